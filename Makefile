@@ -1,0 +1,120 @@
+# liveconfig: what can be built, tested and checked. `make` lists it.
+#
+# It needs Go 1.26 and little else (test/setup.sh installs or names it). Programs that tests stand on are built from Go
+# modules into bin/, once, as any user.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS   += --no-print-directory
+
+# The Go modules of this repository: the project's, the tests', and one for each set of tools.
+MODULES := . test test/tools/gotestsum test/tools/kubernetes test/tools/lint
+LINT    := bin/tools/golangci-lint
+# How long `make test/fuzz` runs each target.
+FUZZTIME ?= 30s
+
+##@ Help
+
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z0-9\/-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
+
+##@ Build
+
+.PHONY: build
+build: ## build every program of cmd/ into bin/, static and reproducible
+	@mkdir -p bin
+	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o bin/ ./cmd/...
+
+.PHONY: demo
+demo: bin/k8s build ## see it work on this machine: a real API server, the driver, a change reaching a file
+	@echo "building the demo"
+	@go -C test run ./demo
+
+.PHONY: bin/k8s
+bin/k8s: setup ## build etcd, kube-apiserver and kubectl, unless they are built (4 to 10 minutes on two cores)
+	@test/tools/build.sh etcd kube-apiserver kubectl
+
+.PHONY: bin/k8s/node
+bin/k8s/node: setup ## build kubelet, kube-controller-manager and kube-scheduler, unless they are built
+	@test/tools/build.sh kubelet kube-controller-manager kube-scheduler
+
+##@ Test
+
+.PHONY: test
+test: lint bin/tools bin/k8s ## everything: set up, build what tests stand on, lint, test both modules
+	@test/go-test.sh . test
+
+.PHONY: test/unit
+test/unit: bin/tools ## the tests beside the code
+	@test/go-test.sh .
+
+.PHONY: test/sanity
+test/sanity: bin/tools bin/k8s ## the CSI project's own conformance tests against the driver
+	@test/go-test.sh test/sanity
+
+.PHONY: test/integration
+test/integration: bin/tools bin/k8s ## the driver against a real API server
+	@test/go-test.sh test/integration
+
+.PHONY: test/kit
+test/kit: bin/tools bin/k8s ## what the tests stand on
+	@test/go-test.sh test/kit
+
+.PHONY: test/fuzz
+test/fuzz: setup ## every fuzz target for FUZZTIME (30s)
+	@test/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench
+bench: setup bin/k8s ## every benchmark of both modules
+	go test -run='^$$' -bench=. -benchmem ./...
+	go -C test test -run='^$$' -bench=. -benchmem ./...
+
+.PHONY: cover
+cover: setup ## how much of each package the tests beside the code run; bin/test/cover.html shows the lines
+	@mkdir -p bin/test
+	go test -coverprofile=bin/test/cover.out ./...
+	go tool cover -html=bin/test/cover.out -o bin/test/cover.html
+
+##@ Check
+
+.PHONY: lint
+lint: setup ## golangci-lint over both modules, by .golangci.yml
+	@test/tools/build.sh golangci-lint
+	@$(LINT) config verify
+	@echo "linting the project"
+	@$(LINT) run --allow-serial-runners ./...
+	@echo "linting its tests"
+	@cd test && ../$(LINT) run --allow-serial-runners ./...
+
+.PHONY: fmt
+fmt: setup ## format the code as lint wants it
+	@test/tools/build.sh golangci-lint
+	@$(LINT) fmt && cd test && ../$(LINT) fmt
+
+.PHONY: verify
+verify: lint ## lint, and check that modules are tidy and scripts are sound
+	@test/setup.sh shellcheck
+	@for module in $(MODULES); do echo "go mod tidy -diff in $$module" && go -C $$module mod tidy -diff; done
+	@shellcheck test/*.sh test/tools/*.sh .ci/run
+
+##@ Housekeeping
+
+.PHONY: setup
+setup:
+	@test/setup.sh
+
+.PHONY: bin/tools
+bin/tools: setup
+	@test/tools/build.sh gotestsum
+
+.PHONY: clean
+clean: ## remove what build and test leave behind, but not the programs that tests stand on
+	@find bin -mindepth 1 -maxdepth 1 ! -name k8s ! -name tools -exec rm -rf {} + 2>/dev/null || true
+
+.PHONY: clean/all
+clean/all: ## remove everything that was built
+	@rm -rf bin

@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# Builds the programs that tests and checks need, from the Go modules beside this script.
+#
+#   test/tools/build.sh                lists the programs
+#   test/tools/build.sh PROGRAM...     builds those that are missing or out of date
+#
+# A program is out of date when its module's go.mod or go.sum, this script or the Go version changed. What is up to date
+# costs nothing. It needs no root, and the modules keep their requirements out of the project's own go.mod.
+set -euo pipefail
+
+tools=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$tools/../.." && pwd)
+k8s=k8s.io/kubernetes/cmd
+
+# program | module (a folder here) | folder below bin/ | package
+programs="
+etcd                    | kubernetes | k8s   | go.etcd.io/etcd/server/v3
+kube-apiserver          | kubernetes | k8s   | $k8s/kube-apiserver
+kubectl                 | kubernetes | k8s   | $k8s/kubectl
+kubelet                 | kubernetes | k8s   | $k8s/kubelet
+kube-controller-manager | kubernetes | k8s   | $k8s/kube-controller-manager
+kube-scheduler          | kubernetes | k8s   | $k8s/kube-scheduler
+golangci-lint           | lint       | tools | github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+gotestsum               | gotestsum  | tools | gotest.tools/gotestsum
+"
+
+# field N PROGRAM prints one column of the table, or fails for a program that is not in it.
+field() {
+	awk -F ' *[|] *' -v n="$1" -v program="$2" '$1 == program { print $n; found = 1 } END { exit !found }' <<<"$programs"
+}
+
+# fingerprint MODULE names everything a program of the module depends on.
+fingerprint() {
+	(cd "$tools" && cat "$1/go.mod" "$1/go.sum" build.sh && go env GOVERSION GOOS GOARCH) | sha256sum | cut -d' ' -f1
+}
+
+# ldflags MODULE: Kubernetes programs carry the version of their module, since clients ask the API server for it.
+ldflags() {
+	echo "-s -w"
+	[[ $1 == kubernetes ]] || return 0
+	local version minor
+	version=$(cd "$tools/kubernetes" && go list -m -f '{{.Version}}' k8s.io/kubernetes)
+	minor=${version#v1.}
+	local at=k8s.io/component-base/version
+	echo "-X $at.gitVersion=$version -X $at.gitMajor=1 -X $at.gitMinor=${minor%%.*} -X $at.gitTreeState=clean"
+	echo "-X k8s.io/client-go/pkg/version.gitVersion=$version"
+}
+
+elapsed() { printf '%dm%02ds' $((SECONDS / 60)) $((SECONDS % 60)); }
+
+# watch PID LOG TOTAL prints a line every 15 seconds until the build ends. The log has one line per compiled package.
+watch() {
+	local next=15
+
+	while kill -0 "$1" 2>/dev/null; do
+		if ((SECONDS >= next)); then
+			echo "  $(wc -l <"$2") packages compiled, of $3 less those in the cache; $(elapsed)"
+			next=$((SECONDS + 15))
+		fi
+		sleep 0.2
+	done
+}
+
+# build MODULE FOLDER PROGRAM... compiles programs of one module together, so that they share the work.
+build() {
+	local module=$1 out=$root/bin/$2 program total pid log
+	shift 2
+	local packages=()
+	SECONDS=0
+	for program; do packages+=("$(field 4 "$program")"); done
+	echo "building $* from source$([[ $module == kubernetes ]] && echo ': 4 to 10 minutes on two cores when nothing is cached')"
+	log=$staging/log
+	cd "$tools/$module"
+	echo "  fetching modules"
+	total=$(go list -deps "${packages[@]}" | wc -l)
+	CGO_ENABLED=0 nice -n 5 go build -v -trimpath -ldflags="$(ldflags "$module" | tr '\n' ' ')" -o "$staging/" \
+		"${packages[@]}" >"$log" 2>&1 &
+	pid=$!
+	watch "$pid" "$log" "$total"
+	if ! wait "$pid"; then
+		tail -n 40 "$log" >&2
+		echo "the build of $* ended with an error; the end of its output is above" >&2
+		return 1
+	fi
+	# A module's last element can be its version: the go command then names the program after the element before.
+	[[ ! -e $staging/server ]] || mv "$staging/server" "$staging/etcd"
+	for program; do
+		mv "$staging/$program" "$out/$program"
+		fingerprint "$module" >"$out/.$program.sum"
+	done
+	echo "  built $* in $(elapsed)"
+}
+
+# stale PROGRAM succeeds when the program must be built.
+stale() {
+	local out
+	out=$root/bin/$(field 3 "$1")
+	[[ ! -x $out/$1 || $(cat "$out/.$1.sum" 2>/dev/null) != "$(fingerprint "$(field 2 "$1")")" ]]
+}
+
+if (($# == 0)); then
+	awk 'NF { print $1 }' <<<"$programs"
+	exit
+fi
+for program; do
+	field 1 "$program" >/dev/null || { echo "no program is called $program; run $0 to see which there are" >&2 && exit 2; }
+done
+mkdir -p "$root/bin/k8s" "$root/bin/tools"
+# Two makes at once build everything once: the second waits here and then finds nothing to do.
+exec 9>"$root/bin/.lock"
+flock 9
+staging=$(mktemp -d "$root/bin/.staging-XXXXXX")
+trap 'rm -rf "$staging"' EXIT
+for module in gotestsum lint kubernetes; do
+	todo=()
+	for program; do
+		[[ $(field 2 "$program") != "$module" ]] || ! stale "$program" || todo+=("$program")
+	done
+	((${#todo[@]} == 0)) || build "$module" "$(field 3 "${todo[0]}")" "${todo[@]}"
+done
