@@ -1,0 +1,185 @@
+// Package api holds everything a user can type in a volume's volumeAttributes and the plain values the other packages
+// exchange about it: the attribute keys, [Spec] and how it is parsed, [Ref] and [Content].
+//
+// It does not know Kubernetes clients, files, mounts or CSI.
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+)
+
+// The keys of volumeAttributes. The first five are the short form (one source); [KeySources] is the long form and
+// excludes them.
+const (
+	KeyConfigMap    = "configMap"
+	KeySecret       = "secret"
+	KeyNamespace    = "namespace"
+	KeyItems        = "items"
+	KeyOptional     = "optional"
+	KeySources      = "sources"
+	KeyDefaultMode  = "defaultMode"
+	KeyUID          = "uid"
+	KeyGID          = "gid"
+	KeyUpdatePolicy = "updatePolicy"
+	KeyOnDelete     = "onDelete"
+)
+
+// KubeletPrefix starts the keys of a volume context that belong to the kubelet. A user's attributes never count there.
+const KubeletPrefix = "csi.storage.k8s.io/"
+
+// DefaultMode is the mode of files for which neither an item nor the volume names one.
+const DefaultMode fs.FileMode = 0o644
+
+// Kind is the kind of object a source names.
+type Kind string
+
+// The kinds a source can be of.
+const (
+	ConfigMap Kind = "ConfigMap"
+	Secret    Kind = "Secret"
+)
+
+// Resource returns the singular lower-case resource name, as the kubelet's messages and RBAC errors spell it.
+func (k Kind) Resource() string {
+	if k == Secret {
+		return "secret"
+	}
+	return "configmap"
+}
+
+// Ref names one object in one namespace. It is comparable and serves as a map key.
+type Ref struct {
+	Kind      Kind
+	Namespace string
+	Name      string
+}
+
+// String returns the ref as messages show it, such as «configmap default/web».
+func (r Ref) String() string {
+	return r.Kind.Resource() + " " + r.Namespace + "/" + r.Name
+}
+
+// Spec is one volume's parsed, defaulted and validated attributes.
+type Spec struct {
+	// Sources are merged in order: what a later one projects overwrites the same path of an earlier one.
+	Sources []Source
+	// DefaultMode is the mode of every file whose item has none. Permission bits only.
+	DefaultMode fs.FileMode
+	// UID and GID own every file and directory of the volume; nil means unset (root; fsGroup or root).
+	UID, GID *int
+	// UpdatePolicy says how a change reaches the files.
+	UpdatePolicy UpdatePolicy
+	// OnDelete says what happens to the files of a required source that goes away while mounted.
+	OnDelete OnDelete
+}
+
+// Refs returns the distinct refs of the spec's sources, in the order of their first use.
+func (s Spec) Refs() []Ref {
+	seen := make(map[Ref]bool, len(s.Sources))
+	refs := make([]Ref, 0, len(s.Sources))
+	for _, src := range s.Sources {
+		if !seen[src.Ref] {
+			seen[src.Ref] = true
+			refs = append(refs, src.Ref)
+		}
+	}
+	return refs
+}
+
+// Source is one ConfigMap or Secret of a volume.
+type Source struct {
+	Ref Ref
+	// Items select keys and say where they go; empty means every key under its own name.
+	Items []Item
+	// Optional forgives a missing object and missing keys, and nothing else.
+	Optional bool
+}
+
+// Item projects one key to one path.
+type Item struct {
+	Key string
+	// Path is relative, clean, and never leaves the volume.
+	Path string
+	// Mode is the file's mode; nil means [Spec.DefaultMode]. Zero is a set value.
+	Mode *fs.FileMode
+}
+
+// UpdatePolicy says how a change of a source reaches the files of a live volume.
+type UpdatePolicy string
+
+// The update policies.
+const (
+	// UpdateAtomic swaps the ..data symlink: all files change at once. The default, and the kubelet's layout.
+	UpdateAtomic UpdatePolicy = "Atomic"
+	// UpdateReplace keeps plain files and replaces each by rename: each file is old or new, the set may be mixed.
+	UpdateReplace UpdatePolicy = "Replace"
+	// UpdateInPlace rewrites plain files in the same inode, which a subPath mount sees. Not atomic.
+	UpdateInPlace UpdatePolicy = "InPlace"
+	// UpdateNever keeps what was there at publish.
+	UpdateNever UpdatePolicy = "Never"
+)
+
+// OnDelete says what happens to the files of a required source that is deleted, or whose access is revoked, while the
+// volume is mounted.
+type OnDelete string
+
+// The choices for [OnDelete].
+const (
+	OnDeleteKeep   OnDelete = "Keep"
+	OnDeleteRemove OnDelete = "Remove"
+)
+
+// Content is one object's data at one version. Its bytes are shared between volumes and must not be modified.
+//
+// Content prints as sizes only: the bytes of a Secret have no way into a log line through it.
+type Content struct {
+	Ref Ref
+	// UID tells an object from another of the same name that came after it.
+	UID string
+	// ResourceVersion is compared only for equality: a restored etcd may go back in time.
+	ResourceVersion string
+	// Immutable objects never change their data; they can be deleted and made anew under another UID.
+	Immutable bool
+	// Data maps keys to bytes: data and binaryData of a ConfigMap, data of a Secret.
+	Data map[string][]byte
+}
+
+// Size returns the sum of the lengths of all values, in bytes.
+func (c Content) Size() int {
+	n := 0
+	for _, b := range c.Data {
+		n += len(b)
+	}
+	return n
+}
+
+// String describes the content without any of its bytes.
+func (c Content) String() string {
+	return fmt.Sprintf("%s (uid %s, resourceVersion %s, %d keys, %d bytes)",
+		c.Ref, c.UID, c.ResourceVersion, len(c.Data), c.Size())
+}
+
+// Format is String for every verb: %d or %#v must not print the bytes either.
+func (c Content) Format(s fmt.State, _ rune) {
+	_, _ = io.WriteString(s, c.String()) // As fmt itself, which has nowhere to report an error.
+}
+
+// MarshalJSON is String as well: what ends up in a log or a file by accident holds no bytes.
+func (c Content) MarshalJSON() ([]byte, error) { return json.Marshal(c.String()) }
+
+// MarshalLog is String for structured loggers.
+func (c Content) MarshalLog() any { return c.String() }
+
+// Pod is the pod a volume belongs to, as the kubelet describes it.
+type Pod struct {
+	Namespace      string `json:"namespace"`
+	Name           string `json:"name"`
+	UID            string `json:"uid"`
+	ServiceAccount string `json:"serviceAccount"`
+}
+
+// String returns namespace/name.
+func (p Pod) String() string { return p.Namespace + "/" + p.Name }

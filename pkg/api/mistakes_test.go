@@ -1,0 +1,302 @@
+package api_test
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+)
+
+// attributes are what a test hands to Parse.
+type attributes = map[string]string
+
+// bad is an input and the whole message that a user gets for it.
+type bad struct {
+	in   attributes
+	want string
+}
+
+// badItems is the short form with nothing wrong but its items.
+func badItems(items, want string) bad {
+	return bad{in: attributes{"configMap": "app", "items": items}, want: want}
+}
+
+// badSources is the long form with nothing wrong but its sources.
+func badSources(sources, want string) bad {
+	return bad{in: attributes{"sources": sources}, want: want}
+}
+
+// with is the smallest good short form plus what a test adds or overrides.
+func with(more attributes) attributes {
+	in := attributes{"configMap": "app"}
+	maps.Copy(in, more)
+	return in
+}
+
+func testMistakes(t *testing.T, tests map[string]bad) {
+	t.Helper()
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec, err := api.Parse(tc.in, "default")
+			if err == nil {
+				t.Fatalf("Parse(%v) = %+v, want the error %s", tc.in, spec, tc.want)
+			}
+			if got := err.Error(); got != tc.want {
+				t.Errorf("Parse(%v) error:\n got %s\nwant %s", tc.in, got, tc.want)
+			}
+			checkMistakes(t, err)
+		})
+	}
+}
+
+// checkMistakes holds for every error of Parse.
+func checkMistakes(t *testing.T, err error) {
+	t.Helper()
+	var mistakes *api.AttributesError
+	if !errors.As(err, &mistakes) {
+		t.Fatalf("Parse error is a %T, want an *api.AttributesError: %v", err, err)
+	}
+	if n := len(mistakes.Mistakes); n == 0 || n > 20 {
+		t.Errorf("Parse error has %d mistakes, want 1 to 20: %v", n, err)
+	}
+	for _, m := range mistakes.Mistakes {
+		if m.Field == "" || m.Field == "<nil>" {
+			t.Errorf("mistake %q has no field path", m)
+		}
+	}
+	if message := err.Error(); strings.ContainsAny(message, "\n\r\x00\x1b") || len(message) > 16<<10 {
+		t.Errorf("Parse error is not one line of at most 16 KiB: %q", message)
+	}
+}
+
+func TestParseMistakesInAttributes(t *testing.T) {
+	t.Parallel()
+	testMistakes(t, map[string]bad{
+		"nothing to project": {
+			in: attributes{},
+			want: `mistake in volumeAttributes: ` +
+				`configMap: Required value: write the name of a ConfigMap, or use secret or sources instead`,
+		},
+		"only what the kubelet adds": {
+			in: attributes{"csi.storage.k8s.io/pod.name": "web-0"},
+			want: `mistake in volumeAttributes: ` +
+				`configMap: Required value: write the name of a ConfigMap, or use secret or sources instead`,
+		},
+		"items of nothing": {
+			in: attributes{"items": `[{key: a, path: a}]`},
+			want: `mistake in volumeAttributes: ` +
+				`configMap: Required value: write the name of a ConfigMap, or use secret or sources instead`,
+		},
+		"both kinds in the short form": {
+			in: attributes{"configMap": "app", "secret": "tls"},
+			want: `mistake in volumeAttributes: ` +
+				`secret: Forbidden: cannot stand beside configMap, keep one or list both in sources`,
+		},
+		"every short-form key beside sources": {
+			in: attributes{
+				"sources": `[]`, "configMap": "app", "secret": "tls", "namespace": "shared", "items": "[]", "optional": "true",
+			},
+			want: `5 mistakes in volumeAttributes: ` +
+				`configMap: Forbidden: cannot stand beside sources, move it into an entry of that list; ` +
+				`secret: Forbidden: cannot stand beside sources, move it into an entry of that list; ` +
+				`namespace: Forbidden: cannot stand beside sources, move it into an entry of that list; ` +
+				`items: Forbidden: cannot stand beside sources, move it into an entry of that list; ` +
+				`optional: Forbidden: cannot stand beside sources, move it into an entry of that list`,
+		},
+		"a key in the wrong case": {
+			in:   attributes{"configmap": "app"},
+			want: `mistake in volumeAttributes: configmap: Forbidden: unknown attribute, did you mean "configMap"?`,
+		},
+		"sources in the wrong case": {
+			in:   attributes{"Sources": "[]"},
+			want: `mistake in volumeAttributes: Sources: Forbidden: unknown attribute, did you mean "sources"?`,
+		},
+		"keys with a letter missing or too many": {
+			in: with(attributes{"updatepolicy": "Atomic", "onDeletes": "Keep", "defaultMod": "0644", "guid": "1"}),
+			want: `4 mistakes in volumeAttributes: ` +
+				`defaultMod: Forbidden: unknown attribute, did you mean "defaultMode"?; ` +
+				`guid: Forbidden: unknown attribute, did you mean "uid"?; ` +
+				`onDeletes: Forbidden: unknown attribute, did you mean "onDelete"?; ` +
+				`updatepolicy: Forbidden: unknown attribute, did you mean "updatePolicy"?`,
+		},
+		"a key that core/v1 has for volumes": {
+			in:   attributes{"secretName": "tls"},
+			want: `mistake in volumeAttributes: secretName: Forbidden: unknown attribute, did you mean "secret"?`,
+		},
+		"a key that is nothing like a known one": {
+			in: with(attributes{"reload": "true"}),
+			want: `mistake in volumeAttributes: ` +
+				`reload: Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
+				`defaultMode, uid, gid, updatePolicy, onDelete`,
+		},
+		"keys that are not readable": {
+			in: with(attributes{"": "x", "a\nb": "x", "\xff": "x", strings.Repeat("k", 300): "x"}),
+			want: `4 mistakes in volumeAttributes: ` +
+				`"": Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
+				`defaultMode, uid, gid, updatePolicy, onDelete; ` +
+				`"a\nb": Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
+				`defaultMode, uid, gid, updatePolicy, onDelete; ` +
+				`kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk…: Forbidden: unknown attribute, ` +
+				`known are configMap, secret, namespace, items, optional, sources, defaultMode, uid, gid, updatePolicy, ` +
+				`onDelete; ` +
+				`"\xff": Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
+				`defaultMode, uid, gid, updatePolicy, onDelete`,
+		},
+		"rule 15: an empty name, optional or not": {
+			in: attributes{"configMap": "", "optional": "true"},
+			want: `mistake in volumeAttributes: ` +
+				`configMap: Required value: must not be empty, write the name of the object`,
+		},
+		"a name with a capital and a newline": {
+			in: attributes{"secret": "Tls\n"},
+			want: `mistake in volumeAttributes: ` +
+				`secret: Invalid value: "Tls\n": must be an object name: up to 253 of a-z, 0-9, "-" and ".", ` +
+				`first and last a letter or digit`,
+		},
+		"a name that is too long": {
+			in: attributes{"secret": strings.Repeat("s", 254)},
+			want: `mistake in volumeAttributes: ` +
+				`secret: Invalid value: "sssssssssssssssssssssssssssssssssssssssssssssssssssssssss…": must be an object name: ` +
+				`up to 253 of a-z, 0-9, "-" and ".", first and last a letter or digit`,
+		},
+		"a name with a namespace in front": {
+			in: attributes{"configMap": "shared/app"},
+			want: `mistake in volumeAttributes: ` +
+				`configMap: Invalid value: "shared/app": must be an object name: up to 253 of a-z, 0-9, "-" and ".", ` +
+				`first and last a letter or digit`,
+		},
+		"a namespace with a dot": {
+			in: with(attributes{"namespace": "kube.system"}),
+			want: `mistake in volumeAttributes: ` +
+				`namespace: Invalid value: "kube.system": must be a namespace: up to 63 of a-z, 0-9 and "-", ` +
+				`first and last a letter or digit, or leave it out for the pod's own`,
+		},
+		"an empty namespace": {
+			in: with(attributes{"namespace": ""}),
+			want: `mistake in volumeAttributes: ` +
+				`namespace: Invalid value: "": must be a namespace: up to 63 of a-z, 0-9 and "-", ` +
+				`first and last a letter or digit, or leave it out for the pod's own`,
+		},
+		"optional as YAML 1.1 has it": {
+			in: with(attributes{"optional": "yes"}),
+			want: `mistake in volumeAttributes: ` +
+				`optional: Unsupported value: "yes": supported values: "true", "false"`,
+		},
+		"optional in the wrong case": {
+			in: with(attributes{"optional": "True"}),
+			want: `mistake in volumeAttributes: ` +
+				`optional: Unsupported value: "True": supported values: "true", "false", did you mean "true"?`,
+		},
+		"an empty optional": {
+			in:   with(attributes{"optional": ""}),
+			want: `mistake in volumeAttributes: optional: Unsupported value: "": supported values: "true", "false"`,
+		},
+		"rule 5: a mode with digits that are not octal": {
+			in: with(attributes{"defaultMode": "0888"}),
+			want: `mistake in volumeAttributes: ` +
+				`defaultMode: Invalid value: "0888": must be an octal number from 0000 to 0777`,
+		},
+		"rule 5: a mode with the sticky bit": {
+			in: with(attributes{"defaultMode": "01777"}),
+			want: `mistake in volumeAttributes: ` +
+				`defaultMode: Invalid value: "01777": must be an octal number from 0000 to 0777`,
+		},
+		"rule 5: a mode with setuid": {
+			in: with(attributes{"defaultMode": "4755"}),
+			want: `mistake in volumeAttributes: ` +
+				`defaultMode: Invalid value: "4755": must be an octal number from 0000 to 0777`,
+		},
+		"a mode in letters": {
+			in: with(attributes{"defaultMode": "rw"}),
+			want: `mistake in volumeAttributes: ` +
+				`defaultMode: Invalid value: "rw": must be an octal number from 0000 to 0777`,
+		},
+		"a negative mode": {
+			in: with(attributes{"defaultMode": "-1"}),
+			want: `mistake in volumeAttributes: ` +
+				`defaultMode: Invalid value: "-1": must be an octal number from 0000 to 0777`,
+		},
+		"an empty mode": {
+			in: with(attributes{"defaultMode": ""}),
+			want: `mistake in volumeAttributes: ` +
+				`defaultMode: Invalid value: "": must be an octal number from 0000 to 0777`,
+		},
+		"a mode that is only a prefix": {
+			in: with(attributes{"defaultMode": "0o"}),
+			want: `mistake in volumeAttributes: ` +
+				`defaultMode: Invalid value: "0o": must be an octal number from 0000 to 0777`,
+		},
+		"a mode with too many zeros": {
+			in: with(attributes{"defaultMode": "00644"}),
+			want: `mistake in volumeAttributes: ` +
+				`defaultMode: Invalid value: "00644": must be an octal number from 0000 to 0777`,
+		},
+		"a mode with blanks": {
+			in: with(attributes{"defaultMode": " 0644\n"}),
+			want: `mistake in volumeAttributes: ` +
+				`defaultMode: Invalid value: " 0644\n": must be an octal number from 0000 to 0777`,
+		},
+		"a mode copied from JSON": {
+			in: with(attributes{"defaultMode": "493"}),
+			want: `mistake in volumeAttributes: ` +
+				`defaultMode: Invalid value: "493": must be an octal number from 0000 to 0777, did you mean 0755 (decimal 493)?`,
+		},
+		"a user ID that is too large and a group ID that is negative": {
+			in: with(attributes{"uid": "2147483648", "gid": "-1"}),
+			want: `2 mistakes in volumeAttributes: ` +
+				`uid: Invalid value: "2147483648": must be a decimal number from 0 to 2147483647; ` +
+				`gid: Invalid value: "-1": must be a decimal number from 0 to 2147483647`,
+		},
+		"a user ID in octal and a group by name": {
+			in: with(attributes{"uid": "0755", "gid": "nginx"}),
+			want: `2 mistakes in volumeAttributes: ` +
+				`uid: Invalid value: "0755": must be a decimal number from 0 to 2147483647; ` +
+				`gid: Invalid value: "nginx": must be a decimal number from 0 to 2147483647`,
+		},
+		"an empty user ID and a signed group ID": {
+			in: with(attributes{"uid": "", "gid": "+5"}),
+			want: `2 mistakes in volumeAttributes: ` +
+				`uid: Invalid value: "": must be a decimal number from 0 to 2147483647; ` +
+				`gid: Invalid value: "+5": must be a decimal number from 0 to 2147483647`,
+		},
+		"policies in the wrong case": {
+			in: with(attributes{"updatePolicy": "atomic", "onDelete": "REMOVE"}),
+			want: `2 mistakes in volumeAttributes: ` +
+				`updatePolicy: Unsupported value: "atomic": supported values: "Atomic", "Replace", "InPlace", "Never", ` +
+				`did you mean "Atomic"?; ` +
+				`onDelete: Unsupported value: "REMOVE": supported values: "Keep", "Remove", did you mean "Remove"?`,
+		},
+		"policies that do not exist": {
+			in: with(attributes{"updatePolicy": "Sometimes", "onDelete": ""}),
+			want: `2 mistakes in volumeAttributes: ` +
+				`updatePolicy: Unsupported value: "Sometimes": supported values: "Atomic", "Replace", "InPlace", "Never"; ` +
+				`onDelete: Unsupported value: "": supported values: "Keep", "Remove"`,
+		},
+		"mistakes in every place at once, in reading order": {
+			in: attributes{
+				"zone": "b", "configMap": "App", "namespace": "A", "items": `[{key: a}, {path: /b}]`, "optional": "no",
+				"defaultMode": "999", "uid": "x", "gid": "y", "updatePolicy": "never", "onDelete": "Delete",
+			},
+			want: `12 mistakes in volumeAttributes: ` +
+				`zone: Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
+				`defaultMode, uid, gid, updatePolicy, onDelete; ` +
+				`configMap: Invalid value: "App": must be an object name: up to 253 of a-z, 0-9, "-" and ".", ` +
+				`first and last a letter or digit; ` +
+				`namespace: Invalid value: "A": must be a namespace: up to 63 of a-z, 0-9 and "-", ` +
+				`first and last a letter or digit, or leave it out for the pod's own; ` +
+				`items[0].path: Required value: write where in the volume the file goes; ` +
+				`items[1].path: Invalid value: "/b": must be relative to the volume, drop the slash in front; ` +
+				`items[1].key: Required value: write which key to project; ` +
+				`optional: Unsupported value: "no": supported values: "true", "false"; ` +
+				`defaultMode: Invalid value: "999": must be an octal number from 0000 to 0777; ` +
+				`uid: Invalid value: "x": must be a decimal number from 0 to 2147483647; ` +
+				`gid: Invalid value: "y": must be a decimal number from 0 to 2147483647; ` +
+				`updatePolicy: Unsupported value: "never": supported values: "Atomic", "Replace", "InPlace", "Never", ` +
+				`did you mean "Never"?; ` +
+				`onDelete: Unsupported value: "Delete": supported values: "Keep", "Remove"`,
+		},
+	})
+}

@@ -1,0 +1,127 @@
+package api
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// The limits of Linux file systems, in bytes.
+const (
+	maxPath    = 4096
+	maxElement = 255
+)
+
+// path returns the cleaned path of an item, or "" after a mistake.
+func (p *parser) path(at *field.Path, value any) string {
+	raw, ok := p.text(at, value)
+	if !ok {
+		return ""
+	}
+	if raw == "" {
+		p.required(at, "must not be empty, write where in the volume the file goes")
+		return ""
+	}
+	clean := path.Clean(raw)
+	if problem := pathProblem(raw, clean); problem != "" {
+		p.invalid(at, raw, problem)
+		return ""
+	}
+	if conflict := p.paths.place(at, raw, clean); conflict != nil {
+		p.add(conflict)
+	}
+	return clean
+}
+
+// pathProblem says what is wrong with the path of an item, or "". The volume keeps names that start with two dots at
+// its root for itself, and cleaning can bring such a name to the root, so both spellings are checked.
+func pathProblem(raw, clean string) string {
+	elements := strings.Split(raw, "/")
+	tooLong := func(element string) bool { return len(element) > maxElement }
+	switch {
+	case path.IsAbs(raw):
+		return "must be relative to the volume, drop the slash in front"
+	case slices.Contains(elements, ".."):
+		return `must not contain the element ".."`
+	case strings.HasPrefix(raw, ".."):
+		return `must not start with "..", such names are reserved`
+	case strings.HasPrefix(clean, ".."):
+		return fmt.Sprintf(`must not start with "..", such names are reserved, and it means %q`, shorten(clean))
+	case clean == ".":
+		return "must name a file, and it means the volume itself"
+	case strings.ContainsRune(raw, 0):
+		return "must not contain a NUL byte"
+	case len(raw) > maxPath:
+		return fmt.Sprintf("must have at most %d bytes, not %d", maxPath, len(raw))
+	case slices.ContainsFunc(elements, tooLong):
+		return fmt.Sprintf("must have at most %d bytes between slashes", maxElement)
+	default:
+		return ""
+	}
+}
+
+// repeats says what an explicit path given twice in the same spelling means.
+type repeats int
+
+const (
+	refuseRepeats repeats = iota
+	lastRepeatWins
+)
+
+// placed is an explicit path and where it was given.
+type placed struct {
+	at  *field.Path
+	raw string
+}
+
+// pathSet holds the explicit paths of a volume by their cleaned spelling, to find those that cannot stand in one tree.
+type pathSet struct {
+	repeats repeats
+	files   map[string]placed
+	// dirs are the directories that files need, each with the first file that needs it.
+	dirs map[string]placed
+}
+
+func newPathSet(r repeats) *pathSet {
+	return &pathSet{repeats: r, files: map[string]placed{}, dirs: map[string]placed{}}
+}
+
+// place adds a path, or returns how it conflicts with one placed before.
+func (s *pathSet) place(at *field.Path, raw, clean string) *field.Error {
+	if first, ok := s.files[clean]; ok {
+		return s.repeat(at, raw, first)
+	}
+	if below, ok := s.dirs[clean]; ok {
+		return field.Invalid(at, shorten(raw),
+			fmt.Sprintf("cannot be a file, %s (%q) needs it as a directory", below.at, shorten(below.raw)))
+	}
+	for dir := path.Dir(clean); dir != "."; dir = path.Dir(dir) {
+		if above, ok := s.files[dir]; ok {
+			return field.Invalid(at, shorten(raw),
+				fmt.Sprintf("needs a directory where %s (%q) makes a file", above.at, shorten(above.raw)))
+		}
+	}
+	s.files[clean] = placed{at: at, raw: raw}
+	for dir := path.Dir(clean); dir != "."; dir = path.Dir(dir) {
+		if _, ok := s.dirs[dir]; ok {
+			break // Whoever needed this directory needed those above it.
+		}
+		s.dirs[dir] = placed{at: at, raw: raw}
+	}
+	return nil
+}
+
+func (s *pathSet) repeat(at *field.Path, raw string, first placed) *field.Error {
+	if s.repeats == lastRepeatWins && raw == first.raw {
+		return nil
+	}
+	mistake := field.Duplicate(at, shorten(raw))
+	mistake.Detail = fmt.Sprintf("%s has the same path, change one", first.at)
+	if raw != first.raw {
+		mistake.Detail = fmt.Sprintf("%s (%q) means the same file, change one", first.at, shorten(first.raw))
+	}
+	return mistake
+}

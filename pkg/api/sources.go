@@ -1,0 +1,177 @@
+package api
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Examples of what the long form and items are made of, for messages.
+const (
+	exampleSources = "[{configMap: {name: app}}, {secret: {name: tls}}]"
+	exampleEntry   = "{configMap: {name: app}}"
+	exampleSource  = "{name: app}"
+	exampleItems   = "[{key: app.conf, path: etc/app.conf}]"
+	exampleItem    = "{key: app.conf, path: etc/app.conf}"
+)
+
+// sources reads the list of the long form. Its schema is that of projected.sources in core/v1 plus namespace.
+func (p *parser) sources(at *field.Path, text string) []Source {
+	value, ok := p.yaml(at, text)
+	switch {
+	case !ok:
+		return nil
+	case value == nil:
+		p.required(at, "must be a list such as "+exampleSources+", or [] for an empty volume")
+		return nil
+	}
+	var found []Source
+	for i, entry := range p.list(at, value, exampleSources) {
+		if src, ok := p.entry(at.Index(i), entry); ok {
+			found = append(found, src)
+		}
+	}
+	return found
+}
+
+// entry reads one element of the list and reports whether it names a source. One that names none is allowed and means
+// nothing, as in core/v1.
+func (p *parser) entry(at *field.Path, value any) (Source, bool) {
+	var src Source
+	read := func(at *field.Path, kind Kind, value any) {
+		if src.Ref.Kind != "" {
+			p.forbidden(at, "the entry names another source already, make this one an entry of its own")
+		}
+		src = p.source(at, kind, value)
+	}
+	p.object(at, value, schema{
+		example: exampleEntry,
+		fields: []property{
+			{name: KeyConfigMap, read: func(at *field.Path, v any) { read(at, ConfigMap, v) }},
+			{name: KeySecret, read: func(at *field.Path, v any) { read(at, Secret, v) }},
+		},
+		elsewhere: notInEntry,
+	})
+	return src, src.Ref.Kind != ""
+}
+
+func notInEntry(name string) string {
+	switch name {
+	case "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate":
+		return "not served by this driver, use a `projected` volume for it"
+	case "name", KeyNamespace, KeyItems, KeyOptional:
+		return "goes inside configMap or secret"
+	default:
+		return notInSource(name)
+	}
+}
+
+func notInSource(name string) string {
+	switch name {
+	case KeyDefaultMode, KeyUID, KeyGID, KeyUpdatePolicy, KeyOnDelete:
+		return "belongs to the whole volume, make it an attribute beside sources"
+	default:
+		return ""
+	}
+}
+
+// source reads what configMap or secret of an entry holds.
+func (p *parser) source(at *field.Path, kind Kind, value any) Source {
+	src := Source{Ref: Ref{Kind: kind}}
+	var namespace *string
+	p.object(at, value, schema{
+		example: exampleSource,
+		fields: []property{
+			{
+				name: "name", required: "write the name of the " + string(kind),
+				read: func(at *field.Path, v any) { src.Ref.Name = p.nameOf(at, v) },
+			},
+			{name: KeyNamespace, read: func(at *field.Path, v any) { namespace = p.namespaceOf(at, v) }},
+			{name: KeyItems, read: func(at *field.Path, v any) { src.Items = p.items(at, v) }},
+			{name: KeyOptional, read: func(at *field.Path, v any) { src.Optional = p.boolean(at, v) }},
+		},
+		elsewhere: notInSource,
+	})
+	src.Ref.Namespace = p.namespaceOr(at.Child(KeyNamespace), namespace)
+	return src
+}
+
+// items reads a list of core/v1 KeyToPath.
+func (p *parser) items(at *field.Path, value any) []Item {
+	var items []Item
+	for i, element := range p.list(at, value, exampleItems) {
+		items = append(items, p.item(at.Index(i), element))
+	}
+	return items
+}
+
+func (p *parser) item(at *field.Path, value any) Item {
+	var item Item
+	p.object(at, value, schema{
+		example: exampleItem,
+		fields: []property{
+			{
+				name: "key", required: "write which key to project",
+				read: func(at *field.Path, v any) { item.Key = p.key(at, v) },
+			},
+			{
+				name: "path", required: "write where in the volume the file goes",
+				read: func(at *field.Path, v any) { item.Path = p.path(at, v) },
+			},
+			{name: "mode", read: func(at *field.Path, v any) { item.Mode = p.mode(at, v) }},
+		},
+		elsewhere: nowhere,
+	})
+	return item
+}
+
+// nowhere is for schemas whose unknown fields mean nothing in any other place either.
+func nowhere(string) string { return "" }
+
+// key returns the key of an item. As in core/v1 it need not be one that can exist: the object decides.
+func (p *parser) key(at *field.Path, value any) string {
+	key, ok := p.text(at, value)
+	if ok && key == "" {
+		p.required(at, "must not be empty, write which key to project")
+	}
+	return key
+}
+
+func (p *parser) nameOf(at *field.Path, value any) string {
+	name, ok := p.text(at, value)
+	if !ok {
+		return ""
+	}
+	return p.name(at, name)
+}
+
+// name returns the name of an object, checked.
+func (p *parser) name(at *field.Path, name string) string {
+	switch {
+	case name == "":
+		p.required(at, "must not be empty, write the name of the object")
+	case len(validation.IsDNS1123Subdomain(name)) > 0:
+		p.invalid(at, name, `must be an object name: up to 253 of a-z, 0-9, "-" and ".", first and last a letter or digit`)
+	}
+	return name
+}
+
+// namespaceOf returns the namespace given for a source, checked and never nil.
+func (p *parser) namespaceOf(at *field.Path, value any) *string {
+	namespace, ok := p.text(at, value)
+	if ok && len(validation.IsDNS1123Label(namespace)) > 0 {
+		p.invalid(at, namespace, `must be a namespace: up to 63 of a-z, 0-9 and "-", first and last a letter or digit, `+
+			"or leave it out for the pod's own")
+	}
+	return &namespace
+}
+
+// namespaceOr returns the namespace given for a source, or the pod's if none is.
+func (p *parser) namespaceOr(at *field.Path, given *string) string {
+	if given != nil {
+		return *given
+	}
+	if p.namespace == "" {
+		p.required(at, "the pod's namespace is not known, write which one to use")
+	}
+	return p.namespace
+}
