@@ -1,0 +1,122 @@
+// Package tree holds the desired files of one volume: what projection makes and a directory writer writes.
+//
+// It does not know where files come from or how they are put on disk.
+package tree
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+// File is one file of a [Tree].
+type File struct {
+	// Path is relative to the volume's root, slash-separated and clean.
+	Path string
+	// Data is the file's whole content. It is shared and must not be modified.
+	Data []byte
+	// Mode holds the permission bits, exactly as the file shall have them.
+	Mode fs.FileMode
+}
+
+// Tree is every file of one volume and who owns them. Directories are implied by the paths.
+type Tree struct {
+	// Files are sorted by path; no path is a parent of another; no path appears twice.
+	Files []File
+	// DirMode is the mode of every directory, the root included: permission bits and perhaps [fs.ModeSetgid].
+	DirMode fs.FileMode
+	// UID and GID own every file and directory.
+	UID, GID int
+}
+
+// ConflictError is returned by [New] when two files cannot stand in one directory tree.
+type ConflictError struct {
+	// Path is the file that another file needs as a directory. Below is that other file.
+	Path, Below string
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("path %q cannot be a file and, for %q, a directory", e.Path, e.Below)
+}
+
+// New sorts the files into a tree owned by root with directories of mode 0755. It returns a *[ConflictError] when one
+// file's path is a parent of another's. Paths must be distinct; New keeps the slice.
+func New(files []File) (Tree, error) {
+	// Sorting by path with the separator as the lowest byte puts a parent right before what lies below it.
+	slices.SortFunc(files, func(a, b File) int { return comparePaths(a.Path, b.Path) })
+	for i := 1; i < len(files); i++ {
+		parent, child := files[i-1].Path, files[i].Path
+		if strings.HasPrefix(child, parent+"/") {
+			return Tree{}, &ConflictError{Path: parent, Below: child}
+		}
+	}
+	return Tree{Files: files, DirMode: 0o755}, nil
+}
+
+func comparePaths(a, b string) int {
+	return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
+}
+
+// Dirs returns every directory the files need, parents before children, without the root.
+func (t Tree) Dirs() []string {
+	var dirs []string
+	seen := map[string]bool{".": true}
+	for _, f := range t.Files {
+		var missing []string
+		for d := path.Dir(f.Path); !seen[d]; d = path.Dir(d) {
+			seen[d] = true
+			missing = append(missing, d)
+		}
+		slices.Reverse(missing)
+		dirs = append(dirs, missing...)
+	}
+	return dirs
+}
+
+// Names returns the first path element of every file, sorted, each once: the names a user sees in the volume's root.
+func (t Tree) Names() []string {
+	var names []string
+	for _, f := range t.Files {
+		name, _, _ := strings.Cut(f.Path, "/")
+		names = append(names, name)
+	}
+	slices.SortFunc(names, cmp.Compare)
+	return slices.Compact(names)
+}
+
+// Size returns the sum of the lengths of all files, in bytes.
+func (t Tree) Size() int {
+	n := 0
+	for _, f := range t.Files {
+		n += len(f.Data)
+	}
+	return n
+}
+
+// Digest returns «sha256:…» over everything a reader of the volume could see: paths, bytes, modes and owners.
+func (t Tree) Digest() string {
+	h := sha256.New()
+	writeNumbers(h, int64(t.DirMode), int64(t.UID), int64(t.GID), int64(len(t.Files)))
+	for _, f := range t.Files {
+		writeNumbers(h, int64(f.Mode), int64(len(f.Path)), int64(len(f.Data)))
+		h.Write([]byte(f.Path))
+		h.Write(f.Data)
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// writeNumbers writes each number with a fixed size, so that no two trees make the same bytes.
+func writeNumbers(h hash.Hash, numbers ...int64) {
+	var buf [8]byte
+	for _, n := range numbers {
+		binary.BigEndian.PutUint64(buf[:], uint64(n)) //nolint:gosec // Only the bits count.
+		h.Write(buf[:])
+	}
+}
