@@ -1,0 +1,300 @@
+package source_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+)
+
+// cluster plays the API server behind fake clientsets. Unlike their own object tracker it honours field selectors and
+// resource versions: a watch brings exactly what happened to its object since the list. It refuses, by failing the test,
+// whatever does not select one object by name.
+type cluster struct {
+	t *testing.T
+
+	mu       sync.Mutex // Guards all fields below.
+	version  int
+	objects  map[api.Ref]runtime.Object
+	history  map[api.Ref][]watch.Event // Every event of an object, its resource version in it.
+	watches  map[*serverWatch]bool     // Those that are open.
+	requests []request
+	listErr  error         // What lists answer instead, unless nil.
+	watchErr error         // What watches answer instead, unless nil.
+	gate     chan struct{} // Lists make their answer and then wait here, unless nil.
+}
+
+// request is one call of a client.
+type request struct {
+	verb string
+	ref  api.Ref
+	opts metav1.ListOptions
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	return &cluster{
+		t: t, version: 100,
+		objects: map[api.Ref]runtime.Object{}, history: map[api.Ref][]watch.Event{}, watches: map[*serverWatch]bool{},
+	}
+}
+
+// client returns a client of its own: the calls of one fake clientset wait for each other.
+func (c *cluster) client() corev1client.CoreV1Interface {
+	clients := &fake.Clientset{}
+	clients.AddReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		list, ok := a.(clienttesting.ListActionImpl)
+		if !ok {
+			return false, nil, nil
+		}
+		o, err := c.list(c.refOf(a, list.ListRestrictions.Fields), list.ListOptions)
+		return true, o, err
+	})
+	clients.AddWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		open, ok := a.(clienttesting.WatchActionImpl)
+		if !ok {
+			return false, nil, nil
+		}
+		w, err := c.watch(c.refOf(a, open.WatchRestrictions.Fields), open.ListOptions)
+		return true, w, err
+	})
+	return clients.CoreV1()
+}
+
+// refOf returns the one object that a request selects.
+func (c *cluster) refOf(a clienttesting.Action, selector fields.Selector) api.Ref {
+	kinds := map[string]api.Kind{"configmaps": api.ConfigMap, "secrets": api.Secret}
+	kind, known := kinds[a.GetResource().Resource]
+	name, exact := selector.RequiresExactMatch(metav1.ObjectNameField)
+	if !known || !exact || len(selector.Requirements()) != 1 || a.GetNamespace() == "" {
+		c.t.Errorf("%s of %v in namespace %q with selector %q, want one object selected by name",
+			a.GetVerb(), a.GetResource(), a.GetNamespace(), selector)
+	}
+	return api.Ref{Kind: kind, Namespace: a.GetNamespace(), Name: name}
+}
+
+func (c *cluster) list(ref api.Ref, opts metav1.ListOptions) (runtime.Object, error) {
+	c.mu.Lock()
+	answer, err := c.answerLocked(ref), c.listErr
+	c.requests = append(c.requests, request{"list", ref, opts})
+	gate := c.gate
+	c.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	if err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
+func (c *cluster) answerLocked(ref api.Ref) runtime.Object {
+	version := metav1.ListMeta{ResourceVersion: strconv.Itoa(c.version)}
+	configMaps, secrets := &corev1.ConfigMapList{ListMeta: version}, &corev1.SecretList{ListMeta: version}
+	switch o := c.objects[ref].(type) {
+	case *corev1.ConfigMap:
+		configMaps.Items = append(configMaps.Items, *o)
+	case *corev1.Secret:
+		secrets.Items = append(secrets.Items, *o)
+	}
+	if ref.Kind == api.Secret {
+		return secrets
+	}
+	return configMaps
+}
+
+func (c *cluster) watch(ref api.Ref, opts metav1.ListOptions) (watch.Interface, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.requests = append(c.requests, request{"watch", ref, opts})
+	if c.watchErr != nil {
+		return nil, c.watchErr
+	}
+	w := &serverWatch{cluster: c, ref: ref, events: make(chan watch.Event, 1000)}
+	c.watches[w] = true
+	for _, e := range c.history[ref] {
+		if versionOf(c.t, e.Object) > number(c.t, opts.ResourceVersion) {
+			w.events <- e
+		}
+	}
+	return w, nil
+}
+
+// put creates or updates an object, and gives it a version and a UID.
+func (c *cluster) put(o runtime.Object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ref, accessor := refOf(c.t, o)
+	c.version++
+	accessor.SetResourceVersion(strconv.Itoa(c.version))
+	event := watch.Event{Type: watch.Added, Object: o}
+	if old, found := c.objects[ref]; found {
+		_, oldAccessor := refOf(c.t, old)
+		accessor.SetUID(oldAccessor.GetUID())
+		event.Type = watch.Modified
+	} else {
+		accessor.SetUID(types.UID(fmt.Sprintf("uid-%d", c.version)))
+	}
+	c.objects[ref] = o
+	c.sendLocked(ref, event)
+}
+
+// remove deletes an object.
+func (c *cluster) remove(ref api.Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	gone := c.objects[ref].DeepCopyObject()
+	delete(c.objects, ref)
+	c.version++
+	_, accessor := refOf(c.t, gone)
+	accessor.SetResourceVersion(strconv.Itoa(c.version))
+	c.sendLocked(ref, watch.Event{Type: watch.Deleted, Object: gone})
+}
+
+func (c *cluster) sendLocked(ref api.Ref, e watch.Event) {
+	c.history[ref] = append(c.history[ref], e)
+	for w := range c.watches {
+		if w.ref == ref {
+			w.events <- e
+		}
+	}
+}
+
+// send puts an event into the open watches of an object, and nowhere else.
+func (c *cluster) send(ref api.Ref, e watch.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for w := range c.watches {
+		if w.ref == ref {
+			w.events <- e
+		}
+	}
+}
+
+// answer sets what lists and watches answer from now on; nil stands for the truth.
+func (c *cluster) answer(listErr, watchErr error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listErr, c.watchErr = listErr, watchErr
+}
+
+// hold makes the answers of lists wait until the returned function is called.
+func (c *cluster) hold() (release func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	gate := make(chan struct{})
+	c.gate = gate
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.gate == gate {
+			c.gate = nil
+		}
+		close(gate)
+	})
+}
+
+// hangUp closes every watch, as an API server does that goes away.
+func (c *cluster) hangUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for w := range c.watches {
+		close(w.events)
+	}
+	clear(c.watches)
+}
+
+// open returns how many watches of the object are open.
+func (c *cluster) open(ref api.Ref) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for w := range maps.Keys(c.watches) {
+		if w.ref == ref {
+			n++
+		}
+	}
+	return n
+}
+
+// all returns the requests so far.
+func (c *cluster) all() []request {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.requests)
+}
+
+// requested returns the verbs of the requests for an object so far.
+func (c *cluster) requested(ref api.Ref) []string {
+	var verbs []string
+	for _, r := range c.all() {
+		if r.ref == ref {
+			verbs = append(verbs, r.verb)
+		}
+	}
+	return verbs
+}
+
+// count returns how many requests of the verb there were so far, for any object.
+func (c *cluster) count(verb string) int {
+	return len(slices.DeleteFunc(c.all(), func(r request) bool { return r.verb != verb }))
+}
+
+// serverWatch is one open watch.
+type serverWatch struct {
+	cluster *cluster
+	ref     api.Ref
+	events  chan watch.Event
+}
+
+func (w *serverWatch) ResultChan() <-chan watch.Event { return w.events }
+
+// Stop is what the client calls.
+func (w *serverWatch) Stop() {
+	w.cluster.mu.Lock()
+	defer w.cluster.mu.Unlock()
+	delete(w.cluster.watches, w)
+}
+
+func refOf(t *testing.T, o runtime.Object) (api.Ref, metav1.Object) {
+	t.Helper()
+	accessor, err := meta.Accessor(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := api.Ref{Kind: api.ConfigMap, Namespace: accessor.GetNamespace(), Name: accessor.GetName()}
+	if _, ok := o.(*corev1.Secret); ok {
+		ref.Kind = api.Secret
+	}
+	return ref, accessor
+}
+
+func versionOf(t *testing.T, o runtime.Object) int {
+	t.Helper()
+	_, accessor := refOf(t, o)
+	return number(t, accessor.GetResourceVersion())
+}
+
+func number(t *testing.T, resourceVersion string) int {
+	t.Helper()
+	n, err := strconv.Atoi(resourceVersion)
+	if err != nil {
+		t.Errorf("resource version %q, want a number", resourceVersion)
+	}
+	return n
+}

@@ -1,0 +1,119 @@
+package source_test
+
+import (
+	"testing"
+	"time"
+)
+
+func TestAnImmutableObjectIsNotWatched(t *testing.T) {
+	bubble(t, func(b *bench) {
+		o := b.putMap(immutable(web, "1"))
+		release := b.acquire(web)
+		b.want(web, holding(o))
+		b.wantWatches(web, 0, 0)
+		b.wantChanges(web, 1)
+		pass(24 * time.Hour)
+		b.want(web, holding(o))
+		if got := b.count("list") + b.count("watch"); got > 2 {
+			t.Errorf("requests in a day = %d, want at most 2", got)
+		}
+		release()
+		b.want(web, known{})
+	})
+}
+
+func TestAnObjectThatBecomesImmutableIsNoLongerWatched(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.putMap(configMap(web, "1"))
+		defer b.acquire(web)()
+		b.wantWatches(web, 1, 1)
+		o := b.putMap(immutable(web, "1"))
+		b.want(web, holding(o))
+		b.wantWatches(web, 0, 0)
+	})
+}
+
+// TestANewcomerReadsAnImmutableObjectAnew: it may have been made anew, and nobody was told. Until the answer is there,
+// the newcomer does not take the old content for current, and then everybody has the new one.
+func TestANewcomerReadsAnImmutableObjectAnew(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.putMap(immutable(web, "old"))
+		defer b.acquire(web)()
+		b.wantChanges(web, 1)
+		b.remove(web)
+		o := b.putMap(immutable(web, "new"))
+		b.wantChanges(web, 0)
+
+		answer := b.hold()
+		defer answer()
+		defer b.acquire(web)()
+		b.settle()
+		if b.known(web).Synced {
+			t.Error("the stale object is taken for current")
+		}
+		answer()
+		b.want(web, holding(o))
+		b.wantChanges(web, 1)
+		b.wantWatches(web, 0, 0)
+	})
+}
+
+func TestANewcomerFindsAnImmutableObjectGone(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.putMap(immutable(web, "old"))
+		defer b.acquire(web)()
+		b.settle()
+		b.remove(web)
+		defer b.acquire(web)()
+		b.want(web, known{Synced: true})
+		b.wantWatches(web, 1, 1) // Whatever comes next under this name is new.
+		o := b.putMap(configMap(web, "new"))
+		b.want(web, holding(o))
+		b.wantWatches(web, 1, 1)
+	})
+}
+
+// TestANewcomerThatCannotReadTakesNothingForCurrent: the API server is away when the second user comes.
+func TestANewcomerThatCannotReadTakesNothingForCurrent(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.putMap(immutable(web, "old"))
+		defer b.acquire(web)()
+		b.settle()
+		b.answer(unavailable(), unavailable())
+		defer b.acquire(web)()
+		b.settle()
+		if got := b.known(web); got.Synced || got.Err != unavailable().Error() {
+			t.Errorf("known = %+v, want not synced and why", got)
+		}
+		b.answer(nil, nil)
+		b.remove(web)
+		o := b.putMap(immutable(web, "new"))
+		pass(longestSilence)
+		b.want(web, holding(o))
+	})
+}
+
+// TestNewcomersToAnUnchangedImmutableObject come and go; each costs one list and the content is what it was.
+func TestNewcomersToAnUnchangedImmutableObject(t *testing.T) {
+	bubble(t, func(b *bench) {
+		o := b.putMap(immutable(web, "1"))
+		stay := b.acquire(web)
+		b.settle()
+		for range 5 {
+			leave := b.acquire(web)
+			b.want(web, holding(o))
+			b.wantWatches(web, 0, 0)
+			leave()
+			b.want(web, holding(o))
+		}
+		if got := b.count("list"); got != 6 {
+			t.Errorf("lists = %d, want one for each user", got)
+		}
+		leave := b.acquire(web) // Leaves while its list is under way; the one who stays goes on.
+		leave()
+		b.want(web, holding(o))
+		stay()
+		b.want(web, known{})
+		b.wantWatches(web, 0, 0)
+	})
+}

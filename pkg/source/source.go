@@ -1,0 +1,165 @@
+// Package source turns a reference to a ConfigMap or Secret into its live content: one watch per object and identity,
+// shared by everyone who uses it and stopped with its last user.
+//
+// It does not know volumes, files, or what becomes of the content.
+package source
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
+)
+
+// Key names an object and whose credentials read it. It is comparable.
+type Key struct {
+	Identity identity.Identity
+	Ref      api.Ref
+}
+
+// String returns the ref and the identity.
+func (k Key) String() string { return k.Ref.String() + " as " + k.Identity.String() }
+
+// Snapshot is what is known of one object at one moment.
+type Snapshot struct {
+	// Synced reports whether the API server has answered since the object was first acquired. Until then nothing is
+	// known: not synced is never taken for not found.
+	Synced bool
+	// Found reports whether the object exists; Content is set only then.
+	Found   bool
+	Content api.Content
+	// Changed is when the content, or the absence of the object, became known.
+	Changed time.Time
+	// Err is why the latest request to the API server did not succeed; nil while all is well. What is known stays.
+	Err error
+}
+
+// Config is what a cache needs. Every field is required.
+type Config struct {
+	// Client returns a client with the credentials of an identity.
+	Client func(identity.Identity) (corev1client.CoreV1Interface, error)
+	// Changed is called after the snapshot of a key has changed, without any lock held. It must not block.
+	Changed func(Key)
+}
+
+// Cache holds the objects that are in use and nothing else.
+type Cache struct {
+	ctx context.Context // Bounds every watch.
+	cfg Config
+	wg  sync.WaitGroup // Counts the watches' goroutines.
+
+	mu    sync.Mutex // Guards items and everything in them; never held while waiting or calling out.
+	items map[Key]*item
+}
+
+// item is one object in use. Invariant: it is in Cache.items exactly while users > 0.
+type item struct {
+	users int
+	stop  context.CancelFunc // Ends the watch; nil while none runs because the object is immutable.
+	now   Snapshot
+}
+
+// New returns an empty cache whose watches all end with ctx.
+func New(ctx context.Context, cfg Config) *Cache {
+	return &Cache{ctx: ctx, cfg: cfg, items: map[Key]*item{}}
+}
+
+// Wait returns when every watch has ended. The context given to New must have been cancelled.
+func (c *Cache) Wait() { c.wg.Wait() }
+
+// Acquire counts one more user of the object; the first one starts its watch. The returned function takes the user back
+// and may be called more than once. Acquire does not wait for the object: see [Cache.Get] and [Config.Changed].
+func (c *Cache) Acquire(key Key) (release func(), err error) {
+	client, err := c.cfg.Client(key.Identity)
+	if err != nil {
+		return nil, fmt.Errorf("acquire %s: %w", key, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	it, found := c.items[key]
+	if !found {
+		it = &item{}
+		c.items[key] = it
+	}
+	it.users++
+	if it.stop == nil {
+		// Either nobody watches yet, or the object was immutable: it may have been made anew since, so a newcomer is
+		// not served what an earlier one was.
+		it.now.Synced = false
+		c.startLocked(key, it, client)
+	}
+	return sync.OnceFunc(func() { c.release(key) }), nil
+}
+
+func (c *Cache) release(key Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	it := c.items[key]
+	it.users--
+	if it.users > 0 {
+		return
+	}
+	delete(c.items, key)
+	if it.stop != nil {
+		it.stop()
+	}
+}
+
+// Get returns what is known of an acquired object. The zero Snapshot stands for an object nobody has acquired.
+func (c *Cache) Get(key Key) Snapshot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	it, found := c.items[key]
+	if !found {
+		return Snapshot{}
+	}
+	return it.now
+}
+
+// Watches returns how many objects are being watched.
+func (c *Cache) Watches() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, it := range c.items {
+		if it.stop != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// startLocked starts the watch of an item. c.mu is held.
+func (c *Cache) startLocked(key Key, it *item, client corev1client.CoreV1Interface) {
+	ctx, stop := context.WithCancel(c.ctx)
+	it.stop = stop
+	w := &watcher{cache: c, key: key, item: it, ctx: ctx}
+	c.wg.Go(func() {
+		defer stop()
+		w.run(client)
+	})
+}
+
+// update changes an item's snapshot and tells the listener if change reports a difference. Updates of a watch that has
+// been stopped are dropped: its item may belong to a later watch.
+func (c *Cache) update(w *watcher, change func(*Snapshot) (changed bool)) {
+	c.mu.Lock()
+	if w.ctx.Err() != nil {
+		c.mu.Unlock()
+		return
+	}
+	changed := change(&w.item.now)
+	if w.item.now.Synced && w.item.now.Found && w.item.now.Content.Immutable {
+		w.item.stop()
+		w.item.stop = nil
+	}
+	c.mu.Unlock()
+	if changed {
+		c.cfg.Changed(w.key)
+	}
+}
