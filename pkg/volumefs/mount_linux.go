@@ -1,0 +1,196 @@
+package volumefs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// attributes are what every volume is mounted with, besides read-only. They hold for the writable view too.
+const attributes = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
+
+// newMount makes an empty tmpfs that is mounted nowhere. It lives as long as the returned file or, once published, as
+// long as the mount.
+func (f *FS) newMount(l Limits) (*os.File, error) {
+	ctx, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("fsopen tmpfs", err)
+	}
+	defer unix.Close(ctx)
+	if err := f.configure(ctx, l); err != nil {
+		return nil, err
+	}
+	mnt, err := unix.Fsmount(ctx, unix.FSMOUNT_CLOEXEC, attributes)
+	if err != nil {
+		return nil, os.NewSyscallError("fsmount", err)
+	}
+	return os.NewFile(uintptr(mnt), "volume"), nil
+}
+
+func (f *FS) configure(ctx int, l Limits) error {
+	options := [][2]string{
+		{"source", f.source},
+		{"mode", "0755"},
+		{"size", strconv.FormatInt(l.Bytes, 10)},
+		{"nr_inodes", strconv.FormatInt(l.Inodes, 10)},
+	}
+	if f.selinuxContext != "" {
+		options = append(options, [2]string{"context", f.selinuxContext})
+	}
+	for _, o := range options {
+		if err := unix.FsconfigSetString(ctx, o[0], o[1]); err != nil {
+			return configError(ctx, o[0]+"="+o[1], err)
+		}
+	}
+	if err := f.setNoswap(ctx); err != nil {
+		return err
+	}
+	if err := unix.FsconfigCreate(ctx); err != nil {
+		return configError(ctx, "create", err)
+	}
+	return nil
+}
+
+// setNoswap keeps the volume's pages, which may be secrets, out of swap where the kernel can.
+func (f *FS) setNoswap(ctx int) error {
+	if f.noswapRefused.Load() {
+		return nil
+	}
+	err := unix.FsconfigSetFlag(ctx, "noswap")
+	if errors.Is(err, unix.EINVAL) {
+		f.noswapRefused.Store(true)
+		return nil
+	}
+	if err != nil {
+		return configError(ctx, "noswap", err)
+	}
+	return nil
+}
+
+// configError adds what the kernel wrote about a refused option, which says more than the error number.
+func configError(ctx int, what string, err error) error {
+	err = os.NewSyscallError("fsconfig tmpfs "+what, err)
+	var buf [256]byte
+	n, readErr := unix.Read(ctx, buf[:])
+	if readErr != nil || n <= 0 {
+		return err
+	}
+	return fmt.Errorf("%w (kernel: %s)", err, strings.TrimSpace(string(buf[:n])))
+}
+
+// newView opens the volume that mnt holds and takes mnt over, also when it fails.
+func newView(mnt *os.File) (*View, error) {
+	root, err := openRoot(mnt)
+	if err != nil {
+		return nil, errors.Join(err, mnt.Close())
+	}
+	return &View{Root: root, release: mnt.Close}, nil
+}
+
+// openRoot goes through /proc because the file of a mount is only a handle, while an [os.Root] needs a directory.
+func openRoot(mnt *os.File) (*os.Root, error) {
+	return os.OpenRoot("/proc/self/fd/" + strconv.Itoa(int(mnt.Fd())))
+}
+
+func makeReadOnly(mnt *os.File) error {
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	return setAttributes(mnt, &attr)
+}
+
+// makePrivateAndWritable also takes the mount out of the peer group a clone inherits, so that it has nothing to do with
+// any mount but itself.
+func makePrivateAndWritable(mnt *os.File) error {
+	attr := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY, Propagation: unix.MS_PRIVATE}
+	return setAttributes(mnt, &attr)
+}
+
+func setAttributes(mnt *os.File, attr *unix.MountAttr) error {
+	err := unix.MountSetattr(int(mnt.Fd()), "", unix.AT_EMPTY_PATH, attr)
+	return os.NewSyscallError("mount_setattr", err)
+}
+
+// cloneMount returns a writable mount of its own for the volume that is mounted at dir.
+func cloneMount(dir *os.File) (*os.File, error) {
+	fd, err := unix.OpenTree(int(dir.Fd()), "", unix.OPEN_TREE_CLONE|unix.O_CLOEXEC|unix.AT_EMPTY_PATH)
+	if err != nil {
+		return nil, os.NewSyscallError("open_tree", err)
+	}
+	mnt := os.NewFile(uintptr(fd), "volume")
+	if err := makePrivateAndWritable(mnt); err != nil {
+		return nil, errors.Join(err, mnt.Close())
+	}
+	return mnt, nil
+}
+
+// publish refuses everything that can be refused before it makes the mount read-only, and undoes the one thing it made.
+func publish(mnt *os.File, target string) error {
+	made, err := makeTarget(target)
+	if err != nil {
+		return err
+	}
+	if err := moveOnto(mnt, target); err != nil {
+		return errors.Join(err, made.undo())
+	}
+	return nil
+}
+
+// madeDir is a directory this call has made, or empty when it was there before.
+type madeDir string
+
+func (m madeDir) undo() error {
+	if m == "" {
+		return nil
+	}
+	return os.NewSyscallError("rmdir", unix.Rmdir(string(m)))
+}
+
+func makeTarget(target string) (madeDir, error) {
+	err := unix.Mkdir(target, 0o750)
+	switch {
+	case err == nil:
+		return madeDir(target), nil
+	case errors.Is(err, unix.EEXIST):
+		return "", nil
+	case errors.Is(err, unix.ENOENT):
+		return "", fmt.Errorf("parent directory %s does not exist: %w", filepath.Dir(target), os.NewSyscallError("mkdir", err))
+	}
+	return "", os.NewSyscallError("mkdir", err)
+}
+
+func moveOnto(mnt *os.File, target string) error {
+	dir, err := openDir(target, unix.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := checkVacant(dir); err != nil {
+		return err
+	}
+	if err := makeReadOnly(mnt); err != nil {
+		return err
+	}
+	err = unix.MoveMount(int(mnt.Fd()), "", int(dir.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	return os.NewSyscallError("move_mount", err)
+}
+
+// checkVacant refuses a second mount on one target, and a directory with something in it: hidden now, it would stand in
+// the way of removing the target later, when nobody can be told any more.
+func checkVacant(dir *os.File) error {
+	root, err := isMountRoot(dir)
+	switch {
+	case err != nil:
+		return err
+	case root:
+		return ErrMounted
+	}
+	names, err := dir.Readdirnames(1)
+	if len(names) > 0 {
+		return fmt.Errorf("the target directory is not empty: it holds %q", names[0])
+	}
+	return ignoreEOF(err)
+}

@@ -1,0 +1,116 @@
+// Package volumefs gives every volume a tmpfs of its own: it makes one detached from the file tree, publishes it
+// read-only at a target path, opens a published one for writing, and takes it away again.
+//
+// Nothing is remembered between calls. A published volume is found again by its target path alone, so a driver that was
+// killed goes on with what the kernel holds.
+//
+// The package does not know what is in a volume, who asked for it, or how files are written: a [View] hands out an
+// [os.Root] and that is all. Callers order the calls for one target; calls for different targets may run at once.
+package volumefs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+var (
+	// ErrNotMounted is wrapped by errors about a target at which none of our volumes is mounted.
+	ErrNotMounted = errors.New("no volume is mounted")
+	// ErrMounted is wrapped by [View.Publish] when something is mounted at the target already: a volume has one mount.
+	ErrMounted = errors.New("already a mount point")
+)
+
+// Config says how volumes are made and how ours are told from what others mounted.
+type Config struct {
+	// Source is the mount's source in mountinfo: the driver's name, without blanks. Required.
+	Source string
+	// SELinuxContext labels every file of a volume. Empty leaves labels to the kernel; set, it needs SELinux.
+	SELinuxContext string
+}
+
+// Limits bounds one volume. Both must be positive, because the kernel reads zero as unlimited.
+type Limits struct {
+	// Bytes is the most its files may hold; the kernel rounds it up to whole pages, and each file takes whole pages.
+	Bytes int64
+	// Inodes is the most files, directories and links it may have, the root directory included.
+	Inodes int64
+}
+
+func (l Limits) check() error {
+	if l.Bytes <= 0 || l.Inodes <= 0 {
+		return fmt.Errorf("limits of %d bytes and %d inodes: both must be positive", l.Bytes, l.Inodes)
+	}
+	return nil
+}
+
+// Usage is how much of its [Limits] a volume takes up.
+type Usage struct {
+	BytesTotal, BytesUsed, BytesFree    int64
+	InodesTotal, InodesUsed, InodesFree int64
+}
+
+// ForeignMountError says that somebody else's file system is mounted where one of our volumes was looked for. It is
+// never touched.
+type ForeignMountError struct {
+	// Target is where it is mounted; FSType and Source are what mountinfo says about it.
+	Target, FSType, Source string
+}
+
+func (e *ForeignMountError) Error() string {
+	return fmt.Sprintf("%s has a foreign mount on it: a %s of %q", e.Target, e.FSType, e.Source)
+}
+
+// View is a writable way into one volume that nobody else has. Its user closes it. It is not safe for concurrent use.
+type View struct {
+	// Root is the volume's root directory. Close closes it.
+	Root *os.Root
+
+	// publish is nil for a view of a live volume.
+	publish func(target string) error
+	// release gives up everything but the volume itself; nil once done.
+	release func() error
+}
+
+// Publish makes the volume read-only and mounts it at target, whose parent directory must exist. A missing target
+// directory is made with mode 0750 less the umask; one that is there must be an empty directory: a symlink, a file, a
+// directory with something in it and a mount point ([ErrMounted]) are refused.
+//
+// Files of the volume still open for writing make it fail. A failure leaves the target as it was, and Publish may be
+// tried again. After a success [View.Root] can only be read. The view of a live volume cannot be published.
+func (v *View) Publish(target string) error {
+	switch {
+	case v.release == nil:
+		return fmt.Errorf("publish volume at %s: %w", target, os.ErrClosed)
+	case v.publish == nil:
+		return fmt.Errorf("publish volume at %s: this is a view of a live volume", target)
+	}
+	target, err := cleanTarget(target)
+	if err != nil {
+		return fmt.Errorf("publish volume: %w", err)
+	}
+	if err := v.publish(target); err != nil {
+		return fmt.Errorf("publish volume at %s: %w", target, err)
+	}
+	return nil
+}
+
+// Close closes Root and gives the view up. A volume that was never published is gone with it; a published one stays.
+// Closing twice is harmless.
+func (v *View) Close() error {
+	if v.release == nil {
+		return nil
+	}
+	release := v.release
+	v.release = nil
+	return errors.Join(v.Root.Close(), release())
+}
+
+// cleanTarget returns target without a trailing slash, which would make the kernel follow a symlink in its place.
+func cleanTarget(target string) (string, error) {
+	if !filepath.IsAbs(target) {
+		return "", fmt.Errorf("target path %q is not absolute", target)
+	}
+	return filepath.Clean(target), nil
+}
