@@ -1,0 +1,315 @@
+package atomicdir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/tree"
+)
+
+// Atomic writes the layout of the kubelet's own volumes. The files lie in a directory named by the time in UTC, the
+// generation; ..data is a symlink to it; and each first path element is a symlink to itself below ..data:
+//
+//	conf.d -> ..data/conf.d
+//	..data -> ..2026_01_02_15_04_05.678901234
+//	..2026_01_02_15_04_05.678901234/conf.d/app.yaml
+//
+// One rename of ..data changes all files at once. A Write takes these steps:
+//
+//  1. Read what is in the root and which generation is live.
+//  2. Compare it with the tree: bytes, modes, owners, directories, nothing missing and nothing too much. If it is equal,
+//     5, 6 and 9 are left out, and the rest still puts right what else is wrong.
+//  3. Remove what interrupted writes have left, so that it takes no room from this one.
+//  4. Give the root its owner and mode.
+//  5. Write the new generation.
+//  6. Link it as ..data_tmp.
+//  7. Make the links for new names, under other names. From here on nothing needs space.
+//  8. Remove the names that will go: none is ever listed that leads nowhere.
+//  9. Rename ..data_tmp to ..data.
+//  10. Rename the new names into place.
+//  11. Remove the old generation and whatever else does not belong here.
+//
+// If a step up to 9 fails, what was made is removed and the names are put back.
+type Atomic struct {
+	hook hook
+}
+
+// Write is [Writer].
+func (a Atomic) Write(root *os.Root, t tree.Tree) (changed bool, err error) {
+	if err := check(t); err != nil {
+		return false, err
+	}
+	w := &atomicWrite{dir: dir{root: root, changes: &changes{hook: a.hook}}, want: t, wanted: t.Names()}
+	if err := runSteps(w.prepare()); err != nil {
+		return w.made, errors.Join(err, w.undo())
+	}
+	return w.made, runSteps(w.finish())
+}
+
+// atomicWrite is one Write of an [Atomic].
+type atomicWrite struct {
+	dir
+	want tree.Tree
+	// wanted are the names that users shall see in the root, sorted.
+	wanted []string
+	// found is what was in the root, one level deep. What is removed is taken out; what is made is not put in.
+	found entries
+	// live is the generation ..data leads to, empty if it leads to none.
+	live string
+	// isEqual says that the live generation is what is wanted.
+	isEqual bool
+	// next is the new generation, once it exists.
+	next string
+	// staged are the names whose links wait as tempName(i).
+	staged []string
+	// dropped are the links removed in step 8.
+	dropped []link
+}
+
+// link is a symlink in the root, with what it takes to make it again.
+type link struct {
+	name, target string
+	owner        owner
+}
+
+func (w *atomicWrite) prepare() []step {
+	return []step{
+		{"read the volume", w.look},                        // 1
+		{"compare the live files", w.compare},              // 2
+		{"remove left-overs", w.sweep},                     // 3
+		{"set owner and mode of the volume", w.settleRoot}, // 4
+		{"write the new files", w.writeGeneration},         // 5
+		{"link the new files", w.linkGeneration},           // 6
+		{"make new names", w.stageNames},                   // 7
+		{"remove old names", w.dropNames},                  // 8
+		{"switch to the new files", w.swap},                // 9
+	}
+}
+
+func (w *atomicWrite) finish() []step {
+	return []step{
+		{"show new names", w.addNames}, // 10
+		{"clean up", w.clean},          // 11
+	}
+}
+
+// look is step 1.
+func (w *atomicWrite) look() error {
+	list, err := names(w.root, ".")
+	if err != nil {
+		return err
+	}
+	w.found = make(entries, len(list))
+	for _, name := range list {
+		if w.found[name], err = w.root.Lstat(name); err != nil {
+			return err
+		}
+	}
+	if target := w.linkTarget(dataLink); isGeneration(target) && w.found.isDir(target) {
+		w.live = target
+	}
+	return nil
+}
+
+// linkTarget returns where the symlink name leads, and nothing if it is none.
+func (w *atomicWrite) linkTarget(name string) string {
+	info, ok := w.found[name]
+	if !ok || info.Mode().Type() != fs.ModeSymlink {
+		return ""
+	}
+	target, err := w.root.Readlink(name)
+	if err != nil {
+		return ""
+	}
+	return target
+}
+
+// compare is step 2.
+func (w *atomicWrite) compare() error {
+	w.isEqual = w.live != "" && holds(w.root, w.live, w.want)
+	return nil
+}
+
+// sweep is step 3. What cannot be removed does not stop the update; step 11 tries again and says so.
+func (w *atomicWrite) sweep() error {
+	for _, name := range slices.Sorted(maps.Keys(w.found)) {
+		if isReserved(name) && name != dataLink && name != w.live {
+			_ = w.discard(name)
+		}
+	}
+	return nil
+}
+
+// discard removes an entry of the root for good.
+func (w *atomicWrite) discard(name string) error {
+	if err := w.remove(name); err != nil {
+		return err
+	}
+	delete(w.found, name)
+	return nil
+}
+
+// settleRoot is step 4.
+func (w *atomicWrite) settleRoot() error {
+	return w.settleIfWrong(".", w.want)
+}
+
+// writeGeneration is step 5.
+func (w *atomicWrite) writeGeneration() error {
+	if w.isEqual {
+		return nil
+	}
+	w.next = generationName(time.Now())
+	return w.fill(w.next, w.want)
+}
+
+// generationName ends in the nanoseconds, so that no two are equal.
+func generationName(now time.Time) string {
+	now = now.UTC()
+	return now.Format("..2006_01_02_15_04_05.") + fmt.Sprintf("%09d", now.Nanosecond())
+}
+
+// isGeneration tells generations from ..data_tmp and the like: a year follows the dots.
+func isGeneration(name string) bool {
+	return len(name) > 2 && isReserved(name) && name[2] >= '0' && name[2] <= '9' && fs.ValidPath(name)
+}
+
+// linkGeneration is step 6.
+func (w *atomicWrite) linkGeneration() error {
+	if w.isEqual {
+		return nil
+	}
+	return w.symlink(w.next, dataTemp, ownerOf(w.want))
+}
+
+// stageNames is step 7. A name that is there but is not the right link counts as new.
+func (w *atomicWrite) stageNames() error {
+	for _, name := range w.wanted {
+		if w.linkTarget(name) == dataLink+"/"+name {
+			continue
+		}
+		temp := tempName(len(w.staged))
+		w.staged = append(w.staged, name)
+		if err := w.symlink(dataLink+"/"+name, temp, ownerOf(w.want)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func tempName(i int) string { return tempPrefix + strconv.Itoa(i) }
+
+// dropNames is step 8. Only links can be left leading nowhere; anything else that does not belong here is for step 11.
+func (w *atomicWrite) dropNames() error {
+	for _, name := range slices.Sorted(maps.Keys(w.found)) {
+		target := w.linkTarget(name)
+		if target == "" || isReserved(name) || w.isWanted(name) {
+			continue
+		}
+		w.dropped = append(w.dropped, link{name: name, target: target, owner: ownerOfFile(w.found[name])})
+		if err := w.discard(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *atomicWrite) isWanted(name string) bool {
+	_, ok := slices.BinarySearch(w.wanted, name)
+	return ok
+}
+
+// swap is step 9. It can only replace a ..data that is no directory; one that is was never made by a writer.
+func (w *atomicWrite) swap() error {
+	if w.isEqual {
+		return nil
+	}
+	if w.found.isDir(dataLink) {
+		if err := w.remove(dataLink); err != nil {
+			return err
+		}
+	}
+	return w.rename(dataTemp, dataLink)
+}
+
+// undo takes back what the steps before the swap have made, as far as they got.
+func (w *atomicWrite) undo() error {
+	var errs []error
+	if w.next != "" {
+		errs = append(errs, w.remove(dataTemp), w.remove(w.next))
+	}
+	for i := range w.staged {
+		errs = append(errs, w.remove(tempName(i)))
+	}
+	for _, l := range w.dropped {
+		if _, err := w.root.Lstat(l.name); err == nil {
+			continue
+		}
+		errs = append(errs, w.symlink(l.target, l.name, l.owner))
+	}
+	return errors.Join(errs...)
+}
+
+// addNames is step 10.
+func (w *atomicWrite) addNames() error {
+	for i, name := range w.staged {
+		if w.found.isDir(name) {
+			if err := w.discard(name); err != nil {
+				return err
+			}
+		}
+		if err := w.rename(tempName(i), name); err != nil {
+			return err
+		}
+	}
+	return w.settleLinks()
+}
+
+// settleLinks gives the links that were there before their owner.
+func (w *atomicWrite) settleLinks() error {
+	for _, name := range append([]string{dataLink}, w.wanted...) {
+		info, ok := w.found[name]
+		if !ok || ownerOf(w.want).owns(info) || w.isReplaced(name) {
+			continue
+		}
+		if err := w.chown(name, ownerOf(w.want)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isReplaced tells whether this Write has put another link in the place of name.
+func (w *atomicWrite) isReplaced(name string) bool {
+	if name == dataLink {
+		return !w.isEqual
+	}
+	return slices.Contains(w.staged, name)
+}
+
+// clean is step 11. It goes on after an error, so that one thing that cannot be removed does not keep others.
+func (w *atomicWrite) clean() error {
+	keep := w.next
+	if w.isEqual {
+		keep = w.live
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(w.found)) {
+		if name == dataLink || name == keep || w.isWanted(name) {
+			continue
+		}
+		if name == w.live {
+			if err := w.rename(name, tempPrefix+"old"); err == nil {
+				name = tempPrefix + "old"
+			}
+		}
+		errs = append(errs, w.discard(name))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,287 @@
+package atomicdir
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/tree"
+)
+
+// Replace writes plain files and directories, no symlinks. A changed file is replaced by rename, so that whoever opens
+// it gets all of the old or all of the new bytes; several files change one after the other.
+//
+// A Write takes these steps, of which 5 and 9 are for [InPlace] alone:
+//
+//  1. Read everything that is in the root.
+//  2. Compare it with the tree, file by file: bytes, modes, owners.
+//  3. Remove what interrupted writes have left, so that it takes no room from this one.
+//  4. Give the root its owner and mode.
+//  5. Reserve the space by which files will grow in place.
+//  6. Write the files that differ, and whole directories that are missing, under other names. From here on nothing
+//     needs space.
+//  7. Give the directories that stay their owner and mode.
+//  8. Rename what was written into place; a directory in the place of a file, or a file of a directory, goes first.
+//  9. Rewrite files in place: owner and mode, all bytes, then the length. A reader sees old and new bytes mixed, but
+//     never less than the shorter of both.
+//  10. Remove whatever else does not belong here.
+//
+// If a step up to 6 fails, what was made is removed.
+type Replace struct {
+	hook hook
+}
+
+// Write is [Writer].
+func (r Replace) Write(root *os.Root, t tree.Tree) (changed bool, err error) {
+	w := &plainWrite{dir: dir{root: root, changes: &changes{hook: r.hook}}, want: t}
+	return w.write()
+}
+
+// InPlace is [Replace] with one difference: a file whose bytes, mode or owner change stays the same inode, which a
+// container that mounts this one file sees too. It is the only writer that can show a file half changed. Files that
+// come new, or take the place of something else, come by rename.
+type InPlace struct {
+	hook hook
+}
+
+// Write is [Writer].
+func (p InPlace) Write(root *os.Root, t tree.Tree) (changed bool, err error) {
+	w := &plainWrite{dir: dir{root: root, changes: &changes{hook: p.hook}}, want: t, keepsInodes: true}
+	return w.write()
+}
+
+// plainWrite is one Write of a [Replace] or an [InPlace].
+type plainWrite struct {
+	dir
+	want tree.Tree
+	// keepsInodes is what makes the difference between the two writers.
+	keepsInodes bool
+	// found is everything in the root but reserved names. What is removed is taken out; what is made is not put in.
+	found entries
+	// reserved are the root's reserved names, left there by a killed writer or by an Atomic.
+	reserved []string
+	// parts are what comes by rename; parts[i] waits as tempName(i).
+	parts []part
+	// rewrites are the files that change in place.
+	rewrites []rewrite
+	// reservations are those of them for which space was asked.
+	reservations []rewrite
+}
+
+// part is what one rename puts into place: a file, or a directory that is missing with all its files.
+type part struct {
+	path  string
+	files []tree.File
+}
+
+func (p part) isDir() bool { return p.files[0].Path != p.path }
+
+func (w *plainWrite) write() (changed bool, err error) {
+	if err := check(w.want); err != nil {
+		return false, err
+	}
+	if err := runSteps(w.prepare()); err != nil {
+		return w.made, errors.Join(err, w.undo())
+	}
+	if err := runSteps(w.finish()); err != nil {
+		return w.made, errors.Join(err, w.removeTemps())
+	}
+	return w.made, nil
+}
+
+func (w *plainWrite) prepare() []step {
+	return []step{
+		{"read the volume", w.look},                        // 1
+		{"compare the files", w.compare},                   // 2
+		{"remove left-overs", w.sweep},                     // 3
+		{"set owner and mode of the volume", w.settleRoot}, // 4
+		{"reserve space", w.reserve},                       // 5
+		{"write the new files", w.stage},                   // 6
+	}
+}
+
+func (w *plainWrite) finish() []step {
+	return []step{
+		{"set owners and modes of directories", w.settleDirs}, // 7
+		{"show the new files", w.install},                     // 8
+		{"rewrite files in place", w.rewriteFiles},            // 9
+		{"clean up", w.clean},                                 // 10
+	}
+}
+
+// look is step 1.
+func (w *plainWrite) look() error {
+	list, err := names(w.root, ".")
+	if err != nil {
+		return err
+	}
+	w.found = make(entries, len(list))
+	for _, name := range list {
+		if isReserved(name) {
+			w.reserved = append(w.reserved, name)
+			continue
+		}
+		if err := w.found.add(w.root, name); err != nil {
+			return err
+		}
+	}
+	slices.Sort(w.reserved)
+	return nil
+}
+
+// compare is step 2.
+func (w *plainWrite) compare() error {
+	for _, f := range w.want.Files {
+		info := w.found[f.Path]
+		if !w.found.isFile(f.Path) {
+			w.addToPart(f)
+			continue
+		}
+		r := rewrite{file: f, info: info, sameBytes: hasBytes(w.root, info, f), right: isRight(info, f.Mode, ownerOf(w.want))}
+		switch {
+		case r.sameBytes && r.right:
+		case w.keepsInodes:
+			w.rewrites = append(w.rewrites, r)
+		default:
+			w.addToPart(f)
+		}
+	}
+	return nil
+}
+
+// addToPart adds f to what comes by rename: alone, or with the topmost of its directories that is missing. Files come
+// sorted, so those of one directory come together.
+func (w *plainWrite) addToPart(f tree.File) {
+	top := w.topmostMissing(f.Path)
+	if n := len(w.parts); n > 0 && w.parts[n-1].path == top {
+		w.parts[n-1].files = append(w.parts[n-1].files, f)
+		return
+	}
+	w.parts = append(w.parts, part{path: top, files: []tree.File{f}})
+}
+
+func (w *plainWrite) topmostMissing(file string) string {
+	top := file
+	for d := path.Dir(file); d != "."; d = path.Dir(d) {
+		if !w.found.isDir(d) {
+			top = d
+		}
+	}
+	return top
+}
+
+// sweep is step 3. What cannot be removed does not stop the update; step 10 tries again and says so. Links and
+// generations of an [Atomic] stay until then, because names may lead there.
+func (w *plainWrite) sweep() error {
+	w.reserved = slices.DeleteFunc(w.reserved, func(name string) bool {
+		return strings.HasPrefix(name, tempPrefix) && w.remove(name) == nil
+	})
+	return nil
+}
+
+// settleRoot is step 4.
+func (w *plainWrite) settleRoot() error {
+	return w.settleIfWrong(".", w.want)
+}
+
+// stage is step 6.
+func (w *plainWrite) stage() error {
+	for i, p := range w.parts {
+		if !p.isDir() {
+			if err := w.create(tempName(i), p.files[0], ownerOf(w.want)); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := w.fill(tempName(i), p.tree(w.want)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tree returns what is in the part's directory.
+func (p part) tree(whole tree.Tree) tree.Tree {
+	sub := tree.Tree{DirMode: whole.DirMode, UID: whole.UID, GID: whole.GID}
+	for _, f := range p.files {
+		f.Path = strings.TrimPrefix(f.Path, p.path+"/")
+		sub.Files = append(sub.Files, f)
+	}
+	return sub
+}
+
+// settleDirs is step 7.
+func (w *plainWrite) settleDirs() error {
+	for _, d := range w.want.Dirs() {
+		if !w.found.isDir(d) || isRight(w.found[d], w.want.DirMode, ownerOf(w.want)) {
+			continue
+		}
+		if err := w.settle(d, w.want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// install is step 8.
+func (w *plainWrite) install() error {
+	for i, p := range w.parts {
+		if _, ok := w.found[p.path]; ok && (p.isDir() || w.found.isDir(p.path)) {
+			if err := w.discard(p.path); err != nil {
+				return err
+			}
+		}
+		if err := w.rename(tempName(i), p.path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// discard removes name for good, with everything below it.
+func (w *plainWrite) discard(name string) error {
+	if err := w.remove(name); err != nil {
+		return err
+	}
+	maps.DeleteFunc(w.found, func(p string, _ fs.FileInfo) bool { return p == name || strings.HasPrefix(p, name+"/") })
+	return nil
+}
+
+// clean is step 10. It goes on after an error, so that one thing that cannot be removed does not keep others.
+func (w *plainWrite) clean() error {
+	wanted := make(map[string]bool, len(w.want.Files))
+	for _, d := range w.want.Dirs() {
+		wanted[d] = true
+	}
+	for _, f := range w.want.Files {
+		wanted[f.Path] = true
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(w.found)) {
+		if _, ok := w.found[name]; ok && !wanted[name] {
+			errs = append(errs, w.discard(name))
+		}
+	}
+	for _, name := range w.reserved {
+		errs = append(errs, w.remove(name))
+	}
+	return errors.Join(errs...)
+}
+
+// undo takes back what the steps up to 6 have made, as far as they got.
+func (w *plainWrite) undo() error {
+	return errors.Join(w.release(), w.removeTemps())
+}
+
+// removeTemps removes the parts that were not put into place.
+func (w *plainWrite) removeTemps() error {
+	var errs []error
+	for i := range w.parts {
+		errs = append(errs, w.remove(tempName(i)))
+	}
+	return errors.Join(errs...)
+}
