@@ -1,0 +1,121 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/projection"
+	"github.com/liveconfig-csi/liveconfig/pkg/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
+)
+
+// Kind says what sort of trouble an [Error] is. The set is closed: one switch maps it to gRPC codes.
+type Kind string
+
+// The kinds of errors.
+const (
+	// Invalid: what was asked for cannot be, whatever the cluster holds.
+	Invalid Kind = "Invalid"
+	// Busy: another call for the same volume is under way.
+	Busy Kind = "Busy"
+	// NotReady: it may work later without anybody doing anything.
+	NotReady Kind = "NotReady"
+	// Missing: a required object or key does not exist.
+	Missing Kind = "Missing"
+	// Denied: nobody's credentials may read a source for the pod.
+	Denied Kind = "Denied"
+	// Different: the volume is live with other parameters.
+	Different Kind = "Different"
+	// Unknown: there is no such volume.
+	Unknown Kind = "Unknown"
+	// IO: the node could not write or mount.
+	IO Kind = "IO"
+)
+
+// Error is what the manager's methods return.
+type Error struct {
+	// Op is what the manager was doing, such as «publish».
+	Op string
+	// VolumeID names the volume as the kubelet does.
+	VolumeID string
+	Kind     Kind
+	Err      error
+}
+
+// Error leaves out Op and VolumeID: they stand beside the message wherever it is shown, and users read the cause.
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// wrap makes an Error of the kind that the cause tells.
+func wrap(op, volumeID string, err error) error {
+	return &Error{Op: op, VolumeID: volumeID, Kind: kindOf(err), Err: err}
+}
+
+// refuse makes an Error of a kind that only the caller knows.
+func refuse(op, volumeID string, kind Kind, format string, args ...any) error {
+	return &Error{Op: op, VolumeID: volumeID, Kind: kind, Err: fmt.Errorf(format, args...)}
+}
+
+// kindOf classifies a cause, wherever in a sync it came up.
+func kindOf(err error) Kind {
+	var (
+		missing  *projection.MissingError
+		conflict *tree.ConflictError
+		denied   *identity.DeniedError
+		unread   *unreadError
+		foreign  *volumefs.ForeignMountError
+	)
+	switch {
+	case errors.As(err, &missing):
+		return Missing
+	case errors.As(err, &conflict):
+		return Invalid
+	case errors.As(err, &denied):
+		return Denied
+	case errors.As(err, &unread):
+		return unread.kind()
+	case errors.As(err, &foreign):
+		return Invalid
+	}
+	return IO
+}
+
+// unreadError says that a source's state is not known, which is never taken for its absence.
+type unreadError struct {
+	key source.Key
+	err error // Why, as the API server or the network says; nil while the first answer is awaited.
+}
+
+func (e *unreadError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("%s has not been read yet", e.key.Ref)
+	}
+	return fmt.Sprintf("%s cannot be read: %v", e.key.Ref, e.err)
+}
+
+func (e *unreadError) Unwrap() error { return e.err }
+
+func (e *unreadError) kind() Kind {
+	if apierrors.IsForbidden(e.err) {
+		return Denied
+	}
+	return NotReady
+}
+
+// reasonOf returns the Event reason for trouble with a live volume.
+func reasonOf(kind Kind) Reason {
+	switch kind {
+	case Missing:
+		return ReasonSourceMissing
+	case Denied:
+		return ReasonAccessLost
+	default:
+		return ReasonFailed
+	}
+}

@@ -1,0 +1,176 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/projection"
+	"github.com/liveconfig-csi/liveconfig/pkg/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
+)
+
+// syncLive syncs a volume from the queue. One that is not live is its publish's business, or nobody's.
+func (m *Manager) syncLive(ctx context.Context, volumeID string) error {
+	v := m.lookup(volumeID)
+	if v == nil {
+		return nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.gone || v.frozen || !v.live {
+		return nil
+	}
+	result, err := m.sync(ctx, v)
+	if isFirstRead(err) {
+		return err // After a restart: the files stay, and the answer on its way queues the volume again.
+	}
+	if err == nil {
+		err = m.lostAccess(v)
+	}
+	m.note(ctx, v, result, err)
+	return err
+}
+
+// sync brings the volume's files to what its sources say: the one path of publish, update, republish and restart. On an
+// error the files are what they were. v.mu is held.
+func (m *Manager) sync(ctx context.Context, v *volume) (Result, error) {
+	since := v.dirty.take()
+	result, err := m.project(v)
+	m.cfg.Reporter.Synced(result, since)
+	klog.FromContext(ctx).V(4).Info("Synced", logkeys.VolumeID, v.record.VolumeID, logkeys.Result, result)
+	return result, err
+}
+
+func (m *Manager) project(v *volume) (Result, error) {
+	t, err := m.desired(v)
+	if err != nil {
+		return ResultFailed, err
+	}
+	digest := t.Digest()
+	if v.live && v.digest == digest {
+		return ResultUnchanged, nil
+	}
+	changed, err := m.write(v, t)
+	if err != nil {
+		return ResultFailed, err
+	}
+	v.digest = digest
+	if !changed {
+		return ResultUnchanged, nil
+	}
+	return ResultWritten, nil
+}
+
+// desired returns the tree that the sources ask for now, or why there is none.
+func (m *Manager) desired(v *volume) (tree.Tree, error) {
+	spec := v.spec
+	contents := make(map[api.Ref]api.Content, len(v.keys))
+	for _, key := range v.keys {
+		s := m.cfg.Sources.Get(key)
+		switch {
+		case !s.Synced:
+			return tree.Tree{}, &unreadError{key: key, err: s.Err}
+		case s.Found:
+			contents[key.Ref] = s.Content
+		case v.live && spec.OnDelete == api.OnDeleteRemove:
+			spec.Sources = forgive(spec.Sources, key.Ref)
+		}
+	}
+	return projection.Build(spec, v.record.FSGroup, contents)
+}
+
+// forgive returns the sources with those of a deleted object made optional.
+func forgive(sources []api.Source, deleted api.Ref) []api.Source {
+	sources = slices.Clone(sources)
+	for i := range sources {
+		if sources[i].Ref == deleted {
+			sources[i].Optional = true
+		}
+	}
+	return sources
+}
+
+// write puts the tree into the volume's file system; for a volume that is not live it makes one and, when it is
+// complete, moves it onto the target path. v.mu is held.
+func (m *Manager) write(v *volume, t tree.Tree) (changed bool, err error) {
+	view, err := m.view(v)
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		if closeErr := view.Close(); err == nil && closeErr != nil {
+			err = closeErr
+		}
+	}()
+	changed, err = writerFor(v.spec.UpdatePolicy).Write(view.Root, t)
+	if err != nil || v.live {
+		return changed, err
+	}
+	if err := view.Publish(v.record.TargetPath); err != nil {
+		return false, err
+	}
+	v.live = true
+	return true, nil
+}
+
+func (m *Manager) view(v *volume) (*volumefs.View, error) {
+	if v.live {
+		return m.cfg.Mounts.Open(v.record.TargetPath)
+	}
+	return m.cfg.Mounts.Create(limitsOf(v.spec))
+}
+
+// Room for one source, or one item of it, in one generation: an object holds at most 1 MiB, and files take whole pages.
+const (
+	bytesPerFile   = 2 << 20
+	inodesPerFile  = 1 << 14
+	generations    = 2 // The old one stays until the new one is complete.
+	bytesForNames  = 1 << 20
+	inodesForNames = 1 << 10
+)
+
+// limitsOf returns how large the volume's file system may grow. Nothing is taken before it is used.
+func limitsOf(spec api.Spec) volumefs.Limits {
+	files := int64(0)
+	for _, s := range spec.Sources {
+		files += int64(max(1, len(s.Items)))
+	}
+	return volumefs.Limits{
+		Bytes:  generations*files*bytesPerFile + bytesForNames,
+		Inodes: generations*files*inodesPerFile + inodesForNames,
+	}
+}
+
+// lostAccess returns an error when a source whose content is known may no longer be read.
+func (m *Manager) lostAccess(v *volume) error {
+	if err := m.staleness(v); err != nil && apierrors.IsForbidden(err) {
+		return err
+	}
+	return nil
+}
+
+// note remembers the outcome of a live volume's sync and tells the pod when it differs from the last one. v.mu is held.
+func (m *Manager) note(ctx context.Context, v *volume, result Result, problem error) {
+	before := v.problem
+	v.problem = problem
+	switch {
+	case problem != nil && (before == nil || before.Error() != problem.Error()):
+		klog.FromContext(ctx).Error(problem, "A live volume keeps its last good content",
+			logkeys.VolumeID, v.record.VolumeID, logkeys.Pod, v.record.Pod)
+		m.event(v, reasonOf(kindOf(problem)), "the files stay as they are: %v", problem)
+	case problem == nil && before != nil:
+		m.event(v, ReasonProjected, "the files are current again")
+	case problem == nil && result == ResultWritten:
+		m.event(v, ReasonProjected, "a change of the sources is in the files")
+	}
+}
+
+func (m *Manager) event(v *volume, reason Reason, format string, args ...any) {
+	m.cfg.Reporter.Event(v.record.Pod, v.name(), reason, fmt.Sprintf("volume %q: "+format, append([]any{v.name()}, args...)...))
+}

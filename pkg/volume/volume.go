@@ -1,0 +1,172 @@
+// Package volume is the life of volumes: publish, update, unpublish, and what a restarted driver does with those it
+// finds. It is the only place that orders side effects.
+//
+// It does not know gRPC, CSI messages, how objects are read, or how a tmpfs is made.
+package volume
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/atomicdir"
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
+)
+
+// Sources gives live contents of objects.
+type Sources interface {
+	// Acquire counts a user of the object; release takes it back.
+	Acquire(source.Key) (release func(), err error)
+	// Get never blocks.
+	Get(source.Key) source.Snapshot
+}
+
+// Authority says whose credentials read a source for a pod.
+type Authority interface {
+	Choose(api.Pod, api.Ref) (identity.Identity, error)
+}
+
+// Records remembers published volumes over restarts.
+type Records interface {
+	Put(state.Record) error
+	Delete(volumeID string) error
+	// List returns every readable record, and an error for those that are not.
+	List() ([]state.Record, error)
+}
+
+// Mounts makes and finds the volumes' file systems.
+type Mounts interface {
+	// Create makes one that nobody sees until the view is published.
+	Create(volumefs.Limits) (*volumefs.View, error)
+	Open(target string) (*volumefs.View, error)
+	Mounted(target string) (bool, error)
+	Unmount(target string) error
+}
+
+// Reporter tells people outside the driver what happens to volumes. Its methods must not block.
+type Reporter interface {
+	// Event shows on the pod. volume is its name in the pod spec.
+	Event(pod api.Pod, volume string, reason Reason, note string)
+	// Synced counts one finished sync. since is when the change that caused it became known; zero for none.
+	Synced(result Result, since time.Time)
+}
+
+// Reason is why an Event was written: a short CamelCase word that people filter by.
+type Reason string
+
+// The reasons of Events.
+const (
+	// ReasonWaiting: a required object or key does not exist yet, or cannot be read yet; publish waits for it.
+	ReasonWaiting Reason = "WaitingForSource"
+	// ReasonProjected: a change reached the files.
+	ReasonProjected Reason = "Projected"
+	// ReasonSourceMissing: a required object or key of a live volume is gone.
+	ReasonSourceMissing Reason = "SourceMissing"
+	// ReasonAccessLost: a source of a live volume may no longer be read.
+	ReasonAccessLost Reason = "AccessLost"
+	// ReasonFailed: a change could not be projected for another cause.
+	ReasonFailed Reason = "ProjectionFailed"
+)
+
+// Warns reports whether the reason is something to worry about.
+func (r Reason) Warns() bool { return r != ReasonProjected }
+
+// Result is how a sync ended.
+type Result string
+
+// The results of a sync.
+const (
+	ResultWritten   Result = "written"
+	ResultUnchanged Result = "unchanged"
+	ResultFailed    Result = "failed"
+)
+
+// volume is one volume that is being published or live.
+type volume struct {
+	record state.Record
+	spec   api.Spec
+	keys   []source.Key  // Of the sources, each once; fixed.
+	wake   chan struct{} // Holds one poke for a publish that waits.
+	dirty  dirtyTime
+
+	mu      sync.Mutex // Serialises sync and teardown; guards the fields below.
+	release []func()   // Takes back what was acquired.
+	live    bool       // Mounted by us, as far as we know; a failure must not touch it.
+	frozen  bool       // Stays as it is: it never updates, or its sources cannot be had.
+	gone    bool       // Torn down: a sync that comes late does nothing.
+	digest  string     // Of the tree that was last written or found equal; empty after a restart.
+	problem error      // Why the files are not what they should be; nil when they are.
+}
+
+// dirtyTime holds when the oldest change not yet synced became known.
+type dirtyTime struct {
+	mu    sync.Mutex // Guards since.
+	since time.Time
+}
+
+// mark keeps the earlier of two times.
+func (d *dirtyTime) mark(t time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.since.IsZero() {
+		d.since = t
+	}
+}
+
+// take returns the time and forgets it.
+func (d *dirtyTime) take() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.since
+	d.since = time.Time{}
+	return t
+}
+
+// poke wakes a publish that waits for its sources. It never blocks: one pending poke is as good as many.
+func (v *volume) poke() {
+	select {
+	case v.wake <- struct{}{}:
+	default:
+	}
+}
+
+// name returns the volume's name in the pod spec, which the kubelet puts before the last element of the target path.
+func (v *volume) name() string { return filepath.Base(filepath.Dir(v.record.TargetPath)) }
+
+// dropSources takes back what was acquired. v.mu is held.
+func (v *volume) dropSources() {
+	for _, release := range v.release {
+		release()
+	}
+	v.release = nil
+}
+
+// writerFor returns how a policy writes. A volume that never updates is written once, in the default layout.
+func writerFor(policy api.UpdatePolicy) atomicdir.Writer {
+	switch policy {
+	case api.UpdateReplace:
+		return atomicdir.Replace{}
+	case api.UpdateInPlace:
+		return atomicdir.InPlace{}
+	case api.UpdateAtomic, api.UpdateNever:
+		return atomicdir.Atomic{}
+	}
+	return atomicdir.Atomic{}
+}
+
+// wait returns true after a poke, and false when the limit is over or the caller has given up.
+func (v *volume) wait(ctx context.Context, limit <-chan time.Time) (more bool) {
+	select {
+	case <-v.wake:
+		return true
+	case <-limit:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+}
