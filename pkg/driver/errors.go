@@ -1,0 +1,41 @@
+package driver
+
+import (
+	"errors"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/volume"
+)
+
+// statusOf is the one place where the kinds of errors become gRPC codes.
+func statusOf(err error) error {
+	var e *volume.Error
+	if !errors.As(err, &e) {
+		return status.Error(codes.Internal, err.Error())
+	}
+	return status.Error(codeOf(e.Kind), e.Error())
+}
+
+func codeOf(kind volume.Kind) codes.Code {
+	switch kind {
+	case volume.Invalid:
+		return codes.InvalidArgument
+	case volume.Busy:
+		return codes.Aborted
+	case volume.NotReady:
+		return codes.Unavailable
+	case volume.Missing:
+		return codes.FailedPrecondition
+	case volume.Denied:
+		return codes.PermissionDenied
+	case volume.Different:
+		return codes.AlreadyExists
+	case volume.Unknown:
+		return codes.NotFound
+	case volume.IO:
+		return codes.Internal
+	}
+	return codes.Internal
+}

@@ -1,0 +1,67 @@
+package server
+
+import (
+	"context"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/klog/v2"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
+)
+
+// RecordCall counts a finished call and how long it took.
+type RecordCall func(method string, err error, duration time.Duration)
+
+// Interceptor puts a logger that names the call into its context, recovers from a panic, counts the call, and writes one
+// line for each that fails.
+func Interceptor(logger klog.Logger, record RecordCall) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		method := info.FullMethod[strings.LastIndexByte(info.FullMethod, '/')+1:]
+		logger := callLogger(logger, method, req)
+		start := time.Now()
+		response, err := handle(klog.NewContext(ctx, logger), req, handler)
+		record(info.FullMethod, err, time.Since(start))
+		if err != nil {
+			logger.Error(err, "Call failed", logkeys.Code, status.Code(err), logkeys.Duration, time.Since(start))
+			return nil, err
+		}
+		logger.V(verbosity(method)).Info("Call served", logkeys.Duration, time.Since(start))
+		return response, nil
+	}
+}
+
+// handle turns a panic into an error of the one call: the driver serves every pod of the node. What the code panicked
+// with may hold anything, so neither the caller nor the log is told more than where.
+func handle(ctx context.Context, req any, handler grpc.UnaryHandler) (response any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			klog.FromContext(ctx).Error(nil, "The driver panicked", logkeys.Stack, string(debug.Stack()))
+			response, err = nil, status.Error(codes.Internal, "the driver panicked; its log says where")
+		}
+	}()
+	return handler(ctx, req)
+}
+
+// callLogger names the method and, where the request has one, the volume.
+func callLogger(logger klog.Logger, method string, req any) klog.Logger {
+	logger = logger.WithValues(logkeys.Method, method)
+	if r, ok := req.(interface{ GetVolumeId() string }); ok {
+		logger = logger.WithValues(logkeys.VolumeID, r.GetVolumeId())
+	}
+	return logger
+}
+
+// verbosity keeps what a kubelet or a probe asks all day out of the log.
+func verbosity(method string) int {
+	switch method {
+	case "NodePublishVolume", "NodeUnpublishVolume":
+		return 2
+	default:
+		return 5
+	}
+}
