@@ -1,0 +1,95 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/server"
+	"github.com/liveconfig-csi/liveconfig/pkg/telemetry"
+)
+
+const defaultDriverName = "csi.liveconfig.internal"
+
+// The values of --configmap-identity and --secret-identity.
+const (
+	identityDriver = "driver"
+	identityPod    = "pod"
+)
+
+// config is what the flags say.
+type config struct {
+	endpoint, nodeID, driverName, kubeconfig string
+	stateDir, registrationDir, kubeletDir    string
+	configMapIdentity, secretIdentity        string
+	publishTimeout, resyncInterval           time.Duration
+	httpEndpoint, selinuxContext             string
+	verbosity                                int
+	logFormat                                string
+}
+
+// parseFlags reads and checks the flags. It writes the usage to out when asked for help or given a flag it does not know.
+func parseFlags(args []string, getenv func(string) string, out io.Writer) (config, error) {
+	var c config
+	fs := flag.NewFlagSet("liveconfig-driver", flag.ContinueOnError)
+	fs.SetOutput(out)
+	fs.StringVar(&c.endpoint, "endpoint", "unix:///var/lib/kubelet/plugins/"+defaultDriverName+"/csi.sock",
+		"URL of the unix socket that serves CSI")
+	fs.StringVar(&c.nodeID, "node-id", getenv("NODE_NAME"), "name of this node; defaults to $NODE_NAME")
+	fs.StringVar(&c.driverName, "driver-name", defaultDriverName, "CSI driver name, as in the CSIDriver object")
+	fs.StringVar(&c.kubeconfig, "kubeconfig", "", "file that says how to reach the API server; empty: the pod's own account")
+	fs.StringVar(&c.stateDir, "state-dir", "/run/"+defaultDriverName,
+		"directory of the driver's records; best on a tmpfs that outlives the driver's container")
+	fs.StringVar(&c.registrationDir, "registration-dir", "",
+		"the kubelet's plugin registration directory; empty: a node-driver-registrar sidecar registers the driver")
+	fs.StringVar(&c.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's root directory; target paths outside are refused")
+	fs.StringVar(&c.configMapIdentity, "configmap-identity", identityDriver,
+		"whose credentials read ConfigMaps of the pod's namespace: driver (pod is not served by this version)")
+	fs.StringVar(&c.secretIdentity, "secret-identity", identityDriver,
+		"whose credentials read Secrets of the pod's namespace: driver (pod is not served by this version)")
+	fs.DurationVar(&c.publishTimeout, "publish-timeout", 10*time.Second, "how long a publish waits for required sources")
+	fs.DurationVar(&c.resyncInterval, "resync-interval", 10*time.Minute, "how often every volume is checked without cause")
+	fs.StringVar(&c.httpEndpoint, "http-endpoint", "", "host:port that serves /metrics, /healthz and /readyz; empty: none")
+	fs.StringVar(&c.selinuxContext, "selinux-context", "system_u:object_r:container_file_t:s0",
+		"SELinux context of the volumes' files; means nothing on a node without SELinux; empty: left to the kernel")
+	fs.IntVar(&c.verbosity, "v", 2, "how much to log: 0 to 5")
+	fs.StringVar(&c.logFormat, "log-format", telemetry.FormatText, "text or json")
+	if err := fs.Parse(args); err != nil {
+		return config{}, err
+	}
+	if fs.NArg() > 0 {
+		return config{}, fmt.Errorf("unexpected argument %q: everything is said with flags", fs.Arg(0))
+	}
+	return c, c.validate()
+}
+
+// validate returns every mistake at once.
+func (c config) validate() error {
+	var mistakes []error
+	mistake := func(wrong bool, format string, args ...any) {
+		if wrong {
+			mistakes = append(mistakes, fmt.Errorf(format, args...))
+		}
+	}
+	_, err := server.ParseEndpoint(c.endpoint)
+	mistake(err != nil, "--endpoint: %w", err)
+	mistake(c.nodeID == "", "--node-id is missing: give the node's name, or set $NODE_NAME")
+	problems := validation.IsDNS1123Subdomain(c.driverName)
+	mistake(len(problems) > 0, "--driver-name %q: %s", c.driverName, strings.Join(problems, "; "))
+	for flagName, dir := range map[string]string{"state-dir": c.stateDir, "kubelet-dir": c.kubeletDir} {
+		mistake(!filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/", "--%s %q is not a clean absolute path", flagName, dir)
+	}
+	for flagName, id := range map[string]string{"configmap-identity": c.configMapIdentity, "secret-identity": c.secretIdentity} {
+		mistake(id == identityPod, "--%s=pod is not served by this version; use driver", flagName)
+		mistake(id != identityPod && id != identityDriver, "--%s %q is not driver or pod", flagName, id)
+	}
+	mistake(c.publishTimeout < 0, "--publish-timeout %s is negative", c.publishTimeout)
+	mistake(c.resyncInterval <= 0, "--resync-interval %s is not positive", c.resyncInterval)
+	return errors.Join(mistakes...)
+}
