@@ -1,0 +1,190 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+)
+
+func TestAChangeReachesEveryVolumeThatUsesTheObject(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.createConfigMap("web", map[string]string{"color": "red"})
+	var pods []*corev1.Pod
+	for i := range 5 {
+		pod := b.pod(fmt.Sprintf("web-%d", i), map[string]string{"configMap": "web"})
+		b.publish(pod)
+		pods = append(pods, pod)
+	}
+	b.updateConfigMap("web", map[string]string{"color": "green", "shape": "round"})
+	for _, pod := range pods {
+		b.wantFile(pod, "color", "green")
+		b.wantFile(pod, "shape", "round")
+	}
+	b.updateConfigMap("web", map[string]string{"shape": "square"})
+	for _, pod := range pods {
+		b.wantFile(pod, "shape", "square")
+		b.wantNoFile(pod, "color")
+	}
+	if got := b.metric("liveconfig_watches"); got != "1" {
+		t.Errorf("%s watches for one object in five volumes, want 1", got)
+	}
+}
+
+func TestContainersCannotWriteThroughTheTarget(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.createConfigMap("web", map[string]string{"color": "red"})
+	pod := b.pod("web", map[string]string{"configMap": "web"})
+	b.publish(pod)
+	if err := os.WriteFile(b.path(pod, "color"), []byte("blue"), 0o644); err == nil || !strings.Contains(err.Error(), "read-only file system") {
+		t.Errorf("writing through the target gave %v, want a read-only file system", err)
+	}
+}
+
+func TestAnOptionalSourceComesGoesAndComesBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.createConfigMap("app", map[string]string{"base": "1"})
+	pod := b.pod("app", map[string]string{"sources": `
+- configMap: {name: app}
+- configMap: {name: override, optional: true}`})
+	b.publish(pod)
+	b.wantFile(pod, "base", "1")
+	b.wantNoFile(pod, "extra")
+	for _, value := range []string{"first", "second"} {
+		b.createConfigMap("override", map[string]string{"extra": value, "base": "overridden"})
+		b.wantFile(pod, "extra", value)
+		b.wantFile(pod, "base", "overridden")
+		b.deleteConfigMap("override")
+		b.wantNoFile(pod, "extra")
+		b.wantFile(pod, "base", "1")
+	}
+}
+
+func TestARequiredSourceThatIsDeletedLeavesItsFiles(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.createConfigMap("web", map[string]string{"color": "red"})
+	keep := b.pod("keep", map[string]string{"configMap": "web"})
+	remove := b.pod("remove", map[string]string{"configMap": "web", "onDelete": "Remove"})
+	b.publish(keep)
+	b.publish(remove)
+	b.deleteConfigMap("web")
+	b.wantNoFile(remove, "color")
+	b.wantEvent(keep, "SourceMissing", `configmap "web" not found`)
+	b.wantFile(keep, "color", "red")
+	b.createConfigMap("web", map[string]string{"color": "blue"})
+	b.wantFile(keep, "color", "blue")
+	b.wantFile(remove, "color", "blue")
+	b.wantEvent(keep, "Projected", "current again")
+}
+
+func TestSecretsAreProjectedWithTheirModes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	secrets := b.cluster.Client().CoreV1().Secrets(b.namespace)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "tls"}, Data: map[string][]byte{"key": {0, 1, 2, 0xff}, "crt": []byte("c")}}
+	if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pod := b.pod("tls", map[string]string{
+		"secret": "tls", "defaultMode": "0440",
+		"items": "[{key: key, path: private/key.pem, mode: 0400}, {key: crt, path: tls.crt}]",
+	})
+	b.publish(pod)
+	b.wantFile(pod, "private/key.pem", "\x00\x01\x02\xff")
+	for file, want := range map[string]os.FileMode{"private/key.pem": 0o400, "tls.crt": 0o440, "private": os.ModeDir | 0o755} {
+		if info, err := os.Stat(b.path(pod, file)); err != nil || info.Mode() != want {
+			t.Errorf("%s: mode %v (%v), want %v", file, info.Mode(), err, want)
+		}
+	}
+}
+
+func TestManyChangesInARowBecomeFewWrites(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.createConfigMap("busy", map[string]string{"n": "0"})
+	pod := b.pod("busy", map[string]string{"configMap": "busy"})
+	b.publish(pod)
+	const changes = 100
+	for i := 1; i <= changes; i++ {
+		b.updateConfigMap("busy", map[string]string{"n": fmt.Sprint(i)})
+	}
+	b.wantFile(pod, "n", fmt.Sprint(changes))
+}
+
+func TestAnEditThatNoReaderCouldSeeWritesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	cm := b.createConfigMap("web", map[string]string{"color": "red", "unused": "1"})
+	pod := b.pod("web", map[string]string{"configMap": "web", "items": "[{key: color, path: color}]"})
+	b.publish(pod)
+	before := b.generation(pod)
+
+	cm.Annotations = map[string]string{"note": "nothing a file shows"}
+	cm.Data["unused"] = "2"
+	if _, err := b.configMaps().Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	lab.Eventually(t, soon, func() error {
+		if got := b.metric(`liveconfig_syncs_total{result="unchanged"}`); got == "" {
+			return fmt.Errorf("no sync has found the volume unchanged yet")
+		}
+		return nil
+	})
+	if after := b.generation(pod); after != before {
+		t.Errorf("generation %s became %s, want it kept", before, after)
+	}
+}
+
+// TestNothingButOpenWatchesInQuietTimes shows that nothing polls: of a driver with volumes that nobody touches, the API
+// server sees no request at all for ten seconds.
+func TestNothingButOpenWatchesInQuietTimes(t *testing.T) {
+	b := newBench(t) // Not parallel: the API server's audit log tells users apart, not drivers.
+	b.createConfigMap("web", map[string]string{"color": "red"})
+	pod := b.pod("web", map[string]string{"sources": "[{configMap: {name: web}}, {configMap: {name: none, optional: true}}]"})
+	b.publish(pod)
+	b.updateConfigMap("web", map[string]string{"color": "green"})
+	b.wantFile(pod, "color", "green")
+	b.wantEvent(pod, "Projected", "in the files") // Its request is the last one that the change causes.
+
+	const quiet = 10 * time.Second
+	start := time.Now()
+	time.Sleep(quiet) //nolint:forbidigo // That nothing happens meanwhile is the point.
+	requests, err := b.cluster.Requests(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver := cluster.ServiceAccountUser(lab.DriverNamespace, lab.DriverAccount)
+	for _, r := range requests {
+		if r.User == driver {
+			t.Errorf("request in quiet times: %s", r)
+		}
+	}
+
+	// The audit log does see the driver, and its watches are open: the next change comes through one of them.
+	b.updateConfigMap("web", map[string]string{"color": "blue"})
+	b.wantFile(pod, "color", "blue")
+	all, err := b.cluster.Requests(time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watches := 0
+	for _, r := range all {
+		if r.User == driver && r.Verb == "watch" && r.Namespace == b.namespace {
+			watches++
+		}
+	}
+	if watches == 0 {
+		t.Error("the audit log shows no watch of the driver at all: it would not have shown requests either")
+	}
+}

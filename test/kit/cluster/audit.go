@@ -1,0 +1,122 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+)
+
+// Stage says how far the API server had got with a request when it recorded it.
+type Stage string
+
+// The stages. An ordinary request goes from received to complete; a watch is received, started when the API server
+// begins to answer, and complete when it is closed. While a watch is open, and however much it delivers, it adds no
+// record.
+const (
+	StageReceived Stage = "RequestReceived"
+	StageStarted  Stage = "ResponseStarted"
+	StageComplete Stage = "ResponseComplete"
+	StagePanic    Stage = "Panic"
+)
+
+// Request is one record of the audit log: one request at one stage.
+type Request struct {
+	// ID is the same in all records of one request.
+	ID string
+	// Time is when the stage was reached, in microseconds of this machine's clock.
+	Time  time.Time
+	Stage Stage
+	// User is the authenticated name, such as system:serviceaccount:default:web; UserAgent is what the client calls
+	// itself.
+	User, UserAgent string
+	// Verb is the verb that RBAC knows: get, list, watch, create and so on.
+	Verb string
+	// URI is the request's path and query.
+	URI string
+	// Group to Name say what was asked for. They are empty for a request outside the resources, such as /readyz.
+	Group, Resource, Subresource, Namespace, Name string
+	// Code is the HTTP status; zero until the response is complete or, for a watch, started.
+	Code int
+}
+
+// String puts the request on one line, as test failures show it.
+func (r Request) String() string {
+	return fmt.Sprintf("%s %s %s %s %s %d", r.Time.Format("15:04:05.000000"), r.User, r.Verb, r.URI, r.Stage, r.Code)
+}
+
+// auditEvent is what we read of a line of the audit log.
+type auditEvent struct {
+	AuditID        string    `json:"auditID"`
+	Stage          Stage     `json:"stage"`
+	StageTimestamp time.Time `json:"stageTimestamp"`
+	RequestURI     string    `json:"requestURI"`
+	Verb           string    `json:"verb"`
+	UserAgent      string    `json:"userAgent"`
+	User           struct {
+		Username string `json:"username"`
+	} `json:"user"`
+	ObjectRef struct {
+		APIGroup    string `json:"apiGroup"`
+		Resource    string `json:"resource"`
+		Subresource string `json:"subresource"`
+		Namespace   string `json:"namespace"`
+		Name        string `json:"name"`
+	} `json:"objectRef"`
+	ResponseStatus struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+}
+
+func (e auditEvent) request() Request {
+	return Request{
+		ID:          e.AuditID,
+		Time:        e.StageTimestamp,
+		Stage:       e.Stage,
+		User:        e.User.Username,
+		UserAgent:   e.UserAgent,
+		Verb:        e.Verb,
+		URI:         e.RequestURI,
+		Group:       e.ObjectRef.APIGroup,
+		Resource:    e.ObjectRef.Resource,
+		Subresource: e.ObjectRef.Subresource,
+		Namespace:   e.ObjectRef.Namespace,
+		Name:        e.ObjectRef.Name,
+		Code:        e.ResponseStatus.Code,
+	}
+}
+
+// Requests returns, oldest record first, what the API server recorded at or after a moment of this machine's clock. The
+// zero time means everything since the cluster started.
+//
+// A request is in the log as received before the API server does anything about it. Its completion is recorded right
+// after the answer was sent, so a client that looks at once may not find it yet.
+func (c *Cluster) Requests(since time.Time) ([]Request, error) {
+	data, err := os.ReadFile(c.logPath(auditLog))
+	if err != nil {
+		return nil, fmt.Errorf("read the audit log: %w", err)
+	}
+	return parseAudit(data, since)
+}
+
+// parseAudit leaves out an unfinished last line: the API server is writing it.
+func parseAudit(data []byte, since time.Time) ([]Request, error) {
+	// The API server cuts its times to microseconds, which must not push a record before the moment it came after.
+	since = since.Truncate(time.Microsecond)
+	var requests []Request
+	for number := 1; ; number++ {
+		line, rest, found := bytes.Cut(data, []byte("\n"))
+		if !found {
+			return requests, nil
+		}
+		data = rest
+		var event auditEvent
+		if err := json.Unmarshal(line, &event); err != nil {
+			return nil, fmt.Errorf("parse line %d of the audit log: %w", number, err)
+		}
+		if !event.StageTimestamp.Before(since) {
+			requests = append(requests, event.request())
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Kubelet calls one driver for the pods of a node.
+type Kubelet struct {
+	dir    string
+	driver string
+	conn   *grpc.ClientConn
+}
+
+// New returns a kubelet with the root directory dir that reaches the driver of that name through a unix socket. It
+// connects with the first call, and again after the driver was restarted. Close it.
+func New(dir, driver, socket string) (*Kubelet, error) {
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", socket, err)
+	}
+	return &Kubelet{dir: dir, driver: driver, conn: conn}, nil
+}
+
+// Close hangs up.
+func (k *Kubelet) Close() error { return k.conn.Close() }
+
+// Node returns a client of the driver's Node service.
+func (k *Kubelet) Node() csi.NodeClient { return csi.NewNodeClient(k.conn) }
+
+// Identity returns a client of the driver's Identity service.
+func (k *Kubelet) Identity() csi.IdentityClient { return csi.NewIdentityClient(k.conn) }
+
+// Volumes returns the pod's inline volumes that belong to the driver.
+func (k *Kubelet) Volumes(pod *corev1.Pod) []corev1.Volume {
+	var volumes []corev1.Volume
+	for _, v := range pod.Spec.Volumes {
+		if v.CSI != nil && v.CSI.Driver == k.driver {
+			volumes = append(volumes, v)
+		}
+	}
+	return volumes
+}
+
+// Target returns where a volume of the pod is published.
+func (k *Kubelet) Target(pod *corev1.Pod, volume string) string {
+	return TargetPath(k.dir, pod, volume)
+}
+
+// Publish publishes one volume of the pod. Like a kubelet it makes the target's parent directory, and waits for a driver
+// that is being started.
+func (k *Kubelet) Publish(ctx context.Context, pod *corev1.Pod, volume corev1.Volume) error {
+	req := PublishRequest(k.dir, pod, volume)
+	if err := os.MkdirAll(filepath.Dir(req.GetTargetPath()), 0o750); err != nil {
+		return fmt.Errorf("make the directory of volume %s: %w", volume.Name, err)
+	}
+	_, err := k.Node().NodePublishVolume(ctx, req, grpc.WaitForReady(true))
+	return err
+}
+
+// PublishAll publishes every volume of the pod that belongs to the driver.
+func (k *Kubelet) PublishAll(ctx context.Context, pod *corev1.Pod) error {
+	for _, v := range k.Volumes(pod) {
+		if err := k.Publish(ctx, pod, v); err != nil {
+			return fmt.Errorf("publish volume %s of pod %s: %w", v.Name, pod.Name, err)
+		}
+	}
+	return nil
+}
+
+// Unpublish takes one volume of the pod away. Like a kubelet it then removes the directories around the target, which
+// fails when the driver left something behind.
+func (k *Kubelet) Unpublish(ctx context.Context, pod *corev1.Pod, volume string) error {
+	target := k.Target(pod, volume)
+	_, err := k.Node().NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{
+		VolumeId: VolumeID(pod, volume), TargetPath: target,
+	}, grpc.WaitForReady(true))
+	if err != nil {
+		return err
+	}
+	if err := Gone(target); err != nil {
+		return err
+	}
+	return os.Remove(filepath.Dir(target))
+}
+
+// Gone returns an error when there is something at path.
+func Gone(path string) error {
+	switch _, err := os.Lstat(path); {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("%s is still there", path)
+}
+
+// UnpublishAll takes every volume of the pod away, and its directory.
+func (k *Kubelet) UnpublishAll(ctx context.Context, pod *corev1.Pod) error {
+	for _, v := range k.Volumes(pod) {
+		if err := k.Unpublish(ctx, pod, v.Name); err != nil {
+			return fmt.Errorf("unpublish volume %s of pod %s: %w", v.Name, pod.Name, err)
+		}
+	}
+	return os.RemoveAll(filepath.Join(k.dir, "pods", string(pod.UID)))
+}

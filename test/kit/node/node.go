@@ -1,0 +1,140 @@
+// Package node runs the driver as a process of its own, the way a node runs it, and can kill and restart it.
+//
+// It does not know what the driver does, and uses nothing but its flags and sockets.
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
+	"github.com/liveconfig-csi/liveconfig/test/kit/process"
+)
+
+// DriverName is the name the driver runs under.
+const DriverName = "csi.liveconfig.internal"
+
+// How long a driver may take to be ready, and to stop.
+const (
+	readyTimeout = 30 * time.Second
+	stopTimeout  = 15 * time.Second
+)
+
+// errNotReady is why a driver that answers is still waited for.
+var errNotReady = errors.New("it answers that it is not ready")
+
+// Config describes a node. Binary, Kubeconfig and Dir are required.
+type Config struct {
+	// Binary is the driver's program.
+	Binary string
+	// Kubeconfig holds the driver's credentials.
+	Kubeconfig string
+	// Dir holds everything of the node: the kubelet's directory, the driver's records, sockets and log. Sockets limit
+	// its length to about 70 bytes.
+	Dir string
+	// Args are further flags of the driver.
+	Args []string
+}
+
+// Node is one driver process and the kubelet that calls it.
+type Node struct {
+	*kubelet.Kubelet
+
+	cfg    Config
+	driver *process.Process
+}
+
+// Start starts the driver and waits until it is ready. The caller must call [Node.Stop].
+func Start(ctx context.Context, cfg Config) (*Node, error) {
+	n := &Node{cfg: cfg}
+	for _, dir := range []string{n.KubeletDir(), n.StateDir()} {
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			return nil, fmt.Errorf("make the node's directories: %w", err)
+		}
+	}
+	k, err := kubelet.New(n.KubeletDir(), DriverName, n.Socket())
+	if err != nil {
+		return nil, err
+	}
+	n.Kubelet = k
+	return n, n.StartDriver(ctx)
+}
+
+// KubeletDir is the kubelet's root directory.
+func (n *Node) KubeletDir() string { return filepath.Join(n.cfg.Dir, "kubelet") }
+
+// StateDir is where the driver keeps its records.
+func (n *Node) StateDir() string { return filepath.Join(n.cfg.Dir, "state") }
+
+// Socket is the driver's CSI socket.
+func (n *Node) Socket() string { return filepath.Join(n.cfg.Dir, "csi.sock") }
+
+// LogFile is what the driver wrote, over all its runs.
+func (n *Node) LogFile() string { return filepath.Join(n.cfg.Dir, "driver.log") }
+
+// PID returns the driver's process ID.
+func (n *Node) PID() int { return n.driver.PID() }
+
+// StartDriver starts a driver that was stopped or killed, with further flags if wanted, and waits until it is ready.
+func (n *Node) StartDriver(ctx context.Context, args ...string) error {
+	flags := append([]string{
+		"--endpoint=unix://" + n.Socket(), "--node-id=test-node", "--driver-name=" + DriverName,
+		"--kubeconfig=" + n.cfg.Kubeconfig, "--state-dir=" + n.StateDir(), "--kubelet-dir=" + n.KubeletDir(),
+	}, n.cfg.Args...)
+	driver, err := process.Start(context.WithoutCancel(ctx), process.Config{
+		Path: n.cfg.Binary, Args: append(flags, args...), LogFile: n.LogFile(),
+	})
+	if err != nil {
+		return err
+	}
+	n.driver = driver
+	return n.awaitReady(ctx, driver)
+}
+
+// awaitReady probes until the driver answers that it is ready.
+func (n *Node) awaitReady(ctx context.Context, driver *process.Process) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	go func() {
+		select {
+		case <-driver.Done():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	for {
+		response, err := n.Identity().Probe(ctx, &csi.ProbeRequest{}, grpc.WaitForReady(true))
+		if err == nil && response.GetReady().GetValue() {
+			return nil
+		}
+		if ended := driver.Err(); ended != nil {
+			return ended
+		}
+		if ctx.Err() != nil {
+			err = cmp.Or(err, errNotReady)
+			return fmt.Errorf("wait for the driver: %w; its log ends with:\n%s", err, process.Tail(n.LogFile(), 4096))
+		}
+	}
+}
+
+// Kill ends the driver with SIGKILL.
+func (n *Node) Kill() error { return n.driver.Kill() }
+
+// StopDriver ends the driver with SIGTERM and waits for it.
+func (n *Node) StopDriver() error { return n.driver.Stop(stopTimeout) }
+
+// Stop ends the driver and hangs up.
+func (n *Node) Stop() error {
+	if err := n.StopDriver(); err != nil {
+		return err
+	}
+	return n.Close()
+}
