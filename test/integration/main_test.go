@@ -38,11 +38,18 @@ type bench struct {
 
 func newBench(t testing.TB, args ...string) *bench {
 	t.Helper()
+	b := newCorner(t)
+	b.node = lab.Node(t, append(args, "--http-endpoint="+b.http)...)
+	return b
+}
+
+// newCorner returns a bench without a node.
+func newCorner(t testing.TB) *bench {
+	t.Helper()
 	b := &bench{t: t, cluster: lab.Cluster(t), namespace: "test-" + string(uuid.NewUUID()[:8]), http: freeAddress(t)}
 	if err := b.cluster.CreateNamespace(t.Context(), b.namespace); err != nil {
 		t.Fatal(err)
 	}
-	b.node = lab.Node(t, append(args, "--http-endpoint="+b.http)...)
 	return b
 }
 

@@ -3,6 +3,7 @@ package integration
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -14,10 +15,14 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 )
 
-// metric returns the value of a series, empty when there is none.
+// metric returns the value of a series of the driver's metrics; nothing if there is none.
 func (b *bench) metric(series string) string {
 	b.t.Helper()
-	for line := range strings.Lines(b.get("/metrics")) {
+	return seriesOf(b.get("/metrics"), series)
+}
+
+func seriesOf(metrics, series string) string {
+	for line := range strings.Lines(metrics) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && name == series {
 			return value
 		}
@@ -28,20 +33,29 @@ func (b *bench) metric(series string) string {
 // get returns the body that the driver's HTTP endpoint serves at a path.
 func (b *bench) get(path string) string {
 	b.t.Helper()
-	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, "http://"+b.http+path, http.NoBody)
+	body, err := b.fetch(path)
 	if err != nil {
 		b.t.Fatal(err)
+	}
+	return body
+}
+
+// fetch is get for a driver that may be dead.
+func (b *bench) fetch(path string) (string, error) {
+	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, "http://"+b.http+path, http.NoBody)
+	if err != nil {
+		return "", err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		b.t.Fatal(err)
+		return "", err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		b.t.Fatalf("GET %s: %s %v\n%s", path, resp.Status, err, body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET %s: %s\n%s", path, resp.Status, body)
 	}
-	return string(body)
+	return string(body), err
 }
 
 // freeAddress returns a loopback address that nobody listens on right now.

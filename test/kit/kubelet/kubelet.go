@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -23,7 +25,12 @@ type Kubelet struct {
 // New returns a kubelet with the root directory dir that reaches the driver of that name through a unix socket. It
 // connects with the first call, and again after the driver was restarted. Close it.
 func New(dir, driver, socket string) (*Kubelet, error) {
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	// A kubelet dials anew for each call. This one keeps its connection, so it must not hesitate to dial again.
+	reconnect := grpc.ConnectParams{
+		Backoff: backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
+	}
+	conn, err := grpc.NewClient("unix://"+socket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(reconnect))
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", socket, err)
 	}

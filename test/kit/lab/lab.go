@@ -119,24 +119,37 @@ func Repo() (string, error) {
 // test fails if the driver ended badly or left a mount behind; when the test has failed, the driver's log is shown.
 func Node(t testing.TB, args ...string) *node.Node {
 	t.Helper()
+	return start(t, shortDir(t), args)
+}
+
+// start starts the driver through the launcher, if there is one, on a node in dir.
+func start(t testing.TB, dir string, args []string, launcher ...string) *node.Node {
+	t.Helper()
 	Cluster(t)
-	dir, err := os.MkdirTemp("", "lc-") //nolint:usetesting // The path of a unix socket must be short.
-	if err != nil {
-		t.Fatal(err)
-	}
 	n, err := node.Start(t.Context(), node.Config{
 		Binary: binary(lab.dir), Kubeconfig: kubeconfig(lab.dir), Dir: dir, Args: append([]string{"-v=5"}, args...),
-	})
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Errorf("remove the node's directory: %v", err)
-		}
+		Launcher: launcher,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeNode(t, n) })
 	return n
+}
+
+// shortDir is t.TempDir for the paths of unix sockets, which must be short.
+func shortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "lc-") //nolint:usetesting // As said above.
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("remove the node's directory: %v", err)
+		}
+	})
+	return dir
 }
 
 func closeNode(t testing.TB, n *node.Node) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -42,6 +43,8 @@ type Config struct {
 	Dir string
 	// Args are further flags of the driver.
 	Args []string
+	// Launcher is a command that ends in replacing itself by the command it is given, if the driver is started by one.
+	Launcher []string
 }
 
 // Node is one driver process and the kubelet that calls it.
@@ -89,8 +92,9 @@ func (n *Node) StartDriver(ctx context.Context, args ...string) error {
 		"--endpoint=unix://" + n.Socket(), "--node-id=test-node", "--driver-name=" + DriverName,
 		"--kubeconfig=" + n.cfg.Kubeconfig, "--state-dir=" + n.StateDir(), "--kubelet-dir=" + n.KubeletDir(),
 	}, n.cfg.Args...)
+	command := slices.Concat(n.cfg.Launcher, []string{n.cfg.Binary}, flags, args)
 	driver, err := process.Start(context.WithoutCancel(ctx), process.Config{
-		Path: n.cfg.Binary, Args: append(flags, args...), LogFile: n.LogFile(),
+		Path: command[0], Args: command[1:], LogFile: n.LogFile(),
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,472 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/tripwire"
+)
+
+// crashBench is a bench whose driver dies between any two changes that it makes to the node.
+type crashBench struct {
+	*bench
+	wire *tripwire.Wire
+	// version is the one that the ConfigMap holds.
+	version int
+}
+
+func newCrashBench(t *testing.T) *crashBench {
+	t.Helper()
+	b := &crashBench{bench: newCorner(t)}
+	b.node, b.wire = lab.NodeOnWire(t, "--http-endpoint="+b.http, "-v=2")
+	b.createConfigMap("web", contentOf(0))
+	return b
+}
+
+// contentOf returns a version's content. Each version changes every file and its size, brings a name and drops one.
+func contentOf(version int) map[string]string {
+	content := map[string]string{}
+	for _, name := range []string{"always", "also", fmt.Sprintf("only-%d", version), fmt.Sprintf("next-%d", version/2)} {
+		content[name] = fmt.Sprintf("%s of version %d\n", name, version) + strings.Repeat("x", version*977%5000)
+	}
+	return content
+}
+
+// edit makes the next version and returns when the API server has taken it.
+func (b *crashBench) edit() {
+	b.t.Helper()
+	b.version++
+	b.updateConfigMap("web", contentOf(b.version))
+}
+
+// restart waits for the driver's end and starts it again, on a wire that lets all pass.
+func (b *crashBench) restart() {
+	b.t.Helper()
+	if err := b.node.Kill(); err != nil {
+		b.t.Fatal(err)
+	}
+	b.wire.Disarm()
+	if err := b.node.StartDriver(b.t.Context()); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// wantClean waits until the pod's volume holds the current version and nothing else is left of what went before: one
+// mount, one record, and in the volume no name that a volume published now would not have.
+func (b *crashBench) wantClean(pod *corev1.Pod, when string) {
+	b.t.Helper()
+	lab.Eventually(b.t, soon, func() error {
+		if err := holdsOnly(b.path(pod, "."), contentOf(b.version)); err != nil {
+			return fmt.Errorf("%s: %w", when, err)
+		}
+		if b.syncs("written") == "" && b.syncs("unchanged") == "" {
+			return fmt.Errorf("%s: the driver has not looked at the volume", when)
+		}
+		return b.counts(1)
+	})
+}
+
+// counts returns an error unless there are as many mounts and records as volumes.
+func (b *crashBench) counts(volumes int) error {
+	records, err := filepath.Glob(filepath.Join(b.node.StateDir(), "volumes", "*"))
+	if err != nil {
+		return err
+	}
+	if len(records) != volumes {
+		return fmt.Errorf("%d records, want %d: %q", len(records), volumes, records)
+	}
+	if mounts := lab.Mounts(b.t, b.node.KubeletDir()); len(mounts) != volumes {
+		return fmt.Errorf("%d mounts, want %d: %q", len(mounts), volumes, mounts)
+	}
+	return nil
+}
+
+// wantNone wants that nothing at all is left of the pod's volume.
+func (b *crashBench) wantNone(pod *corev1.Pod, when string) {
+	b.t.Helper()
+	b.wantNothing(pod, when)
+	if err := b.counts(0); err != nil {
+		b.t.Errorf("%s: %v", when, err)
+	}
+}
+
+// holdsOnly returns an error unless the volume holds the content and no other name. What starts with two dots must be
+// one generation and the link to it, if there is such a link.
+func holdsOnly(volume string, content map[string]string) error {
+	entries, err := os.ReadDir(volume)
+	if err != nil {
+		return err
+	}
+	var names, reserved []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "..") {
+			reserved = append(reserved, e.Name())
+		} else {
+			names = append(names, e.Name())
+		}
+	}
+	if err := holds(volume, names, content); err != nil {
+		return err
+	}
+	if len(reserved) == 0 {
+		return nil
+	}
+	live, err := os.Readlink(filepath.Join(volume, "..data"))
+	if err != nil {
+		return err
+	}
+	if slices.Sort(reserved); !slices.Equal(reserved, slices.Sorted(slices.Values([]string{live, "..data"}))) {
+		return fmt.Errorf("%s holds %q, want ..data and %s", volume, reserved, live)
+	}
+	return nil
+}
+
+// holds returns an error unless the names in dir are those of the content, with its bytes.
+func holds(dir string, names []string, content map[string]string) error {
+	if len(names) != len(content) {
+		return fmt.Errorf("%s holds %q, want %d names", dir, names, len(content))
+	}
+	for _, name := range names {
+		got, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		if want, ok := content[name]; !ok || string(got) != want {
+			return fmt.Errorf("%s holds %d bytes (%.30q), want %d (%.30q)", name, len(got), got, len(want), want)
+		}
+	}
+	return nil
+}
+
+// wantWhole wants the live generation of an Atomic volume to be a version from first to last, complete, and every name
+// that is listed to lead somewhere.
+func wantWhole(t testing.TB, volume string, first, last int, when string) {
+	t.Helper()
+	live, err := os.Readlink(filepath.Join(volume, "..data"))
+	if err != nil {
+		t.Errorf("%s: %v", when, err)
+		return
+	}
+	generation := filepath.Join(volume, live)
+	entries, err := os.ReadDir(generation)
+	if err != nil {
+		t.Errorf("%s: %v", when, err)
+		return
+	}
+	err = errors.New("no version")
+	for version := last; version >= first && err != nil; version-- {
+		err = holds(generation, namesOf(entries), contentOf(version))
+	}
+	if err != nil {
+		t.Errorf("%s: the live files are none of version %d to %d: %v", when, first, last, err)
+	}
+	wantNoDeadName(t, volume, when)
+}
+
+func wantNoDeadName(t testing.TB, volume, when string) {
+	t.Helper()
+	entries, err := os.ReadDir(volume)
+	if err != nil {
+		t.Errorf("%s: %v", when, err)
+	}
+	for _, name := range namesOf(entries) {
+		isOurs := strings.HasPrefix(name, "..") && name != "..data"
+		if _, err := os.Stat(filepath.Join(volume, name)); err != nil && !isOurs {
+			t.Errorf("%s: a name that is listed cannot be opened: %v", when, err)
+		}
+	}
+}
+
+func namesOf(entries []fs.DirEntry) []string {
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// wantEachFileWhole wants each file of a volume without links to be one version's, old or new.
+func wantEachFileWhole(t testing.TB, volume string, first, last int, when string) {
+	t.Helper()
+	entries, err := os.ReadDir(volume)
+	if err != nil {
+		t.Errorf("%s: %v", when, err)
+	}
+	for _, name := range namesOf(entries) {
+		if strings.HasPrefix(name, "..") {
+			continue
+		}
+		got, err := os.ReadFile(filepath.Join(volume, name))
+		if err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+		if string(got) != contentOf(first)[name] && string(got) != contentOf(last)[name] {
+			t.Errorf("%s: %s (%.30q) is neither of version %d nor of %d", when, name, got, first, last)
+		}
+	}
+}
+
+// wantNoFileEmpty is what InPlace promises of a file that is being rewritten.
+func wantNoFileEmpty(t testing.TB, volume string, _, _ int, when string) {
+	t.Helper()
+	entries, err := os.ReadDir(volume)
+	if err != nil {
+		t.Errorf("%s: %v", when, err)
+	}
+	for _, name := range namesOf(entries) {
+		if strings.HasPrefix(name, "..") {
+			continue
+		}
+		if info, err := os.Stat(filepath.Join(volume, name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %s is empty or gone: %v", when, name, err)
+		}
+	}
+}
+
+// promises are what the files of a volume are at any time, by update policy.
+var promises = map[string]func(t testing.TB, volume string, first, last int, when string){
+	"Atomic": wantWhole, "Replace": wantEachFileWhole, "InPlace": wantNoFileEmpty,
+}
+
+// TestKilledAtEachStepOfAnUpdate (rules 39 to 44) kills the driver before the first change of an update, before the
+// second one, and so on.
+func TestKilledAtEachStepOfAnUpdate(t *testing.T) {
+	t.Parallel()
+	for policy, check := range promises {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			b := newCrashBench(t)
+			pod := b.pod("web", map[string]string{"configMap": "web", "updatePolicy": policy})
+			b.publish(pod)
+			steps := 0
+			for n := 1; b.updateDies(pod, n); n++ {
+				steps = n
+				when := fmt.Sprintf("killed before change %d of an update", n)
+				check(t, b.path(pod, "."), b.version-1, b.version, when)
+				b.restart()
+				b.wantClean(pod, when)
+			}
+			b.wantClean(pod, "in the end")
+			t.Attr("kills/update/"+policy, fmt.Sprint(steps))
+			if steps < 8 {
+				t.Errorf("the driver was killed at %d steps of an update, want at least 8", steps)
+			}
+		})
+	}
+}
+
+// updateDies edits the source and reports whether the driver was killed before change n of the update. It was not if
+// there are fewer.
+func (b *crashBench) updateDies(pod *corev1.Pod, n int) bool {
+	b.t.Helper()
+	written := b.syncs("written")
+	tripped := b.wire.Arm(n)
+	b.edit()
+	for {
+		select {
+		case <-tripped:
+			return true
+		case <-time.After(10 * time.Millisecond):
+		}
+		if holdsOnly(b.path(pod, "."), contentOf(b.version)) != nil {
+			continue
+		}
+		// All is as it should be; but is it the update's last change?
+		select {
+		case <-tripped:
+			return true
+		default:
+		}
+		if now := b.syncs("written"); now != "" && now != written {
+			b.wire.Disarm()
+			return false
+		}
+	}
+}
+
+// syncs returns how many syncs have ended so since the driver was started; nothing if none has, or the driver is dead.
+func (b *crashBench) syncs(result string) string {
+	b.t.Helper()
+	metrics, err := b.fetch("/metrics")
+	if err != nil {
+		return ""
+	}
+	return seriesOf(metrics, `liveconfig_syncs_total{result="`+result+`"}`)
+}
+
+// TestKilledAtEachStepOfAPublish: the kubelet tries again, or gives up and unpublishes.
+func TestKilledAtEachStepOfAPublish(t *testing.T) {
+	t.Parallel()
+	for then, follow := range map[string]func(b *crashBench, pod *corev1.Pod, when string){
+		"publish": func(b *crashBench, pod *corev1.Pod, when string) {
+			if err := b.node.PublishAll(b.t.Context(), pod); err != nil {
+				b.t.Errorf("%s: publish again: %v", when, err)
+			}
+			b.wantClean(pod, when)
+			b.unpublish(pod)
+		},
+		"unpublish": func(b *crashBench, pod *corev1.Pod, _ string) { b.unpublish(pod) },
+	} {
+		t.Run(then, func(t *testing.T) {
+			t.Parallel()
+			b := newCrashBench(t)
+			steps := 0
+			for n := 1; ; n++ {
+				pod := b.pod("web", map[string]string{"configMap": "web"})
+				when := fmt.Sprintf("killed before change %d of a publish", n)
+				if !b.dies(n, func(ctx context.Context) error { return b.node.PublishAll(ctx, pod) }) {
+					b.unpublish(pod)
+					break
+				}
+				steps = n
+				if mounts := lab.Mounts(t, b.node.KubeletDir()); len(mounts) > 0 {
+					wantWhole(t, b.path(pod, "."), 0, 0, when)
+				}
+				b.restart()
+				follow(b, pod, when)
+				b.wantNone(pod, when)
+			}
+			t.Attr("kills/publish/"+then, fmt.Sprint(steps))
+			if steps < 8 {
+				t.Errorf("the driver was killed at %d steps of a publish, want at least 8", steps)
+			}
+		})
+	}
+}
+
+func TestKilledAtEachStepOfAnUnpublish(t *testing.T) {
+	t.Parallel()
+	b := newCrashBench(t)
+	steps := 0
+	for n := 1; ; n++ {
+		pod := b.pod("web", map[string]string{"configMap": "web"})
+		if err := b.node.PublishAll(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		when := fmt.Sprintf("killed before change %d of an unpublish", n)
+		died := b.dies(n, func(ctx context.Context) error { return b.node.UnpublishAll(ctx, pod) })
+		if died {
+			steps = n
+			b.restart()
+			b.unpublish(pod)
+		}
+		b.wantNone(pod, when)
+		if !died {
+			break
+		}
+	}
+	t.Attr("kills/unpublish", fmt.Sprint(steps))
+	if steps < 3 {
+		t.Errorf("the driver was killed at %d steps of an unpublish, want at least 3", steps)
+	}
+}
+
+// dies makes the call and reports whether the driver was killed before its change n.
+func (b *crashBench) dies(n int, call func(context.Context) error) bool {
+	b.t.Helper()
+	tripped := b.wire.Arm(n)
+	err := call(b.t.Context())
+	select {
+	case <-tripped:
+		return true
+	default:
+	}
+	b.wire.Disarm()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return false
+}
+
+// TestKilledAtEachStepOfARecovery kills the driver in the middle of an update and then again and again while it starts
+// and puts right what the first one left.
+func TestKilledAtEachStepOfARecovery(t *testing.T) {
+	t.Parallel()
+	b := newCrashBench(t)
+	pod := b.pod("web", map[string]string{"configMap": "web"})
+	b.publish(pod)
+	steps := 0
+	for n := 1; ; n++ {
+		if !b.updateDies(pod, 9) {
+			t.Fatal("an update has fewer than 9 changes")
+		}
+		if err := b.node.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		tripped := b.wire.Arm(n)
+		when := fmt.Sprintf("killed before change %d of a recovery", n)
+		if !b.recoveryDies(pod, tripped) {
+			b.wire.Disarm()
+			break
+		}
+		steps = n
+		wantWhole(t, b.path(pod, "."), b.version-1, b.version, when)
+		b.restart()
+		b.wantClean(pod, when)
+	}
+	b.wantClean(pod, "in the end")
+	t.Attr("kills/recovery", fmt.Sprint(steps))
+	if steps < 10 {
+		t.Errorf("the driver was killed at %d steps of a recovery, want at least 10", steps)
+	}
+}
+
+func (b *crashBench) recoveryDies(pod *corev1.Pod, tripped <-chan struct{}) bool {
+	b.t.Helper()
+	if err := b.node.StartDriver(b.t.Context()); err != nil {
+		<-tripped // Nothing else may keep it from starting.
+		return true
+	}
+	for {
+		select {
+		case <-tripped:
+			return true
+		case <-time.After(10 * time.Millisecond):
+		}
+		if holdsOnly(b.path(pod, "."), contentOf(b.version)) == nil && b.syncs("written") != "" {
+			return false
+		}
+	}
+}
+
+// TestKilledAtRandom kills a driver that is updating as fast as the API server takes edits.
+func TestKilledAtRandom(t *testing.T) {
+	t.Parallel()
+	rounds := lab.Rounds(60, 500)
+	for policy, check := range promises {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			b := newCrashBench(t)
+			pod := b.pod("web", map[string]string{"configMap": "web", "updatePolicy": policy})
+			b.publish(pod)
+			for i := range rounds / len(promises) {
+				before := b.version
+				edited := time.Now()
+				for time.Since(edited) < time.Duration(i*7%40)*time.Millisecond {
+					b.edit()
+				}
+				if err := b.node.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				when := fmt.Sprintf("round %d", i)
+				if policy != "Replace" { // A file of it may be of any version in between.
+					check(t, b.path(pod, "."), before, b.version, when)
+				}
+				b.restart()
+				b.wantClean(pod, when)
+			}
+			t.Attr("kills/random/"+policy, fmt.Sprint(rounds/len(promises)))
+		})
+	}
+}
