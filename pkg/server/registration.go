@@ -53,9 +53,12 @@ func (r *Registration) NotifyRegistrationStatus(
 	return &registerapi.RegistrationStatusResponse{}, nil
 }
 
+// RegistrationSocket returns where in dir a driver's registration is served.
+func RegistrationSocket(dir, driver string) string { return filepath.Join(dir, driver+"-reg.sock") }
+
 // Serve serves the registration on a socket in dir until ctx ends or the kubelet refuses the driver.
 func (r *Registration) Serve(ctx context.Context, dir string, options ...grpc.ServerOption) error {
-	l, err := Listen(ctx, filepath.Join(dir, r.driver+"-reg.sock"))
+	l, err := Listen(ctx, RegistrationSocket(dir, r.driver))
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -24,29 +25,76 @@ const gracePeriod = 10 * time.Second
 // socketMode lets nobody but root connect.
 const socketMode = 0o600
 
+// maxSocketPath is the longest path, in bytes, that the kernel binds a unix socket to: its field is one byte longer.
+const maxSocketPath = 107
+
 // ParseEndpoint returns the socket path of a unix URL: unix:///run/csi.sock, unix:/run/csi.sock, or a plain absolute path.
 func ParseEndpoint(endpoint string) (string, error) {
 	path := strings.TrimPrefix(strings.TrimPrefix(endpoint, "unix:"), "//")
-	if !filepath.IsAbs(path) {
+	if !filepath.IsAbs(path) || filepath.Clean(path) == "/" {
 		return "", fmt.Errorf("endpoint %q is not a unix socket URL; write it as unix:///run/example/csi.sock", endpoint)
 	}
-	return filepath.Clean(path), nil
+	path = filepath.Clean(path)
+	return path, checkSocketPath(path)
 }
 
-// Listen makes a unix socket that only root can connect to. A socket that a killed process left there is replaced; any
-// other file is not.
+func checkSocketPath(path string) error {
+	if len(path) > maxSocketPath {
+		return fmt.Errorf("the path of a unix socket has at most %d bytes, %s has %d", maxSocketPath, path, len(path))
+	}
+	return nil
+}
+
+// Listen makes a unix socket that only root can connect to. A socket that a killed process left there, or that an older
+// driver still holds, is replaced; any other file is not. Closing the listener removes the socket.
 func Listen(ctx context.Context, path string) (net.Listener, error) {
-	if err := removeStaleSocket(path); err != nil {
+	if err := errors.Join(checkSocketPath(path), removeStaleSocket(path)); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	if err := os.Chmod(path, socketMode); err != nil {
+	s, err := newSocket(l, path)
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), l.Close())
 	}
-	return l, nil
+	return s, nil
+}
+
+// socket is a listener that removes its own file when it closes and no other: a newer driver may have taken over the
+// path while this one lets its last calls finish.
+type socket struct {
+	net.Listener
+
+	path   string
+	file   fs.FileInfo
+	remove sync.Once
+}
+
+func newSocket(l net.Listener, path string) (*socket, error) {
+	if err := os.Chmod(path, socketMode); err != nil {
+		return nil, err
+	}
+	file, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if u, ok := l.(*net.UnixListener); ok {
+		u.SetUnlinkOnClose(false)
+	}
+	return &socket{Listener: l, path: path, file: file}, nil
+}
+
+// Close removes the file first: as long as the socket is open, no other file can have its inode number.
+func (s *socket) Close() error {
+	var err error
+	s.remove.Do(func() {
+		if info, statErr := os.Lstat(s.path); statErr == nil && os.SameFile(info, s.file) {
+			err = os.Remove(s.path)
+		}
+	})
+	return errors.Join(err, s.Listener.Close())
 }
 
 func removeStaleSocket(path string) error {
@@ -74,7 +122,10 @@ func Serve(ctx context.Context, l net.Listener, s *grpc.Server) error {
 	case <-ctx.Done():
 	}
 	stop(s)
-	return <-failed
+	if err := <-failed; err != nil && !errors.Is(err, grpc.ErrServerStopped) { // That: stopped before it began.
+		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
+	}
+	return nil
 }
 
 // stop waits for calls under way, and ends those that outlast the grace period.

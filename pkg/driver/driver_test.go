@@ -1,0 +1,184 @@
+package driver_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/driver"
+	"github.com/liveconfig-csi/liveconfig/pkg/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
+)
+
+const (
+	driverName = "csi.example.test"
+	kubeletDir = "/var/lib/kubelet"
+	podUID     = "11111111-2222-3333-4444-555555555555"
+	target     = kubeletDir + "/pods/" + podUID + "/volumes/kubernetes.io~csi/config/mount"
+	volumeID   = "csi-0123456789abcdef"
+)
+
+// fakeVolumes answers what it is told to, and keeps what it was asked.
+type fakeVolumes struct {
+	err     error // Of Publish and Unpublish, and of Condition.
+	problem error
+	ready   bool
+
+	mu        sync.Mutex // Guards the fields below.
+	published []state.Record
+	asked     [][2]string // Volume ID and target of Unpublish and Condition.
+}
+
+var _ driver.Volumes = (*fakeVolumes)(nil)
+
+func (f *fakeVolumes) Publish(_ context.Context, r state.Record) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.published = append(f.published, r)
+	return f.err
+}
+
+func (f *fakeVolumes) Unpublish(_ context.Context, volumeID, target string) error {
+	f.ask(volumeID, target)
+	return f.err
+}
+
+func (f *fakeVolumes) Condition(volumeID, target string) (problem, err error) {
+	f.ask(volumeID, target)
+	return f.problem, f.err
+}
+
+func (f *fakeVolumes) Ready() bool { return f.ready }
+
+func (f *fakeVolumes) ask(volumeID, target string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, [2]string{volumeID, target})
+}
+
+// touched tells whether any call got through.
+func (f *fakeVolumes) touched() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.published)+len(f.asked) > 0
+}
+
+// noUsage is for calls that do not ask for it.
+func noUsage(string) (volumefs.Usage, error) { return volumefs.Usage{}, nil }
+
+// connect serves a driver over the volumes and returns a connection to it.
+func connect(t *testing.T, volumes driver.Volumes, usage driver.Usage) *grpc.ClientConn {
+	t.Helper()
+	d := driver.New(driver.Config{
+		Name: driverName, Version: "v1.2.3", NodeID: "node-1", KubeletDir: kubeletDir, Volumes: volumes, Usage: usage,
+	})
+	s := grpc.NewServer()
+	csi.RegisterIdentityServer(s, d)
+	csi.RegisterNodeServer(s, d)
+	l := bufconn.Listen(1 << 16)
+	go func() { _ = s.Serve(l) }() // Ends with Stop.
+	t.Cleanup(s.Stop)
+	conn, err := grpc.NewClient("passthrough:///driver", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// checkStatus fails the test unless err has the code and exactly the message.
+func checkStatus(t *testing.T, err error, code codes.Code, message string) {
+	t.Helper()
+	if got := status.Code(err); got != code {
+		t.Errorf("code = %s, want %s", got, code)
+	}
+	if diff := cmp.Diff(message, status.Convert(err).Message()); diff != "" {
+		t.Errorf("message (-want +got):\n%s", diff)
+	}
+}
+
+func checkMessage(t *testing.T, got, want proto.Message, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("response (-want +got):\n%s", diff)
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	t.Parallel()
+	client := csi.NewIdentityClient(connect(t, &fakeVolumes{}, noUsage))
+	info, err := client.GetPluginInfo(t.Context(), &csi.GetPluginInfoRequest{})
+	checkMessage(t, info, &csi.GetPluginInfoResponse{Name: driverName, VendorVersion: "v1.2.3"}, err)
+	capabilities, err := client.GetPluginCapabilities(t.Context(), &csi.GetPluginCapabilitiesRequest{})
+	checkMessage(t, capabilities, &csi.GetPluginCapabilitiesResponse{}, err)
+}
+
+func TestProbeTellsTheTruth(t *testing.T) {
+	t.Parallel()
+	for _, ready := range []bool{false, true} {
+		client := csi.NewIdentityClient(connect(t, &fakeVolumes{ready: ready}, noUsage))
+		response, err := client.Probe(t.Context(), &csi.ProbeRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.GetReady() == nil || response.GetReady().GetValue() != ready {
+			t.Errorf("Probe = %v, want ready to be %t", response, ready)
+		}
+	}
+}
+
+func TestNodeGetInfo(t *testing.T) {
+	t.Parallel()
+	info, err := csi.NewNodeClient(connect(t, &fakeVolumes{}, noUsage)).NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
+	checkMessage(t, info, &csi.NodeGetInfoResponse{NodeId: "node-1"}, err)
+}
+
+func TestNodeGetCapabilities(t *testing.T) {
+	t.Parallel()
+	client := csi.NewNodeClient(connect(t, &fakeVolumes{}, noUsage))
+	response, err := client.NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[csi.NodeServiceCapability_RPC_Type]int{}
+	for _, c := range response.GetCapabilities() {
+		got[c.GetRpc().GetType()]++
+	}
+	const volumeCondition = 4 // Its number in CSI 1.12, the last version that had it.
+	want := map[csi.NodeServiceCapability_RPC_Type]int{
+		csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP: 1,
+		csi.NodeServiceCapability_RPC_GET_VOLUME_STATS:   1,
+		csi.NodeServiceCapability_RPC_GET_VOLUME_HEALTH:  1,
+		volumeCondition: 1,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("capabilities (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatIsNotServed(t *testing.T) {
+	t.Parallel()
+	client := csi.NewNodeClient(connect(t, &fakeVolumes{}, noUsage))
+	_, staged := client.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{})
+	_, expanded := client.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{})
+	for call, err := range map[string]error{"NodeStageVolume": staged, "NodeExpandVolume": expanded} {
+		if got := status.Code(err); got != codes.Unimplemented {
+			t.Errorf("%s = %s, want %s", call, got, codes.Unimplemented)
+		}
+	}
+}
