@@ -38,22 +38,31 @@ type Tree struct {
 
 // ConflictError is returned by [New] when two files cannot stand in one directory tree.
 type ConflictError struct {
-	// Path is the file that another file needs as a directory. Below is that other file.
+	// Path is the file that another file needs as a directory. Below is that other file, or the same path again.
 	Path, Below string
 }
 
 func (e *ConflictError) Error() string {
+	if e.Path == e.Below {
+		return fmt.Sprintf("path %q is that of two files", e.Path)
+	}
 	return fmt.Sprintf("path %q cannot be a file and, for %q, a directory", e.Path, e.Below)
 }
 
 // New sorts the files into a tree owned by root with directories of mode 0755. It returns a *[ConflictError] when one
-// file's path is a parent of another's. Paths must be distinct; New keeps the slice.
+// file's path is a parent of another's or the same, and another error for a path that is not as [File] wants it: two
+// spellings of one path would not be seen to be the same. New keeps the slice.
 func New(files []File) (Tree, error) {
+	for _, f := range files {
+		if !fs.ValidPath(f.Path) || f.Path == "." {
+			return Tree{}, fmt.Errorf("path %q is not a clean relative path", f.Path)
+		}
+	}
 	// Sorting by path with the separator as the lowest byte puts a parent right before what lies below it.
 	slices.SortFunc(files, func(a, b File) int { return comparePaths(a.Path, b.Path) })
 	for i := 1; i < len(files); i++ {
 		parent, child := files[i-1].Path, files[i].Path
-		if strings.HasPrefix(child, parent+"/") {
+		if child == parent || strings.HasPrefix(child, parent+"/") {
 			return Tree{}, &ConflictError{Path: parent, Below: child}
 		}
 	}
