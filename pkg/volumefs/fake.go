@@ -1,6 +1,7 @@
 package volumefs
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -9,7 +10,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
+
+var errFakeSymlink = errors.New("the target is a symlink, and is not followed")
 
 // Fake stands in for an FS in tests that need no kernel mounts: its volumes are plain directories. Publishing renames
 // one to the target, so everything but what a mount alone can do is the same. Nothing keeps a volume from being written
@@ -76,21 +80,23 @@ func (f *Fake) publish(dir, target string, l Limits) error {
 	if err := os.WriteFile(f.record(target), record, 0o600); err != nil {
 		return err
 	}
-	if err := os.Rename(dir, target); err != nil {
+	// Unlike os.Rename the system call takes an empty directory's place.
+	if err := os.NewSyscallError("rename", syscall.Rename(dir, target)); err != nil {
 		return errors.Join(err, os.Remove(f.record(target)))
 	}
 	return nil
 }
 
+// checkFakeTarget accepts a directory and nothing.
 func checkFakeTarget(target string) error {
 	info, err := os.Lstat(target)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+		return nil // Publishing says what is wrong with the parent; unmounting does not care.
 	case err != nil:
 		return err
 	case info.Mode().Type() == fs.ModeSymlink:
-		return errors.New("the target is a symlink, and is not followed")
+		return errFakeSymlink
 	case !info.IsDir():
 		return errors.New("the target is not a directory")
 	}
@@ -112,15 +118,15 @@ func (f *Fake) Open(target string) (*View, error) {
 
 // Mounted is [FS.Mounted]. There is nothing foreign for a Fake to find.
 func (f *Fake) Mounted(target string) (bool, error) {
-	target, err := cleanTarget(target)
-	if err := errors.Join(err, f.fail("mounted", target)); err != nil {
-		return false, fmt.Errorf("look for volume at %s: %w", target, err)
-	}
-	_, err = f.limits(target)
+	_, err := f.limits(target)
+	err = cmp.Or(f.fail("mounted", target), err)
 	if errors.Is(err, ErrNotMounted) {
 		return false, nil
 	}
-	return err == nil, err
+	if err != nil {
+		return false, fmt.Errorf("look for volume at %s: %w", target, err)
+	}
+	return true, nil
 }
 
 // Unmount is [FS.Unmount].
@@ -135,7 +141,7 @@ func (f *Fake) Unmount(target string) error {
 	if err := checkFakeTarget(target); err != nil {
 		return fmt.Errorf("unmount volume at %s: %w", target, err)
 	}
-	if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("unmount volume at %s: %w", target, err)
 	}
 	return nil
@@ -185,15 +191,19 @@ func (f *Fake) limits(target string) (Limits, error) {
 	if err != nil {
 		return Limits{}, err
 	}
+	info, err := os.Lstat(target)
+	if err != nil {
+		return Limits{}, ErrNotMounted
+	}
+	if info.Mode().Type() == fs.ModeSymlink {
+		return Limits{}, errFakeSymlink
+	}
 	record, err := os.ReadFile(f.record(target))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Limits{}, ErrNotMounted
 	}
 	if err != nil {
 		return Limits{}, err
-	}
-	if _, err := os.Lstat(target); err != nil {
-		return Limits{}, ErrNotMounted
 	}
 	var l Limits
 	if err := json.Unmarshal(record, &l); err != nil {

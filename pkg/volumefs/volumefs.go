@@ -93,8 +93,11 @@ func (v *View) Publish(target string) error {
 	if err := v.publish(target); err != nil {
 		return fmt.Errorf("publish volume at %s: %w", target, err)
 	}
+	v.publish = refuseSecond // A second move would take the volume away from the first target.
 	return nil
 }
+
+func refuseSecond(string) error { return errors.New("this volume is published already") }
 
 // Close closes Root and gives the view up. A volume that was never published is gone with it; a published one stays.
 // Closing twice is harmless.

@@ -1,0 +1,140 @@
+package volumefs_test
+
+import (
+	"io"
+	"os"
+	"testing"
+)
+
+func TestUnmountTakesVolumeAndTargetAway(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, g *ground) {
+		t.Helper()
+		target, other := g.target("mount"), g.target("other")
+		g.publish(t, target, "one")
+		g.publish(t, other, "two")
+		for range 3 { // Once or more is the same.
+			if err := g.Unmount(target); err != nil {
+				t.Errorf("Unmount = %v", err)
+			}
+			checkGone(t, target)
+			checkNotMounted(t, g, target)
+			checkNotOpened(t, g, target)
+		}
+		checkFile(t, other+"/key", "two")
+	})
+}
+
+func TestUnmountOfNothing(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ kind, name string }{
+		"no target":          {"nothing", "mount"},
+		"no parent":          {"nothing", "mount/below"},
+		"a file as parent":   {"file", "mount/below"},
+		"an empty directory": {"directory", "mount"},
+		"a trailing slash":   {"directory", "mount/"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onEach(t, func(t *testing.T, g *ground) {
+				t.Helper()
+				mustMake(t, tc.kind, g.target("mount"))
+				for range 2 {
+					if err := g.Unmount(g.dir + "/" + tc.name); err != nil {
+						t.Errorf("Unmount = %v, want nil", err)
+					}
+				}
+				if tc.kind == "file" {
+					checkFile(t, g.target("mount"), "precious")
+					return
+				}
+				checkGone(t, g.target("mount"))
+			})
+		})
+	}
+}
+
+func TestUnmountDeletesNothingOfOthers(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ kind, want, kept string }{
+		"a directory with something in it": {"full directory", "", "/leftover"},
+		"a file":                           {"file", "the target is not a directory", ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onEach(t, func(t *testing.T, g *ground) {
+				t.Helper()
+				target := g.target("mount")
+				mustMake(t, tc.kind, target)
+				checkError(t, g.Unmount(target), "unmount volume at "+target+": ", tc.want)
+				checkFile(t, target+tc.kept, "precious")
+			})
+		})
+	}
+}
+
+func TestOpenFilesOutliveTheVolume(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, g *ground) {
+		t.Helper()
+		target := g.target("mount")
+		g.publish(t, target, "one")
+		file, err := os.Open(target + "/key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		if err := g.Unmount(target); err != nil {
+			t.Fatalf("Unmount while a file is open = %v", err)
+		}
+		checkGone(t, target)
+		if got, err := io.ReadAll(file); string(got) != "one" || err != nil {
+			t.Errorf("the open file = %q, %v, want its content", got, err)
+		}
+	})
+}
+
+func TestANewVolumeHasNothingOfTheOldOne(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, g *ground) {
+		t.Helper()
+		target := g.target("mount")
+		g.publish(t, target, "old")
+		old, err := g.Open(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer old.Close()
+		if err := g.Unmount(target); err != nil {
+			t.Fatal(err)
+		}
+		g.publish(t, target, "new")
+		// Somebody who came in before is still in the old one, and leaves no trace in the new one.
+		_ = old.Root.WriteFile("stale", []byte("stale"), 0o600)
+		checkGone(t, target+"/stale")
+		checkFile(t, target+"/key", "new")
+		checkMounted(t, g, target)
+	})
+}
+
+func TestADirectoryInTheVolumesPlaceIsNotTheVolume(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, g *ground) {
+		t.Helper()
+		target := g.target("mount")
+		g.publish(t, target, "one")
+		if err := g.Unmount(target); err != nil {
+			t.Fatal(err)
+		}
+		mustMake(t, "full directory", target)
+		for _, v := range []volumes{g, g.restart()} {
+			checkNotMounted(t, v, target)
+			checkNotOpened(t, v, target)
+		}
+		if err := os.RemoveAll(target); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
