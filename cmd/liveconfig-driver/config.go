@@ -5,7 +5,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +18,9 @@ import (
 )
 
 const defaultDriverName = "csi.liveconfig.internal"
+
+// maxDriverName is the longest name that CSI and the CSIDriver object take.
+const maxDriverName = 63
 
 // The values of --configmap-identity and --secret-identity.
 const (
@@ -69,27 +74,82 @@ func parseFlags(args []string, getenv func(string) string, out io.Writer) (confi
 	return c, c.validate()
 }
 
-// validate returns every mistake at once.
+// validate returns every mistake at once, in the order of the flags.
 func (c config) validate() error {
-	var mistakes []error
-	mistake := func(wrong bool, format string, args ...any) {
-		if wrong {
-			mistakes = append(mistakes, fmt.Errorf(format, args...))
-		}
+	_, endpointErr := server.ParseEndpoint(c.endpoint)
+	return errors.Join(
+		about("endpoint", endpointErr),
+		c.checkNames(),
+		checkDir("state-dir", c.stateDir),
+		c.checkRegistration(),
+		checkDir("kubelet-dir", c.kubeletDir),
+		checkIdentity("configmap-identity", c.configMapIdentity),
+		checkIdentity("secret-identity", c.secretIdentity),
+		mistake(c.publishTimeout < 0, "--publish-timeout %s is negative", c.publishTimeout),
+		mistake(c.resyncInterval <= 0, "--resync-interval %s is not positive", c.resyncInterval),
+		checkAddress("http-endpoint", c.httpEndpoint),
+		mistake(c.logFormat != telemetry.FormatText && c.logFormat != telemetry.FormatJSON,
+			"--log-format %q is not %s or %s", c.logFormat, telemetry.FormatText, telemetry.FormatJSON),
+	)
+}
+
+//nolint:revive // The flag says whether there is a mistake, at the only place where that is decided.
+func mistake(wrong bool, format string, args ...any) error {
+	if !wrong {
+		return nil
 	}
-	_, err := server.ParseEndpoint(c.endpoint)
-	mistake(err != nil, "--endpoint: %w", err)
-	mistake(c.nodeID == "", "--node-id is missing: give the node's name, or set $NODE_NAME")
+	return fmt.Errorf(format, args...)
+}
+
+func about(flagName string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("--%s: %w", flagName, err)
+}
+
+func (c config) checkNames() error {
 	problems := validation.IsDNS1123Subdomain(c.driverName)
-	mistake(len(problems) > 0, "--driver-name %q: %s", c.driverName, strings.Join(problems, "; "))
-	for flagName, dir := range map[string]string{"state-dir": c.stateDir, "kubelet-dir": c.kubeletDir} {
-		mistake(!filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/", "--%s %q is not a clean absolute path", flagName, dir)
+	if len(c.driverName) > maxDriverName {
+		problems = append(problems, fmt.Sprintf("must be no more than %d characters", maxDriverName))
 	}
-	for flagName, id := range map[string]string{"configmap-identity": c.configMapIdentity, "secret-identity": c.secretIdentity} {
-		mistake(id == identityPod, "--%s=pod is not served by this version; use driver", flagName)
-		mistake(id != identityPod && id != identityDriver, "--%s %q is not driver or pod", flagName, id)
+	return errors.Join(
+		mistake(c.nodeID == "", "--node-id is missing: give the node's name, or set $NODE_NAME"),
+		mistake(len(problems) > 0, "--driver-name %q: %s", c.driverName, strings.Join(problems, "; ")),
+	)
+}
+
+// checkRegistration also sees that the socket's path is not too long: the driver's name is a part of it.
+func (c config) checkRegistration() error {
+	if c.registrationDir == "" {
+		return nil
 	}
-	mistake(c.publishTimeout < 0, "--publish-timeout %s is negative", c.publishTimeout)
-	mistake(c.resyncInterval <= 0, "--resync-interval %s is not positive", c.resyncInterval)
-	return errors.Join(mistakes...)
+	if err := checkDir("registration-dir", c.registrationDir); err != nil {
+		return err
+	}
+	_, err := server.ParseEndpoint(server.RegistrationSocket(c.registrationDir, c.driverName))
+	return about("registration-dir", err)
+}
+
+func checkDir(flagName, dir string) error {
+	return mistake(!filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/",
+		"--%s %q is not a clean absolute path", flagName, dir)
+}
+
+func checkIdentity(flagName, id string) error {
+	return errors.Join(
+		mistake(id == identityPod, "--%s=pod is not served by this version; use driver", flagName),
+		mistake(id != identityPod && id != identityDriver, "--%s %q is not driver or pod", flagName, id),
+	)
+}
+
+func checkAddress(flagName, address string) error {
+	if address == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	return mistake(err != nil, "--%s %q is not host:port, such as 127.0.0.1:9808 or :9808", flagName, address)
 }

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// onNode is the environment of a driver's container.
+func onNode(name string) string {
+	if name == "NODE_NAME" {
+		return "node-1"
+	}
+	return ""
+}
+
+// defaults is what no flags say.
+func defaults() config {
+	return config{
+		endpoint:          "unix:///var/lib/kubelet/plugins/csi.liveconfig.internal/csi.sock",
+		nodeID:            "node-1",
+		driverName:        "csi.liveconfig.internal",
+		stateDir:          "/run/csi.liveconfig.internal",
+		kubeletDir:        "/var/lib/kubelet",
+		configMapIdentity: "driver",
+		secretIdentity:    "driver",
+		publishTimeout:    10 * time.Second,
+		resyncInterval:    10 * time.Minute,
+		selinuxContext:    "system_u:object_r:container_file_t:s0",
+		verbosity:         2,
+		logFormat:         "text",
+	}
+}
+
+func TestParseFlags(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		args []string
+		want func(*config)
+	}{
+		"nothing but the environment": {nil, func(*config) {}},
+		"endpoint":                    {[]string{"--endpoint=/run/csi.sock"}, func(c *config) { c.endpoint = "/run/csi.sock" }},
+		"node ID":                     {[]string{"--node-id", "other"}, func(c *config) { c.nodeID = "other" }},
+		"driver name":                 {[]string{"--driver-name=csi.example.test"}, func(c *config) { c.driverName = "csi.example.test" }},
+		"a driver name of 63": {
+			[]string{"--driver-name=" + strings.Repeat("n", 63)}, func(c *config) { c.driverName = strings.Repeat("n", 63) },
+		},
+		"kubeconfig":                 {[]string{"--kubeconfig=/etc/kube"}, func(c *config) { c.kubeconfig = "/etc/kube" }},
+		"state directory":            {[]string{"--state-dir=/run/x"}, func(c *config) { c.stateDir = "/run/x" }},
+		"registration directory":     {[]string{"--registration-dir=/registration"}, func(c *config) { c.registrationDir = "/registration" }},
+		"kubelet's directory":        {[]string{"--kubelet-dir=/k"}, func(c *config) { c.kubeletDir = "/k" }},
+		"publish timeout":            {[]string{"--publish-timeout=1m30s"}, func(c *config) { c.publishTimeout = 90 * time.Second }},
+		"a publish that never waits": {[]string{"--publish-timeout=0"}, func(c *config) { c.publishTimeout = 0 }},
+		"resync interval":            {[]string{"--resync-interval=1ns"}, func(c *config) { c.resyncInterval = 1 }},
+		"HTTP on every address":      {[]string{"--http-endpoint=:9808"}, func(c *config) { c.httpEndpoint = ":9808" }},
+		"HTTP on IPv6":               {[]string{"--http-endpoint=[::1]:0"}, func(c *config) { c.httpEndpoint = "[::1]:0" }},
+		"SELinux left alone":         {[]string{"--selinux-context="}, func(c *config) { c.selinuxContext = "" }},
+		"verbosity":                  {[]string{"-v", "5"}, func(c *config) { c.verbosity = 5 }},
+		"log format":                 {[]string{"--log-format=json"}, func(c *config) { c.logFormat = "json" }},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			got, err := parseFlags(tc.args, onNode, &out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := defaults()
+			tc.want(&want)
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(config{})); diff != "" {
+				t.Errorf("config (-want +got):\n%s", diff)
+			}
+			if out.Len() > 0 {
+				t.Errorf("output = %q, want none", out.String())
+			}
+		})
+	}
+}
+
+func TestParseFlagsRefuses(t *testing.T) {
+	t.Parallel()
+	long := "/" + strings.Repeat("p", 107)
+	tests := map[string]struct{ arg, want string }{
+		"an endpoint that is no URL": {
+			"--endpoint=csi.sock", `--endpoint: endpoint "csi.sock" is not a unix socket URL; write it as unix:///run/example/csi.sock`,
+		},
+		"an endpoint that is too long": {
+			"--endpoint=" + long, "--endpoint: the path of a unix socket has at most 107 bytes, " + long + " has 108",
+		},
+		"no node ID": {"--node-id=", "--node-id is missing: give the node's name, or set $NODE_NAME"},
+		"a driver name in capitals": {
+			"--driver-name=CSI", `--driver-name "CSI": a lowercase RFC 1123 subdomain must consist of`,
+		},
+		"a driver name that is too long": {
+			"--driver-name=" + strings.Repeat("n", 64), `--driver-name "` + strings.Repeat("n", 64) + `": must be no more than 63 characters`,
+		},
+		"no driver name":                         {"--driver-name=", `--driver-name "": a lowercase RFC 1123 subdomain`},
+		"a relative state directory":             {"--state-dir=state", `--state-dir "state" is not a clean absolute path`},
+		"no state directory":                     {"--state-dir=", `--state-dir "" is not a clean absolute path`},
+		"a kubelet's directory with a slash":     {"--kubelet-dir=/var/lib/kubelet/", `--kubelet-dir "/var/lib/kubelet/" is not a clean absolute path`},
+		"the whole node":                         {"--kubelet-dir=/", `--kubelet-dir "/" is not a clean absolute path`},
+		"a relative registration directory":      {"--registration-dir=x", `--registration-dir "x" is not a clean absolute path`},
+		"a registration directory that is long":  {"--registration-dir=" + long[:80], "--registration-dir: the path of a unix socket has at most 107 bytes"},
+		"ConfigMaps with the pod's identity":     {"--configmap-identity=pod", "--configmap-identity=pod is not served by this version; use driver"},
+		"Secrets with the pod's identity":        {"--secret-identity=pod", "--secret-identity=pod is not served by this version; use driver"},
+		"an identity that nobody knows":          {"--secret-identity=root", `--secret-identity "root" is not driver or pod`},
+		"a negative timeout":                     {"--publish-timeout=-1s", "--publish-timeout -1s is negative"},
+		"a timeout without a unit":               {"--publish-timeout=10", `invalid value "10" for flag -publish-timeout`},
+		"no resync":                              {"--resync-interval=0", "--resync-interval 0s is not positive"},
+		"a resync interval that is a word":       {"--resync-interval=never", `invalid value "never" for flag -resync-interval`},
+		"an HTTP endpoint without a port":        {"--http-endpoint=localhost", `--http-endpoint "localhost" is not host:port, such as 127.0.0.1:9808 or :9808`},
+		"an HTTP endpoint that is a port":        {"--http-endpoint=9808", `--http-endpoint "9808" is not host:port, such as 127.0.0.1:9808 or :9808`},
+		"an HTTP endpoint with a port too great": {"--http-endpoint=:65536", `--http-endpoint ":65536" is not host:port, such as 127.0.0.1:9808 or :9808`},
+		"an HTTP endpoint with an empty port":    {"--http-endpoint=localhost:", `--http-endpoint "localhost:" is not host:port, such as 127.0.0.1:9808 or :9808`},
+		"a verbosity that is a word":             {"-v=high", `invalid value "high" for flag -v`},
+		"a log format that nobody knows":         {"--log-format=xml", `--log-format "xml" is not text or json`},
+		"an argument that is no flag":            {"endpoint", `unexpected argument "endpoint": everything is said with flags`},
+		"a flag that nobody knows":               {"--endpont=x", "flag provided but not defined: -endpont"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			_, err := parseFlags([]string{tc.arg}, onNode, &out)
+			if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+				t.Errorf("error = %v, want it to begin with %s", err, tc.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("error = %q, want one mistake", err)
+			}
+		})
+	}
+}
+
+func TestEveryMistakeIsSaidAtOnce(t *testing.T) {
+	t.Parallel()
+	args := []string{
+		"--endpoint=x", "--driver-name=", "--state-dir=x", "--registration-dir=x", "--kubelet-dir=x", "--configmap-identity=x",
+		"--secret-identity=pod", "--publish-timeout=-1s", "--resync-interval=0", "--http-endpoint=x", "--log-format=x",
+	}
+	want := []string{
+		"--endpoint", "--node-id", "--driver-name", "--state-dir", "--registration-dir", "--kubelet-dir", "--configmap-identity",
+		"--secret-identity=pod", "--publish-timeout", "--resync-interval", "--http-endpoint", "--log-format",
+	}
+	for range 20 { // In the same order every time.
+		_, err := parseFlags(args, func(string) string { return "" }, &bytes.Buffer{})
+		if err == nil {
+			t.Fatal("error = nil")
+		}
+		var got []string
+		for line := range strings.Lines(err.Error()) {
+			got = append(got, strings.TrimSuffix(strings.Fields(line)[0], ":"))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("flags with mistakes (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if _, err := parseFlags([]string{"--help"}, onNode, &out); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("error = %v, want %v", err, flag.ErrHelp)
+	}
+	for _, want := range []string{"-endpoint", "-node-id", "-publish-timeout duration", "(default 10s)", "$NODE_NAME"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("usage does not say %s:\n%s", want, out.String())
+		}
+	}
+}
