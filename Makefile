@@ -64,6 +64,10 @@ test/integration: bin/tools bin/k8s ## the driver against a real API server
 test/kit: bin/tools bin/k8s ## what the tests stand on
 	@test/go-test.sh test/kit
 
+.PHONY: test/soak
+test/soak: bin/tools bin/k8s ## the tests that chance has a part in, at full size (half an hour)
+	@LIVECONFIG_SOAK=1 TEST_TIMEOUT=60m test/go-test.sh test/volume test/integration
+
 .PHONY: test/fuzz
 test/fuzz: setup ## every fuzz target for FUZZTIME (30s)
 	@test/fuzz.sh $(FUZZTIME)

@@ -8,17 +8,31 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# gotestsum calls this script again with the same arguments, to get the events of all the runs as one stream.
+events=bin/test/events.json
+
+# run tests each folder, and fails if one of them did.
+run() {
+	local status=0 folder
+	for folder; do
+		go -C "$folder" test -json -race -shuffle=on -timeout="${TEST_TIMEOUT:-20m}" ./... || status=$?
+	done
+	return "$status"
+}
+
+# counts prints what tests have counted, from events.
+counts() { sed -nE 's/.*"Action":"attr".*"Key":"([^"]*)","Value":"([^"]*)".*/  \1: \2/p' "$1" | sort; }
+
+# gotestsum calls this script again with the same arguments, to get the events of all the runs as one stream. The counts
+# go to descriptor 3, past gotestsum, so that its summary comes last.
 if [[ -n ${LIVECONFIG_TEST_EVENTS:-} ]]; then
 	status=0
-	for folder; do
-		go -C "$folder" test -json -race -shuffle=on ./... || status=$?
-	done
+	run "$@" | tee "$events.part" || status=$?
+	[[ -z $(counts "$events.part") ]] || { echo "What tests counted:" && counts "$events.part"; } >&3
 	exit "$status"
 fi
 
 mkdir -p bin/test
-events=bin/test/events.json
+exec 3>&1
 status=0
 LIVECONFIG_TEST_EVENTS=1 bin/tools/gotestsum --format "${GOTESTSUM_FORMAT:-pkgname}" --format-hide-empty-pkg \
 	--jsonfile "$events" --raw-command -- test/go-test.sh "$@" || status=$?
