@@ -202,7 +202,10 @@ func (m *Manager) Condition(volumeID, target string) (problem, err error) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.problem != nil {
+	switch {
+	case !v.live || v.gone:
+		return nil, refuse("describe", volumeID, Unknown, "volume %s is not published on this node", volumeID)
+	case v.problem != nil:
 		return v.problem, nil
 	}
 	return m.staleness(v), nil

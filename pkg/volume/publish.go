@@ -21,25 +21,51 @@ func (m *Manager) Publish(ctx context.Context, r state.Record) error {
 		return refuse("publish", r.VolumeID, Busy, "another call for volume %s is under way", r.VolumeID)
 	}
 	defer unlock()
-	mounted, err := m.cfg.Mounts.Mounted(r.TargetPath)
-	if err != nil {
-		return wrap("publish", r.VolumeID, err)
-	}
 	v := m.lookup(r.VolumeID)
+	if v != nil && v.record.TargetPath != r.TargetPath {
+		return different(v)
+	}
+	mounted, err := m.mounted(ctx, v, r.TargetPath)
 	switch {
+	case err != nil:
+		return wrap("publish", r.VolumeID, err)
 	case v == nil && mounted:
 		return m.republishUnknown(ctx, r)
 	case v == nil:
 		return m.publishFirst(ctx, r)
 	case !mounted:
-		m.forget(v) // Somebody unmounted it; containers that start from now on need it anew.
-		return m.publishFirst(ctx, r)
+		return m.publishAnew(ctx, v, r)
 	case !v.record.Same(r):
-		return refuse("publish", r.VolumeID, Different,
-			"volume %s is already published on %s with other parameters", r.VolumeID, v.record.TargetPath)
+		return different(v)
 	}
 	m.queue.Add(r.VolumeID)
 	return nil
+}
+
+// different refuses a request for a live volume that is no repeat.
+func different(v *volume) error {
+	return refuse("publish", v.record.VolumeID, Different,
+		"volume %s is already published on %s with other parameters", v.record.VolumeID, v.record.TargetPath)
+}
+
+// mounted reports whether the volume is on the target. When the node cannot tell, a known one is taken to be where it
+// was: an error could make the kubelet destroy it under a running pod.
+func (m *Manager) mounted(ctx context.Context, v *volume, target string) (bool, error) {
+	mounted, err := m.cfg.Mounts.Mounted(target)
+	if err != nil && v != nil {
+		klog.FromContext(ctx).Error(err, "A volume is taken to be mounted", logkeys.VolumeID, v.record.VolumeID)
+		return true, nil
+	}
+	return mounted, err
+}
+
+// publishAnew makes a volume again that somebody unmounted: containers that start from now on need it.
+func (m *Manager) publishAnew(ctx context.Context, v *volume, r state.Record) error {
+	if err := m.cfg.Records.Delete(r.VolumeID); err != nil {
+		return wrap("publish", r.VolumeID, err)
+	}
+	m.forget(v)
+	return m.publishFirst(ctx, r)
 }
 
 // republishUnknown takes over a volume that is mounted although nothing is recorded of it: its record was lost.
@@ -84,7 +110,7 @@ func (m *Manager) place(ctx context.Context, v *volume) error {
 		return err
 	}
 	if err := m.cfg.Records.Put(v.record); err != nil {
-		return err
+		return errors.Join(err, m.cfg.Records.Delete(v.record.VolumeID)) // It may be there although Put has failed.
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -134,12 +160,12 @@ func (m *Manager) Unpublish(_ context.Context, volumeID, target string) error {
 	}
 	defer unlock()
 	if v := m.lookup(volumeID); v != nil {
-		m.forget(v)
 		if recorded := v.record.TargetPath; recorded != target {
 			if err := m.cfg.Mounts.Unmount(recorded); err != nil {
-				return wrap("unpublish", volumeID, err)
+				return wrap("unpublish", volumeID, err) // Still known, so that the next try finds that mount as well.
 			}
 		}
+		m.forget(v)
 	}
 	if err := m.cfg.Mounts.Unmount(target); err != nil {
 		return wrap("unpublish", volumeID, err)

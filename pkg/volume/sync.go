@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,6 +43,12 @@ func (m *Manager) syncLive(ctx context.Context, volumeID string) error {
 func (m *Manager) sync(ctx context.Context, v *volume) (Result, error) {
 	since := v.dirty.take()
 	result, err := m.project(v)
+	if isFirstRead(err) {
+		return result, err // Nothing was to be done yet.
+	}
+	if err != nil && kindOf(err) == IO {
+		v.dirty.mark(since) // It is tried again for the same change.
+	}
 	m.cfg.Reporter.Synced(result, since)
 	klog.FromContext(ctx).V(4).Info("Synced", logkeys.VolumeID, v.record.VolumeID, logkeys.Result, result)
 	return result, err
@@ -56,6 +63,7 @@ func (m *Manager) project(v *volume) (Result, error) {
 	if v.live && v.digest == digest {
 		return ResultUnchanged, nil
 	}
+	v.digest = "" // A write that fails may have come as far as to show the new files.
 	changed, err := m.write(v, t)
 	if err != nil {
 		return ResultFailed, err
@@ -126,24 +134,35 @@ func (m *Manager) view(v *volume) (*volumefs.View, error) {
 	return m.cfg.Mounts.Create(limitsOf(v.spec))
 }
 
-// Room for one source, or one item of it, in one generation: an object holds at most 1 MiB, and files take whole pages.
+// Room in one generation. An object holds at most 1 MiB, and every file takes whole pages.
 const (
-	bytesPerFile   = 2 << 20
-	inodesPerFile  = 1 << 14
-	generations    = 2 // The old one stays until the new one is complete.
+	bytesPerObject = 1 << 20
+	filesPerObject = 1 << 14
+	inodesPerItem  = 1 << 12 // A path holds fewer directories.
+	generations    = 2       // The old one stays until the new one is complete.
 	bytesForNames  = 1 << 20
 	inodesForNames = 1 << 10
 )
 
 // limitsOf returns how large the volume's file system may grow. Nothing is taken before it is used.
 func limitsOf(spec api.Spec) volumefs.Limits {
-	files := int64(0)
+	page := int64(os.Getpagesize())
+	bytes, files, inodes := int64(0), int64(0), int64(0)
 	for _, s := range spec.Sources {
-		files += int64(max(1, len(s.Items)))
+		items := int64(len(s.Items))
+		if items == 0 { // Every key of the object is a file.
+			bytes += bytesPerObject
+			files += filesPerObject
+			inodes += filesPerObject
+			continue
+		}
+		bytes += items * bytesPerObject // Each item may be all there is in the object.
+		files += items
+		inodes += items * inodesPerItem
 	}
 	return volumefs.Limits{
-		Bytes:  generations*files*bytesPerFile + bytesForNames,
-		Inodes: generations*files*inodesPerFile + inodesForNames,
+		Bytes:  generations*(bytes+files*page) + bytesForNames,
+		Inodes: generations*inodes + files + inodesForNames, // Each file may have a link in the root.
 	}
 }
 

@@ -99,7 +99,7 @@ type volume struct {
 	live    bool       // Mounted by us, as far as we know; a failure must not touch it.
 	frozen  bool       // Stays as it is: it never updates, or its sources cannot be had.
 	gone    bool       // Torn down: a sync that comes late does nothing.
-	digest  string     // Of the tree that was last written or found equal; empty after a restart.
+	digest  string     // Of the tree that was last written or found equal; empty after a restart or a failed write.
 	problem error      // Why the files are not what they should be; nil when they are.
 }
 
@@ -109,11 +109,11 @@ type dirtyTime struct {
 	since time.Time
 }
 
-// mark keeps the earlier of two times.
+// mark keeps the earlier of two times; zero is none.
 func (d *dirtyTime) mark(t time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.since.IsZero() {
+	if d.since.IsZero() || (!t.IsZero() && t.Before(d.since)) {
 		d.since = t
 	}
 }
