@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/liveconfig-csi/liveconfig/pkg/tree"
 )
 
@@ -25,7 +27,7 @@ import (
 //  1. Read what is in the root and which generation is live.
 //  2. Compare it with the tree: bytes, modes, owners, directories, nothing missing and nothing too much. If it is equal,
 //     5, 6 and 9 are left out, and the rest still puts right what else is wrong.
-//  3. Remove what interrupted writes have left, so that it takes no room from this one.
+//  3. Remove what earlier writes have left, so that it takes no room from this one.
 //  4. Give the root its owner and mode.
 //  5. Write the new generation.
 //  6. Link it as ..data_tmp.
@@ -33,10 +35,15 @@ import (
 //  8. Remove the names that will go: none is ever listed that leads nowhere.
 //  9. Rename ..data_tmp to ..data.
 //  10. Rename the new names into place.
-//  11. Remove the old generation and whatever else does not belong here.
+//  11. Remove the old generation, unless it has a grace, and whatever else does not belong here.
 //
 // If a step up to 9 fails, what was made is removed and the names are put back.
 type Atomic struct {
+	// Grace is how long a generation that was replaced stays at least, for a reader who was on the way into it when
+	// it was: who walks a path through ..data finds the file as long as that takes less. The next Write after that
+	// removes it, or one that has no room otherwise. Zero is none.
+	Grace time.Duration
+
 	hook hook
 }
 
@@ -45,7 +52,17 @@ func (a Atomic) Write(root *os.Root, t tree.Tree) (changed bool, err error) {
 	if err := check(t); err != nil {
 		return false, err
 	}
-	w := &atomicWrite{dir: dir{root: root, changes: &changes{hook: a.hook}}, want: t, wanted: t.Names()}
+	changed, err = a.write(root, t, a.Grace)
+	if a.Grace > 0 && errors.Is(err, unix.ENOSPC) {
+		return a.write(root, t, 0)
+	}
+	return changed, err
+}
+
+func (a Atomic) write(root *os.Root, t tree.Tree, grace time.Duration) (changed bool, err error) {
+	w := &atomicWrite{
+		dir: dir{root: root, changes: &changes{hook: a.hook}}, want: t, wanted: t.Names(), grace: grace, now: time.Now(),
+	}
 	if err := runSteps(w.prepare()); err != nil {
 		return w.made, errors.Join(err, w.undo())
 	}
@@ -58,6 +75,8 @@ type atomicWrite struct {
 	want tree.Tree
 	// wanted are the names that users shall see in the root, sorted.
 	wanted []string
+	grace  time.Duration
+	now    time.Time
 	// found is what was in the root, one level deep. What is removed is taken out; what is made is not put in.
 	found entries
 	// live is the generation ..data leads to, empty if it leads to none.
@@ -139,11 +158,31 @@ func (w *atomicWrite) compare() error {
 // sweep is step 3. What cannot be removed does not stop the update; step 11 tries again and says so.
 func (w *atomicWrite) sweep() error {
 	for _, name := range slices.Sorted(maps.Keys(w.found)) {
-		if isReserved(name) && name != dataLink && name != w.live {
+		if isReserved(name) && name != dataLink && name != w.live && !w.hasGrace(name) {
 			_ = w.discard(name)
 		}
 	}
 	return nil
+}
+
+// hasGrace tells whether a generation that is not live was replaced so lately that somebody may be on the way into it.
+// That was when the one after it was complete.
+func (w *atomicWrite) hasGrace(name string) bool {
+	if w.grace == 0 || !isGeneration(name) || !w.found.isDir(name) {
+		return false
+	}
+	next := w.live
+	for other := range w.found {
+		if isGeneration(other) && other > name && other < next {
+			next = other
+		}
+	}
+	info, ok := w.found[next]
+	if !ok || next < name { // The clock was set back, or nothing is live.
+		return false
+	}
+	age := w.now.Sub(changeTime(info))
+	return age >= 0 && age < w.grace
 }
 
 // discard removes an entry of the root for good.
@@ -165,7 +204,7 @@ func (w *atomicWrite) writeGeneration() error {
 	if w.isEqual {
 		return nil
 	}
-	w.next = generationName(time.Now())
+	w.next = generationName(w.now)
 	return w.fill(w.next, w.want)
 }
 
@@ -301,7 +340,7 @@ func (w *atomicWrite) clean() error {
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(w.found)) {
-		if name == dataLink || name == keep || w.isWanted(name) {
+		if name == dataLink || name == keep || w.isWanted(name) || w.hasGrace(name) || w.grace > 0 && name == w.live {
 			continue
 		}
 		if name == w.live {

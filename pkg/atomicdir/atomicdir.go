@@ -22,8 +22,8 @@ type Writer interface {
 	// Write makes root hold the tree's files, directories, modes and owners and nothing else. The names in root that
 	// start with two dots belong to the writer.
 	//
-	// changed tells whether anything was touched: false means that every byte, mode, owner and name was right
-	// already. An error before the change became visible leaves the old files as they were, and one after it (what is
+	// changed tells whether anything was touched that readers can see: false means that every byte, mode, owner and
+	// name was right already. An error before the change became visible leaves the old files as they were, and one after it (what is
 	// no longer needed cannot be removed) the new ones complete; the next Write puts right what either left behind.
 	//
 	// root stays the caller's. Calls for one directory must not overlap.

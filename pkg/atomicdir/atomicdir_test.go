@@ -54,6 +54,8 @@ func updates() map[string]change {
 	}
 }
 
+// TestWrite takes volumes there and back by every kind of update: what is in the root afterwards (rules 26, 29, 36 and
+// 38), that a file may become a directory (trap 12), and that equal files are not touched (rule 30).
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	for kind, w := range writers() {
@@ -82,7 +84,7 @@ func TestWrite(t *testing.T) {
 }
 
 // TestUmask runs tests once more in a process whose umask takes everything from group and others, and on a file system
-// that is no tmpfs, unless the machine has nothing else for temporary files.
+// that is no tmpfs, unless the machine has nothing else for temporary files. This is rule 32.
 func TestUmask(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^(TestWrite|TestGroup)$", "-test.count=1")
@@ -109,6 +111,7 @@ func TestTurnBetweenWriters(t *testing.T) {
 	}
 }
 
+// TestRefuse is rule 27: one bad path or mode (rules 5, 20, 21, 22, 23 and 25), and nothing is written.
 func TestRefuse(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -151,7 +154,8 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// TestGenerationName checks that ..data leads to a directory named by the time in UTC, directly and relative.
+// TestGenerationName checks that ..data leads to a directory named by the time in UTC, directly and relative. This is
+// rule 31.
 func TestGenerationName(t *testing.T) {
 	t.Parallel()
 	dir, root := newVolume(t)
@@ -170,7 +174,8 @@ func TestGenerationName(t *testing.T) {
 	}
 }
 
-// TestSameGeneration checks that a generation stays as long as the files do, even if a name has to be put right.
+// TestSameGeneration checks that a generation stays as long as the files do, even if a name has to be put right. These
+// are rules 30 and 41.
 func TestSameGeneration(t *testing.T) {
 	t.Parallel()
 	dir, root := newVolume(t)

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"slices"
+	"path"
+	"strings"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/tree"
 )
@@ -27,7 +28,19 @@ func (c *changes) do(op, name string, change func() error) error {
 		}
 	}
 	c.made = true
-	err := change()
+	return named(name, change())
+}
+
+// doUnseen is do for what readers cannot notice.
+func (c *changes) doUnseen(op, name string, change func() error) error {
+	made := c.made
+	err := c.do(op, name, change)
+	c.made = made
+	return err
+}
+
+// named names the path of an error as a user knows it.
+func named(name string, err error) error {
 	// An open file's errors name it by the path its root was opened by, which may be some /proc/self/fd/7.
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		pe.Path = name
@@ -38,7 +51,27 @@ func (c *changes) do(op, name string, change func() error) error {
 // dir is a directory that can only be changed through its methods, so that no change goes unseen.
 type dir struct {
 	root *os.Root
+	// at is what stands before its names in messages: where it is in the tree.
+	at string
 	*changes
+}
+
+// do is [changes.do] for a name in the directory.
+func (d dir) do(op, name string, change func() error) error {
+	return d.changes.do(op, path.Join(d.at, name), change)
+}
+
+// enter opens a directory in the directory. Messages do not name a reserved one: users know what is below it.
+func (d dir) enter(name string) (dir, error) {
+	root, err := d.root.OpenRoot(name)
+	if err != nil {
+		return dir{}, err
+	}
+	at := path.Join(d.at, name)
+	if isReserved(name) {
+		at = ""
+	}
+	return dir{root: root, at: at, changes: d.changes}, nil
 }
 
 func (d dir) mkdir(name string) error {
@@ -50,9 +83,14 @@ func (d dir) rename(from, to string) error {
 	return d.do("rename", to, func() error { return d.root.Rename(from, to) })
 }
 
-// remove removes name with everything below it. It is no error if name does not exist.
+// remove removes name with everything below it. It is no error if name does not exist. That a reserved name goes is not
+// seen by anybody, but for the one that leads to all others.
 func (d dir) remove(name string) error {
-	return d.do("remove", name, func() error { return d.root.RemoveAll(name) })
+	do := d.do
+	if isReserved(name) && name != dataLink {
+		do = d.doUnseen
+	}
+	return do("remove", name, func() error { return d.root.RemoveAll(name) })
 }
 
 func (d dir) symlink(target, name string, o owner) error {
@@ -92,35 +130,49 @@ func (d dir) settleIfWrong(name string, t tree.Tree) error {
 	return d.settle(name, t)
 }
 
-// fill makes the directory name and everything the tree has in it. Modes and owners of directories come last and
-// children first, since a directory may be closed to its own maker.
+// fill makes the directory name and everything the tree has in it, one level at a time: a path is not walked again for
+// each of its elements. Modes and owners of directories come last and children first, since a directory may be closed to
+// its own maker.
 func (d dir) fill(name string, t tree.Tree) error {
 	if err := d.mkdir(name); err != nil {
 		return err
 	}
-	root, err := d.root.OpenRoot(name)
+	sub, err := d.enter(name)
 	if err != nil {
 		return err
 	}
-	defer root.Close()
-	sub := dir{root: root, changes: d.changes}
-	dirs := t.Dirs()
-	for _, p := range dirs {
-		if err := sub.mkdir(p); err != nil {
+	defer sub.root.Close()
+	for files := t.Files; len(files) > 0; {
+		n, err := sub.fillNext(files, t)
+		if err != nil {
 			return err
 		}
-	}
-	for _, f := range t.Files {
-		if err := sub.create(f.Path, f, ownerOf(t)); err != nil {
-			return err
-		}
-	}
-	for _, p := range slices.Backward(dirs) {
-		if err := sub.settle(p, t); err != nil {
-			return err
-		}
+		files = files[n:]
 	}
 	return d.settle(name, t)
+}
+
+// fillNext makes the first file, or the directory that it is in with all of its files, which come together because files
+// are sorted. It returns how many files it made.
+func (d dir) fillNext(files []tree.File, t tree.Tree) (n int, err error) {
+	name, _, isBelow := strings.Cut(files[0].Path, "/")
+	if !isBelow {
+		return 1, d.create(name, files[0], ownerOf(t))
+	}
+	for n < len(files) && strings.HasPrefix(files[n].Path, name+"/") {
+		n++
+	}
+	return n, d.fill(name, below(name, files[:n], t))
+}
+
+// below returns the tree of a directory that holds the files, which are all below it in the whole tree.
+func below(name string, files []tree.File, whole tree.Tree) tree.Tree {
+	sub := tree.Tree{DirMode: whole.DirMode, UID: whole.UID, GID: whole.GID}
+	for _, f := range files {
+		f.Path = strings.TrimPrefix(f.Path, name+"/")
+		sub.Files = append(sub.Files, f)
+	}
+	return sub
 }
 
 // create makes the file name, which must not exist, with the content of f. Its bytes are never readable under a mode or

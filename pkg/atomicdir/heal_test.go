@@ -148,7 +148,8 @@ func damagesToPlain() map[string]damage {
 	}
 }
 
-// TestHeal damages a volume and checks that one Write, of the files it had or of others, leaves nothing of it.
+// TestHeal damages a volume and checks that one Write, of the files it had or of others, leaves nothing of it. These
+// are rules 28, 34, 36, 37 and 39 to 44 (trap 7).
 func TestHeal(t *testing.T) {
 	t.Parallel()
 	old, other := files{"a": "one", "k/b": "two"}, files{"a": "one", "k/b": "three", "m": "four"}
@@ -199,7 +200,7 @@ func TestHealFirstWrite(t *testing.T) {
 }
 
 // TestUnremovable has something in the volume that nobody can remove while it is there: the update comes through
-// nevertheless, the error says what stays, and it goes with the first Write after the obstacle.
+// nevertheless, the error says what stays, and it goes with the first Write after the obstacle. This is rule 37.
 func TestUnremovable(t *testing.T) {
 	t.Parallel()
 	for kind, w := range writers() {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"syscall"
+	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/tree"
 )
@@ -25,6 +26,15 @@ func ownerOfFile(info fs.FileInfo) owner {
 		return owner{uid: -1, gid: -1}
 	}
 	return owner{uid: int(st.Uid), gid: int(st.Gid)}
+}
+
+// changeTime returns when anything of the file was last changed, its name included.
+func changeTime(info fs.FileInfo) time.Time {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return time.Time{}
+	}
+	return time.Unix(st.Ctim.Unix())
 }
 
 // isRight compares every mode bit that can be set, so that a stray sticky bit does not pass.
@@ -46,22 +56,27 @@ func names(root *os.Root, name string) ([]string, error) {
 // entries maps paths to what is there. Symlinks are not followed.
 type entries map[string]fs.FileInfo
 
-// add enters name and all that is below it.
-func (e entries) add(root *os.Root, name string) error {
+// add enters name, which is at path at, and all that is below it.
+func (e entries) add(root *os.Root, name, at string) error {
 	info, err := root.Lstat(name)
 	if err != nil {
 		return err
 	}
-	e[name] = info
+	e[at] = info
 	if !info.IsDir() {
 		return nil
 	}
-	list, err := names(root, name)
+	sub, err := root.OpenRoot(name)
+	if err != nil {
+		return err
+	}
+	defer sub.Close()
+	list, err := names(sub, ".")
 	if err != nil {
 		return err
 	}
 	for _, n := range list {
-		if err := e.add(root, path.Join(name, n)); err != nil {
+		if err := e.add(sub, n, path.Join(at, n)); err != nil {
 			return err
 		}
 	}
@@ -87,7 +102,7 @@ func holds(root *os.Root, name string, t tree.Tree) bool {
 	}
 	defer sub.Close()
 	found := make(entries)
-	if err := found.add(sub, "."); err != nil {
+	if err := found.add(sub, ".", "."); err != nil {
 		return false
 	}
 	dirs := append(t.Dirs(), ".")

@@ -48,7 +48,8 @@ func owned(t *testing.T, uid, gid int) tree.Tree {
 }
 
 // TestGroup changes the owner of a volume, there and back. Where the user namespace does not have the owner, the writer
-// has to say so and leave the files alone.
+// has to say so and leave the files alone. These are rules 52 and 53 on disk; modes and owners count as changes (rule
+// 30).
 func TestGroup(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ uid, gid int }{
@@ -161,7 +162,8 @@ func TestInodes(t *testing.T) {
 	}
 }
 
-// TestSubPath checks what a container sees that mounts one file of the volume: only InPlace reaches it.
+// TestSubPath checks what a container sees that mounts one file of the volume: only InPlace reaches it. This is rule
+// 50.
 func TestSubPath(t *testing.T) {
 	t.Parallel()
 	tests := map[string]string{"Atomic": "old", "Replace": "old", "InPlace": "the new one"}

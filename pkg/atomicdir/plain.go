@@ -125,7 +125,7 @@ func (w *plainWrite) look() error {
 			w.reserved = append(w.reserved, name)
 			continue
 		}
-		if err := w.found.add(w.root, name); err != nil {
+		if err := w.found.add(w.root, name, name); err != nil {
 			return err
 		}
 	}
@@ -197,21 +197,11 @@ func (w *plainWrite) stage() error {
 			}
 			continue
 		}
-		if err := w.fill(tempName(i), p.tree(w.want)); err != nil {
+		if err := w.fill(tempName(i), below(p.path, p.files, w.want)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// tree returns what is in the part's directory.
-func (p part) tree(whole tree.Tree) tree.Tree {
-	sub := tree.Tree{DirMode: whole.DirMode, UID: whole.UID, GID: whole.GID}
-	for _, f := range p.files {
-		f.Path = strings.TrimPrefix(f.Path, p.path+"/")
-		sub.Files = append(sub.Files, f)
-	}
-	return sub
 }
 
 // settleDirs is step 7.
