@@ -27,6 +27,7 @@ func FuzzParsePaths(f *testing.F) {
 		{"é ü/ 日本", `it's "x"\y`},
 		{strings.Repeat("x", 255), strings.Repeat("x", 256)},
 		{strings.Repeat("é", 128), strings.Repeat("a/", 2048)},
+		{strings.Repeat("a/", 63) + "f", strings.Repeat("b/", 64) + "f"},
 	} {
 		f.Add(seed[0], seed[1])
 	}

@@ -171,6 +171,8 @@ func checkItem(t *testing.T, it api.Item) {
 		t.Errorf("item %+v has a path that is not valid", it)
 	case strings.HasPrefix(it.Path, "..") || strings.ContainsRune(it.Path, 0) || len(it.Path) > 4096:
 		t.Errorf("item %+v has a reserved or impossible path", it)
+	case strings.Count(it.Path, "/") >= 64:
+		t.Errorf("item %+v has a path of more than 64 elements", it)
 	}
 }
 

@@ -303,6 +303,12 @@ func TestParseMistakesInPaths(t *testing.T) {
 				`items[0].path: Invalid value: "abcdefg/abcdefg/abcdefg/abcdefg/abcdefg/abcdefg/abcdefg/a…": `+
 				`must have at most 4096 bytes, not 4097`,
 		),
+		"a path of 65 elements": one(
+			strings.Repeat("d/", 64)+"f",
+			`mistake in volumeAttributes: `+
+				`items[0].path: Invalid value: "d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d…": `+
+				`must have at most 64 elements, not 65`,
+		),
 		"trap 9: two spellings of one path, in the short form too": badItems(
 			`[{key: a, path: a//b}, {key: b, path: a/b}]`,
 			`mistake in volumeAttributes: `+

@@ -77,7 +77,7 @@ func TestParseMistakesInSources(t *testing.T) {
 			`mistake in volumeAttributes: `+
 				`sources[0].configMap.name: Required value: write the name of the ConfigMap`,
 		),
-		"the kinds that are not served": badSources(`
+		"rule 55: the kinds that are not served": badSources(`
 - downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}]}
 - serviceAccountToken: {path: token}
 - clusterTrustBundle: {name: ca, path: ca.pem}

@@ -134,7 +134,7 @@ func TestParseAttributes(t *testing.T) {
 
 func TestParseItems(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("abcdefg/", 511) + "abcdefgh"
+	long := strings.Repeat(strings.Repeat("x", 63)+"/", 63) + strings.Repeat("y", 64)
 	testGood(t, map[string]good{
 		"rule 1: no items":               goodItems(""),
 		"rule 1: blank items":            goodItems(" \n"),
@@ -172,7 +172,10 @@ func TestParseItems(t *testing.T) {
 			`[{key: "no such/key", path: a}, {key: ..., path: b}]`, item("no such/key", "a"), item("...", "b")),
 		"rule 24: an element of 255 bytes": goodItems(
 			`[{key: a, path: `+strings.Repeat("x", 255)+`}]`, item("a", strings.Repeat("x", 255))),
-		"rule 24: a path of 4096 bytes": goodItems(`[{key: a, path: `+long+`}]`, item("a", long)),
+		"rule 24: a path of 4096 bytes in 64 elements": goodItems(`[{key: a, path: `+long+`}]`, item("a", long)),
+		"elements that cleaning removes do not count": goodItems(
+			`[{key: a, path: "`+strings.Repeat("./", 100)+strings.Repeat("d//", 63)+`f/"}]`,
+			item("a", strings.Repeat("d/", 63)+"f")),
 		"rule 25: unicode, blanks, quotes, backslashes": goodItems(
 			`[{key: a, path: "é ü/ 日本"}, {key: b, path: "it's \"x\"\\y"}, {key: c, path: "two\nlines"}]`,
 			item("a", "é ü/ 日本"), item("b", `it's "x"\y`), item("c", "two\nlines")),

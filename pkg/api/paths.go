@@ -15,6 +15,10 @@ const (
 	maxElement = 255
 )
 
+// maxElements is how many elements a path may have. No program needs more, and each one is a directory that a writer
+// makes and walks.
+const maxElements = 64
+
 // path returns the cleaned path of an item, or "" after a mistake.
 func (p *parser) path(at *field.Path, value any) string {
 	raw, ok := p.text(at, value)
@@ -58,6 +62,8 @@ func pathProblem(raw, clean string) string {
 		return fmt.Sprintf("must have at most %d bytes, not %d", maxPath, len(raw))
 	case slices.ContainsFunc(elements, tooLong):
 		return fmt.Sprintf("must have at most %d bytes between slashes", maxElement)
+	case strings.Count(clean, "/") >= maxElements:
+		return fmt.Sprintf("must have at most %d elements, not %d", maxElements, strings.Count(clean, "/")+1)
 	default:
 		return ""
 	}
