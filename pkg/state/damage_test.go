@@ -111,18 +111,6 @@ func TestNewClearsUnfinishedRecords(t *testing.T) {
 	}
 }
 
-// TestNewReportsWhatItCannotClear: a directory that looks like a left-over and is not one.
-func TestNewReportsWhatItCannotClear(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "volumes", "tmp-dir", "full"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := state.New(dir); err == nil || !strings.HasPrefix(err.Error(), "clear the state directory: ") {
-		t.Errorf("New = %v, want that the state directory could not be cleared", err)
-	}
-}
-
 // TestPutThatFailsLeavesNothing makes the rename fail, the last thing that can go wrong.
 func TestPutThatFailsLeavesNothing(t *testing.T) {
 	t.Parallel()

@@ -64,30 +64,49 @@ type Store struct {
 }
 
 // New returns a store that keeps its records below dir, which it creates with mode 0700 where it is missing. It clears
-// what a crash in the middle of Put left behind, so no other store may be writing below dir.
+// what a crash in the middle of Put left behind, so no other store may be writing below dir. What cannot be cleared is an
+// error only where no record could be written either: nothing reads it.
 func New(dir string) (*Store, error) {
 	s := &Store{dir: filepath.Join(dir, "volumes")}
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+	if err := s.makeDir(); err != nil {
 		return nil, fmt.Errorf("create the state directory: %w", err)
 	}
-	if err := s.removeTemps(); err != nil {
-		return nil, fmt.Errorf("clear the state directory: %w", err)
+	err := s.removeTemps()
+	if err == nil {
+		return s, nil
+	}
+	if problem := s.tryWriting(); problem != nil {
+		return nil, fmt.Errorf("clear the state directory: %w", errors.Join(err, problem))
 	}
 	return s, nil
 }
+
+func (s *Store) makeDir() error { return os.MkdirAll(s.dir, 0o700) }
 
 func (s *Store) removeTemps() error {
 	entries, err := os.ReadDir(s.dir)
 	for _, entry := range entries {
 		if strings.HasPrefix(entry.Name(), tempPrefix) {
-			err = errors.Join(err, os.Remove(filepath.Join(s.dir, entry.Name())))
+			err = errors.Join(err, os.RemoveAll(filepath.Join(s.dir, entry.Name())))
 		}
 	}
 	return err
 }
 
+// tryWriting makes a file and removes it.
+func (s *Store) tryWriting() error {
+	f, err := s.createTemp()
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// createTemp returns a new file with mode 0600 that no record is named like.
+func (s *Store) createTemp() (*os.File, error) { return os.CreateTemp(s.dir, tempPrefix+"*") }
+
 // Put writes the record of a volume, replacing an earlier one in one step: after a crash the old or the new record is
-// there, complete.
+// there, complete. A directory that somebody has removed since New is made again.
 //
 // A volume ID that is not UTF-8 is refused: JSON would alter it. CSI sends none.
 func (s *Store) Put(r Record) error {
@@ -98,10 +117,23 @@ func (s *Store) Put(r Record) error {
 	if err != nil {
 		return fmt.Errorf("encode the record of volume %s: %w", r.VolumeID, err)
 	}
-	if err := s.replace(s.path(r.VolumeID), data); err != nil {
+	err = s.replace(s.path(r.VolumeID), data)
+	if errors.Is(err, fs.ErrNotExist) && s.makeDir() == nil {
+		err = s.replace(s.path(r.VolumeID), data)
+	}
+	if err != nil {
 		return fmt.Errorf("write the record of volume %s: %w", r.VolumeID, err)
 	}
 	return nil
+}
+
+// Ensure writes the record of a volume unless there is one already, whatever it says. With one it costs a look at the
+// directory. Errors are those of [Store.Put].
+func (s *Store) Ensure(r Record) error {
+	if info, err := os.Lstat(s.path(r.VolumeID)); err == nil && info.Mode().IsRegular() {
+		return nil
+	}
+	return s.Put(r)
 }
 
 // Delete removes the record of a volume. It is not an error when there is none.
@@ -112,8 +144,8 @@ func (s *Store) Delete(volumeID string) error {
 	return nil
 }
 
-// List returns every readable record. One that is torn or of a later schema does not hide the others: it stays on disk
-// and is reported by a joined error beside the records.
+// List returns every readable record. One that is torn, of a later schema or no file at all does not hide the others: it
+// stays on disk and is reported by a joined error beside the records.
 func (s *Store) List() ([]Record, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -125,7 +157,7 @@ func (s *Store) List() ([]Record, error) {
 		if strings.HasPrefix(entry.Name(), tempPrefix) {
 			continue // A Put is under way.
 		}
-		record, err := s.read(entry.Name())
+		record, err := s.read(entry)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // Deleted since.
 		case err != nil:
@@ -137,7 +169,11 @@ func (s *Store) List() ([]Record, error) {
 	return records, errors.Join(problems...)
 }
 
-func (s *Store) read(name string) (Record, error) {
+func (s *Store) read(entry fs.DirEntry) (Record, error) {
+	name := entry.Name()
+	if !entry.Type().IsRegular() { // To open a pipe would wait for its writer.
+		return Record{}, fmt.Errorf("read record %s: it is not a regular file (%s)", name, entry.Type())
+	}
 	data, err := os.ReadFile(filepath.Join(s.dir, name))
 	if err != nil {
 		return Record{}, fmt.Errorf("read record: %w", err)
@@ -164,7 +200,7 @@ func (s *Store) path(volumeID string) string {
 
 // replace writes data beside path and renames it there.
 func (s *Store) replace(path string, data []byte) (err error) {
-	f, err := os.CreateTemp(s.dir, tempPrefix+"*") // mode 0600
+	f, err := s.createTemp()
 	if err != nil {
 		return err
 	}
