@@ -20,17 +20,17 @@ func TestBuildOwners(t *testing.T) {
 		wantDirs          fs.FileMode
 		wantFile          fs.FileMode // Of a file with mode 0400.
 	}{
-		"52: without fsGroup all is root's and exact":        {nil, nil, nil, 0, 0, 0o755, 0o400},
-		"53: fsGroup may read, and directories pass it on":   {nil, nil, new(2000), 0, 2000, traversed, 0o440},
-		"53: fsGroup 0 is a group":                           {nil, nil, new(0), 0, 0, traversed, 0o440},
-		"a gid alone owns and leaves modes alone":            {nil, new(3000), nil, 0, 3000, 0o755, 0o400},
-		"a gid wins over fsGroup, whose modes hold":          {nil, new(3000), new(2000), 0, 3000, traversed, 0o440},
-		"a gid of 0 wins over fsGroup":                       {nil, new(0), new(2000), 0, 0, traversed, 0o440},
-		"a uid alone keeps the group root's":                 {new(1000), nil, nil, 1000, 0, 0o755, 0o400},
-		"a uid keeps modes exact under fsGroup":              {new(1000), nil, new(2000), 1000, 2000, 0o755, 0o400},
-		"a uid of 0 is set, and keeps modes exact":           {new(0), nil, new(2000), 0, 2000, 0o755, 0o400},
-		"a uid and a gid are taken as they are":              {new(1000), new(3000), nil, 1000, 3000, 0o755, 0o400},
-		"a uid and a gid keep modes exact, gid over fsGroup": {new(1000), new(3000), new(2000), 1000, 3000, 0o755, 0o400},
+		"rule 52: without fsGroup all is root's and exact":      {nil, nil, nil, 0, 0, 0o755, 0o400},
+		"rule 53: fsGroup may read, and directories pass it on": {nil, nil, new(2000), 0, 2000, traversed, 0o440},
+		"rule 53: fsGroup 0 is a group":                         {nil, nil, new(0), 0, 0, traversed, 0o440},
+		"a gid alone owns and leaves modes alone":               {nil, new(3000), nil, 0, 3000, 0o755, 0o400},
+		"a gid wins over fsGroup, whose modes hold":             {nil, new(3000), new(2000), 0, 3000, traversed, 0o440},
+		"a gid of 0 wins over fsGroup":                          {nil, new(0), new(2000), 0, 0, traversed, 0o440},
+		"a uid alone keeps the group root's":                    {new(1000), nil, nil, 1000, 0, 0o755, 0o400},
+		"a uid keeps modes exact under fsGroup":                 {new(1000), nil, new(2000), 1000, 2000, 0o755, 0o400},
+		"a uid of 0 is set, and keeps modes exact":              {new(0), nil, new(2000), 0, 2000, 0o755, 0o400},
+		"a uid and a gid are taken as they are":                 {new(1000), new(3000), nil, 1000, 3000, 0o755, 0o400},
+		"a uid and a gid keep modes exact, gid over fsGroup":    {new(1000), new(3000), new(2000), 1000, 3000, 0o755, 0o400},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -6,8 +6,6 @@ package projection
 import (
 	"fmt"
 	"io/fs"
-	"slices"
-	"strings"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/tree"
@@ -20,25 +18,6 @@ const (
 	groupTraverses fs.FileMode = 0o110
 	plainDir       fs.FileMode = 0o755
 )
-
-// MissingError is returned by [Build] when required objects or keys do not exist. Its text is the kubelet's.
-type MissingError struct {
-	problems []string
-}
-
-// Error returns one problem as it is, and several as «[a, b]» with equal texts once.
-func (e *MissingError) Error() string {
-	if len(e.problems) == 1 {
-		return e.problems[0]
-	}
-	return "[" + strings.Join(e.problems, ", ") + "]"
-}
-
-func (e *MissingError) add(problem string) {
-	if !slices.Contains(e.problems, problem) {
-		e.problems = append(e.problems, problem)
-	}
-}
 
 // Build merges the sources of spec, in order, into one tree. A ref that is not in contents does not exist. fsGroup is
 // the pod's, nil when it has none. The tree shares the contents' bytes.
@@ -58,7 +37,7 @@ func Build(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (tree.
 			merged[f.Path] = f
 		}
 	}
-	if len(missing.problems) > 0 {
+	if missing.any() {
 		return tree.Tree{}, &missing
 	}
 	files := make([]tree.File, 0, len(merged))
@@ -100,14 +79,6 @@ func modeOf(item api.Item, defaultMode fs.FileMode) fs.FileMode {
 		return *item.Mode
 	}
 	return defaultMode
-}
-
-// missingKey speaks as the kubelet does, which names the kind for ConfigMaps only.
-func missingKey(kind api.Kind, key string) string {
-	if kind == api.ConfigMap {
-		return "configmap references non-existent config key: " + key
-	}
-	return "references non-existent secret key: " + key
 }
 
 // own sets owners and what fsGroup adds to the modes. With an explicit uid the modes stay exact: the owner can read its

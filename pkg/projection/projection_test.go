@@ -12,7 +12,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/tree"
 )
 
-// The numbers in the names of cases are the rules of the kubelet's behaviour that the cases hold to.
+// The rules in the names of cases are those of test/RULES.md.
 
 var (
 	web    = api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "web"}
@@ -67,89 +67,89 @@ func TestBuild(t *testing.T) {
 		"no sources make an empty volume": {
 			want: plain(),
 		},
-		"1: without items every key is a file of its own name": {
+		"rule 1: without items every key is a file of its own name": {
 			spec: spec(api.Source{Ref: web}),
 			want: plain(file("a", "A", 0o644), file("b", "B", 0o644)),
 		},
-		"1: an empty list of items is no list": {
+		"rule 1: an empty list of items is no list": {
 			spec: spec(api.Source{Ref: web, Items: []api.Item{}}),
 			want: plain(file("a", "A", 0o644), file("b", "B", 0o644)),
 		},
-		"1: a secret's keys are files too": {
+		"rule 1: a secret's keys are files too": {
 			spec: spec(api.Source{Ref: cert}),
 			want: plain(file("b", "secret B", 0o644), file("tls.crt", "CRT", 0o644), file("tls.key", "KEY", 0o644)),
 		},
-		"1: an object without keys makes an empty volume": {
+		"rule 1: an object without keys makes an empty volume": {
 			spec:     spec(api.Source{Ref: web}),
 			contents: objects(map[api.Ref][]string{web: {}}),
 			want:     plain(),
 		},
-		"2: with items only listed keys are there, at their paths": {
+		"rule 2: with items only listed keys are there, at their paths": {
 			spec: spec(api.Source{Ref: web, Items: []api.Item{{Key: "b", Path: "etc/conf.d/b.conf"}}}),
 			want: plain(file("etc/conf.d/b.conf", "B", 0o644)),
 		},
-		"2: one key may go to several paths": {
+		"rule 2: one key may go to several paths": {
 			spec: spec(api.Source{Ref: web, Items: []api.Item{{Key: "a", Path: "x"}, {Key: "a", Path: "y/z"}}}),
 			want: plain(file("x", "A", 0o644), file("y/z", "A", 0o644)),
 		},
-		"3: an item's mode goes before the volume's, and zero is a mode": {
+		"rule 3: an item's mode goes before the volume's, and zero is a mode": {
 			spec: api.Spec{DefaultMode: 0o600, Sources: []api.Source{{Ref: web, Items: []api.Item{
 				{Key: "a", Path: "default"}, {Key: "a", Path: "none", Mode: new(fs.FileMode(0))}, {Key: "a", Path: "own", Mode: new(fs.FileMode(0o444))},
 			}}}},
 			want: plain(file("default", "A", 0o600), file("none", "A", 0), file("own", "A", 0o444)),
 		},
-		"3: one default mode holds for all sources": {
+		"rule 3: one default mode holds for all sources": {
 			spec: api.Spec{DefaultMode: 0o400, Sources: []api.Source{{Ref: shared}, {Ref: extra}}},
 			want: plain(file("a", "shared A", 0o400), file("b", "extra B", 0o400), file("c", "C", 0o400)),
 		},
-		"5: modes reach from nothing to everything": {
+		"rule 5: modes reach from nothing to everything": {
 			spec: api.Spec{DefaultMode: 0, Sources: []api.Source{{Ref: web, Items: []api.Item{
 				{Key: "a", Path: "least"}, {Key: "a", Path: "most", Mode: new(fs.FileMode(0o777))},
 			}}}},
 			want: plain(file("least", "A", 0), file("most", "A", 0o777)),
 		},
-		"7: an optional object that does not exist adds nothing": {
+		"rule 7: an optional object that does not exist adds nothing": {
 			spec:     spec(api.Source{Ref: cert, Optional: true}, api.Source{Ref: web}),
 			contents: objects(map[api.Ref][]string{web: {"a", "A"}}),
 			want:     plain(file("a", "A", 0o644)),
 		},
-		"7: optional forgives a missing object even where items name its keys": {
+		"rule 7: optional forgives a missing object even where items name its keys": {
 			spec:     spec(api.Source{Ref: cert, Optional: true, Items: []api.Item{{Key: "tls.crt", Path: "crt"}}}),
 			contents: objects(nil),
 			want:     plain(),
 		},
-		"8: optional skips missing keys and keeps the others": {
+		"rule 8: optional skips missing keys and keeps the others": {
 			spec: spec(api.Source{Ref: web, Optional: true, Items: []api.Item{
 				{Key: "gone", Path: "gone"}, {Key: "a", Path: "here"},
 			}}),
 			want: plain(file("here", "A", 0o644)),
 		},
-		"12: a later source overwrites content and mode, whatever the kinds": {
+		"rule 12: a later source overwrites content and mode, whatever the kinds": {
 			spec: spec(api.Source{Ref: web}, api.Source{Ref: cert, Items: []api.Item{
 				{Key: "tls.crt", Path: "a", Mode: new(fs.FileMode(0o400))},
 			}}),
 			want: plain(file("a", "CRT", 0o400), file("b", "B", 0o644)),
 		},
-		"12: the order of the list decides, not the kind": {
+		"rule 12: the order of the list decides, not the kind": {
 			spec: spec(api.Source{Ref: cert}, api.Source{Ref: extra}),
 			want: plain(file("b", "extra B", 0o644), file("c", "C", 0o644), file("tls.crt", "CRT", 0o644), file("tls.key", "KEY", 0o644)),
 		},
-		"12: when the winner is gone the loser is back": {
+		"rule 12: when the winner is gone the loser is back": {
 			spec:     spec(api.Source{Ref: web}, api.Source{Ref: extra, Optional: true}),
 			contents: objects(map[api.Ref][]string{web: {"b", "B"}}),
 			want:     plain(file("b", "B", 0o644)),
 		},
-		"12: the same object may be projected twice": {
+		"rule 12: the same object may be projected twice": {
 			spec: spec(api.Source{Ref: web}, api.Source{Ref: web, Items: []api.Item{{Key: "a", Path: "b"}}}),
 			want: plain(file("a", "A", 0o644), file("b", "A", 0o644)),
 		},
-		"13: of two items with one path the last wins": {
+		"rule 13: of two items with one path the last wins": {
 			spec: spec(api.Source{Ref: web, Items: []api.Item{
 				{Key: "a", Path: "x", Mode: new(fs.FileMode(0o600))}, {Key: "b", Path: "x"},
 			}}),
 			want: plain(file("x", "B", 0o644)),
 		},
-		"16: bytes are copied as they are": {
+		"rule 16: bytes are copied as they are": {
 			spec: spec(api.Source{Ref: web}),
 			contents: objects(map[api.Ref][]string{
 				web: {"empty", "", "nul", "a\x00b", "binary", "\xff\xfe", "no newline", "x", "newline", "x\n"},
@@ -157,7 +157,7 @@ func TestBuild(t *testing.T) {
 			want: plain(file("binary", "\xff\xfe", 0o644), file("empty", "", 0o644), file("newline", "x\n", 0o644),
 				file("no newline", "x", 0o644), file("nul", "a\x00b", 0o644)),
 		},
-		"18: odd key names are kept, and case tells them apart": {
+		"rule 18: odd key names are kept, and case tells them apart": {
 			spec: spec(api.Source{Ref: web}),
 			contents: objects(map[api.Ref][]string{
 				web: {"-rf", "1", ".hidden", "2", "a..b", "3", "end..", "4", "A", "5", "_", "6"},
@@ -205,43 +205,43 @@ func TestBuildRefusesWhatIsMissing(t *testing.T) {
 		spec    api.Spec
 		wantErr string
 	}{
-		"9: a required config map": {
+		"rule 9: a required config map": {
 			spec:    spec(api.Source{Ref: extra}),
 			wantErr: `configmap "extra" not found`,
 		},
-		"9: a required secret": {
+		"rule 9: a required secret": {
 			spec:    spec(api.Source{Ref: cert}),
 			wantErr: `secret "cert" not found`,
 		},
-		"9: a required key of a config map": {
+		"rule 9: a required key of a config map": {
 			spec:    spec(api.Source{Ref: web, Items: item("nope")}),
 			wantErr: `configmap references non-existent config key: nope`,
 		},
-		"9: a required key of a secret": {
+		"rule 9: a required key of a secret": {
 			spec:    spec(api.Source{Ref: api.Ref{Kind: api.Secret, Namespace: "default", Name: "there"}, Items: item("nope")}),
 			wantErr: `references non-existent secret key: nope`,
 		},
-		"9: an object that is not there is one problem however many of its keys are named": {
+		"rule 9: an object that is not there is one problem however many of its keys are named": {
 			spec:    spec(api.Source{Ref: extra, Items: item("a", "b")}),
 			wantErr: `configmap "extra" not found`,
 		},
-		"8: optional elsewhere forgives nothing here": {
+		"rule 8: optional elsewhere forgives nothing here": {
 			spec:    spec(api.Source{Ref: extra, Optional: true}, api.Source{Ref: cert}),
 			wantErr: `secret "cert" not found`,
 		},
-		"11: everything that is missing, in the order of the sources": {
+		"rule 11: everything that is missing, in the order of the sources": {
 			spec:    spec(api.Source{Ref: web, Items: item("x", "a", "y")}, api.Source{Ref: cert}, api.Source{Ref: extra}),
 			wantErr: `[configmap references non-existent config key: x, configmap references non-existent config key: y, secret "cert" not found, configmap "extra" not found]`,
 		},
-		"11: equal texts once": {
+		"rule 11: equal texts once": {
 			spec:    spec(api.Source{Ref: extra}, api.Source{Ref: extra, Items: item("k")}),
 			wantErr: `configmap "extra" not found`,
 		},
-		"11: what is there does not help": {
+		"rule 11: what is there does not help": {
 			spec:    spec(api.Source{Ref: web}, api.Source{Ref: cert}),
 			wantErr: `secret "cert" not found`,
 		},
-		"11: missing comes before a conflict of what is there": {
+		"rule 11: missing comes before a conflict of what is there": {
 			spec: spec(api.Source{Ref: cert},
 				api.Source{Ref: web, Items: []api.Item{{Key: "a", Path: "foo"}, {Key: "b", Path: "foo/bar"}}}),
 			wantErr: `secret "cert" not found`,
@@ -273,11 +273,11 @@ func TestBuildRefusesConflicts(t *testing.T) {
 		spec api.Spec
 		want tree.ConflictError
 	}{
-		"14: a file and a directory of one source": {
+		"rule 14: a file and a directory of one source": {
 			spec: spec(api.Source{Ref: web, Items: []api.Item{{Key: "a", Path: "foo/bar"}, {Key: "b", Path: "foo"}}}),
 			want: tree.ConflictError{Path: "foo", Below: "foo/bar"},
 		},
-		"14: a file and a directory of two sources, with a neighbour that sorts between": {
+		"rule 14: a file and a directory of two sources, with a neighbour that sorts between": {
 			spec: spec(api.Source{Ref: web, Items: []api.Item{{Key: "a", Path: "foo/bar/baz"}}}, api.Source{Ref: extra}),
 			want: tree.ConflictError{Path: "foo", Below: "foo/bar/baz"},
 		},
