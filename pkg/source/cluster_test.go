@@ -36,6 +36,7 @@ type cluster struct {
 	requests []request
 	listErr  error         // What lists answer instead, unless nil.
 	watchErr error         // What watches answer instead, unless nil.
+	oldErr   error         // What lists answer that ask for a version, unless nil.
 	gate     chan struct{} // Lists make their answer and then wait here, unless nil.
 }
 
@@ -91,6 +92,9 @@ func (c *cluster) refOf(a clienttesting.Action, selector fields.Selector) api.Re
 func (c *cluster) list(ref api.Ref, opts metav1.ListOptions) (runtime.Object, error) {
 	c.mu.Lock()
 	answer, err := c.answerLocked(ref), c.listErr
+	if err == nil && opts.ResourceVersion != "" {
+		err = c.oldErr
+	}
 	c.requests = append(c.requests, request{"list", ref, opts})
 	gate := c.gate
 	c.mu.Unlock()
@@ -191,6 +195,13 @@ func (c *cluster) answer(listErr, watchErr error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.listErr, c.watchErr = listErr, watchErr
+}
+
+// refuseVersions sets what lists answer from now on when they ask for a resource version.
+func (c *cluster) refuseVersions(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.oldErr = err
 }
 
 // hold makes the answers of lists wait until the returned function is called.

@@ -5,6 +5,7 @@ import (
 	"time"
 )
 
+// TestAnImmutableObjectIsNotWatched is the first half of rule 60: nothing is asked about it any more.
 func TestAnImmutableObjectIsNotWatched(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o := b.putMap(immutable(web, "1"))
@@ -34,7 +35,8 @@ func TestAnObjectThatBecomesImmutableIsNoLongerWatched(t *testing.T) {
 }
 
 // TestANewcomerReadsAnImmutableObjectAnew: it may have been made anew, and nobody was told. Until the answer is there,
-// the newcomer does not take the old content for current, and then everybody has the new one.
+// the newcomer does not take the old content for current, and then everybody has the new one. This is the second half
+// of rule 60, and trap 15.
 func TestANewcomerReadsAnImmutableObjectAnew(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.putMap(immutable(web, "old"))

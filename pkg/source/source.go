@@ -35,7 +35,9 @@ type Snapshot struct {
 	Content api.Content
 	// Changed is when the content, or the absence of the object, became known.
 	Changed time.Time
-	// Err is why the latest request to the API server did not succeed; nil while all is well. What is known stays.
+	// Err is why the object is not kept current: what the API server, or the network, has said to the latest request
+	// that did not succeed. It is nil once a watch is open, and for an immutable object, which needs none. What is known
+	// stays, and may be newer than the error where lists are served and watches are not.
 	Err error
 }
 

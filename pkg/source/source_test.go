@@ -66,7 +66,8 @@ func TestAnObjectThatIsThereIsReadAtOnce(t *testing.T) {
 	})
 }
 
-// TestSecretsAndOtherNamespaces keeps objects apart that share a name.
+// TestSecretsAndOtherNamespaces keeps objects apart that share a name. The namespace is part of what an object is (rule
+// 19).
 func TestSecretsAndOtherNamespaces(t *testing.T) {
 	bubble(t, func(b *bench) {
 		secret := api.Ref{Kind: api.Secret, Namespace: "default", Name: "web"}
@@ -89,6 +90,7 @@ func TestSecretsAndOtherNamespaces(t *testing.T) {
 	})
 }
 
+// TestDataAndBinaryDataOfAConfigMap has both kinds of values in one set of keys, byte for byte (rules 2, 16).
 func TestDataAndBinaryDataOfAConfigMap(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o := configMap(web, "text")
@@ -104,7 +106,8 @@ func TestDataAndBinaryDataOfAConfigMap(t *testing.T) {
 	})
 }
 
-// TestNotSyncedIsNotNotFound: before the API server has answered nothing is known, however long it takes.
+// TestNotSyncedIsNotNotFound: before the API server has answered nothing is known, however long it takes. This is rule
+// 58.
 func TestNotSyncedIsNotNotFound(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
@@ -144,8 +147,8 @@ func TestTheSameVersionIsNoChange(t *testing.T) {
 	})
 }
 
-// TestVersionsAreNotOrdered: a restored etcd goes back in time, and so do the objects. Another UID with the same version
-// is another object.
+// TestVersionsAreNotOrdered: a restored etcd goes back in time, and so do the objects. Another UID with the same
+// version is another object. No content is kept under a name alone (trap 15).
 func TestVersionsAreNotOrdered(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.putMap(configMap(web, "new"))

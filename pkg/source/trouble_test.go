@@ -52,7 +52,7 @@ func TestReadingThatNeverWorkedHeals(t *testing.T) {
 }
 
 // TestTroubleKeepsTheContent breaks a watch that worked and lets nothing new be read. What happens meanwhile is seen
-// when it heals.
+// when it heals. The last good content stays (rule 56), and trouble is not absence (rule 7).
 func TestTroubleKeepsTheContent(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]error{"forbidden": forbidden(), "unavailable": unavailable(), "refused": refused()} {
@@ -176,7 +176,7 @@ func TestAnExpiredWatchListsAnew(t *testing.T) {
 	})
 }
 
-// TestAWatchThatIsClosedGoesOn is what API servers do all the time.
+// TestAWatchThatIsClosedGoesOn is what API servers do all the time. A quiet watch is not given up (rule 59).
 func TestAWatchThatIsClosedGoesOn(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o := b.putMap(configMap(web, "0"))

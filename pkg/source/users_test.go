@@ -17,6 +17,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/source"
 )
 
+// TestUsersShareAWatch is rule 57: the first user starts the watch of an object, the last one ends it, and to leave
+// twice is harmless.
 func TestUsersShareAWatch(t *testing.T) {
 	bubble(t, func(b *bench) {
 		first := b.acquire(web)
@@ -75,7 +77,8 @@ func TestIdentitiesDoNotShare(t *testing.T) {
 	})
 }
 
-// TestARestartIsFresh: after the last user has left nothing is held of an object, and the next user waits for an answer.
+// TestARestartIsFresh: after the last user has left nothing is held of an object, and the next user waits for an
+// answer. Stale data is not served (rule 59).
 func TestARestartIsFresh(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.putMap(configMap(web, "1"))
@@ -137,7 +140,8 @@ func TestTheContextEndsEverything(t *testing.T) {
 	})
 }
 
-// TestNoRequestInSteadyState lets a quarter of an hour pass over many users of a few objects.
+// TestNoRequestInSteadyState lets a quarter of an hour pass over many users of a few objects. These are rules 57 and
+// 59: a watch that nobody asks of is neither closed nor opened anew.
 func TestNoRequestInSteadyState(t *testing.T) {
 	bubble(t, func(b *bench) {
 		for range 10 {
@@ -163,7 +167,7 @@ func TestNoRequestInSteadyState(t *testing.T) {
 }
 
 // TestUsersAreCounted plays random users against a count of them kept beside: an object is watched once while it has
-// users and not at all otherwise, and what is known of it is what the cluster holds.
+// users and not at all otherwise, and what is known of it is what the cluster holds. This is rule 57.
 func TestUsersAreCounted(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {

@@ -29,6 +29,14 @@ const (
 // leastWatch is the shortest a quiet watch stays open, as the kubelet has it: opening anew is a request.
 const leastWatch = 30 * time.Minute
 
+// The reflector's first list asks for any version, which a server may answer from a cache that lags behind: with
+// something older than another server has said, or than an immutable object, which is read once and never again. So the
+// latest is asked for. Lists that name the version they know are answered with nothing older, and stay as they are.
+const (
+	anyVersion    = "0"
+	latestVersion = ""
+)
+
 // watcher keeps one item's snapshot current by listing and watching the one object by name. It is the store its
 // reflector writes to.
 type watcher struct {
@@ -72,6 +80,9 @@ func (w *watcher) listWatch(client corev1client.CoreV1Interface) cache.ListerWat
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, ref.Name).String()
 	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		o.FieldSelector = selector
+		if o.ResourceVersion == anyVersion {
+			o.ResourceVersion = latestVersion
+		}
 		if ref.Kind == api.Secret {
 			return client.Secrets(ref.Namespace).List(ctx, o)
 		}
@@ -88,8 +99,10 @@ func (w *watcher) listWatch(client corev1client.CoreV1Interface) cache.ListerWat
 		ListWithContextFunc: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			// The reflector does not cancel a list it has given up; the watcher's own context does.
 			l, err := list(w.ctx, o) //nolint:contextcheck // As said above.
-			w.noteOutcome(err)
-			return l, err
+			if err != nil {
+				w.noteOutcome(err)
+			}
+			return l, err // That all is well is for the watch to say, which may be refused where lists are not.
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			i, err := open(ctx, o)
@@ -99,8 +112,9 @@ func (w *watcher) listWatch(client corev1client.CoreV1Interface) cache.ListerWat
 	}}
 }
 
-// noteOutcome remembers why the API server cannot be read, or that it can. What was read before stays. A cause of the
-// same sort is no change, although its text may differ from try to try; a server that is back and denies access is one.
+// noteOutcome remembers why the object cannot be kept current, or, for nil, that it can. What was read before stays. A
+// cause of the same sort is no change, although its text may differ from try to try; a server that is back and denies
+// access is one.
 func (w *watcher) noteOutcome(err error) {
 	w.cache.update(w, func(s *Snapshot) bool {
 		changed := (s.Err == nil) != (err == nil) || apierrors.ReasonForError(s.Err) != apierrors.ReasonForError(err)
@@ -144,7 +158,11 @@ func (w *watcher) take(obj any) error {
 		if same {
 			return false
 		}
-		*s = Snapshot{Synced: true, Found: true, Content: content, Changed: time.Now()}
+		err := s.Err
+		if content.Immutable {
+			err = nil // It needs no watch, so nothing is wrong any more.
+		}
+		*s = Snapshot{Synced: true, Found: true, Content: content, Changed: time.Now(), Err: err}
 		return true
 	})
 	return nil
@@ -155,7 +173,7 @@ func (w *watcher) lose() {
 		if s.Synced && !s.Found {
 			return false
 		}
-		*s = Snapshot{Synced: true, Changed: time.Now()}
+		*s = Snapshot{Synced: true, Changed: time.Now(), Err: s.Err}
 		return true
 	})
 }
