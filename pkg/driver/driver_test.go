@@ -148,6 +148,7 @@ func TestNodeGetInfo(t *testing.T) {
 	checkMessage(t, info, &csi.NodeGetInfoResponse{NodeId: "node-1"}, err)
 }
 
+// TestNodeGetCapabilities has VOLUME_MOUNT_GROUP among them, so that fsGroup is left to the driver (trap 5).
 func TestNodeGetCapabilities(t *testing.T) {
 	t.Parallel()
 	client := csi.NewNodeClient(connect(t, &fakeVolumes{}, noUsage))

@@ -34,6 +34,8 @@ func calls() map[string]func(context.Context, csi.NodeClient) error {
 	}
 }
 
+// TestEveryKindHasItsCode shows that the message is the cause and nothing else: the kubelet quotes it in its Event
+// (rule 10).
 func TestEveryKindHasItsCode(t *testing.T) {
 	t.Parallel()
 	kind := func(k volume.Kind) error {

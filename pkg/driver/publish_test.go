@@ -49,6 +49,8 @@ func mountOf(r *csi.NodePublishVolumeRequest) *csi.VolumeCapability_MountVolume 
 	return r.GetVolumeCapability().GetMount()
 }
 
+// TestPublish takes requests as kubelets make them: fsGroup 0 is a value (rule 53, trap 5), and the kubelet's own keys
+// are nobody's attributes (trap 14).
 func TestPublish(t *testing.T) {
 	t.Parallel()
 	group := func(g int) *int { return &g }
@@ -111,6 +113,7 @@ func TestPublish(t *testing.T) {
 	}
 }
 
+// TestTokensDoNotMakeAnotherVolume is a part of trap 14.
 func TestTokensDoNotMakeAnotherVolume(t *testing.T) {
 	t.Parallel()
 	volumes := &fakeVolumes{}
@@ -128,6 +131,8 @@ func TestTokensDoNotMakeAnotherVolume(t *testing.T) {
 	}
 }
 
+// TestPublishRefuses has what no kubelet asks of this driver if its CSIDriver object is as it should be: among it a
+// volume that is not read-only (rule 49, trap 13) and one that does not name its pod (trap 14).
 func TestPublishRefuses(t *testing.T) {
 	t.Parallel()
 	const noPod = "the request does not name a pod: set podInfoOnMount: true in the CSIDriver object csi.example.test"

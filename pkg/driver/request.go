@@ -51,6 +51,9 @@ func (d *Driver) recordOf(req *csi.NodePublishVolumeRequest) (state.Record, erro
 	if err := d.checkTarget(req.GetTargetPath()); err != nil {
 		return state.Record{}, err
 	}
+	if err := d.checkPod(req.GetTargetPath(), context[keyPodUID]); err != nil {
+		return state.Record{}, err
+	}
 	group, err := groupOf(capability.GetMount().GetVolumeMountGroup())
 	if err != nil {
 		return state.Record{}, err
@@ -69,6 +72,18 @@ func (d *Driver) checkTarget(target string) error {
 	if filepath.Clean(target) != target || !strings.HasPrefix(target, d.cfg.KubeletDir+"/") {
 		return invalid("target_path %q is not a clean path below the kubelet's directory %s (see --kubelet-dir)",
 			target, d.cfg.KubeletDir)
+	}
+	return nil
+}
+
+// checkPod refuses a pod whose UID is not that of the target path. The path is the kubelet's, which has the directories of
+// pods by their UIDs. Without podInfoOnMount what is said about the pod may be an attribute that its user wrote, who cannot
+// know the UID of a pod to come.
+func (d *Driver) checkPod(target, uid string) error {
+	below, ok := strings.CutPrefix(target, d.cfg.KubeletDir+"/pods/")
+	if owner, _, _ := strings.Cut(below, "/"); ok && owner != uid {
+		return invalid("target_path %q is not one of pod UID %.64q: set podInfoOnMount: true in the CSIDriver object %s",
+			target, uid, d.cfg.Name)
 	}
 	return nil
 }

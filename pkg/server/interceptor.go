@@ -14,18 +14,23 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
 )
 
-// RecordCall counts a finished call and how long it took.
+// csiServices starts the full method names of all CSI services.
+const csiServices = "/csi."
+
+// RecordCall counts a finished CSI call and how long it took.
 type RecordCall func(method string, err error, duration time.Duration)
 
-// Interceptor puts a logger that names the call into its context, recovers from a panic, counts the call, and writes one
-// line for each that fails.
+// Interceptor puts a logger that names the call into its context, recovers from a panic, counts the call if it is one of
+// CSI and not of the kubelet's registration, and writes one line for each that fails.
 func Interceptor(logger klog.Logger, record RecordCall) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		method := info.FullMethod[strings.LastIndexByte(info.FullMethod, '/')+1:]
 		logger := callLogger(logger, method, req)
 		start := time.Now()
 		response, err := handle(klog.NewContext(ctx, logger), req, handler)
-		record(info.FullMethod, err, time.Since(start))
+		if strings.HasPrefix(info.FullMethod, csiServices) {
+			record(info.FullMethod, err, time.Since(start))
+		}
 		if err != nil {
 			logger.Error(err, "Call failed", logkeys.Code, status.Code(err), logkeys.Duration, time.Since(start))
 			return nil, err
@@ -56,11 +61,12 @@ func callLogger(logger klog.Logger, method string, req any) klog.Logger {
 	return logger
 }
 
-// verbosity keeps what a kubelet or a probe asks all day out of the log.
+// verbosity keeps what a kubelet or a probe asks all day out of the log. A publish is repeated each minute for every
+// volume; the first one is told by whoever knows that it is.
 func verbosity(method string) int {
 	switch method {
 	case "NodePublishVolume", "NodeUnpublishVolume":
-		return 2
+		return 4
 	default:
 		return 5
 	}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/server"
 )
@@ -101,16 +102,16 @@ func TestInterceptorLogsAndCounts(t *testing.T) {
 		err         error
 		line, count string
 	}{
-		"a publish is news": {
+		"a publish is repeated each minute": {
 			method: publishMethod, req: publishRequest(),
-			line: "INFO V2 Call served method=NodePublishVolume volumeID=csi-1", count: publishMethod + " OK",
+			line: "INFO V4 Call served method=NodePublishVolume volumeID=csi-1", count: publishMethod + " OK",
 		},
-		"an unpublish is news": {
+		"an unpublish is a step": {
 			method: "/csi.v1.Node/NodeUnpublishVolume", req: &csi.NodeUnpublishVolumeRequest{VolumeId: "csi-2"},
-			line:  "INFO V2 Call served method=NodeUnpublishVolume volumeID=csi-2",
+			line:  "INFO V4 Call served method=NodeUnpublishVolume volumeID=csi-2",
 			count: "/csi.v1.Node/NodeUnpublishVolume OK",
 		},
-		"a probe is not": {
+		"a probe is less": {
 			method: "/csi.v1.Identity/Probe", req: &csi.ProbeRequest{},
 			line: "INFO V5 Call served method=Probe", count: "/csi.v1.Identity/Probe OK",
 		},
@@ -150,6 +151,42 @@ func TestInterceptorLogsAndCounts(t *testing.T) {
 	}
 }
 
+// TestInterceptorCountsCSIOnly: the kubelet's registration is logged as every call is, and no operation of a plugin.
+func TestInterceptorCountsCSIOnly(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		method string
+		err    error
+		line   string
+	}{
+		"a question": {
+			method: registerapi.Registration_GetInfo_FullMethodName,
+			line:   "INFO V5 Call served method=GetInfo",
+		},
+		"a verdict": {
+			method: registerapi.Registration_NotifyRegistrationStatus_FullMethodName,
+			line:   "INFO V5 Call served method=NotifyRegistrationStatus",
+		},
+		"a failure": {
+			method: registerapi.Registration_GetInfo_FullMethodName, err: status.Error(codes.Canceled, "too late"),
+			line: `ERROR V0 Call failed err="rpc error: code = Canceled desc = too late" method=GetInfo code=Canceled`,
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRecorder(t)
+			_, err := r.call(t.Context(), tc.method, &registerapi.InfoRequest{}, func(context.Context, any) (any, error) {
+				return &registerapi.PluginInfo{}, tc.err
+			})
+			if !errors.Is(err, tc.err) {
+				t.Errorf("error = %v, want the handler's %v", err, tc.err)
+			}
+			r.check(t, []string{tc.line}, nil)
+		})
+	}
+}
+
 func TestInterceptorGivesTheHandlerALogger(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)
@@ -162,7 +199,7 @@ func TestInterceptorGivesTheHandlerALogger(t *testing.T) {
 	}
 	r.check(t, []string{
 		"INFO V0 At work method=NodePublishVolume volumeID=csi-1",
-		"INFO V2 Call served method=NodePublishVolume volumeID=csi-1",
+		"INFO V4 Call served method=NodePublishVolume volumeID=csi-1",
 	}, []string{publishMethod + " OK"})
 }
 
