@@ -175,7 +175,7 @@ func TestGenerationName(t *testing.T) {
 }
 
 // TestSameGeneration checks that a generation stays as long as the files do, even if a name has to be put right. These
-// are rules 30 and 41.
+// are rules 30 and 41 (trap 6).
 func TestSameGeneration(t *testing.T) {
 	t.Parallel()
 	dir, root := newVolume(t)

@@ -26,8 +26,8 @@ import (
 //     needs space.
 //  7. Give the directories that stay their owner and mode.
 //  8. Rename what was written into place; a directory in the place of a file, or a file of a directory, goes first.
-//  9. Rewrite files in place: owner and mode, all bytes, then the length. A reader sees old and new bytes mixed, but
-//     never less than the shorter of both.
+//  9. Rewrite files in place: owner and mode, all bytes, then the length. A reader sees old and new bytes mixed, and
+//     zeros behind the new length of a file that gets shorter, but never less than the shorter of both.
 //  10. Remove whatever else does not belong here.
 //
 // If a step up to 6 fails, what was made is removed.
@@ -237,7 +237,10 @@ func (w *plainWrite) discard(name string) error {
 	if err := w.remove(name); err != nil {
 		return err
 	}
-	maps.DeleteFunc(w.found, func(p string, _ fs.FileInfo) bool { return p == name || strings.HasPrefix(p, name+"/") })
+	if w.found.isDir(name) {
+		maps.DeleteFunc(w.found, func(p string, _ fs.FileInfo) bool { return strings.HasPrefix(p, name+"/") })
+	}
+	delete(w.found, name)
 	return nil
 }
 

@@ -3,6 +3,7 @@ package volume
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -72,6 +73,8 @@ func kindOf(err error) Kind {
 		foreign  *volumefs.ForeignMountError
 	)
 	switch {
+	case errors.Is(err, errStopping):
+		return NotReady
 	case errors.As(err, &missing):
 		return Missing
 	case errors.As(err, &conflict):
@@ -85,6 +88,9 @@ func kindOf(err error) Kind {
 	}
 	return IO
 }
+
+// errStopping ends a publish that waits for a source: the one who would tell it that the source is there is gone.
+var errStopping = errors.New("the driver is being stopped; the next one will serve the volume")
 
 // unreadError says that a source's state is not known, which is never taken for its absence.
 type unreadError struct {
@@ -106,6 +112,43 @@ func (e *unreadError) kind() Kind {
 		return Denied
 	}
 	return NotReady
+}
+
+// sourcesError says everything that stands in the way when at least one source could not be read.
+type sourcesError struct {
+	unread  []*unreadError           // At least one, in the order of the sources.
+	missing *projection.MissingError // What the sources that could be read lack; nil for nothing.
+}
+
+// newSourcesError makes one of what [projection.Build] has said about the sources that could be read. A conflict of
+// their files is left out: what is not read yet may end it.
+func newSourcesError(unread []*unreadError, err error) *sourcesError {
+	missing, _ := errors.AsType[*projection.MissingError](err)
+	return &sourcesError{unread: unread, missing: missing}
+}
+
+// Error returns one problem as it is, and several as «[a, b]».
+func (e *sourcesError) Error() string {
+	problems := make([]string, 0, len(e.unread))
+	for _, u := range e.unread {
+		problems = append(problems, u.Error())
+	}
+	if e.missing != nil {
+		problems = append(problems, e.missing.Problems()...)
+	}
+	if len(problems) == 1 {
+		return problems[0]
+	}
+	return "[" + strings.Join(problems, ", ") + "]"
+}
+
+// Unwrap leaves out what is missing: a source that could not be read decides what kind of trouble it is.
+func (e *sourcesError) Unwrap() []error {
+	errs := make([]error, 0, len(e.unread))
+	for _, u := range e.unread {
+		errs = append(errs, u)
+	}
+	return errs
 }
 
 // reasonOf returns the Event reason for trouble with a live volume.

@@ -86,7 +86,7 @@ func TestRevertAfterAWriteThatFailedLate(t *testing.T) {
 			n.Fatal(err)
 		}
 		n.cluster.set(web, "a", "2")
-		pass(latency) // Less than until the first retry.
+		pass(settling) // The look that follows finds the old files in their place.
 		n.wantFiles(r, map[string]string{"a": "2"})
 		problem, err := d.Condition(r.VolumeID, "")
 		if !errors.Is(problem, syscall.EBUSY) || err != nil {
@@ -106,6 +106,7 @@ func TestRevertAfterAWriteThatFailedLate(t *testing.T) {
 }
 
 // TestVolumeHasRoomForWhatAnObjectCanHold: each file takes whole pages, and an update needs room beside the old files.
+// This is rule 17.
 func TestVolumeHasRoomForWhatAnObjectCanHold(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

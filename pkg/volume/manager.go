@@ -50,8 +50,11 @@ type Manager struct {
 
 	mu      sync.Mutex // Guards the fields below; never held while waiting or calling out.
 	volumes map[string]*volume
+	targets map[string]string                 // Invariant: targets[p] is id iff p is the target of volumes[id].
 	users   map[source.Key]map[string]*volume // Invariant: v is in users[k] iff it is in volumes and k is in v.keys.
 	ready   bool                              // Recover has returned.
+
+	stopping chan struct{} // Closed when Run's context has ended.
 }
 
 // New returns a manager without volumes. Call Recover, then Run.
@@ -60,8 +63,10 @@ func New(cfg Config) *Manager {
 		cfg: cfg,
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, longestWait)),
-		volumes: map[string]*volume{},
-		users:   map[source.Key]map[string]*volume{},
+		volumes:  map[string]*volume{},
+		targets:  map[string]string{},
+		users:    map[source.Key]map[string]*volume{},
+		stopping: make(chan struct{}),
 	}
 }
 
@@ -89,28 +94,30 @@ func (m *Manager) recoverOne(ctx context.Context, r state.Record) error {
 	if !mounted {
 		return m.cfg.Records.Delete(r.VolumeID)
 	}
-	m.adopt(ctx, r)
-	return nil
+	return m.adopt(ctx, r)
 }
 
 // adopt takes over a mounted volume without touching it, and queues it for a sync. One whose attributes or sources are no
-// longer acceptable stays as it is, and its condition says why.
-func (m *Manager) adopt(ctx context.Context, r state.Record) {
+// longer acceptable stays as it is, and its condition says why. It is refused when another volume is on the target.
+func (m *Manager) adopt(ctx context.Context, r state.Record) error {
 	v, err := m.prepare(r)
 	if err != nil {
 		v = &volume{record: r}
 	}
 	v.live = true
 	v.frozen = err != nil || v.spec.UpdatePolicy == api.UpdateNever
-	m.register(v)
+	if err := m.register(v); err != nil {
+		return err
+	}
 	if !v.frozen {
 		err = m.acquire(v)
 	}
 	if err != nil {
 		m.freeze(ctx, v, err)
-		return
+		return nil
 	}
 	m.queue.Add(r.VolumeID)
+	return nil
 }
 
 // freeze gives up updating a live volume.
@@ -121,7 +128,7 @@ func (m *Manager) freeze(ctx context.Context, v *volume, err error) {
 	v.frozen, v.problem = true, err
 }
 
-// Run syncs volumes until ctx ends.
+// Run syncs volumes until ctx ends. It is called once.
 func (m *Manager) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for range workers {
@@ -133,6 +140,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		<-ctx.Done()
+		close(m.stopping)
 		m.queue.ShutDown()
 		return nil
 	})
@@ -155,11 +163,12 @@ func (m *Manager) work(ctx context.Context) error {
 	}
 }
 
-// resync queues every volume.
+// resync queues every volume, to be compared with what is on disk.
 func (m *Manager) resync(context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for id := range m.volumes {
+	for id, v := range m.volumes {
+		v.distrusted.Store(true)
 		m.queue.Add(id)
 	}
 }
@@ -247,17 +256,32 @@ func (m *Manager) prepare(r state.Record) (*volume, error) {
 	return v, nil
 }
 
-// register makes the volume known, so that no change of a source it acquires afterwards is missed.
-func (m *Manager) register(v *volume) {
+// register makes the volume known, so that no change of a source it acquires afterwards is missed. It is refused when
+// the target is another volume's.
+func (m *Manager) register(v *volume) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.volumes[v.record.VolumeID] = v
+	id, target := v.record.VolumeID, v.record.TargetPath
+	if holder, ok := m.targets[target]; ok && holder != id {
+		return refuse("publish", id, Different, "volume %s is already published on %s", holder, target)
+	}
+	m.targets[target] = id
+	m.volumes[id] = v
 	for _, key := range v.keys {
 		if m.users[key] == nil {
 			m.users[key] = map[string]*volume{}
 		}
-		m.users[key][v.record.VolumeID] = v
+		m.users[key][id] = v
 	}
+	return nil
+}
+
+// isOthers reports whether the target is that of another volume than the one named.
+func (m *Manager) isOthers(target, volumeID string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	holder, ok := m.targets[target]
+	return ok && holder != volumeID
 }
 
 // acquire becomes a user of every source of the volume.
@@ -285,6 +309,7 @@ func (m *Manager) forget(v *volume) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.volumes, v.record.VolumeID)
+	delete(m.targets, v.record.TargetPath)
 	for _, key := range v.keys {
 		delete(m.users[key], v.record.VolumeID)
 		if len(m.users[key]) == 0 {

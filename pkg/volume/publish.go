@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -38,8 +39,23 @@ func (m *Manager) Publish(ctx context.Context, r state.Record) error {
 	case !v.record.Same(r):
 		return different(v)
 	}
-	m.queue.Add(r.VolumeID)
+	m.repeat(ctx, v)
 	return nil
+}
+
+// repeat has a live volume checked: its record, and in the background its files.
+func (m *Manager) repeat(ctx context.Context, v *volume) {
+	if err := m.cfg.Records.Ensure(v.record); err != nil {
+		logUnrecorded(ctx, v.record, err)
+	}
+	v.distrusted.Store(true)
+	m.queue.Add(v.record.VolumeID)
+}
+
+// logUnrecorded is all there is to do: the files are there and stay; only the next restart would miss them, until the
+// kubelet repeats itself.
+func logUnrecorded(ctx context.Context, r state.Record, err error) {
+	klog.FromContext(ctx).Error(err, "A live volume could not be recorded", logkeys.VolumeID, r.VolumeID)
 }
 
 // different refuses a request for a live volume that is no repeat.
@@ -70,11 +86,12 @@ func (m *Manager) publishAnew(ctx context.Context, v *volume, r state.Record) er
 
 // republishUnknown takes over a volume that is mounted although nothing is recorded of it: its record was lost.
 func (m *Manager) republishUnknown(ctx context.Context, r state.Record) error {
-	if err := m.cfg.Records.Put(r); err != nil {
-		// The files are there and stay; only the next restart would miss them, until the kubelet repeats itself.
-		klog.FromContext(ctx).Error(err, "A live volume could not be recorded", logkeys.VolumeID, r.VolumeID)
+	if err := m.adopt(ctx, r); err != nil {
+		return err
 	}
-	m.adopt(ctx, r)
+	if err := m.cfg.Records.Put(r); err != nil {
+		logUnrecorded(ctx, r, err)
+	}
 	return nil
 }
 
@@ -84,7 +101,9 @@ func (m *Manager) publishFirst(ctx context.Context, r state.Record) error {
 	if err != nil {
 		return wrapPrepare(r.VolumeID, err)
 	}
-	m.register(v)
+	if err := m.register(v); err != nil {
+		return err
+	}
 	if err := m.place(ctx, v); err != nil {
 		m.forget(v)
 		return wrap("publish", r.VolumeID, err)
@@ -114,9 +133,11 @@ func (m *Manager) place(ctx context.Context, v *volume) error {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.dirty.take() // It was no change that has to reach the files.
 	if _, err := m.sync(ctx, v); err != nil {
-		return errors.Join(err, m.cfg.Mounts.Unmount(v.record.TargetPath), m.cfg.Records.Delete(v.record.VolumeID))
+		return errors.Join(err, m.takeBack(v))
 	}
+	klog.FromContext(ctx).V(2).Info("Published", logkeys.VolumeID, v.record.VolumeID, logkeys.Pod, v.record.Pod)
 	if v.spec.UpdatePolicy == api.UpdateNever {
 		v.frozen = true
 		v.dropSources()
@@ -124,42 +145,63 @@ func (m *Manager) place(ctx context.Context, v *volume) error {
 	return nil
 }
 
+// takeBack removes what a first publish that fails has made. A mount on the target that is not the volume's is left. v.mu
+// is held.
+func (m *Manager) takeBack(v *volume) error {
+	var err error
+	if v.live {
+		err = m.cfg.Mounts.Unmount(v.record.TargetPath)
+	}
+	return errors.Join(err, m.cfg.Records.Delete(v.record.VolumeID))
+}
+
 // await returns once a tree can be built, or with the reason why not when the publish timeout is over. What is not there
-// is said on the pod at once.
+// is said on the pod at once. The timeout is for what is missing: it begins when the API server has answered, which the
+// caller waits for as long as it likes.
 func (m *Manager) await(ctx context.Context, v *volume) error {
-	limit := time.NewTimer(m.cfg.PublishTimeout)
-	defer limit.Stop()
+	var limit <-chan time.Time
 	told := ""
 	for {
 		_, err := m.desired(v)
 		if err == nil || kindOf(err) == Invalid {
 			return err
 		}
+		if limit == nil && !isFirstRead(err) {
+			limit = time.After(m.cfg.PublishTimeout)
+		}
 		if text := err.Error(); text != told && !isFirstRead(err) {
 			told = text
 			m.event(v, ReasonWaiting, "waiting for a source: %v", err)
 		}
-		if !v.wait(ctx, limit.C) {
+		select {
+		case <-v.wake:
+		case <-limit:
 			return err
+		case <-ctx.Done():
+			return err
+		case <-m.stopping:
+			return errStopping
 		}
 	}
 }
 
-// isFirstRead reports that nothing is wrong yet: the API server's first answer is on its way.
+// isFirstRead reports that it is too early to say what is wrong: the API server's first answer about a source is on its
+// way.
 func isFirstRead(err error) bool {
-	var unread *unreadError
-	return errors.As(err, &unread) && unread.err == nil
+	sources, ok := errors.AsType[*sourcesError](err)
+	return ok && slices.ContainsFunc(sources.unread, func(u *unreadError) bool { return u.err == nil })
 }
 
 // Unpublish removes the volume from its target path, and the path itself. A volume that is not known, or not there any
 // more, is not an error.
-func (m *Manager) Unpublish(_ context.Context, volumeID, target string) error {
+func (m *Manager) Unpublish(ctx context.Context, volumeID, target string) error {
 	unlock, ok := m.calls.TryLock(volumeID)
 	if !ok {
 		return refuse("unpublish", volumeID, Busy, "another call for volume %s is under way", volumeID)
 	}
 	defer unlock()
-	if v := m.lookup(volumeID); v != nil {
+	v := m.lookup(volumeID)
+	if v != nil {
 		if recorded := v.record.TargetPath; recorded != target {
 			if err := m.cfg.Mounts.Unmount(recorded); err != nil {
 				return wrap("unpublish", volumeID, err) // Still known, so that the next try finds that mount as well.
@@ -167,11 +209,16 @@ func (m *Manager) Unpublish(_ context.Context, volumeID, target string) error {
 		}
 		m.forget(v)
 	}
-	if err := m.cfg.Mounts.Unmount(target); err != nil {
-		return wrap("unpublish", volumeID, err)
+	if !m.isOthers(target, volumeID) {
+		if err := m.cfg.Mounts.Unmount(target); err != nil {
+			return wrap("unpublish", volumeID, err)
+		}
 	}
 	if err := m.cfg.Records.Delete(volumeID); err != nil {
 		return wrap("unpublish", volumeID, err)
+	}
+	if v != nil {
+		klog.FromContext(ctx).V(2).Info("Unpublished", logkeys.VolumeID, volumeID, logkeys.Pod, v.record.Pod)
 	}
 	return nil
 }

@@ -50,6 +50,7 @@ func TestPublishShowsTheFilesOfItsSources(t *testing.T) {
 	})
 }
 
+// TestPublishOrdersItsSideEffects is rule 45.
 func TestPublishOrdersItsSideEffects(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1")
@@ -69,6 +70,7 @@ func TestPublishOrdersItsSideEffects(t *testing.T) {
 	})
 }
 
+// TestPublishGivesTheFilesToTheFSGroup has the group 0, which is a value (rule 53).
 func TestPublishGivesTheFilesToTheFSGroup(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1")
@@ -103,7 +105,8 @@ func TestPublishOfAnOptionalSourceThatDoesNotExist(t *testing.T) {
 	})
 }
 
-// TestPublishRefusesAtOnce has everything that no waiting would help. Nothing may have been asked of the node.
+// TestPublishRefusesAtOnce has everything that no waiting would help. Nothing may have been asked of the node. Among it
+// are rule 14, files that cannot stand in one directory, and rule 19, other namespaces.
 func TestPublishRefusesAtOnce(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

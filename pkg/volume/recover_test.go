@@ -62,7 +62,8 @@ func TestRestartWithoutAChangeWritesNothing(t *testing.T) {
 	})
 }
 
-// TestRestartWhileTheAPIServerIsAway: the files stay, and are brought up to date when it is back.
+// TestRestartWhileTheAPIServerIsAway: the files stay, and are brought up to date when it is back. This is rule 58 after
+// a restart.
 func TestRestartWhileTheAPIServerIsAway(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()

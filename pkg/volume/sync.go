@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
@@ -35,7 +36,28 @@ func (m *Manager) syncLive(ctx context.Context, volumeID string) error {
 		err = m.lostAccess(v)
 	}
 	m.note(ctx, v, result, err)
+	m.tidyLater(v, result)
 	return err
+}
+
+// tidyLater has a volume synced when the grace of its replaced files is over. v.mu is held.
+func (m *Manager) tidyLater(v *volume, result Result) {
+	if result == ResultWritten && v.spec.UpdatePolicy == api.UpdateAtomic {
+		v.tidyAt = time.Now().Add(2 * grace)
+	}
+	if !v.tidyAt.IsZero() {
+		m.queue.AddAfter(v.record.VolumeID, time.Until(v.tidyAt)) // Which an earlier sync may come before.
+	}
+}
+
+// isTrusted reports whether the files on disk need not be looked at, since nothing but this process changes them and
+// nothing is left to remove. It says so once. v.mu is held.
+func (v *volume) isTrusted() bool {
+	tidy := v.tidyAt.IsZero() || time.Now().Before(v.tidyAt)
+	if !tidy {
+		v.tidyAt = time.Time{}
+	}
+	return !v.distrusted.Swap(false) && tidy
 }
 
 // sync brings the volume's files to what its sources say: the one path of publish, update, republish and restart. On an
@@ -60,7 +82,7 @@ func (m *Manager) project(v *volume) (Result, error) {
 		return ResultFailed, err
 	}
 	digest := t.Digest()
-	if v.live && v.digest == digest {
+	if trusted := v.isTrusted(); v.live && v.digest == digest && trusted {
 		return ResultUnchanged, nil
 	}
 	v.digest = "" // A write that fails may have come as far as to show the new files.
@@ -75,29 +97,35 @@ func (m *Manager) project(v *volume) (Result, error) {
 	return ResultWritten, nil
 }
 
-// desired returns the tree that the sources ask for now, or why there is none.
+// desired returns the tree that the sources ask for now, or everything that stands in its way.
 func (m *Manager) desired(v *volume) (tree.Tree, error) {
 	spec := v.spec
 	contents := make(map[api.Ref]api.Content, len(v.keys))
+	var unread []*unreadError
 	for _, key := range v.keys {
 		s := m.cfg.Sources.Get(key)
 		switch {
 		case !s.Synced:
-			return tree.Tree{}, &unreadError{key: key, err: s.Err}
+			unread = append(unread, &unreadError{key: key, err: s.Err})
+			spec.Sources = forgive(spec.Sources, key.Ref) // It is not known to be missing.
 		case s.Found:
 			contents[key.Ref] = s.Content
 		case v.live && spec.OnDelete == api.OnDeleteRemove:
 			spec.Sources = forgive(spec.Sources, key.Ref)
 		}
 	}
-	return projection.Build(spec, v.record.FSGroup, contents)
+	t, err := projection.Build(spec, v.record.FSGroup, contents)
+	if len(unread) > 0 {
+		return tree.Tree{}, newSourcesError(unread, err)
+	}
+	return t, err
 }
 
-// forgive returns the sources with those of a deleted object made optional.
-func forgive(sources []api.Source, deleted api.Ref) []api.Source {
+// forgive returns the sources with those of one object made optional.
+func forgive(sources []api.Source, ref api.Ref) []api.Source {
 	sources = slices.Clone(sources)
 	for i := range sources {
-		if sources[i].Ref == deleted {
+		if sources[i].Ref == ref {
 			sources[i].Optional = true
 		}
 	}
@@ -137,8 +165,8 @@ func (m *Manager) view(v *volume) (*volumefs.View, error) {
 // Room in one generation. An object holds at most 1 MiB, and every file takes whole pages.
 const (
 	bytesPerObject = 1 << 20
-	filesPerObject = 1 << 14
-	inodesPerItem  = 1 << 12 // A path holds fewer directories.
+	filesPerObject = 1 << 18 // The 1.5 MiB that etcd takes hold fewer keys, each with its length and that of its value.
+	inodesPerItem  = 64      // A path has no more elements.
 	generations    = 2       // The old one stays until the new one is complete.
 	bytesForNames  = 1 << 20
 	inodesForNames = 1 << 10
@@ -162,7 +190,7 @@ func limitsOf(spec api.Spec) volumefs.Limits {
 	}
 	return volumefs.Limits{
 		Bytes:  generations*(bytes+files*page) + bytesForNames,
-		Inodes: generations*inodes + files + inodesForNames, // Each file may have a link in the root.
+		Inodes: generations*(inodes+files) + inodesForNames, // Each file may have a link in the root.
 	}
 }
 

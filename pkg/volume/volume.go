@@ -5,9 +5,9 @@
 package volume
 
 import (
-	"context"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -34,6 +34,8 @@ type Authority interface {
 // Records remembers published volumes over restarts.
 type Records interface {
 	Put(state.Record) error
+	// Ensure is Put for a volume that should have a record already, and costs little when it has.
+	Ensure(state.Record) error
 	Delete(volumeID string) error
 	// List returns every readable record, and an error for those that are not.
 	List() ([]state.Record, error)
@@ -93,6 +95,8 @@ type volume struct {
 	keys   []source.Key  // Of the sources, each once; fixed.
 	wake   chan struct{} // Holds one poke for a publish that waits.
 	dirty  dirtyTime
+	// distrusted makes the next sync compare the files on disk, and not only what was last written there.
+	distrusted atomic.Bool
 
 	mu      sync.Mutex // Serialises sync and teardown; guards the fields below.
 	release []func()   // Takes back what was acquired.
@@ -100,6 +104,7 @@ type volume struct {
 	frozen  bool       // Stays as it is: it never updates, or its sources cannot be had.
 	gone    bool       // Torn down: a sync that comes late does nothing.
 	digest  string     // Of the tree that was last written or found equal; empty after a restart or a failed write.
+	tidyAt  time.Time  // When replaced files may go; zero when there are none.
 	problem error      // Why the files are not what they should be; nil when they are.
 }
 
@@ -146,6 +151,9 @@ func (v *volume) dropSources() {
 	v.release = nil
 }
 
+// grace is how long readers may take to walk a path, with all that keeps them waiting. See [atomicdir.Atomic].
+const grace = 50 * time.Millisecond
+
 // writerFor returns how a policy writes. A volume that never updates is written once, in the default layout.
 func writerFor(policy api.UpdatePolicy) atomicdir.Writer {
 	switch policy {
@@ -154,19 +162,7 @@ func writerFor(policy api.UpdatePolicy) atomicdir.Writer {
 	case api.UpdateInPlace:
 		return atomicdir.InPlace{}
 	case api.UpdateAtomic, api.UpdateNever:
-		return atomicdir.Atomic{}
+		return atomicdir.Atomic{Grace: grace}
 	}
-	return atomicdir.Atomic{}
-}
-
-// wait returns true after a poke, and false when the limit is over or the caller has given up.
-func (v *volume) wait(ctx context.Context, limit <-chan time.Time) (more bool) {
-	select {
-	case <-v.wake:
-		return true
-	case <-limit:
-		return false
-	case <-ctx.Done():
-		return false
-	}
+	return atomicdir.Atomic{Grace: grace}
 }

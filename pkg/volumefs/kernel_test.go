@@ -13,6 +13,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
 )
 
+// TestNobodyWritesThroughTheTarget shows rule 49, and the reason why no directory of a subPath can take the place of
+// a file (rule 50).
 func TestNobodyWritesThroughTheTarget(t *testing.T) {
 	t.Parallel()
 	g := kernelGround(t)
@@ -44,6 +46,7 @@ func TestNobodyWritesThroughTheTarget(t *testing.T) {
 	checkFile(t, target+"/key", "two")
 }
 
+// TestHowAVolumeIsMounted shows the backing of rule 45.
 func TestHowAVolumeIsMounted(t *testing.T) {
 	t.Parallel()
 	g := kernelGround(t)
@@ -100,6 +103,7 @@ func TestAWritableViewIsNoLaxer(t *testing.T) {
 	}
 }
 
+// TestAContainersMountSeesUpdates shows that the mount stays the same (trap 15).
 func TestAContainersMountSeesUpdates(t *testing.T) {
 	t.Parallel()
 	g := kernelGround(t)

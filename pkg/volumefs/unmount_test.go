@@ -6,6 +6,7 @@ import (
 	"testing"
 )
 
+// TestUnmountTakesVolumeAndTargetAway shows rule 51.
 func TestUnmountTakesVolumeAndTargetAway(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, g *ground) {

@@ -1,0 +1,37 @@
+package volumefs_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestVolumesStayOutOfSwapWhereTheKernelCan is rule 45: in a user namespace, and before Linux 6.4, it cannot.
+func TestVolumesStayOutOfSwapWhereTheKernelCan(t *testing.T) {
+	t.Parallel()
+	g := kernelGround(t)
+	target := g.target("mount")
+	g.publish(t, target, "one")
+	lines := mountsBelow(t, target)
+	if len(lines) != 1 {
+		t.Fatalf("mounts at the target = %q, want one", lines)
+	}
+	_, super, _ := strings.Cut(strings.TrimSpace(lines[0]), " - ")
+	got := slices.Contains(strings.Split(strings.Fields(super)[2], ","), "noswap")
+	if want := canNoswap(t); got != want {
+		t.Errorf("file system = %q; noswap = %t, want %t", super, got, want)
+	}
+}
+
+// canNoswap asks the kernel whether it takes the option.
+func canNoswap(t *testing.T) bool {
+	t.Helper()
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fs)
+	return unix.FsconfigSetFlag(fs, "noswap") == nil
+}
