@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 	"github.com/liveconfig-csi/liveconfig/test/kit/tripwire"
 )
 
@@ -443,7 +444,7 @@ func (b *crashBench) recoveryDies(pod *corev1.Pod, tripped <-chan struct{}) bool
 // TestKilledAtRandom kills a driver that is updating as fast as the API server takes edits.
 func TestKilledAtRandom(t *testing.T) {
 	t.Parallel()
-	rounds := lab.Rounds(60, 500)
+	rounds := soak.Rounds(60, 500)
 	for policy, check := range promises {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()

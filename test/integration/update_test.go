@@ -14,6 +14,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 )
 
+// TestAChangeReachesEveryVolumeThatUsesTheObject is rule 61, through one watch for all (rule 57).
 func TestAChangeReachesEveryVolumeThatUsesTheObject(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -39,6 +40,7 @@ func TestAChangeReachesEveryVolumeThatUsesTheObject(t *testing.T) {
 	}
 }
 
+// TestContainersCannotWriteThroughTheTarget is rule 49 (trap 13).
 func TestContainersCannotWriteThroughTheTarget(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -50,6 +52,8 @@ func TestContainersCannotWriteThroughTheTarget(t *testing.T) {
 	}
 }
 
+// TestAnOptionalSourceComesGoesAndComesBack is rule 12: what a later source has covered comes back when that source
+// goes.
 func TestAnOptionalSourceComesGoesAndComesBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -70,6 +74,7 @@ func TestAnOptionalSourceComesGoesAndComesBack(t *testing.T) {
 	}
 }
 
+// TestARequiredSourceThatIsDeletedLeavesItsFiles is rule 47.
 func TestARequiredSourceThatIsDeletedLeavesItsFiles(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -88,6 +93,7 @@ func TestARequiredSourceThatIsDeletedLeavesItsFiles(t *testing.T) {
 	b.wantEvent(keep, "Projected", "current again")
 }
 
+// TestSecretsAreProjectedWithTheirModes is rule 3 on a real volume.
 func TestSecretsAreProjectedWithTheirModes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -122,6 +128,7 @@ func TestManyChangesInARowBecomeFewWrites(t *testing.T) {
 	b.wantFile(pod, "n", fmt.Sprint(changes))
 }
 
+// TestAnEditThatNoReaderCouldSeeWritesNothing is rule 30 (trap 10).
 func TestAnEditThatNoReaderCouldSeeWritesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -1,4 +1,7 @@
-package lab
+// Package soak says how long tests run whose result is the better the longer they do.
+//
+// It does not know the tests.
+package soak
 
 import "os"
 

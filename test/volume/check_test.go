@@ -1,0 +1,155 @@
+package volume
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+func (c *counts) add(o counts) {
+	c.Rounds += o.Rounds
+	c.Opens += o.Opens
+	c.Reads += o.Reads
+	c.Sets += o.Sets
+	c.Overtaken += o.Overtaken
+	c.Versions += o.Versions
+	c.Mixed += o.Mixed
+	c.FailedOpens += o.FailedOpens
+	c.Wrong += o.Wrong
+	c.Torn += o.Torn
+	c.Symlinks += o.Symlinks
+	c.Examples = append(c.Examples, o.Examples[:min(len(o.Examples), max(0, 5-len(c.Examples)))]...)
+}
+
+func (c *counts) faults() int { return c.Mixed + c.FailedOpens + c.Wrong + c.Torn + c.Symlinks }
+
+// fault counts one and keeps the first few for the message.
+func (c *counts) fault(count *int, format string, args ...any) {
+	*count++
+	if len(c.Examples) < 3 {
+		c.Examples = append(c.Examples, fmt.Sprintf(format, args...))
+	}
+}
+
+// checkSet compares files and directories that must be of one version, and all of it unless they were overtaken by an
+// update, which removes them while they are read.
+func (r *reader) checkSet(s *set, prefix string) error {
+	r.Sets++
+	if !s.current {
+		r.Overtaken++
+	}
+	if err := r.checkEach(s); err != nil {
+		return err
+	}
+	version := -1
+	for p, f := range s.files {
+		if p == slowFile {
+			continue
+		}
+		if version >= 0 && f.version != version {
+			r.fault(&r.Mixed, "%s holds files of versions %d and %d", prefix, version, f.version)
+			return nil
+		}
+		version = f.version
+	}
+	if version < 0 {
+		if s.current && prefix == "." {
+			r.fault(&r.Mixed, "the live generation holds nothing")
+		}
+		return nil
+	}
+	want, err := r.expected.of(version)
+	if err != nil {
+		return err
+	}
+	r.checkDirs(s, want, version)
+	if f, ok := s.files[slowFile]; ok && f.version != versionOf(slowFile, version) {
+		r.fault(&r.Mixed, "%s of version %d is among files of version %d", slowFile, f.version, version)
+	}
+	if s.current {
+		r.checkComplete(s, want, prefix, version)
+	}
+	r.note(version)
+	return nil
+}
+
+func (r *reader) note(version int) {
+	if version != r.Last {
+		r.Versions++
+		r.Last = version
+	}
+}
+
+// checkEach compares each file with the version it says it is of.
+func (r *reader) checkEach(s *set) error {
+	for p, f := range s.files {
+		want, err := r.expected.of(f.version)
+		if err != nil {
+			return err
+		}
+		file, ok := want.files[p]
+		switch {
+		case !ok:
+			r.fault(&r.Torn, "%s is not in version %d, which it says it is of", p, f.version)
+		case !bytes.Equal(f.data, file.Data):
+			r.fault(&r.Torn, "%s of version %d has %d bytes, or others than its %d", p, f.version, len(f.data), len(file.Data))
+		default:
+			r.checkStat(p, &f.stat, file.Mode, want.uid)
+		}
+		if !r.task.Linked && p == "always" {
+			r.note(f.version)
+		}
+	}
+	return nil
+}
+
+func (r *reader) checkDirs(s *set, want expectation, version int) {
+	for p, st := range s.dirs {
+		if p != "." && !slices.Contains(want.dirs, p) {
+			r.fault(&r.Mixed, "directory %s is not in version %d", p, version)
+			continue
+		}
+		r.checkStat(p, &st, r.task.Owners.dirMode(), want.uid)
+	}
+}
+
+// checkComplete compares the paths below prefix with those of the version.
+func (r *reader) checkComplete(s *set, want expectation, prefix string, version int) {
+	count := 0
+	for p := range want.files {
+		if prefix != "." && p != prefix && !strings.HasPrefix(p, prefix+"/") {
+			continue
+		}
+		count++
+		if _, ok := s.files[p]; !ok {
+			r.fault(&r.Mixed, "%s of version %d is missing", p, version)
+		}
+	}
+	if len(s.files) > count {
+		r.fault(&r.Mixed, "%s has %d files, version %d has %d", prefix, len(s.files), version, count)
+	}
+}
+
+func (r *reader) checkStat(p string, st *unix.Stat_t, mode fs.FileMode, uid int) {
+	if modeOf(st) != mode || int(st.Uid) != uid || int(st.Gid) != r.task.Owners.Reader {
+		r.fault(&r.Wrong, "%s has mode %v and owner %d:%d, want %v and %d:%d",
+			p, modeOf(st), st.Uid, st.Gid, mode, uid, r.task.Owners.Reader)
+	}
+}
+
+// modeOf returns the mode bits that can be set.
+func modeOf(st *unix.Stat_t) fs.FileMode {
+	mode := fs.FileMode(st.Mode & 0o777)
+	for bit, flag := range map[uint32]fs.FileMode{
+		unix.S_ISUID: fs.ModeSetuid, unix.S_ISGID: fs.ModeSetgid, unix.S_ISVTX: fs.ModeSticky,
+	} {
+		if st.Mode&bit != 0 {
+			mode |= flag
+		}
+	}
+	return mode
+}

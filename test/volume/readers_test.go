@@ -1,0 +1,140 @@
+package volume
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/atomicdir"
+	"github.com/liveconfig-csi/liveconfig/pkg/tree"
+	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
+)
+
+const (
+	// readerProcesses is how many containers look at a volume.
+	readerProcesses = 16
+	// updatesPerView spares most updates the wait for busy processors that opening a view is.
+	updatesPerView = 25
+	// nobody is the user of readers where there is more than one user.
+	nobody = 65534
+	// grace is the driver's.
+	grace = 50 * time.Millisecond
+)
+
+// TestReaders updates a volume while processes read it as containers do. Theirs is the order in which the kubelet makes
+// an update; it is there to compare the counts, which say nothing about right or wrong.
+//
+// The tests run one after the other: they would take each other's time, and their counts are compared.
+func TestReaders(t *testing.T) {
+	tests := map[string]struct {
+		writer   atomicdir.Writer
+		versions int
+		check    func(testing.TB, counts)
+	}{
+		"ours":          {atomicdir.Atomic{Grace: grace}, soak.Rounds(600, 10000), mustHaveNoFaults},
+		"in-tree-order": {&inTreeOrder{}, soak.Rounds(300, 10000), func(testing.TB, counts) {}},
+		"replace":       {atomicdir.Replace{}, soak.Rounds(300, 5000), mustHaveNoFaults},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, isReplace := test.writer.(atomicdir.Replace)
+			total := watch(t, test.writer, readTask{Linked: !isReplace}, test.versions)
+			report(t, name, test.versions, total)
+			test.check(t, total)
+		})
+	}
+}
+
+// writeVersions writes the versions from first to last through one view.
+func (v *live) writeVersions(t *testing.T, o owners, first, last int) {
+	t.Helper()
+	view, err := v.fs.Open(v.target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer view.Close()
+	for n := first; n <= last; n++ {
+		if _, err := v.writer.Write(view.Root, mustMake(t, o, n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func mustHaveNoFaults(t testing.TB, c counts) {
+	t.Helper()
+	if c.faults() > 0 {
+		t.Errorf("readers have seen %d faults, want none; the first:\n%s", c.faults(), strings.Join(c.Examples, "\n"))
+	}
+}
+
+// watch writes so many versions while readers are at work, and returns what they have counted together.
+func watch(t *testing.T, w atomicdir.Writer, do readTask, versions int) counts {
+	t.Helper()
+	do.Owners = whoReads(t)
+	v := publish(t, w, roomy(), mustMake(t, do.Owners, 1))
+	do.Target, do.View = v.target, t.TempDir()
+	readers := make([]*process, readerProcesses)
+	for i := range readers {
+		readers[i] = start(t, task{Read: &do})
+	}
+	for _, r := range readers {
+		r.awaitReady(t)
+	}
+	for n := 2; n <= versions; n += updatesPerView {
+		v.writeVersions(t, do.Owners, n, min(n+updatesPerView-1, versions))
+	}
+	var total counts
+	for _, r := range readers {
+		var c counts
+		r.result(t, &c)
+		if c.Last != versions {
+			t.Errorf("a reader has last seen version %d, want %d", c.Last, versions)
+		}
+		total.add(c)
+	}
+	if total.Versions < 10*readerProcesses {
+		t.Errorf("all readers together have seen only %d versions: they did not look while it changed", total.Versions)
+	}
+	return total
+}
+
+// report prints the counts for people and, as attributes, for programs.
+func report(t *testing.T, name string, versions int, c counts) {
+	t.Helper()
+	t.Logf("%s: %d versions, %d readers: %+v", name, versions, readerProcesses, c)
+	for key, count := range map[string]int{
+		"versions": versions, "readers": readerProcesses, "opens": c.Opens, "reads": c.Reads, "sets": c.Sets,
+		"mixed-sets": c.Mixed, "failed-opens": c.FailedOpens, "wrong-modes-or-owners": c.Wrong, "torn-reads": c.Torn,
+		"symlinks": c.Symlinks,
+	} {
+		t.Attr("readers/"+name+"/"+key, strconv.Itoa(count))
+	}
+}
+
+func mustMake(t *testing.T, o owners, n int) tree.Tree {
+	t.Helper()
+	made, err := o.version(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// whoReads returns an ordinary user. In a user namespace that has only user 0, it is that one, without capabilities.
+func whoReads(t *testing.T) owners {
+	t.Helper()
+	for _, file := range []string{"/proc/self/uid_map", "/proc/self/gid_map"} {
+		ids, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := strings.Fields(string(ids))
+		if count, err := strconv.Atoi(fields[len(fields)-1]); err != nil || count <= nobody {
+			t.Logf("%s has %s: readers run as user 0 without capabilities", file, strings.Join(fields, " "))
+			return owners{Reader: 0}
+		}
+	}
+	return owners{Reader: nobody, Alternates: true}
+}
