@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"syscall"
-	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/tree"
 )
@@ -26,15 +25,6 @@ func ownerOfFile(info fs.FileInfo) owner {
 		return owner{uid: -1, gid: -1}
 	}
 	return owner{uid: int(st.Uid), gid: int(st.Gid)}
-}
-
-// changeTime returns when anything of the file was last changed, its name included.
-func changeTime(info fs.FileInfo) time.Time {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return time.Time{}
-	}
-	return time.Unix(st.Ctim.Unix())
 }
 
 // isRight compares every mode bit that can be set, so that a stray sticky bit does not pass.
