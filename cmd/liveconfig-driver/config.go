@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/server"
 	"github.com/liveconfig-csi/liveconfig/pkg/telemetry"
 )
@@ -22,18 +23,16 @@ const defaultDriverName = "csi.liveconfig.internal"
 // maxDriverName is the longest name that CSI and the CSIDriver object take.
 const maxDriverName = 63
 
-// The values of --configmap-identity and --secret-identity.
-const (
-	identityDriver = "driver"
-	identityPod    = "pod"
-)
+// leastRecheck is what a watch's timeout, which is in whole seconds, can be made of.
+const leastRecheck = 2 * time.Second
 
 // config is what the flags say.
 type config struct {
 	endpoint, nodeID, driverName, kubeconfig string
 	stateDir, registrationDir, kubeletDir    string
-	configMapIdentity, secretIdentity        string
+	configMapIdentity, secretIdentity        string // An identity.Reader.
 	publishTimeout, resyncInterval           time.Duration
+	recheckInterval                          time.Duration
 	httpEndpoint, selinuxContext             string
 	verbosity                                int
 	logFormat                                string
@@ -54,12 +53,14 @@ func parseFlags(args []string, getenv func(string) string, out io.Writer) (confi
 	fs.StringVar(&c.registrationDir, "registration-dir", "",
 		"the kubelet's plugin registration directory; empty: a node-driver-registrar sidecar registers the driver")
 	fs.StringVar(&c.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's root directory; target paths outside are refused")
-	fs.StringVar(&c.configMapIdentity, "configmap-identity", identityDriver,
-		"whose credentials read ConfigMaps of the pod's namespace: driver (pod is not served by this version)")
-	fs.StringVar(&c.secretIdentity, "secret-identity", identityDriver,
-		"whose credentials read Secrets of the pod's namespace: driver (pod is not served by this version)")
+	fs.StringVar(&c.configMapIdentity, "configmap-identity", string(identity.ByDriver),
+		"whose credentials read ConfigMaps of the pod's namespace: driver or pod")
+	fs.StringVar(&c.secretIdentity, "secret-identity", string(identity.ByDriver),
+		"whose credentials read Secrets of the pod's namespace: driver or pod; with pod also sources of other namespaces")
 	fs.DurationVar(&c.publishTimeout, "publish-timeout", 10*time.Second, "how long a publish waits for required sources")
 	fs.DurationVar(&c.resyncInterval, "resync-interval", 10*time.Minute, "how often every volume is checked without cause")
+	fs.DurationVar(&c.recheckInterval, "recheck-interval", 2*time.Minute,
+		"about how often the API server decides anew whether pods may read what they mount")
 	fs.StringVar(&c.httpEndpoint, "http-endpoint", "", "host:port that serves /metrics, /healthz and /readyz; empty: none")
 	fs.StringVar(&c.selinuxContext, "selinux-context", "system_u:object_r:container_file_t:s0",
 		"SELinux context of the volumes' files; means nothing on a node without SELinux; empty: left to the kernel")
@@ -87,6 +88,7 @@ func (c config) validate() error {
 		checkIdentity("secret-identity", c.secretIdentity),
 		mistake(c.publishTimeout < 0, "--publish-timeout %s is negative", c.publishTimeout),
 		mistake(c.resyncInterval <= 0, "--resync-interval %s is not positive", c.resyncInterval),
+		mistake(c.recheckInterval < leastRecheck, "--recheck-interval %s is less than 2s", c.recheckInterval),
 		checkAddress("http-endpoint", c.httpEndpoint),
 		mistake(c.logFormat != telemetry.FormatText && c.logFormat != telemetry.FormatJSON,
 			"--log-format %q is not %s or %s", c.logFormat, telemetry.FormatText, telemetry.FormatJSON),
@@ -137,10 +139,8 @@ func checkDir(flagName, dir string) error {
 }
 
 func checkIdentity(flagName, id string) error {
-	return errors.Join(
-		mistake(id == identityPod, "--%s=pod is not served by this version; use driver", flagName),
-		mistake(id != identityPod && id != identityDriver, "--%s %q is not driver or pod", flagName, id),
-	)
+	known := id == string(identity.ByPod) || id == string(identity.ByDriver)
+	return mistake(!known, "--%s %q is not driver or pod", flagName, id)
 }
 
 func checkAddress(flagName, address string) error {

@@ -31,6 +31,7 @@ func defaults() config {
 		secretIdentity:    "driver",
 		publishTimeout:    10 * time.Second,
 		resyncInterval:    10 * time.Minute,
+		recheckInterval:   2 * time.Minute,
 		selinuxContext:    "system_u:object_r:container_file_t:s0",
 		verbosity:         2,
 		logFormat:         "text",
@@ -56,6 +57,9 @@ func TestParseFlags(t *testing.T) {
 		"kubelet's directory":        {[]string{"--kubelet-dir=/k"}, func(c *config) { c.kubeletDir = "/k" }},
 		"publish timeout":            {[]string{"--publish-timeout=1m30s"}, func(c *config) { c.publishTimeout = 90 * time.Second }},
 		"a publish that never waits": {[]string{"--publish-timeout=0"}, func(c *config) { c.publishTimeout = 0 }},
+		"recheck interval":           {[]string{"--recheck-interval=3s"}, func(c *config) { c.recheckInterval = 3 * time.Second }},
+		"Secrets by pods":            {[]string{"--secret-identity=pod"}, func(c *config) { c.secretIdentity = "pod" }},
+		"ConfigMaps by pods":         {[]string{"--configmap-identity=pod"}, func(c *config) { c.configMapIdentity = "pod" }},
 		"resync interval":            {[]string{"--resync-interval=1ns"}, func(c *config) { c.resyncInterval = 1 }},
 		"HTTP on every address":      {[]string{"--http-endpoint=:9808"}, func(c *config) { c.httpEndpoint = ":9808" }},
 		"HTTP on IPv6":               {[]string{"--http-endpoint=[::1]:0"}, func(c *config) { c.httpEndpoint = "[::1]:0" }},
@@ -107,11 +111,10 @@ func TestParseFlagsRefuses(t *testing.T) {
 		"the whole node":                         {"--kubelet-dir=/", `--kubelet-dir "/" is not a clean absolute path`},
 		"a relative registration directory":      {"--registration-dir=x", `--registration-dir "x" is not a clean absolute path`},
 		"a registration directory that is long":  {"--registration-dir=" + long[:80], "--registration-dir: the path of a unix socket has at most 107 bytes"},
-		"ConfigMaps with the pod's identity":     {"--configmap-identity=pod", "--configmap-identity=pod is not served by this version; use driver"},
-		"Secrets with the pod's identity":        {"--secret-identity=pod", "--secret-identity=pod is not served by this version; use driver"},
 		"an identity that nobody knows":          {"--secret-identity=root", `--secret-identity "root" is not driver or pod`},
 		"a negative timeout":                     {"--publish-timeout=-1s", "--publish-timeout -1s is negative"},
 		"a timeout without a unit":               {"--publish-timeout=10", `invalid value "10" for flag -publish-timeout`},
+		"a recheck all the time":                 {"--recheck-interval=1s", "--recheck-interval 1s is less than 2s"},
 		"no resync":                              {"--resync-interval=0", "--resync-interval 0s is not positive"},
 		"a resync interval that is a word":       {"--resync-interval=never", `invalid value "never" for flag -resync-interval`},
 		"an HTTP endpoint without a port":        {"--http-endpoint=localhost", `--http-endpoint "localhost" is not host:port, such as 127.0.0.1:9808 or :9808`},
@@ -142,11 +145,11 @@ func TestEveryMistakeIsSaidAtOnce(t *testing.T) {
 	t.Parallel()
 	args := []string{
 		"--endpoint=x", "--driver-name=", "--state-dir=x", "--registration-dir=x", "--kubelet-dir=x", "--configmap-identity=x",
-		"--secret-identity=pod", "--publish-timeout=-1s", "--resync-interval=0", "--http-endpoint=x", "--log-format=x",
+		"--secret-identity=root", "--publish-timeout=-1s", "--resync-interval=0", "--http-endpoint=x", "--log-format=x",
 	}
 	want := []string{
 		"--endpoint", "--node-id", "--driver-name", "--state-dir", "--registration-dir", "--kubelet-dir", "--configmap-identity",
-		"--secret-identity=pod", "--publish-timeout", "--resync-interval", "--http-endpoint", "--log-format",
+		"--secret-identity", "--publish-timeout", "--resync-interval", "--http-endpoint", "--log-format",
 	}
 	for range 20 { // In the same order every time.
 		_, err := parseFlags(args, func(string) string { return "" }, &bytes.Buffer{})

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -13,12 +14,14 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/lockdown"
 	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/server"
 	"github.com/liveconfig-csi/liveconfig/pkg/source"
@@ -40,6 +43,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	}
 	logger := klog.Background()
 	logger.Info("Starting", logkeys.Driver, cfg.driverName, logkeys.Version, version.Version(), logkeys.NodeID, cfg.nodeID)
+	if err := lockdown.Apply(logger); err != nil {
+		return fmt.Errorf("lock the process down: %w", err)
+	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	p, err := newParts(ctx, cfg)
@@ -74,7 +80,18 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 	if err := mounts.Check(); err != nil {
 		return nil, err
 	}
-	client, err := newClient(cfg)
+	apiServer, client, err := newClient(cfg)
+	if err != nil {
+		return nil, err
+	}
+	vault, err := newVault(cfg)
+	if err != nil {
+		return nil, err
+	}
+	authority, err := identity.New(identity.Config{
+		Driver: client, Server: apiServer, Vault: vault,
+		ConfigMaps: identity.Reader(cfg.configMapIdentity), Secrets: identity.Reader(cfg.secretIdentity),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -87,17 +104,17 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 		return nil, err
 	}
 	p := &parts{mounts: mounts, events: events}
-	authority := identity.New(client)
 	p.sources = source.New(ctx, source.Config{
 		Client:  authority.Client,
 		Changed: func(key source.Key) { p.volumes.Changed(key) },
+		Recheck: cfg.recheckInterval,
 	})
 	p.metrics = telemetry.NewMetrics(cfg.driverName, telemetry.Gauges{
 		Volumes: func() int { return p.volumes.Volumes() },
 		Watches: p.sources.Watches,
 	})
 	p.volumes = volume.New(volume.Config{
-		Sources: p.sources, Authority: authority, Records: records, Mounts: mounts, Reporter: reporter{p},
+		Sources: p.sources, Authority: authority, Tokens: vault, Records: records, Mounts: mounts, Reporter: reporter{p},
 		PublishTimeout: cfg.publishTimeout, ResyncInterval: cfg.resyncInterval,
 	})
 	return p, nil
@@ -116,21 +133,34 @@ func selinuxContext(wanted string) (string, error) {
 	return wanted, nil
 }
 
-// newClient returns a client with the driver's own credentials. The API server's own priority and fairness paces it: the
+// newVault returns the tokens that an earlier run of the driver held.
+func newVault(cfg config) (*identity.Vault, error) {
+	files, err := state.NewFiles(filepath.Join(cfg.stateDir, "tokens"))
+	if err != nil {
+		return nil, err
+	}
+	vault := identity.NewVault(files)
+	if err := vault.Load(); err != nil {
+		klog.Background().Error(err, "Some tokens are missing until the kubelet brings them again")
+	}
+	return vault, nil
+}
+
+// newClient returns how to reach the API server, and a client with the driver's own credentials. The API server's own priority and fairness paces it: the
 // client's limit would make volumes of a starting node wait in line for nothing.
-func newClient(cfg config) (corev1client.CoreV1Interface, error) {
-	rest, err := clientcmd.BuildConfigFromFlags("", cfg.kubeconfig)
+func newClient(cfg config) (*rest.Config, corev1client.CoreV1Interface, error) {
+	cluster, err := clientcmd.BuildConfigFromFlags("", cfg.kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("read how to reach the API server (see --kubeconfig): %w", err)
+		return nil, nil, fmt.Errorf("read how to reach the API server (see --kubeconfig): %w", err)
 	}
-	rest.QPS = -1
-	rest.ContentType = "application/vnd.kubernetes.protobuf"
-	rest.UserAgent = "liveconfig-driver/" + version.Version()
-	client, err := corev1client.NewForConfig(rest)
+	cluster.QPS = -1
+	cluster.ContentType = "application/vnd.kubernetes.protobuf"
+	cluster.UserAgent = "liveconfig-driver/" + version.Version()
+	client, err := corev1client.NewForConfig(cluster)
 	if err != nil {
-		return nil, fmt.Errorf("make a client of the API server: %w", err)
+		return nil, nil, fmt.Errorf("make a client of the API server: %w", err)
 	}
-	return client, nil
+	return cluster, client, nil
 }
 
 // serve takes over the volumes of an earlier run and serves until ctx ends. The first part that stops stops all.

@@ -40,7 +40,7 @@ func TestNewClientNeedsACluster(t *testing.T) {
 	t.Parallel()
 	cfg := defaults()
 	cfg.kubeconfig = t.TempDir() + "/none"
-	_, err := newClient(cfg)
+	_, _, err := newClient(cfg)
 	if err == nil || !strings.HasPrefix(err.Error(), "read how to reach the API server (see --kubeconfig): ") {
 		t.Errorf("newClient = %v, want it to name the flag", err)
 	}

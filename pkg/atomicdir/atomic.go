@@ -39,10 +39,9 @@ import (
 //
 // If a step up to 9 fails, what was made is removed and the names are put back.
 type Atomic struct {
-	// Grace is how long a generation that was replaced stays at least, for a reader who was on the way into it when
-	// it was: who walks a path through ..data finds the file as long as that takes less. The next Write after that
-	// removes it, or one that has no room otherwise. Zero is none.
-	Grace time.Duration
+	// Grace is for generations that were replaced. A Write removes those whose grace is over, and all when it has no
+	// room otherwise.
+	Grace Grace
 
 	hook hook
 }
@@ -53,15 +52,16 @@ func (a Atomic) Write(root *os.Root, t tree.Tree) (changed bool, err error) {
 		return false, err
 	}
 	changed, err = a.write(root, t, a.Grace)
-	if a.Grace > 0 && errors.Is(err, unix.ENOSPC) {
-		return a.write(root, t, 0)
+	if a.Grace.Time > 0 && errors.Is(err, unix.ENOSPC) {
+		return a.write(root, t, Grace{}) // Who has been replaced before makes room; who is replaced now has its grace.
 	}
 	return changed, err
 }
 
-func (a Atomic) write(root *os.Root, t tree.Tree, grace time.Duration) (changed bool, err error) {
+// write gives grace to generations that were replaced before, and the writer's own to the one that it replaces.
+func (a Atomic) write(root *os.Root, t tree.Tree, grace Grace) (changed bool, err error) {
 	w := &atomicWrite{
-		dir: dir{root: root, changes: &changes{hook: a.hook}}, want: t, wanted: t.Names(), grace: grace, now: time.Now(),
+		dir: dir{root: root, changes: &changes{hook: a.hook}}, want: t, wanted: t.Names(), grace: grace, keepsLast: a.Grace.Time > 0, now: time.Now(),
 	}
 	if err := runSteps(w.prepare()); err != nil {
 		return w.made, errors.Join(err, w.undo())
@@ -75,8 +75,12 @@ type atomicWrite struct {
 	want tree.Tree
 	// wanted are the names that users shall see in the root, sorted.
 	wanted []string
-	grace  time.Duration
-	now    time.Time
+	grace  Grace
+	// keepsLast leaves the generation that is replaced in its place.
+	keepsLast bool
+	now       time.Time
+	// spared are replaced generations that have grace.
+	spared map[string]bool
 	// found is what was in the root, one level deep. What is removed is taken out; what is made is not put in.
 	found entries
 	// live is the generation ..data leads to, empty if it leads to none.
@@ -157,8 +161,9 @@ func (w *atomicWrite) compare() error {
 
 // sweep is step 3. What cannot be removed does not stop the update; step 11 tries again and says so.
 func (w *atomicWrite) sweep() error {
+	w.spared = w.spare()
 	for _, name := range slices.Sorted(maps.Keys(w.found)) {
-		if isReserved(name) && name != dataLink && name != w.live && !w.hasGrace(name) {
+		if isReserved(name) && name != dataLink && name != w.live && !w.spared[name] {
 			_ = w.discard(name)
 		}
 	}
@@ -320,7 +325,7 @@ func (w *atomicWrite) clean() error {
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(w.found)) {
-		if name == dataLink || name == keep || w.isWanted(name) || w.hasGrace(name) || w.grace > 0 && name == w.live {
+		if name == dataLink || name == keep || w.isWanted(name) || w.spared[name] || w.keepsLast && name == w.live {
 			continue
 		}
 		if name == w.live {

@@ -9,13 +9,14 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
 )
 
 // Volumes is the life of the node's volumes. Errors are of type *volume.Error.
 type Volumes interface {
-	Publish(context.Context, state.Record) error
+	Publish(context.Context, state.Record, identity.Token) error
 	Unpublish(ctx context.Context, volumeID, target string) error
 	// Condition returns what is wrong with a volume's files; an error when it is not published on target. An empty
 	// target stands for wherever it is.

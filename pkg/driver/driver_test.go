@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/driver"
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
 )
@@ -37,15 +38,17 @@ type fakeVolumes struct {
 
 	mu        sync.Mutex // Guards the fields below.
 	published []state.Record
+	tokens    []identity.Token
 	asked     [][2]string // Volume ID and target of Unpublish and Condition.
 }
 
 var _ driver.Volumes = (*fakeVolumes)(nil)
 
-func (f *fakeVolumes) Publish(_ context.Context, r state.Record) error {
+func (f *fakeVolumes) Publish(_ context.Context, r state.Record, t identity.Token) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.published = append(f.published, r)
+	f.tokens = append(f.tokens, t)
 	return f.err
 }
 

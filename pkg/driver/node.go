@@ -19,7 +19,7 @@ func (d *Driver) NodePublishVolume(
 	if err != nil {
 		return nil, err
 	}
-	if err := d.cfg.Volumes.Publish(ctx, record); err != nil {
+	if err := d.cfg.Volumes.Publish(ctx, record, tokenOf(ctx, req)); err != nil {
 		return nil, statusOf(err)
 	}
 	return &csi.NodePublishVolumeResponse{}, nil

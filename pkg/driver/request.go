@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -8,8 +9,10 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/state"
 )
 
@@ -28,7 +31,7 @@ const maxGroup = 1<<31 - 1
 // recordOf turns a publish request into what the volume is, or refuses it. The attributes themselves are checked where a
 // repeat of a live volume has been recognised.
 func (d *Driver) recordOf(req *csi.NodePublishVolumeRequest) (state.Record, error) {
-	context := req.GetVolumeContext()
+	about := req.GetVolumeContext()
 	capability := req.GetVolumeCapability()
 	switch {
 	case req.GetVolumeId() == "":
@@ -41,17 +44,17 @@ func (d *Driver) recordOf(req *csi.NodePublishVolumeRequest) (state.Record, erro
 		return state.Record{}, invalid("block volumes are not served: remove fsType \"block\" from the volume")
 	case !req.GetReadonly():
 		return state.Record{}, invalid("the volume must be read-only: add \"readOnly: true\" to its csi section")
-	case context[keyPodNamespace] == "", context[keyPodName] == "", context[keyPodUID] == "":
+	case about[keyPodNamespace] == "", about[keyPodName] == "", about[keyPodUID] == "":
 		return state.Record{}, invalid("the request does not name a pod: set podInfoOnMount: true in the CSIDriver object %s",
 			d.cfg.Name)
-	case context[keyEphemeral] != "true":
+	case about[keyEphemeral] != "true":
 		return state.Record{}, invalid("only inline volumes are served: put the csi section into the pod's volumes, " +
 			"not into a PersistentVolume")
 	}
 	if err := d.checkTarget(req.GetTargetPath()); err != nil {
 		return state.Record{}, err
 	}
-	if err := d.checkPod(req.GetTargetPath(), context[keyPodUID]); err != nil {
+	if err := d.checkPod(req.GetTargetPath(), about[keyPodUID]); err != nil {
 		return state.Record{}, err
 	}
 	group, err := groupOf(capability.GetMount().GetVolumeMountGroup())
@@ -59,10 +62,10 @@ func (d *Driver) recordOf(req *csi.NodePublishVolumeRequest) (state.Record, erro
 		return state.Record{}, err
 	}
 	return state.Record{
-		VolumeID: req.GetVolumeId(), TargetPath: req.GetTargetPath(), Attributes: userAttributes(context), FSGroup: group,
+		VolumeID: req.GetVolumeId(), TargetPath: req.GetTargetPath(), Attributes: userAttributes(about), FSGroup: group,
 		Pod: api.Pod{
-			Namespace: context[keyPodNamespace], Name: context[keyPodName], UID: context[keyPodUID],
-			ServiceAccount: context[keyServiceAccount],
+			Namespace: about[keyPodNamespace], Name: about[keyPodName], UID: about[keyPodUID],
+			ServiceAccount: about[keyServiceAccount],
 		},
 	}, nil
 }
@@ -101,10 +104,25 @@ func groupOf(text string) (*int, error) {
 	return &g, nil
 }
 
+// tokenOf returns the token of the pod's service account, if the CSIDriver object asks for one. Where the cluster can, it
+// comes among the secrets, and what is in the context then is the user's. One that cannot be used is none: a volume that
+// needs one says so, and a repeat for one that is live must not fail.
+func tokenOf(ctx context.Context, req *csi.NodePublishVolumeRequest) identity.Token {
+	text, ok := req.GetSecrets()[identity.TokensKey]
+	if !ok {
+		text = req.GetVolumeContext()[identity.TokensKey]
+	}
+	token, err := identity.ParseTokens(text)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "A token cannot be used")
+	}
+	return token
+}
+
 // userAttributes leaves out what is the kubelet's. Tokens in it change from call to call, and are nobody's to record.
-func userAttributes(context map[string]string) map[string]string {
-	attributes := make(map[string]string, len(context))
-	for key, value := range context {
+func userAttributes(about map[string]string) map[string]string {
+	attributes := make(map[string]string, len(about))
+	for key, value := range about {
 		if !strings.HasPrefix(key, api.KubeletPrefix) {
 			attributes[key] = value
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
@@ -14,41 +15,51 @@ func pod() api.Pod {
 	return api.Pod{Namespace: "default", Name: "web-0", UID: "uid", ServiceAccount: "runner"}
 }
 
+func authority(t *testing.T, configMaps, secrets identity.Reader) *identity.Authority {
+	t.Helper()
+	a, err := identity.New(identity.Config{
+		Driver: fake.NewClientset().CoreV1(), Server: &rest.Config{Host: "https://localhost"},
+		ConfigMaps: configMaps, Secrets: secrets,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
 func TestChoose(t *testing.T) {
 	t.Parallel()
+	const driver, byPod = identity.ByDriver, identity.ByPod
+	refused := func(what string) string {
+		return `pod default/web-0 may not read ` + what + `: sources outside the pod's namespace "default" ` +
+			`are served with --secret-identity=pod only; remove the namespace or copy the object`
+	}
+	ref := func(kind api.Kind, namespace string) api.Ref {
+		return api.Ref{Kind: kind, Namespace: namespace, Name: "web"}
+	}
 	tests := map[string]struct {
-		ref     api.Ref
-		want    identity.Identity
-		wantErr string
+		configMaps, secrets identity.Reader
+		ref                 api.Ref
+		want                identity.Identity
+		wantErr             string
 	}{
-		"a config map of the pod's namespace is read by the driver": {
-			ref:  api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "web"},
-			want: identity.Driver(),
-		},
-		"a secret of the pod's namespace is read by the driver": {
-			ref:  api.Ref{Kind: api.Secret, Namespace: "default", Name: "cert"},
-			want: identity.Driver(),
-		},
+		"a config map of the pod's namespace is read by the driver": {driver, driver, ref(api.ConfigMap, "default"), identity.Driver(), ""},
+		"or by the pod":                                        {byPod, driver, ref(api.ConfigMap, "default"), identity.Of(pod()), ""},
+		"a secret of it is read by the driver":                 {driver, driver, ref(api.Secret, "default"), identity.Driver(), ""},
+		"or by the pod, as wanted":                             {driver, byPod, ref(api.Secret, "default"), identity.Of(pod()), ""},
+		"each kind as wanted for it":                           {driver, byPod, ref(api.ConfigMap, "default"), identity.Driver(), ""},
+		"a config map of another namespace is read by the pod": {driver, byPod, ref(api.ConfigMap, "shared"), identity.Of(pod()), ""},
+		"so is a secret":                                       {driver, byPod, ref(api.Secret, "default-2"), identity.Of(pod()), ""},
 		"a config map of another namespace is read by nobody": {
-			ref: api.Ref{Kind: api.ConfigMap, Namespace: "shared", Name: "web"},
-			wantErr: `pod default/web-0 may not read configmap shared/web: sources outside the pod's namespace "default" ` +
-				`are not served by this version; remove the namespace or copy the object`,
+			driver, driver, ref(api.ConfigMap, "shared"), identity.Identity{}, refused("configmap shared/web"),
 		},
-		"a secret of another namespace is read by nobody": {
-			ref: api.Ref{Kind: api.Secret, Namespace: "default-2", Name: "cert"},
-			wantErr: `pod default/web-0 may not read secret default-2/cert: sources outside the pod's namespace "default" ` +
-				`are not served by this version; remove the namespace or copy the object`,
-		},
-		"no namespace is not the pod's": {
-			ref: api.Ref{Kind: api.Secret, Name: "cert"},
-			wantErr: `pod default/web-0 may not read secret /cert: sources outside the pod's namespace "default" ` +
-				`are not served by this version; remove the namespace or copy the object`,
-		},
+		"nor is a secret":               {byPod, driver, ref(api.Secret, "default-2"), identity.Identity{}, refused("secret default-2/web")},
+		"no namespace is not the pod's": {driver, driver, ref(api.Secret, ""), identity.Identity{}, refused("secret /web")},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := identity.New(fake.NewClientset().CoreV1()).Choose(pod(), tt.ref)
+			got, err := authority(t, tt.configMaps, tt.secrets).Choose(pod(), tt.ref)
 			if tt.wantErr == "" {
 				if err != nil || got != tt.want {
 					t.Errorf("Choose = %v, %v, want %v", got, err, tt.want)
@@ -63,20 +74,6 @@ func TestChoose(t *testing.T) {
 				t.Errorf("the error names %v and %v, want %v and %v", denied.Pod, denied.Ref, pod(), tt.ref)
 			}
 		})
-	}
-}
-
-func TestClient(t *testing.T) {
-	t.Parallel()
-	own := fake.NewClientset().CoreV1()
-	a := identity.New(own)
-	if got, err := a.Client(identity.Driver()); err != nil || got != own {
-		t.Errorf("Client of the driver = %v, %v, want the one given to New", got, err)
-	}
-	const want = "no credentials are held for serviceaccount default/runner"
-	got, err := a.Client(identity.Identity{Namespace: "default", ServiceAccount: "runner"})
-	if got != nil || err == nil || err.Error() != want {
-		t.Errorf("Client of a service account = %v, %v, want no client and %s", got, err, want)
 	}
 }
 

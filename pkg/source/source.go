@@ -47,6 +47,9 @@ type Config struct {
 	Client func(identity.Identity) (corev1client.CoreV1Interface, error)
 	// Changed is called after the snapshot of a key has changed, without any lock held. It must not block.
 	Changed func(Key)
+	// Recheck is about how often the API server is made to decide anew whether a pod may read: an open watch does not
+	// notice that it may not any more. It must be positive.
+	Recheck time.Duration
 }
 
 // Cache holds the objects that are in use and nothing else.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 )
 
 // How long a watcher waits after the API server refused or dropped it: doubling, with jitter.
@@ -26,8 +27,9 @@ const (
 	retrySteps  = 6
 )
 
-// leastWatch is the shortest a quiet watch stays open, as the kubelet has it: opening anew is a request.
-const leastWatch = 30 * time.Minute
+// driverWatch is how long a quiet watch of the driver's own stays open at least, as the kubelet has it: opening anew is a
+// request. Its rights hardly change.
+const driverWatch = 30 * time.Minute
 
 // The reflector's first list asks for any version, which a server may answer from a cache that lags behind: with
 // something older than another server has said, or than an immutable object, which is read once and never again. So the
@@ -52,12 +54,22 @@ var _ cache.ReflectorStore = (*watcher)(nil)
 func (w *watcher) run(client corev1client.CoreV1Interface) {
 	reflector := cache.NewReflectorWithOptions(w.listWatch(client), w.example(), w, cache.ReflectorOptions{
 		Name:            w.key.Ref.String(),
-		MinWatchTimeout: leastWatch,
+		MinWatchTimeout: driverWatch,
 		Backoff: &wait.Backoff{
 			Duration: firstRetry, Factor: 2, Jitter: 1, Steps: retrySteps, Cap: longestWait,
 		},
 	})
 	reflector.RunWithContext(w.ctx)
+}
+
+// limitWatch has the watch of a pod's opened anew now and then, by which the API server decides anew whether the pod may
+// read. Jitter keeps the pods of a node apart.
+func (w *watcher) limitWatch(o *metav1.ListOptions) {
+	if w.key.Identity == identity.Driver() {
+		return
+	}
+	seconds := int64(wait.Jitter(w.cache.cfg.Recheck*2/3, 1).Seconds())
+	o.TimeoutSeconds = &seconds
 }
 
 func (w *watcher) example() runtime.Object {
@@ -90,6 +102,7 @@ func (w *watcher) listWatch(client corev1client.CoreV1Interface) cache.ListerWat
 	}
 	open := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 		o.FieldSelector = selector
+		w.limitWatch(&o)
 		if ref.Kind == api.Secret {
 			return client.Secrets(ref.Namespace).Watch(ctx, o)
 		}

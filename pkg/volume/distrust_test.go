@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/volume"
 )
@@ -76,7 +77,7 @@ func TestTheTimeoutIsForWhatIsMissing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(n.ctx, 5*publishTimeout)
 		defer cancel()
 		began := time.Now()
-		got := n.wantKind(d.Publish(ctx, n.request("config", configMap("web"))), volume.NotReady)
+		got := n.wantKind(d.Publish(ctx, n.request("config", configMap("web")), identity.Token{}), volume.NotReady)
 		if want := "configmap default/web has not been read yet"; got != want {
 			n.Errorf("Publish() says %q, want %q", got, want)
 		}
@@ -94,7 +95,7 @@ func TestAStopEndsAPublishThatWaits(t *testing.T) {
 		d := n.start()
 		r := n.request("config", configMap("web"))
 		done := make(chan error, 1)
-		go func() { done <- d.Publish(n.ctx, r) }()
+		go func() { done <- d.Publish(n.ctx, r, identity.Token{}) }()
 		pass(settling)
 		began := time.Now()
 		d.stop()
@@ -112,7 +113,7 @@ func TestAPublishIsNoUpdate(t *testing.T) {
 		d := n.start()
 		r := n.request("config", configMap("web"))
 		done := make(chan error, 1)
-		go func() { done <- d.Publish(n.ctx, r) }()
+		go func() { done <- d.Publish(n.ctx, r, identity.Token{}) }()
 		pass(settling)
 		n.cluster.set(web, "a", "1")
 		if err := <-done; err != nil {
@@ -159,5 +160,48 @@ func TestTheLookAfterAnUpdateIsNotForgotten(t *testing.T) {
 		if got := n.faults.count("open"); got != 3 {
 			n.Errorf("opened %d times in the end, want 3", got)
 		}
+	})
+}
+
+// TestALookThatCannotBeTakenIsNotTakenAgainAndAgain: it waits for the source, and is then taken.
+func TestALookThatCannotBeTakenIsNotTakenAgainAndAgain(t *testing.T) {
+	bubble(t, func(n *node) {
+		_, r := n.published()
+		n.cluster.set(web, "a", "2")
+		pass(latency)
+		n.cluster.remove(web)
+		n.seen.forget()
+		pass(settling)
+		if got := n.seen.results()[volume.ResultFailed]; got > 2 {
+			n.Errorf("%d syncs failed in a second, want one for the source and one for the look", got)
+		}
+		n.faults.forget()
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		if got := n.faults.count("open"); got != 1 {
+			n.Errorf("looked %d times, want once", got)
+		}
+	})
+}
+
+// TestAPublishOutlivesANewcomer to its immutable source, for whom it is read anew in the middle of the publish.
+func TestAPublishOutlivesANewcomer(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		r := n.request("config", configMap("web"))
+		times := 0
+		n.faults.on("put", func() {
+			if times++; times < 3 {
+				n.cluster.reread(web)
+			}
+		})
+		d.publish(r)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantRecords(r)
+		n.faults.on("put", nil)
+		d.unpublish(r)
+		n.wantNothing(d)
 	})
 }

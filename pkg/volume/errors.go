@@ -102,7 +102,11 @@ func (e *unreadError) Error() string {
 	if e.err == nil {
 		return fmt.Sprintf("%s has not been read yet", e.key.Ref)
 	}
-	return fmt.Sprintf("%s cannot be read: %v", e.key.Ref, e.err)
+	text := fmt.Sprintf("%s cannot be read: %v", e.key.Ref, e.err)
+	if grant := identity.Grant(e.key.Identity, e.key.Ref); grant != "" && apierrors.IsForbidden(e.err) {
+		text += "; to allow it, apply:\n" + grant
+	}
+	return text
 }
 
 func (e *unreadError) Unwrap() error { return e.err }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/volume"
 	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
 )
@@ -24,7 +25,7 @@ func TestFailingFirstPublishLeavesNothing(t *testing.T) {
 				r := n.request("config", configMap("web"))
 				n.faults.set(op, syscall.ENOSPC)
 				for range 2 {
-					err := d.Publish(n.ctx, r)
+					err := d.Publish(n.ctx, r, identity.Token{})
 					n.wantKind(err, volume.IO)
 					if !errors.Is(err, syscall.ENOSPC) {
 						n.Errorf("Publish() = %v, want it to wrap %v", err, syscall.ENOSPC)
@@ -47,7 +48,7 @@ func TestFailingFirstWriteLeavesNothing(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1", strings.Repeat("n", 256), "")
 		d := n.start()
-		err := d.Publish(n.ctx, n.request("config", configMap("web")))
+		err := d.Publish(n.ctx, n.request("config", configMap("web")), identity.Token{})
 		n.wantKind(err, volume.IO)
 		if !errors.Is(err, syscall.ENAMETOOLONG) {
 			n.Errorf("Publish() = %v, want it to wrap %v", err, syscall.ENAMETOOLONG)
@@ -69,7 +70,7 @@ func TestRecordThatIsWrittenAlthoughPutFails(t *testing.T) {
 				n.Error(err)
 			}
 		})
-		n.wantKind(d.Publish(n.ctx, r), volume.IO)
+		n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.IO)
 		n.wantNothing(d)
 	})
 }
@@ -83,7 +84,7 @@ func TestEveryCauseIsNamed(t *testing.T) {
 		for op, err := range map[string]error{"publish": syscall.ENOSPC, "delete": syscall.EIO} {
 			n.faults.set(op, err)
 		}
-		err := d.Publish(n.ctx, r)
+		err := d.Publish(n.ctx, r, identity.Token{})
 		n.wantKind(err, volume.IO)
 		for _, want := range []error{syscall.ENOSPC, syscall.EIO} {
 			if !errors.Is(err, want) {
@@ -123,7 +124,7 @@ func TestTargetThatIsTaken(t *testing.T) {
 					n.Fatal(err)
 				}
 				before, err := os.Lstat(r.TargetPath)
-				n.wantKind(d.Publish(n.ctx, r), volume.IO)
+				n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.IO)
 				if after, _ := os.Lstat(r.TargetPath); err == nil && !os.SameFile(before, after) {
 					n.Error("what was at the target is not there any more")
 				}
@@ -161,7 +162,7 @@ func TestForeignMountIsRefused(t *testing.T) {
 		d := n.start()
 		r := n.request("config", configMap("web"))
 		n.faults.set("mounted", &volumefs.ForeignMountError{Target: r.TargetPath, FSType: "nfs", Source: "server:/share"})
-		n.wantKind(d.Publish(n.ctx, r), volume.Invalid)
+		n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Invalid)
 		n.wantNothing(d)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/volume"
@@ -89,6 +90,49 @@ func (r *records) Delete(volumeID string) error {
 		return err
 	}
 	return r.Store.Delete(volumeID)
+}
+
+// tokens remembers for which volumes tokens are held.
+type tokens struct {
+	mu   sync.Mutex // Guards held.
+	held map[string]identity.Token
+}
+
+func (t *tokens) Keep(volumeID string, _ api.Pod, token identity.Token) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !token.IsZero() {
+		if t.held == nil {
+			t.held = map[string]identity.Token{}
+		}
+		t.held[volumeID] = token
+	}
+	return nil
+}
+
+func (t *tokens) Drop(volumeID string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.held, volumeID)
+	return nil
+}
+
+func (t *tokens) Retain(known func(volumeID string) bool) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id := range t.held {
+		if !known(id) {
+			delete(t.held, id)
+		}
+	}
+	return nil
+}
+
+// of returns the token that is held for a volume.
+func (t *tokens) of(volumeID string) identity.Token {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.held[volumeID]
 }
 
 // cluster plays the sources: objects, and who uses them. Like the real ones it knows nothing of an object at first,
@@ -194,6 +238,18 @@ func (c *cluster) tell(changed func(source.Key)) (before func(source.Key)) {
 	defer c.mu.Unlock()
 	before, c.changed = c.changed, changed
 	return before
+}
+
+// reread makes what is known of an object unknown until it has been read anew, as a newcomer to an immutable object does.
+func (c *cluster) reread(ref api.Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, w := range c.watched {
+		if key.Ref == ref {
+			w.now.Synced = false
+			time.AfterFunc(latency, func() { c.answer(key, w) })
+		}
+	}
 }
 
 // set makes or changes an object; its data are key-value pairs.

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -33,6 +34,7 @@ const resyncJitter = 0.5
 type Config struct {
 	Sources   Sources
 	Authority Authority
+	Tokens    Tokens
 	Records   Records
 	Mounts    Mounts
 	Reporter  Reporter
@@ -80,6 +82,9 @@ func (m *Manager) Recover(ctx context.Context) error {
 			klog.FromContext(ctx).Error(err, "A record could not be taken over", logkeys.VolumeID, r.VolumeID)
 		}
 	}
+	if err := m.cfg.Tokens.Retain(func(id string) bool { return m.lookup(id) != nil }); err != nil {
+		klog.FromContext(ctx).Error(err, "Tokens of volumes that are gone could not be removed")
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ready = true
@@ -92,7 +97,7 @@ func (m *Manager) recoverOne(ctx context.Context, r state.Record) error {
 		return err
 	}
 	if !mounted {
-		return m.cfg.Records.Delete(r.VolumeID)
+		return errors.Join(m.cfg.Tokens.Drop(r.VolumeID), m.cfg.Records.Delete(r.VolumeID))
 	}
 	return m.adopt(ctx, r)
 }
@@ -106,6 +111,7 @@ func (m *Manager) adopt(ctx context.Context, r state.Record) error {
 	}
 	v.live = true
 	v.frozen = err != nil || v.spec.UpdatePolicy == api.UpdateNever
+	v.tidyAt = time.Now().Add(2 * graceTime) // An earlier run may have replaced files a moment ago.
 	if err := m.register(v); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
@@ -50,6 +51,7 @@ type node struct {
 	records *records
 	cluster *cluster
 	seen    *reporter
+	tokens  tokens
 	logs    ktesting.Buffer
 	ctx     context.Context // Carries the logger.
 }
@@ -99,7 +101,7 @@ type driver struct {
 func (n *node) build(options ...func(*volume.Config)) *driver {
 	n.Helper()
 	cfg := volume.Config{
-		Sources: n.cluster, Authority: identity.New(nil), Records: n.records, Mounts: n.mounts, Reporter: n.seen,
+		Sources: n.cluster, Authority: n.authority(), Tokens: &n.tokens, Records: n.records, Mounts: n.mounts, Reporter: n.seen,
 		PublishTimeout: publishTimeout, ResyncInterval: resyncInterval,
 	}
 	for _, option := range options {
@@ -130,6 +132,18 @@ func (n *node) build(options ...func(*volume.Config)) *driver {
 	}
 	n.Cleanup(d.stop)
 	return d
+}
+
+// authority has the driver's own credentials read what is in a pod's namespace.
+func (n *node) authority() *identity.Authority {
+	n.Helper()
+	a, err := identity.New(identity.Config{
+		Server: &rest.Config{Host: "https://localhost"}, ConfigMaps: identity.ByDriver, Secrets: identity.ByDriver,
+	})
+	if err != nil {
+		n.Fatal(err)
+	}
+	return a
 }
 
 // start makes a manager that has taken over what an earlier one left, and runs.
@@ -179,7 +193,7 @@ func configMap(name string, more ...string) map[string]string {
 // still in a bubble while anything is done.
 func (d *driver) publish(r state.Record) {
 	d.n.Helper()
-	if err := d.Publish(d.n.ctx, r); err != nil {
+	if err := d.Publish(d.n.ctx, r, identity.Token{}); err != nil {
 		d.n.Fatalf("Publish(%s) = %v, want nil", r.VolumeID, err)
 	}
 	pass(latency)

@@ -9,14 +9,15 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/state"
 )
 
 // Publish makes the volume of the record appear on its target path, complete. A repeat for a live volume succeeds
 // whatever state its sources, its attributes or the API server are in; one with other parameters is refused and changes
-// nothing. When the first publish fails nothing is left behind. Errors are of type *[Error].
-func (m *Manager) Publish(ctx context.Context, r state.Record) error {
+// nothing. The token is what the pod's own reading needs, and may be none. When the first publish fails nothing is left behind. Errors are of type *[Error].
+func (m *Manager) Publish(ctx context.Context, r state.Record, t identity.Token) error {
 	unlock, ok := m.calls.TryLock(r.VolumeID)
 	if !ok {
 		return refuse("publish", r.VolumeID, Busy, "another call for volume %s is under way", r.VolumeID)
@@ -31,14 +32,15 @@ func (m *Manager) Publish(ctx context.Context, r state.Record) error {
 	case err != nil:
 		return wrap("publish", r.VolumeID, err)
 	case v == nil && mounted:
-		return m.republishUnknown(ctx, r)
+		return m.republishUnknown(ctx, r, t)
 	case v == nil:
-		return m.publishFirst(ctx, r)
+		return m.publishFirst(ctx, r, t)
 	case !mounted:
-		return m.publishAnew(ctx, v, r)
+		return m.publishAnew(ctx, v, r, t)
 	case !v.record.Same(r):
 		return different(v)
 	}
+	m.keep(ctx, r, t)
 	m.repeat(ctx, v)
 	return nil
 }
@@ -76,16 +78,17 @@ func (m *Manager) mounted(ctx context.Context, v *volume, target string) (bool, 
 }
 
 // publishAnew makes a volume again that somebody unmounted: containers that start from now on need it.
-func (m *Manager) publishAnew(ctx context.Context, v *volume, r state.Record) error {
+func (m *Manager) publishAnew(ctx context.Context, v *volume, r state.Record, t identity.Token) error {
 	if err := m.cfg.Records.Delete(r.VolumeID); err != nil {
 		return wrap("publish", r.VolumeID, err)
 	}
 	m.forget(v)
-	return m.publishFirst(ctx, r)
+	return m.publishFirst(ctx, r, t)
 }
 
 // republishUnknown takes over a volume that is mounted although nothing is recorded of it: its record was lost.
-func (m *Manager) republishUnknown(ctx context.Context, r state.Record) error {
+func (m *Manager) republishUnknown(ctx context.Context, r state.Record, t identity.Token) error {
+	m.keep(ctx, r, t)
 	if err := m.adopt(ctx, r); err != nil {
 		return err
 	}
@@ -96,7 +99,7 @@ func (m *Manager) republishUnknown(ctx context.Context, r state.Record) error {
 }
 
 // publishFirst makes a new volume. Everything that can be refused is refused before anything is touched.
-func (m *Manager) publishFirst(ctx context.Context, r state.Record) error {
+func (m *Manager) publishFirst(ctx context.Context, r state.Record, t identity.Token) error {
 	v, err := m.prepare(r)
 	if err != nil {
 		return wrapPrepare(r.VolumeID, err)
@@ -104,11 +107,19 @@ func (m *Manager) publishFirst(ctx context.Context, r state.Record) error {
 	if err := m.register(v); err != nil {
 		return err
 	}
+	m.keep(ctx, r, t)
 	if err := m.place(ctx, v); err != nil {
 		m.forget(v)
-		return wrap("publish", r.VolumeID, err)
+		return wrap("publish", r.VolumeID, errors.Join(err, m.cfg.Tokens.Drop(r.VolumeID)))
 	}
 	return nil
+}
+
+// keep holds the volume's token. One that cannot be written is held by this run of the driver, which is what counts.
+func (m *Manager) keep(ctx context.Context, r state.Record, t identity.Token) {
+	if err := m.cfg.Tokens.Keep(r.VolumeID, r.Pod, t); err != nil {
+		klog.FromContext(ctx).Error(err, "A token would not outlive the driver", logkeys.VolumeID, r.VolumeID)
+	}
 }
 
 // wrapPrepare calls mistakes in the attributes by their kind.
@@ -119,15 +130,25 @@ func wrapPrepare(volumeID string, err error) error {
 	return wrap("publish", volumeID, err)
 }
 
-// place waits for the sources, records the volume and syncs it for the first time. The record comes first: a crash after
-// it leaves a record without a mount, which the next run drops.
+// place waits for the sources and makes the volume.
 func (m *Manager) place(ctx context.Context, v *volume) error {
 	if err := m.acquire(v); err != nil {
 		return err
 	}
-	if err := m.await(ctx, v); err != nil {
-		return err
+	for {
+		if err := m.await(ctx, v); err != nil {
+			return err
+		}
+		// A newcomer to an immutable object has it read anew for everybody: then it is waited for once more.
+		if err := m.make(ctx, v); !isFirstRead(err) {
+			return err
+		}
 	}
+}
+
+// make records the volume and syncs it for the first time. The record comes first: a crash after it leaves a record without
+// a mount, which the next run drops. When it fails it takes back what it has made.
+func (m *Manager) make(ctx context.Context, v *volume) error {
 	if err := m.cfg.Records.Put(v.record); err != nil {
 		return errors.Join(err, m.cfg.Records.Delete(v.record.VolumeID)) // It may be there although Put has failed.
 	}
@@ -137,7 +158,7 @@ func (m *Manager) place(ctx context.Context, v *volume) error {
 	if _, err := m.sync(ctx, v); err != nil {
 		return errors.Join(err, m.takeBack(v))
 	}
-	klog.FromContext(ctx).V(2).Info("Published", logkeys.VolumeID, v.record.VolumeID, logkeys.Pod, v.record.Pod)
+	klog.FromContext(ctx).V(2).Info("Published", logkeys.Pod, v.record.Pod)
 	if v.spec.UpdatePolicy == api.UpdateNever {
 		v.frozen = true
 		v.dropSources()
@@ -214,11 +235,11 @@ func (m *Manager) Unpublish(ctx context.Context, volumeID, target string) error 
 			return wrap("unpublish", volumeID, err)
 		}
 	}
-	if err := m.cfg.Records.Delete(volumeID); err != nil {
+	if err := errors.Join(m.cfg.Tokens.Drop(volumeID), m.cfg.Records.Delete(volumeID)); err != nil {
 		return wrap("unpublish", volumeID, err)
 	}
 	if v != nil {
-		klog.FromContext(ctx).V(2).Info("Unpublished", logkeys.VolumeID, volumeID, logkeys.Pod, v.record.Pod)
+		klog.FromContext(ctx).V(2).Info("Unpublished", logkeys.Pod, v.record.Pod)
 	}
 	return nil
 }

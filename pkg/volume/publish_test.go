@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/volume"
 )
@@ -138,7 +139,7 @@ func TestPublishRefusesAtOnce(t *testing.T) {
 				n.cluster.set(web, "a", "1")
 				n.cluster.set(tls, "key", "k1")
 				d := n.start()
-				text := n.wantKind(d.Publish(n.ctx, n.request("config", tt.attributes)), tt.kind)
+				text := n.wantKind(d.Publish(n.ctx, n.request("config", tt.attributes), identity.Token{}), tt.kind)
 				for _, part := range tt.text {
 					if !strings.Contains(text, part) {
 						n.Errorf("Publish() says %q, want it to contain %q", text, part)
@@ -162,7 +163,7 @@ func TestPublishNeedsEveryWatch(t *testing.T) {
 		d := n.start()
 		n.cluster.refused[tls] = true
 		r := n.request("config", map[string]string{api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}]`})
-		text := n.wantKind(d.Publish(n.ctx, r), volume.IO)
+		text := n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.IO)
 		if want := "watch the sources: permission denied"; text != want {
 			n.Errorf("Publish() says %q, want %q", text, want)
 		}
@@ -176,14 +177,14 @@ func TestPublishIsBusy(t *testing.T) {
 		r := n.request("config", configMap("web"))
 		ctx, cancel := context.WithCancel(n.ctx)
 		first := make(chan error, 1)
-		go func() { first <- d.Publish(ctx, r) }()
+		go func() { first <- d.Publish(ctx, r, identity.Token{}) }()
 		pass(settling) // The first call waits for its source.
 
 		if got := d.Volumes(); got != 1 {
 			n.Errorf("Volumes() = %d, want 1", got)
 		}
 		want := "another call for volume csi-config is under way"
-		if got := n.wantKind(d.Publish(n.ctx, r), volume.Busy); got != want {
+		if got := n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Busy); got != want {
 			n.Errorf("Publish() says %q, want %q", got, want)
 		}
 		if got := n.wantKind(d.Unpublish(n.ctx, r.VolumeID, r.TargetPath), volume.Busy); got != want {

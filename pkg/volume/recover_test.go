@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/volume"
 )
@@ -110,7 +111,7 @@ func TestKilledDuringPublish(t *testing.T) {
 				for _, dead := range []string{op, "unmount", "delete"} {
 					n.faults.set(dead, killed)
 				}
-				if err := d.Publish(n.ctx, r); !errors.Is(err, killed) {
+				if err := d.Publish(n.ctx, r, identity.Token{}); !errors.Is(err, killed) {
 					n.Fatalf("Publish() = %v, want %v", err, killed)
 				}
 				d.stop()

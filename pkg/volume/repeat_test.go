@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/volume"
 )
@@ -108,7 +109,7 @@ func TestRequestThatIsNoRepeatIsRefused(t *testing.T) {
 				again := r
 				again.Attributes = maps.Clone(r.Attributes)
 				change(&again)
-				got := n.wantKind(d.Publish(n.ctx, again), volume.Different)
+				got := n.wantKind(d.Publish(n.ctx, again, identity.Token{}), volume.Different)
 				want := "volume csi-config is already published on " + r.TargetPath + " with other parameters"
 				if got != want {
 					n.Errorf("Publish() says %q, want %q", got, want)
@@ -158,9 +159,9 @@ func TestVolumeThatSomebodyUnmountedCannotBeMadeAnew(t *testing.T) {
 		}
 		n.cluster.remove(web)
 		n.faults.set("delete", syscall.EIO)
-		n.wantKind(d.Publish(n.ctx, r), volume.IO)
+		n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.IO)
 		n.faults.set("delete", nil)
-		n.wantKind(d.Publish(n.ctx, r), volume.Missing)
+		n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Missing)
 		synctest.Wait()
 		n.wantNothing(d)
 	})

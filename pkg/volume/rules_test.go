@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/volume"
 )
 
@@ -111,7 +112,7 @@ func TestEverythingThatIsWrongIsSaid(t *testing.T) {
 				d := n.start()
 				ctx, cancel := context.WithTimeout(n.ctx, 2*publishTimeout)
 				defer cancel()
-				err := d.Publish(ctx, n.request("config", map[string]string{api.KeySources: sources}))
+				err := d.Publish(ctx, n.request("config", map[string]string{api.KeySources: sources}), identity.Token{})
 				if got := n.wantKind(err, tt.kind); got != tt.text {
 					n.Errorf("Publish() says %q, want %q", got, tt.text)
 				}

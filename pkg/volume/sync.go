@@ -28,6 +28,7 @@ func (m *Manager) syncLive(ctx context.Context, volumeID string) error {
 	if v.gone || v.frozen || !v.live {
 		return nil
 	}
+	v.startTidying()
 	result, err := m.sync(ctx, v)
 	if isFirstRead(err) {
 		return err // After a restart: the files stay, and the answer on its way queues the volume again.
@@ -43,21 +44,20 @@ func (m *Manager) syncLive(ctx context.Context, volumeID string) error {
 // tidyLater has a volume synced when the grace of its replaced files is over. v.mu is held.
 func (m *Manager) tidyLater(v *volume, result Result) {
 	if result == ResultWritten && v.spec.UpdatePolicy == api.UpdateAtomic {
-		v.tidyAt = time.Now().Add(2 * grace)
+		v.tidyAt = time.Now().Add(2 * graceTime)
 	}
 	if !v.tidyAt.IsZero() {
 		m.queue.AddAfter(v.record.VolumeID, time.Until(v.tidyAt)) // Which an earlier sync may come before.
 	}
 }
 
-// isTrusted reports whether the files on disk need not be looked at, since nothing but this process changes them and
-// nothing is left to remove. It says so once. v.mu is held.
-func (v *volume) isTrusted() bool {
-	tidy := v.tidyAt.IsZero() || time.Now().Before(v.tidyAt)
-	if !tidy {
-		v.tidyAt = time.Time{}
+// startTidying has the files on disk looked at when it is time. v.mu is held.
+func (v *volume) startTidying() {
+	if v.tidyAt.IsZero() || time.Now().Before(v.tidyAt) {
+		return
 	}
-	return !v.distrusted.Swap(false) && tidy
+	v.tidyAt = time.Time{}
+	v.distrusted.Store(true) // Until a sync gets as far as to look, whenever that is.
 }
 
 // sync brings the volume's files to what its sources say: the one path of publish, update, republish and restart. On an
@@ -82,7 +82,7 @@ func (m *Manager) project(v *volume) (Result, error) {
 		return ResultFailed, err
 	}
 	digest := t.Digest()
-	if trusted := v.isTrusted(); v.live && v.digest == digest && trusted {
+	if distrusted := v.distrusted.Swap(false); v.live && v.digest == digest && !distrusted {
 		return ResultUnchanged, nil
 	}
 	v.digest = "" // A write that fails may have come as far as to show the new files.
@@ -165,7 +165,7 @@ func (m *Manager) view(v *volume) (*volumefs.View, error) {
 // Room in one generation. An object holds at most 1 MiB, and every file takes whole pages.
 const (
 	bytesPerObject = 1 << 20
-	filesPerObject = 1 << 18 // The 1.5 MiB that etcd takes hold fewer keys, each with its length and that of its value.
+	filesPerObject = 1 << 14 // Of which each has a page: more would cost a node too much.
 	inodesPerItem  = 64      // A path has no more elements.
 	generations    = 2       // The old one stays until the new one is complete.
 	bytesForNames  = 1 << 20

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/volume"
 	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
@@ -26,7 +27,7 @@ func TestATargetIsOneVolumes(t *testing.T) {
 		n.cluster.set(api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "other"}, "a", "other")
 		other := n.on(r, "intruder")
 		for range 2 {
-			got := n.wantKind(d.Publish(n.ctx, other), volume.Different)
+			got := n.wantKind(d.Publish(n.ctx, other, identity.Token{}), volume.Different)
 			if want := "volume csi-config is already published on " + r.TargetPath; got != want {
 				n.Errorf("Publish() says %q, want %q", got, want)
 			}
@@ -50,9 +51,9 @@ func TestATargetIsOneVolumesFromTheStart(t *testing.T) {
 		d := n.start()
 		r := n.request("config", configMap("web"))
 		done := make(chan error, 1)
-		go func() { done <- d.Publish(n.ctx, r) }()
+		go func() { done <- d.Publish(n.ctx, r, identity.Token{}) }()
 		pass(settling)
-		n.wantKind(d.Publish(n.ctx, n.on(r, "intruder")), volume.Different)
+		n.wantKind(d.Publish(n.ctx, n.on(r, "intruder"), identity.Token{}), volume.Different)
 		n.cluster.set(web, "a", "1")
 		if err := <-done; err != nil {
 			n.Errorf("Publish() = %v, want nil", err)
@@ -69,7 +70,7 @@ func TestAMountThatIsNotOursStays(t *testing.T) {
 		n.cluster.set(web, "a", "1")
 		n.faults.set("publish", volumefs.ErrMounted)
 		d := n.start()
-		n.wantKind(d.Publish(n.ctx, n.request("config", configMap("web"))), volume.IO)
+		n.wantKind(d.Publish(n.ctx, n.request("config", configMap("web")), identity.Token{}), volume.IO)
 		if got := n.faults.count("unmount"); got != 0 {
 			n.Errorf("unmounted %d times, want never", got)
 		}

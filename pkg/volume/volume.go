@@ -31,6 +31,15 @@ type Authority interface {
 	Choose(api.Pod, api.Ref) (identity.Identity, error)
 }
 
+// Tokens holds what pods' credentials need, as long as their volumes.
+type Tokens interface {
+	// Keep holds the token that a volume came with. No token changes nothing.
+	Keep(volumeID string, pod api.Pod, t identity.Token) error
+	Drop(volumeID string) error
+	// Retain drops those of volumes that are not known.
+	Retain(known func(volumeID string) bool) error
+}
+
 // Records remembers published volumes over restarts.
 type Records interface {
 	Put(state.Record) error
@@ -151,8 +160,16 @@ func (v *volume) dropSources() {
 	v.release = nil
 }
 
-// grace is how long readers may take to walk a path, with all that keeps them waiting. See [atomicdir.Atomic].
-const grace = 50 * time.Millisecond
+// Grace of replaced files: as long as readers may take to walk a path, with all that keeps them waiting, and as much memory
+// as they are worth when changes come one upon the other.
+const (
+	graceTime  = 250 * time.Millisecond
+	graceBytes = 1 << 20
+)
+
+func atomicWriter() atomicdir.Writer {
+	return atomicdir.Atomic{Grace: atomicdir.Grace{Time: graceTime, Bytes: graceBytes}}
+}
 
 // writerFor returns how a policy writes. A volume that never updates is written once, in the default layout.
 func writerFor(policy api.UpdatePolicy) atomicdir.Writer {
@@ -162,7 +179,7 @@ func writerFor(policy api.UpdatePolicy) atomicdir.Writer {
 	case api.UpdateInPlace:
 		return atomicdir.InPlace{}
 	case api.UpdateAtomic, api.UpdateNever:
-		return atomicdir.Atomic{Grace: grace}
+		return atomicWriter()
 	}
-	return atomicdir.Atomic{Grace: grace}
+	return atomicWriter()
 }

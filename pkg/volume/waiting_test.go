@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/volume"
 )
 
@@ -82,7 +83,7 @@ func TestPublishGivesUpWaiting(t *testing.T) {
 				}
 				d := n.start()
 				began := time.Now()
-				got := n.wantKind(d.Publish(n.ctx, n.request("config", tt.attributes)), tt.kind)
+				got := n.wantKind(d.Publish(n.ctx, n.request("config", tt.attributes), identity.Token{}), tt.kind)
 				if got != tt.text {
 					n.Errorf("Publish() says %q, want %q", got, tt.text)
 				}
@@ -113,7 +114,7 @@ func TestPublishWaitsForEachThingInTurn(t *testing.T) {
 		r := n.request("config", configMap("web", api.KeyItems, `[{key: b, path: b}]`))
 		done := make(chan error, 1)
 		began := time.Now()
-		go func() { done <- d.Publish(n.ctx, r) }()
+		go func() { done <- d.Publish(n.ctx, r, identity.Token{}) }()
 		steps := []func(){
 			func() { n.cluster.remove(web) },
 			func() { n.cluster.fail(web, nil) },
@@ -147,7 +148,7 @@ func TestPublishWaitsForEachThingInTurn(t *testing.T) {
 func TestEventsNameThePodAndTheVolume(t *testing.T) {
 	bubble(t, func(n *node) {
 		d := n.start()
-		n.wantKind(d.Publish(n.ctx, n.request("config", configMap("web"))), volume.Missing)
+		n.wantKind(d.Publish(n.ctx, n.request("config", configMap("web")), identity.Token{}), volume.Missing)
 		want := []event{{
 			Pod: "default/app", Volume: "config", Reason: volume.ReasonWaiting,
 			Note: `volume "config": waiting for a source: configmap "web" not found`,
@@ -164,7 +165,7 @@ func TestPublishEndsWithItsCaller(t *testing.T) {
 		ctx, cancel := context.WithTimeout(n.ctx, settling)
 		defer cancel()
 		began := time.Now()
-		n.wantKind(d.Publish(ctx, n.request("config", configMap("web"))), volume.Missing)
+		n.wantKind(d.Publish(ctx, n.request("config", configMap("web")), identity.Token{}), volume.Missing)
 		if got := time.Since(began); got != settling {
 			n.Errorf("Publish() took %s, want %s", got, settling)
 		}
@@ -180,7 +181,7 @@ func TestSourceGoesBetweenWaitingAndWriting(t *testing.T) {
 		d := n.start()
 		r := n.request("config", configMap("web"))
 		n.faults.on("put", func() { n.cluster.remove(web) })
-		got := n.wantKind(d.Publish(n.ctx, r), volume.Missing)
+		got := n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Missing)
 		if want := `configmap "web" not found`; got != want {
 			n.Errorf("Publish() says %q, want %q", got, want)
 		}

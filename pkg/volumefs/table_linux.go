@@ -99,7 +99,7 @@ func (v *liveVolume) check() error {
 
 func (v *liveVolume) usage() Usage {
 	s, block := &v.stat, int64(v.stat.Bsize) //nolint:unconvert // It is narrower on some architectures.
-	// A tmpfs of ours has some thousands of each at most.
+	// A tmpfs of ours has some hundred thousands of each at most.
 	blocks, freeBlocks, files, freeFiles := int64(s.Blocks), int64(s.Bfree), int64(s.Files), int64(s.Ffree) //nolint:gosec // As said.
 	return Usage{
 		BytesTotal:  blocks * block,

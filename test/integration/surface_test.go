@@ -127,7 +127,9 @@ func TestManifestsAreWhatTheAPIServerTakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := [][]string{{"-k", filepath.Join(repo, "deploy", "base")}}
+	args := [][]string{
+		{"-k", filepath.Join(repo, "deploy", "base")}, {"-k", filepath.Join(repo, "deploy", "overlays", "pod-identity")},
+	}
 	examples, err := filepath.Glob(filepath.Join(repo, "examples", "*", "*.yaml"))
 	if err != nil || len(examples) == 0 {
 		t.Fatalf("examples: %v %v", examples, err)

@@ -19,9 +19,10 @@ const (
 	updatesPerView = 25
 	// nobody is the user of readers where there is more than one user.
 	nobody = 65534
-	// grace is the driver's.
-	grace = 50 * time.Millisecond
 )
+
+// grace is the driver's.
+func grace() atomicdir.Grace { return atomicdir.Grace{Time: 250 * time.Millisecond, Bytes: 1 << 20} }
 
 // TestReaders updates a volume while processes read it as containers do. Theirs is the order in which the kubelet makes
 // an update; it is there to compare the counts, which say nothing about right or wrong.
@@ -33,7 +34,7 @@ func TestReaders(t *testing.T) {
 		versions int
 		check    func(testing.TB, counts)
 	}{
-		"ours":          {atomicdir.Atomic{Grace: grace}, soak.Rounds(600, 10000), mustHaveNoFaults},
+		"ours":          {atomicdir.Atomic{Grace: grace()}, soak.Rounds(600, 10000), mustHaveNoFaults},
 		"in-tree-order": {&inTreeOrder{}, soak.Rounds(300, 10000), func(testing.TB, counts) {}},
 		"replace":       {atomicdir.Replace{}, soak.Rounds(300, 5000), mustHaveNoFaults},
 	}

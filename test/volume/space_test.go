@@ -118,6 +118,18 @@ func TestLargestObject(t *testing.T) {
 	}
 }
 
+// byDriver has the driver's own credentials read everything.
+type byDriver struct{}
+
+func (byDriver) Choose(api.Pod, api.Ref) (identity.Identity, error) { return identity.Driver(), nil }
+
+// noTokens holds none.
+type noTokens struct{}
+
+func (noTokens) Keep(string, api.Pod, identity.Token) error { return nil }
+func (noTokens) Drop(string) error                          { return nil }
+func (noTokens) Retain(func(string) bool) error             { return nil }
+
 // limitsFor returns what the manager limits a volume of one ConfigMap to. The manager publishes an empty one.
 func limitsFor(t *testing.T, policy string) volumefs.Limits {
 	t.Helper()
@@ -127,14 +139,14 @@ func limitsFor(t *testing.T, policy string) volumefs.Limits {
 	}
 	mounts := &recordingMounts{FS: volumefs.New(volumefs.Config{Source: source})}
 	m := volume.New(volume.Config{
-		Sources: emptyObjects{}, Authority: identity.New(nil), Records: records, Mounts: mounts, Reporter: nobodyTold{},
+		Sources: emptyObjects{}, Authority: byDriver{}, Tokens: noTokens{}, Records: records, Mounts: mounts, Reporter: nobodyTold{},
 		PublishTimeout: time.Second, ResyncInterval: time.Hour,
 	})
 	r := state.Record{
 		VolumeID: "volume", TargetPath: filepath.Join(t.TempDir(), "mount"), Pod: api.Pod{Namespace: "default", Name: "pod"},
 		Attributes: map[string]string{api.KeyConfigMap: "large", api.KeyUpdatePolicy: policy},
 	}
-	if err := m.Publish(t.Context(), r); err != nil {
+	if err := m.Publish(t.Context(), r, identity.Token{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Unpublish(t.Context(), r.VolumeID, r.TargetPath); err != nil {

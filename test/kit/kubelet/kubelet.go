@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -20,7 +22,15 @@ type Kubelet struct {
 	dir    string
 	driver string
 	conn   *grpc.ClientConn
+	tokens TokenRequest
 }
+
+// TokenRequest asks the API server for a token of a service account.
+type TokenRequest func(ctx context.Context, namespace, serviceAccount string) (authenticationv1.TokenRequestStatus, error)
+
+// UseTokens makes the kubelet send the tokens of pods' service accounts, as kubelets do when the CSIDriver object has
+// tokenRequests and serviceAccountTokenInSecrets.
+func (k *Kubelet) UseTokens(request TokenRequest) { k.tokens = request }
 
 // New returns a kubelet with the root directory dir that reaches the driver of that name through a unix socket. It
 // connects with the first call, and again after the driver was restarted. Close it.
@@ -69,8 +79,27 @@ func (k *Kubelet) Publish(ctx context.Context, pod *corev1.Pod, volume corev1.Vo
 	if err := os.MkdirAll(filepath.Dir(req.GetTargetPath()), 0o750); err != nil {
 		return fmt.Errorf("make the directory of volume %s: %w", volume.Name, err)
 	}
+	if err := k.addTokens(ctx, pod, req); err != nil {
+		return err
+	}
 	_, err := k.Node().NodePublishVolume(ctx, req, grpc.WaitForReady(true))
 	return err
+}
+
+func (k *Kubelet) addTokens(ctx context.Context, pod *corev1.Pod, req *csi.NodePublishVolumeRequest) error {
+	if k.tokens == nil {
+		return nil
+	}
+	status, err := k.tokens(ctx, pod.Namespace, serviceAccount(pod))
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(map[string]authenticationv1.TokenRequestStatus{"": status})
+	if err != nil {
+		return fmt.Errorf("encode the tokens: %w", err)
+	}
+	req.Secrets = map[string]string{"csi.storage.k8s.io/serviceAccount.tokens": string(text)}
+	return nil
 }
 
 // PublishAll publishes every volume of the pod that belongs to the driver.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -85,16 +86,29 @@ func install(ctx context.Context, c *cluster.Cluster, dir string) error {
 	if err != nil {
 		return err
 	}
-	args := append([]string{"build", "-o", binary(dir)}, buildFlags()...)
-	build := exec.CommandContext(ctx, "go", append(args, "./cmd/liveconfig-driver")...)
-	build.Dir = repo // In the driver's own module, with the versions that it ships with.
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the driver: %w\n%s", err, out)
+	if err := build(ctx, binary(dir), nil, buildFlags()...); err != nil {
+		return err
 	}
 	if _, err := c.Apply(ctx, filepath.Join(repo, "deploy", "base")); err != nil {
 		return fmt.Errorf("install deploy/base: %w", err)
 	}
 	return c.WriteServiceAccountKubeconfig(ctx, kubeconfig(dir), DriverNamespace, DriverAccount)
+}
+
+// build builds the driver of this checkout at path, with further variables of the environment and flags of go build.
+func build(ctx context.Context, path string, env []string, flags ...string) error {
+	repo, err := Repo()
+	if err != nil {
+		return err
+	}
+	args := slices.Concat([]string{"build", "-o", path}, flags, []string{"./cmd/liveconfig-driver"})
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = repo // In the driver's own module, with the versions that it ships with.
+	cmd.Env = append(os.Environ(), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the driver: %w\n%s", err, out)
+	}
+	return nil
 }
 
 func binary(dir string) string     { return filepath.Join(dir, "liveconfig-driver") }
@@ -119,17 +133,15 @@ func Repo() (string, error) {
 // test fails if the driver ended badly or left a mount behind; when the test has failed, the driver's log is shown.
 func Node(t testing.TB, args ...string) *node.Node {
 	t.Helper()
-	return start(t, shortDir(t), args)
+	Cluster(t)
+	return start(t, node.Config{Binary: binary(lab.dir), Dir: shortDir(t), Args: args})
 }
 
-// start starts the driver through the launcher, if there is one, on a node in dir.
-func start(t testing.TB, dir string, args []string, launcher ...string) *node.Node {
+// start starts a driver with the lab's credentials. The lab must have its cluster.
+func start(t testing.TB, cfg node.Config) *node.Node {
 	t.Helper()
-	Cluster(t)
-	n, err := node.Start(t.Context(), node.Config{
-		Binary: binary(lab.dir), Kubeconfig: kubeconfig(lab.dir), Dir: dir, Args: append([]string{"-v=5"}, args...),
-		Launcher: launcher,
-	})
+	cfg.Kubeconfig, cfg.Args = kubeconfig(lab.dir), append([]string{"-v=5"}, cfg.Args...)
+	n, err := node.Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,8 @@ func NodeOnWire(t testing.TB, args ...string) (*node.Node, *tripwire.Wire) {
 			t.Errorf("the tripwire: %v", err)
 		}
 	})
-	return start(t, dir, args, launcher, socket), wire
+	cfg := node.Config{Binary: binary(lab.dir), Dir: dir, Args: args, Launcher: []string{launcher, socket}}
+	return start(t, cfg), wire
 }
 
 func buildLauncher(ctx context.Context, path string) error {

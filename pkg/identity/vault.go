@@ -1,0 +1,153 @@
+package identity
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+)
+
+// ErrNoToken is why a pod's credentials cannot be used: none were given, or all have expired.
+var ErrNoToken = errors.New("no valid token is held")
+
+// Files keeps small secrets over restarts of the driver, by ID. It must be safe for concurrent use.
+type Files interface {
+	Put(id string, data []byte) error
+	Delete(id string) error
+	// List returns everything that can be read, and an error for what cannot.
+	List() ([][]byte, error)
+}
+
+// Vault holds the tokens that pods' volumes came with. A token dies with the pod that it is bound to, so each is held as
+// long as its volume, and of those of one service account the one that lives longest counts.
+type Vault struct {
+	files Files
+	now   func() time.Time
+
+	mu   sync.Mutex // Guards held.
+	held map[string]entry
+}
+
+// entry is what is held for one volume.
+type entry struct {
+	identity Identity
+	token    Token
+}
+
+// NewVault returns an empty vault that keeps what it holds in files.
+func NewVault(files Files) *Vault {
+	return &Vault{files: files, now: time.Now, held: map[string]entry{}}
+}
+
+// stored is an entry as it stands on disk: the one place a token is written to, which only root can read and which is
+// empty after a reboot.
+type stored struct {
+	VolumeID       string    `json:"volumeID"`
+	Namespace      string    `json:"namespace"`
+	ServiceAccount string    `json:"serviceAccount"`
+	Token          string    `json:"token"`
+	Expires        time.Time `json:"expires"`
+}
+
+// Load takes back what an earlier run of the driver held. What cannot be read is reported and left out: the kubelet brings
+// it again.
+func (v *Vault) Load() error {
+	files, err := v.files.List()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, data := range files {
+		var s stored
+		if json.Unmarshal(data, &s) != nil { // The error could quote a part of a token.
+			err = errors.Join(err, errors.New("a file of a token is torn"))
+			continue
+		}
+		v.held[s.VolumeID] = entry{
+			identity: Identity{Namespace: s.Namespace, ServiceAccount: s.ServiceAccount}, token: NewToken(s.Token, s.Expires),
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("read the tokens of an earlier run: %w", err)
+	}
+	return nil
+}
+
+// Keep holds the token that a volume of the pod came with, in place of an earlier one. No token changes nothing. When it
+// cannot be written it is held all the same, and only the next run of the driver would miss it.
+func (v *Vault) Keep(volumeID string, pod api.Pod, t Token) error {
+	if t.IsZero() || !v.hold(volumeID, entry{identity: Of(pod), token: t}) {
+		return nil
+	}
+	data, err := json.Marshal(stored{
+		VolumeID: volumeID, Namespace: pod.Namespace, ServiceAccount: pod.ServiceAccount, Token: t.value, Expires: t.expires,
+	})
+	if err == nil {
+		err = v.files.Put(volumeID, data)
+	}
+	if err != nil {
+		return fmt.Errorf("write the token of volume %s: %w", volumeID, err)
+	}
+	return nil
+}
+
+// hold reports whether the entry is news.
+func (v *Vault) hold(volumeID string, e entry) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.held[volumeID] == e {
+		return false
+	}
+	v.held[volumeID] = e
+	return true
+}
+
+// Drop forgets what a volume came with.
+func (v *Vault) Drop(volumeID string) error {
+	v.mu.Lock()
+	delete(v.held, volumeID)
+	v.mu.Unlock()
+	if err := v.files.Delete(volumeID); err != nil {
+		return fmt.Errorf("remove the token of volume %s: %w", volumeID, err)
+	}
+	return nil
+}
+
+// Retain drops what is held for volumes that are not known.
+func (v *Vault) Retain(known func(volumeID string) bool) error {
+	var errs []error
+	for _, id := range v.unknown(known) {
+		errs = append(errs, v.Drop(id))
+	}
+	return errors.Join(errs...)
+}
+
+func (v *Vault) unknown(known func(volumeID string) bool) []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var ids []string
+	for id := range v.held {
+		if !known(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// token returns the token of an identity that lives longest, or an error that wraps [ErrNoToken].
+func (v *Vault) token(id Identity) (Token, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var best Token
+	for _, e := range v.held {
+		if e.identity == id && e.token.expires.After(best.expires) {
+			best = e.token
+		}
+	}
+	if !best.expires.After(v.now()) {
+		return Token{}, fmt.Errorf("%w for %s; the kubelet brings one with each call if the CSIDriver object has "+
+			`tokenRequests: [{audience: ""}]`, ErrNoToken, id)
+	}
+	return best, nil
+}

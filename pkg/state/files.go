@@ -1,0 +1,168 @@
+package state
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	fileSuffix = ".json"
+	tempPrefix = "tmp-"
+)
+
+// Files keeps a small file for each ID in a directory of its own, whole or not at all, readable by nobody else. Its
+// methods may be called concurrently for different IDs.
+type Files struct {
+	dir string
+}
+
+// NewFiles returns the files in dir, which it creates with mode 0700 where it is missing. It clears what a crash in the
+// middle of Put left behind, so nobody else may be writing in dir. What cannot be cleared is an error only where nothing
+// could be written either: nobody reads it.
+func NewFiles(dir string) (*Files, error) {
+	f := &Files{dir: dir}
+	if err := f.makeDir(); err != nil {
+		return nil, fmt.Errorf("create the state directory: %w", err)
+	}
+	err := f.removeTemps()
+	if err == nil {
+		return f, nil
+	}
+	if problem := f.tryWriting(); problem != nil {
+		return nil, fmt.Errorf("clear the state directory: %w", errors.Join(err, problem))
+	}
+	return f, nil
+}
+
+func (f *Files) makeDir() error { return os.MkdirAll(f.dir, 0o700) }
+
+func (f *Files) removeTemps() error {
+	entries, err := os.ReadDir(f.dir)
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), tempPrefix) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(f.dir, entry.Name())))
+		}
+	}
+	return err
+}
+
+// tryWriting makes a file and removes it.
+func (f *Files) tryWriting() error {
+	temp, err := f.createTemp()
+	if err != nil {
+		return err
+	}
+	return errors.Join(temp.Close(), os.Remove(temp.Name()))
+}
+
+// createTemp returns a new file with mode 0600 that no ID has.
+func (f *Files) createTemp() (*os.File, error) { return os.CreateTemp(f.dir, tempPrefix+"*") }
+
+// Put writes the file of an ID, replacing an earlier one in one step. A directory that somebody has removed is made again.
+func (f *Files) Put(id string, data []byte) error {
+	err := f.replace(f.path(id), data)
+	if errors.Is(err, fs.ErrNotExist) && f.makeDir() == nil {
+		err = f.replace(f.path(id), data)
+	}
+	return err
+}
+
+// Delete removes the file of an ID. It is not an error when there is none.
+func (f *Files) Delete(id string) error {
+	if err := os.Remove(f.path(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// List returns the content of every file that can be read, and an error for those that cannot.
+func (f *Files) List() ([][]byte, error) {
+	var contents [][]byte
+	var problems []error
+	err := f.each(func(name string, data []byte, err error) {
+		if err != nil {
+			problems = append(problems, fmt.Errorf("read %s: %w", name, err))
+			return
+		}
+		contents = append(contents, data)
+	})
+	return contents, errors.Join(append(problems, err)...)
+}
+
+// has reports whether an ID has a file.
+func (f *Files) has(id string) bool {
+	info, err := os.Lstat(f.path(id))
+	return err == nil && info.Mode().IsRegular()
+}
+
+// each calls visit with every file, or with why it cannot be read.
+func (f *Files) each(visit func(name string, data []byte, err error)) error {
+	entries, err := os.ReadDir(f.dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), tempPrefix) {
+			continue // A Put is under way.
+		}
+		data, err := f.read(entry)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // Deleted since.
+		}
+		visit(entry.Name(), data, err)
+	}
+	return nil
+}
+
+func (f *Files) read(entry fs.DirEntry) ([]byte, error) {
+	if !entry.Type().IsRegular() { // To open a pipe would wait for its writer.
+		return nil, fmt.Errorf("it is not a regular file (%s)", entry.Type())
+	}
+	return os.ReadFile(filepath.Join(f.dir, entry.Name()))
+}
+
+func (f *Files) path(id string) string { return filepath.Join(f.dir, nameOf(id)) }
+
+// nameOf never contains a byte of the ID, which may hold anything.
+func nameOf(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:]) + fileSuffix
+}
+
+// replace writes data beside path and renames it there.
+func (f *Files) replace(path string, data []byte) (err error) {
+	temp, err := f.createTemp()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, temp.Close(), os.Remove(temp.Name()))
+		}
+	}()
+	if _, err := temp.Write(data); err != nil {
+		return err
+	}
+	if err := temp.Sync(); err != nil {
+		return err
+	}
+	if err := os.Rename(temp.Name(), path); err != nil {
+		return err
+	}
+	return errors.Join(temp.Close(), f.syncDir())
+}
+
+// syncDir makes the rename itself durable.
+func (f *Files) syncDir() error {
+	d, err := os.Open(f.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

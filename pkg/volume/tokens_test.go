@@ -1,0 +1,54 @@
+package volume_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/volume"
+)
+
+// TestATokenIsHeldAsLongAsItsVolume: no longer, because its pod is gone then, and no less, because the volume is updated.
+func TestATokenIsHeldAsLongAsItsVolume(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		r := n.request("config", configMap("web"))
+		want := func(want identity.Token, when string) {
+			n.Helper()
+			if got := n.tokens.of(r.VolumeID); got != want {
+				n.Errorf("%s: the token held is %v, want %v", when, got, want)
+			}
+		}
+		token := func(value string) identity.Token { return identity.NewToken(value, time.Now().Add(time.Hour)) }
+
+		first := token("first")
+		if err := d.Publish(n.ctx, r, first); err != nil {
+			n.Fatal(err)
+		}
+		want(first, "after a publish")
+		other := r
+		other.Attributes = configMap("other")
+		n.wantKind(d.Publish(n.ctx, other, token("not ours")), volume.Different)
+		want(first, "after a request that was no repeat")
+		second := token("second")
+		if err := d.Publish(n.ctx, r, second); err != nil {
+			n.Fatal(err)
+		}
+		d.publish(r) // Without one.
+		want(second, "after repeats")
+		d = d.restart()
+		want(second, "after a restart")
+		d.unpublish(r)
+		want(identity.Token{}, "after an unpublish")
+
+		n.cluster.remove(web)
+		n.wantKind(d.Publish(n.ctx, r, token("third")), volume.Missing)
+		want(identity.Token{}, "after a publish that failed")
+		if err := n.tokens.Keep(r.VolumeID, r.Pod, first); err != nil {
+			n.Fatal(err)
+		}
+		d.restart()
+		want(identity.Token{}, "after a restart without the volume")
+	})
+}
