@@ -90,6 +90,9 @@ func (m *Manager) publishAnew(ctx context.Context, v *volume, r state.Record, t 
 func (m *Manager) republishUnknown(ctx context.Context, r state.Record, t identity.Token) error {
 	m.keep(ctx, r, t)
 	if err := m.adopt(ctx, r); err != nil {
+		if leftover := m.cfg.Tokens.Drop(r.VolumeID); leftover != nil {
+			klog.FromContext(ctx).Error(leftover, "A token that is of no use stays", logkeys.VolumeID, r.VolumeID)
+		}
 		return err
 	}
 	if err := m.cfg.Records.Put(r); err != nil {

@@ -3,6 +3,7 @@ package volume_test
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -27,9 +28,12 @@ func TestATargetIsOneVolumes(t *testing.T) {
 		n.cluster.set(api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "other"}, "a", "other")
 		other := n.on(r, "intruder")
 		for range 2 {
-			got := n.wantKind(d.Publish(n.ctx, other, identity.Token{}), volume.Different)
+			got := n.wantKind(d.Publish(n.ctx, other, identity.NewToken("x", time.Now())), volume.Different)
 			if want := "volume csi-config is already published on " + r.TargetPath; got != want {
 				n.Errorf("Publish() says %q, want %q", got, want)
+			}
+			if got := n.tokens.of(other.VolumeID); !got.IsZero() {
+				n.Errorf("%v is held for a volume that was refused", got)
 			}
 			d.unpublish(other) // Whatever is asked about it, the first one's target is not touched.
 		}
