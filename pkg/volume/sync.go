@@ -105,12 +105,14 @@ func (m *Manager) desired(v *volume) (tree.Tree, error) {
 	for _, key := range v.keys {
 		s := m.cfg.Sources.Get(key)
 		switch {
+		case v.followsLoss() && apierrors.IsForbidden(s.Err):
+			spec.Sources = forgive(spec.Sources, key.Ref) // Its files go, as if it were deleted.
 		case !s.Synced:
 			unread = append(unread, &unreadError{key: key, err: s.Err})
 			spec.Sources = forgive(spec.Sources, key.Ref) // It is not known to be missing.
 		case s.Found:
 			contents[key.Ref] = s.Content
-		case v.live && spec.OnDelete == api.OnDeleteRemove:
+		case v.followsLoss():
 			spec.Sources = forgive(spec.Sources, key.Ref)
 		}
 	}
@@ -120,6 +122,9 @@ func (m *Manager) desired(v *volume) (tree.Tree, error) {
 	}
 	return t, err
 }
+
+// followsLoss reports whether files go with their source: with one that a first publish requires they cannot. v.mu is held.
+func (v *volume) followsLoss() bool { return v.live && v.spec.OnDelete == api.OnDeleteRemove }
 
 // forgive returns the sources with those of one object made optional.
 func forgive(sources []api.Source, ref api.Ref) []api.Source {
@@ -202,6 +207,14 @@ func (m *Manager) lostAccess(v *volume) error {
 	return nil
 }
 
+// consequence says what a problem means for the files. v.mu is held.
+func (v *volume) consequence(problem error) string {
+	if v.followsLoss() && kindOf(problem) == Denied {
+		return "the files of the source are removed"
+	}
+	return "the files stay as they are"
+}
+
 // note remembers the outcome of a live volume's sync and tells the pod when it differs from the last one. v.mu is held.
 func (m *Manager) note(ctx context.Context, v *volume, result Result, problem error) {
 	before := v.problem
@@ -210,7 +223,7 @@ func (m *Manager) note(ctx context.Context, v *volume, result Result, problem er
 	case problem != nil && (before == nil || before.Error() != problem.Error()):
 		klog.FromContext(ctx).Error(problem, "A live volume keeps its last good content",
 			logkeys.VolumeID, v.record.VolumeID, logkeys.Pod, v.record.Pod)
-		m.event(v, reasonOf(kindOf(problem)), "the files stay as they are: %v", problem)
+		m.event(v, reasonOf(kindOf(problem)), "%s: %v", v.consequence(problem), problem)
 	case problem == nil && before != nil:
 		m.event(v, ReasonProjected, "the files are current again")
 	case problem == nil && result == ResultWritten:

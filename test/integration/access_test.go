@@ -59,8 +59,8 @@ func (b *bench) setSecret(namespace, value string) {
 	}
 }
 
-// grant applies what a denied publish says would allow it, and publishes until it does.
-func (b *bench) grant(pod *corev1.Pod) {
+// grant applies what a denied publish says would allow it, and publishes until it does. It returns the file to apply.
+func (b *bench) grant(pod *corev1.Pod) (file string) {
 	b.t.Helper()
 	err := b.node.PublishAll(b.t.Context(), pod)
 	_, yaml, found := strings.Cut(fmt.Sprint(err), "to allow it, apply:\n")
@@ -68,7 +68,7 @@ func (b *bench) grant(pod *corev1.Pod) {
 		b.t.Fatalf("publish = %v, want it denied, and what would allow it", err)
 	}
 	b.wantNothing(pod, "a denied publish")
-	file := filepath.Join(b.t.TempDir(), "grant.yaml")
+	file = filepath.Join(b.t.TempDir(), "grant.yaml")
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		b.t.Fatal(err)
 	}
@@ -77,10 +77,11 @@ func (b *bench) grant(pod *corev1.Pod) {
 	}
 	lab.Eventually(b.t, soon, func() error { return b.node.PublishAll(b.t.Context(), pod) })
 	b.t.Cleanup(func() { b.unpublish(pod) })
+	return file
 }
 
 // TestAPodReadsWithItsOwnRights is the way of a Secret, in the pod's namespace and in another one: denied, granted as the
-// message says, current also over a restart without a call of the kubelet, and revoked.
+// message says, current also over a restart without a call of the kubelet, revoked, and granted again.
 func TestAPodReadsWithItsOwnRights(t *testing.T) {
 	t.Parallel()
 	for name, where := range map[string]func(b *bench) string{
@@ -98,8 +99,9 @@ func TestAPodReadsWithItsOwnRights(t *testing.T) {
 			b, tokens := newAccessBench(t)
 			namespace := where(b)
 			b.setSecret(namespace, "one")
-			pod := b.podOf("app", map[string]string{"secret": "tls", "namespace": namespace})
-			b.grant(pod)
+			onDelete := map[bool]string{true: "Keep", false: "Remove"}[namespace == b.namespace]
+			pod := b.podOf("app", map[string]string{"secret": "tls", "namespace": namespace, "onDelete": onDelete})
+			grant := b.grant(pod)
 			b.wantFile(pod, "key", "one")
 			b.setSecret(namespace, "two")
 			b.wantFile(pod, "key", "two")
@@ -117,8 +119,18 @@ func TestAPodReadsWithItsOwnRights(t *testing.T) {
 			if err := roles.Delete(t.Context(), "read-secret-tls", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			b.wantEvent(pod, "AccessLost", "the files stay")
-			b.wantFile(pod, "key", "three")
+			if onDelete == "Keep" {
+				b.wantEvent(pod, "AccessLost", "the files stay")
+				b.wantFile(pod, "key", "three")
+			} else {
+				b.wantEvent(pod, "AccessLost", "the files of the source are removed")
+				b.wantNoFile(pod, "key")
+			}
+			if _, err := b.cluster.Apply(t.Context(), grant); err != nil {
+				t.Fatal(err)
+			}
+			b.setSecret(namespace, "four")
+			b.wantFile(pod, "key", "four")
 			b.wantNoSecretOf(namespace, began)
 			b.wantNoToken(*tokens)
 		})

@@ -1,0 +1,52 @@
+package volume_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+)
+
+// TestARevokedSourceFollowsOnDelete: its files stay or go as its owner's wish was when it is deleted, also over a restart,
+// those of other sources stay, and all is back with the access.
+func TestARevokedSourceFollowsOnDelete(t *testing.T) {
+	t.Parallel()
+	tests := map[api.OnDelete]struct {
+		files map[string]string
+		told  string
+	}{
+		api.OnDeleteKeep:   {map[string]string{"a": "1", "key": "k"}, "the files stay as they are"},
+		api.OnDeleteRemove: {map[string]string{"a": "1"}, "the files of the source are removed"},
+	}
+	for onDelete, tt := range tests {
+		t.Run(string(onDelete), func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.cluster.set(web, "a", "1")
+				n.cluster.set(tls, "key", "k")
+				d := n.start()
+				r := n.request("config", map[string]string{
+					api.KeySources:  "[{configMap: {name: web}}, {secret: {name: tls}}]",
+					api.KeyOnDelete: string(onDelete),
+				})
+				d.publish(r)
+				n.seen.forget()
+				const problem = `secret default/tls cannot be read: secrets "tls" is forbidden: no`
+				n.cluster.fail(tls, forbidden(tls))
+				pass(settling)
+				n.wantFiles(r, tt.files)
+				n.wantProblem(d, r, problem)
+				told := []string{`AccessLost: volume "config": ` + tt.told + ": " + problem}
+				if diff := cmp.Diff(told, n.seen.told()); diff != "" {
+					n.Errorf("Events (-want +got):\n%s", diff)
+				}
+				d = d.restart()
+				n.wantFiles(r, tt.files)
+				n.cluster.fail(tls, nil)
+				pass(settling)
+				n.wantFiles(r, map[string]string{"a": "1", "key": "k"})
+				n.wantProblem(d, r, "")
+			})
+		})
+	}
+}
