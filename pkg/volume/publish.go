@@ -16,7 +16,8 @@ import (
 
 // Publish makes the volume of the record appear on its target path, complete. A repeat for a live volume succeeds
 // whatever state its sources, its attributes or the API server are in; one with other parameters is refused and changes
-// nothing. The token is what the pod's own reading needs, and may be none. When the first publish fails nothing is left behind. Errors are of type *[Error].
+// nothing. The token is what the pod's own reading needs, and may be none. When the first publish fails nothing is left
+// behind. Errors are of type *[Error].
 func (m *Manager) Publish(ctx context.Context, r state.Record, t identity.Token) error {
 	unlock, ok := m.calls.TryLock(r.VolumeID)
 	if !ok {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
@@ -49,4 +50,20 @@ func TestARevokedSourceFollowsOnDelete(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLostAccessIsToldBesideOtherTrouble, whichever source comes first.
+func TestLostAccessIsToldBesideOtherTrouble(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		n.cluster.set(tls, "key", "k")
+		d := n.start()
+		r := n.request("config", map[string]string{api.KeySources: "[{configMap: {name: web}}, {secret: {name: tls}}]"})
+		d.publish(r)
+		n.cluster.fail(web, apierrors.NewServiceUnavailable("out to lunch"))
+		n.cluster.fail(tls, forbidden(tls))
+		pass(settling)
+		n.wantProblem(d, r, `secret default/tls cannot be read: secrets "tls" is forbidden: no`)
+		n.wantFiles(r, map[string]string{"a": "1", "key": "k"})
+	})
 }

@@ -201,8 +201,10 @@ func limitsOf(spec api.Spec) volumefs.Limits {
 
 // lostAccess returns an error when a source whose content is known may no longer be read.
 func (m *Manager) lostAccess(v *volume) error {
-	if err := m.staleness(v); err != nil && apierrors.IsForbidden(err) {
-		return err
+	for _, key := range v.keys {
+		if s := m.cfg.Sources.Get(key); apierrors.IsForbidden(s.Err) {
+			return &unreadError{key: key, err: s.Err}
+		}
 	}
 	return nil
 }
@@ -221,7 +223,7 @@ func (m *Manager) note(ctx context.Context, v *volume, result Result, problem er
 	v.problem = problem
 	switch {
 	case problem != nil && (before == nil || before.Error() != problem.Error()):
-		klog.FromContext(ctx).Error(problem, "A live volume keeps its last good content",
+		klog.FromContext(ctx).Error(problem, "A live volume is not current: "+v.consequence(problem),
 			logkeys.VolumeID, v.record.VolumeID, logkeys.Pod, v.record.Pod)
 		m.event(v, reasonOf(kindOf(problem)), "%s: %v", v.consequence(problem), problem)
 	case problem == nil && before != nil:
