@@ -26,7 +26,8 @@ import (
 //
 //  1. Read what is in the root and which generation is live.
 //  2. Compare it with the tree: bytes, modes, owners, directories, nothing missing and nothing too much. If it is equal,
-//     5, 6 and 9 are left out, and the rest still puts right what else is wrong.
+//     5, 6 and 9 are left out, and the rest still puts right what else is wrong. If it is not, and it is too early for
+//     another generation, nothing is done.
 //  3. Remove what earlier writes have left, so that it takes no room from this one.
 //  4. Give the root its owner and mode.
 //  5. Write the new generation.
@@ -39,8 +40,8 @@ import (
 //
 // If a step up to 9 fails, what was made is removed and the names are put back.
 type Atomic struct {
-	// Grace is for generations that were replaced. A Write removes those whose grace is over, and all when it has no
-	// room otherwise.
+	// Grace is for generations that were replaced. A Write removes those whose grace is over, and all when the file
+	// system has no room otherwise.
 	Grace Grace
 
 	hook hook
@@ -156,12 +157,11 @@ func (w *atomicWrite) linkTarget(name string) string {
 // compare is step 2.
 func (w *atomicWrite) compare() error {
 	w.isEqual = w.live != "" && holds(w.root, w.live, w.want)
-	return nil
+	return w.spare()
 }
 
 // sweep is step 3. What cannot be removed does not stop the update; step 11 tries again and says so.
 func (w *atomicWrite) sweep() error {
-	w.spared = w.spare()
 	for _, name := range slices.Sorted(maps.Keys(w.found)) {
 		if isReserved(name) && name != dataLink && name != w.live && !w.spared[name] {
 			_ = w.discard(name)

@@ -1,6 +1,7 @@
 package atomicdir
 
 import (
+	"fmt"
 	"io/fs"
 	"slices"
 	"syscall"
@@ -9,29 +10,44 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/tree"
 )
 
+// clockTick is how much older than the clock a file's times may be.
+const clockTick = 10 * time.Millisecond
+
 // spare finds the generations that were replaced so lately that somebody may be on the way into them: the last one when
-// ..data was renamed, each other one at the latest when the one after the next was complete. The newest come first, as many
-// as there is room to spare for.
-func (w *atomicWrite) spare() map[string]bool {
-	spared := map[string]bool{}
+// ..data was renamed, each other one at the latest when the one after the next was complete. It returns an [EarlyError] when
+// there are too many for another one to be replaced.
+func (w *atomicWrite) spare() error {
+	w.spared = map[string]bool{}
 	if w.grace.Time == 0 || w.live == "" {
-		return spared
+		return nil
 	}
-	left := w.grace.generations(w.want)
-	if !w.isEqual {
-		left-- // For the one that is going to be replaced.
-	}
+	room := w.grace.generations(w.want) - 1 // One is for the generation that is going to be replaced.
 	replaced := changeTime(w.found[dataLink])
 	for _, name := range slices.Backward(w.generationsBefore(w.live)) {
-		age := w.now.Sub(replaced)
-		if left <= 0 || age < 0 || age >= w.grace.Time { // Less than nothing: the clock was set back.
-			break
+		over := replaced.Add(w.grace.Time + clockTick)
+		if replaced.After(w.now) || !over.After(w.now) { // The first: the clock was set back.
+			return nil
 		}
-		spared[name] = true
+		if room--; room < 0 && !w.isEqual {
+			return &EarlyError{Until: over}
+		}
+		w.spared[name] = true
 		replaced = changeTime(w.found[name]) // For the one before: a little too early, by the time that the swap took.
-		left--
 	}
-	return spared
+	return nil
+}
+
+// EarlyError is returned by [Atomic] when it has touched nothing, because the files were replaced so often of late that the
+// generations which are in their grace take all the room there is for them.
+type EarlyError struct {
+	// Until is when there is room for the next one.
+	Until time.Time
+}
+
+// Error says how long there is to wait.
+func (e *EarlyError) Error() string {
+	return fmt.Sprintf("readers may be on the way into the files replaced last; it is too early for new ones until %s",
+		e.Until.Format(time.RFC3339Nano))
 }
 
 // generationsBefore returns the generations that are older than one, by their names, from the oldest on.
@@ -50,7 +66,8 @@ func (w *atomicWrite) generationsBefore(name string) []string {
 // path through ..data finds the file as long as that takes less. The zero value is none.
 type Grace struct {
 	Time time.Duration
-	// Bytes limits what is kept for a grace, by the size of the tree that is written now. One generation is always kept.
+	// Bytes limits what is kept for a grace, by the size of the tree that is written now. What would take more has to
+	// wait. There is always room for one generation.
 	Bytes int
 }
 

@@ -1,13 +1,18 @@
 package atomicdir_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/liveconfig-csi/liveconfig/pkg/atomicdir"
+	"github.com/liveconfig-csi/liveconfig/pkg/tree"
 )
 
 // hour is a grace that is not over before a test is.
@@ -59,6 +64,7 @@ func TestAfterItsGraceAGenerationGoes(t *testing.T) {
 	if got := generations(t, dir); got != 2 {
 		t.Errorf("%d generations, want 2", got)
 	}
+	<-time.After(50 * time.Millisecond) // The clock of files is behind.
 	if mustWrite(t, atomicdir.Atomic{Grace: atomicdir.Grace{Time: time.Nanosecond}}, root, files{"a": "2"}.tree(t)) {
 		t.Error("the removal of an old generation counts as a change, but nobody sees it")
 	}
@@ -79,22 +85,62 @@ func TestAGraceTakesNoRoom(t *testing.T) {
 	checkVolume(t, atomicdir.Atomic{}, dir, last.tree(t))
 }
 
-// TestAGraceHasItsPrice: large generations are not kept in any number, but one always is.
+// TestAGraceHasItsPrice: as many generations are kept as there is room for, and always one. Who wants another one before
+// their grace is over is told when to come again, and nothing is touched.
 func TestAGraceHasItsPrice(t *testing.T) {
 	t.Parallel()
+	tests := map[string]struct{ size, kept int }{
+		"room for 3":        {28 << 10, 3},
+		"never without one": {200 << 10, 1},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, root := newVolume(t)
+			w := atomicdir.Atomic{Grace: atomicdir.Grace{Time: time.Hour, Bytes: 100 << 10}}
+			version := func(n int) tree.Tree { return files{"a": strings.Repeat(strconv.Itoa(n), test.size)}.tree(t) }
+			for n := range 1 + test.kept {
+				mustWrite(t, w, root, version(n))
+			}
+			first := time.Now()
+			before := stamps(t, dir)
+			_, err := w.Write(root, version(9))
+			early, ok := errors.AsType[*atomicdir.EarlyError](err)
+			if !ok {
+				t.Fatalf("got %v, want an EarlyError", err)
+			}
+			if wait := early.Until.Sub(first); wait < 59*time.Minute || wait > 61*time.Minute {
+				t.Errorf("it is early for %v, want about an hour", wait)
+			}
+			if diff := cmp.Diff(before, stamps(t, dir)); diff != "" {
+				t.Errorf("the refused write has touched the volume (-before +after):\n%s", diff)
+			}
+			if got := generations(t, dir); got != 1+test.kept {
+				t.Errorf("%d generations, want the live one and %d", got, test.kept)
+			}
+			if mustWrite(t, w, root, version(test.kept)) {
+				t.Error("the live files again count as a change")
+			}
+		})
+	}
+}
+
+// TestAWriteAfterItsTimeIsTaken at the moment that the refusal has named.
+func TestAWriteAfterItsTimeIsTaken(t *testing.T) {
+	t.Parallel()
 	dir, root := newVolume(t)
-	w := atomicdir.Atomic{Grace: atomicdir.Grace{Time: time.Hour, Bytes: 100 << 10}}
-	for _, c := range "123456" {
-		mustWrite(t, w, root, files{"a": strings.Repeat(string(c), 28<<10)}.tree(t))
+	w := atomicdir.Atomic{Grace: atomicdir.Grace{Time: 200 * time.Millisecond, Bytes: 1}}
+	mustWrite(t, w, root, files{"a": "1"}.tree(t))
+	mustWrite(t, w, root, files{"a": "2"}.tree(t))
+	_, err := w.Write(root, files{"a": "3"}.tree(t))
+	early, ok := errors.AsType[*atomicdir.EarlyError](err)
+	if !ok {
+		t.Fatalf("got %v, want an EarlyError", err)
 	}
-	if got := generations(t, dir); got != 1+3 {
-		t.Errorf("%d generations of 32 KiB for 100 KiB, want the live one and 3", got)
-	}
-	for _, c := range "123" {
-		mustWrite(t, w, root, files{"a": strings.Repeat(string(c), 200<<10)}.tree(t))
-	}
-	if got := generations(t, dir); got != 1+1 {
-		t.Errorf("%d generations of 200 KiB for 100 KiB, want the live one and 1", got)
+	<-time.After(time.Until(early.Until))
+	mustWrite(t, w, root, files{"a": "3"}.tree(t))
+	if got := generations(t, dir); got != 2 {
+		t.Errorf("%d generations, want 2", got)
 	}
 }
 

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/projection"
 	"github.com/liveconfig-csi/liveconfig/pkg/tree"
@@ -32,6 +34,10 @@ func (m *Manager) syncLive(ctx context.Context, volumeID string) error {
 	result, err := m.sync(ctx, v)
 	if isFirstRead(err) {
 		return err // After a restart: the files stay, and the answer on its way queues the volume again.
+	}
+	if early, ok := errors.AsType[*atomicdir.EarlyError](err); ok {
+		m.queue.AddAfter(volumeID, time.Until(early.Until))
+		return nil
 	}
 	if err == nil {
 		err = m.lostAccess(v)
@@ -70,6 +76,9 @@ func (m *Manager) sync(ctx context.Context, v *volume) (Result, error) {
 	}
 	if err != nil && kindOf(err) == IO {
 		v.dirty.mark(since) // It is tried again for the same change.
+	}
+	if _, early := errors.AsType[*atomicdir.EarlyError](err); early {
+		return result, err
 	}
 	m.cfg.Reporter.Synced(result, since)
 	klog.FromContext(ctx).V(4).Info("Synced", logkeys.VolumeID, v.record.VolumeID, logkeys.Result, result)

@@ -17,6 +17,7 @@ func (c *counts) add(o counts) {
 	c.Sets += o.Sets
 	c.Overtaken += o.Overtaken
 	c.Versions += o.Versions
+	c.Late += o.Late
 	c.Mixed += o.Mixed
 	c.FailedOpens += o.FailedOpens
 	c.Wrong += o.Wrong

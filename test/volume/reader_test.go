@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,13 +31,16 @@ type readTask struct {
 	Owners       owners
 	// Linked says that the volume has the layout with ..data; otherwise no symlink may be in it.
 	Linked bool
+	// Grace is how long an open may take at most for the driver to answer for it.
+	Grace time.Duration
 }
 
 // counts are what a reader has seen. Those of the second group are faults.
 type counts struct {
 	// Rounds are the times everything was read; Opens and Reads count names and files; Sets are the directories read
-	// as a whole, Overtaken those of them that an update took away meanwhile; Versions are the changes of version seen.
-	Rounds, Opens, Reads, Sets, Overtaken, Versions int
+	// as a whole, Overtaken those of them that an update took away meanwhile; Versions are the changes of version seen;
+	// Late are the opens that found nothing after they had waited for a processor for longer than the grace.
+	Rounds, Opens, Reads, Sets, Overtaken, Versions, Late int
 
 	// Mixed are directories with files of several versions, or with too few or too many; FailedOpens are names that
 	// were there all the time and could not be opened; Wrong are modes and owners other than the version's; Torn are
@@ -234,9 +238,14 @@ func (r *reader) open(dir int, name string) (fd int, ok bool) {
 	r.Opens++
 	var before, after unix.Stat_t
 	gone := unix.Fstatat(dir, name, &before, unix.AT_SYMLINK_NOFOLLOW) != nil
+	start := time.Now()
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err == nil {
 		return fd, true
+	}
+	if time.Since(start) > r.task.Grace {
+		r.Late++
+		return -1, false
 	}
 	gone = gone || unix.Fstatat(dir, name, &after, unix.AT_SYMLINK_NOFOLLOW) != nil || before.Ino != after.Ino
 	if !gone {
