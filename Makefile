@@ -9,7 +9,7 @@ SHELL       := /bin/bash
 MAKEFLAGS   += --no-print-directory
 
 # The Go modules of this repository: the project's, the tests', and one for each set of tools.
-MODULES := . test test/tools/gotestsum test/tools/kubernetes test/tools/lint
+MODULES := . test test/tools/gotestsum test/tools/kubernetes test/tools/lint test/tools/promtool test/tools/vulncheck
 LINT    := bin/tools/golangci-lint
 # How long `make test/fuzz` runs each target.
 FUZZTIME ?= 30s
@@ -45,7 +45,7 @@ bin/k8s/node: setup ## build kubelet, kube-controller-manager and kube-scheduler
 ##@ Test
 
 .PHONY: test
-test: lint bin/tools bin/k8s ## everything: set up, build what tests stand on, lint, test both modules
+test: lint bin/tools bin/k8s bin/promtool ## everything: set up, build what tests stand on, lint, test both modules
 	@test/go-test.sh . test
 
 .PHONY: test/unit
@@ -60,13 +60,17 @@ test/sanity: bin/tools bin/k8s ## the CSI project's own conformance tests agains
 test/integration: bin/tools bin/k8s ## the driver against a real API server
 	@test/go-test.sh test/integration
 
+.PHONY: test/monitoring
+test/monitoring: bin/tools bin/promtool bin/k8s ## the alert rules and the dashboard of deploy/monitoring
+	@test/go-test.sh test/monitoring
+
 .PHONY: test/kit
 test/kit: bin/tools bin/k8s ## what the tests stand on
 	@test/go-test.sh test/kit
 
 .PHONY: test/soak
-test/soak: bin/tools bin/k8s ## the tests that chance has a part in, at full size (half an hour)
-	@LIVECONFIG_SOAK=1 TEST_TIMEOUT=60m test/go-test.sh test/volume test/integration
+test/soak: bin/tools bin/k8s ## the tests that chance has a part in, at full size (two hours)
+	@LIVECONFIG_SOAK=1 TEST_TIMEOUT=100m test/go-test.sh test/volume test/integration test/faults test/soak
 
 .PHONY: test/fuzz
 test/fuzz: setup ## every fuzz target for FUZZTIME (30s)
@@ -99,13 +103,27 @@ fmt: setup ## format the code as lint wants it
 	@test/tools/build.sh golangci-lint
 	@$(LINT) fmt && cd test && ../$(LINT) fmt
 
+.PHONY: vulncheck
+vulncheck: test/vulncheck ## known vulnerabilities that either module calls; asks vuln.go.dev, or the mirror at VULNDB
+	@test/tools/vulncheck.sh . test
+
+.PHONY: test/vulncheck
+test/vulncheck: setup ## that vulncheck finds what is there, and fails without a database; needs none
+	@test/tools/build.sh govulncheck
+	@test/tools/vulncheck.sh --self-test
+
 .PHONY: verify
-verify: lint ## lint, and check that modules are tidy and scripts are sound
+verify: lint test/vulncheck ## lint, and check that modules are tidy and that scripts are sound
 	@test/setup.sh shellcheck
 	@for module in $(MODULES); do echo "go mod tidy -diff in $$module" && go -C $$module mod tidy -diff; done
 	@shellcheck test/*.sh test/tools/*.sh .ci/run
 
 ##@ Housekeeping
+
+.PHONY: monitoring
+monitoring: ## write deploy/monitoring/prometheusrule.yaml from its rules.yaml
+	@cd deploy/monitoring && { sed '/^spec:/q' prometheusrule.yaml; sed '/^#/d; /./s/^/  /' rules.yaml; } >rule.new && \
+	  mv rule.new prometheusrule.yaml
 
 .PHONY: setup
 setup:
@@ -114,6 +132,10 @@ setup:
 .PHONY: bin/tools
 bin/tools: setup
 	@test/tools/build.sh gotestsum
+
+.PHONY: bin/promtool
+bin/promtool: setup ## build promtool, unless it is built (2 to 4 minutes on two cores)
+	@test/tools/build.sh promtool
 
 .PHONY: clean
 clean: ## remove what build and test leave behind, but not the programs that tests stand on

@@ -33,6 +33,7 @@ type config struct {
 	configMapIdentity, secretIdentity        string // An identity.Reader.
 	publishTimeout, resyncInterval           time.Duration
 	recheckInterval                          time.Duration
+	volumeMemory                             string // See parseVolumeMemory.
 	httpEndpoint, selinuxContext             string
 	verbosity                                int
 	logFormat                                string
@@ -55,12 +56,14 @@ func parseFlags(args []string, getenv func(string) string, out io.Writer) (confi
 	fs.StringVar(&c.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's root directory; target paths outside are refused")
 	fs.StringVar(&c.configMapIdentity, "configmap-identity", string(identity.ByDriver),
 		"whose credentials read ConfigMaps of the pod's namespace: driver or pod")
-	fs.StringVar(&c.secretIdentity, "secret-identity", string(identity.ByDriver),
-		"whose credentials read Secrets of the pod's namespace: driver or pod; with pod also sources of other namespaces")
+	fs.StringVar(&c.secretIdentity, "secret-identity", string(identity.ByPod),
+		"whose credentials read Secrets, and what is in other namespaces than the pod's: driver or pod")
 	fs.DurationVar(&c.publishTimeout, "publish-timeout", 10*time.Second, "how long a publish waits for required sources")
 	fs.DurationVar(&c.resyncInterval, "resync-interval", 10*time.Minute, "how often every volume is checked without cause")
 	fs.DurationVar(&c.recheckInterval, "recheck-interval", 2*time.Minute,
 		"about how often the API server decides anew whether pods may read what they mount")
+	fs.StringVar(&c.volumeMemory, "volume-memory", "",
+		"how much memory volumes and the objects in them may take, such as 128Mi; empty: a part of the container's memory limit or, without one, of the node's memory")
 	fs.StringVar(&c.httpEndpoint, "http-endpoint", "", "host:port that serves /metrics, /healthz and /readyz; empty: none")
 	fs.StringVar(&c.selinuxContext, "selinux-context", "system_u:object_r:container_file_t:s0",
 		"SELinux context of the volumes' files; means nothing on a node without SELinux; empty: left to the kernel")
@@ -89,6 +92,7 @@ func (c config) validate() error {
 		mistake(c.publishTimeout < 0, "--publish-timeout %s is negative", c.publishTimeout),
 		mistake(c.resyncInterval <= 0, "--resync-interval %s is not positive", c.resyncInterval),
 		mistake(c.recheckInterval < leastRecheck, "--recheck-interval %s is less than 2s", c.recheckInterval),
+		checkVolumeMemory(c.volumeMemory),
 		checkAddress("http-endpoint", c.httpEndpoint),
 		mistake(c.logFormat != telemetry.FormatText && c.logFormat != telemetry.FormatJSON,
 			"--log-format %q is not %s or %s", c.logFormat, telemetry.FormatText, telemetry.FormatJSON),
@@ -141,6 +145,11 @@ func checkDir(flagName, dir string) error {
 func checkIdentity(flagName, id string) error {
 	known := id == string(identity.ByPod) || id == string(identity.ByDriver)
 	return mistake(!known, "--%s %q is not driver or pod", flagName, id)
+}
+
+func checkVolumeMemory(text string) error {
+	_, err := parseVolumeMemory(text)
+	return about("volume-memory", err)
 }
 
 func checkAddress(flagName, address string) error {

@@ -28,7 +28,7 @@ func defaults() config {
 		stateDir:          "/run/csi.liveconfig.internal",
 		kubeletDir:        "/var/lib/kubelet",
 		configMapIdentity: "driver",
-		secretIdentity:    "driver",
+		secretIdentity:    "pod",
 		publishTimeout:    10 * time.Second,
 		resyncInterval:    10 * time.Minute,
 		recheckInterval:   2 * time.Minute,
@@ -58,7 +58,7 @@ func TestParseFlags(t *testing.T) {
 		"publish timeout":            {[]string{"--publish-timeout=1m30s"}, func(c *config) { c.publishTimeout = 90 * time.Second }},
 		"a publish that never waits": {[]string{"--publish-timeout=0"}, func(c *config) { c.publishTimeout = 0 }},
 		"recheck interval":           {[]string{"--recheck-interval=3s"}, func(c *config) { c.recheckInterval = 3 * time.Second }},
-		"Secrets by pods":            {[]string{"--secret-identity=pod"}, func(c *config) { c.secretIdentity = "pod" }},
+		"Secrets by the driver":      {[]string{"--secret-identity=driver"}, func(c *config) { c.secretIdentity = "driver" }},
 		"ConfigMaps by pods":         {[]string{"--configmap-identity=pod"}, func(c *config) { c.configMapIdentity = "pod" }},
 		"resync interval":            {[]string{"--resync-interval=1ns"}, func(c *config) { c.resyncInterval = 1 }},
 		"HTTP on every address":      {[]string{"--http-endpoint=:9808"}, func(c *config) { c.httpEndpoint = ":9808" }},
@@ -145,11 +145,12 @@ func TestEveryMistakeIsSaidAtOnce(t *testing.T) {
 	t.Parallel()
 	args := []string{
 		"--endpoint=x", "--driver-name=", "--state-dir=x", "--registration-dir=x", "--kubelet-dir=x", "--configmap-identity=x",
-		"--secret-identity=root", "--publish-timeout=-1s", "--resync-interval=0", "--http-endpoint=x", "--log-format=x",
+		"--secret-identity=root", "--publish-timeout=-1s", "--resync-interval=0", "--volume-memory=x",
+		"--http-endpoint=x", "--log-format=x",
 	}
 	want := []string{
 		"--endpoint", "--node-id", "--driver-name", "--state-dir", "--registration-dir", "--kubelet-dir", "--configmap-identity",
-		"--secret-identity", "--publish-timeout", "--resync-interval", "--http-endpoint", "--log-format",
+		"--secret-identity", "--publish-timeout", "--resync-interval", "--volume-memory", "--http-endpoint", "--log-format",
 	}
 	for range 20 { // In the same order every time.
 		_, err := parseFlags(args, func(string) string { return "" }, &bytes.Buffer{})

@@ -2,25 +2,28 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	storagev1client "k8s.io/client-go/kubernetes/typed/storage/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/csidriver"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/inflow"
 	"github.com/liveconfig-csi/liveconfig/pkg/lockdown"
 	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/server"
@@ -64,23 +67,31 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 
 // parts are what the driver is put together from.
 type parts struct {
+	room    *memory
 	mounts  *volumefs.FS
 	sources *source.Cache
 	volumes *volume.Manager
 	metrics *telemetry.Metrics
 	events  *telemetry.Events
+	// installation is the CSIDriver object.
+	installation *csidriver.Watcher
+	ready        *readiness
 }
 
 func newParts(ctx context.Context, cfg config) (*parts, error) {
+	room, err := newMemory(cfg.volumeMemory)
+	if err != nil {
+		return nil, err
+	}
 	selinux, err := selinuxContext(cfg.selinuxContext)
 	if err != nil {
 		return nil, err
 	}
-	mounts := volumefs.New(volumefs.Config{Source: cfg.driverName, SELinuxContext: selinux})
+	mounts := volumefs.New(volumefs.Config{Root: cfg.kubeletDir, Source: cfg.driverName, SELinuxContext: selinux})
 	if err := mounts.Check(); err != nil {
 		return nil, err
 	}
-	apiServer, client, err := newClient(cfg)
+	apiServer, client, err := newClients(cfg, inflow.New(room.largeAnswers()))
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +100,7 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 		return nil, err
 	}
 	authority, err := identity.New(identity.Config{
-		Driver: client, Server: apiServer, Vault: vault,
+		Driver: client.core, Reviews: client.reviews.SubjectAccessReviews(), Server: apiServer, Vault: vault,
 		ConfigMaps: identity.Reader(cfg.configMapIdentity), Secrets: identity.Reader(cfg.secretIdentity),
 	})
 	if err != nil {
@@ -99,23 +110,27 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	events, err := telemetry.NewEvents(ctx, client, cfg.driverName, cfg.nodeID)
+	events, err := telemetry.NewEvents(ctx, client.core, cfg.driverName, cfg.nodeID)
 	if err != nil {
 		return nil, err
 	}
-	p := &parts{mounts: mounts, events: events}
+	p := &parts{
+		mounts: mounts, room: room, events: events, installation: csidriver.New(client.storage.CSIDrivers(), cfg.driverName),
+	}
 	p.sources = source.New(ctx, source.Config{
 		Client:  authority.Client,
+		Allow:   authority.Allow,
 		Changed: func(key source.Key) { p.volumes.Changed(key) },
 		Recheck: cfg.recheckInterval,
+		Room:    room.objects,
 	})
-	p.metrics = telemetry.NewMetrics(cfg.driverName, telemetry.Gauges{
-		Volumes: func() int { return p.volumes.Volumes() },
-		Watches: p.sources.Watches,
-	})
+	p.ready = &readiness{
+		recovered: func() bool { return p.volumes.Ready() }, installation: p.installation, tryState: records.Check,
+	}
+	p.metrics = p.newMetrics(cfg)
 	p.volumes = volume.New(volume.Config{
 		Sources: p.sources, Authority: authority, Tokens: vault, Records: records, Mounts: mounts, Reporter: reporter{p},
-		PublishTimeout: cfg.publishTimeout, ResyncInterval: cfg.resyncInterval,
+		Room: room.files, PublishTimeout: cfg.publishTimeout, ResyncInterval: cfg.resyncInterval,
 	})
 	return p, nil
 }
@@ -146,38 +161,57 @@ func newVault(cfg config) (*identity.Vault, error) {
 	return vault, nil
 }
 
-// newClient returns how to reach the API server, and a client with the driver's own credentials. The API server's own priority and fairness paces it: the
-// client's limit would make volumes of a starting node wait in line for nothing.
-func newClient(cfg config) (*rest.Config, corev1client.CoreV1Interface, error) {
+// clients have the driver's own credentials.
+type clients struct {
+	core    *corev1client.CoreV1Client
+	reviews *authorizationv1client.AuthorizationV1Client
+	storage *storagev1client.StorageV1Client
+}
+
+// newClients returns how to reach the API server, and clients that do. The API server's own priority and fairness paces
+// them: a client's limit would make volumes of a starting node wait in line for nothing.
+func newClients(cfg config, gate *inflow.Gate) (*rest.Config, clients, error) {
 	cluster, err := clientcmd.BuildConfigFromFlags("", cfg.kubeconfig)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read how to reach the API server (see --kubeconfig): %w", err)
+		return nil, clients{}, fmt.Errorf("read how to reach the API server (see --kubeconfig): %w", err)
 	}
 	cluster.QPS = -1
 	cluster.ContentType = "application/vnd.kubernetes.protobuf"
 	cluster.UserAgent = "liveconfig-driver/" + version.Version()
-	client, err := corev1client.NewForConfig(cluster)
+	cluster.Wrap(gate.Transport)
+	transport, err := rest.HTTPClientFor(cluster)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a client of the API server: %w", err)
+		return nil, clients{}, fmt.Errorf("make a connection to the API server: %w", err)
 	}
-	return cluster, client, nil
+	var c clients
+	var errs [3]error
+	c.core, errs[0] = corev1client.NewForConfigAndClient(cluster, transport)
+	c.reviews, errs[1] = authorizationv1client.NewForConfigAndClient(cluster, transport)
+	c.storage, errs[2] = storagev1client.NewForConfigAndClient(cluster, transport)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, clients{}, fmt.Errorf("make a client of the API server: %w", err)
+	}
+	return cluster, c, nil
 }
 
 // serve takes over the volumes of an earlier run and serves until ctx ends. The first part that stops stops all.
 func (p *parts) serve(ctx context.Context, cfg config) error {
 	logger := klog.Background()
+	g, ctx := errgroup.WithContext(ctx)
+	if cfg.httpEndpoint != "" { // Which tells from the start how far the driver is.
+		g.Go(func() error { return server.ServeHTTP(ctx, cfg.httpEndpoint, p.mux(cfg)) })
+	}
 	if err := p.volumes.Recover(ctx); err != nil {
 		logger.Error(err, "Some records could not be read; their volumes stay as they are")
 	}
 	logger.Info("Took over the volumes of an earlier run", logkeys.Volumes, p.volumes.Volumes())
 
-	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return p.ready.run(ctx) })
+	g.Go(func() error { return p.installation.Run(ctx) })
+	g.Go(func() error { return p.sources.Run(ctx) })
 	g.Go(func() error { return p.volumes.Run(ctx) })
 	g.Go(func() error { return p.events.Run(ctx) })
 	g.Go(func() error { return p.serveCSI(ctx, cfg) })
-	if cfg.httpEndpoint != "" {
-		g.Go(func() error { return server.ServeHTTP(ctx, cfg.httpEndpoint, p.mux()) })
-	}
 	return g.Wait()
 }
 
@@ -195,7 +229,8 @@ func (p *parts) serveCSI(ctx context.Context, cfg config) error {
 	s := grpc.NewServer(calls)
 	d := driver.New(driver.Config{
 		Name: cfg.driverName, Version: version.Version(), NodeID: cfg.nodeID, KubeletDir: cfg.kubeletDir,
-		Volumes: p.volumes, Usage: p.mounts.Usage,
+		Installation: countedInstallation{p.installation, p.metrics}, Volumes: counted{p.volumes, p.metrics}, Usage: p.mounts.Usage,
+		Ready: p.ready.serves,
 	})
 	csi.RegisterIdentityServer(s, d)
 	csi.RegisterNodeServer(s, d)
@@ -210,34 +245,11 @@ func (p *parts) serveCSI(ctx context.Context, cfg config) error {
 	return g.Wait()
 }
 
-func (p *parts) mux() *http.ServeMux {
+func (p *parts) mux(cfg config) *http.ServeMux {
 	mux := http.NewServeMux()
 	p.metrics.Register(mux, "/metrics")
-	mux.Handle("/healthz", server.Health(func() error { return nil }))
-	mux.Handle("/readyz", server.Health(func() error {
-		if !p.volumes.Ready() {
-			return fmt.Errorf("the volumes of an earlier run are still being taken over")
-		}
-		return nil
-	}))
+	mux.Handle("/healthz", server.Health(p.volumes.Healthy))
+	mux.Handle("/readyz", server.Health(p.ready.check))
+	mux.Handle("GET /statusz", server.Local(p.serveStatus(cfg)))
 	return mux
-}
-
-// reporter shows what happens to volumes in metrics and Events.
-type reporter struct{ *parts }
-
-var _ volume.Reporter = reporter{}
-
-// Event writes an Event on the pod.
-func (r reporter) Event(pod api.Pod, name string, reason volume.Reason, note string) {
-	r.events.Write(telemetry.Event{Pod: pod, Volume: name, Warning: reason.Warns(), Reason: string(reason), Note: note})
-}
-
-// Synced counts a sync.
-func (r reporter) Synced(result volume.Result, since time.Time) {
-	took := time.Duration(0)
-	if result == volume.ResultWritten && !since.IsZero() {
-		took = time.Since(since)
-	}
-	r.metrics.Synced(string(result), took)
 }

@@ -35,13 +35,3 @@ func TestSELinuxContext(t *testing.T) {
 		t.Errorf("selinuxContext = %q, %v, want %q", got, err, want)
 	}
 }
-
-func TestNewClientNeedsACluster(t *testing.T) {
-	t.Parallel()
-	cfg := defaults()
-	cfg.kubeconfig = t.TempDir() + "/none"
-	_, _, err := newClient(cfg)
-	if err == nil || !strings.HasPrefix(err.Error(), "read how to reach the API server (see --kubeconfig): ") {
-		t.Errorf("newClient = %v, want it to name the flag", err)
-	}
-}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"time"
 )
 
 // The keys of volumeAttributes. The first five are the short form (one source); [KeySources] is the long form and
@@ -141,6 +142,9 @@ type Content struct {
 	UID string
 	// ResourceVersion is compared only for equality: a restored etcd may go back in time.
 	ResourceVersion string
+	// ChangedAt is when the object was last changed, by the API server's clock and in whole seconds; zero if it does not
+	// say. Not each change moves it.
+	ChangedAt time.Time
 	// Immutable objects never change their data; they can be deleted and made anew under another UID.
 	Immutable bool
 	// Data maps keys to bytes: data and binaryData of a ConfigMap, data of a Secret.

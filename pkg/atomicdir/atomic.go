@@ -43,6 +43,8 @@ type Atomic struct {
 	// Grace is for generations that were replaced. A Write removes those whose grace is over, and all when the file
 	// system has no room otherwise.
 	Grace Grace
+	// Room, if set, is asked before a new generation is written, when left-overs are gone. Its error ends the Write.
+	Room func() error
 
 	hook hook
 }
@@ -62,7 +64,7 @@ func (a Atomic) Write(root *os.Root, t tree.Tree) (changed bool, err error) {
 // write gives grace to generations that were replaced before, and the writer's own to the one that it replaces.
 func (a Atomic) write(root *os.Root, t tree.Tree, grace Grace) (changed bool, err error) {
 	w := &atomicWrite{
-		dir: dir{root: root, changes: &changes{hook: a.hook}}, want: t, wanted: t.Names(), grace: grace, keepsLast: a.Grace.Time > 0, now: time.Now(),
+		dir: dir{root: root, changes: &changes{hook: a.hook}}, want: t, room: a.Room, wanted: t.Names(), grace: grace, keepsLast: a.Grace.Time > 0, now: time.Now(),
 	}
 	if err := runSteps(w.prepare()); err != nil {
 		return w.made, errors.Join(err, w.undo())
@@ -74,6 +76,7 @@ func (a Atomic) write(root *os.Root, t tree.Tree, grace Grace) (changed bool, er
 type atomicWrite struct {
 	dir
 	want tree.Tree
+	room func() error
 	// wanted are the names that users shall see in the root, sorted.
 	wanted []string
 	grace  Grace
@@ -188,6 +191,9 @@ func (w *atomicWrite) settleRoot() error {
 func (w *atomicWrite) writeGeneration() error {
 	if w.isEqual {
 		return nil
+	}
+	if err := ask(w.room); err != nil {
+		return err
 	}
 	w.next = generationName(w.now)
 	return w.fill(w.next, w.want)

@@ -65,6 +65,14 @@ func runSteps(steps []step) error {
 	return nil
 }
 
+// ask asks for room, where there is somebody to ask.
+func ask(room func() error) error {
+	if room == nil {
+		return nil
+	}
+	return room()
+}
+
 // check refuses what would leave the root, what would pass for one of the writer's own names, and modes that a file
 // cannot have, which would never compare equal.
 func check(t tree.Tree) error {

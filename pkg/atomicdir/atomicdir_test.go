@@ -56,6 +56,7 @@ func updates() map[string]change {
 
 // TestWrite takes volumes there and back by every kind of update: what is in the root afterwards (rules 26, 29, 36 and
 // 38), that a file may become a directory (trap 12), and that equal files are not touched (rule 30).
+// These are faults 7 and 8.
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	for kind, w := range writers() {
@@ -111,7 +112,7 @@ func TestTurnBetweenWriters(t *testing.T) {
 	}
 }
 
-// TestRefuse is rule 27: one bad path or mode (rules 5, 20, 21, 22, 23 and 25), and nothing is written.
+// TestRefuse is rule 27: one bad path or mode (rules 5, 20, 21, 22, 23 and 25), and nothing is written. This is fault 7.
 func TestRefuse(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

@@ -69,6 +69,7 @@ func writeStopped(w atomicdir.Writer, root *os.Root, want tree.Tree) (err error)
 
 // TestStopAnywhere stops an update before each single change it makes to the disk, and checks what users see then and
 // that the next Write, of the new or of the old files, puts everything right. These are rules 39 to 44 (trap 7).
+// These are faults 1 and 4.
 func TestStopAnywhere(t *testing.T) {
 	t.Parallel()
 	for kind, w := range writers() {
@@ -167,7 +168,7 @@ func checkLengths(t *testing.T, dir string, from, to tree.Tree) {
 }
 
 // TestEveryMoment looks at the volume before each change that an update makes, without stopping it. That shows the
-// order of rules 35 to 38 (trap 6).
+// order of rules 35 to 38 (trap 6). This is fault 5.
 func TestEveryMoment(t *testing.T) {
 	t.Parallel()
 	for kind, w := range writers() {
@@ -189,7 +190,7 @@ func TestEveryMoment(t *testing.T) {
 }
 
 // TestFailureBeforeTheSwapLeavesNoTrace checks that an Atomic whose update fails once, with the old files still live,
-// has put back every name and removed everything it made. This is rule 46 (trap 3).
+// has put back every name and removed everything it made. This is rule 46 (trap 3). This is fault 3.
 func TestFailureBeforeTheSwapLeavesNoTrace(t *testing.T) {
 	t.Parallel()
 	for name, u := range updates() {

@@ -29,7 +29,7 @@ func generations(t *testing.T, dir string) int {
 }
 
 // TestAReaderOnTheWayFindsTheOldGeneration: who has resolved ..data before the swap opens the file after it. This is rule
-// 38.
+// 38. This is fault 5.
 func TestAReaderOnTheWayFindsTheOldGeneration(t *testing.T) {
 	t.Parallel()
 	dir, root := newVolume(t)

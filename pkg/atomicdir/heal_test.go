@@ -149,7 +149,7 @@ func damagesToPlain() map[string]damage {
 }
 
 // TestHeal damages a volume and checks that one Write, of the files it had or of others, leaves nothing of it. These
-// are rules 28, 34, 36, 37 and 39 to 44 (trap 7).
+// are rules 28, 34, 36, 37 and 39 to 44 (trap 7). These are faults 1 and 4.
 func TestHeal(t *testing.T) {
 	t.Parallel()
 	old, other := files{"a": "one", "k/b": "two"}, files{"a": "one", "k/b": "three", "m": "four"}

@@ -32,12 +32,15 @@ import (
 //
 // If a step up to 6 fails, what was made is removed.
 type Replace struct {
+	// Room, if set, is asked before files are written, when left-overs are gone. Its error ends the Write.
+	Room func() error
+
 	hook hook
 }
 
 // Write is [Writer].
 func (r Replace) Write(root *os.Root, t tree.Tree) (changed bool, err error) {
-	w := &plainWrite{dir: dir{root: root, changes: &changes{hook: r.hook}}, want: t}
+	w := &plainWrite{dir: dir{root: root, changes: &changes{hook: r.hook}}, want: t, room: r.Room}
 	return w.write()
 }
 
@@ -45,12 +48,15 @@ func (r Replace) Write(root *os.Root, t tree.Tree) (changed bool, err error) {
 // container that mounts this one file sees too. It is the only writer that can show a file half changed. Files that
 // come new, or take the place of something else, come by rename.
 type InPlace struct {
+	// Room is that of a [Replace].
+	Room func() error
+
 	hook hook
 }
 
 // Write is [Writer].
 func (p InPlace) Write(root *os.Root, t tree.Tree) (changed bool, err error) {
-	w := &plainWrite{dir: dir{root: root, changes: &changes{hook: p.hook}}, want: t, keepsInodes: true}
+	w := &plainWrite{dir: dir{root: root, changes: &changes{hook: p.hook}}, want: t, room: p.Room, keepsInodes: true}
 	return w.write()
 }
 
@@ -58,6 +64,7 @@ func (p InPlace) Write(root *os.Root, t tree.Tree) (changed bool, err error) {
 type plainWrite struct {
 	dir
 	want tree.Tree
+	room func() error
 	// keepsInodes is what makes the difference between the two writers.
 	keepsInodes bool
 	// found is everything in the root but reserved names. What is removed is taken out; what is made is not put in.
@@ -99,8 +106,9 @@ func (w *plainWrite) prepare() []step {
 		{"compare the files", w.compare},                   // 2
 		{"remove left-overs", w.sweep},                     // 3
 		{"set owner and mode of the volume", w.settleRoot}, // 4
-		{"reserve space", w.reserve},                       // 5
-		{"write the new files", w.stage},                   // 6
+		{"find room", w.findRoom},
+		{"reserve space", w.reserve},     // 5
+		{"write the new files", w.stage}, // 6
 	}
 }
 
@@ -186,6 +194,14 @@ func (w *plainWrite) sweep() error {
 // settleRoot is step 4.
 func (w *plainWrite) settleRoot() error {
 	return w.settleIfWrong(".", w.want)
+}
+
+// findRoom comes before anything that needs space.
+func (w *plainWrite) findRoom() error {
+	if len(w.parts) == 0 && len(w.rewrites) == 0 {
+		return nil
+	}
+	return ask(w.room)
 }
 
 // stage is step 6.

@@ -74,7 +74,7 @@ func readOnlyView(t *testing.T, dir string) string {
 	return view
 }
 
-// TestReaders writes new files over and over while users read them in every way.
+// TestReaders writes new files over and over while users read them in every way. This is fault 5.
 func TestReaders(t *testing.T) {
 	t.Parallel()
 	dir, root := newVolume(t)

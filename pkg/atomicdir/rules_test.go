@@ -32,7 +32,7 @@ func longPath(n int) string {
 }
 
 // TestPathsAsLongAsTheyMayBe is rule 24 on disk: no directory in front counts, because a volume is written through its
-// root. A longer element fails, and nothing is left of it.
+// root. A longer element fails, and nothing is left of it. This is fault 7.
 func TestPathsAsLongAsTheyMayBe(t *testing.T) {
 	t.Parallel()
 	for kind, w := range writers() {
@@ -71,7 +71,7 @@ func TestPathsAsLongAsTheyMayBe(t *testing.T) {
 }
 
 // TestNothingIsShownBeforeItIsReady is rule 33: at the change that makes a file visible, it has its bytes, its mode and
-// its owner, and so have the directories above it.
+// its owner, and so have the directories above it. This is fault 6.
 func TestNothingIsShownBeforeItIsReady(t *testing.T) {
 	t.Parallel()
 	gid := 2000

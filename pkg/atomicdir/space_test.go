@@ -49,7 +49,7 @@ func tightUpdates() map[string]change {
 }
 
 // TestOutOfSpace makes each update under every limit from none at all to plenty, in pages and in inodes: it either
-// succeeds or leaves every file, name and free page as it was. This is rule 46.
+// succeeds or leaves every file, name and free page as it was. This is rule 46. These are faults 2 and 3.
 func TestOutOfSpace(t *testing.T) {
 	t.Parallel()
 	for kind, w := range writers() {

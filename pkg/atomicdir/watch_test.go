@@ -53,7 +53,7 @@ func (w watch) events(t *testing.T) map[string]int {
 }
 
 // TestWatchers counts what applications wait for: ..data moved once per change, and nothing at all without one. These
-// are rules 30 and 35 (trap 10).
+// are rules 30 and 35 (trap 10). This is fault 10.
 func TestWatchers(t *testing.T) {
 	t.Parallel()
 	dir, root := newVolume(t)

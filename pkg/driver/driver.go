@@ -8,8 +8,10 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
 )
@@ -21,7 +23,14 @@ type Volumes interface {
 	// Condition returns what is wrong with a volume's files; an error when it is not published on target. An empty
 	// target stands for wherever it is.
 	Condition(volumeID, target string) (problem, err error)
-	Ready() bool
+	// Published reports whether the volume is on target, where running containers may use it.
+	Published(volumeID, target string) bool
+}
+
+// Installation says whether the kubelet vouches for what a request says about its pod.
+type Installation interface {
+	// Check returns why it does not, as a *csidriver.Error. It may wait for the API server until ctx ends.
+	Check(ctx context.Context) error
 }
 
 // Usage says how full a volume's file system is; volumefs.ErrNotMounted when target is not one.
@@ -36,9 +45,12 @@ type Config struct {
 	// NodeID is this node's name.
 	NodeID string
 	// KubeletDir is the kubelet's root directory; target paths outside it are refused.
-	KubeletDir string
-	Volumes    Volumes
-	Usage      Usage
+	KubeletDir   string
+	Installation Installation
+	Volumes      Volumes
+	Usage        Usage
+	// Ready returns why the driver cannot do its job, or nil. It must not wait.
+	Ready func() error
 }
 
 // Driver serves the CSI Identity and Node services.
@@ -71,9 +83,13 @@ func (d *Driver) GetPluginCapabilities(
 	return &csi.GetPluginCapabilitiesResponse{}, nil
 }
 
-// Probe is ready once the volumes of an earlier run have been taken over.
-func (d *Driver) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
-	return &csi.ProbeResponse{Ready: wrapperspb.Bool(d.cfg.Volumes.Ready())}, nil
+// Probe is ready while the driver can do its job. That it cannot is no error: those are for a driver that is broken.
+func (d *Driver) Probe(ctx context.Context, _ *csi.ProbeRequest) (*csi.ProbeResponse, error) {
+	err := d.cfg.Ready()
+	if err != nil {
+		klog.FromContext(ctx).V(4).Info("Not ready", logkeys.Reason, err.Error())
+	}
+	return &csi.ProbeResponse{Ready: wrapperspb.Bool(err == nil)}, nil
 }
 
 // NodeGetInfo says which node this is. Any number of volumes fits, and any node will do.

@@ -2,7 +2,9 @@ package driver_test
 
 import (
 	"context"
+	"errors"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 
@@ -15,6 +17,8 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/driver"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
@@ -34,7 +38,7 @@ const (
 type fakeVolumes struct {
 	err     error // Of Publish and Unpublish, and of Condition.
 	problem error
-	ready   bool
+	live    [2]string // Volume ID and target of the live volume; empty for none.
 
 	mu        sync.Mutex // Guards the fields below.
 	published []state.Record
@@ -62,7 +66,9 @@ func (f *fakeVolumes) Condition(volumeID, target string) (problem, err error) {
 	return f.problem, f.err
 }
 
-func (f *fakeVolumes) Ready() bool { return f.ready }
+func (f *fakeVolumes) Published(volumeID, target string) bool {
+	return f.live == [2]string{volumeID, target}
+}
 
 func (f *fakeVolumes) ask(volumeID, target string) {
 	f.mu.Lock()
@@ -80,13 +86,52 @@ func (f *fakeVolumes) touched() bool {
 // noUsage is for calls that do not ask for it.
 func noUsage(string) (volumefs.Usage, error) { return volumefs.Usage{}, nil }
 
-// connect serves a driver over the volumes and returns a connection to it.
+// fakeInstallation answers what it is told to, and counts how often it is asked.
+type fakeInstallation struct {
+	err error
+	// wait makes it answer only when the call is over.
+	wait  bool
+	asked chan struct{} // Has room for every call.
+}
+
+var _ driver.Installation = (*fakeInstallation)(nil)
+
+func newFakeInstallation(err error) *fakeInstallation {
+	return &fakeInstallation{err: err, asked: make(chan struct{}, 100)}
+}
+
+func (f *fakeInstallation) Check(ctx context.Context) error {
+	f.asked <- struct{}{}
+	if f.wait {
+		<-ctx.Done()
+	}
+	return f.err
+}
+
+// connect serves a driver over the volumes, whose installation is as it should be, and returns a connection to it.
 func connect(t *testing.T, volumes driver.Volumes, usage driver.Usage) *grpc.ClientConn {
 	t.Helper()
-	d := driver.New(driver.Config{
-		Name: driverName, Version: "v1.2.3", NodeID: "node-1", KubeletDir: kubeletDir, Volumes: volumes, Usage: usage,
-	})
-	s := grpc.NewServer()
+	conn, _ := serve(t, driver.Config{Installation: newFakeInstallation(nil), Volumes: volumes, Usage: usage})
+	return conn
+}
+
+// serve serves a driver, after what is the same in all tests is set, and returns a connection to it and what it logs.
+func serve(t *testing.T, cfg driver.Config) (*grpc.ClientConn, ktesting.Buffer) {
+	t.Helper()
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(10)))
+	sink, ok := logger.GetSink().(ktesting.Underlier)
+	if !ok {
+		t.Fatalf("the test logger is a %T", logger.GetSink())
+	}
+	cfg.Name, cfg.Version, cfg.NodeID, cfg.KubeletDir = driverName, "v1.2.3", "node-1", kubeletDir
+	if cfg.Ready == nil {
+		cfg.Ready = func() error { return nil }
+	}
+	d := driver.New(cfg)
+	s := grpc.NewServer(grpc.WaitForHandlers(true), grpc.UnaryInterceptor(
+		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			return handler(klog.NewContext(ctx, logger), req)
+		}))
 	csi.RegisterIdentityServer(s, d)
 	csi.RegisterNodeServer(s, d)
 	l := bufconn.Listen(1 << 16)
@@ -98,7 +143,50 @@ func connect(t *testing.T, volumes driver.Volumes, usage driver.Usage) *grpc.Cli
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return conn
+	return conn, sink.GetBuffer()
+}
+
+// bench is a driver, what it is put together from, and what it logs.
+type bench struct {
+	csi.NodeClient
+	t            *testing.T
+	volumes      *fakeVolumes
+	installation *fakeInstallation
+	log          ktesting.Buffer
+}
+
+// newBench returns one whose installation is as the error says; nil for as it should be.
+func newBench(t *testing.T, installed error) *bench {
+	t.Helper()
+	b := &bench{t: t, volumes: &fakeVolumes{}, installation: newFakeInstallation(installed)}
+	conn, log := serve(t, driver.Config{Installation: b.installation, Volumes: b.volumes, Usage: noUsage})
+	b.NodeClient, b.log = csi.NewNodeClient(conn), log
+	return b
+}
+
+func (b *bench) checkNothingGotThrough() {
+	b.t.Helper()
+	if b.volumes.touched() {
+		b.t.Error("a request got through that should not")
+	}
+}
+
+// checkAsked checks how often it was asked whether the kubelet vouches for pods.
+func (b *bench) checkAsked(want int) {
+	b.t.Helper()
+	if got := len(b.installation.asked); got != want {
+		b.t.Errorf("asked for the installation %d times, want %d", got, want)
+	}
+}
+
+// checkNoToken fails the test if the text holds any part of a token that jwt has made.
+func checkNoToken(t *testing.T, text string) {
+	t.Helper()
+	for _, part := range []string{"t0ken", "eyJ"} {
+		if strings.Contains(text, part) {
+			t.Errorf("%q is a part of a token, in:\n%s", part, text)
+		}
+	}
 }
 
 // checkStatus fails the test unless err has the code and exactly the message.
@@ -133,14 +221,17 @@ func TestIdentity(t *testing.T) {
 
 func TestProbeTellsTheTruth(t *testing.T) {
 	t.Parallel()
-	for _, ready := range []bool{false, true} {
-		client := csi.NewIdentityClient(connect(t, &fakeVolumes{ready: ready}, noUsage))
+	for _, problem := range []error{errors.New("not yet"), nil} {
+		conn, _ := serve(t, driver.Config{
+			Installation: newFakeInstallation(nil), Volumes: &fakeVolumes{}, Usage: noUsage, Ready: func() error { return problem },
+		})
+		client := csi.NewIdentityClient(conn)
 		response, err := client.Probe(t.Context(), &csi.ProbeRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if response.GetReady() == nil || response.GetReady().GetValue() != ready {
-			t.Errorf("Probe = %v, want ready to be %t", response, ready)
+		if response.GetReady() == nil || response.GetReady().GetValue() != (problem == nil) {
+			t.Errorf("Probe = %v, want ready to be %t", response, problem == nil)
 		}
 	}
 }

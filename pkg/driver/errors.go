@@ -6,16 +6,26 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/csidriver"
 	"github.com/liveconfig-csi/liveconfig/pkg/volume"
 )
 
 // statusOf is the one place where the kinds of errors become gRPC codes.
 func statusOf(err error) error {
-	var e *volume.Error
-	if !errors.As(err, &e) {
-		return status.Error(codes.Internal, err.Error())
+	if e, ok := errors.AsType[*volume.Error](err); ok {
+		return status.Error(codeOf(e.Kind), e.Error())
 	}
-	return status.Error(codeOf(e.Kind), e.Error())
+	if e, ok := errors.AsType[*csidriver.Error](err); ok {
+		return status.Error(codeOfInstallation(e.Kind), e.Error())
+	}
+	return status.Error(codes.Internal, err.Error())
+}
+
+func codeOfInstallation(kind csidriver.Kind) codes.Code {
+	if kind == csidriver.Unread {
+		return codes.Unavailable
+	}
+	return codes.FailedPrecondition
 }
 
 func codeOf(kind volume.Kind) codes.Code {
@@ -34,6 +44,8 @@ func codeOf(kind volume.Kind) codes.Code {
 		return codes.AlreadyExists
 	case volume.Unknown:
 		return codes.NotFound
+	case volume.Exhausted:
+		return codes.ResourceExhausted
 	case volume.IO:
 		return codes.Internal
 	}

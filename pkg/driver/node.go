@@ -3,13 +3,19 @@ package driver
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/klog/v2"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
 )
+
+// installationTimeout is how long a publish waits for the API server to tell of the CSIDriver object.
+const installationTimeout = 10 * time.Second
 
 // NodePublishVolume makes the volume that the request's context describes appear on the target path.
 func (d *Driver) NodePublishVolume(
@@ -19,23 +25,41 @@ func (d *Driver) NodePublishVolume(
 	if err != nil {
 		return nil, err
 	}
-	if err := d.cfg.Volumes.Publish(ctx, record, tokenOf(ctx, req)); err != nil {
+	unnamed := d.checkPod(req)
+	switch isLive := d.cfg.Volumes.Published(record.VolumeID, record.TargetPath); {
+	case isLive && unnamed != nil:
+		// The CSIDriver object was changed since. A running pod is none the worse for it: nothing of the request is used.
+		klog.FromContext(ctx).Error(unnamed, "A live volume stays as it is", logkeys.VolumeID, record.VolumeID)
+		return &csi.NodePublishVolumeResponse{}, nil
+	case !isLive:
+		if err := d.checkInstallation(ctx); err != nil {
+			return nil, err
+		}
+		if unnamed != nil {
+			return nil, unnamed
+		}
+	}
+	if err := d.cfg.Volumes.Publish(ctx, record, tokenOf(ctx, req, record.Pod)); err != nil {
 		return nil, statusOf(err)
 	}
 	return &csi.NodePublishVolumeResponse{}, nil
+}
+
+// checkInstallation refuses when the kubelet does not vouch for pods. It gives up while the kubelet still listens.
+func (d *Driver) checkInstallation(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, installationTimeout)
+	defer cancel()
+	if err := d.cfg.Installation.Check(ctx); err != nil {
+		return statusOf(err)
+	}
+	return nil
 }
 
 // NodeUnpublishVolume removes the volume and the target path. What is not there any more is no error.
 func (d *Driver) NodeUnpublishVolume(
 	ctx context.Context, req *csi.NodeUnpublishVolumeRequest,
 ) (*csi.NodeUnpublishVolumeResponse, error) {
-	switch {
-	case req.GetVolumeId() == "":
-		return nil, invalid("volume_id is missing")
-	case req.GetTargetPath() == "":
-		return nil, invalid("target_path is missing")
-	}
-	if err := d.checkTarget(req.GetTargetPath()); err != nil {
+	if err := d.checkIDs(req.GetVolumeId(), req.GetTargetPath()); err != nil {
 		return nil, err
 	}
 	if err := d.cfg.Volumes.Unpublish(ctx, req.GetVolumeId(), req.GetTargetPath()); err != nil {

@@ -9,8 +9,12 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/csidriver"
 	"github.com/liveconfig-csi/liveconfig/pkg/state"
 )
+
+// pod is the one that all requests are about.
+var pod = api.Pod{Namespace: "default", Name: "web-0", UID: podUID, ServiceAccount: "web"}
 
 // publishRequest returns what a kubelet sends for an inline volume, tokens included.
 func publishRequest() *csi.NodePublishVolumeRequest {
@@ -30,10 +34,10 @@ func publishRequest() *csi.NodePublishVolumeRequest {
 			"csi.storage.k8s.io/pod.namespace":         "default",
 			"csi.storage.k8s.io/pod.uid":               podUID,
 			"csi.storage.k8s.io/serviceAccount.name":   "web",
-			"csi.storage.k8s.io/serviceAccount.tokens": `{"":{"token":"t0ken"}}`,
+			"csi.storage.k8s.io/serviceAccount.tokens": tokens(jwt(pod, "t0ken")),
 			"csi.storage.k8s.io/from-the-future":       "1",
 		},
-		Secrets: map[string]string{"csi.storage.k8s.io/serviceAccount.tokens": `{"":{"token":"t0ken"}}`},
+		Secrets: map[string]string{"csi.storage.k8s.io/serviceAccount.tokens": tokens(jwt(pod, "t0ken"))},
 	}
 }
 
@@ -41,7 +45,7 @@ func publishRequest() *csi.NodePublishVolumeRequest {
 func wantRecord() state.Record {
 	return state.Record{
 		VolumeID: volumeID, TargetPath: target, Attributes: map[string]string{"configMap": "web", "optional": "true"},
-		Pod: api.Pod{Namespace: "default", Name: "web-0", UID: podUID, ServiceAccount: "web"},
+		Pod: pod,
 	}
 }
 
@@ -120,8 +124,8 @@ func TestTokensDoNotMakeAnotherVolume(t *testing.T) {
 	client := csi.NewNodeClient(connect(t, volumes, noUsage))
 	for _, token := range []string{"older", "newer"} {
 		request := publishRequest()
-		request.VolumeContext["csi.storage.k8s.io/serviceAccount.tokens"] = token
-		request.Secrets = map[string]string{"csi.storage.k8s.io/serviceAccount.tokens": token}
+		request.VolumeContext[tokensKey] = tokens(jwt(pod, token))
+		request.Secrets = map[string]string{tokensKey: tokens(jwt(pod, token))}
 		if _, err := client.NodePublishVolume(t.Context(), request); err != nil {
 			t.Fatal(err)
 		}
@@ -131,15 +135,10 @@ func TestTokensDoNotMakeAnotherVolume(t *testing.T) {
 	}
 }
 
-// TestPublishRefuses has what no kubelet asks of this driver if its CSIDriver object is as it should be: among it a
-// volume that is not read-only (rule 49, trap 13) and one that does not name its pod (trap 14).
-func TestPublishRefuses(t *testing.T) {
+// TestMistakesOfShapeAreRefused has what no kubelet asks of this driver: among it a volume that is not read-only (rule 49,
+// trap 13). How the driver is installed does not matter then.
+func TestMistakesOfShapeAreRefused(t *testing.T) {
 	t.Parallel()
-	const noPod = "the request does not name a pod: set podInfoOnMount: true in the CSIDriver object csi.example.test"
-	const notInline = "only inline volumes are served: put the csi section into the pod's volumes, not into a PersistentVolume"
-	without := func(key string) func(*csi.NodePublishVolumeRequest) {
-		return func(r *csi.NodePublishVolumeRequest) { delete(r.GetVolumeContext(), "csi.storage.k8s.io/"+key) }
-	}
 	group := func(g string) func(*csi.NodePublishVolumeRequest) {
 		return func(r *csi.NodePublishVolumeRequest) { mountOf(r).VolumeMountGroup = g }
 	}
@@ -147,15 +146,9 @@ func TestPublishRefuses(t *testing.T) {
 		change func(*csi.NodePublishVolumeRequest)
 		want   string
 	}{
-		"no volume ID":   {func(r *csi.NodePublishVolumeRequest) { r.VolumeId = "" }, "volume_id is missing"},
-		"no target":      {func(r *csi.NodePublishVolumeRequest) { r.TargetPath = "" }, "target_path is missing"},
-		"no capability":  {func(r *csi.NodePublishVolumeRequest) { r.VolumeCapability = nil }, "volume_capability is missing"},
-		"no context":     {func(r *csi.NodePublishVolumeRequest) { r.VolumeContext = nil }, noPod},
-		"no pod name":    {without("pod.name"), noPod},
-		"no namespace":   {without("pod.namespace"), noPod},
-		"no pod UID":     {without("pod.uid"), noPod},
-		"not inline":     {without("ephemeral"), notInline},
-		"said not to be": {func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["csi.storage.k8s.io/ephemeral"] = "false" }, notInline},
+		"no volume ID":  {func(r *csi.NodePublishVolumeRequest) { r.VolumeId = "" }, "volume_id is missing"},
+		"no target":     {func(r *csi.NodePublishVolumeRequest) { r.TargetPath = "" }, "target_path is missing"},
+		"no capability": {func(r *csi.NodePublishVolumeRequest) { r.VolumeCapability = nil }, "volume_capability is missing"},
 		"block": {
 			func(r *csi.NodePublishVolumeRequest) {
 				r.VolumeCapability.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
@@ -164,6 +157,10 @@ func TestPublishRefuses(t *testing.T) {
 		},
 		"not read-only": {
 			func(r *csi.NodePublishVolumeRequest) { r.Readonly = false },
+			`the volume must be read-only: add "readOnly: true" to its csi section`,
+		},
+		"not read-only, and no pod either": {
+			func(r *csi.NodePublishVolumeRequest) { r.Readonly, r.VolumeContext = false, nil },
 			`the volume must be read-only: add "readOnly: true" to its csi section`,
 		},
 		"fsGroup is a word":      {group("staff"), `volume_mount_group "staff" is not a number from 0 to 2147483647`},
@@ -176,16 +173,15 @@ func TestPublishRefuses(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			volumes := &fakeVolumes{}
-			request := publishRequest()
-			tc.change(request)
-			_, err := csi.NewNodeClient(connect(t, volumes, noUsage)).NodePublishVolume(t.Context(), request)
-			checkStatus(t, err, codes.InvalidArgument, tc.want)
-			if volumes.touched() {
-				t.Error("a refused request got through")
-			}
-			if strings.Contains(err.Error(), "t0ken") {
-				t.Errorf("the error holds a token: %v", err)
+			for _, installed := range []error{nil, &csidriver.Error{Name: driverName, Kind: csidriver.Missing}} {
+				b := newBench(t, installed)
+				request := publishRequest()
+				tc.change(request)
+				_, err := b.NodePublishVolume(t.Context(), request)
+				checkStatus(t, err, codes.InvalidArgument, tc.want)
+				b.checkNothingGotThrough()
+				b.checkAsked(0)
+				checkNoToken(t, err.Error())
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
@@ -19,6 +20,9 @@ import (
 type Identity struct {
 	// Namespace and ServiceAccount name a pod's service account; both are empty for the driver.
 	Namespace, ServiceAccount string
+	// ByDriver says that the driver's own credentials read what the service account may get, which the driver has to
+	// ask: see [Authority.Allow]. Otherwise its token reads.
+	ByDriver bool
 }
 
 // Driver is the driver's own identity.
@@ -29,23 +33,21 @@ func Of(pod api.Pod) Identity {
 	return Identity{Namespace: pod.Namespace, ServiceAccount: pod.ServiceAccount}
 }
 
-// String returns «driver» or «serviceaccount namespace/name».
+// OnBehalf is the driver's own identity, used for what the pod's service account may get and for nothing else.
+func OnBehalf(pod api.Pod) Identity {
+	return Identity{Namespace: pod.Namespace, ServiceAccount: pod.ServiceAccount, ByDriver: true}
+}
+
+// String returns «driver», «serviceaccount namespace/name», or «driver for serviceaccount namespace/name».
 func (i Identity) String() string {
-	if i == Driver() {
+	account := "serviceaccount " + i.Namespace + "/" + i.ServiceAccount
+	switch {
+	case i == Driver():
 		return "driver"
+	case i.ByDriver:
+		return "driver for " + account
 	}
-	return "serviceaccount " + i.Namespace + "/" + i.ServiceAccount
-}
-
-// DeniedError is returned by [Authority.Choose] when nobody's credentials may read the source for the pod.
-type DeniedError struct {
-	Pod    api.Pod
-	Ref    api.Ref
-	Reason string
-}
-
-func (e *DeniedError) Error() string {
-	return fmt.Sprintf("pod %s may not read %s: %s", e.Pod, e.Ref, e.Reason)
+	return account
 }
 
 // Reader is who reads the sources of a kind in a pod's own namespace.
@@ -63,7 +65,9 @@ const (
 type Config struct {
 	// Driver reads with the driver's own credentials.
 	Driver corev1client.CoreV1Interface
-	// Server says how to reach the API server. Credentials in it are not used.
+	// Reviews says what service accounts may do. The driver's own credentials ask.
+	Reviews authorizationv1client.SubjectAccessReviewInterface
+	// Server says how to reach the API server. Credentials in it are not used; its WrapTransport is, and must add none.
 	Server *rest.Config
 	Vault  *Vault
 	// ConfigMaps and Secrets are who reads what is in the pod's namespace.
@@ -78,7 +82,9 @@ type Authority struct {
 
 // New returns an authority.
 func New(cfg Config) (*Authority, error) {
+	wrap := cfg.Server.WrapTransport
 	cfg.Server = rest.AnonymousClientConfig(cfg.Server)
+	cfg.Server.WrapTransport = wrap
 	pods, err := rest.TransportFor(cfg.Server)
 	if err != nil {
 		return nil, fmt.Errorf("make the connection for pods' tokens: %w", err)
@@ -86,22 +92,18 @@ func New(cfg Config) (*Authority, error) {
 	return &Authority{cfg: cfg, pods: pods}, nil
 }
 
-// Choose returns whose credentials read ref for the pod, or a *[DeniedError]. A source in another namespace is read by
-// the pod, so that its owner consents by RBAC.
-func (a *Authority) Choose(pod api.Pod, ref api.Ref) (Identity, error) {
+// Choose returns whose credentials read ref for the pod. What is in the pod's namespace is read as configured for its kind.
+// What is in another one takes the consent of its owner, who gives it by RBAC to the pod's service account: that reads by
+// itself, or lets the driver read where the driver reads everything.
+func (a *Authority) Choose(pod api.Pod, ref api.Ref) Identity {
+	isForeign := ref.Namespace != pod.Namespace
 	switch {
-	case ref.Namespace != pod.Namespace && a.cfg.Secrets == ByPod:
-		return Of(pod), nil
-	case ref.Namespace != pod.Namespace:
-		return Identity{}, &DeniedError{
-			Pod: pod, Ref: ref,
-			Reason: fmt.Sprintf("sources outside the pod's namespace %q are served with --secret-identity=pod only; "+
-				"remove the namespace or copy the object", pod.Namespace),
-		}
-	case a.reader(ref.Kind) == ByPod:
-		return Of(pod), nil
+	case a.reader(ref.Kind) == ByPod, isForeign && a.cfg.Secrets == ByPod:
+		return Of(pod)
+	case isForeign:
+		return OnBehalf(pod)
 	}
-	return Driver(), nil
+	return Driver()
 }
 
 func (a *Authority) reader(kind api.Kind) Reader {
@@ -114,7 +116,7 @@ func (a *Authority) reader(kind api.Kind) Reader {
 // Client returns a client with the credentials of the identity. One for a pod's service account takes the newest token
 // for each request, and fails while there is none.
 func (a *Authority) Client(id Identity) (corev1client.CoreV1Interface, error) {
-	if id == Driver() {
+	if id == Driver() || id.ByDriver {
 		return a.cfg.Driver, nil
 	}
 	client, err := corev1client.NewForConfigAndClient(a.cfg.Server, &http.Client{

@@ -1,10 +1,11 @@
 package identity_test
 
 import (
-	"errors"
+	"fmt"
 	"testing"
 
 	"k8s.io/client-go/kubernetes/fake"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -15,11 +16,11 @@ func pod() api.Pod {
 	return api.Pod{Namespace: "default", Name: "web-0", UID: "uid", ServiceAccount: "runner"}
 }
 
-func authority(t *testing.T, configMaps, secrets identity.Reader) *identity.Authority {
+func authority(t *testing.T, clients *fake.Clientset, configMaps, secrets identity.Reader) *identity.Authority {
 	t.Helper()
 	a, err := identity.New(identity.Config{
-		Driver: fake.NewClientset().CoreV1(), Server: &rest.Config{Host: "https://localhost"},
-		ConfigMaps: configMaps, Secrets: secrets,
+		Driver: clients.CoreV1(), Reviews: clients.AuthorizationV1().SubjectAccessReviews(),
+		Server: &rest.Config{Host: "https://localhost"}, ConfigMaps: configMaps, Secrets: secrets,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -27,64 +28,82 @@ func authority(t *testing.T, configMaps, secrets identity.Reader) *identity.Auth
 	return a
 }
 
+// TestChoose has every configuration, each with a source of either kind in the pod's own and in a foreign namespace.
 func TestChoose(t *testing.T) {
 	t.Parallel()
-	const driver, byPod = identity.ByDriver, identity.ByPod
-	refused := func(what string) string {
-		return `pod default/web-0 may not read ` + what + `: sources outside the pod's namespace "default" ` +
-			`are served with --secret-identity=pod only; remove the namespace or copy the object`
+	const byDriver, byPod = identity.ByDriver, identity.ByPod
+	driver, itself, behalf := identity.Driver(), identity.Of(pod()), identity.OnBehalf(pod())
+	type readers struct{ configMaps, secrets identity.Reader }
+	type source struct {
+		kind      api.Kind
+		namespace string
 	}
-	ref := func(kind api.Kind, namespace string) api.Ref {
-		return api.Ref{Kind: kind, Namespace: namespace, Name: "web"}
+	ownMap, ownSecret := source{api.ConfigMap, "default"}, source{api.Secret, "default"}
+	foreignMap, foreignSecret := source{api.ConfigMap, "shared"}, source{api.Secret, "shared"}
+	tests := map[readers]map[source]identity.Identity{
+		{byDriver, byDriver}: {ownMap: driver, ownSecret: driver, foreignMap: behalf, foreignSecret: behalf},
+		{byDriver, byPod}:    {ownMap: driver, ownSecret: itself, foreignMap: itself, foreignSecret: itself},
+		{byPod, byDriver}:    {ownMap: itself, ownSecret: driver, foreignMap: itself, foreignSecret: behalf},
+		{byPod, byPod}:       {ownMap: itself, ownSecret: itself, foreignMap: itself, foreignSecret: itself},
 	}
-	tests := map[string]struct {
-		configMaps, secrets identity.Reader
-		ref                 api.Ref
-		want                identity.Identity
-		wantErr             string
-	}{
-		"a config map of the pod's namespace is read by the driver": {driver, driver, ref(api.ConfigMap, "default"), identity.Driver(), ""},
-		"or by the pod":                                        {byPod, driver, ref(api.ConfigMap, "default"), identity.Of(pod()), ""},
-		"a secret of it is read by the driver":                 {driver, driver, ref(api.Secret, "default"), identity.Driver(), ""},
-		"or by the pod, as wanted":                             {driver, byPod, ref(api.Secret, "default"), identity.Of(pod()), ""},
-		"each kind as wanted for it":                           {driver, byPod, ref(api.ConfigMap, "default"), identity.Driver(), ""},
-		"a config map of another namespace is read by the pod": {driver, byPod, ref(api.ConfigMap, "shared"), identity.Of(pod()), ""},
-		"so is a secret":                                       {driver, byPod, ref(api.Secret, "default-2"), identity.Of(pod()), ""},
-		"a config map of another namespace is read by nobody": {
-			driver, driver, ref(api.ConfigMap, "shared"), identity.Identity{}, refused("configmap shared/web"),
-		},
-		"nor is a secret":               {byPod, driver, ref(api.Secret, "default-2"), identity.Identity{}, refused("secret default-2/web")},
-		"no namespace is not the pod's": {driver, driver, ref(api.Secret, ""), identity.Identity{}, refused("secret /web")},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := authority(t, tt.configMaps, tt.secrets).Choose(pod(), tt.ref)
-			if tt.wantErr == "" {
-				if err != nil || got != tt.want {
-					t.Errorf("Choose = %v, %v, want %v", got, err, tt.want)
+	for r, sources := range tests {
+		a := authority(t, fake.NewClientset(), r.configMaps, r.secrets)
+		for s, want := range sources {
+			t.Run(fmt.Sprintf("%s of %s with ConfigMaps by %s and Secrets by %s", s.kind, s.namespace, r.configMaps, r.secrets), func(t *testing.T) {
+				t.Parallel()
+				if got := a.Choose(pod(), api.Ref{Kind: s.kind, Namespace: s.namespace, Name: "web"}); got != want {
+					t.Errorf("Choose = %s, want %s", got, want)
 				}
-				return
-			}
-			var denied *identity.DeniedError
-			if !errors.As(err, &denied) || err.Error() != tt.wantErr {
-				t.Fatalf("Choose = %v, want a *DeniedError %s", err, tt.wantErr)
-			}
-			if denied.Pod != pod() || denied.Ref != tt.ref {
-				t.Errorf("the error names %v and %v, want %v and %v", denied.Pod, denied.Ref, pod(), tt.ref)
-			}
-		})
+			})
+		}
+	}
+}
+
+// TestWhatIsForeign: neither a namespace whose name begins alike, nor none at all, is the pod's own.
+func TestWhatIsForeign(t *testing.T) {
+	t.Parallel()
+	a := authority(t, fake.NewClientset(), identity.ByDriver, identity.ByDriver)
+	for _, namespace := range []string{"default-2", "defaul", "Default", ""} {
+		if got := a.Choose(pod(), api.Ref{Kind: api.Secret, Namespace: namespace, Name: "web"}); got != identity.OnBehalf(pod()) {
+			t.Errorf("Choose for namespace %q = %s, want %s", namespace, got, identity.OnBehalf(pod()))
+		}
 	}
 }
 
 func TestString(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[identity.Identity]string{
-		identity.Driver(): "driver",
-		{Namespace: "default", ServiceAccount: "runner"}: "serviceaccount default/runner",
+		identity.Driver():        "driver",
+		identity.Of(pod()):       "serviceaccount default/runner",
+		identity.OnBehalf(pod()): "driver for serviceaccount default/runner",
 	} {
 		if got := id.String(); got != want {
 			t.Errorf("String = %q, want %q", got, want)
 		}
 	}
 }
+
+// TestWhoseClientItIs: what the driver reads for itself or on behalf of a pod goes out with its own credentials, and
+// nothing else does.
+func TestWhoseClientItIs(t *testing.T) {
+	t.Parallel()
+	clients := fake.NewClientset()
+	all, err := identity.New(identity.Config{
+		Driver: driverClient{clients.CoreV1()}, Server: &rest.Config{Host: "https://localhost"},
+		ConfigMaps: identity.ByDriver, Secrets: identity.ByDriver,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[identity.Identity]bool{
+		identity.Driver(): true, identity.OnBehalf(pod()): true, identity.Of(pod()): false,
+	} {
+		client, err := all.Client(id)
+		if _, got := client.(driverClient); got != want || err != nil {
+			t.Errorf("Client(%s) = %T, %v, want the driver's: %t", id, client, err, want)
+		}
+	}
+}
+
+// driverClient is a client that can be told from others.
+type driverClient struct{ corev1client.CoreV1Interface }

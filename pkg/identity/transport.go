@@ -11,13 +11,29 @@ type bearer struct {
 	base     http.RoundTripper
 }
 
-// RoundTrip is [http.RoundTripper].
+// RoundTrip is [http.RoundTripper]. A token that the API server does not take, because its pod is gone, is passed over for
+// the next one. Requests that read have no body, so they can be sent again.
 func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	t, err := b.vault.token(b.identity)
-	if err != nil {
-		return nil, err
+	for {
+		t, err := b.vault.token(b.identity)
+		if err != nil {
+			return nil, err
+		}
+		next := r.Clone(r.Context())
+		next.Header.Set("Authorization", "Bearer "+t.value)
+		response, err := b.base.RoundTrip(next)
+		if err != nil {
+			return nil, err
+		}
+		if response.StatusCode != http.StatusUnauthorized {
+			b.vault.accept(b.identity, t)
+			return response, nil
+		}
+		if !b.vault.passOver(b.identity, t) {
+			return response, nil
+		}
+		if err := response.Body.Close(); err != nil {
+			return nil, err
+		}
 	}
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+t.value)
-	return b.base.RoundTrip(r)
 }

@@ -17,12 +17,15 @@ var ErrNoToken = errors.New("no valid token is held")
 type Files interface {
 	Put(id string, data []byte) error
 	Delete(id string) error
+	// Has tells whether an ID is kept. It costs little.
+	Has(id string) bool
 	// List returns everything that can be read, and an error for what cannot.
 	List() ([][]byte, error)
 }
 
 // Vault holds the tokens that pods' volumes came with. A token dies with the pod that it is bound to, so each is held as
-// long as its volume, and of those of one service account the one that lives longest counts.
+// long as its volume, and of those of one service account that the API server has not refused the one that lives longest
+// counts.
 type Vault struct {
 	files Files
 	now   func() time.Time
@@ -35,6 +38,9 @@ type Vault struct {
 type entry struct {
 	identity Identity
 	token    Token
+	// refused is when the API server last refused the token; zero for never. It may be wrong, so the token stays, as the
+	// last choice.
+	refused time.Time
 }
 
 // NewVault returns an empty vault that keeps what it holds in files.
@@ -74,10 +80,11 @@ func (v *Vault) Load() error {
 	return nil
 }
 
-// Keep holds the token that a volume of the pod came with, in place of an earlier one. No token changes nothing. When it
-// cannot be written it is held all the same, and only the next run of the driver would miss it.
+// Keep holds the token that a volume of the pod came with, in place of an earlier one. No token changes nothing, and one
+// that is held already is written only if its file is gone. When it cannot be written it is held all the same, and only the
+// next run of the driver would miss it.
 func (v *Vault) Keep(volumeID string, pod api.Pod, t Token) error {
-	if t.IsZero() || !v.hold(volumeID, entry{identity: Of(pod), token: t}) {
+	if t.IsZero() || !v.hold(volumeID, entry{identity: Of(pod), token: t}) && v.files.Has(volumeID) {
 		return nil
 	}
 	data, err := json.Marshal(stored{
@@ -96,7 +103,7 @@ func (v *Vault) Keep(volumeID string, pod api.Pod, t Token) error {
 func (v *Vault) hold(volumeID string, e entry) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.held[volumeID] == e {
+	if held := v.held[volumeID]; held.identity == e.identity && held.token == e.token {
 		return false
 	}
 	v.held[volumeID] = e
@@ -135,19 +142,56 @@ func (v *Vault) unknown(known func(volumeID string) bool) []string {
 	return ids
 }
 
-// token returns the token of an identity that lives longest, or an error that wraps [ErrNoToken].
+// token returns the token of an identity to use next, or an error that wraps [ErrNoToken].
 func (v *Vault) token(id Identity) (Token, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var best Token
-	for _, e := range v.held {
-		if e.identity == id && e.token.expires.After(best.expires) {
-			best = e.token
-		}
-	}
-	if !best.expires.After(v.now()) {
+	best := v.bestLocked(id)
+	if best.token.IsZero() {
 		return Token{}, fmt.Errorf("%w for %s; the kubelet brings one with each call if the CSIDriver object has "+
 			`tokenRequests: [{audience: ""}]`, ErrNoToken, id)
 	}
-	return best, nil
+	return best.token, nil
+}
+
+// bestLocked returns, of the identity's tokens that have not expired, one that was never refused, and of those the one that
+// lives longest; or else the one that was refused longest ago, so that each has its turn. v.mu is held.
+func (v *Vault) bestLocked(id Identity) entry {
+	var best entry
+	for _, e := range v.held {
+		if e.identity != id || !e.token.expires.After(v.now()) {
+			continue
+		}
+		isBetter := e.refused.Before(best.refused)
+		if e.refused.Equal(best.refused) {
+			isBetter = e.token.expires.After(best.token.expires)
+		}
+		if isBetter || best.token.IsZero() {
+			best = e
+		}
+	}
+	return best
+}
+
+// passOver remembers that the API server has refused a token, and reports whether there is one that it has not refused.
+func (v *Vault) passOver(id Identity, t Token) (hasNext bool) {
+	v.mark(id, t, v.now())
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	best := v.bestLocked(id)
+	return best.refused.IsZero() && !best.token.IsZero()
+}
+
+// accept remembers that the API server takes a token.
+func (v *Vault) accept(id Identity, t Token) { v.mark(id, t, time.Time{}) }
+
+func (v *Vault) mark(id Identity, t Token, refused time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for volumeID, e := range v.held {
+		if e.identity == id && e.token == t {
+			e.refused = refused
+			v.held[volumeID] = e
+		}
+	}
 }

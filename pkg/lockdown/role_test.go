@@ -187,7 +187,7 @@ func work(argument string) error {
 
 // live is the life of one volume.
 func live(w atomicdir.Writer, uid, gid int, target string) error {
-	volumes := volumefs.New(volumefs.Config{Source: "lockdown"})
+	volumes := volumefs.New(volumefs.Config{Root: filepath.Dir(target), Source: "lockdown"})
 	if err := volumes.Check(); err != nil {
 		return err
 	}

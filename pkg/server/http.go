@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"time"
 )
 
@@ -44,5 +45,19 @@ func Health(check func() error) http.Handler {
 			return
 		}
 		_, _ = io.WriteString(w, "ok\n") // A prober that hangs up is its own business.
+	})
+}
+
+// Local serves clients of its own host, which for a pod are its containers and kubectl port-forward, and refuses others.
+// It is for what has names in it: who may reach a pod by the network is not asked who he is, and who may port-forward to it
+// has been.
+func Local(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		client, err := netip.ParseAddrPort(r.RemoteAddr)
+		if err != nil || !client.Addr().Unmap().IsLoopback() {
+			http.Error(w, "this is served through kubectl port-forward only", http.StatusForbidden)
+			return
+		}
+		handler.ServeHTTP(w, r)
 	})
 }

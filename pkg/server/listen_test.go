@@ -56,6 +56,7 @@ func TestListenLetsOnlyTheOwnerConnect(t *testing.T) {
 	}
 }
 
+// TestListenReplacesWhatAKilledProcessLeft is fault 22.
 func TestListenReplacesWhatAKilledProcessLeft(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "csi.sock")
@@ -153,6 +154,7 @@ func TestCloseRemovesTheSocketOnce(t *testing.T) {
 	}
 }
 
+// TestASecondListenerTakesOver is fault 22.
 func TestASecondListenerTakesOver(t *testing.T) {
 	t.Parallel()
 	older, path := listen(t)

@@ -43,6 +43,7 @@ func ask(t *testing.T, client registerapi.RegistrationClient) *registerapi.Plugi
 	return info
 }
 
+// TestRegistration is fault 22.
 func TestRegistration(t *testing.T) {
 	t.Parallel()
 	path, stop, served := register(t)
@@ -76,6 +77,7 @@ func TestRegistration(t *testing.T) {
 	}
 }
 
+// TestRegistrationRefused is fault 22.
 func TestRegistrationRefused(t *testing.T) {
 	t.Parallel()
 	path, _, served := register(t)

@@ -18,6 +18,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/source"
 )
@@ -63,22 +64,32 @@ type bench struct {
 	*cluster
 	*source.Cache
 	t    *testing.T
+	id   identity.Identity  // Who reads.
+	room *budget.Budget     // For the objects: more than a test needs.
 	stop context.CancelFunc // Ends the context that New was given.
 
 	mu      sync.Mutex // Guards the fields below.
 	changes []source.Key
-	hook    func(source.Key) // Called at each change, unless nil.
+	hook    func(source.Key)            // Called at each change, unless nil.
+	allow   func(context.Context) error // What is answered to who asks whether a request may be made, unless nil.
 }
 
-// newBench returns a cache over a cluster of the objects. At the end of the test it stops and must come to rest.
-func newBench(t *testing.T) *bench {
+// recheck is how often pods' watches are opened anew, where a test does not say.
+const recheck = 3 * time.Minute
+
+// newBench returns a cache over a cluster, whose objects the identity reads. At the end of the test it stops and must come
+// to rest.
+func newBench(t *testing.T, id identity.Identity, recheck time.Duration) *bench {
 	t.Helper()
-	b := &bench{cluster: newCluster(t), t: t}
+	b := &bench{cluster: newCluster(t), t: t, id: id, room: budget.New(1 << 40)}
 	ctx, stop := context.WithCancel(t.Context())
 	b.stop = stop
 	b.Cache = source.New(ctx, source.Config{
 		Client:  func(identity.Identity) (corev1client.CoreV1Interface, error) { return b.client(), nil },
+		Allow:   b.mayRead,
 		Changed: b.note,
+		Recheck: recheck,
+		Room:    b.room.Part(func(int64) {}),
 	})
 	t.Cleanup(func() {
 		stop()
@@ -97,6 +108,30 @@ func (b *bench) note(key source.Key) {
 	}
 }
 
+func (b *bench) mayRead(ctx context.Context, id identity.Identity, ref api.Ref) error {
+	b.ask(ref)
+	if id != b.id {
+		b.t.Errorf("asked whether %s may read %s, want it asked of %s", id, ref, b.id)
+	}
+	b.mu.Lock()
+	allow := b.allow
+	b.mu.Unlock()
+	if allow == nil {
+		return nil
+	}
+	return allow(ctx)
+}
+
+// onAllow sets what is answered to who asks whether a request may be made; nil stands for yes.
+func (b *bench) onAllow(allow func(context.Context) error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.allow = allow
+}
+
+// deny answers that with the error.
+func (b *bench) deny(err error) { b.onAllow(func(context.Context) error { return err }) }
+
 // onChange sets what is called at each change.
 func (b *bench) onChange(hook func(source.Key)) {
 	b.mu.Lock()
@@ -104,10 +139,13 @@ func (b *bench) onChange(hook func(source.Key)) {
 	b.hook = hook
 }
 
-// acquire takes the ref for the driver.
+// key returns that of a ref for who reads.
+func (b *bench) key(ref api.Ref) source.Key { return source.Key{Identity: b.id, Ref: ref} }
+
+// acquire takes the ref.
 func (b *bench) acquire(ref api.Ref) (release func()) {
 	b.t.Helper()
-	release, err := b.Acquire(byDriver(ref))
+	release, err := b.Acquire(b.key(ref))
 	if err != nil {
 		b.t.Fatalf("Acquire(%s) = %v, want no error", ref, err)
 	}
@@ -126,7 +164,7 @@ func (b *bench) wantChanges(ref api.Ref, want int) {
 	b.settle()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !slices.Equal(b.changes, slices.Repeat([]source.Key{byDriver(ref)}, want)) {
+	if !slices.Equal(b.changes, slices.Repeat([]source.Key{b.key(ref)}, want)) {
 		b.t.Errorf("changes: %v, want %d of %s", b.changes, want, ref)
 	}
 	b.changes = nil
@@ -139,9 +177,11 @@ type known struct {
 	Immutable     bool
 	Data          map[string]string
 	Err           string
+	Revoked       bool
+	Polled        bool
 }
 
-// want compares what is known of the driver's ref.
+// want compares what is known of the ref.
 func (b *bench) want(ref api.Ref, want known) {
 	b.t.Helper()
 	b.settle()
@@ -152,9 +192,9 @@ func (b *bench) want(ref api.Ref, want known) {
 }
 
 func (b *bench) known(ref api.Ref) known {
-	s := b.Get(byDriver(ref))
+	s := b.Get(b.key(ref))
 	k := known{
-		Synced: s.Synced, Found: s.Found,
+		Synced: s.Synced, Found: s.Found, Revoked: s.Revoked, Polled: s.Polled,
 		UID: s.Content.UID, Version: s.Content.ResourceVersion, Immutable: s.Content.Immutable, Data: map[string]string{},
 	}
 	for key, value := range s.Content.Data {
@@ -198,9 +238,23 @@ func pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // It takes no time.
 }
 
-// bubble runs a test on a bench in a synctest bubble, beside other tests.
+// bubble runs a test on a bench in a synctest bubble, beside other tests. The driver reads.
 func bubble(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { test(newBench(t)) })
+	synctest.Test(t, func(t *testing.T) { test(newBench(t, identity.Driver(), recheck)) })
+}
+
+// bubbleOf is [bubble] for another reader.
+func bubbleOf(t *testing.T, id identity.Identity, test func(b *bench)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(newBench(t, id, recheck)) })
+}
+
+// bubbleWith is [bubbleOf] for another recheck.
+func bubbleWith(t *testing.T, id identity.Identity, recheck time.Duration, test func(b *bench)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(newBench(t, id, recheck)) })
 }

@@ -3,12 +3,13 @@ package source_test
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -36,16 +37,21 @@ type cluster struct {
 	requests []request
 	listErr  error         // What lists answer instead, unless nil.
 	watchErr error         // What watches answer instead, unless nil.
+	getErr   error         // What gets answer instead, unless nil.
 	oldErr   error         // What lists answer that ask for a version, unless nil.
 	gate     chan struct{} // Lists make their answer and then wait here, unless nil.
 }
 
-// request is one call of a client.
+// request is one call of a client, or the question whether it may be made.
 type request struct {
 	verb string
 	ref  api.Ref
 	opts metav1.ListOptions
+	at   time.Time
 }
+
+// asking is the verb of such a question.
+const asking = "allow"
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
@@ -74,6 +80,14 @@ func (c *cluster) client() corev1client.CoreV1Interface {
 		w, err := c.watch(c.refOf(a, open.WatchRestrictions.Fields), open.ListOptions)
 		return true, w, err
 	})
+	clients.AddReactor("get", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		get, ok := a.(clienttesting.GetActionImpl)
+		if !ok {
+			return false, nil, nil
+		}
+		o, err := c.get(c.refOf(a, fields.OneTermEqualSelector(metav1.ObjectNameField, get.Name)))
+		return true, o, err
+	})
 	return clients.CoreV1()
 }
 
@@ -95,7 +109,7 @@ func (c *cluster) list(ref api.Ref, opts metav1.ListOptions) (runtime.Object, er
 	if err == nil && opts.ResourceVersion != "" {
 		err = c.oldErr
 	}
-	c.requests = append(c.requests, request{"list", ref, opts})
+	c.recordLocked("list", ref, opts)
 	gate := c.gate
 	c.mu.Unlock()
 	if gate != nil {
@@ -105,6 +119,30 @@ func (c *cluster) list(ref api.Ref, opts metav1.ListOptions) (runtime.Object, er
 		return nil, err
 	}
 	return answer, nil
+}
+
+func (c *cluster) get(ref api.Ref) (runtime.Object, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.recordLocked("get", ref, metav1.ListOptions{})
+	if c.getErr != nil {
+		return nil, c.getErr
+	}
+	if o, found := c.objects[ref]; found {
+		return o.DeepCopyObject(), nil
+	}
+	return nil, apierrors.NewNotFound(corev1.Resource(ref.Kind.Resource()+"s"), ref.Name)
+}
+
+func (c *cluster) recordLocked(verb string, ref api.Ref, opts metav1.ListOptions) {
+	c.requests = append(c.requests, request{verb, ref, opts, time.Now()})
+}
+
+// ask records that it was asked whether a request about the object may be made.
+func (c *cluster) ask(ref api.Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.recordLocked(asking, ref, metav1.ListOptions{})
 }
 
 func (c *cluster) answerLocked(ref api.Ref) runtime.Object {
@@ -125,7 +163,7 @@ func (c *cluster) answerLocked(ref api.Ref) runtime.Object {
 func (c *cluster) watch(ref api.Ref, opts metav1.ListOptions) (watch.Interface, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.requests = append(c.requests, request{"watch", ref, opts})
+	c.recordLocked("watch", ref, opts)
 	if c.watchErr != nil {
 		return nil, c.watchErr
 	}
@@ -173,7 +211,7 @@ func (c *cluster) remove(ref api.Ref) {
 func (c *cluster) sendLocked(ref api.Ref, e watch.Event) {
 	c.history[ref] = append(c.history[ref], e)
 	for w := range c.watches {
-		if w.ref == ref {
+		if w.ref == ref && !w.isDead {
 			w.events <- e
 		}
 	}
@@ -184,17 +222,24 @@ func (c *cluster) send(ref api.Ref, e watch.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for w := range c.watches {
-		if w.ref == ref {
+		if w.ref == ref && !w.isDead {
 			w.events <- e
 		}
 	}
 }
 
-// answer sets what lists and watches answer from now on; nil stands for the truth.
+// answer sets what lists and watches answer from now on, and gets as lists; nil stands for the truth.
 func (c *cluster) answer(listErr, watchErr error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.listErr, c.watchErr = listErr, watchErr
+	c.listErr, c.watchErr, c.getErr = listErr, watchErr, listErr
+}
+
+// answerGets sets what gets answer from now on; nil stands for the truth.
+func (c *cluster) answerGets(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.getErr = err
 }
 
 // refuseVersions sets what lists answer from now on when they ask for a resource version.
@@ -230,6 +275,17 @@ func (c *cluster) hangUp() {
 	clear(c.watches)
 }
 
+// deaden makes the open watches of an object bring nothing any more, without a word.
+func (c *cluster) deaden(ref api.Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for w := range c.watches {
+		if w.ref == ref {
+			w.isDead = true
+		}
+	}
+}
+
 // open returns how many watches of the object are open.
 func (c *cluster) open(ref api.Ref) int {
 	c.mu.Lock()
@@ -243,43 +299,24 @@ func (c *cluster) open(ref api.Ref) int {
 	return n
 }
 
-// all returns the requests so far.
-func (c *cluster) all() []request {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.requests)
-}
-
-// requested returns the verbs of the requests for an object so far.
-func (c *cluster) requested(ref api.Ref) []string {
-	var verbs []string
-	for _, r := range c.all() {
-		if r.ref == ref {
-			verbs = append(verbs, r.verb)
-		}
-	}
-	return verbs
-}
-
-// count returns how many requests of the verb there were so far, for any object.
-func (c *cluster) count(verb string) int {
-	return len(slices.DeleteFunc(c.all(), func(r request) bool { return r.verb != verb }))
-}
-
 // serverWatch is one open watch.
 type serverWatch struct {
 	cluster *cluster
 	ref     api.Ref
 	events  chan watch.Event
+	isDead  bool // It brings nothing any more, and stays open.
 }
 
 func (w *serverWatch) ResultChan() <-chan watch.Event { return w.events }
 
-// Stop is what the client calls.
+// Stop is what the client calls, also while it waits for events.
 func (w *serverWatch) Stop() {
 	w.cluster.mu.Lock()
 	defer w.cluster.mu.Unlock()
-	delete(w.cluster.watches, w)
+	if w.cluster.watches[w] {
+		delete(w.cluster.watches, w)
+		close(w.events)
+	}
 }
 
 func refOf(t *testing.T, o runtime.Object) (api.Ref, metav1.Object) {

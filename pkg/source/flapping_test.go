@@ -12,59 +12,77 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/source"
 )
 
-// TestAWatchThatStaysRefused: lists work and watches do not. What changes is seen, and nothing else is news: an error
-// that came and went with each try would be told to the pods each time.
+// TestAWatchThatStaysRefused: lists are served and watches are not, so the lists are what it is read by. What changes is
+// seen, and nothing else is news: an error that came and went with each try would be told to the pods each time.
 func TestAWatchThatStaysRefused(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
 		b.answer(nil, forbidden())
 		defer b.acquire(web)()
-		b.wantChanges(web, 2) // The object, and that it is not kept current.
-		troubled := holding(o)
-		troubled.Err = forbidden().Error()
+		pass(untilPolled)
+		b.wantChanges(web, 2) // The object, and that it is polled.
 		b.onChange(func(key source.Key) {
-			if b.Get(key).Err == nil {
-				b.t.Error("a change that says that all is well")
+			if s := b.Get(key); s.Err != nil || !s.Polled {
+				b.t.Errorf("a change to %v, polled: %t; want it polled and well", s.Err, s.Polled)
 			}
 		})
 		pass(time.Hour)
-		b.want(web, troubled)
+		b.want(web, polling(holding(o)))
 		b.wantChanges(web, 0)
-		if got := b.count("list"); got < 300 {
-			t.Errorf("lists in an hour = %d, want it tried all the time", got)
-		}
 
 		o = b.putMap(configMap(web, "2"))
-		pass(longestSilence)
-		troubled = holding(o)
-		troubled.Err = forbidden().Error()
-		b.want(web, troubled)
+		pass(longestPause)
+		b.want(web, polling(holding(o)))
 		b.wantChanges(web, 1)
 
 		b.remove(web)
-		pass(longestSilence)
-		b.want(web, known{Synced: true, Err: forbidden().Error()})
+		pass(longestPause)
+		b.want(web, polling(known{Synced: true}))
 		b.wantChanges(web, 1)
+		if got := b.count("get"); got != 0 {
+			t.Errorf("gets = %d, want none where lists are served", got)
+		}
 
 		b.onChange(nil)
 		b.answer(nil, nil)
-		pass(longestSilence)
+		pass(longestPause)
 		b.want(web, known{Synced: true})
 		b.wantChanges(web, 1)
 		b.wantWatches(web, 1, 1)
 	})
 }
 
+// TestAWatchThatFailsIsTrouble where it is not forbidden, however well lists are served.
+func TestAWatchThatFailsIsTrouble(t *testing.T) {
+	bubble(t, func(b *bench) {
+		o := b.putMap(configMap(web, "1"))
+		b.answer(nil, unavailable())
+		defer b.acquire(web)()
+		b.wantChanges(web, 2)
+		troubled := holding(o)
+		troubled.Err = unavailable().Error()
+		b.want(web, troubled)
+		pass(10 * time.Minute)
+		b.want(web, troubled)
+		b.wantChanges(web, 0)
+		b.answer(nil, nil)
+		pass(longestSilence)
+		b.want(web, holding(o))
+		b.wantWatches(web, 1, 1)
+	})
+}
+
 // TestAnImmutableObjectNeedsNoWatch: where watches are refused, an object that cannot change is as good as watched. One
-// that becomes immutable ends the trouble.
+// that becomes immutable ends the polling.
 func TestAnImmutableObjectNeedsNoWatch(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.putMap(configMap(web, "1"))
 		b.answer(nil, forbidden())
 		defer b.acquire(web)()
+		pass(untilPolled)
 		b.wantChanges(web, 2)
 		o := b.putMap(immutable(web, "1"))
-		pass(longestSilence)
+		pass(longestPause)
 		b.want(web, holding(o))
 		b.wantChanges(web, 1)
 		b.wantWatches(web, 0, 0)
@@ -93,7 +111,7 @@ func TestTheFirstListIsConsistent(t *testing.T) {
 }
 
 // TestARelistAsksForNothingOlder: after an expired watch, the list may come from a cache that is at least as new as what
-// is known. Where even that cannot be had, the truth is asked for.
+// is known. Where even that cannot be had, the truth is asked for. This is fault 26.
 func TestARelistAsksForNothingOlder(t *testing.T) {
 	t.Parallel()
 	gone := apierrors.NewResourceExpired("too old")

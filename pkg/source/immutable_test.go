@@ -36,7 +36,7 @@ func TestAnObjectThatBecomesImmutableIsNoLongerWatched(t *testing.T) {
 
 // TestANewcomerReadsAnImmutableObjectAnew: it may have been made anew, and nobody was told. Until the answer is there,
 // the newcomer does not take the old content for current, and then everybody has the new one. This is the second half
-// of rule 60, and trap 15.
+// of rule 60, and trap 15. This is fault 25.
 func TestANewcomerReadsAnImmutableObjectAnew(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.putMap(immutable(web, "old"))

@@ -13,6 +13,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 )
 
@@ -39,17 +40,43 @@ type Snapshot struct {
 	// that did not succeed. It is nil once a watch is open, and for an immutable object, which needs none. What is known
 	// stays, and may be newer than the error where lists are served and watches are not.
 	Err error
+	// Failing is since when there is an Err, whichever; zero for none.
+	Failing time.Time
+	// Revoked says that the API server has kept to it for a while that the pod may not read the object. One answer proves
+	// nothing: a server that starts denies everything until it knows the roles. What the driver itself may not read is
+	// an error, but was revoked from nobody.
+	Revoked bool
+	// Polled says that the object is read now and then: its reader may get it, but has not been allowed for a while to
+	// list and watch it. It stays while there is an Err.
+	Polled bool
+}
+
+// noteFailing keeps Failing to Err.
+func (s *Snapshot) noteFailing() {
+	switch {
+	case s.Err == nil:
+		s.Failing = time.Time{}
+	case s.Failing.IsZero():
+		s.Failing = time.Now()
+	}
 }
 
 // Config is what a cache needs. Every field is required.
 type Config struct {
 	// Client returns a client with the credentials of an identity.
 	Client func(identity.Identity) (corev1client.CoreV1Interface, error)
+	// Allow returns nil if an identity may read an object, as far as the API server does not decide that with the request
+	// itself; else an error as that would give. It is asked before each request.
+	Allow func(context.Context, identity.Identity, api.Ref) error
 	// Changed is called after the snapshot of a key has changed, without any lock held. It must not block.
 	Changed func(Key)
 	// Recheck is about how often the API server is made to decide anew whether a pod may read: an open watch does not
-	// notice that it may not any more. It must be positive.
+	// notice that it may not any more. Polled objects are read as often, but at least about twice a
+	// minute. It must be at least two seconds.
 	Recheck time.Duration
+	// Room is where the memory for the objects comes from. Content that there is no room for is not taken: what is known
+	// stays, Err is a *[budget.ExhaustedError], and the object is read again when there may be room.
+	Room Room
 }
 
 // Cache holds the objects that are in use and nothing else.
@@ -58,20 +85,25 @@ type Cache struct {
 	cfg Config
 	wg  sync.WaitGroup // Counts the watches' goroutines.
 
-	mu    sync.Mutex // Guards items and everything in them; never held while waiting or calling out.
-	items map[Key]*item
+	mu        sync.Mutex // Guards all below and everything in the items; never held while waiting or calling out.
+	items     map[Key]*item
+	bookmarks map[api.Kind]time.Time // When a watch of the kind has brought one last.
+	replaced  int                    // How many watches were found to be dead.
 }
 
 // item is one object in use. Invariant: it is in Cache.items exactly while users > 0.
 type item struct {
 	users int
 	stop  context.CancelFunc // Ends the watch; nil while none runs because the object is immutable.
+	vigil *vigil             // Over that watch.
 	now   Snapshot
+	// account is what is taken of the room; fixed.
+	account *budget.Account
 }
 
 // New returns an empty cache whose watches all end with ctx.
 func New(ctx context.Context, cfg Config) *Cache {
-	return &Cache{ctx: ctx, cfg: cfg, items: map[Key]*item{}}
+	return &Cache{ctx: ctx, cfg: cfg, items: map[Key]*item{}, bookmarks: map[api.Kind]time.Time{}}
 }
 
 // Wait returns when every watch has ended. The context given to New must have been cancelled.
@@ -88,7 +120,7 @@ func (c *Cache) Acquire(key Key) (release func(), err error) {
 	defer c.mu.Unlock()
 	it, found := c.items[key]
 	if !found {
-		it = &item{}
+		it = &item{account: c.cfg.Room.Account()}
 		c.items[key] = it
 	}
 	it.users++
@@ -102,17 +134,25 @@ func (c *Cache) Acquire(key Key) (release func(), err error) {
 }
 
 func (c *Cache) release(key Key) {
+	if a := c.drop(key); a != nil {
+		a.Close() // Which may call others.
+	}
+}
+
+// drop takes one user back, and returns the account of an object that has no more.
+func (c *Cache) drop(key Key) *budget.Account {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	it := c.items[key]
 	it.users--
 	if it.users > 0 {
-		return
+		return nil
 	}
 	delete(c.items, key)
 	if it.stop != nil {
 		it.stop()
 	}
+	return it.account
 }
 
 // Get returns what is known of an acquired object. The zero Snapshot stands for an object nobody has acquired.
@@ -139,14 +179,29 @@ func (c *Cache) Watches() int {
 	return n
 }
 
+// Polled returns how many objects are read now and then because they may not be watched.
+func (c *Cache) Polled() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, it := range c.items {
+		if it.now.Polled {
+			n++
+		}
+	}
+	return n
+}
+
 // startLocked starts the watch of an item. c.mu is held.
 func (c *Cache) startLocked(key Key, it *item, client corev1client.CoreV1Interface) {
 	ctx, stop := context.WithCancel(c.ctx)
-	it.stop = stop
-	w := &watcher{cache: c, key: key, item: it, ctx: ctx}
+	it.stop, it.vigil = stop, &vigil{}
+	w := &watcher{
+		cache: c, key: key, item: it, ctx: ctx, object: object{client: client, ref: key.Ref}, vigil: it.vigil,
+	}
 	c.wg.Go(func() {
 		defer stop()
-		w.run(client)
+		w.run()
 	})
 }
 
@@ -159,8 +214,10 @@ func (c *Cache) update(w *watcher, change func(*Snapshot) (changed bool)) {
 		return
 	}
 	changed := change(&w.item.now)
-	if w.item.now.Synced && w.item.now.Found && w.item.now.Content.Immutable {
-		w.item.stop()
+	w.item.now.noteFailing()
+	now := w.item.now
+	if now.Synced && now.Found && now.Content.Immutable && w.key.Identity == identity.Driver() {
+		w.item.stop() // Content that never changes needs no watch; whether a pod may still read it does.
 		w.item.stop = nil
 	}
 	c.mu.Unlock()

@@ -148,7 +148,7 @@ func TestTheSameVersionIsNoChange(t *testing.T) {
 }
 
 // TestVersionsAreNotOrdered: a restored etcd goes back in time, and so do the objects. Another UID with the same
-// version is another object. No content is kept under a name alone (trap 15).
+// version is another object. No content is kept under a name alone (trap 15). These are faults 25 and 26.
 func TestVersionsAreNotOrdered(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.putMap(configMap(web, "new"))

@@ -18,7 +18,7 @@ import (
 )
 
 // TestUsersShareAWatch is rule 57: the first user starts the watch of an object, the last one ends it, and to leave
-// twice is harmless.
+// twice is harmless. This is fault 27.
 func TestUsersShareAWatch(t *testing.T) {
 	bubble(t, func(b *bench) {
 		first := b.acquire(web)
@@ -56,7 +56,10 @@ func TestIdentitiesDoNotShare(t *testing.T) {
 				asked = append(asked, id)
 				return c.client(), nil
 			},
+			Allow:   func(context.Context, identity.Identity, api.Ref) error { return nil },
 			Changed: func(source.Key) {},
+			Recheck: recheck,
+			Room:    roomy(),
 		})
 		own := byDriver(web)
 		pods := source.Key{Identity: identity.Identity{Namespace: "default", ServiceAccount: "runner"}, Ref: web}
@@ -78,7 +81,7 @@ func TestIdentitiesDoNotShare(t *testing.T) {
 }
 
 // TestARestartIsFresh: after the last user has left nothing is held of an object, and the next user waits for an
-// answer. Stale data is not served (rule 59).
+// answer. Stale data is not served (rule 59). This is fault 27.
 func TestARestartIsFresh(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.putMap(configMap(web, "1"))
@@ -97,6 +100,7 @@ func TestARestartIsFresh(t *testing.T) {
 }
 
 // TestALateAnswerIsDropped: the list of a watch that has been stopped comes in after a later user has read newer content.
+// This is fault 27.
 func TestALateAnswerIsDropped(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.putMap(configMap(web, "old"))

@@ -14,7 +14,7 @@ import (
 )
 
 // TestDamagedRecordsHideNothing puts one unreadable file beside a good record: the record is listed, the file is
-// reported, and it is still there afterwards.
+// reported, and it is still there afterwards. This is fault 20.
 func TestDamagedRecordsHideNothing(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -132,7 +132,7 @@ func TestPutThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestReadersSeeWholeRecords lists without pause while records are replaced, deleted and put again.
+// TestReadersSeeWholeRecords lists without pause while records are replaced, deleted and put again. This is fault 19.
 func TestReadersSeeWholeRecords(t *testing.T) {
 	t.Parallel()
 	const writers, rounds = 3, 30

@@ -95,8 +95,8 @@ func (f *Files) List() ([][]byte, error) {
 	return contents, errors.Join(append(problems, err)...)
 }
 
-// has reports whether an ID has a file.
-func (f *Files) has(id string) bool {
+// Has tells whether an ID has a file.
+func (f *Files) Has(id string) bool {
 	info, err := os.Lstat(f.path(id))
 	return err == nil && info.Mode().IsRegular()
 }

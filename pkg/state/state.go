@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"unicode/utf8"
 
@@ -85,11 +86,36 @@ func (s *Store) Put(r Record) error {
 // Ensure writes the record of a volume unless there is one already, whatever it says. With one it costs a look at the
 // directory. Errors are those of [Store.Put].
 func (s *Store) Ensure(r Record) error {
-	if s.files.has(r.VolumeID) {
+	if s.files.Has(r.VolumeID) {
 		return nil
 	}
 	return s.Put(r)
 }
+
+// Adopt writes the record of a volume that was found live, in place of one that is torn or names another volume. One of a
+// later schema stays as it is: it says more than this driver could write, to the newer one that may come back. Errors are
+// those of [Store.Put].
+func (s *Store) Adopt(r Record) error {
+	if s.isLater(r.VolumeID) {
+		return nil
+	}
+	return s.Put(r)
+}
+
+// isLater reports whether the volume has a record of a later schema.
+func (s *Store) isLater(volumeID string) bool {
+	if !s.files.Has(volumeID) { // Or is no file, and to open it might wait.
+		return false
+	}
+	data, err := os.ReadFile(s.files.path(volumeID))
+	var e struct {
+		SchemaVersion int `json:"schemaVersion"`
+	}
+	return err == nil && json.Unmarshal(data, &e) == nil && e.SchemaVersion > schemaVersion
+}
+
+// Has tells whether there is a record of a volume, whatever it says.
+func (s *Store) Has(volumeID string) bool { return s.files.Has(volumeID) }
 
 // Delete removes the record of a volume. It is not an error when there is none.
 func (s *Store) Delete(volumeID string) error {

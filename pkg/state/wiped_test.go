@@ -15,6 +15,7 @@ import (
 )
 
 // TestPutAfterTheDirectoryWasWiped is what a cleaner of /run does to a driver that has been running for days.
+// This is fault 20.
 func TestPutAfterTheDirectoryWasWiped(t *testing.T) {
 	t.Parallel()
 	for name, wiped := range map[string]string{"the records' directory": "volumes", "all of it": ""} {

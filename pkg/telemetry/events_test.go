@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -43,6 +44,11 @@ func (s *server) create(action clienttesting.Action) (handled bool, answer runti
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, earlier := range s.created {
+		if earlier.Name == event.Name {
+			return true, nil, apierrors.NewAlreadyExists(corev1.Resource("events"), event.Name)
+		}
+	}
 	s.created = append(s.created, event)
 	return true, event, nil
 }
@@ -83,31 +89,34 @@ type writer struct {
 func bubble(t *testing.T, test func(w *writer)) {
 	t.Helper()
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := &writer{T: t, server: &server{}}
-		clients := &fake.Clientset{}
-		clients.AddReactor("create", "events", w.server.create)
-		clients.AddReactor("patch", "events", w.server.patch)
-		ctx, cancel := context.WithCancel(t.Context())
-		events, err := telemetry.NewEvents(ctx, clients.CoreV1(), "csi.test", "node-1")
-		if err != nil {
-			t.Fatalf("NewEvents() = %v, want nil", err)
+	synctest.Test(t, func(t *testing.T) { test(newWriter(t)) })
+}
+
+func newWriter(t *testing.T) *writer {
+	t.Helper()
+	w := &writer{T: t, server: &server{}}
+	clients := &fake.Clientset{}
+	clients.AddReactor("create", "events", w.server.create)
+	clients.AddReactor("patch", "events", w.server.patch)
+	ctx, cancel := context.WithCancel(t.Context())
+	events, err := telemetry.NewEvents(ctx, clients.CoreV1(), "csi.test", "node-1")
+	if err != nil {
+		t.Fatalf("NewEvents() = %v, want nil", err)
+	}
+	w.Events = events
+	ended := make(chan error, 1)
+	w.run = func() {
+		go func() { ended <- events.Run(ctx) }()
+		synctest.Wait()
+	}
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run() = %v, want nil", err)
 		}
-		w.Events = events
-		ended := make(chan error, 1)
-		w.run = func() {
-			go func() { ended <- events.Run(ctx) }()
-			synctest.Wait()
-		}
-		w.stop = sync.OnceFunc(func() {
-			cancel()
-			if err := <-ended; err != nil {
-				t.Errorf("Run() = %v, want nil", err)
-			}
-		})
-		t.Cleanup(w.stop)
-		test(w)
 	})
+	t.Cleanup(w.stop)
+	return w
 }
 
 // write sends an Event a moment after the last one: Events are named by the clock, which stands still in a bubble.
@@ -264,6 +273,56 @@ func TestWriteNeverWaits(t *testing.T) {
 			if e.Message != "during" {
 				w.Errorf("an Event says %q, want only those during Run", e.Message)
 			}
+		}
+	})
+}
+
+// TestARestartedDriverAddsNoEvent that says what an earlier run has said: the one that is there is made new again, and
+// what the driver adds to it later finds it.
+func TestARestartedDriverAddsNoEvent(t *testing.T) {
+	bubble(t, func(w *writer) {
+		w.run()
+		w.write(trouble("the same"))
+		earlier := w.server.events()[0]
+		w.stop()
+		<-time.After(time.Minute)
+		next := newWriter(w.T)
+		next.server.created = []*corev1.Event{earlier.DeepCopy()}
+		next.run()
+		next.write(trouble("the same"))
+		events := next.server.events()
+		if len(events) != 1 || events[0].LastTimestamp.Sub(earlier.LastTimestamp.Time) < 59*time.Second { // In JSON it has whole seconds.
+			w.Fatalf("Events = %v, want %v with a later time", events, earlier)
+		}
+		next.write(trouble("the same"))
+		next.write(trouble("something else"))
+		if events := next.server.events(); len(events) != 2 || events[0].Count != 2 {
+			w.Errorf("Events = %v, want one with count 2 and another one", events)
+		}
+	})
+}
+
+func TestDroppedEventsAreCounted(t *testing.T) {
+	bubble(t, func(w *writer) {
+		w.run()
+		for i := range 25 {
+			w.write(trouble(fmt.Sprintf("change %d", i)))
+		}
+		if got := w.Dropped(); got != 15 {
+			w.Errorf("Dropped() = %d, want 15", got)
+		}
+	})
+}
+
+// TestEventsOfPodsWithLongNames have names that an API server takes.
+func TestEventsOfPodsWithLongNames(t *testing.T) {
+	bubble(t, func(w *writer) {
+		w.run()
+		long := trouble("note")
+		long.Pod.Name = strings.Repeat("n", 253)
+		w.write(long)
+		if name := w.server.events()[0].Name; len(name) != 253 || !strings.HasPrefix(name, "nnn") {
+			w.Errorf("the Event's name is %q with %d bytes, want 253", name, len(name))
 		}
 	})
 }

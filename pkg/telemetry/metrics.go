@@ -11,52 +11,192 @@ import (
 
 const namespace = "liveconfig"
 
-// Labels of our metrics.
-const labelResult = "result"
+// Labels of our metrics. Their values are closed sets: no metric grows with pods, namespaces or objects.
+const (
+	labelResult = "result"
+	labelKind   = "kind"
+)
 
 // Metrics counts what the driver does.
 type Metrics struct {
 	registry *prometheus.Registry
 	csi      csimetrics.CSIMetricsManager
 	syncs    *prometheus.CounterVec
+	refused  *prometheus.CounterVec
 	updates  prometheus.Histogram
+	ages     prometheus.Histogram
 }
 
-// Gauges are read when metrics are collected. Both functions must be safe for concurrent use.
+// Gauges are read when metrics are collected. All functions must be safe for concurrent use. One that is nil has no metric.
 type Gauges struct {
 	// Volumes returns how many volumes are published.
 	Volumes func() int
-	// Watches returns how many objects are watched.
-	Watches func() int
+	// Recovered returns how many volumes of an earlier run were taken over.
+	Recovered func() int
+	// Survey returns the state of all volumes in numbers.
+	Survey func() Survey
+	// Watches returns how many objects are watched, and Polled how many of these are only polled.
+	Watches, Polled func() int
+	// Silence returns for how long nothing has been heard of the watch that has been silent longest.
+	Silence func() time.Duration
+	// Replaced returns how many watches were found to be dead.
+	Replaced func() int
+	// EventsDropped returns how many Events were not sent.
+	EventsDropped func() int
+	// RoomUsed and RoomLimit return how much memory volumes and their objects take, and how much they may, in bytes.
+	RoomUsed, RoomLimit func() int64
+	// StateWritable reports whether records can be written.
+	StateWritable func() bool
 }
 
-// NewMetrics returns metrics of the driver of that name, in a registry of their own.
-func NewMetrics(driver string, gauges Gauges) *Metrics {
+// Survey is the state of all volumes in numbers.
+type Survey struct {
+	// NotCurrent counts live volumes that have a problem, by its kind, with every kind that there is.
+	NotCurrent map[string]int
+	// Frozen counts live volumes that are not updated any more.
+	Frozen int
+	// Staleness is for how long the oldest known change is not in the files.
+	Staleness time.Duration
+}
+
+// NewMetrics returns metrics of the driver of that name and version, in a registry of their own.
+func NewMetrics(driver, version string, gauges Gauges) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "syncs_total",
 			Help: "Syncs of volumes by result: written, unchanged or failed.",
 		}, []string{labelResult}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "publishes_refused_total",
+			Help: "Publishes of volumes that were refused, by the kind of the error.",
+		}, []string{labelKind}),
 		updates: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "update_duration_seconds",
 			Help:    "From the watch event of a change until the change is in the files of a volume.",
 			Buckets: prometheus.ExponentialBuckets(0.000_1, 2.5, 14),
 		}),
+		ages: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "propagation_seconds",
+			Help: "From the change of an object, by the API server's clock in whole seconds, until it is in the files of a volume; " +
+				"where the object says when it was changed.",
+			Buckets: []float64{1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600},
+		}),
 	}
-	m.registry.MustRegister(m.syncs, m.updates,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		gauge("volumes", "Volumes that are published or being published.", gauges.Volumes),
-		gauge("watches", "Objects that are being watched.", gauges.Watches))
+	m.registry.MustRegister(m.syncs, m.refused, m.updates, m.ages, buildInfo(version),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(gauges.collectors()...)
 	m.csi = csimetrics.NewCSIMetricsManagerWithOptions(driver,
 		csimetrics.WithSubsystem(csimetrics.SubsystemPlugin), csimetrics.WithProcessStartTime(false))
 	m.csi = m.csi.WithAdditionalRegistry(m.registry)
 	return m
 }
 
-func gauge(name, help string, read func() int) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help},
+func (g Gauges) collectors() []prometheus.Collector {
+	var all []prometheus.Collector
+	add := func(c prometheus.Collector, isRead bool) {
+		if isRead {
+			all = append(all, c)
+		}
+	}
+	add(count("volumes", "Volumes that are published or being published.", g.Volumes), g.Volumes != nil)
+	add(count("recovered_volumes", "Volumes of an earlier run that were taken over at the start.", g.Recovered), g.Recovered != nil)
+	add(newSurveyor(g.Survey), g.Survey != nil)
+	add(count("watches", "Objects that are being watched.", g.Watches), g.Watches != nil)
+	add(count("polled_objects", "Objects that are read now and then, because their readers may not watch them.", g.Polled), g.Polled != nil)
+	add(seconds("watch_silence_seconds", "For how long nothing has been heard of the watch that has been silent longest.", g.Silence),
+		g.Silence != nil)
+	add(counter("watches_replaced_total", "Watches that were opened anew because they had died without a word.", g.Replaced),
+		g.Replaced != nil)
+	add(counter("events_dropped_total",
+		"Events about pods that were not sent, because there were too many of one reason about one volume.", g.EventsDropped),
+		g.EventsDropped != nil)
+	add(bytes("room_used_bytes", "Memory that volumes and the objects in them take.", g.RoomUsed), g.RoomUsed != nil)
+	add(bytes("room_limit_bytes", "Memory that volumes and the objects in them may take.", g.RoomLimit), g.RoomLimit != nil)
+	add(gauge("state_directory_writable", "1 when records could be written at the last try, else 0.", func() float64 {
+		if g.StateWritable() {
+			return 1
+		}
+		return 0
+	}), g.StateWritable != nil)
+	return all
+}
+
+func gauge(name, help string, read func() float64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, read)
+}
+
+func count(name, help string, read func() int) prometheus.Collector {
+	return gauge(name, help, func() float64 { return float64(read()) })
+}
+
+func bytes(name, help string, read func() int64) prometheus.Collector {
+	return gauge(name, help, func() float64 { return float64(read()) })
+}
+
+func counter(name, help string, read func() int) prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help},
 		func() float64 { return float64(read()) })
+}
+
+func seconds(name, help string, read func() time.Duration) prometheus.Collector {
+	return gauge(name, help, func() float64 { return read().Seconds() })
+}
+
+// buildInfo says which version runs.
+func buildInfo(version string) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "build_info", Help: "1, with the version of the driver.",
+		ConstLabels: prometheus.Labels{"version": version},
+	}, func() float64 { return 1 })
+}
+
+// surveyor makes metrics of one survey.
+type surveyor struct {
+	read                          func() Survey
+	notCurrent, frozen, staleness *prometheus.Desc
+}
+
+func newSurveyor(read func() Survey) surveyor {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
+	}
+	return surveyor{
+		read: read,
+		notCurrent: desc("volumes_not_current",
+			"Live volumes whose files are not, or may not be, what their sources say, by the kind of the problem.", labelKind),
+		frozen: desc("frozen_volumes",
+			"Live volumes that are not updated any more, because their attributes or sources cannot be used."),
+		staleness: desc("staleness_seconds",
+			"For how long the oldest change that is known is not in the files; 0 when all are."),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (s surveyor) Describe(descs chan<- *prometheus.Desc) {
+	descs <- s.notCurrent
+	descs <- s.frozen
+	descs <- s.staleness
+}
+
+// Collect implements [prometheus.Collector].
+func (s surveyor) Collect(metrics chan<- prometheus.Metric) {
+	survey := s.read()
+	for kind, n := range survey.NotCurrent {
+		metrics <- prometheus.MustNewConstMetric(s.notCurrent, prometheus.GaugeValue, float64(n), kind)
+	}
+	metrics <- prometheus.MustNewConstMetric(s.frozen, prometheus.GaugeValue, float64(survey.Frozen))
+	metrics <- prometheus.MustNewConstMetric(s.staleness, prometheus.GaugeValue, survey.Staleness.Seconds())
+}
+
+// Expect makes the series of results and kinds be there from the start, with 0: a rate of what was never seen is none.
+func (m *Metrics) Expect(results, refusals []string) {
+	for _, result := range results {
+		m.syncs.WithLabelValues(result)
+	}
+	for _, kind := range refusals {
+		m.refused.WithLabelValues(kind)
+	}
 }
 
 // RecordCall counts a finished CSI call.
@@ -71,6 +211,13 @@ func (m *Metrics) Synced(result string, took time.Duration) {
 		m.updates.Observe(took.Seconds())
 	}
 }
+
+// Reached counts a change of an object that is now in the files of a volume, and how old it is. The clocks may differ: one
+// of the future has no age.
+func (m *Metrics) Reached(age time.Duration) { m.ages.Observe(max(0, age).Seconds()) }
+
+// Refused counts a publish that was refused with an error of the kind.
+func (m *Metrics) Refused(kind string) { m.refused.WithLabelValues(kind).Inc() }
 
 // Register serves the metrics at path of mux.
 func (m *Metrics) Register(mux *http.ServeMux, path string) {

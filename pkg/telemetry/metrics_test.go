@@ -15,7 +15,7 @@ import (
 )
 
 func newMetrics(volumes, watches int) *telemetry.Metrics {
-	return telemetry.NewMetrics("csi.test", telemetry.Gauges{
+	return telemetry.NewMetrics("csi.test", "v1.2.3", telemetry.Gauges{
 		Volumes: func() int { return volumes },
 		Watches: func() int { return watches },
 	})

@@ -27,15 +27,22 @@ const (
 	NotReady Kind = "NotReady"
 	// Missing: a required object or key does not exist.
 	Missing Kind = "Missing"
-	// Denied: nobody's credentials may read a source for the pod.
+	// Denied: the pod may not read a source.
 	Denied Kind = "Denied"
 	// Different: the volume is live with other parameters.
 	Different Kind = "Different"
 	// Unknown: there is no such volume.
 	Unknown Kind = "Unknown"
+	// Exhausted: the node has no room for it.
+	Exhausted Kind = "Exhausted"
 	// IO: the node could not write or mount.
 	IO Kind = "IO"
 )
+
+// Kinds returns every kind.
+func Kinds() []Kind {
+	return []Kind{Invalid, Busy, NotReady, Missing, Denied, Different, Unknown, Exhausted, IO}
+}
 
 // Error is what the manager's methods return.
 type Error struct {
@@ -68,9 +75,10 @@ func kindOf(err error) Kind {
 	var (
 		missing  *projection.MissingError
 		conflict *tree.ConflictError
-		denied   *identity.DeniedError
 		unread   *unreadError
+		sources  *sourcesError
 		foreign  *volumefs.ForeignMountError
+		link     *volumefs.SymlinkError
 	)
 	switch {
 	case errors.Is(err, errStopping):
@@ -79,11 +87,13 @@ func kindOf(err error) Kind {
 		return Missing
 	case errors.As(err, &conflict):
 		return Invalid
-	case errors.As(err, &denied):
-		return Denied
+	case errors.As(err, &sources):
+		return sources.kind()
 	case errors.As(err, &unread):
 		return unread.kind()
-	case errors.As(err, &foreign):
+	case isExhausted(err):
+		return Exhausted
+	case errors.As(err, &foreign), errors.As(err, &link), errors.Is(err, volumefs.ErrOutside):
 		return Invalid
 	}
 	return IO
@@ -102,18 +112,32 @@ func (e *unreadError) Error() string {
 	if e.err == nil {
 		return fmt.Sprintf("%s has not been read yet", e.key.Ref)
 	}
-	text := fmt.Sprintf("%s cannot be read: %v", e.key.Ref, e.err)
-	if grant := identity.Grant(e.key.Identity, e.key.Ref); grant != "" && apierrors.IsForbidden(e.err) {
-		text += "; to allow it, apply:\n" + grant
+	return fmt.Sprintf("%s cannot be read: %v%s", e.key.Ref, e.err, e.remedy())
+}
+
+// remedy says what can be done about it, where that is known.
+func (e *unreadError) remedy() string {
+	id := e.key.Identity
+	switch {
+	case id == identity.Driver():
+		return ""
+	case apierrors.IsForbidden(e.err):
+		return "; to allow it, apply:\n" + identity.Grant(id, e.key.Ref)
+	case apierrors.IsUnauthorized(e.err) && !id.ByDriver: // Else it is the driver's own token.
+		return fmt.Sprintf(": the token of %s is not valid, because the pod that it is bound to or the service account is gone; "+
+			"the kubelet brings another one while both exist", id)
 	}
-	return text
+	return ""
 }
 
 func (e *unreadError) Unwrap() error { return e.err }
 
 func (e *unreadError) kind() Kind {
-	if apierrors.IsForbidden(e.err) {
+	switch {
+	case apierrors.IsForbidden(e.err):
 		return Denied
+	case isExhausted(e.err):
+		return Exhausted
 	}
 	return NotReady
 }
@@ -146,13 +170,20 @@ func (e *sourcesError) Error() string {
 	return "[" + strings.Join(problems, ", ") + "]"
 }
 
-// Unwrap leaves out what is missing: a source that could not be read decides what kind of trouble it is.
-func (e *sourcesError) Unwrap() []error {
-	errs := make([]error, 0, len(e.unread))
+// kind leaves out what is missing: a source that could not be read decides what kind of trouble it is. One that may not be
+// read comes before one that may be read later, because somebody has to do something about it.
+func (e *sourcesError) kind() Kind {
+	kind := NotReady
 	for _, u := range e.unread {
-		errs = append(errs, u)
+		switch u.kind() {
+		case Denied:
+			return Denied
+		case Exhausted:
+			kind = Exhausted
+		default:
+		}
 	}
-	return errs
+	return kind
 }
 
 // reasonOf returns the Event reason for trouble with a live volume.
@@ -162,6 +193,8 @@ func reasonOf(kind Kind) Reason {
 		return ReasonSourceMissing
 	case Denied:
 		return ReasonAccessLost
+	case Exhausted:
+		return ReasonNoRoom
 	default:
 		return ReasonFailed
 	}

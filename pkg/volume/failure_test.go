@@ -14,7 +14,7 @@ import (
 )
 
 // TestFailingFirstPublishLeavesNothing breaks each side effect of a publish in turn. The kubelet's next try succeeds.
-// This is trap 4.
+// This is trap 4. This is fault 15.
 func TestFailingFirstPublishLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"mounted", "put", "create", "publish"} {
@@ -44,6 +44,7 @@ func TestFailingFirstPublishLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestFailingFirstWriteLeavesNothing is fault 15.
 func TestFailingFirstWriteLeavesNothing(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1", strings.Repeat("n", 256), "")
@@ -105,26 +106,29 @@ func TestEveryCauseIsNamed(t *testing.T) {
 	})
 }
 
-// TestTargetThatIsTaken: what somebody else has put in the target's place is neither used nor removed.
+// TestTargetThatIsTaken: what somebody else has put in the target's place is neither used nor removed. This is fault 16.
 func TestTargetThatIsTaken(t *testing.T) {
 	t.Parallel()
-	tests := map[string]func(n *node, target string) error{
-		"by a file":                func(_ *node, target string) error { return os.WriteFile(target, []byte("mine"), 0o600) },
-		"by a symlink":             func(n *node, target string) error { return os.Symlink(n.dir, target) },
-		"by a directory in use":    func(_ *node, target string) error { return os.MkdirAll(target+"/mine", 0o700) },
-		"as there is no way to it": func(_ *node, target string) error { return os.Remove(strings.TrimSuffix(target, "/mount")) },
+	tests := map[string]struct {
+		take func(n *node, target string) error
+		want volume.Kind
+	}{
+		"by a file":                {func(_ *node, target string) error { return os.WriteFile(target, []byte("mine"), 0o600) }, volume.IO},
+		"by a symlink":             {func(n *node, target string) error { return os.Symlink(n.dir, target) }, volume.Invalid},
+		"by a directory in use":    {func(_ *node, target string) error { return os.MkdirAll(target+"/mine", 0o700) }, volume.IO},
+		"as there is no way to it": {func(_ *node, target string) error { return os.Remove(strings.TrimSuffix(target, "/mount")) }, volume.IO},
 	}
-	for name, take := range tests {
+	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(n *node) {
 				n.cluster.set(web, "a", "1")
 				d := n.start()
 				r := n.request("config", configMap("web"))
-				if err := take(n, r.TargetPath); err != nil {
+				if err := tt.take(n, r.TargetPath); err != nil {
 					n.Fatal(err)
 				}
 				before, err := os.Lstat(r.TargetPath)
-				n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.IO)
+				n.wantKind(d.Publish(n.ctx, r, identity.Token{}), tt.want)
 				if after, _ := os.Lstat(r.TargetPath); err == nil && !os.SameFile(before, after) {
 					n.Error("what was at the target is not there any more")
 				}
@@ -140,6 +144,7 @@ func TestTargetThatIsTaken(t *testing.T) {
 	}
 }
 
+// TestEmptyTargetDirectoryIsUsed is fault 16.
 func TestEmptyTargetDirectoryIsUsed(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1")

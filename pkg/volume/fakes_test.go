@@ -1,15 +1,12 @@
 package volume_test
 
 import (
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
-	"github.com/liveconfig-csi/liveconfig/pkg/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/volume"
 )
@@ -28,7 +25,9 @@ func newFaults() *faults { return &faults{error: map[string]error{}, hooks: map[
 // ask is called before each operation.
 func (f *faults) ask(op string) error {
 	f.mu.Lock()
-	f.done = append(f.done, op)
+	if op != "usage" { // Which changes nothing, and is looked up at all times.
+		f.done = append(f.done, op)
+	}
 	err, hook := f.error[op], f.hooks[op]
 	f.mu.Unlock()
 	if hook != nil {
@@ -135,170 +134,6 @@ func (t *tokens) of(volumeID string) identity.Token {
 	return t.held[volumeID]
 }
 
-// cluster plays the sources: objects, and who uses them. Like the real ones it knows nothing of an object at first,
-// brings its state a little later, and then each change.
-type cluster struct {
-	mu      sync.Mutex // Guards the fields below; never held during a call of changed.
-	version int
-	objects map[api.Ref]api.Content
-	errs    map[api.Ref]error
-	silent  map[api.Ref]bool // No answer comes.
-	refused map[api.Ref]bool // Acquire fails.
-	watched map[source.Key]*watched
-	changed func(source.Key)
-}
-
-// watched is one object that has users.
-type watched struct {
-	users    int
-	answered bool
-	now      source.Snapshot
-}
-
-func newCluster() *cluster {
-	return &cluster{
-		objects: map[api.Ref]api.Content{}, errs: map[api.Ref]error{},
-		silent: map[api.Ref]bool{}, refused: map[api.Ref]bool{},
-	}
-}
-
-// restart forgets all users, and serves a new one.
-func (c *cluster) restart(changed func(source.Key)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.watched, c.changed = map[source.Key]*watched{}, changed
-}
-
-func (c *cluster) Acquire(key source.Key) (release func(), err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.refused[key.Ref] {
-		return nil, os.ErrPermission
-	}
-	w, found := c.watched[key]
-	if !found {
-		w = &watched{}
-		c.watched[key] = w
-		time.AfterFunc(latency, func() { c.answer(key, w) })
-	}
-	w.users++
-	all := c.watched
-	return sync.OnceFunc(func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if w.users--; w.users == 0 {
-			delete(all, key)
-		}
-	}), nil
-}
-
-func (c *cluster) answer(key source.Key, w *watched) {
-	c.mu.Lock()
-	current := c.watched[key] == w && !c.silent[key.Ref]
-	if current {
-		w.answered = true
-		c.bringLocked(key, w)
-	}
-	changed := c.changed
-	c.mu.Unlock()
-	if current {
-		changed(key)
-	}
-}
-
-// bringLocked updates what is known of an object. c.mu is held.
-func (c *cluster) bringLocked(key source.Key, w *watched) {
-	if err := c.errs[key.Ref]; err != nil {
-		w.now.Err = err
-		return
-	}
-	content, found := c.objects[key.Ref]
-	w.now = source.Snapshot{Synced: true, Found: found, Content: content, Changed: time.Now()}
-}
-
-func (c *cluster) Get(key source.Key) source.Snapshot {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if w, found := c.watched[key]; found {
-		return w.now
-	}
-	return source.Snapshot{}
-}
-
-// slip changes an object and tells nobody.
-func (c *cluster) slip(ref api.Ref, data ...string) {
-	changed := c.tell(func(source.Key) {})
-	c.set(ref, data...)
-	c.tell(changed)
-}
-
-// tell changes who is told of changes, and returns who was before.
-func (c *cluster) tell(changed func(source.Key)) (before func(source.Key)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	before, c.changed = c.changed, changed
-	return before
-}
-
-// reread makes what is known of an object unknown until it has been read anew, as a newcomer to an immutable object does.
-func (c *cluster) reread(ref api.Ref) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for key, w := range c.watched {
-		if key.Ref == ref {
-			w.now.Synced = false
-			time.AfterFunc(latency, func() { c.answer(key, w) })
-		}
-	}
-}
-
-// set makes or changes an object; its data are key-value pairs.
-func (c *cluster) set(ref api.Ref, data ...string) {
-	c.change(ref, func() {
-		content := api.Content{Ref: ref, UID: "uid-" + ref.Name, Data: map[string][]byte{}}
-		for i := 0; i < len(data); i += 2 {
-			content.Data[data[i]] = []byte(data[i+1])
-		}
-		content.ResourceVersion = strconv.Itoa(c.version)
-		c.objects[ref] = content
-	})
-}
-
-// remove deletes an object.
-func (c *cluster) remove(ref api.Ref) { c.change(ref, func() { delete(c.objects, ref) }) }
-
-// fail makes requests for an object fail; nil lets them succeed again.
-func (c *cluster) fail(ref api.Ref, err error) { c.change(ref, func() { c.errs[ref] = err }) }
-
-func (c *cluster) change(ref api.Ref, change func()) {
-	c.mu.Lock()
-	c.version++
-	change()
-	var tell []source.Key
-	for key, w := range c.watched {
-		if key.Ref == ref && w.answered {
-			c.bringLocked(key, w)
-			tell = append(tell, key)
-		}
-	}
-	changed := c.changed
-	c.mu.Unlock()
-	for _, key := range tell {
-		changed(key)
-	}
-}
-
-// users returns how many users each object has.
-func (c *cluster) users() map[api.Ref]int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	users := map[api.Ref]int{}
-	for key, w := range c.watched {
-		users[key.Ref] += w.users
-	}
-	return users
-}
-
 // event is one Event on a pod.
 type event struct {
 	Pod, Volume string
@@ -317,6 +152,7 @@ type reporter struct {
 	mu     sync.Mutex // Guards the fields below.
 	events []event
 	syncs  []outcome
+	ages   []time.Duration // Of changes, when they were in the files.
 }
 
 func (r *reporter) Event(pod api.Pod, name string, reason volume.Reason, note string) {
@@ -331,11 +167,17 @@ func (r *reporter) Synced(result volume.Result, since time.Time) {
 	r.syncs = append(r.syncs, outcome{result: result, since: since})
 }
 
+func (r *reporter) Reached(changed time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ages = append(r.ages, time.Since(changed))
+}
+
 // forget empties the memory.
 func (r *reporter) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.events, r.syncs = nil, nil
+	r.events, r.syncs, r.ages = nil, nil, nil
 }
 
 // told returns the reason and note of every Event.

@@ -3,22 +3,28 @@ package volume_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/volume"
 	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
 )
 
 // onKernel makes the volumes real mounts.
-func onKernel(c *volume.Config) { c.Mounts = volumefs.New(volumefs.Config{Source: "csi.test"}) }
+func onKernel(c *volume.Config) {
+	c.Mounts = volumefs.New(volumefs.Config{Root: os.TempDir(), Source: "csi.test"})
+}
 
 // mountPoints returns every mount point whose path begins so.
 func (n *node) mountPoints(path string) []string {
@@ -68,6 +74,164 @@ func TestStoryOnRealMounts(t *testing.T) {
 			n.Errorf("mounts on the target = %v, want none", got)
 		}
 	})
+}
+
+// TestTheKubeletsDirectoryBehindALink: its path may be a link, to another disk for instance.
+func TestTheKubeletsDirectoryBehindALink(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		r := n.request("config", configMap("web"))
+		link := n.dir + "-link"
+		if err := os.Symlink(n.dir, link); err != nil {
+			n.Fatal(err)
+		}
+		n.Cleanup(func() { _ = os.Remove(link) })
+		place := r.TargetPath
+		r.TargetPath = link + strings.TrimPrefix(place, n.dir)
+		behind := func(c *volume.Config) { c.Mounts = volumefs.New(volumefs.Config{Root: link, Source: "csi.test"}) }
+		d := n.start(behind)
+		d.publish(r)
+		n.Cleanup(func() { _ = d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }) // Else TempDir cannot be removed.
+		d.stop()
+		n.cluster.set(web, "a", "2")
+		d = n.start(behind)
+		pass(settling)
+		d.publish(r)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		n.wantRecords(r)
+		n.wantProblem(d, r, "")
+		if diff := cmp.Diff([]string{place}, n.mountPoints(place)); diff != "" {
+			n.Errorf("mounts on the target (-want +got):\n%s", diff)
+		}
+		d.unpublish(r)
+		n.wantNothing(d)
+		if got := n.mountPoints(place); len(got) != 0 {
+			n.Errorf("mounts on the target = %v, want none", got)
+		}
+	})
+}
+
+// TestTheKubeletsDirectoryByAnotherName: after a restart it is named by a link to it. The target on record is nowhere then,
+// which does not keep the volume from being unmounted by its new name.
+func TestTheKubeletsDirectoryByAnotherName(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		r := n.request("config", configMap("web"))
+		link := n.dir + "-link"
+		if err := os.Symlink(n.dir, link); err != nil {
+			n.Fatal(err)
+		}
+		n.Cleanup(func() { _ = os.Remove(link) })
+		d := n.start(onKernel)
+		d.publish(r)
+		n.Cleanup(func() { _ = unix.Unmount(r.TargetPath, unix.MNT_DETACH) }) // Else TempDir cannot be removed.
+		d.stop()
+		d = n.start(func(c *volume.Config) { c.Mounts = volumefs.New(volumefs.Config{Root: link, Source: "csi.test"}) })
+		n.wantKind(d.Publish(n.ctx, n.request("other", configMap("web")), identity.Token{}), volume.Invalid)
+		for range 2 {
+			if err := d.Unpublish(n.ctx, r.VolumeID, link+strings.TrimPrefix(r.TargetPath, n.dir)); err != nil {
+				n.Errorf("Unpublish() = %v, want nil", err)
+			}
+		}
+		n.wantNothing(d)
+		if got := n.mountPoints(r.TargetPath); len(got) != 0 {
+			n.Errorf("mounts on the target = %v, want none", got)
+		}
+	})
+}
+
+// TestALinkOnTheWayToATarget has a link to another pod's volume in place of a directory of a pod. Nothing is published
+// through it, and the pod can be deleted: the kubelet repeats an unpublish that fails for ever.
+func TestALinkOnTheWayToATarget(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(target string) (link, to string){
+		"the target is one": func(target string) (link, to string) { return target, "theirs/mount" },
+		"its directory is":  func(target string) (link, to string) { return filepath.Dir(target), "theirs" },
+	}
+	for name, where := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.cluster.set(web, "a", "1")
+				d := n.start(onKernel)
+				theirs, mine := n.request("theirs", configMap("web")), n.request("mine", configMap("web"))
+				d.publish(theirs)
+				n.Cleanup(func() { _ = d.Unpublish(n.ctx, theirs.VolumeID, theirs.TargetPath) })
+				link, to := where(mine.TargetPath)
+				n.replaceByLink(link, filepath.Join(filepath.Dir(filepath.Dir(mine.TargetPath)), to))
+
+				text := n.wantKind(d.Publish(n.ctx, mine, identity.Token{}), volume.Invalid)
+				if want := " is a symbolic link, which is not followed"; strings.Count(text, mine.TargetPath) != 1 || !strings.Contains(text, want) {
+					n.Errorf("Publish() says %q, want the target once and %q", text, want)
+				}
+				n.wantRecords(theirs)
+				for range 2 {
+					d.unpublish(mine)
+				}
+				n.wantLinkAndVolume(link, theirs)
+			})
+		})
+	}
+}
+
+// TestALinkThatComesLater comes when a volume is live. The volume is not found any more, but everything about it is
+// forgotten, and nothing that the link leads to is touched.
+func TestALinkThatComesLater(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start(onKernel)
+		theirs, mine := n.request("theirs", configMap("web")), n.request("mine", configMap("web"))
+		d.publish(theirs)
+		d.publish(mine)
+		dir := filepath.Dir(mine.TargetPath)
+		if err := os.Rename(dir, dir+"-moved"); err != nil {
+			n.Fatal(err)
+		}
+		n.Cleanup(func() {
+			_ = d.Unpublish(n.ctx, theirs.VolumeID, theirs.TargetPath)
+			_ = unix.Unmount(dir+"-moved/mount", unix.MNT_DETACH)
+		})
+		n.replaceByLink(dir, filepath.Dir(theirs.TargetPath))
+		d.publish(mine) // A repeat does not harm the running pod.
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		n.wantProblem(d, mine, "open volume at "+mine.TargetPath+": "+dir+
+			" is a symbolic link, which is not followed: remove it, or have a bind mount in its place")
+		d.unpublish(mine)
+		n.wantRecords(theirs)
+		if got := d.Volumes(); got != 1 {
+			n.Errorf("Volumes() = %d, want 1", got)
+		}
+		if want := "Nothing was unmounted"; !strings.Contains(n.logs.String(), want) {
+			n.Errorf("the log does not say %q", want)
+		}
+		n.wantFiles(theirs, map[string]string{"a": "2"})
+		if got := n.mountPoints(dir + "-moved"); len(got) != 1 {
+			n.Errorf("mounts where the directory went = %v, want the volume", got)
+		}
+	})
+}
+
+// replaceByLink makes a link in place of an empty directory, or of nothing.
+func (n *node) replaceByLink(link, to string) {
+	n.Helper()
+	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		n.Fatal(err)
+	}
+	if err := os.Symlink(to, link); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// wantLinkAndVolume checks that a link is as it was, and the volume that it leads to as well.
+func (n *node) wantLinkAndVolume(link string, r state.Record) {
+	n.Helper()
+	if info, err := os.Lstat(link); err != nil || info.Mode().Type() != fs.ModeSymlink {
+		n.Errorf("%s = %v, %v, want a link", link, info, err)
+	}
+	n.wantFiles(r, map[string]string{"a": "1"})
+	if got := n.mountPoints(r.TargetPath); len(got) != 1 {
+		n.Errorf("mounts on the other target = %v, want one", got)
+	}
 }
 
 // TestRevertAfterAWriteThatFailedLate: the write of 2 shows the new files and then fails to remove the old ones. When

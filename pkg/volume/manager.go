@@ -3,7 +3,6 @@ package volume
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -38,6 +37,7 @@ type Config struct {
 	Records   Records
 	Mounts    Mounts
 	Reporter  Reporter
+	Room      Room
 	// PublishTimeout is how long a publish waits for what it requires.
 	PublishTimeout time.Duration
 	// ResyncInterval is how often every volume is synced without cause.
@@ -49,12 +49,16 @@ type Manager struct {
 	cfg   Config
 	calls keyLock // Held by volume ID for the length of a publish or unpublish.
 	queue workqueue.TypedRateLimitingInterface[string]
+	pulse pulse // Says whether work goes on.
+	seal  seal  // Of the digests that are shown.
 
 	mu      sync.Mutex // Guards the fields below; never held while waiting or calling out.
 	volumes map[string]*volume
 	targets map[string]string                 // Invariant: targets[p] is id iff p is the target of volumes[id].
 	users   map[source.Key]map[string]*volume // Invariant: v is in users[k] iff it is in volumes and k is in v.keys.
 	ready   bool                              // Recover has returned.
+	// recovered is how many volumes Recover has taken over.
+	recovered int
 
 	stopping chan struct{} // Closed when Run's context has ended.
 }
@@ -69,34 +73,40 @@ func New(cfg Config) *Manager {
 		targets:  map[string]string{},
 		users:    map[source.Key]map[string]*volume{},
 		stopping: make(chan struct{}),
+		seal:     newSeal(),
 	}
 }
 
 // Recover takes over the volumes that an earlier run of the driver left mounted and queues each for a sync. A record
-// without a mount is dropped: the node was restarted, or the driver stopped before the volume was ever visible. Records
-// that cannot be read are reported and stay.
+// without a mount is dropped: the node was restarted, or the driver stopped before the volume was ever visible. Where the
+// node cannot tell, the volume is taken to be where it was. Records that cannot be read are reported and stay, with the
+// tokens of their volumes.
 func (m *Manager) Recover(ctx context.Context) error {
 	records, unreadable := m.cfg.Records.List()
 	for _, r := range records {
-		if err := m.recoverOne(ctx, r); err != nil {
+		done := m.pulse.took(r.VolumeID)
+		err := m.recoverOne(ctx, r)
+		done()
+		if err != nil {
 			klog.FromContext(ctx).Error(err, "A record could not be taken over", logkeys.VolumeID, r.VolumeID)
 		}
 	}
-	if err := m.cfg.Tokens.Retain(func(id string) bool { return m.lookup(id) != nil }); err != nil {
+	if err := m.cfg.Tokens.Retain(m.cfg.Records.Has); err != nil { // What cannot be read now may be, by another version.
 		klog.FromContext(ctx).Error(err, "Tokens of volumes that are gone could not be removed")
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ready = true
+	m.recovered = len(m.volumes)
 	return unreadable
 }
 
 func (m *Manager) recoverOne(ctx context.Context, r state.Record) error {
 	mounted, err := m.cfg.Mounts.Mounted(r.TargetPath)
-	if err != nil {
-		return err
-	}
-	if !mounted {
+	switch {
+	case err != nil: // If nothing is there after all, the next repeat makes it anew.
+		klog.FromContext(ctx).Error(err, "A volume is taken to be mounted", logkeys.VolumeID, r.VolumeID)
+	case !mounted:
 		return errors.Join(m.cfg.Tokens.Drop(r.VolumeID), m.cfg.Records.Delete(r.VolumeID))
 	}
 	return m.adopt(ctx, r)
@@ -115,6 +125,7 @@ func (m *Manager) adopt(ctx context.Context, r state.Record) error {
 	if err := m.register(v); err != nil {
 		return err
 	}
+	m.chargeFound(ctx, v)
 	if !v.frozen {
 		err = m.acquire(v)
 	}
@@ -131,7 +142,9 @@ func (m *Manager) freeze(ctx context.Context, v *volume, err error) {
 	klog.FromContext(ctx).Error(err, "A live volume keeps its content from now on", logkeys.VolumeID, v.record.VolumeID)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.frozen, v.problem = true, err
+	v.frozen = true
+	v.setProblem(err)
+	m.event(v, ReasonFrozen, "the files stay as they are until the pod is replaced: %v", err)
 }
 
 // Run syncs volumes until ctx ends. It is called once.
@@ -140,6 +153,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	for range workers {
 		g.Go(func() error { return m.work(ctx) })
 	}
+	g.Go(func() error { return m.beat(ctx) })
 	g.Go(func() error {
 		wait.JitterUntilWithContext(ctx, m.resync, m.cfg.ResyncInterval, resyncJitter, true)
 		return nil
@@ -160,7 +174,10 @@ func (m *Manager) work(ctx context.Context) error {
 		if closed {
 			return nil
 		}
-		if err := m.syncLive(ctx, id); err != nil && kindOf(err) == IO {
+		done := m.pulse.took(id)
+		err := m.syncLive(ctx, id)
+		done()
+		if err != nil && isRetried(err) {
 			m.queue.AddRateLimited(id)
 		} else {
 			m.queue.Forget(id) // What else is wrong heals by a change of a source, which queues the volume again.
@@ -196,6 +213,18 @@ func (m *Manager) Ready() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.ready
+}
+
+// Published reports whether there is a volume on target that running containers may use: the one named, or one of which
+// nothing is known, because its record was lost. Where the node cannot tell what is mounted, a known volume is taken to be
+// where it was.
+func (m *Manager) Published(volumeID, target string) bool {
+	v := m.lookup(volumeID)
+	if m.isOthers(target, volumeID) || v != nil && (v.record.TargetPath != target || !v.isLive()) {
+		return false
+	}
+	mounted, err := m.cfg.Mounts.Mounted(target)
+	return mounted || v != nil && err != nil
 }
 
 // Volumes returns how many volumes are published or being published.
@@ -253,73 +282,7 @@ func (m *Manager) prepare(r state.Record) (*volume, error) {
 	}
 	v := &volume{record: r, spec: spec, wake: make(chan struct{}, 1)}
 	for _, ref := range spec.Refs() {
-		id, err := m.cfg.Authority.Choose(r.Pod, ref)
-		if err != nil {
-			return nil, err
-		}
-		v.keys = append(v.keys, source.Key{Identity: id, Ref: ref})
+		v.keys = append(v.keys, source.Key{Identity: m.cfg.Authority.Choose(r.Pod, ref), Ref: ref})
 	}
 	return v, nil
-}
-
-// register makes the volume known, so that no change of a source it acquires afterwards is missed. It is refused when
-// the target is another volume's.
-func (m *Manager) register(v *volume) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	id, target := v.record.VolumeID, v.record.TargetPath
-	if holder, ok := m.targets[target]; ok && holder != id {
-		return refuse("publish", id, Different, "volume %s is already published on %s", holder, target)
-	}
-	m.targets[target] = id
-	m.volumes[id] = v
-	for _, key := range v.keys {
-		if m.users[key] == nil {
-			m.users[key] = map[string]*volume{}
-		}
-		m.users[key][id] = v
-	}
-	return nil
-}
-
-// isOthers reports whether the target is that of another volume than the one named.
-func (m *Manager) isOthers(target, volumeID string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	holder, ok := m.targets[target]
-	return ok && holder != volumeID
-}
-
-// acquire becomes a user of every source of the volume.
-func (m *Manager) acquire(v *volume) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, key := range v.keys {
-		release, err := m.cfg.Sources.Acquire(key)
-		if err != nil {
-			v.dropSources()
-			return fmt.Errorf("watch the sources: %w", err)
-		}
-		v.release = append(v.release, release)
-	}
-	return nil
-}
-
-// forget undoes register and acquire. A sync that is under way ends first; one that comes later does nothing.
-func (m *Manager) forget(v *volume) {
-	v.mu.Lock()
-	v.gone = true
-	v.dropSources()
-	v.mu.Unlock()
-
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.volumes, v.record.VolumeID)
-	delete(m.targets, v.record.TargetPath)
-	for _, key := range v.keys {
-		delete(m.users[key], v.record.VolumeID)
-		if len(m.users[key]) == 0 {
-			delete(m.users, key)
-		}
-	}
 }

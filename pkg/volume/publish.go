@@ -12,6 +12,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
 )
 
 // Publish makes the volume of the record appear on its target path, complete. A repeat for a live volume succeeds
@@ -96,7 +97,7 @@ func (m *Manager) republishUnknown(ctx context.Context, r state.Record, t identi
 		}
 		return err
 	}
-	if err := m.cfg.Records.Put(r); err != nil {
+	if err := m.cfg.Records.Adopt(r); err != nil {
 		logUnrecorded(ctx, r, err)
 	}
 	return nil
@@ -110,6 +111,10 @@ func (m *Manager) publishFirst(ctx context.Context, r state.Record, t identity.T
 	}
 	if err := m.register(v); err != nil {
 		return err
+	}
+	if err := v.account.Open(bytesPerPublish); err != nil {
+		m.forget(v)
+		return wrap("publish", r.VolumeID, err) // Before anything is read.
 	}
 	m.keep(ctx, r, t)
 	if err := m.place(ctx, v); err != nil {
@@ -166,7 +171,9 @@ func (m *Manager) make(ctx context.Context, v *volume) error {
 	if v.spec.UpdatePolicy == api.UpdateNever {
 		v.frozen = true
 		v.dropSources()
+		return nil
 	}
+	m.tellPolled(v)
 	return nil
 }
 
@@ -180,15 +187,20 @@ func (m *Manager) takeBack(v *volume) error {
 	return errors.Join(err, m.cfg.Records.Delete(v.record.VolumeID))
 }
 
+// answerTimeout is how long a publish waits for the API server's first answer about its sources. It is over well before a
+// kubelet gives the call up, which then could not say why: a network that swallows everything answers nothing.
+const answerTimeout = 20 * time.Second
+
 // await returns once a tree can be built, or with the reason why not when the publish timeout is over. What is not there
-// is said on the pod at once. The timeout is for what is missing: it begins when the API server has answered, which the
-// caller waits for as long as it likes.
+// is said on the pod at once. The timeout is for what is missing: it begins when the API server has answered, for which
+// there is a limit of its own.
 func (m *Manager) await(ctx context.Context, v *volume) error {
+	answer := time.After(answerTimeout)
 	var limit <-chan time.Time
 	told := ""
 	for {
 		_, err := m.desired(v)
-		if err == nil || kindOf(err) == Invalid {
+		if err == nil || kindOf(err) == Invalid || kindOf(err) == Exhausted {
 			return err
 		}
 		if limit == nil && !isFirstRead(err) {
@@ -200,6 +212,10 @@ func (m *Manager) await(ctx context.Context, v *volume) error {
 		}
 		select {
 		case <-v.wake:
+		case <-answer:
+			if isFirstRead(err) {
+				return err
+			}
 		case <-limit:
 			return err
 		case <-ctx.Done():
@@ -218,7 +234,7 @@ func isFirstRead(err error) bool {
 }
 
 // Unpublish removes the volume from its target path, and the path itself. A volume that is not known, or not there any
-// more, is not an error.
+// more, is not an error, and neither is a target where no volume can be, such as a symbolic link: it is left as it is.
 func (m *Manager) Unpublish(ctx context.Context, volumeID, target string) error {
 	unlock, ok := m.calls.TryLock(volumeID)
 	if !ok {
@@ -228,14 +244,14 @@ func (m *Manager) Unpublish(ctx context.Context, volumeID, target string) error 
 	v := m.lookup(volumeID)
 	if v != nil {
 		if recorded := v.record.TargetPath; recorded != target {
-			if err := m.cfg.Mounts.Unmount(recorded); err != nil {
+			if err := m.unmount(ctx, volumeID, recorded); err != nil {
 				return wrap("unpublish", volumeID, err) // Still known, so that the next try finds that mount as well.
 			}
 		}
 		m.forget(v)
 	}
 	if !m.isOthers(target, volumeID) {
-		if err := m.cfg.Mounts.Unmount(target); err != nil {
+		if err := m.unmount(ctx, volumeID, target); err != nil {
 			return wrap("unpublish", volumeID, err)
 		}
 	}
@@ -246,4 +262,16 @@ func (m *Manager) Unpublish(ctx context.Context, volumeID, target string) error 
 		klog.FromContext(ctx).V(2).Info("Unpublished", logkeys.Pod, v.record.Pod)
 	}
 	return nil
+}
+
+// unmount takes the volume away from a target. Where none can be, behind a link or outside the kubelet's directory, there is
+// nothing to do: the kubelet repeats an unpublish that fails without end, and keeps the pod as long.
+func (m *Manager) unmount(ctx context.Context, volumeID, target string) error {
+	err := m.cfg.Mounts.Unmount(target)
+	if _, link := errors.AsType[*volumefs.SymlinkError](err); link || errors.Is(err, volumefs.ErrOutside) {
+		klog.FromContext(ctx).Error(err, "Nothing was unmounted; a volume of an earlier time stays where it is",
+			logkeys.VolumeID, volumeID)
+		return nil
+	}
+	return err
 }

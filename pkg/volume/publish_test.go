@@ -107,7 +107,7 @@ func TestPublishOfAnOptionalSourceThatDoesNotExist(t *testing.T) {
 }
 
 // TestPublishRefusesAtOnce has everything that no waiting would help. Nothing may have been asked of the node. Among it
-// are rule 14, files that cannot stand in one directory, and rule 19, other namespaces.
+// is rule 14, files that cannot stand in one directory.
 func TestPublishRefusesAtOnce(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -121,10 +121,6 @@ func TestPublishRefusesAtOnce(t *testing.T) {
 		"every mistake is named": {
 			attributes: configMap("web", "confgMap", "web", api.KeyDefaultMode, "0999", api.KeyItems, `[{key: a, path: ../a}]`),
 			kind:       volume.Invalid, text: []string{"confgMap", api.KeyDefaultMode, "items[0].path"},
-		},
-		"a source of another namespace": {
-			attributes: configMap("web", api.KeyNamespace, "other"),
-			kind:       volume.Denied, text: []string{"pod default/app may not read configmap other/web"},
 		},
 		"a file that another file needs as a directory": {
 			attributes: map[string]string{
@@ -171,6 +167,7 @@ func TestPublishNeedsEveryWatch(t *testing.T) {
 	})
 }
 
+// TestPublishIsBusy is fault 18.
 func TestPublishIsBusy(t *testing.T) {
 	bubble(t, func(n *node) {
 		d := n.start()

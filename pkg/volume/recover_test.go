@@ -82,6 +82,7 @@ func TestRestartWhileTheAPIServerIsAway(t *testing.T) {
 }
 
 // TestRecordWithoutAMountIsDropped: the node was restarted, or the driver killed before the volume was visible.
+// These are faults 20 and 21.
 func TestRecordWithoutAMountIsDropped(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
@@ -97,7 +98,7 @@ func TestRecordWithoutAMountIsDropped(t *testing.T) {
 }
 
 // TestKilledDuringPublish kills the driver before each side effect of a first publish. The next run has nothing to
-// clean up but the record, and the kubelet's next try succeeds.
+// clean up but the record, and the kubelet's next try succeeds. This is fault 15.
 func TestKilledDuringPublish(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"put", "create", "publish"} {
@@ -128,7 +129,7 @@ func TestKilledDuringPublish(t *testing.T) {
 	}
 }
 
-// TestUnreadableRecordIsReported: it stays, and is in no other volume's way.
+// TestUnreadableRecordIsReported: it stays, and is in no other volume's way. This is fault 20.
 func TestUnreadableRecordIsReported(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
@@ -183,10 +184,6 @@ func TestVolumeThatCannotBeUpdatedAnyMoreStays(t *testing.T) {
 			change:  func(_ *node, r *state.Record) { r.Attributes = configMap("web", "later", "1") },
 			problem: "later",
 		},
-		"its source may not be read": {
-			change:  func(_ *node, r *state.Record) { r.Attributes = configMap("web", api.KeyNamespace, "other") },
-			problem: "pod default/app may not read configmap other/web",
-		},
 		"its source cannot be watched": {
 			change:  func(n *node, _ *state.Record) { n.cluster.refused[web] = true },
 			problem: "watch the sources: permission denied",
@@ -231,24 +228,86 @@ func TestVolumeThatCannotBeUpdatedAnyMoreStays(t *testing.T) {
 	}
 }
 
-// TestRecordThatCannotBeTakenOver: it stays, and so does the volume, until the kubelet repeats itself.
-func TestRecordThatCannotBeTakenOver(t *testing.T) {
+// TestAVolumeThatTheNodeCannotFindIsTakenOver: the node cannot tell what is mounted, and then no record may be the price
+// (fault 20). What is found out later counts.
+func TestAVolumeThatTheNodeCannotFindIsTakenOver(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
 		d.stop()
 		n.faults.set("mounted", syscall.EMFILE)
+		n.faults.set("open", syscall.EMFILE)
 		n.cluster.set(web, "a", "2")
 		d = n.start()
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": "1"})
 		n.wantRecords(r)
+		n.wantProblem(d, r, "open volume at "+r.TargetPath+": too many open files")
 		n.faults.set("mounted", nil)
-		d.publish(r)
-		pass(settling)
+		n.faults.set("open", nil)
+		pass(resyncInterval)
 		n.wantFiles(r, map[string]string{"a": "2"})
 		if diff := cmp.Diff(map[api.Ref]int{web: 1}, n.cluster.users()); diff != "" {
 			n.Errorf("users of sources (-want +got):\n%s", diff)
 		}
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}
+
+// TestAVolumeThatIsTakenOverAndNotThere is the other way round: there is nothing after all, and a repeat makes it anew.
+func TestAVolumeThatIsTakenOverAndNotThere(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		d.stop()
+		if err := n.mounts.Unmount(r.TargetPath); err != nil {
+			n.Fatal(err)
+		}
+		n.faults.set("mounted", syscall.EMFILE)
+		d = n.start()
+		n.faults.set("mounted", nil)
+		pass(settling)
+		d.publish(r)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantRecords(r)
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}
+
+// TestARecordOfALaterSchemaOutlivesARepeat: the volume is taken over by the driver that cannot read it, and what the newer
+// one has written is there for it when it comes back, token and all (fault 20).
+func TestARecordOfALaterSchemaOutlivesARepeat(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		n.tokens.held = map[string]identity.Token{r.VolumeID: {}, "gone": {}}
+		d.stop()
+		names, err := filepath.Glob(filepath.Join(n.dir, "state", "volumes", "*.json"))
+		if err != nil || len(names) != 1 {
+			n.Fatalf("records = %v, %v, want one", names, err)
+		}
+		const later = `{"schemaVersion": 2, "what": "nobody knows yet"}`
+		if err := os.WriteFile(names[0], []byte(later), 0o600); err != nil {
+			n.Fatal(err)
+		}
+		for range 2 {
+			d = n.build()
+			if err := d.Recover(n.ctx); err == nil || !strings.Contains(err.Error(), "schema version 2") {
+				n.Errorf("Recover() = %v, want the record that is not read", err)
+			}
+			d.run()
+			if _, held := n.tokens.held[r.VolumeID]; !held || len(n.tokens.held) != 1 {
+				n.Errorf("tokens are held for %v, want for %s alone", n.tokens.held, r.VolumeID)
+			}
+			d.publish(r)
+			pass(settling)
+			n.wantFiles(r, map[string]string{"a": "1"})
+			if got, err := os.ReadFile(names[0]); string(got) != later || err != nil {
+				n.Errorf("the record is %q, %v, want it untouched", got, err)
+			}
+			d.stop()
+		}
+		d = n.build()
+		d.run()
 		d.unpublish(r)
 		n.wantNothing(d)
 	})

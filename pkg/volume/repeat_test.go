@@ -16,7 +16,7 @@ import (
 )
 
 // TestRepeatSucceeds has what may have happened to a live volume when the kubelet repeats itself. An error would make
-// kubelets before 1.37 destroy the volume of a running pod.
+// kubelets before 1.37 destroy the volume of a running pod. This is fault 11.
 func TestRepeatSucceeds(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(n *node, d *driver) *driver{
@@ -57,6 +57,7 @@ func TestRepeatSucceeds(t *testing.T) {
 	for name, happen := range tests {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(n *node) {
+				n.maps = identity.ByPod // Whose access can be revoked.
 				d, r := n.published(api.KeyItems, "[{key: a, path: a}]")
 				d = happen(n, d)
 				pass(settling)
@@ -130,6 +131,7 @@ func TestRequestThatIsNoRepeatIsRefused(t *testing.T) {
 	}
 }
 
+// TestVolumeThatSomebodyUnmountedIsMadeAnew is fault 16.
 func TestVolumeThatSomebodyUnmountedIsMadeAnew(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
@@ -151,6 +153,7 @@ func TestVolumeThatSomebodyUnmountedIsMadeAnew(t *testing.T) {
 	})
 }
 
+// TestVolumeThatSomebodyUnmountedCannotBeMadeAnew is fault 15.
 func TestVolumeThatSomebodyUnmountedCannotBeMadeAnew(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
@@ -167,6 +170,7 @@ func TestVolumeThatSomebodyUnmountedCannotBeMadeAnew(t *testing.T) {
 	})
 }
 
+// TestLostRecordIsMadeAnewWithoutAWrite is fault 20.
 func TestLostRecordIsMadeAnewWithoutAWrite(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()

@@ -7,10 +7,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 )
 
 // TestARevokedSourceFollowsOnDelete: its files stay or go as its owner's wish was when it is deleted, also over a restart,
-// those of other sources stay, and all is back with the access.
+// those of other sources stay, and all is back with the access. This is fault 28.
 func TestARevokedSourceFollowsOnDelete(t *testing.T) {
 	t.Parallel()
 	tests := map[api.OnDelete]struct {
@@ -23,6 +24,7 @@ func TestARevokedSourceFollowsOnDelete(t *testing.T) {
 	for onDelete, tt := range tests {
 		t.Run(string(onDelete), func(t *testing.T) {
 			bubble(t, func(n *node) {
+				n.secrets = identity.ByPod
 				n.cluster.set(web, "a", "1")
 				n.cluster.set(tls, "key", "k")
 				d := n.start()
@@ -32,7 +34,7 @@ func TestARevokedSourceFollowsOnDelete(t *testing.T) {
 				})
 				d.publish(r)
 				n.seen.forget()
-				const problem = `secret default/tls cannot be read: secrets "tls" is forbidden: no`
+				problem := deniedTo(identity.Of(app), tls)
 				n.cluster.fail(tls, forbidden(tls))
 				pass(settling)
 				n.wantFiles(r, tt.files)
@@ -55,6 +57,7 @@ func TestARevokedSourceFollowsOnDelete(t *testing.T) {
 // TestLostAccessIsToldBesideOtherTrouble, whichever source comes first.
 func TestLostAccessIsToldBesideOtherTrouble(t *testing.T) {
 	bubble(t, func(n *node) {
+		n.secrets = identity.ByPod
 		n.cluster.set(web, "a", "1")
 		n.cluster.set(tls, "key", "k")
 		d := n.start()
@@ -63,7 +66,7 @@ func TestLostAccessIsToldBesideOtherTrouble(t *testing.T) {
 		n.cluster.fail(web, apierrors.NewServiceUnavailable("out to lunch"))
 		n.cluster.fail(tls, forbidden(tls))
 		pass(settling)
-		n.wantProblem(d, r, `secret default/tls cannot be read: secrets "tls" is forbidden: no`)
+		n.wantProblem(d, r, deniedTo(identity.Of(app), tls))
 		n.wantFiles(r, map[string]string{"a": "1", "key": "k"})
 	})
 }

@@ -159,7 +159,7 @@ func TestOneBadSourceFreezesTheVolume(t *testing.T) {
 }
 
 // TestAFileBecomesADirectoryAndBack is where rule 30 is better than the kubelet (trap 12): of two optional sources now
-// one is there and now the other.
+// one is there and now the other. This is fault 7.
 func TestAFileBecomesADirectoryAndBack(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []api.UpdatePolicy{api.UpdateAtomic, api.UpdateReplace, api.UpdateInPlace} {
@@ -198,7 +198,7 @@ func TestAFileBecomesADirectoryAndBack(t *testing.T) {
 }
 
 // TestWhatNoReaderCanSeeKeepsTheGeneration is rule 30 (trap 10): shadowed files, unselected keys and an object that is
-// made anew are no change that a reader could see.
+// made anew are no change that a reader could see. This is fault 8.
 func TestWhatNoReaderCanSeeKeepsTheGeneration(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1", "b", "shadowed")

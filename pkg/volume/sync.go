@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,8 +14,10 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/atomicdir"
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/projection"
+	"github.com/liveconfig-csi/liveconfig/pkg/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/tree"
 	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
 )
@@ -40,9 +43,10 @@ func (m *Manager) syncLive(ctx context.Context, volumeID string) error {
 		return nil
 	}
 	if err == nil {
-		err = m.lostAccess(v)
+		err = cmp.Or(m.lostAccess(v), m.crowdedOut(v))
 	}
 	m.note(ctx, v, result, err)
+	m.tellPolled(v)
 	m.tidyLater(v, result)
 	return err
 }
@@ -74,7 +78,8 @@ func (m *Manager) sync(ctx context.Context, v *volume) (Result, error) {
 	if isFirstRead(err) {
 		return result, err // Nothing was to be done yet.
 	}
-	if err != nil && kindOf(err) == IO {
+	v.noteDelay(since, err)
+	if err != nil && isRetried(err) {
 		v.dirty.mark(since) // It is tried again for the same change.
 	}
 	if _, early := errors.AsType[*atomicdir.EarlyError](err); early {
@@ -86,10 +91,19 @@ func (m *Manager) sync(ctx context.Context, v *volume) (Result, error) {
 }
 
 func (m *Manager) project(v *volume) (Result, error) {
-	t, err := m.desired(v)
+	t, contents, err := m.read(v)
 	if err != nil {
 		return ResultFailed, err
 	}
+	result, err := m.bring(v, t)
+	if err == nil {
+		m.settle(v, t, contents, result)
+	}
+	return result, err
+}
+
+// bring makes the files what the tree says, if they are not. v.mu is held.
+func (m *Manager) bring(v *volume, t tree.Tree) (Result, error) {
 	digest := t.Digest()
 	if distrusted := v.distrusted.Swap(false); v.live && v.digest == digest && !distrusted {
 		return ResultUnchanged, nil
@@ -108,15 +122,23 @@ func (m *Manager) project(v *volume) (Result, error) {
 
 // desired returns the tree that the sources ask for now, or everything that stands in its way.
 func (m *Manager) desired(v *volume) (tree.Tree, error) {
+	t, _, err := m.read(v)
+	return t, err
+}
+
+// read is desired, and returns what the tree was made of as well.
+func (m *Manager) read(v *volume) (tree.Tree, map[api.Ref]api.Content, error) {
 	spec := v.spec
 	contents := make(map[api.Ref]api.Content, len(v.keys))
 	var unread []*unreadError
 	for _, key := range v.keys {
 		s := m.cfg.Sources.Get(key)
 		switch {
-		case v.followsLoss() && apierrors.IsForbidden(s.Err):
+		case v.followsLoss() && s.Revoked:
 			spec.Sources = forgive(spec.Sources, key.Ref) // Its files go, as if it were deleted.
-		case !s.Synced:
+		case v.live && isDoubted(key, s): // As if the answer were on its way: the next one tells.
+			unread = append(unread, &unreadError{key: key})
+		case !s.Synced, !v.live && apierrors.IsForbidden(s.Err): // What others still hold is not for a newcomer.
 			unread = append(unread, &unreadError{key: key, err: s.Err})
 			spec.Sources = forgive(spec.Sources, key.Ref) // It is not known to be missing.
 		case s.Found:
@@ -127,9 +149,14 @@ func (m *Manager) desired(v *volume) (tree.Tree, error) {
 	}
 	t, err := projection.Build(spec, v.record.FSGroup, contents)
 	if len(unread) > 0 {
-		return tree.Tree{}, newSourcesError(unread, err)
+		return tree.Tree{}, nil, newSourcesError(unread, err)
 	}
-	return t, err
+	return t, contents, err
+}
+
+// isDoubted reports whether all that is known is a denial that may be a mistake: see [source.Snapshot].
+func isDoubted(key source.Key, s source.Snapshot) bool {
+	return !s.Synced && !s.Revoked && apierrors.IsForbidden(s.Err) && key.Identity != identity.Driver()
 }
 
 // followsLoss reports whether files go with their source: with one that a first publish requires they cannot. v.mu is held.
@@ -149,6 +176,7 @@ func forgive(sources []api.Source, ref api.Ref) []api.Source {
 // write puts the tree into the volume's file system; for a volume that is not live it makes one and, when it is
 // complete, moves it onto the target path. v.mu is held.
 func (m *Manager) write(v *volume, t tree.Tree) (changed bool, err error) {
+	defer m.charge(v)
 	view, err := m.view(v)
 	if err != nil {
 		return false, err
@@ -158,7 +186,8 @@ func (m *Manager) write(v *volume, t tree.Tree) (changed bool, err error) {
 			err = closeErr
 		}
 	}()
-	changed, err = writerFor(v.spec.UpdatePolicy).Write(view.Root, t)
+	room := func() error { return m.reserve(v, t) }
+	changed, err = writerFor(v.spec.UpdatePolicy, room).Write(view.Root, t)
 	if err != nil || v.live {
 		return changed, err
 	}
@@ -211,7 +240,7 @@ func limitsOf(spec api.Spec) volumefs.Limits {
 // lostAccess returns an error when a source whose content is known may no longer be read.
 func (m *Manager) lostAccess(v *volume) error {
 	for _, key := range v.keys {
-		if s := m.cfg.Sources.Get(key); apierrors.IsForbidden(s.Err) {
+		if s := m.cfg.Sources.Get(key); s.Revoked {
 			return &unreadError{key: key, err: s.Err}
 		}
 	}
@@ -219,8 +248,8 @@ func (m *Manager) lostAccess(v *volume) error {
 }
 
 // consequence says what a problem means for the files. v.mu is held.
-func (v *volume) consequence(problem error) string {
-	if v.followsLoss() && kindOf(problem) == Denied {
+func (m *Manager) consequence(v *volume) string {
+	if v.followsLoss() && m.lostAccess(v) != nil {
 		return "the files of the source are removed"
 	}
 	return "the files stay as they are"
@@ -228,18 +257,46 @@ func (v *volume) consequence(problem error) string {
 
 // note remembers the outcome of a live volume's sync and tells the pod when it differs from the last one. v.mu is held.
 func (m *Manager) note(ctx context.Context, v *volume, result Result, problem error) {
-	before := v.problem
-	v.problem = problem
+	before := v.told
+	v.setProblem(problem)
+	v.told = ""
+	if problem != nil {
+		v.told = m.consequence(v) + ": " + problem.Error()
+	}
 	switch {
-	case problem != nil && (before == nil || before.Error() != problem.Error()):
-		klog.FromContext(ctx).Error(problem, "A live volume is not current: "+v.consequence(problem),
+	case problem != nil && v.told != before:
+		klog.FromContext(ctx).Error(problem, "A live volume is not current: "+m.consequence(v),
 			logkeys.VolumeID, v.record.VolumeID, logkeys.Pod, v.record.Pod)
-		m.event(v, reasonOf(kindOf(problem)), "%s: %v", v.consequence(problem), problem)
-	case problem == nil && before != nil:
+		m.event(v, reasonOf(kindOf(problem)), "%s", v.told)
+	case problem == nil && before != "":
 		m.event(v, ReasonProjected, "the files are current again")
 	case problem == nil && result == ResultWritten:
 		m.event(v, ReasonProjected, "a change of the sources is in the files")
 	}
+}
+
+// tellPolled tells the pod, once, of each source that is polled, and how to have it watched. v.mu is held.
+func (m *Manager) tellPolled(v *volume) {
+	var polled []source.Key
+	for _, key := range v.keys {
+		if !m.cfg.Sources.Get(key).Polled {
+			continue
+		}
+		polled = append(polled, key)
+		if !slices.Contains(v.polled, key) {
+			m.event(v, ReasonPolling, "%s is read about twice a minute, because %s may get it but not watch it; to have changes at once, %s",
+				key.Ref, key.Identity, howToWatch(key))
+		}
+	}
+	v.polled = polled
+}
+
+// howToWatch says what lets the reader of a polled source watch it.
+func howToWatch(key source.Key) string {
+	if key.Identity == identity.Driver() || key.Identity.ByDriver {
+		return "add the verbs list and watch to the driver's ClusterRole"
+	}
+	return "apply:\n" + identity.Grant(key.Identity, key.Ref)
 }
 
 func (m *Manager) event(v *volume, reason Reason, format string, args ...any) {

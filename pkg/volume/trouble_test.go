@@ -12,11 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/volume"
 )
 
 // TestTroubleLeavesTheFiles has what can go wrong with the sources of a live volume: the files stay, the pod is told
-// once, the condition says why, and all is well again when the trouble ends. This is rule 47.
+// once, the condition says why, and all is well again when the trouble ends. This is rule 47. This is fault 3.
 func TestTroubleLeavesTheFiles(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -34,7 +35,7 @@ func TestTroubleLeavesTheFiles(t *testing.T) {
 		},
 		"access is revoked": {
 			begin:   func(n *node) { n.cluster.fail(web, forbidden(web)) },
-			problem: `configmap default/web cannot be read: configmaps "web" is forbidden: no`, reason: volume.ReasonAccessLost,
+			problem: deniedTo(identity.Of(app), web), reason: volume.ReasonAccessLost,
 		},
 		"the API server is away": {
 			begin:   func(n *node) { n.cluster.fail(web, errors.New("connection refused")) },
@@ -51,6 +52,7 @@ func TestTroubleLeavesTheFiles(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(n *node) {
+				n.maps = identity.ByPod
 				d, r := n.published(api.KeyItems, "[{key: a, path: a}]")
 				problem := strings.Replace(tt.problem, "%s", r.TargetPath, 1)
 				tt.begin(n)
@@ -178,7 +180,7 @@ func TestTroubleOfTheClusterIsNotTriedAgain(t *testing.T) {
 }
 
 // TestFailingWriteLeavesTheFiles: the writer itself fails, on a name that no file system takes. This is rule 46 (trap
-// 3).
+// 3). This is fault 3.
 func TestFailingWriteLeavesTheFiles(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()

@@ -12,6 +12,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/volume"
 )
 
+// TestUnpublishOfWhatIsNotThere is fault 13.
 func TestUnpublishOfWhatIsNotThere(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1")
@@ -51,6 +52,7 @@ func TestUnpublishWithoutARecord(t *testing.T) {
 	})
 }
 
+// TestUnpublishEndsTheUseOfTheSources is fault 31.
 func TestUnpublishEndsTheUseOfTheSources(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
@@ -73,6 +75,7 @@ func TestUnpublishEndsTheUseOfTheSources(t *testing.T) {
 }
 
 // TestUnpublishWaitsForAnUpdate: the files are not taken away from under a writer, and not brought back by it.
+// This is fault 13.
 func TestUnpublishWaitsForAnUpdate(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
@@ -96,7 +99,7 @@ func TestUnpublishWaitsForAnUpdate(t *testing.T) {
 	})
 }
 
-// TestUnpublishOverAQueuedUpdate: the update finds nothing to do.
+// TestUnpublishOverAQueuedUpdate: the update finds nothing to do. This is fault 13.
 func TestUnpublishOverAQueuedUpdate(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()

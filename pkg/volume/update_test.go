@@ -133,7 +133,7 @@ func TestVolumeThatNeverUpdatesBesideOneThatDoes(t *testing.T) {
 	})
 }
 
-// TestManyChangesAreFewWrites: what changes during a write is one more write, however often it changes.
+// TestManyChangesAreFewWrites: what changes during a write is one more write, however often it changes. This is fault 30.
 func TestManyChangesAreFewWrites(t *testing.T) {
 	bubble(t, func(n *node) {
 		// Atomic would name both writes by the same instant of the bubble's clock.
@@ -187,7 +187,7 @@ func TestChangesBeforeTheWorkersRunAreOneWrite(t *testing.T) {
 }
 
 // TestSameContentIsNotWritten: another version of the object with the same data, and another object with the same data.
-// This is rule 30 (trap 10).
+// This is rule 30 (trap 10). This is fault 8.
 func TestSameContentIsNotWritten(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/atomicdir"
+	"github.com/liveconfig-csi/liveconfig/pkg/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/state"
@@ -28,7 +29,7 @@ type Sources interface {
 
 // Authority says whose credentials read a source for a pod.
 type Authority interface {
-	Choose(api.Pod, api.Ref) (identity.Identity, error)
+	Choose(api.Pod, api.Ref) identity.Identity
 }
 
 // Tokens holds what pods' credentials need, as long as their volumes.
@@ -45,6 +46,10 @@ type Records interface {
 	Put(state.Record) error
 	// Ensure is Put for a volume that should have a record already, and costs little when it has.
 	Ensure(state.Record) error
+	// Adopt is Put for a volume that was found live, and leaves the record that a newer driver may have of it.
+	Adopt(state.Record) error
+	// Has tells whether a volume has a record, readable or not.
+	Has(volumeID string) bool
 	Delete(volumeID string) error
 	// List returns every readable record, and an error for those that are not.
 	List() ([]state.Record, error)
@@ -56,6 +61,8 @@ type Mounts interface {
 	Create(volumefs.Limits) (*volumefs.View, error)
 	Open(target string) (*volumefs.View, error)
 	Mounted(target string) (bool, error)
+	// Usage tells how full the volume on target is.
+	Usage(target string) (volumefs.Usage, error)
 	Unmount(target string) error
 }
 
@@ -65,6 +72,8 @@ type Reporter interface {
 	Event(pod api.Pod, volume string, reason Reason, note string)
 	// Synced counts one finished sync. since is when the change that caused it became known; zero for none.
 	Synced(result Result, since time.Time)
+	// Reached tells that a change that was made at that time, by the API server's clock, is now in the files of a volume.
+	Reached(changed time.Time)
 }
 
 // Reason is why an Event was written: a short CamelCase word that people filter by.
@@ -80,6 +89,13 @@ const (
 	ReasonSourceMissing Reason = "SourceMissing"
 	// ReasonAccessLost: a source of a live volume may no longer be read.
 	ReasonAccessLost Reason = "AccessLost"
+	// ReasonPolling: a source is read now and then, because its reader may not watch it.
+	ReasonPolling Reason = "Polling"
+	// ReasonFrozen: a live volume is not updated any more, because what an earlier version of the driver accepted is refused
+	// by this one.
+	ReasonFrozen Reason = "Frozen"
+	// ReasonNoRoom: the node has no memory left for a change.
+	ReasonNoRoom Reason = "NoRoom"
 	// ReasonFailed: a change could not be projected for another cause.
 	ReasonFailed Reason = "ProjectionFailed"
 )
@@ -107,14 +123,18 @@ type volume struct {
 	// distrusted makes the next sync compare the files on disk, and not only what was last written there.
 	distrusted atomic.Bool
 
-	mu      sync.Mutex // Serialises sync and teardown; guards the fields below.
-	release []func()   // Takes back what was acquired.
-	live    bool       // Mounted by us, as far as we know; a failure must not touch it.
-	frozen  bool       // Stays as it is: it never updates, or its sources cannot be had.
-	gone    bool       // Torn down: a sync that comes late does nothing.
-	digest  string     // Of the tree that was last written or found equal; empty after a restart or a failed write.
-	tidyAt  time.Time  // When replaced files may go; zero when there are none.
-	problem error      // Why the files are not what they should be; nil when they are.
+	mu      sync.Mutex      // Serialises sync and teardown; guards the fields below.
+	release []func()        // Takes back what was acquired.
+	live    bool            // Mounted by us, as far as we know; a failure must not touch it.
+	frozen  bool            // Stays as it is: it never updates, or its sources cannot be had.
+	gone    bool            // Torn down: a sync that comes late does nothing.
+	digest  string          // Of the tree that was last written or found equal; empty after a restart or a failed write.
+	tidyAt  time.Time       // When replaced files may go; zero when there are none.
+	told    string          // What the pod was last told is wrong; empty for nothing.
+	problem error           // Why the files are not what they should be; nil when they are.
+	polled  []source.Key    // Of which the pod was told that they are read now and then.
+	account *budget.Account // What is taken of the room; fixed once registered.
+	facts   facts           // What is told of the volume to who asks.
 }
 
 // dirtyTime holds when the oldest change not yet synced became known.
@@ -152,6 +172,12 @@ func (v *volume) poke() {
 // name returns the volume's name in the pod spec, which the kubelet puts before the last element of the target path.
 func (v *volume) name() string { return filepath.Base(filepath.Dir(v.record.TargetPath)) }
 
+func (v *volume) isLive() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.live && !v.gone
+}
+
 // dropSources takes back what was acquired. v.mu is held.
 func (v *volume) dropSources() {
 	for _, release := range v.release {
@@ -167,19 +193,20 @@ const (
 	graceBytes = 1 << 20
 )
 
-func atomicWriter() atomicdir.Writer {
-	return atomicdir.Atomic{Grace: atomicdir.Grace{Time: graceTime, Bytes: graceBytes}}
+func atomicWriter(room func() error) atomicdir.Writer {
+	return atomicdir.Atomic{Room: room, Grace: atomicdir.Grace{Time: graceTime, Bytes: graceBytes}}
 }
 
-// writerFor returns how a policy writes. A volume that never updates is written once, in the default layout.
-func writerFor(policy api.UpdatePolicy) atomicdir.Writer {
+// writerFor returns how a policy writes, having asked for room. A volume that never updates is written once, in the default
+// layout.
+func writerFor(policy api.UpdatePolicy, room func() error) atomicdir.Writer {
 	switch policy {
 	case api.UpdateReplace:
-		return atomicdir.Replace{}
+		return atomicdir.Replace{Room: room}
 	case api.UpdateInPlace:
-		return atomicdir.InPlace{}
+		return atomicdir.InPlace{Room: room}
 	case api.UpdateAtomic, api.UpdateNever:
-		return atomicWriter()
+		return atomicWriter(room)
 	}
-	return atomicWriter()
+	return atomicWriter(room)
 }

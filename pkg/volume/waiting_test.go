@@ -159,6 +159,7 @@ func TestEventsNameThePodAndTheVolume(t *testing.T) {
 	})
 }
 
+// TestPublishEndsWithItsCaller is fault 18.
 func TestPublishEndsWithItsCaller(t *testing.T) {
 	bubble(t, func(n *node) {
 		d := n.start()

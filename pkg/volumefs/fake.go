@@ -10,10 +10,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
-
-var errFakeSymlink = errors.New("the target is a symlink, and is not followed")
 
 // Fake stands in for an FS in tests that need no kernel mounts: its volumes are plain directories. Publishing renames
 // one to the target, so everything but what a mount alone can do is the same. Nothing keeps a volume from being written
@@ -25,13 +24,13 @@ type Fake struct {
 	// nothing. op is «create», «open», «publish», «mounted», «unmount» or «usage»; target is empty for create.
 	Fail func(op, target string) error
 
-	dir string
+	dir, root string
 }
 
 // NewFake returns a Fake that keeps its volumes and records below dir, which must exist and be on the same file system
-// as the targets.
-func NewFake(dir string) *Fake {
-	return &Fake{dir: dir}
+// as the targets. Those are below root, as in [Config].
+func NewFake(dir, root string) *Fake {
+	return &Fake{dir: dir, root: filepath.Clean(root)}
 }
 
 // Create is [FS.Create].
@@ -69,7 +68,7 @@ func (f *Fake) publish(dir, target string, l Limits) error {
 	if _, err := f.limits(target); err == nil {
 		return ErrMounted
 	}
-	if err := checkFakeTarget(target); err != nil {
+	if err := f.checkTarget(target); err != nil {
 		return err
 	}
 	record, err := json.Marshal(l)
@@ -87,20 +86,43 @@ func (f *Fake) publish(dir, target string, l Limits) error {
 	return nil
 }
 
-// checkFakeTarget accepts a directory and nothing.
-func checkFakeTarget(target string) error {
-	info, err := os.Lstat(target)
+// checkTarget accepts a directory and nothing.
+func (f *Fake) checkTarget(target string) error {
+	info, err := f.look(target)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
 		return nil // Publishing says what is wrong with the parent; unmounting does not care.
 	case err != nil:
 		return err
-	case info.Mode().Type() == fs.ModeSymlink:
-		return errFakeSymlink
 	case !info.IsDir():
 		return errors.New("the target is not a directory")
 	}
 	return nil
+}
+
+// look returns what is at a clean target, looking for links at each step from the root. Unlike the real one it would not
+// see one that comes after it has passed.
+func (f *Fake) look(target string) (fs.FileInfo, error) {
+	rest, err := below(f.root, target)
+	if err != nil {
+		return nil, err
+	}
+	path := f.root
+	for name := range strings.SplitSeq(filepath.Dir(rest), "/") {
+		path = filepath.Join(path, name)
+		info, err := os.Lstat(path)
+		if err != nil {
+			return nil, err
+		}
+		if path != f.root && info.Mode().Type() == fs.ModeSymlink {
+			return nil, &SymlinkError{Path: path, Target: target}
+		}
+	}
+	info, err := os.Lstat(target)
+	if err == nil && info.Mode().Type() == fs.ModeSymlink {
+		return nil, &SymlinkError{Path: target, Target: target}
+	}
+	return info, err
 }
 
 // Open is [FS.Open].
@@ -138,7 +160,7 @@ func (f *Fake) Unmount(target string) error {
 	if _, err := f.limits(target); err == nil {
 		return errors.Join(os.RemoveAll(target), os.Remove(f.record(target)))
 	}
-	if err := checkFakeTarget(target); err != nil {
+	if err := f.checkTarget(target); err != nil {
 		return fmt.Errorf("unmount volume at %s: %w", target, err)
 	}
 	if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
@@ -176,7 +198,19 @@ func (f *Fake) Usage(target string) (Usage, error) {
 }
 
 // Check is [FS.Check]; a Fake needs nothing from the kernel.
-func (f *Fake) Check() error { return nil }
+func (f *Fake) Check() error {
+	if !filepath.IsAbs(f.root) {
+		return fmt.Errorf("check where volumes go: %w", errNotAbsolute(f.root))
+	}
+	info, err := os.Stat(f.root)
+	switch {
+	case err != nil:
+		return fmt.Errorf("check where volumes go: %w", err)
+	case !info.IsDir():
+		return fmt.Errorf("check where volumes go: %s: %w", f.root, syscall.ENOTDIR)
+	}
+	return nil
+}
 
 func (f *Fake) fail(op, target string) error {
 	if f.Fail == nil {
@@ -191,12 +225,12 @@ func (f *Fake) limits(target string) (Limits, error) {
 	if err != nil {
 		return Limits{}, err
 	}
-	info, err := os.Lstat(target)
-	if err != nil {
+	_, err = f.look(target)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
 		return Limits{}, ErrNotMounted
-	}
-	if info.Mode().Type() == fs.ModeSymlink {
-		return Limits{}, errFakeSymlink
+	case err != nil:
+		return Limits{}, err
 	}
 	record, err := os.ReadFile(f.record(target))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,7 +14,8 @@ func TestFakeFailsOnDemand(t *testing.T) {
 	boom := errors.New("boom")
 	ops := []string{"create", "publish", "mounted", "usage", "open", "unmount"}
 	var asked []string
-	f := volumefs.NewFake(t.TempDir())
+	root := t.TempDir()
+	f := volumefs.NewFake(t.TempDir(), root)
 	failing := ""
 	f.Fail = func(op, _ string) error {
 		asked = append(asked, op)
@@ -23,7 +24,7 @@ func TestFakeFailsOnDemand(t *testing.T) {
 		}
 		return nil
 	}
-	target := t.TempDir() + "/mount"
+	target := root + "/mount"
 	for _, failing = range ops {
 		err := oneLife(f, target)
 		if !errors.Is(err, boom) {

@@ -89,6 +89,7 @@ func TestAForeignMountIsNotTouched(t *testing.T) {
 	}
 }
 
+// TestUnmountPeelsStackedVolumes is fault 12.
 func TestUnmountPeelsStackedVolumes(t *testing.T) {
 	t.Parallel()
 	g := kernelGround(t)
@@ -169,20 +170,24 @@ func TestAMountWhoseTargetHasOddNames(t *testing.T) {
 		target := g.target(name)
 		g.publish(t, target, "one")
 		checkMounted(t, g, target)
-		byPath, err := volumefs.SourceByPath(target)
+		byPath, err := sourceByPath(g, target)
 		if byPath != source || err != nil {
 			t.Errorf("the mount table has %q, %v at %q, want ours", byPath, err, target)
 		}
 	}
 }
 
+func sourceByPath(g *ground, target string) (string, error) {
+	return g.volumes.(*volumefs.FS).SourceByPath(target)
+}
+
 func TestWhatTheKernelDoesNotShow(t *testing.T) {
 	t.Parallel()
 	g := kernelGround(t)
-	if _, err := volumefs.SourceByPath(g.target("none")); !errors.Is(err, unix.ENOTCONN) {
+	if _, err := sourceByPath(g, g.target("none")); !errors.Is(err, unix.ENOTCONN) {
 		t.Errorf("no mount in the table: %v, want why it was looked for", err)
 	}
-	if _, err := volumefs.SourceByPath(g.target("none/below")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := sourceByPath(g, g.target("none/below")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no parent: %v, want %v", err, os.ErrNotExist)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -11,6 +12,7 @@ import (
 
 // FS makes volumes as kernel mounts and finds them again. It is safe for concurrent use.
 type FS struct {
+	root           string
 	source         string
 	selinuxContext string
 	// noswapRefused spares later volumes the attempt once the kernel has said no: it is older than 6.4, or we are
@@ -20,12 +22,15 @@ type FS struct {
 
 // New returns an FS. It makes no system call; see [FS.Check].
 func New(c Config) *FS {
-	return &FS{source: c.Source, selinuxContext: c.SELinuxContext}
+	return &FS{root: filepath.Clean(c.Root), source: c.Source, selinuxContext: c.SELinuxContext}
 }
 
-// Check makes and drops a volume to see that this kernel, at least 5.12, lets this process do so. Its error says what
-// is missing.
+// Check looks for the directory below which targets are, and makes and drops a volume to see that this kernel, at least
+// 5.12, lets this process do so. Its error says what is missing.
 func (f *FS) Check() error {
+	if err := f.probeRoot(); err != nil {
+		return fmt.Errorf("check where volumes go: %w", err)
+	}
 	if err := f.probe(); err != nil {
 		return fmt.Errorf("check that volumes can be made: %w%s", err, hint(err))
 	}
@@ -33,6 +38,9 @@ func (f *FS) Check() error {
 }
 
 func (f *FS) probe() error {
+	if err := probeBeneath(); err != nil {
+		return err
+	}
 	mnt, err := f.newMount(Limits{Bytes: int64(os.Getpagesize()), Inodes: 2})
 	if err != nil {
 		return err
@@ -47,6 +55,32 @@ func (f *FS) probe() error {
 		return err
 	}
 	return makePrivateAndWritable(mnt)
+}
+
+// probeRoot sees that the root is there. Without it every volume of an earlier run would look as if it were gone.
+func (f *FS) probeRoot() error {
+	if !filepath.IsAbs(f.root) {
+		return errNotAbsolute(f.root)
+	}
+	root, err := f.openTop()
+	if err != nil {
+		return fmt.Errorf("%w: is it the kubelet's, and mounted into the container?", err)
+	}
+	return unix.Close(root)
+}
+
+// probeBeneath sees that directories can be opened without following links.
+func probeBeneath() error {
+	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("open", err)
+	}
+	defer unix.Close(root)
+	fd, err := openBeneath(root, ".")
+	if err != nil {
+		return os.NewSyscallError("openat2", err)
+	}
+	return unix.Close(fd)
 }
 
 // hint explains the errors that a wrongly set up node causes.
@@ -84,17 +118,17 @@ func (f *FS) Create(l Limits) (*View, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create volume: %w", err)
 	}
-	v.publish = func(target string) error { return publish(mnt, target) }
+	v.publish = func(target string) error { return f.publish(mnt, target) }
 	return v, nil
 }
 
 // Open returns a writable view of the volume that is live at target, while everybody else's stays read-only. It wraps
-// [ErrNotMounted] when none of ours is there.
+// [ErrNotMounted] when none of ours is there, and *[SymlinkError] when target is a symlink or lies behind one.
 //
 // It looks only at what is cheap to ask, the kind and the flags of the mount; [FS.Mounted] also knows by name whether
 // the mount is ours.
 func (f *FS) Open(target string) (*View, error) {
-	live, err := findLive(target)
+	live, err := f.findLive(target)
 	if err != nil {
 		return nil, fmt.Errorf("open volume at %s: %w", target, err)
 	}
@@ -113,7 +147,7 @@ func (f *FS) Open(target string) (*View, error) {
 // Usage tells how full the volume at target is. It wraps [ErrNotMounted] when none of ours is there, judged as by
 // [FS.Open].
 func (f *FS) Usage(target string) (Usage, error) {
-	live, err := findLive(target)
+	live, err := f.findLive(target)
 	if err != nil {
 		return Usage{}, fmt.Errorf("get usage of volume at %s: %w", target, err)
 	}
@@ -121,57 +155,87 @@ func (f *FS) Usage(target string) (Usage, error) {
 	return live.usage(), nil
 }
 
-// Mounted tells whether one of our volumes is mounted at target. A *[ForeignMountError] says that something else is,
-// another error that target cannot be a volume at all, because it is a symlink.
+// Mounted tells whether one of our volumes is mounted at target. A *[ForeignMountError] says that something else is, a
+// *[SymlinkError] that target cannot be a volume at all, because it is a symlink or lies behind one.
 func (f *FS) Mounted(target string) (bool, error) {
-	m, err := f.ourMount(target)
+	mounted, err := f.isMounted(target)
 	if err != nil {
 		return false, fmt.Errorf("look for volume at %s: %w", target, err)
 	}
-	return m != nil, nil
+	return mounted, nil
+}
+
+func (f *FS) isMounted(target string) (bool, error) {
+	p, err := f.find(target)
+	switch {
+	case isNowhere(err):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	defer p.Close()
+	m, err := f.ourMount(p)
+	return m != nil, err
 }
 
 // Unmount takes away every volume of ours that is mounted at target, then the target directory. Files that are open in
 // the volume stay usable until they are closed. A target where nothing is, or that does not exist, is no error.
 //
-// It never deletes a file: a target directory that is not empty without our mount is an error, and so are a symlink and
-// a foreign mount (*[ForeignMountError]).
+// It never deletes a file: a target directory that is not empty without our mount is an error, and so are a foreign mount
+// (*[ForeignMountError]) and a symlink in place of the target or a directory above it (*[SymlinkError]): nothing is touched
+// where it leads, and what was mounted before it came stays until it is gone.
 func (f *FS) Unmount(target string) error {
 	target, err := cleanTarget(target)
 	if err != nil {
 		return fmt.Errorf("unmount volume: %w", err)
 	}
-	if err := f.unmountAll(target); err != nil {
-		return fmt.Errorf("unmount volume at %s: %w", target, err)
-	}
-	if err := removeTarget(target); err != nil {
+	if err := f.unmount(target); err != nil {
 		return fmt.Errorf("unmount volume at %s: %w", target, err)
 	}
 	return nil
 }
 
-// unmountAll peels the mounts at target from the top, so that what a foreign one covers is not touched.
-func (f *FS) unmountAll(target string) error {
+func (f *FS) unmount(target string) error {
+	p, err := f.find(target)
+	switch {
+	case isNowhere(err):
+		return nil
+	case err != nil:
+		return err
+	}
+	defer p.Close()
+	return f.unmountAt(p)
+}
+
+func (f *FS) unmountAt(p *place) error {
+	if err := f.unmountAll(p); err != nil {
+		return err
+	}
+	return removeTarget(p)
+}
+
+// unmountAll peels the mounts at a place from the top, so that what a foreign one covers is not touched.
+func (f *FS) unmountAll(p *place) error {
 	for {
-		m, err := f.ourMount(target)
+		m, err := f.ourMount(p)
 		if err != nil || m == nil {
 			return err
 		}
-		if err := unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-			return os.NewSyscallError("umount", err)
+		if err := p.unmount(); err != nil {
+			return err
 		}
 	}
 }
 
-func removeTarget(target string) error {
-	err := unix.Rmdir(target)
+func removeTarget(p *place) error {
+	err := p.rmdir()
 	switch {
-	case err == nil || errors.Is(err, unix.ENOENT) || isBelowFile(target, err):
+	case err == nil || errors.Is(err, unix.ENOENT):
 		return nil
 	case errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST):
-		return fmt.Errorf("the directory holds %s, which is not ours to delete", oneEntry(target))
+		return fmt.Errorf("the directory holds %s, which is not ours to delete", oneEntry(p))
 	case errors.Is(err, unix.ENOTDIR):
 		return errNotDirectory
 	}
-	return os.NewSyscallError("rmdir", err)
+	return err
 }

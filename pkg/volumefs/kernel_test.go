@@ -126,7 +126,7 @@ func TestAContainersMountSeesUpdates(t *testing.T) {
 }
 
 // TestPropagation has the kubelet's directory shared, as Bidirectional propagation into the driver's container has it:
-// mounts must come and go on the other side, and those of the driver's own must not show there.
+// mounts must come and go on the other side, and those of the driver's own must not show there. This is fault 23.
 func TestPropagation(t *testing.T) {
 	t.Parallel()
 	g := kernelGround(t)

@@ -107,7 +107,7 @@ func TestASymlinkToAVolumeIsNotFollowed(t *testing.T) {
 			if _, err := g.Usage(path); err == nil {
 				t.Error("Usage followed a symlink")
 			}
-			checkError(t, g.Unmount(path), "unmount volume at "+link+": ", "the target is a symlink, and is not followed")
+			checkError(t, g.Unmount(path), "unmount volume at "+link+": ", "the target is a symbolic link")
 		}
 		checkFile(t, target+"/key", "one")
 		checkMounted(t, g, target)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -127,43 +126,30 @@ func cloneMount(dir *os.File) (*os.File, error) {
 	return mnt, nil
 }
 
-// publish refuses everything that can be refused before it makes the mount read-only, and undoes the one thing it made.
-func publish(mnt *os.File, target string) error {
-	made, err := makeTarget(target)
+func (f *FS) publish(mnt *os.File, target string) error {
+	p, err := f.find(target)
 	if err != nil {
 		return err
 	}
-	if err := moveOnto(mnt, target); err != nil {
-		return errors.Join(err, made.undo())
-	}
-	return nil
+	defer p.Close()
+	return publishAt(mnt, p)
 }
 
-// madeDir is a directory this call has made, or empty when it was there before.
-type madeDir string
-
-func (m madeDir) undo() error {
-	if m == "" {
-		return nil
+// publishAt refuses everything that can be refused before it makes the mount read-only, and undoes the one thing it made.
+func publishAt(mnt *os.File, p *place) error {
+	made, err := p.mkdir()
+	if err != nil {
+		return err
 	}
-	return os.NewSyscallError("rmdir", unix.Rmdir(string(m)))
+	err = moveOnto(mnt, p)
+	if err != nil && made {
+		return errors.Join(err, p.rmdir())
+	}
+	return err
 }
 
-func makeTarget(target string) (madeDir, error) {
-	err := unix.Mkdir(target, 0o750)
-	switch {
-	case err == nil:
-		return madeDir(target), nil
-	case errors.Is(err, unix.EEXIST):
-		return "", nil
-	case errors.Is(err, unix.ENOENT):
-		return "", fmt.Errorf("parent directory %s does not exist: %w", filepath.Dir(target), os.NewSyscallError("mkdir", err))
-	}
-	return "", os.NewSyscallError("mkdir", err)
-}
-
-func moveOnto(mnt *os.File, target string) error {
-	dir, err := openDir(target, unix.O_RDONLY)
+func moveOnto(mnt *os.File, p *place) error {
+	dir, err := p.open(unix.O_RDONLY)
 	if err != nil {
 		return err
 	}

@@ -62,8 +62,8 @@ func TestPublishTakesAnEmptyDirectory(t *testing.T) {
 func TestPublishRefuses(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ kind, name, want string }{
-		"a symlink":                          {"symlink", "mount", "the target is a symlink, and is not followed"},
-		"a symlink with a slash":             {"symlink", "mount/", "the target is a symlink, and is not followed"},
+		"a symlink":                          {"symlink", "mount", "the target is a symbolic link"},
+		"a symlink with a slash":             {"symlink", "mount/", "the target is a symbolic link"},
 		"a file":                             {"file", "mount", "the target is not a directory"},
 		"a directory with something in it":   {"full directory", "mount", "not empty"},
 		"a target whose parent is not there": {"nothing", "none/mount", "no such file or directory"},
@@ -104,6 +104,7 @@ func TestPublishRefusesARelativeTarget(t *testing.T) {
 	})
 }
 
+// TestPublishRefusesASecondVolume is fault 12.
 func TestPublishRefusesASecondVolume(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, g *ground) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -16,28 +15,7 @@ import (
 // mountTable lists the mounts this process can see.
 const mountTable = "/proc/self/mountinfo"
 
-var (
-	errSymlink      = errors.New("the target is a symlink, and is not followed")
-	errNotDirectory = errors.New("the target is not a directory")
-)
-
-// openDir opens target itself and nothing it might point to. The caller adds access, such as O_RDONLY or O_PATH.
-func openDir(target string, access int) (*os.File, error) {
-	fd, err := unix.Open(target, access|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err == nil {
-		return os.NewFile(uintptr(fd), target), nil
-	}
-	var st unix.Stat_t
-	switch {
-	case !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP):
-		return nil, os.NewSyscallError("open", err)
-	case unix.Lstat(target, &st) != nil:
-		return nil, os.NewSyscallError("open", err)
-	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
-		return nil, errSymlink
-	}
-	return nil, errNotDirectory
-}
+var errNotDirectory = errors.New("the target is not a directory")
 
 // isMountRoot tells whether dir is where something is mounted, at the price of one call.
 func isMountRoot(dir *os.File) (bool, error) {
@@ -57,14 +35,10 @@ type liveVolume struct {
 
 // findLive finds the volume at target without reading the mount table, which costs more the more volumes a node has: a
 // published volume is the root of a tmpfs that is read-only, nosuid, nodev and noexec.
-func findLive(target string) (*liveVolume, error) {
-	target, err := cleanTarget(target)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := openDir(target, unix.O_PATH)
+func (f *FS) findLive(target string) (*liveVolume, error) {
+	dir, err := f.openTarget(target)
 	switch {
-	case errors.Is(err, unix.ENOENT) || isBelowFile(target, err):
+	case isNowhere(err):
 		return nil, ErrNotMounted
 	case err != nil:
 		return nil, err
@@ -74,6 +48,15 @@ func findLive(target string) (*liveVolume, error) {
 		return nil, errors.Join(err, dir.Close())
 	}
 	return live, nil
+}
+
+func (f *FS) openTarget(target string) (*os.File, error) {
+	p, err := f.find(target)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	return p.open(unix.O_PATH)
 }
 
 func (v *liveVolume) check() error {
@@ -111,37 +94,31 @@ func (v *liveVolume) usage() Usage {
 	}
 }
 
-// ourMount returns the topmost mount at target if it is ours, nil if nothing is mounted there, and otherwise a
+// ourMount returns the topmost mount at a place if it is ours, nil if nothing is mounted there, and otherwise a
 // *[ForeignMountError].
-func (f *FS) ourMount(target string) (*mountutils.MountInfo, error) {
-	target, err := cleanTarget(target)
-	if err != nil {
-		return nil, err
-	}
-	m, err := topMount(target)
+func (f *FS) ourMount(p *place) (*mountutils.MountInfo, error) {
+	m, err := topMount(p)
 	if err != nil || m == nil {
 		return nil, err
 	}
 	if m.FsType != "tmpfs" || m.Source != f.source {
-		return nil, &ForeignMountError{Target: target, FSType: m.FsType, Source: m.Source}
+		return nil, &ForeignMountError{Target: p.target, FSType: m.FsType, Source: m.Source}
 	}
 	return m, nil
 }
 
-// topMount returns the mount that somebody who opens target gets into, nil when target is on its parent's.
-func topMount(target string) (*mountutils.MountInfo, error) {
-	var st unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, target, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT,
-		unix.STATX_TYPE|unix.STATX_MNT_ID, &st)
+// topMount returns the mount that somebody who opens the place gets into, nil when the place is on its parent's.
+func topMount(p *place) (*mountutils.MountInfo, error) {
+	st, err := p.stat()
 	switch {
-	case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR):
+	case errors.Is(err, unix.ENOENT):
 		return nil, nil
 	case mountutils.IsCorruptedMnt(err):
-		return mountByPath(target, os.NewSyscallError("statx", err))
+		return mountByPath(p, err)
 	case err != nil:
-		return nil, os.NewSyscallError("statx", err)
+		return nil, err
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
-		return nil, errSymlink
+		return nil, &SymlinkError{Path: p.target, Target: p.target}
 	case st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0:
 		return nil, nil
 	}
@@ -162,10 +139,10 @@ func mountByID(id uint64) (*mountutils.MountInfo, error) {
 	return nil, fmt.Errorf("mount %s is not in %s", want, mountTable)
 }
 
-// mountByPath is for a target that the kernel refuses to look at, for instance because the server of its file system is
+// mountByPath is for a place that the kernel refuses to look at, for instance because the server of its file system is
 // gone. Where no such mount exists either, why is what there is to say.
-func mountByPath(target string, why error) (*mountutils.MountInfo, error) {
-	parent, err := filepath.EvalSymlinks(filepath.Dir(target))
+func mountByPath(p *place, why error) (*mountutils.MountInfo, error) {
+	path, err := p.path()
 	if err != nil {
 		return nil, errors.Join(why, err)
 	}
@@ -175,7 +152,7 @@ func mountByPath(target string, why error) (*mountutils.MountInfo, error) {
 	}
 	// The table spells these bytes in octal.
 	spell := strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`)
-	want := spell.Replace(filepath.Join(parent, filepath.Base(target)))
+	want := spell.Replace(path)
 	for i := len(mounts) - 1; i >= 0; i-- {
 		if mounts[i].MountPoint == want {
 			return &mounts[i], nil
@@ -184,21 +161,14 @@ func mountByPath(target string, why error) (*mountutils.MountInfo, error) {
 	return nil, why
 }
 
-// isBelowFile tells whether err, from a call on target, means that a parent of target is not a directory: then target
-// does not exist.
-func isBelowFile(target string, err error) bool {
-	var st unix.Stat_t
-	return errors.Is(err, unix.ENOTDIR) && errors.Is(unix.Lstat(target, &st), unix.ENOTDIR)
-}
-
-// oneEntry names something that is in dir, for a message.
-func oneEntry(dir string) string {
-	d, err := os.Open(dir)
+// oneEntry names something that is in the directory at a place, for a message.
+func oneEntry(p *place) string {
+	dir, err := p.open(unix.O_RDONLY)
 	if err != nil {
 		return "something"
 	}
-	defer d.Close()
-	names, err := d.Readdirnames(1)
+	defer dir.Close()
+	names, err := dir.Readdirnames(1)
 	if err != nil {
 		return "something"
 	}

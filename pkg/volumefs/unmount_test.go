@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestUnmountTakesVolumeAndTargetAway shows rule 51.
+// TestUnmountTakesVolumeAndTargetAway shows rule 51. This is fault 14.
 func TestUnmountTakesVolumeAndTargetAway(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, g *ground) {
@@ -56,6 +56,7 @@ func TestUnmountOfNothing(t *testing.T) {
 	}
 }
 
+// TestUnmountDeletesNothingOfOthers is fault 14.
 func TestUnmountDeletesNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ kind, want, kept string }{
@@ -76,6 +77,7 @@ func TestUnmountDeletesNothingOfOthers(t *testing.T) {
 	}
 }
 
+// TestOpenFilesOutliveTheVolume is fault 23.
 func TestOpenFilesOutliveTheVolume(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, g *ground) {
@@ -97,6 +99,7 @@ func TestOpenFilesOutliveTheVolume(t *testing.T) {
 	})
 }
 
+// TestANewVolumeHasNothingOfTheOldOne is fault 17.
 func TestANewVolumeHasNothingOfTheOldOne(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, g *ground) {
@@ -120,6 +123,7 @@ func TestANewVolumeHasNothingOfTheOldOne(t *testing.T) {
 	})
 }
 
+// TestADirectoryInTheVolumesPlaceIsNotTheVolume is fault 16.
 func TestADirectoryInTheVolumesPlaceIsNotTheVolume(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, g *ground) {

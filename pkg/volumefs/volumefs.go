@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 var (
@@ -20,10 +21,15 @@ var (
 	ErrNotMounted = errors.New("no volume is mounted")
 	// ErrMounted is wrapped by [View.Publish] when something is mounted at the target already: a volume has one mount.
 	ErrMounted = errors.New("already a mount point")
+	// ErrOutside is wrapped by errors about a target that is not below [Config.Root].
+	ErrOutside = errors.New("not below")
 )
 
-// Config says how volumes are made and how ours are told from what others mounted.
+// Config says where volumes are, how they are made and how ours are told from what others mounted.
 type Config struct {
+	// Root is the directory below which all targets are: the kubelet's, as an absolute path. Required. It may be a link,
+	// or lie behind one; below it no link is followed.
+	Root string
 	// Source is the mount's source in mountinfo: the driver's name, without blanks. Required.
 	Source string
 	// SELinuxContext labels every file of a volume. Empty leaves labels to the kernel; set, it needs SELinux.
@@ -62,6 +68,22 @@ func (e *ForeignMountError) Error() string {
 	return fmt.Sprintf("%s has a foreign mount on it: a %s of %q", e.Target, e.FSType, e.Source)
 }
 
+// SymlinkError says that a symbolic link stands where the target should be, or one of the directories above it. It may lead
+// to somebody else's, and is not followed: at such a target there is no volume, and none is made.
+type SymlinkError struct {
+	// Path is where the link is, the first one on the way to Target. It may be Target.
+	Path, Target string
+}
+
+// Error leaves out Target, which stands in front of it.
+func (e *SymlinkError) Error() string {
+	where := e.Path
+	if e.Path == e.Target {
+		where = "the target"
+	}
+	return where + " is a symbolic link, which is not followed: remove it, or have a bind mount in its place"
+}
+
 // View is a writable way into one volume that nobody else has. Its user closes it. It is not safe for concurrent use.
 type View struct {
 	// Root is the volume's root directory. Close closes it.
@@ -74,8 +96,8 @@ type View struct {
 }
 
 // Publish makes the volume read-only and mounts it at target, whose parent directory must exist. A missing target
-// directory is made with mode 0750 less the umask; one that is there must be an empty directory: a symlink, a file, a
-// directory with something in it and a mount point ([ErrMounted]) are refused.
+// directory is made with mode 0750 less the umask; one that is there must be an empty directory: a symlink (*[SymlinkError]),
+// also above it, a file, a directory with something in it and a mount point ([ErrMounted]) are refused.
 //
 // Files of the volume still open for writing make it fail. A failure leaves the target as it was, and Publish may be
 // tried again. After a success [View.Root] can only be read. The view of a live volume cannot be published.
@@ -116,4 +138,20 @@ func cleanTarget(target string) (string, error) {
 		return "", fmt.Errorf("target path %q is not absolute", target)
 	}
 	return filepath.Clean(target), nil
+}
+
+func errNotAbsolute(root string) error {
+	return fmt.Errorf("the directory %q, below which targets are, is not absolute", root)
+}
+
+// below returns the path from root to a clean target.
+func below(root, target string) (string, error) {
+	if !filepath.IsAbs(root) {
+		return "", errNotAbsolute(root)
+	}
+	rest, ok := strings.CutPrefix(target, strings.TrimSuffix(root, "/")+"/")
+	if !ok || rest == "" {
+		return "", fmt.Errorf("target path %q is %w %s", target, ErrOutside, root)
+	}
+	return rest, nil
 }

@@ -41,8 +41,10 @@ type ground struct {
 
 	// dir is where targets go.
 	dir string
-	// restart returns what a driver that is started again has.
+	// restart returns what a driver that is started again has, and below one that looks for targets below another
+	// directory than the ground's.
 	restart func() volumes
+	below   func(root string) volumes
 }
 
 // target returns a path in the ground at which there is nothing yet.
@@ -58,8 +60,7 @@ func onEach(t *testing.T, test func(t *testing.T, g *ground)) {
 	t.Run("fake", func(t *testing.T) {
 		t.Parallel()
 		store, dir := t.TempDir(), t.TempDir()
-		restart := func() volumes { return volumefs.NewFake(store) }
-		test(t, &ground{volumes: restart(), dir: dir, restart: restart})
+		test(t, newGround(dir, func(root string) volumes { return volumefs.NewFake(store, root) }))
 	})
 }
 
@@ -72,8 +73,12 @@ func kernelGround(t *testing.T) *ground {
 			t.Errorf("still mounted at the end of the test:\n%s", strings.Join(left, "\n"))
 		}
 	})
-	restart := func() volumes { return volumefs.New(volumefs.Config{Source: source}) }
-	return &ground{volumes: restart(), dir: dir, restart: restart}
+	return newGround(dir, func(root string) volumes { return volumefs.New(volumefs.Config{Root: root, Source: source}) })
+}
+
+func newGround(dir string, below func(root string) volumes) *ground {
+	restart := func() volumes { return below(dir) }
+	return &ground{volumes: restart(), dir: dir, restart: restart, below: below}
 }
 
 // mountsBelow returns the lines of the mount table about dir and what is below it.

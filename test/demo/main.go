@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -96,7 +97,11 @@ func (d *demo) install(ctx context.Context, dir string) error {
 	d.node, err = node.Start(ctx, node.Config{
 		Binary: filepath.Join(d.repo, "bin", "liveconfig-driver"), Kubeconfig: kubeconfig, Dir: dir,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	d.node.UseTokens(d.cluster.PodToken)
+	return nil
 }
 
 // story is what happens to the pod's volume.
@@ -116,8 +121,8 @@ func (d *demo) story(ctx context.Context) error {
 
 // publish creates the example's objects and publishes the pod's volume.
 func (d *demo) publish(ctx context.Context) error {
-	d.say("Creating the ConfigMap, the Secret and the pod of examples/redis")
-	for _, file := range []string{"configmap.yaml", "secret.yaml", "pod.yaml"} {
+	d.say("Creating the ConfigMap, the Secret, the right to read it, and the pod of examples/redis")
+	for _, file := range []string{"configmap.yaml", "secret.yaml", "rbac.yaml", "pod.yaml"} {
 		if err := d.apply(ctx, filepath.Join("examples/redis", file)); err != nil {
 			return err
 		}
@@ -132,6 +137,9 @@ func (d *demo) publish(ctx context.Context) error {
 		return fmt.Errorf("pod %s has %d volumes of the driver, not 1", d.pod.Name, len(volumes))
 	}
 	d.volume = d.node.Target(d.pod, volumes[0].Name)
+	if err := d.awaitGrant(ctx); err != nil {
+		return err
+	}
 	d.say("Publishing volume %q of pod default/redis, as the kubelet does", volumes[0].Name)
 	start := time.Now()
 	if err := d.node.PublishAll(ctx, d.pod); err != nil {
@@ -140,6 +148,15 @@ func (d *demo) publish(ctx context.Context) error {
 	d.print("published in %s; its sources:", milliseconds(time.Since(start)))
 	d.print("%s", indent(volumes[0].CSI.VolumeAttributes["sources"]))
 	return d.show()
+}
+
+// awaitGrant returns when the pod's service account may watch its Secret: the API server learns of a new Role a moment after
+// it has answered its creation.
+func (d *demo) awaitGrant(ctx context.Context) error {
+	user := cluster.ServiceAccountUser(d.pod.Namespace, d.pod.Spec.ServiceAccountName)
+	return d.cluster.AwaitAccess(ctx, user, authorizationv1.ResourceAttributes{
+		Verb: "watch", Version: "v1", Resource: "secrets", Namespace: d.pod.Namespace, Name: "redis-auth",
+	})
 }
 
 // edit changes a key of the ConfigMap and waits for the file.

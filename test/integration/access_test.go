@@ -1,148 +1,160 @@
 package integration
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 
+	kit "github.com/liveconfig-csi/liveconfig/test/kit/bench"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 )
 
-// newAccessBench is a bench on which pods read Secrets, and what is in other namespaces, with their own tokens. tokens
-// are all that were ever sent.
-func newAccessBench(t *testing.T) (b *bench, tokens *[]string) {
+// newAccessBench is a bench on which the service account app may read nothing, and the driver decides soon anew.
+func newAccessBench(t *testing.T) *bench {
 	t.Helper()
-	b = newBench(t, "--secret-identity=pod", "--recheck-interval=2s", "--publish-timeout=200ms")
-	tokens = &[]string{}
-	b.node.UseTokens(func(ctx context.Context, namespace, account string) (authenticationv1.TokenRequestStatus, error) {
-		s, err := b.cluster.Token(ctx, namespace, account, authenticationv1.TokenRequestSpec{})
-		*tokens = append(*tokens, s.Token)
-		return s, err
-	})
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "app"}}
-	_, err := b.cluster.Client().CoreV1().ServiceAccounts(b.namespace).Create(t.Context(), account, metav1.CreateOptions{})
-	if err != nil {
+	b := newCorner(t)
+	b.Use(lab.Node(t, "--recheck-interval=2s", "--publish-timeout=200ms", "--http-endpoint="+b.HTTP))
+	if err := b.Cluster.EnsureServiceAccount(t.Context(), b.Namespace, "app"); err != nil {
 		t.Fatal(err)
 	}
-	return b, tokens
+	return b
 }
 
-func (b *bench) podOf(account string, attributes map[string]string) *corev1.Pod {
-	pod := b.pod("web", attributes)
-	pod.Spec.ServiceAccountName = account
-	return pod
-}
-
-func (b *bench) setSecret(namespace, value string) {
-	b.t.Helper()
-	secrets := b.cluster.Client().CoreV1().Secrets(namespace)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "tls"}, Data: map[string][]byte{"key": []byte(value)}}
-	_, err := secrets.Update(b.t.Context(), secret, metav1.UpdateOptions{})
-	if err != nil {
-		_, err = secrets.Create(b.t.Context(), secret, metav1.CreateOptions{})
+// set makes an object with one key, or changes it. The kind is as in attributes.
+func (b *bench) set(kind, namespace, name, value string) {
+	b.T.Helper()
+	var err error
+	meta, ctx := metav1.ObjectMeta{Name: name}, b.T.Context()
+	if kind == "secret" {
+		objects := b.Cluster.Client().CoreV1().Secrets(namespace)
+		object := &corev1.Secret{ObjectMeta: meta, StringData: kit.Marked(map[string]string{"key": value})}
+		if _, err = objects.Update(ctx, object, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
+			_, err = objects.Create(ctx, object, metav1.CreateOptions{})
+		}
+	} else {
+		objects := b.Cluster.Client().CoreV1().ConfigMaps(namespace)
+		object := &corev1.ConfigMap{ObjectMeta: meta, Data: kit.Marked(map[string]string{"key": value})}
+		if _, err = objects.Update(ctx, object, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
+			_, err = objects.Create(ctx, object, metav1.CreateOptions{})
+		}
 	}
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 }
 
-// grant applies what a denied publish says would allow it, and publishes until it does. It returns the file to apply.
-func (b *bench) grant(pod *corev1.Pod) (file string) {
-	b.t.Helper()
-	err := b.node.PublishAll(b.t.Context(), pod)
+// wantDenied wants a publish to be denied, and returns a file with what the answer says would allow it.
+func (b *bench) wantDenied(pod *corev1.Pod) (grant string) {
+	b.T.Helper()
+	err := b.TryPublish(b.T.Context(), pod)
 	_, yaml, found := strings.Cut(fmt.Sprint(err), "to allow it, apply:\n")
 	if status.Code(err) != codes.PermissionDenied || !found {
-		b.t.Fatalf("publish = %v, want it denied, and what would allow it", err)
+		b.T.Fatalf("publish = %v, want it denied, and what would allow it", err)
 	}
-	b.wantNothing(pod, "a denied publish")
-	file = filepath.Join(b.t.TempDir(), "grant.yaml")
-	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
-		b.t.Fatal(err)
+	b.WantNothing(pod, "a denied publish")
+	grant = filepath.Join(b.T.TempDir(), "grant.yaml")
+	if err := os.WriteFile(grant, []byte(yaml), 0o600); err != nil {
+		b.T.Fatal(err)
 	}
-	if _, err := b.cluster.Apply(b.t.Context(), file); err != nil {
-		b.t.Fatal(err)
+	return grant
+}
+
+func (b *bench) apply(file string) {
+	b.T.Helper()
+	if _, err := b.Cluster.Apply(b.T.Context(), file); err != nil {
+		b.T.Fatal(err)
 	}
-	lab.Eventually(b.t, soon, func() error { return b.node.PublishAll(b.t.Context(), pod) })
-	b.t.Cleanup(func() { b.unpublish(pod) })
-	return file
+}
+
+// publishSoon publishes until it succeeds.
+func (b *bench) publishSoon(pod *corev1.Pod) {
+	b.T.Helper()
+	lab.Eventually(b.T, soon, func() error { return b.TryPublish(b.T.Context(), pod) })
+	b.T.Cleanup(func() { b.Unpublish(pod) })
 }
 
 // TestAPodReadsWithItsOwnRights is the way of a Secret, in the pod's namespace and in another one: denied, granted as the
 // message says, current also over a restart without a call of the kubelet, revoked, and granted again.
 func TestAPodReadsWithItsOwnRights(t *testing.T) {
 	t.Parallel()
-	for name, where := range map[string]func(b *bench) string{
-		"in its namespace": func(b *bench) string { return b.namespace },
-		"in another namespace": func(b *bench) string {
-			if err := b.cluster.CreateNamespace(b.t.Context(), b.namespace+"-certs"); err != nil {
-				b.t.Fatal(err)
-			}
-			return b.namespace + "-certs"
-		},
-	} {
+	for name, onDelete := range map[string]string{"in its namespace": "Keep", "in another namespace": "Remove"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
-			b, tokens := newAccessBench(t)
-			namespace := where(b)
-			b.setSecret(namespace, "one")
-			onDelete := map[bool]string{true: "Keep", false: "Remove"}[namespace == b.namespace]
-			pod := b.podOf("app", map[string]string{"secret": "tls", "namespace": namespace, "onDelete": onDelete})
-			grant := b.grant(pod)
-			b.wantFile(pod, "key", "one")
-			b.setSecret(namespace, "two")
-			b.wantFile(pod, "key", "two")
+			b := newAccessBench(t)
+			namespace := b.Namespace
+			if name == "in another namespace" {
+				namespace = b.otherNamespace()
+			}
+			b.set("secret", namespace, "tls", "one")
+			pod := b.PodOf("web", "app", map[string]string{"secret": "tls", "namespace": namespace, "onDelete": onDelete})
+			grant := b.wantDenied(pod)
+			b.apply(grant)
+			b.publishSoon(pod)
+			b.WantFile(pod, "key", "one")
+			b.set("secret", namespace, "tls", "two")
+			b.WantFile(pod, "key", "two")
 
-			if err := b.node.Kill(); err != nil {
+			if err := b.Node.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			b.setSecret(namespace, "three")
-			if err := b.node.StartDriver(t.Context()); err != nil {
+			b.set("secret", namespace, "tls", "three")
+			if err := b.Node.StartDriver(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			b.wantFile(pod, "key", "three")
+			b.WantFile(pod, "key", "three")
 
-			roles := b.cluster.Client().RbacV1().RoleBindings(namespace)
-			if err := roles.Delete(t.Context(), "read-secret-tls", metav1.DeleteOptions{}); err != nil {
+			roles := b.Cluster.Client().RbacV1().RoleBindings(namespace)
+			if err := roles.Delete(t.Context(), "read-secret-tls:"+b.Namespace+":app", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			if onDelete == "Keep" {
-				b.wantEvent(pod, "AccessLost", "the files stay")
-				b.wantFile(pod, "key", "three")
+				b.WantEvent(pod, "AccessLost", "the files stay")
+				b.WantFile(pod, "key", "three")
 			} else {
-				b.wantEvent(pod, "AccessLost", "the files of the source are removed")
-				b.wantNoFile(pod, "key")
+				b.WantEvent(pod, "AccessLost", "the files of the source are removed")
+				b.WantNoFile(pod, "key")
 			}
-			if _, err := b.cluster.Apply(t.Context(), grant); err != nil {
-				t.Fatal(err)
-			}
-			b.setSecret(namespace, "four")
-			b.wantFile(pod, "key", "four")
+			b.apply(grant)
+			b.set("secret", namespace, "tls", "four")
+			b.WantFile(pod, "key", "four")
 			b.wantNoSecretOf(namespace, began)
-			b.wantNoToken(*tokens)
 		})
 	}
 }
 
+// otherNamespace makes another namespace than the pods'.
+func (b *bench) otherNamespace() string {
+	b.T.Helper()
+	name := b.Namespace + "-other"
+	if err := b.Cluster.CreateNamespace(b.T.Context(), name); err != nil {
+		b.T.Fatal(err)
+	}
+	return name
+}
+
 // wantNoSecretOf wants that the driver itself has not asked for a Secret of the namespace.
 func (b *bench) wantNoSecretOf(namespace string, since time.Time) {
-	b.t.Helper()
-	requests, err := b.cluster.Requests(since)
+	b.T.Helper()
+	requests, err := b.Cluster.Requests(since)
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	driver, byPod := cluster.ServiceAccountUser(lab.DriverNamespace, lab.DriverAccount), 0
 	for _, r := range requests {
@@ -150,81 +162,93 @@ func (b *bench) wantNoSecretOf(namespace string, since time.Time) {
 			continue
 		}
 		if r.User == driver {
-			b.t.Errorf("the driver itself has asked: %s", r)
+			b.T.Errorf("the driver itself has asked: %s", r)
 		}
-		if r.User == cluster.ServiceAccountUser(b.namespace, "app") {
+		if r.User == cluster.ServiceAccountUser(b.Namespace, "app") {
 			byPod++
 		}
 	}
 	if byPod == 0 {
-		b.t.Error("the pod's service account has never asked")
-	}
-}
-
-// wantNoToken wants none in the log and in the records. Files that hold tokens are for nobody else to read.
-func (b *bench) wantNoToken(tokens []string) {
-	b.t.Helper()
-	err := filepath.WalkDir(filepath.Dir(b.node.StateDir()), func(path string, entry os.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() {
-			return err
-		}
-		info, err := entry.Info()
-		if err != nil {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		for _, token := range tokens {
-			if strings.Contains(string(data), token) && (info.Mode().Perm() != 0o600 || filepath.Base(filepath.Dir(path)) != "tokens") {
-				b.t.Errorf("%s (%s) holds a token", path, info.Mode())
-			}
-		}
-		return err
-	})
-	if err != nil {
-		b.t.Fatal(err)
+		b.T.Error("the pod's service account has never asked")
 	}
 }
 
 // TestNoTokenIsSaid: the kubelet sends none because the CSIDriver object does not ask for any.
 func TestNoTokenIsSaid(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "--secret-identity=pod", "--publish-timeout=200ms")
-	pod := b.pod("web", map[string]string{"secret": "tls"})
-	b.wantRefusal(pod, codes.Unavailable, `if the CSIDriver object has tokenRequests: [{audience: ""}]`)
-	b.wantNothing(pod, "without a token")
+	b := newCorner(t)
+	b.Node = lab.Node(t, "--publish-timeout=200ms")
+	pod := b.Pod("web", map[string]string{"secret": "tls"})
+	b.WantRefusal(pod, codes.Unavailable, `if the CSIDriver object has tokenRequests: [{audience: ""}]`)
+	b.WantNothing(pod, "without a token")
 }
 
-// TestTheDriverOfPodsHasNoRightToSecrets renders the manifests in which pods read their Secrets themselves.
-func TestTheDriverOfPodsHasNoRightToSecrets(t *testing.T) {
+// TestTheDriverHasNoRightToSecrets: neither in what we ship nor, in the API server's own words, in what it is when that is
+// installed.
+func TestTheDriverHasNoRightToSecrets(t *testing.T) {
 	t.Parallel()
-	c := lab.Cluster(t)
-	repo, err := lab.Repo()
+	for _, folder := range []string{"base", "overlays/before-1.35"} {
+		if rules := rulesOf(t, folder); len(rules) == 0 || allows(rules, "secrets") {
+			t.Errorf("deploy/%s has the rules %v, want some, and none on Secrets", folder, rules)
+		}
+	}
+	if !allows(rulesOf(t, "overlays/driver-identity"), "secrets") {
+		t.Error("deploy/overlays/driver-identity has no rule on Secrets: this test does not find what it looks for")
+	}
+	b := newCorner(t)
+	config, err := b.Cluster.ServiceAccountConfig(t.Context(), lab.DriverNamespace, lab.DriverAccount)
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifests, err := c.Kubectl(t.Context(), "kustomize", filepath.Join(repo, "deploy", "overlays", "pod-identity"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	roles := 0
-	for document := range strings.SplitSeq(manifests, "\n---\n") {
-		var role rbacv1.ClusterRole
-		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
+	client := kubernetes.NewForConfigOrDie(config).AuthorizationV1()
+	for _, namespace := range []string{b.Namespace, "kube-system", lab.DriverNamespace, metav1.NamespaceAll} {
+		review, err := client.SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{
+			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: cmp.Or(namespace, "default")},
+		}, metav1.CreateOptions{})
+		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasSuffix(role.Kind, "Role") {
-			continue
+		var rules []rbacv1.PolicyRule
+		for _, r := range review.Status.ResourceRules {
+			rules = append(rules, rbacv1.PolicyRule{APIGroups: r.APIGroups, Resources: r.Resources, Verbs: r.Verbs})
 		}
-		roles++
-		for _, rule := range role.Rules {
-			for _, resource := range rule.Resources {
-				if resource == "secrets" || resource == "*" {
-					t.Errorf("%s %s has a rule on %s", role.Kind, role.Name, resource)
-				}
+		if !allows(rules, "configmaps") || allows(rules, "secrets") {
+			t.Errorf("in namespace %q the driver may %v, want ConfigMaps, and nothing on Secrets", namespace, rules)
+		}
+		for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"} {
+			access, err := client.SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Namespace: namespace, Verb: verb, Version: "v1", Resource: "secrets",
+				}},
+			}, metav1.CreateOptions{})
+			if err != nil || access.Status.Allowed {
+				t.Errorf("the driver may %s Secrets in namespace %q (%v)", verb, namespace, err)
 			}
 		}
 	}
-	if roles == 0 {
-		t.Error("the manifests have no role at all")
+}
+
+// rulesOf returns the rules of all roles of an installation.
+func rulesOf(t *testing.T, folder string) []rbacv1.PolicyRule {
+	t.Helper()
+	var rules []rbacv1.PolicyRule
+	for _, o := range lab.Manifests(t, folder) {
+		if !strings.HasSuffix(o.GetKind(), "Role") {
+			continue
+		}
+		var role rbacv1.ClusterRole
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
+			t.Fatal(err)
+		}
+		rules = append(rules, role.Rules...)
 	}
+	return rules
+}
+
+// allows reports whether a rule names a resource of the core group.
+func allows(rules []rbacv1.PolicyRule, resource string) bool {
+	return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {
+		return (slices.Contains(r.APIGroups, "") || slices.Contains(r.APIGroups, "*")) &&
+			(slices.Contains(r.Resources, resource) || slices.Contains(r.Resources, "*"))
+	})
 }

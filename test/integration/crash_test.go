@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	kit "github.com/liveconfig-csi/liveconfig/test/kit/bench"
 	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 	"github.com/liveconfig-csi/liveconfig/test/kit/tripwire"
@@ -26,8 +27,8 @@ type crashBench struct {
 func newCrashBench(t *testing.T) *crashBench {
 	t.Helper()
 	b := &crashBench{bench: newCorner(t)}
-	b.node, b.wire = lab.NodeOnWire(t, "--http-endpoint="+b.http, "-v=2")
-	b.createConfigMap("web", contentOf(0))
+	b.Node, b.wire = lab.NodeOnWire(t, "--http-endpoint="+b.HTTP, "-v=2")
+	b.CreateConfigMap("web", contentOf(0))
 	return b
 }
 
@@ -42,29 +43,29 @@ func contentOf(version int) map[string]string {
 
 // edit makes the next version and returns when the API server has taken it.
 func (b *crashBench) edit() {
-	b.t.Helper()
+	b.T.Helper()
 	b.version++
-	b.updateConfigMap("web", contentOf(b.version))
+	b.UpdateConfigMap("web", contentOf(b.version))
 }
 
 // restart waits for the driver's end and starts it again, on a wire that lets all pass.
 func (b *crashBench) restart() {
-	b.t.Helper()
-	if err := b.node.Kill(); err != nil {
-		b.t.Fatal(err)
+	b.T.Helper()
+	if err := b.Node.Kill(); err != nil {
+		b.T.Fatal(err)
 	}
 	b.wire.Disarm()
-	if err := b.node.StartDriver(b.t.Context()); err != nil {
-		b.t.Fatal(err)
+	if err := b.Node.StartDriver(b.T.Context()); err != nil {
+		b.T.Fatal(err)
 	}
 }
 
 // wantClean waits until the pod's volume holds the current version and nothing else is left of what went before: one
 // mount, one record, and in the volume no name that a volume published now would not have.
 func (b *crashBench) wantClean(pod *corev1.Pod, when string) {
-	b.t.Helper()
-	lab.Eventually(b.t, soon, func() error {
-		if err := holdsOnly(b.path(pod, "."), contentOf(b.version)); err != nil {
+	b.T.Helper()
+	lab.Eventually(b.T, soon, func() error {
+		if err := holdsOnly(b.Path(pod, "."), contentOf(b.version)); err != nil {
 			return fmt.Errorf("%s: %w", when, err)
 		}
 		if b.syncs("written") == "" && b.syncs("unchanged") == "" {
@@ -76,14 +77,14 @@ func (b *crashBench) wantClean(pod *corev1.Pod, when string) {
 
 // counts returns an error unless there are as many mounts and records as volumes.
 func (b *crashBench) counts(volumes int) error {
-	records, err := filepath.Glob(filepath.Join(b.node.StateDir(), "volumes", "*"))
+	records, err := filepath.Glob(filepath.Join(b.Node.StateDir(), "volumes", "*"))
 	if err != nil {
 		return err
 	}
 	if len(records) != volumes {
 		return fmt.Errorf("%d records, want %d: %q", len(records), volumes, records)
 	}
-	if mounts := lab.Mounts(b.t, b.node.KubeletDir()); len(mounts) != volumes {
+	if mounts := lab.Mounts(b.T, b.Node.KubeletDir()); len(mounts) != volumes {
 		return fmt.Errorf("%d mounts, want %d: %q", len(mounts), volumes, mounts)
 	}
 	return nil
@@ -91,10 +92,10 @@ func (b *crashBench) counts(volumes int) error {
 
 // wantNone wants that nothing at all is left of the pod's volume.
 func (b *crashBench) wantNone(pod *corev1.Pod, when string) {
-	b.t.Helper()
-	b.wantNothing(pod, when)
+	b.T.Helper()
+	b.WantNothing(pod, when)
 	if err := b.counts(0); err != nil {
-		b.t.Errorf("%s: %v", when, err)
+		b.T.Errorf("%s: %v", when, err)
 	}
 }
 
@@ -104,20 +105,20 @@ var promises = map[string]func(t testing.TB, volume string, first, last int, whe
 }
 
 // TestKilledAtEachStepOfAnUpdate (rules 39 to 44) kills the driver before the first change of an update, before the
-// second one, and so on.
+// second one, and so on. These are faults 1 and 4.
 func TestKilledAtEachStepOfAnUpdate(t *testing.T) {
 	t.Parallel()
 	for policy, check := range promises {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
 			b := newCrashBench(t)
-			pod := b.pod("web", map[string]string{"configMap": "web", "updatePolicy": policy})
-			b.publish(pod)
+			pod := b.Pod("web", map[string]string{"configMap": "web", "updatePolicy": policy})
+			b.Publish(pod)
 			steps := 0
 			for n := 1; b.updateDies(pod, n); n++ {
 				steps = n
 				when := fmt.Sprintf("killed before change %d of an update", n)
-				check(t, b.path(pod, "."), b.version-1, b.version, when)
+				check(t, b.Path(pod, "."), b.version-1, b.version, when)
 				b.restart()
 				b.wantClean(pod, when)
 			}
@@ -133,7 +134,7 @@ func TestKilledAtEachStepOfAnUpdate(t *testing.T) {
 // updateDies edits the source and reports whether the driver was killed before change n of the update. It was not if
 // there are fewer.
 func (b *crashBench) updateDies(pod *corev1.Pod, n int) bool {
-	b.t.Helper()
+	b.T.Helper()
 	written := b.syncs("written")
 	tripped := b.wire.Arm(n)
 	b.edit()
@@ -143,7 +144,7 @@ func (b *crashBench) updateDies(pod *corev1.Pod, n int) bool {
 			return true
 		case <-time.After(10 * time.Millisecond):
 		}
-		if holdsOnly(b.path(pod, "."), contentOf(b.version)) != nil {
+		if holdsOnly(b.Path(pod, "."), contentOf(b.version)) != nil {
 			continue
 		}
 		// All is as it should be; but is it the update's last change?
@@ -161,41 +162,41 @@ func (b *crashBench) updateDies(pod *corev1.Pod, n int) bool {
 
 // syncs returns how many syncs have ended so since the driver was started; nothing if none has, or the driver is dead.
 func (b *crashBench) syncs(result string) string {
-	b.t.Helper()
-	metrics, err := b.fetch("/metrics")
+	b.T.Helper()
+	metrics, err := b.Fetch("/metrics")
 	if err != nil {
 		return ""
 	}
-	return seriesOf(metrics, `liveconfig_syncs_total{result="`+result+`"}`)
+	return kit.SeriesOf(metrics, `liveconfig_syncs_total{result="`+result+`"}`)
 }
 
-// TestKilledAtEachStepOfAPublish: the kubelet tries again, or gives up and unpublishes.
+// TestKilledAtEachStepOfAPublish: the kubelet tries again, or gives up and unpublishes. This is fault 15.
 func TestKilledAtEachStepOfAPublish(t *testing.T) {
 	t.Parallel()
 	for then, follow := range map[string]func(b *crashBench, pod *corev1.Pod, when string){
 		"publish": func(b *crashBench, pod *corev1.Pod, when string) {
-			if err := b.node.PublishAll(b.t.Context(), pod); err != nil {
-				b.t.Errorf("%s: publish again: %v", when, err)
+			if err := b.TryPublish(b.T.Context(), pod); err != nil {
+				b.T.Errorf("%s: publish again: %v", when, err)
 			}
 			b.wantClean(pod, when)
-			b.unpublish(pod)
+			b.Unpublish(pod)
 		},
-		"unpublish": func(b *crashBench, pod *corev1.Pod, _ string) { b.unpublish(pod) },
+		"unpublish": func(b *crashBench, pod *corev1.Pod, _ string) { b.Unpublish(pod) },
 	} {
 		t.Run(then, func(t *testing.T) {
 			t.Parallel()
 			b := newCrashBench(t)
 			steps := 0
 			for n := 1; ; n++ {
-				pod := b.pod("web", map[string]string{"configMap": "web"})
+				pod := b.Pod("web", map[string]string{"configMap": "web"})
 				when := fmt.Sprintf("killed before change %d of a publish", n)
-				if !b.dies(n, func(ctx context.Context) error { return b.node.PublishAll(ctx, pod) }) {
-					b.unpublish(pod)
+				if !b.dies(n, func(ctx context.Context) error { return b.TryPublish(ctx, pod) }) {
+					b.Unpublish(pod)
 					break
 				}
 				steps = n
-				if mounts := lab.Mounts(t, b.node.KubeletDir()); len(mounts) > 0 {
-					wantWhole(t, b.path(pod, "."), 0, 0, when)
+				if mounts := lab.Mounts(t, b.Node.KubeletDir()); len(mounts) > 0 {
+					wantWhole(t, b.Path(pod, "."), 0, 0, when)
 				}
 				b.restart()
 				follow(b, pod, when)
@@ -209,21 +210,22 @@ func TestKilledAtEachStepOfAPublish(t *testing.T) {
 	}
 }
 
+// TestKilledAtEachStepOfAnUnpublish is fault 13.
 func TestKilledAtEachStepOfAnUnpublish(t *testing.T) {
 	t.Parallel()
 	b := newCrashBench(t)
 	steps := 0
 	for n := 1; ; n++ {
-		pod := b.pod("web", map[string]string{"configMap": "web"})
-		if err := b.node.PublishAll(t.Context(), pod); err != nil {
+		pod := b.Pod("web", map[string]string{"configMap": "web"})
+		if err := b.TryPublish(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
 		when := fmt.Sprintf("killed before change %d of an unpublish", n)
-		died := b.dies(n, func(ctx context.Context) error { return b.node.UnpublishAll(ctx, pod) })
+		died := b.dies(n, func(ctx context.Context) error { return b.Node.UnpublishAll(ctx, pod) })
 		if died {
 			steps = n
 			b.restart()
-			b.unpublish(pod)
+			b.Unpublish(pod)
 		}
 		b.wantNone(pod, when)
 		if !died {
@@ -238,9 +240,9 @@ func TestKilledAtEachStepOfAnUnpublish(t *testing.T) {
 
 // dies makes the call and reports whether the driver was killed before its change n.
 func (b *crashBench) dies(n int, call func(context.Context) error) bool {
-	b.t.Helper()
+	b.T.Helper()
 	tripped := b.wire.Arm(n)
-	err := call(b.t.Context())
+	err := call(b.T.Context())
 	select {
 	case <-tripped:
 		return true
@@ -248,24 +250,24 @@ func (b *crashBench) dies(n int, call func(context.Context) error) bool {
 	}
 	b.wire.Disarm()
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	return false
 }
 
 // TestKilledAtEachStepOfARecovery kills the driver in the middle of an update and then again and again while it starts
-// and puts right what the first one left.
+// and puts right what the first one left. These are faults 1 and 19.
 func TestKilledAtEachStepOfARecovery(t *testing.T) {
 	t.Parallel()
 	b := newCrashBench(t)
-	pod := b.pod("web", map[string]string{"configMap": "web"})
-	b.publish(pod)
+	pod := b.Pod("web", map[string]string{"configMap": "web"})
+	b.Publish(pod)
 	steps := 0
 	for n := 1; ; n++ {
 		if !b.updateDies(pod, 9) {
 			t.Fatal("an update has fewer than 9 changes")
 		}
-		if err := b.node.Kill(); err != nil {
+		if err := b.Node.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		tripped := b.wire.Arm(n)
@@ -275,7 +277,7 @@ func TestKilledAtEachStepOfARecovery(t *testing.T) {
 			break
 		}
 		steps = n
-		wantWhole(t, b.path(pod, "."), b.version-1, b.version, when)
+		wantWhole(t, b.Path(pod, "."), b.version-1, b.version, when)
 		b.restart()
 		b.wantClean(pod, when)
 	}
@@ -287,8 +289,8 @@ func TestKilledAtEachStepOfARecovery(t *testing.T) {
 }
 
 func (b *crashBench) recoveryDies(pod *corev1.Pod, tripped <-chan struct{}) bool {
-	b.t.Helper()
-	if err := b.node.StartDriver(b.t.Context()); err != nil {
+	b.T.Helper()
+	if err := b.Node.StartDriver(b.T.Context()); err != nil {
 		<-tripped // Nothing else may keep it from starting.
 		return true
 	}
@@ -298,13 +300,13 @@ func (b *crashBench) recoveryDies(pod *corev1.Pod, tripped <-chan struct{}) bool
 			return true
 		case <-time.After(10 * time.Millisecond):
 		}
-		if holdsOnly(b.path(pod, "."), contentOf(b.version)) == nil && b.syncs("written") != "" {
+		if holdsOnly(b.Path(pod, "."), contentOf(b.version)) == nil && b.syncs("written") != "" {
 			return false
 		}
 	}
 }
 
-// TestKilledAtRandom kills a driver that is updating as fast as the API server takes edits.
+// TestKilledAtRandom kills a driver that is updating as fast as the API server takes edits. This is fault 19.
 func TestKilledAtRandom(t *testing.T) {
 	t.Parallel()
 	rounds := soak.Rounds(20, 167) // Of each policy.
@@ -312,20 +314,20 @@ func TestKilledAtRandom(t *testing.T) {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
 			b := newCrashBench(t)
-			pod := b.pod("web", map[string]string{"configMap": "web", "updatePolicy": policy})
-			b.publish(pod)
+			pod := b.Pod("web", map[string]string{"configMap": "web", "updatePolicy": policy})
+			b.Publish(pod)
 			for i := range rounds {
 				before := b.version
 				edited := time.Now()
 				for time.Since(edited) < time.Duration(i*7%40)*time.Millisecond {
 					b.edit()
 				}
-				if err := b.node.Kill(); err != nil {
+				if err := b.Node.Kill(); err != nil {
 					t.Fatal(err)
 				}
 				when := fmt.Sprintf("round %d", i)
 				if policy != "Replace" { // A file of it may be of any version in between.
-					check(t, b.path(pod, "."), before, b.version, when)
+					check(t, b.Path(pod, "."), before, b.version, when)
 				}
 				b.restart()
 				b.wantClean(pod, when)

@@ -7,35 +7,34 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
 	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 )
 
+// TestAKilledDriverProjectsWhatChangedWhileItWasAway is fault 19.
 func TestAKilledDriverProjectsWhatChangedWhileItWasAway(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.createConfigMap("web", map[string]string{"color": "red"})
-	pod := b.pod("web", map[string]string{"configMap": "web"})
-	b.publish(pod)
+	b.CreateConfigMap("web", map[string]string{"color": "red"})
+	pod := b.Pod("web", map[string]string{"configMap": "web"})
+	b.Publish(pod)
 	for i := range 3 {
-		if err := b.node.Kill(); err != nil {
+		if err := b.Node.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		color := fmt.Sprintf("green-%d", i)
-		b.updateConfigMap("web", map[string]string{"color": color})
-		if err := b.node.StartDriver(t.Context()); err != nil {
+		b.UpdateConfigMap("web", map[string]string{"color": color})
+		if err := b.Node.StartDriver(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		b.wantFile(pod, "color", color)
+		b.WantFile(pod, "color", color)
 	}
-	if mounts := lab.Mounts(t, b.node.KubeletDir()); len(mounts) != 1 {
+	if mounts := lab.Mounts(t, b.Node.KubeletDir()); len(mounts) != 1 {
 		t.Errorf("%d mounts after three restarts, want 1:\n%s", len(mounts), strings.Join(mounts, ""))
 	}
 }
@@ -43,97 +42,100 @@ func TestAKilledDriverProjectsWhatChangedWhileItWasAway(t *testing.T) {
 func TestARestartedDriverKeepsAGenerationThatIsStillRight(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.createConfigMap("web", map[string]string{"color": "red"})
-	pod := b.pod("web", map[string]string{"configMap": "web"})
-	b.publish(pod)
-	before := b.generation(pod)
-	if err := b.node.StopDriver(); err != nil {
+	b.CreateConfigMap("web", map[string]string{"color": "red"})
+	pod := b.Pod("web", map[string]string{"configMap": "web"})
+	b.Publish(pod)
+	before := b.Generation(pod)
+	if err := b.Node.StopDriver(); err != nil {
 		t.Fatal(err)
 	}
-	b.wantFile(pod, "color", "red")
-	if err := b.node.StartDriver(t.Context()); err != nil {
+	b.WantFile(pod, "color", "red")
+	if err := b.Node.StartDriver(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	lab.Eventually(t, soon, func() error {
-		if got := b.metric(`liveconfig_syncs_total{result="unchanged"}`); got == "" {
+		if got := b.Metric(`liveconfig_syncs_total{result="unchanged"}`); got == "" {
 			return errors.New("the volume has not been synced yet")
 		}
 		return nil
 	})
-	if after := b.generation(pod); after != before {
+	if after := b.Generation(pod); after != before {
 		t.Errorf("generation %s became %s over a restart without a change", before, after)
 	}
 }
 
+// TestALiveVolumeOutlivesTheLossOfItsRecord is fault 20.
 func TestALiveVolumeOutlivesTheLossOfItsRecord(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.createConfigMap("web", map[string]string{"color": "red"})
-	pod := b.pod("web", map[string]string{"configMap": "web"})
-	b.publish(pod)
-	before := b.generation(pod)
-	if err := b.node.Kill(); err != nil {
+	b.CreateConfigMap("web", map[string]string{"color": "red"})
+	pod := b.Pod("web", map[string]string{"configMap": "web"})
+	b.Publish(pod)
+	before := b.Generation(pod)
+	if err := b.Node.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.RemoveAll(b.node.StateDir()); err != nil {
+	if err := os.RemoveAll(b.Node.StateDir()); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.node.StartDriver(t.Context()); err != nil {
+	if err := b.Node.StartDriver(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.node.PublishAll(t.Context(), pod); err != nil {
+	if err := b.TryPublish(t.Context(), pod); err != nil {
 		t.Fatalf("republish after the record was lost: %v", err)
 	}
-	if after := b.generation(pod); after != before {
+	if after := b.Generation(pod); after != before {
 		t.Errorf("generation %s became %s, want the live content adopted", before, after)
 	}
-	b.updateConfigMap("web", map[string]string{"color": "green"})
-	b.wantFile(pod, "color", "green")
+	b.UpdateConfigMap("web", map[string]string{"color": "green"})
+	b.WantFile(pod, "color", "green")
 }
 
+// TestRepublishOfALiveVolumeAlwaysSucceeds proves faults 11 and 12.
 func TestRepublishOfALiveVolumeAlwaysSucceeds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.createConfigMap("web", map[string]string{"color": "red"})
-	pod := b.pod("web", map[string]string{"configMap": "web"})
-	b.publish(pod)
-	b.deleteConfigMap("web") // Even so.
+	b.CreateConfigMap("web", map[string]string{"color": "red"})
+	pod := b.Pod("web", map[string]string{"configMap": "web"})
+	b.Publish(pod)
+	b.DeleteConfigMap("web") // Even so.
 	for range 50 {
-		if err := b.node.PublishAll(t.Context(), pod); err != nil {
+		if err := b.TryPublish(t.Context(), pod); err != nil {
 			t.Fatalf("republish: %v", err)
 		}
 	}
-	if mounts := lab.Mounts(t, b.node.KubeletDir()); len(mounts) != 1 {
+	if mounts := lab.Mounts(t, b.Node.KubeletDir()); len(mounts) != 1 {
 		t.Errorf("%d mounts after 50 repeats, want 1", len(mounts))
 	}
-	b.wantFile(pod, "color", "red")
+	b.WantFile(pod, "color", "red")
 
 	other := pod.DeepCopy()
 	other.Spec.Volumes[0].CSI.VolumeAttributes = map[string]string{"configMap": "other"}
-	b.wantRefusal(other, codes.AlreadyExists, "already published")
-	b.wantFile(pod, "color", "red")
+	b.WantRefusal(other, codes.AlreadyExists, "already published")
+	b.WantFile(pod, "color", "red")
 }
 
 func TestPublishWaitsForARequiredSource(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	pod := b.pod("web", map[string]string{"configMap": "late"})
+	pod := b.Pod("web", map[string]string{"configMap": "late"})
 	published := make(chan error, 1)
 	ctx := t.Context()
-	go func() { published <- b.node.PublishAll(ctx, pod) }()
-	b.wantEvent(pod, "WaitingForSource", `configmap "late" not found`)
-	b.createConfigMap("late", map[string]string{"color": "red"})
+	go func() { published <- b.TryPublish(ctx, pod) }()
+	b.WantEvent(pod, "WaitingForSource", `configmap "late" not found`)
+	b.CreateConfigMap("late", map[string]string{"color": "red"})
 	if err := <-published; err != nil {
 		t.Fatal(err)
 	}
-	b.wantFile(pod, "color", "red")
-	b.unpublish(pod)
+	b.WantFile(pod, "color", "red")
+	b.Unpublish(pod)
 }
 
+// TestPublishGivesUpOnAMissingSource is fault 15.
 func TestPublishGivesUpOnAMissingSource(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "--publish-timeout=200ms")
-	b.createConfigMap("partial", map[string]string{"a": "1"})
+	b.CreateConfigMap("partial", map[string]string{"a": "1"})
 	for name, tt := range map[string]struct {
 		attributes map[string]string
 		want       string
@@ -146,11 +148,11 @@ func TestPublishGivesUpOnAMissingSource(t *testing.T) {
 			`[configmap "x" not found, secret "z" not found]`,
 		},
 	} {
-		pod := b.pod("web", tt.attributes)
-		b.wantRefusal(pod, codes.FailedPrecondition, tt.want)
-		b.wantNothing(pod, name)
+		pod := b.Pod("web", tt.attributes)
+		b.WantRefusal(pod, codes.FailedPrecondition, tt.want)
+		b.WantNothing(pod, name)
 	}
-	if got := b.metric("liveconfig_watches"); got != "0" {
+	if got := b.Metric("liveconfig_watches"); got != "0" {
 		t.Errorf("%s watches are left behind, want 0", got)
 	}
 }
@@ -158,7 +160,7 @@ func TestPublishGivesUpOnAMissingSource(t *testing.T) {
 func TestWhatIsWrongIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.createConfigMap("web", map[string]string{"color": "red"})
+	b.CreateConfigMap("web", map[string]string{"color": "red"})
 	for name, tt := range map[string]struct {
 		change func(*corev1.Volume)
 		code   codes.Code
@@ -172,82 +174,60 @@ func TestWhatIsWrongIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 		"not read-only": {func(v *corev1.Volume) { v.CSI.ReadOnly = nil }, codes.InvalidArgument, `add "readOnly: true"`},
 		"another namespace": {
 			func(v *corev1.Volume) { v.CSI.VolumeAttributes["namespace"] = "kube-system" },
-			codes.PermissionDenied, "may not read configmap kube-system/web",
+			codes.PermissionDenied, "configmap kube-system/web cannot be read",
 		},
 	} {
-		pod := b.pod("web", map[string]string{"configMap": "web"})
+		pod := b.Pod("web", map[string]string{"configMap": "web"})
 		tt.change(&pod.Spec.Volumes[0])
-		b.wantRefusal(pod, tt.code, tt.want)
-		b.wantNothing(pod, name)
+		b.WantRefusal(pod, tt.code, tt.want)
+		b.WantNothing(pod, name)
 	}
 }
 
+// TestUnpublishOfWhatIsNotThereSucceeds is fault 13.
 func TestUnpublishOfWhatIsNotThereSucceeds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.createConfigMap("web", map[string]string{"color": "red"})
-	pod := b.pod("web", map[string]string{"configMap": "web"})
-	req := &csi.NodeUnpublishVolumeRequest{VolumeId: kubelet.VolumeID(pod, "config"), TargetPath: b.node.Target(pod, "config")}
-	if _, err := b.node.Node().NodeUnpublishVolume(t.Context(), req); err != nil {
+	b.CreateConfigMap("web", map[string]string{"color": "red"})
+	pod := b.Pod("web", map[string]string{"configMap": "web"})
+	req := &csi.NodeUnpublishVolumeRequest{VolumeId: kubelet.VolumeID(pod, "config"), TargetPath: b.Node.Target(pod, "config")}
+	if _, err := b.Node.Node().NodeUnpublishVolume(t.Context(), req); err != nil {
 		t.Errorf("unpublish of a volume that never was: %v", err)
 	}
-	b.publish(pod)
+	b.Publish(pod)
 	for range 2 {
-		if _, err := b.node.Node().NodeUnpublishVolume(t.Context(), req); err != nil {
+		if _, err := b.Node.Node().NodeUnpublishVolume(t.Context(), req); err != nil {
 			t.Errorf("unpublish: %v", err)
 		}
 	}
-	b.updateConfigMap("web", map[string]string{"color": "green"}) // Nothing comes back.
-	b.wantNothing(pod, "after unpublish")
-	if got := b.metric("liveconfig_watches"); got != "0" {
+	b.UpdateConfigMap("web", map[string]string{"color": "green"}) // Nothing comes back.
+	b.WantNothing(pod, "after unpublish")
+	if got := b.Metric("liveconfig_watches"); got != "0" {
 		t.Errorf("%s watches are left behind, want 0", got)
 	}
 }
 
 func TestFilesStayWhileTheAPIServerIsAway(t *testing.T) {
 	b := newBench(t) // Not parallel: the API server is everybody's.
-	b.createConfigMap("web", map[string]string{"color": "red"})
-	pod := b.pod("web", map[string]string{"configMap": "web"})
-	b.publish(pod)
-	if err := b.cluster.KillAPIServer(); err != nil {
+	b.CreateConfigMap("web", map[string]string{"color": "red"})
+	pod := b.Pod("web", map[string]string{"configMap": "web"})
+	b.Publish(pod)
+	if err := b.Cluster.KillAPIServer(); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.node.Kill(); err != nil {
+	if err := b.Node.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.node.StartDriver(t.Context()); err != nil {
+	if err := b.Node.StartDriver(t.Context()); err != nil {
 		t.Errorf("start without an API server: %v", err)
 	}
-	if err := b.node.PublishAll(t.Context(), pod); err != nil {
+	if err := b.TryPublish(t.Context(), pod); err != nil {
 		t.Errorf("republish without an API server: %v", err)
 	}
-	b.wantFile(pod, "color", "red")
-	if err := b.cluster.StartAPIServer(context.WithoutCancel(t.Context())); err != nil {
+	b.WantFile(pod, "color", "red")
+	if err := b.Cluster.StartAPIServer(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	b.updateConfigMap("web", map[string]string{"color": "green"})
-	b.wantFile(pod, "color", "green")
-}
-
-// wantRefusal publishes the pod's volume and wants the code and the text.
-func (b *bench) wantRefusal(pod *corev1.Pod, code codes.Code, text string) {
-	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
-	defer cancel()
-	err := b.node.Publish(ctx, pod, pod.Spec.Volumes[0])
-	if status.Code(err) != code || !strings.Contains(err.Error(), text) {
-		b.t.Errorf("publish gave %v, want %s with %q", err, code, text)
-	}
-}
-
-// wantNothing wants no mount and no target directory for the pod's volume.
-func (b *bench) wantNothing(pod *corev1.Pod, when string) {
-	b.t.Helper()
-	target := b.node.Target(pod, "config")
-	if mounts := lab.Mounts(b.t, target); len(mounts) > 0 {
-		b.t.Errorf("%s: mounts at %s: %q", when, target, mounts)
-	}
-	if _, err := os.Lstat(target); !errors.Is(err, os.ErrNotExist) {
-		b.t.Errorf("%s: the target path is there (%v)", when, err)
-	}
+	b.UpdateConfigMap("web", map[string]string{"color": "green"})
+	b.WantFile(pod, "color", "green")
 }

@@ -25,28 +25,28 @@ const keeps = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRI
 func TestTheProcessIsLockedDown(t *testing.T) {
 	t.Parallel()
 	b := newCorner(t)
-	b.node = lab.NodeAsShipped(t, "--http-endpoint="+b.http)
+	b.Node = lab.NodeAsShipped(t, "--http-endpoint="+b.HTTP)
 	b.wantLockedDown()
 	executable := b.executable()
 
-	b.createConfigMap("web", map[string]string{"color": "red"})
+	b.CreateConfigMap("web", map[string]string{"color": "red"})
 	pods := b.ownedPods()
 	for pod := range pods {
-		b.publish(pod)
+		b.Publish(pod)
 	}
 	for _, color := range []string{"green", "blue"} {
-		b.updateConfigMap("web", map[string]string{"color": color, color: "1"})
+		b.UpdateConfigMap("web", map[string]string{"color": color, color: "1"})
 		for pod, want := range pods {
-			b.wantFile(pod, "color", color)
-			b.wantFile(pod, color, "1")
+			b.WantFile(pod, "color", color)
+			b.WantFile(pod, color, "1")
 			if got := b.owners(pod, ".", "color"); got != want {
 				t.Errorf("after the update to %s, %s has %s, want %s", color, pod.Name, got, want)
 			}
 		}
 	}
 	for pod := range pods {
-		b.unpublish(pod)
-		b.wantNoFile(pod, ".")
+		b.Unpublish(pod)
+		b.WantNoFile(pod, ".")
 	}
 	b.wantLockedDown()
 	if now := b.executable(); now != executable {
@@ -57,10 +57,10 @@ func TestTheProcessIsLockedDown(t *testing.T) {
 // ownedPods returns pods whose volumes belong to somebody, and what owners says of each. In an ordinary user's namespace
 // there is nobody but root.
 func (b *bench) ownedPods() map[*corev1.Pod]string {
-	b.t.Helper()
+	b.T.Helper()
 	ids, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	uid, gid := 0, int64(0)
 	if strings.Contains(string(ids), "4294967295") {
@@ -69,8 +69,8 @@ func (b *bench) ownedPods() map[*corev1.Pod]string {
 	pods := map[*corev1.Pod]string{}
 	for _, policy := range []string{"Atomic", "Replace", "InPlace"} {
 		attributes := map[string]string{"configMap": "web", "updatePolicy": policy, "defaultMode": "0400"}
-		ofGroup := b.pod("group-"+strings.ToLower(policy), attributes)
-		ofUser := b.pod("user-"+strings.ToLower(policy), maps.Clone(attributes))
+		ofGroup := b.Pod("group-"+strings.ToLower(policy), attributes)
+		ofUser := b.Pod("user-"+strings.ToLower(policy), maps.Clone(attributes))
 		ofUser.Spec.Volumes[0].CSI.VolumeAttributes["uid"] = strconv.Itoa(uid)
 		for _, pod := range []*corev1.Pod{ofGroup, ofUser} {
 			pod.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &gid}
@@ -83,12 +83,12 @@ func (b *bench) ownedPods() map[*corev1.Pod]string {
 
 // owners returns owner, group, kind and mode of names in the pod's volume.
 func (b *bench) owners(pod *corev1.Pod, names ...string) string {
-	b.t.Helper()
+	b.T.Helper()
 	var all []string
 	for _, name := range names {
 		var st unix.Stat_t
-		if err := unix.Stat(b.path(pod, name), &st); err != nil {
-			b.t.Fatal(err)
+		if err := unix.Stat(b.Path(pod, name), &st); err != nil {
+			b.T.Fatal(err)
 		}
 		all = append(all, fmt.Sprintf("%d:%d %o", st.Uid, st.Gid, st.Mode))
 	}
@@ -97,20 +97,20 @@ func (b *bench) owners(pod *corev1.Pod, names ...string) string {
 
 // executable returns which file the driver's process runs.
 func (b *bench) executable() string {
-	b.t.Helper()
-	path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", b.node.PID()))
+	b.T.Helper()
+	path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", b.Node.PID()))
 	if err != nil || filepath.Base(path) != "liveconfig-driver" {
-		b.t.Fatalf("the driver's process runs %q, %v", path, err)
+		b.T.Fatalf("the driver's process runs %q, %v", path, err)
 	}
 	return path
 }
 
 // wantLockedDown checks every thread of the driver.
 func (b *bench) wantLockedDown() {
-	b.t.Helper()
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", b.node.PID()))
+	b.T.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", b.Node.PID()))
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	seen := 0
 	for _, task := range tasks {
@@ -119,15 +119,15 @@ func (b *bench) wantLockedDown() {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH): // The thread has ended.
 			continue
 		case err != nil:
-			b.t.Fatal(err)
+			b.T.Fatal(err)
 		}
 		seen++
 		if err := lockedDown(string(text)); err != nil {
-			b.t.Errorf("%s: %v", task, err)
+			b.T.Errorf("%s: %v", task, err)
 		}
 	}
 	if seen < 3 {
-		b.t.Errorf("%d threads were looked at, want at least 3", seen)
+		b.T.Errorf("%d threads were looked at, want at least 3", seen)
 	}
 }
 

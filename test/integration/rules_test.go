@@ -14,25 +14,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	kit "github.com/liveconfig-csi/liveconfig/test/kit/bench"
 	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 )
 
 // The rules that these tests name are those of test/RULES.md.
 
 func (b *bench) createSecret(secret *corev1.Secret) {
-	b.t.Helper()
-	if _, err := b.cluster.Client().CoreV1().Secrets(b.namespace).Create(b.t.Context(), secret, metav1.CreateOptions{}); err != nil {
-		b.t.Fatal(err)
+	b.T.Helper()
+	if _, err := b.Cluster.Client().CoreV1().Secrets(b.Namespace).Create(b.T.Context(), secret, metav1.CreateOptions{}); err != nil {
+		b.T.Fatal(err)
 	}
 }
 
 // files returns mode and content of everything in the pod's volume by path, read through the volume's root as a program
 // in a container does, and reserved names left out. Directories have a mode alone.
 func (b *bench) files(pod *corev1.Pod) map[string]string {
-	b.t.Helper()
-	root, err := os.OpenRoot(b.path(pod, "..data"))
+	b.T.Helper()
+	root, err := os.OpenRoot(b.Path(pod, "..data"))
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	defer root.Close()
 	found := map[string]string{}
@@ -47,26 +48,26 @@ func (b *bench) files(pod *corev1.Pod) map[string]string {
 		found[path] = info.Mode().String()
 		if d.Type().IsRegular() {
 			data, err := root.ReadFile(path)
-			found[path] += " " + string(data)
+			found[path] += " " + lab.Unmarked(string(data))
 			return err
 		}
 		return nil
 	})
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	return found
 }
 
 // wantFiles compares everything in the pod's volume; it waits for nothing.
 func (b *bench) wantFiles(pod *corev1.Pod, want map[string]string) {
-	b.t.Helper()
+	b.T.Helper()
 	want = maps.Clone(want)
 	if want["."] == "" {
 		want["."] = "drwxr-xr-x"
 	}
 	if diff := cmp.Diff(want, b.files(pod)); diff != "" {
-		b.t.Errorf("files of %s (-want +got):\n%s", pod.Name, diff)
+		b.T.Errorf("files of %s (-want +got):\n%s", pod.Name, diff)
 	}
 }
 
@@ -78,29 +79,35 @@ func TestKeysAndBytesArriveAsTheyAre(t *testing.T) {
 	long := strings.Repeat("k", 253)
 	data := map[string]string{
 		"-": "dash", "_": "underscore", ".hidden": "dot", "a..b": "dots", "end..": "dots at the end", "-rf": "no flag",
-		"A": "upper", "a": "lower", long: "long", "empty": "", "nul": "a\x00b", "no-newline": "x", "newline": "x\n", "crlf": "x\r\n",
+		"A": "upper", "a": "lower", long: "long", "nul": "a\x00b", "no-newline": "x", "newline": "x\n", "crlf": "x\r\n",
 		"unicode": "é 日本 \U0001f600", "bom": "\ufeffx",
 	}
-	binary := map[string][]byte{"binary": {0xff, 0xfe, 0x00, 0x80}}
+	for key, value := range data {
+		data[key] = value[:1] + lab.Mark + value[1:] // The bytes at both ends are exact.
+	}
+	data["empty"], data["unicode"], data["bom"] = "", "é 日本 \U0001f600"+lab.Mark, "\ufeff"+lab.Mark
+	binary := map[string][]byte{"binary": []byte("\xff\xfe\x00" + lab.Mark + "\x80")}
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "odd"}, Data: data, BinaryData: binary}
-	if _, err := b.configMaps().Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+	if _, err := b.ConfigMaps().Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	b.createSecret(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "typed"}, Type: "example.com/anything", Data: map[string][]byte{"key": {0, 0xff}, "zero": nil},
+		ObjectMeta: metav1.ObjectMeta{Name: "typed"}, Type: "example.com/anything", Data: map[string][]byte{"key": []byte("\x00" + lab.Mark + "\xff"), "zero": nil},
 	})
-	all := map[string]string{"binary": "-rw-r--r-- \xff\xfe\x00\x80", "key": "-rw-r--r-- \x00\xff", "zero": "-rw-r--r-- "}
+	all := map[string]string{
+		"binary": "-rw-r--r-- " + string(binary["binary"]), "key": "-rw-r--r-- \x00" + lab.Mark + "\xff", "zero": "-rw-r--r-- ",
+	}
 	for key, value := range data {
 		all[key] = "-rw-r--r-- " + value
 	}
-	whole := b.pod("whole", map[string]string{"sources": "[{configMap: {name: odd, items: []}}, {secret: {name: typed}}]"})
-	b.publish(whole)
+	whole := b.Pod("whole", map[string]string{"sources": "[{configMap: {name: odd, items: []}}, {secret: {name: typed}}]"})
+	b.Publish(whole)
 	b.wantFiles(whole, all)
 
-	some := b.pod("some", map[string]string{"configMap": "odd", "items": "[{key: binary, path: from/binary}, {key: a, path: from/data}]"})
-	b.publish(some)
+	some := b.Pod("some", map[string]string{"configMap": "odd", "items": "[{key: binary, path: from/binary}, {key: a, path: from/data}]"})
+	b.Publish(some)
 	b.wantFiles(some, map[string]string{
-		"from": "drwxr-xr-x", "from/binary": "-rw-r--r-- \xff\xfe\x00\x80", "from/data": "-rw-r--r-- lower",
+		"from": "drwxr-xr-x", "from/binary": all["binary"], "from/data": all["a"],
 	})
 }
 
@@ -109,29 +116,30 @@ func TestTheLargestObjects(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const mebibyte = 1 << 20
-	b.createConfigMap("large", map[string]string{"value": strings.Repeat("1", mebibyte)})
+	full := mebibyte - len(lab.Marked(""))
+	b.CreateConfigMap("large", map[string]string{"value": strings.Repeat("1", full)})
 	b.createSecret(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "large"}, Data: map[string][]byte{"secret": []byte(strings.Repeat("s", mebibyte))},
+		ObjectMeta: metav1.ObjectMeta{Name: "large"}, Data: map[string][]byte{"secret": []byte(lab.Marked(strings.Repeat("s", full)))},
 	})
-	pod := b.pod("large", map[string]string{"sources": "[{configMap: {name: large}}, {secret: {name: large}}]"})
-	b.publish(pod)
+	pod := b.Pod("large", map[string]string{"sources": "[{configMap: {name: large}}, {secret: {name: large}}]"})
+	b.Publish(pod)
 	for _, digit := range []string{"2", "3"} {
-		b.updateConfigMap("large", map[string]string{"value": strings.Repeat(digit, mebibyte)})
+		b.UpdateConfigMap("large", map[string]string{"value": strings.Repeat(digit, full)})
 		lab.Eventually(t, soon, func() error {
-			got, err := os.ReadFile(b.path(pod, "value"))
-			if err != nil || string(got) != strings.Repeat(digit, mebibyte) {
+			got, err := os.ReadFile(b.Path(pod, "value"))
+			if err != nil || string(got) != lab.Marked(strings.Repeat(digit, full)) {
 				return fmt.Errorf("value has %d bytes, %w, want %d times %s", len(got), err, mebibyte, digit)
 			}
 			return nil
 		})
 	}
-	if info, err := os.Stat(b.path(pod, "secret")); err != nil || info.Size() != mebibyte {
+	if info, err := os.Stat(b.Path(pod, "secret")); err != nil || info.Size() != mebibyte {
 		t.Errorf("the secret is %v, %v, want %d bytes", info, err, mebibyte)
 	}
 	tooLarge := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "larger"}, Data: map[string]string{"value": strings.Repeat("1", mebibyte+1)},
+		ObjectMeta: metav1.ObjectMeta{Name: "larger"}, Data: map[string]string{"value": lab.Marked(strings.Repeat("1", full+1))},
 	}
-	if _, err := b.configMaps().Create(t.Context(), tooLarge, metav1.CreateOptions{}); err == nil {
+	if _, err := b.ConfigMaps().Create(t.Context(), tooLarge, metav1.CreateOptions{}); err == nil {
 		t.Error("the API server takes an object of more than 1 MiB: the volumes' limits do not know that")
 	}
 }
@@ -141,7 +149,7 @@ func TestTheLargestObjects(t *testing.T) {
 func TestPathsAsUsersWriteThem(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.createConfigMap("web", map[string]string{"k": "v"})
+	b.CreateConfigMap("web", map[string]string{"k": "v"})
 	wide := strings.Repeat("x", 255)
 	deep := strings.Repeat(wide+"/", 15) + strings.Repeat("y", 127) + "/" + strings.Repeat("z", 128)
 	if len(deep) != 4096 {
@@ -153,12 +161,12 @@ func TestPathsAsUsersWriteThem(t *testing.T) {
 	for _, p := range paths {
 		items = append(items, fmt.Sprintf(`{"key": "k", "path": %q}`, p))
 	}
-	pod := b.pod("paths", map[string]string{"configMap": "web", "items": "[" + strings.Join(items, ", ") + "]"})
-	b.publish(pod)
+	pod := b.Pod("paths", map[string]string{"configMap": "web", "items": "[" + strings.Join(items, ", ") + "]"})
+	b.Publish(pod)
 	for _, value := range []string{"v", "w"} {
 		if value != "v" {
-			b.updateConfigMap("web", map[string]string{"k": value})
-			b.wantFile(pod, "p..", value)
+			b.UpdateConfigMap("web", map[string]string{"k": value})
+			b.WantFile(pod, "p..", value)
 		}
 		files := b.files(pod)
 		for _, p := range paths {
@@ -177,8 +185,8 @@ func TestPathsAsUsersWriteThem(t *testing.T) {
 func TestRefusalsSayWhatUsersKnow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "--publish-timeout=200ms")
-	b.createConfigMap("part", map[string]string{"a": "1"})
-	b.createSecret(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "part"}, Data: map[string][]byte{"a": []byte("1")}})
+	b.CreateConfigMap("part", map[string]string{"a": "1"})
+	b.createSecret(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "part"}, Data: map[string][]byte{"a": []byte(lab.Marked("1"))}})
 	tests := map[string]struct {
 		attributes map[string]string
 		want       string
@@ -196,12 +204,12 @@ func TestRefusalsSayWhatUsersKnow(t *testing.T) {
 		"the names differ in case": {map[string]string{"configMap": "part", "items": "[{key: A, path: a}]"}, "configmap references non-existent config key: A"},
 	}
 	for name, tt := range tests {
-		pod := b.pod("web", tt.attributes)
-		err := b.node.Publish(t.Context(), pod, pod.Spec.Volumes[0])
+		pod := b.Pod("web", tt.attributes)
+		err := b.Heard(b.Node.Publish(t.Context(), pod, pod.Spec.Volumes[0]))
 		if code, text := status.Code(err), status.Convert(err).Message(); code != codes.FailedPrecondition || text != tt.want {
 			t.Errorf("%s: publish gave %s %q, want %s %q", name, code, text, codes.FailedPrecondition, tt.want)
 		}
-		b.wantNothing(pod, name)
+		b.WantNothing(pod, name)
 	}
 }
 
@@ -218,69 +226,69 @@ func TestFSGroup(t *testing.T) {
 	for mode := range modes {
 		items = append(items, fmt.Sprintf("{key: k, path: d/%s, mode: %s}", mode, mode))
 	}
-	b.createConfigMap("web", map[string]string{"k": "0"})
-	pod := b.pod("group", map[string]string{"configMap": "web", "items": "[" + strings.Join(items, ", ") + "]"})
+	b.CreateConfigMap("web", map[string]string{"k": "0"})
+	pod := b.Pod("group", map[string]string{"configMap": "web", "items": "[" + strings.Join(items, ", ") + "]"})
 	pod.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: new(int64(0))}
-	exact := b.pod("exact", map[string]string{"configMap": "web", "defaultMode": "0400", "uid": "0"})
+	exact := b.Pod("exact", map[string]string{"configMap": "web", "defaultMode": "0400", "uid": "0"})
 	exact.Spec.SecurityContext = pod.Spec.SecurityContext
-	b.publish(pod)
-	b.publish(exact)
+	b.Publish(pod)
+	b.Publish(exact)
 	check := func(value string) {
 		t.Helper()
-		b.wantFile(pod, "d/0644", value)
-		b.wantFile(exact, "k", value)
+		b.WantFile(pod, "d/0644", value)
+		b.WantFile(exact, "k", value)
 		want := map[string]string{".": "dgrwxr-xr-x", "d": "dgrwxr-xr-x"}
 		for mode, text := range modes {
 			want["d/"+mode] = text + " " + value
 		}
 		b.wantFiles(pod, want)
 		b.wantFiles(exact, map[string]string{"k": "-r-------- " + value}) // With a uid, modes are exact.
-		if info, err := os.Stat(b.path(pod, ".")); err != nil || info.Mode() != fs.ModeDir|fs.ModeSetgid|0o755 {
+		if info, err := os.Stat(b.Path(pod, ".")); err != nil || info.Mode() != fs.ModeDir|fs.ModeSetgid|0o755 {
 			t.Errorf("the root of the volume is %v, %v, want a directory of mode 2755", info, err)
 		}
 	}
 	check("0")
-	b.updateConfigMap("web", map[string]string{"k": "1"})
+	b.UpdateConfigMap("web", map[string]string{"k": "1"})
 	check("1")
-	if err := b.node.Kill(); err != nil {
+	if err := b.Node.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	b.updateConfigMap("web", map[string]string{"k": "2"})
-	if err := b.node.StartDriver(t.Context()); err != nil {
+	b.UpdateConfigMap("web", map[string]string{"k": "2"})
+	if err := b.Node.StartDriver(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	check("2")
 }
 
 // TestAnImmutableObjectThatIsMadeAnew is rule 60, where we are better (trap 15): a pod that comes later gets the object
-// that is there, not the one of the same name that an earlier pod still uses.
+// that is there, not the one of the same name that an earlier pod still uses. This is fault 25.
 func TestAnImmutableObjectThatIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	create := func(value string) {
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "fixed"}, Immutable: new(true), Data: map[string]string{"k": value}}
-		if _, err := b.configMaps().Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "fixed"}, Immutable: new(true), Data: kit.Marked(map[string]string{"k": value})}
+		if _, err := b.ConfigMaps().Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	create("old")
-	earlier := b.pod("earlier", map[string]string{"configMap": "fixed"})
-	b.publish(earlier)
-	b.wantFile(earlier, "k", "old")
+	earlier := b.Pod("earlier", map[string]string{"configMap": "fixed"})
+	b.Publish(earlier)
+	b.WantFile(earlier, "k", "old")
 	lab.Eventually(t, soon, func() error {
-		if got := b.metric("liveconfig_watches"); got != "0" {
+		if got := b.Metric("liveconfig_watches"); got != "0" {
 			return fmt.Errorf("%s watches of an immutable object, want 0", got)
 		}
 		return nil
 	})
-	b.deleteConfigMap("fixed")
+	b.DeleteConfigMap("fixed")
 	create("new")
-	later := b.pod("later", map[string]string{"configMap": "fixed"})
-	b.publish(later)
-	if got, err := os.ReadFile(b.path(later, "k")); string(got) != "new" {
+	later := b.Pod("later", map[string]string{"configMap": "fixed"})
+	b.Publish(later)
+	if got, err := os.ReadFile(b.Path(later, "k")); lab.Unmarked(string(got)) != "new" {
 		t.Errorf("the later pod reads %q, %v, want new", got, err)
 	}
-	b.wantFile(earlier, "k", "new")
+	b.WantFile(earlier, "k", "new")
 }
 
 // TestEqualBytesKeepTheGeneration is rule 30 (trap 10) for what only an API server can do with an object: a key that
@@ -288,41 +296,41 @@ func TestAnImmutableObjectThatIsMadeAnew(t *testing.T) {
 func TestEqualBytesKeepTheGeneration(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.createConfigMap("web", map[string]string{"color": "red"})
-	pod := b.pod("web", map[string]string{"configMap": "web"})
-	b.publish(pod)
-	before := b.generation(pod)
-	moved := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}, BinaryData: map[string][]byte{"color": []byte("red")}}
-	if _, err := b.configMaps().Update(t.Context(), moved, metav1.UpdateOptions{}); err != nil {
+	b.CreateConfigMap("web", map[string]string{"color": "red"})
+	pod := b.Pod("web", map[string]string{"configMap": "web"})
+	b.Publish(pod)
+	before := b.Generation(pod)
+	moved := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}, BinaryData: map[string][]byte{"color": []byte(lab.Marked("red"))}}
+	if _, err := b.ConfigMaps().Update(t.Context(), moved, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	b.deleteConfigMap("web")
-	b.wantEvent(pod, "SourceMissing", `configmap "web" not found`)
-	b.createConfigMap("web", map[string]string{"color": "red"})
-	b.wantEvent(pod, "Projected", "current again")
-	if after := b.generation(pod); after != before {
+	b.DeleteConfigMap("web")
+	b.WantEvent(pod, "SourceMissing", `configmap "web" not found`)
+	b.CreateConfigMap("web", map[string]string{"color": "red"})
+	b.WantEvent(pod, "Projected", "current again")
+	if after := b.Generation(pod); after != before {
 		t.Errorf("generation %s became %s, want it kept", before, after)
 	}
-	if got := b.metric(`liveconfig_syncs_total{result="written"}`); got != "1" {
+	if got := b.Metric(`liveconfig_syncs_total{result="written"}`); got != "1" {
 		t.Errorf("%s writes, want the one of the publish", got)
 	}
 }
 
 // TestAnEmptiedObject is rule 48: the names go with the keys, and of an object without keys an empty directory is left,
-// to which ..data leads.
+// to which ..data leads. This is fault 7.
 func TestAnEmptiedObject(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.createConfigMap("web", map[string]string{"a": "1", "b": "1"})
-	pod := b.pod("web", map[string]string{"configMap": "web"})
-	b.publish(pod)
-	b.updateConfigMap("web", map[string]string{"b": "1"})
-	b.wantNoFile(pod, "a")
+	b.CreateConfigMap("web", map[string]string{"a": "1", "b": "1"})
+	pod := b.Pod("web", map[string]string{"configMap": "web"})
+	b.Publish(pod)
+	b.UpdateConfigMap("web", map[string]string{"b": "1"})
+	b.WantNoFile(pod, "a")
 	b.wantFiles(pod, map[string]string{"b": "-rw-r--r-- 1"})
-	b.updateConfigMap("web", nil)
-	b.wantNoFile(pod, "b")
+	b.UpdateConfigMap("web", nil)
+	b.WantNoFile(pod, "b")
 	b.wantFiles(pod, map[string]string{})
-	names, err := os.ReadDir(b.path(pod, "."))
+	names, err := os.ReadDir(b.Path(pod, "."))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,24 +18,24 @@ import (
 func TestAChangeReachesEveryVolumeThatUsesTheObject(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.createConfigMap("web", map[string]string{"color": "red"})
+	b.CreateConfigMap("web", map[string]string{"color": "red"})
 	var pods []*corev1.Pod
 	for i := range 5 {
-		pod := b.pod(fmt.Sprintf("web-%d", i), map[string]string{"configMap": "web"})
-		b.publish(pod)
+		pod := b.Pod(fmt.Sprintf("web-%d", i), map[string]string{"configMap": "web"})
+		b.Publish(pod)
 		pods = append(pods, pod)
 	}
-	b.updateConfigMap("web", map[string]string{"color": "green", "shape": "round"})
+	b.UpdateConfigMap("web", map[string]string{"color": "green", "shape": "round"})
 	for _, pod := range pods {
-		b.wantFile(pod, "color", "green")
-		b.wantFile(pod, "shape", "round")
+		b.WantFile(pod, "color", "green")
+		b.WantFile(pod, "shape", "round")
 	}
-	b.updateConfigMap("web", map[string]string{"shape": "square"})
+	b.UpdateConfigMap("web", map[string]string{"shape": "square"})
 	for _, pod := range pods {
-		b.wantFile(pod, "shape", "square")
-		b.wantNoFile(pod, "color")
+		b.WantFile(pod, "shape", "square")
+		b.WantNoFile(pod, "color")
 	}
-	if got := b.metric("liveconfig_watches"); got != "1" {
+	if got := b.Metric("liveconfig_watches"); got != "1" {
 		t.Errorf("%s watches for one object in five volumes, want 1", got)
 	}
 }
@@ -44,10 +44,10 @@ func TestAChangeReachesEveryVolumeThatUsesTheObject(t *testing.T) {
 func TestContainersCannotWriteThroughTheTarget(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.createConfigMap("web", map[string]string{"color": "red"})
-	pod := b.pod("web", map[string]string{"configMap": "web"})
-	b.publish(pod)
-	if err := os.WriteFile(b.path(pod, "color"), []byte("blue"), 0o644); err == nil || !strings.Contains(err.Error(), "read-only file system") {
+	b.CreateConfigMap("web", map[string]string{"color": "red"})
+	pod := b.Pod("web", map[string]string{"configMap": "web"})
+	b.Publish(pod)
+	if err := os.WriteFile(b.Path(pod, "color"), []byte("blue"), 0o644); err == nil || !strings.Contains(err.Error(), "read-only file system") {
 		t.Errorf("writing through the target gave %v, want a read-only file system", err)
 	}
 }
@@ -57,20 +57,20 @@ func TestContainersCannotWriteThroughTheTarget(t *testing.T) {
 func TestAnOptionalSourceComesGoesAndComesBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.createConfigMap("app", map[string]string{"base": "1"})
-	pod := b.pod("app", map[string]string{"sources": `
+	b.CreateConfigMap("app", map[string]string{"base": "1"})
+	pod := b.Pod("app", map[string]string{"sources": `
 - configMap: {name: app}
 - configMap: {name: override, optional: true}`})
-	b.publish(pod)
-	b.wantFile(pod, "base", "1")
-	b.wantNoFile(pod, "extra")
+	b.Publish(pod)
+	b.WantFile(pod, "base", "1")
+	b.WantNoFile(pod, "extra")
 	for _, value := range []string{"first", "second"} {
-		b.createConfigMap("override", map[string]string{"extra": value, "base": "overridden"})
-		b.wantFile(pod, "extra", value)
-		b.wantFile(pod, "base", "overridden")
-		b.deleteConfigMap("override")
-		b.wantNoFile(pod, "extra")
-		b.wantFile(pod, "base", "1")
+		b.CreateConfigMap("override", map[string]string{"extra": value, "base": "overridden"})
+		b.WantFile(pod, "extra", value)
+		b.WantFile(pod, "base", "overridden")
+		b.DeleteConfigMap("override")
+		b.WantNoFile(pod, "extra")
+		b.WantFile(pod, "base", "1")
 	}
 }
 
@@ -78,38 +78,40 @@ func TestAnOptionalSourceComesGoesAndComesBack(t *testing.T) {
 func TestARequiredSourceThatIsDeletedLeavesItsFiles(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.createConfigMap("web", map[string]string{"color": "red"})
-	keep := b.pod("keep", map[string]string{"configMap": "web"})
-	remove := b.pod("remove", map[string]string{"configMap": "web", "onDelete": "Remove"})
-	b.publish(keep)
-	b.publish(remove)
-	b.deleteConfigMap("web")
-	b.wantNoFile(remove, "color")
-	b.wantEvent(keep, "SourceMissing", `configmap "web" not found`)
-	b.wantFile(keep, "color", "red")
-	b.createConfigMap("web", map[string]string{"color": "blue"})
-	b.wantFile(keep, "color", "blue")
-	b.wantFile(remove, "color", "blue")
-	b.wantEvent(keep, "Projected", "current again")
+	b.CreateConfigMap("web", map[string]string{"color": "red"})
+	keep := b.Pod("keep", map[string]string{"configMap": "web"})
+	remove := b.Pod("remove", map[string]string{"configMap": "web", "onDelete": "Remove"})
+	b.Publish(keep)
+	b.Publish(remove)
+	b.DeleteConfigMap("web")
+	b.WantNoFile(remove, "color")
+	b.WantEvent(keep, "SourceMissing", `configmap "web" not found`)
+	b.WantFile(keep, "color", "red")
+	b.CreateConfigMap("web", map[string]string{"color": "blue"})
+	b.WantFile(keep, "color", "blue")
+	b.WantFile(remove, "color", "blue")
+	b.WantEvent(keep, "Projected", "current again")
 }
 
 // TestSecretsAreProjectedWithTheirModes is rule 3 on a real volume.
 func TestSecretsAreProjectedWithTheirModes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	secrets := b.cluster.Client().CoreV1().Secrets(b.namespace)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "tls"}, Data: map[string][]byte{"key": {0, 1, 2, 0xff}, "crt": []byte("c")}}
+	secrets := b.Cluster.Client().CoreV1().Secrets(b.Namespace)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "tls"}, Data: map[string][]byte{
+		"key": []byte(lab.Marked("\x00\x01\x02\xff")), "crt": []byte(lab.Marked("c")),
+	}}
 	if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	pod := b.pod("tls", map[string]string{
+	pod := b.Pod("tls", map[string]string{
 		"secret": "tls", "defaultMode": "0440",
 		"items": "[{key: key, path: private/key.pem, mode: 0400}, {key: crt, path: tls.crt}]",
 	})
-	b.publish(pod)
-	b.wantFile(pod, "private/key.pem", "\x00\x01\x02\xff")
+	b.Publish(pod)
+	b.WantFile(pod, "private/key.pem", "\x00\x01\x02\xff")
 	for file, want := range map[string]os.FileMode{"private/key.pem": 0o400, "tls.crt": 0o440, "private": os.ModeDir | 0o755} {
-		if info, err := os.Stat(b.path(pod, file)); err != nil || info.Mode() != want {
+		if info, err := os.Stat(b.Path(pod, file)); err != nil || info.Mode() != want {
 			t.Errorf("%s: mode %v (%v), want %v", file, info.Mode(), err, want)
 		}
 	}
@@ -118,37 +120,37 @@ func TestSecretsAreProjectedWithTheirModes(t *testing.T) {
 func TestManyChangesInARowBecomeFewWrites(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.createConfigMap("busy", map[string]string{"n": "0"})
-	pod := b.pod("busy", map[string]string{"configMap": "busy"})
-	b.publish(pod)
+	b.CreateConfigMap("busy", map[string]string{"n": "0"})
+	pod := b.Pod("busy", map[string]string{"configMap": "busy"})
+	b.Publish(pod)
 	const changes = 100
 	for i := 1; i <= changes; i++ {
-		b.updateConfigMap("busy", map[string]string{"n": fmt.Sprint(i)})
+		b.UpdateConfigMap("busy", map[string]string{"n": fmt.Sprint(i)})
 	}
-	b.wantFile(pod, "n", fmt.Sprint(changes))
+	b.WantFile(pod, "n", fmt.Sprint(changes))
 }
 
-// TestAnEditThatNoReaderCouldSeeWritesNothing is rule 30 (trap 10).
+// TestAnEditThatNoReaderCouldSeeWritesNothing is rule 30 (trap 10). This is fault 8.
 func TestAnEditThatNoReaderCouldSeeWritesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	cm := b.createConfigMap("web", map[string]string{"color": "red", "unused": "1"})
-	pod := b.pod("web", map[string]string{"configMap": "web", "items": "[{key: color, path: color}]"})
-	b.publish(pod)
-	before := b.generation(pod)
+	cm := b.CreateConfigMap("web", map[string]string{"color": "red", "unused": "1"})
+	pod := b.Pod("web", map[string]string{"configMap": "web", "items": "[{key: color, path: color}]"})
+	b.Publish(pod)
+	before := b.Generation(pod)
 
 	cm.Annotations = map[string]string{"note": "nothing a file shows"}
-	cm.Data["unused"] = "2"
-	if _, err := b.configMaps().Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
+	cm.Data["unused"] = lab.Marked("2")
+	if _, err := b.ConfigMaps().Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	lab.Eventually(t, soon, func() error {
-		if got := b.metric(`liveconfig_syncs_total{result="unchanged"}`); got == "" {
+		if got := b.Metric(`liveconfig_syncs_total{result="unchanged"}`); got == "" {
 			return fmt.Errorf("no sync has found the volume unchanged yet")
 		}
 		return nil
 	})
-	if after := b.generation(pod); after != before {
+	if after := b.Generation(pod); after != before {
 		t.Errorf("generation %s became %s, want it kept", before, after)
 	}
 }
@@ -157,17 +159,17 @@ func TestAnEditThatNoReaderCouldSeeWritesNothing(t *testing.T) {
 // server sees no request at all for ten seconds.
 func TestNothingButOpenWatchesInQuietTimes(t *testing.T) {
 	b := newBench(t) // Not parallel: the API server's audit log tells users apart, not drivers.
-	b.createConfigMap("web", map[string]string{"color": "red"})
-	pod := b.pod("web", map[string]string{"sources": "[{configMap: {name: web}}, {configMap: {name: none, optional: true}}]"})
-	b.publish(pod)
-	b.updateConfigMap("web", map[string]string{"color": "green"})
-	b.wantFile(pod, "color", "green")
-	b.wantEvent(pod, "Projected", "in the files") // Its request is the last one that the change causes.
+	b.CreateConfigMap("web", map[string]string{"color": "red"})
+	pod := b.Pod("web", map[string]string{"sources": "[{configMap: {name: web}}, {configMap: {name: none, optional: true}}]"})
+	b.Publish(pod)
+	b.UpdateConfigMap("web", map[string]string{"color": "green"})
+	b.WantFile(pod, "color", "green")
+	b.WantEvent(pod, "Projected", "in the files") // Its request is the last one that the change causes.
 
 	const quiet = 10 * time.Second
 	start := time.Now()
 	time.Sleep(quiet) //nolint:forbidigo // That nothing happens meanwhile is the point.
-	requests, err := b.cluster.Requests(start)
+	requests, err := b.Cluster.Requests(start)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,15 +181,15 @@ func TestNothingButOpenWatchesInQuietTimes(t *testing.T) {
 	}
 
 	// The audit log does see the driver, and its watches are open: the next change comes through one of them.
-	b.updateConfigMap("web", map[string]string{"color": "blue"})
-	b.wantFile(pod, "color", "blue")
-	all, err := b.cluster.Requests(time.Time{})
+	b.UpdateConfigMap("web", map[string]string{"color": "blue"})
+	b.WantFile(pod, "color", "blue")
+	all, err := b.Cluster.Requests(time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	watches := 0
 	for _, r := range all {
-		if r.User == driver && r.Verb == "watch" && r.Namespace == b.namespace {
+		if r.User == driver && r.Verb == "watch" && r.Namespace == b.Namespace {
 			watches++
 		}
 	}

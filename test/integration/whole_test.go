@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 )
 
 // holdsOnly returns an error unless the volume holds the content and no other name. What starts with two dots must be
@@ -52,8 +54,9 @@ func holds(dir string, names []string, content map[string]string) error {
 		if err != nil {
 			return err
 		}
-		if want, ok := content[name]; !ok || string(got) != want {
-			return fmt.Errorf("%s holds %d bytes (%.30q), want %d (%.30q)", name, len(got), got, len(want), want)
+		text := lab.Unmarked(string(got))
+		if want, ok := content[name]; !ok || text != want {
+			return fmt.Errorf("%s holds %d bytes (%.30q), want %d (%.30q)", name, len(text), text, len(want), want)
 		}
 	}
 	return nil
@@ -121,8 +124,8 @@ func wantEachFileWhole(t testing.TB, volume string, first, last int, when string
 		if err != nil {
 			t.Errorf("%s: %v", when, err)
 		}
-		if string(got) != contentOf(first)[name] && string(got) != contentOf(last)[name] {
-			t.Errorf("%s: %s (%.30q) is neither of version %d nor of %d", when, name, got, first, last)
+		if text := lab.Unmarked(string(got)); text != contentOf(first)[name] && text != contentOf(last)[name] {
+			t.Errorf("%s: %s (%.30q) is neither of version %d nor of %d", when, name, text, first, last)
 		}
 	}
 }

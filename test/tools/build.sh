@@ -22,6 +22,8 @@ kube-controller-manager | kubernetes | k8s   | $k8s/kube-controller-manager
 kube-scheduler          | kubernetes | k8s   | $k8s/kube-scheduler
 golangci-lint           | lint       | tools | github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 gotestsum               | gotestsum  | tools | gotest.tools/gotestsum
+govulncheck             | vulncheck  | tools | golang.org/x/vuln/cmd/govulncheck
+promtool                | promtool   | tools | github.com/prometheus/prometheus/cmd/promtool
 "
 
 # field N PROGRAM prints one column of the table, or fails for a program that is not in it.
@@ -45,6 +47,9 @@ ldflags() {
 	echo "-X $at.gitVersion=$version -X $at.gitMajor=1 -X $at.gitMinor=${minor%%.*} -X $at.gitTreeState=clean"
 	echo "-X k8s.io/client-go/pkg/version.gitVersion=$version"
 }
+
+# tags MODULE: promtool is asked about files only, and is built without the clients of every cloud there is.
+tags() { [[ $1 != promtool ]] || echo remove_all_sd; }
 
 elapsed() { printf '%dm%02ds' $((SECONDS / 60)) $((SECONDS % 60)); }
 
@@ -72,8 +77,8 @@ build() {
 	log=$staging/log
 	cd "$tools/$module"
 	echo "  fetching modules"
-	total=$(go list -deps "${packages[@]}" | wc -l)
-	CGO_ENABLED=0 nice -n 5 go build -v -trimpath -ldflags="$(ldflags "$module" | tr '\n' ' ')" -o "$staging/" \
+	total=$(go list -deps -tags="$(tags "$module")" "${packages[@]}" | wc -l)
+	CGO_ENABLED=0 nice -n 5 go build -v -trimpath -tags="$(tags "$module")" -ldflags="$(ldflags "$module" | tr '\n' ' ')" -o "$staging/" \
 		"${packages[@]}" >"$log" 2>&1 &
 	pid=$!
 	watch "$pid" "$log" "$total"
@@ -111,7 +116,7 @@ exec 9>"$root/bin/.lock"
 flock 9
 staging=$(mktemp -d "$root/bin/.staging-XXXXXX")
 trap 'rm -rf "$staging"' EXIT
-for module in gotestsum lint kubernetes; do
+for module in gotestsum lint vulncheck promtool kubernetes; do
 	todo=()
 	for program; do
 		[[ $(field 2 "$program") != "$module" ]] || ! stale "$program" || todo+=("$program")

@@ -45,7 +45,8 @@ type live struct {
 // publish makes a volume that holds first and mounts it for the length of the test.
 func publish(t *testing.T, w atomicdir.Writer, limits volumefs.Limits, first tree.Tree) *live {
 	t.Helper()
-	v := &live{fs: volumefs.New(volumefs.Config{Source: source}), target: filepath.Join(t.TempDir(), "mount"), writer: w}
+	root := t.TempDir()
+	v := &live{fs: volumefs.New(volumefs.Config{Root: root, Source: source}), target: filepath.Join(root, "mount"), writer: w}
 	if err := v.publish(limits, first); err != nil {
 		t.Fatal(err)
 	}

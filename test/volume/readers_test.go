@@ -28,7 +28,7 @@ func grace() atomicdir.Grace { return atomicdir.Grace{Time: 250 * time.Milliseco
 // TestReaders updates a volume while processes read it as containers do. Theirs is the order in which the kubelet makes
 // an update; it is there to compare the counts, which say nothing about right or wrong.
 //
-// The tests run one after the other: they would take each other's time, and their counts are compared.
+// The tests run one after the other: they would take each other's time, and their counts are compared. This is fault 5.
 func TestReaders(t *testing.T) {
 	tests := map[string]struct {
 		writer   atomicdir.Writer

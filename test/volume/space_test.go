@@ -34,6 +34,7 @@ func many(t *testing.T, n, size int, prefix string) tree.Tree {
 }
 
 // TestNoSpace writes what does not fit: the old files stay complete, nothing else stays, and what fits later is written.
+// This is fault 2.
 func TestNoSpace(t *testing.T) {
 	t.Parallel()
 	updates := map[string]struct{ old, tooMuch, fits tree.Tree }{
@@ -121,7 +122,7 @@ func TestLargestObject(t *testing.T) {
 // byDriver has the driver's own credentials read everything.
 type byDriver struct{}
 
-func (byDriver) Choose(api.Pod, api.Ref) (identity.Identity, error) { return identity.Driver(), nil }
+func (byDriver) Choose(api.Pod, api.Ref) identity.Identity { return identity.Driver() }
 
 // noTokens holds none.
 type noTokens struct{}
@@ -137,13 +138,14 @@ func limitsFor(t *testing.T, policy string) volumefs.Limits {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mounts := &recordingMounts{FS: volumefs.New(volumefs.Config{Source: source})}
+	root := t.TempDir()
+	mounts := &recordingMounts{FS: volumefs.New(volumefs.Config{Root: root, Source: source})}
 	m := volume.New(volume.Config{
 		Sources: emptyObjects{}, Authority: byDriver{}, Tokens: noTokens{}, Records: records, Mounts: mounts, Reporter: nobodyTold{},
 		PublishTimeout: time.Second, ResyncInterval: time.Hour,
 	})
 	r := state.Record{
-		VolumeID: "volume", TargetPath: filepath.Join(t.TempDir(), "mount"), Pod: api.Pod{Namespace: "default", Name: "pod"},
+		VolumeID: "volume", TargetPath: filepath.Join(root, "mount"), Pod: api.Pod{Namespace: "default", Name: "pod"},
 		Attributes: map[string]string{api.KeyConfigMap: "large", api.KeyUpdatePolicy: policy},
 	}
 	if err := m.Publish(t.Context(), r, identity.Token{}); err != nil {
@@ -183,3 +185,5 @@ type nobodyTold struct{}
 func (nobodyTold) Event(api.Pod, string, volume.Reason, string) {}
 
 func (nobodyTold) Synced(volume.Result, time.Time) {}
+
+func (nobodyTold) Reached(time.Time) {}

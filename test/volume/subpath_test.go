@@ -17,7 +17,7 @@ import (
 )
 
 // TestSubPathOfFile mounts one file by itself, as a runtime does for a subPath, and updates the volume. Rule 50 says
-// that such a mount is made once; only a writer that keeps the inode reaches it.
+// that such a mount is made once; only a writer that keeps the inode reaches it. This is fault 9.
 func TestSubPathOfFile(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

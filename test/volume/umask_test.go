@@ -39,7 +39,7 @@ func (u *umaskTask) run(stdout io.Writer) error {
 	}
 	all := steps{}
 	for policy, w := range policies() {
-		v := &live{fs: volumefs.New(volumefs.Config{Source: source}), target: filepath.Join(u.Dir, policy), writer: w}
+		v := &live{fs: volumefs.New(volumefs.Config{Root: u.Dir, Source: source}), target: filepath.Join(u.Dir, policy), writer: w}
 		for i, t := range u.Trees {
 			write := func() error { return v.write(t) }
 			if i == 0 {

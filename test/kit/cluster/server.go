@@ -37,6 +37,9 @@ const (
 	stopGrace = 20 * time.Second
 )
 
+// serviceAccountIssuer is in tokens, as issuer and as audience.
+const serviceAccountIssuer = "https://kubernetes.default.svc"
+
 // auditPolicy records who asked what of which object at every stage, and never a body.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -103,7 +106,7 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 		LogFile: c.logPath(etcdLog),
 		Args: []string{
 			"--name=test",
-			"--data-dir=etcd",
+			"--data-dir=" + etcdData,
 			"--listen-client-urls=unix://" + etcdClientSocket,
 			"--advertise-client-urls=unix://" + etcdClientSocket,
 			"--listen-peer-urls=unix://" + etcdPeerSocket,
@@ -182,7 +185,7 @@ func (c *Cluster) apiServerArgs() []string {
 		"--tls-cert-file=" + c.path("server.crt"),
 		"--tls-private-key-file=" + c.path("server.key"),
 		"--client-ca-file=" + c.path("ca.crt"),
-		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-issuer=" + serviceAccountIssuer,
 		"--service-account-key-file=" + c.path("token.pub"),
 		"--service-account-signing-key-file=" + c.path("token.key"),
 		"--service-cluster-ip-range=10.96.0.0/16",

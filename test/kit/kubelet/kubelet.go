@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Kubelet calls one driver for the pods of a node.
@@ -22,15 +24,28 @@ type Kubelet struct {
 	dir    string
 	driver string
 	conn   *grpc.ClientConn
-	tokens TokenRequest
+
+	mu      sync.Mutex // Guards the fields below.
+	request TokenRequest
+	tokens  map[types.UID]token // By pod.
 }
 
-// TokenRequest asks the API server for a token of a service account.
-type TokenRequest func(ctx context.Context, namespace, serviceAccount string) (authenticationv1.TokenRequestStatus, error)
+// token is one that is held.
+type token struct {
+	status  authenticationv1.TokenRequestStatus
+	refresh time.Time // When another one is asked for.
+}
+
+// TokenRequest asks the API server for a token of a pod's service account that is bound to the pod.
+type TokenRequest func(ctx context.Context, pod *corev1.Pod) (authenticationv1.TokenRequestStatus, error)
 
 // UseTokens makes the kubelet send the tokens of pods' service accounts, as kubelets do when the CSIDriver object has
 // tokenRequests and serviceAccountTokenInSecrets.
-func (k *Kubelet) UseTokens(request TokenRequest) { k.tokens = request }
+func (k *Kubelet) UseTokens(request TokenRequest) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.request, k.tokens = request, map[types.UID]token{}
+}
 
 // New returns a kubelet with the root directory dir that reaches the driver of that name through a unix socket. It
 // connects with the first call, and again after the driver was restarted. Close it.
@@ -87,11 +102,8 @@ func (k *Kubelet) Publish(ctx context.Context, pod *corev1.Pod, volume corev1.Vo
 }
 
 func (k *Kubelet) addTokens(ctx context.Context, pod *corev1.Pod, req *csi.NodePublishVolumeRequest) error {
-	if k.tokens == nil {
-		return nil
-	}
-	status, err := k.tokens(ctx, pod.Namespace, serviceAccount(pod))
-	if err != nil {
+	status, err := k.token(ctx, pod)
+	if err != nil || status.Token == "" {
 		return err
 	}
 	text, err := json.Marshal(map[string]authenticationv1.TokenRequestStatus{"": status})
@@ -100,6 +112,26 @@ func (k *Kubelet) addTokens(ctx context.Context, pod *corev1.Pod, req *csi.NodeP
 	}
 	req.Secrets = map[string]string{"csi.storage.k8s.io/serviceAccount.tokens": string(text)}
 	return nil
+}
+
+// token returns the pod's token. Like a kubelet it keeps one until four fifths of its life are over.
+func (k *Kubelet) token(ctx context.Context, pod *corev1.Pod) (authenticationv1.TokenRequestStatus, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	if k.request == nil {
+		return authenticationv1.TokenRequestStatus{}, nil
+	}
+	if held := k.tokens[pod.UID]; now.Before(held.refresh) {
+		return held.status, nil
+	}
+	status, err := k.request(ctx, pod)
+	if err != nil {
+		return authenticationv1.TokenRequestStatus{}, err
+	}
+	life := status.ExpirationTimestamp.Sub(now)
+	k.tokens[pod.UID] = token{status: status, refresh: now.Add(life / 5 * 4)}
+	return status, nil
 }
 
 // PublishAll publishes every volume of the pod that belongs to the driver.

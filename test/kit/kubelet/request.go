@@ -37,7 +37,7 @@ func PublishRequest(dir string, pod *corev1.Pod, volume corev1.Volume) *csi.Node
 		"csi.storage.k8s.io/pod.name":            pod.Name,
 		"csi.storage.k8s.io/pod.namespace":       pod.Namespace,
 		"csi.storage.k8s.io/pod.uid":             string(pod.UID),
-		"csi.storage.k8s.io/serviceAccount.name": serviceAccount(pod),
+		"csi.storage.k8s.io/serviceAccount.name": ServiceAccount(pod),
 	})
 	return &csi.NodePublishVolumeRequest{
 		VolumeId:      VolumeID(pod, volume.Name),
@@ -51,7 +51,8 @@ func PublishRequest(dir string, pod *corev1.Pod, volume corev1.Volume) *csi.Node
 	}
 }
 
-func serviceAccount(pod *corev1.Pod) string {
+// ServiceAccount returns the name of the pod's service account.
+func ServiceAccount(pod *corev1.Pod) string {
 	if name := pod.Spec.ServiceAccountName; name != "" {
 		return name
 	}

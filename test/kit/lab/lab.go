@@ -6,6 +6,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ var lab struct {
 	dir    string     // Holds the driver's binary and credentials.
 	ready  bool
 	failed error
+	built  bool // The driver as it is shipped.
 }
 
 // Main runs a binary's tests in the lab and returns the exit status:
@@ -130,7 +132,8 @@ func Repo() (string, error) {
 }
 
 // Node starts the driver on a node of its own, with further flags. When the test ends the driver is stopped, and the
-// test fails if the driver ended badly or left a mount behind; when the test has failed, the driver's log is shown.
+// test fails if the driver ended badly or left a mount behind, or if a value that was [Marked] or a token is anywhere but in
+// volumes; when the test has failed, the driver's log is shown.
 func Node(t testing.TB, args ...string) *node.Node {
 	t.Helper()
 	Cluster(t)
@@ -140,7 +143,7 @@ func Node(t testing.TB, args ...string) *node.Node {
 // start starts a driver with the lab's credentials. The lab must have its cluster.
 func start(t testing.TB, cfg node.Config) *node.Node {
 	t.Helper()
-	cfg.Kubeconfig, cfg.Args = kubeconfig(lab.dir), append([]string{"-v=5"}, cfg.Args...)
+	cfg.Kubeconfig, cfg.Args = cmp.Or(cfg.Kubeconfig, kubeconfig(lab.dir)), append([]string{"-v=5"}, cfg.Args...)
 	n, err := node.Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -166,9 +169,11 @@ func shortDir(t testing.TB) string {
 
 func closeNode(t testing.TB, n *node.Node) {
 	t.Helper()
+	wantNoLeakFromProcess(t, n)
 	if err := n.Stop(); err != nil {
 		t.Errorf("stop the driver: %v", err)
 	}
+	wantNoLeakOnDisk(t, n)
 	if mounts := Mounts(t, n.KubeletDir()); len(mounts) > 0 {
 		t.Errorf("mounts left behind: %q", mounts)
 	}

@@ -83,6 +83,9 @@ func (n *Node) Socket() string { return filepath.Join(n.cfg.Dir, "csi.sock") }
 // LogFile is what the driver wrote, over all its runs.
 func (n *Node) LogFile() string { return filepath.Join(n.cfg.Dir, "driver.log") }
 
+// Alive returns an error when the driver has ended, which says how.
+func (n *Node) Alive() error { return n.driver.Err() }
+
 // PID returns the driver's process ID.
 func (n *Node) PID() int { return n.driver.PID() }
 

@@ -1,4 +1,4 @@
-package rules
+package prooflist
 
 import (
 	"errors"
@@ -13,32 +13,35 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func rule(n int) number { return number{n: n} }
+// list is one of two kinds.
+func list() List { return List{Kinds: []Kind{{"rule", 61}, {"trap", 15}}, Excuse: "not ours"} }
 
-func trap(n int) number { return number{isTrap: true, n: n} }
+func rule(n int) Number { return Number{"rule", n} }
+
+func trap(n int) Number { return Number{"trap", n} }
 
 func TestMentions(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		in      string
-		want    []number
+		want    []Number
 		wantErr string
 	}{
 		"no text":                        {in: ""},
 		"a word without a number":        {in: "no rule yet, and a trap"},
 		"a word that ends like one":      {in: "ferrule 7, overrules 7"},
-		"one rule":                       {in: `"rule 7: only absence is forgiven"`, want: []number{rule(7)}},
-		"at the beginning of a sentence": {in: "Rule 7 and Trap 2.", want: []number{rule(7), trap(2)}},
-		"the singular takes one number":  {in: "rule 24, 255 bytes", want: []number{rule(24)}},
-		"a list":                         {in: "rules 3, 5 and 7", want: []number{rule(3), rule(5), rule(7)}},
-		"a range":                        {in: "rules 39 to 41", want: []number{rule(39), rule(40), rule(41)}},
+		"one rule":                       {in: `"rule 7: only absence is forgiven"`, want: []Number{rule(7)}},
+		"at the beginning of a sentence": {in: "Rule 7 and Trap 2.", want: []Number{rule(7), trap(2)}},
+		"the singular takes one number":  {in: "rule 24, 255 bytes", want: []Number{rule(24)}},
+		"a list":                         {in: "rules 3, 5 and 7", want: []Number{rule(3), rule(5), rule(7)}},
+		"a range":                        {in: "rules 39 to 41", want: []Number{rule(39), rule(40), rule(41)}},
 		"a list with a range": {
-			in: "(rules 1, 3 to 5 and 61)", want: []number{rule(1), rule(3), rule(4), rule(5), rule(61)},
+			in: "(rules 1, 3 to 5 and 61)", want: []Number{rule(1), rule(3), rule(4), rule(5), rule(61)},
 		},
-		"traps":                         {in: "traps 1 and 15", want: []number{trap(1), trap(15)}},
-		"both":                          {in: "rule 49, trap 13", want: []number{rule(49), trap(13)}},
-		"broken over lines":             {in: "// this is rule\n\t// 19, and rules 3\n// to 5", want: []number{rule(19), rule(3), rule(4), rule(5)}},
-		"broken over lines of a string": {in: "rules 3,\n  5", want: []number{rule(3), rule(5)}},
+		"traps":                         {in: "traps 1 and 15", want: []Number{trap(1), trap(15)}},
+		"both":                          {in: "rule 49, trap 13", want: []Number{rule(49), trap(13)}},
+		"broken over lines":             {in: "// this is rule\n\t// 19, and rules 3\n// to 5", want: []Number{rule(19), rule(3), rule(4), rule(5)}},
+		"broken over lines of a string": {in: "rules 3,\n  5", want: []Number{rule(3), rule(5)}},
 		"no such rule":                  {in: "rule 62", wantErr: "there is no number 62"},
 		"rule nought":                   {in: "rule 0", wantErr: "there is no rule 0"},
 		"no such trap":                  {in: "trap 16", wantErr: "there is no trap 16"},
@@ -50,9 +53,9 @@ func TestMentions(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := mentions(tt.in)
+			got, err := list().mentions(tt.in)
 			checkError(t, err, tt.wantErr)
-			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(number{})); diff != "" {
+			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("mentions(%q) (-want +got):\n%s", tt.in, diff)
 			}
 		})
@@ -75,17 +78,17 @@ func TestParseTable(t *testing.T) {
 	const head = "# Rules\n\n| number | what holds | tests |\n|---|---|---|\n"
 	tests := map[string]struct {
 		in      string
-		want    []row
+		want    []Row
 		wantErr string
 	}{
 		"rows of every form": {
 			in: head + "| 7 | so it is | `pkg/api.TestParse/rule 7: a name, and more`, `test/kit/node.TestNode` |\n" +
 				"| trap 2 | not ours | |\n\ntext\n",
-			want: []row{
-				{rule(7), "so it is", []reference{
-					{"pkg/api", "TestParse", "rule 7: a name, and more"}, {folder: "test/kit/node", function: "TestNode"},
+			want: []Row{
+				{rule(7), "so it is", []Reference{
+					{"pkg/api", "TestParse", "rule 7: a name, and more"}, {Folder: "test/kit/node", Function: "TestNode"},
 				}},
-				{number: trap(2), text: "not ours"},
+				{Number: trap(2), Text: "not ours"},
 			},
 		},
 		"no table":              {in: "# Rules\n", wantErr: "there is no table"},
@@ -103,9 +106,9 @@ func TestParseTable(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := parseTable(tt.in)
+			got, err := list().parseTable(tt.in)
 			checkError(t, err, tt.wantErr)
-			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(number{}, row{}, reference{})); tt.wantErr == "" && diff != "" {
+			if diff := cmp.Diff(tt.want, got); tt.wantErr == "" && diff != "" {
 				t.Errorf("parseTable (-want +got):\n%s", diff)
 			}
 		})
@@ -115,46 +118,46 @@ func TestParseTable(t *testing.T) {
 // TestChecksFindWhatIsWrong gives the checks bad tables and bad tests: a check that cannot fail is none.
 func TestChecksFindWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	whole := func(change func(map[number]row)) (table []row) {
-		rows := map[number]row{}
-		for _, n := range everyNumber() {
-			rows[n] = row{number: n, text: "not ours: nothing here"}
+	whole := func(change func(map[Number]Row)) (table []Row) {
+		rows := map[Number]Row{}
+		for _, n := range list().everyNumber() {
+			rows[n] = Row{Number: n, Text: "not ours: nothing here"}
 		}
 		change(rows)
 		return slices.Collect(maps.Values(rows))
 	}
 	tests := map[string]struct {
-		table []row
+		table []Row
 		want  []string
 	}{
-		"nothing": {whole(func(map[number]row) {}), nil},
+		"nothing": {whole(func(map[Number]Row) {}), nil},
 		"a rule is missing": {
-			whole(func(rows map[number]row) { delete(rows, rule(7)) }), []string{"rule 7 is there 0 times, want once"},
+			whole(func(rows map[Number]Row) { delete(rows, rule(7)) }), []string{"rule 7 is there 0 times, want once"},
 		},
 		"a trap is missing": {
-			whole(func(rows map[number]row) { delete(rows, trap(15)) }), []string{"trap 15 is there 0 times, want once"},
+			whole(func(rows map[Number]Row) { delete(rows, trap(15)) }), []string{"trap 15 is there 0 times, want once"},
 		},
 		"a rule is there twice": {
-			append(whole(func(map[number]row) {}), row{number: rule(7), text: "not ours"}),
+			append(whole(func(map[Number]Row) {}), Row{Number: rule(7), Text: "not ours"}),
 			[]string{"rule 7 is there 2 times, want once"},
 		},
 		"a number too many": {
-			whole(func(rows map[number]row) { rows[rule(62)] = row{number: rule(62), text: "not ours"} }),
+			whole(func(rows map[Number]Row) { rows[rule(62)] = Row{Number: rule(62), Text: "not ours"} }),
 			[]string{"rule 62 is not a number that there is"},
 		},
 		"no text": {
-			whole(func(rows map[number]row) { rows[rule(7)] = row{number: rule(7)} }), []string{"rule 7 says nothing"},
+			whole(func(rows map[Number]Row) { rows[rule(7)] = Row{Number: rule(7)} }), []string{"rule 7 says nothing"},
 		},
 		"no test": {
-			whole(func(rows map[number]row) { rows[trap(7)] = row{number: trap(7), text: "it is so"} }),
+			whole(func(rows map[Number]Row) { rows[trap(7)] = Row{Number: trap(7), Text: "it is so"} }),
 			[]string{`trap 7 names no test and does not say "not ours"`},
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tt.want, checkTable(tt.table)); diff != "" {
-				t.Errorf("checkTable (-want +got):\n%s", diff)
+			if diff := cmp.Diff(tt.want, list().CheckTable(tt.table)); diff != "" {
+				t.Errorf("CheckTable (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -194,7 +197,7 @@ func TestChecksLookIntoTests(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := map[string]struct {
-		number number
+		number Number
 		test   string
 		want   string // Empty for nothing wrong.
 	}{
@@ -219,18 +222,49 @@ func TestChecksLookIntoTests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := checkTests(dir, []row{{number: tt.number, tests: references}})
+			got := list().CheckTests(dir, []Row{{Number: tt.number, Tests: references}})
 			if len(got) > 0 && got[0] == tt.want || len(got) == 0 && tt.want == "" {
 				return
 			}
-			t.Errorf("checkTests = %q, want %q first", got, tt.want)
+			t.Errorf("CheckTests = %q, want %q first", got, tt.want)
 		})
 	}
 }
 
-func TestReadTableThatIsNotThere(t *testing.T) {
+func TestReadOfAListThatIsNotThere(t *testing.T) {
 	t.Parallel()
-	if _, err := readTable(filepath.Join(t.TempDir(), "RULES.md")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("readTable = %v, want %v", err, fs.ErrNotExist)
+	if _, err := list().Read(filepath.Join(t.TempDir(), "RULES.md")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Read = %v, want %v", err, fs.ErrNotExist)
+	}
+}
+
+func TestOneKindNeedsNoWordInTheTable(t *testing.T) {
+	t.Parallel()
+	faults := List{Kinds: []Kind{{"fault", 36}}, Excuse: "not yet"}
+	_, err := faults.parseTable("| trap 7 | not yet | |\n")
+	checkError(t, err, `line 1: number "trap 7": want 7`)
+	got, err := faults.mentions("rule 99 is another list's, fault 36 is not, and a default 77 is none")
+	checkError(t, err, "")
+	if diff := cmp.Diff([]Number{{"fault", 36}}, got); diff != "" {
+		t.Errorf("mentions (-want +got):\n%s", diff)
+	}
+}
+
+func TestCheckMentionsReadsEveryTest(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for path, text := range map[string]string{
+		"a/a_test.go": "// rule 7", "a/b/b_test.go": "// rule 99", "a/b/b.go": "// rule 99",
+		"bin/c_test.go": "// rule 99", "left/d_test.go": "// rule 99",
+	} {
+		path = filepath.Join(dir, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	problems, files, err := list().CheckMentions(dir, "left")
+	want := []string{filepath.Join(dir, "a/b/b_test.go") + `: "rule 99": there is no number 99`}
+	if diff := cmp.Diff(want, problems); diff != "" || files != 2 || err != nil {
+		t.Errorf("CheckMentions read %d files, %v, want 2 (-want +got):\n%s", files, err, diff)
 	}
 }

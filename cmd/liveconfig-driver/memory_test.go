@@ -1,0 +1,74 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestVolumeMemory(t *testing.T) {
+	t.Parallel()
+	node := func() (uint64, error) { return 8 << 30, nil }
+	for name, tc := range map[string]struct{ given, limit, want int64 }{
+		"what is given counts, whatever the limit":    {100 * mebi, 64 * mebi, 100 * mebi},
+		"a small container":                           {0, 64 * mebi, 18 * mebi},
+		"a container of the size in deploy/base":      {0, 512 * mebi, 354 * mebi},
+		"without a limit, a quarter of what there is": {0, 0, 2 << 30},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := volumeMemory(tc.given, tc.limit, node)
+			if got != tc.want || err != nil {
+				t.Errorf("volumeMemory = %d, %v, want %d", got, err, tc.want)
+			}
+		})
+	}
+	cause := errors.New("no /proc")
+	if _, err := volumeMemory(0, 0, func() (uint64, error) { return 0, cause }); !errors.Is(err, cause) {
+		t.Errorf("volumeMemory = %v, want it to wrap %v", err, cause)
+	}
+}
+
+// TestWhatIsGivenAway is never more than there is, at any size that is accepted.
+func TestWhatIsGivenAway(t *testing.T) {
+	t.Parallel()
+	for limit := int64(leastLimit); limit < 1<<40; limit += limit / 7 {
+		volumes, err := volumeMemory(0, limit, nil)
+		if err != nil || volumes < 8*mebi {
+			t.Fatalf("volumeMemory(%d) = %d, %v, want enough for a volume", limit, volumes, err)
+		}
+		// Large objects in one volume each have twice as much in the heap as on the file system.
+		for _, files := range []int64{0, volumes / 3, volumes} {
+			heap := heapLimit(limit, files)
+			if sum := heap + files + outsideHeap; sum > limit {
+				t.Errorf("of %d, %d are given away with %d in files", limit, sum, files)
+			}
+			if objects := volumes - files; heap < objects && files >= volumes/3 {
+				t.Errorf("of %d, the heap gets %d for objects of %d", limit, heap, objects)
+			}
+		}
+	}
+}
+
+func TestLargeAnswers(t *testing.T) {
+	t.Parallel()
+	for limit, want := range map[int64]int{0: 16, 56 * mebi: 2, 64 * mebi: 2, 128 * mebi: 5, 512 * mebi: 16} {
+		if got := (&memory{limit: limit}).largeAnswers(); got != want {
+			t.Errorf("largeAnswers at %d = %d, want %d", limit, got, want)
+		}
+	}
+}
+
+func TestParseVolumeMemory(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int64{"": 0, "128Mi": 128 * mebi, "1G": 1_000_000_000, "1048576": mebi} {
+		if got, err := parseVolumeMemory(text); got != want || err != nil {
+			t.Errorf("parseVolumeMemory(%q) = %d, %v, want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"x", "-1Mi", "10k", "0"} {
+		if _, err := parseVolumeMemory(text); err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("parseVolumeMemory(%q) = %v, want one error", text, err)
+		}
+	}
+}

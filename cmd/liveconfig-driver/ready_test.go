@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/csidriver"
+)
+
+// installed answers what it is told to, if it is not asked to wait.
+type installed struct{ err error }
+
+func (i installed) Check(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return errors.New("it was asked to wait")
+	}
+	return i.err
+}
+
+func TestReadiness(t *testing.T) {
+	t.Parallel()
+	of := func(kind csidriver.Kind) error {
+		return &csidriver.Error{Name: "csi.test", Kind: kind, Err: errors.New("dial tcp 10.0.0.1:443: connection refused")}
+	}
+	tests := map[string]struct {
+		recovering          bool
+		state, installation error
+		check, serves       string // How the answers begin; empty for ready.
+	}{
+		"all is well":    {},
+		"it recovers":    {recovering: true, check: "the volumes of an earlier run", serves: "the volumes of an earlier run"},
+		"no records":     {state: errors.New("no space"), check: "the state directory cannot", serves: "the state directory cannot"},
+		"not installed":  {installation: of(csidriver.Missing), check: "the kubelet does not vouch", serves: "the kubelet does not vouch"},
+		"not vouched":    {installation: of(csidriver.Unvouched), check: "the kubelet does not vouch", serves: "the kubelet does not vouch"},
+		"not heard of":   {installation: of(csidriver.Unread), check: "whether the kubelet vouches for pods is not known"},
+		"something else": {installation: errors.New("odd"), check: "the CSIDriver object: odd", serves: "the CSIDriver object: odd"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &readiness{recovered: func() bool { return !tc.recovering }, installation: installed{tc.installation}, state: tc.state}
+			for what, answer := range map[string]struct {
+				got  error
+				want string
+			}{"check": {r.check(), tc.check}, "serves": {r.serves(), tc.serves}} {
+				switch {
+				case answer.want == "" && answer.got != nil, answer.want != "" && answer.got == nil:
+					t.Errorf("%s() = %v, want %q", what, answer.got, answer.want)
+				case answer.got != nil && (!strings.HasPrefix(answer.got.Error(), answer.want) || strings.Contains(answer.got.Error(), "10.0.0.1")):
+					t.Errorf("%s() = %v, want %q and no address", what, answer.got, answer.want)
+				}
+			}
+		})
+	}
+}
+
+// TestStateIsTriedNowAndThen and not by whoever asks, who must not wait for a disk.
+func TestStateIsTriedNowAndThen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var tries atomic.Int32
+		var full atomic.Bool
+		r := &readiness{tryState: func() error {
+			tries.Add(1)
+			if full.Load() {
+				return errors.New("no space")
+			}
+			return nil
+		}}
+		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
+		ended := make(chan error)
+		go func() { ended <- r.run(ctx) }()
+		synctest.Wait()
+		for i, isFull := range []bool{true, false} {
+			full.Store(isFull)
+			<-time.After(stateInterval)
+			synctest.Wait()
+			for range 100 {
+				if got := r.stateWritable(); got == isFull {
+					t.Errorf("writable = %t, full = %t", got, isFull)
+				}
+			}
+			if got := int(tries.Load()); got != i+2 {
+				t.Errorf("tried %d times, want %d", got, i+2)
+			}
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/csidriver"
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/status"
+	"github.com/liveconfig-csi/liveconfig/pkg/telemetry"
+	"github.com/liveconfig-csi/liveconfig/pkg/version"
+	"github.com/liveconfig-csi/liveconfig/pkg/volume"
+)
+
+// reporter shows what happens to volumes in metrics and Events.
+type reporter struct{ *parts }
+
+var _ volume.Reporter = reporter{}
+
+// Event writes an Event on the pod.
+func (r reporter) Event(pod api.Pod, name string, reason volume.Reason, note string) {
+	r.events.Write(telemetry.Event{Pod: pod, Volume: name, Warning: reason.Warns(), Reason: string(reason), Note: note})
+}
+
+// Synced counts a sync.
+func (r reporter) Synced(result volume.Result, since time.Time) {
+	took := time.Duration(0)
+	if result == volume.ResultWritten && !since.IsZero() {
+		took = time.Since(since)
+	}
+	r.metrics.Synced(string(result), took)
+}
+
+// Reached counts a change of an object that is in the files.
+func (r reporter) Reached(changed time.Time) { r.metrics.Reached(time.Since(changed)) }
+
+// counted counts the publishes that are refused.
+type counted struct {
+	*volume.Manager
+	metrics *telemetry.Metrics
+}
+
+// Publish publishes.
+func (c counted) Publish(ctx context.Context, r state.Record, t identity.Token) error {
+	err := c.Manager.Publish(ctx, r, t)
+	if e, ok := errors.AsType[*volume.Error](err); ok {
+		c.metrics.Refused(string(e.Kind))
+	}
+	return err
+}
+
+// countedInstallation counts the publishes that are refused because nobody vouches for pods.
+type countedInstallation struct {
+	*csidriver.Watcher
+	metrics *telemetry.Metrics
+}
+
+// Check checks.
+func (c countedInstallation) Check(ctx context.Context) error {
+	err := c.Watcher.Check(ctx)
+	if err != nil {
+		c.metrics.Refused(refusedByInstallation)
+	}
+	return err
+}
+
+// refusedByInstallation is the kind of refusals that are about the CSIDriver object.
+const refusedByInstallation = "Installation"
+
+// newMetrics returns the metrics of the parts, which need not be there yet.
+func (p *parts) newMetrics(cfg config) *telemetry.Metrics {
+	m := telemetry.NewMetrics(cfg.driverName, version.Version(), telemetry.Gauges{
+		Volumes:       func() int { return p.volumes.Volumes() },
+		Recovered:     func() int { return p.volumes.Recovered() },
+		Survey:        p.survey,
+		Watches:       func() int { return p.sources.Watches() },
+		Polled:        func() int { return p.sources.Polled() },
+		Silence:       func() time.Duration { return p.sources.Silence() },
+		Replaced:      func() int { return p.sources.Replaced() },
+		EventsDropped: func() int { return p.events.Dropped() },
+		RoomUsed:      p.room.Used,
+		RoomLimit:     p.room.Limit,
+		StateWritable: func() bool { return p.ready.stateWritable() },
+	})
+	results := []string{string(volume.ResultWritten), string(volume.ResultUnchanged), string(volume.ResultFailed)}
+	kinds := []string{refusedByInstallation}
+	for _, kind := range volume.Kinds() {
+		kinds = append(kinds, string(kind))
+	}
+	m.Expect(results, kinds)
+	return m
+}
+
+func (p *parts) survey() telemetry.Survey {
+	found := p.volumes.Survey()
+	s := telemetry.Survey{NotCurrent: map[string]int{}, Frozen: found.Frozen, Staleness: found.Staleness}
+	for kind, n := range found.NotCurrent {
+		s.NotCurrent[string(kind)] = n
+	}
+	return s
+}
+
+// serveStatus tells of the volumes, or of those of one pod.
+func (p *parts) serveStatus(cfg config) http.Handler {
+	started := time.Now()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		match := func(api.Pod) bool { return true }
+		if wanted := r.URL.Query().Get("pod"); wanted != "" {
+			if namespace, name, ok := strings.Cut(wanted, "/"); !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+				http.Error(w, "pod is written as namespace/name", http.StatusBadRequest)
+				return
+			}
+			match = func(pod api.Pod) bool { return pod.String() == wanted }
+		}
+		var text bytes.Buffer
+		err := status.Write(&text, status.Report{
+			SchemaVersion: status.SchemaVersion, Driver: cfg.driverName, Version: version.Version(), Node: cfg.nodeID,
+			Started: started.UTC(), Now: time.Now().UTC(), Recovered: p.volumes.Ready(), Volumes: p.volumes.Status(match),
+		})
+		if err != nil {
+			klog.FromContext(r.Context()).Error(err, "The status cannot be told")
+			http.Error(w, "the status cannot be told; see the log", http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		_, _ = w.Write(text.Bytes()) // A client that hangs up is its own business.
+	})
+}

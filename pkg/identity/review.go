@@ -1,0 +1,62 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+)
+
+// The user and groups by which the API server knows a service account.
+const (
+	accountPrefix      = "system:serviceaccount:"
+	groupOfAccounts    = "system:serviceaccounts"
+	groupOfEveryone    = "system:authenticated"
+	verbOfReading      = "get"
+	prefixOfNamespaced = groupOfAccounts + ":"
+)
+
+// ReviewError says that it could not be found out whether a service account may read. It is never a denial, also when the
+// driver itself is denied to ask.
+type ReviewError struct {
+	Identity Identity
+	Ref      api.Ref
+	Cause    error // Not unwrapped, for the reason above.
+}
+
+func (e *ReviewError) Error() string {
+	return fmt.Sprintf("ask whether serviceaccount %s/%s may get %s: %v", e.Identity.Namespace, e.Identity.ServiceAccount, e.Ref, e.Cause)
+}
+
+// Allow asks whether the identity may read ref, where the API server would not tell by the request itself because the
+// driver's credentials make it. A denial is a Forbidden error of the API's kind; anything else a *[ReviewError].
+func (a *Authority) Allow(ctx context.Context, id Identity, ref api.Ref) error {
+	if !id.ByDriver {
+		return nil
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:   accountPrefix + id.Namespace + ":" + id.ServiceAccount,
+		Groups: []string{groupOfAccounts, prefixOfNamespaced + id.Namespace, groupOfEveryone},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: ref.Namespace, Verb: verbOfReading, Version: "v1", Resource: resourceOf(ref.Kind), Name: ref.Name,
+		},
+	}}
+	answer, err := a.cfg.Reviews.Create(ctx, review, metav1.CreateOptions{})
+	switch {
+	case err != nil:
+		return &ReviewError{Identity: id, Ref: ref, Cause: err}
+	case answer.Status.Allowed:
+		return nil
+	case answer.Status.EvaluationError != "": // To the request itself this would be an internal error, and no denial.
+		return &ReviewError{Identity: id, Ref: ref, Cause: errors.New(answer.Status.EvaluationError)}
+	default:
+		return apierrors.NewForbidden(corev1.Resource(resourceOf(ref.Kind)), ref.Name,
+			fmt.Errorf("serviceaccount %s/%s may not get it", id.Namespace, id.ServiceAccount))
+	}
+}

@@ -1,0 +1,340 @@
+package source_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+)
+
+// What is polled rests for 20 to 30 s in the end, and then for what the client library waits between two lists.
+const (
+	shortestPause = 20 * time.Second
+	longestPause  = 30*time.Second + longestSilence
+)
+
+// untilPolled is as long as it may take until a refused watch is believed: the last read before may be a moment too early.
+const untilPolled = longestDoubt + longestPause
+
+// polling returns what is known where that is read now and then.
+func polling(k known) known {
+	k.Polled = true
+	return k
+}
+
+// onlyGets lets nothing but gets be answered.
+func (b *bench) onlyGets() {
+	b.answer(forbiddenList(), forbidden())
+	b.answerGets(nil)
+}
+
+// forbiddenList can be told from what forbids other requests.
+func forbiddenList() error {
+	return apierrors.NewForbidden(corev1.Resource("configmaps"), "", errors.New("it may not list"))
+}
+
+func forbiddenGet() error {
+	return apierrors.NewForbidden(corev1.Resource("configmaps"), "web", errors.New("it may not get"))
+}
+
+// TestAnObjectsLifeByGets has who may get an object and nothing else, as is enough for an ordinary volume's kubelet.
+func TestAnObjectsLifeByGets(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.onlyGets()
+		defer b.acquire(web)()
+		b.want(web, known{Synced: true}) // Nothing is there: an answer, and no error.
+		b.wantChanges(web, 1)
+		pass(untilPolled)
+		b.want(web, polling(known{Synced: true}))
+		b.wantChanges(web, 1)
+		pass(longestPause)
+		b.wantChanges(web, 0)
+
+		first := b.putMap(configMap(web, "1"))
+		b.want(web, polling(known{Synced: true})) // Nobody watches.
+		pass(longestPause)
+		b.want(web, polling(holding(first)))
+		b.wantChanges(web, 1)
+
+		second := b.putMap(configMap(web, "2"))
+		pass(longestPause)
+		b.want(web, polling(holding(second)))
+		b.wantChanges(web, 1)
+
+		b.remove(web)
+		pass(longestPause)
+		b.want(web, polling(known{Synced: true}))
+		b.wantChanges(web, 1)
+
+		third := b.putMap(configMap(web, "2"))
+		pass(longestPause)
+		b.want(web, polling(holding(third)))
+		b.wantChanges(web, 1)
+
+		b.remove(web)
+		fourth := b.putMap(configMap(web, "2")) // Gone and made anew between two looks.
+		pass(longestPause)
+		if fourth.UID == third.UID {
+			t.Fatal("the cluster made another object with the same UID")
+		}
+		b.want(web, polling(holding(fourth)))
+		b.wantChanges(web, 1)
+		b.wantWatches(web, 0, 1)
+		if got := b.count("watch"); got != 0 {
+			t.Errorf("watches asked for: %d, want none after a list that is forbidden", got)
+		}
+	})
+}
+
+func TestASecretByGets(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.onlyGets()
+		defer b.acquire(cert)()
+		b.want(cert, known{Synced: true})
+		pass(untilPolled)
+		b.put(&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cert"}, Data: map[string][]byte{"k": []byte("1")},
+		})
+		pass(longestPause)
+		got := b.known(cert)
+		if diff := cmp.Diff(map[string]string{"k": "1"}, got.Data); diff != "" || !got.Polled {
+			t.Errorf("polled: %t, data (-want +got):\n%s", got.Polled, diff)
+		}
+		if got := b.Get(b.key(cert)).Content.Ref; got != cert {
+			t.Errorf("the content's ref = %s, want %s", got, cert)
+		}
+	})
+}
+
+// TestAGetThatFailsIsNoDenial although the list is one: nothing is known of whether the object may be read, so that its
+// files must not go.
+func TestAGetThatFailsIsNoDenial(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{
+		"in time":      apierrors.NewTimeoutError("the get took too long", 1),
+		"unavailable":  unavailable(),
+		"refused":      refused(),
+		"unauthorized": apierrors.NewUnauthorized("who are you"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				o := b.putMap(configMap(web, "1"))
+				b.onlyGets()
+				b.answerGets(err)
+				defer b.acquire(web)()
+				b.wantForbidden(web, "another error")
+				b.want(web, known{Err: err.Error()})
+				b.answerGets(nil)
+				pass(longestSilence)
+				b.want(web, holding(o))
+				pass(untilPolled)
+				b.want(web, polling(holding(o)))
+
+				b.answerGets(err)
+				pass(longestPause)
+				troubled := polling(holding(o))
+				troubled.Err = err.Error()
+				b.want(web, troubled)
+				b.wantForbidden(web, "another error")
+			})
+		})
+	}
+}
+
+// TestWhatMayNotBeGotEither: the error is the list's, because that right is to be granted. What was read stays.
+func TestWhatMayNotBeGotEither(t *testing.T) {
+	bubble(t, func(b *bench) {
+		o := b.putMap(configMap(web, "1"))
+		b.onlyGets()
+		defer b.acquire(web)()
+		pass(untilPolled)
+		b.wantChanges(web, 2) // The object, and that it is polled.
+		b.answerGets(forbiddenGet())
+		pass(longestPause)
+		troubled := polling(holding(o))
+		troubled.Err = forbiddenList().Error()
+		b.want(web, troubled)
+		b.wantForbidden(web, "forbidden")
+		b.wantChanges(web, 1)
+		b.answerGets(nil)
+		pass(longestSilence)
+		b.want(web, polling(holding(o)))
+		b.wantChanges(web, 1)
+	})
+}
+
+// TestRightsThatComeBackEndThePolling, and whoever uses the object is told. From then on no request is made.
+func TestRightsThatComeBackEndThePolling(t *testing.T) {
+	bubble(t, func(b *bench) {
+		o := b.putMap(configMap(web, "1"))
+		b.onlyGets()
+		defer b.acquire(web)()
+		pass(untilPolled)
+		b.wantChanges(web, 2) // The object, and that it is polled.
+		b.answer(nil, nil)
+		pass(longestPause)
+		b.want(web, holding(o))
+		b.wantChanges(web, 1)
+		b.wantWatches(web, 1, 1)
+		before := len(b.requested(web))
+		pass(15 * time.Minute)
+		if got := b.requested(web)[before:]; len(got) != 0 {
+			t.Errorf("requests while a watch is open: %v, want none", got)
+		}
+		o = b.putMap(configMap(web, "2"))
+		b.want(web, holding(o))
+		b.wantChanges(web, 1)
+	})
+}
+
+// TestAWatchThatIsLostAloneIsPolled: lists are still served.
+func TestAWatchThatIsLostAloneIsPolled(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.putMap(configMap(web, "1"))
+		defer b.acquire(web)()
+		b.wantChanges(web, 1)
+		pass(time.Minute)
+		b.answer(nil, forbidden())
+		o := configMap(web, "2")
+		b.hangUp()
+		b.put(o)
+		pass(longestSilence)
+		b.want(web, holding(o))
+		b.wantForbidden(web, "no error")
+		pass(untilPolled)
+		b.want(web, polling(holding(o)))
+		b.wantForbidden(web, "no error")
+	})
+}
+
+// TestWhenEverythingIsRevoked the watch that cannot be opened anew does not say so: it may be the watch alone. The list that
+// comes next does.
+func TestWhenEverythingIsRevoked(t *testing.T) {
+	bubble(t, func(b *bench) {
+		o := b.putMap(configMap(web, "1"))
+		defer b.acquire(web)()
+		b.wantChanges(web, 1)
+		pass(time.Minute)
+		b.answer(forbiddenList(), forbidden())
+		b.hangUp()
+		b.want(web, holding(o))
+		b.wantChanges(web, 0)
+		pass(2 * firstRetry)
+		troubled := holding(o)
+		troubled.Err = forbiddenList().Error()
+		b.want(web, troubled)
+		b.wantForbidden(web, "forbidden")
+		b.wantChanges(web, 1)
+		if diff := cmp.Diff([]string{"list", "watch", "watch", "list", "get"}, b.requested(web)[:5]); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestRevokedWhileTheServerWasAway: the list that went before says nothing about today.
+func TestRevokedWhileTheServerWasAway(t *testing.T) {
+	bubble(t, func(b *bench) {
+		o := b.putMap(configMap(web, "1"))
+		b.answer(nil, refused())
+		defer b.acquire(web)()
+		pass(10 * time.Minute)
+		troubled := holding(o)
+		troubled.Err = refused().Error()
+		b.want(web, troubled)
+		b.onChange(nil)
+		b.answer(forbiddenList(), forbidden())
+		b.wantChanges(web, 2)
+		pass(2 * longestSilence)
+		troubled.Err = forbiddenList().Error()
+		b.want(web, troubled) // And is not said to be polled.
+		b.wantChanges(web, 1)
+	})
+}
+
+// TestAnImmutableObjectByGetsIsReadOnce as it is by lists.
+func TestAnImmutableObjectByGetsIsReadOnce(t *testing.T) {
+	bubble(t, func(b *bench) {
+		o := b.putMap(immutable(web, "1"))
+		b.onlyGets()
+		release := b.acquire(web)
+		b.want(web, holding(o))
+		b.wantWatches(web, 0, 0)
+		pass(24 * time.Hour)
+		if diff := cmp.Diff([]string{"list", "get"}, b.requested(web)); diff != "" {
+			t.Errorf("requests in a day (-want +got):\n%s", diff)
+		}
+		b.wantChanges(web, 1)
+		release()
+		b.want(web, known{})
+	})
+}
+
+func TestOneThatBecomesImmutableIsNoLongerPolled(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.putMap(configMap(web, "1"))
+		b.onlyGets()
+		defer b.acquire(web)()
+		pass(untilPolled)
+		b.wantChanges(web, 2) // The object, and that it is polled.
+		o := b.putMap(immutable(web, "2"))
+		pass(longestPause)
+		b.want(web, holding(o))
+		b.wantWatches(web, 0, 0)
+		b.wantChanges(web, 1)
+	})
+}
+
+// TestReleaseWhileItRests ends the polling at once: the bench waits for what is left of it.
+func TestReleaseWhileItRests(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.onlyGets()
+		for range 3 {
+			release := b.acquire(web)
+			pass(untilPolled)
+			b.want(web, polling(known{Synced: true}))
+			release()
+			b.wantWatches(web, 0, 0)
+			b.want(web, known{})
+			before := len(b.all())
+			pass(time.Hour)
+			if got := len(b.all()) - before; got != 0 {
+				t.Errorf("requests for nobody: %d, want none", got)
+			}
+		}
+	})
+}
+
+// TestPolledObjectsAreSharedAndKeptApart like watched ones.
+func TestPolledObjectsAreSharedAndKeptApart(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.putMap(configMap(other, "other's"))
+		b.onlyGets()
+		first, second := b.acquire(web), b.acquire(web)
+		defer b.acquire(other)()
+		b.settle()
+		for ref, want := range map[api.Ref]int{web: 1, other: 1} {
+			if got := len(b.times("get", ref)); got != want {
+				t.Errorf("gets of %s: %d, want %d", ref, got, want)
+			}
+		}
+		first()
+		pass(untilPolled)
+		before := len(b.times("get", web))
+		pass(longestPause)
+		if got := len(b.times("get", web)) - before; got < 1 || got > 2 {
+			t.Errorf("gets of %s: %d, want 1 or 2 in %s: one user is left", web, got, longestPause)
+		}
+		second()
+		before = len(b.times("get", web))
+		pass(longestPause)
+		if got := len(b.times("get", web)) - before; got != 0 {
+			t.Errorf("gets of %s: %d, want none for nobody", web, got)
+		}
+	})
+}

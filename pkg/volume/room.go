@@ -1,0 +1,101 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"k8s.io/klog/v2"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/budget"
+	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
+)
+
+// What a volume takes of the node's memory besides the pages of its files. Measured.
+const (
+	bytesPerVolume = 32 << 10 // A mount, its file system, and what remembers them.
+	bytesPerInode  = 1 << 10  // The inode and the name of a file, directory or link.
+	// bytesPerPublish is for a call and what it reads before it is known how large that is.
+	bytesPerPublish = 256 << 10
+)
+
+// Room is what the memory for the files of all volumes is taken from.
+type Room interface {
+	// Account returns a new, empty account.
+	Account() *budget.Account
+}
+
+// usedBy returns how much memory a volume takes.
+func usedBy(u volumefs.Usage) int64 { return bytesPerVolume + u.BytesUsed + u.InodesUsed*bytesPerInode }
+
+// neededBy returns how much memory it takes, at most, to write all files of a tree.
+func neededBy(t tree.Tree) int64 {
+	page := int64(os.Getpagesize())
+	const fixed = 4 // The directory of a generation, the link to it, and their like.
+	pages, inodes := int64(0), int64(fixed+len(t.Dirs()))
+	for _, f := range t.Files {
+		pages += (int64(len(f.Data)) + page - 1) / page
+		inodes += 2 // The file, and perhaps a link in the root.
+	}
+	return pages*page + inodes*bytesPerInode
+}
+
+// reserve takes the room for the files of a tree beside those that are there. When a live volume cannot have it, it is
+// synced again as soon as it can. v.mu is held.
+func (m *Manager) reserve(v *volume, t tree.Tree) error {
+	if !v.live {
+		return v.account.Open(bytesPerVolume + neededBy(t))
+	}
+	m.charge(v) // What was left over by then may be gone.
+	wanted := v.account.Size() + neededBy(t)
+	err := v.account.Resize(wanted)
+	if err != nil {
+		v.account.WhenRoom(wanted, func() { m.queue.Add(v.record.VolumeID) })
+	}
+	return err
+}
+
+// charge takes as much room as the volume has turned out to use. What is not known stays as it was. v.mu is held.
+func (m *Manager) charge(v *volume) {
+	if !v.live {
+		v.account.Force(0) // What was made is gone.
+		return
+	}
+	if usage, err := m.cfg.Mounts.Usage(v.record.TargetPath); err == nil {
+		v.account.Force(usedBy(usage))
+	}
+}
+
+// chargeFound is charge for a volume that an earlier run has made.
+func (m *Manager) chargeFound(ctx context.Context, v *volume) {
+	usage, err := m.cfg.Mounts.Usage(v.record.TargetPath)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "The room of a volume is not known", logkeys.VolumeID, v.record.VolumeID)
+	}
+	v.account.Force(usedBy(usage))
+}
+
+// crowdedOut returns an error when there is no room for what a source of the volume has become.
+func (m *Manager) crowdedOut(v *volume) error {
+	for _, key := range v.keys {
+		if s := m.cfg.Sources.Get(key); isExhausted(s.Err) {
+			return &unreadError{key: key, err: s.Err}
+		}
+	}
+	return nil
+}
+
+func isExhausted(err error) bool {
+	_, ok := errors.AsType[*budget.ExhaustedError](err)
+	return ok
+}
+
+// isRetried reports whether a sync that failed is tried again without a change of a source: the node may come to do it.
+func isRetried(err error) bool {
+	kind := kindOf(err)
+	_, ofSource := errors.AsType[*unreadError](err) // That is read again when there is room, which is a change.
+	_, ofSources := errors.AsType[*sourcesError](err)
+	return kind == IO || kind == Exhausted && !ofSource && !ofSources
+}

@@ -1,0 +1,26 @@
+package lab
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/node"
+)
+
+// Way leads to the API server.
+type Way interface {
+	// Kubeconfig writes a kubeconfig that is the same as another one, but leads that way.
+	Kubeconfig(from, to string) error
+}
+
+// NodeThrough is [Node] with a driver that reaches the API server on another way than the straight one, such as a
+// network.Link.
+func NodeThrough(t testing.TB, way Way, args ...string) *node.Node {
+	t.Helper()
+	Cluster(t)
+	path := filepath.Join(t.TempDir(), "kubeconfig") // It holds a token, and the node's directory must not.
+	if err := way.Kubeconfig(kubeconfig(lab.dir), path); err != nil {
+		t.Fatal(err)
+	}
+	return start(t, node.Config{Binary: binary(lab.dir), Kubeconfig: path, Dir: shortDir(t), Args: args})
+}

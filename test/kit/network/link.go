@@ -1,0 +1,244 @@
+// Package network puts a link that can fail between a client and a real API server, both on loopback. A [Link] fails as
+// networks do: it refuses, resets, swallows or delays what is sent. A [Front] fails as API servers and the proxies before
+// them do: it answers requests itself, late, or with what was true earlier.
+//
+// It does not know the client.
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// mode is what a link does with what is sent over it.
+type mode int
+
+const (
+	passing mode = iota
+	cut
+	frozen
+)
+
+// Link passes TCP connections on to a target, until it is told to do worse. All methods may be called at any time, by many
+// goroutines.
+type Link struct {
+	target string
+	port   *port
+
+	ctx  context.Context // Ends with the link.
+	stop context.CancelFunc
+	wg   sync.WaitGroup // Counts all goroutines.
+
+	mu       sync.Mutex // Guards the fields below.
+	mode     mode
+	latency  time.Duration
+	changed  chan struct{} // Closed, and made anew, when the mode changes.
+	listener net.Listener  // Nil while the link is cut.
+	conns    map[*conn]struct{}
+	accepted int
+}
+
+// New returns a link to the target, a host and port or a URL with them, that is closed when the test ends.
+func New(t testing.TB, target string) *Link {
+	t.Helper()
+	l, err := Listen(context.WithoutCancel(t.Context()), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Errorf("close the link: %v", err)
+		}
+	})
+	return l
+}
+
+// Listen is [New] without a test: the caller closes the link.
+func Listen(ctx context.Context, target string) (*Link, error) {
+	p, err := reservePort()
+	if err != nil {
+		return nil, err
+	}
+	_, address, isURL := strings.Cut(target, "://")
+	if !isURL {
+		address = target
+	}
+	ctx, stop := context.WithCancel(ctx)
+	l := &Link{
+		target: address, port: p, ctx: ctx, stop: stop,
+		changed: make(chan struct{}), conns: map[*conn]struct{}{},
+	}
+	if err := l.Heal(); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// Address is where the link listens, a host and a port. It stays the same while the link lives.
+func (l *Link) Address() string { return l.port.address() }
+
+// URL is where clients of an API server behind the link find it.
+func (l *Link) URL() string { return "https://" + l.Address() }
+
+// Kubeconfig writes a kubeconfig that is the same as another one, but leads over the link.
+func (l *Link) Kubeconfig(from, to string) error { return redirect(from, to, l.URL()) }
+
+// Cut resets every connection and refuses new ones.
+func (l *Link) Cut() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.setLocked(cut)
+	for c := range l.conns {
+		c.reset()
+	}
+	if l.listener == nil {
+		return nil
+	}
+	err := l.listener.Close()
+	l.listener = nil
+	return err
+}
+
+// Freeze makes a black hole of the link: connections stay open and new ones are accepted, but nothing that is sent
+// arrives, and nobody is told.
+func (l *Link) Freeze() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.setLocked(frozen)
+}
+
+// Slow delays whatever is sent, in either direction, from now on. [Link.Heal] ends it.
+func (l *Link) Slow(latency time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.latency = latency
+}
+
+// Heal makes the link pass everything at once. What was held back while it was frozen arrives.
+func (l *Link) Heal() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.ctx.Err(); err != nil {
+		return fmt.Errorf("heal a link that is closed: %w", err)
+	}
+	l.latency = 0
+	if l.listener == nil {
+		listener, err := l.port.listen(l.ctx)
+		if err != nil {
+			return fmt.Errorf("listen on %s: %w", l.Address(), err)
+		}
+		l.listener = listener
+		l.wg.Go(func() { l.accept(listener) })
+	}
+	l.setLocked(passing)
+	return nil
+}
+
+// Accepted returns how many connections were made over the link.
+func (l *Link) Accepted() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.accepted
+}
+
+// Open returns how many connections are open.
+func (l *Link) Open() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.conns)
+}
+
+// Close cuts the link for ever and returns when nothing of it is left. A second Close does nothing.
+func (l *Link) Close() error {
+	l.stop()
+	err := l.Cut()
+	l.wg.Wait()
+	return errors.Join(err, l.port.release())
+}
+
+func (l *Link) setLocked(m mode) {
+	l.mode = m
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+func (l *Link) state() (mode, time.Duration, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mode, l.latency, l.changed
+}
+
+// port is one of loopback that stays the link's while nobody listens on it: a socket that is bound but never listens
+// keeps it.
+type port struct {
+	number int
+
+	mu sync.Mutex
+	fd int // Below zero once it is released.
+}
+
+func reservePort() (*port, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make a socket: %w", err)
+	}
+	number, err := bindLoopback(fd)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("reserve a port of loopback: %w", err), unix.Close(fd))
+	}
+	return &port{number: number, fd: fd}, nil
+}
+
+func bindLoopback(fd int) (number int, err error) {
+	if err := shareable(fd); err != nil {
+		return 0, err
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return 0, err
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		return 0, err
+	}
+	address, ok := name.(*unix.SockaddrInet4)
+	if !ok {
+		return 0, fmt.Errorf("bound to a %T", name)
+	}
+	return address.Port, nil
+}
+
+// shareable lets other sockets of the same user have the same port.
+func shareable(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) }
+
+func (p *port) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.number)) }
+
+func (p *port) listen(ctx context.Context) (net.Listener, error) {
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var failed error
+		err := c.Control(func(fd uintptr) { failed = shareable(int(fd)) })
+		return errors.Join(err, failed)
+	}}
+	return config.Listen(ctx, "tcp", p.address())
+}
+
+// release gives the port back. A second one does nothing.
+func (p *port) release() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fd < 0 {
+		return nil
+	}
+	fd := p.fd
+	p.fd = -1
+	return unix.Close(fd)
+}

@@ -1,0 +1,256 @@
+package network_test
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/network"
+)
+
+// soon is how long something may take that takes milliseconds when nothing else runs on the machine.
+const soon = 20 * time.Second
+
+// moment is how long nothing must arrive to be held for lost.
+const moment = 100 * time.Millisecond
+
+// echo is a server that sends back what it is sent, until the client has nothing more to send.
+func echo(t *testing.T) (address string) {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				_, _ = io.Copy(struct{ io.Writer }{conn}, struct{ io.Reader }{conn}) // Without pipes of the kernel, which stay.
+			}()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// client is one that says lines and hears them again.
+type client struct {
+	*testing.T
+	net.Conn
+	reader *bufio.Reader
+}
+
+func dial(t *testing.T, l *network.Link) *client {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return &client{T: t, Conn: conn, reader: bufio.NewReader(conn)}
+}
+
+func (c *client) say(line string) {
+	c.Helper()
+	if _, err := io.WriteString(c.Conn, line+"\n"); err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c *client) hear(within time.Duration) (string, error) {
+	c.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(within)); err != nil {
+		c.Fatal(err)
+	}
+	line, err := c.reader.ReadString('\n')
+	return strings.TrimSuffix(line, "\n"), err
+}
+
+func (c *client) wantEcho(want string) {
+	c.Helper()
+	if got, err := c.hear(soon); got != want || err != nil {
+		c.Fatalf("heard %q, %v, want %q", got, err, want)
+	}
+}
+
+func (c *client) wantSilence() {
+	c.Helper()
+	if got, err := c.hear(moment); !errors.Is(err, os.ErrDeadlineExceeded) {
+		c.Fatalf("heard %q, %v, want nothing at all", got, err)
+	}
+}
+
+func heal(t *testing.T, l *network.Link) {
+	t.Helper()
+	if err := l.Heal(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestACutLinkResetsAndRefusesUntilItIsHealed(t *testing.T) {
+	t.Parallel()
+	l := network.New(t, echo(t))
+	c := dial(t, l)
+	c.say("one")
+	c.wantEcho("one")
+	if err := l.Cut(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.hear(soon); !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("heard %q, %v over a link that was cut, want a reset", got, err)
+	}
+	if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Address()); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("dialling a link that is cut = %v, %v, want a refusal", conn, err)
+	}
+	lab.Eventually(t, soon, func() error { return wantOpen(l, 0) })
+	heal(t, l)
+	c = dial(t, l)
+	c.say("two")
+	c.wantEcho("two")
+	if got := l.Accepted(); got != 2 {
+		t.Errorf("%d connections, want 2", got)
+	}
+}
+
+func wantOpen(l *network.Link, want int) error {
+	if got := l.Open(); got != want {
+		return errors.New("connections are open that should not be, or the other way round")
+	}
+	return nil
+}
+
+func TestAFrozenLinkIsABlackHoleUntilItIsHealed(t *testing.T) {
+	t.Parallel()
+	l := network.New(t, echo(t))
+	old := dial(t, l)
+	old.say("one")
+	old.wantEcho("one")
+	l.Freeze()
+	old.say("two")
+	young := dial(t, l)
+	young.say("three")
+	old.wantSilence()
+	young.wantSilence()
+	heal(t, l)
+	old.wantEcho("two")
+	young.wantEcho("three")
+}
+
+func TestASlowLinkDelaysEitherWay(t *testing.T) {
+	t.Parallel()
+	l := network.New(t, echo(t))
+	c := dial(t, l)
+	c.say("one")
+	c.wantEcho("one")
+	l.Slow(moment)
+	began := time.Now()
+	c.say("two")
+	c.wantEcho("two")
+	if took := time.Since(began); took < 2*moment {
+		t.Errorf("there and back took %s, want at least %s", took, 2*moment)
+	}
+}
+
+// TestHalfClosedConnectionsPass: who has nothing more to send may still be answered.
+func TestHalfClosedConnectionsPass(t *testing.T) {
+	t.Parallel()
+	l := network.New(t, echo(t))
+	c := dial(t, l)
+	c.say("one")
+	tcp, ok := c.Conn.(*net.TCPConn)
+	if !ok {
+		t.Fatalf("a connection is a %T", c.Conn)
+	}
+	if err := tcp.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	c.wantEcho("one")
+	if got, err := c.hear(soon); !errors.Is(err, io.EOF) {
+		t.Errorf("heard %q, %v, want the end", got, err)
+	}
+	lab.Eventually(t, soon, func() error { return wantOpen(l, 0) })
+}
+
+func TestATargetThatIsNotThereIsAReset(t *testing.T) {
+	t.Parallel()
+	gone := network.New(t, echo(t))
+	if err := gone.Cut(); err != nil {
+		t.Fatal(err)
+	}
+	l := network.New(t, gone.URL())
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Address())
+	if err == nil { // Else the reset came before dialling was over.
+		_, err = conn.Read(make([]byte, 1))
+		_ = conn.Close()
+	}
+	if !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("error = %v, want a reset", err)
+	}
+}
+
+// TestNothingIsLeftOfAClosedLink runs alone, so that it can count.
+//
+//nolint:paralleltest // As said above.
+func TestNothingIsLeftOfAClosedLink(t *testing.T) {
+	for name, harm := range map[string]func(*network.Link){
+		"well": func(*network.Link) {}, "frozen": (*network.Link).Freeze, "slow": func(l *network.Link) { l.Slow(time.Hour) },
+		"cut": func(l *network.Link) { _ = l.Cut() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			address := echo(t)
+			before := descriptors(t)
+			goroutines := runtime.NumGoroutine()
+			l, err := network.Listen(t.Context(), address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			clients := []*client{dial(t, l), dial(t, l)}
+			clients[0].say("one")
+			clients[0].wantEcho("one")
+			harm(l)
+			for _, c := range clients {
+				_, _ = io.WriteString(c.Conn, "more\n") // It may have been reset.
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range clients {
+				_ = c.Close()
+			}
+			if err := l.Close(); err != nil {
+				t.Errorf("a second Close: %v", err)
+			}
+			if err := l.Heal(); err == nil {
+				t.Error("a closed link was healed")
+			}
+			lab.Eventually(t, soon, func() error {
+				if got := descriptors(t); got > before || runtime.NumGoroutine() > goroutines {
+					return errors.New("descriptors or goroutines are left")
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
