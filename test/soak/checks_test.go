@@ -1,0 +1,164 @@
+package soak
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
+	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+)
+
+// checkNode wants nothing on the node but what the live volumes need.
+func (r *run) checkNode() {
+	for what, check := range map[string]func() error{
+		"mounts": r.checkMounts, "records": func() error { return r.checkFiles("volumes") },
+		"tokens": func() error { return r.checkFiles("tokens") }, "watches": r.checkWatches, "process": r.checkUsage,
+	} {
+		if err := until(bench.Soon, check); err != nil {
+			r.failf("%s at rest: %v", what, err)
+		}
+	}
+}
+
+func (r *run) checkMounts() error {
+	want := map[string]bool{}
+	for _, v := range r.allVolumes(isLive) {
+		want[v.target] = true
+	}
+	for _, line := range lab.Mounts(r.t, r.bench.Node.KubeletDir()) {
+		target := strings.Fields(line)[4]
+		if !want[target] {
+			return fmt.Errorf("a mount too many: %s", line)
+		}
+		delete(want, target)
+	}
+	if len(want) > 0 {
+		return fmt.Errorf("no mounts at %q", slices.Sorted(maps.Keys(want)))
+	}
+	return nil
+}
+
+// checkFiles wants a file for each volume that has not lost its own, and none for others.
+func (r *run) checkFiles(dir string) error {
+	want := map[string]bool{} // Whether it must be there.
+	for _, v := range r.allVolumes(isLive) {
+		want[v.fileOf()] = v.record == whole
+	}
+	entries, err := os.ReadDir(filepath.Join(r.bench.Node.StateDir(), dir))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	for _, entry := range entries {
+		if _, found := want[entry.Name()]; !found {
+			return fmt.Errorf("%s is left in %s", entry.Name(), dir)
+		}
+		delete(want, entry.Name())
+	}
+	for name, must := range want {
+		if must {
+			return fmt.Errorf("%s is missing in %s", name, dir)
+		}
+	}
+	return nil
+}
+
+func (r *run) metric(name string) (float64, error) {
+	text, err := r.bench.Fetch("/metrics")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseFloat(bench.SeriesOf(text, name), 64)
+}
+
+// checkWatches wants one watch for each object and reader in use, and none for immutable objects that the driver reads.
+func (r *run) checkWatches() error {
+	r.mu.Lock()
+	least, most, volumes := 0, 0, 0
+	for w := range r.usedLocked() {
+		o := r.objects[w.ref]
+		isDrivers := w.by == reader{}
+		if isDrivers && o.immutable && !o.unwatched {
+			continue
+		}
+		most++
+		if !isDrivers || !o.unwatched {
+			least++
+		}
+	}
+	for _, p := range r.pods {
+		for _, v := range p.volumes {
+			if v.state == live {
+				volumes++
+			}
+		}
+	}
+	r.mu.Unlock()
+	got, err := r.metric("liveconfig_watches")
+	if err == nil && (int(got) < least || int(got) > most) {
+		err = fmt.Errorf("there are %v, want %d to %d", got, least, most)
+	}
+	known, volumesErr := r.metric("liveconfig_volumes")
+	if volumesErr == nil && int(known) != volumes {
+		volumesErr = fmt.Errorf("the driver knows %v volumes, want %d", known, volumes)
+	}
+	return errors.Join(err, volumesErr)
+}
+
+// usage is what the driver's process takes.
+type usage struct{ goroutines, files int }
+
+func (r *run) usage() (usage, error) {
+	goroutines, err := r.metric("go_goroutines")
+	entries, listErr := os.ReadDir(fmt.Sprintf("/proc/%d/fd", r.bench.Node.PID()))
+	return usage{int(goroutines), len(entries)}, errors.Join(err, listErr)
+}
+
+// What the process may take more than at its start: in any case, and for each watch.
+const (
+	moreGoroutines, goroutinesPerWatch = 60, 8
+	moreFiles                          = 30
+)
+
+func (r *run) checkUsage() error {
+	now, err := r.usage()
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	watches := len(r.usedLocked())
+	r.mu.Unlock()
+	r.log.note("  %d goroutines and %d open files with %d watches; %d and %d at the start",
+		now.goroutines, now.files, watches, r.baseline.goroutines, r.baseline.files)
+	if most := r.baseline.goroutines + moreGoroutines + goroutinesPerWatch*watches; now.goroutines > most {
+		return fmt.Errorf("%d goroutines with %d watches, want %d at most", now.goroutines, watches, most)
+	}
+	if most := r.baseline.files + moreFiles; now.files > most {
+		return fmt.Errorf("%d open files, want %d at most", now.files, most)
+	}
+	return nil
+}
+
+// checkLog wants no word of a crash or a race in what the driver has written since the last time.
+func (r *run) checkLog() {
+	data, err := os.ReadFile(r.bench.Node.LogFile())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	news := data[min(r.logged, int64(len(data))):]
+	r.logged = int64(len(data))
+	for _, word := range []string{"panic", "DATA RACE", "fatal error", codes.ResourceExhausted.String()} {
+		if at := bytes.Index(news, []byte(word)); at >= 0 {
+			const around = 4000
+			r.failf("the driver's log has %q:\n%s", word, news[max(0, at-around/8):min(len(news), at+around)])
+		}
+	}
+}

@@ -1,0 +1,74 @@
+// Package soak does things at random to the whole driver, a real process before a real API server with real mounts, and
+// compares it with a model that knows what every volume must hold: pods come, go and are replaced, objects change, access
+// is taken and given, the driver and the API server are killed, the network between them fails, the state directory is lost.
+//
+// LIVECONFIG_SEED repeats a run, as far as the timing of processes lets it be repeated, and LIVECONFIG_SOAK_TIME says how
+// long to go on, as in 5m. What was done is kept in bin/test/soak-SEED.log when the test fails.
+package soak
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
+)
+
+func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }
+
+// How long things are done: a moment in a run of all tests, an hour where there is time.
+const (
+	usualSeconds = 15
+	soakSeconds  = 3600
+)
+
+// TestTheNodeSurvivesAnything does things at random until the time is over, and every now and then lets the node come to
+// rest: then every volume holds what its sources say, and nothing is left of what is gone. Readers look at volumes all the
+// time.
+func TestTheNodeSurvivesAnything(t *testing.T) {
+	r := newRun(t, seed(t))
+	stopReaders := r.startReaders()
+	end := time.Now().Add(duration(t))
+	for time.Now().Before(end) && !r.hasFailed() {
+		r.step()
+	}
+	if !r.hasFailed() {
+		r.rest()
+	}
+	stopReaders()
+	if r.hasFailed() {
+		r.cleanUp()
+	} else {
+		r.endAll()
+	}
+	r.finish()
+}
+
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	text := os.Getenv("LIVECONFIG_SEED")
+	if text == "" {
+		return rand.Uint64()
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("LIVECONFIG_SEED: %v", err)
+	}
+	return n
+}
+
+func duration(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv("LIVECONFIG_SOAK_TIME")
+	if text == "" {
+		return time.Duration(soak.Rounds(usualSeconds, soakSeconds)) * time.Second
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("LIVECONFIG_SOAK_TIME: %v", err)
+	}
+	return d
+}

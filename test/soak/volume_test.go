@@ -1,0 +1,261 @@
+package soak
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The update policies.
+const (
+	atomicPolicy  = "Atomic"
+	replacePolicy = "Replace"
+	inPlacePolicy = "InPlace"
+	neverPolicy   = "Never"
+)
+
+// item puts a key at a path.
+type item struct {
+	key, path string
+	mode      int // Below zero for none.
+}
+
+// source is one object of a volume.
+type source struct {
+	ref      ref
+	items    []item // None means every key under its own name.
+	optional bool
+}
+
+// spec is what a volume is made of. No object is in it twice.
+type spec struct {
+	sources     []source
+	policy      string
+	removes     bool // The files of an object that goes, or may not be read any more, go as well.
+	defaultMode int
+	uid, gid    int // Below zero for none.
+	fsGroup     int // Below zero for none.
+}
+
+// state is how far a volume has come.
+type state int
+
+const (
+	pending   state = iota // Nothing of it is on the node.
+	uncertain              // A call for it was not answered.
+	live
+)
+
+// record is what has become of the driver's record of a volume.
+type record int
+
+const (
+	whole record = iota
+	lost
+	torn
+)
+
+// vol is one volume of a pod. The guard of what follows gate is the model's.
+type vol struct {
+	spec
+	pod    *pod
+	name   string
+	id     string
+	target string
+
+	gate sync.RWMutex // Held by who publishes or unpublishes the volume, and for reading by who reads it.
+
+	state  state
+	known  bool // The driver knows of it, if it runs.
+	record record
+	// floor is, by object, the oldest version that may still be seen; seen is the same for a file of a volume that is not
+	// changed as a whole.
+	floor map[ref]int
+	seen  map[seenKey]int
+	// pinned is what the files were at the last rest, and pinnedAt the versions of that time.
+	pinned   map[string]string
+	pinnedAt map[ref]int
+	tries    int // How often it could not be published at a rest.
+}
+
+type seenKey struct {
+	path string
+	ref  ref
+}
+
+// pod has volumes.
+type pod struct {
+	*corev1.Pod
+	account string
+	volumes []*vol
+	leaving bool // It has been deleted, and its volumes are to go.
+}
+
+func (v *vol) String() string { return v.pod.Name + "/" + v.name }
+
+// isPlain reports whether the volume has files in place of links to the files of a generation.
+func (v *vol) isPlain() bool { return v.policy == replacePolicy || v.policy == inPlacePolicy }
+
+// indexOf returns which of the sources an object is.
+func (s *spec) indexOf(r ref) (int, bool) {
+	for i := range s.sources {
+		if s.sources[i].ref == r {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// lacks reports whether a version of a source is not enough for the volume to be built.
+func (s *spec) lacks(src source, ver version) bool {
+	if ver == nil {
+		return !src.optional && !s.removes
+	}
+	if src.optional {
+		return false
+	}
+	for _, it := range src.items {
+		if _, found := ver[it.key]; !found {
+			return true
+		}
+	}
+	return false
+}
+
+// projected is a value at its path.
+type projected struct {
+	key   string
+	entry entry
+}
+
+// project returns what a source puts into the volume.
+func (s source) project(ver version) map[string]projected {
+	files := map[string]projected{}
+	if len(s.items) == 0 {
+		for key, e := range ver {
+			files[key] = projected{key, e}
+		}
+	}
+	for _, it := range s.items {
+		if e, found := ver[it.key]; found {
+			files[it.path] = projected{it.key, e}
+		}
+	}
+	return files
+}
+
+// modeOf returns the mode of a file.
+func (s *spec) modeOf(src source, p string) uint32 {
+	mode := s.defaultMode
+	for _, it := range src.items {
+		if it.path == p && it.mode >= 0 {
+			mode = it.mode
+		}
+	}
+	if s.fsGroup >= 0 && s.uid < 0 {
+		mode |= 0o440
+	}
+	return uint32(mode)
+}
+
+func (s *spec) owner() (uid, gid uint32) {
+	switch {
+	case s.gid >= 0:
+		gid = uint32(s.gid)
+	case s.fsGroup >= 0:
+		gid = uint32(s.fsGroup)
+	}
+	return uint32(max(s.uid, 0)), gid
+}
+
+// dirMode returns the mode of the volume's directories.
+func (s *spec) dirMode() uint32 {
+	if s.fsGroup >= 0 && s.uid < 0 {
+		return 0o2755
+	}
+	return 0o755
+}
+
+// attributes writes the spec as a user does.
+func (s *spec) attributes(namespace string, isShort bool) map[string]string { //nolint:revive // The form is a choice of the test's.
+	a := map[string]string{"defaultMode": fmt.Sprintf("%#o", s.defaultMode)}
+	if s.policy != atomicPolicy {
+		a["updatePolicy"] = s.policy
+	}
+	if s.removes {
+		a["onDelete"] = "Remove"
+	}
+	if s.uid >= 0 {
+		a["uid"] = strconv.Itoa(s.uid)
+	}
+	if s.gid >= 0 {
+		a["gid"] = strconv.Itoa(s.gid)
+	}
+	if !isShort || len(s.sources) != 1 {
+		a["sources"] = s.long(namespace)
+		return a
+	}
+	src := s.sources[0]
+	a[src.ref.kind] = src.ref.name
+	if src.ref.namespace != namespace {
+		a["namespace"] = src.ref.namespace
+	}
+	if len(src.items) > 0 {
+		a["items"] = itemsText(src.items)
+	}
+	if src.optional {
+		a["optional"] = "true"
+	}
+	return a
+}
+
+func (s *spec) long(namespace string) string {
+	var text strings.Builder
+	for _, src := range s.sources {
+		fmt.Fprintf(&text, "- %s: {name: %s", src.ref.kind, src.ref.name)
+		if src.ref.namespace != namespace {
+			fmt.Fprintf(&text, ", namespace: %s", src.ref.namespace)
+		}
+		if len(src.items) > 0 {
+			fmt.Fprintf(&text, ", items: %s", itemsText(src.items))
+		}
+		if src.optional {
+			text.WriteString(", optional: true")
+		}
+		text.WriteString("}\n")
+	}
+	return text.String()
+}
+
+func itemsText(items []item) string {
+	texts := make([]string, len(items))
+	for i, it := range items {
+		texts[i] = fmt.Sprintf("{key: %s, path: %s", it.key, it.path)
+		if it.mode >= 0 {
+			texts[i] += fmt.Sprintf(", mode: %#o", it.mode)
+		}
+		texts[i] += "}"
+	}
+	return "[" + strings.Join(texts, ", ") + "]"
+}
+
+// dirsOf returns the directories that files need.
+func dirsOf(files map[string]file) map[string]bool {
+	dirs := map[string]bool{}
+	for p := range files {
+		for d := path.Dir(p); d != "."; d = path.Dir(d) {
+			dirs[d] = true
+		}
+	}
+	return dirs
+}
+
+// top returns the first element of a path.
+func top(p string) string {
+	first, _, _ := strings.Cut(p, "/")
+	return first
+}
