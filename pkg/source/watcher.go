@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
@@ -33,6 +34,10 @@ const longestDoubt = 15 * time.Second
 // driverWatch is how long a quiet watch of the driver's own stays open at least, as the kubelet has it: opening anew is a
 // request. Its rights hardly change.
 const driverWatch = 30 * time.Minute
+
+// detail is how much deeper in the log the reflectors' own words are: they tell of each object that it is watched, and that
+// streaming lists are not used, which is on purpose. Errors are logged whatever the depth.
+const detail = 2
 
 // The reflector's first list asks for any version, which a server may answer from a cache that lags behind: with
 // something older than another server has said, or than an immutable object, which is read once and never again. So the
@@ -69,14 +74,16 @@ var (
 
 // run watches until the watcher's context ends.
 func (w *watcher) run() {
+	logger := klog.FromContext(w.ctx).V(detail)
 	reflector := cache.NewReflectorWithOptions(w.listWatch(), w.example(), w, cache.ReflectorOptions{
+		Logger:          &logger,
 		Name:            w.key.Ref.String(),
 		MinWatchTimeout: driverWatch,
 		Backoff: &wait.Backoff{
 			Duration: firstRetry, Factor: 2, Jitter: 1, Steps: retrySteps, Cap: longestWait,
 		},
 	})
-	reflector.RunWithContext(w.ctx)
+	reflector.RunWithContext(klog.NewContext(w.ctx, logger))
 }
 
 // limitWatch has the watch of a pod's opened anew now and then, by which the API server decides anew whether the pod may

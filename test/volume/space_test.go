@@ -3,6 +3,7 @@ package volume
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	objects "github.com/liveconfig-csi/liveconfig/pkg/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/state"
@@ -142,6 +144,7 @@ func limitsFor(t *testing.T, policy string) volumefs.Limits {
 	mounts := &recordingMounts{FS: volumefs.New(volumefs.Config{Root: root, Source: source})}
 	m := volume.New(volume.Config{
 		Sources: emptyObjects{}, Authority: byDriver{}, Tokens: noTokens{}, Records: records, Mounts: mounts, Reporter: nobodyTold{},
+		Room:           budget.New(math.MaxInt64).Part(func(int64) {}),
 		PublishTimeout: time.Second, ResyncInterval: time.Hour,
 	})
 	r := state.Record{
