@@ -64,7 +64,7 @@ func parseFlags(args []string, getenv func(string) string, out io.Writer) (confi
 		"about how often the API server decides anew whether pods may read what they mount")
 	fs.StringVar(&c.volumeMemory, "volume-memory", "",
 		"how much memory volumes and the objects in them may take, such as 128Mi; empty: a part of the container's memory limit or, without one, of the node's memory")
-	fs.StringVar(&c.httpEndpoint, "http-endpoint", "", "host:port that serves /metrics, /healthz and /readyz; empty: none")
+	fs.StringVar(&c.httpEndpoint, "http-endpoint", "", "host:port that serves /metrics, /healthz, /readyz and, to its own host, /statusz; empty: none")
 	fs.StringVar(&c.selinuxContext, "selinux-context", "system_u:object_r:container_file_t:s0",
 		"SELinux context of the volumes' files; means nothing on a node without SELinux; empty: left to the kernel")
 	fs.IntVar(&c.verbosity, "v", 2, "how much to log: 0 to 5")

@@ -201,6 +201,7 @@ func (p *parts) serve(ctx context.Context, cfg config) error {
 	if cfg.httpEndpoint != "" { // Which tells from the start how far the driver is.
 		g.Go(func() error { return server.ServeHTTP(ctx, cfg.httpEndpoint, p.mux(cfg)) })
 	}
+	p.events.Start(ctx) // Recovering has something to tell.
 	if err := p.volumes.Recover(ctx); err != nil {
 		logger.Error(err, "Some records could not be read; their volumes stay as they are")
 	}

@@ -1,4 +1,6 @@
-// Package budget is a number of bytes that several holders take from, and never more than there are.
+// Package budget is a number of bytes that several holders take from. Who asks for more than there are is refused. What
+// is in use without asking is counted all the same: then the sum is beyond the limit until enough was given back, and
+// nobody is given more until then.
 //
 // It does not know what the bytes are for, or how they are counted.
 package budget
@@ -21,7 +23,8 @@ type Budget struct {
 
 	mu   sync.Mutex // Guards the fields below, and those of all parts and accounts. Only observers are called under it.
 	used int64      // The sum of all accounts. It exceeds limit only by what was forced.
-	// waiting are the accounts that wait to be made larger, in the order in which they began to.
+	// waiting are the accounts that wait to be made larger, in the order in which they began to, or began anew after they
+	// were told.
 	waiting []*Account
 }
 
@@ -54,9 +57,9 @@ type Account struct {
 	part   *Part
 	size   int64
 	closed bool
-	// want is how large it waits to be made, and retry what is called then; nil while it does not wait.
-	want  int64
-	retry func()
+	// want is how large it waits to be made within which limit, and retry what is called then; nil while it does not wait.
+	want, within int64
+	retry        func()
 }
 
 // Account returns an empty account. Its holder closes it.
@@ -144,15 +147,21 @@ func (a *Account) setLocked(n int64) (retries []func()) {
 }
 
 // WhenRoom has retry called once, when the account can probably be made n bytes large: at once, or after others have
-// become smaller. It takes the place of an earlier retry, and holds nothing back: somebody else may be faster. Retry must
-// not block. One that is about to be called when the account is closed still is.
-func (a *Account) WhenRoom(n int64, retry func()) {
+// become smaller. It takes the place of an earlier retry that was not called yet, also in the line, and holds nothing back:
+// somebody else may be faster. Retry must not block. One that is about to be called when the account is closed still is.
+func (a *Account) WhenRoom(n int64, retry func()) { a.when(n, a.part.whole.limit, retry) }
+
+// WhenOpen is [Account.WhenRoom] for what [Account.Open] has refused.
+func (a *Account) WhenOpen(n int64, retry func()) { a.when(n, a.part.whole.openLimit(), retry) }
+
+func (a *Account) when(n, limit int64, retry func()) {
 	b := a.part.whole
 	b.mu.Lock()
-	a.stopWaitingLocked()
 	if !a.closed {
-		a.want, a.retry = n, retry
-		b.waiting = append(b.waiting, a)
+		if a.retry == nil {
+			b.waiting = append(b.waiting, a)
+		}
+		a.want, a.within, a.retry = n, limit, retry
 	}
 	retries := b.wakeLocked()
 	b.mu.Unlock()
@@ -168,10 +177,10 @@ func (a *Account) stopWaitingLocked() {
 // wakeLocked ends the waiting of as many as there is room for, and returns what is to be called. What does not fit is
 // passed over. The lock is held.
 func (b *Budget) wakeLocked() (retries []func()) {
-	free := b.limit - b.used
+	used := b.used
 	b.waiting = slices.DeleteFunc(b.waiting, func(a *Account) bool {
-		if more := a.want - a.size; more <= free {
-			free -= max(0, more)
+		if more := a.want - a.size; more <= a.within-used {
+			used += max(0, more)
 			retries = append(retries, a.retry)
 			a.retry = nil
 		}

@@ -42,6 +42,7 @@ func resize(t *testing.T, a *budget.Account, n int64) {
 	}
 }
 
+// TestNeverMoreThanThereAre are given to who asks.
 func TestNeverMoreThanThereAre(t *testing.T) {
 	t.Parallel()
 	b := budget.New(100)
@@ -167,6 +168,55 @@ func TestOneRetryTakesThePlaceOfTheOther(t *testing.T) {
 	holder.Close()
 	if told != "second " {
 		t.Errorf("told = %q, want the second, once", told)
+	}
+}
+
+// TestWaitingOnKeepsThePlaceInLine, also for another amount. Who was told begins anew.
+func TestWaitingOnKeepsThePlaceInLine(t *testing.T) {
+	t.Parallel()
+	b := budget.New(100)
+	p := b.Part(ignore)
+	holder, first, second := p.Account(), p.Account(), p.Account()
+	resize(t, holder, 100)
+	told := ""
+	firstWaits := func(n int64) { first.WhenRoom(n, func() { told += "first " }) }
+	secondWaits := func(n int64) { second.WhenRoom(n, func() { told += "second " }) }
+	firstWaits(50)
+	secondWaits(40)
+	firstWaits(40)
+	resize(t, holder, 60)
+	if told != "first " {
+		t.Errorf("told: %q, want the first", told)
+	}
+	resize(t, holder, 100) // Somebody else was faster.
+	firstWaits(40)
+	resize(t, holder, 60)
+	if told != "first second " {
+		t.Errorf("told: %q, want the second", told)
+	}
+}
+
+// TestWhoIsNewWaitsForTheShareOfTheNew, and not for room that is refused to it.
+func TestWhoIsNewWaitsForTheShareOfTheNew(t *testing.T) {
+	t.Parallel()
+	b := budget.New(100)
+	p := b.Part(ignore)
+	holder, newcomer, grown := p.Account(), p.Account(), p.Account()
+	resize(t, holder, 90)
+	told := ""
+	newcomer.WhenOpen(10, func() { told += "newcomer " })
+	grown.WhenRoom(20, func() { told += "grown " })
+	resize(t, holder, 80)
+	resize(t, holder, 66)
+	if told != "grown " {
+		t.Errorf("told: %q, want who may have all", told)
+	}
+	resize(t, holder, 65)
+	if told != "grown newcomer " {
+		t.Errorf("told: %q, want the newcomer as well", told)
+	}
+	if err := newcomer.Open(10); err != nil {
+		t.Errorf("Open = %v, want what was told", err)
 	}
 }
 

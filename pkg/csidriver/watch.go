@@ -47,16 +47,16 @@ const (
 // follow lists and watches until ctx ends.
 func (w *Watcher) follow(ctx context.Context) {
 	s := &store{watcher: w, ctx: ctx}
+	silent := klog.Logger{} // The reflector would log every try that fails, and the store logs what they come to.
 	reflector := cache.NewReflectorWithOptions(s.listWatch(), &storagev1.CSIDriver{}, s, cache.ReflectorOptions{
+		Logger:          &silent,
 		Name:            "csidriver " + w.name,
 		MinWatchTimeout: quietWatch,
 		Backoff: &wait.Backoff{
 			Duration: firstRetry, Factor: 2, Jitter: 1, Steps: retrySteps, Cap: longestWait,
 		},
 	})
-	// The reflector would log every try that fails, and the store logs what they come to: so that one is given a logger
-	// that logs nothing.
-	reflector.RunWithContext(klog.NewContext(ctx, klog.Logger{}))
+	reflector.RunWithContext(klog.NewContext(ctx, silent))
 }
 
 // store is what the reflector writes to. It keeps the finding, and nothing of the object.

@@ -22,6 +22,9 @@ const (
 	large = 16 << 10
 	// stall is how long one that has a place may bring nothing before it loses it to others.
 	stall = 250 * time.Millisecond
+	// turn is how long one may have a place at all, unless it is over by then: then others have theirs first. It takes
+	// the largest answer far less, unless it trickles.
+	turn = 5 * time.Second
 	// receiveBuffer is how much of one answer the connection takes in that nobody has read yet.
 	receiveBuffer = 128 << 10
 )
@@ -94,8 +97,9 @@ type body struct {
 	frames frames
 	over   bool // The end was read.
 
-	mu   sync.Mutex // Guards held.
-	held bool       // Whether it has a place.
+	mu   sync.Mutex  // Guards the fields below.
+	held bool        // Whether it has a place.
+	turn *time.Timer // Takes the place back; nil before the first one.
 }
 
 // Read is [io.Reader]. A place that was taken is kept until the next Read after the end of what it was taken for: by then
@@ -129,6 +133,9 @@ func (b *body) Close() error {
 func (b *body) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.turn != nil {
+		b.turn.Stop()
+	}
 	if b.held && b.hold.keep(b.gate) {
 		b.held = false
 	}
@@ -149,8 +156,12 @@ func (b *body) take() error {
 		return context.Cause(b.ctx)
 	}
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.held = true
-	b.mu.Unlock()
+	if b.turn != nil {
+		b.turn.Stop()
+	}
+	b.turn = time.AfterFunc(turn, b.giveBack)
 	return nil
 }
 

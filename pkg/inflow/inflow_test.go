@@ -180,6 +180,49 @@ func TestAStalledAnswer(t *testing.T) {
 	})
 }
 
+// TestATricklingAnswer never stalls, and gives way to others all the same. Then it goes on.
+func TestATricklingAnswer(t *testing.T) {
+	t.Parallel()
+	for name, kind := range map[string]string{"a list": listType, "an event": watchType} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
+				gate := inflow.New(1)
+				from, to := io.Pipe()
+				trickling := read(open(t.Context(), t, gate, kind, from))
+				stop := make(chan struct{})
+				go func() {
+					defer to.Close()
+					_, _ = to.Write(event(big)[:big/2])
+					for {
+						select {
+						case <-stop:
+							return
+						case <-time.After(200 * time.Millisecond):
+							_, _ = to.Write([]byte("e"))
+						}
+					}
+				}()
+				synctest.Wait()
+				for range 3 {
+					other := read(open(t.Context(), t, gate, listType, of(big)))
+					if other.isDone() {
+						t.Error("the other answer does not wait at all")
+					}
+					<-time.After(6 * time.Second)
+					if !other.isDone() {
+						t.Error("the other answer waits for one that trickles")
+					}
+				}
+				close(stop)
+				<-trickling.done
+				if trickling.err != nil || trickling.n < big/2+3*5*5 {
+					t.Errorf("the answer that trickles: %d bytes, %v, want all", trickling.n, trickling.err)
+				}
+			})
+		})
+	}
+}
+
 // TestEventsTakeTurns: a watch has a place from the beginning of a large event until its reader asks for the next one, and
 // none while nothing comes.
 func TestEventsTakeTurns(t *testing.T) {

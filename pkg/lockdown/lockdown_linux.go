@@ -18,7 +18,8 @@ import (
 
 // Apply locks the process down, all threads of it, those that exist and those to come:
 //
-//  1. A crash writes no core file, unless the node has a program for them that ignores the limit: memory holds Secrets.
+//  1. A crash leaves no core, neither in a file nor to a program that the node has for them: memory holds Secrets. Where
+//     files are forbidden already, and that may not be changed, the program may get it, and logger hears of it.
 //  2. Every thread keeps the capabilities in needed, of those it has, and can get no others.
 //  3. No privilege can be gained by executing a file (no_new_privs).
 //  4. The kernel refuses the calls in [refused], and ends the process at an attempt to execute a program.
@@ -30,8 +31,8 @@ import (
 func Apply(logger klog.Logger) error { return apply(logger, needed) }
 
 func apply(logger klog.Logger, keep capabilities) error {
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
-		return fmt.Errorf("forbid core files: %w", err)
+	if err := forbidCores(logger); err != nil {
+		return fmt.Errorf("forbid cores: %w", err)
 	}
 	err := cut(keep)
 	switch {
@@ -44,6 +45,20 @@ func apply(logger klog.Logger, keep capabilities) error {
 		return fmt.Errorf("give up system calls: %w", err)
 	}
 	logger.Info("Locked down: no program can be started, and no privilege gained")
+	return nil
+}
+
+// forbidCores takes step 1. To a limit of 1 the kernel gives neither a file, which begins with a page, nor what a program is
+// piped: see core(5). A limit of 0 is for files only.
+func forbidCores(logger klog.Logger) error {
+	err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
+	if !errors.Is(err, unix.EPERM) {
+		return os.NewSyscallError("setrlimit", err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		return os.NewSyscallError("setrlimit", err) // It was no limit of 0 that is in the way.
+	}
+	logger.Info("A crash may leave a core to a program of the node's: the hard limit is 0 and cannot be made 1")
 	return nil
 }
 

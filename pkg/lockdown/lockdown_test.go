@@ -170,9 +170,17 @@ func testPrograms(t *testing.T, binary string) {
 		t.Parallel()
 		run(t, binary, "start").wantOutput(t, "fork/exec /proc/self/exe: operation not permitted")
 	})
-	t.Run("a core file has no room", func(t *testing.T) {
+	t.Run("a core has no room", func(t *testing.T) { // A limit of 0 is not for what a program is piped, one of 1 is.
 		t.Parallel()
-		run(t, binary, "core").wantOutput(t, "0 0")
+		run(t, binary, "core").wantOutput(t, "1 1")
+	})
+	t.Run("a limit of 0 for cores that cannot be raised stays, and is told", func(t *testing.T) {
+		t.Parallel()
+		r := run(t, binary, "core-files", inUserNamespace)
+		r.wantOutput(t, "0 0")
+		if !strings.Contains(r.stderr, "A crash may leave a core to a program") {
+			t.Errorf("log = %q, want it to tell", r.stderr)
+		}
 	})
 }
 

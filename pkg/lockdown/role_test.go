@@ -35,6 +35,12 @@ func play(role string) int {
 		err = threads()
 	case "work":
 		err = work(argument)
+	case "core-files":
+		if err = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+			break
+		}
+		name = "core"
+		fallthrough
 	default:
 		err = lockdown.Apply(klog.Background())
 		if err == nil {

@@ -8,11 +8,21 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 )
 
-// headerTimeout bounds how long a client may take to say what it wants.
-const headerTimeout = 10 * time.Second
+// limits bounds what connections can take: their time, their size, their number.
+type limits struct {
+	patience        time.Duration // For a request, and between two.
+	headerBytes     int
+	mostConnections int
+}
+
+// forAnybody is for who may connect, which is the whole cluster.
+func forAnybody() limits {
+	return limits{patience: 10 * time.Second, headerBytes: 8 << 10, mostConnections: 100}
+}
 
 // ServeHTTP serves the handler on a TCP address until ctx ends.
 func ServeHTTP(ctx context.Context, address string, handler http.Handler) error {
@@ -20,16 +30,24 @@ func ServeHTTP(ctx context.Context, address string, handler http.Handler) error 
 	if err != nil {
 		return fmt.Errorf("listen on %s for HTTP: %w", address, err)
 	}
-	s := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout}
+	return serveHTTP(ctx, l, handler, forAnybody())
+}
+
+// serveHTTP takes the listener over.
+func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, m limits) error {
+	s := &http.Server{
+		Handler: handler, ReadHeaderTimeout: m.patience, ReadTimeout: m.patience, IdleTimeout: m.patience,
+		WriteTimeout: 3 * m.patience, MaxHeaderBytes: m.headerBytes, ConnState: newCrowd(m.mostConnections).note,
+	}
 	failed := make(chan error, 1)
 	go func() { failed <- s.Serve(l) }()
 	select {
 	case err := <-failed:
-		return fmt.Errorf("serve HTTP on %s: %w", address, err)
+		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 	}
 	if err := s.Close(); err != nil {
-		return fmt.Errorf("stop HTTP on %s: %w", address, err)
+		return fmt.Errorf("stop HTTP on %s: %w", l.Addr(), err)
 	}
 	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -54,10 +72,26 @@ func Health(check func() error) http.Handler {
 func Local(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		client, err := netip.ParseAddrPort(r.RemoteAddr)
-		if err != nil || !client.Addr().Unmap().IsLoopback() {
+		if err != nil || !client.Addr().Unmap().IsLoopback() || !isLocalName(r.Host) || isForwarded(r) {
 			http.Error(w, "this is served through kubectl port-forward only", http.StatusForbidden)
 			return
 		}
 		handler.ServeHTTP(w, r)
 	})
+}
+
+// isLocalName reports whether a request was sent to the host's own name: a web page can have a browser send it to another
+// one that leads here.
+func isLocalName(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = strings.Trim(hostport, "[]")
+	}
+	address, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && address.IsLoopback()
+}
+
+// isForwarded reports whether a proxy beside the driver has sent the request on for somebody else.
+func isForwarded(r *http.Request) bool {
+	return len(r.Header["Forwarded"])+len(r.Header["X-Forwarded-For"]) > 0 // Empty ones as well, before others perhaps.
 }

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/budget"
@@ -66,6 +68,7 @@ type bench struct {
 	t    *testing.T
 	id   identity.Identity  // Who reads.
 	room *budget.Budget     // For the objects: more than a test needs.
+	log  ktesting.Buffer    // What the cache has logged.
 	stop context.CancelFunc // Ends the context that New was given.
 
 	mu      sync.Mutex // Guards the fields below.
@@ -81,8 +84,13 @@ const recheck = 3 * time.Minute
 // to rest.
 func newBench(t *testing.T, id identity.Identity, recheck time.Duration) *bench {
 	t.Helper()
-	b := &bench{cluster: newCluster(t), t: t, id: id, room: budget.New(1 << 40)}
-	ctx, stop := context.WithCancel(t.Context())
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(4)))
+	sink, ok := logger.GetSink().(ktesting.Underlier)
+	if !ok {
+		t.Fatalf("the test logger is a %T", logger.GetSink())
+	}
+	b := &bench{cluster: newCluster(t), t: t, id: id, room: budget.New(1 << 40), log: sink.GetBuffer()}
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
 	b.stop = stop
 	b.Cache = source.New(ctx, source.Config{
 		Client:  func(identity.Identity) (corev1client.CoreV1Interface, error) { return b.client(), nil },

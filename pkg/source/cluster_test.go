@@ -40,6 +40,7 @@ type cluster struct {
 	getErr   error         // What gets answer instead, unless nil.
 	oldErr   error         // What lists answer that ask for a version, unless nil.
 	gate     chan struct{} // Lists make their answer and then wait here, unless nil.
+	entrance chan struct{} // Watches wait here before they are opened, unless nil.
 }
 
 // request is one call of a client, or the question whether it may be made.
@@ -162,8 +163,14 @@ func (c *cluster) answerLocked(ref api.Ref) runtime.Object {
 
 func (c *cluster) watch(ref api.Ref, opts metav1.ListOptions) (watch.Interface, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.recordLocked("watch", ref, opts)
+	entrance := c.entrance
+	c.mu.Unlock()
+	if entrance != nil {
+		<-entrance
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.watchErr != nil {
 		return nil, c.watchErr
 	}
@@ -265,6 +272,20 @@ func (c *cluster) hold() (release func()) {
 	})
 }
 
+// holdWatches keeps watches from being opened until the returned function is called.
+func (c *cluster) holdWatches() (answer func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	entrance := make(chan struct{})
+	c.entrance = entrance
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.entrance = nil
+		close(entrance)
+	})
+}
+
 // hangUp closes every watch, as an API server does that goes away.
 func (c *cluster) hangUp() {
 	c.mu.Lock()
@@ -297,26 +318,6 @@ func (c *cluster) open(ref api.Ref) int {
 		}
 	}
 	return n
-}
-
-// serverWatch is one open watch.
-type serverWatch struct {
-	cluster *cluster
-	ref     api.Ref
-	events  chan watch.Event
-	isDead  bool // It brings nothing any more, and stays open.
-}
-
-func (w *serverWatch) ResultChan() <-chan watch.Event { return w.events }
-
-// Stop is what the client calls, also while it waits for events.
-func (w *serverWatch) Stop() {
-	w.cluster.mu.Lock()
-	defer w.cluster.mu.Unlock()
-	if w.cluster.watches[w] {
-		delete(w.cluster.watches, w)
-		close(w.events)
-	}
 }
 
 func refOf(t *testing.T, o runtime.Object) (api.Ref, metav1.Object) {

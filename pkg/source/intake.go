@@ -13,7 +13,7 @@ import (
 
 // What an object in use takes besides the bytes of its content. Measured.
 const (
-	bytesPerObject = 64 << 10 // Its watch, and what the connection holds for it.
+	bytesPerObject = 96 << 10 // Its watch, and what the connection holds for it.
 	bytesPerKey    = 160      // An entry of a map, and two allocations.
 	bytesOfMeta    = 4 << 10  // Of an event: metadata, and who manages which field.
 )
@@ -46,11 +46,27 @@ func costOf(c api.Content) int64 {
 	return size + int64(len(c.Data))*bytesPerKey + buffer + bytesPerObject
 }
 
-// admit takes the room that the content needs, in place of what the one before had. If there is not enough, the content
-// must not be kept: what is known stays, and the object rests.
+// standing reports whether the watch still speaks for its item, and whether that is new. The item's account is that of what
+// is held, which a watch that has been stopped does not change any more.
+func (w *watcher) standing() (isCurrent, isNew bool) {
+	w.cache.mu.Lock()
+	defer w.cache.mu.Unlock()
+	return w.ctx.Err() == nil, w.item.isNew
+}
+
+// admit takes the room that the content needs, in place of what the one before had. What live volumes may come to need is
+// not for an object that is new. If there is not enough, the content must not be kept: what is known stays, and the object
+// rests.
 func (w *watcher) admit(c api.Content) bool {
-	cost := costOf(c)
-	err := w.item.account.Resize(cost)
+	isCurrent, isNew := w.standing()
+	if !isCurrent {
+		return false
+	}
+	cost, take := costOf(c), w.item.account.Resize
+	if isNew {
+		take = w.item.account.Open
+	}
+	err := take(cost)
 	if err == nil {
 		w.crowded = 0
 		return true
@@ -67,6 +83,9 @@ func isExhausted(err error) bool {
 
 // dismiss gives back the room of content that is gone.
 func (w *watcher) dismiss() {
+	if isCurrent, _ := w.standing(); !isCurrent {
+		return
+	}
 	w.crowded = 0
 	w.item.account.Force(bytesPerObject)
 }
@@ -74,9 +93,9 @@ func (w *watcher) dismiss() {
 // noteCrowded remembers that there is no room for the object, and ends its watch, which would bring more of it.
 func (w *watcher) noteCrowded(err error) {
 	w.cache.update(w, func(s *Snapshot) bool {
-		before := s.Err
+		isNews := !sameSort(s.Err, err)
 		s.Err, s.Polled = err, false
-		return !isExhausted(before)
+		return isNews
 	})
 	w.cache.mu.Lock()
 	defer w.cache.mu.Unlock()
@@ -88,6 +107,10 @@ func (w *watcher) noteCrowded(err error) {
 // rest stands for the watch of an object that there is no room for, until there may be some. Then it is listed.
 func (w *watcher) rest() watch.Interface {
 	p := newPause(wait.Jitter(longestRest, restJitter))
-	w.item.account.WhenRoom(w.crowded, func() { p.shorten(wait.Jitter(shortestRest, restJitter)) })
+	whenRoom := w.item.account.WhenRoom
+	if _, isNew := w.standing(); isNew {
+		whenRoom = w.item.account.WhenOpen
+	}
+	whenRoom(w.crowded, func() { p.shorten(wait.Jitter(shortestRest, restJitter)) })
 	return p
 }

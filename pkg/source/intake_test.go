@@ -2,10 +2,14 @@ package source_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/source"
 )
@@ -56,6 +60,151 @@ func TestAnObjectThatThereIsNoRoomFor(t *testing.T) {
 		b.want(web, holding(first))
 		if got := b.room.Used(); got < 200_000 || got > 400_000 {
 			t.Errorf("Used() = %d, want some three times the content", got)
+		}
+	})
+}
+
+// bytesPerObject is what an object takes that is asked for, whatever comes of it.
+const bytesPerObject = 96 << 10
+
+// wantUsed compares how much room the objects take.
+func (b *bench) wantUsed(want int64) {
+	b.t.Helper()
+	b.settle()
+	if got := b.room.Used(); got != want {
+		b.t.Errorf("Used() = %d, want %d", got, want)
+	}
+}
+
+// TestAnObjectThatDoesNotExistTakesRoom as well, since it is watched: from the first user on to the last, and be there any
+// or not.
+func TestAnObjectThatDoesNotExistTakesRoom(t *testing.T) {
+	bubble(t, func(b *bench) {
+		answer := b.hold()
+		defer answer()
+		first := b.acquire(web)
+		b.wantUsed(bytesPerObject)
+		answer()
+		b.want(web, known{Synced: true})
+		b.wantUsed(bytesPerObject)
+		second := b.acquire(web)
+		b.wantUsed(bytesPerObject)
+		first()
+		first()
+		b.wantUsed(bytesPerObject)
+		second()
+		b.wantUsed(0)
+
+		others := b.crowd(0)
+		release := b.acquire(web)
+		b.want(web, known{Synced: true})
+		b.wantUsed(b.room.Limit() + bytesPerObject)
+		release()
+		others.Close()
+		b.wantUsed(0)
+	})
+}
+
+// running is [bubble] with a cache that runs: who comes is new to the node.
+func running(t *testing.T, test func(b *bench)) {
+	t.Helper()
+	vigil(t, func(b *bench) {
+		b.settle()
+		test(b)
+	})
+}
+
+// TestANewObjectLeavesTheReserve, which is a quarter of all, to those that are there. It is not read again and again while
+// nothing else is left, and follows when there is more.
+func TestANewObjectLeavesTheReserve(t *testing.T) {
+	running(t, func(b *bench) {
+		o := b.putMap(configMap(web, "1"))
+		others := b.crowd(b.room.Limit() / 4)
+		defer b.acquire(web)()
+		b.wantCrowded(known{})
+		b.wantUsed(others.Size() + bytesPerObject)
+		pass(time.Minute)
+		b.wantCrowded(known{})
+		b.wantRequests(web, "list")
+		others.Force(b.room.Limit() / 2)
+		pass(soonRead)
+		b.want(web, holding(o))
+	})
+}
+
+// TestWhatIsUsedAlreadyMayTakeTheReserve: objects of live volumes, also of those of an earlier run, whoever else comes.
+func TestWhatIsUsedAlreadyMayTakeTheReserve(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		before func(b *bench) (o *corev1.ConfigMap, release func()) // While there is room.
+		after  func(b *bench, o *corev1.ConfigMap) *corev1.ConfigMap
+	}{
+		"it grows, and is shared with a newcomer": {
+			before: func(b *bench) (*corev1.ConfigMap, func()) { return b.putMap(configMap(web, "1")), b.acquire(web) },
+			after: func(b *bench, _ *corev1.ConfigMap) *corev1.ConfigMap {
+				b.t.Cleanup(b.acquire(web))
+				return b.putMap(configMap(web, strings.Repeat("x", 100_000)))
+			},
+		},
+		"it was not there, and comes": {
+			before: func(b *bench) (*corev1.ConfigMap, func()) { return nil, b.acquire(web) },
+			after: func(b *bench, _ *corev1.ConfigMap) *corev1.ConfigMap {
+				return b.putMap(configMap(web, strings.Repeat("x", 100_000)))
+			},
+		},
+		"it is immutable, and a newcomer has it read anew": {
+			before: func(b *bench) (*corev1.ConfigMap, func()) { return b.putMap(immutable(web, "1")), b.acquire(web) },
+			after: func(b *bench, _ *corev1.ConfigMap) *corev1.ConfigMap {
+				b.settle()
+				b.remove(web)
+				o := b.putMap(immutable(web, strings.Repeat("x", 100_000)))
+				b.t.Cleanup(b.acquire(web))
+				return o
+			},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			running(t, func(b *bench) {
+				o, release := tc.before(b)
+				defer release()
+				b.settle()
+				b.crowd(1_000_000)
+				b.want(web, holding(tc.after(b, o)))
+			})
+		})
+	}
+	t.Run("a volume of an earlier run uses it", func(t *testing.T) {
+		bubble(t, func(b *bench) {
+			o := b.putMap(configMap(web, "1"))
+			b.crowd(1_000_000)
+			answer := b.hold()
+			defer answer()
+			defer b.acquire(web)()
+			go func() { _ = b.Run(b.t.Context()) }() // It returns nil.
+			b.settle()
+			answer()
+			b.want(web, holding(o))
+		})
+	})
+}
+
+// TestWhatIsHeldIsPaidFor: an immutable object is created, deleted and made anew in one breath. What comes after the first
+// may still reach the watch that has ended with it.
+func TestWhatIsHeldIsPaidFor(t *testing.T) {
+	bubble(t, func(b *bench) {
+		for n := range 40 {
+			ref := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("web-", n)}
+			release := b.acquire(ref)
+			b.settle()
+			b.putMap(immutable(ref, strings.Repeat("x", 100_000)))
+			b.remove(ref)
+			b.putMap(configMap(ref, "less"))
+			b.settle()
+			if got := b.room.Used(); b.known(ref).Immutable && got < bytesPerObject+100_000 {
+				t.Errorf("Used() = %d while the content is held, want it counted", got)
+			}
+			release()
 		}
 	})
 }

@@ -2,6 +2,8 @@ package source
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,6 +69,30 @@ func butNotFound(err error) error {
 
 func versionOf(o *metav1.ObjectMeta) metav1.ListMeta {
 	return metav1.ListMeta{ResourceVersion: o.ResourceVersion}
+}
+
+// contentOf keeps of an object what a volume can need.
+func contentOf(ref api.Ref, obj any) (api.Content, error) {
+	switch o := obj.(type) {
+	case *corev1.ConfigMap:
+		data := make(map[string][]byte, len(o.Data)+len(o.BinaryData))
+		maps.Copy(data, o.BinaryData)
+		for k, v := range o.Data {
+			data[k] = []byte(v)
+		}
+		return content(ref, &o.ObjectMeta, o.Immutable, data), nil
+	case *corev1.Secret:
+		return content(ref, &o.ObjectMeta, o.Immutable, o.Data), nil
+	default:
+		return api.Content{}, fmt.Errorf("watch of %s brought a %T", ref, obj)
+	}
+}
+
+func content(ref api.Ref, meta *metav1.ObjectMeta, immutable *bool, data map[string][]byte) api.Content {
+	return api.Content{
+		Ref: ref, UID: string(meta.UID), ResourceVersion: meta.ResourceVersion,
+		Immutable: immutable != nil && *immutable, Data: data, ChangedAt: changedAt(meta),
+	}
 }
 
 // changedAt returns when somebody last changed the object, as far as the API server has kept it; zero if it has not.

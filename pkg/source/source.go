@@ -37,8 +37,9 @@ type Snapshot struct {
 	// Changed is when the content, or the absence of the object, became known.
 	Changed time.Time
 	// Err is why the object is not kept current: what the API server, or the network, has said to the latest request
-	// that did not succeed. It is nil once a watch is open, and for an immutable object, which needs none. What is known
-	// stays, and may be newer than the error where lists are served and watches are not.
+	// that did not succeed, or that there is no room for it. It is nil once a watch is open, while the object is read now
+	// and then, and when it is read and immutable: a watch that is refused after that, of a pod's, is an error again. What
+	// is known stays, and may be newer than the error where lists are served and watches are not.
 	Err error
 	// Failing is since when there is an Err, whichever; zero for none.
 	Failing time.Time
@@ -89,6 +90,7 @@ type Cache struct {
 	items     map[Key]*item
 	bookmarks map[api.Kind]time.Time // When a watch of the kind has brought one last.
 	replaced  int                    // How many watches were found to be dead.
+	isRunning bool                   // Run was called: who comes from then on is new to the node.
 }
 
 // item is one object in use. Invariant: it is in Cache.items exactly while users > 0.
@@ -97,6 +99,8 @@ type item struct {
 	stop  context.CancelFunc // Ends the watch; nil while none runs because the object is immutable.
 	vigil *vigil             // Over that watch.
 	now   Snapshot
+	// isNew says that it is unknown yet, and that nobody needs it who was there before: others can do without it.
+	isNew bool
 	// account is what is taken of the room; fixed.
 	account *budget.Account
 }
@@ -120,7 +124,8 @@ func (c *Cache) Acquire(key Key) (release func(), err error) {
 	defer c.mu.Unlock()
 	it, found := c.items[key]
 	if !found {
-		it = &item{account: c.cfg.Room.Account()}
+		it = &item{account: c.cfg.Room.Account(), isNew: c.isRunning}
+		it.account.Force(bytesPerObject) // Whether there is such an object or not.
 		c.items[key] = it
 	}
 	it.users++
@@ -205,22 +210,27 @@ func (c *Cache) startLocked(key Key, it *item, client corev1client.CoreV1Interfa
 	})
 }
 
-// update changes an item's snapshot and tells the listener if change reports a difference. Updates of a watch that has
-// been stopped are dropped: its item may belong to a later watch.
+// update changes an item's snapshot and tells the listener if change reports a difference. Each sort of trouble is logged
+// when it begins, and its end. Updates of a watch that has been stopped are dropped: its item may belong to a later watch.
 func (c *Cache) update(w *watcher, change func(*Snapshot) (changed bool)) {
 	c.mu.Lock()
 	if w.ctx.Err() != nil {
 		c.mu.Unlock()
 		return
 	}
+	before := w.item.now.Err
 	changed := change(&w.item.now)
 	w.item.now.noteFailing()
 	now := w.item.now
+	w.item.isNew = w.item.isNew && !now.Synced
 	if now.Synced && now.Found && now.Content.Immutable && w.key.Identity == identity.Driver() {
 		w.item.stop() // Content that never changes needs no watch; whether a pod may still read it does.
 		w.item.stop = nil
 	}
 	c.mu.Unlock()
+	if !sameSort(before, now.Err) {
+		w.log(now.Err)
+	}
 	if changed {
 		c.cfg.Changed(w.key)
 	}

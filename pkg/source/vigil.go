@@ -50,8 +50,12 @@ type vigil struct {
 }
 
 // Run replaces watches that have died without a word, until ctx ends. It returns nil. Without it everything else works, as
-// long as no watch dies that way.
+// long as no watch dies that way. What was acquired before it is taken for what live volumes use already; other objects are
+// new when they are first read, and leave a share of the room to those (see [budget.Account.Open]).
 func (c *Cache) Run(ctx context.Context) error {
+	c.mu.Lock()
+	c.isRunning = true
+	c.mu.Unlock()
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for {
@@ -205,7 +209,9 @@ func (w *watcher) endAsking(i watch.Interface, err error) (watch.Interface, erro
 		w.cache.wg.Go(i.Stop)
 		return nil, errOver()
 	}
-	v.watch, v.sign = i, time.Now()
+	now := time.Now()
+	v.until = v.until.Add(now.Sub(v.sign)) // The server's clock runs from its answer at the latest.
+	v.watch, v.sign = i, now
 	return i, nil
 }
 

@@ -3,7 +3,6 @@ package source
 import (
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +18,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/inflow"
+	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
 )
 
 // How long a watcher waits after the API server refused or dropped it: doubling, with jitter.
@@ -34,10 +34,6 @@ const longestDoubt = 15 * time.Second
 // driverWatch is how long a quiet watch of the driver's own stays open at least, as the kubelet has it: opening anew is a
 // request. Its rights hardly change.
 const driverWatch = 30 * time.Minute
-
-// detail is how much deeper in the log the reflectors' own words are: they tell of each object that it is watched, and that
-// streaming lists are not used, which is on purpose. Errors are logged whatever the depth.
-const detail = 2
 
 // The reflector's first list asks for any version, which a server may answer from a cache that lags behind: with
 // something older than another server has said, or than an immutable object, which is read once and never again. So the
@@ -74,16 +70,16 @@ var (
 
 // run watches until the watcher's context ends.
 func (w *watcher) run() {
-	logger := klog.FromContext(w.ctx).V(detail)
+	silent := klog.Logger{} // It would repeat each error with each try.
 	reflector := cache.NewReflectorWithOptions(w.listWatch(), w.example(), w, cache.ReflectorOptions{
-		Logger:          &logger,
+		Logger:          &silent,
 		Name:            w.key.Ref.String(),
 		MinWatchTimeout: driverWatch,
 		Backoff: &wait.Backoff{
 			Duration: firstRetry, Factor: 2, Jitter: 1, Steps: retrySteps, Cap: longestWait,
 		},
 	})
-	reflector.RunWithContext(klog.NewContext(w.ctx, logger))
+	reflector.RunWithContext(klog.NewContext(w.ctx, silent))
 }
 
 // limitWatch has the watch of a pod's opened anew now and then, by which the API server decides anew whether the pod may
@@ -248,11 +244,26 @@ func (w *watcher) noteOutcome(err error) {
 			return false
 		}
 		polled := s.Polled && err != nil // Otherwise a watch is open.
-		changed := (s.Err == nil) != (err == nil) || apierrors.ReasonForError(s.Err) != apierrors.ReasonForError(err) ||
-			s.Revoked != revoked || s.Polled != polled
+		changed := !sameSort(s.Err, err) || s.Revoked != revoked || s.Polled != polled
 		s.Err, s.Revoked, s.Polled = err, revoked, polled
 		return changed
 	})
+}
+
+// sameSort reports whether two errors, or none, are the same trouble, whatever their texts say.
+func sameSort(a, b error) bool {
+	return (a == nil) == (b == nil) && isExhausted(a) == isExhausted(b) &&
+		apierrors.ReasonForError(a) == apierrors.ReasonForError(b)
+}
+
+// log says that the object is not kept current, or that it is again.
+func (w *watcher) log(err error) {
+	logger := klog.FromContext(w.ctx).WithValues(logkeys.Ref, w.key.Ref, logkeys.Identity, w.key.Identity)
+	if err == nil {
+		logger.Info("An object is kept current again")
+		return
+	}
+	logger.Error(err, "An object is not kept current")
 }
 
 // isRevoked reports whether the outcome, after those before it, means that the object may not be read any more.
@@ -314,7 +325,7 @@ func (w *watcher) take(obj any) error {
 		}
 		s.Synced, s.Found, s.Content, s.Changed = true, true, content, time.Now()
 		if content.Immutable {
-			s.Err, s.Revoked, s.Polled = nil, false, false // It needs no watch, so nothing is wrong any more.
+			s.Err, s.Revoked, s.Polled = nil, false, false // Nothing is missed, and who may read it was just decided.
 		}
 		return true
 	})
@@ -330,28 +341,4 @@ func (w *watcher) lose() {
 		s.Synced, s.Found, s.Content, s.Changed = true, false, api.Content{}, time.Now()
 		return true
 	})
-}
-
-// contentOf keeps of an object what a volume can need.
-func contentOf(ref api.Ref, obj any) (api.Content, error) {
-	switch o := obj.(type) {
-	case *corev1.ConfigMap:
-		data := make(map[string][]byte, len(o.Data)+len(o.BinaryData))
-		maps.Copy(data, o.BinaryData)
-		for k, v := range o.Data {
-			data[k] = []byte(v)
-		}
-		return content(ref, &o.ObjectMeta, o.Immutable, data), nil
-	case *corev1.Secret:
-		return content(ref, &o.ObjectMeta, o.Immutable, o.Data), nil
-	default:
-		return api.Content{}, fmt.Errorf("watch of %s brought a %T", ref, obj)
-	}
-}
-
-func content(ref api.Ref, meta *metav1.ObjectMeta, immutable *bool, data map[string][]byte) api.Content {
-	return api.Content{
-		Ref: ref, UID: string(meta.UID), ResourceVersion: meta.ResourceVersion,
-		Immutable: immutable != nil && *immutable, Data: data, ChangedAt: changedAt(meta),
-	}
 }

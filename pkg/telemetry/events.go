@@ -57,14 +57,15 @@ type Events struct {
 }
 
 // NewEvents returns a writer of Events that are reported by the driver of that name on the node. Equal Events are counted
-// in one. Nothing is sent before Run; ctx is for the log lines of the client library.
+// in one. What is written before Start is lost; ctx is for the log lines of the client library.
 func NewEvents(ctx context.Context, client corev1client.EventsGetter, driver, node string) (*Events, error) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("register the pod type: %w", err)
 	}
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(record.CorrelatorOptions{
-		BurstSize: math.MaxInt32, // What is too much has been dropped, and counted, before.
+		// What is too much has been dropped, and counted, before. The library would combine Events of different volumes.
+		BurstSize: math.MaxInt32, MaxEvents: math.MaxInt32,
 	}))
 	recorder := broadcaster.NewRecorder(scheme, corev1.EventSource{Component: driver, Host: node})
 	limits := record.NewEventSourceObjectSpamFilter(eventKeys, eventBurst, eventRate, wallClock{}, spamKey)
@@ -85,11 +86,15 @@ func spamKey(e *corev1.Event) string {
 	return string(e.InvolvedObject.UID) + "/" + e.InvolvedObject.FieldPath + "/" + e.Reason
 }
 
-// Run sends Events until ctx ends.
-func (e *Events) Run(ctx context.Context) error {
-	defer e.broadcaster.Shutdown()
+// Start begins to send what is written, until ctx ends. It does not wait for the API server. Call Run after it.
+func (e *Events) Start(ctx context.Context) {
 	e.broadcaster.StartRecordingToSink(sink{ctx: ctx, events: e.client.Events("")})
+}
+
+// Run ends the sending when ctx ends.
+func (e *Events) Run(ctx context.Context) error {
 	<-ctx.Done()
+	e.broadcaster.Shutdown()
 	return nil
 }
 
@@ -139,17 +144,10 @@ type sink struct {
 
 var _ record.EventSink = sink{}
 
-// combined is how the client library begins the message of an Event that stands for many. It goes on to change that Event
-// under the name that it has given to it.
-const combined = "(combined from similar events)"
-
 // Create makes an Event, or touches the one that says the same.
 func (s sink) Create(event *corev1.Event) (*corev1.Event, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, answerLimit)
 	defer cancel()
-	if strings.HasPrefix(event.Message, combined) {
-		return s.events.CreateWithEventNamespaceWithContext(ctx, event)
-	}
 	event = event.DeepCopy()
 	event.Name = nameOf(event)
 	created, err := s.events.CreateWithEventNamespaceWithContext(ctx, event)

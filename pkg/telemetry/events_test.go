@@ -106,6 +106,7 @@ func newWriter(t *testing.T) *writer {
 	w.Events = events
 	ended := make(chan error, 1)
 	w.run = func() {
+		events.Start(ctx)
 		go func() { ended <- events.Run(ctx) }()
 		synctest.Wait()
 	}

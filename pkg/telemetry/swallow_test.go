@@ -59,6 +59,7 @@ func TestARequestThatIsSwallowedHoldsNothingUpForLong(t *testing.T) {
 			t.Fatal(err)
 		}
 		ended := make(chan error, 1)
+		events.Start(ctx)
 		go func() { ended <- events.Run(ctx) }()
 		synctest.Wait()
 		events.Write(trouble("swallowed"))

@@ -3,7 +3,9 @@ package volume
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"syscall"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -102,6 +104,9 @@ func kindOf(err error) Kind {
 // errStopping ends a publish that waits for a source: the one who would tell it that the source is there is gone.
 var errStopping = errors.New("the driver is being stopped; the next one will serve the volume")
 
+// errWorkedOn stands for what is not known of a live volume while a system call on its files does not come back.
+var errWorkedOn = errors.New("the volume is being worked on, and that takes long: whether its files are current is not known")
+
 // unreadError says that a source's state is not known, which is never taken for its absence.
 type unreadError struct {
 	key source.Key
@@ -132,6 +137,8 @@ func (e *unreadError) remedy() string {
 
 func (e *unreadError) Unwrap() error { return e.err }
 
+func (e *unreadError) gist() string { return fmt.Sprintf("%s %s", e.kind(), e.key.Ref) }
+
 func (e *unreadError) kind() Kind {
 	switch {
 	case apierrors.IsForbidden(e.err):
@@ -155,11 +162,29 @@ func newSourcesError(unread []*unreadError, err error) *sourcesError {
 	return &sourcesError{unread: unread, missing: missing}
 }
 
+// with returns the error with what else could not be read.
+func (e *sourcesError) with(others []*unreadError) *sourcesError {
+	all := slices.Clone(e.unread)
+	for _, other := range others {
+		if !slices.ContainsFunc(all, func(u *unreadError) bool { return u.key == other.key }) {
+			all = append(all, other)
+		}
+	}
+	return &sourcesError{unread: all, missing: e.missing}
+}
+
+// mostUnread is how many sources that could not be read are spelled out. A volume may have thousands, each with what
+// would allow it.
+const mostUnread = 10
+
 // Error returns one problem as it is, and several as «[a, b]».
 func (e *sourcesError) Error() string {
 	problems := make([]string, 0, len(e.unread))
-	for _, u := range e.unread {
+	for _, u := range e.causesFirst()[:min(len(e.unread), mostUnread)] {
 		problems = append(problems, u.Error())
+	}
+	if more := len(e.unread) - mostUnread; more > 0 {
+		problems = append(problems, fmt.Sprintf("%d more cannot be read", more))
 	}
 	if e.missing != nil {
 		problems = append(problems, e.missing.Problems()...)
@@ -168,6 +193,29 @@ func (e *sourcesError) Error() string {
 		return problems[0]
 	}
 	return "[" + strings.Join(problems, ", ") + "]"
+}
+
+// causesFirst returns the sources about which there is something to say, and then those that nobody has answered for.
+func (e *sourcesError) causesFirst() []*unreadError {
+	isAwaited := func(u *unreadError) bool { return u.err == nil }
+	caused := slices.DeleteFunc(slices.Clone(e.unread), isAwaited)
+	for _, u := range e.unread {
+		if isAwaited(u) {
+			caused = append(caused, u)
+		}
+	}
+	return caused
+}
+
+func (e *sourcesError) gist() string {
+	var gists []string
+	for _, u := range e.unread {
+		gists = append(gists, u.gist())
+	}
+	if e.missing != nil {
+		gists = append(gists, e.missing.Error())
+	}
+	return strings.Join(gists, ", ")
 }
 
 // kind leaves out what is missing: a source that could not be read decides what kind of trouble it is. One that may not be
@@ -184,6 +232,24 @@ func (e *sourcesError) kind() Kind {
 		}
 	}
 	return kind
+}
+
+// gist returns what of trouble is news when it changes. What changes by itself is left out: how much room there is at the
+// time, the local port of a connection, the name of a file that was to be made.
+func gist(err error) string {
+	if sources, ok := errors.AsType[*sourcesError](err); ok {
+		return sources.gist()
+	}
+	if unread, ok := errors.AsType[*unreadError](err); ok {
+		return unread.gist()
+	}
+	if isExhausted(err) {
+		return string(Exhausted)
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return fmt.Sprintf("%s: %v", kindOf(err), errno)
+	}
+	return err.Error()
 }
 
 // reasonOf returns the Event reason for trouble with a live volume.

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/volume"
@@ -39,6 +40,41 @@ func TestFailingFirstPublishLeavesNothing(t *testing.T) {
 				n.wantRecords(r)
 				d.unpublish(r)
 				n.wantNothing(d)
+			})
+		})
+	}
+}
+
+// TestAPanickingFirstPublishLeavesNothing: the driver survives it, and the kubelet may never come back for what is left.
+func TestAPanickingFirstPublishLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for _, op := range []string{"put", "create", "publish", "usage"} { // The last is asked when the files are there.
+		t.Run(op, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.cluster.set(web, "a", "1")
+				room, option := limited(1 << 20)
+				d := n.start(option)
+				r := n.request("config", configMap("web"))
+				n.faults.on(op, func() { panic("a bug") })
+				func() {
+					defer func() {
+						if got := recover(); got != "a bug" {
+							n.Errorf("recovered from %v, want the bug", got)
+						}
+					}()
+					_ = d.Publish(n.ctx, r, identity.NewToken("token", time.Now().Add(time.Hour)))
+				}()
+				n.faults.on(op, nil)
+				pass(settling)
+				n.wantNothing(d)
+				if used, token := room.Used(), n.tokens.of(r.VolumeID); used != 0 || !token.IsZero() {
+					n.Errorf("Used() = %d, token %v, want nothing", used, token)
+				}
+				if age := d.Age(r.VolumeID); age != 0 {
+					n.Errorf("it has been worked on for %s, want not at all", age)
+				}
+				d.publish(r)
+				n.wantFiles(r, map[string]string{"a": "1"})
 			})
 		})
 	}

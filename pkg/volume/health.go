@@ -10,7 +10,7 @@ import (
 )
 
 // stuckAfter is how long work on one volume may take, or be waited for, before something must be wrong with the process
-// itself: a sync is a few milliseconds of system calls and never waits for the network.
+// itself: all of it is a few milliseconds of system calls that never wait for the network.
 const stuckAfter = 2 * time.Minute
 
 // pulseInterval is how often the heart beats.
@@ -25,14 +25,21 @@ type pulse struct {
 	beating time.Time // Since when the heart waits for locks; zero while it rests.
 }
 
-// task is one volume that is being worked on.
+// task is one volume that is being worked on: synced, or made or taken away by a call. A call that waits for a source is not
+// at work.
 type task struct {
 	volumeID string
 	since    time.Time
 }
 
-// took notes that the volume is being worked on until the returned function is called.
+// took is works for a volume that was taken from the queue, whose others do not wait in vain.
 func (p *pulse) took(volumeID string) (done func()) {
+	p.queued(0)
+	return p.works(volumeID)
+}
+
+// works notes that the volume is being worked on until the returned function is called.
+func (p *pulse) works(volumeID string) (done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.tasks == nil {
@@ -41,12 +48,24 @@ func (p *pulse) took(volumeID string) (done func()) {
 	p.next++
 	id := p.next
 	p.tasks[id] = task{volumeID: volumeID, since: time.Now()}
-	p.waiting = time.Time{}
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.tasks, id)
 	}
+}
+
+// age returns for how long the volume has been worked on; zero for not at all.
+func (p *pulse) age(volumeID string, now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	age := time.Duration(0)
+	for _, t := range p.tasks {
+		if t.volumeID == volumeID {
+			age = max(age, now.Sub(t.since))
+		}
+	}
+	return age
 }
 
 // queued notes how many volumes wait to be worked on.
@@ -95,8 +114,8 @@ func (p *pulse) check(now time.Time) error {
 	return nil
 }
 
-// beat takes, now and then, the locks that everything else takes, so that a deadlock shows by its absence. Watches take
-// them for each thing they hear: while they are free no watch is stuck.
+// beat takes, now and then, the locks that everything else takes, so that a deadlock shows by its absence. Watches take them
+// for each thing they hear: while they are free no watch waits for them. Whether a watch hears anything is not proved.
 func (m *Manager) beat(ctx context.Context) error {
 	ticker := time.NewTicker(pulseInterval)
 	defer ticker.Stop()

@@ -84,7 +84,7 @@ func New(cfg Config) *Manager {
 func (m *Manager) Recover(ctx context.Context) error {
 	records, unreadable := m.cfg.Records.List()
 	for _, r := range records {
-		done := m.pulse.took(r.VolumeID)
+		done := m.pulse.works(r.VolumeID)
 		err := m.recoverOne(ctx, r)
 		done()
 		if err != nil {
@@ -119,7 +119,7 @@ func (m *Manager) adopt(ctx context.Context, r state.Record) error {
 	if err != nil {
 		v = &volume{record: r}
 	}
-	v.live = true
+	v.live.Store(true)
 	v.frozen = err != nil || v.spec.UpdatePolicy == api.UpdateNever
 	v.tidyAt = time.Now().Add(2 * graceTime) // An earlier run may have replaced files a moment ago.
 	if err := m.register(v); err != nil {
@@ -235,7 +235,8 @@ func (m *Manager) Volumes() int {
 }
 
 // Condition returns nil when the files of the volume are what its sources say, and else why not. For a volume that is
-// not published on target it returns an *[Error] of kind Unknown; an empty target stands for wherever it is.
+// not published on target it returns an *[Error] of kind Unknown; an empty target stands for wherever it is. It does not wait
+// for a volume that is being worked on for long, and says so instead.
 func (m *Manager) Condition(volumeID, target string) (problem, err error) {
 	v := m.lookup(volumeID)
 	switch {
@@ -244,11 +245,15 @@ func (m *Manager) Condition(volumeID, target string) (problem, err error) {
 	case target != "" && target != v.record.TargetPath:
 		return nil, refuse("describe", volumeID, Unknown, "volume %s is not published on %s", volumeID, target)
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	locked := v.tryLock(time.Now().Add(patience))
+	if locked {
+		defer v.mu.Unlock()
+	}
 	switch {
-	case !v.live || v.gone:
+	case !v.isLive():
 		return nil, refuse("describe", volumeID, Unknown, "volume %s is not published on this node", volumeID)
+	case !locked:
+		return errWorkedOn, nil
 	case v.problem != nil:
 		return v.problem, nil
 	}

@@ -49,6 +49,7 @@ func (m *Manager) Publish(ctx context.Context, r state.Record, t identity.Token)
 
 // repeat has a live volume checked: its record, and in the background its files.
 func (m *Manager) repeat(ctx context.Context, v *volume) {
+	defer m.pulse.works(v.record.VolumeID)()
 	if err := m.cfg.Records.Ensure(v.record); err != nil {
 		logUnrecorded(ctx, v.record, err)
 	}
@@ -90,6 +91,7 @@ func (m *Manager) publishAnew(ctx context.Context, v *volume, r state.Record, t 
 
 // republishUnknown takes over a volume that is mounted although nothing is recorded of it: its record was lost.
 func (m *Manager) republishUnknown(ctx context.Context, r state.Record, t identity.Token) error {
+	defer m.pulse.works(r.VolumeID)()
 	m.keep(ctx, r, t)
 	if err := m.adopt(ctx, r); err != nil {
 		if leftover := m.cfg.Tokens.Drop(r.VolumeID); leftover != nil {
@@ -103,8 +105,9 @@ func (m *Manager) republishUnknown(ctx context.Context, r state.Record, t identi
 	return nil
 }
 
-// publishFirst makes a new volume. Everything that can be refused is refused before anything is touched.
-func (m *Manager) publishFirst(ctx context.Context, r state.Record, t identity.Token) error {
+// publishFirst makes a new volume. Everything that can be refused is refused before anything is touched. What it has made
+// goes when it fails, and also when it panics: that ends the call, but not the driver.
+func (m *Manager) publishFirst(ctx context.Context, r state.Record, t identity.Token) (err error) {
 	v, err := m.prepare(r)
 	if err != nil {
 		return wrapPrepare(r.VolumeID, err)
@@ -112,16 +115,20 @@ func (m *Manager) publishFirst(ctx context.Context, r state.Record, t identity.T
 	if err := m.register(v); err != nil {
 		return err
 	}
-	if err := v.account.Open(bytesPerPublish); err != nil {
-		m.forget(v)
-		return wrap("publish", r.VolumeID, err) // Before anything is read.
+	isPlaced := false
+	defer func() {
+		if !isPlaced {
+			m.forget(v)
+			err = wrap("publish", r.VolumeID, errors.Join(err, m.cfg.Tokens.Drop(r.VolumeID)))
+		}
+	}()
+	if err := v.account.Open(bytesPerPublish + int64(len(v.keys))*bytesPerSource); err != nil {
+		return err // Before anything is read.
 	}
 	m.keep(ctx, r, t)
-	if err := m.place(ctx, v); err != nil {
-		m.forget(v)
-		return wrap("publish", r.VolumeID, errors.Join(err, m.cfg.Tokens.Drop(r.VolumeID)))
-	}
-	return nil
+	err = m.place(ctx, v)
+	isPlaced = err == nil
+	return err
 }
 
 // keep holds the volume's token. One that cannot be written is held by this run of the driver, which is what counts.
@@ -155,36 +162,50 @@ func (m *Manager) place(ctx context.Context, v *volume) error {
 	}
 }
 
-// make records the volume and syncs it for the first time. The record comes first: a crash after it leaves a record without
-// a mount, which the next run drops. When it fails it takes back what it has made.
-func (m *Manager) make(ctx context.Context, v *volume) error {
+// make records the volume and makes its files. The record comes first: a crash after it leaves a record without a mount, which
+// the next run drops. What it has made goes when it fails or panics.
+func (m *Manager) make(ctx context.Context, v *volume) (err error) {
+	defer m.pulse.works(v.record.VolumeID)()
+	isMade := false
+	defer func() {
+		if !isMade { // The record may be there although Put has failed.
+			err = errors.Join(err, m.cfg.Records.Delete(v.record.VolumeID))
+		}
+	}()
 	if err := m.cfg.Records.Put(v.record); err != nil {
-		return errors.Join(err, m.cfg.Records.Delete(v.record.VolumeID)) // It may be there although Put has failed.
+		return err
 	}
+	err = m.fill(ctx, v)
+	isMade = err == nil
+	return err
+}
+
+// fill syncs the volume for the first time. A mount on the target that is not the volume's is left, whatever happens.
+func (m *Manager) fill(ctx context.Context, v *volume) (err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	isFilled := false
+	defer func() {
+		if !isFilled && v.live.Load() {
+			err = errors.Join(err, m.cfg.Mounts.Unmount(v.record.TargetPath))
+		}
+	}()
 	v.dirty.take() // It was no change that has to reach the files.
 	if _, err := m.sync(ctx, v); err != nil {
-		return errors.Join(err, m.takeBack(v))
+		return err
 	}
 	klog.FromContext(ctx).V(2).Info("Published", logkeys.Pod, v.record.Pod)
 	if v.spec.UpdatePolicy == api.UpdateNever {
 		v.frozen = true
 		v.dropSources()
-		return nil
+	} else {
+		m.tellPolled(v)
 	}
-	m.tellPolled(v)
+	if !v.dirty.oldest().IsZero() {
+		m.queue.Add(v.record.VolumeID) // A change since the sources were read, which no worker may have seen to.
+	}
+	isFilled = true
 	return nil
-}
-
-// takeBack removes what a first publish that fails has made. A mount on the target that is not the volume's is left. v.mu
-// is held.
-func (m *Manager) takeBack(v *volume) error {
-	var err error
-	if v.live {
-		err = m.cfg.Mounts.Unmount(v.record.TargetPath)
-	}
-	return errors.Join(err, m.cfg.Records.Delete(v.record.VolumeID))
 }
 
 // answerTimeout is how long a publish waits for the API server's first answer about its sources. It is over well before a
@@ -206,8 +227,8 @@ func (m *Manager) await(ctx context.Context, v *volume) error {
 		if limit == nil && !isFirstRead(err) {
 			limit = time.After(m.cfg.PublishTimeout)
 		}
-		if text := err.Error(); text != told && !isFirstRead(err) {
-			told = text
+		if news := gist(err); news != told && !isFirstRead(err) {
+			told = news
 			m.event(v, ReasonWaiting, "waiting for a source: %v", err)
 		}
 		select {
@@ -241,6 +262,7 @@ func (m *Manager) Unpublish(ctx context.Context, volumeID, target string) error 
 		return refuse("unpublish", volumeID, Busy, "another call for volume %s is under way", volumeID)
 	}
 	defer unlock()
+	defer m.pulse.works(volumeID)()
 	v := m.lookup(volumeID)
 	if v != nil {
 		if recorded := v.record.TargetPath; recorded != target {

@@ -49,7 +49,7 @@ func (m *Manager) acquire(v *volume) error {
 // forget undoes register and acquire. A sync that is under way ends first; one that comes later does nothing.
 func (m *Manager) forget(v *volume) {
 	v.mu.Lock()
-	v.gone = true
+	v.gone.Store(true)
 	v.dropSources()
 	v.mu.Unlock()
 	v.account.Close()

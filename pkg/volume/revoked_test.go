@@ -8,6 +8,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/volume"
 )
 
 // TestARevokedSourceFollowsOnDelete: its files stay or go as its owner's wish was when it is deleted, also over a restart,
@@ -68,5 +69,43 @@ func TestLostAccessIsToldBesideOtherTrouble(t *testing.T) {
 		pass(settling)
 		n.wantProblem(d, r, deniedTo(identity.Of(app), tls))
 		n.wantFiles(r, map[string]string{"a": "1", "key": "k"})
+	})
+}
+
+// TestLostAccessIsToldAlthoughAKeyIsMissing: the files cannot be made without it, so those of the lost source stay, whatever its
+// owner's wish was, and nobody is told that they went. When the key is there they go, and that is told.
+func TestLostAccessIsToldAlthoughAKeyIsMissing(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.secrets = identity.ByPod
+		n.cluster.set(web, "a", "1")
+		n.cluster.set(tls, "key", "k")
+		d := n.start()
+		r := n.request("config", map[string]string{
+			api.KeySources:  "[{configMap: {name: web, items: [{key: a, path: a}]}}, {secret: {name: tls}}]",
+			api.KeyOnDelete: string(api.OnDeleteRemove),
+		})
+		d.publish(r)
+		n.seen.forget()
+		n.cluster.set(web, "b", "1")
+		pass(settling)
+		const missing = "configmap references non-existent config key: a"
+		denied := deniedTo(identity.Of(app), tls)
+		n.cluster.fail(tls, forbidden(tls))
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "1", "key": "k"})
+		both := "[" + denied + ", " + missing + "]"
+		n.wantProblem(d, r, both)
+		if s := d.Survey(); s.NotCurrent[volume.Denied] != 1 {
+			n.Errorf("Survey() = %+v, want one that is denied", s)
+		}
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		n.wantProblem(d, r, denied)
+		n.wantTold(
+			`SourceMissing: volume "config": the files stay as they are: `+missing,
+			lost[api.OnDeleteKeep]+both,
+			lost[api.OnDeleteRemove]+denied,
+		)
 	})
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"os"
+	"time"
 
 	"k8s.io/klog/v2"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/tree"
@@ -19,6 +21,8 @@ const (
 	bytesPerInode  = 1 << 10  // The inode and the name of a file, directory or link.
 	// bytesPerPublish is for a call and what it reads before it is known how large that is.
 	bytesPerPublish = 256 << 10
+	// bytesPerSource is for each object that it begins to watch, whether that exists or not.
+	bytesPerSource = 96 << 10
 )
 
 // Room is what the memory for the files of all volumes is taken from.
@@ -42,24 +46,41 @@ func neededBy(t tree.Tree) int64 {
 	return pages*page + inodes*bytesPerInode
 }
 
+// crowdedTime is how long a change may wait for room before anybody is told. A change of an object that many volumes share
+// takes the room twice, and each volume gives its half back [graceTime] to twice that later. Beyond three quarters of all room,
+// where there are no newcomers any more, three turns are enough for everybody.
+const crowdedTime = 8 * graceTime
+
 // reserve takes the room for the files of a tree beside those that are there. When a live volume cannot have it, it is
-// synced again as soon as it can. v.mu is held.
+// synced again as soon as it can, and for a while that is no trouble but an [atomicdir.EarlyError]; but files that must go do
+// not wait for room. v.mu is held.
 func (m *Manager) reserve(v *volume, t tree.Tree) error {
-	if !v.live {
+	if !v.live.Load() {
 		return v.account.Open(bytesPerVolume + neededBy(t))
 	}
 	m.charge(v) // What was left over by then may be gone.
 	wanted := v.account.Size() + neededBy(t)
+	if v.followsLoss() && len(m.lost(v)) > 0 {
+		v.account.Force(wanted)
+		return nil
+	}
 	err := v.account.Resize(wanted)
-	if err != nil {
-		v.account.WhenRoom(wanted, func() { m.queue.Add(v.record.VolumeID) })
+	if err == nil {
+		return nil
+	}
+	v.account.WhenRoom(wanted, func() { m.queue.Add(v.record.VolumeID) })
+	if v.crowded.IsZero() {
+		v.crowded = time.Now()
+	}
+	if until := v.crowded.Add(crowdedTime); time.Now().Before(until) {
+		return &atomicdir.EarlyError{Until: until}
 	}
 	return err
 }
 
 // charge takes as much room as the volume has turned out to use. What is not known stays as it was. v.mu is held.
 func (m *Manager) charge(v *volume) {
-	if !v.live {
+	if !v.live.Load() {
 		v.account.Force(0) // What was made is gone.
 		return
 	}

@@ -1,12 +1,16 @@
 package volume_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/volume"
 )
 
@@ -101,4 +105,139 @@ func TestARestartTakesTheRoomOfWhatIsThere(t *testing.T) {
 			n.Errorf("Used() = %d without volumes, want 0", got)
 		}
 	})
+}
+
+// TestAPublishReservesForItsSources before it watches any of them, and no more than that.
+func TestAPublishReservesForItsSources(t *testing.T) {
+	const count, needed = 10, volume.BytesPerPublish + 10*volume.BytesPerSource
+	open := func(n int64) int64 { return (n + 2) / 3 * 4 } // Of which newcomers may have n.
+	bubble(t, func(n *node) {
+		refs, attributes := many(count)
+		for _, ref := range refs {
+			n.cluster.refused[ref] = true // So that it would be told from a refusal for want of room.
+		}
+		room, option := limited(open(needed) - 4)
+		d := n.start(option)
+		n.wantKind(d.Publish(n.ctx, n.request("config", attributes), identity.Token{}), volume.Exhausted)
+		n.wantNothing(d)
+		if got := room.Used(); got != 0 {
+			n.Errorf("Used() = %d after a refusal, want 0", got)
+		}
+		d.stop()
+
+		room, option = limited(open(needed))
+		d = n.start(option)
+		for _, ref := range refs {
+			n.cluster.refused[ref], n.cluster.silent[ref] = false, true
+		}
+		published := make(chan error, 1)
+		go func() { published <- d.Publish(n.ctx, n.request("config", attributes), identity.Token{}) }()
+		pass(settling)
+		if got := room.Used(); got != needed {
+			n.Errorf("Used() = %d while the sources are waited for, want %d", got, needed)
+		}
+		n.wantKind(<-published, volume.NotReady)
+		n.wantNothing(d)
+	})
+}
+
+// TestAChangeForManyVolumesIsNoTrouble although all of them have room for the new files beside the old ones only one after the
+// other: nobody is told anything but that it is in the files.
+func TestAChangeForManyVolumesIsNoTrouble(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.keepFileTime()
+		text := func(c string) string { return strings.Repeat(c, 900_000) }
+		n.cluster.set(web, "a", text("1"))
+		room, option := limited(20 << 20)
+		d := n.start(option)
+		var all []state.Record
+		for i := range 15 {
+			r := n.request(fmt.Sprintf("v%d", i), configMap("web"))
+			d.publish(r)
+			all = append(all, r)
+		}
+		pass(settling)
+		if used, limit := room.Used(), room.Limit(); used < limit*6/10 {
+			n.Fatalf("%d of %d bytes are used, want most", used, limit)
+		}
+		n.seen.forget()
+		n.cluster.set(web, "a", text("2"))
+		for range 100 {
+			pass(30 * time.Millisecond)
+			for kind, count := range d.Survey().NotCurrent {
+				if count != 0 {
+					n.Errorf("%d volumes have a problem of kind %s, want none", count, kind)
+				}
+			}
+		}
+		for _, r := range all {
+			n.wantFiles(r, map[string]string{"a": text("2")})
+		}
+		for _, told := range n.seen.told() {
+			if !strings.HasPrefix(told, "Projected: ") {
+				n.Errorf("told %q, want nothing like that", told)
+			}
+		}
+		if failed := n.seen.results()[volume.ResultFailed]; failed != 0 {
+			n.Errorf("%d syncs failed, want none", failed)
+		}
+	})
+}
+
+// TestNoRoomIsToldOnce, however much of it there is by the time that it is looked for again.
+func TestNoRoomIsToldOnce(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		room, option := limited(1 << 20)
+		d := n.start(option)
+		r := n.request("config", configMap("web"))
+		d.publish(r)
+		others := room.Part(func(int64) {}).Account()
+		texts := map[string]bool{}
+		for i := range 30 {
+			others.Force(int64(900_000 - i*6000))
+			n.cluster.set(web, "a", strings.Repeat("x", 300_000+i*10_000))
+			d.publish(r)
+			pass(time.Minute)
+			problem, err := d.Condition(r.VolumeID, r.TargetPath)
+			if problem == nil || err != nil {
+				n.Fatalf("Condition() = %v, %v, want that there is no room", problem, err)
+			}
+			texts[problem.Error()] = true
+		}
+		if told := n.seen.told(); len(told) != 1 || !strings.HasPrefix(told[0], "NoRoom: ") {
+			n.Errorf("told %q, want once that there is no room", told)
+		}
+		if len(texts) < 5 {
+			n.Errorf("the condition was %v, want the room of the time", texts)
+		}
+	})
+}
+
+// TestFilesThatMustGoDoNotWaitForRoom: access was revoked, and a full budget is no reason to keep what it was to.
+func TestFilesThatMustGoDoNotWaitForRoom(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"Atomic", "Replace", "InPlace"} {
+		t.Run(policy, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.secrets = identity.ByPod
+				n.cluster.set(web, "a", strings.Repeat("x", 100_000))
+				n.cluster.set(tls, "key", "k")
+				room, option := limited(4 << 20)
+				d := n.start(option)
+				r := n.request("config", map[string]string{
+					api.KeySources:  "[{configMap: {name: web}}, {secret: {name: tls}}]",
+					api.KeyOnDelete: string(api.OnDeleteRemove), api.KeyUpdatePolicy: policy,
+				})
+				d.publish(r)
+				n.seen.forget()
+				others := room.Part(func(int64) {}).Account()
+				others.Force(room.Limit() - room.Used())
+				n.cluster.fail(tls, forbidden(tls))
+				pass(settling)
+				n.wantFiles(r, map[string]string{"a": strings.Repeat("x", 100_000)})
+				n.wantTold(lost[api.OnDeleteRemove] + deniedTo(identity.Of(app), tls))
+			})
+		})
+	}
 }

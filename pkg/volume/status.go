@@ -36,6 +36,7 @@ func versionOf(c api.Content) status.Version {
 
 // settle remembers what the files are made of, after they have been found or made to be what the tree says. v.mu is held.
 func (m *Manager) settle(v *volume, t tree.Tree, contents map[api.Ref]api.Content, result Result) {
+	v.crowded = time.Time{} // There is room, or none is needed.
 	f := &v.facts
 	f.checkedAt = time.Now()
 	var reached time.Time
@@ -140,7 +141,7 @@ func (m *Manager) all() []*volume {
 func (m *Manager) Status(match func(api.Pod) bool) []status.Volume {
 	all := []status.Volume{}
 	m.each(func(v *volume, locked bool) {
-		if match(v.record.Pod) && (!locked || !v.gone) {
+		if match(v.record.Pod) && (!locked || !v.gone.Load()) {
 			all = append(all, m.statusOf(v, locked))
 		}
 	})
@@ -169,7 +170,7 @@ func (m *Manager) statusOf(v *volume, locked bool) status.Volume {
 // state returns how far the volume has come. v.mu is held.
 func (v *volume) state() status.State {
 	switch {
-	case !v.live:
+	case !v.live.Load():
 		return status.Publishing
 	case v.frozen:
 		return status.Frozen
@@ -182,7 +183,7 @@ func (m *Manager) problemOf(v *volume) *status.Problem {
 	if v.problem != nil {
 		return &status.Problem{Kind: string(problemKind(v.problem)), Message: v.problem.Error(), Since: v.facts.troubled}
 	}
-	if !v.live {
+	if !v.live.Load() {
 		if _, err := m.desired(v); err != nil {
 			return &status.Problem{Kind: string(problemKind(err)), Message: err.Error()}
 		}

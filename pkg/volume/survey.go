@@ -10,11 +10,12 @@ import (
 type Survey struct {
 	// NotCurrent counts the live volumes whose files are not, or may not be, what their sources say, by the kind of the
 	// problem. Every kind that there can be is in it. [Busy] stands for volumes that are worked on for longer than a
-	// survey waits.
+	// survey waits. One that is being published, or waits for another one's turn, is none of them.
 	NotCurrent map[Kind]int
 	// Frozen counts live volumes that are not updated any more, other than by their own choice.
 	Frozen int
-	// Staleness is for how long the oldest change that is known is not in the files; zero when all are.
+	// Staleness is for how long the oldest change that is known is not in the files although nothing is known to be in its
+	// way; zero when all are. Volumes with a problem are left out: they are in NotCurrent.
 	Staleness time.Duration
 }
 
@@ -28,24 +29,37 @@ func (m *Manager) Survey() Survey {
 		}
 	}
 	m.each(func(v *volume, locked bool) {
-		if locked && (v.gone || !v.live) {
+		if !v.isLive() {
 			return // Nobody has its files.
 		}
-		if since := v.behindSince(locked); !since.IsZero() {
+		kind := m.surveyed(v, locked, now)
+		if kind != "" {
+			s.NotCurrent[kind]++
+		}
+		if since := v.behindSince(locked); !since.IsZero() && (kind == "" || kind == Busy) {
 			s.Staleness = max(s.Staleness, now.Sub(since))
 		}
-		if !locked {
-			s.NotCurrent[Busy]++
-			return
-		}
-		if p := m.problemOf(v); p != nil {
-			s.NotCurrent[Kind(p.Kind)]++
-		}
-		if v.frozen && v.problem != nil {
+		if locked && v.frozen && v.problem != nil {
 			s.Frozen++
 		}
 	})
 	return s
+}
+
+// surveyed returns the kind of the problem of a live volume; empty for none.
+//
+//nolint:revive // Whether the volume is locked is what its lock cannot be asked.
+func (m *Manager) surveyed(v *volume, locked bool, now time.Time) Kind {
+	if !locked {
+		if m.pulse.age(v.record.VolumeID, now) > patience {
+			return Busy
+		}
+		return "" // The time was over before it was this one's turn.
+	}
+	if p := m.problemOf(v); p != nil {
+		return Kind(p.Kind)
+	}
+	return ""
 }
 
 // behindSince returns when the oldest change became known that is not in the files; zero for none. A volume that does not

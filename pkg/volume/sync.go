@@ -1,7 +1,6 @@
 package volume
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -22,15 +20,16 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
 )
 
-// syncLive syncs a volume from the queue. One that is not live is its publish's business, or nobody's.
+// syncLive syncs a volume from the queue. One that is not live is its publish's business, or nobody's, and is not waited for: a
+// publish that hangs would take the worker with it.
 func (m *Manager) syncLive(ctx context.Context, volumeID string) error {
 	v := m.lookup(volumeID)
-	if v == nil {
+	if v == nil || !v.isLive() {
 		return nil
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.gone || v.frozen || !v.live {
+	if v.gone.Load() || v.frozen {
 		return nil
 	}
 	v.startTidying()
@@ -42,10 +41,12 @@ func (m *Manager) syncLive(ctx context.Context, volumeID string) error {
 		m.queue.AddAfter(volumeID, time.Until(early.Until))
 		return nil
 	}
-	if err == nil {
-		err = cmp.Or(m.lostAccess(v), m.crowdedOut(v))
+	consequence := filesStay
+	if err == nil && v.followsLoss() && len(m.lost(v)) > 0 {
+		consequence = filesGo
 	}
-	m.note(ctx, v, result, err)
+	err = m.withLosses(v, err)
+	m.note(ctx, v, result, err, consequence)
 	m.tellPolled(v)
 	m.tidyLater(v, result)
 	return err
@@ -105,7 +106,7 @@ func (m *Manager) project(v *volume) (Result, error) {
 // bring makes the files what the tree says, if they are not. v.mu is held.
 func (m *Manager) bring(v *volume, t tree.Tree) (Result, error) {
 	digest := t.Digest()
-	if distrusted := v.distrusted.Swap(false); v.live && v.digest == digest && !distrusted {
+	if distrusted := v.distrusted.Swap(false); v.live.Load() && v.digest == digest && !distrusted {
 		return ResultUnchanged, nil
 	}
 	v.digest = "" // A write that fails may have come as far as to show the new files.
@@ -136,9 +137,9 @@ func (m *Manager) read(v *volume) (tree.Tree, map[api.Ref]api.Content, error) {
 		switch {
 		case v.followsLoss() && s.Revoked:
 			spec.Sources = forgive(spec.Sources, key.Ref) // Its files go, as if it were deleted.
-		case v.live && isDoubted(key, s): // As if the answer were on its way: the next one tells.
+		case v.live.Load() && isDoubted(key, s): // As if the answer were on its way: the next one tells.
 			unread = append(unread, &unreadError{key: key})
-		case !s.Synced, !v.live && apierrors.IsForbidden(s.Err): // What others still hold is not for a newcomer.
+		case !s.Synced, !v.live.Load() && isUnsure(key, s): // What others still hold is not for a newcomer.
 			unread = append(unread, &unreadError{key: key, err: s.Err})
 			spec.Sources = forgive(spec.Sources, key.Ref) // It is not known to be missing.
 		case s.Found:
@@ -152,25 +153,6 @@ func (m *Manager) read(v *volume) (tree.Tree, map[api.Ref]api.Content, error) {
 		return tree.Tree{}, nil, newSourcesError(unread, err)
 	}
 	return t, contents, err
-}
-
-// isDoubted reports whether all that is known is a denial that may be a mistake: see [source.Snapshot].
-func isDoubted(key source.Key, s source.Snapshot) bool {
-	return !s.Synced && !s.Revoked && apierrors.IsForbidden(s.Err) && key.Identity != identity.Driver()
-}
-
-// followsLoss reports whether files go with their source: with one that a first publish requires they cannot. v.mu is held.
-func (v *volume) followsLoss() bool { return v.live && v.spec.OnDelete == api.OnDeleteRemove }
-
-// forgive returns the sources with those of one object made optional.
-func forgive(sources []api.Source, ref api.Ref) []api.Source {
-	sources = slices.Clone(sources)
-	for i := range sources {
-		if sources[i].Ref == ref {
-			sources[i].Optional = true
-		}
-	}
-	return sources
 }
 
 // write puts the tree into the volume's file system; for a volume that is not live it makes one and, when it is
@@ -188,18 +170,18 @@ func (m *Manager) write(v *volume, t tree.Tree) (changed bool, err error) {
 	}()
 	room := func() error { return m.reserve(v, t) }
 	changed, err = writerFor(v.spec.UpdatePolicy, room).Write(view.Root, t)
-	if err != nil || v.live {
+	if err != nil || v.live.Load() {
 		return changed, err
 	}
 	if err := view.Publish(v.record.TargetPath); err != nil {
 		return false, err
 	}
-	v.live = true
+	v.live.Store(true)
 	return true, nil
 }
 
 func (m *Manager) view(v *volume) (*volumefs.View, error) {
-	if v.live {
+	if v.live.Load() {
 		return m.cfg.Mounts.Open(v.record.TargetPath)
 	}
 	return m.cfg.Mounts.Create(limitsOf(v.spec))
@@ -237,37 +219,26 @@ func limitsOf(spec api.Spec) volumefs.Limits {
 	}
 }
 
-// lostAccess returns an error when a source whose content is known may no longer be read.
-func (m *Manager) lostAccess(v *volume) error {
-	for _, key := range v.keys {
-		if s := m.cfg.Sources.Get(key); s.Revoked {
-			return &unreadError{key: key, err: s.Err}
-		}
-	}
-	return nil
-}
+// What a problem means for the files.
+const (
+	filesStay = "the files stay as they are"
+	filesGo   = "the files of the source are removed"
+)
 
-// consequence says what a problem means for the files. v.mu is held.
-func (m *Manager) consequence(v *volume) string {
-	if v.followsLoss() && m.lostAccess(v) != nil {
-		return "the files of the source are removed"
-	}
-	return "the files stay as they are"
-}
-
-// note remembers the outcome of a live volume's sync and tells the pod when it differs from the last one. v.mu is held.
-func (m *Manager) note(ctx context.Context, v *volume, result Result, problem error) {
+// note remembers the outcome of a live volume's sync and tells the pod when its gist differs from the last one's. v.mu is
+// held.
+func (m *Manager) note(ctx context.Context, v *volume, result Result, problem error, consequence string) {
 	before := v.told
 	v.setProblem(problem)
 	v.told = ""
 	if problem != nil {
-		v.told = m.consequence(v) + ": " + problem.Error()
+		v.told = consequence + ": " + gist(problem)
 	}
 	switch {
 	case problem != nil && v.told != before:
-		klog.FromContext(ctx).Error(problem, "A live volume is not current: "+m.consequence(v),
+		klog.FromContext(ctx).Error(problem, "A live volume is not current: "+consequence,
 			logkeys.VolumeID, v.record.VolumeID, logkeys.Pod, v.record.Pod)
-		m.event(v, reasonOf(kindOf(problem)), "%s", v.told)
+		m.event(v, reasonOf(kindOf(problem)), "%s: %v", consequence, problem)
 	case problem == nil && before != "":
 		m.event(v, ReasonProjected, "the files are current again")
 	case problem == nil && result == ResultWritten:

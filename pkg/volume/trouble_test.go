@@ -130,6 +130,38 @@ func TestEachTroubleIsToldOnce(t *testing.T) {
 	})
 }
 
+// TestWhatChangesByItselfIsNoNews: the local port of each connection, in what the network says of a source that is not known
+// yet, to the pod that waits and after a restart to the one that runs.
+func TestWhatChangesByItselfIsNoNews(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		lose := func() {
+			for port := range 5 {
+				n.cluster.fail(web, fmt.Errorf("read tcp 10.0.0.7:%d->10.0.0.1:443: connection reset by peer", 40000+port))
+				pass(settling)
+			}
+		}
+		d.stop()
+		n.cluster.fail(web, errAway)
+		d = n.start()
+		pass(settling)
+		lose()
+		const text = "configmap default/web cannot be read: "
+		n.wantTold(`ProjectionFailed: volume "config": the files stay as they are: ` + text + "connection refused")
+		n.wantProblem(d, r, text+"read tcp 10.0.0.7:40004->10.0.0.1:443: connection reset by peer")
+
+		d.unpublish(r)
+		n.seen.forget()
+		n.cluster.fail(web, errAway)
+		published := make(chan error, 1)
+		go func() { published <- d.Publish(n.ctx, r, identity.Token{}) }()
+		pass(settling)
+		lose()
+		n.wantKind(<-published, volume.NotReady)
+		n.wantTold(`WaitingForSource: volume "config": waiting for a source: ` + text + "connection refused")
+	})
+}
+
 // TestFailureToWriteIsTriedAgain: the node's trouble ends without any event, so it is tried again, less and less often.
 // This is rule 46.
 func TestFailureToWriteIsTriedAgain(t *testing.T) {

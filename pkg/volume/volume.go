@@ -120,17 +120,19 @@ type volume struct {
 	keys   []source.Key  // Of the sources, each once; fixed.
 	wake   chan struct{} // Holds one poke for a publish that waits.
 	dirty  dirtyTime
+	// live and gone are set while mu is held, and read without it where nobody may wait for a system call that hangs.
+	live atomic.Bool // Mounted by us, as far as we know; a failure must not touch it.
+	gone atomic.Bool // Torn down: a sync that comes late does nothing.
 	// distrusted makes the next sync compare the files on disk, and not only what was last written there.
 	distrusted atomic.Bool
 
 	mu      sync.Mutex      // Serialises sync and teardown; guards the fields below.
 	release []func()        // Takes back what was acquired.
-	live    bool            // Mounted by us, as far as we know; a failure must not touch it.
 	frozen  bool            // Stays as it is: it never updates, or its sources cannot be had.
-	gone    bool            // Torn down: a sync that comes late does nothing.
 	digest  string          // Of the tree that was last written or found equal; empty after a restart or a failed write.
 	tidyAt  time.Time       // When replaced files may go; zero when there are none.
-	told    string          // What the pod was last told is wrong; empty for nothing.
+	crowded time.Time       // Since when there is no room for a change; zero for there is.
+	told    string          // The gist of what the pod was last told is wrong; empty for nothing.
 	problem error           // Why the files are not what they should be; nil when they are.
 	polled  []source.Key    // Of which the pod was told that they are read now and then.
 	account *budget.Account // What is taken of the room; fixed once registered.
@@ -172,11 +174,8 @@ func (v *volume) poke() {
 // name returns the volume's name in the pod spec, which the kubelet puts before the last element of the target path.
 func (v *volume) name() string { return filepath.Base(filepath.Dir(v.record.TargetPath)) }
 
-func (v *volume) isLive() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.live && !v.gone
-}
+// isLive reports whether running containers may use the volume. It waits for nothing.
+func (v *volume) isLive() bool { return v.live.Load() && !v.gone.Load() }
 
 // dropSources takes back what was acquired. v.mu is held.
 func (v *volume) dropSources() {

@@ -203,3 +203,24 @@ func TestSourceChangesDuringTheFirstWrite(t *testing.T) {
 		n.wantFiles(r, map[string]string{"a": "2"})
 	})
 }
+
+// TestAChangeDuringTheFirstWriteIsNotLost: it comes when the sources were read and the volume is not live yet.
+func TestAChangeDuringTheFirstWriteIsNotLost(t *testing.T) {
+	t.Parallel()
+	for _, op := range []string{"create", "publish"} {
+		t.Run(op, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.cluster.set(web, "a", "1")
+				d := n.start()
+				r := n.request("config", configMap("web"))
+				n.faults.on(op, func() {
+					n.cluster.set(web, "a", "2")
+					<-time.After(settling) // Until it has been looked at whether there is something to do.
+				})
+				d.publish(r)
+				pass(settling)
+				n.wantFiles(r, map[string]string{"a": "2"})
+			})
+		})
+	}
+}
