@@ -105,6 +105,9 @@ func (p *Process) Err() error {
 	return fmt.Errorf("%s ended: %s; its log ends with:\n%s", p.name, how, Tail(p.logFile, 4096))
 }
 
+// ErrKilled is wrapped by the error of [Process.Stop] for a child that did not end by itself.
+var ErrKilled = errors.New("was killed")
+
 // Stop asks the child to end and waits for it. A child that is still there after the grace period is killed, and Stop
 // says so. Stopping a child that has ended does nothing.
 func (p *Process) Stop(grace time.Duration) error {
@@ -117,7 +120,7 @@ func (p *Process) Stop(grace time.Duration) error {
 	case <-p.done:
 		return nil
 	case <-timer.C:
-		return errors.Join(fmt.Errorf("%s did not end within %s of SIGTERM and was killed", p.name, grace), p.Kill())
+		return errors.Join(fmt.Errorf("%s did not end within %s of SIGTERM and %w", p.name, grace, ErrKilled), p.Kill())
 	}
 }
 
