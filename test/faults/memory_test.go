@@ -43,27 +43,45 @@ type small struct {
 // little it has: all that is not seen then is that the kernel finds nothing to kill.
 func newSmall(t *testing.T) *small {
 	t.Helper()
+	b := newContained(t)
+	if b.group == nil {
+		b.launch("--volume-memory=" + roomInIt)
+	} else {
+		b.launch()
+	}
+	t.Cleanup(b.wantAlive)
+	return b
+}
+
+// newContained returns a bench without a driver, and a small container for one, where an ordinary user may make it.
+func newContained(t *testing.T) *small {
+	t.Helper()
 	b := &small{Bench: bench.NewCorner(t)}
 	group, err := memcg.New("liveconfig-"+b.Namespace, smallContainer)
-	args := []string{"--http-endpoint=" + b.HTTP, "-v=2"}
-	var launcher []string
 	switch {
 	case errors.Is(err, memcg.ErrForbidden):
 		t.Logf("the driver runs in no small container: %v", err)
-		args = append(args, "--volume-memory="+roomInIt)
+		return b
 	case err != nil:
 		t.Fatal(err)
-	default:
-		b.group, launcher = group, group.Launcher()
-		t.Cleanup(func() {
-			if err := group.Remove(); err != nil {
-				t.Errorf("remove the control group: %v", err)
-			}
-		})
 	}
-	b.Use(lab.NodeLaunched(t, launcher, args...))
-	t.Cleanup(b.wantAlive)
+	b.group = group
+	t.Cleanup(func() {
+		if err := group.Remove(); err != nil {
+			t.Errorf("remove the control group: %v", err)
+		}
+	})
 	return b
+}
+
+// launch starts the driver with further flags, in the container if there is one.
+func (b *small) launch(args ...string) {
+	b.T.Helper()
+	var launcher []string
+	if b.group != nil {
+		launcher = b.group.Launcher()
+	}
+	b.Use(lab.NodeLaunched(b.T, launcher, append(args, "--http-endpoint="+b.HTTP, "-v=2")...))
 }
 
 // wantAlive checks that the kernel has killed nothing.
