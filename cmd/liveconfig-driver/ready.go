@@ -24,6 +24,8 @@ type readiness struct {
 	// recovered reports whether the volumes of an earlier run have been taken over.
 	recovered    func() bool
 	installation driver.Installation
+	// registered returns why the kubelet would not call the driver.
+	registered func() error
 	// tryState returns why no record can be written now. It may wait for a disk.
 	tryState func() error
 
@@ -69,7 +71,7 @@ func (r *readiness) stateWritable() bool {
 // nothing is known to be wrong with the CSIDriver object. An API server that has not told yet is no reason: volumes that
 // are live are served without it.
 func (r *readiness) serves() error {
-	err := r.check()
+	err := r.capable()
 	if known, ok := errors.AsType[*csidriver.Error](err); ok && known.Kind == csidriver.Unread {
 		return nil
 	}
@@ -77,8 +79,17 @@ func (r *readiness) serves() error {
 }
 
 // check is serves for whoever decides whether a new version of the driver may go on to the next node: the CSIDriver
-// object also has to have been read once, since no new volume can be published before.
+// object also has to have been read once, and the kubelet to have registered the driver, since no new volume can be
+// published before.
 func (r *readiness) check() error {
+	if err := r.capable(); err != nil {
+		return err
+	}
+	return r.registered()
+}
+
+// capable says what is wrong with the driver itself, or with its CSIDriver object as far as that is known.
+func (r *readiness) capable() error {
 	if !r.recovered() {
 		return errRecovering
 	}

@@ -32,6 +32,7 @@ func TestReadiness(t *testing.T) {
 	tests := map[string]struct {
 		recovering          bool
 		state, installation error
+		registration        error
 		check, serves       string // How the answers begin; empty for ready.
 	}{
 		"all is well":    {},
@@ -40,12 +41,16 @@ func TestReadiness(t *testing.T) {
 		"not installed":  {installation: of(csidriver.Missing), check: "the kubelet does not vouch", serves: "the kubelet does not vouch"},
 		"not vouched":    {installation: of(csidriver.Unvouched), check: "the kubelet does not vouch", serves: "the kubelet does not vouch"},
 		"not heard of":   {installation: of(csidriver.Unread), check: "whether the kubelet vouches for pods is not known"},
+		"not registered": {registration: errors.New("the kubelet has not"), check: "the kubelet has not"},
 		"something else": {installation: errors.New("odd"), check: "the CSIDriver object: odd", serves: "the CSIDriver object: odd"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &readiness{recovered: func() bool { return !tc.recovering }, installation: installed{tc.installation}, state: tc.state}
+			r := &readiness{
+				recovered: func() bool { return !tc.recovering }, installation: installed{tc.installation}, state: tc.state,
+				registered: func() error { return tc.registration },
+			}
 			for what, answer := range map[string]struct {
 				got  error
 				want string

@@ -75,6 +75,8 @@ type parts struct {
 	events  *telemetry.Events
 	// installation is the CSIDriver object.
 	installation *csidriver.Watcher
+	// registration is nil when a sidecar registers the driver.
+	registration *server.Registration
 	ready        *readiness
 }
 
@@ -126,6 +128,15 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 	})
 	p.ready = &readiness{
 		recovered: func() bool { return p.volumes.Ready() }, installation: p.installation, tryState: records.Check,
+		registered: func() error { return nil },
+	}
+	if cfg.registrationDir != "" {
+		path, err := server.ParseEndpoint(cfg.endpoint)
+		if err != nil {
+			return nil, err
+		}
+		p.registration = server.NewRegistration(cfg.driverName, path)
+		p.ready.registered = p.registration.Check
 	}
 	p.metrics = p.newMetrics(cfg)
 	p.volumes = volume.New(volume.Config{
@@ -238,9 +249,8 @@ func (p *parts) serveCSI(ctx context.Context, cfg config) error {
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return server.Serve(ctx, l, s) })
-	if cfg.registrationDir != "" {
-		registration := server.NewRegistration(cfg.driverName, path)
-		g.Go(func() error { return registration.Serve(ctx, cfg.registrationDir, calls) })
+	if p.registration != nil {
+		g.Go(func() error { return p.registration.Serve(ctx, cfg.registrationDir, calls) })
 	}
 	klog.Background().Info("Serving", logkeys.Address, path)
 	return g.Wait()

@@ -2,10 +2,10 @@ package server
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"path/filepath"
+	"sync"
 
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -16,19 +16,24 @@ import (
 // csiVersion is the CSI version that kubelets ask registering drivers for.
 const csiVersion = "1.0.0"
 
+// errNotAsked is why a driver that has just started is not registered.
+var errNotAsked = errors.New("the kubelet has not registered the driver yet")
+
 // Registration tells the kubelet, which finds its socket in the plugin registration directory, where the driver listens.
 type Registration struct {
 	registerapi.UnimplementedRegistrationServer
 
 	driver, endpoint string
-	refused          chan error // Holds the kubelet's refusal.
+
+	mu     sync.Mutex // Guards status.
+	status error
 }
 
 var _ registerapi.RegistrationServer = (*Registration)(nil)
 
 // NewRegistration returns a registration of the driver whose CSI socket the kubelet reaches at path endpoint.
 func NewRegistration(driver, endpoint string) *Registration {
-	return &Registration{driver: driver, endpoint: endpoint, refused: make(chan error, 1)}
+	return &Registration{driver: driver, endpoint: endpoint, status: errNotAsked}
 }
 
 // GetInfo answers the kubelet's question.
@@ -38,25 +43,39 @@ func (r *Registration) GetInfo(context.Context, *registerapi.InfoRequest) (*regi
 	}, nil
 }
 
-// NotifyRegistrationStatus takes the kubelet's verdict. A refusal ends Serve, so that a restart tries again in the open.
+// NotifyRegistrationStatus takes the kubelet's verdict. A kubelet that refuses tries again by itself as long as the socket is
+// there. It does so while it cannot reach the API server, and that is when volumes that are live need the driver to stay.
 func (r *Registration) NotifyRegistrationStatus(
 	ctx context.Context, s *registerapi.RegistrationStatus,
 ) (*registerapi.RegistrationStatusResponse, error) {
+	logger := klog.FromContext(ctx)
 	if s.GetPluginRegistered() {
-		klog.FromContext(ctx).V(2).Info("Registered with the kubelet", logkeys.Driver, r.driver)
+		logger.V(2).Info("Registered with the kubelet", logkeys.Driver, r.driver)
+		r.set(nil)
 		return &registerapi.RegistrationStatusResponse{}, nil
 	}
-	select {
-	case r.refused <- fmt.Errorf("the kubelet refused to register driver %s: %s", r.driver, s.GetError()):
-	default: // One refusal is enough.
-	}
+	logger.Error(errors.New(s.GetError()), "The kubelet did not register the driver and tries again", logkeys.Driver, r.driver)
+	r.set(errors.New("the kubelet did not register the driver and tries again; see the log"))
 	return &registerapi.RegistrationStatusResponse{}, nil
+}
+
+func (r *Registration) set(status error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status = status
+}
+
+// Check returns nil once the kubelet has registered the driver, and else why it has not.
+func (r *Registration) Check() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status
 }
 
 // RegistrationSocket returns where in dir a driver's registration is served.
 func RegistrationSocket(dir, driver string) string { return filepath.Join(dir, driver+"-reg.sock") }
 
-// Serve serves the registration on a socket in dir until ctx ends or the kubelet refuses the driver.
+// Serve serves the registration on a socket in dir until ctx ends.
 func (r *Registration) Serve(ctx context.Context, dir string, options ...grpc.ServerOption) error {
 	l, err := Listen(ctx, RegistrationSocket(dir, r.driver))
 	if err != nil {
@@ -64,15 +83,5 @@ func (r *Registration) Serve(ctx context.Context, dir string, options ...grpc.Se
 	}
 	s := grpc.NewServer(options...)
 	registerapi.RegisterRegistrationServer(s, r)
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return Serve(ctx, l, s) })
-	g.Go(func() error {
-		select {
-		case err := <-r.refused:
-			return err
-		case <-ctx.Done():
-			return nil
-		}
-	})
-	return g.Wait()
+	return Serve(ctx, l, s)
 }
