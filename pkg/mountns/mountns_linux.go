@@ -26,10 +26,16 @@ const (
 	leaving  = "leaving "
 )
 
+// Namespace is one that the program gets of its own beside its mount namespace.
+type Namespace uintptr
+
+// Network is a network namespace: it has nothing but a loopback device, which is down.
+const Network Namespace = unix.CLONE_NEWNET
+
 // Main runs a package's tests in a mount namespace of their own and returns the code to exit with. Where namespaces are
 // not permitted it says on standard error how to permit them, and fails.
-func Main(m interface{ Run() int }) int {
-	o, err := Reexec()
+func Main(m interface{ Run() int }, more ...Namespace) int {
+	o, err := Reexec(more...)
 	switch {
 	case err != nil:
 		fmt.Fprintf(os.Stderr, "mountns: %v\n", err)
@@ -50,7 +56,8 @@ type Outcome struct {
 }
 
 // Reexec starts the running program again, with the same arguments and standard files, in a mount namespace in which
-// nothing that is mounted or unmounted shows outside, and the other way round. It returns in both processes.
+// nothing that is mounted or unmounted shows outside, and the other way round, and in more namespaces if wanted. It
+// returns in both processes.
 //
 // A process that may not mount (it lacks CAP_SYS_ADMIN) gets a user namespace as well, in which its user and group are
 // 0 and no others exist. The first process passes on the signals it gets and waits; if it dies, the second is killed.
@@ -58,7 +65,7 @@ type Outcome struct {
 //
 // Call it first thing in main: whatever ran before runs twice. The error says what the system forbids and how to allow
 // it; it may come up in either process.
-func Reexec() (Outcome, error) {
+func Reexec(more ...Namespace) (Outcome, error) {
 	here, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {
 		return Outcome{}, fmt.Errorf("find out the mount namespace (is /proc mounted?): %w", err)
@@ -70,7 +77,7 @@ func Reexec() (Outcome, error) {
 	case strings.HasPrefix(before, leaving) && before != leaving+here:
 		return settle(here)
 	}
-	return run(here)
+	return run(here, more)
 }
 
 // settle cuts the new namespace's ties to the old one, once: what is made shared inside later shall stay so.
@@ -84,13 +91,13 @@ func settle(here string) (Outcome, error) {
 	return Outcome{Inside: true}, nil
 }
 
-func run(here string) (Outcome, error) {
+func run(here string, more []Namespace) (Outcome, error) {
 	// The kernel kills the child when the thread that made it ends, not the process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, toForward()...)
-	child, err := start(here)
+	child, err := start(here, more)
 	if err != nil {
 		signal.Stop(signals)
 		return Outcome{}, fmt.Errorf("start again in a new mount namespace: %w%s", err, advice())
@@ -110,18 +117,21 @@ func run(here string) (Outcome, error) {
 	return Outcome{ExitCode: exitCode(state)}, nil
 }
 
-func start(here string) (*os.Process, error) {
+func start(here string, more []Namespace) (*os.Process, error) {
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, variable+"=") })
 	// The link in /proc is right also when the program's file has been removed or replaced.
 	return os.StartProcess("/proc/self/exe", os.Args, &os.ProcAttr{ //nolint:gosec // It is this very program.
 		Env:   append(env, variable+"="+leaving+here),
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
-		Sys:   namespaces(),
+		Sys:   namespaces(more),
 	})
 }
 
-func namespaces() *syscall.SysProcAttr {
+func namespaces(more []Namespace) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+	for _, n := range more {
+		attr.Cloneflags |= uintptr(n)
+	}
 	if mayMount() {
 		return attr
 	}

@@ -68,6 +68,18 @@ func (c *Cluster) WriteAdminKubeconfig(path string) error {
 	return writeKubeconfig(path, c.admin)
 }
 
+// WriteUserKubeconfig writes a kubeconfig with mode 0600 for a user who is known by a certificate, such as a component of
+// Kubernetes.
+func (c *Cluster) WriteUserKubeconfig(path, user string, groups ...string) error {
+	pair, err := c.ca.client(time.Now(), user, groups...)
+	if err != nil {
+		return err
+	}
+	config := c.restConfig()
+	config.CertData, config.KeyData = pair.cert, pair.key
+	return writeKubeconfig(path, config)
+}
+
 // WriteServiceAccountKubeconfig writes a kubeconfig with mode 0600 for a service account. Its token is good for one
 // hour; writing the file again replaces it in one step.
 func (c *Cluster) WriteServiceAccountKubeconfig(ctx context.Context, path, namespace, name string) error {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
+	"github.com/liveconfig-csi/liveconfig/test/kit/workdir"
 )
 
 // Config says where a cluster finds its programs and where it leaves its traces. The zero value works inside a
@@ -39,7 +40,7 @@ type Config struct {
 // Cluster is a running API server and its etcd. Its methods may be called by many goroutines.
 type Cluster struct {
 	cfg  Config
-	dir  *directory
+	dir  *workdir.Dir
 	ca   *authority
 	port *port
 
@@ -59,7 +60,7 @@ func Start(ctx context.Context, cfg Config) (_ *Cluster, err error) {
 	if cfg, err = cfg.complete(); err != nil {
 		return nil, err
 	}
-	dir, err := newDirectory()
+	dir, err := workdir.New("liveconfig-cluster-")
 	if err != nil {
 		return nil, err
 	}
@@ -181,13 +182,13 @@ func (c *Cluster) Stop() error {
 		errs = append(errs, c.port.release())
 		c.port = nil
 	}
-	errs = append(errs, c.dir.remove())
+	errs = append(errs, c.dir.Remove())
 	return errors.Join(errs...)
 }
 
 // path returns the path of one of the cluster's own files.
 func (c *Cluster) path(elem ...string) string {
-	return filepath.Join(append([]string{c.dir.path}, elem...)...)
+	return filepath.Join(append([]string{c.dir.Path()}, elem...)...)
 }
 
 func (c *Cluster) logPath(name string) string { return filepath.Join(c.cfg.LogDir, name) }

@@ -42,7 +42,7 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	cmd.Env = append(os.Environ(),
 		"KUBECONFIG="+c.path("admin.kubeconfig"),
 		"KUBECACHEDIR="+c.path("kubectl-cache"),
-		"HOME="+c.dir.path, // The user's own preferences must not change what a test sees.
+		"HOME="+c.dir.Path(), // The user's own preferences must not change what a test sees.
 	)
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -49,11 +49,11 @@ func newAuthority(now time.Time) (*authority, error) {
 	return &authority{cert: cert, key: key, pem: encodePEM("CERTIFICATE", der)}, nil
 }
 
-// server makes the API server's serving certificate.
+// server makes the API server's serving certificate. Pods know the server by the address of its service.
 func (a *authority) server(now time.Time) (keyPair, error) {
 	template := newTemplate(now, pkix.Name{CommonName: "kube-apiserver"})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.ParseIP(ServiceIP)}
 	template.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default.svc"}
 	return a.issue(template)
 }

@@ -37,6 +37,9 @@ const (
 	stopGrace = 20 * time.Second
 )
 
+// ServiceIP is the address by which pods know the API server, if somebody forwards from there.
+const ServiceIP = "10.96.0.1"
+
 // serviceAccountIssuer is in tokens, as issuer and as audience.
 const serviceAccountIssuer = "https://kubernetes.default.svc"
 
@@ -66,12 +69,18 @@ func (c *Cluster) writeServerFiles(now time.Time) error {
 	if err != nil {
 		return err
 	}
+	kubelets, err := ca.client(now, "kube-apiserver-kubelet-client", "system:masters")
+	if err != nil {
+		return err
+	}
 	c.admin = c.restConfig()
 	c.admin.CertData, c.admin.KeyData = admin.cert, admin.key
 	return c.writeFiles(map[string][]byte{
 		"ca.crt":       ca.pem,
 		"server.crt":   server.cert,
 		"server.key":   server.key,
+		"kubelet.crt":  kubelets.cert,
+		"kubelet.key":  kubelets.key,
 		"token.key":    tokenKey,
 		"token.pub":    tokenPublicKey,
 		"audit-policy": []byte(auditPolicy),
@@ -102,7 +111,7 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 	etcd, err := process.Start(context.WithoutCancel(ctx), process.Config{
 		Path: filepath.Join(c.cfg.BinDir, "etcd"),
 		// The sockets' names are relative to the directory.
-		Dir:     c.dir.path,
+		Dir:     c.dir.Path(),
 		LogFile: c.logPath(etcdLog),
 		Args: []string{
 			"--name=test",
@@ -159,7 +168,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	begin := time.Now()
 	server, err := process.Start(context.WithoutCancel(ctx), process.Config{
 		Path:    filepath.Join(c.cfg.BinDir, "kube-apiserver"),
-		Dir:     c.dir.path,
+		Dir:     c.dir.Path(),
 		LogFile: c.logPath(apiServerLog),
 		Args:    append(c.apiServerArgs(), c.cfg.APIServerArgs...),
 	})
@@ -189,6 +198,9 @@ func (c *Cluster) apiServerArgs() []string {
 		"--service-account-key-file=" + c.path("token.pub"),
 		"--service-account-signing-key-file=" + c.path("token.key"),
 		"--service-cluster-ip-range=10.96.0.0/16",
+		"--kubelet-client-certificate=" + c.path("kubelet.crt"),
+		"--kubelet-client-key=" + c.path("kubelet.key"),
+		"--kubelet-preferred-address-types=InternalIP",
 		"--endpoint-reconciler-type=none", // Loopback is no valid endpoint of the kubernetes service.
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",

@@ -10,7 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
+	"net/netip"
 	"strings"
 	"sync"
 	"syscall"
@@ -69,6 +69,10 @@ func Listen(ctx context.Context, target string) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newLink(ctx, p, target)
+}
+
+func newLink(ctx context.Context, p *port, target string) (*Link, error) {
 	_, address, isURL := strings.Cut(target, "://")
 	if !isURL {
 		address = target
@@ -82,6 +86,20 @@ func Listen(ctx context.Context, target string) (*Link, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
+}
+
+// ListenAt is [Listen] at an address of this machine's choosing, an IPv4 address and a port, instead of a free port of
+// loopback.
+func ListenAt(ctx context.Context, address, target string) (*Link, error) {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("parse the address of a link: %w", err)
+	}
+	p, err := reservePortAt(at)
+	if err != nil {
+		return nil, err
+	}
+	return newLink(ctx, p, target)
 }
 
 // Address is where the link listens, a host and a port. It stays the same while the link lives.
@@ -178,32 +196,37 @@ func (l *Link) state() (mode, time.Duration, <-chan struct{}) {
 	return l.mode, l.latency, l.changed
 }
 
-// port is one of loopback that stays the link's while nobody listens on it: a socket that is bound but never listens
+// port is one of this machine that stays the link's while nobody listens on it: a socket that is bound but never listens
 // keeps it.
 type port struct {
-	number int
+	at netip.AddrPort
 
 	mu sync.Mutex
 	fd int // Below zero once it is released.
 }
 
 func reservePort() (*port, error) {
+	return reservePortAt(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0))
+}
+
+// reservePortAt takes a free port if the address has port 0.
+func reservePortAt(at netip.AddrPort) (*port, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a socket: %w", err)
 	}
-	number, err := bindLoopback(fd)
+	number, err := bind(fd, at)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("reserve a port of loopback: %w", err), unix.Close(fd))
+		return nil, errors.Join(fmt.Errorf("reserve %s: %w", at, err), unix.Close(fd))
 	}
-	return &port{number: number, fd: fd}, nil
+	return &port{at: netip.AddrPortFrom(at.Addr(), number), fd: fd}, nil
 }
 
-func bindLoopback(fd int) (number int, err error) {
+func bind(fd int, at netip.AddrPort) (number uint16, err error) {
 	if err := shareable(fd); err != nil {
 		return 0, err
 	}
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: at.Addr().As4(), Port: int(at.Port())}); err != nil {
 		return 0, err
 	}
 	name, err := unix.Getsockname(fd)
@@ -214,13 +237,13 @@ func bindLoopback(fd int) (number int, err error) {
 	if !ok {
 		return 0, fmt.Errorf("bound to a %T", name)
 	}
-	return address.Port, nil
+	return uint16(address.Port), nil //nolint:gosec // A port has 16 bits.
 }
 
 // shareable lets other sockets of the same user have the same port.
 func shareable(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) }
 
-func (p *port) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.number)) }
+func (p *port) address() string { return p.at.String() }
 
 func (p *port) listen(ctx context.Context) (net.Listener, error) {
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {

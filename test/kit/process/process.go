@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Config describes one child.
@@ -30,6 +32,12 @@ type Config struct {
 	Env []string
 	// LogFile collects what the child writes to stdout and stderr. It is created with mode 0600 and appended to.
 	LogFile string
+	// Namespaces are the flags of clone(2) for namespaces that the child gets of its own. They need root.
+	Namespaces uintptr
+	// Beside is the process ID of another process whose mount, process, host name and control group namespaces the child
+	// is started in; 0 means the parent's. It needs root. Such a child dies with the first process of its process namespace
+	// instead of with its parent.
+	Beside int
 }
 
 // Process is a child that was started.
@@ -58,12 +66,17 @@ func Start(ctx context.Context, cfg Config) (*Process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Pdeathsig: syscall.SIGKILL,
 		// An interrupt typed at the terminal goes to the parent alone, which then stops its children in order.
-		Setpgid: true,
+		Setpgid:    true,
+		Cloneflags: cfg.Namespaces,
 	}
 
+	if cfg.Beside != 0 {
+		// The child would look whether its parent is still there, and see none: it is in another process namespace.
+		cmd.SysProcAttr.Pdeathsig = 0
+	}
 	p := &Process{name: name, logFile: cfg.LogFile, done: make(chan struct{})}
 	started := make(chan error, 1)
-	go p.run(cmd, started)
+	go p.run(cmd, cfg.Beside, started)
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
@@ -72,9 +85,14 @@ func Start(ctx context.Context, cfg Config) (*Process, error) {
 
 // run starts the child and waits for it on one OS thread that does nothing else: the kernel sends the parent-death
 // signal when the thread that made the child ends, and the Go runtime may end an ordinary thread at any time. The
-// thread is never unlocked, so it ends together with the goroutine, which is after the child.
-func (p *Process) run(cmd *exec.Cmd, started chan<- error) {
+// thread is never unlocked, so it ends together with the goroutine, which is after the child. That also keeps the
+// namespaces it has entered from the rest of the program.
+func (p *Process) run(cmd *exec.Cmd, beside int, started chan<- error) {
 	runtime.LockOSThread()
+	if err := enter(beside); err != nil {
+		started <- err
+		return
+	}
 	if err := cmd.Start(); err != nil {
 		started <- err
 		return
@@ -83,6 +101,28 @@ func (p *Process) run(cmd *exec.Cmd, started chan<- error) {
 	started <- nil
 	p.err = cmd.Wait()
 	close(p.done)
+}
+
+// enter moves the calling thread, which must be locked, into the namespaces of a process. Of the process namespace only
+// the thread's children notice.
+func enter(pid int) error {
+	if pid == 0 {
+		return nil
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return fmt.Errorf("find process %d: %w", pid, err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	// Threads that share their working directory may not change their mount namespace.
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return fmt.Errorf("unshare the working directory: %w", err)
+	}
+	const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+	if err := unix.Setns(fd, namespaces); err != nil {
+		return fmt.Errorf("enter the namespaces of process %d: %w", pid, err)
+	}
+	return nil
 }
 
 // PID returns the child's process ID.

@@ -1,4 +1,4 @@
-package cluster
+package workdir
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestNewDirectoryRemovesTheAbandonedAndNoOther(t *testing.T) {
+func TestNewRemovesTheAbandonedAndNoOther(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	alive, abandoned := makeDirectory(t), makeDirectory(t)
 	// This is all that the kernel does for a process that is killed.
@@ -20,7 +20,7 @@ func TestNewDirectoryRemovesTheAbandonedAndNoOther(t *testing.T) {
 	if _, err := os.Stat(abandoned.path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the directory of a dead owner: error = %v, want that it does not exist", err)
 	}
-	if err := alive.remove(); err != nil {
+	if err := alive.Remove(); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(alive.path); !errors.Is(err, os.ErrNotExist) {
@@ -28,9 +28,9 @@ func TestNewDirectoryRemovesTheAbandonedAndNoOther(t *testing.T) {
 	}
 }
 
-func makeDirectory(t *testing.T) *directory {
+func makeDirectory(t *testing.T) *Dir {
 	t.Helper()
-	d, err := newDirectory()
+	d, err := New("workdir-")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,50 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+)
+
+// CAFile is the certificate of the authority that clients and servers of the cluster trust.
+func (c *Cluster) CAFile() string { return c.path("ca.crt") }
+
+// TokenKeyFile is the key that signs the tokens of service accounts.
+func (c *Cluster) TokenKeyFile() string { return c.path("token.key") }
+
+// RotateCertificate gives the API server another serving certificate of the same authority. It notices by itself, soon.
+func (c *Cluster) RotateCertificate() error {
+	pair, err := c.ca.server(time.Now())
+	if err != nil {
+		return err
+	}
+	// The server passes over the pair while the two do not fit.
+	if err := replaceFile(c.path("server.crt"), pair.cert); err != nil {
+		return fmt.Errorf("replace the serving certificate: %w", err)
+	}
+	if err := replaceFile(c.path("server.key"), pair.key); err != nil {
+		return fmt.Errorf("replace the serving key: %w", err)
+	}
+	return nil
+}
+
+// RotateTokenKey makes the API server sign tokens with another key, and restarts it for that. Tokens that the old key
+// signed stay good.
+func (c *Cluster) RotateTokenKey(ctx context.Context) error {
+	private, public, err := newTokenKeys()
+	if err != nil {
+		return err
+	}
+	old, err := os.ReadFile(c.path("token.pub"))
+	if err != nil {
+		return fmt.Errorf("read the public key of tokens: %w", err)
+	}
+	if err := replaceFile(c.path("token.pub"), append(public, old...)); err != nil {
+		return fmt.Errorf("replace the public key of tokens: %w", err)
+	}
+	if err := replaceFile(c.TokenKeyFile(), private); err != nil {
+		return fmt.Errorf("replace the key of tokens: %w", err)
+	}
+	return c.RestartAPIServer(ctx)
+}
