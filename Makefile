@@ -8,11 +8,17 @@ SHELL       := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS   += --no-print-directory
 
-# The Go modules of this repository: the project's, the tests', and one for each set of tools.
-MODULES := . test test/tools/gotestsum test/tools/kubernetes test/tools/lint test/tools/promtool test/tools/vulncheck
+# The Go modules of this repository: the project's, the one that makes its image, the tests', and one for each set of
+# tools.
+MODULES := . deploy/image test $(patsubst %/go.mod,%,$(wildcard test/tools/*/go.mod))
+# What a node with its control plane is made of.
+NODE    := etcd kube-apiserver kubectl kubelet kube-controller-manager kube-scheduler storage-e2e containerd \
+	containerd-shim-runc-v2 ctr runc
 LINT    := bin/tools/golangci-lint
 # How long `make test/fuzz` runs each target.
 FUZZTIME ?= 30s
+# What `make image` calls the image; the manifests of deploy/base ask for this one.
+IMAGE   ?= liveconfig:dev
 
 ##@ Help
 
@@ -29,6 +35,14 @@ build: ## build every program of cmd/ into bin/, static and reproducible
 	@mkdir -p bin
 	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o bin/ ./cmd/...
 
+.PHONY: image
+image: setup ## build the container image into bin/image/, without a container engine; IMAGE=NAME:TAG
+	@go -C deploy/image run . --image '$(IMAGE)'
+
+.PHONY: image/push
+image/push: setup ## build it and push it to the registry that IMAGE names, with the credentials of docker login
+	@go -C deploy/image run . --image '$(IMAGE)' --push
+
 .PHONY: demo
 demo: bin/k8s build ## see it work on this machine: a real API server, the driver, a change reaching a file
 	@echo "building the demo"
@@ -38,15 +52,17 @@ demo: bin/k8s build ## see it work on this machine: a real API server, the drive
 bin/k8s: setup ## build etcd, kube-apiserver and kubectl, unless they are built (4 to 10 minutes on two cores)
 	@test/tools/build.sh etcd kube-apiserver kubectl
 
-.PHONY: bin/k8s/node
-bin/k8s/node: setup ## build kubelet, kube-controller-manager and kube-scheduler, unless they are built
-	@test/tools/build.sh kubelet kube-controller-manager kube-scheduler
+.PHONY: bin/node
+bin/node: setup ## get all that a real node is made of, unless it is there (7 to 15 minutes on two cores)
+	@test/setup.sh pkg-config libseccomp-dev
+	@test/tools/build.sh $(NODE)
+	@test/tools/debian.sh
 
 ##@ Test
 
 .PHONY: test
-test: lint bin/tools bin/k8s bin/promtool ## everything: set up, build what tests stand on, lint, test both modules
-	@test/go-test.sh . test
+test: lint bin/tools bin/node bin/promtool bin/helm ## everything: set up, build what tests stand on, lint, test all modules
+	@test/go-test.sh . test deploy/image test/tools/kubernetes/storage-e2e/plan
 
 .PHONY: test/unit
 test/unit: bin/tools ## the tests beside the code
@@ -64,8 +80,16 @@ test/integration: bin/tools bin/k8s ## the driver against a real API server
 test/monitoring: bin/tools bin/promtool bin/k8s ## the alert rules and the dashboard of deploy/monitoring
 	@test/go-test.sh test/monitoring
 
+.PHONY: test/deploy
+test/deploy: bin/tools bin/helm bin/k8s ## the chart, and that deploy/base is what it makes
+	@test/go-test.sh test/deploy
+
+.PHONY: test/e2e
+test/e2e: bin/tools bin/node bin/helm ## the driver in containers of a real node; needs root
+	@test/go-test.sh test/e2e
+
 .PHONY: test/kit
-test/kit: bin/tools bin/k8s ## what the tests stand on
+test/kit: bin/tools bin/node ## what the tests stand on
 	@test/go-test.sh test/kit
 
 .PHONY: test/soak
@@ -90,18 +114,20 @@ cover: setup ## how much of each package the tests beside the code run; bin/test
 ##@ Check
 
 .PHONY: lint
-lint: setup ## golangci-lint over both modules, by .golangci.yml
+lint: setup ## golangci-lint over all modules, by .golangci.yml
 	@test/tools/build.sh golangci-lint
 	@$(LINT) config verify
 	@echo "linting the project"
 	@$(LINT) run --allow-serial-runners ./...
 	@echo "linting its tests"
 	@cd test && ../$(LINT) run --allow-serial-runners ./...
+	@echo "linting what makes its image"
+	@cd deploy/image && ../../$(LINT) run --allow-serial-runners ./...
 
 .PHONY: fmt
 fmt: setup ## format the code as lint wants it
 	@test/tools/build.sh golangci-lint
-	@$(LINT) fmt && cd test && ../$(LINT) fmt
+	@$(LINT) fmt && cd test && ../$(LINT) fmt && cd ../deploy/image && ../../$(LINT) fmt
 
 .PHONY: vulncheck
 vulncheck: test/vulncheck ## known vulnerabilities that either module calls; asks vuln.go.dev, or the mirror at VULNDB
@@ -116,7 +142,7 @@ test/vulncheck: setup ## that vulncheck finds what is there, and fails without a
 verify: lint test/vulncheck ## lint, and check that modules are tidy and that scripts are sound
 	@test/setup.sh shellcheck
 	@for module in $(MODULES); do echo "go mod tidy -diff in $$module" && go -C $$module mod tidy -diff; done
-	@shellcheck test/*.sh test/tools/*.sh .ci/run
+	@shellcheck test/*.sh test/deploy/*.sh test/tools/*.sh .ci/run
 
 ##@ Housekeeping
 
@@ -124,6 +150,10 @@ verify: lint test/vulncheck ## lint, and check that modules are tidy and that sc
 monitoring: ## write deploy/monitoring/prometheusrule.yaml from its rules.yaml
 	@cd deploy/monitoring && { sed '/^spec:/q' prometheusrule.yaml; sed '/^#/d; /./s/^/  /' rules.yaml; } >rule.new && \
 	  mv rule.new prometheusrule.yaml
+
+.PHONY: manifests
+manifests: bin/helm ## write deploy/base from deploy/chart
+	@test/deploy/manifests.sh
 
 .PHONY: setup
 setup:
@@ -137,9 +167,13 @@ bin/tools: setup
 bin/promtool: setup ## build promtool, unless it is built (2 to 4 minutes on two cores)
 	@test/tools/build.sh promtool
 
+.PHONY: bin/helm
+bin/helm: setup ## build helm, unless it is built (2 to 4 minutes on two cores)
+	@test/tools/build.sh helm
+
 .PHONY: clean
 clean: ## remove what build and test leave behind, but not the programs that tests stand on
-	@find bin -mindepth 1 -maxdepth 1 ! -name k8s ! -name tools -exec rm -rf {} + 2>/dev/null || true
+	@find bin -mindepth 1 -maxdepth 1 ! -name k8s ! -name node ! -name debian ! -name tools -exec rm -rf {} + 2>/dev/null || true
 
 .PHONY: clean/all
 clean/all: ## remove everything that was built

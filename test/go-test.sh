@@ -14,7 +14,7 @@ events=bin/test/events.json
 run() {
 	local status=0 folder
 	for folder; do
-		go -C "$folder" test -json -race -shuffle=on -timeout="${TEST_TIMEOUT:-20m}" ./... || status=$?
+		go -C "$folder" test -json -race -shuffle=on -timeout="${TEST_TIMEOUT:-30m}" -exec="$PWD/test/exec.sh" ./... || status=$?
 	done
 	return "$status"
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes sure that this machine has what building and testing need: Go, git, make, and a C compiler with its library's
-# headers for Go's race detector. More programs can be named as arguments, each called like its Debian package.
+# headers for Go's race detector. More programs and libraries can be named as arguments, by their Debian packages.
 #
 # As root it installs what is missing; as another user it says what to type. When nothing is missing it does nothing.
 set -euo pipefail
@@ -13,6 +13,14 @@ have_go() {
 	[[ $version =~ ^go1\.([0-9]+) ]] && ((BASH_REMATCH[1] >= go_minor))
 }
 
+# have PROGRAM-OR-PACKAGE
+have() {
+	case $1 in
+	libseccomp-dev) pkg-config --exists libseccomp ;;
+	*) [[ -n $(type -P "$1") ]] ;;
+	esac
+}
+
 have_headers() { echo '#include <pthread.h>' | gcc -fsyntax-only -x c - 2>/dev/null; }
 
 if ! have_go; then
@@ -23,7 +31,7 @@ fi
 
 missing=()
 for program in git make gcc "$@"; do
-	[[ -n $(type -P "$program") ]] || missing+=("$program")
+	have "$program" 2>/dev/null || missing+=("$program")
 done
 have_headers || missing+=(libc6-dev)
 ((${#missing[@]})) || exit 0

@@ -4,13 +4,15 @@
 #   test/tools/build.sh                lists the programs
 #   test/tools/build.sh PROGRAM...     builds those that are missing or out of date
 #
-# A program is out of date when its module's go.mod or go.sum, this script or the Go version changed. What is up to date
-# costs nothing. It needs no root, and the modules keep their requirements out of the project's own go.mod.
+# A program is out of date when its module's go.mod or go.sum, its row below, its flags, its own files here or the Go
+# version changed. What is up to date costs nothing. It needs no root, and the modules keep their requirements out of the
+# project's own go.mod.
 set -euo pipefail
 
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$tools/../.." && pwd)
 k8s=k8s.io/kubernetes/cmd
+containerd=github.com/containerd/containerd/v2/cmd
 
 # program | module (a folder here) | folder below bin/ | package
 programs="
@@ -20,10 +22,16 @@ kubectl                 | kubernetes | k8s   | $k8s/kubectl
 kubelet                 | kubernetes | k8s   | $k8s/kubelet
 kube-controller-manager | kubernetes | k8s   | $k8s/kube-controller-manager
 kube-scheduler          | kubernetes | k8s   | $k8s/kube-scheduler
+storage-e2e             | kubernetes | k8s   | ./storage-e2e
 golangci-lint           | lint       | tools | github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 gotestsum               | gotestsum  | tools | gotest.tools/gotestsum
 govulncheck             | vulncheck  | tools | golang.org/x/vuln/cmd/govulncheck
+helm                    | helm       | tools | helm.sh/helm/v4/cmd/helm
 promtool                | promtool   | tools | github.com/prometheus/prometheus/cmd/promtool
+containerd              | containerd | node  | $containerd/containerd
+containerd-shim-runc-v2 | containerd | node  | $containerd/containerd-shim-runc-v2
+ctr                     | containerd | node  | $containerd/ctr
+runc                    | runc       | node  | github.com/opencontainers/runc
 "
 
 # field N PROGRAM prints one column of the table, or fails for a program that is not in it.
@@ -31,14 +39,23 @@ field() {
 	awk -F ' *[|] *' -v n="$1" -v program="$2" '$1 == program { print $n; found = 1 } END { exit !found }' <<<"$programs"
 }
 
-# fingerprint MODULE names everything a program of the module depends on.
+# fingerprint PROGRAM names everything the program depends on.
 fingerprint() {
-	(cd "$tools" && cat "$1/go.mod" "$1/go.sum" build.sh && go env GOVERSION GOOS GOARCH) | sha256sum | cut -d' ' -f1
+	local module package
+	module=$(field 2 "$1")
+	package=$(field 4 "$1")
+	(
+		cd "$tools" && cat "$module/go.mod" "$module/go.sum" && echo "$package"
+		# A program of our own depends on its files too.
+		[[ $package != ./* ]] || find "$module/$package" -type f ! -name '*_test.go' -print0 | sort -z | xargs -0 sha256sum
+		ldflags "$module" && tags "$module" && cgo "$module" && go env GOVERSION GOOS GOARCH
+	) | sha256sum | cut -d' ' -f1
 }
 
 # ldflags MODULE: Kubernetes programs carry the version of their module, since clients ask the API server for it.
 ldflags() {
 	echo "-s -w"
+	[[ $1 != runc ]] || echo "-X main.version=$(cd "$tools/runc" && go list -m -f '{{.Version}}' github.com/opencontainers/runc)"
 	[[ $1 == kubernetes ]] || return 0
 	local version minor
 	version=$(cd "$tools/kubernetes" && go list -m -f '{{.Version}}' k8s.io/kubernetes)
@@ -48,8 +65,18 @@ ldflags() {
 	echo "-X k8s.io/client-go/pkg/version.gitVersion=$version"
 }
 
-# tags MODULE: promtool is asked about files only, and is built without the clients of every cloud there is.
-tags() { [[ $1 != promtool ]] || echo remove_all_sd; }
+# tags MODULE: promtool is asked about files only, and is built without the clients of every cloud there is; containerd
+# goes without snapshotters that tests do not use; runc without seccomp starts no pod.
+tags() {
+	case $1 in
+	promtool) echo remove_all_sd ;;
+	containerd) echo no_btrfs,no_devmapper,no_zfs,no_aufs ;;
+	runc) echo seccomp ;;
+	esac
+}
+
+# cgo MODULE: runc enters namespaces by C code. The others are static.
+cgo() { [[ $1 == runc ]] && echo 1 || echo 0; }
 
 elapsed() { printf '%dm%02ds' $((SECONDS / 60)) $((SECONDS % 60)); }
 
@@ -77,8 +104,8 @@ build() {
 	log=$staging/log
 	cd "$tools/$module"
 	echo "  fetching modules"
-	total=$(go list -deps -tags="$(tags "$module")" "${packages[@]}" | wc -l)
-	CGO_ENABLED=0 nice -n 5 go build -v -trimpath -tags="$(tags "$module")" -ldflags="$(ldflags "$module" | tr '\n' ' ')" -o "$staging/" \
+	total=$(CGO_ENABLED=$(cgo "$module") go list -deps -tags="$(tags "$module")" "${packages[@]}" | wc -l)
+	CGO_ENABLED=$(cgo "$module") nice -n 5 go build -v -trimpath -tags="$(tags "$module")" -ldflags="$(ldflags "$module" | tr '\n' ' ')" -o "$staging/" \
 		"${packages[@]}" >"$log" 2>&1 &
 	pid=$!
 	watch "$pid" "$log" "$total"
@@ -91,7 +118,7 @@ build() {
 	[[ ! -e $staging/server ]] || mv "$staging/server" "$staging/etcd"
 	for program; do
 		mv "$staging/$program" "$out/$program"
-		fingerprint "$module" >"$out/.$program.sum"
+		fingerprint "$program" >"$out/.$program.sum"
 	done
 	echo "  built $* in $(elapsed)"
 }
@@ -100,7 +127,7 @@ build() {
 stale() {
 	local out
 	out=$root/bin/$(field 3 "$1")
-	[[ ! -x $out/$1 || $(cat "$out/.$1.sum" 2>/dev/null) != "$(fingerprint "$(field 2 "$1")")" ]]
+	[[ ! -x $out/$1 || $(cat "$out/.$1.sum" 2>/dev/null) != "$(fingerprint "$1")" ]]
 }
 
 if (($# == 0)); then
@@ -110,13 +137,14 @@ fi
 for program; do
 	field 1 "$program" >/dev/null || { echo "no program is called $program; run $0 to see which there are" >&2 && exit 2; }
 done
-mkdir -p "$root/bin/k8s" "$root/bin/tools"
+mkdir -p "$root/bin/k8s" "$root/bin/node" "$root/bin/tools"
 # Two makes at once build everything once: the second waits here and then finds nothing to do.
 exec 9>"$root/bin/.lock"
 flock 9
 staging=$(mktemp -d "$root/bin/.staging-XXXXXX")
 trap 'rm -rf "$staging"' EXIT
-for module in gotestsum lint vulncheck promtool kubernetes; do
+modules=$(awk -F ' *[|] *' 'NF && !seen[$2]++ { print $2 }' <<<"$programs")
+for module in $modules; do
 	todo=()
 	for program; do
 		[[ $(field 2 "$program") != "$module" ]] || ! stale "$program" || todo+=("$program")

@@ -1,0 +1,55 @@
+{{/* What the schema cannot say. Renders nothing, or ends with what to change. */}}
+{{- define "liveconfig.checks" -}}
+{{- if not .Values.image.repository }}
+{{- fail "image.repository is missing: no image is published; build one with `make image`, push it to a registry of yours, and name it with --set image.repository=..." }}
+{{- end }}
+{{- if not .Values.http.port }}
+{{- if .Values.podMonitor.enabled }}
+{{- fail "podMonitor.enabled needs http.port: there is nothing to scrape without" }}
+{{- end }}
+{{- if .Values.service.enabled }}
+{{- fail "service.enabled needs http.port: there is nothing to serve without" }}
+{{- end }}
+{{- end }}
+{{- if and .Values.livenessProbe.enabled (eq (toString .Values.livenessProbe.port) (toString .Values.http.port)) }}
+{{- fail "livenessProbe.port and http.port are the same, and one pod has both" }}
+{{- end }}
+{{- include "liveconfig.checkSockets" . }}
+{{- include "liveconfig.checkArgs" . }}
+{{- include "liveconfig.checkLabels" (list "podLabels" .Values.podLabels) }}
+{{- include "liveconfig.checkLabels" (list "podMonitor.labels" .Values.podMonitor.labels) }}
+{{- end }}
+
+{{/* The labels that objects are found by are the chart's own. */}}
+{{- define "liveconfig.checkLabels" -}}
+{{- $value := index . 0 }}
+{{- range $key := keys (index . 1 | default dict) }}
+{{- if has $key (list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component") }}
+{{- fail (printf "%s must not have %s: objects are found by it" $value $key) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The kernel takes no longer paths of sockets. */}}
+{{- define "liveconfig.checkSockets" -}}
+{{- range $path := list (printf "%s/csi.sock" (include "liveconfig.pluginDir" .)) (printf "%s/%s-reg.sock" (include "liveconfig.registrationDir" .) .Values.driverName) }}
+{{- if gt (len $path) 107 }}
+{{- fail (printf "kubeletDir and driverName are too long together: the path of a unix socket has at most 107 bytes, and %s has %d" $path (len $path)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* A flag that is given twice has the last value, and then objects and flags would not agree. */}}
+{{- define "liveconfig.checkArgs" -}}
+{{- $values := dict "endpoint" "kubeletDir and driverName" "registration-dir" "registrar.enabled" "state-dir" "driverName"
+    "http-endpoint" "http.port" "driver-name" "driverName" "kubelet-dir" "kubeletDir"
+    "configmap-identity" "identity.configMaps" "secret-identity" "identity.secrets" "publish-timeout" "publishTimeout"
+    "resync-interval" "resyncInterval" "recheck-interval" "recheckInterval" "volume-memory" "volumeMemory"
+    "selinux-context" "selinuxContext" "v" "log.verbosity" "log-format" "log.format" "node-id" "nothing: it is the node's name" }}
+{{- range .Values.extraArgs }}
+{{- $flag := regexReplaceAll "^--?([^=]*).*$" . "${1}" }}
+{{- with get $values $flag }}
+{{- fail (printf "extraArgs must not have --%s: it follows %s" $flag .) }}
+{{- end }}
+{{- end }}
+{{- end }}

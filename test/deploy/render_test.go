@@ -1,0 +1,199 @@
+package deploy
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	// repo is the checkout as this package's tests see it.
+	repo = "../.."
+	// namespace and release are what the kustomizations are written for.
+	namespace = "liveconfig-system"
+	release   = "liveconfig"
+)
+
+// inRepo returns the absolute path of something in the checkout.
+func inRepo(t *testing.T, elem ...string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(append([]string{repo}, elem...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// run runs a program in the checkout's root and returns all it says. Helm and kubectl are those that make builds, and
+// know nothing of this user.
+func run(t *testing.T, env []string, program string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Dir = inRepo(t)
+	home := t.TempDir()
+	cmd.Env = append(os.Environ(), "HOME="+home, "KUBECONFIG=",
+		"HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home,
+		"PATH="+strings.Join([]string{inRepo(t, "bin", "tools"), inRepo(t, "bin", "k8s"), os.Getenv("PATH")}, ":"))
+	cmd.Env = append(cmd.Env, env...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func helm(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	program := inRepo(t, "bin", "tools", "helm")
+	if _, err := os.Stat(program); err != nil {
+		t.Fatalf("%v; run `make bin/helm` to build it", err)
+	}
+	return run(t, nil, program, args...)
+}
+
+// must returns what a program said, when it went well.
+func must(t *testing.T, out string, err error) string {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return out
+}
+
+// template renders the chart as it is for the kustomizations, with further flags of helm.
+func template(t *testing.T, args ...string) string {
+	t.Helper()
+	command := []string{"template", release, "deploy/chart", "--namespace", namespace, "--kube-version", "1.35.0"}
+	out, err := helm(t, slices.Concat(command, image("liveconfig", "dev"), args)...)
+	return must(t, out, err)
+}
+
+func image(repository, tag string) []string {
+	return []string{"--set", "image.repository=" + repository + ",image.tag=" + tag}
+}
+
+func kustomize(t *testing.T, folder string) string {
+	t.Helper()
+	out, err := run(t, nil, inRepo(t, "bin", "k8s", "kubectl"), "kustomize", "deploy/"+folder)
+	return must(t, out, err)
+}
+
+// objects returns the objects of a text by kind and name. Two of one name are a mistake.
+func objects(t *testing.T, text string) map[string]map[string]any {
+	t.Helper()
+	found := map[string]map[string]any{}
+	for document := range strings.SplitSeq("\n"+text, "\n---") {
+		var o unstructured.Unstructured
+		if err := yaml.UnmarshalStrict([]byte(document), &o.Object); err != nil {
+			t.Fatalf("%v\n%s", err, document)
+		}
+		if o.Object == nil {
+			continue
+		}
+		key := strings.Join([]string{o.GetKind(), o.GetNamespace(), o.GetName()}, "/")
+		if found[key] != nil {
+			t.Fatalf("two objects are %s", key)
+		}
+		found[key] = o.Object
+	}
+	if len(found) == 0 {
+		t.Fatalf("no objects in:\n%s", text)
+	}
+	return found
+}
+
+// TestKustomizationsAreTheChart: each with the values that say the same.
+func TestKustomizationsAreTheChart(t *testing.T) {
+	t.Parallel()
+	tests := map[string][]string{
+		"base":                     nil,
+		"overlays/before-1.35":     {"--kube-version", "1.34.9"},
+		"overlays/driver-identity": {"--set", "identity.secrets=driver"},
+	}
+	for folder, args := range tests {
+		t.Run(folder, func(t *testing.T) {
+			t.Parallel()
+			got := objects(t, template(t, append(args, "--set", "namespace.create=true")...))
+			if diff := cmp.Diff(objects(t, kustomize(t, folder)), got); diff != "" {
+				t.Errorf("objects of the chart (-deploy/%s +chart):\n%s", folder, diff)
+			}
+		})
+	}
+}
+
+// TestPodMonitorsAreTheSame: that of the chart is the one for kustomize, which finds the pods of every release.
+func TestPodMonitorsAreTheSame(t *testing.T) {
+	t.Parallel()
+	got := template(t, "--set", "podMonitor.enabled=true", "--show-only", "templates/podmonitor.yaml")
+	got = strings.ReplaceAll(got, "app.kubernetes.io/instance: "+release+"\n", "\n")
+	want := read(t, inRepo(t, "deploy", "monitoring", "podmonitor.yaml"))
+	if diff := cmp.Diff(objects(t, want), objects(t, got)); diff != "" {
+		t.Errorf("the PodMonitor of the chart (-deploy/monitoring +chart):\n%s", diff)
+	}
+}
+
+// TestEveryOverlayIsCompared: a new one must be.
+func TestEveryOverlayIsCompared(t *testing.T) {
+	t.Parallel()
+	folders, err := os.ReadDir(inRepo(t, "deploy", "overlays"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range folders {
+		got = append(got, f.Name())
+	}
+	if diff := cmp.Diff([]string{"before-1.35", "driver-identity"}, got); diff != "" {
+		t.Errorf("overlays, beside those of TestKustomizationsAreTheChart (-want +got):\n%s", diff)
+	}
+}
+
+// TestManifestsAreUpToDate: `make manifests` would change nothing, and nothing else is in deploy/base.
+func TestManifestsAreUpToDate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	out, err := run(t, nil, "test/deploy/manifests.sh", dir)
+	must(t, out, err)
+	want := files(t, dir)
+	got := files(t, inRepo(t, "deploy", "base"))
+	delete(got, "kustomization.yaml")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("deploy/base is not what `make manifests` writes (-written +deploy/base):\n%s", diff)
+	}
+}
+
+// files returns the content of each file of a folder.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, e := range entries {
+		found[e.Name()] = read(t, filepath.Join(dir, e.Name()))
+	}
+	return found
+}
+
+// TestLint has Helm look at the chart, as it is and as it is installed.
+func TestLint(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"1.26.0"}, append([]string{"1.35.0"}, image("liveconfig", "dev")...)} {
+		out, err := helm(t, append([]string{"lint", "--strict", "deploy/chart", "--kube-version"}, args...)...)
+		must(t, out, err)
+	}
+}

@@ -1,0 +1,91 @@
+// Box is the program in the images of tests: what a shell cannot do, or not fast enough.
+//
+//	box pause            does nothing until it is told to end
+//	box watch FILE...    prints each content of the files that it sees: the time in nanoseconds, the file and the content
+//	box hold FILE...     prints that it has begun, and then what goes wrong when it reads the files again and again
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// lookInterval is how late a change is seen at most. It is short next to everything that is measured.
+	lookInterval = 200 * time.Microsecond
+	// holdInterval is shorter than a file could be away for, if one ever were.
+	holdInterval = time.Millisecond
+)
+
+func main() {
+	if err := run(os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "box:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string, out io.Writer) error {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+	defer stop()
+	switch {
+	case len(args) == 1 && args[0] == "pause":
+		<-ctx.Done()
+		return nil
+	case len(args) > 1 && args[0] == "watch":
+		return watch(ctx, out, args[1:])
+	case len(args) > 1 && args[0] == "hold":
+		return hold(ctx, out, args[1:])
+	}
+	return errors.New("usage: box pause, box watch FILE or box hold FILE")
+}
+
+// watch reads files again and again: that is how a program sees them, and it costs the same whatever made the change.
+func watch(ctx context.Context, out io.Writer, files []string) error {
+	seen := make([]string, len(files))
+	ticker := time.NewTicker(lookInterval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		for i, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil || string(data) == seen[i] {
+				continue
+			}
+			seen[i] = string(data)
+			if _, err := fmt.Fprintf(out, "%d %s %q\n", time.Now().UnixNano(), file, data); err != nil {
+				return err
+			}
+		}
+		<-ticker.C
+	}
+	return nil
+}
+
+// hold expects that each file can be read at any time and is never empty.
+func hold(ctx context.Context, out io.Writer, files []string) error {
+	if _, err := fmt.Fprintln(out, "holding"); err != nil {
+		return err
+	}
+	ticker := time.NewTicker(holdInterval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		for _, file := range files {
+			data, readErr := os.ReadFile(file)
+			if readErr == nil && len(data) > 0 {
+				continue
+			}
+			now := time.Now().Format(time.RFC3339Nano)
+			if _, err := fmt.Fprintf(out, "lost: %s: %s has %d bytes: %v\n", now, file, len(data), readErr); err != nil {
+				return err
+			}
+		}
+		<-ticker.C
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Unpacks Debian's or Ubuntu's own container runtime, network plugins and busybox into bin/debian, without installing them:
+# nothing is started, and no other runtime of this machine is touched. It needs apt, and no root but for the very first
+# look at a mirror.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+packages=(busybox-static containerd containernetworking-plugins runc)
+out=$root/bin/debian
+
+[[ $(cat "$out/.packages" 2>/dev/null) != "${packages[*]}" ]] || exit 0
+
+if [[ -z $(type -P apt-get) || -z $(type -P dpkg-deb) ]]; then
+	echo "apt-get and dpkg-deb are needed for ${packages[*]}: tests of a real node run on Debian and Ubuntu." >&2
+	exit 1
+fi
+mkdir -p "$root/bin"
+exec 9>"$root/bin/.debian.lock"
+flock 9
+staging=$(mktemp -d "$root/bin/.debian-XXXXXX")
+trap 'rm -rf "$staging"' EXIT
+cd "$staging"
+echo "fetching ${packages[*]}"
+fetch() { apt-get download -q -o APT::Sandbox::User="$(id -un)" "${packages[@]}" >fetch.log 2>&1; }
+# Lists of packages that are missing or old name files that a mirror no longer has.
+if ! fetch && ((EUID == 0)); then
+	apt-get update -qq
+	fetch || true
+fi
+for package in "${packages[@]}"; do
+	files=("$package"_*.deb)
+	if [[ ! -e ${files[0]} ]]; then
+		cat fetch.log >&2
+		echo "apt cannot fetch $package; type: sudo apt-get update, and try again" >&2
+		exit 1
+	fi
+	dpkg-deb -x "${files[0]}" tree
+	rm "${files[0]}"
+done
+echo "${packages[*]}" >tree/.packages
+rm -rf "$out"
+mv tree "$out"
