@@ -1,0 +1,130 @@
+package e2e_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+)
+
+// outage is how long the API server is away: longer than a node may be silent before it counts as lost.
+const outage = 2 * time.Minute
+
+func TestTheAPIServerIsAwayForMinutes(t *testing.T) {
+	s := on(t, machine.Containerd2())
+	st := s.steadyPods(t)
+	if err := s.StopAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	over := time.After(outage)
+	// A driver that starts meanwhile knows the volumes from its records alone.
+	s.killDriver(t)
+	st.readOnTheNode(t, over)
+	if err := s.StartAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	st.goOn(t)
+	s.driverPod(t)
+}
+
+// readOnTheNode reads the files of all volumes until it is over. Nobody can ask the pods meanwhile.
+func (st *steady) readOnTheNode(t *testing.T, over <-chan time.Time) {
+	t.Helper()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		for _, pod := range st.pods {
+			st.wantOnTheNode(t, pod)
+		}
+		select {
+		case <-over:
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func TestTheAPIServersCertificateIsRotated(t *testing.T) {
+	s := on(t, machine.Containerd2())
+	st := s.steadyPods(t)
+	before := s.servedCertificate(t)
+	if err := s.RotateCertificate(); err != nil {
+		t.Fatal(err)
+	}
+	lab.Eventually(t, 2*time.Minute, func() error {
+		if s.servedCertificate(t) == before {
+			return errors.New("the API server still serves its old certificate")
+		}
+		return nil
+	})
+	// Connections that are open never look at certificates again.
+	if err := errors.Join(s.Link().Cut(), s.Link().Heal()); err != nil {
+		t.Fatal(err)
+	}
+	st.goOn(t)
+}
+
+// servedCertificate returns the serial number of the certificate by which pods know the API server.
+func (s *site) servedCertificate(t testing.TB) string {
+	t.Helper()
+	// Whether the certificate is good is for the driver to say.
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", net.JoinHostPort(cluster.ServiceIP, "443"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	secure, ok := conn.(*tls.Conn)
+	if !ok {
+		t.Fatalf("a %T is no TLS connection", conn)
+	}
+	return secure.ConnectionState().PeerCertificates[0].SerialNumber.String()
+}
+
+func TestTheKeyOfServiceAccountsIsRotated(t *testing.T) {
+	s := on(t, machine.Containerd2())
+	st := s.steadyPods(t)
+	s.secret(t, st.namespace, "token", "one")
+	old := s.start(t, boxPod(st.namespace, "old", map[string]string{"secret": "token"}))
+	if err := s.RotateTokenKey(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	st.goOn(t)
+	young := s.start(t, boxPod(st.namespace, "new", map[string]string{"secret": "token"}))
+	s.secret(t, st.namespace, "token", "two")
+	for _, pod := range []*corev1.Pod{old, young} {
+		s.wantFile(t, pod, "", mountPath+"/value", "two")
+	}
+}
+
+// secret makes a Secret that the namespace's default service account may read, or gives one that exists another value.
+func (s *site) secret(t testing.TB, namespace, name, value string) {
+	t.Helper()
+	secrets := s.Client().CoreV1().Secrets(namespace)
+	object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{"value": value}}
+	_, err := secrets.Get(t.Context(), name, metav1.GetOptions{})
+	if err == nil {
+		if _, err := secrets.Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if _, err := secrets.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	grant := fmt.Sprintf(`kubectl -n %[1]s create role read-%[2]s --verb=get,list,watch --resource=secrets --resource-name=%[2]s
+kubectl -n %[1]s create rolebinding read-%[2]s --role=read-%[2]s --serviceaccount=%[1]s:default`, namespace, name)
+	if _, err := s.shell(context.WithoutCancel(t.Context()), grant); err != nil {
+		t.Fatal(err)
+	}
+}

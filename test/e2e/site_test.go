@@ -1,0 +1,177 @@
+package e2e_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+)
+
+// The image that the README names, in the version of the chart.
+const driverImage = "registry.example.com/liveconfig:0.1.0"
+
+// logVariable names another folder for the logs than bin/test/e2e, so that two runs can go on at once.
+const logVariable = "LIVECONFIG_E2E_LOGS"
+
+// current is the node that is running, if any. Starting one takes seconds, so tests share it: the one variable of the
+// package. Tests that use it are not parallel.
+var current struct {
+	site   *site
+	failed map[string]error // By runtime: starting it again would not help.
+}
+
+// site is a node with the driver installed.
+type site struct {
+	*machine.Machine
+
+	runtime machine.Runtime
+	repo    string
+	temp    string // For files of the site's own.
+}
+
+// on returns a node with a container runtime, and with the driver installed as the README says. One with another runtime is
+// stopped first.
+func on(t *testing.T, runtime machine.Runtime) *site {
+	t.Helper()
+	if current.site != nil && current.site.runtime.Name == runtime.Name {
+		return current.site
+	}
+	if err := current.failed[runtime.Name]; err != nil {
+		t.Fatalf("as before: %v", err)
+	}
+	if current.site != nil {
+		if err := current.site.stop(); err != nil {
+			t.Fatal(err)
+		}
+		current.site = nil
+	}
+	s, err := newSite(context.WithoutCancel(t.Context()), runtime)
+	if err != nil {
+		current.failed = map[string]error{runtime.Name: err}
+		t.Fatal(err)
+	}
+	current.site = s
+	return s
+}
+
+func newSite(ctx context.Context, runtime machine.Runtime) (*site, error) {
+	repo, err := lab.Repo()
+	if err != nil {
+		return nil, err
+	}
+	temp, err := os.MkdirTemp("", "lc-site-")
+	if err != nil {
+		return nil, err
+	}
+	logs := cmp.Or(os.Getenv(logVariable), filepath.Join(repo, "bin", "test", "e2e"))
+	m, err := machine.Start(ctx, machine.Config{
+		Runtime: runtime, Repo: repo, LogDir: filepath.Join(logs, runtime.Name), Output: os.Stderr,
+	})
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(temp))
+	}
+	s := &site{Machine: m, runtime: runtime, repo: repo, temp: temp}
+	if err := s.install(ctx); err != nil {
+		return nil, errors.Join(err, m.KeepState(ctx), s.stop())
+	}
+	return s, nil
+}
+
+// stop is the end of the site.
+func (s *site) stop() error { return errors.Join(s.Stop(), os.RemoveAll(s.temp)) }
+
+// install builds the image, gives it to the node as a registry would, and does what the README says.
+func (s *site) install(ctx context.Context) error {
+	if err := s.importDriver(ctx, driverImage); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(s.repo, "README.md"))
+	if err != nil {
+		return err
+	}
+	script, err := codeBlock(string(text), "## Install")
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	if _, err := s.shell(ctx, script); err != nil {
+		return fmt.Errorf("install the driver as the README says: %w", err)
+	}
+	fmt.Fprintf(os.Stderr, "the driver is installed after %s\n", time.Since(begin).Round(time.Millisecond))
+	return nil
+}
+
+// importDriver gives the node the driver's image under a name.
+func (s *site) importDriver(ctx context.Context, image string) error {
+	out := filepath.Join(s.temp, "image")
+	build := exec.CommandContext(ctx, "go", "-C", "deploy/image", "run", ".", "--image="+image, "--platforms=linux/amd64", "--out="+out)
+	build.Dir = s.repo
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the image: %w\n%s", err, output)
+	}
+	return s.ImportImage(ctx, filepath.Join(out, "docker.tar"))
+}
+
+// shell runs a script at the checkout's root, as an administrator would, and returns all that it prints.
+func (s *site) shell(ctx context.Context, script string) (string, error) {
+	kubeconfig := filepath.Join(s.temp, "admin.kubeconfig")
+	if err := s.WriteAdminKubeconfig(kubeconfig); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
+	cmd.Dir = s.repo
+	bin := filepath.Join(s.repo, "bin")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+s.temp,
+		"PATH="+strings.Join([]string{bin + "/k8s", bin + "/tools", os.Getenv("PATH")}, ":"))
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(output), fmt.Errorf("%w\n%s\n%s", err, script, output)
+	}
+	return string(output), nil
+}
+
+// codeBlock returns the first block of shell code below a heading.
+func codeBlock(markdown, heading string) (string, error) {
+	_, section, found := strings.Cut(markdown, "\n"+heading+"\n")
+	if !found {
+		return "", fmt.Errorf("no heading %q", heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	_, code, found := strings.Cut(section, "```sh\n")
+	if !found {
+		return "", fmt.Errorf("no shell code below %q", heading)
+	}
+	code, _, _ = strings.Cut(code, "```")
+	return code, nil
+}
+
+// driverPod returns the driver's pod once it is ready and no other is left.
+func (s *site) driverPod(t testing.TB) string {
+	t.Helper()
+	var name string
+	lab.Eventually(t, time.Minute, func() error {
+		pods, err := s.Client().CoreV1().Pods("liveconfig-system").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		if len(pods.Items) != 1 {
+			return fmt.Errorf("there are %d pods of the driver, want 1", len(pods.Items))
+		}
+		name = pods.Items[0].Name
+		return ready(&pods.Items[0])
+	})
+	return name
+}

@@ -1,0 +1,29 @@
+package e2e_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+)
+
+// TestStorageSuite runs Kubernetes' own tests of inline CSI volumes. Which do not apply, and why, stands in tests.yaml beside
+// the program.
+func TestStorageSuite(t *testing.T) {
+	s := on(t, machine.Containerd2())
+	images, err := s.shell(t.Context(), "storage-e2e --images")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ref := range strings.FieldsSeq(images) {
+		image := machine.StandIn{Ref: ref, Cmd: []string{"/bin/sh"}}
+		if err := s.ImportStandIns(t.Context(), image); err != nil {
+			t.Fatal(err)
+		}
+	}
+	summary, err := s.shell(t.Context(), `storage-e2e --kubeconfig="$KUBECONFIG" --junit="$HOME/junit.xml"`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(summary)
+}
