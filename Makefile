@@ -61,7 +61,9 @@ bin/node: setup ## get all that a real node is made of, unless it is there (7 to
 ##@ Test
 
 .PHONY: test
-test: lint bin/tools bin/node bin/promtool bin/helm ## everything: set up, build what tests stand on, lint, test all modules
+test: setup ## everything: set up, build what tests stand on, lint, test all modules
+	@rm -f bin/test/stages
+	@for stage in bin/tools lint bin/node bin/promtool bin/helm; do test/timed.sh "make $$stage" $(MAKE) $$stage; done
 	@test/go-test.sh . test deploy/image test/tools/kubernetes/storage-e2e/plan
 
 .PHONY: test/unit

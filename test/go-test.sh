@@ -14,7 +14,9 @@ events=bin/test/events.json
 run() {
 	local status=0 folder
 	for folder; do
+		SECONDS=0
 		go -C "$folder" test -json -race -shuffle=on -timeout="${TEST_TIMEOUT:-30m}" -exec="$PWD/test/exec.sh" ./... || status=$?
+		printf '  tests of %s: %dm%02ds\n' "$folder" $((SECONDS / 60)) $((SECONDS % 60)) >>bin/test/stages
 	done
 	return "$status"
 }
@@ -28,6 +30,7 @@ if [[ -n ${LIVECONFIG_TEST_EVENTS:-} ]]; then
 	status=0
 	run "$@" | tee "$events.part" || status=$?
 	[[ -z $(counts "$events.part") ]] || { echo "What tests counted:" && counts "$events.part"; } >&3
+	{ echo "What it took:" && cat bin/test/stages && rm bin/test/stages; } >&3
 	exit "$status"
 fi
 

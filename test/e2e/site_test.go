@@ -96,11 +96,7 @@ func (s *site) install(ctx context.Context) error {
 	if err := s.importDriver(ctx, driverImage); err != nil {
 		return err
 	}
-	text, err := os.ReadFile(filepath.Join(s.repo, "README.md"))
-	if err != nil {
-		return err
-	}
-	script, err := codeBlock(string(text), "## Install")
+	script, err := s.codeAfter("README.md", "## Install")
 	if err != nil {
 		return err
 	}
@@ -124,7 +120,9 @@ func (s *site) importDriver(ctx context.Context, image string) error {
 }
 
 // shell runs a script at the checkout's root, as an administrator would, and returns all that it prints.
-func (s *site) shell(ctx context.Context, script string) (string, error) {
+func (s *site) shell(ctx context.Context, script string) (string, error) { return s.shellIn(ctx, s.repo, script) }
+
+func (s *site) shellIn(ctx context.Context, dir, script string) (string, error) {
 	kubeconfig := filepath.Join(s.temp, "admin.kubeconfig")
 	if err := s.WriteAdminKubeconfig(kubeconfig); err != nil {
 		return "", err
@@ -132,7 +130,7 @@ func (s *site) shell(ctx context.Context, script string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
-	cmd.Dir = s.repo
+	cmd.Dir = dir
 	bin := filepath.Join(s.repo, "bin")
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+s.temp,
 		"PATH="+strings.Join([]string{bin + "/k8s", bin + "/tools", os.Getenv("PATH")}, ":"))
@@ -143,16 +141,19 @@ func (s *site) shell(ctx context.Context, script string) (string, error) {
 	return string(output), nil
 }
 
-// codeBlock returns the first block of shell code below a heading.
-func codeBlock(markdown, heading string) (string, error) {
-	_, section, found := strings.Cut(markdown, "\n"+heading+"\n")
-	if !found {
-		return "", fmt.Errorf("no heading %q", heading)
+// codeAfter returns the first block of shell code in a page of this repository after a line.
+func (s *site) codeAfter(page, line string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(s.repo, page))
+	if err != nil {
+		return "", err
 	}
-	section, _, _ = strings.Cut(section, "\n## ")
-	_, code, found := strings.Cut(section, "```sh\n")
+	_, rest, found := strings.Cut(string(text), "\n"+line+"\n")
 	if !found {
-		return "", fmt.Errorf("no shell code below %q", heading)
+		return "", fmt.Errorf("%s has no line %q", page, line)
+	}
+	_, code, found := strings.Cut(rest, "```sh\n")
+	if !found {
+		return "", fmt.Errorf("%s has no shell code after %q", page, line)
 	}
 	code, _, _ = strings.Cut(code, "```")
 	return code, nil
