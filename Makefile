@@ -103,7 +103,7 @@ test/fuzz: setup ## every fuzz target for FUZZTIME (30s)
 	@test/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
-bench: setup bin/k8s ## every benchmark of both modules
+bench: setup bin/k8s ## every benchmark
 	go test -run='^$$' -bench=. -benchmem ./...
 	go -C test test -run='^$$' -bench=. -benchmem ./...
 
@@ -132,7 +132,7 @@ fmt: setup ## format the code as lint wants it
 	@$(LINT) fmt && cd test && ../$(LINT) fmt && cd ../deploy/image && ../../$(LINT) fmt
 
 .PHONY: vulncheck
-vulncheck: test/vulncheck ## known vulnerabilities that either module calls; asks vuln.go.dev, or the mirror at VULNDB
+vulncheck: test/vulncheck ## known vulnerabilities in what the driver and the tests call; asks vuln.go.dev, or the mirror at VULNDB
 	@test/tools/vulncheck.sh . test
 
 .PHONY: test/vulncheck
