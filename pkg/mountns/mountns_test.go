@@ -194,3 +194,20 @@ func TestMainInside(t *testing.T) {
 		t.Errorf("Main = %d, want the code of the tests, 4", got)
 	}
 }
+
+func TestMoreNamespaces(t *testing.T) {
+	t.Parallel()
+	here, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for who, adjust := range users() {
+		t.Run(who, func(t *testing.T) {
+			t.Parallel()
+			out, code := start(t, "network", adjust).end(t)
+			if code != 0 || out == here || !strings.HasPrefix(out, "net:") {
+				t.Errorf("the network namespace is %q, code %d, want another one than %q", out, code, here)
+			}
+		})
+	}
+}

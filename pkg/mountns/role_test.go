@@ -22,6 +22,8 @@ func play(role string) int {
 		return mountns.Main(failing(5))
 	case "denied":
 		return denied()
+	case "network":
+		return mountns.Main(printing("/proc/self/ns/net"), mountns.Network)
 	case "nohup":
 		if os.Getenv(variable) == "" { // The inner process has to inherit it.
 			signal.Ignore(unix.SIGHUP)
@@ -195,6 +197,19 @@ func printSignals(those ...os.Signal) {
 			return
 		}
 	}
+}
+
+// printing is a package whose tests print where a link leads.
+type printing string
+
+// Run returns the exit code.
+func (p printing) Run() int {
+	target, err := os.Readlink(string(p))
+	if err != nil {
+		return fail(err)
+	}
+	fmt.Print(target)
+	return 0
 }
 
 // denied runs where mount namespaces are forbidden.
