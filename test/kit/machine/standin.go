@@ -4,6 +4,8 @@ import (
 	"archive/tar"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -18,6 +20,8 @@ type StandIn struct {
 	Ref string
 	// Programs are shell scripts by the names of the programs that they stand in for. They can be called by name alone.
 	Programs map[string]string
+	// Binary is a static program of this machine, which the image has in /bin. Empty: none.
+	Binary string
 	// Entrypoint and Cmd are the image's own.
 	Entrypoint, Cmd []string
 }
@@ -50,6 +54,13 @@ func (s StandIn) on(base v1.Image) (v1.Image, error) {
 	l := newLayer()
 	for program, script := range s.Programs {
 		l.add(&tar.Header{Typeflag: tar.TypeReg, Name: "bin/" + program, Mode: 0o755}, []byte("#!/bin/sh\n"+script))
+	}
+	if s.Binary != "" {
+		data, err := os.ReadFile(s.Binary)
+		if err != nil {
+			return nil, err
+		}
+		l.add(&tar.Header{Typeflag: tar.TypeReg, Name: "bin/" + filepath.Base(s.Binary), Mode: 0o755}, data)
 	}
 	own, err := l.image(v1.Config{})
 	if err != nil {

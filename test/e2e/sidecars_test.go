@@ -1,0 +1,76 @@
+package e2e_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+)
+
+// TestWithSidecars has the chart put the CSI project's sidecars beside the driver, which then neither registers itself nor
+// answers the kubelet's liveness probe. The sidecars' programs stand in for the real ones, which no Go module proxy has.
+func TestWithSidecars(t *testing.T) {
+	s := on(t, machine.Containerd2())
+	s.importSidecars(t)
+	upgrade := func(values string) {
+		t.Helper()
+		before := s.driverPod(t)
+		s.run(t, s.repo, "helm upgrade liveconfig deploy/chart --namespace liveconfig-system --reset-then-reuse-values "+values+`
+kubectl -n liveconfig-system rollout status daemonset/liveconfig-driver`)
+		s.awaitDriverAfter(t, before)
+	}
+	upgrade("--set registrar.enabled=true,livenessProbe.enabled=true")
+	defer upgrade("--set registrar.enabled=false,livenessProbe.enabled=false")
+	driver, err := s.Client().CoreV1().Pods(driverNamespace).Get(t.Context(), s.driverPod(t), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(driver.Spec.Containers); got != 3 {
+		t.Errorf("the driver's pod has %d containers, want 3", got)
+	}
+	if args := strings.Join(driver.Spec.Containers[0].Args, " "); strings.Contains(args, "registration") {
+		t.Errorf("the driver registers itself: %s", args)
+	}
+	t.Run("pods", func(t *testing.T) {
+		st := s.steadyPods(t)
+		s.killDriver(t) // The registration is the sidecar's, and stays.
+		st.edit(t)
+		st.goOn(t)
+		late := s.start(t, boxPod(st.namespace, "late", map[string]string{"configMap": "content"}))
+		s.wantFile(t, late, "", mountPath+"/version", "3")
+	})
+}
+
+// importSidecars gives the node programs under the names of the images that the chart names.
+func (s *site) importSidecars(t *testing.T) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "sidecar")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "./kit/machine/sidecar")
+	build.Dir = filepath.Join(s.repo, "test")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the sidecars: %v\n%s", err, output)
+	}
+	values, err := os.ReadFile(filepath.Join(s.repo, "deploy/chart/values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var images []machine.StandIn
+	for line := range strings.Lines(string(values)) {
+		if _, ref, found := strings.Cut(strings.TrimSpace(line), "image: registry.k8s.io/"); found {
+			image := machine.StandIn{Ref: "registry.k8s.io/" + ref, Binary: program, Entrypoint: []string{"/bin/sidecar"}}
+			images = append(images, image)
+		}
+	}
+	if len(images) != 2 {
+		t.Fatalf("the chart's values name %d images of sidecars, want 2", len(images))
+	}
+	if err := s.ImportStandIns(t.Context(), images...); err != nil {
+		t.Fatal(err)
+	}
+}
