@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
 )
 
@@ -61,7 +60,7 @@ func TestTheAPIServersCertificateIsRotated(t *testing.T) {
 	if err := s.RotateCertificate(); err != nil {
 		t.Fatal(err)
 	}
-	lab.Eventually(t, 2*time.Minute, func() error {
+	eventually(t, 2*time.Minute, func() error {
 		if s.servedCertificate(t) == before {
 			return errors.New("the API server still serves its old certificate")
 		}

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
 )
 
@@ -62,7 +61,7 @@ func TestPodsOutliveTheirNode(t *testing.T) {
 // awaitDriverAfter waits until a pod of the driver is ready that is another one than before.
 func (s *site) awaitDriverAfter(t testing.TB, before string) {
 	t.Helper()
-	lab.Eventually(t, startTimeout, func() error {
+	eventually(t, startTimeout, func() error {
 		pods, err := s.Client().CoreV1().Pods(driverNamespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -105,7 +104,7 @@ func (st *steady) withoutDriver(t *testing.T) {
 	t.Helper()
 	leaving := st.start(t, boxPod(st.namespace, "leaving", map[string]string{"configMap": "content"}))
 	st.scheduleDriver(t, `{"liveconfig.test/nowhere": "yes"}`)
-	lab.Eventually(t, goneTimeout, func() error {
+	eventually(t, goneTimeout, func() error {
 		pids, err := st.Processes("liveconfig-driver")
 		if err == nil && len(pids) > 0 {
 			err = fmt.Errorf("the driver still runs")
@@ -178,7 +177,7 @@ func (st *steady) reboot(t *testing.T) {
 func (s *site) awaitRestart(t testing.TB, pod *corev1.Pod, restarts int32) *corev1.Pod {
 	t.Helper()
 	var got *corev1.Pod
-	lab.Eventually(t, startTimeout, func() (err error) {
+	eventually(t, startTimeout, func() (err error) {
 		if got, err = s.Client().CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{}); err != nil {
 			return err
 		}

@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
 )
 
@@ -75,7 +74,7 @@ func (s *site) wantWords(t testing.TB, page string, words ...string) {
 // wantNoDriver waits until nothing of the driver's is left in the cluster, and on the node only empty directories.
 func (s *site) wantNoDriver(t testing.TB) {
 	t.Helper()
-	lab.Eventually(t, goneTimeout, func() error {
+	eventually(t, goneTimeout, func() error {
 		kinds := "csidrivers,clusterroles,clusterrolebindings,priorityclasses,namespaces"
 		names, err := s.Kubectl(t.Context(), "get", kinds, "--output=name")
 		if err != nil {

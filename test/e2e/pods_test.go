@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
 )
 
@@ -26,6 +25,28 @@ const (
 	// goneTimeout is how long a pod may take to be gone.
 	goneTimeout = 90 * time.Second
 )
+
+// lookInterval spares the API server, whose work takes from what is waited for.
+const lookInterval = 50 * time.Millisecond
+
+// eventually calls check until it returns nil, and fails the test with its last error when that takes too long.
+func eventually(t testing.TB, within time.Duration, check func() error) {
+	t.Helper()
+	deadline := time.After(within)
+	ticker := time.NewTicker(lookInterval)
+	defer ticker.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			t.Fatalf("after %s: %v", within, err)
+		}
+	}
+}
 
 // namespace makes a namespace for a test. When the test ends the namespace is deleted, and the test fails unless its pods
 // go and leave nothing on the node.
@@ -55,7 +76,7 @@ func (s *site) namespace(t *testing.T) string {
 // awaitDefaults waits for what the controller manager puts into a new namespace, and pods need.
 func (s *site) awaitDefaults(t *testing.T, namespace string) {
 	t.Helper()
-	lab.Eventually(t, startTimeout, func() error {
+	eventually(t, startTimeout, func() error {
 		_, err := s.Client().CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -83,7 +104,7 @@ func (s *site) wantPodsGone(t *testing.T, namespace string) {
 	if err := pods.DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
 		t.Error(err)
 	}
-	lab.Eventually(t, goneTimeout, func() error {
+	eventually(t, goneTimeout, func() error {
 		left, err := pods.List(ctx, metav1.ListOptions{})
 		if err == nil && len(left.Items) > 0 {
 			err = fmt.Errorf("%d pods are still there, such as %s", len(left.Items), left.Items[0].Name)
@@ -98,7 +119,7 @@ func (s *site) wantPodsGone(t *testing.T, namespace string) {
 // wantNothingOf checks that a pod that is gone has left neither a mount nor a directory nor a record.
 func (s *site) wantNothingOf(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	lab.Eventually(t, goneTimeout, func() error {
+	eventually(t, goneTimeout, func() error {
 		mounts, err := s.Mounts(string(pod.UID))
 		if err == nil && len(mounts) > 0 {
 			err = fmt.Errorf("mounts of pod %s are left: %s", pod.Name, strings.Join(mounts, "\n"))
@@ -134,7 +155,7 @@ func (s *site) start(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 func (s *site) awaitReady(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	var got *corev1.Pod
-	lab.Eventually(t, startTimeout, func() (err error) {
+	eventually(t, startTimeout, func() (err error) {
 		if got, err = s.Client().CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{}); err != nil {
 			return err
 		}
@@ -161,7 +182,7 @@ func (s *site) delete(t testing.TB, pod *corev1.Pod) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
-	lab.Eventually(t, goneTimeout, func() error {
+	eventually(t, goneTimeout, func() error {
 		got, err := pods.Get(t.Context(), pod.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err) || err == nil && got.UID != pod.UID:
@@ -186,7 +207,7 @@ func (s *site) exec(t testing.TB, pod *corev1.Pod, command ...string) string {
 // wantFile waits until a file in a container has a content.
 func (s *site) wantFile(t testing.TB, pod *corev1.Pod, container, path, want string) {
 	t.Helper()
-	lab.Eventually(t, changeTimeout, func() error {
+	eventually(t, changeTimeout, func() error {
 		got, err := s.Exec(t.Context(), pod, container, "cat", path)
 		if err == nil && got != want {
 			err = fmt.Errorf("%s in container %q of %s has %q, want %q", path, container, pod.Name, got, want)
@@ -198,7 +219,7 @@ func (s *site) wantFile(t testing.TB, pod *corev1.Pod, container, path, want str
 // wantEvent waits for an Event on a pod whose message has a text.
 func (s *site) wantEvent(t testing.TB, pod *corev1.Pod, reason, text string) {
 	t.Helper()
-	lab.Eventually(t, startTimeout, func() error {
+	eventually(t, startTimeout, func() error {
 		selector := "involvedObject.uid=" + string(pod.UID) + ",reason=" + reason
 		events, err := s.Client().CoreV1().Events(pod.Namespace).List(t.Context(), metav1.ListOptions{FieldSelector: selector})
 		if err != nil {

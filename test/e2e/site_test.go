@@ -120,7 +120,9 @@ func (s *site) importDriver(ctx context.Context, image string) error {
 }
 
 // shell runs a script at the checkout's root, as an administrator would, and returns all that it prints.
-func (s *site) shell(ctx context.Context, script string) (string, error) { return s.shellIn(ctx, s.repo, script) }
+func (s *site) shell(ctx context.Context, script string) (string, error) {
+	return s.shellIn(ctx, s.repo, script)
+}
 
 func (s *site) shellIn(ctx context.Context, dir, script string) (string, error) {
 	kubeconfig := filepath.Join(s.temp, "admin.kubeconfig")
@@ -163,7 +165,7 @@ func (s *site) codeAfter(page, line string) (string, error) {
 func (s *site) driverPod(t testing.TB) string {
 	t.Helper()
 	var name string
-	lab.Eventually(t, time.Minute, func() error {
+	eventually(t, time.Minute, func() error {
 		pods, err := s.Client().CoreV1().Pods("liveconfig-system").List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err

@@ -11,8 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 )
 
 // steady are pods that read their files all the time, while something happens to the node.
@@ -101,7 +99,7 @@ func (s *site) wantOneMount(t testing.TB, pod *corev1.Pod) {
 // wantRecords waits until the driver has a record for each live volume, and no other.
 func (s *site) wantRecords(t testing.TB) {
 	t.Helper()
-	lab.Eventually(t, goneTimeout, func() error {
+	eventually(t, goneTimeout, func() error {
 		want, err := s.liveVolumes(t.Context())
 		if err != nil {
 			return err
