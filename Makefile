@@ -54,7 +54,7 @@ bin/k8s: setup ## build etcd, kube-apiserver and kubectl, unless they are built 
 
 .PHONY: bin/node
 bin/node: setup ## get all that a real node is made of, unless it is there (7 to 15 minutes on two cores)
-	@test/setup.sh pkg-config libseccomp-dev
+	@test/setup.sh libseccomp-dev openssl pkg-config
 	@test/tools/build.sh $(NODE)
 	@test/tools/debian.sh
 

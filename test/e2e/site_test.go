@@ -153,12 +153,24 @@ func (s *site) codeAfter(page, line string) (string, error) {
 	if !found {
 		return "", fmt.Errorf("%s has no line %q", page, line)
 	}
-	_, code, found := strings.Cut(rest, "```sh\n")
-	if !found {
+	blocks := codeBlocks(rest)
+	if len(blocks) == 0 {
 		return "", fmt.Errorf("%s has no shell code after %q", page, line)
 	}
-	code, _, _ = strings.Cut(code, "```")
-	return code, nil
+	return blocks[0], nil
+}
+
+// codeBlocks returns all blocks of shell code in a text.
+func codeBlocks(markdown string) []string {
+	var blocks []string
+	for {
+		_, rest, found := strings.Cut(markdown, "```sh\n")
+		if !found {
+			return blocks
+		}
+		code, after, _ := strings.Cut(rest, "```")
+		blocks, markdown = append(blocks, code), after
+	}
 }
 
 // driverPod returns the driver's pod once it is ready and no other is left.

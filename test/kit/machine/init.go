@@ -16,6 +16,12 @@ import (
 // initVariable turns a test program into the first process of a node. Its value is the machine's directory.
 const initVariable = "LIVECONFIG_TEST_MACHINE_INIT"
 
+// The node's own places, which a node that boots has anew.
+const (
+	scratch   = "/run/machine"
+	wholeProc = scratch + "/proc"
+)
+
 // bootTimeout is many times what a boot takes.
 const bootTimeout = time.Minute
 
@@ -81,6 +87,13 @@ func boot(dir string) error {
 	if err := unix.Mount("run", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
 		return fmt.Errorf("mount /run: %w", err)
 	}
+	// With files of /proc covered, below, the kernel gives no other to a pod with a user namespace unless it sees a whole one.
+	if err := os.MkdirAll(wholeProc, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount("proc", wholeProc, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", wholeProc, err)
+	}
 	for _, step := range []func(string) error{mountVarLib, mountLogs, coverSysctls} {
 		if err := step(dir); err != nil {
 			return err
@@ -99,8 +112,8 @@ func boot(dir string) error {
 // mountVarLib makes /var/lib writable without writing to this machine's, and puts the node's disk where kubelets have
 // their directory.
 func mountVarLib(dir string) error {
-	const scratch, upper, work = "/run/machine", "/run/machine/upper", "/run/machine/work"
-	for _, d := range []string{scratch, upper, work} {
+	const upper, work = scratch + "/upper", scratch + "/work"
+	for _, d := range []string{upper, work} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			return err
 		}
