@@ -16,6 +16,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/workdir"
 )
 
 // The image that the README names, in the version of the chart.
@@ -37,7 +38,8 @@ type site struct {
 
 	runtime machine.Runtime
 	repo    string
-	temp    string // For files of the site's own.
+	dir     *workdir.Dir
+	temp    string // Its path, for files of the site's own.
 }
 
 // on returns a node with a container runtime, and with the driver installed as the README says. One with another runtime is
@@ -70,7 +72,7 @@ func newSite(ctx context.Context, runtime machine.Runtime) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	temp, err := os.MkdirTemp("", "lc-site-")
+	dir, err := workdir.New("lc-site-")
 	if err != nil {
 		return nil, err
 	}
@@ -79,9 +81,9 @@ func newSite(ctx context.Context, runtime machine.Runtime) (*site, error) {
 		Runtime: runtime, Repo: repo, LogDir: filepath.Join(logs, runtime.Name), Output: os.Stderr,
 	})
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(temp))
+		return nil, errors.Join(err, dir.Remove())
 	}
-	s := &site{Machine: m, runtime: runtime, repo: repo, temp: temp}
+	s := &site{Machine: m, runtime: runtime, repo: repo, dir: dir, temp: dir.Path()}
 	if err := s.install(ctx); err != nil {
 		return nil, errors.Join(err, m.KeepState(ctx), s.stop())
 	}
@@ -89,7 +91,7 @@ func newSite(ctx context.Context, runtime machine.Runtime) (*site, error) {
 }
 
 // stop is the end of the site.
-func (s *site) stop() error { return errors.Join(s.Stop(), os.RemoveAll(s.temp)) }
+func (s *site) stop() error { return errors.Join(s.Stop(), s.dir.Remove()) }
 
 // install builds the image, gives it to the node as a registry would, and does what the README says.
 func (s *site) install(ctx context.Context) error {
