@@ -102,6 +102,7 @@ build() {
 	for program; do packages+=("$(field 4 "$program")"); done
 	echo "building $* from source$([[ $module == kubernetes ]] && echo ': 4 to 10 minutes on two cores when nothing is cached')"
 	log=$staging/log
+	: >"$log" # It is looked at before the build writes to it.
 	cd "$tools/$module"
 	echo "  fetching modules"
 	total=$(CGO_ENABLED=$(cgo "$module") go list -deps -tags="$(tags "$module")" "${packages[@]}" | wc -l)
