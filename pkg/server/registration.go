@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
@@ -16,6 +17,12 @@ import (
 // csiVersion is the CSI version that kubelets ask registering drivers for.
 const csiVersion = "1.0.0"
 
+// How long the kubelet is left alone after a refusal: at first, and at most.
+const (
+	firstPause = 500 * time.Millisecond
+	lastPause  = 30 * time.Second
+)
+
 // errNotAsked is why a driver that has just started is not registered.
 var errNotAsked = errors.New("the kubelet has not registered the driver yet")
 
@@ -25,8 +32,9 @@ type Registration struct {
 
 	driver, endpoint string
 
-	mu     sync.Mutex // Guards status.
-	status error
+	mu      sync.Mutex // Guards the fields below.
+	status  error
+	refused chan struct{} // Closed when the kubelet refuses, and made anew with each socket.
 }
 
 var _ registerapi.RegistrationServer = (*Registration)(nil)
@@ -43,26 +51,26 @@ func (r *Registration) GetInfo(context.Context, *registerapi.InfoRequest) (*regi
 	}, nil
 }
 
-// NotifyRegistrationStatus takes the kubelet's verdict. A kubelet that refuses tries again by itself as long as the socket is
-// there. It does so while it cannot reach the API server, and that is when volumes that are live need the driver to stay.
+// NotifyRegistrationStatus takes the kubelet's verdict. A kubelet refuses while it cannot reach the API server, and that is
+// when volumes that are live need the driver to stay.
 func (r *Registration) NotifyRegistrationStatus(
 	ctx context.Context, s *registerapi.RegistrationStatus,
 ) (*registerapi.RegistrationStatusResponse, error) {
 	logger := klog.FromContext(ctx)
-	if s.GetPluginRegistered() {
-		logger.V(2).Info("Registered with the kubelet", logkeys.Driver, r.driver)
-		r.set(nil)
-		return &registerapi.RegistrationStatusResponse{}, nil
-	}
-	logger.Error(errors.New(s.GetError()), "The kubelet did not register the driver and tries again", logkeys.Driver, r.driver)
-	r.set(errors.New("the kubelet did not register the driver and tries again; see the log"))
-	return &registerapi.RegistrationStatusResponse{}, nil
-}
-
-func (r *Registration) set(status error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.status = status
+	if s.GetPluginRegistered() {
+		logger.V(2).Info("Registered with the kubelet", logkeys.Driver, r.driver)
+		r.status = nil
+		return &registerapi.RegistrationStatusResponse{}, nil
+	}
+	logger.Error(errors.New(s.GetError()), "The kubelet did not register the driver and is asked again", logkeys.Driver, r.driver)
+	r.status = errors.New("the kubelet did not register the driver and is asked again; see the log")
+	if r.refused != nil {
+		close(r.refused)
+		r.refused = nil
+	}
+	return &registerapi.RegistrationStatusResponse{}, nil
 }
 
 // Check returns nil once the kubelet has registered the driver, and else why it has not.
@@ -75,13 +83,53 @@ func (r *Registration) Check() error {
 // RegistrationSocket returns where in dir a driver's registration is served.
 func RegistrationSocket(dir, driver string) string { return filepath.Join(dir, driver+"-reg.sock") }
 
-// Serve serves the registration on a socket in dir until ctx ends.
+// Serve serves the registration on a socket in dir until ctx ends. When the kubelet has refused, the socket goes and, after
+// a pause that grows with each refusal, comes back: kubelets before 1.36 ask once for each socket that they see.
 func (r *Registration) Serve(ctx context.Context, dir string, options ...grpc.ServerOption) error {
+	pause := firstPause
+	for {
+		began := time.Now()
+		if err := r.serveOnce(ctx, dir, options); err != nil {
+			return err
+		}
+		if time.Since(began) > lastPause { // This refusal is not one of a row.
+			pause = firstPause
+		}
+		select {
+		case <-time.After(pause):
+			pause = min(2*pause, lastPause)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// serveOnce serves one socket until ctx ends or the kubelet refuses.
+func (r *Registration) serveOnce(ctx context.Context, dir string, options []grpc.ServerOption) error {
 	l, err := Listen(ctx, RegistrationSocket(dir, r.driver))
 	if err != nil {
 		return err
 	}
 	s := grpc.NewServer(options...)
 	registerapi.RegisterRegistrationServer(s, r)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	refused := r.expect()
+	go func() {
+		select {
+		case <-refused:
+			stop()
+		case <-ctx.Done():
+		}
+	}()
 	return Serve(ctx, l, s)
+}
+
+// expect returns a channel that is closed at the next refusal.
+func (r *Registration) expect() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	refused := make(chan struct{})
+	r.refused = refused
+	return refused
 }

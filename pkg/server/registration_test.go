@@ -2,13 +2,17 @@ package server_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/testing/protocmp"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -83,16 +87,18 @@ func TestRegistration(t *testing.T) {
 	}
 }
 
-// TestRegistrationRefused is fault 22: a kubelet that cannot reach the API server refuses, and registers the driver later.
-// Until then live volumes need the driver.
+// TestRegistrationRefused is fault 22: a kubelet that cannot reach the API server refuses. Until it registers the driver, live
+// volumes need the driver. A kubelet before 1.36 asks once for each socket.
 func TestRegistrationRefused(t *testing.T) {
 	t.Parallel()
-	r, path, _, served := register(t)
-	kubelet := registerapi.NewRegistrationClient(dial(t, path))
+	r, path, stop, served := register(t)
 	for _, verdict := range []*registerapi.RegistrationStatus{
 		{Error: "error updating Node object: dial tcp 10.0.0.1:443: connection refused"}, {Error: "again"}, {PluginRegistered: true},
 	} {
+		conn := dial(t, path)
+		kubelet := registerapi.NewRegistrationClient(conn)
 		ask(t, kubelet)
+		before := identityOf(t, path)
 		if _, err := kubelet.NotifyRegistrationStatus(t.Context(), verdict); err != nil {
 			t.Errorf("the kubelet gets %v, want no error", err)
 		}
@@ -103,12 +109,35 @@ func TestRegistrationRefused(t *testing.T) {
 		if err != nil && strings.Contains(err.Error(), "10.0.0.1") {
 			t.Errorf("Check = %v, want no address: anybody may read it", err)
 		}
+		if verdict.GetPluginRegistered() {
+			break
+		}
+		for exists(t, path) && identityOf(t, path) == before {
+			<-time.After(time.Millisecond)
+		}
+		for !exists(t, path) {
+			<-time.After(time.Millisecond)
+		}
 	}
 	select {
 	case err := <-served:
 		t.Errorf("Serve = %v, want it to go on", err)
 	default:
 	}
+	stop()
+	if err := <-served; err != nil {
+		t.Errorf("Serve = %v, want nil", err)
+	}
+}
+
+// identityOf tells one socket of a path from the next, which may get its inode number.
+func identityOf(t *testing.T, path string) string {
+	t.Helper()
+	var stat unix.Stat_t
+	if err := unix.Lstat(path, &stat); err != nil && !errors.Is(err, unix.ENOENT) {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(stat.Ino, stat.Ctim)
 }
 
 func TestRegistrationNeedsItsDirectory(t *testing.T) {
