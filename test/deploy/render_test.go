@@ -138,7 +138,7 @@ func TestKustomizationsAreTheChart(t *testing.T) {
 func TestPodMonitorsAreTheSame(t *testing.T) {
 	t.Parallel()
 	got := template(t, "--set", "podMonitor.enabled=true", "--show-only", "templates/podmonitor.yaml")
-	got = strings.ReplaceAll(got, "app.kubernetes.io/instance: "+release+"\n", "\n")
+	got = strings.ReplaceAll(got, `app.kubernetes.io/instance: "`+release+"\"\n", "\n")
 	want := read(t, inRepo(t, "deploy", "monitoring", "podmonitor.yaml"))
 	if diff := cmp.Diff(objects(t, want), objects(t, got)); diff != "" {
 		t.Errorf("the PodMonitor of the chart (-deploy/monitoring +chart):\n%s", diff)

@@ -49,7 +49,7 @@ func ownInstallations() map[string]installation {
 				"image: \"liveconfig:dev\"", "- --http-endpoint=:9809", "- --registration-dir=/var/lib/kubelet/plugins_registry",
 				"kind: NetworkPolicy", "policyTypes: [Ingress]", "serviceAccountTokenInSecrets: true", "resources: [configmaps]",
 			},
-			[]string{"kind: Namespace", "kind: Service\n", "kind: PodMonitor", "Egress", "secrets]", "subjectaccessreviews", "registrar", "-v="},
+			[]string{"kind: Namespace", "kind: Service\n", "kind: PodMonitor", "Egress", "secrets]", "subjectaccessreviews", "registrar", "-v=", "automountServiceAccountToken"},
 		},
 		"an image by its version":    {set("image.tag="), []string{`image: "liveconfig:0.1.0"`}, nil},
 		"an image by its digest":     {set("image.digest=" + digest), []string{`image: "liveconfig@` + digest + `"`}, []string{":dev"}},
@@ -57,7 +57,7 @@ func ownInstallations() map[string]installation {
 		"another driver's name": {
 			set("driverName=csi.example.org"),
 			[]string{
-				"name: csi.example.org", "resourceNames: [csi.example.org]", "- --state-dir=/run/csi.example.org",
+				`name: "csi.example.org"`, `resourceNames: ["csi.example.org"]`, "- --state-dir=/run/csi.example.org",
 				"- --endpoint=unix:///var/lib/kubelet/plugins/csi.example.org/csi.sock", `- "--driver-name=csi.example.org"`,
 				"path: /var/lib/kubelet/plugins/csi.example.org", "path: /run/csi.example.org", "mountPath: /run/csi.example.org",
 			},
@@ -114,7 +114,7 @@ func accessInstallations() map[string]installation {
 		},
 		"some namespaces": {
 			set("rbac.namespaces={default,kube-system}"),
-			[]string{"kind: RoleBinding", "namespace: default", "namespace: kube-system"},
+			[]string{"kind: RoleBinding", `namespace: "default"`, `namespace: "kube-system"`},
 			nil,
 		},
 	}
@@ -139,7 +139,7 @@ func podInstallations() map[string]installation {
 		"updates by hand":    {set("updateStrategy.type=OnDelete"), []string{"type: OnDelete"}, []string{"maxUnavailable"}},
 		"the sidecar registrar": {
 			set("registrar.enabled=true"),
-			[]string{"- --kubelet-registration-path=/var/lib/kubelet/plugins/csi.liveconfig.internal/csi.sock", "mountPath: /registration", "path: /var/lib/kubelet/plugins_registry"},
+			[]string{"- --kubelet-registration-path=/var/lib/kubelet/plugins/csi.liveconfig.internal/csi.sock", "mountPath: /registration", "path: /var/lib/kubelet/plugins_registry", "automountServiceAccountToken: false", "- serviceAccountToken: {path: token, expirationSeconds: 3607}"},
 			[]string{"registration-dir"},
 		},
 		"the sidecar livenessprobe": {

@@ -14,6 +14,11 @@
 {{- if and .Values.livenessProbe.enabled (eq (toString .Values.livenessProbe.port) (toString .Values.http.port)) }}
 {{- fail "livenessProbe.port and http.port are the same, and one pod has both" }}
 {{- end }}
+{{- range list "/csi" "/run" "/var/run" }}
+{{- if or (eq $.Values.kubeletDir .) (hasPrefix (printf "%s/" .) $.Values.kubeletDir) }}
+{{- fail (printf "kubeletDir must not be %s or below it: the driver's container has something else there" .) }}
+{{- end }}
+{{- end }}
 {{- include "liveconfig.checkSockets" . }}
 {{- include "liveconfig.checkArgs" . }}
 {{- include "liveconfig.checkLabels" (list "podLabels" .Values.podLabels) }}

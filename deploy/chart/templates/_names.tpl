@@ -10,7 +10,7 @@
 
 {{- define "liveconfig.labels" -}}
 app.kubernetes.io/name: liveconfig
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "liveconfig.driverLabels" -}}
