@@ -36,11 +36,11 @@ build: ## build every program of cmd/ into bin/, static and reproducible
 	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o bin/ ./cmd/...
 
 .PHONY: image
-image: setup ## build the container image into bin/image/, without a container engine; IMAGE=NAME:TAG
+image: ## build the container image into bin/image/, without a container engine; IMAGE=NAME:TAG
 	@go -C deploy/image run . --image '$(IMAGE)'
 
 .PHONY: image/push
-image/push: setup ## build it and push it to the registry that IMAGE names, with the credentials of docker login
+image/push: ## build it and push it to the registry that IMAGE names, with the credentials of docker login
 	@go -C deploy/image run . --image '$(IMAGE)' --push
 
 .PHONY: demo
@@ -57,6 +57,7 @@ bin/node: setup ## get all that a real node is made of, unless it is there (7 to
 	@test/setup.sh libseccomp-dev openssl pkg-config
 	@test/tools/build.sh $(NODE)
 	@test/tools/debian.sh
+	@for module in . deploy/image test; do go -C $$module mod download; done # Root would own what it fetches.
 
 ##@ Test
 
@@ -175,7 +176,7 @@ bin/helm: setup ## build helm, unless it is built (2 to 4 minutes on two cores)
 
 .PHONY: clean
 clean: ## remove what build and test leave behind, but not the programs that tests stand on
-	@find bin -mindepth 1 -maxdepth 1 ! -name k8s ! -name node ! -name debian ! -name tools -exec rm -rf {} + 2>/dev/null || true
+	@[[ ! -d bin ]] || find bin -mindepth 1 -maxdepth 1 ! -name k8s ! -name node ! -name debian ! -name tools -exec rm -rf {} +
 
 .PHONY: clean/all
 clean/all: ## remove everything that was built

@@ -12,7 +12,7 @@ esac
 ((EUID != 0)) || exec "$@"
 
 if ! sudo --non-interactive true 2>/dev/null; then
-	echo "A real node needs root, and sudo asks for a password. Type: sudo make ${MAKECMDGOALS:-test}" >&2
+	echo "A real node needs root, and sudo asks for a password or is missing. As root, with this PATH, run make again." >&2
 	exit 1
 fi
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

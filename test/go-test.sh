@@ -15,7 +15,7 @@ run() {
 	local status=0 folder
 	for folder; do
 		SECONDS=0
-		go -C "$folder" test -json -race -shuffle=on -timeout="${TEST_TIMEOUT:-30m}" -exec="$PWD/test/exec.sh" ./... || status=$?
+		go -C "$folder" test -json -race -shuffle=on -timeout="${TEST_TIMEOUT:-30m}" -exec="'$PWD/test/exec.sh'" ./... || status=$?
 		printf '  tests of %s: %dm%02ds\n' "$folder" $((SECONDS / 60)) $((SECONDS % 60)) >>bin/test/stages
 	done
 	return "$status"

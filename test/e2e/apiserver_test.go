@@ -19,6 +19,10 @@ import (
 // outage is how long the API server is away: longer than a node may be silent before it counts as lost.
 const outage = 2 * time.Minute
 
+// registerTimeout is how long a kubelet may take that was refused by the API server: it waits ever longer, up to two
+// minutes.
+const registerTimeout = 3 * time.Minute
+
 func TestTheAPIServerIsAwayForMinutes(t *testing.T) {
 	s := on(t, machine.Containerd2())
 	st := s.steadyPods(t)
@@ -26,14 +30,39 @@ func TestTheAPIServerIsAwayForMinutes(t *testing.T) {
 		t.Fatal(err)
 	}
 	over := time.After(outage)
-	// A driver that starts meanwhile knows the volumes from its records alone.
+	// A driver that starts meanwhile knows the volumes from its records alone, and stays although the kubelet cannot
+	// register it.
+	before := s.driverProcess(t)
 	s.killDriver(t)
+	var after int
+	eventually(t, startTimeout, func() error {
+		if after = s.driverProcess(t); after == 0 || after == before {
+			return errors.New("no other driver runs")
+		}
+		return nil
+	})
 	st.readOnTheNode(t, over)
+	if now := s.driverProcess(t); now != after {
+		t.Errorf("the driver that started in the outage was process %d, and at its end it is %d", after, now)
+	}
 	if err := s.StartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	st.goOn(t)
-	s.driverPod(t)
+	s.driverPodWithin(t, registerTimeout)
+}
+
+// driverProcess returns the process ID of the driver, or 0 while there is none.
+func (s *site) driverProcess(t testing.TB) int {
+	t.Helper()
+	pids, err := s.Processes("liveconfig-driver")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(pids) != 1 {
+		return 0
+	}
+	return pids[0]
 }
 
 // readOnTheNode reads the files of all volumes until it is over. Nobody can ask the pods meanwhile.

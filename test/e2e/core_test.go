@@ -25,7 +25,6 @@ type coreCase struct {
 	onDebian func(core) func()
 }
 
-// The other tests of this package need the node of the second one, which then runs already.
 func TestCoreOnDebian(t *testing.T) { testCore(t, machine.Debian()) }
 
 func TestCoreOnContainerd2(t *testing.T) { testCore(t, machine.Containerd2()) }

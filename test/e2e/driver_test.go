@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -83,8 +84,11 @@ func (st *steady) upgrade(t *testing.T) {
 	if err := st.importDriver(t.Context(), "registry.example.com/liveconfig:"+version); err != nil {
 		t.Fatal(err)
 	}
-	upgrade := "helm upgrade liveconfig deploy/chart --namespace liveconfig-system --reuse-values --set image.tag=" + version + `
-kubectl -n liveconfig-system rollout status daemonset/liveconfig-driver`
+	upgrade, err := st.codeAfter("deploy/README.md", "## Upgrade")
+	if err != nil {
+		t.Fatal(err)
+	}
+	upgrade = strings.ReplaceAll(upgrade, "image.tag=NEW", "image.tag="+version)
 	if _, err := st.shell(t.Context(), upgrade); err != nil {
 		t.Fatal(err)
 	}

@@ -23,11 +23,11 @@ kubectl delete namespace liveconfig-system`
 	s.run(t, s.repo, uninstall)
 	s.wantNoDriver(t)
 
-	install, err := s.codeAfter("deploy/README.md", "With kustomize:")
+	install, err := s.codeAfter("deploy/README.md", "With kustomize, by a folder of your own beside the checkout `liveconfig`:")
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkout := t.TempDir()
+	checkout := filepath.Join(t.TempDir(), "liveconfig")
 	if err := os.CopyFS(filepath.Join(checkout, "deploy"), os.DirFS(filepath.Join(s.repo, "deploy"))); err != nil {
 		t.Fatal(err)
 	}
@@ -39,8 +39,8 @@ kubectl delete namespace liveconfig-system`
 		s.configMap(t, namespace, "web", map[string]string{"key": "new"})
 		s.wantFile(t, pod, "", mountPath+"/key", "new")
 	})
-	s.wantWords(t, "deploy/README.md", "kubectl delete -k my-cluster")
-	s.run(t, checkout, "kubectl delete -k my-cluster")
+	s.wantWords(t, "deploy/README.md", "kubectl delete -k ../my-cluster")
+	s.run(t, checkout, "kubectl delete -k ../my-cluster")
 	s.wantNoDriver(t)
 	if err := s.install(t.Context()); err != nil {
 		t.Fatal(err)

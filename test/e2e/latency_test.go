@@ -58,6 +58,12 @@ func TestLatency(t *testing.T) {
 	}
 
 	ours, inTree := w.latencies(sent, oursPath), w.latencies(sent, inTreePath)
+	if got, limit := percentile(ours, 50), percentile(inTree, 50); got >= limit {
+		t.Errorf("half of the edits took %s or more, and %s in the kubelet's own volume", got, limit)
+	}
+	if got := percentile(ours, 99); got > changeTimeout {
+		t.Errorf("an edit took %s, want at most %s", got, changeTimeout)
+	}
 	report(t, "latency/liveconfig", ours)
 	report(t, "latency/in-tree", inTree)
 	ratio := percentile(inTree, 50).Seconds() / percentile(ours, 50).Seconds()
@@ -120,7 +126,7 @@ func newWatcher(log io.Reader) *watcher {
 func (w *watcher) until(number int) error {
 	for w.last(oursPath) < number || w.last(inTreePath) < number {
 		if !w.lines.Scan() {
-			return fmt.Errorf("the log ends (%w) before both volumes have shown %d: %v", w.lines.Err(), number, w.seen)
+			return fmt.Errorf("the log ends (error: %v) before both volumes have shown %d: %v", w.lines.Err(), number, w.seen)
 		}
 		var at int64
 		var file, content string

@@ -2,7 +2,6 @@
 package e2e_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"testing"
@@ -17,26 +16,30 @@ type withSite struct{ m *testing.M }
 
 // Run returns the exit status.
 func (w withSite) Run() int {
+	if err := w.run(); err != nil {
+		fmt.Fprintln(os.Stderr, "end-to-end tests:", err)
+		return 1
+	}
+	return 0
+}
+
+// run keeps the logs when a test has failed, and only then.
+func (w withSite) run() error {
+	logs, err := logDir()
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(logs); err != nil {
+		return fmt.Errorf("clear the logs of an earlier run: %w", err)
+	}
 	status := w.m.Run()
-	if current.site == nil {
-		return status
+	if current.site != nil {
+		if err := current.site.stop(); err != nil {
+			return fmt.Errorf("stop the node: %w", err)
+		}
 	}
-	logs := current.site.LogDir()
 	if status != 0 {
-		if err := current.site.KeepState(context.Background()); err != nil {
-			fmt.Fprintln(os.Stderr, "keep the state of the cluster:", err)
-		}
-		fmt.Fprintln(os.Stderr, "the logs of all programs and pods are in", logs)
+		return fmt.Errorf("tests failed; the logs of all programs and pods are in %s", logs)
 	}
-	if err := current.site.stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "stop the node:", err)
-		return max(status, 1)
-	}
-	if status == 0 {
-		if err := os.RemoveAll(logs); err != nil {
-			fmt.Fprintln(os.Stderr, "remove the logs:", err)
-			return 1
-		}
-	}
-	return status
+	return os.RemoveAll(logs)
 }

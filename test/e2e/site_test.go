@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,7 @@ const logVariable = "LIVECONFIG_E2E_LOGS"
 // package. Tests that use it are not parallel.
 var current struct {
 	site   *site
+	starts int
 	failed map[string]error // By runtime: starting it again would not help.
 }
 
@@ -43,28 +45,53 @@ type site struct {
 }
 
 // on returns a node with a container runtime, and with the driver installed as the README says. One with another runtime is
-// stopped first.
+// stopped first. A test that fails may leave the node in any state, so it is the last one of its node.
 func on(t *testing.T, runtime machine.Runtime) *site {
 	t.Helper()
-	if current.site != nil && current.site.runtime.Name == runtime.Name {
-		return current.site
-	}
 	if err := current.failed[runtime.Name]; err != nil {
 		t.Fatalf("as before: %v", err)
 	}
-	if current.site != nil {
-		if err := current.site.stop(); err != nil {
+	if current.site != nil && current.site.runtime.Name != runtime.Name {
+		leave(t)
+	}
+	if current.site == nil {
+		s, err := newSite(context.WithoutCancel(t.Context()), runtime)
+		if err != nil {
+			if current.failed == nil {
+				current.failed = map[string]error{}
+			}
+			current.failed[runtime.Name] = err
 			t.Fatal(err)
 		}
-		current.site = nil
+		current.site = s
 	}
-	s, err := newSite(context.WithoutCancel(t.Context()), runtime)
-	if err != nil {
-		current.failed = map[string]error{runtime.Name: err}
-		t.Fatal(err)
-	}
-	current.site = s
+	s := current.site
+	t.Cleanup(func() {
+		if t.Failed() && current.site == s {
+			t.Logf("the logs of all programs and pods are in %s", s.LogDir())
+			if err := s.KeepState(context.Background()); err != nil {
+				t.Logf("keep the state of the cluster: %v", err)
+			}
+			leave(t)
+		}
+	})
 	return s
+}
+
+// leave stops the node that is running.
+func leave(t *testing.T) {
+	t.Helper()
+	s := current.site
+	current.site = nil
+	if err := s.stop(); err != nil {
+		t.Errorf("stop the node: %v", err)
+	}
+}
+
+// logDir is where all logs of a run are.
+func logDir() (string, error) {
+	repo, err := lab.Repo()
+	return cmp.Or(os.Getenv(logVariable), filepath.Join(repo, "bin", "test", "e2e")), err
 }
 
 func newSite(ctx context.Context, runtime machine.Runtime) (*site, error) {
@@ -72,13 +99,17 @@ func newSite(ctx context.Context, runtime machine.Runtime) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
+	logs, err := logDir()
+	if err != nil {
+		return nil, err
+	}
 	dir, err := workdir.New("lc-site-")
 	if err != nil {
 		return nil, err
 	}
-	logs := cmp.Or(os.Getenv(logVariable), filepath.Join(repo, "bin", "test", "e2e"))
+	current.starts++
 	m, err := machine.Start(ctx, machine.Config{
-		Runtime: runtime, Repo: repo, LogDir: filepath.Join(logs, runtime.Name), Output: os.Stderr,
+		Runtime: runtime, Repo: repo, LogDir: filepath.Join(logs, fmt.Sprint(current.starts, "-", runtime.Name)), Output: os.Stderr,
 	})
 	if err != nil {
 		return nil, errors.Join(err, dir.Remove())
@@ -113,7 +144,7 @@ func (s *site) install(ctx context.Context) error {
 // importDriver gives the node the driver's image under a name.
 func (s *site) importDriver(ctx context.Context, image string) error {
 	out := filepath.Join(s.temp, "image")
-	build := exec.CommandContext(ctx, "go", "-C", "deploy/image", "run", ".", "--image="+image, "--platforms=linux/amd64", "--out="+out)
+	build := exec.CommandContext(ctx, "go", "-C", "deploy/image", "run", ".", "--image="+image, "--platforms=linux/"+goruntime.GOARCH, "--out="+out)
 	build.Dir = s.repo
 	if output, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the image: %w\n%s", err, output)
@@ -178,8 +209,13 @@ func codeBlocks(markdown string) []string {
 // driverPod returns the driver's pod once it is ready and no other is left.
 func (s *site) driverPod(t testing.TB) string {
 	t.Helper()
+	return s.driverPodWithin(t, startTimeout)
+}
+
+func (s *site) driverPodWithin(t testing.TB, timeout time.Duration) string {
+	t.Helper()
 	var name string
-	eventually(t, time.Minute, func() error {
+	eventually(t, timeout, func() error {
 		pods, err := s.Client().CoreV1().Pods("liveconfig-system").List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err

@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,7 +23,8 @@ func TestStorageSuite(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	summary, err := s.shell(t.Context(), `storage-e2e --kubeconfig="$KUBECONFIG" --junit="$HOME/junit.xml"`)
+	report := filepath.Join(s.LogDir(), "storage-e2e.xml")
+	summary, err := s.shell(t.Context(), fmt.Sprintf(`storage-e2e --kubeconfig="$KUBECONFIG" --junit=%q`, report))
 	if err != nil {
 		t.Fatal(err)
 	}

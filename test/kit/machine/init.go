@@ -77,6 +77,12 @@ func beInit(dir string) int {
 }
 
 func boot(dir string) error {
+	// Found before anything is mounted over it.
+	logs, err := os.Open(filepath.Join(dir, "logs"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = logs.Close() }()
 	// Mounts that a driver's container makes must reach the kubelet.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("share /: %w", err)
@@ -94,10 +100,14 @@ func boot(dir string) error {
 	if err := unix.Mount("proc", wholeProc, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount %s: %w", wholeProc, err)
 	}
-	for _, step := range []func(string) error{mountVarLib, mountLogs, coverSysctls} {
-		if err := step(dir); err != nil {
-			return err
-		}
+	if err := mountVarLib(dir); err != nil {
+		return err
+	}
+	if err := bind(fmt.Sprintf("/proc/self/fd/%d", logs.Fd()), "/var/log"); err != nil {
+		return err
+	}
+	if err := coverSysctls(dir); err != nil {
+		return err
 	}
 	if err := unix.Sethostname([]byte(NodeName)); err != nil {
 		return fmt.Errorf("set the host name: %w", err)
@@ -136,14 +146,6 @@ func mountVarLib(dir string) error {
 		}
 	}
 	return nil
-}
-
-func mountLogs(dir string) error {
-	logs, err := os.Readlink(filepath.Join(dir, "logs"))
-	if err != nil {
-		return err
-	}
-	return bind(logs, "/var/log")
 }
 
 func coverSysctls(dir string) error {

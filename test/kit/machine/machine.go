@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -126,6 +127,16 @@ func (m *Machine) prepare() error {
 
 // check says what is missing, and what to type.
 func (cfg Config) check() error {
+	for what, path := range map[string]string{"the directory for temporary files (TMPDIR)": os.TempDir(), "the checkout": cfg.Repo} {
+		for _, taken := range []string{"/run", "/var/log", "/var/run"} {
+			if strings.HasPrefix(path+"/", taken+"/") {
+				return fmt.Errorf("%s is %s, and the node has a %s of its own: use another place", what, path, taken)
+			}
+		}
+	}
+	if strings.HasPrefix(os.TempDir()+"/", "/var/lib/") {
+		return fmt.Errorf("the directory for temporary files is %s, and the node has a /var/lib of its own: set TMPDIR", os.TempDir())
+	}
 	for _, path := range append(cfg.Runtime.programs(cfg.Repo), cfg.controlPlane()...) {
 		if _, err := os.Stat(path); err != nil {
 			return fmt.Errorf("find the node's programs (run `make bin/node` to get them): %w", err)
