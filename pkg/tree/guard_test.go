@@ -1,0 +1,37 @@
+package tree_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/tree"
+)
+
+// TestGuardAllocations counts what the tree of an update makes on the heap, which is done for each volume of an object at
+// each change, and once more when the volume is looked at. A digest whose cost grows with the size of the files holds them
+// a second time.
+func TestGuardAllocations(t *testing.T) { // Not parallel: whatever else is made would be counted.
+	tests := map[int]struct{ made, digest float64 }{1: {0, 4}, 10: {18, 4}}
+	for count, want := range tests {
+		for _, size := range []int{0, 10_000} {
+			var files []tree.File
+			for i := range count {
+				files = append(files, tree.File{Path: fmt.Sprintf("file-%d", i), Data: make([]byte, size), Mode: 0o644})
+			}
+			made, err := tree.New(files)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for what, one := range map[string]struct {
+				got, want float64
+			}{
+				"New of sorted files": {testing.AllocsPerRun(100, func() { _, _ = tree.New(files) }), want.made},
+				"Digest":              {testing.AllocsPerRun(100, func() { made.Digest() }), want.digest},
+			} {
+				if one.got > one.want || one.got < one.want/2 {
+					t.Errorf("%s of %d files of %d bytes makes %v objects on the heap, want %v", what, count, size, one.got, one.want)
+				}
+			}
+		}
+	}
+}
