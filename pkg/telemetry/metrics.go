@@ -168,7 +168,7 @@ func newSurveyor(read func() Survey) surveyor {
 		frozen: desc("frozen_volumes",
 			"Live volumes that are not updated any more, because their attributes or sources cannot be used."),
 		staleness: desc("staleness_seconds",
-			"For how long the oldest change that is known is not in the files; 0 when all are."),
+			"For how long the oldest change that is known is not in the files of a volume without a problem; 0 when all are."),
 	}
 }
 
