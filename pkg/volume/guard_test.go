@@ -118,7 +118,7 @@ func wantAbout(t *testing.T, what string, got, want uint64) {
 func TestGuardGoroutines(t *testing.T) {
 	const few, many = 10, 110
 	for name, object := range map[string]func(int) string{
-		"that share an object":       one,
+		"that share an object":         one,
 		"each of an object of its own": func(i int) string { return fmt.Sprintf("object-%d", i) },
 	} {
 		alone(t, func(n *node) {

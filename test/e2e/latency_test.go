@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -126,7 +127,8 @@ func newWatcher(log io.Reader) *watcher {
 func (w *watcher) until(number int) error {
 	for w.last(oursPath) < number || w.last(inTreePath) < number {
 		if !w.lines.Scan() {
-			return fmt.Errorf("the log ends (error: %v) before both volumes have shown %d: %v", w.lines.Err(), number, w.seen)
+			ended := fmt.Errorf("the log ends before both volumes have shown %d: %v", number, w.seen)
+			return errors.Join(ended, w.lines.Err())
 		}
 		var at int64
 		var file, content string
