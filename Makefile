@@ -104,7 +104,15 @@ test/fuzz: setup ## every fuzz target for FUZZTIME (30s)
 	@test/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
-bench: setup bin/k8s ## every benchmark
+bench: bin/node bin/helm ## measure beside the kubelet and bare watches, and write test/bench/RESULTS.md; an hour on a quiet machine; needs root
+	@cd test && go run -exec="$(CURDIR)/test/exec.sh" ./bench
+
+.PHONY: bench/quick
+bench/quick: bin/node bin/helm ## the same with few samples, for a look; writes bin/test/bench-quick/RESULTS.md; needs root
+	@cd test && go run -exec="$(CURDIR)/test/exec.sh" ./bench --quick --out=../bin/test/bench-quick
+
+.PHONY: bench/go
+bench/go: setup bin/k8s ## every benchmark of Go's kind
 	go test -run='^$$' -bench=. -benchmem ./...
 	go -C test test -run='^$$' -bench=. -benchmem ./...
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Starts a test program for `go test -exec`: as root if it is one that needs root, and else as this user.
+# Starts a program for `go test -exec` and `go run -exec`: as root if it is one that needs root, and else as this user.
 #
 # A kubelet needs root. Root gets a build cache of its own, so that this user's keeps its owner, and may read this
 # user's checkout.
 set -euo pipefail
 
 case $1 in
-*/e2e.test | */machine.test) ;;
+*/bench | */e2e.test | */machine.test) ;;
 *) exec "$@" ;;
 esac
 ((EUID != 0)) || exec "$@"

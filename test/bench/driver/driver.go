@@ -1,0 +1,161 @@
+// Package driver runs the driver as a process of the benchmark's, as it is shipped, beside the one in a container that the
+// kubelet calls: for what only a caller of its own can measure.
+//
+// It does not know what is measured.
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/liveconfig-csi/liveconfig/test/bench/site"
+	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/kit/node"
+)
+
+// The driver's service account, as the README installs it.
+const (
+	namespace = "liveconfig-system"
+	account   = "liveconfig-driver"
+)
+
+// User is whom the API server takes drivers for.
+func User() string { return cluster.ServiceAccountUser(namespace, account) }
+
+// Driver is a driver process. Its embedded node calls it as a kubelet would.
+type Driver struct {
+	*node.Node
+
+	dir  string
+	http string
+}
+
+// Start builds the driver, unless that was done on this site, and returns when it is ready. It has the rights that the README
+// gives it. The caller must call [Driver.Close].
+func Start(ctx context.Context, s *site.Site) (*Driver, error) {
+	return start(ctx, s, func(path string) error {
+		return s.WriteServiceAccountKubeconfig(ctx, path, namespace, account)
+	})
+}
+
+// StartAs is [Start] with a driver that the API server takes for a user of its own, who may do everything.
+func StartAs(ctx context.Context, s *site.Site, user string) (*Driver, error) {
+	return start(ctx, s, func(path string) error { return s.WriteUserKubeconfig(path, user, "system:masters") })
+}
+
+func start(ctx context.Context, s *site.Site, writeKubeconfig func(path string) error) (*Driver, error) {
+	binary := filepath.Join(s.Dir(), "liveconfig-driver")
+	if err := build(ctx, s.Repo(), binary); err != nil {
+		return nil, err
+	}
+	d := &Driver{dir: filepath.Join(s.Dir(), rand.String(4))}
+	if err := d.makeDirs(); err != nil {
+		return nil, err
+	}
+	kubeconfig := filepath.Join(d.dir, "driver.kubeconfig")
+	if err := writeKubeconfig(kubeconfig); err != nil {
+		return nil, err
+	}
+	var err error
+	if d.http, err = freeAddress(ctx); err != nil {
+		return nil, err
+	}
+	d.Node, err = node.Start(ctx, node.Config{
+		Binary: binary, Kubeconfig: kubeconfig, Dir: d.dir, Args: []string{"--http-endpoint=" + d.http},
+	})
+	return d, err
+}
+
+// makeDirs makes the driver's directories. Its records are in memory, as they are on a node.
+func (d *Driver) makeDirs() error {
+	if err := os.MkdirAll(d.stateDir(), 0o750); err != nil {
+		return err
+	}
+	if err := unix.Mount("state", d.stateDir(), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0750"); err != nil {
+		return fmt.Errorf("mount a directory for the driver's records: %w", err)
+	}
+	return nil
+}
+
+// stateDir is where the node kit has the driver's records.
+func (d *Driver) stateDir() string { return filepath.Join(d.dir, "state") }
+
+// build builds the driver as `make build` does.
+func build(ctx context.Context, repo, path string) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "./cmd/liveconfig-driver")
+	cmd.Dir, cmd.Env = repo, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the driver: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// freeAddress returns a loopback address that nobody listens on right now.
+func freeAddress(ctx context.Context) (string, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// Close ends the driver and removes its directory. Volumes must have been unpublished.
+func (d *Driver) Close() error {
+	return errors.Join(d.Stop(), unix.Unmount(d.stateDir(), unix.MNT_DETACH), os.RemoveAll(d.dir))
+}
+
+// Dir is a directory that is gone with the driver, on the file system of its targets.
+func (d *Driver) Dir() string { return d.dir }
+
+// Metric returns the value of a series of the driver's metrics.
+func (d *Driver) Metric(ctx context.Context, series string) (float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.http+"/metrics", http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err
+	}
+	for l := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(l), " "); ok && name == series {
+			return strconv.ParseFloat(value, 64)
+		}
+	}
+	return 0, fmt.Errorf("the driver has no metric %s", series)
+}
+
+// Pod returns a pod, which the API server need not know, with one volume of a ConfigMap.
+func Pod(namespace, configMap string) *corev1.Pod {
+	source := &corev1.CSIVolumeSource{
+		Driver: node.DriverName, ReadOnly: new(true), VolumeAttributes: map[string]string{"configMap": configMap},
+	}
+	uid := uuid.NewUUID()
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod-" + string(uid), UID: uid},
+		Spec:       corev1.PodSpec{Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{CSI: source}}}},
+	}
+}

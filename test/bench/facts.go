@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/test/bench/report"
+	"github.com/liveconfig-csi/liveconfig/test/bench/site"
+	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+)
+
+// facts returns what the figures depend on.
+func facts(ctx context.Context, s *site.Site) ([]report.Fact, error) {
+	server, err := s.Client().Discovery().ServerVersion()
+	if err != nil {
+		return nil, err
+	}
+	node, err := s.Client().CoreV1().Nodes().Get(ctx, machine.NodeName, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	commit, err := revision(ctx, s.Repo())
+	if err != nil {
+		return nil, err
+	}
+	etcd, err := firstLine(ctx, filepath.Join(s.Repo(), "bin", "k8s", "etcd"), "--version")
+	if err != nil {
+		return nil, err
+	}
+	var kernel unix.Utsname
+	if err := unix.Uname(&kernel); err != nil {
+		return nil, err
+	}
+	load, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return nil, err
+	}
+	memory, err := field("/proc/meminfo", "MemTotal")
+	if err != nil {
+		return nil, err
+	}
+	model, err := field("/proc/cpuinfo", "model name")
+	if err != nil {
+		return nil, err
+	}
+	return []report.Fact{
+		{Name: "liveconfig", Value: commit},
+		{Name: "kube-apiserver", Value: server.GitVersion},
+		{Name: "etcd", Value: etcd},
+		{Name: "kubelet", Value: node.Status.NodeInfo.KubeletVersion},
+		{Name: "container runtime", Value: node.Status.NodeInfo.ContainerRuntimeVersion},
+		{Name: "Go", Value: runtime.Version()},
+		{Name: "kernel", Value: unix.ByteSliceToString(kernel.Release[:])},
+		{Name: "processors", Value: fmt.Sprintf("%d × %s", runtime.NumCPU(), model)},
+		{Name: "memory", Value: memory},
+		{Name: "load before the run", Value: strings.Join(strings.Fields(string(load))[:3], " ")},
+	}, nil
+}
+
+// revision is the commit of the checkout, and whether there is more in it.
+func revision(ctx context.Context, repo string) (string, error) {
+	return firstLine(ctx, "git", "-c", "safe.directory="+repo, "-C", repo, "describe", "--always", "--dirty", "--exclude=*")
+}
+
+// firstLine returns what a program prints.
+func firstLine(ctx context.Context, command ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, command[0], command[1:]...).Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", strings.Join(command, " "), err)
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	return line, nil
+}
+
+// field returns the first value of a name in a file of /proc.
+func field(path, name string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if key, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value), nil
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return "", err
+	}
+	return "unknown", nil
+}

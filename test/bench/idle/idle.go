@@ -1,0 +1,239 @@
+// Package idle measures what the driver does while nothing changes.
+//
+// It does not know how the driver works.
+package idle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/test/bench/driver"
+	"github.com/liveconfig-csi/liveconfig/test/bench/proc"
+	"github.com/liveconfig-csi/liveconfig/test/bench/report"
+	"github.com/liveconfig-csi/liveconfig/test/bench/site"
+	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+)
+
+// Config says what to measure. All fields are required.
+type Config struct {
+	Site *site.Site
+	// Volumes are how many there are while nothing happens for the time of Quiet.
+	Volumes int
+	Quiet   time.Duration
+}
+
+const (
+	namespace = "bench-idle"
+	// ownUser is whom the API server takes the benchmark's own driver for.
+	ownUser = "bench-driver"
+	// settle is for what comes after a start.
+	settle = 5 * time.Second
+)
+
+// subject is somebody who is watched doing nothing.
+type subject struct {
+	key, name string
+	user      string
+	pid       int
+	work      proc.Work
+	watches   int // That were opened meanwhile.
+	others    int // Other requests.
+	open      int // Watches that are open.
+}
+
+// Measure returns what it has found, and what of it was to be reached.
+func Measure(ctx context.Context, cfg Config) (_ report.Section, _ []report.Target, err error) {
+	b := &bench{cfg: cfg}
+	defer func() { err = errors.Join(err, b.close(ctx)) }()
+	if err := b.start(ctx); err != nil {
+		return report.Section{}, nil, err
+	}
+	if err := b.watch(ctx); err != nil {
+		return report.Section{}, nil, err
+	}
+	return b.section(), b.targets(), nil
+}
+
+// bench is one measurement.
+type bench struct {
+	cfg      Config
+	own      *driver.Driver
+	pods     []*corev1.Pod // The own driver's.
+	subjects []*subject    // The driver in a container is the first, the own one the second.
+	tokens   int           // That the kubelet has asked for meanwhile.
+}
+
+func (b *bench) start(ctx context.Context) error {
+	if _, err := b.cfg.Site.Crowd(ctx, b.cfg.Volumes); err != nil {
+		return err
+	}
+	pids, err := b.cfg.Site.Processes("liveconfig-driver")
+	if err != nil {
+		return err
+	}
+	if len(pids) != 1 {
+		return fmt.Errorf("there are %d drivers in containers, want one", len(pids))
+	}
+	if err := b.startOwn(ctx); err != nil {
+		return err
+	}
+	b.subjects = []*subject{
+		{
+			key: "node", name: "on the node, one object in all volumes, the kubelet calls", pid: pids[0],
+			user: driver.User(),
+		},
+		{key: "own", name: "by itself, an object for each volume, nobody calls", pid: b.own.PID(), user: ownUser},
+	}
+	return nil
+}
+
+// startOwn starts a driver that nobody calls, with an object for each volume.
+func (b *bench) startOwn(ctx context.Context) (err error) {
+	if err := b.cfg.Site.Namespace(ctx, namespace); err != nil {
+		return err
+	}
+	if b.own, err = driver.StartAs(ctx, b.cfg.Site, ownUser); err != nil {
+		return err
+	}
+	for i := range b.cfg.Volumes {
+		name := "object-" + strconv.Itoa(i)
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"key": "value"}}
+		if _, err := b.cfg.Site.Client().CoreV1().ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		pod := driver.Pod(namespace, name)
+		if err := b.own.PublishAll(ctx, pod); err != nil {
+			return err
+		}
+		b.pods = append(b.pods, pod)
+	}
+	return nil
+}
+
+func (b *bench) close(ctx context.Context) error {
+	if b.own == nil {
+		return nil
+	}
+	var errs []error
+	for _, pod := range b.pods {
+		errs = append(errs, b.own.UnpublishAll(context.WithoutCancel(ctx), pod))
+	}
+	return errors.Join(append(errs, b.own.Close())...)
+}
+
+// watch looks before and after the quiet time.
+func (b *bench) watch(ctx context.Context) error {
+	if err := site.Rest(ctx, settle); err != nil {
+		return err
+	}
+	begin := time.Now()
+	for _, s := range b.subjects {
+		var err error
+		if s.work, err = proc.WorkOf(s.pid); err != nil {
+			return err
+		}
+	}
+	if err := site.Rest(ctx, b.cfg.Quiet); err != nil {
+		return err
+	}
+	for _, s := range b.subjects {
+		after, err := proc.WorkOf(s.pid)
+		if err != nil {
+			return err
+		}
+		s.work = after.Since(s.work)
+	}
+	return b.count(begin)
+}
+
+// count reads the audit log.
+func (b *bench) count(begin time.Time) error {
+	requests, err := b.cfg.Site.Requests(time.Time{})
+	if err != nil {
+		return err
+	}
+	open := map[string]string{} // The users of open watches, by the requests' IDs.
+	for _, r := range requests {
+		if r.Verb == "watch" && r.Stage == cluster.StageStarted {
+			open[r.ID] = r.User
+		}
+		if r.Stage == cluster.StageComplete {
+			delete(open, r.ID)
+		}
+		if r.Stage != cluster.StageReceived || r.Time.Before(begin) {
+			continue
+		}
+		if r.User == "system:node:"+machine.NodeName && r.Subresource == "token" {
+			b.tokens++
+		}
+		b.countFor(r)
+	}
+	for _, user := range open {
+		for _, s := range b.subjects {
+			if s.user == user {
+				s.open++
+			}
+		}
+	}
+	return nil
+}
+
+func (b *bench) countFor(r cluster.Request) {
+	for _, s := range b.subjects {
+		switch {
+		case s.user != r.User:
+		case r.Verb == "watch":
+			s.watches++
+		default:
+			s.others++
+			b.cfg.Site.Say("a request while nothing happens: %s", r)
+		}
+	}
+}
+
+func (b *bench) section() report.Section {
+	table := report.Table{
+		Title:  fmt.Sprintf("%d volumes in %s", b.cfg.Volumes, b.cfg.Quiet),
+		Header: []string{"driver", "processor time", "of a core", "wake-ups a second", "open watches", "watches opened", "other requests"},
+	}
+	for _, s := range b.subjects {
+		table.Rows = append(table.Rows, []string{
+			s.name, s.work.CPU.String(), fmt.Sprintf("%.3f %%", 100*s.share(b.cfg.Quiet)),
+			report.Count.Format(float64(s.work.WakeUps) / b.cfg.Quiet.Seconds()),
+			fmt.Sprint(s.open), fmt.Sprint(s.watches), fmt.Sprint(s.others),
+		})
+	}
+	return report.Section{
+		Key:   "idle",
+		Title: "Idle cost",
+		Text: "What the driver does while no object changes and no pod comes or goes. Processor time and wake-ups are the kernel's account " +
+			"of the process, requests are from the API server's audit log.",
+		Tables: []report.Table{table},
+		Notes: []string{
+			"The kubelet calls the driver for each volume every 60 to 90 seconds, with a fresh token. Those calls are most of what the driver " +
+				"on the node does.",
+			fmt.Sprintf("For these calls the kubelet has asked the API server for %d tokens meanwhile. It keeps them for most of an hour.", b.tokens),
+			"Processor time is counted in steps of 10 ms.",
+		},
+	}
+}
+
+// share is the part of a processor that was used.
+func (s *subject) share(quiet time.Duration) float64 { return s.work.CPU.Seconds() / quiet.Seconds() }
+
+func (b *bench) targets() []report.Target {
+	var all []report.Target
+	for _, s := range b.subjects {
+		all = append(all,
+			report.Target{What: "idle, " + s.name + ": processor", Value: 100 * s.share(b.cfg.Quiet), Bound: 0.1, Unit: "% of a core"},
+			report.Target{What: "idle, " + s.name + ": requests other than open watches", Value: float64(s.others), Bound: 0, Unit: "requests"})
+	}
+	return all
+}

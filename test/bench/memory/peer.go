@@ -1,0 +1,73 @@
+package memory
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/liveconfig-csi/liveconfig/test/bench/proc"
+	"github.com/liveconfig-csi/liveconfig/test/bench/site"
+)
+
+// peer is a program that holds objects as others do.
+type peer struct {
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	answers *bufio.Scanner
+}
+
+// startPeer builds the program, unless that was done, and starts it. It ends with the context, or when it is closed.
+func startPeer(ctx context.Context, s *site.Site, kind string) (*peer, error) {
+	binary := filepath.Join(s.Dir(), "peer")
+	if _, err := os.Stat(binary); err != nil {
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./bench/peer")
+		build.Dir, build.Env = filepath.Join(s.Repo(), "test"), append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("build the peer: %w\n%s", err, out)
+		}
+	}
+	kubeconfig := filepath.Join(s.Dir(), "peer.kubeconfig")
+	if err := s.WriteUserKubeconfig(kubeconfig, "bench-peer", "system:masters"); err != nil {
+		return nil, err
+	}
+	p := &peer{cmd: exec.CommandContext(ctx, binary,
+		"--kubeconfig="+kubeconfig, "--namespace="+namespace, "--prefix="+prefix, "--kind="+kind)}
+	p.cmd.Stderr = os.Stderr
+	var err error
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.answers = bufio.NewScanner(out)
+	return p, p.cmd.Start()
+}
+
+// hold returns when the peer holds so many objects, with what it says of itself.
+func (p *peer) hold(n int) (figures, error) {
+	if _, err := fmt.Fprintln(p.in, n); err != nil {
+		return figures{}, err
+	}
+	if !p.answers.Scan() {
+		return figures{}, errors.Join(errors.New("the peer has ended"), p.answers.Err())
+	}
+	var answer struct {
+		Goroutines   int
+		Heap, Stacks int64
+	}
+	if err := json.Unmarshal(p.answers.Bytes(), &answer); err != nil {
+		return figures{}, err
+	}
+	memory, err := proc.MemoryOf(p.cmd.Process.Pid)
+	return figures{Memory: memory, heap: answer.Heap, stacks: answer.Stacks, goroutines: answer.Goroutines}, err
+}
+
+func (p *peer) close() error { return errors.Join(p.in.Close(), p.cmd.Wait()) }

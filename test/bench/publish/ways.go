@@ -1,0 +1,162 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liveconfig-csi/liveconfig/test/bench/driver"
+	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
+)
+
+// way is one of making a volume.
+type way struct {
+	key, name string
+	// begin does what is not measured, for the n-th volume.
+	begin func(n int) (attempt, error)
+}
+
+// attempt is a volume that is going to be made, and taken away.
+type attempt struct {
+	make, drop func(ctx context.Context) error
+}
+
+// ways returns the floor and what is compared with it.
+func (b *bench) ways(s size) []way {
+	content := []byte(s.content())
+	nothing := func(context.Context) error { return nil }
+	return []way{
+		{"floor", "bare system calls (floor)", func(n int) (attempt, error) {
+			target := floorTarget(b.driver.Dir(), n)
+			return attempt{
+				make: func(context.Context) error { return raw(target, content) },
+				drop: func(context.Context) error { return drop(target) },
+			}, nil
+		}},
+		{"empty", "an empty call", func(int) (attempt, error) {
+			return attempt{make: func(ctx context.Context) error {
+				_, err := b.driver.Node.Node().NodeGetCapabilities(ctx, &csi.NodeGetCapabilitiesRequest{})
+				return err
+			}, drop: nothing}, nil
+		}},
+		{"shared", "liveconfig, object already watched", func(int) (attempt, error) {
+			return b.attempt(s.shared())
+		}},
+		{"cold", "liveconfig, object that nobody has read", func(n int) (attempt, error) {
+			return b.attempt(s.single(n))
+		}},
+	}
+}
+
+func (b *bench) attempt(configMap string) (attempt, error) {
+	v := b.volumeOf(configMap)
+	return attempt{
+		make: func(ctx context.Context) error { return v.call(ctx, b.driver) },
+		drop: func(ctx context.Context) error { return v.unpublish(ctx, b.driver) },
+	}, v.prepare()
+}
+
+// maker makes n volumes by a way, from the first on, returns how long each took, and takes them away.
+type maker func(ctx context.Context, w way, first, n int) ([]int64, error)
+
+// rounds makes n volumes by one way after the other, again and again, and adds a run to what each way took. The ways take
+// turns, so that whatever else the machine does falls upon all of them.
+func rounds(ctx context.Context, ways []way, count, n int, do maker, runs map[string][][]int64) error {
+	all := map[string][]int64{}
+	for round := range count {
+		for _, w := range ways {
+			took, err := do(ctx, w, round*n, n)
+			if err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
+			}
+			all[w.key] = append(all[w.key], took...)
+		}
+	}
+	for _, w := range ways {
+		runs[w.key] = append(runs[w.key], all[w.key])
+	}
+	return nil
+}
+
+// oneByOne makes each volume when the one before is gone.
+func oneByOne(ctx context.Context, w way, first, n int) ([]int64, error) {
+	var all []int64
+	for i := range n {
+		a, err := w.begin(first + i)
+		if err != nil {
+			return nil, err
+		}
+		begin := time.Now()
+		if err := a.make(ctx); err != nil {
+			return nil, err
+		}
+		all = append(all, time.Since(begin).Nanoseconds())
+		if err := a.drop(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// atOnce makes all volumes at the same time.
+func atOnce(ctx context.Context, w way, first, n int) ([]int64, error) {
+	attempts := make([]attempt, n)
+	for i := range attempts {
+		var err error
+		if attempts[i], err = w.begin(first + i); err != nil {
+			return nil, err
+		}
+	}
+	took, errs := make([]int64, n), make([]error, 2*n)
+	start := make(chan struct{})
+	var group sync.WaitGroup
+	for i, a := range attempts {
+		group.Go(func() {
+			<-start
+			begin := time.Now()
+			errs[i] = a.make(ctx)
+			took[i] = time.Since(begin).Nanoseconds()
+		})
+	}
+	close(start)
+	group.Wait()
+	for i, a := range attempts {
+		errs[n+i] = a.drop(ctx)
+	}
+	return took, errors.Join(errs...)
+}
+
+// volume is one of a pod that the API server need not know.
+type volume struct {
+	pod     *corev1.Pod
+	request *csi.NodePublishVolumeRequest
+}
+
+func (b *bench) volumeOf(configMap string) *volume {
+	pod := driver.Pod(namespace, configMap)
+	return &volume{pod: pod, request: kubelet.PublishRequest(b.driver.KubeletDir(), pod, pod.Spec.Volumes[0])}
+}
+
+// prepare makes the directories that a kubelet makes.
+func (v *volume) prepare() error { return os.MkdirAll(filepath.Dir(v.request.GetTargetPath()), 0o750) }
+
+// call is what is measured.
+func (v *volume) call(ctx context.Context, d *driver.Driver) error {
+	_, err := d.Node.Node().NodePublishVolume(ctx, v.request)
+	return err
+}
+
+func (v *volume) publish(ctx context.Context, d *driver.Driver) error {
+	return errors.Join(v.prepare(), v.call(ctx, d))
+}
+
+func (v *volume) unpublish(ctx context.Context, d *driver.Driver) error {
+	return d.UnpublishAll(ctx, v.pod)
+}

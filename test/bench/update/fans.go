@@ -1,0 +1,259 @@
+package update
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/liveconfig-csi/liveconfig/test/bench/report"
+	"github.com/liveconfig-csi/liveconfig/test/bench/site"
+	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+)
+
+// warmUps are made before each cell, and not counted: the first of a size makes buffers grow.
+const warmUps = 3
+
+// fans measures one object with more and more volumes.
+type fans struct {
+	*bench
+
+	cfg     Config
+	writer  *writer
+	volumes []*volume
+	direct  *floor
+	byLink  *floor
+	cells   []*cell
+}
+
+// cell is one fan-out with one size.
+type cell struct {
+	fanOut  int
+	payload payload
+	direct  [][]int64 // By run, as all below.
+	byLink  [][]int64
+	answer  [][]int64
+	first   [][]int64
+	every   [][]int64
+	last    [][]int64
+	after   [][]int64 // Every volume after the answer.
+	behind  [][]int64 // Every volume after the floor.
+}
+
+// runs returns all of a cell's series.
+func (c *cell) runs() []*[][]int64 {
+	return []*[][]int64{&c.direct, &c.byLink, &c.answer, &c.first, &c.every, &c.last, &c.after, &c.behind}
+}
+
+func (f *fans) close() {
+	for _, w := range []*floor{f.direct, f.byLink} {
+		if w != nil {
+			w.close()
+		}
+	}
+}
+
+func (f *fans) measure(ctx context.Context) error {
+	if err := f.openFloors(ctx); err != nil {
+		return err
+	}
+	for _, fanOut := range f.cfg.FanOuts {
+		if err := f.grow(ctx, fanOut); err != nil {
+			return fmt.Errorf("start %d pods: %w", fanOut, err)
+		}
+		for _, p := range payloads() {
+			c := &cell{fanOut: fanOut, payload: p}
+			if err := f.fill(ctx, c); err != nil {
+				return fmt.Errorf("update %d volumes with %s: %w", fanOut, p.name, err)
+			}
+			f.cells = append(f.cells, c)
+		}
+	}
+	return nil
+}
+
+// openFloors opens a watch as the kubelet does, and one as the driver's container has to.
+func (f *fans) openFloors(ctx context.Context) (err error) {
+	if f.direct, err = newFloor(ctx, f.client, site.CrowdNamespace, f.writer.name); err != nil {
+		return err
+	}
+	config := rest.CopyConfig(f.cfg.Site.FastConfig())
+	config.Host = "https://" + cluster.ServiceIP
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	f.byLink, err = newFloor(ctx, client, site.CrowdNamespace, f.writer.name)
+	return err
+}
+
+// grow starts pods until there are so many.
+func (f *fans) grow(ctx context.Context, n int) error {
+	begin := time.Now()
+	pods, err := f.cfg.Site.Crowd(ctx, n)
+	if err != nil {
+		return err
+	}
+	for _, pod := range pods[len(f.volumes):] {
+		v, err := f.eyes.watch(f.cfg.Site.OursDir(pod))
+		if err != nil {
+			return err
+		}
+		f.volumes = append(f.volumes, v)
+	}
+	f.cfg.Site.Say("%d pods run after %s", n, time.Since(begin).Round(time.Millisecond))
+	return nil
+}
+
+// fill makes all edits of a cell.
+func (f *fans) fill(ctx context.Context, c *cell) error {
+	for range warmUps {
+		if err := f.edit(ctx, &cell{payload: c.payload}, -1); err != nil {
+			return err
+		}
+	}
+	for run := range f.cfg.Runs {
+		for _, runs := range c.runs() {
+			*runs = append(*runs, nil)
+		}
+		for range f.cfg.Edits {
+			if err := f.edit(ctx, c, run); err != nil {
+				return err
+			}
+		}
+	}
+	f.cfg.Site.Say("%d volumes, %s: floor %s, last volume %s at p50", c.fanOut, c.payload.name,
+		c.series("", "", c.direct).format(), c.series("", "", c.last).format())
+	return nil
+}
+
+// edit makes one edit and waits until all have seen it. It is not counted if the run is negative.
+func (f *fans) edit(ctx context.Context, c *cell, run int) error {
+	next := f.writer.next(c.payload.size)
+	version := f.writer.version
+	direct, byLink := f.direct.expect(f.writer.name, version), f.byLink.expect(f.writer.name, version)
+	seen := make([]<-chan sighting, 0, len(f.volumes))
+	for _, v := range f.volumes {
+		seen = append(seen, f.eyes.expect(v, version))
+	}
+	runtime.GC() // Else its work falls into what is measured.
+	sent := time.Now()
+	if err := f.writer.send(ctx, next); err != nil {
+		return err
+	}
+	answered := time.Now()
+	watched, err := receive(ctx, direct, patience)
+	if err != nil {
+		return err
+	}
+	linked, err := receive(ctx, byLink, patience)
+	if err != nil {
+		return err
+	}
+	read := make([]time.Time, 0, len(seen))
+	for i, s := range seen {
+		at, err := receive(ctx, s, patience)
+		if err != nil {
+			return fmt.Errorf("volume %d: %w", i, err)
+		}
+		read = append(read, at)
+	}
+	if run >= 0 {
+		c.add(run, moments{sent, answered, watched, linked, read})
+	}
+	return site.Rest(ctx, settle)
+}
+
+// moments are when one edit was where.
+type moments struct {
+	sent, answered, watched, linked time.Time
+	read                            []time.Time // By volume.
+}
+
+func (c *cell) add(run int, m moments) {
+	put := func(runs [][]int64, from, to time.Time) { runs[run] = append(runs[run], to.Sub(from).Nanoseconds()) }
+	put(c.direct, m.sent, m.watched)
+	put(c.byLink, m.sent, m.linked)
+	put(c.answer, m.sent, m.answered)
+	put(c.first, m.sent, slices.MinFunc(m.read, time.Time.Compare))
+	put(c.last, m.sent, slices.MaxFunc(m.read, time.Time.Compare))
+	for _, at := range m.read {
+		put(c.every, m.sent, at)
+		put(c.after, m.answered, at)
+		put(c.behind, m.watched, at)
+	}
+}
+
+// duration is a series of durations.
+type duration struct{ report.Series }
+
+func (*cell) series(key, name string, runs [][]int64) duration {
+	return duration{report.Series{Key: key, Name: name, Unit: report.Nanoseconds, Runs: runs}}
+}
+
+// format returns the median.
+func (d duration) format() string { return d.Unit.Format(float64(d.Percentile(50))) }
+
+// results returns what was found, cell by cell.
+func (f *fans) results() ([]report.Group, []report.Target) {
+	var groups []report.Group
+	var targets []report.Target
+	for _, c := range f.cells {
+		groups = append(groups, c.groups()...)
+		targets = append(targets, c.targets()...)
+	}
+	return groups, targets
+}
+
+func (c *cell) groups() []report.Group {
+	title := fmt.Sprintf("One ConfigMap of %s in %d volumes", c.payload.name, c.fanOut)
+	if c.fanOut == 1 {
+		title = fmt.Sprintf("One ConfigMap of %s in one volume", c.payload.name)
+	}
+	group := report.Group{
+		Key: fmt.Sprintf("%d-volumes-%d-bytes", c.fanOut, c.payload.size), Title: title, Floor: "floor",
+		Series: []report.Series{
+			c.series("floor", "bare watch (floor)", c.direct).Series,
+			c.series("floor-by-link", "bare watch, by the pods' way", c.byLink).Series,
+			c.series("answer", "the API server's answer", c.answer).Series,
+			c.series("first", "liveconfig, first volume", c.first).Series,
+			c.series("every", "liveconfig, every volume", c.every).Series,
+			c.series("last", "liveconfig, last volume", c.last).Series,
+		},
+	}
+	if c.fanOut == 1 { // All are the same.
+		group.Series = slices.Delete(group.Series, 4, 6)
+		group.Series[3].Key, group.Series[3].Name = "every", "liveconfig"
+	}
+	return []report.Group{group, {
+		Title: title + ", from elsewhere",
+		Series: []report.Series{
+			c.series("after-answer", "liveconfig, from the API server's answer", c.after).Series,
+			c.series("behind-floor", "liveconfig, behind the bare watch", c.behind).Series,
+		},
+	}}
+}
+
+// targets returns what was to be reached in this cell.
+func (c *cell) targets() []report.Target {
+	floor, last := c.series("", "", c.direct), c.series("", "", c.last)
+	if c.payload != payloads()[0] {
+		return nil
+	}
+	switch c.fanOut {
+	case 1:
+		return []report.Target{
+			{What: "update, fan-out 1, 1 KiB: liveconfig to bare watch, p50", Value: last.Ratio(floor.Series, 50), Bound: 1.3},
+			{What: "update, fan-out 1, 1 KiB: liveconfig to bare watch, p99", Value: last.Ratio(floor.Series, 99), Bound: 2},
+		}
+	case 110:
+		return []report.Target{
+			{What: "update, fan-out 110, 1 KiB: last volume to bare watch, p50", Value: last.Ratio(floor.Series, 50), Bound: 3},
+		}
+	}
+	return nil
+}
