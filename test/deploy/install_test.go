@@ -87,7 +87,7 @@ func installLines(t *testing.T) []string {
 // upgradeLine is what deploy/README.md says to type later.
 func upgradeLine(t *testing.T) string {
 	t.Helper()
-	found := regexp.MustCompile("`(helm upgrade [^`]*)`").FindStringSubmatch(read(t, inRepo(t, "deploy", "README.md")))
+	found := regexp.MustCompile("(?m)^(helm upgrade .*)$").FindStringSubmatch(read(t, inRepo(t, "deploy", "README.md")))
 	if found == nil {
 		t.Fatal("deploy/README.md does not say how to upgrade")
 	}
