@@ -209,9 +209,9 @@ func (c core) initContainer() func() {
 	t := c.t
 	c.file(t, "init", "one")
 	pod := asUser1000(boxPod(c.ns, "init", map[string]string{"configMap": "init"}))
-	work := corev1.VolumeMount{Name: "work", MountPath: "/work"}
+	work := corev1.VolumeMount{Name: "work", MountPath: "/scratch"}
 	first := corev1.Container{
-		Name: "first", Image: machine.BoxImage, Command: []string{"sh", "-c", "cp /early/file /work/copy"},
+		Name: "first", Image: machine.BoxImage, Command: []string{"sh", "-c", "cp /early/file /scratch/copy"},
 		VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: "/early"}, work},
 	}
 	pod.Spec.InitContainers = []corev1.Container{first}
@@ -221,7 +221,7 @@ func (c core) initContainer() func() {
 	pod = c.create(t, pod)
 	return func() {
 		pod := c.awaitReady(t, pod)
-		c.wantFile(t, pod, "", "/work/copy", "one")
+		c.wantFile(t, pod, "", "/scratch/copy", "one")
 		c.wantFile(t, pod, "", corePath, "one")
 		c.file(t, "init", "two")
 		c.wantFile(t, pod, "", corePath, "two")
