@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
@@ -150,9 +149,6 @@ func (cfg Config) k8s(program string) string { return filepath.Join(cfg.Repo, "b
 func (cfg Config) controlPlane() []string {
 	return []string{cfg.k8s("kubelet"), cfg.k8s("kube-controller-manager"), cfg.k8s("kube-scheduler")}
 }
-
-// Client is the admin's client.
-func (m *Machine) Client() kubernetes.Interface { return m.Cluster.Client() }
 
 // Link is how pods reach the API server. The kubelet and the tests do not use it.
 func (m *Machine) Link() *network.Link { return m.link }
