@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
+	"iter"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,6 +46,8 @@ type Atomic struct {
 	Grace Grace
 	// Room, if set, is asked before a new generation is written, when left-overs are gone. Its error ends the Write.
 	Room func() error
+	// Differs says that the live files are known to be others than the tree's. They are not compared then.
+	Differs bool
 
 	hook hook
 }
@@ -63,13 +66,18 @@ func (a Atomic) Write(root *os.Root, t tree.Tree) (changed bool, err error) {
 
 // write gives grace to generations that were replaced before, and the writer's own to the one that it replaces.
 func (a Atomic) write(root *os.Root, t tree.Tree, grace Grace) (changed bool, err error) {
-	w := &atomicWrite{
-		dir: dir{root: root, changes: &changes{hook: a.hook}}, want: t, room: a.Room, wanted: t.Names(), grace: grace, keepsLast: a.Grace.Time > 0, now: time.Now(),
+	d, release, err := newDir(root, a.hook)
+	if err != nil {
+		return false, err
 	}
-	if err := runSteps(w.prepare()); err != nil {
+	defer func() { err = errors.Join(err, release()) }()
+	w := &atomicWrite{
+		dir: d, want: t, room: a.Room, wanted: t.Names(), grace: grace, keepsLast: a.Grace.Time > 0, differs: a.Differs, now: time.Now(),
+	}
+	if err := w.prepare(); err != nil {
 		return w.made, errors.Join(err, w.undo())
 	}
-	return w.made, runSteps(w.finish())
+	return w.made, w.finish()
 }
 
 // atomicWrite is one Write of an [Atomic].
@@ -82,11 +90,15 @@ type atomicWrite struct {
 	grace  Grace
 	// keepsLast leaves the generation that is replaced in its place.
 	keepsLast bool
-	now       time.Time
+	// differs says that the live generation is not what is wanted.
+	differs bool
+	now     time.Time
 	// spared are replaced generations that have grace.
 	spared map[string]bool
 	// found is what was in the root, one level deep. What is removed is taken out; what is made is not put in.
 	found entries
+	// order has the names that were found, sorted, so that the same is always done in the same order.
+	order []string
 	// live is the generation ..data leads to, empty if it leads to none.
 	live string
 	// isEqual says that the live generation is what is wanted.
@@ -105,67 +117,66 @@ type link struct {
 	owner        owner
 }
 
-func (w *atomicWrite) prepare() []step {
-	return []step{
-		{"read the volume", w.look},                        // 1
-		{"compare the live files", w.compare},              // 2
-		{"remove left-overs", w.sweep},                     // 3
-		{"set owner and mode of the volume", w.settleRoot}, // 4
-		{"write the new files", w.writeGeneration},         // 5
-		{"link the new files", w.linkGeneration},           // 6
-		{"make new names", w.stageNames},                   // 7
-		{"remove old names", w.dropNames},                  // 8
-		{"switch to the new files", w.swap},                // 9
-	}
+func (w *atomicWrite) prepare() error {
+	return runSteps(w,
+		step[*atomicWrite]{"read the volume", (*atomicWrite).look},                        // 1
+		step[*atomicWrite]{"compare the live files", (*atomicWrite).compare},              // 2
+		step[*atomicWrite]{"remove left-overs", (*atomicWrite).sweep},                     // 3
+		step[*atomicWrite]{"set owner and mode of the volume", (*atomicWrite).settleRoot}, // 4
+		step[*atomicWrite]{"write the new files", (*atomicWrite).writeGeneration},         // 5
+		step[*atomicWrite]{"link the new files", (*atomicWrite).linkGeneration},           // 6
+		step[*atomicWrite]{"make new names", (*atomicWrite).stageNames},                   // 7
+		step[*atomicWrite]{"remove old names", (*atomicWrite).dropNames},                  // 8
+		step[*atomicWrite]{"switch to the new files", (*atomicWrite).swap},                // 9
+	)
 }
 
-func (w *atomicWrite) finish() []step {
-	return []step{
-		{"show new names", w.addNames}, // 10
-		{"clean up", w.clean},          // 11
-	}
+func (w *atomicWrite) finish() error {
+	return runSteps(w,
+		step[*atomicWrite]{"show new names", (*atomicWrite).addNames}, // 10
+		step[*atomicWrite]{"clean up", (*atomicWrite).clean},          // 11
+	)
 }
 
 // look is step 1.
 func (w *atomicWrite) look() error {
-	list, err := names(w.root, ".")
-	if err != nil {
+	var err error
+	if w.order, err = w.names(); err != nil {
 		return err
 	}
-	w.found = make(entries, len(list))
-	for _, name := range list {
-		if w.found[name], err = w.root.Lstat(name); err != nil {
+	slices.Sort(w.order)
+	w.found = make(entries, len(w.order))
+	for _, name := range w.order {
+		if w.found[name], err = w.stat(name); err != nil {
 			return err
 		}
 	}
-	if target := w.linkTarget(dataLink); isGeneration(target) && w.found.isDir(target) {
+	if target := w.found[dataLink].target; isGeneration(target) && w.found.isDir(target) {
 		w.live = target
 	}
 	return nil
 }
 
-// linkTarget returns where the symlink name leads, and nothing if it is none.
-func (w *atomicWrite) linkTarget(name string) string {
-	info, ok := w.found[name]
-	if !ok || info.Mode().Type() != fs.ModeSymlink {
-		return ""
+// left returns the names that were found and are still there, sorted.
+func (w *atomicWrite) left() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, name := range w.order {
+			if _, ok := w.found[name]; ok && !yield(name) {
+				return
+			}
+		}
 	}
-	target, err := w.root.Readlink(name)
-	if err != nil {
-		return ""
-	}
-	return target
 }
 
 // compare is step 2.
 func (w *atomicWrite) compare() error {
-	w.isEqual = w.live != "" && holds(w.root, w.live, w.want)
+	w.isEqual = w.live != "" && !w.differs && holds(w.fd, w.live, w.want)
 	return w.spare()
 }
 
 // sweep is step 3. What cannot be removed does not stop the update; step 11 tries again and says so.
 func (w *atomicWrite) sweep() error {
-	for _, name := range slices.Sorted(maps.Keys(w.found)) {
+	for name := range w.left() {
 		if isReserved(name) && name != dataLink && name != w.live && !w.spared[name] {
 			_ = w.discard(name)
 		}
@@ -184,7 +195,7 @@ func (w *atomicWrite) discard(name string) error {
 
 // settleRoot is step 4.
 func (w *atomicWrite) settleRoot() error {
-	return w.settleIfWrong(".", w.want)
+	return w.settleIfWrong(w.want)
 }
 
 // writeGeneration is step 5.
@@ -215,34 +226,40 @@ func (w *atomicWrite) linkGeneration() error {
 	if w.isEqual {
 		return nil
 	}
-	return w.symlink(w.next, dataTemp, ownerOf(w.want))
+	return w.symlink(w.next, dataTemp, ownerOf(w.want), w.want.DirMode)
 }
 
 // stageNames is step 7. A name that is there but is not the right link counts as new.
 func (w *atomicWrite) stageNames() error {
 	for _, name := range w.wanted {
-		if w.linkTarget(name) == dataLink+"/"+name {
+		if w.leads(name) {
 			continue
 		}
 		temp := tempName(len(w.staged))
 		w.staged = append(w.staged, name)
-		if err := w.symlink(dataLink+"/"+name, temp, ownerOf(w.want)); err != nil {
+		if err := w.symlink(dataLink+"/"+name, temp, ownerOf(w.want), w.want.DirMode); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// leads tells whether name is the right link.
+func (w *atomicWrite) leads(name string) bool {
+	rest, ok := strings.CutPrefix(w.found[name].target, dataLink+"/")
+	return ok && rest == name
+}
+
 func tempName(i int) string { return tempPrefix + strconv.Itoa(i) }
 
 // dropNames is step 8. Only links can be left leading nowhere; anything else that does not belong here is for step 11.
 func (w *atomicWrite) dropNames() error {
-	for _, name := range slices.Sorted(maps.Keys(w.found)) {
-		target := w.linkTarget(name)
-		if target == "" || isReserved(name) || w.isWanted(name) {
+	for name := range w.left() {
+		old := w.found[name]
+		if old.target == "" || isReserved(name) || w.isWanted(name) {
 			continue
 		}
-		w.dropped = append(w.dropped, link{name: name, target: target, owner: ownerOfFile(w.found[name])})
+		w.dropped = append(w.dropped, link{name: name, target: old.target, owner: old.owner})
 		if err := w.discard(name); err != nil {
 			return err
 		}
@@ -278,10 +295,10 @@ func (w *atomicWrite) undo() error {
 		errs = append(errs, w.remove(tempName(i)))
 	}
 	for _, l := range w.dropped {
-		if _, err := w.root.Lstat(l.name); err == nil {
+		if _, err := w.stat(l.name); err == nil {
 			continue
 		}
-		errs = append(errs, w.symlink(l.target, l.name, l.owner))
+		errs = append(errs, w.symlink(l.target, l.name, l.owner, w.want.DirMode))
 	}
 	return errors.Join(errs...)
 }
@@ -304,8 +321,8 @@ func (w *atomicWrite) addNames() error {
 // settleLinks gives the links that were there before their owner.
 func (w *atomicWrite) settleLinks() error {
 	for _, name := range append([]string{dataLink}, w.wanted...) {
-		info, ok := w.found[name]
-		if !ok || ownerOf(w.want).owns(info) || w.isReplaced(name) {
+		old, ok := w.found[name]
+		if !ok || old.owner == ownerOf(w.want) || w.isReplaced(name) {
 			continue
 		}
 		if err := w.chown(name, ownerOf(w.want)); err != nil {
@@ -330,7 +347,7 @@ func (w *atomicWrite) clean() error {
 		keep = w.live
 	}
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(w.found)) {
+	for name := range w.left() {
 		if name == dataLink || name == keep || w.isWanted(name) || w.spared[name] || w.keepsLast && name == w.live {
 			continue
 		}

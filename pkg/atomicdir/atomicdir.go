@@ -49,16 +49,16 @@ const (
 func isReserved(name string) bool { return strings.HasPrefix(name, reserved) }
 
 // step is one numbered step of a writer's doc comment.
-type step struct {
+type step[W any] struct {
 	// doing completes «it went wrong to …» in error messages.
 	doing string
-	run   func() error
+	run   func(W) error
 }
 
 // runSteps stops at the first step that fails.
-func runSteps(steps []step) error {
+func runSteps[W any](w W, steps ...step[W]) error {
 	for _, s := range steps {
-		if err := s.run(); err != nil {
+		if err := s.run(w); err != nil {
 			return fmt.Errorf("%s: %w", s.doing, err)
 		}
 	}

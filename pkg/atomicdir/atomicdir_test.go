@@ -197,3 +197,48 @@ func TestSameGeneration(t *testing.T) {
 		t.Errorf("..data -> %q, %v, want still %q", after, err, before)
 	}
 }
+
+// TestFilesThatAreKnownToDiffer: a writer that was told so does not look. Told wrongly it writes what is there already.
+func TestFilesThatAreKnownToDiffer(t *testing.T) {
+	t.Parallel()
+	dir, root := newVolume(t)
+	told := atomicdir.Atomic{Differs: true}
+	for _, f := range []files{{"a": "1", "d/b": "1"}, {"a": "2", "d/b": "1"}, {"a": "2", "d/b": "1"}} {
+		if !mustWrite(t, told, root, f.tree(t)) {
+			t.Errorf("Write of %v = unchanged, want changed", f)
+		}
+		checkVolume(t, told, dir, f.tree(t))
+	}
+	if mustWrite(t, atomicdir.Atomic{}, root, files{"a": "2", "d/b": "1"}.tree(t)) {
+		t.Error("Write of what is there = changed, want unchanged")
+	}
+}
+
+// TestLinksInTheWay has links where a writer expects directories of its own: none leads it out of the volume.
+func TestLinksInTheWay(t *testing.T) {
+	t.Parallel()
+	for kind, w := range writers() {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			dir, root := newVolume(t)
+			outside := t.TempDir()
+			if err := os.WriteFile(filepath.Join(outside, "f"), []byte("precious"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"d", "..data", "..tmp-0", "..2030_01_01_00_00_00.1"} {
+				if err := os.Symlink(outside, filepath.Join(dir, name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := files{"d/f": "1", "d/g/h": "2"}.tree(t)
+			mustWrite(t, w, root, want)
+			checkVolume(t, w, dir, want)
+			if data, err := os.ReadFile(filepath.Join(outside, "f")); string(data) != "precious" {
+				t.Errorf("a file outside is %q, %v", data, err)
+			}
+			if list, err := os.ReadDir(outside); len(list) != 1 {
+				t.Errorf("outside is %v, %v, want one file", list, err)
+			}
+		})
+	}
+}

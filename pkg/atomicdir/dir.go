@@ -7,6 +7,8 @@ import (
 	"path"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/liveconfig-csi/liveconfig/pkg/tree"
 )
 
@@ -19,6 +21,14 @@ type changes struct {
 	hook hook
 	// made is set with the first change, whether or not it succeeds.
 	made bool
+	// us is who owns what is made.
+	us owner
+}
+
+// isOurs tells whether what is made in directories of a mode has the owner from the start. What is made in a setgid directory
+// has its group.
+func (c *changes) isOurs(o owner, dirMode fs.FileMode) bool {
+	return o == c.us && dirMode&fs.ModeSetgid == 0
 }
 
 func (c *changes) do(op, name string, change func() error) error {
@@ -28,7 +38,7 @@ func (c *changes) do(op, name string, change func() error) error {
 		}
 	}
 	c.made = true
-	return named(name, change())
+	return failed(op, name, change())
 }
 
 // doUnseen is do for what readers cannot notice.
@@ -39,21 +49,22 @@ func (c *changes) doUnseen(op, name string, change func() error) error {
 	return err
 }
 
-// named names the path of an error as a user knows it.
-func named(name string, err error) error {
-	// An open file's errors name it by the path its root was opened by, which may be some /proc/self/fd/7.
-	if pe, ok := errors.AsType[*fs.PathError](err); ok {
-		pe.Path = name
-	}
-	return err
-}
-
 // dir is a directory that can only be changed through its methods, so that no change goes unseen.
 type dir struct {
-	root *os.Root
+	fd
+
 	// at is what stands before its names in messages: where it is in the tree.
 	at string
 	*changes
+}
+
+// newDir returns the volume's own directory. Whoever has it calls release.
+func newDir(root *os.Root, h hook) (d dir, release func() error, err error) {
+	opened, release, err := openDir(root)
+	if err != nil {
+		return dir{}, nil, err
+	}
+	return dir{fd: opened, changes: &changes{hook: h, us: owner{uid: os.Geteuid(), gid: os.Getegid()}}}, release, nil
 }
 
 // do is [changes.do] for a name in the directory.
@@ -61,9 +72,14 @@ func (d dir) do(op, name string, change func() error) error {
 	return d.changes.do(op, path.Join(d.at, name), change)
 }
 
+// doIn is do for what is done in the directory that name is in.
+func (d dir) doIn(op, name string, change func(d fd, base string) error) error {
+	return d.do(op, name, func() error { return d.in(name, change) })
+}
+
 // enter opens a directory in the directory. Messages do not name a reserved one: users know what is below it.
 func (d dir) enter(name string) (dir, error) {
-	root, err := d.root.OpenRoot(name)
+	opened, err := d.openDir(name)
 	if err != nil {
 		return dir{}, err
 	}
@@ -71,31 +87,34 @@ func (d dir) enter(name string) (dir, error) {
 	if isReserved(name) {
 		at = ""
 	}
-	return dir{root: root, at: at, changes: d.changes}, nil
+	return dir{fd: opened, at: at, changes: d.changes}, nil
 }
 
 func (d dir) mkdir(name string) error {
 	// Nobody looks into a directory before it is complete and gets its own mode.
-	return d.do("mkdir", name, func() error { return d.root.Mkdir(name, 0o700) })
+	return d.do("mkdir", name, func() error { return unix.Mkdirat(int(d.fd), name, 0o700) })
 }
 
+// rename moves a name of the directory to another place in it, or below it.
 func (d dir) rename(from, to string) error {
-	return d.do("rename", to, func() error { return d.root.Rename(from, to) })
+	return d.doIn("rename", to, func(parent fd, base string) error {
+		return unix.Renameat(int(d.fd), from, int(parent), base)
+	})
 }
 
 // remove removes name with everything below it. It is no error if name does not exist. That a reserved name goes is not
 // seen by anybody, but for the one that leads to all others.
 func (d dir) remove(name string) error {
-	do := d.do
+	unlink := func() error { return d.in(name, fd.unlink) }
 	if isReserved(name) && name != dataLink {
-		do = d.doUnseen
+		return d.doUnseen("remove", path.Join(d.at, name), unlink)
 	}
-	return do("remove", name, func() error { return d.root.RemoveAll(name) })
+	return d.do("remove", name, unlink)
 }
 
-func (d dir) symlink(target, name string, o owner) error {
-	err := d.do("symlink", name, func() error { return d.root.Symlink(target, name) })
-	if err != nil {
+func (d dir) symlink(target, name string, o owner, mode fs.FileMode) error {
+	err := d.do("symlink", name, func() error { return unix.Symlinkat(target, int(d.fd), name) })
+	if err != nil || d.isOurs(o, mode) {
 		return err
 	}
 	return d.chown(name, o)
@@ -103,37 +122,44 @@ func (d dir) symlink(target, name string, o owner) error {
 
 // chown changes name itself, also if it is a symlink.
 func (d dir) chown(name string, o owner) error {
-	return d.do("chown", name, func() error { return d.root.Lchown(name, o.uid, o.gid) })
+	return d.doIn("chown", name, func(parent fd, base string) error {
+		return unix.Fchownat(int(parent), base, o.uid, o.gid, unix.AT_SYMLINK_NOFOLLOW)
+	})
 }
 
-func (d dir) chmod(name string, mode fs.FileMode) error {
-	return d.do("chmod", name, func() error { return d.root.Chmod(name, mode) })
+// chownOpen changes the owner of a file or a directory, known by name, that is open.
+func (d dir) chownOpen(name string, opened fd, o owner) error {
+	return d.do("chown", name, func() error { return unix.Fchown(int(opened), o.uid, o.gid) })
 }
 
-// settle gives a directory its owner and mode. The owner comes first: changing it may clear mode bits.
-func (d dir) settle(name string, t tree.Tree) error {
-	if err := d.chown(name, ownerOf(t)); err != nil {
+func (d dir) chmodOpen(name string, opened fd, mode fs.FileMode) error {
+	return d.do("chmod", name, func() error { return unix.Fchmod(int(opened), bits(mode)) })
+}
+
+// settle gives the directory name, which is open, its owner and mode. The owner comes first: changing it may clear mode bits.
+func (d dir) settle(name string, opened fd, t tree.Tree) error {
+	if err := d.chownOpen(name, opened, ownerOf(t)); err != nil {
 		return err
 	}
-	return d.chmod(name, t.DirMode)
+	return d.chmodOpen(name, opened, t.DirMode)
 }
 
-// settleIfWrong is settle for a directory that may be right already, and then is not touched.
-func (d dir) settleIfWrong(name string, t tree.Tree) error {
-	info, err := d.root.Lstat(name)
+// settleIfWrong is settle for the directory itself, which may be right already, and then is not touched.
+func (d dir) settleIfWrong(t tree.Tree) error {
+	found, err := d.stat(".")
 	if err != nil {
 		return err
 	}
-	if isRight(info, t.DirMode, ownerOf(t)) {
+	if found.has(t.DirMode, ownerOf(t)) {
 		return nil
 	}
-	return d.settle(name, t)
+	return d.settle(".", d.fd, t)
 }
 
 // fill makes the directory name and everything the tree has in it, one level at a time: a path is not walked again for
 // each of its elements. Modes and owners of directories come last and children first, since a directory may be closed to
 // its own maker.
-func (d dir) fill(name string, t tree.Tree) error {
+func (d dir) fill(name string, t tree.Tree) (err error) {
 	if err := d.mkdir(name); err != nil {
 		return err
 	}
@@ -141,7 +167,7 @@ func (d dir) fill(name string, t tree.Tree) error {
 	if err != nil {
 		return err
 	}
-	defer sub.root.Close()
+	defer func() { err = errors.Join(err, sub.close()) }()
 	for files := t.Files; len(files) > 0; {
 		n, err := sub.fillNext(files, t)
 		if err != nil {
@@ -149,7 +175,10 @@ func (d dir) fill(name string, t tree.Tree) error {
 		}
 		files = files[n:]
 	}
-	return d.settle(name, t)
+	if d.isOurs(ownerOf(t), t.DirMode) {
+		return d.chmodOpen(name, sub.fd, t.DirMode)
+	}
+	return d.settle(name, sub.fd, t)
 }
 
 // fillNext makes the first file, or the directory that it is in with all of its files, which come together because files
@@ -157,7 +186,7 @@ func (d dir) fill(name string, t tree.Tree) error {
 func (d dir) fillNext(files []tree.File, t tree.Tree) (n int, err error) {
 	name, _, isBelow := strings.Cut(files[0].Path, "/")
 	if !isBelow {
-		return 1, d.create(name, files[0], ownerOf(t))
+		return 1, d.create(name, files[0], t)
 	}
 	for n < len(files) && strings.HasPrefix(files[n].Path, name+"/") {
 		n++
@@ -177,21 +206,25 @@ func below(name string, files []tree.File, whole tree.Tree) tree.Tree {
 
 // create makes the file name, which must not exist, with the content of f. Its bytes are never readable under a mode or
 // for an owner other than its own: until the end only its maker can open it.
-func (d dir) create(name string, f tree.File, o owner) (err error) {
-	var file *os.File
+func (d dir) create(name string, f tree.File, t tree.Tree) (err error) {
+	var file fd
 	err = d.do("create", name, func() (err error) {
-		file, err = d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		file, err = d.open(name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	return runAll(
-		func() error { return d.do("write", name, func() error { _, err := file.Write(f.Data); return err }) },
-		func() error { return d.do("chown", name, func() error { return file.Chown(o.uid, o.gid) }) },
-		func() error { return d.do("chmod", name, func() error { return file.Chmod(f.Mode) }) },
-	)
+	defer func() { err = errors.Join(err, file.close()) }()
+	if err := d.do("write", name, func() error { return file.write(f.Data) }); err != nil {
+		return err
+	}
+	if !d.isOurs(ownerOf(t), t.DirMode) {
+		if err := d.chownOpen(name, file, ownerOf(t)); err != nil {
+			return err
+		}
+	}
+	return d.chmodOpen(name, file, f.Mode)
 }
 
 // runAll runs the functions until one fails.

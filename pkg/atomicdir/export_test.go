@@ -4,7 +4,7 @@ package atomicdir
 func WithHook(w Writer, hook func(op, name string) error) Writer {
 	switch w := w.(type) {
 	case Atomic:
-		return Atomic{hook: hook, Grace: w.Grace}
+		return Atomic{hook: hook, Grace: w.Grace, Differs: w.Differs}
 	case Replace:
 		return Replace{hook: hook}
 	default:

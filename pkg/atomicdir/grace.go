@@ -2,9 +2,7 @@ package atomicdir
 
 import (
 	"fmt"
-	"io/fs"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/tree"
@@ -77,11 +75,5 @@ func (g Grace) generations(t tree.Tree) int {
 	return max(1, g.Bytes/max(1, t.Size()+page*len(t.Files)))
 }
 
-// changeTime returns when anything of the file was last changed, its name included.
-func changeTime(info fs.FileInfo) time.Time {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return time.Time{}
-	}
-	return time.Unix(st.Ctim.Unix())
-}
+// changeTime returns when anything of what was found was last changed, its name included.
+func changeTime(i info) time.Time { return time.Unix(i.changed.Unix()) }

@@ -15,9 +15,9 @@ import (
 func TestGuardChanges(t *testing.T) {
 	t.Parallel()
 	tests := map[string]map[int][]int{
-		"Atomic":  {1: {13, 12, 12, 0}, 10: {76, 48, 48, 0}},
-		"Replace": {1: {5, 5, 5, 0}, 10: {50, 50, 5, 0}},
-		"InPlace": {1: {5, 1, 1, 0}, 10: {50, 10, 1, 0}},
+		"Atomic":  {1: {9, 9, 9, 0}, 10: {54, 36, 36, 0}},
+		"Replace": {1: {4, 4, 4, 0}, 10: {40, 40, 4, 0}},
+		"InPlace": {1: {4, 1, 1, 0}, 10: {40, 10, 1, 0}},
 	}
 	for kind, w := range writers() {
 		for count, want := range tests[kind] {

@@ -217,7 +217,7 @@ func TestUnremovable(t *testing.T) {
 				t.Cleanup(func() { _ = unix.Unmount(obstacle, unix.MNT_DETACH) })
 				want := files{"a": "2"}.tree(t)
 				_, err := w.Write(root, want)
-				if err == nil || !strings.Contains(err.Error(), "clean up: RemoveAll "+name) {
+				if err == nil || !strings.Contains(err.Error(), "clean up: remove "+name) {
 					t.Errorf("Write = %v, want an error about %s", err, name)
 				}
 				if data, err := os.ReadFile(filepath.Join(dir, "a")); string(data) != "2" {

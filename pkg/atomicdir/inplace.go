@@ -2,8 +2,6 @@ package atomicdir
 
 import (
 	"errors"
-	"io/fs"
-	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -13,13 +11,13 @@ import (
 // rewrite is a file that changes in its inode.
 type rewrite struct {
 	file tree.File
-	// info is what the file was.
-	info fs.FileInfo
+	// old is what the file was.
+	old info
 	// sameBytes and right (mode and owner) say what need not change.
 	sameBytes, right bool
 }
 
-func (r rewrite) grows() bool { return int64(len(r.file.Data)) > r.info.Size() }
+func (r rewrite) grows() bool { return int64(len(r.file.Data)) > r.old.size }
 
 // reserve is step 5 of a write: once a file's first byte has changed, the last one must not fail for want of space.
 func (w *plainWrite) reserve() error {
@@ -36,28 +34,30 @@ func (w *plainWrite) reserve() error {
 }
 
 func (w *plainWrite) reserveFor(r rewrite) error {
-	file, err := w.root.OpenFile(r.file.Path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	return w.do("reserve", r.file.Path, func() error {
-		err := allocate(file, int64(len(r.file.Data)))
-		// Some file systems cannot; a tmpfs can.
-		if errors.Is(err, unix.EOPNOTSUPP) {
-			return nil
-		}
-		if err != nil {
-			return &fs.PathError{Op: "fallocate", Path: r.file.Path, Err: err}
-		}
-		return nil
+	return w.withFile(r.file.Path, func(file fd) error {
+		return w.do("reserve", r.file.Path, func() error {
+			err := allocate(file, int64(len(r.file.Data)))
+			if errors.Is(err, unix.EOPNOTSUPP) { // Some file systems cannot; a tmpfs can.
+				return nil
+			}
+			return err
+		})
 	})
 }
 
+// withFile opens a file for writing and calls do with it.
+func (w *plainWrite) withFile(name string, do func(file fd) error) error {
+	file, err := w.open(name, unix.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(file), file.close())
+}
+
 // allocate makes room for size bytes, without changing what a reader sees. Any signal to the process may interrupt it.
-func allocate(file *os.File, size int64) error {
+func allocate(file fd, size int64) error {
 	for {
-		err := unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, size)
+		err := unix.Fallocate(int(file), unix.FALLOC_FL_KEEP_SIZE, 0, size)
 		if !errors.Is(err, unix.EINTR) {
 			return err
 		}
@@ -68,18 +68,15 @@ func allocate(file *os.File, size int64) error {
 func (w *plainWrite) release() error {
 	var errs []error
 	for _, r := range w.reservations {
-		errs = append(errs, w.truncate(r.file.Path, r.info.Size()))
+		errs = append(errs, w.truncate(r.file.Path, r.old.size))
 	}
 	return errors.Join(errs...)
 }
 
-func (w *plainWrite) truncate(name string, size int64) (err error) {
-	file, err := w.root.OpenFile(name, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	return w.do("truncate", name, func() error { return file.Truncate(size) })
+func (w *plainWrite) truncate(name string, size int64) error {
+	return w.withFile(name, func(file fd) error {
+		return w.do("truncate", name, func() error { return unix.Ftruncate(int(file), size) })
+	})
 }
 
 // rewriteFiles is step 9 of a write.
@@ -92,43 +89,39 @@ func (w *plainWrite) rewriteFiles() error {
 	return nil
 }
 
-func (w *plainWrite) rewriteFile(r rewrite) (err error) {
-	file, err := w.root.OpenFile(r.file.Path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	return runAll(
-		// Owner and mode come first: new bytes are never there for whoever must not see them.
-		func() error { return w.correctOwner(file, r) },
-		func() error { return w.overwrite(file, r) },
-		func() error { return w.cut(file, r) },
-	)
+func (w *plainWrite) rewriteFile(r rewrite) error {
+	return w.withFile(r.file.Path, func(file fd) error {
+		return runAll(
+			// Owner and mode come first: new bytes are never there for whoever must not see them.
+			func() error { return w.correctOwner(file, r) },
+			func() error { return w.overwrite(file, r) },
+			func() error { return w.cut(file, r) },
+		)
+	})
 }
 
-func (w *plainWrite) correctOwner(file *os.File, r rewrite) error {
+func (w *plainWrite) correctOwner(file fd, r rewrite) error {
 	if r.right {
 		return nil
 	}
-	o := ownerOf(w.want)
-	return runAll(
-		func() error { return w.do("chown", r.file.Path, func() error { return file.Chown(o.uid, o.gid) }) },
-		func() error { return w.do("chmod", r.file.Path, func() error { return file.Chmod(r.file.Mode) }) },
-	)
+	if err := w.chownOpen(r.file.Path, file, ownerOf(w.want)); err != nil {
+		return err
+	}
+	return w.chmodOpen(r.file.Path, file, r.file.Mode)
 }
 
-func (w *plainWrite) overwrite(file *os.File, r rewrite) error {
+func (w *plainWrite) overwrite(file fd, r rewrite) error {
 	if r.sameBytes {
 		return nil
 	}
-	return w.do("write", r.file.Path, func() error { _, err := file.WriteAt(r.file.Data, 0); return err })
+	return w.do("write", r.file.Path, func() error { return file.write(r.file.Data) })
 }
 
 // cut comes after the bytes are written, so that no reader finds the file shorter than both its contents.
-func (w *plainWrite) cut(file *os.File, r rewrite) error {
+func (w *plainWrite) cut(file fd, r rewrite) error {
 	size := int64(len(r.file.Data))
-	if r.info.Size() <= size {
+	if r.old.size <= size {
 		return nil
 	}
-	return w.do("truncate", r.file.Path, func() error { return file.Truncate(size) })
+	return w.do("truncate", r.file.Path, func() error { return unix.Ftruncate(int(file), size) })
 }

@@ -3,96 +3,65 @@ package atomicdir
 import (
 	"bytes"
 	"errors"
-	"io"
-	"io/fs"
-	"os"
 	"path"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/tree"
 )
 
-// owner is a user and a group by number.
-type owner struct{ uid, gid int }
-
 func ownerOf(t tree.Tree) owner { return owner{uid: t.UID, gid: t.GID} }
 
-func (o owner) owns(info fs.FileInfo) bool { return o == ownerOfFile(info) }
-
-func ownerOfFile(info fs.FileInfo) owner {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return owner{uid: -1, gid: -1}
-	}
-	return owner{uid: int(st.Uid), gid: int(st.Gid)}
-}
-
-// isRight compares every mode bit that can be set, so that a stray sticky bit does not pass.
-func isRight(info fs.FileInfo, mode fs.FileMode, o owner) bool {
-	const bits = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
-	return info.Mode()&bits == mode && o.owns(info)
-}
-
-// names lists a directory, in no order.
-func names(root *os.Root, name string) ([]string, error) {
-	d, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	list, err := d.Readdirnames(-1)
-	return list, errors.Join(err, d.Close())
-}
-
 // entries maps paths to what is there. Symlinks are not followed.
-type entries map[string]fs.FileInfo
+type entries map[string]info
 
 // add enters name, which is at path at, and all that is below it.
-func (e entries) add(root *os.Root, name, at string) error {
-	info, err := root.Lstat(name)
+func (e entries) add(d fd, name, at string) error {
+	found, err := d.stat(name)
 	if err != nil {
 		return err
 	}
-	e[at] = info
-	if !info.IsDir() {
+	e[at] = found
+	if !found.isDir() {
 		return nil
 	}
-	sub, err := root.OpenRoot(name)
+	sub, err := d.openDir(name)
 	if err != nil {
 		return err
 	}
-	defer sub.Close()
-	list, err := names(sub, ".")
+	return errors.Join(e.addBelow(sub, at), sub.close())
+}
+
+// addBelow enters all that is in a directory, which is at path at.
+func (e entries) addBelow(d fd, at string) error {
+	list, err := d.names()
 	if err != nil {
 		return err
 	}
 	for _, n := range list {
-		if err := e.add(sub, n, path.Join(at, n)); err != nil {
+		if err := e.add(d, n, path.Join(at, n)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (e entries) isFile(name string) bool {
-	info, ok := e[name]
-	return ok && info.Mode().IsRegular()
-}
+func (e entries) isFile(name string) bool { return e[name].isFile() }
 
-func (e entries) isDir(name string) bool {
-	info, ok := e[name]
-	return ok && info.IsDir()
-}
+func (e entries) isDir(name string) bool { return e[name].isDir() }
 
-// holds tells whether the directory name of root is exactly the tree: nothing differs, nothing is missing, nothing is
+// holds tells whether the directory name of d is exactly the tree: nothing differs, nothing is missing, nothing is
 // too much. What cannot be read is not equal: writing it anew may help, giving up does not.
-func holds(root *os.Root, name string, t tree.Tree) bool {
-	sub, err := root.OpenRoot(name)
+func holds(d fd, name string, t tree.Tree) bool {
+	sub, err := d.openDir(name)
 	if err != nil {
 		return false
 	}
-	defer sub.Close()
+	defer sub.close() //nolint:errcheck // Nothing was written.
 	found := make(entries)
-	if err := found.add(sub, ".", "."); err != nil {
+	root, err := sub.stat(".")
+	found["."] = root
+	if err != nil || found.addBelow(sub, ".") != nil {
 		return false
 	}
 	dirs := append(t.Dirs(), ".")
@@ -100,42 +69,49 @@ func holds(root *os.Root, name string, t tree.Tree) bool {
 		return false
 	}
 	for _, d := range dirs {
-		if !found.isDir(d) || !isRight(found[d], t.DirMode, ownerOf(t)) {
+		if !found.isDir(d) || !found[d].has(t.DirMode, ownerOf(t)) {
 			return false
 		}
 	}
 	for _, f := range t.Files {
-		if !found.isFile(f.Path) || !isRight(found[f.Path], f.Mode, ownerOf(t)) || !hasBytes(sub, found[f.Path], f) {
+		if !found.isFile(f.Path) || !found[f.Path].has(f.Mode, ownerOf(t)) || !hasBytes(sub, found[f.Path], f) {
 			return false
 		}
 	}
 	return true
 }
 
-// hasBytes compares the file that info describes with the content of f.
-func hasBytes(root *os.Root, info fs.FileInfo, f tree.File) bool {
-	if info.Size() != int64(len(f.Data)) {
+// hasBytes compares the file that i describes with the content of f.
+func hasBytes(d fd, i info, f tree.File) bool {
+	if i.size != int64(len(f.Data)) {
 		return false
 	}
-	file, err := root.Open(f.Path)
+	file, err := d.open(f.Path, unix.O_RDONLY, 0)
 	if err != nil {
 		return false
 	}
-	defer file.Close()
-	rest := expected(f.Data)
-	_, err = io.Copy(&rest, file)
-	return err == nil && len(rest) == 0
+	defer file.close() //nolint:errcheck // Nothing was written.
+	return file.holds(f.Data)
 }
 
-// expected takes in only the bytes it consists of, so that a file is compared without being held in memory.
-type expected []byte
-
-func (e *expected) Write(p []byte) (int, error) {
-	if !bytes.HasPrefix(*e, p) {
-		return 0, errDiffers
+// holds tells whether an open file has the bytes and no more. A large one is read in parts, so that it is not held in memory.
+func (d fd) holds(data []byte) bool {
+	var small [4096]byte
+	part := small[:]
+	if len(data) >= len(part) {
+		part = make([]byte, 32<<10)
 	}
-	*e = (*e)[len(p):]
-	return len(p), nil
+	for {
+		n, err := unix.Read(int(d), part)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil || !bytes.HasPrefix(data, part[:n]):
+			return false
+		}
+		data = data[n:]
+		if n == 0 || n < len(part) && len(data) == 0 { // Less than was asked for is all there is, where that is all there should be.
+			return len(data) == 0
+		}
+	}
 }
-
-var errDiffers = errors.New("bytes differ")

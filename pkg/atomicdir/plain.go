@@ -2,7 +2,6 @@ package atomicdir
 
 import (
 	"errors"
-	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -40,8 +39,7 @@ type Replace struct {
 
 // Write is [Writer].
 func (r Replace) Write(root *os.Root, t tree.Tree) (changed bool, err error) {
-	w := &plainWrite{dir: dir{root: root, changes: &changes{hook: r.hook}}, want: t, room: r.Room}
-	return w.write()
+	return write(root, r.hook, &plainWrite{want: t, room: r.Room})
 }
 
 // InPlace is [Replace] with one difference: a file whose bytes, mode or owner change stays the same inode, which a
@@ -56,8 +54,7 @@ type InPlace struct {
 
 // Write is [Writer].
 func (p InPlace) Write(root *os.Root, t tree.Tree) (changed bool, err error) {
-	w := &plainWrite{dir: dir{root: root, changes: &changes{hook: p.hook}}, want: t, room: p.Room, keepsInodes: true}
-	return w.write()
+	return write(root, p.hook, &plainWrite{want: t, room: p.Room, keepsInodes: true})
 }
 
 // plainWrite is one Write of a [Replace] or an [InPlace].
@@ -87,43 +84,49 @@ type part struct {
 
 func (p part) isDir() bool { return p.files[0].Path != p.path }
 
-func (w *plainWrite) write() (changed bool, err error) {
+func write(root *os.Root, h hook, w *plainWrite) (changed bool, err error) {
 	if err := check(w.want); err != nil {
 		return false, err
 	}
-	if err := runSteps(w.prepare()); err != nil {
+	d, release, err := newDir(root, h)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	w.dir = d
+	if err := w.prepare(); err != nil {
 		return w.made, errors.Join(err, w.undo())
 	}
-	if err := runSteps(w.finish()); err != nil {
+	if err := w.finish(); err != nil {
 		return w.made, errors.Join(err, w.removeTemps())
 	}
 	return w.made, nil
 }
 
-func (w *plainWrite) prepare() []step {
-	return []step{
-		{"read the volume", w.look},                        // 1
-		{"compare the files", w.compare},                   // 2
-		{"remove left-overs", w.sweep},                     // 3
-		{"set owner and mode of the volume", w.settleRoot}, // 4
-		{"find room", w.findRoom},
-		{"reserve space", w.reserve},     // 5
-		{"write the new files", w.stage}, // 6
-	}
+func (w *plainWrite) prepare() error {
+	return runSteps(w,
+		step[*plainWrite]{"read the volume", (*plainWrite).look},                        // 1
+		step[*plainWrite]{"compare the files", (*plainWrite).compare},                   // 2
+		step[*plainWrite]{"remove left-overs", (*plainWrite).sweep},                     // 3
+		step[*plainWrite]{"set owner and mode of the volume", (*plainWrite).settleRoot}, // 4
+		step[*plainWrite]{"find room", (*plainWrite).findRoom},
+		step[*plainWrite]{"reserve space", (*plainWrite).reserve},     // 5
+		step[*plainWrite]{"write the new files", (*plainWrite).stage}, // 6
+	)
 }
 
-func (w *plainWrite) finish() []step {
-	return []step{
-		{"set owners and modes of directories", w.settleDirs}, // 7
-		{"show the new files", w.install},                     // 8
-		{"rewrite files in place", w.rewriteFiles},            // 9
-		{"clean up", w.clean},                                 // 10
-	}
+func (w *plainWrite) finish() error {
+	return runSteps(w,
+		step[*plainWrite]{"set owners and modes of directories", (*plainWrite).settleDirs}, // 7
+		step[*plainWrite]{"show the new files", (*plainWrite).install},                     // 8
+		step[*plainWrite]{"rewrite files in place", (*plainWrite).rewriteFiles},            // 9
+		step[*plainWrite]{"clean up", (*plainWrite).clean},                                 // 10
+	)
 }
 
 // look is step 1.
 func (w *plainWrite) look() error {
-	list, err := names(w.root, ".")
+	list, err := w.names()
 	if err != nil {
 		return err
 	}
@@ -133,7 +136,7 @@ func (w *plainWrite) look() error {
 			w.reserved = append(w.reserved, name)
 			continue
 		}
-		if err := w.found.add(w.root, name, name); err != nil {
+		if err := w.found.add(w.fd, name, name); err != nil {
 			return err
 		}
 	}
@@ -144,12 +147,12 @@ func (w *plainWrite) look() error {
 // compare is step 2.
 func (w *plainWrite) compare() error {
 	for _, f := range w.want.Files {
-		info := w.found[f.Path]
-		if !w.found.isFile(f.Path) {
+		old := w.found[f.Path]
+		if !old.isFile() {
 			w.addToPart(f)
 			continue
 		}
-		r := rewrite{file: f, info: info, sameBytes: hasBytes(w.root, info, f), right: isRight(info, f.Mode, ownerOf(w.want))}
+		r := rewrite{file: f, old: old, sameBytes: hasBytes(w.fd, old, f), right: old.has(f.Mode, ownerOf(w.want))}
 		switch {
 		case r.sameBytes && r.right:
 		case w.keepsInodes:
@@ -193,7 +196,7 @@ func (w *plainWrite) sweep() error {
 
 // settleRoot is step 4.
 func (w *plainWrite) settleRoot() error {
-	return w.settleIfWrong(".", w.want)
+	return w.settleIfWrong(w.want)
 }
 
 // findRoom comes before anything that needs space.
@@ -208,7 +211,7 @@ func (w *plainWrite) findRoom() error {
 func (w *plainWrite) stage() error {
 	for i, p := range w.parts {
 		if !p.isDir() {
-			if err := w.create(tempName(i), p.files[0], ownerOf(w.want)); err != nil {
+			if err := w.create(tempName(i), p.files[0], w.want); err != nil {
 				return err
 			}
 			continue
@@ -223,14 +226,22 @@ func (w *plainWrite) stage() error {
 // settleDirs is step 7.
 func (w *plainWrite) settleDirs() error {
 	for _, d := range w.want.Dirs() {
-		if !w.found.isDir(d) || isRight(w.found[d], w.want.DirMode, ownerOf(w.want)) {
+		if !w.found.isDir(d) || w.found[d].has(w.want.DirMode, ownerOf(w.want)) {
 			continue
 		}
-		if err := w.settle(d, w.want); err != nil {
+		if err := w.settleDir(d); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (w *plainWrite) settleDir(name string) error {
+	opened, err := w.openDir(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(w.settle(name, opened, w.want), opened.close())
 }
 
 // install is step 8.
@@ -254,7 +265,7 @@ func (w *plainWrite) discard(name string) error {
 		return err
 	}
 	if w.found.isDir(name) {
-		maps.DeleteFunc(w.found, func(p string, _ fs.FileInfo) bool { return strings.HasPrefix(p, name+"/") })
+		maps.DeleteFunc(w.found, func(p string, _ info) bool { return strings.HasPrefix(p, name+"/") })
 	}
 	delete(w.found, name)
 	return nil

@@ -58,7 +58,7 @@ func New(files []File) (Tree, error) {
 			return Tree{}, fmt.Errorf("path %q is not a clean relative path", f.Path)
 		}
 	}
-	// Sorting by path with the separator as the lowest byte puts a parent right before what lies below it.
+	// Sorting so puts a parent right before what lies below it.
 	slices.SortFunc(files, func(a, b File) int { return comparePaths(a.Path, b.Path) })
 	for i := 1; i < len(files); i++ {
 		parent, child := files[i-1].Path, files[i].Path
@@ -69,8 +69,20 @@ func New(files []File) (Tree, error) {
 	return Tree{Files: files, DirMode: 0o755}, nil
 }
 
+// comparePaths orders paths with the separator as the lowest byte.
 func comparePaths(a, b string) int {
-	return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
+	for i := range min(len(a), len(b)) {
+		switch {
+		case a[i] == b[i]:
+		case a[i] == '/':
+			return -1
+		case b[i] == '/':
+			return 1
+		default:
+			return cmp.Compare(a[i], b[i])
+		}
+	}
+	return cmp.Compare(len(a), len(b))
 }
 
 // Dirs returns every directory the files need, parents before children, without the root.

@@ -51,6 +51,7 @@ func (m *Manager) forget(v *volume) {
 	v.mu.Lock()
 	v.gone.Store(true)
 	v.dropSources()
+	_ = v.dropView() // A handle: nothing that was written waits to be.
 	v.mu.Unlock()
 	v.account.Close()
 

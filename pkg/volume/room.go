@@ -54,11 +54,11 @@ const crowdedTime = 8 * graceTime
 // reserve takes the room for the files of a tree beside those that are there. When a live volume cannot have it, it is
 // synced again as soon as it can, and for a while that is no trouble but an [atomicdir.EarlyError]; but files that must go do
 // not wait for room. v.mu is held.
-func (m *Manager) reserve(v *volume, t tree.Tree) error {
+func (m *Manager) reserve(v *volume, view *volumefs.View, t tree.Tree) error {
 	if !v.live.Load() {
 		return v.account.Open(bytesPerVolume + neededBy(t))
 	}
-	m.charge(v) // What was left over by then may be gone.
+	m.charge(v, view) // What was left over by then may be gone.
 	wanted := v.account.Size() + neededBy(t)
 	if v.followsLoss() && len(m.lost(v)) > 0 {
 		v.account.Force(wanted)
@@ -79,12 +79,12 @@ func (m *Manager) reserve(v *volume, t tree.Tree) error {
 }
 
 // charge takes as much room as the volume has turned out to use. What is not known stays as it was. v.mu is held.
-func (m *Manager) charge(v *volume) {
+func (m *Manager) charge(v *volume, view *volumefs.View) {
 	if !v.live.Load() {
 		v.account.Force(0) // What was made is gone.
 		return
 	}
-	if usage, err := m.cfg.Mounts.Usage(v.record.TargetPath); err == nil {
+	if usage, err := view.Usage(); err == nil {
 		v.account.Force(usedBy(usage))
 	}
 }

@@ -105,12 +105,13 @@ func (m *Manager) project(v *volume) (Result, error) {
 
 // bring makes the files what the tree says, if they are not. v.mu is held.
 func (m *Manager) bring(v *volume, t tree.Tree) (Result, error) {
-	digest := t.Digest()
-	if distrusted := v.distrusted.Swap(false); v.live.Load() && v.digest == digest && !distrusted {
+	before, digest := v.digest, t.Digest()
+	distrusted := v.distrusted.Swap(false)
+	if v.live.Load() && before == digest && !distrusted {
 		return ResultUnchanged, nil
 	}
 	v.digest = "" // A write that fails may have come as far as to show the new files.
-	changed, err := m.write(v, t)
+	changed, err := m.write(v, t, before != "" && before != digest && !distrusted)
 	if err != nil {
 		return ResultFailed, err
 	}
@@ -156,20 +157,20 @@ func (m *Manager) read(v *volume) (tree.Tree, map[api.Ref]api.Content, error) {
 }
 
 // write puts the tree into the volume's file system; for a volume that is not live it makes one and, when it is
-// complete, moves it onto the target path. v.mu is held.
-func (m *Manager) write(v *volume, t tree.Tree) (changed bool, err error) {
-	defer m.charge(v)
-	view, err := m.view(v)
+// complete, moves it onto the target path. differs says that the live files are known to be others. v.mu is held.
+func (m *Manager) write(v *volume, t tree.Tree, differs bool) (changed bool, err error) {
+	view, err := m.enter(v)
 	if err != nil {
 		return false, err
 	}
 	defer func() {
-		if closeErr := view.Close(); err == nil && closeErr != nil {
-			err = closeErr
+		m.charge(v, view)
+		if err != nil || view != v.view {
+			err = errors.Join(err, v.leave(view))
 		}
 	}()
-	room := func() error { return m.reserve(v, t) }
-	changed, err = writerFor(v.spec.UpdatePolicy, room).Write(view.Root, t)
+	how := writing{room: func() error { return m.reserve(v, view, t) }, differs: differs}
+	changed, err = how.by(v.spec.UpdatePolicy).Write(view.Root, t)
 	if err != nil || v.live.Load() {
 		return changed, err
 	}
@@ -180,11 +181,30 @@ func (m *Manager) write(v *volume, t tree.Tree) (changed bool, err error) {
 	return true, nil
 }
 
-func (m *Manager) view(v *volume) (*volumefs.View, error) {
-	if v.live.Load() {
-		return m.cfg.Mounts.Open(v.record.TargetPath)
+// enter returns a way into the files: of a live volume the one that is kept, as long as it leads to what is mounted. v.mu is
+// held.
+func (m *Manager) enter(v *volume) (*volumefs.View, error) {
+	switch {
+	case !v.live.Load():
+		return m.cfg.Mounts.Create(limitsOf(v.spec))
+	case v.isEntered():
+		return v.view, nil
 	}
-	return m.cfg.Mounts.Create(limitsOf(v.spec))
+	view, err := m.cfg.Mounts.Open(v.record.TargetPath)
+	if err == nil {
+		err = v.dropView()
+		v.view = view
+	}
+	return view, err
+}
+
+// isEntered tells whether the way that is kept leads to what is mounted on the target. v.mu is held.
+func (v *volume) isEntered() bool { return v.view != nil && v.view.IsAt(v.record.TargetPath) }
+
+// leave closes a view, and forgets the one that is kept: the next sync takes a new way. v.mu is held.
+func (v *volume) leave(view *volumefs.View) error {
+	err := v.dropView()
+	return errors.Join(err, view.Close())
 }
 
 // Room in one generation. An object holds at most 1 MiB, and every file takes whole pages.

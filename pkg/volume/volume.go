@@ -128,6 +128,7 @@ type volume struct {
 
 	mu      sync.Mutex      // Serialises sync and teardown; guards the fields below.
 	release []func()        // Takes back what was acquired.
+	view    *volumefs.View  // The way into the files of a live volume, kept from change to change; nil for none yet.
 	frozen  bool            // Stays as it is: it never updates, or its sources cannot be had.
 	digest  string          // Of the tree that was last written or found equal; empty after a restart or a failed write.
 	tidyAt  time.Time       // When replaced files may go; zero when there are none.
@@ -177,6 +178,16 @@ func (v *volume) name() string { return filepath.Base(filepath.Dir(v.record.Targ
 // isLive reports whether running containers may use the volume. It waits for nothing.
 func (v *volume) isLive() bool { return v.live.Load() && !v.gone.Load() }
 
+// dropView gives up the way into the files. v.mu is held.
+func (v *volume) dropView() error {
+	view := v.view
+	v.view = nil
+	if view == nil {
+		return nil
+	}
+	return view.Close()
+}
+
 // dropSources takes back what was acquired. v.mu is held.
 func (v *volume) dropSources() {
 	for _, release := range v.release {
@@ -192,20 +203,25 @@ const (
 	graceBytes = 1 << 20
 )
 
-func atomicWriter(room func() error) atomicdir.Writer {
-	return atomicdir.Atomic{Room: room, Grace: atomicdir.Grace{Time: graceTime, Bytes: graceBytes}}
+// writing is how one write goes about it.
+type writing struct {
+	room    func() error // Asks for room.
+	differs bool         // The live files are known to be others.
 }
 
-// writerFor returns how a policy writes, having asked for room. A volume that never updates is written once, in the default
-// layout.
-func writerFor(policy api.UpdatePolicy, room func() error) atomicdir.Writer {
+func (w writing) atomic() atomicdir.Writer {
+	return atomicdir.Atomic{Room: w.room, Differs: w.differs, Grace: atomicdir.Grace{Time: graceTime, Bytes: graceBytes}}
+}
+
+// by returns what writes by a policy. A volume that never updates is written once, in the default layout.
+func (w writing) by(policy api.UpdatePolicy) atomicdir.Writer {
 	switch policy {
 	case api.UpdateReplace:
-		return atomicdir.Replace{Room: room}
+		return atomicdir.Replace{Room: w.room}
 	case api.UpdateInPlace:
-		return atomicdir.InPlace{Room: room}
+		return atomicdir.InPlace{Room: w.room}
 	case api.UpdateAtomic, api.UpdateNever:
-		return atomicWriter(room)
+		return w.atomic()
 	}
-	return atomicWriter(room)
+	return w.atomic()
 }

@@ -46,9 +46,18 @@ func (f *Fake) Create(l Limits) (*View, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create volume: %w", errors.Join(err, os.Remove(dir)))
 	}
+	at := dir
 	return &View{
-		Root:    root,
-		publish: func(target string) error { return f.publish(dir, target, l) },
+		Root: root,
+		publish: func(target string) error {
+			err := f.publish(dir, target, l)
+			if err == nil {
+				at = target
+			}
+			return err
+		},
+		usage:   func() (Usage, error) { return f.usage(at, l) },
+		isAt:    func(target string) bool { return f.isAt(root, target) },
 		release: func() error { return os.RemoveAll(dir) },
 	}, nil
 }
@@ -125,9 +134,20 @@ func (f *Fake) look(target string) (fs.FileInfo, error) {
 	return info, err
 }
 
+// isAt asks Fail as «open» does, in whose place it is.
+func (f *Fake) isAt(root *os.Root, target string) bool {
+	_, err := f.limits(target)
+	if errors.Join(err, f.fail("open", target)) != nil {
+		return false
+	}
+	own, err1 := root.Stat(".")
+	there, err2 := os.Stat(target)
+	return errors.Join(err1, err2) == nil && os.SameFile(own, there)
+}
+
 // Open is [FS.Open].
 func (f *Fake) Open(target string) (*View, error) {
-	_, err := f.limits(target)
+	l, err := f.limits(target)
 	if err := errors.Join(err, f.fail("open", target)); err != nil {
 		return nil, fmt.Errorf("open volume at %s: %w", target, err)
 	}
@@ -135,7 +155,11 @@ func (f *Fake) Open(target string) (*View, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open volume at %s: %w", target, err)
 	}
-	return &View{Root: root, release: func() error { return nil }}, nil
+	return &View{
+		Root: root, release: func() error { return nil },
+		usage: func() (Usage, error) { return f.usage(target, l) },
+		isAt:  func(target string) bool { return f.isAt(root, target) },
+	}, nil
 }
 
 // Mounted is [FS.Mounted]. There is nothing foreign for a Fake to find.
@@ -172,11 +196,22 @@ func (f *Fake) Unmount(target string) error {
 // Usage is [FS.Usage], with every file counted to the byte and not in pages.
 func (f *Fake) Usage(target string) (Usage, error) {
 	l, err := f.limits(target)
-	if err := errors.Join(err, f.fail("usage", target)); err != nil {
+	if err != nil {
 		return Usage{}, fmt.Errorf("get usage of volume at %s: %w", target, err)
 	}
+	u, err := f.usage(target, l)
+	if err != nil {
+		return Usage{}, fmt.Errorf("get usage of volume at %s: %w", target, err)
+	}
+	return u, nil
+}
+
+func (f *Fake) usage(dir string, l Limits) (Usage, error) {
+	if err := f.fail("usage", dir); err != nil {
+		return Usage{}, err
+	}
 	u := Usage{BytesTotal: l.Bytes, InodesTotal: l.Inodes}
-	err = filepath.WalkDir(target, func(_ string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -191,7 +226,7 @@ func (f *Fake) Usage(target string) (Usage, error) {
 		return nil
 	})
 	if err != nil {
-		return Usage{}, fmt.Errorf("get usage of volume at %s: %w", target, err)
+		return Usage{}, err
 	}
 	u.BytesFree, u.InodesFree = max(0, u.BytesTotal-u.BytesUsed), max(0, u.InodesTotal-u.InodesUsed)
 	return u, nil

@@ -132,7 +132,7 @@ func (f *FS) Open(target string) (*View, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open volume at %s: %w", target, err)
 	}
-	defer live.dir.Close()
+	defer live.close() //nolint:errcheck // Only a handle.
 	mnt, err := cloneMount(live.dir)
 	if err != nil {
 		return nil, fmt.Errorf("open volume at %s: %w", target, err)
@@ -151,8 +151,8 @@ func (f *FS) Usage(target string) (Usage, error) {
 	if err != nil {
 		return Usage{}, fmt.Errorf("get usage of volume at %s: %w", target, err)
 	}
-	defer live.dir.Close()
-	return live.usage(), nil
+	defer live.close() //nolint:errcheck // Only a handle.
+	return usage(&live.stat), nil
 }
 
 // Mounted tells whether one of our volumes is mounted at target. A *[ForeignMountError] says that something else is, a

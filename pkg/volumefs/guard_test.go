@@ -16,11 +16,16 @@ func TestGuardOfManyVolumes(t *testing.T) { // Not parallel: whatever else is ma
 	const few, many = 1, 50
 	g := kernelGround(t)
 	first := g.volume(t, 0)
+	kept, err := g.Open(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
 	calls := map[string]struct {
 		most float64
 		do   func() error
 	}{
-		"Open": {21, func() error {
+		"Open": {22, func() error {
 			view, err := g.Open(first)
 			if err != nil {
 				return err
@@ -28,6 +33,12 @@ func TestGuardOfManyVolumes(t *testing.T) { // Not parallel: whatever else is ma
 			return view.Close()
 		}},
 		"Usage": {11, func() error { _, err := g.Usage(first); return err }},
+		"IsAt": {2, func() error {
+			if !kept.IsAt(first) {
+				return errors.New("the volume is not where it was published")
+			}
+			return nil
+		}},
 		"Mounted, where nothing is": {9, func() error {
 			mounted, err := g.Mounted(g.target("nothing"))
 			if mounted {
@@ -35,7 +46,7 @@ func TestGuardOfManyVolumes(t *testing.T) { // Not parallel: whatever else is ma
 			}
 			return err
 		}},
-		"Create": {20, func() error {
+		"Create": {23, func() error {
 			view, err := g.Create(limits())
 			if err != nil {
 				return err

@@ -213,3 +213,85 @@ func live(v volumes, target, content string) (err error) {
 	}
 	return nil
 }
+
+// TestAViewThatIsKept: who keeps a view finds out cheaply whether it leads to what is mounted, and goes on writing there.
+func TestAViewThatIsKept(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, g *ground) {
+		t.Helper()
+		target, other := g.target("mount"), g.target("other")
+		made := g.create(t, "one")
+		checkNotAt(t, made, target)
+		g.unmountAtEnd(t, target)
+		if err := made.Publish(target); err != nil {
+			t.Fatal(err)
+		}
+		checkAt(t, made, target)
+		g.publish(t, other, "another")
+		kept, err := g.Open(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer kept.Close()
+		for _, content := range []string{"two", "three"} {
+			checkAt(t, kept, target)
+			put(t, kept, "key", content)
+			checkFile(t, target+"/key", content)
+		}
+		checkAt(t, kept, target+"/")
+		checkNotAt(t, kept, other)
+		checkNotAt(t, kept, g.dir)
+		checkNotAt(t, kept, target+"/key")
+		checkNotAt(t, kept, g.target("nothing"))
+		checkNotAt(t, kept, "mount")
+		if usage, err := kept.Usage(); err != nil || usage.InodesUsed != 2 {
+			t.Errorf("Usage = %+v, %v, want a directory and a file", usage, err)
+		}
+		if err := kept.Close(); err != nil {
+			t.Error(err)
+		}
+		checkNotAt(t, kept, target)
+		if usage, err := kept.Usage(); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("Usage of a closed view = %+v, %v, want that it is closed", usage, err)
+		}
+	})
+}
+
+// TestAViewThatIsKeptTooLong: it leads to no other volume that comes to the same place.
+func TestAViewThatIsKeptTooLong(t *testing.T) {
+	t.Parallel()
+	g := kernelGround(t)
+	target := g.target("mount")
+	g.publish(t, target, "one")
+	kept, err := g.Open(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	if err := g.Unmount(target); err != nil {
+		t.Fatal(err)
+	}
+	checkNotAt(t, kept, target)
+	for range 20 {
+		g.publish(t, target, "two")
+		checkNotAt(t, kept, target)
+		if err := g.Unmount(target); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, kept, "key", "nobody sees it")
+}
+
+func checkAt(t *testing.T, v *volumefs.View, target string) {
+	t.Helper()
+	if !v.IsAt(target) {
+		t.Errorf("IsAt(%s) = false, want true", target)
+	}
+}
+
+func checkNotAt(t *testing.T, v *volumefs.View, target string) {
+	t.Helper()
+	if v.IsAt(target) {
+		t.Errorf("IsAt(%s) = true, want false", target)
+	}
+}

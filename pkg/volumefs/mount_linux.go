@@ -88,7 +88,28 @@ func newView(mnt *os.File) (*View, error) {
 	if err != nil {
 		return nil, errors.Join(err, mnt.Close())
 	}
-	return &View{Root: root, release: mnt.Close}, nil
+	return &View{
+		Root: root, release: mnt.Close,
+		usage: func() (Usage, error) { return usageOf(int(mnt.Fd())) },
+		isAt:  sameFileSystem(int(mnt.Fd())),
+	}, nil
+}
+
+// sameFileSystem returns what tells whether the file system of a mount is what is mounted at a target. File systems that exist
+// at the same time have different numbers, and this one does as long as its mount is open. Links are followed on the way,
+// which can lead to no other.
+func sameFileSystem(mnt int) func(target string) bool {
+	var own unix.Statx_t
+	return func(target string) bool {
+		if own.Mode == 0 && unix.Statx(mnt, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE, &own) != nil {
+			return false
+		}
+		var there unix.Statx_t
+		const flags = unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC
+		return unix.Statx(unix.AT_FDCWD, target, flags, unix.STATX_TYPE, &there) == nil &&
+			there.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 && there.Mode&unix.S_IFMT == unix.S_IFDIR &&
+			there.Dev_major == own.Dev_major && there.Dev_minor == own.Dev_minor
+	}
 }
 
 // openRoot goes through /proc because the file of a mount is only a handle, while an [os.Root] needs a directory.
@@ -114,8 +135,8 @@ func setAttributes(mnt *os.File, attr *unix.MountAttr) error {
 }
 
 // cloneMount returns a writable mount of its own for the volume that is mounted at dir.
-func cloneMount(dir *os.File) (*os.File, error) {
-	fd, err := unix.OpenTree(int(dir.Fd()), "", unix.OPEN_TREE_CLONE|unix.O_CLOEXEC|unix.AT_EMPTY_PATH)
+func cloneMount(dir int) (*os.File, error) {
+	fd, err := unix.OpenTree(dir, "", unix.OPEN_TREE_CLONE|unix.O_CLOEXEC|unix.AT_EMPTY_PATH)
 	if err != nil {
 		return nil, os.NewSyscallError("open_tree", err)
 	}
@@ -153,20 +174,20 @@ func moveOnto(mnt *os.File, p *place) error {
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
+	defer unix.Close(dir)
 	if err := checkVacant(dir); err != nil {
 		return err
 	}
 	if err := makeReadOnly(mnt); err != nil {
 		return err
 	}
-	err = unix.MoveMount(int(mnt.Fd()), "", int(dir.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	err = unix.MoveMount(int(mnt.Fd()), "", dir, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 	return os.NewSyscallError("move_mount", err)
 }
 
 // checkVacant refuses a second mount on one target, and a directory with something in it: hidden now, it would stand in
 // the way of removing the target later, when nobody can be told any more.
-func checkVacant(dir *os.File) error {
+func checkVacant(dir int) error {
 	root, err := isMountRoot(dir)
 	switch {
 	case err != nil:
@@ -174,9 +195,9 @@ func checkVacant(dir *os.File) error {
 	case root:
 		return ErrMounted
 	}
-	names, err := dir.Readdirnames(1)
-	if len(names) > 0 {
-		return fmt.Errorf("the target directory is not empty: it holds %q", names[0])
+	name, err := firstName(dir)
+	if err == nil && name != "" {
+		err = fmt.Errorf("the target directory is not empty: it holds %q", name)
 	}
-	return ignoreEOF(err)
+	return err
 }

@@ -13,7 +13,7 @@ import (
 // place is an entry of a directory below the root: where a target is, or would be. Whatever becomes of its path
 // meanwhile, what is done goes on in that directory. Whoever has a place closes it.
 type place struct {
-	parent *os.File // Only a handle.
+	parent int // A descriptor, and only a handle.
 	name   string
 	// target is the path, for messages.
 	target string
@@ -44,7 +44,7 @@ func (f *FS) find(target string) (*place, error) {
 	case err != nil:
 		return nil, fmt.Errorf("open its parent directory: %w", os.NewSyscallError("openat2", err))
 	}
-	return &place{parent: os.NewFile(uintptr(fd), parent), name: filepath.Base(target), target: target}, nil
+	return &place{parent: fd, name: filepath.Base(target), target: target}, nil
 }
 
 // openTop opens a handle of the directory below which targets are. To it links are followed: its path is the operator's.
@@ -98,40 +98,38 @@ func firstLink(dir int, path string) string {
 }
 
 // Close gives the place up.
-func (p *place) Close() error { return p.parent.Close() }
-
-func (p *place) fd() int { return int(p.parent.Fd()) }
+func (p *place) Close() error { return unix.Close(p.parent) }
 
 // open opens the directory at the place itself and nothing it might point to. The caller adds access, such as O_RDONLY or
-// O_PATH.
-func (p *place) open(access int) (*os.File, error) {
-	fd, err := unix.Openat(p.fd(), p.name, access|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+// O_PATH, and closes the descriptor.
+func (p *place) open(access int) (fd int, err error) {
+	fd, err = unix.Openat(p.parent, p.name, access|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err == nil {
-		return os.NewFile(uintptr(fd), p.target), nil
+		return fd, nil
 	}
 	var st unix.Stat_t
 	switch {
 	case !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP):
-		return nil, os.NewSyscallError("open", err)
-	case unix.Fstatat(p.fd(), p.name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil:
-		return nil, os.NewSyscallError("open", err)
+		return -1, os.NewSyscallError("open", err)
+	case unix.Fstatat(p.parent, p.name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil:
+		return -1, os.NewSyscallError("open", err)
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
-		return nil, &SymlinkError{Path: p.target, Target: p.target}
+		return -1, &SymlinkError{Path: p.target, Target: p.target}
 	}
-	return nil, errNotDirectory
+	return -1, errNotDirectory
 }
 
 // stat looks at the place itself, and through what is mounted there. It has what topMount needs.
 func (p *place) stat() (unix.Statx_t, error) {
 	var st unix.Statx_t
-	err := unix.Statx(p.fd(), p.name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT,
+	err := unix.Statx(p.parent, p.name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT,
 		unix.STATX_TYPE|unix.STATX_MNT_ID, &st)
 	return st, os.NewSyscallError("statx", err)
 }
 
 // mkdir makes a directory at the place. Where one is already it says so, with false.
 func (p *place) mkdir() (made bool, err error) {
-	err = unix.Mkdirat(p.fd(), p.name, 0o750)
+	err = unix.Mkdirat(p.parent, p.name, 0o750)
 	if errors.Is(err, unix.EEXIST) {
 		return false, nil
 	}
@@ -140,7 +138,7 @@ func (p *place) mkdir() (made bool, err error) {
 
 // rmdir removes an empty directory.
 func (p *place) rmdir() error {
-	return os.NewSyscallError("rmdir", unix.Unlinkat(p.fd(), p.name, unix.AT_REMOVEDIR))
+	return os.NewSyscallError("rmdir", unix.Unlinkat(p.parent, p.name, unix.AT_REMOVEDIR))
 }
 
 // unmount takes away the topmost mount at the place. The call knows paths alone; /proc has one for the parent's handle.
@@ -157,4 +155,4 @@ func (p *place) path() (string, error) {
 	return filepath.Join(parent, p.name), nil
 }
 
-func (p *place) handle() string { return "/proc/self/fd/" + strconv.Itoa(p.fd()) }
+func (p *place) handle() string { return "/proc/self/fd/" + strconv.Itoa(p.parent) }

@@ -3,7 +3,6 @@ package volumefs
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -18,9 +17,9 @@ const mountTable = "/proc/self/mountinfo"
 var errNotDirectory = errors.New("the target is not a directory")
 
 // isMountRoot tells whether dir is where something is mounted, at the price of one call.
-func isMountRoot(dir *os.File) (bool, error) {
+func isMountRoot(dir int) (bool, error) {
 	var st unix.Statx_t
-	err := unix.Statx(int(dir.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_TYPE, &st)
+	err := unix.Statx(dir, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE, &st)
 	if err != nil {
 		return false, os.NewSyscallError("statx", err)
 	}
@@ -29,9 +28,11 @@ func isMountRoot(dir *os.File) (bool, error) {
 
 // liveVolume is what [findLive] found. Whoever has it closes dir.
 type liveVolume struct {
-	dir  *os.File
+	dir  int
 	stat unix.Statfs_t
 }
+
+func (v *liveVolume) close() error { return unix.Close(v.dir) }
 
 // findLive finds the volume at target without reading the mount table, which costs more the more volumes a node has: a
 // published volume is the root of a tmpfs that is read-only, nosuid, nodev and noexec.
@@ -45,15 +46,15 @@ func (f *FS) findLive(target string) (*liveVolume, error) {
 	}
 	live := &liveVolume{dir: dir}
 	if err := live.check(); err != nil {
-		return nil, errors.Join(err, dir.Close())
+		return nil, errors.Join(err, live.close())
 	}
 	return live, nil
 }
 
-func (f *FS) openTarget(target string) (*os.File, error) {
+func (f *FS) openTarget(target string) (fd int, err error) {
 	p, err := f.find(target)
 	if err != nil {
-		return nil, err
+		return -1, err
 	}
 	defer p.Close()
 	return p.open(unix.O_PATH)
@@ -67,7 +68,7 @@ func (v *liveVolume) check() error {
 	case !root:
 		return ErrNotMounted
 	}
-	err = unix.Fstatfs(int(v.dir.Fd()), &v.stat)
+	err = unix.Fstatfs(v.dir, &v.stat)
 	const flags = unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC
 	switch {
 	case mountutils.IsCorruptedMnt(err):
@@ -80,8 +81,17 @@ func (v *liveVolume) check() error {
 	return nil
 }
 
-func (v *liveVolume) usage() Usage {
-	s, block := &v.stat, int64(v.stat.Bsize) //nolint:unconvert // It is narrower on some architectures.
+// usageOf tells how full the file system is that a descriptor is on.
+func usageOf(fd int) (Usage, error) {
+	var s unix.Statfs_t
+	if err := unix.Fstatfs(fd, &s); err != nil {
+		return Usage{}, os.NewSyscallError("fstatfs", err)
+	}
+	return usage(&s), nil
+}
+
+func usage(s *unix.Statfs_t) Usage {
+	block := int64(s.Bsize) //nolint:unconvert // It is narrower on some architectures.
 	// A tmpfs of ours has some hundred thousands of each at most.
 	blocks, freeBlocks, files, freeFiles := int64(s.Blocks), int64(s.Bfree), int64(s.Files), int64(s.Ffree) //nolint:gosec // As said.
 	return Usage{
@@ -167,17 +177,27 @@ func oneEntry(p *place) string {
 	if err != nil {
 		return "something"
 	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(1)
-	if err != nil {
+	defer unix.Close(dir)
+	name, err := firstName(dir)
+	if err != nil || name == "" {
 		return "something"
 	}
-	return strconv.Quote(names[0])
+	return strconv.Quote(name)
 }
 
-func ignoreEOF(err error) error {
-	if errors.Is(err, io.EOF) {
-		return nil
+// firstName returns a name in the directory; none when it is empty. It works once.
+func firstName(dir int) (string, error) {
+	var buffer [4096]byte
+	for {
+		n, err := unix.ReadDirent(dir, buffer[:])
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil || n == 0:
+			return "", os.NewSyscallError("getdents", err)
+		}
+		if _, _, names := unix.ParseDirent(buffer[:n], 1, nil); len(names) > 0 {
+			return names[0], nil
+		}
 	}
-	return err
 }

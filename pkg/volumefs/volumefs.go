@@ -1,8 +1,8 @@
 // Package volumefs gives every volume a tmpfs of its own: it makes one detached from the file tree, publishes it
 // read-only at a target path, opens a published one for writing, and takes it away again.
 //
-// Nothing is remembered between calls. A published volume is found again by its target path alone, so a driver that was
-// killed goes on with what the kernel holds.
+// Nothing is remembered between calls, but by who keeps a [View]. A published volume is found again by its target path alone,
+// so a driver that was killed goes on with what the kernel holds.
 //
 // The package does not know what is in a volume, who asked for it, or how files are written: a [View] hands out an
 // [os.Root] and that is all. Callers order the calls for one target; calls for different targets may run at once.
@@ -84,13 +84,16 @@ func (e *SymlinkError) Error() string {
 	return where + " is a symbolic link, which is not followed: remove it, or have a bind mount in its place"
 }
 
-// View is a writable way into one volume that nobody else has. Its user closes it. It is not safe for concurrent use.
+// View is a writable way into one volume that nobody else has. Its user closes it, sooner or later: as long as it is open the
+// volume's files stay, mounted or not. It is not safe for concurrent use.
 type View struct {
 	// Root is the volume's root directory. Close closes it.
 	Root *os.Root
 
 	// publish is nil for a view of a live volume.
 	publish func(target string) error
+	usage   func() (Usage, error)
+	isAt    func(target string) bool
 	// release gives up everything but the volume itself; nil once done.
 	release func() error
 }
@@ -120,6 +123,25 @@ func (v *View) Publish(target string) error {
 }
 
 func refuseSecond(string) error { return errors.New("this volume is published already") }
+
+// IsAt tells whether the view's volume is what is mounted at target. Where that cannot be told it is not; [FS.Open] says why.
+// It is much cheaper than another view.
+func (v *View) IsAt(target string) bool {
+	target, err := cleanTarget(target)
+	return err == nil && v.release != nil && v.isAt(target)
+}
+
+// Usage tells how full the volume is.
+func (v *View) Usage() (Usage, error) {
+	if v.release == nil {
+		return Usage{}, fmt.Errorf("get usage of a volume: %w", os.ErrClosed)
+	}
+	u, err := v.usage()
+	if err != nil {
+		return Usage{}, fmt.Errorf("get usage of a volume: %w", err)
+	}
+	return u, nil
+}
 
 // Close closes Root and gives the view up. A volume that was never published is gone with it; a published one stays.
 // Closing twice is harmless.
