@@ -11,6 +11,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
 )
@@ -42,7 +43,7 @@ func (m *Manager) Publish(ctx context.Context, r state.Record, t identity.Token)
 	case !v.record.Same(r):
 		return different(v)
 	}
-	m.keep(ctx, r, t)
+	m.keep(ctx, v, t)
 	m.repeat(ctx, v)
 	return nil
 }
@@ -99,7 +100,9 @@ func (m *Manager) publishAnew(ctx context.Context, v *volume, r state.Record, t 
 // republishUnknown takes over a volume that is mounted although nothing is recorded of it: its record was lost.
 func (m *Manager) republishUnknown(ctx context.Context, r state.Record, t identity.Token) error {
 	defer m.pulse.works(r.VolumeID)()
-	m.keep(ctx, r, t)
+	if v, err := m.prepare(r); err == nil {
+		m.keep(ctx, v, t) // Before it is read with.
+	}
 	if err := m.adopt(ctx, r); err != nil {
 		if leftover := m.cfg.Tokens.Drop(r.VolumeID); leftover != nil {
 			klog.FromContext(ctx).Error(leftover, "A token that is of no use stays", logkeys.VolumeID, r.VolumeID)
@@ -132,17 +135,26 @@ func (m *Manager) publishFirst(ctx context.Context, r state.Record, t identity.T
 	if err := v.account.Open(bytesPerPublish + int64(len(v.keys))*bytesPerSource); err != nil {
 		return err // Before anything is read.
 	}
-	m.keep(ctx, r, t)
+	m.keep(ctx, v, t)
 	err = m.place(ctx, v)
 	isPlaced = err == nil
 	return err
 }
 
-// keep holds the volume's token. One that cannot be written is held by this run of the driver, which is what counts.
-func (m *Manager) keep(ctx context.Context, r state.Record, t identity.Token) {
-	if err := m.cfg.Tokens.Keep(r.VolumeID, r.Pod, t); err != nil {
-		klog.FromContext(ctx).Error(err, "A token would not outlive the driver", logkeys.VolumeID, r.VolumeID)
+// keep holds the volume's token, if a source is read with it. One that cannot be written is held by this run of the driver,
+// which is what counts.
+func (m *Manager) keep(ctx context.Context, v *volume, t identity.Token) {
+	if !slices.ContainsFunc(v.keys, isReadByPod) {
+		return
 	}
+	if err := m.cfg.Tokens.Keep(v.record.VolumeID, v.record.Pod, t); err != nil {
+		klog.FromContext(ctx).Error(err, "A token would not outlive the driver", logkeys.VolumeID, v.record.VolumeID)
+	}
+}
+
+// isReadByPod reports whether a source is read with the pod's own credentials.
+func isReadByPod(key source.Key) bool {
+	return key.Identity != identity.Driver() && !key.Identity.ByDriver
 }
 
 // wrapPrepare calls mistakes in the attributes by their kind.

@@ -11,6 +11,7 @@ import (
 // TestATokenIsHeldAsLongAsItsVolume: no longer, because its pod is gone then, and no less, because the volume is updated.
 func TestATokenIsHeldAsLongAsItsVolume(t *testing.T) {
 	bubble(t, func(n *node) {
+		n.maps = identity.ByPod
 		n.cluster.set(web, "a", "1")
 		d := n.start()
 		r := n.request("config", configMap("web"))
@@ -50,5 +51,29 @@ func TestATokenIsHeldAsLongAsItsVolume(t *testing.T) {
 		}
 		d.restart()
 		want(identity.Token{}, "after a restart without the volume")
+	})
+}
+
+// TestATokenThatIsOfNoUseIsNotHeld: where the driver reads with its own credentials, the pod's are nobody's business.
+func TestATokenThatIsOfNoUseIsNotHeld(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		r := n.request("config", configMap("web"))
+		for _, when := range []string{"after a publish", "after a repeat", "after a repeat for a volume that nothing is known of"} {
+			if err := d.Publish(n.ctx, r, identity.NewToken("token", time.Now().Add(time.Hour))); err != nil {
+				n.Fatal(err)
+			}
+			if got := n.tokens.of(r.VolumeID); !got.IsZero() {
+				n.Errorf("%s: a token is held, want none", when)
+			}
+			if when == "after a repeat" {
+				d.stop()
+				if err := n.records.Store.Delete(r.VolumeID); err != nil {
+					n.Fatal(err)
+				}
+				d = n.start()
+			}
+		}
 	})
 }

@@ -162,13 +162,30 @@ func publishAt(mnt *os.File, p *place) error {
 	if err != nil {
 		return err
 	}
-	err = moveOnto(mnt, p)
-	if err != nil && made {
+	if !made {
+		return moveOnto(mnt, p)
+	}
+	if err := moveTo(mnt, p.parent, p.name); err != nil {
 		return errors.Join(err, p.rmdir())
 	}
-	return err
+	return nil
 }
 
+// moveTo makes the mount read-only and moves it to a name in a directory, or for none to the directory itself. It follows no
+// link.
+func moveTo(mnt *os.File, dir int, name string) error {
+	if err := makeReadOnly(mnt); err != nil {
+		return err
+	}
+	flags := unix.MOVE_MOUNT_F_EMPTY_PATH
+	if name == "" {
+		flags |= unix.MOVE_MOUNT_T_EMPTY_PATH
+	}
+	err := unix.MoveMount(int(mnt.Fd()), "", dir, name, flags)
+	return os.NewSyscallError("move_mount", err)
+}
+
+// moveOnto moves the mount onto a directory that was there before.
 func moveOnto(mnt *os.File, p *place) error {
 	dir, err := p.open(unix.O_RDONLY)
 	if err != nil {
@@ -178,11 +195,7 @@ func moveOnto(mnt *os.File, p *place) error {
 	if err := checkVacant(dir); err != nil {
 		return err
 	}
-	if err := makeReadOnly(mnt); err != nil {
-		return err
-	}
-	err = unix.MoveMount(int(mnt.Fd()), "", dir, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
-	return os.NewSyscallError("move_mount", err)
+	return moveTo(mnt, dir, "")
 }
 
 // checkVacant refuses a second mount on one target, and a directory with something in it: hidden now, it would stand in
