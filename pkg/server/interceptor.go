@@ -28,14 +28,17 @@ func Interceptor(logger klog.Logger, record RecordCall) grpc.UnaryServerIntercep
 		logger := callLogger(logger, method, req)
 		start := time.Now()
 		response, err := handle(klog.NewContext(ctx, logger), req, handler)
+		took := time.Since(start)
 		if strings.HasPrefix(info.FullMethod, csiServices) {
-			record(info.FullMethod, err, time.Since(start))
+			record(info.FullMethod, err, took)
 		}
 		if err != nil {
-			logger.Error(err, "Call failed", logkeys.Code, status.Code(err), logkeys.Duration, time.Since(start))
+			logger.Error(err, "Call failed", logkeys.Code, status.Code(err), logkeys.Duration, took)
 			return nil, err
 		}
-		logger.V(verbosity(method)).Info("Call served", logkeys.Duration, time.Since(start))
+		if served := logger.V(verbosity(method)); served.Enabled() {
+			served.Info("Call served", logkeys.Duration, took)
+		}
 		return response, nil
 	}
 }
@@ -50,15 +53,6 @@ func handle(ctx context.Context, req any, handler grpc.UnaryHandler) (response a
 		}
 	}()
 	return handler(ctx, req)
-}
-
-// callLogger names the method and, where the request has one, the volume.
-func callLogger(logger klog.Logger, method string, req any) klog.Logger {
-	logger = logger.WithValues(logkeys.Method, method)
-	if r, ok := req.(interface{ GetVolumeId() string }); ok {
-		logger = logger.WithValues(logkeys.VolumeID, r.GetVolumeId())
-	}
-	return logger
 }
 
 // verbosity keeps what a kubelet or a probe asks all day out of the log. A publish is repeated each minute for every

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"net"
 	"path/filepath"
 	"sync"
 	"time"
@@ -23,8 +24,11 @@ const (
 	lastPause  = 30 * time.Second
 )
 
-// errNotAsked is why a driver that has just started is not registered.
-var errNotAsked = errors.New("the kubelet has not registered the driver yet")
+// Why a driver that the kubelet has not refused is not registered.
+var (
+	errNotAsked = errors.New("the kubelet has not registered the driver yet")
+	errNoSocket = errors.New("there is no socket on which the kubelet could register the driver, and it is tried again; see the log")
+)
 
 // Registration tells the kubelet, which finds its socket in the plugin registration directory, where the driver listens.
 type Registration struct {
@@ -84,32 +88,50 @@ func (r *Registration) Check() error {
 func RegistrationSocket(dir, driver string) string { return filepath.Join(dir, driver+"-reg.sock") }
 
 // Serve serves the registration on a socket in dir until ctx ends. When the kubelet has refused, the socket goes and, after
-// a pause that grows with each refusal, comes back: kubelets before 1.36 ask once for each socket that they see.
+// a pause that grows with each refusal, comes back: kubelets before 1.36 ask once for each socket that they see. A directory
+// that cannot be used is an error only at the start. Later it is waited for: live volumes need the driver.
 func (r *Registration) Serve(ctx context.Context, dir string, options ...grpc.ServerOption) error {
-	pause := firstPause
-	for {
+	path := RegistrationSocket(dir, r.driver)
+	l, err := Listen(ctx, path)
+	if err != nil {
+		return err
+	}
+	for pause := firstPause; ; {
 		began := time.Now()
-		if err := r.serveOnce(ctx, dir, options); err != nil {
+		if err := r.serveOnce(ctx, l, options); err != nil {
 			return err
 		}
 		if time.Since(began) > lastPause { // This refusal is not one of a row.
 			pause = firstPause
 		}
-		select {
-		case <-time.After(pause):
-			pause = min(2*pause, lastPause)
-		case <-ctx.Done():
+		if l, pause = r.listenAgain(ctx, path, pause); l == nil {
 			return nil
 		}
 	}
 }
 
-// serveOnce serves one socket until ctx ends or the kubelet refuses.
-func (r *Registration) serveOnce(ctx context.Context, dir string, options []grpc.ServerOption) error {
-	l, err := Listen(ctx, RegistrationSocket(dir, r.driver))
-	if err != nil {
-		return err
+// listenAgain listens after a pause, however often that takes, and returns the next pause. Without a listener ctx has ended.
+func (r *Registration) listenAgain(ctx context.Context, path string, pause time.Duration) (net.Listener, time.Duration) {
+	for {
+		select {
+		case <-time.After(pause):
+			pause = min(2*pause, lastPause)
+		case <-ctx.Done():
+			return nil, pause
+		}
+		l, err := Listen(ctx, path)
+		if err == nil {
+			return l, pause
+		}
+		if ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "The kubelet cannot be asked to register the driver; this is tried again", logkeys.Driver, r.driver)
+			r.setStatus(errNoSocket)
+		}
 	}
+}
+
+// serveOnce serves one socket until ctx ends or the kubelet refuses.
+func (r *Registration) serveOnce(ctx context.Context, l net.Listener, options []grpc.ServerOption) error {
 	s := grpc.NewServer(options...)
 	registerapi.RegisterRegistrationServer(s, r)
 	ctx, stop := context.WithCancel(ctx)
@@ -132,4 +154,10 @@ func (r *Registration) expect() <-chan struct{} {
 	refused := make(chan struct{})
 	r.refused = refused
 	return refused
+}
+
+func (r *Registration) setStatus(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status = err
 }

@@ -112,12 +112,8 @@ func TestRegistrationRefused(t *testing.T) {
 		if verdict.GetPluginRegistered() {
 			break
 		}
-		for exists(t, path) && identityOf(t, path) == before {
-			<-time.After(time.Millisecond)
-		}
-		for !exists(t, path) {
-			<-time.After(time.Millisecond)
-		}
+		waitUntil(t, func() bool { return !exists(t, path) || identityOf(t, path) != before })
+		waitUntil(t, func() bool { return exists(t, path) })
 	}
 	select {
 	case err := <-served:
@@ -138,6 +134,83 @@ func identityOf(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return fmt.Sprint(stat.Ino, stat.Ctim)
+}
+
+// TestRegistrationOutlivesItsDirectory is fault 22: whoever takes the directory away while the kubelet refuses must not end the driver,
+// which live volumes need.
+func TestRegistrationOutlivesItsDirectory(t *testing.T) {
+	t.Parallel()
+	inTheWay := map[string]func(dir string) error{
+		"there is none":          func(string) error { return nil },
+		"a file is in its place": func(dir string) error { return os.WriteFile(dir, nil, 0o600) },
+	}
+	for name, replace := range inTheWay {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, path, stop, served := register(t)
+			verdict := func(status *registerapi.RegistrationStatus) {
+				t.Helper()
+				kubelet := registerapi.NewRegistrationClient(dial(t, path))
+				ask(t, kubelet)
+				if _, err := kubelet.NotifyRegistrationStatus(t.Context(), status); err != nil {
+					t.Fatal(err)
+				}
+			}
+			verdict(&registerapi.RegistrationStatus{Error: "no"})
+			refused := fmt.Sprint(r.Check())
+			dir := filepath.Dir(path)
+			if err := errors.Join(os.RemoveAll(dir), replace(dir)); err != nil {
+				t.Fatal(err)
+			}
+			waitUntil(t, func() bool { return fmt.Sprint(r.Check()) != refused })
+			if err := r.Check(); err == nil || strings.Contains(err.Error(), dir) {
+				t.Errorf("Check = %v without a directory, want an error without its path: anybody may read it", err)
+			}
+			if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
+				t.Fatal(err)
+			}
+			waitUntil(t, func() bool { return exists(t, path) })
+			verdict(&registerapi.RegistrationStatus{PluginRegistered: true})
+			if err := r.Check(); err != nil {
+				t.Errorf("Check = %v after the kubelet has registered the driver", err)
+			}
+			stop()
+			if err := <-served; err != nil {
+				t.Errorf("Serve = %v, want nil", err)
+			}
+		})
+	}
+}
+
+// TestRegistrationEndsWithoutItsDirectory: what is waited for does not keep the driver from ending.
+func TestRegistrationEndsWithoutItsDirectory(t *testing.T) {
+	t.Parallel()
+	r, path, stop, served := register(t)
+	kubelet := registerapi.NewRegistrationClient(dial(t, path))
+	ask(t, kubelet)
+	if _, err := kubelet.NotifyRegistrationStatus(t.Context(), &registerapi.RegistrationStatus{Error: "no"}); err != nil {
+		t.Fatal(err)
+	}
+	refused := fmt.Sprint(r.Check())
+	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, func() bool { return fmt.Sprint(r.Check()) != refused })
+	stop()
+	if err := <-served; err != nil {
+		t.Errorf("Serve = %v, want nil", err)
+	}
+}
+
+// waitUntil returns when something has come about.
+func waitUntil(t *testing.T, isSo func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !isSo(); {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not come about")
+		}
+		<-time.After(time.Millisecond)
+	}
 }
 
 func TestRegistrationNeedsItsDirectory(t *testing.T) {

@@ -118,6 +118,7 @@ func Serve(ctx context.Context, l net.Listener, s *grpc.Server) error {
 	go func() { failed <- s.Serve(l) }()
 	select {
 	case err := <-failed:
+		stop(s) // Connections from before live on otherwise.
 		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 	}

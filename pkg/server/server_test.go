@@ -36,7 +36,7 @@ func answer(context.Context) error { return nil }
 
 // newServer returns a server whose Probe calls the function.
 func newServer(probe func(context.Context) error, options ...grpc.ServerOption) *grpc.Server {
-	s := grpc.NewServer(options...)
+	s := server.NewGRPC(options...)
 	csi.RegisterIdentityServer(s, identity{probe: probe})
 	return s
 }

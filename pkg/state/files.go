@@ -26,7 +26,7 @@ type Files struct {
 // middle of Put left behind, so nobody else may be writing in dir. What cannot be cleared is an error only where nothing
 // could be written either: nobody reads it.
 func NewFiles(dir string) (*Files, error) {
-	f := &Files{dir: dir}
+	f := &Files{dir: filepath.Clean(dir)}
 	if err := f.makeDir(); err != nil {
 		return nil, fmt.Errorf("create the state directory: %w", err)
 	}
@@ -34,7 +34,7 @@ func NewFiles(dir string) (*Files, error) {
 	if err == nil {
 		return f, nil
 	}
-	if problem := f.tryWriting(); problem != nil {
+	if problem := f.tryWriting(nil); problem != nil {
 		return nil, fmt.Errorf("clear the state directory: %w", errors.Join(err, problem))
 	}
 	return f, nil
@@ -52,17 +52,14 @@ func (f *Files) removeTemps() error {
 	return err
 }
 
-// tryWriting makes a file and removes it.
-func (f *Files) tryWriting() error {
+// tryWriting writes a file that nobody reads and removes it.
+func (f *Files) tryWriting(data []byte) error {
 	temp, err := f.createTemp()
 	if err != nil {
 		return err
 	}
-	return errors.Join(temp.Close(), os.Remove(temp.Name()))
+	return errors.Join(temp.write(data), temp.close(), os.Remove(temp.path))
 }
-
-// createTemp returns a new file with mode 0600 that no ID has.
-func (f *Files) createTemp() (*os.File, error) { return os.CreateTemp(f.dir, tempPrefix+"*") }
 
 // Put writes the file of an ID, replacing an earlier one in one step. A directory that somebody has removed is made again.
 func (f *Files) Put(id string, data []byte) error {
@@ -74,12 +71,7 @@ func (f *Files) Put(id string, data []byte) error {
 }
 
 // Delete removes the file of an ID. It is not an error when there is none.
-func (f *Files) Delete(id string) error {
-	if err := os.Remove(f.path(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
+func (f *Files) Delete(id string) error { return remove(f.path(id)) }
 
 // List returns the content of every file that can be read, and an error for those that cannot.
 func (f *Files) List() ([][]byte, error) {
@@ -127,42 +119,10 @@ func (f *Files) read(entry fs.DirEntry) ([]byte, error) {
 	return os.ReadFile(filepath.Join(f.dir, entry.Name()))
 }
 
-func (f *Files) path(id string) string { return filepath.Join(f.dir, nameOf(id)) }
+func (f *Files) path(id string) string { return f.dir + "/" + nameOf(id) }
 
 // nameOf never contains a byte of the ID, which may hold anything.
 func nameOf(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:]) + fileSuffix
-}
-
-// replace writes data beside path and renames it there.
-func (f *Files) replace(path string, data []byte) (err error) {
-	temp, err := f.createTemp()
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, temp.Close(), os.Remove(temp.Name()))
-		}
-	}()
-	if _, err := temp.Write(data); err != nil {
-		return err
-	}
-	if err := temp.Sync(); err != nil {
-		return err
-	}
-	if err := os.Rename(temp.Name(), path); err != nil {
-		return err
-	}
-	return errors.Join(temp.Close(), f.syncDir())
-}
-
-// syncDir makes the rename itself durable.
-func (f *Files) syncDir() error {
-	d, err := os.Open(f.dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -1,0 +1,184 @@
+package state_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// What the program is told whose system calls are counted: where it works, and the file system that it mounts there.
+const (
+	dirVariable   = "LIVECONFIG_STATE_GUARD_DIR"
+	mountVariable = "LIVECONFIG_STATE_GUARD_MOUNT"
+)
+
+// mark is a call that Go does not make by itself, before and after those that are counted.
+const mark = unix.SYS_GETPPID
+
+// putTraced puts a record when somebody traces its thread, whose number it tells.
+func putTraced(t *testing.T, dir string) {
+	t.Helper()
+	if system := os.Getenv(mountVariable); system != "" {
+		if err := unix.Mount("state", dir, system, 0, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	s := open(t, dir)
+	if _, err := fmt.Fprintln(os.Stdout, unix.Gettid()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(os.Stdin).ReadByte(); err != nil {
+		t.Fatal(err)
+	}
+	unix.Getppid()
+	err := s.Put(record("v"))
+	unix.Getppid()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// traceOfPut returns the system calls by which another program puts a record, in a directory of the test where it has
+// mounted a file system of that type, if one is named.
+func traceOfPut(t *testing.T, mount string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestGuardSystemCallsOfARecord$")
+	// A signal that has a goroutine give way would have a call made twice.
+	cmd.Env = append(os.Environ(), dirVariable+"="+t.TempDir(), mountVariable+"="+mount, "GODEBUG=asyncpreemptoff=1", "GOGC=off")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if os.Geteuid() != 0 {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
+	}
+	cmd.Stderr = t.Output()
+	in, inErr := cmd.StdinPipe()
+	out, outErr := cmd.StdoutPipe()
+	if err := errors.Join(inErr, outErr, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread() // Only the thread that traces may ask.
+	defer runtime.UnlockOSThread()
+	trace, err := traceThread(bufio.NewReader(out), in)
+	if err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
+		t.Error(err)
+	}
+	return trace
+}
+
+// traceThread traces the thread that the program names, and has it go on.
+func traceThread(out io.Reader, in io.Writer) (trace []string, err error) {
+	var tid int
+	if _, err := fmt.Fscan(out, &tid); err != nil {
+		return nil, fmt.Errorf("read which thread to trace: %w", err)
+	}
+	if err := hold(tid); err != nil {
+		return nil, fmt.Errorf("trace thread %d (is /proc/sys/kernel/yama/ptrace_scope 3, or ptrace forbidden?): %w", tid, err)
+	}
+	if _, err := io.WriteString(in, "\n"); err != nil {
+		return nil, err
+	}
+	for marks := 0; ; {
+		call, err := nextCall(tid)
+		switch {
+		case err != nil:
+			return nil, err
+		case call == mark:
+			marks++
+		case marks == 1 && !slices.Contains(machinery(), call):
+			trace = append(trace, nameOf(call))
+		}
+		if marks == 2 {
+			return trace, unix.PtraceDetach(tid)
+		}
+	}
+}
+
+func hold(tid int) error {
+	if err := unix.PtraceSeize(tid); err != nil {
+		return err
+	}
+	if err := unix.PtraceInterrupt(tid); err != nil {
+		return err
+	}
+	var status unix.WaitStatus
+	if _, err := unix.Wait4(tid, &status, unix.WALL, nil); err != nil {
+		return err
+	}
+	return unix.PtraceSetOptions(tid, unix.PTRACE_O_TRACESYSGOOD)
+}
+
+// nextCall lets a thread that stands still go on until it begins a system call.
+func nextCall(tid int) (uint64, error) {
+	for sig := 0; ; {
+		if err := unix.PtraceSyscall(tid, sig); err != nil {
+			return 0, err
+		}
+		var status unix.WaitStatus
+		if _, err := unix.Wait4(tid, &status, unix.WALL, nil); err != nil {
+			return 0, err
+		}
+		if !status.Stopped() {
+			return 0, errors.New("the program has ended")
+		}
+		sig = 0
+		if status.StopSignal() != unix.SIGTRAP|0x80 {
+			sig = int(status.StopSignal())
+			continue
+		}
+		if call, begins, err := callOf(tid); begins || err != nil {
+			return call, err
+		}
+	}
+}
+
+// callOf returns the call that a thread begins, if it does not end one.
+func callOf(tid int) (call uint64, begins bool, err error) {
+	var info struct { // The start of the kernel's struct ptrace_syscall_info.
+		op   uint8
+		_    [23]byte
+		call uint64
+		_    [56]byte
+	}
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(tid), unsafe.Sizeof(info),
+		uintptr(unsafe.Pointer(&info)), 0, 0)
+	if errno != 0 {
+		return 0, false, errno
+	}
+	return info.call, info.op == unix.PTRACE_SYSCALL_INFO_ENTRY, nil
+}
+
+// machinery are the calls by which Go has goroutines run and memory: how many is chance.
+func machinery() []uint64 {
+	return []uint64{
+		unix.SYS_FUTEX, unix.SYS_EPOLL_PWAIT, unix.SYS_NANOSLEEP, unix.SYS_SCHED_YIELD, unix.SYS_RT_SIGPROCMASK, unix.SYS_MADVISE,
+		unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_CLONE,
+	}
+}
+
+// nameOf returns the name of a call that a record is known to make.
+func nameOf(call uint64) string {
+	names := map[uint64]string{
+		unix.SYS_OPENAT: "openat", unix.SYS_FSTATFS: "fstatfs", unix.SYS_WRITE: "write", unix.SYS_FSYNC: "fsync",
+		unix.SYS_CLOSE: "close", unix.SYS_RENAMEAT: "renameat",
+	}
+	if name, ok := names[call]; ok {
+		return name
+	}
+	return fmt.Sprint("call ", call)
+}
