@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/inflow"
@@ -75,9 +74,9 @@ func TestClientsShareAConnection(t *testing.T) {
 	if apiServer.Host != server.URL || apiServer.QPS >= 0 {
 		t.Errorf("API server = %s with %g requests a second, want %s without a limit", apiServer.Host, apiServer.QPS, server.URL)
 	}
-	_, errOfGet := c.core.ConfigMaps("default").Get(t.Context(), "web", metav1.GetOptions{})
-	_, errOfReview := c.reviews.SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{}, metav1.CreateOptions{})
-	_, errOfRead := c.storage.CSIDrivers().Get(t.Context(), "csi.example.test", metav1.GetOptions{})
+	errOfGet := c.core.Get().Namespace("default").Resource("configmaps").Name("web").Do(t.Context()).Error()
+	errOfReview := c.reviews.Post().Resource("subjectaccessreviews").Body(&authorizationv1.SubjectAccessReview{}).Do(t.Context()).Error()
+	errOfRead := c.storage.Get().Resource("csidrivers").Name("csi.example.test").Do(t.Context()).Error()
 	for path, err := range map[string]error{
 		"/api/v1/namespaces/default/configmaps/web":           errOfGet,
 		"/apis/authorization.k8s.io/v1/subjectaccessreviews":  errOfReview,
@@ -90,8 +89,8 @@ func TestClientsShareAConnection(t *testing.T) {
 	if len(seen.from) != 1 {
 		t.Errorf("connections = %v, want one", seen.from)
 	}
-	for _, client := range []rest.Interface{c.reviews.RESTClient(), c.storage.RESTClient()} {
-		if transportOf(t, client) != transportOf(t, c.core.RESTClient()) {
+	for _, client := range []rest.Interface{c.reviews, c.storage} {
+		if transportOf(t, client) != transportOf(t, c.core) {
 			t.Error("two clients have each a transport of their own")
 		}
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	storagev1client "k8s.io/client-go/kubernetes/typed/storage/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -24,6 +24,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/inflow"
+	"github.com/liveconfig-csi/liveconfig/pkg/kubeclient"
 	"github.com/liveconfig-csi/liveconfig/pkg/lockdown"
 	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/server"
@@ -102,7 +103,7 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 		return nil, err
 	}
 	authority, err := identity.New(identity.Config{
-		Driver: client.core, Reviews: client.reviews.SubjectAccessReviews(), Server: apiServer, Vault: vault,
+		Types: client.types, Driver: client.core, Reviews: client.reviews, Server: apiServer, Vault: vault,
 		ConfigMaps: identity.Reader(cfg.configMapIdentity), Secrets: identity.Reader(cfg.secretIdentity),
 	})
 	if err != nil {
@@ -112,14 +113,12 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	events, err := telemetry.NewEvents(ctx, client.core, cfg.driverName, cfg.nodeID)
-	if err != nil {
-		return nil, err
-	}
 	p := &parts{
-		mounts: mounts, room: room, events: events, installation: csidriver.New(client.storage.CSIDrivers(), cfg.driverName),
+		mounts: mounts, room: room, events: telemetry.NewEvents(client.core, cfg.driverName, cfg.nodeID),
+		installation: csidriver.New(client.storage, client.types, cfg.driverName),
 	}
 	p.sources = source.New(ctx, source.Config{
+		Types:   client.types,
 		Client:  authority.Client,
 		Allow:   authority.Allow,
 		Changed: func(key source.Key) { p.volumes.Changed(key) },
@@ -174,9 +173,8 @@ func newVault(cfg config) (*identity.Vault, error) {
 
 // clients have the driver's own credentials.
 type clients struct {
-	core    *corev1client.CoreV1Client
-	reviews *authorizationv1client.AuthorizationV1Client
-	storage *storagev1client.StorageV1Client
+	types                  *kubeclient.Types
+	core, reviews, storage rest.Interface
 }
 
 // newClients returns how to reach the API server, and clients that do. The API server's own priority and fairness paces
@@ -194,13 +192,17 @@ func newClients(cfg config, gate *inflow.Gate) (*rest.Config, clients, error) {
 	if err != nil {
 		return nil, clients{}, fmt.Errorf("make a connection to the API server: %w", err)
 	}
-	var c clients
+	types, err := kubeclient.New()
+	if err != nil {
+		return nil, clients{}, err
+	}
+	c := clients{types: types}
 	var errs [3]error
-	c.core, errs[0] = corev1client.NewForConfigAndClient(cluster, transport)
-	c.reviews, errs[1] = authorizationv1client.NewForConfigAndClient(cluster, transport)
-	c.storage, errs[2] = storagev1client.NewForConfigAndClient(cluster, transport)
+	c.core, errs[0] = types.Client(cluster, transport, corev1.SchemeGroupVersion)
+	c.reviews, errs[1] = types.Client(cluster, transport, authorizationv1.SchemeGroupVersion)
+	c.storage, errs[2] = types.Client(cluster, transport, storagev1.SchemeGroupVersion)
 	if err := errors.Join(errs[:]...); err != nil {
-		return nil, clients{}, fmt.Errorf("make a client of the API server: %w", err)
+		return nil, clients{}, err
 	}
 	return cluster, c, nil
 }
@@ -238,7 +240,7 @@ func (p *parts) serveCSI(ctx context.Context, cfg config) error {
 		return err
 	}
 	calls := grpc.UnaryInterceptor(server.Interceptor(klog.Background(), p.metrics.RecordCall))
-	s := grpc.NewServer(calls)
+	s := server.NewGRPC(calls)
 	d := driver.New(driver.Config{
 		Name: cfg.driverName, Version: version.Version(), NodeID: cfg.nodeID, KubeletDir: cfg.kubeletDir,
 		Installation: countedInstallation{p.installation, p.metrics}, Volumes: counted{p.volumes, p.metrics}, Usage: p.mounts.Usage,

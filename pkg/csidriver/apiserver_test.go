@@ -16,8 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	storagev1client "k8s.io/client-go/kubernetes/typed/storage/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/csidriver"
+	"github.com/liveconfig-csi/liveconfig/pkg/kubeclient"
 )
 
 // name is the driver's, and that of its object.
@@ -70,15 +72,19 @@ func newAPIServer(t *testing.T) *apiServer {
 	return a
 }
 
-// client returns a real client.
-func (a *apiServer) client() storagev1client.CSIDriverInterface {
+// watcher returns a watcher with a real client.
+func (a *apiServer) watcher() *csidriver.Watcher {
 	a.t.Helper()
-	cfg := &rest.Config{Host: "http://api", QPS: -1}
-	client, err := storagev1client.NewForConfigAndClient(cfg, &http.Client{Transport: a.transport})
+	types, err := kubeclient.New()
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	return client.CSIDrivers()
+	cfg := &rest.Config{Host: "http://api", QPS: -1}
+	client, err := types.Client(cfg, &http.Client{Transport: a.transport}, storagev1.SchemeGroupVersion)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return csidriver.New(client, types, name)
 }
 
 // dial connects a client.

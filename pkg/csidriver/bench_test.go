@@ -52,7 +52,7 @@ func newBench(t *testing.T) *bench {
 		t.Fatalf("the test logger is a %T", logger.GetSink())
 	}
 	b := &bench{apiServer: newAPIServer(t), t: t, ended: make(chan error, 1), log: sink.GetBuffer()}
-	b.Watcher = csidriver.New(b.client(), name)
+	b.Watcher = b.watcher()
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
 	b.stop = stop
 	b.start = func() { go func() { b.ended <- b.Run(ctx) }() }

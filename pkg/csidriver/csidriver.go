@@ -9,22 +9,17 @@ import (
 	"context"
 	"sync"
 
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
-)
+	"k8s.io/client-go/rest"
 
-// Client reads CSIDriver objects. A typed client of storage.k8s.io/v1 has the methods.
-type Client interface {
-	List(context.Context, metav1.ListOptions) (*storagev1.CSIDriverList, error)
-	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
-}
+	"github.com/liveconfig-csi/liveconfig/pkg/kubeclient"
+)
 
 // Watcher knows what is wrong with one CSIDriver object. What it has once known it goes on to know while the API server
 // is away.
 type Watcher struct {
-	client   Client
+	client   rest.Interface // Of storage.k8s.io/v1.
+	types    *kubeclient.Types
 	name     string
 	answered chan struct{} // Closed once the API server has told the state of the object, or refused to.
 	answer   func()        // Closes answered; may be called more than once.
@@ -40,11 +35,12 @@ type finding struct {
 	err  error // Why the object cannot be kept current; nil once a watch is open. Fit to be shown.
 }
 
-// New returns a watcher of the CSIDriver object with the name, of which nothing is known until [Watcher.Run].
-func New(client Client, name string) *Watcher {
+// New returns a watcher of the CSIDriver object with the name, of which nothing is known until [Watcher.Run]. The client is
+// one of storage.k8s.io/v1.
+func New(client rest.Interface, types *kubeclient.Types, name string) *Watcher {
 	answered := make(chan struct{})
 	return &Watcher{
-		client: client, name: name,
+		client: client, types: types, name: name,
 		answered: answered, answer: sync.OnceFunc(func() { close(answered) }), ended: make(chan struct{}),
 		now: finding{kind: Unread},
 	}

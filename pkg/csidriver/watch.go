@@ -44,6 +44,8 @@ const (
 	latestVersion = ""
 )
 
+const resource = "csidrivers"
+
 // follow lists and watches until ctx ends.
 func (w *Watcher) follow(ctx context.Context) {
 	s := &store{watcher: w, ctx: ctx}
@@ -77,7 +79,6 @@ func (plainLists) IsWatchListSemanticsUnSupported() bool { return true }
 
 // listWatch selects the one object by name, so that RBAC can name it.
 func (s *store) listWatch() cache.ListerWatcher {
-	client := s.watcher.client
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, s.watcher.name).String()
 	return plainLists{&cache.ListWatch{
 		ListWithContextFunc: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -88,7 +89,7 @@ func (s *store) listWatch() cache.ListerWatcher {
 			// The reflector does not cancel a list it has given up; Run's context does.
 			ctx, cancel := context.WithTimeout(s.ctx, answerLimit)
 			defer cancel()
-			l, err := client.List(ctx, o) //nolint:contextcheck // As said above.
+			l, err := s.watcher.list(ctx, o) //nolint:contextcheck // As said above.
 			if err != nil && !outdated(o, err) {
 				s.noteOutcome(err)
 			}
@@ -96,13 +97,26 @@ func (s *store) listWatch() cache.ListerWatcher {
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = selector
-			i, err := client.Watch(s.limit(ctx, o), o)
+			i, err := s.watcher.watch(s.limit(ctx, o), o)
 			if !outdated(o, err) {
 				s.noteOutcome(err)
 			}
 			return i, err
 		},
 	}}
+}
+
+// list reads the objects that are selected.
+func (w *Watcher) list(ctx context.Context, o metav1.ListOptions) (*storagev1.CSIDriverList, error) {
+	list := &storagev1.CSIDriverList{}
+	err := w.client.Get().Resource(resource).VersionedParams(&o, w.types.Parameters()).Do(ctx).Into(list)
+	return list, err
+}
+
+// watch opens a watch of the objects that are selected.
+func (w *Watcher) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	o.Watch = true
+	return w.client.Get().Resource(resource).VersionedParams(&o, w.types.Parameters()).Watch(ctx)
 }
 
 // limit returns the context for a watch, which ends when the watch has lasted for too long. It ends that of the one before.

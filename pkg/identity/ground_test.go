@@ -1,6 +1,7 @@
 package identity_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,8 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -115,7 +115,7 @@ func (g *ground) restart() {
 	}
 	var err error
 	g.all, err = identity.New(identity.Config{
-		Driver: fake.NewClientset().CoreV1(), Server: g.server.config(), Vault: g.vault,
+		Types: types(g.T), Server: g.server.config(), Vault: g.vault,
 		ConfigMaps: identity.ByPod, Secrets: identity.ByPod,
 	})
 	if err != nil {
@@ -130,6 +130,10 @@ func (g *ground) keep(volumeID string, p api.Pod, value string, expires time.Tim
 	}
 }
 
+func list(ctx context.Context, client rest.Interface, namespace string) error {
+	return client.Get().Namespace(namespace).Resource("configmaps").Do(ctx).Into(&corev1.ConfigMapList{})
+}
+
 // read makes one request as the pod and returns with which tokens it came, in their order.
 func (g *ground) read(p api.Pod) (tokens []string, err error) {
 	g.Helper()
@@ -137,7 +141,7 @@ func (g *ground) read(p api.Pod) (tokens []string, err error) {
 	if err != nil {
 		g.Fatal(err)
 	}
-	_, err = client.ConfigMaps("default").List(g.Context(), metav1.ListOptions{})
+	err = list(g.Context(), client, "default")
 	return g.server.take(), err
 }
 

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"net/http"
 
-	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/kubeclient"
 )
 
 // Identity names whose credentials read a source. It is comparable: readers with the same identity share a watch. The
@@ -63,10 +63,12 @@ const (
 
 // Config is what an authority needs. Every field is required.
 type Config struct {
-	// Driver reads with the driver's own credentials.
-	Driver corev1client.CoreV1Interface
-	// Reviews says what service accounts may do. The driver's own credentials ask.
-	Reviews authorizationv1client.SubjectAccessReviewInterface
+	// Types are those of the clients.
+	Types *kubeclient.Types
+	// Driver reads with the driver's own credentials. It is a client of the core group.
+	Driver rest.Interface
+	// Reviews says what service accounts may do. The driver's own credentials ask. It is a client of authorization.k8s.io.
+	Reviews rest.Interface
 	// Server says how to reach the API server. Credentials in it are not used; its WrapTransport is, and must add none.
 	Server *rest.Config
 	Vault  *Vault
@@ -115,13 +117,13 @@ func (a *Authority) reader(kind api.Kind) Reader {
 
 // Client returns a client with the credentials of the identity. One for a pod's service account takes the newest token
 // for each request, and fails while there is none.
-func (a *Authority) Client(id Identity) (corev1client.CoreV1Interface, error) {
+func (a *Authority) Client(id Identity) (rest.Interface, error) {
 	if id == Driver() || id.ByDriver {
 		return a.cfg.Driver, nil
 	}
-	client, err := corev1client.NewForConfigAndClient(a.cfg.Server, &http.Client{
+	client, err := a.cfg.Types.Client(a.cfg.Server, &http.Client{
 		Transport: &bearer{vault: a.cfg.Vault, identity: id, base: a.pods},
-	})
+	}, corev1.SchemeGroupVersion)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %s: %w", id, err)
 	}

@@ -2,25 +2,42 @@ package identity_test
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 
-	"k8s.io/client-go/kubernetes/fake"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/kubeclient"
 )
 
 func pod() api.Pod {
 	return api.Pod{Namespace: "default", Name: "web-0", UID: "uid", ServiceAccount: "runner"}
 }
 
-func authority(t *testing.T, clients *fake.Clientset, configMaps, secrets identity.Reader) *identity.Authority {
+// types are those of the clients.
+func types(t *testing.T) *kubeclient.Types {
 	t.Helper()
+	types, err := kubeclient.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return types
+}
+
+// authority returns one that asks an API server for reviews.
+func authority(t *testing.T, server http.RoundTripper, configMaps, secrets identity.Reader) *identity.Authority {
+	t.Helper()
+	all := types(t)
+	config := &rest.Config{Host: "https://localhost"}
+	reviews, err := all.Client(config, &http.Client{Transport: server}, authorizationv1.SchemeGroupVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
 	a, err := identity.New(identity.Config{
-		Driver: clients.CoreV1(), Reviews: clients.AuthorizationV1().SubjectAccessReviews(),
-		Server: &rest.Config{Host: "https://localhost"}, ConfigMaps: configMaps, Secrets: secrets,
+		Types: all, Reviews: reviews, Server: config, ConfigMaps: configMaps, Secrets: secrets,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +64,7 @@ func TestChoose(t *testing.T) {
 		{byPod, byPod}:       {ownMap: itself, ownSecret: itself, foreignMap: itself, foreignSecret: itself},
 	}
 	for r, sources := range tests {
-		a := authority(t, fake.NewClientset(), r.configMaps, r.secrets)
+		a := authority(t, &reviewer{t: t}, r.configMaps, r.secrets)
 		for s, want := range sources {
 			t.Run(fmt.Sprintf("%s of %s with ConfigMaps by %s and Secrets by %s", s.kind, s.namespace, r.configMaps, r.secrets), func(t *testing.T) {
 				t.Parallel()
@@ -62,7 +79,7 @@ func TestChoose(t *testing.T) {
 // TestWhatIsForeign: neither a namespace whose name begins alike, nor none at all, is the pod's own.
 func TestWhatIsForeign(t *testing.T) {
 	t.Parallel()
-	a := authority(t, fake.NewClientset(), identity.ByDriver, identity.ByDriver)
+	a := authority(t, &reviewer{t: t}, identity.ByDriver, identity.ByDriver)
 	for _, namespace := range []string{"default-2", "defaul", "Default", ""} {
 		if got := a.Choose(pod(), api.Ref{Kind: api.Secret, Namespace: namespace, Name: "web"}); got != identity.OnBehalf(pod()) {
 			t.Errorf("Choose for namespace %q = %s, want %s", namespace, got, identity.OnBehalf(pod()))
@@ -87,9 +104,8 @@ func TestString(t *testing.T) {
 // nothing else does.
 func TestWhoseClientItIs(t *testing.T) {
 	t.Parallel()
-	clients := fake.NewClientset()
 	all, err := identity.New(identity.Config{
-		Driver: driverClient{clients.CoreV1()}, Server: &rest.Config{Host: "https://localhost"},
+		Driver: driverClient{}, Types: types(t), Server: &rest.Config{Host: "https://localhost"},
 		ConfigMaps: identity.ByDriver, Secrets: identity.ByDriver,
 	})
 	if err != nil {
@@ -106,4 +122,4 @@ func TestWhoseClientItIs(t *testing.T) {
 }
 
 // driverClient is a client that can be told from others.
-type driverClient struct{ corev1client.CoreV1Interface }
+type driverClient struct{ rest.Interface }

@@ -8,7 +8,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
@@ -21,6 +20,9 @@ const (
 	verbOfReading      = "get"
 	prefixOfNamespaced = groupOfAccounts + ":"
 )
+
+// resourceOfReviews is where one is asked for.
+const resourceOfReviews = "subjectaccessreviews"
 
 // ReviewError says that it could not be found out whether a service account may read. It is never a denial, also when the
 // driver itself is denied to ask.
@@ -47,7 +49,8 @@ func (a *Authority) Allow(ctx context.Context, id Identity, ref api.Ref) error {
 			Namespace: ref.Namespace, Verb: verbOfReading, Version: "v1", Resource: resourceOf(ref.Kind), Name: ref.Name,
 		},
 	}}
-	answer, err := a.cfg.Reviews.Create(ctx, review, metav1.CreateOptions{})
+	answer := &authorizationv1.SubjectAccessReview{}
+	err := a.cfg.Reviews.Post().Resource(resourceOfReviews).Body(review).Do(ctx).Into(answer)
 	switch {
 	case err != nil:
 		return &ReviewError{Identity: id, Ref: ref, Cause: err}

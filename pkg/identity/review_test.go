@@ -1,18 +1,20 @@
 package identity_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
@@ -23,29 +25,56 @@ var (
 	settings = api.Ref{Kind: api.ConfigMap, Namespace: "shared", Name: "settings"}
 )
 
-// reviewer returns a clientset that answers every review with the status or the error.
-func reviewer(status authorizationv1.SubjectAccessReviewStatus, err error) *fake.Clientset {
-	clients := fake.NewClientset()
-	clients.PrependReactor("create", "subjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, &authorizationv1.SubjectAccessReview{Status: status}, err
-	})
-	return clients
+// reviewer is an API server that answers every review with the status or the error, and remembers what it was asked.
+type reviewer struct {
+	t      *testing.T
+	status authorizationv1.SubjectAccessReviewStatus
+	err    error // A status of the API is answered; anything else is the network's.
+	asked  []authorizationv1.SubjectAccessReviewSpec
 }
 
-func allowFrom(t *testing.T, clients *fake.Clientset, id identity.Identity, ref api.Ref) error {
-	t.Helper()
-	return authority(t, clients, identity.ByDriver, identity.ByDriver).Allow(t.Context(), id, ref)
+// reviews is where they are asked for.
+const reviews = "https://localhost/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+// RoundTrip is [http.RoundTripper].
+func (r *reviewer) RoundTrip(request *http.Request) (*http.Response, error) {
+	var review authorizationv1.SubjectAccessReview
+	err := json.NewDecoder(request.Body).Decode(&review)
+	if got := request.Method + " " + request.URL.String(); err != nil || got != "POST "+reviews {
+		r.t.Errorf("request %s, %v; want reviews only", got, err)
+	}
+	r.asked = append(r.asked, review.Spec)
+	review.Status = r.status
+	var answer any = review
+	code := http.StatusCreated
+	if status, ok := r.err.(apierrors.APIStatus); ok { // What wraps one is no answer of the API.
+		said := status.Status()
+		said.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+		answer, code = said, int(said.Code)
+	} else if r.err != nil {
+		return nil, r.err
+	}
+	body, err := json.Marshal(answer)
+	return &http.Response{
+		StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Request: request,
+		Body: io.NopCloser(bytes.NewReader(body)),
+	}, err
+}
+
+func (r *reviewer) allow(id identity.Identity, ref api.Ref) error {
+	r.t.Helper()
+	return authority(r.t, r, identity.ByDriver, identity.ByDriver).Allow(r.t.Context(), id, ref)
 }
 
 // TestNobodyIsAskedAboutOthers: where the API server decides with the request itself, nothing is to be found out.
 func TestNobodyIsAskedAboutOthers(t *testing.T) {
 	t.Parallel()
 	for _, id := range []identity.Identity{identity.Driver(), identity.Of(pod())} {
-		clients := reviewer(authorizationv1.SubjectAccessReviewStatus{}, errors.New("asked"))
-		if err := allowFrom(t, clients, id, tls); err != nil {
+		r := &reviewer{t: t, err: errors.New("asked")}
+		if err := r.allow(id, tls); err != nil {
 			t.Errorf("Allow(%s) = %v, want nil", id, err)
 		}
-		if got := clients.Actions(); len(got) != 0 {
+		if got := r.asked; len(got) != 0 {
 			t.Errorf("Allow(%s) made requests: %v, want none", id, got)
 		}
 	}
@@ -57,8 +86,8 @@ func TestWhatIsAsked(t *testing.T) {
 	for ref, resource := range map[api.Ref]string{tls: "secrets", settings: "configmaps"} {
 		t.Run(ref.String(), func(t *testing.T) {
 			t.Parallel()
-			clients := reviewer(authorizationv1.SubjectAccessReviewStatus{Allowed: true}, nil)
-			if err := allowFrom(t, clients, identity.OnBehalf(pod()), ref); err != nil {
+			r := &reviewer{t: t, status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}
+			if err := r.allow(identity.OnBehalf(pod()), ref); err != nil {
 				t.Errorf("Allow = %v, want nil", err)
 			}
 			want := authorizationv1.SubjectAccessReviewSpec{
@@ -68,31 +97,11 @@ func TestWhatIsAsked(t *testing.T) {
 					Verb: "get", Version: "v1", Resource: resource, Namespace: ref.Namespace, Name: ref.Name,
 				},
 			}
-			if diff := cmp.Diff([]authorizationv1.SubjectAccessReviewSpec{want}, asked(t, clients)); diff != "" {
+			if diff := cmp.Diff([]authorizationv1.SubjectAccessReviewSpec{want}, r.asked); diff != "" {
 				t.Errorf("reviews (-want +got):\n%s", diff)
 			}
 		})
 	}
-}
-
-// asked returns what was asked so far, which are all requests.
-func asked(t *testing.T, clients *fake.Clientset) []authorizationv1.SubjectAccessReviewSpec {
-	t.Helper()
-	var specs []authorizationv1.SubjectAccessReviewSpec
-	for _, action := range clients.Actions() {
-		create, ok := action.(clienttesting.CreateAction)
-		if !ok {
-			t.Errorf("request %v, want reviews only", action)
-			continue
-		}
-		review, ok := create.GetObject().(*authorizationv1.SubjectAccessReview)
-		if !ok {
-			t.Errorf("request %v, want reviews only", action)
-			continue
-		}
-		specs = append(specs, review.Spec)
-	}
-	return specs
 }
 
 func TestADenialIsWhatTheRequestWouldGive(t *testing.T) {
@@ -116,7 +125,7 @@ func TestADenialIsWhatTheRequestWouldGive(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := allowFrom(t, reviewer(tt.status, nil), identity.OnBehalf(pod()), tt.ref)
+			err := (&reviewer{t: t, status: tt.status}).allow(identity.OnBehalf(pod()), tt.ref)
 			if !apierrors.IsForbidden(err) || err.Error() != tt.want {
 				t.Errorf("Allow = %v, want a denial: %s", err, tt.want)
 			}
@@ -133,6 +142,7 @@ func TestWhatCannotBeFoundOutIsNoDenial(t *testing.T) {
 	t.Parallel()
 	mayNotAsk := apierrors.NewForbidden(schema.GroupResource{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}, "",
 		errors.New("driver cannot create it"))
+	const sent = `Post "` + reviews + `": `
 	undecided := authorizationv1.SubjectAccessReviewStatus{EvaluationError: "webhook timed out"}
 	tests := map[string]struct {
 		status authorizationv1.SubjectAccessReviewStatus
@@ -140,16 +150,16 @@ func TestWhatCannotBeFoundOutIsNoDenial(t *testing.T) {
 		cause  string
 	}{
 		"the driver may not ask":      {err: mayNotAsk, cause: mayNotAsk.Error()},
-		"another wraps that":          {err: fmt.Errorf("ask: %w", mayNotAsk), cause: "ask: " + mayNotAsk.Error()},
-		"the API server is away":      {err: errors.New("connection refused"), cause: "connection refused"},
-		"it was asked for too long":   {err: context.DeadlineExceeded, cause: context.DeadlineExceeded.Error()},
+		"another wraps that":          {err: fmt.Errorf("ask: %w", mayNotAsk), cause: sent + "ask: " + mayNotAsk.Error()},
+		"the API server is away":      {err: errors.New("connection refused"), cause: sent + "connection refused"},
+		"it was asked for too long":   {err: context.DeadlineExceeded, cause: sent + context.DeadlineExceeded.Error()},
 		"the API server cannot tell":  {status: undecided, cause: "webhook timed out"},
 		"it is denied, and who knows": {status: authorizationv1.SubjectAccessReviewStatus{Denied: true, EvaluationError: "torn"}, cause: "torn"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := allowFrom(t, reviewer(tt.status, tt.err), identity.OnBehalf(pod()), tls)
+			err := (&reviewer{t: t, status: tt.status, err: tt.err}).allow(identity.OnBehalf(pod()), tls)
 			review, ok := errors.AsType[*identity.ReviewError](err)
 			if !ok || apierrors.IsForbidden(err) {
 				t.Fatalf("Allow = %v (%T), forbidden: %t; want a *ReviewError that is no denial", err, err, apierrors.IsForbidden(err))
@@ -166,7 +176,7 @@ func TestWhatCannotBeFoundOutIsNoDenial(t *testing.T) {
 func TestAnAllowanceCountsThoughSomethingFailed(t *testing.T) {
 	t.Parallel()
 	status := authorizationv1.SubjectAccessReviewStatus{Allowed: true, EvaluationError: "a role is missing"}
-	if err := allowFrom(t, reviewer(status, nil), identity.OnBehalf(pod()), tls); err != nil {
+	if err := (&reviewer{t: t, status: status}).allow(identity.OnBehalf(pod()), tls); err != nil {
 		t.Errorf("Allow = %v, want nil", err)
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
@@ -220,8 +219,7 @@ func readMany(g *ground, p api.Pod) {
 		return
 	}
 	for range 40 {
-		_, err := client.ConfigMaps(p.Namespace).List(g.Context(), metav1.ListOptions{})
-		if err != nil {
+		if err := list(g.Context(), client, p.Namespace); err != nil {
 			g.Errorf("List as %s = %v, want no error", p.ServiceAccount, err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
@@ -93,7 +93,8 @@ func newBench(t *testing.T, id identity.Identity, recheck time.Duration) *bench 
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
 	b.stop = stop
 	b.Cache = source.New(ctx, source.Config{
-		Client:  func(identity.Identity) (corev1client.CoreV1Interface, error) { return b.client(), nil },
+		Client:  func(identity.Identity) (rest.Interface, error) { return b.client(), nil },
+		Types:   b.front.types,
 		Allow:   b.mayRead,
 		Changed: b.note,
 		Recheck: recheck,
@@ -102,6 +103,9 @@ func newBench(t *testing.T, id identity.Identity, recheck time.Duration) *bench 
 	t.Cleanup(func() {
 		stop()
 		b.Wait()
+		if b.unclosed != 0 {
+			t.Errorf("%d bodies of watches are not closed, or more than once", b.unclosed)
+		}
 	})
 	return b
 }
@@ -209,7 +213,7 @@ func (b *bench) known(ref api.Ref) known {
 		k.Data[key] = string(value)
 	}
 	if s.Err != nil {
-		k.Err = s.Err.Error()
+		k.Err = textOf(s.Err)
 	}
 	return k
 }

@@ -1,6 +1,7 @@
 package source_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"strconv"
@@ -12,28 +13,26 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// cluster plays the API server behind fake clientsets. Unlike their own object tracker it honours field selectors and
-// resource versions: a watch brings exactly what happened to its object since the list. It refuses, by failing the test,
-// whatever does not select one object by name.
+// cluster plays the API server behind a transport, so that all of the client library is at work. It honours field selectors
+// and resource versions: a watch brings exactly what happened to its object since the list. It refuses, by failing the
+// test, whatever does not select one object by name. How it speaks is in front_test.go.
 type cluster struct {
-	t *testing.T
+	t     *testing.T
+	front *front
 
 	mu       sync.Mutex // Guards all fields below.
 	version  int
 	objects  map[api.Ref]runtime.Object
 	history  map[api.Ref][]watch.Event // Every event of an object, its resource version in it.
 	watches  map[*serverWatch]bool     // Those that are open.
+	unclosed int                       // How many were answered whose body was not closed since.
 	requests []request
 	listErr  error         // What lists answer instead, unless nil.
 	watchErr error         // What watches answer instead, unless nil.
@@ -57,51 +56,9 @@ const asking = "allow"
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	return &cluster{
-		t: t, version: 100,
+		t: t, front: newFront(t), version: 100,
 		objects: map[api.Ref]runtime.Object{}, history: map[api.Ref][]watch.Event{}, watches: map[*serverWatch]bool{},
 	}
-}
-
-// client returns a client of its own: the calls of one fake clientset wait for each other.
-func (c *cluster) client() corev1client.CoreV1Interface {
-	clients := &fake.Clientset{}
-	clients.AddReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		list, ok := a.(clienttesting.ListActionImpl)
-		if !ok {
-			return false, nil, nil
-		}
-		o, err := c.list(c.refOf(a, list.ListRestrictions.Fields), list.ListOptions)
-		return true, o, err
-	})
-	clients.AddWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
-		open, ok := a.(clienttesting.WatchActionImpl)
-		if !ok {
-			return false, nil, nil
-		}
-		w, err := c.watch(c.refOf(a, open.WatchRestrictions.Fields), open.ListOptions)
-		return true, w, err
-	})
-	clients.AddReactor("get", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		get, ok := a.(clienttesting.GetActionImpl)
-		if !ok {
-			return false, nil, nil
-		}
-		o, err := c.get(c.refOf(a, fields.OneTermEqualSelector(metav1.ObjectNameField, get.Name)))
-		return true, o, err
-	})
-	return clients.CoreV1()
-}
-
-// refOf returns the one object that a request selects.
-func (c *cluster) refOf(a clienttesting.Action, selector fields.Selector) api.Ref {
-	kinds := map[string]api.Kind{"configmaps": api.ConfigMap, "secrets": api.Secret}
-	kind, known := kinds[a.GetResource().Resource]
-	name, exact := selector.RequiresExactMatch(metav1.ObjectNameField)
-	if !known || !exact || len(selector.Requirements()) != 1 || a.GetNamespace() == "" {
-		c.t.Errorf("%s of %v in namespace %q with selector %q, want one object selected by name",
-			a.GetVerb(), a.GetResource(), a.GetNamespace(), selector)
-	}
-	return api.Ref{Kind: kind, Namespace: a.GetNamespace(), Name: name}
 }
 
 func (c *cluster) list(ref api.Ref, opts metav1.ListOptions) (runtime.Object, error) {
@@ -161,7 +118,7 @@ func (c *cluster) answerLocked(ref api.Ref) runtime.Object {
 	return configMaps
 }
 
-func (c *cluster) watch(ref api.Ref, opts metav1.ListOptions) (watch.Interface, error) {
+func (c *cluster) watch(ctx context.Context, ref api.Ref, opts metav1.ListOptions) (*serverWatch, error) {
 	c.mu.Lock()
 	c.recordLocked("watch", ref, opts)
 	entrance := c.entrance
@@ -174,11 +131,13 @@ func (c *cluster) watch(ref api.Ref, opts metav1.ListOptions) (watch.Interface, 
 	if c.watchErr != nil {
 		return nil, c.watchErr
 	}
-	w := &serverWatch{cluster: c, ref: ref, events: make(chan watch.Event, 1000)}
+	w := &serverWatch{cluster: c, ref: ref, ctx: ctx, events: make(chan []byte, 1000)}
 	c.watches[w] = true
+	c.unclosed++
+	context.AfterFunc(ctx, w.stop)
 	for _, e := range c.history[ref] {
 		if versionOf(c.t, e.Object) > number(c.t, opts.ResourceVersion) {
-			w.events <- e
+			w.events <- c.front.event(e)
 		}
 	}
 	return w, nil
@@ -217,22 +176,27 @@ func (c *cluster) remove(ref api.Ref) {
 
 func (c *cluster) sendLocked(ref api.Ref, e watch.Event) {
 	c.history[ref] = append(c.history[ref], e)
+	c.deliverLocked(ref, c.front.event(e))
+}
+
+func (c *cluster) deliverLocked(ref api.Ref, event []byte) {
 	for w := range c.watches {
 		if w.ref == ref && !w.isDead {
-			w.events <- e
+			w.events <- event
 		}
 	}
 }
 
 // send puts an event into the open watches of an object, and nowhere else.
 func (c *cluster) send(ref api.Ref, e watch.Event) {
+	c.sendBytes(ref, c.front.event(e))
+}
+
+// sendBytes does so with whatever the network brings.
+func (c *cluster) sendBytes(ref api.Ref, data []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for w := range c.watches {
-		if w.ref == ref && !w.isDead {
-			w.events <- e
-		}
-	}
+	c.deliverLocked(ref, data)
 }
 
 // answer sets what lists and watches answer from now on, and gets as lists; nil stands for the truth.

@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -51,7 +50,7 @@ func (p *pit) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	response := &http.Response{
 		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
-		Body: silence{make(chan struct{})},
+		Body: silence{r.Context(), make(chan struct{})},
 	}
 	if verb == "list" {
 		list, err := json.Marshal(corev1.ConfigMapList{
@@ -65,11 +64,18 @@ func (p *pit) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // silence is the body of a watch that brings nothing until it is given up.
-type silence struct{ closed chan struct{} }
+type silence struct {
+	ctx    context.Context
+	closed chan struct{}
+}
 
 func (s silence) Read([]byte) (int, error) {
-	<-s.closed
-	return 0, io.ErrClosedPipe
+	select {
+	case <-s.ctx.Done():
+		return 0, s.ctx.Err()
+	case <-s.closed:
+		return 0, io.ErrClosedPipe
+	}
 }
 
 func (s silence) Close() error {
@@ -102,13 +108,12 @@ func onBrink(t *testing.T, test func(b *brink)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &pit{asked: map[string]int{}, swallows: func(string, string) bool { return false }}
-		client, err := corev1client.NewForConfigAndClient(&rest.Config{Host: "http://localhost", QPS: -1}, &http.Client{Transport: p})
-		if err != nil {
-			t.Fatal(err)
-		}
+		front := newFront(t)
+		client := front.client(p)
 		ctx, stop := context.WithCancel(t.Context())
 		c := source.New(ctx, source.Config{
-			Client:  func(identity.Identity) (corev1client.CoreV1Interface, error) { return client, nil },
+			Client:  func(identity.Identity) (rest.Interface, error) { return client, nil },
+			Types:   front.types,
 			Allow:   func(context.Context, identity.Identity, api.Ref) error { return nil },
 			Changed: func(source.Key) {}, Recheck: recheck, Room: roomy(),
 		})

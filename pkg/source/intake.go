@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/budget"
@@ -32,8 +31,8 @@ type Room interface {
 	Account() *budget.Account
 }
 
-// costOf returns how much memory it takes to hold the content and to watch it: the stream's decoder keeps a buffer that
-// holds the largest event, and which it has made by doubling.
+// costOf returns how much memory it takes to hold the content, to watch it, and to receive the next event, which may be as
+// large.
 func costOf(c api.Content) int64 {
 	size := int64(0)
 	for key, value := range c.Data {
@@ -99,18 +98,19 @@ func (w *watcher) noteCrowded(err error) {
 	})
 	w.cache.mu.Lock()
 	defer w.cache.mu.Unlock()
-	if w.vigil.watch != nil {
-		w.cache.endLocked(w.vigil)
+	if w.vigil.isOpen {
+		w.vigil.giveUp()
 	}
 }
 
-// rest stands for the watch of an object that there is no room for, until there may be some. Then it is listed.
-func (w *watcher) rest() watch.Interface {
+// waitForRoom has an object that there is no room for listed again when there may be some.
+func (w *watcher) waitForRoom() error {
 	p := newPause(wait.Jitter(longestRest, restJitter))
 	whenRoom := w.item.account.WhenRoom
 	if _, isNew := w.standing(); isNew {
 		whenRoom = w.item.account.WhenOpen
 	}
 	whenRoom(w.crowded, func() { p.shorten(wait.Jitter(shortestRest, restJitter)) })
-	return p
+	w.pause = p
+	return errListAnew
 }

@@ -29,7 +29,7 @@ func (b *bench) logged(seen *int) []string {
 	for _, e := range entries[*seen:] {
 		line := e.Message
 		if e.Err != nil {
-			line += ": " + e.Err.Error()
+			line += ": " + textOf(e.Err)
 		}
 		lines = append(lines, line)
 	}

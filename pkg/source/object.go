@@ -2,7 +2,7 @@ package source
 
 import (
 	"context"
-	"fmt"
+	"io"
 	"maps"
 	"time"
 
@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
@@ -20,72 +20,120 @@ import (
 // object makes the requests about one object. Lists and watches select it by name, so that RBAC can name it and nothing
 // else is sent or held.
 type object struct {
-	client corev1client.CoreV1Interface
-	ref    api.Ref
+	client     rest.Interface // Of the core group.
+	parameters runtime.ParameterCodec
+	ref        api.Ref
 }
 
-func (o object) selector() string {
-	return fields.OneTermEqualSelector(metav1.ObjectNameField, o.ref.Name).String()
+// request returns one about the object's kind.
+func (o object) request() *rest.Request {
+	return o.client.Get().Namespace(o.ref.Namespace).Resource(o.ref.Kind.Resource() + "s")
 }
 
-func (o object) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	options.FieldSelector = o.selector()
+func (o object) selecting(options metav1.ListOptions) *rest.Request {
+	options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, o.ref.Name).String()
+	return o.request().VersionedParams(&options, o.parameters)
+}
+
+// kept is an object of one of the kinds that are read.
+type kept interface {
+	meta() *metav1.ObjectMeta
+	// content is what a volume can need of it.
+	content(ref api.Ref) api.Content
+}
+
+type (
+	configMap struct{ *corev1.ConfigMap }
+	secret    struct{ *corev1.Secret }
+)
+
+// listed is the answer to a list.
+type listed struct {
+	version string
+	object  kept // Nil if there is none.
+}
+
+func (o object) list(ctx context.Context, options metav1.ListOptions) (listed, error) {
 	if o.ref.Kind == api.Secret {
-		return o.client.Secrets(o.ref.Namespace).List(ctx, options)
+		var list corev1.SecretList
+		err := o.selecting(options).Do(ctx).Into(&list)
+		if err != nil || len(list.Items) == 0 {
+			return listed{version: list.ResourceVersion}, err
+		}
+		return listed{version: list.ResourceVersion, object: secret{&list.Items[0]}}, nil
 	}
-	return o.client.ConfigMaps(o.ref.Namespace).List(ctx, options)
+	var list corev1.ConfigMapList
+	err := o.selecting(options).Do(ctx).Into(&list)
+	if err != nil || len(list.Items) == 0 {
+		return listed{version: list.ResourceVersion}, err
+	}
+	return listed{version: list.ResourceVersion, object: configMap{&list.Items[0]}}, nil
 }
 
-func (o object) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	options.FieldSelector = o.selector()
-	if o.ref.Kind == api.Secret {
-		return o.client.Secrets(o.ref.Namespace).Watch(ctx, options)
-	}
-	return o.client.ConfigMaps(o.ref.Namespace).Watch(ctx, options)
+// watch returns the events as the API server writes them.
+func (o object) watch(ctx context.Context, options metav1.ListOptions) (io.ReadCloser, error) {
+	options.Watch = true
+	return o.selecting(options).Stream(ctx)
 }
 
 // get returns the list of the object, which is empty when it does not exist.
-func (o object) get(ctx context.Context) (runtime.Object, error) {
+func (o object) get(ctx context.Context) (listed, error) {
+	result := o.request().Name(o.ref.Name).Do(ctx)
+	var found kept
+	var err error
 	if o.ref.Kind == api.Secret {
-		secret, err := o.client.Secrets(o.ref.Namespace).Get(ctx, o.ref.Name, metav1.GetOptions{})
-		if err != nil {
-			return &corev1.SecretList{}, butNotFound(err)
-		}
-		return &corev1.SecretList{ListMeta: versionOf(&secret.ObjectMeta), Items: []corev1.Secret{*secret}}, nil
+		s := secret{&corev1.Secret{}}
+		found, err = s, result.Into(s.Secret)
+	} else {
+		m := configMap{&corev1.ConfigMap{}}
+		found, err = m, result.Into(m.ConfigMap)
 	}
-	configMap, err := o.client.ConfigMaps(o.ref.Namespace).Get(ctx, o.ref.Name, metav1.GetOptions{})
-	if err != nil {
-		return &corev1.ConfigMapList{}, butNotFound(err)
+	switch {
+	case apierrors.IsNotFound(err):
+		return listed{}, nil
+	case err != nil:
+		return listed{}, err
 	}
-	return &corev1.ConfigMapList{ListMeta: versionOf(&configMap.ObjectMeta), Items: []corev1.ConfigMap{*configMap}}, nil
+	return listed{version: found.meta().ResourceVersion, object: found}, nil
 }
 
-func butNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
-}
-
-func versionOf(o *metav1.ObjectMeta) metav1.ListMeta {
-	return metav1.ListMeta{ResourceVersion: o.ResourceVersion}
-}
-
-// contentOf keeps of an object what a volume can need.
-func contentOf(ref api.Ref, obj any) (api.Content, error) {
-	switch o := obj.(type) {
+// keptOf returns the object of an event. It is not ok if the event is of no sort that is known, or about anything else than
+// the ref. Of a bookmark only the kind is the ref's.
+func keptOf(ref api.Ref, e watch.Event) (_ kept, ok bool) {
+	var found kept
+	switch o := e.Object.(type) {
 	case *corev1.ConfigMap:
-		data := make(map[string][]byte, len(o.Data)+len(o.BinaryData))
-		maps.Copy(data, o.BinaryData)
-		for k, v := range o.Data {
-			data[k] = []byte(v)
-		}
-		return content(ref, &o.ObjectMeta, o.Immutable, data), nil
+		found, ok = configMap{o}, ref.Kind == api.ConfigMap
 	case *corev1.Secret:
-		return content(ref, &o.ObjectMeta, o.Immutable, o.Data), nil
-	default:
-		return api.Content{}, fmt.Errorf("watch of %s brought a %T", ref, obj)
+		found, ok = secret{o}, ref.Kind == api.Secret
 	}
+	if !ok {
+		return nil, false
+	}
+	switch e.Type {
+	case watch.Bookmark:
+		return found, true
+	case watch.Added, watch.Modified, watch.Deleted:
+		return found, found.meta().Name == ref.Name && found.meta().Namespace == ref.Namespace
+	default:
+		return nil, false
+	}
+}
+
+func (m configMap) meta() *metav1.ObjectMeta { return &m.ObjectMeta }
+func (s secret) meta() *metav1.ObjectMeta    { return &s.ObjectMeta }
+
+func (m configMap) content(ref api.Ref) api.Content {
+	data := make(map[string][]byte, len(m.Data)+len(m.BinaryData))
+	maps.Copy(data, m.BinaryData)
+	for k, v := range m.Data {
+		data[k] = []byte(v)
+	}
+	return content(ref, &m.ObjectMeta, m.Immutable, data)
+}
+
+func (s secret) content(ref api.Ref) api.Content {
+	return content(ref, &s.ObjectMeta, s.Immutable, s.Data)
 }
 
 func content(ref api.Ref, meta *metav1.ObjectMeta, immutable *bool, data map[string][]byte) api.Content {

@@ -1,11 +1,8 @@
 package source
 
 import (
-	"net/http"
+	"context"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 )
 
 // How long an object is not read that cannot be watched: as the kubelet, which syncs a pod about once a minute, or better.
@@ -14,21 +11,18 @@ const (
 	pollJitter  = 0.5
 )
 
-// pause is a watch that brings nothing but, after a while, the word that it is too old. A reflector lists anew then.
-type pause struct {
-	timer  *time.Timer
-	events chan watch.Event
-}
+// pause is a while in which nothing is asked. It has begun when it is made.
+type pause struct{ timer *time.Timer }
 
-func newPause(d time.Duration) *pause {
-	p := &pause{events: make(chan watch.Event, 1)}
-	p.timer = time.AfterFunc(d, func() {
-		p.events <- watch.Event{Type: watch.Error, Object: &metav1.Status{
-			Status: metav1.StatusFailure, Reason: metav1.StatusReasonExpired, Code: http.StatusGone,
-			Message: "it is time to read again what cannot be watched",
-		}}
-	})
-	return p
+func newPause(d time.Duration) *pause { return &pause{timer: time.NewTimer(d)} }
+
+// wait returns when it is over, or the context.
+func (p *pause) wait(ctx context.Context) {
+	defer p.timer.Stop()
+	select {
+	case <-p.timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // shorten has the pause end in that time, unless it is over.
@@ -37,9 +31,3 @@ func (p *pause) shorten(d time.Duration) {
 		p.timer.Reset(d)
 	}
 }
-
-// Stop is [watch.Interface]. Who calls it does not wait for events any more, so it leaves the channel open.
-func (p *pause) Stop() { p.timer.Stop() }
-
-// ResultChan is [watch.Interface].
-func (p *pause) ResultChan() <-chan watch.Event { return p.events }

@@ -1,54 +1,39 @@
 package source
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/watch"
 )
 
-// TestAPauseEndsAsAnExpiredWatch when it is time and not before, upon which a reflector lists anew.
-func TestAPauseEndsAsAnExpiredWatch(t *testing.T) {
+// TestHowLongAPauseIs: until it is time and not before, unless it is shortened or nobody waits any more. Shortening one that
+// is over changes nothing.
+func TestHowLongAPauseIs(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := newPause(time.Minute)
-		defer p.Stop()
-		began := time.Now()
-		event := <-p.ResultChan()
-		if got := time.Since(began); got != time.Minute {
-			t.Errorf("it ended after %s, want a minute", got)
-		}
-		if err := apierrors.FromObject(event.Object); event.Type != watch.Error || !apierrors.IsResourceExpired(err) {
-			t.Errorf("event = %v, %v, want that it has expired", event.Type, err)
-		}
-	})
-}
-
-// TestAPauseThatIsStoppedLeavesNothing: neither a timer that goes off, nor a goroutine that waits for who has left, be it
-// stopped before its time, after, or twice.
-func TestAPauseThatIsStoppedLeavesNothing(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		after time.Duration
-		want  int // How many events it had.
+	tests := map[string]struct {
+		meanwhile func(p *pause, cancel context.CancelFunc)
+		want      time.Duration
 	}{
-		"before its time": {30 * time.Second, 0},
-		"after it":        {time.Hour, 1},
-	} {
+		"nothing happens":     {func(*pause, context.CancelFunc) {}, time.Minute},
+		"it is shortened":     {func(p *pause, _ context.CancelFunc) { p.shorten(time.Second) }, 31 * time.Second},
+		"its context ends":    {func(_ *pause, cancel context.CancelFunc) { cancel() }, 30 * time.Second},
+		"both, and it is not": {func(p *pause, cancel context.CancelFunc) { cancel(); p.shorten(time.Hour) }, 30 * time.Second},
+	}
+	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				p := newPause(time.Minute)
-				<-time.After(tt.after)
-				p.Stop()
-				p.Stop()
-				<-time.After(time.Hour)
-				synctest.Wait() // Nobody reads the event.
-				if got := len(p.events); got != tt.want {
-					t.Errorf("events = %d, want %d", got, tt.want)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				p, began := newPause(time.Minute), time.Now()
+				time.AfterFunc(30*time.Second, func() { tt.meanwhile(p, cancel) })
+				p.wait(ctx)
+				if got := time.Since(began); got != tt.want {
+					t.Errorf("it was over after %s, want %s", got, tt.want)
 				}
+				p.shorten(time.Second)
+				cancel()
 			})
 		})
 	}

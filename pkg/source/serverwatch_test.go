@@ -1,23 +1,51 @@
 package source_test
 
 import (
-	"k8s.io/apimachinery/pkg/watch"
+	"context"
+	"io"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// serverWatch is one open watch.
+// serverWatch is one open watch, and the body of the answer to who asked for it.
 type serverWatch struct {
 	cluster *cluster
 	ref     api.Ref
-	events  chan watch.Event
+	ctx     context.Context
+	events  chan []byte
 	isDead  bool // It brings nothing any more, and stays open.
+
+	pending []byte // Of the event that is being read.
 }
 
-func (w *serverWatch) ResultChan() <-chan watch.Event { return w.events }
+// Read is [io.Reader]. As with the library's transport, it ends with the context of the request.
+func (w *serverWatch) Read(p []byte) (int, error) {
+	for len(w.pending) == 0 {
+		select {
+		case <-w.ctx.Done():
+			return 0, w.ctx.Err()
+		case event, ok := <-w.events:
+			if !ok {
+				return 0, io.EOF
+			}
+			w.pending = event
+		}
+	}
+	n := copy(p, w.pending)
+	w.pending = w.pending[n:]
+	return n, nil
+}
 
-// Stop is what the client calls, also while it waits for events.
-func (w *serverWatch) Stop() {
+// Close is what the client calls.
+func (w *serverWatch) Close() error {
+	w.stop()
+	w.cluster.mu.Lock()
+	defer w.cluster.mu.Unlock()
+	w.cluster.unclosed--
+	return nil
+}
+
+func (w *serverWatch) stop() {
 	w.cluster.mu.Lock()
 	defer w.cluster.mu.Unlock()
 	if w.cluster.watches[w] {

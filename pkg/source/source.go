@@ -10,11 +10,13 @@ import (
 	"sync"
 	"time"
 
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/kubeclient"
 )
 
 // Key names an object and whose credentials read it. It is comparable.
@@ -64,8 +66,10 @@ func (s *Snapshot) noteFailing() {
 
 // Config is what a cache needs. Every field is required.
 type Config struct {
-	// Client returns a client with the credentials of an identity.
-	Client func(identity.Identity) (corev1client.CoreV1Interface, error)
+	// Client returns a client of the core group with the credentials of an identity.
+	Client func(identity.Identity) (rest.Interface, error)
+	// Types are those of the clients.
+	Types *kubeclient.Types
 	// Allow returns nil if an identity may read an object, as far as the API server does not decide that with the request
 	// itself; else an error as that would give. It is asked before each request.
 	Allow func(context.Context, identity.Identity, api.Ref) error
@@ -86,6 +90,9 @@ type Cache struct {
 	cfg Config
 	wg  sync.WaitGroup // Counts the watches' goroutines.
 
+	parameters runtime.ParameterCodec // Of requests.
+	decoder    runtime.Decoder        // Of what watches bring.
+
 	mu        sync.Mutex // Guards all below and everything in the items; never held while waiting or calling out.
 	items     map[Key]*item
 	bookmarks map[api.Kind]time.Time // When a watch of the kind has brought one last.
@@ -96,8 +103,8 @@ type Cache struct {
 // item is one object in use. Invariant: it is in Cache.items exactly while users > 0.
 type item struct {
 	users int
-	stop  context.CancelFunc // Ends the watch; nil while none runs because the object is immutable.
-	vigil *vigil             // Over that watch.
+	stop  func() // Ends the watch; nil while none runs because the object is immutable.
+	vigil *vigil // Over that watch.
 	now   Snapshot
 	// isNew says that it is unknown yet, and that nobody needs it who was there before: others can do without it.
 	isNew bool
@@ -107,7 +114,10 @@ type item struct {
 
 // New returns an empty cache whose watches all end with ctx.
 func New(ctx context.Context, cfg Config) *Cache {
-	return &Cache{ctx: ctx, cfg: cfg, items: map[Key]*item{}, bookmarks: map[api.Kind]time.Time{}}
+	return &Cache{
+		ctx: ctx, cfg: cfg, items: map[Key]*item{}, bookmarks: map[api.Kind]time.Time{},
+		parameters: cfg.Types.Parameters(), decoder: cfg.Types.Codecs().UniversalDeserializer(),
+	}
 }
 
 // Wait returns when every watch has ended. The context given to New must have been cancelled.
@@ -198,16 +208,20 @@ func (c *Cache) Polled() int {
 }
 
 // startLocked starts the watch of an item. c.mu is held.
-func (c *Cache) startLocked(key Key, it *item, client corev1client.CoreV1Interface) {
+func (c *Cache) startLocked(key Key, it *item, client rest.Interface) {
 	ctx, stop := context.WithCancel(c.ctx)
-	it.stop, it.vigil = stop, &vigil{}
 	w := &watcher{
-		cache: c, key: key, item: it, ctx: ctx, object: object{client: client, ref: key.Ref}, vigil: it.vigil,
+		cache: c, key: key, item: it, ctx: ctx, object: object{client: client, parameters: c.parameters, ref: key.Ref},
 	}
-	c.wg.Go(func() {
-		defer stop()
-		w.run()
-	})
+	it.vigil = &w.vigil
+	it.stop = func() {
+		stop()
+		if w.vigil.cancel != nil {
+			w.vigil.cancel()
+		}
+	}
+	c.wg.Add(1) // Until its last step.
+	go w.begin()
 }
 
 // update changes an item's snapshot and tells the listener if change reports a difference. Each sort of trouble is logged

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
@@ -238,7 +238,8 @@ func TestAcquireWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("no token")
 	c := source.New(t.Context(), source.Config{
-		Client:  func(identity.Identity) (corev1client.CoreV1Interface, error) { return nil, cause },
+		Client:  func(identity.Identity) (rest.Interface, error) { return nil, cause },
+		Types:   newFront(t).types,
 		Changed: func(source.Key) { t.Error("Changed was called") },
 	})
 	key := source.Key{Identity: identity.Identity{Namespace: "default", ServiceAccount: "runner"}, Ref: cert}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
@@ -52,10 +52,11 @@ func TestIdentitiesDoNotShare(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var asked []identity.Identity
 		sources := source.New(ctx, source.Config{
-			Client: func(id identity.Identity) (corev1client.CoreV1Interface, error) {
+			Client: func(id identity.Identity) (rest.Interface, error) {
 				asked = append(asked, id)
 				return c.client(), nil
 			},
+			Types:   c.front.types,
 			Allow:   func(context.Context, identity.Identity, api.Ref) error { return nil },
 			Changed: func(source.Key) {},
 			Recheck: recheck,

@@ -2,9 +2,9 @@ package source
 
 import (
 	"context"
+	"io"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
@@ -34,8 +34,8 @@ const answerLimit = time.Minute
 
 // vigil is what the cache looks at to find out whether a watch is dead. The cache's lock guards it.
 type vigil struct {
-	cancel context.CancelFunc // Ends the request for a watch; nil before the first one.
-	watch  watch.Interface    // Nil unless one is open, and after the cache has stopped it.
+	cancel context.CancelFunc // Ends the request that is under way, which may be an open watch; nil before the first one.
+	isOpen bool               // A watch is open, and was not given up.
 	asks   bool               // A watch was asked for, and is not open yet.
 
 	sign         time.Time     // When something was last heard of the watch.
@@ -81,14 +81,14 @@ func (c *Cache) Silence() time.Duration {
 	defer c.mu.Unlock()
 	var longest time.Duration
 	for _, it := range c.items {
-		if it.stop != nil && it.vigil.watch != nil {
+		if it.stop != nil && it.vigil.isOpen {
 			longest = max(longest, time.Since(it.vigil.sign))
 		}
 	}
 	return longest
 }
 
-// look stops the watches that are dead, and those whose objects have not been listed for long. Their reflectors then list.
+// look stops the watches that are dead, and those whose objects have not been listed for long. They are then listed.
 func (c *Cache) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,28 +102,22 @@ func (c *Cache) look() {
 			c.replaced++
 		}
 		if dead || it.vigil.isDue(now) {
-			c.endLocked(it.vigil)
+			it.vigil.giveUp()
 		}
 	}
 }
 
-// endLocked stops a watch, or the request for one. Stopping may wait for a connection that nobody reads, so that nobody
-// waits for it. c.mu is held.
-func (c *Cache) endLocked(v *vigil) {
-	v.isOver = true
-	if v.watch == nil {
-		v.cancel()
-		return
-	}
-	c.wg.Go(v.watch.Stop)
-	v.watch = nil
+// giveUp ends a watch, or the request for one, so that the object is listed.
+func (v *vigil) giveUp() {
+	v.isOver, v.isOpen = true, false
+	v.cancel()
 }
 
 // isDead reports whether the watch can be held for dead. That nothing was heard of it means something where bookmarks are
 // sent: it has had one itself, or another watch of the kind has since. An API server that has not seen a change of the kind
 // since it started sends none.
 func (v *vigil) isDead(now, bookmarkOfKind time.Time) bool {
-	if v.watch == nil && !v.asks {
+	if !v.isOpen && !v.asks {
 		return false
 	}
 	tells := v.asks || v.isBookmarked || bookmarkOfKind.After(v.sign)
@@ -135,7 +129,7 @@ func (v *vigil) isDead(now, bookmarkOfKind time.Time) bool {
 // waits for that version, which after etcd was restored to an earlier state may be for ever. Where no bookmarks are sent
 // at all, twice as much time goes by before each further list.
 func (v *vigil) isDue(now time.Time) bool {
-	if v.watch == nil || v.relist.IsZero() {
+	if !v.isOpen || v.relist.IsZero() {
 		return false
 	}
 	if now.After(v.relist) {
@@ -148,24 +142,15 @@ func (v *vigil) isDue(now time.Time) bool {
 	return true
 }
 
-// beginList ends what is left of a watch, and returns the list's options: after a watch that was dead, what its server has
-// in a cache may be as old as what the watch has brought.
-func (w *watcher) beginList(o metav1.ListOptions) metav1.ListOptions {
+// beginList returns the list's options: after a watch that was dead, what its server has in a cache may be as old as what
+// the watch has brought.
+func (w *watcher) beginList() metav1.ListOptions {
 	w.cache.mu.Lock()
 	defer w.cache.mu.Unlock()
-	w.vigil.endWatch()
-	if w.vigil.isOver || o.ResourceVersion == anyVersion {
-		o.ResourceVersion = latestVersion
+	if w.vigil.isOver {
+		return metav1.ListOptions{ResourceVersion: latestVersion}
 	}
-	return o
-}
-
-// endWatch forgets the watch, which its reflector has left.
-func (v *vigil) endWatch() {
-	if v.cancel != nil {
-		v.cancel()
-	}
-	v.watch, v.asks = nil, false
+	return metav1.ListOptions{ResourceVersion: w.version}
 }
 
 // noteList remembers that the object was listed.
@@ -177,17 +162,30 @@ func (w *watcher) noteList() {
 	w.vigil.heard, w.vigil.relist = now, now.Add(wait.Jitter(relistAfter, relistJitter))
 }
 
-// beginWatch returns the context of a request for a watch. It is an error when the object is to be listed first.
-func (w *watcher) beginWatch(ctx context.Context, o metav1.ListOptions) (context.Context, error) {
+// beginRequest returns the context of a request that is no watch. Requests end with the cache's context, and by vigil.cancel
+// with the watcher's. As children of the watcher's, each of which lasts for long, they would have it keep books of them.
+func (w *watcher) beginRequest() (context.Context, context.CancelFunc) {
 	w.cache.mu.Lock()
 	defer w.cache.mu.Unlock()
-	w.vigil.endWatch()
-	if w.vigil.isOver {
-		return nil, errOver()
+	ctx, cancel := context.WithTimeout(w.cache.ctx, answerLimit)
+	w.vigil.cancel = cancel
+	if w.ctx.Err() != nil {
+		cancel()
+	}
+	return ctx, cancel
+}
+
+// beginWatch returns the context of a request for a watch. It is an error when the object is to be listed first.
+func (w *watcher) beginWatch(o metav1.ListOptions) (context.Context, error) {
+	w.cache.mu.Lock()
+	defer w.cache.mu.Unlock()
+	if w.vigil.isOver || w.ctx.Err() != nil {
+		return nil, errListAnew
 	}
 	now := time.Now()
-	v := w.vigil
-	ctx, v.cancel = context.WithCancel(ctx)
+	v := &w.vigil
+	ctx, cancel := context.WithCancel(w.cache.ctx)
+	v.cancel = cancel
 	v.asks, v.isBookmarked, v.sign = true, false, now
 	v.patience = wait.Jitter(longestSilence, silenceJitter)
 	v.until = now.Add(time.Duration(*o.TimeoutSeconds)*time.Second + overstay)
@@ -195,49 +193,49 @@ func (w *watcher) beginWatch(ctx context.Context, o metav1.ListOptions) (context
 }
 
 // endAsking takes the answer to a request for a watch.
-func (w *watcher) endAsking(i watch.Interface, err error) (watch.Interface, error) {
+func (w *watcher) endAsking(body io.ReadCloser, err error) (io.ReadCloser, error) {
+	if isOver := w.noteAnswer(err); !isOver {
+		return body, err
+	}
+	if err == nil { // It came just when it was given up.
+		_ = body.Close()
+	}
+	return nil, errListAnew // Not the word that the request was given up.
+}
+
+// noteAnswer remembers that a watch is open, unless there is an error or it was given up.
+func (w *watcher) noteAnswer(err error) (isOver bool) {
 	w.cache.mu.Lock()
 	defer w.cache.mu.Unlock()
-	v := w.vigil
+	v := &w.vigil
 	v.asks = false
-	switch {
-	case err != nil && v.isOver:
-		return nil, errOver() // Not the word that the request was given up.
-	case err != nil:
-		return nil, err
-	case v.isOver: // It came just when it was given up.
-		w.cache.wg.Go(i.Stop)
-		return nil, errOver()
+	if err != nil || v.isOver {
+		v.cancel()
+		return v.isOver
 	}
 	now := time.Now()
 	v.until = v.until.Add(now.Sub(v.sign)) // The server's clock runs from its answer at the latest.
-	v.watch, v.sign = i, now
-	return i, nil
+	v.isOpen, v.sign = true, now
+	return false
 }
 
-// errOver has the reflector list.
-func errOver() error {
-	return apierrors.NewResourceExpired("nothing was heard of the watch for too long")
-}
-
-// noteSign remembers that something was heard of the watch.
-func (w *watcher) noteSign() {
+// noteEnd remembers that no watch is open.
+func (w *watcher) noteEnd() {
 	w.cache.mu.Lock()
 	defer w.cache.mu.Unlock()
-	w.vigil.hear(time.Now())
+	w.vigil.isOpen = false
+	w.vigil.cancel()
 }
 
-func (v *vigil) hear(now time.Time) {
-	v.sign, v.heard, v.checks = now, now, 0
-}
-
-// Bookmark takes the word that the watch has missed nothing. It is cache.ReflectorBookmarkStore.
-func (w *watcher) Bookmark(string) error {
+// noteSign remembers that something was heard of the watch. A bookmark is its word that it has missed nothing.
+func (w *watcher) noteSign(kind watch.EventType) {
 	w.cache.mu.Lock()
 	defer w.cache.mu.Unlock()
 	now := time.Now()
-	w.vigil.hear(now)
-	w.vigil.isBookmarked = true
-	w.cache.bookmarks[w.key.Ref.Kind] = now
-	return nil
+	v := &w.vigil
+	v.sign, v.heard, v.checks = now, now, 0
+	if kind == watch.Bookmark {
+		v.isBookmarked = true
+		w.cache.bookmarks[w.key.Ref.Kind] = now
+	}
 }

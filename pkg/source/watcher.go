@@ -2,218 +2,290 @@ package source
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"math/rand/v2"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/inflow"
-	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
 )
-
-// How long a watcher waits after the API server refused or dropped it: doubling, with jitter.
-const (
-	firstRetry  = 200 * time.Millisecond
-	longestWait = 5 * time.Second
-	retrySteps  = 6
-)
-
-// longestDoubt is how long the API server has to deny an object to be believed. It is longer than one takes to start.
-const longestDoubt = 15 * time.Second
 
 // driverWatch is how long a quiet watch of the driver's own stays open at least, as the kubelet has it: opening anew is a
 // request. Its rights hardly change.
 const driverWatch = 30 * time.Minute
 
-// The reflector's first list asks for any version, which a server may answer from a cache that lags behind: with
-// something older than another server has said, or than an immutable object, which is read once and never again. So the
-// latest is asked for. Lists that name the version they know are answered with nothing older, and stay as they are.
-const (
-	anyVersion    = "0"
-	latestVersion = ""
-)
+// latestVersion has a list answered with the latest there is. The first list asks for it: a server that may answer from a
+// cache that lags behind could bring something older than another one has said, or than an immutable object, which is read
+// once and never again. Lists that name the version they know are answered with nothing older.
+const latestVersion = ""
 
-// watcher keeps one item's snapshot current by listing and watching the one object by name. It is what its reflector asks,
-// and the store its reflector writes to.
+// errListAnew is why there is no watch: the object is to be listed first.
+var errListAnew = errors.New("the object is to be listed anew")
+
+// watcher keeps one item's snapshot current by listing and watching the one object by name.
+//
+// A node has one for each object, so it is made to take little while it waits, which it does nearly all the time: one
+// goroutine that reads the body of the watch, with next to nothing on its stack, since each step of its life is taken by a
+// goroutine of its own. No buffer outlives its event. It gets right what reflectors of the client library do:
+//
+//   - The first list is consistent. Later ones ask for nothing older than what is known, and for the latest where a server
+//     has forgotten that version or has not come to it yet.
+//   - A watch goes on from the last version that was listed or has come by any watch. One that ends in good order, or with
+//     its connection, is opened anew from there; an expired version, in a status or in an event, has the object listed.
+//   - Bookmarks advance that version, so that a quiet object's does not expire.
+//   - Whatever else goes wrong is tried again after a growing delay with jitter, which starts over after quiet times. Who
+//     is told to come back later goes on with its watch. A watch that is closed at once counts as a failure.
+//   - A slow server holds up nothing but the object that was asked for.
 type watcher struct {
 	cache  *Cache
 	key    Key
 	item   *item
 	ctx    context.Context // Done once this watch is stopped; checked under the cache's lock.
 	object object
-	vigil  *vigil // Guarded by the cache's lock.
+	vigil  vigil // Guarded by the cache's lock.
 
-	// The reflector makes one request at a time.
+	// What follows is for one request at a time.
+	version string // From which a watch goes on; latestVersion until it was listed, and when that cannot be had any more.
+	retry   retry
+	pause   *pause // What is to be waited for before the next list; nil for nothing.
 	canList bool   // The last list was answered, and nothing was heard of a watch since but that it is forbidden.
 	polls   bool   // The last list was refused, and a get answered in its place.
 	crowded int64  // How much room the last content needs that could not be taken; zero for none.
-	decoded func() // Says that what was listed is no longer under way.
 	// unwatched is when a watch was first refused since one was open, and denied is the first of the denials that were the
 	// only answers since; zero for neither.
 	unwatched, denied time.Time
 }
 
-var (
-	_ cache.ReflectorStore         = (*watcher)(nil)
-	_ cache.ReflectorBookmarkStore = (*watcher)(nil)
-)
-
-// run watches until the watcher's context ends.
-func (w *watcher) run() {
-	silent := klog.Logger{} // It would repeat each error with each try.
-	reflector := cache.NewReflectorWithOptions(w.listWatch(), w.example(), w, cache.ReflectorOptions{
-		Logger:          &silent,
-		Name:            w.key.Ref.String(),
-		MinWatchTimeout: driverWatch,
-		Backoff: &wait.Backoff{
-			Duration: firstRetry, Factor: 2, Jitter: 1, Steps: retrySteps, Cap: longestWait,
-		},
-	})
-	reflector.RunWithContext(klog.NewContext(w.ctx, silent))
-}
-
-// limitWatch has the watch of a pod's opened anew now and then, by which the API server decides anew whether the pod may
-// read. Jitter keeps the pods of a node apart.
-func (w *watcher) limitWatch(o *metav1.ListOptions) {
-	if w.key.Identity == identity.Driver() {
+// begin lists the object, and then has it watched. Like every step of a watcher's life it ends with the next one.
+func (w *watcher) begin() {
+	if err := w.list(); err != nil {
+		w.then(w.rest)
 		return
 	}
-	seconds := int64(wait.Jitter(w.cache.cfg.Recheck*2/3, 1).Seconds())
-	o.TimeoutSeconds = &seconds
+	w.goOn()
 }
 
-func (w *watcher) example() runtime.Object {
-	if w.key.Ref.Kind == api.Secret {
-		return &corev1.Secret{}
+// goOn opens the next watch.
+func (w *watcher) goOn() {
+	s, err := w.open()
+	switch {
+	case err == nil:
+		go w.follow(s)
+	case apierrors.IsTooManyRequests(err):
+		w.then(w.restAndGoOn)
+	default:
+		w.then(w.rest)
 	}
-	return &corev1.ConfigMap{}
 }
 
-// plainLists asks for a list followed by a watch. Streaming the list through the watch would make the first answer wait
-// until the API server's cache has caught up with etcd, which for one object costs more than the list.
-type plainLists struct{ *cache.ListWatch }
-
-// IsWatchListSemanticsUnSupported is how a reflector asks.
-func (plainLists) IsWatchListSemanticsUnSupported() bool { return true }
-
-func (w *watcher) listWatch() cache.ListerWatcher {
-	return plainLists{&cache.ListWatch{
-		ListWithContextFunc: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			// The reflector does not cancel a list it has given up; the watcher's own context does.
-			l, err := w.list(w.ctx, o) //nolint:contextcheck // As said above.
-			if err != nil {
-				w.noteOutcome(err)
-				return l, err
-			}
-			w.denied = time.Time{}
-			return l, nil // That all is well is for the watch to say, which may be refused where lists are not.
-		},
-		WatchFuncWithContext: w.watch,
-	}}
+// follow waits for the next event and takes it.
+func (w *watcher) follow(s *stream) {
+	err := s.wait()
+	if err == nil {
+		err = w.next(s)
+	}
+	if err == nil {
+		go w.follow(s) // Which closes it, also when nobody needs it any more.
+		return
+	}
+	switch err = w.close(s, err); {
+	case apierrors.IsTooManyRequests(err):
+		w.then(w.restAndGoOn)
+	case err != nil, s.isShort():
+		w.then(w.rest)
+	default:
+		w.then(w.goOn)
+	}
 }
 
-// list reads the object. Who may not list it but get it is answered by a get.
-func (w *watcher) list(ctx context.Context, o metav1.ListOptions) (_ runtime.Object, err error) {
-	ctx, w.decoded = inflow.Hold(ctx)
-	defer func() {
-		if err != nil {
-			w.decoded() // Nothing is handed over.
-		}
-	}()
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+// rest waits for as long as after a failure, and before that for the pause if there is one. Then everything begins anew.
+func (w *watcher) rest() {
+	if w.pause != nil {
+		w.pause.wait(w.ctx)
+		w.pause = nil
+	}
+	newPause(w.retry.next()).wait(w.ctx)
+	w.then(w.begin)
+}
+
+// restAndGoOn waits for as long as after a failure. What is known is as good as it was.
+func (w *watcher) restAndGoOn() {
+	newPause(w.retry.next()).wait(w.ctx)
+	w.then(w.goOn)
+}
+
+// then takes the next step, unless the watcher's context has ended. It does so on a new stack: a goroutine keeps what its
+// deepest call took, and most of these wait.
+func (w *watcher) then(step func()) {
+	if w.ctx.Err() != nil {
+		w.cache.wg.Done()
+		return
+	}
+	go step()
+}
+
+// list reads the object.
+func (w *watcher) list() error {
+	o := w.beginList()
+	err := w.read(o)
+	if isOutdated(o, err) {
+		w.version = latestVersion
+		err = w.read(w.beginList())
+	}
+	return err
+}
+
+// read reads the object as the options say.
+func (w *watcher) read(o metav1.ListOptions) error {
+	ctx, cancel := w.beginRequest()
 	defer cancel()
-	o = w.beginList(o)
-	if err := w.allow(ctx); err != nil {
-		return nil, err
+	ctx, decoded := inflow.Hold(ctx)
+	defer decoded()
+	found, err := w.ask(ctx, o)
+	if err != nil {
+		if !isOutdated(o, err) {
+			w.noteOutcome(err)
+		}
+		return err
 	}
-	l, err := w.object.list(ctx, o)
+	w.denied = time.Time{} // That all is well is for the watch to say, which may be refused where lists are not.
+	w.noteList()
+	w.version = found.version
+	if found.object == nil {
+		w.lose()
+		return nil
+	}
+	w.take(found.object)
+	return nil
+}
+
+// ask asks for the object. Who may not list it but get it is answered by a get.
+func (w *watcher) ask(ctx context.Context, o metav1.ListOptions) (listed, error) {
+	if err := w.cache.cfg.Allow(ctx, w.key.Identity, w.key.Ref); err != nil {
+		return listed{}, err
+	}
+	found, err := w.object.list(ctx, o)
 	w.canList, w.polls = err == nil, false
 	if !apierrors.IsForbidden(err) {
-		return l, err
+		return found, err
 	}
-	l, getErr := w.object.get(ctx)
+	found, getErr := w.object.get(ctx)
 	if apierrors.IsForbidden(getErr) {
-		return nil, w.denial(err) // What the list lacks is what is to be granted.
+		return listed{}, w.denial(err) // What the list lacks is what is to be granted.
 	}
 	w.polls = getErr == nil
-	return l, getErr
+	return found, getErr
 }
 
-// watch opens a watch. Who may only read the object gets one that ends after a while, upon which it is listed again.
-func (w *watcher) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+// open opens a watch. Who may only read the object has it listed again after a while.
+func (w *watcher) open() (*stream, error) {
 	switch {
 	case w.crowded > 0:
-		return w.rest(), nil
+		return nil, w.waitForRoom()
 	case w.polls:
-		return w.poll(), nil
+		return nil, w.poll()
 	}
-	if err := w.allow(ctx); err != nil {
+	if err := w.allow(); err != nil {
 		w.noteOutcome(err)
 		return nil, err
 	}
-	w.limitWatch(&o)
-	ctx, err := w.beginWatch(ctx, o)
+	o, asked := w.options(), time.Now()
+	ctx, err := w.beginWatch(o)
 	if err != nil {
 		return nil, err
 	}
-	i, err := w.endAsking(w.object.watch(ctx, o))
-	if outdated(o, err) {
-		return nil, err
+	body, err := w.endAsking(w.object.watch(ctx, o))
+	if isOutdated(o, err) || isHangup(err) || errors.Is(err, errListAnew) {
+		return nil, err // Nothing is wrong, or the list that comes next tells what.
 	}
 	if apierrors.IsForbidden(err) {
 		if w.canList {
-			return w.poll(), nil
+			return nil, w.poll()
 		}
 		return nil, err // The list that comes next tells whether everything is forbidden.
 	}
 	w.canList = false // It was said before this, and how long ago nobody knows.
 	w.noteOutcome(err)
-	if utilnet.IsConnectionRefused(err) {
-		return nil, errOver() // Else the reflector would go on with the version it knows: see there.
+	if err != nil {
+		return nil, err
 	}
-	return i, err
+	return &stream{ctx: ctx, body: body, decoder: w.cache.decoder, asked: asked}, nil
 }
 
-// outdated reports whether a request did not succeed only because of the version that it named: one the server has
-// forgotten, or has not come to since it was restored. The reflector then lists anew, and nothing is wrong.
-func outdated(o metav1.ListOptions, err error) bool {
+// options are those of the next watch. That of a pod's is opened anew now and then, by which the API server decides anew
+// whether the pod may read. Jitter keeps the objects of a node apart.
+func (w *watcher) options() metav1.ListOptions {
+	lasts := driverWatch + rand.N(driverWatch) //nolint:gosec // It is no secret.
+	if w.key.Identity != identity.Driver() {
+		lasts = wait.Jitter(w.cache.cfg.Recheck*2/3, 1)
+	}
+	seconds := int64(lasts.Seconds())
+	return metav1.ListOptions{ResourceVersion: w.version, AllowWatchBookmarks: true, TimeoutSeconds: &seconds}
+}
+
+// next takes the event that has begun to come. Events of no known sort, or about something else, are passed over.
+func (w *watcher) next(s *stream) error {
+	e, err := s.next()
+	if err != nil {
+		return err
+	}
+	if e.Type == watch.Error {
+		return apierrors.FromObject(e.Object)
+	}
+	s.hasBrought = true
+	o, ok := keptOf(w.key.Ref, e)
+	if !ok {
+		return nil
+	}
+	w.noteSign(e.Type)
+	switch e.Type {
+	case watch.Added, watch.Modified:
+		w.take(o)
+	case watch.Deleted:
+		w.lose()
+	default: // A bookmark brings a version and nothing else.
+	}
+	w.version = o.meta().ResourceVersion
+	return nil
+}
+
+// close ends a stream and returns why it is over: nil if it ended in good order, with its connection, or because it was
+// given up. How it goes on is then for who opens the next one.
+func (w *watcher) close(s *stream, err error) error {
+	if s.ctx.Err() != nil || isHangup(err) {
+		err = nil
+	}
+	w.noteEnd() // Before the body is closed, which may otherwise wait for a connection that nobody reads.
+	_ = s.body.Close()
+	return err
+}
+
+// isOutdated reports whether a request that named a version did not succeed only because of it: one that the server has
+// forgotten, or has not come to since it was restored. The object is then listed, and nothing is wrong.
+func isOutdated(o metav1.ListOptions, err error) bool {
 	return o.ResourceVersion != latestVersion && (apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge))
 }
 
-// denial says who is denied: the pod, or the driver, after it was told that the pod may get the object.
-func (w *watcher) denial(err error) error {
-	if w.key.Identity.ByDriver {
-		return &driverDeniedError{cause: err}
-	}
-	return err
-}
+// isHangup reports whether an error is how a connection ends.
+func isHangup(err error) bool { return utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) }
 
-// driverDeniedError is no denial of the pod, and must not pass for one. So it does not unwrap to its cause.
-type driverDeniedError struct{ cause error }
-
-func (e *driverDeniedError) Error() string {
-	return fmt.Sprintf("the pod may get it, but the driver may not (see its ClusterRole): %v", e.cause)
-}
-
-func (w *watcher) allow(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+// allow returns nil if a watch may be asked for.
+func (w *watcher) allow() error {
+	ctx, cancel := w.beginRequest()
 	defer cancel()
 	return w.cache.cfg.Allow(ctx, w.key.Identity, w.key.Ref)
 }
 
-// poll stands for a watch until it is time to list again: soon at first, since the refusal may be the server's mistake.
-func (w *watcher) poll() watch.Interface {
+// poll has it listed again after a while: soon at first, since the refusal may be the server's mistake.
+func (w *watcher) poll() error {
 	now := time.Now()
 	if w.unwatched.IsZero() {
 		w.unwatched = now
@@ -225,97 +297,15 @@ func (w *watcher) poll() watch.Interface {
 		return before.Err != nil || before.Polled != s.Polled
 	})
 	rest := min(max(firstRetry, since), longestPoll, w.cache.cfg.Recheck)
-	return newPause(wait.Jitter(rest, pollJitter))
+	w.pause = newPause(wait.Jitter(rest, pollJitter))
+	return errListAnew
 }
 
-// doubt is how long the API server has to deny something to be believed.
-func (w *watcher) doubt() time.Duration { return min(w.cache.cfg.Recheck, longestDoubt) }
-
-// noteOutcome remembers why the object cannot be kept current, or, for nil, that it can. What was read before stays. A
-// cause of the same sort is no change, although its text may differ from try to try; a server that is back and denies
-// access is one. What was revoked stays so, and says so, until the server has granted it again: an outage grants nothing.
-func (w *watcher) noteOutcome(err error) {
-	if err == nil {
-		w.unwatched = time.Time{}
-	}
-	revoked := w.isRevoked(err)
-	w.cache.update(w, func(s *Snapshot) bool {
-		if s.Revoked && err != nil {
-			return false
-		}
-		polled := s.Polled && err != nil // Otherwise a watch is open.
-		changed := !sameSort(s.Err, err) || s.Revoked != revoked || s.Polled != polled
-		s.Err, s.Revoked, s.Polled = err, revoked, polled
-		return changed
-	})
-}
-
-// sameSort reports whether two errors, or none, are the same trouble, whatever their texts say.
-func sameSort(a, b error) bool {
-	return (a == nil) == (b == nil) && isExhausted(a) == isExhausted(b) &&
-		apierrors.ReasonForError(a) == apierrors.ReasonForError(b)
-}
-
-// log says that the object is not kept current, or that it is again.
-func (w *watcher) log(err error) {
-	logger := klog.FromContext(w.ctx).WithValues(logkeys.Ref, w.key.Ref, logkeys.Identity, w.key.Identity)
-	if err == nil {
-		logger.Info("An object is kept current again")
+// take keeps what is of use of the object, if there is room for it.
+func (w *watcher) take(o kept) {
+	content := o.content(w.key.Ref)
+	if !w.admit(content) {
 		return
-	}
-	logger.Error(err, "An object is not kept current")
-}
-
-// isRevoked reports whether the outcome, after those before it, means that the object may not be read any more.
-func (w *watcher) isRevoked(err error) bool {
-	now := time.Now()
-	switch {
-	case !apierrors.IsForbidden(err), w.key.Identity == identity.Driver():
-		w.denied = time.Time{}
-		return false
-	case w.denied.IsZero():
-		w.denied = now
-	}
-	return now.Sub(w.denied) >= w.doubt()
-}
-
-// Add takes the object's creation.
-func (w *watcher) Add(obj any) error {
-	w.noteSign()
-	return w.take(obj)
-}
-
-// Update takes the object's change.
-func (w *watcher) Update(obj any) error {
-	w.noteSign()
-	return w.take(obj)
-}
-
-// Delete takes the object's deletion.
-func (w *watcher) Delete(any) error {
-	w.noteSign()
-	w.lose()
-	return nil
-}
-
-// Replace takes a fresh list, which holds the object or nothing.
-func (w *watcher) Replace(objs []any, _ string) error {
-	defer w.decoded()
-	w.noteList()
-	if len(objs) == 0 {
-		w.lose()
-		return nil
-	}
-	return w.take(objs[0])
-}
-
-// Resync does nothing: there is nothing beside what was taken.
-func (w *watcher) Resync() error { return nil }
-
-func (w *watcher) take(obj any) error {
-	content, err := contentOf(w.key.Ref, obj)
-	if err != nil || !w.admit(content) {
-		return err
 	}
 	w.cache.update(w, func(s *Snapshot) bool {
 		same := s.Synced && s.Found && s.Content.UID == content.UID &&
@@ -329,9 +319,9 @@ func (w *watcher) take(obj any) error {
 		}
 		return true
 	})
-	return nil
 }
 
+// lose remembers that there is no such object.
 func (w *watcher) lose() {
 	w.dismiss()
 	w.cache.update(w, func(s *Snapshot) bool {

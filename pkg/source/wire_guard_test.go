@@ -2,7 +2,6 @@ package source_test
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,11 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/scheme"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/inflow"
@@ -30,9 +26,8 @@ const sizeOfObject = 1 << 10
 // wire plays the API server behind a transport, so that all of the client library is at work: it answers in protobuf, and
 // keeps watches open.
 type wire struct {
-	t      *testing.T
-	keys   int // Of each object, with sizeOfObject bytes together.
-	encode kruntime.Encoder
+	*front
+	keys int // Of each object, with sizeOfObject bytes together.
 
 	mu       sync.Mutex // Guards the fields below.
 	requests int
@@ -42,48 +37,27 @@ type wire struct {
 
 func newWire(t *testing.T, keys int) *wire {
 	t.Helper()
-	info, ok := kruntime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), kruntime.ContentTypeProtobuf)
-	if !ok {
-		t.Fatal("there is no protobuf")
-	}
-	return &wire{
-		t: t, keys: keys, encode: scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion),
-		streams: map[string]*io.PipeWriter{},
-	}
+	return &wire{front: newFront(t), keys: keys, streams: map[string]*io.PipeWriter{}}
 }
 
 // client returns a client as the driver has one.
-func (w *wire) client() corev1client.CoreV1Interface {
-	w.t.Helper()
-	config := &rest.Config{Host: "https://wire", QPS: -1, ContentConfig: rest.ContentConfig{ContentType: kruntime.ContentTypeProtobuf}}
-	client, err := corev1client.NewForConfigAndClient(config, &http.Client{Transport: inflow.New(2).Transport(w)})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return client
-}
+func (w *wire) client() rest.Interface { return w.front.client(inflow.New(2).Transport(w)) }
 
 // RoundTrip is [http.RoundTripper].
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
-	name := strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), metav1.ObjectNameField+"=")
-	kind := kruntime.ContentTypeProtobuf
-	var body io.ReadCloser
+	verb, ref, _ := w.asked(r)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.requests++
-	if r.URL.Query().Get("watch") != "" {
-		kind += ";stream=watch"
+	if verb == "watch" {
 		reader, writer := io.Pipe()
 		context.AfterFunc(r.Context(), func() { writer.CloseWithError(r.Context().Err()) })
-		w.streams[name], body = writer, reader
-	} else {
-		list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(w.version)}, Items: []corev1.ConfigMap{*w.object(name)}}
-		body = io.NopCloser(strings.NewReader(string(w.bytesOf(list))))
+		w.streams[ref.Name] = writer
+		return w.stream(r, reader), nil
 	}
-	return &http.Response{
-		Status: http.StatusText(http.StatusOK), StatusCode: http.StatusOK, Body: body, Request: r,
-		Header: http.Header{"Content-Type": {kind}}, ContentLength: -1,
-	}, nil
+	return w.answer(r, &corev1.ConfigMapList{
+		ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(w.version)}, Items: []corev1.ConfigMap{*w.object(ref.Name)},
+	}, nil)
 }
 
 // object returns the next version of an object, with what the API server adds to one that kubectl has made.
@@ -103,29 +77,13 @@ func (w *wire) object(name string) *corev1.ConfigMap {
 	return o
 }
 
-func (w *wire) bytesOf(o kruntime.Object) []byte {
-	data, err := kruntime.Encode(w.encode, o)
-	if err != nil {
-		w.t.Error(err)
-	}
-	return data
+func (w *wire) change(name string) []byte {
+	return w.event(watch.Event{Type: watch.Modified, Object: w.object(name)})
 }
-
-// event returns what a watch brings, with the length in front.
-func (w *wire) event(kind watch.EventType, o kruntime.Object) []byte {
-	event := metav1.WatchEvent{Type: string(kind), Object: kruntime.RawExtension{Raw: w.bytesOf(o)}}
-	data, err := event.Marshal()
-	if err != nil {
-		w.t.Error(err)
-	}
-	return append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)
-}
-
-func (w *wire) change(name string) []byte { return w.event(watch.Modified, w.object(name)) }
 
 func (w *wire) bookmark() []byte {
 	w.version++
-	return w.event(watch.Bookmark, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.Itoa(w.version)}})
+	return w.event(watch.Event{Type: watch.Bookmark, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.Itoa(w.version)}}})
 }
 
 // send brings it to who watches the object, and lets everything happen that follows.

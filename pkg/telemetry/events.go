@@ -2,34 +2,29 @@ package telemetry
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/json"
-	"fmt"
-	"math"
+	"errors"
 	"strings"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/record"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
 )
 
 // maxNote is the longest message that the API server takes, in bytes.
 const maxNote = 1024
 
-// Of each reason, a volume's Events are sent at once up to a burst, then at a slow rate; the rest is dropped. A busy
-// source must not cost the API server a request for each of its changes.
+// How long the API server is left alone after it could not be reached. The first time it is up to chance, because nodes that
+// have lost it at the same moment must not come back at the same moment.
 const (
-	eventBurst = 10
-	eventRate  = 1.0 / 60 // Per second.
-	// eventKeys is how many volumes and reasons have their rates remembered.
-	eventKeys = 4096
+	retryPause       = 10 * time.Second
+	firstPause       = time.Second
+	firstPauseJitter = 9
 )
 
 // Event is what a pod's user is told.
@@ -45,143 +40,137 @@ type Event struct {
 	Note string
 }
 
-// Events writes Events on pods.
+// Events writes Events on pods. Trouble is sent at once. News waits a moment and goes out slowly: a change that reaches all
+// volumes of a node, or of all nodes, must not cost the API server and the update a request for each while it is going on.
 type Events struct {
-	client      corev1client.EventsGetter
-	broadcaster record.EventBroadcaster
-	recorder    record.EventRecorder
+	sender sender
+	woken  chan struct{} // Has something when there is more to send than the sender knows of.
+	ended  chan struct{} // Closed when nothing is sent any more.
 
-	mu      sync.Mutex // Guards the fields below.
-	limits  *record.EventSourceObjectSpamFilter
-	dropped int
+	mu    sync.Mutex // Guards the fields below.
+	queue *outbox
+	open  bool               // While what is written is sent.
+	stop  context.CancelFunc // Ends the sending; nil before Start.
 }
 
-// NewEvents returns a writer of Events that are reported by the driver of that name on the node. Equal Events are counted
-// in one. What is written before Start is lost; ctx is for the log lines of the client library.
-func NewEvents(ctx context.Context, client corev1client.EventsGetter, driver, node string) (*Events, error) {
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("register the pod type: %w", err)
+// NewEvents returns a writer of Events that are reported by the driver of that name on the node, through a client of core/v1.
+// Equal Events are counted in one. What is written before Start is lost.
+func NewEvents(client rest.Interface, driver, node string) *Events {
+	return &Events{
+		sender: newSender(client, driver, node), woken: make(chan struct{}, 1), ended: make(chan struct{}),
+		queue: newOutbox(),
 	}
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(record.CorrelatorOptions{
-		// What is too much has been dropped, and counted, before. The library would combine Events of different volumes.
-		BurstSize: math.MaxInt32, MaxEvents: math.MaxInt32,
-	}))
-	recorder := broadcaster.NewRecorder(scheme, corev1.EventSource{Component: driver, Host: node})
-	limits := record.NewEventSourceObjectSpamFilter(eventKeys, eventBurst, eventRate, wallClock{}, spamKey)
-	return &Events{client: client, broadcaster: broadcaster, recorder: recorder, limits: limits}, nil
-}
-
-// wallClock is the clock of the client library's filters.
-type wallClock struct{}
-
-// Now returns the time.
-func (wallClock) Now() time.Time { return time.Now() }
-
-// Since returns how long ago t was.
-func (wallClock) Since(t time.Time) time.Duration { return time.Since(t) }
-
-// spamKey says which Events share a rate: those of one reason about one volume of one pod.
-func spamKey(e *corev1.Event) string {
-	return string(e.InvolvedObject.UID) + "/" + e.InvolvedObject.FieldPath + "/" + e.Reason
 }
 
 // Start begins to send what is written, until ctx ends. It does not wait for the API server. Call Run after it.
 func (e *Events) Start(ctx context.Context) {
-	e.broadcaster.StartRecordingToSink(sink{ctx: ctx, events: e.client.Events("")})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ctx, e.stop = context.WithCancel(ctx)
+	e.open = true
+	go e.send(ctx)
 }
 
-// Run ends the sending when ctx ends.
+// Run ends the sending when ctx ends. What waits is lost then.
 func (e *Events) Run(ctx context.Context) error {
 	<-ctx.Done()
-	e.broadcaster.Shutdown()
+	e.mu.Lock()
+	e.open = false
+	e.stop()
+	e.mu.Unlock()
+	<-e.ended
 	return nil
 }
 
 // Write queues an Event. It does not wait for the API server.
 func (e *Events) Write(event Event) {
-	regarding := &corev1.ObjectReference{
-		APIVersion: "v1", Kind: "Pod", Namespace: event.Pod.Namespace, Name: event.Pod.Name, UID: types.UID(event.Pod.UID),
-		FieldPath: "spec.volumes{" + event.Volume + "}",
-	}
-	if e.isTooMuch(&corev1.Event{InvolvedObject: *regarding, Reason: event.Reason}) {
-		return
-	}
-	eventType := corev1.EventTypeNormal
-	if event.Warning {
-		eventType = corev1.EventTypeWarning
-	}
-	e.recorder.Event(regarding, eventType, event.Reason, cut(event.Note))
-}
-
-// isTooMuch drops and counts what is over the rate.
-func (e *Events) isTooMuch(event *corev1.Event) bool {
+	event.Note = cut(event.Note)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	tooMuch := e.limits.Filter(event)
-	if tooMuch {
-		e.dropped++
+	if e.open && e.queue.add(event, time.Now()) {
+		e.wake()
 	}
-	return tooMuch
 }
 
-// Dropped returns how many Events were not sent because there were too many of their sort.
+// wake has the sender look again. One word waits for it at most.
+func (e *Events) wake() {
+	select {
+	case e.woken <- struct{}{}:
+	default:
+	}
+}
+
+// Dropped returns how many Events were not sent because there were too many.
 func (e *Events) Dropped() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.dropped
+	return e.queue.dropped
 }
 
-// answerLimit is how long the API server has to take an Event: one that it never answers must not hold up all others.
-const answerLimit = 30 * time.Second
-
-// sink names Events by what they say. A restarted driver that has the same to say finds the Event of the earlier run, which
-// it can neither list nor read, by its name, and makes it new again.
-type sink struct {
-	ctx    context.Context // Ends every request; the interface has no place for it.
-	events corev1client.EventInterface
-}
-
-var _ record.EventSink = sink{}
-
-// Create makes an Event, or touches the one that says the same.
-func (s sink) Create(event *corev1.Event) (*corev1.Event, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, answerLimit)
-	defer cancel()
-	event = event.DeepCopy()
-	event.Name = nameOf(event)
-	created, err := s.events.CreateWithEventNamespaceWithContext(ctx, event)
-	if !apierrors.IsAlreadyExists(err) {
-		return created, err
+// send sends one Event after the other until ctx ends.
+func (e *Events) send(ctx context.Context) {
+	defer close(e.ended)
+	for ctx.Err() == nil {
+		if next, at := e.next(); next == nil {
+			e.rest(ctx, at)
+		} else if err := e.sender.send(ctx, next); err != nil {
+			e.noteFailure(ctx, next, err)
+		}
 	}
-	patch, err := json.Marshal(map[string]any{"lastTimestamp": event.LastTimestamp})
-	if err != nil {
-		return nil, err
+}
+
+// next returns what to send now, or else when there will be something; the zero time means that nothing waits.
+func (e *Events) next() (*letter, time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.queue.next(time.Now())
+}
+
+// rest waits until then, unless it is zero, or until there is more.
+func (e *Events) rest(ctx context.Context, until time.Time) {
+	var due <-chan time.Time
+	if !until.IsZero() {
+		timer := time.NewTimer(time.Until(until))
+		defer timer.Stop()
+		due = timer.C
 	}
-	return s.Patch(event, patch)
+	select {
+	case <-ctx.Done():
+	case <-e.woken:
+	case <-due:
+	}
 }
 
-// Update replaces an Event.
-func (s sink) Update(event *corev1.Event) (*corev1.Event, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, answerLimit)
-	defer cancel()
-	return s.events.UpdateWithEventNamespaceWithContext(ctx, event)
+// noteFailure gives an Event up that the API server does not want, and keeps one that has not reached it.
+func (e *Events) noteFailure(ctx context.Context, l *letter, err error) {
+	logger := klog.FromContext(ctx).WithValues(logkeys.Pod, l.Pod.String(), logkeys.Reason, l.Reason)
+	var answer apierrors.APIStatus
+	switch {
+	case ctx.Err() != nil:
+	case isGone(err):
+		logger.V(4).Info("An Event came too late", "err", err)
+	case errors.As(err, &answer):
+		logger.Error(err, "An Event was refused by the API server")
+	case l.tries+1 == mostTries:
+		logger.Error(err, "An Event is given up")
+	default:
+		logger.Error(err, "An Event could not be sent; it will be tried again")
+		pause := retryPause
+		if l.tries == 0 {
+			pause = wait.Jitter(firstPause, firstPauseJitter)
+		}
+		e.putBack(l)
+		over, cancel := context.WithTimeout(ctx, pause)
+		defer cancel()
+		<-over.Done()
+	}
 }
 
-// Patch changes an Event.
-func (s sink) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, answerLimit)
-	defer cancel()
-	return s.events.PatchWithEventNamespaceWithContext(ctx, event, data)
-}
-
-// nameOf returns the same name for Events that say the same about the same volume.
-func nameOf(e *corev1.Event) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{spamKey(e), e.Type, e.Message, e.Source.Host}))
-	const enough = 8 // Of its bytes, for the Events of one pod.
-	name := fmt.Sprintf("%s.%x", e.InvolvedObject.Name, sum[:enough])
-	const longest = 253
-	return strings.TrimLeft(name[max(0, len(name)-longest):], ".-") // A name begins with a letter or a digit.
+// putBack keeps an Event to be sent again.
+func (e *Events) putBack(l *letter) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.queue.putBack(l)
 }
 
 // cut shortens a note without leaving half a character.

@@ -1,11 +1,8 @@
 package telemetry_test
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,119 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/telemetry"
 )
-
-// server is the API server's side of Events.
-type server struct {
-	mu      sync.Mutex // Guards the fields below.
-	created []*corev1.Event
-	patches int
-	gate    chan struct{} // Creations wait for it, unless nil.
-}
-
-func (s *server) create(action clienttesting.Action) (handled bool, answer runtime.Object, err error) {
-	if s.gate != nil {
-		<-s.gate
-	}
-	create, ok := action.(clienttesting.CreateAction)
-	if !ok {
-		return true, nil, fmt.Errorf("a %T is no creation", action)
-	}
-	event, ok := create.GetObject().(*corev1.Event)
-	if !ok {
-		return true, nil, fmt.Errorf("a %T is no Event", create.GetObject())
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, earlier := range s.created {
-		if earlier.Name == event.Name {
-			return true, nil, apierrors.NewAlreadyExists(corev1.Resource("events"), event.Name)
-		}
-	}
-	s.created = append(s.created, event)
-	return true, event, nil
-}
-
-func (s *server) patch(action clienttesting.Action) (handled bool, answer runtime.Object, err error) {
-	patch, ok := action.(clienttesting.PatchAction)
-	if !ok {
-		return true, nil, fmt.Errorf("a %T is no patch", action)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.patches++
-	for i, event := range s.created {
-		if event.Name == patch.GetName() {
-			s.created[i] = event.DeepCopy()
-			return true, s.created[i], json.Unmarshal(patch.GetPatch(), s.created[i])
-		}
-	}
-	return true, nil, fmt.Errorf("no event %s", patch.GetName())
-}
-
-func (s *server) events() []*corev1.Event {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]*corev1.Event(nil), s.created...)
-}
-
-// writer is an Events that runs until the bubble ends.
-type writer struct {
-	*testing.T
-	*telemetry.Events
-	server *server
-	run    func()
-	stop   func()
-}
-
-// bubble runs a test on a writer that does not run yet. Its end checks that no goroutine is left.
-func bubble(t *testing.T, test func(w *writer)) {
-	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { test(newWriter(t)) })
-}
-
-func newWriter(t *testing.T) *writer {
-	t.Helper()
-	w := &writer{T: t, server: &server{}}
-	clients := &fake.Clientset{}
-	clients.AddReactor("create", "events", w.server.create)
-	clients.AddReactor("patch", "events", w.server.patch)
-	ctx, cancel := context.WithCancel(t.Context())
-	events, err := telemetry.NewEvents(ctx, clients.CoreV1(), "csi.test", "node-1")
-	if err != nil {
-		t.Fatalf("NewEvents() = %v, want nil", err)
-	}
-	w.Events = events
-	ended := make(chan error, 1)
-	w.run = func() {
-		events.Start(ctx)
-		go func() { ended <- events.Run(ctx) }()
-		synctest.Wait()
-	}
-	w.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run() = %v, want nil", err)
-		}
-	})
-	t.Cleanup(w.stop)
-	return w
-}
-
-// write sends an Event a moment after the last one: Events are named by the clock, which stands still in a bubble.
-func (w *writer) write(e telemetry.Event) {
-	<-time.After(time.Millisecond)
-	w.Write(e)
-	synctest.Wait()
-}
 
 func trouble(note string) telemetry.Event {
 	return telemetry.Event{
@@ -134,13 +22,19 @@ func trouble(note string) telemetry.Event {
 	}
 }
 
+// news is that something has changed for the better.
+func news(volume, note string) telemetry.Event {
+	e := trouble(note)
+	e.Volume, e.Warning, e.Reason = volume, false, "Projected"
+	return e
+}
+
 func TestEventIsAboutAVolumeOfAPod(t *testing.T) {
 	bubble(t, func(w *writer) {
 		w.run()
 		w.write(trouble(`configmap "web" not found`))
-		news := trouble("a change")
-		news.Warning, news.Reason = false, "Projected"
-		w.write(news)
+		w.write(news("config", "a change"))
+		w.pass(longestDelay)
 		type seen struct {
 			Namespace, Type, Reason, Message string
 			Count                            int32
@@ -213,15 +107,10 @@ func TestLongNotesAreCut(t *testing.T) {
 func TestBusyReasonIsLimited(t *testing.T) {
 	bubble(t, func(w *writer) {
 		w.run()
-		requests := func() int {
-			w.server.mu.Lock()
-			defer w.server.mu.Unlock()
-			return len(w.server.created) + w.server.patches
-		}
 		for i := range 50 {
 			w.write(trouble(fmt.Sprintf("change %d", i)))
 		}
-		if got := requests(); got != 10 {
+		if got := w.server.requests(); got != 10 {
 			w.Errorf("%d requests, want 10", got)
 		}
 		for _, change := range []func(*telemetry.Event){
@@ -229,19 +118,19 @@ func TestBusyReasonIsLimited(t *testing.T) {
 			func(e *telemetry.Event) { e.Volume = "other" },
 			func(e *telemetry.Event) { e.Pod.UID = "uid-later" },
 		} {
-			before, other := requests(), trouble("another")
+			before, other := w.server.requests(), trouble("another")
 			change(&other)
 			w.write(other)
-			if got := requests() - before; got != 1 {
+			if got := w.server.requests() - before; got != 1 {
 				w.Errorf("%d requests for %v, want 1", got, other)
 			}
 		}
-		before := requests()
-		<-time.After(time.Minute)
+		before := w.server.requests()
+		w.pass(time.Minute)
 		for i := range 5 {
 			w.write(trouble(fmt.Sprintf("later change %d", i)))
 		}
-		if got := requests() - before; got != 1 {
+		if got := w.server.requests() - before; got != 1 {
 			w.Errorf("%d requests a minute later, want 1", got)
 		}
 	})
@@ -286,7 +175,7 @@ func TestARestartedDriverAddsNoEvent(t *testing.T) {
 		w.write(trouble("the same"))
 		earlier := w.server.events()[0]
 		w.stop()
-		<-time.After(time.Minute)
+		w.pass(time.Minute)
 		next := newWriter(w.T)
 		next.server.created = []*corev1.Event{earlier.DeepCopy()}
 		next.run()

@@ -219,7 +219,19 @@ func (m *Metrics) Reached(age time.Duration) { m.ages.Observe(max(0, age).Second
 // Refused counts a publish that was refused with an error of the kind.
 func (m *Metrics) Refused(kind string) { m.refused.WithLabelValues(kind).Inc() }
 
-// Register serves the metrics at path of mux.
+// Register serves the metrics at path of mux, as they are: a compressor takes more memory than the metrics of a thousand nodes.
 func (m *Metrics) Register(mux *http.ServeMux, path string) {
-	m.csi.RegisterToServer(mux, path)
+	m.csi.RegisterToServer(plain{mux}, path)
+}
+
+// plain is a mux whose handlers hear of no encoding that a client would take: the metrics manager has no option for it.
+type plain struct{ mux *http.ServeMux }
+
+// Handle implements [csimetrics.Server].
+func (p plain) Handle(pattern string, handler http.Handler) {
+	p.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		r = r.Clone(r.Context())
+		r.Header.Del("Accept-Encoding")
+		handler.ServeHTTP(w, r)
+	})
 }

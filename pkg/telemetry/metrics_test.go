@@ -105,6 +105,20 @@ func TestUpdateBucketsResolveWhatMatters(t *testing.T) {
 	}
 }
 
+// TestMetricsAreNotCompressed: not even for who would take them so. A compressor takes close to a megabyte, each time.
+func TestMetricsAreNotCompressed(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	newMetrics(0, 0).Register(mux, "/metrics")
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+	request.Header.Set("Accept-Encoding", "gzip, zstd")
+	recorder := httptest.NewRecorder()
+	mux.ServeHTTP(recorder, request)
+	if got := recorder.Header().Get("Content-Encoding"); got != "" {
+		t.Errorf("metrics are encoded by %s, want them as they are", got)
+	}
+}
+
 // TestMetricsHaveNoGlobals: two sets in one process know nothing of each other.
 func TestMetricsHaveNoGlobals(t *testing.T) {
 	t.Parallel()

@@ -11,9 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
-
 	"github.com/liveconfig-csi/liveconfig/pkg/telemetry"
 )
 
@@ -49,15 +46,8 @@ func TestARequestThatIsSwallowedHoldsNothingUpForLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &swallower{}
-		client, err := corev1client.NewForConfigAndClient(&rest.Config{Host: "http://api"}, &http.Client{Transport: s})
-		if err != nil {
-			t.Fatal(err)
-		}
 		ctx, cancel := context.WithCancel(t.Context())
-		events, err := telemetry.NewEvents(ctx, client, "csi.test", "node-1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		events := telemetry.NewEvents(coreClient(t, s), "csi.test", "node-1")
 		ended := make(chan error, 1)
 		events.Start(ctx)
 		go func() { ended <- events.Run(ctx) }()

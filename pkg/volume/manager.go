@@ -223,6 +223,9 @@ func (m *Manager) Published(volumeID, target string) bool {
 	if m.isOthers(target, volumeID) || v != nil && (v.record.TargetPath != target || !v.isLive()) {
 		return false
 	}
+	if v != nil && v.isSeen() {
+		return true
+	}
 	mounted, err := m.cfg.Mounts.Mounted(target)
 	return mounted || v != nil && err != nil
 }

@@ -73,12 +73,8 @@ func different(v *volume) error {
 // mounted reports whether the volume is on the target. When the node cannot tell, a known one is taken to be where it
 // was: an error could make the kubelet destroy it under a running pod.
 func (m *Manager) mounted(ctx context.Context, v *volume, target string) (bool, error) {
-	if v != nil && v.mu.TryLock() {
-		isEntered := v.isEntered()
-		v.mu.Unlock()
-		if isEntered { // Which is much cheaper to find out.
-			return true, nil
-		}
+	if v != nil && v.isSeen() {
+		return true, nil
 	}
 	mounted, err := m.cfg.Mounts.Mounted(target)
 	if err != nil && v != nil {

@@ -201,6 +201,16 @@ func (m *Manager) enter(v *volume) (*volumefs.View, error) {
 // isEntered tells whether the way that is kept leads to what is mounted on the target. v.mu is held.
 func (v *volume) isEntered() bool { return v.view != nil && v.view.IsAt(v.record.TargetPath) }
 
+// isSeen tells, at the price of one system call, that the volume is where it was published. If it is false that has to be found
+// out: the table of the node's mounts grows with its volumes, and the kubelet repeats each publish every minute.
+func (v *volume) isSeen() bool {
+	if !v.mu.TryLock() {
+		return false
+	}
+	defer v.mu.Unlock()
+	return v.live.Load() && v.isEntered()
+}
+
 // leave closes a view, and forgets the one that is kept: the next sync takes a new way. v.mu is held.
 func (v *volume) leave(view *volumefs.View) error {
 	err := v.dropView()

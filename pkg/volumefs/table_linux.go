@@ -1,6 +1,7 @@
 package volumefs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -135,18 +136,29 @@ func topMount(p *place) (*mountutils.MountInfo, error) {
 	return mountByID(st.Mnt_id)
 }
 
+// mountByID looks for one line of the table and reads no other: the table of a node is as long as it has volumes.
 func mountByID(id uint64) (*mountutils.MountInfo, error) {
-	mounts, err := mountutils.ParseMountInfo(mountTable)
+	table, err := os.ReadFile(mountTable)
 	if err != nil {
 		return nil, fmt.Errorf("read the mount table: %w", err)
 	}
-	want := strconv.FormatUint(id, 10)
-	for i := range mounts {
-		if strconv.Itoa(mounts[i].ID) == want {
-			return &mounts[i], nil
+	prefix := append(strconv.AppendUint(nil, id, 10), ' ')
+	for line := range bytes.Lines(table) {
+		if bytes.HasPrefix(line, prefix) {
+			return parseMount(line)
 		}
 	}
-	return nil, fmt.Errorf("mount %s is not in %s", want, mountTable)
+	return nil, fmt.Errorf("mount %d is not in %s", id, mountTable)
+}
+
+// parseMount returns the kind and the source of a mount from its line. They come after the only dash that stands alone.
+func parseMount(line []byte) (*mountutils.MountInfo, error) {
+	_, rest, found := strings.Cut(string(line), " - ")
+	fields := strings.Fields(rest)
+	if !found || len(fields) < 2 {
+		return nil, fmt.Errorf("a line of %s is not one: %q", mountTable, line)
+	}
+	return &mountutils.MountInfo{FsType: fields[0], Source: fields[1]}, nil
 }
 
 // mountByPath is for a place that the kernel refuses to look at, for instance because the server of its file system is

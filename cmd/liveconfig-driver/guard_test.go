@@ -1,0 +1,108 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// What the driver is made of. Everything that is linked takes memory on every node: its pages, and what it allocates before
+// anybody has called it.
+const (
+	linkedPackages = 520
+	// initBytes are allocated before main. They differ a little from run to run.
+	initBytes = 1_250_000
+)
+
+// unwanted are packages that would come with a single careless import, and what they would bring.
+func unwanted() map[string]string {
+	return map[string]string{
+		"k8s.io/client-go/kubernetes":          "every type of the API",
+		"k8s.io/client-go/applyconfigurations": "every type of the API, a second time",
+		"k8s.io/client-go/discovery":           "OpenAPI",
+		"k8s.io/kube-openapi/pkg/validation":   "OpenAPI, and methods that are found by reflection: the linker keeps all methods of all types",
+		"k8s.io/component-base/featuregate":    "the switches of Kubernetes' own programs",
+		"k8s.io/component-base/tracing":        "tracing",
+		"go.opentelemetry.io/otel/sdk":         "tracing",
+		"go.opentelemetry.io/otel/exporters":   "tracing",
+
+		"k8s.io/component-base/metrics/legacyregistry": "the metrics of Kubernetes' own programs",
+	}
+}
+
+// TestProfilesAreNotServed: a library brings them to the mux that all packages share. It must not be ours.
+func TestProfilesAreNotServed(t *testing.T) {
+	t.Parallel()
+	p := &parts{room: &memory{}}
+	p.metrics = p.newMetrics(config{})
+	for name, tt := range map[string]struct {
+		mux  *http.ServeMux
+		code int
+	}{
+		"ours":        {p.mux(config{}), http.StatusNotFound},
+		"that of all": {http.DefaultServeMux, http.StatusOK},
+	} {
+		recorder := httptest.NewRecorder()
+		tt.mux.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/pprof/", nil))
+		if recorder.Code != tt.code {
+			t.Errorf("GET /debug/pprof/ of the mux that is %s = %d, want %d", name, recorder.Code, tt.code)
+		}
+	}
+}
+
+// tool runs the go command in this package and returns its output.
+func tool(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// TestGuardLinked: what is linked is what is used.
+func TestGuardLinked(t *testing.T) {
+	t.Parallel()
+	packages := strings.Fields(tool(t, "list", "-deps", "."))
+	if got := len(packages); got > linkedPackages || got < linkedPackages/2 {
+		t.Errorf("the driver is made of %d packages, want at most %d", got, linkedPackages)
+	}
+	for _, p := range packages {
+		for prefix, brings := range unwanted() {
+			if p == prefix || strings.HasPrefix(p, prefix+"/") {
+				t.Errorf("the driver is linked with %s, which brings %s", p, brings)
+			}
+		}
+	}
+}
+
+// TestGuardInit adds up what packages allocate when the program starts, by the runtime's own account.
+func TestGuardInit(t *testing.T) {
+	t.Parallel()
+	binary := filepath.Join(t.TempDir(), "driver")
+	tool(t, "build", "-trimpath", "-ldflags=-s -w", "-o", binary, ".")
+	cmd := exec.CommandContext(t.Context(), binary, "-h")
+	cmd.Env = append(cmd.Environ(), "GODEBUG=inittrace=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("liveconfig-driver -h: %v\n%s", err, out)
+	}
+	total := 0
+	for _, found := range regexp.MustCompile(`(?m)^init \S+ @.*, (\d+) bytes, \d+ allocs$`).FindAllStringSubmatch(string(out), -1) {
+		n, err := strconv.Atoi(found[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += n
+	}
+	if total > initBytes || total < initBytes/2 {
+		t.Errorf("packages allocate %d bytes before main, want at most %d; GODEBUG=inittrace=1 says which", total, initBytes)
+	}
+}
