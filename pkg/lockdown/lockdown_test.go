@@ -258,7 +258,7 @@ func TestNeeded(t *testing.T) {
 	if others(t) {
 		uid, gid = 1000, 2000
 		maps.Copy(without, map[int]string{
-			unix.CAP_CHOWN: "lchownat .: operation not permitted", unix.CAP_FOWNER: "chmodat .: operation not permitted",
+			unix.CAP_CHOWN: "chown .: operation not permitted", unix.CAP_FOWNER: "chmod .: operation not permitted",
 			unix.CAP_FSETID: "has mode drwxr-xr-x",
 		})
 	}
