@@ -209,7 +209,7 @@ func below(name string, files []tree.File, whole tree.Tree) tree.Tree {
 func (d dir) create(name string, f tree.File, t tree.Tree) (err error) {
 	var file fd
 	err = d.do("create", name, func() (err error) {
-		file, err = d.open(name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+		file, err = d.fd.create(name)
 		return err
 	})
 	if err != nil {

@@ -27,12 +27,12 @@ func openDir(root *os.Root) (d fd, release func() error, err error) {
 }
 
 // open opens what is below the directory. A symlink gives ELOOP.
-func (d fd) open(name string, flags int, mode fs.FileMode) (fd, error) {
+func (d fd) open(name string, flags int) (fd, error) {
 	if len(name) >= unix.PathMax {
-		return d.openFar(name, flags, mode)
+		return d.openFar(name, flags)
 	}
 	how := unix.OpenHow{
-		Flags: uint64(flags) | unix.O_CLOEXEC, Mode: uint64(mode), //nolint:gosec // Flags are bits.
+		Flags:   uint64(flags) | unix.O_CLOEXEC, //nolint:gosec // Flags are bits.
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	}
 	for {
@@ -46,21 +46,34 @@ func (d fd) open(name string, flags int, mode fs.FileMode) (fd, error) {
 	}
 }
 
+// create makes a file that only its maker may open. Where there is anything already, a link included, that is an error.
+func (d fd) create(name string) (fd, error) {
+	for {
+		n, err := unix.Openat(int(d), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
+		switch {
+		case err == nil:
+			return fd(n), nil
+		case !errors.Is(err, unix.EINTR):
+			return -1, failed("create", name, err)
+		}
+	}
+}
+
 // openFar is open for a path that is too long for the kernel, in two parts.
-func (d fd) openFar(name string, flags int, mode fs.FileMode) (far fd, err error) {
+func (d fd) openFar(name string, flags int) (far fd, err error) {
 	i := strings.LastIndexByte(name[:unix.PathMax], '/')
 	if i < 0 {
 		return -1, failed("open", name, unix.ENAMETOOLONG)
 	}
-	near, err := d.open(name[:i], unix.O_PATH|unix.O_DIRECTORY, 0)
+	near, err := d.open(name[:i], unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return -1, err
 	}
 	defer func() { err = errors.Join(err, near.close()) }()
-	return near.open(name[i+1:], flags, mode)
+	return near.open(name[i+1:], flags)
 }
 
-func (d fd) openDir(name string) (fd, error) { return d.open(name, unix.O_RDONLY|unix.O_DIRECTORY, 0) }
+func (d fd) openDir(name string) (fd, error) { return d.open(name, unix.O_RDONLY|unix.O_DIRECTORY) }
 
 func (d fd) close() error { return os.NewSyscallError("close", unix.Close(int(d))) }
 
@@ -70,7 +83,7 @@ func (d fd) in(name string, do func(d fd, base string) error) error {
 	if i < 0 {
 		return do(d, name)
 	}
-	parent, err := d.open(name[:i], unix.O_PATH|unix.O_DIRECTORY, 0)
+	parent, err := d.open(name[:i], unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
