@@ -104,7 +104,7 @@ test/fuzz: setup ## every fuzz target for FUZZTIME (30s)
 	@test/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
-bench: bin/node bin/helm ## measure beside the kubelet and bare watches, and write test/bench/RESULTS.md; an hour on a quiet machine; needs root
+bench: bin/node bin/helm ## measure beside the kubelet and bare watches, and write test/bench/RESULTS.md; half an hour on a quiet machine; needs root
 	@cd test && go run -exec="$(CURDIR)/test/exec.sh" ./bench
 
 .PHONY: bench/quick

@@ -1,5 +1,5 @@
-// Package inflow has large answers of a server read a few at a time: what is received and not yet used takes memory, and
-// many can come at once.
+// Package inflow has a server asked, and its large answers read, a few at a time. What is received and not yet used takes
+// memory, and many can come at once; who asks for much at once makes more connections than it needs.
 //
 // It does not know what the answers are about.
 package inflow
@@ -10,6 +10,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,15 +30,17 @@ const (
 	receiveBuffer = 128 << 10
 )
 
-// Gate admits readers. Its users wait for the server without a place; a place is taken when something large comes.
+// Gate admits requests, and readers of answers. Who waits for the server, or for an event, has no place among the readers:
+// one is taken when something large comes.
 type Gate struct {
-	places chan struct{} // Holds one element for each place that is taken.
+	requests line
+	places   chan struct{} // Holds one element for each place of a reader that is taken.
 }
 
 // New returns a gate for so many large answers at a time.
 func New(places int) *Gate { return &Gate{places: make(chan struct{}, places)} }
 
-// Transport returns a transport whose answers pass the gate. It must be the only user of base.
+// Transport returns a transport whose requests and answers pass the gate. It must be the only user of base.
 func (g *Gate) Transport(base http.RoundTripper) http.RoundTripper {
 	limitReceiving(base)
 	return &transport{gate: g, base: base}
@@ -68,23 +71,55 @@ var _ utilnet.RoundTripperWrapper = (*transport)(nil)
 
 // RoundTrip is [http.RoundTripper].
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := t.base.RoundTrip(r)
+	response, err := t.send(r)
 	if err != nil {
 		return nil, err
 	}
 	h, _ := r.Context().Value(holdKey{}).(*hold)
-	response.Body = &body{
-		ctx: r.Context(), gate: t.gate, hold: h, base: response.Body, frames: frames{is: isFramed(response)},
+	isStream := isFramed(response)
+	if isStream {
+		lighten(response)
 	}
+	response.Body = &body{ctx: r.Context(), gate: t.gate, hold: h, base: response.Body, frames: frames{is: isStream}}
 	return response, nil
+}
+
+// send has the request wait for its turn, and returns when there is an answer, of which nothing but its headers may have
+// come. So a watch that is open takes no place.
+func (t *transport) send(r *http.Request) (*http.Response, error) {
+	place, err := t.gate.requests.wait(r.Context())
+	if err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close() // As transports have to.
+		}
+		return nil, err
+	}
+	response, err := t.base.RoundTrip(r)
+	t.gate.requests.note(r.Context(), response, err)
+	place.leave()
+	return response, err
+}
+
+// lighten takes from a stream's answer what nobody reads. A transport holds the answer for as long as the stream is open,
+// with its headers and the request, and that with its own and what it was cloned from: more than many an object has.
+func lighten(r *http.Response) {
+	kept := http.Header{}
+	for _, name := range []string{contentType, "Warning"} {
+		if values := r.Header[name]; len(values) > 0 {
+			kept[name] = slices.Clone(values)
+		}
+	}
+	r.Header, r.Request = kept, nil
 }
 
 // WrappedRoundTripper is [utilnet.RoundTripperWrapper].
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.base }
 
+const contentType = "Content-Type"
+
 // isFramed reports whether the answer is a stream of events, each behind its length.
 func isFramed(r *http.Response) bool {
-	kind, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	kind, parameters, err := mime.ParseMediaType(r.Header.Get(contentType))
 	return err == nil && strings.HasSuffix(kind, "protobuf") && parameters["stream"] == "watch"
 }
 
@@ -106,14 +141,24 @@ type body struct {
 // the reader has made something of it.
 func (b *body) Read(p []byte) (int, error) {
 	if b.frames.isLarge() && !b.over {
-		if err := b.take(); err != nil {
-			return 0, err
-		}
-		timer := time.AfterFunc(stall, b.giveBack)
-		defer timer.Stop()
-	} else {
-		b.giveBack()
+		return b.readLarge(p)
 	}
+	b.giveBack()
+	return b.read(p)
+}
+
+// readLarge reads with a place, unless that is taken back. It is apart from Read so that who waits there, which is nearly
+// everybody nearly all the time, needs little stack.
+func (b *body) readLarge(p []byte) (int, error) {
+	if err := b.take(); err != nil {
+		return 0, err
+	}
+	timer := time.AfterFunc(stall, b.giveBack)
+	defer timer.Stop()
+	return b.read(p)
+}
+
+func (b *body) read(p []byte) (int, error) {
 	n, err := b.base.Read(p)
 	b.frames.pass(p[:n])
 	if err != nil {
@@ -224,10 +269,11 @@ func (h *hold) release() {
 // of a length that is not known.
 type frames struct {
 	is     bool
-	header []byte // What has been read of the length of the next event.
-	length int64  // Of the event that is being read.
-	rest   int64  // What has not been read of it.
-	read   int64  // Of the only answer.
+	header [4]byte // What has been read of the length of the next event.
+	begun  int     // How much that is.
+	length int64   // Of the event that is being read.
+	rest   int64   // What has not been read of it.
+	read   int64   // Of the only answer.
 }
 
 func (f *frames) isLarge() bool {
@@ -246,11 +292,11 @@ func (f *frames) pass(p []byte) {
 			p = p[n:]
 			continue
 		}
-		f.header = append(f.header, p[0])
-		p = p[1:]
-		if len(f.header) == 4 {
-			f.length = int64(binary.BigEndian.Uint32(f.header))
-			f.rest, f.header = f.length, f.header[:0]
+		n := copy(f.header[f.begun:], p)
+		p = p[n:]
+		if f.begun += n; f.begun == len(f.header) {
+			f.length = int64(binary.BigEndian.Uint32(f.header[:]))
+			f.rest, f.begun = f.length, 0
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/liveconfig-csi/liveconfig/pkg/inflow"
 )
 
@@ -271,6 +273,43 @@ func TestWhoWaitsCanGiveUp(t *testing.T) {
 			t.Error("the third answer waits for a body that is closed")
 		}
 	})
+}
+
+// answered answers each request with the response.
+type answered struct{ response *http.Response }
+
+func (a answered) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.response.Request = r
+	return a.response, nil
+}
+
+// TestAStreamKeepsLittleOfItsAnswer, which the transport holds for as long as it is open: what the client library reads of
+// it. Other answers are soon gone, and left as they are.
+func TestAStreamKeepsLittleOfItsAnswer(t *testing.T) {
+	t.Parallel()
+	for kind, isStream := range map[string]bool{watchType: true, listType: false} {
+		all := http.Header{"Content-Type": {kind}, "Warning": {"299 - old"}, "Audit-Id": {"some"}, "Date": {"today"}}
+		want := all.Clone()
+		if isStream {
+			want = http.Header{"Content-Type": {kind}, "Warning": {"299 - old"}}
+		}
+		held := &http.Response{StatusCode: http.StatusOK, Header: all, Body: of(1)}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := inflow.New(1).Transport(answered{held}).RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if diff := cmp.Diff(want, held.Header); diff != "" || response != held {
+			t.Errorf("headers of %s (-want +got):\n%s", kind, diff)
+		}
+		if got := held.Request == nil; got != isStream {
+			t.Errorf("the request of %s is let go: %t, want %t", kind, got, isStream)
+		}
+	}
 }
 
 // TestReceivingIsLimited where the library's transport can be found behind its wrappers.

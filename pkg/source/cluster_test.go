@@ -40,6 +40,7 @@ type cluster struct {
 	oldErr   error         // What lists answer that ask for a version, unless nil.
 	gate     chan struct{} // Lists make their answer and then wait here, unless nil.
 	entrance chan struct{} // Watches wait here before they are opened, unless nil.
+	asked    chan struct{} // Has an element after a request.
 }
 
 // request is one call of a client, or the question whether it may be made.
@@ -58,6 +59,7 @@ func newCluster(t *testing.T) *cluster {
 	return &cluster{
 		t: t, front: newFront(t), version: 100,
 		objects: map[api.Ref]runtime.Object{}, history: map[api.Ref][]watch.Event{}, watches: map[*serverWatch]bool{},
+		asked: make(chan struct{}, 1),
 	}
 }
 
@@ -94,6 +96,10 @@ func (c *cluster) get(ref api.Ref) (runtime.Object, error) {
 
 func (c *cluster) recordLocked(verb string, ref api.Ref, opts metav1.ListOptions) {
 	c.requests = append(c.requests, request{verb, ref, opts, time.Now()})
+	select {
+	case c.asked <- struct{}{}:
+	default:
+	}
 }
 
 // ask records that it was asked whether a request about the object may be made.

@@ -216,7 +216,7 @@ func TestBackoff(t *testing.T) {
 		"the server is busy":           {func(b *bench) { b.say(busy) }, "watch 101"},
 		"an internal error":            {func(b *bench) { b.say(internal) }, "list 101"},
 		"what is no event":             {func(b *bench) { b.sendBytes(web, []byte("<html>")) }, "list 101"},
-		"a watch that is closed again": {func(b *bench) { b.hangUp(); b.settle(); b.hangUp() }, "list 101"},
+		"a watch that is closed again": {func(b *bench) { b.hangUp(); b.cluster.hangUp() }, "list 101"},
 		"the server is too busy to open a watch": {
 			func(b *bench) { b.answer(nil, busy); b.hangUp(); b.settle(); b.answer(nil, nil) }, "watch 101",
 		},

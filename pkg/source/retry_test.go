@@ -1,6 +1,8 @@
 package source
 
 import (
+	"errors"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,4 +40,22 @@ func TestHowLongItIsUntilTheNextTry(t *testing.T) {
 			t.Errorf("only %d of 20 differ, want them spread", len(differ))
 		}
 	})
+}
+
+// TestHowConnectionsEnd, as far as nothing else is wrong. The texts are those of the library, which has no names for them.
+func TestHowConnectionsEnd(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"http2: client connection lost":                       true,
+		"http2: server sent GOAWAY and closed the connection": true,
+		"read tcp: connection reset by peer":                  true,
+		"connection refused":                                  false,
+	} {
+		if got := isHangup(errors.New(text)); got != want {
+			t.Errorf("%q is how a connection ends: %t, want %t", text, got, want)
+		}
+	}
+	if !isHangup(io.EOF) || !isHangup(io.ErrUnexpectedEOF) {
+		t.Error("the end of a stream is no end of a connection")
+	}
 }

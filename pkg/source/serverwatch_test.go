@@ -3,6 +3,7 @@ package source_test
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
@@ -51,5 +52,30 @@ func (w *serverWatch) stop() {
 	if w.cluster.watches[w] {
 		delete(w.cluster.watches, w)
 		close(w.events)
+	}
+}
+
+// hangUp closes every watch, and returns when who had them has asked for something again: after a second at most, as when
+// nobody does.
+func (b *bench) hangUp() {
+	b.t.Helper()
+	waiting := map[api.Ref]bool{}
+	b.cluster.mu.Lock()
+	for w := range b.watches {
+		waiting[w.ref] = true
+	}
+	before := len(b.requests)
+	b.cluster.mu.Unlock()
+	b.cluster.hangUp()
+	for over := time.After(time.Second); len(waiting) > 0; {
+		select {
+		case <-b.asked:
+		case <-over:
+			return
+		}
+		b.settle()
+		for _, r := range b.all()[before:] {
+			delete(waiting, r.ref)
+		}
 	}
 }

@@ -29,6 +29,7 @@ type stream struct {
 	body    io.ReadCloser
 	decoder runtime.Decoder // Of objects, in either form.
 	asked   time.Time       // When the request was made: some proxies answer with the first event.
+	lasts   time.Duration   // For how long it was asked to.
 
 	hasBrought bool // There was an event.
 	head       [headLength]byte

@@ -38,7 +38,8 @@ var errListAnew = errors.New("the object is to be listed anew")
 //   - The first list is consistent. Later ones ask for nothing older than what is known, and for the latest where a server
 //     has forgotten that version or has not come to it yet.
 //   - A watch goes on from the last version that was listed or has come by any watch. One that ends in good order, or with
-//     its connection, is opened anew from there; an expired version, in a status or in an event, has the object listed.
+//     its connection, is opened anew from there, at once when its time was up and within a second otherwise; an expired
+//     version, in a status or in an event, has the object listed.
 //   - Bookmarks advance that version, so that a quiet object's does not expire.
 //   - Whatever else goes wrong is tried again after a growing delay with jitter, which starts over after quiet times. Who
 //     is told to come back later goes on with its watch. A watch that is closed at once counts as a failure.
@@ -95,12 +96,14 @@ func (w *watcher) follow(s *stream) {
 		go w.follow(s) // Which closes it, also when nobody needs it any more.
 		return
 	}
+	rest := s.beforeReopening() // Which closing it would change.
 	switch err = w.close(s, err); {
 	case apierrors.IsTooManyRequests(err):
 		w.then(w.restAndGoOn)
 	case err != nil, s.isShort():
 		w.then(w.rest)
 	default:
+		newPause(rest).wait(w.ctx)
 		w.then(w.goOn)
 	}
 }
@@ -216,7 +219,8 @@ func (w *watcher) open() (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stream{ctx: ctx, body: body, decoder: w.cache.decoder, asked: asked}, nil
+	lasts := time.Duration(*o.TimeoutSeconds) * time.Second
+	return &stream{ctx: ctx, body: body, decoder: w.cache.decoder, asked: asked, lasts: lasts}, nil
 }
 
 // options are those of the next watch. That of a pod's is opened anew now and then, by which the API server decides anew
@@ -275,7 +279,9 @@ func isOutdated(o metav1.ListOptions, err error) bool {
 }
 
 // isHangup reports whether an error is how a connection ends.
-func isHangup(err error) bool { return utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) }
+func isHangup(err error) bool {
+	return utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsTimeout(err)
+}
 
 // allow returns nil if a watch may be asked for.
 func (w *watcher) allow() error {

@@ -19,9 +19,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+	"sigs.k8s.io/yaml"
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
 	"github.com/liveconfig-csi/liveconfig/test/bench/site"
+	"github.com/liveconfig-csi/liveconfig/test/bench/turn"
 	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
 )
 
@@ -41,8 +43,10 @@ func (program) Run() int {
 	return 0
 }
 
-// options are what a user can say.
+// options are what a user can say, and what all parts have.
 type options struct {
+	turns *turn.Turn // Had by the part that does something.
+
 	repo, out, logs string
 	quick           bool
 	parts           []string
@@ -50,7 +54,7 @@ type options struct {
 }
 
 func parse(args []string) (options, error) {
-	var o options
+	o := options{turns: turn.New()}
 	var names []string
 	for _, p := range parts() {
 		names = append(names, p.name)
@@ -108,10 +112,34 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		result.Sections, result.Targets = append(result.Sections, one.section), append(result.Targets, one.targets...)
 	}
 	result.Took = time.Since(result.Begun)
+	if err := remark(result, o, out); err != nil {
+		return err
+	}
 	if err := result.Write(o.out); err != nil {
 		return err
 	}
 	return result.WriteTargets(out)
+}
+
+// remarks is where people write what bounds the targets, by their keys, below the checkout.
+const remarks = "test/bench/remarks.yaml"
+
+// remark adds to the result what people have written about its targets.
+func remark(result report.Result, o options, out io.Writer) error {
+	text, err := os.ReadFile(filepath.Join(o.repo, remarks))
+	if err != nil {
+		return err
+	}
+	byKey := map[string]string{}
+	if err := yaml.UnmarshalStrict(text, &byKey); err != nil {
+		return fmt.Errorf("read %s: %w", remarks, err)
+	}
+	left := result.Remark(byKey)
+	if len(left) == 0 || len(o.parts) < len(parts()) { // They may be about what was not measured.
+		return nil
+	}
+	_, err = fmt.Fprintf(out, "%s is about targets that there are not: %s\n", remarks, strings.Join(left, ", "))
+	return err
 }
 
 // outcome is what a part has found.
@@ -120,29 +148,47 @@ type outcome struct {
 	targets []report.Target
 }
 
-// measure has the parts that are wanted do their work.
+// headStart is what a quick run gives to those that wait for most of their time, so that they have their turns first.
+const headStart = 5 * time.Second
+
+// measure has the parts that are wanted do their work: at first those that wait for most of their time, together, and then each
+// of the others alone. A quick run does not wait for the former.
 func measure(ctx context.Context, s *site.Site, o options) ([]outcome, error) {
 	wanted := slices.DeleteFunc(parts(), func(p part) bool { return !slices.Contains(o.parts, p.name) })
 	outcomes := make([]outcome, len(wanted))
 	group, groupCtx := errgroup.WithContext(ctx)
 	for i, p := range wanted {
-		work := func() (err error) {
-			begin := time.Now()
-			outcomes[i].section, outcomes[i].targets, err = p.measure(groupCtx, s, o)
-			if err != nil {
-				return fmt.Errorf("measure %s: %w", p.name, err)
-			}
-			s.Say("measured %s in %s", p.name, time.Since(begin).Round(time.Second))
-			return nil
+		if p.waits {
+			group.Go(func() error { return p.work(groupCtx, s, o, &outcomes[i]) })
 		}
-		if p.waits && o.quick {
-			group.Go(work)
+	}
+	begun := site.Rest(groupCtx, headStart)
+	if !o.quick {
+		begun = group.Wait()
+		group, groupCtx = errgroup.WithContext(ctx)
+	}
+	if begun != nil {
+		return nil, cmp.Or(group.Wait(), begun)
+	}
+	for i, p := range wanted {
+		if p.waits {
 			continue
 		}
-		if err := work(); err != nil {
+		err := o.turns.Do(groupCtx, func(ctx context.Context) error { return p.work(ctx, s, o, &outcomes[i]) })
+		if err != nil {
 			group.Go(func() error { return err }) // Which ends the others.
 			break
 		}
 	}
 	return outcomes, group.Wait()
+}
+
+// work measures, and says so.
+func (p part) work(ctx context.Context, s *site.Site, o options, to *outcome) (err error) {
+	begin := time.Now()
+	if to.section, to.targets, err = p.measure(ctx, s, o); err != nil {
+		return fmt.Errorf("measure %s: %w", p.name, err)
+	}
+	s.Say("measured %s in %s", p.name, time.Since(begin).Round(time.Second))
+	return nil
 }

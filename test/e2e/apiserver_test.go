@@ -152,7 +152,7 @@ func (s *site) secret(t testing.TB, namespace, name, value string) {
 	}
 	grant := fmt.Sprintf(`kubectl -n %[1]s create role read-%[2]s --verb=get,list,watch --resource=secrets --resource-name=%[2]s
 kubectl -n %[1]s create rolebinding read-%[2]s --role=read-%[2]s --serviceaccount=%[1]s:default`, namespace, name)
-	if _, err := s.shell(context.WithoutCancel(t.Context()), grant); err != nil {
+	if _, err := s.Shell(context.WithoutCancel(t.Context()), grant); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -81,15 +81,15 @@ func (st *steady) upgrade(t *testing.T) {
 	t.Helper()
 	const version = "0.1.1"
 	before := st.driverPod(t)
-	if err := st.importDriver(t.Context(), "registry.example.com/liveconfig:"+version); err != nil {
+	if err := st.ImportDriver(t.Context(), "registry.example.com/liveconfig:"+version); err != nil {
 		t.Fatal(err)
 	}
-	upgrade, err := st.codeAfter("deploy/README.md", "## Upgrade")
+	upgrade, err := st.CodeAfter("deploy/README.md", "## Upgrade")
 	if err != nil {
 		t.Fatal(err)
 	}
 	upgrade = strings.ReplaceAll(upgrade, "image.tag=NEW", "image.tag="+version)
-	if _, err := st.shell(t.Context(), upgrade); err != nil {
+	if _, err := st.Shell(t.Context(), upgrade); err != nil {
 		t.Fatal(err)
 	}
 	st.awaitDriverAfter(t, before)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	kit "github.com/liveconfig-csi/liveconfig/test/kit/site"
 )
 
 // example is a folder of examples, on its way through the commands that its section of the README has.
@@ -29,16 +30,16 @@ type example struct {
 // example prepares a folder to be gone through in a namespace of its own.
 func (s *site) example(t *testing.T, folder string) *example {
 	t.Helper()
-	readme, err := os.ReadFile(filepath.Join(s.repo, "examples", "README.md"))
+	readme, err := os.ReadFile(filepath.Join(s.Repo(), "examples", "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &example{site: s, folder: folder, namespace: s.namespace(t), steps: codeBlocks(section(string(readme), "## "+folder)), dir: t.TempDir()}
+	e := &example{site: s, folder: folder, namespace: s.namespace(t), steps: kit.CodeBlocks(section(string(readme), "## "+folder)), dir: t.TempDir()}
 	if err := s.WriteAdminKubeconfig(filepath.Join(e.dir, "kubeconfig")); err != nil {
 		t.Fatal(err)
 	}
 	// The commands are for the root of the checkout, where they must not leave files.
-	if err := os.Symlink(filepath.Join(s.repo, "examples"), filepath.Join(e.dir, "examples")); err != nil {
+	if err := os.Symlink(filepath.Join(s.Repo(), "examples"), filepath.Join(e.dir, "examples")); err != nil {
 		t.Fatal(err)
 	}
 	e.typeIn(t, "kubectl config set-context --current --namespace="+e.namespace)
@@ -58,7 +59,7 @@ func (e *example) step(t *testing.T) {
 func (e *example) typeIn(t *testing.T, commands string) string {
 	t.Helper()
 	script := fmt.Sprintf("cd %q\nexport KUBECONFIG=$PWD/kubeconfig\n%s", e.dir, commands)
-	out, err := e.shell(t.Context(), script)
+	out, err := e.Shell(t.Context(), script)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,7 @@ func (e *example) typeIn(t *testing.T, commands string) string {
 func (e *example) wantAllFilesTyped(t *testing.T) {
 	t.Helper()
 	typed := strings.Fields(strings.Join(e.steps, "\n"))
-	files, err := filepath.Glob(filepath.Join(e.repo, "examples", e.folder, "*"))
+	files, err := filepath.Glob(filepath.Join(e.Repo(), "examples", e.folder, "*"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("the files of example %s: %q, %v", e.folder, files, err)
 	}

@@ -65,7 +65,7 @@ exec box pause`
 func (s *site) importExampleImages(t *testing.T) {
 	t.Helper()
 	var images []machine.StandIn
-	for _, ref := range imagesIn(t, filepath.Join(s.repo, "examples")) {
+	for _, ref := range imagesIn(t, filepath.Join(s.Repo(), "examples")) {
 		repository, _, _ := strings.Cut(ref, ":")
 		image, found := standIns()[repository]
 		if !found {

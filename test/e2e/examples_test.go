@@ -51,7 +51,7 @@ type look struct {
 // importExampleImages.
 func TestExamples(t *testing.T) { //nolint:tparallel // It shares the node with tests that stop parts of it.
 	s := on(t, machine.Containerd2())
-	entries, err := os.ReadDir(filepath.Join(s.repo, "examples"))
+	entries, err := os.ReadDir(filepath.Join(s.Repo(), "examples"))
 	if err != nil {
 		t.Fatal(err)
 	}

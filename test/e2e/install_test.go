@@ -20,15 +20,15 @@ func TestUninstallAndInstallByKustomize(t *testing.T) {
 	const uninstall = `helm uninstall liveconfig --namespace liveconfig-system
 kubectl delete namespace liveconfig-system`
 	s.wantWords(t, "deploy/README.md", strings.Split(uninstall, "\n")...)
-	s.run(t, s.repo, uninstall)
+	s.run(t, s.Repo(), uninstall)
 	s.wantNoDriver(t)
 
-	install, err := s.codeAfter("deploy/README.md", "With kustomize, by a folder of your own beside the checkout `liveconfig`:")
+	install, err := s.CodeAfter("deploy/README.md", "With kustomize, by a folder of your own beside the checkout `liveconfig`:")
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkout := filepath.Join(t.TempDir(), "liveconfig")
-	if err := os.CopyFS(filepath.Join(checkout, "deploy"), os.DirFS(filepath.Join(s.repo, "deploy"))); err != nil {
+	if err := os.CopyFS(filepath.Join(checkout, "deploy"), os.DirFS(filepath.Join(s.Repo(), "deploy"))); err != nil {
 		t.Fatal(err)
 	}
 	s.run(t, checkout, install)
@@ -42,7 +42,7 @@ kubectl delete namespace liveconfig-system`
 	s.wantWords(t, "deploy/README.md", "kubectl delete -k ../my-cluster")
 	s.run(t, checkout, "kubectl delete -k ../my-cluster")
 	s.wantNoDriver(t)
-	if err := s.install(t.Context()); err != nil {
+	if err := s.Install(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -50,7 +50,7 @@ kubectl delete namespace liveconfig-system`
 // run runs a script in a folder.
 func (s *site) run(t testing.TB, folder, script string) {
 	t.Helper()
-	if output, err := s.shellIn(t.Context(), folder, script); err != nil {
+	if output, err := s.ShellIn(t.Context(), folder, script); err != nil {
 		t.Fatal(err)
 	} else if testing.Verbose() {
 		t.Log(output)
@@ -60,7 +60,7 @@ func (s *site) run(t testing.TB, folder, script string) {
 // wantWords checks that a page of this repository says what the test is about to do.
 func (s *site) wantWords(t testing.TB, page string, words ...string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(s.repo, page))
+	text, err := os.ReadFile(filepath.Join(s.Repo(), page))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func (w withSite) run() error {
 	}
 	status := w.m.Run()
 	if current.site != nil {
-		if err := current.site.stop(); err != nil {
+		if err := current.site.Stop(); err != nil {
 			return fmt.Errorf("stop the node: %w", err)
 		}
 	}

@@ -20,7 +20,7 @@ func TestWithSidecars(t *testing.T) {
 	upgrade := func(values string) {
 		t.Helper()
 		before := s.driverPod(t)
-		s.run(t, s.repo, "helm upgrade liveconfig deploy/chart --namespace liveconfig-system --reset-then-reuse-values "+values+`
+		s.run(t, s.Repo(), "helm upgrade liveconfig deploy/chart --namespace liveconfig-system --reset-then-reuse-values "+values+`
 kubectl -n liveconfig-system rollout status daemonset/liveconfig-driver`)
 		s.awaitDriverAfter(t, before)
 	}
@@ -51,12 +51,12 @@ func (s *site) importSidecars(t *testing.T) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "sidecar")
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "./kit/machine/sidecar")
-	build.Dir = filepath.Join(s.repo, "test")
+	build.Dir = filepath.Join(s.Repo(), "test")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the sidecars: %v\n%s", err, output)
 	}
-	values, err := os.ReadFile(filepath.Join(s.repo, "deploy/chart/values.yaml"))
+	values, err := os.ReadFile(filepath.Join(s.Repo(), "deploy/chart/values.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 // the program.
 func TestStorageSuite(t *testing.T) {
 	s := on(t, machine.Containerd2())
-	images, err := s.shell(t.Context(), "storage-e2e --images")
+	images, err := s.Shell(t.Context(), "storage-e2e --images")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestStorageSuite(t *testing.T) {
 		}
 	}
 	report := filepath.Join(s.LogDir(), "storage-e2e.xml")
-	summary, err := s.shell(t.Context(), fmt.Sprintf(`storage-e2e --kubeconfig="$KUBECONFIG" --junit=%q`, report))
+	summary, err := s.Shell(t.Context(), fmt.Sprintf(`storage-e2e --kubeconfig="$KUBECONFIG" --junit=%q`, report))
 	if err != nil {
 		t.Fatal(err)
 	}

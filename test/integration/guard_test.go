@@ -21,8 +21,8 @@ import (
 const (
 	// requestsPerObject are a list and a watch. More would be made by every node for every object after each restart.
 	requestsPerObject = 2
-	// goroutinesPerObject are three of the client library, and one of HTTP/2 for the stream.
-	goroutinesPerObject = 4
+	// goroutinesPerObject are one that reads the watch, and one of HTTP/2 for the stream.
+	goroutinesPerObject = 2
 	// someGoroutines are those of connections that come and go.
 	someGoroutines = 6
 )
@@ -75,9 +75,12 @@ func TestGuardRequests(t *testing.T) {
 			return nil
 		})
 	}
-	if _, events := b.requests(); events == 0 || events > 2*updates+1 {
-		t.Errorf("%d Events were written for %d updates of two volumes, want one for each and volume at most", events, updates)
-	}
+	lab.Eventually(t, soon, func() error { // News goes out slowly, and what is news no more does not.
+		if _, events := b.requests(); events == 0 || events > 2*updates+1 {
+			return fmt.Errorf("%d Events were written for %d updates of two volumes, want one for each and volume at most", events, updates)
+		}
+		return nil
+	})
 }
 
 // requests returns what drivers have asked the API server for about the bench's namespace, and how many Events they have
@@ -187,10 +190,10 @@ func TestGuardSystemCalls(t *testing.T) {
 		do   func()
 		want int
 	}{
-		{"publish", func() { b.must(b.TryPublish(t.Context(), next)) }, 123},
-		{"unpublish", func() { b.must(b.Node.UnpublishAll(t.Context(), next)) }, 13},
-		{"update of 1 key", update(holders[0], 1), 180},
-		{"update of 10 keys", update(holders[1], 10), 430},
+		{"publish", func() { b.must(b.TryPublish(t.Context(), next)) }, 65},
+		{"unpublish", func() { b.must(b.Node.UnpublishAll(t.Context(), next)) }, 12},
+		{"update of 1 key", update(holders[0], 1), 68},
+		{"update of 10 keys", update(holders[1], 10), 185},
 	}
 	c := b.countCalls()
 	least := make([]calls, len(steps))

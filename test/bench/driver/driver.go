@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,19 +49,27 @@ type Driver struct {
 // Start builds the driver, unless that was done on this site, and returns when it is ready. It has the rights that the README
 // gives it. The caller must call [Driver.Close].
 func Start(ctx context.Context, s *site.Site) (*Driver, error) {
-	return start(ctx, s, func(path string) error {
+	return start(ctx, s, shipped(), func(path string) error {
 		return s.WriteServiceAccountKubeconfig(ctx, path, namespace, account)
 	})
 }
 
 // StartAs is [Start] with a driver that the API server takes for a user of its own, who may do everything.
 func StartAs(ctx context.Context, s *site.Site, user string) (*Driver, error) {
-	return start(ctx, s, func(path string) error { return s.WriteUserKubeconfig(path, user, "system:masters") })
+	return start(ctx, s, shipped(), func(path string) error { return s.WriteUserKubeconfig(path, user, "system:masters") })
 }
 
-func start(ctx context.Context, s *site.Site, writeKubeconfig func(path string) error) (*Driver, error) {
-	binary := filepath.Join(s.Dir(), "liveconfig-driver")
-	if err := build(ctx, s.Repo(), binary); err != nil {
+// program is how a driver is built and started.
+type program struct {
+	name                 string
+	buildFlags, launcher []string
+}
+
+func shipped() program { return program{name: "liveconfig-driver"} }
+
+func start(ctx context.Context, s *site.Site, p program, writeKubeconfig func(path string) error) (*Driver, error) {
+	binary := filepath.Join(s.Dir(), p.name)
+	if err := build(ctx, s.Repo(), binary, p.buildFlags...); err != nil {
 		return nil, err
 	}
 	d := &Driver{dir: filepath.Join(s.Dir(), rand.String(4))}
@@ -76,15 +85,19 @@ func start(ctx context.Context, s *site.Site, writeKubeconfig func(path string) 
 		return nil, err
 	}
 	d.Node, err = node.Start(ctx, node.Config{
-		Binary: binary, Kubeconfig: kubeconfig, Dir: d.dir, Args: []string{"--http-endpoint=" + d.http},
+		Binary: binary, Kubeconfig: kubeconfig, Dir: d.dir, Args: []string{"--http-endpoint=" + d.http}, Launcher: p.launcher,
 	})
 	return d, err
 }
 
-// makeDirs makes the driver's directories. Its records are in memory, as they are on a node.
+// makeDirs makes the driver's directories. Its records are in memory, as they are on a node. All that is mounted is below one
+// mount, and can go with it.
 func (d *Driver) makeDirs() error {
 	if err := os.MkdirAll(d.stateDir(), 0o750); err != nil {
 		return err
+	}
+	if err := unix.Mount(d.dir, d.dir, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount the driver's directory: %w", err)
 	}
 	if err := unix.Mount("state", d.stateDir(), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0750"); err != nil {
 		return fmt.Errorf("mount a directory for the driver's records: %w", err)
@@ -96,11 +109,12 @@ func (d *Driver) makeDirs() error {
 func (d *Driver) stateDir() string { return filepath.Join(d.dir, "state") }
 
 // build builds the driver as `make build` does.
-func build(ctx context.Context, repo, path string) error {
+func build(ctx context.Context, repo, path string, flags ...string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "./cmd/liveconfig-driver")
+	args := slices.Concat([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", path}, flags, []string{"./cmd/liveconfig-driver"})
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = repo, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the driver: %w\n%s", err, out)
@@ -119,7 +133,12 @@ func freeAddress(ctx context.Context) (string, error) {
 
 // Close ends the driver and removes its directory. Volumes must have been unpublished.
 func (d *Driver) Close() error {
-	return errors.Join(d.Stop(), unix.Unmount(d.stateDir(), unix.MNT_DETACH), os.RemoveAll(d.dir))
+	return errors.Join(d.Stop(), unix.Unmount(d.stateDir(), unix.MNT_DETACH), unix.Unmount(d.dir, 0), os.RemoveAll(d.dir))
+}
+
+// Drop is [Driver.Close] with whatever volumes there are: to unpublish many takes its time.
+func (d *Driver) Drop() error {
+	return errors.Join(d.Stop(), unix.Unmount(d.dir, unix.MNT_DETACH), os.RemoveAll(d.dir))
 }
 
 // Dir is a directory that is gone with the driver, on the file system of its targets.

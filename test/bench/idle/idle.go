@@ -24,8 +24,9 @@ import (
 // Config says what to measure. All fields are required.
 type Config struct {
 	Site *site.Site
-	// Volumes are how many there are while nothing happens for the time of Quiet.
+	// Volumes are how many there are while nothing happens, in each of the Runs for the time of Quiet.
 	Volumes int
+	Runs    int
 	Quiet   time.Duration
 }
 
@@ -42,10 +43,10 @@ type subject struct {
 	key, name string
 	user      string
 	pid       int
-	work      proc.Work
-	watches   int // That were opened meanwhile.
-	others    int // Other requests.
-	open      int // Watches that are open.
+	work      []proc.Work // By run.
+	watches   int         // That were opened meanwhile.
+	others    int         // Other requests.
+	open      int         // Watches that are open.
 }
 
 // Measure returns what it has found, and what of it was to be reached.
@@ -68,6 +69,8 @@ type bench struct {
 	pods     []*corev1.Pod // The own driver's.
 	subjects []*subject    // The driver in a container is the first, the own one the second.
 	tokens   int           // That the kubelet has asked for meanwhile.
+	// Requests that the drivers should not have made.
+	unexpected []cluster.Request
 }
 
 func (b *bench) start(ctx context.Context) error {
@@ -128,29 +131,39 @@ func (b *bench) close(ctx context.Context) error {
 	return errors.Join(append(errs, b.own.Close())...)
 }
 
-// watch looks before and after the quiet time.
+// watch looks before and after each quiet time.
 func (b *bench) watch(ctx context.Context) error {
 	if err := site.Rest(ctx, settle); err != nil {
 		return err
 	}
 	begin := time.Now()
-	for _, s := range b.subjects {
+	for range b.cfg.Runs {
+		if err := b.watchOnce(ctx); err != nil {
+			return err
+		}
+	}
+	return b.count(begin)
+}
+
+func (b *bench) watchOnce(ctx context.Context) error {
+	before := make([]proc.Work, len(b.subjects))
+	for i, s := range b.subjects {
 		var err error
-		if s.work, err = proc.WorkOf(s.pid); err != nil {
+		if before[i], err = proc.WorkOf(s.pid); err != nil {
 			return err
 		}
 	}
 	if err := site.Rest(ctx, b.cfg.Quiet); err != nil {
 		return err
 	}
-	for _, s := range b.subjects {
+	for i, s := range b.subjects {
 		after, err := proc.WorkOf(s.pid)
 		if err != nil {
 			return err
 		}
-		s.work = after.Since(s.work)
+		s.work = append(s.work, after.Since(before[i]))
 	}
-	return b.count(begin)
+	return nil
 }
 
 // count reads the audit log.
@@ -193,47 +206,7 @@ func (b *bench) countFor(r cluster.Request) {
 			s.watches++
 		default:
 			s.others++
-			b.cfg.Site.Say("a request while nothing happens: %s", r)
+			b.unexpected = append(b.unexpected, r)
 		}
 	}
-}
-
-func (b *bench) section() report.Section {
-	table := report.Table{
-		Title:  fmt.Sprintf("%d volumes in %s", b.cfg.Volumes, b.cfg.Quiet),
-		Header: []string{"driver", "processor time", "of a core", "wake-ups a second", "open watches", "watches opened", "other requests"},
-	}
-	for _, s := range b.subjects {
-		table.Rows = append(table.Rows, []string{
-			s.name, s.work.CPU.String(), fmt.Sprintf("%.3f %%", 100*s.share(b.cfg.Quiet)),
-			report.Count.Format(float64(s.work.WakeUps) / b.cfg.Quiet.Seconds()),
-			fmt.Sprint(s.open), fmt.Sprint(s.watches), fmt.Sprint(s.others),
-		})
-	}
-	return report.Section{
-		Key:   "idle",
-		Title: "Idle cost",
-		Text: "What the driver does while no object changes and no pod comes or goes. Processor time and wake-ups are the kernel's account " +
-			"of the process, requests are from the API server's audit log.",
-		Tables: []report.Table{table},
-		Notes: []string{
-			"The kubelet calls the driver for each volume every 60 to 90 seconds, with a fresh token. Those calls are most of what the driver " +
-				"on the node does.",
-			fmt.Sprintf("For these calls the kubelet has asked the API server for %d tokens meanwhile. It keeps them for most of an hour.", b.tokens),
-			"Processor time is counted in steps of 10 ms.",
-		},
-	}
-}
-
-// share is the part of a processor that was used.
-func (s *subject) share(quiet time.Duration) float64 { return s.work.CPU.Seconds() / quiet.Seconds() }
-
-func (b *bench) targets() []report.Target {
-	var all []report.Target
-	for _, s := range b.subjects {
-		all = append(all,
-			report.Target{What: "idle, " + s.name + ": processor", Value: 100 * s.share(b.cfg.Quiet), Bound: 0.1, Unit: "% of a core"},
-			report.Target{What: "idle, " + s.name + ": requests other than open watches", Value: float64(s.others), Bound: 0, Unit: "requests"})
-	}
-	return all
 }

@@ -8,55 +8,50 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/liveconfig-csi/liveconfig/test/bench/driver"
-	"github.com/liveconfig-csi/liveconfig/test/bench/proc"
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
 	"github.com/liveconfig-csi/liveconfig/test/bench/site"
+	"github.com/liveconfig-csi/liveconfig/test/bench/turn"
 )
 
 // Config says what to measure. All fields are required.
 type Config struct {
 	Site *site.Site
-	// Counts are the numbers of volumes, each of an object of its own, from the smallest on.
+	// Turn is had while programs are given something to do, and not while they are left alone.
+	Turn *turn.Turn
+	// Counts are the numbers of objects or volumes, from the smallest on.
 	Counts []int
-	// Unrelated are objects that nobody on the node uses.
+	// Runs are how many programs of each kind and count there are. All are left alone at the same time.
+	Runs int
+	// Unrelated are objects that nobody on the node uses, one half of them in the namespace of those that are used.
 	Unrelated int
 	// Rest is how long everything is left alone before it is looked at.
 	Rest time.Duration
 }
 
-// The objects.
+// The objects. Each count has a namespace of its own, since an informer holds all that is in one.
 const (
-	namespace   = "bench-memory"
-	prefix      = "object-"
-	objectBytes = 1 << 10
-	// small is a node that is not large: volumes of 4 KiB.
-	smallNamespace = "bench-memory-small"
-	smallVolumes   = 110
-	smallBytes     = 4 << 10
-	unrelated      = "bench-memory-unrelated"
+	namespacePrefix = "bench-memory-"
+	smallNamespace  = "bench-memory-small"
+	elsewhere       = "bench-memory-unrelated"
+	prefix          = "object-"
+	unrelatedPrefix = "unrelated-"
+	objectBytes     = 1 << 10
+	// small is a node as most are: volumes of 4 KiB.
+	smallVolumes = 110
+	smallBytes   = 4 << 10
 )
 
-// figures are what there is to know of a process.
-type figures struct {
-	proc.Memory
+// workers are how many programs are given something to do at once.
+const workers = 4
 
-	heap, stacks int64
-	goroutines   int
-}
-
-// subject is a program that holds objects.
-type subject struct {
-	key, name string
-	// hold returns when it holds so many, with its figures. Asked for as many as before, it only looks.
-	hold  func(ctx context.Context, n int) (figures, error)
-	close func(ctx context.Context) error
-	found []figures // By the counts.
-}
+func namespaceOf(count int) string { return namespacePrefix + strconv.Itoa(count) }
 
 // Measure returns what it has found, and what of it was to be reached.
 func Measure(ctx context.Context, cfg Config) (_ report.Section, _ []report.Target, err error) {
@@ -64,128 +59,146 @@ func Measure(ctx context.Context, cfg Config) (_ report.Section, _ []report.Targ
 	if b.client, err = cfg.Site.Fast(); err != nil {
 		return report.Section{}, nil, err
 	}
-	for _, n := range []string{namespace, smallNamespace, unrelated} {
-		if err := cfg.Site.Namespace(ctx, n); err != nil {
-			return report.Section{}, nil, err
-		}
-	}
 	defer func() {
-		for _, s := range b.subjects {
-			err = errors.Join(err, s.close(ctx))
-		}
+		err = errors.Join(err, cfg.Turn.Do(context.WithoutCancel(ctx), b.close))
 	}()
-	if err := b.start(ctx); err != nil {
+	if err := cfg.Turn.Do(ctx, b.prepare); err != nil {
 		return report.Section{}, nil, err
 	}
-	for _, n := range cfg.Counts {
-		if err := b.grow(ctx, n); err != nil {
-			return report.Section{}, nil, fmt.Errorf("hold %d objects: %w", n, err)
-		}
-	}
-	if b.perFile, err = b.volumes.files(); err != nil {
+	if err := b.restAndLook(ctx, b.all()); err != nil {
 		return report.Section{}, nil, err
 	}
-	targets, err := b.small(ctx)
-	return b.section(), append(b.targets(), targets...), err
+	if err := cfg.Turn.Do(ctx, b.crowd); err != nil {
+		return report.Section{}, nil, fmt.Errorf("make unrelated objects: %w", err)
+	}
+	if err := b.restAndLook(ctx, b.small); err != nil {
+		return report.Section{}, nil, err
+	}
+	return b.section(), b.targets(), nil
 }
 
 // bench is one measurement.
 type bench struct {
 	cfg      Config
 	client   kubernetes.Interface
-	subjects []*subject // The driver is the first.
-	volumes  *volumes   // The driver's.
+	subjects []*subject
+	small    []*subject // Each is looked at twice: without and with unrelated objects.
 	perFile  int64      // What the files of one volume take.
-	made     int        // Objects.
 }
 
-func (b *bench) start(ctx context.Context) error {
-	d, err := driver.Start(ctx, b.cfg.Site)
-	if err != nil {
-		return err
-	}
-	v := &volumes{driver: d, namespace: namespace, prefix: prefix}
-	b.volumes = v
-	b.subjects = append(b.subjects, &subject{key: "liveconfig", name: "liveconfig, with volumes", hold: v.hold, close: v.close})
-	for _, kind := range []struct{ key, name string }{
-		{"reflectors", "a reflector for each object"}, {"informer", "an informer for the namespace"},
-	} {
-		p, err := startPeer(ctx, b.cfg.Site, kind.key)
-		if err != nil {
+func (b *bench) all() []*subject {
+	return slices.Concat(b.subjects, b.small)
+}
+
+// prepare makes the objects, and has all programs hold what they are to hold.
+func (b *bench) prepare(ctx context.Context) error {
+	begin := time.Now()
+	for _, n := range b.cfg.Counts {
+		if err := b.createObjects(ctx, namespaceOf(n), prefix, n, objectBytes); err != nil {
 			return err
 		}
-		b.subjects = append(b.subjects, &subject{
-			key: kind.key, name: kind.name,
-			hold:  func(_ context.Context, n int) (figures, error) { return p.hold(n) },
-			close: func(context.Context) error { return p.close() },
+	}
+	if err := b.createObjects(ctx, smallNamespace, prefix, smallVolumes, smallBytes); err != nil {
+		return err
+	}
+	if err := b.start(ctx); err != nil {
+		return err
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(workers)
+	for _, s := range b.all() {
+		group.Go(func() error {
+			if err := s.hold(groupCtx, s.count); err != nil {
+				return fmt.Errorf("have %s hold %d: %w", s.kind.name(), s.count, err)
+			}
+			return nil
 		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	b.cfg.Site.Say("%d programs hold objects after %s", len(b.all()), time.Since(begin).Round(time.Millisecond))
+	var err error
+	b.perFile, err = b.filesOfAVolume()
+	return err
+}
+
+// start starts all programs.
+func (b *bench) start(ctx context.Context) error {
+	for _, k := range kinds() {
+		for _, n := range b.cfg.Counts {
+			for range k.runs(b.cfg.Runs) {
+				s, err := b.startOne(ctx, k, namespaceOf(n), n)
+				if err != nil {
+					return err
+				}
+				b.subjects = append(b.subjects, s)
+			}
+		}
+	}
+	for _, k := range []kind{objects, informer} {
+		for range k.runs(b.cfg.Runs) {
+			s, err := b.startOne(ctx, k, smallNamespace, smallVolumes)
+			if err != nil {
+				return err
+			}
+			b.small = append(b.small, s)
+		}
 	}
 	return nil
 }
 
-// grow has all subjects hold so many objects, leaves them alone, and looks.
-func (b *bench) grow(ctx context.Context, n int) error {
-	if err := createObjects(ctx, b.client, namespace, prefix, b.made, n, objectBytes); err != nil {
-		return err
+func (b *bench) startOne(ctx context.Context, k kind, namespace string, n int) (*subject, error) {
+	h, err := b.startHolder(ctx, k, namespace)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", k.name(), err)
 	}
-	b.made = n
-	for _, s := range b.subjects {
-		begin := time.Now()
-		if _, err := s.hold(ctx, n); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
-		b.cfg.Site.Say("%s: %d objects after %s", s.name, n, time.Since(begin).Round(time.Millisecond))
-	}
+	return &subject{holder: h, kind: k, count: n}, nil
+}
+
+// restAndLook leaves programs alone, and looks at them.
+func (b *bench) restAndLook(ctx context.Context, subjects []*subject) error {
 	if err := site.Rest(ctx, b.cfg.Rest); err != nil {
 		return err
 	}
-	for _, s := range b.subjects {
-		f, err := s.hold(ctx, n)
+	for _, s := range subjects {
+		f, err := s.look(ctx)
 		if err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+			return fmt.Errorf("look at %s with %d: %w", s.kind.name(), s.count, err)
 		}
 		s.found = append(s.found, f)
 	}
+	b.cfg.Site.Say("looked at the memory of %d programs", len(subjects))
 	return nil
 }
 
-// small measures a node with volumes as most have them, without and with objects that are none of its business.
-func (b *bench) small(ctx context.Context) (_ []report.Target, err error) {
-	if err := createObjects(ctx, b.client, smallNamespace, prefix, 0, smallVolumes, smallBytes); err != nil {
-		return nil, err
+// crowd makes objects that nobody uses.
+func (b *bench) crowd(ctx context.Context) error {
+	half := b.cfg.Unrelated / 2
+	if err := b.createObjects(ctx, elsewhere, unrelatedPrefix, b.cfg.Unrelated-half, smallBytes); err != nil {
+		return err
 	}
-	d, err := driver.Start(ctx, b.cfg.Site)
-	if err != nil {
-		return nil, err
-	}
-	v := &volumes{driver: d, namespace: smallNamespace, prefix: prefix}
-	defer func() { err = errors.Join(err, v.close(ctx)) }()
-	look := func() (figures, error) {
-		if _, err := v.hold(ctx, smallVolumes); err != nil {
-			return figures{}, err
-		}
-		if err := site.Rest(ctx, b.cfg.Rest); err != nil {
-			return figures{}, err
-		}
-		return v.hold(ctx, smallVolumes)
-	}
-	before, err := look()
-	if err != nil {
-		return nil, err
-	}
-	if err := createObjects(ctx, b.client, unrelated, prefix, 0, b.cfg.Unrelated, smallBytes); err != nil {
-		return nil, err
-	}
-	after, err := look()
-	what := fmt.Sprintf("memory, %d volumes of 4 KiB: ", smallVolumes)
-	return []report.Target{
-		{What: what + "anonymous", Value: mebibytes(before.Anonymous), Bound: 16, Unit: "MiB"},
-		{What: what + "RSS", Value: mebibytes(before.Resident), Bound: 40, Unit: "MiB"},
-		{
-			What:  fmt.Sprintf("memory: growth by %d unrelated objects in the cluster (less than what it varies by)", b.cfg.Unrelated),
-			Value: mebibytes(after.Anonymous - before.Anonymous), Bound: 1, Unit: "MiB",
-		},
-	}, err
+	return fillNamespace(ctx, b.client, smallNamespace, unrelatedPrefix, half, smallBytes)
 }
 
-func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }
+// createObjects makes a namespace with objects.
+func (b *bench) createObjects(ctx context.Context, namespace, prefix string, n, size int) error {
+	if err := b.cfg.Site.Namespace(ctx, namespace); err != nil {
+		return err
+	}
+	return fillNamespace(ctx, b.client, namespace, prefix, n, size)
+}
+
+func (b *bench) close(ctx context.Context) error {
+	all := b.all()
+	errs := make([]error, len(all))
+	var group errgroup.Group
+	group.SetLimit(workers)
+	for i, s := range all {
+		group.Go(func() error {
+			errs[i] = s.close(ctx)
+			return nil
+		})
+	}
+	return errors.Join(group.Wait(), errors.Join(errs...))
+}

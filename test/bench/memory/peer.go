@@ -20,10 +20,11 @@ type peer struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
 	answers *bufio.Scanner
+	held    int
 }
 
 // startPeer builds the program, unless that was done, and starts it. It ends with the context, or when it is closed.
-func startPeer(ctx context.Context, s *site.Site, kind string) (*peer, error) {
+func startPeer(ctx context.Context, s *site.Site, namespace string, k kind) (*peer, error) {
 	binary := filepath.Join(s.Dir(), "peer")
 	if _, err := os.Stat(binary); err != nil {
 		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./bench/peer")
@@ -37,7 +38,7 @@ func startPeer(ctx context.Context, s *site.Site, kind string) (*peer, error) {
 		return nil, err
 	}
 	p := &peer{cmd: exec.CommandContext(ctx, binary,
-		"--kubeconfig="+kubeconfig, "--namespace="+namespace, "--prefix="+prefix, "--kind="+kind)}
+		"--kubeconfig="+kubeconfig, "--namespace="+namespace, "--prefix="+prefix, "--kind="+string(k))}
 	p.cmd.Stderr = os.Stderr
 	var err error
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
@@ -51,8 +52,26 @@ func startPeer(ctx context.Context, s *site.Site, kind string) (*peer, error) {
 	return p, p.cmd.Start()
 }
 
-// hold returns when the peer holds so many objects, with what it says of itself.
-func (p *peer) hold(n int) (figures, error) {
+// hold returns when the peer holds so many objects.
+func (p *peer) hold(_ context.Context, n int) error {
+	p.held = n
+	_, err := p.ask(n)
+	return err
+}
+
+// look asks the peer last: to answer takes memory.
+func (p *peer) look(context.Context) (figures, error) {
+	memory, err := proc.MemoryOf(p.cmd.Process.Pid)
+	if err != nil {
+		return figures{}, err
+	}
+	f, err := p.ask(p.held)
+	f.Memory = memory
+	return f, err
+}
+
+// ask has the peer hold so many, and returns what it says of itself.
+func (p *peer) ask(n int) (figures, error) {
 	if _, err := fmt.Fprintln(p.in, n); err != nil {
 		return figures{}, err
 	}
@@ -63,11 +82,8 @@ func (p *peer) hold(n int) (figures, error) {
 		Goroutines   int
 		Heap, Stacks int64
 	}
-	if err := json.Unmarshal(p.answers.Bytes(), &answer); err != nil {
-		return figures{}, err
-	}
-	memory, err := proc.MemoryOf(p.cmd.Process.Pid)
-	return figures{Memory: memory, heap: answer.Heap, stacks: answer.Stacks, goroutines: answer.Goroutines}, err
+	err := json.Unmarshal(p.answers.Bytes(), &answer)
+	return figures{heap: answer.Heap, stacks: answer.Stacks, goroutines: answer.Goroutines}, err
 }
 
-func (p *peer) close() error { return errors.Join(p.in.Close(), p.cmd.Wait()) }
+func (p *peer) close(context.Context) error { return errors.Join(p.in.Close(), p.cmd.Wait()) }

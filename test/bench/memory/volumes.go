@@ -20,14 +20,14 @@ import (
 // creators is how many requests for objects go on at once.
 const creators = 8
 
-// createObjects makes the objects with the numbers from one to another.
-func createObjects(ctx context.Context, client kubernetes.Interface, namespace, prefix string, from, to, size int) error {
+// fillNamespace makes n objects.
+func fillNamespace(ctx context.Context, client kubernetes.Interface, namespace, prefix string, n, size int) error {
 	data := map[string]string{"payload": strings.Repeat("x", size)}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(creators)
-	for n := from; n < to; n++ {
+	for i := range n {
 		group.Go(func() error {
-			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: prefix + strconv.Itoa(n)}, Data: data}
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: prefix + strconv.Itoa(i)}, Data: data}
 			_, err := client.CoreV1().ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{})
 			return err
 		})
@@ -35,54 +35,63 @@ func createObjects(ctx context.Context, client kubernetes.Interface, namespace, 
 	return group.Wait()
 }
 
-// volumes are the volumes of a driver, each of an object of its own.
-type volumes struct {
-	driver            *driver.Driver
-	namespace, prefix string
-	pods              []*corev1.Pod
+// published are the volumes of a driver: of an object each, or all of one.
+type published struct {
+	driver    *driver.Driver
+	namespace string
+	kind      kind
+	pods      []*corev1.Pod
 }
 
-// hold publishes volumes until there are n, and returns what the driver takes then.
-func (v *volumes) hold(ctx context.Context, n int) (figures, error) {
-	for len(v.pods) < n {
-		pod := driver.Pod(v.namespace, v.prefix+strconv.Itoa(len(v.pods)))
-		if err := v.driver.PublishAll(ctx, pod); err != nil {
+// hold publishes volumes until there are n, and looks: from then on the driver has what it takes to answer.
+func (p *published) hold(ctx context.Context, n int) error {
+	for i := len(p.pods); i < n; i++ {
+		object := i
+		if p.kind == volumes {
+			object = 0
+		}
+		pod := driver.Pod(p.namespace, prefix+strconv.Itoa(object))
+		if err := p.driver.PublishAll(ctx, pod); err != nil {
+			return err
+		}
+		p.pods = append(p.pods, pod)
+	}
+	_, err := p.look(ctx)
+	return err
+}
+
+// look asks for metrics last: to answer takes memory.
+func (p *published) look(ctx context.Context) (f figures, err error) {
+	if f.Memory, err = proc.MemoryOf(p.driver.PID()); err != nil {
+		return figures{}, err
+	}
+	for _, m := range []struct {
+		name string
+		take func(float64)
+	}{
+		{"go_memstats_heap_alloc_bytes", func(v float64) { f.heap = int64(v) }},
+		{"go_memstats_stack_inuse_bytes", func(v float64) { f.stacks = int64(v) }},
+		{"go_goroutines", func(v float64) { f.goroutines = int(v) }},
+	} {
+		value, err := p.driver.Metric(ctx, m.name)
+		if err != nil {
 			return figures{}, err
 		}
-		v.pods = append(v.pods, pod)
+		m.take(value)
 	}
-	heap, err := v.driver.Metric(ctx, "go_memstats_heap_alloc_bytes")
-	if err != nil {
-		return figures{}, err
-	}
-	stacks, err := v.driver.Metric(ctx, "go_memstats_stack_inuse_bytes")
-	if err != nil {
-		return figures{}, err
-	}
-	goroutines, err := v.driver.Metric(ctx, "go_goroutines")
-	if err != nil {
-		return figures{}, err
-	}
-	memory, err := proc.MemoryOf(v.driver.PID())
-	return figures{Memory: memory, heap: int64(heap), stacks: int64(stacks), goroutines: int(goroutines)}, err
+	return f, nil
 }
 
 // files returns what the file system of one volume has in memory.
-func (v *volumes) files() (int64, error) {
-	if len(v.pods) == 0 {
+func (p *published) files() (int64, error) {
+	if len(p.pods) == 0 {
 		return 0, errors.New("there is no volume")
 	}
 	var fs unix.Statfs_t
-	if err := unix.Statfs(v.driver.Target(v.pods[0], v.pods[0].Spec.Volumes[0].Name), &fs); err != nil {
+	if err := unix.Statfs(p.driver.Target(p.pods[0], p.pods[0].Spec.Volumes[0].Name), &fs); err != nil {
 		return 0, fmt.Errorf("look at a volume: %w", err)
 	}
 	return int64(fs.Blocks-fs.Bfree) * fs.Bsize, nil //nolint:gosec // A volume is small.
 }
 
-func (v *volumes) close(ctx context.Context) error {
-	var errs []error
-	for _, pod := range v.pods {
-		errs = append(errs, v.driver.UnpublishAll(context.WithoutCancel(ctx), pod))
-	}
-	return errors.Join(append(errs, v.driver.Close())...)
-}
+func (p *published) close(context.Context) error { return p.driver.Drop() }

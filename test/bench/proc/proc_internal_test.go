@@ -1,37 +1,13 @@
 package proc
 
 import (
+	"errors"
 	"os"
-	"strings"
 	"testing"
-)
+	"time"
 
-func TestParseTicks(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct {
-		stat string
-		want int64
-		err  string
-	}{
-		"user and system time":           {stat: "7 (app) S 1 7 7 0 -1 4194560 100 0 0 0 30 12 0 0 20 0", want: 42},
-		"a name with blanks and a brace": {stat: "7 (a ) p) S 1 7 7 0 -1 4194560 100 0 0 0 30 12 0 0 20 0", want: 42},
-		"a line that is cut":             {stat: "7 (app) S 1 7", err: "no such fields"},
-		"no number":                      {stat: "7 (app) S 1 7 7 0 -1 4194560 100 0 0 0 x 12 0 0 20 0", err: "invalid syntax"},
-		"nothing":                        {err: "no such fields"},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := parseTicks(tt.stat)
-			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
-				t.Fatalf("error = %v, want %q in it", err, tt.err)
-			}
-			if got != tt.want {
-				t.Errorf("ticks = %d, want %d", got, tt.want)
-			}
-		})
-	}
-}
+	"golang.org/x/sys/unix"
+)
 
 // TestOfThisProcess looks at the kernel's own files.
 func TestOfThisProcess(t *testing.T) {
@@ -47,13 +23,29 @@ func TestOfThisProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	after := before
-	for after.CPU == before.CPU {
-		if after, err = WorkOf(os.Getpid()); err != nil {
-			t.Fatal(err)
-		}
+	var own unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &own); err != nil {
+		t.Fatal(err)
 	}
-	if work := after.Since(before); work.CPU < 0 || before.WakeUps == 0 {
+	after, err := WorkOf(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now := time.Duration(own.Nano()); before.CPU > now || now > after.CPU {
+		t.Errorf("processor time is %s, and then %s, want this process's %s between them", before.CPU, after.CPU, now)
+	}
+	if work := after.Since(before); work.CPU <= 0 || before.WakeUps == 0 {
 		t.Errorf("work = %+v after %+v, want some", work, before)
+	}
+}
+
+func TestOfNoProcess(t *testing.T) {
+	t.Parallel()
+	const none = 1<<22 + 1 // One more than the kernel gives.
+	if _, err := WorkOf(none); !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ESRCH) {
+		t.Errorf("error = %v, want that there is no such process", err)
+	}
+	if _, err := MemoryOf(none); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("error = %v, want %v", err, os.ErrNotExist)
 	}
 }

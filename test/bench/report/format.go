@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // Format returns a value as people read it: three digits that count, and a unit.
@@ -38,7 +39,7 @@ func digits(value float64) string {
 	case size >= 10:
 		return strconv.FormatFloat(value, 'f', 1, 64)
 	}
-	return strconv.FormatFloat(value, 'f', 2, 64)
+	return strings.Replace(strconv.FormatFloat(value, 'f', 2, 64), "-0.00", "0.00", 1)
 }
 
 // times is a ratio as people read it.

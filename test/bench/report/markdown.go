@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -35,6 +36,7 @@ func (r Result) WriteMarkdown(w io.Writer, plots string) error {
 		p.print("\n**A quick run: few samples, and one run of each. The figures are indications.**\n")
 	}
 	r.writeTargets(p)
+	r.writeRemarks(p)
 	r.writeFacts(p)
 	for _, s := range r.Sections {
 		s.write(p, plots)
@@ -80,6 +82,17 @@ func (t Target) verdict() string {
 	return "**FAIL**"
 }
 
+// writeRemarks says of each target that is not reached what bounds it, or that nobody has looked yet.
+func (r Result) writeRemarks(p *page) {
+	head := "\nWhat bounds those that are not reached:\n\n"
+	for _, t := range r.Targets {
+		if !t.Reached() {
+			p.print("%s- %s: %s\n", head, t.What, cmp.Or(t.Remark, "**nobody has said yet.**"))
+			head = ""
+		}
+	}
+}
+
 func (r Result) writeFacts(p *page) {
 	p.print("\n## Machine and versions\n")
 	rows := make([][]string, 0, len(r.Facts))
@@ -101,12 +114,22 @@ func (s Section) write(p *page, plots string) {
 	for _, c := range s.Charts {
 		p.print("\n![%s](%s/%s)\n", c.Title, plots, fileOf(s.Key, c.Key))
 	}
+	s.writeFiles(p)
 	if len(s.Notes) == 0 {
 		return
 	}
 	p.print("\nWhat to know about these figures:\n\n")
 	for _, n := range s.Notes {
 		p.print("- %s\n", n)
+	}
+}
+
+func (s Section) writeFiles(p *page) {
+	if len(s.Files) > 0 {
+		p.print("\n")
+	}
+	for _, f := range s.Files {
+		p.print("- [%s](%s/%s)\n", f.Title, s.Key, f.Name)
 	}
 }
 

@@ -4,7 +4,13 @@
 // It does not know what was measured, nor how.
 package report
 
-import "time"
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
 
 // Result is all that one run of the benchmark has to tell.
 type Result struct {
@@ -37,6 +43,16 @@ type Section struct {
 	Charts []Chart `json:"charts,omitempty"`
 	// Notes say what is not comparable with what, and why.
 	Notes []string `json:"notes,omitempty"`
+	// Files are what has no place on the page.
+	Files []File `json:"files,omitempty"`
+}
+
+// File is a text beside the page, which links it.
+type File struct {
+	// Name is the file's, in the folder of its section.
+	Name  string `json:"name"`
+	Title string `json:"title"`
+	Text  string `json:"-"`
 }
 
 // Group is a set of series that are looked at side by side: one table and one plot of their distributions.
@@ -89,6 +105,8 @@ type Point struct {
 
 // Target is a figure that was to be reached.
 type Target struct {
+	// Key is what remarks know it by.
+	Key  string `json:"key"`
 	What string `json:"what"`
 	// Value is the median of the runs, if there are several.
 	Value float64 `json:"value"`
@@ -97,6 +115,21 @@ type Target struct {
 	AtLeast bool    `json:"atLeast,omitempty"`
 	// Unit follows the figures on the page. Empty for a ratio.
 	Unit string `json:"unit,omitempty"`
+	// Remark says what bounds the figure. The page has it where the target is not reached.
+	Remark string `json:"remark,omitempty"`
+}
+
+// MarshalJSON encodes a value that is no number, which nothing reaches, as null: JSON has none.
+func (t Target) MarshalJSON() ([]byte, error) {
+	type plain Target // Without this method.
+	if !math.IsNaN(t.Value) && !math.IsInf(t.Value, 0) {
+		return json.Marshal(plain(t))
+	}
+	return json.Marshal(struct {
+		plain
+
+		Value *float64 `json:"value"`
+	}{plain: plain(t)})
 }
 
 // Reached tells whether the value will do.
@@ -105,4 +138,15 @@ func (t Target) Reached() bool {
 		return t.Value >= t.Bound
 	}
 	return t.Value <= t.Bound
+}
+
+// Remark gives the targets what people have written about them, by their keys, and returns the keys that no target has.
+func (r Result) Remark(byKey map[string]string) []string {
+	left := maps.Clone(byKey)
+	for i := range r.Targets {
+		t := &r.Targets[i]
+		t.Remark = byKey[t.Key]
+		delete(left, t.Key)
+	}
+	return slices.Sorted(maps.Keys(left))
 }

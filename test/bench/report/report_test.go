@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,8 +28,8 @@ func sample() report.Result {
 		Begun: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Took: 90 * time.Second, Quick: true,
 		Facts: []report.Fact{{Name: "processors", Value: "2"}},
 		Targets: []report.Target{
-			{What: "an upper bound that holds", Value: 1.25, Bound: 1.3},
-			{What: "one that does not", Value: 17, Bound: 16, Unit: "MiB"},
+			{Key: "holds", What: "an upper bound that holds", Value: 1.25, Bound: 1.3, Remark: "Nobody needs to know."},
+			{Key: "explained", What: "one that does not, explained", Value: 17, Bound: 16, Unit: "MiB", Remark: "The program alone takes 16."},
 			{What: "a lower bound that holds", Value: 1000, Bound: 1000, AtLeast: true},
 			{What: "one that does not", Value: 999, Bound: 1000, AtLeast: true},
 		},
@@ -47,6 +48,7 @@ func sample() report.Result {
 			{
 				Key: "memory", Title: "Memory", Text: "By number.",
 				Tables: []report.Table{{Title: "Driver", Header: []string{"volumes", "RSS"}, Rows: [][]string{{"10", "20 MiB"}}}},
+				Files:  []report.File{{Name: "heap.txt", Title: "What is in the heap", Text: "nothing\n"}},
 				Charts: []report.Chart{{Key: "rss", Title: "RSS", X: "volumes", Y: "MiB", Curves: []report.Curve{
 					{Name: "driver", Points: []report.Point{{X: 10, Y: 20}, {X: 110, Y: 22}}},
 				}}},
@@ -118,12 +120,13 @@ func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	before := sample()
 	before.Sections[0].Key = "before"
+	before.Sections[1].Files[0].Name = "before.txt"
 	for _, r := range []report.Result{before, sample()} {
 		if err := r.Write(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, folder := range []string{"plots", "data"} {
+	for _, folder := range []string{"plots", "data", "memory"} {
 		if left, err := filepath.Glob(filepath.Join(dir, folder, "before*")); err != nil || len(left) > 0 {
 			t.Errorf("left of the result before: %q, %v", left, err)
 		}
@@ -133,7 +136,7 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	for part := range strings.SplitSeq(string(page), "](") {
-		if link, _, _ := strings.Cut(part, ")"); strings.HasSuffix(link, ".svg") {
+		if link, _, _ := strings.Cut(part, ")"); strings.HasSuffix(link, ".svg") || strings.HasSuffix(link, ".txt") {
 			if _, err := os.Stat(filepath.Join(dir, link)); err != nil {
 				t.Errorf("the page shows %s: %v", link, err)
 			}
@@ -162,5 +165,36 @@ func wantData(t *testing.T, dir string) {
 	want := `{"section":"update","group":"Fan-out 1","series":"floor","unit":"ns","runs":[[2000000,3000000],[4000000]]}`
 	if first, _, _ := strings.Cut(string(samples), "\n"); first != want {
 		t.Errorf("the first line of samples is %s, want %s", first, want)
+	}
+}
+
+func TestRemark(t *testing.T) {
+	t.Parallel()
+	r := report.Result{Targets: []report.Target{{Key: "a", What: "the first"}, {Key: "b", What: "the second", Remark: "of old"}}}
+	if diff := cmp.Diff([]string{"c", "d"}, r.Remark(map[string]string{"d": "4", "a": "1", "c": "3"})); diff != "" {
+		t.Errorf("remarks about no target (-want +got):\n%s", diff)
+	}
+	want := []report.Target{{Key: "a", What: "the first", Remark: "1"}, {Key: "b", What: "the second"}}
+	if diff := cmp.Diff(want, r.Targets); diff != "" {
+		t.Errorf("targets (-want +got):\n%s", diff)
+	}
+}
+
+// TestNoNumber looks that the result of a long run is not lost for a figure.
+func TestNoNumber(t *testing.T) {
+	t.Parallel()
+	for _, value := range []float64{math.NaN(), math.Inf(1)} {
+		target := report.Target{Key: "a", What: "b", Value: value, Bound: 1}
+		if target.Reached() {
+			t.Errorf("%v is reached", value)
+		}
+		got, err := json.Marshal(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := `{"key":"a","what":"b","bound":1,"value":null}`
+		if diff := cmp.Diff(want, string(got)); diff != "" {
+			t.Errorf("target of %v (-want +got):\n%s", value, diff)
+		}
 	}
 }

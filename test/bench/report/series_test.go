@@ -73,6 +73,8 @@ func TestFormat(t *testing.T) {
 		"mebibytes":           {report.Bytes, 16 << 20, "16 MiB"},
 		"a number":            {report.Count, 110, "110"},
 		"a number by decimal": {report.Count, 0.125, "0.12"},
+		"less than nothing":   {report.Count, -0.25, "-0.25"},
+		"hardly less":         {report.Count, -0.001, "0.00"},
 		"nothing":             {report.Count, math.NaN(), "–"},
 	}
 	for name, tt := range tests {

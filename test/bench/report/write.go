@@ -18,7 +18,7 @@ const (
 	samplesName = "samples.jsonl"
 )
 
-// Write writes the page, its plots and the raw data into a folder, in place of what is there. The data is the result
+// Write writes the page, its plots, its files and the raw data into a folder, in place of what is there. The data is the result
 // without samples, and the samples of one series a line.
 func (r Result) Write(dir string) error {
 	files := map[string][]byte{}
@@ -30,6 +30,15 @@ func (r Result) Write(dir string) error {
 	for name, svg := range r.Plots() {
 		files[filepath.Join(plotsName, name)] = svg
 	}
+	folders := []string{plotsName, dataName}
+	for _, s := range r.Sections {
+		if len(s.Files) > 0 {
+			folders = append(folders, s.Key)
+		}
+		for _, f := range s.Files {
+			files[filepath.Join(s.Key, f.Name)] = []byte(f.Text)
+		}
+	}
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode the result: %w", err)
@@ -38,7 +47,7 @@ func (r Result) Write(dir string) error {
 	if files[filepath.Join(dataName, samplesName)], err = r.samples(); err != nil {
 		return err
 	}
-	return replace(dir, files)
+	return replace(dir, folders, files)
 }
 
 // Plots returns all plots by their file names.
@@ -83,9 +92,9 @@ func (r Result) samples() ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// replace writes files into a folder whose plots and data are all of one run.
-func replace(dir string, files map[string][]byte) error {
-	for _, name := range []string{plotsName, dataName} {
+// replace writes files into a folder. What else was in the folders within is gone, so that all there is of one run.
+func replace(dir string, folders []string, files map[string][]byte) error {
+	for _, name := range folders {
 		path := filepath.Join(dir, name)
 		if err := errors.Join(os.RemoveAll(path), os.MkdirAll(path, 0o755)); err != nil {
 			return err

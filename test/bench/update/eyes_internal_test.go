@@ -129,7 +129,7 @@ func TestCell(t *testing.T) {
 	}
 	sent := time.Now()
 	after := func(ms int) time.Time { return sent.Add(time.Duration(ms) * time.Millisecond) }
-	c.add(0, moments{sent, after(5), after(4), after(6), []time.Time{after(9), after(8)}})
+	c.add(moments{sent, after(5), after(4), after(6), []time.Time{after(9), after(8)}})
 	tests := map[string]struct {
 		runs [][]int64
 		want string
@@ -142,6 +142,7 @@ func TestCell(t *testing.T) {
 		"every volume":                 {c.every, "[[9 8]]"},
 		"every volume from the answer": {c.after, "[[4 3]]"},
 		"every volume from the floor":  {c.behind, "[[5 4]]"},
+		"the last volume from it":      {c.beyond, "[[5]]"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -15,8 +15,12 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 )
 
-// warmUps are made before each cell, and not counted: the first of a size makes buffers grow.
-const warmUps = 3
+// warmUps are made before each cell, and counted by themselves: the first of a size makes buffers grow. firstEdits are as many
+// as the driver tells each pod of at once, which come before the cells of new volumes.
+const (
+	warmUps    = 3
+	firstEdits = 10
+)
 
 // fans measures one object with more and more volumes.
 type fans struct {
@@ -42,11 +46,13 @@ type cell struct {
 	last    [][]int64
 	after   [][]int64 // Every volume after the answer.
 	behind  [][]int64 // Every volume after the floor.
+	beyond  [][]int64 // The last volume after the floor.
+	told    [][]int64 // The last volume, in the first edits of new volumes: one run.
 }
 
 // runs returns all of a cell's series.
 func (c *cell) runs() []*[][]int64 {
-	return []*[][]int64{&c.direct, &c.byLink, &c.answer, &c.first, &c.every, &c.last, &c.after, &c.behind}
+	return []*[][]int64{&c.direct, &c.byLink, &c.answer, &c.first, &c.every, &c.last, &c.after, &c.behind, &c.beyond}
 }
 
 func (f *fans) close() {
@@ -111,19 +117,20 @@ func (f *fans) grow(ctx context.Context, n int) error {
 
 // fill makes all edits of a cell.
 func (f *fans) fill(ctx context.Context, c *cell) error {
-	for range warmUps {
-		if err := f.edit(ctx, &cell{payload: c.payload}, -1); err != nil {
-			return err
-		}
+	warm := &cell{payload: c.payload}
+	first := warmUps
+	if c.payload == payloads()[0] {
+		first = firstEdits
 	}
-	for run := range f.cfg.Runs {
-		for _, runs := range c.runs() {
-			*runs = append(*runs, nil)
-		}
-		for range f.cfg.Edits {
-			if err := f.edit(ctx, c, run); err != nil {
-				return err
-			}
+	if err := f.run(ctx, warm, first); err != nil {
+		return err
+	}
+	if c.payload == payloads()[0] {
+		c.told = warm.last
+	}
+	for range f.cfg.Runs {
+		if err := f.run(ctx, c, f.edits(c.payload)); err != nil {
+			return err
 		}
 	}
 	f.cfg.Site.Say("%d volumes, %s: floor %s, last volume %s at p50", c.fanOut, c.payload.name,
@@ -131,8 +138,29 @@ func (f *fans) fill(ctx context.Context, c *cell) error {
 	return nil
 }
 
-// edit makes one edit and waits until all have seen it. It is not counted if the run is negative.
-func (f *fans) edit(ctx context.Context, c *cell, run int) error {
+// run makes the edits of one run.
+func (f *fans) run(ctx context.Context, c *cell, edits int) error {
+	for _, runs := range c.runs() {
+		*runs = append(*runs, nil)
+	}
+	for range edits {
+		if err := f.edit(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// edits is how many are made of a size in each run.
+func (f *fans) edits(p payload) int {
+	if p == payloads()[0] {
+		return f.cfg.Edits
+	}
+	return max(f.cfg.Edits/3, 1)
+}
+
+// edit makes one edit, waits until all have seen it, and adds it to the last run of the cell.
+func (f *fans) edit(ctx context.Context, c *cell) error {
 	next := f.writer.next(c.payload.size)
 	version := f.writer.version
 	direct, byLink := f.direct.expect(f.writer.name, version), f.byLink.expect(f.writer.name, version)
@@ -162,9 +190,7 @@ func (f *fans) edit(ctx context.Context, c *cell, run int) error {
 		}
 		read = append(read, at)
 	}
-	if run >= 0 {
-		c.add(run, moments{sent, answered, watched, linked, read})
-	}
+	c.add(moments{sent, answered, watched, linked, read})
 	return site.Rest(ctx, settle)
 }
 
@@ -174,13 +200,15 @@ type moments struct {
 	read                            []time.Time // By volume.
 }
 
-func (c *cell) add(run int, m moments) {
+func (c *cell) add(m moments) {
+	run := len(c.last) - 1
 	put := func(runs [][]int64, from, to time.Time) { runs[run] = append(runs[run], to.Sub(from).Nanoseconds()) }
 	put(c.direct, m.sent, m.watched)
 	put(c.byLink, m.sent, m.linked)
 	put(c.answer, m.sent, m.answered)
 	put(c.first, m.sent, slices.MinFunc(m.read, time.Time.Compare))
 	put(c.last, m.sent, slices.MaxFunc(m.read, time.Time.Compare))
+	put(c.beyond, m.watched, slices.MaxFunc(m.read, time.Time.Compare))
 	for _, at := range m.read {
 		put(c.every, m.sent, at)
 		put(c.after, m.answered, at)
@@ -197,63 +225,3 @@ func (*cell) series(key, name string, runs [][]int64) duration {
 
 // format returns the median.
 func (d duration) format() string { return d.Unit.Format(float64(d.Percentile(50))) }
-
-// results returns what was found, cell by cell.
-func (f *fans) results() ([]report.Group, []report.Target) {
-	var groups []report.Group
-	var targets []report.Target
-	for _, c := range f.cells {
-		groups = append(groups, c.groups()...)
-		targets = append(targets, c.targets()...)
-	}
-	return groups, targets
-}
-
-func (c *cell) groups() []report.Group {
-	title := fmt.Sprintf("One ConfigMap of %s in %d volumes", c.payload.name, c.fanOut)
-	if c.fanOut == 1 {
-		title = fmt.Sprintf("One ConfigMap of %s in one volume", c.payload.name)
-	}
-	group := report.Group{
-		Key: fmt.Sprintf("%d-volumes-%d-bytes", c.fanOut, c.payload.size), Title: title, Floor: "floor",
-		Series: []report.Series{
-			c.series("floor", "bare watch (floor)", c.direct).Series,
-			c.series("floor-by-link", "bare watch, by the pods' way", c.byLink).Series,
-			c.series("answer", "the API server's answer", c.answer).Series,
-			c.series("first", "liveconfig, first volume", c.first).Series,
-			c.series("every", "liveconfig, every volume", c.every).Series,
-			c.series("last", "liveconfig, last volume", c.last).Series,
-		},
-	}
-	if c.fanOut == 1 { // All are the same.
-		group.Series = slices.Delete(group.Series, 4, 6)
-		group.Series[3].Key, group.Series[3].Name = "every", "liveconfig"
-	}
-	return []report.Group{group, {
-		Title: title + ", from elsewhere",
-		Series: []report.Series{
-			c.series("after-answer", "liveconfig, from the API server's answer", c.after).Series,
-			c.series("behind-floor", "liveconfig, behind the bare watch", c.behind).Series,
-		},
-	}}
-}
-
-// targets returns what was to be reached in this cell.
-func (c *cell) targets() []report.Target {
-	floor, last := c.series("", "", c.direct), c.series("", "", c.last)
-	if c.payload != payloads()[0] {
-		return nil
-	}
-	switch c.fanOut {
-	case 1:
-		return []report.Target{
-			{What: "update, fan-out 1, 1 KiB: liveconfig to bare watch, p50", Value: last.Ratio(floor.Series, 50), Bound: 1.3},
-			{What: "update, fan-out 1, 1 KiB: liveconfig to bare watch, p99", Value: last.Ratio(floor.Series, 99), Bound: 2},
-		}
-	case 110:
-		return []report.Target{
-			{What: "update, fan-out 110, 1 KiB: last volume to bare watch, p50", Value: last.Ratio(floor.Series, 50), Bound: 3},
-		}
-	}
-	return nil
-}

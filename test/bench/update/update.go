@@ -13,6 +13,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
 	"github.com/liveconfig-csi/liveconfig/test/bench/site"
+	"github.com/liveconfig-csi/liveconfig/test/bench/turn"
 )
 
 // Config says what to measure, and how often. All fields are required.
@@ -20,15 +21,18 @@ type Config struct {
 	Site *site.Site
 	// FanOuts are the numbers of volumes of one object, from the smallest on.
 	FanOuts []int
-	// Edits of each fan-out and size are made in each of the Runs.
+	// Edits of 1 KiB are made of each fan-out in each of the Runs, and a third as many of the larger sizes: a target is about
+	// a fan-out of 1 with 1 KiB at its 99th percentile, and about the others by their medians.
 	Runs, Edits int
 }
 
 // KubeletConfig says the same for the kubelet's own volumes.
 type KubeletConfig struct {
 	Site *site.Site
-	// Pods have a volume of each kind. In each of the Runs each gives one sample of the kubelet by itself, at a random moment of
-	// the first Spread, and Bumped of them one of the annotation first.
+	// Turn is had while edits are made, and not while the kubelet is waited for.
+	Turn *turn.Turn
+	// Pods have a volume of each kind, in each of the Runs others. Each gives one sample of the kubelet by itself, at a random
+	// moment of the run's Spread, and Bumped of them one of the annotation first.
 	Runs, Pods, Bumped int
 	Spread             time.Duration
 }
@@ -61,6 +65,7 @@ func Measure(ctx context.Context, cfg Config) (_ report.Section, _ []report.Targ
 			"path by which the node has it. The volumes are those of running pods of a real kubelet.\n\nThe floor is a bare watch of " +
 			"the object in the benchmark's process: it decodes the event and does nothing.",
 		Groups: groups,
+		Charts: f.charts(),
 		Notes:  notes(),
 	}, targets, nil
 }
@@ -87,7 +92,8 @@ func MeasureKubelet(ctx context.Context, cfg KubeletConfig) (report.Section, []r
 		Groups: []report.Group{group},
 		Notes: []string{
 			"The kubelet by itself looks after each pod every 60 to 90 seconds, so its figures are about that, and hardly depend on " +
-				"the machine or the size. Edits are at random moments.",
+				"the machine or the size. Edits are at random moments. A run's edits are made when those of the one before are in the " +
+				"driver's volumes; what of them only waits for the kubelet goes on meanwhile, in other pods.",
 			"With the annotation, an edit takes a second request for each pod, by somebody who may change pods, and knows which.",
 		},
 	}, []report.Target{target}, nil
@@ -118,8 +124,9 @@ func notes() []string {
 			"not, nor does the kubelet: that counts against the driver. «Bare watch, by the pods' way» is the floor with the forwarder.",
 		fmt.Sprintf("Edits of one object are at least %s apart. The driver keeps replaced files for readers who are on the way into them, "+
 			"and large ones that are replaced sooner wait for those.", settle),
-		"The driver tells each pod of an update by an Event, ten at once for a volume and then one a minute. So only the first edits of " +
-			"a new volume have the API server and the driver busy with those as well.",
+		fmt.Sprintf("The driver tells each pod of an update by an Event, %d at once for a volume and then one a minute. Edits that are "+
+			"further apart, as most are, have the API server and the driver busy with those as well: the row of edits that pods are told of "+
+			"has the first ones of new volumes, and the others what comes after.", firstEdits),
 		"1 MiB is 1 KiB less, since the API server counts the whole object.",
 	}
 }

@@ -1,13 +1,9 @@
 package cluster_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -19,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/kit/orphan"
 )
 
 // orphanVariable turns this test binary into a program that starts a cluster and waits to be killed.
@@ -26,22 +23,12 @@ const orphanVariable = "LIVECONFIG_TEST_CLUSTER_ORPHAN"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(orphanVariable) != "" {
-		if err := beOrphan(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-		os.Exit(1)
+		os.Exit(orphan.Be(context.Background(), func(ctx context.Context) error {
+			_, err := cluster.Start(ctx, cluster.Config{})
+			return err
+		}))
 	}
 	os.Exit(cluster.ForMain(m))
-}
-
-// beOrphan starts a cluster, says so, and waits for an end of its input that never comes.
-func beOrphan() error {
-	if _, err := cluster.Start(context.Background(), cluster.Config{}); err != nil {
-		return err
-	}
-	fmt.Println("started")
-	_, err := io.Copy(io.Discard, os.Stdin)
-	return err
 }
 
 // privateTemp gives the test a temporary directory that everything it starts uses, and nothing else does. Unix sockets
@@ -84,28 +71,9 @@ func TestStopLeavesNothingBehindButTheLogs(t *testing.T) {
 func TestKilledParentTakesTheClusterWithIt(t *testing.T) {
 	t.Parallel()
 	temp := privateTemp(t)
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), orphanVariable+"=1", "TMPDIR="+temp)
-	cmd.Stderr = os.Stderr
-	if _, err := cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil || line != "started\n" {
-		t.Fatalf("the parent printed %q, %v, want started", line, err)
-	}
+	kill := orphan.Start(t, orphanVariable+"=1", "TMPDIR="+temp)
 	children := watchProcesses(t, temp, 2)
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait() // It was killed: that is no error here.
+	kill()
 	children.wantGone(t, 10*time.Second)
 }
 

@@ -1,12 +1,9 @@
 package machine_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,6 +15,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/orphan"
 )
 
 // orphanVariable turns this test binary into a program that starts a machine and waits to be killed.
@@ -26,26 +24,18 @@ const orphanVariable = "LIVECONFIG_TEST_MACHINE_ORPHAN"
 func TestMain(m *testing.M) {
 	os.Exit(machine.Main(cluster.MainFunc(func() int {
 		if logs := os.Getenv(orphanVariable); logs != "" {
-			return beOrphan(logs)
+			return orphan.Be(context.Background(), func(ctx context.Context) error { return startWithPod(ctx, logs) })
 		}
 		return m.Run()
 	})))
 }
 
-// beOrphan starts a machine with a pod, says so, and waits for an end of its input that never comes.
-func beOrphan(logs string) int {
-	ctx := context.Background()
+func startWithPod(ctx context.Context, logs string) error {
 	m, err := start(ctx, logs)
-	if err == nil {
-		err = startPod(ctx, m)
-	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return err
 	}
-	fmt.Fprintln(os.Stdout, "started")
-	_, _ = io.Copy(io.Discard, os.Stdin) // It is killed here.
-	return 1
+	return startPod(ctx, m)
 }
 
 func start(ctx context.Context, logs string) (*machine.Machine, error) {
@@ -76,7 +66,8 @@ func TestNothingOutlivesTheProgram(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	before := sysctls(t)
-	killOrphan(t)
+	kill := orphan.Start(t, orphanVariable+"="+t.TempDir())
+	kill()
 	lab.Eventually(t, 30*time.Second, func() error {
 		if left := processes(t, temp); len(left) > 0 {
 			return fmt.Errorf("processes are left: %q", left)
@@ -106,32 +97,6 @@ func TestNothingOutlivesTheProgram(t *testing.T) {
 	if len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
-}
-
-// killOrphan starts a machine in a program of its own and kills that.
-func killOrphan(t *testing.T) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), orphanVariable+"="+t.TempDir())
-	cmd.Stderr = os.Stderr
-	if _, err := cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil || line != "started\n" {
-		t.Fatalf("the program printed %q, %v, want started", line, err)
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait() // It was killed: that is no error here.
 }
 
 // processes returns the command lines that name a folder.

@@ -1,0 +1,98 @@
+package memory
+
+import (
+	"context"
+	"errors"
+
+	"github.com/liveconfig-csi/liveconfig/test/bench/driver"
+	"github.com/liveconfig-csi/liveconfig/test/bench/proc"
+)
+
+// kind is a way of holding objects.
+type kind string
+
+// The kinds.
+const (
+	objects    kind = "objects"
+	volumes    kind = "volumes"
+	reflectors kind = "reflectors"
+	informer   kind = "informer"
+)
+
+func kinds() []kind { return []kind{objects, volumes, reflectors, informer} }
+
+func (k kind) name() string {
+	switch k {
+	case objects:
+		return "liveconfig, objects with a volume each"
+	case volumes:
+		return "liveconfig, volumes of one object"
+	case reflectors:
+		return "a reflector for each object"
+	case informer:
+		return "an informer for the namespace"
+	}
+	return string(k)
+}
+
+// runs are as many as wanted for what targets are about, and else one.
+func (k kind) runs(wanted int) int {
+	switch k {
+	case objects, reflectors:
+		return wanted
+	case volumes, informer:
+	}
+	return 1
+}
+
+// figures are what there is to know of a process.
+type figures struct {
+	proc.Memory
+
+	heap, stacks int64
+	goroutines   int
+}
+
+// holder is a program that holds objects.
+type holder interface {
+	// hold returns when it holds so many.
+	hold(ctx context.Context, n int) error
+	look(ctx context.Context) (figures, error)
+	close(ctx context.Context) error
+}
+
+// subject is a program that is measured.
+type subject struct {
+	holder
+
+	kind  kind
+	count int       // Of objects, or of volumes.
+	found []figures // One for each look.
+}
+
+// driverUser is whom the API server takes the drivers for: what they ask for is not what the driver on the node asks for.
+const driverUser = "bench-memory"
+
+// startHolder starts a program that holds objects of a namespace.
+func (b *bench) startHolder(ctx context.Context, k kind, namespace string) (holder, error) {
+	switch k {
+	case objects, volumes:
+		d, err := driver.StartAs(ctx, b.cfg.Site, driverUser)
+		if err != nil {
+			return nil, err
+		}
+		return &published{driver: d, namespace: namespace, kind: k}, nil
+	case reflectors, informer:
+	}
+	return startPeer(ctx, b.cfg.Site, namespace, k)
+}
+
+// filesOfAVolume returns what the file system of a volume has in memory.
+func (b *bench) filesOfAVolume() (int64, error) {
+	for _, s := range b.subjects {
+		if p, ok := s.holder.(*published); ok {
+			return p.files()
+		}
+	}
+	return 0, errors.New("there is no volume")
+}

@@ -1,0 +1,164 @@
+// Package site is a real node with the driver in a container, installed by the words of the README.
+//
+// It does not know who uses the driver, nor for what.
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/workdir"
+)
+
+// driverImage is what the README calls the image, in the version of the chart.
+const driverImage = "registry.example.com/liveconfig:0.1.0"
+
+// scriptTimeout is many times what an installation takes.
+const scriptTimeout = 5 * time.Minute
+
+// Config says where things are. All fields are required.
+type Config struct {
+	// Runtime is the node's container runtime.
+	Runtime machine.Runtime
+	// Repo is the root of the checkout, where `make` has built the programs.
+	Repo string
+	// LogDir receives the logs of all programs and pods, which stay there.
+	LogDir string
+	// Output is told what is being done.
+	Output io.Writer
+}
+
+// Site is a node with the driver installed.
+type Site struct {
+	*machine.Machine
+
+	cfg Config
+	dir *workdir.Dir
+}
+
+// Start returns when pods can use volumes. The caller must call [Site.Stop].
+func Start(ctx context.Context, cfg Config) (*Site, error) {
+	dir, err := workdir.New("lc-site-")
+	if err != nil {
+		return nil, err
+	}
+	m, err := machine.Start(ctx, machine.Config{Runtime: cfg.Runtime, Repo: cfg.Repo, LogDir: cfg.LogDir, Output: cfg.Output})
+	if err != nil {
+		return nil, errors.Join(err, dir.Remove())
+	}
+	s := &Site{Machine: m, cfg: cfg, dir: dir}
+	if err := s.Install(ctx); err != nil {
+		return nil, errors.Join(err, m.KeepState(ctx), s.Stop())
+	}
+	return s, nil
+}
+
+// Stop ends everything. The logs stay.
+func (s *Site) Stop() error { return errors.Join(s.Machine.Stop(), s.dir.Remove()) }
+
+// Dir is a directory for files that are gone with the site.
+func (s *Site) Dir() string { return s.dir.Path() }
+
+// Repo is the root of the checkout.
+func (s *Site) Repo() string { return s.cfg.Repo }
+
+// Runtime is the node's container runtime.
+func (s *Site) Runtime() machine.Runtime { return s.cfg.Runtime }
+
+// Say tells the user what is being done. One who does not listen misses nothing that is not written down.
+func (s *Site) Say(format string, args ...any) {
+	_, _ = fmt.Fprintf(s.cfg.Output, format+"\n", args...)
+}
+
+// Install builds the image, gives it to the node as a registry would, and does what the README says.
+func (s *Site) Install(ctx context.Context) error {
+	if err := s.ImportDriver(ctx, driverImage); err != nil {
+		return err
+	}
+	script, err := s.CodeAfter("README.md", "## Install")
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	if _, err := s.Shell(ctx, script); err != nil {
+		return fmt.Errorf("install the driver as the README says: %w", err)
+	}
+	s.Say("the driver is installed after %s", time.Since(begin).Round(time.Millisecond))
+	return nil
+}
+
+// ImportDriver builds the driver's image and gives it to the node under a name.
+func (s *Site) ImportDriver(ctx context.Context, image string) error {
+	out := filepath.Join(s.Dir(), "image")
+	build := exec.CommandContext(ctx, "go", "-C", "deploy/image", "run", ".",
+		"--image="+image, "--platforms=linux/"+runtime.GOARCH, "--out="+out)
+	build.Dir = s.cfg.Repo
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the image: %w\n%s", err, output)
+	}
+	return s.ImportImage(ctx, filepath.Join(out, "docker.tar"))
+}
+
+// Shell runs a script at the checkout's root, as an administrator would, and returns all that it prints.
+func (s *Site) Shell(ctx context.Context, script string) (string, error) {
+	return s.ShellIn(ctx, s.cfg.Repo, script)
+}
+
+// ShellIn is [Site.Shell] in another folder.
+func (s *Site) ShellIn(ctx context.Context, dir, script string) (string, error) {
+	kubeconfig := filepath.Join(s.Dir(), "admin.kubeconfig")
+	if err := s.WriteAdminKubeconfig(kubeconfig); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, scriptTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
+	cmd.Dir = dir
+	bin := filepath.Join(s.cfg.Repo, "bin")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+s.Dir(),
+		"PATH="+strings.Join([]string{bin + "/k8s", bin + "/tools", os.Getenv("PATH")}, ":"))
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(output), fmt.Errorf("%w\n%s\n%s", err, script, output)
+	}
+	return string(output), nil
+}
+
+// CodeAfter returns the first block of shell code in a page of the repository after a line.
+func (s *Site) CodeAfter(page, line string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(s.cfg.Repo, page))
+	if err != nil {
+		return "", err
+	}
+	_, rest, found := strings.Cut(string(text), "\n"+line+"\n")
+	if !found {
+		return "", fmt.Errorf("%s has no line %q", page, line)
+	}
+	blocks := CodeBlocks(rest)
+	if len(blocks) == 0 {
+		return "", fmt.Errorf("%s has no shell code after %q", page, line)
+	}
+	return blocks[0], nil
+}
+
+// CodeBlocks returns all blocks of shell code in a text.
+func CodeBlocks(markdown string) []string {
+	var blocks []string
+	for {
+		_, rest, found := strings.Cut(markdown, "```sh\n")
+		if !found {
+			return blocks
+		}
+		code, after, _ := strings.Cut(rest, "```")
+		blocks, markdown = append(blocks, code), after
+	}
+}

@@ -1,0 +1,214 @@
+package scale
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/scale/crowd"
+)
+
+const (
+	nodes = 5
+	own   = 2
+	// objects is how many all nodes watch together, each counted once for each node.
+	objects = nodes * (1 + own)
+	// soon is how long something may take that takes seconds when nothing else runs on the machine.
+	soon = time.Minute
+)
+
+// newCrowd returns nodes with the driver's source layer that watch so many objects of their own, in a cluster of their own.
+func newCrowd(t *testing.T, nodes, own int) (context.Context, *ground, *crowd.Crowd) {
+	t.Helper()
+	g, err := prepare(t.Context(), "../..", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	t.Cleanup(cancel)
+	if err := g.furnish(ctx, crowd.Driver, 0, nodes, own); err != nil {
+		t.Fatal(err)
+	}
+	c, err := crowd.New(t.Context(), crowd.Config{
+		Way: crowd.Driver, Kubeconfigs: g.kubeconfigs(crowd.Driver), Namespace: namespace, Own: own,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	for n := range nodes {
+		if err := c.Start(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.AwaitOpen(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return ctx, g, c
+}
+
+// asked returns how often each node has asked for each object and how, by the API server's own log.
+func asked(t *testing.T, g *ground) map[string]int {
+	t.Helper()
+	return countAudit(t, g, func(r cluster.Request) bool { return r.Stage == cluster.StageReceived })
+}
+
+func countAudit(t *testing.T, g *ground, counts func(cluster.Request) bool) map[string]int {
+	t.Helper()
+	all, err := g.Requests(time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := map[string]int{}
+	for _, r := range all {
+		if node, isOurs := strings.CutPrefix(r.UserAgent, crowd.Agent(0)[:len(crowd.Agent(0))-1]); isOurs && counts(r) {
+			count[fmt.Sprintf("node %s: %s %s/%s", node, r.Verb, r.Resource, r.Name)]++
+		}
+	}
+	return count
+}
+
+// TestGuardNodesAskForNothingMore: a node asks for each object once, with a list and a watch, however often it is edited; all
+// requests of a node have one connection, and a watch goes with its last user.
+func TestGuardNodesAskForNothingMore(t *testing.T) {
+	t.Parallel()
+	ctx, g, c := newCrowd(t, nodes, own)
+	want := map[string]int{}
+	for n := range nodes {
+		names := []string{crowd.Shared}
+		for i := range own {
+			names = append(names, crowd.Own(n, i))
+		}
+		for _, name := range names {
+			want[fmt.Sprintf("node %d: list configmaps/%s", n, name)] = 1
+			want[fmt.Sprintf("node %d: watch configmaps/%s", n, name)] = 1
+		}
+	}
+	const edits = 3
+	if err := c.AwaitSightings(ctx, objects); err != nil {
+		t.Fatalf("wait for all objects to be read: %v", err)
+	}
+	for i := range edits {
+		if err := g.put(ctx, crowd.Shared, fmt.Sprintf("edit %d", i)); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.AwaitSightings(ctx, objects+(i+1)*nodes); err != nil {
+			t.Fatalf("wait for all nodes to see edit %d: %v", i, err)
+		}
+	}
+	// What is asked for by the clock needs time to show: the driver looks at its watches every two seconds.
+	if err := rest(ctx, 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff(want, asked(t, g)); diff != "" {
+		t.Errorf("requests of the nodes (-want +got):\n%s", diff)
+	}
+	if got := c.Take().Connected; got != nodes {
+		t.Errorf("%d connections, want %d: one for each node", got, nodes)
+	}
+
+	if err := c.Release(ctx); err != nil {
+		t.Fatal(err)
+	}
+	closed := func(r cluster.Request) bool { return r.Stage == cluster.StageComplete && r.Verb == "watch" }
+	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
+		return len(countAudit(t, g, closed)) == objects, nil
+	})
+	if err != nil {
+		t.Errorf("the API server still has watches that nobody needs: %d of %d are closed", len(countAudit(t, g, closed)), objects)
+	}
+	if diff := gocmp.Diff(want, asked(t, g)); diff != "" {
+		t.Errorf("requests of the nodes when nobody needs the objects any more (-want +got):\n%s", diff)
+	}
+}
+
+// TestGuardARestartIsNoLockstep: nodes whose API server is away try again after pauses that grow, and no two alike; when it is
+// back, each object is listed and watched once.
+func TestGuardARestartIsNoLockstep(t *testing.T) {
+	t.Parallel()
+	ctx, g, c := newCrowd(t, nodes, own)
+	c.Take()
+	if err := g.KillAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	const rounds = 4 // Pauses differ by seconds after so many.
+	if err := c.AwaitRequests(ctx, objects*rounds); err != nil {
+		t.Fatalf("wait for tries: %v", err)
+	}
+	if err := g.StartAPIServer(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.AwaitOpen(ctx); err != nil {
+		t.Fatal(err)
+	}
+	tries := map[string][]crowd.Request{}
+	for _, r := range c.Take().Requests {
+		key := fmt.Sprintf("node %d: %s", r.Node, r.Object)
+		tries[key] = append(tries[key], r)
+	}
+	if len(tries) != objects {
+		t.Fatalf("tries for %d objects, want %d", len(tries), objects)
+	}
+	var back []time.Time
+	for key, all := range tries {
+		slices.SortFunc(all, func(a, b crowd.Request) int { return cmp.Compare(a.Sent.UnixNano(), b.Sent.UnixNano()) })
+		back = append(back, wantPauses(t, key, all))
+	}
+	const together = 100 * time.Millisecond
+	if got := mostWithin(back, together); got > objects/2 {
+		t.Errorf("%d of %d objects were listed within %s when the API server was back, want them apart", got, objects, together)
+	}
+}
+
+// wantPauses looks at the tries for one object, and returns when the one was made that succeeded. The watch that broke may be
+// opened anew at once; from then on each failure has a pause.
+func wantPauses(t *testing.T, key string, tries []crowd.Request) (back time.Time) {
+	t.Helper()
+	const (
+		leastPause = 200 * time.Millisecond
+		mostLists  = 3 // An API server that starts may refuse the watch that follows a list.
+	)
+	lists := 0
+	for i, r := range tries {
+		isAgain := i > 1 && tries[i-1].Code != http.StatusOK // The first of them is the watch that broke.
+		if pause := r.Sent.Sub(tries[max(i-1, 0)].Answered); isAgain && pause < leastPause && r.Verb == tries[i-1].Verb {
+			t.Errorf("%s: tried again %s after a failure, want %s at least", key, pause, leastPause)
+		}
+		if r.Verb == crowd.List && r.Code == http.StatusOK {
+			lists++
+			back = r.Sent
+		}
+	}
+	last := tries[len(tries)-1]
+	if lists == 0 || lists > mostLists || last.Verb != crowd.Watch || last.Code != http.StatusOK {
+		t.Errorf("%s: %d lists, the last request a %s, answer %d; want one list, and a watch after it", key, lists, last.Verb, last.Code)
+	}
+	return back
+}
+
+// TestGuardAStartMakesFewConnections: a node that begins with many objects makes no connection for each.
+func TestGuardAStartMakesFewConnections(t *testing.T) {
+	t.Parallel()
+	const (
+		many = 40
+		most = 4 // Each of the first two requests makes one, and so may those that are sent before that is known.
+	)
+	_, _, c := newCrowd(t, 1, many)
+	if got := c.Take().Dialled; got < 1 || got > most {
+		t.Errorf("a node made %d connections for %d objects, want %d at most", got, many+1, most)
+	}
+}
