@@ -1,6 +1,7 @@
 package volumefs
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -136,17 +137,22 @@ func topMount(p *place) (*mountutils.MountInfo, error) {
 	return mountByID(st.Mnt_id)
 }
 
-// mountByID looks for one line of the table and reads no other: the table of a node is as long as it has volumes.
+// mountByID looks for one line of the table, and holds no other: the table of a node is as long as it has volumes.
 func mountByID(id uint64) (*mountutils.MountInfo, error) {
-	table, err := os.ReadFile(mountTable)
+	table, err := os.Open(mountTable)
 	if err != nil {
 		return nil, fmt.Errorf("read the mount table: %w", err)
 	}
+	defer table.Close()
 	prefix := append(strconv.AppendUint(nil, id, 10), ' ')
-	for line := range bytes.Lines(table) {
-		if bytes.HasPrefix(line, prefix) {
-			return parseMount(line)
+	lines := bufio.NewScanner(table)
+	for lines.Scan() {
+		if bytes.HasPrefix(lines.Bytes(), prefix) {
+			return parseMount(lines.Bytes())
 		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read the mount table: %w", err)
 	}
 	return nil, fmt.Errorf("mount %d is not in %s", id, mountTable)
 }
