@@ -29,7 +29,8 @@ import (
 //  2. Compare it with the tree: bytes, modes, owners, directories, nothing missing and nothing too much. If it is equal,
 //     5, 6 and 9 are left out, and the rest still puts right what else is wrong. If it is not, and it is too early for
 //     another generation, nothing is done.
-//  3. Remove what earlier writes have left, so that it takes no room from this one.
+//  3. Remove what interrupted writes have left, so that it takes no room from this one. Generations that were live go with 11,
+//     unless there is no room.
 //  4. Give the root its owner and mode.
 //  5. Write the new generation.
 //  6. Link it as ..data_tmp.
@@ -177,11 +178,27 @@ func (w *atomicWrite) compare() error {
 // sweep is step 3. What cannot be removed does not stop the update; step 11 tries again and says so.
 func (w *atomicWrite) sweep() error {
 	for name := range w.left() {
-		if isReserved(name) && name != dataLink && name != w.live && !w.spared[name] {
+		if isReserved(name) && name != dataLink && name != w.live && !w.spared[name] && !w.isRetired(name) {
 			_ = w.discard(name)
 		}
 	}
 	return nil
+}
+
+// isRetired tells whether name is a generation that was live, and may go when the new one is there.
+func (w *atomicWrite) isRetired(name string) bool {
+	return w.keepsLast && w.grace.Time > 0 && isGeneration(name) && name < w.live
+}
+
+// makeRoom removes the generations that are retired, and reports whether there were any.
+func (w *atomicWrite) makeRoom() bool {
+	made := false
+	for name := range w.left() {
+		if w.isRetired(name) && !w.spared[name] {
+			made = w.discard(name) == nil || made
+		}
+	}
+	return made
 }
 
 // discard removes an entry of the root for good.
@@ -203,7 +220,11 @@ func (w *atomicWrite) writeGeneration() error {
 	if w.isEqual {
 		return nil
 	}
-	if err := ask(w.room); err != nil {
+	err := ask(w.room)
+	if err != nil && w.makeRoom() {
+		err = ask(w.room)
+	}
+	if err != nil {
 		return err
 	}
 	w.next = generationName(w.now)

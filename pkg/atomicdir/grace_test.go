@@ -166,3 +166,41 @@ func TestAGraceBeginsWithTheSwap(t *testing.T) {
 		t.Errorf("the generation replaced a moment ago is gone: %v", err)
 	}
 }
+
+// TestARetiredGenerationMakesRoom: one whose grace is over goes when the new one is there, and before that only where it is in
+// the way.
+func TestARetiredGenerationMakesRoom(t *testing.T) {
+	t.Parallel()
+	errFull := errors.New("there is no room")
+	for name, test := range map[string]struct {
+		room  func(generations int) error
+		asked []int // How many generations there were.
+		want  error
+	}{
+		"there is room":        {func(int) error { return nil }, []int{2}, nil},
+		"it is in the way":     {func(n int) error { return map[bool]error{true: errFull}[n > 1] }, []int{2, 1}, nil},
+		"there is none anyway": {func(int) error { return errFull }, []int{2, 1}, errFull},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, root := newVolume(t)
+			w := atomicdir.Atomic{Grace: atomicdir.Grace{Time: time.Nanosecond, Bytes: 1 << 20}}
+			mustWrite(t, w, root, files{"a": "1"}.tree(t))
+			mustWrite(t, w, root, files{"a": "2"}.tree(t))
+			<-time.After(50 * time.Millisecond) // The clock of files is behind.
+			var asked []int
+			w.Room = func() error {
+				asked = append(asked, generations(t, dir))
+				return test.room(generations(t, dir))
+			}
+			if _, err := w.Write(root, files{"a": "3"}.tree(t)); !errors.Is(err, test.want) {
+				t.Errorf("Write = %v, want %v", err, test.want)
+			}
+			if diff := cmp.Diff(test.asked, asked); diff != "" {
+				t.Errorf("generations when it was asked for room (-want +got):\n%s", diff)
+			}
+			mustWrite(t, atomicdir.Atomic{}, root, files{"a": "4"}.tree(t))
+			checkVolume(t, atomicdir.Atomic{}, dir, files{"a": "4"}.tree(t))
+		})
+	}
+}

@@ -11,7 +11,7 @@ import (
 
 // TestGuardOfARecord counts what a record makes on the heap. It is written while its pod waits.
 func TestGuardOfARecord(t *testing.T) { // Not parallel: whatever else is made would be counted.
-	const most = 19
+	const most = 21 // A pool loses what it holds now and then; 19 otherwise.
 	s, r := open(t, t.TempDir()), record("v")
 	var failed error
 	got := testing.AllocsPerRun(100, func() { failed = errors.Join(failed, s.Put(r)) })

@@ -159,7 +159,7 @@ func (m *Manager) read(v *volume) (tree.Tree, map[api.Ref]api.Content, error) {
 // write puts the tree into the volume's file system; for a volume that is not live it makes one and, when it is
 // complete, moves it onto the target path. differs says that the live files are known to be others. v.mu is held.
 func (m *Manager) write(v *volume, t tree.Tree, differs bool) (changed bool, err error) {
-	view, err := m.enter(v)
+	view, err := m.enter(v, differs)
 	if err != nil {
 		return false, err
 	}
@@ -181,13 +181,15 @@ func (m *Manager) write(v *volume, t tree.Tree, differs bool) (changed bool, err
 	return true, nil
 }
 
-// enter returns a way into the files: of a live volume the one that is kept, as long as it leads to what is mounted. v.mu is
-// held.
-func (m *Manager) enter(v *volume) (*volumefs.View, error) {
+// enter returns a way into the files: of a live volume the one that is kept, as long as it leads to what is mounted. Where
+// the files are looked at a moment later in any case, that is found out then: in files that are mounted nowhere a change does
+// no harm. v.mu is held.
+func (m *Manager) enter(v *volume, isUrgent bool) (*volumefs.View, error) {
+	isLooked := isUrgent && v.spec.UpdatePolicy == api.UpdateAtomic
 	switch {
 	case !v.live.Load():
 		return m.cfg.Mounts.Create(limitsOf(v.spec))
-	case v.isEntered():
+	case v.view != nil && isLooked, v.isEntered():
 		return v.view, nil
 	}
 	view, err := m.cfg.Mounts.Open(v.record.TargetPath)

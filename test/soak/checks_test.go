@@ -20,8 +20,10 @@ import (
 // checkNode wants nothing on the node but what the live volumes need.
 func (r *run) checkNode() {
 	for what, check := range map[string]func() error{
-		"mounts": r.checkMounts, "records": func() error { return r.checkFiles("volumes") },
-		"tokens": func() error { return r.checkFiles("tokens") }, "watches": r.checkWatches, "process": r.checkUsage,
+		"mounts":  r.checkMounts,
+		"records": func() error { return r.checkFiles("volumes", func(*vol) bool { return true }) },
+		"tokens":  func() error { return r.checkFiles("tokens", r.needsToken) },
+		"watches": r.checkWatches, "process": r.checkUsage,
 	} {
 		if err := until(bench.Soon, check); err != nil {
 			r.failf("%s at rest: %v", what, err)
@@ -47,11 +49,21 @@ func (r *run) checkMounts() error {
 	return nil
 }
 
-// checkFiles wants a file for each volume that has not lost its own, and none for others.
-func (r *run) checkFiles(dir string) error {
+// needsToken reports whether a source of the volume is read by its pod.
+func (r *run) needsToken(v *vol) bool {
+	return slices.ContainsFunc(v.sources, func(s source) bool {
+		_, isPods := r.readerOf(v, s.ref)
+		return isPods
+	})
+}
+
+// checkFiles wants a file for each volume that has one and has not lost it, and no others.
+func (r *run) checkFiles(dir string, has func(*vol) bool) error {
 	want := map[string]bool{} // Whether it must be there.
 	for _, v := range r.allVolumes(isLive) {
-		want[v.fileOf()] = v.record == whole
+		if has(v) {
+			want[v.fileOf()] = v.record == whole
+		}
 	}
 	entries, err := os.ReadDir(filepath.Join(r.bench.Node.StateDir(), dir))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
