@@ -134,10 +134,10 @@ func (r *run) usage() (usage, error) {
 	return usage{int(goroutines), len(entries)}, errors.Join(err, listErr)
 }
 
-// What the process may take more than at its start: in any case, and for each watch.
+// What the process may take more than at its start: in any case, for each watch, and for each volume, into which it keeps a way.
 const (
-	moreGoroutines, goroutinesPerWatch = 60, 8
-	moreFiles                          = 30
+	moreGoroutines, goroutinesPerWatch = 60, 4
+	moreFiles, filesPerVolume          = 30, 2
 )
 
 func (r *run) checkUsage() error {
@@ -153,8 +153,9 @@ func (r *run) checkUsage() error {
 	if most := r.baseline.goroutines + moreGoroutines + goroutinesPerWatch*watches; now.goroutines > most {
 		return fmt.Errorf("%d goroutines with %d watches, want %d at most", now.goroutines, watches, most)
 	}
-	if most := r.baseline.files + moreFiles; now.files > most {
-		return fmt.Errorf("%d open files, want %d at most", now.files, most)
+	volumes := len(r.allVolumes(isLive))
+	if most := r.baseline.files + moreFiles + filesPerVolume*volumes; now.files > most {
+		return fmt.Errorf("%d open files with %d volumes, want %d at most", now.files, volumes, most)
 	}
 	return nil
 }
