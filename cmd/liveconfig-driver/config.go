@@ -5,14 +5,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/server"
 	"github.com/liveconfig-csi/liveconfig/pkg/telemetry"
@@ -93,9 +92,8 @@ func (c config) validate() error {
 		mistake(c.resyncInterval <= 0, "--resync-interval %s is not positive", c.resyncInterval),
 		mistake(c.recheckInterval < leastRecheck, "--recheck-interval %s is less than 2s", c.recheckInterval),
 		checkVolumeMemory(c.volumeMemory),
-		checkAddress("http-endpoint", c.httpEndpoint),
-		mistake(c.logFormat != telemetry.FormatText && c.logFormat != telemetry.FormatJSON,
-			"--log-format %q is not %s or %s", c.logFormat, telemetry.FormatText, telemetry.FormatJSON),
+		daemon.CheckHTTPEndpoint(c.httpEndpoint),
+		daemon.CheckLogFormat(c.logFormat),
 	)
 }
 
@@ -150,15 +148,4 @@ func checkIdentity(flagName, id string) error {
 func checkVolumeMemory(text string) error {
 	_, err := parseVolumeMemory(text)
 	return about("volume-memory", err)
-}
-
-func checkAddress(flagName, address string) error {
-	if address == "" {
-		return nil
-	}
-	_, port, err := net.SplitHostPort(address)
-	if err == nil {
-		_, err = strconv.ParseUint(port, 10, 16)
-	}
-	return mistake(err != nil, "--%s %q is not host:port, such as 127.0.0.1:9808 or :9808", flagName, address)
 }
