@@ -7,8 +7,6 @@ import (
 	"iter"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -110,12 +108,6 @@ type atomicWrite struct {
 	staged []string
 	// dropped are the links removed in step 8.
 	dropped []link
-}
-
-// link is a symlink in the root, with what it takes to make it again.
-type link struct {
-	name, target string
-	owner        owner
 }
 
 func (w *atomicWrite) prepare() error {
@@ -250,49 +242,6 @@ func (w *atomicWrite) linkGeneration() error {
 	return w.symlink(w.next, dataTemp, ownerOf(w.want), w.want.DirMode)
 }
 
-// stageNames is step 7. A name that is there but is not the right link counts as new.
-func (w *atomicWrite) stageNames() error {
-	for _, name := range w.wanted {
-		if w.leads(name) {
-			continue
-		}
-		temp := tempName(len(w.staged))
-		w.staged = append(w.staged, name)
-		if err := w.symlink(dataLink+"/"+name, temp, ownerOf(w.want), w.want.DirMode); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// leads tells whether name is the right link.
-func (w *atomicWrite) leads(name string) bool {
-	rest, ok := strings.CutPrefix(w.found[name].target, dataLink+"/")
-	return ok && rest == name
-}
-
-func tempName(i int) string { return tempPrefix + strconv.Itoa(i) }
-
-// dropNames is step 8. Only links can be left leading nowhere; anything else that does not belong here is for step 11.
-func (w *atomicWrite) dropNames() error {
-	for name := range w.left() {
-		old := w.found[name]
-		if old.target == "" || isReserved(name) || w.isWanted(name) {
-			continue
-		}
-		w.dropped = append(w.dropped, link{name: name, target: old.target, owner: old.owner})
-		if err := w.discard(name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (w *atomicWrite) isWanted(name string) bool {
-	_, ok := slices.BinarySearch(w.wanted, name)
-	return ok
-}
-
 // swap is step 9. It can only replace a ..data that is no directory; one that is was never made by a writer.
 func (w *atomicWrite) swap() error {
 	if w.isEqual {
@@ -322,43 +271,6 @@ func (w *atomicWrite) undo() error {
 		errs = append(errs, w.symlink(l.target, l.name, l.owner, w.want.DirMode))
 	}
 	return errors.Join(errs...)
-}
-
-// addNames is step 10.
-func (w *atomicWrite) addNames() error {
-	for i, name := range w.staged {
-		if w.found.isDir(name) {
-			if err := w.discard(name); err != nil {
-				return err
-			}
-		}
-		if err := w.rename(tempName(i), name); err != nil {
-			return err
-		}
-	}
-	return w.settleLinks()
-}
-
-// settleLinks gives the links that were there before their owner.
-func (w *atomicWrite) settleLinks() error {
-	for _, name := range append([]string{dataLink}, w.wanted...) {
-		old, ok := w.found[name]
-		if !ok || old.owner == ownerOf(w.want) || w.isReplaced(name) {
-			continue
-		}
-		if err := w.chown(name, ownerOf(w.want)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// isReplaced tells whether this Write has put another link in the place of name.
-func (w *atomicWrite) isReplaced(name string) bool {
-	if name == dataLink {
-		return !w.isEqual
-	}
-	return slices.Contains(w.staged, name)
 }
 
 // clean is step 11. It goes on after an error, so that one thing that cannot be removed does not keep others.

@@ -136,6 +136,16 @@ func (s secret) content(ref api.Ref) api.Content {
 	return content(ref, &s.ObjectMeta, s.Immutable, s.Data)
 }
 
+// ContentOfConfigMap returns what a volume can need of a ConfigMap, for whoever has come by it in another way than a [Cache].
+func ContentOfConfigMap(m *corev1.ConfigMap) api.Content {
+	return configMap{m}.content(api.Ref{Kind: api.ConfigMap, Namespace: m.Namespace, Name: m.Name})
+}
+
+// ContentOfSecret is [ContentOfConfigMap] for a Secret.
+func ContentOfSecret(s *corev1.Secret) api.Content {
+	return secret{s}.content(api.Ref{Kind: api.Secret, Namespace: s.Namespace, Name: s.Name})
+}
+
 func content(ref api.Ref, meta *metav1.ObjectMeta, immutable *bool, data map[string][]byte) api.Content {
 	return api.Content{
 		Ref: ref, UID: string(meta.UID), ResourceVersion: meta.ResourceVersion,

@@ -102,8 +102,10 @@ func (w *watcher) follow(s *stream) {
 		w.then(w.restAndGoOn)
 	case err != nil, s.isShort():
 		w.then(w.rest)
-	default:
+	case rest > 0:
 		newPause(rest).wait(w.ctx)
+		w.then(w.goOn)
+	default: // As mostly. No timer is made, of which hundreds that end at once upset Go's race detector.
 		w.then(w.goOn)
 	}
 }

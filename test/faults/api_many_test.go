@@ -42,12 +42,13 @@ func TestManyWatchesComeBackOneByOne(t *testing.T) {
 	b.Publish(pod)
 	wantKeys(b, pod, many, "one")
 
-	lab.Eventually(t, healed, func() error {
+	areOpen := func() error {
 		if got := front.Watching(network.Verb("watch")); got <= many { // And the CSIDriver object.
 			return fmt.Errorf("%d watches are open", got)
 		}
 		return nil
-	})
+	}
+	lab.Eventually(t, healed, areOpen)
 	front.Set(network.Fault{Status: http.StatusServiceUnavailable})
 	began := time.Now()
 	front.EndWatches(nil)
@@ -69,6 +70,7 @@ func TestManyWatchesComeBackOneByOne(t *testing.T) {
 	wantKeys(b, pod, many, "two")
 	wantSpread(t, front, began, many)
 
+	lab.Eventually(t, healed, areOpen)
 	began = time.Now()
 	wantRest(t, 2*time.Second)
 	if asked := front.Asked(func(r network.Request) bool { return r.Resource == "configmaps" && r.At.After(began) }); len(asked) > 0 {

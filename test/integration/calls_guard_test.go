@@ -240,12 +240,12 @@ func (tr *tracer) count(tid int) {
 	tr.all[nameOf(b.call)]++
 }
 
-// isFile leaves out sockets, the log, the mount table, which is as long as the machine has mounts, and the limits of control
-// groups, which Go looks up now and then.
+// isFile leaves out sockets, the log, the mount table, which is as long as the machine has mounts, the limits of control groups,
+// which Go looks up now and then, and that by which Go wakes the thread that waits for all sockets.
 func (tr *tracer) isFile(fd uint64) bool {
 	to, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", tr.pid, fd))
 	return err == nil && fd > 2 && !strings.HasPrefix(to, "socket:") && !strings.HasPrefix(to, "/proc/") &&
-		!strings.HasPrefix(to, "/sys/")
+		!strings.HasPrefix(to, "/sys/") && to != "anon_inode:[eventfd]"
 }
 
 // machinery are the calls by which Go has goroutines run and memory: how many is chance.

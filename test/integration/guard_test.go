@@ -191,9 +191,9 @@ func TestGuardSystemCalls(t *testing.T) {
 		want int
 	}{
 		{"publish", func() { b.must(b.TryPublish(t.Context(), next)) }, 65},
-		{"unpublish", func() { b.must(b.Node.UnpublishAll(t.Context(), next)) }, 12},
-		{"update of 1 key", update(holders[0], 1), 68},
-		{"update of 10 keys", update(holders[1], 10), 185},
+		{"unpublish", func() { b.must(b.Node.UnpublishAll(t.Context(), next)) }, 11},
+		{"update of 1 key", update(holders[0], 1), 65},
+		{"update of 10 keys", update(holders[1], 10), 182},
 	}
 	c := b.countCalls()
 	least := make([]calls, len(steps))

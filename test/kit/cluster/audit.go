@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -93,30 +95,64 @@ func (e auditEvent) request() Request {
 // A request is in the log as received before the API server does anything about it. Its completion is recorded right
 // after the answer was sent, so a client that looks at once may not find it yet.
 func (c *Cluster) Requests(since time.Time) ([]Request, error) {
-	data, err := os.ReadFile(c.logPath(auditLog))
-	if err != nil {
-		return nil, fmt.Errorf("read the audit log: %w", err)
+	c.audit.mu.Lock()
+	defer c.audit.mu.Unlock()
+	if err := c.audit.readOn(c.logPath(auditLog)); err != nil {
+		return nil, err
 	}
-	return parseAudit(data, since)
+	return c.audit.since(since), nil
 }
 
-// parseAudit leaves out an unfinished last line: the API server is writing it.
-func parseAudit(data []byte, since time.Time) ([]Request, error) {
-	// The API server cuts its times to microseconds, which must not push a record before the moment it came after.
-	since = since.Truncate(time.Microsecond)
-	var requests []Request
-	for number := 1; ; number++ {
+// audit is what is known of the audit log. Tests ask again and again: each record is parsed once.
+type audit struct {
+	mu       sync.Mutex // Guards what follows, and is held while the log is read.
+	read     int64      // How many bytes of the log are in requests.
+	requests []Request
+}
+
+// readOn reads what has come to the log.
+func (a *audit) readOn(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("read the audit log: %w", err)
+	}
+	defer file.Close()
+	if _, err := file.Seek(a.read, io.SeekStart); err != nil {
+		return fmt.Errorf("read the audit log: %w", err)
+	}
+	data, err := io.ReadAll(file)
+	if err != nil {
+		return fmt.Errorf("read the audit log: %w", err)
+	}
+	return a.parse(data)
+}
+
+// parse leaves out an unfinished last line, until the API server has written the rest.
+func (a *audit) parse(data []byte) error {
+	for {
 		line, rest, found := bytes.Cut(data, []byte("\n"))
 		if !found {
-			return requests, nil
+			return nil
 		}
-		data = rest
 		var event auditEvent
 		if err := json.Unmarshal(line, &event); err != nil {
-			return nil, fmt.Errorf("parse line %d of the audit log: %w", number, err)
+			return fmt.Errorf("parse record %d of the audit log: %w", len(a.requests)+1, err)
 		}
-		if !event.StageTimestamp.Before(since) {
-			requests = append(requests, event.request())
+		a.requests = append(a.requests, event.request())
+		a.read += int64(len(line)) + 1
+		data = rest
+	}
+}
+
+// since returns the requests that were recorded at a moment or after it.
+func (a *audit) since(moment time.Time) []Request {
+	// The API server cuts its times to microseconds, which must not push a record before the moment it came after.
+	moment = moment.Truncate(time.Microsecond)
+	var requests []Request
+	for _, r := range a.requests {
+		if !r.Time.Before(moment) {
+			requests = append(requests, r)
 		}
 	}
+	return requests
 }

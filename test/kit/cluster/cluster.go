@@ -46,6 +46,7 @@ type Cluster struct {
 
 	admin  *rest.Config
 	client kubernetes.Interface
+	audit  audit
 
 	// mu guards the processes and is held while they start and stop.
 	mu        sync.Mutex

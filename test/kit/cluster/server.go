@@ -208,7 +208,7 @@ func (c *Cluster) apiServerArgs() []string {
 		"--audit-policy-file=" + c.path("audit-policy"),
 		"--audit-log-path=" + c.logPath(auditLog),
 		"--audit-log-mode=blocking",                    // A request that was answered is in the log.
-		"--audit-log-maxsize=0",                        // One file: Requests reads no other.
+		"--audit-log-maxsize=100000",                   // In megabytes; zero means 100. One file: Requests reads no other.
 		"--shutdown-watch-termination-grace-period=1s", // Else a graceful stop waits a minute for open watches.
 	}
 }

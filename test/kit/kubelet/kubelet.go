@@ -51,8 +51,11 @@ func (k *Kubelet) UseTokens(request TokenRequest) {
 // connects with the first call, and again after the driver was restarted. Close it.
 func New(dir, driver, socket string) (*Kubelet, error) {
 	// A kubelet dials anew for each call. This one keeps its connection, so it must not hesitate to dial again.
+	// A try gets as long as gRPC's own default: one without time of its own is cut off when the machine is busy, at worst
+	// at the moment it becomes a connection, and the call with it.
 	reconnect := grpc.ConnectParams{
-		Backoff: backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
+		Backoff:           backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
+		MinConnectTimeout: 20 * time.Second,
 	}
 	conn, err := grpc.NewClient("unix://"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(reconnect))

@@ -13,8 +13,7 @@ import (
 
 // The addresses of the network that a test program has for itself.
 const (
-	nodeIP   = "10.99.0.1"
-	podRange = "10.98.0.0/16"
+	nodeIP = "10.99.0.1"
 )
 
 // Main runs a binary's tests in a mount and a network namespace of their own, where [Start] can be called, and returns the

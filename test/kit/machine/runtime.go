@@ -104,7 +104,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 `
 	// networkConfig connects each pod to the node by a link of its own.
 	networkConfig = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "ptp", "ipMasq": false, "ipam":
-  {"type": "host-local", "dataDir": "/run/cni", "ranges": [[{"subnet": "` + podRange + `"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
+  {"type": "host-local", "dataDir": "/run/cni", "ranges": [[{"subnet": "%s"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
 `
 )
 
@@ -122,7 +122,11 @@ func (m *Machine) writeRuntimeFiles() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(m.write("containerd.toml", text.String()), m.write("cni/10-pods.conflist", networkConfig))
+	pods, err := freePodRange()
+	if err != nil {
+		return err
+	}
+	return errors.Join(m.write("containerd.toml", text.String()), m.write("cni/10-pods.conflist", fmt.Sprintf(networkConfig, pods)))
 }
 
 // write writes one of the machine's own files, which nobody reads yet.

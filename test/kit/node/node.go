@@ -23,10 +23,11 @@ import (
 // DriverName is the name the driver runs under.
 const DriverName = "csi.liveconfig.internal"
 
-// How long a driver may take to be ready, and to stop.
+// How long a driver may take to be ready, and to stop. Beside a node with a hundred pods, each with mounts of its own, the
+// kernel takes many seconds to take down a mount or the process that has it open.
 const (
 	readyTimeout = 30 * time.Second
-	stopTimeout  = 15 * time.Second
+	stopTimeout  = time.Minute
 )
 
 // errNotReady is why a driver that answers is still waited for.

@@ -1,0 +1,93 @@
+package atomicdir
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// link is a symlink in the root, with what it takes to make it again.
+type link struct {
+	name, target string
+	owner        owner
+}
+
+// stageNames is step 7. A name that is there but is not the right link counts as new.
+func (w *atomicWrite) stageNames() error {
+	for _, name := range w.wanted {
+		if w.leads(name) {
+			continue
+		}
+		temp := tempName(len(w.staged))
+		w.staged = append(w.staged, name)
+		if err := w.symlink(dataLink+"/"+name, temp, ownerOf(w.want), w.want.DirMode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leads tells whether name is the right link.
+func (w *atomicWrite) leads(name string) bool {
+	rest, ok := strings.CutPrefix(w.found[name].target, dataLink+"/")
+	return ok && rest == name
+}
+
+func tempName(i int) string { return tempPrefix + strconv.Itoa(i) }
+
+// dropNames is step 8. Only links can be left leading nowhere; anything else that does not belong here is for step 11.
+func (w *atomicWrite) dropNames() error {
+	for name := range w.left() {
+		old := w.found[name]
+		if old.target == "" || isReserved(name) || w.isWanted(name) {
+			continue
+		}
+		w.dropped = append(w.dropped, link{name: name, target: old.target, owner: old.owner})
+		if err := w.discard(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *atomicWrite) isWanted(name string) bool {
+	_, ok := slices.BinarySearch(w.wanted, name)
+	return ok
+}
+
+// addNames is step 10.
+func (w *atomicWrite) addNames() error {
+	for i, name := range w.staged {
+		if w.found.isDir(name) {
+			if err := w.discard(name); err != nil {
+				return err
+			}
+		}
+		if err := w.rename(tempName(i), name); err != nil {
+			return err
+		}
+	}
+	return w.settleLinks()
+}
+
+// settleLinks gives the links that were there before their owner.
+func (w *atomicWrite) settleLinks() error {
+	for _, name := range append([]string{dataLink}, w.wanted...) {
+		old, ok := w.found[name]
+		if !ok || old.owner == ownerOf(w.want) || w.isReplaced(name) {
+			continue
+		}
+		if err := w.chown(name, ownerOf(w.want)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isReplaced tells whether this Write has put another link in the place of name.
+func (w *atomicWrite) isReplaced(name string) bool {
+	if name == dataLink {
+		return !w.isEqual
+	}
+	return slices.Contains(w.staged, name)
+}
