@@ -10,6 +10,8 @@ import (
 	"io"
 	"io/fs"
 	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/environ/dotenv"
 )
 
 // The keys of volumeAttributes. The first five are the short form (one source); [KeySources] is the long form and
@@ -97,15 +99,54 @@ type Source struct {
 	Items []Item
 	// Optional forgives a missing object and missing keys, and nothing else.
 	Optional bool
+	// As has all keys go into one file; nil means a file for each.
+	As *As
 }
 
 // Item projects one key to one path.
 type Item struct {
 	Key string
-	// Path is relative, clean, and never leaves the volume.
+	// Path is relative, clean, and never leaves the volume. In a source with [Source.As] it is the key's name in the file,
+	// and no path.
 	Path string
 	// Mode is the file's mode; nil means [Spec.DefaultMode]. Zero is a set value.
 	Mode *fs.FileMode
+}
+
+// As says which file holds all keys of a source, and how.
+type As struct {
+	// Path is as that of an [Item].
+	Path   string
+	Format Format
+	// Mode is the file's mode; nil means [Spec.DefaultMode]. Zero is a set value.
+	Mode *fs.FileMode
+}
+
+// Format is how a file holds several names, each with its value.
+type Format string
+
+// The formats.
+const (
+	// FormatDotenv is one assignment for each name, as a POSIX shell reads it.
+	FormatDotenv Format = "dotenv"
+	// FormatJSON is one object of strings.
+	FormatJSON Format = "json"
+	// FormatYAML is one mapping of strings, to readers of YAML 1.1 and of 1.2.
+	FormatYAML Format = "yaml"
+	// FormatProperties is what Java reads as properties, in ASCII.
+	FormatProperties Format = "properties"
+)
+
+// Formats returns every format.
+func Formats() []Format { return []Format{FormatDotenv, FormatJSON, FormatYAML, FormatProperties} }
+
+// Takes reports whether a value can have that name: in dotenv, where it is that of a variable of a shell, not each can. What a
+// format takes besides is up to whoever writes it.
+func (f Format) Takes(name string) bool {
+	if f == FormatDotenv {
+		return dotenv.IsName(name)
+	}
+	return name != ""
 }
 
 // UpdatePolicy says how a change of a source reaches the files of a live volume.

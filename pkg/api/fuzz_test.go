@@ -3,6 +3,8 @@ package api_test
 import (
 	"io/fs"
 	"path"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -105,6 +107,9 @@ func seedSources() []string {
 		"- configMap: {name: app, optional: yes, items: [{key: a, path: conf.d/a}]}\n- secret: {name: tls, namespace: certs}\n",
 		`[{"secret":{"name":"tls","optional":false}}]`, "configMap: {name: app}", "[{configmap: {Name: a}}]",
 		"[{secret: {secretName: a, defaultMode: 0400}, name: b}]", "[{secret: &s {name: a}}, {configMap: *s}]", laughs(3), laughs(7),
+		"[{configMap: {name: a, as: {path: app.env, format: dotenv}}}, {secret: {name: b, as: {path: ./x//b, format: json, mode: 0400}}}]",
+		"- secret:\n    items: [{key: a.b, path: A_B}, {key: C}]\n    as: {format: yaml, path: c}\n    name: d\n",
+		"[{secret: {name: a, items: [{key: a, path: b/c, mode: 1}], as: {path: ../x, format: env}}}, {configMap: {name: b, as: ~}}]",
 	}
 }
 
@@ -146,6 +151,11 @@ func checkSpec(t *testing.T, spec api.Spec) {
 	}
 	files := map[string]bool{}
 	for _, src := range spec.Sources {
+		if src.As != nil {
+			checkAs(t, src)
+			files[src.As.Path] = true
+			continue
+		}
 		for _, it := range src.Items {
 			checkItem(t, it)
 			files[it.Path] = true
@@ -157,6 +167,22 @@ func checkSpec(t *testing.T, spec api.Spec) {
 				t.Errorf("Spec makes %q a file and, for %q, a directory", dir, file)
 			}
 		}
+	}
+}
+
+func checkAs(t *testing.T, src api.Source) {
+	t.Helper()
+	checkItem(t, api.Item{Key: "k", Path: src.As.Path, Mode: src.As.Mode})
+	if !slices.Contains(api.Formats(), src.As.Format) {
+		t.Errorf("as has the format %q", src.As.Format)
+	}
+	names := map[string]bool{}
+	for _, it := range src.Items {
+		if it.Key == "" || it.Mode != nil || names[it.Path] || !src.As.Format.Takes(it.Path) || strings.Contains(it.Path, "/") ||
+			strings.ContainsFunc(it.Path, unicode.IsControl) || len(it.Path) > 253 || !utf8.ValidString(it.Path) {
+			t.Errorf("item %+v cannot be in the %s file with %v", it, src.As.Format, names)
+		}
+		names[it.Path] = true
 	}
 }
 
@@ -177,7 +203,7 @@ func checkItem(t *testing.T, it api.Item) {
 }
 
 // checkCoreReadsTheSame compares with the strict reader of core/v1, to which each accepted text must mean the same. It
-// knows no namespace in a source, and it refuses merge keys that bring nothing and blank texts with tabs, which Parse lets
+// knows neither namespace nor as in a source, and it refuses merge keys that bring nothing and blank texts with tabs, which Parse lets
 // pass.
 func checkCoreReadsTheSame(t *testing.T, in attributes, spec api.Spec) {
 	t.Helper()
@@ -191,6 +217,9 @@ func checkCoreReadsTheSame(t *testing.T, in attributes, spec api.Spec) {
 		}
 	}
 	text := in[api.KeySources]
+	if regexp.MustCompile(`\bas\b`).MatchString(text) {
+		return
+	}
 	if text == "" || strings.Contains(text, "<<") || strings.Contains(text, "namespace") {
 		return
 	}

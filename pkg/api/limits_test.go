@@ -52,6 +52,10 @@ func TestParseMessageIsBounded(t *testing.T) {
 			"configMap": wide, "secret": wide, "namespace": wide, "items": wide, "optional": wide, "defaultMode": wide,
 			"uid": wide, "gid": wide, "updatePolicy": wide, "onDelete": wide,
 		},
+		"names in a file": {
+			"sources": fmt.Sprintf("[{secret: {name: a, as: {path: %[1]q, format: %[1]q, %[1]q: 1}, items: "+
+				"[{key: %[1]q}, {key: k, path: %[1]q}, {key: %[2]q}, {key: %[2]q}, {key: k, path: k, %[2]q: 1}]}}]", wide, wide[:200]),
+		},
 		"text that is no YAML": {"sources": "[" + strings.Repeat("*", 5000)},
 		"a reader's complaint": {"sources": "[{? {" + strings.Repeat("a", 5000) + ": 5} : '<<'}]"},
 	}
@@ -110,6 +114,8 @@ func TestParseBoundsItsMemory(t *testing.T) {
 		"long aliases":   "- &a [" + many + "]\n- [" + strings.Repeat("*a, ", 40) + "]\n",
 		"one path, often": "- secret: {name: a, items: &a [" + strings.Repeat("{key: k, path: x},", 5000) + "]}\n" +
 			"- secret: {name: b, items: *a}\n",
+		"one name, often": "- secret: {name: a, as: {path: a, format: json}, items: [" + strings.Repeat("{key: k},", 7000) + "]}\n",
+		"one file, often": "[" + strings.Repeat("{secret: {name: a, as: {path: a, format: json}}},", 1300) + "]",
 	}
 	for name, text := range tests {
 		t.Run(name, func(t *testing.T) {

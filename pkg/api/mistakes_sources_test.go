@@ -123,7 +123,7 @@ func TestParseMistakesInSources(t *testing.T) {
 		"a field that is nothing like a known one": badSources(
 			`[{secret: {name: tls, watch: true}}]`,
 			`mistake in volumeAttributes: `+
-				`sources[0].secret.watch: Forbidden: unknown field, known are name, namespace, items, optional`,
+				`sources[0].secret.watch: Forbidden: unknown field, known are name, namespace, items, optional, as`,
 		),
 		"a field given twice": badSources(
 			`[{secret: {name: a, name: b}}, {secret: {name: a}, secret: {name: b}}]`,

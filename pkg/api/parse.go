@@ -58,7 +58,12 @@ func (p *parser) unknownAttributes() {
 		if strings.HasPrefix(key, KubeletPrefix) || slices.Contains(known, key) {
 			continue
 		}
-		p.meant[p.unknown(field.NewPath(label(key)), "attribute", key, known)] = true
+		at := field.NewPath(label(key))
+		if key == fieldAs {
+			p.forbidden(at, "goes inside configMap or secret of an entry of sources, which is the long form")
+			continue
+		}
+		p.meant[p.unknown(at, "attribute", key, known)] = true
 	}
 }
 
@@ -90,7 +95,7 @@ func (p *parser) shortForm() Source {
 	if text, ok := p.attributes[KeyOptional]; ok {
 		src.Optional = text == "true"
 		if text != "true" && text != "false" {
-			p.unsupported(KeyOptional, text, "true", "false")
+			p.unsupported(field.NewPath(KeyOptional), text, "true", "false")
 		}
 	}
 	return src
@@ -171,18 +176,22 @@ func choice[T ~string](p *parser, key string, choices ...T) T {
 		return choices[0]
 	}
 	if !slices.Contains(choices, T(text)) {
-		names := make([]string, len(choices))
-		for i, c := range choices {
-			names[i] = string(c)
-		}
-		p.unsupported(key, text, names...)
+		p.unsupported(field.NewPath(key), text, texts(choices)...)
 	}
 	return T(text)
 }
 
+func texts[T ~string](values []T) []string {
+	all := make([]string, len(values))
+	for i, v := range values {
+		all[i] = string(v)
+	}
+	return all
+}
+
 // unsupported reports a value that is not among the choices.
-func (p *parser) unsupported(key, value string, choices ...string) {
-	mistake := field.NotSupported(field.NewPath(key), shorten(value), choices)
+func (p *parser) unsupported(at *field.Path, value string, choices ...string) {
+	mistake := field.NotSupported(at, shorten(value), choices)
 	if meant := closest(value, choices); meant != "" {
 		mistake.Detail += fmt.Sprintf(", did you mean %q?", meant)
 	}

@@ -14,7 +14,8 @@ const (
 	exampleItem    = "{key: app.conf, path: etc/app.conf}"
 )
 
-// sources reads the list of the long form. Its schema is that of projected.sources in core/v1 plus namespace.
+// sources reads the list of the long form. Its schema is that of projected.sources in core/v1 plus namespace
+// and as.
 func (p *parser) sources(at *field.Path, text string) []Source {
 	value, ok := p.yaml(at, text)
 	switch {
@@ -58,7 +59,7 @@ func notInEntry(name string) string {
 	switch name {
 	case "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate":
 		return "not served by this driver, use a `projected` volume for it"
-	case "name", KeyNamespace, KeyItems, KeyOptional:
+	case "name", KeyNamespace, KeyItems, KeyOptional, fieldAs:
 		return "goes inside configMap or secret"
 	default:
 		return notInSource(name)
@@ -78,6 +79,10 @@ func notInSource(name string) string {
 func (p *parser) source(at *field.Path, kind Kind, value any) Source {
 	src := Source{Ref: Ref{Kind: kind}}
 	var namespace *string
+	readItems := p.items
+	if format, found := formatIn(value); found { // It says what items mean, also when it comes after them.
+		readItems = func(at *field.Path, v any) []Item { return p.entries(at, v, format) }
+	}
 	p.object(at, value, schema{
 		example: exampleSource,
 		fields: []property{
@@ -86,8 +91,9 @@ func (p *parser) source(at *field.Path, kind Kind, value any) Source {
 				read: func(at *field.Path, v any) { src.Ref.Name = p.nameOf(at, v) },
 			},
 			{name: KeyNamespace, read: func(at *field.Path, v any) { namespace = p.namespaceOf(at, v) }},
-			{name: KeyItems, read: func(at *field.Path, v any) { src.Items = p.items(at, v) }},
+			{name: KeyItems, read: func(at *field.Path, v any) { src.Items = readItems(at, v) }},
 			{name: KeyOptional, read: func(at *field.Path, v any) { src.Optional = p.boolean(at, v) }},
+			{name: fieldAs, read: func(at *field.Path, v any) { src.As = p.as(at, v) }},
 		},
 		elsewhere: notInSource,
 	})

@@ -27,6 +27,8 @@ func FuzzBuild(f *testing.F) {
 		{`[{configMap: {name: a}}, {secret: {name: a}}]`, ".", ""},
 		{`[{configMap: {name: a}}]`, "a/b", "a\x00b"},
 		{`[{configMap: {name: a}}]`, strings.Repeat("x", 256), "...."},
+		{`[{configMap: {name: a, as: {path: x/y.env, format: dotenv}}}, {secret: {name: b}}]`, "a", "x"},
+		{`[{configMap: {name: a, items: [{key: a}, {key: b, path: c}], as: {path: "./x//y", format: json}}}]`, "a", "b"},
 	} {
 		f.Add(seed[0], seed[1], seed[2])
 	}

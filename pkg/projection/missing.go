@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxProblems is how many problems a [MissingError] spells out. It ends up in an Event, which people read whole.
+	// maxProblems is how many problems a [MissingError] or an [UnfitError] spells out. It ends up in an Event, which people read whole.
 	maxProblems = 20
 	// longestKey is how many bytes a key of an object may have.
 	longestKey = 253
@@ -19,42 +19,45 @@ const (
 )
 
 // MissingError is returned by [Build] when required objects or keys do not exist. Its text is the kubelet's.
-type MissingError struct {
-	problems []string        // The first of them.
-	seen     map[string]bool // All of them.
+type MissingError struct{ problems }
+
+// problems is what is wrong, each thing once.
+type problems struct {
+	first []string
+	seen  map[string]bool // All of them.
 }
 
 // Error returns one problem as it is, and several as «[a, b]» with equal texts once.
-func (e *MissingError) Error() string {
-	problems := e.Problems()
-	if len(problems) == 1 {
-		return problems[0]
+func (p *problems) Error() string {
+	texts := p.Problems()
+	if len(texts) == 1 {
+		return texts[0]
 	}
-	return "[" + strings.Join(problems, ", ") + "]"
+	return "[" + strings.Join(texts, ", ") + "]"
 }
 
-// Problems returns what is missing, one text for each thing, each once. After 20 of them a last text counts the rest.
-// The list is the caller's.
-func (e *MissingError) Problems() []string {
-	problems := append(make([]string, 0, len(e.problems)+1), e.problems...)
-	if more := len(e.seen) - len(e.problems); more > 0 {
-		problems = append(problems, fmt.Sprintf("and %d more", more))
+// Problems returns what is wrong, one text for each thing, each once. After 20 of them a last text counts the rest. The
+// list is the caller's.
+func (p *problems) Problems() []string {
+	texts := append(make([]string, 0, len(p.first)+1), p.first...)
+	if more := len(p.seen) - len(p.first); more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	return problems
+	return texts
 }
 
-func (e *MissingError) any() bool { return len(e.problems) > 0 }
+func (p *problems) any() bool { return len(p.first) > 0 }
 
-func (e *MissingError) add(problem string) {
-	if e.seen[problem] {
+func (p *problems) add(problem string) {
+	if p.seen[problem] {
 		return
 	}
-	if e.seen == nil {
-		e.seen = map[string]bool{}
+	if p.seen == nil {
+		p.seen = map[string]bool{}
 	}
-	e.seen[problem] = true
-	if len(e.problems) < maxProblems {
-		e.problems = append(e.problems, problem)
+	p.seen[problem] = true
+	if len(p.first) < maxProblems {
+		p.first = append(p.first, problem)
 	}
 }
 

@@ -18,6 +18,7 @@ var (
 	web    = api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "web"}
 	extra  = api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "extra"}
 	cert   = api.Ref{Kind: api.Secret, Namespace: "default", Name: "cert"}
+	other  = api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "other"}
 	shared = api.Ref{Kind: api.ConfigMap, Namespace: "shared", Name: "web"}
 )
 

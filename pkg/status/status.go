@@ -97,6 +97,8 @@ type Source struct {
 	Optional  bool   `json:"optional"`
 	// Items are the keys that were picked; empty for every key of the object.
 	Items []Item `json:"items,omitempty"`
+	// As is the one file that holds all keys; nil where each has its own.
+	As *As `json:"as,omitempty"`
 	// ReadBy is whose credentials read it.
 	ReadBy string `json:"readBy"`
 	// Synced says that the API server has answered, and Found that the object exists.
@@ -116,7 +118,13 @@ type Source struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Item is one key of an object and the path of its file.
+// As is a file that holds several keys.
+type As struct {
+	Path   string `json:"path"`
+	Format string `json:"format"`
+}
+
+// Item is one key of an object and the path of its file, or its name in the file where there is one for all keys.
 type Item struct {
 	Key  string `json:"key"`
 	Path string `json:"path"`

@@ -76,6 +76,7 @@ func refuse(op, volumeID string, kind Kind, format string, args ...any) error {
 func kindOf(err error) Kind {
 	var (
 		missing  *projection.MissingError
+		unfit    *projection.UnfitError
 		conflict *tree.ConflictError
 		unread   *unreadError
 		sources  *sourcesError
@@ -87,7 +88,7 @@ func kindOf(err error) Kind {
 		return NotReady
 	case errors.As(err, &missing):
 		return Missing
-	case errors.As(err, &conflict):
+	case errors.As(err, &conflict), errors.As(err, &unfit):
 		return Invalid
 	case errors.As(err, &sources):
 		return sources.kind()
@@ -155,8 +156,8 @@ type sourcesError struct {
 	missing *projection.MissingError // What the sources that could be read lack; nil for nothing.
 }
 
-// newSourcesError makes one of what [projection.Build] has said about the sources that could be read. A conflict of
-// their files is left out: what is not read yet may end it.
+// newSourcesError makes one of what [projection.Prepare] has said about the sources that could be read. That their
+// files are in conflict, or cannot hold what they should, is left out: what is not read yet may end it.
 func newSourcesError(unread []*unreadError, err error) *sourcesError {
 	missing, _ := errors.AsType[*projection.MissingError](err)
 	return &sourcesError{unread: unread, missing: missing}

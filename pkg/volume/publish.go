@@ -235,7 +235,7 @@ func (m *Manager) await(ctx context.Context, v *volume) error {
 	var limit <-chan time.Time
 	told := ""
 	for {
-		_, err := m.desired(v)
+		err := m.obstacle(v)
 		if err == nil || kindOf(err) == Invalid || kindOf(err) == Exhausted {
 			return err
 		}

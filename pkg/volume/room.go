@@ -64,11 +64,17 @@ func (m *Manager) reserve(v *volume, view *volumefs.View, t tree.Tree) error {
 		v.account.Force(wanted)
 		return nil
 	}
-	err := v.account.Resize(wanted)
-	if err == nil {
-		return nil
+	if err := v.account.Resize(wanted); err != nil {
+		return m.waitForRoom(v, wanted, err)
 	}
-	v.account.WhenRoom(wanted, func() { m.queue.Add(v.record.VolumeID) })
+	return nil
+}
+
+// waitForRoom has a live volume synced again when its account can be as large as is wanted, beside what it has borrowed and
+// will have to borrow again. It returns the error that said it cannot yet, or for a while an [atomicdir.EarlyError]. v.mu is
+// held.
+func (m *Manager) waitForRoom(v *volume, wanted int64, err error) error {
+	v.account.WhenRoom(wanted+v.borrowed, func() { m.queue.Add(v.record.VolumeID) })
 	if v.crowded.IsZero() {
 		v.crowded = time.Now()
 	}
@@ -76,6 +82,36 @@ func (m *Manager) reserve(v *volume, view *volumefs.View, t tree.Tree) error {
 		return &atomicdir.EarlyError{Until: until}
 	}
 	return err
+}
+
+// bytesUnasked is how much a sync may render without asking for room. Few syncs are under way at a time, and a publish has
+// [bytesPerPublish].
+const bytesUnasked = 64 << 10
+
+// borrow takes the room for what a sync renders. It is held in memory, beside the files, until it is given back. A live volume
+// waits for it as for that of its files. v.mu is held.
+func (m *Manager) borrow(v *volume, rendered int64) (giveBack func(), err error) {
+	if rendered <= bytesUnasked {
+		return func() {}, nil
+	}
+	account := m.cfg.Room.Account()
+	switch {
+	case !v.live.Load():
+		if err := account.Open(rendered); err != nil {
+			return nil, err
+		}
+	case v.followsLoss() && len(m.lost(v)) > 0:
+		account.Force(rendered)
+	default:
+		if err := account.Resize(rendered); err != nil {
+			return nil, m.waitForRoom(v, v.account.Size()+rendered, err)
+		}
+	}
+	v.borrowed = rendered
+	return func() {
+		v.borrowed = 0
+		account.Close()
+	}, nil
 }
 
 // charge takes as much room as the volume has turned out to use. What is not known stays as it was. v.mu is held.

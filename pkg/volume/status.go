@@ -184,7 +184,7 @@ func (m *Manager) problemOf(v *volume) *status.Problem {
 		return &status.Problem{Kind: string(problemKind(v.problem)), Message: v.problem.Error(), Since: v.facts.troubled}
 	}
 	if !v.live.Load() {
-		if _, err := m.desired(v); err != nil {
+		if err := m.obstacle(v); err != nil {
 			return &status.Problem{Kind: string(problemKind(err)), Message: err.Error()}
 		}
 		return nil
@@ -211,6 +211,9 @@ func (m *Manager) sourcesOf(v *volume, files map[api.Ref]projected) []status.Sou
 		}
 		for _, item := range s.Items {
 			next.Items = append(next.Items, status.Item{Key: item.Key, Path: item.Path})
+		}
+		if s.As != nil {
+			next.As = &status.As{Path: s.As.Path, Format: string(s.As.Format)}
 		}
 		addKnown(&next, m.cfg.Sources.Get(keys[s.Ref]))
 		if p, ok := files[s.Ref]; ok {

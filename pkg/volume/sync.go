@@ -92,10 +92,16 @@ func (m *Manager) sync(ctx context.Context, v *volume) (Result, error) {
 }
 
 func (m *Manager) project(v *volume) (Result, error) {
-	t, contents, err := m.read(v)
+	plan, contents, err := m.read(v)
 	if err != nil {
 		return ResultFailed, err
 	}
+	giveBack, err := m.borrow(v, plan.Rendered())
+	if err != nil {
+		return ResultFailed, err
+	}
+	defer giveBack()
+	t := plan.Tree()
 	result, err := m.bring(v, t)
 	if err == nil {
 		m.settle(v, t, contents, result)
@@ -122,14 +128,14 @@ func (m *Manager) bring(v *volume, t tree.Tree) (Result, error) {
 	return ResultWritten, nil
 }
 
-// desired returns the tree that the sources ask for now, or everything that stands in its way.
-func (m *Manager) desired(v *volume) (tree.Tree, error) {
-	t, _, err := m.read(v)
-	return t, err
+// obstacle returns everything that stands in the way of the tree that the sources ask for now, or nil.
+func (m *Manager) obstacle(v *volume) error {
+	_, _, err := m.read(v)
+	return err
 }
 
-// read is desired, and returns what the tree was made of as well.
-func (m *Manager) read(v *volume) (tree.Tree, map[api.Ref]api.Content, error) {
+// read returns the tree that the sources ask for now, before anything is rendered, and what it is made of.
+func (m *Manager) read(v *volume) (projection.Plan, map[api.Ref]api.Content, error) {
 	spec := v.spec
 	contents := make(map[api.Ref]api.Content, len(v.keys))
 	var unread []*unreadError
@@ -149,11 +155,11 @@ func (m *Manager) read(v *volume) (tree.Tree, map[api.Ref]api.Content, error) {
 			spec.Sources = forgive(spec.Sources, key.Ref)
 		}
 	}
-	t, err := projection.Build(spec, v.record.FSGroup, contents)
+	plan, err := projection.Prepare(spec, v.record.FSGroup, contents)
 	if len(unread) > 0 {
-		return tree.Tree{}, nil, newSourcesError(unread, err)
+		return projection.Plan{}, nil, newSourcesError(unread, err)
 	}
-	return t, contents, err
+	return plan, contents, err
 }
 
 // write puts the tree into the volume's file system; for a volume that is not live it makes one and, when it is
@@ -232,21 +238,26 @@ const (
 // limitsOf returns how large the volume's file system may grow. Nothing is taken before it is used.
 func limitsOf(spec api.Spec) volumefs.Limits {
 	page := int64(os.Getpagesize())
-	bytes, files, inodes := int64(0), int64(0), int64(0)
+	bytes, files, inodes, rendered := int64(0), int64(0), int64(0), int64(0)
 	for _, s := range spec.Sources {
 		items := int64(len(s.Items))
-		if items == 0 { // Every key of the object is a file.
+		switch {
+		case s.As != nil:
+			rendered = projection.MostRendered // Which is for all of them together.
+			files++
+			inodes += inodesPerItem
+		case items == 0: // Every key of the object is a file.
 			bytes += bytesPerObject
 			files += filesPerObject
 			inodes += filesPerObject
-			continue
+		default:
+			bytes += items * bytesPerObject // Each item may be all there is in the object.
+			files += items
+			inodes += items * inodesPerItem
 		}
-		bytes += items * bytesPerObject // Each item may be all there is in the object.
-		files += items
-		inodes += items * inodesPerItem
 	}
 	return volumefs.Limits{
-		Bytes:  generations*(bytes+files*page) + bytesForNames,
+		Bytes:  generations*(bytes+rendered+files*page) + bytesForNames,
 		Inodes: generations*(inodes+files) + inodesForNames, // Each file may have a link in the root.
 	}
 }

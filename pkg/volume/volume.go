@@ -126,18 +126,19 @@ type volume struct {
 	// distrusted makes the next sync compare the files on disk, and not only what was last written there.
 	distrusted atomic.Bool
 
-	mu      sync.Mutex      // Serialises sync and teardown; guards the fields below.
-	release []func()        // Takes back what was acquired.
-	view    *volumefs.View  // The way into the files of a live volume, kept from change to change; nil for none yet.
-	frozen  bool            // Stays as it is: it never updates, or its sources cannot be had.
-	digest  string          // Of the tree that was last written or found equal; empty after a restart or a failed write.
-	tidyAt  time.Time       // When replaced files may go; zero when there are none.
-	crowded time.Time       // Since when there is no room for a change; zero for there is.
-	told    string          // The gist of what the pod was last told is wrong; empty for nothing.
-	problem error           // Why the files are not what they should be; nil when they are.
-	polled  []source.Key    // Of which the pod was told that they are read now and then.
-	account *budget.Account // What is taken of the room; fixed once registered.
-	facts   facts           // What is told of the volume to who asks.
+	mu       sync.Mutex      // Serialises sync and teardown; guards the fields below.
+	release  []func()        // Takes back what was acquired.
+	view     *volumefs.View  // The way into the files of a live volume, kept from change to change; nil for none yet.
+	frozen   bool            // Stays as it is: it never updates, or its sources cannot be had.
+	digest   string          // Of the tree that was last written or found equal; empty after a restart or a failed write.
+	tidyAt   time.Time       // When replaced files may go; zero when there are none.
+	crowded  time.Time       // Since when there is no room for a change; zero for there is.
+	borrowed int64           // The room that is taken for what was rendered and is not in the files yet.
+	told     string          // The gist of what the pod was last told is wrong; empty for nothing.
+	problem  error           // Why the files are not what they should be; nil when they are.
+	polled   []source.Key    // Of which the pod was told that they are read now and then.
+	account  *budget.Account // What is taken of the room; fixed once registered.
+	facts    facts           // What is told of the volume to who asks.
 }
 
 // dirtyTime holds when the oldest change not yet synced became known.
