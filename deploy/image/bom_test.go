@@ -35,7 +35,7 @@ func checkBOM(t *testing.T, b built) {
 	seen := map[string]bool{}
 	for platform, entries := range b.entries {
 		dir := extract(t, entries)
-		for _, program := range []string{"liveconfig-driver", "tell"} {
+		for _, program := range programs() {
 			ref := platform + "/" + program
 			seen[ref] = true
 			main, libraries := goVersion(t, filepath.Join(dir, program))
@@ -58,8 +58,8 @@ func checkBOM(t *testing.T, b built) {
 			t.Errorf("component %s is in no program", ref)
 		}
 	}
-	if got := len(needs[title]); got != 4 {
-		t.Errorf("the image has %d programs, want 2 for each of 2 platforms: %v", got, needs[title])
+	if got, want := len(needs[title]), 2*len(programs()); got != want {
+		t.Errorf("the image has %d programs, want %d on 2 platforms: %v", got, want, needs[title])
 	}
 }
 

@@ -33,7 +33,7 @@ func build(ctx context.Context, source string, platform v1.Platform, stderr io.W
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	// The Dockerfile has the same arguments.
-	args := []string{"build", "-buildvcs=true", "-trimpath", "-ldflags=-s -w", "-o", dir, "./cmd/..."}
+	args := []string{"build", "-buildvcs=true", "-trimpath", "-ldflags=-s -w", "-o", dir, "./cmd/liveconfig-..."}
 	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // Constants, and a directory of our own.
 	cmd.Dir = source
 	// Nobody's settings get into the image: the same commit is the same image everywhere.

@@ -139,7 +139,7 @@ func TestRunWithoutDriver(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "go.mod"), []byte("module example.com/a\n\ngo 1.26.0\n"))
-	writeFile(t, filepath.Join(dir, "cmd/other/main.go"), []byte("package main\n\nfunc main() {}\n"))
+	writeFile(t, filepath.Join(dir, "cmd/liveconfig-other/main.go"), []byte("package main\n\nfunc main() {}\n"))
 	args := []string{"--source", dir, "--platforms", "linux/amd64"}
 	err := run(t.Context(), args, func(string) string { return "" }, &bytes.Buffer{}, &bytes.Buffer{})
 	if err == nil || !strings.Contains(err.Error(), "makes the program "+entrypoint) {

@@ -29,7 +29,12 @@ import "github.com/liveconfig-csi/liveconfig/pkg/version"
 func main() { print(version.Version()) }
 `
 
-// newCheckout makes a git repository of the sources as they are, with the program tell, all committed and tagged.
+// programs are what the image of a checkout holds, in order.
+func programs() []string {
+	return []string{"liveconfig-controller", "liveconfig-driver", "liveconfig-exec", "liveconfig-tell"}
+}
+
+// newCheckout makes a git repository of the sources as they are, with the program liveconfig-tell, all committed and tagged.
 func newCheckout(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "checkout")
@@ -41,7 +46,7 @@ func newCheckout(t *testing.T) string {
 	for _, file := range []string{"go.mod", "go.sum", ".gitignore", "Dockerfile", ".dockerignore"} {
 		writeFile(t, filepath.Join(dir, file), readFile(t, filepath.Join(root, file)))
 	}
-	writeFile(t, filepath.Join(dir, "cmd/tell/main.go"), []byte(tell))
+	writeFile(t, filepath.Join(dir, "cmd/liveconfig-tell/main.go"), []byte(tell))
 	git(t, dir, "init", "--quiet")
 	git(t, dir, "add", ".")
 	git(t, dir, "commit", "--quiet", "--message", "all")

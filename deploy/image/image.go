@@ -71,7 +71,7 @@ func newImage(platform v1.Platform, programs []program, s stamp) (v1.Image, erro
 	}
 	return mutate.Append(img, mutate.Addendum{
 		Layer:   layer,
-		History: v1.History{Created: created, CreatedBy: "go build ./cmd/..."},
+		History: v1.History{Created: created, CreatedBy: "go build ./cmd/liveconfig-..."},
 	})
 }
 

@@ -139,9 +139,9 @@ func checkLayer(t *testing.T, b built) {
 		Modified time.Time
 		Regular  bool
 	}
-	want := []file{
-		{"liveconfig-driver", 0o755, 0, 0, b.commit.created, true},
-		{"tell", 0o755, 0, 0, b.commit.created, true},
+	var want []file // The plugin of kubectl is for people, and not among them.
+	for _, program := range programs() {
+		want = append(want, file{program, 0o755, 0, 0, b.commit.created, true})
 	}
 	for platform, entries := range b.entries {
 		var got []file
@@ -192,7 +192,7 @@ func checkPrograms(t *testing.T, b built) {
 		t.Errorf("%s --help = %v, want its flags:\n%s", entrypoint, err, help)
 	}
 	// The builtin print writes to stderr.
-	version, err := exec.CommandContext(t.Context(), filepath.Join(dir, "tell")).CombinedOutput()
+	version, err := exec.CommandContext(t.Context(), filepath.Join(dir, "liveconfig-tell")).CombinedOutput()
 	if err != nil || string(version) != released {
 		t.Errorf("pkg/version in the image = %q, %v, want %q", version, err, released)
 	}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// beExec makes the test binary be liveconfig-exec.
+	beExec = "LIVECONFIG_EXEC_TEST"
+	// play is the argument behind which it plays a command.
+	play = "play-the-command"
+	// patience is how long anything may take; it takes a fraction.
+	patience = 60 * time.Second
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == play {
+		os.Exit(playCommand(os.Args[2], os.Args[3:]))
+	}
+	if os.Getenv(beExec) != "" {
+		_ = os.Unsetenv(beExec)
+		main()
+	}
+	testscript.Main(m, map[string]func(){"liveconfig-exec": main})
+}
+
+// process is liveconfig-exec, started by a test.
+type process struct {
+	*exec.Cmd
+
+	stdout *bufio.Reader
+	stderr *lines
+}
+
+// lines is a stream that a test looks into while it is written.
+type lines struct {
+	mu      sync.Mutex
+	text    strings.Builder
+	changed chan struct{} // It has a place.
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// waitFor waits until the stream has a text.
+func (l *lines) waitFor(t *testing.T, text string) {
+	t.Helper()
+	end := time.After(patience)
+	for !strings.Contains(l.String(), text) {
+		select {
+		case <-l.changed:
+		case <-end:
+			t.Fatalf("standard error is %q, want %q in it", l, text)
+		}
+	}
+}
+
+// arrangement changes how a process is started.
+type arrangement func(*exec.Cmd)
+
+// asFirst has it be the first process of a namespace, as in a container.
+func asFirst(c *exec.Cmd) {
+	c.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}},
+		Setsid:      true,
+	}
+}
+
+// asAnother has it be a process like others, without a terminal.
+func asAnother(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
+
+// places are those where it must work alike.
+func places() map[string]arrangement {
+	return map[string]arrangement{"the first process": asFirst, "another process": asAnother}
+}
+
+// start starts liveconfig-exec with a role as its command. It and all it has started are gone when the test is over.
+func start(t *testing.T, arrange arrangement, flags []string, role ...string) *process {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	args := append(append(flags, "--", executable(t), play), role...)
+	p := &process{Cmd: exec.CommandContext(ctx, executable(t), args...), stderr: &lines{changed: make(chan struct{}, 1)}}
+	// The race detector lets a program that ends wait for a second, which has no purpose here.
+	p.Env = append(os.Environ(), beExec+"=1", "GORACE=atexit_sleep_ms=0", "GOCOVERDIR="+t.TempDir())
+	p.Stderr = p.stderr
+	// Whoever outlives the command must not be waited for.
+	p.WaitDelay = time.Second
+	arrange(p.Cmd)
+	out, err := p.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.stdout = bufio.NewReader(out)
+	if err := p.Start(); err != nil {
+		t.Fatalf("start (are user namespaces allowed?): %v", err)
+	}
+	t.Cleanup(func() {
+		for _, pid := range childrenOf(p.Process.Pid) { // One that is deaf would outlive who runs it.
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		cancel()
+		_ = p.Wait()
+	})
+	return p
+}
+
+// childrenOf returns the processes that one has started; none if it has ended.
+func childrenOf(pid int) []int {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	var found []int
+	for field := range strings.FieldsSeq(string(text)) {
+		if child, err := strconv.Atoi(field); err == nil {
+			found = append(found, child)
+		}
+	}
+	return found
+}
+
+func executable(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// says checks the next line of the output.
+func (p *process) says(t *testing.T, want string) {
+	t.Helper()
+	if got := p.line(t); got != want {
+		t.Fatalf("line = %q, want %q; standard error:\n%s", got, want, p.stderr)
+	}
+}
+
+func (p *process) line(t *testing.T) string {
+	t.Helper()
+	line, err := p.stdout.ReadString('\n')
+	if err != nil {
+		t.Fatalf("output ends with %q, %v; standard error:\n%s", line, err, p.stderr)
+	}
+	return strings.TrimSuffix(line, "\n")
+}
+
+// sends sends it a signal.
+func (p *process) sends(t *testing.T, sig syscall.Signal) {
+	t.Helper()
+	if err := p.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ends waits for the end, and checks what was not read of the output yet and the code.
+func (p *process) ends(t *testing.T, output string, code int) {
+	t.Helper()
+	rest, err := io.ReadAll(p.stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = p.Wait() // The state tells.
+	if got := p.ProcessState.ExitCode(); got != code || string(rest) != output {
+		t.Errorf("output and code = %q, %d, want %q, %d; standard error:\n%s", rest, got, output, code, p.stderr)
+	}
+}
+
+// write replaces a file of a plain directory by rename.
+func write(t *testing.T, dir, name, data string) {
+	t.Helper()
+	temp := filepath.Join(t.TempDir(), "temp")
+	if err := os.WriteFile(temp, []byte(data), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(temp, filepath.Join(dir, name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, dir, name string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(dir, name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits until a look finds what it wants, and fails with what it found last.
+func eventually(t *testing.T, look func() error) {
+	t.Helper()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	end := time.After(patience)
+	for {
+		err := look()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-end:
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestScripts are the command line: what it prints, and with which code it ends.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		UpdateScripts:       os.Getenv("UPDATE") != "",
+		Cmds:                map[string]func(ts *testscript.TestScript, neg bool, args []string){"code": code},
+	})
+}
+
+// code runs a program and compares the code with which it ends: code 125 liveconfig-exec ...
+func code(ts *testscript.TestScript, neg bool, args []string) { //nolint:revive // testscript wants it so.
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code NUMBER PROGRAM ARGUMENT...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	got := "0"
+	if err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("run %s: %v", args[1], err)
+		}
+		got = fmt.Sprint(exit.ExitCode())
+	}
+	if got != args[0] {
+		ts.Fatalf("%s ends with code %s, want %s", args[1], got, args[0])
+	}
+}

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestExec: without a need to watch, the command has the process of liveconfig-exec.
+func TestExec(t *testing.T) {
+	t.Parallel()
+	p := start(t, asAnother, nil, "who")
+	p.says(t, fmt.Sprint(p.Process.Pid))
+	p.ends(t, "", 0)
+}
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	for place, arrange := range places() {
+		for _, action := range []string{"ignore", "restart", "signal:HUP", "exit"} {
+			for role, want := range map[string]int{"exit 0": 0, "exit 1": 1, "exit 255": 255, "die 9": 137, "die 15": 143, "die 11": 139} {
+				if action == "ignore" && strings.HasPrefix(role, "die") { // It dies itself, as far as the kernel lets it.
+					continue
+				}
+				t.Run(place+" "+action+" "+role, func(t *testing.T) {
+					t.Parallel()
+					start(t, arrange, []string{"--on-change=" + action}, strings.Fields(role)...).ends(t, "", want)
+				})
+			}
+		}
+	}
+}
+
+func TestSignalsArePassedOn(t *testing.T) {
+	t.Parallel()
+	for place, arrange := range places() {
+		t.Run(place, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, arrange, []string{"--on-change=restart"}, "show")
+			p.says(t, "ready ")
+			p.says(t, "serving")
+			for _, sig := range []syscall.Signal{
+				unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGALRM, unix.SIGCONT,
+				unix.SIGABRT, unix.SIGVTALRM, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGIO, unix.SIGPWR, 35, 64,
+			} {
+				p.sends(t, sig)
+				p.says(t, sig.String())
+			}
+			p.sends(t, unix.SIGTERM)
+			p.ends(t, "terminated\n", 0)
+		})
+	}
+}
+
+// zombies returns the children of a process, and an error if one of them has ended and nobody has waited for it.
+func zombies(pid int) (children []string, err error) {
+	list, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil || len(list) == 0 {
+		return nil, fmt.Errorf("the process has no list of children: %w", err)
+	}
+	for _, path := range list {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		children = append(children, strings.Fields(string(text))...)
+	}
+	for _, child := range children {
+		stat, err := os.ReadFile("/proc/" + child + "/stat")
+		if err == nil && strings.Contains(string(stat), ") Z ") {
+			return children, fmt.Errorf("child %s is a zombie", child)
+		}
+	}
+	return children, nil
+}
+
+func hasChildren(pid, want int) error {
+	children, err := zombies(pid)
+	if err == nil && len(children) != want {
+		err = fmt.Errorf("children = %v, want %d", children, want)
+	}
+	return err
+}
+
+func killChild(t *testing.T, pid int, name string) {
+	t.Helper()
+	children, err := zombies(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, child := range children {
+		comm, err := os.ReadFile("/proc/" + child + "/comm")
+		if err != nil || strings.TrimSpace(string(comm)) != name {
+			continue
+		}
+		number, err := strconv.Atoi(child)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Kill(number, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatalf("no child is called %s", name)
+}
+
+func TestOrphansAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	for place, arrange := range places() {
+		t.Run(place, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, arrange, []string{"--on-change=restart"}, "leave")
+			p.says(t, "left")
+			p.says(t, "serving")
+			eventually(t, func() error { return hasChildren(p.Process.Pid, 2) }) // The command, and the orphan that lives.
+			killChild(t, p.Process.Pid, "sleep")
+			eventually(t, func() error { return hasChildren(p.Process.Pid, 1) })
+			p.sends(t, unix.SIGTERM)
+			p.ends(t, "terminated\n", 0)
+		})
+	}
+}
+
+// TestTheCommandEndsWithItsSupervisor: nobody would restart it.
+func TestTheCommandEndsWithItsSupervisor(t *testing.T) {
+	t.Parallel()
+	p := start(t, asAnother, []string{"--on-change=restart"}, "show")
+	p.says(t, "ready ")
+	p.says(t, "serving")
+	p.sends(t, unix.SIGKILL)
+	p.says(t, "terminated")
+	p.ends(t, "", -1)
+}
+
+// TestAnIgnoredSignalStaysIgnored, as under nohup.
+func TestAnIgnoredSignalStaysIgnored(t *testing.T) {
+	t.Parallel()
+	script := `trap '' HUP; exec "$0" --on-change=restart -- /bin/sh -c 'kill -HUP $PPID $$; echo alive; exit 4'`
+	p := start(t, asAnother, nil, "exit", "0")
+	p.ends(t, "", 0)
+	out, err := shell(t, script)
+	if string(out) != "alive\n" || err == nil || !strings.Contains(err.Error(), "exit status 4") {
+		t.Errorf("output = %q, %v, want alive and exit status 4", out, err)
+	}
+}
+
+// TestAKeyIsHeardOnce types ^C on a terminal, from which the command may read.
+func TestAKeyIsHeardOnce(t *testing.T) {
+	t.Parallel()
+	keyboard, screen := openTerminal(t)
+	dir := t.TempDir()
+	write(t, dir, "A", "1")
+	p := start(t, onTerminal(screen), []string{"--from", dir, "--on-change=restart"}, "show", "A")
+	for _, value := range []string{"1", "2"} {
+		p.says(t, "ready A="+value)
+		p.says(t, "serving")
+		eventually(t, func() error {
+			group, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPGRP)
+			if err != nil || group == p.Process.Pid {
+				return fmt.Errorf("the terminal is that of group %d, %w", group, err)
+			}
+			return nil
+		})
+		if _, err := keyboard.WriteString("\x03"); err != nil {
+			t.Fatal(err)
+		}
+		p.says(t, "interrupt")
+		if value == "1" {
+			write(t, dir, "A", "2")
+			p.says(t, "terminated")
+		}
+	}
+	p.sends(t, unix.SIGTERM)
+	p.ends(t, "terminated\n", 0)
+}
+
+func isGone(pid int) error {
+	if err := unix.Kill(pid, 0); !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("process %d is there: %w", pid, err)
+	}
+	return nil
+}
+
+// descendant returns the process that the command has started. It is gone when the test is over.
+func descendant(t *testing.T, p *process) int {
+	t.Helper()
+	pid, err := strconv.Atoi(p.line(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if isGone(pid) != nil {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	})
+	p.says(t, "serving")
+	return pid
+}
+
+// TestARestartClears what a command has left in its group, as the end of a container would.
+func TestARestartClears(t *testing.T) {
+	t.Parallel()
+	for _, role := range []string{"", "deaf"} {
+		dir := t.TempDir()
+		write(t, dir, "A", "1")
+		p := start(t, asAnother, []string{"--from", dir, "--on-change=restart"}, "descendants", role)
+		left := descendant(t, p)
+		write(t, dir, "A", "2")
+		p.says(t, "terminated")
+		next := descendant(t, p)
+		eventually(t, func() error { return isGone(left) })
+		if err := isGone(next); err == nil {
+			t.Error("what the new command has started is gone as well")
+		}
+		p.sends(t, unix.SIGTERM)
+		p.ends(t, "terminated\n", 0)
+	}
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/environ"
+	"github.com/liveconfig-csi/liveconfig/pkg/environ/fileset"
+	"github.com/liveconfig-csi/liveconfig/pkg/supervise"
+	"github.com/liveconfig-csi/liveconfig/pkg/version"
+)
+
+// codeOwn is the code of mistakes that are not the command's, as env(1) has it.
+const codeOwn = 125
+
+// quiet is how long files must have been as they are before they are read again, and most how long they may make that wait.
+const (
+	quiet = 100 * time.Millisecond
+	most  = 2 * time.Second
+)
+
+// run returns the code to exit with, unless the command takes the place of this process.
+func run(ctx context.Context, args, environment []string, out, errOut io.Writer) int {
+	log := newLog(errOut)
+	o, err := parse(args)
+	switch {
+	case err != nil:
+		log.problem("", err)
+		return codeOwn
+	case o.help:
+		return show(out, usage)
+	case o.version:
+		return show(out, program+" "+version.Version()+"\n")
+	case o.copyTo != "":
+		return handOn(o.copyTo, log)
+	}
+	l := &loader{options: o, existing: environment, log: log}
+	if o.onChange == supervise.Ignore {
+		return l.replace(ctx)
+	}
+	return l.supervise(ctx)
+}
+
+func handOn(dir string, log *log) int {
+	if err := copyTo(dir); err != nil {
+		log.problem("", err)
+		return codeOwn
+	}
+	return 0
+}
+
+func show(out io.Writer, text string) int {
+	if _, err := io.WriteString(out, text); err != nil {
+		return codeOwn
+	}
+	return 0
+}
+
+// loader makes the environment out of files, again and again.
+type loader struct {
+	options  options
+	existing []string
+	log      *log
+	// skipped is what was said last about files that are no variables.
+	skipped string
+	// trouble is what was said last about files that do not make an environment.
+	trouble string
+}
+
+// replace has the command take the place of this process.
+func (l *loader) replace(ctx context.Context) int {
+	state, _, err := l.load(ctx)
+	if err != nil {
+		l.log.problem("", err)
+		return codeOwn
+	}
+	return l.ended(0, supervise.Exec(l.options.command, state.Environment))
+}
+
+// ended says why the command was not started, if it was not, and returns the code to exit with.
+func (l *loader) ended(code int, err error) int {
+	var start *supervise.StartError
+	switch {
+	case err == nil:
+		return code
+	case errors.As(err, &start):
+		code = start.Code
+	default:
+		code = codeOwn
+	}
+	l.log.problem("", err)
+	return code
+}
+
+// supervise runs the command as a child.
+func (l *loader) supervise(ctx context.Context) int {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	watcher, err := fileset.NewWatcher()
+	if err != nil {
+		l.log.problem("", err)
+		return codeOwn
+	}
+	first, set, err := l.load(ctx)
+	if err == nil {
+		err = watcher.Watch(set)
+	}
+	if err != nil {
+		l.log.problem("", err)
+		return codeOwn
+	}
+	states := make(chan supervise.State)
+	l.follow(ctx, watcher, states)
+	return l.ended(supervise.Run(supervise.Config{
+		Command: l.options.command, First: first, States: states,
+		OnChange: l.options.onChange, Signal: l.options.signal, Grace: l.options.grace, Log: l.log.line,
+	}))
+}
+
+// follow starts to send the states that changes make, until the context ends.
+func (l *loader) follow(ctx context.Context, watcher *fileset.Watcher, states chan<- supervise.State) {
+	settled := make(chan struct{}, 1)
+	go func() {
+		if err := watcher.Run(ctx); err != nil {
+			l.log.problem("changes are not seen any more: ", err)
+		}
+	}()
+	go fileset.Settle(ctx, watcher.Changes(), settled, quiet, most)
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-settled:
+				l.reload(ctx, watcher, states)
+			}
+		}
+	}()
+}
+
+// reload sends the state after a change. Where there is none, the command goes on as it is, and who looks is told why.
+func (l *loader) reload(ctx context.Context, watcher *fileset.Watcher, states chan<- supervise.State) {
+	state, set, err := l.load(ctx)
+	err = errors.Join(err, watcher.Watch(set))
+	if err != nil {
+		if text := err.Error(); text != l.trouble {
+			l.trouble = text
+			l.log.problem("the environment stays as it is: ", err)
+		}
+		return
+	}
+	l.trouble = ""
+	select {
+	case <-ctx.Done():
+	case states <- state:
+	}
+}
+
+// load reads the files and builds the environment. The set is good for being watched, also beside an error.
+func (l *loader) load(ctx context.Context) (supervise.State, fileset.Set, error) {
+	set, err := fileset.Read(ctx, l.options.sources)
+	if err != nil {
+		return supervise.State{}, set, err
+	}
+	built, err := environ.Build(l.existing, l.options.sources, set.Contents, l.options.wins)
+	if err != nil {
+		return supervise.State{}, set, err
+	}
+	l.report(built.Skipped)
+	if err := l.check(built.Variables); err != nil {
+		return supervise.State{}, set, err
+	}
+	return supervise.State{Environment: built.Variables, Files: environ.DigestOf(set.Contents)}, set, nil
+}
+
+// report says which files are no variables, unless it has been said.
+func (l *loader) report(skipped []environ.Skip) {
+	var lines []string
+	for _, s := range skipped {
+		lines = append(lines, s.String())
+	}
+	text := strings.Join(lines, "\n")
+	if text != "" && text != l.skipped {
+		l.log.text(text)
+	}
+	l.skipped = text
+}
+
+// check sees that the kernel will take the environment, while the old one is still there to go on with.
+func (l *loader) check(variables []string) error {
+	var stack unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_STACK, &stack); err != nil {
+		return fmt.Errorf("get the limit of the stack: %w", err)
+	}
+	return environ.LimitsFor(stack.Cur, os.Getpagesize()).Check(l.options.command, variables)
+}

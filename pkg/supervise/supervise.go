@@ -1,0 +1,247 @@
+// Package supervise runs a command in an environment that changes: it starts the command anew, sends it a signal, or ends
+// it. Otherwise the command shall not notice that it is not alone. What is sent to this process is passed on to it, and
+// when it ends, this process ends in the same way.
+//
+// The package does not know where environments come from.
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Action is what is done about a change.
+type Action int
+
+// The actions.
+const (
+	// Ignore does nothing.
+	Ignore Action = iota
+	// Restart ends the command and starts it in the new environment.
+	Restart
+	// Signal sends the command a signal when files have changed, whatever that makes of the environment: that of a running
+	// command cannot change.
+	Signal
+	// Exit ends the command and this process, with code 0.
+	Exit
+)
+
+// State is what the command is started with.
+type State struct {
+	// Environment is a list of NAME=value.
+	Environment []string
+	// Files tells states apart by more than the environment, for [Signal].
+	Files [32]byte
+}
+
+// Config is what a command needs.
+type Config struct {
+	// Command is a program, which is looked for in PATH of its environment, and its arguments.
+	Command []string
+	// First is the state at the start.
+	First State
+	// States are those that follow. One that is not different counts for nothing.
+	States <-chan State
+	// OnChange is done about a state that is different, and Signal is what Signal sends.
+	OnChange Action
+	Signal   syscall.Signal
+	// Grace is the time between asking the command to end and killing it.
+	Grace time.Duration
+	// Log gets what is worth a line. It must not be told of values.
+	Log func(format string, args ...any)
+}
+
+// Run runs the command and returns the code to exit with: the command's own, or 128 and the number of the signal that it
+// died of. It must be called once, from a process that has no other children and does not wait for any. Whatever else has
+// become a child of this process, because its parent has died, is waited for as well.
+func Run(cfg Config) (code int, err error) {
+	// The kernel tells the command that its parent has died when the thread ends which has started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	// Who is not the first process of its namespace asks for orphans. Where that is forbidden, another one gets them.
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	s := &supervisor{Config: cfg, current: cfg.First, terminal: findTerminal()}
+	others, children := make(chan os.Signal, 128), make(chan os.Signal, 1)
+	signal.Notify(others, forwarded()...)
+	signal.Notify(children, unix.SIGCHLD)
+	defer signal.Stop(others)
+	defer signal.Stop(children)
+	if err := s.start(); err != nil {
+		return 0, err
+	}
+	for !s.done {
+		select {
+		case <-children:
+			err = s.reap()
+		case sig := <-others:
+			s.pass(sig)
+		case state := <-cfg.States:
+			s.change(state)
+		case <-s.deadline:
+			s.Log("%s has not ended within %s: it is killed", s.Command[0], s.Grace)
+			_ = unix.Kill(s.child, unix.SIGKILL) // It may have left its group.
+			s.killGroup()
+		}
+	}
+	return s.code, err
+}
+
+// forwarded are the signals that are passed on. Left out are those that cannot be caught, that tell of mistakes of this
+// very process or of its children, and what the runtime sends itself. One that is ignored stays so, here and in the
+// command.
+func forwarded() []os.Signal {
+	var all []os.Signal
+	for sig := unix.SIGHUP; sig <= lastSignal; sig++ {
+		if !slices.Contains(notForwarded(), sig) && !signal.Ignored(sig) {
+			all = append(all, sig)
+		}
+	}
+	return all
+}
+
+const lastSignal = syscall.Signal(64)
+
+func notForwarded() []syscall.Signal {
+	return []syscall.Signal{
+		unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, unix.SIGURG, unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU, unix.SIGTSTP,
+		unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS, unix.SIGSTKFLT, 32, 33, 34,
+	}
+}
+
+// supervisor is one Run. One goroutine has it.
+type supervisor struct {
+	Config
+
+	// child is the command's process, and the number of its group.
+	child int
+	// current is what the command was started with, or has been told of.
+	current State
+	// next is the state that waits for the command to end, which was asked to; nil if it was not.
+	next *State
+	// deadline is when it is killed.
+	deadline <-chan time.Time
+	// ending means that somebody else has asked it to end: then it is not started again.
+	ending bool
+
+	terminal *terminal
+	done     bool
+	code     int
+}
+
+func (s *supervisor) start() error {
+	err := try(s.Command[0], s.current.Environment, func(path string) (err error) {
+		s.child, err = syscall.ForkExec(path, s.Command, &syscall.ProcAttr{ //nolint:gosec // To run what it is told to is its purpose.
+			Env:   s.current.Environment,
+			Files: []uintptr{0, 1, 2},
+			// A group of its own is what a restart has to clear. If this process is killed, nobody supervises the command.
+			Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGTERM},
+		})
+		return err
+	})
+	if err == nil {
+		s.terminal.give(s.child)
+	}
+	return err
+}
+
+// pass passes a signal on to the command, and not to its children: it is in the place of the process that it was sent to.
+func (s *supervisor) pass(sig os.Signal) {
+	number, ok := sig.(syscall.Signal)
+	if !ok {
+		return
+	}
+	if number == unix.SIGTERM || s.next != nil && (number == unix.SIGINT || number == unix.SIGQUIT) {
+		s.ending = true
+	}
+	_ = unix.Kill(s.child, number) // It has not been waited for, so it is there.
+}
+
+// change acts on a new state.
+func (s *supervisor) change(state State) {
+	switch {
+	case s.ending || s.OnChange == Ignore:
+	case s.next != nil: // Under way. What comes last is what the command is started with.
+		s.next = &state
+	case s.OnChange == Signal:
+		s.notify(state)
+	case !slices.Equal(state.Environment, s.current.Environment):
+		s.Log("the environment has changed: %s is %s", s.Command[0], s.becomes())
+		s.next = &state
+		_ = unix.Kill(s.child, unix.SIGTERM)
+		s.deadline = time.After(s.Grace)
+	}
+}
+
+func (s *supervisor) becomes() string {
+	if s.OnChange == Exit {
+		return "ended"
+	}
+	return "started anew"
+}
+
+func (s *supervisor) notify(state State) {
+	if state.Files == s.current.Files {
+		return
+	}
+	s.current = state
+	s.Log("the files have changed: %s gets %s", s.Command[0], unix.SignalName(s.Signal))
+	_ = unix.Kill(s.child, s.Signal)
+}
+
+// reap waits for all children that have ended. The command's own end ends this process, unless it was asked for.
+func (s *supervisor) reap() error {
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case pid <= 0: // There are no more.
+			return nil
+		case pid == s.child:
+			if err := s.ended(status); err != nil || s.done {
+				return err
+			}
+		}
+	}
+}
+
+func (s *supervisor) ended(status unix.WaitStatus) error {
+	if s.next == nil || s.ending {
+		s.finish(codeOf(status))
+		return nil
+	}
+	// What is left of the group would be left of a container that ends, too: nothing.
+	s.killGroup()
+	if s.OnChange == Exit {
+		s.finish(0)
+		return nil
+	}
+	s.current, s.next, s.deadline = *s.next, nil, nil
+	if err := s.start(); err != nil {
+		s.done = true
+		return fmt.Errorf("start anew: %w", err)
+	}
+	return nil
+}
+
+func (s *supervisor) killGroup() { _ = unix.Kill(-s.child, unix.SIGKILL) }
+
+func (s *supervisor) finish(code int) {
+	s.terminal.takeBack()
+	s.done, s.code = true, code
+}
+
+func codeOf(status unix.WaitStatus) int {
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
