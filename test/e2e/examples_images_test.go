@@ -67,6 +67,9 @@ func (s *site) importExampleImages(t *testing.T) {
 	var images []machine.StandIn
 	for _, ref := range imagesIn(t, filepath.Join(s.Repo(), "examples")) {
 		repository, _, _ := strings.Cut(ref, ":")
+		if repository == "registry.example.com/liveconfig" { // The driver is installed from that one.
+			continue
+		}
 		image, found := standIns()[repository]
 		if !found {
 			t.Fatalf("nothing stands in for the image %s of the examples", ref)

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon"
+	"github.com/liveconfig-csi/liveconfig/pkg/telemetry"
+)
+
+// config is what the flags say.
+type config struct {
+	kubeconfig, namespaces, driverName string
+	secrets                            bool
+	secretIdentity                     string // driver or pod.
+	quietPeriod                        time.Duration
+	rolloutRate                        float64
+	holdFailing                        bool
+	progressDeadline                   time.Duration
+	dryRun                             bool
+	leaderElect                        bool
+	leaseNamespace, leaseName          string
+	identity                           string // Who holds the lease.
+	httpEndpoint                       string
+	verbosity                          int
+	logFormat                          string
+}
+
+// parseFlags reads and checks the flags. It writes the usage to out when asked for help or given a flag it does not know.
+func parseFlags(args []string, getenv func(string) string, out io.Writer) (config, error) {
+	var c config
+	fs := flag.NewFlagSet("liveconfig-controller", flag.ContinueOnError)
+	fs.SetOutput(out)
+	fs.StringVar(&c.kubeconfig, "kubeconfig", "", "file that says how to reach the API server; empty: the pod's own account")
+	fs.StringVar(&c.namespaces, "namespaces", "", "namespaces to work in, with commas between them; nothing of others is read; empty: all")
+	fs.StringVar(&c.driverName, "driver-name", "csi.liveconfig.internal", "CSI driver name, as in the CSIDriver object")
+	fs.BoolVar(&c.secrets, "secrets", true, "whether Secrets may trigger rollouts; without, no right on Secrets is needed")
+	fs.StringVar(&c.secretIdentity, "secret-identity", "pod",
+		"whose credentials the driver reads Secrets with: pod or driver; with pod, access to the copies is checked before a rollout")
+	fs.DurationVar(&c.quietPeriod, "quiet-period", 2*time.Second,
+		"how long the sources of a workload must have been unchanged before a change is rolled out")
+	fs.Float64Var(&c.rolloutRate, "rollout-rate", 10, "how many changes are rolled out per second, over all workloads")
+	fs.BoolVar(&c.holdFailing, "hold-failing", true,
+		"whether a change waits while the rollout of the one before it fails; the annotation liveconfig.internal/while-failing of a workload goes first")
+	fs.DurationVar(&c.progressDeadline, "progress-deadline", 10*time.Minute,
+		"after how long without progress a rollout of a StatefulSet or DaemonSet is failing; Deployments have deadlines of their own")
+	fs.BoolVar(&c.dryRun, "dry-run", false, "only log what would be done")
+	fs.BoolVar(&c.leaderElect, "leader-elect", true, "whether to work only while holding a lease, so that several can run")
+	fs.StringVar(&c.leaseNamespace, "lease-namespace", getenv("POD_NAMESPACE"), "namespace of the lease; defaults to $POD_NAMESPACE")
+	fs.StringVar(&c.leaseName, "lease-name", "liveconfig-controller", "name of the lease")
+	fs.StringVar(&c.httpEndpoint, "http-endpoint", "", "host:port that serves /metrics, /healthz and /readyz; empty: none")
+	fs.IntVar(&c.verbosity, "v", 2, "how much to log: 0 to 5")
+	fs.StringVar(&c.logFormat, "log-format", telemetry.FormatText, "text or json")
+	if err := fs.Parse(args); err != nil {
+		return config{}, err
+	}
+	if fs.NArg() > 0 {
+		return config{}, fmt.Errorf("unexpected argument %q: everything is said with flags", fs.Arg(0))
+	}
+	return c, errors.Join(c.validate(), c.identify(getenv))
+}
+
+// identify finds a name that no other process has.
+func (c *config) identify(getenv func(string) string) error {
+	if c.identity = getenv("POD_NAME"); c.identity != "" {
+		return nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("find out the name of this host, or set $POD_NAME: %w", err)
+	}
+	c.identity = host + "_" + strconv.Itoa(os.Getpid())
+	return nil
+}
+
+// namespaceList returns the namespaces to work in.
+func (c config) namespaceList() []string {
+	if c.namespaces == "" {
+		return nil
+	}
+	list := strings.Split(c.namespaces, ",")
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// validate returns every mistake at once.
+func (c config) validate() error {
+	var mistakes []error
+	refuse := func(format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) }
+	for _, namespace := range c.namespaceList() {
+		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+			refuse("--namespaces: %q: %s", namespace, strings.Join(problems, "; "))
+		}
+	}
+	if problems := validation.IsDNS1123Subdomain(c.driverName); len(problems) > 0 {
+		refuse("--driver-name %q: %s", c.driverName, strings.Join(problems, "; "))
+	}
+	if c.secretIdentity != "pod" && c.secretIdentity != "driver" {
+		refuse("--secret-identity %q is not driver or pod", c.secretIdentity)
+	}
+	if c.quietPeriod < 0 {
+		refuse("--quiet-period %s is negative", c.quietPeriod)
+	}
+	if !(c.rolloutRate > 0) {
+		refuse("--rollout-rate %g is not positive", c.rolloutRate)
+	}
+	if c.progressDeadline <= 0 {
+		refuse("--progress-deadline %s is not positive", c.progressDeadline)
+	}
+	if c.leaderElect && c.leaseNamespace == "" {
+		refuse("--lease-namespace is missing: give one, set $POD_NAMESPACE, or say --leader-elect=false if no other controller runs")
+	}
+	if problems := validation.IsDNS1123Subdomain(c.leaseName); len(problems) > 0 {
+		refuse("--lease-name %q: %s", c.leaseName, strings.Join(problems, "; "))
+	}
+	mistakes = append(mistakes, daemon.CheckHTTPEndpoint(c.httpEndpoint), daemon.CheckLogFormat(c.logFormat))
+	return errors.Join(mistakes...)
+}

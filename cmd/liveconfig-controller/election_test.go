@@ -1,0 +1,325 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
+)
+
+// office is a process that works while it holds a lease, and where the leases are kept. It lives in a bubble of synctest,
+// which fails the test when a goroutine is left.
+type office struct {
+	t *testing.T
+	*parts
+
+	registry *registry
+	// watched is the last watch of ConfigMaps that the process has opened: it works while that goes on.
+	watched atomic.Pointer[watch.RaceFreeFakeWatcher]
+	// end is what a signal does, and ended what comes of it.
+	end   context.CancelFunc
+	ended chan error
+}
+
+// open returns an office whose lease has a holder, or none, and has the process begin.
+func open(t *testing.T, holder string) *office {
+	t.Helper()
+	client := fake.NewClientset()
+	o := &office{t: t, ended: make(chan error, 1), registry: &registry{Interface: client, away: make(chan struct{})}}
+	if holder != "" {
+		o.registry.hold(holder)
+	}
+	client.PrependWatchReactor("configmaps", func(clienttesting.Action) (bool, watch.Interface, error) {
+		w := watch.NewRaceFreeFake()
+		o.watched.Store(w)
+		return true, w, nil
+	})
+	o.parts = newFakeParts(t, o.registry)
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
+	o.end = cancel
+	go func() { o.ended <- o.work(ctx, defaults()) }()
+	synctest.Wait()
+	return o
+}
+
+func newFakeParts(t *testing.T, client kubernetes.Interface) *parts {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	p := &parts{client: client, registry: prometheus.NewRegistry(), lease: leaderelection.NewLeaderHealthzAdaptor(leaseDuration)}
+	var err error
+	p.controller, err = rollout.New(rollout.Config{
+		Client: client, Metadata: metadatafake.NewSimpleMetadataClient(scheme), Secrets: true, Rate: 1,
+		Events: &record.FakeRecorder{}, Metrics: rollout.NewMetrics(p.registry),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// after waits, and lets everything happen that happens meanwhile.
+func (o *office) after(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func (o *office) isWorking() bool {
+	w := o.watched.Load()
+	return w != nil && !w.IsStopped()
+}
+
+func (o *office) wantWorking() {
+	o.t.Helper()
+	if !o.isWorking() {
+		o.t.Error("the process does not work, and should")
+	}
+}
+
+func (o *office) wantIdle() {
+	o.t.Helper()
+	if o.isWorking() {
+		o.t.Error("the process works, and should not")
+	}
+}
+
+func (o *office) wantHolder(want string) {
+	o.t.Helper()
+	if got := o.registry.holder(); got != want {
+		o.t.Errorf("the lease is held by %q, want %q", got, want)
+	}
+}
+
+// wantEnd ends the process, and wants an error that begins so, or none.
+func (o *office) wantEnd(want string) {
+	o.t.Helper()
+	o.end()
+	err := <-o.ended
+	if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
+		o.t.Errorf("work = %v, want %q", err, want)
+	}
+	synctest.Wait()
+	o.wantIdle()
+}
+
+func (o *office) status(path string) int {
+	recorder := httptest.NewRecorder()
+	o.mux().ServeHTTP(recorder, httptest.NewRequestWithContext(o.t.Context(), http.MethodGet, path, nil))
+	return recorder.Code
+}
+
+func (o *office) wantStatus(path string, want int) {
+	o.t.Helper()
+	if got := o.status(path); got != want {
+		o.t.Errorf("GET %s = %d, want %d", path, got, want)
+	}
+}
+
+// registry is a client that keeps one lease, as the API server would, and is not heard of any more once away is closed.
+type registry struct {
+	kubernetes.Interface
+	typedcoordinationv1.CoordinationV1Interface
+	typedcoordinationv1.LeaseInterface
+
+	away chan struct{}
+	// stuck says that what is not answered is not given up either.
+	stuck bool
+
+	mu    sync.Mutex // Guards lease.
+	lease *coordinationv1.Lease
+}
+
+// IsWatchListSemanticsUnSupported tells informers how to fill their caches from a fake.
+func (r *registry) IsWatchListSemanticsUnSupported() bool { return true }
+
+func (r *registry) CoordinationV1() typedcoordinationv1.CoordinationV1Interface { return r }
+
+func (r *registry) Leases(string) typedcoordinationv1.LeaseInterface { return r }
+
+// answer returns nil, or why there was no answer.
+func (r *registry) answer(ctx context.Context) error {
+	select {
+	case <-r.away:
+	default:
+		return nil
+	}
+	if r.stuck {
+		ctx = context.WithoutCancel(ctx)
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Hour):
+		return errors.New("the connection was lost")
+	}
+}
+
+func (r *registry) Get(ctx context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
+	if err := r.answer(ctx); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lease == nil {
+		return nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), name)
+	}
+	return r.lease.DeepCopy(), nil
+}
+
+func (r *registry) Create(ctx context.Context, lease *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	return r.write(ctx, lease, "")
+}
+
+func (r *registry) Update(ctx context.Context, lease *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	return r.write(ctx, lease, lease.ResourceVersion)
+}
+
+func (r *registry) write(ctx context.Context, lease *coordinationv1.Lease, over string) (*coordinationv1.Lease, error) {
+	if err := r.answer(ctx); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	version := ""
+	if r.lease != nil {
+		version = r.lease.ResourceVersion
+	}
+	if version != over {
+		return nil, apierrors.NewConflict(coordinationv1.Resource("leases"), lease.Name, errors.New("it has changed"))
+	}
+	r.lease = lease.DeepCopy()
+	r.lease.ResourceVersion = version + "1"
+	return r.lease.DeepCopy(), nil
+}
+
+// hold writes down who holds the lease.
+func (r *registry) hold(holder string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := &metav1.MicroTime{Time: time.Now()}
+	r.lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "liveconfig-controller", ResourceVersion: holder}}
+	r.lease.Spec = coordinationv1.LeaseSpec{
+		HolderIdentity: &holder, LeaseDurationSeconds: new(int32(leaseDuration / time.Second)), RenewTime: now, AcquireTime: now,
+	}
+}
+
+func (r *registry) holder() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lease == nil || r.lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *r.lease.Spec.HolderIdentity
+}
+
+// TestLeaderGivesTheLeaseBack so that another need not wait for its end.
+func TestLeaderGivesTheLeaseBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := open(t, "")
+		o.wantHolder("controller-0")
+		o.wantWorking()
+		o.after(time.Minute) // It renews.
+		o.wantWorking()
+		o.wantStatus("/readyz", http.StatusOK)
+		o.wantStatus("/healthz", http.StatusOK)
+		o.wantEnd("")
+		o.wantHolder("")
+	})
+}
+
+// TestStandbyWaits: it is ready and does nothing, and when it is told to end the lease is none of its business.
+func TestStandbyWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := open(t, "controller-1")
+		o.after(leaseDuration - time.Second)
+		o.wantIdle()
+		o.wantStatus("/readyz", http.StatusOK)
+		o.wantEnd("")
+		o.wantHolder("controller-1")
+	})
+}
+
+// TestStandbyTakesOver from a leader that has died.
+func TestStandbyTakesOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := open(t, "controller-1")
+		o.after(leaseDuration + 3*retryPeriod)
+		o.wantWorking()
+		o.wantHolder("controller-0")
+		o.wantEnd("")
+	})
+}
+
+// TestLeaderThatHearsNothingStops before another one may begin, which is when the lease has not been renewed for its
+// duration, and its process ends with an error.
+func TestLeaderThatHearsNothingStops(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := open(t, "")
+		o.after(time.Minute)
+		close(o.registry.away) // It has just renewed, and finds out when it does so next.
+		o.after(renewDeadline - time.Second)
+		o.wantWorking()
+		o.after(leaseDuration - renewDeadline)
+		o.wantIdle()
+		o.after(leaseDuration)
+		o.wantEnd("the lease was lost: ")
+	})
+}
+
+// TestLeaseThatIsTakenAway, which somebody does by hand, ends the process with an error.
+func TestLeaseThatIsTakenAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := open(t, "")
+		o.registry.hold("controller-1")
+		o.after(leaseDuration)
+		o.wantEnd("the lease was lost: ")
+		o.wantHolder("controller-1")
+	})
+}
+
+// TestHealth ends the process for whom the lease was lost and who has not noticed.
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := open(t, "")
+		o.after(time.Minute)
+		o.registry.stuck = true
+		close(o.registry.away)
+		o.after(leaseDuration)
+		o.wantStatus("/healthz", http.StatusOK)
+		o.after(leaseDuration + time.Second)
+		o.wantStatus("/healthz", http.StatusServiceUnavailable)
+		o.after(3 * time.Hour) // Each of its requests takes one to fail.
+		o.wantEnd("the lease was lost: ")
+	})
+}

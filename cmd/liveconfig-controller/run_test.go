@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"flag"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestRunStopsAtMistakes(t *testing.T) {
+	t.Parallel()
+	err := run(t.Context(), []string{"--log-format=xml"}, inPod, io.Discard)
+	if want := `--log-format "xml" is not text or json`; err == nil || err.Error() != want {
+		t.Errorf("run = %v, want %s", err, want)
+	}
+	if err := run(t.Context(), []string{"-h"}, inPod, io.Discard); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("run = %v, want %v", err, flag.ErrHelp)
+	}
+}
+
+func TestPartsNeedACluster(t *testing.T) {
+	t.Parallel()
+	cfg := defaults()
+	cfg.kubeconfig = filepath.Join(t.TempDir(), "none")
+	_, err := newParts(t.Context(), cfg)
+	if err == nil || !strings.HasPrefix(err.Error(), "read how to reach the API server (see --kubeconfig): ") {
+		t.Errorf("newParts = %v, want it to name the flag", err)
+	}
+}
+
+// TestReady is of a process that works and has not seen the cluster yet.
+func TestReady(t *testing.T) {
+	t.Parallel()
+	p := newFakeParts(t, &registry{})
+	if err := p.ready(); err != nil {
+		t.Errorf("ready of a process that waits = %v, want nil", err)
+	}
+	p.enter(leading)
+	if err := p.ready(); err == nil || err.Error() != "the caches are being filled" {
+		t.Errorf("ready of a process that works = %v, want it to say that caches are being filled", err)
+	}
+}
+
+// TestMetricsAreServed, and profiles not.
+func TestMetricsAreServed(t *testing.T) {
+	t.Parallel()
+	p := newFakeParts(t, &registry{})
+	for path, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"/metrics":      {http.StatusOK, "liveconfig_controller_copies 0\n"},
+		"/healthz":      {http.StatusOK, "ok\n"},
+		"/readyz":       {http.StatusOK, "ok\n"},
+		"/debug/pprof/": {http.StatusNotFound, ""},
+	} {
+		recorder := httptest.NewRecorder()
+		p.mux().ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+		if recorder.Code != want.code || !strings.Contains(recorder.Body.String(), want.text) {
+			t.Errorf("GET %s = %d %q, want %d and %q", path, recorder.Code, recorder.Body, want.code, want.text)
+		}
+	}
+}
+
+// apiServer keeps one lease and forbids everything else, so the caches are never full.
+type apiServer struct {
+	t *testing.T
+	// held is closed when the lease is held first.
+	held chan struct{}
+
+	mu    sync.Mutex // Guards what is below.
+	lease *coordinationv1.Lease
+	// holders are who has held the lease, in order.
+	holders []string
+	agents  map[string]bool
+}
+
+func newAPIServer(t *testing.T) (api *apiServer, kubeconfig string) {
+	t.Helper()
+	api = &apiServer{t: t, held: make(chan struct{}), agents: map[string]bool{}}
+	server := httptest.NewTLSServer(api)
+	t.Cleanup(server.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], ` +
+		`clusters: [{name: c, cluster: {server: "` + server.URL + `", ` +
+		`certificate-authority-data: ` + base64.StdEncoding.EncodeToString(ca) + `}}], users: [{name: u, user: {token: controllers}}]}`
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return api, kubeconfig
+}
+
+func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.agents[r.UserAgent()] = true
+	switch {
+	case !strings.HasPrefix(r.URL.Path, "/apis/coordination.k8s.io/v1/namespaces/liveconfig-system/leases"):
+		w.WriteHeader(http.StatusForbidden)
+	case r.Method == http.MethodGet && a.lease == nil:
+		w.WriteHeader(http.StatusNotFound)
+	case r.Method == http.MethodGet:
+		a.answer(w)
+	default:
+		a.write(w, r)
+	}
+}
+
+func (a *apiServer) write(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		a.t.Error(err)
+		return
+	}
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	lease, ok := object.(*coordinationv1.Lease)
+	if !ok {
+		a.t.Errorf("%s %s has a %T: %v", r.Method, r.URL, object, err)
+		return
+	}
+	if a.lease == nil {
+		close(a.held)
+	}
+	a.lease = lease
+	a.answer(w)
+	if holder := *lease.Spec.HolderIdentity; len(a.holders) == 0 || a.holders[len(a.holders)-1] != holder {
+		a.holders = append(a.holders, holder)
+	}
+}
+
+func (a *apiServer) answer(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+	if err := scheme.Codecs.LegacyCodec(coordinationv1.SchemeGroupVersion).Encode(a.lease, w); err != nil {
+		a.t.Error(err)
+	}
+}
+
+// TestRunUntilASignal gives the lease back and leaves nothing behind. It is not parallel: run sets up the process's log.
+func TestRunUntilASignal(t *testing.T) {
+	api, kubeconfig := newAPIServer(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(ctx, []string{"--kubeconfig=" + kubeconfig, "--http-endpoint=127.0.0.1:0", "-v=0"}, inPod, io.Discard)
+	}()
+	select {
+	case <-api.held:
+	case err := <-ended:
+		t.Fatalf("run = %v before the lease was held", err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("run = %v, want nil", err)
+	}
+	api.mu.Lock()
+	defer api.mu.Unlock()
+	if diff := cmp.Diff([]string{"controller-0", ""}, api.holders); diff != "" {
+		t.Errorf("holders of the lease (-want +got):\n%s", diff)
+	}
+	for agent := range api.agents {
+		if !strings.HasPrefix(agent, "liveconfig-controller/") {
+			t.Errorf("User-Agent = %q, want the controller's", agent)
+		}
+	}
+}
+
+// TestRunEndsWhenItCannotServe, with everything that has begun. It is not parallel: run sets up the process's log.
+func TestRunEndsWhenItCannotServe(t *testing.T) {
+	_, kubeconfig := newAPIServer(t)
+	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	address := taken.Addr().String()
+	err = run(t.Context(), []string{"--kubeconfig=" + kubeconfig, "--http-endpoint=" + address, "-v=0"}, inPod, io.Discard)
+	if err == nil || !strings.HasPrefix(err.Error(), "listen on "+address+" for HTTP: ") {
+		t.Errorf("run = %v, want it to say that the address is taken", err)
+	}
+}

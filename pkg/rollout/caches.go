@@ -1,0 +1,286 @@
+package rollout
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
+)
+
+// The indexes of the caches.
+const (
+	byTrigger = "trigger" // Workloads, by what triggers them.
+	byUse     = "use"     // Workloads and revisions, by what their templates name.
+	byOwner   = "owner"   // Revisions, by the UID of their workload.
+	byUID     = "uid"     // Workloads that have to do with triggers.
+)
+
+// object is a ConfigMap or Secret in its namespace: a key of indexes and of the queue of copies.
+type object struct {
+	namespace string
+	trigger.Object
+}
+
+func (o object) String() string { return o.namespace + "/" + o.Object.String() }
+
+// caches hold what the controller knows of the cluster: for each namespace that it works in, or for all in one.
+type caches struct {
+	sources   map[api.Kind][]cache.SharedIndexInformer
+	copies    map[api.Kind][]cache.SharedIndexInformer
+	workloads map[workload.Kind][]cache.SharedIndexInformer
+	revisions []cache.SharedIndexInformer
+}
+
+// newCaches returns caches that hold nothing until they run.
+func newCaches(cfg Config) (*caches, error) {
+	c := &caches{
+		sources: map[api.Kind][]cache.SharedIndexInformer{}, copies: map[api.Kind][]cache.SharedIndexInformer{},
+		workloads: map[workload.Kind][]cache.SharedIndexInformer{},
+	}
+	namespaces := cfg.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	for _, namespace := range namespaces {
+		if err := c.add(cfg, namespace); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *caches) add(cfg Config, namespace string) error {
+	scope := informers.WithNamespace(namespace)
+	all := informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, scope).Apps().V1()
+	originals := informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, scope, informers.WithTweakListOptions(selecting("!"+copies.Label))).Core().V1()
+	copied := metadatainformer.NewFilteredSharedInformerFactory(cfg.Metadata, 0, namespace, selecting(copies.Label))
+
+	c.sources[api.ConfigMap] = append(c.sources[api.ConfigMap], originals.ConfigMaps().Informer())
+	c.copies[api.ConfigMap] = append(c.copies[api.ConfigMap], copied.ForResource(resource("configmaps")).Informer())
+	if cfg.Secrets {
+		c.sources[api.Secret] = append(c.sources[api.Secret], originals.Secrets().Informer())
+		c.copies[api.Secret] = append(c.copies[api.Secret], copied.ForResource(resource("secrets")).Informer())
+	}
+	workloads := map[workload.Kind]cache.SharedIndexInformer{
+		workload.Deployment: all.Deployments().Informer(), workload.StatefulSet: all.StatefulSets().Informer(),
+		workload.DaemonSet: all.DaemonSets().Informer(),
+	}
+	revisions := []cache.SharedIndexInformer{all.ReplicaSets().Informer(), all.ControllerRevisions().Informer()}
+	c.revisions = append(c.revisions, revisions...)
+
+	var errs []error
+	for kind, informer := range workloads {
+		c.workloads[kind] = append(c.workloads[kind], informer)
+		errs = append(errs, informer.SetTransform(workloadTransform(cfg.DriverName)), informer.AddIndexers(workloadIndexers()))
+	}
+	for _, informer := range revisions {
+		errs = append(errs, informer.SetTransform(revisionTransform(cfg.DriverName)), informer.AddIndexers(revisionIndexers()))
+	}
+	for kind := range c.sources {
+		errs = append(errs, last(c.sources[kind]).SetTransform(sourceOf), last(c.copies[kind]).SetTransform(copyOf))
+	}
+	for _, err := range errs {
+		if err != nil {
+			return fmt.Errorf("set up the caches: %w", err)
+		}
+	}
+	return nil
+}
+
+func last[T any](list []T) T { return list[len(list)-1] }
+
+func selecting(labels string) func(*metav1.ListOptions) {
+	return func(o *metav1.ListOptions) { o.LabelSelector = labels }
+}
+
+func resource(name string) schema.GroupVersionResource {
+	return corev1.SchemeGroupVersion.WithResource(name)
+}
+
+func workloadIndexers() cache.Indexers {
+	return cache.Indexers{
+		byTrigger: func(o any) ([]string, error) {
+			h, ok := o.(*held)
+			if !ok {
+				return nil, nil
+			}
+			return keys(h.Namespace, h.Triggers), nil
+		},
+		byUse: func(o any) ([]string, error) {
+			h, ok := o.(*held)
+			if !ok {
+				return nil, nil
+			}
+			return keys(h.Namespace, h.copies()), nil
+		},
+		byUID: func(o any) ([]string, error) {
+			h, ok := o.(*held)
+			if !ok || h.is.Template == nil {
+				return nil, nil
+			}
+			return []string{string(h.UID)}, nil
+		},
+	}
+}
+
+func revisionIndexers() cache.Indexers {
+	return cache.Indexers{
+		byOwner: func(o any) ([]string, error) {
+			r, ok := o.(*revision)
+			if !ok || r.is.Owner == "" {
+				return nil, nil
+			}
+			return []string{string(r.is.Owner)}, nil
+		},
+		byUse: func(o any) ([]string, error) {
+			r, ok := o.(*revision)
+			if !ok {
+				return nil, nil
+			}
+			return keys(r.Namespace, r.Uses), nil
+		},
+	}
+}
+
+func keys(namespace string, objects []trigger.Object) []string {
+	texts := make([]string, len(objects))
+	for i, o := range objects {
+		texts[i] = object{namespace, o}.String()
+	}
+	return texts
+}
+
+// run fills the caches and keeps them current until ctx ends. It returns when all have stopped.
+func (c *caches) run(ctx context.Context) {
+	var running []chan struct{}
+	for _, informer := range c.all() {
+		done := make(chan struct{})
+		running = append(running, done)
+		go func() {
+			defer close(done)
+			informer.RunWithContext(ctx)
+		}()
+	}
+	for _, done := range running {
+		<-done
+	}
+}
+
+// haveSynced reports whether each cache has been filled once.
+func (c *caches) haveSynced() bool {
+	return !slices.ContainsFunc(c.all(), func(i cache.SharedIndexInformer) bool { return !i.HasSynced() })
+}
+
+func (c *caches) all() []cache.SharedIndexInformer {
+	all := slices.Clone(c.revisions)
+	for _, informers := range c.sources {
+		all = append(all, informers...)
+	}
+	for _, informers := range c.copies {
+		all = append(all, informers...)
+	}
+	for _, informers := range c.workloads {
+		all = append(all, informers...)
+	}
+	return all
+}
+
+// find returns an object of the one cache that has it.
+func find[T any](informers []cache.SharedIndexInformer, namespace, name string) (T, bool) {
+	for _, informer := range informers {
+		found, exists, err := informer.GetStore().GetByKey(namespace + "/" + name)
+		if err != nil || !exists {
+			continue
+		}
+		if item, ok := found.(T); ok {
+			return item, true
+		}
+	}
+	var none T
+	return none, false
+}
+
+// indexed returns what an index has under a key.
+func indexed[T any](informers []cache.SharedIndexInformer, index, key string) []T {
+	var items []T
+	for _, informer := range informers {
+		found, err := informer.GetIndexer().ByIndex(index, key)
+		if err != nil {
+			continue // There is no other error than an unknown index.
+		}
+		for _, f := range found {
+			if item, ok := f.(T); ok {
+				items = append(items, item)
+			}
+		}
+	}
+	return items
+}
+
+func (c *caches) source(o object) (*source, bool) {
+	return find[*source](c.sources[o.Kind], o.namespace, o.Name)
+}
+
+func (c *caches) copied(o object) (*copied, bool) {
+	return find[*copied](c.copies[o.Kind], o.namespace, o.Name)
+}
+
+func (c *caches) workload(ref workload.Ref) (*held, bool) {
+	return find[*held](c.workloads[ref.Kind], ref.Namespace, ref.Name)
+}
+
+func (c *caches) everyWorkload() []cache.SharedIndexInformer {
+	var all []cache.SharedIndexInformer
+	for _, informers := range c.workloads {
+		all = append(all, informers...)
+	}
+	return all
+}
+
+func (c *caches) triggeredBy(o object) []*held {
+	return indexed[*held](c.everyWorkload(), byTrigger, o.String())
+}
+
+func (c *caches) workloadsUsing(o object) []*held {
+	return indexed[*held](c.everyWorkload(), byUse, o.String())
+}
+
+func (c *caches) revisionsUsing(o object) []*revision {
+	return indexed[*revision](c.revisions, byUse, o.String())
+}
+
+// workloadOf returns the workload of a revision.
+func (c *caches) workloadOf(r *revision) (*held, bool) {
+	found := indexed[*held](c.everyWorkload(), byUID, string(r.is.Owner))
+	if len(found) == 0 {
+		return nil, false
+	}
+	return found[0], true
+}
+
+// revisionsOf returns the revisions of a workload, oldest first. One that has no number yet is new.
+func (c *caches) revisionsOf(owner types.UID) []*revision {
+	found := indexed[*revision](c.revisions, byOwner, string(owner))
+	age := func(r *revision) int64 {
+		if r.is.Number == 0 {
+			return math.MaxInt64
+		}
+		return r.is.Number
+	}
+	slices.SortFunc(found, func(a, b *revision) int { return cmp.Compare(age(a), age(b)) })
+	return found
+}

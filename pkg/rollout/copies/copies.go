@@ -1,0 +1,152 @@
+// Package copies makes the immutable copies of ConfigMaps and Secrets that the revisions of workloads use: their content,
+// their name, and what they say about themselves.
+//
+// A copy carries none of the labels and annotations of its source. A tool that follows its own objects by those would
+// take the copy for one of them and delete it, and kubectl's last-applied annotation would double its size.
+//
+// It does not know workloads, owners, clients or when a copy is needed.
+package copies
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+)
+
+// What a copy says about itself.
+const (
+	// Label is on every copy, and on nothing else. Its value is the LabelValue of the source's name.
+	Label = "liveconfig.internal/copy-of"
+	// ManagedByLabel tells other tools whose object it is: ManagedBy.
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	ManagedBy      = "liveconfig-controller"
+
+	// SourceAnnotation names the source, such as configmap/foo.
+	SourceAnnotation = "liveconfig.internal/source"
+	// SourceUIDAnnotation and SourceResourceVersionAnnotation say which state of it the first one who needed the copy saw.
+	SourceUIDAnnotation             = "liveconfig.internal/source-uid"
+	SourceResourceVersionAnnotation = "liveconfig.internal/source-resource-version"
+	// DigestAnnotation is the Digest of the content.
+	DigestAnnotation = "liveconfig.internal/digest"
+	// NoteAnnotation tells people what they look at.
+	NoteAnnotation = "liveconfig.internal/note"
+)
+
+// ErrNotCopyable is wrapped by the errors about Secrets of types that allow no copies.
+var ErrNotCopyable = errors.New("cannot be copied")
+
+// hashDigits is how many hexadecimal digits of a hash end a name.
+const hashDigits = 10
+
+// Name returns the name of the copy that has this content: foo-0123456789 for the source foo. Of a source whose name is
+// too long for that, the name is cut, and the digits stand for the whole name too.
+func Name(source string, d Digest) string {
+	if whole := source + "-" + digits(d); len(whole) <= validation.DNS1123SubdomainMaxLength {
+		return whole
+	}
+	return cut(source, validation.DNS1123SubdomainMaxLength, sha256.Sum256([]byte(d.String()+source)))
+}
+
+// LabelValue returns what Label says on copies of a source of this name. A name that is too long for a label is cut, and
+// ends in a hash of the whole.
+func LabelValue(source string) string {
+	if len(source) <= validation.LabelValueMaxLength {
+		return source
+	}
+	return cut(source, validation.LabelValueMaxLength, sha256.Sum256([]byte(source)))
+}
+
+// cut returns the beginning of a name and digits of a hash, which fit into the limit.
+func cut(name string, limit int, hash Digest) string {
+	// No name may have a hyphen behind a dot. It has no two dots in a row either.
+	return strings.TrimSuffix(name[:limit-hashDigits-1], ".") + "-" + digits(hash)
+}
+
+func digits(hash Digest) string { return hex.EncodeToString(hash[:hashDigits/2]) }
+
+// OfConfigMap returns the copy of a ConfigMap, which shares no memory with it. It has no owner yet.
+func OfConfigMap(source *corev1.ConfigMap) *corev1.ConfigMap {
+	whole := source.DeepCopy()
+	return &corev1.ConfigMap{
+		ObjectMeta: meta(api.ConfigMap, source, DigestOf(source)),
+		Immutable:  new(true),
+		Data:       whole.Data,
+		BinaryData: whole.BinaryData,
+	}
+}
+
+// OfSecret returns the copy of a Secret, which shares no memory with it, or the error of Copyable. It has no owner yet.
+func OfSecret(source *corev1.Secret) (*corev1.Secret, error) {
+	if err := Copyable(source); err != nil {
+		return nil, err
+	}
+	return &corev1.Secret{
+		ObjectMeta: meta(api.Secret, source, DigestOf(source)),
+		Immutable:  new(true),
+		Type:       typeOf(source),
+		Data:       source.DeepCopy().Data,
+	}, nil
+}
+
+// Copyable reports why a Secret cannot be copied, by its type alone, and what to do instead. What the API server demands of
+// the data of other types, the source has met, so the copy meets it. The error wraps ErrNotCopyable.
+func Copyable(source *corev1.Secret) error {
+	switch source.Type {
+	case corev1.SecretTypeServiceAccountToken:
+		// One that names no account is invalid, and one that does is a second token that Kubernetes fills or deletes.
+		return fmt.Errorf("secret/%s is of type %s and %w: it is the token of one service account, which Kubernetes keeps; "+
+			"take it off the list, and mount a projected serviceAccountToken instead", source.Name, source.Type, ErrNotCopyable)
+	case corev1.SecretTypeBootstrapToken:
+		// Kubernetes deletes it when it expires, whoever uses it.
+		return fmt.Errorf("secret/%s is of type %s and %w: it counts under its own name only, and Kubernetes deletes it when "+
+			"it expires; take it off the list", source.Name, source.Type, ErrNotCopyable)
+	default:
+		return nil
+	}
+}
+
+// meta is what the API and people are told about the copy of a source.
+func meta(kind api.Kind, source metav1.Object, d Digest) metav1.ObjectMeta {
+	from := trigger.Object{Kind: kind, Name: source.GetName()}
+	return metav1.ObjectMeta{
+		Namespace: source.GetNamespace(),
+		Name:      Name(from.Name, d),
+		Labels:    map[string]string{Label: LabelValue(from.Name), ManagedByLabel: ManagedBy},
+		Annotations: map[string]string{
+			SourceAnnotation:                from.String(),
+			SourceUIDAnnotation:             string(source.GetUID()),
+			SourceResourceVersionAnnotation: source.GetResourceVersion(),
+			DigestAnnotation:                d.String(),
+			NoteAnnotation: "A copy for the revisions that use it. To change the config, edit " + from.String() +
+				". This object goes with the last revision that needs it.",
+		},
+	}
+}
+
+// Is reports whether an object with these labels says that it is a copy.
+func Is(labels map[string]string) bool {
+	_, found := labels[Label]
+	return found
+}
+
+// SourceOf returns what an object with these annotations says to be a copy of.
+func SourceOf(annotations map[string]string) (trigger.Object, error) {
+	text, found := annotations[SourceAnnotation]
+	if !found {
+		return trigger.Object{}, fmt.Errorf("the annotation %s is missing", SourceAnnotation)
+	}
+	source, err := trigger.ParseObject(text)
+	if err != nil {
+		return trigger.Object{}, fmt.Errorf("the annotation %s: %w", SourceAnnotation, err)
+	}
+	return source, nil
+}

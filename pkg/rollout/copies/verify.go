@@ -1,0 +1,70 @@
+package copies
+
+import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+)
+
+var (
+	// ErrDeleting is wrapped when the object is a copy, but about to go. It can be made again when it is gone.
+	ErrDeleting = errors.New("is being deleted")
+	// ErrNotThatCopy is wrapped when something else has the name of the copy. Only a person can help.
+	ErrNotThatCopy = errors.New("is not the copy that should have this name")
+)
+
+// Verify reports why an object cannot be used as the copy that has this digest. It takes the whole object as the API
+// returns it, and believes its content rather than its annotations.
+func Verify[O Object](object O, want Digest) error {
+	o := seen(object)
+	subject := fmt.Sprintf("%s %s/%s", o.kind.Resource(), o.GetNamespace(), o.GetName())
+	if reason := o.mismatch(want); reason != "" {
+		return fmt.Errorf("%s %w, because %s: delete it, or rename it if it is yours", subject, ErrNotThatCopy, reason)
+	}
+	if o.GetDeletionTimestamp() != nil {
+		return fmt.Errorf("%s %w; it is made again when it is gone", subject, ErrDeleting)
+	}
+	return nil
+}
+
+// sight is of an object what Verify looks at.
+type sight struct {
+	metav1.Object
+	kind      api.Kind
+	immutable *bool
+	digest    Digest
+}
+
+func seen[O Object](object O) sight {
+	s := sight{digest: DigestOf(object)}
+	switch o := any(object).(type) {
+	case *corev1.ConfigMap:
+		s.Object, s.kind, s.immutable = o, api.ConfigMap, o.Immutable
+	case *corev1.Secret:
+		s.Object, s.kind, s.immutable = o, api.Secret, o.Immutable
+	}
+	return s
+}
+
+// mismatch says what is wrong with the object. It tells no digests, since those of Secrets are nobody's business.
+func (s sight) mismatch(want Digest) string {
+	source, err := SourceOf(s.GetAnnotations())
+	switch {
+	case !Is(s.GetLabels()):
+		return "it has no label " + Label
+	case err != nil:
+		return err.Error()
+	case source.Kind != s.kind || Name(source.Name, want) != s.GetName():
+		return "it says to be a copy of " + source.String()
+	case s.immutable == nil || !*s.immutable:
+		return "it is not immutable"
+	case s.digest != want:
+		return "it has another content"
+	default:
+		return ""
+	}
+}

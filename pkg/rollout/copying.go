@@ -1,0 +1,191 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/plan"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+)
+
+// errChanged is a source that is not any more what the cache has. The cache will say so.
+var errChanged = errors.New("has changed meanwhile")
+
+// heldError is why a change has to wait for somebody.
+type heldError struct{ text string }
+
+func (e *heldError) Error() string { return e.text }
+
+// makeCopies sees that each copy exists that a workload's template is about to name.
+func (c *Controller) makeCopies(ctx context.Context, h *held, d plan.Decision) error {
+	for o, name := range d.Config.Copies() {
+		if h.Config[o] == name {
+			continue // The template has it already; the queue of copies sees to those.
+		}
+		if err := c.checkReadable(ctx, h, o, name); err != nil {
+			return err
+		}
+		made := object{h.Namespace, triggerOf(o.Kind, name)}
+		found, exists := c.caches.copied(made)
+		if exists && found.DeletionTimestamp == nil && len(found.OwnerReferences) > 0 && c.verified.has(made, found.UID) {
+			continue // Whoever owns it keeps it until this workload's revision is among the owners.
+		}
+		if err := c.makeCopy(ctx, object{h.Namespace, o}, name, h.is.OwnerReference()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeCopy makes the copy of a source that has this name, with owners to begin with. It is no error if it is there
+// already.
+func (c *Controller) makeCopy(ctx context.Context, source object, name string, owners ...metav1.OwnerReference) error {
+	var uid types.UID
+	var err error
+	if core := c.cfg.Client.CoreV1(); source.Kind == api.Secret {
+		uid, err = copyBy(ctx, core.Secrets(source.namespace), source, name, owners, copies.OfSecret)
+	} else {
+		uid, err = copyBy(ctx, core.ConfigMaps(source.namespace), source, name, owners,
+			func(o *corev1.ConfigMap) (*corev1.ConfigMap, error) { return copies.OfConfigMap(o), nil })
+	}
+	if err == nil {
+		c.verified.add(object{source.namespace, triggerOf(source.Kind, name)}, uid)
+	}
+	return err
+}
+
+// verified remembers which copies have the content that their names stand for. What a label says anybody can write, and
+// what a copy has cannot change.
+type verified struct {
+	mu   sync.Mutex // Guards uids.
+	uids map[object]types.UID
+}
+
+func (v *verified) has(o object, uid types.UID) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.uids[o] == uid
+}
+
+func (v *verified) add(o object, uid types.UID) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.uids[o] = uid
+}
+
+func (v *verified) forget(o object) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.uids, o)
+}
+
+// client is what copying needs of a typed client.
+type client[O copies.Object] interface {
+	Get(ctx context.Context, name string, options metav1.GetOptions) (O, error)
+	Create(ctx context.Context, object O, options metav1.CreateOptions) (O, error)
+}
+
+// copyBy returns the UID of the copy.
+func copyBy[O copies.Object](
+	ctx context.Context, in client[O], source object, name string, owners []metav1.OwnerReference, copyOf func(O) (O, error),
+) (types.UID, error) {
+	original, err := in.Get(ctx, source.Name, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("read %s to copy it: %w", source, err)
+	}
+	made, err := copyOf(original)
+	if err != nil {
+		return "", &heldError{err.Error()}
+	}
+	meta := metaOf(made)
+	if meta.GetName() != name {
+		return "", fmt.Errorf("%s %w", source, errChanged)
+	}
+	meta.SetOwnerReferences(owners)
+	created, err := in.Create(ctx, made, metav1.CreateOptions{FieldManager: FieldManager})
+	if err == nil {
+		return metaOf(created).GetUID(), nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return "", refusal(source, name, err)
+	}
+	there, err := in.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("look at the copy of %s: %w", source, err)
+	}
+	err = copies.Verify(there, copies.DigestOf(original))
+	if errors.Is(err, copies.ErrNotThatCopy) {
+		return "", &heldError{err.Error()}
+	}
+	return metaOf(there).GetUID(), err
+}
+
+// metaOf returns the metadata of an object that can be copied.
+func metaOf[O copies.Object](o O) *metav1.ObjectMeta {
+	switch o := any(o).(type) {
+	case *corev1.ConfigMap:
+		return &o.ObjectMeta
+	case *corev1.Secret:
+		return &o.ObjectMeta
+	default:
+		panic("there is a third kind of object that can be copied")
+	}
+}
+
+// refusal makes an answer that the same request will get again something to wait for a person with.
+func refusal(source object, name string, err error) error {
+	if apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
+		return &heldError{fmt.Sprintf("the copy %s of %s is refused by the API server: %v", name, source.Object, err)}
+	}
+	return fmt.Errorf("create the copy of %s: %w", source, err)
+}
+
+// checkReadable returns an error if the pods read an object with their own credentials, and may not read its copy.
+func (c *Controller) checkReadable(ctx context.Context, h *held, o trigger.Object, copied string) error {
+	if !c.cfg.SecretsByPod || !isReadByPods(h, o) {
+		return nil
+	}
+	account := h.is.Template.Spec.ServiceAccountName
+	if account == "" {
+		account = "default"
+	}
+	meta := metav1.ObjectMeta{Namespace: h.Namespace} // The review of one namespace is one that a Role can allow.
+	review := &authorizationv1.LocalSubjectAccessReview{ObjectMeta: meta, Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:   "system:serviceaccount:" + h.Namespace + ":" + account,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + h.Namespace, "system:authenticated"},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: h.Namespace, Verb: "get", Version: "v1", Resource: "secrets", Name: copied,
+		},
+	}}
+	answer, err := c.cfg.Client.AuthorizationV1().LocalSubjectAccessReviews(h.Namespace).Create(ctx, review, metav1.CreateOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		return &heldError{fmt.Sprintf("the controller may not ask whether service account %s may get secret %s: "+
+			"give it that right, or run it with --secret-identity=driver if the driver has that: %v", account, copied, err)}
+	case err != nil:
+		return fmt.Errorf("ask whether %s may read copies of %s: %w", account, o, err)
+	case answer.Status.Allowed:
+		return nil
+	}
+	return &heldError{fmt.Sprintf("service account %s may not get secret %s, the copy of %s, which its pods read with their own credentials: "+
+		"copies have new names, so give it a Role for secrets without resourceNames, or use a volume of type secret", account, copied, o)}
+}
+
+func isReadByPods(h *held, o trigger.Object) bool {
+	for _, use := range h.Uses {
+		if use.ByPod && (use.Object == o || use.Object == triggerOf(o.Kind, h.Config[o])) {
+			return true
+		}
+	}
+	return false
+}

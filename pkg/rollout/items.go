@@ -1,0 +1,270 @@
+package rollout
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
+)
+
+// source is what the caches keep of a ConfigMap or Secret that may be a trigger: no content.
+type source struct {
+	metav1.ObjectMeta
+
+	// CopyName is what a copy of the object as it is now is called.
+	CopyName string
+	// Keys are the names of its keys, in order.
+	Keys []string
+	// Problem says why it cannot be copied. Empty: it can.
+	Problem string
+	// ChangedAt is when it was last written, by the API server's clock and in whole seconds.
+	ChangedAt time.Time
+}
+
+// Has reports whether the object has a key.
+func (s *source) Has(key string) bool {
+	_, found := slices.BinarySearch(s.Keys, key)
+	return found
+}
+
+// held is what the caches keep of a workload.
+type held struct {
+	metav1.ObjectMeta
+
+	is workload.Workload
+
+	// Triggers are what the workload is triggered by, as far as Trouble lets them be known.
+	Triggers []trigger.Object
+	OptedIn  bool
+	// Config is that of the pod template; nil if it has none.
+	Config trigger.Config
+	// Broken says that it has one which cannot be read.
+	Broken bool
+	Uses   []template.Use
+	// Sum stands for the pod template: another template has another.
+	Sum string
+	// Trouble says what of the workload cannot be read. Empty: nothing.
+	Trouble string
+}
+
+// revision is what the caches keep of a ReplicaSet or a ControllerRevision.
+type revision struct {
+	metav1.ObjectMeta
+
+	is workload.Revision
+
+	// Config is what its pod template says of its config.
+	Config string
+	// Uses are the copies that its pod template names.
+	Uses []trigger.Object
+	// Plain says that its pod template names a source of which its config has a copy: it was there for a moment, until the
+	// names were pointed to the copies again.
+	Plain bool
+	// Wishes are the annotations of users that the workload had while the revision was its newest.
+	Wishes map[string]string
+}
+
+// copied is what the caches keep of a copy.
+type copied struct {
+	metav1.ObjectMeta
+}
+
+// head is the part of an object's metadata that caches and indexes need.
+func head(o metav1.Object) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
+	}
+}
+
+// copyName is what names of copies look like. Others' objects may have such names too.
+var copyName = regexp.MustCompile(`-[0-9a-f]{10}$`)
+
+// copies returns the copies that the workload's template has by its config.
+func (h *held) copies() []trigger.Object {
+	var found []trigger.Object
+	for o, name := range h.Config.Copies() {
+		found = append(found, trigger.Object{Kind: o.Kind, Name: name})
+	}
+	return found
+}
+
+// changedAt returns the latest time at which somebody is known to have written an object.
+func changedAt(o metav1.Object) time.Time {
+	latest := o.GetCreationTimestamp().Time
+	for _, entry := range o.GetManagedFields() {
+		if entry.Time != nil && entry.Time.After(latest) {
+			latest = entry.Time.Time
+		}
+	}
+	return latest
+}
+
+// sourceOf is the transform of caches of ConfigMaps and Secrets.
+func sourceOf(object any) (any, error) {
+	switch o := object.(type) {
+	case *corev1.ConfigMap:
+		return newSource(o, copies.DigestOf(o), slices.Collect(keysOf(o.Data, o.BinaryData)), nil), nil
+	case *corev1.Secret:
+		return newSource(o, copies.DigestOf(o), slices.Collect(maps.Keys(o.Data)), copies.Copyable(o)), nil
+	default:
+		return object, nil // It has been transformed already, or is a tombstone.
+	}
+}
+
+func newSource(o metav1.Object, digest copies.Digest, keys []string, problem error) *source {
+	slices.Sort(keys)
+	s := &source{ObjectMeta: head(o), CopyName: copies.Name(o.GetName(), digest), Keys: keys, ChangedAt: changedAt(o)}
+	if problem != nil {
+		s.Problem = problem.Error()
+	}
+	return s
+}
+
+func keysOf(data map[string]string, binary map[string][]byte) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for key := range data {
+			if !yield(key) {
+				return
+			}
+		}
+		for key := range binary {
+			if !yield(key) {
+				return
+			}
+		}
+	}
+}
+
+// copyOf is the transform of caches of copies, which hold metadata only.
+func copyOf(object any) (any, error) {
+	o, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return object, nil
+	}
+	c := &copied{head(o)}
+	c.OwnerReferences = o.OwnerReferences
+	c.CreationTimestamp = o.CreationTimestamp
+	c.DeletionTimestamp = o.DeletionTimestamp
+	c.Annotations = o.Annotations
+	return c, nil
+}
+
+// workloadTransform returns the transform of caches of workloads. Of what has nothing to do with triggers it keeps the name.
+func workloadTransform(driver string) cache.TransformFunc {
+	return func(object any) (any, error) {
+		switch o := object.(type) {
+		case *appsv1.Deployment:
+			return newHeld(o, workload.OfDeployment(o), driver), nil
+		case *appsv1.StatefulSet:
+			return newHeld(o, workload.OfStatefulSet(o), driver), nil
+		case *appsv1.DaemonSet:
+			return newHeld(o, workload.OfDaemonSet(o), driver), nil
+		default:
+			return object, nil
+		}
+	}
+}
+
+func newHeld(o metav1.Object, w workload.Workload, driver string) *held {
+	h := &held{ObjectMeta: head(o)}
+	value, key, optedIn := trigger.Wanted(w.Annotations)
+	config, hasConfig := w.Template.Annotations[trigger.ConfigAnnotation]
+	_, hasLabel := w.Labels[trigger.RolloutLabel]
+	if !optedIn && !hasConfig && !hasLabel {
+		h.is = workload.Workload{Ref: w.Ref, UID: w.UID, ResourceVersion: w.ResourceVersion}
+		return h
+	}
+	h.is, h.OptedIn, h.Sum = w, optedIn, sumOf(w.Template)
+	var err error
+	if optedIn {
+		h.Triggers, err = trigger.Parse(value)
+		h.note(fmt.Sprintf("the annotation %s: ", key), err)
+	}
+	if hasConfig {
+		h.Config, err = trigger.ParseConfig(config)
+		if h.Broken = err != nil; h.Broken {
+			h.note("", fmt.Errorf("%w; remove it, and the next edit of a source is rolled out", err))
+		}
+	}
+	h.Uses, err = template.Uses(w.Template, template.Place{Namespace: w.Namespace, Driver: driver})
+	h.note("the pod template: ", err)
+	return h
+}
+
+func (h *held) note(about string, err error) {
+	if err == nil {
+		return
+	}
+	if h.Trouble != "" {
+		h.Trouble += "; "
+	}
+	h.Trouble += about + err.Error()
+}
+
+func sumOf(t *corev1.PodTemplateSpec) string {
+	encoded, err := t.Marshal()
+	if err != nil {
+		return "" // What was decoded can be encoded.
+	}
+	sum := sha256.Sum256(encoded)
+	return hex.EncodeToString(sum[:8])
+}
+
+// revisionTransform returns the transform of caches of ReplicaSets and ControllerRevisions. Templates are not kept.
+func revisionTransform(driver string) cache.TransformFunc {
+	return func(object any) (any, error) {
+		switch o := object.(type) {
+		case *appsv1.ReplicaSet:
+			return newRevision(o, workload.OfReplicaSet(o), driver), nil
+		case *appsv1.ControllerRevision:
+			r, ok := workload.OfControllerRevision(o)
+			if !ok {
+				return &revision{ObjectMeta: head(o)}, nil
+			}
+			return newRevision(o, r, driver), nil
+		default:
+			return object, nil
+		}
+	}
+}
+
+func newRevision(o metav1.Object, w workload.Revision, driver string) *revision {
+	r := &revision{ObjectMeta: head(o), is: w, Config: w.Template.Annotations[trigger.ConfigAnnotation]}
+	uses, _ := template.Uses(w.Template, template.Place{Namespace: o.GetNamespace(), Driver: driver}) // What cannot be read uses nothing.
+	for _, use := range uses {
+		if copyName.MatchString(use.Object.Name) {
+			r.Uses = append(r.Uses, use.Object)
+		}
+	}
+	if config, err := trigger.ParseConfig(r.Config); err == nil {
+		for object, name := range config.Copies() { // Also of triggers that nothing in the template names.
+			r.Uses = append(r.Uses, trigger.Object{Kind: object.Kind, Name: name})
+			r.Plain = r.Plain || slices.ContainsFunc(uses, func(u template.Use) bool { return u.Object == object })
+		}
+	}
+	for _, key := range trigger.Wishes() {
+		if value, found := o.GetAnnotations()[key]; found {
+			if r.Wishes == nil {
+				r.Wishes = map[string]string{}
+			}
+			r.Wishes[key] = value
+		}
+	}
+	slices.SortFunc(r.Uses, trigger.Compare)
+	r.Uses = slices.Compact(r.Uses)
+	r.is.Template = nil
+	return r
+}

@@ -1,0 +1,202 @@
+package rollout
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
+)
+
+// newcomerAge is how long a copy that nothing uses yet is left alone: the template that it was made for may be on its way.
+const newcomerAge = time.Minute
+
+// keep sees that a copy that is needed is there, and that it belongs to the revisions that use it: the garbage collector
+// removes it after the last of them. Until a workload has a revision that uses a copy, the workload itself owns it.
+func (c *Controller) keep(ctx context.Context, o object) error {
+	needed := c.ownersOf(o)
+	found, exists := c.caches.copied(o)
+	if exists || len(needed) == 0 {
+		c.gone.forget(o)
+	}
+	switch {
+	case !exists && len(needed) > 0:
+		return c.replace(ctx, o, needed)
+	case !exists || found.DeletionTimestamp != nil:
+		return nil
+	case len(needed) == 0:
+		return c.discard(ctx, o, found)
+	}
+	owners := c.merge(found.OwnerReferences, needed)
+	if slices.EqualFunc(owners, found.OwnerReferences, isSame) || c.cfg.DryRun {
+		return nil
+	}
+	return c.setOwners(ctx, o, found, owners)
+}
+
+// ownersOf returns who needs a copy: revisions that use it, and workloads of which no revision does so yet.
+func (c *Controller) ownersOf(o object) []metav1.OwnerReference {
+	var owners []metav1.OwnerReference
+	served := map[types.UID]bool{}
+	for _, r := range c.caches.revisionsUsing(o) {
+		if !r.is.Deleting {
+			owners = append(owners, r.is.OwnerReference())
+			served[r.is.Owner] = true
+		}
+	}
+	for _, h := range c.caches.workloadsUsing(o) {
+		if !h.is.Deleting && !served[h.is.UID] {
+			owners = append(owners, h.is.OwnerReference())
+		}
+	}
+	slices.SortFunc(owners, func(a, b metav1.OwnerReference) int { return cmp.Compare(a.UID, b.UID) })
+	return owners
+}
+
+// merge returns the owners a copy shall have: those it has, without workloads that need it no more, and those who need it.
+// What others made an owner stays one.
+func (c *Controller) merge(have, needed []metav1.OwnerReference) []metav1.OwnerReference {
+	var merged []metav1.OwnerReference
+	for _, owner := range have {
+		if !isWorkload(owner) || slices.ContainsFunc(needed, func(n metav1.OwnerReference) bool { return n.UID == owner.UID }) {
+			merged = append(merged, owner)
+		}
+	}
+	for _, owner := range needed {
+		if !slices.ContainsFunc(merged, func(m metav1.OwnerReference) bool { return m.UID == owner.UID }) {
+			merged = append(merged, owner)
+		}
+	}
+	return merged
+}
+
+func isWorkload(owner metav1.OwnerReference) bool {
+	kinds := []workload.Kind{workload.Deployment, workload.StatefulSet, workload.DaemonSet}
+	return owner.APIVersion == appsv1.SchemeGroupVersion.String() && slices.Contains(kinds, workload.Kind(owner.Kind))
+}
+
+func isSame(a, b metav1.OwnerReference) bool { return a.UID == b.UID }
+
+// setOwners writes the owners of a copy over the version that was read.
+func (c *Controller) setOwners(ctx context.Context, o object, found *copied, owners []metav1.OwnerReference) error {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": found.UID, "resourceVersion": found.ResourceVersion, "ownerReferences": owners,
+	}})
+	if err != nil {
+		return fmt.Errorf("encode the owners of %s: %w", o, err)
+	}
+	resource := resource(o.Kind.Resource() + "s")
+	_, err = c.cfg.Metadata.Resource(resource).Namespace(o.namespace).
+		Patch(ctx, o.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: FieldManager})
+	if apierrors.IsNotFound(err) {
+		return nil // Its deletion queues it again.
+	}
+	if err != nil {
+		return fmt.Errorf("set the owners of %s: %w", o, err)
+	}
+	return nil
+}
+
+// discard deletes a copy that nothing uses and only workloads own, which was made for a template that never came. What
+// revisions own, the garbage collector sees to. What nobody owns may be used by pods that were left behind.
+func (c *Controller) discard(ctx context.Context, o object, found *copied) error {
+	owners := c.merge(found.OwnerReferences, nil)
+	if len(owners) > 0 || len(found.OwnerReferences) == 0 || c.cfg.DryRun {
+		return nil
+	}
+	if age := time.Since(found.CreationTimestamp.Time); age < newcomerAge {
+		c.copies.AddAfter(o, newcomerAge-age)
+		return nil
+	}
+	err := c.cfg.Metadata.Resource(resource(o.Kind.Resource()+"s")).Namespace(o.namespace).Delete(ctx, o.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion},
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete %s, which nothing uses: %w", o, err)
+	}
+	return nil
+}
+
+// replace makes a copy again that somebody has deleted, if its source still is what it was. Otherwise it tells those who
+// need it.
+func (c *Controller) replace(ctx context.Context, o object, owners []metav1.OwnerReference) error {
+	if c.cfg.DryRun || (o.Kind == api.Secret && !c.cfg.Secrets) {
+		return nil // There may be one; nobody may look.
+	}
+	if there, err := c.isThere(ctx, o); there || err != nil {
+		return err // The cache is about to say so, and queues it.
+	}
+	source, found := c.sourceOf(o)
+	if !found {
+		c.tellGone(o)
+		return nil
+	}
+	err := c.makeCopy(ctx, source, o.Name, owners...)
+	var held *heldError
+	switch {
+	case errors.As(err, &held), errors.Is(err, errChanged), apierrors.IsNotFound(err):
+		c.tellGone(o)
+		return nil
+	case err != nil:
+		return fmt.Errorf("make %s again: %w", o, err)
+	}
+	c.cfg.Metrics.remade.Inc()
+	return nil
+}
+
+// isThere asks the API server whether a copy exists that the cache does not have.
+func (c *Controller) isThere(ctx context.Context, o object) (bool, error) {
+	found, err := c.cfg.Metadata.Resource(resource(o.Kind.Resource()+"s")).Namespace(o.namespace).Get(ctx, o.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for %s: %w", o, err)
+	}
+	return copies.Is(found.Labels), nil
+}
+
+// sourceOf returns the source that a copy has the content of, by what those say who use it.
+func (c *Controller) sourceOf(o object) (object, bool) {
+	for _, h := range c.caches.workloadsUsing(o) {
+		if source, ok := c.sourceIn(h.Config, o); ok {
+			return source, true
+		}
+	}
+	for _, r := range c.caches.revisionsUsing(o) {
+		config, err := trigger.ParseConfig(r.Config)
+		if err != nil {
+			continue // It has none of ours.
+		}
+		if source, ok := c.sourceIn(config, o); ok {
+			return source, true
+		}
+	}
+	return object{}, false
+}
+
+// sourceIn returns the source of a copy by a config, if it has the copy's content.
+func (c *Controller) sourceIn(config trigger.Config, o object) (object, bool) {
+	for from, name := range config {
+		if from.Kind != o.Kind || name != o.Name {
+			continue
+		}
+		source := object{o.namespace, from}
+		if s, exists := c.caches.source(source); exists && s.CopyName == name {
+			return source, true
+		}
+	}
+	return object{}, false
+}

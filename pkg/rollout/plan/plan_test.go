@@ -1,0 +1,274 @@
+package plan_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/plan"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+)
+
+var (
+	foo = trigger.Object{Kind: api.ConfigMap, Name: "foo"}
+	bar = trigger.Object{Kind: api.Secret, Name: "bar"}
+)
+
+// The configs of a source that was edited twice.
+var (
+	one   = trigger.Config{foo: "foo-1"}
+	two   = trigger.Config{foo: "foo-2"}
+	three = trigger.Config{foo: "foo-3"}
+)
+
+// mark is the label of a workload to which a config was rolled out.
+func mark(c trigger.Config) string { return trigger.MarkOf(c).String() }
+
+// undone is the label of one on which it was noticed that another config took its place.
+func undone(rolled, now trigger.Config) string { return trigger.MarkOf(rolled).UndoneFor(now).String() }
+
+// uses are the objects that a template names.
+func uses(objects ...trigger.Object) map[trigger.Object]bool {
+	used := map[trigger.Object]bool{}
+	for _, o := range objects {
+		used[o] = true
+	}
+	return used
+}
+
+func configMap(name string) trigger.Object { return trigger.Object{Kind: api.ConfigMap, Name: name} }
+
+type want struct {
+	action      plan.Action
+	config      trigger.Config
+	names       map[trigger.Object]string
+	label       string
+	keepsUndone bool
+	held        plan.Held
+}
+
+// TestDecide is about fault 32.
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	fooIs := func(name string) map[trigger.Object]string { return map[trigger.Object]string{foo: name} }
+	tests := map[string]struct {
+		state plan.State
+		want  want
+	}{
+		"a template whose config cannot be read is left alone": {
+			plan.State{OptedIn: true, Label: mark(one), Broken: true, Problem: "cannot be read", Wanted: two},
+			want{action: plan.Rest, label: mark(one), held: plan.HeldByProblem},
+		},
+		"so is one of a workload that opted out": {
+			plan.State{Label: mark(one), Broken: true, Problem: "cannot be read"},
+			want{action: plan.Rest, label: mark(one), held: plan.HeldByProblem},
+		},
+		"a copy that the config does not know is replaced with the next edit": {
+			plan.State{
+				OptedIn: true, Label: undone(one, nil), Wanted: two, Used: uses(configMap("foo-1")),
+				Strays: map[trigger.Object]trigger.Object{configMap("foo-1"): foo},
+			},
+			want{
+				action: plan.RollOut, config: two, label: mark(two),
+				names: map[trigger.Object]string{foo: "foo-2", configMap("foo-1"): "foo-2"},
+			},
+		},
+		"a workload that has nothing to do with triggers is left alone": {
+			plan.State{Used: uses(foo)},
+			want{action: plan.Rest},
+		},
+		"who opts in gets copies without waiting": {
+			plan.State{OptedIn: true, Used: uses(foo), Wanted: one},
+			want{action: plan.Repair, config: one, names: fooIs("foo-1"), label: mark(one)},
+		},
+		"who opts in while a source is missing waits": {
+			plan.State{OptedIn: true, Used: uses(foo), Wanted: one, Problem: "no"},
+			want{action: plan.Rest, held: plan.HeldByProblem},
+		},
+		"a workload that is as it was rolled out rests": {
+			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(configMap("foo-1")), Wanted: one},
+			want{action: plan.Rest, label: mark(one)},
+		},
+		"an edit is rolled out": {
+			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(configMap("foo-1")), Wanted: two},
+			want{
+				action: plan.RollOut, config: two, label: mark(two),
+				names: map[trigger.Object]string{foo: "foo-2", configMap("foo-1"): "foo-2"},
+			},
+		},
+		"an edit that comes with its manifest does not wait for quiet": {
+			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(foo), Wanted: two},
+			want{
+				action: plan.Repair, config: two, label: mark(two),
+				names: map[trigger.Object]string{foo: "foo-2", configMap("foo-1"): "foo-2"},
+			},
+		},
+		"an edit with a problem is held back": {
+			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(configMap("foo-1")), Wanted: two, Problem: "no key"},
+			want{action: plan.Rest, label: mark(one), held: plan.HeldByProblem},
+		},
+		"an edit is held back while the one before it fails": {
+			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(configMap("foo-1")), Wanted: two, Failing: true},
+			want{action: plan.Rest, label: mark(one), held: plan.HeldByFailure},
+		},
+		"unless it is told not to be": {
+			plan.State{
+				OptedIn: true, Label: mark(one), Template: one, Used: uses(configMap("foo-1")), Wanted: two, Failing: true,
+				WhileFailing: trigger.Roll,
+			},
+			want{
+				action: plan.RollOut, config: two, label: mark(two),
+				names: map[trigger.Object]string{foo: "foo-2", configMap("foo-1"): "foo-2"},
+			},
+		},
+		"a failing rollout without an edit is nothing to hold back": {
+			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(configMap("foo-1")), Wanted: one, Failing: true},
+			want{action: plan.Rest, label: mark(one)},
+		},
+		"a manifest that was applied again gets the copy it had": {
+			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(foo), Wanted: one},
+			want{
+				action: plan.Repair, config: one, label: mark(one),
+				names: map[trigger.Object]string{foo: "foo-1", configMap("foo-1"): "foo-1"},
+			},
+		},
+		"also while an edit is held back": {
+			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(foo), Wanted: two, Failing: true},
+			want{
+				action: plan.Repair, config: one, label: mark(one), held: plan.HeldByFailure,
+				names: map[trigger.Object]string{foo: "foo-1", configMap("foo-1"): "foo-1"},
+			},
+		},
+		"an undo is recorded": {
+			plan.State{OptedIn: true, Label: mark(two), Template: one, Used: uses(configMap("foo-1")), Wanted: two},
+			want{action: plan.RecordUndo, config: one, label: undone(two, one)},
+		},
+		"an undo to a revision without copies is recorded": {
+			plan.State{OptedIn: true, Label: mark(two), Used: uses(foo), Wanted: two},
+			want{action: plan.RecordUndo, label: undone(two, nil)},
+		},
+		"an undo stays": {
+			plan.State{OptedIn: true, Label: undone(two, one), Undone: true, Template: one, Used: uses(configMap("foo-1")), Wanted: two},
+			want{action: plan.Rest, label: undone(two, one), keepsUndone: true},
+		},
+		"an undo to plain names stays": {
+			plan.State{OptedIn: true, Label: undone(two, nil), Undone: true, Used: uses(foo), Wanted: two},
+			want{action: plan.Rest, label: undone(two, nil), keepsUndone: true},
+		},
+		"an undo stays when the manifest is applied again": {
+			plan.State{OptedIn: true, Label: undone(two, one), Undone: true, Template: one, Used: uses(foo), Wanted: two},
+			want{
+				action: plan.Repair, config: one, label: undone(two, one), keepsUndone: true,
+				names: map[trigger.Object]string{foo: "foo-1", configMap("foo-1"): "foo-1"},
+			},
+		},
+		"another undo is recorded again": {
+			plan.State{OptedIn: true, Label: undone(three, two), Undone: true, Template: one, Used: uses(configMap("foo-1")), Wanted: three},
+			want{action: plan.RecordUndo, config: one, label: undone(three, one)},
+		},
+		"an undo of the undo is forgotten": {
+			plan.State{OptedIn: true, Label: undone(two, one), Undone: true, Template: two, Used: uses(configMap("foo-2")), Wanted: two},
+			want{
+				action: plan.Repair, config: two, label: mark(two),
+				names: map[trigger.Object]string{foo: "foo-2", configMap("foo-2"): "foo-2"},
+			},
+		},
+		"an edit after an undo is rolled out": {
+			plan.State{OptedIn: true, Label: undone(two, one), Undone: true, Template: one, Used: uses(configMap("foo-1")), Wanted: three},
+			want{
+				action: plan.RollOut, config: three, label: mark(three),
+				names: map[trigger.Object]string{foo: "foo-3", configMap("foo-1"): "foo-3"},
+			},
+		},
+		"an edit after an undo waits where that is wished": {
+			plan.State{
+				OptedIn: true, Label: undone(two, one), Undone: true, Template: one, Used: uses(configMap("foo-1")), Wanted: three,
+				AfterUndo: trigger.Pause,
+			},
+			want{action: plan.Rest, label: undone(two, one), keepsUndone: true, held: plan.HeldByUndo},
+		},
+		"until somebody removes the annotation": {
+			plan.State{
+				OptedIn: true, Label: undone(two, one), Template: one, Used: uses(configMap("foo-1")), Wanted: three, AfterUndo: trigger.Pause,
+			},
+			want{
+				action: plan.RollOut, config: three, label: mark(three),
+				names: map[trigger.Object]string{foo: "foo-3", configMap("foo-1"): "foo-3"},
+			},
+		},
+		"a failing rollout of an undo holds nothing back": {
+			plan.State{
+				OptedIn: true, Label: undone(two, one), Undone: true, Template: one, Used: uses(configMap("foo-1")), Wanted: three, Failing: true,
+			},
+			want{
+				action: plan.RollOut, config: three, label: mark(three),
+				names: map[trigger.Object]string{foo: "foo-3", configMap("foo-1"): "foo-3"},
+			},
+		},
+		"a paused workload is not touched": {
+			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(configMap("foo-1")), Wanted: two, Paused: true},
+			want{action: plan.Rest, label: mark(one), held: plan.HeldByPause},
+		},
+		"a paused workload with nothing to do is not held back": {
+			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(configMap("foo-1")), Wanted: one, Paused: true},
+			want{action: plan.Rest, label: mark(one)},
+		},
+		"who opts out gets the sources back": {
+			plan.State{Label: mark(two), Template: two, Used: uses(configMap("foo-2"))},
+			want{action: plan.OptOut, names: map[trigger.Object]string{configMap("foo-2"): "foo"}},
+		},
+		"who opts out while paused waits": {
+			plan.State{Label: mark(two), Template: two, Used: uses(configMap("foo-2")), Paused: true},
+			want{action: plan.Rest, label: mark(two), held: plan.HeldByPause},
+		},
+		"a workload that was taken back to before it opted in is left alone": {
+			plan.State{Label: mark(two), Used: uses(foo)},
+			want{action: plan.Rest, label: mark(two)},
+		},
+		"a trigger that is not one any more gets its source back": {
+			plan.State{
+				OptedIn: true, Label: mark(trigger.Config{foo: "foo-1", bar: "bar-1"}), Template: trigger.Config{foo: "foo-1", bar: "bar-1"},
+				Wanted: trigger.Config{bar: "bar-1"},
+			},
+			want{
+				action: plan.RollOut, config: trigger.Config{bar: "bar-1"}, label: mark(trigger.Config{bar: "bar-1"}),
+				names: map[trigger.Object]string{
+					bar: "bar-1", configMap("foo-1"): "foo", {Kind: api.Secret, Name: "bar-1"}: "bar-1",
+				},
+			},
+		},
+		"a source that may be missing and is gone is used by its own name": {
+			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(configMap("foo-1")), Wanted: trigger.Config{foo: ""}},
+			want{
+				action: plan.RollOut, config: trigger.Config{foo: ""}, label: mark(trigger.Config{foo: ""}),
+				names: map[trigger.Object]string{configMap("foo-1"): "foo"},
+			},
+		},
+		"copies without a label are taken over as they are": {
+			plan.State{OptedIn: true, Template: one, Used: uses(configMap("foo-1")), Wanted: two},
+			want{action: plan.RecordUndo, config: one, label: undone(two, one)},
+		},
+		"copies without a label that are current only get the label": {
+			plan.State{OptedIn: true, Template: two, Used: uses(configMap("foo-2")), Wanted: two},
+			want{
+				action: plan.Repair, config: two, label: mark(two),
+				names: map[trigger.Object]string{foo: "foo-2", configMap("foo-2"): "foo-2"},
+			},
+		},
+		"a label that nobody of ours has written is taken for an undo": {
+			plan.State{OptedIn: true, Label: "mine", Template: one, Used: uses(configMap("foo-1")), Wanted: one},
+			want{action: plan.RecordUndo, config: one, label: trigger.ParseMark("mine").UndoneFor(one).String()},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := plan.Decide(tt.state)
+			got := want{d.Action, d.Config, d.Names, d.Label, d.KeepsUndone, d.Held}
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(want{})); diff != "" {
+				t.Errorf("Decide: (-want +got)\n%s", diff)
+			}
+		})
+	}
+}

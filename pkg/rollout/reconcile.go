@@ -1,0 +1,210 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/plan"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
+)
+
+// reconcile makes a workload what it should be, or has itself called again when it may.
+func (c *Controller) reconcile(ctx context.Context, ref workload.Ref) error {
+	h, found := c.caches.workload(ref)
+	if !found || h.is.Template == nil || h.is.Deleting {
+		c.forget(ref)
+		return nil
+	}
+	if c.isOutdated(h) {
+		return nil // The cache will say more, and queue the workload again.
+	}
+	state := c.state(h)
+	decision := plan.Decide(state)
+	if decision.Action == plan.Rest || decision.Held != "" {
+		c.report(ctx, h, state, decision)
+	}
+	if decision.Action == plan.Rest {
+		if decision.Held == "" {
+			c.pacer.rest(ref, h.Sum)
+			return c.sweep(ctx, h)
+		}
+		return nil
+	}
+	if wait := c.wait(h, state, decision); wait > 0 {
+		klog.FromContext(ctx).V(4).Info("Waiting", logkeys.Workload, h.is.String(), logkeys.Namespace, h.Namespace, logkeys.Delay, wait)
+		c.workloads.AddAfter(ref, wait)
+		return nil
+	}
+	return c.act(ctx, h, state, decision)
+}
+
+// forget drops what is remembered of a workload that is gone, or is none of the controller's business.
+func (c *Controller) forget(ref workload.Ref) {
+	c.pacer.forget(ref)
+	c.patience.forget(ref)
+	c.said.forget(ref)
+	c.cfg.Metrics.held(ref, "")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.written, ref)
+}
+
+// isOutdated reports whether the cache still has the version of a workload that was written over.
+func (c *Controller) isOutdated(h *held) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if version, ok := c.written[h.is.Ref]; ok && version == h.is.ResourceVersion {
+		return true
+	}
+	delete(c.written, h.is.Ref)
+	return false
+}
+
+// state gathers what a decision needs.
+func (c *Controller) state(h *held) plan.State {
+	s := plan.State{
+		OptedIn: h.OptedIn, Label: h.is.Labels[trigger.RolloutLabel],
+		AfterUndo: h.is.Annotations[trigger.AfterUndo], WhileFailing: h.is.Annotations[trigger.WhileFailing],
+		Template: h.Config, Broken: h.Broken, Used: map[trigger.Object]bool{}, Paused: h.is.Paused, Problem: h.Trouble,
+	}
+	_, s.Undone = h.is.Annotations[trigger.UndoneAnnotation]
+	if s.AfterUndo == "" {
+		s.AfterUndo = c.lostWishes(h)[trigger.AfterUndo]
+	}
+	if s.WhileFailing == "" && !c.cfg.HoldFailing {
+		s.WhileFailing = trigger.Roll
+	}
+	for _, use := range h.Uses {
+		s.Used[use.Object] = true
+	}
+	s.Strays = c.strays(h, s.Used)
+	s.Failing = c.isFailing(h)
+	if s.OptedIn && s.Problem == "" {
+		s.Wanted, s.Problem = c.wanted(h)
+	}
+	return s
+}
+
+// strays returns the copies of triggers that a template names and its config does not have, and of which triggers. Somebody
+// has changed one of the two by hand. Where the template names the trigger, or the copy that the config has, too, they are
+// there on purpose.
+func (c *Controller) strays(h *held, used map[trigger.Object]bool) map[trigger.Object]trigger.Object {
+	strays := map[trigger.Object]trigger.Object{}
+	for o := range used {
+		made, exists := c.caches.copied(object{h.Namespace, o})
+		if !exists {
+			continue
+		}
+		of, err := copies.SourceOf(made.Annotations)
+		_, inConfig := h.Config[of]
+		if err != nil || of.Kind != o.Kind || !inConfig && !slices.Contains(h.Triggers, of) {
+			continue
+		}
+		if !used[of] && !used[triggerOf(of.Kind, h.Config[of])] {
+			strays[o] = of
+		}
+	}
+	return strays
+}
+
+// wanted returns the config of a workload by what its triggers are now, or why there is none that pods could run with.
+func (c *Controller) wanted(h *held) (trigger.Config, string) {
+	config := trigger.Config{}
+	var problems []string
+	for _, o := range h.Triggers {
+		name, problem := c.wantedCopy(h, o)
+		if problem != "" {
+			problems = append(problems, problem)
+		}
+		config[o] = name
+	}
+	return config, strings.Join(problems, "; ")
+}
+
+// wantedCopy returns the name of the copy of a trigger as it is now: empty when it does not exist and need not.
+func (c *Controller) wantedCopy(h *held, o trigger.Object) (name, problem string) {
+	if o.Kind == api.Secret && !c.cfg.Secrets {
+		return "", fmt.Sprintf("%s: the controller runs with --secrets=false", o)
+	}
+	s, exists := c.caches.source(object{h.Namespace, o})
+	if exists && s.Problem != "" {
+		return "", s.Problem
+	}
+	for _, use := range h.Uses {
+		if use.Object != o && use.Object != triggerOf(o.Kind, h.Config[o]) {
+			continue
+		}
+		if !exists && !use.Optional {
+			return "", fmt.Sprintf("%s does not exist, and %s of the pod template needs it", o, use.Field)
+		}
+		for _, key := range use.Keys {
+			if exists && !s.Has(key) {
+				return "", fmt.Sprintf("%s has no key %q, and %s of the pod template needs it", o, key, use.Field)
+			}
+		}
+	}
+	if !exists {
+		return "", ""
+	}
+	return s.CopyName, ""
+}
+
+// wait returns how long an action has to wait for others and for quiet.
+func (c *Controller) wait(h *held, s plan.State, d plan.Decision) time.Duration {
+	switch {
+	case d.Action == plan.RollOut:
+		return c.pacer.wait(h.is.Ref, d.Config.String(), h.Sum)
+	case d.Action == plan.Repair && s.Template.String() != d.Config.String():
+		return c.pacer.turn(h.is.Ref)
+	default:
+		return 0
+	}
+}
+
+// act does what was decided, by one write to the workload.
+func (c *Controller) act(ctx context.Context, h *held, s plan.State, d plan.Decision) error {
+	logger := klog.FromContext(ctx).WithValues(logkeys.Workload, h.is.String(), logkeys.Namespace, h.Namespace)
+	if c.cfg.DryRun {
+		if c.said.isNew(h.is.Ref, "would "+string(d.Action)+d.Config.String()) {
+			logger.Info("Would "+string(d.Action), logkeys.Config, d.Config.String())
+		}
+		return nil
+	}
+	w, err := c.newWrite(h, d)
+	if err != nil {
+		return c.holdOr(ctx, h, &heldError{err.Error()})
+	}
+	if err := c.makeCopies(ctx, h, d); err != nil {
+		return c.holdOr(ctx, h, err)
+	}
+	version, err := c.send(ctx, h, w)
+	if err != nil {
+		if !apierrors.IsConflict(err) { // Which is nothing that anybody should look at.
+			c.cfg.Metrics.count(resultFailed)
+		}
+		return fmt.Errorf("write %s: %w", h.is.Ref, err)
+	}
+	if version != h.is.ResourceVersion {
+		c.mu.Lock()
+		c.written[h.is.Ref] = h.is.ResourceVersion
+		c.mu.Unlock()
+	}
+	logger.Info("Did "+string(d.Action), logkeys.Config, d.Config.String())
+	c.tell(h, s, d)
+	if d.Held == "" {
+		c.said.forget(h.is.Ref)
+		c.cfg.Metrics.held(h.is.Ref, "")
+		c.pacer.forget(h.is.Ref)
+	}
+	return nil
+}

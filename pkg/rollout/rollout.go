@@ -1,0 +1,301 @@
+// Package rollout is the controller that makes a change of a ConfigMap or a Secret a revision of the workloads that are
+// triggered by it: an immutable copy, and a pod template that uses the copy. What was rolled out can be watched, paused
+// and undone like any other revision.
+//
+// Two queues do it. One holds workloads: what shall their templates say? The other holds copies: who owns them, and are
+// they there? Both look at what is, and not at what has happened.
+//
+// It does not know volumes, nodes, or how pods get at the copies.
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
+)
+
+// FieldManager is the name under which the controller writes.
+const FieldManager = "liveconfig-controller"
+
+// workers are how many workloads, and how many copies, are worked on at a time.
+const workers = 4
+
+// folding is how long a look at a copy waits for more to look at: hundreds of revisions can come to own one copy, and
+// each write of its owners sends the whole of it to everybody who watches it.
+const folding = 500 * time.Millisecond
+
+// A copy that has manyOwners can wait for more of them as long as longFolding: it goes with the last, not the first.
+const (
+	manyOwners  = 10
+	longFolding = 5 * time.Second
+)
+
+// Config says how a controller works.
+type Config struct {
+	// Client and Metadata reach the API server.
+	Client   kubernetes.Interface
+	Metadata metadata.Interface
+	// DriverName is the CSI driver whose volumes' attributes are understood.
+	DriverName string
+	// Namespaces are those that the controller works in. None: all.
+	Namespaces []string
+	// Secrets says whether Secrets may trigger. Without it nothing about Secrets is asked of the API server.
+	Secrets bool
+	// SecretsByPod says that the driver reads Secrets with the credentials of the pods, which then need access to copies.
+	SecretsByPod bool
+	// QuietPeriod is how long the sources of a workload must not have changed before a change is rolled out.
+	QuietPeriod time.Duration
+	// Rate is how many changes are rolled out per second, over all workloads.
+	Rate float64
+	// HoldFailing says whether a change waits while the rollout before it gets nowhere, where the workload does not say.
+	HoldFailing bool
+	// ProgressDeadline is after how long without progress a rollout of a StatefulSet or DaemonSet is failing.
+	ProgressDeadline time.Duration
+	// DryRun says that nothing is written but the log.
+	DryRun bool
+	// Events are written about workloads and sources.
+	Events record.EventRecorder
+	// Metrics count what happens.
+	Metrics *Metrics
+}
+
+// Controller is made by New.
+type Controller struct {
+	cfg       Config
+	caches    *caches
+	workloads workqueue.TypedRateLimitingInterface[workload.Ref]
+	copies    workqueue.TypedRateLimitingInterface[object]
+	pacer     *pacer
+	patience  *patience
+	said      *said[workload.Ref]
+	gone      *said[object]
+	verified  *verified
+
+	// mu guards written, which holds for each workload the version that was last written over: until the cache has
+	// another one, there is nothing to decide.
+	mu      sync.Mutex
+	written map[workload.Ref]string
+}
+
+// New returns a controller that does nothing until it runs.
+func New(cfg Config) (*Controller, error) {
+	caches, err := newCaches(cfg)
+	if err != nil {
+		return nil, err
+	}
+	c := &Controller{
+		cfg: cfg, caches: caches, pacer: newPacer(cfg.QuietPeriod, cfg.Rate), patience: newPatience(cfg.ProgressDeadline),
+		said: newSaid[workload.Ref](), gone: newSaid[object](), verified: &verified{uids: map[object]types.UID{}}, written: map[workload.Ref]string{},
+	}
+	if err := c.listen(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func backoff[T comparable]() workqueue.TypedRateLimiter[T] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[T](50*time.Millisecond, time.Minute)
+}
+
+// Ready returns nil once the controller has seen everything once.
+func (c *Controller) Ready() error {
+	if !c.caches.haveSynced() {
+		return errors.New("the caches are being filled")
+	}
+	return nil
+}
+
+// Run works until ctx ends. It can be called once.
+func (c *Controller) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	c.workloads = workqueue.NewTypedRateLimitingQueue(backoff[workload.Ref]()) // Queues have goroutines from their beginning.
+	c.copies = workqueue.NewTypedRateLimitingQueue(backoff[object]())
+	wg.Go(func() { c.caches.run(ctx) })
+	wg.Go(func() {
+		<-ctx.Done()
+		c.workloads.ShutDown()
+		c.copies.ShutDown()
+	})
+	if !cache.WaitForCacheSync(ctx.Done(), c.caches.haveSynced) {
+		return nil // ctx has ended.
+	}
+	klog.FromContext(ctx).Info("Working", logkeys.DryRun, c.cfg.DryRun)
+	for range workers {
+		wg.Go(func() { work(ctx, c.workloads, c.reconcile) })
+		wg.Go(func() { work(ctx, c.copies, c.keep) })
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// work takes keys from a queue until that is shut down. What went wrong is tried again, later each time.
+func work[T comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[T], do func(context.Context, T) error) {
+	for {
+		key, shutdown := queue.Get()
+		if shutdown {
+			return
+		}
+		err := once(ctx, key, do)
+		switch {
+		case err == nil:
+			queue.Forget(key)
+		case ctx.Err() != nil:
+		case apierrors.IsConflict(err):
+			queue.AddRateLimited(key) // Somebody else was faster. The cache will show what they did.
+		default:
+			klog.FromContext(ctx).Error(err, "Will try again", logkeys.Key, fmt.Sprint(key))
+			queue.AddRateLimited(key)
+		}
+		queue.Done(key)
+	}
+}
+
+// once does it, and makes a panic over one key an error of that key alone.
+func once[T comparable](ctx context.Context, key T, do func(context.Context, T) error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			for _, handle := range utilruntime.PanicHandlers {
+				handle(ctx, r)
+			}
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	return do(ctx, key)
+}
+
+// listen has changes in the caches queue what they are about.
+func (c *Controller) listen() error {
+	var errs []error
+	on := func(informer cache.SharedIndexInformer, changed func(old, now any)) {
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(o any) { changed(nil, o) },
+			UpdateFunc: changed,
+			DeleteFunc: func(o any) {
+				if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+					o = gone.Obj
+				}
+				changed(o, nil)
+			},
+		})
+		errs = append(errs, err)
+	}
+	for kind, informers := range c.caches.sources {
+		for _, informer := range informers {
+			on(informer, func(old, now any) { c.sourceChanged(kind, old, now) })
+		}
+	}
+	for kind, informers := range c.caches.copies {
+		for _, informer := range informers {
+			on(informer, func(old, now any) { c.copyChanged(kind, old, now) })
+		}
+	}
+	for _, informer := range c.caches.everyWorkload() {
+		on(informer, c.workloadChanged)
+	}
+	for _, informer := range c.caches.revisions {
+		on(informer, c.revisionChanged)
+	}
+	return errors.Join(errs...)
+}
+
+// either returns whichever of two items is there, the newer one first.
+func either[T any](old, now any) (T, bool) {
+	if item, ok := now.(T); ok {
+		return item, true
+	}
+	item, ok := old.(T)
+	return item, ok
+}
+
+func (c *Controller) sourceChanged(kind api.Kind, old, now any) {
+	s, ok := either[*source](old, now)
+	if !ok {
+		return
+	}
+	o := object{s.Namespace, triggerOf(kind, s.Name)}
+	for _, h := range c.caches.triggeredBy(o) {
+		c.workloads.Add(h.is.Ref)
+	}
+	if before, ok := old.(*source); ok && now != nil && before.CopyName == s.CopyName {
+		return
+	}
+	c.copies.Add(object{s.Namespace, triggerOf(kind, s.CopyName)}) // Which may be missing.
+}
+
+func (c *Controller) copyChanged(kind api.Kind, old, now any) {
+	switch {
+	case old == nil:
+		c.cfg.Metrics.copies.Inc()
+	case now == nil:
+		c.cfg.Metrics.copies.Dec()
+	}
+	made, ok := either[*copied](old, now)
+	if !ok {
+		return
+	}
+	if now == nil {
+		c.verified.forget(object{made.Namespace, triggerOf(kind, made.Name)})
+	}
+	c.queueCopies(made.Namespace, []trigger.Object{triggerOf(kind, made.Name)}) // Also when it is gone: somebody may need it.
+}
+
+func (c *Controller) workloadChanged(old, now any) {
+	h, ok := either[*held](old, now)
+	if !ok {
+		return
+	}
+	c.workloads.Add(h.is.Ref)
+	for _, item := range []any{old, now} {
+		if h, ok := item.(*held); ok {
+			c.queueCopies(h.Namespace, h.copies())
+		}
+	}
+}
+
+func (c *Controller) revisionChanged(old, now any) {
+	before, _ := old.(*revision)
+	after, _ := now.(*revision)
+	if before != nil && after != nil && before.UID == after.UID && before.is.Deleting == after.is.Deleting && before.is.Owner == after.is.Owner {
+		return // The rest of a revision does not change.
+	}
+	for _, r := range []*revision{before, after} {
+		if r != nil {
+			c.queueCopies(r.Namespace, r.Uses)
+		}
+	}
+}
+
+// queueCopies has copies looked at soon: what happens meanwhile is one look.
+func (c *Controller) queueCopies(namespace string, copies []trigger.Object) {
+	for _, o := range copies {
+		key, wait := object{namespace, o}, folding
+		if made, found := c.caches.copied(key); found && len(made.OwnerReferences) >= manyOwners {
+			wait = longFolding
+		}
+		c.copies.AddAfter(key, wait)
+	}
+}
+
+func triggerOf(kind api.Kind, name string) trigger.Object {
+	return trigger.Object{Kind: kind, Name: name}
+}

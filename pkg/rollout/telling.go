@@ -1,0 +1,215 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/plan"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+)
+
+// The reasons of Events.
+const (
+	ReasonRolledOut = "ConfigRolledOut" // On the workload and on the sources.
+	ReasonRepaired  = "ConfigRepaired"
+	ReasonUndone    = "ConfigUndone"
+	ReasonHeldBack  = "ConfigHeldBack"
+	ReasonOptedOut  = "ConfigOptedOut"
+	ReasonCopyGone  = "ConfigCopyGone"
+)
+
+// retryHeld is how soon it is tried again what others have to allow.
+const retryHeld = time.Minute
+
+// said remembers what was last told about each workload or copy, so that it is told once.
+type said[K comparable] struct {
+	mu   sync.Mutex // Guards last.
+	last map[K]string
+}
+
+func newSaid[K comparable]() *said[K] { return &said[K]{last: map[K]string{}} }
+
+// isNew reports whether a text is another than the last about something, and remembers it. The empty text is never new.
+func (s *said[K]) isNew(about K, text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if text == "" {
+		delete(s.last, about)
+		return false
+	}
+	before := s.last[about]
+	s.last[about] = text
+	return before != text
+}
+
+func (s *said[K]) forget(about K) { s.isNew(about, "") }
+
+// report tells that a change is held back, and why.
+func (c *Controller) report(ctx context.Context, h *held, s plan.State, d plan.Decision) {
+	c.sayHeld(ctx, h, d.Held, heldText(h, s, d.Held))
+}
+
+// sayHeld says, once, why a change is held back: on the workload, and in the log, which lasts longer than Events.
+func (c *Controller) sayHeld(ctx context.Context, h *held, reason plan.Held, text string) {
+	c.cfg.Metrics.held(h.is.Ref, reason)
+	if !c.said.isNew(h.is.Ref, text) {
+		return
+	}
+	c.event(h, corev1.EventTypeWarning, ReasonHeldBack, text)
+	klog.FromContext(ctx).Info("Holds a change back", logkeys.Workload, h.is.String(), logkeys.Namespace, h.Namespace, logkeys.Reason, text)
+}
+
+func heldText(h *held, s plan.State, reason plan.Held) string {
+	ref := h.is.Ref
+	switch reason {
+	case plan.HeldByProblem:
+		return "Not rolled out: " + s.Problem
+	case plan.HeldByPause:
+		return "Not rolled out: the deployment is paused; `kubectl rollout resume " + ref.String() + "` rolls out what has changed since"
+	case plan.HeldByUndo:
+		return fmt.Sprintf("Not rolled out: %s was undone and %s is %s; to go on: kubectl annotate %s %s-",
+			ref, trigger.AfterUndo, trigger.Pause, ref, trigger.UndoneAnnotation)
+	case plan.HeldByFailure:
+		return fmt.Sprintf("Not rolled out: the rollout of the last change gets nowhere; to go back, after which this change is tried: "+
+			"kubectl rollout undo %s; to try it at once: kubectl annotate %s %s=%s", ref, ref, trigger.WhileFailing, trigger.Roll)
+	default:
+		return ""
+	}
+}
+
+// holdOr tells what keeps copies from being made, and has it tried again.
+func (c *Controller) holdOr(ctx context.Context, h *held, err error) error {
+	var waiting *heldError
+	switch {
+	case errors.As(err, &waiting):
+		c.sayHeld(ctx, h, plan.HeldByProblem, "Not rolled out: "+waiting.text)
+		c.workloads.AddAfter(h.is.Ref, retryHeld) // What rights and quotas allow is in no cache.
+		return nil
+	case errors.Is(err, errChanged), apierrors.IsNotFound(err):
+		c.workloads.AddAfter(h.is.Ref, time.Second) // The cache is about to say the same.
+		return nil
+	case ctx.Err() == nil:
+		c.sayHeld(ctx, h, plan.HeldByProblem, "Not rolled out for now: "+err.Error())
+	}
+	return err
+}
+
+// tell tells what was written.
+func (c *Controller) tell(h *held, s plan.State, d plan.Decision) {
+	switch {
+	case d.Action == plan.RecordUndo:
+		c.cfg.Metrics.count(resultUndone)
+		c.event(h, corev1.EventTypeNormal, ReasonUndone, undoneText(h, s, d))
+	case d.Action == plan.OptOut:
+		c.cfg.Metrics.count(resultOptedOut)
+		c.event(h, corev1.EventTypeNormal, ReasonOptedOut, "Nothing triggers it any more: the pod template uses the sources themselves again")
+	case s.Template.String() == d.Config.String() && !s.IsPlain():
+		c.cfg.Metrics.count(resultUndone)
+		c.event(h, corev1.EventTypeNormal, ReasonUndone, "Nothing is undone any more: the pod template uses "+changes(nil, d.Config))
+	case s.Template.String() == d.Config.String():
+		c.cfg.Metrics.count(resultRepaired)
+		c.event(h, corev1.EventTypeNormal, ReasonRepaired, "The pod template named sources again, and was pointed to their copies: "+changes(nil, d.Config))
+	default:
+		c.tellRollout(h, s, d)
+	}
+}
+
+func (c *Controller) tellRollout(h *held, s plan.State, d plan.Decision) {
+	c.cfg.Metrics.count(resultRolledOut)
+	c.event(h, corev1.EventTypeNormal, ReasonRolledOut, "The pod template uses "+changes(s.Template, d.Config))
+	for _, o := range d.Config.Objects() {
+		name := d.Config[o]
+		source, exists := c.caches.source(object{h.Namespace, o})
+		if name == s.Template[o] || !exists {
+			continue
+		}
+		if s.Template[o] != "" { // Otherwise the source is as old as it likes.
+			c.cfg.Metrics.rolledOut(time.Since(source.ChangedAt))
+		}
+		about := &corev1.ObjectReference{APIVersion: "v1", Kind: string(o.Kind), Namespace: h.Namespace, Name: o.Name, UID: source.UID}
+		c.cfg.Events.Eventf(about, corev1.EventTypeNormal, ReasonRolledOut, "%s uses this version as %s", h.is.Ref, name)
+	}
+}
+
+func undoneText(h *held, s plan.State, d plan.Decision) string {
+	text := "The last change was undone: the pod template uses " + changes(nil, d.Config)
+	if len(d.Config) == 0 {
+		text = "The last change was undone, to a revision that uses the sources themselves"
+	}
+	if s.AfterUndo == trigger.Pause {
+		return fmt.Sprintf("%s. It stays so until: kubectl annotate %s %s-", text, h.is.Ref, trigger.UndoneAnnotation)
+	}
+	return text + ". It stays so until a source is edited"
+}
+
+// changes names what one config has and another has not.
+func changes(from, to trigger.Config) string {
+	var texts []string
+	for _, o := range to.Objects() {
+		name := to[o]
+		switch {
+		case from != nil && from[o] == name:
+		case name == "":
+			texts = append(texts, o.String()+", which does not exist")
+		default:
+			texts = append(texts, fmt.Sprintf("%s as %s", o, name))
+		}
+	}
+	for _, o := range from.Objects() {
+		if _, stays := to[o]; !stays {
+			texts = append(texts, o.String()+" itself")
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+// tellGone tells who needs a copy that is gone for good: whose pods use it, or would after an undo.
+func (c *Controller) tellGone(o object) {
+	if !c.gone.isNew(o, "gone") {
+		return
+	}
+	told := map[types.UID]bool{}
+	for _, h := range c.caches.workloadsUsing(o) {
+		told[h.UID] = true
+		c.event(h, corev1.EventTypeWarning, ReasonCopyGone, fmt.Sprintf("%s was deleted, and its source has another content now: new pods cannot start. "+
+			"To use the source as it is now, edit it; to go back: kubectl rollout undo %s", o.Object, h.is.Ref))
+	}
+	for _, r := range c.caches.revisionsUsing(o) {
+		h, exists := c.caches.workloadOf(r)
+		if !exists || told[h.UID] {
+			continue
+		}
+		told[h.UID] = true
+		c.event(h, corev1.EventTypeWarning, ReasonCopyGone, fmt.Sprintf("%s was deleted, and its source has another content now: "+
+			"pods of %s %s, which uses it, cannot start. It is made again when the source has that content again", o.Object, r.is.Kind, r.Name))
+	}
+}
+
+func (c *Controller) event(h *held, kind, reason, text string) {
+	about := &corev1.ObjectReference{
+		APIVersion: "apps/v1", Kind: string(h.is.Kind), Namespace: h.Namespace, Name: h.is.Name, UID: h.is.UID,
+	}
+	c.cfg.Events.Event(about, kind, reason, note(text))
+}
+
+// longestNote is how long the note of an Event may be, in bytes.
+const longestNote = 1024
+
+// note makes one line of a text, and no more than the API server takes.
+func note(text string) string {
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' }), "; ")
+	if len(text) <= longestNote {
+		return text
+	}
+	return strings.ToValidUTF8(text[:longestNote-3], "") + "..."
+}

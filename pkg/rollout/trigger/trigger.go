@@ -1,0 +1,135 @@
+// Package trigger holds what a user and the rollout controller write on a workload: the names of annotations and labels,
+// the objects that a workload is triggered by, and which copies of them its pods use.
+//
+// It does not know workloads, pod templates, clients or copies themselves.
+package trigger
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+)
+
+// What users write on a workload.
+const (
+	// TriggeredBy is the annotation by which a workload opts in, such as configmap/foo,secret/bar.
+	TriggeredBy = "liveconfig.internal/triggered-by"
+	// TriggeredByFirst is the name that TriggeredBy was first proposed under. It counts where TriggeredBy is not.
+	TriggeredByFirst = "deployment.kubernetes.io/triggered-by"
+	// AfterUndo is the annotation that says what an edit does after an undo: Roll or Pause.
+	AfterUndo = "liveconfig.internal/after-undo"
+	// WhileFailing is the annotation that says what an edit does while the rollout before it is failing: Hold or Roll.
+	WhileFailing = "liveconfig.internal/while-failing"
+)
+
+// Wishes returns the annotations that say how a workload wants to be treated.
+func Wishes() []string { return []string{AfterUndo, WhileFailing} }
+
+// The values of AfterUndo and WhileFailing.
+const (
+	Roll  = "roll"
+	Pause = "pause"
+	Hold  = "hold"
+)
+
+// What the controller writes.
+const (
+	// ConfigAnnotation is on the pod template: a Config as JSON. It goes with the template, also when that is undone.
+	ConfigAnnotation = "liveconfig.internal/config"
+	// RolloutLabel is on the workload: the Mark of what was rolled out last. It is a label because `kubectl rollout undo`
+	// brings the annotations of a Deployment back with its template, and labels not.
+	RolloutLabel = "liveconfig.internal/rollout"
+	// UndoneAnnotation is on a workload whose last rollout was undone: an Undone as JSON. Who removes it resumes.
+	UndoneAnnotation = "liveconfig.internal/undone"
+)
+
+// Object is a ConfigMap or a Secret of the workload's own namespace. It is comparable.
+type Object struct {
+	Kind api.Kind
+	Name string
+}
+
+// String returns configmap/foo or secret/foo.
+func (o Object) String() string { return o.Kind.Resource() + "/" + o.Name }
+
+// Compare orders by kind and name.
+func Compare(a, b Object) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+}
+
+// kinds are the names that kubectl has for what can trigger.
+func kinds(text string) (api.Kind, bool) {
+	switch strings.ToLower(text) {
+	case "configmap", "configmaps", "cm":
+		return api.ConfigMap, true
+	case "secret", "secrets":
+		return api.Secret, true
+	default:
+		return "", false
+	}
+}
+
+// ParseObject reads one object, such as configmap/foo. It takes the plurals and short names of kubectl.
+func ParseObject(text string) (Object, error) {
+	kindName, name, found := strings.Cut(text, "/")
+	kind, known := kinds(kindName)
+	switch {
+	case !found:
+		return Object{}, fmt.Errorf("%.50q names no kind: write %.60q or %.60q", text, "configmap/"+text, "secret/"+text)
+	case !known:
+		return Object{}, fmt.Errorf("%.50q is of kind %.50q, which cannot trigger: write configmap/NAME or secret/NAME", text, kindName)
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return Object{}, fmt.Errorf("%.300q names no object: %s", text, strings.Join(problems, "; "))
+	}
+	return Object{Kind: kind, Name: name}, nil
+}
+
+// Parse reads a list of objects with commas between them, as the value of TriggeredBy is. It returns each once and in
+// order, and an error that lists every mistake.
+func Parse(text string) ([]Object, error) {
+	var found []Object
+	var mistakes []error
+	for entry := range strings.SplitSeq(text, ",") {
+		entry = strings.TrimSpace(entry)
+		if entry == "" {
+			continue // A comma too many.
+		}
+		object, err := ParseObject(entry)
+		if err != nil {
+			mistakes = append(mistakes, err)
+			continue
+		}
+		found = append(found, object)
+	}
+	if len(found)+len(mistakes) == 0 {
+		return nil, errors.New("names nothing: write configmap/NAME, secret/NAME, or several with commas between them")
+	}
+	slices.SortFunc(found, Compare)
+	return slices.Compact(found), errors.Join(mistakes...)
+}
+
+// Format is the inverse of Parse.
+func Format(objects []Object) string {
+	texts := make([]string, len(objects))
+	for i, o := range objects {
+		texts[i] = o.String()
+	}
+	return strings.Join(texts, ",")
+}
+
+// Wanted returns the value of TriggeredBy among a workload's annotations, by whichever name, and whether it is there.
+func Wanted(annotations map[string]string) (value, key string, found bool) {
+	for _, key := range []string{TriggeredBy, TriggeredByFirst} {
+		if value, found := annotations[key]; found {
+			return value, key, true
+		}
+	}
+	return "", TriggeredBy, false
+}

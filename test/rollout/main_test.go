@@ -1,0 +1,88 @@
+// Package rollout tests the rollout controller from outside: its real process with the rights of its installation, a real
+// API server, Kubernetes' own controllers, and kubectl. Only pods are played: see test/kit/podstage.
+package rollout
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/podstage"
+)
+
+// atOnce is how many tests run at a time: most of the time each waits for other programs.
+const atOnce = "8"
+
+func TestMain(m *testing.M) { os.Exit(podstage.ForMain(inside{m})) }
+
+// inside is what runs around the tests: it removes what they share.
+type inside struct{ m *testing.M }
+
+func (i inside) Run() int {
+	dir, err := os.MkdirTemp("", "lc-rollout-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "make a directory:", err)
+		return 1
+	}
+	shared.dir = dir
+	flag.Parse()
+	if err := flag.Set("test.parallel", atOnce); err != nil {
+		fmt.Fprintln(os.Stderr, "have tests run at the same time:", err)
+		return 1
+	}
+	status := i.m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, "remove the tests' directory:", err)
+		return max(status, 1)
+	}
+	return status
+}
+
+// shared is what all tests of the binary use: the controller's program and its credentials.
+var shared struct {
+	dir  string
+	once sync.Once
+	err  error
+}
+
+// program returns the controller's program, built with the race detector, and a kubeconfig of its service account.
+func program(t testing.TB) (binary, kubeconfig string) {
+	t.Helper()
+	binary, kubeconfig = filepath.Join(shared.dir, "liveconfig-controller"), filepath.Join(shared.dir, "kubeconfig")
+	c := theCluster(t)
+	shared.once.Do(func() { shared.err = prepare(context.WithoutCancel(t.Context()), c, binary, kubeconfig) })
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return binary, kubeconfig
+}
+
+func prepare(ctx context.Context, c *cluster.Cluster, binary, kubeconfig string) error {
+	repo, err := lab.Repo()
+	if err != nil {
+		return err
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-race", "-o", binary, "./cmd/liveconfig-controller")
+	build.Dir = repo
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the controller: %w\n%s", err, out)
+	}
+	return install(ctx, c, repo, kubeconfig)
+}
+
+// install gives a cluster what the controller is installed with, and writes a kubeconfig of its service account.
+func install(ctx context.Context, c *cluster.Cluster, repo, kubeconfig string) error {
+	for _, part := range []string{"base/namespace.yaml", "controller"} {
+		if _, err := c.Apply(ctx, filepath.Join(repo, "deploy", part)); err != nil {
+			return fmt.Errorf("install deploy/%s: %w", part, err)
+		}
+	}
+	return c.WriteServiceAccountKubeconfig(ctx, kubeconfig, "liveconfig-system", "liveconfig-controller")
+}
