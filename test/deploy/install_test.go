@@ -159,7 +159,7 @@ func (b *bench) wantGone() {
 		b.Errorf("the CSIDriver object: %v, want that it is not found", err)
 	}
 	const kinds = "daemonset,service,networkpolicy,serviceaccount,clusterrole,clusterrolebinding,csidriver,secret"
-	got := b.must("kubectl -n liveconfig-system get " + kinds + " -l app.kubernetes.io/name=liveconfig -o name")
+	got := b.must("kubectl -n liveconfig-system get " + kinds + " -l app.kubernetes.io/name=liveconfig,app.kubernetes.io/instance=liveconfig -o name")
 	if diff := cmp.Diff("", got); diff != "" {
 		b.Errorf("left behind (-want +got):\n%s", diff)
 	}

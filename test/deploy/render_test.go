@@ -77,13 +77,12 @@ func must(t *testing.T, out string, err error) string {
 func template(t *testing.T, args ...string) string {
 	t.Helper()
 	command := []string{"template", release, "deploy/chart", "--namespace", namespace, "--kube-version", "1.35.0"}
-	out, err := helm(t, slices.Concat(command, image("liveconfig", "dev"), args)...)
+	out, err := helm(t, slices.Concat(command, image(), args)...)
 	return must(t, out, err)
 }
 
-func image(repository, tag string) []string {
-	return []string{"--set", "image.repository=" + repository + ",image.tag=" + tag}
-}
+// image is the one that the kustomizations name.
+func image() []string { return []string{"--set", "image.repository=liveconfig,image.tag=dev"} }
 
 func kustomize(t *testing.T, folder string) string {
 	t.Helper()
@@ -134,6 +133,18 @@ func TestKustomizationsAreTheChart(t *testing.T) {
 	}
 }
 
+// TestControllerIsTheCharts: deploy/controller has what the chart makes more with a controller.
+func TestControllerIsTheCharts(t *testing.T) {
+	t.Parallel()
+	got := objects(t, template(t, "--set", "controller.enabled=true"))
+	for key := range objects(t, template(t)) {
+		delete(got, key)
+	}
+	if diff := cmp.Diff(objects(t, kustomize(t, "controller")), got); diff != "" {
+		t.Errorf("objects of the chart (-deploy/controller +chart):\n%s", diff)
+	}
+}
+
 // TestPodMonitorsAreTheSame: that of the chart is the one for kustomize, which finds the pods of every release.
 func TestPodMonitorsAreTheSame(t *testing.T) {
 	t.Parallel()
@@ -161,17 +172,19 @@ func TestEveryOverlayIsCompared(t *testing.T) {
 	}
 }
 
-// TestManifestsAreUpToDate: `make manifests` would change nothing, and nothing else is in deploy/base.
+// TestManifestsAreUpToDate: `make manifests` would change nothing, and nothing else is in the folders that it writes.
 func TestManifestsAreUpToDate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	out, err := run(t, nil, "test/deploy/manifests.sh", dir)
 	must(t, out, err)
-	want := files(t, dir)
-	got := files(t, inRepo(t, "deploy", "base"))
-	delete(got, "kustomization.yaml")
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("deploy/base is not what `make manifests` writes (-written +deploy/base):\n%s", diff)
+	for _, folder := range []string{"base", "controller"} {
+		want := files(t, filepath.Join(dir, folder))
+		got := files(t, inRepo(t, "deploy", folder))
+		delete(got, "kustomization.yaml")
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("deploy/%s is not what `make manifests` writes (-written +deploy/%[1]s):\n%s", folder, diff)
+		}
 	}
 }
 
@@ -192,7 +205,7 @@ func files(t *testing.T, dir string) map[string]string {
 // TestLint has Helm look at the chart, as it is and as it is installed.
 func TestLint(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"1.26.0"}, append([]string{"1.35.0"}, image("liveconfig", "dev")...)} {
+	for _, args := range [][]string{{"1.26.0"}, append([]string{"1.35.0"}, image()...)} {
 		out, err := helm(t, append([]string{"lint", "--strict", "deploy/chart", "--kube-version"}, args...)...)
 		must(t, out, err)
 	}

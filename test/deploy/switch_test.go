@@ -3,13 +3,11 @@ package deploy
 import (
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
@@ -35,7 +33,7 @@ const digest = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7
 // installations has every switch of the chart, alone and with others that it could get in the way of.
 func installations() map[string]installation {
 	all := ownInstallations()
-	for _, more := range []map[string]installation{accessInstallations(), podInstallations(), watchedInstallations()} {
+	for _, more := range []map[string]installation{accessInstallations(), podInstallations(), watchedInstallations(), controllerInstallations()} {
 		maps.Copy(all, more)
 	}
 	return all
@@ -49,7 +47,10 @@ func ownInstallations() map[string]installation {
 				"image: \"liveconfig:dev\"", "- --http-endpoint=:9809", "- --registration-dir=/var/lib/kubelet/plugins_registry",
 				"kind: NetworkPolicy", "policyTypes: [Ingress]", "serviceAccountTokenInSecrets: true", "resources: [configmaps]",
 			},
-			[]string{"kind: Namespace", "kind: Service\n", "kind: PodMonitor", "Egress", "secrets]", "subjectaccessreviews", "registrar", "-v=", "automountServiceAccountToken"},
+			[]string{
+				"kind: Namespace", "kind: Service\n", "kind: PodMonitor", "Egress", "secrets]", "subjectaccessreviews", "registrar", "-v=",
+				"automountServiceAccountToken", "controller",
+			},
 		},
 		"an image by its version":    {set("image.tag="), []string{`image: "liveconfig:0.1.0"`}, nil},
 		"an image by its digest":     {set("image.digest=" + digest), []string{`image: "liveconfig@` + digest + `"`}, []string{":dev"}},
@@ -187,14 +188,17 @@ func watchedInstallations() map[string]installation {
 func TestEverySwitch(t *testing.T) {
 	t.Parallel()
 	c := cluster.ForTest(t)
-	driver := buildDriver(t)
+	driver, controller := build(t, "liveconfig-driver"), build(t, "liveconfig-controller")
 	for name, in := range installations() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			text := template(t, in.args...)
 			in.wantText(t, text)
 			wantTaken(t, c, text)
-			wantFlagsTaken(t, driver, text)
+			wantFlagsTaken(t, driver, "--resync-interval=0", "--resync-interval 0s is not positive", flagsIn(t, text, "DaemonSet", "driver"))
+			if strings.Contains(text, "kind: Deployment") {
+				wantFlagsTaken(t, controller, "--progress-deadline=0", "--progress-deadline 0s is not positive", flagsIn(t, text, "Deployment", "controller"))
+			}
 		})
 	}
 }
@@ -252,47 +256,4 @@ func wantPodMonitor(t *testing.T, document []byte) {
 	if len(m.Spec.PodMetricsEndpoints) != 1 {
 		t.Errorf("endpoints = %v, want one", m.Spec.PodMetricsEndpoints)
 	}
-}
-
-// buildDriver builds the driver of this checkout.
-func buildDriver(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "liveconfig-driver")
-	out, err := exec.CommandContext(t.Context(), "go", "-C", inRepo(t), "build", "-o", path, "./cmd/liveconfig-driver").CombinedOutput()
-	must(t, string(out), err)
-	return path
-}
-
-// wantFlagsTaken gives the driver the flags and one mistake beside: it then says every mistake, and does not start.
-func wantFlagsTaken(t *testing.T, driver, text string) {
-	t.Helper()
-	args := append(flagsIn(t, text), "--resync-interval=0")
-	out, err := exec.CommandContext(t.Context(), driver, args...).CombinedOutput()
-	if err == nil {
-		t.Error("the driver has taken a mistake")
-	}
-	if got, want := string(out), "liveconfig-driver: --resync-interval 0s is not positive\n"; got != want {
-		t.Errorf("with %q the driver says %q, want %q", args, got, want)
-	}
-}
-
-// flagsIn returns the driver's flags as the kubelet would give them.
-func flagsIn(t *testing.T, text string) []string {
-	t.Helper()
-	document, err := yaml.Marshal(objects(t, text)["DaemonSet/"+namespace+"/"+release+"-driver"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	var d appsv1.DaemonSet
-	if err := yaml.UnmarshalStrict(document, &d); err != nil {
-		t.Fatal(err)
-	}
-	var args []string
-	for _, arg := range d.Spec.Template.Spec.Containers[0].Args {
-		args = append(args, strings.ReplaceAll(arg, "$(NODE_NAME)", "node-1"))
-	}
-	if len(args) == 0 {
-		t.Fatal("the driver has no flags")
-	}
-	return args
 }

@@ -1,5 +1,5 @@
-// Package monitoring tests what deploy/monitoring offers to whoever watches the driver: the alert rules do what they say,
-// and rules and dashboard speak of metrics that there are.
+// Package monitoring tests what deploy/monitoring offers to whoever watches drivers and the rollout controller: the alert
+// rules do what they say, and rules and dashboard speak of metrics that there are.
 package monitoring
 
 import (
@@ -126,6 +126,7 @@ type dashboard struct {
 	UID    string `json:"uid"`
 	Panels []struct {
 		ID      int    `json:"id"`
+		Type    string `json:"type"`
 		Title   string `json:"title"`
 		GridPos struct {
 			X, Y, W, H int
@@ -155,7 +156,7 @@ func TestDashboardIsWhole(t *testing.T) {
 	taken := map[[2]int]string{}
 	ids := map[int]bool{}
 	for _, p := range d.Panels {
-		if p.Title == "" || len(p.Targets) == 0 || ids[p.ID] {
+		if p.Title == "" || (len(p.Targets) == 0) != (p.Type == "row") || ids[p.ID] {
 			t.Errorf("panel %d %q has no title, nothing to show, or the ID of another one", p.ID, p.Title)
 		}
 		ids[p.ID] = true
@@ -188,6 +189,18 @@ func TestPanelsAreQueries(t *testing.T) {
 		t.Fatal(err)
 	}
 	promtool(t, ".", "check", "rules", "--lint=none", path)
+}
+
+// queries returns those of rules and panels.
+func queries(t *testing.T) []string {
+	t.Helper()
+	all := panelQueries(t)
+	for _, g := range offeredRules(t).Groups {
+		for _, r := range g.Rules {
+			all = append(all, r.Expr)
+		}
+	}
+	return all
 }
 
 func panelQueries(t *testing.T) []string {
@@ -224,21 +237,17 @@ func golden(t *testing.T) []string {
 	return names
 }
 
-// TestOnlyMetricsThatThereAreAreUsed by rules and panels, and only kinds that there are.
+// TestOnlyMetricsThatThereAreAreUsed by rules and panels, and only kinds that there are. Those of the controller have a
+// test of their own.
 func TestOnlyMetricsThatThereAreAreUsed(t *testing.T) {
 	t.Parallel()
 	known := golden(t)
-	queries := panelQueries(t)
-	for _, g := range offeredRules(t).Groups {
-		for _, r := range g.Rules {
-			queries = append(queries, r.Expr)
-		}
-	}
+	queries := queries(t)
 	used := 0
 	for _, query := range queries {
 		for _, name := range metric.FindAllString(query, -1) {
 			used++
-			if !slices.Contains(known, name) {
+			if !slices.Contains(known, name) && !strings.HasPrefix(name, ofController) {
 				t.Errorf("there is no metric %s, which is used by %s", name, query)
 			}
 		}
@@ -253,52 +262,4 @@ func TestOnlyMetricsThatThereAreAreUsed(t *testing.T) {
 	if used < len(queries) {
 		t.Errorf("%d queries use %d metrics, want at least one each", len(queries), used)
 	}
-}
-
-// TestComponentFitsTheInstallation: it adds its objects to deploy/base and changes none.
-func TestComponentFitsTheInstallation(t *testing.T) {
-	t.Parallel()
-	deploy, err := filepath.Abs(filepath.Join(repo, "deploy"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	text := "resources: [" + relative(t, dir, filepath.Join(deploy, "base")) + "]\n"
-	base := kustomize(t, dir, text)
-	both := kustomize(t, dir, text+"components: ["+relative(t, dir, filepath.Join(deploy, "monitoring"))+"]\n")
-	for _, object := range base {
-		if !slices.Contains(both, object) {
-			t.Errorf("with the component this is gone:\n%s", object)
-		}
-	}
-	if len(both) != len(base)+3 {
-		t.Errorf("%d objects are more than without, want 3", len(both)-len(base))
-	}
-}
-
-func relative(t *testing.T, from, to string) string {
-	t.Helper()
-	path, err := filepath.Rel(from, to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// kustomize returns the objects that a kustomization makes.
-func kustomize(t *testing.T, dir, text string) []string {
-	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(repo, "bin", "k8s", "kubectl"), "kustomize", dir)
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("kubectl kustomize: %v\n%s", err, text)
-	}
-	var objects []string
-	for object := range strings.SplitSeq(string(out), "\n---\n") {
-		objects = append(objects, strings.TrimSpace(object))
-	}
-	return objects
 }

@@ -11,6 +11,9 @@
 {{- fail "service.enabled needs http.port: there is nothing to serve without" }}
 {{- end }}
 {{- end }}
+{{- if .Values.controller.enabled }}
+{{- include "liveconfig.checkController" . }}
+{{- end }}
 {{- if and .Values.livenessProbe.enabled (eq (toString .Values.livenessProbe.port) (toString .Values.http.port)) }}
 {{- fail "livenessProbe.port and http.port are the same, and one pod has both" }}
 {{- end }}
@@ -21,7 +24,9 @@
 {{- end }}
 {{- include "liveconfig.checkSockets" . }}
 {{- include "liveconfig.checkArgs" . }}
+{{- include "liveconfig.checkControllerArgs" . }}
 {{- include "liveconfig.checkLabels" (list "podLabels" .Values.podLabels) }}
+{{- include "liveconfig.checkLabels" (list "controller.podLabels" .Values.controller.podLabels) }}
 {{- include "liveconfig.checkLabels" (list "podMonitor.labels" .Values.podMonitor.labels) }}
 {{- end }}
 
@@ -51,10 +56,39 @@
     "configmap-identity" "identity.configMaps" "secret-identity" "identity.secrets" "publish-timeout" "publishTimeout"
     "resync-interval" "resyncInterval" "recheck-interval" "recheckInterval" "volume-memory" "volumeMemory"
     "selinux-context" "selinuxContext" "v" "log.verbosity" "log-format" "log.format" "node-id" "nothing: it is the node's name" }}
-{{- range .Values.extraArgs }}
+{{- include "liveconfig.checkFlags" (list "extraArgs" .Values.extraArgs $values) }}
+{{- end }}
+
+{{/* The controller's, by the same reason. */}}
+{{- define "liveconfig.checkControllerArgs" -}}
+{{- $values := dict "namespaces" "controller.namespaces" "secrets" "controller.secrets" "driver-name" "driverName"
+    "secret-identity" "identity.secrets" "quiet-period" "controller.quietPeriod" "rollout-rate" "controller.rolloutRate"
+    "hold-failing" "controller.holdFailing" "progress-deadline" "controller.progressDeadline" "dry-run" "controller.dryRun"
+    "http-endpoint" "controller.http.port" "v" "controller.log.verbosity" "log-format" "controller.log.format"
+    "leader-elect" "nothing: there are two controllers while one replaces the other" "lease-name" "the name of the release"
+    "lease-namespace" "nothing: it is the namespace of the release" }}
+{{- include "liveconfig.checkFlags" (list "controller.extraArgs" .Values.controller.extraArgs $values) }}
+{{- end }}
+
+{{/* Refuses flags in a value that follow another one: the value's name, the flags, what each of the others follows. */}}
+{{- define "liveconfig.checkFlags" -}}
+{{- $name := index . 0 }}
+{{- $values := index . 2 }}
+{{- range index . 1 }}
 {{- $flag := regexReplaceAll "^--?([^=]*).*$" . "${1}" }}
 {{- with get $values $flag }}
-{{- fail (printf "extraArgs must not have --%s: it follows %s" $flag .) }}
+{{- fail (printf "%s must not have --%s: it follows %s" $name $flag .) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* What the schema cannot say of the controller. */}}
+{{- define "liveconfig.checkController" -}}
+{{- if not .Values.controller.http.port }}
+{{- range list "podMonitor" "service" }}
+{{- if (get $.Values .).enabled }}
+{{- fail (printf "%s.enabled needs controller.http.port: there is no port without" .) }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}
