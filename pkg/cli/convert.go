@@ -1,0 +1,247 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/convert"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/volumes/manifest"
+)
+
+// The values of convert's --to.
+const (
+	toLiveconfig = "liveconfig"
+	toInTree     = "in-tree"
+)
+
+// conversion is the command convert.
+type conversion struct {
+	*session
+
+	input  manifest.Input
+	to     string
+	names  []string
+	driver string
+
+	// found are the names of volumes that were looked at.
+	found []string
+	// converted and refused count volumes.
+	converted, refused int
+}
+
+func newConvert(s *session) *cobra.Command {
+	o := &conversion{session: s}
+	c := &cobra.Command{
+		Use:   "convert -f FILE",
+		Short: "Rewrite in-tree volumes of manifests as volumes of liveconfig, and back",
+		Long: "Prints the manifests with their configMap, secret and projected volumes as volumes of liveconfig that hold the same\n" +
+			"files. Everything else stays as it is, comments and order included. Standard error says which volumes are left as\n" +
+			"they are, and why.",
+		Example: "  kubectl liveconfig convert -f web.yaml > live.yaml\n" +
+			"  kubectl liveconfig convert -f web.yaml --volume config | kubectl apply -f -\n" +
+			"  kubectl liveconfig convert -f live.yaml --to=in-tree",
+		Args: filesOnly,
+		RunE: func(*cobra.Command, []string) error { return o.run() },
+	}
+	addInputFlags(c, &o.input)
+	addDriverFlag(c, &o.driver)
+	c.Flags().StringVar(&o.to, "to", toLiveconfig, "liveconfig or in-tree")
+	c.Flags().StringSliceVar(&o.names, "volume", nil, "convert the volumes of this name only")
+	return c
+}
+
+func (o *conversion) run() error {
+	if o.to != toLiveconfig && o.to != toInTree {
+		return usageError("--to %q is not %s or %s", o.to, toLiveconfig, toInTree)
+	}
+	files, err := readManifests(o.session, o.input)
+	if err != nil {
+		return err
+	}
+	texts := make([]string, len(files))
+	for i, file := range files {
+		if texts[i], err = o.file(file); err != nil {
+			return fmt.Errorf("%s: %w", file.Name, err)
+		}
+	}
+	if err := o.verdict(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(o.Out, joined(texts))
+	return err
+}
+
+// joined puts files behind each other.
+func joined(texts []string) string {
+	var b strings.Builder
+	for _, text := range texts {
+		if b.Len() > 0 && !strings.HasPrefix(text, "---") {
+			b.WriteString("---\n")
+		}
+		b.WriteString(text)
+		if text != "" && !strings.HasSuffix(text, "\n") {
+			b.WriteString("\n")
+		}
+	}
+	return b.String()
+}
+
+// verdict returns an error if nothing of what was asked for was done.
+func (o *conversion) verdict() error {
+	for _, name := range o.names {
+		if !slices.Contains(o.found, name) {
+			return fmt.Errorf("there is no volume %q, there are: %s", name, cmp.Or(strings.Join(o.found, ", "), "none"))
+		}
+	}
+	switch {
+	case o.converted > 0:
+		return nil
+	case o.refused > 0:
+		return errors.New("no volume was converted")
+	default:
+		o.remark("note: there is no volume to convert")
+		return nil
+	}
+}
+
+func (o *conversion) file(file manifest.File) (string, error) {
+	var b strings.Builder
+	for _, part := range file.Parts() {
+		if part.IsSeparator {
+			b.WriteString(part.Text)
+			continue
+		}
+		document, err := manifest.Parse(part)
+		if err != nil {
+			return "", err
+		}
+		text, err := document.Replace(o.document(file.Name, document))
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(text)
+	}
+	return b.String(), nil
+}
+
+// document returns what is to be replaced in one document.
+func (o *conversion) document(file string, document manifest.Document) []manifest.Replacement {
+	var list []manifest.Replacement
+	for _, spec := range document.PodSpecsAndPatches() {
+		for i, volume := range spec.Volumes() {
+			at := spec.Path.Field("volumes").Index(i)
+			name, _ := volume["name"].(string)
+			if !slices.Contains(o.found, name) {
+				o.found = append(o.found, name)
+			}
+			if len(o.names) > 0 && !slices.Contains(o.names, name) {
+				continue
+			}
+			say := func(format string, args ...any) {
+				o.remark("%s:%d: %s: volume %s: %s", file, document.Line(at), spec.Object, name, fmt.Sprintf(format, args...))
+			}
+			from, to, value, err := o.volume(volume, o.namespaceOf(spec))
+			switch {
+			case errors.Is(err, convert.ErrOther) && len(o.names) == 0:
+				continue
+			case errors.Is(err, convert.ErrOther) && o.to == toInTree:
+				err = fmt.Errorf("it is no volume of %s", o.driver)
+				fallthrough
+			case err != nil:
+				o.refused++
+				say("not converted: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+				continue
+			}
+			o.converted++
+			list = append(list, manifest.Replacement{Object: at, From: from, To: to, Value: value})
+			o.tell(say, spec, name, value)
+		}
+	}
+	return list
+}
+
+// namespaceOf returns the namespace that a pod spec is for. What no manifest and no kubeconfig says is Kubernetes' default.
+func (o *conversion) namespaceOf(spec manifest.PodSpec) string {
+	return namespaceOr(o.session, spec.Namespace)
+}
+
+// volume returns which field of a volume becomes which, and what it holds.
+func (o *conversion) volume(volume map[string]any, namespace string) (from, to string, value any, err error) {
+	text, err := json.Marshal(volume)
+	if err != nil {
+		return "", "", nil, err
+	}
+	var v corev1.Volume
+	if err := json.Unmarshal(text, &v); err != nil {
+		return "", "", nil, fmt.Errorf("it is not what the API server takes: %w", err)
+	}
+	namer := convert.Namer{Driver: o.driver, Namespace: namespace}
+	if o.to == toInTree {
+		made, err := namer.ToInTree(v.VolumeSource)
+		if err != nil {
+			return "", "", nil, err
+		}
+		field, value, err := sourceField(made)
+		return "csi", field, value, err
+	}
+	made, err := namer.ToLiveconfig(v.VolumeSource)
+	if err != nil {
+		return "", "", nil, err
+	}
+	field, _, err := sourceField(v.VolumeSource)
+	if err != nil {
+		return "", "", nil, err
+	}
+	_, value, err = sourceField(corev1.VolumeSource{CSI: made})
+	return field, "csi", value, err
+}
+
+// sourceField returns the one field of a volume source that is set, as JSON has it.
+func sourceField(v corev1.VolumeSource) (name string, value any, err error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return "", nil, err
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return "", nil, err
+	}
+	if len(fields) != 1 {
+		return "", nil, fmt.Errorf("it has %d sources, and the API server takes one", len(fields))
+	}
+	for name, value = range fields {
+		return name, value, nil
+	}
+	return "", nil, nil
+}
+
+// tell says what else there is to know of a volume that becomes one of liveconfig.
+func (o *conversion) tell(say func(string, ...any), spec manifest.PodSpec, name string, value any) {
+	if o.to == toInTree {
+		return
+	}
+	for _, list := range []string{"initContainers", "containers"} {
+		for _, container := range manifest.Objects(spec.Data[list]) {
+			for _, mount := range manifest.Objects(container["volumeMounts"]) {
+				if mount["name"] == name && (mount["subPath"] != nil || mount["subPathExpr"] != nil) {
+					say("note: container %s mounts a subPath of it, which updates do not reach, as before: "+
+						"they do with updatePolicy: InPlace, where a reader may see a half-written file", container["name"])
+				}
+			}
+		}
+	}
+	csi, _ := value.(map[string]any)
+	attributes, _ := csi["volumeAttributes"].(map[string]any)
+	sources, _ := attributes[api.KeySources].(string)
+	if attributes[api.KeySecret] != nil || strings.Contains(sources, api.KeySecret+":") {
+		say("note: its Secrets are read with the pods' service account, which needs a Role: see `kubectl liveconfig grant`")
+	}
+}

@@ -1,0 +1,212 @@
+// Package nodes asks the drivers of nodes what they project, each through a port-forward to its pod.
+//
+// It does not know what for, nor what is in a report.
+package nodes
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/status"
+)
+
+// DefaultNamespace is where deploy/base puts the driver's pods.
+const DefaultNamespace = "liveconfig-system"
+
+const (
+	// patience is for one node, which may be gone.
+	patience = 10 * time.Second
+	// atOnce is how many nodes are asked at the same time.
+	atOnce = 8
+	// mostBytes is far above what a node has to tell.
+	mostBytes = 256 << 20
+)
+
+// Drivers are the driver's pods of a cluster. It is for concurrent use.
+type Drivers struct {
+	config    *rest.Config
+	client    kubernetes.Interface
+	namespace string
+	// asking has a place for each node that may be asked now.
+	asking chan struct{}
+
+	mu   sync.Mutex
+	pods map[string]pod // By node. Guarded by mu.
+}
+
+// New returns the drivers whose pods are in a namespace.
+func New(config *rest.Config, client kubernetes.Interface, namespace string) *Drivers {
+	return &Drivers{
+		config: config, client: client, namespace: namespace,
+		asking: make(chan struct{}, atOnce), pods: map[string]pod{},
+	}
+}
+
+// Unavailable is why there is no report of a node.
+type Unavailable struct {
+	Node string
+	// Why is for people, and Type a command that leads on.
+	Why, Type string
+	// Err is what happened, and nil where Why says it all.
+	Err error
+
+	forbidden bool
+}
+
+func (u *Unavailable) Error() string {
+	return fmt.Sprintf("the driver of node %s cannot be asked: %s; see %s", u.Node, u.Reason(), u.Type)
+}
+
+// Reason returns why, with what happened.
+func (u *Unavailable) Reason() string {
+	if u.Err == nil {
+		return u.Why
+	}
+	return u.Why + ": " + u.Err.Error()
+}
+
+// IsForbidden reports whether it is no use to ask again.
+func (u *Unavailable) IsForbidden() bool { return u.forbidden }
+
+// Unwrap returns what happened.
+func (u *Unavailable) Unwrap() error { return u.Err }
+
+// Answer is what came of asking one node: a report, or why there is none.
+type Answer struct {
+	Report status.Report
+	Err    *Unavailable
+}
+
+// Reports asks several nodes, a few at a time, and returns an answer of each.
+func (d *Drivers) Reports(ctx context.Context, nodes []string) map[string]Answer {
+	answers := make(map[string]Answer, len(nodes))
+	var mu sync.Mutex // Guards answers.
+	var all sync.WaitGroup
+	for _, node := range nodes {
+		all.Go(func() {
+			report, err := d.Report(ctx, node)
+			answer := Answer{Report: report}
+			if err != nil && !errors.As(err, &answer.Err) {
+				answer.Err = &Unavailable{Node: node, Why: "it was not asked", Type: d.listing(node), Err: err}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			answers[node] = answer
+		})
+	}
+	all.Wait()
+	return answers
+}
+
+// Report returns what the driver of a node tells now. It remembers which pod that is, and not what it told. The error is
+// an *Unavailable.
+func (d *Drivers) Report(ctx context.Context, node string) (status.Report, error) {
+	select {
+	case d.asking <- struct{}{}:
+		defer func() { <-d.asking }()
+	case <-ctx.Done():
+		return status.Report{}, &Unavailable{Node: node, Why: "there was no time left", Type: d.listing(node), Err: ctx.Err()}
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	p, err := d.pod(ctx, node)
+	if err != nil {
+		return status.Report{}, err
+	}
+	report, err := d.ask(ctx, p)
+	if err != nil {
+		d.forget(node) // The next pod may do better.
+		return status.Report{}, d.explain(ctx, node, p, err)
+	}
+	return report, nil
+}
+
+// ask reads the status that a pod serves.
+func (d *Drivers) ask(ctx context.Context, p pod) (status.Report, error) {
+	// The driver answers requests to its own host alone.
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/statusz", http.NoBody)
+	if err != nil {
+		return status.Report{}, err
+	}
+	c, err := d.connect(ctx, p)
+	if err != nil {
+		return status.Report{}, err
+	}
+	defer func() { _ = c.Close() }() // All has been read.
+	dial := func(context.Context, string, string) (net.Conn, error) { return c, nil }
+	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return status.Report{}, c.explain(err)
+	}
+	defer func() { _ = response.Body.Close() }() // As above.
+	if response.StatusCode != http.StatusOK {
+		return status.Report{}, fmt.Errorf("/statusz answers %s", response.Status)
+	}
+	return read(response.Body)
+}
+
+// errNewer is of a report in a schema that is not known here.
+var errNewer = errors.New("update the plugin")
+
+// read decodes a report.
+func read(body io.Reader) (status.Report, error) {
+	text, err := io.ReadAll(io.LimitReader(body, mostBytes))
+	if err != nil {
+		return status.Report{}, fmt.Errorf("read the status: %w", err)
+	}
+	report, err := status.Read(bytes.NewReader(text))
+	var head struct {
+		SchemaVersion int `json:"schemaVersion"`
+	}
+	if err != nil && json.Unmarshal(text, &head) == nil && head.SchemaVersion > status.SchemaVersion {
+		return status.Report{}, fmt.Errorf("%w: %w", errNewer, err)
+	}
+	return report, err
+}
+
+// explain says why a pod did not answer.
+func (d *Drivers) explain(ctx context.Context, node string, p pod, err error) *Unavailable {
+	u := &Unavailable{Node: node, Type: fmt.Sprintf("kubectl -n %s logs %s -c %s", d.namespace, p.name, p.container), Err: err}
+	switch {
+	case apierrors.IsForbidden(err):
+		u.Why = fmt.Sprintf("you may not port-forward to its pod, which takes the verb create on pods/portforward in namespace %s", d.namespace)
+		u.Type, u.Err, u.forbidden = fmt.Sprintf("kubectl -n %s auth can-i create pods/portforward", d.namespace), nil, true
+	case isGone(err, p.name):
+		u.Why, u.Type = fmt.Sprintf("its pod %s is gone", p.name), d.listing(node)
+	case errors.Is(err, errNewer):
+		u.Why, u.Type = "it is newer than this plugin", "kubectl liveconfig version"
+	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.Canceled):
+		u.Why = fmt.Sprintf("its pod %s did not answer within %s", p.name, patience)
+	default:
+		u.Why = fmt.Sprintf("its pod %s did not answer as it should", p.name)
+	}
+	return u
+}
+
+// isGone reports whether the pod does not exist. A port-forward says the same words of the node.
+func isGone(err error, pod string) bool {
+	var answer apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &answer) {
+		return false
+	}
+	details := answer.Status().Details
+	return details != nil && details.Name == pod
+}
+
+// listing is the command that shows the pods of a node among which the driver's should be.
+func (d *Drivers) listing(node string) string {
+	return fmt.Sprintf("kubectl -n %s get pods -o wide --field-selector spec.nodeName=%s", d.namespace, node)
+}

@@ -1,0 +1,316 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/preview"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/volumes/manifest"
+)
+
+// previews is the command preview.
+type previews struct {
+	*session
+
+	input       manifest.Input
+	selector    string
+	fromCluster bool
+	names       []string
+	driver      string
+	output      string
+	diff        bool
+	showSecrets bool
+
+	// given is what the files have.
+	given preview.Set
+	// live is what the cluster has, as far as it was asked.
+	live *liveObjects
+	// found are the names of volumes, failed counts those of which there is nothing to show.
+	found  []string
+	failed int
+	// told are the remarks that were made, each once.
+	told map[string]bool
+}
+
+// What preview exits with. An error must not be taken for a difference.
+const (
+	exitDiffers      = 1
+	exitPreviewError = 2
+)
+
+func newPreview(s *session) *cobra.Command {
+	o := &previews{session: s, told: map[string]bool{}}
+	c := &cobra.Command{
+		Use:   "preview [TYPE/NAME...] [-f FILE]",
+		Short: "Show which files volumes would hold",
+		Long: "Shows the files that each volume of a pod or pod template would hold, by the code that the driver has: paths, modes,\n" +
+			"owners and digests. Volumes of Kubernetes' own types are shown as well; their tokens and downwardAPI files are left out.\n\n" +
+			"The pods are those of the manifests, or those that are named, which the cluster is asked for. ConfigMaps and Secrets are\n" +
+			"those of the manifests, and before all others those count. The cluster is asked for the rest with --from-cluster, for\n" +
+			"named pods, and with --diff; it is asked with your rights, and not with those of the pods.\n\n" +
+			"Digests and lines of Secrets are not shown without --show-secrets. Exit codes: 0 is good, 1 is a difference that --diff\n" +
+			"has found, 2 is an error.",
+		Example: "  kubectl liveconfig preview -f deployment.yaml -f configmap.yaml\n" +
+			"  kubectl liveconfig preview -f deployment.yaml --from-cluster -o files\n" +
+			"  kubectl liveconfig preview deployment/web\n" +
+			"  kubectl liveconfig preview deployment/web -f configmap.yaml --diff",
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
+	}
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return &exitError{exitPreviewError, &UsageError{fmt.Errorf("%w: see %s --help", err, c.CommandPath())}}
+	})
+	addInputFlags(c, &o.input)
+	addDriverFlag(c, &o.driver)
+	flags := c.Flags()
+	flags.StringVarP(&o.selector, "selector", "l", "", "labels that select objects of a named type, such as app=web")
+	flags.BoolVar(&o.fromCluster, "from-cluster", false, "ask the cluster for ConfigMaps and Secrets that no file has")
+	flags.StringSliceVar(&o.names, "volume", nil, "only the volumes of this name")
+	flags.StringVarP(&o.output, "output", "o", "-", "- for the list alone, or an empty folder to write the files into")
+	flags.BoolVar(&o.diff, "diff", false, "show what changes against what the cluster has now")
+	flags.BoolVar(&o.showSecrets, "show-secrets", false, "show digests and lines of Secrets, and have their files in a folder get the modes of the volume")
+	return c
+}
+
+func (o *previews) run(ctx context.Context, args []string) error {
+	err := o.preview(ctx, args)
+	if _, isExit := errors.AsType[*exitError](err); err == nil || isExit {
+		return err
+	}
+	return &exitError{exitPreviewError, err}
+}
+
+func (o *previews) preview(ctx context.Context, args []string) error {
+	switch {
+	case slices.Contains([]string{"", "json", "yaml", "name", "wide"}, o.output):
+		return usageError("--output %q is not known: say - for the list, or an empty folder, as in --output ./files", o.output)
+	case o.diff && o.output != "-":
+		return usageError("--diff compares, and --output writes: say one of them")
+	case len(args) == 0 && o.selector != "":
+		return usageError("--selector selects objects of the cluster: name a type, such as deployments")
+	case len(args) == 0 && len(o.input.Names) == 0:
+		return usageError("say whose volumes: name an object, such as deployment/web, or say --filename FILE")
+	}
+	pods, err := o.pods(args)
+	if err != nil {
+		return err
+	}
+	if o.diff {
+		return o.compare(ctx, pods)
+	}
+	if err := o.show(ctx, pods); err != nil || o.failed == 0 {
+		return err
+	}
+	return fmt.Errorf("%d of %d volumes cannot be shown: see above", o.failed, len(o.found))
+}
+
+// pods returns the pods whose volumes are wanted, and reads the files.
+func (o *previews) pods(args []string) ([]preview.Pod, error) {
+	if err := o.readFiles(); err != nil {
+		return nil, err
+	}
+	o.fromCluster = o.fromCluster || o.diff || len(args) > 0
+	o.live = &liveObjects{session: o.session}
+	pods := o.given.Pods
+	if len(args) > 0 {
+		named, err := o.live.pods(namespaceOr(o.session, ""), o.selector, args)
+		if err != nil {
+			return nil, err
+		}
+		for _, pod := range named {
+			if !slices.ContainsFunc(pods, pod.IsSame) {
+				pods = append(pods, pod)
+			}
+		}
+	}
+	if len(pods) == 0 {
+		return nil, errors.New("no file has a pod or what makes pods: add one by --filename, or name an object of the cluster, such as deployment/web")
+	}
+	return pods, nil
+}
+
+func (o *previews) readFiles() error {
+	if len(o.input.Names) == 0 {
+		return nil
+	}
+	files, err := readManifests(o.session, o.input)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, file := range files {
+		if err := o.readFile(file); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", file.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o *previews) readFile(file manifest.File) error {
+	var errs []error
+	for _, part := range file.Parts() {
+		if part.IsSeparator {
+			continue
+		}
+		document, err := manifest.Parse(part)
+		if err == nil {
+			err = o.given.Add(document.Data, namespaceOr(o.session, ""))
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// volumes returns the wanted ones of a pod, and says what is wrong with them.
+func (o *previews) volumes(ctx context.Context, pod preview.Pod) []preview.Volume {
+	all := o.wanted(preview.Volumes(pod, o.driver, o.objects(ctx, pod)))
+	for _, v := range all {
+		o.found = append(o.found, v.Name)
+		if v.Err != nil {
+			o.failed++
+			o.remark("%s: volume %s: %s", pod.Object(), v.Name, strings.ReplaceAll(v.Err.Error(), "\n", "; "))
+		}
+		o.tell(pod, v)
+	}
+	return all
+}
+
+// wanted leaves out what --volume does not name.
+func (o *previews) wanted(all []preview.Volume) []preview.Volume {
+	return slices.DeleteFunc(all, func(v preview.Volume) bool { return len(o.names) > 0 && !slices.Contains(o.names, v.Name) })
+}
+
+// tell says what is not in a volume, and why.
+func (o *previews) tell(pod preview.Pod, v preview.Volume) {
+	for _, what := range v.LeftOut {
+		o.once("note: %s: volume %s: left out is %s, which only a running pod has", pod.Object(), v.Name, what)
+	}
+	for _, ref := range v.Unfound {
+		if !o.fromCluster {
+			o.once("note: %s is in no file: add it by --filename, or have the cluster asked by --from-cluster", ref)
+		}
+	}
+}
+
+// once makes a remark that was not made yet.
+func (o *previews) once(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if !o.told[text] {
+		o.told[text] = true
+		o.remark("%s", text)
+	}
+}
+
+// show lists the volumes, and writes them.
+func (o *previews) show(ctx context.Context, pods []preview.Pod) error {
+	byPod := make([][]preview.Volume, len(pods))
+	for i, pod := range pods {
+		byPod[i] = o.volumes(ctx, pod)
+	}
+	if err := o.verdict(); err != nil {
+		return err
+	}
+	if o.output != "-" {
+		if err := o.writeAll(pods, byPod); err != nil {
+			return err
+		}
+	}
+	var b strings.Builder
+	for i, pod := range pods {
+		if err := preview.Print(&b, pod, byPod[i], o.sight()); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprint(o.Out, plain(b.String()))
+	return err
+}
+
+// writeAll writes the volumes of all pods into the folder.
+func (o *previews) writeAll(pods []preview.Pod, byPod [][]preview.Volume) (err error) {
+	folder, err := preview.NewFolder(o.output)
+	if err != nil {
+		return fmt.Errorf("write the files: %w", err)
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	folder.Owns, folder.Sight = os.Geteuid() == 0, o.sight()
+	for i, pod := range pods {
+		for _, v := range byPod[i] {
+			if v.Err != nil {
+				continue
+			}
+			if err := o.write(folder, placeOf(pod, pods), v); err != nil {
+				return fmt.Errorf("write volume %s of %s into %s: %w", v.Name, pod.Object(), o.output, err)
+			}
+		}
+	}
+	return nil
+}
+
+// verdict returns an error if a volume that is asked for is not there.
+func (o *previews) verdict() error {
+	for _, name := range o.names {
+		if !slices.Contains(o.found, name) {
+			return fmt.Errorf("there is no volume %q that holds ConfigMaps or Secrets", name)
+		}
+	}
+	if len(o.found) == 0 {
+		o.remark("note: no volume holds ConfigMaps or Secrets; say --driver-name if %s is not the name of liveconfig's driver", o.driver)
+	}
+	return nil
+}
+
+// placeOf returns where in the folder the volumes of a pod go: into the folder itself if there is no other pod.
+func placeOf(pod preview.Pod, all []preview.Pod) string {
+	if len(all) == 1 {
+		return ""
+	}
+	place := pod.Namespace + "/" + pod.Object() + "/"
+	isSame := func(p preview.Pod) bool { return p.Namespace == pod.Namespace && p.Object() == pod.Object() }
+	if at := slices.IndexFunc(all, isSame); !all[at].IsSame(pod) || slices.ContainsFunc(all[at+1:], isSame) {
+		place += pod.Field + "/" // An object of several templates.
+	}
+	return place
+}
+
+func (o *previews) write(folder *preview.Folder, place string, v preview.Volume) error {
+	if !folder.Owns && v.Tree.UID+v.Tree.GID > 0 {
+		o.once("note: the files are yours, because only root can give them the owners of the list")
+	}
+	if v.SharesSecrets() && folder.Sight != preview.Shown {
+		o.once("note: files of Secrets are for their owner alone, unless you say --show-secrets: the list has their modes in the volume")
+	}
+	return folder.Write(place+v.Name, v)
+}
+
+func (o *previews) sight() preview.Sight {
+	if o.showSecrets {
+		return preview.Shown
+	}
+	return preview.Masked
+}
+
+// objects returns what a pod's sources hold: what the files have comes first.
+func (o *previews) objects(ctx context.Context, pod preview.Pod) preview.Objects {
+	sources := o.sourcesOf(pod)
+	return func(ref api.Ref) (api.Content, bool, error) {
+		if content, found := o.given.Content(ref); found {
+			return content, true, nil
+		}
+		if source, isCopy := sources[ref]; isCopy {
+			if content, found := o.given.Content(source); found {
+				o.once("note: %s: %s stands for %s, of which a file has the next content", pod.Object(), ref, source)
+				return content, true, nil
+			}
+		}
+		if !o.fromCluster {
+			return api.Content{}, false, nil
+		}
+		return o.live.content(ctx, ref)
+	}
+}

@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/preview"
+)
+
+// compare shows what changes in the volumes of pods.
+func (o *previews) compare(ctx context.Context, pods []preview.Pod) error {
+	var errs []error
+	differs := false
+	for _, pod := range pods {
+		text, err := o.difference(ctx, pod)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", pod.Object(), err))
+			continue
+		}
+		differs = differs || text != ""
+		if _, err := fmt.Fprint(o.Out, plain(text)); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err // Whether there are such volumes is not known of all pods.
+	}
+	if err := o.verdict(); err != nil || !differs {
+		return err
+	}
+	return &exitError{code: exitDiffers}
+}
+
+// difference returns what changes in the volumes of one pod.
+func (o *previews) difference(ctx context.Context, pod preview.Pod) (string, error) {
+	live, found, err := o.live.same(pod)
+	if err != nil {
+		return "", err
+	}
+	var before []preview.Volume
+	if found {
+		before = o.wanted(preview.Volumes(live, o.driver, o.liveContent(ctx)))
+	} else {
+		o.remark("note: %s: namespace %s has none yet", pod.Object(), pod.Namespace)
+	}
+	for _, v := range before {
+		if v.Err != nil {
+			o.remark("note: %s: volume %s: of what it holds now nothing is known: %v", pod.Object(), v.Name, v.Err)
+		}
+	}
+	after := o.volumes(ctx, pod)
+	for i := range after {
+		if after[i].Err != nil {
+			return "", errors.New("there is nothing to compare with: see above")
+		}
+	}
+	return preview.Difference(pod, before, after, o.sight()), nil
+}
+
+// liveContent returns what sources hold now.
+func (o *previews) liveContent(ctx context.Context) preview.Objects {
+	return func(ref api.Ref) (api.Content, bool, error) { return o.live.content(ctx, ref) }
+}

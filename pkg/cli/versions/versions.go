@@ -1,0 +1,239 @@
+// Package versions says which pods have the newest of the ConfigMaps and Secrets that they show, by what their pod specs
+// say, what the drivers of their nodes report, and what the API has.
+//
+// It is pure: it does not know who asked for any of that, nor what the objects hold.
+package versions
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/pkg/status"
+)
+
+// Place is where a pod shows an object. It is comparable.
+type Place struct {
+	// Volume is empty for an object that triggers rollouts, and that no volume of liveconfig shows: Kubernetes does.
+	Volume string
+	// Object is what people edit, and Names what the pod spec names: the object or a copy of it.
+	Object, Names api.Ref
+}
+
+// IsCopy reports whether the pod has a copy of the object, which never changes.
+func (p Place) IsCopy() bool { return p.Object != p.Names }
+
+// Places returns where the pods of a template show objects, in the order of their volumes. The error joins what cannot be
+// read; the other places are returned all the same.
+func Places(meta map[string]string, spec *corev1.PodSpec, namespace, driver string) ([]Place, error) {
+	config, err := configIn(meta)
+	mistakes := []error{err}
+	originals := map[api.Ref]api.Ref{}
+	for object, name := range config.Copies() {
+		originals[ref(object.Kind, namespace, name)] = ref(object.Kind, namespace, object.Name)
+	}
+	var places []Place
+	shown := map[api.Ref]bool{}
+	for _, v := range spec.Volumes {
+		if v.CSI == nil || v.CSI.Driver != driver {
+			continue
+		}
+		parsed, err := api.Parse(v.CSI.VolumeAttributes, namespace)
+		if err != nil {
+			mistakes = append(mistakes, fmt.Errorf("volume %s: %w", v.Name, err))
+			continue
+		}
+		for _, named := range parsed.Refs() {
+			places = append(places, Place{Volume: v.Name, Names: named, Object: cmp.Or(originals[named], named)})
+			shown[named] = true
+		}
+	}
+	for _, object := range config.Objects() {
+		named := ref(object.Kind, namespace, config[object])
+		if original, isCopy := originals[named]; isCopy && !shown[named] {
+			places = append(places, Place{Names: named, Object: original})
+		}
+	}
+	return places, errors.Join(mistakes...)
+}
+
+func ref(kind api.Kind, namespace, name string) api.Ref {
+	return api.Ref{Kind: kind, Namespace: namespace, Name: name}
+}
+
+// configIn returns which copies the pods of a template use.
+func configIn(annotations map[string]string) (trigger.Config, error) {
+	text, found := annotations[trigger.ConfigAnnotation]
+	if !found {
+		return nil, nil
+	}
+	return trigger.ParseConfig(text)
+}
+
+// Now is what pods should have of an object.
+type Now struct {
+	// Version is nil for an object that does not exist.
+	Version *status.Version
+	// OrNewer says that a later version is as good. For this once the versions are taken for numbers, which they are until
+	// a cluster is restored.
+	OrNewer bool
+	// ChangedAt is when the object was last changed, or zero.
+	ChangedAt time.Time
+	// Copies are the names of the copies that are as good as any; none if that is not known.
+	Copies []string
+}
+
+// Newest returns the latest version of an object that the reports know, and nil if none does.
+func Newest(reports []status.Report, of api.Ref) *status.Version {
+	var newest *status.Version
+	for _, r := range reports {
+		for _, v := range r.Volumes {
+			for _, s := range v.Sources {
+				isIt := ref(api.Kind(s.Kind), s.Namespace, s.Name) == of && s.Known != nil
+				if isIt && (newest == nil || isLater(*s.Known, *newest)) {
+					newest = s.Known
+				}
+			}
+		}
+	}
+	return newest
+}
+
+func isLater(a, b status.Version) bool {
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	return err == nil && order > 0
+}
+
+// isReached reports whether a version will do.
+func (n Now) isReached(v *status.Version) bool {
+	return same(v, n.Version) ||
+		n.OrNewer && v != nil && n.Version != nil && v.UID == n.Version.UID && isLater(*v, *n.Version)
+}
+
+// State says what a pod has.
+type State string
+
+// The states.
+const (
+	Current State = "Current"
+	Lagging State = "Lagging"
+	Unknown State = "Unknown"
+)
+
+// Verdict is what a pod has of an object.
+type Verdict struct {
+	State State
+	// Has is the resource version in the files, or the name of the copy. Empty for none, or not known.
+	Has string
+	// Why and Since are for what is not current; zero for not known.
+	Why   string
+	Since time.Time
+}
+
+// Pod is a pod that runs.
+type Pod struct {
+	Name, UID, Node string
+	// Report is of its node; nil for none.
+	Report *status.Report
+}
+
+// Judge says what a pod has of an object in a place.
+func (p Pod) Judge(at Place, now Now) Verdict {
+	if !at.IsCopy() {
+		return p.volume(at, func(v status.Volume, s status.Source) Verdict { return judge(v, s, now) })
+	}
+	v := Verdict{State: Current, Has: at.Names.Name}
+	switch {
+	case len(now.Copies) == 0:
+		v.State, v.Why = Unknown, "it is not known which copy is the newest"
+	case !slices.Contains(now.Copies, at.Names.Name):
+		v.State, v.Since, v.Why = Lagging, now.ChangedAt, "it is of another revision than the one with "+now.Copies[len(now.Copies)-1]
+	case at.Volume != "":
+		return p.volume(at, judgeCopy)
+	}
+	return v
+}
+
+// volume judges by what the node reports of a place.
+func (p Pod) volume(at Place, judge func(status.Volume, status.Source) Verdict) Verdict {
+	if p.Report == nil {
+		return Verdict{State: Unknown, Why: "the driver of its node cannot be asked"}
+	}
+	i := slices.IndexFunc(p.Report.Volumes, func(v status.Volume) bool { return v.Pod.UID == p.UID && v.Name == at.Volume })
+	switch {
+	case i < 0 && !p.Report.Recovered:
+		return Verdict{State: Unknown, Why: "the driver of its node has just started and does not know all volumes yet"}
+	case i < 0:
+		return Verdict{State: Lagging, Why: "the driver of its node has no such volume"}
+	}
+	volume := p.Report.Volumes[i]
+	if volume.State == status.Busy {
+		return Verdict{State: Unknown, Why: "the driver of its node is busy with the volume"}
+	}
+	j := slices.IndexFunc(volume.Sources, func(s status.Source) bool {
+		return ref(api.Kind(s.Kind), s.Namespace, s.Name) == at.Names
+	})
+	if j < 0 {
+		return Verdict{State: Lagging, Why: "the driver of its node does not have it in the volume"}
+	}
+	return judge(volume, volume.Sources[j])
+}
+
+// judge compares an object in a volume with what it should be.
+func judge(volume status.Volume, source status.Source, now Now) Verdict {
+	v := Verdict{State: Lagging, Since: now.ChangedAt}
+	if source.Projected != nil {
+		v.Has = source.Projected.ResourceVersion
+	}
+	if now.isReached(source.Projected) {
+		return Verdict{State: Current, Has: v.Has}
+	}
+	if volume.Problem != nil && !volume.Problem.Since.IsZero() {
+		v.Since = volume.Problem.Since
+	}
+	v.Why = whyNot(volume, source, now)
+	return v
+}
+
+// whyNot says why a volume does not have what it should of an object.
+func whyNot(volume status.Volume, source status.Source, now Now) string {
+	switch {
+	case volume.UpdatePolicy == string(api.UpdateNever):
+		return "its volume has the update policy Never"
+	case source.Error != "":
+		return source.Error
+	case volume.Problem != nil:
+		return volume.Problem.Message
+	case volume.State == status.Publishing:
+		return "its volume is being made"
+	case now.isReached(source.Known):
+		return "its node is about to write it"
+	case source.Polled:
+		return "its node has not heard of it yet: it is read now and then, because who reads it may not list and watch it"
+	default:
+		return "its node has not heard of it yet"
+	}
+}
+
+// judgeCopy judges the one copy that a pod will ever have: it is there or not.
+func judgeCopy(volume status.Volume, source status.Source) Verdict {
+	v := Verdict{State: Current, Has: source.Name}
+	if source.Projected == nil {
+		v = Verdict{State: Lagging, Why: whyNot(volume, source, Now{Version: source.Known})}
+	}
+	return v
+}
+
+func same(a, b *status.Version) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
+}

@@ -1,0 +1,251 @@
+package manifest
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+// Document is one manifest.
+type Document struct {
+	// Data is what the API server would be sent: maps, lists, texts, numbers and booleans of JSON.
+	Data any
+	part Part
+	root *yaml.Node // Knows positions and nothing else. Nil where the document cannot be read by lines.
+}
+
+// SyntaxError is a document that is no YAML or JSON.
+type SyntaxError struct {
+	Line int
+	Err  error
+}
+
+func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+
+// Unwrap returns what the reader says.
+func (e *SyntaxError) Unwrap() error { return e.Err }
+
+// Parse reads a part of a file, as kubectl reads it.
+func Parse(part Part) (Document, error) {
+	d := Document{part: part}
+	text, err := sigsyaml.YAMLToJSON([]byte(part.Text))
+	if err == nil {
+		err = json.Unmarshal(text, &d.Data)
+	}
+	if err != nil {
+		return Document{}, part.syntaxError(err)
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(part.Text), &document); err == nil && len(document.Content) == 1 {
+		d.root = document.Content[0]
+	}
+	return d, nil
+}
+
+// syntaxError moves the line that the reader names, if any, from the part to the file.
+func (p Part) syntaxError(err error) error {
+	line := 1
+	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
+	text = strings.TrimPrefix(text, "yaml: ")
+	if found := regexp.MustCompile(`^line ([0-9]+): `).FindStringSubmatch(text); found != nil {
+		text = strings.TrimPrefix(text, found[0])
+		if at, err := strconv.Atoi(found[1]); err == nil {
+			line = at
+		}
+	}
+	return &SyntaxError{Line: p.Line + line - 1, Err: errors.New(text)}
+}
+
+// Line returns where in the file the deepest value stands that the path leads to. Inside a block of text it is the first
+// line of that.
+func (d Document) Line(path Path) int {
+	node, _ := d.reach(path)
+	if node == nil {
+		return d.part.Line
+	}
+	return d.part.Line + node.Line - 1
+}
+
+// Written returns the text of the value that the path leads to, as it is in the file, or "" if that is no text or number.
+func (d Document) Written(path Path) string {
+	node, whole := d.reach(path)
+	if node == nil || !whole || node.Kind != yaml.ScalarNode {
+		return ""
+	}
+	return node.Value
+}
+
+// Twice returns the paths of an object's fields that are written more than once, of which all but the last are lost.
+func (d Document) Twice(object Path) []Path {
+	node, whole := d.reach(object)
+	if node == nil || !whole || node.Kind != yaml.MappingNode {
+		return nil
+	}
+	var twice []Path
+	seen := map[string]bool{}
+	for i := 0; i < len(node.Content); i += 2 {
+		name := node.Content[i].Value
+		if seen[name] {
+			twice = append(twice, object.Field(name))
+		}
+		seen[name] = true
+	}
+	return twice
+}
+
+// LineInText returns where in the file the deepest value stands that the path leads to in a text that is YAML itself. It is
+// exact where the text is a block of lines.
+func (d Document) LineInText(text, path Path) int {
+	node, whole := d.reach(text)
+	if node == nil || !whole || node.Kind != yaml.ScalarNode || node.Style&yaml.LiteralStyle == 0 {
+		return d.Line(text)
+	}
+	var inner yaml.Node
+	if err := yaml.Unmarshal([]byte(node.Value), &inner); err != nil || len(inner.Content) != 1 {
+		return d.Line(text)
+	}
+	deepest, _ := reach(inner.Content[0], path)
+	return d.part.Line + node.Line + deepest.Line - 1
+}
+
+func (d Document) reach(path Path) (node *yaml.Node, whole bool) {
+	if d.root == nil {
+		return nil, false
+	}
+	return reach(d.root, path)
+}
+
+// reach follows a path as far as it leads, and reports whether that was all of it.
+func reach(node *yaml.Node, path Path) (deepest *yaml.Node, whole bool) {
+	for _, step := range path {
+		next := child(node, step)
+		if next == nil {
+			return node, false
+		}
+		node = next
+	}
+	return node, true
+}
+
+// child returns the value one step away, or nil.
+func child(node *yaml.Node, step Step) *yaml.Node {
+	if node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	if step.Field == "" {
+		if node.Kind != yaml.SequenceNode || step.Index >= len(node.Content) {
+			return nil
+		}
+		return node.Content[step.Index]
+	}
+	if node.Kind != yaml.MappingNode {
+		return nil
+	}
+	if at, ok := fieldOf(node, step.Field); ok {
+		return node.Content[at+1]
+	}
+	return nil
+}
+
+// PodSpec is a pod spec of a document.
+type PodSpec struct {
+	// Object is the innermost one around it that has a kind, such as Deployment/web.
+	Object    string
+	Namespace string // What its metadata says, or "".
+	Path      Path
+	// Data is part of the document's, and may be changed.
+	Data map[string]any
+	// Claims are the names of the volumes that its pods have besides, which a StatefulSet's volumeClaimTemplates make.
+	Claims []string
+}
+
+// PodSpecs returns whatever looks like a pod spec, which is what has a list of containers.
+func (d Document) PodSpecs() []PodSpec {
+	return slices.DeleteFunc(d.PodSpecsAndPatches(), func(s PodSpec) bool { return s.IsPatch() })
+}
+
+// PodSpecsAndPatches returns the pod specs, and what may be a part of one: a list of volumes without containers.
+func (d Document) PodSpecsAndPatches() []PodSpec { return find(PodSpec{}, d.Data) }
+
+// IsPatch reports whether the containers are elsewhere.
+func (s PodSpec) IsPatch() bool {
+	_, whole := s.Data["containers"].([]any)
+	return !whole
+}
+
+func find(around PodSpec, value any) []PodSpec {
+	var found []PodSpec
+	switch value := value.(type) {
+	case []any:
+		for i, element := range value {
+			at := around
+			at.Path = around.Path.Index(i)
+			found = append(found, find(at, element)...)
+		}
+	case map[string]any:
+		around = around.within(value)
+		if _, ok := value["containers"].([]any); ok {
+			around.Data = value
+			return []PodSpec{around}
+		}
+		if slices.ContainsFunc(Objects(value["volumes"]), isVolume) { // What is deeper may be a whole one.
+			around.Data = value
+			found = append(found, around)
+		}
+		for _, claim := range Objects(value["volumeClaimTemplates"]) {
+			metadata, _ := claim["metadata"].(map[string]any)
+			name, _ := metadata["name"].(string)
+			around.Claims = append(around.Claims, name)
+		}
+		for _, name := range sortedKeys(value) {
+			at := around
+			at.Data = nil
+			at.Path = around.Path.Field(name)
+			found = append(found, find(at, value[name])...)
+		}
+	}
+	return found
+}
+
+// isVolume reports whether an element of a list called volumes is one of a pod.
+func isVolume(element map[string]any) bool {
+	return slices.ContainsFunc([]string{"csi", "configMap", "secret", "projected"}, func(field string) bool {
+		_, is := element[field].(map[string]any)
+		return is
+	})
+}
+
+// within names the object, if it is one.
+func (s PodSpec) within(object map[string]any) PodSpec {
+	kind, _ := object["kind"].(string)
+	metadata, _ := object["metadata"].(map[string]any)
+	if kind == "" || metadata == nil {
+		return s
+	}
+	name, _ := metadata["name"].(string)
+	generated, _ := metadata["generateName"].(string)
+	s.Object = kind + "/" + cmp.Or(name, generated)
+	s.Namespace, _ = metadata["namespace"].(string)
+	return s
+}
+
+// Volumes returns the pod spec's volumes, as far as they are objects.
+func (s PodSpec) Volumes() []map[string]any { return Objects(s.Data["volumes"]) }
+
+// Objects returns the elements of a list. What is no object is an empty one, so that the others keep their places.
+func Objects(value any) []map[string]any {
+	list, _ := value.([]any)
+	objects := make([]map[string]any, len(list))
+	for i, element := range list {
+		objects[i], _ = element.(map[string]any)
+	}
+	return objects
+}

@@ -1,0 +1,262 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+func sortedKeys(object map[string]any) []string { return slices.Sorted(maps.Keys(object)) }
+
+// Replacement puts another field in the place of one of an object.
+type Replacement struct {
+	// Object is the path to the object.
+	Object Path
+	// From is the field that goes, To the one that comes.
+	From, To string
+	Value    any
+}
+
+// Replace returns the document's text with what was replaced, and everything else as it was, comments included, wherever
+// the text is made of lines. Where an object is written in braces, the document is formatted anew.
+func (d Document) Replace(replacements []Replacement) (string, error) {
+	if len(replacements) == 0 {
+		return d.part.Text, nil
+	}
+	want, err := d.replaced(replacements)
+	if err != nil {
+		return "", err
+	}
+	if strings.HasPrefix(strings.TrimSpace(d.part.Text), "{") {
+		return indented(want)
+	}
+	for _, way := range []func([]Replacement) (string, bool){d.byLines, d.byNodes} {
+		if text, ok := way(replacements); ok && means(text, want) {
+			return text, nil
+		}
+	}
+	text, err := sigsyaml.Marshal(want)
+	return string(text), err
+}
+
+// replaced returns the data with what was replaced.
+func (d Document) replaced(replacements []Replacement) (any, error) {
+	text, err := json.Marshal(d.Data)
+	if err != nil {
+		return nil, err
+	}
+	var data any
+	if err := json.Unmarshal(text, &data); err != nil {
+		return nil, err
+	}
+	for _, r := range replacements {
+		object, ok := at(data, r.Object).(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("%s is no object", r.Object)
+		}
+		delete(object, r.From)
+		object[r.To] = r.Value
+	}
+	return data, nil
+}
+
+func at(value any, path Path) any {
+	for _, step := range path {
+		if step.Field != "" {
+			object, _ := value.(map[string]any)
+			value = object[step.Field]
+			continue
+		}
+		list, _ := value.([]any)
+		if step.Index >= len(list) {
+			return nil
+		}
+		value = list[step.Index]
+	}
+	return value
+}
+
+// means reports whether a text says exactly what is wanted.
+func means(text string, want any) bool {
+	read, err := Parse(Part{Text: text})
+	if err != nil {
+		return false
+	}
+	asJSON, err := json.Marshal(want)
+	if err != nil {
+		return false
+	}
+	var plain any
+	return json.Unmarshal(asJSON, &plain) == nil && reflect.DeepEqual(read.Data, plain)
+}
+
+func indented(value any) (string, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	err := encoder.Encode(value)
+	return b.String(), err
+}
+
+// byLines replaces the lines of the fields. The last one goes first, so that the lines of those before it stay.
+func (d Document) byLines(replacements []Replacement) (string, bool) {
+	lines := strings.SplitAfter(d.part.Text, "\n")
+	sorted := slices.Clone(replacements)
+	slices.SortFunc(sorted, func(a, b Replacement) int { return d.Line(b.Object.Field(b.From)) - d.Line(a.Object.Field(a.From)) })
+	for _, r := range sorted {
+		at, block, ok := d.block(r)
+		if !ok {
+			return "", false
+		}
+		first, indent := at.Line-1, at.Column-1
+		head := lines[first][:indent]
+		if strings.Trim(head, " -") != "" {
+			return "", false
+		}
+		lines = slices.Replace(lines, first, end(lines, first, indent),
+			head+strings.TrimPrefix(indentedBy(block, indent), strings.Repeat(" ", indent)))
+	}
+	return strings.Join(lines, ""), true
+}
+
+// end returns the line after the last one of what begins on a line, which is deeper than its indent. Blank lines and comments
+// after it are not its own.
+func end(lines []string, first, indent int) int {
+	last := first + 1
+	for i := last; i < len(lines); i++ {
+		text := strings.TrimSpace(lines[i])
+		depth := len(lines[i]) - len(strings.TrimLeft(lines[i], " "))
+		if text != "" && depth <= indent {
+			break
+		}
+		if text != "" && !strings.HasPrefix(text, "#") {
+			last = i + 1
+		}
+	}
+	return last
+}
+
+// block returns the node whose lines go, and the lines that come: a field with its value, or all of an object that is in
+// braces.
+func (d Document) block(r Replacement) (at *yaml.Node, block string, ok bool) {
+	value, err := readable(r.Value)
+	object, whole := d.reach(r.Object)
+	if err != nil || !whole || object.Kind != yaml.MappingNode {
+		return nil, "", false
+	}
+	field, ok := fieldOf(object, r.From)
+	if !ok {
+		return nil, "", false
+	}
+	if object.Style&yaml.FlowStyle == 0 {
+		block, err = encode(map[string]*yaml.Node{r.To: value})
+		return object.Content[field], block, err == nil
+	}
+	opened := *object
+	opened.Style, opened.HeadComment, opened.LineComment = 0, object.LineComment, ""
+	opened.Content = slices.Clone(object.Content)
+	opened.Content[field], opened.Content[field+1] = &yaml.Node{Kind: yaml.ScalarNode, Value: r.To}, value
+	block, err = encode(&opened)
+	return object, block, err == nil
+}
+
+// fieldOf returns where among an object's nodes the name of a field is.
+func fieldOf(object *yaml.Node, name string) (at int, ok bool) {
+	for i := 0; i+1 < len(object.Content); i += 2 {
+		if object.Content[i].Value == name {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+func indentedBy(block string, indent int) string {
+	var b strings.Builder
+	for line := range strings.SplitAfterSeq(block, "\n") {
+		if strings.TrimSpace(line) != "" {
+			b.WriteString(strings.Repeat(" ", indent))
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// byNodes replaces the nodes of the fields, and writes the document anew with its comments.
+func (d Document) byNodes(replacements []Replacement) (string, bool) {
+	if d.root == nil {
+		return "", false
+	}
+	fresh, err := Parse(d.part)
+	if err != nil {
+		return "", false
+	}
+	for _, r := range replacements {
+		object, whole := reach(fresh.root, r.Object)
+		if !whole || object.Kind != yaml.MappingNode {
+			return "", false
+		}
+		value, err := readable(r.Value)
+		if err != nil {
+			return "", false
+		}
+		field, ok := fieldOf(object, r.From)
+		if !ok {
+			return "", false
+		}
+		object.Content[field].Value, object.Content[field+1] = r.To, value
+	}
+	text, err := encode(fresh.root)
+	return text, err == nil
+}
+
+// readable returns a value as people write it: names and keys come first, and modes are octal.
+func readable(value any) (*yaml.Node, error) {
+	node := &yaml.Node{}
+	if err := node.Encode(value); err != nil {
+		return nil, err
+	}
+	arrange(node)
+	return node, nil
+}
+
+func arrange(node *yaml.Node) {
+	for _, below := range node.Content {
+		arrange(below)
+	}
+	if node.Kind != yaml.MappingNode {
+		return
+	}
+	var first, rest []*yaml.Node
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		if mode, err := strconv.Atoi(value.Value); err == nil && value.Tag == "!!int" && (key.Value == "mode" || key.Value == "defaultMode") {
+			value.Value = fmt.Sprintf("%04o", mode)
+		}
+		if slices.Contains([]string{"name", "secretName", "key"}, key.Value) {
+			first = append(first, key, value)
+			continue
+		}
+		rest = append(rest, key, value)
+	}
+	node.Content = slices.Concat(first, rest)
+}
+
+func encode(value any) (string, error) {
+	var b strings.Builder
+	encoder := yaml.NewEncoder(&b)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(value); err != nil {
+		return "", err
+	}
+	err := encoder.Close()
+	return b.String(), err
+}

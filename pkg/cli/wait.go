@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+)
+
+// wait is the command of this name.
+type wait struct {
+	*session
+	selection
+
+	driver, driverNamespace string
+	conditions              []string
+	timeout                 time.Duration
+}
+
+func newWait(s *session) *cobra.Command {
+	o := &wait{session: s}
+	c := &cobra.Command{
+		Use:   "wait TYPE/NAME... --for=projected=OBJECT",
+		Short: "Wait until all pods have the config that there is now",
+		Long: "Waits until every running pod of a workload has the version of each OBJECT that the API server has when the command\n" +
+			"is given, or a later one. Of an object that triggers rollouts that is when no pod with another copy of it is left.\n" +
+			"A workload that shall have no pods has them all.\n\n" +
+			"The exit code is 1 when that is not so after --timeout, and then the pods that lag are named.",
+		Example: "  kubectl apply -f config.yaml && kubectl liveconfig wait deployment/web --for=projected=configmap/web\n" +
+			"  kubectl liveconfig wait deployment/web --for=projected=configmap/web --for=projected=secret/tls --timeout=2m",
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
+	}
+	o.addClusterFlags(c)
+	addDriverFlag(c, &o.driver)
+	addDriverNamespaceFlag(c, &o.driverNamespace)
+	c.Flags().StringArrayVar(&o.conditions, "for", nil, "what to wait for: projected=configmap/NAME or projected=secret/NAME; may be repeated")
+	c.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait at most; 0 looks once")
+	return c
+}
+
+func (o *wait) run(ctx context.Context, args []string) error {
+	objects, err := o.objects()
+	if err != nil {
+		return err
+	}
+	if o.timeout < 0 {
+		return usageError("--timeout %s is in the past", o.timeout)
+	}
+	cluster, err := o.cluster(o.driverNamespace)
+	if err != nil {
+		return err
+	}
+	found, err := o.workloads(o.session, args)
+	if err != nil {
+		return err
+	}
+	var vigils []*vigil
+	var errs []error
+	for _, one := range found {
+		v := &vigil{session: o.session, cluster: cluster, info: one.info, driver: o.driver, objects: objects, once: o.timeout == 0}
+		if err := v.begin(ctx, one.workload); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", subject(one.info), err))
+			continue
+		}
+		vigils = append(vigils, v)
+	}
+	return errors.Join(append(errs, o.keep(ctx, vigils))...)
+}
+
+// keep keeps one vigil after the other: what all wait for was found out before. When the time is over, those that are left
+// have a look.
+func (o *wait) keep(ctx context.Context, vigils []*vigil) error {
+	limited := ctx
+	if o.timeout > 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("timed out after %s", o.timeout))
+		defer cancel()
+	}
+	var errs []error
+	for _, v := range vigils {
+		within := limited
+		if limited.Err() != nil && ctx.Err() == nil {
+			v.once, within = true, ctx
+		}
+		if err := v.keep(within); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", subject(v.info), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// objects reads the conditions.
+func (o *wait) objects() ([]trigger.Object, error) {
+	if len(o.conditions) == 0 {
+		return nil, usageError("say what to wait for, such as --for=projected=configmap/web")
+	}
+	var objects []trigger.Object
+	for _, condition := range o.conditions {
+		text, ok := strings.CutPrefix(condition, "projected=")
+		if !ok {
+			return nil, usageError("--for %q is not known: the condition is projected, such as --for=projected=configmap/web", condition)
+		}
+		found, err := trigger.Parse(text)
+		if err != nil {
+			return nil, usageError("--for %q: %w", condition, err)
+		}
+		objects = append(objects, found...)
+	}
+	slices.SortFunc(objects, trigger.Compare)
+	return slices.Compact(objects), nil
+}
+
+// target is the version of an object that pods shall have.
+type target struct {
+	object api.Ref
+	// copied says that pods have copies of it.
+	copied bool
+	now    versions.Now
+}
+
+// name is how a target is called.
+func (t *target) name() string {
+	name := t.object.Kind.Resource() + "/" + t.object.Name
+	if t.copied && len(t.now.Copies) > 0 {
+		return name + " as " + t.now.Copies[len(t.now.Copies)-1]
+	}
+	return name + " at version " + t.now.Version.ResourceVersion + " or later"
+}
+
+// find asks for the object. It is no error that a version is not known any more, but that the object is gone is one.
+func (t *target) find(ctx context.Context, c *cluster) (versions.Now, error) {
+	ask := c.version
+	if t.copied {
+		ask = c.content
+	}
+	found, err := ask(ctx, t.object)
+	if err == nil && found.Version == nil {
+		err = fmt.Errorf("%s does not exist", t.object)
+	}
+	return found, err
+}
+
+// follow takes in what the API has by now: what was made anew, and the copy of what came later, are as good.
+func (t *target) follow(found versions.Now) {
+	if found.Version.UID != t.now.Version.UID {
+		t.now.Version, t.now.ChangedAt = found.Version, found.ChangedAt
+	}
+	for _, name := range found.Copies {
+		if !slices.Contains(t.now.Copies, name) {
+			t.now.Copies = append(t.now.Copies, name)
+		}
+	}
+}

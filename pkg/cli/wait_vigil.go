@@ -1,0 +1,290 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilwait "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+)
+
+// pause is how long a node has until it is asked again, and a little more.
+const pause = time.Second
+
+// vigil waits for the pods of one workload.
+type vigil struct {
+	*session
+
+	cluster *cluster
+	info    *resource.Info
+	driver  string
+	objects []trigger.Object
+	// once looks once and does not wait.
+	once bool
+
+	crew    *crew
+	targets []*target
+	// has are the pods, by UID, that had a target when they were last judged. Files do not age.
+	has  map[hold]bool
+	told string
+}
+
+// hold is that a pod has a target.
+type hold struct {
+	pod    string
+	target *target
+}
+
+// begin finds out what to wait for.
+func (v *vigil) begin(ctx context.Context, w workload) error {
+	pods, err := v.cluster.team(ctx, w, v.driver, v.objects)
+	if err != nil {
+		return err
+	}
+	v.crew, v.has = pods.crew, map[hold]bool{}
+	for object, isCopied := range objectsOf([]*team{pods}) {
+		t := &target{object: object, copied: isCopied}
+		t.now, err = t.find(ctx, v.cluster)
+		if err != nil {
+			return fmt.Errorf("it is not known what to wait for: %w", err)
+		}
+		t.now.OrNewer = true
+		v.targets = append(v.targets, t)
+	}
+	slices.SortFunc(v.targets, func(a, b *target) int { return strings.Compare(a.object.String(), b.object.String()) })
+	return nil
+}
+
+// keep looks at the pods until all have the targets. It looks again when a pod changes, and a second later anyway, also when
+// the API server could not be asked.
+func (v *vigil) keep(ctx context.Context) error {
+	watch, err := v.crew.watch(ctx)
+	if err != nil {
+		return err
+	}
+	defer watch.stop()
+	var last error // What the last look found lacking.
+	for {
+		look, err := v.look(ctx, watch)
+		switch {
+		case ctx.Err() != nil && last != nil:
+			return fmt.Errorf("%w: %w", context.Cause(ctx), last) // A look that was cut short says less.
+		case err != nil && (v.once || !mayPass(err)):
+			return err
+		case err != nil:
+			v.tell(fmt.Sprintf("will look again: %s", err))
+			last = err
+		case look.isDone():
+			_, err := fmt.Fprintf(v.Out, "%s: %s\n", subject(v.info), look)
+			return err
+		case v.once:
+			return look.err()
+		default:
+			v.tell(look.String())
+			last = look.err()
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), last)
+		case err := <-watch.failed:
+			return err
+		case <-watch.changed:
+		case <-time.After(utilwait.Jitter(pause, 0.5)):
+		}
+	}
+}
+
+// mayPass reports whether an error of the API server may be gone by itself: nobody answered, or said that it cannot now.
+func mayPass(err error) bool {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		code := status.Status().Code
+		return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests
+	}
+	if _, isUntrusted := errors.AsType[*tls.CertificateVerificationError](err); isUntrusted {
+		return false
+	}
+	_, isUnanswered := errors.AsType[*url.Error](err)
+	return isUnanswered || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// look judges the pods that run now.
+func (v *vigil) look(ctx context.Context, watch *podWatch) (sight, error) {
+	var l sight
+	if err := v.refresh(ctx); err != nil {
+		return l, err
+	}
+	pods, err := v.crew.own(ctx, watch.pods())
+	if err != nil {
+		return l, err
+	}
+	pods, _ = running(pods)
+	l.running, l.wanted = len(pods), v.crew.wanted()
+	for _, t := range v.targets {
+		l.names = append(l.names, t.name())
+	}
+	l.lags, err = v.judge(ctx, pods)
+	return l, err
+}
+
+// refresh takes in what became of the workload and of the objects.
+func (v *vigil) refresh(ctx context.Context) error {
+	from := v.info.Client.Get().NamespaceIfScoped(v.info.Namespace, v.info.Namespaced())
+	object, err := from.Resource(v.info.Mapping.Resource.Resource).Name(v.info.Name).Do(ctx).Get()
+	switch {
+	case apierrors.IsNotFound(err):
+		return errors.New("it was deleted")
+	case err != nil:
+		return fmt.Errorf("get it: %w", err)
+	}
+	if err := v.info.Refresh(object, true); err != nil {
+		return err
+	}
+	if err := asTyped(v.info); err != nil {
+		return err
+	}
+	w, ok := asWorkload(v.info.Object)
+	if !ok || w.meta.UID != v.crew.meta.UID {
+		return errors.New("it was deleted and made anew")
+	}
+	if w.pod != nil && (w.pod.Status.Phase == corev1.PodSucceeded || w.pod.Status.Phase == corev1.PodFailed) {
+		return fmt.Errorf("it has ended: it is %s", w.pod.Status.Phase)
+	}
+	v.crew.workload = w
+	for _, t := range v.targets {
+		found, err := t.find(ctx, v.cluster)
+		if err != nil {
+			return err
+		}
+		t.follow(found)
+	}
+	return nil
+}
+
+// judge returns the pods that do not have all targets, each with why. Only nodes of pods that may not are asked.
+func (v *vigil) judge(ctx context.Context, pods []*corev1.Pod) ([]string, error) {
+	asked := &team{places: map[string][]versions.Place{}}
+	places := map[string][]versions.Place{}
+	for _, pod := range pods {
+		uid := string(pod.UID)
+		all, err := versions.Places(pod.Annotations, &pod.Spec, pod.Namespace, v.driver)
+		if err != nil {
+			return nil, fmt.Errorf("pod %s: %w", pod.Name, err)
+		}
+		places[uid] = all
+		if slices.ContainsFunc(v.targets, func(t *target) bool { return !v.has[hold{uid, t}] }) {
+			asked.pods = append(asked.pods, pod)
+			asked.places[uid] = among(slices.Clone(all), v.objects)
+		}
+	}
+	answers := v.cluster.drivers.Reports(ctx, nodesOf([]*team{asked}))
+	var lags []string
+	for _, pod := range asked.pods {
+		answer := answers[pod.Spec.NodeName]
+		if answer.Err != nil && answer.Err.IsForbidden() {
+			return nil, answer.Err
+		}
+		judged := versions.Pod{Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName}
+		why := ""
+		switch {
+		case answer.Err != nil:
+			why = answer.Err.Error()
+		case answer.Report.SchemaVersion > 0:
+			judged.Report = &answer.Report
+		}
+		if text := v.lag(judged, places[judged.UID]); text != "" {
+			lags = append(lags, fmt.Sprintf("pod %s on node %s: %s", pod.Name, pod.Spec.NodeName, cmp.Or(why, text)))
+		}
+	}
+	return lags, nil
+}
+
+// lag says why a pod does not have all targets, and nothing if it does.
+func (v *vigil) lag(pod versions.Pod, places []versions.Place) string {
+	var lags []string
+	for _, t := range v.targets {
+		has := hold{pod.UID, t}
+		if v.has[has] {
+			continue
+		}
+		text := t.lag(pod, places)
+		if text == "" {
+			v.has[has] = true
+			continue
+		}
+		lags = append(lags, t.object.Kind.Resource()+"/"+t.object.Name+": "+text)
+	}
+	return strings.Join(lags, ", ")
+}
+
+// lag says why a pod does not have the target, and nothing if it does.
+func (t *target) lag(pod versions.Pod, places []versions.Place) string {
+	found := false
+	for _, place := range places {
+		if place.Object != t.object {
+			continue
+		}
+		found = true
+		if verdict := pod.Judge(place, t.now); verdict.State != versions.Current {
+			return fmt.Sprintf("it has %s: %s", cmp.Or(verdict.Has, "nothing of it"), verdict.Why)
+		}
+	}
+	if !found {
+		return "it is of a revision that does not show it"
+	}
+	return ""
+}
+
+// tell says how it stands, when that has changed.
+func (v *vigil) tell(how string) {
+	if how == v.told {
+		return
+	}
+	v.told = how
+	v.remark("%s: %s", subject(v.info), how)
+}
+
+// sight is what was seen of the pods at one time.
+type sight struct {
+	names   []string
+	running int
+	wanted  int
+	lags    []string // The pods that do not have all, each with why.
+}
+
+func (l sight) isDone() bool { return len(l.lags) == 0 && (l.running > 0 || l.wanted == 0) }
+
+func (l sight) String() string {
+	what := strings.Join(l.names, " and ")
+	switch {
+	case l.running == 0 && l.wanted == 0:
+		return "it shall have no pods, and has none that run"
+	case l.running == 0:
+		return "no pod of it runs yet"
+	default:
+		return fmt.Sprintf("%d of %d running pods have %s", l.running-len(l.lags), l.running, what)
+	}
+}
+
+// err says which pods lag, and why.
+func (l sight) err() error {
+	const most = 5
+	parts := append([]string{l.String()}, l.lags...)
+	if len(l.lags) > most {
+		parts = append(parts[:1+most], fmt.Sprintf("and %d more", len(l.lags)-most))
+	}
+	return errors.New(strings.Join(parts, "; "))
+}
