@@ -1,4 +1,4 @@
-# All binaries in one image without a shell: the driver mounts by system calls and runs no other program.
+# All that runs in a cluster in one image without a shell: the driver mounts by system calls and runs no other program.
 # deploy/image makes the same image without a container engine, and its tests compare the two.
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 ARG TARGETOS
@@ -9,7 +9,7 @@ RUN --mount=type=cache,target=/go/pkg/mod go mod download
 # The whole checkout, because the version comes from its git metadata.
 COPY . .
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -buildvcs=true -trimpath -ldflags="-s -w" -o /out/ ./cmd/...
+    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -buildvcs=true -trimpath -ldflags="-s -w" -o /out/ ./cmd/liveconfig-...
 
 FROM scratch
 # What the labels say; the programs know their version without.

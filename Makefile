@@ -59,12 +59,16 @@ bin/node: setup ## get all that a real node is made of, unless it is there (7 to
 	@test/tools/debian.sh
 	@for module in . deploy/image test; do go -C $$module mod download; done # Root would own what it fetches.
 
+.PHONY: bin/shells
+bin/shells: ## install the shells that complete commands, unless they are there
+	@test/setup.sh zsh fish
+
 ##@ Test
 
 .PHONY: test
 test: setup ## everything: set up, build what tests stand on, lint, test all modules
 	@rm -f bin/test/stages
-	@for stage in bin/tools lint bin/node bin/promtool bin/helm; do test/timed.sh "make $$stage" $(MAKE) $$stage; done
+	@for stage in bin/tools lint bin/node bin/promtool bin/helm bin/shells; do test/timed.sh "make $$stage" $(MAKE) $$stage; done
 	@test/go-test.sh . test deploy/image test/tools/kubernetes/storage-e2e/plan
 
 .PHONY: test/unit
@@ -79,12 +83,20 @@ test/sanity: bin/tools bin/k8s ## the CSI project's own conformance tests agains
 test/integration: bin/tools bin/k8s ## the driver against a real API server
 	@test/go-test.sh test/integration
 
+.PHONY: test/rollout
+test/rollout: bin/tools bin/node bin/promtool ## the rollout controller with Kubernetes' own controllers and kubectl
+	@test/go-test.sh test/rollout
+
+.PHONY: test/cli
+test/cli: bin/tools bin/k8s bin/shells ## the plugin of kubectl with kubectl and a real API server
+	@test/go-test.sh test/cli
+
 .PHONY: test/monitoring
 test/monitoring: bin/tools bin/promtool bin/k8s ## the alert rules and the dashboard of deploy/monitoring
 	@test/go-test.sh test/monitoring
 
 .PHONY: test/deploy
-test/deploy: bin/tools bin/helm bin/k8s ## the chart, and that deploy/base is what it makes
+test/deploy: bin/tools bin/helm bin/k8s ## the chart, and that deploy/base and deploy/controller are what it makes
 	@test/go-test.sh test/deploy
 
 .PHONY: test/e2e
@@ -153,7 +165,7 @@ test/vulncheck: setup ## that vulncheck finds what is there, and fails without a
 verify: lint test/vulncheck ## lint, and check that modules are tidy and that scripts are sound
 	@test/setup.sh shellcheck
 	@for module in $(MODULES); do echo "go mod tidy -diff in $$module" && go -C $$module mod tidy -diff; done
-	@shellcheck test/*.sh test/deploy/*.sh test/tools/*.sh .ci/run
+	@shellcheck -x test/*.sh test/deploy/*.sh test/tools/*.sh examples/*.sh examples/*/*.sh .ci/run
 
 ##@ Housekeeping
 
@@ -163,7 +175,7 @@ monitoring: ## write deploy/monitoring/prometheusrule.yaml from its rules.yaml
 	  mv rule.new prometheusrule.yaml
 
 .PHONY: manifests
-manifests: bin/helm ## write deploy/base from deploy/chart
+manifests: bin/helm ## write deploy/base and deploy/controller from deploy/chart
 	@test/deploy/manifests.sh
 
 .PHONY: setup
