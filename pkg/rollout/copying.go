@@ -28,23 +28,51 @@ func (e *heldError) Error() string { return e.text }
 
 // makeCopies sees that each copy exists that a workload's template is about to name.
 func (c *Controller) makeCopies(ctx context.Context, h *held, d plan.Decision) error {
-	for o, name := range d.Config.Copies() {
-		if h.Config[o] == name {
-			continue // The template has it already; the queue of copies sees to those.
+	for o, name := range d.Config {
+		before, isThere := h.Config[o]
+		var err error
+		switch {
+		case isThere && before == name: // The queue of copies sees to what the template has already.
+		case name == "":
+			err = c.checkMissing(ctx, object{h.Namespace, o})
+		default:
+			err = c.provide(ctx, h, o, name)
 		}
-		if err := c.checkReadable(ctx, h, o, name); err != nil {
-			return err
-		}
-		made := object{h.Namespace, triggerOf(o.Kind, name)}
-		found, exists := c.caches.copied(made)
-		if exists && found.DeletionTimestamp == nil && len(found.OwnerReferences) > 0 && c.verified.has(made, found.UID) {
-			continue // Whoever owns it keeps it until this workload's revision is among the owners.
-		}
-		if err := c.makeCopy(ctx, object{h.Namespace, o}, name, h.is.OwnerReference()); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// checkMissing returns an error if a source is there after all. Workloads and sources are watched apart: of two that somebody
+// makes together either can be seen first.
+func (c *Controller) checkMissing(ctx context.Context, source object) error {
+	kind := map[api.Kind]string{api.ConfigMap: "configmaps", api.Secret: "secrets"}[source.Kind]
+	found, err := c.cfg.Metadata.Resource(resource(kind)).Namespace(source.namespace).Get(ctx, source.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look whether %s exists: %w", source, err)
+	}
+	if _, isCopy := found.Labels[copies.Label]; isCopy {
+		return nil // Copies are no sources.
+	}
+	return fmt.Errorf("%s %w", source, errChanged)
+}
+
+// provide sees that the copy of a source exists, and that the workload's pods may read it.
+func (c *Controller) provide(ctx context.Context, h *held, o trigger.Object, name string) error {
+	if err := c.checkReadable(ctx, h, o, name); err != nil {
+		return err
+	}
+	made := object{h.Namespace, triggerOf(o.Kind, name)}
+	found, exists := c.caches.copied(made)
+	if exists && found.DeletionTimestamp == nil && len(found.OwnerReferences) > 0 && c.verified.has(made, found.UID) {
+		return nil // Whoever owns it keeps it until this workload's revision is among the owners.
+	}
+	return c.makeCopy(ctx, object{h.Namespace, o}, name, h.is.OwnerReference())
 }
 
 // makeCopy makes the copy of a source that has this name, with owners to begin with. It is no error if it is there

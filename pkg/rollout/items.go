@@ -77,6 +77,12 @@ type revision struct {
 	Wishes map[string]string
 }
 
+// isPlain reports whether a pod template that has the config, and names what it uses, names a source of which there is a copy.
+func isPlain(config trigger.Config, uses []template.Use) bool {
+	copied := config.Copies()
+	return slices.ContainsFunc(uses, func(u template.Use) bool { return copied[u.Object] != "" })
+}
+
 // copied is what the caches keep of a copy.
 type copied struct {
 	metav1.ObjectMeta
@@ -252,8 +258,8 @@ func newRevision(o metav1.Object, w workload.Revision, driver string) *revision 
 	if config, err := trigger.ParseConfig(r.Config); err == nil {
 		for object, name := range config.Copies() { // Also of triggers that nothing in the template names.
 			r.Uses = append(r.Uses, trigger.Object{Kind: object.Kind, Name: name})
-			r.Plain = r.Plain || slices.ContainsFunc(uses, func(u template.Use) bool { return u.Object == object })
 		}
+		r.Plain = isPlain(config, uses)
 	}
 	for _, key := range trigger.Wishes() {
 		if value, found := o.GetAnnotations()[key]; found {

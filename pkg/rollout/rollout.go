@@ -275,6 +275,11 @@ func (c *Controller) workloadChanged(old, now any) {
 func (c *Controller) revisionChanged(old, now any) {
 	before, _ := old.(*revision)
 	after, _ := now.(*revision)
+	if before == nil && after != nil && after.Plain {
+		if h, found := c.caches.workloadOf(after); found {
+			c.workloads.Add(h.is.Ref) // Which may have been found done already: the two are watched apart.
+		}
+	}
 	if before != nil && after != nil && before.UID == after.UID && before.is.Deleting == after.is.Deleting && before.is.Owner == after.is.Owner {
 		return // The rest of a revision does not change.
 	}

@@ -26,7 +26,11 @@ func (c *Controller) sweep(ctx context.Context, h *held) error {
 	revisions := c.caches.revisionsOf(h.is.UID)
 	for i, r := range revisions {
 		switch {
-		case !r.Plain || r.is.Deleting || i == len(revisions)-1:
+		case !r.Plain || r.is.Deleting:
+		case i == len(revisions)-1: // Whose turn is over, unless the template is plain. The cache does not have the newer one yet.
+			if !isPlain(h.Config, h.Uses) {
+				c.workloads.AddAfter(h.is.Ref, sweepAgain)
+			}
 		case h.is.Kind == workload.StatefulSet && !h.is.Progress.Settled: // Its pods may be of any revision.
 		case r.is.Live:
 			c.workloads.AddAfter(h.is.Ref, sweepAgain)

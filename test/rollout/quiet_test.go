@@ -19,7 +19,7 @@ import (
 // Fault 33.
 func TestEditsTogetherAreOneRollout(t *testing.T) {
 	t.Parallel()
-	s, ref := newSite(t, "--quiet-period=2s"), "deployment/web"
+	s, ref := newSite(t, "--quiet-period=5s"), "deployment/web"
 	sources := []string{"foo", "bar", "baz"}
 	for _, source := range sources {
 		s.configMap(source, "one")
@@ -66,10 +66,11 @@ func TestEditAndTemplateTogether(t *testing.T) {
 		return nil
 	})
 	s.setImage(ref, "example.test/main:2")
-	s.reached(ref, foo("two"))
+	s.turned(ref, foo("two"))
 	if took := time.Since(begin); took > long {
 		t.Errorf("together with the template the edit took %s, want less than the quiet period of %s", took, long)
 	}
+	s.reached(ref, foo("two"))
 	after := s.past(ref)
 	t.Logf("an edit and a change of the template made %d revisions and %d pods", len(after.Revisions)-len(before.Revisions), after.Pods-before.Pods)
 	if got := len(after.Revisions) - len(before.Revisions); got > 2 {
@@ -119,6 +120,7 @@ func TestAppliedTogether(t *testing.T) {
 				if got := len(after.Revisions) - len(before.Revisions); got > 3 {
 					t.Errorf("there are %d more revisions, want 3 at most", got)
 				}
+				s.eventually(func() error { return s.noRevisionIsPlain(ref) })
 				s.unmoved(ref, "waiting", func() {})
 				if diff := cmp.Diff("two", s.configOf(s.stage.Pods(s.namespace)[0])); diff != "" {
 					t.Errorf("the config of a pod (-want +got):\n%s", diff)
@@ -142,7 +144,7 @@ func TestSourceThatNeverRests(t *testing.T) {
 	go func() { done <- s.restless(ctx, "foo") }()
 	before := s.past(ref)
 	s.edit("bar", "two")
-	s.reached(ref, values("two", "bar"))
+	s.turned(ref, values("two", "bar"))
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -71,6 +72,30 @@ func TestALostRaceIsNoFailure(t *testing.T) {
 				t.Errorf("the log has %d errors, the first: %s", len(lines), lines[0])
 			}
 		})
+	}
+}
+
+// TestASourceThatIsSeenLate: a trigger that no pod needs to start, of which the controller hears after the workload. It is not
+// rolled out as missing first.
+//
+// Fault 33.
+func TestASourceThatIsSeenLate(t *testing.T) {
+	t.Parallel()
+	s := newIdleSite(t)
+	front := s.behindFront()
+	front.Set(network.Fault{Of: s.before("get", "configmaps", func() error {
+		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "foo"}, Data: map[string]string{"config": "one"}}
+		_, err := s.client.CoreV1().ConfigMaps(s.namespace).Create(s.t.Context(), o, metav1.CreateOptions{})
+		return err
+	})})
+	s.start()
+	s.apply(triggered("web", "configmap/foo"))
+	s.reached("deployment/web", foo("one"))
+	if got := s.madeSince(2); got != "" {
+		t.Error(got)
+	}
+	if lines := s.logged("level=ERROR"); len(lines) > 0 {
+		t.Errorf("the log has %d errors, the first: %s", len(lines), lines[0])
 	}
 }
 

@@ -243,10 +243,11 @@ func (s *site) measured(address, metric string) string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	var answer *http.Response
+	s.eventually(func() (err error) { // It may have been started just now.
+		answer, err = http.DefaultClient.Do(request) //nolint:bodyclose // It is closed below.
+		return err
+	})
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
@@ -259,6 +260,15 @@ func (s *site) measured(address, metric string) string {
 	}
 	s.t.Fatalf("no metric %s in:\n%s", metric, text)
 	return ""
+}
+
+// hasRevisions returns nil if a workload has so many revisions.
+func (s *site) hasRevisions(ref string, want int) error {
+	s.t.Helper()
+	if got := len(s.past(ref).Revisions); got != want {
+		return fmt.Errorf("%s has %d revisions, want %d", ref, got, want)
+	}
+	return nil
 }
 
 // wantRevisions fails the test unless a workload has as many revisions as it had, and some more.

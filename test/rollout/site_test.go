@@ -199,9 +199,21 @@ func (s *site) rolledOut(name string, values map[string]string) map[string]strin
 	return s.reached("deployment/"+name, values)
 }
 
-// reached waits until a workload, such as deployment/web, has copies for these sources with these values, and all its pods
-// run with them. It returns the copies' names by source.
+// reached waits until a workload has turned to copies with these values, and all its pods run with them. It returns the copies'
+// names by source.
 func (s *site) reached(ref string, values map[string]string) map[string]string {
+	s.t.Helper()
+	copies := s.turned(ref, values)
+	s.eventually(func() error { // A deadline of seconds is passed on a busy machine at times, and then met.
+		_, err := s.c.Kubectl(s.t.Context(), "--namespace="+s.namespace, "rollout", "status", ref, "--timeout="+soon.String())
+		return err
+	})
+	return copies
+}
+
+// turned waits until the template of a workload, such as deployment/web, has copies for these sources with these values. It
+// returns the copies' names by source.
+func (s *site) turned(ref string, values map[string]string) map[string]string {
 	s.t.Helper()
 	copies := map[string]string{}
 	s.eventually(func() error {
@@ -226,7 +238,6 @@ func (s *site) reached(ref string, values map[string]string) map[string]string {
 		}
 		return nil
 	})
-	s.kubectl("rollout", "status", ref, "--timeout="+soon.String())
 	return copies
 }
 

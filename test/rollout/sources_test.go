@@ -99,8 +99,9 @@ func TestMissingSourceAndKey(t *testing.T) {
         env:
         - {name: A, valueFrom: {configMapKeyRef: {name: foo, key: needed}}}
         - {name: B, valueFrom: {configMapKeyRef: {name: foo, key: other, optional: true}}}`))
-	before := s.past("deployment/web")
 	s.event("Deployment/web", rollout.ReasonHeldBack, "configmap/foo does not exist")
+	s.eventually(func() error { return s.hasRevisions("deployment/web", 1) })
+	before := s.past("deployment/web")
 	s.configMap("foo", "one")
 	s.event("Deployment/web", rollout.ReasonHeldBack, `configmap/foo has no key "needed", and spec.containers[0].env[0].valueFrom.configMapKeyRef.name`)
 	if got := s.past("deployment/web").Generation; got != before.Generation {

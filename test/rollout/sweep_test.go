@@ -28,11 +28,42 @@ func TestUndoAfterApply(t *testing.T) {
 			s.reached(ref, foo("two"))
 			s.eventually(func() error { return s.noRevisionIsPlain(ref) })
 
-			s.kubectl("rollout", "undo", ref)
+			s.undoes(ref)
 			s.reached(ref, foo("one"))
 			s.unmoved(ref, "waiting after the undo", func() {})
 		})
 	}
+}
+
+// TestASweptRevisionIsSeenLate: a revision with the source's own name goes also if the controller hears of it when all has been
+// done.
+//
+// Fault 32.
+func TestASweptRevisionIsSeenLate(t *testing.T) {
+	t.Parallel()
+	s, ref := newSite(t), "deployment/web"
+	s.story(ref, deployment("web"), "one")
+	s.beat()
+	late := s.replicaSets()[0]
+	for _, set := range s.replicaSets() {
+		if set.Spec.Template.Annotations[trigger.ConfigAnnotation] != "" {
+			late = set
+		}
+	}
+	none := int32(0)
+	late.ObjectMeta = metav1.ObjectMeta{
+		Name: "web-late", OwnerReferences: late.OwnerReferences, Annotations: map[string]string{"deployment.kubernetes.io/revision": "1"},
+		Labels: map[string]string{"app": "web", "pod-template-hash": "late"},
+	}
+	late.Spec.Replicas, late.Spec.Selector.MatchLabels, late.Spec.Template.Labels = &none, late.Labels, late.Labels
+	late.Spec.Template.Spec.Volumes[0].ConfigMap.Name = "foo"
+	if _, err := s.client.AppsV1().ReplicaSets(s.namespace).Create(t.Context(), &late, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if s.noRevisionIsPlain(ref) == nil {
+		t.Log("it was gone at once")
+	}
+	s.eventually(func() error { return s.noRevisionIsPlain(ref) })
 }
 
 // noRevisionIsPlain returns nil when no revision with a config names a source.

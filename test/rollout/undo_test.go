@@ -99,6 +99,7 @@ func TestUndoStaysUnderTheSameManifest(t *testing.T) {
 			t.Logf("for a moment the template named the source: %d revisions and %d pods came of that",
 				len(after.Revisions)-len(before.Revisions), after.Pods-before.Pods)
 
+			s.eventually(func() error { return s.noRevisionIsPlain(ref) })
 			s.unmoved(ref, "a restart", s.restart)
 			s.edit("foo", "three")
 			s.reached(ref, foo("three"))

@@ -138,8 +138,8 @@ func TestEveryUse(t *testing.T) {
 	first := s.follows("web", "configmap/foo", "secret/key")
 	is("after it opted in", first, 2)
 
+	s.key("two") // By a process, which takes longer.
 	s.configMap("foo", "two")
-	s.key("two")
 	second := s.follows("web", "configmap/foo", "secret/key")
 	if first[foo] == second[foo] || first[key] == second[key] {
 		t.Errorf("the edit did not change the copies: %v, and %v before", second, first)
