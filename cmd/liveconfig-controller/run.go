@@ -60,7 +60,11 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	defer p.broadcaster.Shutdown()
 	g, ctx := errgroup.WithContext(ctx)
 	if cfg.httpEndpoint != "" {
-		g.Go(func() error { return server.ServeHTTP(ctx, cfg.httpEndpoint, p.mux()) })
+		l, err := server.ListenHTTP(ctx, cfg.httpEndpoint)
+		if err != nil {
+			return err
+		}
+		g.Go(func() error { return server.ServeHTTP(ctx, l, p.mux()) })
 	}
 	g.Go(func() error { return p.work(ctx, cfg) })
 	if err := g.Wait(); err != nil {

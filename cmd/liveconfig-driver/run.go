@@ -212,7 +212,11 @@ func (p *parts) serve(ctx context.Context, cfg config) error {
 	logger := klog.Background()
 	g, ctx := errgroup.WithContext(ctx)
 	if cfg.httpEndpoint != "" { // Which tells from the start how far the driver is.
-		g.Go(func() error { return server.ServeHTTP(ctx, cfg.httpEndpoint, p.mux(cfg)) })
+		l, err := server.ListenHTTP(ctx, cfg.httpEndpoint)
+		if err != nil {
+			return err
+		}
+		g.Go(func() error { return server.ServeHTTP(ctx, l, p.mux(cfg)) })
 	}
 	p.events.Start(ctx) // Recovering has something to tell.
 	if err := p.volumes.Recover(ctx); err != nil {

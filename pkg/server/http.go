@@ -24,12 +24,17 @@ func forAnybody() limits {
 	return limits{patience: 10 * time.Second, headerBytes: 8 << 10, mostConnections: 100}
 }
 
-// ServeHTTP serves the handler on a TCP address until ctx ends.
-func ServeHTTP(ctx context.Context, address string, handler http.Handler) error {
+// ListenHTTP listens on a TCP address, for [ServeHTTP]. From then on, who connects waits for an answer instead of being refused.
+func ListenHTTP(ctx context.Context, address string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
-		return fmt.Errorf("listen on %s for HTTP: %w", address, err)
+		return nil, fmt.Errorf("listen on %s for HTTP: %w", address, err)
 	}
+	return l, nil
+}
+
+// ServeHTTP serves the handler on the listener, which it takes over, until ctx ends.
+func ServeHTTP(ctx context.Context, l net.Listener, handler http.Handler) error {
 	return serveHTTP(ctx, l, handler, forAnybody())
 }
 

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -36,28 +37,33 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// freeAddress returns a loopback address that nobody listens on right now.
-func freeAddress(t *testing.T) string {
+// listenHTTP listens on a free port of the loopback interface.
+func listenHTTP(t *testing.T) net.Listener {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	l, err := server.ListenHTTP(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return l
 }
 
+// TestServeHTTP answers also who has connected before it served.
 func TestServeHTTP(t *testing.T) {
 	t.Parallel()
-	address := freeAddress(t)
+	l := listenHTTP(t)
+	address := l.Addr().String()
+	early, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer early.Close()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	served := make(chan error, 1)
 	handler := server.Health(func() error { return nil })
-	go func() { served <- server.ServeHTTP(ctx, address, handler) }()
-	body, err := get(t, address, served)
-	if body != "ok\n" || err != nil {
-		t.Errorf("GET = %q, %v, want ok", body, err)
+	go func() { served <- server.ServeHTTP(ctx, l, handler) }()
+	if body := answerOn(t, early); body != "ok\n" {
+		t.Errorf("GET = %q, want ok", body)
 	}
 	stop()
 	if err := <-served; err != nil {
@@ -69,28 +75,26 @@ func TestServeHTTP(t *testing.T) {
 	}
 }
 
-// get returns what is served at the address, asking until somebody listens or serving has failed.
-func get(t *testing.T, address string, served <-chan error) (string, error) {
+// answerOn returns what is answered on a connection.
+func answerOn(t *testing.T, c net.Conn) string {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	for {
-		select {
-		case err := <-served:
-			return "", err
-		default:
-		}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/", http.NoBody)
-		if err != nil {
-			return "", err
-		}
-		response, err := client.Do(r)
-		if err != nil {
-			continue
-		}
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		return string(body), err
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
 	}
+	if err := r.Write(c); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(c), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
 }
 
 func TestServeHTTPThatIsStoppedBeforeItBegins(t *testing.T) {
@@ -98,24 +102,22 @@ func TestServeHTTPThatIsStoppedBeforeItBegins(t *testing.T) {
 	for range 20 {
 		ctx, stop := context.WithCancel(t.Context())
 		served := make(chan error, 1)
-		go func() { served <- server.ServeHTTP(ctx, "127.0.0.1:0", http.NotFoundHandler()) }()
+		l := listenHTTP(t)
+		go func() { served <- server.ServeHTTP(ctx, l, http.NotFoundHandler()) }()
 		stop()
-		if err := <-served; err != nil && !errors.Is(err, context.Canceled) {
+		if err := <-served; err != nil {
 			t.Fatalf("ServeHTTP = %v, want nil", err)
 		}
 	}
 }
 
-func TestServeHTTPOnAnAddressThatIsTaken(t *testing.T) {
+func TestListenHTTPOnAnAddressThatIsTaken(t *testing.T) {
 	t.Parallel()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listenHTTP(t)
 	defer l.Close()
 	address := l.Addr().String()
-	err = server.ServeHTTP(t.Context(), address, http.NotFoundHandler())
+	_, err := server.ListenHTTP(t.Context(), address)
 	if err == nil || !strings.HasPrefix(err.Error(), "listen on "+address+" for HTTP: ") || !strings.Contains(err.Error(), "in use") {
-		t.Errorf("ServeHTTP = %v, want it to say that %s is in use", err, address)
+		t.Errorf("ListenHTTP = %v, want it to say that %s is in use", err, address)
 	}
 }
