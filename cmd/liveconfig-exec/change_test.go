@@ -71,14 +71,16 @@ func TestRestart(t *testing.T) {
 				}, "show", "P_A", "K", "O", "E")
 				p.says(t, "ready P_A=1 K=1 O=(unset) E=1")
 				p.says(t, "serving")
-				for _, step := range []struct {
+				for _, step := range []struct { // One file each: but for Atomic, two are not changed at once.
 					files files
 					want  string
 				}{
 					{files{"A": "2", "sub/k": "1", "env": "E='1'\n"}, "P_A=2 K=1 O=(unset) E=1"},
 					{files{"A": "2", "sub/k": "2", "env": "E='1'\n"}, "P_A=2 K=2 O=(unset) E=1"},
 					{files{"A": "2", "sub/k": "2", "sub/o": "3", "env": "E='1'\n"}, "P_A=2 K=2 O=3 E=1"},
+					{files{"A": "2", "sub/k": "2", "env": "E='1'\n"}, "P_A=2 K=2 O=(unset) E=1"},
 					{files{"A": "2", "sub/k": "2", "env": "E='x\ny'\n"}, "P_A=2 K=2 O=(unset) E=x\ny"},
+					{files{"sub/k": "2", "env": "E='x\ny'\n"}, "P_A=(unset) K=2 O=(unset) E=x\ny"},
 					{files{"sub/k": "2", "env": "E=\n"}, "P_A=(unset) K=2 O=(unset) E="},
 				} {
 					v.write(t, step.files)

@@ -164,6 +164,19 @@ func (p *process) says(t *testing.T, want string) {
 	}
 }
 
+// saysNext is [process.says] after lines about SIGCONT. With it comes a terminal, before or after a command can hear it.
+func (p *process) saysNext(t *testing.T, want string) {
+	t.Helper()
+	for {
+		if got := p.line(t); got != "continued" {
+			if got != want {
+				t.Fatalf("line = %q, want %q; standard error:\n%s", got, want, p.stderr)
+			}
+			return
+		}
+	}
+}
+
 func (p *process) line(t *testing.T) string {
 	t.Helper()
 	line, err := p.stdout.ReadString('\n')

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -89,11 +91,10 @@ func hasChildren(pid, want int) error {
 	return err
 }
 
-func killChild(t *testing.T, pid int, name string) {
-	t.Helper()
+func killChild(pid int, name string) error {
 	children, err := zombies(pid)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	for _, child := range children {
 		comm, err := os.ReadFile("/proc/" + child + "/comm")
@@ -102,14 +103,11 @@ func killChild(t *testing.T, pid int, name string) {
 		}
 		number, err := strconv.Atoi(child)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
-		if err := unix.Kill(number, unix.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		return
+		return unix.Kill(number, unix.SIGKILL)
 	}
-	t.Fatalf("no child is called %s", name)
+	return fmt.Errorf("no child is called %s", name)
 }
 
 func TestOrphansAreWaitedFor(t *testing.T) {
@@ -120,8 +118,8 @@ func TestOrphansAreWaitedFor(t *testing.T) {
 			p := start(t, arrange, []string{"--on-change=restart"}, "leave")
 			p.says(t, "left")
 			p.says(t, "serving")
-			eventually(t, func() error { return hasChildren(p.Process.Pid, 2) }) // The command, and the orphan that lives.
-			killChild(t, p.Process.Pid, "sleep")
+			eventually(t, func() error { return hasChildren(p.Process.Pid, 2) })     // The command, and the orphan that lives.
+			eventually(t, func() error { return killChild(p.Process.Pid, "sleep") }) // Which a shell may not have become yet.
 			eventually(t, func() error { return hasChildren(p.Process.Pid, 1) })
 			p.sends(t, unix.SIGTERM)
 			p.ends(t, "terminated\n", 0)
@@ -164,7 +162,7 @@ func TestAKeyIsHeardOnce(t *testing.T) {
 		p.says(t, "serving")
 		eventually(t, func() error {
 			group, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPGRP)
-			if err != nil || group == p.Process.Pid {
+			if err != nil || !slices.Contains(childrenOf(p.Process.Pid), group) {
 				return fmt.Errorf("the terminal is that of group %d, %w", group, err)
 			}
 			return nil
@@ -172,7 +170,7 @@ func TestAKeyIsHeardOnce(t *testing.T) {
 		if _, err := keyboard.WriteString("\x03"); err != nil {
 			t.Fatal(err)
 		}
-		p.says(t, "interrupt")
+		p.saysNext(t, "interrupt")
 		if value == "1" {
 			write(t, dir, "A", "2")
 			p.says(t, "terminated")
@@ -180,6 +178,37 @@ func TestAKeyIsHeardOnce(t *testing.T) {
 	}
 	p.sends(t, unix.SIGTERM)
 	p.ends(t, "terminated\n", 0)
+}
+
+// TestTheTerminalComesBack to who had it before, also when the command cannot be started anew: a shell reads on.
+func TestTheTerminalComesBack(t *testing.T) {
+	t.Parallel()
+	keyboard, screen := openTerminal(t)
+	dir, link := t.TempDir(), filepath.Join(t.TempDir(), "command")
+	write(t, dir, "A", "1")
+	if err := os.Symlink(executable(t), link); err != nil {
+		t.Fatal(err)
+	}
+	inShell := func(c *exec.Cmd) {
+		onTerminal(screen)(c)
+		c.Args[slices.Index(c.Args, "--")+1] = link
+		c.Args = append([]string{"sh", "-c", `"$@"; echo "over $?"; read line; echo "read $line"`, "sh", c.Path}, c.Args[1:]...)
+		c.Path = "/bin/sh"
+	}
+	p := start(t, inShell, []string{"--from", dir, "--on-change=restart"}, "show", "A")
+	p.says(t, "ready A=1")
+	p.says(t, "serving")
+	if err := os.Remove(link); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "A", "2")
+	p.saysNext(t, "terminated")
+	p.says(t, "over 127")
+	if _, err := keyboard.WriteString("yes\n"); err != nil {
+		t.Fatal(err)
+	}
+	p.says(t, "read yes")
+	p.ends(t, "", 0)
 }
 
 func isGone(pid int) error {

@@ -226,7 +226,7 @@ func (s *supervisor) ended(status unix.WaitStatus) error {
 	}
 	s.current, s.next, s.deadline = *s.next, nil, nil
 	if err := s.start(); err != nil {
-		s.done = true
+		s.finish(0) // The error has the code.
 		return fmt.Errorf("start anew: %w", err)
 	}
 	return nil

@@ -34,6 +34,8 @@ const (
 	// four seconds in all. A volume that changes all the time is read in the fraction of a millisecond.
 	attempts = 40
 	pause    = 5 * time.Millisecond
+	// tick is more than what lies between two moments of the clock by which most kernels stamp files.
+	tick = 20 * time.Millisecond
 )
 
 // Set is what was read.
@@ -43,11 +45,17 @@ type Set struct {
 	seen     []sight
 }
 
-// sight is what was found at a path before its content was read.
+// sight is what was found at a path before its content was read, and when.
 type sight struct {
 	path  string
 	state state
+	at    time.Time
 }
+
+func sightOf(path string) sight { return sight{path, look(path), time.Now()} }
+
+// isYoung reports whether a change may have come after the sight, and have left the same stamp as the one before it.
+func (s sight) isYoung() bool { return s.at.Sub(time.Unix(s.state.ctime.Unix())).Abs() < tick }
 
 // state changes with what is at a path. The zero value is that of nothing.
 type state struct {
@@ -73,6 +81,9 @@ func look(path string) state {
 func (s Set) IsCurrent() bool {
 	return !slices.ContainsFunc(s.seen, func(one sight) bool { return look(one.path) != one.state })
 }
+
+// isYoung reports whether something changed so shortly before it was read that [Set.IsCurrent] would not tell of another change.
+func (s Set) isYoung() bool { return slices.ContainsFunc(s.seen, sight.isYoung) }
 
 // paths are those at which a change shows.
 func (s Set) paths() []string {
@@ -158,7 +169,7 @@ func (r *reader) readKey(path string) ([]environ.File, error) {
 		return nil, err
 	}
 	if dir == nil {
-		r.set.seen = append(r.set.seen, sight{path, look(path)})
+		r.set.seen = append(r.set.seen, sightOf(path))
 	}
 	data, err := readFile(dir, name)
 	switch {
@@ -202,11 +213,11 @@ func (r *reader) open(volume string) (*os.File, error) {
 	link := filepath.Join(volume, dataLink)
 	dir, err := openDir(link)
 	if err != nil {
-		r.set.seen = append(r.set.seen, sight{link, state{}}) // What is there by now was not seen.
+		r.set.seen = append(r.set.seen, sight{path: link}) // What is there by now was not seen.
 		return nil, err
 	}
 	r.volumes[volume] = dir
-	r.set.seen = append(r.set.seen, sight{link, stateOfOpen(dir)})
+	r.set.seen = append(r.set.seen, sight{link, stateOfOpen(dir), time.Now()})
 	return dir, nil
 }
 
@@ -231,7 +242,7 @@ func (r *reader) readDir(path string) ([]environ.File, error) {
 		}
 		return readFiles(dir, func(string) {})
 	}
-	r.set.seen = append(r.set.seen, sight{path, look(path)})
+	r.set.seen = append(r.set.seen, sightOf(path))
 	dir, err := openDir(path)
 	if err != nil {
 		return nil, err
@@ -239,7 +250,7 @@ func (r *reader) readDir(path string) ([]environ.File, error) {
 	defer dir.Close()
 	return readFiles(dir, func(name string) {
 		file := filepath.Join(path, name)
-		r.set.seen = append(r.set.seen, sight{file, look(file)})
+		r.set.seen = append(r.set.seen, sightOf(file))
 	})
 }
 

@@ -51,14 +51,15 @@ func NewWatcher() (*Watcher, error) {
 func (w *Watcher) Changes() <-chan struct{} { return w.raw }
 
 // Watch watches what a set was read from, beside what is watched already. What has changed since it was read counts as a
-// change that comes now.
+// change that comes now, and so does what may have: of two changes at one moment, which the file system stamps alike, it is not
+// known which was read.
 func (w *Watcher) Watch(set Set) error {
 	for _, path := range set.paths() {
 		if err := w.watchPath(path); err != nil {
 			return fmt.Errorf("watch %s: %w", path, err)
 		}
 	}
-	if !set.IsCurrent() {
+	if !set.IsCurrent() || set.isYoung() {
 		w.tell()
 	}
 	return nil

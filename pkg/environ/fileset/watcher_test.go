@@ -43,9 +43,13 @@ func watch(t *testing.T, sources ...environ.Source) watching {
 		}
 	})
 	all := watching{w, sources}
+	grow()
 	all.again(t)
 	return all
 }
+
+// grow waits until what was written before counts as old.
+func grow() { <-time.After(50 * time.Millisecond) }
 
 // again watches what the sources are now.
 func (w watching) again(t *testing.T) {
@@ -89,7 +93,7 @@ func (w watching) drain(t *testing.T) {
 	for {
 		select {
 		case <-w.Changes():
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(500 * time.Millisecond):
 			return
 		}
 	}
