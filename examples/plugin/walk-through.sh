@@ -38,6 +38,7 @@ edit() { run kubectl patch configmap web-config --type=merge --patch "{\"data\":
 step "A ConfigMap, and a Deployment that knows nothing of it."
 run kubectl create namespace "$namespace"
 run kubectl apply -f configmap.yaml -f deployment.yaml
+kubectl rollout status deployment/web --timeout="${patience}s" >/dev/null || fail "the Deployment does not start"
 
 step "It becomes files of the pods."
 run kubectl liveconfig set volume deployment/web --configmap web-config --mount-path /etc/web

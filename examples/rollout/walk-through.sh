@@ -56,12 +56,15 @@ edit() { run kubectl patch configmap web-config --type=merge --patch "{\"data\":
 
 events() { kubectl get events --field-selector "reason=$1,involvedObject.kind=Deployment" -o jsonpath='{range .items[*]}{.message}{"\n"}{end}'; }
 
-has_event() { [[ -n $(events "$1") ]]; }
+# said prints the Events of a reason with a text in them, and fails if there is none.
+said() { events "$1" | grep -F -- "$2"; }
 
-# event waits for an Event about the Deployment and prints it.
+has_event() { said "$@" >/dev/null; }
+
+# event waits for an Event about the Deployment, with a text in it, and prints it.
 event() {
-	eventually "there is an Event $1 about the Deployment" has_event "$1"
-	echo "$1: $(events "$1")"
+	eventually "there is an Event $1 about the Deployment: $2" has_event "$@"
+	echo "$1: $(said "$@")"
 }
 
 no_copies() { [[ -z $(kubectl get configmaps -l liveconfig.internal/copy-of=web-config -o name) ]]; }
@@ -88,7 +91,7 @@ run kubectl rollout undo deployment/web
 rolled_out hello info
 
 step "And it stays: the ConfigMap still has the new one."
-event ConfigUndone
+event ConfigUndone stays
 stays "the pod template uses $first" uses "$first"
 has_revisions "$before" || fail "the undo made a new ReplicaSet, and should have taken the old one"
 run kubectl get configmap web-config -o 'jsonpath={.data.config\.yml}'
@@ -105,7 +108,7 @@ before=$(revisions)
 run kubectl rollout pause deployment/web
 edit "good morning" info
 edit "good day" info
-event ConfigHeldBack
+event ConfigHeldBack "is paused"
 stays "the pod template uses $third" uses "$third"
 run kubectl rollout resume deployment/web
 eventually "the pod template uses a fourth copy" uses_copy_but "$third"

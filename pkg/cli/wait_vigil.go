@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -118,7 +119,8 @@ func mayPass(err error) bool {
 		return false
 	}
 	_, isUnanswered := errors.AsType[*url.Error](err)
-	return isUnanswered || errors.Is(err, io.ErrUnexpectedEOF)
+	_, isCut := errors.AsType[net.Error](err) // While the answer came.
+	return isUnanswered || isCut || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // look judges the pods that run now.

@@ -128,7 +128,7 @@ func TestCompletionGivesUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second) // What gives up does so after five.
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // What gives up does so after five.
 			defer cancel()
 			command := exec.CommandContext(ctx, program, append([]string{"__complete", "--server=" + server.URL}, words...)...)
 			command.Env = append(os.Environ(), "HOME="+t.TempDir(), "KUBECONFIG=")

@@ -49,8 +49,8 @@ func TestScripts(t *testing.T) {
 			"exits":  command("exits STATUS PROGRAM ARGS...", 2, exits),
 			"expand": command("expand FILE...", 1, expand),
 			"mask":   command("mask stdout|stderr|FROM TO", 2, mask),
-			"may":    command("may VERB KIND/NAME [-n NAMESPACE]", 2, review(c.AwaitAccess)),
-			"maynot": command("maynot VERB KIND/NAME [-n NAMESPACE]", 2, review(c.AwaitDenial)),
+			"may":    command("may VERB KIND/NAME [-n NAMESPACE] [--as ACCOUNT]", 2, review(c.AwaitAccess)),
+			"maynot": command("maynot VERB KIND/NAME [-n NAMESPACE] [--as ACCOUNT]", 2, review(c.AwaitDenial)),
 		},
 	})
 }

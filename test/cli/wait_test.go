@@ -64,8 +64,8 @@ func TestWaitEnds(t *testing.T) {
 		want    string
 	}{
 		"it may not look any more": {"1m", network.Fault{Status: http.StatusForbidden}, "get it: "},
-		"nobody answers":           {"3s", network.Fault{Delay: time.Hour}, "timed out after 3s: no pod of it runs yet"},
-		"it is away for longer":    {"3s", network.Fault{Status: http.StatusServiceUnavailable}, "timed out after 3s: get it: "},
+		"nobody answers":           {"10s", network.Fault{Delay: time.Hour}, "timed out after 10s: no pod of it runs yet"},
+		"it is away for longer":    {"10s", network.Fault{Status: http.StatusServiceUnavailable}, "timed out after 10s: get it: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
