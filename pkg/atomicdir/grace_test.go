@@ -129,7 +129,7 @@ func TestAGraceHasItsPrice(t *testing.T) {
 func TestAWriteAfterItsTimeIsTaken(t *testing.T) {
 	t.Parallel()
 	dir, root := newVolume(t)
-	w := atomicdir.Atomic{Grace: atomicdir.Grace{Time: 200 * time.Millisecond, Bytes: 1}}
+	w := atomicdir.Atomic{Grace: atomicdir.Grace{Time: 2 * time.Second, Bytes: 1}}
 	mustWrite(t, w, root, files{"a": "1"}.tree(t))
 	mustWrite(t, w, root, files{"a": "2"}.tree(t))
 	_, err := w.Write(root, files{"a": "3"}.tree(t))

@@ -82,6 +82,13 @@ func TestDescribeOnANode(t *testing.T) {
 	if err := maps.Delete(t.Context(), "other", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	pods, err := s.Client().CoreV1().Pods(d.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range pods.Items { // The two are watched apart.
+		s.wantEvent(t, &pod, "SourceMissing", "other")
+	}
 	s.configMap(t, d.namespace, "app", map[string]string{"file": "marked 3"})
 	text := d.awaitDescribed(t, "deployment/web", nil, "Pods: 2 lagging", "Problem (Missing", "does not exist", "SourceMissing")
 	if testing.Verbose() {

@@ -131,8 +131,8 @@ func TestStatusAndWaitOnANode(t *testing.T) {
 	if got := p.say(t, "status", "deployment/web", "pod/odd", "-o", "name"); got.out != "pod/odd\n" {
 		t.Errorf("status -o name prints %q, want the pod that lags", got.out)
 	}
-	p.say(t, "wait", "pod/odd", "--for=projected=configmap/app", "--timeout=3s").want(t, 1,
-		"timed out after 3s: 0 of 1 running pods have configmap/app at version "+p.version(t)+" or later; pod odd on node "+odd.Spec.NodeName+
+	p.say(t, "wait", "pod/odd", "--for=projected=configmap/app", "--timeout=10s").want(t, 1,
+		"timed out after 10s: 0 of 1 running pods have configmap/app at version "+p.version(t)+" or later; pod odd on node "+odd.Spec.NodeName+
 			": configmap/app: it has "+before+":", `configmap "gone" not found`)
 
 	// A later version than the one that was waited for is as good.

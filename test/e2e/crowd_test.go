@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -118,26 +117,16 @@ func (s *site) editCrowd(t *testing.T, namespace string, pods []*corev1.Pod) {
 // disperse deletes pods, waits until they are gone and looks for what they have left.
 func (s *site) disperse(t *testing.T, namespace string, pods []*corev1.Pod) {
 	t.Helper()
-	left := map[string]bool{}
-	for _, pod := range pods {
-		left[pod.Name] = true
+	api, now := s.Client().CoreV1().Pods(namespace), metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}
+	if err := api.DeleteCollection(t.Context(), now, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
 	}
-	api := s.Client().CoreV1().Pods(namespace)
-	await(t, crowdTimeout, func(ctx context.Context) (watch.Interface, error) {
-		w, err := api.Watch(ctx, metav1.ListOptions{})
-		if err != nil {
-			return nil, err
+	eventually(t, crowdTimeout, func() error {
+		left, err := api.List(t.Context(), metav1.ListOptions{})
+		if err == nil && len(left.Items) > 0 {
+			err = fmt.Errorf("%d pods are still there", len(left.Items))
 		}
-		now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}
-		return w, api.DeleteCollection(ctx, now, metav1.ListOptions{})
-	}, func(event watch.EventType, pod *corev1.Pod) error {
-		if event == watch.Deleted {
-			delete(left, pod.Name)
-		}
-		if len(left) == 0 {
-			return nil
-		}
-		return fmt.Errorf("%d pods are still there", len(left))
+		return err
 	})
 	for _, pod := range pods {
 		s.wantNothingOf(t, pod)

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/yaml"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
@@ -144,16 +145,23 @@ const (
 // addStranger adds a container of another user, with the mounts of the pod's first one, to a pod that runs.
 func (s *site) addStranger(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	pod = pod.DeepCopy()
-	pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, corev1.EphemeralContainer{
-		EphemeralContainerCommon: corev1.EphemeralContainerCommon{
-			Name: stranger, Image: machine.BoxImage, Command: []string{"box", "pause"},
-			VolumeMounts:    pod.Spec.Containers[0].VolumeMounts,
-			SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(strangerUser)), RunAsGroup: new(int64(strangerUser))},
-		},
-	})
 	pods := s.Client().CoreV1().Pods(pod.Namespace)
-	if _, err := pods.UpdateEphemeralContainers(t.Context(), pod.Name, pod, metav1.UpdateOptions{}); err != nil {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // With the kubelet, which writes the status.
+		pod, err := pods.Get(t.Context(), pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, corev1.EphemeralContainer{
+			EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+				Name: stranger, Image: machine.BoxImage, Command: []string{"box", "pause"},
+				VolumeMounts:    pod.Spec.Containers[0].VolumeMounts,
+				SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(strangerUser)), RunAsGroup: new(int64(strangerUser))},
+			},
+		})
+		_, err = pods.UpdateEphemeralContainers(t.Context(), pod.Name, pod, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, startTimeout, func() error {

@@ -206,20 +206,23 @@ func await[T runtime.Object](
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
-	w, err := open(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Stop()
-	err = errors.New("there is none")
-	for event := range w.ResultChan() {
-		got, ok := event.Object.(T)
-		if !ok {
-			t.Fatalf("the watch ends with %v", event.Object)
+	last := errors.New("there is none")
+	for ctx.Err() == nil { // The API server ends a watch whose reader does not keep up, and tells a new one what there is.
+		w, err := open(ctx)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if err = check(event.Type, got); err == nil {
-			return
+		for event := range w.ResultChan() {
+			got, ok := event.Object.(T)
+			if !ok {
+				t.Fatalf("the watch ends with %v", event.Object)
+			}
+			if last = check(event.Type, got); last == nil {
+				w.Stop()
+				return
+			}
 		}
+		w.Stop()
 	}
-	t.Fatalf("after %s: %v", within, err)
+	t.Fatalf("after %s: %v", within, last)
 }

@@ -126,7 +126,7 @@ func shown(markdown string) []string {
 var aRevision = regexp.MustCompile(`^\d+ +<none>$`)
 
 // differs matches what is another each time: moments, ages, versions of objects, names of pods, and how wide columns are.
-var differs = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:]+Z|\b\d+s\b|\b\d{3,}\b|\bweb-[a-z0-9]+-[a-z0-9]{5}\b| {2,}`)
+var differs = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:]+Z|\b(\d+[hm])*\d+[smh]\b|\b\d{3,}\b|\bweb-[a-z0-9]+-[a-z0-9]{5}\b| {2,}`)
 
 func sameEachTime(text string) string { return differs.ReplaceAllString(text, " * ") }
 

@@ -69,12 +69,16 @@ func (st *steady) goOn(t testing.TB) {
 // wantHeld reads what the pod has to say of its file.
 func (st *steady) wantHeld(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
-	request := st.Client().CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{})
-	logs, err := request.DoRaw(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text := string(logs); text != "holding\n" && text != "holding" {
+	var text string
+	eventually(t, startTimeout, func() error { // It may have been started just now.
+		logs, err := st.Client().CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
+		if err == nil && len(logs) == 0 {
+			err = fmt.Errorf("pod %s says nothing yet", pod.Name)
+		}
+		text = string(logs)
+		return err
+	})
+	if text != "holding\n" && text != "holding" {
 		t.Fatalf("pod %s, which reads its file all the time, says:\n%s", pod.Name, text)
 	}
 }

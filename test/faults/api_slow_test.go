@@ -15,7 +15,7 @@ import (
 
 // prompt is how long something takes at most that nothing delays, on a busy machine. It is less than the delays that it
 // is told from.
-const prompt = 10 * time.Second
+const prompt = 30 * time.Second
 
 // TestBadSourcesDelayNoOther is fault 30: what is wrong with some objects, however long it lasts, is no other's trouble, be
 // that in a volume that is there, in one that is published, or after a restart.

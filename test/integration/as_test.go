@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,7 +10,6 @@ import (
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 
-	kit "github.com/liveconfig-csi/liveconfig/test/kit/bench"
 	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 )
 
@@ -114,13 +112,7 @@ func TestAFileOfAllKeysOverARestart(t *testing.T) {
 	before := b.Generation(pod)
 	b.Kill()
 	b.Start()
-	lab.Eventually(t, soon, func() error {
-		got, err := b.Fetch("/metrics")
-		if err == nil && kit.SeriesOf(got, `liveconfig_syncs_total{result="unchanged"}`) == "" {
-			err = errors.New("no sync has found the volume unchanged yet")
-		}
-		return err
-	})
+	b.wantMore(foundUnchanged, 0)
 	if after := b.Generation(pod); after != before {
 		t.Errorf("generation %s became %s over a restart without a change", before, after)
 	}

@@ -313,7 +313,7 @@ func (m matrix) checkTokens() {
 	short, gone, deleted := map[*cell]*corev1.Pod{}, map[*cell]*corev1.Pod{}, map[*cell]*corev1.Pod{}
 	m.each(func(c *cell) {
 		short[c], gone[c], deleted[c] = c.newPod("short", "short"), c.newPod("gone", "gone"), c.newPod("other", "other")
-		short[c].Annotations = map[string]string{lifetimeKey: "12s"}
+		short[c].Annotations = map[string]string{lifetimeKey: "20s"}
 		c.publishSoon(short[c])
 		c.publishSoon(gone[c])
 		c.publishSoon(deleted[c])

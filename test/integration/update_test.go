@@ -139,22 +139,31 @@ func TestAnEditThatNoReaderCouldSeeWritesNothing(t *testing.T) {
 	cm := b.CreateConfigMap("web", map[string]string{"color": "red", "unused": "1"})
 	pod := b.Pod("web", map[string]string{"configMap": "web", "items": "[{key: color, path: color}]"})
 	b.Publish(pod)
-	before := b.Generation(pod)
+	before, looks := b.Generation(pod), b.Number(foundUnchanged)
 
 	cm.Annotations = map[string]string{"note": "nothing a file shows"}
 	cm.Data["unused"] = lab.Marked("2")
 	if _, err := b.ConfigMaps().Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	lab.Eventually(t, soon, func() error {
-		if got := b.Metric(`liveconfig_syncs_total{result="unchanged"}`); got == "" {
-			return fmt.Errorf("no sync has found the volume unchanged yet")
-		}
-		return nil
-	})
+	b.wantMore(foundUnchanged, looks)
 	if after := b.Generation(pod); after != before {
 		t.Errorf("generation %s became %s, want it kept", before, after)
 	}
+}
+
+// foundUnchanged is how often the driver has looked at a volume since it was started, and has left its files as they are.
+const foundUnchanged = `liveconfig_syncs_total{result="unchanged"}`
+
+// wantMore waits until a series of the driver's metrics is more than it was.
+func (b *bench) wantMore(series string, than float64) {
+	b.T.Helper()
+	lab.Eventually(b.T, soon, func() error {
+		if got := b.Number(series); got <= than {
+			return fmt.Errorf("%s is %v, want more than %v", series, got, than)
+		}
+		return nil
+	})
 }
 
 // wantEventAnswered waits until the API server has done with an Event of the namespace.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
 
@@ -38,7 +38,7 @@ clusters: [{name: x, cluster: {server: "http://127.0.0.1:1"}}]}`
 	if err := os.WriteFile(kubeconfig, []byte(nowhere), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	address := bench.FreeAddress(t)
 	p, err := process.Start(context.WithoutCancel(t.Context()), process.Config{Path: binary, LogFile: log, Args: []string{
 		"--kubeconfig=" + kubeconfig, "--http-endpoint=" + address, "--leader-elect=false",
 	}})
@@ -51,17 +51,6 @@ clusters: [{name: x, cluster: {server: "http://127.0.0.1:1"}}]}`
 		}
 	}()
 	return slices.Collect(strings.Lines(get(t, "http://"+address+"/metrics", p)))
-}
-
-// freeAddress returns a loopback address that nobody listens on right now.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // get returns what a process answers once it listens.

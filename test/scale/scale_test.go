@@ -23,7 +23,7 @@ const (
 	// objects is how many all nodes watch together, each counted once for each node.
 	objects = nodes * (1 + own)
 	// soon is how long something may take that takes seconds when nothing else runs on the machine.
-	soon = time.Minute
+	soon = 4 * time.Minute
 )
 
 // newCrowd returns nodes with the driver's source layer that watch so many objects of their own, in a cluster of their own.

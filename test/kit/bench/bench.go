@@ -11,6 +11,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
@@ -65,10 +67,12 @@ func (b *Bench) Use(n *node.Node) {
 	n.UseTokens(b.Cluster.PodToken)
 }
 
-// FreeAddress returns a loopback address that nobody listens on right now.
+// FreeAddress returns a loopback address that nobody listens on. It is of a host of its own, so that nobody else who takes any
+// free port of 127.0.0.1 gets it meanwhile.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	host := fmt.Sprintf("127.%d.%d.%d", rand.IntnRange(1, 255), rand.IntnRange(1, 255), rand.IntnRange(1, 255))
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", host+":0")
 	if err != nil {
 		t.Fatal(err)
 	}

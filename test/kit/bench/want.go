@@ -90,10 +90,11 @@ func (b *Bench) Generation(pod *corev1.Pod) string {
 	return link
 }
 
-// WantEvent waits for an Event with the reason on the pod whose message holds the text.
+// WantEvent waits for an Event with the reason on the pod whose message holds the text. The driver takes its time with Events, and
+// with asking again for what it was refused.
 func (b *Bench) WantEvent(pod *corev1.Pod, reason, text string) {
 	b.T.Helper()
-	lab.Eventually(b.T, Soon, func() error {
+	lab.Eventually(b.T, 3*Soon, func() error {
 		events, err := b.Cluster.Client().CoreV1().Events(b.Namespace).List(b.T.Context(),
 			metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(pod.UID) + ",reason=" + reason})
 		if err != nil {
