@@ -2,6 +2,7 @@ package cli
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
@@ -146,7 +147,7 @@ func TestKrewArchiveRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second, err := os.ReadFile(filepath.Join(again, name)); err != nil || !cmp.Equal(archive, second) {
+	if second, err := os.ReadFile(filepath.Join(again, name)); err != nil || !bytes.Equal(archive, second) {
 		t.Errorf("packed again the archive has other bytes (%v)", err)
 	}
 	installed := filepath.Join(t.TempDir(), "kubectl-liveconfig")
