@@ -108,8 +108,8 @@ test/kit: bin/tools bin/node ## what the tests stand on
 	@test/go-test.sh test/kit
 
 .PHONY: test/soak
-test/soak: bin/tools bin/k8s ## the tests that chance has a part in, at full size (two hours)
-	@LIVECONFIG_SOAK=1 TEST_TIMEOUT=100m test/go-test.sh test/volume test/integration test/faults test/soak
+test/soak: bin/tools bin/node bin/promtool ## the tests that chance or size has a part in, in full (two hours)
+	@LIVECONFIG_SOAK=1 TEST_TIMEOUT=100m test/go-test.sh test/volume test/integration test/faults test/soak test/rollout
 
 .PHONY: test/fuzz
 test/fuzz: setup ## every fuzz target for FUZZTIME (30s)
