@@ -184,7 +184,7 @@ func TestRunUntilASignal(t *testing.T) {
 	}
 }
 
-// TestRunEndsWhenItCannotServe, with everything that has begun. It is not parallel: run sets up the process's log.
+// TestRunEndsWhenItCannotServe, before anything has begun. It is not parallel: run sets up the process's log.
 func TestRunEndsWhenItCannotServe(t *testing.T) {
 	_, kubeconfig := newAPIServer(t)
 	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

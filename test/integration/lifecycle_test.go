@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -56,6 +57,39 @@ func TestARestartedDriverKeepsAGenerationThatIsStillRight(t *testing.T) {
 	if after := b.Generation(pod); after != before {
 		t.Errorf("generation %s became %s over a restart without a change", before, after)
 	}
+}
+
+// TestADriverWithoutItsAddressTouchesNothing: where somebody else listens, it ends before it takes over a volume, with an edit
+// to be made in it.
+func TestADriverWithoutItsAddressTouchesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.CreateConfigMap("web", map[string]string{"color": "red"})
+	pod := b.Pod("web", map[string]string{"configMap": "web"})
+	b.Publish(pod)
+	if err := b.Node.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	before := b.listing()
+	other, err := new(net.ListenConfig).Listen(t.Context(), "tcp", b.HTTP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	b.UpdateConfigMap("web", map[string]string{"color": "blue"})
+	if err := b.Node.StartDriver(t.Context()); err == nil || !strings.Contains(err.Error(), "listen on "+b.HTTP+" for HTTP: ") {
+		t.Errorf("StartDriver = %v, want it to say that the address is taken", err)
+	}
+	b.wantUnchanged(before, "after a start without the address")
+	b.WantFile(pod, "color", "red")
+
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Node.StartDriver(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.WantFile(pod, "color", "blue")
 }
 
 // TestALiveVolumeOutlivesTheLossOfItsRecord is fault 20.
