@@ -28,6 +28,7 @@ const leastRecheck = 2 * time.Second
 // config is what the flags say.
 type config struct {
 	endpoint, nodeID, driverName, kubeconfig string
+	manifests                                string // A directory; empty for an API server.
 	stateDir, registrationDir, kubeletDir    string
 	configMapIdentity, secretIdentity        string // An identity.Reader.
 	publishTimeout, resyncInterval           time.Duration
@@ -48,6 +49,8 @@ func parseFlags(args []string, getenv func(string) string, out io.Writer) (confi
 	fs.StringVar(&c.nodeID, "node-id", getenv("NODE_NAME"), "name of this node; defaults to $NODE_NAME")
 	fs.StringVar(&c.driverName, "driver-name", defaultDriverName, "CSI driver name, as in the CSIDriver object")
 	fs.StringVar(&c.kubeconfig, "kubeconfig", "", "file that says how to reach the API server; empty: the pod's own account")
+	fs.StringVar(&c.manifests, "manifests", "",
+		"directory of manifests to read ConfigMaps and Secrets from, in place of an API server: for trying out, for tests and for machines without a cluster")
 	fs.StringVar(&c.stateDir, "state-dir", "/run/"+defaultDriverName,
 		"directory of the driver's records; best on a tmpfs that outlives the driver's container")
 	fs.StringVar(&c.registrationDir, "registration-dir", "",
@@ -84,6 +87,7 @@ func (c config) validate() error {
 		about("endpoint", endpointErr),
 		c.checkNames(),
 		checkDir("state-dir", c.stateDir),
+		c.checkManifests(),
 		c.checkRegistration(),
 		checkDir("kubelet-dir", c.kubeletDir),
 		checkIdentity("configmap-identity", c.configMapIdentity),
@@ -120,6 +124,18 @@ func (c config) checkNames() error {
 	return errors.Join(
 		mistake(c.nodeID == "", "--node-id is missing: give the node's name, or set $NODE_NAME"),
 		mistake(len(problems) > 0, "--driver-name %q: %s", c.driverName, strings.Join(problems, "; ")),
+	)
+}
+
+// checkManifests refuses what only an API server could do.
+func (c config) checkManifests() error {
+	if c.manifests == "" {
+		return nil
+	}
+	byPod := c.configMapIdentity == string(identity.ByPod)
+	return errors.Join(
+		mistake(c.kubeconfig != "", "--manifests and --kubeconfig exclude each other: objects come from a directory or from an API server"),
+		mistake(byPod, "--configmap-identity=pod needs an API server, and --manifests has none"),
 	)
 }
 

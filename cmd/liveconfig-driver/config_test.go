@@ -52,6 +52,7 @@ func TestParseFlags(t *testing.T) {
 			[]string{"--driver-name=" + strings.Repeat("n", 63)}, func(c *config) { c.driverName = strings.Repeat("n", 63) },
 		},
 		"kubeconfig":                 {[]string{"--kubeconfig=/etc/kube"}, func(c *config) { c.kubeconfig = "/etc/kube" }},
+		"manifests":                  {[]string{"--manifests=m"}, func(c *config) { c.manifests = "m" }},
 		"state directory":            {[]string{"--state-dir=/run/x"}, func(c *config) { c.stateDir = "/run/x" }},
 		"registration directory":     {[]string{"--registration-dir=/registration"}, func(c *config) { c.registrationDir = "/registration" }},
 		"kubelet's directory":        {[]string{"--kubelet-dir=/k"}, func(c *config) { c.kubeletDir = "/k" }},
@@ -176,6 +177,20 @@ func TestHelp(t *testing.T) {
 	for _, want := range []string{"-endpoint", "-node-id", "-publish-timeout duration", "(default 10s)", "$NODE_NAME"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("usage does not say %s:\n%s", want, out.String())
+		}
+	}
+}
+
+// TestManifestsExclude what only an API server could do.
+func TestManifestsExclude(t *testing.T) {
+	t.Parallel()
+	for arg, want := range map[string]string{
+		"--kubeconfig=/etc/kube":   "--manifests and --kubeconfig exclude each other",
+		"--configmap-identity=pod": "--configmap-identity=pod needs an API server",
+	} {
+		_, err := parseFlags([]string{"--manifests=/m", arg}, onNode, &bytes.Buffer{})
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("with %s the error is %v, want it to begin with %q", arg, err, want)
 		}
 	}
 }

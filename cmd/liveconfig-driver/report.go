@@ -11,7 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/csidriver"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/status"
@@ -27,7 +27,7 @@ var _ volume.Reporter = reporter{}
 
 // Event writes an Event on the pod.
 func (r reporter) Event(pod api.Pod, name string, reason volume.Reason, note string) {
-	r.events.Write(telemetry.Event{Pod: pod, Volume: name, Warning: reason.Warns(), Reason: string(reason), Note: note})
+	r.origin.events.Write(telemetry.Event{Pod: pod, Volume: name, Warning: reason.Warns(), Reason: string(reason), Note: note})
 }
 
 // Synced counts a sync.
@@ -59,13 +59,13 @@ func (c counted) Publish(ctx context.Context, r state.Record, t identity.Token) 
 
 // countedInstallation counts the publishes that are refused because nobody vouches for pods.
 type countedInstallation struct {
-	*csidriver.Watcher
+	driver.Installation
 	metrics *telemetry.Metrics
 }
 
 // Check checks.
 func (c countedInstallation) Check(ctx context.Context) error {
-	err := c.Watcher.Check(ctx)
+	err := c.Installation.Check(ctx)
 	if err != nil {
 		c.metrics.Refused(refusedByInstallation)
 	}
@@ -77,19 +77,16 @@ const refusedByInstallation = "Installation"
 
 // newMetrics returns the metrics of the parts, which need not be there yet.
 func (p *parts) newMetrics(cfg config) *telemetry.Metrics {
-	m := telemetry.NewMetrics(cfg.driverName, version.Version(), telemetry.Gauges{
+	gauges := telemetry.Gauges{
 		Volumes:       func() int { return p.volumes.Volumes() },
 		Recovered:     func() int { return p.volumes.Recovered() },
 		Survey:        p.survey,
-		Watches:       func() int { return p.sources.Watches() },
-		Polled:        func() int { return p.sources.Polled() },
-		Silence:       func() time.Duration { return p.sources.Silence() },
-		Replaced:      func() int { return p.sources.Replaced() },
-		EventsDropped: func() int { return p.events.Dropped() },
 		RoomUsed:      p.room.Used,
 		RoomLimit:     p.room.Limit,
 		StateWritable: func() bool { return p.ready.stateWritable() },
-	})
+	}
+	p.origin.gauges(&gauges)
+	m := telemetry.NewMetrics(cfg.driverName, version.Version(), gauges)
 	results := []string{string(volume.ResultWritten), string(volume.ResultUnchanged), string(volume.ResultFailed)}
 	kinds := []string{refusedByInstallation}
 	for _, kind := range volume.Kinds() {
@@ -123,7 +120,8 @@ func (p *parts) serveStatus(cfg config) http.Handler {
 		var text bytes.Buffer
 		err := status.Write(&text, status.Report{
 			SchemaVersion: status.SchemaVersion, Driver: cfg.driverName, Version: version.Version(), Node: cfg.nodeID,
-			Started: started.UTC(), Now: time.Now().UTC(), Recovered: p.volumes.Ready(), Volumes: p.volumes.Status(match),
+			Started: started.UTC(), Now: time.Now().UTC(), Recovered: p.volumes.Ready(), Manifests: p.origin.manifests(),
+			Volumes: p.volumes.Status(match),
 		})
 		if err != nil {
 			klog.FromContext(r.Context()).Error(err, "The status cannot be told")

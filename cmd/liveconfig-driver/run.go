@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/csidriver"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/inflow"
@@ -58,7 +57,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	}
 	err = p.serve(ctx, cfg)
 	stop()
-	p.sources.Wait()
+	p.origin.wait()
 	if err != nil {
 		return err
 	}
@@ -70,12 +69,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 type parts struct {
 	room    *memory
 	mounts  *volumefs.FS
-	sources *source.Cache
+	origin  *origin
 	volumes *volume.Manager
 	metrics *telemetry.Metrics
-	events  *telemetry.Events
-	// installation is the CSIDriver object.
-	installation *csidriver.Watcher
 	// registration is nil when a sidecar registers the driver.
 	registration *server.Registration
 	ready        *readiness
@@ -94,39 +90,17 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 	if err := mounts.Check(); err != nil {
 		return nil, err
 	}
-	apiServer, client, err := newClients(cfg, inflow.New(room.largeAnswers()))
-	if err != nil {
-		return nil, err
-	}
-	vault, err := newVault(cfg)
-	if err != nil {
-		return nil, err
-	}
-	authority, err := identity.New(identity.Config{
-		Types: client.types, Driver: client.core, Reviews: client.reviews, Server: apiServer, Vault: vault,
-		ConfigMaps: identity.Reader(cfg.configMapIdentity), Secrets: identity.Reader(cfg.secretIdentity),
-	})
-	if err != nil {
-		return nil, err
-	}
 	records, err := state.New(cfg.stateDir)
 	if err != nil {
 		return nil, err
 	}
-	p := &parts{
-		mounts: mounts, room: room, events: telemetry.NewEvents(client.core, cfg.driverName, cfg.nodeID),
-		installation: csidriver.New(client.storage, client.types, cfg.driverName),
+	p := &parts{mounts: mounts, room: room}
+	p.origin, err = newOrigin(ctx, cfg, room, func(key source.Key) { p.volumes.Changed(key) })
+	if err != nil {
+		return nil, err
 	}
-	p.sources = source.New(ctx, source.Config{
-		Types:   client.types,
-		Client:  authority.Client,
-		Allow:   authority.Allow,
-		Changed: func(key source.Key) { p.volumes.Changed(key) },
-		Recheck: cfg.recheckInterval,
-		Room:    room.objects,
-	})
 	p.ready = &readiness{
-		recovered: func() bool { return p.volumes.Ready() }, installation: p.installation, tryState: records.Check,
+		recovered: func() bool { return p.volumes.Ready() }, installation: p.origin.installation, tryState: records.Check,
 		registered: func() error { return nil },
 	}
 	if cfg.registrationDir != "" {
@@ -139,8 +113,8 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 	}
 	p.metrics = p.newMetrics(cfg)
 	p.volumes = volume.New(volume.Config{
-		Sources: p.sources, Authority: authority, Tokens: vault, Records: records, Mounts: mounts, Reporter: reporter{p},
-		Room: room.files, PublishTimeout: cfg.publishTimeout, ResyncInterval: cfg.resyncInterval,
+		Sources: p.origin.sources, Authority: p.origin.authority, Tokens: p.origin.tokens, Records: records, Mounts: mounts,
+		Reporter: reporter{p}, Room: room.files, PublishTimeout: cfg.publishTimeout, ResyncInterval: cfg.resyncInterval,
 	})
 	return p, nil
 }
@@ -218,17 +192,15 @@ func (p *parts) serve(ctx context.Context, cfg config) error {
 		}
 		g.Go(func() error { return server.ServeHTTP(ctx, l, p.mux(cfg)) })
 	}
-	p.events.Start(ctx) // Recovering has something to tell.
+	p.origin.events.Start(ctx) // Recovering has something to tell.
 	if err := p.volumes.Recover(ctx); err != nil {
 		logger.Error(err, "Some records could not be read; their volumes stay as they are")
 	}
 	logger.Info("Took over the volumes of an earlier run", logkeys.Volumes, p.volumes.Volumes())
 
+	p.origin.start(ctx, g)
 	g.Go(func() error { return p.ready.run(ctx) })
-	g.Go(func() error { return p.installation.Run(ctx) })
-	g.Go(func() error { return p.sources.Run(ctx) })
 	g.Go(func() error { return p.volumes.Run(ctx) })
-	g.Go(func() error { return p.events.Run(ctx) })
 	g.Go(func() error { return p.serveCSI(ctx, cfg) })
 	return g.Wait()
 }
@@ -247,7 +219,7 @@ func (p *parts) serveCSI(ctx context.Context, cfg config) error {
 	s := server.NewGRPC(calls)
 	d := driver.New(driver.Config{
 		Name: cfg.driverName, Version: version.Version(), NodeID: cfg.nodeID, KubeletDir: cfg.kubeletDir,
-		Installation: countedInstallation{p.installation, p.metrics}, Volumes: counted{p.volumes, p.metrics}, Usage: p.mounts.Usage,
+		Installation: countedInstallation{p.origin.installation, p.metrics}, Volumes: counted{p.volumes, p.metrics}, Usage: p.mounts.Usage,
 		Ready: p.ready.serves,
 	})
 	csi.RegisterIdentityServer(s, d)

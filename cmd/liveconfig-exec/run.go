@@ -103,7 +103,7 @@ func (l *loader) ended(code int, err error) int {
 func (l *loader) supervise(ctx context.Context) int {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	watcher, err := fileset.NewWatcher()
+	watcher, err := fileset.NewWatcher(fileset.EachWrite)
 	if err != nil {
 		l.log.problem("", err)
 		return codeOwn

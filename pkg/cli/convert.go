@@ -13,7 +13,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/convert"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/volumes/manifest"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 )
 
 // The values of convert's --to.

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/volumes/manifest"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 )
 
 // addInputFlags adds the flags by which people name manifests that are looked at as texts.

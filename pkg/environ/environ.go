@@ -89,8 +89,36 @@ type Content struct {
 	Files []File
 	// Missing means that the directory or file does not exist.
 	Missing bool
-	// Err is why it could not be read. The other fields mean nothing then.
+	// Err is why it could not be read, or some of its files, which are then left out of Files: see [FileErrors].
 	Err error
+}
+
+// FileError is why one file of a Dir could not be read.
+type FileError struct {
+	Name string
+	Err  error
+}
+
+// Error names the file.
+func (e *FileError) Error() string { return fmt.Sprintf("%q: %v", e.Name, e.Err) }
+
+// Unwrap returns the reason.
+func (e *FileError) Unwrap() error { return e.Err }
+
+// FileErrors takes an error of a Dir apart. If it is about single files alone, those are all; else it is returned as rest.
+func FileErrors(err error) (files []*FileError, rest error) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return nil, err
+	}
+	for _, one := range joined.Unwrap() {
+		f, ok := errors.AsType[*FileError](one)
+		if !ok {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	return files, nil
 }
 
 // Environment is what a program is started with.

@@ -8,6 +8,7 @@ const (
 	Code       = "code"
 	Config     = "config"
 	Delay      = "delay"
+	Directory  = "directory"
 	Driver     = "driver"
 	DryRun     = "dryRun"
 	Duration   = "duration"
@@ -18,6 +19,7 @@ const (
 	Method     = "method"
 	Namespace  = "namespace"
 	NodeID     = "nodeID"
+	Note       = "note"
 	Pod        = "pod"
 	Reason     = "reason"
 	Result     = "result"
@@ -29,5 +31,6 @@ const (
 	Version    = "version"
 	VolumeID   = "volumeID"
 	Volumes    = "volumes"
+	Warning    = "warning"
 	Workload   = "workload"
 )

@@ -31,9 +31,9 @@ type Room interface {
 	Account() *budget.Account
 }
 
-// costOf returns how much memory it takes to hold the content, to watch it, and to receive the next event, which may be as
+// CostOf returns how much memory it takes to hold the content, to watch it, and to receive the next event, which may be as
 // large.
-func costOf(c api.Content) int64 {
+func CostOf(c api.Content) int64 {
 	size := int64(0)
 	for key, value := range c.Data {
 		size += int64(len(key) + len(value))
@@ -61,7 +61,7 @@ func (w *watcher) admit(c api.Content) bool {
 	if !isCurrent {
 		return false
 	}
-	cost, take := costOf(c), w.item.account.Resize
+	cost, take := CostOf(c), w.item.account.Resize
 	if isNew {
 		take = w.item.account.Open
 	}

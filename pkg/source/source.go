@@ -64,6 +64,18 @@ func (s *Snapshot) noteFailing() {
 	}
 }
 
+// RefusedError is why sources do not serve an object to a reader at all, whatever the object is.
+type RefusedError struct {
+	Key Key
+	Err error
+}
+
+// Error names the object and the reason.
+func (e *RefusedError) Error() string { return fmt.Sprintf("%s: %v", e.Key.Ref, e.Err) }
+
+// Unwrap returns the reason.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
 // Config is what a cache needs. Every field is required.
 type Config struct {
 	// Client returns a client of the core group with the credentials of an identity.

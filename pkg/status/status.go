@@ -28,8 +28,30 @@ type Report struct {
 	Started time.Time `json:"started"`
 	Now     time.Time `json:"now"`
 	// Recovered says that the volumes of an earlier run have been taken over: before, some are missing here.
-	Recovered bool     `json:"recovered"`
-	Volumes   []Volume `json:"volumes"`
+	Recovered bool `json:"recovered"`
+	// Manifests says that objects come from manifests in a directory, and not from an API server; nil where they do not.
+	Manifests *Manifests `json:"manifests,omitempty"`
+	Volumes   []Volume   `json:"volumes"`
+}
+
+// Manifests is a directory of manifests that stands for an API server.
+type Manifests struct {
+	Directory string `json:"directory"`
+	// Objects is how many ConfigMaps and Secrets the manifests define.
+	Objects int `json:"objects"`
+	// Problems are why some manifests are not served.
+	Problems []ManifestProblem `json:"problems"`
+}
+
+// ManifestProblem is one mistake in a manifest.
+type ManifestProblem struct {
+	// File is a name in the directory.
+	File string `json:"file"`
+	// Document and Line count from one; zero means that they are not known.
+	Document int `json:"document,omitempty"`
+	Line     int `json:"line,omitempty"`
+	// Message is for people.
+	Message string `json:"message"`
 }
 
 // Pod is the pod that a volume belongs to.

@@ -43,6 +43,8 @@ type Gauges struct {
 	Replaced func() int
 	// EventsDropped returns how many Events were not sent.
 	EventsDropped func() int
+	// ManifestProblems returns how many mistakes there are in the manifests that stand for an API server.
+	ManifestProblems func() int
 	// RoomUsed and RoomLimit return how much memory volumes and their objects take, and how much they may, in bytes.
 	RoomUsed, RoomLimit func() int64
 	// StateWritable reports whether records can be written.
@@ -111,6 +113,8 @@ func (g Gauges) collectors() []prometheus.Collector {
 	add(counter("events_dropped_total",
 		"Events about pods that were not sent, because there were too many of one reason about one volume.", g.EventsDropped),
 		g.EventsDropped != nil)
+	add(count("manifest_problems", "Mistakes in the manifests that stand for an API server; the last good objects are served.",
+		g.ManifestProblems), g.ManifestProblems != nil)
 	add(bytes("room_used_bytes", "Memory that volumes and the objects in them take.", g.RoomUsed), g.RoomUsed != nil)
 	add(bytes("room_limit_bytes", "Memory that volumes and the objects in them may take.", g.RoomLimit), g.RoomLimit != nil)
 	add(gauge("state_directory_writable", "1 when records could be written at the last try, else 0.", func() float64 {

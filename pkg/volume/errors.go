@@ -82,12 +82,15 @@ func kindOf(err error) Kind {
 		sources  *sourcesError
 		foreign  *volumefs.ForeignMountError
 		link     *volumefs.SymlinkError
+		refused  *source.RefusedError
 	)
 	switch {
 	case errors.Is(err, errStopping):
 		return NotReady
 	case errors.As(err, &missing):
 		return Missing
+	case errors.As(err, &refused):
+		return Denied
 	case errors.As(err, &conflict), errors.As(err, &unfit):
 		return Invalid
 	case errors.As(err, &sources):

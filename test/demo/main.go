@@ -1,5 +1,5 @@
-// Command demo shows the driver's main job on this machine, for real and in a minute: a real API server, the driver as a
-// process of its own, a real mount. It leaves nothing behind.
+// Command demo shows the driver's main job on this machine, for real and in seconds: the driver as a process of its own, a
+// real socket, a real mount, and manifests in a directory in place of an API server. It leaves nothing behind.
 package main
 
 import (
@@ -12,17 +12,16 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/mountns"
-	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/demo/narrator"
 	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
+	"github.com/liveconfig-csi/liveconfig/test/kit/workdir"
 )
 
 func main() {
@@ -41,193 +40,134 @@ func main() {
 	}
 }
 
-// updateTimeout is how long the demo waits for a change before it calls the driver broken.
-const updateTimeout = 30 * time.Second
+// examples is the folder whose manifests the demo uses.
+const examples = "examples/redis"
 
 // demo is what the story needs.
 type demo struct {
-	out     io.Writer
-	repo    string // The checkout.
-	cluster *cluster.Cluster
-	node    *node.Node
-	pod     *corev1.Pod
-	volume  string // Where the pod's volume is published.
+	narrator.Narrator
+
+	repo      string // The checkout.
+	manifests string // The directory that stands for an API server.
+	node      *node.Node
+	pod       *corev1.Pod
+	volume    string // Where the pod's volume is published.
+	status    string // The address of the driver's HTTP endpoint.
 }
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	fs := flag.NewFlagSet("demo", flag.ContinueOnError)
-	repo := fs.String("repo", "..", "the checkout, with bin/ built")
+	repo := fs.String("repo", ".", "the checkout, with bin/liveconfig-driver built")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "liveconfig-demo-")
+	dir, err := workdir.New("lc-demo-")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-
-	d := &demo{out: out, repo: *repo}
-	d.say("Starting etcd and kube-apiserver on loopback")
-	if d.cluster, err = cluster.Start(ctx, cluster.Config{BinDir: filepath.Join(*repo, "bin", "k8s"), Output: out}); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.cluster.Stop()) }()
-	if err := d.install(ctx, dir); err != nil {
+	defer func() { err = errors.Join(err, dir.Remove()) }()
+	d := &demo{Narrator: narrator.Narrator{Out: out}, repo: *repo, manifests: filepath.Join(dir.Path(), "manifests")}
+	if err := d.start(ctx, filepath.Join(dir.Path(), "node")); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.node.Stop()) }()
 	if err := d.story(ctx); err != nil {
 		return err
 	}
-	return d.leaveNothing()
+	return d.end()
 }
 
-// install applies what an administrator applies, and starts the driver with the credentials that this gives it.
-func (d *demo) install(ctx context.Context, dir string) error {
-	d.say("Installing the driver: kubectl apply -k deploy/base")
-	if err := d.apply(ctx, "deploy/base"); err != nil {
+// start copies the manifests of the example and starts the driver.
+func (d *demo) start(ctx context.Context, dir string) error {
+	d.Say("Copying the ConfigMap and the Secret of %s into a directory, which stands for an API server", examples)
+	if err := os.Mkdir(d.manifests, 0o700); err != nil {
 		return err
 	}
-	kubeconfig := filepath.Join(dir, "driver.kubeconfig")
-	if err := d.cluster.WriteServiceAccountKubeconfig(ctx, kubeconfig, "liveconfig-system", "liveconfig-driver"); err != nil {
-		return err
+	for _, name := range []string{"configmap.yaml", "secret.yaml"} {
+		text, err := d.example(name)
+		if err == nil {
+			err = d.put(name, text)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	d.say("Starting liveconfig-driver, as the node's DaemonSet would")
-	var err error
-	d.node, err = node.Start(ctx, node.Config{
-		Binary: filepath.Join(d.repo, "bin", "liveconfig-driver"), Kubeconfig: kubeconfig, Dir: dir,
-	})
+	address, err := freeAddress(ctx)
 	if err != nil {
 		return err
 	}
-	d.node.UseTokens(d.cluster.PodToken)
-	return nil
+	d.status = address
+	d.Say("Starting liveconfig-driver --manifests=%s", d.manifests)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	d.node, err = node.Start(ctx, node.Config{
+		Binary: filepath.Join(d.repo, "bin", "liveconfig-driver"), Manifests: d.manifests, Dir: dir,
+		Args: []string{"--http-endpoint=" + address},
+	})
+	return err
 }
 
 // story is what happens to the pod's volume.
 func (d *demo) story(ctx context.Context) error {
-	if err := d.publish(ctx); err != nil {
-		return err
-	}
-	if err := d.edit(ctx); err != nil {
-		return err
-	}
-	if err := d.createOptional(ctx); err != nil {
-		return err
-	}
-	d.say("Taking the volume away, as the kubelet does when the pod is gone")
-	return d.node.UnpublishAll(ctx, d.pod)
-}
-
-// publish creates the example's objects and publishes the pod's volume.
-func (d *demo) publish(ctx context.Context) error {
-	d.say("Creating the ConfigMap, the Secret, the right to read it, and the pod of examples/redis")
-	for _, file := range []string{"configmap.yaml", "secret.yaml", "rbac.yaml", "pod.yaml"} {
-		if err := d.apply(ctx, filepath.Join("examples/redis", file)); err != nil {
+	for _, step := range []func(context.Context) error{
+		d.publish, d.edit, d.createOptional, d.mistake, d.mend, d.killAndRestart, d.unpublish,
+	} {
+		if err := step(ctx); err != nil {
 			return err
 		}
 	}
-	var err error
-	pods := d.cluster.Client().CoreV1().Pods(metav1.NamespaceDefault)
-	if d.pod, err = pods.Get(ctx, "redis", metav1.GetOptions{}); err != nil {
-		return err
-	}
-	volumes := d.node.Volumes(d.pod)
-	if len(volumes) != 1 {
-		return fmt.Errorf("pod %s has %d volumes of the driver, not 1", d.pod.Name, len(volumes))
-	}
-	d.volume = d.node.Target(d.pod, volumes[0].Name)
-	if err := d.awaitGrant(ctx); err != nil {
-		return err
-	}
-	d.say("Publishing volume %q of pod default/redis, as the kubelet does", volumes[0].Name)
-	start := time.Now()
-	if err := d.node.PublishAll(ctx, d.pod); err != nil {
-		return err
-	}
-	d.print("published in %s; its sources:", milliseconds(time.Since(start)))
-	d.print("%s", indent(volumes[0].CSI.VolumeAttributes["sources"]))
-	return d.show()
+	return nil
 }
 
-// awaitGrant returns when the pod's service account may watch its Secret: the API server learns of a new Role a moment after
-// it has answered its creation.
-func (d *demo) awaitGrant(ctx context.Context) error {
-	user := cluster.ServiceAccountUser(d.pod.Namespace, d.pod.Spec.ServiceAccountName)
-	return d.cluster.AwaitAccess(ctx, user, authorizationv1.ResourceAttributes{
-		Verb: "watch", Version: "v1", Resource: "secrets", Namespace: d.pod.Namespace, Name: "redis-auth",
-	})
+// example returns a file of the example.
+func (d *demo) example(name string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(d.repo, examples, name))
+	return string(text), err
 }
 
-// edit changes a key of the ConfigMap and waits for the file.
-func (d *demo) edit(ctx context.Context) error {
-	d.say("Editing ConfigMap redis-volume-config: port 6379 becomes 6380")
-	maps := d.cluster.Client().CoreV1().ConfigMaps(metav1.NamespaceDefault)
-	cm, err := maps.Get(ctx, "redis-volume-config", metav1.GetOptions{})
-	if err != nil {
+// put makes a manifest what the text is, in one step, as editors and tools that deploy do.
+func (d *demo) put(name, text string) error {
+	path := filepath.Join(d.manifests, name)
+	if err := os.WriteFile(path+".tmp", []byte(text), 0o600); err != nil {
 		return err
 	}
-	cm.Data["redis.conf"] = strings.Replace(cm.Data["redis.conf"], "port 6379", "port 6380", 1)
-	return d.change(ctx, func() error {
-		_, err := maps.Update(ctx, cm, metav1.UpdateOptions{})
-		return err
-	})
+	return os.Rename(path+".tmp", path)
 }
 
-// createOptional creates the source that did not exist yet and waits for its file.
-func (d *demo) createOptional(ctx context.Context) error {
-	d.say("Creating the optional ConfigMap redis-overrides, which did not exist yet")
-	maps := d.cluster.Client().CoreV1().ConfigMaps(metav1.NamespaceDefault)
-	cm, err := d.read("examples/redis/override.yaml")
+// readPod returns the pod of the example, as the API server would have it.
+func (d *demo) readPod() (*corev1.Pod, error) {
+	text, err := d.example("pod.yaml")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return d.change(ctx, func() error {
-		_, err := maps.Create(ctx, cm, metav1.CreateOptions{})
-		return err
-	})
+	pod := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict([]byte(text), pod); err != nil {
+		return nil, err
+	}
+	pod.Namespace, pod.UID = "default", "6c1f0bd2-5d0a-4b34-9f0d-2f6c3a1d7e55"
+	return pod, nil
 }
 
-// change makes a change at the API server, waits until the volume shows it, and prints what changed and how fast.
-func (d *demo) change(ctx context.Context, request func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
-	defer cancel()
-	before, err := readTree(d.volume)
-	if err != nil {
-		return err
-	}
-	swapped, err := watchSwap(ctx, d.volume)
-	if err != nil {
-		return err
-	}
-	if err := request(); err != nil {
-		return err
-	}
-	answered := time.Now()
-	swap := <-swapped
-	if swap.err != nil {
-		return fmt.Errorf("wait for the change in %s: %w", d.volume, swap.err)
-	}
-	d.print("the files changed %s the API server's answer", afterOrBefore(swap.at.Sub(answered)))
-	after, err := readTree(d.volume)
-	if err != nil {
-		return err
-	}
-	return printChanges(d.out, before, after)
-}
-
-// leaveNothing checks that the volume is gone from the mount table and the disk.
-func (d *demo) leaveNothing() error {
+// end checks that nothing is left, and says what to type next.
+func (d *demo) end() error {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return err
 	}
-	if strings.Contains(string(table), node.DriverName) {
+	if strings.Contains(string(table), d.node.KubeletDir()) {
 		return errors.New("a mount of the driver is left behind")
 	}
 	if err := kubelet.Gone(d.volume); err != nil {
 		return err
 	}
-	d.say("No mount, no directory left; stopping the driver, kube-apiserver and etcd")
+	d.Say("No mount and no directory is left. What to type next:")
+	d.Print("make sandbox                 a cluster of one node on this machine, with a shell in it; needs root")
+	d.Print("make demo/cluster            this demo with a real API server in place of a directory")
+	d.Print("")
+	d.Print("For a cluster of your own, with a registry that it can pull from:")
+	d.Print("make image/push IMAGE=registry.example.com/liveconfig:0.1.0")
+	d.Print("kubectl apply -f deploy/base/namespace.yaml")
+	d.Print("helm install liveconfig deploy/chart --namespace liveconfig-system --set image.repository=registry.example.com/liveconfig")
 	return nil
 }

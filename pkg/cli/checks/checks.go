@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/volumes/manifest"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 )
 
 // Severity is how bad a finding is.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/checks"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/volumes"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/volumes/manifest"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 )
 
 // TestFindings checks pods that have a right volume but for what each case says. Lines are counted from that.

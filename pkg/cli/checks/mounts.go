@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/volumes/manifest"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 )
 
 // mounts checks what containers make of the volumes: of all names, some are ours, with their update policies.

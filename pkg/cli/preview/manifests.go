@@ -5,16 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/volumes/manifest"
-	"github.com/liveconfig-csi/liveconfig/pkg/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifests"
 )
 
 // Pod is a pod, or what pods are made from: the template of an object of whatever kind.
@@ -62,68 +60,33 @@ func (s *Set) Add(data any, namespace string) error {
 	if !ok {
 		return nil
 	}
-	kind, _ := object["kind"].(string)
-	if list, isList := object["items"].([]any); isList && strings.HasSuffix(kind, "List") {
+	if elements, isList := manifests.Elements(object); isList {
 		var errs []error
-		for _, element := range list {
+		for _, element := range elements {
 			errs = append(errs, s.Add(element, namespace))
 		}
 		return errors.Join(errs...)
 	}
-	version, _ := object["apiVersion"].(string)
-	switch {
-	case kind == string(api.ConfigMap) && version == "v1":
-		return s.addConfigMap(object, namespace)
-	case kind == string(api.Secret) && version == "v1":
-		return s.addSecret(object, namespace)
-	default:
-		return s.addPods(object, namespace)
+	if version := object["apiVersion"]; version == "v1" && manifests.IsServed(object) {
+		return s.addContent(object, namespace)
 	}
+	return s.addPods(object, namespace)
 }
 
-func (s *Set) addConfigMap(object map[string]any, namespace string) error {
-	var m corev1.ConfigMap
-	if err := decode(object, &m); err != nil {
-		return err
+// addContent takes in a ConfigMap or a Secret. What the API server refuses is an error: no driver ever sees it. One whose name
+// the API server makes up is passed over, since no pod can name it.
+func (s *Set) addContent(object map[string]any, namespace string) error {
+	metadata, _ := object["metadata"].(map[string]any)
+	if generated, _ := metadata["generateName"].(string); generated != "" && metadata["name"] == nil {
+		return nil
 	}
-	m.Namespace = cmp.Or(m.Namespace, namespace)
-	for _, key := range slices.Sorted(maps.Keys(m.Data)) {
-		if _, found := m.BinaryData[key]; found {
-			return fmt.Errorf("configmap/%s: the API server refuses key %q, which is in data and in binaryData", m.Name, key)
-		}
+	content, mistakes := manifests.Content(object, namespace)
+	var errs []error
+	for _, m := range mistakes {
+		errs = append(errs, fmt.Errorf("%s/%s: %s", content.Ref.Kind.Resource(), content.Ref.Name, m))
 	}
-	return s.add(source.ContentOfConfigMap(&m))
-}
-
-// addSecret puts what stringData has into data, as the API server does.
-func (s *Set) addSecret(object map[string]any, namespace string) error {
-	var secret corev1.Secret
-	if err := decode(object, &secret); err != nil {
-		return err
-	}
-	secret.Namespace = cmp.Or(secret.Namespace, namespace)
-	if secret.Data == nil {
-		secret.Data = map[string][]byte{}
-	}
-	for key, value := range secret.StringData {
-		secret.Data[key] = []byte(value)
-	}
-	return s.add(source.ContentOfSecret(&secret))
-}
-
-// mostBytes is how much the API server takes for one object.
-const mostBytes = 1 << 20
-
-// add refuses what the API server refuses: no driver ever sees it.
-func (s *Set) add(content api.Content) error {
-	name := content.Ref.Kind.Resource() + "/" + content.Ref.Name
-	for _, key := range slices.Sorted(maps.Keys(content.Data)) {
-		if problems := validation.IsConfigMapKey(key); len(problems) > 0 {
-			return fmt.Errorf("%s: the API server refuses key %.70q: %s", name, key, strings.Join(problems, "; "))
-		}
-	}
-	if size := content.Size(); size > mostBytes {
-		return fmt.Errorf("%s: the API server refuses %d bytes, the most is %d", name, size, mostBytes)
+	if len(errs) > 0 {
+		return errors.Join(errs...)
 	}
 	if s.contents == nil {
 		s.contents = map[api.Ref]api.Content{}

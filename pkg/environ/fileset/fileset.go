@@ -157,7 +157,7 @@ func (r *reader) read(s environ.Source) environ.Content {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		return environ.Content{Missing: true}
 	case err != nil:
-		return environ.Content{Err: err}
+		return environ.Content{Files: files, Err: err}
 	}
 	return environ.Content{Files: files}
 }
@@ -273,7 +273,7 @@ func readFiles(dir *os.File, tell func(name string)) ([]environ.File, error) {
 		case errors.Is(err, errNotRegular) || errors.Is(err, unix.ENOENT):
 			// A directory is no variable, and neither is a link that leads nowhere.
 		default:
-			errs = append(errs, fmt.Errorf("%q: %w", name, err))
+			errs = append(errs, &environ.FileError{Name: name, Err: err})
 		}
 	}
 	slices.SortFunc(files, func(a, b environ.File) int { return cmp.Compare(a.Name, b.Name) })
@@ -312,7 +312,7 @@ func readFile(dir *os.File, name string) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(file, largest+1))
 	if err == nil && len(data) > largest {
-		return nil, fmt.Errorf("it is larger than %d MiB, which no program can have as a variable", largest>>20)
+		return nil, fmt.Errorf("it is larger than %d MiB, the most that is read of a file", largest>>20)
 	}
 	return data, err
 }

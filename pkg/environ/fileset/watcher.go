@@ -13,8 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// interesting are the events of a change: of bytes, of names, and of who may read.
-const interesting = unix.IN_MODIFY | unix.IN_CLOSE_WRITE | unix.IN_ATTRIB | unix.IN_CREATE | unix.IN_DELETE |
+// Moment is when a change of a file's bytes is reported.
+type Moment uint32
+
+// The moments.
+const (
+	// EachWrite reports each write.
+	EachWrite Moment = unix.IN_MODIFY | unix.IN_CLOSE_WRITE
+	// WhenClosed reports writes when the writer closes the file: what is read before is half of something.
+	WhenClosed Moment = unix.IN_CLOSE_WRITE
+)
+
+// interesting are the events of a change besides: of names, and of who may read.
+const interesting = unix.IN_ATTRIB | unix.IN_CREATE | unix.IN_DELETE |
 	unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF
 
 // Watcher tells of changes at the paths of sets.
@@ -22,6 +33,8 @@ type Watcher struct {
 	// queue is read, and fd is its descriptor: to ask the file for it would have reads hold up the close.
 	queue *os.File
 	fd    int
+	// mask are the events that matter.
+	mask uint32
 	// raw has an element when something may have changed since the last one was taken.
 	raw chan struct{}
 
@@ -31,7 +44,7 @@ type Watcher struct {
 }
 
 // NewWatcher returns a watcher of nothing. The caller must call [Watcher.Run], which ends it.
-func NewWatcher() (*Watcher, error) {
+func NewWatcher(moment Moment) (*Watcher, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	switch {
 	case errors.Is(err, unix.EMFILE):
@@ -42,6 +55,7 @@ func NewWatcher() (*Watcher, error) {
 	return &Watcher{
 		queue: os.NewFile(uintptr(fd), "inotify"),
 		fd:    fd,
+		mask:  uint32(moment) | interesting,
 		raw:   make(chan struct{}, 1),
 		names: map[int]map[string]bool{},
 	}, nil
@@ -89,7 +103,7 @@ func (w *Watcher) watchPath(path string) error {
 func (w *Watcher) add(path, name string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	watch, err := unix.InotifyAddWatch(w.fd, path, interesting)
+	watch, err := unix.InotifyAddWatch(w.fd, path, w.mask)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EACCES):
 		return nil

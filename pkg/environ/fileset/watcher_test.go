@@ -29,7 +29,7 @@ type watching struct {
 
 func watch(t *testing.T, sources ...environ.Source) watching {
 	t.Helper()
-	w, err := fileset.NewWatcher()
+	w, err := fileset.NewWatcher(fileset.EachWrite)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func TestYoungSetsAreReadAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, err := NewWatcher()
+			w, err := NewWatcher(EachWrite)
 			if err != nil {
 				t.Fatal(err)
 			}

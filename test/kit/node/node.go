@@ -33,12 +33,14 @@ const (
 // errNotReady is why a driver that answers is still waited for.
 var errNotReady = errors.New("it answers that it is not ready")
 
-// Config describes a node. Binary, Kubeconfig and Dir are required.
+// Config describes a node. Binary, Dir and one of Kubeconfig and Manifests are required.
 type Config struct {
 	// Binary is the driver's program.
 	Binary string
 	// Kubeconfig holds the driver's credentials.
 	Kubeconfig string
+	// Manifests is a directory of manifests, for a driver without an API server.
+	Manifests string
 	// Dir holds everything of the node: the kubelet's directory, the driver's records, sockets and log. Sockets limit
 	// its length to about 70 bytes.
 	Dir string
@@ -92,9 +94,13 @@ func (n *Node) PID() int { return n.driver.PID() }
 
 // StartDriver starts a driver that was stopped or killed, with further flags if wanted, and waits until it is ready.
 func (n *Node) StartDriver(ctx context.Context, args ...string) error {
+	origin := "--kubeconfig=" + n.cfg.Kubeconfig
+	if n.cfg.Manifests != "" {
+		origin = "--manifests=" + n.cfg.Manifests
+	}
 	flags := append([]string{
 		"--endpoint=unix://" + n.Socket(), "--node-id=test-node", "--driver-name=" + DriverName,
-		"--kubeconfig=" + n.cfg.Kubeconfig, "--state-dir=" + n.StateDir(), "--kubelet-dir=" + n.KubeletDir(),
+		origin, "--state-dir=" + n.StateDir(), "--kubelet-dir=" + n.KubeletDir(),
 	}, n.cfg.Args...)
 	command := slices.Concat(n.cfg.Launcher, []string{n.cfg.Binary}, flags, args)
 	driver, err := process.Start(context.WithoutCancel(ctx), process.Config{

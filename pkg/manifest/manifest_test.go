@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/volumes/manifest"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 )
 
 func TestPartsAreTheFile(t *testing.T) {

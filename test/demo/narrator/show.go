@@ -1,7 +1,10 @@
-package main
+// Package narrator tells what a demo does: what is being done, what a volume holds, and what a change has changed.
+//
+// It does not know the driver, and looks at volumes as a program in a pod would.
+package narrator
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -12,51 +15,38 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 )
 
-func (d *demo) say(format string, args ...any) {
-	fmt.Fprintf(d.out, "\n==> "+format+"\n", args...)
+// Narrator prints to a terminal.
+type Narrator struct{ Out io.Writer }
+
+// Say announces a step.
+func (n Narrator) Say(format string, args ...any) {
+	fmt.Fprintf(n.Out, "\n==> "+format+"\n", args...)
 }
 
-func (d *demo) print(format string, args ...any) {
-	fmt.Fprintf(d.out, "    "+format+"\n", args...)
+// Print prints a line of a step.
+func (n Narrator) Print(format string, args ...any) {
+	fmt.Fprintf(n.Out, "    "+format+"\n", args...)
 }
 
-func (d *demo) apply(ctx context.Context, path string) error {
-	_, err := d.cluster.Apply(ctx, filepath.Join(d.repo, path))
-	return err
-}
-
-// read returns the ConfigMap in a file of the checkout.
-func (d *demo) read(path string) (*corev1.ConfigMap, error) {
-	data, err := os.ReadFile(filepath.Join(d.repo, path))
-	if err != nil {
-		return nil, err
-	}
-	cm := &corev1.ConfigMap{}
-	return cm, yaml.UnmarshalStrict(data, cm)
-}
-
-// show prints everything in the volume, as ls -lR would, and every file's bytes.
-func (d *demo) show() error {
-	fmt.Fprintln(d.out)
-	return filepath.WalkDir(d.volume, func(path string, entry fs.DirEntry, err error) error {
+// Show prints everything in a volume, as ls -lR would, and every file's bytes.
+func (n Narrator) Show(volume string) error {
+	fmt.Fprintln(n.Out)
+	return filepath.WalkDir(volume, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		line, err := describe(d.volume, path, entry)
+		line, err := describe(volume, path, entry)
 		if err != nil {
 			return err
 		}
-		d.print("%s", line)
+		n.Print("%s", line)
 		if !entry.Type().IsRegular() {
 			return nil
 		}
 		data, err := os.ReadFile(path) //nolint:gosec // The demo's own volume, which nobody else can change.
-		d.print("%s", bar(string(data)))
+		n.Print("%s", Bar(string(data)))
 		return err
 	})
 }
@@ -85,8 +75,8 @@ func describe(root, path string, entry fs.DirEntry) (string, error) {
 	return fmt.Sprintf("%-11s %d:%d  %s", info.Mode(), owner.Uid, owner.Gid, name), nil
 }
 
-// readTree returns the bytes of every file that a user of the volume sees, by its path through ..data.
-func readTree(volume string) (map[string]string, error) {
+// ReadTree returns the bytes of every file that a user of the volume sees, by its path through ..data.
+func ReadTree(volume string) (map[string]string, error) {
 	files := map[string]string{}
 	root, err := filepath.EvalSymlinks(filepath.Join(volume, "..data"))
 	if err != nil {
@@ -107,8 +97,8 @@ func readTree(volume string) (map[string]string, error) {
 	return files, err
 }
 
-// printChanges prints each file that differs. It is an error when none does.
-func printChanges(out io.Writer, before, after map[string]string) error {
+// PrintChanges prints each file that differs. It is an error when none does.
+func (n Narrator) PrintChanges(before, after map[string]string) error {
 	names := map[string]bool{}
 	for name := range before {
 		names[name] = true
@@ -122,42 +112,45 @@ func printChanges(out io.Writer, before, after map[string]string) error {
 			continue
 		}
 		changed = true
-		fmt.Fprintf(out, "    %s\n", name)
-		printLines(out, "-", before[name], after[name])
-		printLines(out, "+", after[name], before[name])
+		n.Print("%s", name)
+		n.printLines("-", before[name], after[name])
+		n.printLines("+", after[name], before[name])
 	}
 	if !changed {
-		return fmt.Errorf("the volume was swapped, but no file differs")
+		return errors.New("the volume was swapped, but no file differs")
 	}
 	return nil
 }
 
 // printLines prints the lines of text that other does not have.
-func printLines(out io.Writer, sign, text, other string) {
+func (n Narrator) printLines(sign, text, other string) {
 	lines := strings.Split(other, "\n")
 	for line := range strings.SplitSeq(text, "\n") {
 		if !slices.Contains(lines, line) {
-			fmt.Fprintf(out, "      %s %s\n", sign, line)
+			n.Print("  %s %s", sign, line)
 		}
 	}
 }
 
-func indent(text string) string {
+// Indent moves a text to the right.
+func Indent(text string) string {
 	return "  " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n      ")
 }
 
-func bar(text string) string {
+// Bar sets a text off at its left.
+func Bar(text string) string {
 	return "  | " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n      | ")
 }
 
-func milliseconds(d time.Duration) string {
+// Milliseconds returns a time as people read it.
+func Milliseconds(d time.Duration) string {
 	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
 }
 
-// afterOrBefore says when the files changed. The watch event may overtake the answer to the request that caused it.
-func afterOrBefore(d time.Duration) string {
+// AfterOrBefore says when the files changed. The watch event may overtake the answer to the request that caused it.
+func AfterOrBefore(d time.Duration) string {
 	if d < 0 {
-		return milliseconds(-d) + " before"
+		return Milliseconds(-d) + " before"
 	}
-	return milliseconds(d) + " after"
+	return Milliseconds(d) + " after"
 }

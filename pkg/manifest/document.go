@@ -26,6 +26,8 @@ type Document struct {
 type SyntaxError struct {
 	Line int
 	Err  error
+	// isAboutLine says that the reader has named the line.
+	isAboutLine bool
 }
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
@@ -33,15 +35,27 @@ func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %v", e.Line,
 // Unwrap returns what the reader says.
 func (e *SyntaxError) Unwrap() error { return e.Err }
 
+// Reason returns why the document cannot be read, without a word of it. What the reader says about a line is about the
+// characters that YAML is written with; anything else can quote a value.
+func (e *SyntaxError) Reason() string {
+	if e.isAboutLine {
+		return e.Err.Error()
+	}
+	return "it is not YAML or JSON that makes an object: an unknown name after *, a tag after !, or a key that is not a string; " +
+		"put values and keys that begin with *, !, {, [ or & into quotes"
+}
+
 // Parse reads a part of a file, as kubectl reads it.
 func Parse(part Part) (Document, error) {
 	d := Document{part: part}
-	text, err := sigsyaml.YAMLToJSON([]byte(part.Text))
-	if err == nil {
-		err = json.Unmarshal(text, &d.Data)
-	}
-	if err != nil {
-		return Document{}, part.syntaxError(err)
+	if !d.readJSON() {
+		text, err := sigsyaml.YAMLToJSON([]byte(part.Text))
+		if err == nil {
+			err = json.Unmarshal(text, &d.Data)
+		}
+		if err != nil {
+			return Document{}, part.syntaxError(err)
+		}
 	}
 	var document yaml.Node
 	if err := yaml.Unmarshal([]byte(part.Text), &document); err == nil && len(document.Content) == 1 {
@@ -50,18 +64,23 @@ func Parse(part Part) (Document, error) {
 	return d, nil
 }
 
+// readJSON reads JSON as such: YAML has no pairs of surrogates, and no tabs between values.
+func (d *Document) readJSON() bool {
+	return strings.HasPrefix(strings.TrimSpace(d.part.Text), "{") && json.Unmarshal([]byte(d.part.Text), &d.Data) == nil
+}
+
 // syntaxError moves the line that the reader names, if any, from the part to the file.
 func (p Part) syntaxError(err error) error {
-	line := 1
+	line, isAboutLine := 1, false
 	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 	text = strings.TrimPrefix(text, "yaml: ")
 	if found := regexp.MustCompile(`^line ([0-9]+): `).FindStringSubmatch(text); found != nil {
 		text = strings.TrimPrefix(text, found[0])
 		if at, err := strconv.Atoi(found[1]); err == nil {
-			line = at
+			line, isAboutLine = at, true
 		}
 	}
-	return &SyntaxError{Line: p.Line + line - 1, Err: errors.New(text)}
+	return &SyntaxError{Line: p.Line + line - 1, Err: errors.New(text), isAboutLine: isAboutLine}
 }
 
 // Line returns where in the file the deepest value stands that the path leads to. Inside a block of text it is the first

@@ -1,4 +1,4 @@
-package main
+package narrator
 
 import (
 	"bytes"
@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// swap is when a volume changed.
-type swap struct {
-	at  time.Time
-	err error
+// Swap is when a volume changed.
+type Swap struct {
+	At  time.Time
+	Err error
 }
 
-// watchSwap reports the next time that ..data in the volume is replaced, or that ctx ended first. It watches as a
+// WatchSwap reports the next time that ..data in the volume is replaced, or that ctx ended first. It watches as a
 // program in the pod would: with inotify.
-func watchSwap(ctx context.Context, volume string) (<-chan swap, error) {
+func WatchSwap(ctx context.Context, volume string) (<-chan Swap, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("start inotify: %w", err)
@@ -30,12 +30,12 @@ func watchSwap(ctx context.Context, volume string) (<-chan swap, error) {
 		return nil, errors.Join(fmt.Errorf("watch %s: %w", volume, err), events.Close())
 	}
 	stop := context.AfterFunc(ctx, func() { _ = events.SetReadDeadline(time.Now()) }) // Ends the read below.
-	swapped := make(chan swap, 1)
+	swapped := make(chan Swap, 1)
 	go func() {
 		defer func() { _ = events.Close() }()
 		defer stop()
 		at, err := awaitData(events)
-		swapped <- swap{at: at, err: err}
+		swapped <- Swap{At: at, Err: err}
 	}()
 	return swapped, nil
 }

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/klog/v2"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/csidriver"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver"
+	"github.com/liveconfig-csi/liveconfig/pkg/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/inflow"
+	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifests"
+	"github.com/liveconfig-csi/liveconfig/pkg/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/status"
+	"github.com/liveconfig-csi/liveconfig/pkg/telemetry"
+	"github.com/liveconfig-csi/liveconfig/pkg/volume"
+)
+
+// origin is where ConfigMaps and Secrets come from, with everything that is another thing where that is another place.
+type origin struct {
+	sources   volume.Sources
+	authority volume.Authority
+	tokens    volume.Tokens
+	events    eventWriter
+	// installation vouches for what requests say about pods.
+	installation driver.Installation
+	// run are the parts that run as long as the driver.
+	run []func(context.Context) error
+	// wait returns when nothing of the parts works any more.
+	wait func()
+	// gauges adds what metrics show of the origin.
+	gauges func(*telemetry.Gauges)
+	// manifests returns what the status shows of the manifests; nil for an API server.
+	manifests func() *status.Manifests
+}
+
+// eventWriter shows Events to the users of pods.
+type eventWriter interface {
+	Write(telemetry.Event)
+	// Start begins to show what is written, until ctx ends. Run ends with that.
+	Start(ctx context.Context)
+	Run(ctx context.Context) error
+}
+
+// newOrigin returns the one that the flags name.
+func newOrigin(ctx context.Context, cfg config, room *memory, changed func(source.Key)) (*origin, error) {
+	vault, err := newVault(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.manifests != "" {
+		return manifestsOrigin(ctx, cfg, room, vault, changed)
+	}
+	return clusterOrigin(ctx, cfg, room, vault, changed)
+}
+
+// clusterOrigin is the API server.
+func clusterOrigin(ctx context.Context, cfg config, room *memory, vault *identity.Vault, changed func(source.Key)) (*origin, error) {
+	apiServer, client, err := newClients(cfg, inflow.New(room.largeAnswers()))
+	if err != nil {
+		return nil, err
+	}
+	authority, err := identity.New(identity.Config{
+		Types: client.types, Driver: client.core, Reviews: client.reviews, Server: apiServer, Vault: vault,
+		ConfigMaps: identity.Reader(cfg.configMapIdentity), Secrets: identity.Reader(cfg.secretIdentity),
+	})
+	if err != nil {
+		return nil, err
+	}
+	sources := source.New(ctx, source.Config{
+		Types: client.types, Client: authority.Client, Allow: authority.Allow, Changed: changed,
+		Recheck: cfg.recheckInterval, Room: room.objects,
+	})
+	events := telemetry.NewEvents(client.core, cfg.driverName, cfg.nodeID)
+	installation := csidriver.New(client.storage, client.types, cfg.driverName)
+	return &origin{
+		sources: sources, authority: authority, tokens: vault, events: events, installation: installation,
+		run:  []func(context.Context) error{installation.Run, sources.Run},
+		wait: sources.Wait,
+		gauges: func(g *telemetry.Gauges) {
+			g.Watches, g.Polled, g.Silence, g.Replaced = sources.Watches, sources.Polled, sources.Silence, sources.Replaced
+			g.EventsDropped = events.Dropped
+		},
+		manifests: func() *status.Manifests { return nil },
+	}, nil
+}
+
+// manifestsOrigin is a directory of manifests. There are no tokens, and whoever can call the driver's socket is believed.
+func manifestsOrigin(ctx context.Context, cfg config, room *memory, vault *identity.Vault, changed func(source.Key)) (*origin, error) {
+	klog.Background().Info("ConfigMaps and Secrets are read from manifests, and no API server is asked: this is for trying out, "+
+		"for tests and for machines without a cluster", logkeys.Directory, cfg.manifests)
+	dir, err := manifests.New(ctx, manifests.Config{Dir: cfg.manifests, Changed: changed, Room: room.objects})
+	if err != nil {
+		return nil, err
+	}
+	return &origin{
+		sources: dir, authority: dir, tokens: noNewTokens{vault}, events: telemetry.NewLoggedEvents(klog.Background()), installation: anyPod{},
+		run:       []func(context.Context) error{dir.Run},
+		wait:      func() {},
+		gauges:    func(g *telemetry.Gauges) { g.ManifestProblems = func() int { return len(dir.Problems()) } },
+		manifests: func() *status.Manifests { return statusOf(cfg.manifests, dir) },
+	}, nil
+}
+
+// noNewTokens drops the tokens of an earlier run with their volumes, and takes no other ones.
+type noNewTokens struct{ *identity.Vault }
+
+// Keep holds nothing.
+func (noNewTokens) Keep(string, api.Pod, identity.Token) error { return nil }
+
+// anyPod is for a driver without an API server, in which a CSIDriver object could say who vouches for pods.
+type anyPod struct{}
+
+// Check finds nothing wrong.
+func (anyPod) Check(context.Context) error { return nil }
+
+func statusOf(name string, dir *manifests.Directory) *status.Manifests {
+	s := &status.Manifests{Directory: name, Objects: dir.Objects(), Problems: []status.ManifestProblem{}}
+	for _, p := range dir.Problems() {
+		s.Problems = append(s.Problems, status.ManifestProblem{
+			File: p.Place.File, Document: p.Place.Document, Line: p.Place.Line, Message: p.Message,
+		})
+	}
+	return s
+}
+
+// start starts what runs as long as the driver.
+func (o *origin) start(ctx context.Context, g *errgroup.Group) {
+	for _, run := range append(o.run, o.events.Run) {
+		g.Go(func() error { return run(ctx) })
+	}
+}

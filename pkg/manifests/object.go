@@ -1,0 +1,172 @@
+package manifests
+
+import (
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
+)
+
+// mostBytes is how much the API server takes for one object.
+const mostBytes = 1 << 20
+
+// Mistake is one thing that is wrong with an object. Its text has no value of the object.
+type Mistake struct {
+	// Path leads to it in the object.
+	Path manifest.Path
+	Text string
+}
+
+func (m Mistake) String() string {
+	if len(m.Path) == 0 {
+		return m.Text
+	}
+	return m.Path.String() + ": " + m.Text
+}
+
+// IsServed reports whether a manifest is of a ConfigMap or a Secret. The group version is checked by [Content].
+func IsServed(object map[string]any) bool {
+	return object["kind"] == string(api.ConfigMap) || object["kind"] == string(api.Secret)
+}
+
+// Elements returns the objects of a list such as `kubectl get -o yaml` prints. It is not ok if the object is no list.
+func Elements(object map[string]any) (elements []any, ok bool) {
+	kind, _ := object["kind"].(string)
+	elements, ok = object["items"].([]any)
+	return elements, ok && strings.HasSuffix(kind, "List")
+}
+
+// Content returns what the manifest of a ConfigMap or a Secret holds, or every mistake for which the API server would
+// refuse it. The namespace is for a manifest that names none.
+func Content(object map[string]any, namespace string) (api.Content, []Mistake) {
+	r := &reader{object: object}
+	c := api.Content{Data: map[string][]byte{}}
+	fields := []string{"apiVersion", "kind", "metadata", "immutable", "data"}
+	if object["kind"] == string(api.Secret) {
+		c.Ref.Kind, fields = api.Secret, append(fields, "stringData", "type")
+		r.values(c.Data, "data", decodeBase64)
+		r.values(c.Data, "stringData", asWritten)
+	} else {
+		c.Ref.Kind, fields = api.ConfigMap, append(fields, "binaryData")
+		r.values(c.Data, "data", asWritten)
+		r.notTwice("binaryData", "data")
+		r.values(c.Data, "binaryData", decodeBase64)
+	}
+	r.known(fields)
+	c.Ref.Namespace, c.Ref.Name = r.names(namespace)
+	c.Immutable = r.immutable()
+	if size := c.Size(); size > mostBytes {
+		r.mistake(nil, "the API server refuses %d bytes, the most is %d", size, mostBytes)
+	}
+	return c, r.mistakes
+}
+
+// reader reads one object.
+type reader struct {
+	object   map[string]any
+	mistakes []Mistake
+}
+
+func (r *reader) mistake(path manifest.Path, format string, args ...any) {
+	r.mistakes = append(r.mistakes, Mistake{Path: path, Text: fmt.Sprintf(format, args...)})
+}
+
+func (r *reader) known(fields []string) {
+	for _, name := range slices.Sorted(maps.Keys(r.object)) {
+		if !slices.Contains(fields, name) {
+			r.mistake(manifest.Path{}.Field(name), "%s has no field %.70q; it has %s",
+				r.object["kind"], name, strings.Join(fields, ", "))
+		}
+	}
+	if r.object["apiVersion"] != "v1" {
+		r.mistake(manifest.Path{}.Field("apiVersion"), "must be v1")
+	}
+}
+
+// names returns the object's namespace and name.
+func (r *reader) names(namespace string) (in, name string) {
+	at := manifest.Path{}.Field("metadata")
+	metadata, ok := r.object["metadata"].(map[string]any)
+	if !ok {
+		r.mistake(at, "is missing: write metadata: {name: web}")
+		return "", ""
+	}
+	name, _ = metadata["name"].(string)
+	if name == "" {
+		r.mistake(at.Field("name"), "is missing or no string: write metadata: {name: web}")
+	} else if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		r.mistake(at.Field("name"), "%.70q is no name: %s", name, strings.Join(problems, "; "))
+	}
+	written, isText := metadata["namespace"].(string)
+	if given := metadata["namespace"]; given != nil && !isText {
+		r.mistake(at.Field("namespace"), "must be a string: put it in quotes")
+	}
+	in = cmp.Or(written, namespace)
+	if problems := validation.IsDNS1123Label(in); len(problems) > 0 {
+		r.mistake(at.Field("namespace"), "%.70q is no namespace: %s", in, strings.Join(problems, "; "))
+	}
+	return in, name
+}
+
+func (r *reader) immutable() bool {
+	value := r.object["immutable"]
+	is, ok := value.(bool)
+	if value != nil && !ok {
+		r.mistake(manifest.Path{}.Field("immutable"), "must be true or false")
+	}
+	return is
+}
+
+// values reads a field that maps keys to values. A later field wins, as in the API server.
+func (r *reader) values(into map[string][]byte, field string, decode func(string) ([]byte, error)) {
+	at := manifest.Path{}.Field(field)
+	written, ok := r.object[field].(map[string]any)
+	if !ok && r.object[field] != nil {
+		r.mistake(at, "must be an object: write %s: {key: value}", field)
+	}
+	for _, key := range slices.Sorted(maps.Keys(written)) {
+		if problems := validation.IsConfigMapKey(key); len(problems) > 0 {
+			r.mistake(at.Field(key), "the API server refuses key %.70q: %s", key, strings.Join(problems, "; "))
+			continue
+		}
+		text, isText := written[key].(string)
+		if !isText && written[key] != nil { // The API server reads null as an empty text.
+			r.mistake(at.Field(key), "must be a string: put it in quotes")
+			continue
+		}
+		value, err := decode(text)
+		if err != nil {
+			r.mistake(at.Field(key), "%v", err)
+			continue
+		}
+		into[key] = value
+	}
+}
+
+// notTwice refuses keys that two fields share.
+func (r *reader) notTwice(field, other string) {
+	a, _ := r.object[field].(map[string]any)
+	b, _ := r.object[other].(map[string]any)
+	for _, key := range slices.Sorted(maps.Keys(a)) {
+		if _, found := b[key]; found {
+			r.mistake(manifest.Path{}.Field(field, key), "the API server refuses key %.70q, which is in %s and in %s", key, other, field)
+		}
+	}
+}
+
+func asWritten(text string) ([]byte, error) { return []byte(text), nil }
+
+func decodeBase64(text string) ([]byte, error) {
+	value, err := base64.StdEncoding.DecodeString(text)
+	if err != nil { // The error says where, and nothing of what is there.
+		return nil, fmt.Errorf("%w; plain text goes into stringData of a Secret, or data of a ConfigMap", err)
+	}
+	return value, nil
+}
