@@ -21,7 +21,7 @@ import (
 // TestTargetsThatAreNoPlaceForAVolume asks for volumes where no kubelet has them.
 func TestTargetsThatAreNoPlaceForAVolume(t *testing.T) {
 	t.Parallel()
-	b := newHostileBench(t)
+	b := newHostileBenchWithout(t)
 	pod := b.web("web")
 	req := b.request(pod)
 	right, dir := req.GetTargetPath(), b.Node.KubeletDir()
@@ -70,7 +70,7 @@ func TestTargetsThatAreNoPlaceForAVolume(t *testing.T) {
 // not to be helped to mounts and files elsewhere.
 func TestTargetsBehindLinks(t *testing.T) {
 	t.Parallel()
-	b := newHostileBench(t)
+	b := newHostileBenchWithout(t)
 	home := func(pod *corev1.Pod) string { return filepath.Join(b.Node.KubeletDir(), "pods", string(pod.UID)) }
 	victim := b.web("victim")
 	tests := map[string]struct{ from, to string }{
@@ -116,7 +116,7 @@ func TestTargetsBehindLinks(t *testing.T) {
 // TestTheKubeletsDirectoryMayBeBehindALink: on many nodes it is.
 func TestTheKubeletsDirectoryMayBeBehindALink(t *testing.T) {
 	t.Parallel()
-	b := newHostileBench(t)
+	b := newHostileBenchWithout(t)
 	link := filepath.Join(filepath.Dir(b.Node.KubeletDir()), "link")
 	if err := os.Symlink("kubelet", link); err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestTheKubeletsDirectoryMayBeBehindALink(t *testing.T) {
 // TestTargetsThatAreSomethingElse has what is not the driver's on a target path. This is fault 16.
 func TestTargetsThatAreSomethingElse(t *testing.T) {
 	t.Parallel()
-	b := newHostileBench(t)
+	b := newHostileBenchWithout(t)
 	tests := map[string]func(target string) error{
 		"a file": func(target string) error { return os.WriteFile(target, []byte("theirs"), 0o600) },
 		"a pipe": func(target string) error { return unix.Mkfifo(target, 0o600) },
@@ -210,7 +210,7 @@ func TestATargetThatBecomesALinkMeanwhile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newHostileBench(t)
+			b := newHostileBenchWithout(t)
 			if err := os.Symlink(b.outside+"/config", b.outside+"-link"); err != nil {
 				t.Fatal(err)
 			}

@@ -30,7 +30,19 @@ type hostileBench struct {
 
 func newHostileBench(t testing.TB, args ...string) *hostileBench {
 	t.Helper()
-	b := &hostileBench{bench: newBench(t, append([]string{"--publish-timeout=200ms"}, args...)...)}
+	return hostile(newBench(t, append([]string{"--publish-timeout=200ms"}, args...)...))
+}
+
+// newHostileBenchWithout is newHostileBench without an API server.
+func newHostileBenchWithout(t testing.TB) *hostileBench {
+	t.Helper()
+	return hostile(newBenchWithout(t, "--publish-timeout=200ms"))
+}
+
+func hostile(inner *bench) *hostileBench {
+	t := inner.T
+	t.Helper()
+	b := &hostileBench{bench: inner}
 	b.outside = filepath.Join(filepath.Dir(b.Node.KubeletDir()), "outside")
 	for _, dir := range []string{"mount", "config/mount"} {
 		if err := os.MkdirAll(filepath.Join(b.outside, dir), 0o755); err != nil {

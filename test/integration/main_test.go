@@ -26,6 +26,26 @@ func newBench(t testing.TB, args ...string) *bench {
 	return &bench{kit.New(t, args...)}
 }
 
+// newBenchWithout returns a bench without an API server, for what has nothing to do with one.
+func newBenchWithout(t testing.TB, args ...string) *bench {
+	t.Helper()
+	return &bench{kit.Without(t, args...)}
+}
+
+// eachOrigin runs a test with objects of an API server, and with manifests.
+func eachOrigin(t *testing.T, test func(t *testing.T, newBench func(t testing.TB, args ...string) *bench)) {
+	t.Helper()
+	t.Parallel()
+	for name, newBench := range map[string]func(t testing.TB, args ...string) *bench{
+		"API server": newBench, "manifests": newBenchWithout,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newBench)
+		})
+	}
+}
+
 // newCorner returns a bench without a node.
 func newCorner(t testing.TB) *bench {
 	t.Helper()

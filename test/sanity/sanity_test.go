@@ -40,16 +40,16 @@ var cannotServe = map[string]bool{
 	"Service does not have single node multi writer capability": true, // They have no writers.
 }
 
-// TestCSI runs the Identity and Node specs. Two stand-ins do what is not a node driver's business: the client adds what
+// TestCSI runs the Identity and Node specs against a driver that reads manifests. Two stand-ins do what is not a node driver's business: the client adds what
 // only a kubelet knows, and a provisioner hands out volumes, without which the specs would skip publishing altogether.
 func TestCSI(t *testing.T) {
-	cluster := lab.Cluster(t)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "sanity", UID: "11111111-2222-3333-4444-555555555555"}}
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "sanity"}, Data: map[string]string{"key": "value"}}
-	if _, err := cluster.Client().CoreV1().ConfigMaps("default").Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+	manifests := t.TempDir()
+	manifest := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: sanity}\ndata: {key: value}\n"
+	if err := os.WriteFile(filepath.Join(manifests, "sanity.yaml"), []byte(manifest), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n := lab.Node(t)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "sanity", UID: "11111111-2222-3333-4444-555555555555"}}
+	n := lab.NodeWithout(t, manifests)
 	volumes := filepath.Dir(filepath.Dir(n.Target(pod, "any")))
 	if err := os.MkdirAll(volumes, 0o750); err != nil {
 		t.Fatal(err)

@@ -34,10 +34,14 @@ const Soon = 20 * time.Second
 // the test's own goroutine, except those that return an error.
 type Bench struct {
 	T         testing.TB
-	Cluster   *cluster.Cluster
+	Cluster   *cluster.Cluster // Nil for a bench without an API server.
 	Namespace string
 	Node      *node.Node
 	HTTP      string // Where the driver serves metrics and health.
+
+	objects store
+	// Manifests is the directory of the objects of a bench without an API server.
+	Manifests string
 }
 
 // New returns a bench with a node whose driver has further flags. The default service account of its namespace may read
@@ -54,10 +58,27 @@ func New(t testing.TB, args ...string) *Bench {
 func NewCorner(t testing.TB) *Bench {
 	t.Helper()
 	b := &Bench{T: t, Cluster: lab.Cluster(t), Namespace: "test-" + string(uuid.NewUUID()[:8]), HTTP: FreeAddress(t)}
+	b.objects = clusterStore{b}
 	if err := b.Cluster.CreateNamespace(t.Context(), b.Namespace); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.wantNoLeakInEvents) // When the driver has ended.
+	return b
+}
+
+// Without returns a bench without an API server: its objects are manifests, and Events go to the driver's log.
+func Without(t testing.TB, args ...string) *Bench {
+	t.Helper()
+	b := CornerWithout(t)
+	b.Node = lab.NodeWithout(t, b.Manifests, append(args, "--http-endpoint="+b.HTTP)...)
+	return b
+}
+
+// CornerWithout is [Without] without a node.
+func CornerWithout(t testing.TB) *Bench {
+	t.Helper()
+	b := &Bench{T: t, Namespace: "test-" + string(uuid.NewUUID()[:8]), HTTP: FreeAddress(t), Manifests: t.TempDir()}
+	b.objects = manifestStore{dir: b.Manifests, namespace: b.Namespace}
 	return b
 }
 

@@ -4,7 +4,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
@@ -33,20 +32,19 @@ func Marked(data map[string]string) map[string]string {
 // CreateConfigMap makes a ConfigMap of the data.
 func (b *Bench) CreateConfigMap(name string, data map[string]string) *corev1.ConfigMap {
 	b.T.Helper()
-	cm, err := b.ConfigMaps().Create(b.T.Context(),
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: Marked(data)}, metav1.CreateOptions{})
+	cm, err := b.objects.createConfigMap(b.T.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: Marked(data)})
 	if err != nil {
 		b.T.Fatal(err)
 	}
 	return cm
 }
 
-// UpdateConfigMap replaces the data and returns when the API server has answered.
+// UpdateConfigMap replaces the data and returns when the API server has answered, or the manifest is written.
 func (b *Bench) UpdateConfigMap(name string, data map[string]string) {
 	b.T.Helper()
-	_, err := b.ConfigMaps().Update(b.T.Context(),
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: Marked(data)}, metav1.UpdateOptions{})
-	if err != nil {
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: Marked(data)}
+	if err := b.objects.updateConfigMap(b.T.Context(), cm); err != nil {
 		b.T.Fatal(err)
 	}
 }
@@ -54,7 +52,7 @@ func (b *Bench) UpdateConfigMap(name string, data map[string]string) {
 // DeleteConfigMap removes a ConfigMap.
 func (b *Bench) DeleteConfigMap(name string) {
 	b.T.Helper()
-	if err := b.ConfigMaps().Delete(b.T.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := b.objects.deleteConfigMap(b.T.Context(), name); err != nil {
 		b.T.Fatal(err)
 	}
 }
@@ -63,12 +61,7 @@ func (b *Bench) DeleteConfigMap(name string) {
 func (b *Bench) SetSecret(name string, data map[string]string) {
 	b.T.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: Marked(data)}
-	secrets := b.Cluster.Client().CoreV1().Secrets(b.Namespace)
-	_, err := secrets.Update(b.T.Context(), secret, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) {
-		_, err = secrets.Create(b.T.Context(), secret, metav1.CreateOptions{})
-	}
-	if err != nil {
+	if err := b.objects.setSecret(b.T.Context(), secret); err != nil {
 		b.T.Fatal(err)
 	}
 }
@@ -83,9 +76,12 @@ func (b *Bench) Pod(name string, attributes map[string]string) *corev1.Pod {
 // what else the driver knows of a pod it has from the kubelet.
 func (b *Bench) PodOf(name, account string, attributes map[string]string) *corev1.Pod {
 	b.T.Helper()
-	known := b.knownPod(name, account)
+	uid, err := b.objects.addPod(b.T.Context(), name, account)
+	if err != nil {
+		b.T.Fatal(err)
+	}
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: name, UID: known.UID},
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: name, UID: uid},
 		Spec:       corev1.PodSpec{ServiceAccountName: account},
 	}
 	AddVolume(pod, VolumeName, attributes)
@@ -101,25 +97,6 @@ func AddVolume(pod *corev1.Pod, name string, attributes map[string]string) {
 			Driver: node.DriverName, ReadOnly: &readOnly, VolumeAttributes: attributes,
 		}},
 	})
-}
-
-// knownPod makes a pod in the API server, in the place of one with its name.
-func (b *Bench) knownPod(name, account string) *corev1.Pod {
-	b.T.Helper()
-	pods := b.Cluster.Client().CoreV1().Pods(b.Namespace)
-	next := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "app", Image: "app"}}},
-	}
-	known, err := pods.Create(b.T.Context(), next, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		b.DeletePod(name)
-		known, err = pods.Create(b.T.Context(), next, metav1.CreateOptions{})
-	}
-	if err != nil {
-		b.T.Fatal(err)
-	}
-	return known
 }
 
 // DeletePod takes a pod out of the API server, at once. The kubelet is not told.

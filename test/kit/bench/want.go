@@ -95,17 +95,16 @@ func (b *Bench) Generation(pod *corev1.Pod) string {
 func (b *Bench) WantEvent(pod *corev1.Pod, reason, text string) {
 	b.T.Helper()
 	lab.Eventually(b.T, 3*Soon, func() error {
-		events, err := b.Cluster.Client().CoreV1().Events(b.Namespace).List(b.T.Context(),
-			metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(pod.UID) + ",reason=" + reason})
+		events, err := b.objects.events(b.T.Context(), b.Node, pod, reason)
 		if err != nil {
 			return err
 		}
-		for _, e := range events.Items {
-			if strings.Contains(e.Message, text) {
+		for _, message := range events {
+			if strings.Contains(message, text) {
 				return nil
 			}
 		}
-		return fmt.Errorf("no Event %s with %q among %d", reason, text, len(events.Items))
+		return fmt.Errorf("no Event %s with %q among %d", reason, text, len(events))
 	})
 }
 

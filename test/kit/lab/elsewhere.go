@@ -12,7 +12,6 @@ import (
 // else's API server must suffer.
 func NodeIn(t testing.TB, c *cluster.Cluster, args ...string) *node.Node {
 	t.Helper()
-	Cluster(t) // The driver is built with it.
 	repo, err := Repo()
 	if err != nil {
 		t.Fatal(err)
@@ -24,5 +23,5 @@ func NodeIn(t testing.TB, c *cluster.Cluster, args ...string) *node.Node {
 	if err := c.WriteServiceAccountKubeconfig(t.Context(), path, DriverNamespace, DriverAccount); err != nil {
 		t.Fatal(err)
 	}
-	return start(t, node.Config{Binary: binary(lab.dir), Kubeconfig: path, Dir: shortDir(t), Args: args})
+	return start(t, node.Config{Binary: racing().path(t), Kubeconfig: path, Dir: shortDir(t), Args: args})
 }

@@ -1,6 +1,5 @@
 // Package lab is where tests of the whole driver work: a mount namespace of their own, one real cluster with the driver
-// installed from deploy/base, the driver built from this checkout (with the race detector if the tests are), and as many
-// nodes as wanted.
+// installed from deploy/base, the driver built from this checkout with the race detector, and as many nodes as wanted.
 //
 // It does not know what is tested.
 package lab
@@ -11,9 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,10 +31,9 @@ const (
 // lab is what all tests of this binary share: the one variable of the package.
 var lab struct {
 	mu     sync.Mutex // Guards the fields; held while they are made.
-	dir    string     // Holds the driver's binary and credentials.
+	dir    string     // Holds the driver's credentials.
 	ready  bool
 	failed error
-	built  bool // The driver as it is shipped.
 }
 
 // Main runs a binary's tests in the lab and returns the exit status:
@@ -82,13 +78,10 @@ func Cluster(t testing.TB) *cluster.Cluster {
 	return c
 }
 
-// install applies deploy/base, writes the credentials of its service account, and builds the driver.
+// install applies deploy/base, and writes the credentials of its service account.
 func install(ctx context.Context, c *cluster.Cluster, dir string) error {
 	repo, err := Repo()
 	if err != nil {
-		return err
-	}
-	if err := build(ctx, binary(dir), nil, buildFlags()...); err != nil {
 		return err
 	}
 	if _, err := c.Apply(ctx, filepath.Join(repo, "deploy", "base")); err != nil {
@@ -97,23 +90,6 @@ func install(ctx context.Context, c *cluster.Cluster, dir string) error {
 	return c.WriteServiceAccountKubeconfig(ctx, kubeconfig(dir), DriverNamespace, DriverAccount)
 }
 
-// build builds the driver of this checkout at path, with further variables of the environment and flags of go build.
-func build(ctx context.Context, path string, env []string, flags ...string) error {
-	repo, err := Repo()
-	if err != nil {
-		return err
-	}
-	args := slices.Concat([]string{"build", "-o", path}, flags, []string{"./cmd/liveconfig-driver"})
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = repo // In the driver's own module, with the versions that it ships with.
-	cmd.Env = append(os.Environ(), env...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the driver: %w\n%s", err, out)
-	}
-	return nil
-}
-
-func binary(dir string) string     { return filepath.Join(dir, "liveconfig-driver") }
 func kubeconfig(dir string) string { return filepath.Join(dir, "driver.kubeconfig") }
 
 // Repo returns the checkout's root: the directory above the test module that the tests run in.
@@ -136,14 +112,23 @@ func Repo() (string, error) {
 // volumes; when the test has failed, the driver's log is shown.
 func Node(t testing.TB, args ...string) *node.Node {
 	t.Helper()
-	Cluster(t)
-	return start(t, node.Config{Binary: binary(lab.dir), Dir: shortDir(t), Args: args})
+	return start(t, node.Config{Binary: racing().path(t), Dir: shortDir(t), Args: args})
 }
 
-// start starts a driver with the lab's credentials. The lab must have its cluster.
+// NodeWithout is [Node] without an API server: the driver reads the manifests of a directory.
+func NodeWithout(t testing.TB, manifests string, args ...string) *node.Node {
+	t.Helper()
+	return start(t, node.Config{Binary: racing().path(t), Manifests: manifests, Dir: shortDir(t), Args: args})
+}
+
+// start starts a driver, with the lab's credentials unless it has others or reads manifests.
 func start(t testing.TB, cfg node.Config) *node.Node {
 	t.Helper()
-	cfg.Kubeconfig, cfg.Args = cmp.Or(cfg.Kubeconfig, kubeconfig(lab.dir)), append([]string{"-v=5"}, cfg.Args...)
+	if cfg.Manifests == "" {
+		Cluster(t)
+		cfg.Kubeconfig = cmp.Or(cfg.Kubeconfig, kubeconfig(lab.dir))
+	}
+	cfg.Args = append([]string{"-v=5"}, cfg.Args...)
 	n, err := node.Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -22,5 +22,5 @@ func NodeThrough(t testing.TB, way Way, args ...string) *node.Node {
 	if err := way.Kubeconfig(kubeconfig(lab.dir), path); err != nil {
 		t.Fatal(err)
 	}
-	return start(t, node.Config{Binary: binary(lab.dir), Kubeconfig: path, Dir: shortDir(t), Args: args})
+	return start(t, node.Config{Binary: racing().path(t), Kubeconfig: path, Dir: shortDir(t), Args: args})
 }

@@ -2,8 +2,6 @@ package lab
 
 import (
 	"context"
-	"fmt"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -14,12 +12,7 @@ import (
 // NodeOnWire is [Node] with a driver that can be killed between any two changes it makes to the node.
 func NodeOnWire(t testing.TB, args ...string) (*node.Node, *tripwire.Wire) {
 	t.Helper()
-	Cluster(t)
 	dir := shortDir(t)
-	launcher := filepath.Join(dir, "launch")
-	if err := buildLauncher(t.Context(), launcher); err != nil {
-		t.Fatal(err)
-	}
 	socket := filepath.Join(dir, "wire.sock")
 	wire, err := tripwire.Listen(socket)
 	if err != nil {
@@ -34,19 +27,6 @@ func NodeOnWire(t testing.TB, args ...string) (*node.Node, *tripwire.Wire) {
 			t.Errorf("the tripwire: %v", err)
 		}
 	})
-	cfg := node.Config{Binary: binary(lab.dir), Dir: dir, Args: args, Launcher: []string{launcher, socket}}
+	cfg := node.Config{Binary: racing().path(t), Dir: dir, Args: args, Launcher: []string{launcher().path(t), socket}}
 	return start(t, cfg), wire
-}
-
-func buildLauncher(ctx context.Context, path string) error {
-	repo, err := Repo()
-	if err != nil {
-		return err
-	}
-	build := exec.CommandContext(ctx, "go", "build", "-o", path, "./kit/tripwire/launch")
-	build.Dir = filepath.Join(repo, "test")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the tripwire's launcher: %w\n%s", err, out)
-	}
-	return nil
 }
