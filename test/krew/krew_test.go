@@ -1,4 +1,5 @@
-package cli
+// Package krew tests how releases of the plugin are packed, and that what was packed runs.
+package krew
 
 import (
 	"archive/tar"
