@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
-	"sigs.k8s.io/yaml"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
 	kit "github.com/liveconfig-csi/liveconfig/test/kit/site"
@@ -184,46 +182,4 @@ func section(markdown, heading string) string {
 	_, text, _ := strings.Cut(markdown, "\n"+heading+"\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	return text
-}
-
-// imagesIn collects the images of all manifests in the folders of a folder.
-func imagesIn(t *testing.T, dir string) []string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*", "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("the manifests in %s: %q, %v", dir, files, err)
-	}
-	images := map[string]bool{}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for doc := range strings.SplitSeq(string(text), "\n---\n") {
-			var object any
-			if err := yaml.Unmarshal([]byte(doc), &object); err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
-			collectImages(object, images)
-		}
-	}
-	return slices.Sorted(maps.Keys(images))
-}
-
-// collectImages finds containers wherever a kind of object has them.
-func collectImages(value any, images map[string]bool) {
-	switch value := value.(type) {
-	case []any:
-		for _, v := range value {
-			collectImages(v, images)
-		}
-	case map[string]any:
-		image, isImage := value["image"].(string)
-		if _, isContainer := value["name"]; isImage && isContainer {
-			images[image] = true
-		}
-		for _, v := range value {
-			collectImages(v, images)
-		}
-	}
 }
