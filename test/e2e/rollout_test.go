@@ -33,10 +33,6 @@ const (
 // other tests expect nobody but the driver.
 func (s *site) withController(t *testing.T) {
 	t.Helper()
-	install, err := s.CodeAfter("deploy/README.md", "## The rollout controller")
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
 		ctx := context.Background()
 		remove := "helm upgrade liveconfig deploy/chart --namespace " + driverNamespace + " --reset-then-reuse-values --set controller.enabled=false"
@@ -52,7 +48,9 @@ func (s *site) withController(t *testing.T) {
 			return err
 		})
 	})
-	s.run(t, s.Repo(), install)
+	if err := s.InstallController(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	pods, err := s.controllerPods(t.Context())
 	if err != nil || len(pods) == 0 {
 		t.Fatalf("the controller's pods are %v, %v", pods, err)

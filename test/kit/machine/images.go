@@ -40,14 +40,13 @@ func busybox(repo string) string {
 
 // makeImages makes one archive of all images.
 func (m *Machine) makeImages(ctx context.Context) (string, error) {
-	box := m.path("box")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", box, "./kit/machine/box")
-	build.Dir = filepath.Join(m.cfg.Repo, "test")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the program of the images: %w\n%s", err, out)
+	if m.cfg.Box == "" {
+		m.cfg.Box = m.path("box")
+		if err := m.buildBox(ctx); err != nil {
+			return "", err
+		}
 	}
-	image, err := m.makeImage(ctx, box)
+	image, err := m.makeImage(ctx)
 	if err != nil {
 		return "", fmt.Errorf("make the images: %w", err)
 	}
@@ -67,8 +66,18 @@ func (m *Machine) makeImages(ctx context.Context) (string, error) {
 	return archive, tarball.MultiWriteToFile(archive, tagged)
 }
 
+func (m *Machine) buildBox(ctx context.Context) error {
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", m.cfg.Box, "./kit/machine/box")
+	build.Dir = filepath.Join(m.cfg.Repo, "test")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the program of the images: %w\n%s", err, out)
+	}
+	return nil
+}
+
 // makeImage makes an image of one layer with busybox under all its names.
-func (m *Machine) makeImage(ctx context.Context, box string) (v1.Image, error) {
+func (m *Machine) makeImage(ctx context.Context) (v1.Image, error) {
 	shell := busybox(m.cfg.Repo)
 	applets, err := exec.CommandContext(ctx, shell, "--list").Output()
 	if err != nil {
@@ -79,7 +88,7 @@ func (m *Machine) makeImage(ctx context.Context, box string) (v1.Image, error) {
 		l.add(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755}, nil)
 	}
 	l.add(&tar.Header{Typeflag: tar.TypeDir, Name: "tmp", Mode: 0o1777}, nil)
-	for path, source := range map[string]string{"bin/busybox": shell, "bin/box": box} {
+	for path, source := range map[string]string{"bin/busybox": shell, "bin/box": m.cfg.Box} {
 		data, err := os.ReadFile(source)
 		if err != nil {
 			return nil, err

@@ -40,6 +40,8 @@ type Config struct {
 	LogDir string
 	// Output is told, one line at a time, what is being started and how long it took. Nil discards that.
 	Output io.Writer
+	// Box is the program of the images, built from the package box. Empty: Start builds it.
+	Box string
 }
 
 // Machine is a running node with its control plane. Its methods may be called by many goroutines, but only one at a time

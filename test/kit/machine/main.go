@@ -25,7 +25,7 @@ func Main(m interface{ Run() int }) int {
 		return beInit(dir)
 	}
 	if os.Geteuid() != 0 {
-		fmt.Fprintln(os.Stderr, "A kubelet needs root, and so do the tests of a real node: run them as root, or by `make test/e2e`, which asks sudo.")
+		fmt.Fprintln(os.Stderr, "A kubelet needs root, and so does this program: run it as root, or by make, which asks sudo.")
 		return 1
 	}
 	return mountns.Main(ground{m}, mountns.Network)

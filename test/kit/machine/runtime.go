@@ -201,6 +201,15 @@ func (m *Machine) Run(ctx context.Context, command ...string) (string, error) {
 	return m.run(ctx, command...)
 }
 
+// Attach runs a command on the node, as root, with the standard files that the command names, and returns how it ended.
+// [Machine.Stop] kills it with all that it has started.
+func (m *Machine) Attach(cmd *exec.Cmd) error {
+	m.mu.Lock()
+	init := m.init.PID()
+	m.mu.Unlock()
+	return process.RunBeside(cmd, init)
+}
+
 func (m *Machine) run(ctx context.Context, command ...string) (string, error) {
 	args := append([]string{"--target", strconv.Itoa(m.init.PID()), "--mount", "--pid", "--uts", "--"}, command...)
 	cmd := exec.CommandContext(ctx, "nsenter", args...)

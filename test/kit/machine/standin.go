@@ -28,7 +28,7 @@ type StandIn struct {
 
 // ImportStandIns gives the runtime stand-ins for images.
 func (m *Machine) ImportStandIns(ctx context.Context, images ...StandIn) error {
-	box, err := m.makeImage(ctx, m.path("box"))
+	box, err := m.makeImage(ctx)
 	if err != nil {
 		return fmt.Errorf("make the images that stand in: %w", err)
 	}

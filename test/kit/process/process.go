@@ -125,6 +125,21 @@ func enter(pid int) error {
 	return nil
 }
 
+// RunBeside runs a command with the standard files that it names, in the namespaces of another process as [Config.Beside]
+// describes them, and returns how it ended. It needs root.
+func RunBeside(cmd *exec.Cmd, pid int) error {
+	ended := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // As in run: the thread ends with the goroutine.
+		if err := enter(pid); err != nil {
+			ended <- err
+			return
+		}
+		ended <- cmd.Run()
+	}()
+	return <-ended
+}
+
 // PID returns the child's process ID.
 func (p *Process) PID() int { return p.process.Pid }
 

@@ -25,7 +25,7 @@ const driverImage = "registry.example.com/liveconfig:0.1.0"
 // scriptTimeout is many times what an installation takes.
 const scriptTimeout = 5 * time.Minute
 
-// Config says where things are. All fields are required.
+// Config says where things are. The fields above Box are required.
 type Config struct {
 	// Runtime is the node's container runtime.
 	Runtime machine.Runtime
@@ -35,6 +35,10 @@ type Config struct {
 	LogDir string
 	// Output is told what is being done.
 	Output io.Writer
+	// Box is as in [machine.Config], and may be empty.
+	Box string
+	// Image is an archive of the driver's image under the name that the README uses. Empty: Install builds one.
+	Image string
 }
 
 // Site is a node with the driver installed.
@@ -51,7 +55,9 @@ func Start(ctx context.Context, cfg Config) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := machine.Start(ctx, machine.Config{Runtime: cfg.Runtime, Repo: cfg.Repo, LogDir: cfg.LogDir, Output: cfg.Output})
+	m, err := machine.Start(ctx, machine.Config{
+		Runtime: cfg.Runtime, Repo: cfg.Repo, LogDir: cfg.LogDir, Output: cfg.Output, Box: cfg.Box,
+	})
 	if err != nil {
 		return nil, errors.Join(err, dir.Remove())
 	}
@@ -81,19 +87,36 @@ func (s *Site) Say(format string, args ...any) {
 
 // Install builds the image, gives it to the node as a registry would, and does what the README says.
 func (s *Site) Install(ctx context.Context) error {
-	if err := s.ImportDriver(ctx, driverImage); err != nil {
+	if err := s.importImage(ctx); err != nil {
 		return err
 	}
-	script, err := s.CodeAfter("README.md", "## Install")
+	return s.install(ctx, "the driver", "README.md", "## Install")
+}
+
+// InstallController installs the rollout controller beside the driver, as deploy/README.md says.
+func (s *Site) InstallController(ctx context.Context) error {
+	return s.install(ctx, "the controller", "deploy/README.md", "## The rollout controller")
+}
+
+// install runs the first commands of a page after a line.
+func (s *Site) install(ctx context.Context, what, page, line string) error {
+	script, err := s.CodeAfter(page, line)
 	if err != nil {
 		return err
 	}
 	begin := time.Now()
 	if _, err := s.Shell(ctx, script); err != nil {
-		return fmt.Errorf("install the driver as the README says: %w", err)
+		return fmt.Errorf("install %s as %s says: %w", what, page, err)
 	}
-	s.Say("the driver is installed after %s", time.Since(begin).Round(time.Millisecond))
+	s.Say("%s is installed after %s", what, time.Since(begin).Round(time.Millisecond))
 	return nil
+}
+
+func (s *Site) importImage(ctx context.Context) error {
+	if s.cfg.Image != "" {
+		return s.ImportImage(ctx, s.cfg.Image)
+	}
+	return s.ImportDriver(ctx, driverImage)
 }
 
 // ImportDriver builds the driver's image and gives it to the node under a name.
@@ -115,22 +138,32 @@ func (s *Site) Shell(ctx context.Context, script string) (string, error) {
 
 // ShellIn is [Site.Shell] in another folder.
 func (s *Site) ShellIn(ctx context.Context, dir, script string) (string, error) {
-	kubeconfig := filepath.Join(s.Dir(), "admin.kubeconfig")
-	if err := s.WriteAdminKubeconfig(kubeconfig); err != nil {
+	env, err := s.Environ()
+	if err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, scriptTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir = dir
-	bin := filepath.Join(s.cfg.Repo, "bin")
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+s.Dir(),
-		"PATH="+strings.Join([]string{bin + "/k8s", bin + "/tools", os.Getenv("PATH")}, ":"))
+	cmd.Env = env
 	output, err := cmd.CombinedOutput()
 	if err != nil {
 		return string(output), fmt.Errorf("%w\n%s\n%s", err, script, output)
 	}
 	return string(output), nil
+}
+
+// Environ returns the environment of an administrator's shell: kubectl and helm are in the PATH, after the folders that are
+// named, and reach the cluster. The home directory is gone with the site, and with it what they store there.
+func (s *Site) Environ(folders ...string) ([]string, error) {
+	kubeconfig := filepath.Join(s.Dir(), "admin.kubeconfig")
+	if err := s.WriteAdminKubeconfig(kubeconfig); err != nil {
+		return nil, err
+	}
+	bin := filepath.Join(s.cfg.Repo, "bin")
+	path := append(folders, bin+"/k8s", bin+"/tools", os.Getenv("PATH"))
+	return append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+s.Dir(), "PATH="+strings.Join(path, ":")), nil
 }
 
 // CodeAfter returns the first block of shell code in a page of the repository after a line.
