@@ -12,8 +12,8 @@ MAKEFLAGS   += --no-print-directory
 # tools.
 MODULES := . deploy/image test $(patsubst %/go.mod,%,$(wildcard test/tools/*/go.mod))
 # What a node with its control plane is made of.
-NODE    := etcd kube-apiserver kubectl kubelet kube-controller-manager kube-scheduler storage-e2e containerd \
-	containerd-shim-runc-v2 ctr runc
+NODE    := etcd kube-apiserver kubectl kubelet kube-controller-manager kube-scheduler containerd containerd-shim-runc-v2 \
+	ctr runc
 LINT    := bin/tools/golangci-lint
 # How long `make test/fuzz` runs each target.
 FUZZTIME ?= 30s
@@ -48,6 +48,11 @@ demo: bin/k8s build ## see it work on this machine: a real API server, the drive
 	@echo "building the demo"
 	@go -C test run ./demo
 
+.PHONY: sandbox
+sandbox: override export CMD := $(value CMD)
+sandbox: ## a shell in a real one-node cluster with the driver and the controller; CMD='kubectl get nodes' runs one command line; needs root
+	@test/sandbox.sh $${CMD:+"$$CMD"}
+
 .PHONY: bin/k8s
 bin/k8s: setup ## build etcd, kube-apiserver and kubectl, unless they are built (4 to 10 minutes on two cores)
 	@test/tools/build.sh etcd kube-apiserver kubectl
@@ -59,6 +64,10 @@ bin/node: setup ## get all that a real node is made of, unless it is there (7 to
 	@test/tools/debian.sh
 	@for module in . deploy/image test; do go -C $$module mod download; done # Root would own what it fetches.
 
+.PHONY: bin/storage-e2e
+bin/storage-e2e: setup ## build Kubernetes' own tests of inline volumes, unless they are built
+	@test/tools/build.sh storage-e2e
+
 .PHONY: bin/shells
 bin/shells: ## install the shells that complete commands, unless they are there
 	@test/setup.sh zsh fish
@@ -68,7 +77,7 @@ bin/shells: ## install the shells that complete commands, unless they are there
 .PHONY: test
 test: setup ## everything: set up, build what tests stand on, lint, test all modules
 	@rm -f bin/test/stages
-	@for stage in bin/tools lint bin/node bin/promtool bin/helm bin/shells; do test/timed.sh "make $$stage" $(MAKE) $$stage; done
+	@for stage in bin/tools lint bin/node bin/storage-e2e bin/promtool bin/helm bin/shells; do test/timed.sh "make $$stage" $(MAKE) $$stage; done
 	@test/go-test.sh . test deploy/image test/tools/kubernetes/storage-e2e/plan
 
 .PHONY: test/unit
@@ -100,7 +109,7 @@ test/deploy: bin/tools bin/helm bin/k8s ## the chart, and that deploy/base and d
 	@test/go-test.sh test/deploy
 
 .PHONY: test/e2e
-test/e2e: bin/tools bin/node bin/helm ## the driver in containers of a real node; needs root
+test/e2e: bin/tools bin/node bin/storage-e2e bin/helm ## the driver in containers of a real node; needs root
 	@test/go-test.sh test/e2e
 
 .PHONY: test/kit
