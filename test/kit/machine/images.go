@@ -3,6 +3,7 @@ package machine
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -40,11 +41,8 @@ func busybox(repo string) string {
 
 // makeImages makes one archive of all images.
 func (m *Machine) makeImages(ctx context.Context) (string, error) {
-	if m.cfg.Box == "" {
-		m.cfg.Box = m.path("box")
-		if err := m.buildBox(ctx); err != nil {
-			return "", err
-		}
+	if err := m.buildBox(ctx); err != nil {
+		return "", err
 	}
 	image, err := m.makeImage(ctx)
 	if err != nil {
@@ -66,8 +64,12 @@ func (m *Machine) makeImages(ctx context.Context) (string, error) {
 	return archive, tarball.MultiWriteToFile(archive, tagged)
 }
 
+// buildBox builds the program of the images, unless the machine was given one.
 func (m *Machine) buildBox(ctx context.Context) error {
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", m.cfg.Box, "./kit/machine/box")
+	if m.cfg.Box != "" {
+		return nil
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", m.box(), "./kit/machine/box")
 	build.Dir = filepath.Join(m.cfg.Repo, "test")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -75,6 +77,8 @@ func (m *Machine) buildBox(ctx context.Context) error {
 	}
 	return nil
 }
+
+func (m *Machine) box() string { return cmp.Or(m.cfg.Box, m.path("box")) }
 
 // makeImage makes an image of one layer with busybox under all its names.
 func (m *Machine) makeImage(ctx context.Context) (v1.Image, error) {
@@ -88,7 +92,7 @@ func (m *Machine) makeImage(ctx context.Context) (v1.Image, error) {
 		l.add(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755}, nil)
 	}
 	l.add(&tar.Header{Typeflag: tar.TypeDir, Name: "tmp", Mode: 0o1777}, nil)
-	for path, source := range map[string]string{"bin/busybox": shell, "bin/box": m.cfg.Box} {
+	for path, source := range map[string]string{"bin/busybox": shell, "bin/box": m.box()} {
 		data, err := os.ReadFile(source)
 		if err != nil {
 			return nil, err

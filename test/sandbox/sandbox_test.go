@@ -1,0 +1,124 @@
+package main
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+)
+
+// namespaces prints the three of the shell in one line.
+const namespaces = `echo namespaces: $(readlink /proc/self/ns/mnt /proc/self/ns/net /proc/self/ns/pid) .`
+
+// namespacesIn returns what the line has.
+func namespacesIn(text string) []string {
+	return regexp.MustCompile(`(mnt|net|pid):\[\d+\]`).FindAllString(text, -1)
+}
+
+// TestCommand goes through an example by one command line, whose exit status is kept, and nothing is left.
+func TestCommand(t *testing.T) { // Not parallel, as the others: one cluster is enough for a small machine.
+	p := newProgram(t, t.TempDir(), namespaces+`
+set -eu
+kubectl get csidriver,nodes -o name
+kubectl -n liveconfig-system get deployment liveconfig-controller -o 'jsonpath={.status.readyReplicas}{"\n"}'
+kubectl apply -f examples/short-form/
+kubectl wait --for=condition=Ready pod/web --timeout=2m
+kubectl exec web -- curl --silent http://localhost:8080/
+kubectl liveconfig status pod/web
+helm list --all-namespaces --short
+sleep 1000 &
+exit 7`)
+	p.start(t)
+	p.stdout.await(t, "namespaces: ")
+	inner := p.inner(t)
+	p.wantStatus(t, 7)
+	want := []string{
+		"csidriver.storage.k8s.io/csi.liveconfig.internal\nnode/node\n2\n", "pod/web condition met\n", "<p>", "configmap/web-content", "1 of 1",
+		"liveconfig\n",
+	}
+	for text := p.stdout.text(); len(want) > 0; want = want[1:] {
+		var found bool
+		if _, text, found = strings.Cut(text, want[0]); !found {
+			t.Fatalf("it does not print %q where it should", want[0])
+		}
+	}
+	for _, stage := range []string{"the node is ready after ", "the driver is installed after ", "the controller is installed after "} {
+		if !strings.Contains(p.stderr.text(), stage) || strings.Contains(p.stdout.text(), stage) {
+			t.Errorf("%q must be on stderr alone", stage)
+		}
+	}
+	p.wantNoProcesses(t, namespacesIn(p.stdout.text()))
+	p.wantNothing(t, inner)
+}
+
+// TestNothingOutlivesTheSandbox kills a sandbox with a shell that reads a pipe: its processes end. A second one ends by SIGTERM
+// while it starts. It has removed the files of both by then.
+func TestNothingOutlivesTheSandbox(t *testing.T) {
+	p := newProgram(t, t.TempDir())
+	stdin, err := p.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.start(t)
+	if _, err := io.WriteString(stdin, "sleep 1000 &\n"+namespaces+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	p.stdout.await(t, " .\n")
+	inner := p.inner(t)
+	if err := p.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	p.wantStatus(t, -1)
+	p.wantNoProcesses(t, namespacesIn(p.stdout.text()))
+
+	next := newProgram(t, p.temp)
+	next.start(t)
+	next.stderr.await(t, "the node is ready after ")
+	innerOfNext := next.inner(t)
+	if err := next.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	next.wantStatus(t, 128+int(unix.SIGTERM))
+	if got, want := next.stderr.text(), "sandbox: ended by signal: terminated\n"; !strings.HasSuffix(got, want) {
+		t.Errorf("it ends with %q, want %q", got, want)
+	}
+	next.wantNothing(t, inner)
+	next.wantNothing(t, innerOfNext)
+}
+
+// TestScriptNeedsRoot has a user that sudo does not know start the script, which ends before it builds anything.
+func TestScriptNeedsRoot(t *testing.T) {
+	t.Parallel()
+	repo, err := lab.Repo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := t.TempDir()
+	for _, name := range []string{"go", "make", "sudo"} {
+		script := "#!/bin/sh\necho called: $0 >&2\nexit 1\n"
+		if err := os.WriteFile(filepath.Join(programs, name), []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(repo, "test", "sandbox.sh"))
+	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 1000, HostID: os.Geteuid(), Size: 1}},
+	}
+	output, err := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(output), "needs root") {
+		t.Errorf("it ends with %v, want exit status 1 and words about root:\n%s", err, output)
+	}
+	if strings.Contains(string(output), "called: ") {
+		t.Errorf("it calls programs:\n%s", output)
+	}
+}
