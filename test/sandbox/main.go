@@ -65,11 +65,13 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	code, err := visit(ctx, cfg)
-	if ended, ok := errors.AsType[*signalError](context.Cause(ctx)); ok {
+	ended, ok := errors.AsType[*signalError](context.Cause(ctx))
+	switch {
+	case !ok:
+	case errors.Is(err, context.Canceled): // It was still starting, and all errors are of that.
+		code, err = ended.status(), ended
+	case err != nil || !ended.fromKeyboard(): // A command may answer a key by a status of its own.
 		code = ended.status()
-		if errors.Is(err, context.Canceled) {
-			err = ended // It was still starting, and all errors are of that.
-		}
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "sandbox:", err)
