@@ -112,6 +112,10 @@ test/deploy: bin/tools bin/helm bin/k8s ## the chart, and that deploy/base and d
 test/e2e: bin/tools bin/node bin/storage-e2e bin/helm ## the driver in containers of a real node; needs root
 	@test/go-test.sh test/e2e
 
+.PHONY: test/sandbox
+test/sandbox: bin/tools bin/node bin/helm ## that the sandbox works, and leaves nothing behind; needs root
+	@test/go-test.sh test/sandbox
+
 .PHONY: test/kit
 test/kit: bin/tools bin/node ## what the tests stand on
 	@test/go-test.sh test/kit

@@ -5,7 +5,7 @@
 #   test/sandbox.sh                  a shell at the terminal, or for commands from a pipe
 #   test/sandbox.sh COMMAND-LINE     one command line in place of the shell; its exit status is the script's
 #
-# The cluster needs root. What is missing is built first, as this user. Progress goes to stderr.
+# The cluster needs root. The script first builds what is missing, as this user. Progress goes to stderr.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -22,10 +22,10 @@ if ((EUID != 0)) && ! sudo --non-interactive true 2>/dev/null; then
 	exit 1
 fi
 
-# A make that has called this script is of no interest to those that it calls, or to the shell.
+# The programs below must not see the variables of a make that called this script.
 unset "${!MAKE@}" MFLAGS CMD
 
-# stage NAME COMMAND... leaves stdin to the shell.
+# stage NAME COMMAND... runs a command and prints how long it took. It leaves stdin to the shell.
 stage() {
 	local name=$1 begin=$SECONDS
 	shift

@@ -7,8 +7,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/standins"
 )
 
-// importExampleImages gives the node an image for each that a manifest of the examples names. The kubelet, the runtime, the
-// driver and the files are real, and so are the users that the containers run as.
+// importExampleImages gives the node an image for each that a manifest of the examples names. The
+// kubelet, the runtime, the driver and the files are real, and so are the users that the containers
+// run as.
 func (s *site) importExampleImages(t *testing.T) {
 	t.Helper()
 	images, err := standins.For(filepath.Join(s.Repo(), "examples"))

@@ -1,13 +1,15 @@
-// Command sandbox starts a Kubernetes cluster of one real node on this machine and runs a shell in it. The driver and the
-// rollout controller are installed from the chart, and the node has the images of the examples. When the shell ends,
-// everything ends with it and is removed.
+// Command sandbox starts a Kubernetes cluster of one real node on this machine and runs a shell in
+// it. The driver and the rollout controller are installed from the chart, and the node has the
+// images of the examples. When the shell ends, everything ends with it and is removed.
 //
 //	sandbox [FLAGS] [COMMAND-LINE]
 //
-// A command line runs in place of the shell. Its exit status is the program's, as is that of a shell that reads commands
-// from a pipe. A shell that a person types into ends with status 0. Progress goes to stderr.
+// A command line runs in place of the shell. The program ends with its exit status, or with that of
+// a shell that reads commands from a pipe. After a shell at a terminal it ends with status 0.
+// Progress goes to stderr.
 //
-// It needs root. test/sandbox.sh builds what it needs and starts it. It does not know what people try in the cluster.
+// The program needs root. test/sandbox.sh builds everything and starts the program. It does not
+// know what people try in the cluster.
 package main
 
 import (
@@ -64,13 +66,9 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	code, err := visit(ctx, cfg)
+	code, err := session(ctx, cfg)
 	ended, ok := errors.AsType[*signalError](context.Cause(ctx))
-	switch {
-	case !ok:
-	case errors.Is(err, context.Canceled): // It was still starting, and all errors are of that.
-		code, err = ended.status(), ended
-	case err != nil || !ended.fromKeyboard(): // A command may answer a key by a status of its own.
+	if ok && (err != nil || !ended.fromKeyboard()) { // A command may have its own status for Ctrl-C.
 		code = ended.status()
 	}
 	if err != nil {

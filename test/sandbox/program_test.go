@@ -21,9 +21,10 @@ import (
 const (
 	// programVariable turns this test binary into the sandbox.
 	programVariable = "LIVECONFIG_TEST_SANDBOX"
-	// patience is many times what a sandbox takes to start.
-	patience = 5 * time.Minute
-	// goneTimeout is how long the kernel may take to end all processes of a sandbox that was killed.
+	// startTimeout is many times what a sandbox takes to start.
+	startTimeout = 5 * time.Minute
+	// goneTimeout is how long the kernel may take to end all processes of a sandbox that was
+	// killed.
 	goneTimeout = 30 * time.Second
 )
 
@@ -38,7 +39,7 @@ func TestMain(m *testing.M) {
 type program struct {
 	*exec.Cmd
 
-	temp           string // Where it has its temporary files, and nobody else does.
+	temp           string // The folder of its temporary files, which no other sandbox uses.
 	stdout, stderr *screen
 }
 
@@ -55,7 +56,7 @@ func newProgram(t *testing.T, temp string, args ...string) *program {
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the plugin: %v\n%s", err, output)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	t.Cleanup(cancel)
 	p := &program{temp: temp, stdout: &screen{}, stderr: &screen{}}
 	p.Cmd = exec.CommandContext(ctx, os.Args[0], append([]string{"--repo=" + repo, "--plugin=" + plugin, "--"}, args...)...)
@@ -79,7 +80,7 @@ func (p *program) start(t *testing.T) {
 // wantStatus waits for the end.
 func (p *program) wantStatus(t *testing.T, want int) {
 	t.Helper()
-	_ = p.Wait() // The state tells.
+	_ = p.Wait() // ProcessState has the result.
 	if got := p.ProcessState.ExitCode(); got != want {
 		t.Errorf("%s, want exit status %d", p.ProcessState, want)
 	}
@@ -106,8 +107,8 @@ func (p *program) inner(t *testing.T) int {
 	return pid
 }
 
-// processes returns those in some namespaces, such as net:[4026531840], and those whose command lines name the folder of
-// temporary files.
+// processes returns those in some namespaces, such as net:[4026531840], and those whose command
+// lines name the folder of temporary files.
 func (p *program) processes(t *testing.T, namespaces []string) (found []string) {
 	t.Helper()
 	for _, dir := range glob(t, "/proc/[0-9]*") {
@@ -192,7 +193,7 @@ func (s *screen) text() string {
 // await returns when a text was printed, with what follows it.
 func (s *screen) await(t *testing.T, text string) (after string) {
 	t.Helper()
-	lab.Eventually(t, patience, func() error {
+	lab.Eventually(t, startTimeout, func() error {
 		var found bool
 		if _, after, found = strings.Cut(s.text(), text); !found {
 			return fmt.Errorf("%q is not printed", text)

@@ -18,13 +18,16 @@ import (
 // namespaces prints the three of the shell in one line.
 const namespaces = `echo namespaces: $(readlink /proc/self/ns/mnt /proc/self/ns/net /proc/self/ns/pid) .`
 
-// namespacesIn returns what the line has.
+// namespacesIn returns the namespaces of that line.
 func namespacesIn(text string) []string {
 	return regexp.MustCompile(`(mnt|net|pid):\[\d+\]`).FindAllString(text, -1)
 }
 
-// TestCommand goes through an example by one command line, whose exit status is kept, and nothing is left.
-func TestCommand(t *testing.T) { // Not parallel, as the others: one cluster is enough for a small machine.
+// TestCommand runs an example by one command line. The sandbox returns its exit status and leaves
+// nothing behind.
+//
+// It is not parallel, as the others: one cluster at a time is enough for a small machine.
+func TestCommand(t *testing.T) {
 	p := newProgram(t, t.TempDir(), namespaces+`
 set -eu
 kubectl get csidriver,nodes -o name
@@ -41,8 +44,8 @@ exit 7`)
 	inner := p.inner(t)
 	p.wantStatus(t, 7)
 	want := []string{
-		"csidriver.storage.k8s.io/csi.liveconfig.internal\nnode/node\n2\n", "pod/web condition met\n", "<p>", "configmap/web-content", "1 of 1",
-		"liveconfig\n",
+		"csidriver.storage.k8s.io/csi.liveconfig.internal\nnode/node\n2\n", "pod/web condition met\n",
+		"<p>", "configmap/web-content", "1 of 1", "liveconfig\n",
 	}
 	for text := p.stdout.text(); len(want) > 0; want = want[1:] {
 		var found bool
@@ -50,7 +53,8 @@ exit 7`)
 			t.Fatalf("it does not print %q where it should", want[0])
 		}
 	}
-	for _, stage := range []string{"the node is ready after ", "the driver is installed after ", "the controller is installed after "} {
+	for _, what := range []string{"the node is ready", "the driver is installed", "the controller is installed"} {
+		stage := what + " after "
 		if !strings.Contains(p.stderr.text(), stage) || strings.Contains(p.stdout.text(), stage) {
 			t.Errorf("%q must be on stderr alone", stage)
 		}
@@ -59,8 +63,8 @@ exit 7`)
 	p.wantNothing(t, inner)
 }
 
-// TestNothingOutlivesTheSandbox kills a sandbox with a shell that reads a pipe: its processes end. A second one ends by SIGTERM
-// while it starts. It has removed the files of both by then.
+// TestNothingOutlivesTheSandbox kills a sandbox whose shell reads a pipe: its processes end.
+// SIGTERM ends a second sandbox while that starts. The second one removes the files of both.
 func TestNothingOutlivesTheSandbox(t *testing.T) {
 	p := newProgram(t, t.TempDir())
 	stdin, err := p.StdinPipe()
@@ -94,7 +98,8 @@ func TestNothingOutlivesTheSandbox(t *testing.T) {
 	next.wantNothing(t, innerOfNext)
 }
 
-// TestScriptNeedsRoot has a user that sudo does not know start the script, which ends before it builds anything.
+// TestScriptNeedsRoot starts the script as a user without sudo. The script ends before it builds
+// anything.
 func TestScriptNeedsRoot(t *testing.T) {
 	t.Parallel()
 	repo, err := lab.Repo()

@@ -30,9 +30,9 @@ This is a cluster of one node with the driver and the rollout controller. Try:
 
 examples/README.md has more. The logs of all programs are in %s.
 Type exit, or Ctrl-D, to remove the cluster.
-
 `
-	// startFile is the shell's own. kubectl's completion needs the functions of the package bash-completion.
+	// startFile is read by an interactive shell. kubectl's completion needs the functions of the
+	// package bash-completion.
 	startFile = `PS1='(liveconfig) \w$ '
 if [[ -r /usr/share/bash-completion/bash_completion ]]; then
 	. /usr/share/bash-completion/bash_completion
@@ -45,11 +45,11 @@ fi
 `
 )
 
-// shell is where a person, or a script, tries things.
+// shell runs the commands of a person or a script in the cluster.
 type shell struct {
 	site     *site.Site
 	command  string
-	terminal *terminal // Nil: stdin is no terminal, or a command runs.
+	terminal *terminal // Nil: stdin is not a terminal, or a command runs.
 }
 
 func newShell(s *site.Site, command string) *shell {
@@ -72,7 +72,7 @@ func (s *shell) run(ctx context.Context, env []string) (int, error) {
 	cmd.WaitDelay = endTimeout
 	cmd.Cancel = func() error {
 		if ended, ok := errors.AsType[*signalError](context.Cause(ctx)); ok && ended.fromKeyboard() {
-			return nil // The terminal has sent it to the command too.
+			return nil // The terminal has sent the signal to the command too.
 		}
 		return cmd.Process.Signal(unix.SIGHUP) // A shell at a terminal ignores SIGTERM.
 	}
@@ -83,7 +83,7 @@ func (s *shell) run(ctx context.Context, env []string) (int, error) {
 	return s.status(cmd, s.site.Attach(cmd))
 }
 
-// args also greets a person.
+// args returns the arguments of bash. It greets the person at a terminal.
 func (s *shell) args() ([]string, error) {
 	switch {
 	case s.command != "":
@@ -99,8 +99,8 @@ func (s *shell) args() ([]string, error) {
 	return []string{"--rcfile", path, "-i"}, nil
 }
 
-// status tells a command that has failed, which is no error, from one that did not run. A person who leaves a shell after a
-// command that failed does not want to hear of it again.
+// status returns the exit status of a command that ran. A shell at a terminal has status 0: bash
+// would return the status of the last command, which the person has seen.
 func (s *shell) status(cmd *exec.Cmd, err error) (int, error) {
 	state := cmd.ProcessState
 	switch {

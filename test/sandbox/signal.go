@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"slices"
@@ -17,19 +16,20 @@ type signalError struct{ signal syscall.Signal }
 // Error says which signal it was.
 func (e *signalError) Error() string { return "ended by signal: " + e.signal.String() }
 
-// status is what a shell makes of a program that a signal has ended.
+// status is the exit status that a shell reports for a program that a signal has ended.
 func (e *signalError) status() int { return 128 + int(e.signal) }
 
-// fromKeyboard tells whether the signal usually comes from a key. A terminal sends it to the command as well.
+// fromKeyboard reports whether a key sends the signal. A terminal sends it to the command as well.
 func (e *signalError) fromKeyboard() bool { return e.signal == unix.SIGINT || e.signal == unix.SIGQUIT }
 
-// untilSignal returns a context that ends with a [signalError] at the first signal that ends programs.
+// untilSignal returns a context that ends with a [signalError] at the first signal that ends
+// programs.
 func untilSignal(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 8)
-	// The command gets those that are ignored as such, for example SIGHUP under nohup.
+	// A signal that is ignored, such as SIGHUP under nohup, stays so for the command too.
 	ends := slices.DeleteFunc([]os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM}, signal.Ignored)
-	// Without this a reader of stderr that goes away would kill the program before it has removed anything.
+	// A reader of stderr that goes away must not end the program before the cluster is removed.
 	signal.Notify(signals, append(ends, unix.SIGPIPE)...)
 	go func() {
 		for sig := range signals {
@@ -41,6 +41,6 @@ func untilSignal(ctx context.Context) (context.Context, func()) {
 	return ctx, func() {
 		signal.Stop(signals)
 		close(signals)
-		cancel(fmt.Errorf("the sandbox has ended"))
+		cancel(nil)
 	}
 }

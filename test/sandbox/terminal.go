@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the one that a person types into.
+// terminal is the terminal of an interactive shell.
 type terminal struct {
 	fd       int
 	settings *unix.Termios
-	// group is the process group that has the terminal, this program's. 0: the terminal is not the session's, or another
-	// group has it.
+	// group is the foreground process group, which is this program's. It is 0 when another group is
+	// in the foreground, or when the terminal does not control this session.
 	group int
 }
 
-// terminalOf returns nil for a file that is no terminal.
+// terminalOf returns nil for a file that is not a terminal.
 func terminalOf(f *os.File) *terminal {
 	fd := int(f.Fd())
 	settings, err := unix.IoctlGetTermios(fd, unix.TCGETS)
@@ -31,8 +31,8 @@ func terminalOf(f *os.File) *terminal {
 	return t
 }
 
-// attributes are those of a shell: it gets the terminal, in a process group of its own. So the keys that end or stop programs
-// reach what runs in the shell, and never the sandbox.
+// attributes put a shell into the foreground, in its own process group. So Ctrl-C and Ctrl-Z reach
+// the programs that run in the shell, and never the sandbox.
 func (t *terminal) attributes() *syscall.SysProcAttr {
 	if t.group == 0 {
 		return nil
@@ -40,12 +40,14 @@ func (t *terminal) attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Foreground: true, Ctty: t.fd}
 }
 
-// takeBack undoes what the shell has done to the terminal. One that is gone needs nothing, so there are no errors.
+// takeBack restores the terminal after the shell. It ignores errors: a terminal that was closed
+// needs nothing.
 func (t *terminal) takeBack() {
 	if t.group == 0 {
 		return
 	}
-	// The kernel stops a process in the background that changes the terminal, unless it ignores this signal.
+	// The kernel stops a background process that changes the terminal, unless the process ignores
+	// this signal.
 	signal.Ignore(unix.SIGTTOU)
 	defer signal.Reset(unix.SIGTTOU)
 	_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.group)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keyboard types, and reads what is on the screen.
+// keyboard is the end of a terminal that a person uses.
 type keyboard struct {
 	*os.File
 
@@ -20,11 +20,11 @@ type keyboard struct {
 	typed  int
 }
 
-// enter types a command and returns when it has printed a text, and the shell is ready again.
+// enter types a command and returns when the command has printed a text and ended.
 func (k *keyboard) enter(t *testing.T, command, want string) {
 	t.Helper()
 	k.typed++
-	// What is typed is on the screen too, and has no such line.
+	// The screen also shows the typed line, which does not have this text.
 	done := fmt.Sprintf("done%d.", k.typed)
 	k.press(t, fmt.Sprintf("%s; echo done''%d.\n", command, k.typed))
 	k.screen.await(t, want)
@@ -38,8 +38,8 @@ func (k *keyboard) press(t *testing.T, keys string) {
 	}
 }
 
-// TestShellAtATerminal has a person type: Ctrl-C ends what runs in the shell and not the sandbox, Ctrl-D ends the sandbox, and
-// the terminal is as it was.
+// TestShellAtATerminal types into a shell: Ctrl-C ends the command that runs in the shell and not
+// the sandbox. Ctrl-D ends the sandbox. The terminal has its old settings after that.
 func TestShellAtATerminal(t *testing.T) {
 	k, terminal := openTerminal(t)
 	p := newProgram(t, t.TempDir())
@@ -66,7 +66,7 @@ func TestShellAtATerminal(t *testing.T) {
 	p.wantStatus(t, 0)
 	settings, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
 	if err != nil || settings.Lflag&unix.ECHO == 0 {
-		t.Errorf("the terminal does not show what is typed any more: %v", err)
+		t.Errorf("the terminal does not echo any more: %v", err)
 	}
 	p.wantNoProcesses(t, namespaces)
 	p.wantNothing(t, inner)

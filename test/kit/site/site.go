@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -162,7 +163,7 @@ func (s *Site) Environ(folders ...string) ([]string, error) {
 		return nil, err
 	}
 	bin := filepath.Join(s.cfg.Repo, "bin")
-	path := append(folders, bin+"/k8s", bin+"/tools", os.Getenv("PATH"))
+	path := slices.Concat(folders, []string{bin + "/k8s", bin + "/tools", os.Getenv("PATH")})
 	return append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+s.Dir(), "PATH="+strings.Join(path, ":")), nil
 }
 

@@ -1,6 +1,7 @@
-// Package standins lists the images that the manifests of a folder name, for a node without a registry. Each image is
-// busybox under the name of the real one. What is busybox there is busybox here. In place of a server is a script that
-// does with the files what the real server does at the start, and fails as that would when it cannot read one.
+// Package standins lists the images that the manifests of a folder name, for a node without a
+// registry. Each image is busybox under the name of the real one. What is busybox there is busybox
+// here. In place of a server is a script that does with the files what the real server does at the
+// start, and fails as that would when it cannot read one.
 //
 // It does not know the node that gets the images, nor how the driver's own image is made.
 package standins
@@ -23,7 +24,8 @@ import (
 // driverRepository has the driver's image, which nothing stands in for.
 const driverRepository = "registry.example.com/liveconfig"
 
-// For returns an image for each that a manifest in the folders of a folder names, without the driver's.
+// For returns an image for each that a manifest in the folders of a folder names, without the
+// driver's.
 func For(dir string) ([]machine.StandIn, error) {
 	refs, err := imagesIn(dir)
 	if err != nil {

@@ -16,19 +16,19 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/workdir"
 )
 
-// visit starts the cluster, runs the shell in it, removes the cluster and returns the shell's exit status. The logs of a
-// cluster that could not start stay until the next sandbox starts.
-func visit(ctx context.Context, cfg config) (code int, err error) {
+// session starts the cluster, runs the shell in it, removes the cluster and returns the shell's
+// exit status. The logs of a cluster that could not start stay until the next sandbox starts.
+func session(ctx context.Context, cfg config) (code int, err error) {
 	logs, err := workdir.New("lc-sandbox-")
 	if err != nil {
 		return 0, err
 	}
 	s, err := start(ctx, cfg, filepath.Join(logs.Path(), "logs"))
-	if err != nil && ctx.Err() == nil {
-		return 0, err
-	}
-	if err != nil {
-		return 0, errors.Join(err, logs.Remove())
+	switch {
+	case err != nil && ctx.Err() != nil: // The error follows from the signal.
+		return 0, errors.Join(context.Cause(ctx), logs.Remove())
+	case err != nil:
+		return 0, fmt.Errorf("%w\nthe logs of all programs are in %s until the next sandbox starts", err, logs.Path())
 	}
 	defer func() {
 		begin := time.Now()
