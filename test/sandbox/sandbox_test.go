@@ -2,17 +2,11 @@ package main
 
 import (
 	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 )
 
 // namespaces prints the three of the shell in one line.
@@ -96,34 +90,4 @@ func TestNothingOutlivesTheSandbox(t *testing.T) {
 	}
 	next.wantNothing(t, inner)
 	next.wantNothing(t, innerOfNext)
-}
-
-// TestScriptNeedsRoot starts the script as a user without sudo. The script ends before it builds
-// anything.
-func TestScriptNeedsRoot(t *testing.T) {
-	t.Parallel()
-	repo, err := lab.Repo()
-	if err != nil {
-		t.Fatal(err)
-	}
-	programs := t.TempDir()
-	for _, name := range []string{"go", "make", "sudo"} {
-		script := "#!/bin/sh\necho called: $0 >&2\nexit 1\n"
-		if err := os.WriteFile(filepath.Join(programs, name), []byte(script), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(repo, "test", "sandbox.sh"))
-	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"))
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 1000, HostID: os.Geteuid(), Size: 1}},
-	}
-	output, err := cmd.CombinedOutput()
-	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(output), "needs root") {
-		t.Errorf("it ends with %v, want exit status 1 and words about root:\n%s", err, output)
-	}
-	if strings.Contains(string(output), "called: ") {
-		t.Errorf("it calls programs:\n%s", output)
-	}
 }
