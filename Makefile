@@ -44,9 +44,13 @@ image/push: ## build it and push it to the registry that IMAGE names, with the c
 	@go -C deploy/image run . --image '$(IMAGE)' --push
 
 .PHONY: demo
-demo: bin/k8s build ## see it work on this machine: a real API server, the driver, a change reaching a file
+demo: setup ## see it work on this machine in seconds: the driver, a real mount, manifests in place of an API server
+	@test/demo.sh
+
+.PHONY: demo/cluster
+demo/cluster: bin/k8s build ## the same with a real API server
 	@echo "building the demo"
-	@go -C test run ./demo
+	@go -C test run ./demo/cluster --repo=..
 
 .PHONY: sandbox
 sandbox: override export CMD := $(value CMD)
@@ -75,17 +79,26 @@ bin/shells: ## install the shells that complete commands, unless they are there
 ##@ Test
 
 .PHONY: test
-test: setup ## everything: set up, build what tests stand on, lint, test all modules
+test: setup ## what to run before a commit: unit tests, csi-sanity, the driver and the plugin with a real API server
 	@rm -f bin/test/stages
-	@for stage in bin/tools lint bin/node bin/storage-e2e bin/promtool bin/helm bin/shells; do test/timed.sh "make $$stage" $(MAKE) $$stage; done
-	@test/go-test.sh . test deploy/image test/tools/kubernetes/storage-e2e/plan
+	@for stage in bin/tools bin/k8s; do test/timed.sh "make $$stage" $(MAKE) $$stage; done
+	@test/go-test.sh unit product
+
+.PHONY: test/all
+test/all: test test/rest ## test and all the rest: kubelet and containers, controller, faults, scale, monitoring, chart; needs root
+
+.PHONY: test/rest
+test/rest: setup ## what test leaves out
+	@rm -f bin/test/stages
+	@for stage in bin/tools bin/node bin/storage-e2e bin/promtool bin/helm bin/shells; do test/timed.sh "make $$stage" $(MAKE) $$stage; done
+	@test/go-test.sh race rest deploy/image test/tools/kubernetes/storage-e2e/plan
 
 .PHONY: test/unit
 test/unit: bin/tools ## the tests beside the code
-	@test/go-test.sh .
+	@test/go-test.sh unit
 
 .PHONY: test/sanity
-test/sanity: bin/tools bin/k8s ## the CSI project's own conformance tests against the driver
+test/sanity: bin/tools ## the CSI project's own conformance tests against the driver
 	@test/go-test.sh test/sanity
 
 .PHONY: test/integration
@@ -97,8 +110,12 @@ test/rollout: bin/tools bin/node bin/promtool ## the rollout controller with Kub
 	@test/go-test.sh test/rollout
 
 .PHONY: test/cli
-test/cli: bin/tools bin/k8s bin/shells ## the plugin of kubectl with kubectl and a real API server
+test/cli: bin/tools bin/k8s ## the plugin of kubectl with kubectl and a real API server
 	@test/go-test.sh test/cli
+
+.PHONY: test/shells
+test/shells: bin/tools bin/shells ## the plugin's completion in shells, which are installed first
+	@test/go-test.sh test/shells
 
 .PHONY: test/monitoring
 test/monitoring: bin/tools bin/promtool bin/k8s ## the alert rules and the dashboard of deploy/monitoring

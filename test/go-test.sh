@@ -1,22 +1,58 @@
 #!/usr/bin/env bash
-# Tests folders of this repository with the race detector, in random order, under one summary.
+# Runs tests under one summary.
 #
-#   test/go-test.sh FOLDER...
+#   test/go-test.sh SUITE|FOLDER...
 #
-# Each folder is one whose packages, at any depth, are tested: . is the project's module, test and what is below it is
-# the tests' own. A skipped test is a failure, unless test/skips-allowed.txt has the line that the message shows.
+# A suite is one of those below; a folder is one whose packages, at any depth, are tested. A skipped test is a failure,
+# unless test/skips-allowed.txt has the line that the message shows. In continuous integration (CI is set) tests run in
+# random order; elsewhere the go command does not run again what has not changed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-events=bin/test/events.json
+events=$(tr -c 'A-Za-z0-9\n' '-' <<<"$*")
+events=bin/test/events/$events.json # They stay, for the summary of several runs.
+stages=bin/test/stages
 
-# run tests each folder, and fails if one of them did.
+# others lists the packages of the tests' module that are in no suite before `rest`.
+others() {
+	go -C test list ./... | sed 's#^github.com/liveconfig-csi/liveconfig/test#.#' |
+		grep -vxE '\./(sanity|integration|cli|rules|volume|scale)(/.*)?' | tr '\n' ' '
+}
+
+# suite NAME sets the folder of the module, and what go test is given there.
+suite() {
+	local as_root=-exec="'$PWD/test/exec.sh'" # Where that is needed; it also keeps results from being kept.
+	case $1 in
+	unit) folder=. packages=(-race ./...) ;;                                   # Tests beside the code.
+	product) folder=test packages=(./sanity ./integration ./cli ./rules) ;;    # Processes, which have the race detector.
+	race) folder=test packages=(-race ./volume ./scale/...) ;;                 # Product code in the tests' own process.
+	rest) folder=test && read -ra packages <<<"$(others)" && packages=("$as_root" "${packages[@]}") ;;
+	test/tools/*) folder=$1 packages=(./...) ;;
+	test/*) folder=test packages=("$as_root" "./${1#test/}/...") ;;
+	*) folder=$1 packages=(./...) ;;
+	esac
+}
+
+# inputs names everything that tests rest on and the go command does not see: what is outside of their module, and the
+# programs that they run.
+inputs() {
+	{
+		git ls-files -z -co --exclude-standard -- . ':!test' | xargs -0 sha256sum 2>/dev/null || true
+		cat bin/*/.*.sum 2>/dev/null || true
+	} | sha256sum | cut -c1-16
+}
+
+# run tests each suite, and fails if one of them did.
 run() {
-	local status=0 folder
-	for folder; do
+	local status=0 name folder packages order=() depends
+	[[ -z ${CI:-} ]] || order=(-shuffle=on)
+	# No test has this name: a result that is kept is one of these inputs.
+	depends=-skip="^inputs:$(inputs)\$"
+	for name; do
 		SECONDS=0
-		go -C "$folder" test -json -race -shuffle=on -timeout="${TEST_TIMEOUT:-30m}" -exec="'$PWD/test/exec.sh'" ./... || status=$?
-		printf '  tests of %s: %dm%02ds\n' "$folder" $((SECONDS / 60)) $((SECONDS % 60)) >>bin/test/stages
+		suite "$name"
+		go -C "$folder" test -json -timeout="${TEST_TIMEOUT:-30m}" "${order[@]}" "$depends" "${packages[@]}" || status=$?
+		printf '  tests of %s: %dm%02ds\n' "$name" $((SECONDS / 60)) $((SECONDS % 60)) >>"$stages"
 	done
 	return "$status"
 }
@@ -27,14 +63,16 @@ counts() { sed -nE 's/.*"Action":"attr".*"Key":"([^"]*)","Value":"([^"]*)".*/  \
 # gotestsum calls this script again with the same arguments, to get the events of all the runs as one stream. The counts
 # go to descriptor 3, past gotestsum, so that its summary comes last.
 if [[ -n ${LIVECONFIG_TEST_EVENTS:-} ]]; then
+	unset LIVECONFIG_TEST_EVENTS
 	status=0
 	run "$@" | tee "$events.part" || status=$?
 	[[ -z $(counts "$events.part") ]] || { echo "What tests counted:" && counts "$events.part"; } >&3
-	{ echo "What it took:" && cat bin/test/stages && rm bin/test/stages; } >&3
+	rm "$events.part"
+	{ echo "What it took:" && cat "$stages"; } >&3
 	exit "$status"
 fi
 
-mkdir -p bin/test
+mkdir -p bin/test/events
 exec 3>&1
 status=0
 LIVECONFIG_TEST_EVENTS=1 bin/tools/gotestsum --format "${GOTESTSUM_FORMAT:-pkgname}" --format-hide-empty-pkg \

@@ -52,13 +52,15 @@ fingerprint() {
 	) | sha256sum | cut -d' ' -f1
 }
 
+kubernetes_version() { (cd "$tools/kubernetes" && go list -m -f '{{.Version}}' k8s.io/kubernetes); }
+
 # ldflags MODULE: Kubernetes programs carry the version of their module, since clients ask the API server for it.
 ldflags() {
 	echo "-s -w"
 	[[ $1 != runc ]] || echo "-X main.version=$(cd "$tools/runc" && go list -m -f '{{.Version}}' github.com/opencontainers/runc)"
 	[[ $1 == kubernetes ]] || return 0
 	local version minor
-	version=$(cd "$tools/kubernetes" && go list -m -f '{{.Version}}' k8s.io/kubernetes)
+	version=$(kubernetes_version)
 	minor=${version#v1.}
 	local at=k8s.io/component-base/version
 	echo "-X $at.gitVersion=$version -X $at.gitMajor=1 -X $at.gitMinor=${minor%%.*} -X $at.gitTreeState=clean"
@@ -78,50 +80,53 @@ tags() {
 # cgo MODULE: runc enters namespaces by C code. The others are static.
 cgo() { [[ $1 == runc ]] && echo 1 || echo 0; }
 
-elapsed() { printf '%dm%02ds' $((SECONDS / 60)) $((SECONDS % 60)); }
-
-# watch PID LOG TOTAL prints a line every 15 seconds until the build ends. The log has one line per compiled package.
-watch() {
-	local next=15
-
-	while kill -0 "$1" 2>/dev/null; do
-		if ((SECONDS >= next)); then
-			echo "  $(wc -l <"$2") packages compiled, of $3 less those in the cache; $(elapsed)"
-			next=$((SECONDS + 15))
-		fi
-		sleep 0.2
-	done
-}
-
 # build MODULE FOLDER PROGRAM... compiles programs of one module together, so that they share the work.
 build() {
-	local module=$1 out=$root/bin/$2 program total pid log
+	local module=$1 out=$root/bin/$2 program
 	shift 2
 	local packages=()
-	SECONDS=0
 	for program; do packages+=("$(field 4 "$program")"); done
-	echo "building $* from source$([[ $module == kubernetes ]] && echo ': 4 to 10 minutes on two cores when nothing is cached')"
-	log=$staging/log
-	: >"$log" # It is looked at before the build writes to it.
-	cd "$tools/$module"
-	echo "  fetching modules"
-	total=$(CGO_ENABLED=$(cgo "$module") go list -deps -tags="$(tags "$module")" "${packages[@]}" | wc -l)
-	CGO_ENABLED=$(cgo "$module") nice -n 5 go build -v -trimpath -tags="$(tags "$module")" -ldflags="$(ldflags "$module" | tr '\n' ' ')" -o "$staging/" \
-		"${packages[@]}" >"$log" 2>&1 &
-	pid=$!
-	watch "$pid" "$log" "$total"
-	if ! wait "$pid"; then
-		tail -n 40 "$log" >&2
-		echo "the build of $* ended with an error; the end of its output is above" >&2
-		return 1
-	fi
+	CGO_ENABLED=$(cgo "$module") "$root/test/go-build.sh" "$*" "$tools/$module" -trimpath -tags="$(tags "$module")" \
+		-ldflags="$(ldflags "$module" | tr '\n' ' ')" -o "$staging/" "${packages[@]}"
 	# A module's last element can be its version: the go command then names the program after the element before.
 	[[ ! -e $staging/server ]] || mv "$staging/server" "$staging/etcd"
 	for program; do
-		mv "$staging/$program" "$out/$program"
+		mv -f "$staging/$program" "$out/$program"
 		fingerprint "$program" >"$out/.$program.sum"
 	done
-	echo "  built $* in $(elapsed)"
+}
+
+# borrowed PROGRAM prints where KUBEBUILDER_ASSETS has a program that may stand for ours, if it has: as many projects have it,
+# that is a folder with etcd, kube-apiserver and kubectl. Those of Kubernetes must be of the minor version that tests are
+# written for.
+borrowed() {
+	local program=$1 path=${KUBEBUILDER_ASSETS:-}/$1 ours theirs
+	[[ -n ${KUBEBUILDER_ASSETS:-} && -x $path ]] || return 1
+	case $program in
+	etcd) ;;
+	kube-apiserver | kubectl)
+		ours=$(kubernetes_version)
+		theirs=$("$path" "$([[ $program == kubectl ]] && echo version || echo --version)" \
+			$([[ $program == kubectl ]] && echo --client) 2>/dev/null | grep -oE 'v1\.[0-9]+\.[0-9]+[^ ]*' | head -n 1)
+		if [[ ${theirs%.*} != "${ours%.*}" ]]; then
+			echo "KUBEBUILDER_ASSETS has $program ${theirs:-of no known version}; tests need ${ours%.*}, which is built from source" >&2
+			return 1
+		fi
+		;;
+	*) return 1 ;;
+	esac
+	echo "$path"
+}
+
+# borrow PROGRAM has bin/ lead to a program that stands for ours.
+borrow() {
+	local path out
+	path=$(borrowed "$1") || return 1
+	out=$root/bin/$(field 3 "$1")
+	[[ $(readlink "$out/$1") != "$path" ]] || return 0
+	echo "using $path"
+	ln -sfn "$path" "$out/$1"
+	echo "borrowed $path $(sha256sum <"$path")" >"$out/.$1.sum"
 }
 
 # stale PROGRAM succeeds when the program must be built.
@@ -148,7 +153,7 @@ modules=$(awk -F ' *[|] *' 'NF && !seen[$2]++ { print $2 }' <<<"$programs")
 for module in $modules; do
 	todo=()
 	for program; do
-		[[ $(field 2 "$program") != "$module" ]] || ! stale "$program" || todo+=("$program")
+		[[ $(field 2 "$program") != "$module" ]] || borrow "$program" || ! stale "$program" || todo+=("$program")
 	done
 	((${#todo[@]} == 0)) || build "$module" "$(field 3 "${todo[0]}")" "${todo[@]}"
 done

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Runs go build, and shows how much is done and about how long the rest takes.
+#
+#   test/go-build.sh WHAT FOLDER ARGUMENTS-OF-GO-BUILD...
+set -euo pipefail
+
+what=$1
+cd "$2"
+shift 2
+
+elapsed() { printf '%dm%02ds' $(($1 / 60)) $(($1 % 60)); }
+
+# stale prints how many packages are not in the build cache.
+stale() {
+	local arguments=() skip=
+	for argument; do
+		if [[ -n $skip ]]; then
+			skip=
+		elif [[ $argument == -o ]]; then
+			skip=yes
+		else
+			arguments+=("$argument")
+		fi
+	done
+	go list -deps -f '{{if .Stale}}stale{{end}}' "${arguments[@]}" | grep -c stale || true
+}
+
+echo "building $what; fetching modules first, unless they are here"
+total=$(stale "$@")
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+SECONDS=0
+nice -n 5 go build -v "$@" >"$log" 2>&1 & # -v prints a line for each package.
+pid=$!
+next=10
+while kill -0 "$pid" 2>/dev/null; do
+	if ((SECONDS >= next)); then
+		now=$SECONDS
+		next=$((now + 10))
+		compiled=$(wc -l <"$log")
+		((compiled > total)) && compiled=$total
+		if ((compiled > 0 && compiled < total)); then
+			echo "  $compiled of $total packages compiled after $(elapsed "$now"); about $(elapsed $((now * (total - compiled) / compiled))) left"
+		else
+			echo "  $compiled of $total packages compiled after $(elapsed "$now"); the last steps take longest"
+		fi
+	fi
+	sleep 0.2
+done
+if ! wait "$pid"; then
+	tail -n 40 "$log" >&2
+	echo "the build of $what ended with an error; the end of its output is above" >&2
+	exit 1
+fi
+echo "  built $what in $(elapsed "$SECONDS")"
