@@ -88,7 +88,8 @@ func clusterOrigin(ctx context.Context, cfg config, room *memory, vault *identit
 	}, nil
 }
 
-// manifestsOrigin is a directory of manifests. There are no tokens, and whoever can call the driver's socket is believed.
+// manifestsOrigin is a directory of manifests. There are no tokens, and the driver believes what
+// requests say about pods.
 func manifestsOrigin(ctx context.Context, cfg config, room *memory, vault *identity.Vault, changed func(source.Key)) (*origin, error) {
 	klog.Background().Info("ConfigMaps and Secrets are read from manifests, and no API server is asked: this is for trying out, "+
 		"for tests and for machines without a cluster", logkeys.Directory, cfg.manifests)

@@ -139,7 +139,7 @@ func (d *Directory) load(ctx context.Context) error {
 	return nil
 }
 
-// log reports problems that are new, and that there are none any more.
+// log reports new problems, and the end of the last one.
 func (d *Directory) log(logger klog.Logger, before, after []*Problem) {
 	if sameProblems(before, after) {
 		return

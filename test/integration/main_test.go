@@ -26,7 +26,7 @@ func newBench(t testing.TB, args ...string) *bench {
 	return &bench{kit.New(t, args...)}
 }
 
-// newBenchWithout returns a bench without an API server, for what has nothing to do with one.
+// newBenchWithout returns a bench without an API server, for tests that do not need one.
 func newBenchWithout(t testing.TB, args ...string) *bench {
 	t.Helper()
 	return &bench{kit.Without(t, args...)}

@@ -1,0 +1,117 @@
+package manifests_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifests"
+	"github.com/liveconfig-csi/liveconfig/pkg/source"
+)
+
+// TestMistakesKeepWhatWasGood: and say where they are.
+func TestMistakesKeepWhatWasGood(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ file, text, want string }{
+		"no YAML": {"web.yaml", configMap("web", "1") + "---\napiVersion: v1\ndata: {\n", "web.yaml, document 2, line "},
+		"a number": {
+			"web.yaml", "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: web\ndata:\n  port: 6379\n",
+			"web.yaml, document 1, line 7: data.port: must be a string: put it in quotes",
+		},
+		"a field with a typo": {
+			"web.yaml", configMap("web", "2") + "dta: {}\n", `web.yaml, document 1, line 5: dta: ConfigMap has no field "dta"`,
+		},
+		"a key that is written twice": {
+			"web.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\ndata:\n  a: x\n  b: x\n  a: z\n",
+			"web.yaml, document 1, line 5: data.a: is written more than once, keep one",
+		},
+		"no kind":       {"web.yaml", "metadata: {name: web}\n", "web.yaml, document 1, line 1: kind is missing"},
+		"no object":     {"web.yaml", "- a\n", "web.yaml, document 1, line 1: must be an object"},
+		"no name":       {"web.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {}\n", "metadata.name"},
+		"no JSON":       {"web.json", "{\n \"kind\": }", "web.json, document 1, line 2"},
+		"a list":        {"web.yaml", "kind: List\nitems:\n- kind: Secret\n  apiVersion: v1\n  metadata: {name: x}\n  data: {a: b!}\n", "line 6: items[0].data.a: illegal base64"},
+		"a second one":  {"z.yaml", configMap("web", "3"), "configmap default/web is defined more than once: keep one of web.yaml, document 1, line 1 and z.yaml, document 1, line 1"},
+		"another group": {"web.yaml", "apiVersion: v2\nkind: ConfigMap\nmetadata: {name: web}\n", "line 1: apiVersion: must be v1"},
+		"too much": {
+			"web.yaml", configMap("web", strings.Repeat("x", 1<<20+1)), "the API server refuses 1048577 bytes, the most is 1048576",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			good := map[string]string{"web.yaml": configMap("web", "1")}
+			if tt.file == "web.json" {
+				good = map[string]string{"web.json": `{"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "web"}, "data": {"key": "1"}}`}
+			}
+			f := follow(t, good)
+			f.use(web())
+			write(t, f.dir, map[string]string{tt.file: tt.text})
+			s := f.await(web(), "has a problem", func(s source.Snapshot) bool { return s.Err != nil })
+			if !s.Synced || !s.Found || string(s.Content.Data["key"]) != "1" || s.Failing.IsZero() {
+				t.Errorf("with a mistake the object is %+v, want what was good", s)
+			}
+			var p *manifests.Problem
+			if !errors.As(s.Err, &p) || !strings.Contains(s.Err.Error(), tt.want) {
+				t.Errorf("Err = %v, want %q", s.Err, tt.want)
+			}
+			good = map[string]string{"web.yaml": configMap("web", "4")}
+			if tt.file != "web.yaml" {
+				good[tt.file] = ""
+			}
+			write(t, f.dir, good)
+			f.await(web(), "good again", holds("key", "4"))
+			if got := f.Problems(); len(got) > 0 {
+				t.Errorf("Problems = %v, want none", got)
+			}
+		})
+	}
+}
+
+// TestWhatWasNeverGoodIsUnknown: an object that no file defines may be in the one that is not understood.
+func TestWhatWasNeverGoodIsUnknown(t *testing.T) {
+	t.Parallel()
+	f := follow(t, map[string]string{"web.yaml": "kind: [", "twice.yaml": configMap("twice", "1") + "---\n" + configMap("twice", "2")})
+	twice := key(api.ConfigMap, "default", "twice")
+	f.use(web())
+	f.use(twice)
+	for _, k := range []source.Key{web(), twice} {
+		if s := f.Get(k); s.Synced || s.Found || s.Err == nil {
+			t.Errorf("%s is %+v, want it to be unknown with a reason", k, s)
+		}
+	}
+	write(t, f.dir, map[string]string{"web.yaml": configMap("web", "1"), "twice.yaml": configMap("twice", "2")})
+	f.await(web(), "understood", holds("key", "1"))
+	f.await(twice, "defined once", holds("key", "2"))
+}
+
+// TestValuesAreInNoMessage whatever is wrong with them.
+func TestValuesAreInNoMessage(t *testing.T) {
+	t.Parallel()
+	const hush = "m4rkOfAValue7q"
+	for _, text := range []string{
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: *" + hush + "}\n",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: !!int " + hush + "}\n",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: !!float '" + hush + "'}\n",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: {" + hush + ": " + hush + "}}\n",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {{" + hush + ": x}: " + hush + "}\n",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {[" + hush + "]: " + hush + "}\n",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: [" + hush + "]\n",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: '" + hush + "}\n",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {a: " + hush + "!}\n",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData:\n  a: %" + hush + "\n  b: @" + hush + "\n",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData:\n  <<: " + hush + "\n",
+		"{\"kind\": \"Secret\", \"apiVersion\": \"v1\", \"stringData\": {\"a\": " + hush + "}}",
+		"%YAML " + hush + "\n---\nkind: Secret\n",
+		hush + "\n",
+	} {
+		f := follow(t, map[string]string{"s.yaml": text})
+		if len(f.Problems()) == 0 {
+			t.Errorf("no problem with %q", text)
+		}
+		for _, p := range f.Problems() {
+			if strings.Contains(p.Error(), hush) {
+				t.Errorf("the problem with %q shows a value: %v", text, p)
+			}
+		}
+	}
+}
