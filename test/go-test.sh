@@ -22,13 +22,14 @@ others() {
 # suite NAME sets the folder of the module, and what go test is given there.
 suite() {
 	local as_root=-exec="'$PWD/test/exec.sh'" # Where that is needed; it also keeps results from being kept.
+	local shared=(-trimpath) # As the programs are built that tests run: both are compiled from the same packages.
 	case $1 in
 	unit) folder=. packages=(-race ./...) ;;                                   # Tests beside the code.
-	product) folder=test packages=(./sanity ./integration ./cli ./rules) ;;    # Processes, which have the race detector.
-	race) folder=test packages=(-race ./volume ./scale/...) ;;                 # Product code in the tests' own process.
-	rest) folder=test && read -ra packages <<<"$(others)" && packages=("$as_root" "${packages[@]}") ;;
+	product) folder=test packages=("${shared[@]}" ./sanity ./integration ./cli ./rules) ;;    # Processes, which have the race detector.
+	race) folder=test packages=(-race "${shared[@]}" ./volume ./scale/...) ;;                 # Product code in the tests' own process.
+	rest) folder=test && read -ra packages <<<"$(others)" && packages=("$as_root" "${shared[@]}" "${packages[@]}") ;;
 	test/tools/*) folder=$1 packages=(./...) ;;
-	test/*) folder=test packages=("$as_root" "./${1#test/}/...") ;;
+	test/*) folder=test packages=("$as_root" "${shared[@]}" "./${1#test/}/...") ;;
 	*) folder=$1 packages=(./...) ;;
 	esac
 }
@@ -46,12 +47,12 @@ inputs() {
 run() {
 	local status=0 name folder packages order=() depends
 	[[ -z ${CI:-} ]] || order=(-shuffle=on)
-	# No test has this name: a result that is kept is one of these inputs.
+	# Lint vets all code. No test has the name of inputs: a result that is kept is one of these inputs.
 	depends=-skip="^inputs:$(inputs)\$"
 	for name; do
 		SECONDS=0
 		suite "$name"
-		go -C "$folder" test -json -timeout="${TEST_TIMEOUT:-30m}" "${order[@]}" "$depends" "${packages[@]}" || status=$?
+		go -C "$folder" test -json -timeout="${TEST_TIMEOUT:-30m}" -vet=off "${order[@]}" "$depends" "${packages[@]}" || status=$?
 		printf '  tests of %s: %dm%02ds\n' "$name" $((SECONDS / 60)) $((SECONDS % 60)) >>"$stages"
 	done
 	return "$status"
