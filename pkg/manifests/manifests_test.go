@@ -119,8 +119,9 @@ func (f *fixture) await(k source.Key, what string, is func(source.Snapshot) bool
 	}
 }
 
-func holds(name, value string) func(source.Snapshot) bool {
-	return func(s source.Snapshot) bool { return s.Found && string(s.Content.Data[name]) == value && s.Err == nil }
+// holds reports whether an object is current and has a value under its only key.
+func holds(value string) func(source.Snapshot) bool {
+	return func(s source.Snapshot) bool { return s.Found && string(s.Content.Data["key"]) == value && s.Err == nil }
 }
 
 func configMap(name, value string) string {
@@ -179,9 +180,9 @@ func TestChangesAreFollowed(t *testing.T) {
 	f.use(web())
 	late := key(api.ConfigMap, "default", "late")
 	f.use(late)
-	first := f.await(web(), "first", holds("key", "1"))
+	first := f.await(web(), "first", holds("1"))
 	write(t, f.dir, map[string]string{"web.yaml": configMap("web", "2")})
-	second := f.await(web(), "second", holds("key", "2"))
+	second := f.await(web(), "second", holds("2"))
 	if first.Content.UID != second.Content.UID || first.Content.ResourceVersion == second.Content.ResourceVersion {
 		t.Errorf("the first is %v and the second %v, want one object in two versions", first.Content, second.Content)
 	}
@@ -189,11 +190,11 @@ func TestChangesAreFollowed(t *testing.T) {
 		t.Errorf("changed at %v and %v, want a time for the change alone", first.Content.ChangedAt, second.Content.ChangedAt)
 	}
 	write(t, f.dir, map[string]string{"new.yaml": configMap("late", "3")})
-	f.await(late, "it appears", holds("key", "3"))
+	f.await(late, "it appears", holds("3"))
 	write(t, f.dir, map[string]string{"new.yaml": ""})
 	f.await(late, "it goes", func(s source.Snapshot) bool { return s.Synced && !s.Found })
 	write(t, f.dir, map[string]string{"web.yaml": configMap("web", "1")})
-	third := f.await(web(), "as at first", holds("key", "1"))
+	third := f.await(web(), "as at first", holds("1"))
 	if third.Content.ResourceVersion != first.Content.ResourceVersion {
 		t.Errorf("the versions of equal content are %s and %s", first.Content.ResourceVersion, third.Content.ResourceVersion)
 	}
@@ -209,8 +210,8 @@ func TestAFileThatIsRewrittenInItsPlace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, value := "", fmt.Sprint(i+2)
-		text = configMap("web", value)
+		value := fmt.Sprint(i + 2)
+		text := configMap("web", value)
 		for _, half := range []string{text[:30], text[30:]} {
 			if _, err := file.WriteString(half); err != nil {
 				t.Fatal(err)
@@ -222,7 +223,7 @@ func TestAFileThatIsRewrittenInItsPlace(t *testing.T) {
 		if err := file.Close(); err != nil {
 			t.Fatal(err)
 		}
-		f.await(web(), "rewritten", holds("key", value))
+		f.await(web(), "rewritten", holds(value))
 	}
 }
 
@@ -238,7 +239,7 @@ func TestNothingChangesWithoutNews(t *testing.T) {
 		"web.yaml":  "# A comment.\nkind: ConfigMap\napiVersion: v1\nmetadata: {name: web, labels: {a: b}}\ndata: {b: z, a: x}\n",
 		"mark.yaml": configMap("mark", "1"),
 	})
-	f.await(mark, "the mark", holds("key", "1"))
+	f.await(mark, "the mark", holds("1"))
 	if diff := cmp.Diff(before.Content.ResourceVersion, f.Get(web()).Content.ResourceVersion); diff != "" {
 		t.Errorf("version (-before +after):\n%s", diff)
 	}
@@ -255,7 +256,7 @@ func TestImmutableObjectsAreOthersWithOtherData(t *testing.T) {
 	f.use(web())
 	before := f.Get(web())
 	write(t, f.dir, map[string]string{"web.yaml": configMap("web", "2") + "immutable: true\n"})
-	after := f.await(web(), "replaced", holds("key", "2"))
+	after := f.await(web(), "replaced", holds("2"))
 	if before.Content.UID == after.Content.UID {
 		t.Errorf("both have UID %s, want two objects", after.Content.UID)
 	}
@@ -303,7 +304,7 @@ func TestRoom(t *testing.T) {
 		t.Errorf("without room the object is %v, want what it was", s.Content)
 	}
 	other.Close()
-	f.await(web(), "room again", holds("key", strings.Repeat("x", 100_000)))
+	f.await(web(), "room again", holds(strings.Repeat("x", 100_000)))
 	release()
 	release()
 	if used := f.budget.Used(); used != 0 {
