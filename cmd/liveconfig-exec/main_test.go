@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -26,7 +27,7 @@ const (
 	// play is the argument behind which it plays a command.
 	play = "play-the-command"
 	// patience is how long anything may take; it takes a fraction.
-	patience = 60 * time.Second
+	patience = 15 * time.Second
 )
 
 func TestMain(m *testing.M) {
@@ -44,6 +45,7 @@ func TestMain(m *testing.M) {
 type process struct {
 	*exec.Cmd
 
+	pipe   *os.File // Where stdout comes from.
 	stdout *bufio.Reader
 	stderr *lines
 }
@@ -108,7 +110,8 @@ func places() map[string]arrangement {
 // start starts liveconfig-exec with a role as its command. It and all it has started are gone when the test is over.
 func start(t *testing.T, arrange arrangement, flags []string, role ...string) *process {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	catchIgnored()
+	ctx, cancel := context.WithTimeout(context.Background(), 8*patience)
 	args := append(append(flags, "--", executable(t), play), role...)
 	p := &process{Cmd: exec.CommandContext(ctx, executable(t), args...), stderr: &lines{changed: make(chan struct{}, 1)}}
 	// The race detector lets a program that ends wait for a second, which has no purpose here.
@@ -121,7 +124,7 @@ func start(t *testing.T, arrange arrangement, flags []string, role ...string) *p
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.stdout = bufio.NewReader(out)
+	p.pipe, p.stdout = out.(*os.File), bufio.NewReader(out) //nolint:errcheck // It is a pipe of this process.
 	if err := p.Start(); err != nil {
 		t.Fatalf("start (are user namespaces allowed?): %v", err)
 	}
@@ -133,6 +136,16 @@ func start(t *testing.T, arrange arrangement, flags []string, role ...string) *p
 		_ = p.Wait()
 	})
 	return p
+}
+
+// catchIgnored has what the tests start not ignore a signal because the tests do, as under nohup or in the background of
+// a shell: a process inherits that a signal is ignored, and not that it is caught. The tests go on not to heed it.
+func catchIgnored() {
+	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 }
 
 // childrenOf returns the processes that one has started; none if it has ended.
@@ -179,6 +192,9 @@ func (p *process) saysNext(t *testing.T, want string) {
 
 func (p *process) line(t *testing.T) string {
 	t.Helper()
+	if err := p.pipe.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
 	line, err := p.stdout.ReadString('\n')
 	if err != nil {
 		t.Fatalf("output ends with %q, %v; standard error:\n%s", line, err, p.stderr)
@@ -197,6 +213,9 @@ func (p *process) sends(t *testing.T, sig syscall.Signal) {
 // ends waits for the end, and checks what was not read of the output yet and the code.
 func (p *process) ends(t *testing.T, output string, code int) {
 	t.Helper()
+	if err := p.pipe.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
 	rest, err := io.ReadAll(p.stdout)
 	if err != nil {
 		t.Fatal(err)

@@ -8,10 +8,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/mountns"
 )
@@ -21,8 +24,8 @@ const (
 	variable = "LIVECONFIG_MOUNT_NAMESPACE"
 	// roleVariable makes the test binary play one of the roles instead of running tests.
 	roleVariable = "MOUNTNS_TEST_ROLE"
-	// patience is how long a program may take that is expected to end; it does in a fraction.
-	patience = time.Minute
+	// patience is how long a program may take until its next line, or to end; it takes a fraction.
+	patience = 15 * time.Second
 )
 
 // TestMain runs the tests inside, so that they may mount, and as a program that is started by them plays a role.
@@ -37,6 +40,7 @@ func TestMain(m *testing.M) {
 type program struct {
 	*exec.Cmd
 
+	pipe    *os.File // Where stdout comes from.
 	stdout  *bufio.Reader
 	stderr  bytes.Buffer
 	isReady bool // It has said so.
@@ -45,7 +49,8 @@ type program struct {
 // start starts the program. adjust may change it before.
 func start(t *testing.T, role string, adjust func(*exec.Cmd)) *program {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	catchIgnored()
+	ctx, cancel := context.WithTimeout(t.Context(), 8*patience)
 	t.Cleanup(cancel)
 	p := &program{Cmd: exec.CommandContext(ctx, "/proc/self/exe", "argument one", "two")}
 	// The race detector lets a program that ends wait for a second, which has no purpose here.
@@ -56,12 +61,22 @@ func start(t *testing.T, role string, adjust func(*exec.Cmd)) *program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.stdout = bufio.NewReader(out)
+	p.pipe, p.stdout = out.(*os.File), bufio.NewReader(out) //nolint:errcheck // It is a pipe of this process.
 	adjust(p.Cmd)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// catchIgnored has what the tests start not ignore a signal because the tests do, as under nohup or in the background of
+// a shell: a process inherits that a signal is ignored, and not that it is caught. The tests go on not to heed it.
+func catchIgnored() {
+	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 }
 
 func withoutVariable(env []string) []string {
@@ -80,8 +95,12 @@ func unchanged(*exec.Cmd) {}
 // line returns the next line of the output.
 func (p *program) line(t *testing.T) string {
 	t.Helper()
+	if err := p.pipe.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
 	line, err := p.stdout.ReadString('\n')
 	if err != nil {
+		_ = p.Process.Kill()
 		_ = p.Wait()
 		t.Fatalf("output ends with %q, %v; standard error:\n%s", line, err, p.stderr.String())
 	}
@@ -91,6 +110,9 @@ func (p *program) line(t *testing.T) string {
 // end waits for the end and returns the rest of the output and the exit code.
 func (p *program) end(t *testing.T) (string, int) {
 	t.Helper()
+	if err := p.pipe.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
 	rest, err := io.ReadAll(p.stdout)
 	if err != nil {
 		t.Fatal(err)

@@ -70,7 +70,7 @@ func Run(cfg Config) (code int, err error) {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	s := &supervisor{Config: cfg, current: cfg.First, terminal: findTerminal()}
 	others, children := make(chan os.Signal, 128), make(chan os.Signal, 1)
-	signal.Notify(others, forwarded()...)
+	signal.Notify(others, forwarded(signal.Ignored)...)
 	signal.Notify(children, unix.SIGCHLD)
 	defer signal.Stop(others)
 	defer signal.Stop(children)
@@ -97,10 +97,10 @@ func Run(cfg Config) (code int, err error) {
 // forwarded are the signals that are passed on. Left out are those that cannot be caught, that tell of mistakes of this
 // very process or of its children, and what the runtime sends itself. One that is ignored stays so, here and in the
 // command.
-func forwarded() []os.Signal {
+func forwarded(isIgnored func(os.Signal) bool) []os.Signal {
 	var all []os.Signal
 	for sig := unix.SIGHUP; sig <= lastSignal; sig++ {
-		if !slices.Contains(notForwarded(), sig) && !signal.Ignored(sig) {
+		if !slices.Contains(notForwarded(), sig) && !isIgnored(sig) {
 			all = append(all, sig)
 		}
 	}
