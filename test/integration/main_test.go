@@ -6,6 +6,7 @@
 package integration
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -13,7 +14,15 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 )
 
-func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }
+// atATime is how many tests run at a time, unless the command line says so: they mostly wait.
+const atATime = "8"
+
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", atATime); err != nil { // The command line is read later.
+		panic(err)
+	}
+	os.Exit(lab.Main(m))
+}
 
 // soon is how long something may take that takes milliseconds when nothing else runs on the machine.
 const soon = kit.Soon
