@@ -3,109 +3,50 @@ package integration
 import (
 	"context"
 	"fmt"
-	"path/filepath"
-	"slices"
-	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
-	kit "github.com/liveconfig-csi/liveconfig/test/kit/bench"
 	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
-	"github.com/liveconfig-csi/liveconfig/test/kit/tripwire"
 )
-
-// crashBench is a bench whose driver dies between any two changes that it makes to the node.
-type crashBench struct {
-	*bench
-	wire *tripwire.Wire
-	// version is the one that the ConfigMap holds.
-	version int
-}
-
-func newCrashBench(t *testing.T) *crashBench {
-	t.Helper()
-	b := &crashBench{bench: newCorner(t)}
-	b.Node, b.wire = lab.NodeOnWire(t, "--http-endpoint="+b.HTTP, "-v=2")
-	b.CreateConfigMap("web", contentOf(0))
-	return b
-}
-
-// contentOf returns a version's content. Each version changes every file and its size, brings a name and drops one.
-func contentOf(version int) map[string]string {
-	content := map[string]string{}
-	for _, name := range []string{"always", "also", fmt.Sprintf("only-%d", version), fmt.Sprintf("next-%d", version/2)} {
-		content[name] = fmt.Sprintf("%s of version %d\n", name, version) + strings.Repeat("x", version*977%5000)
-	}
-	return content
-}
-
-// edit makes the next version and returns when the API server has taken it.
-func (b *crashBench) edit() {
-	b.T.Helper()
-	b.version++
-	b.UpdateConfigMap("web", contentOf(b.version))
-}
-
-// restart waits for the driver's end and starts it again, on a wire that lets all pass.
-func (b *crashBench) restart() {
-	b.T.Helper()
-	if err := b.Node.Kill(); err != nil {
-		b.T.Fatal(err)
-	}
-	b.wire.Disarm()
-	if err := b.Node.StartDriver(b.T.Context()); err != nil {
-		b.T.Fatal(err)
-	}
-}
-
-// wantClean waits until the pod's volume holds the current version and nothing else is left of what went before: one
-// mount, one record, and in the volume no name that a volume published now would not have.
-func (b *crashBench) wantClean(pod *corev1.Pod, when string) {
-	b.T.Helper()
-	lab.Eventually(b.T, soon, func() error {
-		if err := holdsOnly(b.Path(pod, "."), contentOf(b.version)); err != nil {
-			return fmt.Errorf("%s: %w", when, err)
-		}
-		if !b.hasSynced() {
-			return fmt.Errorf("%s: the driver has not looked at the volume", when)
-		}
-		return b.counts(1)
-	})
-}
-
-// counts returns an error unless there are as many mounts and records as volumes.
-func (b *crashBench) counts(volumes int) error {
-	records, err := filepath.Glob(filepath.Join(b.Node.StateDir(), "volumes", "*"))
-	if err != nil {
-		return err
-	}
-	if len(records) != volumes {
-		return fmt.Errorf("%d records, want %d: %q", len(records), volumes, records)
-	}
-	if mounts := lab.Mounts(b.T, b.Node.KubeletDir()); len(mounts) != volumes {
-		return fmt.Errorf("%d mounts, want %d: %q", len(mounts), volumes, mounts)
-	}
-	return nil
-}
-
-// wantNone wants that nothing at all is left of the pod's volume.
-func (b *crashBench) wantNone(pod *corev1.Pod, when string) {
-	b.T.Helper()
-	b.WantNothing(pod, when)
-	lab.Eventually(b.T, soon, func() error { // The driver tries now and then whether it can write a record.
-		if err := b.counts(0); err != nil {
-			return fmt.Errorf("%s: %w", when, err)
-		}
-		return nil
-	})
-}
 
 // promises are what the files of a volume are at any time, by update policy.
 var promises = map[string]func(t testing.TB, volume string, first, last int, when string){
 	"Atomic": wantWhole, "Replace": wantEachFileWhole, "InPlace": wantNoFileEmpty,
+}
+
+// lanes is how many drivers share the steps at which one is killed where they wait for most of the time: after each restart
+// for the grace of replaced files, which only the policy Atomic has.
+func lanes(policy string) int {
+	if policy == "Atomic" {
+		return 4
+	}
+	return 1
+}
+
+// eachStep has lanes of drivers killed before the first change of something, before the second one, and so on. A lane ends
+// with the first step that its driver does not die at, because there are fewer.
+func eachStep(t *testing.T, lanes, least int, name string, lane func(t *testing.T) (dies func(n int) bool)) {
+	t.Helper()
+	var steps atomic.Int64
+	t.Cleanup(func() {
+		t.Attr("kills/"+name, fmt.Sprint(steps.Load()))
+		if got := int(steps.Load()); got < least && !t.Failed() {
+			t.Errorf("the driver was killed at %d steps, want at least %d", got, least)
+		}
+	})
+	for first := 1; first <= lanes; first++ {
+		t.Run(fmt.Sprintf("from step %d by %d", first, lanes), func(t *testing.T) {
+			t.Parallel()
+			dies := lane(t)
+			for n := first; dies(n); n += lanes {
+				steps.Add(1)
+			}
+		})
+	}
 }
 
 // TestKilledAtEachStepOfAnUpdate (rules 39 to 44) kills the driver before the first change of an update, before the
@@ -115,22 +56,23 @@ func TestKilledAtEachStepOfAnUpdate(t *testing.T) {
 	for policy, check := range promises {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
-			b := newCrashBench(t)
-			pod := b.Pod("web", map[string]string{"configMap": "web", "updatePolicy": policy})
-			b.Publish(pod)
-			steps := 0
-			for n := 1; b.updateDies(pod, n); n++ {
-				steps = n
-				when := fmt.Sprintf("killed before change %d of an update", n)
-				check(t, b.Path(pod, "."), b.version-1, b.version, when)
-				b.restart()
-				b.wantClean(pod, when)
-			}
-			b.wantClean(pod, "in the end")
-			t.Attr("kills/update/"+policy, fmt.Sprint(steps))
-			if steps < 8 {
-				t.Errorf("the driver was killed at %d steps of an update, want at least 8", steps)
-			}
+			eachStep(t, lanes(policy), 8, "update/"+policy, func(t *testing.T) func(n int) bool {
+				t.Helper()
+				b := newCrashBench(t)
+				pod := b.Pod("web", map[string]string{"configMap": "web", "updatePolicy": policy})
+				b.Publish(pod)
+				return func(n int) bool {
+					if !b.updateDies(pod, n) {
+						b.wantClean(pod, "in the end")
+						return false
+					}
+					when := fmt.Sprintf("killed before change %d of an update", n)
+					check(t, b.Path(pod, "."), b.version-1, b.version, when)
+					b.restart()
+					b.wantClean(pod, when)
+					return true
+				}
+			})
 		})
 	}
 }
@@ -162,25 +104,6 @@ func (b *crashBench) updateDies(pod *corev1.Pod, n int) bool {
 			return false
 		}
 	}
-}
-
-// hasSynced reports whether the driver has looked at a volume since it was started.
-func (b *crashBench) hasSynced() bool {
-	b.T.Helper()
-	return slices.ContainsFunc([]string{"written", "unchanged"}, func(result string) bool {
-		got := b.syncs(result)
-		return got != "" && got != "0"
-	})
-}
-
-// syncs returns how many syncs have ended so since the driver was started; nothing if it is dead.
-func (b *crashBench) syncs(result string) string {
-	b.T.Helper()
-	metrics, err := b.Fetch("/metrics")
-	if err != nil {
-		return ""
-	}
-	return kit.SeriesOf(metrics, `liveconfig_syncs_total{result="`+result+`"}`)
 }
 
 // TestKilledAtEachStepOfAPublish: the kubelet tries again, or gives up and unpublishes. This is fault 15.
@@ -274,33 +197,31 @@ func (b *crashBench) dies(n int, call func(context.Context) error) bool {
 // and puts right what the first one left. These are faults 1 and 19.
 func TestKilledAtEachStepOfARecovery(t *testing.T) {
 	t.Parallel()
-	b := newCrashBench(t)
-	pod := b.Pod("web", map[string]string{"configMap": "web"})
-	b.Publish(pod)
-	steps := 0
-	for n := 1; ; n++ {
-		if !b.updateDies(pod, 9) {
-			t.Fatal("an update has fewer than 9 changes")
+	eachStep(t, lanes("Atomic"), 10, "recovery", func(t *testing.T) func(n int) bool {
+		t.Helper()
+		b := newCrashBench(t)
+		pod := b.Pod("web", map[string]string{"configMap": "web"})
+		b.Publish(pod)
+		return func(n int) bool {
+			if !b.updateDies(pod, 9) {
+				t.Fatal("an update has fewer than 9 changes")
+			}
+			if err := b.Node.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			tripped := b.wire.Arm(n)
+			if !b.recoveryDies(pod, tripped) {
+				b.wire.Disarm()
+				b.wantClean(pod, "in the end")
+				return false
+			}
+			when := fmt.Sprintf("killed before change %d of a recovery", n)
+			wantWhole(t, b.Path(pod, "."), b.version-1, b.version, when)
+			b.restart()
+			b.wantClean(pod, when)
+			return true
 		}
-		if err := b.Node.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		tripped := b.wire.Arm(n)
-		when := fmt.Sprintf("killed before change %d of a recovery", n)
-		if !b.recoveryDies(pod, tripped) {
-			b.wire.Disarm()
-			break
-		}
-		steps = n
-		wantWhole(t, b.Path(pod, "."), b.version-1, b.version, when)
-		b.restart()
-		b.wantClean(pod, when)
-	}
-	b.wantClean(pod, "in the end")
-	t.Attr("kills/recovery", fmt.Sprint(steps))
-	if steps < 10 {
-		t.Errorf("the driver was killed at %d steps of a recovery, want at least 10", steps)
-	}
+	})
 }
 
 func (b *crashBench) recoveryDies(pod *corev1.Pod, tripped <-chan struct{}) bool {
