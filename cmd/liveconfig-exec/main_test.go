@@ -26,6 +26,8 @@ const (
 	beExec = "LIVECONFIG_EXEC_TEST"
 	// play is the argument behind which it plays a command.
 	play = "play-the-command"
+	// promptly are options of the race detector, which has a program that ends wait for a second without them.
+	promptly = "atexit_sleep_ms=0"
 	// patience is how long anything may take; it takes a fraction.
 	patience = 15 * time.Second
 )
@@ -114,8 +116,7 @@ func start(t *testing.T, arrange arrangement, flags []string, role ...string) *p
 	ctx, cancel := context.WithTimeout(context.Background(), 8*patience)
 	args := append(append(flags, "--", executable(t), play), role...)
 	p := &process{Cmd: exec.CommandContext(ctx, executable(t), args...), stderr: &lines{changed: make(chan struct{}, 1)}}
-	// The race detector lets a program that ends wait for a second, which has no purpose here.
-	p.Env = append(os.Environ(), beExec+"=1", "GORACE=atexit_sleep_ms=0", "GOCOVERDIR="+t.TempDir())
+	p.Env = append(os.Environ(), beExec+"=1", "GORACE="+promptly, "GOCOVERDIR="+t.TempDir())
 	p.Stderr = p.stderr
 	// Whoever outlives the command must not be waited for.
 	p.WaitDelay = time.Second
@@ -271,6 +272,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		UpdateScripts:       os.Getenv("UPDATE") != "",
+		Setup:               func(env *testscript.Env) error { env.Setenv("GORACE", promptly); return nil },
 		Cmds:                map[string]func(ts *testscript.TestScript, neg bool, args []string){"code": code},
 	})
 }

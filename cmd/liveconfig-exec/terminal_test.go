@@ -45,7 +45,7 @@ func onTerminal(screen *os.File) arrangement {
 func shell(t *testing.T, script string) ([]byte, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", script, executable(t))
-	cmd.Env = append(os.Environ(), beExec+"=1", "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), beExec+"=1", "GORACE="+promptly)
 	cmd.Stderr = os.Stderr
 	return cmd.Output()
 }

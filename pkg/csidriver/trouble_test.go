@@ -198,7 +198,7 @@ func TestAWatchThatIsRefused(t *testing.T) {
 		b.start()
 		b.want(right)
 		b.wantLog(logRight, logStays)
-		pass(time.Hour)
+		pass(20 * time.Minute)
 		b.wantLog()
 
 		b.put(new(false))

@@ -55,13 +55,13 @@ func TestEachSortOfTroubleIsLoggedOnce(t *testing.T) {
 			for _, err := range []error{unavailable(), forbidden(), refused()} {
 				b.answer(err, err)
 				b.hangUp()
-				pass(time.Hour)
+				pass(10 * time.Minute)
 				want(trouble + err.Error())
 			}
 			b.answer(nil, nil)
 			pass(longestSilence)
 			want(over)
-			pass(time.Hour)
+			pass(10 * time.Minute)
 			b.hangUp()
 			want()
 		}
@@ -70,7 +70,7 @@ func TestEachSortOfTroubleIsLoggedOnce(t *testing.T) {
 		b.putMap(configMap(web, strings.Repeat(hush, 10_000)))
 		b.settle()
 		want(trouble + b.Get(b.key(web)).Err.Error())
-		pass(time.Hour)
+		pass(10 * time.Minute)
 		want()
 		others.Close()
 		pass(longestRest)

@@ -248,7 +248,7 @@ func TestALivelyWatchIsLeftAlone(t *testing.T) {
 func TestEverythingIsListedAnewNowAndThen(t *testing.T) {
 	vigil(t, func(b *bench) {
 		var refs []api.Ref
-		for n := range 25 {
+		for n := range 10 {
 			ref := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("web-", n)}
 			refs = append(refs, ref)
 			defer b.acquire(ref)()

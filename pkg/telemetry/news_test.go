@@ -184,14 +184,14 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 		w.server.gate = make(chan struct{})
 		w.run()
 		w.write(trouble("the one that hangs"))
-		for i := range 1500 {
+		for i := range 1050 {
 			e := trouble("trouble")
 			e.Volume = fmt.Sprint("bad-", i)
 			w.Write(e)
 			w.Write(news(fmt.Sprint("good-", i), "news"))
 		}
-		if got := w.Dropped(); got != 1000 {
-			w.Errorf("Dropped() = %d, want 1000", got)
+		if got := w.Dropped(); got != 100 {
+			w.Errorf("Dropped() = %d, want 100", got)
 		}
 		close(w.server.gate)
 		w.pass(5 * time.Minute)

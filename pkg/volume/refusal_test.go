@@ -25,7 +25,7 @@ func many(count int) (refs []api.Ref, attributes map[string]string) {
 func TestARefusalOfManySourcesIsShort(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.secrets = identity.ByPod
-		refs, attributes := many(2000)
+		refs, attributes := many(500)
 		for _, ref := range refs {
 			n.cluster.errs[ref] = forbidden(ref)
 		}
@@ -34,7 +34,7 @@ func TestARefusalOfManySourcesIsShort(t *testing.T) {
 		if len(text) > 32<<10 {
 			n.Errorf("Publish() says %d bytes, want some KiB", len(text))
 		}
-		for _, want := range []string{deniedTo(identity.Of(app), refs[0]), "1990 more cannot be read"} {
+		for _, want := range []string{deniedTo(identity.Of(app), refs[0]), "490 more cannot be read"} {
 			if !strings.Contains(text, want) {
 				n.Errorf("Publish() = %q, want it to say %q", text, want)
 			}

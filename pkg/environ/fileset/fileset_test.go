@@ -155,7 +155,7 @@ func TestSetsAreNeverMixed(t *testing.T) {
 			var written atomic.Int64
 			ended := make(chan error, 1)
 			go func() { ended <- storm(ctx, write, &written) }()
-			for reads := 0; reads < 300 || written.Load() < 200; reads++ {
+			for reads := 0; reads < 100 || written.Load() < 70; reads++ {
 				if err := checkOneSet(t.Context(), v); err != nil {
 					t.Error(err)
 					break
