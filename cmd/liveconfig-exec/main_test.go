@@ -125,7 +125,7 @@ func start(t *testing.T, arrange arrangement, flags []string, role ...string) *p
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.pipe, p.stdout = out.(*os.File), bufio.NewReader(out) //nolint:errcheck // It is a pipe of this process.
+	p.pipe, p.stdout = out.(*os.File), bufio.NewReader(out)
 	if err := p.Start(); err != nil {
 		t.Fatalf("start (are user namespaces allowed?): %v", err)
 	}

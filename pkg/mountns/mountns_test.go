@@ -61,7 +61,7 @@ func start(t *testing.T, role string, adjust func(*exec.Cmd)) *program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.pipe, p.stdout = out.(*os.File), bufio.NewReader(out) //nolint:errcheck // It is a pipe of this process.
+	p.pipe, p.stdout = out.(*os.File), bufio.NewReader(out)
 	adjust(p.Cmd)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)

@@ -18,47 +18,55 @@ import (
 
 // TestAKilledDriverProjectsWhatChangedWhileItWasAway is fault 19.
 func TestAKilledDriverProjectsWhatChangedWhileItWasAway(t *testing.T) {
-	eachOrigin(t, func(t *testing.T, newBench func(t testing.TB, args ...string) *bench) {
-		b := newBench(t)
-		b.CreateConfigMap("web", map[string]string{"color": "red"})
-		pod := b.Pod("web", map[string]string{"configMap": "web"})
-		b.Publish(pod)
-		for i := range 3 {
-			if err := b.Node.Kill(); err != nil {
-				t.Fatal(err)
+	t.Parallel()
+	for name, newBench := range origins() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.CreateConfigMap("web", map[string]string{"color": "red"})
+			pod := b.Pod("web", map[string]string{"configMap": "web"})
+			b.Publish(pod)
+			for i := range 3 {
+				if err := b.Node.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				color := fmt.Sprintf("green-%d", i)
+				b.UpdateConfigMap("web", map[string]string{"color": color})
+				if err := b.Node.StartDriver(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				b.WantFile(pod, "color", color)
 			}
-			color := fmt.Sprintf("green-%d", i)
-			b.UpdateConfigMap("web", map[string]string{"color": color})
-			if err := b.Node.StartDriver(t.Context()); err != nil {
-				t.Fatal(err)
+			if mounts := lab.Mounts(t, b.Node.KubeletDir()); len(mounts) != 1 {
+				t.Errorf("%d mounts after three restarts, want 1:\n%s", len(mounts), strings.Join(mounts, ""))
 			}
-			b.WantFile(pod, "color", color)
-		}
-		if mounts := lab.Mounts(t, b.Node.KubeletDir()); len(mounts) != 1 {
-			t.Errorf("%d mounts after three restarts, want 1:\n%s", len(mounts), strings.Join(mounts, ""))
-		}
-	})
+		})
+	}
 }
 
 func TestARestartedDriverKeepsAGenerationThatIsStillRight(t *testing.T) {
-	eachOrigin(t, func(t *testing.T, newBench func(t testing.TB, args ...string) *bench) {
-		b := newBench(t)
-		b.CreateConfigMap("web", map[string]string{"color": "red"})
-		pod := b.Pod("web", map[string]string{"configMap": "web"})
-		b.Publish(pod)
-		before := b.Generation(pod)
-		if err := b.Node.StopDriver(); err != nil {
-			t.Fatal(err)
-		}
-		b.WantFile(pod, "color", "red")
-		if err := b.Node.StartDriver(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		b.wantMore(foundUnchanged, 0)
-		if after := b.Generation(pod); after != before {
-			t.Errorf("generation %s became %s over a restart without a change", before, after)
-		}
-	})
+	t.Parallel()
+	for name, newBench := range origins() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.CreateConfigMap("web", map[string]string{"color": "red"})
+			pod := b.Pod("web", map[string]string{"configMap": "web"})
+			b.Publish(pod)
+			before := b.Generation(pod)
+			if err := b.Node.StopDriver(); err != nil {
+				t.Fatal(err)
+			}
+			b.WantFile(pod, "color", "red")
+			if err := b.Node.StartDriver(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			b.wantMore(foundUnchanged, 0)
+			if after := b.Generation(pod); after != before {
+				t.Errorf("generation %s became %s over a restart without a change", before, after)
+			}
+		})
+	}
 }
 
 // TestADriverWithoutItsAddressTouchesNothing: where somebody else listens, it ends before it takes over a volume, with an edit
@@ -96,99 +104,115 @@ func TestADriverWithoutItsAddressTouchesNothing(t *testing.T) {
 
 // TestALiveVolumeOutlivesTheLossOfItsRecord is fault 20.
 func TestALiveVolumeOutlivesTheLossOfItsRecord(t *testing.T) {
-	eachOrigin(t, func(t *testing.T, newBench func(t testing.TB, args ...string) *bench) {
-		b := newBench(t)
-		b.CreateConfigMap("web", map[string]string{"color": "red"})
-		pod := b.Pod("web", map[string]string{"configMap": "web"})
-		b.Publish(pod)
-		before := b.Generation(pod)
-		if err := b.Node.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.RemoveAll(b.Node.StateDir()); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.Node.StartDriver(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.TryPublish(t.Context(), pod); err != nil {
-			t.Fatalf("republish after the record was lost: %v", err)
-		}
-		if after := b.Generation(pod); after != before {
-			t.Errorf("generation %s became %s, want the live content adopted", before, after)
-		}
-		b.UpdateConfigMap("web", map[string]string{"color": "green"})
-		b.WantFile(pod, "color", "green")
-	})
+	t.Parallel()
+	for name, newBench := range origins() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.CreateConfigMap("web", map[string]string{"color": "red"})
+			pod := b.Pod("web", map[string]string{"configMap": "web"})
+			b.Publish(pod)
+			before := b.Generation(pod)
+			if err := b.Node.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.RemoveAll(b.Node.StateDir()); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Node.StartDriver(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.TryPublish(t.Context(), pod); err != nil {
+				t.Fatalf("republish after the record was lost: %v", err)
+			}
+			if after := b.Generation(pod); after != before {
+				t.Errorf("generation %s became %s, want the live content adopted", before, after)
+			}
+			b.UpdateConfigMap("web", map[string]string{"color": "green"})
+			b.WantFile(pod, "color", "green")
+		})
+	}
 }
 
 // TestRepublishOfALiveVolumeAlwaysSucceeds proves faults 11 and 12.
 func TestRepublishOfALiveVolumeAlwaysSucceeds(t *testing.T) {
-	eachOrigin(t, func(t *testing.T, newBench func(t testing.TB, args ...string) *bench) {
-		b := newBench(t)
-		b.CreateConfigMap("web", map[string]string{"color": "red"})
-		pod := b.Pod("web", map[string]string{"configMap": "web"})
-		b.Publish(pod)
-		b.DeleteConfigMap("web") // Even so.
-		for range 50 {
-			if err := b.TryPublish(t.Context(), pod); err != nil {
-				t.Fatalf("republish: %v", err)
+	t.Parallel()
+	for name, newBench := range origins() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.CreateConfigMap("web", map[string]string{"color": "red"})
+			pod := b.Pod("web", map[string]string{"configMap": "web"})
+			b.Publish(pod)
+			b.DeleteConfigMap("web") // Even so.
+			for range 50 {
+				if err := b.TryPublish(t.Context(), pod); err != nil {
+					t.Fatalf("republish: %v", err)
+				}
 			}
-		}
-		if mounts := lab.Mounts(t, b.Node.KubeletDir()); len(mounts) != 1 {
-			t.Errorf("%d mounts after 50 repeats, want 1", len(mounts))
-		}
-		b.WantFile(pod, "color", "red")
+			if mounts := lab.Mounts(t, b.Node.KubeletDir()); len(mounts) != 1 {
+				t.Errorf("%d mounts after 50 repeats, want 1", len(mounts))
+			}
+			b.WantFile(pod, "color", "red")
 
-		other := pod.DeepCopy()
-		other.Spec.Volumes[0].CSI.VolumeAttributes = map[string]string{"configMap": "other"}
-		b.WantRefusal(other, codes.AlreadyExists, "already published")
-		b.WantFile(pod, "color", "red")
-	})
+			other := pod.DeepCopy()
+			other.Spec.Volumes[0].CSI.VolumeAttributes = map[string]string{"configMap": "other"}
+			b.WantRefusal(other, codes.AlreadyExists, "already published")
+			b.WantFile(pod, "color", "red")
+		})
+	}
 }
 
 func TestPublishWaitsForARequiredSource(t *testing.T) {
-	eachOrigin(t, func(t *testing.T, newBench func(t testing.TB, args ...string) *bench) {
-		b := newBench(t)
-		pod := b.Pod("web", map[string]string{"configMap": "late"})
-		published := make(chan error, 1)
-		ctx := t.Context()
-		go func() { published <- b.TryPublish(ctx, pod) }()
-		b.WantEvent(pod, "WaitingForSource", `configmap "late" not found`)
-		b.CreateConfigMap("late", map[string]string{"color": "red"})
-		if err := <-published; err != nil {
-			t.Fatal(err)
-		}
-		b.WantFile(pod, "color", "red")
-		b.Unpublish(pod)
-	})
+	t.Parallel()
+	for name, newBench := range origins() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			pod := b.Pod("web", map[string]string{"configMap": "late"})
+			published := make(chan error, 1)
+			ctx := t.Context()
+			go func() { published <- b.TryPublish(ctx, pod) }()
+			b.WantEvent(pod, "WaitingForSource", `configmap "late" not found`)
+			b.CreateConfigMap("late", map[string]string{"color": "red"})
+			if err := <-published; err != nil {
+				t.Fatal(err)
+			}
+			b.WantFile(pod, "color", "red")
+			b.Unpublish(pod)
+		})
+	}
 }
 
 // TestPublishGivesUpOnAMissingSource is fault 15.
 func TestPublishGivesUpOnAMissingSource(t *testing.T) {
-	eachOrigin(t, func(t *testing.T, newBench func(t testing.TB, args ...string) *bench) {
-		b := newBench(t, "--publish-timeout=200ms")
-		b.CreateConfigMap("partial", map[string]string{"a": "1"})
-		for name, tt := range map[string]struct {
-			attributes map[string]string
-			want       string
-		}{
-			"object": {map[string]string{"configMap": "x"}, `configmap "x" not found`},
-			"secret": {map[string]string{"secret": "x"}, `secret "x" not found`},
-			"key":    {map[string]string{"configMap": "partial", "items": "[{key: b, path: b}]"}, "configmap references non-existent config key: b"},
-			"all at once": {
-				map[string]string{"sources": "[{configMap: {name: x}}, {secret: {name: z}}]"},
-				`[configmap "x" not found, secret "z" not found]`,
-			},
-		} {
-			pod := b.Pod("web", tt.attributes)
-			b.WantRefusal(pod, codes.FailedPrecondition, tt.want)
-			b.WantNothing(pod, name)
-		}
-		if got := b.Metric("liveconfig_watches"); b.Cluster != nil && got != "0" {
-			t.Errorf("%s watches are left behind, want 0", got)
-		}
-	})
+	t.Parallel()
+	for name, newBench := range origins() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, "--publish-timeout=200ms")
+			b.CreateConfigMap("partial", map[string]string{"a": "1"})
+			for name, tt := range map[string]struct {
+				attributes map[string]string
+				want       string
+			}{
+				"object": {map[string]string{"configMap": "x"}, `configmap "x" not found`},
+				"secret": {map[string]string{"secret": "x"}, `secret "x" not found`},
+				"key":    {map[string]string{"configMap": "partial", "items": "[{key: b, path: b}]"}, "configmap references non-existent config key: b"},
+				"all at once": {
+					map[string]string{"sources": "[{configMap: {name: x}}, {secret: {name: z}}]"},
+					`[configmap "x" not found, secret "z" not found]`,
+				},
+			} {
+				pod := b.Pod("web", tt.attributes)
+				b.WantRefusal(pod, codes.FailedPrecondition, tt.want)
+				b.WantNothing(pod, name)
+			}
+			if got := b.Metric("liveconfig_watches"); b.Cluster != nil && got != "0" {
+				t.Errorf("%s watches are left behind, want 0", got)
+			}
+		})
+	}
 }
 
 func TestWhatIsWrongIsRefusedBeforeAnythingIsTouched(t *testing.T) {
@@ -220,26 +244,30 @@ func TestWhatIsWrongIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 
 // TestUnpublishOfWhatIsNotThereSucceeds is fault 13.
 func TestUnpublishOfWhatIsNotThereSucceeds(t *testing.T) {
-	eachOrigin(t, func(t *testing.T, newBench func(t testing.TB, args ...string) *bench) {
-		b := newBench(t)
-		b.CreateConfigMap("web", map[string]string{"color": "red"})
-		pod := b.Pod("web", map[string]string{"configMap": "web"})
-		req := &csi.NodeUnpublishVolumeRequest{VolumeId: kubelet.VolumeID(pod, "config"), TargetPath: b.Node.Target(pod, "config")}
-		if _, err := b.Node.Node().NodeUnpublishVolume(t.Context(), req); err != nil {
-			t.Errorf("unpublish of a volume that never was: %v", err)
-		}
-		b.Publish(pod)
-		for range 2 {
+	t.Parallel()
+	for name, newBench := range origins() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.CreateConfigMap("web", map[string]string{"color": "red"})
+			pod := b.Pod("web", map[string]string{"configMap": "web"})
+			req := &csi.NodeUnpublishVolumeRequest{VolumeId: kubelet.VolumeID(pod, "config"), TargetPath: b.Node.Target(pod, "config")}
 			if _, err := b.Node.Node().NodeUnpublishVolume(t.Context(), req); err != nil {
-				t.Errorf("unpublish: %v", err)
+				t.Errorf("unpublish of a volume that never was: %v", err)
 			}
-		}
-		b.UpdateConfigMap("web", map[string]string{"color": "green"}) // Nothing comes back.
-		b.WantNothing(pod, "after unpublish")
-		if got := b.Metric("liveconfig_watches"); b.Cluster != nil && got != "0" {
-			t.Errorf("%s watches are left behind, want 0", got)
-		}
-	})
+			b.Publish(pod)
+			for range 2 {
+				if _, err := b.Node.Node().NodeUnpublishVolume(t.Context(), req); err != nil {
+					t.Errorf("unpublish: %v", err)
+				}
+			}
+			b.UpdateConfigMap("web", map[string]string{"color": "green"}) // Nothing comes back.
+			b.WantNothing(pod, "after unpublish")
+			if got := b.Metric("liveconfig_watches"); b.Cluster != nil && got != "0" {
+				t.Errorf("%s watches are left behind, want 0", got)
+			}
+		})
+	}
 }
 
 func TestFilesStayWhileTheAPIServerIsAway(t *testing.T) {

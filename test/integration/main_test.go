@@ -41,18 +41,9 @@ func newBenchWithout(t testing.TB, args ...string) *bench {
 	return &bench{kit.Without(t, args...)}
 }
 
-// eachOrigin runs a test with objects of an API server, and with manifests.
-func eachOrigin(t *testing.T, test func(t *testing.T, newBench func(t testing.TB, args ...string) *bench)) {
-	t.Helper()
-	t.Parallel()
-	for name, newBench := range map[string]func(t testing.TB, args ...string) *bench{
-		"API server": newBench, "manifests": newBenchWithout,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, newBench)
-		})
-	}
+// origins are benches with objects of an API server, and with manifests: what holds with one holds with the other.
+func origins() map[string]func(t testing.TB, args ...string) *bench {
+	return map[string]func(t testing.TB, args ...string) *bench{"API server": newBench, "manifests": newBenchWithout}
 }
 
 // newCorner returns a bench without a node.

@@ -25,7 +25,7 @@ func chapters() map[string]func(matrix) {
 // TestAccessMatrix goes through identity modes, kinds of sources and namespaces with everything that can happen to the
 // access of a pod, which rule 19 leaves to the owner of the other namespace. It waits for many things, but for all cells
 // and all chapters at a time. This is fault 28.
-func TestAccessMatrix(t *testing.T) {
+func TestAccessMatrix(t *testing.T) { //nolint:tparallel // The chapters are parallel; what comes after them is alone.
 	t.Parallel()
 	drivers := startModes(t)
 	t.Run("chapters", func(t *testing.T) {

@@ -18,29 +18,33 @@ import (
 
 // TestAChangeReachesEveryVolumeThatUsesTheObject is rule 61, through one watch for all (rule 57).
 func TestAChangeReachesEveryVolumeThatUsesTheObject(t *testing.T) {
-	eachOrigin(t, func(t *testing.T, newBench func(t testing.TB, args ...string) *bench) {
-		b := newBench(t)
-		b.CreateConfigMap("web", map[string]string{"color": "red"})
-		var pods []*corev1.Pod
-		for i := range 5 {
-			pod := b.Pod(fmt.Sprintf("web-%d", i), map[string]string{"configMap": "web"})
-			b.Publish(pod)
-			pods = append(pods, pod)
-		}
-		b.UpdateConfigMap("web", map[string]string{"color": "green", "shape": "round"})
-		for _, pod := range pods {
-			b.WantFile(pod, "color", "green")
-			b.WantFile(pod, "shape", "round")
-		}
-		b.UpdateConfigMap("web", map[string]string{"shape": "square"})
-		for _, pod := range pods {
-			b.WantFile(pod, "shape", "square")
-			b.WantNoFile(pod, "color")
-		}
-		if got := b.Metric("liveconfig_watches"); b.Cluster != nil && got != "1" {
-			t.Errorf("%s watches for one object in five volumes, want 1", got)
-		}
-	})
+	t.Parallel()
+	for name, newBench := range origins() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.CreateConfigMap("web", map[string]string{"color": "red"})
+			var pods []*corev1.Pod
+			for i := range 5 {
+				pod := b.Pod(fmt.Sprintf("web-%d", i), map[string]string{"configMap": "web"})
+				b.Publish(pod)
+				pods = append(pods, pod)
+			}
+			b.UpdateConfigMap("web", map[string]string{"color": "green", "shape": "round"})
+			for _, pod := range pods {
+				b.WantFile(pod, "color", "green")
+				b.WantFile(pod, "shape", "round")
+			}
+			b.UpdateConfigMap("web", map[string]string{"shape": "square"})
+			for _, pod := range pods {
+				b.WantFile(pod, "shape", "square")
+				b.WantNoFile(pod, "color")
+			}
+			if got := b.Metric("liveconfig_watches"); b.Cluster != nil && got != "1" {
+				t.Errorf("%s watches for one object in five volumes, want 1", got)
+			}
+		})
+	}
 }
 
 // TestContainersCannotWriteThroughTheTarget is rule 49 (trap 13).
@@ -58,44 +62,52 @@ func TestContainersCannotWriteThroughTheTarget(t *testing.T) {
 // TestAnOptionalSourceComesGoesAndComesBack is rule 12: what a later source has covered comes back when that source
 // goes.
 func TestAnOptionalSourceComesGoesAndComesBack(t *testing.T) {
-	eachOrigin(t, func(t *testing.T, newBench func(t testing.TB, args ...string) *bench) {
-		b := newBench(t)
-		b.CreateConfigMap("app", map[string]string{"base": "1"})
-		pod := b.Pod("app", map[string]string{"sources": `
+	t.Parallel()
+	for name, newBench := range origins() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.CreateConfigMap("app", map[string]string{"base": "1"})
+			pod := b.Pod("app", map[string]string{"sources": `
 - configMap: {name: app}
 - configMap: {name: override, optional: true}`})
-		b.Publish(pod)
-		b.WantFile(pod, "base", "1")
-		b.WantNoFile(pod, "extra")
-		for _, value := range []string{"first", "second"} {
-			b.CreateConfigMap("override", map[string]string{"extra": value, "base": "overridden"})
-			b.WantFile(pod, "extra", value)
-			b.WantFile(pod, "base", "overridden")
-			b.DeleteConfigMap("override")
-			b.WantNoFile(pod, "extra")
+			b.Publish(pod)
 			b.WantFile(pod, "base", "1")
-		}
-	})
+			b.WantNoFile(pod, "extra")
+			for _, value := range []string{"first", "second"} {
+				b.CreateConfigMap("override", map[string]string{"extra": value, "base": "overridden"})
+				b.WantFile(pod, "extra", value)
+				b.WantFile(pod, "base", "overridden")
+				b.DeleteConfigMap("override")
+				b.WantNoFile(pod, "extra")
+				b.WantFile(pod, "base", "1")
+			}
+		})
+	}
 }
 
 // TestARequiredSourceThatIsDeletedLeavesItsFiles is rule 47.
 func TestARequiredSourceThatIsDeletedLeavesItsFiles(t *testing.T) {
-	eachOrigin(t, func(t *testing.T, newBench func(t testing.TB, args ...string) *bench) {
-		b := newBench(t)
-		b.CreateConfigMap("web", map[string]string{"color": "red"})
-		keep := b.Pod("keep", map[string]string{"configMap": "web"})
-		remove := b.Pod("remove", map[string]string{"configMap": "web", "onDelete": "Remove"})
-		b.Publish(keep)
-		b.Publish(remove)
-		b.DeleteConfigMap("web")
-		b.WantNoFile(remove, "color")
-		b.WantEvent(keep, "SourceMissing", `configmap "web" not found`)
-		b.WantFile(keep, "color", "red")
-		b.CreateConfigMap("web", map[string]string{"color": "blue"})
-		b.WantFile(keep, "color", "blue")
-		b.WantFile(remove, "color", "blue")
-		b.WantEvent(keep, "Projected", "current again")
-	})
+	t.Parallel()
+	for name, newBench := range origins() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.CreateConfigMap("web", map[string]string{"color": "red"})
+			keep := b.Pod("keep", map[string]string{"configMap": "web"})
+			remove := b.Pod("remove", map[string]string{"configMap": "web", "onDelete": "Remove"})
+			b.Publish(keep)
+			b.Publish(remove)
+			b.DeleteConfigMap("web")
+			b.WantNoFile(remove, "color")
+			b.WantEvent(keep, "SourceMissing", `configmap "web" not found`)
+			b.WantFile(keep, "color", "red")
+			b.CreateConfigMap("web", map[string]string{"color": "blue"})
+			b.WantFile(keep, "color", "blue")
+			b.WantFile(remove, "color", "blue")
+			b.WantEvent(keep, "Projected", "current again")
+		})
+	}
 }
 
 // TestSecretsAreProjectedWithTheirModes is rule 3 on a real volume.
@@ -123,17 +135,21 @@ func TestSecretsAreProjectedWithTheirModes(t *testing.T) {
 }
 
 func TestManyChangesInARowBecomeFewWrites(t *testing.T) {
-	eachOrigin(t, func(t *testing.T, newBench func(t testing.TB, args ...string) *bench) {
-		b := newBench(t)
-		b.CreateConfigMap("busy", map[string]string{"n": "0"})
-		pod := b.Pod("busy", map[string]string{"configMap": "busy"})
-		b.Publish(pod)
-		const changes = 100
-		for i := 1; i <= changes; i++ {
-			b.UpdateConfigMap("busy", map[string]string{"n": fmt.Sprint(i)})
-		}
-		b.WantFile(pod, "n", fmt.Sprint(changes))
-	})
+	t.Parallel()
+	for name, newBench := range origins() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.CreateConfigMap("busy", map[string]string{"n": "0"})
+			pod := b.Pod("busy", map[string]string{"configMap": "busy"})
+			b.Publish(pod)
+			const changes = 100
+			for i := 1; i <= changes; i++ {
+				b.UpdateConfigMap("busy", map[string]string{"n": fmt.Sprint(i)})
+			}
+			b.WantFile(pod, "n", fmt.Sprint(changes))
+		})
+	}
 }
 
 // TestAnEditThatNoReaderCouldSeeWritesNothing is rule 30 (trap 10). This is fault 8.

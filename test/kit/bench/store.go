@@ -53,11 +53,11 @@ func (s manifestStore) put(kind string, object runtime.Object, meta *metav1.Obje
 	return os.Rename(path+".tmp", path)
 }
 
-func (s manifestStore) createConfigMap(_ context.Context, cm *corev1.ConfigMap) (*corev1.ConfigMap, error) {
+func (s manifestStore) createConfigMap(ctx context.Context, cm *corev1.ConfigMap) (*corev1.ConfigMap, error) {
 	if _, err := os.Lstat(s.path("ConfigMap", cm.Name)); !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("configmap %s is there already (%w)", cm.Name, err)
 	}
-	return cm, s.updateConfigMap(context.Background(), cm)
+	return cm, s.updateConfigMap(ctx, cm)
 }
 
 func (s manifestStore) updateConfigMap(_ context.Context, cm *corev1.ConfigMap) error {
@@ -124,7 +124,9 @@ func (s clusterStore) addPod(ctx context.Context, name, account string) (types.U
 	}
 	known, err := pods.Create(ctx, next, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		s.b.DeletePod(name)
+		if err := pods.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+			return "", err
+		}
 		known, err = pods.Create(ctx, next, metav1.CreateOptions{})
 	}
 	if err != nil {
