@@ -2,6 +2,7 @@ package fileset_test
 
 import (
 	"context"
+	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,7 +16,13 @@ import (
 )
 
 // TestMain gives the tests a mount namespace of their own: one of them mounts a single file.
-func TestMain(m *testing.M) { os.Exit(mountns.Main(m)) }
+func TestMain(m *testing.M) {
+	// Many tests at a time, unless the command line says otherwise: they mostly wait until no more events come.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	os.Exit(mountns.Main(m))
+}
 
 // patience is how long a change may take to be told of.
 const patience = 30 * time.Second
