@@ -26,7 +26,7 @@ const (
 	beExec = "LIVECONFIG_EXEC_TEST"
 	// play is the argument behind which it plays a command.
 	play = "play-the-command"
-	// promptly are options of the race detector, which has a program that ends wait for a second without them.
+	// promptly holds options of the race detector. Without them a program waits for a second before it exits.
 	promptly = "atexit_sleep_ms=0"
 	// patience is how long anything may take; it takes a fraction.
 	patience = 15 * time.Second
@@ -139,8 +139,9 @@ func start(t *testing.T, arrange arrangement, flags []string, role ...string) *p
 	return p
 }
 
-// catchIgnored has what the tests start not ignore a signal because the tests do, as under nohup or in the background of
-// a shell: a process inherits that a signal is ignored, and not that it is caught. The tests go on not to heed it.
+// catchIgnored gives the programs that the tests start the default action for signals that the tests inherited as ignored,
+// as under nohup or in the background of a shell. A child inherits ignored signals, but not caught ones. The tests drop the
+// signals that they catch.
 func catchIgnored() {
 	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
 		if signal.Ignored(sig) {

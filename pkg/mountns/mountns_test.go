@@ -69,8 +69,9 @@ func start(t *testing.T, role string, adjust func(*exec.Cmd)) *program {
 	return p
 }
 
-// catchIgnored has what the tests start not ignore a signal because the tests do, as under nohup or in the background of
-// a shell: a process inherits that a signal is ignored, and not that it is caught. The tests go on not to heed it.
+// catchIgnored gives the programs that the tests start the default action for signals that the tests inherited as ignored,
+// as under nohup or in the background of a shell. A child inherits ignored signals, but not caught ones. The tests drop the
+// signals that they catch.
 func catchIgnored() {
 	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
 		if signal.Ignored(sig) {

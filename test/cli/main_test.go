@@ -66,7 +66,7 @@ func setup(ctx context.Context, env *testscript.Env, c *cluster.Cluster, repo st
 	if err := writeKubeconfig(c, kubeconfig, namespace); err != nil {
 		return err
 	}
-	env.Setenv("GORACE", "atexit_sleep_ms=0") // The race detector has a program that ends wait for a second.
+	env.Setenv("GORACE", "atexit_sleep_ms=0") // The race detector delays each exit by a second.
 	env.Setenv("HOME", home)
 	env.Setenv("KUBECONFIG", kubeconfig)
 	env.Setenv("NAMESPACE", namespace)

@@ -91,7 +91,7 @@ func startModes(t *testing.T) []*running {
 	return all
 }
 
-// newCells makes the cells of drivers, which may have others at the same time.
+// newCells makes one cell for each kind of source and namespace of each driver. A driver may serve several sets of cells.
 func newCells(t *testing.T, drivers []*running) matrix {
 	t.Helper()
 	var cells matrix

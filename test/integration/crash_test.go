@@ -18,8 +18,8 @@ var promises = map[string]func(t testing.TB, volume string, first, last int, whe
 	"Atomic": wantWhole, "Replace": wantEachFileWhole, "InPlace": wantNoFileEmpty,
 }
 
-// lanes is how many drivers share the steps at which one is killed where they wait for most of the time: after each restart
-// for the grace of replaced files, which only the policy Atomic has.
+// lanes returns how many drivers share the steps of a test. With the policy Atomic a driver mostly waits: after each restart,
+// for the grace of replaced files.
 func lanes(policy string) int {
 	if policy == "Atomic" {
 		return 4
@@ -27,8 +27,8 @@ func lanes(policy string) int {
 	return 1
 }
 
-// eachStep has lanes of drivers killed before the first change of something, before the second one, and so on. A lane ends
-// with the first step that its driver does not die at, because there are fewer.
+// eachStep calls dies for each step: the driver is killed before the first change, before the second change, and so on. The
+// steps are dealt out to lanes with a driver each. A lane ends when its driver survives, because there are no more changes.
 func eachStep(t *testing.T, lanes, least int, name string, lane func(t *testing.T) (dies func(n int) bool)) {
 	t.Helper()
 	var steps atomic.Int64

@@ -14,11 +14,11 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 )
 
-// atATime is how many tests run at a time, unless the command line says so: they mostly wait.
+// atATime is how many tests run in parallel, unless the command line sets another number. Most of them wait.
 const atATime = "8"
 
 func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", atATime); err != nil { // The command line is read later.
+	if err := flag.Set("test.parallel", atATime); err != nil { // The command line is parsed later and wins.
 		panic(err)
 	}
 	os.Exit(lab.Main(m))

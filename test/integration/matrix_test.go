@@ -14,8 +14,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 )
 
-// chapters are what can happen to the access of a pod, each with cells and so with watches of its own: a watch that was
-// refused before would take longer to be tried again.
+// chapters returns checks that run in parallel. Each has its own cells, and so its own watches: the driver retries a watch
+// later the more often it was refused.
 func chapters() map[string]func(matrix) {
 	return map[string]func(matrix){
 		"lost and regained": matrix.checkLoss, "get alone": matrix.checkGetAlone, "tokens": matrix.checkTokens,
@@ -36,7 +36,7 @@ func TestAccessMatrix(t *testing.T) { //nolint:tparallel // The chapters are par
 			})
 		}
 	})
-	newCells(t, drivers).checkUnvouched() // After the others, who would be refused as well.
+	newCells(t, drivers).checkUnvouched() // Last, because it would refuse the others too.
 }
 
 // asking returns the cells in which a pod's service account needs to be granted something.
@@ -52,7 +52,7 @@ func (m matrix) publishGranted(names []string, accounts ...string) {
 // named is the source, as roles name it.
 func named() []string { return []string{"source"} }
 
-// checkLoss has access denied, granted as the answer says, revoked, regained, and granted in other words.
+// checkLoss goes from denied access to access that is granted as the answer says, revoked, and granted again.
 func (m matrix) checkLoss() {
 	asking := m.asking()
 	// Denied, and granted as the answer says: by resourceNames.
@@ -80,8 +80,8 @@ func (m matrix) checkLoss() {
 	m.each(func(c *cell) { c.wantCurrent(c.pod, "granted for all objects") })
 }
 
-// checkGetAlone takes all but get from who may watch: a pod polls, and is told so; for a review it is all that is needed.
-// Then everything is granted again.
+// checkGetAlone takes list and watch away, and grants them again. Meanwhile the driver polls for a pod and reports that in
+// an Event; for a review it needs no more than get.
 func (m matrix) checkGetAlone() {
 	m.publishGranted(named(), "app")
 	m.asking().each(func(c *cell) { c.grant([]string{"get"}, named(), "app") })

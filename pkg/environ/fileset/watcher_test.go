@@ -17,7 +17,7 @@ import (
 
 // TestMain gives the tests a mount namespace of their own: one of them mounts a single file.
 func TestMain(m *testing.M) {
-	// Many tests at a time, unless the command line says otherwise: they mostly wait until no more events come.
+	// Most tests wait until no more events come, so many run in parallel, unless the command line sets another number.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}

@@ -83,13 +83,13 @@ func Start(ctx context.Context, cfg Config) (*Process, error) {
 	return p, nil
 }
 
-// environment is that of a child. The race detector has a program that ends wait for a second, which proves no more: unless
-// the environment has options for the detector, it does not.
+// environment returns the environment of a child. By default a program with the race detector waits for a second before it
+// exits, which proves nothing more. Options for the detector in env replace this one.
 func environment(env []string) []string {
 	if env == nil {
 		env = os.Environ()
 	}
-	return append([]string{"GORACE=atexit_sleep_ms=0"}, env...) // Of two values the last counts.
+	return append([]string{"GORACE=atexit_sleep_ms=0"}, env...) // The last value of a variable counts.
 }
 
 // run starts the child and waits for it on one OS thread that does nothing else: the kernel sends the parent-death
