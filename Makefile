@@ -139,7 +139,7 @@ test/kit: bin/tools bin/node ## what the tests stand on
 
 .PHONY: test/soak
 test/soak: bin/tools bin/node bin/promtool ## the tests that chance or size has a part in, in full (two hours)
-	@LIVECONFIG_SOAK=1 TEST_TIMEOUT=100m test/go-test.sh test/volume test/integration test/faults test/soak test/rollout
+	@LIVECONFIG_SOAK=1 TEST_TIMEOUT=100m test/go-test.sh unit test/volume test/integration test/faults test/soak test/rollout
 
 .PHONY: test/fuzz
 test/fuzz: setup ## every fuzz target for FUZZTIME (30s)

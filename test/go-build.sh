@@ -28,10 +28,12 @@ stale() {
 echo "building $what; fetching modules first, unless they are here"
 total=$(stale "$@")
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+pid=
+trap '[[ -z $pid ]] || kill "$pid" 2>/dev/null || true; rm -f "$log"' EXIT
+trap 'exit 130' INT TERM
 SECONDS=0
 # -v prints a line for each package. The compiler takes an eighth less time when it collects garbage less often.
-GOGC=400 nice -n 5 go build -v "$@" >"$log" 2>&1 &
+GOGC=400 nice -n 5 go build -v "$@" >"$log" 2>&1 9>&- & # Not with a lock of the caller.
 pid=$!
 next=10
 while kill -0 "$pid" 2>/dev/null; do
@@ -48,7 +50,10 @@ while kill -0 "$pid" 2>/dev/null; do
 	fi
 	sleep 0.2
 done
-if ! wait "$pid"; then
+status=0
+wait "$pid" || status=$?
+pid=
+if ((status)); then
 	tail -n 40 "$log" >&2
 	echo "the build of $what ended with an error; the end of its output is above" >&2
 	exit 1

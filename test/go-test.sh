@@ -25,21 +25,26 @@ suite() {
 	local shared=(-trimpath) # As the programs are built that tests run: both are compiled from the same packages.
 	case $1 in
 	unit) folder=. packages=(-race ./...) ;;                                   # Tests beside the code.
-	product) folder=test packages=("${shared[@]}" ./sanity ./integration ./cli ./rules) ;;    # Processes, which have the race detector.
-	race) folder=test packages=(-race "${shared[@]}" ./volume ./scale/...) ;;                 # Product code in the tests' own process.
-	rest) folder=test && read -ra packages <<<"$(others)" && packages=("$as_root" "${shared[@]}" "${packages[@]}") ;;
+	product) folder="test" packages=("${shared[@]}" ./sanity ./integration ./cli ./rules) ;;    # Processes, which have the race detector.
+	race) folder="test" packages=(-race "${shared[@]}" ./volume ./scale/...) ;;                 # Product code in the tests' own process.
+	rest)
+		folder="test"
+		read -ra packages <<<"$(others)"
+		packages=("$as_root" "${shared[@]}" "${packages[@]}")
+		;;
 	test/tools/*) folder=$1 packages=(./...) ;;
-	test/*) folder=test packages=("$as_root" "${shared[@]}" "./${1#test/}/...") ;;
+	test/*) folder="test" packages=("$as_root" "${shared[@]}" "./${1#test/}/...") ;;
 	*) folder=$1 packages=(./...) ;;
 	esac
 }
 
-# inputs names everything that tests rest on and the go command does not see: what is outside of their module, and the
-# programs that they run.
+# inputs names everything that tests rest on and the go command does not see: the programs that they run and, for those of
+# the tests' module, what is outside of it or built by them.
 inputs() {
 	{
-		git ls-files -z -co --exclude-standard -- . ':!test' | xargs -0 sha256sum 2>/dev/null || true
 		cat bin/*/.*.sum 2>/dev/null || true
+		[[ $1 == . ]] || find . \( -path ./.git -o -path ./bin -o -path ./test \) -prune -o -type f -print0 | sort -z | xargs -0 sha256sum
+		[[ $1 == . ]] || find test/kit test/scale/nodes -type f -name '*.go' -print0 | sort -z | xargs -0 sha256sum
 	} | sha256sum | cut -c1-16
 }
 
@@ -47,11 +52,11 @@ inputs() {
 run() {
 	local status=0 name folder packages order=() depends
 	[[ -z ${CI:-} ]] || order=(-shuffle=on)
-	# Lint vets all code. No test has the name of inputs: a result that is kept is one of these inputs.
-	depends=-skip="^inputs:$(inputs)\$"
 	for name; do
 		SECONDS=0
 		suite "$name"
+		# Lint vets all code. No test has the name of inputs: a result that is kept is one of these inputs.
+		depends=-skip="^inputs:$(inputs "$folder")\$"
 		go -C "$folder" test -json -timeout="${TEST_TIMEOUT:-30m}" -vet=off "${order[@]}" "$depends" "${packages[@]}" || status=$?
 		printf '  tests of %s: %dm%02ds\n' "$name" $((SECONDS / 60)) $((SECONDS % 60)) >>"$stages"
 	done
@@ -65,6 +70,7 @@ counts() { sed -nE 's/.*"Action":"attr".*"Key":"([^"]*)","Value":"([^"]*)".*/  \
 # go to descriptor 3, past gotestsum, so that its summary comes last.
 if [[ -n ${LIVECONFIG_TEST_EVENTS:-} ]]; then
 	unset LIVECONFIG_TEST_EVENTS
+	export GORACE="${GORACE:-atexit_sleep_ms=0}" # The race detector has each program that ends wait for a second.
 	status=0
 	run "$@" | tee "$events.part" || status=$?
 	[[ -z $(counts "$events.part") ]] || { echo "What tests counted:" && counts "$events.part"; } >&3

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strconv"
@@ -81,6 +82,14 @@ func (p Part) syntaxError(err error) error {
 		}
 	}
 	return &SyntaxError{Line: p.Line + line - 1, Err: errors.New(text), isAboutLine: isAboutLine}
+}
+
+// HasMore reports whether the part has a document after this one, which is lost: they are not separated by a line of three
+// dashes.
+func (d Document) HasMore() bool {
+	decoder := yaml.NewDecoder(strings.NewReader(d.part.Text))
+	var first, second yaml.Node
+	return decoder.Decode(&first) == nil && !errors.Is(decoder.Decode(&second), io.EOF)
 }
 
 // Line returns where in the file the deepest value stands that the path leads to. Inside a block of text it is the first

@@ -21,7 +21,7 @@ const vanishTime = 100 * time.Millisecond
 type catalog struct {
 	files   map[string]file
 	objects map[api.Ref]known
-	// unread is why some objects that no other file defines may be defined after all: a file was never understood, or the
+	// unread is why objects that no file defines may be defined after all: a file has a mistake or is being written, or the
 	// directory cannot be read. Nil where that cannot be.
 	unread *Problem
 	// problems are all of them, in the order of their places.
@@ -35,6 +35,8 @@ type file struct {
 	objects  []defined
 	ok       bool
 	problems []*Problem // Of what was read last.
+	// unfinished is for a new file that is being written; nil for others.
+	unfinished *Problem
 }
 
 // known is one object.
@@ -47,8 +49,8 @@ type known struct {
 }
 
 // next returns the catalog after the directory has been read.
-func (c catalog) next(read environ.Content, v versions, now time.Time) catalog {
-	files, problem := c.nextFiles(read)
+func (c catalog) next(read environ.Content, isWriting func(name string) bool, v versions, now time.Time) catalog {
+	files, problem := c.nextFiles(read, isWriting)
 	next := catalog{files: files, objects: map[api.Ref]known{}, unread: problem}
 	if problem != nil {
 		next.problems = append(next.problems, problem)
@@ -57,9 +59,7 @@ func (c catalog) next(read environ.Content, v versions, now time.Time) catalog {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		f := files[name]
 		next.problems = append(next.problems, f.problems...)
-		if !f.ok && next.unread == nil {
-			next.unread = f.problems[0]
-		}
+		next.noteUnread(f)
 		for _, d := range f.objects {
 			definitions[d.content.Ref] = append(definitions[d.content.Ref], d)
 		}
@@ -83,7 +83,7 @@ func comparePlaces(a, b Place) int {
 
 // nextFiles returns the files after the directory has been read. Where it could not be they are those before, with the
 // reason.
-func (c catalog) nextFiles(read environ.Content) (map[string]file, *Problem) {
+func (c catalog) nextFiles(read environ.Content, isWriting func(name string) bool) (map[string]file, *Problem) {
 	var lost []*environ.FileError
 	switch {
 	case read.Missing:
@@ -97,26 +97,46 @@ func (c catalog) nextFiles(read environ.Content) (map[string]file, *Problem) {
 	}
 	files := map[string]file{}
 	for _, f := range read.Files {
-		if isManifest(f.Name) {
-			files[f.Name] = c.files[f.Name].next(f)
+		before, isKnown := c.files[f.Name]
+		switch {
+		case !isWriting(f.Name):
+			files[f.Name] = before.next(f)
+		case isKnown: // It is read again when it is closed.
+			files[f.Name] = before
+		default:
+			files[f.Name] = file{unfinished: &Problem{Place: Place{File: f.Name}, Message: "the file is being written"}}
 		}
 	}
 	for _, l := range lost {
-		if isManifest(l.Name) {
-			before := c.files[l.Name]
-			before.problems = []*Problem{{Place: Place{File: l.Name}, Message: l.Err.Error()}}
-			before.digest = [sha256.Size]byte{}
-			files[l.Name] = before
-		}
+		before := c.files[l.Name]
+		before.problems = []*Problem{{Place: Place{File: l.Name}, Message: l.Err.Error()}}
+		before.digest = [sha256.Size]byte{}
+		files[l.Name] = before
 	}
 	return files, nil
+}
+
+// noteUnread remembers why objects that no file defines may be defined after all.
+func (c *catalog) noteUnread(f file) {
+	problem := f.unfinished
+	if len(f.problems) > 0 {
+		problem = f.problems[0]
+	}
+	if problem != nil && c.unread == nil {
+		c.unread = problem
+	}
 }
 
 // next returns the file after it has been read.
 func (f file) next(read environ.File) file {
 	digest := sha256.Sum256(read.Data)
-	if f.digest == digest {
+	switch {
+	case f.digest == digest:
 		return f
+	case len(read.Data) == 0 && len(f.objects) > 0: // A disk that is full, or a tool that is not done.
+		return file{digest: digest, objects: f.objects, ok: f.ok, problems: []*Problem{{
+			Place: Place{File: read.Name}, Message: "the file is empty: to delete its objects, remove the file",
+		}}}
 	}
 	objects, problems := parseFile(read.Name, read.Data)
 	if len(problems) > 0 {
@@ -202,7 +222,7 @@ func (c catalog) get(ref api.Ref) (k known, synced bool) {
 	case found:
 		return k, false
 	case c.unread != nil:
-		return known{problem: c.unread}, false
+		return known{problem: &Problem{Place: c.unread.Place, Message: "it may be defined here: " + c.unread.Message}}, false
 	}
 	return known{}, true
 }

@@ -71,6 +71,42 @@ func TestALinkToTheDirectory(t *testing.T) {
 	f.await(web(), "the second", holds("2"))
 }
 
+// TestLinksOfFiles are followed wherever they lead.
+func TestLinksOfFiles(t *testing.T) {
+	t.Parallel()
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	for _, release := range []string{"1", "2"} {
+		if err := os.Mkdir(filepath.Join(elsewhere, release), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(elsewhere, release), map[string]string{"web.yaml": configMap("web", release)})
+	}
+	link(t, "1", filepath.Join(elsewhere, "current"))
+	link(t, filepath.Join(elsewhere, "current", "web.yaml"), filepath.Join(dir, "web.yaml"))
+	link(t, "x", filepath.Join(dir, "x"))            // It leads to itself.
+	link(t, "web.yaml/x", filepath.Join(dir, "odd")) // It leads through a file.
+	f := followDir(t, dir)
+	f.use(web())
+	f.await(web(), "the first", holds("1"))
+	link(t, "2", filepath.Join(elsewhere, "current"))
+	f.await(web(), "the second", holds("2"))
+	write(t, filepath.Join(elsewhere, "2"), map[string]string{"web.yaml": ""})
+	f.await(web(), "the file is gone", func(s source.Snapshot) bool { return s.Synced && !s.Found })
+	write(t, filepath.Join(elsewhere, "2"), map[string]string{"web.yaml": configMap("web", "3")})
+	f.await(web(), "the file is back", holds("3"))
+}
+
+// link makes a link, in the place of another one if there is one.
+func link(t *testing.T, to, path string) {
+	t.Helper()
+	if err := os.Symlink(to, path+".new"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestADirectoryThatGoesTakesNothingAlong and that comes back is followed again.
 func TestADirectoryThatGoesTakesNothingAlong(t *testing.T) {
 	t.Parallel()

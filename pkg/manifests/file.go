@@ -56,13 +56,35 @@ func isManifest(name string) bool {
 // parseFile returns the ConfigMaps and Secrets of a file, or every mistake in it. Other kinds are passed over.
 func parseFile(name string, text []byte) ([]defined, []*Problem) {
 	p := &parser{place: Place{File: name}}
-	for _, part := range (manifest.File{Name: name, Text: string(text)}).Parts() {
-		if part.IsSeparator {
-			continue
+	for _, part := range partsOf(name, string(text)) {
+		if !part.IsSeparator {
+			p.part(part)
 		}
-		p.part(part)
 	}
 	return p.objects, p.problems
+}
+
+// partsOf splits a file into its documents. JSON can have one after the other, as far as it is JSON.
+func partsOf(name, text string) []manifest.Part {
+	if !strings.HasSuffix(name, ".json") {
+		return manifest.File{Name: name, Text: text}.Parts()
+	}
+	var parts []manifest.Part
+	decoder, done := json.NewDecoder(strings.NewReader(text)), 0
+	for {
+		var one json.RawMessage
+		if decoder.Decode(&one) != nil {
+			break
+		}
+		end := int(decoder.InputOffset())
+		start := end - len(one)
+		parts = append(parts, manifest.Part{Text: text[start:end], Line: 1 + strings.Count(text[:start], "\n")})
+		done = end
+	}
+	if rest := strings.TrimLeft(text[done:], " \t\r\n"); rest != "" {
+		parts = append(parts, manifest.Part{Text: rest, Line: 1 + strings.Count(text[:len(text)-len(rest)], "\n")})
+	}
+	return parts
 }
 
 // parser reads one file.
@@ -86,6 +108,10 @@ func (p *parser) part(part manifest.Part) {
 	p.place.Document++
 	if line, message, ok := p.badJSON(part); ok {
 		p.problem(line, message)
+		return
+	}
+	if document.HasMore() {
+		p.problem(part.Line, "there is more than one document: separate documents by lines of three dashes and nothing else")
 		return
 	}
 	if syntax, ok := errors.AsType[*manifest.SyntaxError](err); ok {
@@ -123,6 +149,8 @@ func (p *parser) object(document manifest.Document, at manifest.Path, data any) 
 		return
 	}
 	switch kind, _ := object["kind"].(string); {
+	case kind == "" && object["apiVersion"] == nil:
+		return // Of a tool, such as kustomization.yaml.
 	case kind == "":
 		p.problem(document.Line(at), "kind is missing: write kind: ConfigMap or kind: Secret")
 		return
@@ -132,8 +160,7 @@ func (p *parser) object(document manifest.Document, at manifest.Path, data any) 
 	content, mistakes := Content(object, defaultNamespace)
 	mistakes = append(mistakes, twice(document, at)...)
 	for _, m := range mistakes {
-		where := append(at.Field(), m.Path...)
-		p.problem(document.Line(where), Mistake{Path: where, Text: m.Text}.String())
+		p.problem(document.Line(append(at.Field(), m.Path...)), m.Text)
 	}
 	place := p.place
 	place.Line = document.Line(at)
@@ -149,7 +176,7 @@ func twice(document manifest.Document, object manifest.Path) []Mistake {
 	}
 	for _, holder := range holders {
 		for _, path := range document.Twice(holder) {
-			found = append(found, Mistake{Path: path[len(object):], Text: "is written more than once, keep one"})
+			found = append(found, Mistake{Path: path[len(object):], Text: "a field is written more than once: keep one"})
 		}
 	}
 	return found

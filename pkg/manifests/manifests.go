@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -17,7 +18,6 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/budget"
-	"github.com/liveconfig-csi/liveconfig/pkg/environ"
 	"github.com/liveconfig-csi/liveconfig/pkg/environ/fileset"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
@@ -44,6 +44,8 @@ type Directory struct {
 	mu    sync.Mutex // Guards the fields below; never held while reading or calling out.
 	now   catalog
 	items map[api.Ref]*item
+	// isBehind says that the directory could not be read or watched, or that a file was left out because it is being written.
+	isBehind bool
 }
 
 // item is one object in use. Invariant: it is in Directory.items exactly while users > 0.
@@ -56,6 +58,11 @@ type item struct {
 // New reads a directory for the first time. Manifests with mistakes are no error: see [Directory.Problems]. The caller must
 // call [Directory.Run], which ends the watching.
 func New(ctx context.Context, cfg Config) (*Directory, error) {
+	abs, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("read the manifests: %w", err)
+	}
+	cfg.Dir = abs
 	info, err := os.Stat(cfg.Dir)
 	switch {
 	case err != nil:
@@ -102,11 +109,18 @@ func (d *Directory) follow(ctx context.Context) error {
 	}
 }
 
+// retryTime is how long until the directory is read without a change, after it could not be read or while a file is being
+// written.
+const retryTime = time.Second
+
 // timer fires when the directory is to be read without a change.
 func (d *Directory) timer() (fires <-chan time.Time, stop func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	at := d.now.lookAgain()
+	if retry := time.Now().Add(retryTime); d.isBehind && (at.IsZero() || retry.Before(at)) {
+		at = retry
+	}
 	if at.IsZero() {
 		return nil, func() {}
 	}
@@ -122,21 +136,29 @@ func (d *Directory) tryLoad(ctx context.Context) {
 
 // load reads the directory and watches what it has read.
 func (d *Directory) load(ctx context.Context) error {
-	set, err := fileset.Read(ctx, []environ.Source{{Kind: environ.Dir, Path: d.cfg.Dir}})
-	if err := d.watcher.Watch(set); err != nil {
-		return err
-	}
-	if err != nil { // What changes all the time is read again when it changes next.
-		return fmt.Errorf("read the manifests of %s: %w", d.cfg.Dir, err)
+	set, err := fileset.ReadDir(ctx, d.cfg.Dir, isManifest)
+	errOfWatch := d.watcher.Watch(set)
+	d.mu.Lock()
+	d.isBehind = err != nil || errOfWatch != nil
+	d.mu.Unlock()
+	if err != nil {
+		return errors.Join(fmt.Errorf("read the manifests of %s: %w", d.cfg.Dir, err), errOfWatch)
 	}
 	d.mu.Lock()
 	before := d.now
-	d.now = before.next(set.Contents[0], d.versions, time.Now())
+	d.now = before.next(set.Contents[0], d.isWriting, d.versions, time.Now())
 	after := d.now
 	d.mu.Unlock()
 	d.log(klog.FromContext(ctx), before.problems, after.problems)
 	d.refresh()
-	return nil
+	return errOfWatch
+}
+
+// isWriting reports whether a file is not to be read yet, because somebody writes it. d.mu is held.
+func (d *Directory) isWriting(name string) bool {
+	_, is := d.watcher.Writing(filepath.Join(d.cfg.Dir, name))
+	d.isBehind = d.isBehind || is
+	return is
 }
 
 // log reports new problems, and the end of the last one.

@@ -17,30 +17,28 @@ import (
 // mostBytes is how much the API server takes for one object.
 const mostBytes = 1 << 20
 
-// Mistake is one thing that is wrong with an object. Its text has no value of the object.
+// Mistake is one thing that is wrong with an object. Its text has no value of the object, and no name that could be one: what
+// is written without a blank after the colon is read as a name.
 type Mistake struct {
-	// Path leads to it in the object.
+	// Path leads to it in the object. It is for finding the line, and not for printing.
 	Path manifest.Path
+	// Text begins with the field that it is about, if that can be printed.
 	Text string
 }
 
-func (m Mistake) String() string {
-	if len(m.Path) == 0 {
-		return m.Text
-	}
-	return m.Path.String() + ": " + m.Text
-}
+func (m Mistake) String() string { return m.Text }
 
-// IsServed reports whether a manifest is of a ConfigMap or a Secret. The group version is checked by [Content].
+// IsServed reports whether a manifest is of a ConfigMap or a Secret, and not of another group's kind of that name.
 func IsServed(object map[string]any) bool {
-	return object["kind"] == string(api.ConfigMap) || object["kind"] == string(api.Secret)
+	version, _ := object["apiVersion"].(string)
+	return !strings.Contains(version, "/") && (object["kind"] == string(api.ConfigMap) || object["kind"] == string(api.Secret))
 }
 
-// Elements returns the objects of a list such as `kubectl get -o yaml` prints. It is not ok if the object is no list.
+// Elements returns the objects of a list such as `kubectl get -o yaml` prints. It is not ok if the object is no such list.
 func Elements(object map[string]any) (elements []any, ok bool) {
 	kind, _ := object["kind"].(string)
 	elements, ok = object["items"].([]any)
-	return elements, ok && strings.HasSuffix(kind, "List")
+	return elements, ok && slices.Contains([]string{"List", "ConfigMapList", "SecretList"}, kind)
 }
 
 // Content returns what the manifest of a ConfigMap or a Secret holds, or every mistake for which the API server would
@@ -74,15 +72,29 @@ type reader struct {
 	mistakes []Mistake
 }
 
+// mistake notes what is wrong with a field.
 func (r *reader) mistake(path manifest.Path, format string, args ...any) {
-	r.mistakes = append(r.mistakes, Mistake{Path: path, Text: fmt.Sprintf(format, args...)})
+	text := fmt.Sprintf(format, args...)
+	if len(path) > 0 {
+		text = path.String() + ": " + text
+	}
+	r.mistakes = append(r.mistakes, Mistake{Path: path, Text: text})
+}
+
+// mistakeOfKey notes what is wrong with a key of a field. The key itself is shown of a ConfigMap, if it can be one.
+func (r *reader) mistakeOfKey(field, key, format string, args ...any) {
+	path, shown := manifest.Path{}.Field(field, key), field
+	if r.object["kind"] == string(api.ConfigMap) && len(validation.IsConfigMapKey(key)) == 0 {
+		shown += "." + key
+	}
+	r.mistakes = append(r.mistakes, Mistake{Path: path, Text: shown + ": " + fmt.Sprintf(format, args...)})
 }
 
 func (r *reader) known(fields []string) {
 	for _, name := range slices.Sorted(maps.Keys(r.object)) {
 		if !slices.Contains(fields, name) {
-			r.mistake(manifest.Path{}.Field(name), "%s has no field %.70q; it has %s",
-				r.object["kind"], name, strings.Join(fields, ", "))
+			r.mistakes = append(r.mistakes, Mistake{Path: manifest.Path{}.Field(name), Text: fmt.Sprintf(
+				"a field that a %s does not have; it has %s", r.object["kind"], strings.Join(fields, ", "))})
 		}
 	}
 	if r.object["apiVersion"] != "v1" {
@@ -102,7 +114,7 @@ func (r *reader) names(namespace string) (in, name string) {
 	if name == "" {
 		r.mistake(at.Field("name"), "is missing or no string: write metadata: {name: web}")
 	} else if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		r.mistake(at.Field("name"), "%.70q is no name: %s", name, strings.Join(problems, "; "))
+		r.mistake(at.Field("name"), "it is not a name: %s", strings.Join(problems, "; "))
 	}
 	written, isText := metadata["namespace"].(string)
 	if given := metadata["namespace"]; given != nil && !isText {
@@ -110,7 +122,7 @@ func (r *reader) names(namespace string) (in, name string) {
 	}
 	in = cmp.Or(written, namespace)
 	if problems := validation.IsDNS1123Label(in); len(problems) > 0 {
-		r.mistake(at.Field("namespace"), "%.70q is no namespace: %s", in, strings.Join(problems, "; "))
+		r.mistake(at.Field("namespace"), "it is not a name: %s", strings.Join(problems, "; "))
 	}
 	return in, name
 }
@@ -133,17 +145,17 @@ func (r *reader) values(into map[string][]byte, field string, decode func(string
 	}
 	for _, key := range slices.Sorted(maps.Keys(written)) {
 		if problems := validation.IsConfigMapKey(key); len(problems) > 0 {
-			r.mistake(at.Field(key), "the API server refuses key %.70q: %s", key, strings.Join(problems, "; "))
+			r.mistakeOfKey(field, key, "the API server refuses a key: %s", strings.Join(problems, "; "))
 			continue
 		}
 		text, isText := written[key].(string)
 		if !isText && written[key] != nil { // The API server reads null as an empty text.
-			r.mistake(at.Field(key), "must be a string: put it in quotes")
+			r.mistakeOfKey(field, key, "a value must be a string: put it in quotes")
 			continue
 		}
 		value, err := decode(text)
 		if err != nil {
-			r.mistake(at.Field(key), "%v", err)
+			r.mistakeOfKey(field, key, "%v", err)
 			continue
 		}
 		into[key] = value
@@ -156,7 +168,7 @@ func (r *reader) notTwice(field, other string) {
 	b, _ := r.object[other].(map[string]any)
 	for _, key := range slices.Sorted(maps.Keys(a)) {
 		if _, found := b[key]; found {
-			r.mistake(manifest.Path{}.Field(field, key), "the API server refuses key %.70q, which is in %s and in %s", key, other, field)
+			r.mistakeOfKey(field, key, "the API server refuses a key that is in %s and in %s", other, field)
 		}
 	}
 }

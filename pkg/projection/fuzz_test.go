@@ -45,6 +45,7 @@ func FuzzBuild(f *testing.F) {
 		if err != nil {
 			return
 		}
+		built.UID, built.GID = os.Getuid(), os.Getgid() // An ordinary user can give files to nobody else.
 		for _, w := range []atomicdir.Writer{atomicdir.Replace{}, atomicdir.Atomic{}} {
 			checkStaysInside(t, w, built)
 		}

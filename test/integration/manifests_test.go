@@ -28,7 +28,7 @@ func TestAManifestWithAMistakeKeepsTheFiles(t *testing.T) {
 	writeFile(t, manifest, strings.Replace(string(good), `"data":{`, `"data":{"port":6379,`, 1))
 	b.WantNumber("liveconfig_manifest_problems", 1)
 	b.WantFile(pod, "color", "red")
-	const want = `data.port: must be a string: put it in quotes`
+	const want = `data.port: a value must be a string: put it in quotes`
 	b.wantProblem(want)
 	if log := b.log(); !strings.Contains(log, "ConfigMap-web.json, document 1, line 1: "+want) {
 		t.Errorf("the log does not say where the mistake is:\n%s", log)

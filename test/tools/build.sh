@@ -100,14 +100,17 @@ build() {
 # that is a folder with etcd, kube-apiserver and kubectl. Those of Kubernetes must be of the minor version that tests are
 # written for.
 borrowed() {
-	local program=$1 path=${KUBEBUILDER_ASSETS:-}/$1 ours theirs
-	[[ -n ${KUBEBUILDER_ASSETS:-} && -x $path ]] || return 1
+	local program=$1 path ours theirs
+	[[ -n ${KUBEBUILDER_ASSETS:-} ]] && path=$(realpath -e "$KUBEBUILDER_ASSETS/$program" 2>/dev/null) && [[ -x $path ]] || return 1
+	[[ $path != "$root"/bin/* ]] || return 1 # Ours.
 	case $program in
 	etcd) ;;
 	kube-apiserver | kubectl)
 		ours=$(kubernetes_version)
-		theirs=$("$path" "$([[ $program == kubectl ]] && echo version || echo --version)" \
-			$([[ $program == kubectl ]] && echo --client) 2>/dev/null | grep -oE 'v1\.[0-9]+\.[0-9]+[^ ]*' | head -n 1)
+		theirs=$(
+			[[ $program == kubectl ]] && set -- version --client || set -- --version
+			"$path" "$@" 2>/dev/null | grep -oE 'v1\.[0-9]+\.[0-9]+[^ ]*' | head -n 1
+		)
 		if [[ ${theirs%.*} != "${ours%.*}" ]]; then
 			echo "KUBEBUILDER_ASSETS has $program ${theirs:-of no known version}; tests need ${ours%.*}, which is built from source" >&2
 			return 1
@@ -123,8 +126,7 @@ borrow() {
 	local path out
 	path=$(borrowed "$1") || return 1
 	out=$root/bin/$(field 3 "$1")
-	[[ $(readlink "$out/$1") != "$path" ]] || return 0
-	echo "using $path"
+	[[ $(readlink "$out/$1") == "$path" ]] || echo "using $path"
 	ln -sfn "$path" "$out/$1"
 	echo "borrowed $path $(sha256sum <"$path")" >"$out/.$1.sum"
 }

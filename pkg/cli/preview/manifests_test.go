@@ -86,15 +86,15 @@ func TestWhatTheServerRefuses(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ manifest, want string }{
 		"a key that is a path": {
-			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a/b: c}", `configmap/x: data.a/b: the API server refuses key "a/b"`,
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a/b: c}", `configmap/x: data: the API server refuses a key: a valid config key`,
 		},
-		"a key that leads out": {"apiVersion: v1\nkind: Secret\nmetadata: {name: x}\nstringData: {..: c}", `secret/x: stringData...: the API server refuses key ".."`},
+		"a key that leads out": {"apiVersion: v1\nkind: Secret\nmetadata: {name: x}\nstringData: {..: c}", `secret/x: stringData: the API server refuses a key: must not be '..'`},
 		"a key that is there twice": {
-			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a: c}\nbinaryData: {a: Yw==}", `refuses key "a", which is in data and in binaryData`,
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a: c}\nbinaryData: {a: Yw==}", `configmap/x: binaryData.a: the API server refuses a key that is in data and in binaryData`,
 		},
-		"a number": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a: 1}", "configmap/x: data.a: must be a string: put it in quotes"},
+		"a number": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a: 1}", "configmap/x: data.a: a value must be a string: put it in quotes"},
 		"what is no base64": {
-			"apiVersion: v1\nkind: Secret\nmetadata: {name: x}\ndata: {a: hush!}", "secret/x: data.a: illegal base64 data",
+			"apiVersion: v1\nkind: Secret\nmetadata: {name: x}\ndata: {a: hush!}", "secret/x: data: illegal base64 data",
 		},
 		"too much": {
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a: " + strings.Repeat("a", 1<<20) + "b}", "refuses 1048577 bytes, the most is 1048576",
@@ -103,7 +103,7 @@ func TestWhatTheServerRefuses(t *testing.T) {
 			"apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: [], volumes: {}}", "pod/x: spec: it is not what the API server takes",
 		},
 		"one of a list": {
-			"apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, data: {a/b: c}}]", `refuses key "a/b"`,
+			"apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, data: {a/b: c}}]", `configmap/x: data: the API server refuses a key`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -97,8 +97,20 @@ func (s Set) paths() []string {
 // Read reads all files of the sources. What is wrong with one of them is said in its content. Beside an error there is a set
 // as well, for [Watcher.Watch]: a later change may end what is wrong.
 func Read(ctx context.Context, sources []environ.Source) (Set, error) {
+	return readCurrent(ctx, func() Set { return readOnce(sources, everyName) })
+}
+
+// ReadDir is [Read] for the files of one directory whose names match.
+func ReadDir(ctx context.Context, dir string, match func(name string) bool) (Set, error) {
+	return readCurrent(ctx, func() Set { return readOnce([]environ.Source{{Kind: environ.Dir, Path: dir}}, match) })
+}
+
+func everyName(string) bool { return true }
+
+// readCurrent reads until nothing changes meanwhile.
+func readCurrent(ctx context.Context, read func() Set) (Set, error) {
 	for attempt := range attempts {
-		set := readOnce(sources)
+		set := read()
 		if set.IsCurrent() {
 			return set, nil
 		}
@@ -106,7 +118,7 @@ func Read(ctx context.Context, sources []environ.Source) (Set, error) {
 			return set, err
 		}
 	}
-	return readOnce(sources), errors.New("the files change again and again while they are read")
+	return read(), errors.New("the files change again and again while they are read")
 }
 
 func wait(ctx context.Context, d time.Duration) error {
@@ -120,8 +132,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func readOnce(sources []environ.Source) Set {
-	r := &reader{volumes: map[string]*os.File{}}
+func readOnce(sources []environ.Source, match func(name string) bool) Set {
+	r := &reader{match: match, volumes: map[string]*os.File{}}
 	defer r.close()
 	for _, s := range sources {
 		r.set.Contents = append(r.set.Contents, r.read(s))
@@ -132,6 +144,8 @@ func readOnce(sources []environ.Source) Set {
 // reader reads one set.
 type reader struct {
 	set Set
+	// match tells which files of a directory are read.
+	match func(name string) bool
 	// volumes are the directories to which the links of volumes lead, by the volume's path.
 	volumes map[string]*os.File
 }
@@ -153,8 +167,9 @@ func (r *reader) read(s environ.Source) environ.Content {
 	} else {
 		files, err = r.readKey(path)
 	}
+	_, rest := environ.FileErrors(err)
 	switch {
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+	case errors.Is(rest, unix.ENOENT), errors.Is(rest, unix.ENOTDIR):
 		return environ.Content{Missing: true}
 	case err != nil:
 		return environ.Content{Files: files, Err: err}
@@ -240,7 +255,7 @@ func (r *reader) readDir(path string) ([]environ.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		return readFiles(dir, func(string) {})
+		return r.readFiles(dir, func(string) {})
 	}
 	r.set.seen = append(r.set.seen, sightOf(path))
 	dir, err := openDir(path)
@@ -248,14 +263,14 @@ func (r *reader) readDir(path string) ([]environ.File, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	return readFiles(dir, func(name string) {
+	return r.readFiles(dir, func(name string) {
 		file := filepath.Join(path, name)
 		r.set.seen = append(r.set.seen, sightOf(file))
 	})
 }
 
 // readFiles reads the files of a directory, and tells of each name before.
-func readFiles(dir *os.File, tell func(name string)) ([]environ.File, error) {
+func (r *reader) readFiles(dir *os.File, tell func(name string)) ([]environ.File, error) {
 	list, err := readNames(dir)
 	if err != nil {
 		return nil, err
@@ -263,7 +278,7 @@ func readFiles(dir *os.File, tell func(name string)) ([]environ.File, error) {
 	var files []environ.File
 	var errs []error
 	for _, name := range list {
-		if strings.HasPrefix(name, reserved) {
+		if strings.HasPrefix(name, reserved) || !r.match(name) {
 			continue
 		}
 		tell(name)
