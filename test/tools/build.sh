@@ -108,7 +108,7 @@ borrowed() {
 	kube-apiserver | kubectl)
 		ours=$(kubernetes_version)
 		theirs=$(
-			[[ $program == kubectl ]] && set -- version --client || set -- --version
+			if [[ $program == kubectl ]]; then set -- version --client; else set -- --version; fi
 			"$path" "$@" 2>/dev/null | grep -oE 'v1\.[0-9]+\.[0-9]+[^ ]*' | head -n 1
 		)
 		if [[ ${theirs%.*} != "${ours%.*}" ]]; then
