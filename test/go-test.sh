@@ -75,7 +75,7 @@ if [[ -n ${LIVECONFIG_TEST_EVENTS:-} ]]; then
 	run "$@" | tee "$events.part" || status=$?
 	[[ -z $(counts "$events.part") ]] || { echo "What tests counted:" && counts "$events.part"; } >&3
 	rm "$events.part"
-	{ echo "What it took:" && cat "$stages"; } >&3
+	{ echo "What it took:" && cat "$stages" && rm "$stages"; } >&3
 	exit "$status"
 fi
 
