@@ -17,6 +17,9 @@ import (
 // for a moment to write it, and a directory that is removed loses its files one by one.
 const vanishTime = 100 * time.Millisecond
 
+// emptyTime is how long a file with objects may be empty until that is reported.
+const emptyTime = 500 * time.Millisecond
+
 // catalog is what the directory defines at one moment. It is not changed once it is made.
 type catalog struct {
 	files   map[string]file
@@ -30,12 +33,12 @@ type catalog struct {
 
 // file is one file of the directory.
 type file struct {
-	digest [sha256.Size]byte // Of what was read last.
-	// objects are those of the last text that had no mistake. It is not ok if there was none yet.
-	objects  []defined
-	ok       bool
-	problems []*Problem // Of what was read last.
-	// unfinished is for a new file that is being written; nil for others.
+	digest   [sha256.Size]byte // Of what was read last.
+	objects  []defined         // Of the last text that had no mistake.
+	problems []*Problem        // Of what was read last.
+	// empty is since when the file has lost all that defined its objects; zero for not.
+	empty time.Time
+	// unfinished is for a file that is being written for the first time; nil for others.
 	unfinished *Problem
 }
 
@@ -50,7 +53,7 @@ type known struct {
 
 // next returns the catalog after the directory has been read.
 func (c catalog) next(read environ.Content, isWriting func(name string) bool, v versions, now time.Time) catalog {
-	files, problem := c.nextFiles(read, isWriting)
+	files, problem := c.nextFiles(read, isWriting, now)
 	next := catalog{files: files, objects: map[api.Ref]known{}, unread: problem}
 	if problem != nil {
 		next.problems = append(next.problems, problem)
@@ -83,7 +86,7 @@ func comparePlaces(a, b Place) int {
 
 // nextFiles returns the files after the directory has been read. Where it could not be they are those before, with the
 // reason.
-func (c catalog) nextFiles(read environ.Content, isWriting func(name string) bool) (map[string]file, *Problem) {
+func (c catalog) nextFiles(read environ.Content, isWriting func(name string) bool, now time.Time) (map[string]file, *Problem) {
 	var lost []*environ.FileError
 	switch {
 	case read.Missing:
@@ -97,11 +100,12 @@ func (c catalog) nextFiles(read environ.Content, isWriting func(name string) boo
 	}
 	files := map[string]file{}
 	for _, f := range read.Files {
-		before, isKnown := c.files[f.Name]
+		before := c.files[f.Name]
 		switch {
 		case !isWriting(f.Name):
-			files[f.Name] = before.next(f)
-		case isKnown: // It is read again when it is closed.
+			files[f.Name] = before.next(f, now)
+		case len(before.objects) > 0 || len(before.problems) > 0: // It is read again when it is closed.
+			before.empty = time.Time{}
 			files[f.Name] = before
 		default:
 			files[f.Name] = file{unfinished: &Problem{Place: Place{File: f.Name}, Message: "the file is being written"}}
@@ -128,21 +132,26 @@ func (c *catalog) noteUnread(f file) {
 }
 
 // next returns the file after it has been read.
-func (f file) next(read environ.File) file {
+func (f file) next(read environ.File, now time.Time) file {
 	digest := sha256.Sum256(read.Data)
 	switch {
 	case f.digest == digest:
 		return f
-	case len(read.Data) == 0 && len(f.objects) > 0: // A disk that is full, or a tool that is not done.
-		return file{digest: digest, objects: f.objects, ok: f.ok, problems: []*Problem{{
+	case len(read.Data) == 0 && len(f.objects) > 0 && f.empty.IsZero(): // Most likely somebody begins to write it.
+		f.empty = now
+		return f
+	case len(read.Data) == 0 && len(f.objects) > 0 && now.Sub(f.empty) < emptyTime:
+		return f
+	case len(read.Data) == 0 && len(f.objects) > 0: // A disk that is full, or a tool that failed.
+		return file{digest: digest, objects: f.objects, problems: []*Problem{{
 			Place: Place{File: read.Name}, Message: "the file is empty: to delete its objects, remove the file",
 		}}}
 	}
 	objects, problems := parseFile(read.Name, read.Data)
 	if len(problems) > 0 {
-		return file{digest: digest, objects: f.objects, ok: f.ok, problems: problems}
+		return file{digest: digest, objects: f.objects, problems: problems}
 	}
-	return file{digest: digest, objects: objects, ok: true}
+	return file{digest: digest, objects: objects}
 }
 
 // define takes in an object that files define. Where they do not agree on what it is, it stays what it was.
@@ -202,13 +211,22 @@ func (c *catalog) doubtAll(problem *Problem) {
 // isFound reports whether the content of the object is known.
 func (k known) isFound() bool { return k.content.UID != "" }
 
-// lookAgain returns when an object that has vanished counts as deleted; zero for none.
+// lookAgain returns when the directory is to be read although nothing has changed: when an object that has vanished counts as
+// deleted, or an empty file as a mistake. It returns zero for never.
 func (c catalog) lookAgain() time.Time {
 	var first time.Time
-	for _, k := range c.objects {
-		if at := k.vanished.Add(vanishTime); !k.vanished.IsZero() && c.unread == nil && (first.IsZero() || at.Before(first)) {
-			first = at
+	at := func(since time.Time, wait time.Duration) {
+		if next := since.Add(wait); !since.IsZero() && (first.IsZero() || next.Before(first)) {
+			first = next
 		}
+	}
+	for _, k := range c.objects {
+		if c.unread == nil {
+			at(k.vanished, vanishTime)
+		}
+	}
+	for _, f := range c.files {
+		at(f.empty, emptyTime)
 	}
 	return first
 }

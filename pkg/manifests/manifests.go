@@ -113,6 +113,9 @@ func (d *Directory) follow(ctx context.Context) error {
 // written.
 const retryTime = time.Second
 
+// leastTime is how long the directory is left alone, whatever is due.
+const leastTime = 20 * time.Millisecond
+
 // timer fires when the directory is to be read without a change.
 func (d *Directory) timer() (fires <-chan time.Time, stop func()) {
 	d.mu.Lock()
@@ -124,7 +127,7 @@ func (d *Directory) timer() (fires <-chan time.Time, stop func()) {
 	if at.IsZero() {
 		return nil, func() {}
 	}
-	timer := time.NewTimer(time.Until(at))
+	timer := time.NewTimer(max(time.Until(at), leastTime))
 	return timer.C, func() { timer.Stop() }
 }
 
