@@ -16,8 +16,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/demo/narrator"
 )
 
-// updateTimeout is how long the demo waits for a change before it calls the driver broken.
-const updateTimeout = 30 * time.Second
+// statusTimeout is how long the demo waits for a status before it calls the driver broken.
+const statusTimeout = 30 * time.Second
 
 // publish publishes the pod's volume.
 func (d *demo) publish(ctx context.Context) error {
@@ -143,35 +143,12 @@ func (d *demo) unpublish(ctx context.Context) error {
 
 // change writes a manifest, waits until the volume shows it, and prints what changed and how fast.
 func (d *demo) change(ctx context.Context, name, text string) error {
-	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
-	defer cancel()
-	before, err := narrator.ReadTree(d.volume)
-	if err != nil {
-		return err
-	}
-	swapped, err := narrator.WatchSwap(ctx, d.volume)
-	if err != nil {
-		return err
-	}
-	if err := d.put(name, text); err != nil {
-		return err
-	}
-	written := time.Now()
-	swap := <-swapped
-	if swap.Err != nil {
-		return fmt.Errorf("wait for the change in %s: %w", d.volume, swap.Err)
-	}
-	d.Print("the files changed %s the manifest was written", narrator.AfterOrBefore(swap.At.Sub(written)))
-	after, err := narrator.ReadTree(d.volume)
-	if err != nil {
-		return err
-	}
-	return d.PrintChanges(before, after)
+	return d.Change(ctx, d.volume, func() error { return d.put(name, text) }, "the manifest was written")
 }
 
 // awaitStatus asks the driver for its status until that is as wanted.
 func (d *demo) awaitStatus(ctx context.Context, is func(status.Report) bool) (status.Report, error) {
-	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	for {
 		report, err := d.askStatus(ctx)

@@ -43,9 +43,6 @@ func main() {
 	}
 }
 
-// updateTimeout is how long the demo waits for a change before it calls the driver broken.
-const updateTimeout = 30 * time.Second
-
 // demo is what the story needs.
 type demo struct {
 	narrator.Narrator
@@ -193,30 +190,7 @@ func (d *demo) createOptional(ctx context.Context) error {
 
 // change makes a change at the API server, waits until the volume shows it, and prints what changed and how fast.
 func (d *demo) change(ctx context.Context, request func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
-	defer cancel()
-	before, err := narrator.ReadTree(d.volume)
-	if err != nil {
-		return err
-	}
-	swapped, err := narrator.WatchSwap(ctx, d.volume)
-	if err != nil {
-		return err
-	}
-	if err := request(); err != nil {
-		return err
-	}
-	answered := time.Now()
-	swap := <-swapped
-	if swap.Err != nil {
-		return fmt.Errorf("wait for the change in %s: %w", d.volume, swap.Err)
-	}
-	d.Print("the files changed %s the API server's answer", narrator.AfterOrBefore(swap.At.Sub(answered)))
-	after, err := narrator.ReadTree(d.volume)
-	if err != nil {
-		return err
-	}
-	return d.PrintChanges(before, after)
+	return d.Change(ctx, d.volume, request, "the API server's answer")
 }
 
 func (d *demo) apply(ctx context.Context, path string) error {

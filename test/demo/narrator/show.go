@@ -147,8 +147,8 @@ func Milliseconds(d time.Duration) string {
 	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
 }
 
-// AfterOrBefore says when the files changed. The watch event may overtake the answer to the request that caused it.
-func AfterOrBefore(d time.Duration) string {
+// afterOrBefore says when the files changed. The watch event may overtake the answer to the request that caused it.
+func afterOrBefore(d time.Duration) string {
 	if d < 0 {
 		return Milliseconds(-d) + " before"
 	}

@@ -12,15 +12,47 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Swap is when a volume changed.
-type Swap struct {
-	At  time.Time
-	Err error
+// swap is when a volume changed.
+type swap struct {
+	at  time.Time
+	err error
 }
 
-// WatchSwap reports the next time that ..data in the volume is replaced, or that ctx ended first. It watches as a
+// updateTimeout is how long a demo waits for a change before it calls the driver broken.
+const updateTimeout = 30 * time.Second
+
+// Change makes a change, waits until the volume shows it, and prints what changed and how fast, counted from the end of what
+// is named.
+func (n Narrator) Change(ctx context.Context, volume string, change func() error, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
+	defer cancel()
+	before, err := ReadTree(volume)
+	if err != nil {
+		return err
+	}
+	swapped, err := watchSwap(ctx, volume)
+	if err != nil {
+		return err
+	}
+	if err := change(); err != nil {
+		return err
+	}
+	done := time.Now()
+	swap := <-swapped
+	if swap.err != nil {
+		return fmt.Errorf("wait for the change in %s: %w", volume, swap.err)
+	}
+	n.Print("the files changed %s %s", afterOrBefore(swap.at.Sub(done)), name)
+	after, err := ReadTree(volume)
+	if err != nil {
+		return err
+	}
+	return n.PrintChanges(before, after)
+}
+
+// watchSwap reports the next time that ..data in the volume is replaced, or that ctx ended first. It watches as a
 // program in the pod would: with inotify.
-func WatchSwap(ctx context.Context, volume string) (<-chan Swap, error) {
+func watchSwap(ctx context.Context, volume string) (<-chan swap, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("start inotify: %w", err)
@@ -30,12 +62,12 @@ func WatchSwap(ctx context.Context, volume string) (<-chan Swap, error) {
 		return nil, errors.Join(fmt.Errorf("watch %s: %w", volume, err), events.Close())
 	}
 	stop := context.AfterFunc(ctx, func() { _ = events.SetReadDeadline(time.Now()) }) // Ends the read below.
-	swapped := make(chan Swap, 1)
+	swapped := make(chan swap, 1)
 	go func() {
 		defer func() { _ = events.Close() }()
 		defer stop()
 		at, err := awaitData(events)
-		swapped <- Swap{At: at, Err: err}
+		swapped <- swap{at: at, err: err}
 	}()
 	return swapped, nil
 }
