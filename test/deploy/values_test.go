@@ -196,17 +196,23 @@ func TestDefaultsAreTheProgramsOwn(t *testing.T) {
 	}
 }
 
-// TestEveryFlagHasAValue, but for those that belong into extraArgs: a new flag of a program must not be given by that and
-// by nothing that is checked.
+// TestEveryFlagHasAValue, but for those that say where the objects are, which a pod of the chart finds by itself: a new flag of
+// a program must not be given by extraArgs and by nothing that is checked.
 func TestEveryFlagHasAValue(t *testing.T) {
 	t.Parallel()
 	checks := read(t, inRepo(t, "deploy", "chart", "templates", "_checks.tpl"))
-	for program, define := range map[string]string{"liveconfig-driver": "liveconfig.checkArgs", "liveconfig-controller": "liveconfig.checkControllerArgs"} {
+	for program, tt := range map[string]struct {
+		define string
+		want   []string
+	}{
+		"liveconfig-driver":     {"liveconfig.checkArgs", []string{"kubeconfig", "manifests"}},
+		"liveconfig-controller": {"liveconfig.checkControllerArgs", []string{"kubeconfig"}},
+	} {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
-			_, checked, found := strings.Cut(checks, `{{- define "`+define+`"`)
+			_, checked, found := strings.Cut(checks, `{{- define "`+tt.define+`"`)
 			if !found {
-				t.Fatalf("there is no %s", define)
+				t.Fatalf("there is no %s", tt.define)
 			}
 			checked, _, _ = strings.Cut(checked, "{{- define")
 			var got []string
@@ -215,7 +221,7 @@ func TestEveryFlagHasAValue(t *testing.T) {
 					got = append(got, flag)
 				}
 			}
-			if diff := cmp.Diff([]string{"kubeconfig"}, got); diff != "" {
+			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("flags that no value stands for (-want +got):\n%s", diff)
 			}
 		})

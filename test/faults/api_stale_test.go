@@ -52,7 +52,7 @@ func TestEtcdIsRestored(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	b := &bench.Bench{T: t, Cluster: c, Namespace: cluster.NewNamespace(t, c), HTTP: bench.FreeAddress(t)}
+	b := bench.NewCornerIn(t, c)
 	b.Use(lab.NodeIn(t, c, "--http-endpoint="+b.HTTP))
 	changed, deleted := publish(b, "changed", "early"), publish(b, "deleted", "early")
 	untouched := publish(b, "untouched", "early")

@@ -57,7 +57,13 @@ func New(t testing.TB, args ...string) *Bench {
 // NewCorner returns a bench without a node. One that is started for it gets --http-endpoint with the bench's.
 func NewCorner(t testing.TB) *Bench {
 	t.Helper()
-	b := &Bench{T: t, Cluster: lab.Cluster(t), Namespace: "test-" + string(uuid.NewUUID()[:8]), HTTP: FreeAddress(t)}
+	return NewCornerIn(t, lab.Cluster(t))
+}
+
+// NewCornerIn is [NewCorner] in a cluster that is not the shared one.
+func NewCornerIn(t testing.TB, c *cluster.Cluster) *Bench {
+	t.Helper()
+	b := &Bench{T: t, Cluster: c, Namespace: "test-" + string(uuid.NewUUID()[:8]), HTTP: FreeAddress(t)}
 	b.objects = clusterStore{b}
 	if err := b.Cluster.CreateNamespace(t.Context(), b.Namespace); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,10 @@ import (
 	"text/template"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/emptypb"
+
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
 
@@ -175,10 +179,21 @@ func (m *Machine) StartRuntime(ctx context.Context) error {
 		return err
 	}
 	m.containerd = p
-	return poll(ctx, runtimeTimeout, p, func(ctx context.Context) error {
-		_, err := m.run(ctx, m.cfg.Runtime.program(m.cfg.Repo, "ctr"), "version")
+	conn, err := grpc.NewClient("unix://"+fmt.Sprintf("/proc/%d/root", m.init.PID())+runtimeSocket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
 		return err
+	}
+	defer conn.Close()
+	return poll(ctx, runtimeTimeout, p, func(ctx context.Context) error {
+		return answersKubelets(ctx, conn)
 	})
+}
+
+// answersKubelets asks for the runtime's version as a kubelet does at its start, which ends when there is no answer: containerd
+// listens, and answers its own client, before its part for kubelets is ready.
+func answersKubelets(ctx context.Context, conn grpc.ClientConnInterface) error {
+	return conn.Invoke(ctx, "/runtime.v1.RuntimeService/Version", &emptypb.Empty{}, &emptypb.Empty{})
 }
 
 // KillRuntime ends containerd by SIGKILL. Containers run on.
