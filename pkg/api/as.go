@@ -109,7 +109,7 @@ func memberOf(object any, name string) any {
 func (p *parser) entries(at *field.Path, value any, format Format) []Item {
 	var items []Item
 	names := map[string]*field.Path{}
-	for i, element := range p.list(at, value, exampleEntries) {
+	for i, element := range p.counted(at, p.list(at, value, exampleEntries), &p.itemCount, maxItems) {
 		item, at := p.namedItem(at.Index(i), element, format)
 		items = append(items, item)
 		switch first := names[item.Path]; {

@@ -2,18 +2,28 @@ package api
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v2"
+	nodes "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// maxText is how many bytes the text of items or sources may have. The reader itself limits how far aliases may blow
-// a text up.
-const maxText = 64 << 10
+// How much a volume may ask for. Each limit is more than a text of maxText in the usual form can hold, or than anybody needs;
+// what is within them takes some 50 ms of processor time and 30 MiB for a moment, at worst.
+const (
+	// maxText is how many bytes the text of items or sources may have.
+	maxText = 64 << 10
+	// maxParts is how many entries of lists and fields of objects there may be in a text, at any depth.
+	maxParts = 20_000
+	// maxSources and maxItems are how many a volume may have, the items of all sources together.
+	maxSources = 1024
+	maxItems   = 4096
+)
 
 // yaml reads the text of an attribute and reports whether it could. A blank text is nil, as null is.
 func (p *parser) yaml(at *field.Path, text string) (any, bool) {
@@ -23,6 +33,11 @@ func (p *parser) yaml(at *field.Path, text string) (any, bool) {
 	}
 	if strings.Trim(text, " \t\r\n") == "" {
 		return nil, true
+	}
+	if parts := countParts(text); parts > maxParts {
+		p.invalid(at, text, fmt.Sprintf("has about %d entries and fields, the most is %d: name fewer keys, or use two volumes",
+			parts, maxParts))
+		return nil, false
 	}
 	value, err := decode(text)
 	if err != nil {
@@ -59,6 +74,9 @@ func decode(text string) (any, error) {
 	if !utf8.ValidString(text) {
 		return nil, errors.New("the text is not valid UTF-8")
 	}
+	if err := refuseReferences(text); err != nil {
+		return nil, err
+	}
 	reader := yaml.NewDecoder(strings.NewReader(text))
 	var doc document
 	if err := reader.Decode(&doc); errors.Is(err, io.EOF) {
@@ -69,7 +87,7 @@ func decode(text string) (any, error) {
 	if err := atEnd(reader); err != nil {
 		return nil, err
 	}
-	return doc.value, refuseMerges(text, doc.value)
+	return doc.value, nil
 }
 
 // atEnd returns an error unless nothing but comments follows the first document. The reader alone would stop there and
@@ -86,55 +104,54 @@ func atEnd(reader *yaml.Decoder) error {
 	}
 }
 
-// refuseMerges returns an error if the text uses merge keys (<<). The ordered decoding that the rest of the package
-// relies on loses what they bring, so they show in the fields that only a plain decoding has.
-func refuseMerges(text string, ordered any) error {
-	if !strings.Contains(text, "<<") {
-		return nil
-	}
-	var plain any
-	if err := yaml.Unmarshal([]byte(text), &plain); err != nil {
-		return err
-	}
-	if !sameFields(ordered, plain) {
-		return errors.New("merge keys (<<) are not supported, write the fields out")
-	}
-	return nil
-}
-
-func sameFields(ordered, plain any) bool {
-	switch o := ordered.(type) {
-	case []any:
-		list, ok := plain.([]any)
-		if !ok || len(list) != len(o) {
-			return false
-		}
-		for i := range o {
-			if !sameFields(o[i], list[i]) {
-				return false
+// countParts returns about how many entries of lists and fields of objects a text has, without reading it: each begins with one
+// of these characters, which are not all that begin one. What is read never has more than three values for each.
+func countParts(text string) int {
+	parts := 0
+	for i := range len(text) {
+		switch text[i] {
+		case '[', '{', ',':
+			parts++
+		case ':', '-', '?':
+			if endsWord(text[i+1:]) || i > 0 && strings.ContainsRune(`"'`, rune(text[i-1])) {
+				parts++
 			}
 		}
-	case yaml.MapSlice:
-		return sameObject(o, plain)
 	}
-	return true
+	return parts
 }
 
-func sameObject(ordered yaml.MapSlice, plain any) bool {
-	object, ok := plain.(map[any]any)
-	last := make(map[any]any, len(ordered))
-	for _, member := range ordered {
-		last[member.Key] = member.Value
+// endsWord reports whether no word goes on with the rest of a text.
+func endsWord(rest string) bool {
+	return rest == "" || strings.ContainsRune(" \t\r\n\"'[]{},", rune(rest[0]))
+}
+
+// refuseReferences returns an error if the text has anchors, aliases or merge keys. A few aliases can make much of a short text,
+// and what merge keys bring would be lost: the reader that keeps the order of fields does not know them.
+func refuseReferences(text string) error {
+	if !strings.ContainsAny(text, "&*") && !strings.Contains(text, "<<") {
+		return nil
 	}
-	if !ok || len(object) != len(last) {
-		return false
+	var root nodes.Node
+	if err := nodes.Unmarshal([]byte(text), &root); err != nil {
+		return err
 	}
-	for key, value := range last {
-		if !sameFields(value, object[key]) {
-			return false
+	return refuseReferencesIn(&root)
+}
+
+func refuseReferencesIn(n *nodes.Node) error {
+	if n.Anchor != "" || n.Kind == nodes.AliasNode {
+		return fmt.Errorf("line %d: anchors and aliases (&, *) are not supported, write out what they stand for", n.Line)
+	}
+	for i, child := range n.Content {
+		if n.Kind == nodes.MappingNode && i%2 == 0 && child.ShortTag() == "!!merge" {
+			return errors.New("merge keys (<<) are not supported, write the fields out")
+		}
+		if err := refuseReferencesIn(child); err != nil {
+			return err
 		}
 	}
-	return true
+	return nil
 }
 
 // document is any YAML value. Reading through it makes the reader use [yaml.MapSlice] for objects at every depth.

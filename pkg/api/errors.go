@@ -98,6 +98,10 @@ func (m *mistakes) wrongType(at *field.Path, value any, want, hint string) {
 
 // unknown reports a name that nothing reads and returns the known name it was probably meant to be, or "".
 func (m *mistakes) unknown(at *field.Path, what, name string, known []string) string {
+	if len(m.found) == maxMistakes { // What was meant would not be shown, and there may be many to compare.
+		m.more++
+		return ""
+	}
 	meant := closest(name, known)
 	if meant != "" {
 		m.forbidden(at, fmt.Sprintf("unknown %s, did you mean %q?", what, meant))

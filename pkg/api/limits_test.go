@@ -81,20 +81,54 @@ func laughs(levels int) string {
 	return text.String()
 }
 
-func TestParseEndsEarlyOnAliasesThatMultiply(t *testing.T) {
-	t.Parallel()
-	many := strings.Repeat("{secret: {name: x}}, ", 2000)
-	tests := map[string]string{
-		"ten to the ninth":               laughs(9),
-		"ten to the ninth, with a merge": laughs(9) + "- {<<: {a: b}}\n",
-		"aliases of a long list":         "- &a [" + many + "]\n- [" + strings.Repeat("*a, ", 5000) + "]\n",
+// numbered returns a format with the numbers from 0, one after the other.
+func numbered(format string, n int) string {
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, format, i)
 	}
-	for name, text := range tests {
+	return text.String()
+}
+
+// TestParseRefusesWhatIsTooMuch: a text that is short and stands for much, or is longer than what anybody needs.
+func TestParseRefusesWhatIsTooMuch(t *testing.T) {
+	t.Parallel()
+	entries := func(n int) string { return "[" + strings.Repeat("{secret: {name: x}}, ", n) + "]" }
+	items := func(n int) string { return "[" + strings.Repeat("{key: k, path: p},", n) + "]" }
+	keys := numbered("{key: k%d},", 64)
+	const (
+		aliases = "anchors and aliases (&, *) are not supported"
+		parts   = "entries and fields, the most is 20000: name fewer keys, or use two volumes"
+	)
+	tests := map[string]struct {
+		in   attributes
+		want string // Empty for none.
+	}{
+		"ten to the ninth":                     {attributes{"sources": laughs(9)}, aliases},
+		"aliases of a long list":               {attributes{"sources": "- &a " + entries(900) + "\n- [" + strings.Repeat("*a, ", 5000) + "]\n"}, aliases},
+		"one alias of one name":                {attributes{"sources": "[{configMap: {name: &a x}}, {secret: {name: *a}}]"}, aliases},
+		"as many sources as there may be":      {attributes{"sources": entries(1024)}, ""},
+		"one source more":                      {attributes{"sources": entries(1025)}, "sources: Invalid value: 1025: the most for a volume is 1024, this makes 1025: use two volumes"},
+		"as many items as text allows":         {attributes{"configMap": "a", "items": items(3640)}, ""},
+		"entries of sources that hold nothing": {attributes{"sources": "[" + strings.Repeat("{},", 21_000) + "]"}, parts},
+		"words":                                {attributes{"sources": "[" + strings.Repeat("a,", 32_000) + "]"}, parts},
+		"words of an object":                   {attributes{"sources": "{" + strings.Repeat("a,", 32_000) + "}"}, parts},
+		"quoted words without spaces":          {attributes{"sources": `{` + strings.Repeat(`"a":1,`, 10_500) + "}"}, parts},
+		"depth":                                {attributes{"sources": strings.Repeat("[", 20_001)}, parts},
+		"a list for each line":                 {attributes{"sources": strings.Repeat("-\n", 20_001)}, parts},
+		"lists in lists":                       {attributes{"sources": strings.Repeat("- ", 20_001)}, parts},
+		"fields that are asked for":            {attributes{"sources": strings.Repeat("?\n", 20_001)}, parts},
+		"items of all sources": {
+			attributes{"sources": "[" + numbered("{secret: {name: s, as: {path: f%d, format: json}, items: ["+keys+"]}},", 65) + "]"},
+			"the most for a volume is 4096, this makes 4160: use two volumes",
+		},
+	}
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := api.Parse(attributes{"sources": text}, "default")
-			if err == nil || !strings.Contains(err.Error(), "document contains excessive aliasing") {
-				t.Errorf("Parse error = %v, want excessive aliasing", err)
+			_, err := api.Parse(test.in, "default")
+			if err == nil && test.want != "" || err != nil && (test.want == "" || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("Parse error = %.300v, want %q", err, test.want)
 			}
 		})
 	}
@@ -103,19 +137,20 @@ func TestParseEndsEarlyOnAliasesThatMultiply(t *testing.T) {
 // TestParseBoundsItsMemory is about texts that pass the limits of the reader, or nearly. What they make Parse allocate,
 // garbage included, must be no more than a driver can spare. It is not parallel because other tests would allocate too.
 func TestParseBoundsItsMemory(t *testing.T) {
-	const limit = 256 << 20
+	const limit = 40 << 20
 	many := strings.Repeat("{secret: {name: x}}, ", 2000)
 	tests := map[string]string{
 		"nested lists":   strings.Repeat("[", 9000) + strings.Repeat("]", 9000),
 		"nested objects": strings.Repeat("{configMap: ", 9000) + strings.Repeat("}", 9000),
-		"many entries":   "[" + strings.Repeat("a,", 130_000) + "]",
-		"empty entries":  "[" + strings.Repeat("{},", 87_000) + "]",
-		"many aliases":   "- {configMap: &a {name: app}}\n" + strings.Repeat("- {secret: *a}\n", 17_000),
+		"many entries":   "[" + strings.Repeat("a,", 19_990) + "]",
+		"many fields":    "{" + strings.Repeat("a,", 19_990) + "}",
+		"empty entries":  "[" + strings.Repeat("{},", 9_990) + "]",
+		"many aliases":   "- {configMap: &a {name: app}}\n" + strings.Repeat("- {secret: *a}\n", 4_000),
 		"long aliases":   "- &a [" + many + "]\n- [" + strings.Repeat("*a, ", 40) + "]\n",
-		"one path, often": "- secret: {name: a, items: &a [" + strings.Repeat("{key: k, path: x},", 5000) + "]}\n" +
+		"one path, often": "- secret: {name: a, items: &a [" + strings.Repeat("{key: k, path: x},", 1800) + "]}\n" +
 			"- secret: {name: b, items: *a}\n",
-		"one name, often": "- secret: {name: a, as: {path: a, format: json}, items: [" + strings.Repeat("{key: k},", 7000) + "]}\n",
-		"one file, often": "[" + strings.Repeat("{secret: {name: a, as: {path: a, format: json}}},", 1300) + "]",
+		"one name, often": "- secret: {name: a, as: {path: a, format: json}, items: [" + strings.Repeat("{key: k},", 4000) + "]}\n",
+		"one file, often": "[" + strings.Repeat("{secret: {name: a, as: {path: a, format: json}}},", 1024) + "]",
 	}
 	for name, text := range tests {
 		t.Run(name, func(t *testing.T) {

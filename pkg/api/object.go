@@ -106,6 +106,17 @@ func (p *parser) list(at *field.Path, value any, example string) []any {
 	return elements
 }
 
+// counted returns the elements of a list of which a volume may have at most some number, with those that it has already. What is
+// beyond them is a mistake and left out.
+func (p *parser) counted(at *field.Path, elements []any, already *int, most int) []any {
+	*already += len(elements)
+	if *already <= most {
+		return elements
+	}
+	p.invalid(at, len(elements), fmt.Sprintf("the most for a volume is %d, this makes %d: use two volumes", most, *already))
+	return nil
+}
+
 // text returns a string and whether it is one. YAML reads unquoted numbers and words such as yes as other types.
 func (p *parser) text(at *field.Path, value any) (string, bool) {
 	text, ok := value.(string)

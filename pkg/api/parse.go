@@ -40,8 +40,9 @@ type parser struct {
 	attributes map[string]string
 	namespace  string
 	// meant holds the attributes that a misspelled key was probably meant to be: they are not reported as missing too.
-	meant map[string]bool
-	paths *pathSet
+	meant     map[string]bool
+	paths     *pathSet
+	itemCount int // Of all sources so far.
 	mistakes
 }
 

@@ -26,7 +26,7 @@ func (p *parser) sources(at *field.Path, text string) []Source {
 		return nil
 	}
 	var found []Source
-	for i, entry := range p.list(at, value, exampleSources) {
+	for i, entry := range p.counted(at, p.list(at, value, exampleSources), new(int), maxSources) {
 		if src, ok := p.entry(at.Index(i), entry); ok {
 			found = append(found, src)
 		}
@@ -104,7 +104,7 @@ func (p *parser) source(at *field.Path, kind Kind, value any) Source {
 // items reads a list of core/v1 KeyToPath.
 func (p *parser) items(at *field.Path, value any) []Item {
 	var items []Item
-	for i, element := range p.list(at, value, exampleItems) {
+	for i, element := range p.counted(at, p.list(at, value, exampleItems), &p.itemCount, maxItems) {
 		items = append(items, p.item(at.Index(i), element))
 	}
 	return items
