@@ -90,7 +90,7 @@ func numbered(format string, n int) string {
 	return text.String()
 }
 
-// TestParseRefusesWhatIsTooMuch: a text that is short and stands for much, or is longer than what anybody needs.
+// TestParseRefusesWhatIsTooMuch: a text that is short and stands for much, or is longer than what anybody needs (fault 38).
 func TestParseRefusesWhatIsTooMuch(t *testing.T) {
 	t.Parallel()
 	entries := func(n int) string { return "[" + strings.Repeat("{secret: {name: x}}, ", n) + "]" }
@@ -135,7 +135,7 @@ func TestParseRefusesWhatIsTooMuch(t *testing.T) {
 }
 
 // TestParseBoundsItsMemory is about texts that pass the limits of the reader, or nearly. What they make Parse allocate,
-// garbage included, must be no more than a driver can spare. It is not parallel because other tests would allocate too.
+// garbage included, must be no more than a driver can spare (fault 38). It is not parallel because other tests would allocate too.
 func TestParseBoundsItsMemory(t *testing.T) {
 	const limit = 40 << 20
 	many := strings.Repeat("{secret: {name: x}}, ", 2000)

@@ -3,6 +3,7 @@ package projection
 import (
 	"fmt"
 	"io/fs"
+	"iter"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rendering"
@@ -32,6 +33,24 @@ func (p Plan) Rendered() int64 {
 	}
 	return total
 }
+
+// Sizes returns how many bytes each file of the tree has; one that is still to be rendered, at most.
+func (p Plan) Sizes() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for _, f := range p.tree.Files {
+			size := len(f.Data)
+			if s, found := p.sheets[f.Path]; found {
+				size = s.bytes
+			}
+			if !yield(size) {
+				return
+			}
+		}
+	}
+}
+
+// Dirs returns every directory of the tree, as [tree.Tree.Dirs].
+func (p Plan) Dirs() []string { return p.tree.Dirs() }
 
 // Tree renders the files that hold several keys and returns the tree. It is called once.
 func (p Plan) Tree() tree.Tree {

@@ -35,7 +35,7 @@ func TestAdopt(t *testing.T) {
 			}
 			adopt(t, s)
 			if diff := gocmp.Diff([]state.Record{record("v")}, list(t, s)); diff != "" {
-				t.Errorf("List (-want +got):\n%s", diff)
+				t.Errorf("records (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -58,7 +58,7 @@ func TestAdoptLeavesALaterSchema(t *testing.T) {
 	}
 	put(t, s, record("v")) // The volume is another one: that of the newer driver is gone.
 	if diff := gocmp.Diff([]state.Record{record("v")}, list(t, s)); diff != "" {
-		t.Errorf("List (-want +got):\n%s", diff)
+		t.Errorf("records (-want +got):\n%s", diff)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestUnknownFieldsAreNoReasonToLoseARecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := gocmp.Diff([]state.Record{record("v")}, list(t, s)); diff != "" {
-		t.Errorf("List (-want +got):\n%s", diff)
+		t.Errorf("records (-want +got):\n%s", diff)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestAdoptOpensFilesOnly(t *testing.T) {
 	}
 	adopt(t, s)
 	if diff := gocmp.Diff([]state.Record{record("v")}, list(t, s)); diff != "" {
-		t.Errorf("List (-want +got):\n%s", diff)
+		t.Errorf("records (-want +got):\n%s", diff)
 	}
 }
 

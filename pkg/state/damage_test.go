@@ -55,16 +55,16 @@ func TestDamagedRecordsHideNothing(t *testing.T) {
 			}
 			put(t, s, record("good"))
 
-			got, err := open(t, dir).List()
+			got, err := all(open(t, dir))
 			want := "read record " + filepath.Base(path) + tt.wantErr
 			if err == nil || err.Error() != want {
-				t.Errorf("List = %v, want %s", err, want)
+				t.Errorf("Each = %v, want %s", err, want)
 			}
 			if diff := gocmp.Diff([]state.Record{record("good")}, got); diff != "" {
-				t.Errorf("List (-want +got):\n%s", diff)
+				t.Errorf("records (-want +got):\n%s", diff)
 			}
 			if diff := gocmp.Diff(string(damaged), string(read(t, path))); diff != "" {
-				t.Errorf("the unreadable record after List (-want +got):\n%s", diff)
+				t.Errorf("the unreadable record after Each (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -82,13 +82,13 @@ func TestSeveralProblemsAreAllReported(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "volumes", "directory"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.List()
+	got, err := all(s)
 	if len(got) != 1 {
-		t.Errorf("List = %v, want one record", got)
+		t.Errorf("Each = %v, want one record", got)
 	}
 	for _, want := range []string{"a.json", "directory"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("List = %v, want %s named", err, want)
+			t.Errorf("Each = %v, want %s named", err, want)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func TestNewClearsUnfinishedRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := gocmp.Diff([]state.Record{record("v")}, list(t, open(t, dir))); diff != "" {
-		t.Errorf("List (-want +got):\n%s", diff)
+		t.Errorf("records (-want +got):\n%s", diff)
 	}
 	if got := onlyFile(t, dir); got != path {
 		t.Errorf("the file that is left is %s, want %s", got, path)
@@ -166,22 +166,22 @@ func TestReadersSeeWholeRecords(t *testing.T) {
 		close(done)
 	}()
 	for seen := 0; ; {
-		records, err := s.List()
+		records, err := all(s)
 		if err != nil {
-			t.Fatalf("List = %v, want no error", err)
+			t.Fatalf("Each = %v, want no error", err)
 		}
 		for _, r := range records {
 			var writer, n int
 			_, err := fmt.Sscan(strings.TrimPrefix(r.VolumeID, "volume-")+" "+r.Attributes["n"], &writer, &n)
-			if err != nil || !r.Same(version(writer, n)) {
-				t.Fatalf("List has %v, which nobody put", r)
+			if err != nil || r.Fingerprint() != version(writer, n).Fingerprint() {
+				t.Fatalf("Each has %v, which nobody put", r)
 			}
 			seen++
 		}
 		select {
 		case <-done:
 			if seen == 0 {
-				t.Error("List never saw a record")
+				t.Error("Each never saw a record")
 			}
 			return
 		default:
@@ -214,15 +214,15 @@ func TestSame(t *testing.T) {
 			t.Parallel()
 			a, b := record("v"), record("v")
 			tt.change(&b)
-			if ab, ba := a.Same(b), b.Same(a); ab != tt.want || ba != tt.want {
-				t.Errorf("Same = %t, and the other way round %t, want %t", ab, ba, tt.want)
+			if got := a.Fingerprint() == b.Fingerprint(); got != tt.want {
+				t.Errorf("the fingerprints are the same: %t, want %t", got, tt.want)
 			}
 		})
 	}
 	none, empty := record("v"), record("v")
 	none.Attributes, empty.Attributes = nil, map[string]string{}
-	if !none.Same(empty) {
-		t.Error("Same of no and of empty attributes = false, want true: a record on disk does not tell them apart")
+	if none.Fingerprint() != empty.Fingerprint() {
+		t.Error("no and empty attributes have different fingerprints, want the same: a record on disk does not tell them apart")
 	}
 }
 

@@ -4,10 +4,10 @@
 package state
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"unicode/utf8"
@@ -30,17 +30,24 @@ type Record struct {
 	FSGroup *int `json:"fsGroup,omitempty"`
 }
 
-// Same reports whether both records ask for the same volume.
-func (r Record) Same(other Record) bool {
-	return r.VolumeID == other.VolumeID && r.TargetPath == other.TargetPath && r.Pod == other.Pod &&
-		maps.Equal(r.Attributes, other.Attributes) && equalGroup(r.FSGroup, other.FSGroup)
+// Fingerprint is the same for records that ask for the same volume, and another one for each other. It stands for a record
+// where nobody holds its attributes any more.
+type Fingerprint [sha256.Size]byte
+
+// Fingerprint returns the record's.
+func (r Record) Fingerprint() Fingerprint {
+	data, _ := json.Marshal(r) // Which cannot fail with strings and numbers, and has fields and keys in order.
+	return sha256.Sum256(data)
 }
 
-func equalGroup(a, b *int) bool {
-	if a == nil || b == nil {
-		return a == b
+// Size returns about how many bytes the record takes on disk, and at least half of what it takes in memory.
+func (r Record) Size() int {
+	const fixed = 512 // Names of fields, IDs and paths.
+	size := fixed
+	for key, value := range r.Attributes {
+		size += len(key) + len(value)
 	}
-	return *a == *b
+	return size
 }
 
 // envelope is a record as it stands on disk.
@@ -125,10 +132,9 @@ func (s *Store) Delete(volumeID string) error {
 	return nil
 }
 
-// List returns every readable record. One that is torn, of a later schema or no file at all does not hide the others: it
-// stays on disk and is reported by a joined error beside the records.
-func (s *Store) List() ([]Record, error) {
-	var records []Record
+// Each calls visit with every readable record, one after the other. One that is torn, of a later schema or no file at all does
+// not hide the others: it stays on disk and is reported by a joined error at the end. visit may delete the record.
+func (s *Store) Each(visit func(Record)) error {
 	var problems []error
 	err := s.files.each(func(name string, data []byte, err error) {
 		record, err := s.decode(name, data, err)
@@ -136,12 +142,12 @@ func (s *Store) List() ([]Record, error) {
 			problems = append(problems, fmt.Errorf("read record %s: %w", name, err))
 			return
 		}
-		records = append(records, record)
+		visit(record)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list records: %w", err)
+		return fmt.Errorf("list records: %w", err)
 	}
-	return records, errors.Join(problems...)
+	return errors.Join(problems...)
 }
 
 func (s *Store) decode(name string, data []byte, err error) (Record, error) {

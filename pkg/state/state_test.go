@@ -46,12 +46,18 @@ func put(t *testing.T, s *state.Store, records ...state.Record) {
 	}
 }
 
+// all returns every record that can be read.
+func all(s *state.Store) (records []state.Record, err error) {
+	err = s.Each(func(r state.Record) { records = append(records, r) })
+	return records, err
+}
+
 // list returns the records sorted by volume ID; it wants no error.
 func list(t *testing.T, s *state.Store) []state.Record {
 	t.Helper()
-	records, err := s.List()
+	records, err := all(s)
 	if err != nil {
-		t.Fatalf("List = %v, want no error", err)
+		t.Fatalf("Each = %v, want no error", err)
 	}
 	slices.SortFunc(records, func(a, b state.Record) int { return cmp.Compare(a.VolumeID, b.VolumeID) })
 	return records
@@ -90,7 +96,7 @@ func TestRecordsOutliveTheStore(t *testing.T) {
 	put(t, open(t, dir), record("full"), bare)
 	want := []state.Record{bare, record("full")}
 	if diff := gocmp.Diff(want, list(t, open(t, dir))); diff != "" {
-		t.Errorf("List (-want +got):\n%s", diff)
+		t.Errorf("records (-want +got):\n%s", diff)
 	}
 }
 
@@ -102,7 +108,7 @@ func TestPutReplaces(t *testing.T) {
 	later.Attributes, later.FSGroup = map[string]string{"secret": "cert"}, nil
 	put(t, s, record("v"), later)
 	if diff := gocmp.Diff([]state.Record{later}, list(t, s)); diff != "" {
-		t.Errorf("List (-want +got):\n%s", diff)
+		t.Errorf("records (-want +got):\n%s", diff)
 	}
 	onlyFile(t, dir)
 }
@@ -118,15 +124,15 @@ func TestDelete(t *testing.T) {
 		}
 	}
 	if diff := gocmp.Diff([]state.Record{record("b")}, list(t, s)); diff != "" {
-		t.Errorf("List (-want +got):\n%s", diff)
+		t.Errorf("records (-want +got):\n%s", diff)
 	}
 	onlyFile(t, dir)
 }
 
-func TestListOfAnEmptyStore(t *testing.T) {
+func TestEachOfAnEmptyStore(t *testing.T) {
 	t.Parallel()
 	if got := list(t, open(t, t.TempDir())); len(got) != 0 {
-		t.Errorf("List = %v, want nothing", got)
+		t.Errorf("Each = %v, want nothing", got)
 	}
 }
 
@@ -167,7 +173,7 @@ func TestVolumeIDsStayInTheDirectory(t *testing.T) {
 	put(t, s, want...)
 	slices.SortFunc(want, func(a, b state.Record) int { return cmp.Compare(a.VolumeID, b.VolumeID) })
 	if diff := gocmp.Diff(want, list(t, s)); diff != "" {
-		t.Errorf("List (-want +got):\n%s", diff)
+		t.Errorf("records (-want +got):\n%s", diff)
 	}
 	files := filesBelow(t, outer)
 	for _, file := range files {
@@ -211,7 +217,7 @@ func TestErrorsNameWhatWasDone(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, newErr := state.New(dir)
-	_, listErr := s.List()
+	_, listErr := all(s)
 	for want, err := range map[string]error{
 		"create the state directory: ":      newErr,
 		"list records: ":                    listErr,

@@ -29,7 +29,7 @@ func TestPutAfterTheDirectoryWasWiped(t *testing.T) {
 			}
 			put(t, s, record("after"))
 			if diff := gocmp.Diff([]state.Record{record("after")}, list(t, s)); diff != "" {
-				t.Errorf("List (-want +got):\n%s", diff)
+				t.Errorf("records (-want +got):\n%s", diff)
 			}
 			for _, path := range []string{dir, filepath.Join(dir, "volumes")} {
 				if got, want := modeOf(t, path), fs.ModeDir|0o700; got != want {
@@ -103,7 +103,7 @@ func TestEnsure(t *testing.T) {
 				t.Fatalf("Ensure = %v, want no error", err)
 			}
 			if diff := gocmp.Diff([]state.Record{tt.want}, list(t, s)); diff != "" {
-				t.Errorf("List (-want +got):\n%s", diff)
+				t.Errorf("records (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -161,7 +161,7 @@ func TestNewClearsWhateverIsCalledTemporary(t *testing.T) {
 	}
 	pipe(t, filepath.Join(filepath.Dir(path), "tmp-y"))
 	if diff := gocmp.Diff([]state.Record{record("v")}, list(t, open(t, dir))); diff != "" {
-		t.Errorf("List (-want +got):\n%s", diff)
+		t.Errorf("records (-want +got):\n%s", diff)
 	}
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(entries) != 1 {
@@ -182,7 +182,7 @@ func TestNewWithALeftOverThatStays(t *testing.T) {
 	}
 	put(t, s, record("v"))
 	if diff := gocmp.Diff([]state.Record{record("v")}, list(t, s)); diff != "" {
-		t.Errorf("List (-want +got):\n%s", diff)
+		t.Errorf("records (-want +got):\n%s", diff)
 	}
 	entries, err := os.ReadDir(filepath.Join(dir, "volumes"))
 	if err != nil || len(entries) != 2 {
@@ -202,8 +202,8 @@ func TestNewReportsADirectoryThatTakesNothing(t *testing.T) {
 	}
 }
 
-// TestListOpensFilesOnly: to open a pipe would wait for its writer, for ever.
-func TestListOpensFilesOnly(t *testing.T) {
+// TestEachOpensFilesOnly: to open a pipe would wait for its writer, for ever.
+func TestEachOpensFilesOnly(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -216,15 +216,15 @@ func TestListOpensFilesOnly(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(volumes, "directory"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.List()
+	got, err := all(s)
 	want := "read record directory: it is not a regular file (d---------)\n" +
 		"read record link.json: it is not a regular file (L---------)\n" +
 		"read record pipe.json: it is not a regular file (p---------)"
 	if err == nil || err.Error() != want {
-		t.Errorf("List = %v, want %s", err, want)
+		t.Errorf("Each = %v, want %s", err, want)
 	}
 	if diff := gocmp.Diff([]state.Record{record("v")}, got); diff != "" {
-		t.Errorf("List (-want +got):\n%s", diff)
+		t.Errorf("records (-want +got):\n%s", diff)
 	}
 }
 

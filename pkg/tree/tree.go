@@ -121,16 +121,44 @@ func (t Tree) Size() int {
 	return n
 }
 
-// Digest returns «sha256:…» over everything a reader of the volume could see: paths, bytes, modes and owners.
+// Digest returns «sha256:…» over everything a reader of the volume could see: paths, bytes, modes and owners. Files that share
+// their bytes, as those of one key do, cost them once.
 func (t Tree) Digest() string {
 	h := sha256.New()
+	sums := sums{}
 	writeNumbers(h, int64(t.DirMode), int64(t.UID), int64(t.GID), int64(len(t.Files)))
 	for _, f := range t.Files {
 		writeNumbers(h, int64(f.Mode), int64(len(f.Path)), int64(len(f.Data)))
 		h.Write([]byte(f.Path))
-		h.Write(f.Data)
+		if len(f.Data) <= shortData {
+			h.Write(f.Data)
+			continue
+		}
+		sum := sums.of(f.Data)
+		h.Write(sum[:])
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// shortData is how many bytes are not worth being remembered.
+const shortData = 1 << 10
+
+// sums remembers the digests of bytes by where they are in memory.
+type sums map[*byte]sum
+
+type sum struct {
+	size int
+	of   [sha256.Size]byte
+}
+
+// of returns the digest of data, which is not empty.
+func (s sums) of(data []byte) [sha256.Size]byte {
+	at := &data[0]
+	if known, found := s[at]; found && known.size == len(data) {
+		return known.of
+	}
+	s[at] = sum{size: len(data), of: sha256.Sum256(data)}
+	return s[at].of
 }
 
 // writeNumbers writes each number with a fixed size, so that no two trees make the same bytes.

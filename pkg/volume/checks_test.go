@@ -94,9 +94,9 @@ func (n *node) wantNothing(d *driver) {
 // wantRecords checks which volumes are on record.
 func (n *node) wantRecords(want ...state.Record) {
 	n.Helper()
-	got, err := n.records.List()
+	got, err := n.records.all()
 	if err != nil {
-		n.Errorf("List() = %v, want nil", err)
+		n.Errorf("Each() = %v, want nil", err)
 	}
 	byID := func(rs []state.Record) map[string]state.Record {
 		m := map[string]state.Record{}

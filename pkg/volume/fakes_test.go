@@ -91,6 +91,12 @@ func (r *records) Delete(volumeID string) error {
 	return r.Store.Delete(volumeID)
 }
 
+// all returns every record that can be read.
+func (r *records) all() (all []state.Record, err error) {
+	err = r.Each(func(record state.Record) { all = append(all, record) })
+	return all, err
+}
+
 // tokens remembers for which volumes tokens are held.
 type tokens struct {
 	mu   sync.Mutex // Guards held.

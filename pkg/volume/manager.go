@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/fair"
 	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/state"
@@ -20,10 +21,12 @@ import (
 // workers is how many volumes are synced at a time. A sync is mostly system calls.
 const workers = 4
 
-// A sync that the node could not do is tried again after this long, doubling.
+// A sync that the node could not do is tried again after this long, doubling. One that there was no room for is tried again
+// when there is room, and for all cases after noRoomRetry.
 const (
 	firstRetry  = 100 * time.Millisecond
 	longestWait = 2 * time.Minute
+	noRoomRetry = time.Minute
 )
 
 // resyncJitter spreads the safety net's syncs over half an interval more.
@@ -48,9 +51,10 @@ type Config struct {
 type Manager struct {
 	cfg   Config
 	calls keyLock // Held by volume ID for the length of a publish or unpublish.
-	queue workqueue.TypedRateLimitingInterface[string]
-	pulse pulse // Says whether work goes on.
-	seal  seal  // Of the digests that are shown.
+	queue workqueue.TypedRateLimitingInterface[entry]
+	turns *fair.Turns // Of publishes at what they compute and write.
+	pulse pulse       // Says whether work goes on.
+	seal  seal        // Of the digests that are shown.
 
 	mu      sync.Mutex // Guards the fields below; never held while waiting or calling out.
 	volumes map[string]*volume
@@ -63,12 +67,32 @@ type Manager struct {
 	stopping chan struct{} // Closed when Run's context has ended.
 }
 
+// entry is a volume in the queue, where each namespace has a line of its own.
+type entry struct{ namespace, volumeID string }
+
+func newQueue() workqueue.TypedRateLimitingInterface[entry] {
+	lines := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[entry]{
+		Queue: fair.NewQueue(func(e entry) string { return e.namespace }),
+	})
+	return workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[entry](firstRetry, longestWait),
+		workqueue.TypedRateLimitingQueueConfig[entry]{DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(
+			workqueue.TypedDelayingQueueConfig[entry]{Queue: lines})})
+}
+
+// enqueue has the volume synced. It does not block.
+func (m *Manager) enqueue(v *volume) { m.queue.Add(v.entry()) }
+
+func (v *volume) entry() entry {
+	return entry{namespace: v.record.Pod.Namespace, volumeID: v.record.VolumeID}
+}
+
 // New returns a manager without volumes. Call Recover, then Run.
 func New(cfg Config) *Manager {
 	return &Manager{
-		cfg: cfg,
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, longestWait)),
+		cfg:      cfg,
+		queue:    newQueue(),
+		turns:    fair.NewTurns(workers),
 		volumes:  map[string]*volume{},
 		targets:  map[string]string{},
 		users:    map[source.Key]map[string]*volume{},
@@ -82,15 +106,14 @@ func New(cfg Config) *Manager {
 // node cannot tell, the volume is taken to be where it was. Records that cannot be read are reported and stay, with the
 // tokens of their volumes.
 func (m *Manager) Recover(ctx context.Context) error {
-	records, unreadable := m.cfg.Records.List()
-	for _, r := range records {
+	unreadable := m.cfg.Records.Each(func(r state.Record) {
 		done := m.pulse.works(r.VolumeID)
 		err := m.recoverOne(ctx, r)
 		done()
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "A record could not be taken over", logkeys.VolumeID, r.VolumeID)
 		}
-	}
+	})
 	if err := m.cfg.Tokens.Retain(m.cfg.Records.Has); err != nil { // What cannot be read now may be, by another version.
 		klog.FromContext(ctx).Error(err, "Tokens of volumes that are gone could not be removed")
 	}
@@ -109,20 +132,26 @@ func (m *Manager) recoverOne(ctx context.Context, r state.Record) error {
 	case !mounted:
 		return errors.Join(m.cfg.Tokens.Drop(r.VolumeID), m.cfg.Records.Delete(r.VolumeID))
 	}
-	return m.adopt(ctx, r)
+	v, mistake := m.find(r)
+	return m.adopt(ctx, v, mistake)
+}
+
+// find returns the volume of a record whose files are there already, and what is wrong with its attributes by now.
+func (m *Manager) find(r state.Record) (v *volume, mistake error) {
+	v = m.newVolume(r)
+	mistake = m.parse(v)
+	v.attributes = nil
+	v.live.Store(true)
+	return v, mistake
 }
 
 // adopt takes over a mounted volume without touching it, and queues it for a sync. One whose attributes or sources are no
 // longer acceptable stays as it is, and its condition says why. It is refused when another volume is on the target.
-func (m *Manager) adopt(ctx context.Context, r state.Record) error {
-	v, err := m.prepare(r)
-	if err != nil {
-		v = &volume{record: r}
-	}
-	v.live.Store(true)
+func (m *Manager) adopt(ctx context.Context, v *volume, err error) error {
 	v.frozen = err != nil || v.spec.UpdatePolicy == api.UpdateNever
 	v.tidyAt = time.Now().Add(2 * graceTime) // An earlier run may have replaced files a moment ago.
 	if err := m.register(v); err != nil {
+		v.account.Close()
 		return err
 	}
 	m.chargeFound(ctx, v)
@@ -133,7 +162,7 @@ func (m *Manager) adopt(ctx context.Context, r state.Record) error {
 		m.freeze(ctx, v, err)
 		return nil
 	}
-	m.queue.Add(r.VolumeID)
+	m.enqueue(v)
 	return nil
 }
 
@@ -170,19 +199,22 @@ func (m *Manager) Run(ctx context.Context) error {
 // work takes volumes from the queue until it is shut down.
 func (m *Manager) work(ctx context.Context) error {
 	for {
-		id, closed := m.queue.Get()
+		e, closed := m.queue.Get()
 		if closed {
 			return nil
 		}
-		done := m.pulse.took(id)
-		err := m.syncLive(ctx, id)
+		done := m.pulse.took(e.volumeID)
+		err := m.syncLive(ctx, e.volumeID)
 		done()
-		if err != nil && isRetried(err) {
-			m.queue.AddRateLimited(id)
-		} else {
-			m.queue.Forget(id) // What else is wrong heals by a change of a source, which queues the volume again.
+		switch {
+		case err != nil && isRetried(err) && isExhausted(err):
+			m.queue.AddAfter(e, noRoomRetry)
+		case err != nil && isRetried(err):
+			m.queue.AddRateLimited(e)
+		default:
+			m.queue.Forget(e) // What else is wrong heals by a change of a source, which queues the volume again.
 		}
-		m.queue.Done(id)
+		m.queue.Done(e)
 	}
 }
 
@@ -190,9 +222,9 @@ func (m *Manager) work(ctx context.Context) error {
 func (m *Manager) resync(context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for id, v := range m.volumes {
+	for _, v := range m.volumes {
 		v.distrusted.Store(true)
-		m.queue.Add(id)
+		m.enqueue(v)
 	}
 }
 
@@ -201,10 +233,10 @@ func (m *Manager) Changed(key source.Key) {
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for id, v := range m.users[key] {
+	for _, v := range m.users[key] {
 		v.dirty.mark(now)
 		v.poke()
-		m.queue.Add(id)
+		m.enqueue(v)
 	}
 }
 
@@ -282,15 +314,26 @@ func (m *Manager) lookup(volumeID string) *volume {
 	return m.volumes[volumeID]
 }
 
-// prepare checks all of a record that can be checked without reading a source.
-func (m *Manager) prepare(r state.Record) (*volume, error) {
-	spec, err := api.Parse(r.Attributes, r.Pod.Namespace)
+// newVolume returns a volume of which nothing is known but what was asked for. Its account has to be closed.
+func (m *Manager) newVolume(r state.Record) *volume {
+	v := &volume{
+		asked: r.Fingerprint(), attributes: r.Attributes, text: r.Size(),
+		account: m.cfg.Room.Account(), wake: make(chan struct{}, 1),
+	}
+	r.Attributes = nil
+	v.record = r
+	return v
+}
+
+// parse checks all of a volume's record that can be checked without reading a source.
+func (m *Manager) parse(v *volume) error {
+	spec, err := api.Parse(v.attributes, v.record.Pod.Namespace)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	v := &volume{record: r, spec: spec, wake: make(chan struct{}, 1)}
+	v.spec = spec
 	for _, ref := range spec.Refs() {
-		v.keys = append(v.keys, source.Key{Identity: m.cfg.Authority.Choose(r.Pod, ref), Ref: ref})
+		v.keys = append(v.keys, source.Key{Identity: m.cfg.Authority.Choose(v.record.Pod, ref), Ref: ref})
 	}
-	return v, nil
+	return nil
 }

@@ -40,22 +40,22 @@ func (m *Manager) Publish(ctx context.Context, r state.Record, t identity.Token)
 		return m.publishFirst(ctx, r, t)
 	case !mounted:
 		return m.publishAnew(ctx, v, r, t)
-	case !v.record.Same(r):
+	case v.asked != r.Fingerprint():
 		return different(v)
 	}
 	m.keep(ctx, v, t)
-	m.repeat(ctx, v)
+	m.repeat(ctx, v, r)
 	return nil
 }
 
 // repeat has a live volume checked: its record, and in the background its files.
-func (m *Manager) repeat(ctx context.Context, v *volume) {
-	defer m.pulse.works(v.record.VolumeID)()
-	if err := m.cfg.Records.Ensure(v.record); err != nil {
-		logUnrecorded(ctx, v.record, err)
+func (m *Manager) repeat(ctx context.Context, v *volume, r state.Record) {
+	defer m.pulse.works(r.VolumeID)()
+	if err := m.cfg.Records.Ensure(r); err != nil {
+		logUnrecorded(ctx, r, err)
 	}
 	v.distrusted.Store(true)
-	m.queue.Add(v.record.VolumeID)
+	m.enqueue(v)
 }
 
 // logUnrecorded is all there is to do: the files are there and stay; only the next restart would miss them, until the
@@ -95,11 +95,15 @@ func (m *Manager) publishAnew(ctx context.Context, v *volume, r state.Record, t 
 
 // republishUnknown takes over a volume that is mounted although nothing is recorded of it: its record was lost.
 func (m *Manager) republishUnknown(ctx context.Context, r state.Record, t identity.Token) error {
+	v, mistake, err := m.findUnknown(ctx, r)
+	if err != nil {
+		return wrap("publish", r.VolumeID, err)
+	}
 	defer m.pulse.works(r.VolumeID)()
-	if v, err := m.prepare(r); err == nil {
+	if mistake == nil {
 		m.keep(ctx, v, t) // Before it is read with.
 	}
-	if err := m.adopt(ctx, r); err != nil {
+	if err := m.adopt(ctx, v, mistake); err != nil {
 		if leftover := m.cfg.Tokens.Drop(r.VolumeID); leftover != nil {
 			klog.FromContext(ctx).Error(leftover, "A token that is of no use stays", logkeys.VolumeID, r.VolumeID)
 		}
@@ -111,30 +115,59 @@ func (m *Manager) republishUnknown(ctx context.Context, r state.Record, t identi
 	return nil
 }
 
+// findUnknown is find for a request, which takes its turn.
+func (m *Manager) findUnknown(ctx context.Context, r state.Record) (v *volume, mistake, err error) {
+	done, err := m.turns.Take(ctx, r.Pod.Namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer done()
+	v, mistake = m.find(r)
+	return v, mistake, nil
+}
+
 // publishFirst makes a new volume. Everything that can be refused is refused before anything is touched. What it has made
 // goes when it fails, and also when it panics: that ends the call, but not the driver.
 func (m *Manager) publishFirst(ctx context.Context, r state.Record, t identity.Token) (err error) {
-	v, err := m.prepare(r)
-	if err != nil {
-		return wrapPrepare(r.VolumeID, err)
+	v := m.newVolume(r)
+	isPlaced := false
+	defer func() {
+		if !isPlaced {
+			v.account.Close()
+		}
+	}()
+	if err := m.admit(ctx, v); err != nil {
+		return wrapAdmit(r.VolumeID, err)
 	}
 	if err := m.register(v); err != nil {
 		return err
 	}
-	isPlaced := false
 	defer func() {
 		if !isPlaced {
 			m.forget(v)
 			err = wrap("publish", r.VolumeID, errors.Join(err, m.cfg.Tokens.Drop(r.VolumeID)))
 		}
 	}()
-	if err := v.account.Open(bytesPerPublish + int64(len(v.keys))*bytesPerSource); err != nil {
-		return err // Before anything is read.
-	}
 	m.keep(ctx, v, t)
 	err = m.place(ctx, v)
 	isPlaced = err == nil
 	return err
+}
+
+// admit reads what is asked for. It takes the room for that first, and then for what has to be read of the API server.
+func (m *Manager) admit(ctx context.Context, v *volume) error {
+	if err := v.account.Open(v.pending()); err != nil {
+		return err
+	}
+	done, err := m.turns.Take(ctx, v.record.Pod.Namespace)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := m.parse(v); err != nil {
+		return err
+	}
+	return v.account.Open(v.pending())
 }
 
 // keep holds the volume's token, if a source is read with it. One that cannot be written is held by this run of the driver,
@@ -153,8 +186,8 @@ func isReadByPod(key source.Key) bool {
 	return key.Identity != identity.Driver() && !key.Identity.ByDriver
 }
 
-// wrapPrepare calls mistakes in the attributes by their kind.
-func wrapPrepare(volumeID string, err error) error {
+// wrapAdmit calls mistakes in the attributes by their kind.
+func wrapAdmit(volumeID string, err error) error {
 	if _, ok := errors.AsType[*api.AttributesError](err); ok {
 		return &Error{Op: "publish", VolumeID: volumeID, Kind: Invalid, Err: err}
 	}
@@ -171,10 +204,19 @@ func (m *Manager) place(ctx context.Context, v *volume) error {
 			return err
 		}
 		// A newcomer to an immutable object has it read anew for everybody: then it is waited for once more.
-		if err := m.make(ctx, v); !isFirstRead(err) {
+		if err := m.makeInTurn(ctx, v); !isFirstRead(err) {
 			return err
 		}
 	}
+}
+
+func (m *Manager) makeInTurn(ctx context.Context, v *volume) error {
+	done, err := m.turns.Take(ctx, v.record.Pod.Namespace)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return m.make(ctx, v)
 }
 
 // make records the volume and makes its files. The record comes first: a crash after it leaves a record without a mount, which
@@ -187,7 +229,9 @@ func (m *Manager) make(ctx context.Context, v *volume) (err error) {
 			err = errors.Join(err, m.cfg.Records.Delete(v.record.VolumeID))
 		}
 	}()
-	if err := m.cfg.Records.Put(v.record); err != nil {
+	r := v.record
+	r.Attributes = v.attributes
+	if err := m.cfg.Records.Put(r); err != nil {
 		return err
 	}
 	err = m.fill(ctx, v)
@@ -216,8 +260,9 @@ func (m *Manager) fill(ctx context.Context, v *volume) (err error) {
 	} else {
 		m.tellPolled(v)
 	}
+	v.attributes = nil
 	if !v.dirty.oldest().IsZero() {
-		m.queue.Add(v.record.VolumeID) // A change since the sources were read, which no worker may have seen to.
+		m.enqueue(v) // A change since the sources were read, which no worker may have seen to.
 	}
 	isFilled = true
 	return nil
@@ -235,7 +280,7 @@ func (m *Manager) await(ctx context.Context, v *volume) error {
 	var limit <-chan time.Time
 	told := ""
 	for {
-		err := m.obstacle(v)
+		err := m.obstacleInTurn(ctx, v)
 		if err == nil || kindOf(err) == Invalid || kindOf(err) == Exhausted {
 			return err
 		}
@@ -260,6 +305,20 @@ func (m *Manager) await(ctx context.Context, v *volume) error {
 			return errStopping
 		}
 	}
+}
+
+// obstacleInTurn is obstacle for a publish, for which there must be room as well.
+func (m *Manager) obstacleInTurn(ctx context.Context, v *volume) error {
+	done, err := m.turns.Take(ctx, v.record.Pod.Namespace)
+	if err != nil {
+		return err
+	}
+	defer done()
+	plan, _, err := m.read(v)
+	if err != nil {
+		return err
+	}
+	return v.openFor(plan)
 }
 
 // isFirstRead reports that it is too early to say what is wrong: the API server's first answer about a source is on its

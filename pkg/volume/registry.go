@@ -11,7 +11,6 @@ func (m *Manager) register(v *volume) error {
 	if holder, ok := m.targets[target]; ok && holder != id {
 		return refuse("publish", id, Different, "volume %s is already published on %s", holder, target)
 	}
-	v.account = m.cfg.Room.Account()
 	m.targets[target] = id
 	m.volumes[id] = v
 	for _, key := range v.keys {

@@ -11,7 +11,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
-	"github.com/liveconfig-csi/liveconfig/pkg/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/projection"
 	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
 )
 
@@ -23,6 +23,8 @@ const (
 	bytesPerPublish = 256 << 10
 	// bytesPerSource is for each object that it begins to watch, whether that exists or not.
 	bytesPerSource = 96 << 10
+	bytesPerUse    = 1 << 10 // What a volume remembers of each source, whoever else uses it.
+	bytesPerItem   = 128     // And of each item, besides its key and path.
 )
 
 // Room is what the memory for the files of all volumes is taken from.
@@ -34,16 +36,38 @@ type Room interface {
 // usedBy returns how much memory a volume takes.
 func usedBy(u volumefs.Usage) int64 { return bytesPerVolume + u.BytesUsed + u.InodesUsed*bytesPerInode }
 
-// neededBy returns how much memory it takes, at most, to write all files of a tree.
-func neededBy(t tree.Tree) int64 {
-	page := int64(os.Getpagesize())
+// neededBy returns how much memory it takes, at most, to write all files of a plan.
+func neededBy(plan projection.Plan) int64 {
 	const fixed = 4 // The directory of a generation, the link to it, and their like.
-	pages, inodes := int64(0), int64(fixed+len(t.Dirs()))
-	for _, f := range t.Files {
-		pages += (int64(len(f.Data)) + page - 1) / page
+	bytes, inodes := int64(0), int64(fixed+len(plan.Dirs()))
+	for size := range plan.Sizes() {
+		bytes += wholePages(size)
 		inodes += 2 // The file, and perhaps a link in the root.
 	}
-	return pages*page + inodes*bytesPerInode
+	return bytes + inodes*bytesPerInode
+}
+
+func wholePages(size int) int64 {
+	page := os.Getpagesize()
+	return int64((size + page - 1) / page * page)
+}
+
+// footprint returns how much memory the volume takes besides its files: its record on disk, and what is known of it.
+func (v *volume) footprint() int64 {
+	size := wholePages(v.text)
+	for _, s := range v.spec.Sources {
+		size += bytesPerUse
+		for _, item := range s.Items {
+			size += bytesPerItem + int64(len(item.Key)+len(item.Path))
+		}
+	}
+	return size
+}
+
+// pending returns how much memory a publish takes until its files are made: the request, which is held twice while it is under
+// way, and what it reads before it is known how large that is.
+func (v *volume) pending() int64 {
+	return bytesPerPublish + 2*int64(v.text) + v.footprint() + int64(len(v.keys))*bytesPerSource
 }
 
 // crowdedTime is how long a change may wait for room before anybody is told. A change of an object that many volumes share
@@ -54,12 +78,12 @@ const crowdedTime = 8 * graceTime
 // reserve takes the room for the files of a tree beside those that are there. When a live volume cannot have it, it is
 // synced again as soon as it can, and for a while that is no trouble but an [atomicdir.EarlyError]; but files that must go do
 // not wait for room. v.mu is held.
-func (m *Manager) reserve(v *volume, view *volumefs.View, t tree.Tree) error {
+func (m *Manager) reserve(v *volume, view *volumefs.View, needed int64) error {
 	if !v.live.Load() {
-		return v.account.Open(bytesPerVolume + neededBy(t))
+		return nil // Which was done before anything was.
 	}
 	m.charge(v, view) // What was left over by then may be gone.
-	wanted := v.account.Size() + neededBy(t)
+	wanted := v.account.Size() + needed
 	if v.followsLoss() && len(m.lost(v)) > 0 {
 		v.account.Force(wanted)
 		return nil
@@ -74,7 +98,7 @@ func (m *Manager) reserve(v *volume, view *volumefs.View, t tree.Tree) error {
 // will have to borrow again. It returns the error that said it cannot yet, or for a while an [atomicdir.EarlyError]. v.mu is
 // held.
 func (m *Manager) waitForRoom(v *volume, wanted int64, err error) error {
-	v.account.WhenRoom(wanted+v.borrowed, func() { m.queue.Add(v.record.VolumeID) })
+	v.account.WhenRoom(wanted+v.borrowed, func() { m.enqueue(v) })
 	if v.crowded.IsZero() {
 		v.crowded = time.Now()
 	}
@@ -87,6 +111,11 @@ func (m *Manager) waitForRoom(v *volume, wanted int64, err error) error {
 // bytesUnasked is how much a sync may render without asking for room. Few syncs are under way at a time, and a publish has
 // [bytesPerPublish].
 const bytesUnasked = 64 << 10
+
+// openFor takes the room for a volume that has no files yet, before a byte of them is read.
+func (v *volume) openFor(plan projection.Plan) error {
+	return v.account.Open(bytesPerVolume + v.footprint() + neededBy(plan))
+}
 
 // borrow takes the room for what a sync renders. It is held in memory, beside the files, until it is given back. A live volume
 // waits for it as for that of its files. v.mu is held.
@@ -117,11 +146,11 @@ func (m *Manager) borrow(v *volume, rendered int64) (giveBack func(), err error)
 // charge takes as much room as the volume has turned out to use. What is not known stays as it was. v.mu is held.
 func (m *Manager) charge(v *volume, view *volumefs.View) {
 	if !v.live.Load() {
-		v.account.Force(0) // What was made is gone.
+		v.account.Force(v.pending()) // What was made is gone.
 		return
 	}
 	if usage, err := view.Usage(); err == nil {
-		v.account.Force(usedBy(usage))
+		v.account.Force(v.footprint() + usedBy(usage))
 	}
 }
 
@@ -131,7 +160,7 @@ func (m *Manager) chargeFound(ctx context.Context, v *volume) {
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "The room of a volume is not known", logkeys.VolumeID, v.record.VolumeID)
 	}
-	v.account.Force(usedBy(usage))
+	v.account.Force(v.footprint() + usedBy(usage))
 }
 
 // crowdedOut returns an error when there is no room for what a source of the volume has become.

@@ -109,10 +109,31 @@ func TestARestartTakesTheRoomOfWhatIsThere(t *testing.T) {
 
 // TestAPublishReservesForItsSources before it watches any of them, and no more than that.
 func TestAPublishReservesForItsSources(t *testing.T) {
-	const count, needed = 10, volume.BytesPerPublish + 10*volume.BytesPerSource
+	const count = 10
 	open := func(n int64) int64 { return (n + 2) / 3 * 4 } // Of which newcomers may have n.
 	bubble(t, func(n *node) {
 		refs, attributes := many(count)
+		for _, ref := range refs {
+			n.cluster.silent[ref] = true
+		}
+		waiting := func(room *budget.Budget, option func(*volume.Config)) int64 {
+			d := n.start(option)
+			defer d.stop()
+			published := make(chan error, 1)
+			go func() { published <- d.Publish(n.ctx, n.request("config", attributes), identity.Token{}) }()
+			pass(settling)
+			used := room.Used()
+			n.wantKind(<-published, volume.NotReady)
+			n.wantNothing(d)
+			return used
+		}
+		needed := waiting(limited(1 << 40))
+		if least := int64(volume.BytesPerPublish + count*volume.BytesPerSource); needed < least || needed > least+(64<<10) {
+			n.Errorf("Used() = %d while the sources are waited for, want %d and what the attributes take", needed, least)
+		}
+		if got := waiting(limited(open(needed))); got != needed {
+			n.Errorf("Used() = %d with just enough, want %d", got, needed)
+		}
 		for _, ref := range refs {
 			n.cluster.refused[ref] = true // So that it would be told from a refusal for want of room.
 		}
@@ -123,21 +144,6 @@ func TestAPublishReservesForItsSources(t *testing.T) {
 		if got := room.Used(); got != 0 {
 			n.Errorf("Used() = %d after a refusal, want 0", got)
 		}
-		d.stop()
-
-		room, option = limited(open(needed))
-		d = n.start(option)
-		for _, ref := range refs {
-			n.cluster.refused[ref], n.cluster.silent[ref] = false, true
-		}
-		published := make(chan error, 1)
-		go func() { published <- d.Publish(n.ctx, n.request("config", attributes), identity.Token{}) }()
-		pass(settling)
-		if got := room.Used(); got != needed {
-			n.Errorf("Used() = %d while the sources are waited for, want %d", got, needed)
-		}
-		n.wantKind(<-published, volume.NotReady)
-		n.wantNothing(d)
 	})
 }
 

@@ -38,7 +38,7 @@ func (m *Manager) syncLive(ctx context.Context, volumeID string) error {
 		return err // After a restart: the files stay, and the answer on its way queues the volume again.
 	}
 	if early, ok := errors.AsType[*atomicdir.EarlyError](err); ok {
-		m.queue.AddAfter(volumeID, time.Until(early.Until))
+		m.queue.AddAfter(v.entry(), time.Until(early.Until))
 		return nil
 	}
 	consequence := filesStay
@@ -58,7 +58,7 @@ func (m *Manager) tidyLater(v *volume, result Result) {
 		v.tidyAt = time.Now().Add(2 * graceTime)
 	}
 	if !v.tidyAt.IsZero() {
-		m.queue.AddAfter(v.record.VolumeID, time.Until(v.tidyAt)) // Which an earlier sync may come before.
+		m.queue.AddAfter(v.entry(), time.Until(v.tidyAt)) // Which an earlier sync may come before.
 	}
 }
 
@@ -96,28 +96,33 @@ func (m *Manager) project(v *volume) (Result, error) {
 	if err != nil {
 		return ResultFailed, err
 	}
+	if !v.live.Load() { // It has no files that could be these.
+		if err := v.openFor(plan); err != nil {
+			return ResultFailed, err
+		}
+	}
 	giveBack, err := m.borrow(v, plan.Rendered())
 	if err != nil {
 		return ResultFailed, err
 	}
 	defer giveBack()
 	t := plan.Tree()
-	result, err := m.bring(v, t)
+	result, err := m.bring(v, t, neededBy(plan))
 	if err == nil {
 		m.settle(v, t, contents, result)
 	}
 	return result, err
 }
 
-// bring makes the files what the tree says, if they are not. v.mu is held.
-func (m *Manager) bring(v *volume, t tree.Tree) (Result, error) {
+// bring makes the files what the tree says, if they are not. It needs that much room for them, at most. v.mu is held.
+func (m *Manager) bring(v *volume, t tree.Tree, needed int64) (Result, error) {
 	before, digest := v.digest, t.Digest()
 	distrusted := v.distrusted.Swap(false)
 	if v.live.Load() && before == digest && !distrusted {
 		return ResultUnchanged, nil
 	}
 	v.digest = "" // A write that fails may have come as far as to show the new files.
-	changed, err := m.write(v, t, before != "" && before != digest && !distrusted)
+	changed, err := m.write(v, t, needed, before != "" && before != digest && !distrusted)
 	if err != nil {
 		return ResultFailed, err
 	}
@@ -164,7 +169,7 @@ func (m *Manager) read(v *volume) (projection.Plan, map[api.Ref]api.Content, err
 
 // write puts the tree into the volume's file system; for a volume that is not live it makes one and, when it is
 // complete, moves it onto the target path. differs says that the live files are known to be others. v.mu is held.
-func (m *Manager) write(v *volume, t tree.Tree, differs bool) (changed bool, err error) {
+func (m *Manager) write(v *volume, t tree.Tree, needed int64, differs bool) (changed bool, err error) {
 	view, err := m.enter(v, differs)
 	if err != nil {
 		return false, err
@@ -175,7 +180,7 @@ func (m *Manager) write(v *volume, t tree.Tree, differs bool) (changed bool, err
 			err = errors.Join(err, v.leave(view))
 		}
 	}()
-	how := writing{room: func() error { return m.reserve(v, view, t) }, differs: differs}
+	how := writing{room: func() error { return m.reserve(v, view, needed) }, differs: differs}
 	changed, err = how.by(v.spec.UpdatePolicy).Write(view.Root, t)
 	if err != nil || v.live.Load() {
 		return changed, err

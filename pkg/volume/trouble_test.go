@@ -250,9 +250,9 @@ func TestSecretsStayInTheFiles(t *testing.T) {
 		n.cluster.set(tls, "other", bytes)
 		pass(settling)
 		problem, err := d.Condition(r.VolumeID, "")
-		records, listErr := n.records.List()
+		records, listErr := n.records.all()
 		if len(records) != 1 || listErr != nil {
-			n.Fatalf("List() = %v, %v, want one record", records, listErr)
+			n.Fatalf("Each() = %v, %v, want one record", records, listErr)
 		}
 		for where, text := range map[string]string{
 			"log": n.logs.String(), "Events": fmt.Sprint(n.seen.told()),

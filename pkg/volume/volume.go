@@ -51,8 +51,8 @@ type Records interface {
 	// Has tells whether a volume has a record, readable or not.
 	Has(volumeID string) bool
 	Delete(volumeID string) error
-	// List returns every readable record, and an error for those that are not.
-	List() ([]state.Record, error)
+	// Each calls visit with every readable record, and returns an error for those that are not. visit may delete the record.
+	Each(visit func(state.Record)) error
 }
 
 // Mounts makes and finds the volumes' file systems.
@@ -115,30 +115,33 @@ const (
 
 // volume is one volume that is being published or live.
 type volume struct {
-	record state.Record
-	spec   api.Spec
-	keys   []source.Key  // Of the sources, each once; fixed.
-	wake   chan struct{} // Holds one poke for a publish that waits.
-	dirty  dirtyTime
+	record     state.Record      // Without attributes.
+	attributes map[string]string // Nil once the volume is live: what they say is in spec. Its publish's own.
+	asked      state.Fingerprint // Of the record with them.
+	text       int               // How many bytes the record has, about.
+	spec       api.Spec
+	keys       []source.Key    // Of the sources, each once; fixed once registered.
+	wake       chan struct{}   // Holds one poke for a publish that waits.
+	account    *budget.Account // What is taken of the room.
+	dirty      dirtyTime
 	// live and gone are set while mu is held, and read without it where nobody may wait for a system call that hangs.
 	live atomic.Bool // Mounted by us, as far as we know; a failure must not touch it.
 	gone atomic.Bool // Torn down: a sync that comes late does nothing.
 	// distrusted makes the next sync compare the files on disk, and not only what was last written there.
 	distrusted atomic.Bool
 
-	mu       sync.Mutex      // Serialises sync and teardown; guards the fields below.
-	release  []func()        // Takes back what was acquired.
-	view     *volumefs.View  // The way into the files of a live volume, kept from change to change; nil for none yet.
-	frozen   bool            // Stays as it is: it never updates, or its sources cannot be had.
-	digest   string          // Of the tree that was last written or found equal; empty after a restart or a failed write.
-	tidyAt   time.Time       // When replaced files may go; zero when there are none.
-	crowded  time.Time       // Since when there is no room for a change; zero for there is.
-	borrowed int64           // The room that is taken for what was rendered and is not in the files yet.
-	told     string          // The gist of what the pod was last told is wrong; empty for nothing.
-	problem  error           // Why the files are not what they should be; nil when they are.
-	polled   []source.Key    // Of which the pod was told that they are read now and then.
-	account  *budget.Account // What is taken of the room; fixed once registered.
-	facts    facts           // What is told of the volume to who asks.
+	mu       sync.Mutex     // Serialises sync and teardown; guards the fields below.
+	release  []func()       // Takes back what was acquired.
+	view     *volumefs.View // The way into the files of a live volume, kept from change to change; nil for none yet.
+	frozen   bool           // Stays as it is: it never updates, or its sources cannot be had.
+	digest   string         // Of the tree that was last written or found equal; empty after a restart or a failed write.
+	tidyAt   time.Time      // When replaced files may go; zero when there are none.
+	crowded  time.Time      // Since when there is no room for a change; zero for there is.
+	borrowed int64          // The room that is taken for what was rendered and is not in the files yet.
+	told     string         // The gist of what the pod was last told is wrong; empty for nothing.
+	problem  error          // Why the files are not what they should be; nil when they are.
+	polled   []source.Key   // Of which the pod was told that they are read now and then.
+	facts    facts          // What is told of the volume to who asks.
 }
 
 // dirtyTime holds when the oldest change not yet synced became known.

@@ -70,8 +70,8 @@ func checkThereAndBack(t *testing.T, in *corev1.PodTemplateSpec) {
 	}
 }
 
-// mayBeAnew reports whether a text has what can keep a name from being changed where it stands: aliases and escapes.
-func mayBeAnew(text string) bool { return strings.ContainsAny(text, `*\`) }
+// mayBeAnew reports whether a text has what can keep a name from being changed where it stands: escapes.
+func mayBeAnew(text string) bool { return strings.Contains(text, `\`) }
 
 func attributes(t *corev1.PodTemplateSpec) map[string]string {
 	return t.Spec.Volumes[0].CSI.VolumeAttributes

@@ -52,14 +52,14 @@ type nameNode struct {
 // position counts lines and characters from one.
 type position struct{ line, column int }
 
-// nameNodes returns the nodes that name the sources of a list, through aliases.
+// nameNodes returns the nodes that name the sources of a list.
 func nameNodes(text string) []nameNode {
 	var document yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &document); err != nil || len(document.Content) == 0 {
 		return nil
 	}
 	var names []nameNode
-	for i, entry := range behind(document.Content[0]).Content {
+	for i, entry := range document.Content[0].Content {
 		for _, key := range []string{api.KeyConfigMap, api.KeySecret} {
 			source := member(entry, key)
 			if source == nil || source.Kind != yaml.MappingNode {
@@ -77,24 +77,15 @@ func nameNodes(text string) []nameNode {
 
 // member returns the value of a field, or nil.
 func member(object *yaml.Node, name string) *yaml.Node {
-	object = behind(object)
 	if object.Kind != yaml.MappingNode {
 		return nil
 	}
 	for i := 0; i+1 < len(object.Content); i += 2 {
-		if behind(object.Content[i]).Value == name {
-			return behind(object.Content[i+1])
+		if object.Content[i].Value == name {
+			return object.Content[i+1]
 		}
 	}
 	return nil
-}
-
-// behind returns what an alias stands for.
-func behind(node *yaml.Node) *yaml.Node {
-	if node.Kind == yaml.AliasNode {
-		return node.Alias
-	}
-	return node
 }
 
 // offsets returns the positions of the nodes in bytes. The reader counts characters, does not count a byte-order mark,
@@ -130,7 +121,7 @@ func offsets(text string, names []nameNode) map[position]int {
 }
 
 // beforeCharacters returns how many bytes of a node come before its own characters, and whether these are plain. There
-// may be tags and an anchor, comments, the head of a block, and a quote.
+// may be tags, comments, the head of a block, and a quote.
 func beforeCharacters(text string) (skipped int, plain bool) {
 	const breaks = "\r\n\u0085\u2028\u2029"
 	const blanks = " \t" + breaks
@@ -141,8 +132,6 @@ func beforeCharacters(text string) (skipped int, plain bool) {
 		switch {
 		case strings.HasPrefix(rest, "!"):
 			plain = false
-			end = strings.IndexAny(rest, blanks)
-		case strings.HasPrefix(rest, "&"):
 			end = strings.IndexAny(rest, blanks)
 		case strings.HasPrefix(rest, "|"), strings.HasPrefix(rest, ">"):
 			plain = false

@@ -1,6 +1,7 @@
 package template_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -106,7 +107,10 @@ func TestPointChangesNothing(t *testing.T) {
 func TestPointRefuses(t *testing.T) {
 	t.Parallel()
 	full := "[{configMap: {name: foo}}] #" + strings.Repeat("x", 64<<10-28)
-	crowded := "[" + strings.Repeat("{configMap: {name: foo}},", 2600) + "]"
+	var crowded strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&crowded, "- configMap: {name: foo, items: [{key: a, path: p%04d}]}\n", i)
+	}
 	tests := map[string]struct {
 		in   *corev1.PodTemplateSpec
 		to   names
@@ -121,7 +125,7 @@ func TestPointRefuses(t *testing.T) {
 			want: "point spec.volumes[0].csi.volumeAttributes[sources] elsewhere: mistake in volumeAttributes: sources[0].configMap.name: ",
 		},
 		"a list that no longer fits": {
-			in: long(crowded), to: copies(),
+			in: long(crowded.String()), to: copies(),
 			want: "point spec.volumes[0].csi.volumeAttributes[sources] elsewhere: mistake in volumeAttributes: sources: Too long",
 		},
 	}

@@ -34,10 +34,9 @@ func TestPointAndBack(t *testing.T) {
 	}
 }
 
-// writer writes the long form at random. It uses neither aliases nor escapes.
+// writer writes the long form at random. It uses no escapes.
 type writer struct {
 	*rand.Rand
-	anchors int
 	lineEnd string
 }
 
@@ -48,7 +47,7 @@ func (w *writer) list() string {
 	for i := range entries {
 		entries[i] = w.entry(i)
 	}
-	list := head + w.one("", w.anchor()) + "[" + strings.Join(entries, w.blank()+","+w.blank()) + w.one("", ",") + w.blank() + "]"
+	list := head + "[" + strings.Join(entries, w.blank()+","+w.blank()) + w.one("", ",") + w.blank() + "]"
 	if strings.HasPrefix(head, "\ufeff") || w.IntN(2) == 0 {
 		return list + w.one("", w.end(), w.lineEnd+"..."+w.end())
 	}
@@ -64,7 +63,7 @@ func (w *writer) lines(n int) string {
 		case 0:
 			b.WriteString("-" + w.one(" ", "\t", "   ") + w.entry(i) + w.end())
 		case 1:
-			fmt.Fprintf(&b, "- %s:%s%s    name:%s%s%s", kind, w.one("", " "+w.anchor()), w.end(), w.one(" ", w.end()+"     "), w.name(), w.end())
+			fmt.Fprintf(&b, "- %s:%s    name:%s%s%s", kind, w.end(), w.one(" ", w.end()+"     "), w.name(), w.end())
 		case 2:
 			fmt.Fprintf(&b, "- %s:%s    optional: true%s    name: %s%s      %s%s", kind, w.end(), w.end(),
 				w.one("|-", ">-", "!!str |-", "|1-", ">7-")[:2], w.one("", " # foo")+w.lineEnd, w.one("foo", "tls"), w.lineEnd)
@@ -105,16 +104,10 @@ func (w *writer) name() string {
 	text := w.one("foo", "tls", "foo.example-1", "name", "configmap", "x")
 	number := w.one("1e", "2", "0x1", "1.5", "12e")
 	return w.one(
-		text, text, w.anchor()+text, "1e", w.anchor()+"12e",
-		`"`+text+`"`, "'"+text+"'", `"`+number+`"`, "'"+number+"'", w.anchor()+"'"+number+"'",
-		"!!str "+text, "!!str '"+number+"'", "!!str 2", w.anchor()+"!!str 0x1", "!!str  "+number, "! "+number, "!<tag:yaml.org,2002:str> "+number,
+		text, text, text, "1e", "12e",
+		`"`+text+`"`, "'"+text+"'", `"`+number+`"`, "'"+number+"'", "'"+number+"'",
+		"!!str "+text, "!!str '"+number+"'", "!!str 2", "!!str 0x1", "!!str  "+number, "! "+number, "!<tag:yaml.org,2002:str> "+number,
 	)
-}
-
-// anchor is one that nothing refers to.
-func (w *writer) anchor() string {
-	w.anchors++
-	return fmt.Sprintf("&a%d ", w.anchors)
 }
 
 // end ends a line, and may leave others empty.

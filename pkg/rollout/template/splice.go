@@ -28,7 +28,6 @@ func splice(text string, written []writtenName, want []api.Source) (string, bool
 		edits = append(edits, at.edit(text, to))
 	}
 	slices.SortFunc(edits, func(a, b edit) int { return cmp.Compare(a.start, b.start) })
-	edits = slices.Compact(edits) // Aliases of one name.
 	return apply(text, edits)
 }
 

@@ -63,8 +63,8 @@ func sourceKeys(src api.Source) []string {
 }
 
 // pointed returns what the attribute that names the objects shall be. It changes the names in the text and leaves what
-// else a person wrote there as it is. A text that cannot be changed that way, such as one in which an alias stands for a
-// name and a path, is written anew.
+// else a person wrote there as it is. A text that cannot be changed that way, such as one in which a name has an escape,
+// is written anew.
 func (v *volume) pointed(names map[trigger.Object]string) (string, error) {
 	want := v.spec
 	want.Sources = slices.Clone(v.spec.Sources)
@@ -96,7 +96,7 @@ func (v *volume) check(text string, want api.Spec) error {
 		return err
 	}
 	if !reflect.DeepEqual(got, want) {
-		return errors.New("the text cannot be changed without changing what else it says, write it without aliases")
+		return errors.New("the text cannot be changed without changing what else it says")
 	}
 	return nil
 }
