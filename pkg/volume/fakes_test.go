@@ -99,8 +99,9 @@ func (r *records) all() (all []state.Record, err error) {
 
 // tokens remembers for which volumes tokens are held.
 type tokens struct {
-	mu   sync.Mutex // Guards held.
-	held map[string]identity.Token
+	mu    sync.Mutex // Guards the fields below.
+	held  map[string]identity.Token
+	count map[string]int // How many tokens were ever held.
 }
 
 func (t *tokens) Keep(volumeID string, _ api.Pod, token identity.Token) error {
@@ -108,9 +109,10 @@ func (t *tokens) Keep(volumeID string, _ api.Pod, token identity.Token) error {
 	defer t.mu.Unlock()
 	if !token.IsZero() {
 		if t.held == nil {
-			t.held = map[string]identity.Token{}
+			t.held, t.count = map[string]identity.Token{}, map[string]int{}
 		}
 		t.held[volumeID] = token
+		t.count[volumeID]++
 	}
 	return nil
 }
@@ -138,6 +140,13 @@ func (t *tokens) of(volumeID string) identity.Token {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.held[volumeID]
+}
+
+// kept returns how many tokens were ever held for a volume.
+func (t *tokens) kept(volumeID string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.count[volumeID]
 }
 
 // event is one Event on a pod.

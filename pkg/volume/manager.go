@@ -155,6 +155,9 @@ func (m *Manager) adopt(ctx context.Context, v *volume, err error) error {
 		return err
 	}
 	m.chargeFound(ctx, v)
+	if v.spec.UpdatePolicy == api.UpdateNever {
+		m.dropToken(ctx, v.record.VolumeID) // The last run was ended before it did, or was of a version that did not.
+	}
 	if !v.frozen {
 		err = m.acquire(v)
 	}

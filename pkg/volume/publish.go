@@ -104,9 +104,7 @@ func (m *Manager) republishUnknown(ctx context.Context, r state.Record, t identi
 		m.keep(ctx, v, t) // Before it is read with.
 	}
 	if err := m.adopt(ctx, v, mistake); err != nil {
-		if leftover := m.cfg.Tokens.Drop(r.VolumeID); leftover != nil {
-			klog.FromContext(ctx).Error(leftover, "A token that is of no use stays", logkeys.VolumeID, r.VolumeID)
-		}
+		m.dropToken(ctx, r.VolumeID)
 		return err
 	}
 	if err := m.cfg.Records.Adopt(r); err != nil {
@@ -170,14 +168,22 @@ func (m *Manager) admit(ctx context.Context, v *volume) error {
 	return v.account.Open(v.pending())
 }
 
-// keep holds the volume's token, if a source is read with it. One that cannot be written is held by this run of the driver,
-// which is what counts.
+// keep holds the volume's token, if a source is read with it from now on. One that cannot be written is held by this run of
+// the driver, which is what counts.
 func (m *Manager) keep(ctx context.Context, v *volume, t identity.Token) {
-	if !slices.ContainsFunc(v.keys, isReadByPod) {
+	isOver := v.live.Load() && v.spec.UpdatePolicy == api.UpdateNever
+	if isOver || !slices.ContainsFunc(v.keys, isReadByPod) {
 		return
 	}
 	if err := m.cfg.Tokens.Keep(v.record.VolumeID, v.record.Pod, t); err != nil {
 		klog.FromContext(ctx).Error(err, "A token would not outlive the driver", logkeys.VolumeID, v.record.VolumeID)
+	}
+}
+
+// dropToken forgets the token of a volume that nothing is read for any more.
+func (m *Manager) dropToken(ctx context.Context, volumeID string) {
+	if err := m.cfg.Tokens.Drop(volumeID); err != nil {
+		klog.FromContext(ctx).Error(err, "A token that is of no use stays", logkeys.VolumeID, volumeID)
 	}
 }
 
@@ -257,6 +263,7 @@ func (m *Manager) fill(ctx context.Context, v *volume) (err error) {
 	if v.spec.UpdatePolicy == api.UpdateNever {
 		v.frozen = true
 		v.dropSources()
+		m.dropToken(ctx, v.record.VolumeID)
 	} else {
 		m.tellPolled(v)
 	}

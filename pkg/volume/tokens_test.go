@@ -77,3 +77,51 @@ func TestATokenThatIsOfNoUseIsNotHeld(t *testing.T) {
 		}
 	})
 }
+
+// TestATokenThatNothingReadsWithAnyMoreIsNotHeld: a volume that never updates has been read once and for all when it is
+// published. Neither a repeat nor a restart holds its token again, and what an earlier version of the driver held goes.
+func TestATokenThatNothingReadsWithAnyMoreIsNotHeld(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.maps = identity.ByPod
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		r := n.request("config", configMap("web", "updatePolicy", "Never"))
+		token := identity.NewToken("token", time.Now().Add(time.Hour))
+		publish := func() {
+			n.Helper()
+			if err := d.Publish(n.ctx, r, token); err != nil {
+				n.Fatal(err)
+			}
+		}
+		want := func(when string) {
+			n.Helper()
+			if got := n.tokens.of(r.VolumeID); !got.IsZero() {
+				n.Errorf("%s: a token is held, want none", when)
+			}
+		}
+		publish()
+		if got := n.tokens.kept(r.VolumeID); got != 1 {
+			n.Errorf("tokens that were held for the first read: %d, want 1", got)
+		}
+		want("after a publish")
+		publish()
+		want("after a repeat")
+		if err := n.tokens.Keep(r.VolumeID, r.Pod, token); err != nil { // As an earlier version did.
+			n.Fatal(err)
+		}
+		d = d.restart()
+		want("after a restart")
+		publish()
+		want("after a repeat for a volume of an earlier run")
+		d.stop()
+		if err := n.records.Store.Delete(r.VolumeID); err != nil {
+			n.Fatal(err)
+		}
+		d = n.start()
+		publish()
+		want("after a repeat for a volume that nothing is known of")
+		if got := n.tokens.kept(r.VolumeID); got != 2 {
+			n.Errorf("tokens that were held: %d, want no more than that of the publish and this test's own", got)
+		}
+	})
+}
