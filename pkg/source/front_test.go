@@ -91,6 +91,9 @@ func (f *front) event(e watch.Event) []byte {
 // answer returns one with the object in it, or with what the error says. An error that is no status of the API is the
 // network's.
 func (f *front) answer(r *http.Request, o runtime.Object, err error) (*http.Response, error) {
+	if p, ok := errors.AsType[*page](err); ok {
+		return p.response(r), nil
+	}
 	code := http.StatusOK
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		said := status.Status()

@@ -2,6 +2,8 @@ package source
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"time"
@@ -89,12 +91,40 @@ func (o object) get(ctx context.Context) (listed, error) {
 		found, err = m, result.Into(m.ConfigMap)
 	}
 	switch {
-	case apierrors.IsNotFound(err):
+	case o.isAbsence(err):
 		return listed{}, nil
+	case apierrors.IsNotFound(err):
+		return listed{}, &strangeAnswerError{ref: o.ref, cause: err}
 	case err != nil:
 		return listed{}, err
 	}
 	return listed{version: found.meta().ResourceVersion, object: found}, nil
+}
+
+// isAbsence reports whether an error is the API server's word that the object does not exist: a Status that names the object.
+// It is the same where the namespace does not exist. Proxies, paths that nobody serves and answers about something else have
+// the status 404 as well, and the client library makes up a Status for those.
+func (o object) isAbsence(err error) bool {
+	answer, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || apierrors.IsUnexpectedServerError(err) {
+		return false
+	}
+	status := answer.Status()
+	about := status.Details
+	return status.Reason == metav1.StatusReasonNotFound && about != nil && about.Name == o.ref.Name && about.Group == corev1.GroupName &&
+		(about.Kind == "" || about.Kind == o.ref.Kind.Resource()+"s")
+}
+
+// strangeAnswerError is an answer with the status 404 that says nothing of the object, and must not pass for its absence. So
+// it does not unwrap to its cause.
+type strangeAnswerError struct {
+	ref   api.Ref
+	cause error
+}
+
+func (e *strangeAnswerError) Error() string {
+	return fmt.Sprintf("the answer has the status 404, but does not say that %s is not found; "+
+		"it may come from a proxy and not from the API server: %v", e.ref, e.cause)
 }
 
 // keptOf returns the object of an event. It is not ok if the event is of no sort that is known, or about anything else than
