@@ -111,10 +111,16 @@ func (b *Bench) DeletePod(name string) {
 // AllowSecrets lets a service account of the bench's namespace read all Secrets there.
 func (b *Bench) AllowSecrets(account string) {
 	b.T.Helper()
+	b.AllowForSecrets(account, "get", "list", "watch")
+}
+
+// AllowForSecrets lets a service account of the bench's namespace do something with all Secrets there.
+func (b *Bench) AllowForSecrets(account string, verbs ...string) {
+	b.T.Helper()
 	roles := b.Cluster.Client().RbacV1()
 	_, err := roles.Roles(b.Namespace).Create(b.T.Context(), &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Name: account},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch"}}},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: verbs}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		b.T.Fatal(err)
@@ -128,7 +134,7 @@ func (b *Bench) AllowSecrets(account string) {
 		b.T.Fatal(err)
 	}
 	err = b.Cluster.AwaitAccess(b.T.Context(), cluster.ServiceAccountUser(b.Namespace, account), authorizationv1.ResourceAttributes{
-		Namespace: b.Namespace, Verb: "watch", Version: "v1", Resource: "secrets",
+		Namespace: b.Namespace, Verb: verbs[len(verbs)-1], Version: "v1", Resource: "secrets",
 	})
 	if err != nil {
 		b.T.Fatal(err)

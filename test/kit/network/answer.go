@@ -43,8 +43,14 @@ func (f *Front) answerItself(w http.ResponseWriter, asked Request, fault Fault) 
 	return true
 }
 
-// refuse answers as the API server does when it refuses something.
+// refuse answers as the API server does when it refuses something, or with a page.
 func refuse(w http.ResponseWriter, fault Fault) {
+	if fault.Page != "" {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.WriteHeader(fault.Status)
+		_, _ = io.WriteString(w, fault.Page) // The client may be gone.
+		return
+	}
 	status := metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusFailure, Code: int32(fault.Status), //nolint:gosec // It is a status of HTTP.

@@ -37,6 +37,9 @@ type Fault struct {
 	// zero.
 	Status     int
 	RetryAfter time.Duration
+	// Page is the text of HTML that is answered with the status, as by a proxy that knows nothing of Kubernetes. Empty means
+	// an answer as an API server gives.
+	Page string
 	// Stale answers a list with what the same list was answered first since [Front.Remember], if it was at all.
 	Stale bool
 	// EndAfter is how long a watch lasts at most, if not zero.
@@ -267,7 +270,7 @@ func (f *Front) take(r *http.Request) (Request, Fault) {
 		}
 		all.Delay += fault.Delay
 		if all.Status == 0 {
-			all.Status, all.RetryAfter = fault.Status, fault.RetryAfter
+			all.Status, all.RetryAfter, all.Page = fault.Status, fault.RetryAfter, fault.Page
 		}
 		if all.EndAfter == 0 {
 			all.EndAfter = fault.EndAfter
