@@ -10,7 +10,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// ErrNoToken is why a pod's credentials cannot be used: none were given, or all have expired.
+// ErrNoToken is why a pod's credentials cannot be used: none were given, or all look expired and were refused as well.
 var ErrNoToken = errors.New("no valid token is held")
 
 // Files keeps small secrets over restarts of the driver, by ID. It must be safe for concurrent use.
@@ -148,18 +148,18 @@ func (v *Vault) token(id Identity) (Token, error) {
 	defer v.mu.Unlock()
 	best := v.bestLocked(id)
 	if best.token.IsZero() {
-		return Token{}, fmt.Errorf("%w for %s; the kubelet brings one with each call if the CSIDriver object has "+
-			`tokenRequests: [{audience: ""}]`, ErrNoToken, id)
+		return Token{}, v.whyNoneLocked(id)
 	}
 	return best.token, nil
 }
 
-// bestLocked returns, of the identity's tokens that have not expired, one that was never refused, and of those the one that
-// lives longest; or else the one that was refused longest ago, so that each has its turn. v.mu is held.
+// bestLocked returns, of the identity's tokens, one that was never refused, and of those the one that lives longest; or else
+// the one that was refused longest ago, so that each has its turn. That a token looks expired proves nothing, because the
+// node's clock may be ahead: it is only the last one to be tried. One that was refused as well is dead. v.mu is held.
 func (v *Vault) bestLocked(id Identity) entry {
 	var best entry
 	for _, e := range v.held {
-		if e.identity != id || !e.token.expires.After(v.now()) {
+		if e.identity != id || !e.refused.IsZero() && v.looksExpired(e.token) {
 			continue
 		}
 		isBetter := e.refused.Before(best.refused)
@@ -173,13 +173,32 @@ func (v *Vault) bestLocked(id Identity) entry {
 	return best
 }
 
-// passOver remembers that the API server has refused a token, and reports whether there is one that it has not refused.
-func (v *Vault) passOver(id Identity, t Token) (hasNext bool) {
+func (v *Vault) looksExpired(t Token) bool { return !t.expires.After(v.now()) }
+
+// whyNoneLocked says why no token of an identity is worth a request. v.mu is held.
+func (v *Vault) whyNoneLocked(id Identity) error {
+	var newest Token
+	for _, e := range v.held {
+		if e.identity == id && (newest.IsZero() || e.token.expires.After(newest.expires)) {
+			newest = e.token
+		}
+	}
+	if newest.IsZero() {
+		return fmt.Errorf("%w for %s; the kubelet brings one with each call if the CSIDriver object has "+
+			`tokenRequests: [{audience: ""}]`, ErrNoToken, id)
+	}
+	return fmt.Errorf("%w for %s: the newest one looks expired by %s, and the API server has refused it; either the kubelet "+
+		"brings no new ones (see requiresRepublish in the CSIDriver object), or its pod is gone and the clock of this node is ahead",
+		ErrNoToken, id, v.now().Sub(newest.expires).Round(time.Second))
+}
+
+// passOver remembers that the API server has refused a token, and reports whether there is another one to try, or it is to
+// be said why there is none.
+func (v *Vault) passOver(id Identity, t Token) (goOn bool) {
 	v.mark(id, t, v.now())
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	best := v.bestLocked(id)
-	return best.refused.IsZero() && !best.token.IsZero()
+	return v.bestLocked(id).refused.IsZero()
 }
 
 // accept remembers that the API server takes a token.
