@@ -95,7 +95,7 @@ func (t *transport) send(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	response, err := t.base.RoundTrip(r)
-	t.gate.requests.note(r.Context(), response, err)
+	place.note(r.Context(), response, err)
 	place.leave()
 	return response, err
 }

@@ -145,69 +145,141 @@ func TestRequestsBeginFew(t *testing.T) {
 	})
 }
 
-// TestTroubleMakesThemFew again, and keeps them so for a while: a server that refuses, by whatever words, is not asked by many.
+// TestTroubleMakesThemFew: a server that refuses, by whatever words, is soon asked by two at a time. They become more with
+// each answer again, but not as many as before for a while.
 func TestTroubleMakesThemFew(t *testing.T) {
 	t.Parallel()
+	few, many := []int{2, 6, 18, 32, 32}, []int{64, 64, 64}
 	tests := map[string]struct {
 		status int
-		then   int // How many come at a time after that was the answer.
+		then   []int // How many come at a time after that was the answer.
 	}{
-		"no connection":     {0, 2},
-		"come again later":  {http.StatusTooManyRequests, 2},
-		"it is broken":      {http.StatusInternalServerError, 2},
-		"it is not there":   {http.StatusServiceUnavailable, 2},
-		"forbidden is fine": {http.StatusForbidden, 64},
-		"expired is fine":   {http.StatusGone, 64},
+		"no connection":     {0, few},
+		"come again later":  {http.StatusTooManyRequests, few},
+		"it is broken":      {http.StatusInternalServerError, few},
+		"it is not there":   {http.StatusServiceUnavailable, few},
+		"forbidden is fine": {http.StatusForbidden, many},
+		"expired is fine":   {http.StatusGone, many},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 				d := newDesk(t)
 				d.widen()
-				d.ask(d.ctx, 200)
+				d.ask(d.ctx, 300)
 				answer(tt.status, d.want(64, 32)...)
-				answer(http.StatusOK, d.want(tt.then, 96)...)
-				d.want(tt.then, 96+tt.then)
+				d.wantSteps(96, tt.then...)
 			})
 		})
 	}
 }
 
+// wantSteps answers, and wants so many to come at a time, from the next one on.
+func (d *desk) wantSteps(next int, steps ...int) {
+	d.t.Helper()
+	for _, n := range steps {
+		answer(http.StatusOK, d.want(n, next)...)
+		next += n
+	}
+}
+
+// TestSomeTroubleHalvesThem: a server that refuses one of many is asked by fewer, and not by two.
+func TestSomeTroubleHalvesThem(t *testing.T) {
+	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
+		d := newDesk(t)
+		d.widen()
+		d.ask(d.ctx, 200)
+		came := d.want(64, 32)
+		answer(http.StatusServiceUnavailable, came[0])
+		d.want(0, 96)
+		answer(http.StatusOK, came[1:]...)
+		d.want(32, 96)
+	})
+}
+
 // TestTroubleIsForgotten after a while.
 func TestTroubleIsForgotten(t *testing.T) {
 	t.Parallel()
-	for after, then := range map[time.Duration]int{15 * time.Second: 2, 15*time.Second + 1: 6} {
+	for after, then := range map[time.Duration][]int{15 * time.Second: {2, 6, 18, 32}, 15*time.Second + 1: {2, 6, 18, 54}} {
 		t.Run(after.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 				d := newDesk(t)
 				d.ask(d.ctx, 1)
 				answer(http.StatusServiceUnavailable, d.want(1, 0)...)
 				<-time.After(after)
-				d.ask(d.ctx, 10)
-				answer(http.StatusOK, d.want(2, 1)...)
-				d.want(then, 3)
+				d.ask(d.ctx, 100)
+				d.wantSteps(1, then...)
 			})
 		})
 	}
 }
 
-// TestNobodyWaitsForASilentServer for longer than a second for each two before: who is not answered makes way.
+// TestALateAnswerIsNoTrouble: of a server that takes longer than a second for everything, each is asked, and soon by many at
+// a time. What four hundred want, as of a node that starts, is answered within seconds.
+func TestALateAnswerIsNoTrouble(t *testing.T) {
+	t.Parallel()
+	for _, latency := range []time.Duration{1200 * time.Millisecond, 1500 * time.Millisecond, 5 * time.Second} {
+		t.Run(latency.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
+				const many = 400
+				d := newDesk(t)
+				go func() {
+					for range many {
+						s := <-d.sent
+						time.AfterFunc(latency, func() { s.answer <- http.StatusOK })
+					}
+				}()
+				began := time.Now()
+				for _, a := range d.ask(d.ctx, many) {
+					<-a.done
+				}
+				if took, most := time.Since(began), 8*time.Second+5*latency; took > most {
+					t.Errorf("%d requests took %s where each takes %s, want at most %s", many, took, latency, most)
+				}
+			})
+		})
+	}
+}
+
+// TestNoAnswerInTimeIsTrouble, when somebody has waited for it for long.
+func TestNoAnswerInTimeIsTrouble(t *testing.T) {
+	t.Parallel()
+	for limit, then := range map[time.Duration][]int{9 * time.Second: {2, 6, 18, 54}, 10 * time.Second: {2, 6, 18, 32}} {
+		t.Run(limit.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
+				d := newDesk(t)
+				ctx, cancel := context.WithTimeout(d.ctx, limit)
+				defer cancel()
+				gone := d.ask(ctx, 1)
+				d.want(1, 0)
+				<-gone[0].done
+				d.ask(d.ctx, 100)
+				d.wantSteps(1, then...)
+			})
+		})
+	}
+}
+
+// TestNobodyWaitsForASilentServer for longer than a second for each two before: who is not answered makes way, and while
+// nothing is answered there are few.
 func TestNobodyWaitsForASilentServer(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		d := newDesk(t)
 		d.widen()
-		askers := d.ask(d.ctx, 80)
+		askers := d.ask(d.ctx, 90)
 		hanging := d.want(64, 32)
 		<-time.After(999 * time.Millisecond)
 		d.want(0, 0)
 		<-time.After(time.Millisecond)
-		next := d.want(2, 96) // It is in trouble.
+		for next := 96; next < 108; next += 2 {
+			d.want(2, next)
+			<-time.After(time.Second)
+		}
+		next := d.want(2, 108)
 		answer(http.StatusOK, next[0])
-		d.want(1, 98)
-		<-time.After(time.Second)
-		d.want(2, 99)
-		answer(http.StatusOK, hanging...) // Which have no places to give back.
-		d.want(0, 0)
+		d.want(3, 110)                    // There is an answer: two more than before.
+		answer(http.StatusOK, hanging[0]) // Which has no place to give back, but is an answer.
+		d.want(2, 113)
 		if <-askers[0].done; askers[0].err != nil {
 			t.Errorf("error = %v of one that was answered late, want none", askers[0].err)
 		}

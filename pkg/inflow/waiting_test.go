@@ -1,0 +1,168 @@
+package inflow_test
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/inflow"
+)
+
+// client asks for a tenant.
+type client struct {
+	urgency      atomic.Int64
+	tenant, name string
+}
+
+func (c *client) Urgency() inflow.Urgency { return inflow.Urgency(c.urgency.Load()) }
+func (c *client) Tenant() string          { return c.tenant }
+func (c *client) Name() string            { return c.name }
+
+// of returns a context for requests of that urgency by a tenant, who is nobody that can come back.
+func (d *desk) of(u inflow.Urgency, tenant string) context.Context {
+	c := &client{tenant: tenant}
+	c.urgency.Store(int64(u))
+	return inflow.By(d.ctx, c)
+}
+
+// named returns who can come back.
+func named(name string) *client {
+	c := &client{name: name}
+	c.urgency.Store(int64(inflow.Routine))
+	return c
+}
+
+// crowd returns a desk at which two requests are under way which nobody can be served before.
+func crowd(t *testing.T) (d *desk, first []*sent) {
+	t.Helper()
+	d = newDesk(t)
+	d.ask(d.ctx, 2)
+	return d, d.want(2, 0)
+}
+
+// wantOrder answers one request after the other, by trouble that keeps them few, and wants them to come in that order.
+func (d *desk) wantOrder(last *sent, want ...int) *sent {
+	d.t.Helper()
+	for _, n := range want {
+		answer(http.StatusServiceUnavailable, last)
+		last = d.want(1, n)[0]
+	}
+	return last
+}
+
+// TestTheMostUrgentGoFirst, in whatever order they have come. Requests of which nothing is said are routine.
+func TestTheMostUrgentGoFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
+		d, first := crowd(t)
+		d.ask(inflow.With(d.ctx, inflow.Spare), 2)
+		d.ask(d.ctx, 1)
+		d.ask(d.of(inflow.Routine, ""), 1)
+		d.ask(inflow.With(d.ctx, inflow.Awaited), 2)
+		d.wantOrder(first[0], 6, 7, 4, 5, 2, 3)
+	})
+}
+
+// TestNobodyIsPassedOverForEver: of eight turns each urgency has one, however many wait that are more urgent.
+func TestNobodyIsPassedOverForEver(t *testing.T) {
+	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
+		d, first := crowd(t)
+		d.ask(inflow.With(d.ctx, inflow.Spare), 2)    // 2 and 3
+		d.ask(d.ctx, 2)                               // 4 and 5
+		d.ask(inflow.With(d.ctx, inflow.Awaited), 20) // From 6 on.
+		d.wantOrder(first[0], 6, 7, 8, 9, 10, 11, 12, 2, 4, 13, 14, 15, 16, 17, 18, 3, 5, 19, 20, 21, 22, 23, 24, 25)
+	})
+}
+
+// TestTenantsTakeTurns within an urgency: who comes with one request does not wait for who came with many.
+func TestTenantsTakeTurns(t *testing.T) {
+	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
+		d, first := crowd(t)
+		d.ask(d.of(inflow.Awaited, "many"), 5)  // From 2 on.
+		d.ask(d.of(inflow.Awaited, "one"), 1)   // 7
+		d.ask(d.of(inflow.Awaited, "two"), 2)   // 8 and 9
+		d.ask(d.of(inflow.Routine, "three"), 1) // 10
+		last := d.wantOrder(first[0], 2, 7, 8, 3)
+		d.ask(d.of(inflow.Awaited, "late"), 1) // 11
+		d.wantOrder(last, 11, 9, 4, 10, 5, 6)  // Of eight turns one is for what is routine.
+	})
+}
+
+// TestWhatBecomesUrgentGoesFirst, although it waits already: a pod may come to need what is being looked at again.
+func TestWhatBecomesUrgentGoesFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
+		d, first := crowd(t)
+		c := &client{}
+		c.urgency.Store(int64(inflow.Spare))
+		d.ask(d.ctx, 2)
+		d.ask(inflow.By(d.ctx, c), 1)
+		last := d.wantOrder(first[0], 2)
+		c.urgency.Store(int64(inflow.Awaited))
+		d.wantOrder(last, 4, 3)
+	})
+}
+
+// TestWhoComesBackGoesOnAsBefore: who gave up waiting, or was told to come later, has his place in the line when he asks
+// for the same again. An answer ends that.
+func TestWhoComesBackGoesOnAsBefore(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		// leave has who waits as request 2 go, before nine others, and returns one that is under way then.
+		leave func(d *desk, cancel func(), first *sent) *sent
+		then  int // Who is served next, after he has come back as request 12.
+	}{
+		"after giving up in the line": {func(_ *desk, cancel func(), first *sent) *sent {
+			cancel()
+			return first
+		}, 12},
+		"after giving up on the answer": {func(d *desk, cancel func(), first *sent) *sent {
+			d.wantOrder(first, 2)
+			cancel()
+			return d.want(1, 3)[0]
+		}, 12},
+		"after trouble": {func(d *desk, _ func(), first *sent) *sent { return d.wantOrder(first, 2, 3) }, 12},
+		"after an answer": {func(d *desk, _ func(), first *sent) *sent {
+			answer(http.StatusForbidden, d.wantOrder(first, 2))
+			more := d.want(3, 3)
+			answer(http.StatusServiceUnavailable, more[1:]...) // So that there are two again.
+			return more[0]
+		}, 6},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
+				d, first := crowd(t)
+				ctx, cancel := context.WithCancel(d.ctx)
+				defer cancel()
+				d.ask(inflow.By(ctx, named("web")), 1)
+				<-time.After(time.Millisecond)
+				d.ask(d.ctx, 9)
+				last := tt.leave(d, cancel, first[0])
+				<-time.After(time.Millisecond)
+				d.ask(inflow.By(d.ctx, named("web")), 1)
+				d.wantOrder(last, tt.then)
+			})
+		})
+	}
+}
+
+// TestWhoStaysAwayIsForgotten, some minutes after he gave up.
+func TestWhoStaysAwayIsForgotten(t *testing.T) {
+	t.Parallel()
+	for away, then := range map[time.Duration]int{5 * time.Minute: 6, 5*time.Minute + 1: 5} {
+		t.Run(away.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
+				d, _ := crowd(t)
+				ctx, cancel := context.WithCancel(d.ctx)
+				d.ask(inflow.By(ctx, named("web")), 1)
+				cancel()
+				<-time.After(away)
+				d.ask(d.ctx, 3)
+				first := d.want(2, 3)
+				d.ask(inflow.By(d.ctx, named("web")), 1)
+				d.wantOrder(first[0], then)
+			})
+		})
+	}
+}
