@@ -78,7 +78,10 @@ func clusterOrigin(ctx context.Context, cfg config, room *memory, vault *identit
 	installation := csidriver.New(client.storage, client.types, cfg.driverName)
 	return &origin{
 		sources: sources, authority: authority, tokens: vault, events: events, installation: installation,
-		run:  []func(context.Context) error{installation.Run, sources.Run},
+		run: []func(context.Context) error{
+			func(ctx context.Context) error { return installation.Run(inflow.With(ctx, inflow.Awaited)) }, // Each publish asks it.
+			sources.Run,
+		},
 		wait: sources.Wait,
 		gauges: func(g *telemetry.Gauges) {
 			g.Watches, g.Polled, g.Silence, g.Replaced = sources.Watches, sources.Polled, sources.Silence, sources.Replaced

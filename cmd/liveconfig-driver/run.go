@@ -192,7 +192,7 @@ func (p *parts) serve(ctx context.Context, cfg config) error {
 		}
 		g.Go(func() error { return server.ServeHTTP(ctx, l, p.mux(cfg)) })
 	}
-	p.origin.events.Start(ctx) // Recovering has something to tell.
+	p.origin.events.Start(inflow.With(ctx, inflow.Spare)) // Recovering has something to tell.
 	if err := p.volumes.Recover(ctx); err != nil {
 		logger.Error(err, "Some records could not be read; their volumes stay as they are")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"strconv"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ import (
 type cluster struct {
 	t     *testing.T
 	front *front
+	wire  http.RoundTripper // What clients reach it by.
 
 	mu       sync.Mutex // Guards all fields below.
 	version  int
@@ -56,11 +58,13 @@ const asking = "allow"
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	return &cluster{
+	c := &cluster{
 		t: t, front: newFront(t), version: 100,
 		objects: map[api.Ref]runtime.Object{}, history: map[api.Ref][]watch.Event{}, watches: map[*serverWatch]bool{},
 		asked: make(chan struct{}, 1),
 	}
+	c.wire = c
+	return c
 }
 
 func (c *cluster) list(ref api.Ref, opts metav1.ListOptions) (runtime.Object, error) {

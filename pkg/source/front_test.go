@@ -167,7 +167,7 @@ func textOf(err error) string {
 }
 
 // client returns one of the cluster.
-func (c *cluster) client() rest.Interface { return c.front.client(c) }
+func (c *cluster) client() rest.Interface { return c.front.client(c.wire) }
 
 // RoundTrip is [http.RoundTripper].
 func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {

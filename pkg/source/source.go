@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -120,6 +121,8 @@ type item struct {
 	now   Snapshot
 	// isNew says that it is unknown yet, and that nobody needs it who was there before: others can do without it.
 	isNew bool
+	// isAwaited says that it is unknown yet, and that somebody new to the node waits for it. It is read without the lock.
+	isAwaited atomic.Bool
 	// account is what is taken of the room; fixed.
 	account *budget.Account
 }
@@ -156,6 +159,9 @@ func (c *Cache) Acquire(key Key) (release func(), err error) {
 		// not served what an earlier one was.
 		it.now.Synced = false
 		c.startLocked(key, it, client)
+	}
+	if c.isRunning && !it.now.Synced {
+		it.isAwaited.Store(true)
 	}
 	return sync.OnceFunc(func() { c.release(key) }), nil
 }
@@ -249,6 +255,9 @@ func (c *Cache) update(w *watcher, change func(*Snapshot) (changed bool)) {
 	w.item.now.noteFailing()
 	now := w.item.now
 	w.item.isNew = w.item.isNew && !now.Synced
+	if now.Synced {
+		w.item.isAwaited.Store(false)
+	}
 	if now.Synced && now.Found && now.Content.Immutable && w.key.Identity == identity.Driver() {
 		w.item.stop() // Content that never changes needs no watch; whether a pod may still read it does.
 		w.item.stop = nil

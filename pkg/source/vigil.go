@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/inflow"
 )
 
 // A watch can die without a word: its connection stays open, and nothing comes any more. So signs of life are looked for.
@@ -167,7 +169,7 @@ func (w *watcher) noteList() {
 func (w *watcher) beginRequest() (context.Context, context.CancelFunc) {
 	w.cache.mu.Lock()
 	defer w.cache.mu.Unlock()
-	ctx, cancel := context.WithTimeout(w.cache.ctx, answerLimit)
+	ctx, cancel := context.WithTimeout(inflow.By(w.cache.ctx, w), answerLimit)
 	w.vigil.cancel = cancel
 	if w.ctx.Err() != nil {
 		cancel()
@@ -184,7 +186,7 @@ func (w *watcher) beginWatch(o metav1.ListOptions) (context.Context, error) {
 	}
 	now := time.Now()
 	v := &w.vigil
-	ctx, cancel := context.WithCancel(w.cache.ctx)
+	ctx, cancel := context.WithCancel(inflow.By(w.cache.ctx, w))
 	v.cancel = cancel
 	v.asks, v.isBookmarked, v.sign = true, false, now
 	v.patience = wait.Jitter(longestSilence, silenceJitter)
