@@ -79,7 +79,7 @@ func clusterOrigin(ctx context.Context, cfg config, room *memory, vault *identit
 	return &origin{
 		sources: sources, authority: authority, tokens: vault, events: events, installation: installation,
 		run: []func(context.Context) error{
-			func(ctx context.Context) error { return installation.Run(inflow.With(ctx, inflow.Awaited)) }, // Each publish asks it.
+			func(ctx context.Context) error { return installation.Run(inflow.With(ctx, inflow.Awaited)) }, // Publishes wait for it.
 			sources.Run,
 		},
 		wait: sources.Wait,

@@ -12,7 +12,8 @@ type bearer struct {
 }
 
 // RoundTrip is [http.RoundTripper]. A token that the API server does not take, because its pod is gone, is passed over for
-// the next one. When all are refused the answer is the API server's or, if they look expired, an error that says so. Requests that read have no body, so they can be sent again.
+// the next one. When all were refused, RoundTrip returns the API server's answer or, if all look expired, an error that says
+// so. Requests that read have no body, so they can be sent again.
 func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	for {
 		t, err := b.vault.token(b.identity)

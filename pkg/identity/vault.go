@@ -10,7 +10,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// ErrNoToken is why a pod's credentials cannot be used: none were given, or all look expired and were refused as well.
+// ErrNoToken is why a pod's credentials cannot be used: there is no token, or all tokens look expired and were refused.
 var ErrNoToken = errors.New("no valid token is held")
 
 // Files keeps small secrets over restarts of the driver, by ID. It must be safe for concurrent use.
@@ -153,9 +153,9 @@ func (v *Vault) token(id Identity) (Token, error) {
 	return best.token, nil
 }
 
-// bestLocked returns, of the identity's tokens, one that was never refused, and of those the one that lives longest; or else
-// the one that was refused longest ago, so that each has its turn. That a token looks expired proves nothing, because the
-// node's clock may be ahead: it is only the last one to be tried. One that was refused as well is dead. v.mu is held.
+// bestLocked returns the identity's token that lives longest, of those that were never refused; or else the one that was
+// refused longest ago, so that each has its turn. A token that looks expired may be valid, because the node's clock may be
+// ahead: it is tried after the others. Once it was refused as well, it is not used any more. v.mu is held.
 func (v *Vault) bestLocked(id Identity) entry {
 	var best entry
 	for _, e := range v.held {
@@ -175,7 +175,7 @@ func (v *Vault) bestLocked(id Identity) entry {
 
 func (v *Vault) looksExpired(t Token) bool { return !t.expires.After(v.now()) }
 
-// whyNoneLocked says why no token of an identity is worth a request. v.mu is held.
+// whyNoneLocked returns the error for an identity without a token that can be used. v.mu is held.
 func (v *Vault) whyNoneLocked(id Identity) error {
 	var newest Token
 	for _, e := range v.held {
@@ -192,8 +192,8 @@ func (v *Vault) whyNoneLocked(id Identity) error {
 		ErrNoToken, id, v.now().Sub(newest.expires).Round(time.Second))
 }
 
-// passOver remembers that the API server has refused a token, and reports whether there is another one to try, or it is to
-// be said why there is none.
+// passOver remembers that the API server has refused a token. It reports whether to ask [Vault.token] again: for another
+// token, or for the error that no token can be used.
 func (v *Vault) passOver(id Identity, t Token) (goOn bool) {
 	v.mark(id, t, v.now())
 	v.mu.Lock()

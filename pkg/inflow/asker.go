@@ -2,49 +2,52 @@ package inflow
 
 import "context"
 
-// Urgency is which requests go before others. Nobody waits for ever: of [turnsEach] requests one is of each urgency that waits.
+// Urgency is which requests go first. No urgency waits for ever: of eight requests that are sent,
+// at least one is of each urgency for which requests wait.
 type Urgency int
 
-// The urgencies, from the one that goes first.
+// The urgencies. A more urgent one comes first.
 const (
-	// Awaited: somebody new waits for the answer, such as a pod that cannot start without it.
+	// Awaited: something new waits for the answer, such as a pod that cannot start without it.
 	Awaited Urgency = iota
-	// Routine: what is known is looked at again. It is that of requests of which nothing is said.
+	// Routine: the answer confirms or updates what is known. Requests without an [Asker] are routine.
 	Routine
-	// Spare: it may come late, or never.
+	// Spare: the answer may come late, or never.
 	Spare
 	urgencies int = iota
 )
 
-// Asker is who makes requests. Its methods are called often, by many goroutines, and must not block.
+// Asker describes requests before they are sent. Many goroutines call its methods, often and with a
+// lock held: the methods must not block.
 type Asker interface {
 	// Urgency may change while a request waits.
 	Urgency() Urgency
-	// Tenant is whose request it is. Those of one urgency take turns: who has many requests waits for them alone.
+	// Tenant is whose request it is. Tenants take turns within an urgency, so that a tenant with
+	// many requests does not delay the others.
 	Tenant() string
-	// Name is the same whenever the same is asked for: who gives up and comes back goes on where it was. An empty one is
-	// nobody's.
+	// Name identifies what is asked for. A request that repeats an unanswered one of the same name
+	// takes its place in the order. Requests with an empty name are not recognized.
 	Name() string
 }
 
 type askerKey struct{}
 
-// By returns a context for requests of the asker.
+// By returns a context for requests that the asker describes.
 func By(ctx context.Context, a Asker) context.Context { return context.WithValue(ctx, askerKey{}, a) }
 
-// With returns a context for requests of that urgency, which are no tenant's.
-func With(ctx context.Context, u Urgency) context.Context { return By(ctx, anybody(u)) }
+// With returns a context for requests of that urgency, without a tenant or a name.
+func With(ctx context.Context, u Urgency) context.Context { return By(ctx, plain(u)) }
 
 func askerOf(ctx context.Context) Asker {
 	if a, ok := ctx.Value(askerKey{}).(Asker); ok {
 		return a
 	}
-	return anybody(Routine)
+	return plain(Routine)
 }
 
-// anybody is nobody in particular.
-type anybody Urgency
+// plain is an asker with nothing but an urgency.
+type plain Urgency
 
-func (a anybody) Urgency() Urgency { return Urgency(a) }
-func (anybody) Tenant() string     { return "" }
-func (anybody) Name() string       { return "" }
+func (p plain) Urgency() Urgency { return Urgency(p) }
+func (plain) Tenant() string     { return "" }
+func (plain) Name() string       { return "" }

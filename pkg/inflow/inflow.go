@@ -1,5 +1,6 @@
-// Package inflow has a server asked, and its large answers read, a few at a time. What is received and not yet used takes
-// memory, and many can come at once; who asks for much at once makes more connections than it needs.
+// Package inflow limits how many requests to a server wait for an answer at a time, and how many large answers are read at
+// a time. It sends the most urgent requests first. Answers that are received and not yet used take memory, and many
+// requests at once make more connections than they need.
 //
 // It does not know what the answers are about.
 package inflow

@@ -16,22 +16,25 @@ const (
 	more = 2
 	// most is how many do when all is well.
 	most = 64
-	// mostWary is how many do at most soon after trouble. Within a second each makes way, so that a node which has a
-	// thousand objects looked at again every two minutes, with two requests each, is not behind with them.
+	// mostWary is the maximum soon after trouble. A request keeps its place for a second at most, so
+	// this allows 32 requests a second, however slow the server is. A node with 1,000 objects sends
+	// about 17 a second for its rechecks, with two requests each every two minutes.
 	mostWary = 32
-	// wary is how soon that is. A server that comes back has all that its clients want before it.
+	// wary is how long after trouble that maximum holds. A server that comes back is asked by all its
+	// clients for everything.
 	wary = 15 * time.Second
 	// overdue is after how long without an answer a request makes way for the next one.
 	overdue = time.Second
 	// lull is after how long without an answer nothing is known of the server any more.
 	lull = time.Second
-	// lost is after how long a request that ends without an answer says that the server is in trouble.
+	// lost is how long a request must have been out for its timeout to count as trouble.
 	lost = 10 * time.Second
 )
 
-// line has requests sent a few at a time, the most urgent first. It has more of them under way with each answer, however
-// long that took, until nothing was asked for a while or the server is in trouble; trouble halves them. So who begins with
-// many does not make a connection for each, and a server that comes back is not asked for everything at once by everybody.
+// line limits how many requests wait for an answer at a time. Each answer that is no trouble raises the limit, however
+// long it took; trouble halves it, and after a lull it starts again from the fewest. So a client that begins with
+// many requests does not make a connection for each, and a server that comes back is not asked for everything at once by
+// all its clients.
 type line struct {
 	mu      sync.Mutex // Guards the fields below, and what places have.
 	waiting waiting
@@ -46,9 +49,9 @@ type place struct {
 	line  *line
 	asker Asker
 	name  string        // The asker's.
-	since time.Time     // Since when its asker waits, perhaps with an earlier request.
-	given chan struct{} // Closed when it is.
-	sent  time.Time     // When it was.
+	since time.Time     // When its wait began, perhaps with an earlier request.
+	given chan struct{} // Closed when the request may be sent.
+	sent  time.Time     // When that was.
 	held  bool
 	timer *time.Timer // Takes it back.
 }
@@ -89,8 +92,8 @@ func (p *place) leave() {
 	p.giveBackLocked()
 }
 
-// expire has the request go on without its place. That an answer takes long is no trouble, but of a server that has not
-// answered anything since, nothing is known any more.
+// expire takes the place back; the request goes on without it. A late answer is no trouble. But if the server has answered
+// no request since this one was sent, nothing is known of the server any more.
 func (p *place) expire() {
 	l := p.line
 	l.mu.Lock()
@@ -110,7 +113,7 @@ func (p *place) giveBackLocked() {
 	p.line.admitLocked() // Also because the answer has made the line wider.
 }
 
-// note takes the answer, or why there is none, for what it says of the server.
+// note adapts the limit to the answer, or to the reason why there is none.
 func (p *place) note(ctx context.Context, response *http.Response, err error) {
 	l := p.line
 	l.mu.Lock()
@@ -120,7 +123,7 @@ func (p *place) note(ctx context.Context, response *http.Response, err error) {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) && now.Sub(p.sent) >= lost {
 			l.noteTroubleLocked(now)
 		}
-		return // Otherwise nobody wanted one.
+		return // The caller gave up, which says nothing of the server.
 	}
 	l.heard = now
 	if err != nil || response.StatusCode >= http.StatusInternalServerError || response.StatusCode == http.StatusTooManyRequests {

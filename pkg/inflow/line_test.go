@@ -145,8 +145,8 @@ func TestRequestsBeginFew(t *testing.T) {
 	})
 }
 
-// TestTroubleMakesThemFew: a server that refuses, by whatever words, is soon asked by two at a time. They become more with
-// each answer again, but not as many as before for a while.
+// TestTroubleMakesThemFew: a server that refuses all requests gets two at a time. With each answer they become more again,
+// but for a while not as many as before.
 func TestTroubleMakesThemFew(t *testing.T) {
 	t.Parallel()
 	few, many := []int{2, 6, 18, 32, 32}, []int{64, 64, 64}
@@ -183,7 +183,7 @@ func (d *desk) wantSteps(next int, steps ...int) {
 	}
 }
 
-// TestSomeTroubleHalvesThem: a server that refuses one of many is asked by fewer, and not by two.
+// TestSomeTroubleHalvesThem: a server that refuses one request of many gets fewer, but not two at a time.
 func TestSomeTroubleHalvesThem(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		d := newDesk(t)
@@ -214,8 +214,8 @@ func TestTroubleIsForgotten(t *testing.T) {
 	}
 }
 
-// TestALateAnswerIsNoTrouble: of a server that takes longer than a second for everything, each is asked, and soon by many at
-// a time. What four hundred want, as of a node that starts, is answered within seconds.
+// TestALateAnswerIsNoTrouble: a server that takes longer than a second for each answer soon gets many requests at a time. The
+// 400 requests of a node that starts are answered within seconds. This is a part of fault 30.
 func TestALateAnswerIsNoTrouble(t *testing.T) {
 	t.Parallel()
 	for _, latency := range []time.Duration{1200 * time.Millisecond, 1500 * time.Millisecond, 5 * time.Second} {
@@ -241,7 +241,7 @@ func TestALateAnswerIsNoTrouble(t *testing.T) {
 	}
 }
 
-// TestNoAnswerInTimeIsTrouble, when somebody has waited for it for long.
+// TestNoAnswerInTimeIsTrouble, if the request was out for long.
 func TestNoAnswerInTimeIsTrouble(t *testing.T) {
 	t.Parallel()
 	for limit, then := range map[time.Duration][]int{9 * time.Second: {2, 6, 18, 54}, 10 * time.Second: {2, 6, 18, 32}} {

@@ -6,29 +6,30 @@ import (
 )
 
 const (
-	// turnsEach is in how many turns there is at least one for each urgency that waits.
+	// turnsEach is the number of requests of which at least one is of each urgency that waits.
 	turnsEach = 8
-	// memory is for how long it is remembered since when somebody has waited who gave up. Kubelets publish a volume again
-	// within about two minutes.
+	// memory is how long the place of an unanswered request in the order is remembered. Kubelets
+	// publish a volume again within about two minutes.
 	memory = 5 * time.Minute
 )
 
-// waiting is who waits for a place. Its line's lock guards it. The zero value is nobody.
+// waiting holds the requests that wait for a place. The lock of their line guards it. The zero value
+// is empty.
 type waiting struct {
-	places []*place        // From who has waited for longest on.
-	passed [urgencies]int  // How many turns of others each urgency has waited for.
-	turn   int             // How many turns there were since nobody waited.
-	turns  map[string]int  // The last one of each tenant; counted from 1.
-	since  map[string]span // How long who has not been answered has been waiting, by name.
-	swept  time.Time       // When those were last forgotten who have not come back.
+	places []*place        // The oldest first.
+	passed [urgencies]int  // How many requests of other urgencies were sent while one of this urgency waited.
+	turn   int             // How many requests were sent since no request waited.
+	turns  map[string]int  // The turn in which a request of the tenant was last sent; counted from 1.
+	since  map[string]span // The waits that have not ended with an answer, by name.
+	swept  time.Time       // When old waits were last removed.
 }
 
-// span is since when somebody has waited, and until when, as far as is known.
+// span is when a wait began, and when it was last seen.
 type span struct{ from, until time.Time }
 
 func (w *waiting) any() bool { return len(w.places) > 0 }
 
-// add puts the place where its asker was before, or else at the end.
+// add inserts the place by the age of its wait.
 func (w *waiting) add(p *place) {
 	p.name, p.since = p.asker.Name(), time.Now()
 	if p.name != "" {
@@ -41,7 +42,7 @@ func (w *waiting) add(p *place) {
 	w.places = slices.Insert(w.places, at, p)
 }
 
-// remember returns since when who has that name has waited: from now on, unless it has come back.
+// remember returns when the wait of that name began: now, unless it goes on.
 func (w *waiting) remember(name string, now time.Time) time.Time {
 	if now.Sub(w.swept) > memory {
 		w.swept = now
@@ -62,10 +63,10 @@ func (w *waiting) remember(name string, now time.Time) time.Time {
 	return s.from
 }
 
-// forget is called when who had the place was answered.
+// forget ends the wait, because the request was answered.
 func (w *waiting) forget(p *place) { delete(w.since, p.name) }
 
-// remove takes the place away, if it is there. Who had it has not been answered, and may come back.
+// remove removes the place, if it is there. The wait may go on with another request.
 func (w *waiting) remove(p *place) {
 	if s, known := w.since[p.name]; known {
 		w.since[p.name] = span{s.from, time.Now()}
@@ -75,7 +76,8 @@ func (w *waiting) remove(p *place) {
 	}
 }
 
-// next takes the place whose turn it is. Somebody must wait.
+// next removes and returns the place whose turn it is. There must be one. Of the most urgent places
+// it is the oldest of the tenant whose last turn is longest ago.
 func (w *waiting) next() *place {
 	var firsts [urgencies]*place
 	for _, p := range w.places {
@@ -98,7 +100,7 @@ func (w *waiting) next() *place {
 	return p
 }
 
-// choose returns the urgency whose turn it is, of those of which somebody waits.
+// choose returns the urgency whose turn it is, given the first place of each.
 func (w *waiting) choose(firsts [urgencies]*place) (chosen int) {
 	chosen = -1
 	for u, first := range firsts {

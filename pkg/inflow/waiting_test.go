@@ -10,7 +10,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/inflow"
 )
 
-// client asks for a tenant.
+// client is an asker.
 type client struct {
 	urgency      atomic.Int64
 	tenant, name string
@@ -20,14 +20,14 @@ func (c *client) Urgency() inflow.Urgency { return inflow.Urgency(c.urgency.Load
 func (c *client) Tenant() string          { return c.tenant }
 func (c *client) Name() string            { return c.name }
 
-// of returns a context for requests of that urgency by a tenant, who is nobody that can come back.
+// of returns a context for requests of that urgency by a tenant, without a name.
 func (d *desk) of(u inflow.Urgency, tenant string) context.Context {
 	c := &client{tenant: tenant}
 	c.urgency.Store(int64(u))
 	return inflow.By(d.ctx, c)
 }
 
-// named returns who can come back.
+// named returns an asker of routine requests with a name.
 func named(name string) *client {
 	c := &client{name: name}
 	c.urgency.Store(int64(inflow.Routine))
@@ -42,7 +42,7 @@ func crowd(t *testing.T) (d *desk, first []*sent) {
 	return d, d.want(2, 0)
 }
 
-// wantOrder answers one request after the other, by trouble that keeps them few, and wants them to come in that order.
+// wantOrder answers one request after the other with trouble, so that two are under way, and wants the next ones in that order.
 func (d *desk) wantOrder(last *sent, want ...int) *sent {
 	d.t.Helper()
 	for _, n := range want {
@@ -52,7 +52,7 @@ func (d *desk) wantOrder(last *sent, want ...int) *sent {
 	return last
 }
 
-// TestTheMostUrgentGoFirst, in whatever order they have come. Requests of which nothing is said are routine.
+// TestTheMostUrgentGoFirst, in whatever order they were made. Requests without an asker are routine.
 func TestTheMostUrgentGoFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		d, first := crowd(t)
@@ -64,8 +64,8 @@ func TestTheMostUrgentGoFirst(t *testing.T) {
 	})
 }
 
-// TestNobodyIsPassedOverForEver: of eight turns each urgency has one, however many wait that are more urgent.
-func TestNobodyIsPassedOverForEver(t *testing.T) {
+// TestNoUrgencyWaitsForEver: of eight requests at least one is of each urgency, however many more urgent ones wait.
+func TestNoUrgencyWaitsForEver(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		d, first := crowd(t)
 		d.ask(inflow.With(d.ctx, inflow.Spare), 2)    // 2 and 3
@@ -75,7 +75,7 @@ func TestNobodyIsPassedOverForEver(t *testing.T) {
 	})
 }
 
-// TestTenantsTakeTurns within an urgency: who comes with one request does not wait for who came with many.
+// TestTenantsTakeTurns within an urgency: a tenant with one request does not wait for a tenant with many.
 func TestTenantsTakeTurns(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		d, first := crowd(t)
@@ -85,12 +85,12 @@ func TestTenantsTakeTurns(t *testing.T) {
 		d.ask(d.of(inflow.Routine, "three"), 1) // 10
 		last := d.wantOrder(first[0], 2, 7, 8, 3)
 		d.ask(d.of(inflow.Awaited, "late"), 1) // 11
-		d.wantOrder(last, 11, 9, 4, 10, 5, 6)  // Of eight turns one is for what is routine.
+		d.wantOrder(last, 11, 9, 4, 10, 5, 6)  // Of eight requests one is routine.
 	})
 }
 
-// TestWhatBecomesUrgentGoesFirst, although it waits already: a pod may come to need what is being looked at again.
-func TestWhatBecomesUrgentGoesFirst(t *testing.T) {
+// TestARequestThatBecomesUrgentGoesFirst, although it waits already: a new pod may need an object that a live one reads again.
+func TestARequestThatBecomesUrgentGoesFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		d, first := crowd(t)
 		c := &client{}
@@ -103,14 +103,14 @@ func TestWhatBecomesUrgentGoesFirst(t *testing.T) {
 	})
 }
 
-// TestWhoComesBackGoesOnAsBefore: who gave up waiting, or was told to come later, has his place in the line when he asks
-// for the same again. An answer ends that.
-func TestWhoComesBackGoesOnAsBefore(t *testing.T) {
+// TestARepeatedRequestKeepsItsPlace in the order, if the earlier request of the same name was not
+// answered: its caller gave up, or the server was in trouble. An answer ends the wait.
+func TestARepeatedRequestKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		// leave has who waits as request 2 go, before nine others, and returns one that is under way then.
+		// leave ends request 2, which waits before nine others, and returns a request that is under way then.
 		leave func(d *desk, cancel func(), first *sent) *sent
-		then  int // Who is served next, after he has come back as request 12.
+		then  int // The request that is sent next. Request 12 repeats request 2.
 	}{
 		"after giving up in the line": {func(_ *desk, cancel func(), first *sent) *sent {
 			cancel()
@@ -147,8 +147,8 @@ func TestWhoComesBackGoesOnAsBefore(t *testing.T) {
 	}
 }
 
-// TestWhoStaysAwayIsForgotten, some minutes after he gave up.
-func TestWhoStaysAwayIsForgotten(t *testing.T) {
+// TestAnOldWaitIsForgotten some minutes after its caller gave up.
+func TestAnOldWaitIsForgotten(t *testing.T) {
 	t.Parallel()
 	for away, then := range map[time.Duration]int{5 * time.Minute: 6, 5*time.Minute + 1: 5} {
 		t.Run(away.String(), func(t *testing.T) {

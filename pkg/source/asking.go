@@ -4,7 +4,7 @@ import "github.com/liveconfig-csi/liveconfig/pkg/inflow"
 
 var _ inflow.Asker = (*watcher)(nil)
 
-// Urgency is [inflow.Asker]: what a new volume waits for goes before what live ones have.
+// Urgency is [inflow.Asker]: new volumes wait for the first read of an object, and live volumes have their files.
 func (w *watcher) Urgency() inflow.Urgency {
 	if w.item.isAwaited.Load() {
 		return inflow.Awaited
@@ -12,13 +12,13 @@ func (w *watcher) Urgency() inflow.Urgency {
 	return inflow.Routine
 }
 
-// Tenant is [inflow.Asker]: the namespace of the pods that use the object.
+// Tenant is [inflow.Asker]: the namespace of the pods that read the object.
 func (w *watcher) Tenant() string {
 	if namespace := w.key.Identity.Namespace; namespace != "" {
 		return namespace
 	}
-	return w.key.Ref.Namespace // The driver reads by itself only what is in the pod's own.
+	return w.key.Ref.Namespace // The driver's own identity reads only what is in the pod's namespace.
 }
 
-// Name is [inflow.Asker].
+// Name is [inflow.Asker]: a volume that is published again acquires the same key again.
 func (w *watcher) Name() string { return w.key.String() }

@@ -85,8 +85,8 @@ func (b *bench) wantServed(ref api.Ref) {
 	}
 }
 
-// TestANewcomerGoesFirst: a slow server is asked for all watches of the node again, and meanwhile for an object that a new
-// pod waits for. That is not delayed by the others, and those are not behind for long.
+// TestANewcomerGoesFirst: all watches of a node are opened again at a slow server, and a new pod waits for another object. The
+// first read of that object is not delayed, and soon all watches are open again. This is a part of fault 30.
 func TestANewcomerGoesFirst(t *testing.T) {
 	slowly(t, func(b *bench) {
 		b.acquireMany("default", 0, crowd)
@@ -113,8 +113,8 @@ func (c *cluster) openInAll() int {
 	return len(c.watches)
 }
 
-// TestWhatANewcomerSharesGoesFirst: after a restart of the driver all that live volumes use is read again, and they can
-// wait, for they have their files. When a new pod waits for one of the objects it does not.
+// TestWhatANewcomerSharesGoesFirst: after a restart the driver reads all objects of live volumes again. Those volumes have
+// their files and can wait. An object for which a new pod waits is read first.
 func TestWhatANewcomerSharesGoesFirst(t *testing.T) {
 	slowly(t, func(b *bench) {
 		b.acquireMany("default", 0, crowd)
@@ -129,6 +129,7 @@ func TestWhatANewcomerSharesGoesFirst(t *testing.T) {
 }
 
 // TestTenantsDoNotWaitForEachOther: pods of one namespace wait for many objects, and one of another namespace for one.
+// This is a part of fault 30.
 func TestTenantsDoNotWaitForEachOther(t *testing.T) {
 	slowly(t, func(b *bench) {
 		b.serve()
@@ -139,9 +140,9 @@ func TestTenantsDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
-// TestAPublishThatComesBackDoesNotBeginAnew: who has waited for a while, gives up and asks again is before all that have
-// come in the meantime.
-func TestAPublishThatComesBackDoesNotBeginAnew(t *testing.T) {
+// TestAPublishThatComesBackDoesNotStartAgain: an object whose publish gave up after a while and came back is read before all objects
+// that were acquired in the meantime. This is a part of fault 30.
+func TestAPublishThatComesBackDoesNotStartAgain(t *testing.T) {
 	slowly(t, func(b *bench) {
 		b.serve()
 		releases := b.acquireMany("default", 0, crowd)

@@ -101,9 +101,9 @@ func (o object) get(ctx context.Context) (listed, error) {
 	return listed{version: found.meta().ResourceVersion, object: found}, nil
 }
 
-// isAbsence reports whether an error is the API server's word that the object does not exist: a Status that names the object.
-// It is the same where the namespace does not exist. Proxies, paths that nobody serves and answers about something else have
-// the status 404 as well, and the client library makes up a Status for those.
+// isAbsence reports whether an error is the answer of an API server that the object does not exist: a Status that names the
+// object. API servers send the same Status when the namespace does not exist. Other answers with the status 404 come from
+// proxies, from unknown paths, or are about something else; the client library makes a Status of its own of some of them.
 func (o object) isAbsence(err error) bool {
 	answer, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || apierrors.IsUnexpectedServerError(err) {
@@ -111,12 +111,15 @@ func (o object) isAbsence(err error) bool {
 	}
 	status := answer.Status()
 	about := status.Details
-	return status.Reason == metav1.StatusReasonNotFound && about != nil && about.Name == o.ref.Name && about.Group == corev1.GroupName &&
-		(about.Kind == "" || about.Kind == o.ref.Kind.Resource()+"s")
+	if status.Reason != metav1.StatusReasonNotFound || about == nil {
+		return false
+	}
+	isKind := about.Kind == "" || about.Kind == o.ref.Kind.Resource()+"s"
+	return isKind && about.Name == o.ref.Name && about.Group == corev1.GroupName
 }
 
-// strangeAnswerError is an answer with the status 404 that says nothing of the object, and must not pass for its absence. So
-// it does not unwrap to its cause.
+// strangeAnswerError is an answer with the status 404 that is not about the object. It does not unwrap to its cause, which
+// looks like the absence of the object.
 type strangeAnswerError struct {
 	ref   api.Ref
 	cause error

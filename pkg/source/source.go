@@ -121,7 +121,7 @@ type item struct {
 	now   Snapshot
 	// isNew says that it is unknown yet, and that nobody needs it who was there before: others can do without it.
 	isNew bool
-	// isAwaited says that it is unknown yet, and that somebody new to the node waits for it. It is read without the lock.
+	// isAwaited says that the object is not known yet, and that a new volume waits for it. It is read without the lock.
 	isAwaited atomic.Bool
 	// account is what is taken of the room; fixed.
 	account *budget.Account

@@ -156,7 +156,7 @@ func (m *Manager) adopt(ctx context.Context, v *volume, err error) error {
 	}
 	m.chargeFound(ctx, v)
 	if v.spec.UpdatePolicy == api.UpdateNever {
-		m.dropToken(ctx, v.record.VolumeID) // The last run was ended before it did, or was of a version that did not.
+		m.dropToken(ctx, v.record.VolumeID) // The last run may have ended before that, or stored tokens of such volumes.
 	}
 	if !v.frozen {
 		err = m.acquire(v)

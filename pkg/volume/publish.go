@@ -168,8 +168,8 @@ func (m *Manager) admit(ctx context.Context, v *volume) error {
 	return v.account.Open(v.pending())
 }
 
-// keep holds the volume's token, if a source is read with it from now on. One that cannot be written is held by this run of
-// the driver, which is what counts.
+// keep stores the volume's token, if a source will be read with it. A token that cannot be written to disk is still used by
+// this run of the driver.
 func (m *Manager) keep(ctx context.Context, v *volume, t identity.Token) {
 	isOver := v.live.Load() && v.spec.UpdatePolicy == api.UpdateNever
 	if isOver || !slices.ContainsFunc(v.keys, isReadByPod) {
@@ -180,7 +180,7 @@ func (m *Manager) keep(ctx context.Context, v *volume, t identity.Token) {
 	}
 }
 
-// dropToken forgets the token of a volume that nothing is read for any more.
+// dropToken removes the token of a volume whose sources are not read any more.
 func (m *Manager) dropToken(ctx context.Context, volumeID string) {
 	if err := m.cfg.Tokens.Drop(volumeID); err != nil {
 		klog.FromContext(ctx).Error(err, "A token that is of no use stays", logkeys.VolumeID, volumeID)

@@ -19,7 +19,7 @@ import (
 func TestA404ThatIsNotAboutTheObject(t *testing.T) {
 	t.Parallel()
 	b, front := behindFront(t, "--recheck-interval=2s")
-	b.AllowForSecrets("default", "get")
+	b.AllowFor("secrets", "default", "get")
 	b.SetSecret("cert", map[string]string{"n": "one"})
 	pod := b.Pod("web", map[string]string{"secret": "cert", "onDelete": "Remove"})
 	b.Publish(pod)

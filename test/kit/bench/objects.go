@@ -111,16 +111,16 @@ func (b *Bench) DeletePod(name string) {
 // AllowSecrets lets a service account of the bench's namespace read all Secrets there.
 func (b *Bench) AllowSecrets(account string) {
 	b.T.Helper()
-	b.AllowForSecrets(account, "get", "list", "watch")
+	b.AllowFor("secrets", account, "get", "list", "watch")
 }
 
-// AllowForSecrets lets a service account of the bench's namespace do something with all Secrets there.
-func (b *Bench) AllowForSecrets(account string, verbs ...string) {
+// AllowFor lets a service account of the bench's namespace do something with all objects of a resource there.
+func (b *Bench) AllowFor(resource, account string, verbs ...string) {
 	b.T.Helper()
 	roles := b.Cluster.Client().RbacV1()
 	_, err := roles.Roles(b.Namespace).Create(b.T.Context(), &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Name: account},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: verbs}},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{resource}, Verbs: verbs}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		b.T.Fatal(err)
@@ -134,7 +134,7 @@ func (b *Bench) AllowForSecrets(account string, verbs ...string) {
 		b.T.Fatal(err)
 	}
 	err = b.Cluster.AwaitAccess(b.T.Context(), cluster.ServiceAccountUser(b.Namespace, account), authorizationv1.ResourceAttributes{
-		Namespace: b.Namespace, Verb: verbs[len(verbs)-1], Version: "v1", Resource: "secrets",
+		Namespace: b.Namespace, Verb: verbs[len(verbs)-1], Version: "v1", Resource: resource,
 	})
 	if err != nil {
 		b.T.Fatal(err)
