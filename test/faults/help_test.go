@@ -47,10 +47,7 @@ func wantIn(t testing.TB, dir *os.Root, file, want string) {
 
 // change is UpdateConfigMap for goroutines.
 func change(ctx context.Context, b *bench.Bench, name, value string) error {
-	_, err := b.ConfigMaps().Update(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Data: bench.Marked(map[string]string{"n": value}),
-	}, metav1.UpdateOptions{})
-	return err
+	return changeKey(ctx, b, name, "n", value)
 }
 
 // syncsOf returns how many syncs have ended since the driver was started, whatever their result.
