@@ -4,6 +4,7 @@ import "time"
 
 // What a publish takes of the room before it is known how large its files are.
 const (
+	BytesPerVolume  = bytesPerVolume
 	BytesPerPublish = bytesPerPublish
 	BytesPerSource  = bytesPerSource
 )

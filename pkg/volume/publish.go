@@ -154,7 +154,7 @@ func (m *Manager) publishFirst(ctx context.Context, r state.Record, t identity.T
 
 // admit reads what is asked for. It takes the room for that first, and then for what has to be read of the API server.
 func (m *Manager) admit(ctx context.Context, v *volume) error {
-	if err := v.account.Open(v.pending()); err != nil {
+	if err := v.account.Open(v.unread()); err != nil {
 		return err
 	}
 	done, err := m.turns.Take(ctx, v.record.Pod.Namespace)

@@ -64,10 +64,14 @@ func (v *volume) footprint() int64 {
 	return size
 }
 
-// pending returns how much memory a publish takes until its files are made: the request, which is held twice while it is under
-// way, and what it reads before it is known how large that is.
+// unread returns how much memory a publish takes whose attributes wait to be read: they are held twice while the call is under
+// way.
+func (v *volume) unread() int64 { return bytesPerVolume + 2*int64(v.text) + v.footprint() }
+
+// pending returns how much memory a publish takes until its files are made: also what it reads before it is known how large
+// that is.
 func (v *volume) pending() int64 {
-	return bytesPerPublish + 2*int64(v.text) + v.footprint() + int64(len(v.keys))*bytesPerSource
+	return v.unread() + bytesPerPublish + int64(len(v.keys))*bytesPerSource
 }
 
 // crowdedTime is how long a change may wait for room before anybody is told. A change of an object that many volumes share

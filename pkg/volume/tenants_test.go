@@ -81,7 +81,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 // TestWhatVolumesHoldIsCharged: attributes, what they say, and records, in any shape (fault 39). It is not parallel because
 // others would allocate too.
 func TestWhatVolumesHoldIsCharged(t *testing.T) {
-	const count = 40
+	const count = 20
 	sources := func(entry string, count int) map[string]string {
 		var text strings.Builder
 		for i := range count {
@@ -170,7 +170,7 @@ func recorded(t *testing.T, n *node) int64 {
 // says (fault 38).
 func TestAttributesAreChargedBeforeTheyAreRead(t *testing.T) {
 	bubble(t, func(n *node) {
-		_, option := limited(volume.BytesPerPublish)
+		_, option := limited(volume.BytesPerVolume)
 		d := n.start(option)
 		r := n.request("config", configMap("web", "items", "no list"))
 		n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Exhausted)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
@@ -108,11 +110,11 @@ func newTenant(b *bench.Bench, i int) *tenant {
 	t := &tenant{Bench: inner}
 	t.CreateConfigMap("small", map[string]string{"k": "small"})
 	t.CreateConfigMap("large", map[string]string{"k": strings.Repeat("x", large)})
-	if i%4 == 0 { // Each takes a share of the node's room that is not small.
+	if i%10 == 0 { // Each takes 20 MiB of the node's room, which is not shared out.
 		t.live = t.Pod("live", map[string]string{"configMap": "small", "items": manyFiles("k")})
 		t.Publish(t.live)
 	}
-	for j := range 3 {
+	for j := range 2 {
 		t.Publish(t.Pod(fmt.Sprint("long-", j), map[string]string{"configMap": "small", "items": manyFiles("m"), "optional": "true"}))
 	}
 	return t
@@ -197,7 +199,7 @@ func published(ctx context.Context, b *bench.Bench) (took []time.Duration) {
 	for n := 0; ctx.Err() == nil; n++ {
 		pod := b.Pod(fmt.Sprint("newcomer-", n), map[string]string{"configMap": fmt.Sprint("new-", n%3)})
 		began := time.Now()
-		if err := b.TryPublish(context.WithoutCancel(ctx), pod); err != nil {
+		if err := publishAsKubelet(context.WithoutCancel(ctx), b, pod); err != nil {
 			b.T.Errorf("publish of a newcomer: %v", err)
 			return took
 		}
@@ -205,6 +207,17 @@ func published(ctx context.Context, b *bench.Bench) (took []time.Duration) {
 		b.Unpublish(pod)
 	}
 	return took
+}
+
+// publishAsKubelet tries again when there is no room for the moment, after half a second and then ever later.
+func publishAsKubelet(ctx context.Context, b *bench.Bench, pod *corev1.Pod) (err error) {
+	for pause := 500 * time.Millisecond; pause < stormPublish; pause *= 2 {
+		if err = b.TryPublish(ctx, pod); status.Code(err) != codes.ResourceExhausted {
+			return err
+		}
+		<-time.After(pause)
+	}
+	return err
 }
 
 // wantSwift checks the time that all but one in a hundred took.
@@ -215,7 +228,7 @@ func wantSwift(t *testing.T, what string, took []time.Duration, most time.Durati
 		return
 	}
 	slices.Sort(took)
-	p99 := took[(len(took)-1)*99/100]
+	p99 := took[(len(took)*99+99)/100-1]
 	t.Logf("%d %s: median %s, p99 %s, longest %s", len(took), what, took[len(took)/2], p99, took[len(took)-1])
 	if p99 > most {
 		t.Errorf("%s took %s at p99, want at most %s", what, p99, most)
