@@ -48,6 +48,11 @@ func askerOf(ctx context.Context) Asker {
 // plain is an asker with nothing but an urgency.
 type plain Urgency
 
+// Urgency is [Asker].
 func (p plain) Urgency() Urgency { return Urgency(p) }
-func (plain) Tenant() string     { return "" }
-func (plain) Name() string       { return "" }
+
+// Tenant is [Asker].
+func (plain) Tenant() string { return "" }
+
+// Name is [Asker].
+func (plain) Name() string { return "" }

@@ -27,9 +27,9 @@ func (d *desk) of(u inflow.Urgency, tenant string) context.Context {
 	return inflow.By(d.ctx, c)
 }
 
-// named returns an asker of routine requests with a name.
-func named(name string) *client {
-	c := &client{name: name}
+// named returns an asker of routine requests, always with the same name.
+func named() *client {
+	c := &client{name: "web"}
 	c.urgency.Store(int64(inflow.Routine))
 	return c
 }
@@ -135,12 +135,12 @@ func TestARepeatedRequestKeepsItsPlace(t *testing.T) {
 				d, first := crowd(t)
 				ctx, cancel := context.WithCancel(d.ctx)
 				defer cancel()
-				d.ask(inflow.By(ctx, named("web")), 1)
+				d.ask(inflow.By(ctx, named()), 1)
 				<-time.After(time.Millisecond)
 				d.ask(d.ctx, 9)
 				last := tt.leave(d, cancel, first[0])
 				<-time.After(time.Millisecond)
-				d.ask(inflow.By(d.ctx, named("web")), 1)
+				d.ask(inflow.By(d.ctx, named()), 1)
 				d.wantOrder(last, tt.then)
 			})
 		})
@@ -155,12 +155,12 @@ func TestAnOldWaitIsForgotten(t *testing.T) {
 			bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 				d, _ := crowd(t)
 				ctx, cancel := context.WithCancel(d.ctx)
-				d.ask(inflow.By(ctx, named("web")), 1)
+				d.ask(inflow.By(ctx, named()), 1)
 				cancel()
 				<-time.After(away)
 				d.ask(d.ctx, 3)
 				first := d.want(2, 3)
-				d.ask(inflow.By(d.ctx, named("web")), 1)
+				d.ask(inflow.By(d.ctx, named()), 1)
 				d.wantOrder(first[0], then)
 			})
 		})

@@ -70,7 +70,11 @@ func TestOnlyTheAPIServersWordThatItIsGoneCounts(t *testing.T) {
 				b.want(web, polling(holding(o)))
 				b.answerGets(tt.answer)
 				pass(longestPause)
-				b.wantAbsence(web, o, tt.gone)
+				if tt.gone {
+					b.want(web, polling(known{Synced: true}))
+				} else {
+					b.wantStrange(web, o)
+				}
 				b.answerGets(nil)
 				pass(longestPause)
 				b.want(web, polling(holding(o)))
@@ -84,13 +88,9 @@ func unexpected(s *metav1.Status) {
 	s.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeUnexpectedServerResponse, Message: "404 page not found"}}
 }
 
-// wantAbsence checks that a polled object is gone, or that it is what it was, with an error that does not pass for absence.
-func (b *bench) wantAbsence(ref api.Ref, was *corev1.ConfigMap, gone bool) {
+// wantStrange checks that a polled object is what it was, with an error that does not pass for its absence.
+func (b *bench) wantStrange(ref api.Ref, was *corev1.ConfigMap) {
 	b.t.Helper()
-	if gone {
-		b.want(ref, polling(known{Synced: true}))
-		return
-	}
 	err := b.Get(b.key(ref)).Err
 	if err == nil || apierrors.IsNotFound(err) {
 		b.t.Fatalf("what is wrong with %s: %v, want an error that is not the object's absence", ref, err)
