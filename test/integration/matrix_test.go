@@ -96,9 +96,16 @@ func (m matrix) checkGetAlone() {
 }
 
 // checkTokens is what happens to tokens: they expire, their pod is deleted, their service account is deleted. Only who
-// reads with one is affected, and another pod's token of the same service account is as good.
+// reads with one is affected, and another pod's token of the same service account is as good. A token that looks expired and
+// is not serves like any other.
 func (m matrix) checkTokens() {
-	m.publishGranted(nil, "app", "short", "gone", "other")
+	m.publishGranted(nil, "app", "short", "gone", "other", "ahead")
+	ahead := map[*cell]*corev1.Pod{}
+	m.each(func(c *cell) {
+		ahead[c] = c.newPod("ahead", "ahead")
+		ahead[c].Annotations = map[string]string{lifetimeKey: "-1h"}
+		c.publishSoon(ahead[c])
+	})
 	short, gone, deleted := map[*cell]*corev1.Pod{}, map[*cell]*corev1.Pod{}, map[*cell]*corev1.Pod{}
 	m.each(func(c *cell) {
 		short[c], gone[c], deleted[c] = c.newPod("short", "short"), c.newPod("gone", "gone"), c.newPod("other", "other")
@@ -122,6 +129,7 @@ func (m matrix) checkTokens() {
 	})
 	m.each((*cell).edit)
 	m.each(func(c *cell) { c.wantCurrent(c.pod, "with the token of another pod") })
+	m.each(func(c *cell) { c.wantCurrent(ahead[c], "with a token that looks expired") })
 	pods.each(func(c *cell) {
 		c.wantEnded(short[c], "no valid token is held")
 		c.wantEnded(gone[c], "Unauthorized")

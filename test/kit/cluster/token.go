@@ -36,8 +36,12 @@ type claim struct {
 	UID  types.UID `json:"uid"`
 }
 
+// leeway is how much longer API servers accept a token than its claims allow, because clocks differ.
+const leeway = time.Minute
+
 // ShortToken is [Cluster.PodToken] for less than the ten minutes that the API server issues tokens for at least. It is
-// signed with the cluster's own key.
+// signed with the cluster's own key. When the lifetime is over the API server refuses it, but for the ten seconds in which it
+// remembers that it has accepted a token.
 func (c *Cluster) ShortToken(
 	ctx context.Context, pod *corev1.Pod, lifetime time.Duration,
 ) (authenticationv1.TokenRequestStatus, error) {
@@ -49,7 +53,7 @@ func (c *Cluster) ShortToken(
 	expires := now.Add(lifetime).Truncate(time.Second)
 	token, err := c.sign(map[string]any{
 		"iss": serviceAccountIssuer, "aud": []string{serviceAccountIssuer},
-		"iat": now.Unix(), "nbf": now.Unix(), "exp": expires.Unix(),
+		"iat": now.Unix(), "nbf": now.Unix(), "exp": expires.Add(-leeway).Unix(),
 		"sub": ServiceAccountUser(pod.Namespace, account.Name),
 		"kubernetes.io": map[string]any{
 			"namespace":      pod.Namespace,
