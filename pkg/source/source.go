@@ -55,6 +55,11 @@ type Snapshot struct {
 	Polled bool
 }
 
+// AbsenceTime is how long an object that was there must be gone to count as deleted. `kubectl replace --force`, and editors of
+// manifests, delete it and create it again at once, which is one change. A snapshot does not wait for that: see
+// [Snapshot.Changed].
+const AbsenceTime = 2 * time.Second
+
 // noteFailing keeps Failing to Err.
 func (s *Snapshot) noteFailing() {
 	switch {

@@ -292,19 +292,25 @@ func (w *watcher) allow() error {
 	return w.cache.cfg.Allow(ctx, w.key.Identity, w.key.Ref)
 }
 
-// poll has it listed again after a while: soon at first, since the refusal may be the server's mistake.
+// poll has it listed again after a while: soon at first, since the refusal may be the server's mistake, and soon while the
+// object may be about to be created again.
 func (w *watcher) poll() error {
 	now := time.Now()
 	if w.unwatched.IsZero() {
 		w.unwatched = now
 	}
 	since := now.Sub(w.unwatched)
+	isJustGone := false
 	w.cache.update(w, func(s *Snapshot) bool {
 		before := *s
+		isJustGone = !s.Found && now.Sub(s.Changed) < AbsenceTime
 		s.Err, s.Revoked, s.Polled = nil, false, since >= w.doubt()
 		return before.Err != nil || before.Polled != s.Polled
 	})
 	rest := min(max(firstRetry, since), longestPoll, w.cache.cfg.Recheck)
+	if isJustGone {
+		rest, w.retry = firstRetry, retry{}
+	}
 	w.pause = newPause(wait.Jitter(rest, pollJitter))
 	return errListAnew
 }

@@ -94,7 +94,11 @@ func (c *cluster) bringLocked(key source.Key, w *watched) {
 		return
 	}
 	content, found := c.objects[key.Ref]
-	w.now = source.Snapshot{Synced: true, Found: found, Content: content, Changed: time.Now(), Polled: c.polled[key.Ref]}
+	changed := time.Now()
+	if isStillGone := w.now.Synced && !w.now.Found && !found; isStillGone {
+		changed = w.now.Changed
+	}
+	w.now = source.Snapshot{Synced: true, Found: found, Content: content, Changed: changed, Polled: c.polled[key.Ref]}
 }
 
 func (c *cluster) Get(key source.Key) source.Snapshot {

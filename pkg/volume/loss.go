@@ -3,6 +3,7 @@ package volume
 import (
 	"errors"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -31,6 +32,13 @@ func isUnsure(key source.Key, s source.Snapshot) bool {
 
 // followsLoss reports whether files go with their source: with one that a first publish requires they cannot. v.mu is held.
 func (v *volume) followsLoss() bool { return v.live.Load() && v.spec.OnDelete == api.OnDeleteRemove }
+
+// holdsAbsence reports whether it is too early to believe that an object is gone whose content is in the files, or may be
+// after a restart. v.mu is held.
+func (v *volume) holdsAbsence(ref api.Ref, s source.Snapshot) bool {
+	_, isInFiles := v.projected[ref]
+	return v.live.Load() && (isInFiles || v.projected == nil) && time.Since(s.Changed) < source.AbsenceTime
+}
 
 // forgive returns the sources with those of one object made optional.
 func forgive(sources []api.Source, ref api.Ref) []api.Source {

@@ -25,8 +25,8 @@ const (
 	resyncInterval = 10 * time.Hour
 	// latency is how long the cluster takes for a first answer.
 	latency = 10 * time.Millisecond
-	// settling is longer than any answer or first retry takes.
-	settling = time.Second
+	// settling is longer than any answer or first retry takes, and than it takes for an absence to be believed.
+	settling = absence + time.Second
 )
 
 // The objects of most tests.

@@ -16,12 +16,11 @@ import (
 
 // facts are what is told of a volume and decides nothing. Its volume's mu guards them.
 type facts struct {
-	projected   map[api.Ref]projected // Of the objects whose content is in the files; nil while that is not known.
-	bytes       int64                 // Of the files.
-	projectedAt time.Time             // When the files were last changed; zero for not in this run.
-	checkedAt   time.Time             // When the files were last what the sources said; zero for not in this run.
-	troubled    time.Time             // When the problem began; zero for none.
-	behind      time.Time             // When the oldest change that did not get into the files became known; zero for none.
+	bytes       int64     // Of the files.
+	projectedAt time.Time // When the files were last changed; zero for not in this run.
+	checkedAt   time.Time // When the files were last what the sources said; zero for not in this run.
+	troubled    time.Time // When the problem began; zero for none.
+	behind      time.Time // When the oldest change that did not get into the files became known; zero for none.
 }
 
 // projected is which version of an object is in the files, and when it was made, by the API server's clock.
@@ -43,13 +42,13 @@ func (m *Manager) settle(v *volume, t tree.Tree, contents map[api.Ref]api.Conten
 	next := make(map[api.Ref]projected, len(contents))
 	for ref, c := range contents {
 		next[ref] = projected{version: versionOf(c), changed: c.ChangedAt}
-		before, known := f.projected[ref]
+		before, known := v.projected[ref]
 		// Not each change of an object moves its time. One that did is what has reached the files.
 		if known && c.ChangedAt.After(before.changed) && c.ChangedAt.After(reached) {
 			reached = c.ChangedAt
 		}
 	}
-	f.projected, f.bytes = next, int64(t.Size())
+	v.projected, f.bytes = next, int64(t.Size())
 	if result != ResultWritten {
 		return
 	}
@@ -161,7 +160,7 @@ func (m *Manager) statusOf(v *volume, locked bool) status.Volume {
 		f := v.facts
 		s.State, s.Digest, s.Bytes, s.ProjectedAt, s.CheckedAt = v.state(), m.seal.of(v.digest), f.bytes, f.projectedAt, f.checkedAt
 		s.Problem = m.problemOf(v)
-		files = f.projected
+		files = v.projected
 	}
 	s.Sources = m.sourcesOf(v, files)
 	return s

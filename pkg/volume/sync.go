@@ -156,6 +156,8 @@ func (m *Manager) read(v *volume) (projection.Plan, map[api.Ref]api.Content, err
 			spec.Sources = forgive(spec.Sources, key.Ref) // It is not known to be missing.
 		case s.Found:
 			contents[key.Ref] = s.Content
+		case v.holdsAbsence(key.Ref, s): // The volume changes as a whole, so all of it waits.
+			return projection.Plan{}, nil, &atomicdir.EarlyError{Until: s.Changed.Add(source.AbsenceTime)}
 		case v.followsLoss():
 			spec.Sources = forgive(spec.Sources, key.Ref)
 		}

@@ -142,6 +142,8 @@ type volume struct {
 	problem  error          // Why the files are not what they should be; nil when they are.
 	polled   []source.Key   // Of which the pod was told that they are read now and then.
 	facts    facts          // What is told of the volume to who asks.
+	// projected are the objects whose content is in the files; nil while that is not known, after a restart.
+	projected map[api.Ref]projected
 }
 
 // dirtyTime holds when the oldest change not yet synced became known.

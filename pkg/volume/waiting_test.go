@@ -122,14 +122,15 @@ func TestPublishWaitsForEachThingInTurn(t *testing.T) {
 			func() { n.cluster.set(web, "a", "2") }, // No news for the pod.
 			func() { n.cluster.set(web, "b", "1") },
 		}
+		const rest = publishTimeout / 10
 		for _, step := range steps {
-			pass(settling)
+			pass(rest)
 			step()
 		}
 		if err := <-done; err != nil {
 			n.Fatalf("Publish() = %v, want nil", err)
 		}
-		if got, want := time.Since(began), time.Duration(len(steps))*settling; got != want {
+		if got, want := time.Since(began), time.Duration(len(steps))*rest; got != want {
 			n.Errorf("Publish() took %s, want %s: it ends with what it waits for", got, want)
 		}
 		n.wantFiles(r, map[string]string{"b": "1"})
