@@ -71,8 +71,8 @@ func clusterOrigin(ctx context.Context, cfg config, room *memory, vault *identit
 		return nil, err
 	}
 	sources := source.New(ctx, source.Config{
-		Types: client.types, Client: authority.Client, Allow: authority.Allow, Changed: changed,
-		Recheck: cfg.recheckInterval, Room: room.objects,
+		Types: client.types, Client: authority.Client, Allow: authority.Allow, Denies: authority.Denies,
+		Changed: changed, Recheck: cfg.recheckInterval, Room: room.objects,
 	})
 	events := telemetry.NewEvents(client.core, cfg.driverName, cfg.nodeID)
 	installation := csidriver.New(client.storage, client.types, cfg.driverName)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -121,9 +122,14 @@ func (a *Authority) Client(id Identity) (rest.Interface, error) {
 	if id == Driver() || id.ByDriver {
 		return a.cfg.Driver, nil
 	}
+	return a.clientOfPods(id, corev1.SchemeGroupVersion)
+}
+
+// clientOfPods returns a client of one group with the token of a pod's service account.
+func (a *Authority) clientOfPods(id Identity, group schema.GroupVersion) (rest.Interface, error) {
 	client, err := a.cfg.Types.Client(a.cfg.Server, &http.Client{
 		Transport: &bearer{vault: a.cfg.Vault, identity: id, base: a.pods},
-	}, corev1.SchemeGroupVersion)
+	}, group)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %s: %w", id, err)
 	}

@@ -43,21 +43,31 @@ func (a *Authority) Allow(ctx context.Context, id Identity, ref api.Ref) error {
 		return nil
 	}
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User:   accountPrefix + id.Namespace + ":" + id.ServiceAccount,
-		Groups: []string{groupOfAccounts, prefixOfNamespaced + id.Namespace, groupOfEveryone},
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: ref.Namespace, Verb: verbOfReading, Version: "v1", Resource: resourceOf(ref.Kind), Name: ref.Name,
-		},
+		User:               accountPrefix + id.Namespace + ":" + id.ServiceAccount,
+		Groups:             []string{groupOfAccounts, prefixOfNamespaced + id.Namespace, groupOfEveryone},
+		ResourceAttributes: reading(ref),
 	}}
 	answer := &authorizationv1.SubjectAccessReview{}
 	err := a.cfg.Reviews.Post().Resource(resourceOfReviews).Body(review).Do(ctx).Into(answer)
+	return verdict(id, ref, answer.Status, err)
+}
+
+// reading is what a review is asked about.
+func reading(ref api.Ref) *authorizationv1.ResourceAttributes {
+	return &authorizationv1.ResourceAttributes{
+		Namespace: ref.Namespace, Verb: verbOfReading, Version: "v1", Resource: resourceOf(ref.Kind), Name: ref.Name,
+	}
+}
+
+// verdict makes the error of [Authority.Allow] of the answer to a review.
+func verdict(id Identity, ref api.Ref, status authorizationv1.SubjectAccessReviewStatus, err error) error {
 	switch {
 	case err != nil:
 		return &ReviewError{Identity: id, Ref: ref, Cause: err}
-	case answer.Status.Allowed:
+	case status.Allowed:
 		return nil
-	case answer.Status.EvaluationError != "": // To the request itself this would be an internal error, and no denial.
-		return &ReviewError{Identity: id, Ref: ref, Cause: errors.New(answer.Status.EvaluationError)}
+	case status.EvaluationError != "": // To the request itself this would be an internal error, and no denial.
+		return &ReviewError{Identity: id, Ref: ref, Cause: errors.New(status.EvaluationError)}
 	default:
 		return apierrors.NewForbidden(corev1.Resource(resourceOf(ref.Kind)), ref.Name,
 			fmt.Errorf("serviceaccount %s/%s may not get it", id.Namespace, id.ServiceAccount))

@@ -75,6 +75,7 @@ type bench struct {
 	changes []source.Key
 	hook    func(source.Key)            // Called at each change, unless nil.
 	allow   func(context.Context) error // What is answered to who asks whether a request may be made, unless nil.
+	denies  func() (bool, error)        // What is answered to who asks whether a denial is sure; it is, where this is nil.
 }
 
 // recheck is how often pods' watches are opened anew, where a test does not say.
@@ -96,6 +97,7 @@ func newBench(t *testing.T, id identity.Identity, recheck time.Duration) *bench 
 		Client:  func(identity.Identity) (rest.Interface, error) { return b.client(), nil },
 		Types:   b.front.types,
 		Allow:   b.mayRead,
+		Denies:  b.isSure,
 		Changed: b.note,
 		Recheck: recheck,
 		Room:    b.room.Part(func(int64) {}),
@@ -121,7 +123,7 @@ func (b *bench) note(key source.Key) {
 }
 
 func (b *bench) mayRead(ctx context.Context, id identity.Identity, ref api.Ref) error {
-	b.ask(ref)
+	b.ask(asking, ref)
 	if id != b.id {
 		b.t.Errorf("asked whether %s may read %s, want it asked of %s", id, ref, b.id)
 	}
@@ -132,6 +134,27 @@ func (b *bench) mayRead(ctx context.Context, id identity.Identity, ref api.Ref) 
 		return nil
 	}
 	return allow(ctx)
+}
+
+func (b *bench) isSure(_ context.Context, id identity.Identity, ref api.Ref) (bool, error) {
+	b.ask(asserting, ref)
+	if id != b.id {
+		b.t.Errorf("asked whether %s is denied %s, want it asked of %s", id, ref, b.id)
+	}
+	b.mu.Lock()
+	denies := b.denies
+	b.mu.Unlock()
+	if denies == nil {
+		return true, nil
+	}
+	return denies()
+}
+
+// onDenies sets what is answered to who asks whether a denial is sure.
+func (b *bench) onDenies(is bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.denies = func() (bool, error) { return is, err }
 }
 
 // onAllow sets what is answered to who asks whether a request may be made; nil stands for yes.

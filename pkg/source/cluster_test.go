@@ -53,8 +53,11 @@ type request struct {
 	at   time.Time
 }
 
-// asking is the verb of such a question.
-const asking = "allow"
+// The verbs of such questions: asking is for whether it may be made, and asserting for whether the server is sure of a denial.
+const (
+	asking    = "allow"
+	asserting = "deny"
+)
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
@@ -106,11 +109,11 @@ func (c *cluster) recordLocked(verb string, ref api.Ref, opts metav1.ListOptions
 	}
 }
 
-// ask records that it was asked whether a request about the object may be made.
-func (c *cluster) ask(ref api.Ref) {
+// ask records a question about the object.
+func (c *cluster) ask(verb string, ref api.Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.recordLocked(asking, ref, metav1.ListOptions{})
+	c.recordLocked(verb, ref, metav1.ListOptions{})
 }
 
 func (c *cluster) answerLocked(ref api.Ref) runtime.Object {
@@ -142,6 +145,9 @@ func (c *cluster) watch(ctx context.Context, ref api.Ref, opts metav1.ListOption
 		return nil, c.watchErr
 	}
 	w := &serverWatch{cluster: c, ref: ref, ctx: ctx, events: make(chan []byte, 1000)}
+	if opts.TimeoutSeconds != nil {
+		w.until = time.Now().Add(time.Duration(*opts.TimeoutSeconds) * time.Second)
+	}
 	c.watches[w] = true
 	c.unclosed++
 	context.AfterFunc(ctx, w.stop)

@@ -65,7 +65,7 @@ func (b *bench) passMostOfTheDoubt() {
 		pass(time.Second)
 	}
 	b.wantForbidden(web, "forbidden")
-	pass(longestDoubt - 2*time.Second)
+	pass(recheck - 2*time.Second)
 	b.wantForbidden(web, "forbidden")
 }
 
@@ -82,7 +82,7 @@ func TestADenialThatPassesIsNotBelieved(t *testing.T) {
 				defer b.acquire(web)()
 				b.want(web, known{Err: r.denial.Error()})
 				for range 10 {
-					pass(longestDoubt - time.Second)
+					pass(recheck - time.Second)
 					b.wantForbidden(web, "forbidden")
 					r.answer(b, nil)
 					pass(longestSilence)
@@ -97,15 +97,14 @@ func TestADenialThatPassesIsNotBelieved(t *testing.T) {
 	}
 }
 
-// TestADenialThatStaysIsBelieved when the doubt is over, told once, and as soon as it can be: it is asked often enough. The
-// content stays, for who is to decide about it. It is over with the first answer of another sort.
+// TestADenialThatStaysIsBelieved after a recheck, told once, and as soon as it can be: it is asked often enough. The content
+// stays, for who is to decide about it. It is over with the first answer of another sort.
 func TestADenialThatStaysIsBelieved(t *testing.T) {
 	t.Parallel()
 	for name, r := range readers() {
-		for _, recheck := range []time.Duration{recheck, longestDoubt, 5 * time.Second} {
+		for _, recheck := range []time.Duration{recheck, 20 * time.Second, 5 * time.Second} {
 			t.Run(name+" with a recheck of "+recheck.String(), func(t *testing.T) {
 				bubbleWith(t, r.id, recheck, func(b *bench) {
-					doubt := min(recheck, longestDoubt)
 					o := b.putMap(configMap(web, "1"))
 					defer b.acquire(web)()
 					for range 2 {
@@ -122,8 +121,8 @@ func TestADenialThatStaysIsBelieved(t *testing.T) {
 						if len(got) != 2 || got[0].revoked || !got[1].revoked {
 							t.Fatalf("changes: %v, want first the error, and then that it is revoked", got)
 						}
-						if after := got[1].at.Sub(got[0].at); after < doubt || after > doubt+longestSilence {
-							t.Errorf("it is revoked after %s, want %s to %s", after, doubt, doubt+longestSilence)
+						if after := got[1].at.Sub(got[0].at); after < recheck || after > recheck+longestSilence {
+							t.Errorf("it is revoked after %s, want %s to %s", after, recheck, recheck+longestSilence)
 						}
 						r.answer(b, nil)
 						pass(longestSilence)
@@ -166,7 +165,7 @@ func TestAnotherAnswerStartsTheDoubtAnew(t *testing.T) {
 					b.hangUp()
 				}
 				b.wantNeverRevoked(told())
-				pass(longestPause + longestDoubt + longestSilence)
+				pass(longestPause + recheck + longestSilence)
 				if !b.known(web).Revoked {
 					t.Error("it is not revoked, want it to be when nothing else is heard any more")
 				}
@@ -256,7 +255,7 @@ func TestAPolledObjectIsRevokedAsWell(t *testing.T) {
 		pass(untilPolled)
 		b.wantChanges(web, 2)
 		b.answerGets(forbiddenGet())
-		pass(longestPause + longestDoubt + longestSilence)
+		pass(longestPause + recheck + longestSilence)
 		revoked := polling(holding(o))
 		revoked.Err, revoked.Revoked = forbiddenList().Error(), true
 		b.want(web, revoked)
@@ -279,7 +278,7 @@ func TestAnOutageGrantsNothing(t *testing.T) {
 				b.settle()
 				r.answer(b, r.denial)
 				b.hangUp()
-				pass(longestDoubt + 2*longestSilence)
+				pass(recheck + 2*longestSilence)
 				revoked := holding(o)
 				revoked.Err, revoked.Revoked = r.denial.Error(), true
 				b.want(web, revoked)
@@ -297,6 +296,87 @@ func TestAnOutageGrantsNothing(t *testing.T) {
 				pass(longestSilence)
 				b.want(web, holding(o))
 				b.wantChanges(web, 1)
+			})
+		})
+	}
+}
+
+// TestOnlyAServerThatIsSureIsBelieved: denials may come from a server that has not read its roles, or from what stands before
+// it, for as long as they like. It is asked whether it is sure when it has denied for a recheck, and not any more when it is. This is
+// fault 28.
+func TestOnlyAServerThatIsSureIsBelieved(t *testing.T) {
+	t.Parallel()
+	doubts := map[string]struct {
+		err      error
+		rechecks int // Until it is believed, once it is sure.
+	}{
+		"it cannot tell": {errors.New("not ready"), 0},
+		"it allows it":   {nil, 1},
+	}
+	for name, r := range readers() {
+		for doubt, tt := range doubts {
+			t.Run(name+", and "+doubt, func(t *testing.T) {
+				bubbleOf(t, r.id, func(b *bench) {
+					told := b.follow()
+					o := b.putMap(configMap(web, "1"))
+					defer b.acquire(web)()
+					b.settle()
+					b.onDenies(false, tt.err)
+					r.answer(b, r.denial)
+					b.hangUp()
+					pass(recheck)
+					if got := b.count(asserting); got != 0 {
+						t.Errorf("asked %d times whether it is sure in the first %s, want never", got, recheck)
+					}
+					pass(10 * recheck)
+					denied := holding(o)
+					denied.Err = r.denial.Error()
+					b.want(web, denied)
+					b.wantNeverRevoked(told())
+					if got := b.count(asserting); got < 5 {
+						t.Errorf("asked %d times whether it is sure, want it asked again and again", got)
+					}
+
+					b.onDenies(true, nil)
+					pass(time.Duration(tt.rechecks)*recheck + 2*longestSilence)
+					denied.Revoked = true
+					b.want(web, denied)
+					before := b.count(asserting)
+					pass(time.Hour)
+					b.want(web, denied)
+					if got := b.count(asserting) - before; got != 0 {
+						t.Errorf("asked %d times more whether it is sure, want never again", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestARevocationIsFollowedInTime: at worst the right is taken away just after a watch was opened, and that one lasts for
+// longest. SECURITY.md states the sum.
+func TestARevocationIsFollowedInTime(t *testing.T) {
+	t.Parallel()
+	const atMost = recheck * 5 / 2
+	for name, r := range readers() {
+		t.Run(name, func(t *testing.T) {
+			bubbleOf(t, r.id, func(b *bench) {
+				b.putMap(configMap(web, "1"))
+				for range 50 {
+					release := b.acquire(web)
+					b.settle()
+					r.answer(b, r.denial)
+					began := time.Now()
+					for !b.known(web).Revoked {
+						pass(time.Second)
+						b.endOverdue()
+						if took := time.Since(began); took > atMost {
+							t.Fatalf("it is not revoked after %s, want it within %s", took, atMost)
+						}
+					}
+					r.answer(b, nil)
+					release()
+				}
 			})
 		})
 	}

@@ -73,6 +73,7 @@ func onWire(t *testing.T, keys int, test func(g *guarded)) {
 			Client:  func(identity.Identity) (rest.Interface, error) { return client, nil },
 			Types:   g.types,
 			Allow:   func(context.Context, identity.Identity, api.Ref) error { return nil },
+			Denies:  func(context.Context, identity.Identity, api.Ref) (bool, error) { return true, nil },
 			Changed: func(source.Key) { g.changes.Add(1) },
 			Recheck: recheck,
 			Room:    budget.New(1 << 40).Part(func(int64) {}),

@@ -115,6 +115,7 @@ func onBrink(t *testing.T, test func(b *brink)) {
 			Client:  func(identity.Identity) (rest.Interface, error) { return client, nil },
 			Types:   front.types,
 			Allow:   func(context.Context, identity.Identity, api.Ref) error { return nil },
+			Denies:  func(context.Context, identity.Identity, api.Ref) (bool, error) { return true, nil },
 			Changed: func(source.Key) {}, Recheck: recheck, Room: roomy(),
 		})
 		var running sync.WaitGroup

@@ -11,10 +11,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
 )
 
-// longestDoubt is how long the API server has to deny an object to be believed. It is longer than one takes to start.
+// longestDoubt is how long watches have to be refused, while the object may be read, until somebody is told that it is polled.
 const longestDoubt = 15 * time.Second
 
-// doubt is how long the API server has to deny something to be believed.
 func (w *watcher) doubt() time.Duration { return min(w.cache.cfg.Recheck, longestDoubt) }
 
 // noteOutcome remembers why the object cannot be kept current, or, for nil, that it can. What was read before stays. A
@@ -24,7 +23,7 @@ func (w *watcher) noteOutcome(err error) {
 	if err == nil {
 		w.unwatched = time.Time{}
 	}
-	revoked := w.isRevoked(err)
+	revoked := w.believe(err)
 	w.cache.update(w, func(s *Snapshot) bool {
 		if s.Revoked && err != nil {
 			return false
@@ -52,17 +51,36 @@ func (w *watcher) log(err error) {
 	logger.Error(err, "An object is not kept current")
 }
 
-// isRevoked reports whether the outcome, after those before it, means that the object may not be read any more.
-func (w *watcher) isRevoked(err error) bool {
-	now := time.Now()
+// believe takes an outcome into account, and reports whether the object counts from now on as one that may not be read any
+// more: denials were all that was heard for as long as a recheck, and the API server is sure.
+func (w *watcher) believe(err error) bool {
 	switch {
 	case !apierrors.IsForbidden(err), w.key.Identity == identity.Driver():
 		w.denied = time.Time{}
 		return false
 	case w.denied.IsZero():
-		w.denied = now
+		w.denied = time.Now()
 	}
-	return now.Sub(w.denied) >= w.doubt()
+	if time.Since(w.denied) < w.cache.cfg.Recheck || w.cache.Get(w.key).Revoked {
+		return false
+	}
+	return w.confirm()
+}
+
+// confirm asks whether the API server is sure of its denials. One that allows the object after all has not denied it.
+func (w *watcher) confirm() bool {
+	ctx, cancel := w.beginRequest()
+	defer cancel()
+	denies, err := w.cache.cfg.Denies(ctx, w.key.Identity, w.key.Ref)
+	switch {
+	case err != nil:
+		klog.FromContext(w.ctx).V(4).Info("It is not known yet whether access is lost", logkeys.Ref, w.key.Ref,
+			logkeys.Identity, w.key.Identity, logkeys.Reason, err)
+		return false
+	case !denies:
+		w.denied = time.Time{}
+	}
+	return denies
 }
 
 // denial says who is denied: the pod, or the driver, after it was told that the pod may get the object.

@@ -135,7 +135,7 @@ func TestTheRightToListDoesNotOutliveItsAnswer(t *testing.T) {
 		b.wantWatches(web, 1, 1)
 		b.answer(forbiddenList(), forbidden())
 		b.hangUp()
-		pass(longestDoubt + 2*longestSilence)
+		pass(recheck + 2*longestSilence)
 		revoked := holding(o)
 		revoked.Err, revoked.Revoked = forbiddenList().Error(), true
 		b.want(web, revoked)

@@ -343,6 +343,7 @@ func TestPolledObjectsAreSharedAndKeptApart(t *testing.T) {
 
 // TestAPolledObjectThatIsReplaced is not gone for as long as it takes to the next poll: a read may come just between its
 // deletion and its creation, and it is looked for again while its absence is not believed. Then it is polled as before.
+// This is fault 25.
 func TestAPolledObjectThatIsReplaced(t *testing.T) {
 	bubbleOf(t, identity.Of(runner), func(b *bench) {
 		b.putMap(configMap(web, "1"))

@@ -14,7 +14,7 @@ func (c *cluster) all() []request {
 	return slices.Clone(c.requests)
 }
 
-// story returns the verbs of the requests for an object so far, and each question before them.
+// story returns the verbs of the requests for an object so far, and each question about it.
 func (c *cluster) story(ref api.Ref) []string {
 	var verbs []string
 	for _, r := range c.all() {
@@ -27,7 +27,7 @@ func (c *cluster) story(ref api.Ref) []string {
 
 // requested returns the verbs of the requests for an object so far.
 func (c *cluster) requested(ref api.Ref) []string {
-	return slices.DeleteFunc(c.story(ref), func(verb string) bool { return verb == asking })
+	return slices.DeleteFunc(c.story(ref), func(verb string) bool { return verb == asking || verb == asserting })
 }
 
 // times returns when the requests of a verb for an object were made.

@@ -14,7 +14,8 @@ type serverWatch struct {
 	ref     api.Ref
 	ctx     context.Context
 	events  chan []byte
-	isDead  bool // It brings nothing any more, and stays open.
+	isDead  bool      // It brings nothing any more, and stays open.
+	until   time.Time // When an API server would end it.
 
 	pending []byte // Of the event that is being read.
 }
@@ -52,6 +53,18 @@ func (w *serverWatch) stop() {
 	if w.cluster.watches[w] {
 		delete(w.cluster.watches, w)
 		close(w.events)
+	}
+}
+
+// endOverdue closes the watches that have lasted for as long as they were asked for.
+func (c *cluster) endOverdue() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for w := range c.watches {
+		if !time.Now().Before(w.until) {
+			delete(c.watches, w)
+			close(w.events)
+		}
 	}
 }
 

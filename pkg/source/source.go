@@ -46,9 +46,9 @@ type Snapshot struct {
 	Err error
 	// Failing is since when there is an Err, whichever; zero for none.
 	Failing time.Time
-	// Revoked says that the API server has kept to it for a while that the pod may not read the object. One answer proves
-	// nothing: a server that starts denies everything until it knows the roles. What the driver itself may not read is
-	// an error, but was revoked from nobody.
+	// Revoked says that the API server has denied the object to the pod for as long as [Config.Recheck], and is sure of it:
+	// see [Config.Denies]. Denials alone prove nothing: a server that starts denies everything until it knows the roles. What
+	// the driver itself may not read is an error, but was revoked from nobody.
 	Revoked bool
 	// Polled says that the object is read now and then: its reader may get it, but has not been allowed for a while to
 	// list and watch it. It stays while there is an Err.
@@ -91,11 +91,14 @@ type Config struct {
 	// Allow returns nil if an identity may read an object, as far as the API server does not decide that with the request
 	// itself; else an error as that would give. It is asked before each request.
 	Allow func(context.Context, identity.Identity, api.Ref) error
+	// Denies reports whether the API server is sure that a pod may not read an object, asked in another way than by reading it.
+	// It is asked before a denial is believed. An error means that it could not be found out.
+	Denies func(context.Context, identity.Identity, api.Ref) (bool, error)
 	// Changed is called after the snapshot of a key has changed, without any lock held. It must not block.
 	Changed func(Key)
 	// Recheck is about how often the API server is made to decide anew whether a pod may read: an open watch does not
-	// notice that it may not any more. Polled objects are read as often, but at least about twice a
-	// minute. It must be at least two seconds.
+	// notice that it may not any more. For as long it has to deny before that is believed. Polled objects are read as often,
+	// but at least about twice a minute. It must be at least two seconds.
 	Recheck time.Duration
 	// Room is where the memory for the objects comes from. Content that there is no room for is not taken: what is known
 	// stays, Err is a *[budget.ExhaustedError], and the object is read again when there may be room.

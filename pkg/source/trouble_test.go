@@ -31,7 +31,7 @@ const (
 	longestSilence = 11 * time.Second
 )
 
-// longestDoubt is how long an API server has to say no until it is believed.
+// longestDoubt is how long watches have to be refused until the object counts as polled.
 const longestDoubt = 15 * time.Second
 
 func TestReadingThatNeverWorkedHeals(t *testing.T) {

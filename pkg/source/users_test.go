@@ -58,6 +58,7 @@ func TestIdentitiesDoNotShare(t *testing.T) {
 			},
 			Types:   c.front.types,
 			Allow:   func(context.Context, identity.Identity, api.Ref) error { return nil },
+			Denies:  func(context.Context, identity.Identity, api.Ref) (bool, error) { return true, nil },
 			Changed: func(source.Key) {},
 			Recheck: recheck,
 			Room:    roomy(),

@@ -44,7 +44,7 @@ func eachWish(t *testing.T, test func(n *node, d *driver, r state.Record)) {
 }
 
 // TestAReplacedSourceIsOneChange: whoever deletes an object and creates it at once, as `kubectl replace --force` does, takes
-// no file away for a moment, and the pod hears of the change alone. Repeats and resyncs in between change nothing.
+// no file away for a moment, and the pod hears of the change alone. Repeats in between change nothing. This is fault 25.
 func TestAReplacedSourceIsOneChange(t *testing.T) {
 	eachWish(t, func(n *node, d *driver, r state.Record) {
 		for _, a := range []string{"2", "3"} {

@@ -1,8 +1,10 @@
 package integration
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"strings"
@@ -12,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/status"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 )
@@ -107,6 +111,69 @@ func TestARequiredSourceThatIsDeletedLeavesItsFiles(t *testing.T) {
 			b.WantFile(remove, "color", "blue")
 			b.WantEvent(keep, "Projected", "current again")
 		})
+	}
+}
+
+// TestAnObjectThatIsReplacedTakesNoFileAway is fault 25: `kubectl replace --force`, and editors of manifests, delete an object
+// and create it at once. That is one change: every file is there all the time, and no pod is told that its source is missing.
+func TestAnObjectThatIsReplacedTakesNoFileAway(t *testing.T) {
+	t.Parallel()
+	for name, newBench := range origins() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.CreateConfigMap("web", map[string]string{"n": "0"})
+			pods := []*corev1.Pod{
+				b.Pod("optional", map[string]string{"configMap": "web", "optional": "true"}),
+				b.Pod("remove", map[string]string{"configMap": "web", "onDelete": "Remove"}),
+				b.Pod("keep", map[string]string{"configMap": "web"}),
+			}
+			for _, pod := range pods {
+				b.Publish(pod)
+			}
+			isProven := true
+			for round := range 5 {
+				began, value := time.Now(), fmt.Sprint(round+1)
+				b.DeleteConfigMap("web")
+				lab.Eventually(t, soon, b.knowsNothingOf("web"))
+				b.CreateConfigMap("web", map[string]string{"n": value})
+				took := time.Since(began)
+				isProven = isProven && took < source.AbsenceTime/2
+				if !isProven {
+					t.Logf("the machine is busy: the object was away for up to %s, so its files may go", took)
+				}
+				for _, pod := range pods {
+					lab.Eventually(t, soon, func() error {
+						err := b.Holds(pod, "n", value)
+						if isProven && errors.Is(err, fs.ErrNotExist) {
+							t.Fatal(err)
+						}
+						return err
+					})
+				}
+			}
+			if isProven {
+				b.WantNumber(`liveconfig_syncs_total{result="failed"}`, 0)
+			}
+		})
+	}
+}
+
+// knowsNothingOf returns an error while the driver has not heard that a ConfigMap which all of its volumes use is gone.
+func (b *bench) knowsNothingOf(name string) func() error {
+	return func() error {
+		var report status.Report
+		if err := json.Unmarshal([]byte(b.Get("/statusz")), &report); err != nil {
+			return err
+		}
+		for _, v := range report.Volumes {
+			for _, s := range v.Sources {
+				if s.Name == name && s.Found {
+					return fmt.Errorf("the driver still has %s", name)
+				}
+			}
+		}
+		return nil
 	}
 }
 

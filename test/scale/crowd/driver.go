@@ -67,6 +67,7 @@ func (n *node) newCache(config *rest.Config, changed func(source.Key)) (*source.
 		Client:  func(identity.Identity) (rest.Interface, error) { return client, nil },
 		Types:   types,
 		Allow:   func(context.Context, identity.Identity, api.Ref) error { return nil },
+		Denies:  func(context.Context, identity.Identity, api.Ref) (bool, error) { return false, nil },
 		Changed: changed,
 		Recheck: recheck,
 		Room:    budget.New(math.MaxInt64 / 2).Part(func(int64) {}),
