@@ -102,7 +102,7 @@ type atomicWrite struct {
 	live string
 	// isEqual says that the live generation is what is wanted.
 	isEqual bool
-	// next is the new generation, once it exists.
+	// next is the new generation, once this Write has made its directory.
 	next string
 	// staged are the names whose links wait as tempName(i).
 	staged []string
@@ -219,11 +219,30 @@ func (w *atomicWrite) writeGeneration() error {
 	if err != nil {
 		return err
 	}
-	w.next = generationName(w.now)
-	return w.fill(w.next, w.want)
+	return w.makeGeneration(w.freeName())
 }
 
-// generationName ends in the nanoseconds, so that no two are equal.
+// makeGeneration makes the new generation. It is w.next only once its directory is made by this Write: [atomicWrite.undo]
+// removes that one, and no other that has the name.
+func (w *atomicWrite) makeGeneration(name string) error {
+	if err := w.mkdir(name); err != nil {
+		return err
+	}
+	w.next = name
+	return w.fillMade(name, w.want)
+}
+
+// freeName returns a name for a generation that nothing in the root has: two writes may read the same time.
+func (w *atomicWrite) freeName() string {
+	for at := w.now; ; at = at.Add(time.Nanosecond) {
+		name := generationName(at)
+		if _, isTaken := w.found[name]; !isTaken {
+			return name
+		}
+	}
+}
+
+// generationName returns the name for a time, to the nanosecond. Later names sort behind earlier ones.
 func generationName(now time.Time) string {
 	now = now.UTC()
 	return now.Format("..2006_01_02_15_04_05.") + fmt.Sprintf("%09d", now.Nanosecond())

@@ -156,13 +156,18 @@ func (d dir) settleIfWrong(t tree.Tree) error {
 	return d.settle(".", d.fd, t)
 }
 
-// fill makes the directory name and everything the tree has in it, one level at a time: a path is not walked again for
-// each of its elements. Modes and owners of directories come last and children first, since a directory may be closed to
-// its own maker.
-func (d dir) fill(name string, t tree.Tree) (err error) {
+// fill makes the directory name and everything the tree has in it.
+func (d dir) fill(name string, t tree.Tree) error {
 	if err := d.mkdir(name); err != nil {
 		return err
 	}
+	return d.fillMade(name, t)
+}
+
+// fillMade makes everything the tree has in the directory name, which was just made, one level at a time: a path is not
+// walked again for each of its elements. Modes and owners of directories come last and children first, since a directory
+// may be closed to its own maker.
+func (d dir) fillMade(name string, t tree.Tree) (err error) {
 	sub, err := d.enter(name)
 	if err != nil {
 		return err
