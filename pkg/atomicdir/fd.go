@@ -40,11 +40,43 @@ func (d fd) open(name string, flags int) (fd, error) {
 		switch {
 		case err == nil:
 			return fd(n), nil
-		case !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN):
+		case !errors.Is(err, unix.EINTR):
 			return -1, failed("open", name, err)
 		}
 	}
 }
+
+// openFile opens a file below the directory without waiting for anybody. A container that can mount can make its volume
+// writable, and then what was a file a moment ago may be a pipe or a device by now: what is opened is looked at, and
+// anything but a regular file is an error. The owner of a file can have a lease on it (fcntl F_SETLEASE), read-only mount
+// or not, for which the kernel has others wait up to a minute: that is an error too.
+func (d fd) openFile(name string, flags int) (fd, error) {
+	file, err := d.open(name, flags|unix.O_NONBLOCK)
+	switch {
+	case errors.Is(err, unix.EAGAIN):
+		return -1, &fs.PathError{Op: "open", Path: name, Err: errLease}
+	case errors.Is(err, unix.ENXIO): // A socket, or a pipe that nobody reads.
+		return -1, &fs.PathError{Op: "open", Path: name, Err: errNotFile}
+	case err != nil:
+		return -1, err
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(int(file), &st)
+	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = errNotFile
+	}
+	if err != nil {
+		return -1, errors.Join(&fs.PathError{Op: "open", Path: name, Err: err}, file.close())
+	}
+	return file, nil
+}
+
+// Why a file is not opened.
+var (
+	errNotFile = errors.New("it is not a regular file")
+	// errLease passes: the kernel has asked for the lease, and takes it after /proc/sys/fs/lease-break-time seconds.
+	errLease = errors.New("another process has a lease on it, which the kernel is taking away")
+)
 
 // create makes a file that only its maker may open. Where there is anything already, a link included, that is an error.
 func (d fd) create(name string) (fd, error) {

@@ -46,6 +46,7 @@ func (d dirOf) chmod(name string, m uint32) { d.do(os.Chmod(d.path(name), os.Fil
 func (d dirOf) live() string                { return target(d.t, d.dir) }
 func (d dirOf) rename(from, to string)      { d.do(os.Rename(d.path(from), d.path(to))) }
 func (d dirOf) mkfifo(name string)          { d.do(unix.Mkfifo(d.path(name), 0o600)) }
+func (d dirOf) socket(name string)          { d.do(unix.Mknod(d.path(name), unix.S_IFSOCK|0o644, 0)) }
 func (d dirOf) mkdir(name string)           { d.do(os.Mkdir(d.path(name), 0o755)) }
 
 // damagesToAll can befall the volume of any writer.
@@ -71,6 +72,7 @@ func damagesToAll() map[string]damage {
 		"a name is a directory":              func(d dirOf) { d.write("a", ""); d.remove("a"); d.write("a/x", "x") },
 		"a name is a plain file":             func(d dirOf) { d.write("a", "mine") },
 		"a name is a fifo":                   func(d dirOf) { d.remove("a"); d.mkfifo("a") },
+		"a name is a socket":                 func(d dirOf) { d.remove("a"); d.socket("a") },
 		"a name is a link out of the volume": func(d dirOf) { d.link("/etc/passwd", "a") },
 		"a name is a link to another name":   func(d dirOf) { d.link("k/b", "a") },
 		"a directory's name is a file":       func(d dirOf) { d.write("k", "x") },
@@ -116,6 +118,8 @@ func damagesToAtomic() map[string]damage {
 		"the generation has another mode":   func(d dirOf) { d.chmod(d.live(), 0o700) },
 		"a live file is a link":             func(d dirOf) { d.link("k/b", "..data/a") },
 		"a live file is a fifo":             func(d dirOf) { d.remove("..data/a"); d.mkfifo("..data/a") },
+		"a live file is a socket":           func(d dirOf) { d.remove("..data/a"); d.socket("..data/a") },
+		"a live directory is a fifo":        func(d dirOf) { d.remove("..data/k"); d.mkfifo("..data/k") },
 		"a live directory is a link":        func(d dirOf) { d.rename("..data/k", "..data/k2"); d.link("k2", "..data/k") },
 		"killed while writing a generation": func(d dirOf) { d.write("..2030_01_02_03_04_05.1/k/b", "new") },
 		"killed before the switch": func(d dirOf) {
@@ -133,6 +137,9 @@ func damagesToPlain() map[string]damage {
 	return map[string]damage{
 		"a nested file is gone":           func(d dirOf) { d.remove("k/b") },
 		"a nested file is a directory":    func(d dirOf) { d.remove("k/b"); d.write("k/b/c", "x") },
+		"a nested file is a fifo":         func(d dirOf) { d.remove("k/b"); d.mkfifo("k/b") },
+		"a nested file is a socket":       func(d dirOf) { d.remove("k/b"); d.socket("k/b") },
+		"a directory is a fifo":           func(d dirOf) { d.remove("k"); d.mkfifo("k") },
 		"a nested file is a link":         func(d dirOf) { d.link("../a", "k/b") },
 		"a strange nested file":           func(d dirOf) { d.write("k/strange", "x") },
 		"a directory is a link":           func(d dirOf) { d.rename("k", "k2"); d.link("k2", "k") },

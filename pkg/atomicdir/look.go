@@ -86,7 +86,7 @@ func hasBytes(d fd, i info, f tree.File) bool {
 	if i.size != int64(len(f.Data)) {
 		return false
 	}
-	file, err := d.open(f.Path, unix.O_RDONLY)
+	file, err := d.openFile(f.Path, unix.O_RDONLY)
 	if err != nil {
 		return false
 	}
