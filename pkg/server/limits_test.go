@@ -53,6 +53,12 @@ func connect(t *testing.T, address string) net.Conn {
 func wantAnswer(t *testing.T, c net.Conn) {
 	t.Helper()
 	write(t, c, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	wantRead(t, c)
+}
+
+// wantRead reads the answer to a request that was made, and keeps the connection.
+func wantRead(t *testing.T, c net.Conn) {
+	t.Helper()
 	r, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		t.Fatalf("the answer: %v, want ok", err)
@@ -140,54 +146,22 @@ func TestAnAnswerThatNobodyReads(t *testing.T) {
 	}
 }
 
-// TestInACrowdTheOldestGoes, and who comes is served. Those between stay.
-func TestInACrowdTheOldestGoes(t *testing.T) {
+// TestTheOldestOfAClientGoes, and the new one is served. Those between stay.
+func TestTheOldestOfAClientGoes(t *testing.T) {
 	t.Parallel()
-	m := limits{patience: time.Hour, headerBytes: 8 << 10, mostConnections: 3}
+	m := limits{patience: time.Hour, headerBytes: 8 << 10, mostConnections: 3, mostOfOne: 10}
 	address := serving(t, well(), m)
-	var crowd []net.Conn
+	var conns []net.Conn
 	for range m.mostConnections {
-		crowd = append(crowd, connect(t, address))
+		conns = append(conns, connect(t, address))
 	}
 	for i := range 2 {
 		c := connect(t, address)
 		wantAnswer(t, c)
-		wantEnded(t, crowd[i])
-		crowd = append(crowd, c)
+		wantEnded(t, conns[i])
+		conns = append(conns, c)
 	}
-	for _, c := range crowd[2:] {
+	for _, c := range conns[2:] {
 		wantAnswer(t, c)
 	}
-}
-
-// TestWhoLeavesACrowdMakesRoom, so that nobody has to go.
-func TestWhoLeavesACrowdMakesRoom(t *testing.T) {
-	t.Parallel()
-	c := newCrowd(2)
-	stays, leaves, comes := &gauge{}, &gauge{}, &gauge{}
-	c.note(stays, http.StateNew)
-	c.note(leaves, http.StateNew)
-	c.note(leaves, http.StateActive)
-	c.note(leaves, http.StateIdle)
-	c.note(leaves, http.StateClosed)
-	c.note(comes, http.StateNew)
-	if stays.closed+leaves.closed+comes.closed > 0 {
-		t.Error("a connection was closed, although there was room")
-	}
-	c.note(&gauge{}, http.StateNew)
-	if stays.closed != 1 || comes.closed != 0 {
-		t.Errorf("the oldest was closed %d times and the newest %d, want once and never", stays.closed, comes.closed)
-	}
-}
-
-// gauge is a connection that counts how often it is closed.
-type gauge struct {
-	net.Conn
-	closed int
-}
-
-// Close is [net.Conn].
-func (g *gauge) Close() error {
-	g.closed++
-	return nil
 }

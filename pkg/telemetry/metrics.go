@@ -33,7 +33,7 @@ type Gauges struct {
 	Volumes func() int
 	// Recovered returns how many volumes of an earlier run were taken over.
 	Recovered func() int
-	// Survey returns the state of all volumes in numbers.
+	// Survey returns the state of all volumes in numbers. It is called at most once a second, however many ask for metrics.
 	Survey func() Survey
 	// Watches returns how many objects are watched, and Polled how many of these are only polled.
 	Watches, Polled func() int
@@ -49,16 +49,6 @@ type Gauges struct {
 	RoomUsed, RoomLimit func() int64
 	// StateWritable reports whether records can be written.
 	StateWritable func() bool
-}
-
-// Survey is the state of all volumes in numbers.
-type Survey struct {
-	// NotCurrent counts live volumes that have a problem, by its kind, with every kind that there is.
-	NotCurrent map[string]int
-	// Frozen counts live volumes that are not updated any more.
-	Frozen int
-	// Staleness is for how long the oldest known change is not in the files.
-	Staleness time.Duration
 }
 
 // NewMetrics returns metrics of the driver of that name and version, in a registry of their own.
@@ -153,44 +143,6 @@ func buildInfo(version string) prometheus.Collector {
 		Namespace: namespace, Name: "build_info", Help: "1, with the version of the driver.",
 		ConstLabels: prometheus.Labels{"version": version},
 	}, func() float64 { return 1 })
-}
-
-// surveyor makes metrics of one survey.
-type surveyor struct {
-	read                          func() Survey
-	notCurrent, frozen, staleness *prometheus.Desc
-}
-
-func newSurveyor(read func() Survey) surveyor {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
-	}
-	return surveyor{
-		read: read,
-		notCurrent: desc("volumes_not_current",
-			"Live volumes whose files are not, or may not be, what their sources say, by the kind of the problem.", labelKind),
-		frozen: desc("frozen_volumes",
-			"Live volumes that are not updated any more, because their attributes or sources cannot be used."),
-		staleness: desc("staleness_seconds",
-			"For how long the oldest change that is known is not in the files of a volume without a problem; 0 when all are."),
-	}
-}
-
-// Describe implements [prometheus.Collector].
-func (s surveyor) Describe(descs chan<- *prometheus.Desc) {
-	descs <- s.notCurrent
-	descs <- s.frozen
-	descs <- s.staleness
-}
-
-// Collect implements [prometheus.Collector].
-func (s surveyor) Collect(metrics chan<- prometheus.Metric) {
-	survey := s.read()
-	for kind, n := range survey.NotCurrent {
-		metrics <- prometheus.MustNewConstMetric(s.notCurrent, prometheus.GaugeValue, float64(n), kind)
-	}
-	metrics <- prometheus.MustNewConstMetric(s.frozen, prometheus.GaugeValue, float64(survey.Frozen))
-	metrics <- prometheus.MustNewConstMetric(s.staleness, prometheus.GaugeValue, survey.Staleness.Seconds())
 }
 
 // Expect makes the series of results and kinds be there from the start, with 0: a rate of what was never seen is none.

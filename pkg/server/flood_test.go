@@ -1,0 +1,76 @@
+package server
+
+import (
+	"net"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// flood is how many connections a client makes that means no good: several times as many as the server holds.
+const flood = 500
+
+// connectFrom is connect from another address of this machine, as another pod would.
+func connectFrom(t *testing.T, local, address string) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(local)}}
+	c, err := d.DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() }) // Most are closed by the server.
+	if err := c.SetDeadline(time.Now().Add(soon)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestAFloodFromOnePodLosesNoProbe: the kubelet has connected and not asked yet, or waits for its answer, or has asked and will
+// ask again, while another address makes hundreds of connections, some with a request and some without.
+func TestAFloodFromOnePodLosesNoProbe(t *testing.T) {
+	t.Parallel()
+	asked, answer := make(chan struct{}), make(chan struct{})
+	address := serving(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			close(asked)
+			<-answer
+		}
+		well().ServeHTTP(w, r)
+	}), forAnybody())
+	silent, slow, keeps := connectFrom(t, "127.0.0.1", address), connectFrom(t, "127.0.0.1", address), connectFrom(t, "127.0.0.1", address)
+	wantAnswer(t, keeps)
+	write(t, slow, "GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	<-asked
+
+	var last net.Conn
+	for i := range flood {
+		last = connectFrom(t, "127.0.0.2", address)
+		if i%2 == 0 {
+			write(t, last, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		}
+	}
+	wantAnswer(t, connectFrom(t, "127.0.0.1", address))
+	wantAnswer(t, silent)
+	wantAnswer(t, keeps)
+	close(answer)
+	wantRead(t, slow)
+	wantAnswer(t, connectFrom(t, "127.0.0.2", address)) // The newest of the flood is served as well.
+}
+
+// TestAClientHasItsShare: no address takes all the connections that there are, also where nobody else wants them.
+func TestAClientHasItsShare(t *testing.T) {
+	t.Parallel()
+	m := limits{patience: time.Hour, headerBytes: 8 << 10, mostConnections: 10, mostOfOne: 3}
+	address := serving(t, well(), m)
+	var conns []net.Conn
+	for range 2 * m.mostOfOne {
+		conns = append(conns, connectFrom(t, "127.0.0.2", address))
+		wantAnswer(t, conns[len(conns)-1])
+	}
+	for _, c := range conns[:m.mostOfOne] {
+		wantEnded(t, c)
+	}
+	for _, c := range conns[m.mostOfOne:] {
+		wantAnswer(t, c)
+	}
+}
