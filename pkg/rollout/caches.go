@@ -25,9 +25,18 @@ import (
 const (
 	byTrigger = "trigger" // Workloads, by what triggers them.
 	byUse     = "use"     // Workloads and revisions, by what their templates name.
-	byOwner   = "owner"   // Revisions, by the UID of their workload.
-	byUID     = "uid"     // Workloads that have to do with triggers.
+	byOwner   = "owner"   // Revisions, by the owner that is their workload.
+	byUID     = "uid"     // Workloads that have to do with triggers, as owners.
 )
+
+// owner is a workload as its revisions name it, and a key of indexes. An owner is named by its UID inside of a namespace
+// only: an object of another namespace can name any UID as its owner.
+type owner struct {
+	namespace string
+	uid       types.UID
+}
+
+func (o owner) String() string { return o.namespace + "/" + string(o.uid) }
 
 // object is a ConfigMap or Secret in its namespace: a key of indexes and of the queue of copies.
 type object struct {
@@ -132,7 +141,7 @@ func workloadIndexers() cache.Indexers {
 			if !ok || h.is.Template == nil {
 				return nil, nil
 			}
-			return []string{string(h.UID)}, nil
+			return []string{owner{h.Namespace, h.UID}.String()}, nil
 		},
 	}
 }
@@ -144,7 +153,7 @@ func revisionIndexers() cache.Indexers {
 			if !ok || r.is.Owner == "" {
 				return nil, nil
 			}
-			return []string{string(r.is.Owner)}, nil
+			return []string{owner{r.Namespace, r.is.Owner}.String()}, nil
 		},
 		byUse: func(o any) ([]string, error) {
 			r, ok := o.(*revision)
@@ -265,7 +274,7 @@ func (c *caches) revisionsUsing(o object) []*revision {
 
 // workloadOf returns the workload of a revision.
 func (c *caches) workloadOf(r *revision) (*held, bool) {
-	found := indexed[*held](c.everyWorkload(), byUID, string(r.is.Owner))
+	found := indexed[*held](c.everyWorkload(), byUID, owner{r.Namespace, r.is.Owner}.String())
 	if len(found) == 0 {
 		return nil, false
 	}
@@ -273,8 +282,8 @@ func (c *caches) workloadOf(r *revision) (*held, bool) {
 }
 
 // revisionsOf returns the revisions of a workload, oldest first. One that has no number yet is new.
-func (c *caches) revisionsOf(owner types.UID) []*revision {
-	found := indexed[*revision](c.revisions, byOwner, string(owner))
+func (c *caches) revisionsOf(h *held) []*revision {
+	found := indexed[*revision](c.revisions, byOwner, owner{h.Namespace, h.is.UID}.String())
 	age := func(r *revision) int64 {
 		if r.is.Number == 0 {
 			return math.MaxInt64

@@ -76,7 +76,7 @@ func (c *Controller) isFailing(h *held) bool {
 // changedConfig reports whether the workload's newest revision has another config than the one before it. Only such a
 // rollout is the controller's, and only where there is an earlier config to go back to does it help to hold others back.
 func (c *Controller) changedConfig(h *held) bool {
-	revisions := c.caches.revisionsOf(h.is.UID)
+	revisions := c.caches.revisionsOf(h)
 	if len(revisions) < 2 {
 		return false
 	}

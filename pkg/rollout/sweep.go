@@ -23,7 +23,7 @@ func (c *Controller) sweep(ctx context.Context, h *held) error {
 	if !h.OptedIn || !h.is.Progress.Done || c.cfg.DryRun {
 		return nil
 	}
-	revisions := c.caches.revisionsOf(h.is.UID)
+	revisions := c.caches.revisionsOf(h)
 	for i, r := range revisions {
 		switch {
 		case !r.Plain || r.is.Deleting:

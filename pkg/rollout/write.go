@@ -69,7 +69,7 @@ func (c *Controller) lostWishes(h *held) map[string]string {
 	if h.is.Kind != workload.Deployment || mark.IsFor(h.Config) || mark.IsUndoneFor(h.Config) {
 		return nil
 	}
-	revisions := c.caches.revisionsOf(h.is.UID)
+	revisions := c.caches.revisionsOf(h)
 	for _, r := range slices.Backward(revisions) {
 		if r.Config != h.is.Template.Annotations[trigger.ConfigAnnotation] {
 			lost := maps.Clone(r.Wishes) // It is the one that was undone.

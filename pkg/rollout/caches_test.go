@@ -1,0 +1,100 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
+)
+
+// idleController returns a controller that does not run, whose caches are empty.
+func idleController(t *testing.T) *Controller {
+	t.Helper()
+	c, err := New(Config{
+		Client: fake.NewClientset(), Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()),
+		DriverName: "csi.liveconfig.internal", Secrets: true, Rate: 10, HoldFailing: true, ProgressDeadline: time.Minute,
+		Events: record.NewFakeRecorder(100), Metrics: NewMetrics(prometheus.NewRegistry()),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// cached puts an object, as the API server has it, into the caches.
+func cached(t *testing.T, c *Controller, object any) any {
+	t.Helper()
+	informer, transform := c.caches.revisions[0], revisionTransform(c.cfg.DriverName)
+	if _, ok := object.(*appsv1.Deployment); ok {
+		informer, transform = c.caches.workloads[workload.Deployment][0], workloadTransform(c.cfg.DriverName)
+	}
+	item, err := transform(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := informer.GetIndexer().Add(item); err != nil {
+		t.Fatal(err)
+	}
+	return item
+}
+
+// replicaSetOf returns a ReplicaSet that says it belongs to a Deployment of this UID.
+func replicaSetOf(owner types.UID, namespace, name, number, config string) *appsv1.ReplicaSet {
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name, UID: types.UID(namespace + "/" + name), ResourceVersion: "1",
+		Annotations: map[string]string{"deployment.kubernetes.io/revision": number, trigger.AfterUndo: trigger.Pause},
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: owner, Controller: new(true),
+		}},
+	}}
+	set.Spec.Template.Annotations = map[string]string{trigger.ConfigAnnotation: config}
+	return set
+}
+
+// TestOwnersAreOfOneNamespace: an owner is named by its UID inside of a namespace only. An object of another namespace can
+// name any UID as its owner, and must change nothing about that owner.
+func TestOwnersAreOfOneNamespace(t *testing.T) {
+	t.Parallel()
+	c := idleController(t)
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "victim", Name: "web", UID: "victims-uid", ResourceVersion: "1",
+		Annotations: map[string]string{trigger.TriggeredBy: "configmap/foo"},
+		Labels:      map[string]string{trigger.RolloutLabel: "0123456789abcdef"},
+	}}
+	d.Spec.Template.Annotations = map[string]string{trigger.ConfigAnnotation: `{"configmap/foo":"foo-0000000001"}`}
+	h, ok := cached(t, c, d).(*held)
+	if !ok {
+		t.Fatal("the Deployment is not cached")
+	}
+	own, ok := cached(t, c, replicaSetOf(d.UID, "victim", "web-1", "1", `{"configmap/foo":"foo-0000000001"}`)).(*revision)
+	if !ok {
+		t.Fatal("the ReplicaSet is not cached")
+	}
+	foreign, ok := cached(t, c, replicaSetOf(d.UID, "attacker", "web-2", "2", `{"configmap/foo":"foo-0000000002"}`)).(*revision)
+	if !ok {
+		t.Fatal("the ReplicaSet is not cached")
+	}
+
+	if found, ok := c.caches.workloadOf(own); !ok || found != h {
+		t.Errorf("the workload of the Deployment's own revision = %v, %t", found, ok)
+	}
+	if found, ok := c.caches.workloadOf(foreign); ok {
+		t.Errorf("a revision of namespace %s has the workload %s/%s", foreign.Namespace, found.Namespace, found.Name)
+	}
+	if c.changedConfig(h) {
+		t.Error("a revision of another namespace counts as the newest")
+	}
+	if got := c.lostWishes(h); len(got) > 0 {
+		t.Errorf("a revision of another namespace sets annotations of the workload: %v", got)
+	}
+}
