@@ -186,7 +186,7 @@ func (o *grant) addTriggered(wanted *grants.Grants, info *resource.Info, w workl
 	}
 	if config, err := trigger.ParseConfig(w.template.Annotations[trigger.ConfigAnnotation]); err == nil {
 		pods.Copies = map[api.Ref]api.Ref{}
-		for object, name := range config {
+		for object, name := range config.Copies() {
 			source := api.Ref{Kind: object.Kind, Namespace: pods.Namespace, Name: object.Name}
 			pods.Copies[api.Ref{Kind: object.Kind, Namespace: pods.Namespace, Name: name}] = source
 		}

@@ -134,7 +134,7 @@ func (o *previews) sourcesOf(pod preview.Pod) map[api.Ref]api.Ref {
 		return nil // Nothing was rolled out.
 	}
 	sources := map[api.Ref]api.Ref{}
-	for object, copied := range config {
+	for object, copied := range config.Copies() {
 		at := api.Ref{Kind: object.Kind, Namespace: pod.Namespace, Name: copied}
 		sources[at] = api.Ref{Kind: object.Kind, Namespace: pod.Namespace, Name: object.Name}
 	}

@@ -118,6 +118,9 @@ func (d configDiff) side(ctx context.Context, of revisions.Revision, item *revis
 	switch {
 	case item == nil || item.Absent:
 		return nil, true
+	case item.Unused != "":
+		d.remark("note: revision %d does not use %s, which triggered its rollout: what that held then is not kept", of.Number, item.Source)
+		return nil, false
 	case item.IsSource() && d.sources == asKept:
 		d.remark("note: revision %d uses %s itself: what that held then is not kept", of.Number, item.Source)
 		return nil, false

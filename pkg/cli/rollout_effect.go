@@ -30,6 +30,9 @@ func (u *undo) tell(after runtime.Object) {
 		if item.IsSource() {
 			u.remark("note: revision %d uses %s itself: its pods get what that holds now", u.target.Number, item.Source)
 		}
+		if item.Unused != "" {
+			u.remark("note: %s triggers rollouts and pods do not use it: an undo does not change what it holds", item.Source)
+		}
 	}
 	from, found := u.history.Current()
 	switch {

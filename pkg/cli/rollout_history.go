@@ -123,6 +123,8 @@ type listedConfig struct {
 	Source string `json:"source"`
 	// Copy is empty where pods use the source itself.
 	Copy string `json:"copy,omitempty"`
+	// Unused is the version of a source that pods do not use.
+	Unused string `json:"unused,omitempty"`
 	// State is that of the copy, or of the source.
 	State configState `json:"state"`
 	// Reason says more of what is wrong.
@@ -139,6 +141,7 @@ const (
 	stateUnknown configState = "unknown"
 	stateSource  configState = "itself" // Pods use the source, whatever it holds.
 	stateAbsent  configState = "absent" // The source did not exist, and need not.
+	stateUnused  configState = "unused" // The source triggers, and pods do not use it.
 )
 
 func (o *rolloutHistory) listedOf(ctx context.Context, kept *contents, r revisions.Revision) listedRevision {
@@ -151,7 +154,7 @@ func (o *rolloutHistory) listedOf(ctx context.Context, kept *contents, r revisio
 	}
 	for _, item := range r.Items {
 		state, err := stateOf(ctx, kept, item)
-		config := listedConfig{Source: item.Source.String(), Copy: item.Copy, State: state}
+		config := listedConfig{Source: item.Source.String(), Copy: item.Copy, Unused: item.Unused, State: state}
 		if err != nil {
 			config.Reason = err.Error()
 		}
@@ -165,6 +168,8 @@ func stateOf(ctx context.Context, kept *contents, item revisions.Item) (configSt
 	switch {
 	case item.Absent:
 		return stateAbsent, nil
+	case item.Unused != "":
+		return stateUnused, nil
 	case item.IsSource():
 		return stateSource, nil
 	}
@@ -321,6 +326,8 @@ func (c listedConfig) String() string {
 		return c.Source + " as " + c.Copy
 	case stateSource, stateAbsent:
 		return c.Source + " " + string(c.State)
+	case stateUnused:
+		return c.Source + " not used by pods, version " + c.Unused
 	default:
 		return fmt.Sprintf("%s as %s (%s)", c.Source, c.Copy, c.State)
 	}

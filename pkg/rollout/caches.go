@@ -25,6 +25,7 @@ import (
 const (
 	byTrigger = "trigger" // Workloads, by what triggers them.
 	byUse     = "use"     // Workloads and revisions, by what their templates name.
+	bySource  = "source"  // Copies, by what they say to be copies of.
 	byOwner   = "owner"   // Revisions, by the owner that is their workload.
 	byUID     = "uid"     // Workloads that have to do with triggers, as owners.
 )
@@ -100,7 +101,8 @@ func (c *caches) add(cfg Config, namespace string) error {
 		errs = append(errs, informer.SetTransform(revisionTransform(cfg.DriverName)), informer.AddIndexers(revisionIndexers()))
 	}
 	for kind := range c.sources {
-		errs = append(errs, last(c.sources[kind]).SetTransform(sourceOf), last(c.copies[kind]).SetTransform(copyOf))
+		errs = append(errs, last(c.sources[kind]).SetTransform(sourceOf),
+			last(c.copies[kind]).SetTransform(copyOf), last(c.copies[kind]).AddIndexers(copyIndexers()))
 	}
 	for _, err := range errs {
 		if err != nil {
@@ -161,6 +163,22 @@ func revisionIndexers() cache.Indexers {
 				return nil, nil
 			}
 			return keys(r.Namespace, r.Uses), nil
+		},
+	}
+}
+
+func copyIndexers() cache.Indexers {
+	return cache.Indexers{
+		bySource: func(o any) ([]string, error) {
+			made, ok := o.(*copied)
+			if !ok {
+				return nil, nil
+			}
+			source, err := copies.SourceOf(made.Annotations)
+			if err != nil {
+				return nil, nil //nolint:nilerr // Somebody has written over it. It is a copy of nothing that is known.
+			}
+			return keys(made.Namespace, []trigger.Object{source}), nil
 		},
 	}
 }
@@ -246,6 +264,10 @@ func (c *caches) source(o object) (*source, bool) {
 
 func (c *caches) copied(o object) (*copied, bool) {
 	return find[*copied](c.copies[o.Kind], o.namespace, o.Name)
+}
+
+func (c *caches) copiesOf(o object) []*copied {
+	return indexed[*copied](c.copies[o.Kind], bySource, o.String())
 }
 
 func (c *caches) workload(ref workload.Ref) (*held, bool) {

@@ -28,14 +28,16 @@ func (e *heldError) Error() string { return e.text }
 
 // makeCopies sees that each copy exists that a workload's template is about to name.
 func (c *Controller) makeCopies(ctx context.Context, h *held, d plan.Decision) error {
-	for o, name := range d.Config {
+	copied := d.Config.Copies()
+	for o := range d.Config {
+		name := copied[o]
 		before, isThere := h.Config[o]
 		var err error
 		switch {
-		case isThere && before == name: // The queue of copies sees to what the template has already.
-		case name == "":
+		case isThere && before == d.Config[o]: // The queue of copies sees to what the template has already.
+		case d.Config[o] == "":
 			err = c.checkMissing(ctx, object{h.Namespace, o})
-		default:
+		case name != "":
 			err = c.provide(ctx, h, o, name)
 		}
 		if err != nil {
@@ -83,8 +85,7 @@ func (c *Controller) makeCopy(ctx context.Context, source object, name string, o
 	if core := c.cfg.Client.CoreV1(); source.Kind == api.Secret {
 		uid, err = copyBy(ctx, core.Secrets(source.namespace), source, name, owners, copies.OfSecret)
 	} else {
-		uid, err = copyBy(ctx, core.ConfigMaps(source.namespace), source, name, owners,
-			func(o *corev1.ConfigMap) (*corev1.ConfigMap, error) { return copies.OfConfigMap(o), nil })
+		uid, err = copyBy(ctx, core.ConfigMaps(source.namespace), source, name, owners, copies.OfConfigMap)
 	}
 	if err == nil {
 		c.verified.add(object{source.namespace, triggerOf(source.Kind, name)}, uid)

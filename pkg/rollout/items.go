@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
@@ -28,6 +29,8 @@ type source struct {
 	CopyName string
 	// Keys are the names of its keys, in order.
 	Keys []string
+	// Carried are the labels and annotations that its copies have too.
+	Carried copies.Carried
 	// Problem says why it cannot be copied. Empty: it can.
 	Problem string
 	// ChangedAt is when it was last written, by the API server's clock and in whole seconds.
@@ -77,15 +80,18 @@ type revision struct {
 	Wishes map[string]string
 }
 
-// isPlain reports whether a pod template that has the config, and names what it uses, names a source of which there is a copy.
+// isPlain reports whether a pod template that has the config, and names what it uses, names a source of which there is a
+// copy, or is to be one.
 func isPlain(config trigger.Config, uses []template.Use) bool {
-	copied := config.Copies()
-	return slices.ContainsFunc(uses, func(u template.Use) bool { return copied[u.Object] != "" })
+	return slices.ContainsFunc(uses, func(u template.Use) bool { return config[u.Object] != "" })
 }
 
 // copied is what the caches keep of a copy.
 type copied struct {
 	metav1.ObjectMeta
+
+	// Carried is what it says to have from its source.
+	Carried copies.Carried
 }
 
 // head is the part of an object's metadata that caches and indexes need.
@@ -122,19 +128,25 @@ func changedAt(o metav1.Object) time.Time {
 func sourceOf(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.ConfigMap:
-		return newSource(o, copies.DigestOf(o), slices.Collect(keysOf(o.Data, o.BinaryData)), nil), nil
+		return newSource(o, triggerOf(api.ConfigMap, o.Name), copies.DigestOf(o), slices.Collect(keysOf(o.Data, o.BinaryData)), nil), nil
 	case *corev1.Secret:
-		return newSource(o, copies.DigestOf(o), slices.Collect(maps.Keys(o.Data)), copies.Copyable(o)), nil
+		return newSource(o, triggerOf(api.Secret, o.Name), copies.DigestOf(o), slices.Collect(maps.Keys(o.Data)), copies.Copyable(o)), nil
 	default:
 		return object, nil // It has been transformed already, or is a tombstone.
 	}
 }
 
-func newSource(o metav1.Object, digest copies.Digest, keys []string, problem error) *source {
+func newSource(o metav1.Object, is trigger.Object, digest copies.Digest, keys []string, problem error) *source {
 	slices.Sort(keys)
 	s := &source{ObjectMeta: head(o), CopyName: copies.Name(o.GetName(), digest), Keys: keys, ChangedAt: changedAt(o)}
-	if problem != nil {
+	carried, err := copies.CarriedBy(o)
+	switch {
+	case problem != nil:
 		s.Problem = problem.Error()
+	case err != nil:
+		s.Problem = fmt.Sprintf("%s: %v", is, err)
+	default:
+		s.Carried = carried
 	}
 	return s
 }
@@ -160,7 +172,8 @@ func copyOf(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	c := &copied{head(o)}
+	c := &copied{ObjectMeta: head(o)}
+	c.Carried, _ = copies.CarriedBy(o) // Somebody else has written what cannot be read; it is written over.
 	c.OwnerReferences = o.OwnerReferences
 	c.CreationTimestamp = o.CreationTimestamp
 	c.DeletionTimestamp = o.DeletionTimestamp
@@ -256,7 +269,7 @@ func newRevision(o metav1.Object, w workload.Revision, driver string) *revision 
 		}
 	}
 	if config, err := trigger.ParseConfig(r.Config); err == nil {
-		for object, name := range config.Copies() { // Also of triggers that nothing in the template names.
+		for object, name := range config.Copies() { // Also those that the template has stopped to name.
 			r.Uses = append(r.Uses, trigger.Object{Kind: object.Kind, Name: name})
 		}
 		r.Plain = isPlain(config, uses)

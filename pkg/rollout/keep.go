@@ -39,11 +39,31 @@ func (c *Controller) keep(ctx context.Context, o object) error {
 	case len(needed) == 0:
 		return c.discard(ctx, o, found)
 	}
-	owners := c.merge(found.OwnerReferences, needed)
-	if slices.EqualFunc(owners, found.OwnerReferences, isSame) || c.cfg.DryRun {
+	patch := map[string]any{}
+	if owners := c.merge(found.OwnerReferences, needed); !slices.EqualFunc(owners, found.OwnerReferences, isSame) {
+		patch["ownerReferences"] = owners
+	}
+	if carried := c.carriedTo(o, found); !carried.IsEqual(found.Carried) {
+		patch["labels"], patch["annotations"] = carried.Patch(found.Carried)
+	}
+	if len(patch) == 0 || c.cfg.DryRun {
 		return nil
 	}
-	return c.setOwners(ctx, o, found, owners)
+	return c.patchCopy(ctx, o, found, patch)
+}
+
+// carriedTo returns the labels and annotations that a copy is to have of its source: those that the source has now, whichever
+// content the copy has. A copy whose source is gone, or lists what cannot be copied, stays as it is.
+func (c *Controller) carriedTo(o object, found *copied) copies.Carried {
+	of, err := copies.SourceOf(found.Annotations)
+	if err != nil || of.Kind != o.Kind {
+		return found.Carried
+	}
+	source, exists := c.caches.source(object{o.namespace, of})
+	if !exists || source.Problem != "" {
+		return found.Carried
+	}
+	return source.Carried
 }
 
 // ownersOf returns who needs a copy: revisions that use it, and workloads of which no revision does so yet.
@@ -89,13 +109,12 @@ func isWorkload(owner metav1.OwnerReference) bool {
 
 func isSame(a, b metav1.OwnerReference) bool { return a.UID == b.UID }
 
-// setOwners writes the owners of a copy over the version that was read.
-func (c *Controller) setOwners(ctx context.Context, o object, found *copied, owners []metav1.OwnerReference) error {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": found.UID, "resourceVersion": found.ResourceVersion, "ownerReferences": owners,
-	}})
+// patchCopy writes metadata of a copy over the version that was read.
+func (c *Controller) patchCopy(ctx context.Context, o object, found *copied, patch map[string]any) error {
+	patch["uid"], patch["resourceVersion"] = found.UID, found.ResourceVersion
+	body, err := json.Marshal(map[string]any{"metadata": patch})
 	if err != nil {
-		return fmt.Errorf("encode the owners of %s: %w", o, err)
+		return fmt.Errorf("encode the metadata of %s: %w", o, err)
 	}
 	resource := resource(o.Kind.Resource() + "s")
 	_, err = c.cfg.Metadata.Resource(resource).Namespace(o.namespace).
@@ -104,7 +123,7 @@ func (c *Controller) setOwners(ctx context.Context, o object, found *copied, own
 		return nil // Its deletion queues it again.
 	}
 	if err != nil {
-		return fmt.Errorf("set the owners of %s: %w", o, err)
+		return fmt.Errorf("write the metadata of %s: %w", o, err)
 	}
 	return nil
 }

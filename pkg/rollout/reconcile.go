@@ -14,6 +14,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/plan"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
@@ -90,7 +91,7 @@ func (c *Controller) state(h *held) plan.State {
 	s.Strays = c.strays(h, s.Used)
 	s.Failing = c.isFailing(h)
 	if s.OptedIn && s.Problem == "" {
-		s.Wanted, s.Problem = c.wanted(h)
+		s.Wanted, s.Problem = c.wanted(h, s.Strays)
 	}
 	return s
 }
@@ -118,11 +119,11 @@ func (c *Controller) strays(h *held, used map[trigger.Object]bool) map[trigger.O
 }
 
 // wanted returns the config of a workload by what its triggers are now, or why there is none that pods could run with.
-func (c *Controller) wanted(h *held) (trigger.Config, string) {
+func (c *Controller) wanted(h *held, strays map[trigger.Object]trigger.Object) (trigger.Config, string) {
 	config := trigger.Config{}
 	var problems []string
 	for _, o := range h.Triggers {
-		name, problem := c.wantedCopy(h, o)
+		name, problem := c.wantedVersion(h, o, usesOf(h, o, strays))
 		if problem != "" {
 			problems = append(problems, problem)
 		}
@@ -131,19 +132,32 @@ func (c *Controller) wanted(h *held) (trigger.Config, string) {
 	return config, strings.Join(problems, "; ")
 }
 
-// wantedCopy returns the name of the copy of a trigger as it is now: empty when it does not exist and need not.
-func (c *Controller) wantedCopy(h *held, o trigger.Object) (name, problem string) {
+// usesOf returns the uses of an object in a template, under its own name or that of a copy.
+func usesOf(h *held, o trigger.Object, strays map[trigger.Object]trigger.Object) []template.Use {
+	var uses []template.Use
+	for _, use := range h.Uses {
+		stray, isStray := strays[use.Object]
+		if use.Object == o || use.Object == triggerOf(o.Kind, h.Config[o]) || isStray && stray == o {
+			uses = append(uses, use)
+		}
+	}
+	return uses
+}
+
+// wantedVersion returns what a config has for a trigger as it is now: the name of its copy if the template uses it, and
+// nothing when it does not exist and need not.
+func (c *Controller) wantedVersion(h *held, o trigger.Object, uses []template.Use) (version, problem string) {
 	if o.Kind == api.Secret && !c.cfg.Secrets {
 		return "", fmt.Sprintf("%s: the controller runs with --secrets=false", o)
 	}
 	s, exists := c.caches.source(object{h.Namespace, o})
-	if exists && s.Problem != "" {
+	switch {
+	case exists && len(uses) == 0:
+		return trigger.Uncopied(s.CopyName), "" // No pod could read a copy.
+	case exists && s.Problem != "":
 		return "", s.Problem
 	}
-	for _, use := range h.Uses {
-		if use.Object != o && use.Object != triggerOf(o.Kind, h.Config[o]) {
-			continue
-		}
+	for _, use := range uses {
 		if !exists && !use.Optional {
 			return "", fmt.Sprintf("%s does not exist, and %s of the pod template needs it", o, use.Field)
 		}

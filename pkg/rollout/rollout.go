@@ -236,7 +236,13 @@ func (c *Controller) sourceChanged(kind api.Kind, old, now any) {
 	for _, h := range c.caches.triggeredBy(o) {
 		c.workloads.Add(h.is.Ref)
 	}
-	if before, ok := old.(*source); ok && now != nil && before.CopyName == s.CopyName {
+	before, _ := old.(*source)
+	if before == nil || !before.Carried.IsEqual(s.Carried) || before.Problem != s.Problem {
+		for _, made := range c.caches.copiesOf(o) {
+			c.copies.Add(object{made.Namespace, triggerOf(kind, made.Name)})
+		}
+	}
+	if before != nil && now != nil && before.CopyName == s.CopyName {
 		return
 	}
 	c.copies.Add(object{s.Namespace, triggerOf(kind, s.CopyName)}) // Which may be missing.

@@ -136,8 +136,12 @@ func (c *Controller) tellRollout(h *held, s plan.State, d plan.Decision) {
 		if s.Template[o] != "" { // Otherwise the source is as old as it likes.
 			c.cfg.Metrics.rolledOut(time.Since(source.ChangedAt))
 		}
+		text := fmt.Sprintf("%s uses this version as %s", h.is.Ref, name)
+		if _, isUncopied := d.Config.Uncopied()[o]; isUncopied {
+			text = fmt.Sprintf("%s was rolled out because of this version, which its pod template does not use", h.is.Ref)
+		}
 		about := &corev1.ObjectReference{APIVersion: "v1", Kind: string(o.Kind), Namespace: h.Namespace, Name: o.Name, UID: source.UID}
-		c.cfg.Events.Eventf(about, corev1.EventTypeNormal, ReasonRolledOut, "%s uses this version as %s", h.is.Ref, name)
+		c.cfg.Events.Event(about, corev1.EventTypeNormal, ReasonRolledOut, text)
 	}
 }
 
@@ -155,10 +159,13 @@ func undoneText(h *held, s plan.State, d plan.Decision) string {
 // changes names what one config has and another has not.
 func changes(from, to trigger.Config) string {
 	var texts []string
+	uncopied := to.Uncopied()
 	for _, o := range to.Objects() {
 		name := to[o]
 		switch {
 		case from != nil && from[o] == name:
+		case uncopied[o] != "":
+			texts = append(texts, fmt.Sprintf("no %s, which triggered this with version %s", o, uncopied[o]))
 		case name == "":
 			texts = append(texts, o.String()+", which does not exist")
 		default:

@@ -17,10 +17,16 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// triggered is a manifest of a Deployment that is triggered by a list and, but for that, uses nothing.
+// triggered is a manifest of a Deployment that is triggered by a list, makes variables of all that it has, and needs none.
 func triggered(name, list string) string {
 	manifest, _, _ := strings.Cut(deployment(name), "        volumeMounts:")
-	return strings.Replace(manifest, "configmap/foo}", fmt.Sprintf("%q}", list), 1)
+	manifest = strings.Replace(manifest, "configmap/foo}", fmt.Sprintf("%q}", list), 1) + "        envFrom:\n"
+	for source := range strings.SplitSeq(list, ",") {
+		kind, name, _ := strings.Cut(source, "/")
+		ref := map[string]string{"configmap": "configMapRef", "secret": "secretRef"}[kind]
+		manifest += fmt.Sprintf("        - {%s: {name: %s, optional: true}}\n", ref, name)
+	}
+	return manifest
 }
 
 // configMapNow returns a ConfigMap as it is now.
@@ -82,8 +88,8 @@ func (s *site) makeCopyable() string {
 	return strings.Join(list, ",")
 }
 
-// TestCopiesAreWhatTheirSourcesAre has copies of ConfigMaps and of Secrets of all types, made for a workload that does not
-// even name them: their content and type is the source's, their metadata their own, and nobody can change them.
+// TestCopiesAreWhatTheirSourcesAre has copies of ConfigMaps and of Secrets of all types, made for a workload that needs
+// none of them: their content and type is the source's, their metadata their own, and nobody can change them.
 //
 // Fault 35.
 func TestCopiesAreWhatTheirSourcesAre(t *testing.T) {
@@ -231,7 +237,11 @@ func TestWhatCannotBeCopied(t *testing.T) {
 	s.apply(deployment("web"))
 	first := s.follows("web", "configmap/foo")
 	two := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "foo"}, Data: map[string]string{"config": "two"}}
-	taken := copies.OfConfigMap(two).Name
+	copied, err := copies.OfConfigMap(two)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := copied.Name
 	s.configMap(taken, "mine")
 	mine := s.configMapNow(taken)
 	s.configMap("foo", "two")

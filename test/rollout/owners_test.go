@@ -180,11 +180,14 @@ func TestCopyNobodyCameFor(t *testing.T) {
 	s.apply(deployment("web"))
 	s.follows("web", "configmap/foo")
 	d := s.deployment("web")
-	made := copies.OfConfigMap(&corev1.ConfigMap{
+	made, err := copies.OfConfigMap(&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "foo", Namespace: s.namespace}, Data: map[string]string{"config": "never"},
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	made.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: d.Name, UID: d.UID}}
-	made, err := s.client.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), made, metav1.CreateOptions{})
+	made, err = s.client.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), made, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,6 +60,8 @@ type Rollout struct {
 type Copy struct {
 	Of   string `json:"of"`
 	Copy string `json:"copy"`
+	// Unused is the version of an object that triggers rollouts and that pods do not use: it has no copy.
+	Unused string `json:"unused,omitempty"`
 }
 
 // Volume is a volume of liveconfig, as its attributes say.

@@ -131,6 +131,10 @@ func copies(p *page, title string, list []Copy) {
 	}
 	p.line(1, "%s:", title)
 	for _, c := range list {
+		if c.Unused != "" {
+			p.line(2, "none of %s, which pods do not use: version %s", c.Of, c.Unused)
+			continue
+		}
 		if c.Copy == "" {
 			p.line(2, "none of %s, which does not exist", c.Of)
 			continue

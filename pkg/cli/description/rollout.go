@@ -64,9 +64,10 @@ func state(w workload.Workload, config trigger.Config) string {
 // CopiesIn returns which copies a config names.
 func CopiesIn(config trigger.Config) []Copy {
 	copies := []Copy{}
+	copied, uncopied := config.Copies(), config.Uncopied()
 	for _, source := range config.Objects() {
-		next := Copy{Of: source.String()}
-		if name := config[source]; name != "" {
+		next := Copy{Of: source.String(), Unused: uncopied[source]}
+		if name := copied[source]; name != "" {
 			next.Copy = trigger.Object{Kind: source.Kind, Name: name}.String()
 		}
 		copies = append(copies, next)

@@ -53,10 +53,12 @@ type Item struct {
 	Copy string
 	// Absent says that the source did not exist, and need not.
 	Absent bool
+	// Unused is the version of a source that triggers rollouts and that the pods do not use. What it held is not kept.
+	Unused string
 }
 
 // IsSource reports whether the pods use the source itself, whatever that holds.
-func (i Item) IsSource() bool { return i.Copy == "" && !i.Absent }
+func (i Item) IsSource() bool { return i.Copy == "" && !i.Absent && i.Unused == "" }
 
 // Used returns what the pods use: the copy or the source.
 func (i Item) Used() trigger.Object {
@@ -129,15 +131,19 @@ func (h *History) items(r Revision, driver string) []Item {
 		used[use.Object] = true
 	}
 	var items []Item
+	copied, uncopied := r.Config.Copies(), r.Config.Uncopied()
 	for _, source := range union(r.Config.Objects(), h.Triggers) {
-		name, inConfig := r.Config[source]
+		name := copied[source]
+		said, inConfig := r.Config[source]
 		switch {
-		case used[source] && name == "" && inConfig:
+		case used[source] && said == "" && inConfig:
 			items = append(items, Item{Source: source, Absent: true})
 		case used[source]:
 			items = append(items, Item{Source: source})
 		case name != "":
 			items = append(items, Item{Source: source, Copy: name})
+		case uncopied[source] != "":
+			items = append(items, Item{Source: source, Unused: uncopied[source]})
 		}
 	}
 	return items

@@ -1,8 +1,9 @@
 // Package copies makes the immutable copies of ConfigMaps and Secrets that the revisions of workloads use: their content,
 // their name, and what they say about themselves.
 //
-// A copy carries none of the labels and annotations of its source. A tool that follows its own objects by those would
-// take the copy for one of them and delete it, and kubectl's last-applied annotation would double its size.
+// A copy carries no labels and annotations of its source but those that the source lists: see [CarriedBy]. A tool that
+// follows its own objects by those would take the copy for one of them and delete it, and kubectl's last-applied annotation
+// would double its size.
 //
 // It does not know workloads, owners, clients or when a copy is needed.
 package copies
@@ -73,24 +74,33 @@ func cut(name string, limit int, hash Digest) string {
 
 func digits(hash Digest) string { return hex.EncodeToString(hash[:hashDigits/2]) }
 
-// OfConfigMap returns the copy of a ConfigMap, which shares no memory with it. It has no owner yet.
-func OfConfigMap(source *corev1.ConfigMap) *corev1.ConfigMap {
+// OfConfigMap returns the copy of a ConfigMap, which shares no memory with it, or the error of CarriedBy. It has no owner yet.
+func OfConfigMap(source *corev1.ConfigMap) (*corev1.ConfigMap, error) {
+	meta, err := meta(api.ConfigMap, source, DigestOf(source))
+	if err != nil {
+		return nil, err
+	}
 	whole := source.DeepCopy()
 	return &corev1.ConfigMap{
-		ObjectMeta: meta(api.ConfigMap, source, DigestOf(source)),
+		ObjectMeta: meta,
 		Immutable:  new(true),
 		Data:       whole.Data,
 		BinaryData: whole.BinaryData,
-	}
+	}, nil
 }
 
-// OfSecret returns the copy of a Secret, which shares no memory with it, or the error of Copyable. It has no owner yet.
+// OfSecret returns the copy of a Secret, which shares no memory with it, or the error of Copyable or CarriedBy. It has no
+// owner yet.
 func OfSecret(source *corev1.Secret) (*corev1.Secret, error) {
 	if err := Copyable(source); err != nil {
 		return nil, err
 	}
+	meta, err := meta(api.Secret, source, DigestOf(source))
+	if err != nil {
+		return nil, err
+	}
 	return &corev1.Secret{
-		ObjectMeta: meta(api.Secret, source, DigestOf(source)),
+		ObjectMeta: meta,
 		Immutable:  new(true),
 		Type:       typeOf(source),
 		Data:       source.DeepCopy().Data,
@@ -115,9 +125,13 @@ func Copyable(source *corev1.Secret) error {
 }
 
 // meta is what the API and people are told about the copy of a source.
-func meta(kind api.Kind, source metav1.Object, d Digest) metav1.ObjectMeta {
+func meta(kind api.Kind, source metav1.Object, d Digest) (metav1.ObjectMeta, error) {
 	from := trigger.Object{Kind: kind, Name: source.GetName()}
-	return metav1.ObjectMeta{
+	carried, err := CarriedBy(source)
+	if err != nil {
+		return metav1.ObjectMeta{}, fmt.Errorf("%s: %w", from, err)
+	}
+	made := metav1.ObjectMeta{
 		Namespace: source.GetNamespace(),
 		Name:      Name(from.Name, d),
 		Labels:    map[string]string{Label: LabelValue(from.Name), ManagedByLabel: ManagedBy},
@@ -130,6 +144,8 @@ func meta(kind api.Kind, source metav1.Object, d Digest) metav1.ObjectMeta {
 				". This object goes with the last revision that needs it.",
 		},
 	}
+	carried.PutOn(&made)
+	return made, nil
 }
 
 // Is reports whether an object with these labels says that it is a copy.

@@ -46,6 +46,16 @@ func secret() *corev1.Secret {
 	}
 }
 
+// configMapCopy returns the copy of a ConfigMap that has one.
+func configMapCopy(t *testing.T, source *corev1.ConfigMap) *corev1.ConfigMap {
+	t.Helper()
+	made, err := copies.OfConfigMap(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
 // secretCopy returns the copy of a Secret that has one.
 func secretCopy(t *testing.T, source *corev1.Secret) *corev1.Secret {
 	t.Helper()
@@ -93,7 +103,7 @@ func TestOfConfigMap(t *testing.T) {
 		BinaryData: map[string][]byte{"c": {0, 0xff}},
 	}
 	source := configMap()
-	got := copies.OfConfigMap(source)
+	got := configMapCopy(t, source)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("OfConfigMap (-want +got)\n%s", diff)
 	}

@@ -30,13 +30,13 @@ func TestCopiesOfTheLargestObjects(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"foo", strings.Repeat("a", 253)} {
 		text := &corev1.ConfigMap{ObjectMeta: bare(name), Data: map[string]string{"key": strings.Repeat("x", largest)}}
-		checkSize(t, text, copies.OfConfigMap(text))
+		checkSize(t, text, configMapCopy(t, text))
 
 		many := &corev1.ConfigMap{ObjectMeta: bare(name), BinaryData: map[string][]byte{}}
 		for i := range 4096 {
 			many.BinaryData[fmt.Sprintf("key-%d", i)] = make([]byte, largest/4096)
 		}
-		checkSize(t, many, copies.OfConfigMap(many))
+		checkSize(t, many, configMapCopy(t, many))
 
 		secret := &corev1.Secret{ObjectMeta: bare(name), Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"key": make([]byte, largest)}}
 		checkSize(t, secret, secretCopy(t, secret))
@@ -48,7 +48,7 @@ func TestLabelsAndAnnotationsAreNotCopied(t *testing.T) {
 	t.Parallel()
 	source := &corev1.ConfigMap{ObjectMeta: bare("foo"), Data: map[string]string{"key": strings.Repeat("x", 200_000)}}
 	source.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: strings.Repeat("x", 200_000)}
-	made := copies.OfConfigMap(source)
+	made := configMapCopy(t, source)
 	if made.Size() > 200_000+overhead {
 		t.Errorf("the copy has %d bytes, want little more than its content", made.Size())
 	}

@@ -77,7 +77,7 @@ func TestVerify(t *testing.T) {
 
 func TestVerifyAConfigMap(t *testing.T) {
 	t.Parallel()
-	made := copies.OfConfigMap(configMap())
+	made := configMapCopy(t, configMap())
 	if err := copies.Verify(made, copies.DigestOf(configMap())); err != nil {
 		t.Errorf("Verify = %v, want no error", err)
 	}

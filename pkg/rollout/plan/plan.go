@@ -199,12 +199,28 @@ func (s State) repair(held Held) Decision {
 
 // keep makes the template what its config says.
 func (s State) keep(label string) Decision {
-	return Decision{Action: Repair, Config: s.Template, Names: s.names(s.Template), Label: label}
+	config := s.completed()
+	moved := trigger.ParseMark(label).Moved(s.Template, config)
+	return Decision{Action: Repair, Config: config, Names: s.names(config), Label: moved.String()}
 }
 
-// IsPlain reports whether the template names a source for which its config has a copy: a manifest was applied again.
+// completed returns the template's config, with a copy also of each object that had none and that the template has begun to
+// name. The old content of such an object is not kept anywhere, so the copy is of what the object holds now.
+func (s State) completed() trigger.Config {
+	config, now := s.Template, s.Wanted.Copies()
+	for object := range s.Template.Uncopied() {
+		if now[object] != "" && s.Used[object] {
+			config = maps.Clone(config)
+			config[object] = now[object]
+		}
+	}
+	return config
+}
+
+// IsPlain reports whether the template names a source for which its config has a copy, or is to have one: a manifest was
+// applied.
 func (s State) IsPlain() bool {
-	for object := range s.Template.Copies() {
+	for object := range s.completed().Copies() {
 		if s.Used[object] {
 			return true
 		}
@@ -218,11 +234,12 @@ func (s State) names(to trigger.Config) map[trigger.Object]string {
 	if names == nil {
 		names = map[trigger.Object]string{}
 	}
+	copies := to.Copies()
 	for object, copied := range s.Template.Copies() {
-		names[trigger.Object{Kind: object.Kind, Name: copied}] = cmp.Or(to[object], object.Name)
+		names[trigger.Object{Kind: object.Kind, Name: copied}] = cmp.Or(copies[object], object.Name)
 	}
 	for copied, object := range s.Strays {
-		names[copied] = cmp.Or(to[object], object.Name)
+		names[copied] = cmp.Or(copies[object], object.Name)
 	}
 	return names
 }

@@ -22,6 +22,9 @@ var (
 	three = trigger.Config{foo: "foo-3"}
 )
 
+// uncopied is the config of a template that does not name foo.
+func uncopied(version string) trigger.Config { return trigger.Config{foo: trigger.Uncopied(version)} }
+
 // mark is the label of a workload to which a config was rolled out.
 func mark(c trigger.Config) string { return trigger.MarkOf(c).String() }
 
@@ -255,6 +258,42 @@ func TestDecide(t *testing.T) {
 				action: plan.Repair, config: two, label: mark(two),
 				names: map[trigger.Object]string{foo: "foo-2", configMap("foo-2"): "foo-2"},
 			},
+		},
+		"an edit of what the template does not name is rolled out, and points nothing elsewhere": {
+			plan.State{
+				OptedIn: true, Label: mark(uncopied("foo-1")), Template: uncopied("foo-1"), Wanted: uncopied("foo-2"), Used: uses(bar),
+			},
+			want{action: plan.RollOut, config: uncopied("foo-2"), label: mark(two), names: map[trigger.Object]string{}},
+		},
+		"a template that begins to name what was only compared gets a copy of it": {
+			plan.State{OptedIn: true, Label: mark(one), Template: uncopied("foo-1"), Used: uses(foo), Wanted: one},
+			want{action: plan.Repair, config: one, names: fooIs("foo-1"), label: mark(one)},
+		},
+		"which is of what it holds now": {
+			plan.State{OptedIn: true, Label: mark(one), Template: uncopied("foo-1"), Used: uses(foo), Wanted: two},
+			want{action: plan.Repair, config: two, names: fooIs("foo-2"), label: mark(two)},
+		},
+		"also while something holds edits back, which then is no edit any more": {
+			plan.State{OptedIn: true, Label: mark(one), Template: uncopied("foo-1"), Used: uses(foo), Wanted: two, Failing: true},
+			want{action: plan.Repair, config: two, names: fooIs("foo-2"), label: mark(two), held: plan.HeldByFailure},
+		},
+		"and where an undo stays": {
+			plan.State{
+				OptedIn: true, Label: undone(two, one), Undone: true, Template: uncopied("foo-1"), Used: uses(foo), Wanted: two,
+			},
+			want{action: plan.Repair, config: two, names: fooIs("foo-2"), label: undone(two, two), keepsUndone: true},
+		},
+		"a template that stops to name something is left as it is": {
+			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(bar), Wanted: uncopied("foo-1")},
+			want{action: plan.Rest, label: mark(one)},
+		},
+		"an undo of what the template does not name is recorded": {
+			plan.State{OptedIn: true, Label: mark(two), Template: uncopied("foo-1"), Wanted: uncopied("foo-2")},
+			want{action: plan.RecordUndo, config: uncopied("foo-1"), label: undone(two, one)},
+		},
+		"and stays": {
+			plan.State{OptedIn: true, Label: undone(two, one), Undone: true, Template: uncopied("foo-1"), Wanted: uncopied("foo-2")},
+			want{action: plan.Rest, label: undone(two, one), keepsUndone: true},
 		},
 		"a label that nobody of ours has written is taken for an undo": {
 			plan.State{OptedIn: true, Label: "mine", Template: one, Used: uses(configMap("foo-1")), Wanted: one},

@@ -15,8 +15,15 @@ import (
 )
 
 // Config says for each object that a workload is triggered by which copy of it the pods use. An object that does not
-// exist, and need not, has the empty name.
+// exist, and need not, has the empty name. An object that the pod template does not name has the Uncopied version.
 type Config map[Object]string
+
+// uncopied stands in front of a version that has no copy. No name of an object has a colon.
+const uncopied = "uncopied:"
+
+// Uncopied returns what a config has for an object that triggers a workload and that its pod template does not name: the
+// version of the object, as the name that a copy of it would have.
+func Uncopied(version string) string { return uncopied + version }
 
 // ParseConfig reads the value of ConfigAnnotation. It returns none of it with an error.
 func ParseConfig(text string) (Config, error) {
@@ -52,7 +59,8 @@ func (c Config) add(key, name string) error {
 	if _, found := c[object]; found {
 		return fmt.Errorf("%s is there under two spellings", object) // Either could win.
 	}
-	if problems := validation.IsDNS1123Subdomain(name); name != "" && len(problems) > 0 {
+	version, isUncopied := strings.CutPrefix(name, uncopied)
+	if problems := validation.IsDNS1123Subdomain(version); (version != "" || isUncopied) && len(problems) > 0 {
 		return fmt.Errorf("%q is no name of a copy of %s: %s", name, object, strings.Join(problems, "; "))
 	}
 	c[object] = name
@@ -81,13 +89,29 @@ func (c Config) Objects() []Object { return slices.SortedFunc(maps.Keys(c), Comp
 // Copies returns for each object that has a copy the name of it.
 func (c Config) Copies() map[Object]string {
 	copies := maps.Clone(c)
-	maps.DeleteFunc(copies, func(_ Object, name string) bool { return name == "" })
+	maps.DeleteFunc(copies, func(_ Object, name string) bool { return name == "" || strings.HasPrefix(name, uncopied) })
 	return copies
 }
 
-// sum is a short digest, good enough to tell the few configs of one workload apart.
+// Uncopied returns for each object that the template does not name its version.
+func (c Config) Uncopied() map[Object]string {
+	versions := map[Object]string{}
+	for object, name := range c {
+		if version, found := strings.CutPrefix(name, uncopied); found {
+			versions[object] = version
+		}
+	}
+	return versions
+}
+
+// sum is a short digest, good enough to tell the few configs of one workload apart. A version has the same sum with and
+// without a copy: a template that begins to name an object, or stops, is no edit of the object.
 func (c Config) sum() string {
-	digest := sha256.Sum256([]byte(c.String()))
+	versions := make(Config, len(c))
+	for object, name := range c {
+		versions[object] = strings.TrimPrefix(name, uncopied)
+	}
+	digest := sha256.Sum256([]byte(versions.String()))
 	return hex.EncodeToString(digest[:8])
 }
 
@@ -135,6 +159,17 @@ func (m Mark) Again() Mark { return Mark{rolled: m.rolled} }
 
 // UndoneFor returns the mark that says so.
 func (m Mark) UndoneFor(c Config) Mark { return Mark{rolled: m.rolled, undone: c.sum()} }
+
+// Moved returns the mark after a template's config became another and no rollout or undo happened.
+func (m Mark) Moved(from, to Config) Mark {
+	if m.IsFor(from) {
+		m.rolled = to.sum()
+	}
+	if m.IsUndoneFor(from) {
+		m.undone = to.sum()
+	}
+	return m
+}
 
 // Undone tells people what was undone.
 type Undone struct {
