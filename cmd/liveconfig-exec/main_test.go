@@ -152,11 +152,14 @@ func catchIgnored() {
 
 // childrenOf returns the processes that one has started; none if it has ended.
 func childrenOf(pid int) []int {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // Each thread has its own.
 	var found []int
-	for field := range strings.FieldsSeq(string(text)) {
-		if child, err := strconv.Atoi(field); err == nil {
-			found = append(found, child)
+	for _, list := range lists {
+		text, _ := os.ReadFile(list)
+		for field := range strings.FieldsSeq(string(text)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				found = append(found, child)
+			}
 		}
 	}
 	return found

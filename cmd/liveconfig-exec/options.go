@@ -23,6 +23,7 @@ type options struct {
 	wins          environ.Precedence
 	onChange      supervise.Action
 	signal        syscall.Signal
+	stop          syscall.Signal // Zero if the command line does not say it.
 	grace         time.Duration
 	command       []string
 	copyTo        string
@@ -46,9 +47,12 @@ func flags() map[string]flag {
 		"on-change": {"restart, signal:HUP, exit or ignore", (*options).setOnChange},
 		"grace":     {"a time such as 30s", (*options).setGrace},
 		"copy-to":   {"DIR", (*options).setCopyTo},
-		"keep":      {"", func(o *options, _ string) error { o.wins = environ.Existing; return nil }},
-		"help":      {"", func(o *options, _ string) error { o.help = true; return nil }},
-		"version":   {"", func(o *options, _ string) error { o.version = true; return nil }},
+
+		"stop-signal": {"a signal such as QUIT", (*options).setStopSignal},
+
+		"keep":    {"", func(o *options, _ string) error { o.wins = environ.Existing; return nil }},
+		"help":    {"", func(o *options, _ string) error { o.help = true; return nil }},
+		"version": {"", func(o *options, _ string) error { o.version = true; return nil }},
 	}
 }
 
@@ -224,8 +228,7 @@ func (o *options) setOnChange(value string) error {
 }
 
 func (o *options) setSignal(name string) error {
-	upper := "SIG" + strings.TrimPrefix(strings.ToUpper(name), "SIG")
-	number := unix.SignalNum(upper)
+	number := signalOf(name)
 	if number == 0 {
 		return errors.New("there is no such signal: write one such as signal:HUP or signal:USR1")
 	}
@@ -233,5 +236,17 @@ func (o *options) setSignal(name string) error {
 		return errors.New("no program hears this signal; to end the program, write restart or exit")
 	}
 	o.onChange, o.signal = supervise.Signal, number
+	return nil
+}
+
+func (o *options) setStopSignal(name string) error {
+	number := signalOf(name)
+	switch {
+	case number == 0:
+		return errors.New("there is no such signal: write one such as TERM, QUIT or RTMIN+3")
+	case !supervise.IsForwarded(number):
+		return errors.New("this signal cannot be passed on to a program: write one such as TERM, QUIT or RTMIN+3")
+	}
+	o.stop = number
 	return nil
 }

@@ -160,13 +160,7 @@ func TestAKeyIsHeardOnce(t *testing.T) {
 	for _, value := range []string{"1", "2"} {
 		p.says(t, "ready A="+value)
 		p.says(t, "serving")
-		eventually(t, func() error {
-			group, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPGRP)
-			if err != nil || !slices.Contains(childrenOf(p.Process.Pid), group) {
-				return fmt.Errorf("the terminal is that of group %d, %w", group, err)
-			}
-			return nil
-		})
+		hasTerminal(t, p, keyboard)
 		if _, err := keyboard.WriteString("\x03"); err != nil {
 			t.Fatal(err)
 		}

@@ -31,6 +31,10 @@ func playCommand(role string, args []string) int {
 		return deaf(args)
 	case "leave":
 		return leave()
+	case "stubborn":
+		return stubborn(args)
+	case "drain":
+		return drain(args[0], args[1:])
 	case "descendants":
 		return descendants(args)
 	case "pair":
@@ -80,6 +84,48 @@ func deaf(args []string) int {
 		return 12
 	}
 	return 13
+}
+
+// drain plays a server with a worker process, such as nginx. After the signal stop it ends when the worker has ended. After
+// SIGTERM it ends at once. It only prints other signals.
+func drain(stop string, names []string) int {
+	signals, ended := make(chan os.Signal, 100), make(chan error, 1)
+	signal.Notify(signals)
+	worker := exec.Command("/bin/sleep", "1000") //nolint:noctx // A role has no context.
+	if err := worker.Start(); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	go func() { ended <- worker.Wait() }()
+	showVariables(names)
+	fmt.Println("serving")
+	for stopping := false; ; {
+		select {
+		case <-ended:
+			fmt.Println("drained")
+			return map[bool]int{true: 0, false: 97}[stopping]
+		case sig := <-signals:
+			if sig == unix.SIGURG || sig == unix.SIGCHLD {
+				continue
+			}
+			fmt.Println(sig)
+			stopping = stopping || sig == unix.SignalNum(stop)
+			if sig == unix.SIGTERM {
+				_ = worker.Process.Kill()
+				return 0
+			}
+		}
+	}
+}
+
+// stubborn ends by SIGKILL alone.
+func stubborn(names []string) int {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals)
+	showVariables(names)
+	for range signals { // It hears them, and that is all.
+	}
+	return 96
 }
 
 // leave starts processes that outlive their parents: many that end soon and one that does not. It says so and stays.

@@ -120,7 +120,8 @@ func (l *loader) supervise(ctx context.Context) int {
 	l.follow(ctx, watcher, states)
 	return l.ended(supervise.Run(supervise.Config{
 		Command: l.options.command, First: first, States: states,
-		OnChange: l.options.onChange, Signal: l.options.signal, Grace: l.options.grace, Log: l.log.line,
+		OnChange: l.options.onChange, Signal: l.options.signal,
+		StopSignal: l.options.stop, Grace: l.options.grace, Log: l.log.line,
 	}))
 }
 

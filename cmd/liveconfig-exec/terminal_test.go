@@ -1,9 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -39,6 +41,18 @@ func onTerminal(screen *os.File) arrangement {
 		c.Stdin = screen
 		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
 	}
+}
+
+// hasTerminal waits until the command of a process has the terminal.
+func hasTerminal(t *testing.T, p *process, keyboard *os.File) {
+	t.Helper()
+	eventually(t, func() error {
+		group, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPGRP)
+		if err != nil || !slices.Contains(childrenOf(p.Process.Pid), group) {
+			return fmt.Errorf("the terminal is that of group %d, %w", group, err)
+		}
+		return nil
+	})
 }
 
 // shell runs a script with liveconfig-exec as $0.

@@ -6,6 +6,7 @@
 package supervise
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -53,7 +54,11 @@ type Config struct {
 	// OnChange is done about a state that is different, and Signal is what Signal sends.
 	OnChange Action
 	Signal   syscall.Signal
-	// Grace is the time between asking the command to end and killing it.
+	// StopSignal asks the command to end, here and when others send it: then the command is not started again. SIGTERM that
+	// others send means the same. Zero means SIGTERM, and that the command may have another one: a change waits for the grace
+	// time after a signal that may be it.
+	StopSignal syscall.Signal
+	// Grace is how long the command may take to end. Then it is killed.
 	Grace time.Duration
 	// Log gets what is worth a line. It must not be told of values.
 	Log func(format string, args ...any)
@@ -68,7 +73,7 @@ func Run(cfg Config) (code int, err error) {
 	defer runtime.UnlockOSThread()
 	// Who is not the first process of its namespace asks for orphans. Where that is forbidden, another one gets them.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-	s := &supervisor{Config: cfg, current: cfg.First, terminal: findTerminal()}
+	s := &supervisor{Config: cfg, current: cfg.First, terminal: findTerminal(), suspicion: newSuspicion(cfg)}
 	others, children := make(chan os.Signal, 128), make(chan os.Signal, 1)
 	signal.Notify(others, forwarded(signal.Ignored)...)
 	signal.Notify(children, unix.SIGCHLD)
@@ -85,6 +90,8 @@ func Run(cfg Config) (code int, err error) {
 			s.pass(sig)
 		case state := <-cfg.States:
 			s.change(state)
+		case <-s.release:
+			s.resume()
 		case <-s.deadline:
 			s.Log("%s has not ended within %s: it is killed", s.Command[0], s.Grace)
 			_ = unix.Kill(s.child, unix.SIGKILL) // It may have left its group.
@@ -100,7 +107,7 @@ func Run(cfg Config) (code int, err error) {
 func forwarded(isIgnored func(os.Signal) bool) []os.Signal {
 	var all []os.Signal
 	for sig := unix.SIGHUP; sig <= lastSignal; sig++ {
-		if !slices.Contains(notForwarded(), sig) && !isIgnored(sig) {
+		if IsForwarded(sig) && !isIgnored(sig) {
 			all = append(all, sig)
 		}
 	}
@@ -131,6 +138,11 @@ type supervisor struct {
 	// ending means that somebody else has asked it to end: then it is not started again.
 	ending bool
 
+	suspicion suspicion
+	// held is the change that waits while the command may be ending; nil if there is none. It waits until release.
+	held    *State
+	release <-chan time.Time
+
 	terminal *terminal
 	done     bool
 	code     int
@@ -158,8 +170,9 @@ func (s *supervisor) pass(sig os.Signal) {
 	if !ok {
 		return
 	}
-	if number == unix.SIGTERM || s.next != nil && (number == unix.SIGINT || number == unix.SIGQUIT) {
-		s.ending = true
+	s.ending = s.ending || s.isFinal(number)
+	if s.next == nil {
+		s.suspicion.note(number, time.Now())
 	}
 	_ = unix.Kill(s.child, number) // It has not been waited for, so it is there.
 }
@@ -170,14 +183,30 @@ func (s *supervisor) change(state State) {
 	case s.ending || s.OnChange == Ignore:
 	case s.next != nil: // Under way. What comes last is what the command is started with.
 		s.next = &state
+	case s.held != nil:
+		s.held = &state
+	case !s.isNews(state) || s.postpone(state):
 	case s.OnChange == Signal:
 		s.notify(state)
-	case !slices.Equal(state.Environment, s.current.Environment):
-		s.Log("the environment has changed: %s is %s", s.Command[0], s.becomes())
-		s.next = &state
-		_ = unix.Kill(s.child, unix.SIGTERM)
-		s.deadline = time.After(s.Grace)
+	default:
+		s.replace(state)
 	}
+}
+
+// isNews reports whether there is something to do about a state.
+func (s *supervisor) isNews(state State) bool {
+	if s.OnChange == Signal {
+		return state.Files != s.current.Files
+	}
+	return !slices.Equal(state.Environment, s.current.Environment)
+}
+
+// replace asks the command to end, so that it can be started in a new environment.
+func (s *supervisor) replace(state State) {
+	s.Log("the environment has changed: %s is %s", s.Command[0], s.becomes())
+	s.next = &state
+	_ = unix.Kill(s.child, cmp.Or(s.StopSignal, unix.SIGTERM))
+	s.deadline = time.After(s.Grace)
 }
 
 func (s *supervisor) becomes() string {
@@ -188,9 +217,6 @@ func (s *supervisor) becomes() string {
 }
 
 func (s *supervisor) notify(state State) {
-	if state.Files == s.current.Files {
-		return
-	}
 	s.current = state
 	s.Log("the files have changed: %s gets %s", s.Command[0], unix.SignalName(s.Signal))
 	_ = unix.Kill(s.child, s.Signal)
