@@ -16,7 +16,7 @@ type bearer struct {
 // error that says so.
 func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
-		defer r.Body.Close() // As transports have to.
+		defer func() { _ = r.Body.Close() }() // As transports have to.
 	}
 	for {
 		t, err := b.vault.token(b.identity)

@@ -375,11 +375,12 @@ func TestAPolledObjectThatIsReplaced(t *testing.T) {
 // untilGone waits until a poll has found that an object is gone.
 func (b *bench) untilGone(ref api.Ref) {
 	b.t.Helper()
-	for waited := time.Duration(0); b.Get(b.key(ref)).Found; waited += time.Millisecond {
+	const step = 20 * time.Millisecond
+	for waited := time.Duration(0); b.Get(b.key(ref)).Found; waited += step {
 		if waited > longestPause {
 			b.t.Fatalf("%s is not known to be gone after %s", ref, waited)
 		}
-		pass(time.Millisecond)
+		pass(step)
 		b.settle()
 	}
 }
