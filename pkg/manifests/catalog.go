@@ -14,7 +14,8 @@ import (
 )
 
 // vanishTime is how long no manifest must have defined an object until it counts as deleted. Some editors take a file away
-// for a moment to write it, and a directory that is removed loses its files one by one.
+// for a moment to write it, and a directory that is removed loses its files one by one. Volumes that have its files wait longer:
+// see [source.AbsenceTime].
 const vanishTime = 100 * time.Millisecond
 
 // emptyTime is how long a file with objects may be empty until that is reported.

@@ -103,12 +103,3 @@ func (r *run) bind(rd reader, l level) {
 func (r *run) anyReader() reader {
 	return reader{accounts[r.rand.IntN(len(accounts))], []string{r.home, r.away}[r.rand.IntN(2)]}
 }
-
-// doubtAll remembers that an API server that starts may deny everything for a while.
-func (r *run) doubtAll() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, a := range r.access {
-		a.doubted = true
-	}
-}

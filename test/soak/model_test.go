@@ -26,7 +26,8 @@ type reader struct{ account, namespace string }
 type access struct {
 	level   level
 	changed time.Time
-	// doubted says that since the last rest the API server may have denied what it allows, or still does.
+	// doubted says that since the last rest the reader was allowed nothing, if only for a moment. An API server that starts,
+	// and denies what it allows, takes nothing away.
 	doubted bool
 	// blindTo is what the reader cannot have learned: nothing newer than these versions of objects.
 	blindTo map[ref]int

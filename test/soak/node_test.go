@@ -152,7 +152,6 @@ func (r *run) longEnough() bool { return r.rests > 2 && r.rand.IntN(3) == 0 }
 
 func (r *run) endServer(end func() error) {
 	r.upset()
-	r.doubtAll()
 	// One that waits for what is frozen on its way to clients has to be killed in the end.
 	if err := end(); err != nil && !errors.Is(err, process.ErrKilled) {
 		r.t.Fatal(err)
