@@ -4,13 +4,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
-
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
