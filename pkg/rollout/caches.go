@@ -95,7 +95,7 @@ func (c *caches) add(cfg Config, namespace string) error {
 	var errs []error
 	for kind, informer := range workloads {
 		c.workloads[kind] = append(c.workloads[kind], informer)
-		errs = append(errs, informer.SetTransform(workloadTransform(cfg.DriverName)), informer.AddIndexers(workloadIndexers()))
+		errs = append(errs, informer.SetTransform(workloadOf), informer.AddIndexers(workloadIndexers()))
 	}
 	for _, informer := range revisions {
 		errs = append(errs, informer.SetTransform(revisionTransform(cfg.DriverName)), informer.AddIndexers(revisionIndexers()))

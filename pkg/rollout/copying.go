@@ -69,12 +69,16 @@ func (c *Controller) provide(ctx context.Context, h *held, o trigger.Object, nam
 	if err := c.checkReadable(ctx, h, o, name); err != nil {
 		return err
 	}
-	made := object{h.Namespace, triggerOf(o.Kind, name)}
-	found, exists := c.caches.copied(made)
-	if exists && found.DeletionTimestamp == nil && len(found.OwnerReferences) > 0 && c.verified.has(made, found.UID) {
+	if c.isKnown(object{h.Namespace, triggerOf(o.Kind, name)}) {
 		return nil // Whoever owns it keeps it until this workload's revision is among the owners.
 	}
 	return c.makeCopy(ctx, object{h.Namespace, o}, name, h.is.OwnerReference())
+}
+
+// isKnown reports whether a copy is there, belongs to somebody, and has been seen to be what it should be.
+func (c *Controller) isKnown(made object) bool {
+	found, exists := c.caches.copied(made)
+	return exists && found.DeletionTimestamp == nil && len(found.OwnerReferences) > 0 && c.verified.has(made, found.UID)
 }
 
 // makeCopy makes the copy of a source that has this name, with owners to begin with. It is no error if it is there

@@ -5,8 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -56,7 +56,8 @@ type held struct {
 	Config trigger.Config
 	// Broken says that it has one which cannot be read.
 	Broken bool
-	Uses   []template.Use
+	// Uses are nil in the caches: to read them takes time, which each namespace has so much of.
+	Uses []template.Use
 	// Sum stands for the pod template: another template has another.
 	Sum string
 	// Trouble says what of the workload cannot be read. Empty: nothing.
@@ -69,13 +70,17 @@ type revision struct {
 
 	is workload.Revision
 
-	// Config is what its pod template says of its config.
+	// Config is what its pod template says of its config, or what stands for that where it cannot be read, and Copies what
+	// it says of copies.
 	Config string
-	// Uses are the copies that its pod template names.
+	Copies map[trigger.Object]string
+	// Uses are the copies that its pod template names, and perhaps others.
 	Uses []trigger.Object
 	// Plain says that its pod template names a source of which its config has a copy: it was there for a moment, until the
 	// names were pointed to the copies again.
 	Plain bool
+	// Doubt is not nil if that cannot be said before the attributes of its volumes are read.
+	Doubt *doubt
 	// Wishes are the annotations of users that the workload had while the revision was its newest.
 	Wishes map[string]string
 }
@@ -101,8 +106,12 @@ func head(o metav1.Object) metav1.ObjectMeta {
 	}
 }
 
-// copyName is what names of copies look like. Others' objects may have such names too.
-var copyName = regexp.MustCompile(`-[0-9a-f]{10}$`)
+// isCopyName reports whether a name looks like that of a copy. Others' objects may have such names too.
+func isCopyName(name string) bool {
+	const digits = 10
+	rest := len(name) - digits
+	return rest > 1 && name[rest-1] == '-' && strings.Trim(name[rest:], "0123456789abcdef") == ""
+}
 
 // copies returns the copies that the workload's template has by its config.
 func (h *held) copies() []trigger.Object {
@@ -181,23 +190,21 @@ func copyOf(object any) (any, error) {
 	return c, nil
 }
 
-// workloadTransform returns the transform of caches of workloads. Of what has nothing to do with triggers it keeps the name.
-func workloadTransform(driver string) cache.TransformFunc {
-	return func(object any) (any, error) {
-		switch o := object.(type) {
-		case *appsv1.Deployment:
-			return newHeld(o, workload.OfDeployment(o), driver), nil
-		case *appsv1.StatefulSet:
-			return newHeld(o, workload.OfStatefulSet(o), driver), nil
-		case *appsv1.DaemonSet:
-			return newHeld(o, workload.OfDaemonSet(o), driver), nil
-		default:
-			return object, nil
-		}
+// workloadOf is the transform of caches of workloads. Of what has nothing to do with triggers it keeps the name.
+func workloadOf(object any) (any, error) {
+	switch o := object.(type) {
+	case *appsv1.Deployment:
+		return newHeld(o, workload.OfDeployment(o)), nil
+	case *appsv1.StatefulSet:
+		return newHeld(o, workload.OfStatefulSet(o)), nil
+	case *appsv1.DaemonSet:
+		return newHeld(o, workload.OfDaemonSet(o)), nil
+	default:
+		return object, nil
 	}
 }
 
-func newHeld(o metav1.Object, w workload.Workload, driver string) *held {
+func newHeld(o metav1.Object, w workload.Workload) *held {
 	h := &held{ObjectMeta: head(o)}
 	value, key, optedIn := trigger.Wanted(w.Annotations)
 	config, hasConfig := w.Template.Annotations[trigger.ConfigAnnotation]
@@ -218,8 +225,6 @@ func newHeld(o metav1.Object, w workload.Workload, driver string) *held {
 			h.note("", fmt.Errorf("%w; remove it, and the next edit of a source is rolled out", err))
 		}
 	}
-	h.Uses, err = template.Uses(w.Template, template.Place{Namespace: w.Namespace, Driver: driver})
-	h.note("the pod template: ", err)
 	return h
 }
 
@@ -261,19 +266,8 @@ func revisionTransform(driver string) cache.TransformFunc {
 }
 
 func newRevision(o metav1.Object, w workload.Revision, driver string) *revision {
-	r := &revision{ObjectMeta: head(o), is: w, Config: w.Template.Annotations[trigger.ConfigAnnotation]}
-	uses, _ := template.Uses(w.Template, template.Place{Namespace: o.GetNamespace(), Driver: driver}) // What cannot be read uses nothing.
-	for _, use := range uses {
-		if copyName.MatchString(use.Object.Name) {
-			r.Uses = append(r.Uses, use.Object)
-		}
-	}
-	if config, err := trigger.ParseConfig(r.Config); err == nil {
-		for object, name := range config.Copies() { // Also those that the template has stopped to name.
-			r.Uses = append(r.Uses, trigger.Object{Kind: object.Kind, Name: name})
-		}
-		r.Plain = isPlain(config, uses)
-	}
+	r := &revision{ObjectMeta: head(o), is: w}
+	r.look(template.Place{Namespace: o.GetNamespace(), Driver: driver})
 	for _, key := range trigger.Wishes() {
 		if value, found := o.GetAnnotations()[key]; found {
 			if r.Wishes == nil {
@@ -282,8 +276,6 @@ func newRevision(o metav1.Object, w workload.Revision, driver string) *revision 
 			r.Wishes[key] = value
 		}
 	}
-	slices.SortFunc(r.Uses, trigger.Compare)
-	r.Uses = slices.Compact(r.Uses)
 	r.is.Template = nil
 	return r
 }

@@ -30,6 +30,7 @@ func (c *Controller) keep(ctx context.Context, o object) error {
 	found, exists := c.caches.copied(o)
 	if exists || len(needed) == 0 {
 		c.gone.forget(o)
+		c.requests.forget(o)
 	}
 	switch {
 	case !exists && len(needed) > 0:
@@ -154,6 +155,16 @@ func (c *Controller) replace(ctx context.Context, o object, owners []metav1.Owne
 	if c.cfg.DryRun || (o.Kind == api.Secret && !c.cfg.Secrets) {
 		return nil // There may be one; nobody may look.
 	}
+	if !c.isClaimed(o) {
+		c.requests.forget(o)
+		return nil // It only looks like one.
+	}
+	if wait := c.requests.wait(o.namespace, o, 1); wait > 0 {
+		c.cfg.Metrics.putOff.Inc()
+		c.copies.AddAfter(o, wait)
+		return nil
+	}
+	c.requests.forget(o)
 	if there, err := c.isThere(ctx, o); there || err != nil {
 		return err // The cache is about to say so, and queues it.
 	}
@@ -187,6 +198,21 @@ func (c *Controller) isThere(ctx context.Context, o object) (bool, error) {
 	return copies.Is(found.Labels), nil
 }
 
+// isClaimed reports whether a config says that there is such a copy. A template can name anything.
+func (c *Controller) isClaimed(o object) bool {
+	if len(c.caches.workloadsUsing(o)) > 0 { // Their configs have it.
+		return true
+	}
+	return slices.ContainsFunc(c.caches.revisionsUsing(o), func(r *revision) bool {
+		for of, name := range r.Copies {
+			if of.Kind == o.Kind && name == o.Name {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // sourceOf returns the source that a copy has the content of, by what those say who use it.
 func (c *Controller) sourceOf(o object) (object, bool) {
 	for _, h := range c.caches.workloadsUsing(o) {
@@ -195,11 +221,7 @@ func (c *Controller) sourceOf(o object) (object, bool) {
 		}
 	}
 	for _, r := range c.caches.revisionsUsing(o) {
-		config, err := trigger.ParseConfig(r.Config)
-		if err != nil {
-			continue // It has none of ours.
-		}
-		if source, ok := c.sourceIn(config, o); ok {
+		if source, ok := c.sourceIn(r.Copies, o); ok {
 			return source, true
 		}
 	}
@@ -207,7 +229,7 @@ func (c *Controller) sourceOf(o object) (object, bool) {
 }
 
 // sourceIn returns the source of a copy by a config, if it has the copy's content.
-func (c *Controller) sourceIn(config trigger.Config, o object) (object, bool) {
+func (c *Controller) sourceIn(config map[trigger.Object]string, o object) (object, bool) {
 	for from, name := range config {
 		if from.Kind != o.Kind || name != o.Name {
 			continue

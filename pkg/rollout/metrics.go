@@ -25,6 +25,7 @@ const (
 type Metrics struct {
 	rollouts *prometheus.CounterVec
 	remade   prometheus.Counter
+	putOff   prometheus.Counter
 	lag      prometheus.Histogram
 	heldBack *prometheus.GaugeVec
 	copies   prometheus.Gauge
@@ -44,6 +45,10 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}, []string{"result"}),
 		remade: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: prefix + "copies_remade_total", Help: "Copies that somebody had deleted and that were made again.",
+		}),
+		putOff: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: prefix + "put_off_total",
+			Help: "Work that had to wait because its namespace asked for more than the controller does for one at a time.",
 		}),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    prefix + "edit_to_template_seconds",
@@ -65,7 +70,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, reason := range heldReasons() {
 		m.heldBack.WithLabelValues(string(reason))
 	}
-	registry.MustRegister(m.rollouts, m.remade, m.lag, m.heldBack, m.copies)
+	registry.MustRegister(m.rollouts, m.remade, m.putOff, m.lag, m.heldBack, m.copies)
 	return m
 }
 

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
@@ -17,10 +15,10 @@ const longestQuiet = 10
 // pacer says when a change may be rolled out.
 type pacer struct {
 	quiet time.Duration
-	limit *rate.Limiter
 
-	// mu guards waiting, and resting: the sum of the template that a workload had when there was nothing to do.
+	// mu guards turns, waiting, and resting: the sum of the template that a workload had when there was nothing to do.
 	mu      sync.Mutex
+	turns   *turns
 	waiting map[workload.Ref]*waiting
 	resting map[workload.Ref]string
 }
@@ -31,14 +29,13 @@ type waiting struct {
 	template string    // The sum of the workload's before the change, or when that was first seen.
 	first    time.Time // When it differed from what is rolled out.
 	since    time.Time // When config was first seen.
-	turn     time.Time // When the rate allows it; zero until it asked.
+	late     float64   // The part of its wait for a turn by which it comes later than it could.
 }
 
 // newPacer returns a pacer that lets perSecond changes pass, and as many at once.
 func newPacer(quiet time.Duration, perSecond float64) *pacer {
-	burst := max(1, int(perSecond))
 	return &pacer{
-		quiet: quiet, limit: rate.NewLimiter(rate.Limit(perSecond), burst),
+		quiet: quiet, turns: newTurns(perSecond),
 		waiting: map[workload.Ref]*waiting{}, resting: map[workload.Ref]string{},
 	}
 }
@@ -52,7 +49,8 @@ func (p *pacer) wait(ref workload.Ref, config string, template string) time.Dura
 	now := time.Now()
 	w, known := p.waiting[ref]
 	if !known {
-		w = &waiting{config: config, template: template, first: now, since: now}
+		w = newWaiting(now)
+		w.config, w.template = config, template
 		if before, ok := p.resting[ref]; ok {
 			w.template = before
 		}
@@ -68,7 +66,7 @@ func (p *pacer) wait(ref workload.Ref, config string, template string) time.Dura
 	if quietAt.After(now) && w.template == template {
 		return quietAt.Sub(now)
 	}
-	return p.turnOf(w, now)
+	return p.turnOf(ref, w, now)
 }
 
 // turn returns how long a change has to wait for its turn alone.
@@ -78,23 +76,21 @@ func (p *pacer) turn(ref workload.Ref) time.Duration {
 	now := time.Now()
 	w, known := p.waiting[ref]
 	if !known {
-		w = &waiting{first: now, since: now}
+		w = newWaiting(now)
 		p.waiting[ref] = w
 	}
-	return p.turnOf(w, now)
+	return p.turnOf(ref, w, now)
 }
 
-// turnOf takes a turn for a change that has none. One that has to wait for it waits a little longer, each for another
+func newWaiting(now time.Time) *waiting {
+	return &waiting{first: now, since: now, late: rand.Float64() / 10} //nolint:gosec // It spreads load and keeps no secret.
+}
+
+// turnOf returns how long a change has to wait for its turn. One that has to wait waits a little longer, each for another
 // time, so that workloads do not start in step.
-func (p *pacer) turnOf(w *waiting, now time.Time) time.Duration {
-	if w.turn.IsZero() {
-		delay := p.limit.ReserveN(now, 1).DelayFrom(now)
-		if delay > 0 {
-			delay += rand.N(delay/10 + time.Millisecond) //nolint:gosec // It spreads load and keeps no secret.
-		}
-		w.turn = now.Add(delay)
-	}
-	return max(0, w.turn.Sub(now))
+func (p *pacer) turnOf(ref workload.Ref, w *waiting, now time.Time) time.Duration {
+	wait := p.turns.wait(ref, now)
+	return wait + time.Duration(w.late*float64(wait))
 }
 
 // rest notes that a workload has nothing to wait for, and with which template.
@@ -102,6 +98,7 @@ func (p *pacer) rest(ref workload.Ref, template string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.waiting, ref)
+	p.turns.forget(ref)
 	p.resting[ref] = template
 }
 
@@ -110,5 +107,6 @@ func (p *pacer) forget(ref workload.Ref) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.waiting, ref)
+	p.turns.forget(ref)
 	delete(p.resting, ref)
 }

@@ -21,13 +21,18 @@ import (
 
 // reconcile makes a workload what it should be, or has itself called again when it may.
 func (c *Controller) reconcile(ctx context.Context, ref workload.Ref) error {
-	h, found := c.caches.workload(ref)
-	if !found || h.is.Template == nil || h.is.Deleting {
+	cached, found := c.caches.workload(ref)
+	if !found || cached.is.Template == nil || cached.is.Deleting {
 		c.forget(ref)
 		return nil
 	}
-	if c.isOutdated(h) {
+	if c.isOutdated(cached) {
 		return nil // The cache will say more, and queue the workload again.
+	}
+	h, wait := c.read(cached)
+	if wait > 0 {
+		c.putOff(ctx, cached, wait)
+		return nil
 	}
 	state := c.state(h)
 	decision := plan.Decide(state)
@@ -54,6 +59,9 @@ func (c *Controller) forget(ref workload.Ref) {
 	c.pacer.forget(ref)
 	c.patience.forget(ref)
 	c.said.forget(ref)
+	c.readings.forget(ref)
+	c.texts.forget(ref)
+	c.requests.forget(ref)
 	c.cfg.Metrics.held(ref, "")
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,6 +200,10 @@ func (c *Controller) act(ctx context.Context, h *held, s plan.State, d plan.Deci
 		if c.said.isNew(h.is.Ref, "would "+string(d.Action)+d.Config.String()) {
 			logger.Info("Would "+string(d.Action), logkeys.Config, d.Config.String())
 		}
+		return nil
+	}
+	if wait := c.charge(h, d); wait > 0 {
+		c.putOff(ctx, h, wait)
 		return nil
 	}
 	w, err := c.newWrite(h, d)

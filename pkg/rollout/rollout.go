@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -87,6 +88,10 @@ type Controller struct {
 	said      *said[workload.Ref]
 	gone      *said[object]
 	verified  *verified
+	readings  *readings
+
+	// What each namespace may use: bytes of attributes to read, requests, Events.
+	texts, requests, notes *allowance
 
 	// mu guards written, which holds for each workload the version that was last written over: until the cache has
 	// another one, there is nothing to decide.
@@ -103,15 +108,13 @@ func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		cfg: cfg, caches: caches, pacer: newPacer(cfg.QuietPeriod, cfg.Rate), patience: newPatience(cfg.ProgressDeadline),
 		said: newSaid[workload.Ref](), gone: newSaid[object](), verified: &verified{uids: map[object]types.UID{}}, written: map[workload.Ref]string{},
+		readings: &readings{last: map[workload.Ref]reading{}},
+		texts:    newAllowance(textRate, textBurst), requests: newAllowance(max(requestRate, rate.Limit(cfg.Rate)), requestBurst), notes: newAllowance(eventRate, eventBurst),
 	}
 	if err := c.listen(); err != nil {
 		return nil, err
 	}
 	return c, nil
-}
-
-func backoff[T comparable]() workqueue.TypedRateLimiter[T] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[T](50*time.Millisecond, time.Minute)
 }
 
 // Ready returns nil once the controller has seen everything once.
@@ -128,8 +131,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer wg.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	c.workloads = workqueue.NewTypedRateLimitingQueue(backoff[workload.Ref]()) // Queues have goroutines from their beginning.
-	c.copies = workqueue.NewTypedRateLimitingQueue(backoff[object]())
+	c.workloads = newQueue(func(ref workload.Ref) string { return ref.Namespace }) // Queues have goroutines from their beginning.
+	c.copies = newQueue(func(o object) string { return o.namespace })
 	wg.Go(func() { c.caches.run(ctx) })
 	wg.Go(func() {
 		<-ctx.Done()
@@ -281,7 +284,7 @@ func (c *Controller) workloadChanged(old, now any) {
 func (c *Controller) revisionChanged(old, now any) {
 	before, _ := old.(*revision)
 	after, _ := now.(*revision)
-	if before == nil && after != nil && after.Plain {
+	if before == nil && after != nil && (after.Plain || after.Doubt != nil) {
 		if h, found := c.caches.workloadOf(after); found {
 			c.workloads.Add(h.is.Ref) // Which may have been found done already: the two are watched apart.
 		}

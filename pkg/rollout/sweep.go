@@ -25,8 +25,11 @@ func (c *Controller) sweep(ctx context.Context, h *held) error {
 	}
 	revisions := c.caches.revisionsOf(h)
 	for i, r := range revisions {
+		plain, wait := c.isPlain(r)
 		switch {
-		case !r.Plain || r.is.Deleting:
+		case wait > 0:
+			c.workloads.AddAfter(h.is.Ref, wait)
+		case !plain || r.is.Deleting:
 		case i == len(revisions)-1: // Whose turn is over, unless the template is plain. The cache does not have the newer one yet.
 			if !isPlain(h.Config, h.Uses) {
 				c.workloads.AddAfter(h.is.Ref, sweepAgain)

@@ -26,6 +26,7 @@ const (
 	ReasonHeldBack  = "ConfigHeldBack"
 	ReasonOptedOut  = "ConfigOptedOut"
 	ReasonCopyGone  = "ConfigCopyGone"
+	ReasonPutOff    = "ConfigPutOff"
 )
 
 // retryHeld is how soon it is tried again what others have to allow.
@@ -130,7 +131,7 @@ func (c *Controller) tellRollout(h *held, s plan.State, d plan.Decision) {
 	for _, o := range d.Config.Objects() {
 		name := d.Config[o]
 		source, exists := c.caches.source(object{h.Namespace, o})
-		if name == s.Template[o] || !exists {
+		if name == s.Template[o] || !exists || !c.notes.take(h.Namespace) {
 			continue
 		}
 		if s.Template[o] != "" { // Otherwise the source is as old as it likes.
@@ -203,6 +204,9 @@ func (c *Controller) tellGone(o object) {
 }
 
 func (c *Controller) event(h *held, kind, reason, text string) {
+	if !c.notes.take(h.Namespace) {
+		return // The log and metrics have it too.
+	}
 	about := &corev1.ObjectReference{
 		APIVersion: "apps/v1", Kind: string(h.is.Kind), Namespace: h.Namespace, Name: h.is.Name, UID: h.is.UID,
 	}

@@ -37,8 +37,7 @@ type write []operation
 // a container of which one variable is written, and another manager who applies a manifest without that container can
 // then not remove it. A patch owns the very fields it changes.
 func (c *Controller) newWrite(h *held, d plan.Decision) (write, error) {
-	place := template.Place{Namespace: h.Namespace, Driver: c.cfg.DriverName}
-	changes, err := template.Point(h.is.Template, place, d.Names)
+	changes, err := template.Point(h.is.Template, c.placeOf(h), d.Names)
 	if err != nil {
 		return nil, fmt.Errorf("point %s to its copies: %w", h.is.Ref, err)
 	}

@@ -247,7 +247,7 @@ func TestRestartByHand(t *testing.T) {
 }
 
 // TestTemplateThatNamesAnother: a volume that somebody has pointed to an object that triggers nothing is left alone, also by
-// the next edit.
+// the next edit, of which no copy is made, as nothing uses it.
 func TestTemplateThatNamesAnother(t *testing.T) {
 	t.Parallel()
 	a := newApplied(t)
@@ -255,8 +255,20 @@ func TestTemplateThatNamesAnother(t *testing.T) {
 	a.kubectl("patch", "deployment/web", "--type=json",
 		`--patch=[{"op":"replace","path":"/spec/template/spec/volumes/0/configMap/name","value":"bar"}]`)
 	a.kubectl("rollout", "status", "deployment/web", "--timeout="+soon.String())
+	before := a.copyUIDs()
 	a.configMap("foo", "three")
-	a.rolledOut("web", map[string]string{"configmap/foo": "three"})
+	a.eventually(func() error {
+		if config := a.configNow("deployment/web"); len(config.Uncopied()) == 0 {
+			return fmt.Errorf("the config still is %s", config)
+		}
+		return nil
+	})
+	a.settled("web")
+	for name := range a.copyUIDs() {
+		if before[name] == "" {
+			t.Errorf("the copy %s was made, which nothing uses", name)
+		}
+	}
 	if got := a.volumeOf(); got != "bar" {
 		t.Errorf("the template mounts %s, want bar as it was told", got)
 	}

@@ -92,7 +92,8 @@ func TestOneNamespace(t *testing.T) {
 	for _, in := range []*site{s, &other} {
 		in.configMap("foo", "one")
 		in.key("one")
-		in.apply(manifest("deployment", "web", "configmap/foo}", `"configmap/foo,secret/key"}`))
+		in.apply(manifest("deployment", "web", "configmap/foo}", `"configmap/foo,secret/key"}`,
+			"configMap: {name: foo}", "projected: {sources: [{configMap: {name: foo}}, {secret: {name: key, items: [{key: config, path: key}]}}]}"))
 	}
 	s.start()
 	s.follows("web", "configmap/foo", "secret/key")

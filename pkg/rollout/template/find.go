@@ -15,6 +15,23 @@ import (
 // the attributes, which are only read.
 func find(t *corev1.PodTemplateSpec, in Place) ([]text, error) {
 	f := finder{in: in}
+	if err := tooLarge(t, in); err != nil {
+		f.blind, f.problems = true, []error{err}
+	}
+	f.walk(t)
+	return f.texts, errors.Join(f.problems...)
+}
+
+// finder walks a template once.
+type finder struct {
+	in Place
+	// blind says that attributes are passed over.
+	blind    bool
+	texts    []text
+	problems []error
+}
+
+func (f *finder) walk(t *corev1.PodTemplateSpec) {
 	for i := range t.Spec.Volumes {
 		f.volume(fmt.Sprintf("spec.volumes[%d]", i), &t.Spec.Volumes[i].VolumeSource)
 	}
@@ -24,14 +41,6 @@ func find(t *corev1.PodTemplateSpec, in Place) ([]text, error) {
 	for i := range t.Spec.Containers {
 		f.container(fmt.Sprintf("spec.containers[%d]", i), &t.Spec.Containers[i])
 	}
-	return f.texts, errors.Join(f.problems...)
-}
-
-// finder walks a template once.
-type finder struct {
-	in       Place
-	texts    []text
-	problems []error
 }
 
 func (f *finder) volume(at string, v *corev1.VolumeSource) {
@@ -46,7 +55,7 @@ func (f *finder) volume(at string, v *corev1.VolumeSource) {
 			f.projection(fmt.Sprintf("%s.projected.sources[%d]", at, i), &v.Projected.Sources[i])
 		}
 	}
-	if v.CSI != nil && v.CSI.Driver == f.in.Driver {
+	if v.CSI != nil && v.CSI.Driver == f.in.Driver && !f.blind {
 		f.attributes(at+".csi.volumeAttributes", v.CSI.VolumeAttributes)
 	}
 }

@@ -91,9 +91,15 @@ func ParseObject(text string) (Object, error) {
 	return Object{Kind: kind, Name: name}, nil
 }
 
+// maxObjects is how many objects can trigger a workload. Each costs requests, and anybody may write the annotation.
+const maxObjects = 256
+
 // Parse reads a list of objects with commas between them, as the value of TriggeredBy is. It returns each once and in
 // order, and an error that lists every mistake.
 func Parse(text string) ([]Object, error) {
+	if entries := strings.Count(text, ",") + 1; entries > maxObjects {
+		return nil, fmt.Errorf("has %d entries, more than %d", entries, maxObjects)
+	}
 	var found []Object
 	var mistakes []error
 	for entry := range strings.SplitSeq(text, ",") {

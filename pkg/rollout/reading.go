@@ -1,0 +1,128 @@
+package rollout
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/plan"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
+)
+
+// longWait is how long work of a namespace can wait for its allowance before somebody is told.
+const longWait = 10 * time.Second
+
+// readings remember what the templates of workloads use. The status of a workload changes with each of its pods, and its template
+// rarely.
+type readings struct {
+	mu   sync.Mutex // Guards last.
+	last map[workload.Ref]reading
+}
+
+// reading is what a template uses, by its sum.
+type reading struct {
+	sum  string
+	uses []template.Use
+	err  error
+}
+
+func (r *readings) of(ref workload.Ref, sum string) (reading, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last, found := r.last[ref]
+	return last, found && last.sum == sum
+}
+
+func (r *readings) keep(ref workload.Ref, last reading) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last[ref] = last
+}
+
+func (r *readings) forget(ref workload.Ref) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.last, ref)
+}
+
+// read returns a workload with what its template uses, or how long it has to wait before its template can be read.
+func (c *Controller) read(h *held) (*held, time.Duration) {
+	place := c.placeOf(h)
+	last, isKnown := c.readings.of(h.is.Ref, h.Sum)
+	if !isKnown {
+		if wait := c.texts.wait(h.Namespace, h.is.Ref, template.Size(h.is.Template, place)); wait > 0 {
+			return nil, wait
+		}
+		c.texts.forget(h.is.Ref)
+		last = reading{sum: h.Sum}
+		last.uses, last.err = template.Uses(h.is.Template, place)
+		c.readings.keep(h.is.Ref, last)
+	}
+	full := *h // What the caches have is shared.
+	full.Uses = last.uses
+	full.note("the pod template: ", last.err)
+	return &full, 0
+}
+
+// charge charges the workload's namespace with what an action takes, and returns how long it has to wait: the API server is asked
+// about each copy that is not known yet, and attributes are read again to be changed and to be checked.
+func (c *Controller) charge(h *held, d plan.Decision) time.Duration {
+	const readings = 3
+	wait := c.texts.wait(h.Namespace, h.is.Ref, readings*template.Size(h.is.Template, c.placeOf(h)))
+	wait = max(wait, c.requests.wait(h.Namespace, h.is.Ref, c.unknownCopies(h, d)))
+	if wait == 0 {
+		c.texts.forget(h.is.Ref)
+		c.requests.forget(h.is.Ref)
+	}
+	return wait
+}
+
+// unknownCopies counts the objects that the API server has to be asked about before a template can have a config.
+func (c *Controller) unknownCopies(h *held, d plan.Decision) int {
+	unknown, copied := 0, d.Config.Copies()
+	for o, version := range d.Config {
+		name := copied[o]
+		switch {
+		case version == h.Config[o], version != "" && name == "":
+		case version == "" || !c.isKnown(object{h.Namespace, triggerOf(o.Kind, name)}) || c.cfg.SecretsByPod && isReadByPods(h, o):
+			unknown++
+		}
+	}
+	return unknown
+}
+
+func (c *Controller) placeOf(h *held) template.Place {
+	return template.Place{Namespace: h.Namespace, Driver: c.cfg.DriverName}
+}
+
+// putOff has a workload looked at again when its namespace may use more of the controller's time. If that is long, it says so once.
+func (c *Controller) putOff(ctx context.Context, h *held, wait time.Duration) {
+	c.cfg.Metrics.putOff.Inc()
+	c.workloads.AddAfter(h.is.Ref, wait)
+	const text = "Waits for other workloads of its namespace: together they ask for more than the controller does for one namespace at a time"
+	if wait < longWait || !c.said.isNew(h.is.Ref, text) {
+		return
+	}
+	c.event(h, corev1.EventTypeWarning, ReasonPutOff, text)
+	klog.FromContext(ctx).Info("Puts a workload off, because its namespace has used up its share", logkeys.Workload, h.is.String(),
+		logkeys.Namespace, h.Namespace, logkeys.Delay, wait)
+}
+
+// isPlain reports whether a revision is plain, or how long it has to wait before that is known.
+func (c *Controller) isPlain(r *revision) (plain bool, wait time.Duration) {
+	if r.Plain || r.Doubt == nil {
+		return r.Plain, 0
+	}
+	if !r.Doubt.isRead.Load() {
+		if wait := c.texts.wait(r.Namespace, r.Doubt, r.Doubt.size); wait > 0 {
+			return false, wait
+		}
+		c.texts.forget(r.Doubt)
+	}
+	return r.Doubt.read(), 0
+}
