@@ -63,6 +63,8 @@ func replicaSetOf(owner types.UID, namespace, name, number, config string) *apps
 
 // TestOwnersAreOfOneNamespace: an owner is named by its UID inside of a namespace only. An object of another namespace can
 // name any UID as its owner, and must change nothing about that owner.
+//
+// Fault 42.
 func TestOwnersAreOfOneNamespace(t *testing.T) {
 	t.Parallel()
 	c := idleController(t)

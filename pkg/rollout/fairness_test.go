@@ -159,6 +159,8 @@ func (s *server) await(t *testing.T, workload string) int {
 // TestHostileNamespaceDelaysNoOther: a namespace is full of workloads and revisions that take long to be read and name copies
 // that are not there. Workloads of another namespace are rolled out in the meantime, when the controller starts and when their
 // sources are edited, and requests for the hostile namespace stay few.
+//
+// Fault 42.
 func TestHostileNamespaceDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	objects := append(noise(), fooOf("noisy", "one"), fooOf("quiet", "one"), triggeredDeployment("quiet", "web"))
@@ -182,6 +184,8 @@ func TestHostileNamespaceDelaysNoOther(t *testing.T) {
 }
 
 // TestBusyNamespaceDelaysNoOther: rollouts are limited over all namespaces. Many that wait in one of them delay no other's.
+//
+// Fault 42.
 func TestBusyNamespaceDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	objects := []runtime.Object{fooOf("noisy", "one"), fooOf("quiet", "one"), triggeredDeployment("quiet", "web")}

@@ -52,7 +52,7 @@ func (t *turns) wait(ref workload.Ref, now time.Time) time.Duration {
 // pass lets pass what may.
 func (t *turns) pass(now time.Time) {
 	if !t.at.IsZero() {
-		t.tokens = min(t.burst, t.tokens+now.Sub(t.at).Seconds()*t.perSecond)
+		t.tokens += now.Sub(t.at).Seconds() * t.perSecond
 	}
 	t.at = now
 	const rounding = 1e-6 // Who comes back in time must not be sent away for what floating-point numbers lose.
@@ -68,6 +68,7 @@ func (t *turns) pass(now time.Time) {
 			delete(t.lines, namespace)
 		}
 	}
+	t.tokens = min(t.burst, t.tokens) // Those that waited all the time have theirs.
 }
 
 // before returns how many of all lines pass before a workload that waits.
