@@ -2,40 +2,12 @@ package rollout
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
-
-// TestFairQueue: lines take turns, each in its order, and an item that came late in a short line is soon served.
-//
-// Fault 42.
-func TestFairQueue(t *testing.T) {
-	t.Parallel()
-	q := &fair[string]{namespaceOf: func(s string) string { return s[:1] }, lines: map[string][]string{}}
-	for _, item := range []string{"a1", "a2", "a3", "a4", "b1"} {
-		q.Push(item)
-	}
-	got := []string{q.Pop()}
-	q.Push("c1")
-	q.Push("b2")
-	for q.Len() > 0 {
-		got = append(got, q.Pop())
-	}
-	q.Push("a5")
-	got = append(got, q.Pop())
-	if diff := cmp.Diff("a1 b1 a2 c1 b2 a3 a4 a5", strings.Join(got, " ")); diff != "" {
-		t.Errorf("order (-want +got)\n%s", diff)
-	}
-	if len(q.lines) != 0 || len(q.turns) != 0 {
-		t.Errorf("an empty queue remembers %v and %v", q.lines, q.turns)
-	}
-}
 
 // TestAllowance is about fault 42.
 func TestAllowance(t *testing.T) {

@@ -71,13 +71,8 @@ type Manager struct {
 type entry struct{ namespace, volumeID string }
 
 func newQueue() workqueue.TypedRateLimitingInterface[entry] {
-	lines := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[entry]{
-		Queue: fair.NewQueue(func(e entry) string { return e.namespace }),
-	})
-	return workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[entry](firstRetry, longestWait),
-		workqueue.TypedRateLimitingQueueConfig[entry]{DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(
-			workqueue.TypedDelayingQueueConfig[entry]{Queue: lines})})
+	return fair.NewWorkQueue(func(e entry) string { return e.namespace },
+		workqueue.NewTypedItemExponentialFailureRateLimiter[entry](firstRetry, longestWait))
 }
 
 // enqueue has the volume synced. It does not block.
