@@ -63,7 +63,7 @@ func parseFlags(args []string, getenv func(string) string, out io.Writer) (confi
 	fs.DurationVar(&c.publishTimeout, "publish-timeout", 10*time.Second, "how long a publish waits for required sources")
 	fs.DurationVar(&c.resyncInterval, "resync-interval", 10*time.Minute, "how often every volume is checked without cause")
 	fs.DurationVar(&c.recheckInterval, "recheck-interval", 2*time.Minute,
-		"about how often the API server decides anew whether pods may read what they mount")
+		"about how often the API server decides again whether pods may read what they mount, and how long it must deny that to be believed")
 	fs.StringVar(&c.volumeMemory, "volume-memory", "",
 		"how much memory volumes and the objects in them may take, such as 128Mi; empty: a part of the container's memory limit or, without one, of the node's memory")
 	fs.StringVar(&c.httpEndpoint, "http-endpoint", "", "host:port that serves /metrics, /healthz, /readyz and, to its own host, /statusz; empty: none")
