@@ -1,0 +1,88 @@
+package source_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// TestOnlyAServerThatIsSureIsBelieved is fault 28: denials may come from a server that has not read its roles, or from what
+// stands before it, for as long as they like. It is asked whether it is sure when it has denied for a recheck, and not any more
+// when it is.
+func TestOnlyAServerThatIsSureIsBelieved(t *testing.T) {
+	t.Parallel()
+	doubts := map[string]struct {
+		err      error
+		rechecks int // Until it is believed, once it is sure.
+	}{
+		"it cannot tell": {errors.New("not ready"), 0},
+		"it allows it":   {nil, 1},
+	}
+	for name, r := range readers() {
+		for doubt, tt := range doubts {
+			t.Run(name+", and "+doubt, func(t *testing.T) {
+				bubbleOf(t, r.id, func(b *bench) {
+					told := b.follow()
+					o := b.putMap(configMap(web, "1"))
+					defer b.acquire(web)()
+					b.settle()
+					b.onDenies(false, tt.err)
+					r.answer(b, r.denial)
+					b.hangUp()
+					pass(recheck)
+					if got := b.count(asserting); got != 0 {
+						t.Errorf("asked %d times whether it is sure in the first %s, want never", got, recheck)
+					}
+					pass(10 * recheck)
+					denied := holding(o)
+					denied.Err = r.denial.Error()
+					b.want(web, denied)
+					b.wantNeverRevoked(told())
+					if got := b.count(asserting); got < 5 {
+						t.Errorf("asked %d times whether it is sure, want it asked again and again", got)
+					}
+
+					b.onDenies(true, nil)
+					pass(time.Duration(tt.rechecks)*recheck + 2*longestSilence)
+					denied.Revoked = true
+					b.want(web, denied)
+					before := b.count(asserting)
+					pass(time.Hour)
+					b.want(web, denied)
+					if got := b.count(asserting) - before; got != 0 {
+						t.Errorf("asked %d times more whether it is sure, want never again", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestARevocationIsFollowedInTime: at worst the right is taken away just after a watch was opened, and that one lasts for
+// longest. SECURITY.md states the sum.
+func TestARevocationIsFollowedInTime(t *testing.T) {
+	t.Parallel()
+	const atMost = recheck * 5 / 2
+	for name, r := range readers() {
+		t.Run(name, func(t *testing.T) {
+			bubbleOf(t, r.id, func(b *bench) {
+				b.putMap(configMap(web, "1"))
+				for range 50 {
+					release := b.acquire(web)
+					b.settle()
+					r.answer(b, r.denial)
+					began := time.Now()
+					for !b.known(web).Revoked {
+						pass(time.Second)
+						b.endOverdue()
+						if took := time.Since(began); took > atMost {
+							t.Fatalf("it is not revoked after %s, want it within %s", took, atMost)
+						}
+					}
+					r.answer(b, nil)
+					release()
+				}
+			})
+		})
+	}
+}
