@@ -28,6 +28,7 @@ const leastRecheck = 2 * time.Second
 // config is what the flags say.
 type config struct {
 	endpoint, nodeID, driverName, kubeconfig string
+	podNamespace                             string // Of the driver's own pod; empty if that is not known.
 	manifests                                string // A directory; empty for an API server.
 	stateDir, registrationDir, kubeletDir    string
 	configMapIdentity, secretIdentity        string // An identity.Reader.
@@ -41,7 +42,7 @@ type config struct {
 
 // parseFlags reads and checks the flags. It writes the usage to out when asked for help or given a flag it does not know.
 func parseFlags(args []string, getenv func(string) string, out io.Writer) (config, error) {
-	var c config
+	c := config{podNamespace: getenv("POD_NAMESPACE")}
 	fs := flag.NewFlagSet("liveconfig-driver", flag.ContinueOnError)
 	fs.SetOutput(out)
 	fs.StringVar(&c.endpoint, "endpoint", "unix:///var/lib/kubelet/plugins/"+defaultDriverName+"/csi.sock",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/csidriver"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver"
+	"github.com/liveconfig-csi/liveconfig/pkg/state"
 )
 
 // stateInterval is how often it is tried whether records can be written.
@@ -26,19 +27,25 @@ type readiness struct {
 	installation driver.Installation
 	// registered returns why the kubelet would not call the driver.
 	registered func() error
+	// keepLock sees that the driver still has its node to itself, as far as it can tell.
+	keepLock func() error
 	// tryState returns why no record can be written now. It may wait for a disk.
 	tryState func() error
 
-	mu    sync.Mutex // Guards state.
-	state error      // Of the last try.
+	mu      sync.Mutex // Guards problem.
+	problem error      // With the state directory, at the last try.
 }
 
-// run tries now and then whether records can be written, until ctx ends.
+// run tries now and then whether records can be written, until ctx ends. It returns an error when another driver has the node.
 func (r *readiness) run(ctx context.Context) error {
 	ticker := time.NewTicker(stateInterval)
 	defer ticker.Stop()
 	for {
-		r.note(klog.FromContext(ctx), r.tryState())
+		err := r.keepLock()
+		if errors.Is(err, state.ErrTaken) {
+			return err
+		}
+		r.note(klog.FromContext(ctx), errors.Join(err, r.tryState()))
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -50,8 +57,8 @@ func (r *readiness) run(ctx context.Context) error {
 func (r *readiness) note(logger klog.Logger, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.state
-	r.state = err
+	before := r.problem
+	r.problem = err
 	switch {
 	case err != nil && before == nil:
 		logger.Error(err, "No new volume can be published")
@@ -64,7 +71,7 @@ func (r *readiness) note(logger klog.Logger, err error) {
 func (r *readiness) stateWritable() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.state == nil
+	return r.problem == nil
 }
 
 // serves returns nil once the volumes of an earlier run have been taken over, while new ones can be recorded and as long as

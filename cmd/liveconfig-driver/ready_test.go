@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/csidriver"
+	"github.com/liveconfig-csi/liveconfig/pkg/state"
 )
 
 // installed answers what it is told to, if it is not asked to wait.
@@ -48,7 +50,7 @@ func TestReadiness(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := &readiness{
-				recovered: func() bool { return !tc.recovering }, installation: installed{tc.installation}, state: tc.state,
+				recovered: func() bool { return !tc.recovering }, installation: installed{tc.installation}, problem: tc.state,
 				registered: func() error { return tc.registration },
 			}
 			for what, answer := range map[string]struct {
@@ -72,7 +74,7 @@ func TestStateIsTriedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries atomic.Int32
 		var full atomic.Bool
-		r := &readiness{tryState: func() error {
+		r := &readiness{keepLock: func() error { return nil }, tryState: func() error {
 			tries.Add(1)
 			if full.Load() {
 				return errors.New("no space")
@@ -99,6 +101,26 @@ func TestStateIsTriedNowAndThen(t *testing.T) {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestADriverWithoutItsNodeEnds: another one has taken the state directory. Anything else is tried again.
+func TestADriverWithoutItsNodeEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		r := &readiness{tryState: func() error { return nil }, keepLock: func() error {
+			tries++
+			if tries < 3 {
+				return errors.New("no space")
+			}
+			return fmt.Errorf("it was removed, and since then %w", state.ErrTaken)
+		}}
+		began := time.Now()
+		err := r.run(klog.NewContext(t.Context(), klog.Logger{}))
+		if took := time.Since(began); !errors.Is(err, state.ErrTaken) || took != 2*stateInterval || r.stateWritable() {
+			t.Errorf("run = %v after %s, writable = %t; want an end at the third try, and not writable before", err, took, r.stateWritable())
 		}
 	})
 }

@@ -117,20 +117,29 @@ func (p *parts) serveStatus(cfg config) http.Handler {
 			}
 			match = func(pod api.Pod) bool { return pod.String() == wanted }
 		}
-		var text bytes.Buffer
-		err := status.Write(&text, status.Report{
-			SchemaVersion: status.SchemaVersion, Driver: cfg.driverName, Version: version.Version(), Node: cfg.nodeID,
-			Started: started.UTC(), Now: time.Now().UTC(), Recovered: p.volumes.Ready(), Manifests: p.origin.manifests(),
-			Volumes: p.volumes.Status(match),
-		})
-		if err != nil {
-			klog.FromContext(r.Context()).Error(err, "The status cannot be told")
-			http.Error(w, "the status cannot be told; see the log", http.StatusInternalServerError)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		_, _ = w.Write(text.Bytes()) // A client that hangs up is its own business.
+		report := newReport(cfg, started)
+		report.Recovered, report.Manifests, report.Volumes = p.volumes.Ready(), p.origin.manifests(), p.volumes.Status(match)
+		writeReport(w, r, report)
 	})
+}
+
+// newReport returns what a report holds whatever the driver does.
+func newReport(cfg config, started time.Time) status.Report {
+	return status.Report{
+		SchemaVersion: status.SchemaVersion, Driver: cfg.driverName, Version: version.Version(), Node: cfg.nodeID,
+		Started: started.UTC(), Now: time.Now().UTC(), Volumes: []status.Volume{},
+	}
+}
+
+func writeReport(w http.ResponseWriter, r *http.Request, report status.Report) {
+	var text bytes.Buffer
+	if err := status.Write(&text, report); err != nil {
+		klog.FromContext(r.Context()).Error(err, "The status cannot be told")
+		http.Error(w, "the status cannot be told; see the log", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(text.Bytes()) // A client that hangs up is its own business.
 }

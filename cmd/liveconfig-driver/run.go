@@ -49,9 +49,17 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	if err := lockdown.Apply(logger); err != nil {
 		return fmt.Errorf("lock the process down: %w", err)
 	}
+	lock, err := newLock(cfg)
+	if err != nil {
+		return err
+	}
+	if err := awaitTurn(ctx, cfg, lock); err != nil || ctx.Err() != nil {
+		return err
+	}
+	// From here on the node is this driver's, until the process has ended: the lock is not given back.
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	p, err := newParts(ctx, cfg)
+	p, err := newParts(ctx, cfg, lock)
 	if err != nil {
 		return err
 	}
@@ -77,7 +85,7 @@ type parts struct {
 	ready        *readiness
 }
 
-func newParts(ctx context.Context, cfg config) (*parts, error) {
+func newParts(ctx context.Context, cfg config, lock *state.Lock) (*parts, error) {
 	room, err := newMemory(cfg.volumeMemory)
 	if err != nil {
 		return nil, err
@@ -100,7 +108,7 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 		return nil, err
 	}
 	p.ready = &readiness{
-		recovered: func() bool { return p.volumes.Ready() }, installation: p.origin.installation, tryState: records.Check,
+		recovered: func() bool { return p.volumes.Ready() }, installation: p.origin.installation, keepLock: lock.Check, tryState: records.Check,
 		registered: func() error { return nil },
 	}
 	if cfg.registrationDir != "" {

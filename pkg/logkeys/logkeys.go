@@ -13,6 +13,7 @@ const (
 	DryRun     = "dryRun"
 	Duration   = "duration"
 	File       = "file"
+	Holder     = "holder"
 	Identity   = "identity"
 	Key        = "key"
 	Limit      = "limit"

@@ -1,4 +1,5 @@
-// Package state keeps one record per volume on disk, so that a restarted driver knows what it serves.
+// Package state keeps one record per volume on disk, so that a restarted driver knows what it serves, and sees to it that one
+// driver at a time does.
 //
 // It does not know mounts, sources or CSI: a record is what somebody put, whole or not at all.
 package state
@@ -62,15 +63,18 @@ type Store struct {
 }
 
 // New returns a store that keeps its records below dir, which it creates with mode 0700 where it is missing. It clears
-// what a crash in the middle of Put left behind, so no other store may be writing below dir. What cannot be cleared is an
+// what a crash in the middle of Put left behind, so no other store may be writing below dir: whoever has its [Lock] may make one. What cannot be cleared is an
 // error only where no record could be written either: nothing reads it.
 func New(dir string) (*Store, error) {
-	files, err := NewFiles(filepath.Join(dir, "volumes"))
+	files, err := NewFiles(recordsOf(dir))
 	if err != nil {
 		return nil, err
 	}
 	return &Store{files: files}, nil
 }
+
+// recordsOf returns the directory of the records in a state directory.
+func recordsOf(dir string) string { return filepath.Join(dir, "volumes") }
 
 // Put writes the record of a volume, replacing an earlier one in one step: after a crash the old or the new record is
 // there, complete. A directory that somebody has removed since New is made again.

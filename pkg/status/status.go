@@ -29,9 +29,25 @@ type Report struct {
 	Now     time.Time `json:"now"`
 	// Recovered says that the volumes of an earlier run have been taken over: before, some are missing here.
 	Recovered bool `json:"recovered"`
+	// WaitsFor is the driver that has the node, if this one waits for its end; nil for a driver that serves. A driver that
+	// waits has no volumes.
+	WaitsFor *Holder `json:"waitsFor,omitempty"`
 	// Manifests says that objects come from manifests in a directory, and not from an API server; nil where they do not.
 	Manifests *Manifests `json:"manifests,omitempty"`
 	Volumes   []Volume   `json:"volumes"`
+}
+
+// Holder is a driver that has the state directory of a node, as it says of itself. What it does not say is left out.
+type Holder struct {
+	// Name is that of its host, which for a pod is the pod's name, and Namespace the pod's namespace.
+	Name      string `json:"name,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	// PID is its process ID, as its own container sees it.
+	PID     int    `json:"pid,omitempty"`
+	Node    string `json:"node,omitempty"`
+	Version string `json:"version,omitempty"`
+	// Since is when it took the directory, by the node's clock.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // Manifests is a directory of manifests that stands for an API server.

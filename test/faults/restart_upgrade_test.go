@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -18,7 +16,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
 	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
-	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
 
 // registered returns an error unless a kubelet that looks into the directory would learn of the driver and its socket. It
@@ -47,14 +44,10 @@ func wantRegistered(b *bench.Bench, dir string) {
 
 // TestTheRegistrationOutlivesEveryUpgrade (fault 22): whatever happens to the driver, the kubelet finds its registration
 // as soon as there is a driver, and never one that nobody serves after an end in good order. In an upgrade with two drivers
-// for a while, the end of the old one takes nothing from the new one.
+// for a while, the new one waits for the end of the old one, which takes nothing from it.
 func TestTheRegistrationOutlivesEveryUpgrade(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "lc-reg-") //nolint:usetesting // The path of a socket must be short.
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := registrationDir(t)
 	b := bench.New(t, "--registration-dir="+dir)
 	b.CreateConfigMap("web", map[string]string{"n": "1"})
 	pod := b.Pod("web", map[string]string{"configMap": "web"})
@@ -74,11 +67,11 @@ func TestTheRegistrationOutlivesEveryUpgrade(t *testing.T) {
 	b.Start()
 	wantRegistered(b, dir)
 
-	next := startBeside(b, filepath.Join(dir, "next.log"))
+	next := startSecond(b)
+	next.wantWaiting(b.Node.PID())
 	b.Stop()
-	if err := registered(t.Context(), dir, b.Node.Socket()); err != nil {
-		t.Errorf("the registration of the new driver, when the old one has gone: %v", err)
-	}
+	wantServing(b)
+	wantRegistered(b, dir)
 	b.UpdateConfigMap("web", map[string]string{"n": "2"})
 	b.WantFile(pod, "n", "2")
 	ctx, cancel := context.WithTimeout(t.Context(), bench.Soon) // A kubelet waits for a socket that is missing.
@@ -90,36 +83,6 @@ func TestTheRegistrationOutlivesEveryUpgrade(t *testing.T) {
 	if err := next.Stop(bench.Soon); err != nil {
 		t.Error(err)
 	}
-}
-
-// startBeside starts another driver beside the one that runs, as it was started, and returns when it has taken over.
-func startBeside(b *bench.Bench, log string) *process.Process {
-	b.T.Helper()
-	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", b.Node.PID()))
-	if err != nil {
-		b.T.Fatal(err)
-	}
-	command := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
-	command = slices.DeleteFunc(command, func(arg string) bool { return strings.HasPrefix(arg, "--http-endpoint=") })
-	sockets := []string{b.Node.Socket(), registrationSocket(filepath.Dir(log))}
-	var before []os.FileInfo
-	for _, socket := range sockets {
-		before = append(before, fileOf(socket))
-	}
-	next, err := process.Start(context.WithoutCancel(b.T.Context()), process.Config{Path: command[0], Args: command[1:], LogFile: log})
-	if err != nil {
-		b.T.Fatal(err)
-	}
-	b.T.Cleanup(func() { _ = next.Kill() })
-	lab.Eventually(b.T, bench.Soon, func() error {
-		for i, socket := range sockets {
-			if now := fileOf(socket); now == nil || os.SameFile(before[i], now) {
-				return errors.Join(fmt.Errorf("the second driver has not taken over %s", socket), next.Err())
-			}
-		}
-		return registered(b.T.Context(), filepath.Dir(log), b.Node.Socket())
-	})
-	return next
 }
 
 // fileOf returns nil where there is none.
