@@ -139,7 +139,8 @@ func badLists() map[string]string {
 		"configmap/foo\nsecret/bar":     "names no object",
 		"\u202econfigmap/foo":           "cannot trigger",
 		strings.Repeat("x", 10<<10):     "names no kind",
-		strings.Repeat("a b/c,", 1700):  "cannot trigger",
+		strings.Repeat("a b/c,", 200):   "cannot trigger",
+		strings.Repeat("a b/c,", 1700):  "has 1701 entries, more than 256",
 		strings.Repeat("configmap/", 9): "names no object",
 	}
 }
