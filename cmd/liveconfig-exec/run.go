@@ -103,19 +103,13 @@ func (l *loader) ended(code int, err error) int {
 func (l *loader) supervise(ctx context.Context) int {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	watcher, err := fileset.NewWatcher(fileset.EachWrite)
-	if err != nil {
-		l.log.problem("", err)
-		return codeOwn
-	}
 	first, set, err := l.load(ctx)
-	if err == nil {
-		err = watcher.Watch(set)
-	}
 	if err != nil {
 		l.log.problem("", err)
 		return codeOwn
 	}
+	watcher := fileset.NewWatcher(fileset.Config{Moment: fileset.EachWrite, Polling: l.polling})
+	watcher.Watch(set)
 	states := make(chan supervise.State)
 	l.follow(ctx, watcher, states)
 	return l.ended(supervise.Run(supervise.Config{
@@ -128,11 +122,7 @@ func (l *loader) supervise(ctx context.Context) int {
 // follow starts to send the states that changes make, until the context ends.
 func (l *loader) follow(ctx context.Context, watcher *fileset.Watcher, states chan<- supervise.State) {
 	settled := make(chan struct{}, 1)
-	go func() {
-		if err := watcher.Run(ctx); err != nil {
-			l.log.problem("changes are not seen any more: ", err)
-		}
-	}()
+	go watcher.Run(ctx)
 	go fileset.Settle(ctx, watcher.Changes(), settled, quiet, most)
 	go func() {
 		for {
@@ -146,10 +136,19 @@ func (l *loader) follow(ctx context.Context, watcher *fileset.Watcher, states ch
 	}()
 }
 
+// polling reports that changes are noticed later than usual, or at once again.
+func (l *loader) polling(reason error) {
+	if reason == nil {
+		l.log.line("the kernel reports changes of the files again")
+		return
+	}
+	l.log.line("the files are looked at every %s, because the kernel cannot report their changes: %v", fileset.PollInterval, reason)
+}
+
 // reload sends the state after a change. Where there is none, the command goes on as it is, and who looks is told why.
 func (l *loader) reload(ctx context.Context, watcher *fileset.Watcher, states chan<- supervise.State) {
 	state, set, err := l.load(ctx)
-	err = errors.Join(err, watcher.Watch(set))
+	watcher.Watch(set)
 	if err != nil {
 		if text := err.Error(); text != l.trouble {
 			l.trouble = text

@@ -70,12 +70,8 @@ func New(ctx context.Context, cfg Config) (*Directory, error) {
 	case !info.IsDir():
 		return nil, fmt.Errorf("read the manifests: %s is not a directory", cfg.Dir)
 	}
-	watcher, err := fileset.NewWatcher(fileset.WhenClosed)
-	if err != nil {
-		return nil, err
-	}
 	d := &Directory{
-		cfg: cfg, watcher: watcher, versions: newVersions(), again: make(chan struct{}, 1), items: map[api.Ref]*item{},
+		cfg: cfg, watcher: newWatcher(klog.FromContext(ctx), cfg.Dir), versions: newVersions(), again: make(chan struct{}, 1), items: map[api.Ref]*item{},
 	}
 	if err := d.load(ctx); err != nil {
 		return nil, err
@@ -83,10 +79,22 @@ func New(ctx context.Context, cfg Config) (*Directory, error) {
 	return d, nil
 }
 
+func newWatcher(logger klog.Logger, dir string) *fileset.Watcher {
+	logger = logger.WithValues(logkeys.Directory, dir)
+	return fileset.NewWatcher(fileset.Config{Moment: fileset.WhenClosed, Polling: func(reason error) {
+		if reason == nil {
+			logger.Info("The kernel reports changes of the manifests again")
+			return
+		}
+		logger.Error(reason, "The manifests are looked at from time to time, because the kernel cannot report their changes",
+			logkeys.Delay, fileset.PollInterval)
+	}})
+}
+
 // Run follows the directory until ctx ends.
 func (d *Directory) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return d.watcher.Run(ctx) })
+	g.Go(func() error { d.watcher.Run(ctx); return nil })
 	g.Go(func() error { return d.follow(ctx) })
 	return g.Wait()
 }
@@ -140,12 +148,12 @@ func (d *Directory) tryLoad(ctx context.Context) {
 // load reads the directory and watches what it has read.
 func (d *Directory) load(ctx context.Context) error {
 	set, err := fileset.ReadDir(ctx, d.cfg.Dir, isManifest)
-	errOfWatch := d.watcher.Watch(set)
+	d.watcher.Watch(set)
 	d.mu.Lock()
-	d.isBehind = err != nil || errOfWatch != nil
+	d.isBehind = err != nil
 	d.mu.Unlock()
 	if err != nil {
-		return errors.Join(fmt.Errorf("read the manifests of %s: %w", d.cfg.Dir, err), errOfWatch)
+		return fmt.Errorf("read the manifests of %s: %w", d.cfg.Dir, err)
 	}
 	d.mu.Lock()
 	before := d.now
@@ -154,12 +162,12 @@ func (d *Directory) load(ctx context.Context) error {
 	d.mu.Unlock()
 	d.log(klog.FromContext(ctx), before.problems, after.problems)
 	d.refresh()
-	return errOfWatch
+	return nil
 }
 
 // isWriting reports whether a file is not to be read yet, because somebody writes it. d.mu is held.
 func (d *Directory) isWriting(name string) bool {
-	_, is := d.watcher.Writing(filepath.Join(d.cfg.Dir, name))
+	is := d.watcher.Writing(filepath.Join(d.cfg.Dir, name))
 	d.isBehind = d.isBehind || is
 	return is
 }

@@ -203,9 +203,14 @@ func TestChangesAreFollowed(t *testing.T) {
 // TestAFileThatIsRewrittenInItsPlace is what editors do that keep the inode: the file is empty for a moment.
 func TestAFileThatIsRewrittenInItsPlace(t *testing.T) {
 	t.Parallel()
+	rewrite(t, 20)
+}
+
+func rewrite(t *testing.T, times int) {
+	t.Helper()
 	f := follow(t, map[string]string{"web.yaml": configMap("web", "1")})
 	f.use(web())
-	for i := range 20 {
+	for i := range times {
 		file, err := os.Create(filepath.Join(f.dir, "web.yaml"))
 		if err != nil {
 			t.Fatal(err)

@@ -31,14 +31,9 @@ func TestYoungSetsAreReadAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, err := NewWatcher(EachWrite)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer w.queue.Close()
-			if err := w.Watch(Set{seen: tt.seen}); err != nil {
-				t.Fatal(err)
-			}
+			w := NewWatcher(Config{})
+			defer w.close()
+			w.Watch(Set{seen: tt.seen})
 			if got := len(w.raw) > 0; got != tt.want {
 				t.Errorf("a change is told of: %t, want %t", got, tt.want)
 			}
