@@ -1,0 +1,66 @@
+package rollout
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+)
+
+// TestRevisionsInDoubt: a revision is plain, and may be removed, if its attributes name a source. A word that only looks like the
+// name is not enough, and all copies that attributes name are used.
+func TestRevisionsInDoubt(t *testing.T) {
+	t.Parallel()
+	const copied = "app-0123456789"
+	for name, tt := range map[string]struct {
+		attributes map[string]string
+		want       bool
+	}{
+		"the short form names the source":      {map[string]string{"configMap": "app"}, true},
+		"the long form names the source":       {map[string]string{"sources": `[{"configMap": {"name": "app"}}]`}, true},
+		"the source's name is also a key":      {map[string]string{"configMap": copied, "items": "[{key: app, path: app}]"}, false},
+		"the source's name is also a Secret's": {map[string]string{"sources": "[{secret: {name: app}}, {configMap: {name: " + copied + "}}]"}, false},
+		"what cannot be read names nothing":    {map[string]string{"sources": "[{configMap: {name: app}"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := idleController(t)
+			set := replicaSetOf("uid", "default", "web-1", "1", `{"configmap/app":"`+copied+`"}`)
+			set.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "x", VolumeSource: corev1.VolumeSource{
+				CSI: &corev1.CSIVolumeSource{Driver: c.cfg.DriverName, VolumeAttributes: tt.attributes},
+			}}}
+			r, ok := cached(t, c, set).(*revision)
+			if !ok || r.Doubt == nil || r.Plain {
+				t.Fatalf("the revision is %+v, want one in doubt", r)
+			}
+			if plain, wait := c.isPlain(r); plain != tt.want || wait != 0 {
+				t.Errorf("isPlain = %t after %s, want %t at once", plain, wait, tt.want)
+			}
+			used := map[trigger.Object]bool{}
+			for _, o := range r.Uses {
+				used[o] = true
+			}
+			if !used[triggerOf("ConfigMap", copied)] {
+				t.Errorf("it uses %v, want its copy", r.Uses)
+			}
+		})
+	}
+}
+
+// TestCopyNames: names of copies end in a hyphen and ten digits of a hash, and have something in front of them.
+func TestCopyNames(t *testing.T) {
+	t.Parallel()
+	got := map[string]bool{}
+	for _, name := range []string{"app-0123456789", "a.b-abcdefabcd", "-0123456789", "app-012345678", "app0123456789", "app-012345678g", ""} {
+		got[name] = isCopyName(name)
+	}
+	want := map[string]bool{
+		"app-0123456789": true, "a.b-abcdefabcd": true,
+		"-0123456789": false, "app-012345678": false, "app0123456789": false, "app-012345678g": false, "": false,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("isCopyName (-want +got)\n%s", diff)
+	}
+}
