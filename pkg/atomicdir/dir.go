@@ -186,17 +186,26 @@ func (d dir) fillMade(name string, t tree.Tree) (err error) {
 	return d.settle(name, sub.fd, t)
 }
 
-// fillNext makes the first file, or the directory that it is in with all of its files, which come together because files
-// are sorted. It returns how many files it made.
+// fillNext makes the first file, or the directory that it is in with all of its files. It returns how many files it made.
 func (d dir) fillNext(files []tree.File, t tree.Tree) (n int, err error) {
-	name, _, isBelow := strings.Cut(files[0].Path, "/")
-	if !isBelow {
-		return 1, d.create(name, files[0], t)
+	name, n, isDir := first(files)
+	if !isDir {
+		return n, d.create(name, files[0], t)
+	}
+	return n, d.fill(name, below(name, files[:n], t))
+}
+
+// first returns the first name of a directory that holds the files, and how many of them it stands for: one file, or all of
+// a directory, which come together because files are sorted.
+func first(files []tree.File) (name string, n int, isDir bool) {
+	name, _, isDir = strings.Cut(files[0].Path, "/")
+	if !isDir {
+		return name, 1, false
 	}
 	for n < len(files) && strings.HasPrefix(files[n].Path, name+"/") {
 		n++
 	}
-	return n, d.fill(name, below(name, files[:n], t))
+	return name, n, true
 }
 
 // below returns the tree of a directory that holds the files, which are all below it in the whole tree.

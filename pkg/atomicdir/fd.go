@@ -48,27 +48,28 @@ func (d fd) open(name string, flags int) (fd, error) {
 
 // openFile opens a file below the directory without waiting for anybody. A container that can mount can make its volume
 // writable, and then what was a file a moment ago may be a pipe or a device by now: what is opened is looked at, and
-// anything but a regular file is an error. The owner of a file can have a lease on it (fcntl F_SETLEASE), read-only mount
+// anything but a regular file is an error. It returns what it has found. The owner of a file can have a lease on it (fcntl F_SETLEASE), read-only mount
 // or not, for which the kernel has others wait up to a minute: that is an error too.
-func (d fd) openFile(name string, flags int) (fd, error) {
+func (d fd) openFile(name string, flags int) (fd, info, error) {
 	file, err := d.open(name, flags|unix.O_NONBLOCK)
 	switch {
 	case errors.Is(err, unix.EAGAIN):
-		return -1, &fs.PathError{Op: "open", Path: name, Err: errLease}
+		return -1, info{}, &fs.PathError{Op: "open", Path: name, Err: errLease}
 	case errors.Is(err, unix.ENXIO): // A socket, or a pipe that nobody reads.
-		return -1, &fs.PathError{Op: "open", Path: name, Err: errNotFile}
+		return -1, info{}, &fs.PathError{Op: "open", Path: name, Err: errNotFile}
 	case err != nil:
-		return -1, err
+		return -1, info{}, err
 	}
 	var st unix.Stat_t
 	err = unix.Fstat(int(file), &st)
-	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+	found := infoOf(st)
+	if err == nil && !found.isFile() {
 		err = errNotFile
 	}
 	if err != nil {
-		return -1, errors.Join(&fs.PathError{Op: "open", Path: name, Err: err}, file.close())
+		return -1, info{}, errors.Join(&fs.PathError{Op: "open", Path: name, Err: err}, file.close())
 	}
-	return file, nil
+	return file, found, nil
 }
 
 // Why a file is not opened.
@@ -145,7 +146,7 @@ func (d fd) stat(name string) (info, error) {
 	if err := unix.Fstatat(int(d), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return info{}, failed("stat", name, err)
 	}
-	i := info{mode: st.Mode, owner: owner{uid: int(st.Uid), gid: int(st.Gid)}, size: st.Size, changed: st.Ctim}
+	i := infoOf(st)
 	if i.kind() == unix.S_IFLNK {
 		i.target = d.readlink(name)
 	}
@@ -210,6 +211,10 @@ type info struct {
 	changed unix.Timespec
 	// target is where a symlink leads.
 	target string
+}
+
+func infoOf(st unix.Stat_t) info {
+	return info{mode: st.Mode, owner: owner{uid: int(st.Uid), gid: int(st.Gid)}, size: st.Size, changed: st.Ctim}
 }
 
 // owner is a user and a group by number.

@@ -47,7 +47,7 @@ func (w *plainWrite) reserveFor(r rewrite) error {
 
 // withFile opens a file for writing and calls do with it.
 func (w *plainWrite) withFile(name string, do func(file fd) error) error {
-	file, err := w.openFile(name, unix.O_WRONLY)
+	file, _, err := w.openFile(name, unix.O_WRONLY)
 	if err != nil {
 		return err
 	}

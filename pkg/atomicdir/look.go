@@ -46,8 +46,6 @@ func (e entries) addBelow(d fd, at string) error {
 	return nil
 }
 
-func (e entries) isFile(name string) bool { return e[name].isFile() }
-
 func (e entries) isDir(name string) bool { return e[name].isDir() }
 
 // holds tells whether the directory name of d is exactly the tree: nothing differs, nothing is missing, nothing is
@@ -58,27 +56,37 @@ func holds(d fd, name string, t tree.Tree) bool {
 		return false
 	}
 	defer sub.close() //nolint:errcheck // Nothing was written.
-	found := make(entries)
-	root, err := sub.stat(".")
-	found["."] = root
-	if err != nil || found.addBelow(sub, ".") != nil {
+	found, err := sub.stat(".")
+	if err != nil || !found.has(t.DirMode, ownerOf(t)) {
 		return false
 	}
-	dirs := append(t.Dirs(), ".")
-	if len(found) != len(dirs)+len(t.Files) {
+	names, err := sub.names()
+	if err != nil {
 		return false
 	}
-	for _, d := range dirs {
-		if !found.isDir(d) || !found[d].has(t.DirMode, ownerOf(t)) {
+	left := len(names)
+	for files := t.Files; len(files) > 0; left-- {
+		name, n, isDir := first(files)
+		switch {
+		case isDir && !holds(sub, name, below(name, files[:n], t)):
+			return false
+		case !isDir && !holdsFile(sub, name, files[0], ownerOf(t)):
 			return false
 		}
+		files = files[n:]
 	}
-	for _, f := range t.Files {
-		if !found.isFile(f.Path) || !found[f.Path].has(f.Mode, ownerOf(t)) || !hasBytes(sub, found[f.Path], f) {
-			return false
-		}
+	return left == 0
+}
+
+// holdsFile tells whether the name of d is the file f with its mode and an owner. It is looked at once it is open: what
+// is under a name may be another thing a moment later.
+func holdsFile(d fd, name string, f tree.File, o owner) bool {
+	file, found, err := d.openFile(name, unix.O_RDONLY)
+	if err != nil {
+		return false
 	}
-	return true
+	defer file.close() //nolint:errcheck // Nothing was written.
+	return found.has(f.Mode, o) && found.size == int64(len(f.Data)) && file.holds(f.Data)
 }
 
 // hasBytes compares the file that i describes with the content of f.
@@ -86,7 +94,7 @@ func hasBytes(d fd, i info, f tree.File) bool {
 	if i.size != int64(len(f.Data)) {
 		return false
 	}
-	file, err := d.openFile(f.Path, unix.O_RDONLY)
+	file, _, err := d.openFile(f.Path, unix.O_RDONLY)
 	if err != nil {
 		return false
 	}

@@ -193,7 +193,7 @@ func TestGuardSystemCalls(t *testing.T) {
 		{"publish", func() { b.must(b.TryPublish(t.Context(), next)) }, 65},
 		{"unpublish", func() { b.must(b.Node.UnpublishAll(t.Context(), next)) }, 11},
 		{"update of 1 key", update(holders[0], 1), 65},
-		{"update of 10 keys", update(holders[1], 10), 192},
+		{"update of 10 keys", update(holders[1], 10), 182},
 	}
 	c := b.countCalls()
 	least := make([]calls, len(steps))
