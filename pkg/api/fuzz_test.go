@@ -149,21 +149,21 @@ func checkSpec(t *testing.T, spec api.Spec) {
 			t.Errorf("Spec has the incomplete ref %+v", ref)
 		}
 	}
-	files := map[string]bool{}
+	files := map[string]bool{} // Those that always exist.
 	for _, src := range spec.Sources {
 		if src.As != nil {
 			checkAs(t, src)
-			files[src.As.Path] = true
+			files[src.As.Path] = !src.Optional
 			continue
 		}
 		for _, it := range src.Items {
 			checkItem(t, it)
-			files[it.Path] = true
+			files[it.Path] = !src.Optional
 		}
 	}
 	for file := range files {
 		for dir := path.Dir(file); dir != "."; dir = path.Dir(dir) {
-			if files[dir] {
+			if files[dir] && files[file] {
 				t.Errorf("Spec makes %q a file and, for %q, a directory", dir, file)
 			}
 		}

@@ -216,5 +216,23 @@ func TestParseMistakesInSources(t *testing.T) {
 				`sources[1].secret.items[0].path: Invalid value: "x/y/z": `+
 				`needs a directory where sources[0].configMap.items[0].path ("x") makes a file`,
 		),
+		"rule 14: an optional file between does not hide two required ones": badSources(
+			`[{configMap: {name: a, optional: true, items: [{key: k, path: x/y}]}}, {secret: {name: b, items: [{key: l, path: x/z/u}]}}, `+
+				`{secret: {name: c, items: [{key: l, path: x}]}}]`,
+			`mistake in volumeAttributes: `+
+				`sources[2].secret.items[0].path: Invalid value: "x": `+
+				`cannot be a file, sources[1].secret.items[0].path ("x/z/u") needs it as a directory`,
+		),
+		"rule 14: a source that says that it is not optional": badSources(
+			`[{configMap: {name: a, optional: false, items: [{key: k, path: x}, {key: l, path: x/y}]}}]`,
+			`mistake in volumeAttributes: `+
+				`sources[0].configMap.items[1].path: Invalid value: "x/y": `+
+				`needs a directory where sources[0].configMap.items[0].path ("x") makes a file`,
+		),
+		"rule 13: a path twice, of which one is optional": badSources(
+			`[{configMap: {name: a, optional: true, items: [{key: k, path: x}]}}, {secret: {name: b, items: [{key: l, path: x}]}}]`,
+			`mistake in volumeAttributes: `+
+				`sources[1].secret.items[0].path: Duplicate value: "x": sources[0].configMap.items[0].path has the same path, change one`,
+		),
 	})
 }

@@ -87,6 +87,7 @@ func (p *parser) form() []Source {
 // shortForm reads the one source of the short form.
 func (p *parser) shortForm() Source {
 	src := Source{Ref: p.shortRef()}
+	p.paths.optional = p.attributes[KeyOptional] == "true"
 	if text, ok := p.attributes[KeyItems]; ok {
 		at := field.NewPath(KeyItems)
 		if value, ok := p.yaml(at, text); ok && value != nil {

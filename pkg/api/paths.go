@@ -77,17 +77,21 @@ const (
 	lastRepeatWins
 )
 
-// placed is an explicit path and where it was given.
+// placed is an explicit path, where it was given, and whether its file may be absent.
 type placed struct {
-	at  *field.Path
-	raw string
+	at       *field.Path
+	raw      string
+	optional bool
 }
 
-// pathSet holds the explicit paths of a volume by their cleaned spelling, to find those that cannot stand in one tree.
+// pathSet holds the explicit paths of a volume by their cleaned spelling, to find those that can never stand in one tree. A file
+// and a file below it can take turns if one of them is optional; whether both exist is seen when the objects are read.
 type pathSet struct {
 	repeats repeats
-	files   map[string]placed
-	// dirs are the directories that files need, each with the first file that needs it.
+	// optional says whether the source that is being read is.
+	optional bool
+	files    map[string]placed
+	// dirs are the directories that files need, each with the first file that needs it, a required one before any optional one.
 	dirs map[string]placed
 }
 
@@ -100,22 +104,23 @@ func (s *pathSet) place(at *field.Path, raw, clean string) *field.Error {
 	if first, ok := s.files[clean]; ok {
 		return s.repeat(at, raw, first)
 	}
-	if below, ok := s.dirs[clean]; ok {
+	file := placed{at: at, raw: raw, optional: s.optional}
+	if below, ok := s.dirs[clean]; ok && !below.optional && !file.optional {
 		return field.Invalid(at, shorten(raw),
 			fmt.Sprintf("cannot be a file, %s (%q) needs it as a directory", below.at, shorten(below.raw)))
 	}
 	for dir := path.Dir(clean); dir != "."; dir = path.Dir(dir) {
-		if above, ok := s.files[dir]; ok {
+		if above, ok := s.files[dir]; ok && !above.optional && !file.optional {
 			return field.Invalid(at, shorten(raw),
 				fmt.Sprintf("needs a directory where %s (%q) makes a file", above.at, shorten(above.raw)))
 		}
 	}
-	s.files[clean] = placed{at: at, raw: raw}
+	s.files[clean] = file
 	for dir := path.Dir(clean); dir != "."; dir = path.Dir(dir) {
-		if _, ok := s.dirs[dir]; ok {
-			break // Whoever needed this directory needed those above it.
+		if first, ok := s.dirs[dir]; ok && (!first.optional || file.optional) {
+			break // The first file needs the directories above as well.
 		}
-		s.dirs[dir] = placed{at: at, raw: raw}
+		s.dirs[dir] = file
 	}
 	return nil
 }

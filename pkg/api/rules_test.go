@@ -18,6 +18,17 @@ func TestParseOddButLegal(t *testing.T) {
 			in:   attributes{"sources": `[{secret: {name: a}}, {configMap: {name: b, namespace: c}}]`},
 			want: spec(source(api.Secret, "default", "a"), source(api.ConfigMap, "c", "b")),
 		},
+		"rule 14: a file and a directory of an optional source": {
+			in: attributes{"configMap": "app", "optional": "true", "items": `[{key: a, path: foo}, {key: b, path: foo/bar}]`},
+			want: spec(optional(source(api.ConfigMap, "default", "app",
+				item("a", "foo"), item("b", "foo/bar")))),
+		},
+		"rule 14: one of the two is optional, and says so at the end": {
+			in: attributes{"sources": `[{secret: {name: a, items: [{key: k, path: x/y/z}], optional: true}}, ` +
+				`{configMap: {name: b, items: [{key: l, path: x}]}}]`},
+			want: spec(optional(source(api.Secret, "default", "a", item("k", "x/y/z"))),
+				source(api.ConfigMap, "default", "b", item("l", "x"))),
+		},
 		"rule 24: an element of 127 characters in 254 bytes": goodItems(
 			`[{key: a, path: `+strings.Repeat("é", 127)+`}]`, item("a", strings.Repeat("é", 127))),
 		"rule 26: what trap 8 calls legal": goodItems(

@@ -197,6 +197,47 @@ func TestAFileBecomesADirectoryAndBack(t *testing.T) {
 	}
 }
 
+// TestOptionalItemsTakeTurns is rules 14 and 30 (trap 12) for explicit paths of one object: of a file and a file below it, one
+// exists at a time. One update takes one away and brings the other. This is fault 7.
+func TestOptionalItemsTakeTurns(t *testing.T) {
+	t.Parallel()
+	const conflict = `path "foo" cannot be a file and, for "foo/bar", a directory`
+	for _, policy := range []api.UpdatePolicy{api.UpdateAtomic, api.UpdateReplace, api.UpdateInPlace} {
+		t.Run(string(policy), func(t *testing.T) {
+			bubble(t, func(n *node) {
+				file, dir := map[string]string{"foo": "file"}, map[string]string{"foo/bar": "below"}
+				attributes := configMap("web", api.KeyOptional, "true", api.KeyUpdatePolicy, string(policy),
+					api.KeyItems, `[{key: a, path: foo}, {key: b, path: foo/bar}]`)
+				n.cluster.set(web, "a", "file", "b", "below")
+				d := n.start()
+				r := n.request("config", attributes)
+				if text := n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Invalid); text != conflict {
+					n.Errorf("Publish() of both says %q, want %q", text, conflict)
+				}
+				n.cluster.set(web, "a", "file")
+				pass(settling)
+				d.publish(r)
+				n.wantFiles(r, file)
+				for range 2 {
+					n.cluster.set(web, "b", "below")
+					pass(settling)
+					n.wantFiles(r, dir)
+					n.cluster.set(web, "a", "file", "b", "other")
+					pass(settling)
+					n.wantFiles(r, dir)
+					n.wantProblem(d, r, conflict)
+					d = d.restart()
+					n.wantFiles(r, dir)
+					n.cluster.set(web, "a", "file")
+					pass(settling)
+					n.wantFiles(r, file)
+					n.wantProblem(d, r, "")
+				}
+			})
+		})
+	}
+}
+
 // TestWhatNoReaderCanSeeKeepsTheGeneration is rule 30 (trap 10): shadowed files, unselected keys and an object that is
 // made anew are no change that a reader could see. This is fault 8.
 func TestWhatNoReaderCanSeeKeepsTheGeneration(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -85,6 +86,51 @@ func TestAnOptionalSourceComesGoesAndComesBack(t *testing.T) {
 				b.DeleteConfigMap("override")
 				b.WantNoFile(pod, "extra")
 				b.WantFile(pod, "base", "1")
+			}
+		})
+	}
+}
+
+// TestOptionalItemsTakeTurns is rules 14 and 30 (trap 12): a file becomes a directory and back. While both exist, a new pod is
+// refused, and a live volume keeps its files.
+func TestOptionalItemsTakeTurns(t *testing.T) {
+	t.Parallel()
+	const conflict = `path "foo" cannot be a file and, for "foo/bar", a directory`
+	for name, newBench := range origins() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.CreateConfigMap("web", map[string]string{"file": "1"})
+			var pods []*corev1.Pod
+			attributes := func(policy string) map[string]string {
+				return map[string]string{
+					"configMap": "web", "optional": "true", "updatePolicy": policy,
+					"items": "[{key: file, path: foo}, {key: below, path: foo/bar}]",
+				}
+			}
+			for _, policy := range []string{"Atomic", "Replace", "InPlace"} {
+				pod := b.Pod(strings.ToLower(policy), attributes(policy))
+				b.Publish(pod)
+				b.WantFile(pod, "foo", "1")
+				pods = append(pods, pod)
+			}
+			want := func(file, value string) {
+				for _, pod := range pods {
+					b.WantFile(pod, file, value)
+				}
+			}
+			b.UpdateConfigMap("web", map[string]string{"below": "2"})
+			want("foo/bar", "2")
+			b.UpdateConfigMap("web", map[string]string{"file": "3", "below": "3"})
+			for _, pod := range pods {
+				b.WantEvent(pod, "ProjectionFailed", conflict)
+			}
+			want("foo/bar", "2")
+			b.WantRefusal(b.Pod("late", attributes("Atomic")), codes.InvalidArgument, conflict)
+			b.UpdateConfigMap("web", map[string]string{"file": "4"})
+			want("foo", "4")
+			for _, pod := range pods {
+				b.WantEvent(pod, "Projected", "current again")
 			}
 		})
 	}
