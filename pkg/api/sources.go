@@ -80,8 +80,9 @@ func (p *parser) source(at *field.Path, kind Kind, value any) Source {
 	src := Source{Ref: Ref{Kind: kind}}
 	var namespace *string
 	readItems := p.items
-	p.paths.optional = memberOf(value, KeyOptional) == true // Wherever it stands.
-	if format, found := formatIn(value); found {            // It says what items mean, also when it comes after them.
+	// The paths of items depend on it, also when it comes after them.
+	p.paths.optional = memberOf(value, KeyOptional) == true
+	if format, found := formatIn(value); found { // It says what items mean, also when it comes after them.
 		readItems = func(at *field.Path, v any) []Item { return p.entries(at, v, format) }
 	}
 	p.object(at, value, schema{
