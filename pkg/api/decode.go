@@ -21,7 +21,7 @@ const (
 	// maxParts is how many entries of lists and fields of objects there may be in a text, at any depth.
 	maxParts = 20_000
 	// maxSources and maxItems are how many a volume may have, the items of all sources together.
-	maxSources = 1024
+	maxSources = 2048
 	maxItems   = 4096
 )
 
