@@ -49,9 +49,9 @@ func (r *run) checkMounts() error {
 	return nil
 }
 
-// needsToken reports whether a source of the volume is read by its pod.
+// needsToken reports whether a source of the live volume is read by its pod. One that never updates reads nothing any more.
 func (r *run) needsToken(v *vol) bool {
-	return slices.ContainsFunc(v.sources, func(s source) bool {
+	return v.policy != neverPolicy && slices.ContainsFunc(v.sources, func(s source) bool {
 		_, isPods := r.readerOf(v, s.ref)
 		return isPods
 	})
