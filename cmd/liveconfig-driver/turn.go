@@ -85,8 +85,8 @@ func (t *turn) tell(ctx context.Context) error {
 	}
 }
 
-// serve serves HTTP until ctx ends. Where the other driver has the port as well, because both use the network of the host,
-// there is none to serve on until it ends.
+// serve serves HTTP until ctx ends. Where both drivers use the network of the host, the other one has the port, and
+// nothing is served until it ends.
 func (t *turn) serve(ctx context.Context) error {
 	if t.cfg.httpEndpoint == "" {
 		return nil

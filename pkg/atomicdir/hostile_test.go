@@ -34,7 +34,7 @@ func mustEnd(t *testing.T, run func(), pipes ...string) {
 	for {
 		for _, pipe := range pipes {
 			if fd, err := unix.Open(pipe, unix.O_RDWR|unix.O_NONBLOCK, 0); err == nil {
-				_ = unix.Close(fd) // Whoever waits for another end has seen one.
+				_ = unix.Close(fd) // An open of the other end has returned by now.
 			}
 		}
 		select {

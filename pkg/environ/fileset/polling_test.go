@@ -42,7 +42,7 @@ func (p polling) isTold(t *testing.T, reason string) {
 			t.Fatalf("polling because of %v, want %q", err, reason)
 		}
 	case <-time.After(patience):
-		t.Fatalf("nobody is told that it polls because of %q", reason)
+		t.Fatalf("it does not report that it polls because of %q", reason)
 	}
 }
 
