@@ -159,22 +159,23 @@ type document struct {
 	value any
 }
 
-// UnmarshalYAML tries what the value may be. A list comes first because the reader would also read a list of
-// {key, value} objects as a MapSlice.
+// UnmarshalYAML asks first whether the value is an object, because the reader would also read a list of {key, value}
+// objects as a MapSlice. Only an object can be read into a struct.
 func (d *document) UnmarshalYAML(unmarshal func(any) error) error {
-	var list []document
-	err := unmarshal(&list)
+	var object yaml.MapSlice
+	err := unmarshal(&struct{}{})
 	if err == nil {
-		d.value = values(list)
-		return nil
+		err = unmarshal(&object)
+		d.value = object
+		return err
 	}
 	if !isTypeError(err) {
 		return err
 	}
-	var object yaml.MapSlice
-	err = unmarshal(&object)
+	var list []document
+	err = unmarshal(&list)
 	if err == nil {
-		d.value = object
+		d.value = values(list)
 		return nil
 	}
 	if !isTypeError(err) {

@@ -157,9 +157,13 @@ func shorten(text string) string {
 // label is a user's name as a field path shows it: as it is where that is readable, else quoted.
 func label(name string) string {
 	name = shorten(name)
-	quoted := strconv.Quote(name)
-	if name == "" || len(quoted) != len(name)+2 || strings.ContainsAny(name, " []:;,") {
-		return quoted
+	if name == "" || strings.ContainsFunc(name, misleading) {
+		return strconv.Quote(name)
 	}
 	return name
+}
+
+// misleading reports whether a character of a name could be taken for something else than a part of it.
+func misleading(r rune) bool {
+	return !strconv.IsPrint(r) || r == utf8.RuneError || strings.ContainsRune(` []:;,"\`, r)
 }

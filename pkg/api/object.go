@@ -45,12 +45,13 @@ func (p *parser) object(at *field.Path, value any, s schema) {
 			p.wrongType(at.Child(keyLabel(member.Key)), member.Key, "the name of a field", textHint(member.Key))
 			continue
 		}
+		at := at.Child(label(name))
 		if seen[name] {
-			p.duplicate(at.Child(label(name)), name, "the field is given more than once, keep one")
+			p.duplicate(at, name, "the field is given more than once, keep one")
 			continue
 		}
 		seen[name] = true
-		given[p.member(at.Child(label(name)), name, member.Value, s)] = true
+		given[p.member(at, name, member.Value, s)] = true
 	}
 	for _, f := range s.fields {
 		if f.required != "" && !given[f.name] {

@@ -99,6 +99,13 @@ func newPathSet(r repeats) *pathSet {
 	return &pathSet{repeats: r, files: map[string]placed{}, dirs: map[string]placed{}}
 }
 
+// expect makes space for the paths of a list, which may be thousands.
+func (s *pathSet) expect(count int) {
+	if len(s.files) == 0 {
+		s.files = make(map[string]placed, count)
+	}
+}
+
 // place adds a path, or returns how it conflicts with one placed before.
 func (s *pathSet) place(at *field.Path, raw, clean string) *field.Error {
 	if first, ok := s.files[clean]; ok {

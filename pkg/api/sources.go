@@ -105,16 +105,14 @@ func (p *parser) source(at *field.Path, kind Kind, value any) Source {
 
 // items reads a list of core/v1 KeyToPath.
 func (p *parser) items(at *field.Path, value any) []Item {
-	var items []Item
-	for i, element := range p.counted(at, p.list(at, value, exampleItems), &p.itemCount, maxItems) {
-		items = append(items, p.item(at.Index(i), element))
+	elements := p.counted(at, p.list(at, value, exampleItems), &p.itemCount, maxItems)
+	if len(elements) == 0 {
+		return nil
 	}
-	return items
-}
-
-func (p *parser) item(at *field.Path, value any) Item {
-	var item Item
-	p.object(at, value, schema{
+	p.paths.expect(len(elements))
+	items := make([]Item, len(elements))
+	var item *Item
+	itemSchema := schema{ // For all of them: there may be thousands.
 		example: exampleItem,
 		fields: []property{
 			{
@@ -128,8 +126,12 @@ func (p *parser) item(at *field.Path, value any) Item {
 			{name: "mode", read: func(at *field.Path, v any) { item.Mode = p.mode(at, v) }},
 		},
 		elsewhere: nowhere,
-	})
-	return item
+	}
+	for i, element := range elements {
+		item = &items[i]
+		p.object(at.Index(i), element, itemSchema)
+	}
+	return items
 }
 
 // nowhere is for schemas whose unknown fields mean nothing in any other place either.

@@ -59,7 +59,7 @@ func TestATreeThatNobodyHasRoomFor(t *testing.T) {
 	t.Parallel()
 	const (
 		tries  = 20
-		oneTry = 60 * time.Millisecond // It takes 15 to read the attributes, and up to three times as long on a busy machine.
+		oneTry = 60 * time.Millisecond // It takes 19 in all, and up to three times as long on a busy machine.
 	)
 	b := asShipped(t, "--volume-memory=64Mi")
 	b.CreateConfigMap("large", map[string]string{"k": strings.Repeat("x", large)})
