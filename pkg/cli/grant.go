@@ -145,6 +145,27 @@ func (o *grant) printer() (printers.ResourcePrinter, error) {
 
 // add adds what a workload needs.
 func (o *grant) add(wanted *grants.Grants, info *resource.Info, w workload) error {
+	pods, count, err := podsOf(info, w, o.driver)
+	if err != nil {
+		return err
+	}
+	if count == 0 {
+		o.note(info, "it has no volume of liveconfig: those of Kubernetes' own types need no Role, the kubelet reads what is in them")
+		return nil
+	}
+	added := wanted.Add(pods)
+	for _, ref := range added.Copied {
+		o.note(info, fmt.Sprintf("%s triggers rollouts, and its copies have new names: the Role for it is for all %ss of namespace %s. "+
+			"With a volume of Kubernetes' own types it needs none", ref, ref.Kind, ref.Namespace))
+	}
+	if added.None {
+		o.note(info, "the driver itself reads all that its volumes hold: no Role is needed")
+	}
+	return nil
+}
+
+// podsOf returns what the volumes of a workload's pods hold, and how many volumes of the driver there are.
+func podsOf(info *resource.Info, w workload, driver string) (grants.Pods, int, error) {
 	pods := grants.Pods{
 		Namespace:      namespaceOfPods(info, w),
 		ServiceAccount: cmp.Or(w.template.Spec.ServiceAccountName, w.template.Spec.DeprecatedServiceAccount, "default"),
@@ -152,7 +173,7 @@ func (o *grant) add(wanted *grants.Grants, info *resource.Info, w workload) erro
 	var errs []error
 	count := 0
 	for i, v := range w.template.Spec.Volumes {
-		if v.CSI == nil || v.CSI.Driver != o.driver {
+		if v.CSI == nil || v.CSI.Driver != driver {
 			continue
 		}
 		count++
@@ -163,22 +184,10 @@ func (o *grant) add(wanted *grants.Grants, info *resource.Info, w workload) erro
 		}
 		pods.Refs = append(pods.Refs, spec.Refs()...)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	if count == 0 {
-		o.note(info, "it has no volume of liveconfig: those of Kubernetes' own types need no Role, the kubelet reads what is in them")
-		return nil
-	}
-	return o.addTriggered(wanted, info, w, pods)
-}
-
-// addTriggered adds what the pods read, of which the copies of what triggers rollouts have names that nobody knows before.
-func (o *grant) addTriggered(wanted *grants.Grants, info *resource.Info, w workload, pods grants.Pods) error {
 	if text, _, found := trigger.Wanted(w.meta.Annotations); found {
 		objects, err := trigger.Parse(text)
 		if err != nil {
-			return fmt.Errorf("the annotation %s %w", trigger.TriggeredBy, err)
+			errs = append(errs, fmt.Errorf("the annotation %s %w", trigger.TriggeredBy, err))
 		}
 		for _, object := range objects {
 			pods.Triggers = append(pods.Triggers, api.Ref{Kind: object.Kind, Namespace: pods.Namespace, Name: object.Name})
@@ -191,15 +200,7 @@ func (o *grant) addTriggered(wanted *grants.Grants, info *resource.Info, w workl
 			pods.Copies[api.Ref{Kind: object.Kind, Namespace: pods.Namespace, Name: name}] = source
 		}
 	}
-	added := wanted.Add(pods)
-	for _, ref := range added.Copied {
-		o.note(info, fmt.Sprintf("%s triggers rollouts, and its copies have new names: the Role for it is for all %ss of namespace %s. "+
-			"With a volume of Kubernetes' own types it needs none", ref, ref.Kind, ref.Namespace))
-	}
-	if added.None {
-		o.note(info, "the driver itself reads all that its volumes hold: no Role is needed")
-	}
-	return nil
+	return pods, count, errors.Join(errs...)
 }
 
 func (o *grant) note(info *resource.Info, text string) {

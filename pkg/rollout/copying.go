@@ -22,7 +22,11 @@ import (
 var errChanged = errors.New("has changed meanwhile")
 
 // heldError is why a change has to wait for somebody.
-type heldError struct{ text string }
+type heldError struct {
+	text string
+	// forAccess says that it waits for a Role, so that it is tried again soon.
+	forAccess bool
+}
 
 func (e *heldError) Error() string { return e.text }
 
@@ -138,7 +142,7 @@ func copyBy[O copies.Object](
 	}
 	made, err := copyOf(original)
 	if err != nil {
-		return "", &heldError{err.Error()}
+		return "", &heldError{text: err.Error()}
 	}
 	meta := metaOf(made)
 	if meta.GetName() != name {
@@ -158,7 +162,7 @@ func copyBy[O copies.Object](
 	}
 	err = copies.Verify(there, copies.DigestOf(original))
 	if errors.Is(err, copies.ErrNotThatCopy) {
-		return "", &heldError{err.Error()}
+		return "", &heldError{text: err.Error()}
 	}
 	return metaOf(there).GetUID(), err
 }
@@ -178,7 +182,8 @@ func metaOf[O copies.Object](o O) *metav1.ObjectMeta {
 // refusal makes an answer that the same request will get again something to wait for a person with.
 func refusal(source object, name string, err error) error {
 	if apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
-		return &heldError{fmt.Sprintf("the copy %s of %s is refused by the API server: %v", name, source.Object, err)}
+		text := fmt.Sprintf("the copy %s of %s is refused by the API server: %v", name, source.Object, err)
+		return &heldError{text: text, forAccess: apierrors.IsForbidden(err)}
 	}
 	return fmt.Errorf("create the copy of %s: %w", source, err)
 }
@@ -203,14 +208,14 @@ func (c *Controller) checkReadable(ctx context.Context, h *held, o trigger.Objec
 	answer, err := c.cfg.Client.AuthorizationV1().LocalSubjectAccessReviews(h.Namespace).Create(ctx, review, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
-		return &heldError{fmt.Sprintf("the controller may not ask whether service account %s may get secret %s: "+
+		return &heldError{forAccess: true, text: fmt.Sprintf("the controller may not ask whether service account %s may get secret %s: "+
 			"give it that right, or run it with --secret-identity=driver if the driver has that: %v", account, copied, err)}
 	case err != nil:
 		return fmt.Errorf("ask whether %s may read copies of %s: %w", account, o, err)
 	case answer.Status.Allowed:
 		return nil
 	}
-	return &heldError{fmt.Sprintf("service account %s may not get secret %s, the copy of %s, which its pods read with their own credentials: "+
+	return &heldError{forAccess: true, text: fmt.Sprintf("service account %s may not get secret %s, the copy of %s, which its pods read with their own credentials: "+
 		"copies have new names, so give it a Role for secrets without resourceNames, or use a volume of type secret", account, copied, o)}
 }
 

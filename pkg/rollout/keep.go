@@ -50,7 +50,7 @@ func (c *Controller) keep(ctx context.Context, o object) error {
 	if len(patch) == 0 || c.cfg.DryRun {
 		return nil
 	}
-	return c.patchCopy(ctx, o, found, patch)
+	return c.patchCopy(ctx, o, &found.ObjectMeta, patch)
 }
 
 // carriedTo returns the labels and annotations that a copy is to have of its source: those that the source has now, whichever
@@ -111,7 +111,7 @@ func isWorkload(owner metav1.OwnerReference) bool {
 func isSame(a, b metav1.OwnerReference) bool { return a.UID == b.UID }
 
 // patchCopy writes metadata of a copy over the version that was read.
-func (c *Controller) patchCopy(ctx context.Context, o object, found *copied, patch map[string]any) error {
+func (c *Controller) patchCopy(ctx context.Context, o object, found *metav1.ObjectMeta, patch map[string]any) error {
 	patch["uid"], patch["resourceVersion"] = found.UID, found.ResourceVersion
 	body, err := json.Marshal(map[string]any{"metadata": patch})
 	if err != nil {
@@ -149,15 +149,16 @@ func (c *Controller) discard(ctx context.Context, o object, found *copied) error
 	return nil
 }
 
-// replace makes a copy again that somebody has deleted, if its source still is what it was. Otherwise it tells those who
-// need it.
+// replace makes a copy again that somebody has deleted, if its source still has that content. Otherwise it tells those who
+// need it. A copy that has lost its label gets it back.
 func (c *Controller) replace(ctx context.Context, o object, owners []metav1.OwnerReference) error {
 	if c.cfg.DryRun || (o.Kind == api.Secret && !c.cfg.Secrets) {
 		return nil // There may be one; nobody may look.
 	}
-	if !c.isClaimed(o) {
+	origins := c.originsOf(o)
+	if len(origins) == 0 {
 		c.requests.forget(o)
-		return nil // It only looks like one.
+		return nil // It only looks like a copy.
 	}
 	if wait := c.requests.wait(o.namespace, o, 1); wait > 0 {
 		c.cfg.Metrics.putOff.Inc()
@@ -165,15 +166,30 @@ func (c *Controller) replace(ctx context.Context, o object, owners []metav1.Owne
 		return nil
 	}
 	c.requests.forget(o)
-	if there, err := c.isThere(ctx, o); there || err != nil {
-		return err // The cache is about to say so, and queues it.
+	found, err := c.cfg.Metadata.Resource(resource(o.Kind.Resource()+"s")).Namespace(o.namespace).Get(ctx, o.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return c.makeAgain(ctx, o, origins, owners)
+	case err != nil:
+		return fmt.Errorf("look for %s: %w", o, err)
+	case copies.Is(found.Labels), found.DeletionTimestamp != nil:
+		return nil // The cache is about to say so, and queues it.
+	default:
+		return c.restore(ctx, o, origins)
 	}
-	source, found := c.sourceOf(o)
-	if !found {
+}
+
+// makeAgain makes a copy that does not exist any more, if one of its sources has that content.
+func (c *Controller) makeAgain(ctx context.Context, o object, origins []trigger.Object, owners []metav1.OwnerReference) error {
+	at := slices.IndexFunc(origins, func(of trigger.Object) bool {
+		s, exists := c.caches.source(object{o.namespace, of})
+		return exists && s.CopyName == o.Name
+	})
+	if at < 0 {
 		c.tellGone(o)
 		return nil
 	}
-	err := c.makeCopy(ctx, source, o.Name, owners...)
+	err := c.makeCopy(ctx, object{o.namespace, origins[at]}, o.Name, owners...)
 	var held *heldError
 	switch {
 	case errors.As(err, &held), errors.Is(err, errChanged), apierrors.IsNotFound(err):
@@ -186,58 +202,55 @@ func (c *Controller) replace(ctx context.Context, o object, owners []metav1.Owne
 	return nil
 }
 
-// isThere asks the API server whether a copy exists that the cache does not have.
-func (c *Controller) isThere(ctx context.Context, o object) (bool, error) {
-	found, err := c.cfg.Metadata.Resource(resource(o.Kind.Resource()+"s")).Namespace(o.namespace).Get(ctx, o.Name, metav1.GetOptions{})
+// restore gives an object that is the copy its label and annotations back: by the label the caches and others know it.
+func (c *Controller) restore(ctx context.Context, o object, origins []trigger.Object) error {
+	var err error
+	if core := c.cfg.Client.CoreV1(); o.Kind == api.Secret {
+		err = restoreBy(ctx, c, core.Secrets(o.namespace), o, origins)
+	} else {
+		err = restoreBy(ctx, c, core.ConfigMaps(o.namespace), o, origins)
+	}
+	if errors.Is(err, copies.ErrNotThatCopy) {
+		c.tellTaken(o, err)
+		return nil
+	}
+	return err
+}
+
+func restoreBy[O copies.Object](ctx context.Context, c *Controller, in client[O], o object, origins []trigger.Object) error {
+	there, err := in.Get(ctx, o.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return false, nil
+		return nil // Its deletion queues it again.
 	}
 	if err != nil {
-		return false, fmt.Errorf("look for %s: %w", o, err)
+		return fmt.Errorf("look at %s: %w", o, err)
 	}
-	return copies.Is(found.Labels), nil
+	for _, origin := range origins {
+		var labels, annotations map[string]any
+		labels, annotations, err = copies.Restore(there, origin)
+		if err == nil {
+			return c.patchCopy(ctx, o, metaOf(there), map[string]any{"labels": labels, "annotations": annotations})
+		}
+	}
+	return err
 }
 
-// isClaimed reports whether a config says that there is such a copy. A template can name anything.
-func (c *Controller) isClaimed(o object) bool {
-	if len(c.caches.workloadsUsing(o)) > 0 { // Their configs have it.
-		return true
-	}
-	return slices.ContainsFunc(c.caches.revisionsUsing(o), func(r *revision) bool {
-		for of, name := range r.Copies {
-			if of.Kind == o.Kind && name == o.Name {
-				return true
+// originsOf returns the sources of which an object is a copy by the configs of those that use it. A template can name
+// anything, so there is none for most objects.
+func (c *Controller) originsOf(o object) []trigger.Object {
+	var origins []trigger.Object
+	add := func(config map[trigger.Object]string) {
+		for from, name := range config {
+			if from.Kind == o.Kind && name == o.Name && !slices.Contains(origins, from) {
+				origins = append(origins, from)
 			}
 		}
-		return false
-	})
-}
-
-// sourceOf returns the source that a copy has the content of, by what those say who use it.
-func (c *Controller) sourceOf(o object) (object, bool) {
+	}
 	for _, h := range c.caches.workloadsUsing(o) {
-		if source, ok := c.sourceIn(h.Config, o); ok {
-			return source, true
-		}
+		add(h.Config)
 	}
 	for _, r := range c.caches.revisionsUsing(o) {
-		if source, ok := c.sourceIn(r.Copies, o); ok {
-			return source, true
-		}
+		add(r.Copies)
 	}
-	return object{}, false
-}
-
-// sourceIn returns the source of a copy by a config, if it has the copy's content.
-func (c *Controller) sourceIn(config map[trigger.Object]string, o object) (object, bool) {
-	for from, name := range config {
-		if from.Kind != o.Kind || name != o.Name {
-			continue
-		}
-		source := object{o.namespace, from}
-		if s, exists := c.caches.source(source); exists && s.CopyName == name {
-			return source, true
-		}
-	}
-	return object{}, false
+	return origins
 }

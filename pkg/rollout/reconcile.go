@@ -58,6 +58,7 @@ func (c *Controller) reconcile(ctx context.Context, ref workload.Ref) error {
 func (c *Controller) forget(ref workload.Ref) {
 	c.pacer.forget(ref)
 	c.patience.forget(ref)
+	c.access.forget(ref)
 	c.said.forget(ref)
 	c.readings.forget(ref)
 	c.texts.forget(ref)
@@ -164,6 +165,10 @@ func (c *Controller) wantedVersion(h *held, o trigger.Object, uses []template.Us
 		return trigger.Uncopied(s.CopyName), "" // No pod could read a copy.
 	case exists && s.Problem != "":
 		return "", s.Problem
+	case !exists && len(uses) == 0 && h.Config[o] != "":
+		return h.Config[o], "" // It is gone, and no pod misses it.
+	case !exists && len(uses) == 0:
+		return "", h.unknownTrigger(o)
 	}
 	for _, use := range uses {
 		if !exists && !use.Optional {
@@ -208,11 +213,12 @@ func (c *Controller) act(ctx context.Context, h *held, s plan.State, d plan.Deci
 	}
 	w, err := c.newWrite(h, d)
 	if err != nil {
-		return c.holdOr(ctx, h, &heldError{err.Error()})
+		return c.holdOr(ctx, h, &heldError{text: err.Error()})
 	}
 	if err := c.makeCopies(ctx, h, d); err != nil {
 		return c.holdOr(ctx, h, err)
 	}
+	c.access.forget(h.is.Ref)
 	version, err := c.send(ctx, h, w)
 	if err != nil {
 		if !apierrors.IsConflict(err) { // Which is nothing that anybody should look at.

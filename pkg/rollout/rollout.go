@@ -85,6 +85,7 @@ type Controller struct {
 	copies    workqueue.TypedRateLimitingInterface[object]
 	pacer     *pacer
 	patience  *patience
+	access    *accessWaits
 	said      *said[workload.Ref]
 	gone      *said[object]
 	verified  *verified
@@ -106,7 +107,7 @@ func New(cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{
-		cfg: cfg, caches: caches, pacer: newPacer(cfg.QuietPeriod, cfg.Rate), patience: newPatience(cfg.ProgressDeadline),
+		cfg: cfg, caches: caches, pacer: newPacer(cfg.QuietPeriod, cfg.Rate), patience: newPatience(cfg.ProgressDeadline), access: newAccessWaits(),
 		said: newSaid[workload.Ref](), gone: newSaid[object](), verified: &verified{uids: map[object]types.UID{}}, written: map[workload.Ref]string{},
 		readings: &readings{last: map[workload.Ref]reading{}},
 		texts:    newAllowance(textRate, textBurst), requests: newAllowance(max(requestRate, rate.Limit(cfg.Rate)), requestBurst), notes: newAllowance(eventRate, eventBurst),
@@ -236,6 +237,9 @@ func (c *Controller) sourceChanged(kind api.Kind, old, now any) {
 		return
 	}
 	o := object{s.Namespace, triggerOf(kind, s.Name)}
+	if isCopyName(s.Name) {
+		c.queueCopies(s.Namespace, []trigger.Object{o.Object}) // It may be a copy that has lost its label.
+	}
 	for _, h := range c.caches.triggeredBy(o) {
 		c.workloads.Add(h.is.Ref)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,9 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/plan"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
 // The reasons of Events.
@@ -94,7 +97,7 @@ func (c *Controller) holdOr(ctx context.Context, h *held, err error) error {
 	switch {
 	case errors.As(err, &waiting):
 		c.sayHeld(ctx, h, plan.HeldByProblem, "Not rolled out: "+waiting.text)
-		c.workloads.AddAfter(h.is.Ref, retryHeld) // What rights and quotas allow is in no cache.
+		c.workloads.AddAfter(h.is.Ref, c.retryAfter(h.is.Ref, waiting)) // What rights and quotas allow is in no cache.
 		return nil
 	case errors.Is(err, errChanged), apierrors.IsNotFound(err):
 		c.workloads.AddAfter(h.is.Ref, time.Second) // The cache is about to say the same.
@@ -103,6 +106,14 @@ func (c *Controller) holdOr(ctx context.Context, h *held, err error) error {
 		c.sayHeld(ctx, h, plan.HeldByProblem, "Not rolled out for now: "+err.Error())
 	}
 	return err
+}
+
+func (c *Controller) retryAfter(ref workload.Ref, waiting *heldError) time.Duration {
+	if waiting.forAccess {
+		return c.access.add(ref)
+	}
+	c.access.forget(ref)
+	return retryHeld
 }
 
 // tell tells what was written.
@@ -157,6 +168,76 @@ func undoneText(h *held, s plan.State, d plan.Decision) string {
 	return text + ". It stays so until a source is edited"
 }
 
+// unknownTrigger says that a trigger does not exist and that nothing uses it, which is mostly a slip of the pen, and what to
+// type.
+func (h *held) unknownTrigger(o trigger.Object) string {
+	text := fmt.Sprintf("%s triggers rollouts, but does not exist, and the pod template does not use it", o)
+	_, annotation, _ := trigger.Wanted(h.is.Annotations)
+	used := h.usedSources()
+	if len(used) == 0 {
+		return fmt.Sprintf("%s; create it, or correct the annotation %s", text, annotation)
+	}
+	meant := nearest(o, used)
+	if meant == o {
+		return fmt.Sprintf("%s; the template uses %s: create %s, or correct the annotation %s", text, namesOf(used), o, annotation)
+	}
+	triggers := slices.Clone(h.Triggers)
+	triggers[slices.Index(triggers, o)] = meant
+	slices.SortFunc(triggers, trigger.Compare)
+	return fmt.Sprintf("%s; did you mean %s? kubectl annotate --overwrite %s %s=%s", text, meant, h.is.Ref, annotation,
+		trigger.Format(slices.Compact(triggers)))
+}
+
+// usedSources returns the sources that the pod template uses, also by their copies, in order.
+func (h *held) usedSources() []trigger.Object {
+	sources := map[trigger.Object]trigger.Object{}
+	for source, copied := range h.Config.Copies() {
+		sources[triggerOf(source.Kind, copied)] = source
+	}
+	var used []trigger.Object
+	for _, use := range h.Uses {
+		if source, isCopy := sources[use.Object]; isCopy {
+			used = append(used, source)
+		} else {
+			used = append(used, use.Object)
+		}
+	}
+	slices.SortFunc(used, trigger.Compare)
+	return slices.Compact(used)
+}
+
+// nearest returns the object that was probably meant, of the same kind rather than of the other, or o itself.
+func nearest(o trigger.Object, used []trigger.Object) trigger.Object {
+	var same, names []string
+	for _, u := range used {
+		names = append(names, u.Name)
+		if u.Kind == o.Kind {
+			same = append(same, u.Name)
+		}
+	}
+	if name := api.Closest(o.Name, same); name != "" {
+		return triggerOf(o.Kind, name)
+	}
+	name := api.Closest(o.Name, names)
+	if at := slices.IndexFunc(used, func(u trigger.Object) bool { return u.Name == name }); at >= 0 {
+		return used[at]
+	}
+	if len(used) == 1 {
+		return used[0]
+	}
+	return o
+}
+
+// namesOf names a few of the objects.
+func namesOf(objects []trigger.Object) string {
+	const most = 5
+	text := strings.ReplaceAll(trigger.Format(objects[:min(most, len(objects))]), ",", ", ")
+	if more := len(objects) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
 // changes names what one config has and another has not.
 func changes(from, to trigger.Config) string {
 	var texts []string
@@ -164,7 +245,7 @@ func changes(from, to trigger.Config) string {
 	for _, o := range to.Objects() {
 		name := to[o]
 		switch {
-		case from != nil && from[o] == name:
+		case hasSame(from, o, name):
 		case uncopied[o] != "":
 			texts = append(texts, fmt.Sprintf("no %s, which triggered this with version %s", o, uncopied[o]))
 		case name == "":
@@ -179,6 +260,22 @@ func changes(from, to trigger.Config) string {
 		}
 	}
 	return strings.Join(texts, ", ")
+}
+
+// hasSame reports whether a config has an object with this version already.
+func hasSame(c trigger.Config, o trigger.Object, version string) bool {
+	before, found := c[o]
+	return found && before == version
+}
+
+// tellTaken tells the workloads that need a copy that another object has its name.
+func (c *Controller) tellTaken(o object, err error) {
+	if !c.gone.isNew(o, err.Error()) {
+		return
+	}
+	for _, h := range c.caches.workloadsUsing(o) {
+		c.event(h, corev1.EventTypeWarning, ReasonCopyGone, fmt.Sprintf("The pods of %s use %v", h.is.Ref, err))
+	}
 }
 
 // tellGone tells who needs a copy that is gone for good: whose pods use it, or would after an undo.

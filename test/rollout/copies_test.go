@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -285,6 +286,52 @@ func TestDeletedCopiesAreMadeAgain(t *testing.T) {
 	if got := s.madeSince(3); got != "" {
 		t.Error(got)
 	}
+}
+
+// TestLostLabelsComeBack takes the label from copies, by which the controller and others know them. The controller knows a copy by
+// its name and content, and puts the label back. It says nothing about deleted copies, and one that is really deleted meanwhile
+// is made again.
+//
+// Fault 35.
+func TestLostLabelsComeBack(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.configMap("foo", "one")
+	s.apply(deployment("web"))
+	first := s.follows("web", "configmap/foo")[fooMap]
+	s.configMap("foo", "two")
+	second := s.follows("web", "configmap/foo")[fooMap]
+	for _, name := range []string{first, second} { // The source has the content of the second one only.
+		s.ownedByRevisions(name, 1)
+		before := s.configMapNow(name)
+		s.kubectl("label", "configmap", name, copies.Label+"-", copies.ManagedByLabel+"-")
+		s.kubectl("annotate", "configmap", name, copies.SourceAnnotation+"-")
+		s.eventually(func() error {
+			after := s.configMapNow(name)
+			return errorOf(cmp.Diff(before.Labels, after.Labels) + cmp.Diff(before.Annotations, after.Annotations))
+		})
+		if after := s.configMapNow(name); after.UID != before.UID {
+			t.Errorf("the copy %s is another object now", name)
+		}
+	}
+	before := s.configMapNow(second)
+	s.remade(before, func() {
+		s.kubectl("label", "configmap", second, copies.Label+"-")
+		s.kubectl("delete", "configmap", second)
+	})
+	for _, e := range s.events("Deployment/web") {
+		if e.Reason == rollout.ReasonCopyGone {
+			t.Errorf("an Event says: %s", e.Message)
+		}
+	}
+}
+
+// errorOf makes an error of a difference, if there is one.
+func errorOf(diff string) error {
+	if diff == "" {
+		return nil
+	}
+	return errors.New(diff)
 }
 
 // remade does something, and waits until a copy is there again with the content and owners that it had.

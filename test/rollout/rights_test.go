@@ -175,7 +175,11 @@ func TestPodsMustMayReadCopies(t *testing.T) {
 		t.Errorf("the generation is %d while pods may not read the copy, want 1", got)
 	}
 	s.allow("web", read)
+	granted := time.Now()
 	s.follows("web", "secret/key")
+	if took := time.Since(granted); took > 20*time.Second { // The controller asks every three seconds.
+		t.Errorf("the change was rolled out %s after the Role was granted, want a few seconds", took)
+	}
 	s.key("two")
 	s.follows("web", "secret/key")
 	if reviews := s.reviews(user, begin); reviews < 3 {

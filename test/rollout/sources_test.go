@@ -254,3 +254,37 @@ func (s *site) events(about string) []corev1.Event {
 		return e.Source.Component != "liveconfig-controller" || e.InvolvedObject.Kind+"/"+e.InvolvedObject.Name != about
 	})
 }
+
+// TestATypoInATrigger names a ConfigMap that does not exist and that the template does not use. Nothing is rolled out, and a Warning
+// names the one that was meant and what to type.
+//
+// Fault 36.
+func TestATypoInATrigger(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.configMap("foo", "one")
+	s.apply(manifest("deployment", "web", "configmap/foo", "configmap/fooo"))
+	s.event("Deployment/web", rollout.ReasonHeldBack, "configmap/fooo triggers rollouts, but does not exist, and the pod template does not use it; "+
+		"did you mean configmap/foo? kubectl annotate --overwrite deployment/web liveconfig.internal/triggered-by=configmap/foo")
+	for _, e := range s.events("Deployment/web") {
+		if e.Type != corev1.EventTypeWarning {
+			t.Errorf("there is a %s Event: %s", e.Type, e.Message)
+		}
+	}
+	if got := s.deployment("web"); got.Generation != 1 {
+		t.Errorf("the Deployment was written: it is of generation %d", got.Generation)
+	}
+	s.kubectl("annotate", "--overwrite", "deployment/web", "liveconfig.internal/triggered-by=configmap/foo")
+	s.rolledOut("web", map[string]string{"configmap/foo": "one"})
+}
+
+// TestAnOptionalTriggerThatDoesNotExist is named by the Event of the rollout that another trigger starts.
+func TestAnOptionalTriggerThatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.configMap("foo", "one")
+	s.apply(triggered("web", "configmap/foo"))
+	s.follows("web", "configmap/foo")
+	s.apply(triggered("web", "configmap/foo,configmap/later"))
+	s.event("Deployment/web", rollout.ReasonRolledOut, "The pod template uses configmap/later, which does not exist")
+}

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 var (
@@ -29,6 +30,17 @@ func Verify[O Object](object O, want Digest) error {
 		return fmt.Errorf("%s %w; it is made again when it is gone", subject, ErrDeleting)
 	}
 	return nil
+}
+
+// Restore returns the labels and annotations of a merge patch after which an object says again that it is the copy of a source.
+// It knows the copy by its name, which stands for the content: anybody may have changed the rest. The error wraps ErrNotThatCopy.
+func Restore[O Object](object O, source trigger.Object) (labels, annotations map[string]any, err error) {
+	o := seen(object)
+	if o.immutable == nil || !*o.immutable || o.kind != source.Kind || Name(source.Name, o.digest) != o.GetName() {
+		return nil, nil, fmt.Errorf("%s %s/%s %w: delete it, or rename it if it is yours", o.kind.Resource(), o.GetNamespace(), o.GetName(), ErrNotThatCopy)
+	}
+	labels = map[string]any{Label: LabelValue(source.Name), ManagedByLabel: ManagedBy}
+	return labels, map[string]any{SourceAnnotation: source.String(), DigestAnnotation: o.digest.String()}, nil
 }
 
 // sight is of an object what Verify looks at.

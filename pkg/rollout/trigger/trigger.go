@@ -85,11 +85,18 @@ func ParseObject(text string) (Object, error) {
 	case !known:
 		return Object{}, fmt.Errorf("%.50q is of kind %.50q, which cannot trigger: write configmap/NAME or secret/NAME", text, kindName)
 	}
-	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return Object{}, fmt.Errorf("%.300q names no object: %s", text, strings.Join(problems, "; "))
+	namespace, rest, hasNamespace := strings.Cut(name, "/")
+	switch {
+	case hasNamespace && isName(namespace) && isName(rest):
+		return Object{}, fmt.Errorf("%.300q has a namespace: triggers are objects of the workload's own namespace, write %s/%s",
+			text, kind.Resource(), rest)
+	case !isName(name):
+		return Object{}, fmt.Errorf(`%.300q names no object: a name has up to 253 of a-z (lower case), 0-9, "-" and ".", first and last a letter or digit`, text)
 	}
 	return Object{Kind: kind, Name: name}, nil
 }
+
+func isName(text string) bool { return len(validation.IsDNS1123Subdomain(text)) == 0 }
 
 // maxObjects is how many objects can trigger a workload. Each costs requests, and anybody may write the annotation.
 const maxObjects = 256
