@@ -123,9 +123,12 @@ func (o *conversion) file(file manifest.File) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		text, err := document.Replace(o.document(file.Name, document))
+		text, dropped, err := document.Replace(o.document(file.Name, document))
 		if err != nil {
 			return "", err
+		}
+		if len(dropped) > 0 {
+			o.remark("%s:%d: %d comments could not be kept: %s", file.Name, part.Line, len(dropped), strings.Join(dropped, " "))
 		}
 		b.WriteString(text)
 	}

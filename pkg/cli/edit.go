@@ -119,6 +119,9 @@ func (e *edit) printer() (printers.ResourcePrinter, error) {
 	default:
 		return nil, usageError("--dry-run %q is not none, client or server", e.dryRun)
 	}
+	if e.local && !e.passesOn() {
+		*e.output.OutputFormat = "yaml" // Nothing is changed but what is printed.
+	}
 	printer, err := e.output.ToPrinter()
 	if err != nil {
 		return nil, &UsageError{err}

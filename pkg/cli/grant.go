@@ -72,6 +72,7 @@ func (o *grant) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	o.local = o.local || o.fromFiles() // Manifests say all that is needed, and may not be applied yet.
 	infos, err := o.visit(o.session, args)
 	if err != nil {
 		return err

@@ -120,7 +120,7 @@ func TestReplace(t *testing.T) {
 		at   string
 		want string
 	}{
-		"lines below a field":               {"a:\n  old:\n    x: 1\n\n    # in it\n    y: 2\n\n  # after\n  z: 3 # kept\n", "a", "a:\n  new:\n    v: \"1\"\n\n  # after\n  z: 3 # kept\n"},
+		"lines below a field":               {"a:\n  old:\n    x: 1\n\n    # in it\n    y: 2\n\n  # after\n  z: 3 # kept\n", "a", "a:\n  # in it\n  new:\n    v: \"1\"\n\n  # after\n  z: 3 # kept\n"},
 		"the first field of an element":     {"- old: {x: 1}\n  z: 3\n", "[0]", "- new:\n    v: \"1\"\n  z: 3\n"},
 		"the last line without an end":      {"a:\n  old: 1", "a", "a:\n  new:\n    v: \"1\"\n"},
 		"a list at the field's depth":       {"a:\n  old:\n  - x\n  - y\n  z: 3\n", "a", "a:\n  new:\n    v: \"1\"\n  z: 3\n"},
@@ -128,6 +128,10 @@ func TestReplace(t *testing.T) {
 		"braces over several lines":         {"- {z: 3,\n   old: 1}\n-   z:   4\n", "[0]", "- z: 3\n  new:\n    v: \"1\"\n-   z:   4\n"},
 		"braces on a line of another field": {"a: {old: 1, z: 3} # why\nb:   [1]\n", "a", "a: {new: {v: \"1\"}, z: 3} # why\nb: [1]\n"},
 		"an anchor that is used elsewhere":  {"a:\n  old: &o {x: 1}\nb: *o\n", "a", "a:\n  new:\n    v: \"1\"\nb:\n  x: 1\n"},
+		"comments behind what goes":         {"a:\n  # above\n  old: # why\n    x: 1 # one\n    # two\n    y: '#' # three\n  # after\n  z: 3\n", "a", "a:\n  # above\n  # why\n  # one\n  # two\n  # three\n  new:\n    v: \"1\"\n  # after\n  z: 3\n"},
+		"comments of a first field":         {"- old: # why\n    x: 1\n  z: 3\n", "[0]", "- # why\n  new:\n    v: \"1\"\n  z: 3\n"},
+		"comments in braces":                {"- {z: 3, # three\n   old: {x: 1}, # one\n   y: 2}\n", "[0]", "- z: 3 # three\n  # one\n  new:\n    v: \"1\"\n  y: 2\n"},
+		"lines of Windows":                  {"a:\r\n  old: 1 # why\r\n  z: 3\r\n", "a", "a:\r\n  # why\r\n  new:\r\n    v: \"1\"\r\n  z: 3\r\n"},
 		"JSON":                              {"{\"a\": {\"old\": 1, \"z\": 3}}\n", "a", "{\n  \"a\": {\n    \"new\": {\n      \"v\": \"1\"\n    },\n    \"z\": 3\n  }\n}\n"},
 		"a text that looks like fields":     {"a:\n  old:\n    x: |\n      old: 2\n\n      z: 4\n  z: 3\n", "a", "a:\n  new:\n    v: \"1\"\n  z: 3\n"},
 	}
@@ -138,15 +142,28 @@ func TestReplace(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := document.Replace([]manifest.Replacement{
+			got, dropped, err := document.Replace([]manifest.Replacement{
 				{Object: manifest.ParsePath(test.at), From: "old", To: "new", Value: map[string]any{"v": "1"}},
 			})
-			if err != nil {
-				t.Fatal(err)
+			if err != nil || len(dropped) > 0 {
+				t.Fatalf("Replace dropped %q, %v", dropped, err)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("Replace (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestReplaceSaysWhatItDrops: an anchor that is used elsewhere has the whole document written again, without its comments.
+func TestReplaceSaysWhatItDrops(t *testing.T) {
+	t.Parallel()
+	document, err := manifest.Parse(manifest.Part{Text: "a:\n  old: &o {x: 1} # why\nb: *o # the same\n", Line: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, dropped, err := document.Replace([]manifest.Replacement{{Object: manifest.ParsePath("a"), From: "old", To: "new", Value: 1}})
+	if diff := cmp.Diff([]string{"# why", "# the same"}, dropped); diff != "" || err != nil {
+		t.Errorf("Replace = %q, %v, dropped (-want +got):\n%s", text, err, diff)
 	}
 }

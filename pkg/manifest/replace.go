@@ -26,15 +26,26 @@ type Replacement struct {
 }
 
 // Replace returns the document's text with what was replaced, and everything else as it was, comments included, wherever
-// the text is made of lines. Where an object is written in braces, the document is formatted anew.
-func (d Document) Replace(replacements []Replacement) (string, error) {
+// the text is made of lines. Comments inside of what is replaced move above it. Where an object is written in braces, the
+// document is formatted again. Dropped are the comments that could not be kept.
+func (d Document) Replace(replacements []Replacement) (text string, dropped []string, err error) {
 	if len(replacements) == 0 {
-		return d.part.Text, nil
+		return d.part.Text, nil, nil
 	}
 	want, err := d.replaced(replacements)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
+	if text, err = d.rewritten(replacements, want); err != nil {
+		return "", nil, err
+	}
+	if ends := strings.Count(d.part.Text, "\r\n"); ends > 0 && ends == strings.Count(d.part.Text, "\n") {
+		text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n", "\r\n")
+	}
+	return text, d.dropped(text), nil
+}
+
+func (d Document) rewritten(replacements []Replacement, want any) (string, error) {
 	if strings.HasPrefix(strings.TrimSpace(d.part.Text), "{") {
 		return indented(want)
 	}
@@ -45,6 +56,36 @@ func (d Document) Replace(replacements []Replacement) (string, error) {
 	}
 	text, err := sigsyaml.Marshal(want)
 	return string(text), err
+}
+
+// dropped returns the comments of the document that a text does not have.
+func (d Document) dropped(text string) []string {
+	var missing []string
+	for _, comment := range commentsOf(d.root) {
+		if !strings.Contains(text, comment) {
+			missing = append(missing, comment)
+		}
+	}
+	return missing
+}
+
+// commentsOf returns the lines of all comments of a node and below it.
+func commentsOf(node *yaml.Node) []string {
+	if node == nil {
+		return nil
+	}
+	var lines []string
+	for _, comment := range []string{node.HeadComment, node.LineComment, node.FootComment} {
+		for line := range strings.Lines(comment) {
+			if line = strings.TrimSpace(line); line != "" {
+				lines = append(lines, line)
+			}
+		}
+	}
+	for _, below := range node.Content {
+		lines = append(lines, commentsOf(below)...)
+	}
+	return lines
 }
 
 // replaced returns the data with what was replaced.
@@ -113,7 +154,7 @@ func (d Document) byLines(replacements []Replacement) (string, bool) {
 	sorted := slices.Clone(replacements)
 	slices.SortFunc(sorted, func(a, b Replacement) int { return d.Line(b.Object.Field(b.From)) - d.Line(a.Object.Field(a.From)) })
 	for _, r := range sorted {
-		at, block, ok := d.block(r)
+		at, block, ok := d.block(r, lines)
 		if !ok {
 			return "", false
 		}
@@ -146,8 +187,8 @@ func end(lines []string, first, indent int) int {
 }
 
 // block returns the node whose lines go, and the lines that come: a field with its value, or all of an object that is in
-// braces.
-func (d Document) block(r Replacement) (at *yaml.Node, block string, ok bool) {
+// braces. The comments on the lines that go come first.
+func (d Document) block(r Replacement, lines []string) (at *yaml.Node, block string, ok bool) {
 	value, err := readable(r.Value)
 	object, whole := d.reach(r.Object)
 	if err != nil || !whole || object.Kind != yaml.MappingNode {
@@ -157,16 +198,37 @@ func (d Document) block(r Replacement) (at *yaml.Node, block string, ok bool) {
 	if !ok {
 		return nil, "", false
 	}
+	at = object
 	if object.Style&yaml.FlowStyle == 0 {
-		block, err = encode(map[string]*yaml.Node{r.To: value})
-		return object.Content[field], block, err == nil
+		at = object.Content[field]
+	}
+	name := &yaml.Node{Kind: yaml.ScalarNode, Value: r.To, HeadComment: commentsOn(lines, at, object.Content[field:field+2])}
+	if at != object {
+		block, err = encode(&yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{name, value}})
+		return at, block, err == nil
 	}
 	opened := *object
 	opened.Style, opened.HeadComment, opened.LineComment = 0, object.LineComment, ""
 	opened.Content = slices.Clone(object.Content)
-	opened.Content[field], opened.Content[field+1] = &yaml.Node{Kind: yaml.ScalarNode, Value: r.To}, value
+	opened.Content[field], opened.Content[field+1] = name, value
 	block, err = encode(&opened)
-	return object, block, err == nil
+	return at, block, err == nil
+}
+
+// commentsOn returns the comments of nodes that are on the lines which begin with a node. Those above and below stay where
+// they are.
+func commentsOn(lines []string, begin *yaml.Node, nodes []*yaml.Node) string {
+	first, indent := begin.Line-1, begin.Column-1
+	text := strings.Join(lines[first:end(lines, first, indent)], "")
+	var found []string
+	for _, node := range nodes {
+		for _, comment := range commentsOf(node) {
+			if strings.Contains(text, comment) {
+				found = append(found, comment)
+			}
+		}
+	}
+	return strings.Join(found, "\n")
 }
 
 // fieldOf returns where among an object's nodes the name of a field is.
@@ -212,7 +274,13 @@ func (d Document) byNodes(replacements []Replacement) (string, bool) {
 		if !ok {
 			return "", false
 		}
-		object.Content[field].Value, object.Content[field+1] = r.To, value
+		key := object.Content[field]
+		inside := commentsOf(object.Content[field+1])
+		if key.LineComment != "" {
+			inside = append([]string{key.LineComment}, inside...)
+		}
+		key.HeadComment = strings.TrimPrefix(key.HeadComment+"\n"+strings.Join(inside, "\n"), "\n")
+		key.Value, key.LineComment, object.Content[field+1] = r.To, "", value
 	}
 	text, err := encode(fresh.root)
 	return text, err == nil

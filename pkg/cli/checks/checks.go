@@ -183,10 +183,14 @@ func (r *review) attributes(at manifest.Path, value any) string {
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		text, isText := given[key].(string)
 		if !isText {
-			r.mistake(at.Field(key), "must be a string: %s", hint(key, given[key], r.document.Written(at.Field(key))))
-			continue
+			var isScalar bool
+			text, isScalar = meant(key, given[key], r.document.Written(at.Field(key)))
+			r.mistake(at.Field(key), "must be a string: %s", hint(key, given[key], text))
+			if !isScalar {
+				continue
+			}
 		}
-		texts[key] = text
+		texts[key] = text // Also where the quotes are missing: other mistakes are found all the same.
 	}
 	_, err := api.Parse(texts, cmp.Or(r.spec.Namespace, r.Namespace))
 	if mistakes, ok := errors.AsType[*api.AttributesError](err); ok {
@@ -195,17 +199,28 @@ func (r *review) attributes(at manifest.Path, value any) string {
 	return texts[api.KeyUpdatePolicy]
 }
 
-// hint says how to make a string of a value. Numbers are repeated as they are written: 0440 is not 288 to whoever reads it.
-func hint(key string, value any, written string) string {
-	switch value := value.(type) {
+// meant returns the string that a number or a boolean was meant to be, which is what is written: in YAML y is true, and 0440 is
+// 288. Only optional has values that are booleans.
+func meant(key string, value any, written string) (text string, isScalar bool) {
+	switch value.(type) {
+	case nil, map[string]any, []any:
+		return "", false
+	}
+	if key == api.KeyOptional || written == "" {
+		return fmt.Sprint(value), true
+	}
+	return written, true
+}
+
+// hint says how to write a value as a string.
+func hint(key string, value any, text string) string {
+	switch value.(type) {
 	case nil:
 		return "write a text, or leave it out"
 	case map[string]any, []any:
 		return fmt.Sprintf("write %s: | and the list or object below it, deeper", key)
-	case float64:
-		return fmt.Sprintf("write %s: %q", key, cmp.Or(written, fmt.Sprint(value)))
 	default:
-		return fmt.Sprintf("write %s: %q", key, fmt.Sprint(value))
+		return fmt.Sprintf("write %s: %q", key, text)
 	}
 }
 
