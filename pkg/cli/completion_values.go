@@ -18,6 +18,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 )
 
 const (
@@ -63,8 +64,10 @@ func kindsOf(command *cobra.Command) []string {
 		return append(rolled, "pod", "job", "cronjob", "replicaset")
 	case "set volume":
 		return append(rolled, "job", "cronjob")
-	case "set trigger", "status":
+	case "set trigger":
 		return append(rolled, "configmap", "secret")
+	case "status":
+		return append(rolled, "pod", "configmap", "secret")
 	case "wait":
 		return append(rolled, "pod")
 	case "rollout pause":
@@ -154,7 +157,11 @@ func (c completer) names(ctx context.Context, of schema.GroupVersionResource, te
 	ctx, cancel := context.WithTimeout(ctx, completionPatience)
 	defer cancel()
 	var names []string
-	for page := (metav1.ListOptions{Limit: mostCompletions}); ; {
+	page := metav1.ListOptions{Limit: mostCompletions}
+	if of.Resource == "configmaps" || of.Resource == "secrets" {
+		page.LabelSelector = "!" + copies.Label // Nobody edits the copies that the rollout controller makes.
+	}
+	for {
 		list, err := client.Resource(of).Namespace(namespace).List(ctx, page)
 		if err != nil {
 			return names

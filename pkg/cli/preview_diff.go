@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/preview"
@@ -17,7 +18,6 @@ func (o *previews) compare(ctx context.Context, pods []preview.Pod) error {
 		text, err := o.difference(ctx, pod)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", pod.Object(), err))
-			continue
 		}
 		differs = differs || text != ""
 		if _, err := fmt.Fprint(o.Out, plain(text)); err != nil {
@@ -33,7 +33,7 @@ func (o *previews) compare(ctx context.Context, pods []preview.Pod) error {
 	return &exitError{code: exitDiffers}
 }
 
-// difference returns what changes in the volumes of one pod.
+// difference returns what changes in the volumes of one pod. The error says how many of them cannot be compared.
 func (o *previews) difference(ctx context.Context, pod preview.Pod) (string, error) {
 	live, found, err := o.live.same(pod)
 	if err != nil {
@@ -50,13 +50,27 @@ func (o *previews) difference(ctx context.Context, pod preview.Pod) (string, err
 			o.remark("note: %s: volume %s: of what it holds now nothing is known: %v", pod.Object(), v.Name, v.Err)
 		}
 	}
-	after := o.volumes(ctx, pod)
-	for i := range after {
-		if after[i].Err != nil {
-			return "", errors.New("there is nothing to compare with: see above")
+	all := o.volumes(ctx, pod)
+	isKnown := func(v preview.Volume) bool {
+		return !slices.ContainsFunc(all, func(other preview.Volume) bool { return other.Name == v.Name && other.Err != nil })
+	}
+	before, after := only(before, isKnown), only(all, isKnown)
+	text := preview.Difference(pod, before, after, o.sight())
+	if unknown := len(all) - len(after); unknown > 0 {
+		return text, fmt.Errorf("%d of %d volumes cannot be compared: see above", unknown, len(all))
+	}
+	return text, nil
+}
+
+// only returns the volumes that are wanted, in a list of their own.
+func only(volumes []preview.Volume, isWanted func(preview.Volume) bool) []preview.Volume {
+	var wanted []preview.Volume
+	for _, v := range volumes {
+		if isWanted(v) {
+			wanted = append(wanted, v)
 		}
 	}
-	return preview.Difference(pod, before, after, o.sight()), nil
+	return wanted
 }
 
 // liveContent returns what sources hold now.

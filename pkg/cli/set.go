@@ -9,6 +9,8 @@ func newSet(s *session) *cobra.Command {
 		Args:  subcommandOnly,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newSetTrigger(s), newSetVolume(s))
+	first := newSetTrigger(s) // The name that the command was first proposed under.
+	first.Use, first.Hidden = "triggers TYPE/NAME OBJECT...", true
+	c.AddCommand(newSetTrigger(s), newSetVolume(s), first)
 	return c
 }

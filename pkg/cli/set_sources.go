@@ -16,6 +16,8 @@ type sourceFlags struct {
 	sources []api.Source
 	// early is what was said before the first source.
 	early []detail
+	// kind is the one kind that sources may have, by -t.
+	kind string
 }
 
 // detail is what a flag says of a source.
@@ -47,6 +49,21 @@ func (f *sourceFlags) addFlags(c *cobra.Command) {
 	})
 }
 
+// addFirstFlags adds the flags under which this command was first proposed: -t configmap --configmapname NAME.
+func (f *sourceFlags) addFirstFlags(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVarP(&f.kind, "type", "t", "", "configmap or secret")
+	_ = flags.MarkHidden("type") // The flag exists.
+	for kind, names := range map[api.Kind][]string{
+		api.ConfigMap: {"configmap-name", "configmapname"}, api.Secret: {"secret-name", "secretname"},
+	} {
+		for _, name := range names {
+			flags.Func(name, "as --"+kind.Resource(), f.source(kind))
+			_ = flags.MarkHidden(name)
+		}
+	}
+}
+
 func (f *sourceFlags) source(kind api.Kind) func(string) error {
 	return func(name string) error {
 		f.sources = append(f.sources, api.Source{Ref: api.Ref{Kind: kind, Name: name}})
@@ -65,6 +82,11 @@ func (f *sourceFlags) say(flag string, set func(*api.Source)) {
 
 // complete returns the sources.
 func (f *sourceFlags) complete() ([]api.Source, error) {
+	for _, src := range f.sources {
+		if f.kind != "" && f.kind != src.Ref.Kind.Resource() {
+			return nil, usageError("-t %s does not go with --%s %s: leave -t out", f.kind, src.Ref.Kind.Resource(), src.Ref.Name)
+		}
+	}
 	if len(f.early) == 0 {
 		return f.sources, nil
 	}

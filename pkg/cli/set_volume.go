@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/cli-runtime/pkg/resource"
@@ -49,6 +51,7 @@ func newSetVolume(s *session) *cobra.Command {
 	}
 	o.addFlags(c)
 	o.sources.addFlags(c)
+	o.sources.addFirstFlags(c)
 	flags := c.Flags()
 	flags.StringVar(&o.mount.Path, "mount-path", "", "where containers see the volume; a volume that is there keeps its mounts without")
 	flags.StringVar(&o.mount.SubPath, "sub-path", "", "mount only this path of the volume; updates reach it with --update-policy InPlace")
@@ -88,7 +91,7 @@ func (o *setVolume) run(c *cobra.Command, s *session, args []string) error {
 	if err != nil {
 		return err
 	}
-	o.tell(s, sources)
+	o.tell(c.Context(), s, sources)
 	return o.edit.run(c.Context(), s, args, func(info *resource.Info, w workload) error {
 		if err := o.changeable(w); err != nil {
 			return err
@@ -185,8 +188,22 @@ func volumeName(object string) string {
 	return strings.TrimRight(name[:min(len(name), validation.DNS1123LabelMaxLength)], "-")
 }
 
+// isInstalled reports whether the cluster knows the driver. Where the user may not look, it does.
+func (o *setVolume) isInstalled(ctx context.Context, s *session) bool {
+	client, err := s.clientset()
+	if err != nil {
+		return true
+	}
+	_, err = client.StorageV1().CSIDrivers().Get(ctx, o.driver, metav1.GetOptions{})
+	return !apierrors.IsNotFound(err)
+}
+
 // tell says what else is to be done.
-func (o *setVolume) tell(s *session, sources []api.Source) {
+func (o *setVolume) tell(ctx context.Context, s *session, sources []api.Source) {
+	if !o.local && !o.isInstalled(ctx, s) {
+		s.remark("warning: the cluster has no CSIDriver object %s, so pods with the volume will not start: install the driver, "+
+			"or say --driver-name if it has another name", o.driver)
+	}
 	if o.mount.SubPath != "" && *o.given[api.KeyUpdatePolicy] != string(api.UpdateInPlace) {
 		s.remark("note: a sub-path mount keeps what it was at the container's start: say --update-policy InPlace to have updates reach it")
 	}
