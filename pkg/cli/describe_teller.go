@@ -14,6 +14,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/uses"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/status"
 )
@@ -45,6 +46,8 @@ type tale struct {
 	// newest are the places of the template.
 	newest []versions.Place
 	facts  map[api.Ref]description.Fact
+	// state is that of the rollout of the config.
+	state state.State
 }
 
 // describe tells of one workload what can be found out.
@@ -107,7 +110,8 @@ func (d *tale) fromRollout(ctx context.Context) {
 		}
 		return
 	}
-	if d.Rollout = description.RolloutOf(view, ""); d.Rollout == nil {
+	d.state = d.rolloutState(ctx, d.object)
+	if d.Rollout = description.RolloutOf(view, d.state); d.Rollout == nil {
 		return
 	}
 	history, err := historyOf(ctx, d.client, d.object, d.driver)
@@ -271,6 +275,9 @@ func (d *tale) judge() {
 			report = &answer.Report
 		}
 		description.Fill(&next, report, d.places[next.UID], d.facts)
+		if d.pod == nil && d.state.Waits {
+			next.Explain(d.newest, d.state.String())
+		}
 		d.Pods = append(d.Pods, next)
 	}
 	seen := map[api.Ref]bool{}

@@ -127,9 +127,13 @@ func verdictOf(all []workloadStatus, err error) error {
 		return fmt.Errorf("what %d of %d pods have is not known", unknowns, len(unknown))
 	case lags > 0:
 		return &exitError{code: exitLags, err: fmt.Errorf("%d of %d pods do not have the newest of all", lags, len(lagging))}
-	default:
-		return nil
 	}
+	for _, w := range all {
+		if w.Rollout != nil && w.Rollout.Waits {
+			return &exitError{code: exitLags, err: fmt.Errorf("%s: an edit is not rolled out: %s", w.Workload, w.Rollout)}
+		}
+	}
+	return nil
 }
 
 func count(set map[string]bool) int {

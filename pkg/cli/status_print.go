@@ -12,6 +12,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
 )
 
 // workloadStatus is what is told of one workload.
@@ -23,6 +24,8 @@ type workloadStatus struct {
 	Running int            `json:"running"`
 	Pending int            `json:"pending"`
 	Sources []sourceStatus `json:"sources"`
+	// Rollout is the state of the rollout of the config; nil where nothing triggers rollouts.
+	Rollout *state.State `json:"rollout,omitempty"`
 }
 
 // sourceStatus is what is told of one object in one volume.
@@ -104,6 +107,7 @@ func (t *table) print(all []workloadStatus) error {
 			t.row(w.Workload, s.Volume, s.object(w.Namespace), s.Version, s.count(w.Pending))
 		}
 	}
+	t.rollouts(all)
 	t.left = mostRows
 	header := false
 	for _, w := range all {
@@ -126,6 +130,23 @@ func (t *table) print(all []workloadStatus) error {
 		t.row(fmt.Sprintf("and %d more: -o wide shows all", -t.left))
 	}
 	return t.Flush()
+}
+
+// rollouts prints the states of rollouts that are not done.
+func (t *table) rollouts(all []workloadStatus) {
+	header := false
+	for _, w := range all {
+		if w.Rollout == nil || w.Rollout.Name == state.Done {
+			continue
+		}
+		if !header {
+			_ = t.Flush() // As below.
+			t.line()
+			t.row("WORKLOAD", "ROLLOUT", "WHY")
+			header = true
+		}
+		t.row(w.Workload, string(w.Rollout.Name), w.Rollout.Why)
+	}
 }
 
 func (t *table) pod(w workloadStatus, s sourceStatus, p podStatus) {

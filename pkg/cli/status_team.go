@@ -9,10 +9,12 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/status"
 )
@@ -24,6 +26,12 @@ type team struct {
 	name    string
 	pods    []*corev1.Pod
 	pending int
+	// waiting are pods on nodes whose containers do not run, and which have volumes of liveconfig.
+	waiting []*corev1.Pod
+	// mounts say why the kubelet could not mount volumes, by the UID of the pod.
+	mounts map[string]string
+	// state is that of the rollout of the config.
+	state state.State
 	// places are those of each pod, by UID.
 	places map[string][]versions.Place
 	// newest are the places of the template.
@@ -65,6 +73,19 @@ func (c *cluster) team(ctx context.Context, w workload, driver string, objects [
 	for _, pod := range t.pods {
 		t.places[string(pod.UID)] = look(pod.Annotations, &pod.Spec)
 	}
+	for _, pod := range pods {
+		isWaiting := pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != ""
+		if !isWaiting {
+			continue
+		}
+		places := look(pod.Annotations, &pod.Spec)
+		if slices.ContainsFunc(places, func(p versions.Place) bool { return p.Volume != "" }) {
+			t.places[string(pod.UID)] = places
+			t.waiting = append(t.waiting, pod)
+		}
+	}
+	t.state = c.rolloutState(ctx, w.object)
+	t.mounts = c.failedMounts(ctx, w.meta.Namespace, t.waiting)
 	return t, t.mistakes(mistakes, shown, objects)
 }
 
@@ -80,7 +101,7 @@ func (t *team) mistakes(mistakes map[string]bool, shown map[versions.Place]bool,
 	}
 	slices.Sort(others)
 	others = slices.Compact(others)
-	if len(others) == 0 && len(errs) == 0 {
+	if len(others) == 0 && len(errs) == 0 && t.state.Name == state.NotTriggered {
 		return &foreignError{"it has no volume of liveconfig, and nothing triggers rollouts of it: " +
 			"what Kubernetes' own volumes show, no driver knows"}
 	}
@@ -106,7 +127,7 @@ func among(places []versions.Place, objects []trigger.Object) []versions.Place {
 func nodesOf(teams []*team) []string {
 	names := map[string]bool{}
 	for _, t := range teams {
-		for _, pod := range t.pods {
+		for _, pod := range slices.Concat(t.pods, t.waiting) {
 			isShown := slices.ContainsFunc(t.places[string(pod.UID)], func(p versions.Place) bool { return p.Volume != "" })
 			names[pod.Spec.NodeName] = names[pod.Spec.NodeName] || isShown
 		}
@@ -170,7 +191,39 @@ func (t *team) status(answers map[string]nodes.Answer, there map[api.Ref]version
 			w.Sources[at].add(t.podStatus(pod, place, answers[pod.Spec.NodeName], there[place.Object]))
 		}
 	}
+	for _, pod := range t.waiting {
+		t.addWaiting(&w, lines, pod, answers[pod.Spec.NodeName])
+	}
+	if t.state.Name != state.NotTriggered {
+		w.Rollout = &t.state
+	}
 	return w
+}
+
+// addWaiting adds a pod that waits for a volume. What the kubelet says about it needs no driver that answers; without both,
+// the pod may as well wait for an image, and stays pending.
+func (t *team) addWaiting(w *workloadStatus, lines map[versions.Place]int, pod *corev1.Pod, answer nodes.Answer) {
+	isAdded, why := false, t.mounts[string(pod.UID)]
+	if why == "" && answer.Err != nil {
+		return
+	}
+	if why == "" {
+		why = "it waits for its volume; see kubectl describe pod/" + pod.Name
+	}
+	for _, place := range t.places[string(pod.UID)] {
+		isShown := answer.Err == nil && answer.Report.Published(string(pod.UID), place.Volume)
+		at, found := lines[versions.Place{Volume: place.Volume, Object: place.Object}]
+		if place.Volume == "" || isShown || !found {
+			continue
+		}
+		isAdded = true
+		w.Sources[at].add(podStatus{
+			Pod: pod.Name, Node: pod.Spec.NodeName, State: versions.Lagging, Since: pod.CreationTimestamp.Time, Why: why,
+		})
+	}
+	if isAdded {
+		w.Pending--
+	}
 }
 
 func (t *team) source(place versions.Place, there map[api.Ref]versions.Now, notes map[api.Ref]string) sourceStatus {
@@ -213,18 +266,53 @@ func (t *team) podStatus(pod *corev1.Pod, place versions.Place, answer nodes.Ans
 	now := t.wish(place, there)
 	v := judged.Judge(place, now)
 	if isOfTemplate := slices.Contains(t.newest, place); v.State == versions.Lagging && place.IsCopy() && isOfTemplate && t.pod == nil {
-		v.Why = t.held(now)
+		v = t.explained(v, now)
 	}
 	return podStatus{Pod: pod.Name, Node: pod.Spec.NodeName, State: v.State, Has: v.Has, Since: v.Since, Why: v.Why}
 }
 
-// held says why the newest config is not in the template.
-func (t *team) held(now versions.Now) string {
-	if slices.Contains(now.Copies, "") || len(now.Copies) == 0 {
-		return "it is not known which copy is the newest"
+// explained says why the newest config is not in the template. After an undo without an edit there is none to wait for.
+func (t *team) explained(v versions.Verdict, now versions.Now) versions.Verdict {
+	switch {
+	case slices.Contains(now.Copies, "") || len(now.Copies) == 0:
+		v.Why = "it is not known which copy is the newest"
+	case t.state.Name == state.NoEdit:
+		return versions.Verdict{State: versions.Current, Has: v.Has}
+	case t.state.Name == state.Undone:
+		v.Why = "the rollout to " + now.Copies[0] + " was undone"
+	case t.state.Name == state.Pending:
+		v.Why = now.Copies[0] + " is not rolled out yet; see kubectl events --for " + t.name
+	default:
+		v.Why = t.state.String()
 	}
-	if _, isUndone := t.meta.Annotations[trigger.UndoneAnnotation]; isUndone {
-		return "the rollout to " + now.Copies[0] + " was undone"
+	return v
+}
+
+// failedMounts returns why the kubelet could not mount volumes of pods, by their UIDs.
+func (c *cluster) failedMounts(ctx context.Context, namespace string, pods []*corev1.Pod) map[string]string {
+	reasons := map[string]string{}
+	if len(pods) == 0 {
+		return reasons
 	}
-	return now.Copies[0] + " is not rolled out yet; see kubectl events --for " + t.name
+	list, err := c.client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=FailedMount"})
+	if err != nil {
+		return reasons // The pods say less then.
+	}
+	slices.SortFunc(list.Items, func(a, b corev1.Event) int { return last(&a).Compare(last(&b)) })
+	for i := range list.Items {
+		reasons[string(list.Items[i].InvolvedObject.UID)] = mountProblem(list.Items[i].Message)
+	}
+	return reasons
+}
+
+// mountProblem is the first line of what a driver has said, without the kubelet's words around it.
+func mountProblem(message string) string {
+	if _, said, found := strings.Cut(message, "desc = "); found {
+		message = said
+	}
+	text, _, _ := strings.Cut(strings.TrimSpace(message), "\n")
+	if before, isDenied := strings.CutSuffix(text, "; to allow it, apply:"); isDenied {
+		text = before + "; see kubectl liveconfig grant"
+	}
+	return text
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,39 +64,44 @@ func (o *wait) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	var vigils []*vigil
-	var errs []error
-	for _, one := range found {
-		v := &vigil{session: o.session, cluster: cluster, info: one.info, driver: o.driver, objects: objects, once: o.timeout == 0}
-		if err := v.begin(ctx, one.workload); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", subject(one.info), err))
-			continue
-		}
-		vigils = append(vigils, v)
-	}
-	return errors.Join(append(errs, o.keep(ctx, vigils))...)
-}
-
-// keep keeps one vigil after the other: what all wait for was found out before. When the time is over, those that are left
-// have a look.
-func (o *wait) keep(ctx context.Context, vigils []*vigil) error {
+	var mu sync.Mutex // Lines of several workloads must not mix.
+	out := *o.session
+	out.Out, out.ErrOut = &lockedWriter{mu: &mu, to: o.Out}, &lockedWriter{mu: &mu, to: o.ErrOut}
 	limited := ctx
-	if o.timeout > 0 {
+	if o.timeout > 0 { // It covers everything that is asked.
 		var cancel context.CancelFunc
 		limited, cancel = context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("timed out after %s", o.timeout))
 		defer cancel()
 	}
-	var errs []error
-	for _, v := range vigils {
-		within := limited
-		if limited.Err() != nil && ctx.Err() == nil {
-			v.once, within = true, ctx
-		}
-		if err := v.keep(within); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", subject(v.info), err))
-		}
+	errs := make([]error, len(found))
+	var all sync.WaitGroup
+	asking := make(chan struct{}, atOnce)
+	for i, one := range found {
+		all.Go(func() {
+			v := &vigil{session: &out, cluster: cluster, info: one.info, driver: o.driver, objects: objects, once: o.timeout == 0, asking: asking}
+			if err := v.wait(limited, one.workload); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", subject(one.info), err)
+			}
+		})
 	}
+	all.Wait()
 	return errors.Join(errs...)
+}
+
+// atOnce is how many workloads are looked at at the same time. The others wait for their next look.
+const atOnce = 32
+
+// lockedWriter lets several goroutines write, one line after the other.
+type lockedWriter struct {
+	mu *sync.Mutex
+	to io.Writer
+}
+
+// Write implements [io.Writer].
+func (w *lockedWriter) Write(text []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(text)
 }
 
 // objects reads the conditions.

@@ -36,6 +36,8 @@ type vigil struct {
 	objects []trigger.Object
 	// once looks once and does not wait.
 	once bool
+	// asking has a place for each workload that may be looked at now.
+	asking chan struct{}
 
 	crew    *crew
 	targets []*target
@@ -48,6 +50,28 @@ type vigil struct {
 type hold struct {
 	pod    string
 	target *target
+}
+
+// wait finds out what to wait for, and waits.
+func (v *vigil) wait(ctx context.Context, w workload) error {
+	if err := v.inTurn(ctx, func() error { return v.begin(ctx, w) }); err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+		return err
+	}
+	return v.keep(ctx)
+}
+
+// inTurn runs ask when few others do.
+func (v *vigil) inTurn(ctx context.Context, ask func() error) error {
+	select {
+	case v.asking <- struct{}{}:
+		defer func() { <-v.asking }()
+		return ask()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // begin finds out what to wait for.
@@ -80,10 +104,16 @@ func (v *vigil) keep(ctx context.Context) error {
 	defer watch.stop()
 	var last error // What the last look found lacking.
 	for {
-		look, err := v.look(ctx, watch)
+		var look sight
+		err := v.inTurn(ctx, func() (err error) {
+			look, err = v.look(ctx, watch)
+			return err
+		})
 		switch {
 		case ctx.Err() != nil && last != nil:
 			return fmt.Errorf("%w: %w", context.Cause(ctx), last) // A look that was cut short says less.
+		case ctx.Err() != nil:
+			return fmt.Errorf("%w: the API server and the drivers have not answered so far", context.Cause(ctx))
 		case err != nil && (v.once || !mayPass(err)):
 			return err
 		case err != nil:

@@ -17,6 +17,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/plan"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
@@ -79,13 +80,11 @@ func heldText(h *held, s plan.State, reason plan.Held) string {
 	case plan.HeldByProblem:
 		return "Not rolled out: " + s.Problem
 	case plan.HeldByPause:
-		return "Not rolled out: the deployment is paused; `kubectl rollout resume " + ref.String() + "` rolls out what has changed since"
+		return "Not rolled out: " + state.ByPause(ref)
 	case plan.HeldByUndo:
-		return fmt.Sprintf("Not rolled out: %s was undone and %s is %s; to go on: kubectl annotate %s %s-",
-			ref, trigger.AfterUndo, trigger.Pause, ref, trigger.UndoneAnnotation)
+		return "Not rolled out: " + state.ByUndo(ref)
 	case plan.HeldByFailure:
-		return fmt.Sprintf("Not rolled out: the rollout of the last change gets nowhere; to go back, after which this change is tried: "+
-			"kubectl rollout undo %s; to try it at once: kubectl annotate %s %s=%s", ref, ref, trigger.WhileFailing, trigger.Roll)
+		return "Not rolled out: " + state.ByFailure(ref)
 	default:
 		return ""
 	}

@@ -206,3 +206,13 @@ func Read(in io.Reader) (Report, error) {
 	}
 	return r, nil
 }
+
+// Published reports whether a volume of a pod has its files.
+func (r Report) Published(podUID, volume string) bool {
+	for i := range r.Volumes {
+		if v := &r.Volumes[i]; v.Pod.UID == podUID && v.Name == volume {
+			return v.State != Publishing
+		}
+	}
+	return false
+}

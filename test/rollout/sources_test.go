@@ -133,7 +133,7 @@ func badLists() map[string]string {
 		"configmap/":                    "names no object",
 		"configmap/Füße":                "names no object",
 		"configmap/(foo|bar)[":          "names no object",
-		"configmap/foo/bar":             "names no object",
+		"configmap/foo/bar":             "has a namespace",
 		"configmap/../../secrets":       "names no object",
 		`{"configmap": "foo"}`:          "names no kind",
 		"configmap/foo\nsecret/bar":     "names no object",

@@ -101,6 +101,24 @@ func (s *PodSource) judge(pod versions.Pod, at versions.Place, fact Fact) {
 	s.State, s.Why, s.Since = verdict.State, verdict.Why, verdict.Since
 }
 
+// Explain says why copies are not the newest which the template names: no revision has a newer one yet.
+func (p *Pod) Explain(template []versions.Place, why string) {
+	isOfTemplate := func(s PodSource) bool {
+		return slices.ContainsFunc(template, func(at versions.Place) bool { return at.IsCopy() && RefOf(at.Names) == s.Object })
+	}
+	explain := func(sources []PodSource) {
+		for i := range sources {
+			if s := &sources[i]; s.State == versions.Lagging && s.CopyOf != "" && isOfTemplate(*s) {
+				s.Why = why
+			}
+		}
+	}
+	explain(p.Elsewhere)
+	for i := range p.Volumes {
+		explain(p.Volumes[i].Sources)
+	}
+}
+
 // ObjectOf returns an object of volumes, with the pods that have it counted by how their files are. A pod that has it several
 // times counts by the worst.
 func ObjectOf(ref api.Ref, fact Fact, pods []Pod) Object {

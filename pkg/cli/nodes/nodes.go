@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -41,6 +42,8 @@ type Drivers struct {
 	namespace string
 	// asking has a place for each node that may be asked now.
 	asking chan struct{}
+	// reading shares the report of a node among those who ask for it at the same time.
+	reading singleflight.Group
 
 	mu   sync.Mutex
 	pods map[string]pod // By node. Guarded by mu.
@@ -110,9 +113,20 @@ func (d *Drivers) Reports(ctx context.Context, nodes []string) map[string]Answer
 	return answers
 }
 
-// Report returns what the driver of a node tells now. It remembers which pod that is, and not what it told. The error is
-// an *Unavailable.
+// Report returns what the driver of a node tells now. It remembers which pod that is, and not what it told. Who asks while
+// a report is being read gets that one. The error is an *Unavailable.
 func (d *Drivers) Report(ctx context.Context, node string) (status.Report, error) {
+	reading := d.reading.DoChan(node, func() (any, error) { return d.read(ctx, node) })
+	select {
+	case result := <-reading:
+		report, _ := result.Val.(status.Report)
+		return report, result.Err
+	case <-ctx.Done():
+		return status.Report{}, &Unavailable{Node: node, Why: "there was no time left", Type: d.listing(node), Err: ctx.Err()}
+	}
+}
+
+func (d *Drivers) read(ctx context.Context, node string) (status.Report, error) {
 	select {
 	case d.asking <- struct{}{}:
 		defer func() { <-d.asking }()

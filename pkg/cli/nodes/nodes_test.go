@@ -219,7 +219,7 @@ func TestUnavailable(t *testing.T) {
 		},
 		"a pod that is not ready": {
 			cluster: &cluster{pods: []corev1.Pod{unready}},
-			want:    "its pod driver-1 is not ready; see kubectl -n system describe pod driver-1",
+			want:    "its pod driver-1 does not run; see kubectl -n system describe pod driver-1",
 		},
 		"a pod that serves nothing": {
 			cluster: &cluster{pods: []corev1.Pod{silent}},
@@ -284,6 +284,18 @@ func TestUnavailable(t *testing.T) {
 }
 
 // TestANodeThatHangs: the others are asked all the same, and it ends with the context.
+// TestAPodThatIsSaidNotToBeReady asks a running driver whose node was silent for a while: its pod is ready again only half a
+// minute later.
+func TestAPodThatIsSaidNotToBeReady(t *testing.T) {
+	t.Parallel()
+	pod := driverPod()
+	pod.Status.Phase, pod.Status.Conditions = corev1.PodRunning, nil
+	drivers := (&cluster{pods: []corev1.Pod{pod}, statusz: http.HandlerFunc(tells)}).start(t)
+	if _, err := drivers.Report(t.Context(), "node-1"); err != nil {
+		t.Errorf("Report = %v, want the running pod to be asked", err)
+	}
+}
+
 func TestANodeThatHangs(t *testing.T) {
 	t.Parallel()
 	hanging := &cluster{pods: []corev1.Pod{driverPod()}, hangs: make(chan struct{})}

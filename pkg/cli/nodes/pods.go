@@ -71,7 +71,7 @@ func (d *Drivers) find(ctx context.Context, node string) (pod, error) {
 		u.Why = fmt.Sprintf("its pod %s is being deleted", p.Name)
 		return pod{}, u
 	case fitness(&p) == starting:
-		u.Why, u.Type = fmt.Sprintf("its pod %s is not ready", p.Name), fmt.Sprintf("kubectl -n %s describe pod %s", d.namespace, p.Name)
+		u.Why, u.Type = fmt.Sprintf("its pod %s does not run", p.Name), fmt.Sprintf("kubectl -n %s describe pod %s", d.namespace, p.Name)
 		return pod{}, u
 	}
 	container, port := served(&p)
@@ -88,6 +88,7 @@ const (
 	none = iota
 	going
 	starting
+	running // Not ready, or said not to be because its node was silent: it may answer all the same.
 	ready
 )
 
@@ -100,6 +101,8 @@ func fitness(p *corev1.Pod) int {
 		return none
 	case p.DeletionTimestamp != nil:
 		return going
+	case !isReady && p.Status.Phase == corev1.PodRunning:
+		return running
 	case !isReady:
 		return starting
 	default:

@@ -192,7 +192,7 @@ func judge(volume status.Volume, source status.Source, now Now) Verdict {
 	if source.Projected != nil {
 		v.Has = source.Projected.ResourceVersion
 	}
-	if now.isReached(source.Projected) {
+	if volume.State != status.Publishing && now.isReached(source.Projected) {
 		return Verdict{State: Current, Has: v.Has}
 	}
 	if volume.Problem != nil && !volume.Problem.Since.IsZero() {

@@ -1,0 +1,209 @@
+package state_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
+)
+
+// app is the one trigger of the workload, and config what its template has when the copy of app is version N.
+var app = trigger.Object{Kind: api.ConfigMap, Name: "app"}
+
+func config(version int) trigger.Config { return trigger.Config{app: fmt.Sprint("app-", version)} }
+
+// facts are those of a Deployment whose template has version 1, which was rolled out last, and whose pods are done.
+func facts(changes ...func(*state.Facts)) state.Facts {
+	f := state.Facts{
+		Workload: workload.Workload{
+			Ref:         workload.Ref{Kind: workload.Deployment, Namespace: "shop", Name: "web"},
+			Annotations: map[string]string{trigger.TriggeredBy: "configmap/app"},
+			Labels:      map[string]string{trigger.RolloutLabel: trigger.MarkOf(config(1)).String()},
+			Template: &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
+				Annotations: map[string]string{trigger.ConfigAnnotation: config(1).String()},
+			}},
+			Progress: workload.Progress{Observed: true, Done: true, Counts: workload.Counts{Updated: 3, Ready: 3, Available: 3}},
+		},
+		Newest: map[trigger.Object]string{app: "app-1"},
+	}
+	for _, change := range changes {
+		change(&f)
+	}
+	return f
+}
+
+func annotation(key, value string) func(*state.Facts) {
+	return func(f *state.Facts) {
+		if value == "" {
+			delete(f.Workload.Annotations, key)
+			return
+		}
+		f.Workload.Annotations[key] = value
+	}
+}
+
+func noConfig(f *state.Facts) { delete(f.Workload.Template.Annotations, trigger.ConfigAnnotation) }
+
+func edited(f *state.Facts) { f.Newest = map[trigger.Object]string{app: "app-2"} }
+
+func paused(f *state.Facts) { f.Workload.Paused = true }
+
+func held(why string) func(*state.Facts) { return func(f *state.Facts) { f.Held = why } }
+
+func progress(p workload.Progress) func(*state.Facts) {
+	return func(f *state.Facts) { f.Workload.Progress = p }
+}
+
+// undoneFrom takes the workload back to version 1 after version N was rolled out.
+func undoneFrom(version int) func(*state.Facts) {
+	return func(f *state.Facts) {
+		f.Workload.Labels[trigger.RolloutLabel] = trigger.MarkOf(config(version)).UndoneFor(config(1)).String()
+		f.Newest = map[trigger.Object]string{app: fmt.Sprint("app-", version)}
+		f.Workload.Annotations[trigger.UndoneAnnotation] = `{"at":"2026-03-01T12:00:00Z"}`
+	}
+}
+
+// example is a row of docs/states.md.
+type example struct {
+	name  string
+	facts state.Facts
+	want  state.State
+}
+
+// cases are what docs/states.md has as examples, in its order.
+func cases() []example {
+	const counts = "1 pods have the new template, 2 pods are available"
+	under := workload.Progress{Observed: true, Counts: workload.Counts{Updated: 1, Ready: 2, Available: 2}}
+	stuck := under
+	stuck.Exceeded = true
+	return []example{
+		{"nothing triggers it", facts(annotation(trigger.TriggeredBy, ""), noConfig), state.State{Name: state.NotTriggered}},
+		{"just opted in", facts(noConfig), state.State{
+			Name: state.Pending, Waits: true, Why: "the controller has not made the first copies yet; if this lasts, see whether it runs",
+		}},
+		{"just edited", facts(edited), state.State{Name: state.Pending, Waits: true, Why: "configmap/app was edited"}},
+		{"just opted out", facts(annotation(trigger.TriggeredBy, "")), state.State{
+			Name: state.Pending, Why: "nothing triggers rollouts any more; the template gets the sources back",
+		}},
+		{"undone, then edited", facts(undoneFrom(2), func(f *state.Facts) { f.Newest = map[trigger.Object]string{app: "app-3"} }), state.State{
+			Name: state.Pending, Waits: true, Why: "configmap/app was edited",
+		}},
+		{"the controller says why it waits", facts(edited, held("configmap/app has no key")), state.State{
+			Name: state.HeldBack, Waits: true, Why: "configmap/app has no key",
+		}},
+		{"undone, then edited, with after-undo pause", facts(undoneFrom(2), annotation(trigger.AfterUndo, trigger.Pause),
+			func(f *state.Facts) { f.Newest = map[trigger.Object]string{app: "app-3"} }), state.State{
+			Name: state.HeldBack, Waits: true, Why: "deployment/web was undone and liveconfig.internal/after-undo is pause; " +
+				"to go on: kubectl annotate deployment/web liveconfig.internal/undone-",
+		}},
+		{"edited while the rollout fails", facts(edited, progress(stuck)), state.State{
+			Name: state.HeldBack, Waits: true, Why: "the rollout of the last change gets nowhere; to go back, after which this change is tried: " +
+				"kubectl rollout undo deployment/web; to try it at once: kubectl annotate deployment/web liveconfig.internal/while-failing=roll",
+		}},
+		{"a trigger that cannot be read", facts(annotation(trigger.TriggeredBy, "app")), state.State{
+			Name: state.HeldBack, Waits: true,
+			Why: `the annotation liveconfig.internal/triggered-by "app" names no kind: write "configmap/app" or "secret/app"`,
+		}},
+		{"paused", facts(paused), state.State{
+			Name: state.Paused, Why: "no edit waits; the deployment is paused; `kubectl rollout resume deployment/web` rolls out what has changed since",
+		}},
+		{"paused and edited", facts(paused, edited), state.State{
+			Name: state.Paused, Waits: true,
+			Why: "configmap/app was edited; the deployment is paused; `kubectl rollout resume deployment/web` rolls out what has changed since",
+		}},
+		{"Kubernetes replaces pods", facts(progress(under)), state.State{Name: state.Rolling, Why: counts}},
+		{"Kubernetes has not looked yet", facts(progress(workload.Progress{})), state.State{
+			Name: state.Rolling, Why: "Kubernetes has not seen the new template yet",
+		}},
+		{"the progress deadline has passed", facts(progress(stuck)), state.State{
+			Name: state.Stuck, Waits: true, Why: counts + "; the progress deadline has passed: to go back, kubectl rollout undo deployment/web",
+		}},
+		{"undone", facts(undoneFrom(2)), state.State{
+			Name: state.Undone, Why: "the last change was undone at 2026-03-01T12:00:00Z; it stays so until a source is edited",
+		}},
+		{"undone, with after-undo pause", facts(undoneFrom(2), annotation(trigger.AfterUndo, trigger.Pause)), state.State{
+			Name: state.Undone, Why: "the last change was undone at 2026-03-01T12:00:00Z; edits wait until: " +
+				"kubectl annotate deployment/web liveconfig.internal/undone-",
+		}},
+		{"undone and resumed without an edit", facts(undoneFrom(2), annotation(trigger.UndoneAnnotation, "")), state.State{
+			Name: state.NoEdit, Why: "the last change was undone, and no source was edited since; the next edit is rolled out",
+		}},
+		{"the pods have the newest", facts(), state.State{Name: state.Done}},
+		{"it is not known what the sources hold", facts(func(f *state.Facts) { f.Newest = nil }), state.State{Name: state.Done}},
+	}
+}
+
+func TestOf(t *testing.T) {
+	t.Parallel()
+	for _, test := range cases() {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, state.Of(test.facts)); diff != "" {
+				t.Errorf("Of (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestThePageOfStates holds docs/states.md to what is decided. LIVECONFIG_UPDATE=1 writes its table.
+func TestThePageOfStates(t *testing.T) {
+	t.Parallel()
+	const page, begin, end = "../../../docs/states.md", "<!-- states -->\n", "<!-- end of states -->"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), begin)
+	got, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		t.Fatalf("%s has no place for the table", page)
+	}
+	want := table()
+	if got == want {
+		return
+	}
+	if os.Getenv("LIVECONFIG_UPDATE") == "" {
+		t.Errorf("%s (-want +got), LIVECONFIG_UPDATE=1 writes it:\n%s", page, cmp.Diff(want, got))
+		return
+	}
+	if err := os.WriteFile(page, []byte(before+begin+want+end+after), 0o600); err != nil { //nolint:forbidigo // A page of the checkout.
+		t.Fatal(err)
+	}
+}
+
+func table() string {
+	var b strings.Builder
+	b.WriteString("| state | when | an edit waits | what commands say |\n|---|---|---|---|\n")
+	shown := map[state.Name]bool{}
+	for _, c := range cases() {
+		waits := map[bool]string{true: "yes", false: "no"}[c.want.Waits]
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.want.Name, c.name, waits, strings.ReplaceAll(c.want.Why, "|", "\\|"))
+		shown[c.want.Name] = true
+	}
+	for _, name := range state.Names() {
+		if !shown[name] {
+			fmt.Fprintf(&b, "| %s | never | | |\n", name)
+		}
+	}
+	return b.String()
+}
+
+// TestEveryStateHasACase: the page explains all of them.
+func TestEveryStateHasACase(t *testing.T) {
+	t.Parallel()
+	for _, name := range state.Names() {
+		if !slices.ContainsFunc(cases(), func(c example) bool { return c.want.Name == name }) {
+			t.Errorf("no case has the state %q", name)
+		}
+	}
+}
