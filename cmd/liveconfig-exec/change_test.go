@@ -149,6 +149,45 @@ func TestNoRestartWithoutADifference(t *testing.T) {
 	}
 }
 
+// TestAKeyThatNoVariableCanHold is skipped at the start and after a change, and reported once per change of its
+// value. Changes of the other keys still reach the program. This is fault 44.
+func TestAKeyThatNoVariableCanHold(t *testing.T) {
+	t.Parallel()
+	for place, arrange := range places() {
+		t.Run(place, func(t *testing.T) {
+			t.Parallel()
+			v := newVolume(t, atomicdir.Atomic{})
+			const nul = "skipped \"B\": a variable cannot hold a NUL byte"
+			v.write(t, files{"A": "1", "B": "secret\x00"})
+			p := start(t, arrange, []string{"--from", v.path, "--on-change=restart"}, "show", "A", "B")
+			step := func(files files, want string) {
+				t.Helper()
+				v.write(t, files)
+				p.says(t, "terminated")
+				p.says(t, "ready "+want)
+				p.says(t, "serving")
+			}
+			p.says(t, "ready A=1 B=(unset)")
+			p.says(t, "serving")
+			p.stderr.waitForTimes(t, nul, 1)
+			step(files{"A": "2", "B": "secret\x00"}, "A=2 B=(unset)") // B has not changed, and is not reported again.
+			step(files{"A": "3", "B": "another secret\x00"}, "A=3 B=(unset)")
+			p.stderr.waitForTimes(t, nul, 2)
+			step(files{"A": "3", "B": "fine"}, "A=3 B=fine")
+			step(files{"A": "3", "B": strings.Repeat("secret", 30_000)}, "A=3 B=(unset)")
+			p.stderr.waitFor(t, "skipped \"B\": B takes 180003 bytes, and the kernel allows 131072 for one variable")
+			step(files{"A": "3", "B": "fine"}, "A=3 B=fine")
+			step(files{"A": "3", "B": "secret\x00"}, "A=3 B=(unset)")
+			p.stderr.waitForTimes(t, nul, 3)
+			p.sends(t, unix.SIGTERM)
+			p.ends(t, "terminated\n", 0)
+			if text := p.stderr.String(); strings.Count(text, "skipped") != 4 || strings.Contains(text, "secret") {
+				t.Errorf("standard error shall report 4 skipped keys and no value:\n%s", text)
+			}
+		})
+	}
+}
+
 // TestAKeyThatGoes leaves the command as it is until there is an environment again.
 func TestAKeyThatGoes(t *testing.T) {
 	t.Parallel()

@@ -78,12 +78,18 @@ func (l *lines) String() string {
 // waitFor waits until the stream has a text.
 func (l *lines) waitFor(t *testing.T, text string) {
 	t.Helper()
+	l.waitForTimes(t, text, 1)
+}
+
+// waitForTimes waits until the stream has a text that often, or more often.
+func (l *lines) waitForTimes(t *testing.T, text string, times int) {
+	t.Helper()
 	end := time.After(patience)
-	for !strings.Contains(l.String(), text) {
+	for strings.Count(l.String(), text) < times {
 		select {
 		case <-l.changed:
 		case <-end:
-			t.Fatalf("standard error is %q, want %q in it", l, text)
+			t.Fatalf("standard error is %q, want %q in it (%d times)", l, text, times)
 		}
 	}
 }

@@ -68,7 +68,7 @@ type loader struct {
 	options  options
 	existing []string
 	log      *log
-	// skipped is what was said last about files that are no variables.
+	// skipped is the last report of files that cannot be variables, with a digest of these files.
 	skipped string
 	// trouble is what was said last about files that do not make an environment.
 	trouble string
@@ -169,35 +169,43 @@ func (l *loader) load(ctx context.Context) (supervise.State, fileset.Set, error)
 	if err != nil {
 		return supervise.State{}, set, err
 	}
-	built, err := environ.Build(l.existing, l.options.sources, set.Contents, l.options.wins)
+	limits, err := limits()
+	if err != nil {
+		return supervise.State{}, set, err
+	}
+	built, err := environ.Build(l.existing, l.options.sources, set.Contents, l.options.wins, limits)
 	if err != nil {
 		return supervise.State{}, set, err
 	}
 	l.report(built.Skipped)
-	if err := l.check(built.Variables); err != nil {
+	// While the old environment is still there to go on with, the new one must be known to be acceptable to the kernel.
+	if err := limits.Check(l.options.command, built.Variables); err != nil {
 		return supervise.State{}, set, err
 	}
 	return supervise.State{Environment: built.Variables, Files: environ.DigestOf(set.Contents)}, set, nil
 }
 
-// report says which files are no variables, unless it has been said.
+// report logs which files cannot be variables, once for each content of these files.
 func (l *loader) report(skipped []environ.Skip) {
 	var lines []string
+	var contents []environ.Content
 	for _, s := range skipped {
 		lines = append(lines, s.String())
+		contents = append(contents, environ.Content{Files: s.Files})
 	}
 	text := strings.Join(lines, "\n")
-	if text != "" && text != l.skipped {
+	reported := fmt.Sprint(text, environ.DigestOf(contents))
+	if text != "" && reported != l.skipped {
 		l.log.text(text)
 	}
-	l.skipped = text
+	l.skipped = reported
 }
 
-// check sees that the kernel will take the environment, while the old one is still there to go on with.
-func (l *loader) check(variables []string) error {
+// limits returns what the kernel takes for a program that this process starts.
+func limits() (environ.Limits, error) {
 	var stack unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_STACK, &stack); err != nil {
-		return fmt.Errorf("get the limit of the stack: %w", err)
+		return environ.Limits{}, fmt.Errorf("get the limit of the stack: %w", err)
 	}
-	return environ.LimitsFor(stack.Cur, os.Getpagesize()).Check(l.options.command, variables)
+	return environ.LimitsFor(stack.Cur, os.Getpagesize()), nil
 }

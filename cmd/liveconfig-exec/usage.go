@@ -29,9 +29,10 @@ What happens when files change:
   --help                        print this
   --version                     print which build this is
 
-A name is any printable ASCII but «=»; files with other names are skipped, and said to be. Names that begin with two dots
-are the volume's own. A volume with a link ..data is read as one set, never half before and half after a change. While
-files cannot be read, or one that is required is missing, the program goes on as it is.
+A name is any printable ASCII but «=». A file of --from with another name, with a NUL byte, or with more than the kernel
+allows for one variable (128 KiB) is skipped and reported, and so is the file of a --key with «optional». Names that begin with
+two dots are the volume's own. A volume with a link ..data is read as one set, never half before and half after a change. While
+files cannot be read, or the file of a --key is missing or cannot be a variable, the program goes on as it is.
 
 Signals are passed on to the program, and its exit code is the one of liveconfig-exec: 128 and the number of the signal, if
 it died of one. Other codes are 125 if the command line or the files are wrong, 126 if the program cannot be run, and 127 if

@@ -13,6 +13,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/environ/dotenv"
@@ -125,23 +126,8 @@ func FileErrors(err error) (files []*FileError, rest error) {
 type Environment struct {
 	// Variables are NAME=value, as a program gets them.
 	Variables []string
-	// Skipped are the names of files, by the source they are of, that cannot be names of variables.
+	// Skipped are the files that cannot be variables, by source and reason.
 	Skipped []Skip
-}
-
-// Skip is a source some of whose files are no variables.
-type Skip struct {
-	Source Source
-	Names  []string
-}
-
-// String names the files.
-func (s Skip) String() string {
-	quoted := make([]string, len(s.Names))
-	for i, name := range s.Names {
-		quoted[i] = fmt.Sprintf("%q", name)
-	}
-	return fmt.Sprintf("%s: skipped %s: names of variables are printable ASCII without =", s.Source, strings.Join(quoted, ", "))
 }
 
 // Precedence says who wins where a variable is set already.
@@ -155,10 +141,11 @@ const (
 	Existing
 )
 
-// Build returns the environment that the contents of the sources make on top of one that is there already. It returns all
-// mistakes at once.
-func Build(existing []string, sources []Source, contents []Content, wins Precedence) (Environment, error) {
-	b := &builder{values: map[string]string{}}
+// Build returns the environment that the contents of the sources make on top of one that is there already. It skips each file
+// of a Dir, and of an optional Key, that cannot be a variable within the limits, and returns all other mistakes at once.
+// [Limits.Check] checks the result as a whole.
+func Build(existing []string, sources []Source, contents []Content, wins Precedence, limits Limits) (Environment, error) {
+	b := &builder{limits: limits, values: map[string]string{}}
 	var errs []error
 	for i, source := range sources {
 		if err := b.add(source, contents[i]); err != nil {
@@ -173,6 +160,7 @@ func Build(existing []string, sources []Source, contents []Content, wins Precede
 
 // builder collects variables.
 type builder struct {
+	limits Limits
 	// names are in the order in which they came first.
 	names   []string
 	values  map[string]string
@@ -181,18 +169,18 @@ type builder struct {
 
 func (b *builder) add(s Source, c Content) error {
 	switch {
-	case c.Err != nil:
-		return c.Err
 	case c.Missing && s.Kind == Key && s.Optional:
 		return nil
 	case c.Missing:
 		return missing(s)
 	case s.Kind == Dir:
-		return b.addDir(s, c.Files)
-	case s.Kind == EnvFile:
-		return b.addAssignments(c.Files[0].Data)
+		return b.addDir(s, c)
+	case s.Kind == Key:
+		return b.addKey(s, c)
+	case c.Err != nil:
+		return c.Err
 	}
-	return b.set(s.Name, string(c.Files[0].Data))
+	return b.addAssignments(c.Files[0].Data)
 }
 
 func missing(s Source) error {
@@ -206,20 +194,28 @@ func missing(s Source) error {
 	}
 }
 
-func (b *builder) addDir(s Source, files []File) error {
+func (b *builder) addDir(s Source, c Content) error {
 	var errs []error
-	var skipped []string
+	for _, f := range c.Files {
+		errs = append(errs, b.skip(s, f, b.set(s.Prefix+f.Name, string(f.Data))))
+	}
+	files, rest := FileErrors(c.Err)
 	for _, f := range files {
-		if name := s.Prefix + f.Name; IsName(name) {
-			errs = append(errs, b.set(name, string(f.Data)))
-		} else {
-			skipped = append(skipped, f.Name)
-		}
+		errs = append(errs, b.skip(s, File{Name: f.Name}, f))
 	}
-	if len(skipped) > 0 {
-		b.skipped = append(b.skipped, Skip{Source: s, Names: skipped})
+	return errors.Join(append(errs, rest)...)
+}
+
+func (b *builder) addKey(s Source, c Content) error {
+	file, err := File{Name: filepath.Base(s.Path)}, c.Err
+	if err == nil {
+		file = c.Files[0]
+		err = b.set(s.Name, string(file.Data))
 	}
-	return errors.Join(errs...)
+	if s.Optional {
+		err = b.skip(s, file, err)
+	}
+	return err
 }
 
 func (b *builder) addAssignments(data []byte) error {
@@ -230,9 +226,16 @@ func (b *builder) addAssignments(data []byte) error {
 	return err
 }
 
+// set adds a variable, or returns why there can be none.
 func (b *builder) set(name, value string) error {
-	if strings.IndexByte(value, 0) >= 0 {
-		return fmt.Errorf("the value of %s has a NUL byte, which no variable can hold: read the file instead", name)
+	switch {
+	case !IsName(name):
+		return unusable("names of variables are printable ASCII without =")
+	case strings.IndexByte(value, 0) >= 0:
+		return unusable("a variable cannot hold a NUL byte: have the program read the file instead")
+	}
+	if err := b.limits.checkOne(name, value); err != nil {
+		return err
 	}
 	if _, ok := b.values[name]; !ok {
 		b.names = append(b.names, name)

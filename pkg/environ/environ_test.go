@@ -26,6 +26,24 @@ func dir(nameAndData ...string) environ.Content {
 
 func file(data string) environ.Content { return dir("file", data) }
 
+// tooLarge adds a file to a directory that is larger than what is read.
+func tooLarge(name string, c environ.Content) environ.Content {
+	return failing(name, environ.ErrTooLarge, c)
+}
+
+// unreadable adds a file to a directory that may not be read.
+func unreadable(name string, c environ.Content) environ.Content { return failing(name, unix.EACCES, c) }
+
+func failing(name string, err error, c environ.Content) environ.Content {
+	files, _ := environ.FileErrors(c.Err)
+	all := []error{&environ.FileError{Name: name, Err: err}}
+	for _, f := range files {
+		all = append(all, f)
+	}
+	c.Err = errors.Join(all...)
+	return c
+}
+
 func missing() environ.Content { return environ.Content{Missing: true} }
 
 var (
@@ -36,6 +54,7 @@ var (
 	optional = environ.Source{Kind: environ.Key, Name: "A", Path: "/k", Optional: true}
 )
 
+// TestBuild is about fault 44, too.
 func TestBuild(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -62,6 +81,34 @@ func TestBuild(t *testing.T) {
 			sources: []environ.Source{from}, contents: []environ.Content{dir("A", "1", "a=b", "2", "ü", "3", "a\nb", "4", "with blank", "5")},
 			want:    []string{"A=1", "with blank=5"},
 			skipped: `--from /d: skipped "a=b", "ü", "a\nb": names of variables are printable ASCII without =`,
+		},
+		"a value with a NUL byte is skipped, and the rest counts": {
+			sources: []environ.Source{from}, contents: []environ.Content{dir("A", "secret\x00", "B", "fine", "C", "\x00secret", "a=b", "4")},
+			want: []string{"B=fine"},
+			skipped: `--from /d: skipped "A", "C": a variable cannot hold a NUL byte: have the program read the file instead
+--from /d: skipped "a=b": names of variables are printable ASCII without =`,
+		},
+		"a value that is too large is skipped, and the rest counts": {
+			sources: []environ.Source{prefixed}, contents: []environ.Content{dir("A", strings.Repeat("x", 61), "B", strings.Repeat("x", 60))},
+			want:    []string{"P_B=" + strings.Repeat("x", 60)},
+			skipped: `--from /d,prefix=P_: skipped "A": P_A takes 66 bytes, and the kernel allows 65 for one variable: have the program read the file instead`,
+		},
+		"a file that was too large to be read is skipped, and the rest counts": {
+			sources: []environ.Source{from}, contents: []environ.Content{tooLarge("BIG", dir("A", "1"))},
+			want:    []string{"A=1"},
+			skipped: `--from /d: skipped "BIG": it is larger than 8 MiB, the most that is read of a file`,
+		},
+		"an optional key that no variable can hold is skipped": {
+			existing: []string{"A=0"},
+			sources:  []environ.Source{optional, optional}, contents: []environ.Content{file("secret\x00"), file(strings.Repeat("x", 63))},
+			want: []string{"A=0"},
+			skipped: `--key A=/k,optional: skipped "file": a variable cannot hold a NUL byte: have the program read the file instead
+--key A=/k,optional: skipped "file": A takes 66 bytes, and the kernel allows 65 for one variable: have the program read the file instead`,
+		},
+		"another source has what one skips": {
+			sources: []environ.Source{key, from}, contents: []environ.Content{file("1"), dir("A", "\x00")},
+			want:    []string{"A=1"},
+			skipped: `--from /d: skipped "A": a variable cannot hold a NUL byte: have the program read the file instead`,
 		},
 		"a later source wins, at the place of the first": {
 			sources:  []environ.Source{from, key, envFile},
@@ -99,7 +146,7 @@ func TestBuild(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := environ.Build(tt.existing, tt.sources, tt.contents, tt.wins)
+			got, err := environ.Build(tt.existing, tt.sources, tt.contents, tt.wins, environ.Limits{One: 65})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,17 +169,16 @@ func TestBuildRefuses(t *testing.T) {
 	sources := []environ.Source{prefixed, envFile, key, from, envFile, key, prefixed, key}
 	contents := []environ.Content{
 		missing(), missing(), missing(),
-		dir("A", "secret\x00", "B", "fine", "C", "\x00secret"), file("A=1\nB=secret $secret\n"), file("\x00"), dir("A", "fine"),
+		unreadable("B", tooLarge("A", dir())), file("A=1\nB=secret $secret\n"), file("\x00"), dir("A", "fine"),
 		{Err: errors.New("it is gone")},
 	}
-	_, err := environ.Build(nil, sources, contents, environ.Sources)
+	_, err := environ.Build(nil, sources, contents, environ.Sources, environ.Limits{One: 65})
 	const want = `--from /d,prefix=P_: there is no such directory; is the volume mounted there?
 --env-file /f: there is no such file
 --key A=/k: there is no such file; to start without it, append ,optional
---from /d: the value of A has a NUL byte, which no variable can hold: read the file instead
---from /d: the value of C has a NUL byte, which no variable can hold: read the file instead
+--from /d: "B": permission denied
 --env-file /f: line 2: something follows the value: write one assignment a line, and put a value with blanks into single quotes
---key A=/k: the value of A has a NUL byte, which no variable can hold: read the file instead
+--key A=/k: a variable cannot hold a NUL byte: have the program read the file instead
 --key A=/k: it is gone`
 	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
 		t.Errorf("error (-want +got):\n%s", diff)

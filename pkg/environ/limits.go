@@ -34,9 +34,9 @@ func LimitsFor(stack uint64, page int) Limits {
 // Check returns an error if the kernel would not start a command with these variables. It names them, and the largest.
 func (l Limits) Check(command, variables []string) error {
 	for _, v := range variables {
-		if size := len(v) + 1; size > l.One {
-			return fmt.Errorf("%s takes %d bytes, and the kernel allows %d for one variable: have the program read the file instead",
-				nameOf(v), size, l.One)
+		name, value, _ := strings.Cut(v, "=")
+		if err := l.checkOne(name, value); err != nil {
+			return err
 		}
 	}
 	total := sizeOf(command) + sizeOf(variables)
@@ -48,6 +48,16 @@ func (l Limits) Check(command, variables []string) error {
 			"have the program read files instead, or raise the limit of the stack (ulimit -s)", total, l.All, largest(variables))
 	}
 	return nil
+}
+
+// checkOne returns an error if the kernel would not take a variable.
+func (l Limits) checkOne(name, value string) error {
+	size := len(name) + len(value) + len("=\x00")
+	if size <= l.One {
+		return nil
+	}
+	return unusable(fmt.Sprintf("%s takes %d bytes, and the kernel allows %d for one variable: have the program read the file instead",
+		name, size, l.One))
 }
 
 func sizeOf(texts []string) int {

@@ -28,8 +28,6 @@ const (
 	dataLink = "..data"
 	// reserved starts the names that are a volume's own.
 	reserved = ".."
-	// largest is more than the kernel takes for a whole environment. A larger file is there by mistake.
-	largest = 8 << 20
 	// attempts is how often files are read that change meanwhile, and pause how much longer each wait between is: more than
 	// four seconds in all. A volume that changes all the time is read in the fraction of a millisecond.
 	attempts = 40
@@ -325,9 +323,9 @@ func readFile(dir *os.File, name string) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, errNotRegular
 	}
-	data, err := io.ReadAll(io.LimitReader(file, largest+1))
-	if err == nil && len(data) > largest {
-		return nil, fmt.Errorf("it is larger than %d MiB, the most that is read of a file", largest>>20)
+	data, err := io.ReadAll(io.LimitReader(file, environ.MaxFile+1))
+	if err == nil && len(data) > environ.MaxFile {
+		return nil, environ.ErrTooLarge
 	}
 	return data, err
 }
