@@ -28,7 +28,7 @@ func shortFormExample() exampleCase {
 
 func optionalOverrideExample() exampleCase {
 	const app, log = "/etc/app/app.properties", "/etc/app/log.properties"
-	return exampleCase{app: "app", user: "65534", after: []look{
+	return exampleCase{app: "optional-override", user: "65534", after: []look{
 		{
 			files:  map[string]string{app: "workers=4\n", log: "level=info\n"},
 			owners: map[string]string{app: "0:65534 440", log: "0:65534 440"},
@@ -98,7 +98,7 @@ func tlsOwnerExample() exampleCase {
 
 func crossNamespaceExample() exampleCase {
 	const count = "grep -c BEGIN /etc/ca/ca.crt"
-	return exampleCase{app: "web", namespaces: []string{"shop", "certs"}, user: "65534", after: []look{
+	return exampleCase{app: "client", namespace: "shop", user: "65534", after: []look{
 		{owners: map[string]string{"/etc/ca/ca.crt": "0:0 444"}, prints: map[string]string{count: "1\n"}, log: []string{"trusted: 1\n"}},
 		{prints: map[string]string{count: "2\n"}, log: []string{"trusted: 2\n"}},
 	}}

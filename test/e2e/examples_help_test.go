@@ -13,27 +13,46 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
-	kit "github.com/liveconfig-csi/liveconfig/test/kit/site"
+	"github.com/liveconfig-csi/liveconfig/test/kit/page"
 )
 
-// example is a folder of examples, on its way through the commands that its section of the README has.
+// examplesPage is the page whose commands are typed.
+const examplesPage = "examples/README.md"
+
+// example is a folder of examples, on its way through the commands that its section of the page has.
 type example struct {
 	*site
 
 	folder    string
 	namespace string   // Where its pod is.
-	steps     []string // The section's commands that are left.
-	dir       string   // Where they run, with the context's namespace in a kubeconfig.
+	dir       string   // Where commands run, with the context's namespace in a kubeconfig.
+	steps     []string // The section's commands that are left, without the last.
+	cleanUp   string   // The last commands of the section.
+	shown     []string // What the section says that is printed.
 }
 
-// example prepares a folder to be gone through in a namespace of its own.
-func (s *site) example(t *testing.T, folder string) *example {
+func (s *site) examplesPage(t *testing.T) string {
 	t.Helper()
-	readme, err := os.ReadFile(filepath.Join(s.Repo(), "examples", "README.md"))
+	text, err := os.ReadFile(filepath.Join(s.Repo(), examplesPage))
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &example{site: s, folder: folder, namespace: s.namespace(t), steps: kit.CodeBlocks(section(string(readme), "## "+folder)), dir: t.TempDir()}
+	return string(text)
+}
+
+// example prepares a folder to be gone through in a namespace.
+func (s *site) example(t *testing.T, folder, namespace string) *example {
+	t.Helper()
+	section := page.Section(s.examplesPage(t), folder)
+	steps := page.Commands(section)
+	last := len(steps) - 1
+	if last < 1 {
+		t.Fatalf("the section %s of %s has the commands %q, want some, and then one that cleans up", folder, examplesPage, steps)
+	}
+	e := &example{
+		site: s, folder: folder, namespace: namespace, dir: t.TempDir(),
+		steps: steps[:last], cleanUp: steps[last], shown: page.Shown(section),
+	}
 	if err := s.WriteAdminKubeconfig(filepath.Join(e.dir, "kubeconfig")); err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +82,14 @@ func (e *example) typeIn(t *testing.T, commands string) string {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// wantAllTyped checks that no commands of the section are left but those that clean up.
+func (e *example) wantAllTyped(t *testing.T) {
+	t.Helper()
+	if len(e.steps) > 0 {
+		t.Errorf("nobody looks after these commands of %s:\n%s", examplesPage, strings.Join(e.steps, "\n"))
+	}
 }
 
 // wantAllFilesTyped checks that no file of the folder is forgotten by the commands.
@@ -175,11 +202,4 @@ func (s *site) addStranger(t *testing.T, pod *corev1.Pod) {
 		return fmt.Errorf("the container %s of %s does not run: %v", stranger, pod.Name, got.Status.EphemeralContainerStatuses)
 	})
 	s.wantOutput(t, pod, stranger, fmt.Sprintln(strangerUser), "id", "-u")
-}
-
-// section returns what a page has below a heading.
-func section(markdown, heading string) string {
-	_, text, _ := strings.Cut(markdown, "\n"+heading+"\n")
-	text, _, _ = strings.Cut(text, "\n## ")
-	return text
 }

@@ -1,8 +1,7 @@
 package e2e_test
 
 import (
-	"context"
-	"errors"
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -11,20 +10,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/page"
 )
 
 // exampleCase says what an example comes to.
 type exampleCase struct {
 	// app is the value of app.kubernetes.io/name by which its pod is found.
 	app string
-	// namespaces are those that its manifests name, the pod's first. None: it goes where kubectl's context leads.
-	namespaces []string
+	// namespace is where the pod is if a manifest says so. Empty: where kubectl's context leads.
+	namespace string
 	// user is what the container runs as.
 	user string
 	// secret are files that no other user may read.
@@ -47,75 +46,96 @@ type look struct {
 	log    []string
 }
 
-// TestExamples types what the README of the examples says, and looks into the containers. Programs are stand-ins, see
-// importExampleImages.
-func TestExamples(t *testing.T) { //nolint:tparallel // It shares the node with tests that stop parts of it.
+// TestExamples types the page of the examples from its top to its end in one namespace, as a reader does who cleans up only
+// when everything has been tried. After each step it looks into the containers. Programs are stand-ins, see importExampleImages.
+func TestExamples(t *testing.T) {
 	s := on(t, machine.Containerd2())
+	s.wantSectionForEachFolder(t)
+	s.importExampleImages(t)
+	s.withController(t)
+	namespace, plugin, cases := s.namespace(t), s.buildPlugin(t), exampleCases()
+	var all []*example
+	for _, folder := range page.Sections(s.examplesPage(t)) {
+		e := s.example(t, folder, cmp.Or(cases[folder].namespace, namespace))
+		all = append(all, e)
+		t.Run(folder, func(t *testing.T) {
+			switch folder {
+			case rolloutExample, pluginExample:
+				e.walkThrough(t, plugin)
+			case envExample: // It has a test of its own.
+				for len(e.steps) > 0 {
+					e.step(t)
+				}
+			default:
+				e.goThrough(t, cases[folder])
+			}
+		})
+	}
+	t.Run("clean up", func(t *testing.T) { s.cleanUp(t, namespace, all, cases) })
+}
+
+// wantSectionForEachFolder checks that the page, the folders and the cases are about the same examples.
+func (s *site) wantSectionForEachFolder(t *testing.T) {
+	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(s.Repo(), "examples"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var folders []string
 	for _, entry := range entries {
-		elsewhere := []string{rolloutExample, envExample, pluginExample} // They have tests of their own.
-		if entry.IsDir() && !slices.Contains(elsewhere, entry.Name()) {
+		if entry.IsDir() {
 			folders = append(folders, entry.Name())
 		}
 	}
-	cases := exampleCases()
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(cases)), folders); diff != "" {
-		t.Fatalf("the folders of examples are not those with a case (-cases +folders):\n%s", diff)
+	sections := slices.Sorted(slices.Values(page.Sections(s.examplesPage(t))))
+	if diff := gocmp.Diff(folders, sections); diff != "" {
+		t.Errorf("sections of %s (-folders +sections):\n%s", examplesPage, diff)
 	}
-	s.importExampleImages(t)
-	runExamples(t, s, cases)
-}
-
-// runExamples lets two of them run at once: the node is small.
-func runExamples(t *testing.T, s *site, cases map[string]exampleCase) {
-	t.Helper()
-	for folder, c := range cases {
-		t.Run(folder, func(t *testing.T) {
-			t.Parallel()
-			e := s.example(t, folder)
-			if len(c.namespaces) > 0 {
-				e.namespace = c.namespaces[0]
-				t.Cleanup(func() { s.removeNamespaces(t, c.namespaces) })
-			}
-			e.wantAllFilesTyped(t)
-			for i, want := range c.after {
-				e.step(t)
-				pod := e.pod(t, c.app)
-				if i == 0 {
-					e.wantUsers(t, pod, c)
-				}
-				e.wantSeen(t, pod, want)
-			}
-			if len(e.steps) > 0 {
-				t.Errorf("nobody looks after these commands of the README:\n%s", strings.Join(e.steps, "\n"))
-			}
-		})
+	known := slices.AppendSeq([]string{rolloutExample, pluginExample, envExample}, maps.Keys(exampleCases()))
+	if diff := gocmp.Diff(folders, slices.Sorted(slices.Values(known))); diff != "" {
+		t.Errorf("examples that the tests know (-folders +known):\n%s", diff)
 	}
 }
 
-// removeNamespaces removes what an example made outside of its test's own namespace, and waits until it can be made again.
-func (s *site) removeNamespaces(t *testing.T, names []string) {
+// goThrough types each step, and looks at its effect.
+func (e *example) goThrough(t *testing.T, c exampleCase) {
 	t.Helper()
-	ctx, namespaces := context.Background(), s.Client().CoreV1().Namespaces()
-	for _, name := range names {
-		s.wantPodsGone(t, name)
-		if err := namespaces.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
+	e.wantAllFilesTyped(t)
+	for i, want := range c.after {
+		e.step(t)
+		pod := e.pod(t, c.app)
+		if i == 0 {
+			e.wantUsers(t, pod, c)
+		}
+		e.wantSeen(t, pod, want)
+	}
+	e.wantAllTyped(t)
+}
+
+// cleanUp checks that examples are as their last steps left them, whatever came after them. Then it types the last commands of
+// all sections, and wants nothing of the examples to be left.
+func (s *site) cleanUp(t *testing.T, namespace string, all []*example, cases map[string]exampleCase) {
+	t.Helper()
+	for _, e := range all {
+		if c := cases[e.folder]; c.app != "" && len(e.steps) == 0 { // A single subtest does not type the others.
+			e.wantSeen(t, e.pod(t, c.app), c.after[len(c.after)-1])
 		}
 	}
-	for _, name := range names {
-		eventually(t, goneTimeout, func() error {
-			_, err := namespaces.Get(ctx, name, metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			return errors.Join(fmt.Errorf("namespace %s is still there", name), err)
-		})
+	for _, e := range all {
+		t.Log(e.typeIn(t, e.cleanUp))
+		if e.namespace != namespace {
+			e.wantNoNamespace(t, e.namespace)
+		}
 	}
+	const kinds = "pods,deployments,configmaps,secrets,serviceaccounts,roles,rolebindings"
+	const want = "configmap/kube-root-ca.crt\nserviceaccount/default\n" // Kubernetes' own.
+	eventually(t, goneTimeout, func() error {
+		got, err := s.Kubectl(t.Context(), "--namespace="+namespace, "get", kinds, "--output=name")
+		if err == nil && got != want {
+			err = fmt.Errorf("after the clean-up there are\n%swant\n%s", got, want)
+		}
+		return err
+	})
 }
 
 // wantUsers checks who the container is, and what another user may not do.

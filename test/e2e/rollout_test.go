@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -66,57 +64,39 @@ func (s *site) controllerPods(ctx context.Context) ([]corev1.Pod, error) {
 	return pods.Items, nil
 }
 
-// TestRolloutExample and TestPluginExample run the scripts of examples, which check themselves what comes of each command.
-func TestRolloutExample(t *testing.T) {
-	on(t, machine.Containerd2()).walkThrough(t, rolloutExample, "")
-}
-
-func TestPluginExample(t *testing.T) {
-	s := on(t, machine.Containerd2())
+// buildPlugin returns a folder with the plugin of kubectl.
+func (s *site) buildPlugin(t *testing.T) string {
+	t.Helper()
 	programs := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", programs, "./cmd/kubectl-liveconfig")
 	build.Dir = s.Repo()
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the plugin: %v\n%s", err, output)
 	}
-	s.walkThrough(t, pluginExample, fmt.Sprintf("export PATH=%q:$PATH\n", programs))
+	return programs
 }
 
-// walkThrough runs the script of an example after some words of preparation, and compares what it prints with what the README
-// says.
-func (s *site) walkThrough(t *testing.T, folder, prepare string) {
+// walkThrough runs the script of an example, which itself checks the effect of each command, with programs of a folder in the
+// PATH. It compares what the script prints with what the page shows.
+func (e *example) walkThrough(t *testing.T, programs string) {
 	t.Helper()
-	s.importExampleImages(t)
-	s.withController(t)
-	e := s.example(t, folder)
 	if len(e.steps) != 1 {
-		t.Fatalf("the section %q of the README of the examples has %d commands, want the script alone", folder, len(e.steps))
+		t.Fatalf("the section %s of %s has the commands %q, want the script alone", e.folder, examplesPage, e.steps)
 	}
-	printed := e.typeIn(t, prepare+e.steps[0])
+	printed := e.typeIn(t, fmt.Sprintf("export PATH=%q:$PATH\n", programs)+e.steps[0])
 	if testing.Verbose() {
 		t.Log(printed)
 	}
-	readme, err := os.ReadFile(filepath.Join(s.Repo(), "examples", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantInOrder(t, printed, shown(section(string(readme), "## "+folder)))
-	namespaces := s.Client().CoreV1().Namespaces()
-	if _, err := namespaces.Get(t.Context(), "liveconfig-"+folder, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the namespace of the example: %v, want it to be gone", err)
-	}
+	wantInOrder(t, printed, e.shown)
+	e.wantNoNamespace(t, "liveconfig-"+e.folder)
 }
 
-// shown returns the lines of the blocks of a page that show what is printed.
-func shown(markdown string) []string {
-	var lines []string
-	parts := strings.Split(markdown, "\n```")
-	for i := 1; i < len(parts); i += 2 { // Between two of them is a block.
-		if block, isOutput := strings.CutPrefix(parts[i], "\n"); isOutput { // Of shell code it says so here.
-			lines = append(lines, strings.Split(block, "\n")...)
-		}
+// wantNoNamespace checks that a namespace is gone.
+func (s *site) wantNoNamespace(t *testing.T, name string) {
+	t.Helper()
+	if _, err := s.Client().CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the namespace %s of an example: %v, want it to be gone", name, err)
 	}
-	return lines
 }
 
 // aRevision is a line of `kubectl rollout history`. With which number revisions begin depends on who was faster: Kubernetes,
@@ -124,7 +104,7 @@ func shown(markdown string) []string {
 var aRevision = regexp.MustCompile(`^\d+ +<none>$`)
 
 // differs matches what is another each time: moments, ages, versions of objects, names of pods, and how wide columns are.
-var differs = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:]+Z|\b(\d+[hm])*\d+[smh]\b|\b\d{3,}\b|\bweb-[a-z0-9]+-[a-z0-9]{5}\b| {2,}`)
+var differs = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:]+Z|\b(\d+[hm])*\d+[smh]\b|\b\d{3,}\b|\b(web|api)-[a-z0-9]+-[a-z0-9]{5}\b| {2,}`)
 
 func sameEachTime(text string) string { return differs.ReplaceAllString(text, " * ") }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/page"
 	"github.com/liveconfig-csi/liveconfig/test/kit/workdir"
 )
 
@@ -100,14 +101,14 @@ func (s *Site) InstallController(ctx context.Context) error {
 }
 
 // install runs the first commands of a page after a line.
-func (s *Site) install(ctx context.Context, what, page, line string) error {
-	script, err := s.CodeAfter(page, line)
+func (s *Site) install(ctx context.Context, what, path, line string) error {
+	script, err := s.CodeAfter(path, line)
 	if err != nil {
 		return err
 	}
 	begin := time.Now()
 	if _, err := s.Shell(ctx, script); err != nil {
-		return fmt.Errorf("install %s as %s says: %w", what, page, err)
+		return fmt.Errorf("install %s as %s says: %w", what, path, err)
 	}
 	s.Say("%s is installed after %s", what, time.Since(begin).Round(time.Millisecond))
 	return nil
@@ -168,31 +169,18 @@ func (s *Site) Environ(folders ...string) ([]string, error) {
 }
 
 // CodeAfter returns the first block of shell code in a page of the repository after a line.
-func (s *Site) CodeAfter(page, line string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(s.cfg.Repo, page))
+func (s *Site) CodeAfter(path, line string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(s.cfg.Repo, path))
 	if err != nil {
 		return "", err
 	}
 	_, rest, found := strings.Cut(string(text), "\n"+line+"\n")
 	if !found {
-		return "", fmt.Errorf("%s has no line %q", page, line)
+		return "", fmt.Errorf("%s has no line %q", path, line)
 	}
-	blocks := CodeBlocks(rest)
+	blocks := page.Commands(rest)
 	if len(blocks) == 0 {
-		return "", fmt.Errorf("%s has no shell code after %q", page, line)
+		return "", fmt.Errorf("%s has no shell code after %q", path, line)
 	}
 	return blocks[0], nil
-}
-
-// CodeBlocks returns all blocks of shell code in a text.
-func CodeBlocks(markdown string) []string {
-	var blocks []string
-	for {
-		_, rest, found := strings.Cut(markdown, "```sh\n")
-		if !found {
-			return blocks
-		}
-		code, after, _ := strings.Cut(rest, "```")
-		blocks, markdown = append(blocks, code), after
-	}
 }
