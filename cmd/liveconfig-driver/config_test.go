@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +38,44 @@ func defaults() config {
 		selinuxContext:    "system_u:object_r:container_file_t:s0",
 		verbosity:         2,
 		logFormat:         "text",
+	}
+}
+
+// TestThePagesSayWhenADenialIsBelieved: they state the default of the flag, and two and a half times that. That the files
+// follow a revocation within that time is a test of package source.
+func TestThePagesSayWhenADenialIsBelieved(t *testing.T) {
+	t.Parallel()
+	cfg, err := parseFlags(nil, onNode, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := map[time.Duration]string{2 * time.Minute: "two minutes", 5 * time.Minute: "five minutes"}
+	interval, atMost := words[cfg.recheckInterval], words[cfg.recheckInterval*5/2]
+	if interval == "" || atMost == "" {
+		t.Fatalf("--recheck-interval is %s by default: say so in the pages, and here", cfg.recheckInterval)
+	}
+	for page, sentences := range map[string][]string{
+		"README.md": {
+			"The driver asks again about every " + interval + " (`--recheck-interval`)", "denied access for two more", "within " + atMost,
+			"| `--recheck-interval` | about how often the API server decides again whether pods may read what they mount, and how long it " +
+				"must deny that before the driver believes it | `2m` |",
+			"one of a pod's service account within two and a half times `--recheck-interval`",
+		},
+		"SECURITY.md": {
+			"asked again about every `--recheck-interval` (2 minutes)", "nothing but denials for another `--recheck-interval`",
+			"at most two and a half times `--recheck-interval`, which is " + atMost + " by default",
+		},
+		"examples/README.md": {"within " + atMost + " the pod gets the Event `AccessLost`"},
+	} {
+		text, err := os.ReadFile(filepath.Join("..", "..", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, sentence := range sentences {
+			if !strings.Contains(strings.Join(strings.Fields(string(text)), " "), sentence) {
+				t.Errorf("%s does not say: %s", page, sentence)
+			}
+		}
 	}
 }
 
