@@ -24,8 +24,8 @@ import (
 // driverImage is what the README calls the image, in the version of the chart.
 const driverImage = "registry.example.com/liveconfig:0.1.0"
 
-// scriptTimeout is many times what an installation takes.
-const scriptTimeout = 5 * time.Minute
+// scriptTimeout is many times what an installation takes, and more than twice what the longest script does.
+const scriptTimeout = 10 * time.Minute
 
 // Config says where things are. The fields above Box are required.
 type Config struct {
