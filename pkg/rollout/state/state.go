@@ -173,10 +173,10 @@ func (f Facts) orPaused(s State) State {
 // progress is the state of a workload whose template has the newest config.
 func (f Facts) progress() State {
 	p := f.Workload.Progress
-	counts := fmt.Sprintf("%d pods have the new template, %d pods are available", p.Counts.Updated, p.Counts.Available)
+	counts := fmt.Sprintf("pods with the new template: %d; available pods: %d", p.Counts.Updated, p.Counts.Available)
 	switch {
 	case p.Exceeded:
-		return State{Name: Stuck, Waits: true, Why: counts + "; the progress deadline has passed: to go back, kubectl rollout undo " + f.Workload.Ref.String()}
+		return State{Name: Stuck, Waits: true, Why: counts + "; the progress deadline has passed: to go back, kubectl rollout undo " + f.Workload.String()}
 	case f.Workload.Paused:
 		return f.orPaused(State{})
 	case !p.Observed:

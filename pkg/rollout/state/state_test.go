@@ -64,13 +64,11 @@ func progress(p workload.Progress) func(*state.Facts) {
 	return func(f *state.Facts) { f.Workload.Progress = p }
 }
 
-// undoneFrom takes the workload back to version 1 after version N was rolled out.
-func undoneFrom(version int) func(*state.Facts) {
-	return func(f *state.Facts) {
-		f.Workload.Labels[trigger.RolloutLabel] = trigger.MarkOf(config(version)).UndoneFor(config(1)).String()
-		f.Newest = map[trigger.Object]string{app: fmt.Sprint("app-", version)}
-		f.Workload.Annotations[trigger.UndoneAnnotation] = `{"at":"2026-03-01T12:00:00Z"}`
-	}
+// undone takes the workload back to version 1 after version 2 was rolled out.
+func undone(f *state.Facts) {
+	f.Workload.Labels[trigger.RolloutLabel] = trigger.MarkOf(config(2)).UndoneFor(config(1)).String()
+	f.Newest = map[trigger.Object]string{app: "app-2"}
+	f.Workload.Annotations[trigger.UndoneAnnotation] = `{"at":"2026-03-01T12:00:00Z"}`
 }
 
 // example is a row of docs/states.md.
@@ -82,7 +80,7 @@ type example struct {
 
 // cases are what docs/states.md has as examples, in its order.
 func cases() []example {
-	const counts = "1 pods have the new template, 2 pods are available"
+	const counts = "pods with the new template: 1; available pods: 2"
 	under := workload.Progress{Observed: true, Counts: workload.Counts{Updated: 1, Ready: 2, Available: 2}}
 	stuck := under
 	stuck.Exceeded = true
@@ -95,13 +93,13 @@ func cases() []example {
 		{"just opted out", facts(annotation(trigger.TriggeredBy, "")), state.State{
 			Name: state.Pending, Why: "nothing triggers rollouts any more; the template gets the sources back",
 		}},
-		{"undone, then edited", facts(undoneFrom(2), func(f *state.Facts) { f.Newest = map[trigger.Object]string{app: "app-3"} }), state.State{
+		{"undone, then edited", facts(undone, func(f *state.Facts) { f.Newest = map[trigger.Object]string{app: "app-3"} }), state.State{
 			Name: state.Pending, Waits: true, Why: "configmap/app was edited",
 		}},
 		{"the controller says why it waits", facts(edited, held("configmap/app has no key")), state.State{
 			Name: state.HeldBack, Waits: true, Why: "configmap/app has no key",
 		}},
-		{"undone, then edited, with after-undo pause", facts(undoneFrom(2), annotation(trigger.AfterUndo, trigger.Pause),
+		{"undone, then edited, with after-undo pause", facts(undone, annotation(trigger.AfterUndo, trigger.Pause),
 			func(f *state.Facts) { f.Newest = map[trigger.Object]string{app: "app-3"} }), state.State{
 			Name: state.HeldBack, Waits: true, Why: "deployment/web was undone and liveconfig.internal/after-undo is pause; " +
 				"to go on: kubectl annotate deployment/web liveconfig.internal/undone-",
@@ -128,14 +126,14 @@ func cases() []example {
 		{"the progress deadline has passed", facts(progress(stuck)), state.State{
 			Name: state.Stuck, Waits: true, Why: counts + "; the progress deadline has passed: to go back, kubectl rollout undo deployment/web",
 		}},
-		{"undone", facts(undoneFrom(2)), state.State{
+		{"undone", facts(undone), state.State{
 			Name: state.Undone, Why: "the last change was undone at 2026-03-01T12:00:00Z; it stays so until a source is edited",
 		}},
-		{"undone, with after-undo pause", facts(undoneFrom(2), annotation(trigger.AfterUndo, trigger.Pause)), state.State{
+		{"undone, with after-undo pause", facts(undone, annotation(trigger.AfterUndo, trigger.Pause)), state.State{
 			Name: state.Undone, Why: "the last change was undone at 2026-03-01T12:00:00Z; edits wait until: " +
 				"kubectl annotate deployment/web liveconfig.internal/undone-",
 		}},
-		{"undone and resumed without an edit", facts(undoneFrom(2), annotation(trigger.UndoneAnnotation, "")), state.State{
+		{"undone and resumed without an edit", facts(undone, annotation(trigger.UndoneAnnotation, "")), state.State{
 			Name: state.NoEdit, Why: "the last change was undone, and no source was edited since; the next edit is rolled out",
 		}},
 		{"the pods have the newest", facts(), state.State{Name: state.Done}},
@@ -176,7 +174,7 @@ func TestThePageOfStates(t *testing.T) {
 		t.Errorf("%s (-want +got), LIVECONFIG_UPDATE=1 writes it:\n%s", page, cmp.Diff(want, got))
 		return
 	}
-	if err := os.WriteFile(page, []byte(before+begin+want+end+after), 0o600); err != nil { //nolint:forbidigo // A page of the checkout.
+	if err := os.WriteFile(page, []byte(before+begin+want+end+after), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
