@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon"
-	"github.com/liveconfig-csi/liveconfig/pkg/telemetry"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
 )
 
 // config is what the flags say.

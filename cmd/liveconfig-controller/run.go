@@ -26,11 +26,11 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
-	"github.com/liveconfig-csi/liveconfig/pkg/server"
-	"github.com/liveconfig-csi/liveconfig/pkg/telemetry"
-	"github.com/liveconfig-csi/liveconfig/pkg/version"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
 )
 
 // The times of the lease, which are those of Kubernetes' own controllers: a leader that hears nothing stops working before

@@ -14,14 +14,14 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/inflow"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
 )
 
 func TestNewClientsNeedACluster(t *testing.T) {
 	t.Parallel()
 	cfg := defaults()
 	cfg.kubeconfig = t.TempDir() + "/none"
-	_, _, err := newClients(cfg, inflow.New(1))
+	_, _, err := newClients(cfg, flowcontrol.New(1))
 	if err == nil || !strings.HasPrefix(err.Error(), "read how to reach the API server (see --kubeconfig): ") {
 		t.Errorf("newClients = %v, want it to name the flag", err)
 	}
@@ -67,7 +67,7 @@ func TestClientsShareAConnection(t *testing.T) {
 	t.Cleanup(server.Close)
 	cfg := defaults()
 	cfg.kubeconfig = kubeconfig(t, server)
-	apiServer, c, err := newClients(cfg, inflow.New(1))
+	apiServer, c, err := newClients(cfg, flowcontrol.New(1))
 	if err != nil {
 		t.Fatal(err)
 	}

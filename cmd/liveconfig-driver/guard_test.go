@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/telemetry"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
 )
 
 // What the driver is made of. Everything that is linked takes memory on every node: its pages, and what it allocates before

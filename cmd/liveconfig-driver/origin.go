@@ -7,16 +7,16 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/csidriver"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver"
-	"github.com/liveconfig-csi/liveconfig/pkg/identity"
-	"github.com/liveconfig-csi/liveconfig/pkg/inflow"
-	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
-	"github.com/liveconfig-csi/liveconfig/pkg/manifests"
-	"github.com/liveconfig-csi/liveconfig/pkg/source"
-	"github.com/liveconfig-csi/liveconfig/pkg/status"
-	"github.com/liveconfig-csi/liveconfig/pkg/telemetry"
-	"github.com/liveconfig-csi/liveconfig/pkg/volume"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/csidriver"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/nodeserver"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/manifestsource"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
 // origin is where ConfigMaps and Secrets come from, with everything that is another thing where that is another place.
@@ -26,7 +26,7 @@ type origin struct {
 	tokens    volume.Tokens
 	events    eventWriter
 	// installation vouches for what requests say about pods.
-	installation driver.Installation
+	installation nodeserver.Installation
 	// run are the parts that run as long as the driver.
 	run []func(context.Context) error
 	// wait returns when nothing of the parts works any more.
@@ -34,7 +34,7 @@ type origin struct {
 	// gauges adds what metrics show of the origin.
 	gauges func(*telemetry.Gauges)
 	// manifests returns what the status shows of the manifests; nil for an API server.
-	manifests func() *status.Manifests
+	manifests func() *statusz.Manifests
 }
 
 // eventWriter shows Events to the users of pods.
@@ -59,7 +59,7 @@ func newOrigin(ctx context.Context, cfg config, room *memory, changed func(sourc
 
 // clusterOrigin is the API server.
 func clusterOrigin(ctx context.Context, cfg config, room *memory, vault *identity.Vault, changed func(source.Key)) (*origin, error) {
-	apiServer, client, err := newClients(cfg, inflow.New(room.largeAnswers()))
+	apiServer, client, err := newClients(cfg, flowcontrol.New(room.largeAnswers()))
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func clusterOrigin(ctx context.Context, cfg config, room *memory, vault *identit
 	return &origin{
 		sources: sources, authority: authority, tokens: vault, events: events, installation: installation,
 		run: []func(context.Context) error{
-			func(ctx context.Context) error { return installation.Run(inflow.With(ctx, inflow.Awaited)) }, // Publishes wait for it.
+			func(ctx context.Context) error { return installation.Run(flowcontrol.With(ctx, flowcontrol.Awaited)) }, // Publishes wait for it.
 			sources.Run,
 		},
 		wait: sources.Wait,
@@ -87,7 +87,7 @@ func clusterOrigin(ctx context.Context, cfg config, room *memory, vault *identit
 			g.Watches, g.Polled, g.Silence, g.Replaced = sources.Watches, sources.Polled, sources.Silence, sources.Replaced
 			g.EventsDropped = events.Dropped
 		},
-		manifests: func() *status.Manifests { return nil },
+		manifests: func() *statusz.Manifests { return nil },
 	}, nil
 }
 
@@ -96,7 +96,7 @@ func clusterOrigin(ctx context.Context, cfg config, room *memory, vault *identit
 func manifestsOrigin(ctx context.Context, cfg config, room *memory, vault *identity.Vault, changed func(source.Key)) (*origin, error) {
 	klog.Background().Info("ConfigMaps and Secrets are read from manifests, and no API server is asked: this is for trying out, "+
 		"for tests and for machines without a cluster", logkeys.Directory, cfg.manifests)
-	dir, err := manifests.New(ctx, manifests.Config{Dir: cfg.manifests, Changed: changed, Room: room.objects})
+	dir, err := manifestsource.New(ctx, manifestsource.Config{Dir: cfg.manifests, Changed: changed, Room: room.objects})
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func manifestsOrigin(ctx context.Context, cfg config, room *memory, vault *ident
 		run:       []func(context.Context) error{dir.Run},
 		wait:      func() {},
 		gauges:    func(g *telemetry.Gauges) { g.ManifestProblems = func() int { return len(dir.Problems()) } },
-		manifests: func() *status.Manifests { return statusOf(cfg.manifests, dir) },
+		manifests: func() *statusz.Manifests { return statusOf(cfg.manifests, dir) },
 	}, nil
 }
 
@@ -121,10 +121,10 @@ type anyPod struct{}
 // Check finds nothing wrong.
 func (anyPod) Check(context.Context) error { return nil }
 
-func statusOf(name string, dir *manifests.Directory) *status.Manifests {
-	s := &status.Manifests{Directory: name, Objects: dir.Objects(), Problems: []status.ManifestProblem{}}
+func statusOf(name string, dir *manifestsource.Directory) *statusz.Manifests {
+	s := &statusz.Manifests{Directory: name, Objects: dir.Objects(), Problems: []statusz.ManifestProblem{}}
 	for _, p := range dir.Problems() {
-		s.Problems = append(s.Problems, status.ManifestProblem{
+		s.Problems = append(s.Problems, statusz.ManifestProblem{
 			File: p.Place.File, Document: p.Place.Document, Line: p.Place.Line, Message: p.Message,
 		})
 	}

@@ -9,9 +9,9 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/csidriver"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver"
-	"github.com/liveconfig-csi/liveconfig/pkg/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/csidriver"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/nodeserver"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 )
 
 // stateInterval is how often it is tried whether records can be written.
@@ -24,7 +24,7 @@ var errRecovering = errors.New("the volumes of an earlier run are still being ta
 type readiness struct {
 	// recovered reports whether the volumes of an earlier run have been taken over.
 	recovered    func() bool
-	installation driver.Installation
+	installation nodeserver.Installation
 	// registered returns why the kubelet would not call the driver.
 	registered func() error
 	// keepLock sees that the driver still has its node to itself, as far as it can tell.

@@ -12,8 +12,8 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/csidriver"
-	"github.com/liveconfig-csi/liveconfig/pkg/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/csidriver"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 )
 
 // installed answers what it is told to, if it is not asked to wait.

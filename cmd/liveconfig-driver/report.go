@@ -11,13 +11,13 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver"
-	"github.com/liveconfig-csi/liveconfig/pkg/identity"
-	"github.com/liveconfig-csi/liveconfig/pkg/state"
-	"github.com/liveconfig-csi/liveconfig/pkg/status"
-	"github.com/liveconfig-csi/liveconfig/pkg/telemetry"
-	"github.com/liveconfig-csi/liveconfig/pkg/version"
-	"github.com/liveconfig-csi/liveconfig/pkg/volume"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/nodeserver"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
 // reporter shows what happens to volumes in metrics and Events.
@@ -59,7 +59,7 @@ func (c counted) Publish(ctx context.Context, r state.Record, t identity.Token) 
 
 // countedInstallation counts the publishes that are refused because nobody vouches for pods.
 type countedInstallation struct {
-	driver.Installation
+	nodeserver.Installation
 	metrics *telemetry.Metrics
 }
 
@@ -124,16 +124,16 @@ func (p *parts) serveStatus(cfg config) http.Handler {
 }
 
 // newReport returns what a report holds whatever the driver does.
-func newReport(cfg config, started time.Time) status.Report {
-	return status.Report{
-		SchemaVersion: status.SchemaVersion, Driver: cfg.driverName, Version: version.Version(), Node: cfg.nodeID,
-		Started: started.UTC(), Now: time.Now().UTC(), Volumes: []status.Volume{},
+func newReport(cfg config, started time.Time) statusz.Report {
+	return statusz.Report{
+		SchemaVersion: statusz.SchemaVersion, Driver: cfg.driverName, Version: version.Version(), Node: cfg.nodeID,
+		Started: started.UTC(), Now: time.Now().UTC(), Volumes: []statusz.Volume{},
 	}
 }
 
-func writeReport(w http.ResponseWriter, r *http.Request, report status.Report) {
+func writeReport(w http.ResponseWriter, r *http.Request, report statusz.Report) {
 	var text bytes.Buffer
-	if err := status.Write(&text, report); err != nil {
+	if err := statusz.Write(&text, report); err != nil {
 		klog.FromContext(r.Context()).Error(err, "The status cannot be told")
 		http.Error(w, "the status cannot be told; see the log", http.StatusInternalServerError)
 		return

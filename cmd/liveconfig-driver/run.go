@@ -20,19 +20,19 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/driver"
-	"github.com/liveconfig-csi/liveconfig/pkg/identity"
-	"github.com/liveconfig-csi/liveconfig/pkg/inflow"
-	"github.com/liveconfig-csi/liveconfig/pkg/kubeclient"
-	"github.com/liveconfig-csi/liveconfig/pkg/lockdown"
-	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
-	"github.com/liveconfig-csi/liveconfig/pkg/server"
-	"github.com/liveconfig-csi/liveconfig/pkg/source"
-	"github.com/liveconfig-csi/liveconfig/pkg/state"
-	"github.com/liveconfig-csi/liveconfig/pkg/telemetry"
-	"github.com/liveconfig-csi/liveconfig/pkg/version"
-	"github.com/liveconfig-csi/liveconfig/pkg/volume"
-	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/nodeserver"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/kubeclient"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/lockdown"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
 // run is the whole program: it serves until ctx ends or something it needs breaks.
@@ -161,7 +161,7 @@ type clients struct {
 
 // newClients returns how to reach the API server, and clients that do. The API server's own priority and fairness paces
 // them: a client's limit would make volumes of a starting node wait in line for nothing.
-func newClients(cfg config, gate *inflow.Gate) (*rest.Config, clients, error) {
+func newClients(cfg config, gate *flowcontrol.Gate) (*rest.Config, clients, error) {
 	cluster, err := clientcmd.BuildConfigFromFlags("", cfg.kubeconfig)
 	if err != nil {
 		return nil, clients{}, fmt.Errorf("read how to reach the API server (see --kubeconfig): %w", err)
@@ -200,7 +200,7 @@ func (p *parts) serve(ctx context.Context, cfg config) error {
 		}
 		g.Go(func() error { return server.ServeHTTP(ctx, l, p.mux(cfg)) })
 	}
-	p.origin.events.Start(inflow.With(ctx, inflow.Spare)) // Recovering has something to tell.
+	p.origin.events.Start(flowcontrol.With(ctx, flowcontrol.Spare)) // Recovering has something to tell.
 	if err := p.volumes.Recover(ctx); err != nil {
 		logger.Error(err, "Some records could not be read; their volumes stay as they are")
 	}
@@ -225,7 +225,7 @@ func (p *parts) serveCSI(ctx context.Context, cfg config) error {
 	}
 	calls := grpc.UnaryInterceptor(server.Interceptor(klog.Background(), p.metrics.RecordCall))
 	s := server.NewGRPC(calls)
-	d := driver.New(driver.Config{
+	d := nodeserver.New(nodeserver.Config{
 		Name: cfg.driverName, Version: version.Version(), NodeID: cfg.nodeID, KubeletDir: cfg.kubeletDir,
 		Installation: countedInstallation{p.origin.installation, p.metrics}, Volumes: counted{p.volumes, p.metrics}, Usage: p.mounts.Usage,
 		Ready: p.ready.serves,

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/logkeys"
-	"github.com/liveconfig-csi/liveconfig/pkg/server"
-	"github.com/liveconfig-csi/liveconfig/pkg/state"
-	"github.com/liveconfig-csi/liveconfig/pkg/status"
-	"github.com/liveconfig-csi/liveconfig/pkg/version"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
 )
 
 // holderInterval is how often a driver that waits looks whether it still waits for the same one.
@@ -115,7 +115,7 @@ func (t *turn) check() error {
 
 func (t *turn) serveStatus(w http.ResponseWriter, r *http.Request) {
 	report := newReport(t.cfg, t.started)
-	holder := status.Holder(t.lock.Holder())
+	holder := statusz.Holder(t.lock.Holder())
 	report.WaitsFor = &holder
 	writeReport(w, r, report)
 }

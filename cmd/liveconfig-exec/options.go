@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/environ"
-	"github.com/liveconfig-csi/liveconfig/pkg/supervise"
+	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
+	"github.com/liveconfig-csi/liveconfig/pkg/exec/supervise"
 )
 
 const defaultGrace = 30 * time.Second

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/mountns/userlimits"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/userlimits"
 )
 
 // TestInotifyIsUsedUp: a neighbour must not keep the program from starting, nor from following changes. This is fault 43.

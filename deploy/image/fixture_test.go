@@ -21,10 +21,10 @@ const (
 	committed = "2026-01-02T03:04:05Z"
 )
 
-// tell is a second program beside the driver: it prints what pkg/version says.
+// tell is a second program beside the driver: it prints what pkg/daemon/version says.
 const tell = `package main
 
-import "github.com/liveconfig-csi/liveconfig/pkg/version"
+import "github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
 
 func main() { print(version.Version()) }
 `

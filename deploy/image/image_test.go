@@ -194,7 +194,7 @@ func checkPrograms(t *testing.T, b built) {
 	// The builtin print writes to stderr.
 	version, err := exec.CommandContext(t.Context(), filepath.Join(dir, "liveconfig-tell")).CombinedOutput()
 	if err != nil || string(version) != released {
-		t.Errorf("pkg/version in the image = %q, %v, want %q", version, err, released)
+		t.Errorf("pkg/daemon/version in the image = %q, %v, want %q", version, err, released)
 	}
 }
 

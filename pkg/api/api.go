@@ -11,7 +11,7 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/environ/dotenv"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/dotenv"
 )
 
 // The keys of volumeAttributes. The first five are the short form (one source); [KeySources] is the long form and

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 )
 

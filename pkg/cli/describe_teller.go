@@ -16,7 +16,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
-	"github.com/liveconfig-csi/liveconfig/pkg/status"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 // teller finds out what there is to tell about workloads. What several of them need it asks for once.
@@ -266,7 +266,7 @@ func (d *tale) judge() {
 			next.Volumes = append(next.Volumes, description.PodVolume{Name: v.Name})
 		}
 		answer := d.answers[pod.Spec.NodeName]
-		var report *status.Report
+		var report *statusz.Report
 		switch {
 		case next.NotAsked != "":
 		case answer.Err != nil:

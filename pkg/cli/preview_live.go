@@ -15,7 +15,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/preview"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
-	"github.com/liveconfig-csi/liveconfig/pkg/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
 // liveObjects asks the cluster for objects, for each once: all volumes are made of the same.

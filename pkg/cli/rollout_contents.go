@@ -16,7 +16,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/revisions"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
-	"github.com/liveconfig-csi/liveconfig/pkg/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
 // contents reads what copies and sources of one namespace hold, each once.

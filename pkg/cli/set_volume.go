@@ -17,7 +17,7 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/attributes"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/attributes"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/volumes"
 )
 

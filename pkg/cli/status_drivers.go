@@ -20,7 +20,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
-	"github.com/liveconfig-csi/liveconfig/pkg/status"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 // addDriverNamespaceFlag adds the flag by which people say where the driver's pods are.
@@ -85,7 +85,7 @@ func now(object metav1.Object, err error, of api.Ref) (versions.Now, error) {
 	case err != nil:
 		return versions.Now{}, fmt.Errorf("get %s: %w", of, err)
 	}
-	found := versions.Now{Version: &status.Version{UID: string(object.GetUID()), ResourceVersion: object.GetResourceVersion()}}
+	found := versions.Now{Version: &statusz.Version{UID: string(object.GetUID()), ResourceVersion: object.GetResourceVersion()}}
 	found.ChangedAt = changedAt(object)
 	return found, nil
 }

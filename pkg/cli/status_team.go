@@ -16,7 +16,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
-	"github.com/liveconfig-csi/liveconfig/pkg/status"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 // team is a workload and its pods at one time.
@@ -147,8 +147,8 @@ func objectsOf(teams []*team) map[api.Ref]bool {
 	return objects
 }
 
-func reports(answers map[string]nodes.Answer) []status.Report {
-	var all []status.Report
+func reports(answers map[string]nodes.Answer) []statusz.Report {
+	var all []statusz.Report
 	for _, answer := range answers {
 		if answer.Err == nil {
 			all = append(all, answer.Report)

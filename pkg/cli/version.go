@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/version"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
 )
 
 func newVersion(s *session) *cobra.Command {

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/telemetry"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
 )
 
 // Program is a whole program: it works until ctx ends, or something it needs breaks. Args are without its name.

@@ -5,10 +5,10 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/fair"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
 )
 
 // newQueue returns a work queue that is fair to namespaces.
 func newQueue[T comparable](namespaceOf func(T) string) workqueue.TypedRateLimitingInterface[T] {
-	return fair.NewWorkQueue(namespaceOf, workqueue.NewTypedItemExponentialFailureRateLimiter[T](50*time.Millisecond, time.Minute))
+	return fairqueue.NewWorkQueue(namespaceOf, workqueue.NewTypedItemExponentialFailureRateLimiter[T](50*time.Millisecond, time.Minute))
 }

@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/mountns"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 	"github.com/liveconfig-csi/liveconfig/test/demo/narrator"
 	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"

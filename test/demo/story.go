@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/status"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 	"github.com/liveconfig-csi/liveconfig/test/demo/narrator"
 )
 
@@ -76,7 +76,7 @@ func (d *demo) mistake(ctx context.Context) error {
 	if err := d.put("configmap.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: redis-volume-config\ndata:\n  redis.conf: 6381\n"); err != nil {
 		return err
 	}
-	report, err := d.awaitStatus(ctx, func(r status.Report) bool { return r.Manifests != nil && len(r.Manifests.Problems) > 0 })
+	report, err := d.awaitStatus(ctx, func(r statusz.Report) bool { return r.Manifests != nil && len(r.Manifests.Problems) > 0 })
 	if err != nil {
 		return err
 	}
@@ -122,8 +122,8 @@ func (d *demo) killAndRestart(ctx context.Context) error {
 	if err := d.node.StartDriver(ctx); err != nil {
 		return err
 	}
-	if _, err := d.awaitStatus(ctx, func(r status.Report) bool {
-		return len(r.Volumes) == 1 && r.Volumes[0].State == status.Live && !r.Volumes[0].CheckedAt.IsZero()
+	if _, err := d.awaitStatus(ctx, func(r statusz.Report) bool {
+		return len(r.Volumes) == 1 && r.Volumes[0].State == statusz.Live && !r.Volumes[0].CheckedAt.IsZero()
 	}); err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (d *demo) change(ctx context.Context, name, text string) error {
 }
 
 // awaitStatus asks the driver for its status until that is as wanted.
-func (d *demo) awaitStatus(ctx context.Context, is func(status.Report) bool) (status.Report, error) {
+func (d *demo) awaitStatus(ctx context.Context, is func(statusz.Report) bool) (statusz.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	for {
@@ -163,8 +163,8 @@ func (d *demo) awaitStatus(ctx context.Context, is func(status.Report) bool) (st
 	}
 }
 
-func (d *demo) askStatus(ctx context.Context) (status.Report, error) {
-	var report status.Report
+func (d *demo) askStatus(ctx context.Context) (statusz.Report, error) {
+	var report statusz.Report
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.status+"/statusz", http.NoBody)
 	if err != nil {
 		return report, err

@@ -10,19 +10,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/status"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
 	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 )
 
 // statusOf reads what the driver tells of its volumes, and looks for values and tokens in it.
-func statusOf(b *bench.Bench, query string) status.Report {
+func statusOf(b *bench.Bench, query string) statusz.Report {
 	b.T.Helper()
 	text := b.Get("/statusz" + query)
 	if err := lab.Leak([]byte(text)); err != nil {
 		b.T.Errorf("/statusz: %v", err)
 	}
-	report, err := status.Read(strings.NewReader(text))
+	report, err := statusz.Read(strings.NewReader(text))
 	if err != nil {
 		b.T.Fatal(err)
 	}
@@ -46,11 +46,11 @@ func TestStatusTellsWhatIsInTheFiles(t *testing.T) {
 	}
 	query := "?pod=" + b.Namespace + "/web"
 	v := statusOf(b, query).Volumes[0]
-	first := &status.Version{UID: string(made.UID), ResourceVersion: made.ResourceVersion}
-	if diff := cmp.Diff([]*status.Version{first, first}, []*status.Version{v.Sources[0].Known, v.Sources[0].Projected}); diff != "" {
+	first := &statusz.Version{UID: string(made.UID), ResourceVersion: made.ResourceVersion}
+	if diff := cmp.Diff([]*statusz.Version{first, first}, []*statusz.Version{v.Sources[0].Known, v.Sources[0].Projected}); diff != "" {
 		t.Errorf("versions of the ConfigMap (-want +got):\n%s", diff)
 	}
-	if v.State != status.Live || v.Problem != nil || v.TargetPath != b.Node.Target(pod, bench.VolumeName) || v.ProjectedAt.IsZero() {
+	if v.State != statusz.Live || v.Problem != nil || v.TargetPath != b.Node.Target(pod, bench.VolumeName) || v.ProjectedAt.IsZero() {
 		t.Errorf("volume = %+v, want it live and well", v)
 	}
 	if want := "serviceaccount " + b.Namespace + "/default"; v.Sources[1].ReadBy != want || v.Sources[1].Kind != "Secret" {
@@ -117,7 +117,7 @@ func TestStatusAnswersReadersOnly(t *testing.T) {
 func TestMetricsOfARealDriverAreTheKnownOnes(t *testing.T) {
 	t.Parallel()
 	b := bench.New(t)
-	known, err := os.ReadFile(filepath.Join(repo, "pkg", "telemetry", "testdata", "metrics.txt"))
+	known, err := os.ReadFile(filepath.Join(repo, "pkg", "daemon", "telemetry", "testdata", "metrics.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/status"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
 	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
@@ -97,7 +97,7 @@ func (s *second) waits(holder int) error {
 	if err != nil {
 		return err
 	}
-	var report status.Report
+	var report statusz.Report
 	if err := json.Unmarshal([]byte(body), &report); err != nil {
 		return fmt.Errorf("/statusz of the second driver: %w", err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/status"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 // TestAManifestWithAMistakeKeepsTheFiles, and says where the mistake is: in the log, in the status and in a metric. A driver that
@@ -50,7 +50,7 @@ func TestAManifestWithAMistakeKeepsTheFiles(t *testing.T) {
 // wantProblem wants that the status of a driver without an API server has one problem with the text.
 func (b *bench) wantProblem(text string) {
 	b.T.Helper()
-	var report status.Report
+	var report statusz.Report
 	if err := json.Unmarshal([]byte(b.Get("/statusz")), &report); err != nil {
 		b.T.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/source"
-	"github.com/liveconfig-csi/liveconfig/pkg/status"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
 )
@@ -208,7 +208,7 @@ func TestAnObjectThatIsReplacedTakesNoFileAway(t *testing.T) {
 // knowsNothingOf returns an error while the driver has not heard that a ConfigMap which all of its volumes use is gone.
 func (b *bench) knowsNothingOf(name string) func() error {
 	return func() error {
-		var report status.Report
+		var report statusz.Report
 		if err := json.Unmarshal([]byte(b.Get("/statusz")), &report); err != nil {
 			return err
 		}

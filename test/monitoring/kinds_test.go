@@ -3,7 +3,7 @@ package monitoring
 import (
 	"slices"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/volume"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
 // isKind reports whether the driver gives that value to the label kind.

@@ -226,7 +226,7 @@ var (
 func golden(t *testing.T) []string {
 	t.Helper()
 	names := []string{"process_start_time_seconds", "process_resident_memory_bytes"}
-	for line := range strings.Lines(string(read(t, filepath.Join(repo, "pkg", "telemetry", "testdata", "metrics.txt")))) {
+	for line := range strings.Lines(string(read(t, filepath.Join(repo, "pkg", "daemon", "telemetry", "testdata", "metrics.txt")))) {
 		if name, _, ok := strings.Cut(line, "{"); ok && !strings.HasPrefix(line, "#") {
 			names = append(names, name)
 		}

@@ -8,8 +8,8 @@ import (
 	"path"
 	"strings"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/atomicdir"
-	"github.com/liveconfig-csi/liveconfig/pkg/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
 var _ atomicdir.Writer = (*inTreeOrder)(nil)

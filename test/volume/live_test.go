@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/atomicdir"
-	"github.com/liveconfig-csi/liveconfig/pkg/tree"
-	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
 // source is the mount source of the volumes under test.

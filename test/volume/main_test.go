@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/mountns"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 )
 
 // taskVariable, when set, makes the test binary do one task instead of running tests. It holds a task as JSON.

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/budget"
-	"github.com/liveconfig-csi/liveconfig/pkg/identity"
-	objects "github.com/liveconfig-csi/liveconfig/pkg/source"
-	"github.com/liveconfig-csi/liveconfig/pkg/state"
-	"github.com/liveconfig-csi/liveconfig/pkg/tree"
-	"github.com/liveconfig-csi/liveconfig/pkg/volume"
-	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	objects "github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
 // tight are the limits of a volume that is easily filled.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/atomicdir"
-	"github.com/liveconfig-csi/liveconfig/pkg/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/tree"
-	"github.com/liveconfig-csi/liveconfig/pkg/volumefs"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
 // umaskTask publishes and updates a volume by each policy in a process of its own, because the umask belongs to the

@@ -9,7 +9,7 @@ import (
 	"path"
 	"slices"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
 // owners says who reads and to whom the versions belong. It goes from the test to its readers.

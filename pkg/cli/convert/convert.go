@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/attributes"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/attributes"
 )
 
 // ErrOther is what a volume is that no conversion is about, such as an emptyDir.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/convert"
-	"github.com/liveconfig-csi/liveconfig/pkg/projection"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
 )
 
 var namer = convert.Namer{Driver: "csi.liveconfig.internal", Namespace: "shop"}

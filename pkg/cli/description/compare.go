@@ -6,7 +6,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
-	"github.com/liveconfig-csi/liveconfig/pkg/status"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 // states returns all, from good to bad.
@@ -30,7 +30,7 @@ type Fact struct {
 
 // Fill says of a pod what its node reports; nil is nothing. The places are where the pod shows objects, and facts are about
 // those.
-func Fill(pod *Pod, report *status.Report, places []versions.Place, facts map[api.Ref]Fact) {
+func Fill(pod *Pod, report *statusz.Report, places []versions.Place, facts map[api.Ref]Fact) {
 	pod.State = versions.Current
 	judged := versions.Pod{Name: pod.Name, UID: pod.UID, Node: pod.Node, Report: report}
 	for i := range pod.Volumes {
@@ -56,11 +56,11 @@ func Fill(pod *Pod, report *status.Report, places []versions.Place, facts map[ap
 }
 
 // reportOf returns what a node reports of a volume of a pod; nil for nothing.
-func reportOf(pod Pod, volume string, report *status.Report) *status.Volume {
+func reportOf(pod Pod, volume string, report *statusz.Report) *statusz.Volume {
 	if report == nil {
 		return nil
 	}
-	i := slices.IndexFunc(report.Volumes, func(v status.Volume) bool { return v.Pod.UID == pod.UID && v.Name == volume })
+	i := slices.IndexFunc(report.Volumes, func(v statusz.Volume) bool { return v.Pod.UID == pod.UID && v.Name == volume })
 	if i < 0 {
 		return nil
 	}
@@ -68,7 +68,7 @@ func reportOf(pod Pod, volume string, report *status.Report) *status.Volume {
 }
 
 // fill takes over what is reported of the whole volume.
-func (v *PodVolume) fill(r *status.Volume) {
+func (v *PodVolume) fill(r *statusz.Volume) {
 	v.Sources = []PodSource{}
 	if r == nil {
 		return
@@ -78,7 +78,7 @@ func (v *PodVolume) fill(r *status.Volume) {
 }
 
 // sourceIn returns what is reported of an object in a volume.
-func sourceIn(at versions.Place, reported *status.Volume) PodSource {
+func sourceIn(at versions.Place, reported *statusz.Volume) PodSource {
 	next := PodSource{Object: RefOf(at.Names)}
 	if at.IsCopy() {
 		next.CopyOf = RefOf(at.Object).in(at.Object.Namespace)

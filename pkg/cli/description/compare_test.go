@@ -10,7 +10,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/description"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
-	"github.com/liveconfig-csi/liveconfig/pkg/status"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 var (
@@ -22,13 +22,13 @@ var (
 	other = versions.Place{Object: app, Names: app1}
 )
 
-func version(text string) *status.Version { return &status.Version{UID: "u", ResourceVersion: text} }
+func version(text string) *statusz.Version { return &statusz.Version{UID: "u", ResourceVersion: text} }
 
 // reported is a report of one volume of pod p, with a version of an object in it.
-func reported(of api.Ref, projected *status.Version) *status.Report {
-	return &status.Report{Recovered: true, Volumes: []status.Volume{
-		{Pod: status.Pod{UID: "other"}, Name: "files"},
-		{Pod: status.Pod{UID: "p"}, Name: "files", State: status.Live, Digest: "d", Bytes: 7, ProjectedAt: noon, CheckedAt: noon, Sources: []status.Source{{
+func reported(of api.Ref, projected *statusz.Version) *statusz.Report {
+	return &statusz.Report{Recovered: true, Volumes: []statusz.Volume{
+		{Pod: statusz.Pod{UID: "other"}, Name: "files"},
+		{Pod: statusz.Pod{UID: "p"}, Name: "files", State: statusz.Live, Digest: "d", Bytes: 7, ProjectedAt: noon, CheckedAt: noon, Sources: []statusz.Source{{
 			Kind: string(of.Kind), Namespace: of.Namespace, Name: of.Name, Synced: true, Found: true, Known: projected, Projected: projected, ChangedAt: noon,
 		}}},
 	}}
@@ -36,11 +36,11 @@ func reported(of api.Ref, projected *status.Version) *status.Report {
 
 func TestFill(t *testing.T) {
 	t.Parallel()
-	fact := func(v *status.Version, copies ...string) map[api.Ref]description.Fact {
+	fact := func(v *statusz.Version, copies ...string) map[api.Ref]description.Fact {
 		return map[api.Ref]description.Fact{app: {Now: versions.Now{Version: v, ChangedAt: noon, Copies: copies}}}
 	}
 	tests := map[string]struct {
-		report    *status.Report
+		report    *statusz.Report
 		places    []versions.Place
 		facts     map[api.Ref]description.Fact
 		want      versions.State
@@ -64,7 +64,7 @@ func TestFill(t *testing.T) {
 			want: versions.Unknown, counted: map[versions.State]int{},
 		},
 		"the node has no such volume": {
-			report: &status.Report{Recovered: true}, places: []versions.Place{files}, facts: fact(version("1")),
+			report: &statusz.Report{Recovered: true}, places: []versions.Place{files}, facts: fact(version("1")),
 			want: versions.Lagging, source: versions.Lagging, counted: map[versions.State]int{versions.Lagging: 1},
 		},
 		"a copy counts for its source": {
@@ -130,12 +130,12 @@ func TestFillTakesOver(t *testing.T) {
 	t.Parallel()
 	report := reported(app, version("1"))
 	v := &report.Volumes[1]
-	v.Problem = &status.Problem{Kind: "IO", Message: "no space", Since: noon}
+	v.Problem = &statusz.Problem{Kind: "IO", Message: "no space", Since: noon}
 	v.Sources[0].Known, v.Sources[0].Polled, v.Sources[0].Revoked, v.Sources[0].Error = version("2"), true, true, "forbidden"
 	pod := description.Pod{UID: "p", Volumes: []description.PodVolume{{Name: "files"}}}
 	description.Fill(&pod, report, []versions.Place{files}, map[api.Ref]description.Fact{app: {Now: versions.Now{Version: version("2"), ChangedAt: noon}}})
 	want := []description.PodVolume{{
-		Name: "files", Reported: true, State: status.Live, Digest: "d", Bytes: 7, ProjectedAt: noon, CheckedAt: noon, Problem: v.Problem,
+		Name: "files", Reported: true, State: statusz.Live, Digest: "d", Bytes: 7, ProjectedAt: noon, CheckedAt: noon, Problem: v.Problem,
 		Sources: []description.PodSource{{
 			Object: description.RefOf(app), State: versions.Lagging, Why: "forbidden", Since: noon, Projected: version("1"), Known: version("2"),
 			KnownAt: noon, Polled: true, Revoked: true, Error: "forbidden",

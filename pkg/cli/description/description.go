@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/attributes"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/attributes"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/uses"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
-	"github.com/liveconfig-csi/liveconfig/pkg/status"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 // Description is all that is told of one workload or pod.
@@ -127,7 +127,7 @@ type Object struct {
 	Unread string `json:"unread,omitempty"`
 	Exists bool   `json:"exists"`
 	// Version and ChangedAt are of an object that exists. The time is zero if nobody says it.
-	Version   *status.Version `json:"version,omitempty"`
+	Version   *statusz.Version `json:"version,omitempty"`
 	ChangedAt time.Time       `json:"changedAt,omitzero"`
 	// Copy is the name that a copy of it has; empty where pods use none, or it is not known.
 	Copy string `json:"copy,omitempty"`
@@ -154,12 +154,12 @@ type PodVolume struct {
 	Name string `json:"name"`
 	// Reported is false of a volume that the node knows nothing of; the rest is empty then.
 	Reported    bool            `json:"reported"`
-	State       status.State    `json:"state,omitempty"`
+	State       statusz.State    `json:"state,omitempty"`
 	Digest      string          `json:"digest,omitempty"`
 	Bytes       int64           `json:"bytes"`
 	ProjectedAt time.Time       `json:"projectedAt,omitzero"`
 	CheckedAt   time.Time       `json:"checkedAt,omitzero"`
-	Problem     *status.Problem `json:"problem,omitempty"`
+	Problem     *statusz.Problem `json:"problem,omitempty"`
 	Sources     []PodSource     `json:"sources"`
 }
 
@@ -172,8 +172,8 @@ type PodSource struct {
 	Why   string    `json:"why,omitempty"`
 	Since time.Time `json:"since,omitzero"`
 	// Projected is the version in the files, and Known the one that the node has heard of, which it did at KnownAt.
-	Projected *status.Version `json:"projected,omitempty"`
-	Known     *status.Version `json:"known,omitempty"`
+	Projected *statusz.Version `json:"projected,omitempty"`
+	Known     *statusz.Version `json:"known,omitempty"`
 	KnownAt   time.Time       `json:"knownAt,omitzero"`
 	Polled    bool            `json:"polled,omitempty"`
 	Revoked   bool            `json:"revoked,omitempty"`

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
-	"github.com/liveconfig-csi/liveconfig/pkg/status"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 // pods writes the pods that are to be shown, and how many there are.
@@ -104,7 +104,7 @@ func (x Text) podVolume(p *page, namespace string, v PodVolume) {
 // facts are what is known of the files.
 func (x Text) facts(v PodVolume) []string {
 	list := []string{string(v.State)}
-	if v.State == status.Publishing {
+	if v.State == statusz.Publishing {
 		return list
 	}
 	if v.ProjectedAt.IsZero() {

@@ -15,7 +15,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/description"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/uses"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
-	"github.com/liveconfig-csi/liveconfig/pkg/status"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 func printed(t *testing.T, x description.Text, all ...description.Description) string {
@@ -154,16 +154,16 @@ func everything() description.Description {
 		Pods: []description.Pod{
 			{Name: "web-1", Node: "n1", Phase: "Running", State: versions.Lagging, Volumes: []description.PodVolume{
 				{
-					Name: "files", Reported: true, State: status.Live, Digest: "abc", Bytes: 7, ProjectedAt: noon, CheckedAt: noon,
-					Problem: &status.Problem{Kind: "Denied", Message: "to allow it, apply:\nkind: Role\nrules: []", Since: early},
+					Name: "files", Reported: true, State: statusz.Live, Digest: "abc", Bytes: 7, ProjectedAt: noon, CheckedAt: noon,
+					Problem: &statusz.Problem{Kind: "Denied", Message: "to allow it, apply:\nkind: Role\nrules: []", Since: early},
 					Sources: []description.PodSource{
 						{Object: copied, CopyOf: "configmap/app", State: versions.Lagging, Why: "it is of another revision", Since: early, Projected: version("1"), Known: version("1"), KnownAt: noon},
 						{Object: tls, State: versions.Current, Projected: version("1"), Known: version("2"), Polled: true, Revoked: true, Error: "is forbidden"},
 						{Object: tls, State: versions.Lagging, Projected: version("1")},
 					},
 				},
-				{Name: "fixed", Reported: true, State: status.Publishing, Sources: []description.PodSource{{Object: tls, State: versions.Lagging, Known: version("2")}}},
-				{Name: "inplace", Reported: true, State: status.Frozen},
+				{Name: "fixed", Reported: true, State: statusz.Publishing, Sources: []description.PodSource{{Object: tls, State: versions.Lagging, Known: version("2")}}},
+				{Name: "inplace", Reported: true, State: statusz.Frozen},
 				{Name: "wrong"},
 			}, Elsewhere: []description.PodSource{{Object: copied, CopyOf: "configmap/app", State: versions.Lagging, Why: "it is of another revision"}}},
 			{Name: "web-2", Phase: "Pending", State: versions.Unknown, NotAsked: "it is on no node yet", Volumes: []description.PodVolume{{Name: "files"}}},

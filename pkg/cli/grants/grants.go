@@ -1,7 +1,7 @@
 // Package grants works out the least Roles and RoleBindings by which pods may read what their volumes hold.
 //
 // It does not know volumes, workloads or the API server. Who reads what, and what a grant looks like, is up to
-// pkg/identity, which the driver asks as well.
+// pkg/driver/identity, which the driver asks as well.
 package grants
 
 import (
@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 )
 
 // Policy is who reads what is in the pods' namespace, as the driver is told.

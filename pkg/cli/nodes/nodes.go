@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/status"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 // DefaultNamespace is where deploy/base puts the driver's pods.
@@ -88,7 +88,7 @@ func (u *Unavailable) Unwrap() error { return u.Err }
 
 // Answer is what came of asking one node: a report, or why there is none.
 type Answer struct {
-	Report status.Report
+	Report statusz.Report
 	Err    *Unavailable
 }
 
@@ -115,59 +115,59 @@ func (d *Drivers) Reports(ctx context.Context, nodes []string) map[string]Answer
 
 // Report returns what the driver of a node tells now. It remembers which pod that is, and not what it told. Who asks while
 // a report is being read gets that one. The error is an *Unavailable.
-func (d *Drivers) Report(ctx context.Context, node string) (status.Report, error) {
+func (d *Drivers) Report(ctx context.Context, node string) (statusz.Report, error) {
 	reading := d.reading.DoChan(node, func() (any, error) { return d.read(ctx, node) })
 	select {
 	case result := <-reading:
-		report, _ := result.Val.(status.Report)
+		report, _ := result.Val.(statusz.Report)
 		return report, result.Err
 	case <-ctx.Done():
-		return status.Report{}, &Unavailable{Node: node, Why: "there was no time left", Type: d.listing(node), Err: ctx.Err()}
+		return statusz.Report{}, &Unavailable{Node: node, Why: "there was no time left", Type: d.listing(node), Err: ctx.Err()}
 	}
 }
 
-func (d *Drivers) read(ctx context.Context, node string) (status.Report, error) {
+func (d *Drivers) read(ctx context.Context, node string) (statusz.Report, error) {
 	select {
 	case d.asking <- struct{}{}:
 		defer func() { <-d.asking }()
 	case <-ctx.Done():
-		return status.Report{}, &Unavailable{Node: node, Why: "there was no time left", Type: d.listing(node), Err: ctx.Err()}
+		return statusz.Report{}, &Unavailable{Node: node, Why: "there was no time left", Type: d.listing(node), Err: ctx.Err()}
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	p, err := d.pod(ctx, node)
 	if err != nil {
-		return status.Report{}, err
+		return statusz.Report{}, err
 	}
 	report, err := d.ask(ctx, p)
 	if err != nil {
 		d.forget(node) // The next pod may do better.
-		return status.Report{}, d.explain(ctx, node, p, err)
+		return statusz.Report{}, d.explain(ctx, node, p, err)
 	}
 	return report, nil
 }
 
 // ask reads the status that a pod serves.
-func (d *Drivers) ask(ctx context.Context, p pod) (status.Report, error) {
+func (d *Drivers) ask(ctx context.Context, p pod) (statusz.Report, error) {
 	// The driver answers requests to its own host alone.
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/statusz", http.NoBody)
 	if err != nil {
-		return status.Report{}, err
+		return statusz.Report{}, err
 	}
 	c, err := d.connect(ctx, p)
 	if err != nil {
-		return status.Report{}, err
+		return statusz.Report{}, err
 	}
 	defer func() { _ = c.Close() }() // All has been read.
 	dial := func(context.Context, string, string) (net.Conn, error) { return c, nil }
 	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 	response, err := client.Do(request)
 	if err != nil {
-		return status.Report{}, c.explain(err)
+		return statusz.Report{}, c.explain(err)
 	}
 	defer func() { _ = response.Body.Close() }() // As above.
 	if response.StatusCode != http.StatusOK {
-		return status.Report{}, fmt.Errorf("/statusz answers %s", response.Status)
+		return statusz.Report{}, fmt.Errorf("/statusz answers %s", response.Status)
 	}
 	return read(response.Body)
 }
@@ -176,17 +176,17 @@ func (d *Drivers) ask(ctx context.Context, p pod) (status.Report, error) {
 var errNewer = errors.New("update the plugin")
 
 // read decodes a report.
-func read(body io.Reader) (status.Report, error) {
+func read(body io.Reader) (statusz.Report, error) {
 	text, err := io.ReadAll(io.LimitReader(body, mostBytes))
 	if err != nil {
-		return status.Report{}, fmt.Errorf("read the status: %w", err)
+		return statusz.Report{}, fmt.Errorf("read the status: %w", err)
 	}
-	report, err := status.Read(bytes.NewReader(text))
+	report, err := statusz.Read(bytes.NewReader(text))
 	var head struct {
 		SchemaVersion int `json:"schemaVersion"`
 	}
-	if err != nil && json.Unmarshal(text, &head) == nil && head.SchemaVersion > status.SchemaVersion {
-		return status.Report{}, fmt.Errorf("%w: %w", errNewer, err)
+	if err != nil && json.Unmarshal(text, &head) == nil && head.SchemaVersion > statusz.SchemaVersion {
+		return statusz.Report{}, fmt.Errorf("%w: %w", errNewer, err)
 	}
 	return report, err
 }

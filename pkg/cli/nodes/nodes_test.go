@@ -24,8 +24,8 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
-	"github.com/liveconfig-csi/liveconfig/pkg/server"
-	"github.com/liveconfig-csi/liveconfig/pkg/status"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 // cluster is an API server with pods of the driver, of which a test says what it answers. It forwards ports by SPDY alone,
@@ -159,7 +159,7 @@ func driverPod() corev1.Pod {
 
 // tells answers with a report of node-1.
 func tells(w http.ResponseWriter, _ *http.Request) {
-	_ = status.Write(w, status.Report{SchemaVersion: status.SchemaVersion, Node: "node-1", Volumes: []status.Volume{{ID: "v"}}})
+	_ = statusz.Write(w, statusz.Report{SchemaVersion: statusz.SchemaVersion, Node: "node-1", Volumes: []statusz.Volume{{ID: "v"}}})
 }
 
 func TestReport(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/diffs"
-	"github.com/liveconfig-csi/liveconfig/pkg/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
 // Difference returns what readers of a pod's volumes would see change from one to the other, and "" for nothing. Volumes with an

@@ -8,7 +8,7 @@ import (
 	slashpath "path"
 	"slices"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
 // Folder is where volumes are written. Nothing is ever written outside of it, or over what is there.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"text/tabwriter"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
 // Sight says what of Secrets people are shown.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
-	"github.com/liveconfig-csi/liveconfig/pkg/manifests"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/manifestsource"
 )
 
 // Pod is a pod, or what pods are made from: the template of an object of whatever kind.
@@ -60,14 +60,14 @@ func (s *Set) Add(data any, namespace string) error {
 	if !ok {
 		return nil
 	}
-	if elements, isList := manifests.Elements(object); isList {
+	if elements, isList := manifestsource.Elements(object); isList {
 		var errs []error
 		for _, element := range elements {
 			errs = append(errs, s.Add(element, namespace))
 		}
 		return errors.Join(errs...)
 	}
-	if version := object["apiVersion"]; version == "v1" && manifests.IsServed(object) {
+	if version := object["apiVersion"]; version == "v1" && manifestsource.IsServed(object) {
 		return s.addContent(object, namespace)
 	}
 	return s.addPods(object, namespace)
@@ -80,7 +80,7 @@ func (s *Set) addContent(object map[string]any, namespace string) error {
 	if generated, _ := metadata["generateName"].(string); generated != "" && metadata["name"] == nil {
 		return nil
 	}
-	content, mistakes := manifests.Content(object, namespace)
+	content, mistakes := manifestsource.Content(object, namespace)
 	var errs []error
 	for _, m := range mistakes {
 		errs = append(errs, fmt.Errorf("%s/%s: %s", content.Ref.Kind.Resource(), content.Ref.Name, m))

@@ -16,8 +16,8 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/convert"
-	"github.com/liveconfig-csi/liveconfig/pkg/projection"
-	"github.com/liveconfig-csi/liveconfig/pkg/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
 // Objects returns what an object holds, and false if there is none of that name.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
-	"github.com/liveconfig-csi/liveconfig/pkg/status"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 // Place is where a pod shows an object. It is comparable.
@@ -80,7 +80,7 @@ func configIn(annotations map[string]string) (trigger.Config, error) {
 // Now is what pods should have of an object.
 type Now struct {
 	// Version is nil for an object that does not exist.
-	Version *status.Version
+	Version *statusz.Version
 	// OrNewer says that a later version is as good. For this once the versions are taken for numbers, which they are until
 	// a cluster is restored.
 	OrNewer bool
@@ -91,8 +91,8 @@ type Now struct {
 }
 
 // Newest returns the latest version of an object that the reports know, and nil if none does.
-func Newest(reports []status.Report, of api.Ref) *status.Version {
-	var newest *status.Version
+func Newest(reports []statusz.Report, of api.Ref) *statusz.Version {
+	var newest *statusz.Version
 	for _, r := range reports {
 		for _, v := range r.Volumes {
 			for _, s := range v.Sources {
@@ -106,13 +106,13 @@ func Newest(reports []status.Report, of api.Ref) *status.Version {
 	return newest
 }
 
-func isLater(a, b status.Version) bool {
+func isLater(a, b statusz.Version) bool {
 	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
 	return err == nil && order > 0
 }
 
 // isReached reports whether a version will do.
-func (n Now) isReached(v *status.Version) bool {
+func (n Now) isReached(v *statusz.Version) bool {
 	return same(v, n.Version) ||
 		n.OrNewer && v != nil && n.Version != nil && v.UID == n.Version.UID && isLater(*v, *n.Version)
 }
@@ -141,13 +141,13 @@ type Verdict struct {
 type Pod struct {
 	Name, UID, Node string
 	// Report is of its node; nil for none.
-	Report *status.Report
+	Report *statusz.Report
 }
 
 // Judge says what a pod has of an object in a place.
 func (p Pod) Judge(at Place, now Now) Verdict {
 	if !at.IsCopy() {
-		return p.volume(at, func(v status.Volume, s status.Source) Verdict { return judge(v, s, now) })
+		return p.volume(at, func(v statusz.Volume, s statusz.Source) Verdict { return judge(v, s, now) })
 	}
 	v := Verdict{State: Current, Has: at.Names.Name}
 	switch {
@@ -162,11 +162,11 @@ func (p Pod) Judge(at Place, now Now) Verdict {
 }
 
 // volume judges by what the node reports of a place.
-func (p Pod) volume(at Place, judge func(status.Volume, status.Source) Verdict) Verdict {
+func (p Pod) volume(at Place, judge func(statusz.Volume, statusz.Source) Verdict) Verdict {
 	if p.Report == nil {
 		return Verdict{State: Unknown, Why: "the driver of its node cannot be asked"}
 	}
-	i := slices.IndexFunc(p.Report.Volumes, func(v status.Volume) bool { return v.Pod.UID == p.UID && v.Name == at.Volume })
+	i := slices.IndexFunc(p.Report.Volumes, func(v statusz.Volume) bool { return v.Pod.UID == p.UID && v.Name == at.Volume })
 	switch {
 	case i < 0 && !p.Report.Recovered:
 		return Verdict{State: Unknown, Why: "the driver of its node has just started and does not know all volumes yet"}
@@ -174,10 +174,10 @@ func (p Pod) volume(at Place, judge func(status.Volume, status.Source) Verdict) 
 		return Verdict{State: Lagging, Why: "the driver of its node has no such volume"}
 	}
 	volume := p.Report.Volumes[i]
-	if volume.State == status.Busy {
+	if volume.State == statusz.Busy {
 		return Verdict{State: Unknown, Why: "the driver of its node is busy with the volume"}
 	}
-	j := slices.IndexFunc(volume.Sources, func(s status.Source) bool {
+	j := slices.IndexFunc(volume.Sources, func(s statusz.Source) bool {
 		return ref(api.Kind(s.Kind), s.Namespace, s.Name) == at.Names
 	})
 	if j < 0 {
@@ -187,12 +187,12 @@ func (p Pod) volume(at Place, judge func(status.Volume, status.Source) Verdict) 
 }
 
 // judge compares an object in a volume with what it should be.
-func judge(volume status.Volume, source status.Source, now Now) Verdict {
+func judge(volume statusz.Volume, source statusz.Source, now Now) Verdict {
 	v := Verdict{State: Lagging, Since: now.ChangedAt}
 	if source.Projected != nil {
 		v.Has = source.Projected.ResourceVersion
 	}
-	if volume.State != status.Publishing && now.isReached(source.Projected) {
+	if volume.State != statusz.Publishing && now.isReached(source.Projected) {
 		return Verdict{State: Current, Has: v.Has}
 	}
 	if volume.Problem != nil && !volume.Problem.Since.IsZero() {
@@ -203,7 +203,7 @@ func judge(volume status.Volume, source status.Source, now Now) Verdict {
 }
 
 // whyNot says why a volume does not have what it should of an object.
-func whyNot(volume status.Volume, source status.Source, now Now) string {
+func whyNot(volume statusz.Volume, source statusz.Source, now Now) string {
 	switch {
 	case volume.UpdatePolicy == string(api.UpdateNever):
 		return "its volume has the update policy Never"
@@ -211,7 +211,7 @@ func whyNot(volume status.Volume, source status.Source, now Now) string {
 		return source.Error
 	case volume.Problem != nil:
 		return volume.Problem.Message
-	case volume.State == status.Publishing:
+	case volume.State == statusz.Publishing:
 		return "its volume is being made"
 	case now.isReached(source.Known):
 		return "its node is about to write it"
@@ -223,7 +223,7 @@ func whyNot(volume status.Volume, source status.Source, now Now) string {
 }
 
 // judgeCopy judges the one copy that a pod will ever have: it is there or not.
-func judgeCopy(volume status.Volume, source status.Source) Verdict {
+func judgeCopy(volume statusz.Volume, source statusz.Source) Verdict {
 	v := Verdict{State: Current, Has: source.Name}
 	if source.Projected == nil {
 		v = Verdict{State: Lagging, Why: whyNot(volume, source, Now{Version: source.Known})}
@@ -231,7 +231,7 @@ func judgeCopy(volume status.Volume, source status.Source) Verdict {
 	return v
 }
 
-func same(a, b *status.Version) bool {
+func same(a, b *statusz.Version) bool {
 	if a == nil || b == nil {
 		return a == b
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
-	"github.com/liveconfig-csi/liveconfig/pkg/status"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 const driver = "csi.liveconfig.internal"
@@ -114,15 +114,15 @@ var (
 
 // world is a pod, whose node has a volume with an object, and what the API has of it.
 type world struct {
-	report status.Report
-	volume *status.Volume
-	source *status.Source
+	report statusz.Report
+	volume *statusz.Volume
+	source *statusz.Source
 	at     versions.Place
 	now    versions.Now
 }
 
-func version(number string) *status.Version {
-	return &status.Version{UID: "uid-web", ResourceVersion: number}
+func version(number string) *statusz.Version {
+	return &statusz.Version{UID: "uid-web", ResourceVersion: number}
 }
 
 // newWorld has all current.
@@ -131,12 +131,12 @@ func newWorld() *world {
 		at:  versions.Place{Volume: "config", Object: web, Names: web},
 		now: versions.Now{Version: version("7"), ChangedAt: edited},
 	}
-	w.report = status.Report{SchemaVersion: status.SchemaVersion, Recovered: true, Volumes: []status.Volume{
-		{Pod: status.Pod{UID: "another"}, Name: "config"},
-		{Pod: status.Pod{UID: "uid-pod"}, Name: "another"},
+	w.report = statusz.Report{SchemaVersion: statusz.SchemaVersion, Recovered: true, Volumes: []statusz.Volume{
+		{Pod: statusz.Pod{UID: "another"}, Name: "config"},
+		{Pod: statusz.Pod{UID: "uid-pod"}, Name: "another"},
 		{
-			Pod: status.Pod{UID: "uid-pod"}, Name: "config", State: status.Live, UpdatePolicy: "Atomic",
-			Sources: []status.Source{{Kind: "ConfigMap", Namespace: "shop", Name: "web", Known: version("7"), Projected: version("7")}},
+			Pod: statusz.Pod{UID: "uid-pod"}, Name: "config", State: statusz.Live, UpdatePolicy: "Atomic",
+			Sources: []statusz.Source{{Kind: "ConfigMap", Namespace: "shop", Name: "web", Known: version("7"), Projected: version("7")}},
 		},
 	}}
 	w.volume = &w.report.Volumes[2]
@@ -176,12 +176,12 @@ func TestJudge(t *testing.T) {
 		},
 		"a later version of another object will not do": {
 			given: func(w *world) {
-				w.source.Projected, w.now.OrNewer = &status.Version{UID: "before", ResourceVersion: "9"}, true
+				w.source.Projected, w.now.OrNewer = &statusz.Version{UID: "before", ResourceVersion: "9"}, true
 			},
 			want: versions.Verdict{State: versions.Lagging, Has: "9", Since: edited, Why: "its node is about to write it"},
 		},
 		"the same version of another object is not current": {
-			given: func(w *world) { w.source.Projected = &status.Version{UID: "before", ResourceVersion: "7"} },
+			given: func(w *world) { w.source.Projected = &statusz.Version{UID: "before", ResourceVersion: "7"} },
 			want:  versions.Verdict{State: versions.Lagging, Has: "7", Since: edited, Why: "its node is about to write it"},
 		},
 		"nothing of what does not exist is current": {
@@ -191,7 +191,7 @@ func TestJudge(t *testing.T) {
 		"files of what was deleted are not": {
 			given: func(w *world) {
 				w.now, w.source.Known = versions.Now{}, nil
-				w.volume.Problem = &status.Problem{Message: `configmap "web" not found`, Since: troubled}
+				w.volume.Problem = &statusz.Problem{Message: `configmap "web" not found`, Since: troubled}
 			},
 			want: versions.Verdict{State: versions.Lagging, Has: "7", Since: troubled, Why: `configmap "web" not found`},
 		},
@@ -210,7 +210,7 @@ func TestJudge(t *testing.T) {
 		"the error of the source comes first": {
 			given: func(w *world) {
 				w.source.Projected, w.source.Error = version("6"), "forbidden"
-				w.volume.Problem = &status.Problem{Message: "of the volume"}
+				w.volume.Problem = &statusz.Problem{Message: "of the volume"}
 			},
 			want: behind("forbidden"),
 		},
@@ -219,11 +219,11 @@ func TestJudge(t *testing.T) {
 			want:  behind("its volume has the update policy Never"),
 		},
 		"a volume that is being made": {
-			given: func(w *world) { w.source.Projected, w.volume.State = nil, status.Publishing },
+			given: func(w *world) { w.source.Projected, w.volume.State = nil, statusz.Publishing },
 			want:  versions.Verdict{State: versions.Lagging, Since: edited, Why: "its volume is being made"},
 		},
 		"a volume that is busy": {
-			given: func(w *world) { w.source.Projected, w.volume.State = nil, status.Busy },
+			given: func(w *world) { w.source.Projected, w.volume.State = nil, statusz.Busy },
 			want:  versions.Verdict{State: versions.Unknown, Why: "the driver of its node is busy with the volume"},
 		},
 		"a node without the volume": {
@@ -241,7 +241,7 @@ func TestJudge(t *testing.T) {
 			want:  versions.Verdict{State: versions.Lagging, Why: "the driver of its node does not have it in the volume"},
 		},
 		"a node that cannot be asked": {
-			given: func(w *world) { w.report = status.Report{} },
+			given: func(w *world) { w.report = statusz.Report{} },
 			want:  versions.Verdict{State: versions.Unknown, Why: "the driver of its node cannot be asked"},
 		},
 		"the newest copy is current": {
@@ -272,7 +272,7 @@ func TestJudge(t *testing.T) {
 		"a copy that Kubernetes shows needs no node": {
 			given: func(w *world) {
 				w.copied(webCopy.Name)
-				w.at.Volume, w.report = "", status.Report{}
+				w.at.Volume, w.report = "", statusz.Report{}
 			},
 			want: versions.Verdict{State: versions.Current, Has: webCopy.Name},
 		},
@@ -295,18 +295,18 @@ func TestJudge(t *testing.T) {
 
 func TestNewest(t *testing.T) {
 	t.Parallel()
-	report := func(known map[string]*status.Version) status.Report {
-		var v status.Volume
+	report := func(known map[string]*statusz.Version) statusz.Report {
+		var v statusz.Volume
 		for _, name := range slices.Sorted(maps.Keys(known)) {
-			v.Sources = append(v.Sources, status.Source{Kind: "ConfigMap", Namespace: "shop", Name: name, Known: known[name]})
+			v.Sources = append(v.Sources, statusz.Source{Kind: "ConfigMap", Namespace: "shop", Name: name, Known: known[name]})
 		}
-		return status.Report{Volumes: []status.Volume{v}}
+		return statusz.Report{Volumes: []statusz.Volume{v}}
 	}
-	reports := []status.Report{
-		report(map[string]*status.Version{"web": version("9")}),
-		report(map[string]*status.Version{"other": version("99"), "web": version("10")}),
-		report(map[string]*status.Version{"web": nil}),
-		report(map[string]*status.Version{"web": version("8")}),
+	reports := []statusz.Report{
+		report(map[string]*statusz.Version{"web": version("9")}),
+		report(map[string]*statusz.Version{"other": version("99"), "web": version("10")}),
+		report(map[string]*statusz.Version{"web": nil}),
+		report(map[string]*statusz.Version{"web": version("8")}),
 	}
 	if diff := cmp.Diff(version("10"), versions.Newest(reports, web)); diff != "" {
 		t.Errorf("newest (-want +got):\n%s", diff)

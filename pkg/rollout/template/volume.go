@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/attributes"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/attributes"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 

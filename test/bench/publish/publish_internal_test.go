@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/mountns"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 )
 
 func TestMain(m *testing.M) { os.Exit(mountns.Main(m)) }

@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/mountns"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 	"github.com/liveconfig-csi/liveconfig/test/demo/narrator"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"

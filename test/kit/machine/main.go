@@ -7,7 +7,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/mountns"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 )
 

@@ -43,7 +43,7 @@ type Row struct {
 	Tests  []Reference
 }
 
-// Reference names a test function: pkg/projection.TestBuild, perhaps with one of its subtests.
+// Reference names a test function: pkg/files/projection.TestBuild, perhaps with one of its subtests.
 type Reference struct{ Folder, Function, Subtest string }
 
 // String is how the table names the test.

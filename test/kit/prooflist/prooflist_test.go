@@ -98,10 +98,10 @@ func TestParseTable(t *testing.T) {
 		"a word for a number":   {in: head + "| seven | so it is | |\n", wantErr: `line 5: number "seven": want 7, or trap 7`},
 		"a range for a number":  {in: head + "| 7 to 9 | so it is | |\n", wantErr: `line 5: number "7 to 9": want 7, or trap 7`},
 		"a padded number":       {in: head + "| 07 | so it is | |\n", wantErr: `line 5: number "07": want 7, or trap 7`},
-		"a test without quotes": {in: head + "| 7 | a | pkg/api.TestA |\n", wantErr: "test pkg/api.TestA: want `pkg/projection.TestBuild`, or with /a subtest"},
-		"a test without folder": {in: head + "| 7 | a | `TestA` |\n", wantErr: "test `TestA`: want `pkg/projection.TestBuild`, or with /a subtest"},
-		"a test out of folders": {in: head + "| 7 | a | `../x.TestA` |\n", wantErr: "test `../x.TestA`: want `pkg/projection.TestBuild`, or with /a subtest"},
-		"a helper for a test":   {in: head + "| 7 | a | `pkg/api.parse` |\n", wantErr: "test `pkg/api.parse`: want `pkg/projection.TestBuild`, or with /a subtest"},
+		"a test without quotes": {in: head + "| 7 | a | pkg/api.TestA |\n", wantErr: "test pkg/api.TestA: want `pkg/files/projection.TestBuild`, or with /a subtest"},
+		"a test without folder": {in: head + "| 7 | a | `TestA` |\n", wantErr: "test `TestA`: want `pkg/files/projection.TestBuild`, or with /a subtest"},
+		"a test out of folders": {in: head + "| 7 | a | `../x.TestA` |\n", wantErr: "test `../x.TestA`: want `pkg/files/projection.TestBuild`, or with /a subtest"},
+		"a helper for a test":   {in: head + "| 7 | a | `pkg/api.parse` |\n", wantErr: "test `pkg/api.parse`: want `pkg/files/projection.TestBuild`, or with /a subtest"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -80,7 +80,7 @@ func parseReferences(cell string) ([]Reference, error) {
 	for part := range strings.SplitSeq(strings.ReplaceAll(cell, "`, `", "`\n`"), "\n") {
 		match := form.FindStringSubmatch(part)
 		if match == nil {
-			return nil, fmt.Errorf("test %s: want `pkg/projection.TestBuild`, or with /a subtest", part)
+			return nil, fmt.Errorf("test %s: want `pkg/files/projection.TestBuild`, or with /a subtest", part)
 		}
 		all = append(all, Reference{Folder: match[1], Function: match[2], Subtest: match[3]})
 	}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/kubeclient"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/kubeclient"
 )
 
 // Way is how nodes keep objects current.

@@ -9,10 +9,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/budget"
-	"github.com/liveconfig-csi/liveconfig/pkg/identity"
-	"github.com/liveconfig-csi/liveconfig/pkg/inflow"
-	"github.com/liveconfig-csi/liveconfig/pkg/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 // acquire has the driver's source layer watch objects, as the driver is put together.
 func (n *node) acquire(config *rest.Config, refs []api.Ref) error {
 	config.Wrap(n.watched) // What waits for its turn is not sent yet.
-	config.Wrap(inflow.New(largeAnswers).Transport)
+	config.Wrap(flowcontrol.New(largeAnswers).Transport)
 	var sources *source.Cache
 	changed := func(key source.Key) {
 		if s := sources.Get(key); s.Found {

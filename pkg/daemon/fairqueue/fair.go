@@ -1,0 +1,46 @@
+// Package fairqueue shares work among tenants: each has a line of its own, and the lines take turns. However much one of them asks
+// for, another one's next piece of work waits for at most one of each.
+//
+// It does not know what the work is, or who the tenants are.
+package fairqueue
+
+// lines are the tenants that wait, each with its pieces of work in the order in which they came. The zero value is empty.
+type lines[T any] struct {
+	waiting map[string][]T // None is empty.
+	turns   []string       // Whose line is next, each once.
+	count   int
+}
+
+// push puts a piece of work at the end of its tenant's line.
+func (l *lines[T]) push(tenant string, item T) {
+	if l.waiting == nil {
+		l.waiting = map[string][]T{}
+	}
+	line, isWaiting := l.waiting[tenant]
+	if !isWaiting {
+		l.turns = append(l.turns, tenant)
+	}
+	l.waiting[tenant] = append(line, item)
+	l.count++
+}
+
+// pop takes the first of the line whose turn it is; ok is false when nobody waits.
+func (l *lines[T]) pop() (item T, ok bool) {
+	if len(l.turns) == 0 {
+		return item, false
+	}
+	tenant := l.turns[0]
+	l.turns = l.turns[1:]
+	line := l.waiting[tenant]
+	item = line[0]
+	if len(line) == 1 {
+		delete(l.waiting, tenant)
+	} else {
+		var none T
+		line[0] = none
+		l.waiting[tenant] = line[1:]
+		l.turns = append(l.turns, tenant)
+	}
+	l.count--
+	return item, true
+}

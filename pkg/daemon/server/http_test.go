@@ -1,0 +1,123 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
+)
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		err  error
+		code int
+		body string
+	}{
+		"well":   {nil, http.StatusOK, "ok\n"},
+		"unwell": {errors.New("the volumes are still being taken over"), http.StatusServiceUnavailable, "the volumes are still being taken over\n"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := httptest.NewRecorder()
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/healthz", http.NoBody)
+			server.Health(func() error { return tc.err }).ServeHTTP(w, r)
+			if w.Code != tc.code || w.Body.String() != tc.body {
+				t.Errorf("answer = %d %q, want %d %q", w.Code, w.Body, tc.code, tc.body)
+			}
+		})
+	}
+}
+
+// listenHTTP listens on a free port of the loopback interface.
+func listenHTTP(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := server.ListenHTTP(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestServeHTTP answers also who has connected before it served.
+func TestServeHTTP(t *testing.T) {
+	t.Parallel()
+	l := listenHTTP(t)
+	address := l.Addr().String()
+	early, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer early.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	served := make(chan error, 1)
+	handler := server.Health(func() error { return nil })
+	go func() { served <- server.ServeHTTP(ctx, l, handler) }()
+	if body := answerOn(t, early); body != "ok\n" {
+		t.Errorf("GET = %q, want ok", body)
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Errorf("ServeHTTP = %v, want nil", err)
+	}
+	if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address); err == nil {
+		_ = conn.Close()
+		t.Error("somebody listens after ServeHTTP has returned")
+	}
+}
+
+// answerOn returns what is answered on a connection.
+func answerOn(t *testing.T, c net.Conn) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Write(c); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(c), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func TestServeHTTPThatIsStoppedBeforeItBegins(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		ctx, stop := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		l := listenHTTP(t)
+		go func() { served <- server.ServeHTTP(ctx, l, http.NotFoundHandler()) }()
+		stop()
+		if err := <-served; err != nil {
+			t.Fatalf("ServeHTTP = %v, want nil", err)
+		}
+	}
+}
+
+func TestListenHTTPOnAnAddressThatIsTaken(t *testing.T) {
+	t.Parallel()
+	l := listenHTTP(t)
+	defer l.Close()
+	address := l.Addr().String()
+	_, err := server.ListenHTTP(t.Context(), address)
+	if err == nil || !strings.HasPrefix(err.Error(), "listen on "+address+" for HTTP: ") || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("ListenHTTP = %v, want it to say that %s is in use", err, address)
+	}
+}

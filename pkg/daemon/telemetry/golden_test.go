@@ -1,0 +1,121 @@
+package telemetry_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
+)
+
+// everything returns metrics of which each has been seen, so that all are shown with all their labels.
+func everything() *telemetry.Metrics {
+	one := func() int { return 1 }
+	m := telemetry.NewMetrics("csi.test", "v1.2.3", telemetry.Gauges{
+		Volumes: one, Recovered: one, Watches: one, Polled: one, EventsDropped: one, Replaced: one,
+		Survey:  func() telemetry.Survey { return telemetry.Survey{NotCurrent: map[string]int{"Missing": 1}} },
+		Silence: func() time.Duration { return time.Second }, StateWritable: func() bool { return true },
+		RoomUsed: func() int64 { return 1 }, RoomLimit: func() int64 { return 2 },
+	})
+	m.Expect([]string{"written"}, []string{"Missing"})
+	m.Synced("written", time.Millisecond)
+	m.Reached(time.Second)
+	m.Refused("Missing")
+	m.RecordCall("/csi.v1.Node/NodePublishVolume", nil, time.Millisecond)
+	return m
+}
+
+// series is a line of a scrape: its name, and its labels.
+var series = regexp.MustCompile(`^([a-z_]+)(?:\{(.*)\})? `)
+
+// shape returns of a scrape the help and type of each metric of ours, and the names of its labels.
+func shape(lines []string) string {
+	var out []string
+	for _, line := range lines {
+		switch found := series.FindStringSubmatch(line); {
+		case strings.HasPrefix(line, "# "):
+			if name := strings.Fields(line)[2]; isOurs(name) {
+				out = append(out, line)
+			}
+		case found != nil && isOurs(found[1]):
+			var labels []string
+			for pair := range strings.SplitSeq(found[2], ",") {
+				label, _, _ := strings.Cut(pair, "=")
+				labels = append(labels, label)
+			}
+			out = append(out, found[1]+"{"+strings.Join(labels, ",")+"}")
+		}
+	}
+	return strings.Join(slices.Compact(out), "\n") + "\n" // The buckets of a histogram are one line.
+}
+
+func isOurs(name string) bool {
+	return strings.HasPrefix(name, "liveconfig_") || strings.HasPrefix(name, "csi_")
+}
+
+// TestMetricsAreTheOnesThatPeopleUse compares names, types, helps and labels with a file. Alerts and dashboards are written
+// for these: a change of the file is a change for whoever runs the driver.
+func TestMetricsAreTheOnesThatPeopleUse(t *testing.T) {
+	t.Parallel()
+	want, err := os.ReadFile("testdata/metrics.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), shape(scrape(t, everything()))); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+// TestGaugesThatNobodyReadsAreNotThere: rather than zero.
+func TestGaugesThatNobodyReadsAreNotThere(t *testing.T) {
+	t.Parallel()
+	m := telemetry.NewMetrics("csi.test", "v1.2.3", telemetry.Gauges{})
+	for _, line := range scrape(t, m) {
+		if strings.HasPrefix(line, "liveconfig_volumes") || strings.HasPrefix(line, "liveconfig_watch") {
+			t.Errorf("there is %q", line)
+		}
+	}
+}
+
+func TestChangesOfTheFutureHaveNoAge(t *testing.T) {
+	t.Parallel()
+	m := newMetrics(0, 0)
+	m.Reached(-time.Hour)
+	m.Reached(3 * time.Second)
+	lines := scrape(t, m)
+	wantLine(t, lines, "liveconfig_propagation_seconds_sum", "3")
+	wantLine(t, lines, "liveconfig_propagation_seconds_count", "2")
+	wantLine(t, lines, `liveconfig_propagation_seconds_bucket{le="1"}`, "1")
+}
+
+// TestExpectedSeriesAreThereWithZero: an alert on a rate needs the first value to be one.
+func TestExpectedSeriesAreThereWithZero(t *testing.T) {
+	t.Parallel()
+	m := newMetrics(0, 0)
+	m.Expect([]string{"written", "failed"}, []string{"Missing"})
+	lines := scrape(t, m)
+	wantLine(t, lines, `liveconfig_syncs_total{result="failed"}`, "0")
+	wantLine(t, lines, `liveconfig_publishes_refused_total{kind="Missing"}`, "0")
+}
+
+func TestSurveyIsOneLook(t *testing.T) {
+	t.Parallel()
+	looks := 0
+	m := telemetry.NewMetrics("csi.test", "v1.2.3", telemetry.Gauges{Survey: func() telemetry.Survey {
+		looks++
+		return telemetry.Survey{NotCurrent: map[string]int{"Missing": 2, "IO": 0}, Frozen: 1, Staleness: 90 * time.Second}
+	}})
+	lines := scrape(t, m)
+	wantLine(t, lines, `liveconfig_volumes_not_current{kind="Missing"}`, "2")
+	wantLine(t, lines, `liveconfig_volumes_not_current{kind="IO"}`, "0")
+	wantLine(t, lines, "liveconfig_frozen_volumes", "1")
+	wantLine(t, lines, "liveconfig_staleness_seconds", "90")
+	if looks != 1 {
+		t.Errorf("one scrape looked %d times, want once", looks)
+	}
+}

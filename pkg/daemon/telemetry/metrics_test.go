@@ -1,0 +1,136 @@
+package telemetry_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
+)
+
+func newMetrics(volumes, watches int) *telemetry.Metrics {
+	return telemetry.NewMetrics("csi.test", "v1.2.3", telemetry.Gauges{
+		Volumes: func() int { return volumes },
+		Watches: func() int { return watches },
+	})
+}
+
+// scrape returns the lines that Prometheus would read.
+func scrape(t *testing.T, m *telemetry.Metrics) []string {
+	t.Helper()
+	mux := http.NewServeMux()
+	m.Register(mux, "/metrics")
+	recorder := httptest.NewRecorder()
+	mux.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	if recorder.Code != http.StatusOK {
+		t.Fatalf("GET /metrics = %d, want 200", recorder.Code)
+	}
+	return strings.Split(recorder.Body.String(), "\n")
+}
+
+// wantLine checks that the one line that starts so says what it should.
+func wantLine(t *testing.T, lines []string, start, want string) {
+	t.Helper()
+	var got []string
+	for _, line := range lines {
+		if rest, found := strings.CutPrefix(line, start+" "); found {
+			got = append(got, rest)
+		}
+	}
+	if len(got) != 1 || got[0] != want {
+		t.Errorf("%s = %v, want %s once", start, got, want)
+	}
+}
+
+func TestMetricsSayWhatWasCounted(t *testing.T) {
+	t.Parallel()
+	m := newMetrics(7, 3)
+	m.Synced("written", 30*time.Millisecond)
+	m.Synced("written", 0) // No change caused it.
+	m.Synced("failed", 0)
+	m.RecordCall("/csi.v1.Node/NodePublishVolume", nil, 20*time.Millisecond)
+	m.RecordCall("/csi.v1.Node/NodePublishVolume", status.Error(codes.Aborted, "busy"), time.Millisecond)
+	m.RecordCall("/csi.v1.Node/NodeUnpublishVolume", errors.New("no status"), time.Millisecond)
+
+	const calls = "csi_plugin_operations_seconds_count"
+	lines := scrape(t, m)
+	for start, want := range map[string]string{
+		`liveconfig_volumes`:                                                   "7",
+		`liveconfig_watches`:                                                   "3",
+		`liveconfig_syncs_total{result="written"}`:                             "2",
+		`liveconfig_syncs_total{result="failed"}`:                              "1",
+		`liveconfig_update_duration_seconds_count`:                             "1",
+		`liveconfig_update_duration_seconds_sum`:                               "0.03",
+		calls + labels("OK", "/csi.v1.Node/NodePublishVolume"):                 "1",
+		calls + labels("Aborted", "/csi.v1.Node/NodePublishVolume"):            "1",
+		calls + labels("unknown-non-grpc", "/csi.v1.Node/NodeUnpublishVolume"): "1",
+		`# TYPE liveconfig_syncs_total`:                                        "counter",
+		`# TYPE liveconfig_update_duration_seconds`:                            "histogram",
+		`# HELP liveconfig_syncs_total`:                                        "Syncs of volumes by result: written, unchanged or failed.",
+		`# TYPE go_goroutines`:                                                 "gauge",
+		`# TYPE process_resident_memory_bytes`:                                 "gauge",
+	} {
+		wantLine(t, lines, start, want)
+	}
+}
+
+func labels(code, method string) string {
+	return `{driver_name="csi.test",grpc_status_code="` + code + `",method_name="` + method + `"}`
+}
+
+// TestUpdateBucketsResolveWhatMatters: an update takes well under a millisecond, a bad day seconds.
+func TestUpdateBucketsResolveWhatMatters(t *testing.T) {
+	t.Parallel()
+	m := newMetrics(0, 0)
+	for _, took := range []time.Duration{80 * time.Microsecond, 800 * time.Microsecond, 8 * time.Millisecond, 10 * time.Second} {
+		m.Synced("written", took)
+	}
+	counts := map[string]bool{}
+	for _, line := range scrape(t, m) {
+		if rest, found := strings.CutPrefix(line, "liveconfig_update_duration_seconds_bucket{"); found && !strings.Contains(rest, "+Inf") {
+			_, count, _ := strings.Cut(rest, "} ")
+			counts[count] = true
+		}
+	}
+	for _, want := range []string{"1", "2", "3", "4"} {
+		if !counts[want] {
+			t.Errorf("no bucket ends between two of the four durations: %v", counts)
+		}
+	}
+}
+
+// TestMetricsAreNotCompressed: not even for who would take them so. A compressor takes close to a megabyte, each time.
+func TestMetricsAreNotCompressed(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	newMetrics(0, 0).Register(mux, "/metrics")
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+	request.Header.Set("Accept-Encoding", "gzip, zstd")
+	recorder := httptest.NewRecorder()
+	mux.ServeHTTP(recorder, request)
+	if got := recorder.Header().Get("Content-Encoding"); got != "" {
+		t.Errorf("metrics are encoded by %s, want them as they are", got)
+	}
+}
+
+// TestMetricsHaveNoGlobals: two sets in one process know nothing of each other.
+func TestMetricsHaveNoGlobals(t *testing.T) {
+	t.Parallel()
+	one, two := newMetrics(1, 0), newMetrics(2, 0)
+	one.Synced("written", 0)
+	one.RecordCall("/csi.v1.Node/NodePublishVolume", nil, time.Millisecond)
+	wantLine(t, scrape(t, one), "liveconfig_volumes", "1")
+	lines := scrape(t, two)
+	wantLine(t, lines, "liveconfig_volumes", "2")
+	for _, line := range lines {
+		if strings.Contains(line, `result="written"`) || strings.Contains(line, "NodePublishVolume") {
+			t.Errorf("the second set has the first one's %q", line)
+		}
+	}
+}

@@ -1,0 +1,333 @@
+// Package manifestsource serves ConfigMaps and Secrets from the manifests of a directory, in place of an API server: for trying
+// the driver out, for tests, and for machines without a cluster.
+//
+// It does not know volumes, pods other than by their namespaces, or what becomes of the content.
+package manifestsource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/klog/v2"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
+	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+)
+
+// Config is what a directory needs. Every field is required.
+type Config struct {
+	// Dir is the directory. Files that end with .yaml, .yml or .json are read; directories in it are not.
+	Dir string
+	// Changed is called after the snapshot of a key has changed, without any lock held. It must not block.
+	Changed func(source.Key)
+	// Room is where the memory for the objects in use comes from.
+	Room source.Room
+}
+
+// Directory is the sources of a directory. It is safe for concurrent use.
+type Directory struct {
+	cfg      Config
+	watcher  *fileset.Watcher
+	versions versions
+	again    chan struct{} // Has an element when the items are to be looked at again.
+
+	mu    sync.Mutex // Guards the fields below; never held while reading or calling out.
+	now   catalog
+	items map[api.Ref]*item
+	// isBehind says that the directory could not be read or watched, or that a file was left out because it is being written.
+	isBehind bool
+}
+
+// item is one object in use. Invariant: it is in Directory.items exactly while users > 0.
+type item struct {
+	users   int
+	now     source.Snapshot
+	account *budget.Account // What is taken of the room; fixed.
+}
+
+// New reads a directory for the first time. Manifests with mistakes are no error: see [Directory.Problems]. The caller must
+// call [Directory.Run], which ends the watching.
+func New(ctx context.Context, cfg Config) (*Directory, error) {
+	abs, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("read the manifests: %w", err)
+	}
+	cfg.Dir = abs
+	info, err := os.Stat(cfg.Dir)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the manifests: %w", err)
+	case !info.IsDir():
+		return nil, fmt.Errorf("read the manifests: %s is not a directory", cfg.Dir)
+	}
+	d := &Directory{
+		cfg: cfg, watcher: newWatcher(klog.FromContext(ctx), cfg.Dir), versions: newVersions(), again: make(chan struct{}, 1), items: map[api.Ref]*item{},
+	}
+	if err := d.load(ctx); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func newWatcher(logger klog.Logger, dir string) *fileset.Watcher {
+	logger = logger.WithValues(logkeys.Directory, dir)
+	return fileset.NewWatcher(fileset.Config{Moment: fileset.WhenClosed, Polling: func(reason error) {
+		if reason == nil {
+			logger.Info("The kernel reports changes of the manifests again")
+			return
+		}
+		logger.Error(reason, "The manifests are looked at from time to time, because the kernel cannot report their changes",
+			logkeys.Delay, fileset.PollInterval)
+	}})
+}
+
+// Run follows the directory until ctx ends.
+func (d *Directory) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { d.watcher.Run(ctx); return nil })
+	g.Go(func() error { return d.follow(ctx) })
+	return g.Wait()
+}
+
+func (d *Directory) follow(ctx context.Context) error {
+	for {
+		timer, stop := d.timer()
+		select {
+		case <-ctx.Done():
+			stop()
+			return nil
+		case <-d.again:
+			d.refresh()
+		case <-d.watcher.Changes():
+			d.tryLoad(ctx)
+		case <-timer:
+			d.tryLoad(ctx)
+		}
+		stop()
+	}
+}
+
+// retryTime is how long until the directory is read without a change, after it could not be read or while a file is being
+// written.
+const retryTime = time.Second
+
+// leastTime is how long the directory is left alone, whatever is due.
+const leastTime = 20 * time.Millisecond
+
+// timer fires when the directory is to be read without a change.
+func (d *Directory) timer() (fires <-chan time.Time, stop func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	at := d.now.lookAgain()
+	if retry := time.Now().Add(retryTime); d.isBehind && (at.IsZero() || retry.Before(at)) {
+		at = retry
+	}
+	if at.IsZero() {
+		return nil, func() {}
+	}
+	timer := time.NewTimer(max(time.Until(at), leastTime))
+	return timer.C, func() { timer.Stop() }
+}
+
+func (d *Directory) tryLoad(ctx context.Context) {
+	if err := d.load(ctx); err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "The manifests are not kept current", logkeys.Directory, d.cfg.Dir)
+	}
+}
+
+// load reads the directory and watches what it has read.
+func (d *Directory) load(ctx context.Context) error {
+	set, err := fileset.ReadDir(ctx, d.cfg.Dir, isManifest)
+	d.watcher.Watch(set)
+	d.mu.Lock()
+	d.isBehind = err != nil
+	d.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("read the manifests of %s: %w", d.cfg.Dir, err)
+	}
+	d.mu.Lock()
+	before := d.now
+	d.now = before.next(set.Contents[0], d.isWriting, d.versions, time.Now())
+	after := d.now
+	d.mu.Unlock()
+	d.log(klog.FromContext(ctx), before.problems, after.problems)
+	d.refresh()
+	return nil
+}
+
+// isWriting reports whether a file is not to be read yet, because somebody writes it. d.mu is held.
+func (d *Directory) isWriting(name string) bool {
+	is := d.watcher.Writing(filepath.Join(d.cfg.Dir, name))
+	d.isBehind = d.isBehind || is
+	return is
+}
+
+// log reports new problems, and the end of the last one.
+func (d *Directory) log(logger klog.Logger, before, after []*Problem) {
+	if sameProblems(before, after) {
+		return
+	}
+	logger = logger.WithValues(logkeys.Directory, d.cfg.Dir)
+	for _, p := range after {
+		if !contains(before, p) {
+			logger.Error(p, "A manifest is not served; the objects that it defined before stay as they are")
+		}
+	}
+	if len(after) == 0 {
+		logger.Info("All manifests are served again")
+	}
+}
+
+func contains(all []*Problem, p *Problem) bool {
+	for _, other := range all {
+		if *other == *p {
+			return true
+		}
+	}
+	return false
+}
+
+// Problems returns what is wrong with the manifests, in the order of their places.
+func (d *Directory) Problems() []*Problem {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.now.problems
+}
+
+// Objects returns how many objects the manifests define.
+func (d *Directory) Objects() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.now.objects)
+}
+
+// ErrForeign is why a source in another namespace is refused.
+var ErrForeign = errors.New("with --manifests a pod reads the objects of its own namespace only: " +
+	"there is no API server that could say whether the owner of the other namespace consents")
+
+// Acquire counts one more user of the object. The returned function takes the user back and may be called more than once.
+// A source in another namespace than the pod's is refused with a *[source.RefusedError].
+func (d *Directory) Acquire(key source.Key) (release func(), err error) {
+	if key.Identity != identity.Driver() {
+		return nil, &source.RefusedError{Key: key, Err: ErrForeign}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	it, found := d.items[key.Ref]
+	if !found {
+		it = &item{account: d.cfg.Room.Account()}
+		d.items[key.Ref] = it
+		d.refreshLocked(key.Ref, it)
+	}
+	it.users++
+	return sync.OnceFunc(func() { d.release(key.Ref) }), nil
+}
+
+func (d *Directory) release(ref api.Ref) {
+	d.mu.Lock()
+	it := d.items[ref]
+	it.users--
+	isLast := it.users == 0
+	if isLast {
+		delete(d.items, ref)
+	}
+	d.mu.Unlock()
+	if isLast {
+		it.account.Close() // It may call others.
+	}
+}
+
+// Get returns what is known of an acquired object. The zero Snapshot stands for an object nobody has acquired.
+func (d *Directory) Get(key source.Key) source.Snapshot {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	it, found := d.items[key.Ref]
+	if !found || key.Identity != identity.Driver() {
+		return source.Snapshot{}
+	}
+	return it.now
+}
+
+// refresh brings the snapshots of all objects in use to what is known now, and reports those that have changed.
+func (d *Directory) refresh() {
+	var changed []source.Key
+	d.mu.Lock()
+	for ref, it := range d.items {
+		if d.refreshLocked(ref, it) {
+			changed = append(changed, source.Key{Ref: ref, Identity: identity.Driver()})
+		}
+	}
+	d.mu.Unlock()
+	for _, key := range changed {
+		d.cfg.Changed(key)
+	}
+}
+
+// refreshLocked brings one snapshot to what is known now, and reports whether it has changed.
+func (d *Directory) refreshLocked(ref api.Ref, it *item) (changed bool) {
+	before := it.now
+	k, synced := d.now.get(ref)
+	next := source.Snapshot{Synced: synced, Found: synced && k.isFound(), Changed: before.Changed, Failing: before.Failing}
+	if k.problem != nil {
+		next.Err = k.problem
+	}
+	if next.Found {
+		next.Content = k.content
+	}
+	if err := d.admit(it, next.Content); err != nil {
+		next = before
+		next.Err = err
+	}
+	isOther := next.Synced != before.Synced || next.Found != before.Found ||
+		next.Content.UID != before.Content.UID || next.Content.ResourceVersion != before.Content.ResourceVersion
+	if isOther {
+		next.Changed = time.Now()
+	}
+	switch {
+	case next.Err == nil:
+		next.Failing = time.Time{}
+	case next.Failing.IsZero():
+		next.Failing = time.Now()
+	}
+	it.now = next
+	return isOther || (next.Err == nil) != (before.Err == nil) || next.Err != nil && next.Err.Error() != before.Err.Error()
+}
+
+// admit takes the room that the content needs, in place of what the one before had. If there is not enough, the content must
+// not be taken, and is looked at again when there may be.
+func (d *Directory) admit(it *item, c api.Content) error {
+	cost := source.CostOf(c)
+	take, when := it.account.Resize, it.account.WhenRoom
+	if it.users == 0 {
+		take, when = it.account.Open, it.account.WhenOpen
+	}
+	err := take(cost)
+	if err != nil {
+		when(cost, func() {
+			select {
+			case d.again <- struct{}{}:
+			default:
+			}
+		})
+	}
+	return err
+}
+
+// Choose returns whose credentials read ref for the pod: nobody's are needed for the pod's own namespace, and none are
+// enough for another one.
+func (*Directory) Choose(pod api.Pod, ref api.Ref) identity.Identity {
+	if ref.Namespace == pod.Namespace {
+		return identity.Driver()
+	}
+	return identity.Of(pod)
+}

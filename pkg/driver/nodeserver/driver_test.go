@@ -1,0 +1,279 @@
+package nodeserver_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/nodeserver"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
+)
+
+const (
+	driverName = "csi.example.test"
+	kubeletDir = "/var/lib/kubelet"
+	podUID     = "11111111-2222-3333-4444-555555555555"
+	target     = kubeletDir + "/pods/" + podUID + "/volumes/kubernetes.io~csi/config/mount"
+	volumeID   = "csi-0123456789abcdef"
+)
+
+// fakeVolumes answers what it is told to, and keeps what it was asked.
+type fakeVolumes struct {
+	err     error // Of Publish and Unpublish, and of Condition.
+	problem error
+	live    [2]string // Volume ID and target of the live volume; empty for none.
+
+	mu        sync.Mutex // Guards the fields below.
+	published []state.Record
+	tokens    []identity.Token
+	asked     [][2]string // Volume ID and target of Unpublish and Condition.
+}
+
+var _ nodeserver.Volumes = (*fakeVolumes)(nil)
+
+func (f *fakeVolumes) Publish(_ context.Context, r state.Record, t identity.Token) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.published = append(f.published, r)
+	f.tokens = append(f.tokens, t)
+	return f.err
+}
+
+func (f *fakeVolumes) Unpublish(_ context.Context, volumeID, target string) error {
+	f.ask(volumeID, target)
+	return f.err
+}
+
+func (f *fakeVolumes) Condition(volumeID, target string) (problem, err error) {
+	f.ask(volumeID, target)
+	return f.problem, f.err
+}
+
+func (f *fakeVolumes) Published(volumeID, target string) bool {
+	return f.live == [2]string{volumeID, target}
+}
+
+func (f *fakeVolumes) ask(volumeID, target string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, [2]string{volumeID, target})
+}
+
+// touched tells whether any call got through.
+func (f *fakeVolumes) touched() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.published)+len(f.asked) > 0
+}
+
+// noUsage is for calls that do not ask for it.
+func noUsage(string) (volumefs.Usage, error) { return volumefs.Usage{}, nil }
+
+// fakeInstallation answers what it is told to, and counts how often it is asked.
+type fakeInstallation struct {
+	err error
+	// wait makes it answer only when the call is over.
+	wait  bool
+	asked chan struct{} // Has room for every call.
+}
+
+var _ nodeserver.Installation = (*fakeInstallation)(nil)
+
+func newFakeInstallation(err error) *fakeInstallation {
+	return &fakeInstallation{err: err, asked: make(chan struct{}, 100)}
+}
+
+func (f *fakeInstallation) Check(ctx context.Context) error {
+	f.asked <- struct{}{}
+	if f.wait {
+		<-ctx.Done()
+	}
+	return f.err
+}
+
+// connect serves a driver over the volumes, whose installation is as it should be, and returns a connection to it.
+func connect(t *testing.T, volumes nodeserver.Volumes, usage nodeserver.Usage) *grpc.ClientConn {
+	t.Helper()
+	conn, _ := serve(t, nodeserver.Config{Installation: newFakeInstallation(nil), Volumes: volumes, Usage: usage})
+	return conn
+}
+
+// serve serves a driver, after what is the same in all tests is set, and returns a connection to it and what it logs.
+func serve(t *testing.T, cfg nodeserver.Config) (*grpc.ClientConn, ktesting.Buffer) {
+	t.Helper()
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(10)))
+	sink, ok := logger.GetSink().(ktesting.Underlier)
+	if !ok {
+		t.Fatalf("the test logger is a %T", logger.GetSink())
+	}
+	cfg.Name, cfg.Version, cfg.NodeID, cfg.KubeletDir = driverName, "v1.2.3", "node-1", kubeletDir
+	if cfg.Ready == nil {
+		cfg.Ready = func() error { return nil }
+	}
+	d := nodeserver.New(cfg)
+	s := grpc.NewServer(grpc.WaitForHandlers(true), grpc.UnaryInterceptor(
+		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			return handler(klog.NewContext(ctx, logger), req)
+		}))
+	csi.RegisterIdentityServer(s, d)
+	csi.RegisterNodeServer(s, d)
+	l := bufconn.Listen(1 << 16)
+	go func() { _ = s.Serve(l) }() // Ends with Stop.
+	t.Cleanup(s.Stop)
+	conn, err := grpc.NewClient("passthrough:///driver", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn, sink.GetBuffer()
+}
+
+// bench is a driver, what it is put together from, and what it logs.
+type bench struct {
+	csi.NodeClient
+	t            *testing.T
+	volumes      *fakeVolumes
+	installation *fakeInstallation
+	log          ktesting.Buffer
+}
+
+// newBench returns one whose installation is as the error says; nil for as it should be.
+func newBench(t *testing.T, installed error) *bench {
+	t.Helper()
+	b := &bench{t: t, volumes: &fakeVolumes{}, installation: newFakeInstallation(installed)}
+	conn, log := serve(t, nodeserver.Config{Installation: b.installation, Volumes: b.volumes, Usage: noUsage})
+	b.NodeClient, b.log = csi.NewNodeClient(conn), log
+	return b
+}
+
+func (b *bench) checkNothingGotThrough() {
+	b.t.Helper()
+	if b.volumes.touched() {
+		b.t.Error("a request got through that should not")
+	}
+}
+
+// checkAsked checks how often it was asked whether the kubelet vouches for pods.
+func (b *bench) checkAsked(want int) {
+	b.t.Helper()
+	if got := len(b.installation.asked); got != want {
+		b.t.Errorf("asked for the installation %d times, want %d", got, want)
+	}
+}
+
+// checkNoToken fails the test if the text holds any part of a token that jwt has made.
+func checkNoToken(t *testing.T, text string) {
+	t.Helper()
+	for _, part := range []string{"t0ken", "eyJ"} {
+		if strings.Contains(text, part) {
+			t.Errorf("%q is a part of a token, in:\n%s", part, text)
+		}
+	}
+}
+
+// checkStatus fails the test unless err has the code and exactly the message.
+func checkStatus(t *testing.T, err error, code codes.Code, message string) {
+	t.Helper()
+	if got := status.Code(err); got != code {
+		t.Errorf("code = %s, want %s", got, code)
+	}
+	if diff := cmp.Diff(message, status.Convert(err).Message()); diff != "" {
+		t.Errorf("message (-want +got):\n%s", diff)
+	}
+}
+
+func checkMessage(t *testing.T, got, want proto.Message, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("response (-want +got):\n%s", diff)
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	t.Parallel()
+	client := csi.NewIdentityClient(connect(t, &fakeVolumes{}, noUsage))
+	info, err := client.GetPluginInfo(t.Context(), &csi.GetPluginInfoRequest{})
+	checkMessage(t, info, &csi.GetPluginInfoResponse{Name: driverName, VendorVersion: "v1.2.3"}, err)
+	capabilities, err := client.GetPluginCapabilities(t.Context(), &csi.GetPluginCapabilitiesRequest{})
+	checkMessage(t, capabilities, &csi.GetPluginCapabilitiesResponse{}, err)
+}
+
+func TestProbeTellsTheTruth(t *testing.T) {
+	t.Parallel()
+	for _, problem := range []error{errors.New("not yet"), nil} {
+		conn, _ := serve(t, nodeserver.Config{
+			Installation: newFakeInstallation(nil), Volumes: &fakeVolumes{}, Usage: noUsage, Ready: func() error { return problem },
+		})
+		client := csi.NewIdentityClient(conn)
+		response, err := client.Probe(t.Context(), &csi.ProbeRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.GetReady() == nil || response.GetReady().GetValue() != (problem == nil) {
+			t.Errorf("Probe = %v, want ready to be %t", response, problem == nil)
+		}
+	}
+}
+
+func TestNodeGetInfo(t *testing.T) {
+	t.Parallel()
+	info, err := csi.NewNodeClient(connect(t, &fakeVolumes{}, noUsage)).NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
+	checkMessage(t, info, &csi.NodeGetInfoResponse{NodeId: "node-1"}, err)
+}
+
+// TestNodeGetCapabilities has VOLUME_MOUNT_GROUP among them, so that fsGroup is left to the driver (trap 5).
+func TestNodeGetCapabilities(t *testing.T) {
+	t.Parallel()
+	client := csi.NewNodeClient(connect(t, &fakeVolumes{}, noUsage))
+	response, err := client.NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[csi.NodeServiceCapability_RPC_Type]int{}
+	for _, c := range response.GetCapabilities() {
+		got[c.GetRpc().GetType()]++
+	}
+	const volumeCondition = 4 // Its number in CSI 1.12, the last version that had it.
+	want := map[csi.NodeServiceCapability_RPC_Type]int{
+		csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP: 1,
+		csi.NodeServiceCapability_RPC_GET_VOLUME_STATS:   1,
+		csi.NodeServiceCapability_RPC_GET_VOLUME_HEALTH:  1,
+		volumeCondition: 1,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("capabilities (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatIsNotServed(t *testing.T) {
+	t.Parallel()
+	client := csi.NewNodeClient(connect(t, &fakeVolumes{}, noUsage))
+	_, staged := client.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{})
+	_, expanded := client.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{})
+	for call, err := range map[string]error{"NodeStageVolume": staged, "NodeExpandVolume": expanded} {
+		if got := status.Code(err); got != codes.Unimplemented {
+			t.Errorf("%s = %s, want %s", call, got, codes.Unimplemented)
+		}
+	}
+}

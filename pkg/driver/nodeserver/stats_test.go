@@ -1,0 +1,163 @@
+package nodeserver_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
+)
+
+// condition is the message VolumeCondition of CSI up to 1.12.
+type condition struct {
+	abnormal bool
+	message  string
+}
+
+// conditionOf decodes field 2 of a NodeGetVolumeStatsResponse, as a client of CSI up to 1.12 does.
+func conditionOf(t *testing.T, response *csi.NodeGetVolumeStatsResponse) condition {
+	t.Helper()
+	unknown := response.ProtoReflect().GetUnknown()
+	number, kind, n := protowire.ConsumeTag(unknown)
+	if n < 0 || number != 2 || kind != protowire.BytesType {
+		t.Fatalf("fields that CSI 1.13 does not know = % x, want a message in field 2", []byte(unknown))
+	}
+	body, m := protowire.ConsumeBytes(unknown[n:])
+	if n+m != len(unknown) {
+		t.Fatalf("fields that CSI 1.13 does not know = % x, want no other than field 2", []byte(unknown))
+	}
+	var c condition
+	for len(body) > 0 {
+		number, kind, n := protowire.ConsumeTag(body)
+		body = body[n:]
+		switch {
+		case number == 1 && kind == protowire.VarintType:
+			v, n := protowire.ConsumeVarint(body)
+			c.abnormal, body = protowire.DecodeBool(v), body[n:]
+		case number == 2 && kind == protowire.BytesType:
+			v, n := protowire.ConsumeString(body)
+			c.message, body = v, body[n:]
+		default:
+			t.Fatalf("the condition has a field %d of type %d", number, kind)
+		}
+	}
+	return c
+}
+
+func usage(path string) (volumefs.Usage, error) {
+	if path != target {
+		return volumefs.Usage{}, fmt.Errorf("look at %s: %w", path, volumefs.ErrNotMounted)
+	}
+	return volumefs.Usage{
+		BytesTotal: 1000, BytesUsed: 300, BytesFree: 700, InodesTotal: 50, InodesUsed: 20, InodesFree: 30,
+	}, nil
+}
+
+func TestStats(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		problem error
+		want    condition
+	}{
+		"nothing is wrong":    {nil, condition{false, "the files are current"}},
+		"a source is missing": {errors.New(`configmap "x" not found`), condition{true, `configmap "x" not found`}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			volumes := &fakeVolumes{problem: tc.problem}
+			response, err := csi.NewNodeClient(connect(t, volumes, usage)).NodeGetVolumeStats(t.Context(),
+				&csi.NodeGetVolumeStatsRequest{VolumeId: volumeID, VolumePath: target})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([][2]string{{volumeID, target}}, volumes.asked); diff != "" {
+				t.Errorf("asked for the condition of (-want +got):\n%s", diff)
+			}
+			if got := conditionOf(t, response); got != tc.want {
+				t.Errorf("condition = %+v, want %+v", got, tc.want)
+			}
+			response.ProtoReflect().SetUnknown(nil)
+			checkMessage(t, response, &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{
+				{Unit: csi.VolumeUsage_BYTES, Total: 1000, Used: 300, Available: 700},
+				{Unit: csi.VolumeUsage_INODES, Total: 50, Used: 20, Available: 30},
+			}}, err)
+		})
+	}
+}
+
+func TestStatsRefuses(t *testing.T) {
+	t.Parallel()
+	broken := func(string) (volumefs.Usage, error) {
+		return volumefs.Usage{}, errors.New("statfs: input/output error")
+	}
+	tests := map[string]struct {
+		request *csi.NodeGetVolumeStatsRequest
+		usage   func(string) (volumefs.Usage, error)
+		code    codes.Code
+		want    string
+	}{
+		"no volume ID": {
+			&csi.NodeGetVolumeStatsRequest{VolumePath: target}, usage,
+			codes.InvalidArgument, "volume_id is missing",
+		},
+		"no path": {
+			&csi.NodeGetVolumeStatsRequest{VolumeId: volumeID}, usage,
+			codes.InvalidArgument, "volume_path is missing",
+		},
+		"nothing is mounted there": {
+			&csi.NodeGetVolumeStatsRequest{VolumeId: volumeID, VolumePath: "/elsewhere"}, usage,
+			codes.NotFound, "volume " + volumeID + " is not mounted on /elsewhere",
+		},
+		"the node cannot tell": {
+			&csi.NodeGetVolumeStatsRequest{VolumeId: volumeID, VolumePath: target}, broken,
+			codes.Internal, "read the usage of volume " + volumeID + ": statfs: input/output error",
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := csi.NewNodeClient(connect(t, &fakeVolumes{}, tc.usage)).NodeGetVolumeStats(t.Context(), tc.request)
+			checkStatus(t, err, tc.code, tc.want)
+		})
+	}
+}
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	degraded := &csi.VolumeHealth{VolumeId: volumeID, HealthStatuses: []*csi.VolumeHealth_VolumeHealthEntry{{
+		Status: csi.VolumeHealthErrorType_DEGRADED, Reason: "FilesNotCurrent", Message: "access lost",
+	}}}
+	tests := map[string]struct {
+		problem error
+		path    string
+		want    *csi.VolumeHealth
+	}{
+		"nothing is wrong":          {nil, target, &csi.VolumeHealth{VolumeId: volumeID}},
+		"the files are not current": {errors.New("access lost"), target, degraded},
+		"wherever the volume is":    {errors.New("access lost"), "", degraded},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			volumes := &fakeVolumes{problem: tc.problem}
+			response, err := csi.NewNodeClient(connect(t, volumes, noUsage)).NodeGetVolumeHealth(t.Context(),
+				&csi.NodeGetVolumeHealthRequest{VolumeId: volumeID, VolumePublishPath: tc.path})
+			checkMessage(t, response, &csi.NodeGetVolumeHealthResponse{VolumeHealth: tc.want}, err)
+			if diff := cmp.Diff([][2]string{{volumeID, tc.path}}, volumes.asked); diff != "" {
+				t.Errorf("asked for the condition of (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestHealthNeedsAVolume(t *testing.T) {
+	t.Parallel()
+	_, err := csi.NewNodeClient(connect(t, &fakeVolumes{}, noUsage)).NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{})
+	checkStatus(t, err, codes.InvalidArgument, "volume_id is missing")
+}

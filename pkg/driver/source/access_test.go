@@ -1,0 +1,232 @@
+package source_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+)
+
+var (
+	runner = api.Pod{Namespace: "default", Name: "web-0", UID: "uid", ServiceAccount: "runner"}
+	behalf = identity.OnBehalf(runner)
+)
+
+// denied is what says that a service account may not read.
+func denied() error {
+	return apierrors.NewForbidden(corev1.Resource("configmaps"), "web", errors.New("serviceaccount default/runner may not get it"))
+}
+
+// unreviewed says that it could not be found out, because the driver itself may not ask.
+func unreviewed() error {
+	return &identity.ReviewError{Identity: behalf, Ref: web, Cause: forbidden()}
+}
+
+// wantStory compares the requests for a ref so far, and the questions before them.
+func (b *bench) wantStory(ref api.Ref, want ...string) {
+	b.t.Helper()
+	b.settle()
+	if diff := cmp.Diff(want, b.story(ref)); diff != "" {
+		b.t.Errorf("requests for %s (-want +got):\n%s", ref, diff)
+	}
+}
+
+// wantForbidden checks whether the trouble with a ref is that it may not be read, by which its files may go.
+func (b *bench) wantForbidden(ref api.Ref, want string) {
+	b.t.Helper()
+	b.settle()
+	got := "no error"
+	switch err := b.Get(b.key(ref)).Err; {
+	case apierrors.IsForbidden(err):
+		got = "forbidden"
+	case err != nil:
+		got = "another error"
+	}
+	if got != want {
+		b.t.Errorf("what is wrong with %s: %s, %v; want %s", ref, got, b.Get(b.key(ref)).Err, want)
+	}
+}
+
+// TestItIsAskedBeforeEachRequest, of whoever reads: who is to be asked about is not for a cache to know. That it is about
+// this identity the bench compares.
+func TestItIsAskedBeforeEachRequest(t *testing.T) {
+	t.Parallel()
+	for _, id := range []identity.Identity{identity.Driver(), identity.Of(runner), behalf} {
+		t.Run(id.String(), func(t *testing.T) {
+			bubbleOf(t, id, func(b *bench) {
+				o := b.putMap(configMap(web, "1"))
+				defer b.acquire(web)()
+				defer b.acquire(cert)()
+				want := []string{asking, "list", asking, "watch"}
+				b.wantStory(web, want...)
+				b.wantStory(cert, want...)
+				pass(time.Minute)
+				b.hangUp() // Which opens the watch anew.
+				want = append(want, asking, "watch")
+				b.wantStory(web, want...)
+				b.wantStory(cert, want...)
+				pass(time.Minute)
+				expired := apierrors.NewResourceExpired("too old").Status()
+				b.send(web, watch.Event{Type: watch.Error, Object: &expired}) // Which lists anew.
+				pass(longestSilence)
+				b.wantStory(web, append(want, asking, "list", asking, "watch")...)
+				b.wantStory(cert, want...)
+				b.want(web, holding(o))
+			})
+		})
+	}
+}
+
+// TestWhatIsDeniedIsNotRead, by no sort of request, however often it is tried. What cannot be found out is not read
+// either, and is no denial.
+func TestWhatIsDeniedIsNotRead(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		err     error
+		want    string
+		revoked bool // In the end.
+		changes int  // Until then.
+	}{
+		"denied":        {denied(), "forbidden", true, 1},
+		"not found out": {unreviewed(), "another error", false, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubbleOf(t, behalf, func(b *bench) {
+				o := b.putMap(configMap(web, "1"))
+				b.deny(tt.err)
+				defer b.acquire(web)()
+				b.wantForbidden(web, tt.want)
+				b.wantChanges(web, 1)
+				b.want(web, known{Err: tt.err.Error()})
+				pass(10 * time.Minute)
+				b.want(web, known{Err: tt.err.Error(), Revoked: tt.revoked})
+				b.wantChanges(web, tt.changes)
+				if got := b.requested(web); len(got) != 0 {
+					t.Errorf("requests: %v, want none", got)
+				}
+				if got := b.count(asking); got < 50 {
+					t.Errorf("asked %d times in ten minutes, want it asked all the time", got)
+				}
+
+				b.deny(nil)
+				pass(longestSilence)
+				b.want(web, holding(o))
+				b.wantChanges(web, 2)
+				b.wantWatches(web, 1, 1)
+			})
+		})
+	}
+}
+
+// TestAWatchIsNotOpenedAnewForWhoIsDenied: that is how a loss is found that an open watch does not notice. It is known at
+// once, and what was read stays.
+func TestAWatchIsNotOpenedAnewForWhoIsDenied(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		err     error
+		want    string
+		revoked bool // In the end.
+		changes int  // Until then.
+	}{
+		"denied":        {denied(), "forbidden", true, 1},
+		"not found out": {unreviewed(), "another error", false, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubbleOf(t, behalf, func(b *bench) {
+				o := b.putMap(configMap(web, "1"))
+				defer b.acquire(web)()
+				b.wantChanges(web, 1)
+				pass(time.Minute)
+				b.deny(tt.err)
+				b.hangUp()
+				b.wantForbidden(web, tt.want)
+				troubled := holding(o)
+				troubled.Err = tt.err.Error()
+				b.want(web, troubled)
+				b.wantChanges(web, 1)
+				pass(10 * time.Minute)
+				troubled.Revoked = tt.revoked
+				b.want(web, troubled)
+				b.wantChanges(web, tt.changes)
+				if diff := cmp.Diff([]string{"list", "watch"}, b.requested(web)); diff != "" {
+					t.Errorf("requests (-want +got):\n%s", diff)
+				}
+
+				b.deny(nil)
+				pass(longestSilence)
+				b.want(web, holding(o))
+				b.wantChanges(web, 1)
+			})
+		})
+	}
+}
+
+// TestADenialIsNewsAfterItCouldNotBeFoundOut: files may go with the one, and not with the other.
+func TestADenialIsNewsAfterItCouldNotBeFoundOut(t *testing.T) {
+	bubbleOf(t, behalf, func(b *bench) {
+		b.deny(unreviewed())
+		defer b.acquire(web)()
+		b.wantChanges(web, 1)
+		b.deny(denied())
+		pass(longestSilence)
+		b.wantChanges(web, 1)
+		b.wantForbidden(web, "forbidden")
+		b.deny(unreviewed())
+		pass(longestSilence)
+		b.wantChanges(web, 1)
+		b.wantForbidden(web, "another error")
+	})
+}
+
+// TestTheDriverThatMayNotReadForAPodPolls: what a pod may get is asked for, and the driver's own rights are the API
+// server's to check.
+func TestTheDriverThatMayNotReadForAPodPolls(t *testing.T) {
+	bubbleOf(t, behalf, func(b *bench) {
+		o := b.putMap(configMap(web, "1"))
+		b.answer(forbidden(), forbidden())
+		b.answerGets(nil)
+		defer b.acquire(web)()
+		pass(untilPolled)
+		b.want(web, polling(holding(o)))
+		reads := b.count("get")
+		b.wantStory(web, slices.Repeat([]string{asking, "list", "get"}, reads)...)
+		b.deny(denied())
+		pass(longestPause)
+		b.wantForbidden(web, "forbidden")
+		b.wantStory(web, append(slices.Repeat([]string{asking, "list", "get"}, reads),
+			slices.Repeat([]string{asking}, b.count(asking)-reads)...)...)
+	})
+}
+
+// TestReleaseWhileItIsAsked gives the question up, so that a slow API server holds nothing.
+func TestReleaseWhileItIsAsked(t *testing.T) {
+	bubbleOf(t, behalf, func(b *bench) {
+		ended := false
+		b.onAllow(func(ctx context.Context) error {
+			<-ctx.Done()
+			ended = true
+			return ctx.Err()
+		})
+		release := b.acquire(web)
+		pass(time.Minute / 2)
+		b.want(web, known{})
+		release()
+		b.settle()
+		if !ended {
+			t.Error("it is still asked for nobody")
+		}
+		b.wantChanges(web, 0)
+		b.wantStory(web, asking)
+	})
+}

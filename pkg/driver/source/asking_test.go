@@ -1,0 +1,164 @@
+package source_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
+)
+
+const (
+	// latency is how long a slow API server takes for each answer.
+	latency = 1500 * time.Millisecond
+	// served is how long a new object may take there until it is read, whatever else is going on.
+	served = 10 * time.Second
+	// crowd is how many objects there are besides.
+	crowd = 1000
+)
+
+// slow is a server that takes its time.
+type slow struct{ http.RoundTripper }
+
+func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case <-time.After(latency):
+		return s.RoundTripper.RoundTrip(r)
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+}
+
+// slowly runs a test of a cache that reaches a slow server as the driver does.
+func slowly(t *testing.T, test func(b *bench)) {
+	t.Helper()
+	bubble(t, func(b *bench) {
+		b.wire = flowcontrol.New(4).Transport(slow{b.cluster})
+		test(b)
+	})
+}
+
+// serve has the cache run until the test ends.
+func (b *bench) serve() {
+	var running sync.WaitGroup
+	running.Go(func() { _ = b.Run(b.t.Context()) }) // It always returns nil.
+	b.settle()
+}
+
+// numbered returns a ref.
+func numbered(namespace string, i int) api.Ref {
+	return api.Ref{Kind: api.ConfigMap, Namespace: namespace, Name: fmt.Sprint("object-", i)}
+}
+
+// acquireMany acquires the objects of a namespace from one number up to another.
+func (b *bench) acquireMany(namespace string, from, to int) (releases []func()) {
+	b.t.Helper()
+	for i := from; i < to; i++ {
+		releases = append(releases, b.acquire(numbered(namespace, i)))
+	}
+	return releases
+}
+
+// synced returns how many of those objects are known.
+func (b *bench) synced(namespace string, from, to int) (n int) {
+	for i := from; i < to; i++ {
+		if b.Get(b.key(numbered(namespace, i))).Synced {
+			n++
+		}
+	}
+	return n
+}
+
+// wantServed waits until an object is known.
+func (b *bench) wantServed(ref api.Ref) {
+	b.t.Helper()
+	began := time.Now()
+	for !b.Get(b.key(ref)).Synced {
+		if time.Since(began) > served {
+			b.t.Fatalf("%s is not read after %s", ref, served)
+		}
+		pass(100 * time.Millisecond)
+		b.settle()
+	}
+}
+
+// TestANewcomerGoesFirst: all watches of a node are opened again at a slow server, and a new pod waits for another object. The
+// first read of that object is not delayed, and soon all watches are open again. This is a part of fault 30.
+func TestANewcomerGoesFirst(t *testing.T) {
+	slowly(t, func(b *bench) {
+		b.acquireMany("default", 0, crowd)
+		b.serve()
+		pass(2 * time.Minute)
+		if got := b.openInAll(); got != crowd {
+			t.Fatalf("%d watches are open, want %d", got, crowd)
+		}
+		b.cluster.hangUp()
+		pass(time.Second)
+		b.acquire(numbered("default", crowd))
+		b.wantServed(numbered("default", crowd))
+		pass(30 * time.Second)
+		if got := b.openInAll(); got != crowd+1 {
+			t.Errorf("%d watches are open again, want %d", got, crowd+1)
+		}
+	})
+}
+
+// openInAll returns how many watches the cluster has open.
+func (c *cluster) openInAll() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.watches)
+}
+
+// TestWhatANewcomerSharesGoesFirst: after a restart the driver reads all objects of live volumes again. Those volumes have
+// their files and can wait. An object for which a new pod waits is read first.
+func TestWhatANewcomerSharesGoesFirst(t *testing.T) {
+	slowly(t, func(b *bench) {
+		b.acquireMany("default", 0, crowd)
+		b.serve()
+		last := numbered("default", crowd-1)
+		b.acquire(last)
+		b.wantServed(last)
+		if got := b.synced("default", 0, crowd); got > crowd/2 {
+			t.Errorf("%d of %d objects were read before, want few", got, crowd)
+		}
+	})
+}
+
+// TestTenantsDoNotWaitForEachOther: pods of one namespace wait for many objects, and one of another namespace for one.
+// This is a part of fault 30.
+func TestTenantsDoNotWaitForEachOther(t *testing.T) {
+	slowly(t, func(b *bench) {
+		b.serve()
+		b.acquireMany("many", 0, crowd)
+		pass(time.Second)
+		b.acquire(numbered("few", 0))
+		b.wantServed(numbered("few", 0))
+	})
+}
+
+// TestAPublishThatComesBackDoesNotStartAgain: an object whose publish gave up after a while and came back is read before all objects
+// that were acquired in the meantime. This is a part of fault 30.
+func TestAPublishThatComesBackDoesNotStartAgain(t *testing.T) {
+	slowly(t, func(b *bench) {
+		const few = 300
+		b.serve()
+		releases := b.acquireMany("default", 0, few)
+		pass(3 * time.Second)
+		releases[few-1]()
+		b.acquireMany("default", few, 2*few)
+		pass(time.Second)
+		back := numbered("default", few-1)
+		b.acquire(back)
+		for !b.Get(b.key(back)).Synced {
+			pass(100 * time.Millisecond)
+			b.settle()
+		}
+		if got := b.synced("default", few, 2*few); got > few/5 {
+			t.Errorf("%d of %d that came later were read before, want few", got, few)
+		}
+	})
+}

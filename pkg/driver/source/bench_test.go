@@ -1,0 +1,295 @@
+package source_test
+
+import (
+	"context"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+)
+
+func TestMain(m *testing.M) {
+	// The last of the library's error handlers sleeps until a millisecond after the error before. Under the made-up time
+	// of a synctest bubble, which starts in 2000, it would sleep for decades.
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
+	code := m.Run()
+	if err := goleak.Find(); code == 0 && err != nil {
+		_, _ = os.Stderr.WriteString(err.Error() + "\n")
+		code = 1
+	}
+	os.Exit(code)
+}
+
+var (
+	web   = api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "web"}
+	other = api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "other"}
+	cert  = api.Ref{Kind: api.Secret, Namespace: "default", Name: "cert"}
+)
+
+// byDriver returns the key of a ref that the driver reads.
+func byDriver(ref api.Ref) source.Key { return source.Key{Identity: identity.Driver(), Ref: ref} }
+
+// configMap returns one whose key «k» has the value.
+func configMap(ref api.Ref, value string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name},
+		Data:       map[string]string{"k": value},
+	}
+}
+
+// immutable returns one that cannot change.
+func immutable(ref api.Ref, value string) *corev1.ConfigMap {
+	o := configMap(ref, value)
+	o.Immutable = new(true)
+	return o
+}
+
+// bench is a cache over a cluster, for use in a synctest bubble.
+type bench struct {
+	*cluster
+	*source.Cache
+	t    *testing.T
+	id   identity.Identity  // Who reads.
+	room *budget.Budget     // For the objects: more than a test needs.
+	log  ktesting.Buffer    // What the cache has logged.
+	stop context.CancelFunc // Ends the context that New was given.
+
+	mu      sync.Mutex // Guards the fields below.
+	changes []source.Key
+	hook    func(source.Key)            // Called at each change, unless nil.
+	allow   func(context.Context) error // What is answered to who asks whether a request may be made, unless nil.
+	denies  func() (bool, error)        // What is answered to who asks whether a denial is sure; it is, where this is nil.
+}
+
+// recheck is how often pods' watches are opened anew, where a test does not say.
+const recheck = 3 * time.Minute
+
+// newBench returns a cache over a cluster, whose objects the identity reads. At the end of the test it stops and must come
+// to rest.
+func newBench(t *testing.T, id identity.Identity, recheck time.Duration) *bench {
+	t.Helper()
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(4)))
+	sink, ok := logger.GetSink().(ktesting.Underlier)
+	if !ok {
+		t.Fatalf("the test logger is a %T", logger.GetSink())
+	}
+	b := &bench{cluster: newCluster(t), t: t, id: id, room: budget.New(1 << 40), log: sink.GetBuffer()}
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
+	b.stop = stop
+	b.Cache = source.New(ctx, source.Config{
+		Client:  func(identity.Identity) (rest.Interface, error) { return b.client(), nil },
+		Types:   b.front.types,
+		Allow:   b.mayRead,
+		Denies:  b.isSure,
+		Changed: b.note,
+		Recheck: recheck,
+		Room:    b.room.Part(func(int64) {}),
+	})
+	t.Cleanup(func() {
+		stop()
+		b.Wait()
+		if b.unclosed != 0 {
+			t.Errorf("%d bodies of watches are not closed, or more than once", b.unclosed)
+		}
+	})
+	return b
+}
+
+func (b *bench) note(key source.Key) {
+	b.mu.Lock()
+	b.changes = append(b.changes, key)
+	hook := b.hook
+	b.mu.Unlock()
+	if hook != nil {
+		hook(key)
+	}
+}
+
+func (b *bench) mayRead(ctx context.Context, id identity.Identity, ref api.Ref) error {
+	b.ask(asking, ref)
+	if id != b.id {
+		b.t.Errorf("asked whether %s may read %s, want it asked of %s", id, ref, b.id)
+	}
+	b.mu.Lock()
+	allow := b.allow
+	b.mu.Unlock()
+	if allow == nil {
+		return nil
+	}
+	return allow(ctx)
+}
+
+func (b *bench) isSure(_ context.Context, id identity.Identity, ref api.Ref) (bool, error) {
+	b.ask(asserting, ref)
+	if id != b.id {
+		b.t.Errorf("asked whether %s is denied %s, want it asked of %s", id, ref, b.id)
+	}
+	b.mu.Lock()
+	denies := b.denies
+	b.mu.Unlock()
+	if denies == nil {
+		return true, nil
+	}
+	return denies()
+}
+
+// onDenies sets what is answered to who asks whether a denial is sure.
+func (b *bench) onDenies(is bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.denies = func() (bool, error) { return is, err }
+}
+
+// onAllow sets what is answered to who asks whether a request may be made; nil stands for yes.
+func (b *bench) onAllow(allow func(context.Context) error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.allow = allow
+}
+
+// deny answers that with the error.
+func (b *bench) deny(err error) { b.onAllow(func(context.Context) error { return err }) }
+
+// onChange sets what is called at each change.
+func (b *bench) onChange(hook func(source.Key)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.hook = hook
+}
+
+// key returns that of a ref for who reads.
+func (b *bench) key(ref api.Ref) source.Key { return source.Key{Identity: b.id, Ref: ref} }
+
+// acquire takes the ref.
+func (b *bench) acquire(ref api.Ref) (release func()) {
+	b.t.Helper()
+	release, err := b.Acquire(b.key(ref))
+	if err != nil {
+		b.t.Fatalf("Acquire(%s) = %v, want no error", ref, err)
+	}
+	return release
+}
+
+// settle lets everything happen that can happen without time passing.
+func (b *bench) settle() {
+	b.t.Helper()
+	synctest.Wait()
+}
+
+// wantChanges lets things settle and compares the number of changes of the ref, and of nothing else, since the last time.
+func (b *bench) wantChanges(ref api.Ref, want int) {
+	b.t.Helper()
+	b.settle()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !slices.Equal(b.changes, slices.Repeat([]source.Key{b.key(ref)}, want)) {
+		b.t.Errorf("changes: %v, want %d of %s", b.changes, want, ref)
+	}
+	b.changes = nil
+}
+
+// known is a snapshot without what differs from run to run.
+type known struct {
+	Synced, Found bool
+	UID, Version  string
+	Immutable     bool
+	Data          map[string]string
+	Err           string
+	Revoked       bool
+	Polled        bool
+}
+
+// want compares what is known of the ref.
+func (b *bench) want(ref api.Ref, want known) {
+	b.t.Helper()
+	b.settle()
+	got := b.known(ref)
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		b.t.Errorf("Get(%s) (-want +got):\n%s", ref, diff)
+	}
+}
+
+func (b *bench) known(ref api.Ref) known {
+	s := b.Get(b.key(ref))
+	k := known{
+		Synced: s.Synced, Found: s.Found, Revoked: s.Revoked, Polled: s.Polled,
+		UID: s.Content.UID, Version: s.Content.ResourceVersion, Immutable: s.Content.Immutable, Data: map[string]string{},
+	}
+	for key, value := range s.Content.Data {
+		k.Data[key] = string(value)
+	}
+	if s.Err != nil {
+		k.Err = textOf(s.Err)
+	}
+	return k
+}
+
+// holding returns what is known once the object has been read and nothing is wrong.
+func holding(o *corev1.ConfigMap) known {
+	return known{
+		Synced: true, Found: true, UID: string(o.UID), Version: o.ResourceVersion,
+		Immutable: o.Immutable != nil && *o.Immutable, Data: o.Data,
+	}
+}
+
+// putMap puts a config map and returns it as it then is.
+func (b *bench) putMap(o *corev1.ConfigMap) *corev1.ConfigMap {
+	b.t.Helper()
+	b.put(o)
+	return o
+}
+
+// wantWatches compares how many watches of the ref the cluster has open, and how many the cache has in all.
+func (b *bench) wantWatches(ref api.Ref, want, inAll int) {
+	b.t.Helper()
+	b.settle()
+	if got := b.open(ref); got != want {
+		b.t.Errorf("open watches of %s: %d, want %d", ref, got, want)
+	}
+	if got := b.Watches(); got != inAll {
+		b.t.Errorf("Watches = %d, want %d", got, inAll)
+	}
+}
+
+// pass lets d go by on the bubble's clock.
+func pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // It takes no time.
+}
+
+// bubble runs a test on a bench in a synctest bubble, beside other tests. The driver reads.
+func bubble(t *testing.T, test func(b *bench)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(newBench(t, identity.Driver(), recheck)) })
+}
+
+// bubbleOf is [bubble] for another reader.
+func bubbleOf(t *testing.T, id identity.Identity, test func(b *bench)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(newBench(t, id, recheck)) })
+}
+
+// bubbleWith is [bubbleOf] for another recheck.
+func bubbleWith(t *testing.T, id identity.Identity, recheck time.Duration, test func(b *bench)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(newBench(t, id, recheck)) })
+}

@@ -1,0 +1,302 @@
+package source_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+)
+
+// readers are those that may lose the right to read, by how the API server says no to them.
+func readers() map[string]reader {
+	return map[string]reader{
+		"by the pod": {identity.Of(runner), forbiddenList(), func(b *bench, err error) { b.answer(err, err) }},
+		"on behalf":  {behalf, denied(), func(b *bench, err error) { b.deny(err) }},
+	}
+}
+
+// reader is who reads, what a denial says to it, and how requests of it are answered from now on; nil stands for the truth.
+type reader struct {
+	id     identity.Identity
+	denial error
+	answer func(b *bench, err error)
+}
+
+// news is one change that was told.
+type news struct {
+	at      time.Time
+	revoked bool
+}
+
+// follow returns a function for the changes since.
+func (b *bench) follow() func() []news {
+	var told []news
+	b.onChange(func(key source.Key) { told = append(told, news{time.Now(), b.Get(key).Revoked}) })
+	return func() []news {
+		b.settle()
+		return told
+	}
+}
+
+// wantNeverRevoked checks that no change has said so, and that nothing says so now.
+func (b *bench) wantNeverRevoked(told []news) {
+	b.t.Helper()
+	for _, n := range told {
+		if n.revoked {
+			b.t.Errorf("%s was said to be revoked at %s, want it never said", web, n.at)
+		}
+	}
+	if b.known(web).Revoked {
+		b.t.Errorf("%s is revoked, want it not to be", web)
+	}
+}
+
+// passMostOfTheDoubt waits until a denial of the object is noticed, which may be polled, and then for nearly so long that it
+// would be believed.
+func (b *bench) passMostOfTheDoubt() {
+	b.t.Helper()
+	for waited := time.Duration(0); waited < longestPause && !apierrors.IsForbidden(b.Get(b.key(web)).Err); waited += time.Second {
+		pass(time.Second)
+	}
+	b.wantForbidden(web, "forbidden")
+	pass(recheck - 2*time.Second)
+	b.wantForbidden(web, "forbidden")
+}
+
+// TestADenialThatPassesIsNotBelieved: an API server that starts denies everything until it knows the roles. What was read
+// before stays, and what was not comes.
+func TestADenialThatPassesIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	for name, r := range readers() {
+		t.Run(name, func(t *testing.T) {
+			bubbleOf(t, r.id, func(b *bench) {
+				told := b.follow()
+				o := b.putMap(configMap(web, "1"))
+				r.answer(b, r.denial)
+				defer b.acquire(web)()
+				b.want(web, known{Err: r.denial.Error()})
+				for range 10 {
+					pass(recheck - time.Second)
+					b.wantForbidden(web, "forbidden")
+					r.answer(b, nil)
+					pass(longestSilence)
+					b.want(web, holding(o))
+					b.wantWatches(web, 1, 1)
+					r.answer(b, r.denial)
+					b.hangUp()
+				}
+				b.wantNeverRevoked(told())
+			})
+		})
+	}
+}
+
+// TestADenialThatStaysIsBelieved after a recheck, told once, and as soon as it can be: it is asked often enough. The content
+// stays, for who is to decide about it. It is over with the first answer of another sort.
+func TestADenialThatStaysIsBelieved(t *testing.T) {
+	t.Parallel()
+	for name, r := range readers() {
+		for _, recheck := range []time.Duration{recheck, 20 * time.Second, 5 * time.Second} {
+			t.Run(name+" with a recheck of "+recheck.String(), func(t *testing.T) {
+				bubbleWith(t, r.id, recheck, func(b *bench) {
+					o := b.putMap(configMap(web, "1"))
+					defer b.acquire(web)()
+					for range 2 {
+						b.want(web, holding(o))
+						pass(10 * time.Minute)
+						told := b.follow()
+						r.answer(b, r.denial)
+						b.hangUp()
+						pass(time.Hour)
+						revoked := holding(o)
+						revoked.Err, revoked.Revoked = r.denial.Error(), true
+						b.want(web, revoked)
+						got := told()
+						if len(got) != 2 || got[0].revoked || !got[1].revoked {
+							t.Fatalf("changes: %v, want first the error, and then that it is revoked", got)
+						}
+						if after := got[1].at.Sub(got[0].at); after < recheck || after > recheck+longestSilence {
+							t.Errorf("it is revoked after %s, want %s to %s", after, recheck, recheck+longestSilence)
+						}
+						r.answer(b, nil)
+						pass(longestSilence)
+						b.want(web, holding(o))
+						if got := len(told()); got != 3 {
+							t.Errorf("changes: %d, want one more, as it is over", got)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestAnotherAnswerStartsTheDoubtAnew: between denials for less than the doubt there is always something else.
+func TestAnotherAnswerStartsTheDoubtAnew(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(b *bench){
+		"no answer":                   func(b *bench) { b.answer(refused(), refused()) },
+		"a server that is busy":       func(b *bench) { b.answer(unavailable(), unavailable()) },
+		"a token that is not valid":   func(b *bench) { b.answer(apierrors.NewUnauthorized("who are you"), unavailable()) },
+		"a get that is served":        func(b *bench) { b.answerGets(nil) },
+		"a get that fails":            func(b *bench) { b.answerGets(unavailable()) },
+		"a list that is served":       func(b *bench) { b.answer(nil, forbidden()) },
+		"that and a watch that fails": func(b *bench) { b.answer(nil, unavailable()) },
+		"everything":                  func(b *bench) { b.answer(nil, nil) },
+	}
+	for name, interlude := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubbleOf(t, identity.Of(runner), func(b *bench) {
+				told := b.follow()
+				b.putMap(configMap(web, "1"))
+				b.answer(forbiddenList(), forbidden())
+				defer b.acquire(web)()
+				for range 10 {
+					b.passMostOfTheDoubt()
+					interlude(b)
+					pass(longestSilence)
+					b.answer(forbiddenList(), forbidden())
+					b.hangUp()
+				}
+				b.wantNeverRevoked(told())
+				pass(longestPause + recheck + longestSilence)
+				if !b.known(web).Revoked {
+					t.Error("it is not revoked, want it to be when nothing else is heard any more")
+				}
+			})
+		})
+	}
+}
+
+// TestAListThatIsServedIsAnotherAnswer, although the next question, about the watch, is denied: of two API servers only one
+// may know the roles.
+func TestAListThatIsServedIsAnotherAnswer(t *testing.T) {
+	bubbleOf(t, behalf, func(b *bench) {
+		told := b.follow()
+		o := b.putMap(configMap(web, "1"))
+		asked := 0
+		b.onAllow(func(context.Context) error {
+			asked++
+			if asked%2 == 0 {
+				return denied()
+			}
+			return nil
+		})
+		defer b.acquire(web)()
+		pass(time.Hour)
+		b.wantNeverRevoked(told())
+		troubled := holding(o)
+		troubled.Err = denied().Error()
+		b.want(web, troubled)
+		if diff := cmp.Diff(b.count(asking)/2, b.count("list")); diff != "" {
+			t.Errorf("lists (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestTheDriversOwnIsNeverRevoked: what the driver may not read by its own ClusterRole was taken from no pod.
+func TestTheDriversOwnIsNeverRevoked(t *testing.T) {
+	bubble(t, func(b *bench) {
+		told := b.follow()
+		o := b.putMap(configMap(web, "1"))
+		defer b.acquire(web)()
+		b.settle()
+		b.answer(forbidden(), forbidden())
+		b.hangUp()
+		pass(time.Hour)
+		troubled := holding(o)
+		troubled.Err = forbidden().Error()
+		b.want(web, troubled)
+		b.wantForbidden(web, "forbidden")
+		b.wantChanges(web, 2)
+		b.wantNeverRevoked(told())
+	})
+}
+
+// TestWhatTheDriverMayNotReadForAPodIsNoDenial of the pod, which may get it, as the API server has just said.
+func TestWhatTheDriverMayNotReadForAPodIsNoDenial(t *testing.T) {
+	bubbleOf(t, behalf, func(b *bench) {
+		told := b.follow()
+		o := b.putMap(configMap(web, "1"))
+		b.answer(forbiddenList(), forbidden())
+		defer b.acquire(web)()
+		pass(time.Hour)
+		want := "the pod may get it, but the driver may not (see its ClusterRole): " + forbiddenList().Error()
+		b.want(web, known{Err: want})
+		b.wantForbidden(web, "another error")
+		b.wantChanges(web, 1)
+
+		b.answer(nil, nil)
+		pass(longestSilence)
+		b.want(web, holding(o))
+		b.answer(forbiddenList(), forbidden())
+		b.hangUp()
+		pass(time.Hour)
+		troubled := holding(o)
+		troubled.Err = want
+		b.want(web, troubled)
+		b.wantForbidden(web, "another error")
+		b.wantNeverRevoked(told())
+	})
+}
+
+// TestAPolledObjectIsRevokedAsWell, and is still polled when that is over.
+func TestAPolledObjectIsRevokedAsWell(t *testing.T) {
+	bubbleOf(t, identity.Of(runner), func(b *bench) {
+		o := b.putMap(configMap(web, "1"))
+		b.onlyGets()
+		defer b.acquire(web)()
+		pass(untilPolled)
+		b.wantChanges(web, 2)
+		b.answerGets(forbiddenGet())
+		pass(longestPause + recheck + longestSilence)
+		revoked := polling(holding(o))
+		revoked.Err, revoked.Revoked = forbiddenList().Error(), true
+		b.want(web, revoked)
+		b.wantChanges(web, 2) // That it is denied, and that it stays so.
+		b.answerGets(nil)
+		pass(longestSilence)
+		b.want(web, polling(holding(o)))
+		b.wantChanges(web, 1)
+	})
+}
+
+// TestAnOutageGrantsNothing: what was revoked stays so, with what was said then, until the API server grants it again.
+func TestAnOutageGrantsNothing(t *testing.T) {
+	t.Parallel()
+	for name, r := range readers() {
+		t.Run(name, func(t *testing.T) {
+			bubbleOf(t, r.id, func(b *bench) {
+				o := b.putMap(configMap(web, "1"))
+				defer b.acquire(web)()
+				b.settle()
+				r.answer(b, r.denial)
+				b.hangUp()
+				pass(recheck + 2*longestSilence)
+				revoked := holding(o)
+				revoked.Err, revoked.Revoked = r.denial.Error(), true
+				b.want(web, revoked)
+				b.wantChanges(web, 3) // That it is there, that it is denied, and that the denial is believed.
+
+				r.answer(b, errors.New("connection refused"))
+				pass(10 * time.Minute)
+				b.want(web, revoked)
+				r.answer(b, r.denial)
+				pass(time.Second)
+				b.want(web, revoked)
+				b.wantChanges(web, 0)
+
+				r.answer(b, nil)
+				pass(longestSilence)
+				b.want(web, holding(o))
+				b.wantChanges(web, 1)
+			})
+		})
+	}
+}

@@ -1,0 +1,188 @@
+package source_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/kubeclient"
+)
+
+// front is how an API server speaks to its clients.
+type front struct {
+	t      *testing.T
+	types  *kubeclient.Types
+	kind   string // The content type.
+	encode runtime.Encoder
+}
+
+func newFront(t *testing.T) *front {
+	t.Helper()
+	types, err := kubeclient.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &front{t: t, types: types}
+	f.speak(runtime.ContentTypeProtobuf)
+	return f
+}
+
+// speak has answers made in that content type from now on.
+func (f *front) speak(kind string) {
+	f.t.Helper()
+	codecs := f.types.Codecs()
+	info, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), kind)
+	if !ok {
+		f.t.Fatalf("there is no %s", kind)
+	}
+	f.kind, f.encode = kind, codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion)
+}
+
+// client returns a client of who answers, as the driver has one.
+func (f *front) client(server http.RoundTripper) rest.Interface {
+	f.t.Helper()
+	config := &rest.Config{
+		Host: "https://front", QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf},
+	}
+	client, err := f.types.Client(config, &http.Client{Transport: server}, corev1.SchemeGroupVersion)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return client
+}
+
+// bytesOf returns what an object is on the wire.
+func (f *front) bytesOf(o runtime.Object) []byte {
+	data, err := runtime.Encode(f.encode, o.DeepCopyObject()) // Encoders write into what many tests share.
+	if err != nil {
+		f.t.Error(err)
+	}
+	return data
+}
+
+// event returns what a watch brings.
+func (f *front) event(e watch.Event) []byte {
+	event := &metav1.WatchEvent{Type: string(e.Type), Object: runtime.RawExtension{Raw: f.bytesOf(e.Object)}}
+	if f.kind == runtime.ContentTypeJSON {
+		return f.bytesOf(event)
+	}
+	data, err := event.Marshal()
+	if err != nil {
+		f.t.Error(err)
+	}
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)
+}
+
+// answer returns one with the object in it, or with what the error says. An error that is no status of the API is the
+// network's.
+func (f *front) answer(r *http.Request, o runtime.Object, err error) (*http.Response, error) {
+	if p, ok := errors.AsType[*page](err); ok {
+		return p.response(r), nil
+	}
+	code := http.StatusOK
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		said := status.Status()
+		o, code = &said, int(said.Code)
+	} else if err != nil {
+		return nil, err
+	}
+	response := respond(r, code, f.kind, io.NopCloser(bytes.NewReader(f.bytesOf(o))))
+	if seconds, _ := apierrors.SuggestsClientDelay(err); code == http.StatusTooManyRequests && seconds > 0 {
+		response.Header.Set("Retry-After", strconv.Itoa(seconds))
+	}
+	return response, nil
+}
+
+// stream returns the answer that a watch is.
+func (f *front) stream(r *http.Request, body io.ReadCloser) *http.Response {
+	return respond(r, http.StatusOK, f.kind+";stream=watch", body)
+}
+
+func respond(r *http.Request, code int, kind string, body io.ReadCloser) *http.Response {
+	return &http.Response{
+		Status: http.StatusText(code), StatusCode: code, Body: body, Request: r,
+		Header: http.Header{"Content-Type": {kind}}, ContentLength: -1,
+	}
+}
+
+// asked returns what a request is for.
+func (f *front) asked(r *http.Request) (verb string, ref api.Ref, opts metav1.ListOptions) {
+	query := r.URL.Query()
+	if err := metav1.Convert_url_Values_To_v1_ListOptions(&query, &opts, nil); err != nil {
+		f.t.Error(err)
+	}
+	// That is /api/v1/namespaces/<namespace>/<resource>, and perhaps /<name>.
+	const namespace, resource, name = 4, 5, 6
+	path := append(strings.Split(r.URL.Path, "/"), "", "", "")
+	kinds := map[string]api.Kind{"configmaps": api.ConfigMap, "secrets": api.Secret}
+	kind, known := kinds[path[resource]]
+	ref = api.Ref{Kind: kind, Namespace: path[namespace], Name: path[name]}
+	verb = "get"
+	switch selected := nameIn(opts.FieldSelector); {
+	case ref.Name != "" && selected == "":
+	case ref.Name == "" && selected != "" && opts.Watch:
+		verb, ref.Name = "watch", selected
+	case ref.Name == "" && selected != "":
+		verb, ref.Name = "list", selected
+	default:
+		known = false
+	}
+	if !known || ref.Namespace == "" || r.Method != http.MethodGet {
+		f.t.Errorf("%s %s, want one object selected by name", r.Method, r.URL)
+	}
+	return verb, ref, opts
+}
+
+// nameIn returns the name that a selector asks for; empty unless that is all it says.
+func nameIn(selector string) string {
+	parsed, err := fields.ParseSelector(selector)
+	if err != nil || len(parsed.Requirements()) != 1 {
+		return ""
+	}
+	name, _ := parsed.RequiresExactMatch(metav1.ObjectNameField)
+	return name
+}
+
+// textOf returns what an error says, without which request it was.
+func textOf(err error) string {
+	if sent, ok := errors.AsType[*url.Error](err); ok && err == error(sent) { //nolint:errorlint // What wraps it says more.
+		err = sent.Err
+	}
+	return err.Error()
+}
+
+// client returns one of the cluster.
+func (c *cluster) client() rest.Interface { return c.front.client(c.wire) }
+
+// RoundTrip is [http.RoundTripper].
+func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
+	verb, ref, opts := c.front.asked(r)
+	switch verb {
+	case "get":
+		o, err := c.get(ref)
+		return c.front.answer(r, o, err)
+	case "list":
+		o, err := c.list(ref, opts)
+		return c.front.answer(r, o, err)
+	}
+	w, err := c.watch(r.Context(), ref, opts)
+	if err != nil {
+		return c.front.answer(r, nil, err)
+	}
+	return c.front.stream(r, w), nil
+}

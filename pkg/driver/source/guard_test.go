@@ -1,0 +1,329 @@
+package source_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+)
+
+// What one object costs. The tests below hold the package to it by counting, which comes out the same on a busy machine.
+// They do not run beside others, since what they count belongs to the whole process. A number that has become smaller is
+// to be made smaller here.
+const (
+	// requestsPerObject is a list and a watch. More would be made by every node for every object after each restart.
+	requestsPerObject = 2
+	// goroutinesPerObject is who waits for the next event. The library's transport, which is not here, has another one for
+	// each request. One more takes at least 2 KiB of stack, and 8 KiB once it has decoded something.
+	goroutinesPerObject = 1
+	// allocsPerBookmark is what a quiet object makes on the heap in a minute.
+	allocsPerBookmark = 12
+	// heapPerObject is the most that is held on the heap for an object of 1 KiB, with what plays the server; 5.6 KiB were
+	// measured. A KiB more would mean that the object is held twice, or with what nobody reads of it, such as its managed
+	// fields, or a buffer.
+	heapPerObject = 6 << 10
+	// stackPerObject is the most that its goroutine takes; 2 KiB were measured. More would mean that deep calls are made by
+	// goroutines that then wait.
+	stackPerObject = 3 << 10
+	// leastStack is what no stack is smaller than.
+	leastStack = 2 << 10
+	// shareOfReflector is the most that both are of what a reflector with a store takes for the object, as the kubelet has
+	// one; 0.32 were measured, and less with the race detector.
+	shareOfReflector = 0.5
+	// heapAfterLarge is the most that is held for an object that was large, and more than its content while it is: buffers
+	// are gone with their event.
+	heapAfterLarge = 16 << 10
+)
+
+// guarded is a cache on a wire.
+type guarded struct {
+	*source.Cache
+	*wire
+
+	changes atomic.Int64
+}
+
+// onWire runs a test of a cache in a synctest bubble. Nothing runs beside it.
+func onWire(t *testing.T, keys int, test func(g *guarded)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		g := &guarded{wire: newWire(t, keys)}
+		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
+		client := g.client()
+		g.Cache = source.New(ctx, source.Config{
+			Client:  func(identity.Identity) (rest.Interface, error) { return client, nil },
+			Types:   g.types,
+			Allow:   func(context.Context, identity.Identity, api.Ref) error { return nil },
+			Denies:  func(context.Context, identity.Identity, api.Ref) (bool, error) { return true, nil },
+			Changed: func(source.Key) { g.changes.Add(1) },
+			Recheck: recheck,
+			Room:    budget.New(1 << 40).Part(func(int64) {}),
+		})
+		var running sync.WaitGroup
+		running.Go(func() { _ = g.Run(ctx) })
+		test(g)
+		stop()
+		running.Wait()
+		g.Wait()
+	})
+}
+
+// nameOf is that of an object by number.
+func nameOf(i int) string { return fmt.Sprintf("object-%d", i) }
+
+// use acquires the objects from one number up to another, and waits until they are watched.
+func (g *guarded) use(from, to int) {
+	for i := from; i < to; i++ {
+		key := byDriver(api.Ref{Kind: api.ConfigMap, Namespace: web.Namespace, Name: nameOf(i)})
+		if _, err := g.Acquire(key); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	synctest.Wait()
+	if got := g.Watches(); got != to || len(g.streams) != to {
+		g.t.Fatalf("%d objects have %d watches, %d of them open", to, got, len(g.streams))
+	}
+}
+
+// TestGuardRequests: acquiring an object costs two requests, another user of it none, a change none, and an hour's half of
+// quiet none: bookmarks are all that is heard.
+func TestGuardRequests(t *testing.T) {
+	const objects, quiet = 10, driverWatchTime - 2*time.Minute
+	onWire(t, 1, func(g *guarded) {
+		steps := []struct {
+			what string
+			do   func()
+			want int
+		}{
+			{"to read objects that nobody else does", func() { g.use(0, objects) }, objects * requestsPerObject},
+			{"to read what is watched", func() { g.use(0, objects) }, 0},
+			{"for changes", func() {
+				for i := range objects {
+					g.send(nameOf(i), g.change(nameOf(i)))
+				}
+			}, 0},
+			{"in quiet times", func() {
+				for range quiet / time.Minute {
+					pass(time.Minute)
+					for i := range objects {
+						g.send(nameOf(i), g.bookmark())
+					}
+				}
+			}, 0},
+		}
+		for _, step := range steps {
+			before := g.count()
+			step.do()
+			if got := g.count() - before; got != step.want {
+				t.Errorf("%d requests %s, want %d", got, step.what, step.want)
+			}
+		}
+		if got, want := g.changes.Load(), int64(2*objects); got != want {
+			t.Errorf("%d changes were told, want %d: the measure shows nothing", got, want)
+		}
+	})
+}
+
+// driverWatchTime is the least that a quiet watch of the driver's stays open.
+const driverWatchTime = 30 * time.Minute
+
+func TestGuardGoroutines(t *testing.T) {
+	const few, many = 10, 110
+	onWire(t, 1, func(g *guarded) {
+		g.use(0, few)
+		before := goroutines()
+		g.use(few, many)
+		grown := goroutines() - before
+		t.Attr("guard/goroutines-per-object", fmt.Sprint(float64(grown)/(many-few)))
+		if want := (many - few) * goroutinesPerObject; grown != want {
+			t.Errorf("%d objects more take %d goroutines, want %d", many-few, grown, want)
+		}
+	})
+}
+
+// goroutines returns how many there are, without those that are about to end, for which a collection waits.
+func goroutines() int {
+	least := runtime.NumGoroutine()
+	for range 10 {
+		runtime.GC()
+		for range 1000 {
+			runtime.Gosched()
+			least = min(least, runtime.NumGoroutine())
+		}
+	}
+	return least
+}
+
+// TestGuardAllocations counts what a change makes on the heap, from its bytes until it is told, and what a bookmark does.
+// More would mean that something is decoded, copied or logged that was not, for each change of each object.
+func TestGuardAllocations(t *testing.T) {
+	for keys, want := range map[int]uint64{1: 30, 10: 62} {
+		onWire(t, keys, func(g *guarded) {
+			g.use(0, 1)
+			change := leastAllocations(g, func() []byte { return g.change(nameOf(0)) })
+			bookmark := leastAllocations(g, g.bookmark)
+			t.Attr(fmt.Sprintf("guard/allocations-of-a-change-with-%d-keys", keys), fmt.Sprint(change))
+			t.Attr("guard/allocations-of-a-bookmark", fmt.Sprint(bookmark))
+			wantAbout(t, fmt.Sprintf("allocations of a change of %d keys", keys), change, want)
+			wantAbout(t, "allocations of a bookmark", bookmark, allocsPerBookmark)
+		})
+	}
+}
+
+// wantAbout allows a little more, since the compiler has a say in it, and half: less would mean that nothing was measured.
+func wantAbout(t *testing.T, what string, got, want uint64) {
+	t.Helper()
+	if most := want + want/16; got > most || got < want/2 {
+		t.Errorf("%s: %d, want %d, and %d at most", what, got, want, most)
+	}
+}
+
+// leastAllocations returns how many objects on the heap an event makes: the least of many times, because pools lose what
+// they hold now and then, with the race detector on purpose.
+func leastAllocations(g *guarded, event func() []byte) uint64 {
+	least := ^uint64(0)
+	for range 50 {
+		next := event()
+		before := statistics().Mallocs
+		g.send(nameOf(0), next)
+		least = min(least, statistics().Mallocs-before)
+	}
+	return least
+}
+
+func statistics() runtime.MemStats {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m
+}
+
+// TestGuardMemory compares what objects of 1 KiB take with what as many reflectors take in the same process.
+func TestGuardMemory(t *testing.T) {
+	const few, many = 10, 510
+	var ours, reflectors memory
+	onWire(t, 1, func(g *guarded) { g.grown(g.use, few, many) }) // What is made once is there from now on.
+	for range 3 {
+		onWire(t, 1, func(g *guarded) { ours = g.grown(g.use, few, many) })
+		if ours.heap <= heapPerObject && ours.stack <= stackPerObject {
+			break // What comes by chance in between is for no object, and does not come again.
+		}
+	}
+	onWire(t, 1, func(g *guarded) { reflectors = g.grown(g.reflect(), few, many) })
+	t.Attr("guard/heap-per-object", fmt.Sprintf("%d, %d with reflectors", ours.heap, reflectors.heap))
+	t.Attr("guard/stack-per-object", fmt.Sprintf("%d, %d with reflectors", ours.stack, reflectors.stack))
+	if ours.heap > heapPerObject || ours.heap < sizeOfObject {
+		t.Errorf("an object of 1 KiB takes %d bytes of the heap, want at most %d, and more than it has", ours.heap, heapPerObject)
+	}
+	if ours.stack > stackPerObject {
+		t.Errorf("an object takes %d bytes of stacks, want at most %d", ours.stack, stackPerObject)
+	}
+	ours.stack = max(ours.stack, goroutinesPerObject*leastStack) // Some were there already, in spans for many.
+	if got := float64(ours.sum()) / float64(reflectors.sum()); got > shareOfReflector {
+		t.Errorf("an object takes %d bytes and a reflector of it %d: %.2f times as much, want at most %.2f",
+			ours.sum(), reflectors.sum(), got, shareOfReflector)
+	}
+}
+
+// TestGuardMemoryAfterALargeEvent: an object that was large, and is not any more, takes what others do.
+func TestGuardMemoryAfterALargeEvent(t *testing.T) {
+	onWire(t, 1, func(g *guarded) {
+		g.use(0, 1)
+		g.send(nameOf(0), g.change(nameOf(0)))
+		before := held()
+		large := g.object(nameOf(0))
+		large.Data["large"] = strings.Repeat("x", 1<<20)
+		g.send(nameOf(0), g.event(watch.Event{Type: watch.Modified, Object: large}))
+		if grown := held().heap - before.heap; grown < 1<<19 || grown > 1<<20+heapAfterLarge {
+			t.Errorf("an object of 1 MiB takes %d bytes more, want little more than it has", grown)
+		}
+		g.send(nameOf(0), g.change(nameOf(0)))
+		grown := held().heap - before.heap
+		t.Attr("guard/heap-after-a-large-event", fmt.Sprint(grown))
+		if grown > heapAfterLarge {
+			t.Errorf("%d bytes are held of what is not large any more, want at most %d", grown, heapAfterLarge)
+		}
+	})
+}
+
+// memory is bytes in use.
+type memory struct{ heap, stack int }
+
+func (m memory) sum() int { return m.heap + m.stack }
+
+func held() memory {
+	for range 3 { // Pools keep what they hold for two collections.
+		runtime.GC()
+	}
+	m := statistics()
+	return memory{heap: int(m.HeapAlloc), stack: int(m.StackInuse)}
+}
+
+// grown returns what each object takes between a few and many, in quiet times: since it was read there was a bookmark, as
+// there is one in each minute.
+func (g *guarded) grown(use func(from, to int), few, many int) memory {
+	quiet := func(from, to int) memory {
+		use(from, to)
+		held()
+		for i := range to {
+			g.send(nameOf(i), g.bookmark())
+		}
+		return held()
+	}
+	before := quiet(0, few)
+	after := quiet(few, many)
+	return memory{heap: (after.heap - before.heap) / (many - few), stack: (after.stack - before.stack) / (many - few)}
+}
+
+// reflect returns what has objects read by a reflector each, into a store each.
+func (g *guarded) reflect() (use func(from, to int)) {
+	ctx, stop := context.WithCancel(klog.NewContext(g.t.Context(), klog.Logger{}))
+	var running sync.WaitGroup
+	g.t.Cleanup(func() { stop(); running.Wait() })
+	client, parameters := g.client(), g.types.Parameters()
+	maps := func(o metav1.ListOptions) *rest.Request {
+		return client.Get().Namespace(web.Namespace).Resource("configmaps").VersionedParams(&o, parameters)
+	}
+	return func(from, to int) {
+		for i := from; i < to; i++ {
+			selector := fields.OneTermEqualSelector(metav1.ObjectNameField, nameOf(i)).String()
+			lists := plain{&cache.ListWatch{
+				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (kruntime.Object, error) {
+					o.FieldSelector = selector
+					return maps(o).Do(ctx).Get()
+				},
+				WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+					o.FieldSelector, o.Watch = selector, true
+					return maps(o).Watch(ctx)
+				},
+			}}
+			reflector := cache.NewReflectorWithOptions(lists, &corev1.ConfigMap{}, cache.NewStore(cache.MetaNamespaceKeyFunc), cache.ReflectorOptions{MinWatchTimeout: driverWatchTime})
+			running.Go(func() { reflector.RunWithContext(ctx) })
+		}
+		synctest.Wait()
+	}
+}
+
+// plain lists before it watches, as the kubelet's reflectors do where the API server does not stream lists.
+type plain struct{ *cache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is how a reflector asks.
+func (plain) IsWatchListSemanticsUnSupported() bool { return true }

@@ -1,0 +1,117 @@
+package source_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+)
+
+// hush is content that must not be logged.
+const hush = "hush-hush"
+
+// logged returns the messages that were logged since the last time, with their errors. None may have a byte of content.
+func (b *bench) logged(seen *int) []string {
+	b.t.Helper()
+	b.settle()
+	if strings.Contains(b.log.String(), hush) {
+		b.t.Errorf("the log has content in it:\n%s", b.log.String())
+	}
+	var lines []string
+	entries := b.log.Data()
+	for _, e := range entries[*seen:] {
+		line := e.Message
+		if e.Err != nil {
+			line += ": " + textOf(e.Err)
+		}
+		lines = append(lines, line)
+	}
+	*seen = len(entries)
+	return lines
+}
+
+// TestEachSortOfTroubleIsLoggedOnce, however often it is met, and its end.
+func TestEachSortOfTroubleIsLoggedOnce(t *testing.T) {
+	bubble(t, func(b *bench) {
+		seen := 0
+		want := func(want ...string) {
+			t.Helper()
+			if diff := cmp.Diff(want, b.logged(&seen)); diff != "" {
+				t.Errorf("log (-want +got):\n%s", diff)
+			}
+		}
+		const trouble, over = "An object is not kept current: ", "An object is kept current again"
+		b.putMap(configMap(web, hush))
+		defer b.acquire(web)()
+		want()
+		for range 2 {
+			for _, err := range []error{unavailable(), forbidden(), refused()} {
+				b.answer(err, err)
+				b.hangUp()
+				pass(10 * time.Minute)
+				want(trouble + err.Error())
+			}
+			b.answer(nil, nil)
+			pass(longestSilence)
+			want(over)
+			pass(10 * time.Minute)
+			b.hangUp()
+			want()
+		}
+
+		others := b.crowd(10_000)
+		b.putMap(configMap(web, strings.Repeat(hush, 10_000)))
+		b.settle()
+		want(trouble + b.Get(b.key(web)).Err.Error())
+		pass(10 * time.Minute)
+		want()
+		others.Close()
+		pass(longestRest)
+		want(over)
+		b.putMap(immutable(web, hush))
+		want()
+	})
+}
+
+// TestTroubleThatPollingEndsIsOver, and so is that of an immutable object.
+func TestTroubleThatPollingEndsIsOver(t *testing.T) {
+	bubbleOf(t, identity.Of(runner), func(b *bench) {
+		seen := 0
+		b.putMap(configMap(web, hush))
+		b.answer(forbiddenList(), forbidden())
+		defer b.acquire(web)()
+		pass(time.Minute)
+		b.answerGets(nil)
+		pass(time.Hour)
+		want := []string{"An object is not kept current: " + forbiddenList().Error(), "An object is kept current again"}
+		if diff := cmp.Diff(want, b.logged(&seen)); diff != "" {
+			t.Errorf("log (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestOddEventsAreNotLogged with what is in them, nor again and again.
+func TestOddEventsAreNotLogged(t *testing.T) {
+	bubble(t, func(b *bench) {
+		seen := 0
+		b.putMap(configMap(web, hush))
+		defer b.acquire(web)()
+		b.settle()
+		for range 20 {
+			b.send(web, watch.Event{Type: watch.Modified, Object: &metav1.Status{Message: hush}})
+			b.send(web, watch.Event{Type: "ODD", Object: configMap(web, hush)})
+			b.send(web, watch.Event{Type: watch.Modified, Object: &corev1.Secret{Data: map[string][]byte{"k": []byte(hush)}}})
+			pass(time.Minute)
+		}
+		if got := b.logged(&seen); len(got) > 0 {
+			t.Errorf("log: %q, want none", slices.Compact(got))
+		}
+	})
+}

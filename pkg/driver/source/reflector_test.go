@@ -1,0 +1,339 @@
+package source_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+)
+
+// What a reflector of the client library gets right, case by case: expired versions, bookmarks, consistent lists, backoff
+// and slow starts. Each holds whichever way the API server writes.
+
+// whicheverWay runs a test on a bench for each content type that API servers answer in.
+func whicheverWay(t *testing.T, test func(b *bench)) {
+	t.Helper()
+	t.Parallel()
+	for _, kind := range []string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, identity.Driver(), recheck)
+				b.front.speak(kind)
+				test(b)
+			})
+		})
+	}
+}
+
+// say sends an error into the watches of web.
+func (b *bench) say(err *apierrors.StatusError) {
+	b.t.Helper()
+	b.send(web, watch.Event{Type: watch.Error, Object: &err.ErrStatus})
+	b.settle()
+}
+
+// asks returns the requests for web so far, with the versions they name.
+func (b *bench) asks() []string {
+	b.t.Helper()
+	b.settle()
+	var asks []string
+	for _, r := range b.all() {
+		if r.ref == web && r.verb != asking {
+			asks = append(asks, r.verb+" "+r.opts.ResourceVersion)
+		}
+	}
+	return asks
+}
+
+// wantAsked compares them.
+func (b *bench) wantAsked(want ...string) {
+	b.t.Helper()
+	if diff := cmp.Diff(want, b.asks()); diff != "" {
+		b.t.Errorf("requests for %s (-want +got):\n%s", web, diff)
+	}
+}
+
+// gone is how API servers before 1.18 say that a version has expired.
+func gone() *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonGone, Message: "too old resource version",
+	}}
+}
+
+// TestAnExpiredVersion has the object listed, whoever says so and however, and is no trouble of anybody's.
+func TestAnExpiredVersion(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]*apierrors.StatusError{"expired": apierrors.NewResourceExpired("too old"), "gone": gone()} {
+		t.Run(name, func(t *testing.T) {
+			whicheverWay(t, func(b *bench) {
+				b.putMap(configMap(web, "1"))
+				defer b.acquire(web)()
+				b.wantChanges(web, 1)
+				b.wantAsked("list ", "watch 101")
+				pass(time.Minute)
+
+				b.say(err) // In an open watch.
+				pass(longestSilence)
+				b.wantAsked("list ", "watch 101", "list 101", "watch 101")
+
+				b.answer(nil, err) // To who asks for a watch.
+				o := b.putUnseen(configMap(web, "2"))
+				b.hangUp()
+				b.settle()
+				b.answer(nil, nil)
+				pass(longestSilence)
+				b.wantAsked("list ", "watch 101", "list 101", "watch 101", "watch 101", "list 101", "watch 102")
+				b.want(web, holding(o))
+
+				b.refuseVersions(err) // To who asks for a list.
+				b.say(err)
+				pass(longestSilence)
+				b.wantAsked("list ", "watch 101", "list 101", "watch 101", "watch 101", "list 101", "watch 102",
+					"list 102", "list ", "watch 102")
+				b.want(web, holding(o))
+				b.wantChanges(web, 1) // The second version: nothing else was news.
+			})
+		})
+	}
+}
+
+// TestBookmarksAndEventsAdvanceTheVersion from which the next watch goes on, and other things do not: an object that is
+// quiet while others change would otherwise be listed anew each time that its watch ends.
+func TestBookmarksAndEventsAdvanceTheVersion(t *testing.T) {
+	whicheverWay(t, func(b *bench) {
+		b.putMap(configMap(web, "1"))
+		defer b.acquire(web)()
+		next := func(version string) {
+			b.t.Helper()
+			b.settle()
+			pass(time.Minute)
+			b.hangUp()
+			asks := b.asks()
+			if got, want := asks[len(asks)-1], "watch "+version; got != want {
+				b.t.Errorf("the next request is %q, want %q", got, want)
+			}
+		}
+		next("101")
+		b.bookmark(web)
+		next("200")
+		for _, event := range []watch.Event{
+			{Type: watch.Modified, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", ResourceVersion: "201"}}},
+			{Type: watch.Deleted, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", ResourceVersion: "202"}}},
+			{Type: watch.Added, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", ResourceVersion: "203"}}},
+		} {
+			b.send(web, event)
+			_, o := refOf(b.t, event.Object)
+			next(o.GetResourceVersion())
+		}
+		for _, event := range []watch.Event{
+			{Type: "ODD", Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", ResourceVersion: "301"}}},
+			{Type: watch.Modified, Object: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", ResourceVersion: "302"}}},
+			{Type: watch.Bookmark, Object: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "303"}}},
+		} {
+			b.send(web, event)
+			next("203")
+		}
+		if got := b.count("list"); got != 1 {
+			b.t.Errorf("%d lists, want the first one only", got)
+		}
+		for _, r := range b.all() {
+			if r.verb == "watch" && !r.opts.AllowWatchBookmarks {
+				b.t.Error("a watch asks for no bookmarks")
+			}
+		}
+	})
+}
+
+// TestEventsAboutOthersAreNotTaken, in case a server does not honour the selector.
+func TestEventsAboutOthersAreNotTaken(t *testing.T) {
+	whicheverWay(t, func(b *bench) {
+		o := b.putMap(configMap(web, "1"))
+		defer b.acquire(web)()
+		b.wantChanges(web, 1)
+		for _, ref := range []api.Ref{other, {Kind: api.ConfigMap, Namespace: "shared", Name: "web"}} {
+			stranger := configMap(ref, "stranger")
+			stranger.ResourceVersion = "150"
+			for _, kind := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
+				b.send(web, watch.Event{Type: kind, Object: stranger})
+			}
+		}
+		b.want(web, holding(o))
+		b.wantChanges(web, 0)
+	})
+}
+
+// TestListsAreConsistent: the first asks for the latest, a later one for nothing older than was listed or has come since, and
+// for the latest where that cannot be had.
+func TestListsAreConsistent(t *testing.T) {
+	tooLarge := apierrors.NewTimeoutError("Too large resource version", 1)
+	tooLarge.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
+	whicheverWay(t, func(b *bench) {
+		b.putMap(configMap(web, "1"))
+		defer b.acquire(web)()
+		b.settle()
+		b.bookmark(web)
+		b.say(apierrors.NewResourceExpired("too old"))
+		pass(longestSilence)
+		b.wantVersions("", "200")
+		b.refuseVersions(tooLarge)
+		b.say(apierrors.NewResourceExpired("too old"))
+		o := b.putMap(configMap(web, "2"))
+		pass(longestSilence)
+		b.wantVersions("", "200", "101", "")
+		b.want(web, holding(o))
+		for _, r := range b.all() {
+			if r.opts.ResourceVersionMatch != "" || r.opts.Limit != 0 || r.opts.Continue != "" {
+				b.t.Errorf("%s with %+v, want a plain one", r.verb, r.opts)
+			}
+		}
+	})
+}
+
+// TestBackoff: after whatever trouble the next request comes after a delay that grows, and what it is depends on what is
+// known to be as it was.
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+	internal := apierrors.NewInternalError(errors.New("etcd is away"))
+	busy := apierrors.NewTooManyRequests("busy", 0)
+	tests := map[string]struct {
+		trouble func(b *bench)
+		want    string // The request that follows.
+	}{
+		"the server is busy":           {func(b *bench) { b.say(busy) }, "watch 101"},
+		"an internal error":            {func(b *bench) { b.say(internal) }, "list 101"},
+		"what is no event":             {func(b *bench) { b.sendBytes(web, []byte("<html>")) }, "list 101"},
+		"a watch that is closed again": {func(b *bench) { b.hangUp(); b.cluster.hangUp() }, "list 101"},
+		"the server is too busy to open a watch": {
+			func(b *bench) { b.answer(nil, busy); b.hangUp(); b.settle(); b.answer(nil, nil) }, "watch 101",
+		},
+		"an internal error of who opens one": {
+			func(b *bench) { b.answer(nil, internal); b.hangUp(); b.settle(); b.answer(nil, nil) }, "list 101",
+		},
+		"a connection that breaks while one is opened": {
+			func(b *bench) { b.answer(nil, io.ErrUnexpectedEOF); b.hangUp(); b.settle(); b.answer(nil, nil) }, "list 101",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			whicheverWay(t, func(b *bench) {
+				o := b.putMap(configMap(web, "1"))
+				defer b.acquire(web)()
+				for _, least := range []time.Duration{firstRetry, 2 * firstRetry, 4 * firstRetry} {
+					b.settle()
+					pass(2 * time.Second) // A watch that lasts; not for long enough to start over.
+					tt.trouble(b)
+					before, began := len(b.asks()), time.Now()
+					for len(b.asks()) == before && time.Since(began) < time.Minute {
+						pass(time.Millisecond)
+					}
+					if got := time.Since(began); got < least || got > 2*least+time.Millisecond {
+						b.t.Errorf("the next request comes after %s, want %s to %s", got, least, 2*least)
+					}
+					if got := b.asks()[before]; got != tt.want {
+						b.t.Errorf("the next request is %q, want %q", got, tt.want)
+					}
+				}
+				b.want(web, holding(o))
+			})
+		})
+	}
+}
+
+// TestWhoIsToldToComeBackLaterDoes, and not before: nobody is told of trouble meanwhile.
+func TestWhoIsToldToComeBackLaterDoes(t *testing.T) {
+	whicheverWay(t, func(b *bench) {
+		o := b.putMap(configMap(web, "1"))
+		busy := apierrors.NewTooManyRequests("busy", 3)
+		b.answer(busy, busy)
+		defer b.acquire(web)()
+		pass(5 * time.Second)
+		b.want(web, known{})
+		b.answer(nil, nil)
+		pass(2 * time.Second)
+		b.want(web, holding(o))
+		b.wantChanges(web, 1)
+		times := b.times("list", web)
+		for i, at := range times[1:] {
+			if got := at.Sub(times[i]); got < 3*time.Second {
+				b.t.Errorf("it comes back after %s, want 3 s", got)
+			}
+		}
+	})
+}
+
+// TestAConnectionThatBreaksIsNoTrouble: the watch goes on from where it was, with all that has changed.
+func TestAConnectionThatBreaksIsNoTrouble(t *testing.T) {
+	whicheverWay(t, func(b *bench) {
+		b.putMap(configMap(web, "1"))
+		defer b.acquire(web)()
+		b.settle()
+		pass(time.Minute)
+		whole := b.front.event(watch.Event{Type: watch.Modified, Object: configMap(web, "torn")})
+		b.sendBytes(web, whole[:len(whole)/2])
+		b.settle()
+		b.hangUp()
+		o := b.putMap(configMap(web, "2"))
+		b.want(web, holding(o))
+		b.wantChanges(web, 2)
+		b.wantAsked("list ", "watch 101", "watch 101")
+		b.answer(nil, io.ErrUnexpectedEOF) // Which breaks while the next one is opened.
+		b.hangUp()
+		b.want(web, holding(o))
+		b.answer(nil, nil)
+		pass(longestSilence)
+		b.wantAsked("list ", "watch 101", "watch 101", "watch 102", "list 102", "watch 102")
+		b.wantChanges(web, 0)
+	})
+}
+
+// TestASlowStart: a server that takes its time over one object's list, or over its watch, holds up no other object, and what
+// it says in the end is taken. It is asked once.
+func TestASlowStart(t *testing.T) {
+	t.Parallel()
+	for name, hold := range map[string]func(b *bench) (answer func()){
+		"of a list": func(b *bench) func() { return b.hold() }, "of a watch": func(b *bench) func() { return b.holdWatches() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			whicheverWay(t, func(b *bench) {
+				o := b.putMap(configMap(web, "1"))
+				answer := hold(b)
+				defer answer()
+				defer b.acquire(web)()
+				pass(30 * time.Second)
+				asked := b.asks()
+				var quick []*corev1.ConfigMap
+				b.cluster.mu.Lock()
+				b.gate, b.entrance = nil, nil // Who waits there already goes on waiting.
+				b.cluster.mu.Unlock()
+				for i := range 20 {
+					ref := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("quick-", i)}
+					quick = append(quick, b.putMap(configMap(ref, "1")))
+					defer b.acquire(ref)()
+				}
+				for _, o := range quick {
+					b.want(api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: o.Name}, holding(o))
+				}
+				if got := b.asks(); !slices.Equal(got, asked) {
+					b.t.Errorf("requests %q while it waits for the answer, want none but %q", got, asked)
+				}
+				answer()
+				b.want(web, holding(o))
+				b.wantWatches(web, 1, 21)
+			})
+		})
+	}
+}

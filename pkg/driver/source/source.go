@@ -1,0 +1,280 @@
+// Package source turns a reference to a ConfigMap or Secret into its live content: one watch per object and identity,
+// shared by everyone who uses it and stopped with its last user.
+//
+// It does not know volumes, files, or what becomes of the content.
+package source
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/kubeclient"
+)
+
+// Key names an object and whose credentials read it. It is comparable.
+type Key struct {
+	Identity identity.Identity
+	Ref      api.Ref
+}
+
+// String returns the ref and the identity.
+func (k Key) String() string { return k.Ref.String() + " as " + k.Identity.String() }
+
+// Snapshot is what is known of one object at one moment.
+type Snapshot struct {
+	// Synced reports whether the API server has answered since the object was first acquired. Until then nothing is
+	// known: not synced is never taken for not found.
+	Synced bool
+	// Found reports whether the object exists; Content is set only then.
+	Found   bool
+	Content api.Content
+	// Changed is when the content, or the absence of the object, became known.
+	Changed time.Time
+	// Err is why the object is not kept current: what the API server, or the network, has said to the latest request
+	// that did not succeed, or that there is no room for it. It is nil once a watch is open, while the object is read now
+	// and then, and when it is read and immutable: a watch that is refused after that, of a pod's, is an error again. What
+	// is known stays, and may be newer than the error where lists are served and watches are not.
+	Err error
+	// Failing is since when there is an Err, whichever; zero for none.
+	Failing time.Time
+	// Revoked says that the API server has denied the object to the pod for as long as [Config.Recheck], and is sure of it:
+	// see [Config.Denies]. Denials alone prove nothing: a server that starts denies everything until it knows the roles. What
+	// the driver itself may not read is an error, but was revoked from nobody.
+	Revoked bool
+	// Polled says that the object is read now and then: its reader may get it, but has not been allowed for a while to
+	// list and watch it. It stays while there is an Err.
+	Polled bool
+}
+
+// AbsenceTime is how long an object that was there must be gone to count as deleted. `kubectl replace --force`, and editors of
+// manifests, delete it and create it again at once, which is one change. A snapshot does not wait for that: see
+// [Snapshot.Changed].
+const AbsenceTime = 2 * time.Second
+
+// noteFailing keeps Failing to Err.
+func (s *Snapshot) noteFailing() {
+	switch {
+	case s.Err == nil:
+		s.Failing = time.Time{}
+	case s.Failing.IsZero():
+		s.Failing = time.Now()
+	}
+}
+
+// RefusedError is why sources do not serve an object to a reader at all, whatever the object is.
+type RefusedError struct {
+	Key Key
+	Err error
+}
+
+// Error names the object and the reason.
+func (e *RefusedError) Error() string { return fmt.Sprintf("%s: %v", e.Key.Ref, e.Err) }
+
+// Unwrap returns the reason.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// Config is what a cache needs. Every field is required.
+type Config struct {
+	// Client returns a client of the core group with the credentials of an identity.
+	Client func(identity.Identity) (rest.Interface, error)
+	// Types are those of the clients.
+	Types *kubeclient.Types
+	// Allow returns nil if an identity may read an object, as far as the API server does not decide that with the request
+	// itself; else an error as that would give. It is asked before each request.
+	Allow func(context.Context, identity.Identity, api.Ref) error
+	// Denies reports whether the API server is sure that a pod may not read an object, asked in another way than by reading it.
+	// It is asked before a denial is believed. An error means that it could not be found out.
+	Denies func(context.Context, identity.Identity, api.Ref) (bool, error)
+	// Changed is called after the snapshot of a key has changed, without any lock held. It must not block.
+	Changed func(Key)
+	// Recheck is about how often the API server is made to decide anew whether a pod may read: an open watch does not
+	// notice that it may not any more. For as long it has to deny before that is believed. Polled objects are read as often,
+	// but at least about twice a minute. It must be at least two seconds.
+	Recheck time.Duration
+	// Room is where the memory for the objects comes from. Content that there is no room for is not taken: what is known
+	// stays, Err is a *[budget.ExhaustedError], and the object is read again when there may be room.
+	Room Room
+}
+
+// Cache holds the objects that are in use and nothing else.
+type Cache struct {
+	ctx context.Context // Bounds every watch.
+	cfg Config
+	wg  sync.WaitGroup // Counts the watches' goroutines.
+
+	parameters runtime.ParameterCodec // Of requests.
+	decoder    runtime.Decoder        // Of what watches bring.
+
+	mu        sync.Mutex // Guards all below and everything in the items; never held while waiting or calling out.
+	items     map[Key]*item
+	bookmarks map[api.Kind]time.Time // When a watch of the kind has brought one last.
+	replaced  int                    // How many watches were found to be dead.
+	isRunning bool                   // Run was called: who comes from then on is new to the node.
+}
+
+// item is one object in use. Invariant: it is in Cache.items exactly while users > 0.
+type item struct {
+	users int
+	stop  func() // Ends the watch; nil while none runs because the object is immutable.
+	vigil *vigil // Over that watch.
+	now   Snapshot
+	// isNew says that it is unknown yet, and that nobody needs it who was there before: others can do without it.
+	isNew bool
+	// isAwaited says that the object is not known yet, and that a new volume waits for it. It is read without the lock.
+	isAwaited atomic.Bool
+	// account is what is taken of the room; fixed.
+	account *budget.Account
+}
+
+// New returns an empty cache whose watches all end with ctx.
+func New(ctx context.Context, cfg Config) *Cache {
+	return &Cache{
+		ctx: ctx, cfg: cfg, items: map[Key]*item{}, bookmarks: map[api.Kind]time.Time{},
+		parameters: cfg.Types.Parameters(), decoder: cfg.Types.Codecs().UniversalDeserializer(),
+	}
+}
+
+// Wait returns when every watch has ended. The context given to New must have been cancelled.
+func (c *Cache) Wait() { c.wg.Wait() }
+
+// Acquire counts one more user of the object; the first one starts its watch. The returned function takes the user back
+// and may be called more than once. Acquire does not wait for the object: see [Cache.Get] and [Config.Changed].
+func (c *Cache) Acquire(key Key) (release func(), err error) {
+	client, err := c.cfg.Client(key.Identity)
+	if err != nil {
+		return nil, fmt.Errorf("acquire %s: %w", key, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	it, found := c.items[key]
+	if !found {
+		it = &item{account: c.cfg.Room.Account(), isNew: c.isRunning}
+		it.account.Force(bytesPerObject) // Whether there is such an object or not.
+		c.items[key] = it
+	}
+	it.users++
+	if it.stop == nil {
+		// Either nobody watches yet, or the object was immutable: it may have been made anew since, so a newcomer is
+		// not served what an earlier one was.
+		it.now.Synced = false
+		c.startLocked(key, it, client)
+	}
+	if c.isRunning && !it.now.Synced {
+		it.isAwaited.Store(true)
+	}
+	return sync.OnceFunc(func() { c.release(key) }), nil
+}
+
+func (c *Cache) release(key Key) {
+	if a := c.drop(key); a != nil {
+		a.Close() // Which may call others.
+	}
+}
+
+// drop takes one user back, and returns the account of an object that has no more.
+func (c *Cache) drop(key Key) *budget.Account {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	it := c.items[key]
+	it.users--
+	if it.users > 0 {
+		return nil
+	}
+	delete(c.items, key)
+	if it.stop != nil {
+		it.stop()
+	}
+	return it.account
+}
+
+// Get returns what is known of an acquired object. The zero Snapshot stands for an object nobody has acquired.
+func (c *Cache) Get(key Key) Snapshot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	it, found := c.items[key]
+	if !found {
+		return Snapshot{}
+	}
+	return it.now
+}
+
+// Watches returns how many objects are being watched.
+func (c *Cache) Watches() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, it := range c.items {
+		if it.stop != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// Polled returns how many objects are read now and then because they may not be watched.
+func (c *Cache) Polled() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, it := range c.items {
+		if it.now.Polled {
+			n++
+		}
+	}
+	return n
+}
+
+// startLocked starts the watch of an item. c.mu is held.
+func (c *Cache) startLocked(key Key, it *item, client rest.Interface) {
+	ctx, stop := context.WithCancel(c.ctx)
+	w := &watcher{
+		cache: c, key: key, item: it, ctx: ctx, object: object{client: client, parameters: c.parameters, ref: key.Ref},
+	}
+	it.vigil = &w.vigil
+	it.stop = func() {
+		stop()
+		if w.vigil.cancel != nil {
+			w.vigil.cancel()
+		}
+	}
+	c.wg.Add(1) // Until its last step.
+	go w.begin()
+}
+
+// update changes an item's snapshot and tells the listener if change reports a difference. Each sort of trouble is logged
+// when it begins, and its end. Updates of a watch that has been stopped are dropped: its item may belong to a later watch.
+func (c *Cache) update(w *watcher, change func(*Snapshot) (changed bool)) {
+	c.mu.Lock()
+	if w.ctx.Err() != nil {
+		c.mu.Unlock()
+		return
+	}
+	before := w.item.now.Err
+	changed := change(&w.item.now)
+	w.item.now.noteFailing()
+	now := w.item.now
+	w.item.isNew = w.item.isNew && !now.Synced
+	if now.Synced {
+		w.item.isAwaited.Store(false)
+	}
+	if now.Synced && now.Found && now.Content.Immutable && w.key.Identity == identity.Driver() {
+		w.item.stop() // Content that never changes needs no watch; whether a pod may still read it does.
+		w.item.stop = nil
+	}
+	c.mu.Unlock()
+	if !sameSort(before, now.Err) {
+		w.log(now.Err)
+	}
+	if changed {
+		c.cfg.Changed(w.key)
+	}
+}

@@ -1,0 +1,255 @@
+package source_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+)
+
+func TestAnObjectsLife(t *testing.T) {
+	bubble(t, func(b *bench) {
+		defer b.acquire(web)()
+		b.want(web, known{Synced: true})
+		b.wantChanges(web, 1) // That it does not exist is news.
+
+		first := b.putMap(configMap(web, "1"))
+		b.want(web, holding(first))
+		b.wantChanges(web, 1)
+
+		second := b.putMap(configMap(web, "2"))
+		b.want(web, holding(second))
+		b.wantChanges(web, 1)
+
+		b.remove(web)
+		b.want(web, known{Synced: true})
+		b.wantChanges(web, 1)
+
+		third := b.putMap(configMap(web, "2"))
+		if third.UID == second.UID {
+			t.Fatal("the cluster made another object with the same UID")
+		}
+		b.want(web, holding(third))
+		b.wantChanges(web, 1)
+
+		if diff := cmp.Diff([]string{"list", "watch"}, b.requested(web)); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAnObjectThatIsThereIsReadAtOnce(t *testing.T) {
+	bubble(t, func(b *bench) {
+		o := b.putMap(configMap(web, "1"))
+		began := time.Now()
+		defer b.acquire(web)()
+		b.want(web, holding(o))
+		b.wantChanges(web, 1)
+		s := b.Get(byDriver(web))
+		if !s.Changed.Equal(began) {
+			t.Errorf("Changed = %v, want %v", s.Changed, began)
+		}
+		if s.Content.Ref != web {
+			t.Errorf("the content's ref = %v, want %v", s.Content.Ref, web)
+		}
+	})
+}
+
+// TestSecretsAndOtherNamespaces keeps objects apart that share a name. The namespace is part of what an object is (rule
+// 19).
+func TestSecretsAndOtherNamespaces(t *testing.T) {
+	bubble(t, func(b *bench) {
+		secret := api.Ref{Kind: api.Secret, Namespace: "default", Name: "web"}
+		shared := api.Ref{Kind: api.ConfigMap, Namespace: "shared", Name: "web"}
+		for _, ref := range []api.Ref{web, secret, shared} {
+			defer b.acquire(ref)()
+		}
+		b.settle()
+		b.put(&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Data: map[string][]byte{"k": []byte("secret")},
+		})
+		b.putMap(configMap(shared, "shared"))
+		b.settle()
+		for ref, want := range map[api.Ref]map[string]string{web: {}, secret: {"k": "secret"}, shared: {"k": "shared"}} {
+			if diff := cmp.Diff(want, b.known(ref).Data); diff != "" {
+				t.Errorf("data of %s (-want +got):\n%s", ref, diff)
+			}
+		}
+		b.wantWatches(secret, 1, 3)
+	})
+}
+
+// TestDataAndBinaryDataOfAConfigMap has both kinds of values in one set of keys, byte for byte (rules 2, 16).
+func TestDataAndBinaryDataOfAConfigMap(t *testing.T) {
+	bubble(t, func(b *bench) {
+		o := configMap(web, "text")
+		o.Data["empty"], o.Data["nul"] = "", "a\x00b"
+		o.BinaryData = map[string][]byte{"k": []byte("shadowed"), "binary": {0xff, 0xfe}}
+		b.put(o)
+		defer b.acquire(web)()
+		b.settle()
+		want := map[string]string{"k": "text", "empty": "", "nul": "a\x00b", "binary": "\xff\xfe"}
+		if diff := cmp.Diff(want, b.known(web).Data); diff != "" {
+			t.Errorf("data (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestNotSyncedIsNotNotFound: before the API server has answered nothing is known, however long it takes. This is rule
+// 58.
+func TestNotSyncedIsNotNotFound(t *testing.T) {
+	bubble(t, func(b *bench) {
+		o := b.putMap(configMap(web, "1"))
+		answer := b.hold()
+		defer b.acquire(web)()
+		pass(time.Hour)
+		b.want(web, known{})
+		b.wantChanges(web, 0)
+		answer()
+		b.want(web, holding(o))
+		b.wantChanges(web, 1)
+	})
+}
+
+func TestGetOfWhatNobodyAcquired(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.putMap(configMap(web, "1"))
+		defer b.acquire(other)()
+		b.want(web, known{})
+		if got := b.requested(web); len(got) != 0 {
+			t.Errorf("requests = %v, want none", got)
+		}
+	})
+}
+
+// TestTheSameVersionIsNoChange: a relist or an event that brings what is known costs its users nothing.
+func TestTheSameVersionIsNoChange(t *testing.T) {
+	bubble(t, func(b *bench) {
+		o := b.putMap(configMap(web, "1"))
+		defer b.acquire(web)()
+		b.wantChanges(web, 1)
+		b.send(web, watch.Event{Type: watch.Modified, Object: o.DeepCopy()})
+		bookmark := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "900"}}
+		b.send(web, watch.Event{Type: watch.Bookmark, Object: bookmark})
+		b.wantChanges(web, 0)
+		b.want(web, holding(o))
+	})
+}
+
+// TestVersionsAreNotOrdered: a restored etcd goes back in time, and so do the objects. Another UID with the same
+// version is another object. No content is kept under a name alone (trap 15). These are faults 25 and 26.
+func TestVersionsAreNotOrdered(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.putMap(configMap(web, "new"))
+		defer b.acquire(web)()
+		b.wantChanges(web, 1)
+
+		older := configMap(web, "old")
+		older.UID, older.ResourceVersion = "uid-old", "7"
+		b.send(web, watch.Event{Type: watch.Modified, Object: older})
+		b.want(web, holding(older))
+		b.wantChanges(web, 1)
+
+		anew := configMap(web, "anew")
+		anew.UID, anew.ResourceVersion = "uid-anew", "7"
+		b.send(web, watch.Event{Type: watch.Modified, Object: anew})
+		b.want(web, holding(anew))
+		b.wantChanges(web, 1)
+	})
+}
+
+// TestChangedSeesTheChange reads the snapshot from inside the callback.
+func TestChangedSeesTheChange(t *testing.T) {
+	bubble(t, func(b *bench) {
+		var seen []string
+		b.onChange(func(key source.Key) { seen = append(seen, string(b.Get(key).Content.Data["k"])) })
+		defer b.acquire(web)()
+		b.settle()
+		for i := range 3 {
+			b.putMap(configMap(web, fmt.Sprint(i)))
+			b.settle()
+		}
+		if diff := cmp.Diff([]string{"", "0", "1", "2"}, seen); diff != "" {
+			t.Errorf("what the callback saw (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestChangedMayUseTheCache: it is called without a lock.
+func TestChangedMayUseTheCache(t *testing.T) {
+	bubble(t, func(b *bench) {
+		called := 0
+		b.onChange(func(key source.Key) {
+			if called++; key != byDriver(web) {
+				return
+			}
+			release := b.acquire(other)
+			b.acquire(web)()
+			b.Get(key)
+			b.Watches()
+			release()
+		})
+		release := b.acquire(web)
+		b.settle()
+		if called == 0 {
+			t.Error("Changed was not called")
+		}
+		b.onChange(func(source.Key) { release() }) // The last user leaves from inside.
+		b.putMap(configMap(web, "1"))
+		b.want(web, known{})
+		b.wantWatches(web, 0, 0)
+	})
+}
+
+// TestContentDoesNotPrintItsBytes covers what a log line could show of a snapshot.
+func TestContentDoesNotPrintItsBytes(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.put(&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cert"},
+			Data:       map[string][]byte{"key": []byte("hunter2")},
+		})
+		defer b.acquire(cert)()
+		b.settle()
+		s := b.Get(byDriver(cert))
+		for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
+			text := fmt.Sprintf(format, s)
+			if strings.Contains(text, "hunter2") || strings.Contains(text, "104 117 110 116 101 114 50") {
+				t.Errorf("%s of a snapshot shows the secret: %s", format, text)
+			}
+			if !strings.Contains(text, "7 bytes") {
+				t.Errorf("%s of a snapshot = %s, want its size in it", format, text)
+			}
+		}
+	})
+}
+
+func TestAcquireWithoutCredentials(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("no token")
+	c := source.New(t.Context(), source.Config{
+		Client:  func(identity.Identity) (rest.Interface, error) { return nil, cause },
+		Types:   newFront(t).types,
+		Changed: func(source.Key) { t.Error("Changed was called") },
+	})
+	key := source.Key{Identity: identity.Identity{Namespace: "default", ServiceAccount: "runner"}, Ref: cert}
+	release, err := c.Acquire(key)
+	const want = "acquire secret default/cert as serviceaccount default/runner: no token"
+	if release != nil || !errors.Is(err, cause) || err.Error() != want {
+		t.Errorf("Acquire = %v, want %s", err, want)
+	}
+	if got := c.Watches(); got != 0 {
+		t.Errorf("Watches = %d, want 0", got)
+	}
+	c.Wait()
+}

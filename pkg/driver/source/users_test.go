@@ -1,0 +1,275 @@
+package source_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+)
+
+// TestUsersShareAWatch is rule 57: the first user starts the watch of an object, the last one ends it, and to leave
+// twice is harmless. This is fault 27.
+func TestUsersShareAWatch(t *testing.T) {
+	bubble(t, func(b *bench) {
+		first := b.acquire(web)
+		b.wantWatches(web, 1, 1)
+		second := b.acquire(web)
+		b.wantWatches(web, 1, 1)
+		b.wantChanges(web, 1) // The second user is not news for the first.
+
+		first()
+		first() // Again, which counts for nothing.
+		b.wantWatches(web, 1, 1)
+		o := b.putMap(configMap(web, "1"))
+		b.want(web, holding(o))
+		b.wantChanges(web, 1)
+
+		second()
+		b.wantWatches(web, 0, 0)
+		b.putMap(configMap(web, "2"))
+		b.want(web, known{})
+		b.wantChanges(web, 0)
+		if diff := cmp.Diff([]string{"list", "watch"}, b.requested(web)); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestIdentitiesDoNotShare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		ctx, stop := context.WithCancel(t.Context())
+		var asked []identity.Identity
+		sources := source.New(ctx, source.Config{
+			Client: func(id identity.Identity) (rest.Interface, error) {
+				asked = append(asked, id)
+				return c.client(), nil
+			},
+			Types:   c.front.types,
+			Allow:   func(context.Context, identity.Identity, api.Ref) error { return nil },
+			Denies:  func(context.Context, identity.Identity, api.Ref) (bool, error) { return true, nil },
+			Changed: func(source.Key) {},
+			Recheck: recheck,
+			Room:    roomy(),
+		})
+		own := byDriver(web)
+		pods := source.Key{Identity: identity.Identity{Namespace: "default", ServiceAccount: "runner"}, Ref: web}
+		for _, key := range []source.Key{own, pods} {
+			if _, err := sources.Acquire(key); err != nil {
+				t.Fatalf("Acquire(%s) = %v, want no error", key, err)
+			}
+		}
+		synctest.Wait()
+		if got := c.open(web); got != 2 {
+			t.Errorf("open watches = %d, want one for each identity", got)
+		}
+		if diff := cmp.Diff([]identity.Identity{own.Identity, pods.Identity}, asked); diff != "" {
+			t.Errorf("clients asked for (-want +got):\n%s", diff)
+		}
+		stop()
+		sources.Wait()
+	})
+}
+
+// TestARestartIsFresh: after the last user has left nothing is held of an object, and the next user waits for an
+// answer. Stale data is not served (rule 59). This is fault 27.
+func TestARestartIsFresh(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.putMap(configMap(web, "1"))
+		release := b.acquire(web)
+		b.wantChanges(web, 1)
+		release()
+		answer := b.hold()
+		defer answer()
+		defer b.acquire(web)()
+		b.want(web, known{})
+		b.wantChanges(web, 0)
+		o := b.putMap(configMap(web, "2"))
+		answer()
+		b.want(web, holding(o))
+	})
+}
+
+// TestALateAnswerIsDropped: the list of a watch that has been stopped comes in after a later user has read newer content.
+// This is fault 27.
+func TestALateAnswerIsDropped(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.putMap(configMap(web, "old"))
+		late := b.hold()
+		defer late()
+		b.acquire(web)()
+		b.settle()
+
+		inTime := b.hold()
+		o := b.putMap(configMap(web, "new"))
+		defer b.acquire(web)()
+		inTime()
+		b.want(web, holding(o))
+		b.wantChanges(web, 1)
+
+		late()
+		b.want(web, holding(o))
+		b.wantChanges(web, 0)
+		b.wantWatches(web, 1, 1)
+	})
+}
+
+func TestTheContextEndsEverything(t *testing.T) {
+	bubble(t, func(b *bench) {
+		release := b.acquire(web)
+		b.acquire(cert)
+		b.wantWatches(web, 1, 2)
+		b.stop()
+		b.Wait()
+		if got := b.open(web) + b.open(cert); got != 0 {
+			t.Errorf("open watches = %d, want 0", got)
+		}
+		before := len(b.requested(web))
+		late := b.acquire(web) // Too late: nothing starts.
+		pass(time.Hour)
+		late()
+		release()
+		if got := len(b.requested(web)); got != before {
+			t.Errorf("requests after the end: %d, want none", got-before)
+		}
+	})
+}
+
+// TestNoRequestInSteadyState lets a quarter of an hour pass over many users of a few objects. These are rules 57 and
+// 59: a watch that nobody asks of is neither closed nor opened anew.
+func TestNoRequestInSteadyState(t *testing.T) {
+	bubble(t, func(b *bench) {
+		for range 10 {
+			for _, ref := range []api.Ref{web, other, cert} {
+				defer b.acquire(ref)()
+			}
+		}
+		pass(15 * time.Minute)
+		for _, verb := range []string{"list", "watch"} {
+			if got := b.count(verb); got != 3 {
+				t.Errorf("%s requests = %d, want one for each object", verb, got)
+			}
+		}
+		for _, r := range b.all() {
+			if r.verb == "watch" && (r.opts.TimeoutSeconds == nil || *r.opts.TimeoutSeconds < 1800) {
+				t.Errorf("watch of %s asks to be closed after %v seconds, want at least 1800", r.ref, r.opts.TimeoutSeconds)
+			}
+			if r.opts.SendInitialEvents != nil {
+				t.Errorf("%s of %s streams its list, want a plain list", r.verb, r.ref)
+			}
+		}
+	})
+}
+
+// TestUsersAreCounted plays random users against a count of them kept beside: an object is watched once while it has
+// users and not at all otherwise, and what is known of it is what the cluster holds. This is rule 57.
+func TestUsersAreCounted(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			bubble(t, func(b *bench) { playUsers(b, rand.New(rand.NewPCG(seed, 2))) })
+		})
+	}
+}
+
+func playUsers(b *bench, r *rand.Rand) {
+	refs := []api.Ref{web, other, {Kind: api.ConfigMap, Namespace: "shared", Name: "web"}}
+	releases := map[api.Ref][]func(){}
+	content := map[api.Ref]known{}
+	for _, ref := range refs {
+		content[ref] = known{Synced: true}
+	}
+	for step := range 120 {
+		ref := refs[r.IntN(len(refs))]
+		users := releases[ref]
+		switch what := r.IntN(10); {
+		case what < 4:
+			releases[ref] = append(users, b.acquire(ref))
+		case what < 8 && len(users) > 0:
+			i := r.IntN(len(users))
+			users[i]()
+			releases[ref] = append(users[:i:i], users[i+1:]...)
+		case what == 8 && content[ref].Found:
+			b.remove(ref)
+			content[ref] = known{Synced: true}
+		default:
+			content[ref] = holding(b.putMap(configMap(ref, fmt.Sprint(step))))
+		}
+		if r.IntN(3) == 0 { // Else more happens before anything settles.
+			checkUsers(b, refs, releases, content)
+		}
+	}
+	for _, ref := range refs {
+		for _, release := range releases[ref] {
+			release()
+		}
+		releases[ref] = nil
+	}
+	checkUsers(b, refs, releases, content)
+}
+
+// checkUsers compares what is watched and known with who uses what.
+func checkUsers(b *bench, refs []api.Ref, releases map[api.Ref][]func(), content map[api.Ref]known) {
+	used := 0
+	for _, ref := range refs {
+		used += min(1, len(releases[ref]))
+	}
+	for _, ref := range refs {
+		b.wantWatches(ref, min(1, len(releases[ref])), used)
+		if len(releases[ref]) > 0 {
+			b.want(ref, content[ref])
+		} else {
+			b.want(ref, known{})
+		}
+	}
+}
+
+// TestManyAtOnce is for the race detector: users come and go, objects change and callbacks read, all at once.
+func TestManyAtOnce(t *testing.T) {
+	bubble(t, func(b *bench) {
+		refs := []api.Ref{web, other, cert}
+		b.onChange(func(key source.Key) { b.Get(key) })
+		var running sync.WaitGroup
+		for n := range uint64(8) {
+			r := rand.New(rand.NewPCG(n, 3))
+			running.Go(func() {
+				for range 40 {
+					ref := refs[r.IntN(len(refs))]
+					release := b.acquire(ref)
+					if r.IntN(2) == 0 {
+						b.Get(byDriver(ref))
+					} else {
+						pass(time.Duration(r.IntN(1000)) * time.Microsecond)
+					}
+					release()
+				}
+			})
+		}
+		running.Go(func() {
+			for i := range 50 {
+				if i%5 == 4 {
+					b.putMap(immutable(other, fmt.Sprint(i)))
+				} else {
+					b.putMap(configMap(web, fmt.Sprint(i)))
+				}
+				pass(100 * time.Microsecond)
+			}
+		})
+		running.Wait()
+		for _, ref := range refs {
+			b.wantWatches(ref, 0, 0)
+			b.want(ref, known{})
+		}
+	})
+}

@@ -1,0 +1,108 @@
+package state_test
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+)
+
+// TestAdopt puts a record in the place of whatever is no use to anybody (fault 20).
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	for name, what := range map[string]string{
+		"torn":                    `{"schemaVersion": 1, "volumeID": "v", "targ`,
+		"empty":                   "",
+		"of no schema":            `{"volumeID": "v"}`,
+		"of an earlier schema":    `{"schemaVersion": 0, "volumeID": "v"}`,
+		"of another volume":       `{"schemaVersion": 1, "volumeID": "w"}`,
+		"of a schema that is odd": `{"schemaVersion": "later"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			s := open(t, dir)
+			put(t, s, record("v"))
+			if err := os.WriteFile(onlyFile(t, dir), []byte(what), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if !s.Has("v") {
+				t.Error("Has = false for a record that cannot be read, want true")
+			}
+			adopt(t, s)
+			if diff := gocmp.Diff([]state.Record{record("v")}, list(t, s)); diff != "" {
+				t.Errorf("records (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestAdoptLeavesALaterSchema: a newer driver that comes back finds what it has written (fault 20).
+func TestAdoptLeavesALaterSchema(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	put(t, s, record("v"))
+	path := onlyFile(t, dir)
+	const later = `{"schemaVersion": 2, "volumeID": "v", "more": ["than", "we", "know"]}`
+	if err := os.WriteFile(path, []byte(later), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	adopt(t, s)
+	if got := string(read(t, path)); got != later {
+		t.Errorf("the record is %q, want %q", got, later)
+	}
+	put(t, s, record("v")) // The volume is another one: that of the newer driver is gone.
+	if diff := gocmp.Diff([]state.Record{record("v")}, list(t, s)); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+}
+
+// TestUnknownFieldsAreNoReasonToLoseARecord: within a schema, fields may be added (fault 20).
+func TestUnknownFieldsAreNoReasonToLoseARecord(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	put(t, s, record("v"))
+	path := onlyFile(t, dir)
+	data := strings.Replace(string(read(t, path)), "{", `{"later": {"a": [1]}, `, 1)
+	if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff([]state.Record{record("v")}, list(t, s)); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+}
+
+// TestAdoptOpensFilesOnly: to open a pipe would wait for its writer.
+func TestAdoptOpensFilesOnly(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	put(t, s, record("v"))
+	path := onlyFile(t, dir)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s.Has("v") {
+		t.Error("Has = true for a pipe, want false")
+	}
+	adopt(t, s)
+	if diff := gocmp.Diff([]state.Record{record("v")}, list(t, s)); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+}
+
+func adopt(t *testing.T, s *state.Store) {
+	t.Helper()
+	if err := s.Adopt(record("v")); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,181 @@
+package volume_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+)
+
+// A source of a live volume has to be gone for this long to count as deleted.
+const absence = source.AbsenceTime
+
+// wishes are the attributes of volumes of the ConfigMap web, by what they want when it is gone.
+func wishes() map[string]map[string]string {
+	return map[string]map[string]string{
+		"optional": configMap("web", api.KeyOptional, "true"),
+		"Remove":   configMap("web", api.KeyOnDelete, string(api.OnDeleteRemove)),
+		"Keep":     configMap("web"),
+	}
+}
+
+// eachWish runs a test for each of them.
+func eachWish(t *testing.T, test func(n *node, d *driver, r state.Record)) {
+	t.Helper()
+	t.Parallel()
+	for name, attributes := range wishes() {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.cluster.set(web, "a", "1")
+				d := n.start()
+				r := n.request("config", attributes)
+				d.publish(r)
+				pass(time.Minute)
+				n.seen.forget()
+				test(n, d, r)
+			})
+		})
+	}
+}
+
+// TestAReplacedSourceIsOneChange: whoever deletes an object and creates it at once, as `kubectl replace --force` does, takes
+// no file away for a moment, and the pod hears of the change alone. Repeats in between change nothing. This is fault 25.
+func TestAReplacedSourceIsOneChange(t *testing.T) {
+	eachWish(t, func(n *node, d *driver, r state.Record) {
+		for _, a := range []string{"2", "3"} {
+			n.seen.forget()
+			n.cluster.remove(web)
+			for range 3 {
+				pass(absence / 4)
+				n.wantFiles(r, map[string]string{"a": before(a)})
+				n.wantProblem(d, r, "")
+				d.publish(r)
+			}
+			n.wantTold()
+			n.cluster.set(web, "a", a)
+			pass(latency)
+			n.wantFiles(r, map[string]string{"a": a})
+			pass(10 * absence)
+			n.wantTold(projected)
+			if got := n.seen.results()[volume.ResultWritten]; got != 1 {
+				n.Errorf("writes = %d, want one", got)
+			}
+		}
+	})
+}
+
+// before returns the value that the key a had before.
+func before(a string) string { return string(a[0] - 1) }
+
+// TestASourceThatIsReplacedAsItWasIsNoChange: nothing is written, and nobody hears of it.
+func TestASourceThatIsReplacedAsItWasIsNoChange(t *testing.T) {
+	eachWish(t, func(n *node, d *driver, r state.Record) {
+		n.cluster.remove(web)
+		pass(absence / 2)
+		n.cluster.set(web, "a", "1")
+		pass(10 * absence)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantTold()
+		n.wantProblem(d, r, "")
+		if got := n.seen.results()[volume.ResultWritten]; got != 0 {
+			n.Errorf("writes = %d, want none", got)
+		}
+	})
+}
+
+// TestAnAbsenceThatLastsIsBelieved, and not before it has lasted.
+func TestAnAbsenceThatLastsIsBelieved(t *testing.T) {
+	eachWish(t, func(n *node, d *driver, r state.Record) {
+		n.cluster.remove(web)
+		pass(absence - latency)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantTold()
+		pass(2 * latency)
+		if isKept := r.Attributes[api.KeyOptional] == "" && r.Attributes[api.KeyOnDelete] == ""; isKept {
+			n.wantFiles(r, map[string]string{"a": "1"})
+			n.wantTold(`SourceMissing: volume "config": the files stay as they are: configmap "web" not found`)
+			return
+		}
+		n.wantFiles(r, map[string]string{})
+		n.wantTold(projected)
+		n.wantProblem(d, r, "")
+	})
+}
+
+// TestTheNextRunHoldsAnAbsenceToo: a driver that starts while an object is replaced finds that it is gone, and does not know
+// since when.
+func TestTheNextRunHoldsAnAbsenceToo(t *testing.T) {
+	eachWish(t, func(n *node, d *driver, r state.Record) {
+		n.cluster.remove(web)
+		pass(latency)
+		d.stop()
+		d = n.start()
+		pass(absence / 2)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantTold()
+		n.cluster.set(web, "a", "2")
+		pass(latency)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		pass(10 * absence)
+		n.wantTold(projected)
+		n.wantProblem(d, r, "")
+	})
+}
+
+// TestWhatIsNotInTheFilesIsNotHeld: a source that was absent when the volume was published is absent at once, and delays no
+// change of another one.
+func TestWhatIsNotInTheFilesIsNotHeld(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		r := n.request("config", map[string]string{
+			api.KeySources: "[{configMap: {name: web}}, {configMap: {name: override, optional: true}}]",
+		})
+		began := time.Now()
+		d.publish(r)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.cluster.set(web, "a", "2")
+		pass(latency)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		if took := time.Since(began); took >= absence {
+			n.Fatalf("publish and update took %s, want them within %s", took, absence)
+		}
+
+		// A volume that comes later is not held either.
+		override := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "override"}
+		n.cluster.set(override, "b", "1")
+		pass(time.Minute)
+		n.wantFiles(r, map[string]string{"a": "2", "b": "1"})
+		n.cluster.remove(override)
+		late := n.request("late", r.Attributes)
+		began = time.Now()
+		d.publish(late)
+		n.wantFiles(late, map[string]string{"a": "2"})
+		n.wantFiles(r, map[string]string{"a": "2", "b": "1"})
+		if took := time.Since(began); took >= absence {
+			n.Fatalf("publish took %s, want it within %s", took, absence)
+		}
+	})
+}
+
+// TestTheDelayOfADeletion is counted from when it became known.
+func TestTheDelayOfADeletion(t *testing.T) {
+	bubble(t, func(n *node) {
+		_, r := n.published(api.KeyOptional, "true")
+		pass(time.Minute)
+		n.seen.forget()
+		gone := time.Now()
+		n.cluster.remove(web)
+		pass(2 * absence)
+		n.wantFiles(r, map[string]string{})
+		want := []outcome{{result: volume.ResultWritten, since: gone}, {result: volume.ResultUnchanged}}
+		if diff := cmp.Diff(want, n.seen.outcomes(), cmp.AllowUnexported(outcome{})); diff != "" {
+			n.Errorf("syncs (-want +got):\n%s", diff)
+		}
+	})
+}

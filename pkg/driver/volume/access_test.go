@@ -1,0 +1,225 @@
+package volume_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+)
+
+// shared is an object of a namespace that is not the pod's.
+var shared = api.Ref{Kind: api.Secret, Namespace: "certs", Name: "tls"}
+
+// app is the pod of [node.request].
+var app = api.Pod{Namespace: "default", Name: "app", UID: "uid-app", ServiceAccount: "default"}
+
+// secret is the attributes of a volume of one Secret.
+func secret(ref api.Ref, more ...string) map[string]string {
+	attributes := configMap("", more...)
+	delete(attributes, api.KeyConfigMap)
+	attributes[api.KeySecret], attributes[api.KeyNamespace] = ref.Name, ref.Namespace
+	return attributes
+}
+
+// TestWhoReadsASource: a source of another namespace is read by, or on behalf of, the pod's service account, also after a
+// restart of the driver.
+func TestWhoReadsASource(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		secrets identity.Reader
+		ref     api.Ref
+		want    identity.Identity
+	}{
+		"a Secret of the pod's namespace by the pod":            {identity.ByPod, tls, identity.Of(app)},
+		"a Secret of the pod's namespace by the driver":         {identity.ByDriver, tls, identity.Driver()},
+		"a Secret of another namespace by the pod":              {identity.ByPod, shared, identity.Of(app)},
+		"a Secret of another namespace, which the driver reads": {identity.ByDriver, shared, identity.OnBehalf(app)},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.secrets = tt.secrets
+				n.cluster.set(tt.ref, "key", "k1")
+				d := n.start()
+				r := n.request("config", secret(tt.ref))
+				d.publish(r)
+				for _, value := range []string{"k1", "k2"} {
+					n.cluster.set(tt.ref, "key", value)
+					pass(settling)
+					n.wantFiles(r, map[string]string{"key": value})
+					want := map[source.Key]bool{{Identity: tt.want, Ref: tt.ref}: true}
+					if diff := cmp.Diff(want, n.cluster.keys()); diff != "" {
+						n.Errorf("watched (-want +got):\n%s", diff)
+					}
+					d = d.restart()
+				}
+				d.unpublish(r)
+				n.wantNothing(d)
+			})
+		})
+	}
+}
+
+// TestADenialDecidesWhatKindOfTroubleItIs, whichever source comes first: it is the one that somebody has to act upon.
+func TestADenialDecidesWhatKindOfTroubleItIs(t *testing.T) {
+	t.Parallel()
+	denied, away := forbidden(tls), errors.New("connection refused")
+	const deniedText = `secret default/tls cannot be read: secrets "tls" is forbidden: no`
+	const awayText = "configmap default/web cannot be read: connection refused"
+	const webFirst = "[{configMap: {name: web}}, {secret: {name: tls}}]"
+	const tlsFirst = "[{secret: {name: tls}}, {configMap: {name: web}}]"
+	tests := map[string]struct {
+		sources  string
+		web, tls error
+		kind     volume.Kind
+		text     string
+	}{
+		"the denied one last":  {webFirst, away, denied, volume.Denied, "[" + awayText + ", " + deniedText + "]"},
+		"the denied one first": {tlsFirst, away, denied, volume.Denied, "[" + deniedText + ", " + awayText + "]"},
+		"none is denied": {
+			webFirst, away, apierrors.NewServiceUnavailable("out to lunch"), volume.NotReady,
+			"[" + awayText + ", secret default/tls cannot be read: out to lunch]",
+		},
+		"one is denied, and the other one is there": {webFirst, nil, denied, volume.Denied, deniedText},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.cluster.set(web, "a", "1")
+				n.cluster.fail(web, tt.web)
+				n.cluster.fail(tls, tt.tls)
+				d := n.start()
+				r := n.request("config", map[string]string{api.KeySources: tt.sources})
+				if got := n.wantKind(d.Publish(n.ctx, r, identity.Token{}), tt.kind); got != tt.text {
+					n.Errorf("Publish() says %q, want %q", got, tt.text)
+				}
+				synctest.Wait()
+				n.wantNothing(d)
+			})
+		})
+	}
+}
+
+// TestADenialSaysWhatToGrant: at a publish and when the access is lost, to the caller and on the pod.
+func TestADenialSaysWhatToGrant(t *testing.T) {
+	t.Parallel()
+	tests := map[identity.Reader]identity.Identity{identity.ByPod: identity.Of(app), identity.ByDriver: identity.OnBehalf(app)}
+	for secrets, reader := range tests {
+		t.Run(string(secrets), func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.secrets = secrets
+				n.cluster.fail(shared, forbidden(shared))
+				d := n.start()
+				r := n.request("config", secret(shared))
+				want := `secret certs/tls cannot be read: secrets "tls" is forbidden: no; to allow it, apply:` + "\n" +
+					identity.Grant(reader, shared)
+				got := n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Denied)
+				if diff := cmp.Diff(want, got); diff != "" {
+					n.Errorf("Publish() says (-want +got):\n%s", diff)
+				}
+				n.wantTold(`WaitingForSource: volume "config": waiting for a source: ` + want)
+				n.wantNothing(d)
+
+				n.cluster.fail(shared, nil)
+				n.cluster.set(shared, "key", "k1")
+				d.publish(r)
+				n.seen.forget()
+				n.cluster.fail(shared, forbidden(shared))
+				pass(4 * resyncInterval)
+				d.publish(r)
+				n.wantFiles(r, map[string]string{"key": "k1"})
+				n.wantProblem(d, r, want)
+				n.wantTold(`AccessLost: volume "config": the files stay as they are: ` + want)
+			})
+		})
+	}
+}
+
+// TestWhatIsNoDenialTakesNoFiles away, even from who asked for it: the token of a pod's account that the API server does not
+// take, and an account that it cannot be asked about. After a restart the driver knows no more than that, and says so.
+func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
+	t.Parallel()
+	unauthorized := apierrors.NewUnauthorized("Unauthorized")
+	review := &identity.ReviewError{Identity: identity.OnBehalf(app), Ref: shared, Cause: forbidden(shared)}
+	tests := map[string]struct {
+		secrets identity.Reader
+		err     error
+		want    string
+	}{
+		"the pod's token is not valid": {
+			identity.ByPod, unauthorized, "Unauthorized: the token of serviceaccount default/default is not valid, because the pod that it is " +
+				"bound to or the service account is gone; the kubelet brings another one while both exist",
+		},
+		"no token is held":                  {identity.ByPod, identity.ErrNoToken, "no valid token is held"},
+		"the driver's token is not valid":   {identity.ByDriver, unauthorized, "Unauthorized"},
+		"the driver may not ask for access": {identity.ByDriver, review, review.Error()},
+		"the driver may not read for a pod": {identity.ByDriver, errors.New("the pod may get it, but the driver may not"), "the pod may get it, but the driver may not"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.secrets = tt.secrets
+				n.cluster.set(shared, "key", "k1")
+				n.cluster.fail(shared, tt.err)
+				d := n.start()
+				r := n.request("config", secret(shared, api.KeyOnDelete, string(api.OnDeleteRemove)))
+				want := "secret certs/tls cannot be read: " + tt.want
+				if got := n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.NotReady); got != want {
+					n.Errorf("Publish() says %q, want %q", got, want)
+				}
+				n.wantNothing(d)
+
+				n.cluster.fail(shared, nil)
+				d.publish(r)
+				n.cluster.fail(shared, tt.err)
+				files := map[string]string{"key": "k1"}
+				for range 2 {
+					pass(2 * resyncInterval)
+					d.publish(r)
+					n.wantFiles(r, files)
+					n.wantProblem(d, r, want)
+					n.seen.forget()
+					d = d.restart()
+				}
+				n.wantFiles(r, files)
+				n.wantTold(`ProjectionFailed: volume "config": the files stay as they are: ` + want)
+				n.cluster.fail(shared, forbidden(shared)) // Which is a denial.
+				pass(settling)
+				n.wantFiles(r, map[string]string{})
+			})
+		})
+	}
+}
+
+// TestANewcomerIsNotServedWhatIsForbidden by now: the files of the volumes that were there before stay.
+func TestANewcomerIsNotServedWhatIsForbidden(t *testing.T) {
+	t.Parallel()
+	for _, secrets := range []identity.Reader{identity.ByPod, identity.ByDriver} {
+		t.Run(string(secrets), func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.secrets = secrets
+				n.cluster.set(shared, "key", "k1")
+				d := n.start()
+				r := n.request("config", secret(shared))
+				d.publish(r)
+				n.cluster.fail(shared, forbidden(shared))
+				pass(settling)
+				late := n.request("late", secret(shared))
+				n.wantKind(d.Publish(n.ctx, late, identity.Token{}), volume.Denied)
+				n.wantFiles(late, nil)
+				n.wantFiles(r, map[string]string{"key": "k1"})
+				n.wantRecords(r)
+				n.cluster.fail(shared, nil)
+				d.publish(late)
+				n.wantFiles(late, map[string]string{"key": "k1"})
+			})
+		})
+	}
+}

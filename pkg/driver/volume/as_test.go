@@ -1,0 +1,161 @@
+package volume_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+)
+
+// asFile are the attributes of a volume with one file of all keys of the ConfigMap web.
+func asFile(path string, format api.Format) map[string]string {
+	return map[string]string{
+		api.KeySources: fmt.Sprintf("[{configMap: {name: web, as: {path: %s, format: %s}}}]", path, format),
+	}
+}
+
+// TestAFileOfAllKeysFollowsItsSource, and what cannot be in it leaves it as it is, with an Event that names the key alone.
+func TestAFileOfAllKeysFollowsItsSource(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "COLOR", "red")
+		d := n.start()
+		r := n.request("config", asFile("conf/app.env", api.FormatDotenv))
+		d.publish(r)
+		n.wantFiles(r, map[string]string{"conf/app.env": "COLOR='red'\n"})
+		n.cluster.set(web, "COLOR", "green", "SHAPE", "it's round")
+		pass(settling)
+		want := map[string]string{"conf/app.env": "COLOR='green'\nSHAPE='it'\\''s round'\n"}
+		n.wantFiles(r, want)
+		if got := d.only().Sources[0].As; !cmp.Equal(got, &statusz.As{Path: "conf/app.env", Format: "dotenv"}) {
+			n.Errorf("the status says as %v", got)
+		}
+		n.seen.forget()
+		n.cluster.set(web, "COLOR", "blue", "log.level", "hunter2")
+		pass(settling)
+		n.wantFiles(r, want)
+		const text = `configmap "web" does not fit into conf/app.env (dotenv): not the name of a variable ` +
+			`(letters, digits and "_", no digit first): log.level; select the keys with items, where a path gives a key another name`
+		n.wantProblem(d, r, text)
+		n.wantTold(`ProjectionFailed: volume "config": the files stay as they are: ` + text)
+		tries := len(n.seen.outcomes())
+		pass(resyncInterval / 2)
+		if got := len(n.seen.outcomes()); got != tries {
+			n.Errorf("it was tried %d times more, want none: only another content can help", got-tries)
+		}
+		n.cluster.set(web, "COLOR", "blue")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"conf/app.env": "COLOR='blue'\n"})
+		n.wantProblem(d, r, "")
+	})
+}
+
+// TestPublishRefusesWhatIsUnfit at once: to wait for another content would help nobody to see what is wrong.
+func TestPublishRefusesWhatIsUnfit(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "log.level", "hunter2")
+		d := n.start()
+		err := d.Publish(n.ctx, n.request("config", asFile("a", api.FormatDotenv)), identity.Token{})
+		if text := n.wantKind(err, volume.Invalid); !strings.Contains(text, "log.level") || strings.Contains(text, "hunter2") {
+			n.Errorf("Publish = %q, want the key and not its value", text)
+		}
+		n.wantNothing(d)
+	})
+}
+
+// TestRenderedBytesTakeRoom while they are in memory beside the files, and only then.
+func TestRenderedBytesTakeRoom(t *testing.T) {
+	const size = 500_000
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", strings.Repeat("x", size))
+		room, option := limited(1 << 30)
+		d := n.start(option)
+		most := int64(0)
+		n.faults.on("publish", func() { most = room.Used() })
+		r := n.request("config", asFile("a", api.FormatJSON))
+		d.publish(r)
+		if most < 2*size || most > 2*size+300_000 {
+			n.Errorf("Used() = %d before the volume is shown, want what the file takes and what was rendered", most)
+		}
+		if got := room.Used(); got < size || got > size+100_000 {
+			n.Errorf("Used() = %d, want what the file takes", got)
+		}
+		d.unpublish(r)
+		d.stop()
+
+		room, option = limited(2 * size) // Of which three quarters are for newcomers: enough for the file alone.
+		d = n.start(option)
+		n.faults.on("publish", nil)
+		n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Exhausted)
+		if got := room.Used(); got != 0 {
+			n.Errorf("Used() = %d after a refusal, want 0", got)
+		}
+	})
+}
+
+// TestAnUpdateWaitsForRoomToRender keeps the files, and is made when there is room.
+func TestAnUpdateWaitsForRoomToRender(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("x", 300_000)
+	for name, free := range map[string]int64{"none to render": 100_000, "none for the file beside what was rendered": 450_000} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.cluster.set(web, "a", "1")
+				room, option := limited(2 << 20)
+				d := n.start(option)
+				r := n.request("config", asFile("a", api.FormatJSON))
+				d.publish(r)
+				others := room.Part(func(int64) {}).Account()
+				others.Force(room.Limit() - room.Used() - free)
+				n.cluster.set(web, "a", "2") // Small ones need not ask.
+				pass(settling)
+				n.wantFiles(r, map[string]string{"a": "{\n  \"a\": \"2\"\n}\n"})
+				n.seen.forget()
+				n.cluster.set(web, "a", large)
+				pass(10 * settling)
+				n.wantFiles(r, map[string]string{"a": "{\n  \"a\": \"2\"\n}\n"})
+				if told := n.seen.told(); len(told) != 1 || !strings.HasPrefix(told[0], "NoRoom: ") {
+					n.Errorf("told %q, want once that there is no room", told)
+				}
+				others.Close()
+				synctest.Wait()
+				n.wantFiles(r, map[string]string{"a": "{\n  \"a\": \"" + large + "\"\n}\n"})
+				pass(settling)
+				if got := room.Used(); got > 400_000 {
+					n.Errorf("Used() = %d, want what the file takes", got)
+				}
+			})
+		})
+	}
+}
+
+// TestVolumeHasRoomForWhatIsRendered, old and new together, up to the most there may be. More is refused, and the files stay.
+func TestVolumeHasRoomForWhatIsRendered(t *testing.T) {
+	bubble(t, func(n *node) {
+		const large = 690_000
+		n.cluster.set(web, "a", strings.Repeat("\x01", large)) // Six times as much in JSON, which is nearly 4 MiB.
+		d := n.start(onKernel)
+		r := n.request("config", asFile("a", api.FormatJSON))
+		d.publish(r)
+		n.Cleanup(func() { _ = d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }) // Else TempDir cannot be removed.
+		for _, b := range []string{"\x02", "\x03"} {
+			n.cluster.set(web, "a", strings.Repeat(b, large))
+			pass(settling)
+			n.wantProblem(d, r, "")
+			want := fmt.Sprintf("{\n  \"a\": \"%s\"\n}\n", strings.Repeat(fmt.Sprintf(`\u%04x`, b[0]), large))
+			if got := n.files(r.TargetPath)["a"]; got != want {
+				n.Errorf("the file has %d bytes, want %d that were rendered", len(got), len(want))
+			}
+		}
+		n.cluster.set(web, "a", strings.Repeat("\x04", 700_000))
+		pass(settling)
+		n.wantProblem(d, r, "the files that as makes would have more than 4 MiB together, which is the most for a volume; "+
+			"select fewer keys with items")
+	})
+}

@@ -1,0 +1,151 @@
+package volume_test
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+)
+
+// wantFiles checks what a container sees; nil means no mount at all.
+func (n *node) wantFiles(r state.Record, want map[string]string) {
+	n.Helper()
+	got := n.files(r.TargetPath)
+	if diff := cmp.Diff(want, got); diff != "" {
+		n.Errorf("files of %s (-want +got):\n%s", r.VolumeID, diff)
+	}
+}
+
+// files returns the contents of all visible files by path, following the links; nil when there is no directory.
+func (n *node) files(dir string) map[string]string {
+	n.Helper()
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		n.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), "..") {
+			maps.Copy(files, n.below(dir, e.Name()))
+		}
+	}
+	return files
+}
+
+func (n *node) below(dir, name string) map[string]string {
+	n.Helper()
+	path := filepath.Join(dir, name)
+	info, err := os.Stat(path)
+	if err != nil {
+		n.Fatalf("a listed name cannot be opened: %v", err)
+	}
+	files := map[string]string{}
+	if info.IsDir() {
+		for below, data := range n.files(path) {
+			files[name+"/"+below] = data
+		}
+		return files
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		n.Fatalf("a listed name cannot be read: %v", err)
+	}
+	files[name] = string(data)
+	return files
+}
+
+// wantNothing checks that no trace of any volume is left: in memory, among the sources, on disk.
+func (n *node) wantNothing(d *driver) {
+	n.Helper()
+	if got := d.Volumes(); got != 0 {
+		n.Errorf("Volumes() = %d, want 0", got)
+	}
+	if got := d.UsedSources(); got != 0 {
+		n.Errorf("the manager holds users of %d sources, want 0", got)
+	}
+	if got := n.cluster.users(); len(got) != 0 {
+		n.Errorf("users of sources = %v, want none", got)
+	}
+	n.wantRecords()
+	for _, pattern := range []string{"mounts/*", "pods/*/volumes/*/*/*"} {
+		left, err := filepath.Glob(filepath.Join(n.dir, pattern))
+		if err != nil {
+			n.Fatal(err)
+		}
+		if len(left) != 0 {
+			n.Errorf("left on disk: %v, want nothing", left)
+		}
+	}
+}
+
+// wantRecords checks which volumes are on record.
+func (n *node) wantRecords(want ...state.Record) {
+	n.Helper()
+	got, err := n.records.all()
+	if err != nil {
+		n.Errorf("Each() = %v, want nil", err)
+	}
+	byID := func(rs []state.Record) map[string]state.Record {
+		m := map[string]state.Record{}
+		for _, r := range rs {
+			m[r.VolumeID] = r
+		}
+		return m
+	}
+	if diff := cmp.Diff(byID(want), byID(got)); diff != "" {
+		n.Errorf("records (-want +got):\n%s", diff)
+	}
+}
+
+// wantKind checks that err is an Error of the kind, and returns its text.
+func (n *node) wantKind(err error, want volume.Kind) string {
+	n.Helper()
+	var e *volume.Error
+	if !errors.As(err, &e) {
+		n.Fatalf("got error %v, want one of kind %s", err, want)
+	}
+	if e.Kind != want {
+		n.Errorf("got kind %s (%v), want %s", e.Kind, err, want)
+	}
+	return e.Error()
+}
+
+// wantProblem checks what is said to be wrong with a live volume; empty for nothing.
+func (n *node) wantProblem(d *driver, r state.Record, want string) {
+	n.Helper()
+	problem, err := d.Condition(r.VolumeID, r.TargetPath)
+	if err != nil {
+		n.Fatalf("Condition(%s) = %v, want no error", r.VolumeID, err)
+	}
+	got := ""
+	if problem != nil {
+		got = problem.Error()
+	}
+	if got != want {
+		n.Errorf("Condition(%s) = %q, want %q", r.VolumeID, got, want)
+	}
+}
+
+// wantTold checks which Events were written, as reason and note.
+func (n *node) wantTold(want ...string) {
+	n.Helper()
+	if diff := cmp.Diff(want, n.seen.told()); diff != "" {
+		n.Errorf("Events (-want +got):\n%s", diff)
+	}
+}
+
+// keyOf is the source key of an object that the driver's own identity reads.
+func keyOf(ref api.Ref) source.Key { return source.Key{Identity: identity.Driver(), Ref: ref} }

@@ -1,0 +1,242 @@
+package volume_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+)
+
+// TestDamageIsMended has what a repeat and the resync look for: not only what the driver remembers but what is there.
+func TestDamageIsMended(t *testing.T) {
+	t.Parallel()
+	damages := map[string]func(r state.Record) error{
+		"the link to all files is gone": func(r state.Record) error { return os.Remove(filepath.Join(r.TargetPath, "..data")) },
+		"a name is gone":                func(r state.Record) error { return os.Remove(filepath.Join(r.TargetPath, "a")) },
+		"a file was written":            func(r state.Record) error { return os.Truncate(filepath.Join(r.TargetPath, "a"), 0) },
+	}
+	looks := map[string]func(d *driver, r state.Record){
+		"by a repeat":   func(d *driver, r state.Record) { d.publish(r) },
+		"by the resync": func(*driver, state.Record) { pass(2 * resyncInterval) },
+	}
+	for name, damage := range damages {
+		for how, look := range looks {
+			t.Run(name+", mended "+how, func(t *testing.T) {
+				bubble(t, func(n *node) {
+					d, r := n.published()
+					if err := damage(r); err != nil {
+						n.Fatal(err)
+					}
+					look(d, r)
+					pass(settling)
+					n.wantFiles(r, map[string]string{"a": "1"})
+				})
+			})
+		}
+	}
+}
+
+// TestALostMountShows: the files are gone, and nobody should be told that they are current.
+func TestALostMountShows(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		if err := n.mounts.Unmount(r.TargetPath); err != nil {
+			n.Fatal(err)
+		}
+		pass(2 * resyncInterval)
+		problem, err := d.Condition(r.VolumeID, r.TargetPath)
+		if err != nil || problem == nil {
+			n.Errorf("Condition() = %v, %v; want a problem", problem, err)
+		}
+	})
+}
+
+func TestALostRecordComesBackWithARepeat(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		if err := n.records.Store.Delete(r.VolumeID); err != nil {
+			n.Fatal(err)
+		}
+		d.publish(r)
+		n.wantRecords(r)
+	})
+}
+
+// TestTheTimeoutIsForWhatIsMissing: it begins with the API server's answer. That has a limit of its own, which is over before
+// a kubelet gives up, and only counts if the caller is that patient: fault 24.
+func TestTheTimeoutIsForWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ patience, want time.Duration }{
+		"a kubelet's":   {2 * time.Minute, 20 * time.Second},
+		"less patience": {publishTimeout + time.Second, publishTimeout + time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.cluster.silent[web] = true
+				d := n.start()
+				ctx, cancel := context.WithTimeout(n.ctx, tt.patience)
+				defer cancel()
+				began := time.Now()
+				got := n.wantKind(d.Publish(ctx, n.request("config", configMap("web")), identity.Token{}), volume.NotReady)
+				if want := "configmap default/web has not been read yet"; got != want {
+					n.Errorf("Publish() says %q, want %q", got, want)
+				}
+				if got := time.Since(began); got != tt.want {
+					n.Errorf("Publish() took %s, want %s", got, tt.want)
+				}
+				pass(settling)
+				n.wantNothing(d)
+			})
+		})
+	}
+}
+
+// TestAStopEndsAPublishThatWaits: nobody would tell it that its source is there, and the driver should not take long.
+func TestAStopEndsAPublishThatWaits(t *testing.T) {
+	bubble(t, func(n *node) {
+		d := n.start()
+		r := n.request("config", configMap("web"))
+		done := make(chan error, 1)
+		go func() { done <- d.Publish(n.ctx, r, identity.Token{}) }()
+		pass(settling)
+		began := time.Now()
+		d.stop()
+		n.wantKind(<-done, volume.NotReady)
+		if got := time.Since(began); got != 0 {
+			n.Errorf("the publish ended %s after the stop, want at once", got)
+		}
+		n.wantNothing(d)
+	})
+}
+
+// TestAPublishIsNoUpdate: how long it waited for its source says nothing about how fast changes reach files.
+func TestAPublishIsNoUpdate(t *testing.T) {
+	bubble(t, func(n *node) {
+		d := n.start()
+		r := n.request("config", configMap("web"))
+		done := make(chan error, 1)
+		go func() { done <- d.Publish(n.ctx, r, identity.Token{}) }()
+		pass(settling)
+		n.cluster.set(web, "a", "1")
+		if err := <-done; err != nil {
+			n.Fatal(err)
+		}
+		pass(settling)
+		for _, o := range n.seen.outcomes() {
+			if !o.since.IsZero() {
+				n.Errorf("a sync counts as the update of a change at %s, want none", o.since)
+			}
+		}
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		var updates int
+		for _, o := range n.seen.outcomes() {
+			if !o.since.IsZero() {
+				updates++
+			}
+		}
+		if diff := cmp.Diff(1, updates); diff != "" {
+			n.Errorf("updates counted (-want +got):\n%s", diff)
+		}
+		d.unpublish(r)
+	})
+}
+
+// TestTheLookAfterAnUpdateIsNotForgotten: it is due when the last of the replaced files may go, whatever is synced before.
+func TestTheLookAfterAnUpdateIsNotForgotten(t *testing.T) {
+	bubble(t, func(n *node) {
+		_, r := n.published()
+		pass(settling)
+		n.faults.forget()
+		n.cluster.set(web, "a", "2")
+		pass(latency)
+		n.cluster.set(web, "a", "2", "b", "3")
+		pass(latency)
+		n.cluster.set(web, "a", "2", "b", "3")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "2", "b": "3"})
+		if got := n.faults.count("open"); got != 2 {
+			n.Errorf("opened %d times, want once to write and once to look", got)
+		}
+		pass(settling)
+		if got := n.faults.count("open"); got != 2 {
+			n.Errorf("opened %d times in the end, want 2", got)
+		}
+	})
+}
+
+// TestALookThatCannotBeTakenIsNotTakenAgainAndAgain: it waits for the source, and is then taken.
+func TestALookThatCannotBeTakenIsNotTakenAgainAndAgain(t *testing.T) {
+	bubble(t, func(n *node) {
+		_, r := n.published()
+		n.cluster.set(web, "a", "2")
+		pass(latency)
+		n.cluster.remove(web)
+		n.seen.forget()
+		pass(settling)
+		if got := n.seen.results()[volume.ResultFailed]; got > 2 {
+			n.Errorf("%d syncs failed in a second, want one for the source and one for the look", got)
+		}
+		n.faults.forget()
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		if got := n.faults.count("open"); got != 1 {
+			n.Errorf("looked %d times, want once", got)
+		}
+	})
+}
+
+// TestAPublishOutlivesANewcomer to its immutable source, for whom it is read anew in the middle of the publish.
+// This is fault 27.
+func TestAPublishOutlivesANewcomer(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		r := n.request("config", configMap("web"))
+		times := 0
+		n.faults.on("put", func() {
+			if times++; times < 3 {
+				n.cluster.reread(web)
+			}
+		})
+		d.publish(r)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantRecords(r)
+		n.faults.on("put", nil)
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}
+
+// TestAChangeOfAVolumeThatIsGone: somebody has unmounted it. A change goes where nobody sees it, without a look, and the look
+// that follows tells.
+func TestAChangeOfAVolumeThatIsGone(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		if err := n.mounts.Unmount(r.TargetPath); err != nil {
+			n.Fatal(err)
+		}
+		n.cluster.set(web, "a", "3")
+		pass(settling)
+		if problem, err := d.Condition(r.VolumeID, r.TargetPath); problem == nil || err != nil {
+			n.Errorf("Condition = %v, %v, want that nothing is mounted", problem, err)
+		}
+		d.publish(r)
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "3"})
+		if problem, err := d.Condition(r.VolumeID, r.TargetPath); problem != nil || err != nil {
+			n.Errorf("Condition after a repeat = %v, %v, want that all is well", problem, err)
+		}
+	})
+}

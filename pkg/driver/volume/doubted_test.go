@@ -1,0 +1,229 @@
+package volume_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+)
+
+// deniedTo is what is said of an object that an identity may not read.
+func deniedTo(id identity.Identity, ref api.Ref) string {
+	return fmt.Sprintf("%s cannot be read: %v; to allow it, apply:\n%s", ref, forbidden(ref), identity.Grant(id, ref))
+}
+
+// What is said when the access is lost for good, for each wish.
+var lost = map[api.OnDelete]string{
+	api.OnDeleteKeep:   `AccessLost: volume "config": the files stay as they are: `,
+	api.OnDeleteRemove: `AccessLost: volume "config": the files of the source are removed: `,
+}
+
+// left returns the files of a volume of the ConfigMap web, which holds a, when it has lost the object shared, with the key
+// «key».
+func left(onDelete api.OnDelete, a string) map[string]string {
+	if onDelete == api.OnDeleteRemove {
+		return map[string]string{"a": a}
+	}
+	return map[string]string{"a": a, "key": "k1"}
+}
+
+// eachDenial runs a test for everybody to whom an object can be denied, and every wish for what is to be done then.
+func eachDenial(t *testing.T, test func(n *node, reader identity.Identity, onDelete api.OnDelete)) {
+	t.Helper()
+	t.Parallel()
+	readers := map[identity.Reader]identity.Identity{identity.ByPod: identity.Of(app), identity.ByDriver: identity.OnBehalf(app)}
+	for secrets, reader := range readers {
+		for onDelete := range lost {
+			t.Run(reader.String()+", "+string(onDelete), func(t *testing.T) {
+				bubble(t, func(n *node) {
+					n.secrets = secrets
+					test(n, reader, onDelete)
+				})
+			})
+		}
+	}
+}
+
+// publishedShared sets up a running driver with a volume of the ConfigMap web and the Secret shared.
+func (n *node) publishedShared(onDelete api.OnDelete) (*driver, state.Record) {
+	n.Helper()
+	n.cluster.set(web, "a", "1")
+	n.cluster.set(shared, "key", "k1")
+	d := n.start()
+	r := n.request("config", map[string]string{
+		api.KeySources:  "[{configMap: {name: web}}, {secret: {name: tls, namespace: certs}}]",
+		api.KeyOnDelete: string(onDelete),
+	})
+	d.publish(r)
+	n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
+	n.seen.forget()
+	return d, r
+}
+
+// TestADenialIsDoubtedAtFirst: whatever the owner wished, the files stay, other changes reach them, and the pod is told
+// nothing, since the server may be wrong; whoever asks is told. When it keeps to it, the files stay or go, and the pod is
+// told once.
+func TestADenialIsDoubtedAtFirst(t *testing.T) {
+	eachDenial(t, func(n *node, reader identity.Identity, onDelete api.OnDelete) {
+		d, r := n.publishedShared(onDelete)
+		problem := deniedTo(reader, shared)
+		n.cluster.doubt(shared)
+		n.cluster.fail(shared, forbidden(shared))
+		for range 3 {
+			pass(2 * resyncInterval)
+			d.publish(r)
+		}
+		n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
+		n.wantTold()
+		n.wantProblem(d, r, problem)
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "2", "key": "k1"})
+		n.wantTold(projected)
+		n.seen.forget()
+
+		n.cluster.believe(shared)
+		pass(settling)
+		n.wantFiles(r, left(onDelete, "2"))
+		for range 3 {
+			pass(2 * resyncInterval)
+			d.publish(r)
+			n.cluster.fail(shared, forbidden(shared))
+		}
+		n.wantProblem(d, r, problem)
+		n.wantTold(lost[onDelete] + problem)
+
+		n.cluster.fail(shared, nil)
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "2", "key": "k1"})
+		n.wantTold(lost[onDelete]+problem, `Projected: volume "config": the files are current again`)
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}
+
+// TestADenialThatPassesIsNotTold: neither that it came, nor that it went.
+func TestADenialThatPassesIsNotTold(t *testing.T) {
+	eachDenial(t, func(n *node, _ identity.Identity, onDelete api.OnDelete) {
+		d, r := n.publishedShared(onDelete)
+		n.cluster.doubt(shared)
+		for range 3 {
+			n.cluster.fail(shared, forbidden(shared))
+			pass(settling)
+			n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
+			n.cluster.fail(shared, nil)
+			pass(settling)
+			n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
+		}
+		n.wantTold()
+		n.wantProblem(d, r, "")
+		if got := n.seen.results()[volume.ResultWritten]; got != 0 {
+			n.Errorf("written %d times, want never", got)
+		}
+	})
+}
+
+// TestADoubtOverARestart begins anew: the next run of the driver knows the source only from its files, and they stay until
+// it has a reason of its own. It removes what an earlier run has not, and leaves removed what that has.
+func TestADoubtOverARestart(t *testing.T) {
+	eachDenial(t, func(n *node, reader identity.Identity, onDelete api.OnDelete) {
+		d, r := n.publishedShared(onDelete)
+		n.cluster.doubt(shared)
+		n.cluster.fail(shared, forbidden(shared))
+		for range 2 {
+			d = d.restart()
+			pass(2 * resyncInterval)
+			d.publish(r)
+			n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
+			n.wantProblem(d, r, deniedTo(reader, shared))
+			n.wantTold()
+		}
+		n.cluster.believe(shared)
+		pass(settling)
+		n.wantFiles(r, left(onDelete, "1"))
+		n.wantLastTold(lost[onDelete] + deniedTo(reader, shared))
+
+		n.cluster.doubt(shared)
+		d = d.restart()
+		pass(2 * resyncInterval)
+		n.wantFiles(r, left(onDelete, "1"))
+		n.cluster.believe(shared)
+		pass(settling)
+		n.wantFiles(r, left(onDelete, "1"))
+		n.cluster.fail(shared, nil)
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
+		n.wantProblem(d, r, "")
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}
+
+// TestANewcomerDoubtsNothing: what is denied now is not for it, although others still hold it. When the denial has passed
+// while it waits, it is served.
+func TestANewcomerDoubtsNothing(t *testing.T) {
+	eachDenial(t, func(n *node, reader identity.Identity, onDelete api.OnDelete) {
+		d, r := n.publishedShared(onDelete)
+		n.cluster.doubt(shared)
+		n.cluster.fail(shared, forbidden(shared))
+		late := n.request("late", secret(shared, api.KeyOnDelete, string(onDelete)))
+		if got := n.wantKind(d.Publish(n.ctx, late, identity.Token{}), volume.Denied); got != deniedTo(reader, shared) {
+			n.Errorf("Publish() says %q, want %q", got, deniedTo(reader, shared))
+		}
+		n.wantFiles(late, nil)
+		n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
+
+		done := make(chan error, 1)
+		go func() { done <- d.Publish(n.ctx, late, identity.Token{}) }()
+		pass(settling)
+		n.wantFiles(late, nil)
+		n.cluster.fail(shared, nil)
+		if err := <-done; err != nil {
+			n.Errorf("Publish() = %v, want nil", err)
+		}
+		n.wantFiles(late, map[string]string{"key": "k1"})
+	})
+}
+
+// TestWhatTheDriverMayNotReadTakesNoFiles: it was taken from no pod. Whoever asks is told, and it is not the pod's trouble.
+func TestWhatTheDriverMayNotReadTakesNoFiles(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published(api.KeyOnDelete, string(api.OnDeleteRemove))
+		n.cluster.fail(web, forbidden(web))
+		const problem = `configmap default/web cannot be read: configmaps "web" is forbidden: no`
+		pass(2 * resyncInterval)
+		n.wantProblem(d, r, problem)
+		n.wantTold()
+		for range 2 {
+			d = d.restart()
+			pass(2 * resyncInterval)
+			d.publish(r)
+			n.wantFiles(r, map[string]string{"a": "1"})
+			n.wantProblem(d, r, problem)
+		}
+		n.wantNeverTold("the files of the source are removed")
+	})
+}
+
+// wantNeverTold checks that no Event says so.
+func (n *node) wantNeverTold(part string) {
+	n.Helper()
+	for _, told := range n.seen.told() {
+		if strings.Contains(told, part) {
+			n.Errorf("the pod was told %q, want nothing with %q", told, part)
+		}
+	}
+}
+
+// wantLastTold checks the latest Event.
+func (n *node) wantLastTold(want string) {
+	n.Helper()
+	told := n.seen.told()
+	if len(told) == 0 || told[len(told)-1] != want {
+		n.Errorf("Events = %q, want %q at last", told, want)
+	}
+}

@@ -1,0 +1,271 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
+)
+
+// Kind says what sort of trouble an [Error] is. The set is closed: one switch maps it to gRPC codes.
+type Kind string
+
+// The kinds of errors.
+const (
+	// Invalid: what was asked for cannot be, whatever the cluster holds.
+	Invalid Kind = "Invalid"
+	// Busy: another call for the same volume is under way.
+	Busy Kind = "Busy"
+	// NotReady: it may work later without anybody doing anything.
+	NotReady Kind = "NotReady"
+	// Missing: a required object or key does not exist.
+	Missing Kind = "Missing"
+	// Denied: the pod may not read a source.
+	Denied Kind = "Denied"
+	// Different: the volume is live with other parameters.
+	Different Kind = "Different"
+	// Unknown: there is no such volume.
+	Unknown Kind = "Unknown"
+	// Exhausted: the node has no room for it.
+	Exhausted Kind = "Exhausted"
+	// IO: the node could not write or mount.
+	IO Kind = "IO"
+)
+
+// Kinds returns every kind.
+func Kinds() []Kind {
+	return []Kind{Invalid, Busy, NotReady, Missing, Denied, Different, Unknown, Exhausted, IO}
+}
+
+// Error is what the manager's methods return.
+type Error struct {
+	// Op is what the manager was doing, such as «publish».
+	Op string
+	// VolumeID names the volume as the kubelet does.
+	VolumeID string
+	Kind     Kind
+	Err      error
+}
+
+// Error leaves out Op and VolumeID: they stand beside the message wherever it is shown, and users read the cause.
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// wrap makes an Error of the kind that the cause tells.
+func wrap(op, volumeID string, err error) error {
+	return &Error{Op: op, VolumeID: volumeID, Kind: kindOf(err), Err: err}
+}
+
+// refuse makes an Error of a kind that only the caller knows.
+func refuse(op, volumeID string, kind Kind, format string, args ...any) error {
+	return &Error{Op: op, VolumeID: volumeID, Kind: kind, Err: fmt.Errorf(format, args...)}
+}
+
+// kindOf classifies a cause, wherever in a sync it came up.
+func kindOf(err error) Kind {
+	var (
+		missing  *projection.MissingError
+		unfit    *projection.UnfitError
+		conflict *tree.ConflictError
+		unread   *unreadError
+		sources  *sourcesError
+		foreign  *volumefs.ForeignMountError
+		link     *volumefs.SymlinkError
+		refused  *source.RefusedError
+	)
+	switch {
+	case errors.Is(err, errStopping):
+		return NotReady
+	case errors.As(err, &missing):
+		return Missing
+	case errors.As(err, &refused):
+		return Denied
+	case errors.As(err, &conflict), errors.As(err, &unfit):
+		return Invalid
+	case errors.As(err, &sources):
+		return sources.kind()
+	case errors.As(err, &unread):
+		return unread.kind()
+	case isExhausted(err):
+		return Exhausted
+	case errors.As(err, &foreign), errors.As(err, &link), errors.Is(err, volumefs.ErrOutside):
+		return Invalid
+	}
+	return IO
+}
+
+// errStopping ends a publish that waits for a source: the one who would tell it that the source is there is gone.
+var errStopping = errors.New("the driver is being stopped; the next one will serve the volume")
+
+// errWorkedOn stands for what is not known of a live volume while a system call on its files does not come back.
+var errWorkedOn = errors.New("the volume is being worked on, and that takes long: whether its files are current is not known")
+
+// unreadError says that a source's state is not known, which is never taken for its absence.
+type unreadError struct {
+	key source.Key
+	err error // Why, as the API server or the network says; nil while the first answer is awaited.
+}
+
+func (e *unreadError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("%s has not been read yet", e.key.Ref)
+	}
+	return fmt.Sprintf("%s cannot be read: %v%s", e.key.Ref, e.err, e.remedy())
+}
+
+// remedy says what can be done about it, where that is known.
+func (e *unreadError) remedy() string {
+	id := e.key.Identity
+	switch {
+	case id == identity.Driver():
+		return ""
+	case apierrors.IsForbidden(e.err):
+		return "; to allow it, apply:\n" + identity.Grant(id, e.key.Ref)
+	case apierrors.IsUnauthorized(e.err) && !id.ByDriver: // Else it is the driver's own token.
+		return fmt.Sprintf(": the token of %s is not valid, because the pod that it is bound to or the service account is gone; "+
+			"the kubelet brings another one while both exist", id)
+	}
+	return ""
+}
+
+func (e *unreadError) Unwrap() error { return e.err }
+
+func (e *unreadError) gist() string { return fmt.Sprintf("%s %s", e.kind(), e.key.Ref) }
+
+func (e *unreadError) kind() Kind {
+	switch {
+	case apierrors.IsForbidden(e.err):
+		return Denied
+	case isExhausted(e.err):
+		return Exhausted
+	}
+	return NotReady
+}
+
+// sourcesError says everything that stands in the way when at least one source could not be read.
+type sourcesError struct {
+	unread  []*unreadError           // At least one, in the order of the sources.
+	missing *projection.MissingError // What the sources that could be read lack; nil for nothing.
+}
+
+// newSourcesError makes one of what [projection.Prepare] has said about the sources that could be read. That their
+// files are in conflict, or cannot hold what they should, is left out: what is not read yet may end it.
+func newSourcesError(unread []*unreadError, err error) *sourcesError {
+	missing, _ := errors.AsType[*projection.MissingError](err)
+	return &sourcesError{unread: unread, missing: missing}
+}
+
+// with returns the error with what else could not be read.
+func (e *sourcesError) with(others []*unreadError) *sourcesError {
+	all := slices.Clone(e.unread)
+	for _, other := range others {
+		if !slices.ContainsFunc(all, func(u *unreadError) bool { return u.key == other.key }) {
+			all = append(all, other)
+		}
+	}
+	return &sourcesError{unread: all, missing: e.missing}
+}
+
+// mostUnread is how many sources that could not be read are spelled out. A volume may have thousands, each with what
+// would allow it.
+const mostUnread = 10
+
+// Error returns one problem as it is, and several as «[a, b]».
+func (e *sourcesError) Error() string {
+	problems := make([]string, 0, len(e.unread))
+	for _, u := range e.causesFirst()[:min(len(e.unread), mostUnread)] {
+		problems = append(problems, u.Error())
+	}
+	if more := len(e.unread) - mostUnread; more > 0 {
+		problems = append(problems, fmt.Sprintf("%d more cannot be read", more))
+	}
+	if e.missing != nil {
+		problems = append(problems, e.missing.Problems()...)
+	}
+	if len(problems) == 1 {
+		return problems[0]
+	}
+	return "[" + strings.Join(problems, ", ") + "]"
+}
+
+// causesFirst returns the sources about which there is something to say, and then those that nobody has answered for.
+func (e *sourcesError) causesFirst() []*unreadError {
+	isAwaited := func(u *unreadError) bool { return u.err == nil }
+	caused := slices.DeleteFunc(slices.Clone(e.unread), isAwaited)
+	for _, u := range e.unread {
+		if isAwaited(u) {
+			caused = append(caused, u)
+		}
+	}
+	return caused
+}
+
+func (e *sourcesError) gist() string {
+	var gists []string
+	for _, u := range e.unread {
+		gists = append(gists, u.gist())
+	}
+	if e.missing != nil {
+		gists = append(gists, e.missing.Error())
+	}
+	return strings.Join(gists, ", ")
+}
+
+// kind leaves out what is missing: a source that could not be read decides what kind of trouble it is. One that may not be
+// read comes before one that may be read later, because somebody has to do something about it.
+func (e *sourcesError) kind() Kind {
+	kind := NotReady
+	for _, u := range e.unread {
+		switch u.kind() {
+		case Denied:
+			return Denied
+		case Exhausted:
+			kind = Exhausted
+		default:
+		}
+	}
+	return kind
+}
+
+// gist returns what of trouble is news when it changes. What changes by itself is left out: how much room there is at the
+// time, the local port of a connection, the name of a file that was to be made.
+func gist(err error) string {
+	if sources, ok := errors.AsType[*sourcesError](err); ok {
+		return sources.gist()
+	}
+	if unread, ok := errors.AsType[*unreadError](err); ok {
+		return unread.gist()
+	}
+	if isExhausted(err) {
+		return string(Exhausted)
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return fmt.Sprintf("%s: %v", kindOf(err), errno)
+	}
+	return err.Error()
+}
+
+// reasonOf returns the Event reason for trouble with a live volume.
+func reasonOf(kind Kind) Reason {
+	switch kind {
+	case Missing:
+		return ReasonSourceMissing
+	case Denied:
+		return ReasonAccessLost
+	case Exhausted:
+		return ReasonNoRoom
+	default:
+		return ReasonFailed
+	}
+}

@@ -1,0 +1,209 @@
+package volume_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
+)
+
+// TestFailingFirstPublishLeavesNothing breaks each side effect of a publish in turn. The kubelet's next try succeeds.
+// This is trap 4. This is fault 15.
+func TestFailingFirstPublishLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for _, op := range []string{"mounted", "put", "create", "publish"} {
+		t.Run(op, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.cluster.set(web, "a", "1")
+				d := n.start()
+				r := n.request("config", configMap("web"))
+				n.faults.set(op, syscall.ENOSPC)
+				for range 2 {
+					err := d.Publish(n.ctx, r, identity.Token{})
+					n.wantKind(err, volume.IO)
+					if !errors.Is(err, syscall.ENOSPC) {
+						n.Errorf("Publish() = %v, want it to wrap %v", err, syscall.ENOSPC)
+					}
+					pass(settling)
+					n.wantNothing(d)
+				}
+				n.faults.set(op, nil)
+				d.publish(r)
+				n.wantFiles(r, map[string]string{"a": "1"})
+				n.wantRecords(r)
+				d.unpublish(r)
+				n.wantNothing(d)
+			})
+		})
+	}
+}
+
+// TestAPanickingFirstPublishLeavesNothing: the driver survives it, and the kubelet may never come back for what is left.
+func TestAPanickingFirstPublishLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for _, op := range []string{"put", "create", "publish", "usage"} { // The last is asked when the files are there.
+		t.Run(op, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.cluster.set(web, "a", "1")
+				room, option := limited(1 << 20)
+				d := n.start(option)
+				r := n.request("config", configMap("web"))
+				n.faults.on(op, func() { panic("a bug") })
+				func() {
+					defer func() {
+						if got := recover(); got != "a bug" {
+							n.Errorf("recovered from %v, want the bug", got)
+						}
+					}()
+					_ = d.Publish(n.ctx, r, identity.NewToken("token", time.Now().Add(time.Hour)))
+				}()
+				n.faults.on(op, nil)
+				pass(settling)
+				n.wantNothing(d)
+				if used, token := room.Used(), n.tokens.of(r.VolumeID); used != 0 || !token.IsZero() {
+					n.Errorf("Used() = %d, token %v, want nothing", used, token)
+				}
+				if age := d.Age(r.VolumeID); age != 0 {
+					n.Errorf("it has been worked on for %s, want not at all", age)
+				}
+				d.publish(r)
+				n.wantFiles(r, map[string]string{"a": "1"})
+			})
+		})
+	}
+}
+
+// TestFailingFirstWriteLeavesNothing is fault 15.
+func TestFailingFirstWriteLeavesNothing(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1", strings.Repeat("n", 256), "")
+		d := n.start()
+		err := d.Publish(n.ctx, n.request("config", configMap("web")), identity.Token{})
+		n.wantKind(err, volume.IO)
+		if !errors.Is(err, syscall.ENAMETOOLONG) {
+			n.Errorf("Publish() = %v, want it to wrap %v", err, syscall.ENAMETOOLONG)
+		}
+		synctest.Wait()
+		n.wantNothing(d)
+	})
+}
+
+// TestRecordThatIsWrittenAlthoughPutFails: the disk may report an error after the record is in its place.
+func TestRecordThatIsWrittenAlthoughPutFails(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		r := n.request("config", configMap("web"))
+		n.faults.set("put", syscall.EIO)
+		n.faults.on("put", func() {
+			if err := n.records.Store.Put(r); err != nil {
+				n.Error(err)
+			}
+		})
+		n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.IO)
+		n.wantNothing(d)
+	})
+}
+
+// TestEveryCauseIsNamed: when cleaning up fails as well, the message says both, the first cause first.
+func TestEveryCauseIsNamed(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		r := n.request("config", configMap("web"))
+		for op, err := range map[string]error{"publish": syscall.ENOSPC, "delete": syscall.EIO} {
+			n.faults.set(op, err)
+		}
+		err := d.Publish(n.ctx, r, identity.Token{})
+		n.wantKind(err, volume.IO)
+		for _, want := range []error{syscall.ENOSPC, syscall.EIO} {
+			if !errors.Is(err, want) {
+				n.Errorf("Publish() = %v, want it to wrap %v", err, want)
+			}
+		}
+		var e *volume.Error
+		if errors.As(err, &e) && (e.Op != "publish" || e.VolumeID != r.VolumeID) {
+			n.Errorf("error of %s of %s, want publish of %s", e.Op, e.VolumeID, r.VolumeID)
+		}
+		for _, op := range []string{"publish", "delete"} {
+			n.faults.set(op, nil)
+		}
+		d.publish(r) // The record that stayed is in nobody's way.
+		n.wantFiles(r, map[string]string{"a": "1"})
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}
+
+// TestTargetThatIsTaken: what somebody else has put in the target's place is neither used nor removed. This is fault 16.
+func TestTargetThatIsTaken(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		take func(n *node, target string) error
+		want volume.Kind
+	}{
+		"by a file":                {func(_ *node, target string) error { return os.WriteFile(target, []byte("mine"), 0o600) }, volume.IO},
+		"by a symlink":             {func(n *node, target string) error { return os.Symlink(n.dir, target) }, volume.Invalid},
+		"by a directory in use":    {func(_ *node, target string) error { return os.MkdirAll(target+"/mine", 0o700) }, volume.IO},
+		"as there is no way to it": {func(_ *node, target string) error { return os.Remove(strings.TrimSuffix(target, "/mount")) }, volume.IO},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.cluster.set(web, "a", "1")
+				d := n.start()
+				r := n.request("config", configMap("web"))
+				if err := tt.take(n, r.TargetPath); err != nil {
+					n.Fatal(err)
+				}
+				before, err := os.Lstat(r.TargetPath)
+				n.wantKind(d.Publish(n.ctx, r, identity.Token{}), tt.want)
+				if after, _ := os.Lstat(r.TargetPath); err == nil && !os.SameFile(before, after) {
+					n.Error("what was at the target is not there any more")
+				}
+				n.wantRecords()
+				if got := d.Volumes(); got != 0 {
+					n.Errorf("Volumes() = %d, want 0", got)
+				}
+				if got := n.cluster.users(); len(got) != 0 {
+					n.Errorf("users of sources = %v, want none", got)
+				}
+			})
+		})
+	}
+}
+
+// TestEmptyTargetDirectoryIsUsed is fault 16.
+func TestEmptyTargetDirectoryIsUsed(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		r := n.request("config", configMap("web"))
+		if err := os.Mkdir(r.TargetPath, 0o750); err != nil {
+			n.Fatal(err)
+		}
+		d.publish(r)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}
+
+// TestForeignMountIsRefused: what else is mounted on the target is the caller's mistake, and stays.
+func TestForeignMountIsRefused(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		r := n.request("config", configMap("web"))
+		n.faults.set("mounted", &volumefs.ForeignMountError{Target: r.TargetPath, FSType: "nfs", Source: "server:/share"})
+		n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Invalid)
+		n.wantNothing(d)
+	})
+}

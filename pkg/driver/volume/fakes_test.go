@@ -1,0 +1,232 @@
+package volume_test
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+)
+
+// faults stands in the way of side effects. An operation is «create», «open», «publish», «mounted» or «unmount» of a
+// mount, «put», «delete» or «list» of records.
+type faults struct {
+	mu    sync.Mutex // Guards the fields below.
+	error map[string]error
+	hooks map[string]func()
+	done  []string
+}
+
+func newFaults() *faults { return &faults{error: map[string]error{}, hooks: map[string]func(){}} }
+
+// ask is called before each operation.
+func (f *faults) ask(op string) error {
+	f.mu.Lock()
+	if op != "usage" { // Which changes nothing, and is looked up at all times.
+		f.done = append(f.done, op)
+	}
+	err, hook := f.error[op], f.hooks[op]
+	f.mu.Unlock()
+	if hook != nil {
+		hook()
+	}
+	return err
+}
+
+// set makes an operation fail from now on; nil mends it.
+func (f *faults) set(op string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.error[op] = err
+}
+
+// on has something done before each run of an operation; nil ends it.
+func (f *faults) on(op string, hook func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hooks[op] = hook
+}
+
+// forget empties the list of what was done.
+func (f *faults) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.done = nil
+}
+
+// count returns how often an operation was tried.
+func (f *faults) count(op string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(slices.DeleteFunc(slices.Clone(f.done), func(done string) bool { return done != op }))
+}
+
+// order returns what was done, in order.
+func (f *faults) order() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.done)
+}
+
+// records are a store's, with faults.
+type records struct {
+	*state.Store
+	faults *faults
+}
+
+func (r *records) Put(record state.Record) error {
+	if err := r.faults.ask("put"); err != nil {
+		return err
+	}
+	return r.Store.Put(record)
+}
+
+func (r *records) Delete(volumeID string) error {
+	if err := r.faults.ask("delete"); err != nil {
+		return err
+	}
+	return r.Store.Delete(volumeID)
+}
+
+// all returns every record that can be read.
+func (r *records) all() (all []state.Record, err error) {
+	err = r.Each(func(record state.Record) { all = append(all, record) })
+	return all, err
+}
+
+// tokens remembers for which volumes tokens are held.
+type tokens struct {
+	mu    sync.Mutex // Guards the fields below.
+	held  map[string]identity.Token
+	count map[string]int // How many tokens were ever held.
+}
+
+func (t *tokens) Keep(volumeID string, _ api.Pod, token identity.Token) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !token.IsZero() {
+		if t.held == nil {
+			t.held, t.count = map[string]identity.Token{}, map[string]int{}
+		}
+		t.held[volumeID] = token
+		t.count[volumeID]++
+	}
+	return nil
+}
+
+func (t *tokens) Drop(volumeID string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.held, volumeID)
+	return nil
+}
+
+func (t *tokens) Retain(known func(volumeID string) bool) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id := range t.held {
+		if !known(id) {
+			delete(t.held, id)
+		}
+	}
+	return nil
+}
+
+// of returns the token that is held for a volume.
+func (t *tokens) of(volumeID string) identity.Token {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.held[volumeID]
+}
+
+// kept returns how many tokens were ever held for a volume.
+func (t *tokens) kept(volumeID string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.count[volumeID]
+}
+
+// event is one Event on a pod.
+type event struct {
+	Pod, Volume string
+	Reason      volume.Reason
+	Note        string
+}
+
+// outcome is one finished sync.
+type outcome struct {
+	result volume.Result
+	since  time.Time
+}
+
+// reporter remembers what it is told.
+type reporter struct {
+	mu     sync.Mutex // Guards the fields below.
+	events []event
+	syncs  []outcome
+	ages   []time.Duration // Of changes, when they were in the files.
+}
+
+func (r *reporter) Event(pod api.Pod, name string, reason volume.Reason, note string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, event{Pod: pod.String(), Volume: name, Reason: reason, Note: note})
+}
+
+func (r *reporter) Synced(result volume.Result, since time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.syncs = append(r.syncs, outcome{result: result, since: since})
+}
+
+func (r *reporter) Reached(changed time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ages = append(r.ages, time.Since(changed))
+}
+
+// forget empties the memory.
+func (r *reporter) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events, r.syncs, r.ages = nil, nil, nil
+}
+
+// told returns the reason and note of every Event.
+func (r *reporter) told() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var told []string
+	for _, e := range r.events {
+		told = append(told, string(e.Reason)+": "+e.Note)
+	}
+	return told
+}
+
+// results counts syncs by how they ended.
+func (r *reporter) results() map[volume.Result]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	results := map[volume.Result]int{}
+	for _, s := range r.syncs {
+		results[s.result]++
+	}
+	return results
+}
+
+// outcomes returns every finished sync.
+func (r *reporter) outcomes() []outcome {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.syncs)
+}
+
+// all returns every Event.
+func (r *reporter) all() []event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events)
+}

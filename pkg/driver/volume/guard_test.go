@@ -1,0 +1,199 @@
+package volume_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"k8s.io/klog/v2"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+)
+
+// alone runs a test on a node in a synctest bubble, with nothing beside it: what it counts belongs to the whole process.
+// Nothing is logged but errors, as by a driver with the verbosity that it ships with.
+func alone(t *testing.T, test func(n *node)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.ctx = klog.NewContext(t.Context(), klog.Logger{})
+		test(n)
+	})
+}
+
+// publishMany publishes volumes by number, each of the object that its number has, and takes them away in the end.
+func (d *driver) publishMany(from, to int, object func(i int) string) []state.Record {
+	d.n.Helper()
+	var all []state.Record
+	for i := from; i < to; i++ {
+		r := d.n.request(fmt.Sprintf("volume-%d", i), configMap(object(i)))
+		d.publish(r)
+		d.n.Cleanup(func() { _ = d.Unpublish(d.n.ctx, r.VolumeID, r.TargetPath) })
+		all = append(all, r)
+	}
+	pass(settling)
+	return all
+}
+
+// one is the object that all volumes share.
+func one(int) string { return web.Name }
+
+// edit changes the object that all volumes share, behind the driver's back, to so many keys of 1 KiB together.
+func (n *node) edit(keys, version int) {
+	value := strings.Repeat(fmt.Sprint(version%10), 1024/keys)
+	var data []string
+	for i := range keys {
+		data = append(data, fmt.Sprintf("key-%d", i), value)
+	}
+	n.cluster.slip(web, data...)
+}
+
+// costs is how many objects are made on the heap.
+type costs struct{ written, unchanged, looked uint64 }
+
+// leastCosts returns what one change of the object costs in all volumes, from the moment that the source tells of it: when
+// it changes the files, when it does not, and in the look at the files that follows. It is the least of many times, because
+// pools lose what they hold now and then, with the race detector on purpose, and of many more where that is above the most:
+// on a busy machine the workers get into each other's way.
+func (d *driver) leastCosts(keys int, most costs) costs {
+	const times, more = 20, 200
+	key := source.Key{Identity: identity.Driver(), Ref: web}
+	least := costs{^uint64(0), ^uint64(0), ^uint64(0)}
+	for version := 0; version < times || version < more && least.exceeds(most); version++ {
+		d.n.edit(keys, version)
+		d.n.seen.forget() // Nothing of it grows while it is counted.
+		least.written = min(least.written, allocations(func() { d.Changed(key); synctest.Wait() }))
+		least.unchanged = min(least.unchanged, allocations(func() { d.Changed(key); synctest.Wait() }))
+		least.looked = min(least.looked, allocations(func() { pass(settling) }))
+	}
+	return least
+}
+
+// exceeds reports whether one of the costs is above the most.
+func (c costs) exceeds(most costs) bool {
+	return c.written > most.written || c.unchanged > most.unchanged || c.looked > most.looked
+}
+
+// of returns the costs of so many volumes, of which each has these.
+func (c costs) of(volumes uint64) costs {
+	return costs{volumes * c.written, volumes * c.unchanged, volumes * c.looked}
+}
+
+// most allows a little more, since the compiler has a say in it.
+func (c costs) most() costs { return costs{most(c.written), most(c.unchanged), most(c.looked)} }
+
+func most(want uint64) uint64 { return want + want/16 }
+
+func allocations(of func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	of()
+	runtime.ReadMemStats(&after)
+	return after.Mallocs - before.Mallocs
+}
+
+// TestGuardAllocations counts what an update makes on the heap, from the word that an object has changed until its files
+// are new on a real mount: contents, tree, digest, and all that writing takes. More of it means that something is copied,
+// looked at or told that was not, for each change and each volume; and what is made per key may not depend on others. The numbers are those with the race detector, and a little lower without.
+func TestGuardAllocations(t *testing.T) {
+	for keys, want := range map[int]costs{
+		1:  {written: 76, unchanged: 22, looked: 72},
+		10: {written: 158, unchanged: 25, looked: 211},
+	} {
+		for _, volumes := range []uint64{1, 10} {
+			alone(t, func(n *node) {
+				n.edit(keys, 9)
+				d := n.start(onKernel)
+				d.publishMany(0, int(volumes), one)
+				want := want.of(volumes)
+				got := d.leastCosts(keys, want.most())
+				name := fmt.Sprintf("%d volumes of %d keys", volumes, keys)
+				t.Attr("guard/allocations-"+strings.ReplaceAll(name, " ", "-"), fmt.Sprintf("%+v", got))
+				wantAbout(t, name+" that are written", got.written, want.written)
+				wantAbout(t, name+" that do not change", got.unchanged, want.unchanged)
+				wantAbout(t, name+" that are looked at", got.looked, want.looked)
+			})
+		}
+	}
+}
+
+// wantAbout allows a little more, and half: less would mean that nothing was measured.
+func wantAbout(t *testing.T, what string, got, want uint64) {
+	t.Helper()
+	if got > most(want) || got < want/2 {
+		t.Errorf("allocations for %s: %d, want %d, and %d at most", what, got, want, most(want))
+	}
+}
+
+// TestGuardGoroutines: a volume is no goroutine, whether it shares its object or not. One for each would take 2 KiB of
+// stack at least, and up to all the node's volumes would be written at a time.
+func TestGuardGoroutines(t *testing.T) {
+	const few, many = 10, 110
+	for name, object := range map[string]func(int) string{
+		"that share an object":         one,
+		"each of an object of its own": func(i int) string { return fmt.Sprintf("object-%d", i) },
+	} {
+		alone(t, func(n *node) {
+			for i := range many {
+				n.cluster.set(api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: object(i)}, "a", "1")
+			}
+			d := n.start(onKernel)
+			d.publishMany(0, few, object)
+			before := goroutines()
+			d.publishMany(few, many, object)
+			if got := goroutines(); got != before || d.Volumes() != many {
+				t.Errorf("%d volumes %s take %d goroutines and %d take %d, want as many", few, name, before, d.Volumes(), got)
+			}
+		})
+	}
+}
+
+// goroutines returns how many there are, without those of earlier tests that are about to end.
+func goroutines() int {
+	runtime.GC() // Which lets them run to their end.
+	least := runtime.NumGoroutine()
+	for range 1000 {
+		runtime.Gosched()
+		least = min(least, runtime.NumGoroutine())
+	}
+	return least
+}
+
+// TestGuardSideEffects counts what a volume asks of the node in its life, one by one: each of these is some system calls,
+// and a publish is as slow as all of them.
+func TestGuardSideEffects(t *testing.T) {
+	alone(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		first := d.publishMany(0, 1, one)[0]
+		steps := []struct {
+			what string
+			do   func()
+			want string
+		}{
+			{"a publish", func() { d.publishMany(1, 2, one) }, "mounted put create publish"},
+			{"a change of two volumes", func() { n.cluster.set(web, "a", "2"); pass(latency) }, "open open"},
+			{"the look at them that follows", func() { pass(settling) }, "open open"},
+			{"a change that is none", func() { n.cluster.set(web, "a", "2"); pass(settling) }, ""},
+			{"an hour without a change", func() { pass(resyncInterval / 10) }, ""},
+			{"a repeat", func() { d.publish(first); pass(settling) }, "open open"}, // Each is but a look at what is kept open.
+			{"an unpublish", func() { d.unpublish(first) }, "unmount delete"},
+		}
+		for _, step := range steps {
+			n.faults.forget()
+			step.do()
+			if got := strings.Join(n.faults.order(), " "); got != step.want {
+				t.Errorf("%s takes %q, want %q", step.what, got, step.want)
+			}
+		}
+		if got := n.seen.results()[volume.ResultWritten]; got == 0 {
+			t.Error("no sync has written anything: the measure shows nothing")
+		}
+	})
+}

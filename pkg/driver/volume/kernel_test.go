@@ -1,0 +1,326 @@
+package volume_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
+)
+
+// onKernel makes the volumes real mounts.
+func onKernel(c *volume.Config) {
+	c.Mounts = volumefs.New(volumefs.Config{Root: os.TempDir(), Source: "csi.test"})
+}
+
+// mountPoints returns every mount point whose path begins so.
+func (n *node) mountPoints(path string) []string {
+	n.Helper()
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		n.Fatal(err)
+	}
+	var points []string
+	for line := range strings.Lines(string(table)) {
+		if point := strings.Fields(line)[4]; strings.HasPrefix(point, path) {
+			points = append(points, point)
+		}
+	}
+	return points
+}
+
+// TestStoryOnRealMounts: publish, update, repeat, restart and unpublish as in life.
+func TestStoryOnRealMounts(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start(onKernel)
+		r := n.request("config", configMap("web"))
+		d.publish(r)
+		n.Cleanup(func() { _ = d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }) // Else TempDir cannot be removed.
+		n.wantFiles(r, map[string]string{"a": "1"})
+		if err := os.WriteFile(r.TargetPath+"/b", nil, 0o600); !errors.Is(err, syscall.EROFS) {
+			n.Errorf("writing into the volume = %v, want %v", err, syscall.EROFS)
+		}
+		n.cluster.set(web, "a", "2", "b", "new")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "2", "b": "new"})
+		for range 5 {
+			d.publish(r)
+		}
+		d.stop()
+		n.cluster.set(web, "a", "3")
+		d = n.start(onKernel)
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "3"})
+		if got := n.mountPoints(r.TargetPath); len(got) != 1 {
+			n.Errorf("mounts on the target = %v, want one", got)
+		}
+		d.unpublish(r)
+		n.wantNothing(d)
+		if got := n.mountPoints(r.TargetPath); len(got) != 0 {
+			n.Errorf("mounts on the target = %v, want none", got)
+		}
+	})
+}
+
+// TestTheKubeletsDirectoryBehindALink: its path may be a link, to another disk for instance.
+func TestTheKubeletsDirectoryBehindALink(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		r := n.request("config", configMap("web"))
+		link := n.dir + "-link"
+		if err := os.Symlink(n.dir, link); err != nil {
+			n.Fatal(err)
+		}
+		n.Cleanup(func() { _ = os.Remove(link) })
+		place := r.TargetPath
+		r.TargetPath = link + strings.TrimPrefix(place, n.dir)
+		behind := func(c *volume.Config) { c.Mounts = volumefs.New(volumefs.Config{Root: link, Source: "csi.test"}) }
+		d := n.start(behind)
+		d.publish(r)
+		n.Cleanup(func() { _ = d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }) // Else TempDir cannot be removed.
+		d.stop()
+		n.cluster.set(web, "a", "2")
+		d = n.start(behind)
+		pass(settling)
+		d.publish(r)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		n.wantRecords(r)
+		n.wantProblem(d, r, "")
+		if diff := cmp.Diff([]string{place}, n.mountPoints(place)); diff != "" {
+			n.Errorf("mounts on the target (-want +got):\n%s", diff)
+		}
+		d.unpublish(r)
+		n.wantNothing(d)
+		if got := n.mountPoints(place); len(got) != 0 {
+			n.Errorf("mounts on the target = %v, want none", got)
+		}
+	})
+}
+
+// TestTheKubeletsDirectoryByAnotherName: after a restart it is named by a link to it. The target on record is nowhere then,
+// which does not keep the volume from being unmounted by its new name.
+func TestTheKubeletsDirectoryByAnotherName(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		r := n.request("config", configMap("web"))
+		link := n.dir + "-link"
+		if err := os.Symlink(n.dir, link); err != nil {
+			n.Fatal(err)
+		}
+		n.Cleanup(func() { _ = os.Remove(link) })
+		d := n.start(onKernel)
+		d.publish(r)
+		n.Cleanup(func() { _ = unix.Unmount(r.TargetPath, unix.MNT_DETACH) }) // Else TempDir cannot be removed.
+		d.stop()
+		d = n.start(func(c *volume.Config) { c.Mounts = volumefs.New(volumefs.Config{Root: link, Source: "csi.test"}) })
+		n.wantKind(d.Publish(n.ctx, n.request("other", configMap("web")), identity.Token{}), volume.Invalid)
+		for range 2 {
+			if err := d.Unpublish(n.ctx, r.VolumeID, link+strings.TrimPrefix(r.TargetPath, n.dir)); err != nil {
+				n.Errorf("Unpublish() = %v, want nil", err)
+			}
+		}
+		n.wantNothing(d)
+		if got := n.mountPoints(r.TargetPath); len(got) != 0 {
+			n.Errorf("mounts on the target = %v, want none", got)
+		}
+	})
+}
+
+// TestALinkOnTheWayToATarget has a link to another pod's volume in place of a directory of a pod. Nothing is published
+// through it, and the pod can be deleted: the kubelet repeats an unpublish that fails for ever.
+func TestALinkOnTheWayToATarget(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(target string) (link, to string){
+		"the target is one": func(target string) (link, to string) { return target, "theirs/mount" },
+		"its directory is":  func(target string) (link, to string) { return filepath.Dir(target), "theirs" },
+	}
+	for name, where := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.cluster.set(web, "a", "1")
+				d := n.start(onKernel)
+				theirs, mine := n.request("theirs", configMap("web")), n.request("mine", configMap("web"))
+				d.publish(theirs)
+				n.Cleanup(func() { _ = d.Unpublish(n.ctx, theirs.VolumeID, theirs.TargetPath) })
+				link, to := where(mine.TargetPath)
+				n.replaceByLink(link, filepath.Join(filepath.Dir(filepath.Dir(mine.TargetPath)), to))
+
+				text := n.wantKind(d.Publish(n.ctx, mine, identity.Token{}), volume.Invalid)
+				if want := " is a symbolic link, which is not followed"; strings.Count(text, mine.TargetPath) != 1 || !strings.Contains(text, want) {
+					n.Errorf("Publish() says %q, want the target once and %q", text, want)
+				}
+				n.wantRecords(theirs)
+				for range 2 {
+					d.unpublish(mine)
+				}
+				n.wantLinkAndVolume(link, theirs)
+			})
+		})
+	}
+}
+
+// TestALinkThatComesLater comes when a volume is live. The volume is not found any more, but everything about it is
+// forgotten, and nothing that the link leads to is touched.
+func TestALinkThatComesLater(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start(onKernel)
+		theirs, mine := n.request("theirs", configMap("web")), n.request("mine", configMap("web"))
+		d.publish(theirs)
+		d.publish(mine)
+		dir := filepath.Dir(mine.TargetPath)
+		if err := os.Rename(dir, dir+"-moved"); err != nil {
+			n.Fatal(err)
+		}
+		n.Cleanup(func() {
+			_ = d.Unpublish(n.ctx, theirs.VolumeID, theirs.TargetPath)
+			_ = unix.Unmount(dir+"-moved/mount", unix.MNT_DETACH)
+		})
+		n.replaceByLink(dir, filepath.Dir(theirs.TargetPath))
+		d.publish(mine) // A repeat does not harm the running pod.
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		n.wantProblem(d, mine, "open volume at "+mine.TargetPath+": "+dir+
+			" is a symbolic link, which is not followed: remove it, or have a bind mount in its place")
+		d.unpublish(mine)
+		n.wantRecords(theirs)
+		if got := d.Volumes(); got != 1 {
+			n.Errorf("Volumes() = %d, want 1", got)
+		}
+		if want := "Nothing was unmounted"; !strings.Contains(n.logs.String(), want) {
+			n.Errorf("the log does not say %q", want)
+		}
+		n.wantFiles(theirs, map[string]string{"a": "2"})
+		if got := n.mountPoints(dir + "-moved"); len(got) != 1 {
+			n.Errorf("mounts where the directory went = %v, want the volume", got)
+		}
+	})
+}
+
+// replaceByLink makes a link in place of an empty directory, or of nothing.
+func (n *node) replaceByLink(link, to string) {
+	n.Helper()
+	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		n.Fatal(err)
+	}
+	if err := os.Symlink(to, link); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// wantLinkAndVolume checks that a link is as it was, and the volume that it leads to as well.
+func (n *node) wantLinkAndVolume(link string, r state.Record) {
+	n.Helper()
+	if info, err := os.Lstat(link); err != nil || info.Mode().Type() != fs.ModeSymlink {
+		n.Errorf("%s = %v, %v, want a link", link, info, err)
+	}
+	n.wantFiles(r, map[string]string{"a": "1"})
+	if got := n.mountPoints(r.TargetPath); len(got) != 1 {
+		n.Errorf("mounts on the other target = %v, want one", got)
+	}
+}
+
+// TestRevertAfterAWriteThatFailedLate: the write of 2 shows the new files and then fails to remove the old ones. When
+// the source goes back to 1, the files must too, although 1 is the last content that was written without an error.
+func TestRevertAfterAWriteThatFailedLate(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start(onKernel)
+		r := n.request("config", configMap("web"))
+		d.publish(r)
+		n.Cleanup(func() { _ = d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }) // Else TempDir cannot be removed.
+
+		// A file that something is mounted on cannot be removed.
+		held := r.TargetPath + "/" + n.generation(r) + "/a"
+		if err := unix.Mount("/dev/null", held, "", unix.MS_BIND, ""); err != nil {
+			n.Fatal(err)
+		}
+		n.cluster.set(web, "a", "2")
+		pass(settling) // The look that follows finds the old files in their place.
+		n.wantFiles(r, map[string]string{"a": "2"})
+		problem, err := d.Condition(r.VolumeID, "")
+		if !errors.Is(problem, syscall.EBUSY) || err != nil {
+			n.Errorf("Condition() = %v, %v, want %v, nil", problem, err, syscall.EBUSY)
+		}
+		n.cluster.set(web, "a", "1")
+		pass(latency)
+		for _, point := range n.mountPoints(r.TargetPath + "/") {
+			if err := unix.Unmount(point, unix.MNT_DETACH); err != nil {
+				n.Fatal(err)
+			}
+		}
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantProblem(d, r, "")
+	})
+}
+
+// TestVolumeHasRoomForWhatAnObjectCanHold: each file takes whole pages, and an update needs room beside the old files.
+// This is rule 17.
+func TestVolumeHasRoomForWhatAnObjectCanHold(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		attributes map[string]string
+		keys, size int
+	}{
+		"one large file":    {attributes: configMap("web"), keys: 1, size: 1 << 20},
+		"many small files":  {attributes: configMap("web"), keys: 4000, size: 200},
+		"many empty files":  {attributes: configMap("web"), keys: 10_000},
+		"one key, two ways": {attributes: configMap("web", api.KeyItems, "[{key: k0, path: a}, {key: k0, path: b}]"), keys: 1, size: 1 << 20},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				fill := func(b string) map[string]string {
+					data := map[string]string{}
+					for i := range tt.keys {
+						data[fmt.Sprintf("k%d", i)] = strings.Repeat(b, tt.size)
+					}
+					return data
+				}
+				n.cluster.set(web, pairs(fill("1"))...)
+				d := n.start(onKernel)
+				r := n.request("config", tt.attributes)
+				d.publish(r)
+				n.Cleanup(func() { _ = d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }) // Else TempDir cannot be removed.
+				n.cluster.set(web, pairs(fill("2"))...)
+				pass(settling)
+				n.wantProblem(d, r, "")
+				n.wantNames(r, "2")
+			})
+		})
+	}
+}
+
+func pairs(data map[string]string) []string {
+	var list []string
+	for key, value := range maps.All(data) {
+		list = append(list, key, value)
+	}
+	return list
+}
+
+// wantNames checks that every file holds nothing but repetitions of a byte.
+func (n *node) wantNames(r state.Record, b string) {
+	n.Helper()
+	for path, data := range n.files(r.TargetPath) {
+		if strings.Trim(data, b) != "" {
+			n.Errorf("%s holds something else than %s", path, b)
+			return
+		}
+	}
+}

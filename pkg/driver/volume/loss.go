@@ -1,0 +1,82 @@
+package volume
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+)
+
+// isDoubted reports whether all that is known is a denial that may be a mistake: see [source.Snapshot].
+func isDoubted(key source.Key, s source.Snapshot) bool {
+	return !s.Synced && !s.Revoked && apierrors.IsForbidden(s.Err) && key.Identity != identity.Driver()
+}
+
+// isUnsure reports whether the reader may have lost the right to what is known of an object: it was denied, or nobody could
+// ask for it, which may have been so for long. What the driver reads for itself every pod of the namespace may have.
+func isUnsure(key source.Key, s source.Snapshot) bool {
+	switch {
+	case apierrors.IsForbidden(s.Err):
+		return true
+	case key.Identity == identity.Driver(), isExhausted(s.Err): // The second was read, and was too large.
+		return false
+	}
+	return s.Err != nil
+}
+
+// followsLoss reports whether files go with their source: with one that a first publish requires they cannot. v.mu is held.
+func (v *volume) followsLoss() bool { return v.live.Load() && v.spec.OnDelete == api.OnDeleteRemove }
+
+// holdsAbsence reports whether it is too early to believe that an object is gone whose content is in the files, or may be
+// after a restart. v.mu is held.
+func (v *volume) holdsAbsence(ref api.Ref, s source.Snapshot) bool {
+	_, isInFiles := v.projected[ref]
+	return v.live.Load() && (isInFiles || v.projected == nil) && time.Since(s.Changed) < source.AbsenceTime
+}
+
+// forgive returns the sources with those of one object made optional.
+func forgive(sources []api.Source, ref api.Ref) []api.Source {
+	sources = slices.Clone(sources)
+	for i := range sources {
+		if sources[i].Ref == ref {
+			sources[i].Optional = true
+		}
+	}
+	return sources
+}
+
+// lost returns the sources that may no longer be read.
+func (m *Manager) lost(v *volume) []*unreadError {
+	var lost []*unreadError
+	for _, key := range v.keys {
+		if s := m.cfg.Sources.Get(key); s.Revoked {
+			lost = append(lost, &unreadError{key: key, err: s.Err})
+		}
+	}
+	return lost
+}
+
+// withLosses returns what is wrong with a live volume after a sync that ended with err: sources that were lost are named
+// whatever else is, unless the node is to try again. v.mu is held.
+func (m *Manager) withLosses(v *volume, err error) error {
+	lost := m.lost(v)
+	sources, ofSources := errors.AsType[*sourcesError](err)
+	_, ofMissing := errors.AsType[*projection.MissingError](err)
+	switch {
+	case err == nil && len(lost) == 0:
+		return m.crowdedOut(v)
+	case len(lost) == 0:
+		return err
+	case ofSources:
+		return sources.with(lost)
+	case err == nil, ofMissing:
+		return newSourcesError(lost, err)
+	}
+	return err
+}

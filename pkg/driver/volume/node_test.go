@@ -1,0 +1,225 @@
+package volume_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
+)
+
+const (
+	publishTimeout = 10 * time.Second
+	// resyncInterval is so long that no test passes because of the safety net, but for those about it.
+	resyncInterval = 10 * time.Hour
+	// latency is how long the cluster takes for a first answer.
+	latency = 10 * time.Millisecond
+	// settling is longer than any answer or first retry takes, and than it takes for an absence to be believed.
+	settling = absence + time.Second
+)
+
+// The objects of most tests.
+var (
+	web = api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "web"}
+	tls = api.Ref{Kind: api.Secret, Namespace: "default", Name: "tls"}
+)
+
+// node is what a run of the driver finds and leaves: the cluster, the mounts and the records. All of it is real but for
+// the cluster, and for mounts being directories.
+type node struct {
+	*testing.T
+	dir     string
+	faults  *faults
+	mounts  *volumefs.Fake
+	records *records
+	cluster *cluster
+	seen    *reporter
+	tokens  tokens
+	secrets identity.Reader // Who reads Secrets, and what is in other namespaces.
+	maps    identity.Reader // Who reads ConfigMaps.
+	logs    ktesting.Buffer
+	ctx     context.Context // Carries the logger.
+}
+
+// bubble runs a test on a node in a synctest bubble, beside other tests. Its end checks that no goroutine is left.
+func bubble(t *testing.T, test func(n *node)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(newNode(t)) })
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	dir := t.TempDir()
+	mounts := filepath.Join(dir, "mounts")
+	if err := os.Mkdir(mounts, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	store, err := state.New(filepath.Join(dir, "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(5), ktesting.BufferLogs(true)))
+	sink, ok := logger.GetSink().(ktesting.Underlier)
+	if !ok {
+		t.Fatalf("the test logger is a %T", logger.GetSink())
+	}
+	n := &node{
+		T: t, dir: dir, faults: newFaults(), mounts: volumefs.NewFake(mounts, dir), cluster: newCluster(), seen: &reporter{},
+		secrets: identity.ByDriver, maps: identity.ByDriver, logs: sink.GetBuffer(), ctx: klog.NewContext(t.Context(), logger),
+	}
+	n.records = &records{Store: store, faults: n.faults}
+	n.mounts.Fail = func(op, _ string) error { return n.faults.ask(op) }
+	return n
+}
+
+// driver is one run of the driver.
+type driver struct {
+	*volume.Manager
+	n   *node
+	run func()
+	// stop ends the run, as a kill would: nothing is told to the mounts, the records and the cluster.
+	stop func()
+}
+
+// build makes a manager that has not taken over anything yet and does not run.
+func (n *node) build(options ...func(*volume.Config)) *driver {
+	n.Helper()
+	cfg := volume.Config{
+		Sources: n.cluster, Authority: n.authority(), Tokens: &n.tokens, Records: n.records, Mounts: n.mounts, Reporter: n.seen,
+		Room:           roomy(),
+		PublishTimeout: publishTimeout, ResyncInterval: resyncInterval,
+	}
+	for _, option := range options {
+		option(&cfg)
+	}
+	d := &driver{Manager: volume.New(cfg), n: n}
+	n.cluster.restart(d.Changed)
+	ctx, cancel := context.WithCancel(n.ctx)
+	ended := make(chan error, 1)
+	running := false
+	d.run = func() {
+		running = true
+		go func() { ended <- d.Run(ctx) }()
+	}
+	stopped := false
+	d.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if !running {
+			d.run() // Which ends at once and lets go of the queue.
+		}
+		if err := <-ended; err != nil {
+			n.Errorf("Run() = %v, want nil", err)
+		}
+	}
+	n.Cleanup(d.stop)
+	return d
+}
+
+// authority chooses by who reads Secrets and who ConfigMaps.
+func (n *node) authority() *identity.Authority {
+	n.Helper()
+	a, err := identity.New(identity.Config{
+		Server: &rest.Config{Host: "https://localhost"}, ConfigMaps: n.maps, Secrets: n.secrets,
+	})
+	if err != nil {
+		n.Fatal(err)
+	}
+	return a
+}
+
+// start makes a manager that has taken over what an earlier one left, and runs.
+func (n *node) start(options ...func(*volume.Config)) *driver {
+	n.Helper()
+	d := n.build(options...)
+	if err := d.Recover(n.ctx); err != nil {
+		n.Fatalf("Recover() = %v, want nil", err)
+	}
+	d.run()
+	synctest.Wait()
+	return d
+}
+
+// restart kills the driver and starts the next one.
+func (d *driver) restart() *driver {
+	d.n.Helper()
+	d.stop()
+	next := d.n.start()
+	pass(settling)
+	return next
+}
+
+// request is what the kubelet asks for, for a volume of that name of the pod default/app.
+func (n *node) request(name string, attributes map[string]string) state.Record {
+	n.Helper()
+	target := filepath.Join(n.dir, "pods", "uid-app", "volumes", "kubernetes.io~csi", name, "mount")
+	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
+		n.Fatal(err)
+	}
+	return state.Record{
+		VolumeID: "csi-" + name, TargetPath: target, Attributes: attributes,
+		Pod: api.Pod{Namespace: "default", Name: "app", UID: "uid-app", ServiceAccount: "default"},
+	}
+}
+
+// configMap is the attributes of a volume of one ConfigMap, with more of them as key-value pairs.
+func configMap(name string, more ...string) map[string]string {
+	attributes := map[string]string{api.KeyConfigMap: name}
+	for i := 0; i < len(more); i += 2 {
+		attributes[more[i]] = more[i+1]
+	}
+	return attributes
+}
+
+// publish publishes, or ends the test. Some time goes by, because Atomic names what it writes by the clock, which stands
+// still in a bubble while anything is done.
+func (d *driver) publish(r state.Record) {
+	d.n.Helper()
+	if err := d.Publish(d.n.ctx, r, identity.Token{}); err != nil {
+		d.n.Fatalf("Publish(%s) = %v, want nil", r.VolumeID, err)
+	}
+	pass(latency)
+}
+
+// unpublish unpublishes, or ends the test.
+func (d *driver) unpublish(r state.Record) {
+	d.n.Helper()
+	if err := d.Unpublish(d.n.ctx, r.VolumeID, r.TargetPath); err != nil {
+		d.n.Fatalf("Unpublish(%s) = %v, want nil", r.VolumeID, err)
+	}
+	synctest.Wait()
+}
+
+// published sets up a running driver with one volume of the ConfigMap web, which holds a=1.
+func (n *node) published(more ...string) (*driver, state.Record) {
+	n.Helper()
+	n.cluster.set(web, "a", "1")
+	d := n.start()
+	r := n.request("config", configMap("web", more...))
+	d.publish(r)
+	n.wantFiles(r, map[string]string{"a": "1"})
+	n.seen.forget()
+	n.faults.forget()
+	return d, r
+}
+
+// pass lets time go by until everything that is due has been done.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}

@@ -1,0 +1,133 @@
+package volume_test
+
+import (
+	"testing"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+)
+
+// polling returns the Event about a source of another namespace that the pod's service account may get and not watch.
+func polling(ref api.Ref) string {
+	return `Polling: volume "config": ` + ref.String() + " is read about twice a minute, because serviceaccount default/default " +
+		"may get it but not watch it; to have changes at once, apply:\n" + identity.Grant(identity.Of(app), ref)
+}
+
+const projected = `Projected: volume "config": a change of the sources is in the files`
+
+// TestAPolledSourceIsToldOnce from the start: the files follow it, and neither its polls, nor repeats, nor resyncs are news.
+// The next run of the driver tells it once more.
+func TestAPolledSourceIsToldOnce(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.secrets = identity.ByPod
+		n.cluster.set(shared, "key", "k1")
+		n.cluster.poll(shared)
+		d := n.start()
+		r := n.request("config", secret(shared))
+		d.publish(r)
+		n.wantFiles(r, map[string]string{"key": "k1"})
+		n.wantTold(polling(shared))
+		n.cluster.set(shared, "key", "k2")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"key": "k2"})
+		n.wantTold(polling(shared), projected)
+		for range 3 {
+			n.cluster.poll(shared) // It was read again, and is as it was.
+			d.publish(r)
+			pass(2 * resyncInterval)
+		}
+		n.wantTold(polling(shared), projected)
+		n.wantProblem(d, r, "") // It is current, as far as anybody knows.
+		n.seen.forget()
+		d = d.restart()
+		pass(2 * resyncInterval)
+		n.wantTold(polling(shared))
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}
+
+// TestEachPolledSourceIsTold, but none that is watched.
+func TestEachPolledSourceIsTold(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.secrets = identity.ByPod
+		other := api.Ref{Kind: api.ConfigMap, Namespace: "certs", Name: "roots"}
+		for _, ref := range []api.Ref{web, tls, shared, other} {
+			n.cluster.set(ref, ref.Namespace+"-"+ref.Name+"-"+ref.Kind.Resource(), "1")
+		}
+		n.cluster.poll(shared)
+		d := n.start()
+		r := n.request("config", map[string]string{api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}, ` +
+			`{secret: {name: tls, namespace: certs}}, {configMap: {name: roots, namespace: certs}}]`})
+		d.publish(r)
+		n.wantTold(polling(shared))
+		n.seen.forget()
+		n.cluster.poll(other)
+		pass(settling)
+		n.wantTold(polling(other))
+	})
+}
+
+// TestASourceThatTurnsPolledIsTold while the volume is live, each time that it does.
+func TestASourceThatTurnsPolledIsTold(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.secrets = identity.ByPod
+		n.cluster.set(shared, "key", "k1")
+		d := n.start()
+		r := n.request("config", secret(shared))
+		d.publish(r)
+		n.wantTold()
+		for range 2 {
+			n.seen.forget()
+			n.cluster.poll(shared)
+			pass(settling)
+			n.wantTold(polling(shared))
+			n.cluster.watch(shared)
+			pass(settling)
+			n.wantTold(polling(shared))
+		}
+		n.cluster.set(shared, "key", "k2")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"key": "k2"})
+		n.wantTold(polling(shared), projected)
+	})
+}
+
+// TestAPolledSourceOfTheDrivers is for who installed the driver to mend: no grant to the pod's account would help.
+func TestAPolledSourceOfTheDrivers(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		ref    api.Ref
+		reader string
+	}{
+		"its own":              {tls, "driver"},
+		"on behalf of a pod's": {shared, "driver for serviceaccount default/default"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.cluster.set(tt.ref, "key", "k1")
+				n.cluster.poll(tt.ref)
+				d := n.start()
+				d.publish(n.request("config", secret(tt.ref)))
+				n.wantTold(`Polling: volume "config": ` + tt.ref.String() + " is read about twice a minute, because " + tt.reader +
+					" may get it but not watch it; to have changes at once, add the verbs list and watch to the driver's ClusterRole")
+			})
+		})
+	}
+}
+
+// TestAPolledSourceThatIsReadOnceIsNotTold: a volume that never updates does not poll it.
+func TestAPolledSourceThatIsReadOnceIsNotTold(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.secrets = identity.ByPod
+		n.cluster.set(shared, "key", "k1")
+		n.cluster.poll(shared)
+		d := n.start()
+		r := n.request("config", secret(shared, api.KeyUpdatePolicy, string(api.UpdateNever)))
+		d.publish(r)
+		n.wantFiles(r, map[string]string{"key": "k1"})
+		pass(2 * resyncInterval)
+		n.wantTold()
+	})
+}

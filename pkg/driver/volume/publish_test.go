@@ -1,0 +1,224 @@
+package volume_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+)
+
+func TestPublishShowsTheFilesOfItsSources(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "index.html", "hello", "empty", "")
+		n.cluster.set(tls, "key", "k1", "unlisted", "x")
+		d := n.start()
+		r := n.request("config", map[string]string{api.KeySources: `
+- configMap: {name: web}
+- secret: {name: tls, items: [{key: key, path: certs/tls.key, mode: 0400}]}`})
+		d.publish(r)
+
+		n.wantFiles(r, map[string]string{"index.html": "hello", "empty": "", "certs/tls.key": "k1"})
+		n.wantRecords(r)
+		if diff := cmp.Diff(map[api.Ref]int{web: 1, tls: 1}, n.cluster.users()); diff != "" {
+			n.Errorf("users of sources (-want +got):\n%s", diff)
+		}
+		info, err := os.Stat(r.TargetPath + "/certs/tls.key")
+		if err != nil {
+			n.Fatal(err)
+		}
+		if got := info.Mode().Perm(); got != 0o400 {
+			n.Errorf("mode = %v, want 0400", got)
+		}
+		if got := n.seen.told(); len(got) != 0 {
+			n.Errorf("Events = %v, want none: nothing is worth one", got)
+		}
+		n.wantProblem(d, r, "")
+		_, err = d.Condition(r.VolumeID, r.TargetPath+"2")
+		if got, want := n.wantKind(err, volume.Unknown), "volume csi-config is not published on "+r.TargetPath+"2"; got != want {
+			n.Errorf("Condition() says %q, want %q", got, want)
+		}
+
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}
+
+// TestPublishOrdersItsSideEffects is rule 45.
+func TestPublishOrdersItsSideEffects(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		r := n.request("config", configMap("web"))
+		n.faults.on("publish", func() {
+			if got := n.files(r.TargetPath); got != nil {
+				n.Errorf("files before the mount = %v, want no target", got)
+			}
+		})
+		d.publish(r)
+		d.unpublish(r)
+		want := []string{"mounted", "put", "create", "publish", "unmount", "delete"}
+		if diff := cmp.Diff(want, n.faults.order()); diff != "" {
+			n.Errorf("side effects (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestPublishGivesTheFilesToTheFSGroup has the group 0, which is a value (rule 53).
+func TestPublishGivesTheFilesToTheFSGroup(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		r := n.request("config", configMap("web", api.KeyDefaultMode, "0400"))
+		zero := 0 // A group like any other.
+		r.FSGroup = &zero
+		d.publish(r)
+		info, err := os.Stat(r.TargetPath + "/a")
+		if err != nil {
+			n.Fatal(err)
+		}
+		if got := info.Mode().Perm(); got != 0o440 {
+			n.Errorf("mode = %v, want 0440", got)
+		}
+	})
+}
+
+func TestPublishOfAnOptionalSourceThatDoesNotExist(t *testing.T) {
+	bubble(t, func(n *node) {
+		d := n.start()
+		r := n.request("config", configMap("web", api.KeyOptional, "true"))
+		d.publish(r)
+		n.wantFiles(r, map[string]string{})
+
+		n.cluster.set(web, "a", "1")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.cluster.remove(web)
+		pass(settling)
+		n.wantFiles(r, map[string]string{})
+	})
+}
+
+// TestPublishRefusesAtOnce has everything that no waiting would help. Nothing may have been asked of the node. Among it
+// is rule 14, files that cannot stand in one directory.
+func TestPublishRefusesAtOnce(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		attributes map[string]string
+		kind       volume.Kind
+		text       []string // Parts of the message.
+	}{
+		"no source at all": {
+			attributes: map[string]string{}, kind: volume.Invalid, text: []string{"configMap"},
+		},
+		"every mistake is named": {
+			attributes: configMap("web", "confgMap", "web", api.KeyDefaultMode, "0999", api.KeyItems, `[{key: a, path: ../a}]`),
+			kind:       volume.Invalid, text: []string{"confgMap", api.KeyDefaultMode, "items[0].path"},
+		},
+		"a file that another file needs as a directory": {
+			attributes: map[string]string{
+				api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls, items: [{key: key, path: a/b}]}}]`,
+			},
+			kind: volume.Invalid, text: []string{`path "a" cannot be a file and, for "a/b", a directory`},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.cluster.set(web, "a", "1")
+				n.cluster.set(tls, "key", "k1")
+				d := n.start()
+				text := n.wantKind(d.Publish(n.ctx, n.request("config", tt.attributes), identity.Token{}), tt.kind)
+				for _, part := range tt.text {
+					if !strings.Contains(text, part) {
+						n.Errorf("Publish() says %q, want it to contain %q", text, part)
+					}
+				}
+				if diff := cmp.Diff([]string{"mounted"}, n.faults.order()); diff != "" {
+					n.Errorf("side effects (-want +got):\n%s", diff)
+				}
+				if got := n.seen.told(); len(got) != 0 {
+					n.Errorf("Events = %v, want none: the caller writes one", got)
+				}
+				n.wantNothing(d)
+			})
+		})
+	}
+}
+
+// TestPublishNeedsEveryWatch: the one that it has got is given back.
+func TestPublishNeedsEveryWatch(t *testing.T) {
+	bubble(t, func(n *node) {
+		d := n.start()
+		n.cluster.refused[tls] = true
+		r := n.request("config", map[string]string{api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}]`})
+		text := n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.IO)
+		if want := "watch the sources: permission denied"; text != want {
+			n.Errorf("Publish() says %q, want %q", text, want)
+		}
+		n.wantNothing(d)
+	})
+}
+
+// TestPublishIsBusy is fault 18.
+func TestPublishIsBusy(t *testing.T) {
+	bubble(t, func(n *node) {
+		d := n.start()
+		r := n.request("config", configMap("web"))
+		ctx, cancel := context.WithCancel(n.ctx)
+		first := make(chan error, 1)
+		go func() { first <- d.Publish(ctx, r, identity.Token{}) }()
+		pass(settling) // The first call waits for its source.
+
+		if got := d.Volumes(); got != 1 {
+			n.Errorf("Volumes() = %d, want 1", got)
+		}
+		want := "another call for volume csi-config is under way"
+		if got := n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Busy); got != want {
+			n.Errorf("Publish() says %q, want %q", got, want)
+		}
+		if got := n.wantKind(d.Unpublish(n.ctx, r.VolumeID, r.TargetPath), volume.Busy); got != want {
+			n.Errorf("Unpublish() says %q, want %q", got, want)
+		}
+		_, err := d.Condition(r.VolumeID, "")
+		n.wantKind(err, volume.Unknown) // It is not published yet.
+
+		other := n.request("other", configMap("web", api.KeyOptional, "true"))
+		d.publish(other) // Another volume has nothing to do with it.
+		d.unpublish(other)
+
+		cancel()
+		n.wantKind(<-first, volume.Missing)
+		synctest.Wait()
+		n.wantNothing(d)
+	})
+}
+
+func TestVolumesShareSources(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		one, two := n.request("one", configMap("web")), n.request("two", configMap("web"))
+		d.publish(one)
+		d.publish(two)
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		for _, r := range []state.Record{one, two} {
+			n.wantFiles(r, map[string]string{"a": "2"})
+		}
+		d.unpublish(one)
+		n.cluster.set(web, "a", "3")
+		pass(settling)
+		n.wantFiles(one, nil)
+		n.wantFiles(two, map[string]string{"a": "3"})
+		d.unpublish(two)
+		n.wantNothing(d)
+	})
+}

@@ -1,0 +1,314 @@
+package volume_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+)
+
+// TestRestartGoesOn: the next run of the driver brings what changed while none ran, and later changes.
+func TestRestartGoesOn(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		d.stop()
+		n.cluster.set(web, "a", "2")
+		n.seen.forget()
+		d = n.start()
+		n.wantFiles(r, map[string]string{"a": "1"}) // The cluster has not answered yet.
+		if got := d.Volumes(); got != 1 {
+			n.Errorf("Volumes() = %d, want 1", got)
+		}
+		pass(latency)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		pass(settling)
+		n.cluster.set(web, "a", "3")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "3"})
+		if got := n.seen.results()[volume.ResultFailed]; got != 0 {
+			n.Errorf("failed = %d, want 0: to wait for the first answer is no failure", got)
+		}
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}
+
+func TestRestartWithoutAChangeWritesNothing(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		before := n.generation(r)
+		for range 3 {
+			d = d.restart()
+		}
+		if got := n.generation(r); got != before {
+			n.Errorf("generation = %s, want %s", got, before)
+		}
+		if got := n.seen.results(); got[volume.ResultWritten] != 0 || got[volume.ResultFailed] != 0 {
+			n.Errorf("syncs = %v, want unchanged ones only", got)
+		}
+		if got := n.seen.told(); len(got) != 0 {
+			n.Errorf("Events = %v, want none", got)
+		}
+		n.wantProblem(d, r, "")
+		n.wantRecords(r)
+	})
+}
+
+// TestRestartWhileTheAPIServerIsAway: the files stay, and are brought up to date when it is back. This is rule 58 after
+// a restart.
+func TestRestartWhileTheAPIServerIsAway(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		n.cluster.fail(web, errors.New("connection refused"))
+		d = d.restart()
+		pass(2 * resyncInterval)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantProblem(d, r, "configmap default/web cannot be read: connection refused")
+		n.cluster.fail(web, nil)
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		n.wantProblem(d, r, "")
+	})
+}
+
+// TestRecordWithoutAMountIsDropped: the node was restarted, or the driver killed before the volume was visible.
+// These are faults 20 and 21.
+func TestRecordWithoutAMountIsDropped(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		d.stop()
+		if err := n.mounts.Unmount(r.TargetPath); err != nil {
+			n.Fatal(err)
+		}
+		d = n.start()
+		n.wantNothing(d)
+		d.publish(r)
+		n.wantFiles(r, map[string]string{"a": "1"})
+	})
+}
+
+// TestKilledDuringPublish kills the driver before each side effect of a first publish. The next run has nothing to
+// clean up but the record, and the kubelet's next try succeeds. This is fault 15.
+func TestKilledDuringPublish(t *testing.T) {
+	t.Parallel()
+	for _, op := range []string{"put", "create", "publish"} {
+		t.Run(op, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.cluster.set(web, "a", "1")
+				d := n.start()
+				r := n.request("config", configMap("web"))
+				killed := errors.New("killed")
+				// What the driver would do to clean up fails as well: it is not there to do so.
+				for _, dead := range []string{op, "unmount", "delete"} {
+					n.faults.set(dead, killed)
+				}
+				if err := d.Publish(n.ctx, r, identity.Token{}); !errors.Is(err, killed) {
+					n.Fatalf("Publish() = %v, want %v", err, killed)
+				}
+				d.stop()
+				for _, dead := range []string{op, "unmount", "delete"} {
+					n.faults.set(dead, nil)
+				}
+				d = n.start()
+				n.wantNothing(d)
+				d.publish(r)
+				n.wantFiles(r, map[string]string{"a": "1"})
+				n.wantRecords(r)
+			})
+		})
+	}
+}
+
+// TestUnreadableRecordIsReported: it stays, and is in no other volume's way. This is fault 20.
+func TestUnreadableRecordIsReported(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		torn := n.request("torn", configMap("web"))
+		d.publish(torn)
+		d.stop()
+		names, err := filepath.Glob(filepath.Join(n.dir, "state", "volumes", "*.json"))
+		if err != nil || len(names) != 2 {
+			n.Fatalf("records = %v, %v, want two", names, err)
+		}
+		for _, name := range names {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				n.Fatal(err)
+			}
+			if strings.Contains(string(data), torn.VolumeID) {
+				if err := os.WriteFile(name, data[:len(data)/2], 0o600); err != nil {
+					n.Fatal(err)
+				}
+			}
+		}
+		next := n.build()
+		if next.Ready() {
+			n.Error("Ready() = true before Recover, want false")
+		}
+		if err := next.Recover(n.ctx); err == nil {
+			n.Error("Recover() = nil, want the unreadable record")
+		}
+		if !next.Ready() {
+			n.Error("Ready() = false after Recover, want true")
+		}
+		next.run()
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		n.wantFiles(torn, map[string]string{"a": "1"})
+		next.publish(torn) // The kubelet's repeat heals it.
+		pass(settling)
+		n.wantFiles(torn, map[string]string{"a": "2"})
+		n.wantRecords(r, torn)
+	})
+}
+
+// TestVolumeThatCannotBeUpdatedAnyMoreStays has live volumes that this run of the driver would refuse.
+func TestVolumeThatCannotBeUpdatedAnyMoreStays(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		change  func(n *node, r *state.Record)
+		problem string // A part.
+	}{
+		"its attributes do not parse": {
+			change:  func(_ *node, r *state.Record) { r.Attributes = configMap("web", "later", "1") },
+			problem: "later",
+		},
+		"its source cannot be watched": {
+			change:  func(n *node, _ *state.Record) { n.cluster.refused[web] = true },
+			problem: "watch the sources: permission denied",
+		},
+		"one of its sources cannot be watched": {
+			change: func(n *node, r *state.Record) {
+				n.cluster.refused[tls] = true
+				r.Attributes = map[string]string{api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls, optional: true}}]`}
+			},
+			problem: "watch the sources: permission denied",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				d, r := n.published()
+				d.stop()
+				tt.change(n, &r)
+				if err := n.records.Store.Put(r); err != nil {
+					n.Fatal(err)
+				}
+				d = n.start()
+				d.publish(r)
+				n.cluster.set(web, "a", "2")
+				pass(2 * resyncInterval)
+				n.wantFiles(r, map[string]string{"a": "1"})
+				n.wantRecords(r)
+				problem, err := d.Condition(r.VolumeID, r.TargetPath)
+				if err != nil || problem == nil || !strings.Contains(problem.Error(), tt.problem) {
+					n.Errorf("Condition() = %v, %v, want one that contains %q", problem, err, tt.problem)
+				}
+				if !strings.Contains(n.logs.String(), "A live volume keeps its content from now on") {
+					n.Error("the log says nothing of it")
+				}
+				if got := n.cluster.users(); len(got) != 0 {
+					n.Errorf("users of sources = %v, want none", got)
+				}
+				d.unpublish(r)
+				n.wantNothing(d)
+			})
+		})
+	}
+}
+
+// TestAVolumeThatTheNodeCannotFindIsTakenOver: the node cannot tell what is mounted, and then no record may be the price
+// (fault 20). What is found out later counts.
+func TestAVolumeThatTheNodeCannotFindIsTakenOver(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		d.stop()
+		n.faults.set("mounted", syscall.EMFILE)
+		n.faults.set("open", syscall.EMFILE)
+		n.cluster.set(web, "a", "2")
+		d = n.start()
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantRecords(r)
+		n.wantProblem(d, r, "open volume at "+r.TargetPath+": too many open files")
+		n.faults.set("mounted", nil)
+		n.faults.set("open", nil)
+		pass(resyncInterval)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		if diff := cmp.Diff(map[api.Ref]int{web: 1}, n.cluster.users()); diff != "" {
+			n.Errorf("users of sources (-want +got):\n%s", diff)
+		}
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}
+
+// TestAVolumeThatIsTakenOverAndNotThere is the other way round: there is nothing after all, and a repeat makes it anew.
+func TestAVolumeThatIsTakenOverAndNotThere(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		d.stop()
+		if err := n.mounts.Unmount(r.TargetPath); err != nil {
+			n.Fatal(err)
+		}
+		n.faults.set("mounted", syscall.EMFILE)
+		d = n.start()
+		n.faults.set("mounted", nil)
+		pass(settling)
+		d.publish(r)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantRecords(r)
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}
+
+// TestARecordOfALaterSchemaOutlivesARepeat: the volume is taken over by the driver that cannot read it, and what the newer
+// one has written is there for it when it comes back, token and all (fault 20).
+func TestARecordOfALaterSchemaOutlivesARepeat(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		n.tokens.held = map[string]identity.Token{r.VolumeID: {}, "gone": {}}
+		d.stop()
+		names, err := filepath.Glob(filepath.Join(n.dir, "state", "volumes", "*.json"))
+		if err != nil || len(names) != 1 {
+			n.Fatalf("records = %v, %v, want one", names, err)
+		}
+		const later = `{"schemaVersion": 2, "what": "nobody knows yet"}`
+		if err := os.WriteFile(names[0], []byte(later), 0o600); err != nil {
+			n.Fatal(err)
+		}
+		for range 2 {
+			d = n.build()
+			if err := d.Recover(n.ctx); err == nil || !strings.Contains(err.Error(), "schema version 2") {
+				n.Errorf("Recover() = %v, want the record that is not read", err)
+			}
+			d.run()
+			if _, held := n.tokens.held[r.VolumeID]; !held || len(n.tokens.held) != 1 {
+				n.Errorf("tokens are held for %v, want for %s alone", n.tokens.held, r.VolumeID)
+			}
+			d.publish(r)
+			pass(settling)
+			n.wantFiles(r, map[string]string{"a": "1"})
+			if got, err := os.ReadFile(names[0]); string(got) != later || err != nil {
+				n.Errorf("the record is %q, %v, want it untouched", got, err)
+			}
+			d.stop()
+		}
+		d = n.build()
+		d.run()
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}

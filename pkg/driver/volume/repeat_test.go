@@ -1,0 +1,211 @@
+package volume_test
+
+import (
+	"maps"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+)
+
+// TestRepeatSucceeds has what may have happened to a live volume when the kubelet repeats itself. An error would make
+// kubelets before 1.37 destroy the volume of a running pod. This is fault 11.
+func TestRepeatSucceeds(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(n *node, d *driver) *driver{
+		"nothing at all":              func(_ *node, d *driver) *driver { return d },
+		"its source was deleted":      func(n *node, d *driver) *driver { n.cluster.remove(web); return d },
+		"its access was revoked":      func(n *node, d *driver) *driver { n.cluster.fail(web, forbidden(web)); return d },
+		"its required key went":       func(n *node, d *driver) *driver { n.cluster.set(web); return d },
+		"the disk is full":            func(n *node, d *driver) *driver { n.faults.set("put", syscall.ENOSPC); return d },
+		"it cannot be opened":         func(n *node, d *driver) *driver { n.faults.set("open", syscall.EIO); return d },
+		"the mounts cannot be listed": func(n *node, d *driver) *driver { n.faults.set("mounted", syscall.EMFILE); return d },
+		"the driver was restarted":    func(_ *node, d *driver) *driver { return d.restart() },
+		"the driver was restarted while the API server is away": func(n *node, d *driver) *driver {
+			n.cluster.silent[web] = true
+			return d.restart()
+		},
+		"the driver was restarted and may not read": func(n *node, d *driver) *driver {
+			n.cluster.fail(web, forbidden(web))
+			return d.restart()
+		},
+		"the driver was restarted and cannot watch": func(n *node, d *driver) *driver {
+			n.cluster.refused[web] = true
+			return d.restart()
+		},
+		"its record was lost with the driver": func(n *node, d *driver) *driver {
+			if err := n.records.Store.Delete("csi-config"); err != nil {
+				n.Fatal(err)
+			}
+			return d.restart()
+		},
+		"its record was lost and cannot be written": func(n *node, d *driver) *driver {
+			if err := n.records.Store.Delete("csi-config"); err != nil {
+				n.Fatal(err)
+			}
+			n.faults.set("put", syscall.ENOSPC)
+			return d.restart()
+		},
+	}
+	for name, happen := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.maps = identity.ByPod // Whose access can be revoked.
+				d, r := n.published(api.KeyItems, "[{key: a, path: a}]")
+				d = happen(n, d)
+				pass(settling)
+				for range 3 {
+					d.publish(r)
+					pass(settling)
+					n.wantFiles(r, map[string]string{"a": "1"})
+				}
+				for _, op := range []string{"create", "publish", "unmount", "delete"} {
+					if got := n.faults.count(op); got != 0 {
+						n.Errorf("%s was done %d times, want never", op, got)
+					}
+				}
+				if got := d.Volumes(); got != 1 {
+					n.Errorf("Volumes() = %d, want 1", got)
+				}
+			})
+		})
+	}
+}
+
+func TestRepeatBringsWhatWasMissed(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		n.faults.set("open", syscall.EIO)
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		n.faults.set("open", nil)
+		d.publish(r)
+		n.wantFiles(r, map[string]string{"a": "2"})
+	})
+}
+
+func TestRequestThatIsNoRepeatIsRefused(t *testing.T) {
+	t.Parallel()
+	group := 7
+	tests := map[string]func(r *state.Record){
+		"other attributes":      func(r *state.Record) { r.Attributes = configMap("other") },
+		"unacceptable ones":     func(r *state.Record) { r.Attributes = configMap("web", "wrong", "1") },
+		"another pod":           func(r *state.Record) { r.Pod.UID = "uid-later" },
+		"another fsGroup":       func(r *state.Record) { r.FSGroup = &group },
+		"another target":        func(r *state.Record) { r.TargetPath += "2" },
+		"less of a target path": func(r *state.Record) { r.TargetPath = r.TargetPath[:len(r.TargetPath)-1] },
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				d, r := n.published()
+				n.cluster.set(api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "other"}, "a", "other")
+				again := r
+				again.Attributes = maps.Clone(r.Attributes)
+				change(&again)
+				got := n.wantKind(d.Publish(n.ctx, again, identity.Token{}), volume.Different)
+				want := "volume csi-config is already published on " + r.TargetPath + " with other parameters"
+				if got != want {
+					n.Errorf("Publish() says %q, want %q", got, want)
+				}
+				pass(settling)
+				n.wantFiles(r, map[string]string{"a": "1"})
+				n.wantRecords(r)
+				if again.TargetPath != r.TargetPath {
+					n.wantFiles(again, nil)
+				}
+				n.cluster.set(web, "a", "2")
+				pass(settling)
+				n.wantFiles(r, map[string]string{"a": "2"}) // It lives on.
+				d.unpublish(r)
+				n.wantNothing(d)
+			})
+		})
+	}
+}
+
+// TestVolumeThatSomebodyUnmountedIsMadeAnew is fault 16.
+func TestVolumeThatSomebodyUnmountedIsMadeAnew(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		if err := n.mounts.Unmount(r.TargetPath); err != nil {
+			n.Fatal(err)
+		}
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		d.publish(r)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		if diff := cmp.Diff(map[api.Ref]int{web: 1}, n.cluster.users()); diff != "" {
+			n.Errorf("users of sources (-want +got):\n%s", diff)
+		}
+		n.cluster.set(web, "a", "3")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "3"})
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}
+
+// TestVolumeThatSomebodyUnmountedCannotBeMadeAnew is fault 15.
+func TestVolumeThatSomebodyUnmountedCannotBeMadeAnew(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		if err := n.mounts.Unmount(r.TargetPath); err != nil {
+			n.Fatal(err)
+		}
+		n.cluster.remove(web)
+		n.faults.set("delete", syscall.EIO)
+		n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.IO)
+		n.faults.set("delete", nil)
+		n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Missing)
+		synctest.Wait()
+		n.wantNothing(d)
+	})
+}
+
+// TestLostRecordIsMadeAnewWithoutAWrite is fault 20.
+func TestLostRecordIsMadeAnewWithoutAWrite(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		if err := n.records.Store.Delete(r.VolumeID); err != nil {
+			n.Fatal(err)
+		}
+		d = d.restart()
+		if got := d.Volumes(); got != 0 {
+			n.Errorf("Volumes() = %d, want 0: nothing was on record", got)
+		}
+		before := n.generation(r)
+		n.seen.forget()
+		d.publish(r)
+		pass(settling)
+		n.wantRecords(r)
+		if got := n.generation(r); got != before {
+			n.Errorf("generation = %s, want %s: the files were right", got, before)
+		}
+		if got := n.seen.results()[volume.ResultWritten]; got != 0 {
+			n.Errorf("written = %d, want 0", got)
+		}
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}
+
+// generation returns the directory that a volume's ..data leads to: a new one with each write.
+func (n *node) generation(r state.Record) string {
+	n.Helper()
+	generation, err := os.Readlink(r.TargetPath + "/..data")
+	if err != nil {
+		n.Fatal(err)
+	}
+	return generation
+}

@@ -1,0 +1,111 @@
+package volume_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+)
+
+// TestARevokedSourceFollowsOnDelete: its files stay or go as its owner's wish was when it is deleted, also over a restart,
+// those of other sources stay, and all is back with the access. This is fault 28.
+func TestARevokedSourceFollowsOnDelete(t *testing.T) {
+	t.Parallel()
+	tests := map[api.OnDelete]struct {
+		files map[string]string
+		told  string
+	}{
+		api.OnDeleteKeep:   {map[string]string{"a": "1", "key": "k"}, "the files stay as they are"},
+		api.OnDeleteRemove: {map[string]string{"a": "1"}, "the files of the source are removed"},
+	}
+	for onDelete, tt := range tests {
+		t.Run(string(onDelete), func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.secrets = identity.ByPod
+				n.cluster.set(web, "a", "1")
+				n.cluster.set(tls, "key", "k")
+				d := n.start()
+				r := n.request("config", map[string]string{
+					api.KeySources:  "[{configMap: {name: web}}, {secret: {name: tls}}]",
+					api.KeyOnDelete: string(onDelete),
+				})
+				d.publish(r)
+				n.seen.forget()
+				problem := deniedTo(identity.Of(app), tls)
+				n.cluster.fail(tls, forbidden(tls))
+				pass(settling)
+				n.wantFiles(r, tt.files)
+				n.wantProblem(d, r, problem)
+				told := []string{`AccessLost: volume "config": ` + tt.told + ": " + problem}
+				if diff := cmp.Diff(told, n.seen.told()); diff != "" {
+					n.Errorf("Events (-want +got):\n%s", diff)
+				}
+				d = d.restart()
+				n.wantFiles(r, tt.files)
+				n.cluster.fail(tls, nil)
+				pass(settling)
+				n.wantFiles(r, map[string]string{"a": "1", "key": "k"})
+				n.wantProblem(d, r, "")
+			})
+		})
+	}
+}
+
+// TestLostAccessIsToldBesideOtherTrouble, whichever source comes first.
+func TestLostAccessIsToldBesideOtherTrouble(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.secrets = identity.ByPod
+		n.cluster.set(web, "a", "1")
+		n.cluster.set(tls, "key", "k")
+		d := n.start()
+		r := n.request("config", map[string]string{api.KeySources: "[{configMap: {name: web}}, {secret: {name: tls}}]"})
+		d.publish(r)
+		n.cluster.fail(web, apierrors.NewServiceUnavailable("out to lunch"))
+		n.cluster.fail(tls, forbidden(tls))
+		pass(settling)
+		n.wantProblem(d, r, deniedTo(identity.Of(app), tls))
+		n.wantFiles(r, map[string]string{"a": "1", "key": "k"})
+	})
+}
+
+// TestLostAccessIsToldAlthoughAKeyIsMissing: the files cannot be made without it, so those of the lost source stay, whatever its
+// owner's wish was, and nobody is told that they went. When the key is there they go, and that is told.
+func TestLostAccessIsToldAlthoughAKeyIsMissing(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.secrets = identity.ByPod
+		n.cluster.set(web, "a", "1")
+		n.cluster.set(tls, "key", "k")
+		d := n.start()
+		r := n.request("config", map[string]string{
+			api.KeySources:  "[{configMap: {name: web, items: [{key: a, path: a}]}}, {secret: {name: tls}}]",
+			api.KeyOnDelete: string(api.OnDeleteRemove),
+		})
+		d.publish(r)
+		n.seen.forget()
+		n.cluster.set(web, "b", "1")
+		pass(settling)
+		const missing = "configmap references non-existent config key: a"
+		denied := deniedTo(identity.Of(app), tls)
+		n.cluster.fail(tls, forbidden(tls))
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "1", "key": "k"})
+		both := "[" + denied + ", " + missing + "]"
+		n.wantProblem(d, r, both)
+		if s := d.Survey(); s.NotCurrent[volume.Denied] != 1 {
+			n.Errorf("Survey() = %+v, want one that is denied", s)
+		}
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		n.wantProblem(d, r, denied)
+		n.wantTold(
+			`SourceMissing: volume "config": the files stay as they are: `+missing,
+			lost[api.OnDeleteKeep]+both,
+			lost[api.OnDeleteRemove]+denied,
+		)
+	})
+}

@@ -1,0 +1,249 @@
+package volume_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+)
+
+// roomy is room for everything.
+func roomy() volume.Room { return budget.New(1 << 40).Part(func(int64) {}) }
+
+// limited is room of that size.
+func limited(size int64) (*budget.Budget, func(*volume.Config)) {
+	b := budget.New(size)
+	return b, func(c *volume.Config) { c.Room = b.Part(func(int64) {}) }
+}
+
+// TestVolumesThatThereIsNoRoomFor are refused, leave nothing, and get the room of others that go.
+func TestVolumesThatThereIsNoRoomFor(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", strings.Repeat("x", 500_000))
+		room, option := limited(1 << 20)
+		d := n.start(option)
+		first, second := n.request("first", configMap("web")), n.request("second", configMap("web"))
+		d.publish(first)
+		used := room.Used()
+		if used < 500_000 || used > 600_000 {
+			n.Errorf("Used() = %d, want what the files take", used)
+		}
+		text := n.wantKind(d.Publish(n.ctx, second, identity.Token{}), volume.Exhausted)
+		if !strings.Contains(text, "raise the memory limit") {
+			n.Errorf("Publish() = %q, want it to say what to do", text)
+		}
+		if got := room.Used(); got != used {
+			n.Errorf("Used() = %d after a refusal, want %d", got, used)
+		}
+		n.wantRecords(first)
+		d.unpublish(first)
+		if got := room.Used(); got != 0 {
+			n.Errorf("Used() = %d without volumes, want 0", got)
+		}
+		d.publish(second)
+	})
+}
+
+// TestAnUpdateThatThereIsNoRoomFor keeps the files and says so once. It is made as soon as there is room.
+func TestAnUpdateThatThereIsNoRoomFor(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"Atomic", "Replace", "InPlace"} {
+		t.Run(policy, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.cluster.set(web, "a", "1")
+				room, option := limited(1 << 20)
+				d := n.start(option)
+				r := n.request("config", configMap("web", "updatePolicy", policy))
+				d.publish(r)
+				others := room.Part(func(int64) {}).Account()
+				others.Force(900_000)
+				large := strings.Repeat("x", 300_000)
+				n.cluster.set(web, "a", large)
+				pass(10 * settling)
+				n.wantFiles(r, map[string]string{"a": "1"})
+				told := n.seen.told()
+				if len(told) != 1 || !strings.HasPrefix(told[0], "NoRoom: ") {
+					n.Errorf("told %q, want once that there is no room", told)
+				}
+				others.Close()
+				synctest.Wait()
+				n.wantFiles(r, map[string]string{"a": large})
+			})
+		})
+	}
+}
+
+// TestARestartTakesTheRoomOfWhatIsThere, also when there is less than that by now. The files stay.
+func TestARestartTakesTheRoomOfWhatIsThere(t *testing.T) {
+	bubble(t, func(n *node) {
+		text := strings.Repeat("x", 500_000)
+		n.cluster.set(web, "a", text)
+		d := n.start()
+		r := n.request("config", configMap("web"))
+		d.publish(r)
+		d.stop()
+		room, option := limited(300_000)
+		d = n.start(option)
+		pass(settling)
+		if got := room.Used(); got < 500_000 {
+			n.Errorf("Used() = %d, want what is there", got)
+		}
+		n.wantFiles(r, map[string]string{"a": text})
+		n.wantProblem(d, r, "")
+		n.cluster.set(web, "a", "less") // Which needs room, too, for a moment.
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": text})
+		d.unpublish(r)
+		if got := room.Used(); got != 0 {
+			n.Errorf("Used() = %d without volumes, want 0", got)
+		}
+	})
+}
+
+// TestAPublishReservesForItsSources before it watches any of them, and no more than that.
+func TestAPublishReservesForItsSources(t *testing.T) {
+	const count = 10
+	open := func(n int64) int64 { return (n + 2) / 3 * 4 } // Of which newcomers may have n.
+	bubble(t, func(n *node) {
+		refs, attributes := many(count)
+		for _, ref := range refs {
+			n.cluster.silent[ref] = true
+		}
+		waiting := func(room *budget.Budget, option func(*volume.Config)) int64 {
+			d := n.start(option)
+			defer d.stop()
+			published := make(chan error, 1)
+			go func() { published <- d.Publish(n.ctx, n.request("config", attributes), identity.Token{}) }()
+			pass(settling)
+			used := room.Used()
+			n.wantKind(<-published, volume.NotReady)
+			n.wantNothing(d)
+			return used
+		}
+		needed := waiting(limited(1 << 40))
+		if least := int64(volume.BytesPerPublish + count*volume.BytesPerSource); needed < least || needed > least+(64<<10) {
+			n.Errorf("Used() = %d while the sources are waited for, want %d and what the attributes take", needed, least)
+		}
+		if got := waiting(limited(open(needed))); got != needed {
+			n.Errorf("Used() = %d with just enough, want %d", got, needed)
+		}
+		for _, ref := range refs {
+			n.cluster.refused[ref] = true // So that it would be told from a refusal for want of room.
+		}
+		room, option := limited(open(needed) - 4)
+		d := n.start(option)
+		n.wantKind(d.Publish(n.ctx, n.request("config", attributes), identity.Token{}), volume.Exhausted)
+		n.wantNothing(d)
+		if got := room.Used(); got != 0 {
+			n.Errorf("Used() = %d after a refusal, want 0", got)
+		}
+	})
+}
+
+// TestAChangeForManyVolumesIsNoTrouble although all of them have room for the new files beside the old ones only one after the
+// other: nobody is told anything but that it is in the files.
+func TestAChangeForManyVolumesIsNoTrouble(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.keepFileTime()
+		text := func(c string) string { return strings.Repeat(c, 900_000) }
+		n.cluster.set(web, "a", text("1"))
+		room, option := limited(20 << 20)
+		d := n.start(option)
+		var all []state.Record
+		for i := range 15 {
+			r := n.request(fmt.Sprintf("v%d", i), configMap("web"))
+			d.publish(r)
+			all = append(all, r)
+		}
+		pass(settling)
+		if used, limit := room.Used(), room.Limit(); used < limit*6/10 {
+			n.Fatalf("%d of %d bytes are used, want most", used, limit)
+		}
+		n.seen.forget()
+		n.cluster.set(web, "a", text("2"))
+		for range 100 {
+			pass(30 * time.Millisecond)
+			for kind, count := range d.Survey().NotCurrent {
+				if count != 0 {
+					n.Errorf("%d volumes have a problem of kind %s, want none", count, kind)
+				}
+			}
+		}
+		for _, r := range all {
+			n.wantFiles(r, map[string]string{"a": text("2")})
+		}
+		for _, told := range n.seen.told() {
+			if !strings.HasPrefix(told, "Projected: ") {
+				n.Errorf("told %q, want nothing like that", told)
+			}
+		}
+		if failed := n.seen.results()[volume.ResultFailed]; failed != 0 {
+			n.Errorf("%d syncs failed, want none", failed)
+		}
+	})
+}
+
+// TestNoRoomIsToldOnce, however much of it there is by the time that it is looked for again.
+func TestNoRoomIsToldOnce(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		room, option := limited(1 << 20)
+		d := n.start(option)
+		r := n.request("config", configMap("web"))
+		d.publish(r)
+		others := room.Part(func(int64) {}).Account()
+		texts := map[string]bool{}
+		for i := range 30 {
+			others.Force(int64(900_000 - i*6000))
+			n.cluster.set(web, "a", strings.Repeat("x", 300_000+i*10_000))
+			d.publish(r)
+			pass(time.Minute)
+			problem, err := d.Condition(r.VolumeID, r.TargetPath)
+			if problem == nil || err != nil {
+				n.Fatalf("Condition() = %v, %v, want that there is no room", problem, err)
+			}
+			texts[problem.Error()] = true
+		}
+		if told := n.seen.told(); len(told) != 1 || !strings.HasPrefix(told[0], "NoRoom: ") {
+			n.Errorf("told %q, want once that there is no room", told)
+		}
+		if len(texts) < 5 {
+			n.Errorf("the condition was %v, want the room of the time", texts)
+		}
+	})
+}
+
+// TestFilesThatMustGoDoNotWaitForRoom: access was revoked, and a full budget is no reason to keep what it was to.
+func TestFilesThatMustGoDoNotWaitForRoom(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"Atomic", "Replace", "InPlace"} {
+		t.Run(policy, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.secrets = identity.ByPod
+				n.cluster.set(web, "a", strings.Repeat("x", 100_000))
+				n.cluster.set(tls, "key", "k")
+				room, option := limited(4 << 20)
+				d := n.start(option)
+				r := n.request("config", map[string]string{
+					api.KeySources:  "[{configMap: {name: web}}, {secret: {name: tls}}]",
+					api.KeyOnDelete: string(api.OnDeleteRemove), api.KeyUpdatePolicy: policy,
+				})
+				d.publish(r)
+				n.seen.forget()
+				others := room.Part(func(int64) {}).Account()
+				others.Force(room.Limit() - room.Used())
+				n.cluster.fail(tls, forbidden(tls))
+				pass(settling)
+				n.wantFiles(r, map[string]string{"a": strings.Repeat("x", 100_000)})
+				n.wantTold(lost[api.OnDeleteRemove] + deniedTo(identity.Of(app), tls))
+			})
+		})
+	}
+}

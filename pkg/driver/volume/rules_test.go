@@ -1,0 +1,314 @@
+package volume_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+)
+
+// TestOnlyAbsenceIsForgiven is rule 7 for a live volume (trap 1): whatever else keeps an optional source from being
+// read, before or after a restart of the driver, the files stay; its absence takes them away. Only who asks for it loses
+// the files with the access.
+func TestOnlyAbsenceIsForgiven(t *testing.T) {
+	t.Parallel()
+	tests := map[string]error{
+		"access is denied":           forbidden(web),
+		"the token has expired":      apierrors.NewUnauthorized("token expired"),
+		"the API server is too busy": apierrors.NewTooManyRequests("later", 1),
+		"the request times out":      apierrors.NewTimeoutError("too slow", 1),
+		"nobody answers":             errors.New("connection refused"),
+	}
+	for name, trouble := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				onDelete := api.OnDeleteRemove
+				if apierrors.IsForbidden(trouble) {
+					onDelete = api.OnDeleteKeep
+				}
+				d, r := n.published(api.KeyOptional, "true", api.KeyOnDelete, string(onDelete))
+				files := map[string]string{"a": "1"}
+				problem := "configmap default/web cannot be read: " + trouble.Error()
+				n.cluster.fail(web, trouble)
+				pass(2 * resyncInterval)
+				n.wantFiles(r, files)
+				n.wantProblem(d, r, problem)
+				d = d.restart()
+				d.publish(r)
+				pass(2 * resyncInterval)
+				n.wantFiles(r, files)
+				n.wantProblem(d, r, problem)
+				n.cluster.fail(web, nil)
+				n.cluster.remove(web)
+				pass(settling)
+				n.wantFiles(r, map[string]string{})
+				n.wantProblem(d, r, "")
+			})
+		})
+	}
+}
+
+// TestARestartDuringAnOutageEmptiesNothing is rule 58 for a live optional volume: no answer is not absence.
+func TestARestartDuringAnOutageEmptiesNothing(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published(api.KeyOptional, "true")
+		n.cluster.silent[web] = true
+		d = d.restart()
+		d.publish(r)
+		pass(2 * resyncInterval)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}
+
+// TestEverythingThatIsWrongIsSaid is rule 11: what cannot be read and what is missing stand in one message, each once.
+func TestEverythingThatIsWrongIsSaid(t *testing.T) {
+	t.Parallel()
+	const sources = `[{configMap: {name: web}}, {secret: {name: tls}}, {configMap: {name: gone}}, {configMap: {name: gone, items: [{key: k, path: p}]}}]`
+	tests := map[string]struct {
+		prepare func(c *cluster)
+		kind    volume.Kind
+		text    string
+	}{
+		"one denied, one missing": {
+			prepare: func(c *cluster) {
+				c.set(web, "a", "1")
+				c.fail(tls, forbidden(tls))
+			},
+			kind: volume.Denied,
+			text: `[secret default/tls cannot be read: secrets "tls" is forbidden: no, configmap "gone" not found]`,
+		},
+		"two denied, one missing": {
+			prepare: func(c *cluster) {
+				c.fail(web, forbidden(web))
+				c.fail(tls, forbidden(tls))
+			},
+			kind: volume.Denied,
+			text: `[configmap default/web cannot be read: configmaps "web" is forbidden: no, ` +
+				`secret default/tls cannot be read: secrets "tls" is forbidden: no, configmap "gone" not found]`,
+		},
+		"one not answered, one missing": {
+			prepare: func(c *cluster) {
+				c.set(web, "a", "1")
+				c.silent[tls] = true
+			},
+			kind: volume.NotReady,
+			text: `[secret default/tls has not been read yet, configmap "gone" not found]`,
+		},
+		"all missing": {
+			prepare: func(*cluster) {},
+			kind:    volume.Missing,
+			text:    `[configmap "web" not found, secret "tls" not found, configmap "gone" not found]`,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				tt.prepare(n.cluster)
+				d := n.start()
+				ctx, cancel := context.WithTimeout(n.ctx, 2*publishTimeout)
+				defer cancel()
+				err := d.Publish(ctx, n.request("config", map[string]string{api.KeySources: sources}), identity.Token{})
+				if got := n.wantKind(err, tt.kind); got != tt.text {
+					n.Errorf("Publish() says %q, want %q", got, tt.text)
+				}
+				synctest.Wait()
+				n.wantNothing(d)
+			})
+		})
+	}
+}
+
+// TestOneBadSourceFreezesTheVolume is rule 11 for a live volume (trap 2): while a required source is missing, the
+// changes of the others wait, and then all come at once.
+func TestOneBadSourceFreezesTheVolume(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		n.cluster.set(tls, "key", "k1")
+		d := n.start()
+		r := n.request("config", map[string]string{api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}]`})
+		d.publish(r)
+		old := map[string]string{"a": "1", "key": "k1"}
+		n.cluster.remove(tls)
+		pass(settling)
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		n.wantFiles(r, old)
+		n.wantProblem(d, r, `secret "tls" not found`)
+		n.cluster.remove(web)
+		pass(settling)
+		n.wantFiles(r, old)
+		n.wantProblem(d, r, `[configmap "web" not found, secret "tls" not found]`)
+		n.cluster.set(web, "a", "3")
+		pass(settling)
+		n.wantFiles(r, old)
+		n.cluster.set(tls, "key", "k2")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "3", "key": "k2"})
+		n.wantProblem(d, r, "")
+	})
+}
+
+// TestAFileBecomesADirectoryAndBack is where rule 30 is better than the kubelet (trap 12): of two optional sources now
+// one is there and now the other. This is fault 7.
+func TestAFileBecomesADirectoryAndBack(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []api.UpdatePolicy{api.UpdateAtomic, api.UpdateReplace, api.UpdateInPlace} {
+		t.Run(string(policy), func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.cluster.set(web, "foo", "file")
+				d := n.start()
+				r := n.request("config", map[string]string{
+					api.KeySources: `[{configMap: {name: web, optional: true}}, ` +
+						`{secret: {name: tls, optional: true, items: [{key: key, path: foo/bar}]}}]`,
+					api.KeyUpdatePolicy: string(policy),
+				})
+				d.publish(r)
+				file, dir := map[string]string{"foo": "file"}, map[string]string{"foo/bar": "k1"}
+				n.wantFiles(r, file)
+				for range 2 {
+					n.cluster.set(tls, "key", "k1") // Both cannot be.
+					pass(settling)
+					n.wantFiles(r, file)
+					n.wantProblem(d, r, `path "foo" cannot be a file and, for "foo/bar", a directory`)
+					n.cluster.remove(web)
+					pass(settling)
+					n.wantFiles(r, dir)
+					n.wantProblem(d, r, "")
+					n.cluster.set(web, "foo", "file")
+					pass(settling)
+					n.wantFiles(r, dir)
+					n.cluster.remove(tls)
+					pass(settling)
+					n.wantFiles(r, file)
+					n.wantProblem(d, r, "")
+				}
+			})
+		})
+	}
+}
+
+// TestOptionalItemsTakeTurns is rules 14 and 30 (trap 12) for explicit paths of one object: of a file and a file below it, one
+// exists at a time. One update takes one away and brings the other. This is fault 7.
+func TestOptionalItemsTakeTurns(t *testing.T) {
+	t.Parallel()
+	const conflict = `path "foo" cannot be a file and, for "foo/bar", a directory`
+	for _, policy := range []api.UpdatePolicy{api.UpdateAtomic, api.UpdateReplace, api.UpdateInPlace} {
+		t.Run(string(policy), func(t *testing.T) {
+			bubble(t, func(n *node) {
+				file, dir := map[string]string{"foo": "file"}, map[string]string{"foo/bar": "below"}
+				attributes := configMap("web", api.KeyOptional, "true", api.KeyUpdatePolicy, string(policy),
+					api.KeyItems, `[{key: a, path: foo}, {key: b, path: foo/bar}]`)
+				n.cluster.set(web, "a", "file", "b", "below")
+				d := n.start()
+				r := n.request("config", attributes)
+				if text := n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Invalid); text != conflict {
+					n.Errorf("Publish() of both says %q, want %q", text, conflict)
+				}
+				n.cluster.set(web, "a", "file")
+				pass(settling)
+				d.publish(r)
+				n.wantFiles(r, file)
+				for range 2 {
+					n.cluster.set(web, "b", "below")
+					pass(settling)
+					n.wantFiles(r, dir)
+					n.cluster.set(web, "a", "file", "b", "other")
+					pass(settling)
+					n.wantFiles(r, dir)
+					n.wantProblem(d, r, conflict)
+					d = d.restart()
+					n.wantFiles(r, dir)
+					n.cluster.set(web, "a", "file")
+					pass(settling)
+					n.wantFiles(r, file)
+					n.wantProblem(d, r, "")
+				}
+			})
+		})
+	}
+}
+
+// TestWhatNoReaderCanSeeKeepsTheGeneration is rule 30 (trap 10): shadowed files, unselected keys and an object that is
+// made anew are no change that a reader could see. This is fault 8.
+func TestWhatNoReaderCanSeeKeepsTheGeneration(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1", "b", "shadowed")
+		n.cluster.set(tls, "b", "2", "unselected", "x")
+		d := n.start()
+		r := n.request("config", map[string]string{
+			api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls, items: [{key: b, path: b}]}}]`,
+		})
+		d.publish(r)
+		before := n.generation(r)
+		steps := map[string]func(){
+			"a shadowed file changes":      func() { n.cluster.set(web, "a", "1", "b", "shadowed 2") },
+			"a shadowed file goes":         func() { n.cluster.set(web, "a", "1") },
+			"an unselected key changes":    func() { n.cluster.set(tls, "b", "2", "unselected", "y") },
+			"a source is deleted":          func() { n.cluster.remove(web) },
+			"a source is made as it was":   func() { n.cluster.set(web, "a", "1", "b", "shadowed") },
+			"a source cannot be read":      func() { n.cluster.fail(web, errors.New("connection refused")) },
+			"a source can be read anew":    func() { n.cluster.fail(web, nil) },
+			"another version, as it is":    func() { n.cluster.set(web, "a", "1") },
+			"both are made as they were":   func() { n.cluster.set(web, "a", "1"); n.cluster.set(tls, "b", "2") },
+			"the kubelet repeats itself":   func() { d.publish(r) },
+			"the driver is started anew":   func() { d = d.restart() },
+			"a shadowed file comes":        func() { n.cluster.set(web, "a", "1", "b", "shadowed 3") },
+			"the safety net looks at them": func() { pass(2 * resyncInterval) },
+		}
+		for name, step := range steps {
+			step()
+			pass(settling)
+			if got := n.generation(r); got != before {
+				n.Errorf("%s: generation = %s, want %s", name, got, before)
+			}
+			n.wantFiles(r, map[string]string{"a": "1", "b": "2"})
+		}
+		if got := n.seen.results()[volume.ResultWritten]; got != 1 {
+			n.Errorf("written = %d, want 1, at publish", got)
+		}
+	})
+}
+
+// TestEachSourceMayBringAMegabyte is rule 17: the limit is the object's, and a volume has room for all of its sources,
+// twice while an update is under way.
+func TestEachSourceMayBringAMegabyte(t *testing.T) {
+	bubble(t, func(n *node) {
+		const mebibyte = 1 << 20
+		extra := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "extra"}
+		set := func(b string) {
+			n.cluster.set(web, "a", strings.Repeat(b, mebibyte))
+			n.cluster.set(tls, "b", strings.Repeat(b, mebibyte))
+			n.cluster.set(extra, "c", strings.Repeat(b, mebibyte))
+		}
+		set("1")
+		d := n.start(onKernel)
+		r := n.request("config", map[string]string{
+			api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}, {configMap: {name: extra}}]`,
+		})
+		d.publish(r)
+		n.Cleanup(func() { _ = d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }) // Else TempDir cannot be removed.
+		for _, b := range []string{"1", "2", "3"} {
+			set(b)
+			pass(settling)
+			n.wantProblem(d, r, "")
+			n.wantNames(r, b)
+		}
+		sizes := map[string]int{}
+		for path, data := range n.files(r.TargetPath) {
+			sizes[path] = len(data)
+		}
+		if diff := cmp.Diff(map[string]int{"a": mebibyte, "b": mebibyte, "c": mebibyte}, sizes); diff != "" {
+			n.Errorf("sizes (-want +got):\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,100 @@
+package volume_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
+)
+
+// on returns a request for another volume on the target of r.
+func (n *node) on(r state.Record, name string) state.Record {
+	n.Helper()
+	other := n.request(name, configMap("other"))
+	other.TargetPath = r.TargetPath
+	return other
+}
+
+func TestATargetIsOneVolumes(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		n.cluster.set(api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "other"}, "a", "other")
+		other := n.on(r, "intruder")
+		for range 2 {
+			got := n.wantKind(d.Publish(n.ctx, other, identity.NewToken("x", time.Now())), volume.Different)
+			if want := "volume csi-config is already published on " + r.TargetPath; got != want {
+				n.Errorf("Publish() says %q, want %q", got, want)
+			}
+			if got := n.tokens.of(other.VolumeID); !got.IsZero() {
+				n.Errorf("%v is held for a volume that was refused", got)
+			}
+			d.unpublish(other) // Whatever is asked about it, the first one's target is not touched.
+		}
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantRecords(r)
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}
+
+// TestATargetIsOneVolumesFromTheStart has the second one come while the first one waits for its source.
+func TestATargetIsOneVolumesFromTheStart(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "other"}, "a", "other")
+		d := n.start()
+		r := n.request("config", configMap("web"))
+		done := make(chan error, 1)
+		go func() { done <- d.Publish(n.ctx, r, identity.Token{}) }()
+		pass(settling)
+		n.wantKind(d.Publish(n.ctx, n.on(r, "intruder"), identity.Token{}), volume.Different)
+		n.cluster.set(web, "a", "1")
+		if err := <-done; err != nil {
+			n.Errorf("Publish() = %v, want nil", err)
+		}
+		n.wantFiles(r, map[string]string{"a": "1"})
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}
+
+// TestAMountThatIsNotOursStays: somebody mounts something on the target while the volume is being made.
+func TestAMountThatIsNotOursStays(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		n.faults.set("publish", volumefs.ErrMounted)
+		d := n.start()
+		n.wantKind(d.Publish(n.ctx, n.request("config", configMap("web")), identity.Token{}), volume.IO)
+		if got := n.faults.count("unmount"); got != 0 {
+			n.Errorf("unmounted %d times, want never", got)
+		}
+		synctest.Wait()
+		n.wantNothing(d)
+	})
+}
+
+func TestTwoRecordsOfOneTarget(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		if err := n.records.Store.Put(n.on(r, "intruder")); err != nil {
+			n.Fatal(err)
+		}
+		d = d.restart()
+		if got := d.Volumes(); got != 1 {
+			n.Errorf("Volumes() = %d, want 1", got)
+		}
+		if diff := cmp.Diff(map[string]string{"a": "1"}, n.files(r.TargetPath)); diff != "" {
+			n.Errorf("files (-want +got):\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,127 @@
+package volume_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+)
+
+// TestATokenIsHeldAsLongAsItsVolume: no longer, because its pod is gone then, and no less, because the volume is updated.
+func TestATokenIsHeldAsLongAsItsVolume(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.maps = identity.ByPod
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		r := n.request("config", configMap("web"))
+		want := func(want identity.Token, when string) {
+			n.Helper()
+			if got := n.tokens.of(r.VolumeID); got != want {
+				n.Errorf("%s: the token held is %v, want %v", when, got, want)
+			}
+		}
+		token := func(value string) identity.Token { return identity.NewToken(value, time.Now().Add(time.Hour)) }
+
+		first := token("first")
+		if err := d.Publish(n.ctx, r, first); err != nil {
+			n.Fatal(err)
+		}
+		want(first, "after a publish")
+		other := r
+		other.Attributes = configMap("other")
+		n.wantKind(d.Publish(n.ctx, other, token("not ours")), volume.Different)
+		want(first, "after a request that was no repeat")
+		second := token("second")
+		if err := d.Publish(n.ctx, r, second); err != nil {
+			n.Fatal(err)
+		}
+		d.publish(r) // Without one.
+		want(second, "after repeats")
+		d = d.restart()
+		want(second, "after a restart")
+		d.unpublish(r)
+		want(identity.Token{}, "after an unpublish")
+
+		n.cluster.remove(web)
+		n.wantKind(d.Publish(n.ctx, r, token("third")), volume.Missing)
+		want(identity.Token{}, "after a publish that failed")
+		if err := n.tokens.Keep(r.VolumeID, r.Pod, first); err != nil {
+			n.Fatal(err)
+		}
+		d.restart()
+		want(identity.Token{}, "after a restart without the volume")
+	})
+}
+
+// TestATokenThatIsOfNoUseIsNotHeld: where the driver reads with its own credentials, the pod's are nobody's business.
+func TestATokenThatIsOfNoUseIsNotHeld(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		r := n.request("config", configMap("web"))
+		for _, when := range []string{"after a publish", "after a repeat", "after a repeat for a volume that nothing is known of"} {
+			if err := d.Publish(n.ctx, r, identity.NewToken("token", time.Now().Add(time.Hour))); err != nil {
+				n.Fatal(err)
+			}
+			if got := n.tokens.of(r.VolumeID); !got.IsZero() {
+				n.Errorf("%s: a token is held, want none", when)
+			}
+			if when == "after a repeat" {
+				d.stop()
+				if err := n.records.Store.Delete(r.VolumeID); err != nil {
+					n.Fatal(err)
+				}
+				d = n.start()
+			}
+		}
+	})
+}
+
+// TestATokenThatNothingReadsWithAnyMoreIsNotHeld: a volume that never updates has been read once and for all when it is
+// published. Neither a repeat nor a restart holds its token again, and what an earlier version of the driver held goes.
+func TestATokenThatNothingReadsWithAnyMoreIsNotHeld(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.maps = identity.ByPod
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		r := n.request("config", configMap("web", "updatePolicy", "Never"))
+		token := identity.NewToken("token", time.Now().Add(time.Hour))
+		publish := func() {
+			n.Helper()
+			if err := d.Publish(n.ctx, r, token); err != nil {
+				n.Fatal(err)
+			}
+		}
+		want := func(when string) {
+			n.Helper()
+			if got := n.tokens.of(r.VolumeID); !got.IsZero() {
+				n.Errorf("%s: a token is held, want none", when)
+			}
+		}
+		publish()
+		if got := n.tokens.kept(r.VolumeID); got != 1 {
+			n.Errorf("tokens that were held for the first read: %d, want 1", got)
+		}
+		want("after a publish")
+		publish()
+		want("after a repeat")
+		if err := n.tokens.Keep(r.VolumeID, r.Pod, token); err != nil { // As an earlier version did.
+			n.Fatal(err)
+		}
+		d = d.restart()
+		want("after a restart")
+		publish()
+		want("after a repeat for a volume of an earlier run")
+		d.stop()
+		if err := n.records.Store.Delete(r.VolumeID); err != nil {
+			n.Fatal(err)
+		}
+		d = n.start()
+		publish()
+		want("after a repeat for a volume that nothing is known of")
+		if got := n.tokens.kept(r.VolumeID); got != 2 {
+			n.Errorf("tokens that were held: %d, want no more than that of the publish and this test's own", got)
+		}
+	})
+}

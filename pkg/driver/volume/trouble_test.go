@@ -1,0 +1,266 @@
+package volume_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+)
+
+// TestTroubleLeavesTheFiles has what can go wrong with the sources of a live volume: the files stay, the pod is told
+// once, the condition says why, and all is well again when the trouble ends. This is rule 47. This is fault 3.
+func TestTroubleLeavesTheFiles(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		begin   func(n *node)
+		problem string
+		reason  volume.Reason // Of the Event; empty for none.
+	}{
+		"a required key goes": {
+			begin:   func(n *node) { n.cluster.set(web, "b", "1") },
+			problem: "configmap references non-existent config key: a", reason: volume.ReasonSourceMissing,
+		},
+		"the object goes": {
+			begin:   func(n *node) { n.cluster.remove(web) },
+			problem: `configmap "web" not found`, reason: volume.ReasonSourceMissing,
+		},
+		"access is revoked": {
+			begin:   func(n *node) { n.cluster.fail(web, forbidden(web)) },
+			problem: deniedTo(identity.Of(app), web), reason: volume.ReasonAccessLost,
+		},
+		"the API server is away": {
+			begin:   func(n *node) { n.cluster.fail(web, errors.New("connection refused")) },
+			problem: "configmap default/web cannot be read: connection refused",
+		},
+		"the volume cannot be opened": {
+			begin: func(n *node) {
+				n.faults.set("open", syscall.EIO)
+				n.cluster.set(web, "a", "2")
+			},
+			problem: "open volume at %s: input/output error", reason: volume.ReasonFailed,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				n.maps = identity.ByPod
+				d, r := n.published(api.KeyItems, "[{key: a, path: a}]")
+				problem := strings.Replace(tt.problem, "%s", r.TargetPath, 1)
+				tt.begin(n)
+				pass(time.Hour)
+				d.publish(r)
+				n.wantFiles(r, map[string]string{"a": "1"})
+				n.wantProblem(d, r, problem)
+				var want []string
+				if tt.reason != "" {
+					want = append(want, fmt.Sprintf("%s: volume %q: the files stay as they are: %s", tt.reason, "config", problem))
+				}
+				if diff := cmp.Diff(want, n.seen.told()); diff != "" {
+					n.Errorf("Events during the trouble (-want +got):\n%s", diff)
+				}
+
+				n.faults.set("open", nil)
+				n.cluster.fail(web, nil)
+				n.cluster.set(web, "a", "3")
+				pass(settling)
+				n.wantFiles(r, map[string]string{"a": "3"})
+				n.wantProblem(d, r, "")
+				want = []string{`Projected: volume "config": the files are current again`}
+				if tt.reason == "" {
+					want = []string{`Projected: volume "config": a change of the sources is in the files`}
+				}
+				if diff := cmp.Diff(want, n.seen.told()[len(n.seen.told())-1:]); diff != "" {
+					n.Errorf("last Event (-want +got):\n%s", diff)
+				}
+				d.unpublish(r)
+				n.wantNothing(d)
+			})
+		})
+	}
+}
+
+// TestConflictOfALiveVolume: what the objects hold now cannot stand in one directory. This is rule 14 when it comes by
+// an update.
+func TestConflictOfALiveVolume(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "b", "1")
+		n.cluster.set(tls, "key", "k1")
+		d := n.start()
+		r := n.request("config", map[string]string{
+			api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls, items: [{key: key, path: a/b}]}}]`,
+		})
+		d.publish(r)
+		want := map[string]string{"a/b": "k1", "b": "1"}
+		n.cluster.set(web, "a", "1")
+		pass(settling)
+		n.wantFiles(r, want)
+		n.wantProblem(d, r, `path "a" cannot be a file and, for "a/b", a directory`)
+	})
+}
+
+// TestEachTroubleIsToldOnce: repeats, resyncs and retries are no news, another trouble is.
+func TestEachTroubleIsToldOnce(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		n.cluster.remove(web)
+		pass(4 * resyncInterval)
+		d.publish(r)
+		n.cluster.fail(web, forbidden(web))
+		pass(4 * resyncInterval)
+		n.cluster.fail(web, nil)
+		n.cluster.set(web, "a", "1")
+		pass(4 * resyncInterval)
+		const stay = `: volume "config": the files stay as they are: `
+		want := []string{
+			"SourceMissing" + stay + `configmap "web" not found`,
+			`Projected: volume "config": the files are current again`,
+		}
+		if diff := cmp.Diff(want, n.seen.told()); diff != "" {
+			n.Errorf("Events (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestWhatChangesByItselfIsNoNews: the local port of each connection, in what the network says of a source that is not known
+// yet, to the pod that waits and after a restart to the one that runs.
+func TestWhatChangesByItselfIsNoNews(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		lose := func() {
+			for port := range 5 {
+				n.cluster.fail(web, fmt.Errorf("read tcp 10.0.0.7:%d->10.0.0.1:443: connection reset by peer", 40000+port))
+				pass(settling)
+			}
+		}
+		d.stop()
+		n.cluster.fail(web, errAway)
+		d = n.start()
+		pass(settling)
+		lose()
+		const text = "configmap default/web cannot be read: "
+		n.wantTold(`ProjectionFailed: volume "config": the files stay as they are: ` + text + "connection refused")
+		n.wantProblem(d, r, text+"read tcp 10.0.0.7:40004->10.0.0.1:443: connection reset by peer")
+
+		d.unpublish(r)
+		n.seen.forget()
+		n.cluster.fail(web, errAway)
+		published := make(chan error, 1)
+		go func() { published <- d.Publish(n.ctx, r, identity.Token{}) }()
+		pass(settling)
+		lose()
+		n.wantKind(<-published, volume.NotReady)
+		n.wantTold(`WaitingForSource: volume "config": waiting for a source: ` + text + "connection refused")
+	})
+}
+
+// TestFailureToWriteIsTriedAgain: the node's trouble ends without any event, so it is tried again, less and less often.
+// This is rule 46.
+func TestFailureToWriteIsTriedAgain(t *testing.T) {
+	bubble(t, func(n *node) {
+		_, r := n.published()
+		changed := time.Now()
+		n.faults.set("open", syscall.EIO)
+		n.cluster.set(web, "a", "2")
+		pass(time.Hour)
+		tries := n.faults.count("open")
+		if tries < 30 || tries > 50 {
+			n.Errorf("tried %d times in an hour, want every two minutes in the end", tries)
+		}
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.faults.set("open", nil)
+		pass(2 * time.Minute)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		pass(time.Hour)
+		if got := n.faults.count("open") - tries; got > 2+int(2*time.Hour/resyncInterval) {
+			n.Errorf("opened %d times more: once written, and looked at, is enough", got)
+		}
+		// The change has been waiting all the time.
+		last := n.seen.outcomes()[tries]
+		if want := (outcome{result: volume.ResultWritten, since: changed}); last != want {
+			n.Errorf("last sync = %v, want %v", last, want)
+		}
+	})
+}
+
+// TestTroubleOfTheClusterIsNotTriedAgain: it ends with an event, and until then a retry costs for nothing.
+func TestTroubleOfTheClusterIsNotTriedAgain(t *testing.T) {
+	bubble(t, func(n *node) {
+		_, r := n.published()
+		n.cluster.remove(web)
+		pass(time.Hour)
+		if got := n.seen.results()[volume.ResultFailed]; got != 1 {
+			n.Errorf("failed = %d, want 1", got)
+		}
+		n.cluster.set(web, "a", "2")
+		changed := time.Now()
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		// The time since the deletion is nobody's latency.
+		if got := n.seen.outcomes()[1].since; !got.Equal(changed) {
+			n.Errorf("written for the change of %v, want %v", got, changed)
+		}
+	})
+}
+
+// TestFailingWriteLeavesTheFiles: the writer itself fails, on a name that no file system takes. This is rule 46 (trap
+// 3). This is fault 3.
+func TestFailingWriteLeavesTheFiles(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		n.cluster.set(web, "a", "2", strings.Repeat("n", 256), "")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		problem, err := d.Condition(r.VolumeID, "")
+		if !errors.Is(problem, syscall.ENAMETOOLONG) || err != nil {
+			n.Errorf("Condition() = %v, %v, want %v, nil", problem, err, syscall.ENAMETOOLONG)
+		}
+		n.cluster.set(web, "a", "1")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantProblem(d, r, "")
+	})
+}
+
+// TestSecretsStayInTheFiles: no byte of one is in a log line, an Event, an error or a record, whatever goes wrong.
+func TestSecretsStayInTheFiles(t *testing.T) {
+	bubble(t, func(n *node) {
+		const bytes = "hunter2-hunter2"
+		n.cluster.set(tls, "key", bytes)
+		d := n.start()
+		r := n.request("config", map[string]string{api.KeySecret: "tls", api.KeyItems: "[{key: key, path: a}]"})
+		d.publish(r)
+		n.wantFiles(r, map[string]string{"a": bytes})
+		n.faults.set("open", syscall.ENOSPC)
+		n.cluster.set(tls, "key", bytes+"2")
+		pass(settling)
+		n.cluster.fail(tls, apierrors.NewUnauthorized("token expired"))
+		pass(settling)
+		d = d.restart()
+		n.faults.set("open", nil)
+		n.cluster.fail(tls, nil)
+		n.cluster.set(tls, "other", bytes)
+		pass(settling)
+		problem, err := d.Condition(r.VolumeID, "")
+		records, listErr := n.records.all()
+		if len(records) != 1 || listErr != nil {
+			n.Fatalf("Each() = %v, %v, want one record", records, listErr)
+		}
+		for where, text := range map[string]string{
+			"log": n.logs.String(), "Events": fmt.Sprint(n.seen.told()),
+			"condition": fmt.Sprint(problem, err), "records": fmt.Sprintf("%+v", records),
+		} {
+			if text == "" || strings.Contains(text, "hunter2") {
+				n.Errorf("%s: %q, want something that holds no byte of the secret", where, text)
+			}
+		}
+	})
+}

@@ -1,0 +1,180 @@
+package volume_test
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+)
+
+// TestUnpublishOfWhatIsNotThere is fault 13.
+func TestUnpublishOfWhatIsNotThere(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		r := n.request("config", configMap("web"))
+		d.unpublish(r) // It never was.
+		d.publish(r)
+		d.unpublish(r)
+		d.unpublish(r) // It is not any more.
+		d = d.restart()
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}
+
+func TestUnpublishOfAVolumeThatSomebodyUnmounted(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		if err := n.mounts.Unmount(r.TargetPath); err != nil {
+			n.Fatal(err)
+		}
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}
+
+// TestUnpublishWithoutARecord: the mount alone is enough, and so is the record.
+func TestUnpublishWithoutARecord(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		if err := n.records.Store.Delete(r.VolumeID); err != nil {
+			n.Fatal(err)
+		}
+		d = d.restart()
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}
+
+// TestUnpublishEndsTheUseOfTheSources is fault 31.
+func TestUnpublishEndsTheUseOfTheSources(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		d.unpublish(r)
+		n.seen.forget()
+		n.faults.forget()
+		n.cluster.set(web, "a", "2")
+		d.Changed(keyOf(web)) // A change that was on its way.
+		pass(2 * resyncInterval)
+		if got := n.faults.order(); len(got) != 0 {
+			n.Errorf("side effects = %v, want none", got)
+		}
+		if got := n.seen.outcomes(); len(got) != 0 {
+			n.Errorf("syncs = %v, want none", got)
+		}
+		_, err := d.Condition(r.VolumeID, r.TargetPath)
+		n.wantKind(err, volume.Unknown)
+		n.wantNothing(d)
+	})
+}
+
+// TestUnpublishWaitsForAnUpdate: the files are not taken away from under a writer, and not brought back by it.
+// This is fault 13.
+func TestUnpublishWaitsForAnUpdate(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		ended := make(chan error, 1)
+		n.faults.on("open", func() {
+			go func() { ended <- d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }()
+		})
+		n.faults.forget()
+		n.cluster.set(web, "a", "2")
+		if err := <-ended; err != nil {
+			n.Errorf("Unpublish() = %v, want nil", err)
+		}
+		pass(settling)
+		n.wantNothing(d)
+		if diff := cmp.Diff([]string{"open", "unmount", "delete"}, n.faults.order()); diff != "" {
+			n.Errorf("side effects (-want +got):\n%s", diff)
+		}
+		if got := n.seen.results(); got[volume.ResultWritten] != 1 || got[volume.ResultFailed] != 0 {
+			n.Errorf("syncs = %v, want the one write", got)
+		}
+	})
+}
+
+// TestUnpublishOverAQueuedUpdate: the update finds nothing to do. This is fault 13.
+func TestUnpublishOverAQueuedUpdate(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		n.faults.on("unmount", func() {
+			n.cluster.set(web, "a", "2")
+			d.Changed(keyOf(web))
+		})
+		d.unpublish(r)
+		pass(settling)
+		n.wantNothing(d)
+	})
+}
+
+// TestUnpublishOnAnotherTarget: both are cleared, the one on record and the one asked for.
+func TestUnpublishOnAnotherTarget(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		other := n.request("other", nil)
+		if err := d.Unpublish(n.ctx, r.VolumeID, other.TargetPath); err != nil {
+			n.Errorf("Unpublish() = %v, want nil", err)
+		}
+		n.wantNothing(d)
+
+		d.publish(r)
+		n.faults.set("unmount", syscall.EBUSY)
+		n.wantKind(d.Unpublish(n.ctx, r.VolumeID, other.TargetPath), volume.IO)
+		n.faults.set("unmount", nil)
+		if err := d.Unpublish(n.ctx, r.VolumeID, other.TargetPath); err != nil {
+			n.Errorf("second Unpublish() = %v, want nil", err)
+		}
+		n.wantNothing(d)
+	})
+}
+
+// TestFailingUnpublishIsRepeated: the kubelet tries until it succeeds, and then nothing is left.
+func TestFailingUnpublishIsRepeated(t *testing.T) {
+	t.Parallel()
+	for _, op := range []string{"unmount", "delete"} {
+		t.Run(op, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				d, r := n.published()
+				n.faults.set(op, syscall.EBUSY)
+				for range 2 {
+					err := d.Unpublish(n.ctx, r.VolumeID, r.TargetPath)
+					n.wantKind(err, volume.IO)
+					if !errors.Is(err, syscall.EBUSY) {
+						n.Errorf("Unpublish() = %v, want it to wrap %v", err, syscall.EBUSY)
+					}
+				}
+				n.wantRecords(r)
+				d = d.restart() // Even over a restart.
+				n.faults.set(op, nil)
+				d.unpublish(r)
+				synctest.Wait()
+				n.wantNothing(d)
+			})
+		})
+	}
+}
+
+// TestPublishAfterAFailedUnpublish: a pod may come back before its volume is gone.
+func TestPublishAfterAFailedUnpublish(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		n.faults.set("unmount", syscall.EBUSY)
+		n.wantKind(d.Unpublish(n.ctx, r.VolumeID, r.TargetPath), volume.IO)
+		n.faults.set("unmount", nil)
+		n.cluster.set(web, "a", "2")
+		d.publish(r)
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		if diff := cmp.Diff(map[api.Ref]int{web: 1}, n.cluster.users()); diff != "" {
+			n.Errorf("users of sources (-want +got):\n%s", diff)
+		}
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}

@@ -1,0 +1,297 @@
+package volume_test
+
+import (
+	"os"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+)
+
+// TestUpdateReachesTheFiles is an update to other, to fewer and to no keys (rule 48), at once (rule 61).
+func TestUpdateReachesTheFiles(t *testing.T) {
+	bubble(t, func(n *node) {
+		_, r := n.published()
+		pass(time.Minute)
+		n.seen.forget()
+		changed := time.Now()
+		n.cluster.set(web, "a", "2", "b", "new")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "2", "b": "new"})
+		n.cluster.set(web, "b", "new")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"b": "new"})
+		n.cluster.set(web)
+		pass(settling)
+		n.wantFiles(r, map[string]string{})
+
+		written := func(after time.Duration) outcome {
+			return outcome{result: volume.ResultWritten, since: changed.Add(after)}
+		}
+		look := outcome{result: volume.ResultUnchanged} // For what the old files' last readers have left.
+		want := []outcome{written(0), look, written(settling), look, written(2 * settling), look}
+		if diff := cmp.Diff(want, n.seen.outcomes(), cmp.AllowUnexported(outcome{})); diff != "" {
+			n.Errorf("syncs (-want +got):\n%s", diff)
+		}
+		told := `Projected: volume "config": a change of the sources is in the files`
+		if diff := cmp.Diff([]string{told, told, told}, n.seen.told()); diff != "" {
+			n.Errorf("Events (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestUpdateWritesAsItsPolicySays looks at what tells the policies apart from outside: links and inodes.
+func TestUpdateWritesAsItsPolicySays(t *testing.T) {
+	t.Parallel()
+	tests := map[api.UpdatePolicy]struct {
+		isLink, keepsInode bool
+	}{
+		api.UpdateAtomic:  {isLink: true},
+		api.UpdateReplace: {},
+		api.UpdateInPlace: {keepsInode: true},
+	}
+	for policy, tt := range tests {
+		t.Run(string(policy), func(t *testing.T) {
+			bubble(t, func(n *node) {
+				_, r := n.published(api.KeyUpdatePolicy, string(policy))
+				// While the file is open its inode cannot be used for another.
+				f, err := os.Open(r.TargetPath + "/a")
+				if err != nil {
+					n.Fatal(err)
+				}
+				defer f.Close()
+				before, err := f.Stat()
+				if err != nil {
+					n.Fatal(err)
+				}
+				n.cluster.set(web, "a", "22")
+				pass(settling)
+				n.wantFiles(r, map[string]string{"a": "22"})
+				after, err := os.Stat(r.TargetPath + "/a")
+				if err != nil {
+					n.Fatal(err)
+				}
+				if got := os.SameFile(before, after); got != tt.keepsInode {
+					n.Errorf("same inode = %t, want %t", got, tt.keepsInode)
+				}
+				link, err := os.Lstat(r.TargetPath + "/a")
+				if err != nil {
+					n.Fatal(err)
+				}
+				if got := link.Mode()&os.ModeSymlink != 0; got != tt.isLink {
+					n.Errorf("is a link = %t, want %t", got, tt.isLink)
+				}
+			})
+		})
+	}
+}
+
+func TestVolumeThatNeverUpdates(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published(api.KeyUpdatePolicy, string(api.UpdateNever))
+		check := func(when string) {
+			if got := n.cluster.users(); len(got) != 0 {
+				n.Errorf("users of sources %s = %v, want none", when, got)
+			}
+			n.cluster.set(web, "a", when)
+			pass(2 * resyncInterval)
+			n.wantFiles(r, map[string]string{"a": "1"})
+			if got, err := d.Condition(r.VolumeID, r.TargetPath); got != nil || err != nil {
+				n.Errorf("Condition() %s = %v, %v, want nil, nil", when, got, err)
+			}
+		}
+		check("after publish")
+		d.publish(r)
+		check("after a repeat")
+		d = d.restart()
+		check("after a restart")
+		d.publish(r)
+		check("after a repeat and a restart")
+		if got := n.faults.count("open"); got != 0 {
+			n.Errorf("the volume was opened %d times, want never", got)
+		}
+		d.unpublish(r)
+		n.wantNothing(d)
+	})
+}
+
+// TestVolumeThatNeverUpdatesBesideOneThatDoes: that somebody else watches the source changes nothing.
+func TestVolumeThatNeverUpdatesBesideOneThatDoes(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published(api.KeyUpdatePolicy, string(api.UpdateNever))
+		other := n.request("other", configMap("web"))
+		d.publish(other)
+		n.cluster.set(web, "a", "2")
+		pass(2 * resyncInterval)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantFiles(other, map[string]string{"a": "2"})
+	})
+}
+
+// TestManyChangesAreFewWrites: what changes during a write is one more write, however often it changes. This is fault 30.
+func TestManyChangesAreFewWrites(t *testing.T) {
+	bubble(t, func(n *node) {
+		// Atomic would name both writes by the same instant of the bubble's clock.
+		_, r := n.published(api.KeyUpdatePolicy, string(api.UpdateReplace))
+		first := true
+		n.faults.on("open", func() {
+			if !first {
+				return
+			}
+			first = false
+			for i := range 100 {
+				n.cluster.set(web, "a", strconv.Itoa(100+i))
+			}
+		})
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "199"})
+		if got := n.faults.count("open"); got != 2 {
+			n.Errorf("the volume was opened %d times, want 2", got)
+		}
+	})
+}
+
+func TestChangesBeforeTheWorkersRunAreOneWrite(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		d.stop()
+		next := n.build()
+		if err := next.Recover(n.ctx); err != nil {
+			n.Fatal(err)
+		}
+		pass(settling)
+		n.seen.forget()
+		began := time.Now()
+		for i := range 10 {
+			n.cluster.set(web, "a", strconv.Itoa(10+i))
+			pass(settling)
+		}
+		next.run()
+		synctest.Wait()
+		n.wantFiles(r, map[string]string{"a": "19"})
+		if got := n.seen.results()[volume.ResultWritten]; got != 1 {
+			n.Errorf("written = %d, want 1", got)
+		}
+		// The latency counts from the first change that the files lacked: the answer after the restart.
+		want := outcome{result: volume.ResultWritten, since: began.Add(latency - settling)}
+		if got := n.seen.outcomes()[0]; got != want {
+			n.Errorf("first sync = %v, want %v", got, want)
+		}
+	})
+}
+
+// TestSameContentIsNotWritten: another version of the object with the same data, and another object with the same data.
+// This is rule 30 (trap 10). This is fault 8.
+func TestSameContentIsNotWritten(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		before := n.generation(r)
+		n.cluster.set(web, "a", "1")
+		pass(settling)
+		d.publish(r)
+		pass(2 * resyncInterval)
+		if got := n.generation(r); got != before {
+			n.Errorf("generation = %s, want %s", got, before)
+		}
+		if got := n.seen.results(); got[volume.ResultWritten] != 0 || got[volume.ResultFailed] != 0 {
+			n.Errorf("syncs = %v, want unchanged ones only", got)
+		}
+		if got := n.seen.told(); len(got) != 0 {
+			n.Errorf("Events = %v, want none", got)
+		}
+	})
+}
+
+// TestDeletedSource deletes the source of a live volume (rule 47).
+func TestDeletedSource(t *testing.T) {
+	t.Parallel()
+	keep, gone := map[string]string{"a": "1"}, map[string]string{}
+	const missing = `configmap "web" not found`
+	tests := map[string]struct {
+		attributes []string
+		files      map[string]string
+		problem    string // Empty for none.
+		events     []string
+	}{
+		"by default the files stay": {
+			files: keep, problem: missing,
+			events: []string{`SourceMissing: volume "config": the files stay as they are: ` + missing},
+		},
+		"Keep": {
+			attributes: []string{api.KeyOnDelete, string(api.OnDeleteKeep)}, files: keep, problem: missing,
+			events: []string{`SourceMissing: volume "config": the files stay as they are: ` + missing},
+		},
+		"Remove": {
+			attributes: []string{api.KeyOnDelete, string(api.OnDeleteRemove)}, files: gone,
+			events: []string{`Projected: volume "config": a change of the sources is in the files`},
+		},
+		"an optional one": {
+			attributes: []string{api.KeyOptional, "true"}, files: gone,
+			events: []string{`Projected: volume "config": a change of the sources is in the files`},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(n *node) {
+				d, r := n.published(tt.attributes...)
+				n.cluster.remove(web)
+				pass(settling)
+				d.publish(r)
+				n.wantFiles(r, tt.files)
+				n.wantProblem(d, r, tt.problem)
+				if diff := cmp.Diff(tt.events, n.seen.told()); diff != "" {
+					n.Errorf("Events (-want +got):\n%s", diff)
+				}
+				d = d.restart()
+				n.wantFiles(r, tt.files)
+				n.wantProblem(d, r, tt.problem)
+
+				n.cluster.set(web, "a", "anew")
+				pass(settling)
+				n.wantFiles(r, map[string]string{"a": "anew"})
+				n.wantProblem(d, r, "")
+			})
+		})
+	}
+}
+
+// TestRemoveSparesTheOtherSources: what goes with a deleted source is its own files.
+func TestRemoveSparesTheOtherSources(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		n.cluster.set(tls, "key", "k1")
+		d := n.start()
+		r := n.request("config", map[string]string{
+			api.KeySources:  `[{configMap: {name: web}}, {secret: {name: tls}}, {secret: {name: tls, items: [{key: key, path: b}]}}]`,
+			api.KeyOnDelete: string(api.OnDeleteRemove),
+		})
+		d.publish(r)
+		n.wantFiles(r, map[string]string{"a": "1", "key": "k1", "b": "k1"})
+		n.cluster.remove(tls)
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		// A key that a source lacks is not a deleted source.
+		n.cluster.set(tls, "other", "k2")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantProblem(d, r, "references non-existent secret key: key")
+	})
+}
+
+// TestSafetyNetBringsWhatNoEventBrought: without any cause a volume is synced once an interval, give or take a half.
+func TestSafetyNetBringsWhatNoEventBrought(t *testing.T) {
+	bubble(t, func(n *node) {
+		_, r := n.published()
+		n.cluster.slip(web, "a", "2")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		pass(resyncInterval * 3 / 2)
+		n.wantFiles(r, map[string]string{"a": "2"})
+	})
+}

@@ -1,0 +1,342 @@
+// Package fileset reads the files of sources as one consistent set, and tells when they change.
+//
+// A volume that is switched as a whole, by the link ..data, is read through that link once, whatever of it is asked for:
+// what is read is of one moment. Files of other volumes are read one by one, and again if one of them changed meanwhile.
+//
+// The package does not know what the files mean to a program, and shows nobody what is in them.
+package fileset
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
+)
+
+const (
+	// dataLink leads to the files of a volume that is switched as a whole.
+	dataLink = "..data"
+	// reserved starts the names that are a volume's own.
+	reserved = ".."
+	// attempts is how often files are read that change meanwhile, and pause how much longer each wait between is: more than
+	// four seconds in all. A volume that changes all the time is read in the fraction of a millisecond.
+	attempts = 40
+	pause    = 5 * time.Millisecond
+	// tick is more than what lies between two moments of the clock by which most kernels stamp files.
+	tick = 20 * time.Millisecond
+)
+
+// Set is what was read.
+type Set struct {
+	// Contents are those of the sources, in their order.
+	Contents []environ.Content
+	seen     []sight
+}
+
+// sight is what was found at a path before its content was read, and when.
+type sight struct {
+	path  string
+	state state
+	at    time.Time
+}
+
+func sightOf(path string) sight { return sight{path, look(path), time.Now()} }
+
+// isYoung reports whether a change may have come after the sight, and have left the same stamp as the one before it.
+func (s sight) isYoung() bool { return s.at.Sub(time.Unix(s.state.ctime.Unix())).Abs() < tick }
+
+// state changes with what is at a path. The zero value is that of nothing.
+type state struct {
+	dev, inode   uint64
+	size         int64
+	mtime, ctime unix.Timespec
+}
+
+func stateOf(s *unix.Stat_t) state {
+	return state{dev: uint64(s.Dev), inode: s.Ino, size: s.Size, mtime: s.Mtim, ctime: s.Ctim} //nolint:unconvert // Not on each architecture.
+}
+
+// look returns the state of a path. Whatever cannot be looked at is as if it were not there.
+func look(path string) state {
+	var s unix.Stat_t
+	if unix.Stat(path, &s) != nil {
+		return state{}
+	}
+	return stateOf(&s)
+}
+
+// IsCurrent tells whether everything is as it was when it was read.
+func (s Set) IsCurrent() bool {
+	return !slices.ContainsFunc(s.seen, func(one sight) bool { return look(one.path) != one.state })
+}
+
+// isYoung reports whether something changed so shortly before it was read that [Set.IsCurrent] would not tell of another change.
+func (s Set) isYoung() bool { return slices.ContainsFunc(s.seen, sight.isYoung) }
+
+// paths are those at which a change shows.
+func (s Set) paths() []string {
+	all := make([]string, len(s.seen))
+	for i, one := range s.seen {
+		all[i] = one.path
+	}
+	return all
+}
+
+// Read reads all files of the sources. What is wrong with one of them is said in its content. Beside an error there is a set
+// as well, for [Watcher.Watch]: a later change may end what is wrong.
+func Read(ctx context.Context, sources []environ.Source) (Set, error) {
+	return readCurrent(ctx, func() Set { return readOnce(sources, everyName) })
+}
+
+// ReadDir is [Read] for the files of one directory whose names match.
+func ReadDir(ctx context.Context, dir string, match func(name string) bool) (Set, error) {
+	return readCurrent(ctx, func() Set { return readOnce([]environ.Source{{Kind: environ.Dir, Path: dir}}, match) })
+}
+
+func everyName(string) bool { return true }
+
+// readCurrent reads until nothing changes meanwhile.
+func readCurrent(ctx context.Context, read func() Set) (Set, error) {
+	for attempt := range attempts {
+		set := read()
+		if set.IsCurrent() {
+			return set, nil
+		}
+		if err := wait(ctx, time.Duration(attempt)*pause); err != nil {
+			return set, err
+		}
+	}
+	return read(), errors.New("the files change again and again while they are read")
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+func readOnce(sources []environ.Source, match func(name string) bool) Set {
+	r := &reader{match: match, volumes: map[string]*os.File{}}
+	defer r.close()
+	for _, s := range sources {
+		r.set.Contents = append(r.set.Contents, r.read(s))
+	}
+	return r.set
+}
+
+// reader reads one set.
+type reader struct {
+	set Set
+	// match tells which files of a directory are read.
+	match func(name string) bool
+	// volumes are the directories to which the links of volumes lead, by the volume's path.
+	volumes map[string]*os.File
+}
+
+func (r *reader) close() {
+	for _, dir := range r.volumes {
+		_ = dir.Close() // It was only read.
+	}
+}
+
+func (r *reader) read(s environ.Source) environ.Content {
+	path, err := filepath.Abs(s.Path)
+	if err != nil {
+		return environ.Content{Err: err}
+	}
+	var files []environ.File
+	if s.Kind == environ.Dir {
+		files, err = r.readDir(path)
+	} else {
+		files, err = r.readKey(path)
+	}
+	_, rest := environ.FileErrors(err)
+	switch {
+	case errors.Is(rest, unix.ENOENT), errors.Is(rest, unix.ENOTDIR):
+		return environ.Content{Missing: true}
+	case err != nil:
+		return environ.Content{Files: files, Err: err}
+	}
+	return environ.Content{Files: files}
+}
+
+// readKey reads one file.
+func (r *reader) readKey(path string) ([]environ.File, error) {
+	dir, name, err := r.locate(path)
+	if err != nil {
+		return nil, err
+	}
+	if dir == nil {
+		r.set.seen = append(r.set.seen, sightOf(path))
+	}
+	data, err := readFile(dir, name)
+	switch {
+	case errors.Is(err, errNotRegular):
+		return nil, errors.New("it is not a file")
+	case err != nil:
+		return nil, err
+	}
+	return []environ.File{{Name: filepath.Base(path), Data: data}}, nil
+}
+
+// locate finds the volume that a path leads into, if that is switched as a whole, and returns the directory of its files
+// and the path below.
+func (r *reader) locate(path string) (dir *os.File, name string, err error) {
+	for volume := filepath.Dir(path); ; volume = filepath.Dir(volume) {
+		if isSwitched(volume) {
+			name, err := filepath.Rel(volume, path)
+			if err != nil {
+				return nil, "", err
+			}
+			dir, err := r.open(volume)
+			return dir, strings.TrimPrefix(name, dataLink+"/"), err
+		}
+		if volume == filepath.Dir(volume) {
+			return nil, path, nil
+		}
+	}
+}
+
+// isSwitched tells whether a directory is a volume whose files all change at once.
+func isSwitched(dir string) bool {
+	_, err := os.Readlink(filepath.Join(dir, dataLink))
+	return err == nil
+}
+
+// open follows a volume's link, once.
+func (r *reader) open(volume string) (*os.File, error) {
+	if dir, ok := r.volumes[volume]; ok {
+		return dir, nil
+	}
+	link := filepath.Join(volume, dataLink)
+	dir, err := openDir(link)
+	if err != nil {
+		r.set.seen = append(r.set.seen, sight{path: link}) // What is there by now was not seen.
+		return nil, err
+	}
+	r.volumes[volume] = dir
+	r.set.seen = append(r.set.seen, sight{link, stateOfOpen(dir), time.Now()})
+	return dir, nil
+}
+
+func openDir(path string) (*os.File, error) {
+	return os.OpenFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+}
+
+func stateOfOpen(file *os.File) state {
+	var s unix.Stat_t
+	if unix.Fstat(int(file.Fd()), &s) != nil {
+		return state{}
+	}
+	return stateOf(&s)
+}
+
+// readDir reads all files that are directly in a directory.
+func (r *reader) readDir(path string) ([]environ.File, error) {
+	if isSwitched(path) {
+		dir, err := r.open(path)
+		if err != nil {
+			return nil, err
+		}
+		return r.readFiles(dir, func(string) {})
+	}
+	r.set.seen = append(r.set.seen, sightOf(path))
+	dir, err := openDir(path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return r.readFiles(dir, func(name string) {
+		file := filepath.Join(path, name)
+		r.set.seen = append(r.set.seen, sightOf(file))
+	})
+}
+
+// readFiles reads the files of a directory, and tells of each name before.
+func (r *reader) readFiles(dir *os.File, tell func(name string)) ([]environ.File, error) {
+	list, err := readNames(dir)
+	if err != nil {
+		return nil, err
+	}
+	var files []environ.File
+	var errs []error
+	for _, name := range list {
+		if strings.HasPrefix(name, reserved) || !r.match(name) {
+			continue
+		}
+		tell(name)
+		switch data, err := readFile(dir, name); {
+		case err == nil:
+			files = append(files, environ.File{Name: name, Data: data})
+		case errors.Is(err, errNotRegular) || errors.Is(err, unix.ENOENT):
+			// A directory is no variable, and neither is a link that leads nowhere.
+		default:
+			errs = append(errs, &environ.FileError{Name: name, Err: err})
+		}
+	}
+	slices.SortFunc(files, func(a, b environ.File) int { return cmp.Compare(a.Name, b.Name) })
+	return files, errors.Join(errs...)
+}
+
+// readNames lists a directory from its start, also when another source has listed it before.
+func readNames(dir *os.File) ([]string, error) {
+	if _, err := dir.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return dir.Readdirnames(-1)
+}
+
+var errNotRegular = errors.New("not a regular file")
+
+// readFile reads a file below a directory that is open, or, without one, at an absolute path.
+func readFile(dir *os.File, name string) ([]byte, error) {
+	at := unix.AT_FDCWD
+	if dir != nil {
+		at = int(dir.Fd())
+	}
+	// Whatever waits for another process when it is opened, as a named pipe does, must not be waited for.
+	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, opening(err)
+	}
+	file := os.NewFile(uintptr(fd), name)
+	defer file.Close()
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errNotRegular
+	}
+	data, err := io.ReadAll(io.LimitReader(file, environ.MaxFile+1))
+	if err == nil && len(data) > environ.MaxFile {
+		return nil, environ.ErrTooLarge
+	}
+	return data, err
+}
+
+// opening says what to do about an error.
+func opening(err error) error {
+	switch {
+	case errors.Is(err, unix.EACCES):
+		return fmt.Errorf("user %d may not read it: %w; look at its mode and owner (defaultMode, uid, fsGroup)", os.Geteuid(), err)
+	case errors.Is(err, unix.ENXIO): // A socket.
+		return errNotRegular
+	}
+	return err
+}

@@ -1,0 +1,46 @@
+package atomicdir_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+)
+
+// BenchmarkWrite measures updates of one file of 1 KiB, alone and among 100.
+func BenchmarkWrite(b *testing.B) {
+	for kind, w := range writers() {
+		for _, count := range []int{1, 100} {
+			b.Run(fmt.Sprintf("%s/%d files", kind, count), func(b *testing.B) {
+				_, root := newVolume(b)
+				f := files{}
+				for i := range count {
+					f[fmt.Sprintf("file%d", i)] = strings.Repeat("x", 1024)
+				}
+				f["file0"] = strings.Repeat("y", 1024)
+				one := f.tree(b)
+				f["file0"] = strings.Repeat("z", 1024)
+				trees := []tree.Tree{one, f.tree(b)}
+				b.SetBytes(1024)
+				for i := 0; b.Loop(); i++ {
+					mustWrite(b, w, root, trees[i%2])
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkWriteUnchanged measures what it costs to find out that nothing is to be done.
+func BenchmarkWriteUnchanged(b *testing.B) {
+	for kind, w := range writers() {
+		b.Run(kind, func(b *testing.B) {
+			_, root := newVolume(b)
+			want := files{"file0": strings.Repeat("x", 1024)}.tree(b)
+			mustWrite(b, w, root, want)
+			for b.Loop() {
+				mustWrite(b, w, root, want)
+			}
+		})
+	}
+}

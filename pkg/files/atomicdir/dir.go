@@ -1,0 +1,252 @@
+package atomicdir
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+)
+
+// hook is called before every single change to the file system, with what will be done to which name. An error is taken
+// for the change's own. Tests set it to stop a writer at any point.
+type hook func(op, name string) error
+
+// changes watches over the changes of one Write.
+type changes struct {
+	hook hook
+	// made is set with the first change, whether or not it succeeds.
+	made bool
+	// us is who owns what is made.
+	us owner
+}
+
+// isOurs tells whether what is made in directories of a mode has the owner from the start. What is made in a setgid directory
+// has its group.
+func (c *changes) isOurs(o owner, dirMode fs.FileMode) bool {
+	return o == c.us && dirMode&fs.ModeSetgid == 0
+}
+
+func (c *changes) do(op, name string, change func() error) error {
+	if c.hook != nil {
+		if err := c.hook(op, name); err != nil {
+			return &fs.PathError{Op: op, Path: name, Err: err}
+		}
+	}
+	c.made = true
+	return failed(op, name, change())
+}
+
+// doUnseen is do for what readers cannot notice.
+func (c *changes) doUnseen(op, name string, change func() error) error {
+	made := c.made
+	err := c.do(op, name, change)
+	c.made = made
+	return err
+}
+
+// dir is a directory that can only be changed through its methods, so that no change goes unseen.
+type dir struct {
+	fd
+
+	// at is what stands before its names in messages: where it is in the tree.
+	at string
+	*changes
+}
+
+// newDir returns the volume's own directory. Whoever has it calls release.
+func newDir(root *os.Root, h hook) (d dir, release func() error, err error) {
+	opened, release, err := openDir(root)
+	if err != nil {
+		return dir{}, nil, err
+	}
+	return dir{fd: opened, changes: &changes{hook: h, us: owner{uid: os.Geteuid(), gid: os.Getegid()}}}, release, nil
+}
+
+// do is [changes.do] for a name in the directory.
+func (d dir) do(op, name string, change func() error) error {
+	return d.changes.do(op, path.Join(d.at, name), change)
+}
+
+// doIn is do for what is done in the directory that name is in.
+func (d dir) doIn(op, name string, change func(d fd, base string) error) error {
+	return d.do(op, name, func() error { return d.in(name, change) })
+}
+
+// enter opens a directory in the directory. Messages do not name a reserved one: users know what is below it.
+func (d dir) enter(name string) (dir, error) {
+	opened, err := d.openDir(name)
+	if err != nil {
+		return dir{}, err
+	}
+	at := path.Join(d.at, name)
+	if isReserved(name) {
+		at = ""
+	}
+	return dir{fd: opened, at: at, changes: d.changes}, nil
+}
+
+func (d dir) mkdir(name string) error {
+	// Nobody looks into a directory before it is complete and gets its own mode.
+	return d.do("mkdir", name, func() error { return unix.Mkdirat(int(d.fd), name, 0o700) })
+}
+
+// rename moves a name of the directory to another place in it, or below it.
+func (d dir) rename(from, to string) error {
+	return d.doIn("rename", to, func(parent fd, base string) error {
+		return unix.Renameat(int(d.fd), from, int(parent), base)
+	})
+}
+
+// remove removes name with everything below it. It is no error if name does not exist. That a reserved name goes is not
+// seen by anybody, but for the one that leads to all others.
+func (d dir) remove(name string) error {
+	unlink := func() error { return d.in(name, fd.unlink) }
+	if isReserved(name) && name != dataLink {
+		return d.doUnseen("remove", path.Join(d.at, name), unlink)
+	}
+	return d.do("remove", name, unlink)
+}
+
+func (d dir) symlink(target, name string, o owner, mode fs.FileMode) error {
+	err := d.do("symlink", name, func() error { return unix.Symlinkat(target, int(d.fd), name) })
+	if err != nil || d.isOurs(o, mode) {
+		return err
+	}
+	return d.chown(name, o)
+}
+
+// chown changes name itself, also if it is a symlink.
+func (d dir) chown(name string, o owner) error {
+	return d.doIn("chown", name, func(parent fd, base string) error {
+		return unix.Fchownat(int(parent), base, o.uid, o.gid, unix.AT_SYMLINK_NOFOLLOW)
+	})
+}
+
+// chownOpen changes the owner of a file or a directory, known by name, that is open.
+func (d dir) chownOpen(name string, opened fd, o owner) error {
+	return d.do("chown", name, func() error { return unix.Fchown(int(opened), o.uid, o.gid) })
+}
+
+func (d dir) chmodOpen(name string, opened fd, mode fs.FileMode) error {
+	return d.do("chmod", name, func() error { return unix.Fchmod(int(opened), bits(mode)) })
+}
+
+// settle gives the directory name, which is open, its owner and mode. The owner comes first: changing it may clear mode bits.
+func (d dir) settle(name string, opened fd, t tree.Tree) error {
+	if err := d.chownOpen(name, opened, ownerOf(t)); err != nil {
+		return err
+	}
+	return d.chmodOpen(name, opened, t.DirMode)
+}
+
+// settleIfWrong is settle for the directory itself, which may be right already, and then is not touched.
+func (d dir) settleIfWrong(t tree.Tree) error {
+	found, err := d.stat(".")
+	if err != nil {
+		return err
+	}
+	if found.has(t.DirMode, ownerOf(t)) {
+		return nil
+	}
+	return d.settle(".", d.fd, t)
+}
+
+// fill makes the directory name and everything the tree has in it.
+func (d dir) fill(name string, t tree.Tree) error {
+	if err := d.mkdir(name); err != nil {
+		return err
+	}
+	return d.fillMade(name, t)
+}
+
+// fillMade makes everything the tree has in the directory name, which was just made, one level at a time: a path is not
+// walked again for each of its elements. Modes and owners of directories come last and children first, since a directory
+// may be closed to its own maker.
+func (d dir) fillMade(name string, t tree.Tree) (err error) {
+	sub, err := d.enter(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sub.close()) }()
+	for files := t.Files; len(files) > 0; {
+		n, err := sub.fillNext(files, t)
+		if err != nil {
+			return err
+		}
+		files = files[n:]
+	}
+	if d.isOurs(ownerOf(t), t.DirMode) {
+		return d.chmodOpen(name, sub.fd, t.DirMode)
+	}
+	return d.settle(name, sub.fd, t)
+}
+
+// fillNext makes the first file, or the directory that it is in with all of its files. It returns how many files it made.
+func (d dir) fillNext(files []tree.File, t tree.Tree) (n int, err error) {
+	name, n, isDir := first(files)
+	if !isDir {
+		return n, d.create(name, files[0], t)
+	}
+	return n, d.fill(name, below(name, files[:n], t))
+}
+
+// first returns the first name of a directory that holds the files, and how many of them it stands for: one file, or all of
+// a directory, which come together because files are sorted.
+func first(files []tree.File) (name string, n int, isDir bool) {
+	name, _, isDir = strings.Cut(files[0].Path, "/")
+	if !isDir {
+		return name, 1, false
+	}
+	for n < len(files) && strings.HasPrefix(files[n].Path, name+"/") {
+		n++
+	}
+	return name, n, true
+}
+
+// below returns the tree of a directory that holds the files, which are all below it in the whole tree.
+func below(name string, files []tree.File, whole tree.Tree) tree.Tree {
+	sub := tree.Tree{DirMode: whole.DirMode, UID: whole.UID, GID: whole.GID}
+	for _, f := range files {
+		f.Path = strings.TrimPrefix(f.Path, name+"/")
+		sub.Files = append(sub.Files, f)
+	}
+	return sub
+}
+
+// create makes the file name, which must not exist, with the content of f. Its bytes are never readable under a mode or
+// for an owner other than its own: until the end only its maker can open it.
+func (d dir) create(name string, f tree.File, t tree.Tree) (err error) {
+	var file fd
+	err = d.do("create", name, func() (err error) {
+		file, err = d.fd.create(name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.close()) }()
+	if err := d.do("write", name, func() error { return file.write(f.Data) }); err != nil {
+		return err
+	}
+	if !d.isOurs(ownerOf(t), t.DirMode) {
+		if err := d.chownOpen(name, file, ownerOf(t)); err != nil {
+			return err
+		}
+	}
+	return d.chmodOpen(name, file, f.Mode)
+}
+
+// runAll runs the functions until one fails.
+func runAll(functions ...func() error) error {
+	for _, f := range functions {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

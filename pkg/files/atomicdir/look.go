@@ -1,0 +1,125 @@
+package atomicdir
+
+import (
+	"bytes"
+	"errors"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+)
+
+func ownerOf(t tree.Tree) owner { return owner{uid: t.UID, gid: t.GID} }
+
+// entries maps paths to what is there. Symlinks are not followed.
+type entries map[string]info
+
+// add enters name, which is at path at, and all that is below it.
+func (e entries) add(d fd, name, at string) error {
+	found, err := d.stat(name)
+	if err != nil {
+		return err
+	}
+	e[at] = found
+	if !found.isDir() {
+		return nil
+	}
+	sub, err := d.openDir(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(e.addBelow(sub, at), sub.close())
+}
+
+// addBelow enters all that is in a directory, which is at path at.
+func (e entries) addBelow(d fd, at string) error {
+	list, err := d.names()
+	if err != nil {
+		return err
+	}
+	for _, n := range list {
+		if err := e.add(d, n, path.Join(at, n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e entries) isDir(name string) bool { return e[name].isDir() }
+
+// holds tells whether the directory name of d is exactly the tree: nothing differs, nothing is missing, nothing is
+// too much. What cannot be read is not equal: writing it anew may help, giving up does not.
+func holds(d fd, name string, t tree.Tree) bool {
+	sub, err := d.openDir(name)
+	if err != nil {
+		return false
+	}
+	defer sub.close() //nolint:errcheck // Nothing was written.
+	found, err := sub.stat(".")
+	if err != nil || !found.has(t.DirMode, ownerOf(t)) {
+		return false
+	}
+	names, err := sub.names()
+	if err != nil {
+		return false
+	}
+	left := len(names)
+	for files := t.Files; len(files) > 0; left-- {
+		name, n, isDir := first(files)
+		switch {
+		case isDir && !holds(sub, name, below(name, files[:n], t)):
+			return false
+		case !isDir && !holdsFile(sub, name, files[0], ownerOf(t)):
+			return false
+		}
+		files = files[n:]
+	}
+	return left == 0
+}
+
+// holdsFile tells whether the name of d is the file f with its mode and an owner. It is looked at once it is open: what
+// is under a name may be another thing a moment later.
+func holdsFile(d fd, name string, f tree.File, o owner) bool {
+	file, found, err := d.openFile(name, unix.O_RDONLY)
+	if err != nil {
+		return false
+	}
+	defer file.close() //nolint:errcheck // Nothing was written.
+	return found.has(f.Mode, o) && found.size == int64(len(f.Data)) && file.holds(f.Data)
+}
+
+// hasBytes compares the file that i describes with the content of f.
+func hasBytes(d fd, i info, f tree.File) bool {
+	if i.size != int64(len(f.Data)) {
+		return false
+	}
+	file, _, err := d.openFile(f.Path, unix.O_RDONLY)
+	if err != nil {
+		return false
+	}
+	defer file.close() //nolint:errcheck // Nothing was written.
+	return file.holds(f.Data)
+}
+
+// holds tells whether an open file has the bytes and no more. A large one is read in parts, so that it is not held in memory.
+func (d fd) holds(data []byte) bool {
+	var small [4096]byte
+	part := small[:]
+	if len(data) >= len(part) {
+		part = make([]byte, 32<<10)
+	}
+	for {
+		n, err := unix.Read(int(d), part)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil || !bytes.HasPrefix(data, part[:n]):
+			return false
+		}
+		data = data[n:]
+		if n == 0 || n < len(part) && len(data) == 0 { // Less than was asked for is all there is, where that is all there should be.
+			return len(data) == 0
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package atomicdir_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+)
+
+// knows tells whether an ID exists in our user namespace, by the table at path: an ordinary user's tests run in one that
+// has no user and no group but 0.
+func knows(t *testing.T, path string, id int) bool {
+	t.Helper()
+	table, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(table)) {
+		fields := strings.Fields(line)
+		first, err1 := strconv.Atoi(fields[0])
+		count, err2 := strconv.Atoi(fields[2])
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		if first <= id && id < first+count {
+			return true
+		}
+	}
+	return false
+}
+
+// owned is a tree as fsGroup makes it.
+func owned(t *testing.T, uid, gid int) tree.Tree {
+	t.Helper()
+	want := files{"a": "0440:1", "d/e/b": "0640:2", "d/c": "0551:3"}.tree(t)
+	want.DirMode, want.UID, want.GID = 0o755|fs.ModeSetgid, uid, gid
+	return want
+}
+
+// TestGroup changes the owner of a volume, there and back. Where the user namespace does not have the owner, the writer
+// has to say so and leave the files alone. These are rules 52 and 53 on disk; modes and owners count as changes (rule
+// 30).
+func TestGroup(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ uid, gid int }{
+		"setgid directories of our own group": {0, 0},
+		"another group":                       {0, 2000},
+		"another user":                        {1000, 0},
+		"another user and group":              {65534, 65534},
+	}
+	for kind, w := range writers() {
+		for name, test := range tests {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				dir, root := newVolume(t)
+				plain := files{"a": "0440:1", "x/y": "0644:2"}.tree(t)
+				mustWrite(t, w, root, plain)
+				want := owned(t, test.uid, test.gid)
+				if !knows(t, "/proc/self/uid_map", test.uid) || !knows(t, "/proc/self/gid_map", test.gid) {
+					if _, err := w.Write(root, want); !errors.Is(err, unix.EINVAL) {
+						t.Errorf("Write for an owner that does not exist = %v, want EINVAL", err)
+					}
+					checkVolume(t, w, dir, plain)
+					return
+				}
+				for _, next := range []tree.Tree{want, plain, want} {
+					mustWrite(t, w, root, next)
+					checkVolume(t, w, dir, next)
+					checkOwners(t, dir, next.UID, next.GID)
+				}
+				before := stamps(t, dir)
+				if mustWrite(t, w, root, want) {
+					t.Error("second Write = changed, want unchanged")
+				}
+				if diff := cmp.Diff(before, stamps(t, dir)); diff != "" {
+					t.Errorf("an unchanged Write touched something (-before +after):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// checkOwners checks that everything on disk has the owner, the links too.
+func checkOwners(t *testing.T, dir string, uid, gid int) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != uid || int(st.Gid) != gid {
+			t.Errorf("owner of %s is %v, want %d:%d", p, info.Sys(), uid, gid)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inode returns the inode number of a file as a user finds it.
+func inode(t *testing.T, dir, name string) uint64 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(dir, name), &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Ino
+}
+
+// TestInodes tells the three writers apart by which files they make anew.
+func TestInodes(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		writer                   atomicdir.Writer
+		changedStays, othersStay bool
+	}{
+		"Atomic makes all files anew":    {atomicdir.Atomic{}, false, false},
+		"Replace keeps what is equal":    {atomicdir.Replace{}, false, true},
+		"InPlace keeps also what is not": {atomicdir.InPlace{}, true, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, root := newVolume(t)
+			mustWrite(t, test.writer, root, files{"a": "0644:old and long", "m": "0644:1", "d/b": "1", "d/c": "1"}.tree(t))
+			old := map[string]uint64{}
+			for _, p := range []string{"a", "m", "d/b", "d/c"} {
+				old[p] = inode(t, dir, p)
+			}
+			// Held open, so that the numbers of removed files are not given out again.
+			for p := range old {
+				f, err := root.Open(p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+			}
+			mustWrite(t, test.writer, root, files{"a": "0644:new", "m": "0600:1", "d/b": "22", "d/c": "1"}.tree(t))
+			for _, p := range []string{"a", "m", "d/b"} {
+				if same := inode(t, dir, p) == old[p]; same != test.changedStays {
+					t.Errorf("changed file %s has its old inode: %t, want %t", p, same, test.changedStays)
+				}
+			}
+			if same := inode(t, dir, "d/c") == old["d/c"]; same != test.othersStay {
+				t.Errorf("unchanged file has its old inode: %t, want %t", same, test.othersStay)
+			}
+		})
+	}
+}
+
+// TestSubPath checks what a container sees that mounts one file of the volume: only InPlace reaches it. This is rule
+// 50.
+func TestSubPath(t *testing.T) {
+	t.Parallel()
+	tests := map[string]string{"Atomic": "old", "Replace": "old", "InPlace": "the new one"}
+	for kind, want := range tests {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			dir, root := newVolume(t)
+			w := writers()[kind]
+			mustWrite(t, w, root, files{"a": "old"}.tree(t))
+			mounted := filepath.Join(t.TempDir(), "a")
+			if err := errors.Join(os.WriteFile(mounted, nil, 0o600),
+				unix.Mount(filepath.Join(dir, "a"), mounted, "", unix.MS_BIND, "")); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = unix.Unmount(mounted, unix.MNT_DETACH) })
+			mustWrite(t, w, root, files{"a": "the new one"}.tree(t))
+			if got, err := os.ReadFile(mounted); string(got) != want {
+				t.Errorf("a file mounted by itself reads %q, %v, want %q", got, err, want)
+			}
+		})
+	}
+}

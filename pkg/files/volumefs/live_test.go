@@ -1,0 +1,297 @@
+package volumefs_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
+)
+
+func TestOpenUpdatesALiveVolume(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, g *ground) {
+		t.Helper()
+		target := g.target("mount")
+		g.publish(t, target, "one")
+		update(t, g, target, "two")
+		checkFile(t, target+"/key", "two")
+		update(t, g, target+"/", "three")
+		checkFile(t, target+"/key", "three")
+		checkMounted(t, g, target)
+	})
+}
+
+func TestARestartedDriverFindsItsVolumes(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, g *ground) {
+		t.Helper()
+		target := g.target("mount")
+		g.publish(t, target, "one")
+		again := g.restart()
+		checkMounted(t, again, target)
+		update(t, again, target, "two")
+		checkFile(t, target+"/key", "two")
+		if err := again.Unmount(target); err != nil {
+			t.Error(err)
+		}
+		checkNotMounted(t, g, target)
+	})
+}
+
+// TestNoVolume asks about targets at which none is, with data of somebody else around.
+func TestNoVolume(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ kind, name string }{
+		"nothing":         {"nothing", "mount"},
+		"a directory":     {"directory", "mount"},
+		"stale data":      {"full directory", "mount"},
+		"a file":          {"file", "mount"},
+		"below a file":    {"file", "mount/below"},
+		"below no parent": {"nothing", "mount/below/far"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onEach(t, func(t *testing.T, g *ground) {
+				t.Helper()
+				mustMake(t, tc.kind, g.target("mount"))
+				target := g.target(tc.name)
+				checkNotMounted(t, g, target)
+				checkNotOpened(t, g, target)
+				if tc.kind == "full directory" {
+					checkFile(t, target+"/leftover", "precious")
+				}
+			})
+		})
+	}
+}
+
+// checkNotOpened fails the test if there is a way into what is at the target; a file is refused for another reason.
+func checkNotOpened(t *testing.T, v volumes, target string) {
+	t.Helper()
+	isFile := false
+	if info, err := os.Lstat(target); err == nil {
+		isFile = info.Mode().IsRegular()
+	}
+	view, err := v.Open(target)
+	if view != nil || (!errors.Is(err, volumefs.ErrNotMounted) && !isFile) {
+		t.Errorf("Open = %v, %v, want %v", view, err, volumefs.ErrNotMounted)
+	}
+	usage, err := v.Usage(target)
+	if usage != (volumefs.Usage{}) || (!errors.Is(err, volumefs.ErrNotMounted) && !isFile) {
+		t.Errorf("Usage = %+v, %v, want %v", usage, err, volumefs.ErrNotMounted)
+	}
+}
+
+func TestASymlinkToAVolumeIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, g *ground) {
+		t.Helper()
+		target, link := g.target("mount"), g.target("link")
+		g.publish(t, target, "one")
+		if err := os.Symlink(target, link); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{link, link + "/"} {
+			if mounted, err := g.Mounted(path); mounted || err == nil {
+				t.Errorf("Mounted = %t, %v, want an error", mounted, err)
+			}
+			if v, err := g.Open(path); err == nil {
+				_ = v.Close()
+				t.Error("Open followed a symlink")
+			}
+			if _, err := g.Usage(path); err == nil {
+				t.Error("Usage followed a symlink")
+			}
+			checkError(t, g.Unmount(path), "unmount volume at "+link+": ", "the target is a symbolic link")
+		}
+		checkFile(t, target+"/key", "one")
+		checkMounted(t, g, target)
+	})
+}
+
+func TestRelativeTargetsAreRefused(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, g *ground) {
+		t.Helper()
+		const what = `target path "mount" is not absolute`
+		_, err := g.Open("mount")
+		checkError(t, err, "open volume at mount: ", what)
+		_, err = g.Mounted("mount")
+		checkError(t, err, "look for volume at mount: ", what)
+		_, err = g.Usage("mount")
+		checkError(t, err, "get usage of volume at mount: ", what)
+		checkError(t, g.Unmount("mount"), "unmount volume", what)
+	})
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, g *ground) {
+		t.Helper()
+		target := g.target("mount")
+		g.publish(t, target, "one")
+		before, err := g.Usage(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l := limits(); before.BytesTotal != l.Bytes || before.InodesTotal != l.Inodes {
+			t.Errorf("Usage = %+v, want the totals of %+v", before, l)
+		}
+		if before.InodesUsed != 2 || before.BytesUsed < 3 {
+			t.Errorf("Usage = %+v, want the root directory, one file and its bytes", before)
+		}
+		update(t, g, target, string(make([]byte, 100_000)))
+		after, err := g.Usage(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after.BytesUsed < 100_000 || after.InodesUsed != 2 {
+			t.Errorf("Usage = %+v after 100 kB were written", after)
+		}
+		for _, u := range []volumefs.Usage{before, after} {
+			if u.BytesUsed+u.BytesFree != u.BytesTotal || u.InodesUsed+u.InodesFree != u.InodesTotal {
+				t.Errorf("Usage = %+v, want used and free to make the total", u)
+			}
+		}
+	})
+}
+
+func TestManyTargetsAtOnce(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, g *ground) {
+		t.Helper()
+		var group errgroup.Group
+		for i := range 24 {
+			group.Go(func() error { return liveAndDie(g, g.target(fmt.Sprintf("mount-%d", i)), fmt.Sprint(i)) })
+		}
+		if err := group.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// liveAndDie takes one target through the lives of three volumes.
+func liveAndDie(v volumes, target, content string) error {
+	for range 3 {
+		if err := live(v, target, content); err != nil {
+			return err
+		}
+		if mounted, err := v.Mounted(target); mounted || err != nil {
+			return fmt.Errorf("Mounted(%s) after Unmount = %t, %w", target, mounted, err)
+		}
+	}
+	return nil
+}
+
+func live(v volumes, target, content string) (err error) {
+	view, err := v.Create(limits())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, view.Close(), v.Unmount(target)) }()
+	if err := view.Publish(target); err != nil {
+		return err
+	}
+	for range 5 {
+		open, err := v.Open(target)
+		if err != nil {
+			return err
+		}
+		err = open.Root.WriteFile("key", []byte(content), 0o600)
+		if err := errors.Join(err, open.Close()); err != nil {
+			return err
+		}
+		got, err := os.ReadFile(target + "/key")
+		if string(got) != content || err != nil {
+			return fmt.Errorf("%s/key = %q, %w, want %q", target, got, err, content)
+		}
+	}
+	return nil
+}
+
+// TestAViewThatIsKept: who keeps a view finds out cheaply whether it leads to what is mounted, and goes on writing there.
+func TestAViewThatIsKept(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, g *ground) {
+		t.Helper()
+		target, other := g.target("mount"), g.target("other")
+		made := g.create(t, "one")
+		checkNotAt(t, made, target)
+		g.unmountAtEnd(t, target)
+		if err := made.Publish(target); err != nil {
+			t.Fatal(err)
+		}
+		checkAt(t, made, target)
+		g.publish(t, other, "another")
+		kept, err := g.Open(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer kept.Close()
+		for _, content := range []string{"two", "three"} {
+			checkAt(t, kept, target)
+			put(t, kept, "key", content)
+			checkFile(t, target+"/key", content)
+		}
+		checkAt(t, kept, target+"/")
+		checkNotAt(t, kept, other)
+		checkNotAt(t, kept, g.dir)
+		checkNotAt(t, kept, target+"/key")
+		checkNotAt(t, kept, g.target("nothing"))
+		checkNotAt(t, kept, "mount")
+		if usage, err := kept.Usage(); err != nil || usage.InodesUsed != 2 {
+			t.Errorf("Usage = %+v, %v, want a directory and a file", usage, err)
+		}
+		if err := kept.Close(); err != nil {
+			t.Error(err)
+		}
+		checkNotAt(t, kept, target)
+		if usage, err := kept.Usage(); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("Usage of a closed view = %+v, %v, want that it is closed", usage, err)
+		}
+	})
+}
+
+// TestAViewThatIsKeptTooLong: it leads to no other volume that comes to the same place.
+func TestAViewThatIsKeptTooLong(t *testing.T) {
+	t.Parallel()
+	g := kernelGround(t)
+	target := g.target("mount")
+	g.publish(t, target, "one")
+	kept, err := g.Open(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	if err := g.Unmount(target); err != nil {
+		t.Fatal(err)
+	}
+	checkNotAt(t, kept, target)
+	for range 20 {
+		g.publish(t, target, "two")
+		checkNotAt(t, kept, target)
+		if err := g.Unmount(target); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, kept, "key", "nobody sees it")
+}
+
+func checkAt(t *testing.T, v *volumefs.View, target string) {
+	t.Helper()
+	if !v.IsAt(target) {
+		t.Errorf("IsAt(%s) = false, want true", target)
+	}
+}
+
+func checkNotAt(t *testing.T, v *volumefs.View, target string) {
+	t.Helper()
+	if v.IsAt(target) {
+		t.Errorf("IsAt(%s) = true, want false", target)
+	}
+}

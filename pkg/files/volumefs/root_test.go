@@ -1,0 +1,206 @@
+package volumefs_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
+)
+
+// TestTheRootMayBeBehindALink: on many nodes it is.
+func TestTheRootMayBeBehindALink(t *testing.T) {
+	t.Parallel()
+	tests := map[string]string{
+		"the root is a link":                 "link",
+		"it lies behind one":                 "link/kubelet",
+		"both":                               "link/kubelet/link",
+		"the root ends with a slash":         "real/",
+		"there is no link, and all is plain": "real",
+	}
+	for name, root := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onEach(t, func(t *testing.T, g *ground) {
+				t.Helper()
+				mustMakeAll(t, g.target("real/kubelet"))
+				mustLink(t, "real", g.target("link"))
+				mustLink(t, g.target("real/kubelet"), g.target("real/kubelet/link"))
+				v := g.below(g.dir + "/" + root)
+				if err := v.Check(); err != nil {
+					t.Error(err)
+				}
+				for _, below := range []string{"mount", "pods/mount", "pods/x/mount"} {
+					target := filepath.Join(g.dir, root, below)
+					mustMakeAll(t, filepath.Dir(target))
+					if err := liveAndDie(v, target, "one"); err != nil {
+						t.Error(err)
+					}
+					checkGone(t, target)
+				}
+			})
+		})
+	}
+}
+
+func TestTargetsThatAreNotBelowTheRoot(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, g *ground) {
+		t.Helper()
+		root := mustMakeAll(t, g.target("root"))
+		mustMakeAll(t, g.target("root-other"))
+		mustLink(t, root, g.target("link"))
+		v := g.below(root)
+		before := listing(t, g.dir)
+		for name, target := range map[string]string{
+			"the root":                    root,
+			"the root with a slash":       root + "/",
+			"a directory that begins so":  root + "-other/mount",
+			"the directory above":         g.dir,
+			"up and out":                  root + "/../mount",
+			"the same place, by its link": g.target("link/mount"),
+			"the whole file system":       "/",
+		} {
+			what := `target path "` + filepath.Clean(target) + `" is not below ` + root
+			_, err := v.Mounted(target)
+			checkError(t, err, "look for volume at ", what)
+			if !errors.Is(err, volumefs.ErrOutside) {
+				t.Errorf("%s: Mounted = %v, want %v", name, err, volumefs.ErrOutside)
+			}
+			_, err = v.Open(target)
+			checkError(t, err, "open volume at ", what)
+			_, err = v.Usage(target)
+			checkError(t, err, "get usage of volume at ", what)
+			checkError(t, v.Unmount(target), "unmount volume at ", what)
+			view, err := v.Create(limits())
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkError(t, view.Publish(target), "publish volume at ", what)
+			if err := view.Close(); err != nil {
+				t.Errorf("%s: Close = %v", name, err)
+			}
+		}
+		checkUnchanged(t, g.dir, before)
+	})
+}
+
+// TestNoPathLeavesTheRoot: the kernel sees to it as well.
+func TestNoPathLeavesTheRoot(t *testing.T) {
+	t.Parallel()
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	for _, path := range []string{"..", "../..", "./..", "/", dir.Name(), "/proc/self/root"} {
+		if err := volumefs.OpenBeneath(dir, path); !errors.Is(err, unix.EXDEV) {
+			t.Errorf("open %s below a directory = %v, want %v", path, err, unix.EXDEV)
+		}
+	}
+	if err := volumefs.OpenBeneath(dir, "."); err != nil {
+		t.Errorf("open the directory itself = %v", err)
+	}
+}
+
+// TestARootThatIsMissing is no reason to hold up an unmount: without it there is no target.
+func TestARootThatIsMissing(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ kind, root string }{
+		"nothing":      {"nothing", "root"},
+		"a file":       {"file", "root"},
+		"below a file": {"file", "root/below"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onEach(t, func(t *testing.T, g *ground) {
+				t.Helper()
+				mustMake(t, tc.kind, g.target("root"))
+				v := g.below(g.target(tc.root))
+				for _, target := range []string{g.target(tc.root + "/mount"), g.target(tc.root + "/pods/mount")} {
+					checkNotMounted(t, v, target)
+					checkNotOpened(t, v, target)
+					if err := v.Unmount(target); err != nil {
+						t.Errorf("Unmount = %v, want nil", err)
+					}
+					view, err := v.Create(limits())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := view.Publish(target); !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
+						t.Errorf("Publish = %v, want it to miss the directory", err)
+					}
+					_ = view.Close()
+				}
+			})
+		})
+	}
+}
+
+func TestARootThatIsNotAbsolute(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, g *ground) {
+		t.Helper()
+		for _, root := range []string{"", "relative"} {
+			_, err := g.below(root).Mounted(g.target("mount"))
+			checkError(t, err, "look for volume at ", "is not absolute")
+			checkError(t, g.below(root).Unmount(g.target("mount")), "unmount volume at ", "is not absolute")
+			checkError(t, g.below(root).Check(), "check where volumes go: ", "is not absolute")
+		}
+	})
+}
+
+// TestTheRootIsLookedUpEachTime has the root replaced under a driver that runs.
+func TestTheRootIsLookedUpEachTime(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, g *ground) {
+		t.Helper()
+		root := mustMakeAll(t, g.target("root"))
+		v := g.below(root)
+		if err := liveAndDie(v, root+"/mount", "one"); err != nil {
+			t.Fatal(err)
+		}
+		mustRename(t, root, g.target("old"))
+		mustMakeAll(t, root)
+		if err := liveAndDie(v, root+"/mount", "two"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestARootThatIsMountedOver(t *testing.T) {
+	t.Parallel()
+	g := kernelGround(t)
+	root := mustMakeAll(t, g.target("root"))
+	v := g.below(root)
+	if err := liveAndDie(v, root+"/mount", "one"); err != nil {
+		t.Fatal(err)
+	}
+	mountForeign(t, root, "kubelet", 0)
+	if err := liveAndDie(v, root+"/mount", "two"); err != nil {
+		t.Error(err)
+	}
+	// A mount below the root is as good a place.
+	disk := mustMakeAll(t, root+"/pods/disk")
+	mountForeign(t, disk, "disk", 0)
+	if err := liveAndDie(v, disk+"/mount", "three"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTheMountTableBehindALink: it has paths without links.
+func TestTheMountTableBehindALink(t *testing.T) {
+	t.Parallel()
+	g := kernelGround(t)
+	mustMakeAll(t, g.target("real/pods"))
+	mustLink(t, "real", g.target("link"))
+	g.publish(t, g.target("real/pods/mount"), "one")
+	behind := &ground{volumes: g.below(g.target("link"))}
+	if got, err := sourceByPath(behind, g.target("link/pods/mount")); got != source || err != nil {
+		t.Errorf("the mount table has %q, %v, want ours", got, err)
+	}
+}

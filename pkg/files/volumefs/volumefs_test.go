@@ -1,0 +1,214 @@
+package volumefs_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
+)
+
+func TestMain(m *testing.M) { os.Exit(mountns.Main(m)) }
+
+// source is the source of every mount that is ours in these tests.
+const source = "csi.example.test"
+
+// limits are ample for what the tests write.
+func limits() volumefs.Limits { return volumefs.Limits{Bytes: 1 << 20, Inodes: 64} }
+
+// volumes is what the real thing and the fake have in common.
+type volumes interface {
+	Check() error
+	Create(l volumefs.Limits) (*volumefs.View, error)
+	Open(target string) (*volumefs.View, error)
+	Mounted(target string) (bool, error)
+	Unmount(target string) error
+	Usage(target string) (volumefs.Usage, error)
+}
+
+var (
+	_ volumes = (*volumefs.FS)(nil)
+	_ volumes = (*volumefs.Fake)(nil)
+)
+
+// ground is where one test makes its volumes.
+type ground struct {
+	volumes
+
+	// dir is where targets go.
+	dir string
+	// restart returns what a driver that is started again has, and below one that looks for targets below another
+	// directory than the ground's.
+	restart func() volumes
+	below   func(root string) volumes
+}
+
+// target returns a path in the ground at which there is nothing yet.
+func (g *ground) target(name string) string { return filepath.Join(g.dir, name) }
+
+// onEach runs a test of what both promise, against the real thing and the fake.
+func onEach(t *testing.T, test func(t *testing.T, g *ground)) {
+	t.Helper()
+	t.Run("kernel", func(t *testing.T) {
+		t.Parallel()
+		test(t, kernelGround(t))
+	})
+	t.Run("fake", func(t *testing.T) {
+		t.Parallel()
+		store, dir := t.TempDir(), t.TempDir()
+		test(t, newGround(dir, func(root string) volumes { return volumefs.NewFake(store, root) }))
+	})
+}
+
+// kernelGround returns a ground of kernel mounts, on which nothing may be mounted any more when the test ends.
+func kernelGround(t *testing.T) *ground {
+	t.Helper()
+	dir := t.TempDir()
+	t.Cleanup(func() {
+		if left := mountsBelow(t, dir); len(left) > 0 {
+			t.Errorf("still mounted at the end of the test:\n%s", strings.Join(left, "\n"))
+		}
+	})
+	return newGround(dir, func(root string) volumes { return volumefs.New(volumefs.Config{Root: root, Source: source}) })
+}
+
+func newGround(dir string, below func(root string) volumes) *ground {
+	restart := func() volumes { return below(dir) }
+	return &ground{volumes: restart(), dir: dir, restart: restart, below: below}
+}
+
+// mountsBelow returns the lines of the mount table about dir and what is below it.
+func mountsBelow(t *testing.T, dir string) []string {
+	t.Helper()
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(table)) {
+		at := strings.Fields(line)[4]
+		if at == dir || strings.HasPrefix(at, dir+"/") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}
+
+// create returns an unpublished volume that holds one file, key.
+func (g *ground) create(t *testing.T, content string) *volumefs.View {
+	t.Helper()
+	v, err := g.Create(limits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = v.Close() })
+	put(t, v, "key", content)
+	return v
+}
+
+// publish makes a volume with one file, key, at target. It is unmounted at the end of the test.
+func (g *ground) publish(t *testing.T, target, content string) {
+	t.Helper()
+	v := g.create(t, content)
+	if err := v.Publish(target); err != nil {
+		t.Fatal(err)
+	}
+	g.unmountAtEnd(t, target)
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (g *ground) unmountAtEnd(t *testing.T, target string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := g.Unmount(target); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// update writes the file key of the volume at target.
+func update(t *testing.T, v volumes, target, content string) {
+	t.Helper()
+	view, err := v.Open(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, view, "key", content)
+	if err := view.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func put(t *testing.T, v *volumefs.View, name, content string) {
+	t.Helper()
+	if err := v.Root.WriteFile(name, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkFile fails the test unless the file at path holds the content.
+func checkFile(t *testing.T, path, want string) {
+	t.Helper()
+	if got, err := os.ReadFile(path); string(got) != want || err != nil {
+		t.Errorf("%s = %q, %v, want %q", path, got, err, want)
+	}
+}
+
+// checkMounted fails the test unless a volume is mounted at the target.
+func checkMounted(t *testing.T, v volumes, target string) {
+	t.Helper()
+	if got, err := v.Mounted(target); !got || err != nil {
+		t.Errorf("Mounted(%s) = %t, %v, want true", target, got, err)
+	}
+}
+
+// checkNotMounted fails the test unless Mounted says no, without an error.
+func checkNotMounted(t *testing.T, v volumes, target string) {
+	t.Helper()
+	if got, err := v.Mounted(target); got || err != nil {
+		t.Errorf("Mounted(%s) = %t, %v, want false", target, got, err)
+	}
+}
+
+func checkGone(t *testing.T, path string) {
+	t.Helper()
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is there (%v), want nothing", path, err)
+	}
+}
+
+// checkError fails the test unless err begins with what was being done and says what is wrong.
+func checkError(t *testing.T, err error, doing, what string) {
+	t.Helper()
+	if err == nil || !strings.HasPrefix(err.Error(), doing) || !strings.Contains(err.Error(), what) {
+		t.Errorf("error = %v, want %q to begin with and %q in it", err, doing, what)
+	}
+}
+
+// mustMake makes a directory, a file with the content «precious», or a symlink to a directory, as the kind says.
+func mustMake(t *testing.T, kind, path string) {
+	t.Helper()
+	var err error
+	switch kind {
+	case "nothing":
+	case "directory":
+		err = os.Mkdir(path, 0o755)
+	case "file":
+		err = os.WriteFile(path, []byte("precious"), 0o600)
+	case "full directory":
+		err = errors.Join(os.Mkdir(path, 0o755), os.WriteFile(filepath.Join(path, "leftover"), []byte("precious"), 0o600))
+	case "symlink":
+		err = os.Symlink(t.TempDir(), path)
+	default:
+		t.Fatalf("nothing is known about a %s", kind)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
