@@ -145,6 +145,11 @@ test/soak: bin/tools bin/node bin/promtool ## the tests that chance or size has 
 test/fuzz: setup ## every fuzz target for FUZZTIME (30s)
 	@test/fuzz.sh $(FUZZTIME)
 
+.PHONY: test/mutation
+test/mutation: setup ## change operators in the core packages, and see whether the tests beside the code notice (half an hour)
+	@test/tools/build.sh gremlins
+	@go -C test run ./mutation --repo=..
+
 .PHONY: bench
 bench: bin/node bin/helm ## measure beside the kubelet and bare watches, and write test/bench/RESULTS.md; half an hour on a quiet machine; needs root
 	@cd test && go run -exec="$(CURDIR)/test/exec.sh" ./bench

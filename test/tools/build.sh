@@ -25,6 +25,7 @@ kube-scheduler          | kubernetes | k8s   | $k8s/kube-scheduler
 storage-e2e             | kubernetes | k8s   | ./storage-e2e
 golangci-lint           | lint       | tools | github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 gotestsum               | gotestsum  | tools | gotest.tools/gotestsum
+gremlins                | gremlins   | tools | github.com/go-gremlins/gremlins/cmd/gremlins
 govulncheck             | vulncheck  | tools | golang.org/x/vuln/cmd/govulncheck
 helm                    | helm       | tools | helm.sh/helm/v4/cmd/helm
 promtool                | promtool   | tools | github.com/prometheus/prometheus/cmd/promtool
