@@ -18,7 +18,7 @@ const (
 	samplesName = "samples.jsonl"
 )
 
-// Write writes the page, its plots, its files and the raw data into a folder, in place of what is there. The data is the result
+// Write writes the page, its plots, its files and the raw data into a folder, in place of what is there. Git ignores the data: the result
 // without samples, and the samples of one series a line.
 func (r Result) Write(dir string) error {
 	files := map[string][]byte{}
