@@ -80,7 +80,7 @@ func (p *parts) newMetrics(cfg config) *telemetry.Metrics {
 	gauges := telemetry.Gauges{
 		Volumes:       func() int { return p.volumes.Volumes() },
 		Recovered:     func() int { return p.volumes.Recovered() },
-		Survey:        p.survey,
+		Summary:       p.summary,
 		RoomUsed:      p.room.Used,
 		RoomLimit:     p.room.Limit,
 		StateWritable: func() bool { return p.ready.stateWritable() },
@@ -96,9 +96,9 @@ func (p *parts) newMetrics(cfg config) *telemetry.Metrics {
 	return m
 }
 
-func (p *parts) survey() telemetry.Survey {
+func (p *parts) summary() telemetry.Summary {
 	found := p.volumes.Survey()
-	s := telemetry.Survey{NotCurrent: map[string]int{}, Frozen: found.Frozen, Staleness: found.Staleness}
+	s := telemetry.Summary{NotCurrent: map[string]int{}, Frozen: found.Frozen, Staleness: found.Staleness}
 	for kind, n := range found.NotCurrent {
 		s.NotCurrent[string(kind)] = n
 	}

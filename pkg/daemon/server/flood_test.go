@@ -36,7 +36,7 @@ func TestAFloodFromOnePodLosesNoProbe(t *testing.T) {
 			<-answer
 		}
 		well().ServeHTTP(w, r)
-	}), forAnybody())
+	}), defaultLimits())
 	silent, slow, keeps := connectFrom(t, "127.0.0.1", address), connectFrom(t, "127.0.0.1", address), connectFrom(t, "127.0.0.1", address)
 	wantAnswer(t, keeps)
 	write(t, slow, "GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -60,7 +60,7 @@ func TestAFloodFromOnePodLosesNoProbe(t *testing.T) {
 // TestAClientHasItsShare: no address takes all the connections that there are, also where nobody else wants them.
 func TestAClientHasItsShare(t *testing.T) {
 	t.Parallel()
-	m := limits{patience: time.Hour, headerBytes: 8 << 10, mostConnections: 10, mostOfOne: 3}
+	m := limits{timeout: time.Hour, headerBytes: 8 << 10, mostConnections: 10, mostOfOne: 3}
 	address := serving(t, well(), m)
 	var conns []net.Conn
 	for range 2 * m.mostOfOne {

@@ -14,15 +14,15 @@ import (
 
 // limits bounds what connections can take: their time, their size, their number.
 type limits struct {
-	patience    time.Duration // For a request, and between two.
+	timeout     time.Duration // For a request, and between two.
 	headerBytes int
 	// mostConnections are of all clients together, and mostOfOne of each.
 	mostConnections, mostOfOne int
 }
 
-// forAnybody is for who may connect, which is the whole cluster.
-func forAnybody() limits {
-	return limits{patience: 10 * time.Second, headerBytes: 8 << 10, mostConnections: 100, mostOfOne: 25}
+// defaultLimits is for who may connect, which is the whole cluster.
+func defaultLimits() limits {
+	return limits{timeout: 10 * time.Second, headerBytes: 8 << 10, mostConnections: 100, mostOfOne: 25}
 }
 
 // ListenHTTP listens on a TCP address, for [ServeHTTP]. From then on, who connects waits for an answer instead of being refused.
@@ -36,14 +36,14 @@ func ListenHTTP(ctx context.Context, address string) (net.Listener, error) {
 
 // ServeHTTP serves the handler on the listener, which it takes over, until ctx ends.
 func ServeHTTP(ctx context.Context, l net.Listener, handler http.Handler) error {
-	return serveHTTP(ctx, l, handler, forAnybody())
+	return serveHTTP(ctx, l, handler, defaultLimits())
 }
 
 // serveHTTP takes the listener over.
 func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, m limits) error {
 	s := &http.Server{
-		Handler: handler, ReadHeaderTimeout: m.patience, ReadTimeout: m.patience, IdleTimeout: m.patience,
-		WriteTimeout: 3 * m.patience, MaxHeaderBytes: m.headerBytes, ConnState: newConnLimiter(m.mostConnections, m.mostOfOne).note,
+		Handler: handler, ReadHeaderTimeout: m.timeout, ReadTimeout: m.timeout, IdleTimeout: m.timeout,
+		WriteTimeout: 3 * m.timeout, MaxHeaderBytes: m.headerBytes, ConnState: newConnLimiter(m.mostConnections, m.mostOfOne).note,
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- s.Serve(l) }()

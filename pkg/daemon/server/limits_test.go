@@ -84,8 +84,8 @@ func well() http.Handler { return Health(func() error { return nil }) }
 // TestAHeaderWithoutAnEnd is not read on and on: what is read of it is held.
 func TestAHeaderWithoutAnEnd(t *testing.T) {
 	t.Parallel()
-	m := forAnybody()
-	m.patience = time.Hour
+	m := defaultLimits()
+	m.timeout = time.Hour
 	address := serving(t, well(), m)
 	c := connect(t, address)
 	sent, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: localhost\r\nX-Large: "+strings.Repeat("x", 1<<20))
@@ -99,8 +99,8 @@ func TestAHeaderWithoutAnEnd(t *testing.T) {
 // TestConnectionsThatBringNothingEnd, each after the time that it has.
 func TestConnectionsThatBringNothingEnd(t *testing.T) {
 	t.Parallel()
-	m := forAnybody()
-	m.patience = 50 * time.Millisecond
+	m := defaultLimits()
+	m.timeout = 50 * time.Millisecond
 	tests := map[string]string{
 		"nothing at all":            "",
 		"nothing after an answer":   "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -127,8 +127,8 @@ func write(t *testing.T, c net.Conn, text string) {
 // TestAnAnswerThatNobodyReads is given up.
 func TestAnAnswerThatNobodyReads(t *testing.T) {
 	t.Parallel()
-	m := forAnybody()
-	m.patience = 50 * time.Millisecond
+	m := defaultLimits()
+	m.timeout = 50 * time.Millisecond
 	gaveUp := make(chan struct{})
 	address := serving(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		defer close(gaveUp)
@@ -149,7 +149,7 @@ func TestAnAnswerThatNobodyReads(t *testing.T) {
 // TestTheOldestOfAClientGoes, and the new one is served. Those between stay.
 func TestTheOldestOfAClientGoes(t *testing.T) {
 	t.Parallel()
-	m := limits{patience: time.Hour, headerBytes: 8 << 10, mostConnections: 3, mostOfOne: 10}
+	m := limits{timeout: time.Hour, headerBytes: 8 << 10, mostConnections: 3, mostOfOne: 10}
 	address := serving(t, well(), m)
 	var conns []net.Conn
 	for range m.mostConnections {

@@ -19,50 +19,50 @@ import (
 // maxNote is the longest message that the API server takes, in bytes.
 const maxNote = 1024
 
-// How long the API server is left alone after it could not be reached. The first time it is up to chance, because nodes that
-// have lost it at the same moment must not come back at the same moment.
+// How long the driver waits before it sends again after the API server could not be reached. The first wait is random: nodes
+// that lost the API server at the same moment must not return at the same moment.
 const (
 	retryPause       = 10 * time.Second
 	firstPause       = time.Second
 	firstPauseJitter = 9
 )
 
-// Event is what a pod's user is told.
+// Event is what an Event of Kubernetes says about a volume of a pod.
 type Event struct {
 	Pod api.Pod
 	// Volume is the volume's name in the pod spec.
 	Volume string
-	// Warning tells trouble from news.
+	// Warning is the type of the Event: Warning, else Normal.
 	Warning bool
 	// Reason is a CamelCase word that people filter by.
 	Reason string
-	// Note is for people; long ones are cut.
+	// Note is the message. Write shortens a long one.
 	Note string
 }
 
-// Events writes Events on pods. Trouble is sent at once. News waits a moment and goes out slowly: a change that reaches all
-// volumes of a node, or of all nodes, must not cost the API server and the update a request for each while it is going on.
+// Events writes Events on pods. It sends warnings at once. Normal Events wait and are sent slowly: a change that reaches
+// every volume of a node, or of all nodes, must not cost a request for each while the update runs.
 type Events struct {
 	sender sender
-	woken  chan struct{} // Has something when there is more to send than the sender knows of.
-	ended  chan struct{} // Closed when nothing is sent any more.
+	woken  chan struct{} // Receives when the queue has an Event that the sender does not wait for.
+	ended  chan struct{} // Closed when the sender has ended.
 
 	mu    sync.Mutex // Guards the fields below.
-	queue *outbox
-	open  bool               // While what is written is sent.
-	stop  context.CancelFunc // Ends the sending; nil before Start.
+	queue *eventQueue
+	open  bool               // True between Start and the end of Run.
+	stop  context.CancelFunc // Ends the sender; nil before Start.
 }
 
-// NewEvents returns a writer of Events that are reported by the driver of that name on the node, through a client of core/v1.
-// Equal Events are counted in one. What is written before Start is lost.
+// NewEvents returns a writer of Events. They name the driver and the node as their source. Client is for core/v1. Equal
+// Events are counted in one. An Event that is written before Start is lost.
 func NewEvents(client rest.Interface, driver, node string) *Events {
 	return &Events{
 		sender: newSender(client, driver, node), woken: make(chan struct{}, 1), ended: make(chan struct{}),
-		queue: newOutbox(),
+		queue: newEventQueue(),
 	}
 }
 
-// Start begins to send what is written, until ctx ends. It does not wait for the API server. Call Run after it.
+// Start sends what is written until ctx ends. It does not wait for the API server. Call Run after it.
 func (e *Events) Start(ctx context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -71,7 +71,7 @@ func (e *Events) Start(ctx context.Context) {
 	go e.send(ctx)
 }
 
-// Run ends the sending when ctx ends. What waits is lost then.
+// Run returns after ctx has ended and the sender with it. Events that still wait are lost.
 func (e *Events) Run(ctx context.Context) error {
 	<-ctx.Done()
 	e.mu.Lock()
@@ -92,7 +92,7 @@ func (e *Events) Write(event Event) {
 	}
 }
 
-// wake has the sender look again. One word waits for it at most.
+// wake makes the sender look at the queue again.
 func (e *Events) wake() {
 	select {
 	case e.woken <- struct{}{}:
@@ -119,14 +119,14 @@ func (e *Events) send(ctx context.Context) {
 	}
 }
 
-// next returns what to send now, or else when there will be something; the zero time means that nothing waits.
-func (e *Events) next() (*letter, time.Time) {
+// next is [eventQueue.next], safe for concurrent use.
+func (e *Events) next() (*queuedEvent, time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.queue.next(time.Now())
 }
 
-// rest waits until then, unless it is zero, or until there is more.
+// rest waits for a time, unless that is zero, or for wake.
 func (e *Events) rest(ctx context.Context, until time.Time) {
 	var due <-chan time.Time
 	if !until.IsZero() {
@@ -141,36 +141,36 @@ func (e *Events) rest(ctx context.Context, until time.Time) {
 	}
 }
 
-// noteFailure gives an Event up that the API server does not want, and keeps one that has not reached it.
-func (e *Events) noteFailure(ctx context.Context, l *letter, err error) {
-	logger := klog.FromContext(ctx).WithValues(logkeys.Pod, l.Pod.String(), logkeys.Reason, l.Reason)
+// noteFailure drops an Event that the API server has refused. It queues one again that has not reached the API server.
+func (e *Events) noteFailure(ctx context.Context, failed *queuedEvent, err error) {
+	logger := klog.FromContext(ctx).WithValues(logkeys.Pod, failed.Pod.String(), logkeys.Reason, failed.Reason)
 	var answer apierrors.APIStatus
 	switch {
 	case ctx.Err() != nil:
 	case isGone(err):
-		logger.V(4).Info("An Event came too late", "err", err)
+		logger.V(4).Info("The namespace of an Event is being deleted", "err", err)
 	case errors.As(err, &answer):
-		logger.Error(err, "An Event was refused by the API server")
-	case l.tries+1 == mostTries:
-		logger.Error(err, "An Event is given up")
+		logger.Error(err, "The API server refused an Event")
+	case failed.tries+1 == maxTries:
+		logger.Error(err, "An Event could not be sent; it is dropped")
 	default:
-		logger.Error(err, "An Event could not be sent; it will be tried again")
+		logger.Error(err, "An Event could not be sent; the driver will try again")
 		pause := retryPause
-		if l.tries == 0 {
+		if failed.tries == 0 {
 			pause = wait.Jitter(firstPause, firstPauseJitter)
 		}
-		e.putBack(l)
+		e.putBack(failed)
 		over, cancel := context.WithTimeout(ctx, pause)
 		defer cancel()
 		<-over.Done()
 	}
 }
 
-// putBack keeps an Event to be sent again.
-func (e *Events) putBack(l *letter) {
+// putBack is [eventQueue.putBack], safe for concurrent use.
+func (e *Events) putBack(failed *queuedEvent) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.queue.putBack(l)
+	e.queue.putBack(failed)
 }
 
 // cut shortens a note without leaving half a character.

@@ -18,7 +18,7 @@ func everything() *telemetry.Metrics {
 	one := func() int { return 1 }
 	m := telemetry.NewMetrics("csi.test", "v1.2.3", telemetry.Gauges{
 		Volumes: one, Recovered: one, Watches: one, Polled: one, EventsDropped: one, Replaced: one,
-		Survey:  func() telemetry.Survey { return telemetry.Survey{NotCurrent: map[string]int{"Missing": 1}} },
+		Summary: func() telemetry.Summary { return telemetry.Summary{NotCurrent: map[string]int{"Missing": 1}} },
 		Silence: func() time.Duration { return time.Second }, StateWritable: func() bool { return true },
 		RoomUsed: func() int64 { return 1 }, RoomLimit: func() int64 { return 2 },
 	})
@@ -103,12 +103,12 @@ func TestExpectedSeriesAreThereWithZero(t *testing.T) {
 	wantLine(t, lines, `liveconfig_publishes_refused_total{kind="Missing"}`, "0")
 }
 
-func TestSurveyIsOneLook(t *testing.T) {
+func TestSummaryIsReadOnce(t *testing.T) {
 	t.Parallel()
 	looks := 0
-	m := telemetry.NewMetrics("csi.test", "v1.2.3", telemetry.Gauges{Survey: func() telemetry.Survey {
+	m := telemetry.NewMetrics("csi.test", "v1.2.3", telemetry.Gauges{Summary: func() telemetry.Summary {
 		looks++
-		return telemetry.Survey{NotCurrent: map[string]int{"Missing": 2, "IO": 0}, Frozen: 1, Staleness: 90 * time.Second}
+		return telemetry.Summary{NotCurrent: map[string]int{"Missing": 2, "IO": 0}, Frozen: 1, Staleness: 90 * time.Second}
 	}})
 	lines := scrape(t, m)
 	wantLine(t, lines, `liveconfig_volumes_not_current{kind="Missing"}`, "2")

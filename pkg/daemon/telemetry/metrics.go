@@ -33,8 +33,8 @@ type Gauges struct {
 	Volumes func() int
 	// Recovered returns how many volumes of an earlier run were taken over.
 	Recovered func() int
-	// Survey returns the state of all volumes in numbers. It is called at most once a second, however many ask for metrics.
-	Survey func() Survey
+	// Summary returns the state of all volumes in numbers. It is called at most once a second, however many ask for metrics.
+	Summary func() Summary
 	// Watches returns how many objects are watched, and Polled how many of these are only polled.
 	Watches, Polled func() int
 	// Silence returns for how long nothing has been heard of the watch that has been silent longest.
@@ -93,7 +93,7 @@ func (g Gauges) collectors() []prometheus.Collector {
 	}
 	add(count("volumes", "Volumes that are published or being published.", g.Volumes), g.Volumes != nil)
 	add(count("recovered_volumes", "Volumes of an earlier run that were taken over at the start.", g.Recovered), g.Recovered != nil)
-	add(newSurveyor(g.Survey), g.Survey != nil)
+	add(newSummaryCollector(g.Summary), g.Summary != nil)
 	add(count("watches", "Objects that are being watched.", g.Watches), g.Watches != nil)
 	add(count("polled_objects", "Objects that are read now and then, because their readers may not watch them.", g.Polled), g.Polled != nil)
 	add(seconds("watch_silence_seconds", "For how long nothing has been heard of the watch that has been silent longest.", g.Silence),

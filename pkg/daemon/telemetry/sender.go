@@ -16,23 +16,24 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// answerLimit is how long the API server has to take an Event: one that it never answers must not hold up all others.
-const answerLimit = 30 * time.Second
+// requestTimeout is how long one request may take. One that is never answered must not delay all other Events.
+const requestTimeout = 30 * time.Second
 
-// sentEvents is how many Events are remembered, to be counted up when they come again.
+// sentEvents is how many sent Events the driver remembers, to count them up when they are written again.
 const sentEvents = 4096
 
 const eventsResource = "events"
 
-// sender sends Events. It names them by what they say: a restarted driver that has the same to say finds the Event of the
-// earlier run, which it can neither list nor read, by its name, and makes it new again. One goroutine uses it.
+// sender sends Events to the API server. The name of an Event is a hash of its content. So a restarted driver, which may
+// neither list nor read Events, finds the equal Event of the earlier run by its name and updates it. It is not safe for
+// concurrent use.
 type sender struct {
 	client rest.Interface
 	from   corev1.EventSource
 	sent   *lru.Cache // A sent by the Event's name.
 }
 
-// sent is what is known of an Event that the API server has.
+// sent is what the driver remembers of an Event that the API server has.
 type sent struct {
 	first metav1.Time
 	count int32
@@ -42,9 +43,9 @@ func newSender(client rest.Interface, driver, node string) sender {
 	return sender{client: client, from: corev1.EventSource{Component: driver, Host: node}, sent: lru.New(sentEvents)}
 }
 
-// send makes an Event, or counts up the one that says the same.
-func (s sender) send(ctx context.Context, l *letter) error {
-	event := s.event(l)
+// send creates an Event, or counts up the equal one.
+func (s sender) send(ctx context.Context, queued *queuedEvent) error {
+	event := s.event(queued)
 	answer, err := s.write(ctx, event)
 	if err == nil {
 		s.sent.Add(event.Name, sent{answer.FirstTimestamp, answer.Count})
@@ -52,19 +53,19 @@ func (s sender) send(ctx context.Context, l *letter) error {
 	return err
 }
 
-// event returns a letter as the API server takes it.
-func (s sender) event(l *letter) *corev1.Event {
+// event returns an Event as the object of core/v1.
+func (s sender) event(queued *queuedEvent) *corev1.Event {
 	e := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: l.Pod.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Namespace: queued.Pod.Namespace},
 		InvolvedObject: corev1.ObjectReference{
-			APIVersion: "v1", Kind: "Pod", Namespace: l.Pod.Namespace, Name: l.Pod.Name, UID: types.UID(l.Pod.UID),
-			FieldPath: "spec.volumes{" + l.Volume + "}",
+			APIVersion: "v1", Kind: "Pod", Namespace: queued.Pod.Namespace, Name: queued.Pod.Name, UID: types.UID(queued.Pod.UID),
+			FieldPath: "spec.volumes{" + queued.Volume + "}",
 		},
-		Reason: l.Reason, Message: l.Note, Type: corev1.EventTypeNormal, Count: 1, Source: s.from,
-		FirstTimestamp: metav1.NewTime(l.written), LastTimestamp: metav1.NewTime(l.written),
+		Reason: queued.Reason, Message: queued.Note, Type: corev1.EventTypeNormal, Count: 1, Source: s.from,
+		FirstTimestamp: metav1.NewTime(queued.written), LastTimestamp: metav1.NewTime(queued.written),
 		ReportingController: s.from.Component, ReportingInstance: s.from.Host,
 	}
-	if l.Warning {
+	if queued.Warning {
 		e.Type = corev1.EventTypeWarning
 	}
 	e.Name = nameOf(e)
@@ -102,16 +103,16 @@ func (s sender) patch(ctx context.Context, event *corev1.Event, changes map[stri
 
 // do sends a request and returns the Event that it is answered with.
 func do(ctx context.Context, request *rest.Request) (*corev1.Event, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	answer := &corev1.Event{}
 	return answer, request.Do(ctx).Into(answer)
 }
 
-// isGone reports whether an Event was refused because what it is about is being removed.
+// isGone reports whether an Event was refused because its namespace is being deleted.
 func isGone(err error) bool { return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) }
 
-// nameOf returns the same name for Events that say the same about the same volume.
+// nameOf returns the name of an Event. Events with equal content about one volume have one name.
 func nameOf(e *corev1.Event) string {
 	about := string(e.InvolvedObject.UID) + "/" + e.InvolvedObject.FieldPath + "/" + e.Reason
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{about, e.Type, e.Message, e.Source.Host}))

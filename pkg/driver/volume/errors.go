@@ -76,7 +76,7 @@ func refuse(op, volumeID string, kind Kind, format string, args ...any) error {
 func kindOf(err error) Kind {
 	var (
 		missing  *projection.MissingError
-		unfit    *projection.UnfitError
+		unfit    *projection.UnsupportedError
 		conflict *tree.ConflictError
 		unread   *unreadError
 		sources  *sourcesError

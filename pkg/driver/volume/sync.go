@@ -250,7 +250,7 @@ func limitsOf(spec api.Spec) volumefs.Limits {
 		items := int64(len(s.Items))
 		switch {
 		case s.As != nil:
-			rendered = projection.MostRendered // Which is for all of them together.
+			rendered = projection.MaxRendered // Which is for all of them together.
 			files++
 			inodes += inodesPerItem
 		case items == 0: // Every key of the object is a file.

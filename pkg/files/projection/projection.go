@@ -19,7 +19,7 @@ const (
 	plainDir       fs.FileMode = 0o755
 )
 
-// Build is [Prepare] and [Plan.Tree] in one, for whoever has the memory for both.
+// Build is [Prepare] and [Plan.Tree] in one, for callers that need not ask for memory in between.
 func Build(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (tree.Tree, error) {
 	plan, err := Prepare(spec, fsGroup, contents)
 	if err != nil {
@@ -28,18 +28,17 @@ func Build(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (tree.
 	return plan.Tree(), nil
 }
 
-// Plan is a tree of which the files that hold several keys are still to be rendered. It shares the contents' bytes.
+// Plan is a tree whose combined files are not rendered yet. It shares the bytes of the contents.
 type Plan struct {
-	tree   tree.Tree
-	sheets map[string]sheet // By the paths of their files.
+	tree     tree.Tree
+	combined map[string]combinedFile // By path.
 }
 
 // Prepare merges the sources of spec, in order, into one tree. A ref that is not in contents does not exist. fsGroup is
 // the pod's, nil when it has none.
 //
-// Either everything required is there or nothing is built: the error is a *[MissingError] with all that is missing, an
-// *[UnfitError] when a file of several keys cannot hold one of them, or a *[tree.ConflictError] when what the objects hold
-// cannot stand in one directory.
+// It builds all or nothing. The error is a *[MissingError] that lists every missing object and key, an *[UnsupportedError]
+// if a combined file cannot hold a key, or a *[tree.ConflictError] if the paths of two files collide.
 func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Plan, error) {
 	d := draft{files: map[string]tree.File{}}
 	for _, src := range spec.Sources {
@@ -48,16 +47,16 @@ func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Pla
 		case !found && !src.Optional:
 			d.missing.add(fmt.Sprintf("%s %q not found", src.Ref.Kind.Resource(), src.Ref.Name))
 		case src.As == nil:
-			d.project(src, content, spec.DefaultMode)
+			d.addKeys(src, content, spec.DefaultMode)
 		case found:
-			d.gather(src, content, spec.DefaultMode)
+			d.addCombined(src, content, spec.DefaultMode)
 		}
 	}
 	switch {
 	case d.missing.any():
 		return Plan{}, &MissingError{d.missing}
-	case d.unfit.any():
-		return Plan{}, &UnfitError{d.unfit}
+	case d.unsupported.any():
+		return Plan{}, &UnsupportedError{d.unsupported}
 	}
 	files := make([]tree.File, 0, len(d.files))
 	for _, f := range d.files {
@@ -67,43 +66,43 @@ func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Pla
 	if err != nil {
 		return Plan{}, err
 	}
-	own(&t, spec, fsGroup)
-	return Plan{tree: t, sheets: d.sheets}, nil
+	setOwners(&t, spec, fsGroup)
+	return Plan{tree: t, combined: d.combined}, nil
 }
 
-// draft is what the sources so far make of a volume, by paths: a later one takes the place of an earlier one.
+// draft is what the sources so far make of a volume, by path. A later file replaces an earlier one.
 type draft struct {
-	files   map[string]tree.File
-	sheets  map[string]sheet
-	missing problems
-	unfit   problems
-	// rendered is how many bytes sheets make, also those whose place was taken. IsFull says that there are too many.
+	files       map[string]tree.File
+	combined    map[string]combinedFile
+	missing     problems
+	unsupported problems
+	// rendered is how many bytes the combined files have, also those that were replaced. isFull says that they are too many.
 	rendered int
 	isFull   bool
 }
 
-// place puts a file into the draft.
-func (d *draft) place(path string, data []byte, mode fs.FileMode) {
+// addFile adds a file, in place of one with the same path.
+func (d *draft) addFile(path string, data []byte, mode fs.FileMode) {
 	d.files[path] = tree.File{Path: path, Data: data, Mode: mode}
-	delete(d.sheets, path)
+	delete(d.combined, path)
 }
 
-// project places a file for each key of a source; required keys that do not exist are missing.
-func (d *draft) project(src api.Source, content api.Content, defaultMode fs.FileMode) {
+// addKeys adds a file for each key of a source. A required key that does not exist is missing.
+func (d *draft) addKeys(src api.Source, content api.Content, defaultMode fs.FileMode) {
 	if len(src.Items) == 0 {
 		for key, data := range content.Data {
-			d.place(key, data, defaultMode)
+			d.addFile(key, data, defaultMode)
 		}
 		return
 	}
 	for _, item := range src.Items {
 		if data, found := d.find(src, item.Key, content); found {
-			d.place(item.Path, data, modeOf(item.Mode, defaultMode))
+			d.addFile(item.Path, data, modeOf(item.Mode, defaultMode))
 		}
 	}
 }
 
-// find returns the value of a key that an item names. One that is required and does not exist is missing.
+// find returns the value of a key that an item names. A required key that does not exist is missing.
 func (d *draft) find(src api.Source, key string, content api.Content) (data []byte, found bool) {
 	data, found = content.Data[key]
 	if !found && !src.Optional {
@@ -119,9 +118,9 @@ func modeOf(mode *fs.FileMode, defaultMode fs.FileMode) fs.FileMode {
 	return defaultMode
 }
 
-// own sets owners and what fsGroup adds to the modes. With an explicit uid the modes stay exact: the owner can read its
-// files, and programs such as sshd refuse a key that its group can read.
-func own(t *tree.Tree, spec api.Spec, fsGroup *int) {
+// setOwners sets the owners, and adds to the modes what fsGroup needs. With an explicit uid the modes stay exact: the owner
+// can read the files, and programs such as sshd refuse a key that its group can read.
+func setOwners(t *tree.Tree, spec api.Spec, fsGroup *int) {
 	t.DirMode = plainDir
 	if spec.UID != nil {
 		t.UID = *spec.UID

@@ -172,7 +172,7 @@ func TestBuildRefusesWhatIsUnfit(t *testing.T) {
 					t.Fatalf("Build = %v, want %s", err, tt.want)
 				}
 				_, isMissing := errors.AsType[*projection.MissingError](err)
-				if _, isUnfit := errors.AsType[*projection.UnfitError](err); isUnfit == isMissing {
+				if _, isUnfit := errors.AsType[*projection.UnsupportedError](err); isUnfit == isMissing {
 					t.Fatalf("Build = %T, want an *UnfitError or a *MissingError", err)
 				}
 			}
@@ -221,7 +221,7 @@ func TestGuardPreparingTakesNoMemory(t *testing.T) { // Not parallel: whatever e
 			runtime.ReadMemStats(&before)
 			_, err := projection.Prepare(s, nil, contents)
 			runtime.ReadMemStats(&after)
-			if _, isUnfit := errors.AsType[*projection.UnfitError](err); !isUnfit {
+			if _, isUnfit := errors.AsType[*projection.UnsupportedError](err); !isUnfit {
 				t.Fatalf("Prepare = %v, want an *UnfitError", err)
 			}
 			if got := after.TotalAlloc - before.TotalAlloc; got > most {

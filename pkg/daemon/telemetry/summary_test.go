@@ -11,17 +11,17 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
 )
 
-// TestScrapesShareASurvey: however many ask for metrics, all volumes are looked at once a second.
-func TestScrapesShareASurvey(t *testing.T) {
+// TestScrapesShareASummary: the driver looks at its volumes once a second, at any rate of scrapes.
+func TestScrapesShareASummary(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		surveys := 0
-		m := telemetry.NewMetrics("csi.test", "v1.2.3", telemetry.Gauges{Survey: func() telemetry.Survey {
-			surveys++
+		summaries := 0
+		m := telemetry.NewMetrics("csi.test", "v1.2.3", telemetry.Gauges{Summary: func() telemetry.Summary {
+			summaries++
 			for range 100 {
 				runtime.Gosched() // The others have asked by now.
 			}
-			return telemetry.Survey{Frozen: surveys}
+			return telemetry.Summary{Frozen: summaries}
 		}})
 		for want := 1; want <= 3; want++ {
 			var scrapes sync.WaitGroup
@@ -29,8 +29,8 @@ func TestScrapesShareASurvey(t *testing.T) {
 				scrapes.Go(func() { scrape(t, m) })
 			}
 			scrapes.Wait()
-			if surveys != want {
-				t.Errorf("%d surveys for 50 scrapes, want 1", surveys-want+1)
+			if summaries != want {
+				t.Errorf("%d summaries for 50 scrapes, want 1", summaries-want+1)
 			}
 			<-time.After(900 * time.Millisecond)
 			wantLine(t, scrape(t, m), "liveconfig_frozen_volumes", strconv.Itoa(want))

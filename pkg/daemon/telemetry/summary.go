@@ -7,31 +7,31 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// surveyInterval is how old a survey may be. One looks at each volume under its lock, and whoever reaches the driver by the
-// network may ask for metrics any number of times.
-const surveyInterval = time.Second
+// summaryInterval is how old a summary may be. Making one takes the lock of each volume, and any client of the network may
+// ask for metrics at any rate.
+const summaryInterval = time.Second
 
-// Survey is the state of all volumes in numbers.
-type Survey struct {
+// Summary is the state of all volumes in numbers.
+type Summary struct {
 	// NotCurrent counts live volumes that have a problem, by its kind, with every kind that there is.
 	NotCurrent map[string]int
-	// Frozen counts live volumes that are not updated any more.
+	// Frozen counts live volumes that are no longer updated.
 	Frozen int
 	// Staleness is for how long the oldest known change is not in the files.
 	Staleness time.Duration
 }
 
-// surveyor makes metrics of one survey.
-type surveyor struct {
-	read                          func() Survey
+// summaryCollector turns a summary into metrics.
+type summaryCollector struct {
+	read                          func() Summary
 	notCurrent, frozen, staleness *prometheus.Desc
 }
 
-func newSurveyor(read func() Survey) surveyor {
+func newSummaryCollector(read func() Summary) summaryCollector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
 	}
-	return surveyor{
+	return summaryCollector{
 		read: sharing(read),
 		notCurrent: desc("volumes_not_current",
 			"Live volumes whose files are not, or may not be, what their sources say, by the kind of the problem.", labelKind),
@@ -43,32 +43,31 @@ func newSurveyor(read func() Survey) surveyor {
 }
 
 // Describe implements [prometheus.Collector].
-func (s surveyor) Describe(descs chan<- *prometheus.Desc) {
+func (s summaryCollector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- s.notCurrent
 	descs <- s.frozen
 	descs <- s.staleness
 }
 
 // Collect implements [prometheus.Collector].
-func (s surveyor) Collect(metrics chan<- prometheus.Metric) {
-	survey := s.read()
-	for kind, n := range survey.NotCurrent {
+func (s summaryCollector) Collect(metrics chan<- prometheus.Metric) {
+	summary := s.read()
+	for kind, n := range summary.NotCurrent {
 		metrics <- prometheus.MustNewConstMetric(s.notCurrent, prometheus.GaugeValue, float64(n), kind)
 	}
-	metrics <- prometheus.MustNewConstMetric(s.frozen, prometheus.GaugeValue, float64(survey.Frozen))
-	metrics <- prometheus.MustNewConstMetric(s.staleness, prometheus.GaugeValue, survey.Staleness.Seconds())
+	metrics <- prometheus.MustNewConstMetric(s.frozen, prometheus.GaugeValue, float64(summary.Frozen))
+	metrics <- prometheus.MustNewConstMetric(s.staleness, prometheus.GaugeValue, summary.Staleness.Seconds())
 }
 
-// sharing returns a function that returns a survey of the last second, and makes one where there is none. Calls at the same
-// time wait for the same one.
-func sharing(read func() Survey) func() Survey {
+// sharing returns a function that returns the summary of the last second, or makes a new one. Concurrent calls share one.
+func sharing(read func() Summary) func() Summary {
 	var mu sync.Mutex // Guards last and made.
-	var last Survey
+	var last Summary
 	var made time.Time
-	return func() Survey {
+	return func() Summary {
 		mu.Lock()
 		defer mu.Unlock()
-		if made.IsZero() || time.Since(made) >= surveyInterval {
+		if made.IsZero() || time.Since(made) >= summaryInterval {
 			last = read()
 			made = time.Now()
 		}

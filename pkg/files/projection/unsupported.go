@@ -8,21 +8,21 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// UnfitError is returned by [Build] when a file of several keys cannot hold one of them, or all such files of a volume would
-// be too large. It names keys and holds nothing of their values.
-type UnfitError struct{ problems }
+// UnsupportedError is returned by [Build] if a combined file cannot hold a key, or if the combined files of a volume would
+// be too large. It names keys and holds no value.
+type UnsupportedError struct{ problems }
 
 // mostOffenders is how many keys a problem names.
 const mostOffenders = 5
 
-// offenders are names that cannot be in a file for one reason: the first in their order, whatever the order in which they were
-// found, and how many there are. An object may have a hundred thousand.
+// offenders are the names that a file cannot hold for one reason: the first few in sorted order, and how many there are. An
+// object may have a hundred thousand.
 type offenders struct {
 	first []string
 	count int
 }
 
-// with returns the offenders with one more. Nil is none.
+// with returns the offenders and one more. Nil means none.
 func (o *offenders) with(name string) *offenders {
 	if o == nil {
 		o = &offenders{}
@@ -48,8 +48,8 @@ func (o *offenders) String() string {
 	return text
 }
 
-// unfit says which names a file cannot hold, and what to do about it.
-func unfit(src api.Source, reason error, found *offenders) string {
+// unsupported says which names a file cannot hold, and what to type.
+func unsupported(src api.Source, reason error, found *offenders) string {
 	return fmt.Sprintf("%s %q does not fit into %s (%s): %v: %s; select the keys with items, where a path gives a key another name",
 		src.Ref.Kind.Resource(), src.Ref.Name, shown(src.As.Path), src.As.Format, reason, found)
 }

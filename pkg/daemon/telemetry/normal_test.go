@@ -22,8 +22,8 @@ func (w *writer) wantNotes(want ...string) {
 	}
 }
 
-// TestNewsWaits until an update of all volumes is over, and says what was new last, with its time.
-func TestNewsWaits(t *testing.T) {
+// TestNormalEventsWait until an update of all volumes is over, and says what was new last, with its time.
+func TestNormalEventsWait(t *testing.T) {
 	bubble(t, func(w *writer) {
 		w.run()
 		for i := range 5 {
@@ -53,8 +53,8 @@ func TestNewsWaits(t *testing.T) {
 	})
 }
 
-// TestNewsIsNotPutOffForEver by more of it.
-func TestNewsIsNotPutOffForEver(t *testing.T) {
+// TestNormalEventsAreNotDelayedForever by more of it.
+func TestNormalEventsAreNotDelayedForever(t *testing.T) {
 	bubble(t, func(w *writer) {
 		w.run()
 		began := time.Now()
@@ -68,8 +68,8 @@ func TestNewsIsNotPutOffForEver(t *testing.T) {
 	})
 }
 
-// TestNewsOfManyNodesIsSpread: each node draws for itself when it tells of a change, and all seconds are alike.
-func TestNewsOfManyNodesIsSpread(t *testing.T) {
+// TestNodesSpreadTheirEvents: each node draws for itself when it tells of a change, and all seconds are alike.
+func TestNodesSpreadTheirEvents(t *testing.T) {
 	bubble(t, func(w *writer) {
 		w.run()
 		const draws = 300
@@ -96,8 +96,8 @@ func TestNewsOfManyNodesIsSpread(t *testing.T) {
 	})
 }
 
-// TestNewsIsPaced: a change of all volumes is told of over some seconds.
-func TestNewsIsPaced(t *testing.T) {
+// TestNormalEventsArePaced: a change of all volumes is told of over some seconds.
+func TestNormalEventsArePaced(t *testing.T) {
 	bubble(t, func(w *writer) {
 		w.run()
 		for i := range 210 {
@@ -119,8 +119,8 @@ func TestNewsIsPaced(t *testing.T) {
 	})
 }
 
-// TestTroubleGoesFirst, at once, however much news is on its way.
-func TestTroubleGoesFirst(t *testing.T) {
+// TestWarningsGoFirst, at once, however much news is on its way.
+func TestWarningsGoFirst(t *testing.T) {
 	bubble(t, func(w *writer) {
 		w.run()
 		for i := range 200 {
@@ -161,9 +161,9 @@ func TestTheLastWordIsRight(t *testing.T) {
 	})
 }
 
-// TestBusyNewsIsLimited as trouble is: to ten, and two more for the two minutes. What takes the place of what has not been
+// TestNormalEventsAreLimited as trouble is: to ten, and two more for the two minutes. What takes the place of what has not been
 // told yet does not count.
-func TestBusyNewsIsLimited(t *testing.T) {
+func TestNormalEventsAreLimited(t *testing.T) {
 	bubble(t, func(w *writer) {
 		w.run()
 		for i := range 15 {
@@ -201,8 +201,8 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	})
 }
 
-// TestTheEndDoesNotWaitForNews.
-func TestTheEndDoesNotWaitForNews(t *testing.T) {
+// TestRunDoesNotWaitForNormalEvents.
+func TestRunDoesNotWaitForNormalEvents(t *testing.T) {
 	bubble(t, func(w *writer) {
 		w.run()
 		w.write(news("config", "a change"))
@@ -216,8 +216,8 @@ func TestTheEndDoesNotWaitForNews(t *testing.T) {
 	})
 }
 
-// TestNewsThatDidNotArrive is told later, after the trouble of the meantime, unless something newer says it better.
-func TestNewsThatDidNotArrive(t *testing.T) {
+// TestNormalEventsAreSentAgain is told later, after the trouble of the meantime, unless something newer says it better.
+func TestNormalEventsAreSentAgain(t *testing.T) {
 	bubble(t, func(w *writer) {
 		broken := true
 		w.server.broken = func(*http.Request) error {

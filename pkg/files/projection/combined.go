@@ -1,0 +1,134 @@
+package projection
+
+import (
+	"fmt"
+	"io/fs"
+	"iter"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/rendering"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+)
+
+// MaxRendered is how many bytes the combined files of a volume may have together. The files of single keys share the bytes
+// of the cached objects; combined files take memory of their own, up to six times the size of an object.
+const MaxRendered = 4 << 20
+
+// bytesPerName is how much memory sorting takes for each name of a combined file.
+const bytesPerName = 32
+
+// combinedFile holds several keys of one source.
+type combinedFile struct {
+	format api.Format
+	values map[string][]byte // By the names in the file.
+	bytes  int               // The size when rendered, at most.
+}
+
+// Rendered returns how many bytes of memory [Plan.Tree] takes.
+func (p Plan) Rendered() int64 {
+	total := int64(0)
+	for _, s := range p.combined {
+		total += int64(s.bytes + len(s.values)*bytesPerName)
+	}
+	return total
+}
+
+// Sizes returns the size of each file of the tree in bytes. The size of a combined file is an upper bound.
+func (p Plan) Sizes() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for _, f := range p.tree.Files {
+			size := len(f.Data)
+			if s, found := p.combined[f.Path]; found {
+				size = s.bytes
+			}
+			if !yield(size) {
+				return
+			}
+		}
+	}
+}
+
+// Dirs returns every directory of the tree, as [tree.Tree.Dirs] does.
+func (p Plan) Dirs() []string { return p.tree.Dirs() }
+
+// Tree renders the combined files and returns the tree. Call it once.
+func (p Plan) Tree() tree.Tree {
+	for i, f := range p.tree.Files {
+		if s, found := p.combined[f.Path]; found {
+			p.tree.Files[i].Data = rendering.Render(s.format, s.values)
+		}
+	}
+	return p.tree
+}
+
+// addCombined adds the one file of a source with as.
+func (d *draft) addCombined(src api.Source, content api.Content, defaultMode fs.FileMode) {
+	s := combinedFile{format: src.As.Format, values: content.Data}
+	if len(src.Items) > 0 {
+		s.values = make(map[string][]byte, len(src.Items))
+	}
+	for _, item := range src.Items {
+		if data, found := d.find(src, item.Key, content); found {
+			s.values[item.Path] = data
+		}
+	}
+	if !d.measure(&s, src) {
+		return
+	}
+	d.addFile(src.As.Path, nil, modeOf(src.As.Mode, defaultMode))
+	if d.combined == nil {
+		d.combined = map[string]combinedFile{}
+	}
+	d.combined[src.As.Path] = s
+}
+
+// measure computes the size of a combined file, and reports whether it can be rendered. If not, it adds a problem. It stops
+// reading values when the volume is too large, so that a refusal is cheap as well.
+func (d *draft) measure(s *combinedFile, src api.Source) bool {
+	if d.isFull || d.exceeds(leastSize(s.values, MaxRendered-d.rendered)) {
+		return false
+	}
+	wrong := map[error]*offenders{}
+	s.bytes = rendering.FrameSize
+	for name, value := range s.values {
+		size, err := rendering.Size(s.format, name, value)
+		if err != nil {
+			wrong[err] = wrong[err].with(name)
+			size = len(name) + len(value) // It was read all the same.
+		}
+		s.bytes += size
+	}
+	for _, reason := range []error{rendering.ErrName, rendering.ErrNUL, rendering.ErrText} {
+		if found := wrong[reason]; found != nil {
+			d.unsupported.add(unsupported(src, reason, found))
+		}
+	}
+	if d.exceeds(s.bytes) {
+		return false
+	}
+	d.rendered += s.bytes
+	return len(wrong) == 0
+}
+
+// leastSize returns a lower bound of the size of a file. It stops counting above most.
+func leastSize(values map[string][]byte, most int) int {
+	least := rendering.FrameSize
+	for name, value := range values {
+		if least > most {
+			break
+		}
+		least += len(name) + len(value) + rendering.LeastBetween
+	}
+	return least
+}
+
+// exceeds reports whether more bytes are too many. Then it adds a problem, once.
+func (d *draft) exceeds(more int) bool {
+	if d.rendered+more <= MaxRendered {
+		return false
+	}
+	d.isFull = true
+	d.unsupported.add(fmt.Sprintf("the files that as makes would have more than %d MiB together, which is the most for a volume; "+
+		"select fewer keys with items", MaxRendered>>20))
+	return true
+}
