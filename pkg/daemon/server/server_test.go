@@ -64,7 +64,7 @@ func listen(t *testing.T) (net.Listener, string) {
 	return l, path
 }
 
-// exists tells whether there is something at path.
+// exists reports whether there is something at path.
 func exists(t *testing.T, path string) bool {
 	t.Helper()
 	_, err := os.Lstat(path)

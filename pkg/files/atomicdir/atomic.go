@@ -112,15 +112,15 @@ type atomicWrite struct {
 
 func (w *atomicWrite) prepare() error {
 	return runSteps(w,
-		step[*atomicWrite]{"read the volume", (*atomicWrite).look},                        // 1
-		step[*atomicWrite]{"compare the live files", (*atomicWrite).compare},              // 2
-		step[*atomicWrite]{"remove left-overs", (*atomicWrite).sweep},                     // 3
-		step[*atomicWrite]{"set owner and mode of the volume", (*atomicWrite).settleRoot}, // 4
-		step[*atomicWrite]{"write the new files", (*atomicWrite).writeGeneration},         // 5
-		step[*atomicWrite]{"link the new files", (*atomicWrite).linkGeneration},           // 6
-		step[*atomicWrite]{"make new names", (*atomicWrite).stageNames},                   // 7
-		step[*atomicWrite]{"remove old names", (*atomicWrite).dropNames},                  // 8
-		step[*atomicWrite]{"switch to the new files", (*atomicWrite).swap},                // 9
+		step[*atomicWrite]{"read the volume", (*atomicWrite).look},                         // 1
+		step[*atomicWrite]{"compare the live files", (*atomicWrite).compare},               // 2
+		step[*atomicWrite]{"remove left-overs", (*atomicWrite).sweep},                      // 3
+		step[*atomicWrite]{"set owner and mode of the volume", (*atomicWrite).correctRoot}, // 4
+		step[*atomicWrite]{"write the new files", (*atomicWrite).writeGeneration},          // 5
+		step[*atomicWrite]{"link the new files", (*atomicWrite).linkGeneration},            // 6
+		step[*atomicWrite]{"make new names", (*atomicWrite).stageNames},                    // 7
+		step[*atomicWrite]{"remove old names", (*atomicWrite).dropNames},                   // 8
+		step[*atomicWrite]{"switch to the new files", (*atomicWrite).swap},                 // 9
 	)
 }
 
@@ -163,7 +163,7 @@ func (w *atomicWrite) left() iter.Seq[string] {
 
 // compare is step 2.
 func (w *atomicWrite) compare() error {
-	w.isEqual = w.live != "" && !w.differs && holds(w.fd, w.live, w.want)
+	w.isEqual = w.live != "" && !w.differs && equalsTree(w.fd, w.live, w.want)
 	return w.spare()
 }
 
@@ -177,7 +177,7 @@ func (w *atomicWrite) sweep() error {
 	return nil
 }
 
-// isRetired tells whether name is a generation that was live, and may go when the new one is there.
+// isRetired reports whether name is a generation that was live, and may go when the new one is there.
 func (w *atomicWrite) isRetired(name string) bool {
 	return w.keepsLast && w.grace.Time > 0 && isGeneration(name) && name < w.live
 }
@@ -202,9 +202,9 @@ func (w *atomicWrite) discard(name string) error {
 	return nil
 }
 
-// settleRoot is step 4.
-func (w *atomicWrite) settleRoot() error {
-	return w.settleIfWrong(w.want)
+// correctRoot is step 4.
+func (w *atomicWrite) correctRoot() error {
+	return w.correctOwnerAndMode(w.want)
 }
 
 // writeGeneration is step 5.
@@ -212,9 +212,9 @@ func (w *atomicWrite) writeGeneration() error {
 	if w.isEqual {
 		return nil
 	}
-	err := ask(w.room)
+	err := askForRoom(w.room)
 	if err != nil && w.makeRoom() {
-		err = ask(w.room)
+		err = askForRoom(w.room)
 	}
 	if err != nil {
 		return err
@@ -229,7 +229,7 @@ func (w *atomicWrite) makeGeneration(name string) error {
 		return err
 	}
 	w.next = name
-	return w.fillMade(name, w.want)
+	return w.writeSubtree(name, w.want)
 }
 
 // freeName returns a name for a generation that nothing in the root has: two writes may read the same time.

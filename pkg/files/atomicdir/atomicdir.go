@@ -22,7 +22,7 @@ type Writer interface {
 	// Write makes root hold the tree's files, directories, modes and owners and nothing else. The names in root that
 	// start with two dots belong to the writer.
 	//
-	// changed tells whether anything was touched that readers can see: false means that every byte, mode, owner and
+	// changed reports whether anything was touched that readers can see: false means that every byte, mode, owner and
 	// name was right already. An error before the change became visible leaves the old files as they were, and one after it (what is
 	// no longer needed cannot be removed) the new ones complete; the next Write puts right what either left behind.
 	//
@@ -65,8 +65,8 @@ func runSteps[W any](w W, steps ...step[W]) error {
 	return nil
 }
 
-// ask asks for room, where there is somebody to ask.
-func ask(room func() error) error {
+// askForRoom asks for room, where there is somebody to askForRoom.
+func askForRoom(room func() error) error {
 	if room == nil {
 		return nil
 	}

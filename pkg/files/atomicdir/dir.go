@@ -16,17 +16,17 @@ import (
 // for the change's own. Tests set it to stop a writer at any point.
 type hook func(op, name string) error
 
-// changes watches over the changes of one Write.
+// changes makes and counts the changes of one Write.
 type changes struct {
 	hook hook
 	// made is set with the first change, whether or not it succeeds.
 	made bool
-	// us is who owns what is made.
+	// us is the owner of new entries.
 	us owner
 }
 
-// isOurs tells whether what is made in directories of a mode has the owner from the start. What is made in a setgid directory
-// has its group.
+// isOurs reports whether a new entry of a directory with the mode has the owner from the start. A new entry of a setgid
+// directory has the group of that.
 func (c *changes) isOurs(o owner, dirMode fs.FileMode) bool {
 	return o == c.us && dirMode&fs.ModeSetgid == 0
 }
@@ -41,7 +41,7 @@ func (c *changes) do(op, name string, change func() error) error {
 	return failed(op, name, change())
 }
 
-// doUnseen is do for what readers cannot notice.
+// doUnseen is do for changes that readers cannot see.
 func (c *changes) doUnseen(op, name string, change func() error) error {
 	made := c.made
 	err := c.do(op, name, change)
@@ -49,16 +49,16 @@ func (c *changes) doUnseen(op, name string, change func() error) error {
 	return err
 }
 
-// dir is a directory that can only be changed through its methods, so that no change goes unseen.
+// dir is a directory. All changes go through its methods, so that each one is counted.
 type dir struct {
 	fd
 
-	// at is what stands before its names in messages: where it is in the tree.
+	// at is the path of the directory in the tree, for messages.
 	at string
 	*changes
 }
 
-// newDir returns the volume's own directory. Whoever has it calls release.
+// newDir returns the root directory of the volume. The caller calls release.
 func newDir(root *os.Root, h hook) (d dir, release func() error, err error) {
 	opened, release, err := openDir(root)
 	if err != nil {
@@ -72,13 +72,13 @@ func (d dir) do(op, name string, change func() error) error {
 	return d.changes.do(op, path.Join(d.at, name), change)
 }
 
-// doIn is do for what is done in the directory that name is in.
+// doIn is do for a change in the directory that contains name.
 func (d dir) doIn(op, name string, change func(d fd, base string) error) error {
 	return d.do(op, name, func() error { return d.in(name, change) })
 }
 
-// enter opens a directory in the directory. Messages do not name a reserved one: users know what is below it.
-func (d dir) enter(name string) (dir, error) {
+// openSubdir opens a directory in the directory. Messages leave a reserved name out, because users do not know it.
+func (d dir) openSubdir(name string) (dir, error) {
 	opened, err := d.openDir(name)
 	if err != nil {
 		return dir{}, err
@@ -91,7 +91,7 @@ func (d dir) enter(name string) (dir, error) {
 }
 
 func (d dir) mkdir(name string) error {
-	// Nobody looks into a directory before it is complete and gets its own mode.
+	// The directory gets its own mode when it is complete. Until then only its maker can enter it.
 	return d.do("mkdir", name, func() error { return unix.Mkdirat(int(d.fd), name, 0o700) })
 }
 
@@ -102,8 +102,8 @@ func (d dir) rename(from, to string) error {
 	})
 }
 
-// remove removes name with everything below it. It is no error if name does not exist. That a reserved name goes is not
-// seen by anybody, but for the one that leads to all others.
+// remove removes name with everything below it, if it exists. Readers do not see that a reserved name goes, except for the
+// link that leads to all files.
 func (d dir) remove(name string) error {
 	unlink := func() error { return d.in(name, fd.unlink) }
 	if isReserved(name) && name != dataLink {
@@ -136,16 +136,16 @@ func (d dir) chmodOpen(name string, opened fd, mode fs.FileMode) error {
 	return d.do("chmod", name, func() error { return unix.Fchmod(int(opened), bits(mode)) })
 }
 
-// settle gives the directory name, which is open, its owner and mode. The owner comes first: changing it may clear mode bits.
-func (d dir) settle(name string, opened fd, t tree.Tree) error {
+// setOwnerAndMode sets both for an open directory. The owner comes first: changing it may clear mode bits.
+func (d dir) setOwnerAndMode(name string, opened fd, t tree.Tree) error {
 	if err := d.chownOpen(name, opened, ownerOf(t)); err != nil {
 		return err
 	}
 	return d.chmodOpen(name, opened, t.DirMode)
 }
 
-// settleIfWrong is settle for the directory itself, which may be right already, and then is not touched.
-func (d dir) settleIfWrong(t tree.Tree) error {
+// correctOwnerAndMode sets owner and mode of the directory itself where they differ.
+func (d dir) correctOwnerAndMode(t tree.Tree) error {
 	found, err := d.stat(".")
 	if err != nil {
 		return err
@@ -153,28 +153,27 @@ func (d dir) settleIfWrong(t tree.Tree) error {
 	if found.has(t.DirMode, ownerOf(t)) {
 		return nil
 	}
-	return d.settle(".", d.fd, t)
+	return d.setOwnerAndMode(".", d.fd, t)
 }
 
-// fill makes the directory name and everything the tree has in it.
-func (d dir) fill(name string, t tree.Tree) error {
+// createSubtree makes the directory name and everything that the tree has in it.
+func (d dir) createSubtree(name string, t tree.Tree) error {
 	if err := d.mkdir(name); err != nil {
 		return err
 	}
-	return d.fillMade(name, t)
+	return d.writeSubtree(name, t)
 }
 
-// fillMade makes everything the tree has in the directory name, which was just made, one level at a time: a path is not
-// walked again for each of its elements. Modes and owners of directories come last and children first, since a directory
-// may be closed to its own maker.
-func (d dir) fillMade(name string, t tree.Tree) (err error) {
-	sub, err := d.enter(name)
+// writeSubtree makes everything that the tree has in the new directory name, one level at a time, so that no path is walked
+// twice. Modes and owners of directories come last and children first, since a directory may be closed to its own maker.
+func (d dir) writeSubtree(name string, t tree.Tree) (err error) {
+	sub, err := d.openSubdir(name)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, sub.close()) }()
 	for files := t.Files; len(files) > 0; {
-		n, err := sub.fillNext(files, t)
+		n, err := sub.writeNext(files, t)
 		if err != nil {
 			return err
 		}
@@ -183,16 +182,16 @@ func (d dir) fillMade(name string, t tree.Tree) (err error) {
 	if d.isOurs(ownerOf(t), t.DirMode) {
 		return d.chmodOpen(name, sub.fd, t.DirMode)
 	}
-	return d.settle(name, sub.fd, t)
+	return d.setOwnerAndMode(name, sub.fd, t)
 }
 
-// fillNext makes the first file, or the directory that it is in with all of its files. It returns how many files it made.
-func (d dir) fillNext(files []tree.File, t tree.Tree) (n int, err error) {
+// writeNext makes the first file, or its directory with all of its files. It returns how many files it made.
+func (d dir) writeNext(files []tree.File, t tree.Tree) (n int, err error) {
 	name, n, isDir := first(files)
 	if !isDir {
 		return n, d.create(name, files[0], t)
 	}
-	return n, d.fill(name, below(name, files[:n], t))
+	return n, d.createSubtree(name, below(name, files[:n], t))
 }
 
 // first returns the first name of a directory that holds the files, and how many of them it stands for: one file, or all of

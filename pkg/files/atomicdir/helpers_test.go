@@ -162,7 +162,7 @@ func (v view) walk(t testing.TB, dir, name string) {
 	}
 }
 
-// add enters name and tells whether it is a directory.
+// add enters name and reports whether it is a directory.
 func (v view) add(t testing.TB, dir, name string) bool {
 	t.Helper()
 	info, err := os.Stat(filepath.Join(dir, name))

@@ -48,9 +48,9 @@ func (e entries) addBelow(d fd, at string) error {
 
 func (e entries) isDir(name string) bool { return e[name].isDir() }
 
-// holds tells whether the directory name of d is exactly the tree: nothing differs, nothing is missing, nothing is
+// equalsTree reports whether the directory name of d is exactly the tree: nothing differs, nothing is missing, nothing is
 // too much. What cannot be read is not equal: writing it anew may help, giving up does not.
-func holds(d fd, name string, t tree.Tree) bool {
+func equalsTree(d fd, name string, t tree.Tree) bool {
 	sub, err := d.openDir(name)
 	if err != nil {
 		return false
@@ -68,9 +68,9 @@ func holds(d fd, name string, t tree.Tree) bool {
 	for files := t.Files; len(files) > 0; left-- {
 		name, n, isDir := first(files)
 		switch {
-		case isDir && !holds(sub, name, below(name, files[:n], t)):
+		case isDir && !equalsTree(sub, name, below(name, files[:n], t)):
 			return false
-		case !isDir && !holdsFile(sub, name, files[0], ownerOf(t)):
+		case !isDir && !equalsFile(sub, name, files[0], ownerOf(t)):
 			return false
 		}
 		files = files[n:]
@@ -78,9 +78,9 @@ func holds(d fd, name string, t tree.Tree) bool {
 	return left == 0
 }
 
-// holdsFile tells whether the name of d is the file f with its mode and an owner. It is looked at once it is open: what
+// equalsFile reports whether the name of d is the file f with its mode and an owner. It is looked at once it is open: what
 // is under a name may be another thing a moment later.
-func holdsFile(d fd, name string, f tree.File, o owner) bool {
+func equalsFile(d fd, name string, f tree.File, o owner) bool {
 	file, found, err := d.openFile(name, unix.O_RDONLY)
 	if err != nil {
 		return false
@@ -102,7 +102,7 @@ func hasBytes(d fd, i info, f tree.File) bool {
 	return file.holds(f.Data)
 }
 
-// holds tells whether an open file has the bytes and no more. A large one is read in parts, so that it is not held in memory.
+// holds reports whether an open file has the bytes and no more. A large one is read in parts, so that it is not held in memory.
 func (d fd) holds(data []byte) bool {
 	var small [4096]byte
 	part := small[:]

@@ -15,7 +15,7 @@ type link struct {
 // stageNames is step 7. A name that is there but is not the right link counts as new.
 func (w *atomicWrite) stageNames() error {
 	for _, name := range w.wanted {
-		if w.leads(name) {
+		if w.isRightLink(name) {
 			continue
 		}
 		temp := tempName(len(w.staged))
@@ -27,8 +27,8 @@ func (w *atomicWrite) stageNames() error {
 	return nil
 }
 
-// leads tells whether name is the right link.
-func (w *atomicWrite) leads(name string) bool {
+// isRightLink reports whether name is the right link.
+func (w *atomicWrite) isRightLink(name string) bool {
 	rest, ok := strings.CutPrefix(w.found[name].target, dataLink+"/")
 	return ok && rest == name
 }
@@ -67,11 +67,11 @@ func (w *atomicWrite) addNames() error {
 			return err
 		}
 	}
-	return w.settleLinks()
+	return w.correctLinkOwners()
 }
 
-// settleLinks gives the links that were there before their owner.
-func (w *atomicWrite) settleLinks() error {
+// correctLinkOwners gives the links that were there before their owner.
+func (w *atomicWrite) correctLinkOwners() error {
 	for _, name := range append([]string{dataLink}, w.wanted...) {
 		old, ok := w.found[name]
 		if !ok || old.owner == ownerOf(w.want) || w.isReplaced(name) {
@@ -84,7 +84,7 @@ func (w *atomicWrite) settleLinks() error {
 	return nil
 }
 
-// isReplaced tells whether this Write has put another link in the place of name.
+// isReplaced reports whether this Write has put another link in the place of name.
 func (w *atomicWrite) isReplaced(name string) bool {
 	if name == dataLink {
 		return !w.isEqual

@@ -17,7 +17,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
-// knows tells whether an ID exists in our user namespace, by the table at path: an ordinary user's tests run in one that
+// knows reports whether an ID exists in our user namespace, by the table at path: an ordinary user's tests run in one that
 // has no user and no group but 0.
 func knows(t *testing.T, path string, id int) bool {
 	t.Helper()

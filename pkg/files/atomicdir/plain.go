@@ -196,7 +196,7 @@ func (w *plainWrite) sweep() error {
 
 // settleRoot is step 4.
 func (w *plainWrite) settleRoot() error {
-	return w.settleIfWrong(w.want)
+	return w.correctOwnerAndMode(w.want)
 }
 
 // findRoom comes before anything that needs space.
@@ -204,7 +204,7 @@ func (w *plainWrite) findRoom() error {
 	if len(w.parts) == 0 && len(w.rewrites) == 0 {
 		return nil
 	}
-	return ask(w.room)
+	return askForRoom(w.room)
 }
 
 // stage is step 6.
@@ -216,7 +216,7 @@ func (w *plainWrite) stage() error {
 			}
 			continue
 		}
-		if err := w.fill(tempName(i), below(p.path, p.files, w.want)); err != nil {
+		if err := w.createSubtree(tempName(i), below(p.path, p.files, w.want)); err != nil {
 			return err
 		}
 	}
@@ -241,7 +241,7 @@ func (w *plainWrite) settleDir(name string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(w.settle(name, opened, w.want), opened.close())
+	return errors.Join(w.setOwnerAndMode(name, opened, w.want), opened.close())
 }
 
 // install is step 8.

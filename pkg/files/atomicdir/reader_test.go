@@ -38,7 +38,7 @@ type readers struct {
 	left atomic.Int32
 }
 
-// start runs read until it was of use rounds times; read tells whether it was, and an error is a failed test. All
+// start runs read until it was of use rounds times; read reports whether it was, and an error is a failed test. All
 // readers go on until the last one is done.
 func (r *readers) start(t *testing.T, rounds int, read func() (useful bool, err error)) {
 	t.Helper()

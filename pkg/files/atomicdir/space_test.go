@@ -81,7 +81,7 @@ func TestOutOfSpace(t *testing.T) {
 	}
 }
 
-// writeUnder tells whether the update fits into the limit.
+// writeUnder reports whether the update fits into the limit.
 func writeUnder(t *testing.T, w atomicdir.Writer, u change, limit string) (fits bool) {
 	t.Helper()
 	dir, root := newTmpfs(t, limit)

@@ -68,7 +68,7 @@ func randomTree(t *testing.T, random *rand.Rand) tree.Tree {
 	return want
 }
 
-// clashes tells whether p, as a file, cannot stand beside the files.
+// clashes reports whether p, as a file, cannot stand beside the files.
 func (f files) clashes(p string) bool {
 	for q := range f {
 		if q == p || strings.HasPrefix(q, p+"/") || strings.HasPrefix(p, q+"/") {

@@ -66,7 +66,7 @@ func Parse(data []byte) ([]Variable, error) {
 	return all, nil
 }
 
-// IsName tells whether a shell takes name for that of a variable.
+// IsName reports whether a shell takes name for that of a variable.
 func IsName(name string) bool {
 	for i := range len(name) {
 		if !isLetter(name[i]) && (i == 0 || !isDigit(name[i])) {
@@ -108,7 +108,7 @@ func isLetter(c byte) bool { return c == '_' || 'A' <= c && c <= 'Z' || 'a' <= c
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// isPlain tells whether c means itself to every reader, outside quotes and at any place of a value. A tilde does not.
+// isPlain reports whether c means itself to every reader, outside quotes and at any place of a value. A tilde does not.
 func isPlain(c byte) bool { return isLetter(c) || isDigit(c) || strings.IndexByte("./:@%+,=-", c) >= 0 }
 
 func isPrintable(c byte) bool { return ' ' <= c && c <= '~' }

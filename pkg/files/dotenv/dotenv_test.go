@@ -216,7 +216,7 @@ func TestShell(t *testing.T) {
 	})
 }
 
-// isShells tells whether a shell has a use of its own for a name.
+// isShells reports whether a shell has a use of its own for a name.
 func isShells(name string) bool {
 	return slices.Contains([]string{"OPTIND", "_", "PWD", "OLDPWD", "LINENO", "PPID", "IFS"}, name)
 }

@@ -141,7 +141,7 @@ func namespaces(more []Namespace) *syscall.SysProcAttr {
 	return attr
 }
 
-// mayMount tells whether this thread has CAP_SYS_ADMIN. Being user 0 says little: containers take it away from root.
+// mayMount reports whether this thread has CAP_SYS_ADMIN. Being user 0 says little: containers take it away from root.
 func mayMount() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData
@@ -168,7 +168,7 @@ func forward(signals <-chan os.Signal, child *os.Process) {
 	}
 }
 
-// fromTerminal tells whether sig came from the keyboard, as far as can be seen: then the terminal has sent it to the
+// fromTerminal reports whether sig came from the keyboard, as far as can be seen: then the terminal has sent it to the
 // child too, and a second one would make a program that is stopping gracefully give up at once.
 func fromTerminal(sig os.Signal) bool {
 	if sig != unix.SIGINT && sig != unix.SIGQUIT {

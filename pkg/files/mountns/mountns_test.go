@@ -142,7 +142,7 @@ func users() map[string]func(*exec.Cmd) {
 	return all
 }
 
-// others tells whether this process's user namespace has other users than the one who runs the tests. Without root's
+// others reports whether this process's user namespace has other users than the one who runs the tests. Without root's
 // rights it has not: then the tests are run by an ordinary user anyway.
 func others() bool {
 	ids, err := os.ReadFile("/proc/self/uid_map")

@@ -155,7 +155,7 @@ func (f *FS) Usage(target string) (Usage, error) {
 	return usage(&live.stat), nil
 }
 
-// Mounted tells whether one of our volumes is mounted at target. A *[ForeignMountError] says that something else is, a
+// Mounted reports whether one of our volumes is mounted at target. A *[ForeignMountError] says that something else is, a
 // *[SymlinkError] that target cannot be a volume at all, because it is a symlink or lies behind one.
 func (f *FS) Mounted(target string) (bool, error) {
 	mounted, err := f.isMounted(target)

@@ -95,7 +95,7 @@ func newView(mnt *os.File) (*View, error) {
 	}, nil
 }
 
-// sameFileSystem returns what tells whether the file system of a mount is what is mounted at a target. File systems that exist
+// sameFileSystem returns what reports whether the file system of a mount is what is mounted at a target. File systems that exist
 // at the same time have different numbers, and this one does as long as its mount is open. Links are followed on the way,
 // which can lead to no other.
 func sameFileSystem(mnt int) func(target string) bool {

@@ -56,7 +56,7 @@ func (f *FS) openTop() (fd int, err error) {
 	return fd, nil
 }
 
-// isNowhere tells whether err, from find, means that one of the target's parents does not exist or is not a directory:
+// isNowhere reports whether err, from find, means that one of the target's parents does not exist or is not a directory:
 // then the target does not exist either.
 func isNowhere(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) }
 

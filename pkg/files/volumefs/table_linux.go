@@ -18,7 +18,7 @@ const mountTable = "/proc/self/mountinfo"
 
 var errNotDirectory = errors.New("the target is not a directory")
 
-// isMountRoot tells whether dir is where something is mounted, at the price of one call.
+// isMountRoot reports whether dir is where something is mounted, at the price of one call.
 func isMountRoot(dir int) (bool, error) {
 	var st unix.Statx_t
 	err := unix.Statx(dir, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE, &st)

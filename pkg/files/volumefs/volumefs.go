@@ -124,7 +124,7 @@ func (v *View) Publish(target string) error {
 
 func refuseSecond(string) error { return errors.New("this volume is published already") }
 
-// IsAt tells whether the view's volume is what is mounted at target. Where that cannot be told it is not; [FS.Open] says why.
+// IsAt reports whether the view's volume is what is mounted at target. Where that cannot be told it is not; [FS.Open] says why.
 // It is much cheaper than another view.
 func (v *View) IsAt(target string) bool {
 	target, err := cleanTarget(target)
