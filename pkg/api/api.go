@@ -179,14 +179,14 @@ const (
 // Content prints as sizes only: the bytes of a Secret have no way into a log line through it.
 type Content struct {
 	Ref Ref
-	// UID tells an object from another of the same name that came after it.
+	// UID differs between an object and a later one with the same name.
 	UID string
 	// ResourceVersion is compared only for equality: a restored etcd may go back in time.
 	ResourceVersion string
 	// ChangedAt is when the object was last changed, by the API server's clock and in whole seconds; zero if it does not
 	// say. Not each change moves it.
 	ChangedAt time.Time
-	// Immutable objects never change their data; they can be deleted and made anew under another UID.
+	// Immutable objects never change their data; they can be deleted, and created again with another UID.
 	Immutable bool
 	// Data maps keys to bytes: data and binaryData of a ConfigMap, data of a Secret.
 	Data map[string][]byte

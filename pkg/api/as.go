@@ -86,14 +86,14 @@ func (p *parser) format(at *field.Path, value any) Format {
 	return Format(text)
 }
 
-// formatIn reports whether a source has as, and returns the format there; "" where that is none.
+// formatIn reports whether a source has as, and returns its format, or "" if that is missing.
 func formatIn(source any) (format Format, found bool) {
 	as := memberOf(source, fieldAs)
 	text, _ := memberOf(as, "format").(string)
 	return Format(text), as != nil
 }
 
-// memberOf returns the value of a field, the first of that name; nil if there is none.
+// memberOf returns the value of the first field of that name, or nil.
 func memberOf(object any, name string) any {
 	members, _ := object.(yaml.MapSlice)
 	for _, member := range members {
@@ -105,7 +105,7 @@ func memberOf(object any, name string) any {
 }
 
 // entries reads the items of a source with as. Each selects a key, and its path is the name that the key has in the file,
-// which is its own if there is none.
+// by default the key itself.
 func (p *parser) entries(at *field.Path, value any, format Format) []Item {
 	var items []Item
 	names := map[string]*field.Path{}

@@ -111,7 +111,7 @@ func (m *mistakes) unknown(at *field.Path, what, name string, known []string) st
 	return ""
 }
 
-// typeName is what a decoded value is to somebody who writes YAML.
+// typeName names the type of a decoded value in the words of YAML.
 func typeName(value any) string {
 	switch value.(type) {
 	case nil:

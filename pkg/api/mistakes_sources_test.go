@@ -63,7 +63,7 @@ func TestParseMistakesInSources(t *testing.T) {
 		"rule 15: two kinds in one entry": badSources(
 			`[{configMap: {name: app}, secret: {name: tls}}]`,
 			`mistake in volumeAttributes: `+
-				`sources[0].secret: Forbidden: the entry names another source already, make this one an entry of its own`,
+				`sources[0].secret: Forbidden: the entry already names another source, write a separate entry for this one`,
 		),
 		"rule 15: an empty name, even when optional": badSources(
 			`[{configMap: {name: "", optional: true}}, {secret: {optional: true}}, {secret: {name: null}}]`,

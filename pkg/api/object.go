@@ -60,7 +60,7 @@ func (p *parser) object(at *field.Path, value any, s schema) {
 	}
 }
 
-// keyLabel names, in a field path, a field whose name is no string.
+// keyLabel names, in a field path, a field whose name is not a string.
 func keyLabel(key any) string {
 	if key == nil {
 		return "null"
@@ -98,7 +98,7 @@ func (s schema) names() []string {
 	return names
 }
 
-// list returns the elements of a list, or reports that the value is none.
+// list returns the elements of a list, or reports that the value is not a list.
 func (p *parser) list(at *field.Path, value any, example string) []any {
 	elements, ok := value.([]any)
 	if !ok {
@@ -181,7 +181,7 @@ func modeHint(value any) string {
 	return "write 0644, for example"
 }
 
-// octalHint helps whoever wrote 644 and meant 0644.
+// octalHint helps a user who wrote 644 and meant 0644.
 func octalHint(bits float64) string {
 	decimal := strconv.FormatFloat(bits, 'f', -1, 64)
 	if mode, ok := parseOctal(decimal); ok {

@@ -35,7 +35,7 @@ func Parse(attributes map[string]string, namespace string) (Spec, error) {
 }
 
 // parser reads the attributes of one volume. Each method reads one thing in the order a reader meets it, collects the
-// mistakes, and returns something that only counts if there are none.
+// mistakes, and returns a value that only counts if there are no mistakes.
 type parser struct {
 	attributes map[string]string
 	namespace  string
@@ -149,7 +149,7 @@ func parseOctal(text string) (fs.FileMode, bool) {
 	return fs.FileMode(mode), true
 }
 
-// decimalHint helps whoever took the decimal number from the JSON of a pod: 420 would pass as octal, 493 cannot.
+// decimalHint helps a user who copied the decimal number from the JSON of a pod: 420 would pass as octal, 493 cannot.
 func decimalHint(text string) string {
 	decimal, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || decimal > 0o777 || strings.HasPrefix(text, "0") {

@@ -40,7 +40,7 @@ func (p *parser) entry(at *field.Path, value any) (Source, bool) {
 	var src Source
 	read := func(at *field.Path, kind Kind, value any) {
 		if src.Ref.Kind != "" {
-			p.forbidden(at, "the entry names another source already, make this one an entry of its own")
+			p.forbidden(at, "the entry already names another source, write a separate entry for this one")
 		}
 		src = p.source(at, kind, value)
 	}

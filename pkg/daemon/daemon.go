@@ -1,4 +1,4 @@
-// Package daemon is what all programs have in common that run in a cluster until they are told to stop.
+// Package daemon has what all programs share that run in a cluster until a signal stops them.
 //
 // It does not know what they do.
 package daemon
@@ -23,7 +23,7 @@ import (
 // Program is a whole program: it works until ctx ends, or something it needs breaks. Args are without its name.
 type Program func(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error
 
-// Main runs a program with the arguments of this process, until a signal tells it to stop; a second one kills. It writes the
+// Main runs a program with the arguments of this process, until a signal stops it; a second one kills it. It writes the
 // error to stderr and returns what the process is to exit with.
 func Main(ctx context.Context, name string, run Program) int {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
@@ -34,12 +34,12 @@ func Main(ctx context.Context, name string, run Program) int {
 	return exitCode(os.Stderr, name, err)
 }
 
-// exitCode says what went wrong. Who asks for help gets it by the flags, and has made no mistake.
+// exitCode says what went wrong. A request for help is not a mistake.
 func exitCode(stderr io.Writer, name string, err error) int {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
-	_, _ = fmt.Fprintf(stderr, "%s: %v\n", name, err) // There is nobody else to tell.
+	_, _ = fmt.Fprintf(stderr, "%s: %v\n", name, err)
 	return 1
 }
 

@@ -23,7 +23,7 @@ type Document struct {
 	root *yaml.Node // Knows positions and nothing else. Nil where the document cannot be read by lines.
 }
 
-// SyntaxError is a document that is no YAML or JSON.
+// SyntaxError means that a document is neither YAML nor JSON.
 type SyntaxError struct {
 	Line int
 	Err  error
@@ -102,7 +102,7 @@ func (d Document) Line(path Path) int {
 	return d.part.Line + node.Line - 1
 }
 
-// Written returns the text of the value that the path leads to, as it is in the file, or "" if that is no text or number.
+// Written returns the text of the value that the path leads to, as it is in the file, or "" if that is neither text nor a number.
 func (d Document) Written(path Path) string {
 	node, whole := d.reach(path)
 	if node == nil || !whole || node.Kind != yaml.ScalarNode {
@@ -268,7 +268,7 @@ func (s PodSpec) within(object map[string]any) PodSpec {
 // Volumes returns the pod spec's volumes, as far as they are objects.
 func (s PodSpec) Volumes() []map[string]any { return Objects(s.Data["volumes"]) }
 
-// Objects returns the elements of a list. What is no object is an empty one, so that the others keep their places.
+// Objects returns the elements of a list. An element that is not an object becomes an empty one, so that indexes stay true.
 func Objects(value any) []map[string]any {
 	list, _ := value.([]any)
 	objects := make([]map[string]any, len(list))

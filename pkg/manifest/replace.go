@@ -101,7 +101,7 @@ func (d Document) replaced(replacements []Replacement) (any, error) {
 	for _, r := range replacements {
 		object, ok := at(data, r.Object).(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("%s is no object", r.Object)
+			return nil, fmt.Errorf("%s is not an object", r.Object)
 		}
 		delete(object, r.From)
 		object[r.To] = r.Value
@@ -252,7 +252,7 @@ func indentedBy(block string, indent int) string {
 	return b.String()
 }
 
-// byNodes replaces the nodes of the fields, and writes the document anew with its comments.
+// byNodes replaces the nodes of the fields, and writes the document again with its comments.
 func (d Document) byNodes(replacements []Replacement) (string, bool) {
 	if d.root == nil {
 		return "", false

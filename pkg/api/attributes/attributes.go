@@ -66,7 +66,7 @@ func KeyOf(kind api.Kind) string {
 	return api.KeyConfigMap
 }
 
-// Mode writes a mode as attributes have it, such as 0440.
+// Mode formats a mode for an attribute, such as 0440.
 func Mode[M ~int32 | ~uint32](mode M) string { return fmt.Sprintf("%04o", mode) }
 
 // writtenSource is a source as the long form has it, under configMap or secret.

@@ -2,7 +2,7 @@ package fairqueue
 
 import "k8s.io/client-go/util/workqueue"
 
-// NewWorkQueue returns a work queue in which each tenant has a line of its own. tenantOf says whose an item is; it must not
+// NewWorkQueue returns a work queue in which each tenant has its own line. tenantOf returns the tenant of an item; it must not
 // block. The caller shuts the queue down.
 func NewWorkQueue[T comparable](tenantOf func(T) string, limit workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {
 	return workqueue.NewTypedRateLimitingQueueWithConfig(limit, workqueue.TypedRateLimitingQueueConfig[T]{

@@ -12,7 +12,7 @@ type Turns struct {
 	lines lines[*waiter]
 }
 
-// waiter is somebody who waits for a turn.
+// waiter waits for a turn.
 type waiter struct {
 	given chan struct{} // Closed when it has one.
 	gone  bool          // It does not wait any more.
@@ -47,7 +47,7 @@ func (t *Turns) enter(tenant string) *waiter {
 	return w
 }
 
-// leave ends the waiting of one who may have been given its turn meanwhile.
+// leave ends a wait. If the waiter got its turn meanwhile, the next one gets it.
 func (t *Turns) leave(w *waiter) {
 	t.mu.Lock()
 	w.gone = true

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// clientBits is how much of an IPv6 address tells one client from another: whoever has one address mostly has all of its /64.
+// clientBits is the length of the IPv6 prefix that counts as one client: one machine mostly has a whole /64.
 const clientBits = 64
 
 // connLimiter bounds the connections of an HTTP server: those of one client, and all. When there is one too many it closes

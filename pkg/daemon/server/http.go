@@ -20,12 +20,12 @@ type limits struct {
 	mostConnections, mostOfOne int
 }
 
-// defaultLimits is for who may connect, which is the whole cluster.
+// defaultLimits suits an endpoint that the whole cluster can reach.
 func defaultLimits() limits {
 	return limits{timeout: 10 * time.Second, headerBytes: 8 << 10, mostConnections: 100, mostOfOne: 25}
 }
 
-// ListenHTTP listens on a TCP address, for [ServeHTTP]. From then on, who connects waits for an answer instead of being refused.
+// ListenHTTP listens on a TCP address, for [ServeHTTP]. From then on a client waits for an answer instead of being refused.
 func ListenHTTP(ctx context.Context, address string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -72,7 +72,7 @@ func Health(check func() error) http.Handler {
 	})
 }
 
-// Local serves clients of its own host, which for a pod are its containers and kubectl port-forward, and refuses others.
+// Local serves clients on loopback, which for a pod are its containers and kubectl port-forward, and refuses others.
 // It is for what has names in it: who may reach a pod by the network is not asked who he is, and who may port-forward to it
 // has been.
 func Local(handler http.Handler) http.Handler {

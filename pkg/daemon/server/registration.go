@@ -30,7 +30,7 @@ var (
 	errNoSocket = errors.New("there is no socket on which the kubelet could register the driver, and it is tried again; see the log")
 )
 
-// Registration tells the kubelet, which finds its socket in the plugin registration directory, where the driver listens.
+// Registration serves the socket in the plugin registration directory through which the kubelet finds the driver.
 type Registration struct {
 	registerapi.UnimplementedRegistrationServer
 
@@ -38,7 +38,7 @@ type Registration struct {
 
 	mu      sync.Mutex // Guards the fields below.
 	status  error
-	refused chan struct{} // Closed when the kubelet refuses, and made anew with each socket.
+	refused chan struct{} // Closed when the kubelet refuses; each socket has a new one.
 }
 
 var _ registerapi.RegistrationServer = (*Registration)(nil)

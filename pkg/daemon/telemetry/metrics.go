@@ -51,7 +51,7 @@ type Gauges struct {
 	StateWritable func() bool
 }
 
-// NewMetrics returns metrics of the driver of that name and version, in a registry of their own.
+// NewMetrics returns metrics of the driver of that name and version, in their own registry.
 func NewMetrics(driver, version string, gauges Gauges) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
@@ -145,7 +145,7 @@ func buildInfo(version string) prometheus.Collector {
 	}, func() float64 { return 1 })
 }
 
-// Expect makes the series of results and kinds be there from the start, with 0: a rate of what was never seen is none.
+// Expect creates the series of results and kinds with 0, because a rate needs a first sample.
 func (m *Metrics) Expect(results, refusals []string) {
 	for _, result := range results {
 		m.syncs.WithLabelValues(result)

@@ -58,7 +58,7 @@ func (a Atomic) Write(root *os.Root, t tree.Tree) (changed bool, err error) {
 	}
 	changed, err = a.write(root, t, a.Grace)
 	if a.Grace.Time > 0 && errors.Is(err, unix.ENOSPC) {
-		return a.write(root, t, Grace{}) // Who has been replaced before makes room; who is replaced now has its grace.
+		return a.write(root, t, Grace{}) // Older generations make room; the one that is replaced now has its grace.
 	}
 	return changed, err
 }
@@ -248,7 +248,7 @@ func generationName(now time.Time) string {
 	return now.Format("..2006_01_02_15_04_05.") + fmt.Sprintf("%09d", now.Nanosecond())
 }
 
-// isGeneration tells generations from ..data_tmp and the like: a year follows the dots.
+// isGeneration reports whether name is a generation: a year follows the dots, unlike in ..data_tmp.
 func isGeneration(name string) bool {
 	return len(name) > 2 && isReserved(name) && name[2] >= '0' && name[2] <= '9' && fs.ValidPath(name)
 }
@@ -261,7 +261,7 @@ func (w *atomicWrite) linkGeneration() error {
 	return w.symlink(w.next, dataTemp, ownerOf(w.want), w.want.DirMode)
 }
 
-// swap is step 9. It can only replace a ..data that is no directory; one that is was never made by a writer.
+// swap is step 9. A rename cannot replace a directory, so swap removes a ..data that is one; no writer made it.
 func (w *atomicWrite) swap() error {
 	if w.isEqual {
 		return nil

@@ -17,7 +17,7 @@ import (
 // and clean up after files that are left open, which are none here: that took most of the time of an update.
 type fd int
 
-// openDir returns the directory of root. Whoever has it calls close; root stays the caller's.
+// openDir returns the directory of root. The caller calls release, and still owns root.
 func openDir(root *os.Root) (d fd, release func() error, err error) {
 	file, err := root.Open(".")
 	if err != nil {

@@ -92,7 +92,7 @@ func (w *plainWrite) rewriteFiles() error {
 func (w *plainWrite) rewriteFile(r rewrite) error {
 	return w.withFile(r.file.Path, func(file fd) error {
 		return runAll(
-			// Owner and mode come first: new bytes are never there for whoever must not see them.
+			// Owner and mode come first, so that no other user can read the new bytes.
 			func() error { return w.correctOwner(file, r) },
 			func() error { return w.overwrite(file, r) },
 			func() error { return w.cut(file, r) },

@@ -49,7 +49,7 @@ func (e entries) addBelow(d fd, at string) error {
 func (e entries) isDir(name string) bool { return e[name].isDir() }
 
 // equalsTree reports whether the directory name of d is exactly the tree: nothing differs, nothing is missing, nothing is
-// too much. What cannot be read is not equal: writing it anew may help, giving up does not.
+// too much. What cannot be read counts as different, so that it is written again.
 func equalsTree(d fd, name string, t tree.Tree) bool {
 	sub, err := d.openDir(name)
 	if err != nil {

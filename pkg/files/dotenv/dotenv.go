@@ -38,7 +38,7 @@ type Variable struct {
 	Value string
 }
 
-// SyntaxError is a mistake in a file. It tells nothing of any value.
+// SyntaxError is a mistake in a file. It holds no value.
 type SyntaxError struct {
 	// Line is counted from 1; of a value of several lines it is the one with the mistake, or on which a quote is opened
 	// that nothing closes.
@@ -76,7 +76,7 @@ func IsName(name string) bool {
 	return name != ""
 }
 
-// Append appends an assignment as a line of its own, with the value in single quotes. The name must be one by [IsName], and
+// Append appends a line with an assignment, with the value in single quotes. The name must be one by [IsName], and
 // the value without NUL bytes: Parse takes no others.
 func Append(file []byte, name string, value []byte) []byte {
 	file = append(append(file, name...), assign...)

@@ -94,7 +94,7 @@ func (p *parser) name() (string, error) {
 	case name != "" && p.skipSpace() > 0 && p.peek() == '=':
 		return "", p.mistake("there is a blank before the =: remove it")
 	}
-	return "", p.mistake("this is no assignment: write NAME='value', with a name of letters, digits and _")
+	return "", p.mistake("not an assignment: write NAME='value', with a name of letters, digits and _")
 }
 
 // word reads what a name is made of.

@@ -1,9 +1,9 @@
-// Package mountns starts the running program again in a mount namespace of its own, so that tests and demonstrations
+// Package mountns starts the running program again in a new mount namespace, so that tests and demonstrations
 // make real mounts, as any user, and nothing of it shows or stays outside. A test package asks for it like this:
 //
 //	func TestMain(m *testing.M) { os.Exit(mountns.Main(m)) }
 //
-// It does not know what will be mounted, and it has nothing to do with the driver, which lives in the namespace that
+// It does not know what will be mounted, and the driver does not use it: the driver lives in the namespace that
 // its container gives it.
 package mountns
 
@@ -26,13 +26,13 @@ const (
 	leaving  = "leaving "
 )
 
-// Namespace is one that the program gets of its own beside its mount namespace.
+// Namespace is another new namespace for the program, beside its mount namespace.
 type Namespace uintptr
 
-// Network is a network namespace: it has nothing but a loopback device, which is down.
+// Network is a network namespace with only a loopback device, which is down.
 const Network Namespace = unix.CLONE_NEWNET
 
-// Main runs a package's tests in a mount namespace of their own and returns the code to exit with. Where namespaces are
+// Main runs a package's tests in a new mount namespace and returns the code to exit with. Where namespaces are
 // not permitted it says on standard error how to permit them, and fails.
 func Main(m interface{ Run() int }, more ...Namespace) int {
 	o, err := Reexec(more...)
@@ -46,7 +46,7 @@ func Main(m interface{ Run() int }, more ...Namespace) int {
 	return m.Run()
 }
 
-// Outcome is what [Reexec] tells its caller.
+// Outcome is what [Reexec] returns.
 type Outcome struct {
 	// Inside is true in the process that runs in the new namespace: it goes on with its work.
 	Inside bool

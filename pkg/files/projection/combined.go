@@ -11,7 +11,7 @@ import (
 )
 
 // MaxRendered is how many bytes the combined files of a volume may have together. The files of single keys share the bytes
-// of the cached objects; combined files take memory of their own, up to six times the size of an object.
+// of the cached objects; combined files take additional memory, up to six times the size of an object.
 const MaxRendered = 4 << 20
 
 // bytesPerName is how much memory sorting takes for each name of a combined file.

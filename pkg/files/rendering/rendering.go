@@ -16,11 +16,11 @@ import (
 
 // Why a format cannot hold a name with its value. The texts speak of any number of them.
 var (
-	// ErrName is about a name that is none in the format.
+	// ErrName means that the format does not allow a name.
 	ErrName = errors.New(`not the name of a variable (letters, digits and "_", no digit first)`)
-	// ErrNUL is about a value with a NUL byte, which no variable can hold.
+	// ErrNUL means that a value has a NUL byte, which no variable can hold.
 	ErrNUL = errors.New("a value with a NUL byte")
-	// ErrText is about a name or value that is no text, where the format holds nothing else.
+	// ErrText means that a name or value is not UTF-8, which the format requires.
 	ErrText = errors.New("a value that is no text in UTF-8")
 )
 

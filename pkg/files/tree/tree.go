@@ -26,7 +26,7 @@ type File struct {
 	Mode fs.FileMode
 }
 
-// Tree is every file of one volume and who owns them. Directories are implied by the paths.
+// Tree is every file of one volume, and their owner. Directories are implied by the paths.
 type Tree struct {
 	// Files are sorted by path; no path is a parent of another; no path appears twice.
 	Files []File

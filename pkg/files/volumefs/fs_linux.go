@@ -144,7 +144,7 @@ func (f *FS) Open(target string) (*View, error) {
 	return v, nil
 }
 
-// Usage tells how full the volume at target is. It wraps [ErrNotMounted] when none of ours is there, judged as by
+// Usage returns the usage of the volume at target. It wraps [ErrNotMounted] if no volume of ours is there, judged as by
 // [FS.Open].
 func (f *FS) Usage(target string) (Usage, error) {
 	live, err := f.findLive(target)

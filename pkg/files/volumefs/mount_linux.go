@@ -134,7 +134,7 @@ func setAttributes(mnt *os.File, attr *unix.MountAttr) error {
 	return os.NewSyscallError("mount_setattr", err)
 }
 
-// cloneMount returns a writable mount of its own for the volume that is mounted at dir.
+// cloneMount returns another, writable mount of the volume that is mounted at dir.
 func cloneMount(dir int) (*os.File, error) {
 	fd, err := unix.OpenTree(dir, "", unix.OPEN_TREE_CLONE|unix.O_CLOEXEC|unix.AT_EMPTY_PATH)
 	if err != nil {
@@ -199,7 +199,7 @@ func moveOnto(mnt *os.File, p *place) error {
 }
 
 // checkVacant refuses a second mount on one target, and a directory with something in it: hidden now, it would stand in
-// the way of removing the target later, when nobody can be told any more.
+// the way of removing the target later, when no caller is left to report it to.
 func checkVacant(dir int) error {
 	root, err := isMountRoot(dir)
 	switch {

@@ -11,7 +11,7 @@ import (
 )
 
 // place is an entry of a directory below the root: where a target is, or would be. Whatever becomes of its path
-// meanwhile, what is done goes on in that directory. Whoever has a place closes it.
+// meanwhile, what is done goes on in that directory. The caller closes the place.
 type place struct {
 	parent int // A descriptor, and only a handle.
 	name   string
@@ -79,7 +79,7 @@ func openBeneath(dir int, path string) (fd int, err error) {
 	return fd, err
 }
 
-// firstLink tells, for a message, which element of a path is the link that openBeneath has met. If it is gone already, it
+// firstLink returns, for a message, the element of a path that is the link which stopped openBeneath. If it is gone already, it
 // was the last one for all we know.
 func firstLink(dir int, path string) string {
 	for i, c := range path {

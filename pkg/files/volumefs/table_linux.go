@@ -28,7 +28,7 @@ func isMountRoot(dir int) (bool, error) {
 	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
 }
 
-// liveVolume is what [findLive] found. Whoever has it closes dir.
+// liveVolume is the result of [findLive]. The caller closes dir.
 type liveVolume struct {
 	dir  int
 	stat unix.Statfs_t
@@ -83,7 +83,7 @@ func (v *liveVolume) check() error {
 	return nil
 }
 
-// usageOf tells how full the file system is that a descriptor is on.
+// usageOf returns the usage of the file system that a descriptor is on.
 func usageOf(fd int) (Usage, error) {
 	var s unix.Statfs_t
 	if err := unix.Fstatfs(fd, &s); err != nil {
@@ -119,7 +119,7 @@ func (f *FS) ourMount(p *place) (*mountutils.MountInfo, error) {
 	return m, nil
 }
 
-// topMount returns the mount that somebody who opens the place gets into, nil when the place is on its parent's.
+// topMount returns the mount that an open of the place reaches. Nil means that the place is not a mount point.
 func topMount(p *place) (*mountutils.MountInfo, error) {
 	st, err := p.stat()
 	switch {

@@ -1,10 +1,10 @@
-// Package volumefs gives every volume a tmpfs of its own: it makes one detached from the file tree, publishes it
+// Package volumefs gives every volume its own tmpfs: it makes one detached from the file tree, publishes it
 // read-only at a target path, opens a published one for writing, and takes it away again.
 //
-// Nothing is remembered between calls, but by who keeps a [View]. A published volume is found again by its target path alone,
+// The package remembers nothing between calls; a caller may keep a [View]. A published volume is found again by its target path alone,
 // so a driver that was killed goes on with what the kernel holds.
 //
-// The package does not know what is in a volume, who asked for it, or how files are written: a [View] hands out an
+// The package does not know what is in a volume, which pod mounts it, or how files are written: a [View] hands out an
 // [os.Root] and that is all. Callers order the calls for one target; calls for different targets may run at once.
 package volumefs
 
@@ -25,7 +25,7 @@ var (
 	ErrOutside = errors.New("not below")
 )
 
-// Config says where volumes are, how they are made and how ours are told from what others mounted.
+// Config says where volumes are, how they are made and how our mounts are recognized.
 type Config struct {
 	// Root is the directory below which all targets are: the kubelet's, as an absolute path. Required. It may be a link,
 	// or lie behind one; below it no link is followed.
@@ -124,14 +124,14 @@ func (v *View) Publish(target string) error {
 
 func refuseSecond(string) error { return errors.New("this volume is published already") }
 
-// IsAt reports whether the view's volume is what is mounted at target. Where that cannot be told it is not; [FS.Open] says why.
+// IsAt reports whether the view's volume is what is mounted at target. It returns false if it cannot find out; [FS.Open] then returns the reason.
 // It is much cheaper than another view.
 func (v *View) IsAt(target string) bool {
 	target, err := cleanTarget(target)
 	return err == nil && v.release != nil && v.isAt(target)
 }
 
-// Usage tells how full the volume is.
+// Usage returns how much of the volume is used.
 func (v *View) Usage() (Usage, error) {
 	if v.release == nil {
 		return Usage{}, fmt.Errorf("get usage of a volume: %w", os.ErrClosed)

@@ -1,4 +1,4 @@
-// Package userlimits runs a test in a user namespace of its own, so that the test can use up what the kernel grants to a user.
+// Package userlimits runs a test in a new user namespace, where the test can use up what the kernel grants to a user.
 // Nothing else on the machine notices. It does not know what the test does with it.
 package userlimits
 
@@ -26,7 +26,7 @@ const (
 // variable names the test for which a process has been started.
 const variable = "LIVECONFIG_USER_LIMITS"
 
-// Enter runs the test again, in a process and a user namespace of its own, and waits for its end. Enter returns true there, and
+// Enter runs the test again, in a new process and user namespace, and waits for its end. Enter returns true there, and
 // false in the first process, where the test must return. Processes that the test starts are in the same namespace. The test must
 // not be a subtest.
 func Enter(t *testing.T) (inside bool) {
@@ -48,7 +48,7 @@ func Enter(t *testing.T) (inside bool) {
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Errorf("in a user namespace of its own: %v\n%s", err, out)
+		t.Errorf("in a new user namespace: %v\n%s", err, out)
 	}
 	return false
 }
@@ -57,7 +57,7 @@ func Enter(t *testing.T) (inside bool) {
 func Set(t *testing.T, limit Limit, most int) {
 	t.Helper()
 	if os.Getenv(variable) == "" {
-		t.Fatal("set a limit outside of a user namespace of its own: call userlimits.Enter")
+		t.Fatal("set a limit in the shared user namespace: call userlimits.Enter")
 	}
 	file, err := os.OpenFile(filepath.Join("/proc/sys/user", string(limit)), os.O_WRONLY, 0)
 	if err == nil {
