@@ -35,7 +35,7 @@ stage() {
 
 programs() {
 	make --silent --no-print-directory -C "$root" bin/node bin/helm build
-	CGO_ENABLED=0 go -C "$root/test" build -trimpath -ldflags='-s -w' -o "$out/" ./sandbox ./kit/machine/box
+	CGO_ENABLED=0 go -C "$root/test" build -trimpath -ldflags='-s -w' -o "$out/" ./sandbox ./kit/realnode/box
 }
 
 # The image has the name that the README installs. Another sandbox may be reading the one that is there.

@@ -7,16 +7,16 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/csidriver"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/nodeserver"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/manifestsource"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
-	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/csidriver"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/manifestsource"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/nodeserver"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 // origin is where ConfigMaps and Secrets come from, with everything that is another thing where that is another place.

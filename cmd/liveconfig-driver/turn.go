@@ -13,9 +13,9 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
-	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
 )
 
 // holderInterval is how often a driver that waits looks whether it still waits for the same one.

@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/supervise"
-	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
 )
 
 // codeOwn is the code of mistakes that are not the command's, as env(1) has it.

@@ -14,9 +14,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/diffs"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/revisions"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
 // contents reads what copies and sources of one namespace hold, each once.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
 	"github.com/liveconfig-csi/liveconfig/test/bench/site"
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 // facts returns what the figures depend on.
@@ -24,7 +24,7 @@ func facts(ctx context.Context, s *site.Site) ([]report.Fact, error) {
 	if err != nil {
 		return nil, err
 	}
-	node, err := s.Client().CoreV1().Nodes().Get(ctx, machine.NodeName, metav1.GetOptions{})
+	node, err := s.Client().CoreV1().Nodes().Get(ctx, realnode.NodeName, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}

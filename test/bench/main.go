@@ -24,10 +24,10 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
 	"github.com/liveconfig-csi/liveconfig/test/bench/site"
 	"github.com/liveconfig-csi/liveconfig/test/bench/turn"
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
-func main() { os.Exit(machine.Main(program{})) }
+func main() { os.Exit(realnode.Main(program{})) }
 
 // program is what runs in namespaces of its own.
 type program struct{}

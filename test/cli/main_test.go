@@ -15,7 +15,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 )
 
 // program is the plugin as kubectl finds it in the PATH.
@@ -35,7 +35,7 @@ func plugin() {
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	c := cluster.ForTest(t)
-	repo, err := lab.Repo()
+	repo, err := environment.Repo()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 	"github.com/liveconfig-csi/liveconfig/test/demo/narrator"
-	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 	"github.com/liveconfig-csi/liveconfig/test/kit/workdir"
 )
@@ -158,7 +158,7 @@ func (d *demo) end() error {
 	if strings.Contains(string(table), d.node.KubeletDir()) {
 		return errors.New("a mount of the driver is left behind")
 	}
-	if err := kubelet.Gone(d.volume); err != nil {
+	if err := fakekubelet.Gone(d.volume); err != nil {
 		return err
 	}
 	d.Say("No mount and no directory is left. What to type next:")

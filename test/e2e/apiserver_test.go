@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 // outage is how long the API server is away: longer than a node may be silent before it counts as lost.
@@ -24,7 +24,7 @@ const outage = 2 * time.Minute
 const registerTimeout = 3 * time.Minute
 
 func TestTheAPIServerIsAwayForMinutes(t *testing.T) {
-	s := on(t, machine.Containerd2())
+	s := on(t, realnode.Containerd2())
 	st := s.steadyPods(t)
 	if err := s.StopAPIServer(); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func (st *steady) readOnTheNode(t *testing.T, over <-chan time.Time) {
 }
 
 func TestTheAPIServersCertificateIsRotated(t *testing.T) {
-	s := on(t, machine.Containerd2())
+	s := on(t, realnode.Containerd2())
 	st := s.steadyPods(t)
 	before := s.servedCertificate(t)
 	if err := s.RotateCertificate(); err != nil {
@@ -120,7 +120,7 @@ func (s *site) servedCertificate(t testing.TB) string {
 }
 
 func TestTheKeyOfServiceAccountsIsRotated(t *testing.T) {
-	s := on(t, machine.Containerd2())
+	s := on(t, realnode.Containerd2())
 	st := s.steadyPods(t)
 	s.secret(t, st.namespace, "token", "one")
 	old := s.start(t, boxPod(st.namespace, "old", map[string]string{"secret": "token"}))

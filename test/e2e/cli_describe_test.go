@@ -14,7 +14,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/description"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 // describer runs `kubectl liveconfig describe` in a namespace.
@@ -51,7 +51,7 @@ func (d describer) awaitDescribed(t *testing.T, target string, flags []string, t
 // TestDescribeOnANode has the plugin tell of pods what the driver of their node does: what is current, what lags and why, and
 // what a pod waits for.
 func TestDescribeOnANode(t *testing.T) {
-	s := on(t, machine.Containerd2())
+	s := on(t, realnode.Containerd2())
 	d := describer{plugin{site: s, namespace: s.namespace(t)}}
 	s.configMap(t, d.namespace, "app", map[string]string{"file": "marked 1"})
 	s.configMap(t, d.namespace, "other", map[string]string{"file": "marked 1"})

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 // previewed is a pod whose volumes are compared with what the plugin says beforehand.
@@ -43,7 +43,7 @@ func previewedPods() map[string]previewed {
 
 // TestPreviewIsWhatTheNodeHas compares what the plugin writes before the pods exist with what is in them then.
 func TestPreviewIsWhatTheNodeHas(t *testing.T) { //nolint:tparallel // It shares the node with tests that stop parts of it.
-	s := on(t, machine.Containerd2())
+	s := on(t, realnode.Containerd2())
 	p := newPreviewer(t, s)
 	pods := map[string]*corev1.Pod{}
 	for name, c := range previewedPods() {

@@ -20,7 +20,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli"
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 // plugin runs `kubectl liveconfig` in a namespace.
@@ -97,7 +97,7 @@ func (s said) want(t *testing.T, status int, rows ...string) {
 // TestStatusAndWaitOnANode has the plugin ask the driver of a real node, through the API server and the kubelet, which versions
 // pods have: all the newest, after an edit too, and not where a volume is stuck. Who may not ask is told so.
 func TestStatusAndWaitOnANode(t *testing.T) {
-	s := on(t, machine.Containerd2())
+	s := on(t, realnode.Containerd2())
 	p := plugin{site: s, namespace: s.namespace(t)}
 	s.configMap(t, p.namespace, "app", map[string]string{"file": "1"})
 	s.configMap(t, p.namespace, "gone", map[string]string{"other": "1"})

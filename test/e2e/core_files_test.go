@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 const (
@@ -211,7 +211,7 @@ func (c core) initContainer() func() {
 	pod := asUser1000(boxPod(c.ns, "init", map[string]string{"configMap": "init"}))
 	work := corev1.VolumeMount{Name: "work", MountPath: "/scratch"}
 	first := corev1.Container{
-		Name: "first", Image: machine.BoxImage, Command: []string{"sh", "-c", "cp /early/file /scratch/copy"},
+		Name: "first", Image: realnode.BoxImage, Command: []string{"sh", "-c", "cp /early/file /scratch/copy"},
 		VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: "/early"}, work},
 	}
 	pod.Spec.InitContainers = []corev1.Container{first}

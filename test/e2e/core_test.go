@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 // core is what a scenario has: the node and the namespace, which it shares with the others, and its test.
@@ -25,18 +25,18 @@ type coreCase struct {
 	onDebian func(core) func()
 }
 
-func TestCoreOnDebian(t *testing.T) { testCore(t, machine.Debian()) }
+func TestCoreOnDebian(t *testing.T) { testCore(t, realnode.Debian()) }
 
-func TestCoreOnContainerd2(t *testing.T) { testCore(t, machine.Containerd2()) }
+func TestCoreOnContainerd2(t *testing.T) { testCore(t, realnode.Containerd2()) }
 
-func testCore(t *testing.T, runtime machine.Runtime) {
+func testCore(t *testing.T, runtime realnode.Runtime) {
 	t.Helper()
 	s := on(t, runtime)
 	ns := s.namespace(t)
 	for name, scenario := range coreCases() {
 		t.Run(name, func(t *testing.T) {
 			begin := scenario.begin
-			if runtime.Name == machine.Debian().Name && scenario.onDebian != nil {
+			if runtime.Name == realnode.Debian().Name && scenario.onDebian != nil {
 				begin = scenario.onDebian
 			}
 			check := begin(core{site: s, ns: ns, t: t})

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 // TestCrowd fills a node with pods that have a volume each: the driver's, and then the kubelet's own. It measures how long
 // all take to be ready, and how long an edit takes to reach the last.
 func TestCrowd(t *testing.T) {
-	s := on(t, machine.Containerd2())
+	s := on(t, realnode.Containerd2())
 	namespace := s.namespace(t)
 	s.configMap(t, namespace, "shared", map[string]string{"version": "1"})
 	ours := func(name string) *corev1.Pod {

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 const driverNamespace = "liveconfig-system"
@@ -17,7 +17,7 @@ const driverNamespace = "liveconfig-system"
 // TestPodsOutliveTheirNode does to the node what happens to nodes. Running pods never lose a file, pods that start do so when
 // the driver is back, deleted ones go, and no volume is ever mounted twice.
 func TestPodsOutliveTheirNode(t *testing.T) {
-	s := on(t, machine.Containerd2())
+	s := on(t, realnode.Containerd2())
 	st := s.steadyPods(t)
 
 	t.Run("the driver's pod is deleted", func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 // TestEnvExample types what the README of the examples says about variables, and looks into the environments of the
 // processes: each change makes a new process of the program, and nothing of the pod or the container is made anew.
 func TestEnvExample(t *testing.T) {
-	s := on(t, machine.Containerd2())
+	s := on(t, realnode.Containerd2())
 	s.importExampleImages(t)
 	e := s.example(t, envExample, s.namespace(t))
 	e.wantAllFilesTyped(t)

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
 	"github.com/liveconfig-csi/liveconfig/test/kit/page"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 // examplesPage is the page whose commands are typed.
@@ -178,7 +178,7 @@ func (s *site) addStranger(t *testing.T, pod *corev1.Pod) {
 		}
 		pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, corev1.EphemeralContainer{
 			EphemeralContainerCommon: corev1.EphemeralContainerCommon{
-				Name: stranger, Image: machine.BoxImage, Command: []string{"box", "pause"},
+				Name: stranger, Image: realnode.BoxImage, Command: []string{"box", "pause"},
 				VolumeMounts:    pod.Spec.Containers[0].VolumeMounts,
 				SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(strangerUser)), RunAsGroup: new(int64(strangerUser))},
 			},

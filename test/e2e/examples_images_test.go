@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/standins"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakeimages"
 )
 
 // importExampleImages gives the node an image for each that a manifest of the examples names. The
@@ -12,7 +12,7 @@ import (
 // run as.
 func (s *site) importExampleImages(t *testing.T) {
 	t.Helper()
-	images, err := standins.For(filepath.Join(s.Repo(), "examples"))
+	images, err := fakeimages.For(filepath.Join(s.Repo(), "examples"))
 	if err != nil {
 		t.Fatal(err)
 	}

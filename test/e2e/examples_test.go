@@ -14,8 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
 	"github.com/liveconfig-csi/liveconfig/test/kit/page"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 // exampleCase says what an example comes to.
@@ -49,7 +49,7 @@ type look struct {
 // TestExamples types the page of the examples from its top to its end in one namespace, as a reader does who cleans up only
 // when everything has been tried. After each step it looks into the containers. Programs are stand-ins, see importExampleImages.
 func TestExamples(t *testing.T) {
-	s := on(t, machine.Containerd2())
+	s := on(t, realnode.Containerd2())
 	s.wantSectionForEachFolder(t)
 	s.importExampleImages(t)
 	s.withController(t)

@@ -10,13 +10,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 // TestUninstallAndInstallByKustomize takes the driver away by the words of deploy/README.md, installs it by its other way,
 // and ends where it began.
 func TestUninstallAndInstallByKustomize(t *testing.T) {
-	s := on(t, machine.Containerd2())
+	s := on(t, realnode.Containerd2())
 	const uninstall = `helm uninstall liveconfig --namespace liveconfig-system
 kubectl delete namespace liveconfig-system`
 	s.wantWords(t, "deploy/README.md", strings.Split(uninstall, "\n")...)
@@ -83,7 +83,7 @@ func (s *site) wantNoDriver(t testing.TB) {
 		if strings.Contains(names, "liveconfig") {
 			return fmt.Errorf("objects are left:\n%s", names)
 		}
-		node, err := s.Client().StorageV1().CSINodes().Get(t.Context(), machine.NodeName, metav1.GetOptions{})
+		node, err := s.Client().StorageV1().CSINodes().Get(t.Context(), realnode.NodeName, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

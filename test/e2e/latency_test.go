@@ -15,7 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 const (
@@ -35,7 +35,7 @@ const (
 // TestLatency measures how long an edit takes from the request until a program in a container reads it, and the same of the
 // kubelet's own volume of the same ConfigMap in the same container.
 func TestLatency(t *testing.T) {
-	s := on(t, machine.Containerd2())
+	s := on(t, realnode.Containerd2())
 	namespace := s.namespace(t)
 	number := func(n int) map[string]string { return map[string]string{"number": strconv.Itoa(n)} }
 	s.configMap(t, namespace, "numbers", number(0))

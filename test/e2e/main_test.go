@@ -6,10 +6,10 @@ import (
 	"os"
 	"testing"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
-func TestMain(m *testing.M) { os.Exit(machine.Main(withSite{m})) }
+func TestMain(m *testing.M) { os.Exit(realnode.Main(withSite{m})) }
 
 // withSite runs the tests and then tears down what the last of them left running.
 type withSite struct{ m *testing.M }

@@ -18,7 +18,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 )
 
 // mirrorRow is a line of MIRROR.md.
@@ -103,7 +103,7 @@ func mirrorRows(t testing.TB) (rows []mirrorRow) {
 // upstreamDir is where the sources are that the node's programs were built from. They are downloaded if they are gone.
 func upstreamDir(t testing.TB) string {
 	t.Helper()
-	repo, err := lab.Repo()
+	repo, err := environment.Repo()
 	if err != nil {
 		t.Fatal(err)
 	}

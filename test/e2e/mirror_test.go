@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 // scenario is one of upstream's end-to-end tests of the kubelet's volumes, with volumes of the driver's in their place.
@@ -103,7 +103,7 @@ type mirror struct {
 
 func newMirror(t *testing.T) *mirror {
 	t.Helper()
-	s := on(t, machine.Containerd2())
+	s := on(t, realnode.Containerd2())
 	m := &mirror{site: s, namespace: s.namespace(t), elsewhere: s.namespace(t)}
 	s.allowSecrets(t, m.namespace)
 	return m

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 const (
@@ -270,7 +270,7 @@ func boxPod(namespace, name string, attributes map[string]string) *corev1.Pod {
 // box is a container that does nothing until it is told to end.
 func box(name string) corev1.Container {
 	return corev1.Container{
-		Name: name, Image: machine.BoxImage, Command: []string{"box", "pause"},
+		Name: name, Image: realnode.BoxImage, Command: []string{"box", "pause"},
 		VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: mountPath}},
 	}
 }

@@ -17,7 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 // rolloutExample and pluginExample are folders of examples that go with the controller, and that scripts of their own go
@@ -132,7 +132,7 @@ func wantInOrder(t *testing.T, printed string, lines []string) {
 //
 // Fault 34.
 func TestRevisionsHaveTheirConfigOnANode(t *testing.T) {
-	s := on(t, machine.Containerd2())
+	s := on(t, realnode.Containerd2())
 	s.withController(t)
 	r := &rollouts{site: s, namespace: s.namespace(t), configs: map[string]string{}}
 	r.mayReadSecrets(t)

@@ -9,13 +9,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 // TestWithSidecars has the chart put the CSI project's sidecars beside the driver, which then neither registers itself nor
 // answers the kubelet's liveness probe. The sidecars' programs stand in for the real ones, which no Go module proxy has.
 func TestWithSidecars(t *testing.T) {
-	s := on(t, machine.Containerd2())
+	s := on(t, realnode.Containerd2())
 	s.importSidecars(t)
 	upgrade := func(values string) {
 		t.Helper()
@@ -50,7 +50,7 @@ kubectl -n liveconfig-system rollout status daemonset/liveconfig-driver`)
 func (s *site) importSidecars(t *testing.T) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "sidecar")
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "./kit/machine/sidecar")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "./kit/realnode/sidecar")
 	build.Dir = filepath.Join(s.Repo(), "test")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
@@ -60,10 +60,10 @@ func (s *site) importSidecars(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var images []machine.StandIn
+	var images []realnode.FakeImage
 	for line := range strings.Lines(string(values)) {
 		if _, ref, found := strings.Cut(strings.TrimSpace(line), "image: registry.k8s.io/"); found {
-			image := machine.StandIn{Ref: "registry.k8s.io/" + ref, Binary: program, Entrypoint: []string{"/bin/sidecar"}}
+			image := realnode.FakeImage{Ref: "registry.k8s.io/" + ref, Binary: program, Entrypoint: []string{"/bin/sidecar"}}
 			images = append(images, image)
 		}
 	}

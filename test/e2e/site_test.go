@@ -11,9 +11,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
-	kit "github.com/liveconfig-csi/liveconfig/test/kit/site"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	kit "github.com/liveconfig-csi/liveconfig/test/kit/install"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 // logVariable names another folder for the logs than bin/test/e2e, so that two runs can go on at once.
@@ -28,11 +28,11 @@ var current struct {
 }
 
 // site is a node with the driver installed.
-type site struct{ *kit.Site }
+type site struct{ *kit.Installation }
 
 // on returns a node with a container runtime, and with the driver installed as the README says. One with another runtime is
 // stopped first. A test that fails may leave the node in any state, so it is the last one of its node.
-func on(t *testing.T, runtime machine.Runtime) *site {
+func on(t *testing.T, runtime realnode.Runtime) *site {
 	t.Helper()
 	if err := current.failed[runtime.Name]; err != nil {
 		t.Fatalf("as before: %v", err)
@@ -76,12 +76,12 @@ func leave(t *testing.T) {
 
 // logDir is where all logs of a run are.
 func logDir() (string, error) {
-	repo, err := lab.Repo()
+	repo, err := environment.Repo()
 	return cmp.Or(os.Getenv(logVariable), filepath.Join(repo, "bin", "test", "e2e")), err
 }
 
-func newSite(ctx context.Context, runtime machine.Runtime) (*site, error) {
-	repo, err := lab.Repo()
+func newSite(ctx context.Context, runtime realnode.Runtime) (*site, error) {
+	repo, err := environment.Repo()
 	if err != nil {
 		return nil, err
 	}

@@ -6,19 +6,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 // TestStorageSuite runs Kubernetes' own tests of inline CSI volumes. Which do not apply, and why, stands in tests.yaml beside
 // the program.
 func TestStorageSuite(t *testing.T) {
-	s := on(t, machine.Containerd2())
+	s := on(t, realnode.Containerd2())
 	images, err := s.Shell(t.Context(), "storage-e2e --images")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for ref := range strings.FieldsSeq(images) {
-		image := machine.StandIn{Ref: ref, Cmd: []string{"/bin/sh"}}
+		image := realnode.FakeImage{Ref: ref, Cmd: []string{"/bin/sh"}}
 		if err := s.ImportStandIns(t.Context(), image); err != nil {
 			t.Fatal(err)
 		}

@@ -6,14 +6,14 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
 	"github.com/liveconfig-csi/liveconfig/test/kit/page"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 // TestTour runs the script of a new user's first day, which itself checks the effect of each command, and compares what the
 // script prints with what TOUR.md shows.
 func TestTour(t *testing.T) {
-	s := on(t, machine.Containerd2())
+	s := on(t, realnode.Containerd2())
 	s.importExampleImages(t)
 	s.withController(t)
 	printed, err := s.Shell(t.Context(), fmt.Sprintf("export PATH=%q:$PATH\ntest/e2e/tour.sh", s.buildPlugin(t)))

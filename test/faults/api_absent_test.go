@@ -8,8 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
 
@@ -28,7 +28,7 @@ func TestA404ThatIsNotAboutTheObject(t *testing.T) {
 	gets := func(r network.Request) bool { return r.Verb == "get" && about(r) }
 	front.Set(network.Fault{Of: gets, Status: http.StatusNotFound, Page: "<html><body><h1>404 Not Found</h1><hr>nginx</body></html>"})
 	before := len(front.Asked(gets))
-	lab.Eventually(t, 3*bench.Soon, func() error { // The pause after a failure grows to ten seconds.
+	environment.Eventually(t, 3*fixture.Soon, func() error { // The pause after a failure grows to ten seconds.
 		if err := b.Holds(pod, "n", "one"); err != nil {
 			t.Fatal(err)
 		}

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
 
@@ -13,7 +13,7 @@ import (
 const away = 2 * time.Second
 
 // healed is how long a driver may take to be current again after an outage: its tries are up to ten seconds apart.
-const healed = 10*time.Second + bench.Soon
+const healed = 10*time.Second + fixture.Soon
 
 // TestTheAPIServerIsAwayAtTheStart is fault 24, as a node meets it that boots before its API server, or whose driver is
 // restarted during an outage: the driver serves all the same, takes its volumes over as they are, answers a repeated
@@ -36,9 +36,9 @@ func TestTheAPIServerIsAwayAtTheStart(t *testing.T) {
 	wantUnavailable(b, young)
 	wantStays(b, old, 0)
 	heal(t, link)
-	lab.Eventually(t, healed, func() error { return b.Holds(old, "n", "two") })
+	environment.Eventually(t, healed, func() error { return b.Holds(old, "n", "two") })
 	publishSoon(b, young)
-	wantFollows(b, old, 2, bench.Soon)
+	wantFollows(b, old, 2, fixture.Soon)
 }
 
 // TestTheAPIServerGoesAwayAndComesBack is fault 24: what changes meanwhile is seen afterwards, in volumes that are there
@@ -55,11 +55,11 @@ func TestTheAPIServerGoesAwayAndComesBack(t *testing.T) {
 	second := b.Pod("second", map[string]string{"configMap": "kept"})
 	b.Publish(second) // What is known will do.
 	heal(t, link)
-	lab.Eventually(t, healed, func() error { return b.Holds(kept, "n", "two") })
-	lab.Eventually(t, healed, func() error { return b.Holds(second, "n", "two") })
+	environment.Eventually(t, healed, func() error { return b.Holds(kept, "n", "two") })
+	environment.Eventually(t, healed, func() error { return b.Holds(second, "n", "two") })
 	b.WantEvent(deleted, "SourceMissing", "")
 	wantStays(b, deleted, 0)
-	wantFollows(b, kept, 2, bench.Soon)
+	wantFollows(b, kept, 2, fixture.Soon)
 }
 
 // TestTheNetworkSwallowsEverything is fault 24: packets are lost and nobody is told, so that no connection ends and no
@@ -78,9 +78,9 @@ func TestTheNetworkSwallowsEverything(t *testing.T) {
 	b.Start()
 	wantStays(b, old, 0)
 	heal(t, link)
-	lab.Eventually(t, healed, func() error { return b.Holds(old, "n", "two") })
+	environment.Eventually(t, healed, func() error { return b.Holds(old, "n", "two") })
 	publishSoon(b, young)
-	wantFollows(b, old, 2, bench.Soon)
+	wantFollows(b, old, 2, fixture.Soon)
 }
 
 // TestASlowNetworkDelaysNothingElse is fault 24: everything arrives, later.
@@ -89,7 +89,7 @@ func TestASlowNetworkDelaysNothingElse(t *testing.T) {
 	b, link := overLink(t)
 	pod := publish(b, "web", "one")
 	link.Slow(300 * time.Millisecond)
-	wantFollows(b, pod, 3, bench.Soon)
+	wantFollows(b, pod, 3, fixture.Soon)
 	publish(b, "another", "one")
 }
 

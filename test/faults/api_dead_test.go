@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
@@ -26,7 +26,7 @@ func TestAPodsWatchDiesSilently(t *testing.T) {
 	watches := network.All(network.Verb("watch"), about)
 	front.Set(network.Fault{Of: about, Silent: true})
 	before := len(front.Asked(watches))
-	lab.Eventually(t, bench.Soon, func() error {
+	environment.Eventually(t, fixture.Soon, func() error {
 		if len(front.Asked(watches)) == before {
 			return errors.New("the watch that is to die was not opened")
 		}
@@ -35,7 +35,7 @@ func TestAPodsWatchDiesSilently(t *testing.T) {
 	b.SetSecret("cert", map[string]string{"n": "two"})
 	front.Set()
 	began := time.Now()
-	lab.Eventually(t, known+healed, func() error { return b.Holds(pod, "n", "two") })
+	environment.Eventually(t, known+healed, func() error { return b.Holds(pod, "n", "two") })
 	t.Logf("the dead watch was replaced after %s", time.Since(began).Round(time.Second))
 }
 
@@ -60,7 +60,7 @@ func TestAWatchDiesSilently(t *testing.T) {
 	}
 	set(b, "web", "two")
 	began := time.Now()
-	lab.Eventually(t, known+healed, func() error { return b.Holds(web, "n", "two") })
+	environment.Eventually(t, known+healed, func() error { return b.Holds(web, "n", "two") })
 	t.Logf("the dead watch was replaced after %s", time.Since(began).Round(time.Second))
 	wantRequests(b, front, "web", 4)
 	wantRequests(b, front, "alive", 2)
@@ -70,7 +70,7 @@ func TestAWatchDiesSilently(t *testing.T) {
 
 // wantRequests wants so many requests about a ConfigMap since it was published: a list and a watch, and again for each
 // time that its watch was replaced.
-func wantRequests(b *bench.Bench, front *network.Front, name string, want int) {
+func wantRequests(b *fixture.Fixture, front *network.Front, name string, want int) {
 	b.T.Helper()
 	if got := front.Asked(aboutMap(b, name)); len(got) != want {
 		b.T.Errorf("%d requests for %s, want %d: %v", len(got), name, want, got)

@@ -8,9 +8,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
 
@@ -44,7 +44,7 @@ func TestDenialsOfAServerThatIsNotSure(t *testing.T) {
 			front.Set(denying(cert))
 			front.EndWatches(nil)
 			b.SetSecret("cert", map[string]string{"n": "two"})
-			lab.Eventually(t, time.Minute+bench.Soon, func() error {
+			environment.Eventually(t, time.Minute+fixture.Soon, func() error {
 				if err := b.Holds(pod, "n", "one"); err != nil {
 					t.Fatal(err)
 				}
@@ -55,14 +55,14 @@ func TestDenialsOfAServerThatIsNotSure(t *testing.T) {
 				return nil
 			})
 			front.Set()
-			lab.Eventually(t, healed, func() error { return b.Holds(pod, "n", "two") })
+			environment.Eventually(t, healed, func() error { return b.Holds(pod, "n", "two") })
 
 			bindings := b.Cluster.Client().RbacV1().RoleBindings(b.Namespace)
 			if err := bindings.Delete(t.Context(), "default", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			began := time.Now()
-			lab.Eventually(t, recheck*5/2+retries+bench.Soon, func() error { return kubelet.Gone(b.Path(pod, "n")) })
+			environment.Eventually(t, recheck*5/2+retries+fixture.Soon, func() error { return fakekubelet.Gone(b.Path(pod, "n")) })
 			t.Logf("the files went %s after the right to read them", time.Since(began).Round(time.Millisecond))
 			b.WantEvent(pod, "AccessLost", "the files of the source are removed")
 		})

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
 
@@ -22,30 +22,30 @@ const answer = 20 * time.Second
 const patience = time.Second
 
 // overLink is a bench whose driver reaches the API server over a link.
-func overLink(t *testing.T, args ...string) (*bench.Bench, *network.Link) {
+func overLink(t *testing.T, args ...string) (*fixture.Fixture, *network.Link) {
 	t.Helper()
-	b := bench.NewCorner(t)
+	b := fixture.NewBare(t)
 	link := network.New(t, b.Cluster.AdminConfig().Host)
-	b.Use(lab.NodeThrough(t, link, append(args, "--http-endpoint="+b.HTTP)...))
+	b.Use(environment.NodeThrough(t, link, append(args, "--http-endpoint="+b.HTTP)...))
 	return b, link
 }
 
 // behindFront is a bench whose driver reaches the API server through a front.
-func behindFront(t *testing.T, args ...string) (*bench.Bench, *network.Front) {
+func behindFront(t *testing.T, args ...string) (*fixture.Fixture, *network.Front) {
 	t.Helper()
-	b := bench.NewCorner(t)
+	b := fixture.NewBare(t)
 	front := network.NewFront(t, b.Cluster)
-	b.Use(lab.NodeThrough(t, front, append(args, "--http-endpoint="+b.HTTP)...))
+	b.Use(environment.NodeThrough(t, front, append(args, "--http-endpoint="+b.HTTP)...))
 	return b, front
 }
 
 // aboutMap matches requests about a ConfigMap of the bench.
-func aboutMap(b *bench.Bench, name string) func(network.Request) bool {
+func aboutMap(b *fixture.Fixture, name string) func(network.Request) bool {
 	return network.About("configmaps", b.Namespace, name)
 }
 
 // set gives a ConfigMap of one key a value, and makes it if it is not there.
-func set(b *bench.Bench, name, value string) {
+func set(b *fixture.Fixture, name, value string) {
 	b.T.Helper()
 	if err := change(b.T.Context(), b, name, value); err != nil {
 		b.CreateConfigMap(name, map[string]string{"n": value})
@@ -53,7 +53,7 @@ func set(b *bench.Bench, name, value string) {
 }
 
 // publish publishes a volume of a ConfigMap, which holds the value.
-func publish(b *bench.Bench, name, value string) *corev1.Pod {
+func publish(b *fixture.Fixture, name, value string) *corev1.Pod {
 	b.T.Helper()
 	set(b, name, value)
 	pod := b.Pod(name, map[string]string{"configMap": name})
@@ -63,7 +63,7 @@ func publish(b *bench.Bench, name, value string) *corev1.Pod {
 }
 
 // publishWatched publishes a volume of a ConfigMap, which holds «one», behind a front, and returns when the ConfigMap is watched.
-func publishWatched(b *bench.Bench, front *network.Front, name string) *corev1.Pod {
+func publishWatched(b *fixture.Fixture, front *network.Front, name string) *corev1.Pod {
 	b.T.Helper()
 	pod := publish(b, name, "one")
 	awaitWatch(b, front, aboutMap(b, name))
@@ -71,9 +71,9 @@ func publishWatched(b *bench.Bench, front *network.Front, name string) *corev1.P
 }
 
 // awaitWatch returns when an object is watched.
-func awaitWatch(b *bench.Bench, front *network.Front, of func(network.Request) bool) {
+func awaitWatch(b *fixture.Fixture, front *network.Front, of func(network.Request) bool) {
 	b.T.Helper()
-	lab.Eventually(b.T, healed, func() error {
+	environment.Eventually(b.T, healed, func() error {
 		if front.Watching(of) == 0 {
 			return errors.New("nobody watches")
 		}
@@ -82,32 +82,32 @@ func awaitWatch(b *bench.Bench, front *network.Front, of func(network.Request) b
 }
 
 // publishSoon publishes until it succeeds.
-func publishSoon(b *bench.Bench, pod *corev1.Pod) {
+func publishSoon(b *fixture.Fixture, pod *corev1.Pod) {
 	b.T.Helper()
-	lab.Eventually(b.T, bench.Soon, func() error { return b.TryPublish(b.T.Context(), pod) })
+	environment.Eventually(b.T, fixture.Soon, func() error { return b.TryPublish(b.T.Context(), pod) })
 	b.T.Cleanup(func() { b.Unpublish(pod) })
 }
 
 // wantUnavailable publishes a volume that has to wait for the API server in vain. It is told so in time, and nothing is
 // left of the try.
-func wantUnavailable(b *bench.Bench, pod *corev1.Pod) {
+func wantUnavailable(b *fixture.Fixture, pod *corev1.Pod) {
 	b.T.Helper()
 	began := time.Now()
 	err := b.TryPublish(b.T.Context(), pod)
 	if status.Code(err) != codes.Unavailable {
 		b.T.Errorf("publish gave %v, want %s", err, codes.Unavailable)
 	}
-	if took := time.Since(began); took > answer+bench.Soon/2 {
+	if took := time.Since(began); took > answer+fixture.Soon/2 {
 		b.T.Errorf("publish took %s, want at most %s", took, answer)
 	}
 	b.WantNothing(pod, "a publish in vain")
 }
 
 // wantStays wants a file to hold «one» all the time.
-func wantStays(b *bench.Bench, pod *corev1.Pod, during time.Duration) {
+func wantStays(b *fixture.Fixture, pod *corev1.Pod, during time.Duration) {
 	b.T.Helper()
 	deadline := time.Now().Add(during)
-	lab.Eventually(b.T, during+bench.Soon, func() error {
+	environment.Eventually(b.T, during+fixture.Soon, func() error {
 		if err := b.Holds(pod, "n", "one"); err != nil {
 			b.T.Fatal(err)
 		}
@@ -119,11 +119,11 @@ func wantStays(b *bench.Bench, pod *corev1.Pod, during time.Duration) {
 }
 
 // wantFollows changes a ConfigMap some times and wants each value to arrive, and arrive within the time given.
-func wantFollows(b *bench.Bench, pod *corev1.Pod, times int, within time.Duration) {
+func wantFollows(b *fixture.Fixture, pod *corev1.Pod, times int, within time.Duration) {
 	b.T.Helper()
 	for n := range times {
 		value := fmt.Sprint("follow-", n)
 		set(b, pod.Name, value)
-		lab.Eventually(b.T, within, func() error { return b.Holds(pod, "n", value) })
+		environment.Eventually(b.T, within, func() error { return b.Holds(pod, "n", value) })
 	}
 }

@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
 
@@ -48,7 +48,7 @@ func TestManyWatchesComeBackOneByOne(t *testing.T) {
 		}
 		return nil
 	}
-	lab.Eventually(t, healed, areOpen)
+	environment.Eventually(t, healed, areOpen)
 	front.Set(network.Fault{Status: http.StatusServiceUnavailable})
 	began := time.Now()
 	front.EndWatches(nil)
@@ -70,7 +70,7 @@ func TestManyWatchesComeBackOneByOne(t *testing.T) {
 	wantKeys(b, pod, many, "two")
 	wantSpread(t, front, began, many)
 
-	lab.Eventually(t, healed, areOpen)
+	environment.Eventually(t, healed, areOpen)
 	began = time.Now()
 	wantRest(t, 2*time.Second)
 	if asked := front.Asked(func(r network.Request) bool { return r.Resource == "configmaps" && r.At.After(began) }); len(asked) > 0 {
@@ -99,7 +99,7 @@ func wantSpread(t *testing.T, front *network.Front, began time.Time, many int) {
 func wantRest(t *testing.T, d time.Duration) {
 	t.Helper()
 	over := time.Now().Add(d)
-	lab.Eventually(t, d+bench.Soon, func() error {
+	environment.Eventually(t, d+fixture.Soon, func() error {
 		if time.Now().Before(over) {
 			return errors.New("it is not over")
 		}
@@ -116,24 +116,24 @@ func sources(names []string) string {
 	return text.String()
 }
 
-func create(ctx context.Context, b *bench.Bench, name, key string) error {
+func create(ctx context.Context, b *fixture.Fixture, name, key string) error {
 	_, err := b.ConfigMaps().Create(ctx, ofKey(name, key, "one"), metav1.CreateOptions{})
 	return err
 }
 
-func changeKey(ctx context.Context, b *bench.Bench, name, key, value string) error {
+func changeKey(ctx context.Context, b *fixture.Fixture, name, key, value string) error {
 	_, err := b.ConfigMaps().Update(ctx, ofKey(name, key, value), metav1.UpdateOptions{})
 	return err
 }
 
 func ofKey(name, key, value string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: bench.Marked(map[string]string{key: value})}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: fixture.Marked(map[string]string{key: value})}
 }
 
 // wantKeys waits until all keys of a volume have the value.
-func wantKeys(b *bench.Bench, pod *corev1.Pod, many int, value string) {
+func wantKeys(b *fixture.Fixture, pod *corev1.Pod, many int, value string) {
 	b.T.Helper()
 	for n := range many {
-		lab.Eventually(b.T, healed, func() error { return b.Holds(pod, fmt.Sprint("k-", n), value) })
+		environment.Eventually(b.T, healed, func() error { return b.Holds(pod, fmt.Sprint("k-", n), value) })
 	}
 }

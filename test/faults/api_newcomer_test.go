@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
 
@@ -43,7 +43,7 @@ func TestANewcomerAmongAThousandObjects(t *testing.T) {
 		}
 		return nil
 	}
-	lab.Eventually(t, 2*healed, areOpen)
+	environment.Eventually(t, 2*healed, areOpen)
 
 	set(b, "new", "one")
 	pod := b.Pod("new", map[string]string{"configMap": "new"})
@@ -51,7 +51,7 @@ func TestANewcomerAmongAThousandObjects(t *testing.T) {
 	before := asked()
 	front.Set(network.Fault{Delay: latency})
 	front.EndWatches(watches)
-	lab.Eventually(t, bench.Soon, func() error { // The line is full by then.
+	environment.Eventually(t, fixture.Soon, func() error { // The line is full by then.
 		if got := asked() - before; got < 10 {
 			return fmt.Errorf("%d watches are asked for anew, want 10", got)
 		}
@@ -66,6 +66,6 @@ func TestANewcomerAmongAThousandObjects(t *testing.T) {
 		t.Error("all watches were open before, so that nothing was in the new pod's way")
 	}
 	b.WantFile(pod, "n", "one")
-	lab.Eventually(t, 2*healed, areOpen)
+	environment.Eventually(t, 2*healed, areOpen)
 	t.Logf("all watches are open again after %s", time.Since(began))
 }

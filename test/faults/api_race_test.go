@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
@@ -32,9 +32,9 @@ func TestASecondUserComesBeforeTheFirstAnswer(t *testing.T) {
 			t.Error("the first one was published, want it given up")
 		}
 	})
-	lab.Eventually(t, bench.Soon, func() error { return isAsked(front, b, "web", 1) })
+	environment.Eventually(t, fixture.Soon, func() error { return isAsked(front, b, "web", 1) })
 	users.Go(func() {
-		lab.Eventually(t, bench.Soon, func() error { return isAsked(front, b, "web", 1) })
+		environment.Eventually(t, fixture.Soon, func() error { return isAsked(front, b, "web", 1) })
 		giveUp()
 	})
 	publishSoon(b, second)
@@ -46,7 +46,7 @@ func TestASecondUserComesBeforeTheFirstAnswer(t *testing.T) {
 }
 
 // isAsked returns an error until there were so many requests about a ConfigMap.
-func isAsked(front *network.Front, b *bench.Bench, name string, times int) error {
+func isAsked(front *network.Front, b *fixture.Fixture, name string, times int) error {
 	if got := len(front.Asked(aboutMap(b, name))); got < times {
 		return fmt.Errorf("%d requests for %s, want %d", got, name, times)
 	}
@@ -57,7 +57,7 @@ func isAsked(front *network.Front, b *bench.Bench, name string, times int) error
 // object as it is, and what changes from then on.
 func TestPodsComeAndGoAroundOneObject(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	set(b, "web", "0")
 	leaving := b.Pod("pod-0", map[string]string{"configMap": "web"})
 	b.Publish(leaving)
@@ -101,7 +101,7 @@ func TestAnObjectIsDeletedAndMadeAnew(t *testing.T) {
 		b.DeleteConfigMap("web")
 		b.CreateConfigMap("web", map[string]string{"n": value})
 		heal(t, link)
-		lab.Eventually(t, healed, func() error { return b.Holds(pod, "n", value) })
+		environment.Eventually(t, healed, func() error { return b.Holds(pod, "n", value) })
 	}
 	set(b, "web", "last")
 	b.WantFile(pod, "n", "last")
@@ -111,11 +111,11 @@ func TestAnObjectIsDeletedAndMadeAnew(t *testing.T) {
 // after another object took its name.
 func TestAnImmutableObjectIsMadeAnew(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	create := func(value string) {
 		t.Helper()
 		_, err := b.ConfigMaps().Create(t.Context(), &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: "web"}, Immutable: new(true), Data: bench.Marked(map[string]string{"n": value}),
+			ObjectMeta: metav1.ObjectMeta{Name: "web"}, Immutable: new(true), Data: fixture.Marked(map[string]string{"n": value}),
 		}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
 
@@ -41,7 +41,7 @@ func TestBadSourcesDelayNoOther(t *testing.T) {
 				t.Errorf("a volume of what is %s was published", pod.Name)
 			}
 		})
-		lab.Eventually(t, bench.Soon, func() error { return isAsked(front, b, name, 1) })
+		environment.Eventually(t, fixture.Soon, func() error { return isAsked(front, b, name, 1) })
 	}
 	wantPrompt(b, good, "two")
 	b.Kill()
@@ -52,7 +52,7 @@ func TestBadSourcesDelayNoOther(t *testing.T) {
 }
 
 // wantPrompt wants an update to arrive and a new volume to be published without delay.
-func wantPrompt(b *bench.Bench, pod *corev1.Pod, value string) {
+func wantPrompt(b *fixture.Fixture, pod *corev1.Pod, value string) {
 	b.T.Helper()
 	began := time.Now()
 	set(b, pod.Name, value)

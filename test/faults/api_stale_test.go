@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
 
@@ -29,9 +29,9 @@ func TestListsComeFromAStaleCache(t *testing.T) {
 		stale := network.Fault{Stale: true}
 		front.Set(stale, network.Fault{Of: network.Verb("watch"), Status: http.StatusGone})
 		front.EndWatches(nil)
-		lab.Eventually(t, healed, func() error { return b.Holds(pod, "n", "one") })
+		environment.Eventually(t, healed, func() error { return b.Holds(pod, "n", "one") })
 		front.Set(stale) // A watch goes on from what the stale list was.
-		lab.Eventually(t, healed, func() error { return b.Holds(pod, "n", value) })
+		environment.Eventually(t, healed, func() error { return b.Holds(pod, "n", value) })
 	}
 	front.Set()
 	front.EndWatches(nil)
@@ -42,7 +42,7 @@ func TestListsComeFromAStaleCache(t *testing.T) {
 // state of all objects is restored, with resource versions that have been given to other contents before. Volumes follow.
 func TestEtcdIsRestored(t *testing.T) {
 	t.Parallel()
-	lab.Cluster(t)
+	environment.Cluster(t)
 	c, err := cluster.Start(t.Context(), cluster.Config{Output: t.Output()})
 	if err != nil {
 		t.Fatal(err)
@@ -52,14 +52,14 @@ func TestEtcdIsRestored(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	b := bench.NewCornerIn(t, c)
-	b.Use(lab.NodeIn(t, c, "--http-endpoint="+b.HTTP))
+	b := fixture.NewBareIn(t, c)
+	b.Use(environment.NodeIn(t, c, "--http-endpoint="+b.HTTP))
 	changed, deleted := publish(b, "changed", "early"), publish(b, "deleted", "early")
 	untouched := publish(b, "untouched", "early")
 	if err := c.Save(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	lab.Eventually(t, healed, func() error {
+	environment.Eventually(t, healed, func() error {
 		set(b, "changed", "late")
 		return b.Holds(changed, "n", "late")
 	})
@@ -69,7 +69,7 @@ func TestEtcdIsRestored(t *testing.T) {
 	if err := c.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	lab.Eventually(t, healed, func() error { return b.Holds(changed, "n", "early") })
+	environment.Eventually(t, healed, func() error { return b.Holds(changed, "n", "early") })
 	// These objects get versions now that other contents had before the state was restored.
 	wantFollows(b, changed, 3, healed)
 	wantFollows(b, deleted, 1, healed)

@@ -10,8 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
 
@@ -28,7 +28,7 @@ func storms() map[string]network.Fault {
 }
 
 // unleash makes the storms befall that share of the requests about their objects, and ends what is open.
-func unleash(b *bench.Bench, front *network.Front, share float64, more ...network.Fault) {
+func unleash(b *fixture.Fixture, front *network.Front, share float64, more ...network.Fault) {
 	faults := more
 	for name, fault := range storms() {
 		fault.Of, fault.Share = aboutMap(b, name), share
@@ -64,7 +64,7 @@ func TestMostRequestsAreRefused(t *testing.T) {
 }
 
 // follow changes all ConfigMaps and wants the value to arrive in their pods.
-func follow(b *bench.Bench, pods map[string]*corev1.Pod, value string) {
+func follow(b *fixture.Fixture, pods map[string]*corev1.Pod, value string) {
 	b.T.Helper()
 	names := slices.Sorted(maps.Keys(pods))
 	for _, name := range names {
@@ -72,7 +72,7 @@ func follow(b *bench.Bench, pods map[string]*corev1.Pod, value string) {
 	}
 	for _, name := range names {
 		// Two tries in a row may be refused, at worst.
-		lab.Eventually(b.T, 2*healed, func() error { return b.Holds(pods[name], "n", value) })
+		environment.Eventually(b.T, 2*healed, func() error { return b.Holds(pods[name], "n", value) })
 	}
 }
 
@@ -108,9 +108,9 @@ func TestNothingButRefusals(t *testing.T) {
 	}
 	front.Set()
 	for _, pod := range pods {
-		lab.Eventually(t, healed, func() error { return b.Holds(pod, "n", "two") })
+		environment.Eventually(t, healed, func() error { return b.Holds(pod, "n", "two") })
 	}
-	lab.Eventually(t, healed, func() error { return b.Holds(cert, "n", "two") })
+	environment.Eventually(t, healed, func() error { return b.Holds(cert, "n", "two") })
 }
 
 // TestWatchesEndEverySecond is fault 24, as behind a proxy that is quick to hang up: no change is missed, and what nothing
@@ -122,7 +122,7 @@ func TestWatchesEndEverySecond(t *testing.T) {
 	front.Set(network.Fault{EndAfter: time.Second})
 	front.EndWatches(nil)
 	began := time.Now()
-	wantFollows(b, pod, 10, bench.Soon)
+	wantFollows(b, pod, 10, fixture.Soon)
 	wantStays(b, quiet, max(0, 4*time.Second-time.Since(began)))
 	front.Set()
 	if asked, most := len(front.Asked(aboutMap(b, "quiet"))), 6+2*int(time.Since(began).Seconds()); asked > most {

@@ -9,8 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // level is what a driver has at one moment.
@@ -18,12 +18,12 @@ type level struct {
 	goroutines, descriptors, mounts, watches, volumes, records, tokens, pods, rss int
 }
 
-func levelOf(b *bench.Bench) level {
+func levelOf(b *fixture.Fixture) level {
 	b.T.Helper()
 	return level{
 		goroutines:  int(b.Number("go_goroutines")),
 		descriptors: entries(b, fmt.Sprintf("/proc/%d/fd", b.Node.PID())),
-		mounts:      len(lab.Mounts(b.T, b.Node.KubeletDir())),
+		mounts:      len(environment.Mounts(b.T, b.Node.KubeletDir())),
 		watches:     int(b.Number("liveconfig_watches")),
 		volumes:     int(b.Number("liveconfig_volumes")),
 		records:     recordsHeld(b),
@@ -33,7 +33,7 @@ func levelOf(b *bench.Bench) level {
 	}
 }
 
-func entries(b *bench.Bench, dir string) int {
+func entries(b *fixture.Fixture, dir string) int {
 	b.T.Helper()
 	all, err := os.ReadDir(dir)
 	if err != nil {
@@ -60,8 +60,8 @@ func (l level) exceeds(base level) error {
 // it, down to the last goroutine, descriptor and watch. Beside them one volume stays all the time.
 func TestAThousandVolumesComeAndGo(t *testing.T) {
 	t.Parallel()
-	b := bench.NewCorner(t)
-	b.Use(lab.NodeAsShipped(t, "--http-endpoint="+b.HTTP)) // The race detector takes memory of its own.
+	b := fixture.NewBare(t)
+	b.Use(environment.NodeAsShipped(t, "--http-endpoint="+b.HTTP)) // The race detector takes memory of its own.
 	b.AllowSecrets("default")
 	b.CreateConfigMap("stays", map[string]string{"n": "0"})
 	stays := b.Pod("stays", map[string]string{"configMap": "stays"})
@@ -97,7 +97,7 @@ func TestAThousandVolumesComeAndGo(t *testing.T) {
 	}
 	const cycles = 1000
 	cycle(cycles)
-	lab.Eventually(t, bench.Soon, func() error { return levelOf(b).exceeds(base) })
+	environment.Eventually(t, fixture.Soon, func() error { return levelOf(b).exceeds(base) })
 	after := levelOf(b)
 	t.Attr("baseline/cycles", strconv.Itoa(cycles))
 	t.Attr("baseline/rss-growth-KiB", strconv.Itoa((after.rss-base.rss)>>10))

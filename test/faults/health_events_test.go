@@ -9,15 +9,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // TestARestartTellsNothingTwice: a driver that is restarted while something is wrong (fault 19) finds its Event of the run
 // before and makes it new again, with no more rights than to create and patch.
 func TestARestartTellsNothingTwice(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	b.CreateConfigMap("web", map[string]string{"color": "red"})
 	pod := b.Pod("web", map[string]string{"configMap": "web"})
 	b.Publish(pod)
@@ -28,7 +28,7 @@ func TestARestartTellsNothingTwice(t *testing.T) {
 		<-time.After(1100 * time.Millisecond) // Events have whole seconds.
 		b.Kill()
 		b.Start()
-		lab.Eventually(t, bench.Soon, func() error {
+		environment.Eventually(t, fixture.Soon, func() error {
 			if e := only(b, pod, "SourceMissing"); !e.LastTimestamp.After(last.Time) {
 				return errors.New("the next run has not told it yet")
 			}
@@ -41,7 +41,7 @@ func TestARestartTellsNothingTwice(t *testing.T) {
 }
 
 // only returns the one Event with the reason on the pod.
-func only(b *bench.Bench, pod *corev1.Pod, reason string) corev1.Event {
+func only(b *fixture.Fixture, pod *corev1.Pod, reason string) corev1.Event {
 	b.T.Helper()
 	events, err := b.Cluster.Client().CoreV1().Events(b.Namespace).List(b.T.Context(),
 		metav1.ListOptions{FieldSelector: fmt.Sprintf("involvedObject.uid=%s,reason=%s", pod.UID, reason)})

@@ -11,15 +11,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // statusOf reads what the driver tells of its volumes, and looks for values and tokens in it.
-func statusOf(b *bench.Bench, query string) statusz.Report {
+func statusOf(b *fixture.Fixture, query string) statusz.Report {
 	b.T.Helper()
 	text := b.Get("/statusz" + query)
-	if err := lab.Leak([]byte(text)); err != nil {
+	if err := environment.Leak([]byte(text)); err != nil {
 		b.T.Errorf("/statusz: %v", err)
 	}
 	report, err := statusz.Read(strings.NewReader(text))
@@ -33,7 +33,7 @@ func statusOf(b *bench.Bench, query string) statusz.Report {
 // change, through a deletion that the files do not follow, and after a restart (fault 19).
 func TestStatusTellsWhatIsInTheFiles(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	made := b.CreateConfigMap("web", map[string]string{"color": "red"})
 	b.SetSecret("tls", map[string]string{"key": "k1"})
 	pod := b.Pod("web", map[string]string{"sources": "[{configMap: {name: web}}, {secret: {name: tls}}]"})
@@ -50,7 +50,7 @@ func TestStatusTellsWhatIsInTheFiles(t *testing.T) {
 	if diff := cmp.Diff([]*statusz.Version{first, first}, []*statusz.Version{v.Sources[0].Known, v.Sources[0].Projected}); diff != "" {
 		t.Errorf("versions of the ConfigMap (-want +got):\n%s", diff)
 	}
-	if v.State != statusz.Live || v.Problem != nil || v.TargetPath != b.Node.Target(pod, bench.VolumeName) || v.ProjectedAt.IsZero() {
+	if v.State != statusz.Live || v.Problem != nil || v.TargetPath != b.Node.Target(pod, fixture.VolumeName) || v.ProjectedAt.IsZero() {
 		t.Errorf("volume = %+v, want it live and well", v)
 	}
 	if want := "serviceaccount " + b.Namespace + "/default"; v.Sources[1].ReadBy != want || v.Sources[1].Kind != "Secret" {
@@ -80,7 +80,7 @@ func TestStatusTellsWhatIsInTheFiles(t *testing.T) {
 // TestStatusAnswersReadersOnly, and nobody who asks for it wrongly.
 func TestStatusAnswersReadersOnly(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	tests := map[string]struct {
 		method, path string
 		code         int
@@ -116,7 +116,7 @@ func TestStatusAnswersReadersOnly(t *testing.T) {
 // the driver cannot know of faults 24 and 30 hang on it.
 func TestMetricsOfARealDriverAreTheKnownOnes(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	known, err := os.ReadFile(filepath.Join("../..", "pkg", "daemon", "telemetry", "testdata", "metrics.txt"))
 	if err != nil {
 		t.Fatal(err)

@@ -15,14 +15,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 )
 
 // says returns what the driver answers at a path that is about its health: nothing if it is well.
-func says(b *bench.Bench, path string) string {
+func says(b *fixture.Fixture, path string) string {
 	_, err := b.Fetch(path)
 	if err == nil {
 		return ""
@@ -32,9 +32,9 @@ func says(b *bench.Bench, path string) string {
 
 // wantReady waits until /readyz and Probe answer that the driver is ready, or that it is not, where /readyz says why. Neither
 // is ever an error of Probe, nor a reason to restart the driver.
-func wantReady(b *bench.Bench, why string) {
+func wantReady(b *fixture.Fixture, why string) {
 	b.T.Helper()
-	lab.Eventually(b.T, bench.Soon, func() error {
+	environment.Eventually(b.T, fixture.Soon, func() error {
 		response, err := b.Node.Identity().Probe(b.T.Context(), &csi.ProbeRequest{})
 		if err != nil {
 			return err
@@ -60,7 +60,7 @@ func wantSaid(got, want string) error {
 }
 
 // ownInstallation makes a CSIDriver object as ours under a name of its own, and lets the drivers of the lab read it.
-func ownInstallation(b *bench.Bench) *storagev1.CSIDriver {
+func ownInstallation(b *fixture.Fixture) *storagev1.CSIDriver {
 	b.T.Helper()
 	objects := b.Cluster.Client().StorageV1().CSIDrivers()
 	object, err := objects.Get(b.T.Context(), node.DriverName, metav1.GetOptions{})
@@ -76,7 +76,7 @@ func ownInstallation(b *bench.Bench) *storagev1.CSIDriver {
 	}}}, metav1.CreateOptions{})
 	_, bindErr := bindings.Create(b.T.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + lab.DriverNamespace}},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + environment.DriverNamespace}},
 	}, metav1.CreateOptions{})
 	made, err := objects.Create(b.T.Context(), object, metav1.CreateOptions{})
 	if err := errors.Join(roleErr, bindErr, err); err != nil {
@@ -89,9 +89,9 @@ func ownInstallation(b *bench.Bench) *storagev1.CSIDriver {
 // how the registration and the version skew of fault 22 show. What is live is served on all the while.
 func TestADriverThatNobodyVouchesForIsNotReady(t *testing.T) {
 	t.Parallel()
-	b := bench.NewCorner(t)
+	b := fixture.NewBare(t)
 	installed := ownInstallation(b)
-	b.Use(lab.Node(t, "--driver-name="+installed.Name, "--http-endpoint="+b.HTTP))
+	b.Use(environment.Node(t, "--driver-name="+installed.Name, "--http-endpoint="+b.HTTP))
 	objects := b.Cluster.Client().StorageV1().CSIDrivers()
 	wantReady(b, "")
 	b.CreateConfigMap("web", map[string]string{"color": "red"})
@@ -132,7 +132,7 @@ func TestADriverThatNobodyVouchesForIsNotReady(t *testing.T) {
 // on, and all is well when it can be written again.
 func TestADriverThatCannotRecordIsNotReady(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	b.CreateConfigMap("web", map[string]string{"color": "red"})
 	pod := b.Pod("web", map[string]string{"configMap": "web"})
 	b.Publish(pod)
@@ -184,9 +184,9 @@ func freeze(t *testing.T, dir string) (thaw func()) {
 // none. A driver that has just started says that it does not know its installation, and serves what is live.
 func TestAnAPIServerThatIsAwayIsNoReasonToRestart(t *testing.T) {
 	t.Parallel()
-	b := bench.NewCorner(t)
+	b := fixture.NewBare(t)
 	link := network.New(t, b.Cluster.AdminConfig().Host)
-	b.Use(lab.NodeThrough(t, link, "--http-endpoint="+b.HTTP))
+	b.Use(environment.NodeThrough(t, link, "--http-endpoint="+b.HTTP))
 	b.CreateConfigMap("web", map[string]string{"color": "red"})
 	pod := b.Pod("web", map[string]string{"configMap": "web"})
 	b.Publish(pod)

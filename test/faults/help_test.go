@@ -15,8 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // sum is how the driver makes a file name out of any ID.
@@ -40,18 +40,18 @@ func openDir(t testing.TB, path string) *os.Root {
 func wantIn(t testing.TB, dir *os.Root, file, want string) {
 	t.Helper()
 	got, err := dir.ReadFile(file)
-	if err != nil || lab.Unmarked(string(got)) != want {
+	if err != nil || environment.Unmarked(string(got)) != want {
 		t.Errorf("%s of a volume that a container holds is %q, %v, want %q", file, got, err, want)
 	}
 }
 
 // change is UpdateConfigMap for goroutines.
-func change(ctx context.Context, b *bench.Bench, name, value string) error {
+func change(ctx context.Context, b *fixture.Fixture, name, value string) error {
 	return changeKey(ctx, b, name, "n", value)
 }
 
 // syncsOf returns how many syncs have ended since the driver was started, whatever their result.
-func syncsOf(b *bench.Bench) (syncs float64) {
+func syncsOf(b *fixture.Fixture) (syncs float64) {
 	b.T.Helper()
 	for _, result := range []string{"written", "unchanged", "failed"} {
 		syncs += b.Number(`liveconfig_syncs_total{result="` + result + `"}`)
@@ -60,20 +60,20 @@ func syncsOf(b *bench.Bench) (syncs float64) {
 }
 
 // rssOf returns how many bytes of memory the driver's process has, those of its volumes not among them.
-func rssOf(b *bench.Bench) int {
+func rssOf(b *fixture.Fixture) int {
 	b.T.Helper()
 	const kiB = 1 << 10
 	return kiB * (numberIn(b, "status", "VmRSS:") - numberIn(b, "status", "RssShmem:"))
 }
 
 // readBy returns how many bytes the driver has read, from wherever.
-func readBy(b *bench.Bench) int {
+func readBy(b *fixture.Fixture) int {
 	b.T.Helper()
 	return numberIn(b, "io", "rchar:")
 }
 
 // numberIn returns the number behind a name in a file of the driver's process.
-func numberIn(b *bench.Bench, file, name string) int {
+func numberIn(b *fixture.Fixture, file, name string) int {
 	b.T.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", b.Node.PID(), file))
 	if err != nil {
@@ -93,9 +93,9 @@ func numberIn(b *bench.Bench, file, name string) int {
 }
 
 // createSecrets makes so many Secrets of a size: large-0, large-1 and so on.
-func createSecrets(b *bench.Bench, count, size int) {
+func createSecrets(b *fixture.Fixture, count, size int) {
 	b.T.Helper()
-	data := bench.Marked(map[string]string{"x": strings.Repeat("x", size)})
+	data := fixture.Marked(map[string]string{"x": strings.Repeat("x", size)})
 	secrets := b.Cluster.Client().CoreV1().Secrets(b.Namespace)
 	group, ctx := errgroup.WithContext(b.T.Context())
 	group.SetLimit(4)
@@ -112,7 +112,7 @@ func createSecrets(b *bench.Bench, count, size int) {
 }
 
 // deleteSecrets empties the bench's namespace of Secrets, so that the API server need not hold them for other tests.
-func deleteSecrets(b *bench.Bench) {
+func deleteSecrets(b *fixture.Fixture) {
 	b.T.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.T.Context()), time.Minute)
 	defer cancel()

@@ -9,9 +9,9 @@ import (
 	"os"
 	"testing"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 )
 
 // TestMain runs the tests in a mount namespace of their own, with one cluster for all. What each of them stands on is a
-// bench of test/kit/bench.
-func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }
+// bench of test/kit/fixture.
+func TestMain(m *testing.M) { os.Exit(environment.Main(m)) }

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // TestMemoryRunsOutWithoutABudget (fault 29) is the control of [TestMemoryRunsOut]: a driver that is told it has far more
@@ -24,7 +24,7 @@ func TestMemoryRunsOutWithoutABudget(t *testing.T) {
 	for _, pod := range pods {
 		g.Go(func() error {
 			if b.Node.Alive() == nil {
-				ctx, cancel := context.WithTimeout(t.Context(), bench.Soon)
+				ctx, cancel := context.WithTimeout(t.Context(), fixture.Soon)
 				defer cancel()
 				_ = b.TryPublish(ctx, pod) // Which fails, or waits for another driver, when this one is killed.
 			}

@@ -17,8 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/memcg"
 )
 
@@ -35,7 +35,7 @@ const (
 
 // small is a bench whose driver has little memory.
 type small struct {
-	*bench.Bench
+	*fixture.Fixture
 	group *memcg.Group // Nil where none can be made.
 }
 
@@ -56,7 +56,7 @@ func newSmall(t *testing.T) *small {
 // newContained returns a bench without a driver, and a small container for one, where an ordinary user may make it.
 func newContained(t *testing.T) *small {
 	t.Helper()
-	b := &small{Bench: bench.NewCorner(t)}
+	b := &small{Fixture: fixture.NewBare(t)}
 	group, err := memcg.New("liveconfig-"+b.Namespace, smallContainer)
 	switch {
 	case errors.Is(err, memcg.ErrForbidden):
@@ -81,7 +81,7 @@ func (b *small) launch(args ...string) {
 	if b.group != nil {
 		launcher = b.group.Launcher()
 	}
-	b.Use(lab.NodeLaunched(b.T, launcher, append(args, "--http-endpoint="+b.HTTP, "-v=2")...))
+	b.Use(environment.NodeLaunched(b.T, launcher, append(args, "--http-endpoint="+b.HTTP, "-v=2")...))
 }
 
 // wantAlive checks that the kernel has killed nothing.
@@ -113,7 +113,7 @@ func (b *small) set(n, generation, size int) {
 		g.Go(func() error {
 			cm := &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("large-%d", i)},
-				Data:       bench.Marked(map[string]string{"text": text(i, generation, size)}),
+				Data:       fixture.Marked(map[string]string{"text": text(i, generation, size)}),
 			}
 			var err error
 			if generation == 0 {
@@ -177,7 +177,7 @@ func (b *small) holds(pod *corev1.Pod, i, latest, size int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	got := lab.Unmarked(string(data))
+	got := environment.Unmarked(string(data))
 	for g := latest; g >= 0; g-- {
 		if got == text(i, g, size) {
 			return g, nil
@@ -190,7 +190,7 @@ func (b *small) holds(pod *corev1.Pod, i, latest, size int) (int, error) {
 func (b *small) wantLatest(pods []*corev1.Pod, live []int, latest, size int) {
 	b.T.Helper()
 	for _, i := range live {
-		lab.Eventually(b.T, atLength, func() error {
+		environment.Eventually(b.T, atLength, func() error {
 			got, err := b.holds(pods[i], i, latest, size)
 			if err != nil {
 				b.T.Fatal(err)
@@ -257,7 +257,7 @@ func TestManyVolumesOfOneLargeObject(t *testing.T) {
 	for generation := 1; generation <= 3; generation++ {
 		b.set(1, generation, large)
 		for _, i := range live {
-			lab.Eventually(t, atLength, func() error {
+			environment.Eventually(t, atLength, func() error {
 				got, err := b.holds(pods[i], 0, generation, large)
 				if err == nil && got != generation {
 					err = fmt.Errorf("pod %d holds generation %d, want %d", i, got, generation)
@@ -281,7 +281,7 @@ func TestObjectsGrow(t *testing.T) {
 	}
 	b.set(objects, 1, large)
 	var old, grown []int
-	lab.Eventually(t, atLength, func() error {
+	environment.Eventually(t, atLength, func() error {
 		old, grown = nil, nil
 		for i, pod := range pods {
 			if _, err := b.holds(pod, i, 0, little); err == nil {
@@ -306,7 +306,7 @@ func TestObjectsGrow(t *testing.T) {
 	for _, i := range grown {
 		b.Unpublish(pods[i])
 	}
-	lab.Eventually(t, atLength, func() error {
+	environment.Eventually(t, atLength, func() error {
 		for _, i := range old {
 			if _, err := b.holds(pods[i], i, 1, large); err == nil {
 				return nil

@@ -10,15 +10,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // TestASubPathAfterAnUpdate (fault 9): a container that mounts one file of the volume is started again after an update. The
 // mount of the first start has what it had, the one of the second start finds the file, as it is now.
 func TestASubPathAfterAnUpdate(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	b.CreateConfigMap("web", map[string]string{"n": "1"})
 	for _, policy := range []string{"Atomic", "Replace", "InPlace"} {
 		pod := b.Pod("web-"+strings.ToLower(policy), map[string]string{"configMap": "web", "updatePolicy": policy})
@@ -60,7 +60,7 @@ func startWithSubPath(t testing.TB, file string) string {
 
 func wantText(t testing.TB, what, file, want string) {
 	t.Helper()
-	if got, err := os.ReadFile(file); lab.Unmarked(string(got)) != want || err != nil {
+	if got, err := os.ReadFile(file); environment.Unmarked(string(got)) != want || err != nil {
 		t.Errorf("%s: the file holds %q, %v, want %q", what, got, err, want)
 	}
 }
@@ -69,7 +69,7 @@ func wantText(t testing.TB, what, file, want string) {
 // look as if they were the driver's own. Nothing of an earlier state is left.
 func TestNamesThatComeAndGo(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	b.CreateConfigMap("web", map[string]string{"Name": "1"})
 	long := strings.Repeat("x", 253)
 	for _, policy := range []string{"Atomic", "Replace", "InPlace"} {
@@ -79,7 +79,7 @@ func TestNamesThatComeAndGo(t *testing.T) {
 			{"name": "2"}, {}, {"NAME": "3", "Name": "4", "name": "5"}, {"name": "6"}, {long: "7", ".hidden": "8", "a..b": "9"}, {"Name": "1"},
 		} {
 			b.UpdateConfigMap("web", data)
-			lab.Eventually(t, bench.Soon, func() error { return holdsOnly(b.Path(pod, "."), data) })
+			environment.Eventually(t, fixture.Soon, func() error { return holdsOnly(b.Path(pod, "."), data) })
 		}
 	}
 }
@@ -99,7 +99,7 @@ func holdsOnly(volume string, data map[string]string) error {
 		if err != nil {
 			return err
 		}
-		got[e.Name()] = lab.Unmarked(string(text))
+		got[e.Name()] = environment.Unmarked(string(text))
 	}
 	if !maps.Equal(got, data) {
 		return fmt.Errorf("%s holds %.40q, want %.40q", volume, got, data)

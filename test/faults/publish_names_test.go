@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // TestASamePodAgain (fault 17): a StatefulSet makes a pod of the same name while the volumes of the one before are still
@@ -13,7 +13,7 @@ import (
 // driver touches the new one's.
 func TestASamePodAgain(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	b.CreateConfigMap("one", map[string]string{"n": "one"})
 	b.CreateConfigMap("two", map[string]string{"n": "two"})
 	before := b.Pod("web-0", map[string]string{"configMap": "one"})
@@ -44,14 +44,14 @@ func TestASamePodAgain(t *testing.T) {
 // whatever its volumes are now. What the last one had is not seen again.
 func TestAStaticPodAgain(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	b.CreateConfigMap("one", map[string]string{"only-in-one": "1"})
 	b.CreateConfigMap("two", map[string]string{"n": "2"})
 	pod := b.Pod("static", nil)
 	for range 5 {
 		for file, name := range map[string]string{"only-in-one": "one", "n": "two"} {
 			pod.Spec.Volumes = nil
-			bench.AddVolume(pod, bench.VolumeName, map[string]string{"configMap": name})
+			fixture.AddVolume(pod, fixture.VolumeName, map[string]string{"configMap": name})
 			if err := b.TryPublish(t.Context(), pod); err != nil {
 				t.Fatal(err)
 			}

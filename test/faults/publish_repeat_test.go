@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 )
 
@@ -23,17 +23,17 @@ import (
 // mount table, the same one all the time.
 func TestRepeatsLeaveOneMount(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	b.CreateConfigMap("web", map[string]string{"n": "1"})
 	var pods []*corev1.Pod
 	for i := range 4 {
 		pod := b.Pod(fmt.Sprintf("web-%d", i), map[string]string{"configMap": "web"})
-		bench.AddVolume(pod, "more", map[string]string{"configMap": "web", "updatePolicy": "Replace"})
+		fixture.AddVolume(pod, "more", map[string]string{"configMap": "web", "updatePolicy": "Replace"})
 		b.Publish(pod)
 		pods = append(pods, pod)
 	}
 	volumes := 2 * len(pods)
-	before, generation := lab.Mounts(t, b.Node.KubeletDir()), b.Generation(pods[0])
+	before, generation := environment.Mounts(t, b.Node.KubeletDir()), b.Generation(pods[0])
 	for range 50 {
 		if err := b.TryPublish(t.Context(), pods[0]); err != nil {
 			t.Errorf("repeat: %v", err)
@@ -49,7 +49,7 @@ func TestRepeatsLeaveOneMount(t *testing.T) {
 		}
 		republishAfterRestart(b, pods)
 	}
-	after := lab.Mounts(t, b.Node.KubeletDir())
+	after := environment.Mounts(t, b.Node.KubeletDir())
 	if len(after) != volumes || fmt.Sprint(before) != fmt.Sprint(after) {
 		t.Errorf("%d mounts, want %d, the same as before: before\n%s\nafter\n%s", len(after), volumes, before, after)
 	}
@@ -61,9 +61,9 @@ func TestRepeatsLeaveOneMount(t *testing.T) {
 }
 
 // republishAfterRestart is what a kubelet does that has started: it publishes every volume of every pod, all at once.
-func republishAfterRestart(b *bench.Bench, pods []*corev1.Pod) {
+func republishAfterRestart(b *fixture.Fixture, pods []*corev1.Pod) {
 	b.T.Helper()
-	k, err := kubelet.New(b.Node.KubeletDir(), node.DriverName, b.Node.Socket())
+	k, err := fakekubelet.New(b.Node.KubeletDir(), node.DriverName, b.Node.Socket())
 	if err != nil {
 		b.T.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func republishAfterRestart(b *bench.Bench, pods []*corev1.Pod) {
 // does not wait. Nothing piles up: not of those that are turned away, and not of those whose caller gives up.
 func TestParallelPublishesOfOneVolume(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t, "--publish-timeout=10m")
+	b := fixture.New(t, "--publish-timeout=10m")
 	const goroutines = "go_goroutines"
 	pod := b.Pod("web", map[string]string{"configMap": "late"})
 	base := b.Number(goroutines)
@@ -99,7 +99,7 @@ func TestParallelPublishesOfOneVolume(t *testing.T) {
 	}
 	b.WantNumber("liveconfig_volumes", 0)
 	first := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*bench.Soon)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*fixture.Soon)
 	defer cancel()
 	go func() { first <- publishPastAborted(ctx, b, pod) }()
 	b.WantNumber("liveconfig_volumes", 1)
@@ -107,7 +107,7 @@ func TestParallelPublishesOfOneVolume(t *testing.T) {
 	if answers[codes.Aborted] != 64 {
 		t.Errorf("64 publishes beside one that waits gave %v, want Aborted", answers)
 	}
-	lab.Eventually(t, bench.Soon, func() error {
+	environment.Eventually(t, fixture.Soon, func() error {
 		if now := b.Number(goroutines); now > base+15 { // A connection, a watch, and the one call that waits.
 			return fmt.Errorf("%v goroutines with one publish that waits, after %v without", now, base)
 		}
@@ -125,7 +125,7 @@ func TestParallelPublishesOfOneVolume(t *testing.T) {
 	}
 	b.WantMounts(1, "after many publishes at once")
 	b.Unpublish(pod)
-	lab.Eventually(t, bench.Soon, func() error {
+	environment.Eventually(t, fixture.Soon, func() error {
 		if now := b.Number(goroutines); math.Abs(now-base) > 10 {
 			return fmt.Errorf("%v goroutines in the end, after %v at the beginning", now, base)
 		}
@@ -134,7 +134,7 @@ func TestParallelPublishesOfOneVolume(t *testing.T) {
 }
 
 // publishPastAborted publishes, and again when an earlier call for the volume has not ended yet.
-func publishPastAborted(ctx context.Context, b *bench.Bench, pod *corev1.Pod) error {
+func publishPastAborted(ctx context.Context, b *fixture.Fixture, pod *corev1.Pod) error {
 	for {
 		err := b.TryPublish(ctx, pod)
 		if status.Code(err) != codes.Aborted || ctx.Err() != nil {
@@ -144,9 +144,9 @@ func publishPastAborted(ctx context.Context, b *bench.Bench, pod *corev1.Pod) er
 }
 
 // publishAtOnce publishes the pod's volume so many times in parallel and counts the answers.
-func publishAtOnce(b *bench.Bench, pod *corev1.Pod, times int) map[codes.Code]int {
+func publishAtOnce(b *fixture.Fixture, pod *corev1.Pod, times int) map[codes.Code]int {
 	b.T.Helper()
-	ctx, cancel := context.WithTimeout(b.T.Context(), bench.Soon)
+	ctx, cancel := context.WithTimeout(b.T.Context(), fixture.Soon)
 	defer cancel()
 	answers := make(chan codes.Code, times)
 	for range times {
@@ -164,12 +164,12 @@ func publishAtOnce(b *bench.Bench, pod *corev1.Pod, times int) map[codes.Code]in
 // managed for ever; a container that runs keeps what it has; and when the source is back, so is the volume.
 func TestALostMountWhosePublishIsRefused(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t, "--publish-timeout=200ms")
+	b := fixture.New(t, "--publish-timeout=200ms")
 	b.CreateConfigMap("web", map[string]string{"n": "1"})
 	pod := b.Pod("web", map[string]string{"configMap": "web"})
 	b.Publish(pod)
 	container := openDir(t, b.Path(pod, "."))
-	unmount(t, b.Node.Target(pod, bench.VolumeName))
+	unmount(t, b.Node.Target(pod, fixture.VolumeName))
 	b.UpdateConfigMap("web", map[string]string{"n": "2"}) // Its update fails, and is tried again.
 	b.DeleteConfigMap("web")
 	for range 3 {

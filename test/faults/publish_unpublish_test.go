@@ -17,18 +17,18 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
-	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // sendUnpublish makes the bare call, without what a kubelet does around it.
-func sendUnpublish(b *bench.Bench, pod *corev1.Pod) error {
-	ctx, cancel := context.WithTimeout(b.T.Context(), bench.Soon)
+func sendUnpublish(b *fixture.Fixture, pod *corev1.Pod) error {
+	ctx, cancel := context.WithTimeout(b.T.Context(), fixture.Soon)
 	defer cancel()
 	_, err := b.Node.Node().NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{
-		VolumeId: kubelet.VolumeID(pod, bench.VolumeName), TargetPath: b.Node.Target(pod, bench.VolumeName),
+		VolumeId: fakekubelet.VolumeID(pod, fixture.VolumeName), TargetPath: b.Node.Target(pod, fixture.VolumeName),
 	})
 	return err
 }
@@ -37,18 +37,18 @@ func sendUnpublish(b *bench.Bench, pod *corev1.Pod) error {
 // is unpublished over and over, also by several at once. Each ends in OK; Aborted is only for who comes in between.
 func TestUnpublishOfWhatIsNotThere(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	b.CreateConfigMap("web", map[string]string{"n": "1"})
 	for name, prepare := range map[string]func(pod *corev1.Pod){
 		"never published": func(*corev1.Pod) {},
 		"published":       b.Publish,
 		"unmounted": func(pod *corev1.Pod) {
 			b.Publish(pod)
-			unmount(t, b.Node.Target(pod, bench.VolumeName))
+			unmount(t, b.Node.Target(pod, fixture.VolumeName))
 		},
 		"target gone": func(pod *corev1.Pod) {
 			b.Publish(pod)
-			unmount(t, b.Node.Target(pod, bench.VolumeName))
+			unmount(t, b.Node.Target(pod, fixture.VolumeName))
 			if err := os.RemoveAll(filepath.Join(b.Node.KubeletDir(), "pods", string(pod.UID))); err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +83,7 @@ func TestUnpublishOfWhatIsNotThere(t *testing.T) {
 // comes back.
 func TestUnpublishDuringAnUpdateStorm(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	b.CreateConfigMap("busy", map[string]string{"n": "0"})
 	stop, stormed := make(chan struct{}), make(chan int, 1)
 	go func() { stormed <- storm(b, "busy", stop) }()
@@ -118,7 +118,7 @@ func TestUnpublishDuringAnUpdateStorm(t *testing.T) {
 }
 
 // storm changes a ConfigMap as fast as the API server takes it until it is stopped, and returns how often it did.
-func storm(b *bench.Bench, name string, stop <-chan struct{}) (changes int) {
+func storm(b *fixture.Fixture, name string, stop <-chan struct{}) (changes int) {
 	for {
 		select {
 		case <-stop:
@@ -137,11 +137,11 @@ func storm(b *bench.Bench, name string, stop <-chan struct{}) (changes int) {
 // unpublish says so and deletes nothing. It succeeds as soon as the file is gone.
 func TestAForeignFileInTheTarget(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	b.CreateConfigMap("web", map[string]string{"n": "1"})
 	pod := b.Pod("web", map[string]string{"configMap": "web"})
 	b.Publish(pod)
-	unmount(t, b.Node.Target(pod, bench.VolumeName))
+	unmount(t, b.Node.Target(pod, fixture.VolumeName))
 	file := b.Path(pod, "somebody's")
 	if err := os.WriteFile(file, []byte("kept"), 0o600); err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestAForeignFileInTheTarget(t *testing.T) {
 // what the container sees, and takes the volume from the node at once; what the container holds goes with it.
 func TestAContainerHoldsTheVolume(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	b.CreateConfigMap("web", map[string]string{"n": "1"})
 	pod := b.Pod("web", map[string]string{"configMap": "web"})
 	b.Publish(pod)
@@ -178,7 +178,7 @@ func TestAContainerHoldsTheVolume(t *testing.T) {
 		_ = container.Process.Kill()
 		_ = container.Wait()
 	})
-	inside := fmt.Sprintf("/proc/%d/root%s", container.Process.Pid, b.Node.Target(pod, bench.VolumeName))
+	inside := fmt.Sprintf("/proc/%d/root%s", container.Process.Pid, b.Node.Target(pod, fixture.VolumeName))
 	held := openDir(t, inside)
 	b.Kill()
 	b.Start()
@@ -197,7 +197,7 @@ func TestAContainerHoldsTheVolume(t *testing.T) {
 // TestAFirstPublishThatFailsLeavesNothing (fault 15): no unpublish will follow.
 func TestAFirstPublishThatFailsLeavesNothing(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t, "--publish-timeout=100ms")
+	b := fixture.New(t, "--publish-timeout=100ms")
 	b.CreateConfigMap("web", map[string]string{"a": "1", "b": "2"})
 	for name, tt := range map[string]struct {
 		attributes map[string]string
@@ -220,7 +220,7 @@ func TestAFirstPublishThatFailsLeavesNothing(t *testing.T) {
 
 	// The last step is the one that fails: somebody's file is in the way, which stays.
 	pod := b.Pod("web", map[string]string{"configMap": "web"})
-	target := b.Node.Target(pod, bench.VolumeName)
+	target := b.Node.Target(pod, fixture.VolumeName)
 	file := filepath.Join(target, "somebody's")
 	if err := errors.Join(os.MkdirAll(target, 0o750), os.WriteFile(file, []byte("kept"), 0o600)); err != nil {
 		t.Fatal(err)
@@ -238,7 +238,7 @@ func TestAFirstPublishThatFailsLeavesNothing(t *testing.T) {
 }
 
 // wantNothingHeld wants the driver to hold nothing for any volume, in memory or on disk.
-func wantNothingHeld(b *bench.Bench, when string) {
+func wantNothingHeld(b *fixture.Fixture, when string) {
 	b.T.Helper()
 	b.WantNumber("liveconfig_volumes", 0)
 	b.WantNumber("liveconfig_watches", 0)
@@ -251,7 +251,7 @@ func wantNothingHeld(b *bench.Bench, when string) {
 // last one of an object ends all that is done for it. The audit log has the end of the watch and nothing after it.
 func TestAPodThatHasEndedIsNotRefreshed(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	b.CreateConfigMap("web", map[string]string{"n": "1"})
 	ended, lives := b.Pod("ended", map[string]string{"configMap": "web"}), b.Pod("lives", map[string]string{"configMap": "web"})
 	b.Publish(ended)
@@ -264,7 +264,7 @@ func TestAPodThatHasEndedIsNotRefreshed(t *testing.T) {
 
 	b.Unpublish(lives)
 	b.WantNumber("liveconfig_watches", 0)
-	lab.Eventually(t, bench.Soon, func() error { return watchesHaveEnded(b) })
+	environment.Eventually(t, fixture.Soon, func() error { return watchesHaveEnded(b) })
 	syncs, since := syncsOf(b), time.Now()
 	for i := range 20 {
 		b.UpdateConfigMap("web", map[string]string{"n": fmt.Sprint(i)})
@@ -274,7 +274,7 @@ func TestAPodThatHasEndedIsNotRefreshed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range requests {
-		if r.Namespace == b.Namespace && r.User == cluster.ServiceAccountUser(lab.DriverNamespace, lab.DriverAccount) && r.Resource != "events" {
+		if r.Namespace == b.Namespace && r.User == cluster.ServiceAccountUser(environment.DriverNamespace, environment.DriverAccount) && r.Resource != "events" {
 			t.Errorf("request for nobody's sake: %s", r)
 		}
 	}
@@ -284,7 +284,7 @@ func TestAPodThatHasEndedIsNotRefreshed(t *testing.T) {
 }
 
 // watchesHaveEnded returns an error while a watch of the driver in the bench's namespace is open.
-func watchesHaveEnded(b *bench.Bench) error {
+func watchesHaveEnded(b *fixture.Fixture) error {
 	requests, err := b.Cluster.Requests(time.Time{})
 	if err != nil {
 		return err

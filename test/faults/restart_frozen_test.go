@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // TestAVolumeThatIsFrozenSaysSoOnItsPod: a driver that no longer takes a record's attributes leaves the volume as it is,
 // and what it finds when it starts reaches the pod (fault 20).
 func TestAVolumeThatIsFrozenSaysSoOnItsPod(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	b.CreateConfigMap("web", map[string]string{"n": "1"})
 	pod := b.Pod("web", map[string]string{"configMap": "web"})
 	b.Publish(pod)

@@ -10,8 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
 
@@ -20,8 +20,8 @@ import (
 // before.
 func TestFiftyRestarts(t *testing.T) {
 	t.Parallel()
-	b := bench.NewCorner(t)
-	b.Use(lab.NodeAsShipped(t, "--http-endpoint="+b.HTTP)) // It starts a good deal faster.
+	b := fixture.NewBare(t)
+	b.Use(environment.NodeAsShipped(t, "--http-endpoint="+b.HTTP)) // It starts a good deal faster.
 	b.AllowSecrets("default")
 	edit := func(n int) {
 		b.UpdateConfigMap("web", map[string]string{"n": strconv.Itoa(n)})
@@ -106,7 +106,7 @@ func (r *reading) read(path string) {
 			r.t.Errorf("a reader: %v", err)
 			return
 		}
-		n, err := strconv.Atoi(lab.Unmarked(string(got)))
+		n, err := strconv.Atoi(environment.Unmarked(string(got)))
 		if err != nil || n < last {
 			r.t.Errorf("a reader of %s found %q (%v) after %d", path, got, err, last)
 			return

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // TestAReboot (faults 13 and 21) takes all mounts away while no driver runs, with the records or without. Volumes are
@@ -22,13 +22,13 @@ func TestAReboot(t *testing.T) {
 	for name, isStateLost := range map[string]bool{"the records are there": false, "nothing is there": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := bench.New(t)
+			b := fixture.New(t)
 			b.CreateConfigMap("web", map[string]string{"n": "1"})
 			web, goner := b.Pod("web", map[string]string{"configMap": "web"}), b.Pod("goner", map[string]string{"configMap": "web"})
 			b.Publish(web)
 			b.Publish(goner)
 			b.Kill()
-			unmount(t, b.Node.Target(web, bench.VolumeName), b.Node.Target(goner, bench.VolumeName))
+			unmount(t, b.Node.Target(web, fixture.VolumeName), b.Node.Target(goner, fixture.VolumeName))
 			if isStateLost {
 				if err := os.RemoveAll(b.Node.StateDir()); err != nil {
 					t.Fatal(err)
@@ -66,7 +66,7 @@ func unmount(t testing.TB, targets ...string) {
 	}
 }
 
-func recordsHeld(b *bench.Bench) int {
+func recordsHeld(b *fixture.Fixture) int {
 	b.T.Helper()
 	files, err := filepath.Glob(filepath.Join(b.Node.StateDir(), "volumes", "*"))
 	if err != nil {
@@ -79,7 +79,7 @@ func recordsHeld(b *bench.Bench) int {
 // then the files are where they were, and what somebody else has cleared away is not managed for ever.
 func TestPodsThatGoWhileNoDriverRuns(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	b.CreateConfigMap("web", map[string]string{"n": "1"})
 	b.CreateConfigMap("own", map[string]string{"n": "1"})
 	stays := b.Pod("stays", map[string]string{"configMap": "web"})
@@ -91,7 +91,7 @@ func TestPodsThatGoWhileNoDriverRuns(t *testing.T) {
 	b.Stop()
 	b.DeletePod("goes")
 	b.DeletePod("gone")
-	unmount(t, b.Node.Target(gone, bench.VolumeName))
+	unmount(t, b.Node.Target(gone, fixture.VolumeName))
 	if err := os.RemoveAll(filepath.Join(b.Node.KubeletDir(), "pods", string(gone.UID))); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestPodsThatGoWhileNoDriverRuns(t *testing.T) {
 	b.Unpublish(goes)
 	b.WantNothing(goes, "unpublished by the next run")
 	request := &csi.NodeUnpublishVolumeRequest{
-		VolumeId: kubelet.VolumeID(gone, bench.VolumeName), TargetPath: b.Node.Target(gone, bench.VolumeName),
+		VolumeId: fakekubelet.VolumeID(gone, fixture.VolumeName), TargetPath: b.Node.Target(gone, fixture.VolumeName),
 	}
 	for range 2 {
 		if _, err := b.Node.Node().NodeUnpublishVolume(t.Context(), request); err != nil {
@@ -126,13 +126,13 @@ func TestPodsThatGoWhileNoDriverRuns(t *testing.T) {
 // repeat.
 func TestAVolumeThatCannotBeFoundAtTheStart(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	b.CreateConfigMap("web", map[string]string{"n": "1"})
 	covered, other := b.Pod("covered", map[string]string{"configMap": "web"}), b.Pod("other", map[string]string{"configMap": "web"})
 	b.Publish(covered)
 	b.Publish(other)
 	b.Kill()
-	target := b.Node.Target(covered, bench.VolumeName)
+	target := b.Node.Target(covered, fixture.VolumeName)
 	if err := unix.Mount("cover", target, "tmpfs", 0, "size=4k"); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestAVolumeThatCannotBeFoundAtTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.WantFile(covered, "n", "2")
-	if mounts := lab.Mounts(t, target); len(mounts) != 1 {
+	if mounts := environment.Mounts(t, target); len(mounts) != 1 {
 		t.Errorf("mounts at the target: %q, want one", mounts)
 	}
 }

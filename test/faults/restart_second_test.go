@@ -21,8 +21,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
 
@@ -31,19 +31,19 @@ import (
 type second struct {
 	*process.Process
 
-	b    *bench.Bench
+	b    *fixture.Fixture
 	http string
 	log  string
 }
 
 // startSecond starts a driver beside the one that runs, and returns at once. The test ends it.
-func startSecond(b *bench.Bench) *second {
+func startSecond(b *fixture.Fixture) *second {
 	b.T.Helper()
-	return startSecondAt(b, bench.FreeAddress(b.T))
+	return startSecondAt(b, fixture.FreeAddress(b.T))
 }
 
 // startSecondAt is startSecond with an address for HTTP.
-func startSecondAt(b *bench.Bench, address string) *second {
+func startSecondAt(b *fixture.Fixture, address string) *second {
 	b.T.Helper()
 	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", b.Node.PID()))
 	if err != nil {
@@ -67,7 +67,7 @@ func startSecondAt(b *bench.Bench, address string) *second {
 
 // fetch returns what the second driver answers at a path.
 func (s *second) fetch(path string) (code int, body string, err error) {
-	other := &bench.Bench{T: s.b.T, HTTP: s.http}
+	other := &fixture.Fixture{T: s.b.T, HTTP: s.http}
 	body, err = other.Fetch(path)
 	if err == nil {
 		return http.StatusOK, body, nil
@@ -118,13 +118,13 @@ func (s *second) saysItWaits(holder int) error {
 
 func (s *second) wantWaiting(holder int) {
 	s.b.T.Helper()
-	lab.Eventually(s.b.T, bench.Soon, func() error { return s.waits(holder) })
+	environment.Eventually(s.b.T, fixture.Soon, func() error { return s.waits(holder) })
 }
 
 // wantServing waits until the driver at the node's sockets answers that it is ready.
-func wantServing(b *bench.Bench) {
+func wantServing(b *fixture.Fixture) {
 	b.T.Helper()
-	ctx, cancel := context.WithTimeout(b.T.Context(), bench.Soon)
+	ctx, cancel := context.WithTimeout(b.T.Context(), fixture.Soon)
 	defer cancel()
 	answer, err := b.Node.Identity().Probe(ctx, &csi.ProbeRequest{}, grpc.WaitForReady(true))
 	for err == nil && !answer.GetReady().GetValue() {
@@ -194,7 +194,7 @@ func TestASecondDriverWaits(t *testing.T) {
 	t.Parallel()
 	const volumes, edits = 12, 200
 	dir := registrationDir(t)
-	b := bench.Without(t, "--registration-dir="+dir)
+	b := fixture.Without(t, "--registration-dir="+dir)
 	pods := make([]*corev1.Pod, volumes)
 	dirs := make([]string, volumes)
 	for i := range pods {
@@ -234,7 +234,7 @@ func TestASecondDriverWaits(t *testing.T) {
 	}
 	b.WantMounts(volumes, "with the second driver")
 
-	if err := s.Stop(bench.Soon); err != nil {
+	if err := s.Stop(fixture.Soon); err != nil {
 		t.Error(err)
 	}
 	b.Start()
@@ -255,15 +255,15 @@ func registrationDir(t testing.TB) string {
 // serves when the first one has ended. One that is stopped while it waits has made no mistake.
 func TestASecondDriverOnTheHostsNetwork(t *testing.T) {
 	t.Parallel()
-	b := bench.Without(t)
+	b := fixture.Without(t)
 	b.CreateConfigMap("web", map[string]string{"n": "1"})
 	pod := b.Pod("web", map[string]string{"configMap": "web"})
 	b.Publish(pod)
 	s, stopped := startSecondAt(b, b.HTTP), startSecondAt(b, b.HTTP)
 	for _, s := range []*second{s, stopped} {
-		lab.Eventually(t, bench.Soon, func() error { return s.saysItWaits(b.Node.PID()) })
+		environment.Eventually(t, fixture.Soon, func() error { return s.saysItWaits(b.Node.PID()) })
 	}
-	if err := stopped.Stop(bench.Soon); err != nil {
+	if err := stopped.Stop(fixture.Soon); err != nil {
 		t.Errorf("the end of a driver that waited: %v", err)
 	}
 	b.Kill()
@@ -271,7 +271,7 @@ func TestASecondDriverOnTheHostsNetwork(t *testing.T) {
 	b.WantNumber("liveconfig_recovered_volumes", 1)
 	b.UpdateConfigMap("web", map[string]string{"n": "2"})
 	b.WantFile(pod, "n", "2")
-	if err := s.Stop(bench.Soon); err != nil {
+	if err := s.Stop(fixture.Soon); err != nil {
 		t.Error(err)
 	}
 	b.Start()
@@ -281,9 +281,9 @@ func TestASecondDriverOnTheHostsNetwork(t *testing.T) {
 // another driver has it before the first one looks. The first one ends, and waits when it is started again.
 func TestADriverThatLosesItsNodeEnds(t *testing.T) {
 	t.Parallel()
-	b := bench.Without(t)
+	b := fixture.Without(t)
 	release := replaceState(b)
-	lab.Eventually(t, 2*bench.Soon, func() error { // It looks every ten seconds.
+	environment.Eventually(t, 2*fixture.Soon, func() error { // It looks every ten seconds.
 		if b.Node.Alive() == nil {
 			return errors.New("the first driver has not ended")
 		}
@@ -299,7 +299,7 @@ func TestADriverThatLosesItsNodeEnds(t *testing.T) {
 
 // replaceState puts another state directory in place, in one step, with records that are locked until the returned function
 // is called.
-func replaceState(b *bench.Bench) (release func()) {
+func replaceState(b *fixture.Fixture) (release func()) {
 	b.T.Helper()
 	other := b.Node.StateDir() + ".other"
 	records := filepath.Join(other, "volumes")

@@ -15,8 +15,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // newerRecord is one that a later version of the driver may have written.
@@ -51,7 +51,7 @@ var damages = map[string]func(path string) error{
 // downgrade that is taken back has lost nothing.
 func TestDamagedRecords(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	b.SetSecret("key", map[string]string{"n": "1"})
 	pods := map[string]*corev1.Pod{"sound": b.Pod("sound", map[string]string{"secret": "key"})}
 	for name := range damages {
@@ -101,7 +101,7 @@ func TestDamagedRecords(t *testing.T) {
 }
 
 // wantAll waits until the file has the text in every pod.
-func wantAll(b *bench.Bench, pods map[string]*corev1.Pod, file, want string) {
+func wantAll(b *fixture.Fixture, pods map[string]*corev1.Pod, file, want string) {
 	b.T.Helper()
 	for _, pod := range pods {
 		b.WantFile(pod, file, want)
@@ -109,11 +109,11 @@ func wantAll(b *bench.Bench, pods map[string]*corev1.Pod, file, want string) {
 }
 
 // recordOf returns the path of a volume's record, by the name that the driver's records have on every node.
-func recordOf(b *bench.Bench, pod *corev1.Pod) string {
-	return filepath.Join(b.Node.StateDir(), "volumes", sum(kubelet.VolumeID(pod, bench.VolumeName))+".json")
+func recordOf(b *fixture.Fixture, pod *corev1.Pod) string {
+	return filepath.Join(b.Node.StateDir(), "volumes", sum(fakekubelet.VolumeID(pod, fixture.VolumeName))+".json")
 }
 
-func tokensHeld(b *bench.Bench) int {
+func tokensHeld(b *fixture.Fixture) int {
 	b.T.Helper()
 	files, err := filepath.Glob(filepath.Join(b.Node.StateDir(), "tokens", "*.json"))
 	if err != nil {
@@ -127,7 +127,7 @@ func tokensHeld(b *bench.Bench) int {
 // kubelet's next repeat.
 func TestTheStateIsWiped(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	b.SetSecret("key", map[string]string{"n": "1"})
 	pod := b.Pod("web", map[string]string{"secret": "key"})
 	b.Publish(pod)
@@ -167,7 +167,7 @@ func TestTheStateIsWiped(t *testing.T) {
 // systemd-tmpfiles does after ten days. Nothing fails, and a repeat is all it takes to have everything again.
 func TestTheStateIsSwept(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	b.SetSecret("key", map[string]string{"n": "0"})
 	pod := b.Pod("web", map[string]string{"secret": "key"})
 	b.Publish(pod)

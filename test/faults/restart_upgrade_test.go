@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 )
 
@@ -37,9 +37,9 @@ func registered(ctx context.Context, dir, csiSocket string) error {
 	return nil
 }
 
-func wantRegistered(b *bench.Bench, dir string) {
+func wantRegistered(b *fixture.Fixture, dir string) {
 	b.T.Helper()
-	lab.Eventually(b.T, bench.Soon, func() error { return registered(b.T.Context(), dir, b.Node.Socket()) })
+	environment.Eventually(b.T, fixture.Soon, func() error { return registered(b.T.Context(), dir, b.Node.Socket()) })
 }
 
 // TestTheRegistrationOutlivesEveryUpgrade (fault 22): whatever happens to the driver, the kubelet finds its registration
@@ -48,7 +48,7 @@ func wantRegistered(b *bench.Bench, dir string) {
 func TestTheRegistrationOutlivesEveryUpgrade(t *testing.T) {
 	t.Parallel()
 	dir := registrationDir(t)
-	b := bench.New(t, "--registration-dir="+dir)
+	b := fixture.New(t, "--registration-dir="+dir)
 	b.CreateConfigMap("web", map[string]string{"n": "1"})
 	pod := b.Pod("web", map[string]string{"configMap": "web"})
 	if err := b.TryPublish(t.Context(), pod); err != nil {
@@ -74,13 +74,13 @@ func TestTheRegistrationOutlivesEveryUpgrade(t *testing.T) {
 	wantRegistered(b, dir)
 	b.UpdateConfigMap("web", map[string]string{"n": "2"})
 	b.WantFile(pod, "n", "2")
-	ctx, cancel := context.WithTimeout(t.Context(), bench.Soon) // A kubelet waits for a socket that is missing.
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Soon) // A kubelet waits for a socket that is missing.
 	defer cancel()
 	if err := errors.Join(b.TryPublish(ctx, pod), b.Node.UnpublishAll(ctx, pod)); err != nil {
 		t.Error(err)
 	}
 	b.WantNothing(pod, "unpublished by the new driver")
-	if err := next.Stop(bench.Soon); err != nil {
+	if err := next.Stop(fixture.Soon); err != nil {
 		t.Error(err)
 	}
 }

@@ -8,8 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
 
@@ -17,7 +17,7 @@ import (
 // hold their office. The driver hears nothing of it: no sync, no Event, and next to no byte that it reads.
 func TestABusyObjectThatNobodyMounts(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	b.CreateConfigMap("web", map[string]string{"n": "1"})
 	b.CreateConfigMap("leader", nil)
 	pod := b.Pod("web", map[string]string{"configMap": "web"})
@@ -59,8 +59,8 @@ func TestABusyObjectThatNobodyMounts(t *testing.T) {
 // driver's memory does not grow; it does for those that are mounted.
 func TestUnrelatedSecrets(t *testing.T) {
 	t.Parallel()
-	b := bench.NewCorner(t)
-	b.Use(lab.NodeAsShipped(t, "--http-endpoint="+b.HTTP)) // The race detector takes memory of its own.
+	b := fixture.NewBare(t)
+	b.Use(environment.NodeAsShipped(t, "--http-endpoint="+b.HTTP)) // The race detector takes memory of its own.
 	b.AllowSecrets("default")
 	b.SetSecret("web", map[string]string{"n": "0"})
 	pod := b.Pod("web", map[string]string{"secret": "web"})
@@ -89,7 +89,7 @@ func TestUnrelatedSecrets(t *testing.T) {
 
 	control := b.Pod("control", map[string]string{"secret": "large-0"})
 	for i := 1; i < mounted; i++ {
-		bench.AddVolume(control, fmt.Sprintf("v%d", i), map[string]string{"secret": fmt.Sprintf("large-%d", i)})
+		fixture.AddVolume(control, fmt.Sprintf("v%d", i), map[string]string{"secret": fmt.Sprintf("large-%d", i)})
 	}
 	b.Publish(control)
 	grown = rssOf(b) - before

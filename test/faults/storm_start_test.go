@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
 
@@ -26,7 +26,7 @@ const atOnce = 16
 // All are there, of each object there is one watch whoever uses it, and all are gone again in the end.
 func TestANodeStarts(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	const shared, secrets = 20, 5
 	for i := range shared {
 		b.CreateConfigMap(fmt.Sprintf("shared-%d", i), map[string]string{"n": strconv.Itoa(i)})
@@ -39,10 +39,10 @@ func TestANodeStarts(t *testing.T) {
 		own := fmt.Sprintf("own-%d", i)
 		b.CreateConfigMap(own, map[string]string{"n": own})
 		pods[i] = b.Pod(own, map[string]string{"configMap": own})
-		bench.AddVolume(pods[i], "shared", map[string]string{"configMap": fmt.Sprintf("shared-%d", i%shared)})
-		bench.AddVolume(pods[i], "replace", map[string]string{"configMap": fmt.Sprintf("shared-%d", (i+7)%shared), "updatePolicy": "Replace"})
-		bench.AddVolume(pods[i], "secret", map[string]string{"secret": fmt.Sprintf("key-%d", i%secrets)})
-		bench.AddVolume(pods[i], "both", map[string]string{
+		fixture.AddVolume(pods[i], "shared", map[string]string{"configMap": fmt.Sprintf("shared-%d", i%shared)})
+		fixture.AddVolume(pods[i], "replace", map[string]string{"configMap": fmt.Sprintf("shared-%d", (i+7)%shared), "updatePolicy": "Replace"})
+		fixture.AddVolume(pods[i], "secret", map[string]string{"secret": fmt.Sprintf("key-%d", i%secrets)})
+		fixture.AddVolume(pods[i], "both", map[string]string{
 			"sources": fmt.Sprintf("[{configMap: {name: shared-%d}}, {configMap: {name: none, optional: true}}]", i%shared),
 		})
 	}
@@ -53,7 +53,7 @@ func TestANodeStarts(t *testing.T) {
 	t.Attr("storm/start/rss-growth-MiB", strconv.Itoa((rssOf(b)-rss)>>20))
 	for i, pod := range pods {
 		for volume, want := range map[string]string{
-			bench.VolumeName: pod.Name, "shared": strconv.Itoa(i % shared), "replace": strconv.Itoa((i + 7) % shared),
+			fixture.VolumeName: pod.Name, "shared": strconv.Itoa(i % shared), "replace": strconv.Itoa((i + 7) % shared),
 			"secret": strconv.Itoa(i % secrets), "both": strconv.Itoa(i % shared),
 		} {
 			if err := b.VolumeHolds(pod, volume, "n", want); err != nil {
@@ -92,7 +92,7 @@ func forEach(t testing.TB, pods []*corev1.Pod, do func(*corev1.Pod) error) {
 // writes for each volume, and not one for each change.
 func TestOneObjectOfManyVolumesChangesAllTheTime(t *testing.T) {
 	t.Parallel()
-	b := bench.New(t)
+	b := fixture.New(t)
 	b.CreateConfigMap("busy", map[string]string{"n": "0"})
 	pods := make([]*corev1.Pod, podsOfANode)
 	for i := range pods {
@@ -135,7 +135,7 @@ func TestOneObjectOfManyVolumesChangesAllTheTime(t *testing.T) {
 const written = `liveconfig_syncs_total{result="written"}`
 
 // pile changes the object so many times in a row.
-func pile(b *bench.Bench, name string, times int) error {
+func pile(b *fixture.Fixture, name string, times int) error {
 	for n := range times {
 		if err := change(b.T.Context(), b, name, fmt.Sprint("piled ", n+1)); err != nil {
 			return err
@@ -144,7 +144,7 @@ func pile(b *bench.Bench, name string, times int) error {
 	return nil
 }
 
-func signal(t testing.TB, b *bench.Bench, what unix.Signal) {
+func signal(t testing.TB, b *fixture.Fixture, what unix.Signal) {
 	t.Helper()
 	if err := unix.Kill(b.Node.PID(), what); err != nil {
 		t.Fatal(err)
@@ -152,9 +152,9 @@ func signal(t testing.TB, b *bench.Bench, what unix.Signal) {
 }
 
 // wantEverywhere waits until the volumes of all pods hold the number.
-func wantEverywhere(b *bench.Bench, pods []*corev1.Pod, n string) {
+func wantEverywhere(b *fixture.Fixture, pods []*corev1.Pod, n string) {
 	b.T.Helper()
-	lab.Eventually(b.T, bench.Soon, func() error {
+	environment.Eventually(b.T, fixture.Soon, func() error {
 		var errs []error
 		for _, pod := range pods {
 			errs = append(errs, b.Holds(pod, "n", n))

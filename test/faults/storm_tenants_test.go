@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/memcg"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
@@ -67,10 +67,10 @@ func TestAStormOfTenants(t *testing.T) {
 
 // newStorm returns a bench whose driver has the container of the chart, as far as memory goes, and reaches the API server
 // through the front.
-func newStorm(t *testing.T) (*bench.Bench, *network.Front) {
+func newStorm(t *testing.T) (*fixture.Fixture, *network.Front) {
 	t.Helper()
 	const usual = 512 << 20
-	b := bench.NewCorner(t)
+	b := fixture.NewBare(t)
 	front := network.NewFront(t, b.Cluster)
 	args := []string{"--http-endpoint=" + b.HTTP}
 	var launcher []string
@@ -92,22 +92,22 @@ func newStorm(t *testing.T) (*bench.Bench, *network.Front) {
 			}
 		})
 	}
-	b.Use(lab.NodeLaunchedThrough(t, front, launcher, args...))
+	b.Use(environment.NodeLaunchedThrough(t, front, launcher, args...))
 	return b, front
 }
 
 // tenant is a namespace whose pods do what they can.
 type tenant struct {
-	*bench.Bench
+	*fixture.Fixture
 	live *corev1.Pod // Whose one key makes thousands of files.
 }
 
 // newTenant returns a tenant of the node, which has its volumes of long attributes by then.
-func newTenant(b *bench.Bench, i int) *tenant {
+func newTenant(b *fixture.Fixture, i int) *tenant {
 	b.T.Helper()
-	inner := bench.NewCorner(b.T)
+	inner := fixture.NewBare(b.T)
 	inner.Node, inner.HTTP = b.Node, b.HTTP
-	t := &tenant{Bench: inner}
+	t := &tenant{Fixture: inner}
 	t.CreateConfigMap("small", map[string]string{"k": "small"})
 	t.CreateConfigMap("large", map[string]string{"k": strings.Repeat("x", large)})
 	if i%10 == 0 { // Each takes 20 MiB of the node's room, which is not shared out.
@@ -161,20 +161,20 @@ func (t *tenant) swell(ctx context.Context, round int) error {
 	if round%2 == 0 {
 		value = strings.Repeat("y", large)
 	}
-	return changeKey(ctx, t.Bench, "small", "k", value)
+	return changeKey(ctx, t.Fixture, "small", "k", value)
 }
 
 // tryOnce publishes a volume, if that can be, and takes it away.
 func (t *tenant) tryOnce(ctx context.Context, name string, attributes map[string]string) error {
 	pod := t.Pod(name, attributes)
 	err := t.TryPublish(ctx, pod)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bench.Soon)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fixture.Soon)
 	defer cancel()
 	return errors.Join(err, t.Node.UnpublishAll(ctx, pod))
 }
 
 // followed changes the bystander's object again and again, and returns how long each change took to be in the file.
-func followed(ctx context.Context, b *bench.Bench, pod *corev1.Pod) (took []time.Duration) {
+func followed(ctx context.Context, b *fixture.Fixture, pod *corev1.Pod) (took []time.Duration) {
 	for n := 1; ctx.Err() == nil; n++ {
 		value := fmt.Sprint(n)
 		if err := change(ctx, b, pod.Name, value); err != nil {
@@ -182,8 +182,8 @@ func followed(ctx context.Context, b *bench.Bench, pod *corev1.Pod) (took []time
 		}
 		began := time.Now()
 		for b.Holds(pod, "n", value) != nil {
-			if time.Since(began) > bench.Soon {
-				b.T.Errorf("change %d did not arrive in %s", n, bench.Soon)
+			if time.Since(began) > fixture.Soon {
+				b.T.Errorf("change %d did not arrive in %s", n, fixture.Soon)
 				return took
 			}
 			<-time.After(time.Millisecond)
@@ -195,7 +195,7 @@ func followed(ctx context.Context, b *bench.Bench, pod *corev1.Pod) (took []time
 }
 
 // published publishes volumes of objects that are new on the node, one after the other, and returns how long each took.
-func published(ctx context.Context, b *bench.Bench) (took []time.Duration) {
+func published(ctx context.Context, b *fixture.Fixture) (took []time.Duration) {
 	for n := 0; ctx.Err() == nil; n++ {
 		pod := b.Pod(fmt.Sprint("newcomer-", n), map[string]string{"configMap": fmt.Sprint("new-", n%3)})
 		began := time.Now()
@@ -210,7 +210,7 @@ func published(ctx context.Context, b *bench.Bench) (took []time.Duration) {
 }
 
 // publishAsKubelet tries again when there is no room for the moment, after half a second and then ever later.
-func publishAsKubelet(ctx context.Context, b *bench.Bench, pod *corev1.Pod) (err error) {
+func publishAsKubelet(ctx context.Context, b *fixture.Fixture, pod *corev1.Pod) (err error) {
 	for pause := 500 * time.Millisecond; pause < stormPublish; pause *= 2 {
 		if err = b.TryPublish(ctx, pod); status.Code(err) != codes.ResourceExhausted {
 			return err

@@ -12,20 +12,20 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // asShipped is a bench whose driver is as it is shipped: what is counted is how much it takes of the machine.
-func asShipped(t *testing.T, args ...string) *bench.Bench {
+func asShipped(t *testing.T, args ...string) *fixture.Fixture {
 	t.Helper()
-	b := bench.NewCorner(t)
-	b.Use(lab.NodeAsShipped(t, append(args, "--http-endpoint="+b.HTTP)...))
+	b := fixture.NewBare(t)
+	b.Use(environment.NodeAsShipped(t, append(args, "--http-endpoint="+b.HTTP)...))
 	return b
 }
 
 // cpuOf returns how much processor time the driver has taken. The kernel counts it in hundredths of a second.
-func cpuOf(b *bench.Bench) time.Duration {
+func cpuOf(b *fixture.Fixture) time.Duration {
 	b.T.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.Node.PID()))
 	if err != nil {
@@ -92,7 +92,7 @@ func TestATreeThatNobodyHasRoomFor(t *testing.T) {
 		t.Error(err)
 	}
 	b.UpdateConfigMap("small", map[string]string{"k": "small again"})
-	lab.Eventually(t, healed, func() error { return b.Holds(live, "ggg", "small again") })
+	environment.Eventually(t, healed, func() error { return b.Holds(live, "ggg", "small again") })
 }
 
 // expensiveTexts are what takes a reader of YAML longest.

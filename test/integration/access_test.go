@@ -20,16 +20,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 
-	kit "github.com/liveconfig-csi/liveconfig/test/kit/bench"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // newAccessBench is a bench on which the service account app may read nothing, and the driver decides soon anew.
 func newAccessBench(t *testing.T) *bench {
 	t.Helper()
 	b := newCorner(t)
-	b.Use(lab.Node(t, "--recheck-interval=2s", "--publish-timeout=200ms", "--http-endpoint="+b.HTTP))
+	b.Use(environment.Node(t, "--recheck-interval=2s", "--publish-timeout=200ms", "--http-endpoint="+b.HTTP))
 	if err := b.Cluster.EnsureServiceAccount(t.Context(), b.Namespace, "app"); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func (b *bench) apply(file string) {
 // publishSoon publishes until it succeeds.
 func (b *bench) publishSoon(pod *corev1.Pod) {
 	b.T.Helper()
-	lab.Eventually(b.T, soon, func() error { return b.TryPublish(b.T.Context(), pod) })
+	environment.Eventually(b.T, soon, func() error { return b.TryPublish(b.T.Context(), pod) })
 	b.T.Cleanup(func() { b.Unpublish(pod) })
 }
 
@@ -156,7 +156,7 @@ func (b *bench) wantNoSecretOf(namespace string, since time.Time) {
 	if err != nil {
 		b.T.Fatal(err)
 	}
-	driver, byPod := cluster.ServiceAccountUser(lab.DriverNamespace, lab.DriverAccount), 0
+	driver, byPod := cluster.ServiceAccountUser(environment.DriverNamespace, environment.DriverAccount), 0
 	for _, r := range requests {
 		if !strings.Contains(r.URI, "/namespaces/"+namespace+"/secrets") {
 			continue
@@ -177,7 +177,7 @@ func (b *bench) wantNoSecretOf(namespace string, since time.Time) {
 func TestNoTokenIsSaid(t *testing.T) {
 	t.Parallel()
 	b := newCorner(t)
-	b.Node = lab.Node(t, "--publish-timeout=200ms")
+	b.Node = environment.Node(t, "--publish-timeout=200ms")
 	pod := b.Pod("web", map[string]string{"secret": "tls"})
 	b.WantRefusal(pod, codes.Unavailable, `if the CSIDriver object has tokenRequests: [{audience: ""}]`)
 	b.WantNothing(pod, "without a token")
@@ -196,12 +196,12 @@ func TestTheDriverHasNoRightToSecrets(t *testing.T) {
 		t.Error("deploy/overlays/driver-identity has no rule on Secrets: this test does not find what it looks for")
 	}
 	b := newCorner(t)
-	config, err := b.Cluster.ServiceAccountConfig(t.Context(), lab.DriverNamespace, lab.DriverAccount)
+	config, err := b.Cluster.ServiceAccountConfig(t.Context(), environment.DriverNamespace, environment.DriverAccount)
 	if err != nil {
 		t.Fatal(err)
 	}
 	client := kubernetes.NewForConfigOrDie(config).AuthorizationV1()
-	for _, namespace := range []string{b.Namespace, "kube-system", lab.DriverNamespace, metav1.NamespaceAll} {
+	for _, namespace := range []string{b.Namespace, "kube-system", environment.DriverNamespace, metav1.NamespaceAll} {
 		review, err := client.SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{
 			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: cmp.Or(namespace, "default")},
 		}, metav1.CreateOptions{})
@@ -232,7 +232,7 @@ func TestTheDriverHasNoRightToSecrets(t *testing.T) {
 func rulesOf(t *testing.T, folder string) []rbacv1.PolicyRule {
 	t.Helper()
 	var rules []rbacv1.PolicyRule
-	for _, o := range lab.Manifests(t, folder) {
+	for _, o := range environment.Manifests(t, folder) {
 		if !strings.HasSuffix(o.GetKind(), "Role") {
 			continue
 		}

@@ -10,15 +10,15 @@ import (
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 )
 
 // wantRendered waits until a file holds the text, but for the marks around each value in it.
 func (b *bench) wantRendered(pod *corev1.Pod, file, want string) {
 	b.T.Helper()
-	lab.Eventually(b.T, soon, func() error {
+	environment.Eventually(b.T, soon, func() error {
 		got, err := os.ReadFile(b.Path(pod, file))
-		if text := strings.ReplaceAll(string(got), lab.Mark, ""); err == nil && text != want {
+		if text := strings.ReplaceAll(string(got), environment.Mark, ""); err == nil && text != want {
 			err = fmt.Errorf("%s holds %q, want %q", file, text, want)
 		}
 		return err
@@ -69,7 +69,7 @@ func sourced(t *testing.T, file, words string) string {
 	if err != nil {
 		t.Fatalf("sh: %v\n%s", err, out)
 	}
-	return strings.ReplaceAll(string(out), lab.Mark, "")
+	return strings.ReplaceAll(string(out), environment.Mark, "")
 }
 
 // TestWhatDoesNotFitIntoAFile is refused at first, and on a live volume leaves the file as it is. What is wrong is said on the
@@ -85,7 +85,7 @@ func TestWhatDoesNotFitIntoAFile(t *testing.T) {
 	b.WantNothing(pod, "after a refusal")
 
 	b.UpdateConfigMap("app", map[string]string{"COLOR": "red"})
-	lab.Eventually(t, soon, func() error { return b.TryPublish(t.Context(), pod) })
+	environment.Eventually(t, soon, func() error { return b.TryPublish(t.Context(), pod) })
 	t.Cleanup(func() { b.Unpublish(pod) })
 	b.wantRendered(pod, "app.env", "COLOR='red'\n")
 	before := b.Generation(pod)

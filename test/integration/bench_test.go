@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 )
 
 // BenchmarkPublish publishes a one-file volume over gRPC whose object is watched already, and takes it away again outside
@@ -56,7 +56,7 @@ func BenchmarkUpdate(b *testing.B) {
 		want := fmt.Sprint(n)
 		bench.UpdateConfigMap("web", map[string]string{"n": want})
 		for {
-			if got, err := os.ReadFile(bench.Path(pod, "n")); err == nil && lab.Unmarked(string(got)) == want {
+			if got, err := os.ReadFile(bench.Path(pod, "n")); err == nil && environment.Unmarked(string(got)) == want {
 				break
 			}
 		}

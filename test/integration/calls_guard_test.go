@@ -21,7 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 )
 
 // calls are system calls by name.
@@ -89,7 +89,7 @@ func (c *counter) rest() (all calls) {
 	c.t.Helper()
 	const quiet = 100 * time.Millisecond
 	since := time.Now()
-	lab.Eventually(c.t, soon, func() error {
+	environment.Eventually(c.t, soon, func() error {
 		if now := c.now(); !maps.Equal(now, all) {
 			all, since = now, time.Now()
 		}

@@ -14,8 +14,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 )
 
@@ -85,7 +85,7 @@ func startModes(t *testing.T) []*running {
 		driver := name + "." + first.Namespace
 		first.installCSIDriver(driver)
 		args := append([]string{"--driver-name=" + driver, "--recheck-interval=2s", "--publish-timeout=200ms"}, m.flags...)
-		n := lab.NodeOf(t, m.installation, args...)
+		n := environment.NodeOf(t, m.installation, args...)
 		n.UseTokens(first.token)
 		all = append(all, &running{mode: m, name: name, driver: driver, node: n})
 	}
@@ -152,7 +152,7 @@ func (b *bench) installCSIDriver(name string) {
 	}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + lab.DriverNamespace}},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + environment.DriverNamespace}},
 	}
 	if _, err := b.Cluster.Client().RbacV1().ClusterRoleBindings().Create(b.T.Context(), binding, metav1.CreateOptions{}); err != nil {
 		b.T.Fatal(err)
@@ -232,7 +232,7 @@ func (c *cell) say(when string) {
 func (c *cell) wantEnded(pod *corev1.Pod, text string) {
 	c.T.Helper()
 	defer c.say("waiting for " + text)
-	lab.Eventually(c.T, 2*soon, func() error { return c.unwell(pod, text) })
+	environment.Eventually(c.T, 2*soon, func() error { return c.unwell(pod, text) })
 	c.WantFile(pod, "key", "edit "+strconv.Itoa(c.edits-1))
 }
 
@@ -240,7 +240,7 @@ func (c *cell) wantEnded(pod *corev1.Pod, text string) {
 func (b *bench) unwell(pod *corev1.Pod, text string) error {
 	b.T.Helper()
 	health, err := b.Node.Node().NodeGetVolumeHealth(b.T.Context(),
-		&csi.NodeGetVolumeHealthRequest{VolumeId: kubelet.VolumeID(pod, "config")})
+		&csi.NodeGetVolumeHealthRequest{VolumeId: fakekubelet.VolumeID(pod, "config")})
 	if err := b.Heard(err); err != nil {
 		return fmt.Errorf("the health of the volume of pod %s is not told: %w", pod.Name, err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
 
@@ -131,7 +131,7 @@ func TestKilledAtEachStepOfAPublish(t *testing.T) {
 					break
 				}
 				steps = n
-				if mounts := lab.Mounts(t, b.Node.KubeletDir()); len(mounts) > 0 {
+				if mounts := environment.Mounts(t, b.Node.KubeletDir()); len(mounts) > 0 {
 					wantWhole(t, b.Path(pod, "."), 0, 0, when)
 				}
 				b.restart()

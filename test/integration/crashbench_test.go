@@ -9,15 +9,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	kit "github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
-	"github.com/liveconfig-csi/liveconfig/test/kit/tripwire"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
+	"github.com/liveconfig-csi/liveconfig/test/kit/killpoint"
 )
 
 // crashBench is a bench whose driver dies between any two changes that it makes to the node.
 type crashBench struct {
 	*bench
-	wire *tripwire.Wire
+	wire *killpoint.Killer
 	// version is the one that the ConfigMap holds.
 	version int
 }
@@ -25,7 +25,7 @@ type crashBench struct {
 func newCrashBench(t *testing.T) *crashBench {
 	t.Helper()
 	b := &crashBench{bench: newCorner(t)}
-	b.Node, b.wire = lab.NodeOnWire(t, "--http-endpoint="+b.HTTP, "-v=2")
+	b.Node, b.wire = environment.NodeOnWire(t, "--http-endpoint="+b.HTTP, "-v=2")
 	b.CreateConfigMap("web", contentOf(0))
 	return b
 }
@@ -62,7 +62,7 @@ func (b *crashBench) restart() {
 // mount, one record, and in the volume no name that a volume published now would not have.
 func (b *crashBench) wantClean(pod *corev1.Pod, when string) {
 	b.T.Helper()
-	lab.Eventually(b.T, soon, func() error {
+	environment.Eventually(b.T, soon, func() error {
 		if err := holdsOnly(b.Path(pod, "."), contentOf(b.version)); err != nil {
 			return fmt.Errorf("%s: %w", when, err)
 		}
@@ -82,7 +82,7 @@ func (b *crashBench) counts(volumes int) error {
 	if len(records) != volumes {
 		return fmt.Errorf("%d records, want %d: %q", len(records), volumes, records)
 	}
-	if mounts := lab.Mounts(b.T, b.Node.KubeletDir()); len(mounts) != volumes {
+	if mounts := environment.Mounts(b.T, b.Node.KubeletDir()); len(mounts) != volumes {
 		return fmt.Errorf("%d mounts, want %d: %q", len(mounts), volumes, mounts)
 	}
 	return nil
@@ -92,7 +92,7 @@ func (b *crashBench) counts(volumes int) error {
 func (b *crashBench) wantNone(pod *corev1.Pod, when string) {
 	b.T.Helper()
 	b.WantNothing(pod, when)
-	lab.Eventually(b.T, soon, func() error { // The driver tries now and then whether it can write a record.
+	environment.Eventually(b.T, soon, func() error { // The driver tries now and then whether it can write a record.
 		if err := b.counts(0); err != nil {
 			return fmt.Errorf("%s: %w", when, err)
 		}

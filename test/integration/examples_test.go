@@ -11,14 +11,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/page"
 )
 
 // TestExamplesHaveNamesOfTheirOwn: no two examples have an object of the same kind and name, also in different namespaces.
 func TestExamplesHaveNamesOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	repo, err := lab.Repo()
+	repo, err := environment.Repo()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,8 +54,8 @@ const withoutANode = `kubectl() { case " $* " in *" wait "*|*" exec "*|*" rollou
 // the last ones of each section, which clean up. Scripts, which have namespaces of their own, are left to the tests with a node.
 func TestExamplesOneAfterTheOther(t *testing.T) {
 	t.Parallel()
-	c := lab.Cluster(t)
-	repo, err := lab.Repo()
+	c := environment.Cluster(t)
+	repo, err := environment.Repo()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	kit "github.com/liveconfig-csi/liveconfig/test/kit/bench"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // What the driver as it ships costs the node and the API server. The tests below count it, which comes out the same on a
@@ -68,14 +68,14 @@ func TestGuardRequests(t *testing.T) {
 	for _, step := range steps {
 		step.do()
 		total += step.want
-		lab.Eventually(t, soon, func() error { // A watch is opened while the answer is on its way.
+		environment.Eventually(t, soon, func() error { // A watch is opened while the answer is on its way.
 			if got, _ := b.requests(); len(got) != total {
 				return fmt.Errorf("%s: %d requests so far, want %d:\n%s", step.what, len(got), total, strings.Join(got, "\n"))
 			}
 			return nil
 		})
 	}
-	lab.Eventually(t, soon, func() error { // News goes out slowly, and what is news no more does not.
+	environment.Eventually(t, soon, func() error { // News goes out slowly, and what is news no more does not.
 		if _, events := b.requests(); events == 0 || events > 2*updates+1 {
 			return fmt.Errorf("%d Events were written for %d updates of two volumes, want one for each and volume at most", events, updates)
 		}
@@ -118,7 +118,7 @@ func TestGuardGoroutines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newCorner(t)
-			b.Use(lab.NodeAsShipped(t, "--http-endpoint="+b.HTTP, "-v=2"))
+			b.Use(environment.NodeAsShipped(t, "--http-endpoint="+b.HTTP, "-v=2"))
 			pods := []*corev1.Pod{b.Pod("few", nil), b.Pod("more", nil)}
 			for _, pod := range pods {
 				pod.Spec.Volumes = nil
@@ -166,7 +166,7 @@ func TestGuardSystemCalls(t *testing.T) {
 	}
 	t.Parallel()
 	b := newCorner(t)
-	b.Use(lab.NodeAsShipped(t, "--http-endpoint="+b.HTTP, "-v=2"))
+	b.Use(environment.NodeAsShipped(t, "--http-endpoint="+b.HTTP, "-v=2"))
 	var holders []*corev1.Pod
 	for _, keys := range []int{1, 10} {
 		name := fmt.Sprintf("keys-%d", keys)
@@ -182,7 +182,7 @@ func TestGuardSystemCalls(t *testing.T) {
 			version++
 			b.UpdateConfigMap(pod.Name, valuesOf(keys, version))
 			b.WantFile(pod, "key-0", fmt.Sprint(version))
-			lab.Eventually(t, soon, func() error { return oneGeneration(b.Path(pod, ".")) })
+			environment.Eventually(t, soon, func() error { return oneGeneration(b.Path(pod, ".")) })
 		}
 	}
 	steps := []struct {

@@ -19,8 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
-	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 )
 
 // oddTexts are what should never be more than a text.
@@ -170,7 +170,7 @@ func (b *bench) wantRequestsWithin(since time.Time) {
 	}
 	seen := map[string]bool{}
 	for _, r := range requests {
-		if r.User == cluster.ServiceAccountUser(lab.DriverNamespace, lab.DriverAccount) && !strings.Contains(r.URI, "/events") {
+		if r.User == cluster.ServiceAccountUser(environment.DriverNamespace, environment.DriverAccount) && !strings.Contains(r.URI, "/events") {
 			seen[r.Namespace] = true
 		}
 	}
@@ -247,7 +247,7 @@ func TestOthersVolumesCannotBeReached(t *testing.T) {
 	b := newHostileBench(t)
 	mine, theirs := b.web("mine"), b.web("theirs")
 	b.Publish(theirs)
-	id, own, other := kubelet.VolumeID(mine, "config"), b.Node.Target(mine, "config"), b.Node.Target(theirs, "config")
+	id, own, other := fakekubelet.VolumeID(mine, "config"), b.Node.Target(mine, "config"), b.Node.Target(theirs, "config")
 	unknown := b.listing()
 	wantCode(t, b.sendUnpublish("nobody's", other), "unpublish of another's volume by an unknown ID", codes.OK, codes.InvalidArgument)
 	b.wantUnchanged(unknown, "unpublish of another's volume by an unknown ID")

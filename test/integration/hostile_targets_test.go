@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 )
 
 // TestTargetsThatAreNoPlaceForAVolume asks for volumes where no kubelet has them.
@@ -89,7 +89,7 @@ func TestTargetsBehindLinks(t *testing.T) {
 	}
 	for name, tt := range tests {
 		pod := b.web("hostile")
-		req := kubelet.PublishRequest(b.Node.KubeletDir(), pod, pod.Spec.Volumes[0])
+		req := fakekubelet.PublishRequest(b.Node.KubeletDir(), pod, pod.Spec.Volumes[0])
 		link := filepath.Join(home(pod), tt.from)
 		if err := os.MkdirAll(filepath.Dir(link), 0o750); err != nil {
 			t.Fatal(err)
@@ -106,7 +106,7 @@ func TestTargetsBehindLinks(t *testing.T) {
 		_ = b.sendUnpublish(req.GetVolumeId(), req.GetTargetPath()) // Whatever it says.
 		b.wantUnchanged(before, name+": unpublish")
 		wantCode(t, b.sendStats(req.GetVolumeId(), req.GetTargetPath()), name+": statistics", codes.NotFound)
-		if got, err := os.ReadFile(b.Path(victim, "color")); lab.Unmarked(string(got)) != "red" {
+		if got, err := os.ReadFile(b.Path(victim, "color")); environment.Unmarked(string(got)) != "red" {
 			t.Errorf("%s: the other pod reads %q, %v", name, got, err)
 		}
 		unmountBelow(t, b.outside)
@@ -129,7 +129,7 @@ func TestTheKubeletsDirectoryMayBeBehindALink(t *testing.T) {
 	}
 	pod := b.web("web")
 	b.request(pod) // For its directory.
-	req := kubelet.PublishRequest(link, pod, pod.Spec.Volumes[0])
+	req := fakekubelet.PublishRequest(link, pod, pod.Spec.Volumes[0])
 	if err := b.send(req); err != nil {
 		t.Fatal(err)
 	}

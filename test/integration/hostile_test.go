@@ -17,8 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 )
 
 // hostileBench is a bench whose driver is called with what no kubelet sends. Beside the kubelet's directory is another
@@ -64,7 +64,7 @@ func (b *hostileBench) web(name string) *corev1.Pod {
 // request returns a kubelet's request for the pod's volume, whose parent directory it has made.
 func (b *bench) request(pod *corev1.Pod) *csi.NodePublishVolumeRequest {
 	b.T.Helper()
-	req := kubelet.PublishRequest(b.Node.KubeletDir(), pod, pod.Spec.Volumes[0])
+	req := fakekubelet.PublishRequest(b.Node.KubeletDir(), pod, pod.Spec.Volumes[0])
 	if err := os.MkdirAll(filepath.Dir(req.GetTargetPath()), 0o750); err != nil {
 		b.T.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func (b *bench) listing() map[string]string {
 func (b *bench) listingOf(dir string) map[string]string {
 	b.T.Helper()
 	var found map[string]string
-	lab.Eventually(b.T, soon, func() (err error) { // The driver tries now and then whether it can write a record, and removes that.
+	environment.Eventually(b.T, soon, func() (err error) { // The driver tries now and then whether it can write a record, and removes that.
 		found, err = b.tryListing(dir)
 		return err
 	})
@@ -111,7 +111,7 @@ func (b *bench) listingOf(dir string) map[string]string {
 func (b *bench) tryListing(dir string) (map[string]string, error) {
 	b.T.Helper()
 	found := map[string]string{}
-	for _, line := range lab.Mounts(b.T, dir) {
+	for _, line := range environment.Mounts(b.T, dir) {
 		fields := strings.Fields(line)
 		found["mount on "+fields[4]] += fields[0] + " "
 	}
@@ -203,7 +203,7 @@ func writeFile(t testing.TB, path, text string) {
 // unmountBelow takes away every mount below dir.
 func unmountBelow(t testing.TB, dir string) {
 	t.Helper()
-	for _, line := range lab.Mounts(t, dir) {
+	for _, line := range environment.Mounts(t, dir) {
 		if err := unix.Unmount(strings.Fields(line)[4], unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
 			t.Error(err)
 		}

@@ -15,8 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 )
 
 // TestNoSecretIsToldWhenThingsGoWrong takes a Secret through what can go wrong with it. That its bytes are nowhere but in
@@ -58,7 +58,7 @@ func TestNoSecretIsToldWhenThingsGoWrong(t *testing.T) {
 			if err := unix.Kill(b.Node.PID(), unix.SIGQUIT); err != nil {
 				t.Fatal(err)
 			}
-			lab.Eventually(t, soon, func() error { return b.logged("\ngoroutine ") })
+			environment.Eventually(t, soon, func() error { return b.logged("\ngoroutine ") })
 			if err := b.Node.Kill(); err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +75,7 @@ func TestNoSecretIsToldWhenThingsGoWrong(t *testing.T) {
 // secret.
 func (b *bench) wantHealth(pod *corev1.Pod, text string) {
 	b.T.Helper()
-	id := kubelet.VolumeID(pod, "config")
+	id := fakekubelet.VolumeID(pod, "config")
 	health, err := b.Node.Node().NodeGetVolumeHealth(b.T.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: id})
 	if b.Heard(err) != nil || !strings.Contains(fmt.Sprint(health), text) {
 		b.T.Errorf("the volume's health is %v, %v, want %q in it", health, err, text)
@@ -90,7 +90,7 @@ func (b *bench) wantHealth(pod *corev1.Pod, text string) {
 		if err != nil {
 			b.T.Fatal(err)
 		}
-		if err := lab.Leak(wire); err != nil {
+		if err := environment.Leak(wire); err != nil {
 			b.T.Errorf("%T: %v", message, err)
 		}
 	}
@@ -117,7 +117,7 @@ func TestATokenThatCannotBeUsedIsNotTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	jwt := own.Token
-	if lab.Leak([]byte(jwt)) == nil {
+	if environment.Leak([]byte(jwt)) == nil {
 		t.Fatal("a token of this API server does not look like one")
 	}
 	texts := map[string]string{

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 )
 
 // TestAKilledDriverProjectsWhatChangedWhileItWasAway is fault 19.
@@ -37,7 +37,7 @@ func TestAKilledDriverProjectsWhatChangedWhileItWasAway(t *testing.T) {
 				}
 				b.WantFile(pod, "color", color)
 			}
-			if mounts := lab.Mounts(t, b.Node.KubeletDir()); len(mounts) != 1 {
+			if mounts := environment.Mounts(t, b.Node.KubeletDir()); len(mounts) != 1 {
 				t.Errorf("%d mounts after three restarts, want 1:\n%s", len(mounts), strings.Join(mounts, ""))
 			}
 		})
@@ -150,7 +150,7 @@ func TestRepublishOfALiveVolumeAlwaysSucceeds(t *testing.T) {
 					t.Fatalf("republish: %v", err)
 				}
 			}
-			if mounts := lab.Mounts(t, b.Node.KubeletDir()); len(mounts) != 1 {
+			if mounts := environment.Mounts(t, b.Node.KubeletDir()); len(mounts) != 1 {
 				t.Errorf("%d mounts after 50 repeats, want 1", len(mounts))
 			}
 			b.WantFile(pod, "color", "red")
@@ -251,7 +251,7 @@ func TestUnpublishOfWhatIsNotThereSucceeds(t *testing.T) {
 			b := newBench(t)
 			b.CreateConfigMap("web", map[string]string{"color": "red"})
 			pod := b.Pod("web", map[string]string{"configMap": "web"})
-			req := &csi.NodeUnpublishVolumeRequest{VolumeId: kubelet.VolumeID(pod, "config"), TargetPath: b.Node.Target(pod, "config")}
+			req := &csi.NodeUnpublishVolumeRequest{VolumeId: fakekubelet.VolumeID(pod, "config"), TargetPath: b.Node.Target(pod, "config")}
 			if _, err := b.Node.Node().NodeUnpublishVolume(t.Context(), req); err != nil {
 				t.Errorf("unpublish of a volume that never was: %v", err)
 			}

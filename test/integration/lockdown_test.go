@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
-	kit "github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // keeps are the capabilities that SECURITY.md says the driver keeps.
@@ -25,8 +25,8 @@ const keeps = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRI
 // work: no capability but those it keeps, no new privileges, and a filter of its system calls.
 func TestTheProcessIsLockedDown(t *testing.T) {
 	t.Parallel()
-	b := &bench{kit.CornerWithout(t)}
-	b.Node = lab.NodeAsShippedWithout(t, b.Manifests, "--http-endpoint="+b.HTTP)
+	b := &bench{kit.BareWithout(t)}
+	b.Node = environment.NodeAsShippedWithout(t, b.Manifests, "--http-endpoint="+b.HTTP)
 	b.wantLockedDown()
 	executable := b.executable()
 

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 )
 
 // chapters returns checks that run in parallel. Each has its own cells, and so its own watches: the driver retries a watch
@@ -123,9 +123,9 @@ func (m matrix) checkTokens() {
 	pods := m.of(byPod)
 	// Some seconds go by, for which the API server remembers that a token was good.
 	pods.each(func(c *cell) {
-		lab.Eventually(c.T, 2*soon, func() error { return c.unwell(short[c], "no valid token is held") })
-		lab.Eventually(c.T, 2*soon, func() error { return c.unwell(gone[c], "Unauthorized") })
-		lab.Eventually(c.T, 2*soon, func() error { return c.unwell(deleted[c], "Unauthorized") })
+		environment.Eventually(c.T, 2*soon, func() error { return c.unwell(short[c], "no valid token is held") })
+		environment.Eventually(c.T, 2*soon, func() error { return c.unwell(gone[c], "Unauthorized") })
+		environment.Eventually(c.T, 2*soon, func() error { return c.unwell(deleted[c], "Unauthorized") })
 	})
 	m.each((*cell).edit)
 	m.each(func(c *cell) { c.wantCurrent(c.pod, "with the token of another pod") })
@@ -186,7 +186,7 @@ func (m matrix) checkUnvouched() {
 	late := map[*cell]*corev1.Pod{}
 	m.each(func(c *cell) {
 		late[c] = c.newPod("late", "app")
-		lab.Eventually(c.T, soon, func() error {
+		environment.Eventually(c.T, soon, func() error {
 			err := c.TryPublish(c.T.Context(), late[c])
 			if want := "podInfoOnMount: true; run: kubectl patch csidriver " + c.driver; status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), want) {
 				c.Unpublish(late[c])

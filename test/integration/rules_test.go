@@ -14,8 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	kit "github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // The rules that these tests name are those of test/RULES.md.
@@ -48,7 +48,7 @@ func (b *bench) files(pod *corev1.Pod) map[string]string {
 		found[path] = info.Mode().String()
 		if d.Type().IsRegular() {
 			data, err := root.ReadFile(path)
-			found[path] += " " + lab.Unmarked(string(data))
+			found[path] += " " + environment.Unmarked(string(data))
 			return err
 		}
 		return nil
@@ -62,7 +62,7 @@ func (b *bench) files(pod *corev1.Pod) map[string]string {
 // wantAnother waits until a volume has another generation than it had, and nothing of that is left.
 func (b *bench) wantAnother(pod *corev1.Pod, before string) {
 	b.T.Helper()
-	lab.Eventually(b.T, soon, func() error {
+	environment.Eventually(b.T, soon, func() error {
 		if b.Generation(pod) == before {
 			return fmt.Errorf("the volume of %s still has its generation %s", pod.Name, before)
 		}
@@ -94,19 +94,19 @@ func TestKeysAndBytesArriveAsTheyAre(t *testing.T) {
 		"unicode": "é 日本 \U0001f600", "bom": "\ufeffx",
 	}
 	for key, value := range data {
-		data[key] = value[:1] + lab.Mark + value[1:] // The bytes at both ends are exact.
+		data[key] = value[:1] + environment.Mark + value[1:] // The bytes at both ends are exact.
 	}
-	data["empty"], data["unicode"], data["bom"] = "", "é 日本 \U0001f600"+lab.Mark, "\ufeff"+lab.Mark
-	binary := map[string][]byte{"binary": []byte("\xff\xfe\x00" + lab.Mark + "\x80")}
+	data["empty"], data["unicode"], data["bom"] = "", "é 日本 \U0001f600"+environment.Mark, "\ufeff"+environment.Mark
+	binary := map[string][]byte{"binary": []byte("\xff\xfe\x00" + environment.Mark + "\x80")}
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "odd"}, Data: data, BinaryData: binary}
 	if _, err := b.ConfigMaps().Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	b.createSecret(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "typed"}, Type: "example.com/anything", Data: map[string][]byte{"key": []byte("\x00" + lab.Mark + "\xff"), "zero": nil},
+		ObjectMeta: metav1.ObjectMeta{Name: "typed"}, Type: "example.com/anything", Data: map[string][]byte{"key": []byte("\x00" + environment.Mark + "\xff"), "zero": nil},
 	})
 	all := map[string]string{
-		"binary": "-rw-r--r-- " + string(binary["binary"]), "key": "-rw-r--r-- \x00" + lab.Mark + "\xff", "zero": "-rw-r--r-- ",
+		"binary": "-rw-r--r-- " + string(binary["binary"]), "key": "-rw-r--r-- \x00" + environment.Mark + "\xff", "zero": "-rw-r--r-- ",
 	}
 	for key, value := range data {
 		all[key] = "-rw-r--r-- " + value
@@ -127,18 +127,18 @@ func TestTheLargestObjects(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const mebibyte = 1 << 20
-	full := mebibyte - len(lab.Marked(""))
+	full := mebibyte - len(environment.Marked(""))
 	b.CreateConfigMap("large", map[string]string{"value": strings.Repeat("1", full)})
 	b.createSecret(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "large"}, Data: map[string][]byte{"secret": []byte(lab.Marked(strings.Repeat("s", full)))},
+		ObjectMeta: metav1.ObjectMeta{Name: "large"}, Data: map[string][]byte{"secret": []byte(environment.Marked(strings.Repeat("s", full)))},
 	})
 	pod := b.Pod("large", map[string]string{"sources": "[{configMap: {name: large}}, {secret: {name: large}}]"})
 	b.Publish(pod)
 	for _, digit := range []string{"2", "3"} {
 		b.UpdateConfigMap("large", map[string]string{"value": strings.Repeat(digit, full)})
-		lab.Eventually(t, soon, func() error {
+		environment.Eventually(t, soon, func() error {
 			got, err := os.ReadFile(b.Path(pod, "value"))
-			if err != nil || string(got) != lab.Marked(strings.Repeat(digit, full)) {
+			if err != nil || string(got) != environment.Marked(strings.Repeat(digit, full)) {
 				return fmt.Errorf("value has %d bytes, %w, want %d times %s", len(got), err, mebibyte, digit)
 			}
 			return nil
@@ -148,7 +148,7 @@ func TestTheLargestObjects(t *testing.T) {
 		t.Errorf("the secret is %v, %v, want %d bytes", info, err, mebibyte)
 	}
 	tooLarge := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "larger"}, Data: map[string]string{"value": lab.Marked(strings.Repeat("1", full+1))},
+		ObjectMeta: metav1.ObjectMeta{Name: "larger"}, Data: map[string]string{"value": environment.Marked(strings.Repeat("1", full+1))},
 	}
 	if _, err := b.ConfigMaps().Create(t.Context(), tooLarge, metav1.CreateOptions{}); err == nil {
 		t.Error("the API server takes an object of more than 1 MiB: the volumes' limits do not know that")
@@ -197,7 +197,7 @@ func TestRefusalsSayWhatUsersKnow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "--publish-timeout=200ms")
 	b.CreateConfigMap("part", map[string]string{"a": "1"})
-	b.createSecret(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "part"}, Data: map[string][]byte{"a": []byte(lab.Marked("1"))}})
+	b.createSecret(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "part"}, Data: map[string][]byte{"a": []byte(environment.Marked("1"))}})
 	tests := map[string]struct {
 		attributes map[string]string
 		want       string
@@ -286,7 +286,7 @@ func TestAnImmutableObjectThatIsMadeAnew(t *testing.T) {
 	earlier := b.Pod("earlier", map[string]string{"configMap": "fixed"})
 	b.Publish(earlier)
 	b.WantFile(earlier, "k", "old")
-	lab.Eventually(t, soon, func() error {
+	environment.Eventually(t, soon, func() error {
 		if got := b.Metric("liveconfig_watches"); got != "0" {
 			return fmt.Errorf("%s watches of an immutable object, want 0", got)
 		}
@@ -296,7 +296,7 @@ func TestAnImmutableObjectThatIsMadeAnew(t *testing.T) {
 	create("new")
 	later := b.Pod("later", map[string]string{"configMap": "fixed"})
 	b.Publish(later)
-	if got, err := os.ReadFile(b.Path(later, "k")); lab.Unmarked(string(got)) != "new" {
+	if got, err := os.ReadFile(b.Path(later, "k")); environment.Unmarked(string(got)) != "new" {
 		t.Errorf("the later pod reads %q, %v, want new", got, err)
 	}
 	b.WantFile(earlier, "k", "new")
@@ -311,7 +311,7 @@ func TestEqualBytesKeepTheGeneration(t *testing.T) {
 	pod := b.Pod("web", map[string]string{"configMap": "web"})
 	b.Publish(pod)
 	before := b.Generation(pod)
-	moved := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}, BinaryData: map[string][]byte{"color": []byte(lab.Marked("red"))}}
+	moved := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}, BinaryData: map[string][]byte{"color": []byte(environment.Marked("red"))}}
 	if _, err := b.ConfigMaps().Update(t.Context(), moved, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 )
 
 func TestMetricsAndHealth(t *testing.T) {
@@ -61,8 +61,8 @@ func TestLogsAsJSON(t *testing.T) {
 // TestManifestsAreWhatTheAPIServerTakes applies what we ship, as a dry run on the server.
 func TestManifestsAreWhatTheAPIServerTakes(t *testing.T) {
 	t.Parallel()
-	c := lab.Cluster(t)
-	repo, err := lab.Repo()
+	c := environment.Cluster(t)
+	repo, err := environment.Repo()
 	if err != nil {
 		t.Fatal(err)
 	}

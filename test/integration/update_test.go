@@ -18,7 +18,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 )
 
 // TestAChangeReachesEveryVolumeThatUsesTheObject is rule 61, through one watch for all (rule 57).
@@ -181,7 +181,7 @@ func TestAnObjectThatIsReplacedTakesNoFileAway(t *testing.T) {
 			for round := range 5 {
 				began, value := time.Now(), fmt.Sprint(round+1)
 				b.DeleteConfigMap("web")
-				lab.Eventually(t, soon, b.knowsNothingOf("web"))
+				environment.Eventually(t, soon, b.knowsNothingOf("web"))
 				b.CreateConfigMap("web", map[string]string{"n": value})
 				took := time.Since(began)
 				isProven = isProven && took < source.AbsenceTime/2
@@ -189,7 +189,7 @@ func TestAnObjectThatIsReplacedTakesNoFileAway(t *testing.T) {
 					t.Logf("the machine is busy: the object was away for up to %s, so its files may go", took)
 				}
 				for _, pod := range pods {
-					lab.Eventually(t, soon, func() error {
+					environment.Eventually(t, soon, func() error {
 						err := b.Holds(pod, "n", value)
 						if isProven && errors.Is(err, fs.ErrNotExist) {
 							t.Fatal(err)
@@ -229,7 +229,7 @@ func TestSecretsAreProjectedWithTheirModes(t *testing.T) {
 	b := newBench(t)
 	secrets := b.Cluster.Client().CoreV1().Secrets(b.Namespace)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "tls"}, Data: map[string][]byte{
-		"key": []byte(lab.Marked("\x00\x01\x02\xff")), "crt": []byte(lab.Marked("c")),
+		"key": []byte(environment.Marked("\x00\x01\x02\xff")), "crt": []byte(environment.Marked("c")),
 	}}
 	if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -275,7 +275,7 @@ func TestAnEditThatNoReaderCouldSeeWritesNothing(t *testing.T) {
 	before, looks := b.Generation(pod), b.Number(foundUnchanged)
 
 	cm.Annotations = map[string]string{"note": "nothing a file shows"}
-	cm.Data["unused"] = lab.Marked("2")
+	cm.Data["unused"] = environment.Marked("2")
 	if _, err := b.ConfigMaps().Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ const foundUnchanged = `liveconfig_syncs_total{result="unchanged"}`
 // wantMore waits until a series of the driver's metrics is more than it was.
 func (b *bench) wantMore(series string, than float64) {
 	b.T.Helper()
-	lab.Eventually(b.T, soon, func() error {
+	environment.Eventually(b.T, soon, func() error {
 		if got := b.Number(series); got <= than {
 			return fmt.Errorf("%s is %v, want more than %v", series, got, than)
 		}
@@ -302,7 +302,7 @@ func (b *bench) wantMore(series string, than float64) {
 // wantEventAnswered waits until the API server has done with an Event of the namespace.
 func (b *bench) wantEventAnswered() {
 	b.T.Helper()
-	lab.Eventually(b.T, soon, func() error {
+	environment.Eventually(b.T, soon, func() error {
 		requests, err := b.Cluster.Requests(time.Time{})
 		if err != nil {
 			return err
@@ -334,7 +334,7 @@ func TestNothingButOpenWatchesInQuietTimes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	driver := cluster.ServiceAccountUser(lab.DriverNamespace, lab.DriverAccount)
+	driver := cluster.ServiceAccountUser(environment.DriverNamespace, environment.DriverAccount)
 	for _, r := range requests {
 		if r.User == driver {
 			t.Errorf("request in quiet times: %s", r)

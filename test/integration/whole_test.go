@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 )
 
 // holdsOnly returns an error unless the volume holds the content and no other name. What starts with two dots must be
@@ -54,7 +54,7 @@ func holds(dir string, names []string, content map[string]string) error {
 		if err != nil {
 			return err
 		}
-		text := lab.Unmarked(string(got))
+		text := environment.Unmarked(string(got))
 		if want, ok := content[name]; !ok || text != want {
 			return fmt.Errorf("%s holds %d bytes (%.30q), want %d (%.30q)", name, len(text), text, len(want), want)
 		}
@@ -124,7 +124,7 @@ func wantEachFileWhole(t testing.TB, volume string, first, last int, when string
 		if err != nil {
 			t.Errorf("%s: %v", when, err)
 		}
-		if text := lab.Unmarked(string(got)); text != contentOf(first)[name] && text != contentOf(last)[name] {
+		if text := environment.Unmarked(string(got)); text != contentOf(first)[name] && text != contentOf(last)[name] {
 			t.Errorf("%s: %s (%.30q) is neither of version %d nor of %d", when, name, text, first, last)
 		}
 	}

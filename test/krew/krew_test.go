@@ -23,7 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 )
 
 // krewPlugin is a manifest as Krew reads it, field by field: it knows no others.
@@ -124,7 +124,7 @@ func checkPlatform(t *testing.T, dir string, platform krewPlatform) string {
 // TestKrewArchiveRuns builds the archive of this machine's platform from source, and runs the program in it.
 func TestKrewArchiveRuns(t *testing.T) {
 	t.Parallel()
-	repo, err := lab.Repo()
+	repo, err := environment.Repo()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestKrewPackRefusesWhatIsNoVersion(t *testing.T) {
 // TestKrewTemplate holds what Krew says of names and versions, and that nothing of the template is left when it is filled in.
 func TestKrewTemplate(t *testing.T) {
 	t.Parallel()
-	repo, err := lab.Repo()
+	repo, err := environment.Repo()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func pack(t *testing.T, version, out, programs string) {
 
 func packing(t *testing.T, version, out, programs string) (string, error) {
 	t.Helper()
-	repo, err := lab.Repo()
+	repo, err := environment.Repo()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
 
@@ -38,7 +38,7 @@ clusters: [{name: x, cluster: {server: "http://127.0.0.1:1"}}]}`
 	if err := os.WriteFile(kubeconfig, []byte(nowhere), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	address := bench.FreeAddress(t)
+	address := fixture.FreeAddress(t)
 	p, err := process.Start(context.WithoutCancel(t.Context()), process.Config{Path: binary, LogFile: log, Args: []string{
 		"--kubeconfig=" + kubeconfig, "--http-endpoint=" + address, "--leader-elect=false",
 	}})

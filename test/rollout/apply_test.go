@@ -20,7 +20,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
-	"github.com/liveconfig-csi/liveconfig/test/kit/podstage"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakenodes"
 )
 
 // applied is a site whose Deployment web was rolled out with the second version of foo, and what shall stay of that.
@@ -73,7 +73,7 @@ func (a applied) holds() {
 func (s *site) podsSince(moment time.Time) int {
 	made := 0
 	for _, e := range s.stage.Journal(s.namespace).Since(moment) {
-		if e.What == podstage.Created {
+		if e.What == fakenodes.Created {
 			made++
 		}
 	}

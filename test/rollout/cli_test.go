@@ -16,7 +16,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 )
 
 // sharedPlugin is the plugin of kubectl, which the tests of it share.
@@ -38,7 +38,7 @@ func pluginProgram(t testing.TB, c *cluster.Cluster) (binary, kubeconfig string)
 }
 
 func preparePlugin(ctx context.Context, c *cluster.Cluster, binary, kubeconfig string) error {
-	repo, err := lab.Repo()
+	repo, err := environment.Repo()
 	if err != nil {
 		return err
 	}

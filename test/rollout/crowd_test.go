@@ -20,14 +20,14 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/test/bench/proc"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
 
 // asShipped builds the controller as the image has it, once, without the race detector: for what that costs.
 var asShipped = sync.OnceValues(func() (string, error) {
-	repo, err := lab.Repo()
+	repo, err := environment.Repo()
 	if err != nil {
 		return "", err
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/podstage"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakenodes"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // triggeredBy is a manifest of a Deployment that mounts several ConfigMaps and is triggered by each.
@@ -43,7 +43,7 @@ func values(value string, sources ...string) map[string]string {
 // Fault 34.
 func TestPausedDeployment(t *testing.T) {
 	t.Parallel()
-	address := bench.FreeAddress(t)
+	address := fixture.FreeAddress(t)
 	s, ref := newSite(t, "--http-endpoint="+address), "deployment/web"
 	s.configMap("foo", "one")
 	s.configMap("bar", "one")
@@ -89,7 +89,7 @@ func (s *site) haveHeardOfReady(name string) {
 	s.t.Helper()
 	err := s.stage.Await(s.t.Context(), s.namespace, func(pods []*corev1.Pod) bool {
 		return !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
-			return isOf(name)(pod) && pod.DeletionTimestamp == nil && !podstage.IsReady(pod)
+			return isOf(name)(pod) && pod.DeletionTimestamp == nil && !fakenodes.IsReady(pod)
 		})
 	})
 	if err != nil {
@@ -104,7 +104,7 @@ func TestFailingRolloutHolds(t *testing.T) {
 	for kind, worst := range map[string]int{"deployment": 2, "statefulset": 1, "daemonset": 2} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			address := bench.FreeAddress(t)
+			address := fixture.FreeAddress(t)
 			s, ref, since := failing(t, kind, "note: mine", "--http-endpoint="+address)
 			s.awaitFailing(ref)
 			s.unmoved(ref, "an edit while the rollout fails", func() { s.edit("foo", "good") })
@@ -212,7 +212,7 @@ func TestOldPodsKeepTheOldConfig(t *testing.T) {
 	s.awaitFailing(ref)
 	var victim *corev1.Pod
 	for _, pod := range s.stage.Pods(s.namespace) {
-		if s.configOf(pod) == "one" && podstage.IsReady(pod) {
+		if s.configOf(pod) == "one" && fakenodes.IsReady(pod) {
 			victim = pod
 		}
 	}
@@ -222,7 +222,7 @@ func TestOldPodsKeepTheOldConfig(t *testing.T) {
 	}
 	s.eventually(func() error {
 		for _, e := range s.stage.Journal(s.namespace).Since(before) {
-			if e.What == podstage.Ready && e.Owner() == podstage.Owner(victim) {
+			if e.What == fakenodes.Ready && e.Owner() == fakenodes.Owner(victim) {
 				if got := s.configOf(e.Pod); got != "one" {
 					t.Errorf("the pod that took the place of an old one has the config %q, want one", got)
 				}

@@ -11,7 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
 
@@ -122,7 +122,7 @@ func newCandidate(s *site) candidate {
 	if err := s.c.WriteAdminKubeconfig(kubeconfig); err != nil {
 		s.t.Fatal(err)
 	}
-	c := candidate{&site{}, bench.FreeAddress(s.t)}
+	c := candidate{&site{}, fixture.FreeAddress(s.t)}
 	*c.site = *s
 	c.log = filepath.Join(s.t.TempDir(), "candidate.log")
 	c.args = slices.Concat(s.args, []string{

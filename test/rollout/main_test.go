@@ -1,5 +1,5 @@
 // Package rollout tests the rollout controller from outside: its real process with the rights of its installation, a real
-// API server, Kubernetes' own controllers, and kubectl. Only pods are played: see test/kit/podstage.
+// API server, Kubernetes' own controllers, and kubectl. Only pods are played: see test/kit/fakenodes.
 package rollout
 
 import (
@@ -13,14 +13,14 @@ import (
 	"testing"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
-	"github.com/liveconfig-csi/liveconfig/test/kit/podstage"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakenodes"
 )
 
 // atOnce is how many tests run at a time: most of the time each waits for other programs.
 const atOnce = "8"
 
-func TestMain(m *testing.M) { os.Exit(podstage.ForMain(inside{m})) }
+func TestMain(m *testing.M) { os.Exit(fakenodes.ForMain(inside{m})) }
 
 // inside is what runs around the tests: it removes what they share.
 type inside struct{ m *testing.M }
@@ -65,7 +65,7 @@ func program(t testing.TB) (binary, kubeconfig string) {
 }
 
 func prepare(ctx context.Context, c *cluster.Cluster, binary, kubeconfig string) error {
-	repo, err := lab.Repo()
+	repo, err := environment.Repo()
 	if err != nil {
 		return err
 	}

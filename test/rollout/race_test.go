@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
 
@@ -39,7 +39,7 @@ func TestALostRaceIsNoFailure(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			address := bench.FreeAddress(t)
+			address := fixture.FreeAddress(t)
 			s, ref := newIdleSite(t, "--http-endpoint="+address), "deployment/web"
 			front := s.behindFront()
 			s.start()

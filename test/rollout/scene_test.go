@@ -15,7 +15,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
-	"github.com/liveconfig-csi/liveconfig/test/kit/podstage"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakenodes"
 )
 
 // manifest is deployment for any kind of workload, with texts replaced in pairs.
@@ -116,7 +116,7 @@ func (s *site) revisions(owner types.UID) []string {
 func (s *site) created(name string) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, e := range s.stage.Journal(s.namespace) {
-		if e.What == podstage.Created && e.Pod.Labels["app"] == name {
+		if e.What == fakenodes.Created && e.Pod.Labels["app"] == name {
 			pods = append(pods, e.Pod)
 		}
 	}

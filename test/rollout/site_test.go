@@ -17,7 +17,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
-	"github.com/liveconfig-csi/liveconfig/test/kit/podstage"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakenodes"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
 
@@ -29,7 +29,7 @@ const quiet = 500 * time.Millisecond
 
 func theCluster(t testing.TB) *cluster.Cluster {
 	t.Helper()
-	podstage.ForTest(t)
+	fakenodes.ForTest(t)
 	return cluster.ForTest(t)
 }
 
@@ -38,7 +38,7 @@ type site struct {
 	t         testing.TB
 	c         *cluster.Cluster
 	client    kubernetes.Interface
-	stage     *podstage.Stage
+	stage     *fakenodes.Nodes
 	namespace string
 	// args are the controller's flags, log is where it writes.
 	args    []string
@@ -61,7 +61,7 @@ func newIdleSite(t testing.TB, args ...string) *site {
 	t.Helper()
 	c := theCluster(t)
 	s := &site{
-		t: t, c: c, client: c.Client(), stage: podstage.ForTest(t), namespace: cluster.NewNamespace(t, c),
+		t: t, c: c, client: c.Client(), stage: fakenodes.ForTest(t), namespace: cluster.NewNamespace(t, c),
 		log: filepath.Join(t.TempDir(), "controller.log"),
 	}
 	_, kubeconfig := program(t)

@@ -16,8 +16,8 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // get returns what the controller answers at an address, and wants it to be well.
@@ -46,7 +46,7 @@ func (s *site) get(address, path string) string {
 // nothing wrong with them, and the controller is healthy and ready.
 func TestMetricsTellTheStory(t *testing.T) {
 	t.Parallel()
-	address := bench.FreeAddress(t)
+	address := fixture.FreeAddress(t)
 	s := newSite(t, "--http-endpoint="+address)
 	s.configMap("foo", "one")
 	s.apply(deployment("web"))
@@ -77,7 +77,7 @@ func TestMetricsTellTheStory(t *testing.T) {
 	for _, path := range []string{"/healthz", "/readyz"} {
 		s.get(address, path)
 	}
-	repo, err := lab.Repo()
+	repo, err := environment.Repo()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func secretUses() string {
 // the log at its longest, nor in Events, metrics, workloads, or what copies say about themselves.
 func TestNoByteOfASecretIsTold(t *testing.T) {
 	t.Parallel()
-	address := bench.FreeAddress(t)
+	address := fixture.FreeAddress(t)
 	s := newSite(t, "-v=5", "--http-endpoint="+address)
 	s.marked("config", "one")
 	s.apply(secretUses())
@@ -140,7 +140,7 @@ func TestNoByteOfASecretIsTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := lab.Leak(text); err != nil {
+		if err := environment.Leak(text); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -150,7 +150,7 @@ func TestNoByteOfASecretIsTold(t *testing.T) {
 func (s *site) marked(key, value string) {
 	s.t.Helper()
 	secrets := s.client.CoreV1().Secrets(s.namespace)
-	foo := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "foo"}, StringData: map[string]string{key: lab.Marked(value)}}
+	foo := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "foo"}, StringData: map[string]string{key: environment.Marked(value)}}
 	found, err := secrets.Get(s.t.Context(), "foo", metav1.GetOptions{})
 	if err != nil {
 		_, err = secrets.Create(s.t.Context(), foo, metav1.CreateOptions{})
@@ -173,7 +173,7 @@ func (s *site) secretCopy(value string) *corev1.Secret {
 		if err != nil {
 			return err
 		}
-		if got := lab.Unmarked(string(made.Data["config"])); name == "foo" || got != value {
+		if got := environment.Unmarked(string(made.Data["config"])); name == "foo" || got != value {
 			return fmt.Errorf("web mounts %s, want the copy with %q", name, value)
 		}
 		return nil

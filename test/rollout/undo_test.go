@@ -10,7 +10,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // foo is a config of nothing but foo.
@@ -239,7 +239,7 @@ func TestPauseAfterUndo(t *testing.T) {
 	for _, kind := range []string{"deployment", "statefulset", "daemonset"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			address := bench.FreeAddress(t)
+			address := fixture.FreeAddress(t)
 			s, ref := newSite(t, "--http-endpoint="+address), kind+"/web"
 			old, now := annotated("liveconfig.internal/after-undo: pause")
 			s.story(ref, manifest(kind, "web", old, now), "one", "two")

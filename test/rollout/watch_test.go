@@ -17,8 +17,8 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/controllers"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
-	"github.com/liveconfig-csi/liveconfig/test/kit/podstage"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakenodes"
 )
 
 // requested returns the requests of controllers about the site's namespace since a moment, each once: when it was complete, and a
@@ -155,7 +155,7 @@ func (s *site) annotate(ctx context.Context, pause time.Duration, last int) int 
 // newSiteAlone returns a site, whose controller does not run yet, in a cluster of its own.
 func newSiteAlone(t *testing.T) *site {
 	t.Helper()
-	repo, err := lab.Repo()
+	repo, err := environment.Repo()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func newSiteAlone(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	ends(running.Stop)
-	stage, err := podstage.Start(t.Context(), c, podstage.Config{})
+	stage, err := fakenodes.Start(t.Context(), c, fakenodes.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,11 +21,11 @@ import (
 	"os"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 func main() {
-	os.Exit(machine.Main(cluster.MainFunc(func() int { return run(context.Background(), os.Args[1:], os.Stderr) })))
+	os.Exit(realnode.Main(cluster.MainFunc(func() int { return run(context.Background(), os.Args[1:], os.Stderr) })))
 }
 
 // config is what the flags say.

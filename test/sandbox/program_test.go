@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 )
 
 const (
@@ -46,7 +46,7 @@ type program struct {
 // newProgram prepares a sandbox, which a test starts.
 func newProgram(t *testing.T, temp string, args ...string) *program {
 	t.Helper()
-	repo, err := lab.Repo()
+	repo, err := environment.Repo()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func (p *program) wantNoProcesses(t *testing.T, namespaces []string) {
 	if len(namespaces) != 3 {
 		t.Fatalf("the namespaces are %q, want three", namespaces)
 	}
-	lab.Eventually(t, goneTimeout, func() error {
+	environment.Eventually(t, goneTimeout, func() error {
 		if left := p.processes(t, namespaces); len(left) > 0 {
 			return fmt.Errorf("processes are left: %q", left)
 		}
@@ -193,7 +193,7 @@ func (s *screen) text() string {
 // await returns when a text was printed.
 func (s *screen) await(t *testing.T, text string) {
 	t.Helper()
-	lab.Eventually(t, startTimeout, func() error {
+	environment.Eventually(t, startTimeout, func() error {
 		if !strings.Contains(s.text(), text) {
 			return fmt.Errorf("%q is not printed", text)
 		}

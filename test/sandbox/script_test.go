@@ -10,14 +10,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 )
 
 // TestScriptNeedsRoot starts the script as a user without sudo. The script ends before it builds
 // anything.
 func TestScriptNeedsRoot(t *testing.T) {
 	t.Parallel()
-	repo, err := lab.Repo()
+	repo, err := environment.Repo()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestScriptNeedsRoot(t *testing.T) {
 // expand the dollars of a command line. It reports the exit status, and fails.
 func TestMakePassesTheCommandLine(t *testing.T) {
 	t.Parallel()
-	repo, err := lab.Repo()
+	repo, err := environment.Repo()
 	if err != nil {
 		t.Fatal(err)
 	}

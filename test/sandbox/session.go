@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
-	"github.com/liveconfig-csi/liveconfig/test/kit/site"
-	"github.com/liveconfig-csi/liveconfig/test/kit/standins"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakeimages"
+	"github.com/liveconfig-csi/liveconfig/test/kit/install"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 	"github.com/liveconfig-csi/liveconfig/test/kit/workdir"
 )
 
@@ -43,9 +43,9 @@ func session(ctx context.Context, cfg config) (code int, err error) {
 }
 
 // start returns a cluster with everything that the examples need.
-func start(ctx context.Context, cfg config, logs string) (*site.Site, error) {
-	s, err := site.Start(ctx, site.Config{
-		Runtime: machine.Containerd2(), Repo: cfg.repo, LogDir: logs, Output: os.Stderr, Box: cfg.box, Image: cfg.image,
+func start(ctx context.Context, cfg config, logs string) (*install.Installation, error) {
+	s, err := install.Start(ctx, install.Config{
+		Runtime: realnode.Containerd2(), Repo: cfg.repo, LogDir: logs, Output: os.Stderr, Box: cfg.box, Image: cfg.image,
 	})
 	if err != nil {
 		return nil, err
@@ -60,9 +60,9 @@ func start(ctx context.Context, cfg config, logs string) (*site.Site, error) {
 }
 
 // importExamples gives the node the images of the examples.
-func importExamples(ctx context.Context, s *site.Site) error {
+func importExamples(ctx context.Context, s *install.Installation) error {
 	begin := time.Now()
-	images, err := standins.For(filepath.Join(s.Repo(), "examples"))
+	images, err := fakeimages.For(filepath.Join(s.Repo(), "examples"))
 	if err != nil {
 		return err
 	}

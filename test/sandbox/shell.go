@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/site"
+	"github.com/liveconfig-csi/liveconfig/test/kit/install"
 )
 
 // endTimeout is how long a command may take to end after a signal.
@@ -47,12 +47,12 @@ fi
 
 // shell runs the commands of a person or a script in the cluster.
 type shell struct {
-	site     *site.Site
+	site     *install.Installation
 	command  string
 	terminal *terminal // Nil: stdin is not a terminal, or a command runs.
 }
 
-func newShell(s *site.Site, command string) *shell {
+func newShell(s *install.Installation, command string) *shell {
 	sh := &shell{site: s, command: command}
 	if command == "" {
 		sh.terminal = terminalOf(os.Stdin)

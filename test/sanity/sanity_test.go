@@ -23,12 +23,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 )
 
-func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(environment.Main(m)) }
 
 // cannotServe are the reasons for which specs may be skipped: capabilities that have no meaning for read-only inline
 // volumes that are made on the node. Nothing else may be.
@@ -49,7 +49,7 @@ func TestCSI(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "sanity", UID: "11111111-2222-3333-4444-555555555555"}}
-	n := lab.NodeWithout(t, manifests)
+	n := environment.NodeWithout(t, manifests)
 	volumes := filepath.Dir(filepath.Dir(n.Target(pod, "any")))
 	if err := os.MkdirAll(volumes, 0o750); err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func asKubelet(pod *corev1.Pod, provisioner *grpc.ClientConn) grpc.UnaryClientIn
 		if publish, ok := req.(*csi.NodePublishVolumeRequest); ok {
 			complete := proto.CloneOf(publish)
 			complete.Readonly = true
-			complete.VolumeContext = kubelet.PublishRequest("", pod, corev1.Volume{
+			complete.VolumeContext = fakekubelet.PublishRequest("", pod, corev1.Volume{
 				Name: "sanity",
 				VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
 					Driver: node.DriverName, ReadOnly: &readOnly, VolumeAttributes: publish.GetVolumeContext(),

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/liveconfig-csi/liveconfig/test/scale/crowd"
+	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
 )
 
 // lifetime is how long a child may run. It ends before, with its input.
@@ -43,7 +43,7 @@ func build(ctx context.Context, repo, binary string) error {
 }
 
 // startChildren starts processes without nodes. The caller must close them.
-func startChildren(ctx context.Context, binary string, n int, cfg crowd.Config) (_ *children, err error) {
+func startChildren(ctx context.Context, binary string, n int, cfg fleet.Config) (_ *children, err error) {
 	c := &children{}
 	defer func() {
 		if err != nil {
@@ -80,8 +80,8 @@ func (c *children) close() error {
 }
 
 // grow starts nodes in turn until there are so many, and waits until all their watches are open.
-func (c *children) grow(to int, patience time.Duration) (crowd.Report, error) {
-	orders := make([]crowd.Order, len(c.all))
+func (c *children) grow(to int, patience time.Duration) (fleet.Report, error) {
+	orders := make([]fleet.Order, len(c.all))
 	for ; c.next < to; c.next++ {
 		o := &orders[c.next%len(orders)]
 		o.Start = append(o.Start, c.next)
@@ -93,16 +93,16 @@ func (c *children) grow(to int, patience time.Duration) (crowd.Report, error) {
 }
 
 // await returns what the nodes have seen when all their watches are open.
-func (c *children) await(patience time.Duration) (crowd.Report, error) {
+func (c *children) await(patience time.Duration) (fleet.Report, error) {
 	return c.grow(c.next, patience)
 }
 
 // take returns what the nodes have seen.
-func (c *children) take() (crowd.Report, error) { return c.order(make([]crowd.Order, len(c.all))) }
+func (c *children) take() (fleet.Report, error) { return c.order(make([]fleet.Order, len(c.all))) }
 
 // order gives each its order, all at a time, and adds what they answer.
-func (c *children) order(orders []crowd.Order) (crowd.Report, error) {
-	answers := make([]crowd.Answer, len(c.all))
+func (c *children) order(orders []fleet.Order) (fleet.Report, error) {
+	answers := make([]fleet.Answer, len(c.all))
 	var group errgroup.Group
 	for i, one := range c.all {
 		group.Go(func() error {
@@ -119,7 +119,7 @@ func (c *children) order(orders []crowd.Order) (crowd.Report, error) {
 		})
 	}
 	err := group.Wait()
-	var sum crowd.Report
+	var sum fleet.Report
 	for _, a := range answers {
 		sum.Sightings, sum.Requests = append(sum.Sightings, a.Sightings...), append(sum.Requests, a.Requests...)
 		sum.Received, sum.Dialled = sum.Received+a.Received, sum.Dialled+a.Dialled

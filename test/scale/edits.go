@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/test/scale/crowd"
+	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
 )
 
 const (
@@ -105,7 +105,7 @@ func (b *bench) makeEdits(ctx context.Context, crew *children, e *edits) ([]edit
 	for range b.cfg.Edits {
 		b.version++
 		one := edit{value: strconv.Itoa(b.version), sent: time.Now()}
-		if err := b.ground.put(ctx, crowd.Shared, one.value+"."); err != nil {
+		if err := b.ground.put(ctx, fleet.Shared, one.value+"."); err != nil {
 			return nil, err
 		}
 		one.answered = time.Now()
@@ -147,7 +147,7 @@ func (m mark) since(before mark) mark {
 }
 
 // time finds out when the nodes knew. Each must have seen each edit: they are far apart.
-func (e *edits) time(made []edit, seen []crowd.Sighting) error {
+func (e *edits) time(made []edit, seen []fleet.Sighting) error {
 	at := map[string][]int64{}
 	answered := map[string]time.Time{}
 	for _, one := range made {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/liveconfig-csi/liveconfig/test/scale/crowd"
+	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
 )
 
 // manyEvents is enough for a mean.
@@ -19,10 +19,10 @@ const manyEvents = 300
 
 // measureEvents returns the cluster's processor time for an Event as the driver makes one of each volume that it has updated.
 func (b *bench) measureEvents(ctx context.Context) (time.Duration, error) {
-	if err := b.ground.furnish(ctx, crowd.Driver, 0, 1, 0); err != nil {
+	if err := b.ground.furnish(ctx, fleet.Driver, 0, 1, 0); err != nil {
 		return 0, err
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(b.ground.kubeconfigs(crowd.Driver), "0"))
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(b.ground.kubeconfigs(fleet.Driver), "0"))
 	if err != nil {
 		return 0, err
 	}

@@ -8,7 +8,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/liveconfig-csi/liveconfig/test/scale/crowd"
+	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
 )
 
 // moment is some seconds after an agreed one.
@@ -18,24 +18,24 @@ func moment(seconds float64) time.Time {
 
 func TestHerdOf(t *testing.T) {
 	t.Parallel()
-	request := func(node int, verb crowd.Verb, sent float64, code int) crowd.Request {
-		return crowd.Request{Node: node, Verb: verb, Sent: moment(sent), Answered: moment(sent + 0.25), Code: code}
+	request := func(node int, verb fleet.Verb, sent float64, code int) fleet.Request {
+		return fleet.Request{Node: node, Verb: verb, Sent: moment(sent), Answered: moment(sent + 0.25), Code: code}
 	}
-	before := []crowd.Request{request(1, crowd.Watch, 0, http.StatusOK), request(1, crowd.List, 1, 0)} // The first one was before the kill.
+	before := []fleet.Request{request(1, fleet.Watch, 0, http.StatusOK), request(1, fleet.List, 1, 0)} // The first one was before the kill.
 	tests := map[string]struct {
-		requests []crowd.Request
+		requests []fleet.Request
 		want     herd
 	}{
 		"a node is back when its last watch is open": {
-			append(before, request(1, crowd.List, 4, 200), request(1, crowd.Watch, 5, 200), request(1, crowd.Watch, 6, 200), request(1, crowd.List, 9, 200)),
+			append(before, request(1, fleet.List, 4, 200), request(1, fleet.Watch, 5, 200), request(1, fleet.Watch, 6, 200), request(1, fleet.List, 9, 200)),
 			herd{outage: 3250 * time.Millisecond, back: []int64{int64(2 * time.Second)}, answered: 4, refused: 1, peak: 1},
 		},
 		"nodes are counted each by itself": {
-			append(before, request(1, crowd.Watch, 8, 200), request(2, crowd.Watch, 7, 200)),
+			append(before, request(1, fleet.Watch, 8, 200), request(2, fleet.Watch, 7, 200)),
 			herd{outage: 5 * time.Second, back: []int64{int64(1250 * time.Millisecond), int64(2250 * time.Millisecond)}, answered: 2, refused: 1, peak: 1},
 		},
 		"refusals are told apart, and open nothing": {
-			append(before, request(1, crowd.Watch, 4, 403), request(1, crowd.Watch, 4.5, 429), request(1, crowd.Watch, 4.75, 200)),
+			append(before, request(1, fleet.Watch, 4, 403), request(1, fleet.Watch, 4.5, 429), request(1, fleet.Watch, 4.75, 200)),
 			herd{outage: 4 * time.Second, back: []int64{0}, answered: 1, rejected: 1, failed: 1, refused: 1, peak: 3},
 		},
 	}
@@ -77,12 +77,12 @@ func TestMostWithin(t *testing.T) {
 
 func TestTimesOfEdits(t *testing.T) {
 	t.Parallel()
-	saw := func(node int, value string, at float64) crowd.Sighting {
-		return crowd.Sighting{Node: node, Object: crowd.Shared, Value: value + ".xxx", At: moment(at)}
+	saw := func(node int, value string, at float64) fleet.Sighting {
+		return fleet.Sighting{Node: node, Object: fleet.Shared, Value: value + ".xxx", At: moment(at)}
 	}
 	made := []edit{{value: "1", answered: moment(1)}, {value: "2", answered: moment(2)}}
 	e := edits{nodes: 2}
-	err := e.time(made, []crowd.Sighting{saw(0, "1", 1.5), saw(1, "1", 1.25), saw(1, "2", 4), saw(0, "2", 1.75)})
+	err := e.time(made, []fleet.Sighting{saw(0, "1", 1.5), saw(1, "1", 1.25), saw(1, "2", 4), saw(0, "2", 1.75)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestTimesOfEdits(t *testing.T) {
 	if diff := gocmp.Diff(want, e, gocmp.AllowUnexported(edits{}, usage{})); diff != "" {
 		t.Errorf("times (-want +got):\n%s", diff)
 	}
-	if err := e.time(made, []crowd.Sighting{saw(0, "1", 1.5), saw(1, "1", 1.25), saw(0, "2", 2)}); err == nil {
+	if err := e.time(made, []fleet.Sighting{saw(0, "1", 1.5), saw(1, "1", 1.25), saw(0, "2", 2)}); err == nil {
 		t.Error("no error although a node has not seen an edit")
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
-	"github.com/liveconfig-csi/liveconfig/test/scale/crowd"
+	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
 )
 
 // large is the cluster that the model is asked about.
@@ -19,23 +19,23 @@ func clients() []described {
 	const hour = time.Hour
 	driver := Client{Life: 45 * time.Minute, OwnLife: 2 * time.Minute, Relist: 3 * hour / 2, Spread: 10 * time.Second, Told: 1}
 	return []described{
-		{"liveconfig, ConfigMaps", crowd.Driver, 0, driver},
-		{"liveconfig, Secrets", crowd.Driver, 1, driver},
-		{"kubelet", crowd.Kubelet, 0, Client{Life: 45 * time.Minute, Spread: time.Minute}},
+		{"liveconfig, ConfigMaps", fleet.Driver, 0, driver},
+		{"liveconfig, Secrets", fleet.Driver, 1, driver},
+		{"kubelet", fleet.Kubelet, 0, Client{Life: 45 * time.Minute, Spread: time.Minute}},
 	}
 }
 
 // described is a client, and what it reads.
 type described struct {
 	name string
-	way  crowd.Way
+	way  fleet.Way
 	own  float64
 	Client
 }
 
 // costs makes of what was measured what one thing costs. The API server cannot tell what sort of node watches, so that edits
 // and memory are by a line through the figures of both. How nodes come back is their own.
-func (b *bench) costs(way crowd.Way) Costs {
+func (b *bench) costs(way fleet.Way) Costs {
 	nodes, processor := []float64{0}, []float64{float64(b.empty.edits.cluster.sum())}
 	watches, memory := []float64{b.empty.edits.watches}, []float64{b.empty.edits.memory}
 	c := Costs{Told: b.empty.told}
@@ -66,9 +66,9 @@ func (b *bench) medianHerdCost(p point) time.Duration {
 func (b *bench) costTable() report.Table {
 	t := report.Table{
 		Title:  "What one thing costs the API server and etcd, by the straight line through these figures",
-		Header: []string{"what", string(crowd.Driver), string(crowd.Kubelet)},
+		Header: []string{"what", string(fleet.Driver), string(fleet.Kubelet)},
 	}
-	driver, kubelet := b.costs(crowd.Driver), b.costs(crowd.Kubelet)
+	driver, kubelet := b.costs(fleet.Driver), b.costs(fleet.Kubelet)
 	add := func(what string, of func(Costs) string) {
 		t.Rows = append(t.Rows, []string{what, of(driver), of(kubelet)})
 	}
@@ -79,13 +79,13 @@ func (b *bench) costTable() report.Table {
 	add("each watch that is listed and opened anew after a restart", func(c Costs) string { return duration(c.Relist) })
 	add("an Event on a pod", func(c Costs) string { return duration(c.Told) })
 	t.Rows = append(t.Rows, []string{
-		"connections that a starting node makes, of which it keeps one", b.connections(crowd.Driver), b.connections(crowd.Kubelet),
+		"connections that a starting node makes, of which it keeps one", b.connections(fleet.Driver), b.connections(fleet.Kubelet),
 	})
 	return t
 }
 
 // connections are those that a node makes when it starts.
-func (b *bench) connections(way crowd.Way) string {
+func (b *bench) connections(way fleet.Way) string {
 	made, nodes := 0, 0
 	for _, p := range b.of(way) {
 		made, nodes = made+p.dialled, nodes+p.started

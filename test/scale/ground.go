@@ -19,7 +19,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/workdir"
-	"github.com/liveconfig-csi/liveconfig/test/scale/crowd"
+	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
 )
 
 // The driver's service account, as deploy/base makes it.
@@ -71,7 +71,7 @@ func prepare(ctx context.Context, repo, logs string) (_ *ground, err error) {
 	if err := g.CreateNamespace(ctx, namespace); err != nil {
 		return nil, err
 	}
-	if err := g.put(ctx, crowd.Shared, "0"); err != nil {
+	if err := g.put(ctx, fleet.Shared, "0"); err != nil {
 		return nil, err
 	}
 	return g, g.allow(ctx)
@@ -103,16 +103,16 @@ func (g *ground) allow(ctx context.Context) error {
 		return err
 	}
 	return g.AwaitAccess(ctx, cluster.ServiceAccountUser(driverNamespace, driverAccount), authorizationv1.ResourceAttributes{
-		Namespace: namespace, Verb: "watch", Resource: "configmaps", Name: crowd.Shared,
+		Namespace: namespace, Verb: "watch", Resource: "configmaps", Name: fleet.Shared,
 	})
 }
 
 // kubeconfigs is the folder with the credentials of nodes of a way.
-func (g *ground) kubeconfigs(way crowd.Way) string { return filepath.Join(g.dir.Path(), string(way)) }
+func (g *ground) kubeconfigs(way fleet.Way) string { return filepath.Join(g.dir.Path(), string(way)) }
 
 // furnish makes the objects and the credentials of nodes from one number up to another: those of the driver's service account,
 // with a token for each, or a certificate for each kubelet.
-func (g *ground) furnish(ctx context.Context, way crowd.Way, from, to, own int) error {
+func (g *ground) furnish(ctx context.Context, way fleet.Way, from, to, own int) error {
 	dir := g.kubeconfigs(way)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -122,13 +122,13 @@ func (g *ground) furnish(ctx context.Context, way crowd.Way, from, to, own int) 
 	for n := from; n < to; n++ {
 		group.Go(func() error {
 			path := filepath.Join(dir, strconv.Itoa(n))
-			if way == crowd.Kubelet {
+			if way == fleet.Kubelet {
 				return g.WriteUserKubeconfig(path, fmt.Sprintf("system:node:node-%d", n), "system:nodes")
 			}
 			return g.WriteServiceAccountKubeconfig(ctx, path, driverNamespace, driverAccount)
 		})
 		for i := range own {
-			group.Go(func() error { return g.put(ctx, crowd.Own(n, i), "0") })
+			group.Go(func() error { return g.put(ctx, fleet.Own(n, i), "0") })
 		}
 	}
 	return group.Wait()
@@ -137,7 +137,7 @@ func (g *ground) furnish(ctx context.Context, way crowd.Way, from, to, own int) 
 // put creates or updates an object; its value begins with a word.
 func (g *ground) put(ctx context.Context, name, head string) error {
 	maps := g.client.CoreV1().ConfigMaps(namespace)
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{crowd.Key: valueOf(head)}}
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{fleet.Key: valueOf(head)}}
 	_, err := maps.Update(ctx, o, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = maps.Create(ctx, o, metav1.CreateOptions{})

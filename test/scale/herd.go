@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/test/scale/crowd"
+	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
 )
 
 const (
@@ -69,7 +69,7 @@ func (b *bench) measureHerd(ctx context.Context, crew *children) (herd, error) {
 }
 
 // herdOf makes sense of what nodes have asked for since the server was killed.
-func herdOf(requests []crowd.Request, killed, ready time.Time) herd {
+func herdOf(requests []fleet.Request, killed, ready time.Time) herd {
 	var h herd
 	first := ready
 	var sent []time.Time
@@ -90,7 +90,7 @@ func herdOf(requests []crowd.Request, killed, ready time.Time) herd {
 			h.failed++
 		}
 		sent = append(sent, r.Sent)
-		if r.Verb == crowd.Watch && r.Code == http.StatusOK && r.Answered.After(open[r.Node]) {
+		if r.Verb == fleet.Watch && r.Code == http.StatusOK && r.Answered.After(open[r.Node]) {
 			open[r.Node] = r.Answered
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
-	"github.com/liveconfig-csi/liveconfig/test/scale/crowd"
+	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
 )
 
 // Config says what to measure. All fields are required.
@@ -54,7 +54,7 @@ type empty struct {
 
 // point is what was found with nodes of one way.
 type point struct {
-	way   crowd.Way
+	way   fleet.Way
 	edits edits
 	herds []herd
 	// dialled is how many connections nodes made when they started, and started how many nodes these were.
@@ -75,7 +75,7 @@ func Measure(ctx context.Context, cfg Config) (_ report.Section, _ []report.Targ
 	if err := b.measureEmpty(ctx); err != nil {
 		return report.Section{}, nil, fmt.Errorf("measure a cluster without nodes: %w", err)
 	}
-	for _, way := range []crowd.Way{crowd.Driver, crowd.Kubelet} {
+	for _, way := range []fleet.Way{fleet.Driver, fleet.Kubelet} {
 		if err := b.measureWay(ctx, way); err != nil {
 			return report.Section{}, nil, fmt.Errorf("measure nodes of %s: %w", way, err)
 		}
@@ -85,9 +85,9 @@ func Measure(ctx context.Context, cfg Config) (_ report.Section, _ []report.Targ
 
 // restarts is how often the API server is killed: of nodes in the kubelet's way, which take minutes to come back, once and
 // only when there are most.
-func (b *bench) restarts(way crowd.Way, nodes int) int {
+func (b *bench) restarts(way fleet.Way, nodes int) int {
 	switch {
-	case way == crowd.Driver:
+	case way == fleet.Driver:
 		return b.cfg.Restarts
 	case nodes == b.cfg.Nodes[len(b.cfg.Nodes)-1]:
 		return 1
@@ -120,8 +120,8 @@ func (b *bench) measureEmpty(ctx context.Context) (err error) {
 }
 
 // measureWay has more and more nodes of one way.
-func (b *bench) measureWay(ctx context.Context, way crowd.Way) (err error) {
-	crew, err := startChildren(ctx, b.binary, b.cfg.Children, crowd.Config{
+func (b *bench) measureWay(ctx context.Context, way fleet.Way) (err error) {
+	crew, err := startChildren(ctx, b.binary, b.cfg.Children, fleet.Config{
 		Way: way, Kubeconfigs: b.ground.kubeconfigs(way), Namespace: namespace, Own: b.cfg.Own,
 	})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
-	"github.com/liveconfig-csi/liveconfig/test/scale/crowd"
+	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 )
 
 // newCrowd returns nodes with the driver's source layer that watch so many objects of their own, in a cluster of their own.
-func newCrowd(t *testing.T, nodes, own int) (context.Context, *ground, *crowd.Crowd) {
+func newCrowd(t *testing.T, nodes, own int) (context.Context, *ground, *fleet.Crowd) {
 	t.Helper()
 	g, err := prepare(t.Context(), "../..", "")
 	if err != nil {
@@ -40,11 +40,11 @@ func newCrowd(t *testing.T, nodes, own int) (context.Context, *ground, *crowd.Cr
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	t.Cleanup(cancel)
-	if err := g.furnish(ctx, crowd.Driver, 0, nodes, own); err != nil {
+	if err := g.furnish(ctx, fleet.Driver, 0, nodes, own); err != nil {
 		t.Fatal(err)
 	}
-	c, err := crowd.New(t.Context(), crowd.Config{
-		Way: crowd.Driver, Kubeconfigs: g.kubeconfigs(crowd.Driver), Namespace: namespace, Own: own,
+	c, err := fleet.New(t.Context(), fleet.Config{
+		Way: fleet.Driver, Kubeconfigs: g.kubeconfigs(fleet.Driver), Namespace: namespace, Own: own,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func countAudit(t *testing.T, g *ground, counts func(cluster.Request) bool) map[
 	}
 	count := map[string]int{}
 	for _, r := range all {
-		if node, isOurs := strings.CutPrefix(r.UserAgent, crowd.Agent(0)[:len(crowd.Agent(0))-1]); isOurs && counts(r) {
+		if node, isOurs := strings.CutPrefix(r.UserAgent, fleet.Agent(0)[:len(fleet.Agent(0))-1]); isOurs && counts(r) {
 			count[fmt.Sprintf("node %s: %s %s/%s", node, r.Verb, r.Resource, r.Name)]++
 		}
 	}
@@ -89,9 +89,9 @@ func TestGuardNodesAskForNothingMore(t *testing.T) {
 	ctx, g, c := newCrowd(t, nodes, own)
 	want := map[string]int{}
 	for n := range nodes {
-		names := []string{crowd.Shared}
+		names := []string{fleet.Shared}
 		for i := range own {
-			names = append(names, crowd.Own(n, i))
+			names = append(names, fleet.Own(n, i))
 		}
 		for _, name := range names {
 			want[fmt.Sprintf("node %d: list configmaps/%s", n, name)] = 1
@@ -103,7 +103,7 @@ func TestGuardNodesAskForNothingMore(t *testing.T) {
 		t.Fatalf("wait for all objects to be read: %v", err)
 	}
 	for i := range edits {
-		if err := g.put(ctx, crowd.Shared, fmt.Sprintf("edit %d", i)); err != nil {
+		if err := g.put(ctx, fleet.Shared, fmt.Sprintf("edit %d", i)); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.AwaitSightings(ctx, objects+(i+1)*nodes); err != nil {
@@ -155,7 +155,7 @@ func TestGuardARestartIsNoLockstep(t *testing.T) {
 	if err := c.AwaitOpen(ctx); err != nil {
 		t.Fatal(err)
 	}
-	tries := map[string][]crowd.Request{}
+	tries := map[string][]fleet.Request{}
 	for _, r := range c.Take().Requests {
 		key := fmt.Sprintf("node %d: %s", r.Node, r.Object)
 		tries[key] = append(tries[key], r)
@@ -165,7 +165,7 @@ func TestGuardARestartIsNoLockstep(t *testing.T) {
 	}
 	var back []time.Time
 	for key, all := range tries {
-		slices.SortFunc(all, func(a, b crowd.Request) int { return cmp.Compare(a.Sent.UnixNano(), b.Sent.UnixNano()) })
+		slices.SortFunc(all, func(a, b fleet.Request) int { return cmp.Compare(a.Sent.UnixNano(), b.Sent.UnixNano()) })
 		back = append(back, wantPauses(t, key, all))
 	}
 	const together = 100 * time.Millisecond
@@ -176,7 +176,7 @@ func TestGuardARestartIsNoLockstep(t *testing.T) {
 
 // wantPauses looks at the tries for one object, and returns when the one was made that succeeded. The watch that broke may be
 // opened anew at once; from then on each failure has a pause.
-func wantPauses(t *testing.T, key string, tries []crowd.Request) (back time.Time) {
+func wantPauses(t *testing.T, key string, tries []fleet.Request) (back time.Time) {
 	t.Helper()
 	const (
 		leastPause = 200 * time.Millisecond
@@ -188,13 +188,13 @@ func wantPauses(t *testing.T, key string, tries []crowd.Request) (back time.Time
 		if pause := r.Sent.Sub(tries[max(i-1, 0)].Answered); isAgain && pause < leastPause && r.Verb == tries[i-1].Verb {
 			t.Errorf("%s: tried again %s after a failure, want %s at least", key, pause, leastPause)
 		}
-		if r.Verb == crowd.List && r.Code == http.StatusOK {
+		if r.Verb == fleet.List && r.Code == http.StatusOK {
 			lists++
 			back = r.Sent
 		}
 	}
 	last := tries[len(tries)-1]
-	if lists == 0 || lists > mostLists || last.Verb != crowd.Watch || last.Code != http.StatusOK {
+	if lists == 0 || lists > mostLists || last.Verb != fleet.Watch || last.Code != http.StatusOK {
 		t.Errorf("%s: %d lists, the last request a %s, answer %d; want one list, and a watch after it", key, lists, last.Verb, last.Code)
 	}
 	return back

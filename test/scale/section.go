@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
-	"github.com/liveconfig-csi/liveconfig/test/scale/crowd"
+	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
 )
 
 // section is what goes on the page.
@@ -39,7 +39,7 @@ func (b *bench) section() report.Section {
 func (b *bench) targets() []report.Target {
 	requests, nodes := 0, 0
 	var bytes []report.Point
-	for _, p := range b.of(crowd.Driver) {
+	for _, p := range b.of(fleet.Driver) {
 		requests, nodes = requests+p.edits.requests, p.edits.nodes
 		bytes = append(bytes, report.Point{X: float64(nodes), Y: p.edits.received})
 	}
@@ -53,7 +53,7 @@ func (b *bench) targets() []report.Target {
 }
 
 // of returns the points of a way.
-func (b *bench) of(way crowd.Way) []point {
+func (b *bench) of(way fleet.Way) []point {
 	return slices.DeleteFunc(slices.Clone(b.points), func(p point) bool { return p.way != way })
 }
 
@@ -138,7 +138,7 @@ func (b *bench) herdGroup() report.Group {
 
 func (b *bench) editChart() report.Chart {
 	c := report.Chart{Key: "edit", Title: "Processor time of API server and etcd for an edit", X: "nodes that watch the object", Y: "milliseconds"}
-	for _, way := range []crowd.Way{crowd.Driver, crowd.Kubelet} {
+	for _, way := range []fleet.Way{fleet.Driver, fleet.Kubelet} {
 		curve := report.Curve{Name: "nodes of " + string(way), Points: []report.Point{{Y: milliseconds(b.empty.edits.cluster.sum())}}}
 		for _, p := range b.of(way) {
 			curve.Points = append(curve.Points, report.Point{X: float64(p.edits.nodes), Y: milliseconds(p.edits.cluster.sum())})

@@ -13,8 +13,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // checkNode wants nothing on the node but what the live volumes need.
@@ -25,7 +25,7 @@ func (r *run) checkNode() {
 		"tokens":  func() error { return r.checkFiles("tokens", r.needsToken) },
 		"watches": r.checkWatches, "process": r.checkUsage,
 	} {
-		if err := until(bench.Soon, check); err != nil {
+		if err := until(fixture.Soon, check); err != nil {
 			r.failf("%s at rest: %v", what, err)
 		}
 	}
@@ -36,7 +36,7 @@ func (r *run) checkMounts() error {
 	for _, v := range r.allVolumes(isLive) {
 		want[v.target] = true
 	}
-	for _, line := range lab.Mounts(r.t, r.bench.Node.KubeletDir()) {
+	for _, line := range environment.Mounts(r.t, r.bench.Node.KubeletDir()) {
 		target := strings.Fields(line)[4]
 		if !want[target] {
 			return fmt.Errorf("a mount too many: %s", line)
@@ -88,7 +88,7 @@ func (r *run) metric(name string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return strconv.ParseFloat(bench.SeriesOf(text, name), 64)
+	return strconv.ParseFloat(fixture.SeriesOf(text, name), 64)
 }
 
 // checkWatches wants one watch for each object and reader in use, and none for immutable objects that the driver reads.

@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
 
-func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(environment.Main(m)) }
 
 // How long things are done: a moment in a run of all tests, an hour where there is time.
 const (

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 )
 
 // The kinds of objects, as attributes spell them.
@@ -64,7 +64,7 @@ func value(r ref, key string, e entry) []byte {
 	}
 	head := fmt.Sprintf("%s %s %s %s %d %d\n", r.kind, r.namespace, r.name, key, e.stamp, e.size)
 	padding := strings.Repeat(filler, e.size/len(filler)+1)[:e.size]
-	return []byte(lab.Marked(head + padding))
+	return []byte(environment.Marked(head + padding))
 }
 
 // origin is what a file was made of.
@@ -81,7 +81,7 @@ func (o origin) String() string {
 // originOf returns what bytes were made of. Others than those of a whole value are an error.
 func originOf(data []byte) (origin, error) {
 	var o origin
-	head, _, _ := bytes.Cut(bytes.TrimPrefix(data, []byte(lab.Mark)), []byte("\n"))
+	head, _, _ := bytes.Cut(bytes.TrimPrefix(data, []byte(environment.Mark)), []byte("\n"))
 	if _, err := fmt.Sscanf(string(head), "%s %s %s %s %d %d",
 		&o.ref.kind, &o.ref.namespace, &o.ref.name, &o.key, &o.entry.stamp, &o.entry.size); err != nil {
 		return o, fmt.Errorf("no value has these %d bytes: %.60q", len(data), data)

@@ -14,9 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // How long calls may take: where all is well, and where the API server may not answer.
@@ -100,8 +100,8 @@ func (r *run) newPod(name string) *pod {
 		v := &vol{
 			spec: r.newSpec(fsGroup), pod: p, name: fmt.Sprintf("v%d", i), floor: map[ref]int{}, seen: map[seenKey]int{},
 		}
-		bench.AddVolume(p.Pod, v.name, v.attributes(r.home, r.rand.IntN(2) == 0))
-		v.id, v.target = kubelet.VolumeID(p.Pod, v.name), r.bench.Node.Target(p.Pod, v.name)
+		fixture.AddVolume(p.Pod, v.name, v.attributes(r.home, r.rand.IntN(2) == 0))
+		v.id, v.target = fakekubelet.VolumeID(p.Pod, v.name), r.bench.Node.Target(p.Pod, v.name)
 		p.volumes = append(p.volumes, v)
 		r.log.note("  volume %s (%s)", v, v.describe())
 	}
@@ -167,7 +167,7 @@ func (r *run) publishOnce(v *vol) (isSure bool, err error) {
 	wasSure := v.state == pending
 	v.state = uncertain
 	r.mu.Unlock()
-	isThere := len(lab.Mounts(r.t, v.target)) > 0
+	isThere := len(environment.Mounts(r.t, v.target)) > 0
 
 	ctx, cancel := context.WithTimeout(r.t.Context(), timeout)
 	defer cancel()
@@ -206,17 +206,17 @@ func isBroken(err error) bool {
 
 // answer is what the driver has said. It tells no secret.
 func (r *run) answer(err error) error {
-	if leak := lab.Leak([]byte(fmt.Sprint(err))); leak != nil {
+	if leak := environment.Leak([]byte(fmt.Sprint(err))); leak != nil {
 		r.failf("the driver's answer: %v", leak)
 	}
 	return err
 }
 
 func (r *run) nothingAt(target string) error {
-	if mounts := lab.Mounts(r.t, target); len(mounts) > 0 {
+	if mounts := environment.Mounts(r.t, target); len(mounts) > 0 {
 		return fmt.Errorf("mounts at %s: %q", target, mounts)
 	}
-	return kubelet.Gone(target)
+	return fakekubelet.Gone(target)
 }
 
 // republish repeats the publish of a live volume, which must always succeed while a driver runs.

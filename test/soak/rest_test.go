@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // restTimeout is how long a node may take to come to rest when all is well again.
@@ -227,7 +227,7 @@ func (r *run) endAll() {
 		r.failf("%d directories of pods are left", len(entries))
 	}
 	const slack = 25
-	err := until(bench.Soon, func() error {
+	err := until(fixture.Soon, func() error {
 		now, err := r.usage()
 		if err == nil && now.goroutines > r.baseline.goroutines+slack {
 			err = fmt.Errorf("%d goroutines without volumes, and %d at the start", now.goroutines, r.baseline.goroutines)

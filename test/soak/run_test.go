@@ -16,8 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/bench"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
 
@@ -45,7 +45,7 @@ type run struct {
 	t     *testing.T
 	seed  uint64
 	rand  *rand.Rand // The operator's.
-	bench *bench.Bench
+	bench *fixture.Fixture
 	link  *network.Link
 	log   *journal
 	away  string // The namespace that is not the pods'.
@@ -76,7 +76,7 @@ func newRun(t *testing.T, seed uint64) *run {
 	t.Helper()
 	r := &run{
 		t: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 0)), log: newJournal(t, seed), driverUp: true, apiUp: true,
-		owned: hasUsers(t), bench: bench.NewCorner(t), restAfter: 40,
+		owned: hasUsers(t), bench: fixture.NewBare(t), restAfter: 40,
 	}
 	r.model = newModel(r.bench.Namespace)
 	r.away = r.home + "-away"
@@ -86,7 +86,7 @@ func newRun(t *testing.T, seed uint64) *run {
 	r.link = network.New(t, r.bench.Cluster.AdminConfig().Host)
 	r.makeAccess()
 	r.makeObjects()
-	r.bench.Use(lab.NodeThrough(t, way{r}, "--recheck-interval="+recheck.String(), "--publish-timeout=300ms",
+	r.bench.Use(environment.NodeThrough(t, way{r}, "--recheck-interval="+recheck.String(), "--publish-timeout=300ms",
 		"--http-endpoint="+r.bench.HTTP))
 	r.bench.Node.UseTokens(r.podToken)
 	baseline, err := r.usage()
@@ -119,7 +119,7 @@ func (r *run) podToken(ctx context.Context, pod *corev1.Pod) (authenticationv1.T
 // way leads over the run's link with a token of the driver's that lasts.
 type way struct{ *run }
 
-// Kubeconfig is [lab.Way].
+// Kubeconfig is [environment.Way].
 func (w way) Kubeconfig(from, to string) error {
 	if err := w.link.Kubeconfig(from, to); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (w way) Kubeconfig(from, to string) error {
 		return err
 	}
 	life := int64(tokenLife)
-	token, err := w.bench.Cluster.Token(w.t.Context(), lab.DriverNamespace, lab.DriverAccount,
+	token, err := w.bench.Cluster.Token(w.t.Context(), environment.DriverNamespace, environment.DriverAccount,
 		authenticationv1.TokenRequestSpec{ExpirationSeconds: &life})
 	if err != nil {
 		return err
@@ -229,7 +229,7 @@ type journal struct {
 
 func newJournal(t *testing.T, seed uint64) *journal {
 	t.Helper()
-	repo, err := lab.Repo()
+	repo, err := environment.Repo()
 	if err != nil {
 		t.Fatal(err)
 	}

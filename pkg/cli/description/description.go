@@ -128,7 +128,7 @@ type Object struct {
 	Exists bool   `json:"exists"`
 	// Version and ChangedAt are of an object that exists. The time is zero if nobody says it.
 	Version   *statusz.Version `json:"version,omitempty"`
-	ChangedAt time.Time       `json:"changedAt,omitzero"`
+	ChangedAt time.Time        `json:"changedAt,omitzero"`
 	// Copy is the name that a copy of it has; empty where pods use none, or it is not known.
 	Copy string `json:"copy,omitempty"`
 	// Pods counts pods by how their files are.
@@ -153,14 +153,14 @@ type Pod struct {
 type PodVolume struct {
 	Name string `json:"name"`
 	// Reported is false of a volume that the node knows nothing of; the rest is empty then.
-	Reported    bool            `json:"reported"`
+	Reported    bool             `json:"reported"`
 	State       statusz.State    `json:"state,omitempty"`
-	Digest      string          `json:"digest,omitempty"`
-	Bytes       int64           `json:"bytes"`
-	ProjectedAt time.Time       `json:"projectedAt,omitzero"`
-	CheckedAt   time.Time       `json:"checkedAt,omitzero"`
+	Digest      string           `json:"digest,omitempty"`
+	Bytes       int64            `json:"bytes"`
+	ProjectedAt time.Time        `json:"projectedAt,omitzero"`
+	CheckedAt   time.Time        `json:"checkedAt,omitzero"`
 	Problem     *statusz.Problem `json:"problem,omitempty"`
-	Sources     []PodSource     `json:"sources"`
+	Sources     []PodSource      `json:"sources"`
 }
 
 // PodSource is one object of a volume, as the node reports it.
@@ -174,10 +174,10 @@ type PodSource struct {
 	// Projected is the version in the files, and Known the one that the node has heard of, which it did at KnownAt.
 	Projected *statusz.Version `json:"projected,omitempty"`
 	Known     *statusz.Version `json:"known,omitempty"`
-	KnownAt   time.Time       `json:"knownAt,omitzero"`
-	Polled    bool            `json:"polled,omitempty"`
-	Revoked   bool            `json:"revoked,omitempty"`
-	Error     string          `json:"error,omitempty"`
+	KnownAt   time.Time        `json:"knownAt,omitzero"`
+	Polled    bool             `json:"polled,omitempty"`
+	Revoked   bool             `json:"revoked,omitempty"`
+	Error     string           `json:"error,omitempty"`
 }
 
 // Event is what the driver, the rollout controller or, of a volume of liveconfig, the kubelet has told.

@@ -17,8 +17,8 @@ type client struct {
 }
 
 func (c *client) Urgency() flowcontrol.Urgency { return flowcontrol.Urgency(c.urgency.Load()) }
-func (c *client) Tenant() string          { return c.tenant }
-func (c *client) Name() string            { return c.name }
+func (c *client) Tenant() string               { return c.tenant }
+func (c *client) Name() string                 { return c.name }
 
 // of returns a context for requests of that urgency by a tenant, without a name.
 func (d *desk) of(u flowcontrol.Urgency, tenant string) context.Context {
@@ -69,7 +69,7 @@ func TestNoUrgencyWaitsForEver(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		d, first := crowd(t)
 		d.ask(flowcontrol.With(d.ctx, flowcontrol.Spare), 2)    // 2 and 3
-		d.ask(d.ctx, 2)                               // 4 and 5
+		d.ask(d.ctx, 2)                                         // 4 and 5
 		d.ask(flowcontrol.With(d.ctx, flowcontrol.Awaited), 20) // From 6 on.
 		d.wantOrder(first[0], 6, 7, 8, 9, 10, 11, 12, 2, 4, 13, 14, 15, 16, 17, 18, 3, 5, 19, 20, 21, 22, 23, 24, 25)
 	})
@@ -85,7 +85,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 		d.ask(d.of(flowcontrol.Routine, "three"), 1) // 10
 		last := d.wantOrder(first[0], 2, 7, 8, 3)
 		d.ask(d.of(flowcontrol.Awaited, "late"), 1) // 11
-		d.wantOrder(last, 11, 9, 4, 10, 5, 6)  // Of eight requests one is routine.
+		d.wantOrder(last, 11, 9, 4, 10, 5, 6)       // Of eight requests one is routine.
 	})
 }
 

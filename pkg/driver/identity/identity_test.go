@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/kubeclient"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 )
 
 func pod() api.Pod {

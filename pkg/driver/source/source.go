@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/kubeclient"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
-	"github.com/liveconfig-csi/liveconfig/pkg/daemon/kubeclient"
 )
 
 // Key names an object and whose credentials read it. It is comparable.

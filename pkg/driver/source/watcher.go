@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 )
 
 // driverWatch is how long a quiet watch of the driver's own stays open at least, as the kubelet has it: opening anew is a

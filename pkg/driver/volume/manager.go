@@ -53,8 +53,8 @@ type Manager struct {
 	calls keyLock // Held by volume ID for the length of a publish or unpublish.
 	queue workqueue.TypedRateLimitingInterface[entry]
 	turns *fairqueue.Turns // Of publishes at what they compute and write.
-	pulse pulse       // Says whether work goes on.
-	seal  seal        // Of the digests that are shown.
+	pulse pulse            // Says whether work goes on.
+	seal  seal             // Of the digests that are shown.
 
 	mu      sync.Mutex // Guards the fields below; never held while waiting or calling out.
 	volumes map[string]*volume

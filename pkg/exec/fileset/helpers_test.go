@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
 	"github.com/liveconfig-csi/liveconfig/test/bench/site"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 // Config says what to measure. All fields are required.
@@ -183,7 +183,7 @@ func (b *bench) count(begin time.Time) error {
 		if r.Stage != cluster.StageReceived || r.Time.Before(begin) {
 			continue
 		}
-		if r.User == "system:node:"+machine.NodeName && r.Subresource == "token" {
+		if r.User == "system:node:"+realnode.NodeName && r.Subresource == "token" {
 			b.tokens++
 		}
 		b.countFor(r)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/driver"
 	"github.com/liveconfig-csi/liveconfig/test/bench/site"
-	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 )
 
 // edit edits the object that all volumes share, over and over.
@@ -94,12 +94,12 @@ func calls(d *driver.Driver, pod *corev1.Pod) []call {
 		return err
 	}
 	publish := func(ctx context.Context, node csi.NodeClient) error {
-		_, err := node.NodePublishVolume(ctx, kubelet.PublishRequest(d.KubeletDir(), pod, volume))
+		_, err := node.NodePublishVolume(ctx, fakekubelet.PublishRequest(d.KubeletDir(), pod, volume))
 		return err
 	}
 	stats := func(ctx context.Context, node csi.NodeClient) error {
 		_, err := node.NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{
-			VolumeId: kubelet.VolumeID(pod, volume.Name), VolumePath: d.Target(pod, volume.Name),
+			VolumeId: fakekubelet.VolumeID(pod, volume.Name), VolumePath: d.Target(pod, volume.Name),
 		})
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/bench/driver"
 	"github.com/liveconfig-csi/liveconfig/test/bench/proc"
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
-	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 )
 
 // again is what it costs to publish volumes that are there, as a kubelet does over and over.
@@ -66,7 +66,7 @@ func (o *onceAll) run(ctx context.Context, d *driver.Driver, pods []*corev1.Pod)
 	var latency []int64
 	for range o.rounds(len(pods)) {
 		for _, pod := range pods {
-			request := kubelet.PublishRequest(d.KubeletDir(), pod, pod.Spec.Volumes[0])
+			request := fakekubelet.PublishRequest(d.KubeletDir(), pod, pod.Spec.Volumes[0])
 			begin := time.Now()
 			if _, err := d.Node.Node().NodePublishVolume(ctx, request); err != nil {
 				return err

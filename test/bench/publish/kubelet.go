@@ -13,7 +13,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
 	"github.com/liveconfig-csi/liveconfig/test/bench/site"
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 // mounted is what the kubelet counts of the volumes that it has made, by the kind of volume.
@@ -50,7 +50,7 @@ func (b *bench) kubelet(ctx context.Context) (report.Table, error) {
 
 // mounts reads the kubelet's metrics.
 func (b *bench) mounts(ctx context.Context) (map[string]mounted, error) {
-	path := "/api/v1/nodes/" + machine.NodeName + "/proxy/metrics"
+	path := "/api/v1/nodes/" + realnode.NodeName + "/proxy/metrics"
 	text, err := b.cfg.Site.Client().Discovery().RESTClient().Get().AbsPath(path).DoRaw(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the kubelet's metrics: %w", err)

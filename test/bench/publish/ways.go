@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/driver"
-	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 )
 
 // way is one of making a volume.
@@ -141,7 +141,7 @@ type volume struct {
 
 func (b *bench) volumeOf(configMap string) *volume {
 	pod := driver.Pod(namespace, configMap)
-	return &volume{pod: pod, request: kubelet.PublishRequest(b.driver.KubeletDir(), pod, pod.Spec.Volumes[0])}
+	return &volume{pod: pod, request: fakekubelet.PublishRequest(b.driver.KubeletDir(), pod, pod.Spec.Volumes[0])}
 }
 
 // prepare makes the directories that a kubelet makes.

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 const (
@@ -110,7 +110,7 @@ func Pod(namespace, name, configMap string) *corev1.Pod {
 			AutomountServiceAccountToken:  new(false),
 			TerminationGracePeriodSeconds: new(int64(1)),
 			Containers: []corev1.Container{{
-				Name: "main", Image: machine.PauseImage,
+				Name: "main", Image: realnode.PauseImage,
 				VolumeMounts: []corev1.VolumeMount{{Name: ours, MountPath: "/" + ours}},
 			}},
 			Volumes: []corev1.Volume{{Name: ours, VolumeSource: corev1.VolumeSource{CSI: source}}},

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/machine"
-	kit "github.com/liveconfig-csi/liveconfig/test/kit/site"
+	kit "github.com/liveconfig-csi/liveconfig/test/kit/install"
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 // Config says where things are. All fields are required.
@@ -28,7 +28,7 @@ type Config struct {
 
 // Site is a node with the driver installed, and the pods on it.
 type Site struct {
-	*kit.Site
+	*kit.Installation
 
 	crowd []*corev1.Pod
 }
@@ -36,12 +36,12 @@ type Site struct {
 // Start returns when pods can use volumes. The caller must call [Site.Stop].
 func Start(ctx context.Context, cfg Config) (*Site, error) {
 	s, err := kit.Start(ctx, kit.Config{
-		Runtime: machine.Containerd2(), Repo: cfg.Repo, LogDir: cfg.LogDir, Output: cfg.Output,
+		Runtime: realnode.Containerd2(), Repo: cfg.Repo, LogDir: cfg.LogDir, Output: cfg.Output,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Site{Site: s}, nil
+	return &Site{Installation: s}, nil
 }
 
 // Fast returns an administrator's client that speaks as the driver does, by the shortest encoding, so that the benchmark

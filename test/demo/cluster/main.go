@@ -23,7 +23,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 	"github.com/liveconfig-csi/liveconfig/test/demo/narrator"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
-	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 )
 
@@ -217,7 +217,7 @@ func (d *demo) leaveNothing() error {
 	if strings.Contains(string(table), node.DriverName) {
 		return errors.New("a mount of the driver is left behind")
 	}
-	if err := kubelet.Gone(d.volume); err != nil {
+	if err := fakekubelet.Gone(d.volume); err != nil {
 		return err
 	}
 	d.Say("No mount, no directory left; stopping the driver, kube-apiserver and etcd")

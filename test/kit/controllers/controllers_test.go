@@ -16,7 +16,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/controllers"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/orphan"
 )
 
@@ -65,7 +65,7 @@ func TestWhatLostItsOwnerIsCollected(t *testing.T) {
 		}
 	}
 	remove("owner-0")
-	lab.Eventually(t, patience, func() error {
+	environment.Eventually(t, patience, func() error {
 		owned, err := maps.Get(t.Context(), "owned", metav1.GetOptions{})
 		if err != nil {
 			t.Fatalf("after one of its owners went: %v", err)
@@ -77,7 +77,7 @@ func TestWhatLostItsOwnerIsCollected(t *testing.T) {
 	})
 
 	remove("owner-1")
-	lab.Eventually(t, patience, func() error {
+	environment.Eventually(t, patience, func() error {
 		_, err := maps.Get(t.Context(), "owned", metav1.GetOptions{})
 		return gone(err)
 	})
@@ -116,7 +116,7 @@ func TestDeletedNamespaceIsEmptied(t *testing.T) {
 	if err := namespaces.Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	lab.Eventually(t, patience, func() error {
+	environment.Eventually(t, patience, func() error {
 		_, err := namespaces.Get(t.Context(), namespace, metav1.GetOptions{})
 		return gone(err)
 	})
@@ -151,7 +151,7 @@ func TestKilledControllersDoNothingUntilTheyAreRestarted(t *testing.T) {
 	if err := running.AwaitReady(t.Context()); err != nil {
 		t.Error(err)
 	}
-	lab.Eventually(t, patience, func() error {
+	environment.Eventually(t, patience, func() error {
 		got, err := c.Client().CoreV1().Pods("default").Get(t.Context(), "pod", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -198,7 +198,7 @@ func TestWrongStartSaysWhy(t *testing.T) {
 			if err == nil {
 				t.Cleanup(func() { stop(t, running) })
 				// The tests' own controllers put back what is taken away: it may take a while to see that these have ended.
-				lab.Eventually(t, patience, func() error {
+				environment.Eventually(t, patience, func() error {
 					if err = running.Err(); err == nil {
 						return errors.New("the controller manager runs")
 					}
@@ -225,7 +225,7 @@ func TestKilledParentTakesTheControllersWithIt(t *testing.T) {
 		t.Errorf("%d programs run below %s: %q, want %d", len(got), temp, got, programs)
 	}
 	kill()
-	lab.Eventually(t, patience, func() error {
+	environment.Eventually(t, patience, func() error {
 		if left := running(t, temp); len(left) > 0 {
 			return fmt.Errorf("programs are left: %q", left)
 		}

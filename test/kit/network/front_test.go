@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
 
@@ -317,7 +317,7 @@ func TestNothingIsLeftOfAClosedFront(t *testing.T) {
 		_, err := client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
 		ended <- err
 	}()
-	lab.Eventually(t, soon, func() error {
+	environment.Eventually(t, soon, func() error {
 		if len(f.Asked(network.Verb("list"))) == 0 {
 			return errors.New("nothing was asked")
 		}
@@ -329,7 +329,7 @@ func TestNothingIsLeftOfAClosedFront(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("a list was answered by a front that was closed")
 	}
-	lab.Eventually(t, soon, func() error {
+	environment.Eventually(t, soon, func() error {
 		if got := runtime.NumGoroutine(); got > before {
 			return fmt.Errorf("%d goroutines, %d before", got, before)
 		}

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/lab"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
 
@@ -115,7 +115,7 @@ func TestACutLinkResetsAndRefusesUntilItIsHealed(t *testing.T) {
 	if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Address()); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("dialling a link that is cut = %v, %v, want a refusal", conn, err)
 	}
-	lab.Eventually(t, soon, func() error { return wantOpen(l, 0) })
+	environment.Eventually(t, soon, func() error { return wantOpen(l, 0) })
 	heal(t, l)
 	c = dial(t, l)
 	c.say("two")
@@ -181,7 +181,7 @@ func TestHalfClosedConnectionsPass(t *testing.T) {
 	if got, err := c.hear(soon); !errors.Is(err, io.EOF) {
 		t.Errorf("heard %q, %v, want the end", got, err)
 	}
-	lab.Eventually(t, soon, func() error { return wantOpen(l, 0) })
+	environment.Eventually(t, soon, func() error { return wantOpen(l, 0) })
 }
 
 func TestATargetThatIsNotThereIsAReset(t *testing.T) {
@@ -236,7 +236,7 @@ func TestNothingIsLeftOfAClosedLink(t *testing.T) {
 			if err := l.Heal(); err == nil {
 				t.Error("a closed link was healed")
 			}
-			lab.Eventually(t, soon, func() error {
+			environment.Eventually(t, soon, func() error {
 				if got := descriptors(t); got > before || runtime.NumGoroutine() > goroutines {
 					return errors.New("descriptors or goroutines are left")
 				}

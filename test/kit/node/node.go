@@ -16,7 +16,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/kubelet"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
 
@@ -52,7 +52,7 @@ type Config struct {
 
 // Node is one driver process and the kubelet that calls it.
 type Node struct {
-	*kubelet.Kubelet
+	*fakekubelet.Kubelet
 
 	cfg    Config
 	driver *process.Process
@@ -66,7 +66,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 			return nil, fmt.Errorf("make the node's directories: %w", err)
 		}
 	}
-	k, err := kubelet.New(n.KubeletDir(), DriverName, n.Socket())
+	k, err := fakekubelet.New(n.KubeletDir(), DriverName, n.Socket())
 	if err != nil {
 		return nil, err
 	}

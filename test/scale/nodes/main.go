@@ -1,7 +1,7 @@
 // Command nodes simulates nodes of a cluster for the benchmark. It ends with its input, so with its parent, and at the
 // latest when its time is up.
 //
-// A line of JSON on its input is an order, and one on its output the answer: see [crowd.Order] and [crowd.Answer].
+// A line of JSON on its input is an order, and one on its output the answer: see [fleet.Order] and [fleet.Answer].
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/test/scale/crowd"
+	"github.com/liveconfig-csi/liveconfig/test/scale/fleet"
 )
 
 func main() {
@@ -24,26 +24,26 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
-	var cfg crowd.Config
+	var cfg fleet.Config
 	fs := flag.NewFlagSet("nodes", flag.ContinueOnError)
 	limit := fs.Duration("for", time.Minute, "how long it may run")
-	way := fs.String("way", string(crowd.Driver), "how objects are kept current")
+	way := fs.String("way", string(fleet.Driver), "how objects are kept current")
 	fs.StringVar(&cfg.Kubeconfigs, "kubeconfigs", "", "the folder with a kubeconfig for each node")
 	fs.StringVar(&cfg.Namespace, "namespace", "", "where the objects are")
 	fs.IntVar(&cfg.Own, "own", 0, "how many objects each node has for itself")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	cfg.Way = crowd.Way(*way)
+	cfg.Way = fleet.Way(*way)
 	ctx, cancel := context.WithTimeoutCause(ctx, *limit, errors.New("the time is up"))
 	defer cancel()
-	c, err := crowd.New(ctx, cfg)
+	c, err := fleet.New(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	served := make(chan error, 1)
-	go func() { served <- crowd.Serve(ctx, c, in, out) }()
+	go func() { served <- fleet.Serve(ctx, c, in, out) }()
 	select {
 	case err := <-served:
 		if errors.Is(err, io.EOF) {

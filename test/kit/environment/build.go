@@ -1,0 +1,90 @@
+package environment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// program is one that tests run, built from this checkout. It is built once for all test binaries, into bin/test.
+type program struct {
+	// dir is the folder below bin/test.
+	dir string
+	// module is the folder below the checkout that is built in.
+	module string
+	// target is the package.
+	target string
+	env    []string
+	flags  []string
+}
+
+// racing is the driver with the race detector.
+func racing() program {
+	return program{dir: "race", module: ".", target: "./cmd/liveconfig-driver", flags: []string{"-race"}}
+}
+
+// shipped is the driver as `make build` and the image build it.
+func shipped() program {
+	return program{
+		dir: "shipped", module: ".", target: "./cmd/liveconfig-driver",
+		env: []string{"CGO_ENABLED=0"}, flags: []string{"-trimpath", "-ldflags=-s -w"},
+	}
+}
+
+// launcher starts a driver on a wire: see [NodeOnWire].
+func launcher() program {
+	return program{dir: "launcher", module: "test", target: "./kit/killpoint/launch"}
+}
+
+// path returns where the program is, up to date.
+func (p program) path(t testing.TB) string {
+	t.Helper()
+	path, err := p.build(context.WithoutCancel(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// build builds the program unless it is up to date, which the go command knows. One builds at a time: the others find it.
+func (p program) build(ctx context.Context) (path string, err error) {
+	repo, err := Repo()
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(repo, "bin", "test", p.dir, filepath.Base(p.target))
+	unlock, err := lockFile(filepath.Join(repo, "bin", "test", "."+p.dir+".lock"))
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	args := append([]string{"build", "-o", path}, p.flags...)
+	cmd := exec.CommandContext(ctx, "go", append(args, p.target)...)
+	cmd.Dir = filepath.Join(repo, p.module)
+	cmd.Env = append(os.Environ(), p.env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", p.target, err, out)
+	}
+	return path, nil
+}
+
+// lockFile waits for a lock that processes share.
+func lockFile(path string) (unlock func() error, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file.Close, nil
+}

@@ -1,0 +1,201 @@
+// Package environment is where tests of the whole driver work: a mount namespace of their own, one real cluster with the driver
+// installed from deploy/base, the driver built from this checkout with the race detector, and as many nodes as wanted.
+//
+// It does not know what is tested.
+package environment
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
+	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/kit/node"
+	"github.com/liveconfig-csi/liveconfig/test/kit/process"
+)
+
+// The driver's service account in deploy/base.
+const (
+	DriverNamespace = "liveconfig-system"
+	DriverAccount   = "liveconfig-driver"
+)
+
+// lab is what all tests of this binary share: the one variable of the package.
+var lab struct {
+	mu     sync.Mutex // Guards the fields; held while they are made.
+	dir    string     // Holds the driver's credentials.
+	ready  bool
+	failed error
+}
+
+// Main runs a binary's tests in the lab and returns the exit status:
+//
+//	func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }
+func Main(m *testing.M) int { return mountns.Main(inside{m}) }
+
+// inside is what runs in the mount namespace.
+type inside struct{ m *testing.M }
+
+// Run makes the lab, runs the tests in it and removes it.
+func (i inside) Run() int {
+	dir, err := os.MkdirTemp("", "lc-lab-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "make the lab's directory:", err)
+		return 1
+	}
+	lab.mu.Lock()
+	lab.dir = dir
+	lab.mu.Unlock()
+	status := cluster.ForMain(i.m)
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, "remove the lab's directory:", err)
+		return max(status, 1)
+	}
+	return status
+}
+
+// Cluster returns the shared cluster, with the driver's objects installed.
+func Cluster(t testing.TB) *cluster.Cluster {
+	t.Helper()
+	c := cluster.ForTest(t)
+	lab.mu.Lock()
+	defer lab.mu.Unlock()
+	if !lab.ready && lab.failed == nil {
+		lab.failed = install(context.WithoutCancel(t.Context()), c, lab.dir)
+		lab.ready = lab.failed == nil
+	}
+	if lab.failed != nil {
+		t.Fatal(lab.failed)
+	}
+	return c
+}
+
+// install applies deploy/base, and writes the credentials of its service account.
+func install(ctx context.Context, c *cluster.Cluster, dir string) error {
+	repo, err := Repo()
+	if err != nil {
+		return err
+	}
+	if _, err := c.Apply(ctx, filepath.Join(repo, "deploy", "base")); err != nil {
+		return fmt.Errorf("install deploy/base: %w", err)
+	}
+	return c.WriteServiceAccountKubeconfig(ctx, kubeconfig(dir), DriverNamespace, DriverAccount)
+}
+
+func kubeconfig(dir string) string { return filepath.Join(dir, "driver.kubeconfig") }
+
+// Repo returns the checkout's root: the directory above the test module that the tests run in.
+func Repo() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir != filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "cmd", "liveconfig-driver")); err == nil {
+			return dir, nil
+		}
+		dir = filepath.Dir(dir)
+	}
+	return "", errors.New("the tests do not run inside a checkout")
+}
+
+// Node starts the driver on a node of its own, with further flags. When the test ends the driver is stopped, and the
+// test fails if the driver ended badly or left a mount behind, or if a value that was [Marked] or a token is anywhere but in
+// volumes; when the test has failed, the driver's log is shown.
+func Node(t testing.TB, args ...string) *node.Node {
+	t.Helper()
+	return start(t, node.Config{Binary: racing().path(t), Dir: shortDir(t), Args: args})
+}
+
+// NodeWithout is [Node] without an API server: the driver reads the manifests of a directory.
+func NodeWithout(t testing.TB, manifests string, args ...string) *node.Node {
+	t.Helper()
+	return start(t, node.Config{Binary: racing().path(t), Manifests: manifests, Dir: shortDir(t), Args: args})
+}
+
+// start starts a driver, with the lab's credentials unless it has others or reads manifests.
+func start(t testing.TB, cfg node.Config) *node.Node {
+	t.Helper()
+	if cfg.Manifests == "" {
+		Cluster(t)
+		cfg.Kubeconfig = cmp.Or(cfg.Kubeconfig, kubeconfig(lab.dir))
+	}
+	cfg.Args = append([]string{"-v=5"}, cfg.Args...)
+	n, err := node.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeNode(t, n) })
+	return n
+}
+
+// shortDir is t.TempDir for the paths of unix sockets, which must be short.
+func shortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "lc-") //nolint:usetesting // As said above.
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("remove the node's directory: %v", err)
+		}
+	})
+	return dir
+}
+
+func closeNode(t testing.TB, n *node.Node) {
+	t.Helper()
+	wantNoLeakFromProcess(t, n)
+	if err := n.Stop(); err != nil {
+		t.Errorf("stop the driver: %v", err)
+	}
+	wantNoLeakOnDisk(t, n)
+	if mounts := Mounts(t, n.KubeletDir()); len(mounts) > 0 {
+		t.Errorf("mounts left behind: %q", mounts)
+	}
+	if t.Failed() {
+		t.Logf("the driver's log ends with:\n%s", process.Tail(n.LogFile(), 8192))
+	}
+}
+
+// Mounts returns the lines of the mount table at or below dir.
+func Mounts(t testing.TB, dir string) []string {
+	t.Helper()
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for line := range strings.Lines(string(table)) {
+		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4]+"/", dir+"/") {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// Eventually calls check until it returns nil, and fails the test with its last error when that takes too long. It is
+// for what the driver promises to do soon without saying when it is done.
+func Eventually(t testing.TB, within time.Duration, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s: %v", within, err)
+		}
+		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // What is waited for has no other way to tell.
+	}
+}

@@ -1,0 +1,123 @@
+package fakenodes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
+)
+
+// heartbeat is how often nodes say that they live, as a kubelet does. The controller manager waits for several.
+const heartbeat = 10 * time.Second
+
+func (s *Nodes) nodes() []string {
+	names := make([]string, s.cfg.Nodes)
+	for i := range names {
+		names[i] = "stage-" + strconv.Itoa(i)
+	}
+	return names
+}
+
+func (s *Nodes) has(node string) bool { return slices.Contains(s.nodes(), node) }
+
+// nodeFor returns the node that a pod names, as those of a DaemonSet do, or the first.
+func (s *Nodes) nodeFor(pod *corev1.Pod) string {
+	first := s.nodes()[0]
+	affinity := pod.Spec.Affinity
+	if affinity == nil || affinity.NodeAffinity == nil {
+		return first
+	}
+	required := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil {
+		return first
+	}
+	for _, term := range required.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
+			if field.Key == metav1.ObjectNameField && len(field.Values) == 1 {
+				return field.Values[0]
+			}
+		}
+	}
+	return first
+}
+
+// makeNodes makes the nodes, or takes over those of an earlier stage.
+func (s *Nodes) makeNodes(ctx context.Context) error {
+	for _, name := range s.nodes() {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
+		_, err := s.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("make node %s: %w", name, err)
+		}
+		// Controllers change nodes too.
+		err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { return s.setReady(ctx, name) })
+		if err != nil {
+			return fmt.Errorf("make node %s ready: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (s *Nodes) setReady(ctx context.Context, name string) error {
+	node, err := s.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	now := metav1.Now()
+	node.Status.Capacity = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("1k"), corev1.ResourceMemory: resource.MustParse("1Ti"),
+		corev1.ResourcePods: resource.MustParse("10k"),
+	}
+	node.Status.Allocatable = node.Status.Capacity
+	node.Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Played", Message: "nothing runs here",
+		LastHeartbeatTime: now, LastTransitionTime: now,
+	}}
+	_, err = s.client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
+	return err
+}
+
+// keepNodes renews the nodes' leases until the stage is stopped. One that fails is renewed with the next heartbeat.
+func (s *Nodes) keepNodes(ctx context.Context) {
+	ticker := time.NewTicker(heartbeat)
+	defer ticker.Stop()
+	for {
+		for _, name := range s.nodes() {
+			if err := s.renew(ctx, name); err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).Info("The stage could not renew the lease of a node", "node", name, "reason", err.Error())
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (s *Nodes) renew(ctx context.Context, name string) error {
+	leases := s.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	now := metav1.NowMicro()
+	lease, err := leases.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &name, &now
+		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	lease.Spec.RenewTime = &now
+	_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+	return err
+}

@@ -1,0 +1,150 @@
+package fakenodes_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakenodes"
+)
+
+func named(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
+
+// configMap makes a ConfigMap with one key, or edits it.
+func (h theatre) configMap(name, value string) *corev1.ConfigMap {
+	h.Helper()
+	maps := h.cluster.Client().CoreV1().ConfigMaps(h.namespace)
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"key": value}}
+	got, err := maps.Update(h.Context(), object, metav1.UpdateOptions{})
+	if err != nil {
+		got, err = maps.Create(h.Context(), object, metav1.CreateOptions{})
+	}
+	if err != nil {
+		h.Fatal(err)
+	}
+	return got
+}
+
+func (h theatre) source(c *corev1.ConfigMap) fakenodes.Source {
+	return fakenodes.Source{
+		Ref: api.Ref{Kind: api.ConfigMap, Namespace: h.namespace, Name: c.Name},
+		UID: string(c.UID), ResourceVersion: c.ResourceVersion, Data: c.Data,
+	}
+}
+
+// pod makes a pod of a template's spec, and returns it when it is as wanted.
+func (h theatre) pod(name string, spec corev1.PodSpec, wanted func(*corev1.Pod) bool) *corev1.Pod {
+	h.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+	if _, err := h.cluster.Client().CoreV1().Pods(h.namespace).Create(h.Context(), pod, metav1.CreateOptions{}); err != nil {
+		h.Fatal(err)
+	}
+	return h.awaitPod(name, wanted)
+}
+
+func (h theatre) awaitPod(name string, wanted func(*corev1.Pod) bool) *corev1.Pod {
+	h.Helper()
+	var found *corev1.Pod
+	h.await(func(pods []*corev1.Pod) bool {
+		i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.Name == name && wanted(pod) })
+		if i >= 0 {
+			found = pods[i]
+		}
+		return i >= 0
+	})
+	return found
+}
+
+// waitsFor reports whether a pod is pending with a reason and a message.
+func waitsFor(reason, message string) func(*corev1.Pod) bool {
+	return func(pod *corev1.Pod) bool {
+		statuses := pod.Status.ContainerStatuses
+		return pod.Status.Phase == corev1.PodPending && len(statuses) == 1 && cmp.Equal(statuses[0].State.Waiting,
+			&corev1.ContainerStateWaiting{Reason: reason, Message: message})
+	}
+}
+
+// TestPodReadsItsObjectsWhenItStarts: a pod waits for what it needs, reads it once, and the next reads it anew.
+func TestPodReadsItsObjectsWhenItStarts(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	spec := template().Spec
+	spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: named("web")}}}
+	waiting := h.pod("first", spec, waitsFor("CreateContainerConfigError", "configmap "+h.namespace+"/web does not exist"))
+	if got := h.Config(waiting); got != nil {
+		t.Errorf("config of a pod that waits = %v, want none", got)
+	}
+	one := h.configMap("web", "one")
+	first := h.awaitPod("first", fakenodes.IsReady)
+	two := h.configMap("web", "two")
+	second := h.pod("second", spec, fakenodes.IsReady)
+	// Both are looked at once more, after the edit.
+	h.SetFails(h.namespace, func(*corev1.Pod) error { return errors.New("it has enough") })
+	h.await(func(pods []*corev1.Pod) bool { return crashes(pods[0]) && crashes(pods[1]) })
+	if err := h.cluster.Client().CoreV1().Pods(h.namespace).Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.await(func(pods []*corev1.Pod) bool { return len(pods) == 1 })
+
+	if diff := cmp.Diff([]fakenodes.Source{h.source(one)}, h.Config(first)); diff != "" {
+		t.Errorf("config of the first pod (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]fakenodes.Source{h.source(two)}, h.Config(second)); diff != "" {
+		t.Errorf("config of the second pod (-want +got):\n%s", diff)
+	}
+}
+
+// TestPodOfTheOldReplicaSetReadsTheOldObject: a pod that is lost during a rollout comes back as it was.
+func TestPodOfTheOldReplicaSetReadsTheOldObject(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	old := h.configMap("web-one", "one")
+	h.configMap("web-two", "two")
+	spec := template()
+	spec.Spec.Volumes = []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: named("web-one")},
+	}}}
+	h.deploy("web", appsv1.DeploymentSpec{Template: spec})
+	h.rolled("deployment/web", "one")
+	h.SetFails(h.namespace, func(pod *corev1.Pod) error {
+		if h.Config(pod)[0].Data["key"] == "two" {
+			return errors.New("it does not like what it reads")
+		}
+		return nil
+	})
+	lost := h.Pods(h.namespace)[0]
+	h.kubectl("patch", "deployment/web", "--type=json",
+		`--patch=[{"op": "replace", "path": "/spec/template/spec/volumes/0/configMap/name", "value": "web-two"}]`)
+	h.await(func(pods []*corev1.Pod) bool { return slices.ContainsFunc(pods, crashes) })
+	h.kubectl("delete", "pod", lost.Name)
+
+	ofOld := func(pod *corev1.Pod) bool { return fakenodes.Owner(pod) == fakenodes.Owner(lost) }
+	h.await(func(pods []*corev1.Pod) bool {
+		ready := 0
+		for _, pod := range pods {
+			if ofOld(pod) && pod.UID != lost.UID && fakenodes.IsReady(pod) {
+				ready++
+			}
+		}
+		return ready == replicas
+	})
+	made := 0
+	for _, e := range h.Journal(h.namespace).Of(ofOld) {
+		if e.What != fakenodes.Ready {
+			continue
+		}
+		made++
+		if diff := cmp.Diff([]fakenodes.Source{h.source(old)}, h.Config(e.Pod)); diff != "" {
+			t.Errorf("config of %s (-want +got):\n%s", e.Pod.Name, diff)
+		}
+	}
+	if made != replicas+1 {
+		t.Errorf("%d pods of the old ReplicaSet became ready, want %d", made, replicas+1)
+	}
+}

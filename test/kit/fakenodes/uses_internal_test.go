@@ -1,0 +1,130 @@
+package fakenodes
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+)
+
+func configMap() api.Ref { return api.Ref{Kind: api.ConfigMap, Namespace: "ns", Name: "c"} }
+
+func secret() api.Ref { return api.Ref{Kind: api.Secret, Namespace: "ns", Name: "s"} }
+
+func TestUsesOf(t *testing.T) {
+	t.Parallel()
+	ref := func(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
+	items := []corev1.KeyToPath{{Key: "a", Path: "x"}, {Key: "b", Path: "y"}}
+	csi := func(driver string, attributes map[string]string) corev1.PodSpec {
+		return corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+			CSI: &corev1.CSIVolumeSource{Driver: driver, VolumeAttributes: attributes},
+		}}}}
+	}
+	volume := func(source corev1.VolumeSource) corev1.PodSpec {
+		return corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: source}}}
+	}
+	tests := map[string]struct {
+		spec corev1.PodSpec
+		want []use
+	}{
+		"nothing": {},
+		"what every pod is given": {spec: corev1.PodSpec{Volumes: []corev1.Volume{{
+			Name: "kube-api-access-x", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+				Sources: []corev1.VolumeProjection{{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: ref("kube-root-ca.crt")}}},
+			}},
+		}}}},
+		"a volume of a ConfigMap with items": {
+			volume(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: ref("c"), Items: items}}),
+			[]use{{ref: configMap(), keys: []string{"a", "b"}, without: noVolumes}},
+		},
+		"an optional volume of a Secret": {
+			volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s", Optional: new(true)}}),
+			[]use{{ref: secret(), optional: true, without: noVolumes}},
+		},
+		"a projected volume of both": {
+			volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+				{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: ref("c")}},
+				{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+				{Secret: &corev1.SecretProjection{LocalObjectReference: ref("s"), Items: items[:1]}},
+			}}}),
+			[]use{{ref: configMap(), without: noVolumes}, {ref: secret(), keys: []string{"a"}, without: noVolumes}},
+		},
+		"a volume of ours in the short form": {
+			csi("ours", map[string]string{"secret": "s", "optional": "true"}),
+			[]use{{ref: secret(), optional: true, without: noVolumes}},
+		},
+		"a volume of ours in the long form": {
+			csi("ours", map[string]string{"sources": "- configMap: {name: c, items: [{key: a, path: x}]}\n- secret: {name: s, namespace: other}"}),
+			[]use{
+				{ref: configMap(), keys: []string{"a"}, without: noVolumes},
+				{ref: api.Ref{Kind: api.Secret, Namespace: "other", Name: "s"}, without: noVolumes},
+			},
+		},
+		"a volume of another's": {spec: csi("theirs", map[string]string{"configMap": "c"})},
+		"an environment, of init containers too": {
+			corev1.PodSpec{
+				InitContainers: []corev1.Container{{EnvFrom: []corev1.EnvFromSource{
+					{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: ref("c")}},
+					{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: ref("s"), Optional: new(true)}},
+				}}},
+				Containers: []corev1.Container{{Env: []corev1.EnvVar{
+					{Name: "A", Value: "plain"},
+					{Name: "B", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: ref("c"), Key: "b"}}},
+					{Name: "C", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: ref("s"), Key: "c"}}},
+				}}},
+			},
+			[]use{
+				{ref: configMap(), without: noEnvironment},
+				{ref: secret(), optional: true, without: noEnvironment},
+				{ref: configMap(), keys: []string{"b"}, without: noEnvironment},
+				{ref: secret(), keys: []string{"c"}, without: noEnvironment},
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := usesOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: test.spec}, "ours")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(use{})); diff != "" {
+				t.Errorf("uses (-want +got):\n%s", diff)
+			}
+		})
+	}
+
+	_, err := usesOf(&corev1.Pod{Spec: csi("ours", map[string]string{"no": "such"})}, "ours")
+	if waits, waiting := asWaiting(err); !waiting || waits.reason != noVolumes {
+		t.Errorf("error of wrong attributes = %v, want that the pod has no volumes", err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	exists := Source{UID: "1", Data: map[string]string{"a": ""}}
+	tests := map[string]struct {
+		use    use
+		source Source
+		want   error
+	}{
+		"an object that exists":              {use{}, exists, nil},
+		"a key that exists, although empty":  {use{keys: []string{"a"}}, exists, nil},
+		"a key that is missing":              {use{ref: configMap(), keys: []string{"a", "b"}, without: "W"}, exists, waitingError{"W", "configmap ns/c has no key b"}},
+		"an object that is missing":          {use{ref: secret(), without: "W"}, Source{}, waitingError{"W", "secret ns/s does not exist"}},
+		"an optional key that is missing":    {use{keys: []string{"b"}, optional: true}, exists, nil},
+		"an optional object that is missing": {use{optional: true}, Source{}, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := test.use.check(test.source); !errors.Is(got, test.want) {
+				t.Errorf("check = %v, want %v", got, test.want)
+			}
+		})
+	}
+}

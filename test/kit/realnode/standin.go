@@ -1,0 +1,84 @@
+package realnode
+
+import (
+	"archive/tar"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// FakeImage is an image under the name of another one that a node without a registry cannot pull. It has all that [BoxImage]
+// has, and programs of its own.
+type FakeImage struct {
+	// Ref is the image's name, as pods write it.
+	Ref string
+	// Programs are shell scripts by the names of the programs that they stand in for. They can be called by name alone.
+	Programs map[string]string
+	// Binary is a static program of this machine, which the image has in /bin. Empty: none.
+	Binary string
+	// Entrypoint and Cmd are the image's own.
+	Entrypoint, Cmd []string
+}
+
+// ImportStandIns gives the runtime stand-ins for images.
+func (m *Node) ImportStandIns(ctx context.Context, images ...FakeImage) error {
+	box, err := m.makeImage(ctx)
+	if err != nil {
+		return fmt.Errorf("make the images that stand in: %w", err)
+	}
+	tagged := map[name.Tag]v1.Image{}
+	for _, s := range images {
+		tag, err := name.NewTag(s.Ref)
+		if err != nil {
+			return err
+		}
+		if tagged[tag], err = s.on(box); err != nil {
+			return fmt.Errorf("make an image that stands in for %s: %w", s.Ref, err)
+		}
+	}
+	archive := m.path("stand-ins.tar")
+	if err := tarball.MultiWriteToFile(archive, tagged); err != nil {
+		return err
+	}
+	return m.ImportImage(ctx, archive)
+}
+
+// on adds what is the stand-in's own to an image.
+func (s FakeImage) on(base v1.Image) (v1.Image, error) {
+	l := newLayer()
+	for program, script := range s.Programs {
+		l.add(&tar.Header{Typeflag: tar.TypeReg, Name: "bin/" + program, Mode: 0o755}, []byte("#!/bin/sh\n"+script))
+	}
+	if s.Binary != "" {
+		data, err := os.ReadFile(s.Binary)
+		if err != nil {
+			return nil, err
+		}
+		l.add(&tar.Header{Typeflag: tar.TypeReg, Name: "bin/" + filepath.Base(s.Binary), Mode: 0o755}, data)
+	}
+	own, err := l.image(v1.Config{})
+	if err != nil {
+		return nil, err
+	}
+	layers, err := own.Layers()
+	if err != nil {
+		return nil, err
+	}
+	image, err := mutate.AppendLayers(base, layers...)
+	if err != nil {
+		return nil, err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	changed := config.Config
+	changed.Entrypoint, changed.Cmd = s.Entrypoint, s.Cmd
+	return mutate.Config(image, changed)
+}
