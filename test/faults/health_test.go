@@ -59,7 +59,7 @@ func wantSaid(got, want string) error {
 	return nil
 }
 
-// ownInstallation makes a CSIDriver object as ours under a name of its own, and lets the drivers of the lab read it.
+// ownInstallation makes a CSIDriver object as ours under a name of its own, and lets the drivers of the environment read it.
 func ownInstallation(b *fixture.Fixture) *storagev1.CSIDriver {
 	b.T.Helper()
 	objects := b.Cluster.Client().StorageV1().CSIDrivers()

@@ -131,7 +131,7 @@ func (b *bench) token(ctx context.Context, pod *corev1.Pod) (authenticationv1.To
 	return b.Cluster.ShortToken(ctx, pod, lifetime)
 }
 
-// installCSIDriver makes a CSIDriver object as ours, under another name that every driver of the lab may read.
+// installCSIDriver makes a CSIDriver object as ours, under another name that every driver of the environment may read.
 func (b *bench) installCSIDriver(name string) {
 	b.T.Helper()
 	objects := b.Cluster.Client().StorageV1().CSIDrivers()

@@ -37,7 +37,7 @@ func shipped() program {
 	}
 }
 
-// launcher starts a driver on a wire: see [NodeOnWire].
+// launcher starts a driver on a killer: see [NodeOnWire].
 func launcher() program {
 	return program{dir: "launcher", module: "test", target: "./kit/killpoint/launch"}
 }

@@ -28,7 +28,7 @@ func NodeOf(t testing.TB, folder string, args ...string) *node.Node {
 	if err := in.install(t.Context(), objects); err != nil {
 		t.Fatalf("install deploy/%s: %v", folder, err)
 	}
-	config := filepath.Join(lab.dir, in.account+".kubeconfig")
+	config := filepath.Join(shared.dir, in.account+".kubeconfig")
 	if err := c.WriteServiceAccountKubeconfig(t.Context(), config, DriverNamespace, in.account); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func (in *installation) apply(ctx context.Context, object any) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(lab.dir, "object-")
+	dir, err := os.MkdirTemp(shared.dir, "object-")
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func wayFrom(t testing.TB, way Way) string {
 	t.Helper()
 	Cluster(t)
 	path := filepath.Join(t.TempDir(), "kubeconfig") // It holds a token, and the node's directory must not.
-	if err := way.Kubeconfig(kubeconfig(lab.dir), path); err != nil {
+	if err := way.Kubeconfig(kubeconfig(shared.dir), path); err != nil {
 		t.Fatal(err)
 	}
 	return path

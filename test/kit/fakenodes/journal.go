@@ -24,7 +24,7 @@ const (
 
 // Entry is one line of the journal.
 type Entry struct {
-	// At is when the stage heard of it, which is soon after.
+	// At is when the nodes heard of it, which is soon after.
 	At   time.Time
 	What What
 	// Pod is as it was then. It is shared and must not be changed.

@@ -86,7 +86,7 @@ func (s *Nodes) setReady(ctx context.Context, name string) error {
 	return err
 }
 
-// keepNodes renews the nodes' leases until the stage is stopped. One that fails is renewed with the next heartbeat.
+// keepNodes renews the nodes' leases until the nodes is stopped. One that fails is renewed with the next heartbeat.
 func (s *Nodes) keepNodes(ctx context.Context) {
 	ticker := time.NewTicker(heartbeat)
 	defer ticker.Stop()

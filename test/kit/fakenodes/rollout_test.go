@@ -52,7 +52,7 @@ func (h theatre) kubectl(args ...string) string {
 	return printed
 }
 
-// rolled waits as a user does, and then for the stage to have seen the same.
+// rolled waits as a user does, and then for the nodes to have seen the same.
 func (h theatre) rolled(workload, version string) {
 	h.Helper()
 	h.kubectl("rollout", "status", workload, "--timeout=90s")
@@ -246,7 +246,7 @@ func TestRunningPodFailsAndRecovers(t *testing.T) {
 	}
 }
 
-// TestGuardRequests: five hundred pods become ready and are removed, and the stage asks for each what a kubelet and the
+// TestGuardRequests: five hundred pods become ready and are removed, and the nodes asks for each what a kubelet and the
 // scheduler would, and no more.
 func TestGuardRequests(t *testing.T) {
 	t.Parallel()
@@ -283,7 +283,7 @@ func TestGuardRequests(t *testing.T) {
 		total++
 		counts[fmt.Sprintf("%s %s/%s", r.Verb, r.Resource, r.Subresource)]++
 	}
-	t.Attr("podstage/requests-per-pod", fmt.Sprintf("%.2f", float64(total)/pods))
+	t.Attr("fakenodes/requests-per-pod", fmt.Sprintf("%.2f", float64(total)/pods))
 	// Another's write may come in between now and then.
 	if limit := most*pods + pods/10; total > limit || total < most*pods {
 		t.Errorf("%d requests, want %d to %d: %v", total, most*pods, limit, counts)

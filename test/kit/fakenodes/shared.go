@@ -13,9 +13,9 @@ import (
 // sharedNodes is enough for a DaemonSet to be rolled out in steps.
 const sharedNodes = 3
 
-// shared is the stage of this test binary's cluster. It is a variable for the reason that the cluster is one.
+// shared is the nodes of this test binary's cluster. It is a variable for the reason that the cluster is one.
 var shared struct {
-	// mu guards the fields and is held while the stage starts, so that parallel tests start one.
+	// mu guards the fields and is held while the nodes starts, so that parallel tests start one.
 	mu sync.Mutex
 	// main says that ForMain is going to stop what ForTest starts.
 	main  bool
@@ -39,7 +39,7 @@ func ForMain(m interface{ Run() int }) int {
 	}))
 }
 
-// ForTest returns the stage, with three nodes and [controllers.ForTest]'s controllers, that all tests of this binary share,
+// ForTest returns the nodes, with three nodes and [controllers.ForTest]'s controllers, that all tests of this binary share,
 // and starts it for the first. Tests keep out of each other's way by namespaces, but every DaemonSet has pods on all nodes.
 func ForTest(t testing.TB) *Nodes {
 	t.Helper()
@@ -58,7 +58,7 @@ func sharedStage(ctx context.Context, c *cluster.Cluster) (*Nodes, error) {
 	defer shared.mu.Unlock()
 	switch {
 	case !shared.main:
-		return nil, errors.New("nobody would stop the tests' stage: call podstage.ForMain in TestMain")
+		return nil, errors.New("nobody would stop the tests' stage: call fakenodes.ForMain in TestMain")
 	case shared.stage == nil && shared.err == nil:
 		shared.stage, shared.err = Start(ctx, c, Config{Nodes: sharedNodes})
 	}

@@ -29,13 +29,13 @@ var writes = []uintptr{unix.SYS_WRITE, unix.SYS_PWRITE64}
 
 func nameOf(call uintptr) string { return changing[call] }
 
-// Exec replaces the running program by another one that cannot change a file system without the wire's leave. The wire
+// Exec replaces the running program by another one that cannot change a file system without the killer's leave. The wire
 // listens at socket. It returns only an error.
 func Exec(socket, path string, args []string) error {
 	runtime.LockOSThread() // The filter is for this thread, and what it executes.
 	wire, err := dial(socket)
 	if err != nil {
-		return fmt.Errorf("reach the tripwire: %w", err)
+		return fmt.Errorf("reach the kill point: %w", err)
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return os.NewSyscallError("prctl", err)

@@ -1,4 +1,4 @@
-// Command launch replaces itself by a program on a tripwire:
+// Command launch replaces itself by a program on a kill point:
 //
 //	launch SOCKET PROGRAM [ARGUMENT...]
 //

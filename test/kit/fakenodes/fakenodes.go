@@ -22,8 +22,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 )
 
-// Agent is what the stage's requests say that they are from.
-const Agent = "podstage"
+// Agent is what the nodes' requests say that they are from.
+const Agent = "fakenodes"
 
 const (
 	// actors is how many pods are seen to at a time.
@@ -35,7 +35,7 @@ const (
 	patience = 3 * time.Minute
 )
 
-// Config says what the stage is made of. The zero value has one node.
+// Config says what the nodes is made of. The zero value has one node.
 type Config struct {
 	// Nodes is how many there are. A DaemonSet has a pod on each; other pods are bound to the first.
 	Nodes int
@@ -77,7 +77,7 @@ func Start(ctx context.Context, c *cluster.Cluster, cfg Config) (*Nodes, error) 
 	config.UserAgent = Agent
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("make the stage's client: %w", err)
+		return nil, fmt.Errorf("make the nodes' client: %w", err)
 	}
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry)
 	s := &Nodes{
@@ -108,7 +108,7 @@ func (s *Nodes) run(ctx context.Context) {
 	}
 }
 
-// Stop ends the stage. Pods stay as they are; nodes count as lost when the controller manager has not heard of them for most
+// Stop ends the nodes. Pods stay as they are; nodes count as lost when the controller manager has not heard of them for most
 // of a minute. A second Stop does nothing.
 func (s *Nodes) Stop() {
 	s.stop()
@@ -150,11 +150,11 @@ func (s *Nodes) Config(pod *corev1.Pod) []Source {
 // Pods returns the pods of a namespace by name. They are shared and must not be changed.
 func (s *Nodes) Pods(namespace string) []*corev1.Pod { return s.book.podsOf(namespace) }
 
-// Journal returns what has happened in a namespace since the stage was started, oldest first.
+// Journal returns what has happened in a namespace since the nodes was started, oldest first.
 func (s *Nodes) Journal(namespace string) Journal { return s.book.journalOf(namespace) }
 
 // Await returns when the pods of a namespace are as wanted, or with an error after three minutes. The journal then has what
-// made them so. The pods are sorted by name; wanted is called with the stage locked, and may
+// made them so. The pods are sorted by name; wanted is called with the nodes locked, and may
 // not call it.
 func (s *Nodes) Await(ctx context.Context, namespace string, wanted func([]*corev1.Pod) bool) error {
 	// The condition is called with the book's lock held.
@@ -165,7 +165,7 @@ func (s *Nodes) Await(ctx context.Context, namespace string, wanted func([]*core
 	return nil
 }
 
-// work sees to pods until the stage is stopped.
+// work sees to pods until the nodes is stopped.
 func (s *Nodes) work(ctx context.Context) {
 	for {
 		key, shutdown := s.queue.Get()

@@ -60,7 +60,7 @@ func change(dir string) error {
 	return os.Rename(f.Name(), filepath.Join(dir, "5"))
 }
 
-// wire returns a wire that runs until the test ends, and what starts the program on it.
+// wire returns a killer that runs until the test ends, and what starts the program on it.
 func wire(t *testing.T) (*killpoint.Killer, func(dir string) error) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "lc-w-") //nolint:usetesting // The path of a unix socket must be short.

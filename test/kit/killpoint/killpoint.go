@@ -25,7 +25,7 @@ type Killer struct {
 
 	mu      sync.Mutex // Guards the fields below.
 	left    int        // How many more changes may be made; the next one after them kills. Negative: any number.
-	seen    int        // Changes since the wire was last armed or disarmed.
+	seen    int        // Changes since the killer was last armed or disarmed.
 	tripped string     // What the program was killed before, if it was.
 	dead    chan struct{}
 }
@@ -34,7 +34,7 @@ type Killer struct {
 func Listen(path string) (*Killer, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
-		return nil, fmt.Errorf("make the tripwire's socket: %w", err)
+		return nil, fmt.Errorf("make the kill point's socket: %w", err)
 	}
 	return &Killer{listener: l, left: -1, dead: make(chan struct{})}, nil
 }
@@ -60,7 +60,7 @@ func (w *Killer) Run(ctx context.Context) error {
 	}
 }
 
-// Arm makes the wire kill the program before change number n, counted from now, from one. The channel is closed when it
+// Arm makes the killer kill the program before change number n, counted from now, from one. The channel is closed when it
 // did.
 func (w *Killer) Arm(n int) (tripped <-chan struct{}) {
 	w.mu.Lock()
@@ -69,7 +69,7 @@ func (w *Killer) Arm(n int) (tripped <-chan struct{}) {
 	return w.dead
 }
 
-// Disarm lets all further changes pass. It returns how many were made since the wire was armed, and before which the
+// Disarm lets all further changes pass. It returns how many were made since the killer was armed, and before which the
 // program was killed, which is empty if it was not.
 func (w *Killer) Disarm() (seen int, tripped string) {
 	w.mu.Lock()
@@ -79,7 +79,7 @@ func (w *Killer) Disarm() (seen int, tripped string) {
 	return seen, tripped
 }
 
-// program is one that was launched on the wire.
+// program is one that was launched under the killer.
 type program struct {
 	pid      int
 	listener int // The descriptor that the kernel asks through.

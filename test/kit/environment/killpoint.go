@@ -24,7 +24,7 @@ func NodeOnWire(t testing.TB, args ...string) (*node.Node, *killpoint.Killer) {
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
-			t.Errorf("the tripwire: %v", err)
+			t.Errorf("the kill point: %v", err)
 		}
 	})
 	cfg := node.Config{Binary: racing().path(t), Dir: dir, Args: args, Launcher: []string{launcher().path(t), socket}}

@@ -53,7 +53,7 @@ type Installation struct {
 
 // Start returns when pods can use volumes. The caller must call [Installation.Stop].
 func Start(ctx context.Context, cfg Config) (*Installation, error) {
-	dir, err := workdir.New("lc-site-")
+	dir, err := workdir.New("lc-install-")
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func Start(ctx context.Context, cfg Config) (*Installation, error) {
 // Stop ends everything. The logs stay.
 func (s *Installation) Stop() error { return errors.Join(s.Node.Stop(), s.dir.Remove()) }
 
-// Dir is a directory for files that are gone with the site.
+// Dir is a directory for files that are removed with the installation.
 func (s *Installation) Dir() string { return s.dir.Path() }
 
 // Repo is the root of the checkout.
@@ -157,7 +157,7 @@ func (s *Installation) ShellIn(ctx context.Context, dir, script string) (string,
 }
 
 // Environ returns the environment of an administrator's shell: kubectl and helm are in the PATH, after the folders that are
-// named, and reach the cluster. The home directory is gone with the site, and with it what they store there.
+// named, and reach the cluster. The home directory is removed with the installation, and with it what they store there.
 func (s *Installation) Environ(folders ...string) ([]string, error) {
 	kubeconfig := filepath.Join(s.Dir(), "admin.kubeconfig")
 	if err := s.WriteAdminKubeconfig(kubeconfig); err != nil {

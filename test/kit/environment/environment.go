@@ -1,4 +1,4 @@
-// Package environment is where tests of the whole driver work: a mount namespace of their own, one real cluster with the driver
+// Package environment is where tests of the whole driver work: a new mount namespace, one real cluster with the driver
 // installed from deploy/base, the driver built from this checkout with the race detector, and as many nodes as wanted.
 //
 // It does not know what is tested.
@@ -28,35 +28,35 @@ const (
 	DriverAccount   = "liveconfig-driver"
 )
 
-// lab is what all tests of this binary share: the one variable of the package.
-var lab struct {
+// shared is what all tests of this binary share: the one variable of the package.
+var shared struct {
 	mu     sync.Mutex // Guards the fields; held while they are made.
 	dir    string     // Holds the driver's credentials.
 	ready  bool
 	failed error
 }
 
-// Main runs a binary's tests in the lab and returns the exit status:
+// Main runs a binary's tests in the environment and returns the exit status:
 //
-//	func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }
+//	func TestMain(m *testing.M) { os.Exit(environment.Main(m)) }
 func Main(m *testing.M) int { return mountns.Main(inside{m}) }
 
 // inside is what runs in the mount namespace.
 type inside struct{ m *testing.M }
 
-// Run makes the lab, runs the tests in it and removes it.
+// Run makes the environment, runs the tests in it and removes it.
 func (i inside) Run() int {
-	dir, err := os.MkdirTemp("", "lc-lab-")
+	dir, err := os.MkdirTemp("", "lc-environment-")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "make the lab's directory:", err)
+		fmt.Fprintln(os.Stderr, "make the directory of the environment:", err)
 		return 1
 	}
-	lab.mu.Lock()
-	lab.dir = dir
-	lab.mu.Unlock()
+	shared.mu.Lock()
+	shared.dir = dir
+	shared.mu.Unlock()
 	status := cluster.ForMain(i.m)
 	if err := os.RemoveAll(dir); err != nil {
-		fmt.Fprintln(os.Stderr, "remove the lab's directory:", err)
+		fmt.Fprintln(os.Stderr, "remove the directory of the environment:", err)
 		return max(status, 1)
 	}
 	return status
@@ -66,14 +66,14 @@ func (i inside) Run() int {
 func Cluster(t testing.TB) *cluster.Cluster {
 	t.Helper()
 	c := cluster.ForTest(t)
-	lab.mu.Lock()
-	defer lab.mu.Unlock()
-	if !lab.ready && lab.failed == nil {
-		lab.failed = install(context.WithoutCancel(t.Context()), c, lab.dir)
-		lab.ready = lab.failed == nil
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if !shared.ready && shared.failed == nil {
+		shared.failed = install(context.WithoutCancel(t.Context()), c, shared.dir)
+		shared.ready = shared.failed == nil
 	}
-	if lab.failed != nil {
-		t.Fatal(lab.failed)
+	if shared.failed != nil {
+		t.Fatal(shared.failed)
 	}
 	return c
 }
@@ -121,12 +121,12 @@ func NodeWithout(t testing.TB, manifests string, args ...string) *node.Node {
 	return start(t, node.Config{Binary: racing().path(t), Manifests: manifests, Dir: shortDir(t), Args: args})
 }
 
-// start starts a driver, with the lab's credentials unless it has others or reads manifests.
+// start starts a driver, with the credentials of the environment unless it has others or reads manifests.
 func start(t testing.TB, cfg node.Config) *node.Node {
 	t.Helper()
 	if cfg.Manifests == "" {
 		Cluster(t)
-		cfg.Kubeconfig = cmp.Or(cfg.Kubeconfig, kubeconfig(lab.dir))
+		cfg.Kubeconfig = cmp.Or(cfg.Kubeconfig, kubeconfig(shared.dir))
 	}
 	cfg.Args = append([]string{"-v=5"}, cfg.Args...)
 	n, err := node.Start(t.Context(), cfg)
