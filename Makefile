@@ -97,13 +97,9 @@ test/rest: setup ## what test leaves out
 test/unit: bin/tools ## the tests beside the code
 	@test/go-test.sh unit
 
-.PHONY: test/sanity
-test/sanity: bin/tools ## the CSI project's own conformance tests against the driver
-	@test/go-test.sh test/sanity
-
-.PHONY: test/integration
-test/integration: bin/tools bin/k8s ## the driver against a real API server
-	@test/go-test.sh test/integration
+.PHONY: test/driver
+test/driver: bin/tools bin/k8s ## the driver with a real API server and real mounts: updates, faults, csi-sanity
+	@test/go-test.sh test/driver
 
 .PHONY: test/rollout
 test/rollout: bin/tools bin/node bin/promtool ## the rollout controller with Kubernetes' own controllers and kubectl
@@ -139,7 +135,7 @@ test/kit: bin/tools bin/node ## what the tests stand on
 
 .PHONY: test/soak
 test/soak: bin/tools bin/node bin/promtool ## the tests that chance or size has a part in, in full (two hours)
-	@LIVECONFIG_SOAK=1 TEST_TIMEOUT=100m test/go-test.sh unit test/volume test/integration test/faults test/soak test/rollout
+	@LIVECONFIG_SOAK=1 TEST_TIMEOUT=100m test/go-test.sh unit test/volume test/driver test/soak test/rollout
 
 .PHONY: test/fuzz
 test/fuzz: setup ## every fuzz target for FUZZTIME (30s)

@@ -6,7 +6,7 @@
 set -euo pipefail
 
 case $1 in
-*/bench | */e2e.test | */machine.test | */sandbox | */sandbox.test) ;;
+*/bench | */e2e.test | */realnode.test | */sandbox | */sandbox.test) ;;
 *) exec "$@" ;;
 esac
 ((EUID != 0)) || exec "$@"

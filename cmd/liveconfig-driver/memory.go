@@ -16,7 +16,7 @@ import (
 
 const mebi = 1 << 20
 
-// How the memory of the driver's container is divided. Measured, see test/faults.
+// How the memory of the driver's container is divided. Measured, see test/driver.
 const (
 	// ownMemory is what the driver needs besides the volumes: some 6 MiB of its own, its program's pages, and what is under
 	// way between the API server and the volumes.

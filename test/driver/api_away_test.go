@@ -1,0 +1,108 @@
+package driver
+
+import (
+	"testing"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
+	"github.com/liveconfig-csi/liveconfig/test/kit/network"
+)
+
+// away is how long the API server is away. It is longer than it takes to notice.
+const away = 2 * time.Second
+
+// healed is how long a driver may take to be current again after an outage: its tries are up to ten seconds apart.
+const healed = 10*time.Second + fixture.Soon
+
+// TestTheAPIServerIsAwayAtTheStart is fault 24, as a node meets it that boots before its API server, or whose driver is
+// restarted during an outage: the driver serves all the same, takes its volumes over as they are, answers a repeated
+// publish, tells a new one in time that it has to wait, and catches up by itself.
+func TestTheAPIServerIsAwayAtTheStart(t *testing.T) {
+	t.Parallel()
+	b, link := overLink(t, "--publish-timeout="+patience.String())
+	old := publish(b, "old", "one")
+	b.Kill()
+	cutOff(t, link)
+	set(b, "old", "two")
+	set(b, "young", "one")
+	b.Start()
+	b.WantMounts(1, "after the start")
+	wantStays(b, old, away)
+	if err := b.TryPublish(t.Context(), old); err != nil {
+		t.Errorf("a repeated publish: %v, want no error", err)
+	}
+	young := b.Pod("young", map[string]string{"configMap": "young"})
+	wantUnavailable(b, young)
+	wantStays(b, old, 0)
+	heal(t, link)
+	environment.Eventually(t, healed, func() error { return b.Holds(old, "n", "two") })
+	publishSoon(b, young)
+	wantFollows(b, old, 2, fixture.Soon)
+}
+
+// TestTheAPIServerGoesAwayAndComesBack is fault 24: what changes meanwhile is seen afterwards, in volumes that are there
+// and in those that are published meanwhile from what is known.
+func TestTheAPIServerGoesAwayAndComesBack(t *testing.T) {
+	t.Parallel()
+	b, link := overLink(t, "--publish-timeout="+patience.String())
+	kept, deleted := publish(b, "kept", "one"), publish(b, "deleted", "one")
+	cutOff(t, link)
+	set(b, "kept", "two")
+	b.DeleteConfigMap("deleted")
+	wantStays(b, kept, away)
+	wantStays(b, deleted, 0)
+	second := b.Pod("second", map[string]string{"configMap": "kept"})
+	b.Publish(second) // What is known will do.
+	heal(t, link)
+	environment.Eventually(t, healed, func() error { return b.Holds(kept, "n", "two") })
+	environment.Eventually(t, healed, func() error { return b.Holds(second, "n", "two") })
+	b.WantEvent(deleted, "SourceMissing", "")
+	wantStays(b, deleted, 0)
+	wantFollows(b, kept, 2, fixture.Soon)
+}
+
+// TestTheNetworkSwallowsEverything is fault 24: packets are lost and nobody is told, so that no connection ends and no
+// request is answered. Files stay, a new volume is refused in time, and nothing has to be restarted afterwards.
+func TestTheNetworkSwallowsEverything(t *testing.T) {
+	t.Parallel()
+	b, link := overLink(t, "--publish-timeout="+patience.String())
+	old := publish(b, "old", "one")
+	link.Freeze()
+	set(b, "old", "two")
+	set(b, "young", "one")
+	young := b.Pod("young", map[string]string{"configMap": "young"})
+	wantUnavailable(b, young)
+	wantStays(b, old, away)
+	b.Kill() // One that starts inside the hole has no connection at all yet.
+	b.Start()
+	wantStays(b, old, 0)
+	heal(t, link)
+	environment.Eventually(t, healed, func() error { return b.Holds(old, "n", "two") })
+	publishSoon(b, young)
+	wantFollows(b, old, 2, fixture.Soon)
+}
+
+// TestASlowNetworkDelaysNothingElse is fault 24: everything arrives, later.
+func TestASlowNetworkDelaysNothingElse(t *testing.T) {
+	t.Parallel()
+	b, link := overLink(t)
+	pod := publish(b, "web", "one")
+	link.Slow(300 * time.Millisecond)
+	wantFollows(b, pod, 3, fixture.Soon)
+	publish(b, "another", "one")
+}
+
+func cutOff(t *testing.T, link *network.Link) {
+	t.Helper()
+	if err := link.Cut(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func heal(t *testing.T, link *network.Link) {
+	t.Helper()
+	if err := link.Heal(); err != nil {
+		t.Fatal(err)
+	}
+}

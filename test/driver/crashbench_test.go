@@ -1,0 +1,120 @@
+package driver
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
+	"github.com/liveconfig-csi/liveconfig/test/kit/killpoint"
+)
+
+// crashBench is a bench whose driver dies between any two changes that it makes to the node.
+type crashBench struct {
+	*rig
+	wire *killpoint.Killer
+	// version is the one that the ConfigMap holds.
+	version int
+}
+
+func newCrashBench(t *testing.T) *crashBench {
+	t.Helper()
+	b := &crashBench{rig: newBareRig(t)}
+	b.Node, b.wire = environment.NodeOnWire(t, "--http-endpoint="+b.HTTP, "-v=2")
+	b.CreateConfigMap("web", contentOf(0))
+	return b
+}
+
+// contentOf returns a version's content. Each version changes every file and its size, brings a name and drops one.
+func contentOf(version int) map[string]string {
+	content := map[string]string{}
+	for _, name := range []string{"always", "also", fmt.Sprintf("only-%d", version), fmt.Sprintf("next-%d", version/2)} {
+		content[name] = fmt.Sprintf("%s of version %d\n", name, version) + strings.Repeat("x", version*977%5000)
+	}
+	return content
+}
+
+// edit makes the next version and returns when the API server has taken it.
+func (b *crashBench) edit() {
+	b.T.Helper()
+	b.version++
+	b.UpdateConfigMap("web", contentOf(b.version))
+}
+
+// restart waits for the driver's end and starts it again, on a wire that lets all pass.
+func (b *crashBench) restart() {
+	b.T.Helper()
+	if err := b.Node.Kill(); err != nil {
+		b.T.Fatal(err)
+	}
+	b.wire.Disarm()
+	if err := b.Node.StartDriver(b.T.Context()); err != nil {
+		b.T.Fatal(err)
+	}
+}
+
+// wantClean waits until the pod's volume holds the current version and nothing else is left of what went before: one
+// mount, one record, and in the volume no name that a volume published now would not have.
+func (b *crashBench) wantClean(pod *corev1.Pod, when string) {
+	b.T.Helper()
+	environment.Eventually(b.T, soon, func() error {
+		if err := holdsOnly(b.Path(pod, "."), contentOf(b.version)); err != nil {
+			return fmt.Errorf("%s: %w", when, err)
+		}
+		if !b.hasSynced() {
+			return fmt.Errorf("%s: the driver has not looked at the volume", when)
+		}
+		return b.counts(1)
+	})
+}
+
+// counts returns an error unless there are as many mounts and records as volumes.
+func (b *crashBench) counts(volumes int) error {
+	records, err := filepath.Glob(filepath.Join(b.Node.StateDir(), "volumes", "*"))
+	if err != nil {
+		return err
+	}
+	if len(records) != volumes {
+		return fmt.Errorf("%d records, want %d: %q", len(records), volumes, records)
+	}
+	if mounts := environment.Mounts(b.T, b.Node.KubeletDir()); len(mounts) != volumes {
+		return fmt.Errorf("%d mounts, want %d: %q", len(mounts), volumes, mounts)
+	}
+	return nil
+}
+
+// wantNone wants that nothing at all is left of the pod's volume.
+func (b *crashBench) wantNone(pod *corev1.Pod, when string) {
+	b.T.Helper()
+	b.WantNothing(pod, when)
+	environment.Eventually(b.T, soon, func() error { // The driver tries now and then whether it can write a record.
+		if err := b.counts(0); err != nil {
+			return fmt.Errorf("%s: %w", when, err)
+		}
+		return nil
+	})
+}
+
+// hasSynced reports whether the driver has looked at a volume since it was started.
+func (b *crashBench) hasSynced() bool {
+	b.T.Helper()
+	return slices.ContainsFunc([]string{"written", "unchanged"}, func(result string) bool {
+		got := b.syncs(result)
+		return got != "" && got != "0"
+	})
+}
+
+// syncs returns how many syncs have ended so since the driver was started; nothing if it is dead.
+func (b *crashBench) syncs(result string) string {
+	b.T.Helper()
+	metrics, err := b.Fetch("/metrics")
+	if err != nil {
+		return ""
+	}
+	return kit.SeriesOf(metrics, `liveconfig_syncs_total{result="`+result+`"}`)
+}

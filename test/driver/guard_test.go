@@ -1,0 +1,242 @@
+package driver
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
+)
+
+// What the driver as it ships costs the node and the API server. The tests below count it, which comes out the same on a
+// busy machine. A number that has become smaller is to be made smaller here.
+const (
+	// requestsPerObject are a list and a watch. More would be made by every node for every object after each restart.
+	requestsPerObject = 2
+	// goroutinesPerObject are one that reads the watch, and one of HTTP/2 for the stream.
+	goroutinesPerObject = 2
+	// someGoroutines are those of connections that come and go.
+	someGoroutines = 6
+)
+
+// TestGuardRequests counts what the API server is asked for: nothing but a list and a watch for an object that nobody reads
+// yet, and an Event for an update.
+func TestGuardRequests(t *testing.T) {
+	t.Parallel()
+	b := newRig(t)
+	b.CreateConfigMap("web", map[string]string{"n": "0"})
+	b.SetSecret("cert", map[string]string{"n": "0"})
+	configMap, secret := map[string]string{"configMap": "web"}, map[string]string{"secret": "cert"}
+	first, second := b.Pod("first", configMap), b.Pod("second", configMap)
+	others := []*corev1.Pod{b.Pod("third", secret), b.Pod("fourth", secret)}
+	const updates = 5
+	update := func(value string, in ...*corev1.Pod) {
+		b.UpdateConfigMap("web", map[string]string{"n": value})
+		for _, pod := range in {
+			b.WantFile(pod, "n", value)
+		}
+	}
+	steps := []struct {
+		what string
+		do   func()
+		want int
+	}{
+		{"to publish an object that nobody reads", func() { b.Publish(first) }, requestsPerObject},
+		{"to publish an object that is watched", func() { b.Publish(second) }, 0},
+		{"to publish a Secret by the pod's token", func() { b.Publish(others[0]) }, requestsPerObject},
+		{"to publish it for another pod", func() { b.Publish(others[1]) }, 0},
+		{"for a repeat", func() { b.Publish(first) }, 0},
+		{"for updates", func() {
+			for i := range updates {
+				update(fmt.Sprint("update ", i), first, second)
+			}
+		}, 0},
+		{"to unpublish one of two", func() { b.Unpublish(second) }, 0},
+		{"to unpublish the last", func() { b.Unpublish(first) }, 0},
+		{"to publish it again", func() { b.Publish(first) }, requestsPerObject},
+		{"for an update then", func() { update("last", first) }, 0}, // By now, what comes late to the others has come.
+	}
+	total := 0
+	for _, step := range steps {
+		step.do()
+		total += step.want
+		environment.Eventually(t, soon, func() error { // A watch is opened while the answer is on its way.
+			if got, _ := b.requests(); len(got) != total {
+				return fmt.Errorf("%s: %d requests so far, want %d:\n%s", step.what, len(got), total, strings.Join(got, "\n"))
+			}
+			return nil
+		})
+	}
+	environment.Eventually(t, soon, func() error { // News goes out slowly, and what is news no more does not.
+		if _, events := b.requests(); events == 0 || events > 2*updates+1 {
+			return fmt.Errorf("%d Events were written for %d updates of two volumes, want one for each and volume at most", events, updates)
+		}
+		return nil
+	})
+}
+
+// requests returns what drivers have asked the API server for about the bench's namespace, and how many Events they have
+// sent.
+func (b *rig) requests() (all []string, events int) {
+	b.T.Helper()
+	records, err := b.Cluster.Requests(time.Time{})
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	for _, r := range records {
+		switch {
+		case r.Namespace != b.Namespace, r.Stage != cluster.StageReceived, !strings.HasPrefix(r.UserAgent, "liveconfig-driver/"):
+		case r.Resource == "events":
+			events++
+		default:
+			all = append(all, r.String())
+		}
+	}
+	return all, events
+}
+
+// TestGuardGoroutines: volumes take no goroutines, and objects always the same number.
+func TestGuardGoroutines(t *testing.T) {
+	t.Parallel()
+	const few, many = 10, 110
+	tests := map[string]struct {
+		object func(i int) string
+		each   int
+	}{
+		"volumes of one object":     {func(int) string { return "web-0" }, 0},
+		"volumes with objects each": {func(i int) string { return fmt.Sprintf("web-%d", i) }, goroutinesPerObject},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBareRig(t)
+			b.Use(environment.NodeAsShipped(t, "--http-endpoint="+b.HTTP, "-v=2"))
+			pods := []*corev1.Pod{b.Pod("few", nil), b.Pod("more", nil)}
+			for _, pod := range pods {
+				pod.Spec.Volumes = nil
+			}
+			made := map[string]bool{}
+			for i := range many {
+				object := tt.object(i)
+				if !made[object] {
+					b.CreateConfigMap(object, map[string]string{"n": "0"})
+				}
+				made[object] = true
+				pod := pods[0]
+				if i >= few {
+					pod = pods[1]
+				}
+				kit.AddVolume(pod, fmt.Sprintf("v%d", i), map[string]string{"configMap": object})
+			}
+			b.Publish(pods[0])
+			before := b.Number("go_goroutines")
+			b.Publish(pods[1])
+			b.WantNumber("liveconfig_volumes", many)
+			b.WantNumber("liveconfig_watches", float64(len(made)))
+			grown := int(b.Number("go_goroutines") - before)
+			t.Attr("guard/goroutines-of-100-more", strconv.Itoa(grown))
+			if least := (many - few) * tt.each; grown > least+someGoroutines || grown < least-someGoroutines {
+				t.Errorf("%d more take %d goroutines, want %d, give or take %d", many-few, grown, least, someGoroutines)
+			}
+		})
+	}
+}
+
+// traceVariable, when set, makes TestGuardSystemCalls the program that counts the system calls of a process.
+const traceVariable = "LIVECONFIG_TRACE"
+
+// TestGuardSystemCalls counts the system calls on files and mounts by which the driver publishes, updates and unpublishes
+// a volume. More means that files are opened, looked at or changed that were not, for every volume: at a microsecond or
+// more each, and in the kernel, where no profile of the driver shows them.
+func TestGuardSystemCalls(t *testing.T) {
+	if pid, err := strconv.Atoi(os.Getenv(traceVariable)); err == nil {
+		if err := serveCalls(pid, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err) // Nobody reads anything else of this program's.
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Parallel()
+	b := newBareRig(t)
+	b.Use(environment.NodeAsShipped(t, "--http-endpoint="+b.HTTP, "-v=2"))
+	var holders []*corev1.Pod
+	for _, keys := range []int{1, 10} {
+		name := fmt.Sprintf("keys-%d", keys)
+		b.CreateConfigMap(name, valuesOf(keys, 0))
+		holders = append(holders, b.Pod(name, map[string]string{"configMap": name}))
+		b.Publish(holders[len(holders)-1])
+	}
+	next := b.Pod("next", map[string]string{"configMap": "keys-1"})
+	t.Cleanup(func() { b.Unpublish(next) })
+	version := 0
+	update := func(pod *corev1.Pod, keys int) func() {
+		return func() {
+			version++
+			b.UpdateConfigMap(pod.Name, valuesOf(keys, version))
+			b.WantFile(pod, "key-0", fmt.Sprint(version))
+			environment.Eventually(t, soon, func() error { return oneGeneration(b.Path(pod, ".")) })
+		}
+	}
+	steps := []struct {
+		what string
+		do   func()
+		want int
+	}{
+		{"publish", func() { b.must(b.TryPublish(t.Context(), next)) }, 65},
+		{"unpublish", func() { b.must(b.Node.UnpublishAll(t.Context(), next)) }, 11},
+		{"update of 1 key", update(holders[0], 1), 65},
+		{"update of 10 keys", update(holders[1], 10), 182},
+	}
+	c := b.countCalls()
+	least := make([]calls, len(steps))
+	for range 3 { // Now and then the driver looks whether it can still write its records.
+		for i, step := range steps {
+			before := c.rest()
+			step.do()
+			if got := c.rest().minus(before); least[i] == nil || got.sum() < least[i].sum() {
+				least[i] = got
+			}
+		}
+	}
+	for i, step := range steps {
+		got := least[i].sum()
+		t.Attr("guard/system-calls-of-"+strings.ReplaceAll(step.what, " ", "-"), strconv.Itoa(got))
+		if most := step.want + step.want/64; got > most || got < step.want/2 { // Names come in random order to be listed.
+			t.Errorf("%s takes %d system calls, want %d, and %d at most: %v", step.what, got, step.want, most, least[i])
+		}
+	}
+}
+
+// must ends the test at an error.
+func (b *rig) must(err error) {
+	b.T.Helper()
+	if err != nil {
+		b.T.Fatal(err)
+	}
+}
+
+// valuesOf is the data of an object with so many keys.
+func valuesOf(keys, version int) map[string]string {
+	data := map[string]string{}
+	for i := range keys {
+		data[fmt.Sprintf("key-%d", i)] = fmt.Sprint(version)
+	}
+	return data
+}
+
+// oneGeneration returns an error as long as files that were replaced are still there.
+func oneGeneration(volume string) error {
+	found, err := filepath.Glob(filepath.Join(volume, "..2*"))
+	if err == nil && len(found) != 1 {
+		err = fmt.Errorf("%d generations, want one", len(found))
+	}
+	return err
+}

@@ -1,0 +1,138 @@
+package driver
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
+)
+
+// statusOf reads what the driver tells of its volumes, and looks for values and tokens in it.
+func statusOf(b *fixture.Fixture, query string) statusz.Report {
+	b.T.Helper()
+	text := b.Get("/statusz" + query)
+	if err := environment.Leak([]byte(text)); err != nil {
+		b.T.Errorf("/statusz: %v", err)
+	}
+	report, err := statusz.Read(strings.NewReader(text))
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	return report
+}
+
+// TestStatusTellsWhatIsInTheFiles of real volumes: versions that the driver knows and those in the files, through a
+// change, through a deletion that the files do not follow, and after a restart (fault 19).
+func TestStatusTellsWhatIsInTheFiles(t *testing.T) {
+	t.Parallel()
+	b := fixture.New(t)
+	made := b.CreateConfigMap("web", map[string]string{"color": "red"})
+	b.SetSecret("tls", map[string]string{"key": "k1"})
+	pod := b.Pod("web", map[string]string{"sources": "[{configMap: {name: web}}, {secret: {name: tls}}]"})
+	other := b.Pod("other", map[string]string{"configMap": "web"})
+	b.Publish(pod)
+	b.Publish(other)
+	report := statusOf(b, "")
+	if !report.Recovered || report.Node != "test-node" || len(report.Volumes) != 2 || report.Volumes[0].Pod.Name != "other" {
+		t.Fatalf("status = %+v, want two volumes in order", report)
+	}
+	query := "?pod=" + b.Namespace + "/web"
+	v := statusOf(b, query).Volumes[0]
+	first := &statusz.Version{UID: string(made.UID), ResourceVersion: made.ResourceVersion}
+	if diff := cmp.Diff([]*statusz.Version{first, first}, []*statusz.Version{v.Sources[0].Known, v.Sources[0].Projected}); diff != "" {
+		t.Errorf("versions of the ConfigMap (-want +got):\n%s", diff)
+	}
+	if v.State != statusz.Live || v.Problem != nil || v.TargetPath != b.Node.Target(pod, fixture.VolumeName) || v.ProjectedAt.IsZero() {
+		t.Errorf("volume = %+v, want it live and well", v)
+	}
+	if want := "serviceaccount " + b.Namespace + "/default"; v.Sources[1].ReadBy != want || v.Sources[1].Kind != "Secret" {
+		t.Errorf("source = %+v, want a Secret that is read by %s", v.Sources[1], want)
+	}
+	<-time.After(1100 * time.Millisecond) // Objects say in whole seconds when they were changed.
+	b.UpdateConfigMap("web", map[string]string{"color": "green"})
+	b.WantFile(pod, "color", "green")
+	b.WantNumber("liveconfig_propagation_seconds_count", 2)
+	b.DeleteConfigMap("web")
+	b.WantEvent(pod, "SourceMissing", "not found")
+	v = statusOf(b, query).Volumes[0]
+	if s := v.Sources[0]; s.Found || s.Known != nil || s.Projected == nil || s.Projected.ResourceVersion == first.ResourceVersion {
+		t.Errorf("source = %+v, want none known and the second version in the files", s)
+	}
+	if v.Problem == nil || v.Problem.Kind != "Missing" || v.Problem.Since.IsZero() {
+		t.Errorf("problem = %+v, want what is missing and since when", v.Problem)
+	}
+	b.Kill()
+	b.Start()
+	b.WantNumber(`liveconfig_volumes_not_current{kind="Missing"}`, 2)
+	if v = statusOf(b, query).Volumes[0]; v.Sources[0].Projected != nil || !v.ProjectedAt.IsZero() {
+		t.Errorf("volume = %+v, want nothing claimed of files that were not looked at", v)
+	}
+}
+
+// TestStatusAnswersReadersOnly, and nobody who asks for it wrongly.
+func TestStatusAnswersReadersOnly(t *testing.T) {
+	t.Parallel()
+	b := fixture.New(t)
+	tests := map[string]struct {
+		method, path string
+		code         int
+	}{
+		"all":                    {http.MethodGet, "/statusz", http.StatusOK},
+		"a look at the headers":  {http.MethodHead, "/statusz", http.StatusOK},
+		"a pod that is not here": {http.MethodGet, "/statusz?pod=default/none", http.StatusOK},
+		"a write":                {http.MethodPost, "/statusz", http.StatusMethodNotAllowed},
+		"a pod without a name":   {http.MethodGet, "/statusz?pod=default", http.StatusBadRequest},
+		"a path":                 {http.MethodGet, "/statusz?pod=a/b/c", http.StatusBadRequest},
+		"below":                  {http.MethodGet, "/statusz/x", http.StatusNotFound},
+	}
+	for name, tc := range tests {
+		r, err := http.NewRequestWithContext(t.Context(), tc.method, "http://"+b.HTTP+tc.path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != tc.code {
+			t.Errorf("%s: %s %s = %s, want %d", name, tc.method, tc.path, response.Status, tc.code)
+		}
+		if kind := response.Header.Get("Content-Type"); tc.code == http.StatusOK && kind != "application/json" {
+			t.Errorf("%s: the answer is %s, want application/json", name, kind)
+		}
+	}
+}
+
+// TestMetricsOfARealDriverAreTheKnownOnes: the list that alerts and dashboards are held to is what is served. Alerts on what
+// the driver cannot know of faults 24 and 30 hang on it.
+func TestMetricsOfARealDriverAreTheKnownOnes(t *testing.T) {
+	t.Parallel()
+	b := fixture.New(t)
+	known, err := os.ReadFile(filepath.Join("../..", "pkg", "daemon", "telemetry", "testdata", "metrics.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(helpOf(string(known)), helpOf(b.Get("/metrics"))); diff != "" {
+		t.Errorf("metrics (-known +served):\n%s", diff)
+	}
+}
+
+// helpOf returns the lines that say what each metric of ours is.
+func helpOf(metrics string) []string {
+	var lines []string
+	for line := range strings.Lines(metrics) {
+		if strings.HasPrefix(line, "# ") && strings.Contains(line, " liveconfig_") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}

@@ -1,0 +1,158 @@
+package driver
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
+)
+
+// TestNoSecretIsToldWhenThingsGoWrong takes a Secret through what can go wrong with it. That its bytes are nowhere but in
+// the volume is looked at when the driver is stopped, as after every test. This is fault 28.
+func TestNoSecretIsToldWhenThingsGoWrong(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"text", "json"} {
+		t.Run(format, func(t *testing.T) {
+			t.Parallel()
+			b := newRig(t, "--publish-timeout=200ms", "--log-format="+format)
+			b.SetSecret("app", map[string]string{"a": "1"})
+			pod := b.Pod("live", map[string]string{
+				"sources": "[{secret: {name: app}}, {secret: {name: app, optional: true, items: [{key: b, path: c/b}]}}]",
+			})
+			b.Publish(pod)
+
+			// What a publish is refused for.
+			b.WantRefusal(b.Pod("no-key", map[string]string{"secret": "app", "items": "[{key: z, path: z}]"}),
+				codes.FailedPrecondition, "references non-existent secret key: z")
+			b.WantRefusal(b.Pod("conflict", map[string]string{
+				"sources": "[{secret: {name: app}}, {secret: {name: app, items: [{key: a, path: a/a}]}}]",
+			}), codes.InvalidArgument, "a/a")
+			other := pod.DeepCopy()
+			other.Spec.Volumes[0].CSI.VolumeAttributes = map[string]string{"secret": "app"}
+			b.WantRefusal(other, codes.AlreadyExists, "already published")
+
+			// What an update fails for: c cannot be a file beside c/b. Then the source is gone.
+			b.SetSecret("app", map[string]string{"a": "2", "b": "2", "c": "2"})
+			b.WantEvent(pod, "ProjectionFailed", "c")
+			b.WantFile(pod, "a", "1")
+			b.wantHealth(pod, "c")
+			secrets := b.Cluster.Client().CoreV1().Secrets(b.Namespace)
+			if err := secrets.Delete(t.Context(), "app", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			b.WantEvent(pod, "SourceMissing", `secret "app" not found`)
+
+			// A driver that dies of a signal writes down what all its threads are doing.
+			if err := unix.Kill(b.Node.PID(), unix.SIGQUIT); err != nil {
+				t.Fatal(err)
+			}
+			environment.Eventually(t, soon, func() error { return b.logged("\ngoroutine ") })
+			if err := b.Node.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Node.StartDriver(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			b.SetSecret("app", map[string]string{"a": "3"})
+			b.WantFile(pod, "a", "3")
+		})
+	}
+}
+
+// wantHealth wants the volume to be unwell with a message that holds the text, and that what is said about it tells no
+// secret.
+func (b *rig) wantHealth(pod *corev1.Pod, text string) {
+	b.T.Helper()
+	id := fakekubelet.VolumeID(pod, "config")
+	health, err := b.Node.Node().NodeGetVolumeHealth(b.T.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: id})
+	if b.Heard(err) != nil || !strings.Contains(fmt.Sprint(health), text) {
+		b.T.Errorf("the volume's health is %v, %v, want %q in it", health, err, text)
+	}
+	stats, err := b.Node.Node().NodeGetVolumeStats(b.T.Context(),
+		&csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: b.Node.Target(pod, "config")})
+	if b.Heard(err) != nil {
+		b.T.Errorf("statistics: %v", err)
+	}
+	for _, message := range []proto.Message{health, stats} {
+		wire, err := proto.Marshal(message)
+		if err != nil {
+			b.T.Fatal(err)
+		}
+		if err := environment.Leak(wire); err != nil {
+			b.T.Errorf("%T: %v", message, err)
+		}
+	}
+}
+
+// logged returns an error unless the driver's log holds the text.
+func (b *rig) logged(text string) error {
+	log, err := os.ReadFile(b.Node.LogFile())
+	if err == nil && !strings.Contains(string(log), text) {
+		err = fmt.Errorf("the log does not hold %q", text)
+	}
+	return err
+}
+
+// TestATokenThatCannotBeUsedIsNotTold sends what is no token, or is one in the wrong place. None of them is needed, and so
+// none may fail the publish.
+func TestATokenThatCannotBeUsedIsNotTold(t *testing.T) {
+	t.Parallel()
+	b := newRig(t)
+	b.CreateConfigMap("web", map[string]string{"color": "red"})
+	const tokens = "csi.storage.k8s.io/serviceAccount.tokens"
+	own, err := b.Cluster.Token(t.Context(), b.Namespace, "default", authenticationv1.TokenRequestSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	jwt := own.Token
+	if environment.Leak([]byte(jwt)) == nil {
+		t.Fatal("a token of this API server does not look like one")
+	}
+	texts := map[string]string{
+		"no JSON":           jwt,
+		"a string":          strconv.Quote(jwt),
+		"a list":            `["` + jwt + `"]`,
+		"torn":              `{"": {"token": "` + jwt,
+		"as a key":          `{"` + jwt + `": {"token": 1}}`,
+		"in a wrong type":   `{"": "` + jwt + `"}`,
+		"as a time":         `{"": {"token": "x", "expirationTimestamp": "` + jwt + `"}}`,
+		"without a time":    `{"": {"token": "` + jwt + `"}}`,
+		"another audience":  `{"other": {"token": "` + jwt + `", "expirationTimestamp": "2100-01-01T00:00:00Z"}}`,
+		"with no signature": `{"": {"token": "` + jwt[:strings.LastIndex(jwt, ".")] + `", "expirationTimestamp": "2100-01-01T00:00:00Z"}}`,
+		"with a line break": `{"": {"token": "` + jwt + `\nX: y", "expirationTimestamp": "2100-01-01T00:00:00Z"}}`,
+	}
+	pod := b.Pod("web", map[string]string{"configMap": "web"})
+	for name, text := range texts {
+		for where, add := range map[string]func(*csi.NodePublishVolumeRequest, string){
+			"secrets": func(r *csi.NodePublishVolumeRequest, s string) { r.Secrets = map[string]string{tokens: s} },
+			"context": func(r *csi.NodePublishVolumeRequest, s string) { r.VolumeContext[tokens] = s },
+			"both": func(r *csi.NodePublishVolumeRequest, s string) {
+				r.Secrets = map[string]string{tokens: "{}", "other": s}
+				r.VolumeContext[tokens] = s
+			},
+		} {
+			req := b.request(pod)
+			add(req, text)
+			if _, err := b.Node.Node().NodePublishVolume(t.Context(), req); b.Heard(err) != nil {
+				t.Errorf("%s among the %s: %v", name, where, err)
+			}
+			b.WantFile(pod, "color", "red")
+			b.Unpublish(pod)
+		}
+	}
+	if err := b.logged("token"); err != nil {
+		t.Errorf("nothing is said about tokens that cannot be used: %v", err)
+	}
+}

@@ -1,0 +1,54 @@
+// Package driver tests the whole driver from outside: a real process, a real API server, real mounts. Many of its tests make
+// happen what has gone wrong in drivers of this kind; test/FAULTS.md lists those faults with the tests that prove what holds.
+//
+// Every value that a test puts into an object is marked, and a test fails if a mark turns up outside of volumes: see
+// environment.Mark. The helpers add the marks and remove them again. A test that needs exact bytes has environment.Mark among
+// them.
+package driver
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
+)
+
+// atATime is how many tests run in parallel, unless the command line sets another number. Most of them wait.
+const atATime = "8"
+
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", atATime); err != nil { // The command line is parsed later and wins.
+		panic(err)
+	}
+	os.Exit(environment.Main(m))
+}
+
+// soon is how long something may take that takes milliseconds when nothing else runs on the machine.
+const soon = kit.Soon
+
+// rig is a fixture with further helpers.
+type rig struct{ *kit.Fixture }
+
+func newRig(t testing.TB, args ...string) *rig {
+	t.Helper()
+	return &rig{kit.New(t, args...)}
+}
+
+// newRigWithout returns a rig without an API server, for tests that do not need one.
+func newRigWithout(t testing.TB, args ...string) *rig {
+	t.Helper()
+	return &rig{kit.Without(t, args...)}
+}
+
+// origins are rigs with objects of an API server, and with manifests: what holds with one holds with the other.
+func origins() map[string]func(t testing.TB, args ...string) *rig {
+	return map[string]func(t testing.TB, args ...string) *rig{"API server": newRig, "manifests": newRigWithout}
+}
+
+// newBareRig returns a rig without a node.
+func newBareRig(t testing.TB) *rig {
+	t.Helper()
+	return &rig{kit.NewBare(t)}
+}

@@ -1,0 +1,52 @@
+package driver
+
+import (
+	"context"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
+)
+
+// TestMemoryRunsOutWithoutABudget (fault 29) is the control of [TestMemoryRunsOut]: a driver that is told it has far more
+// memory than its container is killed by the kernel for the same volumes. Where no container can be made, their files
+// have to take more than it would have.
+func TestMemoryRunsOutWithoutABudget(t *testing.T) {
+	t.Parallel()
+	const objects = 80
+	b := newContained(t)
+	b.launch("--volume-memory=1Gi")
+	b.set(1, 0, large)
+	pods := b.podsOf(objects, func(int) string { return ownObject(0) })
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for _, pod := range pods {
+		g.Go(func() error {
+			if b.Node.Alive() == nil {
+				ctx, cancel := context.WithTimeout(t.Context(), fixture.Soon)
+				defer cancel()
+				_ = b.TryPublish(ctx, pod) // Which fails, or waits for another driver, when this one is killed.
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // As said above.
+	if b.group == nil {
+		if got := b.Number("liveconfig_room_used_bytes"); got < smallContainer {
+			t.Errorf("the volumes take %.0f bytes, want more than %d: then the other tests show nothing", got, smallContainer)
+		}
+		return
+	}
+	kills, err := b.group.Kills()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kills == 0 || b.Node.Alive() == nil {
+		t.Errorf("the kernel has killed %d processes, want the driver: then the other tests show nothing", kills)
+	}
+	if err := b.group.Raise(8 * smallContainer); err != nil {
+		t.Fatal(err)
+	}
+	b.Start() // With memory for what is there, it can take it away.
+}

@@ -1,0 +1,354 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
+	"github.com/liveconfig-csi/liveconfig/test/kit/memcg"
+)
+
+const (
+	// smallContainer is the memory limit of the tests' drivers: not much more than they need for themselves.
+	smallContainer = 64 << 20
+	// roomInIt is what volumes get of it.
+	roomInIt = "18Mi"
+	// large is how much is in an object: nearly as much as there may be.
+	large = 1_000_000
+	// atLength is how long something may take that takes seconds when nothing else runs on the machine.
+	atLength = 2 * time.Minute
+)
+
+// small is a bench whose driver has little memory.
+type small struct {
+	*fixture.Fixture
+	group *memcg.Group // Nil where none can be made.
+}
+
+// newSmall returns a bench with a driver in a small container. Where control groups cannot be made, the driver is told how
+// little it has: all that is not seen then is that the kernel finds nothing to kill.
+func newSmall(t *testing.T) *small {
+	t.Helper()
+	b := newContained(t)
+	if b.group == nil {
+		b.launch("--volume-memory=" + roomInIt)
+	} else {
+		b.launch()
+	}
+	t.Cleanup(b.wantAlive)
+	return b
+}
+
+// newContained returns a bench without a driver, and a small container for one, where an ordinary user may make it.
+func newContained(t *testing.T) *small {
+	t.Helper()
+	b := &small{Fixture: fixture.NewBare(t)}
+	group, err := memcg.New("liveconfig-"+b.Namespace, smallContainer)
+	switch {
+	case errors.Is(err, memcg.ErrForbidden):
+		t.Logf("the driver runs in no small container: %v", err)
+		return b
+	case err != nil:
+		t.Fatal(err)
+	}
+	b.group = group
+	t.Cleanup(func() {
+		if err := group.Remove(); err != nil {
+			t.Errorf("remove the control group: %v", err)
+		}
+	})
+	return b
+}
+
+// launch starts the driver with further flags, in the container if there is one.
+func (b *small) launch(args ...string) {
+	b.T.Helper()
+	var launcher []string
+	if b.group != nil {
+		launcher = b.group.Launcher()
+	}
+	b.Use(environment.NodeLaunched(b.T, launcher, append(args, "--http-endpoint="+b.HTTP, "-v=2")...))
+}
+
+// wantAlive checks that the kernel has killed nothing.
+func (b *small) wantAlive() {
+	b.T.Helper()
+	if err := b.Node.Alive(); err != nil {
+		b.T.Error(err)
+	}
+	if b.group == nil {
+		return
+	}
+	if kills, err := b.group.Kills(); kills != 0 || err != nil {
+		b.T.Errorf("the kernel has killed %d processes (%v), want none", kills, err)
+	}
+}
+
+// text returns what an object of that number holds in a generation.
+func text(i, generation, size int) string {
+	word := fmt.Sprintf("%d of %d, ", generation, i)
+	return strings.Repeat(word, size/len(word)+1)[:size]
+}
+
+// set makes or changes objects, each with one key.
+func (b *small) set(n, generation, size int) {
+	b.T.Helper()
+	var g errgroup.Group
+	g.SetLimit(4)
+	for i := range n {
+		g.Go(func() error {
+			cm := &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("large-%d", i)},
+				Data:       fixture.Marked(map[string]string{"text": text(i, generation, size)}),
+			}
+			var err error
+			if generation == 0 {
+				_, err = b.ConfigMaps().Create(b.T.Context(), cm, metav1.CreateOptions{})
+			} else {
+				_, err = b.ConfigMaps().Update(b.T.Context(), cm, metav1.UpdateOptions{})
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		b.T.Fatal(err)
+	}
+}
+
+// flood publishes many pods at once and returns which of them got their volume. Others must have been refused for want of
+// memory.
+func (b *small) flood(pods []*corev1.Pod) (live []int) {
+	b.T.Helper()
+	ctx, cancel := context.WithTimeout(b.T.Context(), atLength)
+	defer cancel()
+	var mu sync.Mutex // Guards live.
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for i, pod := range pods {
+		g.Go(func() error {
+			err := b.TryPublish(ctx, pod)
+			switch {
+			case err == nil:
+				mu.Lock()
+				defer mu.Unlock()
+				live = append(live, i)
+			case status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "--volume-memory"):
+				return fmt.Errorf("pod %d: %w, want ResourceExhausted, and what to do about it", i, err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		b.T.Fatal(err)
+	}
+	return live
+}
+
+// podsOf returns pods with a volume each, of the object that of names.
+func (b *small) podsOf(n int, of func(i int) string) []*corev1.Pod {
+	b.T.Helper()
+	pods := make([]*corev1.Pod, n)
+	for i := range pods {
+		pods[i] = b.Pod(fmt.Sprintf("pod-%d", i), map[string]string{"configMap": of(i)})
+		b.T.Cleanup(func() { b.Unpublish(pods[i]) })
+	}
+	return pods
+}
+
+func ownObject(i int) string { return fmt.Sprintf("large-%d", i) }
+
+// holds returns which of the generations up to latest the pod's file holds in full.
+func (b *small) holds(pod *corev1.Pod, i, latest, size int) (int, error) {
+	data, err := os.ReadFile(b.Path(pod, "text"))
+	if err != nil {
+		return 0, err
+	}
+	got := environment.Unmarked(string(data))
+	for g := latest; g >= 0; g-- {
+		if got == text(i, g, size) {
+			return g, nil
+		}
+	}
+	return 0, fmt.Errorf("pod %d: the file holds %d bytes of no generation, beginning with %.40q", i, len(got), got)
+}
+
+// wantLatest waits until the files of the live pods hold the generation. What they hold meanwhile is whole, too.
+func (b *small) wantLatest(pods []*corev1.Pod, live []int, latest, size int) {
+	b.T.Helper()
+	for _, i := range live {
+		environment.Eventually(b.T, atLength, func() error {
+			got, err := b.holds(pods[i], i, latest, size)
+			if err != nil {
+				b.T.Fatal(err)
+			}
+			if got != latest {
+				return fmt.Errorf("pod %d holds generation %d, want %d", i, got, latest)
+			}
+			return nil
+		})
+	}
+}
+
+// TestMemoryRunsOut (fault 29) has far more large volumes published than the driver's container has memory for, and then all
+// of their objects changed. Some volumes get room and are kept current; the rest is refused, and gets the room when others
+// leave. The driver is never killed for it, also not when it starts again beside the volumes that are there.
+func TestMemoryRunsOut(t *testing.T) {
+	t.Parallel()
+	const objects = 60
+	b := newSmall(t)
+	b.set(objects, 0, large)
+	pods := b.podsOf(objects, ownObject)
+	live := b.flood(pods)
+	if len(live) == 0 || len(live) == objects {
+		t.Fatalf("%d of %d volumes were published, want some", len(live), objects)
+	}
+	for generation := 1; generation <= 3; generation++ {
+		b.set(objects, generation, large)
+	}
+	b.wantLatest(pods, live, 3, large)
+	b.wantAlive()
+
+	b.Kill()
+	b.Start()
+	b.wantLatest(pods, live, 3, large)
+	b.set(objects, 4, large)
+	b.wantLatest(pods, live, 4, large)
+	b.wantAlive()
+
+	for _, i := range live {
+		b.Unpublish(pods[i])
+	}
+	refused := pods[:0:0]
+	for i, pod := range pods {
+		if !slices.Contains(live, i) {
+			refused = append(refused, pod)
+		}
+	}
+	if again := b.flood(refused); len(again) == 0 {
+		t.Error("nobody got the room of the volumes that are gone")
+	}
+}
+
+// TestManyVolumesOfOneLargeObject (fault 29): the object is in memory once, and its files as often as there is room. All
+// volumes that there are follow it.
+func TestManyVolumesOfOneLargeObject(t *testing.T) {
+	t.Parallel()
+	b := newSmall(t)
+	b.set(1, 0, large)
+	pods := b.podsOf(podsOfANode, func(int) string { return ownObject(0) })
+	live := b.flood(pods)
+	if len(live) == 0 || len(live) == len(pods) {
+		t.Fatalf("%d of %d volumes were published, want some", len(live), len(pods))
+	}
+	for generation := 1; generation <= 3; generation++ {
+		b.set(1, generation, large)
+		for _, i := range live {
+			environment.Eventually(t, atLength, func() error {
+				got, err := b.holds(pods[i], 0, generation, large)
+				if err == nil && got != generation {
+					err = fmt.Errorf("pod %d holds generation %d, want %d", i, got, generation)
+				}
+				return err
+			})
+		}
+	}
+}
+
+// TestObjectsGrow (fault 29) has objects grow after they were published, until there is no room for all. Those that there is
+// no room for stay as they are, which their pods are told, and follow when there is room again.
+func TestObjectsGrow(t *testing.T) {
+	t.Parallel()
+	const objects, little = 20, 1000
+	b := newSmall(t)
+	b.set(objects, 0, little)
+	pods := b.podsOf(objects, ownObject)
+	if live := b.flood(pods); len(live) != objects {
+		t.Fatalf("%d of %d small volumes were published", len(live), objects)
+	}
+	b.set(objects, 1, large)
+	var old, grown []int
+	environment.Eventually(t, atLength, func() error {
+		old, grown = nil, nil
+		for i, pod := range pods {
+			if _, err := b.holds(pod, i, 0, little); err == nil {
+				old = append(old, i)
+				continue
+			}
+			if _, err := b.holds(pod, i, 1, large); err != nil {
+				return err
+			}
+			grown = append(grown, i)
+		}
+		if len(old) == 0 || len(grown) == 0 {
+			return fmt.Errorf("%d volumes have grown, and %d have not; want some of both", len(grown), len(old))
+		}
+		for _, i := range old {
+			if told, err := b.isTold(pods[i]); !told {
+				return fmt.Errorf("pod %d, which has not grown, was not told (%w)", i, err)
+			}
+		}
+		return nil
+	})
+	for _, i := range grown {
+		b.Unpublish(pods[i])
+	}
+	environment.Eventually(t, atLength, func() error {
+		for _, i := range old {
+			if _, err := b.holds(pods[i], i, 1, large); err == nil {
+				return nil
+			}
+		}
+		return errors.New("nobody has grown into the room of the volumes that are gone")
+	})
+}
+
+// isTold reports whether an Event on the pod says that there is no room.
+func (b *small) isTold(pod *corev1.Pod) (bool, error) {
+	events, err := b.Cluster.Client().CoreV1().Events(b.Namespace).List(b.T.Context(),
+		metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(pod.UID) + ",reason=NoRoom"})
+	if err != nil {
+		return false, err
+	}
+	return len(events.Items) > 0, nil
+}
+
+// TestManySmallFiles (fault 29): what the kernel takes for a file counts, although there is nothing in it.
+func TestManySmallFiles(t *testing.T) {
+	t.Parallel()
+	const volumes, files = 12, 4000
+	b := newSmall(t)
+	data := make(map[string]string, files)
+	for i := range files {
+		data[fmt.Sprintf("key-%d", i)] = ""
+	}
+	_, err := b.ConfigMaps().Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "many"}, Data: data}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := b.podsOf(volumes, func(int) string { return "many" })
+	live := b.flood(pods)
+	if len(live) == 0 || len(live) == volumes {
+		t.Fatalf("%d of %d volumes were published, want some", len(live), volumes)
+	}
+	for _, i := range live {
+		entries, err := os.ReadDir(b.Path(pods[i], "..data"))
+		if err != nil || len(entries) != files {
+			t.Errorf("pod %d has %d files (%v), want %d", i, len(entries), err, files)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package driver
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
+)
+
+// TestAReboot (faults 13 and 21) takes all mounts away while no driver runs, with the records or without. Volumes are
+// forgotten, published anew with what their sources say by then, and unpublished as if they had been there.
+func TestAReboot(t *testing.T) {
+	t.Parallel()
+	for name, isStateLost := range map[string]bool{"the records are there": false, "nothing is there": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := fixture.New(t)
+			b.CreateConfigMap("web", map[string]string{"n": "1"})
+			web, goner := b.Pod("web", map[string]string{"configMap": "web"}), b.Pod("goner", map[string]string{"configMap": "web"})
+			b.Publish(web)
+			b.Publish(goner)
+			b.Kill()
+			unmount(t, b.Node.Target(web, fixture.VolumeName), b.Node.Target(goner, fixture.VolumeName))
+			if isStateLost {
+				if err := os.RemoveAll(b.Node.StateDir()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.UpdateConfigMap("web", map[string]string{"n": "2"})
+			b.Start()
+			b.WantNumber("liveconfig_volumes", 0)
+			b.WantNumber("liveconfig_watches", 0)
+			b.Unpublish(goner)
+			b.WantNothing(goner, "unpublished after a reboot")
+			if err := b.TryPublish(t.Context(), web); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Holds(web, "n", "2"); err != nil {
+				t.Error(err)
+			}
+			b.UpdateConfigMap("web", map[string]string{"n": "3"})
+			b.WantFile(web, "n", "3")
+			b.WantMounts(1, "after a reboot")
+			if records := recordsHeld(b); records != 1 {
+				t.Errorf("%d records, want 1", records)
+			}
+		})
+	}
+}
+
+// unmount takes away what is mounted at the targets, as a reboot or an administrator does.
+func unmount(t testing.TB, targets ...string) {
+	t.Helper()
+	for _, target := range targets {
+		if err := unix.Unmount(target, unix.MNT_DETACH); err != nil {
+			t.Fatalf("unmount %s: %v", target, err)
+		}
+	}
+}
+
+func recordsHeld(b *fixture.Fixture) int {
+	b.T.Helper()
+	files, err := filepath.Glob(filepath.Join(b.Node.StateDir(), "volumes", "*"))
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	return len(files)
+}
+
+// TestPodsThatGoWhileNoDriverRuns (faults 13, 15 and 22): the kubelet's unpublish comes when the driver is back. Until
+// then the files are where they were, and what somebody else has cleared away is not managed for ever.
+func TestPodsThatGoWhileNoDriverRuns(t *testing.T) {
+	t.Parallel()
+	b := fixture.New(t)
+	b.CreateConfigMap("web", map[string]string{"n": "1"})
+	b.CreateConfigMap("own", map[string]string{"n": "1"})
+	stays := b.Pod("stays", map[string]string{"configMap": "web"})
+	goes := b.Pod("goes", map[string]string{"configMap": "web"})
+	gone := b.Pod("gone", map[string]string{"configMap": "own"})
+	for _, pod := range []*corev1.Pod{stays, goes, gone} {
+		b.Publish(pod)
+	}
+	b.Stop()
+	b.DeletePod("goes")
+	b.DeletePod("gone")
+	unmount(t, b.Node.Target(gone, fixture.VolumeName))
+	if err := os.RemoveAll(filepath.Join(b.Node.KubeletDir(), "pods", string(gone.UID))); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Holds(goes, "n", "1"); err != nil {
+		t.Errorf("while no driver runs: %v", err)
+	}
+
+	b.Start()
+	b.WantNumber("liveconfig_volumes", 2)
+	b.WantNumber("liveconfig_watches", 1) // None for a volume that is gone.
+	b.Unpublish(goes)
+	b.WantNothing(goes, "unpublished by the next run")
+	request := &csi.NodeUnpublishVolumeRequest{
+		VolumeId: fakekubelet.VolumeID(gone, fixture.VolumeName), TargetPath: b.Node.Target(gone, fixture.VolumeName),
+	}
+	for range 2 {
+		if _, err := b.Node.Node().NodeUnpublishVolume(t.Context(), request); err != nil {
+			t.Errorf("unpublish of what has gone: %v", err)
+		}
+	}
+	b.UpdateConfigMap("web", map[string]string{"n": "2"})
+	b.WantFile(stays, "n", "2")
+	b.WantNothing(goes, "after a change")
+	b.WantMounts(1, "in the end")
+	if records := recordsHeld(b); records != 1 {
+		t.Errorf("%d records, want 1", records)
+	}
+}
+
+// TestAVolumeThatCannotBeFoundAtTheStart (fault 20): of one volume the driver that starts cannot tell whether it is there,
+// because somebody has mounted something on its target. It is not given up, and goes on when that is away, without a
+// repeat.
+func TestAVolumeThatCannotBeFoundAtTheStart(t *testing.T) {
+	t.Parallel()
+	b := fixture.New(t)
+	b.CreateConfigMap("web", map[string]string{"n": "1"})
+	covered, other := b.Pod("covered", map[string]string{"configMap": "web"}), b.Pod("other", map[string]string{"configMap": "web"})
+	b.Publish(covered)
+	b.Publish(other)
+	b.Kill()
+	target := b.Node.Target(covered, fixture.VolumeName)
+	if err := unix.Mount("cover", target, "tmpfs", 0, "size=4k"); err != nil {
+		t.Fatal(err)
+	}
+	uncover := func() error { return unix.Unmount(target, unix.MNT_DETACH) }
+	b.UpdateConfigMap("web", map[string]string{"n": "2"})
+	err := b.Node.StartDriver(t.Context())
+	if err == nil {
+		b.WantFile(other, "n", "2")
+		b.WantNumber("liveconfig_volumes", 2)
+	}
+	if err := errors.Join(err, uncover()); err != nil {
+		t.Fatal(err)
+	}
+	b.WantFile(covered, "n", "2")
+	if mounts := environment.Mounts(t, target); len(mounts) != 1 {
+		t.Errorf("mounts at the target: %q, want one", mounts)
+	}
+}

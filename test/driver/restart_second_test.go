@@ -1,0 +1,334 @@
+package driver
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
+	"github.com/liveconfig-csi/liveconfig/test/kit/process"
+)
+
+// second is a driver beside the one of a bench: the same flags, so the same state directory, sockets and volumes, but an HTTP
+// endpoint and a log of its own, as the pod of another installation has.
+type second struct {
+	*process.Process
+
+	b    *fixture.Fixture
+	http string
+	log  string
+}
+
+// startSecond starts a driver beside the one that runs, and returns at once. The test ends it.
+func startSecond(b *fixture.Fixture) *second {
+	b.T.Helper()
+	return startSecondAt(b, fixture.FreeAddress(b.T))
+}
+
+// startSecondAt is startSecond with an address for HTTP.
+func startSecondAt(b *fixture.Fixture, address string) *second {
+	b.T.Helper()
+	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", b.Node.PID()))
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	command := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
+	s := &second{b: b, http: address, log: filepath.Join(b.T.TempDir(), "second.log")}
+	command = append(slices.DeleteFunc(command, func(arg string) bool { return strings.HasPrefix(arg, "--http-endpoint=") }), "--http-endpoint="+s.http)
+	s.Process, err = process.Start(context.WithoutCancel(b.T.Context()), process.Config{Path: command[0], Args: command[1:], LogFile: s.log})
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	b.T.Cleanup(func() {
+		_ = s.Kill()
+		if b.T.Failed() {
+			b.T.Logf("the log of the second driver ends with:\n%s", process.Tail(s.log, 8192))
+		}
+	})
+	return s
+}
+
+// fetch returns what the second driver answers at a path.
+func (s *second) fetch(path string) (code int, body string, err error) {
+	other := &fixture.Fixture{T: s.b.T, HTTP: s.http}
+	body, err = other.Fetch(path)
+	if err == nil {
+		return http.StatusOK, body, nil
+	}
+	if strings.Contains(err.Error(), ": 503 ") {
+		return http.StatusServiceUnavailable, err.Error(), nil
+	}
+	return 0, "", errors.Join(err, s.Err())
+}
+
+// waits returns an error unless the second driver is alive, is not ready and says everywhere for whom it waits.
+func (s *second) waits(holder int) error {
+	name, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	if code, _, err := s.fetch("/healthz"); code != http.StatusOK {
+		return fmt.Errorf("/healthz of the second driver: %d, %w", code, err)
+	}
+	code, body, err := s.fetch("/readyz")
+	for _, want := range []string{name, "process " + strconv.Itoa(holder), "node test-node", s.b.Node.StateDir()} {
+		if code != http.StatusServiceUnavailable || !strings.Contains(body, want) {
+			return fmt.Errorf("/readyz of the second driver: %d %q, %w; want %q in it", code, body, err, want)
+		}
+	}
+	_, body, err = s.fetch("/statusz")
+	if err != nil {
+		return err
+	}
+	var report statusz.Report
+	if err := json.Unmarshal([]byte(body), &report); err != nil {
+		return fmt.Errorf("/statusz of the second driver: %w", err)
+	}
+	if w := report.WaitsFor; w == nil || w.PID != holder || w.Name != name || w.Node != "test-node" || w.Since.IsZero() {
+		return fmt.Errorf("/statusz of the second driver says that it waits for %+v, want process %d of %s", w, holder, name)
+	}
+	return s.saysItWaits(holder)
+}
+
+// saysItWaits returns an error unless the log says for whom the driver waits.
+func (s *second) saysItWaits(holder int) error {
+	log, err := os.ReadFile(s.log)
+	if !strings.Contains(string(log), "Waiting for the end of another driver") || !strings.Contains(string(log), "process "+strconv.Itoa(holder)) {
+		return fmt.Errorf("the log of the second driver does not say that it waits for process %d, %w:\n%s", holder, err, log)
+	}
+	return s.Err()
+}
+
+func (s *second) wantWaiting(holder int) {
+	s.b.T.Helper()
+	environment.Eventually(s.b.T, fixture.Soon, func() error { return s.waits(holder) })
+}
+
+// wantServing waits until the driver at the node's sockets answers that it is ready.
+func wantServing(b *fixture.Fixture) {
+	b.T.Helper()
+	ctx, cancel := context.WithTimeout(b.T.Context(), fixture.Soon)
+	defer cancel()
+	answer, err := b.Node.Identity().Probe(ctx, &csi.ProbeRequest{}, grpc.WaitForReady(true))
+	for err == nil && !answer.GetReady().GetValue() {
+		answer, err = b.Node.Identity().Probe(ctx, &csi.ProbeRequest{}, grpc.WaitForReady(true))
+	}
+	if err != nil {
+		b.T.Fatalf("the second driver does not serve: %v", err)
+	}
+}
+
+// audience lists volumes and opens every name that it finds, over and over, until it is told to stop.
+type audience struct {
+	stop   chan struct{}
+	ended  sync.WaitGroup
+	opened int // This and missed are for nobody else until it has ended.
+	missed []error
+}
+
+func watchVolumes(dirs []string) *audience {
+	a := &audience{stop: make(chan struct{})}
+	a.ended.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-a.stop:
+				return
+			default:
+				a.look(dirs[i%len(dirs)])
+			}
+		}
+	})
+	return a
+}
+
+// look opens each name of a volume. No edit takes a name away, so each that is listed is there.
+func (a *audience) look(dir string) {
+	list, err := os.ReadDir(dir)
+	for _, entry := range list {
+		if strings.HasPrefix(entry.Name(), "..") {
+			continue
+		}
+		file, problem := os.Open(filepath.Join(dir, entry.Name()))
+		if problem == nil {
+			problem = file.Close()
+		}
+		err = cmp.Or(err, problem)
+	}
+	a.opened += len(list)
+	if err != nil {
+		a.missed = append(a.missed, err)
+	}
+}
+
+// wantNothingMissed ends the audience.
+func (a *audience) wantNothingMissed(t testing.TB) {
+	t.Helper()
+	close(a.stop)
+	a.ended.Wait()
+	if len(a.missed) > 0 || a.opened == 0 {
+		t.Errorf("of %d names that were listed, %d could not be opened: %v", a.opened, len(a.missed), errors.Join(a.missed[:min(3, len(a.missed))]...))
+	}
+}
+
+// TestASecondDriverWaits (faults 5 and 22): two installations, or a new pod beside a process that outlived its own, are two
+// drivers of one node. The second one touches nothing and says for whom it waits, while the first goes on; when that is
+// killed the second serves at once, with every volume.
+func TestASecondDriverWaits(t *testing.T) {
+	t.Parallel()
+	const volumes, edits = 12, 200
+	dir := registrationDir(t)
+	b := fixture.Without(t, "--registration-dir="+dir)
+	pods := make([]*corev1.Pod, volumes)
+	dirs := make([]string, volumes)
+	for i := range pods {
+		name := fmt.Sprint("web-", i)
+		b.CreateConfigMap(name, numbered(0))
+		pods[i] = b.Pod(name, map[string]string{"configMap": name})
+		b.Publish(pods[i])
+		dirs[i] = b.Path(pods[i], "")
+	}
+	wantRegistered(b, dir)
+	sockets := []string{b.Node.Socket(), registrationSocket(dir)}
+	before := []os.FileInfo{fileOf(sockets[0]), fileOf(sockets[1])}
+
+	s := startSecond(b)
+	s.wantWaiting(b.Node.PID())
+	all := watchVolumes(dirs)
+	defer all.wantNothingMissed(t)
+	for n := 1; n <= edits; n++ {
+		b.UpdateConfigMap(fmt.Sprint("web-", n%volumes), numbered(n))
+		b.WantFile(pods[n%volumes], "key-0", strconv.Itoa(n))
+	}
+	s.wantWaiting(b.Node.PID())
+	for i, socket := range sockets {
+		if now := fileOf(socket); now == nil || !os.SameFile(before[i], now) {
+			t.Errorf("the second driver has replaced %s", socket)
+		}
+	}
+	b.Kill()
+	wantServing(b)
+	wantRegistered(b, dir)
+	for i, pod := range pods {
+		b.UpdateConfigMap(fmt.Sprint("web-", i), numbered(edits+1))
+		b.WantFile(pod, "key-0", strconv.Itoa(edits+1))
+		if err := b.TryPublish(t.Context(), pod); err != nil {
+			t.Errorf("a repeat at the second driver: %v", err)
+		}
+	}
+	b.WantMounts(volumes, "with the second driver")
+
+	if err := s.Stop(fixture.Soon); err != nil {
+		t.Error(err)
+	}
+	b.Start()
+}
+
+// registrationDir returns a directory for registrations, whose path is short enough for sockets.
+func registrationDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "lc-reg-") //nolint:usetesting // As said above.
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// TestASecondDriverOnTheHostsNetwork (fault 22) can serve no HTTP while the first one has the port. It waits all the same, and
+// serves when the first one has ended. One that is stopped while it waits has made no mistake.
+func TestASecondDriverOnTheHostsNetwork(t *testing.T) {
+	t.Parallel()
+	b := fixture.Without(t)
+	b.CreateConfigMap("web", map[string]string{"n": "1"})
+	pod := b.Pod("web", map[string]string{"configMap": "web"})
+	b.Publish(pod)
+	s, stopped := startSecondAt(b, b.HTTP), startSecondAt(b, b.HTTP)
+	for _, s := range []*second{s, stopped} {
+		environment.Eventually(t, fixture.Soon, func() error { return s.saysItWaits(b.Node.PID()) })
+	}
+	if err := stopped.Stop(fixture.Soon); err != nil {
+		t.Errorf("the end of a driver that waited: %v", err)
+	}
+	b.Kill()
+	wantServing(b)
+	b.WantNumber("liveconfig_recovered_volumes", 1)
+	b.UpdateConfigMap("web", map[string]string{"n": "2"})
+	b.WantFile(pod, "n", "2")
+	if err := s.Stop(fixture.Soon); err != nil {
+		t.Error(err)
+	}
+	b.Start()
+}
+
+// TestADriverThatLosesItsNodeEnds (faults 20 and 22): somebody puts another state directory in the place of the first one, and
+// another driver has it before the first one looks. The first one ends, and waits when it is started again.
+func TestADriverThatLosesItsNodeEnds(t *testing.T) {
+	t.Parallel()
+	b := fixture.Without(t)
+	release := replaceState(b)
+	environment.Eventually(t, 2*fixture.Soon, func() error { // It looks every ten seconds.
+		if b.Node.Alive() == nil {
+			return errors.New("the first driver has not ended")
+		}
+		return nil
+	})
+	log, err := os.ReadFile(b.Node.LogFile())
+	if want := "since then another driver has the state directory: "; !strings.Contains(string(log), want) {
+		t.Errorf("the log of the first driver, %v:\n%s\nwant %q in it", err, log, want)
+	}
+	release()
+	b.Start()
+}
+
+// replaceState puts another state directory in place, in one step, with records that are locked until the returned function
+// is called.
+func replaceState(b *fixture.Fixture) (release func()) {
+	b.T.Helper()
+	other := b.Node.StateDir() + ".other"
+	records := filepath.Join(other, "volumes")
+	err := os.MkdirAll(records, 0o700)
+	fd := -1
+	if err == nil {
+		fd, err = unix.Open(records, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	}
+	if err == nil {
+		err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err == nil {
+		err = unix.Renameat2(unix.AT_FDCWD, other, unix.AT_FDCWD, b.Node.StateDir(), unix.RENAME_EXCHANGE)
+	}
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	return func() {
+		if err := unix.Close(fd); err != nil {
+			b.T.Error(err)
+		}
+	}
+}
+
+// numbered is the content of a source after an edit. It has several files, so that one is written for a while.
+func numbered(n int) map[string]string {
+	data := map[string]string{}
+	for i := range 20 {
+		data[fmt.Sprint("key-", i)] = strconv.Itoa(n)
+	}
+	return data
+}
