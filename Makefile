@@ -97,8 +97,12 @@ test/rest: setup ## what test leaves out
 test/unit: bin/tools ## the tests beside the code
 	@test/go-test.sh unit
 
+.PHONY: test/sanity
+test/sanity: bin/tools ## the CSI project's own conformance tests against the driver
+	@test/go-test.sh test/sanity
+
 .PHONY: test/driver
-test/driver: bin/tools bin/k8s ## the driver with a real API server and real mounts: updates, faults, csi-sanity
+test/driver: bin/tools bin/k8s ## the driver with a real API server and real mounts: updates and faults
 	@test/go-test.sh test/driver
 
 .PHONY: test/rollout

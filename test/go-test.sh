@@ -16,7 +16,7 @@ stages=bin/test/stages
 # others lists the packages of the tests' module that are in no suite before `rest`.
 others() {
 	go -C test list ./... | sed 's#^github.com/liveconfig-csi/liveconfig/test#.#' |
-		grep -vxE '\./(driver|cli|rules|volume|scale)(/.*)?' | tr '\n' ' '
+		grep -vxE '\./(driver|sanity|cli|rules|volume|scale)(/.*)?' | tr '\n' ' '
 }
 
 # suite NAME sets the folder of the module, and what go test is given there.
@@ -25,7 +25,7 @@ suite() {
 	local shared=(-trimpath) # As the programs are built that tests run: both are compiled from the same packages.
 	case $1 in
 	unit) folder=. packages=(-race ./...) ;;                                   # Tests beside the code.
-	product) folder="test" packages=("${shared[@]}" ./driver ./cli ./rules) ;;                  # Processes, which have the race detector.
+	product) folder="test" packages=("${shared[@]}" ./driver ./sanity ./cli ./rules) ;;         # Processes, which have the race detector.
 	race) folder="test" packages=(-race "${shared[@]}" ./volume ./scale/...) ;;                 # Product code in the tests' own process.
 	rest)
 		folder="test"

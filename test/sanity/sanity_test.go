@@ -1,5 +1,6 @@
-// Package driver runs csi-sanity against the real driver process.
-package driver
+// Package sanity runs csi-sanity against the real driver process. It is apart from test/driver because ginkgo allows no other
+// flags for parallel tests.
+package sanity
 
 import (
 	"context"
@@ -28,6 +29,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 )
 
+
+func TestMain(m *testing.M) { os.Exit(environment.Main(m)) }
 
 // cannotServe are the reasons for which specs may be skipped: capabilities that have no meaning for read-only inline
 // volumes that are made on the node. Nothing else may be.
