@@ -125,21 +125,21 @@ func resource(name string) schema.GroupVersionResource {
 func workloadIndexers() cache.Indexers {
 	return cache.Indexers{
 		byTrigger: func(o any) ([]string, error) {
-			h, ok := o.(*held)
+			h, ok := o.(*cachedWorkload)
 			if !ok {
 				return nil, nil
 			}
 			return keys(h.Namespace, h.Triggers), nil
 		},
 		byUse: func(o any) ([]string, error) {
-			h, ok := o.(*held)
+			h, ok := o.(*cachedWorkload)
 			if !ok {
 				return nil, nil
 			}
 			return keys(h.Namespace, h.copies()), nil
 		},
 		byUID: func(o any) ([]string, error) {
-			h, ok := o.(*held)
+			h, ok := o.(*cachedWorkload)
 			if !ok || h.is.Template == nil {
 				return nil, nil
 			}
@@ -151,14 +151,14 @@ func workloadIndexers() cache.Indexers {
 func revisionIndexers() cache.Indexers {
 	return cache.Indexers{
 		byOwner: func(o any) ([]string, error) {
-			r, ok := o.(*revision)
+			r, ok := o.(*cachedRevision)
 			if !ok || r.is.Owner == "" {
 				return nil, nil
 			}
 			return []string{owner{r.Namespace, r.is.Owner}.String()}, nil
 		},
 		byUse: func(o any) ([]string, error) {
-			r, ok := o.(*revision)
+			r, ok := o.(*cachedRevision)
 			if !ok {
 				return nil, nil
 			}
@@ -170,7 +170,7 @@ func revisionIndexers() cache.Indexers {
 func copyIndexers() cache.Indexers {
 	return cache.Indexers{
 		bySource: func(o any) ([]string, error) {
-			made, ok := o.(*copied)
+			made, ok := o.(*cachedCopy)
 			if !ok {
 				return nil, nil
 			}
@@ -258,20 +258,20 @@ func indexed[T any](informers []cache.SharedIndexInformer, index, key string) []
 	return items
 }
 
-func (c *caches) source(o object) (*source, bool) {
-	return find[*source](c.sources[o.Kind], o.namespace, o.Name)
+func (c *caches) source(o object) (*cachedSource, bool) {
+	return find[*cachedSource](c.sources[o.Kind], o.namespace, o.Name)
 }
 
-func (c *caches) copied(o object) (*copied, bool) {
-	return find[*copied](c.copies[o.Kind], o.namespace, o.Name)
+func (c *caches) copied(o object) (*cachedCopy, bool) {
+	return find[*cachedCopy](c.copies[o.Kind], o.namespace, o.Name)
 }
 
-func (c *caches) copiesOf(o object) []*copied {
-	return indexed[*copied](c.copies[o.Kind], bySource, o.String())
+func (c *caches) copiesOf(o object) []*cachedCopy {
+	return indexed[*cachedCopy](c.copies[o.Kind], bySource, o.String())
 }
 
-func (c *caches) workload(ref workload.Ref) (*held, bool) {
-	return find[*held](c.workloads[ref.Kind], ref.Namespace, ref.Name)
+func (c *caches) workload(ref workload.Ref) (*cachedWorkload, bool) {
+	return find[*cachedWorkload](c.workloads[ref.Kind], ref.Namespace, ref.Name)
 }
 
 func (c *caches) everyWorkload() []cache.SharedIndexInformer {
@@ -282,21 +282,21 @@ func (c *caches) everyWorkload() []cache.SharedIndexInformer {
 	return all
 }
 
-func (c *caches) triggeredBy(o object) []*held {
-	return indexed[*held](c.everyWorkload(), byTrigger, o.String())
+func (c *caches) triggeredBy(o object) []*cachedWorkload {
+	return indexed[*cachedWorkload](c.everyWorkload(), byTrigger, o.String())
 }
 
-func (c *caches) workloadsUsing(o object) []*held {
-	return indexed[*held](c.everyWorkload(), byUse, o.String())
+func (c *caches) workloadsUsing(o object) []*cachedWorkload {
+	return indexed[*cachedWorkload](c.everyWorkload(), byUse, o.String())
 }
 
-func (c *caches) revisionsUsing(o object) []*revision {
-	return indexed[*revision](c.revisions, byUse, o.String())
+func (c *caches) revisionsUsing(o object) []*cachedRevision {
+	return indexed[*cachedRevision](c.revisions, byUse, o.String())
 }
 
 // workloadOf returns the workload of a revision.
-func (c *caches) workloadOf(r *revision) (*held, bool) {
-	found := indexed[*held](c.everyWorkload(), byUID, owner{r.Namespace, r.is.Owner}.String())
+func (c *caches) workloadOf(r *cachedRevision) (*cachedWorkload, bool) {
+	found := indexed[*cachedWorkload](c.everyWorkload(), byUID, owner{r.Namespace, r.is.Owner}.String())
 	if len(found) == 0 {
 		return nil, false
 	}
@@ -304,14 +304,14 @@ func (c *caches) workloadOf(r *revision) (*held, bool) {
 }
 
 // revisionsOf returns the revisions of a workload, oldest first. One that has no number yet is new.
-func (c *caches) revisionsOf(h *held) []*revision {
-	found := indexed[*revision](c.revisions, byOwner, owner{h.Namespace, h.is.UID}.String())
-	age := func(r *revision) int64 {
+func (c *caches) revisionsOf(h *cachedWorkload) []*cachedRevision {
+	found := indexed[*cachedRevision](c.revisions, byOwner, owner{h.Namespace, h.is.UID}.String())
+	age := func(r *cachedRevision) int64 {
 		if r.is.Number == 0 {
 			return math.MaxInt64
 		}
 		return r.is.Number
 	}
-	slices.SortFunc(found, func(a, b *revision) int { return cmp.Compare(age(a), age(b)) })
+	slices.SortFunc(found, func(a, b *cachedRevision) int { return cmp.Compare(age(a), age(b)) })
 	return found
 }

@@ -74,15 +74,15 @@ func TestOwnersAreOfOneNamespace(t *testing.T) {
 		Labels:      map[string]string{trigger.RolloutLabel: "0123456789abcdef"},
 	}}
 	d.Spec.Template.Annotations = map[string]string{trigger.ConfigAnnotation: `{"configmap/foo":"foo-0000000001"}`}
-	h, ok := cached(t, c, d).(*held)
+	h, ok := cached(t, c, d).(*cachedWorkload)
 	if !ok {
 		t.Fatal("the Deployment is not cached")
 	}
-	own, ok := cached(t, c, replicaSetOf(d.UID, "victim", "web-1", "1", `{"configmap/foo":"foo-0000000001"}`)).(*revision)
+	own, ok := cached(t, c, replicaSetOf(d.UID, "victim", "web-1", "1", `{"configmap/foo":"foo-0000000001"}`)).(*cachedRevision)
 	if !ok {
 		t.Fatal("the ReplicaSet is not cached")
 	}
-	foreign, ok := cached(t, c, replicaSetOf(d.UID, "attacker", "web-2", "2", `{"configmap/foo":"foo-0000000002"}`)).(*revision)
+	foreign, ok := cached(t, c, replicaSetOf(d.UID, "attacker", "web-2", "2", `{"configmap/foo":"foo-0000000002"}`)).(*cachedRevision)
 	if !ok {
 		t.Fatal("the ReplicaSet is not cached")
 	}

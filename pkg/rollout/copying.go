@@ -30,8 +30,8 @@ type heldError struct {
 
 func (e *heldError) Error() string { return e.text }
 
-// makeCopies sees that each copy exists that a workload's template is about to name.
-func (c *Controller) makeCopies(ctx context.Context, h *held, d plan.Decision) error {
+// ensureCopies sees that each copy exists that a workload's template is about to name.
+func (c *Controller) ensureCopies(ctx context.Context, h *cachedWorkload, d plan.Decision) error {
 	copied := d.Config.Copies()
 	for o := range d.Config {
 		name := copied[o]
@@ -42,7 +42,7 @@ func (c *Controller) makeCopies(ctx context.Context, h *held, d plan.Decision) e
 		case d.Config[o] == "":
 			err = c.checkMissing(ctx, object{h.Namespace, o})
 		case name != "":
-			err = c.provide(ctx, h, o, name)
+			err = c.ensureCopy(ctx, h, o, name)
 		}
 		if err != nil {
 			return err
@@ -68,8 +68,8 @@ func (c *Controller) checkMissing(ctx context.Context, source object) error {
 	return fmt.Errorf("%s %w", source, errChanged)
 }
 
-// provide sees that the copy of a source exists, and that the workload's pods may read it.
-func (c *Controller) provide(ctx context.Context, h *held, o trigger.Object, name string) error {
+// ensureCopy sees that the copy of a source exists, and that the workload's pods may read it.
+func (c *Controller) ensureCopy(ctx context.Context, h *cachedWorkload, o trigger.Object, name string) error {
 	if err := c.checkReadable(ctx, h, o, name); err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func copyBy[O copies.Object](
 		return metaOf(created).GetUID(), nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
-		return "", refusal(source, name, err)
+		return "", creationError(source, name, err)
 	}
 	there, err := in.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -179,8 +179,8 @@ func metaOf[O copies.Object](o O) *metav1.ObjectMeta {
 	}
 }
 
-// refusal makes an answer that the same request will get again something to wait for a person with.
-func refusal(source object, name string, err error) error {
+// creationError makes an answer that the same request will get again something to wait for a person with.
+func creationError(source object, name string, err error) error {
 	if apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
 		text := fmt.Sprintf("the copy %s of %s is refused by the API server: %v", name, source.Object, err)
 		return &heldError{text: text, forAccess: apierrors.IsForbidden(err)}
@@ -189,7 +189,7 @@ func refusal(source object, name string, err error) error {
 }
 
 // checkReadable returns an error if the pods read an object with their own credentials, and may not read its copy.
-func (c *Controller) checkReadable(ctx context.Context, h *held, o trigger.Object, copied string) error {
+func (c *Controller) checkReadable(ctx context.Context, h *cachedWorkload, o trigger.Object, copied string) error {
 	if !c.cfg.SecretsByPod || !isReadByPods(h, o) {
 		return nil
 	}
@@ -219,7 +219,7 @@ func (c *Controller) checkReadable(ctx context.Context, h *held, o trigger.Objec
 		"copies have new names, so give it a Role for secrets without resourceNames, or use a volume of type secret", account, copied, o)}
 }
 
-func isReadByPods(h *held, o trigger.Object) bool {
+func isReadByPods(h *cachedWorkload, o trigger.Object) bool {
 	for _, use := range h.Uses {
 		if use.ByPod && (use.Object == o || use.Object == triggerOf(o.Kind, h.Config[o])) {
 			return true

@@ -22,7 +22,7 @@ const maxDoubt = 16 << 10
 
 // look finds out what can be known of the template of a revision without reading attributes: caches do this for every revision
 // of the cluster, one after the other, and anybody may write them.
-func (r *revision) look(in template.Place) {
+func (r *cachedRevision) look(in template.Place) {
 	t := r.is.Template
 	config := r.readConfig(t.Annotations[trigger.ConfigAnnotation])
 	sources := map[string]bool{}
@@ -57,7 +57,7 @@ func (r *revision) look(in template.Place) {
 }
 
 // readConfig takes down what a template says of its config, and returns it.
-func (r *revision) readConfig(text string) trigger.Config {
+func (r *cachedRevision) readConfig(text string) trigger.Config {
 	config, err := trigger.ParseConfig(text)
 	if err == nil {
 		r.Config, r.Copies = text, config.Copies()

@@ -31,7 +31,7 @@ func TestRevisionsInDoubt(t *testing.T) {
 			set.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "x", VolumeSource: corev1.VolumeSource{
 				CSI: &corev1.CSIVolumeSource{Driver: c.cfg.DriverName, VolumeAttributes: tt.attributes},
 			}}}
-			r, ok := cached(t, c, set).(*revision)
+			r, ok := cached(t, c, set).(*cachedRevision)
 			if !ok || r.Doubt == nil || r.Plain {
 				t.Fatalf("the revision is %+v, want one in doubt", r)
 			}

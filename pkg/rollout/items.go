@@ -21,8 +21,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
-// source is what the caches keep of a ConfigMap or Secret that may be a trigger: no content.
-type source struct {
+// cachedSource is what the caches keep of a ConfigMap or Secret that may be a trigger: no content.
+type cachedSource struct {
 	metav1.ObjectMeta
 
 	// CopyName is what a copy of the object as it is now is called.
@@ -38,13 +38,13 @@ type source struct {
 }
 
 // Has reports whether the object has a key.
-func (s *source) Has(key string) bool {
+func (s *cachedSource) Has(key string) bool {
 	_, found := slices.BinarySearch(s.Keys, key)
 	return found
 }
 
-// held is what the caches keep of a workload.
-type held struct {
+// cachedWorkload is what the caches keep of a workload.
+type cachedWorkload struct {
 	metav1.ObjectMeta
 
 	is workload.Workload
@@ -64,8 +64,8 @@ type held struct {
 	Trouble string
 }
 
-// revision is what the caches keep of a ReplicaSet or a ControllerRevision.
-type revision struct {
+// cachedRevision is what the caches keep of a ReplicaSet or a ControllerRevision.
+type cachedRevision struct {
 	metav1.ObjectMeta
 
 	is workload.Revision
@@ -91,16 +91,16 @@ func isPlain(config trigger.Config, uses []template.Use) bool {
 	return slices.ContainsFunc(uses, func(u template.Use) bool { return config[u.Object] != "" })
 }
 
-// copied is what the caches keep of a copy.
-type copied struct {
+// cachedCopy is what the caches keep of a copy.
+type cachedCopy struct {
 	metav1.ObjectMeta
 
 	// Carried is what it says to have from its source.
 	Carried copies.Carried
 }
 
-// head is the part of an object's metadata that caches and indexes need.
-func head(o metav1.Object) metav1.ObjectMeta {
+// indexedMetadata is the part of an object's metadata that caches and indexes need.
+func indexedMetadata(o metav1.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
 	}
@@ -114,7 +114,7 @@ func isCopyName(name string) bool {
 }
 
 // copies returns the copies that the workload's template has by its config.
-func (h *held) copies() []trigger.Object {
+func (h *cachedWorkload) copies() []trigger.Object {
 	var found []trigger.Object
 	for o, name := range h.Config.Copies() {
 		found = append(found, trigger.Object{Kind: o.Kind, Name: name})
@@ -145,9 +145,9 @@ func sourceOf(object any) (any, error) {
 	}
 }
 
-func newSource(o metav1.Object, is trigger.Object, digest copies.Digest, keys []string, problem error) *source {
+func newSource(o metav1.Object, is trigger.Object, digest copies.Digest, keys []string, problem error) *cachedSource {
 	slices.Sort(keys)
-	s := &source{ObjectMeta: head(o), CopyName: copies.Name(o.GetName(), digest), Keys: keys, ChangedAt: changedAt(o)}
+	s := &cachedSource{ObjectMeta: indexedMetadata(o), CopyName: copies.Name(o.GetName(), digest), Keys: keys, ChangedAt: changedAt(o)}
 	carried, err := copies.CarriedBy(o)
 	switch {
 	case problem != nil:
@@ -181,7 +181,7 @@ func copyOf(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	c := &copied{ObjectMeta: head(o)}
+	c := &cachedCopy{ObjectMeta: indexedMetadata(o)}
 	c.Carried, _ = copies.CarriedBy(o) // Somebody else has written what cannot be read; it is written over.
 	c.OwnerReferences = o.OwnerReferences
 	c.CreationTimestamp = o.CreationTimestamp
@@ -194,18 +194,18 @@ func copyOf(object any) (any, error) {
 func workloadOf(object any) (any, error) {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
-		return newHeld(o, workload.OfDeployment(o)), nil
+		return newCachedWorkload(o, workload.OfDeployment(o)), nil
 	case *appsv1.StatefulSet:
-		return newHeld(o, workload.OfStatefulSet(o)), nil
+		return newCachedWorkload(o, workload.OfStatefulSet(o)), nil
 	case *appsv1.DaemonSet:
-		return newHeld(o, workload.OfDaemonSet(o)), nil
+		return newCachedWorkload(o, workload.OfDaemonSet(o)), nil
 	default:
 		return object, nil
 	}
 }
 
-func newHeld(o metav1.Object, w workload.Workload) *held {
-	h := &held{ObjectMeta: head(o)}
+func newCachedWorkload(o metav1.Object, w workload.Workload) *cachedWorkload {
+	h := &cachedWorkload{ObjectMeta: indexedMetadata(o)}
 	value, key, optedIn := trigger.Wanted(w.Annotations)
 	config, hasConfig := w.Template.Annotations[trigger.ConfigAnnotation]
 	_, hasLabel := w.Labels[trigger.RolloutLabel]
@@ -217,18 +217,18 @@ func newHeld(o metav1.Object, w workload.Workload) *held {
 	var err error
 	if optedIn {
 		h.Triggers, err = trigger.Parse(value)
-		h.note(fmt.Sprintf("the annotation %s: ", key), err)
+		h.addTrouble(fmt.Sprintf("the annotation %s: ", key), err)
 	}
 	if hasConfig {
 		h.Config, err = trigger.ParseConfig(config)
 		if h.Broken = err != nil; h.Broken {
-			h.note("", fmt.Errorf("%w; remove it, and the next edit of a source is rolled out", err))
+			h.addTrouble("", fmt.Errorf("%w; remove it, and the next edit of a source is rolled out", err))
 		}
 	}
 	return h
 }
 
-func (h *held) note(about string, err error) {
+func (h *cachedWorkload) addTrouble(about string, err error) {
 	if err == nil {
 		return
 	}
@@ -256,7 +256,7 @@ func revisionTransform(driver string) cache.TransformFunc {
 		case *appsv1.ControllerRevision:
 			r, ok := workload.OfControllerRevision(o)
 			if !ok {
-				return &revision{ObjectMeta: head(o)}, nil
+				return &cachedRevision{ObjectMeta: indexedMetadata(o)}, nil
 			}
 			return newRevision(o, r, driver), nil
 		default:
@@ -265,8 +265,8 @@ func revisionTransform(driver string) cache.TransformFunc {
 	}
 }
 
-func newRevision(o metav1.Object, w workload.Revision, driver string) *revision {
-	r := &revision{ObjectMeta: head(o), is: w}
+func newRevision(o metav1.Object, w workload.Revision, driver string) *cachedRevision {
+	r := &cachedRevision{ObjectMeta: indexedMetadata(o), is: w}
 	r.look(template.Place{Namespace: o.GetNamespace(), Driver: driver})
 	for _, key := range trigger.Wishes() {
 		if value, found := o.GetAnnotations()[key]; found {

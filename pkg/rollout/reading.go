@@ -17,73 +17,73 @@ import (
 // longWait is how long work of a namespace can wait for its allowance before somebody is told.
 const longWait = 10 * time.Second
 
-// readings remember what the templates of workloads use. The status of a workload changes with each of its pods, and its template
+// templateUses remember what the templates of workloads use. The status of a workload changes with each of its pods, and its template
 // rarely.
-type readings struct {
+type templateUses struct {
 	mu   sync.Mutex // Guards last.
-	last map[workload.Ref]reading
+	last map[workload.Ref]knownUses
 }
 
-// reading is what a template uses, by its sum.
-type reading struct {
+// knownUses is what a template uses, by its sum.
+type knownUses struct {
 	sum  string
 	uses []template.Use
 	err  error
 }
 
-func (r *readings) of(ref workload.Ref, sum string) (reading, bool) {
+func (r *templateUses) of(ref workload.Ref, sum string) (knownUses, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last, found := r.last[ref]
 	return last, found && last.sum == sum
 }
 
-func (r *readings) keep(ref workload.Ref, last reading) {
+func (r *templateUses) store(ref workload.Ref, last knownUses) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last[ref] = last
 }
 
-func (r *readings) forget(ref workload.Ref) {
+func (r *templateUses) forget(ref workload.Ref) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.last, ref)
 }
 
 // read returns a workload with what its template uses, or how long it has to wait before its template can be read.
-func (c *Controller) read(h *held) (*held, time.Duration) {
+func (c *Controller) read(h *cachedWorkload) (*cachedWorkload, time.Duration) {
 	place := c.placeOf(h)
-	last, isKnown := c.readings.of(h.is.Ref, h.Sum)
+	last, isKnown := c.uses.of(h.is.Ref, h.Sum)
 	if !isKnown {
-		if wait := c.texts.wait(h.Namespace, h.is.Ref, template.Size(h.is.Template, place)); wait > 0 {
+		if wait := c.attributeBytes.wait(h.Namespace, h.is.Ref, template.Size(h.is.Template, place)); wait > 0 {
 			return nil, wait
 		}
-		c.texts.forget(h.is.Ref)
-		last = reading{sum: h.Sum}
+		c.attributeBytes.forget(h.is.Ref)
+		last = knownUses{sum: h.Sum}
 		last.uses, last.err = template.Uses(h.is.Template, place)
-		c.readings.keep(h.is.Ref, last)
+		c.uses.store(h.is.Ref, last)
 	}
 	full := *h // What the caches have is shared.
 	full.Uses = last.uses
-	full.note("the pod template: ", last.err)
+	full.addTrouble("the pod template: ", last.err)
 	return &full, 0
 }
 
 // charge charges the workload's namespace with what an action takes, and returns how long it has to wait: the API server is asked
 // about each copy that is not known yet, and attributes are read again to be changed and to be checked.
-func (c *Controller) charge(h *held, d plan.Decision) time.Duration {
+func (c *Controller) charge(h *cachedWorkload, d plan.Decision) time.Duration {
 	const readings = 3
-	wait := c.texts.wait(h.Namespace, h.is.Ref, readings*template.Size(h.is.Template, c.placeOf(h)))
+	wait := c.attributeBytes.wait(h.Namespace, h.is.Ref, readings*template.Size(h.is.Template, c.placeOf(h)))
 	wait = max(wait, c.requests.wait(h.Namespace, h.is.Ref, c.unknownCopies(h, d)))
 	if wait == 0 {
-		c.texts.forget(h.is.Ref)
+		c.attributeBytes.forget(h.is.Ref)
 		c.requests.forget(h.is.Ref)
 	}
 	return wait
 }
 
 // unknownCopies counts the objects that the API server has to be asked about before a template can have a config.
-func (c *Controller) unknownCopies(h *held, d plan.Decision) int {
+func (c *Controller) unknownCopies(h *cachedWorkload, d plan.Decision) int {
 	unknown, copied := 0, d.Config.Copies()
 	for o, version := range d.Config {
 		name := copied[o]
@@ -96,16 +96,16 @@ func (c *Controller) unknownCopies(h *held, d plan.Decision) int {
 	return unknown
 }
 
-func (c *Controller) placeOf(h *held) template.Place {
+func (c *Controller) placeOf(h *cachedWorkload) template.Place {
 	return template.Place{Namespace: h.Namespace, Driver: c.cfg.DriverName}
 }
 
-// putOff has a workload looked at again when its namespace may use more of the controller's time. If that is long, it says so once.
-func (c *Controller) putOff(ctx context.Context, h *held, wait time.Duration) {
+// postpone has a workload looked at again when its namespace may use more of the controller's time. If that is long, it says so once.
+func (c *Controller) postpone(ctx context.Context, h *cachedWorkload, wait time.Duration) {
 	c.cfg.Metrics.putOff.Inc()
 	c.workloads.AddAfter(h.is.Ref, wait)
 	const text = "Waits for other workloads of its namespace: together they ask for more than the controller does for one namespace at a time"
-	if wait < longWait || !c.said.isNew(h.is.Ref, text) {
+	if wait < longWait || !c.reported.replace(h.is.Ref, text) {
 		return
 	}
 	c.event(h, corev1.EventTypeWarning, ReasonPutOff, text)
@@ -114,15 +114,15 @@ func (c *Controller) putOff(ctx context.Context, h *held, wait time.Duration) {
 }
 
 // isPlain reports whether a revision is plain, or how long it has to wait before that is known.
-func (c *Controller) isPlain(r *revision) (plain bool, wait time.Duration) {
+func (c *Controller) isPlain(r *cachedRevision) (plain bool, wait time.Duration) {
 	if r.Plain || r.Doubt == nil {
 		return r.Plain, 0
 	}
 	if !r.Doubt.isRead.Load() {
-		if wait := c.texts.wait(r.Namespace, r.Doubt, r.Doubt.size); wait > 0 {
+		if wait := c.attributeBytes.wait(r.Namespace, r.Doubt, r.Doubt.size); wait > 0 {
 			return false, wait
 		}
-		c.texts.forget(r.Doubt)
+		c.attributeBytes.forget(r.Doubt)
 	}
 	return r.Doubt.read(), 0
 }

@@ -26,18 +26,18 @@ func (c *Controller) reconcile(ctx context.Context, ref workload.Ref) error {
 		c.forget(ref)
 		return nil
 	}
-	if c.isOutdated(cached) {
+	if c.awaitsCache(cached) {
 		return nil // The cache will say more, and queue the workload again.
 	}
 	h, wait := c.read(cached)
 	if wait > 0 {
-		c.putOff(ctx, cached, wait)
+		c.postpone(ctx, cached, wait)
 		return nil
 	}
-	state := c.state(h)
+	state := c.planState(h)
 	decision := plan.Decide(state)
 	if decision.Action == plan.Rest || decision.Held != "" {
-		c.report(ctx, h, state, decision)
+		c.reportHeld(ctx, h, state, decision)
 	}
 	if decision.Action == plan.Rest {
 		if decision.Held == "" {
@@ -51,17 +51,17 @@ func (c *Controller) reconcile(ctx context.Context, ref workload.Ref) error {
 		c.workloads.AddAfter(ref, wait)
 		return nil
 	}
-	return c.act(ctx, h, state, decision)
+	return c.execute(ctx, h, state, decision)
 }
 
 // forget drops what is remembered of a workload that is gone, or is none of the controller's business.
 func (c *Controller) forget(ref workload.Ref) {
 	c.pacer.forget(ref)
-	c.patience.forget(ref)
+	c.progress.forget(ref)
 	c.access.forget(ref)
-	c.said.forget(ref)
-	c.readings.forget(ref)
-	c.texts.forget(ref)
+	c.reported.forget(ref)
+	c.uses.forget(ref)
+	c.attributeBytes.forget(ref)
 	c.requests.forget(ref)
 	c.cfg.Metrics.held(ref, "")
 	c.mu.Lock()
@@ -69,8 +69,8 @@ func (c *Controller) forget(ref workload.Ref) {
 	delete(c.written, ref)
 }
 
-// isOutdated reports whether the cache still has the version of a workload that was written over.
-func (c *Controller) isOutdated(h *held) bool {
+// awaitsCache reports whether the cache still has the version of a workload that was written over.
+func (c *Controller) awaitsCache(h *cachedWorkload) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if version, ok := c.written[h.is.Ref]; ok && version == h.is.ResourceVersion {
@@ -80,8 +80,8 @@ func (c *Controller) isOutdated(h *held) bool {
 	return false
 }
 
-// state gathers what a decision needs.
-func (c *Controller) state(h *held) plan.State {
+// planState gathers what a decision needs.
+func (c *Controller) planState(h *cachedWorkload) plan.State {
 	s := plan.State{
 		OptedIn: h.OptedIn, Label: h.is.Labels[trigger.RolloutLabel],
 		AfterUndo: h.is.Annotations[trigger.AfterUndo], WhileFailing: h.is.Annotations[trigger.WhileFailing],
@@ -98,7 +98,7 @@ func (c *Controller) state(h *held) plan.State {
 		s.Used[use.Object] = true
 	}
 	s.Strays = c.strays(h, s.Used)
-	s.Failing = c.isFailing(h)
+	s.Failing = c.trackFailure(h)
 	if s.OptedIn && s.Problem == "" {
 		s.Wanted, s.Problem = c.wanted(h, s.Strays)
 	}
@@ -108,7 +108,7 @@ func (c *Controller) state(h *held) plan.State {
 // strays returns the copies of triggers that a template names and its config does not have, and of which triggers. Somebody
 // has changed one of the two by hand. Where the template names the trigger, or the copy that the config has, too, they are
 // there on purpose.
-func (c *Controller) strays(h *held, used map[trigger.Object]bool) map[trigger.Object]trigger.Object {
+func (c *Controller) strays(h *cachedWorkload, used map[trigger.Object]bool) map[trigger.Object]trigger.Object {
 	strays := map[trigger.Object]trigger.Object{}
 	for o := range used {
 		made, exists := c.caches.copied(object{h.Namespace, o})
@@ -128,7 +128,7 @@ func (c *Controller) strays(h *held, used map[trigger.Object]bool) map[trigger.O
 }
 
 // wanted returns the config of a workload by what its triggers are now, or why there is none that pods could run with.
-func (c *Controller) wanted(h *held, strays map[trigger.Object]trigger.Object) (trigger.Config, string) {
+func (c *Controller) wanted(h *cachedWorkload, strays map[trigger.Object]trigger.Object) (trigger.Config, string) {
 	config := trigger.Config{}
 	var problems []string
 	for _, o := range h.Triggers {
@@ -142,7 +142,7 @@ func (c *Controller) wanted(h *held, strays map[trigger.Object]trigger.Object) (
 }
 
 // usesOf returns the uses of an object in a template, under its own name or that of a copy.
-func usesOf(h *held, o trigger.Object, strays map[trigger.Object]trigger.Object) []template.Use {
+func usesOf(h *cachedWorkload, o trigger.Object, strays map[trigger.Object]trigger.Object) []template.Use {
 	var uses []template.Use
 	for _, use := range h.Uses {
 		stray, isStray := strays[use.Object]
@@ -155,7 +155,7 @@ func usesOf(h *held, o trigger.Object, strays map[trigger.Object]trigger.Object)
 
 // wantedVersion returns what a config has for a trigger as it is now: the name of its copy if the template uses it, and
 // nothing when it does not exist and need not.
-func (c *Controller) wantedVersion(h *held, o trigger.Object, uses []template.Use) (version, problem string) {
+func (c *Controller) wantedVersion(h *cachedWorkload, o trigger.Object, uses []template.Use) (version, problem string) {
 	if o.Kind == api.Secret && !c.cfg.Secrets {
 		return "", fmt.Sprintf("%s: the controller runs with --secrets=false", o)
 	}
@@ -187,7 +187,7 @@ func (c *Controller) wantedVersion(h *held, o trigger.Object, uses []template.Us
 }
 
 // wait returns how long an action has to wait for others and for quiet.
-func (c *Controller) wait(h *held, s plan.State, d plan.Decision) time.Duration {
+func (c *Controller) wait(h *cachedWorkload, s plan.State, d plan.Decision) time.Duration {
 	switch {
 	case d.Action == plan.RollOut:
 		return c.pacer.wait(h.is.Ref, d.Config.String(), h.Sum)
@@ -198,25 +198,25 @@ func (c *Controller) wait(h *held, s plan.State, d plan.Decision) time.Duration 
 	}
 }
 
-// act does what was decided, by one write to the workload.
-func (c *Controller) act(ctx context.Context, h *held, s plan.State, d plan.Decision) error {
+// execute does what was decided, by one write to the workload.
+func (c *Controller) execute(ctx context.Context, h *cachedWorkload, s plan.State, d plan.Decision) error {
 	logger := klog.FromContext(ctx).WithValues(logkeys.Workload, h.is.String(), logkeys.Namespace, h.Namespace)
 	if c.cfg.DryRun {
-		if c.said.isNew(h.is.Ref, "would "+string(d.Action)+d.Config.String()) {
+		if c.reported.replace(h.is.Ref, "would "+string(d.Action)+d.Config.String()) {
 			logger.Info("Would "+string(d.Action), logkeys.Config, d.Config.String())
 		}
 		return nil
 	}
 	if wait := c.charge(h, d); wait > 0 {
-		c.putOff(ctx, h, wait)
+		c.postpone(ctx, h, wait)
 		return nil
 	}
 	w, err := c.newWrite(h, d)
 	if err != nil {
-		return c.holdOr(ctx, h, &heldError{text: err.Error()})
+		return c.holdBackOrReturn(ctx, h, &heldError{text: err.Error()})
 	}
-	if err := c.makeCopies(ctx, h, d); err != nil {
-		return c.holdOr(ctx, h, err)
+	if err := c.ensureCopies(ctx, h, d); err != nil {
+		return c.holdBackOrReturn(ctx, h, err)
 	}
 	c.access.forget(h.is.Ref)
 	version, err := c.send(ctx, h, w)
@@ -232,9 +232,9 @@ func (c *Controller) act(ctx context.Context, h *held, s plan.State, d plan.Deci
 		c.mu.Unlock()
 	}
 	logger.Info("Did "+string(d.Action), logkeys.Config, d.Config.String())
-	c.tell(h, s, d)
+	c.reportWrite(h, s, d)
 	if d.Held == "" {
-		c.said.forget(h.is.Ref)
+		c.reported.forget(h.is.Ref)
 		c.cfg.Metrics.held(h.is.Ref, "")
 		c.pacer.forget(h.is.Ref)
 	}

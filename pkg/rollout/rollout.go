@@ -84,15 +84,15 @@ type Controller struct {
 	workloads workqueue.TypedRateLimitingInterface[workload.Ref]
 	copies    workqueue.TypedRateLimitingInterface[object]
 	pacer     *pacer
-	patience  *patience
+	progress  *progressTracker
 	access    *accessWaits
-	said      *said[workload.Ref]
-	gone      *said[object]
+	reported      *reportedTexts[workload.Ref]
+	reportedGone      *reportedTexts[object]
 	verified  *verified
-	readings  *readings
+	uses  *templateUses
 
 	// What each namespace may use: bytes of attributes to read, requests, Events.
-	texts, requests, notes *allowance
+	attributeBytes, requests, events *allowance
 
 	// mu guards written, which holds for each workload the version that was last written over: until the cache has
 	// another one, there is nothing to decide.
@@ -107,10 +107,10 @@ func New(cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{
-		cfg: cfg, caches: caches, pacer: newPacer(cfg.QuietPeriod, cfg.Rate), patience: newPatience(cfg.ProgressDeadline), access: newAccessWaits(),
-		said: newSaid[workload.Ref](), gone: newSaid[object](), verified: &verified{uids: map[object]types.UID{}}, written: map[workload.Ref]string{},
-		readings: &readings{last: map[workload.Ref]reading{}},
-		texts:    newAllowance(textRate, textBurst), requests: newAllowance(max(requestRate, rate.Limit(cfg.Rate)), requestBurst), notes: newAllowance(eventRate, eventBurst),
+		cfg: cfg, caches: caches, pacer: newPacer(cfg.QuietPeriod, cfg.Rate), progress: newProgressTracker(cfg.ProgressDeadline), access: newAccessWaits(),
+		reported: newReportedTexts[workload.Ref](), reportedGone: newReportedTexts[object](), verified: &verified{uids: map[object]types.UID{}}, written: map[workload.Ref]string{},
+		uses: &templateUses{last: map[workload.Ref]knownUses{}},
+		attributeBytes:    newAllowance(textRate, textBurst), requests: newAllowance(max(requestRate, rate.Limit(cfg.Rate)), requestBurst), events: newAllowance(eventRate, eventBurst),
 	}
 	if err := c.listen(); err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	klog.FromContext(ctx).Info("Working", logkeys.DryRun, c.cfg.DryRun)
 	for range workers {
 		wg.Go(func() { work(ctx, c.workloads, c.reconcile) })
-		wg.Go(func() { work(ctx, c.copies, c.keep) })
+		wg.Go(func() { work(ctx, c.copies, c.reconcileCopy) })
 	}
 	<-ctx.Done()
 	return nil
@@ -232,7 +232,7 @@ func either[T any](old, now any) (T, bool) {
 }
 
 func (c *Controller) sourceChanged(kind api.Kind, old, now any) {
-	s, ok := either[*source](old, now)
+	s, ok := either[*cachedSource](old, now)
 	if !ok {
 		return
 	}
@@ -243,7 +243,7 @@ func (c *Controller) sourceChanged(kind api.Kind, old, now any) {
 	for _, h := range c.caches.triggeredBy(o) {
 		c.workloads.Add(h.is.Ref)
 	}
-	before, _ := old.(*source)
+	before, _ := old.(*cachedSource)
 	if before == nil || !before.Carried.IsEqual(s.Carried) || before.Problem != s.Problem {
 		for _, made := range c.caches.copiesOf(o) {
 			c.copies.Add(object{made.Namespace, triggerOf(kind, made.Name)})
@@ -262,7 +262,7 @@ func (c *Controller) copyChanged(kind api.Kind, old, now any) {
 	case now == nil:
 		c.cfg.Metrics.copies.Dec()
 	}
-	made, ok := either[*copied](old, now)
+	made, ok := either[*cachedCopy](old, now)
 	if !ok {
 		return
 	}
@@ -273,21 +273,21 @@ func (c *Controller) copyChanged(kind api.Kind, old, now any) {
 }
 
 func (c *Controller) workloadChanged(old, now any) {
-	h, ok := either[*held](old, now)
+	h, ok := either[*cachedWorkload](old, now)
 	if !ok {
 		return
 	}
 	c.workloads.Add(h.is.Ref)
 	for _, item := range []any{old, now} {
-		if h, ok := item.(*held); ok {
+		if h, ok := item.(*cachedWorkload); ok {
 			c.queueCopies(h.Namespace, h.copies())
 		}
 	}
 }
 
 func (c *Controller) revisionChanged(old, now any) {
-	before, _ := old.(*revision)
-	after, _ := now.(*revision)
+	before, _ := old.(*cachedRevision)
+	after, _ := now.(*cachedRevision)
 	if before == nil && after != nil && (after.Plain || after.Doubt != nil) {
 		if h, found := c.caches.workloadOf(after); found {
 			c.workloads.Add(h.is.Ref) // Which may have been found done already: the two are watched apart.
@@ -296,7 +296,7 @@ func (c *Controller) revisionChanged(old, now any) {
 	if before != nil && after != nil && before.UID == after.UID && before.is.Deleting == after.is.Deleting && before.is.Owner == after.is.Owner {
 		return // The rest of a revision does not change.
 	}
-	for _, r := range []*revision{before, after} {
+	for _, r := range []*cachedRevision{before, after} {
 		if r != nil {
 			c.queueCopies(r.Namespace, r.Uses)
 		}

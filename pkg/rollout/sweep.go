@@ -19,7 +19,7 @@ const sweepAgain = 2 * time.Second
 // sweep removes the revisions of a workload that nobody wants back: those that somebody began by applying a manifest, with
 // the sources' own names, and that were pointed to the copies at once. They are the same to pods, and in the way of
 // `kubectl rollout undo`, which would go back to one of them, and from there forward again.
-func (c *Controller) sweep(ctx context.Context, h *held) error {
+func (c *Controller) sweep(ctx context.Context, h *cachedWorkload) error {
 	if !h.OptedIn || !h.is.Progress.Done || c.cfg.DryRun {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (c *Controller) sweep(ctx context.Context, h *held) error {
 }
 
 // remove deletes a revision that is still what the cache has.
-func (c *Controller) remove(ctx context.Context, r *revision) error {
+func (c *Controller) remove(ctx context.Context, r *cachedRevision) error {
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &r.UID, ResourceVersion: &r.ResourceVersion}}
 	var err error
 	switch apps := c.cfg.Client.AppsV1(); r.is.Kind {

@@ -36,7 +36,7 @@ type write []operation
 // It is a JSON patch and not an applied configuration. Who applies one owns the list items that its fields are in, such as
 // a container of which one variable is written, and another manager who applies a manifest without that container can
 // then not remove it. A patch owns the very fields it changes.
-func (c *Controller) newWrite(h *held, d plan.Decision) (write, error) {
+func (c *Controller) newWrite(h *cachedWorkload, d plan.Decision) (write, error) {
 	changes, err := template.Point(h.is.Template, c.placeOf(h), d.Names)
 	if err != nil {
 		return nil, fmt.Errorf("point %s to its copies: %w", h.is.Ref, err)
@@ -63,7 +63,7 @@ func (c *Controller) newWrite(h *held, d plan.Decision) (write, error) {
 
 // lostWishes returns what a user wished of a Deployment that has just been undone: `kubectl rollout undo` replaces its
 // annotations by those that it had when the old revision was its newest.
-func (c *Controller) lostWishes(h *held) map[string]string {
+func (c *Controller) lostWishes(h *cachedWorkload) map[string]string {
 	mark := trigger.ParseMark(h.is.Labels[trigger.RolloutLabel])
 	if h.is.Kind != workload.Deployment || mark.IsFor(h.Config) || mark.IsUndoneFor(h.Config) {
 		return nil
@@ -88,7 +88,7 @@ func merged(have map[string]string, key, value string) map[string]string {
 }
 
 // undone returns what the annotation of that name shall say.
-func undone(h *held, d plan.Decision) string {
+func undone(h *cachedWorkload, d plan.Decision) string {
 	if d.KeepsUndone {
 		return h.is.Annotations[trigger.UndoneAnnotation]
 	}
@@ -120,7 +120,7 @@ func (w write) set(path string, have map[string]string, key, value string) write
 
 // send sends a write and returns the version it led to. If the workload is not any more what the write was made for, the
 // error is a conflict.
-func (c *Controller) send(ctx context.Context, h *held, w write) (string, error) {
+func (c *Controller) send(ctx context.Context, h *cachedWorkload, w write) (string, error) {
 	body, err := json.Marshal(w)
 	if err != nil {
 		return "", fmt.Errorf("encode the patch: %w", err)
@@ -143,7 +143,7 @@ type workloads[O metav1.Object] interface {
 
 // sendTo makes a conflict also of what the API server refuses before it compares versions: a patch of what somebody has
 // removed meanwhile, or of a workload that is gone.
-func sendTo[O metav1.Object](ctx context.Context, in workloads[O], h *held, body []byte) (string, error) {
+func sendTo[O metav1.Object](ctx context.Context, in workloads[O], h *cachedWorkload, body []byte) (string, error) {
 	answer, err := in.Patch(ctx, h.is.Name, types.JSONPatchType, body, metav1.PatchOptions{FieldManager: FieldManager})
 	if err == nil {
 		return answer.GetResourceVersion(), nil

@@ -21,7 +21,7 @@ var (
 // Verify reports why an object cannot be used as the copy that has this digest. It takes the whole object as the API
 // returns it, and believes its content rather than its annotations.
 func Verify[O Object](object O, want Digest) error {
-	o := seen(object)
+	o := inspect(object)
 	subject := fmt.Sprintf("%s %s/%s", o.kind.Resource(), o.GetNamespace(), o.GetName())
 	if reason := o.mismatch(want); reason != "" {
 		return fmt.Errorf("%s %w, because %s: delete it, or rename it if it is yours", subject, ErrNotThatCopy, reason)
@@ -41,7 +41,7 @@ func IsMarked(annotations map[string]string) bool {
 // Restore returns the labels and annotations of a merge patch after which an object says again that it is the copy of a source.
 // It knows the copy by its name, which stands for the content: anybody may have changed the rest. The error wraps ErrNotThatCopy.
 func Restore[O Object](object O, source trigger.Object) (labels, annotations map[string]any, err error) {
-	o := seen(object)
+	o := inspect(object)
 	if o.immutable == nil || !*o.immutable || o.kind != source.Kind || Name(source.Name, o.digest) != o.GetName() {
 		return nil, nil, fmt.Errorf("%s %s/%s %w: delete it, or rename it if it is yours", o.kind.Resource(), o.GetNamespace(), o.GetName(), ErrNotThatCopy)
 	}
@@ -49,16 +49,16 @@ func Restore[O Object](object O, source trigger.Object) (labels, annotations map
 	return labels, map[string]any{SourceAnnotation: source.String(), DigestAnnotation: o.digest.String()}, nil
 }
 
-// sight is of an object what Verify looks at.
-type sight struct {
+// inspected is of an object what Verify looks at.
+type inspected struct {
 	metav1.Object
 	kind      api.Kind
 	immutable *bool
 	digest    Digest
 }
 
-func seen[O Object](object O) sight {
-	s := sight{digest: DigestOf(object)}
+func inspect[O Object](object O) inspected {
+	s := inspected{digest: DigestOf(object)}
 	switch o := any(object).(type) {
 	case *corev1.ConfigMap:
 		s.Object, s.kind, s.immutable = o, api.ConfigMap, o.Immutable
@@ -69,7 +69,7 @@ func seen[O Object](object O) sight {
 }
 
 // mismatch says what is wrong with the object. It tells no digests, since those of Secrets are nobody's business.
-func (s sight) mismatch(want Digest) string {
+func (s inspected) mismatch(want Digest) string {
 	source, err := SourceOf(s.GetAnnotations())
 	switch {
 	case !Is(s.GetLabels()):

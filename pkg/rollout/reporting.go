@@ -36,16 +36,16 @@ const (
 // retryHeld is how soon it is tried again what others have to allow.
 const retryHeld = time.Minute
 
-// said remembers what was last told about each workload or copy, so that it is told once.
-type said[K comparable] struct {
+// reportedTexts remembers what was last told about each workload or copy, so that it is told once.
+type reportedTexts[K comparable] struct {
 	mu   sync.Mutex // Guards last.
 	last map[K]string
 }
 
-func newSaid[K comparable]() *said[K] { return &said[K]{last: map[K]string{}} }
+func newReportedTexts[K comparable]() *reportedTexts[K] { return &reportedTexts[K]{last: map[K]string{}} }
 
-// isNew reports whether a text is another than the last about something, and remembers it. The empty text is never new.
-func (s *said[K]) isNew(about K, text string) bool {
+// replace reports whether a text is another than the last about something, and remembers it. The empty text is never new.
+func (s *reportedTexts[K]) replace(about K, text string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if text == "" {
@@ -57,24 +57,24 @@ func (s *said[K]) isNew(about K, text string) bool {
 	return before != text
 }
 
-func (s *said[K]) forget(about K) { s.isNew(about, "") }
+func (s *reportedTexts[K]) forget(about K) { s.replace(about, "") }
 
-// report tells that a change is held back, and why.
-func (c *Controller) report(ctx context.Context, h *held, s plan.State, d plan.Decision) {
-	c.sayHeld(ctx, h, d.Held, heldText(h, s, d.Held))
+// reportHeld tells that a change is held back, and why.
+func (c *Controller) reportHeld(ctx context.Context, h *cachedWorkload, s plan.State, d plan.Decision) {
+	c.reportHeldText(ctx, h, d.Held, heldText(h, s, d.Held))
 }
 
-// sayHeld says, once, why a change is held back: on the workload, and in the log, which lasts longer than Events.
-func (c *Controller) sayHeld(ctx context.Context, h *held, reason plan.Held, text string) {
+// reportHeldText says, once, why a change is held back: on the workload, and in the log, which lasts longer than Events.
+func (c *Controller) reportHeldText(ctx context.Context, h *cachedWorkload, reason plan.Held, text string) {
 	c.cfg.Metrics.held(h.is.Ref, reason)
-	if !c.said.isNew(h.is.Ref, text) {
+	if !c.reported.replace(h.is.Ref, text) {
 		return
 	}
 	c.event(h, corev1.EventTypeWarning, ReasonHeldBack, text)
 	klog.FromContext(ctx).Info("Holds a change back", logkeys.Workload, h.is.String(), logkeys.Namespace, h.Namespace, logkeys.Reason, text)
 }
 
-func heldText(h *held, s plan.State, reason plan.Held) string {
+func heldText(h *cachedWorkload, s plan.State, reason plan.Held) string {
 	ref := h.is.Ref
 	switch reason {
 	case plan.HeldByProblem:
@@ -90,19 +90,19 @@ func heldText(h *held, s plan.State, reason plan.Held) string {
 	}
 }
 
-// holdOr tells what keeps copies from being made, and has it tried again.
-func (c *Controller) holdOr(ctx context.Context, h *held, err error) error {
+// holdBackOrReturn tells what keeps copies from being made, and has it tried again.
+func (c *Controller) holdBackOrReturn(ctx context.Context, h *cachedWorkload, err error) error {
 	var waiting *heldError
 	switch {
 	case errors.As(err, &waiting):
-		c.sayHeld(ctx, h, plan.HeldByProblem, "Not rolled out: "+waiting.text)
+		c.reportHeldText(ctx, h, plan.HeldByProblem, "Not rolled out: "+waiting.text)
 		c.workloads.AddAfter(h.is.Ref, c.retryAfter(h.is.Ref, waiting)) // What rights and quotas allow is in no cache.
 		return nil
 	case errors.Is(err, errChanged), apierrors.IsNotFound(err):
 		c.workloads.AddAfter(h.is.Ref, time.Second) // The cache is about to say the same.
 		return nil
 	case ctx.Err() == nil:
-		c.sayHeld(ctx, h, plan.HeldByProblem, "Not rolled out for now: "+err.Error())
+		c.reportHeldText(ctx, h, plan.HeldByProblem, "Not rolled out for now: "+err.Error())
 	}
 	return err
 }
@@ -115,8 +115,8 @@ func (c *Controller) retryAfter(ref workload.Ref, waiting *heldError) time.Durat
 	return retryHeld
 }
 
-// tell tells what was written.
-func (c *Controller) tell(h *held, s plan.State, d plan.Decision) {
+// reportWrite tells what was written.
+func (c *Controller) reportWrite(h *cachedWorkload, s plan.State, d plan.Decision) {
 	switch {
 	case d.Action == plan.RecordUndo:
 		c.cfg.Metrics.count(resultUndone)
@@ -131,17 +131,17 @@ func (c *Controller) tell(h *held, s plan.State, d plan.Decision) {
 		c.cfg.Metrics.count(resultRepaired)
 		c.event(h, corev1.EventTypeNormal, ReasonRepaired, "The pod template named sources again, and was pointed to their copies: "+changes(nil, d.Config))
 	default:
-		c.tellRollout(h, s, d)
+		c.reportRollout(h, s, d)
 	}
 }
 
-func (c *Controller) tellRollout(h *held, s plan.State, d plan.Decision) {
+func (c *Controller) reportRollout(h *cachedWorkload, s plan.State, d plan.Decision) {
 	c.cfg.Metrics.count(resultRolledOut)
 	c.event(h, corev1.EventTypeNormal, ReasonRolledOut, "The pod template uses "+changes(s.Template, d.Config))
 	for _, o := range d.Config.Objects() {
 		name := d.Config[o]
 		source, exists := c.caches.source(object{h.Namespace, o})
-		if name == s.Template[o] || !exists || !c.notes.take(h.Namespace) {
+		if name == s.Template[o] || !exists || !c.events.take(h.Namespace) {
 			continue
 		}
 		if s.Template[o] != "" { // Otherwise the source is as old as it likes.
@@ -156,7 +156,7 @@ func (c *Controller) tellRollout(h *held, s plan.State, d plan.Decision) {
 	}
 }
 
-func undoneText(h *held, s plan.State, d plan.Decision) string {
+func undoneText(h *cachedWorkload, s plan.State, d plan.Decision) string {
 	text := "The last change was undone: the pod template uses " + changes(nil, d.Config)
 	if len(d.Config) == 0 {
 		text = "The last change was undone, to a revision that uses the sources themselves"
@@ -169,7 +169,7 @@ func undoneText(h *held, s plan.State, d plan.Decision) string {
 
 // unknownTrigger says that a trigger does not exist and that nothing uses it, which is mostly a slip of the pen, and what to
 // type.
-func (h *held) unknownTrigger(o trigger.Object) string {
+func (h *cachedWorkload) unknownTrigger(o trigger.Object) string {
 	text := fmt.Sprintf("%s triggers rollouts, but does not exist, and the pod template does not use it", o)
 	_, annotation, _ := trigger.Wanted(h.is.Annotations)
 	used := h.usedSources()
@@ -188,7 +188,7 @@ func (h *held) unknownTrigger(o trigger.Object) string {
 }
 
 // usedSources returns the sources that the pod template uses, also by their copies, in order.
-func (h *held) usedSources() []trigger.Object {
+func (h *cachedWorkload) usedSources() []trigger.Object {
 	sources := map[trigger.Object]trigger.Object{}
 	for source, copied := range h.Config.Copies() {
 		sources[triggerOf(source.Kind, copied)] = source
@@ -267,9 +267,9 @@ func hasSame(c trigger.Config, o trigger.Object, version string) bool {
 	return found && before == version
 }
 
-// tellTaken tells the workloads that need a copy that another object has its name.
-func (c *Controller) tellTaken(o object, err error) {
-	if !c.gone.isNew(o, err.Error()) {
+// reportNameTaken tells the workloads that need a copy that another object has its name.
+func (c *Controller) reportNameTaken(o object, err error) {
+	if !c.reportedGone.replace(o, err.Error()) {
 		return
 	}
 	for _, h := range c.caches.workloadsUsing(o) {
@@ -277,9 +277,9 @@ func (c *Controller) tellTaken(o object, err error) {
 	}
 }
 
-// tellGone tells who needs a copy that is gone for good: whose pods use it, or would after an undo.
-func (c *Controller) tellGone(o object) {
-	if !c.gone.isNew(o, "gone") {
+// reportGone tells who needs a copy that is gone for good: whose pods use it, or would after an undo.
+func (c *Controller) reportGone(o object) {
+	if !c.reportedGone.replace(o, "gone") {
 		return
 	}
 	told := map[types.UID]bool{}
@@ -299,8 +299,8 @@ func (c *Controller) tellGone(o object) {
 	}
 }
 
-func (c *Controller) event(h *held, kind, reason, text string) {
-	if !c.notes.take(h.Namespace) {
+func (c *Controller) event(h *cachedWorkload, kind, reason, text string) {
+	if !c.events.take(h.Namespace) {
 		return // The log and metrics have it too.
 	}
 	about := &corev1.ObjectReference{

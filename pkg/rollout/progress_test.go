@@ -10,8 +10,8 @@ import (
 )
 
 // rollingOut is a StatefulSet with so many pods of a config that are ready.
-func rollingOut(config string, ready int32) *held {
-	return &held{
+func rollingOut(config string, ready int32) *cachedWorkload {
+	return &cachedWorkload{
 		is: workload.Workload{
 			Ref:      workload.Ref{Kind: workload.StatefulSet, Namespace: "default", Name: "db"},
 			Progress: workload.Progress{Observed: true, Counts: workload.Counts{Ready: ready}},
@@ -20,9 +20,9 @@ func rollingOut(config string, ready int32) *held {
 	}
 }
 
-func wantLeft(t *testing.T, p *patience, h *held, want time.Duration) {
+func wantLeft(t *testing.T, p *progressTracker, h *cachedWorkload, want time.Duration) {
 	t.Helper()
-	left, done := p.left(h)
+	left, done := p.record(h)
 	if done || left != want {
 		t.Errorf("left = %s, %t, want %s and not done", left, done, want)
 	}
@@ -31,7 +31,7 @@ func wantLeft(t *testing.T, p *patience, h *held, want time.Duration) {
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPatience(time.Minute)
+		p := newProgressTracker(time.Minute)
 		wantLeft(t, p, rollingOut("foo-1", 1), time.Minute)
 		sleep(t, 40*time.Second)
 		wantLeft(t, p, rollingOut("foo-1", 1), 20*time.Second)
@@ -57,12 +57,12 @@ func TestPatienceAfterTheRollout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				p := newPatience(time.Minute)
+				p := newProgressTracker(time.Minute)
 				arrived := rollingOut("foo-1", 3)
 				arrive(&arrived.is.Progress)
-				p.left(arrived)
+				p.record(arrived)
 				sleep(t, time.Hour)
-				if _, done := p.left(rollingOut("foo-1", 2)); !done {
+				if _, done := p.record(rollingOut("foo-1", 2)); !done {
 					t.Error("an hour after it was done, the rollout counts as under way")
 				}
 				wantLeft(t, p, rollingOut("foo-2", 2), time.Minute)

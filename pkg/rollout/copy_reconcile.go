@@ -23,18 +23,18 @@ import (
 // newcomerAge is how long a copy that nothing uses yet is left alone: the template that it was made for may be on its way.
 const newcomerAge = time.Minute
 
-// keep sees that a copy that is needed is there, and that it belongs to the revisions that use it: the garbage collector
+// reconcileCopy sees that a copy that is needed is there, and that it belongs to the revisions that use it: the garbage collector
 // removes it after the last of them. Until a workload has a revision that uses a copy, the workload itself owns it.
-func (c *Controller) keep(ctx context.Context, o object) error {
+func (c *Controller) reconcileCopy(ctx context.Context, o object) error {
 	needed := c.ownersOf(o)
 	found, exists := c.caches.copied(o)
 	if exists || len(needed) == 0 {
-		c.gone.forget(o)
+		c.reportedGone.forget(o)
 		c.requests.forget(o)
 	}
 	switch {
 	case !exists && len(needed) > 0:
-		return c.replace(ctx, o, needed)
+		return c.restoreOrRecreate(ctx, o, needed)
 	case !exists || found.DeletionTimestamp != nil:
 		return nil
 	case len(needed) == 0:
@@ -44,7 +44,7 @@ func (c *Controller) keep(ctx context.Context, o object) error {
 		return c.restore(ctx, o, origins)
 	}
 	patch := map[string]any{}
-	if owners := c.merge(found.OwnerReferences, needed); !slices.EqualFunc(owners, found.OwnerReferences, isSame) {
+	if owners := c.mergeOwners(found.OwnerReferences, needed); !slices.EqualFunc(owners, found.OwnerReferences, isSame) {
 		patch["ownerReferences"] = owners
 	}
 	if carried := c.carriedTo(o, found); !carried.IsEqual(found.Carried) {
@@ -58,7 +58,7 @@ func (c *Controller) keep(ctx context.Context, o object) error {
 
 // carriedTo returns the labels and annotations that a copy is to have of its source: those that the source has now, whichever
 // content the copy has. A copy whose source is gone, or lists what cannot be copied, stays as it is.
-func (c *Controller) carriedTo(o object, found *copied) copies.Carried {
+func (c *Controller) carriedTo(o object, found *cachedCopy) copies.Carried {
 	of, err := copies.SourceOf(found.Annotations)
 	if err != nil || of.Kind != o.Kind {
 		return found.Carried
@@ -89,9 +89,9 @@ func (c *Controller) ownersOf(o object) []metav1.OwnerReference {
 	return owners
 }
 
-// merge returns the owners a copy shall have: those it has, without workloads that need it no more, and those who need it.
+// mergeOwners returns the owners a copy shall have: those it has, without workloads that need it no more, and those who need it.
 // What others made an owner stays one.
-func (c *Controller) merge(have, needed []metav1.OwnerReference) []metav1.OwnerReference {
+func (c *Controller) mergeOwners(have, needed []metav1.OwnerReference) []metav1.OwnerReference {
 	var merged []metav1.OwnerReference
 	for _, owner := range have {
 		if !isWorkload(owner) || slices.ContainsFunc(needed, func(n metav1.OwnerReference) bool { return n.UID == owner.UID }) {
@@ -134,8 +134,8 @@ func (c *Controller) patchCopy(ctx context.Context, o object, found *metav1.Obje
 
 // discard deletes a copy that nothing uses and only workloads own, which was made for a template that never came. What
 // revisions own, the garbage collector sees to. What nobody owns may be used by pods that were left behind.
-func (c *Controller) discard(ctx context.Context, o object, found *copied) error {
-	owners := c.merge(found.OwnerReferences, nil)
+func (c *Controller) discard(ctx context.Context, o object, found *cachedCopy) error {
+	owners := c.mergeOwners(found.OwnerReferences, nil)
 	if len(owners) > 0 || len(found.OwnerReferences) == 0 || c.cfg.DryRun {
 		return nil
 	}
@@ -152,9 +152,9 @@ func (c *Controller) discard(ctx context.Context, o object, found *copied) error
 	return nil
 }
 
-// replace makes a copy again that somebody has deleted, if its source still has that content. Otherwise it tells those who
+// restoreOrRecreate makes a copy again that somebody has deleted, if its source still has that content. Otherwise it tells those who
 // need it. A copy that has lost its label gets it back.
-func (c *Controller) replace(ctx context.Context, o object, owners []metav1.OwnerReference) error {
+func (c *Controller) restoreOrRecreate(ctx context.Context, o object, owners []metav1.OwnerReference) error {
 	if c.cfg.DryRun || (o.Kind == api.Secret && !c.cfg.Secrets) {
 		return nil // There may be one; nobody may look.
 	}
@@ -172,7 +172,7 @@ func (c *Controller) replace(ctx context.Context, o object, owners []metav1.Owne
 	found, err := c.cfg.Metadata.Resource(resource(o.Kind.Resource()+"s")).Namespace(o.namespace).Get(ctx, o.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return c.makeAgain(ctx, o, origins, owners)
+		return c.recreate(ctx, o, origins, owners)
 	case err != nil:
 		return fmt.Errorf("look for %s: %w", o, err)
 	case copies.Is(found.Labels), found.DeletionTimestamp != nil:
@@ -182,21 +182,21 @@ func (c *Controller) replace(ctx context.Context, o object, owners []metav1.Owne
 	}
 }
 
-// makeAgain makes a copy that does not exist any more, if one of its sources has that content.
-func (c *Controller) makeAgain(ctx context.Context, o object, origins []trigger.Object, owners []metav1.OwnerReference) error {
+// recreate makes a copy that does not exist any more, if one of its sources has that content.
+func (c *Controller) recreate(ctx context.Context, o object, origins []trigger.Object, owners []metav1.OwnerReference) error {
 	at := slices.IndexFunc(origins, func(of trigger.Object) bool {
 		s, exists := c.caches.source(object{o.namespace, of})
 		return exists && s.CopyName == o.Name
 	})
 	if at < 0 {
-		c.tellGone(o)
+		c.reportGone(o)
 		return nil
 	}
 	err := c.makeCopy(ctx, object{o.namespace, origins[at]}, o.Name, owners...)
 	var held *heldError
 	switch {
 	case errors.As(err, &held), errors.Is(err, errChanged), apierrors.IsNotFound(err):
-		c.tellGone(o)
+		c.reportGone(o)
 		return nil
 	case err != nil:
 		return fmt.Errorf("make %s again: %w", o, err)
@@ -214,7 +214,7 @@ func (c *Controller) restore(ctx context.Context, o object, origins []trigger.Ob
 		err = restoreBy(ctx, c, core.ConfigMaps(o.namespace), o, origins)
 	}
 	if errors.Is(err, copies.ErrNotThatCopy) {
-		c.tellTaken(o, err)
+		c.reportNameTaken(o, err)
 		return nil
 	}
 	return err
