@@ -20,14 +20,14 @@ func (l *log) text(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for line := range strings.Lines(text) {
-		// If nobody can be told, nobody can be told that either.
+		// There is no other place to report that to.
 		_, _ = io.WriteString(l.out, program+": "+strings.TrimSuffix(line, "\n")+"\n")
 	}
 }
 
 func (l *log) line(format string, args ...any) { l.text(fmt.Sprintf(format, args...)) }
 
-// problem writes an error, each of several on a line of its own.
+// problem writes an error, each of several on a separate line.
 func (l *log) problem(prefix string, err error) {
 	for line := range strings.Lines(err.Error()) {
 		l.text(prefix + line)

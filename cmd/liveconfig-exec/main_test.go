@@ -124,7 +124,7 @@ func start(t *testing.T, arrange arrangement, flags []string, role ...string) *p
 	p := &process{Cmd: exec.CommandContext(ctx, executable(t), args...), stderr: &lines{changed: make(chan struct{}, 1)}}
 	p.Env = append(os.Environ(), beExec+"=1", "GORACE="+promptly, "GOCOVERDIR="+t.TempDir())
 	p.Stderr = p.stderr
-	// Whoever outlives the command must not be waited for.
+	// Do not wait for processes that outlive the command.
 	p.WaitDelay = time.Second
 	arrange(p.Cmd)
 	out, err := p.StdoutPipe()
@@ -136,7 +136,7 @@ func start(t *testing.T, arrange arrangement, flags []string, role ...string) *p
 		t.Fatalf("start (are user namespaces allowed?): %v", err)
 	}
 	t.Cleanup(func() {
-		for _, pid := range childrenOf(p.Process.Pid) { // One that is deaf would outlive who runs it.
+		for _, pid := range childrenOf(p.Process.Pid) { // A deaf one would outlive the test.
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 		cancel()
@@ -231,7 +231,7 @@ func (p *process) ends(t *testing.T, output string, code int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = p.Wait() // The state tells.
+	_ = p.Wait() // The state has the exit code.
 	if got := p.ProcessState.ExitCode(); got != code || string(rest) != output {
 		t.Errorf("output and code = %q, %d, want %q, %d; standard error:\n%s", rest, got, output, code, p.stderr)
 	}

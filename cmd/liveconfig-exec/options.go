@@ -127,7 +127,7 @@ func unexpected(arg string) error {
 	if _, ok := flags()[name]; ok && strings.HasPrefix(arg, "-") {
 		return fmt.Errorf("unknown flag %s: write --%s", arg, name)
 	}
-	return fmt.Errorf("%q is no flag: write the command at the end, after --", arg)
+	return fmt.Errorf("%q is not a flag: write the command at the end, after --", arg)
 }
 
 func unknown(name string) error {
@@ -139,7 +139,7 @@ func unknown(name string) error {
 	return fmt.Errorf("unknown flag --%s: liveconfig-exec --help says which there are", name)
 }
 
-// isNear tells whether b is a with one letter more, less, different, or with two that changed places, or goes on as a does.
+// isNear reports whether b equals a with one letter more, less, different, or with two that changed places, or goes on as a does.
 func isNear(a, b string) bool {
 	if len(a) > 2 && (strings.HasPrefix(b, a) || strings.HasPrefix(a, b)) {
 		return true
@@ -166,7 +166,7 @@ func (o *options) addDir(value string) error {
 	case hasOption && !isPrefix:
 		return fmt.Errorf("unknown option %q: there is prefix=P_ alone", option)
 	case hasOption && !environ.IsName(prefix):
-		return errors.New("the prefix is no beginning of a name: that is printable ASCII without =")
+		return errors.New("the prefix is not a beginning of a name: that is printable ASCII without =")
 	}
 	o.sources = append(o.sources, environ.Source{Kind: environ.Dir, Path: path, Prefix: prefix})
 	return nil

@@ -119,7 +119,7 @@ func TestOrphansAreWaitedFor(t *testing.T) {
 			p.says(t, "left")
 			p.says(t, "serving")
 			eventually(t, func() error { return hasChildren(p.Process.Pid, 2) })     // The command, and the orphan that lives.
-			eventually(t, func() error { return killChild(p.Process.Pid, "sleep") }) // Which a shell may not have become yet.
+			eventually(t, func() error { return killChild(p.Process.Pid, "sleep") }) // The shell may not have become it yet.
 			eventually(t, func() error { return hasChildren(p.Process.Pid, 1) })
 			p.sends(t, unix.SIGTERM)
 			p.ends(t, "terminated\n", 0)
@@ -174,7 +174,7 @@ func TestAKeyIsHeardOnce(t *testing.T) {
 	p.ends(t, "terminated\n", 0)
 }
 
-// TestTheTerminalComesBack to who had it before, also when the command cannot be started anew: a shell reads on.
+// TestTheTerminalComesBack to the process that had it before, also when the command cannot be started again: a shell reads on.
 func TestTheTerminalComesBack(t *testing.T) {
 	t.Parallel()
 	keyboard, screen := openTerminal(t)

@@ -57,7 +57,7 @@ func showVariables(names []string) {
 	fmt.Println("ready", strings.Join(all, " "))
 }
 
-// serve prints the signals that come until it is told to end.
+// serve prints the signals that come until it is asked to end.
 func serve() int {
 	signals := make(chan os.Signal, 100)
 	signal.Notify(signals)
@@ -74,7 +74,7 @@ func serve() int {
 	return 98
 }
 
-// deaf does not end when it is told to by SIGTERM.
+// deaf does not end when it is asked to by SIGTERM.
 func deaf(args []string) int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGINT, unix.SIGQUIT)

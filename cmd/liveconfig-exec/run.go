@@ -145,7 +145,7 @@ func (l *loader) polling(reason error) {
 	l.log.line("the files are looked at every %s, because the kernel cannot report their changes: %v", fileset.PollInterval, reason)
 }
 
-// reload sends the state after a change. Where there is none, the command goes on as it is, and who looks is told why.
+// reload sends the state after a change. If it cannot be read, the command goes on as it is, and the log says why.
 func (l *loader) reload(ctx context.Context, watcher *fileset.Watcher, states chan<- supervise.State) {
 	state, set, err := l.load(ctx)
 	watcher.Watch(set)

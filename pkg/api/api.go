@@ -141,7 +141,7 @@ const (
 func Formats() []Format { return []Format{FormatDotenv, FormatJSON, FormatYAML, FormatProperties} }
 
 // Takes reports whether a value can have that name: in dotenv, where it is that of a variable of a shell, not each can. What a
-// format takes besides is up to whoever writes it.
+// format takes besides is up to its writer.
 func (f Format) Takes(name string) bool {
 	if f == FormatDotenv {
 		return dotenv.IsName(name)

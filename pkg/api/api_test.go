@@ -21,7 +21,7 @@ func TestRefs(t *testing.T) {
 		want []string
 	}{
 		"no sources have no refs": {nil, []string{}},
-		"kinds and namespaces tell refs apart, in order of first use": {
+		"kinds and namespaces distinguish refs, in order of first use": {
 			[]api.Source{b, a, other}, []string{"secret default/a", "configmap default/a", "configmap other/a"},
 		},
 		"an object used twice is one ref": {[]api.Source{a, b, a}, []string{"configmap default/a", "secret default/a"}},

@@ -60,7 +60,7 @@ func formatNames() string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// suggestion names the format that the path of an as without one looks like. It is not taken without being written: whoever
+// suggestion names the format that the path of an as without one looks like. The user must write it: anyone who
 // reads the file has to know it as well.
 func suggestion(value any) string {
 	file, _ := memberOf(value, "path").(string)

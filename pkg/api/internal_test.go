@@ -67,12 +67,12 @@ func TestShorten(t *testing.T) {
 	tests := map[string]struct {
 		in, want string
 	}{
-		"short texts stay":                {"abc", "abc"},
-		"sixty bytes stay":                {strings.Repeat("a", 60), strings.Repeat("a", 60)},
-		"more are cut":                    {strings.Repeat("a", 61), strings.Repeat("a", 57) + "…"},
-		"a character is not cut in two":   {strings.Repeat("日", 30), strings.Repeat("日", 19) + "…"},
-		"nor is one that does not fit":    {"a" + strings.Repeat("日", 30), "a" + strings.Repeat("日", 18) + "…"},
-		"bytes that are no text are gone": {strings.Repeat("\x80", 70), "…"},
+		"short texts stay":                 {"abc", "abc"},
+		"sixty bytes stay":                 {strings.Repeat("a", 60), strings.Repeat("a", 60)},
+		"more are cut":                     {strings.Repeat("a", 61), strings.Repeat("a", 57) + "…"},
+		"a character is not cut in two":    {strings.Repeat("日", 30), strings.Repeat("日", 19) + "…"},
+		"nor is one that does not fit":     {"a" + strings.Repeat("日", 30), "a" + strings.Repeat("日", 18) + "…"},
+		"bytes that are not text are gone": {strings.Repeat("\x80", 70), "…"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

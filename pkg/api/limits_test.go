@@ -56,8 +56,8 @@ func TestParseMessageIsBounded(t *testing.T) {
 			"sources": fmt.Sprintf("[{secret: {name: a, as: {path: %[1]q, format: %[1]q, %[1]q: 1}, items: "+
 				"[{key: %[1]q}, {key: k, path: %[1]q}, {key: %[2]q}, {key: %[2]q}, {key: k, path: k, %[2]q: 1}]}}]", wide, wide[:200]),
 		},
-		"text that is no YAML": {"sources": "[" + strings.Repeat("*", 5000)},
-		"a reader's complaint": {"sources": "[{? {" + strings.Repeat("a", 5000) + ": 5} : '<<'}]"},
+		"text that is not YAML": {"sources": "[" + strings.Repeat("*", 5000)},
+		"a reader's complaint":  {"sources": "[{? {" + strings.Repeat("a", 5000) + ": 5} : '<<'}]"},
 	}
 	for name, in := range tests {
 		t.Run(name, func(t *testing.T) {

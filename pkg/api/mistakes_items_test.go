@@ -130,7 +130,7 @@ func TestParseMistakesInItems(t *testing.T) {
 				`items: Invalid value: "- {key: a, path: a}\n---\n": must be YAML or JSON: a second document follows (---), `+
 				`only one is read`,
 		),
-		"text that is no YAML": badItems(
+		"text that is not YAML": badItems(
 			"- key: a\n  path: [a\n",
 			`mistake in volumeAttributes: `+
 				`items: Invalid value: "- key: a\n  path: [a\n": must be YAML or JSON: line 2: did not find expected ',' or ']'`,
@@ -175,7 +175,7 @@ func TestParseMistakesInItems(t *testing.T) {
 				`items: Invalid value: "[{key: [z], <<: {key: [x, y]}}]": must be YAML or JSON: `+
 				`merge keys (<<) are not supported, write the fields out`,
 		),
-		"a merge of what is no object": badItems(
+		"a merge of what is not an object": badItems(
 			"[{<<: 5}]",
 			`mistake in volumeAttributes: `+
 				`items: Invalid value: "[{<<: 5}]": must be YAML or JSON: merge keys (<<) are not supported, write the fields out`,

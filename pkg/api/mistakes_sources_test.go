@@ -131,7 +131,7 @@ func TestParseMistakesInSources(t *testing.T) {
 				`sources[0].secret.name: Duplicate value: "name": the field is given more than once, keep one; `+
 				`sources[1].secret: Duplicate value: "secret": the field is given more than once, keep one`,
 		),
-		"a field name that is no string": badSources(
+		"a field name that is not a string": badSources(
 			`[{secret: {name: a, 5: b, yes: c, ~: d}}]`,
 			`3 mistakes in volumeAttributes: `+
 				`sources[0].secret.5: Invalid value: 5: must be the name of a field, not a number: put it in quotes; `+
@@ -165,7 +165,7 @@ func TestParseMistakesInSources(t *testing.T) {
 				`sources[0].secret.namespace: Invalid value: "": must be a namespace: up to 63 of a-z, 0-9 and "-", `+
 				`first and last a letter or digit, or leave it out for the pod's own`,
 		),
-		"a namespace that is no string": badSources(
+		"a namespace that is not a string": badSources(
 			`[{secret: {name: tls, namespace: 7}}]`,
 			`mistake in volumeAttributes: `+
 				`sources[0].secret.namespace: Invalid value: 7: must be a string, not a number: put it in quotes`,
@@ -186,7 +186,7 @@ func TestParseMistakesInSources(t *testing.T) {
 				`sources[0].secret.optional: Invalid value: 1: must be a boolean, not a number: write true or false; `+
 				`sources[1].secret.optional: Invalid value: must be a boolean, not a list: write true or false`,
 		),
-		"items that are no list": badSources(
+		"items that are not lists": badSources(
 			`[{secret: {name: tls, items: {key: a, path: a}}}]`,
 			`mistake in volumeAttributes: `+
 				`sources[0].secret.items: Invalid value: must be a list, not an object: write [{key: app.conf, path: `+

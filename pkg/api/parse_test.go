@@ -185,7 +185,7 @@ func TestParseItems(t *testing.T) {
 		"rule 26: paths are cleaned": goodItems(
 			`[{key: a, path: foo//bar}, {key: b, path: ./x}, {key: c, path: y/}, {key: d, path: z/.}, {key: e, path: .hidden}]`,
 			item("a", "foo/bar"), item("b", "x"), item("c", "y"), item("d", "z"), item("e", ".hidden")),
-		"a common directory and a common prefix are no conflict": goodItems(
+		"a common directory and a common prefix do not conflict": goodItems(
 			`[{key: a, path: d/a}, {key: b, path: d/b}, {key: c, path: da}, {key: d, path: d.a}, {key: e, path: e/f/g}, {key: f, path: e/h}]`,
 			item("a", "d/a"), item("b", "d/b"), item("c", "da"), item("d", "d.a"), item("e", "e/f/g"), item("f", "e/h")),
 		"text that only looks like an anchor and an alias": goodItems(

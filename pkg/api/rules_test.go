@@ -56,7 +56,7 @@ func TestParseRefusesEveryModeThatIsNone(t *testing.T) {
 			in:   with(attributes{"defaultMode": "0o7777"}),
 			want: begins + inVolume + `"0o7777": must be an octal number from 0000 to 0777`,
 		},
-		"rule 6: a number that is no number in YAML": badItems(
+		"rule 6: a number that is not a number in YAML": badItems(
 			`[{key: a, path: a, mode: 0o888}]`,
 			begins+inItem+`"0o888": must be a number, not a string: write 0644, for example`),
 	})

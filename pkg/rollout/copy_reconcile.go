@@ -70,7 +70,7 @@ func (c *Controller) carriedTo(o object, found *cachedCopy) copies.Carried {
 	return source.Carried
 }
 
-// ownersOf returns who needs a copy: revisions that use it, and workloads of which no revision does so yet.
+// ownersOf returns the objects that need a copy: revisions that use it, and workloads of which no revision uses it yet.
 func (c *Controller) ownersOf(o object) []metav1.OwnerReference {
 	var owners []metav1.OwnerReference
 	served := map[types.UID]bool{}
@@ -89,7 +89,7 @@ func (c *Controller) ownersOf(o object) []metav1.OwnerReference {
 	return owners
 }
 
-// mergeOwners returns the owners a copy shall have: those it has, without workloads that need it no more, and those who need it.
+// mergeOwners returns the owners a copy shall have: those it has, except workloads that no longer need it, and those that need it.
 // What others made an owner stays one.
 func (c *Controller) mergeOwners(have, needed []metav1.OwnerReference) []metav1.OwnerReference {
 	var merged []metav1.OwnerReference
@@ -152,7 +152,7 @@ func (c *Controller) discard(ctx context.Context, o object, found *cachedCopy) e
 	return nil
 }
 
-// restoreOrRecreate makes a copy again that somebody has deleted, if its source still has that content. Otherwise it tells those who
+// restoreOrRecreate makes a copy again that somebody has deleted, if its source still has that content. Otherwise it reports to those that
 // need it. A copy that has lost its label gets it back.
 func (c *Controller) restoreOrRecreate(ctx context.Context, o object, owners []metav1.OwnerReference) error {
 	if c.cfg.DryRun || (o.Kind == api.Secret && !c.cfg.Secrets) {
@@ -239,7 +239,7 @@ func restoreBy[O copies.Object](ctx context.Context, c *Controller, in client[O]
 }
 
 // originsOf returns the sources of which an object is a copy by the configs of those that use it. A template can name
-// anything, so there is none for most objects.
+// anything, so most objects have no origin.
 func (c *Controller) originsOf(o object) []trigger.Object {
 	var origins []trigger.Object
 	add := func(config map[trigger.Object]string) {

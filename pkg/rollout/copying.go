@@ -63,7 +63,7 @@ func (c *Controller) checkMissing(ctx context.Context, source object) error {
 		return fmt.Errorf("look whether %s exists: %w", source, err)
 	}
 	if _, isCopy := found.Labels[copies.Label]; isCopy {
-		return nil // Copies are no sources.
+		return nil // Copies are not sources.
 	}
 	return fmt.Errorf("%s %w", source, errChanged)
 }
@@ -74,7 +74,7 @@ func (c *Controller) ensureCopy(ctx context.Context, h *cachedWorkload, o trigge
 		return err
 	}
 	if c.isKnown(object{h.Namespace, triggerOf(o.Kind, name)}) {
-		return nil // Whoever owns it keeps it until this workload's revision is among the owners.
+		return nil // Its owners keep it until this workload's revision is among them.
 	}
 	return c.makeCopy(ctx, object{h.Namespace, o}, name, h.is.OwnerReference())
 }
@@ -85,7 +85,7 @@ func (c *Controller) isKnown(made object) bool {
 	return exists && found.DeletionTimestamp == nil && len(found.OwnerReferences) > 0 && c.verified.has(made, found.UID)
 }
 
-// makeCopy makes the copy of a source that has this name, with owners to begin with. It is no error if it is there
+// makeCopy makes the copy of a source that has this name, with owners to begin with. It is not an error if it is there
 // already.
 func (c *Controller) makeCopy(ctx context.Context, source object, name string, owners ...metav1.OwnerReference) error {
 	var uid types.UID

@@ -54,7 +54,7 @@ func refIn(namespace string, i int) workload.Ref {
 	return workload.Ref{Kind: workload.Deployment, Namespace: namespace, Name: fmt.Sprint(i)}
 }
 
-// TestTurns: one who comes while a hundred others of one namespace wait for their turns is the next but one.
+// TestTurns: a workload that comes while a hundred others of one namespace wait is the next but one.
 //
 // Fault 42.
 func TestTurns(t *testing.T) {
@@ -77,7 +77,7 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestTurnsAreGivenUp: who does not want to pass any more makes way for those behind, and each turn is used once.
+// TestTurnsAreGivenUp: a workload that no longer wants its turn lets those behind it pass, and each turn is used once.
 func TestTurnsAreGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

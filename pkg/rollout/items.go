@@ -190,7 +190,7 @@ func copyOf(object any) (any, error) {
 	return c, nil
 }
 
-// workloadOf is the transform of caches of workloads. Of what has nothing to do with triggers it keeps the name.
+// workloadOf is the transform of caches of workloads. Of a workload without triggers it stores the name only.
 func workloadOf(object any) (any, error) {
 	switch o := object.(type) {
 	case *appsv1.Deployment:

@@ -93,7 +93,7 @@ func (p *pacer) turnOf(ref workload.Ref, w *waiting, now time.Time) time.Duratio
 	return wait + time.Duration(w.late*float64(wait))
 }
 
-// rest notes that a workload has nothing to wait for, and with which template.
+// rest records the template of a workload that waits for nothing.
 func (p *pacer) rest(ref workload.Ref, template string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,7 +102,7 @@ func (p *pacer) rest(ref workload.Ref, template string) {
 	p.resting[ref] = template
 }
 
-// forget drops a workload: what is known of it is no longer true.
+// forget drops a workload whose state is no longer true.
 func (p *pacer) forget(ref workload.Ref) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

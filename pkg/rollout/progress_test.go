@@ -37,11 +37,11 @@ func TestPatience(t *testing.T) {
 		wantLeft(t, p, rollingOut("foo-1", 1), 20*time.Second)
 		wantLeft(t, p, rollingOut("foo-1", 2), time.Minute) // Progress.
 		sleep(t, 50*time.Second)
-		wantLeft(t, p, rollingOut("foo-1", 0), 10*time.Second) // A crash is none,
+		wantLeft(t, p, rollingOut("foo-1", 0), 10*time.Second) // A crash is not progress,
 		wantLeft(t, p, rollingOut("foo-1", 2), 10*time.Second) // nor is getting over it.
 		sleep(t, time.Hour)
 		wantLeft(t, p, rollingOut("foo-1", 2), 0)
-		wantLeft(t, p, rollingOut("foo-2", 0), time.Minute) // Another config begins anew.
+		wantLeft(t, p, rollingOut("foo-2", 0), time.Minute) // Another config begins again.
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
-// longWait is how long work of a namespace can wait for its allowance before somebody is told.
+// longWait is how long work of a namespace can wait for its allowance before the controller reports it.
 const longWait = 10 * time.Second
 
 // templateUses remember what the templates of workloads use. The status of a workload changes with each of its pods, and its template

@@ -54,7 +54,7 @@ func (c *Controller) reconcile(ctx context.Context, ref workload.Ref) error {
 	return c.execute(ctx, h, state, decision)
 }
 
-// forget drops what is remembered of a workload that is gone, or is none of the controller's business.
+// forget drops what is remembered of a workload that is gone, or that nothing triggers.
 func (c *Controller) forget(ref workload.Ref) {
 	c.pacer.forget(ref)
 	c.progress.forget(ref)
@@ -221,7 +221,7 @@ func (c *Controller) execute(ctx context.Context, h *cachedWorkload, s plan.Stat
 	c.access.forget(h.is.Ref)
 	version, err := c.send(ctx, h, w)
 	if err != nil {
-		if !apierrors.IsConflict(err) { // Which is nothing that anybody should look at.
+		if !apierrors.IsConflict(err) { // Conflicts are expected.
 			c.cfg.Metrics.count(resultFailed)
 		}
 		return fmt.Errorf("write %s: %w", h.is.Ref, err)

@@ -36,13 +36,15 @@ const (
 // retryHeld is how soon it is tried again what others have to allow.
 const retryHeld = time.Minute
 
-// reportedTexts remembers what was last told about each workload or copy, so that it is told once.
+// reportedTexts remembers the last text that the controller reported about each workload or copy, so that it reports it once.
 type reportedTexts[K comparable] struct {
 	mu   sync.Mutex // Guards last.
 	last map[K]string
 }
 
-func newReportedTexts[K comparable]() *reportedTexts[K] { return &reportedTexts[K]{last: map[K]string{}} }
+func newReportedTexts[K comparable]() *reportedTexts[K] {
+	return &reportedTexts[K]{last: map[K]string{}}
+}
 
 // replace reports whether a text is another than the last about something, and remembers it. The empty text is never new.
 func (s *reportedTexts[K]) replace(about K, text string) bool {
@@ -59,12 +61,12 @@ func (s *reportedTexts[K]) replace(about K, text string) bool {
 
 func (s *reportedTexts[K]) forget(about K) { s.replace(about, "") }
 
-// reportHeld tells that a change is held back, and why.
+// reportHeld reports that the controller holds a change back, and why.
 func (c *Controller) reportHeld(ctx context.Context, h *cachedWorkload, s plan.State, d plan.Decision) {
 	c.reportHeldText(ctx, h, d.Held, heldText(h, s, d.Held))
 }
 
-// reportHeldText says, once, why a change is held back: on the workload, and in the log, which lasts longer than Events.
+// reportHeldText reports once why the controller holds a change back: by an Event, and in the log, which lasts longer.
 func (c *Controller) reportHeldText(ctx context.Context, h *cachedWorkload, reason plan.Held, text string) {
 	c.cfg.Metrics.held(h.is.Ref, reason)
 	if !c.reported.replace(h.is.Ref, text) {
@@ -90,7 +92,7 @@ func heldText(h *cachedWorkload, s plan.State, reason plan.Held) string {
 	}
 }
 
-// holdBackOrReturn tells what keeps copies from being made, and has it tried again.
+// holdBackOrReturn reports why copies cannot be created, and queues another try.
 func (c *Controller) holdBackOrReturn(ctx context.Context, h *cachedWorkload, err error) error {
 	var waiting *heldError
 	switch {
@@ -115,7 +117,7 @@ func (c *Controller) retryAfter(ref workload.Ref, waiting *heldError) time.Durat
 	return retryHeld
 }
 
-// reportWrite tells what was written.
+// reportWrite reports a write by an Event and metrics.
 func (c *Controller) reportWrite(h *cachedWorkload, s plan.State, d plan.Decision) {
 	switch {
 	case d.Action == plan.RecordUndo:
@@ -267,7 +269,7 @@ func hasSame(c trigger.Config, o trigger.Object, version string) bool {
 	return found && before == version
 }
 
-// reportNameTaken tells the workloads that need a copy that another object has its name.
+// reportNameTaken reports to the workloads that need a copy that another object has its name.
 func (c *Controller) reportNameTaken(o object, err error) {
 	if !c.reportedGone.replace(o, err.Error()) {
 		return
@@ -277,7 +279,7 @@ func (c *Controller) reportNameTaken(o object, err error) {
 	}
 }
 
-// reportGone tells who needs a copy that is gone for good: whose pods use it, or would after an undo.
+// reportGone reports a copy that is gone for good to the workloads whose pods use it, or would use it after an undo.
 func (c *Controller) reportGone(o object) {
 	if !c.reportedGone.replace(o, "gone") {
 		return

@@ -2,8 +2,8 @@
 // triggered by it: an immutable copy, and a pod template that uses the copy. What was rolled out can be watched, paused
 // and undone like any other revision.
 //
-// Two queues do it. One holds workloads: what shall their templates say? The other holds copies: who owns them, and are
-// they there? Both look at what is, and not at what has happened.
+// It works on two queues. One has workloads: what should their templates say? The other has copies: who owns them, and are
+// they there? Both compare the present state, and do not depend on the events that led to it.
 //
 // It does not know volumes, nodes, or how pods get at the copies.
 package rollout
@@ -39,7 +39,7 @@ const FieldManager = "liveconfig-controller"
 const workers = 4
 
 // folding is how long a look at a copy waits for more to look at: hundreds of revisions can come to own one copy, and
-// each write of its owners sends the whole of it to everybody who watches it.
+// each write of its owners sends all of it to every watcher.
 const folding = 500 * time.Millisecond
 
 // A copy that has manyOwners can wait for more of them as long as longFolding: it goes with the last, not the first.
@@ -79,17 +79,17 @@ type Config struct {
 
 // Controller is made by New.
 type Controller struct {
-	cfg       Config
-	caches    *caches
-	workloads workqueue.TypedRateLimitingInterface[workload.Ref]
-	copies    workqueue.TypedRateLimitingInterface[object]
-	pacer     *pacer
-	progress  *progressTracker
-	access    *accessWaits
-	reported      *reportedTexts[workload.Ref]
-	reportedGone      *reportedTexts[object]
-	verified  *verified
-	uses  *templateUses
+	cfg          Config
+	caches       *caches
+	workloads    workqueue.TypedRateLimitingInterface[workload.Ref]
+	copies       workqueue.TypedRateLimitingInterface[object]
+	pacer        *pacer
+	progress     *progressTracker
+	access       *accessWaits
+	reported     *reportedTexts[workload.Ref]
+	reportedGone *reportedTexts[object]
+	verified     *verified
+	uses         *templateUses
 
 	// What each namespace may use: bytes of attributes to read, requests, Events.
 	attributeBytes, requests, events *allowance
@@ -109,8 +109,8 @@ func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		cfg: cfg, caches: caches, pacer: newPacer(cfg.QuietPeriod, cfg.Rate), progress: newProgressTracker(cfg.ProgressDeadline), access: newAccessWaits(),
 		reported: newReportedTexts[workload.Ref](), reportedGone: newReportedTexts[object](), verified: &verified{uids: map[object]types.UID{}}, written: map[workload.Ref]string{},
-		uses: &templateUses{last: map[workload.Ref]knownUses{}},
-		attributeBytes:    newAllowance(textRate, textBurst), requests: newAllowance(max(requestRate, rate.Limit(cfg.Rate)), requestBurst), events: newAllowance(eventRate, eventBurst),
+		uses:           &templateUses{last: map[workload.Ref]knownUses{}},
+		attributeBytes: newAllowance(textRate, textBurst), requests: newAllowance(max(requestRate, rate.Limit(cfg.Rate)), requestBurst), events: newAllowance(eventRate, eventBurst),
 	}
 	if err := c.listen(); err != nil {
 		return nil, err
@@ -252,7 +252,7 @@ func (c *Controller) sourceChanged(kind api.Kind, old, now any) {
 	if before != nil && now != nil && before.CopyName == s.CopyName {
 		return
 	}
-	c.copies.Add(object{s.Namespace, triggerOf(kind, s.CopyName)}) // Which may be missing.
+	c.copies.Add(object{s.Namespace, triggerOf(kind, s.CopyName)}) // The copy may be missing.
 }
 
 func (c *Controller) copyChanged(kind api.Kind, old, now any) {
@@ -290,7 +290,7 @@ func (c *Controller) revisionChanged(old, now any) {
 	after, _ := now.(*cachedRevision)
 	if before == nil && after != nil && (after.Plain || after.Doubt != nil) {
 		if h, found := c.caches.workloadOf(after); found {
-			c.workloads.Add(h.is.Ref) // Which may have been found done already: the two are watched apart.
+			c.workloads.Add(h.is.Ref) // It may count as done already: revisions come by another watch.
 		}
 	}
 	if before != nil && after != nil && before.UID == after.UID && before.is.Deleting == after.is.Deleting && before.is.Owner == after.is.Owner {

@@ -55,7 +55,7 @@ func (t *turns) pass(now time.Time) {
 		t.tokens += now.Sub(t.at).Seconds() * t.perSecond
 	}
 	t.at = now
-	const rounding = 1e-6 // Who comes back in time must not be sent away for what floating-point numbers lose.
+	const rounding = 1e-6 // A rounding error of a floating-point number must not delay a workload that asks in time.
 	for t.tokens >= 1-rounding && len(t.order) > 0 {
 		namespace := t.order[0]
 		line := t.lines[namespace]

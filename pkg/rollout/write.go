@@ -30,11 +30,11 @@ type operation struct {
 // write is all that an action writes to a workload: one request, hence one revision at most.
 type write []operation
 
-// newWrite returns the write of a decision. It names the version that the decision was made for: who has changed the
+// newWrite returns the write of a decision. It names the version that the decision was made for: anyone who has changed the
 // workload meanwhile makes it a conflict.
 //
-// It is a JSON patch and not an applied configuration. Who applies one owns the list items that its fields are in, such as
-// a container of which one variable is written, and another manager who applies a manifest without that container can
+// It is a JSON patch and not an applied configuration. The manager that applies one owns the list items that its fields are in, such as
+// a container of which one variable is written, and another manager that applies a manifest without that container can
 // then not remove it. A patch owns the very fields it changes.
 func (c *Controller) newWrite(h *cachedWorkload, d plan.Decision) (write, error) {
 	changes, err := template.Point(h.is.Template, c.placeOf(h), d.Names)

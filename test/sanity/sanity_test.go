@@ -29,7 +29,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 )
 
-
 func TestMain(m *testing.M) { os.Exit(environment.Main(m)) }
 
 // cannotServe are the reasons for which specs may be skipped: capabilities that have no meaning for read-only inline

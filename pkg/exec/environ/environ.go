@@ -130,7 +130,7 @@ type Environment struct {
 	Skipped []Skip
 }
 
-// Precedence says who wins where a variable is set already.
+// Precedence says which value wins where a variable is set already.
 type Precedence int
 
 // The two.
@@ -264,7 +264,7 @@ func (b *builder) merge(existing []string, wins Precedence) []string {
 	return all
 }
 
-// IsName tells whether Kubernetes takes name for that of a variable.
+// IsName reports whether Kubernetes takes name for that of a variable.
 func IsName(name string) bool {
 	for i := range len(name) {
 		if c := name[i]; c < ' ' || c > '~' || c == '=' {

@@ -139,7 +139,7 @@ func TestBuild(t *testing.T) {
 			sources: []environ.Source{optional}, contents: []environ.Content{file("1")},
 			want: []string{"A=1"},
 		},
-		"an empty directory is no mistake": {
+		"an empty directory is not a mistake": {
 			sources: []environ.Source{from}, contents: []environ.Content{dir()},
 		},
 	}

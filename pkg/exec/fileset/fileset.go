@@ -1,4 +1,4 @@
-// Package fileset reads the files of sources as one consistent set, and tells when they change.
+// Package fileset reads the files of sources as one consistent set, and reports when they change.
 //
 // A volume that is switched as a whole, by the link ..data, is read through that link once, whatever of it is asked for:
 // what is read is of one moment. Files of other volumes are read one by one, and again if one of them changed meanwhile.
@@ -75,12 +75,12 @@ func look(path string) state {
 	return stateOf(&s)
 }
 
-// IsCurrent tells whether everything is as it was when it was read.
+// IsCurrent reports whether everything is as it was when it was read.
 func (s Set) IsCurrent() bool {
 	return !slices.ContainsFunc(s.seen, func(one sight) bool { return look(one.path) != one.state })
 }
 
-// isYoung reports whether something changed so shortly before it was read that [Set.IsCurrent] would not tell of another change.
+// isYoung reports whether something changed so shortly before it was read that [Set.IsCurrent] would not notice another change.
 func (s Set) isYoung() bool { return slices.ContainsFunc(s.seen, sight.isYoung) }
 
 // paths are those at which a change shows.
@@ -142,7 +142,7 @@ func readOnce(sources []environ.Source, match func(name string) bool) Set {
 // reader reads one set.
 type reader struct {
 	set Set
-	// match tells which files of a directory are read.
+	// match reports whether a file of a directory is read.
 	match func(name string) bool
 	// volumes are the directories to which the links of volumes lead, by the volume's path.
 	volumes map[string]*os.File
@@ -212,7 +212,7 @@ func (r *reader) locate(path string) (dir *os.File, name string, err error) {
 	}
 }
 
-// isSwitched tells whether a directory is a volume whose files all change at once.
+// isSwitched reports whether a directory is a volume whose files all change at once.
 func isSwitched(dir string) bool {
 	_, err := os.Readlink(filepath.Join(dir, dataLink))
 	return err == nil
@@ -267,8 +267,8 @@ func (r *reader) readDir(path string) ([]environ.File, error) {
 	})
 }
 
-// readFiles reads the files of a directory, and tells of each name before.
-func (r *reader) readFiles(dir *os.File, tell func(name string)) ([]environ.File, error) {
+// readFiles reads the files of a directory, and calls seen with each name before.
+func (r *reader) readFiles(dir *os.File, seen func(name string)) ([]environ.File, error) {
 	list, err := readNames(dir)
 	if err != nil {
 		return nil, err
@@ -279,12 +279,12 @@ func (r *reader) readFiles(dir *os.File, tell func(name string)) ([]environ.File
 		if strings.HasPrefix(name, reserved) || !r.match(name) {
 			continue
 		}
-		tell(name)
+		seen(name)
 		switch data, err := readFile(dir, name); {
 		case err == nil:
 			files = append(files, environ.File{Name: name, Data: data})
 		case errors.Is(err, errNotRegular) || errors.Is(err, unix.ENOENT):
-			// A directory is no variable, and neither is a link that leads nowhere.
+			// A directory is not a variable, and neither is a link that leads nowhere.
 		default:
 			errs = append(errs, &environ.FileError{Name: name, Err: err})
 		}

@@ -41,7 +41,7 @@ func (p polling) isTold(t *testing.T, reason string) {
 		if (err == nil) != (reason == "") || err != nil && !strings.Contains(err.Error(), reason) {
 			t.Fatalf("polling because of %v, want %q", err, reason)
 		}
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatalf("it does not report that it polls because of %q", reason)
 	}
 }
@@ -61,8 +61,8 @@ func (p polling) finds(t *testing.T, what string) {
 	t.Helper()
 	select {
 	case <-p.Changes():
-	case <-time.After(patience):
-		t.Fatalf("nobody is told of this: %s", what)
+	case <-time.After(timeout):
+		t.Fatalf("there is no notification of this: %s", what)
 	}
 	p.isQuiet(t)
 }
@@ -84,7 +84,7 @@ func (p polling) isQuiet(t *testing.T) {
 // watch again.
 func (p polling) endsPolling(t *testing.T) {
 	t.Helper()
-	end := time.After(patience)
+	end := time.After(timeout)
 	for {
 		select {
 		case <-p.Changes():
@@ -202,7 +202,7 @@ func TestPollingWaitsForWriters(t *testing.T) {
 		t.Error("somebody writes a file that is not there")
 	}
 	mustWrite(t, path, "half")
-	for end := time.Now().Add(patience); !p.Writing(path); mustWrite(t, path, "half") { // The test may have been held up.
+	for end := time.Now().Add(timeout); !p.Writing(path); mustWrite(t, path, "half") { // The test may have been held up.
 		if time.Now().After(end) {
 			t.Fatal("nobody writes a file that changed a moment ago")
 		}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// interesting are the events of a change: of bytes, of names, and of who may read.
+// interesting are the events of a change: of bytes, of names, and of permissions.
 const interesting = unix.IN_MODIFY | unix.IN_CLOSE_WRITE | unix.IN_ATTRIB | unix.IN_CREATE | unix.IN_DELETE |
 	unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF
 
@@ -131,15 +131,15 @@ func (q *queue) add(path, name string) error {
 	return nil
 }
 
-// read calls tell when something may have changed, until the queue is closed or cannot be read.
-func (q *queue) read(tell func()) error {
+// read calls notify when something may have changed, until the queue is closed or cannot be read.
+func (q *queue) read(notify func()) error {
 	raw, err := q.file.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var failed error
 	err = raw.Read(func(uintptr) (done bool) { // It is called whenever there are events.
-		failed = q.drain(tell)
+		failed = q.drain(notify)
 		return failed != nil
 	})
 	return errors.Join(err, failed)
@@ -154,8 +154,8 @@ func (q *queue) close() {
 }
 
 // findsWriter reports whether somebody has begun to write a file and has not closed it. It reads all events before, as read does.
-func (q *queue) findsWriter(path string, tell func()) bool {
-	_ = q.drain(tell) // read returns what is wrong.
+func (q *queue) findsWriter(path string, notify func()) bool {
+	_ = q.drain(notify) // read returns what is wrong.
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	since, is := q.writing[path]
@@ -165,8 +165,8 @@ func (q *queue) findsWriter(path string, tell func()) bool {
 // longestWrite is how long a writer may rest.
 const longestWrite = 10 * time.Second
 
-// drain takes all events that there are, and calls tell if one of them matters.
-func (q *queue) drain(tell func()) error {
+// drain takes all events that there are, and calls notify if one of them matters.
+func (q *queue) drain(notify func()) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	buffer := make([]byte, 64<<10)
@@ -184,12 +184,12 @@ func (q *queue) drain(tell func()) error {
 			return err
 		}
 		if q.matters(buffer[:n]) {
-			tell()
+			notify()
 		}
 	}
 }
 
-// matters tells whether one of the events is of something that is watched for. An event is the number of the watch, a mask,
+// matters reports whether one of the events is of something that is watched for. An event is the number of the watch, a mask,
 // a number that we do not need, the length of the name, and the name with NUL bytes behind it. q.mu is held.
 func (q *queue) matters(events []byte) bool {
 	matter := false
@@ -225,7 +225,7 @@ func isEmptyFile(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Size() == 0
 }
 
-// isAwaited tells whether an event is of something that is watched for. That of a whole queue that ran over is.
+// isAwaited reports whether an event is of something that is watched for. That of a whole queue that ran over is.
 func (q *queue) isAwaited(watch int, mask uint32, name string) bool {
 	names, known := q.names[watch]
 	switch {

@@ -6,7 +6,7 @@ import (
 )
 
 // Settle passes on that something changed, once it has been quiet for a time, and at the latest when the first change that
-// was not passed on is as old as most. It returns when the context ends, and never waits for who listens.
+// was not passed on is as old as most. It returns when the context ends, and never waits for the receiver.
 func Settle(ctx context.Context, changes <-chan struct{}, settled chan<- struct{}, quiet, most time.Duration) {
 	for {
 		select {
@@ -24,7 +24,7 @@ func Settle(ctx context.Context, changes <-chan struct{}, settled chan<- struct{
 	}
 }
 
-// untilQuiet tells whether it came to an end other than that of the context.
+// untilQuiet reports whether it came to an end other than that of the context.
 func untilQuiet(ctx context.Context, changes <-chan struct{}, quiet, most time.Duration) bool {
 	silence, end := time.NewTimer(quiet), time.NewTimer(most)
 	defer silence.Stop()

@@ -90,11 +90,11 @@ func (w *Watcher) Watch(set Set) {
 	}
 	w.setReason(err)
 	if !set.IsCurrent() || set.isYoung() {
-		w.tell()
+		w.notify()
 	}
 }
 
-// openLocked returns the queue, and makes one if there is none. w.mu is held.
+// openLocked returns the queue, and opens one if there is none. w.mu is held.
 func (w *Watcher) openLocked() (*queue, error) {
 	if w.queue != nil || w.closed {
 		return w.queue, nil
@@ -124,8 +124,8 @@ func (w *Watcher) setReason(reason error) {
 	}
 }
 
-// tell reports that something may have changed.
-func (w *Watcher) tell() { put(w.raw) }
+// notify reports that something may have changed.
+func (w *Watcher) notify() { put(w.raw) }
 
 // put puts an element into a channel that has room for one. An element that is there already does as well.
 func put(c chan<- struct{}) {
@@ -162,7 +162,7 @@ func (w *Watcher) read(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case queue := <-w.opened:
-			w.lose(queue, queue.read(w.tell))
+			w.lose(queue, queue.read(w.notify))
 		}
 	}
 }
@@ -199,10 +199,10 @@ func (w *Watcher) poll(ctx context.Context) {
 			}
 		case <-look.C:
 			if w.hasChanged() {
-				w.tell()
+				w.notify()
 			}
 		case <-retry.C:
-			w.tell() // The files are read again, and so watched again.
+			w.notify() // The files are read again, and so watched again.
 		}
 	}
 }
@@ -227,7 +227,7 @@ func (w *Watcher) Writing(path string) bool {
 	w.mu.Lock()
 	queue, isPolling, since := w.queue, w.reason != nil, w.since
 	w.mu.Unlock()
-	if queue != nil && queue.findsWriter(path, w.tell) {
+	if queue != nil && queue.findsWriter(path, w.notify) {
 		return true
 	}
 	mtime := look(path).mtime

@@ -15,7 +15,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 )
 
-// TestMain gives the tests a mount namespace of their own: one of them mounts a single file.
+// TestMain gives the tests a separate mount namespace: one of them mounts a single file.
 func TestMain(m *testing.M) {
 	// Most tests wait until no more events come, so many run in parallel, unless the command line sets another number.
 	if err := flag.Set("test.parallel", "8"); err != nil {
@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(mountns.Main(m))
 }
 
-// patience is how long a change may take to be told of.
-const patience = 30 * time.Second
+// timeout is how long a notification of a change may take.
+const timeout = 30 * time.Second
 
 // watching is a watcher that runs.
 type watching struct {
@@ -76,13 +76,13 @@ func (w watching) hears(t *testing.T, what string) {
 	t.Helper()
 	select {
 	case <-w.Changes():
-	case <-time.After(patience):
-		t.Fatalf("nobody is told of this: %s", what)
+	case <-time.After(timeout):
+		t.Fatalf("there is no notification of this: %s", what)
 	}
 	w.drain(t)
 }
 
-// drain takes what is left of earlier changes: a change at a place of its own comes after it.
+// drain takes what is left of earlier changes: a change at a separate path comes after it.
 func (w watching) drain(t *testing.T) {
 	t.Helper()
 	w.again(t)
@@ -180,7 +180,7 @@ func TestWatchOneFileThatIsMounted(t *testing.T) {
 	}
 }
 
-// TestWatchKeepsQuiet: what is not asked for, and reading, is no change.
+// TestWatchIgnores: changes of other files, and reads, are not changes.
 func TestWatchKeepsQuiet(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -192,7 +192,7 @@ func TestWatchKeepsQuiet(t *testing.T) {
 	mustRemove(t, filepath.Join(dir, "other"))
 	select {
 	case <-w.Changes():
-		t.Error("a change was told of")
+		t.Error("there was a notification of a change")
 	case <-time.After(200 * time.Millisecond):
 	}
 }

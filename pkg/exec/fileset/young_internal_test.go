@@ -35,7 +35,7 @@ func TestYoungSetsAreReadAgain(t *testing.T) {
 			defer w.close()
 			w.Watch(Set{seen: tt.seen})
 			if got := len(w.raw) > 0; got != tt.want {
-				t.Errorf("a change is told of: %t, want %t", got, tt.want)
+				t.Errorf("notified of a change: %t, want %t", got, tt.want)
 			}
 		})
 	}

@@ -43,7 +43,7 @@ func Exec(command, environment []string) error {
 
 // try calls start with the paths at which a program may be, until it works or goes wrong in another way than that there is
 // no such program. A name without a slash is looked for in PATH of the environment that the program is to have, in each
-// directory in turn; one that may not be run is passed over, and told of only if there is none that may.
+// directory in turn; one that may not be run is skipped, and reported only if there is no other.
 func try(program string, environment []string, start func(path string) error) error {
 	denied := error(nil)
 	for _, path := range candidates(program, environment) {

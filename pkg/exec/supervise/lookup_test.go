@@ -33,7 +33,7 @@ func TestTry(t *testing.T) {
 		"an empty part is the directory here":     {"a", []string{"PATH=/x:"}, []error{unix.ENOENT, nil}, []string{"/x/a", "./a"}, 0},
 		"without PATH there is a standard":        {"a", nil, []error{unix.ENOENT, unix.ENOENT}, []string{"/bin/a", "/usr/bin/a"}, CodeNotFound},
 		"what may not be run is passed over":      {"a", []string{"PATH=/x:/y"}, []error{unix.EACCES, nil}, []string{"/x/a", "/y/a"}, 0},
-		"and told of if there is none that may":   {"a", []string{"PATH=/x:/y"}, []error{unix.EACCES, unix.ENOENT}, []string{"/x/a", "/y/a"}, CodeNotExecutable},
+		"and reported if there is no other":       {"a", []string{"PATH=/x:/y"}, []error{unix.EACCES, unix.ENOENT}, []string{"/x/a", "/y/a"}, CodeNotExecutable},
 		"another error ends the search":           {"a", []string{"PATH=/x:/y"}, []error{unix.E2BIG}, []string{"/x/a"}, CodeNotExecutable},
 		"a program for another machine is one":    {"a", []string{"PATH=/x:/y"}, []error{unix.ENOEXEC}, []string{"/x/a"}, CodeNotExecutable},
 		"an empty name is that of nothing at all": {"", []string{"PATH=/x:/y"}, nil, nil, CodeNotFound},

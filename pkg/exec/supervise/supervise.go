@@ -1,4 +1,4 @@
-// Package supervise runs a command in an environment that changes: it starts the command anew, sends it a signal, or ends
+// Package supervise runs a command in an environment that changes: it starts the command again, sends it a signal, or ends
 // it. Otherwise the command shall not notice that it is not alone. What is sent to this process is passed on to it, and
 // when it ends, this process ends in the same way.
 //
@@ -39,7 +39,7 @@ const (
 type State struct {
 	// Environment is a list of NAME=value.
 	Environment []string
-	// Files tells states apart by more than the environment, for [Signal].
+	// Files distinguishes states by more than the environment, for [Signal].
 	Files [32]byte
 }
 
@@ -60,7 +60,7 @@ type Config struct {
 	StopSignal syscall.Signal
 	// Grace is how long the command may take to end. Then it is killed.
 	Grace time.Duration
-	// Log gets what is worth a line. It must not be told of values.
+	// Log gets one line for each message. Messages never contain values.
 	Log func(format string, args ...any)
 }
 
@@ -68,10 +68,10 @@ type Config struct {
 // died of. It must be called once, from a process that has no other children and does not wait for any. Whatever else has
 // become a child of this process, because its parent has died, is waited for as well.
 func Run(cfg Config) (code int, err error) {
-	// The kernel tells the command that its parent has died when the thread ends which has started it.
+	// The kernel sends the command its parent-death signal when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// Who is not the first process of its namespace asks for orphans. Where that is forbidden, another one gets them.
+	// A process that is not the first of its namespace asks for orphans. Where that is forbidden, another one gets them.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	s := &supervisor{Config: cfg, current: cfg.First, terminal: findTerminal(), suspicion: newSuspicion(cfg)}
 	others, children := make(chan os.Signal, 128), make(chan os.Signal, 1)
@@ -101,7 +101,7 @@ func Run(cfg Config) (code int, err error) {
 	return s.code, err
 }
 
-// forwarded are the signals that are passed on. Left out are those that cannot be caught, that tell of mistakes of this
+// forwarded are the signals that are passed on. Left out are those that cannot be caught, that report mistakes of this
 // very process or of its children, and what the runtime sends itself. One that is ignored stays so, here and in the
 // command.
 func forwarded(isIgnored func(os.Signal) bool) []os.Signal {
@@ -129,7 +129,7 @@ type supervisor struct {
 
 	// child is the command's process, and the number of its group.
 	child int
-	// current is what the command was started with, or has been told of.
+	// current is the state that the command was started with, or was last signalled about.
 	current State
 	// next is the state that waits for the command to end, which was asked to; nil if it was not.
 	next *State
@@ -150,10 +150,10 @@ type supervisor struct {
 
 func (s *supervisor) start() error {
 	err := try(s.Command[0], s.current.Environment, func(path string) (err error) {
-		s.child, err = syscall.ForkExec(path, s.Command, &syscall.ProcAttr{ //nolint:gosec // To run what it is told to is its purpose.
+		s.child, err = syscall.ForkExec(path, s.Command, &syscall.ProcAttr{ //nolint:gosec // To run what it is asked to is its purpose.
 			Env:   s.current.Environment,
 			Files: []uintptr{0, 1, 2},
-			// A group of its own is what a restart has to clear. If this process is killed, nobody supervises the command.
+			// A restart ends the command's own process group. If this process is killed, nobody supervises the command.
 			Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGTERM},
 		})
 		return err
@@ -213,7 +213,7 @@ func (s *supervisor) becomes() string {
 	if s.OnChange == Exit {
 		return "ended"
 	}
-	return "started anew"
+	return "started again"
 }
 
 func (s *supervisor) notify(state State) {
@@ -253,7 +253,7 @@ func (s *supervisor) ended(status unix.WaitStatus) error {
 	s.current, s.next, s.deadline = *s.next, nil, nil
 	if err := s.start(); err != nil {
 		s.finish(0) // The error has the code.
-		return fmt.Errorf("start anew: %w", err)
+		return fmt.Errorf("start again: %w", err)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // terminal is that of this process. Keys that send signals send them to one group of processes, which is also the only one
-// that may read: the command's. Nil is no terminal, or one that belongs to others.
+// that may read: the command's. Nil is not a terminal, or one that belongs to others.
 type terminal struct {
 	file *os.File
 	// own is the group that had the terminal before.
@@ -48,7 +48,7 @@ func (t *terminal) takeBack() {
 	_ = t.file.Close() // It was only asked.
 }
 
-// set says who has the terminal. Who does not have it is stopped by the kernel for that, unless the signal is blocked; to
+// set gives the terminal to a process group. The kernel stops a process that sets it without having it, unless the signal is blocked; to
 // ignore the signal instead would be passed on to the command.
 func (t *terminal) set(group int) {
 	runtime.LockOSThread()

@@ -5,7 +5,7 @@
 // files, [Replace] renames each file into place, [InPlace] rewrites each file in its inode. They compare and clean up
 // alike, and they make everything that can run out of space before they touch what is visible.
 //
-// The package does not know where trees come from, how the directory is mounted, who reads it, or when to write.
+// The package does not know where trees come from, how the directory is mounted, which programs read it, or when to write.
 package atomicdir
 
 import (

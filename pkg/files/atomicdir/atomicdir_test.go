@@ -85,7 +85,7 @@ func TestWrite(t *testing.T) {
 }
 
 // TestUmask runs tests once more in a process whose umask takes everything from group and others, and on a file system
-// that is no tmpfs, unless the machine has nothing else for temporary files. This is rule 32.
+// that is not a tmpfs, unless the machine has nothing else for temporary files. This is rule 32.
 func TestUmask(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^(TestWrite|TestGroup)$", "-test.count=1")
@@ -198,7 +198,7 @@ func TestSameGeneration(t *testing.T) {
 	}
 }
 
-// TestFilesThatAreKnownToDiffer: a writer that was told so does not look. Told wrongly it writes what is there already.
+// TestFilesThatAreKnownToDiffer: a writer does not compare files that the caller marks as different. If the caller is wrong, the writer writes what is there already.
 func TestFilesThatAreKnownToDiffer(t *testing.T) {
 	t.Parallel()
 	dir, root := newVolume(t)
@@ -214,7 +214,7 @@ func TestFilesThatAreKnownToDiffer(t *testing.T) {
 	}
 }
 
-// TestLinksInTheWay has links where a writer expects directories of its own: none leads it out of the volume.
+// TestLinksInTheWay has links where a writer expects its directories: none leads it out of the volume.
 func TestLinksInTheWay(t *testing.T) {
 	t.Parallel()
 	for kind, w := range writers() {

@@ -19,7 +19,7 @@ var errInjected = errors.New("injected")
 // killed is what a hook panics with to stop a writer dead, as SIGKILL would: nothing of it runs any more.
 type killed struct{}
 
-// stops are the ways in which a Write can end early, as hooks that act from the change number n (from 0) on. Each tells
+// stops are the ways in which a Write can end early, as hooks that act from the change number n (from 0) on. Each reports
 // in reached whether it has come to that.
 func stops() map[string]func(n int, reached *bool) func(op, name string) error {
 	return map[string]func(int, *bool) func(op, name string) error{

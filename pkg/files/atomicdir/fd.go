@@ -14,7 +14,7 @@ import (
 // followed on the way to what is below it.
 //
 // It makes system calls without the os package, which would register each file with the poller, where it has no business,
-// and clean up after files that are left open, which are none here: that took most of the time of an update.
+// and clean up after files that are left open, and here no file is left open. That took most of the time of an update.
 type fd int
 
 // openDir returns the directory of root. The caller calls release, and still owns root.
@@ -163,7 +163,7 @@ func (d fd) readlink(name string) string {
 	return string(buffer[:n])
 }
 
-// unlink removes name with everything below it. It is no error if name does not exist.
+// unlink removes name with everything below it. It is not an error if name does not exist.
 func (d fd) unlink(name string) error {
 	err := unix.Unlinkat(int(d), name, 0)
 	switch {

@@ -60,8 +60,8 @@ func (w *atomicWrite) generationsBefore(name string) []string {
 	return older
 }
 
-// Grace is how long a generation that was replaced stays, for readers who were on the way into it when it was: who walks a
-// path through ..data finds the file as long as that takes less. The zero value is none.
+// Grace is how long a generation that was replaced stays, for readers that were resolving a path into it. A reader that walks a
+// path through ..data finds the file as long as that takes less. The zero value means no grace.
 type Grace struct {
 	Time time.Duration
 	// Bytes limits what is kept for a grace, by the size of the tree that is written now. What would take more has to

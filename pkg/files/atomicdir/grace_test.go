@@ -28,7 +28,7 @@ func generations(t *testing.T, dir string) int {
 	return len(found)
 }
 
-// TestAReaderOnTheWayFindsTheOldGeneration: who has resolved ..data before the swap opens the file after it. This is rule
+// TestAReaderOnTheWayFindsTheOldGeneration: a reader that has resolved ..data before the swap opens the file after it. This is rule
 // 38. This is fault 5.
 func TestAReaderOnTheWayFindsTheOldGeneration(t *testing.T) {
 	t.Parallel()
@@ -85,8 +85,8 @@ func TestAGraceTakesNoRoom(t *testing.T) {
 	checkVolume(t, atomicdir.Atomic{}, dir, last.tree(t))
 }
 
-// TestAGraceHasItsPrice: as many generations are kept as there is room for, and always one. Who wants another one before
-// their grace is over is told when to come again, and nothing is touched.
+// TestAGraceHasItsPrice: as many generations are kept as there is room for, and always one. A writer that needs another one before
+// their grace is over gets an error that says when to try again, and nothing is touched.
 func TestAGraceHasItsPrice(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ size, kept int }{

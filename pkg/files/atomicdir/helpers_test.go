@@ -99,7 +99,7 @@ func openRoot(t testing.TB, dir string) *os.Root {
 	return root
 }
 
-// newVolume returns an empty directory of its own and its root.
+// newVolume returns a new empty directory and its root.
 func newVolume(t testing.TB) (dir string, root *os.Root) {
 	t.Helper()
 	dir = t.TempDir()
@@ -228,7 +228,7 @@ func checkVolume(t testing.TB, w atomicdir.Writer, dir string, want tree.Tree) {
 	}
 }
 
-// stamps tells for every path in dir, reserved ones included, what changes with the slightest touch.
+// stamps returns for every path in dir, reserved ones included, what changes with the slightest touch.
 func stamps(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

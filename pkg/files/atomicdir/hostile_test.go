@@ -118,7 +118,7 @@ func TestAFileBecomesAPipeBeforeItIsRewritten(t *testing.T) {
 	}
 }
 
-// TestALease: who owns a file may ask the kernel to be told before others open it, for which it has them wait up to a minute.
+// TestALease: the owner of a file may take a lease on it. The kernel then lets others wait up to a minute before they open the file.
 // A Write does not wait. This is fault 30.
 func TestALease(t *testing.T) {
 	t.Parallel()

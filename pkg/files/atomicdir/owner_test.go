@@ -121,14 +121,14 @@ func inode(t *testing.T, dir, name string) uint64 {
 	return st.Ino
 }
 
-// TestInodes tells the three writers apart by which files they make anew.
+// TestInodes distinguishes the three writers by the files that they create again.
 func TestInodes(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		writer                   atomicdir.Writer
 		changedStays, othersStay bool
 	}{
-		"Atomic makes all files anew":    {atomicdir.Atomic{}, false, false},
+		"Atomic makes all files again":   {atomicdir.Atomic{}, false, false},
 		"Replace keeps what is equal":    {atomicdir.Replace{}, false, true},
 		"InPlace keeps also what is not": {atomicdir.InPlace{}, true, true},
 	}

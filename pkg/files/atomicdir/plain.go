@@ -11,7 +11,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
-// Replace writes plain files and directories, no symlinks. A changed file is replaced by rename, so that whoever opens
+// Replace writes plain files and directories, no symlinks. A changed file is replaced by rename, so that anyone who opens
 // it gets all of the old or all of the new bytes; several files change one after the other.
 //
 // A Write takes these steps, of which 5 and 9 are for [InPlace] alone:

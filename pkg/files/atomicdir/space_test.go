@@ -12,7 +12,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 )
 
-// newTmpfs returns a volume that is a tmpfs of its own with such options as «size=64k».
+// newTmpfs returns a volume that is a separate tmpfs with such options as «size=64k».
 func newTmpfs(t *testing.T, options string) (dir string, root *os.Root) {
 	t.Helper()
 	dir = t.TempDir()

@@ -11,7 +11,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 )
 
-// watch reports what inotify tells an application that watches the volume's root.
+// watch reports what inotify reports to an application that watches the volume's root.
 type watch struct{ fd int }
 
 func newWatch(t *testing.T, dir string) watch {

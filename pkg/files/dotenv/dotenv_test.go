@@ -46,7 +46,7 @@ func accepted() map[string]struct {
 		"blanks at both ends":                      {"  A=1 \t\n", all{{"A", "1"}}},
 		"a carriage return in quotes":              {"A='x\r\ny'\n", all{{"A", "x\r\ny"}}},
 		"a carriage return in a comment":           {"# x\r\nA=1\n", all{{"A", "1"}}},
-		"bytes that are no text":                   {"A='\x01\x7f\x81\x88\xff\xc3\xa4'\n", all{{"A", "\x01\x7f\x81\x88\xff\xc3\xa4"}}},
+		"bytes that are not text":                  {"A='\x01\x7f\x81\x88\xff\xc3\xa4'\n", all{{"A", "\x01\x7f\x81\x88\xff\xc3\xa4"}}},
 		"names of all kinds":                       {"_a=1\nA_9=2\nz=3\n", all{{"_a", "1"}, {"A_9", "2"}, {"z", "3"}}},
 	}
 }
@@ -216,7 +216,7 @@ func TestShell(t *testing.T) {
 	})
 }
 
-// isShells reports whether a shell has a use of its own for a name.
+// isShells reports whether a shell uses a name itself.
 func isShells(name string) bool {
 	return slices.Contains([]string{"OPTIND", "_", "PWD", "OLDPWD", "LINENO", "PPID", "IFS"}, name)
 }

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// variable tells a program that was started again, and every process it starts, where it is. Its value is the name of
+// variable marks a program that was started again, and every process that it starts. Its value is the name of
 // a mount namespace; between the start and the moment the new namespace is ready it is the old one's, behind leaving.
 const (
 	variable = "LIVECONFIG_MOUNT_NAMESPACE"

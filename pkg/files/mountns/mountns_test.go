@@ -118,7 +118,7 @@ func (p *program) end(t *testing.T) (string, int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = p.Wait() // The state tells.
+	_ = p.Wait() // The state has the exit code.
 	return string(rest), p.ProcessState.ExitCode()
 }
 
@@ -131,9 +131,9 @@ func (p *program) check(t *testing.T, output string, code int) {
 	}
 }
 
-// users are those who may call Reexec: whoever runs the tests, and somebody who is not root at all.
+// users are users that may call Reexec: the one that runs the tests, and one that is not root.
 func users() map[string]func(*exec.Cmd) {
-	all := map[string]func(*exec.Cmd){"who runs the tests": unchanged}
+	all := map[string]func(*exec.Cmd){"the user that runs the tests": unchanged}
 	if others() {
 		all["an ordinary user"] = func(c *exec.Cmd) {
 			c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
@@ -142,7 +142,7 @@ func users() map[string]func(*exec.Cmd) {
 	return all
 }
 
-// others reports whether this process's user namespace has other users than the one who runs the tests. Without root's
+// others reports whether this process's user namespace has other users than the one that runs the tests. Without root's
 // rights it has not: then the tests are run by an ordinary user anyway.
 func others() bool {
 	ids, err := os.ReadFile("/proc/self/uid_map")

@@ -183,7 +183,7 @@ func shared() error {
 	return err
 }
 
-// printSignals says that it is ready, and prints the signals it gets, of those or of all, until it is told to end.
+// printSignals says that it is ready, and prints the signals it gets, of those or of all, until it is asked to end.
 func printSignals(those ...os.Signal) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, those...)

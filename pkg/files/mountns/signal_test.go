@@ -139,7 +139,7 @@ func openTerminal(t *testing.T) (keyboard, screen *os.File) {
 
 func TestAdviceWhereNamespacesAreForbidden(t *testing.T) {
 	t.Parallel()
-	// In a user namespace of its own the program may forbid itself what only root may forbid a system.
+	// In its own user namespace the program may set limits that only root may set on the system.
 	p := start(t, "denied", func(c *exec.Cmd) {
 		c.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags:  unix.CLONE_NEWUSER,

@@ -82,7 +82,7 @@ func checkStaysInside(t *testing.T, w atomicdir.Writer, built tree.Tree) {
 	}
 }
 
-// isRefused tells errors of keys that no API server lets through today: the writer says no before it has shown anything.
+// isRefused recognises errors of keys that no API server lets through today: the writer refuses before it has shown anything.
 func isRefused(err error) bool {
 	for _, text := range []string{"is reserved", "file name too long", "invalid argument"} {
 		if strings.Contains(err.Error(), text) {

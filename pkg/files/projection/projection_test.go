@@ -68,11 +68,11 @@ func TestBuild(t *testing.T) {
 		"no sources make an empty volume": {
 			want: plain(),
 		},
-		"rule 1: without items every key is a file of its own name": {
+		"rule 1: without items every key is a file with the key's name": {
 			spec: spec(api.Source{Ref: web}),
 			want: plain(file("a", "A", 0o644), file("b", "B", 0o644)),
 		},
-		"rule 1: an empty list of items is no list": {
+		"rule 1: an empty list of items is not a list": {
 			spec: spec(api.Source{Ref: web, Items: []api.Item{}}),
 			want: plain(file("a", "A", 0o644), file("b", "B", 0o644)),
 		},
@@ -158,7 +158,7 @@ func TestBuild(t *testing.T) {
 			want: plain(file("binary", "\xff\xfe", 0o644), file("empty", "", 0o644), file("newline", "x\n", 0o644),
 				file("no newline", "x", 0o644), file("nul", "a\x00b", 0o644)),
 		},
-		"rule 18: odd key names are kept, and case tells them apart": {
+		"rule 18: odd key names are kept, and case distinguishes them": {
 			spec: spec(api.Source{Ref: web}),
 			contents: objects(map[api.Ref][]string{
 				web: {"-rf", "1", ".hidden", "2", "a..b", "3", "end..", "4", "A", "5", "_", "6"},

@@ -51,7 +51,7 @@ func TestBuildOneFile(t *testing.T) {
 			spec(as(web, "x", api.FormatYAML, api.Item{Key: "COLOR", Path: "a"}, api.Item{Key: "COLOR", Path: "b"})),
 			plain(file("x", "\"a\": \"red\"\n\"b\": \"red\"\n", 0o644)),
 		},
-		"a mode of its own": {
+		"its own mode": {
 			spec(withMode),
 			plain(file("app.env", "COLOR='red'\nSHAPE='it'\\''s round'\n", 0o400)),
 		},
@@ -60,7 +60,7 @@ func TestBuildOneFile(t *testing.T) {
 				as(extra, "d", api.FormatProperties)),
 			plain(file("a", "", 0o644), file("b", "{}\n", 0o644), file("c", "{}\n", 0o644), file("d", "", 0o644)),
 		},
-		"an optional object that does not exist is no file": {
+		"an optional object that does not exist is not a file": {
 			spec(optional(as(shared, "a", api.FormatJSON))),
 			plain(),
 		},
@@ -90,7 +90,7 @@ func TestBuildOneFile(t *testing.T) {
 			if err != nil {
 				t.Fatalf("Build = %v, want no error", err)
 			}
-			for i := range got.Files { // Whether a file without bytes has none or nil is nobody's business.
+			for i := range got.Files { // Empty and nil bytes are the same.
 				got.Files[i].Data = append([]byte{}, got.Files[i].Data...)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -132,7 +132,7 @@ func TestBuildRefusesWhatIsUnfit(t *testing.T) {
 		spec api.Spec
 		want string
 	}{
-		"names that are none of variables": {
+		"names that variables cannot have": {
 			spec(as(web, "conf/app.env", api.FormatDotenv)),
 			`configmap "web" does not fit into conf/app.env (dotenv): ` + names + "app.conf, log.level" + advice,
 		},
@@ -140,7 +140,7 @@ func TestBuildRefusesWhatIsUnfit(t *testing.T) {
 			spec(as(cert, "x y", api.FormatDotenv), as(cert, "b.json", api.FormatJSON)),
 			`[secret "cert" does not fit into "x y" (dotenv): ` + names + "a.b" + advice + ", " +
 				`secret "cert" does not fit into "x y" (dotenv): a value with a NUL byte: nul` + advice + ", " +
-				`secret "cert" does not fit into b.json (json): a value that is no text in UTF-8: blob` + advice + "]",
+				`secret "cert" does not fit into b.json (json): a value that is not text in UTF-8: blob` + advice + "]",
 		},
 		"more than anybody wants to read": {
 			spec(as(other, "a", api.FormatDotenv)),

@@ -33,7 +33,7 @@ func readers() map[api.Format]map[string]reader {
 }
 
 // readShell has a shell read the file as its own, and print what the variables are. A shell that has to say anything else
-// has read something that is no assignment.
+// has read something that is not an assignment.
 func readShell(shell string) reader {
 	return func(t *testing.T, file []byte, names []string) map[string]string {
 		t.Helper()
@@ -46,7 +46,7 @@ func readShell(shell string) reader {
 			script += `printf '%s\0' "$` + name + "\"\n"
 		}
 		cmd := exec.CommandContext(t.Context(), shell, "-euc", script, path)
-		cmd.Env = []string{"PATH=/nonexistent", "LC_ALL=C"} // It needs no program, and a value that became a command is told.
+		cmd.Env = []string{"PATH=/nonexistent", "LC_ALL=C"} // It needs no program, and a value that became a command is reported.
 		var complaints strings.Builder
 		cmd.Stderr = &complaints
 		out, err := cmd.Output()
@@ -87,7 +87,7 @@ func readJSON(t *testing.T, file []byte, _ []string) map[string]string {
 	return all
 }
 
-// readYAML wants each name and value to be a string without being told.
+// readYAML wants each name and value to be a string without a tag.
 func readYAML(unmarshal func([]byte, any) error) reader {
 	return func(t *testing.T, file []byte, _ []string) map[string]string {
 		t.Helper()
@@ -100,7 +100,7 @@ func readYAML(unmarshal func([]byte, any) error) reader {
 			n, isName := name.(string)
 			v, isText := value.(string)
 			if !isName || !isText {
-				t.Errorf("%#v: %#v is no pair of strings", name, value)
+				t.Errorf("%#v: %#v is not a pair of strings", name, value)
 			}
 			all[n] = v
 		}

@@ -21,7 +21,7 @@ var (
 	// ErrNUL means that a value has a NUL byte, which no variable can hold.
 	ErrNUL = errors.New("a value with a NUL byte")
 	// ErrText means that a name or value is not UTF-8, which the format requires.
-	ErrText = errors.New("a value that is no text in UTF-8")
+	ErrText = errors.New("a value that is not text in UTF-8")
 )
 
 const (
@@ -84,7 +84,7 @@ func Render(format api.Format, values map[string][]byte) []byte {
 func size(format api.Format, values map[string][]byte) int {
 	total := FrameSize
 	for name, value := range values {
-		n, _ := Size(format, name, value) // Which was asked before.
+		n, _ := Size(format, name, value) // The caller has checked it.
 		total += n
 	}
 	return total

@@ -110,7 +110,7 @@ func TestSizeRefuses(t *testing.T) {
 		"half a surrogate pair": {"a", "\xed\xa0\x80", map[api.Format]error{
 			api.FormatJSON: rendering.ErrText, api.FormatYAML: rendering.ErrText, api.FormatProperties: rendering.ErrText,
 		}},
-		"a name that is no UTF-8": {"a\xff", "x", map[api.Format]error{
+		"a name that is not UTF-8": {"a\xff", "x", map[api.Format]error{
 			api.FormatDotenv: rendering.ErrName,
 			api.FormatJSON:   rendering.ErrText, api.FormatYAML: rendering.ErrText, api.FormatProperties: rendering.ErrText,
 		}},

@@ -122,7 +122,7 @@ func FuzzRender(f *testing.F) {
 				if format == api.FormatDotenv {
 					name = "X_" + name // Some variables mean something to shells.
 				}
-				if len(name) > 253 { // Which no object and no item has. YAML ends keys at 1024.
+				if len(name) > 253 { // No object and no item has such a name. YAML ends keys at 1024.
 					continue
 				}
 				if _, err := rendering.Size(format, name, value); err == nil {

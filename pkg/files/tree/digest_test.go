@@ -11,7 +11,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
-// sample returns a tree like others of its kind, made anew.
+// sample returns a tree like others of its kind, made again.
 func sample(t *testing.T) tree.Tree {
 	t.Helper()
 	return grow(t, "a", "b/c", "b/d", "e")

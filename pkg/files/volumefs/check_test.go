@@ -18,7 +18,7 @@ func TestCheckNeedsTheRightToMount(t *testing.T) {
 		"operation not permitted: CAP_SYS_ADMIN is missing (run the container privileged), or a seccomp profile forbids the call")
 }
 
-// checkAs makes Check on a thread of its own that has done something to itself before.
+// checkAs calls Check on a separate thread that has done something to itself before.
 func checkAs(t *testing.T, prepare func() error) error {
 	t.Helper()
 	errs, f := make(chan error), volumefs.New(volumefs.Config{Root: t.TempDir(), Source: source})

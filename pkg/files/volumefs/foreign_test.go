@@ -28,7 +28,7 @@ func detach(t *testing.T, target string) {
 	}
 }
 
-// checkForeign fails the test unless err tells of the foreign mount.
+// checkForeign fails the test unless err names the foreign mount.
 func checkForeign(t *testing.T, err error, want volumefs.ForeignMountError) {
 	t.Helper()
 	var got *volumefs.ForeignMountError

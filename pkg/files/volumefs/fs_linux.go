@@ -179,7 +179,7 @@ func (f *FS) isMounted(target string) (bool, error) {
 }
 
 // Unmount takes away every volume of ours that is mounted at target, then the target directory. Files that are open in
-// the volume stay usable until they are closed. A target where nothing is, or that does not exist, is no error.
+// the volume stay usable until they are closed. A target without a mount, or that does not exist, is not an error.
 //
 // It never deletes a file: a target directory that is not empty without our mount is an error, and so are a foreign mount
 // (*[ForeignMountError]) and a symlink in place of the target or a directory above it (*[SymlinkError]): nothing is touched

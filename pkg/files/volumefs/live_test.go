@@ -214,7 +214,7 @@ func live(v volumes, target, content string) (err error) {
 	return nil
 }
 
-// TestAViewThatIsKept: who keeps a view finds out cheaply whether it leads to what is mounted, and goes on writing there.
+// TestAViewThatIsKept: a cached view reports cheaply whether it leads to what is mounted, and can be written through.
 func TestAViewThatIsKept(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, g *ground) {

@@ -122,7 +122,7 @@ func makeReadOnly(mnt *os.File) error {
 	return setAttributes(mnt, &attr)
 }
 
-// makePrivateAndWritable also takes the mount out of the peer group a clone inherits, so that it has nothing to do with
+// makePrivateAndWritable also takes the mount out of the peer group a clone inherits, so that it is independent of
 // any mount but itself.
 func makePrivateAndWritable(mnt *os.File) error {
 	attr := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY, Propagation: unix.MS_PRIVATE}

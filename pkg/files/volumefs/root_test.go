@@ -106,7 +106,7 @@ func TestNoPathLeavesTheRoot(t *testing.T) {
 	}
 }
 
-// TestARootThatIsMissing is no reason to hold up an unmount: without it there is no target.
+// TestARootThatIsMissing is not a reason to hold up an unmount: without it there is no target.
 func TestARootThatIsMissing(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ kind, root string }{

@@ -54,13 +54,13 @@ func TestCopiesCarryWhatTheSourceLists(t *testing.T) {
 func TestListsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ labels, annotations, want string }{
-		"a label of the controller":       {labels: "tier," + copies.Label, want: "liveconfig.internal/copy-of cannot be copied, take it off the list"},
-		"who manages it":                  {labels: copies.ManagedByLabel, want: "cannot be copied"},
-		"the manifest that kubectl keeps": {annotations: "kubectl.kubernetes.io/last-applied-configuration", want: "cannot be copied"},
-		"a list that lists itself":        {annotations: copies.CopiedLabels, want: "cannot be copied"},
-		"no name":                         {labels: "tier=db", want: `annotation liveconfig.internal/copied-labels: "tier=db" is not the name`},
-		"a list that is too long":         {labels: strings.Repeat("a,", 4<<10), want: "8192 bytes, more than 4096"},
-		"too much":                        {annotations: "example.com/owner", want: "more than the 4096 that copies can have"},
+		"a label of the controller":         {labels: "tier," + copies.Label, want: "liveconfig.internal/copy-of cannot be copied, take it off the list"},
+		"the label of the managing program": {labels: copies.ManagedByLabel, want: "cannot be copied"},
+		"the manifest that kubectl keeps":   {annotations: "kubectl.kubernetes.io/last-applied-configuration", want: "cannot be copied"},
+		"a list that lists itself":          {annotations: copies.CopiedLabels, want: "cannot be copied"},
+		"no name":                           {labels: "tier=db", want: `annotation liveconfig.internal/copied-labels: "tier=db" is not the name`},
+		"a list that is too long":           {labels: strings.Repeat("a,", 4<<10), want: "8192 bytes, more than 4096"},
+		"too much":                          {annotations: "example.com/owner", want: "more than the 4096 that copies can have"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -27,18 +27,18 @@ import (
 const (
 	// Label is on every copy, and on nothing else. Its value is the LabelValue of the source's name.
 	Label = "liveconfig.internal/copy-of"
-	// ManagedByLabel tells other tools whose object it is: ManagedBy.
+	// ManagedByLabel names the program that owns the object, for other tools: ManagedBy.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	ManagedBy      = "liveconfig-controller"
 
 	// SourceAnnotation names the source, such as configmap/foo.
 	SourceAnnotation = "liveconfig.internal/source"
-	// SourceUIDAnnotation and SourceResourceVersionAnnotation say which state of it the first one who needed the copy saw.
+	// SourceUIDAnnotation and SourceResourceVersionAnnotation name the state of the source that the copy was made of.
 	SourceUIDAnnotation             = "liveconfig.internal/source-uid"
 	SourceResourceVersionAnnotation = "liveconfig.internal/source-resource-version"
 	// DigestAnnotation is the Digest of the content.
 	DigestAnnotation = "liveconfig.internal/digest"
-	// NoteAnnotation tells people what they look at.
+	// NoteAnnotation explains the copy to people.
 	NoteAnnotation = "liveconfig.internal/note"
 )
 
@@ -116,7 +116,7 @@ func Copyable(source *corev1.Secret) error {
 		return fmt.Errorf("secret/%s is of type %s and %w: it is the token of one service account, which Kubernetes keeps; "+
 			"take it off the list, and mount a projected serviceAccountToken instead", source.Name, source.Type, ErrNotCopyable)
 	case corev1.SecretTypeBootstrapToken:
-		// Kubernetes deletes it when it expires, whoever uses it.
+		// Kubernetes deletes it when it expires, even if something uses it.
 		return fmt.Errorf("secret/%s is of type %s and %w: it counts under its own name only, and Kubernetes deletes it when "+
 			"it expires; take it off the list", source.Name, source.Type, ErrNotCopyable)
 	default:
@@ -124,7 +124,7 @@ func Copyable(source *corev1.Secret) error {
 	}
 }
 
-// meta is what the API and people are told about the copy of a source.
+// meta returns the metadata of the copy of a source.
 func meta(kind api.Kind, source metav1.Object, d Digest) (metav1.ObjectMeta, error) {
 	from := trigger.Object{Kind: kind, Name: source.GetName()}
 	carried, err := CarriedBy(source)

@@ -21,7 +21,7 @@ type Object interface {
 // Digest stands for the content of an object: its kind, data and binary data, and the type of a Secret. It is comparable.
 // The zero value is the digest of nothing.
 //
-// Who can guess the content of a Secret can check the guess against its digest, so the digest of one is shown to nobody
+// Anyone who can guess the content of a Secret can check the guess by its digest. So the digest is not shown to anyone
 // who cannot read it. The ten digits in the name of a copy are seen by more.
 type Digest [sha256.Size]byte
 

@@ -68,7 +68,7 @@ func inspect[O Object](object O) inspected {
 	return s
 }
 
-// mismatch says what is wrong with the object. It tells no digests, since those of Secrets are nobody's business.
+// mismatch says what is wrong with the object. It has no digests, since those of Secrets must stay secret.
 func (s inspected) mismatch(want Digest) string {
 	source, err := SourceOf(s.GetAnnotations())
 	switch {

@@ -98,7 +98,7 @@ func Decide(s State) Decision {
 	return d
 }
 
-// withoutTriggers undoes what the controller did to the template. Of a template that has nothing of it the label is left:
+// withoutTriggers undoes what the controller did to the template. If there is nothing to undo, the label stays:
 // the workload may have been taken back to a revision from before it opted in, and may come forward again.
 func (s State) withoutTriggers() Decision {
 	if s.Template == nil {
@@ -172,7 +172,7 @@ func (s State) asUndone(mark trigger.Mark) Decision {
 	return d
 }
 
-// pace tells an edit of the sources from one that comes together with the manifest.
+// pace distinguishes an edit of the sources from one that comes together with the manifest.
 func (s State) pace() Action {
 	if s.IsPlain() {
 		return Repair
@@ -228,7 +228,7 @@ func (s State) IsPlain() bool {
 	return false
 }
 
-// names maps what the template may name now, sources and copies of them, to what it shall name by a config.
+// names maps each source or copy that the template may name now to the name that a config wants.
 func (s State) names(to trigger.Config) map[trigger.Object]string {
 	names := maps.Clone(to.Copies())
 	if names == nil {

@@ -77,15 +77,15 @@ func TestDecide(t *testing.T) {
 				names: map[trigger.Object]string{foo: "foo-2", configMap("foo-1"): "foo-2"},
 			},
 		},
-		"a workload that has nothing to do with triggers is left alone": {
+		"a workload without triggers is left alone": {
 			plan.State{Used: uses(foo)},
 			want{action: plan.Rest},
 		},
-		"who opts in gets copies without waiting": {
+		"a workload that opts in gets copies without waiting": {
 			plan.State{OptedIn: true, Used: uses(foo), Wanted: one},
 			want{action: plan.Repair, config: one, names: fooIs("foo-1"), label: mark(one)},
 		},
-		"who opts in while a source is missing waits": {
+		"a workload that opts in while a source is missing waits": {
 			plan.State{OptedIn: true, Used: uses(foo), Wanted: one, Problem: "no"},
 			want{action: plan.Rest, held: plan.HeldByProblem},
 		},
@@ -115,7 +115,7 @@ func TestDecide(t *testing.T) {
 			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(configMap("foo-1")), Wanted: two, Failing: true},
 			want{action: plan.Rest, label: mark(one), held: plan.HeldByFailure},
 		},
-		"unless it is told not to be": {
+		"unless an annotation forbids it": {
 			plan.State{
 				OptedIn: true, Label: mark(one), Template: one, Used: uses(configMap("foo-1")), Wanted: two, Failing: true,
 				WhileFailing: trigger.Roll,
@@ -217,11 +217,11 @@ func TestDecide(t *testing.T) {
 			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(configMap("foo-1")), Wanted: one, Paused: true},
 			want{action: plan.Rest, label: mark(one)},
 		},
-		"who opts out gets the sources back": {
+		"a workload that opts out gets the sources back": {
 			plan.State{Label: mark(two), Template: two, Used: uses(configMap("foo-2"))},
 			want{action: plan.OptOut, names: map[trigger.Object]string{configMap("foo-2"): "foo"}},
 		},
-		"who opts out while paused waits": {
+		"a workload that opts out while paused waits": {
 			plan.State{Label: mark(two), Template: two, Used: uses(configMap("foo-2")), Paused: true},
 			want{action: plan.Rest, label: mark(two), held: plan.HeldByPause},
 		},
@@ -273,7 +273,7 @@ func TestDecide(t *testing.T) {
 			plan.State{OptedIn: true, Label: mark(one), Template: uncopied("foo-1"), Used: uses(foo), Wanted: two},
 			want{action: plan.Repair, config: two, names: fooIs("foo-2"), label: mark(two)},
 		},
-		"also while something holds edits back, which then is no edit any more": {
+		"also while something holds edits back, which then is not an edit any more": {
 			plan.State{OptedIn: true, Label: mark(one), Template: uncopied("foo-1"), Used: uses(foo), Wanted: two, Failing: true},
 			want{action: plan.Repair, config: two, names: fooIs("foo-2"), label: mark(two), held: plan.HeldByFailure},
 		},

@@ -11,7 +11,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 )
 
-// leftAlone are the fields of a pod that name, or by their type could name, a ConfigMap or a Secret, and that are no
+// leftAlone are the fields of a pod that name, or by their type could name, a ConfigMap or a Secret, and that are not
 // uses.
 func leftAlone() map[string]string {
 	const (
@@ -137,7 +137,7 @@ func isNaming(name string) bool {
 	return strings.Contains(name, "secret") || strings.Contains(name, "configmap")
 }
 
-// nested returns an object that has nothing but the field.
+// nested returns an object that has only the field.
 func nested(field, value string) any {
 	first, rest, more := strings.Cut(field, ".")
 	var below any = value

@@ -81,7 +81,7 @@ func isInName(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '.'
 }
 
-// OnlyVolumes returns a template that has nothing of another but the volumes whose attributes are to be read.
+// OnlyVolumes returns a copy of a template with only those volumes whose attributes are to be read.
 func OnlyVolumes(t *corev1.PodTemplateSpec, in Place) *corev1.PodTemplateSpec {
 	only := &corev1.PodTemplateSpec{}
 	for i := range t.Spec.Volumes {

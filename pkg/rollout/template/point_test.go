@@ -116,11 +116,11 @@ func TestPointRefuses(t *testing.T) {
 		to   names
 		want string
 	}{
-		"what is no name, in the short form": {
+		"what is not a name, in the short form": {
 			in: short("configMap", "foo"), to: names{configMap("foo"): "No Name"},
 			want: "point spec.volumes[0].csi.volumeAttributes[configMap] elsewhere: mistake in volumeAttributes: configMap: ",
 		},
-		"what is no name, in the long form": {
+		"what is not a name, in the long form": {
 			in: long("[{configMap: {name: foo}}]"), to: names{configMap("foo"): "x}}, {configMap: {name: y"},
 			want: "point spec.volumes[0].csi.volumeAttributes[sources] elsewhere: mistake in volumeAttributes: sources[0].configMap.name: ",
 		},
@@ -138,7 +138,7 @@ func TestPointRefuses(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a full text is written anew, without its comments", func(t *testing.T) {
+	t.Run("a full text is written again, without its comments", func(t *testing.T) {
 		t.Parallel()
 		got, _, err := point(t, long(full), copies())
 		if err != nil || len(got) != 1 || got[0].To != "- configMap: {name: foo-0123456789}\n" {

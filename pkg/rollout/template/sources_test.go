@@ -79,7 +79,7 @@ func TestPointKeepsWhatPeopleWrote(t *testing.T) {
 			want: "- configMap:\n    as: {path: foo, format: dotenv}\n    items: [{key: foo}]\n    name: foo-0123456789\n" +
 				"- secret: {name: tls-0123456789, as: {format: json, path: name, mode: 0400}}\n",
 		},
-		"a name in a line of its own": {
+		"a name in a separate line": {
 			in:   "- configMap:\n    name: # foo\n      # foo\n      foo\n- ? secret\n  : ? name\n    : tls\n",
 			want: "- configMap:\n    name: # foo\n      # foo\n      foo-0123456789\n- ? secret\n  : ? name\n    : tls-0123456789\n",
 		},
@@ -95,7 +95,7 @@ func TestPointKeepsWhatPeopleWrote(t *testing.T) {
 			in:   "[{configMap: {name: 1e}}, {configMap: {name: '1e'}}]",
 			want: "[{configMap: {name: !!str 1e-0123456789}}, {configMap: {name: '1e-0123456789'}}]",
 		},
-		"a name that is no number by a tag of its own": {
+		"a name that is not a number by its tag": {
 			in:   "[{configMap: {name: ! 2}}, {configMap: {name: !!str '1e'}}]",
 			want: "[{configMap: {name: ! 2-0123456789}}, {configMap: {name: !!str '1e-0123456789'}}]",
 		},

@@ -32,7 +32,7 @@ func splice(text string, written []writtenName, want []api.Source) (string, bool
 }
 
 // asText stands before a plain name that YAML would take for a number, such as 1e-0123456789. It is a tag, and not
-// quotes, so that the way back can tell it from what people write.
+// quotes, so that the way back can distinguish it from what people write.
 const asText = "!!str "
 
 // edit returns the edit that puts another name where the name is written.

@@ -18,7 +18,7 @@ import (
 type Place struct {
 	// Namespace is the workload's, hence that of the objects.
 	Namespace string
-	// Driver is the name of the CSI driver whose volumes count. Those of other drivers are none of ours.
+	// Driver is the name of the CSI driver whose volumes count. Volumes of other drivers do not count.
 	Driver string
 }
 

@@ -171,7 +171,7 @@ func TestUsesInOurVolumes(t *testing.T) {
 	})
 }
 
-// Who gets the uses may do with them what they like.
+// Callers may change the uses that they get.
 func TestUsesAreTheCallersOwn(t *testing.T) {
 	t.Parallel()
 	in := volumes(corev1.VolumeSource{

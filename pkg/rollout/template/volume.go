@@ -64,7 +64,7 @@ func sourceKeys(src api.Source) []string {
 
 // pointed returns what the attribute that names the objects shall be. It changes the names in the text and leaves what
 // else a person wrote there as it is. A text that cannot be changed that way, such as one in which a name has an escape,
-// is written anew.
+// is written again.
 func (v *volume) pointed(names map[trigger.Object]string) (string, error) {
 	want := v.spec
 	want.Sources = slices.Clone(v.spec.Sources)

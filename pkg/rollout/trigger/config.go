@@ -64,7 +64,7 @@ func (c Config) add(key, name string) error {
 	}
 	version, isUncopied := strings.CutPrefix(name, uncopied)
 	if problems := validation.IsDNS1123Subdomain(version); (version != "" || isUncopied) && len(problems) > 0 {
-		return fmt.Errorf("%q is no name of a copy of %s: %s", name, object, strings.Join(problems, "; "))
+		return fmt.Errorf("%q is not a name of a copy of %s: %s", name, object, strings.Join(problems, "; "))
 	}
 	c[object] = name
 	return nil
@@ -107,8 +107,8 @@ func (c Config) Uncopied() map[Object]string {
 	return versions
 }
 
-// sum is a short digest, good enough to tell the few configs of one workload apart. A version has the same sum with and
-// without a copy: a template that begins to name an object, or stops, is no edit of the object.
+// sum is a short digest, which is enough for the few configs of one workload. A version has the same sum with and
+// without a copy: a template that begins to name an object, or stops, is not an edit of the object.
 func (c Config) sum() string {
 	versions := make(Config, len(c))
 	for object, name := range c {
@@ -174,7 +174,7 @@ func (m Mark) Moved(from, to Config) Mark {
 	return m
 }
 
-// Undone tells people what was undone.
+// Undone records for people what was undone.
 type Undone struct {
 	// At is when it was noticed.
 	At time.Time `json:"at"`

@@ -45,7 +45,7 @@ const (
 	// RolloutLabel is on the workload: the Mark of what was rolled out last. It is a label because `kubectl rollout undo`
 	// brings the annotations of a Deployment back with its template, and labels not.
 	RolloutLabel = "liveconfig.internal/rollout"
-	// UndoneAnnotation is on a workload whose last rollout was undone: an Undone as JSON. Who removes it resumes.
+	// UndoneAnnotation is on a workload whose last rollout was undone: an Undone as JSON. A user who removes it resumes rollouts.
 	UndoneAnnotation = "liveconfig.internal/undone"
 )
 

@@ -74,7 +74,7 @@ func TestParseMistakes(t *testing.T) {
 		"separated by semicolons":             {"configmap/a;secret/b", []string{`"configmap/a;secret/b" names no object`}},
 		"every mistake of several is said":    {"foo,cm/A,cm/b,pod/x", []string{`"foo"`, `"cm/A"`, `"pod/x"`}},
 		"control characters are shown quoted": {"a\x1b[2J\nb", []string{`"a\x1b[2J\nb" names no kind`}},
-		"bytes that are no text":              {"\xff\xfe/x", []string{`\xff\xfe`}},
+		"bytes that are not text":             {"\xff\xfe/x", []string{`\xff\xfe`}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

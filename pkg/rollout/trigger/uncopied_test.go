@@ -8,7 +8,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// TestUncopied: a version without a copy is read as it is written, and is no copy.
+// TestUncopied: a version without a copy is read as it is written, and is not a copy.
 func TestUncopied(t *testing.T) {
 	t.Parallel()
 	c := trigger.Config{configMap("foo"): "foo-0123456789", secret("bar"): trigger.Uncopied("bar-abcdefabcd"), secret("gone"): ""}
@@ -39,7 +39,7 @@ func TestMarksDoNotTellCopiesFromVersions(t *testing.T) {
 	edited := trigger.Config{secret("bar"): trigger.Uncopied("bar-2")}
 	mark := trigger.MarkOf(with).UndoneFor(without)
 	if !mark.IsFor(without) || !mark.IsUndoneFor(with) || mark.IsFor(edited) {
-		t.Errorf("the mark %s tells a copy from the same version without one, or does not tell versions apart", mark)
+		t.Errorf("the mark %s distinguishes a copy from the same version without one, or does not distinguish versions", mark)
 	}
 	moved := mark.Moved(without, edited)
 	if !moved.IsFor(edited) || !moved.IsUndoneFor(edited) || moved.IsFor(with) {

@@ -13,7 +13,7 @@ type Progress struct {
 	// for. A partition keeps some pods of a StatefulSet as they are, and the rollout is done without them. It is about now:
 	// a workload whose rollout was done is not done while a pod of it restarts.
 	Done bool
-	// Settled says that the rollout of this template was done once, as far as the status tells: that of a StatefulSet does.
+	// Settled says that the rollout of this template was done once, as far as the status shows it: that of a StatefulSet does.
 	Settled bool
 	// Exceeded says that a Deployment's rollout has failed by its own deadline. The other kinds have none.
 	Exceeded bool
@@ -31,7 +31,7 @@ type Counts struct {
 }
 
 // Max returns the higher of each number. A rollout makes progress when the Max since its beginning changes. One number
-// alone goes up and down for as long as pods crash and restart, and that is none.
+// alone goes up and down as long as pods crash and restart, and that is not progress.
 func (c Counts) Max(other Counts) Counts {
 	return Counts{
 		Updated:   max(c.Updated, other.Updated),

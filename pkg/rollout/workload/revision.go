@@ -60,7 +60,7 @@ func OfReplicaSet(s *appsv1.ReplicaSet) Revision {
 }
 
 // OfControllerRevision returns the view of a ControllerRevision, and false for one that is not the whole template of a
-// StatefulSet or DaemonSet: whoever likes may keep whatever they like in such objects.
+// StatefulSet or DaemonSet: anyone may store anything in such objects.
 func OfControllerRevision(c *appsv1.ControllerRevision) (Revision, bool) {
 	if !ownedByWorkload(metav1.GetControllerOfNoCopy(c)) {
 		return Revision{}, false

@@ -45,10 +45,10 @@ func TestOfControllerRevision(t *testing.T) {
 	}}}
 	full.Spec.Containers[0].Resources.Limits = corev1.ResourceList{}
 	for name, owner := range map[string]*metav1.OwnerReference{
-		"of a StatefulSet":                controlledBy("apps/v1", "StatefulSet"),
-		"of a DaemonSet":                  controlledBy("apps/v1", "DaemonSet"),
-		"of a StatefulSet of long ago":    controlledBy("apps/v1beta1", "StatefulSet"),
-		"of nobody, who has left it here": nil,
+		"of a StatefulSet":             controlledBy("apps/v1", "StatefulSet"),
+		"of a DaemonSet":               controlledBy("apps/v1", "DaemonSet"),
+		"of a StatefulSet of long ago": controlledBy("apps/v1beta1", "StatefulSet"),
+		"without an owner":             nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -85,7 +85,7 @@ func TestRevisionsOfOthers(t *testing.T) {
 	}{
 		"of another kind":                    {controlledBy("apps/v1", "Deployment"), patch(t, template())},
 		"of another group":                   {controlledBy("apps.kruise.io/v1beta1", "StatefulSet"), patch(t, template())},
-		"of a version that is none":          {controlledBy("a/b/c", "DaemonSet"), patch(t, template())},
+		"of an invalid version":              {controlledBy("a/b/c", "DaemonSet"), patch(t, template())},
 		"no data":                            {ours, ""},
 		"null":                               {ours, "null"},
 		"no JSON":                            {ours, "spec: {}"},
@@ -97,7 +97,7 @@ func TestRevisionsOfOthers(t *testing.T) {
 		"a template that is to be merged":    {ours, `{"spec":{"template":{"spec":{"priority":1},"$patch":"merge"}}}`},
 		"a template that is to be deleted":   {ours, `{"spec":{"template":{"$patch":"delete"}}}`},
 		"a field of another type":            {ours, `{"spec":{"template":{"spec":{"containers":{}},"$patch":"replace"}}}`},
-		"a quantity that is none":            {ours, `{"spec":{"template":{"spec":{"overhead":{"cpu":"x"}},"$patch":"replace"}}}`},
+		"an invalid quantity":                {ours, `{"spec":{"template":{"spec":{"overhead":{"cpu":"x"}},"$patch":"replace"}}}`},
 		"keys that are only nearly the same": {ours, `{"Spec":{"Template":{"$patch":"replace"}}}`},
 		"deeper than a parser should go":     {ours, strings.Repeat(`{"spec":`, 20_000)},
 	}
