@@ -98,7 +98,7 @@ func TestMainStopsAtASignal(t *testing.T) {
 				t.Fatal(err)
 			}
 			for lines := bufio.NewScanner(stderr); lines.Scan(); {
-				_ = cmd.Process.Signal(tt.signal) // Which may have ended by one before.
+				_ = cmd.Process.Signal(tt.signal) // An earlier signal may have ended it.
 			}
 			_ = cmd.Wait() // The state says it.
 			if code := cmd.ProcessState.ExitCode(); code != tt.code {

@@ -1,4 +1,4 @@
-// Package statusz is what the driver of a node tells about its volumes to whoever may ask: which objects each volume comes
+// Package statusz is what the driver of a node reports about its volumes: which objects each volume comes
 // from, which versions of them are in its files, and what is wrong. It is what /statusz serves and kubectl plugins read.
 //
 // It does not know where that comes from. It has names, times and versions, and no place for content or a token.
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// SchemaVersion counts changes that an older reader would misunderstand. A new field is none.
+// SchemaVersion counts changes that an older reader would misunderstand. A new field is not such a change.
 const SchemaVersion = 1
 
 // Report is all of one node.
@@ -104,7 +104,7 @@ type Volume struct {
 	OnDelete     string `json:"onDelete,omitempty"`
 	State        State  `json:"state"`
 	// Digest stands for the files, their names, modes and owners; empty while it is not known. It can be compared with
-	// others of the same run of one driver, and tells nothing else: content cannot be guessed by it.
+	// others of the same run of one driver. It reveals nothing else: content cannot be guessed by it.
 	Digest string `json:"digest,omitempty"`
 	// Bytes is the sum of the files' sizes.
 	Bytes int64 `json:"bytes"`
@@ -174,7 +174,7 @@ type Version struct {
 	ResourceVersion string `json:"resourceVersion"`
 }
 
-// Sort puts volumes into the order of their pods' namespaces and names, then of their own names. Pods of one name are told
+// Sort puts volumes into the order of their pods' namespaces and names, then of their own names. Pods of one name are kept
 // apart by UID.
 func Sort(volumes []Volume) {
 	slices.SortFunc(volumes, func(a, b Volume) int {
@@ -201,7 +201,7 @@ func Read(in io.Reader) (Report, error) {
 		return Report{}, fmt.Errorf("decode the status of a node: %w", err)
 	}
 	if r.SchemaVersion > SchemaVersion || r.SchemaVersion < 1 {
-		return Report{}, fmt.Errorf("the driver of node %q tells its status in schema %d, and %d is known here: use a newer version",
+		return Report{}, fmt.Errorf("the driver of node %q reports its status in schema %d, and %d is known here: use a newer version",
 			r.Node, r.SchemaVersion, SchemaVersion)
 	}
 	return r, nil

@@ -83,9 +83,9 @@ func TestReadRefuses(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"a later schema": {
 			`{"schemaVersion": 2, "node": "n"}`,
-			`the driver of node "n" tells its status in schema 2, and 1 is known here: use a newer version`,
+			`the driver of node "n" reports its status in schema 2, and 1 is known here: use a newer version`,
 		},
-		"another answer": {`{}`, `the driver of node "" tells its status in schema 0`},
+		"another answer": {`{}`, `the driver of node "" reports its status in schema 0`},
 		"no JSON":        {`404 page not found`, "decode the status of a node: "},
 		"a torn one":     {`{"schemaVersion": 1, "volumes": [{`, "decode the status of a node: unexpected EOF"},
 	}
@@ -99,7 +99,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// TestReadSkipsWhatItDoesNotKnow: a newer driver may tell more without a new schema.
+// TestReadSkipsWhatItDoesNotKnow: a newer driver may report more without a new schema.
 func TestReadSkipsWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	got, err := statusz.Read(strings.NewReader(`{"schemaVersion": 1, "node": "n", "more": {}, "volumes": [{"id": "v", "more": 1}]}`))

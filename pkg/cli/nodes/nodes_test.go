@@ -256,7 +256,7 @@ func TestUnavailable(t *testing.T) {
 		},
 		"a newer driver": {
 			cluster: &cluster{pods: []corev1.Pod{driverPod()}, statusz: answer(`{"schemaVersion": 99, "node": "node-1"}`, http.StatusOK)},
-			want: "it is newer than this plugin: update the plugin: the driver of node \"node-1\" tells its status in schema 99, " +
+			want: "it is newer than this plugin: update the plugin: the driver of node \"node-1\" reports its status in schema 99, " +
 				"and 1 is known here: use a newer version; see kubectl liveconfig version",
 		},
 		"no report": {

@@ -29,7 +29,7 @@ func newQueue(t *testing.T, items ...string) workqueue.TypedRateLimitingInterfac
 	t.Cleanup(q.ShutDown)
 	for _, item := range items {
 		q.Add(item)
-		q.Add(item) // Which keeps its place.
+		q.Add(item) // It stays at its position.
 	}
 	return q
 }
@@ -65,7 +65,7 @@ func TestQueueTakesTurns(t *testing.T) {
 	}
 }
 
-// TestQueueIsFairToWhoComesLate: one who comes while another one's thousand wait is next but one (faults 40 and 42).
+// TestQueueIsFairToWhoComesLate: an item that comes while a thousand of another namespace wait is next but one (faults 40 and 42).
 func TestQueueIsFairToWhoComesLate(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -82,7 +82,7 @@ func TestQueueIsFairToWhoComesLate(t *testing.T) {
 	}
 }
 
-// TestTurnsAreForAFewAtATime, and each tenant has a line of its own (fault 40).
+// TestTurnsAreForAFewAtATime, and each tenant has its own line (fault 40).
 func TestTurnsAreForAFewAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -89,7 +89,7 @@ func TestClient(t *testing.T) {
 			got := tt.into()
 			object, ok := got.(runtime.Object)
 			if !ok {
-				t.Fatalf("%T is no object", got)
+				t.Fatalf("%T is not an object", got)
 			}
 			err = client.Get().Resource(tt.resource).Name("thing").
 				VersionedParams(&metav1.GetOptions{ResourceVersion: "7"}, types.Parameters()).Do(t.Context()).Into(object)

@@ -41,7 +41,7 @@ func TestWhichConnectionGoes(t *testing.T) {
 		"nobody, after somebody has left":   {2, 2, "a@10.0.0.1 b@10.0.0.2 -b@ c@10.0.0.3", ""},
 		"the oldest of one that has enough": {9, 2, "a@10.0.0.1 b@10.0.0.2 c@10.0.0.2 d@10.0.0.2 e@10.0.0.2", "b c"},
 		"the oldest of the one with most":   {4, 9, "a@10.0.0.1 b@10.0.0.2 c@10.0.0.2 d@10.0.0.3 e@10.0.0.4", "b"},
-		"the oldest of all who have one":    {2, 9, "a@10.0.0.1 b@10.0.0.2 c@10.0.0.3", "a"},
+		"the oldest of all clients that have one":    {2, 9, "a@10.0.0.1 b@10.0.0.2 c@10.0.0.3", "a"},
 		"an IPv4 address has two forms":     {9, 2, "a@10.0.0.1 b@::ffff:10.0.0.1 c@10.0.0.1", "a"},
 		"IPv4 neighbors are two clients":    {9, 1, "a@10.0.0.1 b@10.0.0.2", ""},
 		"one of a /64 with many addresses":  {9, 2, "a@fd00:1::1 b@fd00:2::1 c@fd00:2::2 d@fd00:2::3", "b"},

@@ -3,7 +3,7 @@ package server
 import "google.golang.org/grpc"
 
 const (
-	// streamWorkers are goroutines that wait for calls. A goroutine of its own has a call grow a new stack each time. When all
+	// streamWorkers are goroutines that wait for calls. A call in a new goroutine grows a new stack each time. When all
 	// are busy, calls get one.
 	streamWorkers = 2
 	// windowSize is how many bytes may be under way, which is the least that gRPC takes. One that is fixed has no pings sent

@@ -35,7 +35,7 @@ func TestGuardOfTheInterceptor(t *testing.T) { // Not parallel: whatever else is
 	}
 }
 
-// TestGuardOfAnEmptyCall counts what a call takes that asks for nothing: no goroutine of its own, whose stack would grow from
+// TestGuardOfAnEmptyCall counts what a call takes that asks for nothing: no separate goroutine, whose stack would grow from
 // the smallest, and no bytes but the question's and the answer's.
 func TestGuardOfAnEmptyCall(t *testing.T) { // Not parallel: the goroutines of the whole program are counted.
 	const calls, bytesIn, bytesOut = 50, 30, 36
@@ -62,7 +62,7 @@ func TestGuardOfAnEmptyCall(t *testing.T) { // Not parallel: the goroutines of t
 	for range calls {
 		call()
 	}
-	if got := goroutinesMade(t) - made; got > calls/10 { // The program has a few of its own.
+	if got := goroutinesMade(t) - made; got > calls/10 { // The program has a few others.
 		t.Errorf("%d calls made %d goroutines, want none", calls, got)
 	}
 	if got := counted.in.Load() - in; got != calls*bytesIn {
@@ -112,6 +112,6 @@ func (c countingConn) Read(b []byte) (int, error) {
 
 // Write is [net.Conn].
 func (c countingConn) Write(b []byte) (int, error) {
-	c.all.out.Add(int64(len(b))) // Before who waits for them can look.
+	c.all.out.Add(int64(len(b))) // Before a waiting test can look.
 	return c.Conn.Write(b)
 }

@@ -73,7 +73,7 @@ func Health(check func() error) http.Handler {
 }
 
 // Local serves clients on loopback, which for a pod are its containers and kubectl port-forward, and refuses others.
-// It is for what has names in it: who may reach a pod by the network is not asked who he is, and who may port-forward to it
+// It protects pages that show names: the endpoint does not authenticate clients of the pod network, and a user that may port-forward to it
 // has been.
 func Local(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

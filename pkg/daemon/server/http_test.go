@@ -47,7 +47,7 @@ func listenHTTP(t *testing.T) net.Listener {
 	return l
 }
 
-// TestServeHTTP answers also who has connected before it served.
+// TestServeHTTP also answers clients that connected before it served.
 func TestServeHTTP(t *testing.T) {
 	t.Parallel()
 	l := listenHTTP(t)

@@ -44,7 +44,7 @@ func Interceptor(logger klog.Logger, record RecordCall) grpc.UnaryServerIntercep
 }
 
 // handle turns a panic into an error of the one call: the driver serves every pod of the node. What the code panicked
-// with may hold anything, so neither the caller nor the log is told more than where.
+// with may hold anything, so the caller and the log get only the place.
 func handle(ctx context.Context, req any, handler grpc.UnaryHandler) (response any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -56,7 +56,7 @@ func handle(ctx context.Context, req any, handler grpc.UnaryHandler) (response a
 }
 
 // verbosity keeps what a kubelet or a probe asks all day out of the log. A publish is repeated each minute for every
-// volume; the first one is told by whoever knows that it is.
+// volume; the code that publishes reports the first one.
 func verbosity(method string) int {
 	switch method {
 	case "NodePublishVolume", "NodeUnpublishVolume":

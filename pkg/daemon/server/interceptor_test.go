@@ -34,7 +34,7 @@ func publishRequest() *csi.NodePublishVolumeRequest {
 	}
 }
 
-// recorder is a logger that keeps all it is told, and the calls that were counted.
+// recorder is a logger that stores all messages, and the calls that were counted.
 type recorder struct {
 	logger klog.Logger
 	log    ktesting.Buffer

@@ -10,7 +10,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
 )
 
-// TestLocalServesItsOwnHostOnly, by the address of the connection, and only what was sent to that host by who sent it.
+// TestLocalServesItsOwnHostOnly, by the address of the connection, and only requests that were sent to that host.
 func TestLocalServesItsOwnHostOnly(t *testing.T) {
 	t.Parallel()
 	const here = "127.0.0.1:4711"
@@ -28,7 +28,7 @@ func TestLocalServesItsOwnHostOnly(t *testing.T) {
 		"a neighbour with a zone":         {"[fe80::1%eth0]:4711", "localhost:9090", nil, http.StatusForbidden},
 		"nobody":                          {"", "localhost:9090", nil, http.StatusForbidden},
 		"a name":                          {"localhost:4711", "localhost:9090", nil, http.StatusForbidden},
-		"an address that is no address":   {"127.0.0.1", "localhost:9090", nil, http.StatusForbidden},
+		"an invalid address":   {"127.0.0.1", "localhost:9090", nil, http.StatusForbidden},
 		"to localhost without a port":     {here, "localhost", nil, http.StatusOK},
 		"to 127.0.0.1":                    {here, "127.0.0.1:9090", nil, http.StatusOK},
 		"to 127.0.0.1 without a port":     {here, "127.0.0.1", nil, http.StatusOK},
@@ -41,8 +41,8 @@ func TestLocalServesItsOwnHostOnly(t *testing.T) {
 		"to another address":              {here, "10.244.1.7:9090", nil, http.StatusForbidden},
 		"to nobody":                       {here, "", nil, http.StatusForbidden},
 		"for another one":                 {here, "localhost", http.Header{"X-Forwarded-For": {"10.244.1.7"}}, http.StatusForbidden},
-		"for who says to be here":         {here, "localhost", http.Header{"X-Forwarded-For": {"127.0.0.1"}}, http.StatusForbidden},
-		"for one after one who is nobody": {here, "localhost", http.Header{"X-Forwarded-For": {"", "10.244.1.7"}}, http.StatusForbidden},
+		"for a forwarded local address":         {here, "localhost", http.Header{"X-Forwarded-For": {"127.0.0.1"}}, http.StatusForbidden},
+		"for a forwarded address after an empty one": {here, "localhost", http.Header{"X-Forwarded-For": {"", "10.244.1.7"}}, http.StatusForbidden},
 		"for another one by the standard": {here, "localhost", http.Header{"Forwarded": {"for=10.244.1.7"}}, http.StatusForbidden},
 		"with a host among the headers":   {"10.244.1.7:4711", "localhost", http.Header{"Host": {"localhost"}}, http.StatusForbidden},
 		"with another real address":       {"10.244.1.7:4711", "localhost", http.Header{"X-Real-Ip": {"127.0.0.1"}}, http.StatusForbidden},

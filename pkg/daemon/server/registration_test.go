@@ -126,7 +126,7 @@ func TestRegistrationRefused(t *testing.T) {
 	}
 }
 
-// identityOf tells one socket of a path from the next, which may get its inode number.
+// identityOf distinguishes one socket of a path from the next, which may get its inode number.
 func identityOf(t *testing.T, path string) string {
 	t.Helper()
 	var stat unix.Stat_t
@@ -136,7 +136,7 @@ func identityOf(t *testing.T, path string) string {
 	return fmt.Sprint(stat.Ino, stat.Ctim)
 }
 
-// TestRegistrationOutlivesItsDirectory is fault 22: whoever takes the directory away while the kubelet refuses must not end the driver,
+// TestRegistrationOutlivesItsDirectory is fault 22: removing the directory while the kubelet refuses must not end the driver,
 // which live volumes need.
 func TestRegistrationOutlivesItsDirectory(t *testing.T) {
 	t.Parallel()

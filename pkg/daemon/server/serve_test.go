@@ -133,7 +133,7 @@ func TestServeThatIsStoppedBeforeItBegins(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	for range 100 { // Who comes first, the stop or the server, is the scheduler's choice.
+	for range 100 { // The scheduler decides which comes first, the stop or the server.
 		l, path := listen(t)
 		if err := server.Serve(ctx, l, newServer(answer)); err != nil {
 			t.Fatalf("Serve = %v, want nil", err)

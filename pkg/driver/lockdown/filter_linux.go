@@ -18,7 +18,7 @@ const (
 	lack = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 )
 
-// fatal returns the calls that end the process: the driver executes nothing, so who tries is not the driver.
+// fatal returns the calls that end the process: the driver executes nothing, so only an attacker makes them.
 func fatal() []uint32 { return []uint32{unix.SYS_EXECVE, unix.SYS_EXECVEAT} }
 
 // refused returns the calls that fail with EPERM. The driver makes none of them; the capabilities that it has to keep
@@ -98,7 +98,7 @@ func verdict(action uint32) unix.SockFilter {
 // install puts all threads of the process under the filter, and under the calling thread's no_new_privs.
 func install(code []unix.SockFilter) error {
 	prog := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]} //nolint:gosec // Some hundred.
-	// Older kernels otherwise slow down whoever has a filter, to guard it from the code it runs. Ours is our own.
+	// Older kernels otherwise slow down a process with a filter, to guard it from the code it runs. The driver runs its own code only.
 	flags := uintptr(unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_SPEC_ALLOW)
 	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags,
 		uintptr(unsafe.Pointer(&prog))) //nolint:gosec // As seccomp(2) wants it.

@@ -1,5 +1,5 @@
 // Package lockdown takes from the running process what the driver never needs: capabilities, the way to new ones, and
-// system calls, among them every way to start a program. Whoever takes over a driver through what it reads is left with
+// system calls, among them every way to start a program. An attacker who takes over a driver through its input has
 // what the driver does anyway. Nothing of it can be undone.
 //
 // It does not know what the driver does with what it keeps.

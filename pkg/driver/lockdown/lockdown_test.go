@@ -70,7 +70,7 @@ func run(t *testing.T, binary, role string, adjust ...func(*exec.Cmd)) result {
 	return result{stdout: strings.TrimSpace(stdout.String()), stderr: stderr.String(), state: cmd.ProcessState}
 }
 
-// inUserNamespace makes the process root nowhere but in a namespace of its own.
+// inUserNamespace makes the process root only in a new user namespace.
 func inUserNamespace(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
@@ -175,12 +175,12 @@ func testPrograms(t *testing.T, binary string) {
 		t.Parallel()
 		run(t, binary, "core").wantOutput(t, "1 1")
 	})
-	t.Run("a limit of 0 for cores that cannot be raised stays, and is told", func(t *testing.T) {
+	t.Run("a limit of 0 for cores that cannot be raised stays, and is logged", func(t *testing.T) {
 		t.Parallel()
 		r := run(t, binary, "core-files", inUserNamespace)
 		r.wantOutput(t, "0 0")
 		if !strings.Contains(r.stderr, "A crash may leave a core to a program") {
-			t.Errorf("log = %q, want it to tell", r.stderr)
+			t.Errorf("log = %q, want it to name the limit", r.stderr)
 		}
 	})
 }
@@ -240,7 +240,7 @@ func testCalls(t *testing.T, binary string) {
 	}
 }
 
-// others tells whether this process's user namespace has other users than root. An ordinary user's has not.
+// others reports whether this process's user namespace has other users than root. An ordinary user's has not.
 func others(t *testing.T) bool {
 	t.Helper()
 	ids, err := os.ReadFile("/proc/self/uid_map")

@@ -169,8 +169,8 @@ func status(task string) (string, error) {
 	return strings.Join(fields, " "), nil
 }
 
-// work does what the driver does to a node, with the capabilities and the owner that the argument tells, on the target
-// directory that it tells, and prints what went wrong.
+// work does what the driver does to a node, with the capabilities and the owner that the argument names, on the target
+// directory that it names, and prints errors.
 func work(argument string) error {
 	var keep uint64
 	var uid, gid int

@@ -55,7 +55,7 @@ type item struct {
 	account *budget.Account // What is taken of the room; fixed.
 }
 
-// New reads a directory for the first time. Manifests with mistakes are no error: see [Directory.Problems]. The caller must
+// New reads a directory for the first time. Manifests with mistakes are not error: see [Directory.Problems]. The caller must
 // call [Directory.Run], which ends the watching.
 func New(ctx context.Context, cfg Config) (*Directory, error) {
 	abs, err := filepath.Abs(cfg.Dir)
@@ -323,7 +323,7 @@ func (d *Directory) admit(it *item, c api.Content) error {
 	return err
 }
 
-// Choose returns whose credentials read ref for the pod: nobody's are needed for the pod's own namespace, and none are
+// Choose returns whose credentials read ref for the pod: none are needed for the pod's own namespace, and none are
 // enough for another one.
 func (*Directory) Choose(pod api.Pod, ref api.Ref) identity.Identity {
 	if ref.Namespace == pod.Namespace {

@@ -131,7 +131,7 @@ func configMap(name, value string) string {
 func TestEveryWayToWriteAnObject(t *testing.T) {
 	t.Parallel()
 	f := follow(t, map[string]string{
-		"several.yaml": "# A comment of its own.\n---\n" + configMap("web", "1") + "---\n---\n" + configMap("other", "2"),
+		"several.yaml": "# A separate comment.\n---\n" + configMap("web", "1") + "---\n---\n" + configMap("other", "2"),
 		"list.yml": "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: shop}, data: {k: v}}\n" +
 			"- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n",
 		"secret.json": "{\n\t\"apiVersion\": \"v1\", \"kind\": \"Secret\", \"type\": \"Opaque\", \"metadata\": {\"name\": \"s\"},\n" +
