@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Starts a program for `go test -exec` and `go run -exec`: as root if it is one that needs root, and else as this user.
 #
-# A kubelet needs root. Root gets a build cache of its own, so that this user's keeps its owner, and may read this
+# A kubelet needs root. Root gets a separate build cache, so that this user's keeps its owner, and may read this
 # user's checkout.
 set -euo pipefail
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the project's module, each for a time of its own (default 30s).
+# Runs every fuzz target of the project's module, each for FUZZTIME (default 30s).
 #
 #   test/fuzz.sh [DURATION]
 set -euo pipefail

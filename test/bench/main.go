@@ -29,7 +29,7 @@ import (
 
 func main() { os.Exit(realnode.Main(program{})) }
 
-// program is what runs in namespaces of its own.
+// program is what runs in separate namespaces.
 type program struct{}
 
 // Run returns the exit status.

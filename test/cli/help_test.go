@@ -16,7 +16,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli"
 )
 
-// TestHelp compares the help of every command with testdata/help. LIVECONFIG_UPDATE=1 writes the files anew.
+// TestHelp compares the help of every command with testdata/help. LIVECONFIG_UPDATE=1 writes the files again.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join("testdata", "help")

@@ -30,7 +30,7 @@ func plugin() {
 	os.Exit(cli.Run(context.Background(), genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, os.Args[1:]...))
 }
 
-// TestScripts runs each script of testdata/script in a namespace of its own, which is the one of its kubeconfig and
+// TestScripts runs each script of testdata/script in a separate namespace, which is the one of its kubeconfig and
 // $NAMESPACE. `exec kubectl` is the real one, as is the API server; no controller and no node is there.
 func TestScripts(t *testing.T) {
 	t.Parallel()
@@ -77,7 +77,7 @@ func setup(ctx context.Context, env *testscript.Env, c *cluster.Cluster, repo st
 	return nil
 }
 
-// writeKubeconfig writes one of the user who may do everything, with a namespace to work in.
+// writeKubeconfig writes one of a cluster administrator, with a namespace to work in.
 func writeKubeconfig(c *cluster.Cluster, path, namespace string) error {
 	if err := c.WriteAdminKubeconfig(path); err != nil {
 		return err

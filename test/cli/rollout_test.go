@@ -64,7 +64,7 @@ func TestUndoOfWhatChangesMeanwhile(t *testing.T) {
 			case !test.fails && (err != nil || image != "web:1" || is.Labels["other"] != fmt.Sprint(test.others)):
 				t.Errorf("it ends with %v, the pods run %s and the labels are %v, want web:1 and all that others wrote:\n%s", err, image, is.Labels, out)
 			case !test.fails && strings.Count(string(out), "rolled back to revision 1") != 1:
-				t.Errorf("it tells not once what it did:\n%s", out)
+				t.Errorf("it does not report once what it did:\n%s", out)
 			}
 		})
 	}
@@ -101,7 +101,7 @@ func history(t *testing.T, c *cluster.Cluster, namespace string) {
 	}
 }
 
-// before returns a kubeconfig of who may do everything, by a way on which something is done before each request.
+// before returns a kubeconfig of a cluster administrator, by a way on which something is done before each request.
 func before(t *testing.T, c *cluster.Cluster, do func(*http.Request)) string {
 	t.Helper()
 	admin := c.AdminConfig()

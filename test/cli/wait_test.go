@@ -55,7 +55,7 @@ func TestWaitOutlastsTheAPIServer(t *testing.T) {
 	}
 }
 
-// TestWaitEnds where waiting longer is no use, and when it was told to, whatever the API server does.
+// TestWaitEnds where waiting longer is useless, and at its time limit, whatever the API server does.
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -81,7 +81,7 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// person is who gives commands. A front knows people by their tokens.
+// person is a user. The proxy knows users by their tokens.
 const person = "person"
 
 // waiting is the command wait for the pods of a Deployment that never come: no node and no controller is there.
@@ -121,7 +121,7 @@ func newWaiting(t *testing.T) *waiting {
 	return w
 }
 
-// admit makes the person who gives the command, and lets them do everything in the namespace.
+// admit creates the user of the command, who may do everything in the namespace.
 func (w *waiting) admit() {
 	w.t.Helper()
 	if err := w.c.EnsureServiceAccount(w.t.Context(), w.namespace, person); err != nil {
@@ -196,7 +196,7 @@ func (w *waiting) ends(want string) error {
 	}
 }
 
-// endsWell has nothing left to wait for, and wants the command to say so.
+// endsWell wants the command to report that there is no more to wait for.
 func (w *waiting) endsWell() {
 	w.t.Helper()
 	_, err := w.c.Client().AppsV1().Deployments(w.namespace).Patch(w.t.Context(), "web", types.MergePatchType,

@@ -1,4 +1,4 @@
-// Command demo shows the driver's main job on this machine, for real and in seconds: the driver as a process of its own, a
+// Command demo shows the driver's main job on this machine, for real and in seconds: the driver as a separate process, a
 // real socket, a real mount, and manifests in a directory in place of an API server. It leaves nothing behind.
 package main
 
@@ -135,7 +135,7 @@ func (d *demo) put(name, text string) error {
 	return os.Rename(path+".tmp", path)
 }
 
-// readPod returns the pod of the example, as the API server would have it.
+// readPod returns the pod of the example, as the API server would return it.
 func (d *demo) readPod() (*corev1.Pod, error) {
 	text, err := d.example("pod.yaml")
 	if err != nil {

@@ -68,7 +68,7 @@ func (d *demo) createOptional(ctx context.Context) error {
 
 // mistake writes a manifest that is refused, and shows that the files stay.
 func (d *demo) mistake(ctx context.Context) error {
-	d.Say("Editing the manifest badly: the value of a key is no string any more")
+	d.Say("Editing the manifest badly: the value of a key is not a string any more")
 	before, err := narrator.ReadTree(d.volume)
 	if err != nil {
 		return err

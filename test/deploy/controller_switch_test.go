@@ -34,7 +34,7 @@ func controllerInstallations() map[string]installation {
 			[]string{`- "--dry-run=true"`},
 			[]string{"watch, patch", "delete]", "watch, create", "subjectaccessreviews"},
 		},
-		"a controller with times of its own": {
+		"a controller with separate times": {
 			with("controller.quietPeriod=10s", "controller.progressDeadline=5m", "controller.rolloutRate=0.5", "controller.holdFailing=false",
 				"controller.log.verbosity=4", "controller.log.format=json"),
 			[]string{

@@ -22,7 +22,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 )
 
-// installed is a controller's part of the chart, applied in a namespace and under a release name of its own.
+// installed is a controller's part of the chart, applied in a namespace and under a separate release name.
 type installed struct {
 	cluster   *cluster.Cluster
 	namespace string
@@ -93,7 +93,7 @@ func (in *installed) deployment(t *testing.T) *appsv1.Deployment {
 	return d
 }
 
-// rights returns what a service account of the controller's namespace may do in a namespace, as the API server tells it.
+// rights returns what a service account of the controller's namespace may do in a namespace, by the API server's answer.
 func (in *installed) rights(t *testing.T, account, where string) map[string]string {
 	t.Helper()
 	config, err := in.cluster.ServiceAccountConfig(t.Context(), in.namespace, account)
@@ -193,7 +193,7 @@ func TestControllerMayDoThatAndNothingMore(t *testing.T) {
 				clear(want)
 			}
 			in.wantRights(t, in.other, want)
-			// The API server tells two rules for one resource as it has them: of any lease, and of the controller's.
+			// The API server returns two rules for one resource as it has them: of any lease, and of the controller's.
 			want["coordination.k8s.io/leases"] = "create"
 			want["coordination.k8s.io/leases/"+in.namespace+"-controller"] = "get update"
 			in.wantRights(t, in.namespace, want)

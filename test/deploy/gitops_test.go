@@ -143,7 +143,7 @@ func TestAppliedAgain(t *testing.T) {
 	}
 }
 
-// TestConflictNamesTheController: who applies by the server and without force is told.
+// TestConflictNamesTheController: a user who applies by the server and without force is told.
 func TestConflictNamesTheController(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

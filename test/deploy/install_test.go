@@ -15,7 +15,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 )
 
-// bench is a cluster and who works on it by hand.
+// bench is a cluster and the user that works on it by hand.
 type bench struct {
 	*testing.T
 	cluster    *cluster.Cluster
@@ -145,7 +145,7 @@ func (b *bench) besideIt() {
 	b.must(line + " --set driverName=csi.other.example")
 	sets := b.must("kubectl -n liveconfig-system get daemonset -o custom-columns=S:.spec.selector.matchLabels --no-headers")
 	if lines := strings.Split(strings.TrimSpace(sets), "\n"); len(lines) != 2 || lines[0] == lines[1] {
-		b.Errorf("the DaemonSets select %q, want pods of their own", lines)
+		b.Errorf("the DaemonSets select %q, want separate pods", lines)
 	}
 	b.must("helm uninstall other --namespace liveconfig-system")
 	b.wantTokens(1)

@@ -1,4 +1,4 @@
-// Package deploy tests what deploy offers to whoever installs the driver: the chart and the kustomizations make the same
+// Package deploy tests what deploy offers to users who install the driver: the chart and the kustomizations make the same
 // objects, an API server takes them, the driver takes its flags, and a mistake in a value is said.
 //
 // It does not know what a kubelet makes of the objects.

@@ -37,14 +37,14 @@ func TestMistakesAreSaid(t *testing.T) {
 		"a socket that is too long":                   {long, "kubeletDir and driverName are too long together: the path of a unix socket has at most 107 bytes"},
 		"limits with a typo":                          {"resources.limts.memory=1Gi", "at '/resources': additional properties 'limts' not allowed"},
 		"a size with a typo":                          {"resources.limits.memory=1Gib", "at '/resources/limits/memory': '1Gib' does not match pattern"},
-		"a size for volumes that is none":             {"volumeMemory=lots", "at '/volumeMemory': 'lots' does not match pattern"},
+		"a size for volumes that is invalid":          {"volumeMemory=lots", "at '/volumeMemory': 'lots' does not match pattern"},
 		"a duration without a unit":                   {"publishTimeout=10", "at '/publishTimeout': got number, want string"},
 		"a duration that is a word":                   {"resyncInterval=never", "at '/resyncInterval': 'never' does not match pattern"},
-		"a context that is none":                      {"selinuxContext=container_file_t", "at '/selinuxContext'"},
+		"a context that is invalid":                   {"selinuxContext=container_file_t", "at '/selinuxContext'"},
 		"tokens perhaps":                              {"csiDriver.serviceAccountTokenInSecrets=perhaps", "at '/csiDriver/serviceAccountTokenInSecrets': value must be one of 'auto'"},
 		"a flag that follows a value":                 {"extraArgs={--driver-name=x}", "extraArgs must not have --driver-name: it follows driverName"},
 		"the flag of the log":                         {"extraArgs={-v=5}", "extraArgs must not have --v: it follows log.verbosity"},
-		"an argument that is no flag":                 {"extraArgs={kubeconfig}", "at '/extraArgs/0': 'kubeconfig' does not match pattern"},
+		"an argument that is not a flag":              {"extraArgs={kubeconfig}", "at '/extraArgs/0': 'kubeconfig' does not match pattern"},
 		"a label of the chart's":                      {`podLabels.app\.kubernetes\.io/name=x`, "podLabels must not have app.kubernetes.io/name"},
 		"a label that is a number":                    {"podLabels.team=1", "at '/podLabels/team': got number, want string"},
 		"a PodMonitor of nothing":                     {"podMonitor.enabled=true,http.port=null", "podMonitor.enabled needs http.port"},
@@ -53,7 +53,7 @@ func TestMistakesAreSaid(t *testing.T) {
 		"a peer with a typo":                          {"networkPolicy.from[0].podSelecter.a=b", "at '/networkPolicy/from/0': additional properties 'podSelecter' not allowed"},
 		"an address for a range":                      {"networkPolicy.apiServerCIDRs={10.0.0.1}", "at '/networkPolicy/apiServerCIDRs/0': '10.0.0.1' does not match pattern"},
 		"a toleration with a typo":                    {"tolerations[0].efect=NoSchedule", "at '/tolerations/0': additional properties 'efect' not allowed"},
-		"a namespace that is none":                    {"rbac.namespaces={Team_A}", "at '/rbac/namespaces/0': 'Team_A' does not match pattern"},
+		"a namespace that is invalid":                 {"rbac.namespaces={Team_A}", "at '/rbac/namespaces/0': 'Team_A' does not match pattern"},
 		"an image in one":                             {"image=liveconfig:dev", "at '/image': got string, want object"},
 		"a repository with a tag":                     {"image.tag=dev:1", "at '/image/tag': 'dev:1' does not match pattern"},
 		"no image":                                    {"image.repository=", "image.repository is missing: no image is published"},
@@ -61,7 +61,7 @@ func TestMistakesAreSaid(t *testing.T) {
 		"no identity":                                 {"identity.secrets=null", "at '/identity': missing property 'secrets'"},
 		"no controllers in all":                       {"controller.replicas=-1", "at '/controller/replicas': minimum: got -1"},
 		"a controller's value that nobody knows":      {"controller.replica=1", "at '/controller': additional properties 'replica' not allowed"},
-		"a controller's namespace that is none":       {"controller.namespaces={Team_A}", "at '/controller/namespaces/0': 'Team_A' does not match pattern"},
+		"a controller's namespace that is invalid":    {"controller.namespaces={Team_A}", "at '/controller/namespaces/0': 'Team_A' does not match pattern"},
 		"a rate of nothing":                           {"controller.rolloutRate=0", "at '/controller/rolloutRate': 'oneOf' failed"},
 		"a quiet period without a unit":               {"controller.quietPeriod=2", "at '/controller/quietPeriod': got number, want string"},
 		"a spread with a selector":                    {"controller.topologySpreadConstraints[0].labelSelector.a=b", "at '/controller/topologySpreadConstraints/0'"},
@@ -152,7 +152,7 @@ func (s schema) compare(t *testing.T, definitions map[string]schema, at string, 
 	return compared
 }
 
-// unset are names that the schema knows for what it is that they stand in, and for which values.yaml has nothing. They are
+// unset are names that the schema knows for what it is that they stand in, and for which values.yaml has no value. They are
 // the driver's, and the controller's.
 func unset() []string {
 	return []string{".affinity.nodeAffinity", ".affinity.podAffinity", ".affinity.podAntiAffinity"}

@@ -25,7 +25,7 @@ import (
 	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
-// newAccessBench is a bench on which the service account app may read nothing, and the driver decides soon anew.
+// newAccessBench is a bench on which the service account app may read nothing, and the driver decides soon again.
 func newAccessBench(t *testing.T) *rig {
 	t.Helper()
 	b := newBareRig(t)

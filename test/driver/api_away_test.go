@@ -17,7 +17,7 @@ const healed = 10*time.Second + fixture.Soon
 
 // TestTheAPIServerIsAwayAtTheStart is fault 24, as a node meets it that boots before its API server, or whose driver is
 // restarted during an outage: the driver serves all the same, takes its volumes over as they are, answers a repeated
-// publish, tells a new one in time that it has to wait, and catches up by itself.
+// publish, refuses a new one in time, and catches up by itself.
 func TestTheAPIServerIsAwayAtTheStart(t *testing.T) {
 	t.Parallel()
 	b, link := overLink(t, "--publish-timeout="+patience.String())
@@ -62,7 +62,7 @@ func TestTheAPIServerGoesAwayAndComesBack(t *testing.T) {
 	wantFollows(b, kept, 2, fixture.Soon)
 }
 
-// TestTheNetworkSwallowsEverything is fault 24: packets are lost and nobody is told, so that no connection ends and no
+// TestTheNetworkSwallowsEverything is fault 24: packets are lost and nobody is notified, so that no connection ends and no
 // request is answered. Files stay, a new volume is refused in time, and nothing has to be restarted afterwards.
 func TestTheNetworkSwallowsEverything(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 )
 
 // TestAPodsWatchDiesSilently is fault 24: the connection lives, and the watch stays open and brings nothing more. One of a
-// pod's is opened anew often, and so is soon known to be dead.
+// pod's is opened again often, and so is soon known to be dead.
 func TestAPodsWatchDiesSilently(t *testing.T) {
 	t.Parallel()
 	// The watch was to last two seconds, and is given a quarter of a minute more.

@@ -15,7 +15,7 @@ import (
 )
 
 // TestDenialsOfAServerThatIsNotSure is fault 28: an API server that starts may deny everything for longer than the driver
-// takes to decide anew, on all nodes at once, and what stands before it may deny one object by mistake. No file goes, however
+// takes to decide again, on all nodes at once, and what stands before it may deny one object by mistake. No file goes, however
 // often it denies. When the right to read is really taken away, the files go in the time that SECURITY.md states.
 func TestDenialsOfAServerThatIsNotSure(t *testing.T) {
 	t.Parallel()

@@ -88,7 +88,7 @@ func publishSoon(b *fixture.Fixture, pod *corev1.Pod) {
 	b.T.Cleanup(func() { b.Unpublish(pod) })
 }
 
-// wantUnavailable publishes a volume that has to wait for the API server in vain. It is told so in time, and nothing is
+// wantUnavailable publishes a volume that has to wait for the API server in vain. It gets a clear error in time, and nothing is
 // left of the try.
 func wantUnavailable(b *fixture.Fixture, pod *corev1.Pod) {
 	b.T.Helper()

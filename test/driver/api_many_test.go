@@ -19,7 +19,7 @@ import (
 )
 
 // TestManyWatchesComeBackOneByOne is faults 24 and 30: more objects are watched than one connection carries streams, the
-// API server is away for a while, and everything is read anew. Neither during the outage nor at its end do all ask at
+// API server is away for a while, and everything is read again. Neither during the outage nor at its end do all ask at
 // once, and afterwards all is quiet.
 func TestManyWatchesComeBackOneByOne(t *testing.T) {
 	t.Parallel()

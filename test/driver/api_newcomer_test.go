@@ -13,7 +13,7 @@ import (
 )
 
 // TestANewcomerAmongAThousandObjects is fault 30: an API server takes 1.5 s for each answer, and all thousand watches of a
-// node's pods have to be opened anew. A new pod does not wait for them, and they do not take long either.
+// node's pods have to be opened again. A new pod does not wait for them, and they do not take long either.
 func TestANewcomerAmongAThousandObjects(t *testing.T) {
 	t.Parallel()
 	const (
@@ -53,7 +53,7 @@ func TestANewcomerAmongAThousandObjects(t *testing.T) {
 	front.EndWatches(watches)
 	environment.Eventually(t, fixture.Soon, func() error { // The line is full by then.
 		if got := asked() - before; got < 10 {
-			return fmt.Errorf("%d watches are asked for anew, want 10", got)
+			return fmt.Errorf("%d watches are asked for again, want 10", got)
 		}
 		return nil
 	})

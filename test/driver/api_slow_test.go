@@ -14,10 +14,10 @@ import (
 )
 
 // prompt is how long something takes at most that nothing delays, on a busy machine. It is less than the delays that it
-// is told from.
+// is distinguished from.
 const prompt = 30 * time.Second
 
-// TestBadSourcesDelayNoOther is fault 30: what is wrong with some objects, however long it lasts, is no other's trouble, be
+// TestBadSourcesDelayNoOther is fault 30: a fault of some objects, however long it lasts, does not delay others, be
 // that in a volume that is there, in one that is published, or after a restart.
 func TestBadSourcesDelayNoOther(t *testing.T) {
 	t.Parallel()

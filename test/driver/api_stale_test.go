@@ -38,7 +38,7 @@ func TestListsComeFromAStaleCache(t *testing.T) {
 	wantFollows(b, pod, 2, healed)
 }
 
-// TestEtcdIsRestored is faults 24 and 26, in a cluster of its own: the API server and etcd are restarted, and an older
+// TestEtcdIsRestored is faults 24 and 26, in a separate cluster: the API server and etcd are restarted, and an older
 // state of all objects is restored, with resource versions that have been given to other contents before. Volumes follow.
 func TestEtcdIsRestored(t *testing.T) {
 	t.Parallel()
@@ -74,6 +74,6 @@ func TestEtcdIsRestored(t *testing.T) {
 	wantFollows(b, changed, 3, healed)
 	wantFollows(b, deleted, 1, healed)
 	if got := b.Generation(untouched); got != generation {
-		t.Error("a volume was written anew whose object was the same all the time")
+		t.Error("a volume was written again whose object was the same all the time")
 	}
 }

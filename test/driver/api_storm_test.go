@@ -40,7 +40,7 @@ func unleash(b *fixture.Fixture, front *network.Front, share float64, more ...ne
 
 // TestMostRequestsAreRefused is faults 24 and 30: while an API server answers most requests that it is overloaded, broken
 // or has forgotten the version that was asked for, and ends every watch within a second, each change still arrives, and
-// the driver does not answer refusals with a storm of its own.
+// the driver does not answer refusals with another storm.
 func TestMostRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	b, front := behindFront(t)

@@ -44,7 +44,7 @@ func BenchmarkPublishOfWhatNobodyReads(b *testing.B) {
 }
 
 // BenchmarkUpdate goes from the request that edits a ConfigMap to the new bytes in the volume. Of that, event-to-swap is
-// what the driver adds, as its own histogram tells: from the watch event until the files are new.
+// what the driver adds, as its own histogram counts: from the watch event until the files are new.
 func BenchmarkUpdate(b *testing.B) {
 	bench := newRig(b)
 	bench.CreateConfigMap("web", map[string]string{"n": "0"})

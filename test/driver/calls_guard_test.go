@@ -44,7 +44,7 @@ func (c calls) minus(before calls) calls {
 	return diff
 }
 
-// counter counts the system calls of the bench's driver. It is another process, since whoever traces a child of its own
+// counter counts the system calls of the bench's driver. It is another process, since a process that traces its child
 // takes what its parent waits for.
 type counter struct {
 	t   testing.TB
@@ -209,7 +209,7 @@ func (tr *tracer) resume(tid int, status unix.WaitStatus) {
 	_ = unix.PtraceSyscall(tid, int(sig)) // It may have been killed.
 }
 
-// begun is what the kernel tells of a call that begins: the start of struct ptrace_syscall_info.
+// begun is what the kernel reports a call that begins: the start of struct ptrace_syscall_info.
 type begun struct {
 	op   uint8
 	_    [23]byte

@@ -19,16 +19,16 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 )
 
-// reader is who reads a source, and so what has to be granted to whom.
+// reader is the identity that reads a source, and that rights have to be granted to.
 type reader string
 
 const (
-	byDriver reader = "driver" // Nothing: whoever may create the pod may mount it.
+	byDriver reader = "driver" // Nothing: anyone who may create the pod may mount it.
 	byPod    reader = "pod"    // get, list and watch to the pod's service account, whose token is used.
 	byReview reader = "review" // get to the pod's service account; the driver asks and reads.
 )
 
-// mode is a way to run the driver, with who reads what.
+// mode is a way to run the driver, with the identities that read.
 type mode struct {
 	installation string // Below deploy.
 	flags        []string
@@ -52,7 +52,7 @@ func modes() map[string]mode {
 	}
 }
 
-// cell is one kind of source, in one namespace, read in one mode: with a namespace of its own and one volume.
+// cell is one kind of source, in one namespace, read in one mode: with a separate namespace and one volume.
 type cell struct {
 	*rig
 	name   string
@@ -76,7 +76,7 @@ type running struct {
 	node   *node.Node
 }
 
-// startModes starts a driver for each mode, with a CSIDriver object of its own.
+// startModes starts a driver for each mode, with a separate CSIDriver object.
 func startModes(t *testing.T) []*running {
 	t.Helper()
 	var all []*running
@@ -159,7 +159,7 @@ func (b *rig) installCSIDriver(name string) {
 	}
 }
 
-// newPod returns a pod of a service account of its own with the cell's source.
+// newPod returns a pod of a separate service account with the cell's source.
 func (c *cell) newPod(name, account string) *corev1.Pod {
 	c.T.Helper()
 	if err := c.Cluster.EnsureServiceAccount(c.T.Context(), c.Namespace, account); err != nil {
@@ -242,7 +242,7 @@ func (b *rig) unwell(pod *corev1.Pod, text string) error {
 	health, err := b.Node.Node().NodeGetVolumeHealth(b.T.Context(),
 		&csi.NodeGetVolumeHealthRequest{VolumeId: fakekubelet.VolumeID(pod, "config")})
 	if err := b.Heard(err); err != nil {
-		return fmt.Errorf("the health of the volume of pod %s is not told: %w", pod.Name, err)
+		return fmt.Errorf("the health of the volume of pod %s is not known: %w", pod.Name, err)
 	}
 	if !strings.Contains(fmt.Sprint(health), text) {
 		return fmt.Errorf("the health of the volume of pod %s is %v, want %q in it", pod.Name, health, text)

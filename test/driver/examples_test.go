@@ -51,7 +51,7 @@ const withoutANode = `kubectl() { case " $* " in *" wait "*|*" exec "*|*" rollou
 `
 
 // TestExamplesOneAfterTheOther types the commands of all examples in the order of their page, in one namespace and without
-// the last ones of each section, which clean up. Scripts, which have namespaces of their own, are left to the tests with a node.
+// the last ones of each section, which clean up. Scripts, which have separate namespaces, are left to the tests with a node.
 func TestExamplesOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	c := environment.Cluster(t)

@@ -30,7 +30,7 @@ func TestARestartTellsNothingTwice(t *testing.T) {
 		b.Start()
 		environment.Eventually(t, fixture.Soon, func() error {
 			if e := only(b, pod, "SourceMissing"); !e.LastTimestamp.After(last.Time) {
-				return errors.New("the next run has not told it yet")
+				return errors.New("the next run has not reported it yet")
 			}
 			return nil
 		})

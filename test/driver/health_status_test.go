@@ -15,7 +15,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
-// statusOf reads what the driver tells of its volumes, and looks for values and tokens in it.
+// statusOf reads what the driver reports its volumes, and looks for values and tokens in it.
 func statusOf(b *fixture.Fixture, query string) statusz.Report {
 	b.T.Helper()
 	text := b.Get("/statusz" + query)
@@ -77,7 +77,7 @@ func TestStatusTellsWhatIsInTheFiles(t *testing.T) {
 	}
 }
 
-// TestStatusAnswersReadersOnly, and nobody who asks for it wrongly.
+// TestStatusAnswersReadersOnly, and refuses malformed requests.
 func TestStatusAnswersReadersOnly(t *testing.T) {
 	t.Parallel()
 	b := fixture.New(t)

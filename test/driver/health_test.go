@@ -59,7 +59,7 @@ func wantSaid(got, want string) error {
 	return nil
 }
 
-// ownInstallation makes a CSIDriver object as ours under a name of its own, and lets the drivers of the environment read it.
+// ownInstallation makes a CSIDriver object as ours under a separate name, and lets the drivers of the environment read it.
 func ownInstallation(b *fixture.Fixture) *storagev1.CSIDriver {
 	b.T.Helper()
 	objects := b.Cluster.Client().StorageV1().CSIDrivers()
@@ -85,7 +85,7 @@ func ownInstallation(b *fixture.Fixture) *storagev1.CSIDriver {
 	return made
 }
 
-// TestADriverThatNobodyVouchesForIsNotReady: its CSIDriver object is deleted, made anew, changed and put right, which is
+// TestADriverThatNobodyVouchesForIsNotReady: its CSIDriver object is deleted, made again, changed and put right, which is
 // how the registration and the version skew of fault 22 show. What is live is served on all the while.
 func TestADriverThatNobodyVouchesForIsNotReady(t *testing.T) {
 	t.Parallel()
@@ -199,7 +199,7 @@ func TestAnAPIServerThatIsAwayIsNoReasonToRestart(t *testing.T) {
 	b.WantNumber("liveconfig_staleness_seconds", 0)
 
 	b.Kill()
-	b.Start() // Which waits for Probe.
+	b.Start() // It waits for Probe.
 	if err := wantSaid(says(b, "/readyz"), "whether the kubelet vouches for pods is not known"); err != nil {
 		t.Error(err)
 	}

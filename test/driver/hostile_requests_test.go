@@ -269,7 +269,7 @@ func TestOthersVolumesCannotBeReached(t *testing.T) {
 	}
 	one, two := b.sendStats(id, there), b.sendStats(id, missing)
 	if a, z := strings.ReplaceAll(fmt.Sprint(one), there, "PATH"), strings.ReplaceAll(fmt.Sprint(two), missing, "PATH"); a != z {
-		t.Errorf("statistics tell a path that is there (%s) from one that is not (%s)", a, z)
+		t.Errorf("statistics distinguish a path that is there (%s) from one that is not (%s)", a, z)
 	}
 	_, err := b.Node.Node().NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: id, VolumePublishPath: there})
 	wantCode(t, err, "health on a path outside", codes.NotFound, codes.InvalidArgument)

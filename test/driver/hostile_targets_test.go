@@ -66,7 +66,7 @@ func TestTargetsThatAreNoPlaceForAVolume(t *testing.T) {
 	b.wantOneLineEach()
 }
 
-// TestTargetsBehindLinks has links where the kubelet has directories. Nobody but root can make one there; but who can is
+// TestTargetsBehindLinks has links where the kubelet has directories. Only root can create one there, and root is
 // not to be helped to mounts and files elsewhere.
 func TestTargetsBehindLinks(t *testing.T) {
 	t.Parallel()

@@ -175,7 +175,7 @@ const maxMessage = 16 << 10
 // line is what each line of the log looks like in text.
 var line = regexp.MustCompile(`^time=\S+ level=(DEBUG|INFO|WARN|ERROR) msg=("([^"\\]|\\.)*"|\S+)( [^ =]+=("([^"\\]|\\.)*"|[^" ]*))*$`)
 
-// wantOneLineEach wants that nothing a caller sends becomes a line of its own in the log, or moves a terminal's cursor.
+// wantOneLineEach wants that nothing a caller sends becomes a separate line in the log, or moves a terminal's cursor.
 func (b *rig) wantOneLineEach() {
 	b.T.Helper()
 	log, err := os.ReadFile(b.Node.LogFile())

@@ -71,7 +71,7 @@ func TestNoSecretIsToldWhenThingsGoWrong(t *testing.T) {
 	}
 }
 
-// wantHealth wants the volume to be unwell with a message that holds the text, and that what is said about it tells no
+// wantHealth wants the volume to be unwell with a message that holds the text, and that what is said about it contains no
 // secret.
 func (b *rig) wantHealth(pod *corev1.Pod, text string) {
 	b.T.Helper()
@@ -105,7 +105,7 @@ func (b *rig) logged(text string) error {
 	return err
 }
 
-// TestATokenThatCannotBeUsedIsNotTold sends what is no token, or is one in the wrong place. None of them is needed, and so
+// TestATokenThatCannotBeUsedIsNotTold sends what is not a token, or is one in the wrong place. None of them is needed, and so
 // none may fail the publish.
 func TestATokenThatCannotBeUsedIsNotTold(t *testing.T) {
 	t.Parallel()

@@ -95,7 +95,7 @@ func (m matrix) checkGetAlone() {
 	m.each(func(c *cell) { c.wantCurrent(c.pod, "granted for all objects after get alone") })
 }
 
-// checkTokens is what happens to tokens: they expire, their pod is deleted, their service account is deleted. Only who
+// checkTokens is what happens to tokens: they expire, their pod is deleted, their service account is deleted. Only a pod that
 // reads with one is affected, and another pod's token of the same service account is as good. A token that looks expired and
 // is not serves like any other.
 func (m matrix) checkTokens() {

@@ -9,7 +9,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
-// TestMemoryRunsOutWithoutABudget (fault 29) is the control of [TestMemoryRunsOut]: a driver that is told it has far more
+// TestMemoryRunsOutWithoutABudget (fault 29) is the control of [TestMemoryRunsOut]: a driver with a flag that says it has far more
 // memory than its container is killed by the kernel for the same volumes. Where no container can be made, their files
 // have to take more than it would have.
 func TestMemoryRunsOutWithoutABudget(t *testing.T) {
@@ -26,7 +26,7 @@ func TestMemoryRunsOutWithoutABudget(t *testing.T) {
 			if b.Node.Alive() == nil {
 				ctx, cancel := context.WithTimeout(t.Context(), fixture.Soon)
 				defer cancel()
-				_ = b.TryPublish(ctx, pod) // Which fails, or waits for another driver, when this one is killed.
+				_ = b.TryPublish(ctx, pod) // It fails, or waits for another driver, when this one is killed.
 			}
 			return nil
 		})

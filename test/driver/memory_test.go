@@ -39,7 +39,7 @@ type small struct {
 	group *memcg.Group // Nil where none can be made.
 }
 
-// newSmall returns a bench with a driver in a small container. Where control groups cannot be made, the driver is told how
+// newSmall returns a bench with a driver in a small container. Where control groups cannot be made, the driver gets a flag that says how
 // little it has: all that is not seen then is that the kernel finds nothing to kill.
 func newSmall(t *testing.T) *small {
 	t.Helper()
@@ -269,7 +269,7 @@ func TestManyVolumesOfOneLargeObject(t *testing.T) {
 }
 
 // TestObjectsGrow (fault 29) has objects grow after they were published, until there is no room for all. Those that there is
-// no room for stay as they are, which their pods are told, and follow when there is room again.
+// no room for stay as they are, as Events say on their pods, and follow when there is room again.
 func TestObjectsGrow(t *testing.T) {
 	t.Parallel()
 	const objects, little = 20, 1000
@@ -298,7 +298,7 @@ func TestObjectsGrow(t *testing.T) {
 		}
 		for _, i := range old {
 			if told, err := b.isTold(pods[i]); !told {
-				return fmt.Errorf("pod %d, which has not grown, was not told (%w)", i, err)
+				return fmt.Errorf("pod %d, which has not grown, has no Event (%w)", i, err)
 			}
 		}
 		return nil

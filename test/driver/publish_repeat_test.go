@@ -82,7 +82,7 @@ func republishAfterRestart(b *fixture.Fixture, pods []*corev1.Pod) {
 	all.Wait()
 }
 
-// TestParallelPublishesOfOneVolume (fault 18): the first one waits for its source; whoever comes meanwhile is told so and
+// TestParallelPublishesOfOneVolume (fault 18): the first one waits for its source; a call that comes meanwhile is refused and
 // does not wait. Nothing piles up: not of those that are turned away, and not of those whose caller gives up.
 func TestParallelPublishesOfOneVolume(t *testing.T) {
 	t.Parallel()
@@ -160,7 +160,7 @@ func publishAtOnce(b *fixture.Fixture, pod *corev1.Pod, times int) map[codes.Cod
 }
 
 // TestALostMountWhosePublishIsRefused (faults 11, 15 and 16): somebody unmounts a live volume, and the kubelet's repeat,
-// which would make it anew, is refused because the source is gone too. That leaves nothing half-made and nothing that is
+// which would make it again, is refused because the source is gone too. That leaves nothing half-made and nothing that is
 // managed for ever; a container that runs keeps what it has; and when the source is back, so is the volume.
 func TestALostMountWhosePublishIsRefused(t *testing.T) {
 	t.Parallel()

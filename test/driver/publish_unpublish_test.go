@@ -34,7 +34,7 @@ func sendUnpublish(b *fixture.Fixture, pod *corev1.Pod) error {
 }
 
 // TestUnpublishOfWhatIsNotThere (fault 13): a volume that never was, one whose mount or whose target is gone, and one that
-// is unpublished over and over, also by several at once. Each ends in OK; Aborted is only for who comes in between.
+// is unpublished over and over, also by several at once. Each ends in OK; Aborted is only for a call that comes in between.
 func TestUnpublishOfWhatIsNotThere(t *testing.T) {
 	t.Parallel()
 	b := fixture.New(t)
@@ -160,7 +160,7 @@ func TestAForeignFileInTheTarget(t *testing.T) {
 	b.WantNothing(pod, "when the file was gone")
 }
 
-// TestAContainerHoldsTheVolume (fault 23) has a process with a mount namespace of its own, as every container has,
+// TestAContainerHoldsTheVolume (fault 23) has a process with a separate mount namespace, as every container has,
 // and so with a mount of the volume that nobody else can take away. A driver that was restarted meanwhile still changes
 // what the container sees, and takes the volume from the node at once; what the container holds goes with it.
 func TestAContainerHoldsTheVolume(t *testing.T) {
@@ -275,7 +275,7 @@ func TestAPodThatHasEndedIsNotRefreshed(t *testing.T) {
 	}
 	for _, r := range requests {
 		if r.Namespace == b.Namespace && r.User == cluster.ServiceAccountUser(environment.DriverNamespace, environment.DriverAccount) && r.Resource != "events" {
-			t.Errorf("request for nobody's sake: %s", r)
+			t.Errorf("request that nothing needs: %s", r)
 		}
 	}
 	if got := syncsOf(b); got != syncs {

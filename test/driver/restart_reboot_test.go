@@ -16,7 +16,7 @@ import (
 )
 
 // TestAReboot (faults 13 and 21) takes all mounts away while no driver runs, with the records or without. Volumes are
-// forgotten, published anew with what their sources say by then, and unpublished as if they had been there.
+// forgotten, published again with what their sources say by then, and unpublished as if they had been there.
 func TestAReboot(t *testing.T) {
 	t.Parallel()
 	for name, isStateLost := range map[string]bool{"the records are there": false, "nothing is there": true} {
@@ -121,7 +121,7 @@ func TestPodsThatGoWhileNoDriverRuns(t *testing.T) {
 	}
 }
 
-// TestAVolumeThatCannotBeFoundAtTheStart (fault 20): of one volume the driver that starts cannot tell whether it is there,
+// TestAVolumeThatCannotBeFoundAtTheStart (fault 20): of one volume the driver that starts cannot report whether it is there,
 // because somebody has mounted something on its target. It is not given up, and goes on when that is away, without a
 // repeat.
 func TestAVolumeThatCannotBeFoundAtTheStart(t *testing.T) {

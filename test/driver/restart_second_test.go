@@ -27,7 +27,7 @@ import (
 )
 
 // second is a driver beside the one of a bench: the same flags, so the same state directory, sockets and volumes, but an HTTP
-// endpoint and a log of its own, as the pod of another installation has.
+// endpoint and a separate log, as the pod of another installation has.
 type second struct {
 	*process.Process
 
@@ -135,7 +135,7 @@ func wantServing(b *fixture.Fixture) {
 	}
 }
 
-// audience lists volumes and opens every name that it finds, over and over, until it is told to stop.
+// audience lists volumes and opens every name that it finds, over and over, until it is asked to stop.
 type audience struct {
 	stop   chan struct{}
 	ended  sync.WaitGroup

@@ -43,7 +43,7 @@ func wantRegistered(b *fixture.Fixture, dir string) {
 }
 
 // TestTheRegistrationOutlivesEveryUpgrade (fault 22): whatever happens to the driver, the kubelet finds its registration
-// as soon as there is a driver, and never one that nobody serves after an end in good order. In an upgrade with two drivers
+// as soon as there is a driver, and never one that nobody serves after a clean end. In an upgrade with two drivers
 // for a while, the new one waits for the end of the old one, which takes nothing from it.
 func TestTheRegistrationOutlivesEveryUpgrade(t *testing.T) {
 	t.Parallel()

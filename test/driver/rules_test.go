@@ -303,7 +303,7 @@ func TestAnImmutableObjectThatIsMadeAnew(t *testing.T) {
 }
 
 // TestEqualBytesKeepTheGeneration is rule 30 (trap 10) for what only an API server can do with an object: a key that
-// moves from data to binaryData, and an object that is deleted and made anew.
+// moves from data to binaryData, and an object that is deleted and made again.
 func TestEqualBytesKeepTheGeneration(t *testing.T) {
 	t.Parallel()
 	b := newRig(t)

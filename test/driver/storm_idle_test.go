@@ -43,7 +43,7 @@ func TestABusyObjectThatNobodyMounts(t *testing.T) {
 	}
 	for _, e := range events.Items {
 		if strings.Contains(e.Message, "leader") {
-			t.Errorf("an Event tells of it: %s", e.Message)
+			t.Errorf("an Event reports it: %s", e.Message)
 		}
 	}
 	t.Attr("storm/bytes-read-for-an-object-nobody-mounts", strconv.Itoa(read))

@@ -23,7 +23,7 @@ const podsOfANode = 110
 const atOnce = 16
 
 // TestANodeStarts (fault 30) publishes five volumes of each of 110 pods, as the kubelet of a node does that was started.
-// All are there, of each object there is one watch whoever uses it, and all are gone again in the end.
+// All are there, of each object there is one watch however many volumes use it, and all are gone again in the end.
 func TestANodeStarts(t *testing.T) {
 	t.Parallel()
 	b := fixture.New(t)

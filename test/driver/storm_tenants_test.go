@@ -23,7 +23,7 @@ import (
 )
 
 // What a bystander may notice of a storm of tenants at most. Updates are a matter of milliseconds, and the API server, which is
-// slow in the storm, tells of them without being asked; a publish has to ask it.
+// slow in the storm, reports them without being asked; a publish has to ask it.
 const (
 	stormUpdate  = time.Second
 	stormPublish = 15 * time.Second

@@ -54,7 +54,7 @@ func TestLogsAsJSON(t *testing.T) {
 		failed = failed || entry.Msg == "Call failed" && entry.Method == "NodePublishVolume" && entry.VolumeID != ""
 	}
 	if !failed {
-		t.Errorf("no line tells of the failed call:\n%s", data)
+		t.Errorf("no line reports the failed call:\n%s", data)
 	}
 }
 

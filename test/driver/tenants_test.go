@@ -46,7 +46,7 @@ func cpuOf(b *fixture.Fixture) time.Duration {
 
 // manyFiles is the text of as many items as an attribute holds, all of one key.
 func manyFiles(key string) string {
-	const letters = "ghijklmpqrstuvwz" // Which make no numbers.
+	const letters = "ghijklmpqrstuvwz" // They make no numbers.
 	var text strings.Builder
 	for i := range 3448 {
 		fmt.Fprintf(&text, "{key: %s,path: %c%c%c},", key, letters[i>>8], letters[i>>4&15], letters[i&15])

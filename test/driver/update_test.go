@@ -161,7 +161,7 @@ func TestARequiredSourceThatIsDeletedLeavesItsFiles(t *testing.T) {
 }
 
 // TestAnObjectThatIsReplacedTakesNoFileAway is fault 25: `kubectl replace --force`, and editors of manifests, delete an object
-// and create it at once. That is one change: every file is there all the time, and no pod is told that its source is missing.
+// and create it at once. That is one change: every file is there all the time, and no pod is informed that its source is missing.
 func TestAnObjectThatIsReplacedTakesNoFileAway(t *testing.T) {
 	t.Parallel()
 	for name, newRig := range origins() {
@@ -319,13 +319,13 @@ func (b *rig) wantEventAnswered() {
 // TestNothingButOpenWatchesInQuietTimes shows that nothing polls: of a driver with volumes that nobody touches, the API
 // server sees no request at all for ten seconds.
 func TestNothingButOpenWatchesInQuietTimes(t *testing.T) {
-	b := newRig(t) // Not parallel: the API server's audit log tells users apart, not drivers.
+	b := newRig(t) // Not parallel: the API server's audit log distinguishes users, not drivers.
 	b.CreateConfigMap("web", map[string]string{"color": "red"})
 	pod := b.Pod("web", map[string]string{"sources": "[{configMap: {name: web}}, {configMap: {name: none, optional: true}}]"})
 	b.Publish(pod)
 	b.UpdateConfigMap("web", map[string]string{"color": "green"})
 	b.WantFile(pod, "color", "green")
-	b.wantEventAnswered() // Which is the last request that the change causes.
+	b.wantEventAnswered() // It is the last request that the change causes.
 
 	const quiet = 10 * time.Second
 	start := time.Now()

@@ -82,7 +82,7 @@ func wantWhole(t testing.TB, volume string, first, last int, when string) {
 		err = holds(generation, namesOf(entries), contentOf(version))
 	}
 	if err != nil {
-		t.Errorf("%s: the live files are none of version %d to %d: %v", when, first, last, err)
+		t.Errorf("%s: the live files are not of any version from %d to %d: %v", when, first, last, err)
 	}
 	wantNoDeadName(t, volume, when)
 }

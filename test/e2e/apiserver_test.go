@@ -114,7 +114,7 @@ func (s *site) servedCertificate(t testing.TB) string {
 	defer func() { _ = conn.Close() }()
 	secure, ok := conn.(*tls.Conn)
 	if !ok {
-		t.Fatalf("a %T is no TLS connection", conn)
+		t.Fatalf("a %T is not a TLS connection", conn)
 	}
 	return secure.ConnectionState().PeerCertificates[0].SerialNumber.String()
 }

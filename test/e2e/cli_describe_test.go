@@ -48,7 +48,7 @@ func (d describer) awaitDescribed(t *testing.T, target string, flags []string, t
 	return got
 }
 
-// TestDescribeOnANode has the plugin tell of pods what the driver of their node does: what is current, what lags and why, and
+// TestDescribeOnANode has the plugin report what the driver of a pod's node knows: what is current, what lags and why, and
 // what a pod waits for.
 func TestDescribeOnANode(t *testing.T) {
 	s := on(t, realnode.Containerd2())
@@ -96,7 +96,7 @@ func TestDescribeOnANode(t *testing.T) {
 	}
 	d.wantVersions(t, versions.Lagging)
 
-	// Who may not get the objects is told the newest versions that the node knows.
+	// A user who may not get the objects sees the newest versions that the node knows.
 	user := d.seer(t)
 	d.awaitDescribed(t, "deployment/web", []string{"--as=" + user}, "the newest that a node knows", "Pods: 2 lagging",
 		"you may not get configmap "+d.namespace+"/app", "auth can-i get configmap/app", "some Events: events is forbidden")

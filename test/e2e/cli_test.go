@@ -42,7 +42,7 @@ func (p plugin) say(t *testing.T, args ...string) said {
 	return p.sayTo(t, &errOut, errOut.String, args...)
 }
 
-// sayTo is say with errors and remarks for another one, who is asked for them in the end.
+// sayTo is say with errors and remarks for another user, for the end.
 func (p plugin) sayTo(t *testing.T, errOut io.Writer, text func() string, args ...string) said {
 	t.Helper()
 	home := t.TempDir()
@@ -95,7 +95,7 @@ func (s said) want(t *testing.T, status int, rows ...string) {
 }
 
 // TestStatusAndWaitOnANode has the plugin ask the driver of a real node, through the API server and the kubelet, which versions
-// pods have: all the newest, after an edit too, and not where a volume is stuck. Who may not ask is told so.
+// pods have: all the newest, after an edit too, and not where a volume is stuck. A user who may not ask gets an error that says so.
 func TestStatusAndWaitOnANode(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	p := plugin{site: s, namespace: s.namespace(t)}
@@ -221,7 +221,7 @@ func (p plugin) wantWaited(t *testing.T, want string) {
 	}
 }
 
-// wantForOthers wants one who may look at the workload to be told which right is missing to ask its nodes, and that the rights
+// wantForOthers wants an error for a user who may only see the workload. It names the right that is missing to ask its nodes, and that the rights
 // that the README names are enough.
 func (p plugin) wantForOthers(t *testing.T) {
 	t.Helper()

@@ -87,7 +87,7 @@ func (c core) job() func() {
 			return err
 		})
 		c.wantLog(t, pod, "one")
-		// The pod is still there, for whoever wants its log.
+		// The pod is still there, for anyone who wants its log.
 		c.wantVolumeGone(t, pod)
 		if got := c.onlyPod(t, "job"); got.UID != pod.UID || got.Status.Phase != corev1.PodSucceeded {
 			t.Errorf("the Job's pod is now %s and %s, want %s and Succeeded", got.UID, got.Status.Phase, pod.UID)

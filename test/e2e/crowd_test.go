@@ -53,7 +53,7 @@ func TestCrowd(t *testing.T) {
 	s.disperse(t, namespace, s.crowd(t, namespace, "crowd/in-tree-all-ready", inTree))
 }
 
-// crowdPod is [boxPod] with any volume, and without a network of its own, which would only take time.
+// crowdPod is [boxPod] with any volume, and without a separate network, which would only take time.
 func crowdPod(namespace, name string, volume corev1.Volume) *corev1.Pod {
 	pod := boxPod(namespace, name, nil)
 	pod.Spec.Volumes = []corev1.Volume{volume}

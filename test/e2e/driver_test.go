@@ -150,7 +150,7 @@ func (s *site) scheduleDriver(t testing.TB, selector string) {
 	}
 }
 
-// reboot pulls the node's plug. Containers start anew, so what they have said so far is looked at before.
+// reboot pulls the node's plug. Containers start again, so what they have said so far is looked at before.
 func (st *steady) reboot(t *testing.T) {
 	t.Helper()
 	st.check(t)

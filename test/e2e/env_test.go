@@ -29,7 +29,7 @@ const (
 )
 
 // TestEnvExample types what the README of the examples says about variables, and looks into the environments of the
-// processes: each change makes a new process of the program, and nothing of the pod or the container is made anew.
+// processes: each change makes a new process of the program, and nothing of the pod or the container is made again.
 func TestEnvExample(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	s.importExampleImages(t)

@@ -86,7 +86,7 @@ func severalSourcesExample() exampleCase {
 
 func tlsOwnerExample() exampleCase {
 	const key, certificate = "/tls/tls.key", "/tls/tls.crt"
-	// Both files are made anew at the second step.
+	// Both files are made again at the second step.
 	made := look{
 		owners:  map[string]string{key: "999:999 400", certificate: "999:999 400"},
 		secrets: map[string]string{key: "redis-tls", certificate: "redis-tls"},

@@ -139,7 +139,7 @@ func upstreamTitles(t testing.TB, path string) (titles []string) {
 	return titles
 }
 
-// isTest tells whether a call of a function declares a test.
+// isTest reports whether a call of a function declares a test.
 func isTest(function ast.Expr) bool {
 	selector, ok := function.(*ast.SelectorExpr)
 	if !ok {

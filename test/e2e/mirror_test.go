@@ -153,7 +153,7 @@ func (p *mirrorPod) mount(pod *corev1.Pod, path string, v corev1.Volume) {
 // twinRoot is where the kubelet's own volumes are in a pod: the files of /config are those of /in-tree/config.
 const twinRoot = "/in-tree"
 
-// hasTwin tells whether the kubelet's volumes stand beside the driver's. They would be late for a change.
+// hasTwin reports whether the kubelet's volumes stand beside the driver's. They would be late for a change.
 func (p *mirrorPod) hasTwin() bool { return p.refused == "" && p.edits == nil && p.lock == "" }
 
 // mountOf is where the n-th volume is.

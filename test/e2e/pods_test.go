@@ -267,7 +267,7 @@ func boxPod(namespace, name string, attributes map[string]string) *corev1.Pod {
 	}
 }
 
-// box is a container that does nothing until it is told to end.
+// box is a container that does nothing until it is asked to end.
 func box(name string) corev1.Container {
 	return corev1.Container{
 		Name: name, Image: realnode.BoxImage, Command: []string{"box", "pause"},

@@ -20,7 +20,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
-// rolloutExample and pluginExample are folders of examples that go with the controller, and that scripts of their own go
+// rolloutExample and pluginExample are folders of examples that go with the controller, and that separate scripts go
 // through.
 const (
 	rolloutExample = "rollout"
@@ -127,7 +127,7 @@ func wantInOrder(t *testing.T, printed string, lines []string) {
 	}
 }
 
-// TestRevisionsHaveTheirConfigOnANode stops a rollout half-way and has pods of the old revision made anew: they get the old
+// TestRevisionsHaveTheirConfigOnANode stops a rollout half-way and has pods of the old revision made again: they get the old
 // config, whichever way they come by it. A Secret is read by the pods themselves, through the driver.
 //
 // Fault 34.

@@ -1,4 +1,4 @@
-// Package monitoring tests what deploy/monitoring offers to whoever watches drivers and the rollout controller: the alert
+// Package monitoring tests what deploy/monitoring offers to operators who watch drivers and the rollout controller: the alert
 // rules do what they say, and rules and dashboard speak of metrics that there are.
 package monitoring
 

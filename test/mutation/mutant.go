@@ -124,7 +124,7 @@ func (m *mutant) apply(source []byte) ([]byte, error) {
 		}
 	}
 	if longest == "" {
-		return nil, fmt.Errorf("%s:%d:%d has nothing that %s changes", m.file, m.line, m.column, m.kind)
+		return nil, fmt.Errorf("%s:%d:%d has no code that %s changes", m.file, m.line, m.column, m.kind)
 	}
 	at := m.column - 1
 	for _, line := range lines[:m.line-1] {

@@ -29,7 +29,7 @@ func TestApply(t *testing.T) {
 		},
 		"another kind": {
 			mutant:  mutant{file: "p.go", line: 3, column: 39, kind: "INVERT_NEGATIVES"},
-			wantErr: "p.go:3:39 has nothing that INVERT_NEGATIVES changes",
+			wantErr: "p.go:3:39 has no code that INVERT_NEGATIVES changes",
 		},
 		"behind the end": {mutant: mutant{file: "p.go", line: 9, column: 1, kind: "INVERT_LOGICAL"}, wantErr: "p.go has no 9:1"},
 	}

@@ -182,8 +182,8 @@ func (s *site) upgrade(old, manifest string) {
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	tests := map[string][]string{
-		"in place":              {"replace"},
-		"deleted and made anew": {"replace", "--force", "--timeout=60s"},
+		"in place":               {"replace"},
+		"deleted and made again": {"replace", "--force", "--timeout=60s"},
 	}
 	for name, command := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -270,7 +270,7 @@ func TestTemplateThatNamesAnother(t *testing.T) {
 		}
 	}
 	if got := a.volumeOf(); got != "bar" {
-		t.Errorf("the template mounts %s, want bar as it was told", got)
+		t.Errorf("the template mounts %s, want bar as it was set", got)
 	}
 	pods := a.stage.Pods(a.namespace)
 	for _, pod := range pods {

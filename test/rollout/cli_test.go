@@ -25,7 +25,7 @@ var sharedPlugin struct {
 	err  error
 }
 
-// pluginProgram returns the plugin, and a kubeconfig of a user who may do everything.
+// pluginProgram returns the plugin, and a kubeconfig of a cluster administrator.
 func pluginProgram(t testing.TB, c *cluster.Cluster) (binary, kubeconfig string) {
 	t.Helper()
 	program(t) // It makes the directory be there as long as others need it.
@@ -248,7 +248,7 @@ func TestPluginUndoesAsKubectlDoes(t *testing.T) {
 	}
 }
 
-// traits returns what of a workload does not tell it from another that is alike.
+// traits returns the parts of a workload that are equal for two that are alike.
 func (s *site) traits(ref string) string {
 	s.t.Helper()
 	meta, template := s.see(ref)

@@ -54,7 +54,7 @@ func (s *site) copyUIDs() map[string]string {
 	return found
 }
 
-// makeCopyable makes objects whose copies tell something: a ConfigMap that two tools manage, and Secrets of all sorts. It
+// makeCopyable creates objects whose copies differ: a ConfigMap that two tools manage, and Secrets of all sorts. It
 // returns the list that names them.
 func (s *site) makeCopyable() string {
 	s.t.Helper()
@@ -261,7 +261,7 @@ func TestWhatCannotBeCopied(t *testing.T) {
 }
 
 // TestDeletedCopiesAreMadeAgain has a copy that somebody deletes come back as it was if its source still has the content,
-// without any new revision. Otherwise those who need it are told, and it comes back with the content.
+// without any new revision. Otherwise its users get an Event, and it comes back with the content.
 func TestDeletedCopiesAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

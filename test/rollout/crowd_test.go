@@ -236,7 +236,7 @@ func TestGuardCrowd(t *testing.T) {
 	}
 	since := time.Now()
 	s.calm(20 * time.Second)
-	if took := time.Since(since); took > 70*time.Second { // A late answer of the API server to what went before is no poll.
+	if took := time.Since(since); took > 70*time.Second { // A late answer of the API server to what went before is not a poll.
 		t.Errorf("it took %s until nothing was asked for 20 s", took)
 	}
 	made, err := s.client.CoreV1().ConfigMaps(s.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: copies.Label})

@@ -133,7 +133,7 @@ func TestFailingRolloutHolds(t *testing.T) {
 const deadline = 2 * time.Second
 
 // awaitFailing waits until the rollout of a Deployment has failed by its own deadline. Of the other kinds the controller
-// measures that itself, and tells nobody before it matters.
+// measures that itself, and reports it only when it matters.
 func (s *site) awaitFailing(ref string) {
 	s.t.Helper()
 	kind, name, _ := strings.Cut(ref, "/")
@@ -171,7 +171,7 @@ func isOf(name string) func(*corev1.Pod) bool {
 	return func(pod *corev1.Pod) bool { return pod.Labels["app"] == name }
 }
 
-// TestFailingRolloutHoldsNot: who wants to go forward from a bad config may, by an annotation or for all workloads.
+// TestFailingRolloutHoldsNot: a user who wants to go forward from a bad config may, by an annotation or for all workloads.
 func TestFailingRolloutHoldsNot(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
 
-// several makes Deployments without pods, each with a source of its own, and returns their names, which are the sources' too.
+// several makes Deployments without pods, each with a separate source, and returns their names, which are the sources' too.
 func (s *site) several(size int) []string {
 	s.t.Helper()
 	var names, manifests []string

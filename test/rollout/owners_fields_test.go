@@ -54,7 +54,7 @@ func leaveOut(manifest string, words []string) string {
 	return strings.Join(kept, "")
 }
 
-// serverSide are the flags of a user who applies by the API server.
+// serverSide are the flags of server-side apply.
 func serverSide(manager string, more ...string) []string {
 	return append([]string{"--server-side", "--field-manager=" + manager}, more...)
 }
@@ -77,7 +77,7 @@ func (s *site) fieldsOf(manager string) []string {
 	return fields
 }
 
-// leaves returns the paths of what is in a tree of fields and has nothing in it.
+// leaves returns the paths of the leaves of a tree of fields.
 func leaves(path string, tree map[string]any) []string {
 	var found []string
 	for name, below := range tree {
@@ -146,8 +146,8 @@ func TestControllerOwnsNamesAndWhatItWrites(t *testing.T) {
 	}
 }
 
-// TestOthersWriteTheirFields: who scales and who applies other fields by the API server meets no conflict and keeps what
-// was written, and the names stay. Who applies a name of a source is told by whom it was changed.
+// TestOthersWriteTheirFields: a user scaling, and server-side apply of other fields, meet no conflict and keep what
+// was written, and the names stay. A user who applies a name of a source gets a conflict that names the manager.
 func TestOthersWriteTheirFields(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

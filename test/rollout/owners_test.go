@@ -120,7 +120,7 @@ func TestCopiesGoWithRevisions(t *testing.T) {
 }
 
 // TestOrphans has copies stay with the revisions that somebody leaves behind, be they a deleted Deployment's or a deleted
-// ReplicaSet's pods. Whoever adopts the revisions has the copies too, and they go with them in the end.
+// ReplicaSet's pods. An owner that adopts the revisions has the copies too, and they go with them in the end.
 //
 // Fault 34.
 func TestOrphans(t *testing.T) {

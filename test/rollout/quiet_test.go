@@ -47,7 +47,7 @@ func TestEditsTogetherAreOneRollout(t *testing.T) {
 	}
 }
 
-// TestEditAndTemplateTogether: who edits a source and changes the template right after gets one revision of the template
+// TestEditAndTemplateTogether: a user who edits a source and changes the template right after gets one revision of the template
 // with the old config at most, and it does not wait for quiet. The controller has seen the edit by then: it watches
 // sources and workloads apart, so that of two changes at one moment it may see either first.
 //

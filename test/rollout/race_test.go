@@ -17,7 +17,7 @@ import (
 )
 
 // TestALostRaceIsNoFailure: somebody else is faster, between the decision to roll out and the write. What the API server answers
-// depends on what they did. It is tried again, and no failure is counted or told.
+// depends on what they did. It is tried again, and no failure is counted or reported.
 //
 // Fault 33.
 func TestALostRaceIsNoFailure(t *testing.T) {

@@ -116,7 +116,7 @@ func TestOneNamespace(t *testing.T) {
 	}
 }
 
-// TestWithoutSecrets has a controller that is to keep away from Secrets never ask for one, and say so to who is triggered by
+// TestWithoutSecrets has a controller that is to keep away from Secrets never ask for one, and report that to workloads that are triggered by
 // one. All else works.
 func TestWithoutSecrets(t *testing.T) {
 	t.Parallel()

@@ -88,7 +88,7 @@ func (s *site) start() {
 	s.process = p
 }
 
-// stop ends the controller in good order.
+// stop ends the controller cleanly.
 func (s *site) stop() {
 	s.t.Helper()
 	if s.process == nil {
@@ -179,7 +179,7 @@ func (s *site) eventually(check func() error) {
 		if time.Now().After(deadline) {
 			s.t.Fatalf("after %s: %v", soon, err)
 		}
-		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // What is waited for has no other way to tell.
+		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // What is waited for has no event.
 	}
 }
 

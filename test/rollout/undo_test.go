@@ -72,7 +72,7 @@ func TestUndoStays(t *testing.T) {
 	}
 }
 
-// TestUndoStaysUnderTheSameManifest: who applies the manifest again, which names the source, gets the copy that the undo
+// TestUndoStaysUnderTheSameManifest: a user who applies the manifest again, which names the source, gets the copy that the undo
 // went back to, and not the newest.
 //
 // Fault 32.
@@ -134,7 +134,7 @@ func TestUndoToAnyRevision(t *testing.T) {
 	s.reached(ref, foo("four"))
 	s.unmoved(ref, "waiting after the undo of the undo", func() {})
 	if got := s.repairs("Deployment/web"); len(got) > 0 {
-		t.Errorf("nobody applied the manifest again, but that is told: %q", got)
+		t.Errorf("nobody applied the manifest again, but an Event says so: %q", got)
 	}
 	before := s.past(ref)
 	s.edit("foo", "five")
@@ -268,7 +268,7 @@ func TestPauseAfterUndo(t *testing.T) {
 	}
 }
 
-// TestResumeWithoutEdit: who resumes when nothing was edited changes nothing, and the next edit is rolled out.
+// TestResumeWithoutEdit: a user who resumes when nothing was edited changes nothing, and the next edit is rolled out.
 func TestResumeWithoutEdit(t *testing.T) {
 	t.Parallel()
 	s, ref := newSite(t), "deployment/web"

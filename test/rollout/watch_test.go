@@ -152,7 +152,7 @@ func (s *site) annotate(ctx context.Context, pause time.Duration, last int) int 
 	}
 }
 
-// newSiteAlone returns a site, whose controller does not run yet, in a cluster of its own.
+// newSiteAlone returns a site, whose controller does not run yet, in a separate cluster.
 func newSiteAlone(t *testing.T) *site {
 	t.Helper()
 	repo, err := environment.Repo()

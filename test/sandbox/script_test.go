@@ -55,7 +55,7 @@ func TestMakePassesTheCommandLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no command line is no argument": {nil, "0 arguments: <>"},
+		"no command line is not an argument": {nil, "0 arguments: <>"},
 		"a command line is one argument": {
 			[]string{`CMD=echo "$HOME" 'a  b' $$ # c`}, `1 arguments: <echo "$HOME" 'a  b' $$ # c>`,
 		},

@@ -24,7 +24,7 @@ const (
 // edits is what edits of the shared object cost, and how long they took.
 type edits struct {
 	nodes   int
-	watches float64 // That were open, with those of nobody's nodes.
+	watches float64 // That were open, with those outside of nodes.
 	memory  float64 // Of the API server, after garbage was collected.
 	// Of one edit: processor time beyond what goes on without, of the cluster and of the nodes.
 	cluster  usage

@@ -34,7 +34,7 @@ func TestHerdOf(t *testing.T) {
 			append(before, request(1, fleet.Watch, 8, 200), request(2, fleet.Watch, 7, 200)),
 			herd{outage: 5 * time.Second, back: []int64{int64(1250 * time.Millisecond), int64(2250 * time.Millisecond)}, answered: 2, refused: 1, peak: 1},
 		},
-		"refusals are told apart, and open nothing": {
+		"refusals are distinguished, and open nothing": {
 			append(before, request(1, fleet.Watch, 4, 403), request(1, fleet.Watch, 4.5, 429), request(1, fleet.Watch, 4.75, 200)),
 			herd{outage: 4 * time.Second, back: []int64{0}, answered: 1, rejected: 1, failed: 1, refused: 1, peak: 3},
 		},

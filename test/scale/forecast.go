@@ -33,7 +33,7 @@ type described struct {
 	Client
 }
 
-// costs makes of what was measured what one thing costs. The API server cannot tell what sort of node watches, so that edits
+// costs makes of what was measured what one thing costs. The API server does not know what sort of node watches, so that edits
 // and memory are by a line through the figures of both. How nodes come back is their own.
 func (b *bench) costs(way fleet.Way) Costs {
 	nodes, processor := []float64{0}, []float64{float64(b.empty.edits.cluster.sum())}
@@ -76,7 +76,7 @@ func (b *bench) costTable() report.Table {
 	add("an event of 1 KiB, bytes on the wire", func(c Costs) string { return report.Bytes.Format(c.EventBytes) })
 	add("an edit that nobody watches, processor time", func(c Costs) string { return duration(c.Bare) })
 	add("each watch that it is sent to", func(c Costs) string { return duration(c.Sent) })
-	add("each watch that is listed and opened anew after a restart", func(c Costs) string { return duration(c.Relist) })
+	add("each watch that is listed and opened again after a restart", func(c Costs) string { return duration(c.Relist) })
 	add("an Event on a pod", func(c Costs) string { return duration(c.Told) })
 	t.Rows = append(t.Rows, []string{
 		"connections that a starting node makes, of which it keeps one", b.connections(fleet.Driver), b.connections(fleet.Kubelet),
@@ -159,8 +159,8 @@ func (b *bench) forecastNotes() []string {
 			"is as bad as it gets with one volume, that all nodes have one volume of the edited object, and that the API servers have %g processors "+
 			"like this machine's and use them for nothing else. %d pods are more than Kubernetes is said to bear.",
 			l.ObjectsPerPod, l.Processors, l.Nodes*l.PodsPerNode),
-		"Watches last 30 to 60 minutes; those by which the API server decides anew what pods may read last --recheck-interval, two minutes " +
-			"by default. The driver lists each object anew every one to two hours. After a long outage its tries are 5 to 10 seconds apart and " +
+		"Watches last 30 to 60 minutes; those by which the API server decides again what pods may read last --recheck-interval, two minutes " +
+			"by default. The driver lists each object again every one to two hours. After a long outage its tries are 5 to 10 seconds apart and " +
 			"the kubelet's 30 to 60: so long it takes the last node to notice that the API server is back, if that has time for all.",
 		"The time for the last node of an edit leaves out the network and what one watch waits for another in one API server.",
 		"The kubelet makes no Event when the files of a volume change. The driver makes one for each volume, at most ten at once and then one a " +

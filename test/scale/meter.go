@@ -49,7 +49,7 @@ type figures struct {
 	watches       float64 // Of ConfigMaps, that are open.
 	events, bytes float64 // That were sent to such watches.
 	heap, stacks  float64 // After garbage was collected.
-	rejected      float64 // Requests that were told to come again.
+	rejected      float64 // Requests that were answered with 429.
 }
 
 // look reads the metrics, after garbage was collected.

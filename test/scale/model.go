@@ -33,9 +33,9 @@ type Large struct {
 // Client is how nodes behave.
 type Client struct {
 	// Life is how long a watch stays open on the average, and OwnLife that of one with a pod's credentials. Then it is opened
-	// anew, which is a request.
+	// again, which is a request.
 	Life, OwnLife time.Duration
-	// Relist is how often an object is listed and watched anew although all is well; zero for never.
+	// Relist is how often an object is listed and watched again although all is well; zero for never.
 	Relist time.Duration
 	// Spread is the longest pause between tries in a long outage: when the API server is back, nodes come within it.
 	Spread time.Duration

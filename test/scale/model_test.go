@@ -41,15 +41,15 @@ func TestForecast(t *testing.T) {
 			Watches: 2000, Connections: 200, Memory: 2e6, Steady: 2,
 			Herd: Herd{Requests: 4000, Processor: 2 * time.Second, Lasts: 500 * time.Millisecond, IsBusy: true, Peak: 8000},
 		}},
-		"watches with pods' credentials are opened anew more often": {half, calm, Forecast{
+		"watches with pods' credentials are opened again more often": {half, calm, Forecast{
 			Watches: 2000, Connections: 200, Memory: 2e6, Steady: 1 + 10,
 			Herd: Herd{Requests: 4000, Processor: 2 * time.Second, Lasts: 10 * time.Second, Peak: 400},
 		}},
-		"who lists anew now and then makes two requests": {large, relisting, Forecast{
+		"a client that lists again now and then makes two requests": {large, relisting, Forecast{
 			Watches: 2000, Connections: 200, Memory: 2e6, Steady: 2 + 10,
 			Herd: Herd{Requests: 4000, Processor: 2 * time.Second, Lasts: 10 * time.Second, Peak: 400},
 		}},
-		"who has no credentials of pods needs no time for them": {large, never, round().Forecast(large, calm)},
+		"a client without credentials of pods needs no time for them": {large, never, round().Forecast(large, calm)},
 		"pods of a node may share objects": {few, calm, Forecast{
 			Watches: 50, Connections: 10, Memory: 5e4, Steady: 0.05,
 			Herd: Herd{Requests: 100, Processor: 50 * time.Millisecond, Lasts: 10 * time.Second, Peak: 10},
@@ -76,7 +76,7 @@ func TestForecastOfAnEdit(t *testing.T) {
 	}{
 		"nobody watches":        {Client{Told: 1}, 0, Edit{Processor: 4 * time.Millisecond}},
 		"each node is sent one": {Client{}, 1000, Edit{Bytes: 1e5, Processor: 104 * time.Millisecond, Last: 20 * time.Millisecond}},
-		"each node may tell of it, too": {Client{Told: 2}, 10, Edit{
+		"each node may write an Event, too": {Client{Told: 2}, 10, Edit{
 			Bytes: 1000, Processor: 5 * time.Millisecond, Last: 200 * time.Microsecond, Told: 20, ToldProcessor: 40 * time.Millisecond,
 		}},
 	}

@@ -1,5 +1,5 @@
 // Package scale measures what many nodes cost the API server: simulated ones, of which each has the driver's source layer, or
-// reflectors as the kubelet has, and connections of its own. From that a model says what a large cluster would be.
+// reflectors as the kubelet has, and separate connections. From that a model says what a large cluster would be.
 //
 // It does not know volumes.
 package scale
@@ -19,7 +19,7 @@ import (
 type Config struct {
 	// Repo is the root of the checkout, with bin/ built; LogDir receives the logs of the cluster.
 	Repo, LogDir string
-	// Say is told what is being done.
+	// Say is called with each step.
 	Say func(format string, args ...any)
 	// Alone has work done while nothing else is measured. Starts of the API server, which take most of the time, are not.
 	Alone func(context.Context, func(context.Context) error) error
@@ -48,7 +48,7 @@ type bench struct {
 type empty struct {
 	edits edits
 	herd  herd
-	// idle is its processor time each second, and told that of an Event.
+	// idle is its processor time each second, and event that of an Event.
 	idle, told time.Duration
 }
 

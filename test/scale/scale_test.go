@@ -26,7 +26,7 @@ const (
 	soon = 4 * time.Minute
 )
 
-// newCrowd returns nodes with the driver's source layer that watch so many objects of their own, in a cluster of their own.
+// newCrowd returns nodes with the driver's source layer that watch so many separate objects, in a separate cluster.
 func newCrowd(t *testing.T, nodes, own int) (context.Context, *ground, *fleet.Crowd) {
 	t.Helper()
 	g, err := prepare(t.Context(), "../..", "")
@@ -175,7 +175,7 @@ func TestGuardARestartIsNoLockstep(t *testing.T) {
 }
 
 // wantPauses looks at the tries for one object, and returns when the one was made that succeeded. The watch that broke may be
-// opened anew at once; from then on each failure has a pause.
+// opened again at once; from then on each failure has a pause.
 func wantPauses(t *testing.T, key string, tries []fleet.Request) (back time.Time) {
 	t.Helper()
 	const (

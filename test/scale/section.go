@@ -14,7 +14,7 @@ import (
 func (b *bench) section() report.Section {
 	return report.Section{
 		Key: "scale", Title: "Many nodes",
-		Text: fmt.Sprintf("Simulated nodes, each with a connection and credentials of its own, watch one ConfigMap of 1 KiB that all have "+
+		Text: fmt.Sprintf("Simulated nodes, each with a connection and separate credentials, watch one ConfigMap of 1 KiB that all have "+
 			"and %d that no other node has, in a cluster that nothing else uses. A node of liveconfig is the driver's own source layer; one of "+
 			"the kubelet's is a reflector of the client library per object, set up as the kubelet does it. From what that costs a model says "+
 			"what a large cluster would be.", b.cfg.Own),
@@ -22,13 +22,13 @@ func (b *bench) section() report.Section {
 		Tables: append([]report.Table{b.editTable(), b.timeTable(), b.herdTable(), b.costTable()}, b.forecastTables()...),
 		Charts: []report.Chart{b.editChart()},
 		Notes: append([]string{
-			fmt.Sprintf("There are %d objects of its own on each node, so that a node has several watches, as nodes do, and the machine bears "+
+			fmt.Sprintf("There are %d separate objects on each node, so that a node has several watches, as nodes do, and the machine bears "+
 				"500 nodes: API server, etcd and all nodes share its processors. Times until the last node are therefore longer than they would "+
 				"be elsewhere; the processor time of the API server is not the nodes'.", b.cfg.Own),
 			"The API server writes an audit log of all requests. What a cluster without nodes does is taken off the processor times: when nothing happens, and when it starts.",
-			"A time below zero is a node that knew before whoever made the edit had its answer.",
+			"A time below zero is a node that had the edit before the editor had the answer.",
 			"The nodes of liveconfig have tokens of one service account, and those of the kubelet's certificates, as they do in clusters. By " +
-				"default an API server has a place in line for each kubelet, and one for all of a service account: that is who is told to come " +
+				"default an API server has a place in line for each kubelet, and one for all of a service account: they are asked to come " +
 				"again later (429).",
 			"The kubelet's own volumes change much later than its reflectors know: see the section on updates.",
 		}, b.forecastNotes()...),
@@ -94,7 +94,7 @@ func (b *bench) herdTable() report.Table {
 	t := report.Table{
 		Title: "When the API server was killed and is back",
 		Header: []string{
-			"nodes", "of", "away for", "median node is back after", "last node", "requests answered", "told to come again (429)", "other refusals",
+			"nodes", "of", "away for", "median node is back after", "last node", "requests answered", "asked to come again (429)", "other refusals",
 			"tries in vain before", "most requests in a second", "connections made", "processor time of the herd", "for each watch",
 		},
 	}

@@ -125,7 +125,7 @@ func TestTheModelSeesWhatIsWrong(t *testing.T) {
 			j.volume.pinned, j.volume.pinnedAt = j.at(2, 2).sums(), map[ref]int{j.web: 4, j.cert: 2}
 			return j.at(2, 3)
 		}, "may not have changed"},
-		"news for who may not read": {atomicPolicy, func(j *judged) snapshot {
+		"a change for a pod that may not read": {atomicPolicy, func(j *judged) snapshot {
 			j.access[reader{"ann", "home"}] = &access{level: nothing, blindTo: map[ref]int{j.cert: 2}}
 			return j.at(3, 3)
 		}, "none of its versions 1 to 2"},

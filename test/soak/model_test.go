@@ -56,7 +56,7 @@ func newModel(home string) *model {
 	}
 }
 
-// readerOf returns who reads a source for a volume; nothing for the driver's own account.
+// readerOf returns the identity that reads a source for a volume; nothing for the driver's own account.
 func (m *model) readerOf(v *vol, r ref) (rd reader, isPods bool) {
 	if r.kind == configMap && r.namespace == m.home {
 		return reader{}, false
@@ -64,7 +64,7 @@ func (m *model) readerOf(v *vol, r ref) (rd reader, isPods bool) {
 	return reader{v.pod.account, r.namespace}, true
 }
 
-// accessOf returns what is known of who reads a source for a volume; nil for the driver's own account.
+// accessOf returns what the model knows of the identity that reads a source for a volume; nil for the driver's own account.
 func (m *model) accessOf(v *vol, r ref) *access {
 	if rd, isPods := m.readerOf(v, r); isPods {
 		return m.access[rd]
@@ -123,7 +123,7 @@ func (v *vol) identify(s snapshot) error {
 		}
 		i, found := v.indexOf(from.ref)
 		if !found {
-			return fmt.Errorf("%s holds %s, which is no source of the volume", p, from)
+			return fmt.Errorf("%s holds %s, which is not a source of the volume", p, from)
 		}
 		f.from, f.source = from, i
 		s.files[p] = f

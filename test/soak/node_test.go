@@ -28,7 +28,7 @@ func (r *run) isWell() bool {
 	return r.driverUp && r.apiUp && r.linkIs == "" && !r.isUpset
 }
 
-// hasLongBeenWell reports whether the driver has had time to notice who may not read what.
+// hasLongBeenWell reports whether the driver has had time to notice which pods may not read.
 func (r *run) hasLongBeenWell() bool {
 	r.conditions.Lock()
 	defer r.conditions.Unlock()

@@ -30,9 +30,9 @@ type version map[string]entry
 // object is an object of the cluster with everything it has ever held. The guard is the model's.
 type object struct {
 	ref
-	versions  []version // The first is nil; the last is the present one. A version is here before the API server is told.
+	versions  []version // The first is nil; the last is the present one. A version is here before the API server has it.
 	immutable bool      // It exists and is.
-	// unwatched says that an immutable one was deleted since the driver was started: who reads it with the driver's own
+	// unwatched says that an immutable one was deleted since the driver was started: a user who reads it with the driver's own
 	// account need not notice.
 	unwatched bool
 	edits     int // Makes annotations differ.
@@ -53,10 +53,10 @@ func (o *object) copyOfPresent() version {
 	return next
 }
 
-// isBinary reports whether the values of a key are no text.
+// isBinary reports whether the values of a key are not text.
 func isBinary(key string) bool { return strings.HasPrefix(key, "b") }
 
-// value returns the bytes of a value. They say whose they are, so that a file tells what it was made of.
+// value returns the bytes of a value. They say whose they are, so that a file reports what it was made of.
 func value(r ref, key string, e entry) []byte {
 	filler := "text "
 	if isBinary(key) {

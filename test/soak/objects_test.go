@@ -75,7 +75,7 @@ func canChange(o *object) bool { return o.exists() && !o.immutable }
 func isMissing(o *object) bool { return !o.exists() }
 func exists(o *object) bool    { return o.exists() }
 
-// randomVersion returns what an object may hold that is made anew.
+// randomVersion returns what an object may hold that is made again.
 func (r *run) randomVersion(stamp int) version {
 	next := version{}
 	for _, key := range keys() {
@@ -102,7 +102,7 @@ func (r *run) changed(o *object) version {
 		next[key] = entry{stamp, r.rand.IntN(smallSize)}
 	case n < 11:
 		if old := o.versions[r.rand.IntN(len(o.versions))]; old != nil {
-			return old // As somebody does who takes a change back.
+			return old // As an edit that takes a change back.
 		}
 		return r.randomVersion(stamp)
 	case n < 14:
@@ -137,7 +137,7 @@ func (r *run) edit(o *object) {
 	r.write(o)
 }
 
-// remember is before the API server is told: readers may see it before it has answered.
+// remember is called before the request: readers may see the version before the API server has answered.
 func (r *run) remember(o *object, next version) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -204,7 +204,7 @@ func isBroken(err error) bool {
 		(strings.Contains(text, "error reading from server") || strings.Contains(text, "connection") || strings.Contains(text, "transport"))
 }
 
-// answer is what the driver has said. It tells no secret.
+// answer is what the driver has said. It contains no secret.
 func (r *run) answer(err error) error {
 	if leak := environment.Leak([]byte(fmt.Sprint(err))); leak != nil {
 		r.failf("the driver's answer: %v", leak)

@@ -41,7 +41,7 @@ func (s snapshot) sums() map[string]string {
 	return sums
 }
 
-// grace is less than replaced files stay: who takes longer for an open may find nothing.
+// grace is less than replaced files stay: a user a reader that takes longer to open a file may find nothing.
 const grace = 200 * time.Millisecond
 
 // read reads a volume that may change meanwhile, and opens every name in it.
@@ -75,7 +75,7 @@ func (s *snapshot) readNames(target string) error {
 	return nil
 }
 
-// opens opens a name that was listed. It is no error when it has gone, or was replaced, or when the walk took too long.
+// opens opens a name that was listed. It is not an error when it has gone, or was replaced, or when the walk took too long.
 func opens(path string) error {
 	var before, after unix.Stat_t
 	isGone := unix.Lstat(path, &before) != nil

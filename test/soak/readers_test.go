@@ -104,7 +104,7 @@ func (r *run) look(v *vol) (isLive bool, err error) {
 	return true, err
 }
 
-// lookAgain tells whether what was wrong with plain files was more than a directory that was listed while it changed.
+// lookAgain reports whether what was wrong with plain files was more than a directory that was listed while it changed.
 func (r *run) lookAgain(v *vol, f floors) error {
 	var err error
 	for range 3 {

@@ -89,7 +89,7 @@ func (r *run) tryOne(v *vol) error {
 	hope, _ := r.hopesOf(v)
 	switch {
 	case v.state == live && err == nil:
-		return nil // If it should not have come to that, its files tell.
+		return nil // If it should not have come to that, its files show it.
 	case hope == current:
 		return fmt.Errorf("all is there, but a publish gives: %w", err)
 	case !isSure:
@@ -150,7 +150,7 @@ func (r *run) markRested(proven map[watched]int) {
 			w := watched{by, o.ref}
 			switch {
 			case !used[w]:
-				r.rested[w] = o.latest() // Whoever is the first to use it reads it anew.
+				r.rested[w] = o.latest() // The first volume that uses it reads it again.
 			default:
 				r.rested[w] = max(r.rested[w], proven[w])
 			}
@@ -175,7 +175,7 @@ func (r *run) markRested(proven map[watched]int) {
 	}
 }
 
-// readersOf returns who may read an object for a volume.
+// readersOf returns the identities that may read an object for a volume.
 func (m *model) readersOf(at ref) []reader {
 	if at.kind == configMap && at.namespace == m.home {
 		return []reader{{}}

@@ -30,7 +30,7 @@ const (
 // tokenLife is longer than any run: that tokens expire is for other tests.
 const tokenLife = 24 * 60 * 60
 
-// How often the driver asks anew who may read what, and how long it takes at most to notice that somebody may not: it has
+// How often the driver checks access again, and how long it takes at most to notice a lost right: it has
 // to be denied for as long again.
 const (
 	recheck     = 3 * time.Second
@@ -56,7 +56,7 @@ type run struct {
 	reads   atomic.Int64
 	hasty   atomic.Int64
 
-	// Written by the operator, who may read them without the lock.
+	// Written by the operator, which may read them without the lock.
 	conditions      sync.Mutex
 	driverUp, apiUp bool
 	linkIs          string // Empty for well.
@@ -203,7 +203,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// until is how long something takes until an error is no more, or the time is over.
+// until is how long something takes until there is no error, or the time is over.
 func until(within time.Duration, check func() error) error {
 	deadline := time.Now().Add(within)
 	for {
@@ -211,7 +211,7 @@ func until(within time.Duration, check func() error) error {
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // What is waited for has no other way to tell.
+		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // What is waited for has no event.
 	}
 }
 

@@ -67,7 +67,7 @@ type vol struct {
 	id     string
 	target string
 
-	gate sync.RWMutex // Held by who publishes or unpublishes the volume, and for reading by who reads it.
+	gate sync.RWMutex // Held to publish or unpublish the volume, and for reading to read it.
 
 	state  state
 	known  bool // The driver knows of it, if it runs.

@@ -97,7 +97,7 @@ build() {
 	done
 }
 
-# borrowed PROGRAM prints where KUBEBUILDER_ASSETS has a program that may stand for ours, if it has: as many projects have it,
+# borrowed PROGRAM prints where KUBEBUILDER_ASSETS has a program that may stand for ours: many projects have it,
 # that is a folder with etcd, kube-apiserver and kubectl. Those of Kubernetes must be of the minor version that tests are
 # written for.
 borrowed() {

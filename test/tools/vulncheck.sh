@@ -6,7 +6,7 @@
 #
 # The vulnerabilities come from the database at VULNDB, which is https://vuln.go.dev unless it is set. A mirror can be a
 # file: URL. It ends with 0 when nothing vulnerable is called, with 3 when something is, and with 1 when it could not
-# tell.
+# say.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -23,7 +23,7 @@ require_fresh() {
 	local modified
 	modified=$(sed -nE 's/.*"db_last_modified": "([^"]+)".*/\1/p' "$1")
 	if [[ -z $modified ]] || (($(date +%s) - $(date -d "$modified" +%s) > max_age_days * 86400)); then
-		echo "the vulnerability database last changed at ${modified:-a time it does not tell}: too old to trust" >&2
+		echo "the vulnerability database last changed at ${modified:-an unknown time}: too old to trust" >&2
 		return 1
 	fi
 	echo "  the database last changed at $modified"

@@ -54,7 +54,7 @@ func runTask(text string) int {
 	return 0
 }
 
-// process runs a task in a mount namespace of its own. It ends when stop is called, and is killed if the test dies.
+// process runs a task in a separate mount namespace. It ends when stop is called, and is killed if the test dies.
 type process struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer
@@ -95,7 +95,7 @@ func (p *process) awaitReady(t *testing.T) {
 	}
 }
 
-// result tells the process to stop, waits for its end and decodes what it has written.
+// result stops the process, waits for its end and decodes what it has written.
 func (p *process) result(t *testing.T, into any) {
 	t.Helper()
 	p.stdin.Close()

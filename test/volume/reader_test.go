@@ -47,7 +47,7 @@ type counts struct {
 	// files with other bytes; Symlinks are those that must not be.
 	Mixed, FailedOpens, Wrong, Torn, Symlinks int
 
-	// Last is the version seen last. Examples tell about the first faults.
+	// Last is the version seen last. Examples show the first faults.
 	Last     int
 	Examples []string
 }
@@ -227,13 +227,13 @@ func (r *reader) readSet(name, prefix string) error {
 	return r.checkSet(&s, prefix)
 }
 
-// leadsTo tells whether name still leads to what was opened as fd. As long as it is open nothing else has its number.
+// leadsTo reports whether name still leads to what was opened as fd. As long as it is open nothing else has its number.
 func (r *reader) leadsTo(name string, fd int) bool {
 	var now, opened unix.Stat_t
 	return unix.Fstatat(r.root, name, &now, 0) == nil && unix.Fstat(fd, &opened) == nil && now.Ino == opened.Ino
 }
 
-// open opens a name that was listed. It is no fault if the name has gone or been replaced meanwhile.
+// open opens a name that was listed. It is not a fault if the name has gone or been replaced meanwhile.
 func (r *reader) open(dir int, name string) (fd int, ok bool) {
 	r.Opens++
 	var before, after unix.Stat_t

@@ -182,7 +182,7 @@ func (emptyObjects) Get(key objects.Key) objects.Snapshot {
 	return objects.Snapshot{Synced: true, Found: true, Content: api.Content{Ref: key.Ref, UID: "uid", ResourceVersion: "1"}}
 }
 
-// nobodyTold drops what it is told.
+// nobodyTold drops all messages.
 type nobodyTold struct{}
 
 func (nobodyTold) Event(api.Pod, string, volume.Reason, string) {}

@@ -17,7 +17,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
-// umaskTask publishes and updates a volume by each policy in a process of its own, because the umask belongs to the
+// umaskTask publishes and updates a volume by each policy in a separate process, because the umask belongs to the
 // process, and writes what a user sees after each write.
 type umaskTask struct {
 	// Umask is set before anything else. Dir is an empty directory for the mounts.

@@ -12,7 +12,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
-// owners says who reads and to whom the versions belong. It goes from the test to its readers.
+// owners names the readers and the owners of the versions. It goes from the test to its readers.
 type owners struct {
 	// Reader is the user and group that the readers run as.
 	Reader int
@@ -26,7 +26,7 @@ const epoch = 4
 // slowFile is a file that most versions do not change.
 const slowFile = "slow"
 
-// uid returns who owns version n.
+// uid returns the owner of version n.
 func (o owners) uid(n int) int {
 	if o.Alternates && n/epoch%2 == 1 {
 		return 0

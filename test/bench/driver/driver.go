@@ -1,5 +1,5 @@
 // Package driver runs the driver as a process of the benchmark's, as it is shipped, beside the one in a container that the
-// kubelet calls: for what only a caller of its own can measure.
+// kubelet calls: for what only a separate caller can measure.
 //
 // It does not know what is measured.
 package driver
@@ -54,7 +54,7 @@ func Start(ctx context.Context, s *site.Site) (*Driver, error) {
 	})
 }
 
-// StartAs is [Start] with a driver that the API server takes for a user of its own, who may do everything.
+// StartAs is [Start] with a driver that the API server takes for a separate user, who may do everything.
 func StartAs(ctx context.Context, s *site.Site, user string) (*Driver, error) {
 	return start(ctx, s, shipped(), func(path string) error { return s.WriteUserKubeconfig(path, user, "system:masters") })
 }

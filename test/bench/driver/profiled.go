@@ -24,7 +24,7 @@ const (
 	lookInterval   = 20 * time.Millisecond
 )
 
-// Profiled is a driver that tells where its time and its memory goes. It is the one that is shipped with one file more.
+// Profiled is a driver that reports where its time and its memory goes. It is the one that is shipped with one file more.
 type Profiled struct {
 	*Driver
 

@@ -35,7 +35,7 @@ type Config struct {
 	Rest time.Duration
 }
 
-// The objects. Each count has a namespace of its own, since an informer holds all that is in one.
+// The objects. Each count has a separate namespace, since an informer holds all that is in one.
 const (
 	namespacePrefix = "bench-memory-"
 	smallNamespace  = "bench-memory-small"

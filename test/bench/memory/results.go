@@ -61,7 +61,7 @@ func (b *bench) section() report.Section {
 		Key:   "memory",
 		Title: "Memory",
 		Text: fmt.Sprintf("What a process has in memory after it was left alone for %s, by the number of ConfigMaps of 1 KiB that it holds. "+
-			"Each row is of processes of its own, all left alone at the same time. The driver is a process as it is shipped, and has a "+
+			"Each row is of separate processes, all left alone at the same time. The driver is a process as it is shipped, and has a "+
 			"volume of each object as well, or all its volumes are of one object. The others hold the objects in client-go's stores and do "+
 			"nothing with them.", b.cfg.Rest),
 		Tables: []report.Table{b.counts(), b.slopes(), b.unrelated()},
@@ -74,7 +74,7 @@ func (b *bench) section() report.Section {
 				"libraries are, counts for nobody.", first, last),
 			"The kubelet keeps a reflector for each object, among much else. The reflectors here are client-go's, with what a reflector has " +
 				"by default, by the same encoding and over the same kind of connection as the driver's. Their program has nothing else.",
-			"An informer for the namespace holds all that is in it, whoever needs it, and must be allowed to read it.",
+			"An informer for the namespace holds all that is in it, anyone who needs it, and must be allowed to read it.",
 			"What is called heap has garbage in it, which goes at some later time.",
 		},
 	}
@@ -109,7 +109,7 @@ func (b *bench) counts() report.Table {
 	return table
 }
 
-// slopes tells what one more takes: from each count to the next, and over all.
+// slopes reports what one more takes: from each count to the next, and over all.
 func (b *bench) slopes() report.Table {
 	table := report.Table{Title: "One more", Header: []string{"what"}}
 	for i := range b.cfg.Counts[1:] {

@@ -1,4 +1,4 @@
-// Package profile tells where the driver's time and memory go, for what targets are about.
+// Package profile reports where the driver's time and memory go, for what targets are about.
 //
 // It does not know how the driver works.
 package profile

@@ -58,7 +58,7 @@ func lasting(text string) string {
 	return kept.String()
 }
 
-// process tells what all of a driver, as it is shipped, has in memory, by what the kernel says. What Go says is of one that was
+// process reports what all of a driver, as it is shipped, has in memory, by what the kernel says. What Go says is of one that was
 // profiled.
 func process(pid int, account string) (string, error) {
 	memory, err := proc.MemoryOf(pid)

@@ -106,7 +106,7 @@ func calls(d *driver.Driver, pod *corev1.Pod) []call {
 	return []call{ask, ask, publish, ask, stats, ask}
 }
 
-// connected makes a call as a kubelet does, over a connection of its own.
+// connected makes a call as a kubelet does, over a separate connection.
 func connected(ctx context.Context, socket string, call call) (err error) {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

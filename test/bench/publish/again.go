@@ -26,7 +26,7 @@ type onceAll struct {
 	processor []float64 // Of the driver, in nanoseconds for a call.
 }
 
-// measureAgain gives a driver of its own more and more volumes.
+// measureAgain gives a separate driver more and more volumes.
 func (b *bench) measureAgain(ctx context.Context) (_ *again, err error) {
 	d, err := driver.Start(ctx, b.cfg.Site)
 	if err != nil {

@@ -67,7 +67,7 @@ func (b *bench) attempt(configMap string) (attempt, error) {
 type maker func(ctx context.Context, w way, first, n int) ([]int64, error)
 
 // rounds makes n volumes by one way after the other, again and again, and adds a run to what each way took. The ways take
-// turns, so that whatever else the machine does falls upon all of them.
+// turns, so that whatever else the machine does falls on all of them.
 func rounds(ctx context.Context, ways []way, count, n int, do maker, runs map[string][][]int64) error {
 	all := map[string][]int64{}
 	for round := range count {

@@ -2,7 +2,7 @@ package report
 
 import "math"
 
-// Exponent tells how a cost grows with a number: as its power with this exponent, where it grows most. 1 is linear, and less is
+// Exponent reports how a cost grows with a number: as its power with this exponent, where it grows most. 1 is linear, and less is
 // better. The points are from the smallest number on. Those without a cost tell nothing, and where no two are left nothing
 // grows. It is NaN if there are not two to begin with.
 //

@@ -28,7 +28,7 @@ func TestExponent(t *testing.T) {
 		"falling is not growing":     {points(func(x float64) float64 { return 3 / x }, 1, 10, 110), 0},
 		"where it grows most":        {[]report.Point{{X: 1, Y: 1}, {X: 10, Y: 10}, {X: 100, Y: 1000}, {X: 1000, Y: 1000}}, 2},
 		"a constant part hides some": {[]report.Point{{X: 1, Y: 10}, {X: 10, Y: 100}, {X: 100, Y: 100}}, 1},
-		"no cost is no point":        {[]report.Point{{X: 1, Y: -1}, {X: 10, Y: 10}, {X: 20, Y: 0}, {X: 100, Y: 100}}, 1},
+		"no cost is not a point":     {[]report.Point{{X: 1, Y: -1}, {X: 10, Y: 10}, {X: 20, Y: 0}, {X: 100, Y: 100}}, 1},
 		"one that has a cost":        {[]report.Point{{X: 10, Y: 10}, {X: 20, Y: -1}}, 0},
 		"one point":                  {[]report.Point{{X: 10, Y: 10}}, math.NaN()},
 		"none":                       {nil, math.NaN()},

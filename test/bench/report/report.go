@@ -119,7 +119,7 @@ type Target struct {
 	Remark string `json:"remark,omitempty"`
 }
 
-// MarshalJSON encodes a value that is no number, which nothing reaches, as null: JSON has none.
+// MarshalJSON encodes a value that is not a number, which nothing reaches, as null: JSON has none.
 func (t Target) MarshalJSON() ([]byte, error) {
 	type plain Target // Without this method.
 	if !math.IsNaN(t.Value) && !math.IsInf(t.Value, 0) {
@@ -132,7 +132,7 @@ func (t Target) MarshalJSON() ([]byte, error) {
 	}{plain: plain(t)})
 }
 
-// Reached tells whether the value will do.
+// Reached reports whether the value will do.
 func (t Target) Reached() bool {
 	if t.AtLeast {
 		return t.Value >= t.Bound

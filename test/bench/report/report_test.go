@@ -19,8 +19,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
 )
 
-// update has the golden files written anew: go test ./bench/report -update.
-var update = flag.Bool("update", false, "write the golden files anew")
+// update has the golden files written again: go test ./bench/report -update.
+var update = flag.Bool("update", false, "write the golden files again")
 
 // sample is a result that has one of everything.
 func sample() report.Result {

@@ -18,7 +18,7 @@ const (
 	lineHeight  = 18
 )
 
-// colors can be told apart by those who see few.
+// colors can be distinguished by those who see few.
 func colors() []string {
 	return []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"}
 }

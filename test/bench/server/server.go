@@ -245,12 +245,12 @@ func (b *bench) section() report.Section {
 	chart.Curves = []report.Curve{curve}
 	return report.Section{
 		Key: "server", Title: "What it costs the API server",
-		Text: "Drivers, each a process with connections of its own as on a node of its own, have volumes of one ConfigMap, which is edited. " +
+		Text: "Drivers, each a process with separate connections as on a separate node, have volumes of one ConfigMap, which is edited. " +
 			"The figures are the API server's own metrics.",
 		Tables: []report.Table{table}, Charts: []report.Chart{chart},
 		Notes: []string{
 			"The row of no nodes is the rest of the cluster: the controller manager watches all ConfigMaps.",
-			"The requests are Events: each pod is told of a change of its files. The driver sends ten at once for a volume, and then one a " +
+			"The requests are Events: each pod is notified of a change of its files. The driver sends ten at once for a volume, and then one a " +
 				"minute, so that many edits have fewer requests each than few.",
 			"The processor time is all that the API server does meanwhile, the edits themselves and whatever else goes on included.",
 		},

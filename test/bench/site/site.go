@@ -22,7 +22,7 @@ type Config struct {
 	Repo string
 	// LogDir receives the logs of all programs and pods, which stay there.
 	LogDir string
-	// Output is told what is being done.
+	// Output gets one line for each step.
 	Output io.Writer
 }
 

@@ -6,7 +6,7 @@ package turn
 
 import "context"
 
-// Turn is had by one at a time. Whoever asks first has it first.
+// Turn is had by one at a time. Anyone who asks first has it first.
 type Turn struct {
 	taken chan struct{}
 }

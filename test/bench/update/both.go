@@ -20,13 +20,13 @@ const bothNamespace = "bench-both"
 // kubeletPatience is more than the kubelet takes to look after all of its pods.
 const kubeletPatience = 4 * time.Minute
 
-// both measures pods that have two volumes of a ConfigMap of their own: the driver's and the kubelet's.
+// both measures pods that have two volumes of a separate ConfigMap: the driver's and the kubelet's.
 type both struct {
 	*bench
 
 	cfg   KubeletConfig
 	floor *floor
-	runs  [][]*bothPod // Each has pods of its own, since it begins while the kubelet has those of the one before to look after.
+	runs  [][]*bothPod // Each has separate pods, since it begins while the kubelet has those of the one before to look after.
 	// By run.
 	watched, ours, inTree                   [][]int64
 	watchedBumped, oursBumped, inTreeBumped [][]int64
@@ -90,7 +90,7 @@ func (b *both) startPods(ctx context.Context, all []*bothPod) error {
 	return nil
 }
 
-// measure makes the edits of one run after the other. What only waits for the kubelet goes on meanwhile, and is nobody's turn.
+// measure makes the edits of one run after the other. What only waits for the kubelet goes on meanwhile, and is no one's turn.
 func (b *both) measure(ctx context.Context) error {
 	if err := b.start(ctx); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (b *both) bump(ctx context.Context, p *bothPod) error {
 	return err
 }
 
-// leaveAll edits each ConfigMap at a moment of its own and leaves the rest to the kubelet.
+// leaveAll edits each ConfigMap at a separate moment and leaves the rest to the kubelet.
 func (b *both) leaveAll(ctx context.Context, pods []*bothPod) ([]*pending, error) {
 	all := make([]*pending, len(pods))
 	group, ctx := errgroup.WithContext(ctx)

@@ -96,7 +96,7 @@ type sighting struct {
 	err error
 }
 
-// tell answers whoever waits. The lock of the eyes is held.
+// tell answers anyone who waits. The lock of the eyes is held.
 func (v *volume) tell(err error) {
 	if v.seen != nil {
 		v.seen(err)

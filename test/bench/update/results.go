@@ -81,7 +81,7 @@ func (c *cell) groups() []report.Group {
 		group.Series[3].Key, group.Series[3].Name = "every", "liveconfig"
 	}
 	if len(c.told) > 0 {
-		group.Series = append(group.Series, c.series("told", "liveconfig, last volume, edits that pods are told of", c.told).Series)
+		group.Series = append(group.Series, c.series("told", "liveconfig, last volume, edits that pods are notified of", c.told).Series)
 	}
 	return []report.Group{group, {
 		Title: title + ", from elsewhere",

@@ -37,7 +37,7 @@ type KubeletConfig struct {
 	Spread             time.Duration
 }
 
-// settle is how far apart edits of one object are at least: longer than replaced files stay, which is no time that readers
+// settle is how far apart edits of one object are at least: longer than replaced files stay, which is not time that readers
 // wait.
 const settle = 300 * time.Millisecond
 
@@ -86,7 +86,7 @@ func MeasureKubelet(ctx context.Context, cfg KubeletConfig) (report.Section, []r
 	return report.Section{
 		Key:   "kubelet",
 		Title: "Update latency, beside the kubelet's own volumes",
-		Text: "Each pod has two volumes of a ConfigMap of its own: the driver's, and the `configMap` volume that the kubelet has built in, with the " +
+		Text: "Each pod has two volumes of a separate ConfigMap: the driver's, and the `configMap` volume that the kubelet has built in, with the " +
 			"kubelet's defaults. The time is from the moment before a request that edits the ConfigMap is sent, until its new bytes were read " +
 			"from the volume. In the last two rows the pod is annotated when that request is answered, which makes the kubelet look after it.",
 		Groups: []report.Group{group},
@@ -125,7 +125,7 @@ func notes() []string {
 		fmt.Sprintf("Edits of one object are at least %s apart. The driver keeps replaced files for readers who are on the way into them, "+
 			"and large ones that are replaced sooner wait for those.", settle),
 		fmt.Sprintf("The driver tells each pod of an update by an Event, %d at once for a volume and then one a minute. Edits that are "+
-			"further apart, as most are, have the API server and the driver busy with those as well: the row of edits that pods are told of "+
+			"further apart, as most are, have the API server and the driver busy with those as well: the row of edits that pods are notified of "+
 			"has the first ones of new volumes, and the others what comes after.", firstEdits),
 		"1 MiB is 1 KiB less, since the API server counts the whole object.",
 	}

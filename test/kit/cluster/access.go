@@ -31,7 +31,7 @@ func ServiceAccountUser(namespace, name string) string {
 	return serviceAccountPrefix + namespace + ":" + name
 }
 
-// AdminConfig returns a copy of the configuration of a user who may do everything.
+// AdminConfig returns a copy of the configuration of a cluster administrator.
 func (c *Cluster) AdminConfig() *rest.Config { return rest.CopyConfig(c.admin) }
 
 // Client is the admin's client.
@@ -63,7 +63,7 @@ func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name stri
 	return config, nil
 }
 
-// WriteAdminKubeconfig writes a kubeconfig with mode 0600 for the user who may do everything.
+// WriteAdminKubeconfig writes a kubeconfig with mode 0600 for a cluster administrator.
 func (c *Cluster) WriteAdminKubeconfig(path string) error {
 	return writeKubeconfig(path, c.admin)
 }

@@ -31,7 +31,7 @@ type Config struct {
 	// LogDir receives etcd.log, kube-apiserver.log and audit.log, which stay there after [Cluster.Stop]. Empty means
 	// that they are removed with everything else. Two clusters cannot share one.
 	LogDir string
-	// Output is told, one line at a time, what is being started and how long it took. Nil discards that.
+	// Output gets one line for each program that starts, with the time that it took. Nil discards them.
 	Output io.Writer
 	// APIServerArgs are flags appended to the API server's own, which they override.
 	APIServerArgs []string

@@ -15,7 +15,7 @@ import (
 )
 
 // CreateNamespace makes a namespace and, as the controller manager would, its default service account. Namespaces
-// cannot be removed here (nothing empties them), so tests that share a cluster choose names of their own.
+// cannot be removed here (nothing empties them), so tests that share a cluster choose separate names.
 func (c *Cluster) CreateNamespace(ctx context.Context, name string) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if _, err := c.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {

@@ -1,6 +1,6 @@
 package cluster
 
-// Processes returns the process IDs of the API server and of etcd, for who measures them; zero for one that is stopped. A
+// Processes returns the process IDs of the API server and of etcd, for measurements; zero for one that is stopped. A
 // restarted API server has another.
 func (c *Cluster) Processes() (apiServer, etcd int) {
 	c.mu.Lock()

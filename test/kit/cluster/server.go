@@ -43,7 +43,7 @@ const ServiceIP = "10.96.0.1"
 // serviceAccountIssuer is in tokens, as issuer and as audience.
 const serviceAccountIssuer = "https://kubernetes.default.svc"
 
-// auditPolicy records who asked what of which object at every stage, and never a body.
+// auditPolicy records user, verb and object of each request at every stage, and never a body.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 rules:
@@ -96,8 +96,8 @@ func (c *Cluster) writeFiles(files map[string][]byte) error {
 	return nil
 }
 
-// restConfig knows the server and nobody's credentials. It has no client-side rate limit: a test that is slow should be
-// slow for a reason of its own.
+// restConfig has the server's address and no credentials. It has no client-side rate limit: a test that is slow should be
+// slow for another reason.
 func (c *Cluster) restConfig() *rest.Config {
 	return &rest.Config{
 		Host:            "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(c.port.number)),
@@ -201,7 +201,7 @@ func (c *Cluster) apiServerArgs() []string {
 		"--kubelet-client-certificate=" + c.path("kubelet.crt"),
 		"--kubelet-client-key=" + c.path("kubelet.key"),
 		"--kubelet-preferred-address-types=InternalIP",
-		"--endpoint-reconciler-type=none", // Loopback is no valid endpoint of the kubernetes service.
+		"--endpoint-reconciler-type=none", // Loopback is not a valid endpoint of the kubernetes service.
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
 		"--allow-privileged=true",
@@ -236,7 +236,7 @@ func (c *Cluster) StopAPIServer() error {
 	return server.Stop(stopGrace)
 }
 
-// KillAPIServer is StopAPIServer by SIGKILL: clients see their watches break off instead of ending in good order.
+// KillAPIServer is StopAPIServer by SIGKILL: clients see their watches break off instead of ending cleanly.
 func (c *Cluster) KillAPIServer() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -188,7 +188,7 @@ func TestWrongStartSaysWhy(t *testing.T) {
 		want string
 	}{
 		"programs that are missing": {controllers.Config{BinDir: t.TempDir()}, "make bin/node"},
-		"a flag that is none":       {controllers.Config{Args: []string{"--no-such-flag"}}, "unknown flag: --no-such-flag"},
+		"a flag that is invalid":    {controllers.Config{Args: []string{"--no-such-flag"}}, "unknown flag: --no-such-flag"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -107,7 +107,7 @@ func Repo() (string, error) {
 	return "", errors.New("the tests do not run inside a checkout")
 }
 
-// Node starts the driver on a node of its own, with further flags. When the test ends the driver is stopped, and the
+// Node starts the driver on a separate node, with further flags. When the test ends the driver is stopped, and the
 // test fails if the driver ended badly or left a mount behind, or if a value that was [Marked] or a token is anywhere but in
 // volumes; when the test has failed, the driver's log is shown.
 func Node(t testing.TB, args ...string) *node.Node {
@@ -196,6 +196,6 @@ func Eventually(t testing.TB, within time.Duration, check func() error) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after %s: %v", within, err)
 		}
-		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // What is waited for has no other way to tell.
+		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // What is waited for has no event.
 	}
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // NodeOf is [Node] with the rights and the identity flags of another installation than deploy/base, named by its folder
-// below deploy. Its service account and roles are installed beside those of the base, under names of their own.
+// below deploy. Its service account and roles are installed beside those of the base, under separate names.
 func NodeOf(t testing.TB, folder string, args ...string) *node.Node {
 	t.Helper()
 	c := Cluster(t)

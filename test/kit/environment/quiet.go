@@ -22,7 +22,7 @@ import (
 // sayTimeout is how long a driver may take to answer one HTTP request.
 const sayTimeout = 10 * time.Second
 
-// wantNoLeakFromProcess wants that a running driver tells nobody what it holds: not by what it was started with, nor
+// wantNoLeakFromProcess wants that a running driver reveals to nobody its content: not by its arguments, nor
 // through its HTTP endpoint, if it serves one. Of one that has ended there is nothing to look at.
 func wantNoLeakFromProcess(t testing.TB, n *node.Node) {
 	t.Helper()
@@ -91,8 +91,8 @@ func WantNoLeakInState(t testing.TB, n *node.Node) {
 	wantNoLeakInStatus(t, n)
 }
 
-// wantNoLeakInStatus wants no value and no token in what a driver tells of its volumes while it has some. One that does not
-// answer, because it was killed a moment ago, tells nothing.
+// wantNoLeakInStatus wants no value and no token in what a driver reports its volumes while it has some. One that does not
+// answer, because it was killed a moment ago, is skipped.
 func wantNoLeakInStatus(t testing.TB, n *node.Node) {
 	t.Helper()
 	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", n.PID()))

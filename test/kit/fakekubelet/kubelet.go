@@ -50,7 +50,7 @@ func (k *Kubelet) UseTokens(request TokenRequest) {
 // New returns a kubelet with the root directory dir that reaches the driver of that name through a unix socket. It
 // connects with the first call, and again after the driver was restarted. Close it.
 func New(dir, driver, socket string) (*Kubelet, error) {
-	// A kubelet dials anew for each call. This one keeps its connection, so it must not hesitate to dial again.
+	// A kubelet dials again for each call. This one keeps its connection, so it must not hesitate to dial again.
 	// A try gets as long as gRPC's own default: one without time of its own is cut off when the machine is busy, at worst
 	// at the moment it becomes a connection, and the call with it.
 	reconnect := grpc.ConnectParams{

@@ -16,7 +16,7 @@ import (
 
 // book is what the watch of pods is written into: the pods as they are, and the journal of how they came to be so.
 type book struct {
-	// changed is told which pod has changed.
+	// changed is called with the pod that has changed.
 	changed func(types.NamespacedName)
 
 	mu sync.Mutex // Guards what follows.
@@ -24,7 +24,7 @@ type book struct {
 	synced   bool
 	pods     map[types.NamespacedName]*corev1.Pod
 	journals map[string]Journal
-	// turn is closed and replaced with each change, for those who wait.
+	// turn is closed and replaced with each change, for waiting goroutines.
 	turn chan struct{}
 }
 
@@ -46,7 +46,7 @@ func (b *book) Update(o any) error { return b.each(b.put, o) }
 // Delete drops a pod.
 func (b *book) Delete(o any) error { return b.each(b.drop, o) }
 
-// Resync has nothing to compare with.
+// Resync compares nothing.
 func (b *book) Resync() error { return nil }
 
 // Replace takes all pods that there are, after a list.

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { os.Exit(fakenodes.ForMain(m)) }
 // replicas is also the number of the nodes that the tests' stage has, so that each kind of workload has as many pods.
 const replicas = 3
 
-// variable is what templates are told apart by.
+// variable distinguishes templates.
 const variable = "VERSION"
 
 // theatre is a namespace of the shared cluster.

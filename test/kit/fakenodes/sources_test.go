@@ -70,7 +70,7 @@ func waitsFor(reason, message string) func(*corev1.Pod) bool {
 	}
 }
 
-// TestPodReadsItsObjectsWhenItStarts: a pod waits for what it needs, reads it once, and the next reads it anew.
+// TestPodReadsItsObjectsWhenItStarts: a pod waits for what it needs, reads it once, and the next reads it again.
 func TestPodReadsItsObjectsWhenItStarts(t *testing.T) {
 	t.Parallel()
 	h := open(t)

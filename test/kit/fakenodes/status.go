@@ -73,7 +73,7 @@ func setCondition(pod *corev1.Pod, kind corev1.PodConditionType, status corev1.C
 	}
 }
 
-// setContainers makes the statuses of all containers anew, with the state that they share. Of init containers nothing is said.
+// setContainers makes the statuses of all containers again, with the state that they share. Of init containers nothing is said.
 func setContainers(pod *corev1.Pod, set func(*corev1.ContainerStatus)) {
 	before := pod.Status.ContainerStatuses
 	pod.Status.ContainerStatuses = make([]corev1.ContainerStatus, len(pod.Spec.Containers))

@@ -1,6 +1,6 @@
 // Package install is a real node with the driver in a container, installed by the words of the README.
 //
-// It does not know who uses the driver, nor for what.
+// It does not know what the driver is used for.
 package install
 
 import (
@@ -35,7 +35,7 @@ type Config struct {
 	Repo string
 	// LogDir receives the logs of all programs and pods, which stay there.
 	LogDir string
-	// Output is told what is being done.
+	// Output gets one line for each step.
 	Output io.Writer
 	// Box is as in [realnode.Config], and may be empty.
 	Box string
@@ -82,7 +82,7 @@ func (s *Installation) Repo() string { return s.cfg.Repo }
 // Runtime is the node's container runtime.
 func (s *Installation) Runtime() realnode.Runtime { return s.cfg.Runtime }
 
-// Say tells the user what is being done. One who does not listen misses nothing that is not written down.
+// Say reports a step to the user. The log has the same lines.
 func (s *Installation) Say(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.cfg.Output, format+"\n", args...)
 }

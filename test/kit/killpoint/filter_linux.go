@@ -146,7 +146,7 @@ func next(listener int) (question, error) {
 		var n notification
 		err := ioctl(listener, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n)) //nolint:gosec // As ioctl(2) wants it.
 		switch {
-		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ENOENT): // Who asked is gone, or asks again.
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ENOENT): // The caller is gone, or calls again.
 			continue
 		case err != nil:
 			return question{}, err
@@ -155,7 +155,7 @@ func next(listener int) (question, error) {
 	}
 }
 
-// allow lets the call be made. Who asked may have been killed meanwhile.
+// allow lets the kernel make the call. The caller may have been killed meanwhile.
 func allow(listener int, q question) error {
 	a := answer{id: q.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
 	err := ioctl(listener, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&a)) //nolint:gosec // As ioctl(2) wants it.

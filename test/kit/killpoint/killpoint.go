@@ -1,5 +1,5 @@
 // Package killpoint kills a program between any two changes that it makes to file systems: not near one, but exactly
-// before the n-th. The program is not built or told for it. It runs under a seccomp filter that asks this package before
+// before the n-th. The program needs no change for it. It runs under a seccomp filter that asks this package before
 // each system call that changes a file, a directory or a mount.
 //
 // It does not know what the program does, nor what should be left of it.
@@ -157,7 +157,7 @@ func isChange(p program, q question) bool {
 	return err == nil && q.args[0] > 2 && strings.HasPrefix(file, "/") && !strings.HasPrefix(file, "/dev/")
 }
 
-// trip counts a change and tells whether it is the one.
+// trip counts a change and reports whether it is the one.
 func (w *Killer) trip(q question) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

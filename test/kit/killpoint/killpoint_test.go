@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// changes is how many change makes: five, of which reading and printing are none.
+// changes is how many change makes: five; reading and printing are not changes.
 const changes = 5
 
 func change(dir string) error {
@@ -53,7 +53,7 @@ func change(dir string) error {
 	if _, err := os.ReadFile(f.Name()); err != nil {
 		return err
 	}
-	fmt.Println("this is no change")
+	fmt.Println("this is not a change")
 	if err := f.Chmod(0o600); err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func isForbidden(err error) bool {
 	return errors.Is(err, os.ErrPermission) || errors.Is(err, unix.EROFS) || errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EBUSY)
 }
 
-// isRoot reports whether this process is root of the machine, and not only of a user namespace of its own.
+// isRoot reports whether this process is root of the machine, and not only of a separate user namespace.
 func isRoot() bool {
 	users, err := os.ReadFile("/proc/self/uid_map")
 	fields := strings.Fields(string(users))
@@ -127,7 +127,7 @@ func (g *Group) Remove() error {
 		if err = os.Remove(g.dir); !errors.Is(err, unix.EBUSY) {
 			return err
 		}
-		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // What is waited for has no other way to tell.
+		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // What is waited for has no event.
 	}
 	return err
 }

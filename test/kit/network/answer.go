@@ -54,7 +54,7 @@ func refuse(w http.ResponseWriter, fault Fault) {
 	status := metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusFailure, Code: int32(fault.Status), //nolint:gosec // It is a status of HTTP.
-		Reason: reasonOf(fault.Status), Message: "the front was told to answer " + http.StatusText(fault.Status),
+		Reason: reasonOf(fault.Status), Message: "the test's proxy answers " + http.StatusText(fault.Status),
 	}
 	body, err := json.Marshal(status)
 	if err != nil {
@@ -112,7 +112,7 @@ func (f *Front) keep(response *http.Response, asked Request) error {
 	defer f.mu.Unlock()
 	if _, known := f.answers[asked.listKey()]; !known {
 		header := response.Header.Clone()
-		header.Del("Content-Length") // It is set anew.
+		header.Del("Content-Length") // It is set again.
 		f.answers[asked.listKey()] = answer{header, body}
 	}
 	return nil
@@ -200,5 +200,5 @@ func (w *watchBody) end() {
 	}
 	w.isEnded = true
 	close(w.ended)
-	_ = w.upstream.Close() // Whoever reads it hears the end from us.
+	_ = w.upstream.Close() // Its readers see the end of the stream.
 }

@@ -87,7 +87,7 @@ func (c *conn) join(target net.Conn) bool {
 	return true
 }
 
-// pump carries what one end sends to the other one. An end that has nothing more to send says so to the other; one that
+// pump carries what one end sends to the other one. An end that has no more to send says so to the other; one that
 // fails ends the connection.
 func (c *conn) pump(to, from *net.TCPConn) {
 	buffer := make([]byte, chunk)

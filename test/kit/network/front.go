@@ -50,7 +50,7 @@ type Fault struct {
 	WithoutBookmarks bool
 }
 
-// Front stands before a real API server, speaks HTTP/2 to both sides and passes everything on, until it is told to do
+// Front stands before a real API server, speaks HTTP/2 to both sides and passes everything on, until it is asked to do
 // worse. It knows clients by their tokens: certificates do not reach beyond it. All methods may be called at any time, by
 // many goroutines.
 type Front struct {
@@ -111,7 +111,7 @@ func ServeFront(ctx context.Context, c Cluster) (*Front, error) {
 		Handler:           f.handler(target),
 		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
 		ReadHeaderTimeout: time.Minute,
-		ErrorLog:          log.New(discard{}, "", 0), // Clients that hang up are no news.
+		ErrorLog:          log.New(discard{}, "", 0), // Clients that hang up are not news.
 	}
 	go func() { f.served <- f.server.ServeTLS(listener, "", "") }()
 	return f, nil
@@ -175,7 +175,7 @@ func (f *Front) Watching(of func(Request) bool) int {
 	return f.each(of, func(*watchBody) {})
 }
 
-// EndWatches ends open watches in good order. It returns how many there were.
+// EndWatches ends open watches cleanly. It returns how many there were.
 func (f *Front) EndWatches(of func(Request) bool) int {
 	return f.each(of, (*watchBody).end)
 }

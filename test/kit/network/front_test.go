@@ -199,7 +199,7 @@ func TestAFrontRefuses(t *testing.T) {
 	g.wantList("web", "")
 }
 
-// canceled returns a context that ends before a client repeats what it is told to repeat in a while.
+// canceled returns a context that ends before a client repeats what it is asked to repeat in a while.
 func canceled(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), moment)

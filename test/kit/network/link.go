@@ -29,7 +29,7 @@ const (
 	frozen
 )
 
-// Link passes TCP connections on to a target, until it is told to do worse. All methods may be called at any time, by many
+// Link passes TCP connections on to a target, until it is asked to do worse. All methods may be called at any time, by many
 // goroutines.
 type Link struct {
 	target string
@@ -42,7 +42,7 @@ type Link struct {
 	mu       sync.Mutex // Guards the fields below.
 	mode     mode
 	latency  time.Duration
-	changed  chan struct{} // Closed, and made anew, when the mode changes.
+	changed  chan struct{} // Closed, and made again, when the mode changes.
 	listener net.Listener  // Nil while the link is cut.
 	conns    map[*conn]struct{}
 	accepted int
@@ -128,7 +128,7 @@ func (l *Link) Cut() error {
 }
 
 // Freeze makes a black hole of the link: connections stay open and new ones are accepted, but nothing that is sent
-// arrives, and nobody is told.
+// arrives, and nobody is notified.
 func (l *Link) Freeze() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

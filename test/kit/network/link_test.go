@@ -23,7 +23,7 @@ const soon = 20 * time.Second
 // moment is how long nothing must arrive to be held for lost.
 const moment = 100 * time.Millisecond
 
-// echo is a server that sends back what it is sent, until the client has nothing more to send.
+// echo is a server that sends back what it is sent, until the client has no more to send.
 func echo(t *testing.T) (address string) {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -164,7 +164,7 @@ func TestASlowLinkDelaysEitherWay(t *testing.T) {
 	}
 }
 
-// TestHalfClosedConnectionsPass: who has nothing more to send may still be answered.
+// TestHalfClosedConnectionsPass: a user who has no more to send may still be answered.
 func TestHalfClosedConnectionsPass(t *testing.T) {
 	t.Parallel()
 	l := network.New(t, echo(t))

@@ -1,4 +1,4 @@
-// Package node runs the driver as a process of its own, the way a node runs it, and can kill and restart it.
+// Package node runs the driver as a separate process, the way a node runs it, and can kill and restart it.
 //
 // It does not know what the driver does, and uses nothing but its flags and sockets.
 package node
@@ -23,7 +23,7 @@ import (
 // DriverName is the name the driver runs under.
 const DriverName = "csi.liveconfig.internal"
 
-// How long a driver may take to be ready, and to stop. Beside a node with a hundred pods, each with mounts of its own, the
+// How long a driver may take to be ready, and to stop. Beside a node with a hundred pods, each with separate mounts, the
 // kernel takes many seconds to take down a mount or the process that has it open.
 const (
 	readyTimeout = 30 * time.Second

@@ -55,6 +55,6 @@ func Start(t testing.TB, environment ...string) (kill func()) {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		_ = cmd.Wait() // It was killed: that is no error here.
+		_ = cmd.Wait() // It was killed: that is not an error here.
 	}
 }

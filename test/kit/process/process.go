@@ -32,7 +32,7 @@ type Config struct {
 	Env []string
 	// LogFile collects what the child writes to stdout and stderr. It is created with mode 0600 and appended to.
 	LogFile string
-	// Namespaces are the flags of clone(2) for namespaces that the child gets of its own. They need root.
+	// Namespaces are the flags of clone(2) for namespaces that the child gets. They need root.
 	Namespaces uintptr
 	// Beside is the process ID of another process whose mount, process, host name and control group namespaces the child
 	// is started in; 0 means the parent's. It needs root. Such a child dies with the first process of its process namespace

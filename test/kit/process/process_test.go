@@ -19,7 +19,7 @@ import (
 func start(ctx context.Context, t *testing.T, script string) *process.Process {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "log")
-	// The script says "up" into a pipe of its own, so that the test need not poll the log.
+	// The script says "up" into a separate pipe, so that the test need not poll the log.
 	up := filepath.Join(t.TempDir(), "up")
 	if err := unix.Mkfifo(up, 0o600); err != nil {
 		t.Fatal(err)

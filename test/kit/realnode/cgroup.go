@@ -72,7 +72,7 @@ func hierarchies() ([]string, error) {
 	return roots, nil
 }
 
-// inheritCPUs does what only version 1 leaves to whoever makes a group.
+// inheritCPUs does what only version 1 leaves to the creator of a group.
 func inheritCPUs(dir string) error {
 	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
 		value, err := os.ReadFile(filepath.Join(filepath.Dir(dir), name))
@@ -113,7 +113,7 @@ func (c cgroups) remove() error {
 		deadline := time.Now().Add(10 * time.Second)
 		err := removeTree(dir)
 		for err != nil && time.Now().Before(deadline) {
-			time.Sleep(10 * time.Millisecond) //nolint:forbidigo // The kernel does not tell.
+			time.Sleep(10 * time.Millisecond) //nolint:forbidigo // The kernel sends no event.
 			err = removeTree(dir)
 		}
 		errs = append(errs, err)

@@ -14,7 +14,7 @@ import (
 )
 
 // FakeImage is an image under the name of another one that a node without a registry cannot pull. It has all that [BoxImage]
-// has, and programs of its own.
+// has, and separate programs.
 type FakeImage struct {
 	// Ref is the image's name, as pods write it.
 	Ref string

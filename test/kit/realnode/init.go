@@ -16,7 +16,7 @@ import (
 // initVariable turns a test program into the first process of a node. Its value is the machine's directory.
 const initVariable = "LIVECONFIG_TEST_MACHINE_INIT"
 
-// The node's own places, which a node that boots has anew.
+// The node's own places, which a node that boots has again.
 const (
 	scratch   = "/run/machine"
 	wholeProc = scratch + "/proc"
@@ -25,7 +25,7 @@ const (
 // bootTimeout is many times what a boot takes.
 const bootTimeout = time.Minute
 
-// sysctls are what a kubelet sets. They belong to the whole kernel: a node gets files of its own in their place.
+// sysctls are what a kubelet sets. They belong to the whole kernel: a node gets separate files in their place.
 func sysctls() []string {
 	return []string{
 		"kernel/keys/root_maxbytes", "kernel/keys/root_maxkeys", "kernel/panic", "kernel/panic_on_oops",
@@ -60,7 +60,7 @@ func (m *Node) startInit(ctx context.Context) (*process.Process, error) {
 	return p, nil
 }
 
-// beInit is the node's first process: it mounts what a node has of its own and then waits for orphans until it is killed,
+// beInit is the node's first process: it mounts the node's file systems and then waits for orphans until it is killed,
 // and the rest of the node with it.
 func beInit(dir string) int {
 	if err := boot(dir); err != nil {
@@ -70,7 +70,7 @@ func beInit(dir string) int {
 	for {
 		_, err := unix.Wait4(-1, nil, 0, nil)
 		if errors.Is(err, unix.ECHILD) {
-			// Nobody is there yet. A child that comes is an orphan, so nothing tells of it.
+			// Nobody is there yet. A child that comes is an orphan, so nothing reports it.
 			time.Sleep(100 * time.Millisecond) //nolint:forbidigo // As said.
 		}
 	}

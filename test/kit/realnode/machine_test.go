@@ -61,7 +61,7 @@ func startPod(ctx context.Context, m *realnode.Node) error {
 }
 
 // TestNothingOutlivesTheProgram kills a program that runs a machine. Its processes die with it, and the next machine removes
-// what cannot die: directories and control groups. That one is stopped in good order and leaves nothing either.
+// what cannot die: directories and control groups. That one is stopped cleanly and leaves nothing either.
 func TestNothingOutlivesTheProgram(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)

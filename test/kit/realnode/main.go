@@ -16,7 +16,7 @@ const (
 	nodeIP = "10.99.0.1"
 )
 
-// Main runs a binary's tests in a mount and a network namespace of their own, where [Start] can be called, and returns the
+// Main runs a binary's tests in a mount and a separate network namespace, where [Start] can be called, and returns the
 // exit status:
 //
 //	func TestMain(m *testing.M) { os.Exit(machine.Main(m)) }

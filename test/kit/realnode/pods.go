@@ -38,7 +38,7 @@ func (m *Node) VolumeDir(pod *corev1.Pod, volume string) string {
 	return filepath.Join(m.Root(), "var/lib/kubelet/pods", string(pod.UID), "volumes/kubernetes.io~csi", volume, "mount")
 }
 
-// KeepState writes to [Config.LogDir] what the API server knows, for whoever reads the logs.
+// KeepState writes the objects of the API server to [Config.LogDir], beside the logs.
 func (m *Node) KeepState(ctx context.Context) error {
 	var errs []error
 	for name, args := range map[string][]string{

@@ -1,4 +1,4 @@
-// Package realnode boots a whole Kubernetes node for tests: containerd, runc and a kubelet in namespaces of their own, and
+// Package realnode boots a whole Kubernetes node for tests: containerd, runc and a kubelet in separate namespaces, and
 // beside them etcd, the API server, the controller manager and the scheduler. Everything is real, and everything is gone
 // when the test program ends, whatever the way: mounts, networks, processes and control groups.
 //
@@ -38,7 +38,7 @@ type Config struct {
 	Repo string
 	// LogDir receives the logs of all programs and pods, which stay there after [Node.Stop].
 	LogDir string
-	// Output is told, one line at a time, what is being started and how long it took. Nil discards that.
+	// Output gets one line for each program that starts, with the time that it took. Nil discards them.
 	Output io.Writer
 	// Box is the program of the images, built from the package box. Empty: Start builds it.
 	Box string

@@ -21,7 +21,7 @@ import (
 
 // Runtime is a container runtime.
 type Runtime struct {
-	// Name tells it apart in messages and logs.
+	// Name identifies it in messages and logs.
 	Name string
 
 	bin    string // Below the checkout's bin.
@@ -106,7 +106,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
     bin_dirs = ["{{.Plugins}}"]
     conf_dir = "{{.Networks}}"
 `
-	// networkConfig connects each pod to the node by a link of its own.
+	// networkConfig connects each pod to the node by a separate link.
 	networkConfig = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "ptp", "ipMasq": false, "ipam":
   {"type": "host-local", "dataDir": "/run/cni", "ranges": [[{"subnet": "%s"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
 `

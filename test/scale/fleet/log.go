@@ -23,7 +23,7 @@ const (
 	Get   Verb = "get"
 )
 
-// Request is one that a node has sent, whoever answered it.
+// Request is one that a node has sent.
 type Request struct {
 	Node           int
 	Verb           Verb
@@ -57,7 +57,7 @@ func newLog() *Log {
 	return l
 }
 
-// Take returns what there is, and begins anew.
+// Take returns what there is, and begins again.
 func (l *Log) Take() Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,7 +22,7 @@ type Answer struct {
 	Report
 }
 
-// Serve has a crowd do what it is told until the input ends, and returns why.
+// Serve runs the commands of the input on a fleet until the input ends, and returns why.
 func Serve(ctx context.Context, c *Crowd, in io.Reader, out io.Writer) error {
 	orders, answers := json.NewDecoder(in), json.NewEncoder(out)
 	for {

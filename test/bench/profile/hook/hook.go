@@ -1,6 +1,6 @@
 //go:build liveconfig_profiled
 
-// This file is no part of the driver, which has no way to be profiled. The benchmark lays it over the driver's source when it
+// This file is not a part of the driver, which has no way to be profiled. The benchmark lays it over the driver's source when it
 // builds a driver for itself, whose profiles it takes.
 package main
 

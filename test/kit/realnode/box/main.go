@@ -1,6 +1,6 @@
 // Box is the program in the images of tests: what a shell cannot do, or not fast enough.
 //
-//	box pause            does nothing until it is told to end
+//	box pause            does nothing until it is asked to end
 //	box watch FILE...    prints each content of the files that it sees: the time in nanoseconds, the file and the content
 //	box hold FILE...     prints that it has begun, and then what goes wrong when it reads the files again and again
 package main

@@ -58,7 +58,7 @@ func run(ctx context.Context) error {
 	return errors.New("give --kubelet-registration-path or --health-port")
 }
 
-// registrar tells the kubelet where the driver is.
+// registrar registers the driver with the kubelet.
 type registrar struct {
 	registerapi.UnimplementedRegistrationServer
 

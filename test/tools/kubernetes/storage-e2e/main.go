@@ -75,7 +75,7 @@ func run(out io.Writer) error {
 
 // registerReports has a run fail that ended otherwise than planned, and then has it reported to people and machines.
 func registerReports(out io.Writer, planned plan.Plan, junit string) {
-	ginkgo.ReportAfterSuite("tests.yaml tells the truth", func(report ginkgo.Report) {
+	ginkgo.ReportAfterSuite("tests.yaml is true", func(report ginkgo.Report) {
 		if differences := planned.Compare(report.SpecReports); len(differences) > 0 {
 			ginkgo.Fail("what happened is not what tests.yaml says:\n  " + strings.Join(differences, "\n  "))
 		}
@@ -117,7 +117,7 @@ func runSpecs(out io.Writer, planned plan.Plan, junit string) error {
 	return nil
 }
 
-// outcome is what ginkgo tells about the whole run.
+// outcome is what ginkgo reports about the whole run.
 type outcome struct{ failed bool }
 
 // Fail is called by ginkgo when anything went wrong.

@@ -124,7 +124,7 @@ func (p Plan) Compare(reports types.SpecReports) []string {
 	return differences
 }
 
-// Relevant are the tests of the plan, all others that were run, and what is no test but belongs to the run, if it has not
+// Relevant are the tests of the plan, all others that were run, and what is not a test but belongs to the run, if it has not
 // simply passed.
 func (p Plan) Relevant(reports types.SpecReports) types.SpecReports {
 	return slices.DeleteFunc(slices.Clone(reports), func(report types.SpecReport) bool {

@@ -167,7 +167,7 @@ func TestParseRefuses(t *testing.T) {
 		want string
 	}{
 		"a field that there is not":            {`tests: [{nam: a}]`, `unknown field "nam"`},
-		"an expression that is none":           {`covers: ["["]`, "missing closing ]"},
+		"an expression that is invalid":        {`covers: ["["]`, "missing closing ]"},
 		"a test without a name":                {`tests: [{ends: passed}]`, "has no name"},
 		"a test that is there twice":           {`tests: [{name: a, ends: passed}, {name: a, ends: passed}]`, `"a": is there twice`},
 		"an unknown end":                       {`tests: [{name: a, ends: well}]`, `ends "well"`},
