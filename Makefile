@@ -76,6 +76,11 @@ bin/storage-e2e: setup ## build Kubernetes' own tests of inline volumes, unless 
 bin/shells: ## install the shells that complete commands, unless they are there
 	@test/setup.sh zsh fish
 
+.PHONY: bin/vm
+bin/vm: ## get the emulator and Debian's kernels, unless they are there
+	@test/setup.sh qemu-system-x86 qemu-system-arm
+	@test/tools/kernels.sh
+
 ##@ Test
 
 .PHONY: test
@@ -90,7 +95,7 @@ test/all: test test/rest ## test and all the rest: kubelet and containers, contr
 .PHONY: test/rest
 test/rest: setup ## what test leaves out
 	@rm -f bin/test/stages
-	@for stage in bin/tools bin/node bin/storage-e2e bin/promtool bin/helm bin/shells; do test/timed.sh "make $$stage" $(MAKE) $$stage; done
+	@for stage in bin/tools bin/node bin/storage-e2e bin/promtool bin/helm bin/shells bin/vm; do test/timed.sh "make $$stage" $(MAKE) $$stage; done
 	@test/go-test.sh race rest deploy/image test/tools/kubernetes/storage-e2e/plan
 
 .PHONY: test/unit
@@ -132,6 +137,10 @@ test/e2e: bin/tools bin/node bin/storage-e2e bin/helm ## the driver in container
 .PHONY: test/sandbox
 test/sandbox: bin/tools bin/node bin/helm ## that the sandbox works, and leaves nothing behind; needs root
 	@test/go-test.sh test/sandbox
+
+.PHONY: test/vm
+test/vm: bin/tools bin/vm ## the driver on other kernels and processors, under emulation
+	@test/go-test.sh test/vm
 
 .PHONY: test/kit
 test/kit: bin/tools bin/node ## what the tests stand on

@@ -17,6 +17,8 @@ have_go() {
 have() {
 	case $1 in
 	libseccomp-dev) pkg-config --exists libseccomp ;;
+	qemu-system-x86) [[ -n $(type -P qemu-system-x86_64) ]] ;;
+	qemu-system-arm) [[ -n $(type -P qemu-system-aarch64) ]] ;;
 	*) [[ -n $(type -P "$1") ]] ;;
 	esac
 }

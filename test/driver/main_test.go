@@ -52,3 +52,8 @@ func newBareRig(t testing.TB) *rig {
 	t.Helper()
 	return &rig{kit.NewBare(t)}
 }
+
+// bareOrigins are those of [origins] without a node.
+func bareOrigins() map[string]func(testing.TB) *kit.Fixture {
+	return map[string]func(testing.TB) *kit.Fixture{"API server": kit.NewBare, "manifests": kit.BareWithout}
+}

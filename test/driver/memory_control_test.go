@@ -14,8 +14,17 @@ import (
 // have to take more than it would have.
 func TestMemoryRunsOutWithoutABudget(t *testing.T) {
 	t.Parallel()
+	for name, bare := range bareOrigins() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testMemoryRunsOutWithoutABudget(t, newContained(t, bare))
+		})
+	}
+}
+
+func testMemoryRunsOutWithoutABudget(t *testing.T, b *small) {
+	t.Helper()
 	const objects = 80
-	b := newContained(t)
 	b.launch("--volume-memory=1Gi")
 	b.set(1, 0, large)
 	pods := b.podsOf(objects, func(int) string { return ownObject(0) })

@@ -9,13 +9,15 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // TestManySourcesThatDoNotExist cost nothing to name, and each is watched: fault 29. The text of one volume names more of
 // them than a small driver could hold. Publishes are refused before anything is read, and others go on.
 func TestManySourcesThatDoNotExist(t *testing.T) {
 	t.Parallel()
-	b := newSmall(t)
+	b := newSmall(t, fixture.NewBare)
 	b.CreateConfigMap("web", map[string]string{"n": "1"})
 	live := b.Pod("live", map[string]string{"configMap": "web"})
 	b.Publish(live)

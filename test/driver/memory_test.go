@@ -41,9 +41,9 @@ type small struct {
 
 // newSmall returns a bench with a driver in a small container. Where control groups cannot be made, the driver gets a flag that says how
 // little it has: all that is not seen then is that the kernel finds nothing to kill.
-func newSmall(t *testing.T) *small {
+func newSmall(t *testing.T, bare func(testing.TB) *fixture.Fixture) *small {
 	t.Helper()
-	b := newContained(t)
+	b := newContained(t, bare)
 	if b.group == nil {
 		b.launch("--volume-memory=" + roomInIt)
 	} else {
@@ -54,9 +54,9 @@ func newSmall(t *testing.T) *small {
 }
 
 // newContained returns a bench without a driver, and a small container for one, where an ordinary user may make it.
-func newContained(t *testing.T) *small {
+func newContained(t *testing.T, bare func(testing.TB) *fixture.Fixture) *small {
 	t.Helper()
-	b := &small{Fixture: fixture.NewBare(t)}
+	b := &small{Fixture: bare(t)}
 	group, err := memcg.New("liveconfig-"+b.Namespace, smallContainer)
 	switch {
 	case errors.Is(err, memcg.ErrForbidden):
@@ -81,7 +81,12 @@ func (b *small) launch(args ...string) {
 	if b.group != nil {
 		launcher = b.group.Launcher()
 	}
-	b.Use(environment.NodeLaunched(b.T, launcher, append(args, "--http-endpoint="+b.HTTP, "-v=2")...))
+	args = append(args, "--http-endpoint="+b.HTTP, "-v=2")
+	if b.Cluster == nil {
+		b.Node = environment.NodeLaunchedWithout(b.T, b.Manifests, launcher, args...)
+		return
+	}
+	b.Use(environment.NodeLaunched(b.T, launcher, args...))
 }
 
 // wantAlive checks that the kernel has killed nothing.
@@ -111,17 +116,7 @@ func (b *small) set(n, generation, size int) {
 	g.SetLimit(4)
 	for i := range n {
 		g.Go(func() error {
-			cm := &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("large-%d", i)},
-				Data:       fixture.Marked(map[string]string{"text": text(i, generation, size)}),
-			}
-			var err error
-			if generation == 0 {
-				_, err = b.ConfigMaps().Create(b.T.Context(), cm, metav1.CreateOptions{})
-			} else {
-				_, err = b.ConfigMaps().Update(b.T.Context(), cm, metav1.UpdateOptions{})
-			}
-			return err
+			return b.PutConfigMap(b.T.Context(), fmt.Sprintf("large-%d", i), map[string]string{"text": text(i, generation, size)})
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -209,7 +204,7 @@ func (b *small) wantLatest(pods []*corev1.Pod, live []int, latest, size int) {
 func TestMemoryRunsOut(t *testing.T) {
 	t.Parallel()
 	const objects = 60
-	b := newSmall(t)
+	b := newSmall(t, fixture.NewBare)
 	b.set(objects, 0, large)
 	pods := b.podsOf(objects, ownObject)
 	live := b.flood(pods)
@@ -247,7 +242,16 @@ func TestMemoryRunsOut(t *testing.T) {
 // volumes that there are follow it.
 func TestManyVolumesOfOneLargeObject(t *testing.T) {
 	t.Parallel()
-	b := newSmall(t)
+	for name, bare := range bareOrigins() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testManyVolumesOfOneLargeObject(t, newSmall(t, bare))
+		})
+	}
+}
+
+func testManyVolumesOfOneLargeObject(t *testing.T, b *small) {
+	t.Helper()
 	b.set(1, 0, large)
 	pods := b.podsOf(podsOfANode, func(int) string { return ownObject(0) })
 	live := b.flood(pods)
@@ -273,7 +277,7 @@ func TestManyVolumesOfOneLargeObject(t *testing.T) {
 func TestObjectsGrow(t *testing.T) {
 	t.Parallel()
 	const objects, little = 20, 1000
-	b := newSmall(t)
+	b := newSmall(t, fixture.NewBare)
 	b.set(objects, 0, little)
 	pods := b.podsOf(objects, ownObject)
 	if live := b.flood(pods); len(live) != objects {
@@ -330,7 +334,7 @@ func (b *small) isTold(pod *corev1.Pod) (bool, error) {
 func TestManySmallFiles(t *testing.T) {
 	t.Parallel()
 	const volumes, files = 12, 4000
-	b := newSmall(t)
+	b := newSmall(t, fixture.NewBare)
 	data := make(map[string]string, files)
 	for i := range files {
 		data[fmt.Sprintf("key-%d", i)] = ""

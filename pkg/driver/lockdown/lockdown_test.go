@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,8 +25,8 @@ import (
 // roleVariable makes the test binary play one of the roles instead of running tests.
 const roleVariable = "LOCKDOWN_TEST_ROLE"
 
-// patience is how long a process may take that takes milliseconds.
-const patience = time.Minute
+// timeout is how long a process may take that takes milliseconds.
+const timeout = time.Minute
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVariable); role != "" {
@@ -37,6 +39,9 @@ func TestMain(m *testing.M) {
 // flags, what it is made of is compiled once for both.
 func build(t *testing.T) string {
 	t.Helper()
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "0"}) {
+		return "/proc/self/exe" // It is built so already.
+	}
 	path := filepath.Join(t.TempDir(), "shipped")
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", path, ".")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -55,7 +60,7 @@ type result struct {
 // run lets a binary play a role.
 func run(t *testing.T, binary, role string, adjust ...func(*exec.Cmd)) result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, binary)

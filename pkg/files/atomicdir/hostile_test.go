@@ -72,8 +72,9 @@ func TestAFileBecomesAPipeAllTheTime(t *testing.T) {
 					_ = unix.Renameat2(unix.AT_FDCWD, file, unix.AT_FDCWD, pipe, unix.RENAME_EXCHANGE)
 				}
 			}()
+			until := time.Now().Add(soon / 2)
 			mustEnd(t, func() {
-				for i := 0; i < 500 && !t.Failed(); i++ {
+				for i := 0; i < 500 && !t.Failed() && time.Now().Before(until); i++ {
 					_, _ = w.Write(root, versions[i/100%2].tree(t)) // It may fail: what it writes is taken away under its hands.
 				}
 			}, file, pipe)

@@ -24,3 +24,9 @@ func NodeLaunched(t testing.TB, launcher []string, args ...string) *node.Node {
 	t.Helper()
 	return start(t, node.Config{Binary: shipped().path(t), Dir: shortDir(t), Launcher: launcher, Args: args})
 }
+
+// NodeLaunchedWithout is [NodeLaunched] with a driver that reads the manifests of a directory.
+func NodeLaunchedWithout(t testing.TB, manifests string, launcher []string, args ...string) *node.Node {
+	t.Helper()
+	return start(t, node.Config{Binary: shipped().path(t), Manifests: manifests, Dir: shortDir(t), Launcher: launcher, Args: args})
+}

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Fetches Debian's kernels and busybox for virtual machines into bin/vm, without installing them: a folder for each processor
+# and kernel, such as bin/vm/amd64-6.1. It needs apt and no root, and does not touch this machine's lists of packages.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+out=$root/bin/vm
+# PROCESSOR RELEASE-OF-DEBIAN VERSION: each is the newest kernel of that version in that release.
+kernels=("amd64 bookworm 6.1" "amd64 trixie 6.12" "arm64 bookworm 6.1")
+wanted="$(sha256sum <"${BASH_SOURCE[0]}")"
+
+[[ $(cat "$out/.packages" 2>/dev/null) != "$wanted" ]] || exit 0
+for program in apt-get dpkg-deb; do
+	[[ -n $(type -P "$program") ]] || { echo "$program is needed: virtual machines have Debian's kernels." >&2 && exit 1; }
+done
+mkdir -p "$root/bin"
+exec 9>"$root/bin/.vm.lock"
+flock 9
+staging=$(mktemp -d "$root/bin/.vm-XXXXXX")
+trap 'rm -rf "$staging"' EXIT
+
+mkdir -p "$staging"/apt/{lists,cache}/partial
+: >"$staging/apt/status"
+keys=/usr/share/keyrings/debian-archive-keyring.gpg
+for release in bookworm trixie; do
+	echo "deb [arch=amd64,arm64 signed-by=$keys] http://deb.debian.org/debian $release main"
+	echo "deb [arch=amd64,arm64 signed-by=$keys] http://deb.debian.org/debian-security $release-security main"
+done >"$staging/apt/sources.list"
+apt=(-qq -o "Dir::Etc::SourceList=$staging/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null -o "Dir::State::Lists=$staging/apt/lists"
+	-o "Dir::State::status=$staging/apt/status" -o "Dir::Cache=$staging/apt/cache" -o "APT::Sandbox::User=$(id -un)"
+	-o APT::Architecture=amd64 -o APT::Architectures::=amd64 -o APT::Architectures::=arm64)
+apt-get "${apt[@]}" update
+
+# unpack PACKAGE fetches a package and unpacks it here.
+unpack() {
+	apt-get "${apt[@]}" download "$1"
+	dpkg-deb --fsys-tarfile ./*.deb | tar -x
+	rm ./*.deb
+}
+
+for kernel in "${kernels[@]}"; do
+	read -r arch release version <<<"$kernel"
+	package=$(apt-cache "${apt[@]}" show "linux-image-cloud-$arch:$arch" | sed -nE "s/^Depends: (linux-image-$version\.[^ ]*) .*/\1/p" | sort -V | tail -1)
+	[[ -n $package ]] || { echo "$release has no kernel $version for $arch" >&2 && exit 1; }
+	echo "fetching $package"
+	mkdir "$staging/unpacked" && cd "$staging/unpacked"
+	unpack "$package:$arch"
+	unpack "busybox-static:$arch"
+	mkdir -p "$staging/vm/$arch-$version"
+	cp boot/vmlinuz-* "$staging/vm/$arch-$version/vmlinuz"
+	cp bin/busybox "$staging/vm/$arch-$version/" 2>/dev/null || cp usr/bin/busybox "$staging/vm/$arch-$version/"
+	cd "$root" && rm -rf "$staging/unpacked"
+done
+echo "$wanted" >"$staging/vm/.packages"
+rm -rf "$out"
+mv "$staging/vm" "$out"

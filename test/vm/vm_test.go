@@ -1,0 +1,243 @@
+// Package vm tests the driver on other kernels and processors than this machine's: it boots Debian's kernels under emulation and
+// runs static builds of tests in them.
+package vm
+
+import (
+	"context"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/vm"
+)
+
+// bootTimeout is how long all steps of one machine may take.
+const bootTimeout = 25 * time.Minute
+
+// kernels returns those that the driver is tested on, by the folders of bin/vm, with their processors.
+func kernels() map[string]string {
+	return map[string]string{"amd64-6.1": "amd64", "amd64-6.12": "amd64", "arm64-6.1": "arm64"}
+}
+
+// suites are the packages that call the kernel, whose tests run in each machine.
+func suites() []string {
+	return []string{
+		"pkg/files/volumefs", "pkg/files/atomicdir", "pkg/files/mountns", "pkg/driver/lockdown", "pkg/exec/fileset", "pkg/exec/supervise",
+	}
+}
+
+// wholeDriver are tests of test/driver that need no API server, beside those that run with one and without.
+func wholeDriver() []string {
+	return []string{
+		"TestTheProcessIsLockedDown", "TestAManifestWithAMistakeKeepsTheFiles", "TestOtherNamespacesNeedAnAPIServer",
+	}
+}
+
+// TestKernels runs the tests in each kernel.
+func TestKernels(t *testing.T) {
+	t.Parallel()
+	for name, arch := range kernels() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, name, arch)
+			for _, suite := range suites() {
+				m.addSuite(suite)
+			}
+			m.addSanity()
+			m.addDriver()
+			m.run()
+		})
+	}
+}
+
+// machine is a virtual machine and the steps of a test.
+type machine struct {
+	t              *testing.T
+	repo, dir, log string
+	cfg            vm.Config
+}
+
+func newMachine(t *testing.T, kernel, arch string) *machine {
+	t.Helper()
+	repo, err := environment.Repo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{t: t, repo: repo, dir: t.TempDir(), log: filepath.Join(repo, "bin", "test", "vm", t.Name()+".log")}
+	folder := filepath.Join(repo, "bin", "vm", kernel)
+	m.cfg = vm.Config{
+		Kernel: filepath.Join(folder, "vmlinuz"), Arch: arch, Dir: m.dir, Files: map[string]string{"/bin/busybox": filepath.Join(folder, "busybox")},
+	}
+	m.cfg.Init = m.build("./vm/guest")
+	return m
+}
+
+// build builds a program, or the tests of a package if its path ends in .test, for the machine's processor and without C code.
+// Paths are those of the tests' module or, if they begin with pkg or cmd, of the product's.
+func (m *machine) build(target string) string {
+	m.t.Helper()
+	module := "test"
+	if strings.HasPrefix(target, "./pkg/") || strings.HasPrefix(target, "./cmd/") {
+		module = "."
+	}
+	args := []string{"build"}
+	source, isTest := strings.CutSuffix(target, ".test")
+	if isTest {
+		args = []string{"test", "-c", "-vet=off"}
+	}
+	out := filepath.Join(m.dir, path.Base(target))
+	cmd := exec.CommandContext(m.t.Context(), "go", append(args, "-trimpath", "-ldflags=-s -w", "-o", out, source)...)
+	cmd.Dir = filepath.Join(m.repo, module)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+m.cfg.Arch)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		m.t.Fatalf("build %s for %s: %v\n%s", target, m.cfg.Arch, err, text)
+	}
+	return out
+}
+
+// addTests adds a step that runs tests where their package is in a checkout, with its test data.
+func (m *machine) addTests(folder string, args ...string) {
+	m.t.Helper()
+	name := path.Base(folder) + ".test"
+	at := "/repo/" + folder
+	m.cfg.Files[at+"/"+name] = m.build("./" + strings.TrimPrefix(folder, "test/") + ".test")
+	if data := filepath.Join(m.repo, folder, "testdata"); isThere(data) {
+		m.cfg.Files[at+"/testdata"] = data
+	}
+	m.cfg.Steps = append(m.cfg.Steps, vm.Step{
+		Name: strings.TrimSpace(folder + " " + stepName(args)), Dir: at, Env: []string{"LIVECONFIG_PROGRAMS=/programs"},
+		Args: append([]string{"./" + name, "-test.timeout=9m"}, args...),
+	})
+}
+
+// stepName distinguishes two steps of one package.
+func stepName(args []string) string {
+	if slices.ContainsFunc(args, func(a string) bool { return strings.HasSuffix(a, "manifests$") }) {
+		return "(manifests)"
+	}
+	return ""
+}
+
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func (m *machine) addSuite(folder string) { m.addTests(folder) }
+
+// addProgram adds the driver, where [environment] looks for programs that are built already.
+func (m *machine) addProgram() {
+	if m.cfg.Files["/programs/liveconfig-driver"] == "" {
+		m.cfg.Files["/programs/liveconfig-driver"] = m.build("./cmd/liveconfig-driver")
+		m.cfg.Files["/repo/cmd/liveconfig-driver/README"] = filepath.Join(m.repo, "README.md") // By the folder a checkout is known.
+	}
+}
+
+func (m *machine) addSanity() {
+	m.addProgram()
+	m.addTests("test/sanity")
+}
+
+// addDriver adds the tests of the whole driver that work with manifests.
+func (m *machine) addDriver() {
+	m.addProgram()
+	both := testsThatCall(m.t, filepath.Join(m.repo, "test", "driver"), "origins", "bareOrigins")
+	if len(both) < 10 {
+		m.t.Fatalf("only %d tests of test/driver work with manifests: %q", len(both), both)
+	}
+	m.addTests("test/driver", "-test.run=^("+strings.Join(both, "|")+")$/^manifests$")
+	m.addTests("test/driver", "-test.run=^("+strings.Join(wholeDriver(), "|")+")$")
+}
+
+// testsThatCall returns the tests of a directory that call one of the functions.
+func testsThatCall(t *testing.T, dir string, functions ...string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tests []string
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && strings.HasPrefix(f.Name.Name, "Test") && calls(f.Body, functions) {
+				tests = append(tests, f.Name.Name)
+			}
+		}
+	}
+	return tests
+}
+
+func calls(body ast.Node, functions []string) bool {
+	found := false
+	ast.Inspect(body, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		name, ok := call.Fun.(*ast.Ident)
+		found = found || ok && slices.Contains(functions, name.Name)
+		return true
+	})
+	return found
+}
+
+// run boots the machine and wants every step to pass. The guest's output goes to a file, whose end is shown on failure.
+func (m *machine) run() {
+	m.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(m.log), 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+	log, err := os.Create(m.log)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	m.cfg.Output = log
+	ctx, cancel := context.WithTimeout(m.t.Context(), bootTimeout)
+	defer cancel()
+	results, err := vm.Run(ctx, m.cfg)
+	for _, r := range results {
+		m.t.Logf("%-40s %8s %s", r.Name, r.Took.Round(100*time.Millisecond), r.Err)
+		if r.Err != "" {
+			m.t.Errorf("%s: %s", r.Name, r.Err)
+		}
+	}
+	if err != nil {
+		m.t.Error(err)
+	}
+	if m.t.Failed() {
+		m.t.Logf("%s ends with:\n%s", m.log, tail(m.log))
+	}
+}
+
+func tail(name string) string {
+	file, err := os.Open(name)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = file.Close() }()
+	const most = 16 << 10
+	if info, err := file.Stat(); err == nil && info.Size() > most {
+		_, _ = file.Seek(-most, io.SeekEnd)
+	}
+	text, err := io.ReadAll(file)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s", text)
+}
