@@ -222,6 +222,10 @@ monitoring: ## write deploy/monitoring/prometheusrule.yaml from its rules.yaml
 manifests: bin/helm ## write deploy/base and deploy/controller from deploy/chart
 	@test/deploy/manifests.sh
 
+.PHONY: docs
+docs: ## write the generated tables of docs/ from the code
+	@LIVECONFIG_UPDATE=1 go test -count=1 -p 1 -run '^TestPageOf' ./docs ./cmd/... ./pkg/daemon/telemetry ./pkg/rollout/state
+
 .PHONY: setup
 setup:
 	@test/setup.sh

@@ -38,28 +38,8 @@ type config struct {
 // parseFlags reads and checks the flags. It writes the usage to out when asked for help or given a flag it does not know.
 func parseFlags(args []string, getenv func(string) string, out io.Writer) (config, error) {
 	var c config
-	fs := flag.NewFlagSet("liveconfig-controller", flag.ContinueOnError)
+	fs := c.flags(getenv)
 	fs.SetOutput(out)
-	fs.StringVar(&c.kubeconfig, "kubeconfig", "", "file that says how to reach the API server; empty: the pod's own account")
-	fs.StringVar(&c.namespaces, "namespaces", "", "namespaces to work in, with commas between them; nothing of others is read; empty: all")
-	fs.StringVar(&c.driverName, "driver-name", "csi.liveconfig.internal", "CSI driver name, as in the CSIDriver object")
-	fs.BoolVar(&c.secrets, "secrets", true, "whether Secrets may trigger rollouts; without, no right on Secrets is needed")
-	fs.StringVar(&c.secretIdentity, "secret-identity", "pod",
-		"whose credentials the driver reads Secrets with: pod or driver; with pod, access to the copies is checked before a rollout")
-	fs.DurationVar(&c.quietPeriod, "quiet-period", 2*time.Second,
-		"how long the sources of a workload must have been unchanged before a change is rolled out")
-	fs.Float64Var(&c.rolloutRate, "rollout-rate", 10, "how many changes are rolled out per second, over all workloads")
-	fs.BoolVar(&c.holdFailing, "hold-failing", true,
-		"whether a change waits while the rollout of the one before it fails; the annotation liveconfig.internal/while-failing of a workload goes first")
-	fs.DurationVar(&c.progressDeadline, "progress-deadline", 10*time.Minute,
-		"after how long without progress a rollout of a StatefulSet or DaemonSet is failing; Deployments have deadlines of their own")
-	fs.BoolVar(&c.dryRun, "dry-run", false, "only log what would be done")
-	fs.BoolVar(&c.leaderElect, "leader-elect", true, "whether to work only while holding a lease, so that several can run")
-	fs.StringVar(&c.leaseNamespace, "lease-namespace", getenv("POD_NAMESPACE"), "namespace of the lease; defaults to $POD_NAMESPACE")
-	fs.StringVar(&c.leaseName, "lease-name", "liveconfig-controller", "name of the lease")
-	fs.StringVar(&c.httpEndpoint, "http-endpoint", "", "host:port that serves /metrics, /healthz and /readyz; empty: none")
-	fs.IntVar(&c.verbosity, "v", 2, "how much to log: 0 to 5")
-	fs.StringVar(&c.logFormat, "log-format", telemetry.FormatText, "text or json")
 	if err := fs.Parse(args); err != nil {
 		return config{}, err
 	}
@@ -67,6 +47,33 @@ func parseFlags(args []string, getenv func(string) string, out io.Writer) (confi
 		return config{}, fmt.Errorf("unexpected argument %q: everything is said with flags", fs.Arg(0))
 	}
 	return c, errors.Join(c.validate(), c.identify(getenv))
+}
+
+// flags returns the flags with their defaults. Parsing them fills c. docs/flags.md shows them.
+func (c *config) flags(getenv func(string) string) *flag.FlagSet {
+	fs := flag.NewFlagSet("liveconfig-controller", flag.ContinueOnError)
+	fs.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file for the API server; empty: the pod's own account")
+	fs.StringVar(&c.namespaces, "namespaces", "",
+		"comma-separated namespaces in which the controller works; it reads nothing of other namespaces; empty: all")
+	fs.StringVar(&c.driverName, "driver-name", "csi.liveconfig.internal", "name of the CSI driver, as in the CSIDriver object")
+	fs.BoolVar(&c.secrets, "secrets", true, "whether Secrets can trigger rollouts; if false, the controller needs no right on Secrets")
+	fs.StringVar(&c.secretIdentity, "secret-identity", "pod",
+		"whose credentials the driver reads Secrets with: pod or driver; with pod, the controller checks access to a copy before a rollout")
+	fs.DurationVar(&c.quietPeriod, "quiet-period", 2*time.Second,
+		"how long the sources of a workload must be unchanged before the controller rolls a change out")
+	fs.Float64Var(&c.rolloutRate, "rollout-rate", 10, "how many changes the controller rolls out per second, over all workloads")
+	fs.BoolVar(&c.holdFailing, "hold-failing", true,
+		"whether a change waits while the previous rollout fails; the annotation liveconfig.internal/while-failing of a workload comes first")
+	fs.DurationVar(&c.progressDeadline, "progress-deadline", 10*time.Minute,
+		"time without progress after which the rollout of a StatefulSet or DaemonSet counts as failing; Deployments have deadlines of their own")
+	fs.BoolVar(&c.dryRun, "dry-run", false, "only log what the controller would do")
+	fs.BoolVar(&c.leaderElect, "leader-elect", true, "whether the controller works only while it holds a lease, so that several can run")
+	fs.StringVar(&c.leaseNamespace, "lease-namespace", getenv("POD_NAMESPACE"), "namespace of the lease; defaults to $POD_NAMESPACE")
+	fs.StringVar(&c.leaseName, "lease-name", "liveconfig-controller", "name of the lease")
+	fs.StringVar(&c.httpEndpoint, "http-endpoint", "", "host:port of /metrics, /healthz and /readyz; empty: no HTTP server")
+	fs.IntVar(&c.verbosity, "v", 2, "how much the controller logs, 0 to 5; higher values count as 5")
+	fs.StringVar(&c.logFormat, "log-format", telemetry.FormatText, "text or json")
+	return fs
 }
 
 // identify finds a name that no other process has.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/liveconfig-csi/liveconfig/docs"
 )
 
 // inPod is the environment of a controller's container.
@@ -39,6 +41,15 @@ func defaults() config {
 		verbosity:        2,
 		logFormat:        "text",
 	}
+}
+
+// TestPageOfFlags compares names, meanings and defaults of the flags with docs/flags.md.
+func TestPageOfFlags(t *testing.T) {
+	namespace := func(name string) string { return map[string]string{"POD_NAMESPACE": "$POD_NAMESPACE"}[name] }
+	docs.Table{
+		Page: "flags.md", Name: "liveconfig-controller", Columns: []string{"flag", "meaning", "default"},
+		Rows: docs.Flags(new(config).flags(namespace)),
+	}.Compare(t)
 }
 
 func TestParseFlags(t *testing.T) {

@@ -123,7 +123,7 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 	}
 	p.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "liveconfig_controller_working",
-		Help: "1 while this process works, with full caches; 0 while it waits for the lease, or for its caches to be filled.",
+		Help: "1 while this process works; 0 while it waits for the lease or fills its caches.",
 	}, p.working))
 	return p, nil
 }

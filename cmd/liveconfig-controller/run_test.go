@@ -21,6 +21,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/liveconfig-csi/liveconfig/docs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -78,6 +80,24 @@ func TestMetricsAreServed(t *testing.T) {
 			t.Errorf("GET %s = %d %q, want %d and %q", path, recorder.Code, recorder.Body, want.code, want.text)
 		}
 	}
+}
+
+// TestPageOfMetrics compares names, labels, types and helps with docs/metrics.md.
+func TestPageOfMetrics(t *testing.T) {
+	cfg := defaults()
+	cfg.dryRun = true
+	_, cfg.kubeconfig = newAPIServer(t)
+	p, err := newParts(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.broadcaster.Shutdown()
+	recorder := httptest.NewRecorder()
+	p.mux().ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	docs.Table{
+		Page: "metrics.md", Name: "the controller's metrics", Columns: []string{"metric", "type", "meaning"},
+		Rows: docs.Metrics(recorder.Body.String()),
+	}.Compare(t)
 }
 
 // apiServer keeps one lease and forbids everything else, so the caches are never full.

@@ -43,35 +43,8 @@ type config struct {
 // parseFlags reads and checks the flags. It writes the usage to out when asked for help or given a flag it does not know.
 func parseFlags(args []string, getenv func(string) string, out io.Writer) (config, error) {
 	c := config{podNamespace: getenv("POD_NAMESPACE")}
-	fs := flag.NewFlagSet("liveconfig-driver", flag.ContinueOnError)
+	fs := c.flags(getenv)
 	fs.SetOutput(out)
-	fs.StringVar(&c.endpoint, "endpoint", "unix:///var/lib/kubelet/plugins/"+defaultDriverName+"/csi.sock",
-		"URL of the unix socket that serves CSI")
-	fs.StringVar(&c.nodeID, "node-id", getenv("NODE_NAME"), "name of this node; defaults to $NODE_NAME")
-	fs.StringVar(&c.driverName, "driver-name", defaultDriverName, "CSI driver name, as in the CSIDriver object")
-	fs.StringVar(&c.kubeconfig, "kubeconfig", "", "file that says how to reach the API server; empty: the pod's own account")
-	fs.StringVar(&c.manifests, "manifests", "",
-		"directory of manifests to read ConfigMaps and Secrets from, in place of an API server: for trying out, for tests and for machines without a cluster")
-	fs.StringVar(&c.stateDir, "state-dir", "/run/"+defaultDriverName,
-		"directory of the driver's records; best on a tmpfs that outlives the driver's container")
-	fs.StringVar(&c.registrationDir, "registration-dir", "",
-		"the kubelet's plugin registration directory; empty: a node-driver-registrar sidecar registers the driver")
-	fs.StringVar(&c.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's root directory; target paths outside are refused")
-	fs.StringVar(&c.configMapIdentity, "configmap-identity", string(identity.ByDriver),
-		"whose credentials read ConfigMaps of the pod's namespace: driver or pod")
-	fs.StringVar(&c.secretIdentity, "secret-identity", string(identity.ByPod),
-		"whose credentials read Secrets, and what is in other namespaces than the pod's: driver or pod")
-	fs.DurationVar(&c.publishTimeout, "publish-timeout", 10*time.Second, "how long a publish waits for required sources")
-	fs.DurationVar(&c.resyncInterval, "resync-interval", 10*time.Minute, "how often every volume is checked without cause")
-	fs.DurationVar(&c.recheckInterval, "recheck-interval", 2*time.Minute,
-		"about how often the API server decides again whether pods may read what they mount, and how long it must deny that to be believed")
-	fs.StringVar(&c.volumeMemory, "volume-memory", "",
-		"how much memory volumes and the objects in them may take, such as 128Mi; empty: a part of the container's memory limit or, without one, of the node's memory")
-	fs.StringVar(&c.httpEndpoint, "http-endpoint", "", "host:port that serves /metrics, /healthz, /readyz and, to its own host, /statusz; empty: none")
-	fs.StringVar(&c.selinuxContext, "selinux-context", "system_u:object_r:container_file_t:s0",
-		"SELinux context of the volumes' files; means nothing on a node without SELinux; empty: left to the kernel")
-	fs.IntVar(&c.verbosity, "v", 2, "how much to log: 0 to 5")
-	fs.StringVar(&c.logFormat, "log-format", telemetry.FormatText, "text or json")
 	if err := fs.Parse(args); err != nil {
 		return config{}, err
 	}
@@ -79,6 +52,46 @@ func parseFlags(args []string, getenv func(string) string, out io.Writer) (confi
 		return config{}, fmt.Errorf("unexpected argument %q: everything is said with flags", fs.Arg(0))
 	}
 	return c, c.validate()
+}
+
+// flags returns the flags with their defaults. Parsing them fills c. docs/flags.md shows them.
+func (c *config) flags(getenv func(string) string) *flag.FlagSet {
+	fs := flag.NewFlagSet("liveconfig-driver", flag.ContinueOnError)
+	fs.StringVar(&c.endpoint, "endpoint", "unix:///var/lib/kubelet/plugins/"+defaultDriverName+"/csi.sock",
+		"URL of the unix socket on which the driver serves CSI")
+	fs.StringVar(&c.nodeID, "node-id", getenv("NODE_NAME"), "name of this node; defaults to $NODE_NAME")
+	fs.StringVar(&c.driverName, "driver-name", defaultDriverName, "name of the CSI driver, as in the CSIDriver object")
+	fs.StringVar(&c.kubeconfig, "kubeconfig", "",
+		"kubeconfig file for the API server, without exec, because the driver cannot start a program; empty: the pod's own account")
+	fs.StringVar(&c.manifests, "manifests", "",
+		"directory of manifests that replace the API server: for trying out, for tests and for machines without a cluster; excludes --kubeconfig")
+	fs.StringVar(&c.stateDir, "state-dir", "/run/"+defaultDriverName,
+		"directory of the driver's records; best on a tmpfs that outlives the driver's container")
+	fs.StringVar(&c.registrationDir, "registration-dir", "",
+		"the kubelet's plugin registration directory; empty: a node-driver-registrar sidecar registers the driver")
+	fs.StringVar(&c.kubeletDir, "kubelet-dir", "/var/lib/kubelet",
+		"the kubelet's root directory; the driver refuses target paths outside of it")
+	fs.StringVar(&c.configMapIdentity, "configmap-identity", string(identity.ByDriver),
+		"whose credentials read ConfigMaps of the pod's namespace: driver or pod")
+	fs.StringVar(&c.secretIdentity, "secret-identity", string(identity.ByPod),
+		"whose credentials read Secrets, and all objects of other namespaces: driver or pod")
+	fs.DurationVar(&c.publishTimeout, "publish-timeout", 10*time.Second,
+		"how long a publish waits for required sources once the API server has answered")
+	fs.DurationVar(&c.resyncInterval, "resync-interval", 10*time.Minute,
+		"how often the driver checks every volume without cause; sends no request to the API server")
+	fs.DurationVar(&c.recheckInterval, "recheck-interval", 2*time.Minute,
+		"about how often the API server decides again whether pods may read what they mount, "+
+			"and how long it must deny that before the driver believes it")
+	fs.StringVar(&c.volumeMemory, "volume-memory", "",
+		"memory for the files of all volumes and for their source objects, such as 128Mi; "+
+			"empty: a part of the container's memory limit or, without one, a quarter of the node's memory")
+	fs.StringVar(&c.httpEndpoint, "http-endpoint", "",
+		"host:port of /metrics, /healthz, /readyz and, for loopback only, /statusz; empty: no HTTP server")
+	fs.StringVar(&c.selinuxContext, "selinux-context", "system_u:object_r:container_file_t:s0",
+		"SELinux context of the files in volumes; ignored on a node without SELinux; empty: the kernel decides")
+	fs.IntVar(&c.verbosity, "v", 2, "how much the driver logs, 0 to 5; higher values count as 5")
+	fs.StringVar(&c.logFormat, "log-format", telemetry.FormatText, "text or json")
+	return fs
 }
 
 // validate returns every mistake at once, in the order of the flags.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/liveconfig-csi/liveconfig/docs"
 )
 
 // onNode is the environment of a driver's container.
@@ -55,12 +57,11 @@ func TestThePagesSayWhenADenialIsBelieved(t *testing.T) {
 		t.Fatalf("--recheck-interval is %s by default: say so in the pages, and here", cfg.recheckInterval)
 	}
 	for page, sentences := range map[string][]string{
-		"README.md": {
-			"The driver asks again about every " + interval + " (`--recheck-interval`)", "denied access for two more", "within " + atMost,
-			"| `--recheck-interval` | about how often the API server decides again whether pods may read what they mount, and how long it " +
-				"must deny that before the driver believes it | `2m` |",
-			"one of a pod's service account within two and a half times `--recheck-interval`",
+		"docs/access.md": {
+			"the driver asks the API server again about every " + interval + " (`--recheck-interval`)",
+			"denied access for " + strings.Replace(interval, " ", " more ", 1), "within " + atMost,
 		},
+		"docs/limits.md": {"within two and a half times `--recheck-interval`"},
 		"SECURITY.md": {
 			"asked again about every `--recheck-interval` (2 minutes)", "nothing but denials for another `--recheck-interval`",
 			"at most two and a half times `--recheck-interval`, which is " + atMost + " by default",
@@ -77,6 +78,14 @@ func TestThePagesSayWhenADenialIsBelieved(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPageOfFlags compares names, meanings and defaults of the flags with docs/flags.md.
+func TestPageOfFlags(t *testing.T) {
+	node := func(name string) string { return map[string]string{"NODE_NAME": "$NODE_NAME"}[name] }
+	docs.Table{
+		Page: "flags.md", Name: "liveconfig-driver", Columns: []string{"flag", "meaning", "default"}, Rows: docs.Flags(new(config).flags(node)),
+	}.Compare(t)
 }
 
 func TestParseFlags(t *testing.T) {

@@ -268,7 +268,7 @@ func TestExit(t *testing.T) {
 	}
 }
 
-// TestTermEndsARestart: a TERM that comes while the command is being restarted ends it before it starts.
+// TestTermEndsARestart: who ends the container while the command is restarted must not see it started.
 func TestTermEndsARestart(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGQUIT} {
@@ -279,7 +279,7 @@ func TestTermEndsARestart(t *testing.T) {
 			p := start(t, asFirst, []string{"--from", dir, "--on-change=restart", "--grace=4s"}, "deaf", "A")
 			p.says(t, "ready A=1")
 			write(t, dir, "A", "2")
-			p.stderr.waitFor(t, "started again")
+			p.stderr.waitFor(t, "is restarted")
 			p.sends(t, sig)
 			rest := map[syscall.Signal]int{unix.SIGTERM: 137, unix.SIGINT: 12, unix.SIGQUIT: 13}
 			p.ends(t, "", rest[sig])
@@ -298,8 +298,8 @@ func TestNoRestartAfterTerm(t *testing.T) {
 	write(t, dir, "A", "2")
 	write(t, dir, "no=name", "")
 	p.stderr.waitFor(t, "skipped")
-	if strings.Contains(p.stderr.String(), "again") {
-		t.Errorf("it is started again:\n%s", p.stderr)
+	if strings.Contains(p.stderr.String(), "is restarted") {
+		t.Errorf("it is restarted:\n%s", p.stderr)
 	}
 	p.sends(t, unix.SIGINT)
 	p.ends(t, "", 12)

@@ -243,7 +243,7 @@ func TestTheStopSignalEndsARestart(t *testing.T) {
 			p := start(t, asFirst, append([]string{"--from", dir, "--on-change=restart", "--grace=3s"}, tt.flags...), "stubborn", "A")
 			p.says(t, "ready A=1")
 			write(t, dir, "A", "2")
-			p.stderr.waitFor(t, "started again")
+			p.stderr.waitFor(t, "is restarted")
 			p.sends(t, tt.sig)
 			if tt.final {
 				p.ends(t, "", 137)

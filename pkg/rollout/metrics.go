@@ -41,23 +41,23 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		rollouts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "rollouts_total",
-			Help: "Writes to workloads by result: rolled_out, repaired (a manifest was applied again), undone (an undo was recorded, or its end), opted_out, failed.",
+			Help: "Writes to workloads by result: rolled_out, repaired (somebody applied a manifest again), undone (the start or the end of an undo), opted_out, failed.",
 		}, []string{"result"}),
 		remade: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: prefix + "copies_remade_total", Help: "Copies that somebody had deleted and that were made again.",
+			Name: prefix + "copies_remade_total", Help: "Copies that the controller created again because somebody had deleted them.",
 		}),
 		putOff: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: prefix + "put_off_total",
-			Help: "Work that had to wait because its namespace asked for more than the controller does for one at a time.",
+			Help: "Times that work had to wait because its namespace had used up its share.",
 		}),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    prefix + "edit_to_template_seconds",
-			Help:    "From the edit of a source, which the API server records in whole seconds, to the change of a pod template.",
+			Help:    "Time from the edit of a source, which the API server records in whole seconds, to the change of a pod template.",
 			Buckets: []float64{1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 600, 3600},
 		}),
 		heldBack: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: prefix + "held_back",
-			Help: "Workloads with a change that is not rolled out, by reason: paused, undone, failing, problem.",
+			Help: "Workloads with a change that the controller does not roll out, by reason: paused, undone, failing, problem.",
 		}, []string{"reason"}),
 		copies: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: prefix + "copies", Help: "Copies that exist.",

@@ -2,14 +2,14 @@ package driver
 
 import (
 	"net/http"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/liveconfig-csi/liveconfig/docs"
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
@@ -117,22 +117,21 @@ func TestStatusAnswersReadersOnly(t *testing.T) {
 func TestMetricsOfARealDriverAreTheKnownOnes(t *testing.T) {
 	t.Parallel()
 	b := fixture.New(t)
-	known, err := os.ReadFile(filepath.Join("../..", "pkg", "daemon", "telemetry", "testdata", "metrics.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(helpOf(string(known)), helpOf(b.Get("/metrics"))); diff != "" {
+	known := ofLiveconfig(docs.Rows(t, "metrics.md", "the driver's metrics"))
+	known = slices.DeleteFunc(known, func(row string) bool { return strings.Contains(row, "manifest_problems") }) // It has none.
+	served := ofLiveconfig(docs.Metrics(b.Get("/metrics")))
+	if diff := cmp.Diff(known, served); diff != "" {
 		t.Errorf("metrics (-known +served):\n%s", diff)
 	}
 }
 
-// helpOf returns the lines that say what each metric of ours is.
-func helpOf(metrics string) []string {
-	var lines []string
-	for line := range strings.Lines(metrics) {
-		if strings.HasPrefix(line, "# ") && strings.Contains(line, " liveconfig_") {
-			lines = append(lines, strings.TrimSpace(line))
+// ofLiveconfig returns the name, type and help of each metric that is the project's own.
+func ofLiveconfig(rows [][]string) []string {
+	var all []string
+	for _, row := range rows {
+		if strings.HasPrefix(row[0], "`liveconfig_") {
+			all = append(all, strings.Join(row[:3], " "))
 		}
 	}
-	return lines
+	return all
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
+
+	"github.com/liveconfig-csi/liveconfig/docs"
 )
 
 // repo is the checkout as this package's tests see it.
@@ -221,14 +223,16 @@ var (
 	kindOf = regexp.MustCompile(`kind=~?"([A-Za-z|]+)"`)
 )
 
-// golden returns the names of all metrics of the driver, from the list that its own tests hold it to, and of those that
+// golden returns the names of all series of the driver, from the page that its own tests hold it to, and of those that
 // client_golang adds.
 func golden(t *testing.T) []string {
 	t.Helper()
 	names := []string{"process_start_time_seconds", "process_resident_memory_bytes"}
-	for line := range strings.Lines(string(read(t, filepath.Join(repo, "pkg", "daemon", "telemetry", "testdata", "metrics.txt")))) {
-		if name, _, ok := strings.Cut(line, "{"); ok && !strings.HasPrefix(line, "#") {
-			names = append(names, name)
+	for _, row := range docs.Rows(t, "metrics.md", "the driver's metrics") {
+		name, _, _ := strings.Cut(strings.Trim(row[0], "`"), "{")
+		names = append(names, name)
+		if row[1] == "histogram" {
+			names = append(names, name+"_bucket", name+"_sum", name+"_count")
 		}
 	}
 	if len(names) < 20 {

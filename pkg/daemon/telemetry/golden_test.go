@@ -1,15 +1,11 @@
 package telemetry_test
 
 import (
-	"os"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/liveconfig-csi/liveconfig/docs"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
 )
 
@@ -17,7 +13,7 @@ import (
 func everything() *telemetry.Metrics {
 	one := func() int { return 1 }
 	m := telemetry.NewMetrics("csi.test", "v1.2.3", telemetry.Gauges{
-		Volumes: one, Recovered: one, Watches: one, Polled: one, EventsDropped: one, Replaced: one,
+		Volumes: one, Recovered: one, Watches: one, Polled: one, EventsDropped: one, Replaced: one, ManifestProblems: one,
 		Summary: func() telemetry.Summary { return telemetry.Summary{NotCurrent: map[string]int{"Missing": 1}} },
 		Silence: func() time.Duration { return time.Second }, StateWritable: func() bool { return true },
 		RoomUsed: func() int64 { return 1 }, RoomLimit: func() int64 { return 2 },
@@ -30,45 +26,13 @@ func everything() *telemetry.Metrics {
 	return m
 }
 
-// series is a line of a scrape: its name, and its labels.
-var series = regexp.MustCompile(`^([a-z_]+)(?:\{(.*)\})? `)
-
-// shape returns of a scrape the help and type of each metric of ours, and the names of its labels.
-func shape(lines []string) string {
-	var out []string
-	for _, line := range lines {
-		switch found := series.FindStringSubmatch(line); {
-		case strings.HasPrefix(line, "# "):
-			if name := strings.Fields(line)[2]; isOurs(name) {
-				out = append(out, line)
-			}
-		case found != nil && isOurs(found[1]):
-			var labels []string
-			for pair := range strings.SplitSeq(found[2], ",") {
-				label, _, _ := strings.Cut(pair, "=")
-				labels = append(labels, label)
-			}
-			out = append(out, found[1]+"{"+strings.Join(labels, ",")+"}")
-		}
-	}
-	return strings.Join(slices.Compact(out), "\n") + "\n" // The buckets of a histogram are one line.
-}
-
-func isOurs(name string) bool {
-	return strings.HasPrefix(name, "liveconfig_") || strings.HasPrefix(name, "csi_")
-}
-
-// TestMetricsAreTheOnesThatPeopleUse compares names, types, helps and labels with a file. Alerts and dashboards are written
-// for these: a change of the file is a change for whoever runs the driver.
-func TestMetricsAreTheOnesThatPeopleUse(t *testing.T) {
-	t.Parallel()
-	want, err := os.ReadFile("testdata/metrics.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), shape(scrape(t, everything()))); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
+// TestPageOfMetrics compares names, labels, types and helps with docs/metrics.md. Alerts and dashboards are written for
+// these: a change of the page is a change for people who run the driver.
+func TestPageOfMetrics(t *testing.T) {
+	docs.Table{
+		Page: "metrics.md", Name: "the driver's metrics", Columns: []string{"metric", "type", "meaning"},
+		Rows: docs.Metrics(strings.Join(scrape(t, everything()), "\n")),
+	}.Compare(t)
 }
 
 // TestGaugesThatNobodyReadsAreNotThere: rather than zero.

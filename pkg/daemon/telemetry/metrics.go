@@ -61,17 +61,16 @@ func NewMetrics(driver, version string, gauges Gauges) *Metrics {
 		}, []string{labelResult}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "publishes_refused_total",
-			Help: "Publishes of volumes that were refused, by the kind of the error.",
+			Help: "Publish calls that the driver refused, by the kind of the error.",
 		}, []string{labelKind}),
 		updates: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "update_duration_seconds",
-			Help:    "From the watch event of a change until the change is in the files of a volume.",
+			Help:    "Time from the watch event of a change until the change is in the files of a volume.",
 			Buckets: prometheus.ExponentialBuckets(0.000_1, 2.5, 14),
 		}),
 		ages: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "propagation_seconds",
-			Help: "From the change of an object, by the API server's clock in whole seconds, until it is in the files of a volume; " +
-				"where the object says when it was changed.",
+			Help:    "Time from the change of an object, which the API server records in whole seconds, until the change is in the files of a volume.",
 			Buckets: []float64{1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600},
 		}),
 	}
@@ -92,22 +91,22 @@ func (g Gauges) collectors() []prometheus.Collector {
 		}
 	}
 	add(count("volumes", "Volumes that are published or being published.", g.Volumes), g.Volumes != nil)
-	add(count("recovered_volumes", "Volumes of an earlier run that were taken over at the start.", g.Recovered), g.Recovered != nil)
+	add(count("recovered_volumes", "Volumes of an earlier run that the driver took over when it started.", g.Recovered), g.Recovered != nil)
 	add(newSummaryCollector(g.Summary), g.Summary != nil)
-	add(count("watches", "Objects that are being watched.", g.Watches), g.Watches != nil)
-	add(count("polled_objects", "Objects that are read now and then, because their readers may not watch them.", g.Polled), g.Polled != nil)
-	add(seconds("watch_silence_seconds", "For how long nothing has been heard of the watch that has been silent longest.", g.Silence),
+	add(count("watches", "Objects that the driver watches or polls.", g.Watches), g.Watches != nil)
+	add(count("polled_objects", "Objects that the driver polls, because their readers may not watch them.", g.Polled), g.Polled != nil)
+	add(seconds("watch_silence_seconds", "Time since the watch that has been silent longest last delivered anything.", g.Silence),
 		g.Silence != nil)
-	add(counter("watches_replaced_total", "Watches that were opened anew because they had died without a word.", g.Replaced),
+	add(counter("watches_replaced_total", "Watches that the driver reopened because they had stopped delivering events.", g.Replaced),
 		g.Replaced != nil)
 	add(counter("events_dropped_total",
-		"Events about pods that were not sent, because there were too many of one reason about one volume.", g.EventsDropped),
+		"Events about pods that the driver did not send: too many of one reason about one volume, or too many in the queue.", g.EventsDropped),
 		g.EventsDropped != nil)
-	add(count("manifest_problems", "Mistakes in the manifests that stand for an API server; the last good objects are served.",
+	add(count("manifest_problems", "Mistakes in the manifests of --manifests. The driver serves the last good objects.",
 		g.ManifestProblems), g.ManifestProblems != nil)
-	add(bytes("room_used_bytes", "Memory that volumes and the objects in them take.", g.RoomUsed), g.RoomUsed != nil)
-	add(bytes("room_limit_bytes", "Memory that volumes and the objects in them may take.", g.RoomLimit), g.RoomLimit != nil)
-	add(gauge("state_directory_writable", "1 when records could be written at the last try, else 0.", func() float64 {
+	add(bytes("room_used_bytes", "Memory that the files of volumes and their source objects use.", g.RoomUsed), g.RoomUsed != nil)
+	add(bytes("room_limit_bytes", "Memory that the files of volumes and their source objects may use.", g.RoomLimit), g.RoomLimit != nil)
+	add(gauge("state_directory_writable", "1 if the driver could write its records at the last attempt, else 0.", func() float64 {
 		if g.StateWritable() {
 			return 1
 		}

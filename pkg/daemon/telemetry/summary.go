@@ -34,11 +34,11 @@ func newSummaryCollector(read func() Summary) summaryCollector {
 	return summaryCollector{
 		read: sharing(read),
 		notCurrent: desc("volumes_not_current",
-			"Live volumes whose files are not, or may not be, what their sources say, by the kind of the problem.", labelKind),
+			"Live volumes whose files differ from their sources, or may differ, by the kind of the problem.", labelKind),
 		frozen: desc("frozen_volumes",
-			"Live volumes that are not updated any more, because their attributes or sources cannot be used."),
+			"Live volumes that the driver no longer updates, because it cannot use their attributes or sources."),
 		staleness: desc("staleness_seconds",
-			"For how long the oldest change that is known is not in the files of a volume without a problem; 0 when all are."),
+			"Age of the oldest received change that is not yet in the files of a volume without a problem; 0 if there is none."),
 	}
 }
 

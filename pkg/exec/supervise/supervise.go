@@ -213,7 +213,7 @@ func (s *supervisor) becomes() string {
 	if s.OnChange == Exit {
 		return "ended"
 	}
-	return "started again"
+	return "restarted"
 }
 
 func (s *supervisor) notify(state State) {
@@ -253,7 +253,7 @@ func (s *supervisor) ended(status unix.WaitStatus) error {
 	s.current, s.next, s.deadline = *s.next, nil, nil
 	if err := s.start(); err != nil {
 		s.finish(0) // The error has the code.
-		return fmt.Errorf("start again: %w", err)
+		return fmt.Errorf("restart: %w", err)
 	}
 	return nil
 }

@@ -2,15 +2,14 @@ package state_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/liveconfig-csi/liveconfig/docs"
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
@@ -153,47 +152,14 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestThePageOfStates holds docs/states.md to what is decided. LIVECONFIG_UPDATE=1 writes its table.
-func TestThePageOfStates(t *testing.T) {
-	t.Parallel()
-	const page, begin, end = "../../../docs/states.md", "<!-- states -->\n", "<!-- end of states -->"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, found := strings.Cut(string(text), begin)
-	got, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		t.Fatalf("%s has no place for the table", page)
-	}
-	want := table()
-	if got == want {
-		return
-	}
-	if os.Getenv("LIVECONFIG_UPDATE") == "" {
-		t.Errorf("%s (-want +got), LIVECONFIG_UPDATE=1 writes it:\n%s", page, cmp.Diff(want, got))
-		return
-	}
-	if err := os.WriteFile(page, []byte(before+begin+want+end+after), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func table() string {
-	var b strings.Builder
-	b.WriteString("| state | when | an edit waits | what commands say |\n|---|---|---|---|\n")
-	shown := map[state.Name]bool{}
+// TestPageOfStates compares docs/states.md with what is decided. `make docs` writes its table.
+func TestPageOfStates(t *testing.T) {
+	var rows [][]string
 	for _, c := range cases() {
 		waits := map[bool]string{true: "yes", false: "no"}[c.want.Waits]
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.want.Name, c.name, waits, strings.ReplaceAll(c.want.Why, "|", "\\|"))
-		shown[c.want.Name] = true
+		rows = append(rows, []string{string(c.want.Name), c.name, waits, c.want.Why})
 	}
-	for _, name := range state.Names() {
-		if !shown[name] {
-			fmt.Fprintf(&b, "| %s | never | | |\n", name)
-		}
-	}
-	return b.String()
+	docs.Table{Page: "states.md", Name: "states", Columns: []string{"state", "when", "an edit waits", "what commands say"}, Rows: rows}.Compare(t)
 }
 
 // TestEveryStateHasACase: the page explains all of them.

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/liveconfig-csi/liveconfig/docs"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli"
+)
+
+// TestPageOfFlags compares the flags of all commands with docs/flags.md. Flags that kubectl's own commands have too, such as
+// --namespace, belong to the root command and are left out.
+func TestPageOfFlags(t *testing.T) {
+	streams, _, _, _ := genericiooptions.NewTestIOStreams()
+	docs.Table{
+		Page: "flags.md", Name: "kubectl liveconfig", Columns: []string{"command and flag", "meaning", "default"}, Rows: rows(cli.New(streams)),
+	}.Compare(t)
+}
+
+// rows returns the flags of a command and of all below it that people see.
+func rows(command *cobra.Command) [][]string {
+	var all [][]string
+	name := strings.TrimPrefix(command.CommandPath(), "kubectl liveconfig ")
+	if command.HasParent() {
+		command.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Hidden || f.Name == "help" {
+				return
+			}
+			row := docs.Flag(f.Name, f.Usage, strings.TrimSuffix(strings.TrimPrefix(f.DefValue, "[]"), "false"))
+			row[0] = "`" + name + " " + strings.Trim(row[0], "`") + "`"
+			all = append(all, row)
+		})
+	}
+	for _, below := range command.Commands() {
+		if below.IsAvailableCommand() {
+			all = append(all, rows(below)...)
+		}
+	}
+	return all
+}

@@ -1,0 +1,158 @@
+package docs_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/liveconfig-csi/liveconfig/docs"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+)
+
+// repo is the root of the checkout.
+const repo = ".."
+
+// TestPageOfEvents compares the reasons and types of the driver's Events with docs/troubleshooting.md.
+func TestPageOfEvents(t *testing.T) {
+	var rows [][]string
+	for _, c := range constants(t, "pkg/driver/volume") {
+		if c.kind == "Reason" {
+			kind := map[bool]string{true: "Warning", false: "Normal"}[volume.Reason(c.value).Warns()]
+			rows = append(rows, []string{"`" + c.value + "`", kind})
+		}
+	}
+	docs.Table{Page: "troubleshooting.md", Name: "the driver's Events", Columns: []string{"reason", "type"}, Rows: rows}.Compare(t)
+}
+
+// TestPageOfTheControllersEvents does the same for the rollout controller and docs/rollouts.md. An Event has the type that
+// stands before its reason where the controller sends it.
+func TestPageOfTheControllersEvents(t *testing.T) {
+	types := map[string]string{}
+	for _, file := range parse(t, "pkg/rollout") {
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			for i := 1; i < len(call.Args); i++ {
+				kind, isKind := call.Args[i-1].(*ast.SelectorExpr)
+				reason, isReason := call.Args[i].(*ast.Ident)
+				if isKind && isReason && strings.HasPrefix(kind.Sel.Name, "EventType") {
+					types[reason.Name] = strings.TrimPrefix(kind.Sel.Name, "EventType")
+				}
+			}
+			return true
+		})
+	}
+	var rows [][]string
+	for _, c := range constants(t, "pkg/rollout") {
+		if strings.HasPrefix(c.name, "Reason") {
+			rows = append(rows, []string{"`" + c.value + "`", types[c.name]})
+			if types[c.name] == "" {
+				t.Errorf("nothing sends an Event of the reason %s", c.value)
+			}
+		}
+	}
+	docs.Table{Page: "rollouts.md", Name: "the controller's Events", Columns: []string{"reason", "type"}, Rows: rows}.Compare(t)
+}
+
+// TestPageOfAlerts compares the alerts of deploy/monitoring/rules.yaml with docs/metrics.md.
+func TestPageOfAlerts(t *testing.T) {
+	var rules struct {
+		Groups []struct {
+			Rules []struct {
+				Alert       string
+				Labels      struct{ Severity string }
+				Annotations struct{ Runbook string }
+			}
+		}
+	}
+	if err := yaml.Unmarshal(read(t, "deploy/monitoring/rules.yaml"), &rules); err != nil {
+		t.Fatal(err)
+	}
+	var rows [][]string
+	for _, group := range rules.Groups {
+		for _, rule := range group.Rules {
+			rows = append(rows, []string{"`" + rule.Alert + "`", rule.Labels.Severity, rule.Annotations.Runbook})
+		}
+	}
+	docs.Table{Page: "metrics.md", Name: "the alerts", Columns: []string{"alert", "severity", "what to type"}, Rows: rows}.Compare(t)
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(repo, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// constant is one of a package: its name, the type that stands beside the name, and its text.
+type constant struct{ name, kind, value string }
+
+func constants(t *testing.T, folder string) []constant {
+	t.Helper()
+	var all []constant
+	for _, file := range parse(t, folder) {
+		for _, declaration := range file.Decls {
+			group, ok := declaration.(*ast.GenDecl)
+			if !ok || group.Tok != token.CONST {
+				continue
+			}
+			for _, spec := range group.Specs {
+				all = append(all, constantsOf(spec)...)
+			}
+		}
+	}
+	return all
+}
+
+func constantsOf(spec ast.Spec) []constant {
+	value, ok := spec.(*ast.ValueSpec)
+	if !ok || len(value.Values) != 1 {
+		return nil
+	}
+	text, ok := value.Values[0].(*ast.BasicLit)
+	if !ok || text.Kind != token.STRING {
+		return nil
+	}
+	c := constant{name: value.Names[0].Name}
+	if kind, ok := value.Type.(*ast.Ident); ok {
+		c.kind = kind.Name
+	}
+	c.value, _ = strconv.Unquote(text.Value)
+	return []constant{c}
+}
+
+// parse returns the files of a package, without its tests, in the order of their names.
+func parse(t *testing.T, folder string) []*ast.File {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(repo, folder, "*.go"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("there is no Go in %s: %v", folder, err)
+	}
+	var files []*ast.File
+	for _, path := range paths {
+		if !strings.HasSuffix(path, "_test.go") {
+			files = append(files, parseFile(t, path))
+		}
+	}
+	return files
+}
+
+func parseFile(t *testing.T, path string) *ast.File {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
