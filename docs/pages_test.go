@@ -1,0 +1,223 @@
+package docs_test
+
+import (
+	"go/ast"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// pages returns the paths of all pages of the project.
+func pages(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/design/*.md", "deploy/*.md", "examples/*.md", "test/*.md", "pkg/*/README.md"} {
+		found, err := filepath.Glob(filepath.Join(repo, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("there is no page %s: %v", pattern, err)
+		}
+		for _, path := range found {
+			all = append(all, strings.TrimPrefix(path, repo+"/"))
+		}
+	}
+	return all
+}
+
+// prose returns the lines of a page outside of blocks of code.
+func prose(text []byte) []string {
+	var lines []string
+	code := false
+	for line := range strings.Lines(string(text)) {
+		switch {
+		case strings.HasPrefix(strings.TrimSpace(line), "```"):
+			code = !code
+		case !code:
+			lines = append(lines, strings.TrimSuffix(line, "\n"))
+		}
+	}
+	return lines
+}
+
+// TestLinks: each relative link of a page leads to a file or folder, and to a heading if it names one.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	links := 0
+	for _, page := range pages(t) {
+		for _, found := range link.FindAllStringSubmatch(strings.Join(prose(read(t, page)), "\n"), -1) {
+			if strings.Contains(found[1], "://") {
+				continue
+			}
+			links++
+			path, anchor, hasAnchor := strings.Cut(found[1], "#")
+			target := page
+			if path != "" {
+				target = filepath.Join(filepath.Dir(page), path)
+			}
+			if _, err := os.Stat(filepath.Join(repo, target)); err != nil {
+				t.Errorf("%s links to %s, which does not exist", page, found[1])
+				continue
+			}
+			if hasAnchor && !anchors(read(t, target))[anchor] {
+				t.Errorf("%s links to %s, but %s has no such heading", page, found[1], target)
+			}
+		}
+	}
+	if links < 50 {
+		t.Errorf("the pages have %d links, want 50 or more", links)
+	}
+}
+
+// anchors returns the names that a page's headings have in links.
+func anchors(text []byte) map[string]bool {
+	all := map[string]bool{}
+	for _, line := range prose(text) {
+		if !regexp.MustCompile(`^#+ `).MatchString(line) {
+			continue
+		}
+		name := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, strings.TrimLeft(line, "# "))
+		all[name] = true
+	}
+	return all
+}
+
+// TestSizes: a reader has the time for a page only while it is short.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	for _, page := range pages(t) {
+		most := map[string]int{"README.md": 200, "DESIGN.md": 300}[page]
+		if strings.HasPrefix(page, "docs/design/") {
+			most = 60
+		}
+		if got := strings.Count(string(read(t, page)), "\n"); most > 0 && got > most {
+			t.Errorf("%s has %d lines, want %d at most", page, got, most)
+		}
+	}
+}
+
+// TestFindYourWay: the functions and types exist that CONTRIBUTING.md names on its routes through the code, in the file or
+// package that it names.
+func TestFindYourWay(t *testing.T) {
+	t.Parallel()
+	_, section, _ := strings.Cut(string(read(t, "CONTRIBUTING.md")), "\n## Find your way\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	steps := regexp.MustCompile("`(pkg/[a-z0-9/_.-]+)`:\\s((?:`[A-Za-z.]+`(?:,\\s)?)+)").FindAllStringSubmatch(section, -1)
+	if routes := strings.Count(section, "\n### "); routes < 4 || len(steps) < 3*routes {
+		t.Errorf("there are %d routes with %d steps, want 4 or more with three each", routes, len(steps))
+	}
+	for _, step := range steps {
+		declared := declarations(t, step[1])
+		for _, name := range regexp.MustCompile("`([A-Za-z.]+)`").FindAllStringSubmatch(step[2], -1) {
+			if !declared[name[1]] {
+				t.Errorf("CONTRIBUTING.md names %s in %s, which has no such function or type", name[1], step[1])
+			}
+		}
+	}
+}
+
+// declarations returns the names of the functions and types of a file or package; methods as Type.Method.
+func declarations(t *testing.T, path string) map[string]bool {
+	t.Helper()
+	files := []*ast.File{}
+	if strings.HasSuffix(path, ".go") {
+		files = append(files, parseFile(t, filepath.Join(repo, path)))
+	} else {
+		files = parse(t, path)
+	}
+	names := map[string]bool{}
+	for _, file := range files {
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.TypeSpec:
+				names[n.Name.Name] = true
+			case *ast.FuncDecl:
+				names[receiver(n)+n.Name.Name] = true
+			}
+			return true
+		})
+	}
+	return names
+}
+
+// receiver returns the type of a method and a dot.
+func receiver(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return ""
+	}
+	kind := f.Recv.List[0].Type
+	if pointer, ok := kind.(*ast.StarExpr); ok {
+		kind = pointer.X
+	}
+	if generic, ok := kind.(*ast.IndexExpr); ok {
+		kind = generic.X
+	}
+	if name, ok := kind.(*ast.Ident); ok {
+		return name.Name + "."
+	}
+	return ""
+}
+
+// TestImportsPointDown: DESIGN.md lists every package, by itself or with one above it, and no package imports one that is
+// higher in the list.
+func TestImportsPointDown(t *testing.T) {
+	t.Parallel()
+	const module = "github.com/liveconfig-csi/liveconfig/"
+	places := map[string]int{}
+	for i, row := range regexp.MustCompile("(?m)^\\| `((?:cmd|pkg)/[a-z/-]+)` \\|").FindAllStringSubmatch(string(read(t, "DESIGN.md")), -1) {
+		places[row[1]] = i + 1
+		if info, err := os.Stat(filepath.Join(repo, row[1])); err != nil || !info.IsDir() {
+			t.Errorf("DESIGN.md lists %s, which does not exist", row[1])
+		}
+	}
+	place := func(pkg string) int {
+		for places[pkg] == 0 && strings.Contains(pkg, "/") {
+			pkg = filepath.Dir(pkg)
+		}
+		return places[pkg]
+	}
+	for _, folder := range folders(t) {
+		if place(folder) == 0 {
+			t.Errorf("DESIGN.md does not list %s", folder)
+		}
+		for _, file := range parse(t, folder) {
+			for _, spec := range file.Imports {
+				path := strings.Trim(spec.Path.Value, `"`)
+				if imported, ok := strings.CutPrefix(path, module); ok && place(imported) < place(folder) {
+					t.Errorf("%s imports %s, which is above it in DESIGN.md", folder, imported)
+				}
+			}
+		}
+	}
+}
+
+// folders returns the folders below cmd and pkg that have Go.
+func folders(t *testing.T) []string {
+	t.Helper()
+	found := map[string]bool{}
+	for _, top := range []string{"cmd", "pkg"} {
+		err := filepath.WalkDir(filepath.Join(repo, top), func(path string, _ fs.DirEntry, err error) error {
+			if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+				found[strings.TrimPrefix(filepath.Dir(path), repo+"/")] = true
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
