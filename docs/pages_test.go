@@ -196,7 +196,8 @@ func TestImportsPointDown(t *testing.T) {
 		for _, file := range parse(t, folder) {
 			for _, spec := range file.Imports {
 				path := strings.Trim(spec.Path.Value, `"`)
-				if imported, ok := strings.CutPrefix(path, module); ok && place(imported) < place(folder) {
+				imported, isOurs := strings.CutPrefix(path, module)
+				if below := place(imported); isOurs && below > 0 && below < place(folder) {
 					t.Errorf("%s imports %s, which is above it in DESIGN.md", folder, imported)
 				}
 			}
@@ -220,4 +221,25 @@ func folders(t *testing.T) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(found))
+}
+// TestLanguage: lines of prose are short, and words that make a sentence hard to read do not occur. The generated tables have
+// the words of the code.
+func TestLanguage(t *testing.T) {
+	t.Parallel()
+	hard := regexp.MustCompile(`(?i)\b(anew|whoever|upon|in good order|by chance|without a word|is told|are told|tells)\b` +
+		`|of (its|their) own($|[.,;:)])`)
+	generated := regexp.MustCompile(`(?s)<!-- table of .*?<!-- end of `)
+	for _, page := range pages(t) {
+		if page == "CHANGELOG.md" { // What it has of earlier versions stays.
+			continue
+		}
+		for _, line := range prose(generated.ReplaceAll(read(t, page), nil)) {
+			if got := len([]rune(line)); got > 100 && !strings.HasPrefix(line, "|") && !strings.Contains(line, "](http") {
+				t.Errorf("%s: a line has %d characters, want 100 at most: %s", page, got, line)
+			}
+			if found := hard.FindString(line); found != "" {
+				t.Errorf("%s: write another word for %q: %s", page, found, line)
+			}
+		}
+	}
 }
