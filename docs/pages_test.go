@@ -222,6 +222,7 @@ func folders(t *testing.T) []string {
 	}
 	return slices.Sorted(maps.Keys(found))
 }
+
 // TestLanguage: lines of prose are short, and words that make a sentence hard to read do not occur. The generated tables have
 // the words of the code.
 func TestLanguage(t *testing.T) {

@@ -208,7 +208,7 @@ func giveBack(ctx context.Context, lock resourcelock.Interface) {
 		err = lock.Update(ctx, *record)
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		klog.FromContext(ctx).Error(err, "Could not give the lease back; it runs out by itself")
+		klog.FromContext(ctx).Error(err, "The controller cannot release its lease, which will expire")
 	}
 }
 

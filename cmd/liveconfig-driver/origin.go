@@ -94,7 +94,7 @@ func clusterOrigin(ctx context.Context, cfg config, room *memory, vault *identit
 // manifestsOrigin is a directory of manifests. There are no tokens, and the driver believes what
 // requests say about pods.
 func manifestsOrigin(ctx context.Context, cfg config, room *memory, vault *identity.Vault, changed func(source.Key)) (*origin, error) {
-	klog.Background().Info("ConfigMaps and Secrets are read from manifests, and no API server is asked: this is for trying out, "+
+	klog.Background().Info("The driver reads ConfigMaps and Secrets from manifests and asks no API server: this is for trying out, "+
 		"for tests and for machines without a cluster", logkeys.Directory, cfg.manifests)
 	dir, err := manifestsource.New(ctx, manifestsource.Config{Dir: cfg.manifests, Changed: changed, Room: room.objects})
 	if err != nil {

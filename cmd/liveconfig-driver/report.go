@@ -134,8 +134,8 @@ func newReport(cfg config, started time.Time) statusz.Report {
 func writeReport(w http.ResponseWriter, r *http.Request, report statusz.Report) {
 	var text bytes.Buffer
 	if err := statusz.Write(&text, report); err != nil {
-		klog.FromContext(r.Context()).Error(err, "The status cannot be told")
-		http.Error(w, "the status cannot be told; see the log", http.StatusInternalServerError)
+		klog.FromContext(r.Context()).Error(err, "The driver cannot write its status")
+		http.Error(w, "the driver cannot write its status; see the log", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

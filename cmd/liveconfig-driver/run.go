@@ -148,7 +148,7 @@ func newVault(cfg config) (*identity.Vault, error) {
 	}
 	vault := identity.NewVault(files)
 	if err := vault.Load(); err != nil {
-		klog.Background().Error(err, "Some tokens are missing until the kubelet brings them again")
+		klog.Background().Error(err, "Some tokens are missing until the kubelet sends them again")
 	}
 	return vault, nil
 }
@@ -202,7 +202,7 @@ func (p *parts) serve(ctx context.Context, cfg config) error {
 	}
 	p.origin.events.Start(flowcontrol.With(ctx, flowcontrol.Spare)) // Recovering has something to tell.
 	if err := p.volumes.Recover(ctx); err != nil {
-		logger.Error(err, "Some records could not be read; their volumes stay as they are")
+		logger.Error(err, "The driver cannot read some records; their volumes stay as they are")
 	}
 	logger.Info("Took over the volumes of an earlier run", logkeys.Volumes, p.volumes.Volumes())
 

@@ -93,7 +93,7 @@ func (t *turn) serve(ctx context.Context) error {
 	}
 	l, err := server.ListenHTTP(ctx, t.cfg.httpEndpoint)
 	if err != nil {
-		klog.Background().Info("HTTP is served when the other driver has ended", logkeys.Reason, err.Error())
+		klog.Background().Info("The driver serves HTTP when the other driver has ended", logkeys.Reason, err.Error())
 		return nil
 	}
 	return server.ServeHTTP(ctx, l, t.mux())

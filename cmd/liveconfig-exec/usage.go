@@ -11,38 +11,39 @@ Usage:
   liveconfig-exec --copy-to DIR
 
 Where variables come from, in the order of the command line; the later one wins:
-  --from DIR[,prefix=P_]        each file directly in DIR is a variable: its name, behind the prefix, and its content
+  --from DIR[,prefix=P_]        each file directly in DIR is a variable: its name, with the prefix before it, and its content
   --env-file FILE               lines like NAME='value', as a POSIX shell reads them; nothing is expanded
   --key NAME=FILE[,optional]    one variable with the content of FILE; without «optional» the file must exist
-  --keep                        variables that are set already stay; without it the files win
+  --keep                        variables that are already set win; without this flag the files win
 
 What happens when files change:
-  --on-change=ignore            nothing: the program takes the place of liveconfig-exec, and nobody watches (default)
-  --on-change=restart           the program is ended and started in the new environment, if that differs
-  --on-change=signal:HUP        the program gets a signal, if a file differs; its variables stay as they are
-  --on-change=exit              the program is ended, and liveconfig-exec with code 0, if the environment differs
-  --stop-signal SIGNAL          how the program is asked to end, as in its image (STOPSIGNAL) and pod (lifecycle.stopSignal),
-                                such as QUIT for nginx; without this flag TERM is sent, see below
-  --grace 30s                   how long the program may take to end; then it gets SIGKILL
+  --on-change=ignore            nothing: the program replaces liveconfig-exec (default)
+  --on-change=restart           liveconfig-exec ends the program and starts it in the new environment, if that differs
+  --on-change=signal:HUP        liveconfig-exec sends the program a signal, if a file differs; the variables stay as they are
+  --on-change=exit              liveconfig-exec ends the program and exits with code 0, if the environment differs
+  --stop-signal SIGNAL          the signal that asks the program to end, as in its image (STOPSIGNAL) and pod
+                                (lifecycle.stopSignal), such as QUIT for nginx; without this flag TERM, see below
+  --grace 30s                   how long the program may take to end; then liveconfig-exec sends SIGKILL
 
-  --copy-to DIR                 put a copy of liveconfig-exec into DIR, for the container of another image, and start nothing
-  --help                        print this
-  --version                     print which build this is
+  --copy-to DIR                 copy liveconfig-exec into DIR, for the container of another image, and start nothing
+  --help                        print this text
+  --version                     print the version of this build
 
-A name is any printable ASCII but «=». A file of --from with another name, with a NUL byte, or with more than the kernel
-allows for one variable (128 KiB) is skipped and reported, and so is the file of a --key with «optional». Names that begin with
-two dots are the volume's own. A volume with a link ..data is read as one set, never half before and half after a change. While
-files cannot be read, or the file of a --key is missing or cannot be a variable, the program goes on as it is.
+A name is any printable ASCII but «=». liveconfig-exec skips and reports a file of --from with another name, with a NUL byte, or
+with more than the kernel allows for one variable (128 KiB). It does the same with the file of a --key with «optional». Names that
+begin with two dots belong to the volume. liveconfig-exec reads a volume with a link ..data as one set, never half before and half
+after a change. While it cannot read the files, or the file of a --key is missing or cannot be a variable, the program continues
+as it is.
 
-Signals are passed on to the program, and its exit code is the one of liveconfig-exec: 128 and the number of the signal, if
-it died of one. Other codes are 125 if the command line or the files are wrong, 126 if the program cannot be run, and 127 if
-it is not found. Values of variables are never printed.
+liveconfig-exec passes signals on to the program and ends with its exit code: 128 and the number of the signal, if the program died
+of one. Other codes are 125 if the command line or the files are wrong, 126 if the program cannot run, and 127 if it is not found.
+liveconfig-exec never prints values of variables.
 
-A program that somebody else asks to end is not started again, and no change disturbs it while it ends. SIGTERM always asks for
-that, and so does the signal of --stop-signal. Without --stop-signal, the signals INT, QUIT, USR1 and WINCH may ask for it too:
-they stop some programs, and have others rotate their logs or print their threads. After the first of each kind, a change
-waits for the time of --grace. If the program still runs then, the change is acted on, and that signal delays no other change.
-Give --stop-signal, TERM for most programs, and no change waits.
+If somebody else asks the program to end, liveconfig-exec does not start it again, and no change disturbs it while it ends. SIGTERM
+always asks for that, and so does the signal of --stop-signal. Without --stop-signal, the signals INT, QUIT, USR1 and WINCH may ask
+for it too: they stop some programs, and make others rotate their logs or print their threads. After the first of each kind, a
+change waits for the time of --grace. If the program still runs then, liveconfig-exec acts on the change, and that signal delays no
+other change. With --stop-signal, TERM for most programs, no change waits.
 
 Example:
   liveconfig-exec --from /etc/web --key TOKEN=/etc/secrets/token,optional --on-change=restart -- /bin/server --port 8080

@@ -109,7 +109,7 @@ func (c *Controller) postpone(ctx context.Context, h *cachedWorkload, wait time.
 		return
 	}
 	c.event(h, corev1.EventTypeWarning, ReasonPutOff, text)
-	klog.FromContext(ctx).Info("Puts a workload off, because its namespace has used up its share", logkeys.Workload, h.is.String(),
+	klog.FromContext(ctx).Info("A workload waits, because its namespace has used up its share", logkeys.Workload, h.is.String(),
 		logkeys.Namespace, h.Namespace, logkeys.Delay, wait)
 }
 

@@ -198,8 +198,24 @@ func (c *Controller) wait(h *cachedWorkload, s plan.State, d plan.Decision) time
 	}
 }
 
-// execute does what was decided, by one write to the workload.
-func (c *Controller) execute(ctx context.Context, h *cachedWorkload, s plan.State, d plan.Decision) error {
+// past is what the log says when an action is done.
+func past(a plan.Action) string {
+	switch a {
+	case plan.RollOut:
+		return "Rolled out"
+	case plan.Repair:
+		return "Repaired"
+	case plan.RecordUndo:
+		return "Recorded the undo"
+	case plan.OptOut:
+		return "Opted out"
+	case plan.Rest: // The log has no line for it.
+	}
+	return string(a)
+}
+
+// act does what was decided, by one write to the workload.
+func (c *Controller) act(ctx context.Context, h *held, s plan.State, d plan.Decision) error {
 	logger := klog.FromContext(ctx).WithValues(logkeys.Workload, h.is.String(), logkeys.Namespace, h.Namespace)
 	if c.cfg.DryRun {
 		if c.reported.replace(h.is.Ref, "would "+string(d.Action)+d.Config.String()) {
@@ -231,8 +247,8 @@ func (c *Controller) execute(ctx context.Context, h *cachedWorkload, s plan.Stat
 		c.written[h.is.Ref] = h.is.ResourceVersion
 		c.mu.Unlock()
 	}
-	logger.Info("Did "+string(d.Action), logkeys.Config, d.Config.String())
-	c.reportWrite(h, s, d)
+	logger.Info(past(d.Action), logkeys.Config, d.Config.String())
+	c.tell(h, s, d)
 	if d.Held == "" {
 		c.reported.forget(h.is.Ref)
 		c.cfg.Metrics.held(h.is.Ref, "")

@@ -73,7 +73,7 @@ func (c *Controller) reportHeldText(ctx context.Context, h *cachedWorkload, reas
 		return
 	}
 	c.event(h, corev1.EventTypeWarning, ReasonHeldBack, text)
-	klog.FromContext(ctx).Info("Holds a change back", logkeys.Workload, h.is.String(), logkeys.Namespace, h.Namespace, logkeys.Reason, text)
+	klog.FromContext(ctx).Info("The controller holds a change back", logkeys.Workload, h.is.String(), logkeys.Namespace, h.Namespace, logkeys.Reason, text)
 }
 
 func heldText(h *cachedWorkload, s plan.State, reason plan.Held) string {

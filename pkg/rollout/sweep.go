@@ -41,7 +41,7 @@ func (c *Controller) sweep(ctx context.Context, h *cachedWorkload) error {
 			if err := c.remove(ctx, r); err != nil {
 				return err
 			}
-			klog.FromContext(ctx).Info("Removed a revision that named sources", logkeys.Workload, h.is.String(),
+			klog.FromContext(ctx).Info("Deleted a revision that named sources", logkeys.Workload, h.is.String(),
 				logkeys.Namespace, h.Namespace, logkeys.Key, r.Name)
 		}
 	}

@@ -124,7 +124,7 @@ func (r *Registration) listenAgain(ctx context.Context, path string, pause time.
 			return l, pause
 		}
 		if ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "The kubelet cannot be asked to register the driver; this is tried again", logkeys.Driver, r.driver)
+			klog.FromContext(ctx).Error(err, "The driver cannot listen for the kubelet's registration; it will try again", logkeys.Driver, r.driver)
 			r.setStatus(errNoSocket)
 		}
 	}

@@ -152,9 +152,9 @@ func (e *Events) noteFailure(ctx context.Context, failed *queuedEvent, err error
 	case errors.As(err, &answer):
 		logger.Error(err, "The API server refused an Event")
 	case failed.tries+1 == maxTries:
-		logger.Error(err, "An Event could not be sent; it is dropped")
+		logger.Error(err, "The driver cannot send an Event, and drops it")
 	default:
-		logger.Error(err, "An Event could not be sent; the driver will try again")
+		logger.Error(err, "The driver cannot send an Event, and will try again")
 		pause := retryPause
 		if failed.tries == 0 {
 			pause = wait.Jitter(firstPause, firstPauseJitter)

@@ -141,7 +141,7 @@ func (d *Directory) timer() (fires <-chan time.Time, stop func()) {
 
 func (d *Directory) tryLoad(ctx context.Context) {
 	if err := d.load(ctx); err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "The manifests are not kept current", logkeys.Directory, d.cfg.Dir)
+		klog.FromContext(ctx).Error(err, "The driver cannot read the manifests", logkeys.Directory, d.cfg.Dir)
 	}
 }
 
