@@ -70,7 +70,7 @@ func TestPageOfAlerts(t *testing.T) {
 			Rules []struct {
 				Alert       string
 				Labels      struct{ Severity string }
-				Annotations struct{ Runbook string }
+				Annotations struct{ Description, Runbook string }
 			}
 		}
 	}
@@ -80,10 +80,10 @@ func TestPageOfAlerts(t *testing.T) {
 	var rows [][]string
 	for _, group := range rules.Groups {
 		for _, rule := range group.Rules {
-			rows = append(rows, []string{"`" + rule.Alert + "`", rule.Labels.Severity, rule.Annotations.Runbook})
+			rows = append(rows, []string{"`" + rule.Alert + "`", rule.Labels.Severity, rule.Annotations.Description, rule.Annotations.Runbook})
 		}
 	}
-	docs.Table{Page: "metrics.md", Name: "the alerts", Columns: []string{"alert", "severity", "what to type"}, Rows: rows}.Compare(t)
+	docs.Table{Page: "metrics.md", Name: "the alerts", Columns: []string{"alert", "severity", "meaning", "what to type"}, Rows: rows}.Compare(t)
 }
 
 func read(t *testing.T, path string) []byte {
