@@ -214,8 +214,8 @@ func past(a plan.Action) string {
 	return string(a)
 }
 
-// act does what was decided, by one write to the workload.
-func (c *Controller) act(ctx context.Context, h *held, s plan.State, d plan.Decision) error {
+// execute does what was decided, by one write to the workload.
+func (c *Controller) execute(ctx context.Context, h *cachedWorkload, s plan.State, d plan.Decision) error {
 	logger := klog.FromContext(ctx).WithValues(logkeys.Workload, h.is.String(), logkeys.Namespace, h.Namespace)
 	if c.cfg.DryRun {
 		if c.reported.replace(h.is.Ref, "would "+string(d.Action)+d.Config.String()) {
@@ -248,7 +248,7 @@ func (c *Controller) act(ctx context.Context, h *held, s plan.State, d plan.Deci
 		c.mu.Unlock()
 	}
 	logger.Info(past(d.Action), logkeys.Config, d.Config.String())
-	c.tell(h, s, d)
+	c.reportWrite(h, s, d)
 	if d.Held == "" {
 		c.reported.forget(h.is.Ref)
 		c.cfg.Metrics.held(h.is.Ref, "")

@@ -56,8 +56,15 @@ func beFirst() error {
 // mounts are those of a node.
 func mounts() []struct{ kind, at, options string } {
 	return []struct{ kind, at, options string }{
-		{"proc", "/proc", ""}, {"sysfs", "/sys", ""}, {"devtmpfs", "/dev", ""}, {"devpts", "/dev/pts", ""}, {"tmpfs", "/dev/shm", ""},
-		{"tmpfs", "/tmp", "mode=1777"}, {"tmpfs", "/run", ""}, {"tmpfs", "/var", ""}, {"cgroup2", "/sys/fs/cgroup", ""},
+		{"proc", "/proc", ""},
+		{"sysfs", "/sys", ""},
+		{"devtmpfs", "/dev", ""},
+		{"devpts", "/dev/pts", ""},
+		{"tmpfs", "/dev/shm", ""},
+		{"tmpfs", "/tmp", "mode=1777"},
+		{"tmpfs", "/run", ""},
+		{"tmpfs", "/var", ""},
+		{"cgroup2", "/sys/fs/cgroup", ""},
 	}
 }
 
