@@ -44,6 +44,13 @@ type options struct {
 }
 
 func main() {
+	if err := command(); err != nil {
+		fmt.Fprintln(os.Stderr, "mutation:", err)
+		os.Exit(1)
+	}
+}
+
+func command() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var o options
@@ -53,11 +60,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "what decides which changes are tried")
 	flag.Parse()
 	o.only = flag.Args()
-	if err := run(ctx, o, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "mutation:", err)
-		stop()
-		os.Exit(1)
-	}
+	return run(ctx, o, os.Stdout)
 }
 
 // run measures each package and prints one line for it, and one for each change that no test noticed.

@@ -64,7 +64,7 @@ func (w *workspace) copyFiles(ctx context.Context, root string) error {
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(to, text, 0o600); err != nil { //nolint:forbidigo // A copy for this run alone.
+		if err := os.WriteFile(to, text, 0o600); err != nil {
 			return err
 		}
 	}
@@ -117,7 +117,7 @@ func (w *workspace) test(ctx context.Context, number int, m *mutant, limit time.
 		return err
 	}
 	for name, text := range map[string][]byte{at + ".go": changed, at + ".json": overlay} {
-		if err := os.WriteFile(name, text, 0o600); err != nil { //nolint:forbidigo // For this run alone.
+		if err := os.WriteFile(name, text, 0o600); err != nil {
 			return err
 		}
 	}

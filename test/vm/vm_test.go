@@ -4,7 +4,6 @@ package vm
 
 import (
 	"context"
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -239,5 +238,5 @@ func tail(name string) string {
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("%s", text)
+	return string(text)
 }

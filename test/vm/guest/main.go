@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,24 +25,25 @@ func main() {
 	if os.Getpid() == 1 {
 		run = beFirst
 	}
-	if err := run(); err != nil {
-		fmt.Println("guest:", err)
+	if err := run(os.Stdout); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "guest:", err)
 		os.Exit(1)
 	}
 }
 
 // beFirst prepares the machine, has a child run the plan, and waits for orphans meanwhile.
-func beFirst() error {
-	defer func() { _ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF) }()
+func beFirst(console io.Writer) (err error) {
+	defer func() {
+		_, _ = fmt.Fprintln(console, "guest: the plan has ended:", err)
+		_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+	}()
 	if err := prepare(); err != nil {
-		fmt.Println("guest:", err)
 		return err
 	}
 	child, err := syscall.ForkExec("/init", []string{"guest"}, &syscall.ProcAttr{
 		Env: []string{"PATH=/bin:/sbin", "HOME=/root", "TMPDIR=/tmp", "TERM=linux"}, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
-		fmt.Println("guest:", err)
 		return err
 	}
 	for {
@@ -108,7 +110,7 @@ func loopback() error {
 }
 
 // runPlan runs the steps. One that fails does not keep the others from being run.
-func runPlan() error {
+func runPlan(console io.Writer) error {
 	if busybox, err := exec.LookPath("/bin/busybox"); err == nil {
 		if err := exec.Command(busybox, "--install", "-s", "/bin").Run(); err != nil { //nolint:noctx // It ends at once.
 			return fmt.Errorf("install busybox: %w", err)
@@ -123,7 +125,9 @@ func runPlan() error {
 		return fmt.Errorf("%s: %w", vm.Plan, err)
 	}
 	for _, step := range steps {
-		fmt.Println(vm.Begin + step.Name)
+		if _, err := fmt.Fprintln(console, vm.Begin+step.Name); err != nil {
+			return err
+		}
 		begin := time.Now()
 		result := vm.Result{Name: step.Name}
 		if err := runStep(step); err != nil {
@@ -134,7 +138,9 @@ func runPlan() error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("\n%s%s\n", vm.End, line)
+		if _, err := fmt.Fprintf(console, "\n%s%s\n", vm.End, line); err != nil {
+			return err
+		}
 	}
 	return nil
 }
