@@ -5,9 +5,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// CSI 1.13 has NodeGetVolumeHealth instead of what earlier versions, and the kubelets that speak them, call
-// VOLUME_CONDITION: a capability, a field of NodeGetVolumeStatsResponse and the message VolumeCondition, whose numbers are
-// reserved now. The driver serves both; who does not know the older one skips it.
+// CSI 1.13 replaces VOLUME_CONDITION with NodeGetVolumeHealth. VOLUME_CONDITION is a capability, a field of
+// NodeGetVolumeStatsResponse and the message VolumeCondition; CSI 1.13 reserves their numbers. The driver serves both,
+// because older kubelets know only VOLUME_CONDITION. Newer kubelets skip the field.
 const (
 	capabilityVolumeCondition csi.NodeServiceCapability_RPC_Type = 4
 

@@ -2,6 +2,7 @@ package nodeserver
 
 import (
 	"errors"
+	"fmt"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -10,22 +11,31 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
-// statusOf is the one place where the kinds of errors become gRPC codes.
+// refuse returns an error of the kind, about a request that the volumes never see.
+func refuse(kind volume.Kind, format string, args ...any) error {
+	return &volume.Error{Op: "check the request", Kind: kind, Err: fmt.Errorf(format, args...)}
+}
+
+func invalid(format string, args ...any) error { return refuse(volume.Invalid, format, args...) }
+
+// statusOf returns the error of a call as gRPC sends it. Every call of this package ends here; no other code chooses a
+// gRPC code.
 func statusOf(err error) error {
 	if e, ok := errors.AsType[*volume.Error](err); ok {
 		return status.Error(codeOf(e.Kind), e.Error())
 	}
 	if e, ok := errors.AsType[*csidriver.Error](err); ok {
-		return status.Error(codeOfInstallation(e.Kind), e.Error())
+		return status.Error(codeOf(kindOf(e.Kind)), e.Error())
 	}
 	return status.Error(codes.Internal, err.Error())
 }
 
-func codeOfInstallation(kind csidriver.Kind) codes.Code {
+// kindOf returns the kind of a publish that fails because of the CSIDriver object.
+func kindOf(kind csidriver.Kind) volume.Kind {
 	if kind == csidriver.Unread {
-		return codes.Unavailable
+		return volume.NotReady
 	}
-	return codes.FailedPrecondition
+	return volume.Missing
 }
 
 func codeOf(kind volume.Kind) codes.Code {

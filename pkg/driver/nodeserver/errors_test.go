@@ -53,6 +53,7 @@ func TestEveryKindHasItsCode(t *testing.T) {
 		"denied":                   {kind(volume.Denied), codes.PermissionDenied, "because"},
 		"different":                {kind(volume.Different), codes.AlreadyExists, "because"},
 		"unknown":                  {kind(volume.Unknown), codes.NotFound, "because"},
+		"exhausted":                {kind(volume.Exhausted), codes.ResourceExhausted, "because"},
 		"IO":                       {kind(volume.IO), codes.Internal, "because"},
 		"a kind that nobody knows": {kind("Odd"), codes.Internal, "because"},
 		"a wrapped one":            {fmt.Errorf("at work: %w", kind(volume.Missing)), codes.FailedPrecondition, "because"},
