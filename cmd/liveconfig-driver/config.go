@@ -14,6 +14,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 )
 
@@ -34,7 +35,7 @@ type config struct {
 	configMapIdentity, secretIdentity        string // An identity.Reader.
 	publishTimeout, resyncInterval           time.Duration
 	recheckInterval                          time.Duration
-	volumeMemory                             string // See parseVolumeMemory.
+	volumeMemory                             string // See budget.ParseSize.
 	httpEndpoint, selinuxContext             string
 	verbosity                                int
 	logFormat                                string
@@ -176,6 +177,6 @@ func checkIdentity(flagName, id string) error {
 }
 
 func checkVolumeMemory(text string) error {
-	_, err := parseVolumeMemory(text)
+	_, err := budget.ParseSize(text)
 	return about("volume-memory", err)
 }

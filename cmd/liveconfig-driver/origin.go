@@ -9,6 +9,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/csidriver"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
@@ -46,20 +47,20 @@ type eventWriter interface {
 }
 
 // newOrigin returns the one that the flags name.
-func newOrigin(ctx context.Context, cfg config, room *memory, changed func(source.Key)) (*origin, error) {
+func newOrigin(ctx context.Context, cfg config, memory *budget.Memory, changed func(source.Key)) (*origin, error) {
 	vault, err := newVault(cfg)
 	if err != nil {
 		return nil, err
 	}
 	if cfg.manifests != "" {
-		return manifestsOrigin(ctx, cfg, room, vault, changed)
+		return manifestsOrigin(ctx, cfg, memory, vault, changed)
 	}
-	return clusterOrigin(ctx, cfg, room, vault, changed)
+	return clusterOrigin(ctx, cfg, memory, vault, changed)
 }
 
 // clusterOrigin is the API server.
-func clusterOrigin(ctx context.Context, cfg config, room *memory, vault *identity.Vault, changed func(source.Key)) (*origin, error) {
-	apiServer, client, err := newClients(cfg, flowcontrol.New(room.largeAnswers()))
+func clusterOrigin(ctx context.Context, cfg config, memory *budget.Memory, vault *identity.Vault, changed func(source.Key)) (*origin, error) {
+	apiServer, client, err := newClients(cfg, flowcontrol.New(memory.LargeAnswers()))
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func clusterOrigin(ctx context.Context, cfg config, room *memory, vault *identit
 	}
 	sources := source.New(ctx, source.Config{
 		Types: client.types, Client: authority.Client, Allow: authority.Allow, Denies: authority.Denies,
-		Changed: changed, Recheck: cfg.recheckInterval, Room: room.objects,
+		Changed: changed, Recheck: cfg.recheckInterval, Room: memory.Objects,
 	})
 	events := telemetry.NewEvents(client.core, cfg.driverName, cfg.nodeID)
 	installation := csidriver.New(client.storage, client.types, cfg.driverName)
@@ -93,10 +94,10 @@ func clusterOrigin(ctx context.Context, cfg config, room *memory, vault *identit
 
 // manifestsOrigin is a directory of manifests. There are no tokens, and the driver believes what
 // requests say about pods.
-func manifestsOrigin(ctx context.Context, cfg config, room *memory, vault *identity.Vault, changed func(source.Key)) (*origin, error) {
-	klog.Background().Info("The driver reads ConfigMaps and Secrets from manifests and asks no API server: this is for trying out, "+
+func manifestsOrigin(ctx context.Context, cfg config, memory *budget.Memory, vault *identity.Vault, changed func(source.Key)) (*origin, error) {
+	klog.Background().Info("ConfigMaps and Secrets are read from manifests, and no API server is asked: this is for trying out, "+
 		"for tests and for machines without a cluster", logkeys.Directory, cfg.manifests)
-	dir, err := manifestsource.New(ctx, manifestsource.Config{Dir: cfg.manifests, Changed: changed, Room: room.objects})
+	dir, err := manifestsource.New(ctx, manifestsource.Config{Dir: cfg.manifests, Changed: changed, Room: memory.Objects})
 	if err != nil {
 		return nil, err
 	}

@@ -81,9 +81,9 @@ func (p *parts) newMetrics(cfg config) *telemetry.Metrics {
 		Volumes:       func() int { return p.volumes.Volumes() },
 		Recovered:     func() int { return p.volumes.Recovered() },
 		Summary:       p.summary,
-		RoomUsed:      p.room.Used,
-		RoomLimit:     p.room.Limit,
-		StateWritable: func() bool { return p.ready.stateWritable() },
+		RoomUsed:      p.memory.Used,
+		RoomLimit:     p.memory.Limit,
+		StateWritable: func() bool { return p.ready.StateWritable() },
 	}
 	p.origin.gauges(&gauges)
 	m := telemetry.NewMetrics(cfg.driverName, version.Version(), gauges)

@@ -25,10 +25,12 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/lockdown"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/nodeserver"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/readiness"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
@@ -75,18 +77,22 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 
 // parts are what the driver is put together from.
 type parts struct {
-	room    *memory
+	memory  *budget.Memory
 	mounts  *volumefs.FS
 	origin  *origin
 	volumes *volume.Manager
 	metrics *telemetry.Metrics
 	// registration is nil when a sidecar registers the driver.
 	registration *server.Registration
-	ready        *readiness
+	ready        *readiness.Readiness
 }
 
 func newParts(ctx context.Context, cfg config, lock *state.Lock) (*parts, error) {
-	room, err := newMemory(cfg.volumeMemory)
+	given, err := budget.ParseSize(cfg.volumeMemory)
+	if err != nil {
+		return nil, err
+	}
+	memory, err := budget.NewMemory(given, klog.Background())
 	if err != nil {
 		return nil, err
 	}
@@ -102,14 +108,14 @@ func newParts(ctx context.Context, cfg config, lock *state.Lock) (*parts, error)
 	if err != nil {
 		return nil, err
 	}
-	p := &parts{mounts: mounts, room: room}
-	p.origin, err = newOrigin(ctx, cfg, room, func(key source.Key) { p.volumes.Changed(key) })
+	p := &parts{mounts: mounts, memory: memory}
+	p.origin, err = newOrigin(ctx, cfg, memory, func(key source.Key) { p.volumes.Changed(key) })
 	if err != nil {
 		return nil, err
 	}
-	p.ready = &readiness{
-		recovered: func() bool { return p.volumes.Ready() }, installation: p.origin.installation, keepLock: lock.Check, tryState: records.Check,
-		registered: func() error { return nil },
+	ready := readiness.Config{
+		Recovered: func() bool { return p.volumes.Ready() }, CheckInstallation: p.origin.installation.Check,
+		CheckRegistration: func() error { return nil }, CheckLock: lock.Check, CheckState: records.Check,
 	}
 	if cfg.registrationDir != "" {
 		path, err := server.ParseEndpoint(cfg.endpoint)
@@ -117,12 +123,13 @@ func newParts(ctx context.Context, cfg config, lock *state.Lock) (*parts, error)
 			return nil, err
 		}
 		p.registration = server.NewRegistration(cfg.driverName, path)
-		p.ready.registered = p.registration.Check
+		ready.CheckRegistration = p.registration.Check
 	}
+	p.ready = readiness.New(ready)
 	p.metrics = p.newMetrics(cfg)
 	p.volumes = volume.New(volume.Config{
 		Sources: p.origin.sources, Authority: p.origin.authority, Tokens: p.origin.tokens, Records: records, Mounts: mounts,
-		Reporter: reporter{p}, Room: room.files, PublishTimeout: cfg.publishTimeout, ResyncInterval: cfg.resyncInterval,
+		Reporter: reporter{p}, Room: memory.Files, PublishTimeout: cfg.publishTimeout, ResyncInterval: cfg.resyncInterval,
 	})
 	return p, nil
 }
@@ -207,7 +214,7 @@ func (p *parts) serve(ctx context.Context, cfg config) error {
 	logger.Info("Took over the volumes of an earlier run", logkeys.Volumes, p.volumes.Volumes())
 
 	p.origin.start(ctx, g)
-	g.Go(func() error { return p.ready.run(ctx) })
+	g.Go(func() error { return p.ready.Run(ctx) })
 	g.Go(func() error { return p.volumes.Run(ctx) })
 	g.Go(func() error { return p.serveCSI(ctx, cfg) })
 	return g.Wait()
@@ -228,7 +235,7 @@ func (p *parts) serveCSI(ctx context.Context, cfg config) error {
 	d := nodeserver.New(nodeserver.Config{
 		Name: cfg.driverName, Version: version.Version(), NodeID: cfg.nodeID, KubeletDir: cfg.kubeletDir,
 		Installation: countedInstallation{p.origin.installation, p.metrics}, Volumes: counted{p.volumes, p.metrics}, Usage: p.mounts.Usage,
-		Ready: p.ready.serves,
+		Ready: p.ready.CheckServing,
 	})
 	csi.RegisterIdentityServer(s, d)
 	csi.RegisterNodeServer(s, d)
@@ -246,7 +253,7 @@ func (p *parts) mux(cfg config) *http.ServeMux {
 	mux := http.NewServeMux()
 	p.metrics.Register(mux, "/metrics")
 	mux.Handle("/healthz", server.Health(p.volumes.Healthy))
-	mux.Handle("/readyz", server.Health(p.ready.check))
+	mux.Handle("/readyz", server.Health(p.ready.Check))
 	mux.Handle("GET /statusz", server.Local(p.serveStatus(cfg)))
 	return mux
 }

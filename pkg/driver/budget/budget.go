@@ -1,8 +1,10 @@
-// Package budget is a number of bytes that several holders take from. Who asks for more than there are is refused. What
-// is in use without asking is counted all the same: then the sum is beyond the limit until enough was given back, and
-// nobody is given more until then.
+// Package budget divides the memory of the driver's container, and limits how much of it volumes take.
 //
-// It does not know what the bytes are for, or how they are counted.
+// A [Budget] is a number of bytes that accounts share. A request that exceeds the budget fails. Bytes
+// that are in use without a request count too: then the sum exceeds the limit, and every request fails
+// until accounts have given enough back. [Memory] chooses how large the budget of the volumes is.
+//
+// It does not know how the bytes of an account are counted, or what an account belongs to.
 package budget
 
 import (

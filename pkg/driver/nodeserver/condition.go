@@ -5,9 +5,10 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// CSI 1.13 replaces VOLUME_CONDITION with NodeGetVolumeHealth. VOLUME_CONDITION is a capability, a field of
-// NodeGetVolumeStatsResponse and the message VolumeCondition; CSI 1.13 reserves their numbers. The driver serves both,
-// because older kubelets know only VOLUME_CONDITION. Newer kubelets skip the field.
+// CSI 1.13 replaces VOLUME_CONDITION with NodeGetVolumeHealth. VOLUME_CONDITION is a capability, a
+// field of NodeGetVolumeStatsResponse and the message VolumeCondition; CSI 1.13 reserves their
+// numbers. The driver serves both, because older kubelets know only VOLUME_CONDITION. Newer
+// kubelets skip the field.
 const (
 	capabilityVolumeCondition csi.NodeServiceCapability_RPC_Type = 4
 

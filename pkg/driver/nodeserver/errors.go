@@ -18,8 +18,8 @@ func refuse(kind volume.Kind, format string, args ...any) error {
 
 func invalid(format string, args ...any) error { return refuse(volume.Invalid, format, args...) }
 
-// statusOf returns the error of a call as gRPC sends it. Every call of this package ends here; no other code chooses a
-// gRPC code.
+// statusOf returns the error of a call as gRPC sends it. Every call of this package ends here; no
+// other code chooses a gRPC code.
 func statusOf(err error) error {
 	if e, ok := errors.AsType[*volume.Error](err); ok {
 		return status.Error(codeOf(e.Kind), e.Error())

@@ -17,7 +17,8 @@ import (
 // installationTimeout is how long a publish waits for the first answer about the CSIDriver object.
 const installationTimeout = 10 * time.Second
 
-// NodePublishVolume makes the volume that the request's context describes appear on the target path.
+// NodePublishVolume makes the volume that the request's context describes appear on the target
+// path.
 func (d *Driver) NodePublishVolume(
 	ctx context.Context, req *csi.NodePublishVolumeRequest,
 ) (*csi.NodePublishVolumeResponse, error) {
@@ -35,8 +36,8 @@ func (d *Driver) publish(ctx context.Context, req *csi.NodePublishVolumeRequest)
 	unnamed := d.checkPod(req)
 	switch isLive := d.cfg.Volumes.Published(record.VolumeID, record.TargetPath); {
 	case isLive && unnamed != nil:
-		// The CSIDriver object has changed since the first publish. The running pod does not suffer from that: the driver
-		// uses nothing of the request.
+		// The CSIDriver object has changed since the first publish. The running pod does not suffer
+		// from that: the driver uses nothing of the request.
 		klog.FromContext(ctx).Error(unnamed, "A live volume stays as it is", logkeys.VolumeID, record.VolumeID)
 		return nil
 	case !isLive:
@@ -50,14 +51,16 @@ func (d *Driver) publish(ctx context.Context, req *csi.NodePublishVolumeRequest)
 	return d.cfg.Volumes.Publish(ctx, record, tokenOf(ctx, req, record.Pod))
 }
 
-// checkInstallation refuses when the kubelet does not vouch for pods. It returns before the kubelet gives the call up.
+// checkInstallation refuses when the kubelet does not vouch for pods. It returns before the kubelet
+// gives the call up.
 func (d *Driver) checkInstallation(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, installationTimeout)
 	defer cancel()
 	return d.cfg.Installation.Check(ctx)
 }
 
-// NodeUnpublishVolume removes the volume and the target path. It is no error if one of them is gone already.
+// NodeUnpublishVolume removes the volume and the target path. It is no error if one of them is gone
+// already.
 func (d *Driver) NodeUnpublishVolume(
 	ctx context.Context, req *csi.NodeUnpublishVolumeRequest,
 ) (*csi.NodeUnpublishVolumeResponse, error) {
@@ -108,7 +111,8 @@ func (d *Driver) statsOf(volumeID, target string) (*csi.NodeGetVolumeStatsRespon
 	return response, nil
 }
 
-// NodeGetVolumeHealth reports whether the volume's files are current. Pods can read the files in either case.
+// NodeGetVolumeHealth reports whether the volume's files are current. Pods can read the files in
+// either case.
 func (d *Driver) NodeGetVolumeHealth(
 	_ context.Context, req *csi.NodeGetVolumeHealthRequest,
 ) (*csi.NodeGetVolumeHealthResponse, error) {

@@ -1,4 +1,4 @@
-package main
+package budget
 
 import (
 	"errors"
@@ -10,9 +10,9 @@ func TestVolumeMemory(t *testing.T) {
 	t.Parallel()
 	node := func() (uint64, error) { return 8 << 30, nil }
 	for name, tc := range map[string]struct{ given, limit, want int64 }{
-		"what is given counts, whatever the limit":    {100 * mebi, 64 * mebi, 100 * mebi},
-		"a small container":                           {0, 64 * mebi, 18 * mebi},
-		"a container of the size in deploy/base":      {0, 512 * mebi, 354 * mebi},
+		"what is given counts, whatever the limit":    {100 * mebibyte, 64 * mebibyte, 100 * mebibyte},
+		"a small container":                           {0, 64 * mebibyte, 18 * mebibyte},
+		"a container of the size in deploy/base":      {0, 512 * mebibyte, 354 * mebibyte},
 		"without a limit, a quarter of what there is": {0, 0, 2 << 30},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestWhatIsGivenAway(t *testing.T) {
 	t.Parallel()
 	for limit := int64(leastLimit); limit < 1<<40; limit += limit / 7 {
 		volumes, err := volumeMemory(0, limit, nil)
-		if err != nil || volumes < 8*mebi {
+		if err != nil || volumes < 8*mebibyte {
 			t.Fatalf("volumeMemory(%d) = %d, %v, want enough for a volume", limit, volumes, err)
 		}
 		// Large objects in one volume each have twice as much in the heap as on the file system.
@@ -52,23 +52,23 @@ func TestWhatIsGivenAway(t *testing.T) {
 
 func TestLargeAnswers(t *testing.T) {
 	t.Parallel()
-	for limit, want := range map[int64]int{0: 16, 56 * mebi: 2, 64 * mebi: 2, 128 * mebi: 5, 512 * mebi: 16} {
-		if got := (&memory{limit: limit}).largeAnswers(); got != want {
-			t.Errorf("largeAnswers at %d = %d, want %d", limit, got, want)
+	for limit, want := range map[int64]int{0: 16, 56 * mebibyte: 2, 64 * mebibyte: 2, 128 * mebibyte: 5, 512 * mebibyte: 16} {
+		if got := (&Memory{limit: limit}).LargeAnswers(); got != want {
+			t.Errorf("LargeAnswers at %d = %d, want %d", limit, got, want)
 		}
 	}
 }
 
-func TestParseVolumeMemory(t *testing.T) {
+func TestParseSize(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]int64{"": 0, "128Mi": 128 * mebi, "1G": 1_000_000_000, "1048576": mebi} {
-		if got, err := parseVolumeMemory(text); got != want || err != nil {
-			t.Errorf("parseVolumeMemory(%q) = %d, %v, want %d", text, got, err, want)
+	for text, want := range map[string]int64{"": 0, "128Mi": 128 * mebibyte, "1G": 1_000_000_000, "1048576": mebibyte} {
+		if got, err := ParseSize(text); got != want || err != nil {
+			t.Errorf("ParseSize(%q) = %d, %v, want %d", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"x", "-1Mi", "10k", "0"} {
-		if _, err := parseVolumeMemory(text); err == nil || strings.Contains(err.Error(), "\n") {
-			t.Errorf("parseVolumeMemory(%q) = %v, want one error", text, err)
+		if _, err := ParseSize(text); err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("ParseSize(%q) = %v, want one error", text, err)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package readiness
 
 import (
 	"context"
@@ -16,14 +16,14 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 )
 
-// installed answers what it is told to, if it is not asked to wait.
-type installed struct{ err error }
-
-func (i installed) Check(ctx context.Context) error {
-	if ctx.Err() == nil {
-		return errors.New("it was asked to wait")
+// answers returns a check of the installation that returns err, and another error if it may wait.
+func answers(err error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if ctx.Err() == nil {
+			return errors.New("the check may wait")
+		}
+		return err
 	}
-	return i.err
 }
 
 func TestReadiness(t *testing.T) {
@@ -49,14 +49,15 @@ func TestReadiness(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &readiness{
-				recovered: func() bool { return !tc.recovering }, installation: installed{tc.installation}, problem: tc.state,
-				registered: func() error { return tc.registration },
-			}
+			r := New(Config{
+				Recovered: func() bool { return !tc.recovering }, CheckInstallation: answers(tc.installation),
+				CheckRegistration: func() error { return tc.registration },
+			})
+			r.problem = tc.state
 			for what, answer := range map[string]struct {
 				got  error
 				want string
-			}{"check": {r.check(), tc.check}, "serves": {r.serves(), tc.serves}} {
+			}{"check": {r.Check(), tc.check}, "serves": {r.CheckServing(), tc.serves}} {
 				switch {
 				case answer.want == "" && answer.got != nil, answer.want != "" && answer.got == nil:
 					t.Errorf("%s() = %v, want %q", what, answer.got, answer.want)
@@ -74,23 +75,23 @@ func TestStateIsTriedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries atomic.Int32
 		var full atomic.Bool
-		r := &readiness{keepLock: func() error { return nil }, tryState: func() error {
+		r := New(Config{CheckLock: func() error { return nil }, CheckState: func() error {
 			tries.Add(1)
 			if full.Load() {
 				return errors.New("no space")
 			}
 			return nil
-		}}
+		}})
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 		ended := make(chan error)
-		go func() { ended <- r.run(ctx) }()
+		go func() { ended <- r.Run(ctx) }()
 		synctest.Wait()
 		for i, isFull := range []bool{true, false} {
 			full.Store(isFull)
 			<-time.After(stateInterval)
 			synctest.Wait()
 			for range 100 {
-				if got := r.stateWritable(); got == isFull {
+				if got := r.StateWritable(); got == isFull {
 					t.Errorf("writable = %t, full = %t", got, isFull)
 				}
 			}
@@ -110,17 +111,17 @@ func TestADriverWithoutItsNodeEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
-		r := &readiness{tryState: func() error { return nil }, keepLock: func() error {
+		r := New(Config{CheckState: func() error { return nil }, CheckLock: func() error {
 			tries++
 			if tries < 3 {
 				return errors.New("no space")
 			}
 			return fmt.Errorf("it was removed, and since then %w", state.ErrTaken)
-		}}
+		}})
 		began := time.Now()
-		err := r.run(klog.NewContext(t.Context(), klog.Logger{}))
-		if took := time.Since(began); !errors.Is(err, state.ErrTaken) || took != 2*stateInterval || r.stateWritable() {
-			t.Errorf("run = %v after %s, writable = %t; want an end at the third try, and not writable before", err, took, r.stateWritable())
+		err := r.Run(klog.NewContext(t.Context(), klog.Logger{}))
+		if took := time.Since(began); !errors.Is(err, state.ErrTaken) || took != 2*stateInterval || r.StateWritable() {
+			t.Errorf("run = %v after %s, writable = %t; want an end at the third try, and not writable before", err, took, r.StateWritable())
 		}
 	})
 }

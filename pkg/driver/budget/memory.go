@@ -1,0 +1,133 @@
+package budget
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"runtime/debug"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/klog/v2"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+)
+
+const mebibyte = 1 << 20
+
+// How the memory of the driver's container is divided. The numbers are measured; see test/driver.
+const (
+	// ownMemory is what the driver needs besides the volumes: about 6 MiB of heap, the pages of its
+	// program, and the answers of the API server that it reads at the time.
+	ownMemory = 40 * mebibyte
+	// Volumes get volumeShare of volumeParts of the rest. The other part lets the heap grow between
+	// collections.
+	volumeShare, volumeParts = 3, 4
+	// leastLimit is the smallest limit of a container with which the driver starts.
+	leastLimit = 56 * mebibyte
+	// outsideHeap is the memory of the container that neither the heap nor the volumes use: the
+	// pages of the program, and what the kernel holds for the process.
+	outsideHeap = 28 * mebibyte
+	// leastHeap is the smallest limit of the heap. With less, the garbage collector would run all
+	// the time.
+	leastHeap = 12 * mebibyte
+	// answerMemory is the container's memory for each large answer of the API server that is read
+	// at a time. One answer takes about 5 MiB, some of it until the next collection.
+	answerMemory              = 16 * mebibyte
+	leastAnswers, mostAnswers = 2, 16
+	// Where the container has no limit, volumes get one of nodeParts of the node's memory.
+	nodeParts = 4
+)
+
+// Memory is the memory of the driver's container, divided between the heap and the volumes.
+type Memory struct {
+	*Budget       // The memory of the volumes.
+	limit   int64 // Of the container; zero for none.
+	// Files is the memory of the volumes' file systems, and Objects that of objects in the heap.
+	Files, Objects *Part
+}
+
+// NewMemory divides the memory of the container. Volumes get the given number of bytes, or a share
+// if it is zero. NewMemory sets the limit of the heap, unless GOMEMLIMIT is set.
+func NewMemory(given int64, logger klog.Logger) (*Memory, error) {
+	limit, err := containerLimit(logger)
+	if err != nil {
+		return nil, err
+	}
+	size, err := volumeMemory(given, limit, memlimit.FromSystem)
+	if err != nil {
+		return nil, err
+	}
+	b := New(size)
+	m := &Memory{Budget: b, limit: limit, Objects: b.Part(func(int64) {}), Files: b.Part(func(int64) {})}
+	if limit > 0 && debug.SetMemoryLimit(-1) == math.MaxInt64 {
+		m.Files = b.Part(func(used int64) { debug.SetMemoryLimit(heapLimit(limit, used)) })
+		debug.SetMemoryLimit(heapLimit(limit, 0))
+	}
+	logger.Info("Volumes have room", logkeys.Room, quantity(size), logkeys.Limit, quantity(limit))
+	return m, nil
+}
+
+// LargeAnswers returns how many large answers of the API server the driver may read at a time.
+func (m *Memory) LargeAnswers() int {
+	if m.limit == 0 {
+		return mostAnswers
+	}
+	return int(min(max((m.limit-ownMemory)/answerMemory, leastAnswers), mostAnswers))
+}
+
+// ParseSize parses a size such as 128Mi, of at least 1Mi. An empty text is zero.
+func ParseSize(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return 0, err
+	}
+	if q.Value() < mebibyte {
+		return 0, fmt.Errorf("%s is less than 1Mi", text)
+	}
+	return q.Value(), nil
+}
+
+// containerLimit returns the memory limit of the control group, or zero if there is none. It logs a
+// limit that it cannot read and returns zero: for that case there is --volume-memory.
+func containerLimit(logger klog.Logger) (int64, error) {
+	limit, err := memlimit.FromCgroup()
+	switch {
+	case errors.Is(err, memlimit.ErrNoLimit), errors.Is(err, memlimit.ErrNoCgroup):
+		return 0, nil
+	case err != nil:
+		logger.Error(err, "The memory limit of the container is not known; say what volumes may take with --volume-memory")
+		return 0, nil
+	case limit < leastLimit:
+		return 0, fmt.Errorf("the container's memory limit is %s: the driver needs %s for itself and for volumes together, and more where "+
+			"pods mount much; raise resources.limits.memory", quantity(int64(limit)), quantity(leastLimit))
+	case limit > math.MaxInt64:
+		return 0, nil
+	}
+	return int64(limit), nil
+}
+
+// volumeMemory returns how much memory volumes may use: the given number of bytes, or a share of
+// the container's limit, or of the node's memory if both are zero.
+func volumeMemory(given, limit int64, node func() (uint64, error)) (int64, error) {
+	switch {
+	case given > 0:
+		return given, nil
+	case limit > 0:
+		return (limit - ownMemory) / volumeParts * volumeShare, nil
+	}
+	total, err := node()
+	if err != nil {
+		return 0, fmt.Errorf("find out how much memory the node has (or say what volumes may take with --volume-memory): %w", err)
+	}
+	return int64(total / nodeParts), nil //nolint:gosec // No node has as much.
+}
+
+// heapLimit returns the limit of the heap while files use so many bytes.
+func heapLimit(limit, files int64) int64 { return max(leastHeap, limit-outsideHeap-files) }
+
+// quantity returns a size as Kubernetes writes it.
+func quantity(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
