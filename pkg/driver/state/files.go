@@ -16,15 +16,16 @@ const (
 	tempPrefix = "tmp-"
 )
 
-// Files keeps a small file for each ID in a directory of its own, whole or not at all, readable by nobody else. Its
-// methods may be called concurrently for different IDs.
+// Files stores a small file for each ID in one directory, complete or not at all. Only the owner of
+// the process can read the files. The methods may be called concurrently for different IDs.
 type Files struct {
 	dir string
 }
 
-// NewFiles returns the files in dir, which it creates with mode 0700 where it is missing. It clears what a crash in the
-// middle of Put left behind, so nobody else may be writing in dir. What cannot be cleared is an error only where nothing
-// could be written either: nobody reads it.
+// NewFiles returns the files in dir, which it creates with mode 0700 if it is missing. It removes
+// the temporary files of a Put that crashed, so no other process may write to dir meanwhile. If one
+// cannot be removed, that is an error only if nothing can be written either: nobody reads temporary
+// files.
 func NewFiles(dir string) (*Files, error) {
 	f := &Files{dir: filepath.Clean(dir)}
 	if err := f.makeDir(); err != nil {
@@ -34,7 +35,7 @@ func NewFiles(dir string) (*Files, error) {
 	if err == nil {
 		return f, nil
 	}
-	if problem := f.tryWriting(nil); problem != nil {
+	if problem := f.check(); problem != nil {
 		return nil, fmt.Errorf("clear the state directory: %w", errors.Join(err, problem))
 	}
 	return f, nil
@@ -52,16 +53,8 @@ func (f *Files) removeTemps() error {
 	return err
 }
 
-// tryWriting writes a file that nobody reads and removes it.
-func (f *Files) tryWriting(data []byte) error {
-	temp, err := f.createTemp()
-	if err != nil {
-		return err
-	}
-	return errors.Join(temp.write(data), temp.close(), os.Remove(temp.path))
-}
-
-// Put writes the file of an ID, replacing an earlier one in one step. A directory that somebody has removed is made again.
+// Put writes the file of an ID, replacing an earlier one in one step. A directory that somebody has
+// removed is made again.
 func (f *Files) Put(id string, data []byte) error {
 	err := f.replace(f.path(id), data)
 	if errors.Is(err, fs.ErrNotExist) && f.makeDir() == nil {
@@ -87,7 +80,7 @@ func (f *Files) List() ([][]byte, error) {
 	return contents, errors.Join(append(problems, err)...)
 }
 
-// Has tells whether an ID has a file.
+// Has reports whether an ID has a file.
 func (f *Files) Has(id string) bool {
 	info, err := os.Lstat(f.path(id))
 	return err == nil && info.Mode().IsRegular()

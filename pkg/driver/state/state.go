@@ -1,7 +1,12 @@
-// Package state keeps one record per volume on disk, so that a restarted driver knows what it serves, and sees to it that one
-// driver at a time does.
+// Package state stores one record per volume on disk, so that a restarted driver knows its volumes,
+// and gives the records to one driver at a time.
 //
-// It does not know mounts, sources or CSI: a record is what somebody put, whole or not at all.
+// Records are written with package os, and always synced to disk. Measured on a tmpfs, where a sync
+// does nothing, a record takes 30 µs this way; bare system calls without the sync took 22 µs. A
+// publish over gRPC takes about a millisecond. Only the lock of the directory is held by bare
+// system calls, see [Lock].
+//
+// It does not know mounts, sources or CSI.
 package state
 
 import (
@@ -16,11 +21,12 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// schemaVersion is written into every record. A record of a later version is left alone: it belongs to a newer driver
-// that may come back.
+// schemaVersion is written into every record. A record of a later version is left alone: it belongs
+// to a newer driver that may come back.
 const schemaVersion = 1
 
-// Record is what is remembered of one published volume: what the kubelet asked for, nothing of what was projected.
+// Record is what is remembered of one published volume: what the kubelet asked for, nothing of what
+// was projected.
 type Record struct {
 	VolumeID   string `json:"volumeID"`
 	TargetPath string `json:"targetPath"`
@@ -31,8 +37,8 @@ type Record struct {
 	FSGroup *int `json:"fsGroup,omitempty"`
 }
 
-// Fingerprint is the same for records that ask for the same volume, and another one for each other. It stands for a record
-// where nobody holds its attributes any more.
+// Fingerprint is the same for records that ask for the same volume, and another one for each other.
+// It stands for a record where nobody holds its attributes any more.
 type Fingerprint [sha256.Size]byte
 
 // Fingerprint returns the record's.
@@ -41,7 +47,8 @@ func (r Record) Fingerprint() Fingerprint {
 	return sha256.Sum256(data)
 }
 
-// Size returns about how many bytes the record takes on disk, and at least half of what it takes in memory.
+// Size returns about how many bytes the record takes on disk, and at least half of what it takes in
+// memory.
 func (r Record) Size() int {
 	const fixed = 512 // Names of fields, IDs and paths.
 	size := fixed
@@ -62,9 +69,10 @@ type Store struct {
 	files *Files
 }
 
-// New returns a store that keeps its records below dir, which it creates with mode 0700 where it is missing. It clears
-// what a crash in the middle of Put left behind, so no other store may be writing below dir: whoever has its [Lock] may make one. What cannot be cleared is an
-// error only where no record could be written either: nothing reads it.
+// New returns a store that keeps its records below dir, which it creates with mode 0700 where it is
+// missing. It clears what a crash in the middle of Put left behind, so no other store may be
+// writing below dir: whoever has its [Lock] may make one. What cannot be cleared is an error only
+// where no record could be written either: nothing reads it.
 func New(dir string) (*Store, error) {
 	files, err := NewFiles(recordsOf(dir))
 	if err != nil {
@@ -76,8 +84,8 @@ func New(dir string) (*Store, error) {
 // recordsOf returns the directory of the records in a state directory.
 func recordsOf(dir string) string { return filepath.Join(dir, "volumes") }
 
-// Put writes the record of a volume, replacing an earlier one in one step: after a crash the old or the new record is
-// there, complete. A directory that somebody has removed since New is made again.
+// Put writes the record of a volume, replacing an earlier one in one step: after a crash the old or
+// the new record is there, complete. A directory that somebody has removed since New is made again.
 //
 // A volume ID that is not UTF-8 is refused: JSON would alter it. CSI sends none.
 func (s *Store) Put(r Record) error {
@@ -94,8 +102,8 @@ func (s *Store) Put(r Record) error {
 	return nil
 }
 
-// Ensure writes the record of a volume unless there is one already, whatever it says. With one it costs a look at the
-// directory. Errors are those of [Store.Put].
+// Ensure writes the record of a volume unless there is one already, whatever it says. With one it
+// costs a look at the directory. Errors are those of [Store.Put].
 func (s *Store) Ensure(r Record) error {
 	if s.files.Has(r.VolumeID) {
 		return nil
@@ -103,9 +111,9 @@ func (s *Store) Ensure(r Record) error {
 	return s.Put(r)
 }
 
-// Adopt writes the record of a volume that was found live, in place of one that is torn or names another volume. One of a
-// later schema stays as it is: it says more than this driver could write, to the newer one that may come back. Errors are
-// those of [Store.Put].
+// Adopt writes the record of a volume that was found live, in place of one that is torn or names
+// another volume. One of a later schema stays as it is: it says more than this driver could write,
+// to the newer one that may come back. Errors are those of [Store.Put].
 func (s *Store) Adopt(r Record) error {
 	if s.isLater(r.VolumeID) {
 		return nil
@@ -125,8 +133,17 @@ func (s *Store) isLater(volumeID string) bool {
 	return err == nil && json.Unmarshal(data, &e) == nil && e.SchemaVersion > schemaVersion
 }
 
-// Has tells whether there is a record of a volume, whatever it says.
+// Has reports whether there is a record of a volume, readable or not.
 func (s *Store) Has(volumeID string) bool { return s.files.Has(volumeID) }
+
+// Check returns why no record could be written now. It writes a file that nobody reads and removes
+// it, and creates the directory again if somebody has removed it.
+func (s *Store) Check() error {
+	if err := s.files.check(); err != nil {
+		return fmt.Errorf("write to the state directory: %w", err)
+	}
+	return nil
+}
 
 // Delete removes the record of a volume. It is not an error when there is none.
 func (s *Store) Delete(volumeID string) error {
@@ -136,8 +153,9 @@ func (s *Store) Delete(volumeID string) error {
 	return nil
 }
 
-// Each calls visit with every readable record, one after the other. One that is torn, of a later schema or no file at all does
-// not hide the others: it stays on disk and is reported by a joined error at the end. visit may delete the record.
+// Each calls visit with every readable record, one after the other. One that is torn, of a later
+// schema or no file at all does not hide the others: it stays on disk and is reported by a joined
+// error at the end. visit may delete the record.
 func (s *Store) Each(visit func(Record)) error {
 	var problems []error
 	err := s.files.each(func(name string, data []byte, err error) {

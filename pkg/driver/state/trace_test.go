@@ -8,19 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"slices"
-	"syscall"
 	"testing"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// What the program is told whose system calls are counted: where it works, and the file system that it mounts there.
-const (
-	dirVariable   = "LIVECONFIG_STATE_GUARD_DIR"
-	mountVariable = "LIVECONFIG_STATE_GUARD_MOUNT"
-)
+// dirVariable names the state directory of the program that is traced.
+const dirVariable = "LIVECONFIG_STATE_GUARD_DIR"
 
 // mark is a call that Go does not make by itself, before and after those that are counted.
 const mark = unix.SYS_GETPPID
@@ -28,11 +23,6 @@ const mark = unix.SYS_GETPPID
 // putTraced puts a record when somebody traces its thread, whose number it tells.
 func putTraced(t *testing.T, dir string) {
 	t.Helper()
-	if system := os.Getenv(mountVariable); system != "" {
-		if err := unix.Mount("state", dir, system, 0, ""); err != nil {
-			t.Fatal(err)
-		}
-	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	s := open(t, dir)
@@ -50,19 +40,12 @@ func putTraced(t *testing.T, dir string) {
 	}
 }
 
-// traceOfPut returns the system calls by which another program puts a record, in a directory of the test where it has
-// mounted a file system of that type, if one is named.
-func traceOfPut(t *testing.T, mount string) []string {
+// traceOfPut returns the system calls on files by which another program puts a record.
+func traceOfPut(t *testing.T) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestGuardSystemCallsOfARecord$")
 	// A signal that has a goroutine give way would have a call made twice.
-	cmd.Env = append(os.Environ(), dirVariable+"="+t.TempDir(), mountVariable+"="+mount, "GODEBUG=asyncpreemptoff=1", "GOGC=off")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	if os.Geteuid() != 0 {
-		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
-	}
+	cmd.Env = append(os.Environ(), dirVariable+"="+t.TempDir(), "GODEBUG=asyncpreemptoff=1", "GOGC=off")
 	cmd.Stderr = t.Output()
 	in, inErr := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()
@@ -100,8 +83,8 @@ func traceThread(out io.Reader, in io.Writer) (trace []string, err error) {
 			return nil, err
 		case call == mark:
 			marks++
-		case marks == 1 && !slices.Contains(machinery(), call):
-			trace = append(trace, nameOf(call))
+		case marks == 1 && fileCalls()[call] != "":
+			trace = append(trace, fileCalls()[call])
 		}
 		if marks == 2 {
 			return trace, unix.PtraceDetach(tid)
@@ -163,22 +146,12 @@ func callOf(tid int) (call uint64, begins bool, err error) {
 	return info.call, info.op == unix.PTRACE_SYSCALL_INFO_ENTRY, nil
 }
 
-// machinery are the calls by which Go has goroutines run and memory: how many is chance.
-func machinery() []uint64 {
-	return []uint64{
-		unix.SYS_FUTEX, unix.SYS_EPOLL_PWAIT, unix.SYS_NANOSLEEP, unix.SYS_SCHED_YIELD, unix.SYS_RT_SIGPROCMASK, unix.SYS_MADVISE,
-		unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_CLONE,
+// fileCalls names the system calls that change files or make them durable. Go makes others as well, to
+// schedule goroutines and to find out whether it can poll a file.
+func fileCalls() map[uint64]string {
+	return map[uint64]string{
+		unix.SYS_OPENAT: "openat", unix.SYS_WRITE: "write", unix.SYS_PWRITE64: "pwrite", unix.SYS_FTRUNCATE: "ftruncate",
+		unix.SYS_FSYNC: "fsync", unix.SYS_FDATASYNC: "fdatasync", unix.SYS_CLOSE: "close", unix.SYS_RENAMEAT: "renameat",
+		unix.SYS_RENAMEAT2: "renameat2", unix.SYS_LINKAT: "linkat", unix.SYS_UNLINKAT: "unlinkat", unix.SYS_MKDIRAT: "mkdirat",
 	}
-}
-
-// nameOf returns the name of a call that a record is known to make.
-func nameOf(call uint64) string {
-	names := map[uint64]string{
-		unix.SYS_OPENAT: "openat", unix.SYS_FSTATFS: "fstatfs", unix.SYS_WRITE: "write", unix.SYS_FSYNC: "fsync",
-		unix.SYS_CLOSE: "close", unix.SYS_RENAMEAT: "renameat",
-	}
-	if name, ok := names[call]; ok {
-		return name
-	}
-	return fmt.Sprint("call ", call)
 }
