@@ -97,7 +97,7 @@ func (p *parts) newMetrics(cfg config) *telemetry.Metrics {
 }
 
 func (p *parts) summary() telemetry.Summary {
-	found := p.volumes.Survey()
+	found := p.volumes.Summary()
 	s := telemetry.Summary{NotCurrent: map[string]int{}, Frozen: found.Frozen, Staleness: found.Staleness}
 	for kind, n := range found.NotCurrent {
 		s.NotCurrent[string(kind)] = n

@@ -16,16 +16,16 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
-// Kind says what sort of trouble an [Error] is. The set is closed: one switch maps it to gRPC codes.
+// Kind is the kind of an [Error]. The set is closed: one switch maps it to gRPC codes.
 type Kind string
 
 // The kinds of errors.
 const (
-	// Invalid: what was asked for cannot be, whatever the cluster holds.
+	// Invalid: the request is wrong, whatever the cluster holds.
 	Invalid Kind = "Invalid"
 	// Busy: another call for the same volume is under way.
 	Busy Kind = "Busy"
-	// NotReady: it may work later without anybody doing anything.
+	// NotReady: the same request may succeed later.
 	NotReady Kind = "NotReady"
 	// Missing: a required object or key does not exist.
 	Missing Kind = "Missing"
@@ -35,7 +35,7 @@ const (
 	Different Kind = "Different"
 	// Unknown: there is no such volume.
 	Unknown Kind = "Unknown"
-	// Exhausted: the node has no room for it.
+	// Exhausted: the node has no room for the files.
 	Exhausted Kind = "Exhausted"
 	// IO: the node could not write or mount.
 	IO Kind = "IO"
@@ -56,18 +56,18 @@ type Error struct {
 	Err      error
 }
 
-// Error leaves out Op and VolumeID: they stand beside the message wherever it is shown, and users read the cause.
+// Error leaves out Op and VolumeID. Logs and Events show both beside the message.
 func (e *Error) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// wrap makes an Error of the kind that the cause tells.
+// wrap returns an Error of the kind of its cause.
 func wrap(op, volumeID string, err error) error {
 	return &Error{Op: op, VolumeID: volumeID, Kind: kindOf(err), Err: err}
 }
 
-// refuse makes an Error of a kind that only the caller knows.
+// refuse returns an Error of a kind that only the caller knows.
 func refuse(op, volumeID string, kind Kind, format string, args ...any) error {
 	return &Error{Op: op, VolumeID: volumeID, Kind: kind, Err: fmt.Errorf(format, args...)}
 }
@@ -75,14 +75,14 @@ func refuse(op, volumeID string, kind Kind, format string, args ...any) error {
 // kindOf classifies a cause, wherever in a sync it came up.
 func kindOf(err error) Kind {
 	var (
-		missing  *projection.MissingError
-		unfit    *projection.UnsupportedError
-		conflict *tree.ConflictError
-		unread   *unreadError
-		sources  *sourcesError
-		foreign  *volumefs.ForeignMountError
-		link     *volumefs.SymlinkError
-		refused  *source.RefusedError
+		missing     *projection.MissingError
+		unsupported *projection.UnsupportedError
+		conflict    *tree.ConflictError
+		unread      *unreadError
+		sources     *sourcesError
+		foreign     *volumefs.ForeignMountError
+		link        *volumefs.SymlinkError
+		refused     *source.RefusedError
 	)
 	switch {
 	case errors.Is(err, errStopping):
@@ -91,7 +91,7 @@ func kindOf(err error) Kind {
 		return Missing
 	case errors.As(err, &refused):
 		return Denied
-	case errors.As(err, &conflict), errors.As(err, &unfit):
+	case errors.As(err, &conflict), errors.As(err, &unsupported):
 		return Invalid
 	case errors.As(err, &sources):
 		return sources.kind()
@@ -105,13 +105,13 @@ func kindOf(err error) Kind {
 	return IO
 }
 
-// errStopping ends a publish that waits for a source: the one who would tell it that the source is there is gone.
+// errStopping ends a publish that waits for a source: nothing would wake it any more.
 var errStopping = errors.New("the driver is being stopped; the next one will serve the volume")
 
-// errWorkedOn stands for what is not known of a live volume while a system call on its files does not come back.
+// errWorkedOn is the problem of a live volume while a system call on its files does not return.
 var errWorkedOn = errors.New("the volume is being worked on, and that takes long: whether its files are current is not known")
 
-// unreadError says that a source's state is not known, which is never taken for its absence.
+// unreadError means that the state of a source is not known. It never means that the source is missing.
 type unreadError struct {
 	key source.Key
 	err error // Why, as the API server or the network says; nil while the first answer is awaited.
@@ -124,7 +124,7 @@ func (e *unreadError) Error() string {
 	return fmt.Sprintf("%s cannot be read: %v%s", e.key.Ref, e.err, e.remedy())
 }
 
-// remedy says what can be done about it, where that is known.
+// remedy says what the user can do, if that is known.
 func (e *unreadError) remedy() string {
 	id := e.key.Identity
 	switch {
@@ -141,7 +141,7 @@ func (e *unreadError) remedy() string {
 
 func (e *unreadError) Unwrap() error { return e.err }
 
-func (e *unreadError) gist() string { return fmt.Sprintf("%s %s", e.kind(), e.key.Ref) }
+func (e *unreadError) fingerprint() string { return fmt.Sprintf("%s %s", e.kind(), e.key.Ref) }
 
 func (e *unreadError) kind() Kind {
 	switch {
@@ -153,20 +153,20 @@ func (e *unreadError) kind() Kind {
 	return NotReady
 }
 
-// sourcesError says everything that stands in the way when at least one source could not be read.
+// sourcesError lists everything that is in the way when at least one source could not be read.
 type sourcesError struct {
 	unread  []*unreadError           // At least one, in the order of the sources.
 	missing *projection.MissingError // What the sources that could be read lack; nil for nothing.
 }
 
-// newSourcesError makes one of what [projection.Prepare] has said about the sources that could be read. That their
-// files are in conflict, or cannot hold what they should, is left out: what is not read yet may end it.
+// newSourcesError adds what [projection.Prepare] found missing in the sources that could be read. It
+// leaves out conflicts and unsupported content: an object that is not read yet may end them.
 func newSourcesError(unread []*unreadError, err error) *sourcesError {
 	missing, _ := errors.AsType[*projection.MissingError](err)
 	return &sourcesError{unread: unread, missing: missing}
 }
 
-// with returns the error with what else could not be read.
+// with returns the error with other sources that could not be read.
 func (e *sourcesError) with(others []*unreadError) *sourcesError {
 	all := slices.Clone(e.unread)
 	for _, other := range others {
@@ -177,8 +177,19 @@ func (e *sourcesError) with(others []*unreadError) *sourcesError {
 	return &sourcesError{unread: all, missing: e.missing}
 }
 
-// mostUnread is how many sources that could not be read are spelled out. A volume may have thousands, each with what
-// would allow it.
+func asSources(err error) (*sourcesError, bool) { return errors.AsType[*sourcesError](err) }
+
+func asUnread(err error) (*unreadError, bool) { return errors.AsType[*unreadError](err) }
+
+// isOfSources reports whether a problem is with what was read, or not read, of the sources.
+func isOfSources(err error) bool {
+	_, ofSource := asUnread(err)
+	_, ofSources := asSources(err)
+	return ofSource || ofSources
+}
+
+// mostUnread is how many unread sources a message spells out. A volume may have thousands, each with a
+// remedy.
 const mostUnread = 10
 
 // Error returns one problem as it is, and several as «[a, b]».
@@ -199,7 +210,7 @@ func (e *sourcesError) Error() string {
 	return "[" + strings.Join(problems, ", ") + "]"
 }
 
-// causesFirst returns the sources about which there is something to say, and then those that nobody has answered for.
+// causesFirst returns the sources with a cause, and then those without an answer.
 func (e *sourcesError) causesFirst() []*unreadError {
 	isAwaited := func(u *unreadError) bool { return u.err == nil }
 	caused := slices.DeleteFunc(slices.Clone(e.unread), isAwaited)
@@ -211,19 +222,19 @@ func (e *sourcesError) causesFirst() []*unreadError {
 	return caused
 }
 
-func (e *sourcesError) gist() string {
-	var gists []string
+func (e *sourcesError) fingerprint() string {
+	var prints []string
 	for _, u := range e.unread {
-		gists = append(gists, u.gist())
+		prints = append(prints, u.fingerprint())
 	}
 	if e.missing != nil {
-		gists = append(gists, e.missing.Error())
+		prints = append(prints, e.missing.Error())
 	}
-	return strings.Join(gists, ", ")
+	return strings.Join(prints, ", ")
 }
 
-// kind leaves out what is missing: a source that could not be read decides what kind of trouble it is. One that may not be
-// read comes before one that may be read later, because somebody has to do something about it.
+// kind returns the kind of the unread sources, whatever is missing besides. A denied source comes before
+// one that may be read later, because somebody has to act.
 func (e *sourcesError) kind() Kind {
 	kind := NotReady
 	for _, u := range e.unread {
@@ -238,14 +249,15 @@ func (e *sourcesError) kind() Kind {
 	return kind
 }
 
-// gist returns what of trouble is news when it changes. What changes by itself is left out: how much room there is at the
-// time, the local port of a connection, the name of a file that was to be made.
-func gist(err error) string {
-	if sources, ok := errors.AsType[*sourcesError](err); ok {
-		return sources.gist()
+// fingerprint returns the parts of a problem that are news when they change. It leaves out the parts that
+// change by themselves: how much room there is, the local port of a connection, the name of a temporary
+// file.
+func fingerprint(err error) string {
+	if sources, ok := asSources(err); ok {
+		return sources.fingerprint()
 	}
-	if unread, ok := errors.AsType[*unreadError](err); ok {
-		return unread.gist()
+	if unread, ok := asUnread(err); ok {
+		return unread.fingerprint()
 	}
 	if isExhausted(err) {
 		return string(Exhausted)
@@ -256,7 +268,7 @@ func gist(err error) string {
 	return err.Error()
 }
 
-// reasonOf returns the Event reason for trouble with a live volume.
+// reasonOf returns the Event reason for a problem of a live volume.
 func reasonOf(kind Kind) Reason {
 	switch kind {
 	case Missing:

@@ -10,11 +10,11 @@ const (
 )
 
 // Age returns for how long the volume has been worked on.
-func (m *Manager) Age(volumeID string) time.Duration { return m.pulse.age(volumeID, time.Now()) }
+func (m *Manager) Age(volumeID string) time.Duration { return m.stalls.age(volumeID, time.Now()) }
 
 // UsedSources returns how many sources the manager holds users of.
 func (m *Manager) UsedSources() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.users)
+	m.registry.mu.Lock()
+	defer m.registry.mu.Unlock()
+	return len(m.registry.users)
 }

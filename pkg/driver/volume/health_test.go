@@ -146,8 +146,8 @@ func TestAStuckCallIsTold(t *testing.T) {
 				if err := d.Healthy(); err == nil || !strings.HasPrefix(err.Error(), "volume "+r.VolumeID+" has been worked on since ") {
 					n.Errorf("Healthy() = %v, want the volume", err)
 				}
-				if s := d.Survey(); s.NotCurrent[volume.Busy] != 0 {
-					n.Errorf("Survey() = %+v, want none that is busy: nobody has the files", s)
+				if s := d.Summary(); s.NotCurrent[volume.Busy] != 0 {
+					n.Errorf("Summary() = %+v, want none that is busy: nobody has the files", s)
 				}
 				close(gate)
 				if err := <-done; err != nil {
@@ -206,7 +206,7 @@ func TestAStuckVolumeAnswers(t *testing.T) {
 	})
 }
 
-// TestOnlyLongWorkIsBusy: a survey has no time left for the volumes that come after one that is stuck.
+// TestOnlyLongWorkIsBusy: a summary has no time left for the volumes that come after one that is stuck.
 func TestOnlyLongWorkIsBusy(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, _ := n.published()
@@ -218,13 +218,13 @@ func TestOnlyLongWorkIsBusy(t *testing.T) {
 		pass(time.Minute)
 		n.cluster.set(tls, "key", "k2")
 		synctest.Wait() // It is at work since a moment ago.
-		if s := d.Survey(); s.NotCurrent[volume.Busy] != 1 {
-			n.Errorf("Survey() = %+v, want one that is busy", s)
+		if s := d.Summary(); s.NotCurrent[volume.Busy] != 1 {
+			n.Errorf("Summary() = %+v, want one that is busy", s)
 		}
 		close(gate)
 		pass(settling)
-		if s := d.Survey(); s.NotCurrent[volume.Busy] != 0 {
-			n.Errorf("Survey() = %+v, want none that is busy", s)
+		if s := d.Summary(); s.NotCurrent[volume.Busy] != 0 {
+			n.Errorf("Summary() = %+v, want none that is busy", s)
 		}
 	})
 }

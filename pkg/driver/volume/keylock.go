@@ -2,28 +2,28 @@ package volume
 
 import "sync"
 
-// keyLock lets one caller at a time work on a key. Keys cost nothing while nobody holds them. The zero value is ready.
+// keyLock lets one caller at a time work on a key. A free key costs nothing. The zero value is ready.
 type keyLock struct {
-	mu   sync.Mutex // Guards held.
-	held map[string]bool
+	mu     sync.Mutex // Guards locked.
+	locked map[string]bool
 }
 
-// TryLock takes the key, or reports that somebody has it.
+// TryLock locks the key, or reports that another caller has locked it.
 func (l *keyLock) TryLock(key string) (unlock func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.held[key] {
+	if l.locked[key] {
 		return nil, false
 	}
-	if l.held == nil {
-		l.held = map[string]bool{}
+	if l.locked == nil {
+		l.locked = map[string]bool{}
 	}
-	l.held[key] = true
+	l.locked[key] = true
 	return func() { l.unlock(key) }, true
 }
 
 func (l *keyLock) unlock(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.held, key)
+	delete(l.locked, key)
 }

@@ -31,13 +31,13 @@ func isUnsure(key source.Key, s source.Snapshot) bool {
 }
 
 // followsLoss reports whether files go with their source: with one that a first publish requires they cannot. v.mu is held.
-func (v *volume) followsLoss() bool { return v.live.Load() && v.spec.OnDelete == api.OnDeleteRemove }
+func (v *volume) followsLoss() bool { return v.isLive() && v.spec.OnDelete == api.OnDeleteRemove }
 
 // holdsAbsence reports whether it is too early to believe that an object is gone whose content is in the files, or may be
 // after a restart. v.mu is held.
 func (v *volume) holdsAbsence(ref api.Ref, s source.Snapshot) bool {
-	_, isInFiles := v.projected[ref]
-	return v.live.Load() && (isInFiles || v.projected == nil) && time.Since(s.Changed) < source.AbsenceTime
+	_, isInFiles := v.files.projected[ref]
+	return v.isLive() && (isInFiles || v.files.projected == nil) && time.Since(s.Changed) < source.AbsenceTime
 }
 
 // forgive returns the sources with those of one object made optional.
@@ -52,10 +52,10 @@ func forgive(sources []api.Source, ref api.Ref) []api.Source {
 }
 
 // lost returns the sources that may no longer be read.
-func (m *Manager) lost(v *volume) []*unreadError {
+func (p planner) lost(v *volume) []*unreadError {
 	var lost []*unreadError
 	for _, key := range v.keys {
-		if s := m.cfg.Sources.Get(key); s.Revoked {
+		if s := p.sources.Get(key); s.Revoked {
 			lost = append(lost, &unreadError{key: key, err: s.Err})
 		}
 	}
@@ -64,13 +64,13 @@ func (m *Manager) lost(v *volume) []*unreadError {
 
 // withLosses returns what is wrong with a live volume after a sync that ended with err: sources that were lost are named
 // whatever else is, unless the node is to try again. v.mu is held.
-func (m *Manager) withLosses(v *volume, err error) error {
-	lost := m.lost(v)
+func (p planner) withLosses(v *volume, err error) error {
+	lost := p.lost(v)
 	sources, ofSources := errors.AsType[*sourcesError](err)
 	_, ofMissing := errors.AsType[*projection.MissingError](err)
 	switch {
 	case err == nil && len(lost) == 0:
-		return m.crowdedOut(v)
+		return p.crowdedOut(v)
 	case len(lost) == 0:
 		return err
 	case ofSources:

@@ -1,67 +1,110 @@
 package volume
 
-import "fmt"
+import (
+	"sync"
 
-// register makes the volume known, so that no change of a source it acquires afterwards is missed. It is refused when
-// the target is another volume's.
-func (m *Manager) register(v *volume) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+)
+
+// registry holds the volumes that are published or being published.
+type registry struct {
+	mu      sync.Mutex // Guards the fields below; never held while waiting or calling out.
+	volumes map[string]*volume
+	targets map[string]string                 // Invariant: targets[p] is id iff p is the target of volumes[id].
+	users   map[source.Key]map[string]*volume // Invariant: v is in users[k] iff it is in volumes and k is in v.keys.
+	// recovered is how many volumes an earlier run left, and isRecovered that all of them are here.
+	recovered   int
+	isRecovered bool
+}
+
+func newRegistry() *registry {
+	return &registry{volumes: map[string]*volume{}, targets: map[string]string{}, users: map[source.Key]map[string]*volume{}}
+}
+
+// add makes the volume known. Call it before sources are acquired, so that no change is missed. It
+// fails when the target belongs to another volume.
+func (r *registry) add(v *volume) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	id, target := v.record.VolumeID, v.record.TargetPath
-	if holder, ok := m.targets[target]; ok && holder != id {
-		return refuse("publish", id, Different, "volume %s is already published on %s", holder, target)
+	if owner, ok := r.targets[target]; ok && owner != id {
+		return refuse("publish", id, Different, "volume %s is already published on %s", owner, target)
 	}
-	m.targets[target] = id
-	m.volumes[id] = v
+	r.targets[target] = id
+	r.volumes[id] = v
 	for _, key := range v.keys {
-		if m.users[key] == nil {
-			m.users[key] = map[string]*volume{}
+		if r.users[key] == nil {
+			r.users[key] = map[string]*volume{}
 		}
-		m.users[key][id] = v
+		r.users[key][id] = v
 	}
 	return nil
 }
 
-// isOthers reports whether the target is that of another volume than the one named.
-func (m *Manager) isOthers(target, volumeID string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	holder, ok := m.targets[target]
-	return ok && holder != volumeID
-}
-
-// acquire becomes a user of every source of the volume.
-func (m *Manager) acquire(v *volume) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+// remove undoes add.
+func (r *registry) remove(v *volume) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.volumes, v.record.VolumeID)
+	delete(r.targets, v.record.TargetPath)
 	for _, key := range v.keys {
-		release, err := m.cfg.Sources.Acquire(key)
-		if err != nil {
-			v.dropSources()
-			return fmt.Errorf("watch the sources: %w", err)
-		}
-		v.release = append(v.release, release)
-	}
-	return nil
-}
-
-// forget undoes register and acquire. A sync that is under way ends first; one that comes later does nothing.
-func (m *Manager) forget(v *volume) {
-	v.mu.Lock()
-	v.gone.Store(true)
-	v.dropSources()
-	_ = v.dropView() // A handle: nothing that was written waits to be.
-	v.mu.Unlock()
-	v.account.Close()
-
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.volumes, v.record.VolumeID)
-	delete(m.targets, v.record.TargetPath)
-	for _, key := range v.keys {
-		delete(m.users[key], v.record.VolumeID)
-		if len(m.users[key]) == 0 {
-			delete(m.users, key)
+		delete(r.users[key], v.record.VolumeID)
+		if len(r.users[key]) == 0 {
+			delete(r.users, key)
 		}
 	}
+}
+
+// get returns a volume, or nil if it is not known.
+func (r *registry) get(volumeID string) *volume {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.volumes[volumeID]
+}
+
+// isTargetOfAnother reports whether the target belongs to another volume than the one named.
+func (r *registry) isTargetOfAnother(target, volumeID string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	owner, ok := r.targets[target]
+	return ok && owner != volumeID
+}
+
+func (r *registry) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.volumes)
+}
+
+func (r *registry) all() []*volume {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]*volume, 0, len(r.volumes))
+	for _, v := range r.volumes {
+		all = append(all, v)
+	}
+	return all
+}
+
+// eachUser calls visit, which must not block, with every volume that uses the source.
+func (r *registry) eachUser(key source.Key, visit func(*volume)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, v := range r.users[key] {
+		visit(v)
+	}
+}
+
+// endRecovery notes that all volumes of an earlier run are here.
+func (r *registry) endRecovery() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.recovered, r.isRecovered = len(r.volumes), true
+}
+
+// recovery returns how many volumes of an earlier run are here, and whether that is all of them.
+func (r *registry) recovery() (count int, ended bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.recovered, r.isRecovered
 }

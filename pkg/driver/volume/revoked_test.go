@@ -95,8 +95,8 @@ func TestLostAccessIsToldAlthoughAKeyIsMissing(t *testing.T) {
 		n.wantFiles(r, map[string]string{"a": "1", "key": "k"})
 		both := "[" + denied + ", " + missing + "]"
 		n.wantProblem(d, r, both)
-		if s := d.Survey(); s.NotCurrent[volume.Denied] != 1 {
-			n.Errorf("Survey() = %+v, want one that is denied", s)
+		if s := d.Summary(); s.NotCurrent[volume.Denied] != 1 {
+			n.Errorf("Summary() = %+v, want one that is denied", s)
 		}
 		n.cluster.set(web, "a", "2")
 		pass(settling)

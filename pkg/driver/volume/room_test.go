@@ -170,7 +170,7 @@ func TestAChangeForManyVolumesIsNoTrouble(t *testing.T) {
 		n.cluster.set(web, "a", text("2"))
 		for range 100 {
 			pass(30 * time.Millisecond)
-			for kind, count := range d.Survey().NotCurrent {
+			for kind, count := range d.Summary().NotCurrent {
 				if count != 0 {
 					n.Errorf("%d volumes have a problem of kind %s, want none", count, kind)
 				}

@@ -1,65 +1,32 @@
 package volume
 
 import (
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
-// facts are what is told of a volume and decides nothing. Its volume's mu guards them.
+// A report waits statusTimeout, in all, for volumes that are being worked on. A sync takes about a
+// millisecond.
+const (
+	statusTimeout = 200 * time.Millisecond
+	lockInterval  = time.Millisecond
+)
+
+// facts are shown in reports and decide nothing. The volume's mu guards them.
 type facts struct {
 	bytes       int64     // Of the files.
-	projectedAt time.Time // When the files were last changed; zero for not in this run.
-	checkedAt   time.Time // When the files were last what the sources said; zero for not in this run.
+	projectedAt time.Time // When the files last changed; zero for not in this run.
+	checkedAt   time.Time // When the files were last known to be current; zero for not in this run.
 	troubled    time.Time // When the problem began; zero for none.
-	behind      time.Time // When the oldest change that did not get into the files became known; zero for none.
+	behind      time.Time // When the oldest change that is not in the files became known; zero for none.
 }
 
-// projected is which version of an object is in the files, and when it was made, by the API server's clock.
-type projected struct {
-	version statusz.Version
-	changed time.Time
-}
-
-func versionOf(c api.Content) statusz.Version {
-	return statusz.Version{UID: c.UID, ResourceVersion: c.ResourceVersion}
-}
-
-// settle remembers what the files are made of, after they have been found or made to be what the tree says. v.mu is held.
-func (m *Manager) settle(v *volume, t tree.Tree, contents map[api.Ref]api.Content, result Result) {
-	v.crowded = time.Time{} // There is room, or none is needed.
-	f := &v.facts
-	f.checkedAt = time.Now()
-	var reached time.Time
-	next := make(map[api.Ref]projected, len(contents))
-	for ref, c := range contents {
-		next[ref] = projected{version: versionOf(c), changed: c.ChangedAt}
-		before, known := v.projected[ref]
-		// Not each change of an object moves its time. One that did is what has reached the files.
-		if known && c.ChangedAt.After(before.changed) && c.ChangedAt.After(reached) {
-			reached = c.ChangedAt
-		}
-	}
-	v.projected, f.bytes = next, int64(t.Size())
-	if result != ResultWritten {
-		return
-	}
-	f.projectedAt = f.checkedAt
-	if !reached.IsZero() {
-		m.cfg.Reporter.Reached(reached)
-	}
-}
-
-// noteDelay remembers since when a change waits, if it did not get into the files. v.mu is held.
-func (v *volume) noteDelay(since time.Time, err error) {
+// noteDelayLocked stores since when a change waits, if a sync did not write it.
+func (v *volume) noteDelayLocked(since time.Time, err error) {
 	switch {
 	case err == nil:
 		v.facts.behind = time.Time{}
@@ -70,8 +37,8 @@ func (v *volume) noteDelay(since time.Time, err error) {
 	}
 }
 
-// setProblem remembers what is wrong, and since when trouble of that kind is. v.mu is held.
-func (v *volume) setProblem(problem error) {
+// setProblemLocked stores the problem, and when problems of its kind began.
+func (v *volume) setProblemLocked(problem error) {
 	switch {
 	case problem == nil:
 		v.facts.troubled = time.Time{}
@@ -81,7 +48,7 @@ func (v *volume) setProblem(problem error) {
 	v.problem = problem
 }
 
-// problemKind is kindOf for trouble with a live volume, whose attributes may be what is wrong.
+// problemKind is kindOf for a live volume, whose attributes may be the problem.
 func problemKind(err error) Kind {
 	if _, ok := errors.AsType[*api.AttributesError](err); ok {
 		return Invalid
@@ -89,87 +56,97 @@ func problemKind(err error) Kind {
 	return kindOf(err)
 }
 
-// oldest returns when the oldest change that was not looked at yet became known; zero for none.
-func (d *dirtyTime) oldest() time.Time {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.since
+// describer reports the state of volumes. It does not wait long for volumes that are being worked on.
+type describer struct {
+	registry *registry
+	planner  planner
+	stalls   *stallDetector
+	key      digestKey
 }
 
-// patience is how long a report waits, in all, for volumes that are being worked on. A sync takes about a millisecond.
-const (
-	patience = 200 * time.Millisecond
-	tryAgain = time.Millisecond
-)
+// visitor is called with each volume: locked if that was possible in time, else busy.
+type visitor struct{ locked, busy func(*volume) }
 
-// tryLock locks the volume if it can be had before the deadline.
-func (v *volume) tryLock(deadline time.Time) bool {
-	for !v.mu.TryLock() {
-		if !time.Now().Before(deadline) {
-			return false
-		}
-		<-time.After(tryAgain)
-	}
-	return true
-}
-
-// each calls visit with every volume, and whether it is locked: one that is being worked on for long is not.
-func (m *Manager) each(visit func(v *volume, locked bool)) {
-	deadline := time.Now().Add(patience)
-	for _, v := range m.all() {
-		locked := v.tryLock(deadline)
-		visit(v, locked)
-		if locked {
+func (d *describer) each(visit visitor) {
+	deadline := time.Now().Add(statusTimeout)
+	for _, v := range d.registry.all() {
+		if v.lockBefore(deadline) {
+			visit.locked(v)
 			v.mu.Unlock()
+		} else {
+			visit.busy(v)
 		}
 	}
 }
 
-func (m *Manager) all() []*volume {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	all := make([]*volume, 0, len(m.volumes))
-	for _, v := range m.volumes {
-		all = append(all, v)
+// condition returns why the files of a volume on target are not current, if so.
+func (d *describer) condition(volumeID, target string) (problem, err error) {
+	v := d.registry.get(volumeID)
+	switch {
+	case v == nil:
+		return nil, refuse("describe", volumeID, Unknown, "volume %s is not published on this node", volumeID)
+	case target != "" && target != v.record.TargetPath:
+		return nil, refuse("describe", volumeID, Unknown, "volume %s is not published on %s", volumeID, target)
 	}
-	return all
+	locked := v.lockBefore(time.Now().Add(statusTimeout))
+	if locked {
+		defer v.mu.Unlock()
+	}
+	switch {
+	case !v.isLive():
+		return nil, refuse("describe", volumeID, Unknown, "volume %s is not published on this node", volumeID)
+	case !locked:
+		return errWorkedOn, nil
+	case v.problem != nil:
+		return v.problem, nil
+	}
+	return d.planner.stalenessLocked(v), nil
 }
 
-// Status returns what is known of the volumes of the pods that match, sorted. It does not wait for volumes that are being
-// worked on for long.
-func (m *Manager) Status(match func(api.Pod) bool) []statusz.Volume {
+// status returns the state of the volumes of the pods that match, sorted.
+func (d *describer) status(match func(api.Pod) bool) []statusz.Volume {
 	all := []statusz.Volume{}
-	m.each(func(v *volume, locked bool) {
-		if match(v.record.Pod) && (!locked || !v.gone.Load()) {
-			all = append(all, m.statusOf(v, locked))
-		}
+	d.each(visitor{
+		locked: func(v *volume) {
+			if match(v.record.Pod) && !v.flags.is(phaseGone) {
+				all = append(all, d.describeLocked(v))
+			}
+		},
+		busy: func(v *volume) {
+			if match(v.record.Pod) {
+				all = append(all, d.outline(v, statusz.Busy))
+			}
+		},
 	})
 	statusz.Sort(all)
 	return all
 }
 
-//nolint:revive // Whether the volume is locked is what its lock cannot be asked.
-func (m *Manager) statusOf(v *volume, locked bool) statusz.Volume {
+// outline describes what can be known of a volume without its lock.
+func (d *describer) outline(v *volume, state statusz.State) statusz.Volume {
 	r := v.record
-	s := statusz.Volume{
-		ID: r.VolumeID, Pod: statusz.Pod(r.Pod), Name: v.name(), TargetPath: r.TargetPath,
-		UpdatePolicy: string(v.spec.UpdatePolicy), OnDelete: string(v.spec.OnDelete), State: statusz.Busy,
+	return statusz.Volume{
+		ID: r.VolumeID, Pod: statusz.Pod(r.Pod), Name: v.name(), TargetPath: r.TargetPath, State: state,
+		UpdatePolicy: string(v.spec.UpdatePolicy), OnDelete: string(v.spec.OnDelete), Sources: d.sourcesOf(v),
 	}
-	var files map[api.Ref]projected
-	if locked {
-		f := v.facts
-		s.State, s.Digest, s.Bytes, s.ProjectedAt, s.CheckedAt = v.state(), m.seal.of(v.digest), f.bytes, f.projectedAt, f.checkedAt
-		s.Problem = m.problemOf(v)
-		files = v.projected
+}
+
+func (d *describer) describeLocked(v *volume) statusz.Volume {
+	s := d.outline(v, v.stateLocked())
+	s.Digest, s.Bytes, s.ProjectedAt, s.CheckedAt = d.key.seal(v.files.digest), v.facts.bytes, v.facts.projectedAt, v.facts.checkedAt
+	s.Problem = d.problemLocked(v)
+	for i, of := range v.spec.Sources {
+		if p, ok := v.files.projected[of.Ref]; ok {
+			s.Sources[i].Projected = &p.version
+		}
 	}
-	s.Sources = m.sourcesOf(v, files)
 	return s
 }
 
-// state returns how far the volume has come. v.mu is held.
-func (v *volume) state() statusz.State {
+// stateLocked returns how far the volume has come.
+func (v *volume) stateLocked() statusz.State {
 	switch {
-	case !v.live.Load():
+	case !v.isLive():
 		return statusz.Publishing
 	case v.frozen:
 		return statusz.Frozen
@@ -177,27 +154,26 @@ func (v *volume) state() statusz.State {
 	return statusz.Live
 }
 
-// problemOf returns what is wrong with a volume, or what its publish waits for; nil for nothing. v.mu is held.
-func (m *Manager) problemOf(v *volume) *statusz.Problem {
+// problemLocked returns the problem of a volume, or what its publish waits for; nil for none.
+func (d *describer) problemLocked(v *volume) *statusz.Problem {
 	if v.problem != nil {
 		return &statusz.Problem{Kind: string(problemKind(v.problem)), Message: v.problem.Error(), Since: v.facts.troubled}
 	}
-	if !v.live.Load() {
-		if err := m.obstacle(v); err != nil {
+	if !v.isLive() {
+		if _, _, err := d.planner.plan(v); err != nil {
 			return &statusz.Problem{Kind: string(problemKind(err)), Message: err.Error()}
 		}
 		return nil
 	}
-	err := m.staleness(v)
-	unread, ok := errors.AsType[*unreadError](err)
+	unread, ok := asUnread(d.planner.stalenessLocked(v))
 	if !ok {
 		return nil
 	}
-	return &statusz.Problem{Kind: string(unread.kind()), Message: err.Error(), Since: m.cfg.Sources.Get(unread.key).Failing}
+	return &statusz.Problem{Kind: string(unread.kind()), Message: unread.Error(), Since: d.planner.sources.Get(unread.key).Failing}
 }
 
 // sourcesOf returns the sources in the order of the attributes, with what is known of each object now.
-func (m *Manager) sourcesOf(v *volume, files map[api.Ref]projected) []statusz.Source {
+func (d *describer) sourcesOf(v *volume) []statusz.Source {
 	keys := make(map[api.Ref]source.Key, len(v.keys))
 	for _, key := range v.keys {
 		keys[key.Ref] = key
@@ -214,16 +190,13 @@ func (m *Manager) sourcesOf(v *volume, files map[api.Ref]projected) []statusz.So
 		if s.As != nil {
 			next.As = &statusz.As{Path: s.As.Path, Format: string(s.As.Format)}
 		}
-		addKnown(&next, m.cfg.Sources.Get(keys[s.Ref]))
-		if p, ok := files[s.Ref]; ok {
-			next.Projected = &p.version
-		}
+		addKnown(&next, d.planner.sources.Get(keys[s.Ref]))
 		all = append(all, next)
 	}
 	return all
 }
 
-// addKnown adds what the API server has said of an object.
+// addKnown adds what the API server has answered about an object.
 func addKnown(to *statusz.Source, s source.Snapshot) {
 	to.Synced, to.Found, to.Polled, to.Revoked, to.ChangedAt = s.Synced, s.Found, s.Polled, s.Revoked, s.Changed
 	if s.Found {
@@ -233,24 +206,4 @@ func addKnown(to *statusz.Source, s source.Snapshot) {
 	if s.Err != nil {
 		to.Error = s.Err.Error()
 	}
-}
-
-// seal is a key that nobody has but this run of the driver. The digest of a short Secret would let whoever sees it try
-// guesses; sealed, it can only be compared with others of the same run.
-type seal [sha256.Size]byte
-
-func newSeal() (s seal) {
-	_, _ = rand.Read(s[:]) // It never returns an error.
-	return s
-}
-
-// of returns the sealed digest; none for none.
-func (s seal) of(digest string) string {
-	if digest == "" {
-		return ""
-	}
-	h := hmac.New(sha256.New, s[:])
-	h.Write([]byte(digest))
-	const enough = 16
-	return hex.EncodeToString(h.Sum(nil)[:enough])
 }

@@ -122,16 +122,16 @@ func TestStatusTellsOfTrouble(t *testing.T) {
 		if diff := cmp.Diff([]*statusz.Version{n.version(web), before}, []*statusz.Version{s.Known, s.Projected}); diff != "" {
 			n.Errorf("known and projected (-want +got):\n%s", diff)
 		}
-		if survey := d.Survey(); survey.NotCurrent[volume.Missing] != 1 || survey.Staleness != 0 {
-			n.Errorf("Survey() = %+v, want one that misses something, and is in no other number", survey)
+		if summary := d.Summary(); summary.NotCurrent[volume.Missing] != 1 || summary.Staleness != 0 {
+			n.Errorf("Summary() = %+v, want one that misses something, and is in no other number", summary)
 		}
 		n.cluster.set(web, "a", "2")
 		pass(settling)
 		if got := d.only(); got.Problem != nil {
 			n.Errorf("problem = %v, want none", got.Problem)
 		}
-		if survey := d.Survey(); survey.NotCurrent[volume.Missing] != 0 || survey.Staleness != 0 {
-			n.Errorf("Survey() = %+v, want all well", survey)
+		if summary := d.Summary(); summary.NotCurrent[volume.Missing] != 0 || summary.Staleness != 0 {
+			n.Errorf("Summary() = %+v, want all well", summary)
 		}
 	})
 }
@@ -145,8 +145,8 @@ func TestAnAPIServerThatIsAwayIsNoStaleness(t *testing.T) {
 		if got := d.only(); got.Problem == nil || got.Problem.Kind != "NotReady" || got.Sources[0].Error != "connection refused" {
 			n.Errorf("volume = %+v, want it told that its source cannot be read", got)
 		}
-		if survey := d.Survey(); survey.NotCurrent[volume.NotReady] != 1 || survey.Staleness != 0 {
-			n.Errorf("Survey() = %+v, want one that is not ready and no staleness", survey)
+		if summary := d.Summary(); summary.NotCurrent[volume.NotReady] != 1 || summary.Staleness != 0 {
+			n.Errorf("Summary() = %+v, want one that is not ready and no staleness", summary)
 		}
 	})
 }
@@ -162,8 +162,8 @@ func TestStatusOfAVolumeThatWaits(t *testing.T) {
 		if got.State != statusz.Publishing || got.Problem == nil || got.Problem.Kind != "Missing" || got.Problem.Message != `configmap "web" not found` {
 			n.Errorf("volume = %+v, want it to wait for the ConfigMap", got)
 		}
-		if s := d.Survey(); s.NotCurrent[volume.Missing] != 0 || s.Staleness != 0 {
-			n.Errorf("Survey() = %+v, want nothing: nobody has its files", s)
+		if s := d.Summary(); s.NotCurrent[volume.Missing] != 0 || s.Staleness != 0 {
+			n.Errorf("Summary() = %+v, want nothing: nobody has its files", s)
 		}
 		n.cluster.set(web, "a", "1")
 		if err := <-published; err != nil {
@@ -192,8 +192,8 @@ func TestAFrozenVolumeIsToldOnItsPod(t *testing.T) {
 		if got.State != statusz.Frozen || got.Problem == nil || got.Problem.Kind != "Invalid" || got.Problem.Since.IsZero() {
 			n.Errorf("volume = %+v, want it frozen for its attributes", got)
 		}
-		if s := d.Survey(); s.Frozen != 1 || s.NotCurrent[volume.Invalid] != 1 || s.Staleness != 0 {
-			n.Errorf("Survey() = %+v, want one frozen volume", s)
+		if s := d.Summary(); s.Frozen != 1 || s.NotCurrent[volume.Invalid] != 1 || s.Staleness != 0 {
+			n.Errorf("Summary() = %+v, want one frozen volume", s)
 		}
 	})
 }
@@ -205,8 +205,8 @@ func TestAVolumeThatNeverUpdatesIsBehindNothing(t *testing.T) {
 		d.publish(n.request("other", configMap("web")))
 		n.cluster.set(web, "a", "2")
 		pass(time.Hour)
-		if s := d.Survey(); s.Staleness != 0 || s.Frozen != 0 {
-			n.Errorf("Survey() = %+v, want nothing", s)
+		if s := d.Summary(); s.Staleness != 0 || s.Frozen != 0 {
+			n.Errorf("Summary() = %+v, want nothing", s)
 		}
 		if got := d.Status(allPods)[0]; got.State != statusz.Frozen || got.Problem != nil {
 			n.Errorf("volume = %+v, want it frozen by its own choice", got)
@@ -232,8 +232,8 @@ func TestStatusDoesNotWaitForAStuckVolume(t *testing.T) {
 		}
 		n.cluster.set(web, "a", "3")
 		pass(time.Minute)
-		if s := d.Survey(); s.NotCurrent[volume.Busy] != 1 || s.Staleness < time.Minute || s.Staleness > time.Minute+time.Second {
-			n.Errorf("Survey() = %+v, want one that is busy, and a change that has waited for a minute", s)
+		if s := d.Summary(); s.NotCurrent[volume.Busy] != 1 || s.Staleness < time.Minute || s.Staleness > time.Minute+time.Second {
+			n.Errorf("Summary() = %+v, want one that is busy, and a change that has waited for a minute", s)
 		}
 		n.faults.on("open", nil)
 		close(gate)

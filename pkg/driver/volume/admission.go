@@ -1,0 +1,187 @@
+package volume
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
+)
+
+// How much of the node's memory a volume takes besides the pages of its files. Measured.
+const (
+	bytesPerVolume = 32 << 10 // A mount, its file system, and what the driver stores of them.
+	bytesPerInode  = 1 << 10  // The inode and the name of a file, directory or link.
+	// bytesPerPublish is for a call and for what it reads before the size of that is known.
+	bytesPerPublish = 256 << 10
+	// bytesPerSource is for each object that a publish begins to watch, even if it does not exist.
+	bytesPerSource = 96 << 10
+	bytesPerUse    = 1 << 10 // What a volume stores of each source, even one with other users.
+	bytesPerItem   = 128     // What a volume stores of each item, besides its key and path.
+	// bytesUnasked is how much a sync may render without asking for room. Few syncs run at a time, and a
+	// publish has bytesPerPublish.
+	bytesUnasked = 64 << 10
+)
+
+// crowdedTime is how long a change may wait for room before the pod is told. A change of an object that
+// many volumes share takes the room twice, and each volume gives half of it back [graceTime] to twice
+// that later. New volumes get no more than three quarters of all room, so the rest is enough for all
+// volumes within three rounds.
+const crowdedTime = 8 * graceTime
+
+// admission decides whether the node has room for the files of volumes.
+type admission struct {
+	room    Room
+	planner planner
+	queue   *syncQueue
+}
+
+// memory is what one volume takes of the room. The volume's mu guards it, except for the account.
+type memory struct {
+	account    *budget.Account
+	recordSize int       // In bytes, about.
+	borrowed   int64     // The room for what was rendered and is not in the files yet.
+	crowded    time.Time // Since when there is no room for a change; zero if there is.
+}
+
+// newMemory returns the memory of a volume, which takes nothing yet. Its account must be closed.
+func (a *admission) newMemory(r state.Record) memory {
+	return memory{account: a.room.Account(), recordSize: r.Size()}
+}
+
+// admitUnparsed takes the room for a publish whose attributes are not parsed yet.
+func (a *admission) admitUnparsed(v *volume) error { return v.memory.account.Open(v.sizeUnparsed()) }
+
+// admitSources takes the room for a publish that is about to read its sources.
+func (a *admission) admitSources(v *volume) error { return v.memory.account.Open(v.sizePending()) }
+
+// admitFiles takes the room for the files of a new volume. A live volume has room already.
+func (a *admission) admitFiles(v *volume, plan projection.Plan) error {
+	if v.isLive() {
+		return nil
+	}
+	return v.memory.account.Open(bytesPerVolume + v.footprint() + neededBy(plan))
+}
+
+// borrowLocked takes the room for what a sync renders, which is in memory beside the files until
+// giveBack is called. A live volume waits for that room as for the room of its files.
+func (a *admission) borrowLocked(v *volume, rendered int64) (giveBack func(), err error) {
+	if rendered <= bytesUnasked {
+		return func() {}, nil
+	}
+	account := a.room.Account()
+	switch {
+	case !v.isLive():
+		if err := account.Open(rendered); err != nil {
+			return nil, err
+		}
+	case a.planner.removesFiles(v):
+		account.Force(rendered)
+	default:
+		if err := account.Resize(rendered); err != nil {
+			return nil, a.waitLocked(v, v.memory.account.Size()+rendered, err)
+		}
+	}
+	v.memory.borrowed = rendered
+	return func() {
+		v.memory.borrowed = 0
+		account.Close()
+	}, nil
+}
+
+// reserveLocked takes the room for the files of a tree beside those that are there. If there is none,
+// the volume is synced again as soon as there is. Files that must go do not wait for room.
+func (a *admission) reserveLocked(v *volume, view *volumefs.View, needed int64) error {
+	if !v.isLive() {
+		return nil // admitFiles has taken it.
+	}
+	a.chargeLocked(v, view) // What the last write left behind may be gone.
+	account := v.memory.account
+	wanted := account.Size() + needed
+	if a.planner.removesFiles(v) {
+		account.Force(wanted)
+		return nil
+	}
+	if err := account.Resize(wanted); err != nil {
+		return a.waitLocked(v, wanted, err)
+	}
+	return nil
+}
+
+// waitLocked queues a live volume when its account can be as large as wanted, beside what the volume
+// has borrowed and will borrow again. It returns the error, or for a while an [atomicdir.EarlyError].
+func (a *admission) waitLocked(v *volume, wanted int64, err error) error {
+	m := &v.memory
+	m.account.WhenRoom(wanted+m.borrowed, func() { a.queue.add(v) })
+	if m.crowded.IsZero() {
+		m.crowded = time.Now()
+	}
+	if until := m.crowded.Add(crowdedTime); time.Now().Before(until) {
+		return &atomicdir.EarlyError{Until: until}
+	}
+	return err
+}
+
+// chargeLocked takes as much room as the volume uses. If the usage is not known, nothing changes.
+func (a *admission) chargeLocked(v *volume, view *volumefs.View) {
+	if !v.isLive() {
+		v.memory.account.Force(v.sizePending()) // The files of a failed publish are gone.
+		return
+	}
+	if usage, err := view.Usage(); err == nil {
+		a.chargeUsage(v, usage)
+	}
+}
+
+// chargeUsage takes as much room as the volume uses, even if there is none.
+func (a *admission) chargeUsage(v *volume, u volumefs.Usage) {
+	v.memory.account.Force(v.footprint() + bytesPerVolume + u.BytesUsed + u.InodesUsed*bytesPerInode)
+}
+
+// neededBy returns how much memory it takes, at most, to write all files of a plan.
+func neededBy(plan projection.Plan) int64 {
+	const fixed = 4 // The directory of a generation, the link to it, and their like.
+	bytes, inodes := int64(0), int64(fixed+len(plan.Dirs()))
+	for size := range plan.Sizes() {
+		bytes += wholePages(size)
+		inodes += 2 // The file, and perhaps a link in the root.
+	}
+	return bytes + inodes*bytesPerInode
+}
+
+func wholePages(size int) int64 {
+	page := os.Getpagesize()
+	return int64((size + page - 1) / page * page)
+}
+
+// footprint returns how much memory the volume takes besides its files.
+func (v *volume) footprint() int64 {
+	size := wholePages(v.memory.recordSize)
+	for _, s := range v.spec.Sources {
+		size += bytesPerUse
+		for _, item := range s.Items {
+			size += bytesPerItem + int64(len(item.Key)+len(item.Path))
+		}
+	}
+	return size
+}
+
+// sizeUnparsed returns how much memory a publish takes before its attributes are parsed. The call holds
+// them twice.
+func (v *volume) sizeUnparsed() int64 {
+	return bytesPerVolume + 2*int64(v.memory.recordSize) + v.footprint()
+}
+
+// sizePending returns how much memory a publish takes until its files are written.
+func (v *volume) sizePending() int64 {
+	return v.sizeUnparsed() + bytesPerPublish + int64(len(v.keys))*bytesPerSource
+}
+
+func isExhausted(err error) bool {
+	_, ok := errors.AsType[*budget.ExhaustedError](err)
+	return ok
+}

@@ -1,0 +1,82 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/klog/v2"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+)
+
+// What a problem means for the files.
+const (
+	filesStay = "the files stay as they are"
+	filesGo   = "the files of the source are removed"
+)
+
+// notifier writes the Events of volumes, each piece of news once.
+type notifier struct {
+	reporter Reporter
+	planner  planner
+}
+
+// reported is what the Events of one volume have said. The volume's mu guards it.
+type reported struct {
+	problem string       // The fingerprint of the last problem; empty for none.
+	polled  []source.Key // The sources that are polled.
+}
+
+// outcome is how the sync of a live volume ended.
+type outcome struct {
+	result      Result
+	problem     error
+	consequence string // What the problem means for the files.
+}
+
+// outcomeLocked stores the problem of a live volume, if any, and writes an Event if the problem is new.
+func (n notifier) outcomeLocked(ctx context.Context, v *volume, o outcome) {
+	before := v.events.problem
+	v.setProblemLocked(o.problem)
+	v.events.problem = ""
+	if o.problem != nil {
+		v.events.problem = o.consequence + ": " + fingerprint(o.problem)
+	}
+	switch {
+	case o.problem != nil && v.events.problem != before:
+		klog.FromContext(ctx).Error(o.problem, "A live volume is not current: "+o.consequence,
+			logkeys.VolumeID, v.record.VolumeID, logkeys.Pod, v.record.Pod)
+		n.event(v, reasonOf(kindOf(o.problem)), "%s: %v", o.consequence, o.problem)
+	case o.problem == nil && before != "":
+		n.event(v, ReasonProjected, "the files are current again")
+	case o.problem == nil && o.result == ResultWritten:
+		n.event(v, ReasonProjected, "a change of the sources is in the files")
+	}
+}
+
+// polledLocked writes an Event, once, for each source that is polled, and says how to have it watched.
+func (n notifier) polledLocked(v *volume) {
+	polled := n.planner.polled(v)
+	for _, key := range polled {
+		if !slices.Contains(v.events.polled, key) {
+			n.event(v, ReasonPolling, "%s is read about twice a minute, because %s may get it but not watch it; to have changes at once, %s",
+				key.Ref, key.Identity, howToWatch(key))
+		}
+	}
+	v.events.polled = polled
+}
+
+// howToWatch says what lets the reader of a polled source watch it.
+func howToWatch(key source.Key) string {
+	if !isReadByPod(key) {
+		return "add the verbs list and watch to the driver's ClusterRole"
+	}
+	return "apply:\n" + identity.Grant(key.Identity, key.Ref)
+}
+
+func (n notifier) event(v *volume, reason Reason, format string, args ...any) {
+	n.reporter.Event(v.record.Pod, v.name(), reason, fmt.Sprintf("volume %q: "+format, append([]any{v.name()}, args...)...))
+}
