@@ -22,15 +22,15 @@ const (
 	bytesPerSource = 96 << 10
 	bytesPerUse    = 1 << 10 // What a volume stores of each source, even one with other users.
 	bytesPerItem   = 128     // What a volume stores of each item, besides its key and path.
-	// bytesUnasked is how much a sync may render without asking for room. Few syncs run at a time, and a
-	// publish has bytesPerPublish.
+	// bytesUnasked is how much a sync may render without asking for room. Few syncs run at a time,
+	// and a publish has bytesPerPublish.
 	bytesUnasked = 64 << 10
 )
 
-// crowdedTime is how long a change may wait for room before the pod is told. A change of an object that
-// many volumes share takes the room twice, and each volume gives half of it back [graceTime] to twice
-// that later. New volumes get no more than three quarters of all room, so the rest is enough for all
-// volumes within three rounds.
+// crowdedTime is how long a change may wait for room before the pod is told. A change of an object
+// that many volumes share takes the room twice, and each volume gives half of it back [graceTime]
+// to twice that later. New volumes get no more than three quarters of all room, so the rest is
+// enough for all volumes within three rounds.
 const crowdedTime = 8 * graceTime
 
 // admission decides whether the node has room for the files of volumes.
@@ -93,8 +93,8 @@ func (a *admission) borrowLocked(v *volume, rendered int64) (giveBack func(), er
 	}, nil
 }
 
-// reserveLocked takes the room for the files of a tree beside those that are there. If there is none,
-// the volume is synced again as soon as there is. Files that must go do not wait for room.
+// reserveLocked takes the room for the files of a tree beside those that are there. If there is
+// none, the volume is synced again as soon as there is. Files that must go do not wait for room.
 func (a *admission) reserveLocked(v *volume, view *volumefs.View, needed int64) error {
 	if !v.isLive() {
 		return nil // admitFiles has taken it.
@@ -112,8 +112,9 @@ func (a *admission) reserveLocked(v *volume, view *volumefs.View, needed int64) 
 	return nil
 }
 
-// waitLocked queues a live volume when its account can be as large as wanted, beside what the volume
-// has borrowed and will borrow again. It returns the error, or for a while an [atomicdir.EarlyError].
+// waitLocked queues a live volume when its account can be as large as wanted, beside what the
+// volume has borrowed and will borrow again. It returns the error, or for a while an
+// [atomicdir.EarlyError].
 func (a *admission) waitLocked(v *volume, wanted int64, err error) error {
 	m := &v.memory
 	m.account.WhenRoom(wanted+m.borrowed, func() { a.queue.add(v) })
@@ -170,8 +171,8 @@ func (v *volume) footprint() int64 {
 	return size
 }
 
-// sizeUnparsed returns how much memory a publish takes before its attributes are parsed. The call holds
-// them twice.
+// sizeUnparsed returns how much memory a publish takes before its attributes are parsed. The call
+// holds them twice.
 func (v *volume) sizeUnparsed() int64 {
 	return bytesPerVolume + 2*int64(v.memory.recordSize) + v.footprint()
 }

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// answerTimeout is how long a publish waits for the API server's first answer about its sources, for
-// example on a network that drops all packets. It ends before the kubelet gives the call up: after that,
-// nobody would see the reason.
+// answerTimeout is how long a publish waits for the API server's first answer about its sources,
+// for example on a network that drops all packets. It ends before the kubelet gives the call up:
+// after that, nobody would see the reason.
 const answerTimeout = 20 * time.Second
 
-// await returns when the files of the volume can be planned. When the publish timeout ends, it returns
-// what is in the way. The timeout begins with the API server's first answer, because it is for missing
-// objects. While await waits, Events on the pod say for what.
+// await returns when the files of the volume can be planned. When the publish timeout ends, it
+// returns what is in the way. The timeout begins with the API server's first answer, because it is
+// for missing objects. While await waits, Events on the pod say for what.
 func (m *Manager) await(ctx context.Context, v *volume) error {
 	answer := time.After(answerTimeout)
 	var limit <-chan time.Time

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
@@ -62,8 +63,14 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// wrap returns an Error of the kind of its cause.
+// wrap returns an Error of the kind of its cause; nil for none.
 func wrap(op, volumeID string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
 	return &Error{Op: op, VolumeID: volumeID, Kind: kindOf(err), Err: err}
 }
 
@@ -75,6 +82,7 @@ func refuse(op, volumeID string, kind Kind, format string, args ...any) error {
 // kindOf classifies a cause, wherever in a sync it came up.
 func kindOf(err error) Kind {
 	var (
+		attributes  *api.AttributesError
 		missing     *projection.MissingError
 		unsupported *projection.UnsupportedError
 		conflict    *tree.ConflictError
@@ -91,7 +99,7 @@ func kindOf(err error) Kind {
 		return Missing
 	case errors.As(err, &refused):
 		return Denied
-	case errors.As(err, &conflict), errors.As(err, &unsupported):
+	case errors.As(err, &attributes), errors.As(err, &conflict), errors.As(err, &unsupported):
 		return Invalid
 	case errors.As(err, &sources):
 		return sources.kind()
@@ -111,7 +119,8 @@ var errStopping = errors.New("the driver is being stopped; the next one will ser
 // errWorkedOn is the problem of a live volume while a system call on its files does not return.
 var errWorkedOn = errors.New("the volume is being worked on, and that takes long: whether its files are current is not known")
 
-// unreadError means that the state of a source is not known. It never means that the source is missing.
+// unreadError means that the state of a source is not known. It never means that the source is
+// missing.
 type unreadError struct {
 	key source.Key
 	err error // Why, as the API server or the network says; nil while the first answer is awaited.
@@ -159,8 +168,8 @@ type sourcesError struct {
 	missing *projection.MissingError // What the sources that could be read lack; nil for nothing.
 }
 
-// newSourcesError adds what [projection.Prepare] found missing in the sources that could be read. It
-// leaves out conflicts and unsupported content: an object that is not read yet may end them.
+// newSourcesError adds what [projection.Prepare] found missing in the sources that could be read.
+// It leaves out conflicts and unsupported content: an object that is not read yet may end them.
 func newSourcesError(unread []*unreadError, err error) *sourcesError {
 	missing, _ := errors.AsType[*projection.MissingError](err)
 	return &sourcesError{unread: unread, missing: missing}
@@ -188,8 +197,8 @@ func isOfSources(err error) bool {
 	return ofSource || ofSources
 }
 
-// mostUnread is how many unread sources a message spells out. A volume may have thousands, each with a
-// remedy.
+// mostUnread is how many unread sources a message spells out. A volume may have thousands, each
+// with a remedy.
 const mostUnread = 10
 
 // Error returns one problem as it is, and several as «[a, b]».
@@ -233,8 +242,8 @@ func (e *sourcesError) fingerprint() string {
 	return strings.Join(prints, ", ")
 }
 
-// kind returns the kind of the unread sources, whatever is missing besides. A denied source comes before
-// one that may be read later, because somebody has to act.
+// kind returns the kind of the unread sources, whatever is missing besides. A denied source comes
+// before one that may be read later, because somebody has to act.
 func (e *sourcesError) kind() Kind {
 	kind := NotReady
 	for _, u := range e.unread {
@@ -249,9 +258,9 @@ func (e *sourcesError) kind() Kind {
 	return kind
 }
 
-// fingerprint returns the parts of a problem that are news when they change. It leaves out the parts that
-// change by themselves: how much room there is, the local port of a connection, the name of a temporary
-// file.
+// fingerprint returns the parts of a problem that are news when they change. It leaves out the
+// parts that change by themselves: how much room there is, the local port of a connection, the name
+// of a temporary file.
 func fingerprint(err error) string {
 	if sources, ok := asSources(err); ok {
 		return sources.fingerprint()

@@ -12,8 +12,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
-// Replaced files stay for graceTime, as long as a reader may take to walk a path, queueing included.
-// They may take graceBytes of memory when changes follow each other quickly.
+// Replaced files stay for graceTime, as long as a reader may take to walk a path, queueing
+// included. They may take graceBytes of memory when changes follow each other quickly.
 const (
 	graceTime  = 250 * time.Millisecond
 	graceBytes = 1 << 20
@@ -24,19 +24,20 @@ type files struct {
 	view   *volumefs.View // The cached view of a live volume; nil for none yet.
 	digest string         // Of the tree last written or found equal; empty after a restart or a failed write.
 	tidyAt time.Time      // When replaced files may go; zero if there are none.
-	// projected are the objects whose content is in the files; nil after a restart, until the first sync.
+	// projected are the objects whose content is in the files; nil after a restart, until the first
+	// sync.
 	projected map[api.Ref]projected
 }
 
-// projected is which version of an object is in the files, and when it was written, by the API server's
-// clock.
+// projected is which version of an object is in the files, and when it was written, by the API
+// server's clock.
 type projected struct {
 	version statusz.Version
 	changed time.Time
 }
 
-// setProjected stores the objects that the files come from. It returns when the newest change was made
-// that has reached the files; zero for none. Not each change of an object moves its time.
+// setProjected stores the objects that the files come from. It returns when the newest change was
+// made that has reached the files; zero for none. Not each change of an object moves its time.
 func (f *files) setProjected(contents map[api.Ref]api.Content) (reached time.Time) {
 	next := make(map[api.Ref]projected, len(contents))
 	for ref, c := range contents {
@@ -54,8 +55,8 @@ func versionOf(c api.Content) statusz.Version {
 	return statusz.Version{UID: c.UID, ResourceVersion: c.ResourceVersion}
 }
 
-// writeLocked writes the tree into the volume's file system. For a volume that is not live it creates a
-// file system and, when the files are complete, moves it onto the target path.
+// writeLocked writes the tree into the volume's file system. For a volume that is not live it
+// creates a file system and, when the files are complete, moves it onto the target path.
 func (s *syncer) writeLocked(v *volume, w write) (changed bool, err error) {
 	view, err := s.openViewLocked(v, w)
 	if err != nil {
@@ -78,8 +79,8 @@ func (s *syncer) writeLocked(v *volume, w write) (changed bool, err error) {
 	return true, nil
 }
 
-// writerLocked returns the writer of the volume's update policy. A volume that never updates is written
-// once, in the default layout.
+// writerLocked returns the writer of the volume's update policy. A volume that never updates is
+// written once, in the default layout.
 func (s *syncer) writerLocked(v *volume, view *volumefs.View, w write) atomicdir.Writer {
 	room := func() error { return s.admission.reserveLocked(v, view, w.needed) }
 	switch v.spec.UpdatePolicy {
@@ -92,9 +93,10 @@ func (s *syncer) writerLocked(v *volume, view *volumefs.View, w write) atomicdir
 	return atomicdir.Atomic{Room: room, Differs: w.differs, Grace: atomicdir.Grace{Time: graceTime, Bytes: graceBytes}}
 }
 
-// openViewLocked returns a view of the files. It returns the cached view of a live volume if that is
-// still what is mounted on the target. An atomic update that must write skips this check: the files are
-// looked at again after graceTime, and a write into an unmounted file system does no harm.
+// openViewLocked returns a view of the files. It returns the cached view of a live volume if that
+// is still what is mounted on the target. An atomic update that must write skips this check: the
+// files are looked at again after graceTime, and a write into an unmounted file system does no
+// harm.
 func (s *syncer) openViewLocked(v *volume, w write) (*volumefs.View, error) {
 	isCheckedLater := w.differs && v.spec.UpdatePolicy == api.UpdateAtomic
 	switch {
@@ -131,9 +133,9 @@ func (v *volume) isViewMountedLocked() bool {
 	return v.files.view != nil && v.files.view.IsAt(v.record.TargetPath)
 }
 
-// isSeenMounted reports, by one system call, that the volume is where it was published. If it returns
-// false, ask the mount table: that grows with the volumes of the node, and the kubelet repeats each
-// publish every minute.
+// isSeenMounted reports, by one system call, that the volume is where it was published. If it
+// returns false, ask the mount table: that grows with the volumes of the node, and the kubelet
+// repeats each publish every minute.
 func (v *volume) isSeenMounted() bool {
 	if !v.mu.TryLock() {
 		return false
@@ -152,7 +154,8 @@ const (
 	inodesForNames = 1 << 10
 )
 
-// limitsOf returns how large the volume's file system may grow. Memory is taken only when it is used.
+// limitsOf returns how large the volume's file system may grow. Memory is taken only when it is
+// used.
 func limitsOf(spec api.Spec) volumefs.Limits {
 	page := int64(os.Getpagesize())
 	bytes, files, inodes, rendered := int64(0), int64(0), int64(0), int64(0)

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -13,9 +14,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
-// parsers is how many publishes parse their attributes at a time. Parsing 64 KiB of YAML leaves some
-// 10 MiB to the garbage collector: with four parsers, 200 such publishes at once took up to 100 MiB
-// more, with two up to 69.
+// parsers is how many publishes parse their attributes at a time. Parsing 64 KiB of YAML leaves
+// some 10 MiB to the garbage collector: with four parsers, 200 such publishes at once took up to
+// 100 MiB more, with two up to 69.
 const parsers = 2
 
 // resyncJitter spreads the syncs without cause over half an interval more.
@@ -39,7 +40,7 @@ type Config struct {
 // Manager publishes and unpublishes the volumes of the node, and keeps their files current.
 type Manager struct {
 	cfg       Config
-	calls     keyLock          // Locked by volume ID for the length of a publish or unpublish.
+	calls     sync.Map         // Has the ID of each volume that is being published or unpublished.
 	turns     *fairqueue.Turns // Of publishes that plan or write.
 	parsing   *fairqueue.Turns // Of publishes that parse their attributes.
 	registry  *registry
@@ -100,8 +101,8 @@ func (m *Manager) resync(context.Context) {
 }
 
 // probe locks, at every interval, the locks that all other work needs, so that [Manager.Healthy]
-// notices a deadlock. Watches need the same locks for each event: while they are free, no watch waits
-// for them. The probe does not show that a watch receives events.
+// notices a deadlock. Watches need the same locks for each event: while they are free, no watch
+// waits for them. The probe does not show that a watch receives events.
 func (m *Manager) probe(ctx context.Context) error {
 	ticker := time.NewTicker(probeInterval)
 	defer ticker.Stop()
@@ -129,9 +130,9 @@ func (m *Manager) Changed(key source.Key) {
 	})
 }
 
-// Healthy returns nil while work goes on. Else it returns what is stuck, and a restart of the driver may
-// help. An API server that is away, or a node that refuses to write, does not make the driver unhealthy.
-// Healthy waits for nothing.
+// Healthy returns nil while work goes on. Else it returns what is stuck, and a restart of the
+// driver may help. An API server that is away, or a node that refuses to write, does not make the
+// driver unhealthy. Healthy waits for nothing.
 func (m *Manager) Healthy() error { return m.stalls.check(time.Now()) }
 
 // Ready reports whether the volumes of an earlier run have been taken over.
@@ -149,9 +150,9 @@ func (m *Manager) Recovered() int {
 // Volumes returns how many volumes are published or being published.
 func (m *Manager) Volumes() int { return m.registry.count() }
 
-// Condition returns nil when the files of the volume are current, and else why not. For a volume that
-// is not published on target it returns an *[Error] of kind Unknown; an empty target matches any. It
-// does not wait long for a volume that is being worked on, and returns that as the problem.
+// Condition returns nil when the files of the volume are current, and else why not. For a volume
+// that is not published on target it returns an *[Error] of kind Unknown; an empty target matches
+// any. It does not wait long for a volume that is being worked on, and returns that as the problem.
 func (m *Manager) Condition(volumeID, target string) (problem, err error) {
 	return m.describer.condition(volumeID, target)
 }
@@ -160,6 +161,6 @@ func (m *Manager) Condition(volumeID, target string) (problem, err error) {
 // volumes that are being worked on.
 func (m *Manager) Status(match func(api.Pod) bool) []statusz.Volume { return m.describer.status(match) }
 
-// Summary returns the state of all volumes in numbers. It does not wait long for volumes that are being
-// worked on.
+// Summary returns the state of all volumes in numbers. It does not wait long for volumes that are
+// being worked on.
 func (m *Manager) Summary() Summary { return m.describer.summary() }

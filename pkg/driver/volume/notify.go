@@ -37,7 +37,8 @@ type outcome struct {
 	consequence string // What the problem means for the files.
 }
 
-// outcomeLocked stores the problem of a live volume, if any, and writes an Event if the problem is new.
+// outcomeLocked stores the problem of a live volume, if any, and writes an Event if the problem is
+// new.
 func (n notifier) outcomeLocked(ctx context.Context, v *volume, o outcome) {
 	before := v.events.problem
 	v.setProblemLocked(o.problem)
@@ -57,7 +58,8 @@ func (n notifier) outcomeLocked(ctx context.Context, v *volume, o outcome) {
 	}
 }
 
-// polledLocked writes an Event, once, for each source that is polled, and says how to have it watched.
+// polledLocked writes an Event, once, for each source that is polled, and says how to have it
+// watched.
 func (n notifier) polledLocked(v *volume) {
 	polled := n.planner.polled(v)
 	for _, key := range polled {

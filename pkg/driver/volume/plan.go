@@ -13,9 +13,9 @@ import (
 // planner finds out what the files of a volume must be, by what is known of its sources now.
 type planner struct{ sources Sources }
 
-// plan returns the files that the sources ask for, before anything is rendered, and the objects that
-// they come from. The error names everything that is in the way. v.mu is held, unless the volume is
-// being published.
+// plan returns the files that the sources ask for, before anything is rendered, and the objects
+// that they come from. The error names everything that is in the way. v.mu is held, unless the
+// volume is being published.
 func (p planner) plan(v *volume) (projection.Plan, map[api.Ref]api.Content, error) {
 	spec := v.spec
 	contents := make(map[api.Ref]api.Content, len(v.keys))
@@ -45,7 +45,8 @@ func (p planner) plan(v *volume) (projection.Plan, map[api.Ref]api.Content, erro
 	return plan, contents, err
 }
 
-// removesFiles reports whether files of the volume must go because their source may no longer be read.
+// removesFiles reports whether files of the volume must go because their source may no longer be
+// read.
 func (p planner) removesFiles(v *volume) bool { return v.followsLoss() && len(p.lost(v)) > 0 }
 
 // stalenessLocked returns why what is known of a source may be out of date.
@@ -79,8 +80,8 @@ func (p planner) polled(v *volume) (polled []source.Key) {
 	return polled
 }
 
-// isFirstRead reports that the API server has not answered yet for a source, so it is too early to say
-// what is wrong.
+// isFirstRead reports that the API server has not answered yet for a source, so it is too early to
+// say what is wrong.
 func isFirstRead(err error) bool {
 	sources, ok := asSources(err)
 	return ok && slices.ContainsFunc(sources.unread, func(u *unreadError) bool { return u.err == nil })

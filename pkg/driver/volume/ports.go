@@ -53,7 +53,8 @@ type RecordWriter interface {
 	Put(state.Record) error
 	// Ensure is Put for a volume that should have a record already; then it costs little.
 	Ensure(state.Record) error
-	// Adopt is Put for a volume that was found live. It does not replace the record of a newer driver.
+	// Adopt is Put for a volume that was found live. It does not replace the record of a newer
+	// driver.
 	Adopt(state.Record) error
 	Delete(volumeID string) error
 }
@@ -85,11 +86,11 @@ type Room interface {
 type Reporter interface {
 	// Event shows on the pod. volume is its name in the pod spec.
 	Event(pod api.Pod, volume string, reason Reason, note string)
-	// Synced counts one finished sync. since is when the change that caused it became known; zero for
-	// none.
+	// Synced counts one finished sync. since is when the change that caused it became known; zero
+	// for none.
 	Synced(result Result, since time.Time)
-	// Reached counts a change that is now in the files of a volume. changed is when the change was made,
-	// by the API server's clock.
+	// Reached counts a change that is now in the files of a volume. changed is when the change was
+	// made, by the API server's clock.
 	Reached(changed time.Time)
 }
 
@@ -98,8 +99,8 @@ type Reason string
 
 // The reasons of Events.
 const (
-	// ReasonWaiting: a required object or key does not exist yet, or cannot be read yet; publish waits
-	// for it.
+	// ReasonWaiting: a required object or key does not exist yet, or cannot be read yet; publish
+	// waits for it.
 	ReasonWaiting Reason = "WaitingForSource"
 	// ReasonProjected: a change reached the files.
 	ReasonProjected Reason = "Projected"
@@ -109,8 +110,8 @@ const (
 	ReasonAccessLost Reason = "AccessLost"
 	// ReasonPolling: a source is polled, because its reader may not watch it.
 	ReasonPolling Reason = "Polling"
-	// ReasonFrozen: a live volume is not updated any more, because this version of the driver refuses
-	// what an earlier one accepted.
+	// ReasonFrozen: a live volume is not updated any more, because this version of the driver
+	// refuses what an earlier one accepted.
 	ReasonFrozen Reason = "Frozen"
 	// ReasonNoRoom: the node has no memory left for a change.
 	ReasonNoRoom Reason = "NoRoom"

@@ -22,18 +22,20 @@ import (
 // credentials, and may be zero. A first publish that fails leaves nothing behind. Errors are of type
 // *[Error].
 func (m *Manager) Publish(ctx context.Context, r state.Record, t identity.Token) error {
-	unlock, ok := m.calls.TryLock(r.VolumeID)
-	if !ok {
+	if _, busy := m.calls.LoadOrStore(r.VolumeID, nil); busy {
 		return refuse("publish", r.VolumeID, Busy, "another call for volume %s is under way", r.VolumeID)
 	}
-	defer unlock()
+	defer m.calls.Delete(r.VolumeID)
 	v := m.registry.get(r.VolumeID)
 	if v != nil && v.record.TargetPath != r.TargetPath {
 		return different(v)
 	}
-	mounted, err := m.isMounted(ctx, v, r.TargetPath)
+	mounted, err := m.isMounted(v, r.TargetPath)
+	if err != nil && v != nil {
+		klog.FromContext(ctx).Error(err, "A volume is taken to be mounted", logkeys.VolumeID, r.VolumeID)
+	}
 	switch {
-	case err != nil:
+	case err != nil && v == nil:
 		return wrap("publish", r.VolumeID, err)
 	case v == nil && mounted:
 		return m.republishUnknown(ctx, r, t)
@@ -49,33 +51,27 @@ func (m *Manager) Publish(ctx context.Context, r state.Record, t identity.Token)
 	return nil
 }
 
-// Published reports whether a volume is on target that running containers may use. That is the named
-// volume, or one whose record was lost. If the node cannot say what is mounted, Published takes a known
-// volume to be where it was.
+// Published reports whether a volume is on target that running containers may use. That is the
+// named volume, or one whose record was lost. If the node cannot say what is mounted, Published
+// takes a known volume to be where it was.
 func (m *Manager) Published(volumeID, target string) bool {
 	v := m.registry.get(volumeID)
 	if m.registry.isTargetOfAnother(target, volumeID) || v != nil && (v.record.TargetPath != target || !v.isLive()) {
 		return false
 	}
-	if v != nil && v.isSeenMounted() {
-		return true
-	}
-	mounted, err := m.cfg.Mounts.Mounted(target)
-	return mounted || v != nil && err != nil
+	mounted, _ := m.isMounted(v, target)
+	return mounted
 }
 
-// isMounted reports whether the volume is on the target. If the node cannot say, a known volume is taken to
-// be where it was: after an error the kubelet might remove it under a running pod.
-func (m *Manager) isMounted(ctx context.Context, v *volume, target string) (bool, error) {
+// isMounted reports whether a volume, which is nil if it is not known, is on the target. If the
+// node cannot say, it returns an error, and takes a known volume to be where it was: if a repeat
+// failed, the kubelet might remove the volume under a running pod.
+func (m *Manager) isMounted(v *volume, target string) (bool, error) {
 	if v != nil && v.isSeenMounted() {
 		return true, nil
 	}
 	mounted, err := m.cfg.Mounts.Mounted(target)
-	if err != nil && v != nil {
-		klog.FromContext(ctx).Error(err, "A volume is taken to be mounted", logkeys.VolumeID, v.record.VolumeID)
-		return true, nil
-	}
-	return mounted, err
+	return mounted || v != nil && err != nil, err
 }
 
 // different refuses a request for a live volume that is no repeat.
@@ -92,15 +88,16 @@ func (m *Manager) repeat(ctx context.Context, v *volume, r state.Record) {
 	m.queue.add(v)
 }
 
-// logUnrecorded logs why a live volume has no record. Its files stay. Only a restart of the driver would
-// miss the volume, until the kubelet repeats the publish.
+// logUnrecorded logs why a live volume has no record. Its files stay. Only a restart of the driver
+// would miss the volume, until the kubelet repeats the publish.
 func logUnrecorded(ctx context.Context, r state.Record, err error) {
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "A live volume could not be recorded", logkeys.VolumeID, r.VolumeID)
 	}
 }
 
-// publishAgain publishes a volume that somebody has unmounted: the next containers of the pod need it.
+// publishAgain publishes a volume that somebody has unmounted: the next containers of the pod need
+// it.
 func (m *Manager) publishAgain(ctx context.Context, v *volume, r state.Record, t identity.Token) error {
 	if err := m.cfg.Records.Delete(r.VolumeID); err != nil {
 		return wrap("publish", r.VolumeID, err)
@@ -142,37 +139,52 @@ func inTurn(ctx context.Context, turns *fairqueue.Turns, r state.Record, do func
 	return do()
 }
 
-// publishFirst publishes a new volume. It checks everything that it can before it touches anything. A
-// publish that fails removes what it has created, also when it panics: a panic ends the call, but not
-// the driver.
-func (m *Manager) publishFirst(ctx context.Context, r state.Record, t identity.Token) (err error) {
+// publishFirst publishes a new volume. It checks everything that it can before it touches anything.
+// A publish that fails removes what it has created.
+func (m *Manager) publishFirst(ctx context.Context, r state.Record, t identity.Token) error {
 	v := newVolume(r, m.admission.newMemory(r))
-	isProvisioned := false
-	defer func() {
-		if !isProvisioned {
-			v.memory.account.Close()
-		}
-	}()
-	if err := m.admit(ctx, v); err != nil {
-		return wrapAdmit(r.VolumeID, err)
+	err := attempt{
+		do: func() error {
+			if err := m.admit(ctx, v); err != nil {
+				return err
+			}
+			return m.registry.add(v)
+		},
+		undo: func() error { v.memory.account.Close(); return nil },
+	}.run()
+	if err != nil {
+		return wrap("publish", r.VolumeID, err)
 	}
-	if err := m.registry.add(v); err != nil {
-		return err
-	}
-	defer func() {
-		if !isProvisioned {
+	return wrap("publish", r.VolumeID, attempt{
+		do: func() error {
+			m.storeToken(ctx, v, t)
+			return m.provision(ctx, v)
+		},
+		undo: func() error {
 			m.forget(v)
-			err = wrap("publish", r.VolumeID, errors.Join(err, m.cfg.Tokens.Drop(r.VolumeID)))
+			return m.cfg.Tokens.Drop(r.VolumeID)
+		},
+	}.run())
+}
+
+// attempt is a step that is undone if it fails, and also if it panics: a panic ends the call, but
+// not the driver.
+type attempt struct{ do, undo func() error }
+
+func (a attempt) run() (err error) {
+	succeeded := false
+	defer func() {
+		if !succeeded {
+			err = errors.Join(err, a.undo())
 		}
 	}()
-	m.storeToken(ctx, v, t)
-	err = m.provision(ctx, v)
-	isProvisioned = err == nil
+	err = a.do()
+	succeeded = err == nil
 	return err
 }
 
-// admit parses the attributes. It takes the room for them first, and then the room for what the publish
-// will read from the API server.
+// admit parses the attributes. It takes the room for them first, and then the room for what the
+// publish will read from the API server.
 func (m *Manager) admit(ctx context.Context, v *volume) error {
 	if err := m.admission.admitUnparsed(v); err != nil {
 		return err
@@ -196,16 +208,8 @@ func (m *Manager) parse(v *volume) error {
 	return nil
 }
 
-// wrapAdmit is wrap for an error that may be about the attributes.
-func wrapAdmit(volumeID string, err error) error {
-	if _, ok := errors.AsType[*api.AttributesError](err); ok {
-		return &Error{Op: "publish", VolumeID: volumeID, Kind: Invalid, Err: err}
-	}
-	return wrap("publish", volumeID, err)
-}
-
-// storeToken stores the volume's token, if the pod reads a source with it. If the token cannot be written
-// to disk, this run of the driver still uses it.
+// storeToken stores the volume's token, if the pod reads a source with it. If the token cannot be
+// written to disk, this run of the driver still uses it.
 func (m *Manager) storeToken(ctx context.Context, v *volume, t identity.Token) {
 	neverUpdates := v.isLive() && v.spec.UpdatePolicy == api.UpdateNever
 	if neverUpdates || !slices.ContainsFunc(v.keys, isReadByPod) {
@@ -255,37 +259,40 @@ func (m *Manager) acquire(v *volume) error {
 	return nil
 }
 
-// create records the volume and creates its files. The record comes first: after a crash in between,
-// the next run drops a record without a mount. If create fails or panics, it removes the record.
-func (m *Manager) create(ctx context.Context, v *volume) (err error) {
+// create records the volume and creates its files. The record comes first: after a crash in
+// between, the next run drops a record without a mount.
+func (m *Manager) create(ctx context.Context, v *volume) error {
 	defer m.stalls.begin(v.record.VolumeID)()
-	isCreated := false
-	defer func() {
-		if !isCreated { // The record may be there although Put has failed.
-			err = errors.Join(err, m.cfg.Records.Delete(v.record.VolumeID))
-		}
-	}()
-	r := v.record
-	r.Attributes = v.attributes
-	if err := m.cfg.Records.Put(r); err != nil {
-		return err
-	}
-	err = m.populate(ctx, v)
-	isCreated = err == nil
-	return err
+	return attempt{
+		do: func() error {
+			r := v.record
+			r.Attributes = v.attributes
+			if err := m.cfg.Records.Put(r); err != nil {
+				return err
+			}
+			return m.populate(ctx, v)
+		},
+		undo: func() error { return m.cfg.Records.Delete(v.record.VolumeID) }, // It may be there although Put has failed.
+	}.run()
 }
 
 // populate syncs the volume for the first time. If it fails it unmounts what it has mounted, and no
 // other mount on the target.
-func (m *Manager) populate(ctx context.Context, v *volume) (err error) {
+func (m *Manager) populate(ctx context.Context, v *volume) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	isPopulated := false
-	defer func() {
-		if !isPopulated && v.isLive() {
-			err = errors.Join(err, m.cfg.Mounts.Unmount(v.record.TargetPath))
-		}
-	}()
+	return attempt{
+		do: func() error { return m.populateLocked(ctx, v) },
+		undo: func() error {
+			if !v.isLive() {
+				return nil
+			}
+			return m.cfg.Mounts.Unmount(v.record.TargetPath)
+		},
+	}.run()
+}
+
+func (m *Manager) populateLocked(ctx context.Context, v *volume) error {
 	v.flags.takeChanged() // Changes up to now are no updates of the volume.
 	if _, err := m.syncer.syncLocked(ctx, v); err != nil {
 		return err
@@ -302,6 +309,5 @@ func (m *Manager) populate(ctx context.Context, v *volume) (err error) {
 	if !v.flags.oldestChange().IsZero() {
 		m.queue.add(v) // The sources have changed since they were read, and workers skip unpublished volumes.
 	}
-	isPopulated = true
 	return nil
 }

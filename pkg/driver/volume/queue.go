@@ -14,7 +14,8 @@ import (
 const workers = 4
 
 // After firstRetry a sync that the node could not do is tried again; the time doubles up to
-// longestWait. A sync without room is tried again when there is room, and in any case after noRoomRetry.
+// longestWait. A sync without room is tried again when there is room, and in any case after
+// noRoomRetry.
 const (
 	firstRetry  = 100 * time.Millisecond
 	longestWait = 2 * time.Minute

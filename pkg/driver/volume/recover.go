@@ -12,10 +12,11 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 )
 
-// Recover takes over the volumes that an earlier run of the driver left mounted, and queues each for a
-// sync. It drops a record without a mount: the node was restarted, or the driver stopped before the
-// volume was visible. If the node cannot say what is mounted, Recover takes the volume to be mounted.
-// It reports records that cannot be read, and leaves them and the tokens of their volumes.
+// Recover takes over the volumes that an earlier run of the driver left mounted, and queues each
+// for a sync. It drops a record without a mount: the node was restarted, or the driver stopped
+// before the volume was visible. If the node cannot say what is mounted, Recover takes the volume
+// to be mounted. It reports records that cannot be read, and leaves them and the tokens of their
+// volumes.
 func (m *Manager) Recover(ctx context.Context) error {
 	unreadable := m.cfg.Records.Each(func(r state.Record) {
 		end := m.stalls.begin(r.VolumeID)
@@ -44,8 +45,8 @@ func (m *Manager) recoverOne(ctx context.Context, r state.Record) error {
 	return m.adopt(ctx, v, mistake)
 }
 
-// mountedVolume returns the live volume of a record, and what this version of the driver refuses in its
-// attributes.
+// mountedVolume returns the live volume of a record, and what this version of the driver refuses in
+// its attributes.
 func (m *Manager) mountedVolume(r state.Record) (v *volume, mistake error) {
 	v = newVolume(r, m.admission.newMemory(r))
 	mistake = m.parse(v)
@@ -55,8 +56,8 @@ func (m *Manager) mountedVolume(r state.Record) (v *volume, mistake error) {
 }
 
 // adopt takes over a mounted volume without touching its files, and queues it for a sync. If its
-// attributes or sources are refused, the volume stays as it is, and its condition says why. adopt fails
-// when another volume is on the target.
+// attributes or sources are refused, the volume stays as it is, and its condition says why. adopt
+// fails when another volume is on the target.
 func (m *Manager) adopt(ctx context.Context, v *volume, mistake error) error {
 	v.frozen = mistake != nil || v.spec.UpdatePolicy == api.UpdateNever
 	v.files.tidyAt = time.Now().Add(2 * graceTime) // An earlier run may have replaced files a moment ago.

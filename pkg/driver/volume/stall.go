@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// stuckAfter is how long work on one volume may take, or wait, before something must be wrong with the
-// process itself. All of it is a few milliseconds of system calls that never wait for the network.
+// stuckAfter is how long work on one volume may take, or wait, before something must be wrong with
+// the process itself. All of it is a few milliseconds of system calls that never wait for the
+// network.
 const stuckAfter = 2 * time.Minute
 
 // probeInterval is how often the manager checks that its locks are free.

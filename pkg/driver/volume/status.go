@@ -1,7 +1,10 @@
 package volume
 
 import (
-	"errors"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -42,21 +45,14 @@ func (v *volume) setProblemLocked(problem error) {
 	switch {
 	case problem == nil:
 		v.facts.troubled = time.Time{}
-	case v.problem == nil || problemKind(v.problem) != problemKind(problem):
+	case v.problem == nil || kindOf(v.problem) != kindOf(problem):
 		v.facts.troubled = time.Now()
 	}
 	v.problem = problem
 }
 
-// problemKind is kindOf for a live volume, whose attributes may be the problem.
-func problemKind(err error) Kind {
-	if _, ok := errors.AsType[*api.AttributesError](err); ok {
-		return Invalid
-	}
-	return kindOf(err)
-}
-
-// describer reports the state of volumes. It does not wait long for volumes that are being worked on.
+// describer reports the state of volumes. It does not wait long for volumes that are being worked
+// on.
 type describer struct {
 	registry *registry
 	planner  planner
@@ -157,11 +153,11 @@ func (v *volume) stateLocked() statusz.State {
 // problemLocked returns the problem of a volume, or what its publish waits for; nil for none.
 func (d *describer) problemLocked(v *volume) *statusz.Problem {
 	if v.problem != nil {
-		return &statusz.Problem{Kind: string(problemKind(v.problem)), Message: v.problem.Error(), Since: v.facts.troubled}
+		return &statusz.Problem{Kind: string(kindOf(v.problem)), Message: v.problem.Error(), Since: v.facts.troubled}
 	}
 	if !v.isLive() {
 		if _, _, err := d.planner.plan(v); err != nil {
-			return &statusz.Problem{Kind: string(problemKind(err)), Message: err.Error()}
+			return &statusz.Problem{Kind: string(kindOf(err)), Message: err.Error()}
 		}
 		return nil
 	}
@@ -172,7 +168,8 @@ func (d *describer) problemLocked(v *volume) *statusz.Problem {
 	return &statusz.Problem{Kind: string(unread.kind()), Message: unread.Error(), Since: d.planner.sources.Get(unread.key).Failing}
 }
 
-// sourcesOf returns the sources in the order of the attributes, with what is known of each object now.
+// sourcesOf returns the sources in the order of the attributes, with what is known of each object
+// now.
 func (d *describer) sourcesOf(v *volume) []statusz.Source {
 	keys := make(map[api.Ref]source.Key, len(v.keys))
 	for _, key := range v.keys {
@@ -206,4 +203,25 @@ func addKnown(to *statusz.Source, s source.Snapshot) {
 	if s.Err != nil {
 		to.Error = s.Err.Error()
 	}
+}
+
+// digestKey is a random key of this run of the driver. The digest of a short Secret would let a
+// reader of the status guess the Secret. Sealed with the key, digests can only be compared within
+// one run.
+type digestKey [sha256.Size]byte
+
+func newDigestKey() (k digestKey) {
+	_, _ = rand.Read(k[:]) // It never returns an error.
+	return k
+}
+
+// seal returns the sealed digest; empty for none.
+func (k digestKey) seal(digest string) string {
+	if digest == "" {
+		return ""
+	}
+	h := hmac.New(sha256.New, k[:])
+	h.Write([]byte(digest))
+	const enough = 16
+	return hex.EncodeToString(h.Sum(nil)[:enough])
 }

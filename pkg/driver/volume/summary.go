@@ -8,20 +8,20 @@ import (
 
 // Summary is the state of all volumes in numbers.
 type Summary struct {
-	// NotCurrent counts the live volumes whose files are not, or may not be, current, by the kind of the
-	// problem. It has an entry for every kind that a live volume can have. [Busy] counts volumes that have
-	// been worked on for longer than a summary waits. It does not count a volume that is being published,
-	// or that waits because another one is worked on.
+	// NotCurrent counts the live volumes whose files are not, or may not be, current, by the kind
+	// of the problem. It has an entry for every kind that a live volume can have. [Busy] counts
+	// volumes that have been worked on for longer than a summary waits. It does not count a volume
+	// that is being published, or that waits because another one is worked on.
 	NotCurrent map[Kind]int
 	// Frozen counts live volumes that are not updated any more, although their policy asks for it.
 	Frozen int
-	// Staleness is the age of the oldest known change that is not in the files; zero if all changes are. It
-	// leaves out volumes with a problem: NotCurrent counts those.
+	// Staleness is the age of the oldest known change that is not in the files; zero if all changes
+	// are. It leaves out volumes with a problem: NotCurrent counts those.
 	Staleness time.Duration
 }
 
-// summary returns the state of all volumes in numbers. Volumes that are not live do not count: nobody
-// uses their files.
+// summary returns the state of all volumes in numbers. Volumes that are not live do not count:
+// nobody uses their files.
 func (d *describer) summary() Summary {
 	now := time.Now()
 	s := Summary{NotCurrent: map[Kind]int{}}
@@ -65,8 +65,8 @@ func (d *describer) addBusy(s *Summary, v *volume, now time.Time) {
 	s.addStaleness(v, now, time.Time{})
 }
 
-// addStaleness adds the age of a volume's oldest change that is not in the files. behind is that of a
-// change that a sync could not write; zero for none.
+// addStaleness adds the age of a volume's oldest change that is not in the files. behind is that of
+// a change that a sync could not write; zero for none.
 func (s *Summary) addStaleness(v *volume, now, behind time.Time) {
 	if v.spec.UpdatePolicy == api.UpdateNever { // It does not follow its sources.
 		return

@@ -54,8 +54,8 @@ func (s *syncer) syncLive(ctx context.Context, v *volume) error {
 	return o.problem
 }
 
-// syncLocked is the one path of publish, update, republish and restart. On an error the files are what
-// they were.
+// syncLocked is the one path of publish, update, republish and restart. On an error the files are
+// what they were.
 func (s *syncer) syncLocked(ctx context.Context, v *volume) (Result, error) {
 	since := v.flags.takeChanged()
 	result, err := s.projectLocked(v)

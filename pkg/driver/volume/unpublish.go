@@ -10,15 +10,14 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
-// Unpublish removes the volume from its target path, and the path itself. It succeeds if the volume is
-// not known or not there any more. It also succeeds for a target where no volume can be, such as a
-// symbolic link, and leaves that target as it is.
+// Unpublish removes the volume from its target path, and the path itself. It succeeds if the volume
+// is not known or not there any more. It also succeeds for a target where no volume can be, such as
+// a symbolic link, and leaves that target as it is.
 func (m *Manager) Unpublish(ctx context.Context, volumeID, target string) error {
-	unlock, ok := m.calls.TryLock(volumeID)
-	if !ok {
+	if _, busy := m.calls.LoadOrStore(volumeID, nil); busy {
 		return refuse("unpublish", volumeID, Busy, "another call for volume %s is under way", volumeID)
 	}
-	defer unlock()
+	defer m.calls.Delete(volumeID)
 	defer m.stalls.begin(volumeID)()
 	v := m.registry.get(volumeID)
 	if err := m.teardown(ctx, v, volumeID, target); err != nil {
@@ -30,7 +29,8 @@ func (m *Manager) Unpublish(ctx context.Context, volumeID, target string) error 
 	return nil
 }
 
-// teardown unmounts a volume, which may be nil if it is not known, and removes what is stored of it.
+// teardown unmounts a volume, which may be nil if it is not known, and removes what is stored of
+// it.
 func (m *Manager) teardown(ctx context.Context, v *volume, volumeID, target string) error {
 	if v != nil {
 		if recorded := v.record.TargetPath; recorded != target {
@@ -48,9 +48,9 @@ func (m *Manager) teardown(ctx context.Context, v *volume, volumeID, target stri
 	return errors.Join(m.cfg.Tokens.Drop(volumeID), m.cfg.Records.Delete(volumeID))
 }
 
-// unmount takes the volume away from a target. It succeeds without doing anything for a target behind
-// a link or outside the kubelet's directory, where no volume can be: the kubelet repeats a failed
-// unpublish forever, and its pod cannot end.
+// unmount takes the volume away from a target. It succeeds without doing anything for a target
+// behind a link or outside the kubelet's directory, where no volume can be: the kubelet repeats a
+// failed unpublish forever, and its pod cannot end.
 func (m *Manager) unmount(ctx context.Context, volumeID, target string) error {
 	err := m.cfg.Mounts.Unmount(target)
 	if _, link := errors.AsType[*volumefs.SymlinkError](err); link || errors.Is(err, volumefs.ErrOutside) {
@@ -61,8 +61,8 @@ func (m *Manager) unmount(ctx context.Context, volumeID, target string) error {
 	return err
 }
 
-// forget ends a volume's use of its sources and its memory. It waits for a sync that is under way; a
-// later sync does nothing.
+// forget ends a volume's use of its sources and its memory. It waits for a sync that is under way;
+// a later sync does nothing.
 func (m *Manager) forget(v *volume) {
 	v.mu.Lock()
 	v.flags.setPhase(phaseGone)

@@ -1,7 +1,8 @@
-// Package volume is the life of volumes: publish, update, unpublish, and recovery after a restart of
-// the driver. It is the only package that orders side effects.
+// Package volume is the life of volumes: publish, update, unpublish, and recovery after a restart
+// of the driver. It is the only package that orders side effects.
 //
-// The [Manager] publishes and unpublishes volumes. Its parts have one duty and at most one lock each:
+// The [Manager] publishes and unpublishes volumes. Its parts have one duty and at most one lock
+// each:
 //
 //   - registry: which volumes there are, and who uses which source
 //   - syncQueue: which volumes wait for a sync, and when a failed sync is tried again
@@ -57,7 +58,8 @@ const (
 	phaseGone             // Torn down: a late sync does nothing.
 )
 
-// flags are what others set and read while a sync may hang. The phase changes only under the volume's mu.
+// flags are what others set and read while a sync may hang. The phase changes only under the
+// volume's mu.
 type flags struct {
 	mu         sync.Mutex // Guards the fields below; never held while waiting or calling out.
 	phase      phase
@@ -132,7 +134,8 @@ func (v *volume) isLive() bool { return v.flags.is(phaseLive) }
 // the target path.
 func (v *volume) name() string { return filepath.Base(filepath.Dir(v.record.TargetPath)) }
 
-// wakePublish wakes a publish that waits for its sources. It never blocks: one pending signal is enough.
+// wakePublish wakes a publish that waits for its sources. It never blocks: one pending signal is
+// enough.
 func (v *volume) wakePublish() {
 	select {
 	case v.wake <- struct{}{}:
