@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
@@ -29,16 +28,12 @@ func eachWish(t *testing.T, test func(n *node, d *driver, r state.Record)) {
 	t.Helper()
 	t.Parallel()
 	for name, attributes := range wishes() {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.cluster.set(web, "a", "1")
-				d := n.start()
-				r := n.request("config", attributes)
-				d.publish(r)
-				pass(time.Minute)
-				n.seen.forget()
-				test(n, d, r)
-			})
+		bubbleCase(t, name, func(n *node) {
+			n.cluster.set(web, "a", "1")
+			d, r := n.live(attributes)
+			pass(time.Minute)
+			n.seen.forget()
+			test(n, d, r)
 		})
 	}
 }
@@ -62,9 +57,7 @@ func TestAReplacedSourceIsOneChange(t *testing.T) {
 			n.wantFiles(r, map[string]string{"a": a})
 			pass(10 * absence)
 			n.wantTold(projected)
-			if got := n.seen.results()[volume.ResultWritten]; got != 1 {
-				n.Errorf("writes = %d, want one", got)
-			}
+			wantSame(n, "writes, want one", 1, n.seen.results()[volume.ResultWritten])
 		}
 	})
 }
@@ -82,9 +75,7 @@ func TestASourceThatIsReplacedAsItWasIsNoChange(t *testing.T) {
 		n.wantFiles(r, map[string]string{"a": "1"})
 		n.wantTold()
 		n.wantProblem(d, r, "")
-		if got := n.seen.results()[volume.ResultWritten]; got != 0 {
-			n.Errorf("writes = %d, want none", got)
-		}
+		wantSame(n, "writes", 0, n.seen.results()[volume.ResultWritten])
 	})
 }
 
@@ -174,8 +165,6 @@ func TestTheDelayOfADeletion(t *testing.T) {
 		pass(2 * absence)
 		n.wantFiles(r, map[string]string{})
 		want := []outcome{{result: volume.ResultWritten, since: gone}, {result: volume.ResultUnchanged}}
-		if diff := cmp.Diff(want, n.seen.outcomes(), cmp.AllowUnexported(outcome{})); diff != "" {
-			n.Errorf("syncs (-want +got):\n%s", diff)
-		}
+		wantSame(n, "syncs", want, n.seen.outcomes())
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -43,26 +42,20 @@ func TestWhoReadsASource(t *testing.T) {
 		"a Secret of another namespace, which the driver reads": {identity.ByDriver, shared, identity.OnBehalf(app)},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.secrets = tt.secrets
-				n.cluster.set(tt.ref, "key", "k1")
-				d := n.start()
-				r := n.request("config", secret(tt.ref))
-				d.publish(r)
-				for _, value := range []string{"k1", "k2"} {
-					n.cluster.set(tt.ref, "key", value)
-					pass(settling)
-					n.wantFiles(r, map[string]string{"key": value})
-					want := map[source.Key]bool{{Identity: tt.want, Ref: tt.ref}: true}
-					if diff := cmp.Diff(want, n.cluster.keys()); diff != "" {
-						n.Errorf("watched (-want +got):\n%s", diff)
-					}
-					d = d.restart()
-				}
-				d.unpublish(r)
-				n.wantNothing(d)
-			})
+		bubbleCase(t, name, func(n *node) {
+			n.secrets = tt.secrets
+			n.cluster.set(tt.ref, "key", "k1")
+			d, r := n.live(secret(tt.ref))
+			for _, value := range []string{"k1", "k2"} {
+				n.cluster.set(tt.ref, "key", value)
+				pass(settling)
+				n.wantFiles(r, map[string]string{"key": value})
+				want := map[source.Key]bool{{Identity: tt.want, Ref: tt.ref}: true}
+				wantSame(n, "watched", want, n.cluster.keys())
+				d = d.restart()
+			}
+			d.unpublish(r)
+			n.wantNothing(d)
 		})
 	}
 }
@@ -90,19 +83,15 @@ func TestADenialDecidesWhatKindOfTroubleItIs(t *testing.T) {
 		"one is denied, and the other one is there": {webFirst, nil, denied, volume.Denied, deniedText},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.cluster.set(web, "a", "1")
-				n.cluster.fail(web, tt.web)
-				n.cluster.fail(tls, tt.tls)
-				d := n.start()
-				r := n.request("config", map[string]string{api.KeySources: tt.sources})
-				if got := n.wantKind(d.Publish(n.ctx, r, identity.Token{}), tt.kind); got != tt.text {
-					n.Errorf("Publish() says %q, want %q", got, tt.text)
-				}
-				synctest.Wait()
-				n.wantNothing(d)
-			})
+		bubbleCase(t, name, func(n *node) {
+			n.cluster.set(web, "a", "1")
+			n.cluster.fail(web, tt.web)
+			n.cluster.fail(tls, tt.tls)
+			d := n.start()
+			r := n.request("config", map[string]string{api.KeySources: tt.sources})
+			d.wantRefused(r, tt.kind, tt.text)
+			synctest.Wait()
+			n.wantNothing(d)
 		})
 	}
 }
@@ -112,32 +101,28 @@ func TestADenialSaysWhatToGrant(t *testing.T) {
 	t.Parallel()
 	tests := map[identity.Reader]identity.Identity{identity.ByPod: identity.Of(app), identity.ByDriver: identity.OnBehalf(app)}
 	for secrets, reader := range tests {
-		t.Run(string(secrets), func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.secrets = secrets
-				n.cluster.fail(shared, forbidden(shared))
-				d := n.start()
-				r := n.request("config", secret(shared))
-				want := `secret certs/tls cannot be read: secrets "tls" is forbidden: no; to allow it, apply:` + "\n" +
-					identity.Grant(reader, shared)
-				got := n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Denied)
-				if diff := cmp.Diff(want, got); diff != "" {
-					n.Errorf("Publish() says (-want +got):\n%s", diff)
-				}
-				n.wantTold(`WaitingForSource: volume "config": waiting for a source: ` + want)
-				n.wantNothing(d)
+		bubbleCase(t, string(secrets), func(n *node) {
+			n.secrets = secrets
+			n.cluster.fail(shared, forbidden(shared))
+			d := n.start()
+			r := n.request("config", secret(shared))
+			want := `secret certs/tls cannot be read: secrets "tls" is forbidden: no; to allow it, apply:` + "\n" +
+				identity.Grant(reader, shared)
+			got := n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Denied)
+			wantSame(n, "Publish() says", want, got)
+			n.wantTold(`WaitingForSource: volume "config": waiting for a source: ` + want)
+			n.wantNothing(d)
 
-				n.cluster.fail(shared, nil)
-				n.cluster.set(shared, "key", "k1")
-				d.publish(r)
-				n.seen.forget()
-				n.cluster.fail(shared, forbidden(shared))
-				pass(4 * resyncInterval)
-				d.publish(r)
-				n.wantFiles(r, map[string]string{"key": "k1"})
-				n.wantProblem(d, r, want)
-				n.wantTold(`AccessLost: volume "config": the files stay as they are: ` + want)
-			})
+			n.cluster.fail(shared, nil)
+			n.cluster.set(shared, "key", "k1")
+			d.publish(r)
+			n.seen.forget()
+			n.cluster.fail(shared, forbidden(shared))
+			pass(4 * resyncInterval)
+			d.publish(r)
+			n.wantFiles(r, map[string]string{"key": "k1"})
+			n.wantProblem(d, r, want)
+			n.wantTold(`AccessLost: volume "config": the files stay as they are: ` + want)
 		})
 	}
 }
@@ -163,37 +148,33 @@ func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
 		"the driver may not read for a pod": {identity.ByDriver, errors.New("the pod may get it, but the driver may not"), "the pod may get it, but the driver may not"},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.secrets = tt.secrets
-				n.cluster.set(shared, "key", "k1")
-				n.cluster.fail(shared, tt.err)
-				d := n.start()
-				r := n.request("config", secret(shared, api.KeyOnDelete, string(api.OnDeleteRemove)))
-				want := "secret certs/tls cannot be read: " + tt.want
-				if got := n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.NotReady); got != want {
-					n.Errorf("Publish() says %q, want %q", got, want)
-				}
-				n.wantNothing(d)
+		bubbleCase(t, name, func(n *node) {
+			n.secrets = tt.secrets
+			n.cluster.set(shared, "key", "k1")
+			n.cluster.fail(shared, tt.err)
+			d := n.start()
+			r := n.request("config", secret(shared, api.KeyOnDelete, string(api.OnDeleteRemove)))
+			want := "secret certs/tls cannot be read: " + tt.want
+			d.wantRefused(r, volume.NotReady, want)
+			n.wantNothing(d)
 
-				n.cluster.fail(shared, nil)
+			n.cluster.fail(shared, nil)
+			d.publish(r)
+			n.cluster.fail(shared, tt.err)
+			files := map[string]string{"key": "k1"}
+			for range 2 {
+				pass(2 * resyncInterval)
 				d.publish(r)
-				n.cluster.fail(shared, tt.err)
-				files := map[string]string{"key": "k1"}
-				for range 2 {
-					pass(2 * resyncInterval)
-					d.publish(r)
-					n.wantFiles(r, files)
-					n.wantProblem(d, r, want)
-					n.seen.forget()
-					d = d.restart()
-				}
 				n.wantFiles(r, files)
-				n.wantTold(`ProjectionFailed: volume "config": the files stay as they are: ` + want)
-				n.cluster.fail(shared, forbidden(shared)) // Which is a denial.
-				pass(settling)
-				n.wantFiles(r, map[string]string{})
-			})
+				n.wantProblem(d, r, want)
+				n.seen.forget()
+				d = d.restart()
+			}
+			n.wantFiles(r, files)
+			n.wantTold(`ProjectionFailed: volume "config": the files stay as they are: ` + want)
+			n.cluster.fail(shared, forbidden(shared)) // Which is a denial.
+			pass(settling)
+			n.wantFiles(r, map[string]string{})
 		})
 	}
 }
@@ -202,24 +183,20 @@ func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
 func TestANewcomerIsNotServedWhatIsForbidden(t *testing.T) {
 	t.Parallel()
 	for _, secrets := range []identity.Reader{identity.ByPod, identity.ByDriver} {
-		t.Run(string(secrets), func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.secrets = secrets
-				n.cluster.set(shared, "key", "k1")
-				d := n.start()
-				r := n.request("config", secret(shared))
-				d.publish(r)
-				n.cluster.fail(shared, forbidden(shared))
-				pass(settling)
-				late := n.request("late", secret(shared))
-				n.wantKind(d.Publish(n.ctx, late, identity.Token{}), volume.Denied)
-				n.wantFiles(late, nil)
-				n.wantFiles(r, map[string]string{"key": "k1"})
-				n.wantRecords(r)
-				n.cluster.fail(shared, nil)
-				d.publish(late)
-				n.wantFiles(late, map[string]string{"key": "k1"})
-			})
+		bubbleCase(t, string(secrets), func(n *node) {
+			n.secrets = secrets
+			n.cluster.set(shared, "key", "k1")
+			d, r := n.live(secret(shared))
+			n.cluster.fail(shared, forbidden(shared))
+			pass(settling)
+			late := n.request("late", secret(shared))
+			d.wantRefused(late, volume.Denied)
+			n.wantFiles(late, nil)
+			n.wantFiles(r, map[string]string{"key": "k1"})
+			n.wantRecords(r)
+			n.cluster.fail(shared, nil)
+			d.publish(late)
+			n.wantFiles(late, map[string]string{"key": "k1"})
 		})
 	}
 }

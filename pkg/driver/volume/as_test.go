@@ -25,9 +25,7 @@ func asFile(path string, format api.Format) map[string]string {
 func TestAFileOfAllKeysFollowsItsSource(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "COLOR", "red")
-		d := n.start()
-		r := n.request("config", asFile("conf/app.env", api.FormatDotenv))
-		d.publish(r)
+		d, r := n.live(asFile("conf/app.env", api.FormatDotenv))
 		n.wantFiles(r, map[string]string{"conf/app.env": "COLOR='red'\n"})
 		n.cluster.set(web, "COLOR", "green", "SHAPE", "it's round")
 		pass(settling)
@@ -92,10 +90,8 @@ func TestRenderedBytesTakeRoom(t *testing.T) {
 		room, option = limited(2 * size) // Of which three quarters are for newcomers: enough for the file alone.
 		d = n.start(option)
 		n.faults.on("publish", nil)
-		n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Exhausted)
-		if got := room.Used(); got != 0 {
-			n.Errorf("Used() = %d after a refusal, want 0", got)
-		}
+		d.wantRefused(r, volume.Exhausted)
+		wantSame(n, "Used() after a refusal", 0, room.Used())
 	})
 }
 
@@ -104,33 +100,27 @@ func TestAnUpdateWaitsForRoomToRender(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("x", 300_000)
 	for name, free := range map[string]int64{"none to render": 100_000, "none for the file beside what was rendered": 450_000} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.cluster.set(web, "a", "1")
-				room, option := limited(2 << 20)
-				d := n.start(option)
-				r := n.request("config", asFile("a", api.FormatJSON))
-				d.publish(r)
-				others := room.Part(func(int64) {}).Account()
-				others.Force(room.Limit() - room.Used() - free)
-				n.cluster.set(web, "a", "2") // Small ones need not ask.
-				pass(settling)
-				n.wantFiles(r, map[string]string{"a": "{\n  \"a\": \"2\"\n}\n"})
-				n.seen.forget()
-				n.cluster.set(web, "a", large)
-				pass(10 * settling)
-				n.wantFiles(r, map[string]string{"a": "{\n  \"a\": \"2\"\n}\n"})
-				if told := n.seen.told(); len(told) != 1 || !strings.HasPrefix(told[0], "NoRoom: ") {
-					n.Errorf("told %q, want once that there is no room", told)
-				}
-				others.Close()
-				synctest.Wait()
-				n.wantFiles(r, map[string]string{"a": "{\n  \"a\": \"" + large + "\"\n}\n"})
-				pass(settling)
-				if got := room.Used(); got > 400_000 {
-					n.Errorf("Used() = %d, want what the file takes", got)
-				}
-			})
+		bubbleCase(t, name, func(n *node) {
+			n.cluster.set(web, "a", "1")
+			room, option := limited(2 << 20)
+			_, r := n.live(asFile("a", api.FormatJSON), option)
+			others := room.Part(func(int64) {}).Account()
+			others.Force(room.Limit() - room.Used() - free)
+			n.cluster.set(web, "a", "2") // Small ones need not ask.
+			pass(settling)
+			n.wantFiles(r, map[string]string{"a": "{\n  \"a\": \"2\"\n}\n"})
+			n.seen.forget()
+			n.cluster.set(web, "a", large)
+			pass(10 * settling)
+			n.wantFiles(r, map[string]string{"a": "{\n  \"a\": \"2\"\n}\n"})
+			n.wantToldOnce("NoRoom: ")
+			others.Close()
+			synctest.Wait()
+			n.wantFiles(r, map[string]string{"a": "{\n  \"a\": \"" + large + "\"\n}\n"})
+			pass(settling)
+			if got := room.Used(); got > 400_000 {
+				n.Errorf("Used() = %d, want what the file takes", got)
+			}
 		})
 	}
 }
@@ -140,9 +130,7 @@ func TestVolumeHasRoomForWhatIsRendered(t *testing.T) {
 	bubble(t, func(n *node) {
 		const large = 690_000
 		n.cluster.set(web, "a", strings.Repeat("\x01", large)) // Six times as much in JSON, which is nearly 4 MiB.
-		d := n.start(onKernel)
-		r := n.request("config", asFile("a", api.FormatJSON))
-		d.publish(r)
+		d, r := n.live(asFile("a", api.FormatJSON), onKernel)
 		n.Cleanup(func() { _ = d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }) // Else TempDir cannot be removed.
 		for _, b := range []string{"\x02", "\x03"} {
 			n.cluster.set(web, "a", strings.Repeat(b, large))

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,6 +17,54 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
+
+// must ends the test if there is an error.
+func (n *node) must(err error) {
+	n.Helper()
+	if err != nil {
+		n.Fatal(err)
+	}
+}
+
+// wantSame checks that two values are equal.
+func wantSame[T any](n *node, what string, want, got T, options ...cmp.Option) {
+	n.Helper()
+	options = append(options, cmp.Exporter(func(reflect.Type) bool { return true }))
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		n.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// wantRefused checks that a publish fails with an error of the kind and, if there is one, the text.
+func (d *driver) wantRefused(r state.Record, kind volume.Kind, text ...string) {
+	d.n.Helper()
+	got := d.n.wantKind(d.Publish(d.n.ctx, r, identity.Token{}), kind)
+	if len(text) > 0 {
+		wantSame(d.n, "the error of Publish", text[0], got)
+	}
+}
+
+// wantStuck checks what is reported to be stuck, by the beginning of the message.
+func (d *driver) wantStuck(want string) {
+	d.n.Helper()
+	if err := d.Healthy(); err == nil || !strings.HasPrefix(err.Error(), want) {
+		d.n.Errorf("Healthy() = %v, want %s", err, want)
+	}
+}
+
+// wantNoUsers checks that nobody uses a source.
+func (n *node) wantNoUsers() {
+	n.Helper()
+	wantSame(n, "users of sources", map[api.Ref]int{}, n.cluster.users())
+}
+
+// wantToldOnce checks that there is one Event, by its beginning.
+func (n *node) wantToldOnce(prefix string) {
+	n.Helper()
+	if told := n.seen.told(); len(told) != 1 || !strings.HasPrefix(told[0], prefix) {
+		n.Errorf("Events = %q, want one that begins with %q", told, prefix)
+	}
+}
 
 // wantFiles checks what a container sees; nil means no mount at all.
 func (n *node) wantFiles(r state.Record, want map[string]string) {
@@ -70,15 +119,9 @@ func (n *node) below(dir, name string) map[string]string {
 // wantNothing checks that no trace of any volume is left: in memory, among the sources, on disk.
 func (n *node) wantNothing(d *driver) {
 	n.Helper()
-	if got := d.Volumes(); got != 0 {
-		n.Errorf("Volumes() = %d, want 0", got)
-	}
-	if got := d.UsedSources(); got != 0 {
-		n.Errorf("the manager holds users of %d sources, want 0", got)
-	}
-	if got := n.cluster.users(); len(got) != 0 {
-		n.Errorf("users of sources = %v, want none", got)
-	}
+	wantSame(n, "Volumes()", 0, d.Volumes())
+	wantSame(n, "the manager holds users of sources", 0, d.UsedSources())
+	n.wantNoUsers()
 	n.wantRecords()
 	for _, pattern := range []string{"mounts/*", "pods/*/volumes/*/*/*"} {
 		left, err := filepath.Glob(filepath.Join(n.dir, pattern))
@@ -105,9 +148,7 @@ func (n *node) wantRecords(want ...state.Record) {
 		}
 		return m
 	}
-	if diff := cmp.Diff(byID(want), byID(got)); diff != "" {
-		n.Errorf("records (-want +got):\n%s", diff)
-	}
+	wantSame(n, "records", byID(want), byID(got))
 }
 
 // wantKind checks that err is an Error of the kind, and returns its text.
@@ -142,9 +183,7 @@ func (n *node) wantProblem(d *driver, r state.Record, want string) {
 // wantTold checks which Events were written, as reason and note.
 func (n *node) wantTold(want ...string) {
 	n.Helper()
-	if diff := cmp.Diff(want, n.seen.told()); diff != "" {
-		n.Errorf("Events (-want +got):\n%s", diff)
-	}
+	wantSame(n, "Events", want, n.seen.told())
 }
 
 // keyOf is the source key of an object that the driver's own identity reads.

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
@@ -28,16 +27,12 @@ func TestDamageIsMended(t *testing.T) {
 	}
 	for name, damage := range damages {
 		for how, look := range looks {
-			t.Run(name+", mended "+how, func(t *testing.T) {
-				bubble(t, func(n *node) {
-					d, r := n.published()
-					if err := damage(r); err != nil {
-						n.Fatal(err)
-					}
-					look(d, r)
-					pass(settling)
-					n.wantFiles(r, map[string]string{"a": "1"})
-				})
+			bubbleCase(t, name+", mended "+how, func(n *node) {
+				d, r := n.published()
+				n.must(damage(r))
+				look(d, r)
+				pass(settling)
+				n.wantFiles(r, map[string]string{"a": "1"})
 			})
 		}
 	}
@@ -47,9 +42,7 @@ func TestDamageIsMended(t *testing.T) {
 func TestALostMountShows(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
-		if err := n.mounts.Unmount(r.TargetPath); err != nil {
-			n.Fatal(err)
-		}
+		n.must(n.mounts.Unmount(r.TargetPath))
 		pass(2 * resyncInterval)
 		problem, err := d.Condition(r.VolumeID, r.TargetPath)
 		if err != nil || problem == nil {
@@ -61,9 +54,7 @@ func TestALostMountShows(t *testing.T) {
 func TestALostRecordComesBackWithARepeat(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
-		if err := n.records.Store.Delete(r.VolumeID); err != nil {
-			n.Fatal(err)
-		}
+		n.must(n.records.Store.Delete(r.VolumeID))
 		d.publish(r)
 		n.wantRecords(r)
 	})
@@ -77,23 +68,19 @@ func TestTheTimeoutIsForWhatIsMissing(t *testing.T) {
 		"a kubelet's":   {2 * time.Minute, 20 * time.Second},
 		"less patience": {publishTimeout + time.Second, publishTimeout + time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.cluster.silent[web] = true
-				d := n.start()
-				ctx, cancel := context.WithTimeout(n.ctx, tt.patience)
-				defer cancel()
-				began := time.Now()
-				got := n.wantKind(d.Publish(ctx, n.request("config", configMap("web")), identity.Token{}), volume.NotReady)
-				if want := "configmap default/web has not been read yet"; got != want {
-					n.Errorf("Publish() says %q, want %q", got, want)
-				}
-				if got := time.Since(began); got != tt.want {
-					n.Errorf("Publish() took %s, want %s", got, tt.want)
-				}
-				pass(settling)
-				n.wantNothing(d)
-			})
+		bubbleCase(t, name, func(n *node) {
+			n.cluster.silent[web] = true
+			d := n.start()
+			ctx, cancel := context.WithTimeout(n.ctx, tt.patience)
+			defer cancel()
+			began := time.Now()
+			got := n.wantKind(d.Publish(ctx, n.request("config", configMap("web")), identity.Token{}), volume.NotReady)
+			if want := "configmap default/web has not been read yet"; got != want {
+				n.Errorf("Publish() says %q, want %q", got, want)
+			}
+			wantSame(n, "Publish() took", tt.want, time.Since(began))
+			pass(settling)
+			n.wantNothing(d)
 		})
 	}
 }
@@ -103,15 +90,12 @@ func TestAStopEndsAPublishThatWaits(t *testing.T) {
 	bubble(t, func(n *node) {
 		d := n.start()
 		r := n.request("config", configMap("web"))
-		done := make(chan error, 1)
-		go func() { done <- d.Publish(n.ctx, r, identity.Token{}) }()
+		done := d.publishing(r)
 		pass(settling)
 		began := time.Now()
 		d.stop()
 		n.wantKind(<-done, volume.NotReady)
-		if got := time.Since(began); got != 0 {
-			n.Errorf("the publish ended %s after the stop, want at once", got)
-		}
+		wantSame(n, "the publish ended after the stop, want at once", 0, time.Since(began))
 		n.wantNothing(d)
 	})
 }
@@ -121,13 +105,10 @@ func TestAPublishIsNoUpdate(t *testing.T) {
 	bubble(t, func(n *node) {
 		d := n.start()
 		r := n.request("config", configMap("web"))
-		done := make(chan error, 1)
-		go func() { done <- d.Publish(n.ctx, r, identity.Token{}) }()
+		done := d.publishing(r)
 		pass(settling)
 		n.cluster.set(web, "a", "1")
-		if err := <-done; err != nil {
-			n.Fatal(err)
-		}
+		n.must(<-done)
 		pass(settling)
 		for _, o := range n.seen.outcomes() {
 			if !o.since.IsZero() {
@@ -142,9 +123,7 @@ func TestAPublishIsNoUpdate(t *testing.T) {
 				updates++
 			}
 		}
-		if diff := cmp.Diff(1, updates); diff != "" {
-			n.Errorf("updates counted (-want +got):\n%s", diff)
-		}
+		wantSame(n, "updates counted", 1, updates)
 		d.unpublish(r)
 	})
 }
@@ -162,13 +141,9 @@ func TestTheLookAfterAnUpdateIsNotForgotten(t *testing.T) {
 		n.cluster.set(web, "a", "2", "b", "3")
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": "2", "b": "3"})
-		if got := n.faults.count("open"); got != 2 {
-			n.Errorf("opened %d times, want once to write and once to look", got)
-		}
+		wantSame(n, "opened times, want once to write and once to look", 2, n.faults.count("open"))
 		pass(settling)
-		if got := n.faults.count("open"); got != 2 {
-			n.Errorf("opened %d times in the end, want 2", got)
-		}
+		wantSame(n, "opened times in the end", 2, n.faults.count("open"))
 	})
 }
 
@@ -188,9 +163,7 @@ func TestALookThatCannotBeTakenIsNotTakenAgainAndAgain(t *testing.T) {
 		n.cluster.set(web, "a", "2")
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": "2"})
-		if got := n.faults.count("open"); got != 1 {
-			n.Errorf("looked %d times, want once", got)
-		}
+		wantSame(n, "looked times, want once", 1, n.faults.count("open"))
 	})
 }
 
@@ -224,9 +197,7 @@ func TestAChangeOfAVolumeThatIsGone(t *testing.T) {
 		n.cluster.set(web, "a", "2")
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": "2"})
-		if err := n.mounts.Unmount(r.TargetPath); err != nil {
-			n.Fatal(err)
-		}
+		n.must(n.mounts.Unmount(r.TargetPath))
 		n.cluster.set(web, "a", "3")
 		pass(settling)
 		if problem, err := d.Condition(r.VolumeID, r.TargetPath); problem == nil || err != nil {

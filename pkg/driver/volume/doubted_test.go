@@ -38,11 +38,9 @@ func eachDenial(t *testing.T, test func(n *node, reader identity.Identity, onDel
 	readers := map[identity.Reader]identity.Identity{identity.ByPod: identity.Of(app), identity.ByDriver: identity.OnBehalf(app)}
 	for secrets, reader := range readers {
 		for onDelete := range lost {
-			t.Run(reader.String()+", "+string(onDelete), func(t *testing.T) {
-				bubble(t, func(n *node) {
-					n.secrets = secrets
-					test(n, reader, onDelete)
-				})
+			bubbleCase(t, reader.String()+", "+string(onDelete), func(n *node) {
+				n.secrets = secrets
+				test(n, reader, onDelete)
 			})
 		}
 	}
@@ -53,12 +51,10 @@ func (n *node) publishedShared(onDelete api.OnDelete) (*driver, state.Record) {
 	n.Helper()
 	n.cluster.set(web, "a", "1")
 	n.cluster.set(shared, "key", "k1")
-	d := n.start()
-	r := n.request("config", map[string]string{
+	d, r := n.live(map[string]string{
 		api.KeySources:  "[{configMap: {name: web}}, {secret: {name: tls, namespace: certs}}]",
 		api.KeyOnDelete: string(onDelete),
 	})
-	d.publish(r)
 	n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
 	n.seen.forget()
 	return d, r
@@ -121,9 +117,7 @@ func TestADenialThatPassesIsNotTold(t *testing.T) {
 		}
 		n.wantTold()
 		n.wantProblem(d, r, "")
-		if got := n.seen.results()[volume.ResultWritten]; got != 0 {
-			n.Errorf("written %d times, want never", got)
-		}
+		wantSame(n, "written times", 0, n.seen.results()[volume.ResultWritten])
 	})
 }
 
@@ -171,20 +165,15 @@ func TestANewcomerDoubtsNothing(t *testing.T) {
 		n.cluster.doubt(shared)
 		n.cluster.fail(shared, forbidden(shared))
 		late := n.request("late", secret(shared, api.KeyOnDelete, string(onDelete)))
-		if got := n.wantKind(d.Publish(n.ctx, late, identity.Token{}), volume.Denied); got != deniedTo(reader, shared) {
-			n.Errorf("Publish() says %q, want %q", got, deniedTo(reader, shared))
-		}
+		d.wantRefused(late, volume.Denied, deniedTo(reader, shared))
 		n.wantFiles(late, nil)
 		n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
 
-		done := make(chan error, 1)
-		go func() { done <- d.Publish(n.ctx, late, identity.Token{}) }()
+		done := d.publishing(late)
 		pass(settling)
 		n.wantFiles(late, nil)
 		n.cluster.fail(shared, nil)
-		if err := <-done; err != nil {
-			n.Errorf("Publish() = %v, want nil", err)
-		}
+		n.must(<-done)
 		n.wantFiles(late, map[string]string{"key": "k1"})
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
@@ -17,9 +16,7 @@ import (
 func (n *node) keepFileTime() {
 	n.Helper()
 	name := filepath.Join(n.dir, "clock")
-	if err := os.WriteFile(name, nil, 0o600); err != nil {
-		n.Fatal(err)
-	}
+	n.must(os.WriteFile(name, nil, 0o600))
 	n.passChange(name)
 }
 
@@ -28,9 +25,7 @@ func (n *node) keepFileTime() {
 func (n *node) passChange(path string) {
 	n.Helper()
 	var stat unix.Stat_t
-	if err := unix.Lstat(path, &stat); err != nil {
-		n.Fatal(err)
-	}
+	n.must(unix.Lstat(path, &stat))
 	<-time.After(time.Until(time.Unix(stat.Ctim.Unix())) + latency)
 }
 
@@ -60,8 +55,6 @@ func TestLargeFilesAreNotReplacedTooOften(t *testing.T) {
 			t.Errorf("the second sync = %v, want %v: the delay is part of what is measured", last, want)
 		}
 		told := `Projected: volume "config": a change of the sources is in the files`
-		if diff := cmp.Diff([]string{told, told}, n.seen.told()); diff != "" {
-			n.Errorf("Events (-want +got):\n%s", diff)
-		}
+		n.wantTold(told, told)
 	})
 }

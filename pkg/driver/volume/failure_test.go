@@ -19,28 +19,26 @@ import (
 func TestFailingFirstPublishLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"mounted", "put", "create", "publish"} {
-		t.Run(op, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.cluster.set(web, "a", "1")
-				d := n.start()
-				r := n.request("config", configMap("web"))
-				n.faults.set(op, syscall.ENOSPC)
-				for range 2 {
-					err := d.Publish(n.ctx, r, identity.Token{})
-					n.wantKind(err, volume.IO)
-					if !errors.Is(err, syscall.ENOSPC) {
-						n.Errorf("Publish() = %v, want it to wrap %v", err, syscall.ENOSPC)
-					}
-					pass(settling)
-					n.wantNothing(d)
+		bubbleCase(t, op, func(n *node) {
+			n.cluster.set(web, "a", "1")
+			d := n.start()
+			r := n.request("config", configMap("web"))
+			n.faults.set(op, syscall.ENOSPC)
+			for range 2 {
+				err := d.Publish(n.ctx, r, identity.Token{})
+				n.wantKind(err, volume.IO)
+				if !errors.Is(err, syscall.ENOSPC) {
+					n.Errorf("Publish() = %v, want it to wrap %v", err, syscall.ENOSPC)
 				}
-				n.faults.set(op, nil)
-				d.publish(r)
-				n.wantFiles(r, map[string]string{"a": "1"})
-				n.wantRecords(r)
-				d.unpublish(r)
+				pass(settling)
 				n.wantNothing(d)
-			})
+			}
+			n.faults.set(op, nil)
+			d.publish(r)
+			n.wantFiles(r, map[string]string{"a": "1"})
+			n.wantRecords(r)
+			d.unpublish(r)
+			n.wantNothing(d)
 		})
 	}
 }
@@ -49,33 +47,29 @@ func TestFailingFirstPublishLeavesNothing(t *testing.T) {
 func TestAPanickingFirstPublishLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"put", "create", "publish", "usage"} { // The last is asked when the files are there.
-		t.Run(op, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.cluster.set(web, "a", "1")
-				room, option := limited(1 << 20)
-				d := n.start(option)
-				r := n.request("config", configMap("web"))
-				n.faults.on(op, func() { panic("a bug") })
-				func() {
-					defer func() {
-						if got := recover(); got != "a bug" {
-							n.Errorf("recovered from %v, want the bug", got)
-						}
-					}()
-					_ = d.Publish(n.ctx, r, identity.NewToken("token", time.Now().Add(time.Hour)))
+		bubbleCase(t, op, func(n *node) {
+			n.cluster.set(web, "a", "1")
+			room, option := limited(1 << 20)
+			d := n.start(option)
+			r := n.request("config", configMap("web"))
+			n.faults.on(op, func() { panic("a bug") })
+			func() {
+				defer func() {
+					wantSame(n, "recovered from, want the bug", "a bug", recover())
 				}()
-				n.faults.on(op, nil)
-				pass(settling)
-				n.wantNothing(d)
-				if used, token := room.Used(), n.tokens.of(r.VolumeID); used != 0 || !token.IsZero() {
-					n.Errorf("Used() = %d, token %v, want nothing", used, token)
-				}
-				if age := d.Age(r.VolumeID); age != 0 {
-					n.Errorf("it has been worked on for %s, want not at all", age)
-				}
-				d.publish(r)
-				n.wantFiles(r, map[string]string{"a": "1"})
-			})
+				_ = d.Publish(n.ctx, r, identity.NewToken("token", time.Now().Add(time.Hour)))
+			}()
+			n.faults.on(op, nil)
+			pass(settling)
+			n.wantNothing(d)
+			if used, token := room.Used(), n.tokens.of(r.VolumeID); used != 0 || !token.IsZero() {
+				n.Errorf("Used() = %d, token %v, want nothing", used, token)
+			}
+			if age := d.Age(r.VolumeID); age != 0 {
+				n.Errorf("it has been worked on for %s, want not at all", age)
+			}
+			d.publish(r)
+			n.wantFiles(r, map[string]string{"a": "1"})
 		})
 	}
 }
@@ -103,11 +97,9 @@ func TestRecordThatIsWrittenAlthoughPutFails(t *testing.T) {
 		r := n.request("config", configMap("web"))
 		n.faults.set("put", syscall.EIO)
 		n.faults.on("put", func() {
-			if err := n.records.Store.Put(r); err != nil {
-				n.Error(err)
-			}
+			n.must(n.records.Store.Put(r))
 		})
-		n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.IO)
+		d.wantRefused(r, volume.IO)
 		n.wantNothing(d)
 	})
 }
@@ -155,27 +147,19 @@ func TestTargetThatIsTaken(t *testing.T) {
 		"as there is no way to it": {func(_ *node, target string) error { return os.Remove(strings.TrimSuffix(target, "/mount")) }, volume.IO},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.cluster.set(web, "a", "1")
-				d := n.start()
-				r := n.request("config", configMap("web"))
-				if err := tt.take(n, r.TargetPath); err != nil {
-					n.Fatal(err)
-				}
-				before, err := os.Lstat(r.TargetPath)
-				n.wantKind(d.Publish(n.ctx, r, identity.Token{}), tt.want)
-				if after, _ := os.Lstat(r.TargetPath); err == nil && !os.SameFile(before, after) {
-					n.Error("what was at the target is not there any more")
-				}
-				n.wantRecords()
-				if got := d.Volumes(); got != 0 {
-					n.Errorf("Volumes() = %d, want 0", got)
-				}
-				if got := n.cluster.users(); len(got) != 0 {
-					n.Errorf("users of sources = %v, want none", got)
-				}
-			})
+		bubbleCase(t, name, func(n *node) {
+			n.cluster.set(web, "a", "1")
+			d := n.start()
+			r := n.request("config", configMap("web"))
+			n.must(tt.take(n, r.TargetPath))
+			before, err := os.Lstat(r.TargetPath)
+			d.wantRefused(r, tt.want)
+			if after, _ := os.Lstat(r.TargetPath); err == nil && !os.SameFile(before, after) {
+				n.Error("what was at the target is not there any more")
+			}
+			n.wantRecords()
+			wantSame(n, "Volumes()", 0, d.Volumes())
+			n.wantNoUsers()
 		})
 	}
 }
@@ -186,9 +170,7 @@ func TestEmptyTargetDirectoryIsUsed(t *testing.T) {
 		n.cluster.set(web, "a", "1")
 		d := n.start()
 		r := n.request("config", configMap("web"))
-		if err := os.Mkdir(r.TargetPath, 0o750); err != nil {
-			n.Fatal(err)
-		}
+		n.must(os.Mkdir(r.TargetPath, 0o750))
 		d.publish(r)
 		n.wantFiles(r, map[string]string{"a": "1"})
 		d.unpublish(r)
@@ -203,7 +185,7 @@ func TestForeignMountIsRefused(t *testing.T) {
 		d := n.start()
 		r := n.request("config", configMap("web"))
 		n.faults.set("mounted", &volumefs.ForeignMountError{Target: r.TargetPath, FSType: "nfs", Source: "server:/share"})
-		n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Invalid)
+		d.wantRefused(r, volume.Invalid)
 		n.wantNothing(d)
 	})
 }

@@ -2,7 +2,6 @@ package volume_test
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,9 +23,7 @@ func TestAStuckWorkerIsTold(t *testing.T) {
 		since := time.Now()
 		n.cluster.set(web, "a", "2")
 		pass(time.Minute)
-		if err := d.Healthy(); err != nil {
-			n.Errorf("Healthy() after a minute = %v, want nil", err)
-		}
+		n.must(d.Healthy())
 		pass(stuckAfter)
 		want := "volume csi-config has been worked on since " + since.UTC().Format(time.RFC3339)
 		if err := d.Healthy(); err == nil || err.Error() != want {
@@ -35,9 +32,7 @@ func TestAStuckWorkerIsTold(t *testing.T) {
 		n.faults.on("open", nil)
 		close(gate)
 		pass(settling)
-		if err := d.Healthy(); err != nil {
-			n.Errorf("Healthy() after all = %v, want nil", err)
-		}
+		n.must(d.Healthy())
 	})
 }
 
@@ -52,20 +47,14 @@ func TestStuckRecoveryIsTold(t *testing.T) {
 		recovered := make(chan error, 1)
 		go func() { recovered <- next.Recover(n.ctx) }()
 		pass(stuckAfter)
-		if err := next.Healthy(); err == nil || !strings.HasPrefix(err.Error(), "volume "+r.VolumeID+" has been worked on since ") {
-			n.Errorf("Healthy() = %v, want the volume", err)
-		}
+		next.wantStuck("volume " + r.VolumeID + " has been worked on since ")
 		if next.Ready() {
 			n.Error("Ready() = true before the volumes are taken over")
 		}
 		n.faults.on("mounted", nil)
 		close(gate)
-		if err := <-recovered; err != nil {
-			n.Error(err)
-		}
-		if err := next.Healthy(); err != nil {
-			n.Errorf("Healthy() = %v, want nil", err)
-		}
+		n.must(<-recovered)
+		n.must(next.Healthy())
 	})
 }
 
@@ -86,14 +75,10 @@ func TestADeadlockOfTheSourcesIsTold(t *testing.T) {
 		gate := make(chan struct{})
 		d := n.start(func(cfg *volume.Config) { cfg.Sources = deadlocked{Sources: cfg.Sources, gate: gate} })
 		pass(stuckAfter)
-		if err := d.Healthy(); err == nil || !strings.HasPrefix(err.Error(), "a lock that all volumes need has not been free since ") {
-			n.Errorf("Healthy() = %v, want the lock", err)
-		}
+		d.wantStuck("a lock that all volumes need has not been free since ")
 		close(gate)
 		pass(settling)
-		if err := d.Healthy(); err != nil {
-			n.Errorf("Healthy() = %v, want nil", err)
-		}
+		n.must(d.Healthy())
 	})
 }
 
@@ -107,18 +92,14 @@ func TestTroubleIsNoIllHealth(t *testing.T) {
 		"nothing":                func(*node) {},
 	}
 	for name, begin := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				d, r := n.published()
-				begin(n)
-				for range 10 {
-					d.publish(r)
-					pass(time.Hour)
-					if err := d.Healthy(); err != nil {
-						n.Fatalf("Healthy() = %v, want nil", err)
-					}
-				}
-			})
+		bubbleCase(t, name, func(n *node) {
+			d, r := n.published()
+			begin(n)
+			for range 10 {
+				d.publish(r)
+				pass(time.Hour)
+				n.must(d.Healthy())
+			}
 		})
 	}
 }
@@ -128,35 +109,27 @@ func TestTroubleIsNoIllHealth(t *testing.T) {
 func TestAStuckCallIsTold(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"put", "create", "publish", "unmount", "delete"} {
-		t.Run(op, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.cluster.set(web, "a", "1")
-				d := n.start()
-				r := n.request("config", configMap("web"))
-				call := func() error { return d.Publish(n.ctx, r, noToken) }
-				if op == "unmount" || op == "delete" {
-					d.publish(r)
-					call = func() error { return d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }
-				}
-				gate := make(chan struct{})
-				n.faults.on(op, func() { <-gate })
-				done := make(chan error, 1)
-				go func() { done <- call() }()
-				pass(stuckAfter)
-				if err := d.Healthy(); err == nil || !strings.HasPrefix(err.Error(), "volume "+r.VolumeID+" has been worked on since ") {
-					n.Errorf("Healthy() = %v, want the volume", err)
-				}
-				if s := d.Summary(); s.NotCurrent[volume.Busy] != 0 {
-					n.Errorf("Summary() = %+v, want none that is busy: nobody has the files", s)
-				}
-				close(gate)
-				if err := <-done; err != nil {
-					n.Error(err)
-				}
-				if err := d.Healthy(); err != nil {
-					n.Errorf("Healthy() = %v after all, want nil", err)
-				}
-			})
+		bubbleCase(t, op, func(n *node) {
+			n.cluster.set(web, "a", "1")
+			d := n.start()
+			r := n.request("config", configMap("web"))
+			call := func() error { return d.Publish(n.ctx, r, noToken) }
+			if op == "unmount" || op == "delete" {
+				d.publish(r)
+				call = func() error { return d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }
+			}
+			gate := make(chan struct{})
+			n.faults.on(op, func() { <-gate })
+			done := make(chan error, 1)
+			go func() { done <- call() }()
+			pass(stuckAfter)
+			d.wantStuck("volume " + r.VolumeID + " has been worked on since ")
+			if s := d.Summary(); s.NotCurrent[volume.Busy] != 0 {
+				n.Errorf("Summary() = %+v, want none that is busy: nobody has the files", s)
+			}
+			close(gate)
+			n.must(<-done)
+			n.must(d.Healthy())
 		})
 	}
 }
@@ -165,12 +138,9 @@ func TestAStuckCallIsTold(t *testing.T) {
 func TestWaitingForASourceIsNoIllHealth(t *testing.T) {
 	bubble(t, func(n *node) {
 		d := n.start(func(cfg *volume.Config) { cfg.PublishTimeout = time.Hour })
-		done := make(chan error, 1)
-		go func() { done <- d.Publish(n.ctx, n.request("config", configMap("web")), noToken) }()
+		done := d.publishing(n.request("config", configMap("web")))
 		pass(stuckAfter)
-		if err := d.Healthy(); err != nil {
-			n.Errorf("Healthy() = %v, want nil", err)
-		}
+		n.must(d.Healthy())
 		n.wantKind(<-done, volume.Missing)
 	})
 }

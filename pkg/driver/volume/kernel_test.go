@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -46,9 +45,7 @@ func (n *node) mountPoints(path string) []string {
 func TestStoryOnRealMounts(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1")
-		d := n.start(onKernel)
-		r := n.request("config", configMap("web"))
-		d.publish(r)
+		d, r := n.live(configMap("web"), onKernel)
 		n.Cleanup(func() { _ = d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }) // Else TempDir cannot be removed.
 		n.wantFiles(r, map[string]string{"a": "1"})
 		if err := os.WriteFile(r.TargetPath+"/b", nil, 0o600); !errors.Is(err, syscall.EROFS) {
@@ -82,9 +79,7 @@ func TestTheKubeletsDirectoryBehindALink(t *testing.T) {
 		n.cluster.set(web, "a", "1")
 		r := n.request("config", configMap("web"))
 		link := n.dir + "-link"
-		if err := os.Symlink(n.dir, link); err != nil {
-			n.Fatal(err)
-		}
+		n.must(os.Symlink(n.dir, link))
 		n.Cleanup(func() { _ = os.Remove(link) })
 		place := r.TargetPath
 		r.TargetPath = link + strings.TrimPrefix(place, n.dir)
@@ -100,9 +95,7 @@ func TestTheKubeletsDirectoryBehindALink(t *testing.T) {
 		n.wantFiles(r, map[string]string{"a": "2"})
 		n.wantRecords(r)
 		n.wantProblem(d, r, "")
-		if diff := cmp.Diff([]string{place}, n.mountPoints(place)); diff != "" {
-			n.Errorf("mounts on the target (-want +got):\n%s", diff)
-		}
+		wantSame(n, "mounts on the target", []string{place}, n.mountPoints(place))
 		d.unpublish(r)
 		n.wantNothing(d)
 		if got := n.mountPoints(place); len(got) != 0 {
@@ -118,16 +111,14 @@ func TestTheKubeletsDirectoryByAnotherName(t *testing.T) {
 		n.cluster.set(web, "a", "1")
 		r := n.request("config", configMap("web"))
 		link := n.dir + "-link"
-		if err := os.Symlink(n.dir, link); err != nil {
-			n.Fatal(err)
-		}
+		n.must(os.Symlink(n.dir, link))
 		n.Cleanup(func() { _ = os.Remove(link) })
 		d := n.start(onKernel)
 		d.publish(r)
 		n.Cleanup(func() { _ = unix.Unmount(r.TargetPath, unix.MNT_DETACH) }) // Else TempDir cannot be removed.
 		d.stop()
 		d = n.start(func(c *volume.Config) { c.Mounts = volumefs.New(volumefs.Config{Root: link, Source: "csi.test"}) })
-		n.wantKind(d.Publish(n.ctx, n.request("other", configMap("web")), identity.Token{}), volume.Invalid)
+		d.wantRefused(n.request("other", configMap("web")), volume.Invalid)
 		for range 2 {
 			if err := d.Unpublish(n.ctx, r.VolumeID, link+strings.TrimPrefix(r.TargetPath, n.dir)); err != nil {
 				n.Errorf("Unpublish() = %v, want nil", err)
@@ -149,26 +140,24 @@ func TestALinkOnTheWayToATarget(t *testing.T) {
 		"its directory is":  func(target string) (link, to string) { return filepath.Dir(target), "theirs" },
 	}
 	for name, where := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.cluster.set(web, "a", "1")
-				d := n.start(onKernel)
-				theirs, mine := n.request("theirs", configMap("web")), n.request("mine", configMap("web"))
-				d.publish(theirs)
-				n.Cleanup(func() { _ = d.Unpublish(n.ctx, theirs.VolumeID, theirs.TargetPath) })
-				link, to := where(mine.TargetPath)
-				n.replaceByLink(link, filepath.Join(filepath.Dir(filepath.Dir(mine.TargetPath)), to))
+		bubbleCase(t, name, func(n *node) {
+			n.cluster.set(web, "a", "1")
+			d := n.start(onKernel)
+			theirs, mine := n.request("theirs", configMap("web")), n.request("mine", configMap("web"))
+			d.publish(theirs)
+			n.Cleanup(func() { _ = d.Unpublish(n.ctx, theirs.VolumeID, theirs.TargetPath) })
+			link, to := where(mine.TargetPath)
+			n.replaceByLink(link, filepath.Join(filepath.Dir(filepath.Dir(mine.TargetPath)), to))
 
-				text := n.wantKind(d.Publish(n.ctx, mine, identity.Token{}), volume.Invalid)
-				if want := " is a symbolic link, which is not followed"; strings.Count(text, mine.TargetPath) != 1 || !strings.Contains(text, want) {
-					n.Errorf("Publish() says %q, want the target once and %q", text, want)
-				}
-				n.wantRecords(theirs)
-				for range 2 {
-					d.unpublish(mine)
-				}
-				n.wantLinkAndVolume(link, theirs)
-			})
+			text := n.wantKind(d.Publish(n.ctx, mine, identity.Token{}), volume.Invalid)
+			if want := " is a symbolic link, which is not followed"; strings.Count(text, mine.TargetPath) != 1 || !strings.Contains(text, want) {
+				n.Errorf("Publish() says %q, want the target once and %q", text, want)
+			}
+			n.wantRecords(theirs)
+			for range 2 {
+				d.unpublish(mine)
+			}
+			n.wantLinkAndVolume(link, theirs)
 		})
 	}
 }
@@ -183,9 +172,7 @@ func TestALinkThatComesLater(t *testing.T) {
 		d.publish(theirs)
 		d.publish(mine)
 		dir := filepath.Dir(mine.TargetPath)
-		if err := os.Rename(dir, dir+"-moved"); err != nil {
-			n.Fatal(err)
-		}
+		n.must(os.Rename(dir, dir+"-moved"))
 		n.Cleanup(func() {
 			_ = d.Unpublish(n.ctx, theirs.VolumeID, theirs.TargetPath)
 			_ = unix.Unmount(dir+"-moved/mount", unix.MNT_DETACH)
@@ -198,9 +185,7 @@ func TestALinkThatComesLater(t *testing.T) {
 			" is a symbolic link, which is not followed: remove it, or have a bind mount in its place")
 		d.unpublish(mine)
 		n.wantRecords(theirs)
-		if got := d.Volumes(); got != 1 {
-			n.Errorf("Volumes() = %d, want 1", got)
-		}
+		wantSame(n, "Volumes()", 1, d.Volumes())
 		if want := "Nothing was unmounted"; !strings.Contains(n.logs.String(), want) {
 			n.Errorf("the log does not say %q", want)
 		}
@@ -217,9 +202,7 @@ func (n *node) replaceByLink(link, to string) {
 	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		n.Fatal(err)
 	}
-	if err := os.Symlink(to, link); err != nil {
-		n.Fatal(err)
-	}
+	n.must(os.Symlink(to, link))
 }
 
 // wantLinkAndVolume checks that a link is as it was, and the volume that it leads to as well.
@@ -239,16 +222,12 @@ func (n *node) wantLinkAndVolume(link string, r state.Record) {
 func TestRevertAfterAWriteThatFailedLate(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1")
-		d := n.start(onKernel)
-		r := n.request("config", configMap("web"))
-		d.publish(r)
+		d, r := n.live(configMap("web"), onKernel)
 		n.Cleanup(func() { _ = d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }) // Else TempDir cannot be removed.
 
 		// A file that something is mounted on cannot be removed.
 		held := r.TargetPath + "/" + n.generation(r) + "/a"
-		if err := unix.Mount("/dev/null", held, "", unix.MS_BIND, ""); err != nil {
-			n.Fatal(err)
-		}
+		n.must(unix.Mount("/dev/null", held, "", unix.MS_BIND, ""))
 		n.cluster.set(web, "a", "2")
 		pass(settling) // The look that follows finds the old files in their place.
 		n.wantFiles(r, map[string]string{"a": "2"})
@@ -259,9 +238,7 @@ func TestRevertAfterAWriteThatFailedLate(t *testing.T) {
 		n.cluster.set(web, "a", "1")
 		pass(latency)
 		for _, point := range n.mountPoints(r.TargetPath + "/") {
-			if err := unix.Unmount(point, unix.MNT_DETACH); err != nil {
-				n.Fatal(err)
-			}
+			n.must(unix.Unmount(point, unix.MNT_DETACH))
 		}
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": "1"})
@@ -283,25 +260,21 @@ func TestVolumeHasRoomForWhatAnObjectCanHold(t *testing.T) {
 		"one key, two ways": {attributes: configMap("web", api.KeyItems, "[{key: k0, path: a}, {key: k0, path: b}]"), keys: 1, size: 1 << 20},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				fill := func(b string) map[string]string {
-					data := map[string]string{}
-					for i := range tt.keys {
-						data[fmt.Sprintf("k%d", i)] = strings.Repeat(b, tt.size)
-					}
-					return data
+		bubbleCase(t, name, func(n *node) {
+			fill := func(b string) map[string]string {
+				data := map[string]string{}
+				for i := range tt.keys {
+					data[fmt.Sprintf("k%d", i)] = strings.Repeat(b, tt.size)
 				}
-				n.cluster.set(web, pairs(fill("1"))...)
-				d := n.start(onKernel)
-				r := n.request("config", tt.attributes)
-				d.publish(r)
-				n.Cleanup(func() { _ = d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }) // Else TempDir cannot be removed.
-				n.cluster.set(web, pairs(fill("2"))...)
-				pass(settling)
-				n.wantProblem(d, r, "")
-				n.wantNames(r, "2")
-			})
+				return data
+			}
+			n.cluster.set(web, pairs(fill("1"))...)
+			d, r := n.live(tt.attributes, onKernel)
+			n.Cleanup(func() { _ = d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }) // Else TempDir cannot be removed.
+			n.cluster.set(web, pairs(fill("2"))...)
+			pass(settling)
+			n.wantProblem(d, r, "")
+			n.wantNames(r, "2")
 		})
 	}
 }

@@ -181,18 +181,16 @@ func TestRandomLives(t *testing.T) {
 	t.Parallel()
 	for range 20 {
 		seed := rand.Uint64()
-		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			bubble(t, func(n *node) {
-				m := newModel(n, seed)
-				for range 60 {
-					m.step()
-					m.check()
-				}
-				for _, v := range m.volumes {
-					m.doUnpublish(v)
-				}
-				m.wantNothing(m.driver)
-			})
+		bubbleCase(t, strconv.FormatUint(seed, 10), func(n *node) {
+			m := newModel(n, seed)
+			for range 60 {
+				m.step()
+				m.check()
+			}
+			for _, v := range m.volumes {
+				m.doUnpublish(v)
+			}
+			m.wantNothing(m.driver)
 		})
 	}
 }
@@ -239,9 +237,7 @@ func TestEverythingAtOnce(t *testing.T) {
 			}
 		}
 		pass(settling)
-		if got := n.seen.results()[volume.ResultFailed]; got != 0 {
-			n.Errorf("failed = %d, want 0: no sync may meet an unmounted volume", got)
-		}
+		wantSame(n, "failed, want 0: no sync may meet an unmounted volume", 0, n.seen.results()[volume.ResultFailed])
 		for _, r := range requests {
 			d.publish(r)
 			pass(settling)

@@ -28,30 +28,25 @@ func TestANewcomerIsNotServedWhatNobodyCouldAskFor(t *testing.T) {
 	}
 	for name, cause := range causes {
 		for _, reader := range []identity.Reader{identity.ByPod, identity.ByDriver} {
-			t.Run(fmt.Sprintf("%s, read by %s", name, reader), func(t *testing.T) {
-				bubble(t, func(n *node) {
-					n.secrets = reader
-					n.cluster.set(shared, "key", "k1")
-					d := n.start()
-					r, late := n.request("config", secret(shared)), n.request("late", secret(shared))
-					d.publish(r)
-					n.cluster.fail(shared, cause)
-					n.wantKind(d.Publish(n.ctx, late, identity.Token{}), volume.NotReady)
-					n.wantFiles(late, nil)
-					n.wantFiles(r, map[string]string{"key": "k1"})
-					n.wantRecords(r)
+			bubbleCase(t, fmt.Sprintf("%s, read by %s", name, reader), func(n *node) {
+				n.secrets = reader
+				n.cluster.set(shared, "key", "k1")
+				d := n.start()
+				r, late := n.request("config", secret(shared)), n.request("late", secret(shared))
+				d.publish(r)
+				n.cluster.fail(shared, cause)
+				d.wantRefused(late, volume.NotReady)
+				n.wantFiles(late, nil)
+				n.wantFiles(r, map[string]string{"key": "k1"})
+				n.wantRecords(r)
 
-					published := make(chan error, 1)
-					go func() { published <- d.Publish(n.ctx, late, identity.Token{}) }()
-					pass(settling)
-					n.wantFiles(late, nil)
-					n.cluster.fail(shared, nil)
-					pass(latency)
-					n.wantFiles(late, map[string]string{"key": "k1"})
-					if err := <-published; err != nil {
-						n.Errorf("Publish() = %v once the trouble is over, want nil", err)
-					}
-				})
+				published := d.publishing(late)
+				pass(settling)
+				n.wantFiles(late, nil)
+				n.cluster.fail(shared, nil)
+				pass(latency)
+				n.wantFiles(late, map[string]string{"key": "k1"})
+				n.must(<-published)
 			})
 		}
 	}
@@ -61,20 +56,18 @@ func TestANewcomerIsNotServedWhatNobodyCouldAskFor(t *testing.T) {
 func TestANewcomerIsServedWhatTheDriverHolds(t *testing.T) {
 	t.Parallel()
 	for _, ref := range []api.Ref{web, tls} {
-		t.Run(ref.String(), func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.cluster.set(ref, "key", "k1")
-				d := n.start()
-				attributes := secret(ref)
-				if ref.Kind == api.ConfigMap {
-					attributes = configMap(ref.Name)
-				}
-				d.publish(n.request("config", attributes))
-				n.cluster.fail(ref, errAway)
-				late := n.request("late", attributes)
-				d.publish(late)
-				n.wantFiles(late, map[string]string{"key": "k1"})
-			})
+		bubbleCase(t, ref.String(), func(n *node) {
+			n.cluster.set(ref, "key", "k1")
+			d := n.start()
+			attributes := secret(ref)
+			if ref.Kind == api.ConfigMap {
+				attributes = configMap(ref.Name)
+			}
+			d.publish(n.request("config", attributes))
+			n.cluster.fail(ref, errAway)
+			late := n.request("late", attributes)
+			d.publish(late)
+			n.wantFiles(late, map[string]string{"key": "k1"})
 		})
 	}
 }

@@ -59,6 +59,12 @@ func bubble(t *testing.T, test func(n *node)) {
 	synctest.Test(t, func(t *testing.T) { test(newNode(t)) })
 }
 
+// bubbleCase is bubble for one case of a table.
+func bubbleCase(t *testing.T, name string, test func(n *node)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { bubble(t, test) })
+}
+
 func newNode(t *testing.T) *node {
 	t.Helper()
 	dir := t.TempDir()
@@ -196,6 +202,22 @@ func (d *driver) publish(r state.Record) {
 	pass(latency)
 }
 
+// publishing publishes in the background.
+func (d *driver) publishing(r state.Record) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- d.Publish(d.n.ctx, r, identity.Token{}) }()
+	return done
+}
+
+// live sets up a running driver with one volume, whatever its files are.
+func (n *node) live(attributes map[string]string, options ...func(*volume.Config)) (*driver, state.Record) {
+	n.Helper()
+	d := n.start(options...)
+	r := n.request("config", attributes)
+	d.publish(r)
+	return d, r
+}
+
 // unpublish unpublishes, or ends the test.
 func (d *driver) unpublish(r state.Record) {
 	d.n.Helper()
@@ -209,9 +231,7 @@ func (d *driver) unpublish(r state.Record) {
 func (n *node) published(more ...string) (*driver, state.Record) {
 	n.Helper()
 	n.cluster.set(web, "a", "1")
-	d := n.start()
-	r := n.request("config", configMap("web", more...))
-	d.publish(r)
+	d, r := n.live(configMap("web", more...))
 	n.wantFiles(r, map[string]string{"a": "1"})
 	n.seen.forget()
 	n.faults.forget()

@@ -22,9 +22,7 @@ func TestAPolledSourceIsToldOnce(t *testing.T) {
 		n.secrets = identity.ByPod
 		n.cluster.set(shared, "key", "k1")
 		n.cluster.poll(shared)
-		d := n.start()
-		r := n.request("config", secret(shared))
-		d.publish(r)
+		d, r := n.live(secret(shared))
 		n.wantFiles(r, map[string]string{"key": "k1"})
 		n.wantTold(polling(shared))
 		n.cluster.set(shared, "key", "k2")
@@ -56,10 +54,8 @@ func TestEachPolledSourceIsTold(t *testing.T) {
 			n.cluster.set(ref, ref.Namespace+"-"+ref.Name+"-"+ref.Kind.Resource(), "1")
 		}
 		n.cluster.poll(shared)
-		d := n.start()
-		r := n.request("config", map[string]string{api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}, ` +
+		n.live(map[string]string{api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}, ` +
 			`{secret: {name: tls, namespace: certs}}, {configMap: {name: roots, namespace: certs}}]`})
-		d.publish(r)
 		n.wantTold(polling(shared))
 		n.seen.forget()
 		n.cluster.poll(other)
@@ -73,9 +69,7 @@ func TestASourceThatTurnsPolledIsTold(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.secrets = identity.ByPod
 		n.cluster.set(shared, "key", "k1")
-		d := n.start()
-		r := n.request("config", secret(shared))
-		d.publish(r)
+		_, r := n.live(secret(shared))
 		n.wantTold()
 		for range 2 {
 			n.seen.forget()
@@ -104,15 +98,13 @@ func TestAPolledSourceOfTheDrivers(t *testing.T) {
 		"on behalf of a pod's": {shared, "driver for serviceaccount default/default"},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.cluster.set(tt.ref, "key", "k1")
-				n.cluster.poll(tt.ref)
-				d := n.start()
-				d.publish(n.request("config", secret(tt.ref)))
-				n.wantTold(`Polling: volume "config": ` + tt.ref.String() + " is read about twice a minute, because " + tt.reader +
-					" may get it but not watch it; to have changes at once, add the verbs list and watch to the driver's ClusterRole")
-			})
+		bubbleCase(t, name, func(n *node) {
+			n.cluster.set(tt.ref, "key", "k1")
+			n.cluster.poll(tt.ref)
+			d := n.start()
+			d.publish(n.request("config", secret(tt.ref)))
+			n.wantTold(`Polling: volume "config": ` + tt.ref.String() + " is read about twice a minute, because " + tt.reader +
+				" may get it but not watch it; to have changes at once, add the verbs list and watch to the driver's ClusterRole")
 		})
 	}
 }
@@ -123,9 +115,7 @@ func TestAPolledSourceThatIsReadOnceIsNotTold(t *testing.T) {
 		n.secrets = identity.ByPod
 		n.cluster.set(shared, "key", "k1")
 		n.cluster.poll(shared)
-		d := n.start()
-		r := n.request("config", secret(shared, api.KeyUpdatePolicy, string(api.UpdateNever)))
-		d.publish(r)
+		_, r := n.live(secret(shared, api.KeyUpdatePolicy, string(api.UpdateNever)))
 		n.wantFiles(r, map[string]string{"key": "k1"})
 		pass(2 * resyncInterval)
 		n.wantTold()

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
@@ -19,27 +18,19 @@ func TestPublishShowsTheFilesOfItsSources(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "index.html", "hello", "empty", "")
 		n.cluster.set(tls, "key", "k1", "unlisted", "x")
-		d := n.start()
-		r := n.request("config", map[string]string{api.KeySources: `
+		d, r := n.live(map[string]string{api.KeySources: `
 - configMap: {name: web}
 - secret: {name: tls, items: [{key: key, path: certs/tls.key, mode: 0400}]}`})
-		d.publish(r)
 
 		n.wantFiles(r, map[string]string{"index.html": "hello", "empty": "", "certs/tls.key": "k1"})
 		n.wantRecords(r)
-		if diff := cmp.Diff(map[api.Ref]int{web: 1, tls: 1}, n.cluster.users()); diff != "" {
-			n.Errorf("users of sources (-want +got):\n%s", diff)
-		}
+		wantSame(n, "users of sources", map[api.Ref]int{web: 1, tls: 1}, n.cluster.users())
 		info, err := os.Stat(r.TargetPath + "/certs/tls.key")
 		if err != nil {
 			n.Fatal(err)
 		}
-		if got := info.Mode().Perm(); got != 0o400 {
-			n.Errorf("mode = %v, want 0400", got)
-		}
-		if got := n.seen.told(); len(got) != 0 {
-			n.Errorf("Events = %v, want none: nothing is worth one", got)
-		}
+		wantSame(n, "mode, want 0400", 0o400, info.Mode().Perm())
+		n.wantTold()
 		n.wantProblem(d, r, "")
 		_, err = d.Condition(r.VolumeID, r.TargetPath+"2")
 		if got, want := n.wantKind(err, volume.Unknown), "volume csi-config is not published on "+r.TargetPath+"2"; got != want {
@@ -58,16 +49,12 @@ func TestPublishOrdersItsSideEffects(t *testing.T) {
 		d := n.start()
 		r := n.request("config", configMap("web"))
 		n.faults.on("publish", func() {
-			if got := n.files(r.TargetPath); got != nil {
-				n.Errorf("files before the mount = %v, want no target", got)
-			}
+			wantSame(n, "files before the mount, want no target", nil, n.files(r.TargetPath))
 		})
 		d.publish(r)
 		d.unpublish(r)
 		want := []string{"mounted", "put", "create", "publish", "unmount", "delete"}
-		if diff := cmp.Diff(want, n.faults.order()); diff != "" {
-			n.Errorf("side effects (-want +got):\n%s", diff)
-		}
+		wantSame(n, "side effects", want, n.faults.order())
 	})
 }
 
@@ -84,17 +71,13 @@ func TestPublishGivesTheFilesToTheFSGroup(t *testing.T) {
 		if err != nil {
 			n.Fatal(err)
 		}
-		if got := info.Mode().Perm(); got != 0o440 {
-			n.Errorf("mode = %v, want 0440", got)
-		}
+		wantSame(n, "mode, want 0440", 0o440, info.Mode().Perm())
 	})
 }
 
 func TestPublishOfAnOptionalSourceThatDoesNotExist(t *testing.T) {
 	bubble(t, func(n *node) {
-		d := n.start()
-		r := n.request("config", configMap("web", api.KeyOptional, "true"))
-		d.publish(r)
+		_, r := n.live(configMap("web", api.KeyOptional, "true"))
 		n.wantFiles(r, map[string]string{})
 
 		n.cluster.set(web, "a", "1")
@@ -130,25 +113,19 @@ func TestPublishRefusesAtOnce(t *testing.T) {
 		},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.cluster.set(web, "a", "1")
-				n.cluster.set(tls, "key", "k1")
-				d := n.start()
-				text := n.wantKind(d.Publish(n.ctx, n.request("config", tt.attributes), identity.Token{}), tt.kind)
-				for _, part := range tt.text {
-					if !strings.Contains(text, part) {
-						n.Errorf("Publish() says %q, want it to contain %q", text, part)
-					}
+		bubbleCase(t, name, func(n *node) {
+			n.cluster.set(web, "a", "1")
+			n.cluster.set(tls, "key", "k1")
+			d := n.start()
+			text := n.wantKind(d.Publish(n.ctx, n.request("config", tt.attributes), identity.Token{}), tt.kind)
+			for _, part := range tt.text {
+				if !strings.Contains(text, part) {
+					n.Errorf("Publish() says %q, want it to contain %q", text, part)
 				}
-				if diff := cmp.Diff([]string{"mounted"}, n.faults.order()); diff != "" {
-					n.Errorf("side effects (-want +got):\n%s", diff)
-				}
-				if got := n.seen.told(); len(got) != 0 {
-					n.Errorf("Events = %v, want none: the caller writes one", got)
-				}
-				n.wantNothing(d)
-			})
+			}
+			wantSame(n, "side effects", []string{"mounted"}, n.faults.order())
+			n.wantTold()
+			n.wantNothing(d)
 		})
 	}
 }
@@ -177,16 +154,10 @@ func TestPublishIsBusy(t *testing.T) {
 		go func() { first <- d.Publish(ctx, r, identity.Token{}) }()
 		pass(settling) // The first call waits for its source.
 
-		if got := d.Volumes(); got != 1 {
-			n.Errorf("Volumes() = %d, want 1", got)
-		}
+		wantSame(n, "Volumes()", 1, d.Volumes())
 		want := "another call for volume csi-config is under way"
-		if got := n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Busy); got != want {
-			n.Errorf("Publish() says %q, want %q", got, want)
-		}
-		if got := n.wantKind(d.Unpublish(n.ctx, r.VolumeID, r.TargetPath), volume.Busy); got != want {
-			n.Errorf("Unpublish() says %q, want %q", got, want)
-		}
+		d.wantRefused(r, volume.Busy, want)
+		wantSame(n, "Unpublish() says", want, n.wantKind(d.Unpublish(n.ctx, r.VolumeID, r.TargetPath), volume.Busy))
 		_, err := d.Condition(r.VolumeID, "")
 		n.wantKind(err, volume.Unknown) // It is not published yet.
 

@@ -4,7 +4,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
@@ -41,17 +40,13 @@ func TestPublished(t *testing.T) {
 		"mounted, but its record was lost": {
 			func(n *node, d *driver, r state.Record) *driver {
 				d.stop()
-				if err := n.records.Delete(r.VolumeID); err != nil {
-					n.Fatal(err)
-				}
+				n.must(n.records.Delete(r.VolumeID))
 				return n.start()
 			}, as, true,
 		},
 		"unmounted behind the manager's back": {
 			func(n *node, d *driver, r state.Record) *driver {
-				if err := n.mounts.Unmount(r.TargetPath); err != nil {
-					n.Fatal(err)
-				}
+				n.must(n.mounts.Unmount(r.TargetPath))
 				return d
 			}, as, false,
 		},
@@ -60,18 +55,16 @@ func TestPublished(t *testing.T) {
 		},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				d, r := n.published()
-				if tt.happen != nil {
-					d = tt.happen(n, d, r)
-				}
-				pass(settling)
-				ask := tt.ask(r)
-				if got := d.Published(ask.VolumeID, ask.TargetPath); got != tt.want {
-					n.Errorf("Published(%s, %s) = %t, want %t", ask.VolumeID, ask.TargetPath, got, tt.want)
-				}
-			})
+		bubbleCase(t, name, func(n *node) {
+			d, r := n.published()
+			if tt.happen != nil {
+				d = tt.happen(n, d, r)
+			}
+			pass(settling)
+			ask := tt.ask(r)
+			if got := d.Published(ask.VolumeID, ask.TargetPath); got != tt.want {
+				n.Errorf("Published(%s, %s) = %t, want %t", ask.VolumeID, ask.TargetPath, got, tt.want)
+			}
 		})
 	}
 }
@@ -89,8 +82,7 @@ func TestAVolumeOnItsWayIsNotPublished(t *testing.T) {
 			}
 		}
 		check(false, "at first")
-		done := make(chan error, 1)
-		go func() { done <- d.Publish(n.ctx, r, identity.Token{}) }()
+		done := d.publishing(r)
 		pass(settling)
 		check(false, "while its source is waited for")
 		n.faults.set("mounted", syscall.EMFILE)

@@ -8,7 +8,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
@@ -25,18 +24,14 @@ func TestRestartGoesOn(t *testing.T) {
 		n.seen.forget()
 		d = n.start()
 		n.wantFiles(r, map[string]string{"a": "1"}) // The cluster has not answered yet.
-		if got := d.Volumes(); got != 1 {
-			n.Errorf("Volumes() = %d, want 1", got)
-		}
+		wantSame(n, "Volumes()", 1, d.Volumes())
 		pass(latency)
 		n.wantFiles(r, map[string]string{"a": "2"})
 		pass(settling)
 		n.cluster.set(web, "a", "3")
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": "3"})
-		if got := n.seen.results()[volume.ResultFailed]; got != 0 {
-			n.Errorf("failed = %d, want 0: to wait for the first answer is no failure", got)
-		}
+		wantSame(n, "failed, want 0: to wait for the first answer is no failure", 0, n.seen.results()[volume.ResultFailed])
 		d.unpublish(r)
 		n.wantNothing(d)
 	})
@@ -49,15 +44,11 @@ func TestRestartWithoutAChangeWritesNothing(t *testing.T) {
 		for range 3 {
 			d = d.restart()
 		}
-		if got := n.generation(r); got != before {
-			n.Errorf("generation = %s, want %s", got, before)
-		}
+		wantSame(n, "generation", before, n.generation(r))
 		if got := n.seen.results(); got[volume.ResultWritten] != 0 || got[volume.ResultFailed] != 0 {
 			n.Errorf("syncs = %v, want unchanged ones only", got)
 		}
-		if got := n.seen.told(); len(got) != 0 {
-			n.Errorf("Events = %v, want none", got)
-		}
+		n.wantTold()
 		n.wantProblem(d, r, "")
 		n.wantRecords(r)
 	})
@@ -87,9 +78,7 @@ func TestRecordWithoutAMountIsDropped(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
 		d.stop()
-		if err := n.mounts.Unmount(r.TargetPath); err != nil {
-			n.Fatal(err)
-		}
+		n.must(n.mounts.Unmount(r.TargetPath))
 		d = n.start()
 		n.wantNothing(d)
 		d.publish(r)
@@ -102,29 +91,27 @@ func TestRecordWithoutAMountIsDropped(t *testing.T) {
 func TestKilledDuringPublish(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"put", "create", "publish"} {
-		t.Run(op, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.cluster.set(web, "a", "1")
-				d := n.start()
-				r := n.request("config", configMap("web"))
-				killed := errors.New("killed")
-				// What the driver would do to clean up fails as well: it is not there to do so.
-				for _, dead := range []string{op, "unmount", "delete"} {
-					n.faults.set(dead, killed)
-				}
-				if err := d.Publish(n.ctx, r, identity.Token{}); !errors.Is(err, killed) {
-					n.Fatalf("Publish() = %v, want %v", err, killed)
-				}
-				d.stop()
-				for _, dead := range []string{op, "unmount", "delete"} {
-					n.faults.set(dead, nil)
-				}
-				d = n.start()
-				n.wantNothing(d)
-				d.publish(r)
-				n.wantFiles(r, map[string]string{"a": "1"})
-				n.wantRecords(r)
-			})
+		bubbleCase(t, op, func(n *node) {
+			n.cluster.set(web, "a", "1")
+			d := n.start()
+			r := n.request("config", configMap("web"))
+			killed := errors.New("killed")
+			// What the driver would do to clean up fails as well: it is not there to do so.
+			for _, dead := range []string{op, "unmount", "delete"} {
+				n.faults.set(dead, killed)
+			}
+			if err := d.Publish(n.ctx, r, identity.Token{}); !errors.Is(err, killed) {
+				n.Fatalf("Publish() = %v, want %v", err, killed)
+			}
+			d.stop()
+			for _, dead := range []string{op, "unmount", "delete"} {
+				n.faults.set(dead, nil)
+			}
+			d = n.start()
+			n.wantNothing(d)
+			d.publish(r)
+			n.wantFiles(r, map[string]string{"a": "1"})
+			n.wantRecords(r)
 		})
 	}
 }
@@ -146,9 +133,7 @@ func TestUnreadableRecordIsReported(t *testing.T) {
 				n.Fatal(err)
 			}
 			if strings.Contains(string(data), torn.VolumeID) {
-				if err := os.WriteFile(name, data[:len(data)/2], 0o600); err != nil {
-					n.Fatal(err)
-				}
+				n.must(os.WriteFile(name, data[:len(data)/2], 0o600))
 			}
 		}
 		next := n.build()
@@ -197,33 +182,27 @@ func TestVolumeThatCannotBeUpdatedAnyMoreStays(t *testing.T) {
 		},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				d, r := n.published()
-				d.stop()
-				tt.change(n, &r)
-				if err := n.records.Store.Put(r); err != nil {
-					n.Fatal(err)
-				}
-				d = n.start()
-				d.publish(r)
-				n.cluster.set(web, "a", "2")
-				pass(2 * resyncInterval)
-				n.wantFiles(r, map[string]string{"a": "1"})
-				n.wantRecords(r)
-				problem, err := d.Condition(r.VolumeID, r.TargetPath)
-				if err != nil || problem == nil || !strings.Contains(problem.Error(), tt.problem) {
-					n.Errorf("Condition() = %v, %v, want one that contains %q", problem, err, tt.problem)
-				}
-				if !strings.Contains(n.logs.String(), "A live volume keeps its content from now on") {
-					n.Error("the log says nothing of it")
-				}
-				if got := n.cluster.users(); len(got) != 0 {
-					n.Errorf("users of sources = %v, want none", got)
-				}
-				d.unpublish(r)
-				n.wantNothing(d)
-			})
+		bubbleCase(t, name, func(n *node) {
+			d, r := n.published()
+			d.stop()
+			tt.change(n, &r)
+			n.must(n.records.Store.Put(r))
+			d = n.start()
+			d.publish(r)
+			n.cluster.set(web, "a", "2")
+			pass(2 * resyncInterval)
+			n.wantFiles(r, map[string]string{"a": "1"})
+			n.wantRecords(r)
+			problem, err := d.Condition(r.VolumeID, r.TargetPath)
+			if err != nil || problem == nil || !strings.Contains(problem.Error(), tt.problem) {
+				n.Errorf("Condition() = %v, %v, want one that contains %q", problem, err, tt.problem)
+			}
+			if !strings.Contains(n.logs.String(), "A live volume keeps its content from now on") {
+				n.Error("the log says nothing of it")
+			}
+			n.wantNoUsers()
+			d.unpublish(r)
+			n.wantNothing(d)
 		})
 	}
 }
@@ -246,9 +225,7 @@ func TestAVolumeThatTheNodeCannotFindIsTakenOver(t *testing.T) {
 		n.faults.set("open", nil)
 		pass(resyncInterval)
 		n.wantFiles(r, map[string]string{"a": "2"})
-		if diff := cmp.Diff(map[api.Ref]int{web: 1}, n.cluster.users()); diff != "" {
-			n.Errorf("users of sources (-want +got):\n%s", diff)
-		}
+		wantSame(n, "users of sources", map[api.Ref]int{web: 1}, n.cluster.users())
 		d.unpublish(r)
 		n.wantNothing(d)
 	})
@@ -259,9 +236,7 @@ func TestAVolumeThatIsTakenOverAndNotThere(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
 		d.stop()
-		if err := n.mounts.Unmount(r.TargetPath); err != nil {
-			n.Fatal(err)
-		}
+		n.must(n.mounts.Unmount(r.TargetPath))
 		n.faults.set("mounted", syscall.EMFILE)
 		d = n.start()
 		n.faults.set("mounted", nil)
@@ -286,9 +261,7 @@ func TestARecordOfALaterSchemaOutlivesARepeat(t *testing.T) {
 			n.Fatalf("records = %v, %v, want one", names, err)
 		}
 		const later = `{"schemaVersion": 2, "what": "nobody knows yet"}`
-		if err := os.WriteFile(names[0], []byte(later), 0o600); err != nil {
-			n.Fatal(err)
-		}
+		n.must(os.WriteFile(names[0], []byte(later), 0o600))
 		for range 2 {
 			d = n.build()
 			if err := d.Recover(n.ctx); err == nil || !strings.Contains(err.Error(), "schema version 2") {

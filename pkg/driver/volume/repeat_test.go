@@ -7,7 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
@@ -41,40 +40,32 @@ func TestRepeatSucceeds(t *testing.T) {
 			return d.restart()
 		},
 		"its record was lost with the driver": func(n *node, d *driver) *driver {
-			if err := n.records.Store.Delete("csi-config"); err != nil {
-				n.Fatal(err)
-			}
+			n.must(n.records.Store.Delete("csi-config"))
 			return d.restart()
 		},
 		"its record was lost and cannot be written": func(n *node, d *driver) *driver {
-			if err := n.records.Store.Delete("csi-config"); err != nil {
-				n.Fatal(err)
-			}
+			n.must(n.records.Store.Delete("csi-config"))
 			n.faults.set("put", syscall.ENOSPC)
 			return d.restart()
 		},
 	}
 	for name, happen := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.maps = identity.ByPod // Whose access can be revoked.
-				d, r := n.published(api.KeyItems, "[{key: a, path: a}]")
-				d = happen(n, d)
+		bubbleCase(t, name, func(n *node) {
+			n.maps = identity.ByPod // Whose access can be revoked.
+			d, r := n.published(api.KeyItems, "[{key: a, path: a}]")
+			d = happen(n, d)
+			pass(settling)
+			for range 3 {
+				d.publish(r)
 				pass(settling)
-				for range 3 {
-					d.publish(r)
-					pass(settling)
-					n.wantFiles(r, map[string]string{"a": "1"})
+				n.wantFiles(r, map[string]string{"a": "1"})
+			}
+			for _, op := range []string{"create", "publish", "unmount", "delete"} {
+				if got := n.faults.count(op); got != 0 {
+					n.Errorf("%s was done %d times, want never", op, got)
 				}
-				for _, op := range []string{"create", "publish", "unmount", "delete"} {
-					if got := n.faults.count(op); got != 0 {
-						n.Errorf("%s was done %d times, want never", op, got)
-					}
-				}
-				if got := d.Volumes(); got != 1 {
-					n.Errorf("Volumes() = %d, want 1", got)
-				}
-			})
+			}
+			wantSame(n, "Volumes()", 1, d.Volumes())
 		})
 	}
 }
@@ -103,30 +94,28 @@ func TestRequestThatIsNoRepeatIsRefused(t *testing.T) {
 		"less of a target path": func(r *state.Record) { r.TargetPath = r.TargetPath[:len(r.TargetPath)-1] },
 	}
 	for name, change := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				d, r := n.published()
-				n.cluster.set(api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "other"}, "a", "other")
-				again := r
-				again.Attributes = maps.Clone(r.Attributes)
-				change(&again)
-				got := n.wantKind(d.Publish(n.ctx, again, identity.Token{}), volume.Different)
-				want := "volume csi-config is already published on " + r.TargetPath + " with other parameters"
-				if got != want {
-					n.Errorf("Publish() says %q, want %q", got, want)
-				}
-				pass(settling)
-				n.wantFiles(r, map[string]string{"a": "1"})
-				n.wantRecords(r)
-				if again.TargetPath != r.TargetPath {
-					n.wantFiles(again, nil)
-				}
-				n.cluster.set(web, "a", "2")
-				pass(settling)
-				n.wantFiles(r, map[string]string{"a": "2"}) // It lives on.
-				d.unpublish(r)
-				n.wantNothing(d)
-			})
+		bubbleCase(t, name, func(n *node) {
+			d, r := n.published()
+			n.cluster.set(api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "other"}, "a", "other")
+			again := r
+			again.Attributes = maps.Clone(r.Attributes)
+			change(&again)
+			got := n.wantKind(d.Publish(n.ctx, again, identity.Token{}), volume.Different)
+			want := "volume csi-config is already published on " + r.TargetPath + " with other parameters"
+			if got != want {
+				n.Errorf("Publish() says %q, want %q", got, want)
+			}
+			pass(settling)
+			n.wantFiles(r, map[string]string{"a": "1"})
+			n.wantRecords(r)
+			if again.TargetPath != r.TargetPath {
+				n.wantFiles(again, nil)
+			}
+			n.cluster.set(web, "a", "2")
+			pass(settling)
+			n.wantFiles(r, map[string]string{"a": "2"}) // It lives on.
+			d.unpublish(r)
+			n.wantNothing(d)
 		})
 	}
 }
@@ -135,16 +124,12 @@ func TestRequestThatIsNoRepeatIsRefused(t *testing.T) {
 func TestVolumeThatSomebodyUnmountedIsMadeAnew(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
-		if err := n.mounts.Unmount(r.TargetPath); err != nil {
-			n.Fatal(err)
-		}
+		n.must(n.mounts.Unmount(r.TargetPath))
 		n.cluster.set(web, "a", "2")
 		pass(settling)
 		d.publish(r)
 		n.wantFiles(r, map[string]string{"a": "2"})
-		if diff := cmp.Diff(map[api.Ref]int{web: 1}, n.cluster.users()); diff != "" {
-			n.Errorf("users of sources (-want +got):\n%s", diff)
-		}
+		wantSame(n, "users of sources", map[api.Ref]int{web: 1}, n.cluster.users())
 		n.cluster.set(web, "a", "3")
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": "3"})
@@ -157,14 +142,12 @@ func TestVolumeThatSomebodyUnmountedIsMadeAnew(t *testing.T) {
 func TestVolumeThatSomebodyUnmountedCannotBeMadeAnew(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
-		if err := n.mounts.Unmount(r.TargetPath); err != nil {
-			n.Fatal(err)
-		}
+		n.must(n.mounts.Unmount(r.TargetPath))
 		n.cluster.remove(web)
 		n.faults.set("delete", syscall.EIO)
-		n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.IO)
+		d.wantRefused(r, volume.IO)
 		n.faults.set("delete", nil)
-		n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Missing)
+		d.wantRefused(r, volume.Missing)
 		synctest.Wait()
 		n.wantNothing(d)
 	})
@@ -174,24 +157,16 @@ func TestVolumeThatSomebodyUnmountedCannotBeMadeAnew(t *testing.T) {
 func TestLostRecordIsMadeAnewWithoutAWrite(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
-		if err := n.records.Store.Delete(r.VolumeID); err != nil {
-			n.Fatal(err)
-		}
+		n.must(n.records.Store.Delete(r.VolumeID))
 		d = d.restart()
-		if got := d.Volumes(); got != 0 {
-			n.Errorf("Volumes() = %d, want 0: nothing was on record", got)
-		}
+		wantSame(n, "Volumes(), want 0: nothing was on record", 0, d.Volumes())
 		before := n.generation(r)
 		n.seen.forget()
 		d.publish(r)
 		pass(settling)
 		n.wantRecords(r)
-		if got := n.generation(r); got != before {
-			n.Errorf("generation = %s, want %s: the files were right", got, before)
-		}
-		if got := n.seen.results()[volume.ResultWritten]; got != 0 {
-			n.Errorf("written = %d, want 0", got)
-		}
+		wantSame(n, "generation: the files were right", before, n.generation(r))
+		wantSame(n, "written", 0, n.seen.results()[volume.ResultWritten])
 		n.cluster.set(web, "a", "2")
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": "2"})

@@ -3,7 +3,6 @@ package volume_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -23,34 +22,28 @@ func TestARevokedSourceFollowsOnDelete(t *testing.T) {
 		api.OnDeleteRemove: {map[string]string{"a": "1"}, "the files of the source are removed"},
 	}
 	for onDelete, tt := range tests {
-		t.Run(string(onDelete), func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.secrets = identity.ByPod
-				n.cluster.set(web, "a", "1")
-				n.cluster.set(tls, "key", "k")
-				d := n.start()
-				r := n.request("config", map[string]string{
-					api.KeySources:  "[{configMap: {name: web}}, {secret: {name: tls}}]",
-					api.KeyOnDelete: string(onDelete),
-				})
-				d.publish(r)
-				n.seen.forget()
-				problem := deniedTo(identity.Of(app), tls)
-				n.cluster.fail(tls, forbidden(tls))
-				pass(settling)
-				n.wantFiles(r, tt.files)
-				n.wantProblem(d, r, problem)
-				told := []string{`AccessLost: volume "config": ` + tt.told + ": " + problem}
-				if diff := cmp.Diff(told, n.seen.told()); diff != "" {
-					n.Errorf("Events (-want +got):\n%s", diff)
-				}
-				d = d.restart()
-				n.wantFiles(r, tt.files)
-				n.cluster.fail(tls, nil)
-				pass(settling)
-				n.wantFiles(r, map[string]string{"a": "1", "key": "k"})
-				n.wantProblem(d, r, "")
+		bubbleCase(t, string(onDelete), func(n *node) {
+			n.secrets = identity.ByPod
+			n.cluster.set(web, "a", "1")
+			n.cluster.set(tls, "key", "k")
+			d, r := n.live(map[string]string{
+				api.KeySources:  "[{configMap: {name: web}}, {secret: {name: tls}}]",
+				api.KeyOnDelete: string(onDelete),
 			})
+			n.seen.forget()
+			problem := deniedTo(identity.Of(app), tls)
+			n.cluster.fail(tls, forbidden(tls))
+			pass(settling)
+			n.wantFiles(r, tt.files)
+			n.wantProblem(d, r, problem)
+			told := []string{`AccessLost: volume "config": ` + tt.told + ": " + problem}
+			n.wantTold(told...)
+			d = d.restart()
+			n.wantFiles(r, tt.files)
+			n.cluster.fail(tls, nil)
+			pass(settling)
+			n.wantFiles(r, map[string]string{"a": "1", "key": "k"})
+			n.wantProblem(d, r, "")
 		})
 	}
 }
@@ -61,9 +54,7 @@ func TestLostAccessIsToldBesideOtherTrouble(t *testing.T) {
 		n.secrets = identity.ByPod
 		n.cluster.set(web, "a", "1")
 		n.cluster.set(tls, "key", "k")
-		d := n.start()
-		r := n.request("config", map[string]string{api.KeySources: "[{configMap: {name: web}}, {secret: {name: tls}}]"})
-		d.publish(r)
+		d, r := n.live(map[string]string{api.KeySources: "[{configMap: {name: web}}, {secret: {name: tls}}]"})
 		n.cluster.fail(web, apierrors.NewServiceUnavailable("out to lunch"))
 		n.cluster.fail(tls, forbidden(tls))
 		pass(settling)
@@ -79,12 +70,10 @@ func TestLostAccessIsToldAlthoughAKeyIsMissing(t *testing.T) {
 		n.secrets = identity.ByPod
 		n.cluster.set(web, "a", "1")
 		n.cluster.set(tls, "key", "k")
-		d := n.start()
-		r := n.request("config", map[string]string{
+		d, r := n.live(map[string]string{
 			api.KeySources:  "[{configMap: {name: web, items: [{key: a, path: a}]}}, {secret: {name: tls}}]",
 			api.KeyOnDelete: string(api.OnDeleteRemove),
 		})
-		d.publish(r)
 		n.seen.forget()
 		n.cluster.set(web, "b", "1")
 		pass(settling)

@@ -39,14 +39,10 @@ func TestVolumesThatThereIsNoRoomFor(t *testing.T) {
 		if !strings.Contains(text, "raise the memory limit") {
 			n.Errorf("Publish() = %q, want it to say what to do", text)
 		}
-		if got := room.Used(); got != used {
-			n.Errorf("Used() = %d after a refusal, want %d", got, used)
-		}
+		wantSame(n, "Used() after a refusal", used, room.Used())
 		n.wantRecords(first)
 		d.unpublish(first)
-		if got := room.Used(); got != 0 {
-			n.Errorf("Used() = %d without volumes, want 0", got)
-		}
+		wantSame(n, "Used() without volumes", 0, room.Used())
 		d.publish(second)
 	})
 }
@@ -55,27 +51,23 @@ func TestVolumesThatThereIsNoRoomFor(t *testing.T) {
 func TestAnUpdateThatThereIsNoRoomFor(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"Atomic", "Replace", "InPlace"} {
-		t.Run(policy, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.cluster.set(web, "a", "1")
-				room, option := limited(1 << 20)
-				d := n.start(option)
-				r := n.request("config", configMap("web", "updatePolicy", policy))
-				d.publish(r)
-				others := room.Part(func(int64) {}).Account()
-				others.Force(900_000)
-				large := strings.Repeat("x", 300_000)
-				n.cluster.set(web, "a", large)
-				pass(10 * settling)
-				n.wantFiles(r, map[string]string{"a": "1"})
-				told := n.seen.told()
-				if len(told) != 1 || !strings.HasPrefix(told[0], "NoRoom: ") {
-					n.Errorf("told %q, want once that there is no room", told)
-				}
-				others.Close()
-				synctest.Wait()
-				n.wantFiles(r, map[string]string{"a": large})
-			})
+		bubbleCase(t, policy, func(n *node) {
+			n.cluster.set(web, "a", "1")
+			room, option := limited(1 << 20)
+			_, r := n.live(configMap("web", "updatePolicy", policy), option)
+			others := room.Part(func(int64) {}).Account()
+			others.Force(900_000)
+			large := strings.Repeat("x", 300_000)
+			n.cluster.set(web, "a", large)
+			pass(10 * settling)
+			n.wantFiles(r, map[string]string{"a": "1"})
+			told := n.seen.told()
+			if len(told) != 1 || !strings.HasPrefix(told[0], "NoRoom: ") {
+				n.Errorf("told %q, want once that there is no room", told)
+			}
+			others.Close()
+			synctest.Wait()
+			n.wantFiles(r, map[string]string{"a": large})
 		})
 	}
 }
@@ -85,9 +77,7 @@ func TestARestartTakesTheRoomOfWhatIsThere(t *testing.T) {
 	bubble(t, func(n *node) {
 		text := strings.Repeat("x", 500_000)
 		n.cluster.set(web, "a", text)
-		d := n.start()
-		r := n.request("config", configMap("web"))
-		d.publish(r)
+		d, r := n.live(configMap("web"))
 		d.stop()
 		room, option := limited(300_000)
 		d = n.start(option)
@@ -101,9 +91,7 @@ func TestARestartTakesTheRoomOfWhatIsThere(t *testing.T) {
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": text})
 		d.unpublish(r)
-		if got := room.Used(); got != 0 {
-			n.Errorf("Used() = %d without volumes, want 0", got)
-		}
+		wantSame(n, "Used() without volumes", 0, room.Used())
 	})
 }
 
@@ -119,8 +107,7 @@ func TestAPublishReservesForItsSources(t *testing.T) {
 		waiting := func(room *budget.Budget, option func(*volume.Config)) int64 {
 			d := n.start(option)
 			defer d.stop()
-			published := make(chan error, 1)
-			go func() { published <- d.Publish(n.ctx, n.request("config", attributes), identity.Token{}) }()
+			published := d.publishing(n.request("config", attributes))
 			pass(settling)
 			used := room.Used()
 			n.wantKind(<-published, volume.NotReady)
@@ -131,19 +118,15 @@ func TestAPublishReservesForItsSources(t *testing.T) {
 		if least := int64(volume.BytesPerPublish + count*volume.BytesPerSource); needed < least || needed > least+(64<<10) {
 			n.Errorf("Used() = %d while the sources are waited for, want %d and what the attributes take", needed, least)
 		}
-		if got := waiting(limited(open(needed))); got != needed {
-			n.Errorf("Used() = %d with just enough, want %d", got, needed)
-		}
+		wantSame(n, "Used() with just enough", needed, waiting(limited(open(needed))))
 		for _, ref := range refs {
 			n.cluster.refused[ref] = true // So that it would be told from a refusal for want of room.
 		}
 		room, option := limited(open(needed) - 4)
 		d := n.start(option)
-		n.wantKind(d.Publish(n.ctx, n.request("config", attributes), identity.Token{}), volume.Exhausted)
+		d.wantRefused(n.request("config", attributes), volume.Exhausted)
 		n.wantNothing(d)
-		if got := room.Used(); got != 0 {
-			n.Errorf("Used() = %d after a refusal, want 0", got)
-		}
+		wantSame(n, "Used() after a refusal", 0, room.Used())
 	})
 }
 
@@ -195,9 +178,7 @@ func TestNoRoomIsToldOnce(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1")
 		room, option := limited(1 << 20)
-		d := n.start(option)
-		r := n.request("config", configMap("web"))
-		d.publish(r)
+		d, r := n.live(configMap("web"), option)
 		others := room.Part(func(int64) {}).Account()
 		texts := map[string]bool{}
 		for i := range 30 {
@@ -211,9 +192,7 @@ func TestNoRoomIsToldOnce(t *testing.T) {
 			}
 			texts[problem.Error()] = true
 		}
-		if told := n.seen.told(); len(told) != 1 || !strings.HasPrefix(told[0], "NoRoom: ") {
-			n.Errorf("told %q, want once that there is no room", told)
-		}
+		n.wantToldOnce("NoRoom: ")
 		if len(texts) < 5 {
 			n.Errorf("the condition was %v, want the room of the time", texts)
 		}
@@ -224,26 +203,22 @@ func TestNoRoomIsToldOnce(t *testing.T) {
 func TestFilesThatMustGoDoNotWaitForRoom(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"Atomic", "Replace", "InPlace"} {
-		t.Run(policy, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.secrets = identity.ByPod
-				n.cluster.set(web, "a", strings.Repeat("x", 100_000))
-				n.cluster.set(tls, "key", "k")
-				room, option := limited(4 << 20)
-				d := n.start(option)
-				r := n.request("config", map[string]string{
-					api.KeySources:  "[{configMap: {name: web}}, {secret: {name: tls}}]",
-					api.KeyOnDelete: string(api.OnDeleteRemove), api.KeyUpdatePolicy: policy,
-				})
-				d.publish(r)
-				n.seen.forget()
-				others := room.Part(func(int64) {}).Account()
-				others.Force(room.Limit() - room.Used())
-				n.cluster.fail(tls, forbidden(tls))
-				pass(settling)
-				n.wantFiles(r, map[string]string{"a": strings.Repeat("x", 100_000)})
-				n.wantTold(lost[api.OnDeleteRemove] + deniedTo(identity.Of(app), tls))
-			})
+		bubbleCase(t, policy, func(n *node) {
+			n.secrets = identity.ByPod
+			n.cluster.set(web, "a", strings.Repeat("x", 100_000))
+			n.cluster.set(tls, "key", "k")
+			room, option := limited(4 << 20)
+			_, r := n.live(map[string]string{
+				api.KeySources:  "[{configMap: {name: web}}, {secret: {name: tls}}]",
+				api.KeyOnDelete: string(api.OnDeleteRemove), api.KeyUpdatePolicy: policy,
+			}, option)
+			n.seen.forget()
+			others := room.Part(func(int64) {}).Account()
+			others.Force(room.Limit() - room.Used())
+			n.cluster.fail(tls, forbidden(tls))
+			pass(settling)
+			n.wantFiles(r, map[string]string{"a": strings.Repeat("x", 100_000)})
+			n.wantTold(lost[api.OnDeleteRemove] + deniedTo(identity.Of(app), tls))
 		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -28,30 +27,28 @@ func TestOnlyAbsenceIsForgiven(t *testing.T) {
 		"nobody answers":             errors.New("connection refused"),
 	}
 	for name, trouble := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				onDelete := api.OnDeleteRemove
-				if apierrors.IsForbidden(trouble) {
-					onDelete = api.OnDeleteKeep
-				}
-				d, r := n.published(api.KeyOptional, "true", api.KeyOnDelete, string(onDelete))
-				files := map[string]string{"a": "1"}
-				problem := "configmap default/web cannot be read: " + trouble.Error()
-				n.cluster.fail(web, trouble)
-				pass(2 * resyncInterval)
-				n.wantFiles(r, files)
-				n.wantProblem(d, r, problem)
-				d = d.restart()
-				d.publish(r)
-				pass(2 * resyncInterval)
-				n.wantFiles(r, files)
-				n.wantProblem(d, r, problem)
-				n.cluster.fail(web, nil)
-				n.cluster.remove(web)
-				pass(settling)
-				n.wantFiles(r, map[string]string{})
-				n.wantProblem(d, r, "")
-			})
+		bubbleCase(t, name, func(n *node) {
+			onDelete := api.OnDeleteRemove
+			if apierrors.IsForbidden(trouble) {
+				onDelete = api.OnDeleteKeep
+			}
+			d, r := n.published(api.KeyOptional, "true", api.KeyOnDelete, string(onDelete))
+			files := map[string]string{"a": "1"}
+			problem := "configmap default/web cannot be read: " + trouble.Error()
+			n.cluster.fail(web, trouble)
+			pass(2 * resyncInterval)
+			n.wantFiles(r, files)
+			n.wantProblem(d, r, problem)
+			d = d.restart()
+			d.publish(r)
+			pass(2 * resyncInterval)
+			n.wantFiles(r, files)
+			n.wantProblem(d, r, problem)
+			n.cluster.fail(web, nil)
+			n.cluster.remove(web)
+			pass(settling)
+			n.wantFiles(r, map[string]string{})
+			n.wantProblem(d, r, "")
 		})
 	}
 }
@@ -111,19 +108,15 @@ func TestEverythingThatIsWrongIsSaid(t *testing.T) {
 		},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				tt.prepare(n.cluster)
-				d := n.start()
-				ctx, cancel := context.WithTimeout(n.ctx, 2*publishTimeout)
-				defer cancel()
-				err := d.Publish(ctx, n.request("config", map[string]string{api.KeySources: sources}), identity.Token{})
-				if got := n.wantKind(err, tt.kind); got != tt.text {
-					n.Errorf("Publish() says %q, want %q", got, tt.text)
-				}
-				synctest.Wait()
-				n.wantNothing(d)
-			})
+		bubbleCase(t, name, func(n *node) {
+			tt.prepare(n.cluster)
+			d := n.start()
+			ctx, cancel := context.WithTimeout(n.ctx, 2*publishTimeout)
+			defer cancel()
+			err := d.Publish(ctx, n.request("config", map[string]string{api.KeySources: sources}), identity.Token{})
+			wantSame(n, "Publish() says", tt.text, n.wantKind(err, tt.kind))
+			synctest.Wait()
+			n.wantNothing(d)
 		})
 	}
 }
@@ -134,9 +127,7 @@ func TestOneBadSourceFreezesTheVolume(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1")
 		n.cluster.set(tls, "key", "k1")
-		d := n.start()
-		r := n.request("config", map[string]string{api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}]`})
-		d.publish(r)
+		d, r := n.live(map[string]string{api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}]`})
 		old := map[string]string{"a": "1", "key": "k1"}
 		n.cluster.remove(tls)
 		pass(settling)
@@ -163,36 +154,32 @@ func TestOneBadSourceFreezesTheVolume(t *testing.T) {
 func TestAFileBecomesADirectoryAndBack(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []api.UpdatePolicy{api.UpdateAtomic, api.UpdateReplace, api.UpdateInPlace} {
-		t.Run(string(policy), func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.cluster.set(web, "foo", "file")
-				d := n.start()
-				r := n.request("config", map[string]string{
-					api.KeySources: `[{configMap: {name: web, optional: true}}, ` +
-						`{secret: {name: tls, optional: true, items: [{key: key, path: foo/bar}]}}]`,
-					api.KeyUpdatePolicy: string(policy),
-				})
-				d.publish(r)
-				file, dir := map[string]string{"foo": "file"}, map[string]string{"foo/bar": "k1"}
-				n.wantFiles(r, file)
-				for range 2 {
-					n.cluster.set(tls, "key", "k1") // Both cannot be.
-					pass(settling)
-					n.wantFiles(r, file)
-					n.wantProblem(d, r, `path "foo" cannot be a file and, for "foo/bar", a directory`)
-					n.cluster.remove(web)
-					pass(settling)
-					n.wantFiles(r, dir)
-					n.wantProblem(d, r, "")
-					n.cluster.set(web, "foo", "file")
-					pass(settling)
-					n.wantFiles(r, dir)
-					n.cluster.remove(tls)
-					pass(settling)
-					n.wantFiles(r, file)
-					n.wantProblem(d, r, "")
-				}
+		bubbleCase(t, string(policy), func(n *node) {
+			n.cluster.set(web, "foo", "file")
+			d, r := n.live(map[string]string{
+				api.KeySources: `[{configMap: {name: web, optional: true}}, ` +
+					`{secret: {name: tls, optional: true, items: [{key: key, path: foo/bar}]}}]`,
+				api.KeyUpdatePolicy: string(policy),
 			})
+			file, dir := map[string]string{"foo": "file"}, map[string]string{"foo/bar": "k1"}
+			n.wantFiles(r, file)
+			for range 2 {
+				n.cluster.set(tls, "key", "k1") // Both cannot be.
+				pass(settling)
+				n.wantFiles(r, file)
+				n.wantProblem(d, r, `path "foo" cannot be a file and, for "foo/bar", a directory`)
+				n.cluster.remove(web)
+				pass(settling)
+				n.wantFiles(r, dir)
+				n.wantProblem(d, r, "")
+				n.cluster.set(web, "foo", "file")
+				pass(settling)
+				n.wantFiles(r, dir)
+				n.cluster.remove(tls)
+				pass(settling)
+				n.wantFiles(r, file)
+				n.wantProblem(d, r, "")
+			}
 		})
 	}
 }
@@ -203,37 +190,33 @@ func TestOptionalItemsTakeTurns(t *testing.T) {
 	t.Parallel()
 	const conflict = `path "foo" cannot be a file and, for "foo/bar", a directory`
 	for _, policy := range []api.UpdatePolicy{api.UpdateAtomic, api.UpdateReplace, api.UpdateInPlace} {
-		t.Run(string(policy), func(t *testing.T) {
-			bubble(t, func(n *node) {
-				file, dir := map[string]string{"foo": "file"}, map[string]string{"foo/bar": "below"}
-				attributes := configMap("web", api.KeyOptional, "true", api.KeyUpdatePolicy, string(policy),
-					api.KeyItems, `[{key: a, path: foo}, {key: b, path: foo/bar}]`)
-				n.cluster.set(web, "a", "file", "b", "below")
-				d := n.start()
-				r := n.request("config", attributes)
-				if text := n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Invalid); text != conflict {
-					n.Errorf("Publish() of both says %q, want %q", text, conflict)
-				}
+		bubbleCase(t, string(policy), func(n *node) {
+			file, dir := map[string]string{"foo": "file"}, map[string]string{"foo/bar": "below"}
+			attributes := configMap("web", api.KeyOptional, "true", api.KeyUpdatePolicy, string(policy),
+				api.KeyItems, `[{key: a, path: foo}, {key: b, path: foo/bar}]`)
+			n.cluster.set(web, "a", "file", "b", "below")
+			d := n.start()
+			r := n.request("config", attributes)
+			d.wantRefused(r, volume.Invalid, conflict)
+			n.cluster.set(web, "a", "file")
+			pass(settling)
+			d.publish(r)
+			n.wantFiles(r, file)
+			for range 2 {
+				n.cluster.set(web, "b", "below")
+				pass(settling)
+				n.wantFiles(r, dir)
+				n.cluster.set(web, "a", "file", "b", "other")
+				pass(settling)
+				n.wantFiles(r, dir)
+				n.wantProblem(d, r, conflict)
+				d = d.restart()
+				n.wantFiles(r, dir)
 				n.cluster.set(web, "a", "file")
 				pass(settling)
-				d.publish(r)
 				n.wantFiles(r, file)
-				for range 2 {
-					n.cluster.set(web, "b", "below")
-					pass(settling)
-					n.wantFiles(r, dir)
-					n.cluster.set(web, "a", "file", "b", "other")
-					pass(settling)
-					n.wantFiles(r, dir)
-					n.wantProblem(d, r, conflict)
-					d = d.restart()
-					n.wantFiles(r, dir)
-					n.cluster.set(web, "a", "file")
-					pass(settling)
-					n.wantFiles(r, file)
-					n.wantProblem(d, r, "")
-				}
-			})
+				n.wantProblem(d, r, "")
+			}
 		})
 	}
 }
@@ -244,11 +227,9 @@ func TestWhatNoReaderCanSeeKeepsTheGeneration(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1", "b", "shadowed")
 		n.cluster.set(tls, "b", "2", "unselected", "x")
-		d := n.start()
-		r := n.request("config", map[string]string{
+		d, r := n.live(map[string]string{
 			api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls, items: [{key: b, path: b}]}}]`,
 		})
-		d.publish(r)
 		before := n.generation(r)
 		steps := map[string]func(){
 			"a shadowed file changes":      func() { n.cluster.set(web, "a", "1", "b", "shadowed 2") },
@@ -273,9 +254,7 @@ func TestWhatNoReaderCanSeeKeepsTheGeneration(t *testing.T) {
 			}
 			n.wantFiles(r, map[string]string{"a": "1", "b": "2"})
 		}
-		if got := n.seen.results()[volume.ResultWritten]; got != 1 {
-			n.Errorf("written = %d, want 1, at publish", got)
-		}
+		wantSame(n, "written, want 1, at publish", 1, n.seen.results()[volume.ResultWritten])
 	})
 }
 
@@ -291,11 +270,9 @@ func TestEachSourceMayBringAMegabyte(t *testing.T) {
 			n.cluster.set(extra, "c", strings.Repeat(b, mebibyte))
 		}
 		set("1")
-		d := n.start(onKernel)
-		r := n.request("config", map[string]string{
+		d, r := n.live(map[string]string{
 			api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}, {configMap: {name: extra}}]`,
-		})
-		d.publish(r)
+		}, onKernel)
 		n.Cleanup(func() { _ = d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }) // Else TempDir cannot be removed.
 		for _, b := range []string{"1", "2", "3"} {
 			set(b)
@@ -307,8 +284,6 @@ func TestEachSourceMayBringAMegabyte(t *testing.T) {
 		for path, data := range n.files(r.TargetPath) {
 			sizes[path] = len(data)
 		}
-		if diff := cmp.Diff(map[string]int{"a": mebibyte, "b": mebibyte, "c": mebibyte}, sizes); diff != "" {
-			n.Errorf("sizes (-want +got):\n%s", diff)
-		}
+		wantSame(n, "sizes", map[string]int{"a": mebibyte, "b": mebibyte, "c": mebibyte}, sizes)
 	})
 }

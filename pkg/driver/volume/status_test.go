@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -52,9 +51,7 @@ func TestStatusTellsOfAVolume(t *testing.T) {
 			}},
 		}
 		times := cmpopts.IgnoreTypes(time.Time{})
-		if diff := cmp.Diff(want, first, times, cmpopts.IgnoreFields(statusz.Volume{}, "Digest")); diff != "" {
-			n.Errorf("volume (-want +got):\n%s", diff)
-		}
+		wantSame(n, "volume", want, first, times, cmpopts.IgnoreFields(statusz.Volume{}, "Digest"))
 		if first.ProjectedAt.IsZero() || first.CheckedAt.IsZero() || first.Sources[0].ChangedAt.IsZero() || len(first.Digest) != 32 {
 			n.Errorf("a time or the digest is missing: %+v", first)
 		}
@@ -62,9 +59,7 @@ func TestStatusTellsOfAVolume(t *testing.T) {
 		pass(settling)
 		second := d.only()
 		want.Bytes, want.Sources[0].Known, want.Sources[0].Projected = 2, n.version(web), n.version(web)
-		if diff := cmp.Diff(want, second, times, cmpopts.IgnoreFields(statusz.Volume{}, "Digest")); diff != "" {
-			n.Errorf("after a change (-want +got):\n%s", diff)
-		}
+		wantSame(n, "after a change", want, second, times, cmpopts.IgnoreFields(statusz.Volume{}, "Digest"))
 		if second.Digest == first.Digest || !second.ProjectedAt.After(first.ProjectedAt) {
 			n.Errorf("after a change digest = %s, projectedAt = %s, want others than %s, %s",
 				second.Digest, second.ProjectedAt, first.Digest, first.ProjectedAt)
@@ -94,9 +89,7 @@ func TestStatusAfterARestart(t *testing.T) {
 		if got.Digest == "" || got.CheckedAt.IsZero() || !got.ProjectedAt.IsZero() {
 			n.Errorf("after the first look %+v, want it checked and not written", got)
 		}
-		if diff := cmp.Diff(n.version(web), got.Sources[0].Projected); diff != "" {
-			n.Errorf("projected (-want +got):\n%s", diff)
-		}
+		wantSame(n, "projected", n.version(web), got.Sources[0].Projected)
 		if d.Recovered() != 1 {
 			n.Errorf("Recovered() = %d, want 1", d.Recovered())
 		}
@@ -115,13 +108,9 @@ func TestStatusTellsOfTrouble(t *testing.T) {
 		d.publish(r)
 		got := d.only()
 		want := &statusz.Problem{Kind: "Missing", Message: "configmap references non-existent config key: a", Since: began}
-		if diff := cmp.Diff(want, got.Problem); diff != "" {
-			n.Errorf("problem (-want +got):\n%s", diff)
-		}
+		wantSame(n, "problem", want, got.Problem)
 		s := got.Sources[0]
-		if diff := cmp.Diff([]*statusz.Version{n.version(web), before}, []*statusz.Version{s.Known, s.Projected}); diff != "" {
-			n.Errorf("known and projected (-want +got):\n%s", diff)
-		}
+		wantSame(n, "known and projected", []*statusz.Version{n.version(web), before}, []*statusz.Version{s.Known, s.Projected})
 		if summary := d.Summary(); summary.NotCurrent[volume.Missing] != 1 || summary.Staleness != 0 {
 			n.Errorf("Summary() = %+v, want one that misses something, and is in no other number", summary)
 		}
@@ -155,8 +144,7 @@ func TestAnAPIServerThatIsAwayIsNoStaleness(t *testing.T) {
 func TestStatusOfAVolumeThatWaits(t *testing.T) {
 	bubble(t, func(n *node) {
 		d := n.start()
-		published := make(chan error, 1)
-		go func() { published <- d.Publish(n.ctx, n.request("config", configMap("web")), noToken) }()
+		published := d.publishing(n.request("config", configMap("web")))
 		pass(settling)
 		got := d.only()
 		if got.State != statusz.Publishing || got.Problem == nil || got.Problem.Kind != "Missing" || got.Problem.Message != `configmap "web" not found` {
@@ -166,9 +154,7 @@ func TestStatusOfAVolumeThatWaits(t *testing.T) {
 			n.Errorf("Summary() = %+v, want nothing: nobody has its files", s)
 		}
 		n.cluster.set(web, "a", "1")
-		if err := <-published; err != nil {
-			n.Error(err)
-		}
+		n.must(<-published)
 	})
 }
 
@@ -178,9 +164,7 @@ func TestAFrozenVolumeIsToldOnItsPod(t *testing.T) {
 		d, r := n.published()
 		d.stop()
 		r.Attributes["bogus"] = "1"
-		if err := n.records.Store.Put(r); err != nil {
-			n.Fatal(err)
-		}
+		n.must(n.records.Store.Put(r))
 		d = n.start()
 		d.publish(r)
 		pass(2 * resyncInterval)

@@ -5,7 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
@@ -54,14 +53,11 @@ func TestATargetIsOneVolumesFromTheStart(t *testing.T) {
 		n.cluster.set(api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "other"}, "a", "other")
 		d := n.start()
 		r := n.request("config", configMap("web"))
-		done := make(chan error, 1)
-		go func() { done <- d.Publish(n.ctx, r, identity.Token{}) }()
+		done := d.publishing(r)
 		pass(settling)
-		n.wantKind(d.Publish(n.ctx, n.on(r, "intruder"), identity.Token{}), volume.Different)
+		d.wantRefused(n.on(r, "intruder"), volume.Different)
 		n.cluster.set(web, "a", "1")
-		if err := <-done; err != nil {
-			n.Errorf("Publish() = %v, want nil", err)
-		}
+		n.must(<-done)
 		n.wantFiles(r, map[string]string{"a": "1"})
 		d.unpublish(r)
 		n.wantNothing(d)
@@ -74,10 +70,8 @@ func TestAMountThatIsNotOursStays(t *testing.T) {
 		n.cluster.set(web, "a", "1")
 		n.faults.set("publish", volumefs.ErrMounted)
 		d := n.start()
-		n.wantKind(d.Publish(n.ctx, n.request("config", configMap("web")), identity.Token{}), volume.IO)
-		if got := n.faults.count("unmount"); got != 0 {
-			n.Errorf("unmounted %d times, want never", got)
-		}
+		d.wantRefused(n.request("config", configMap("web")), volume.IO)
+		wantSame(n, "unmounted times", 0, n.faults.count("unmount"))
 		synctest.Wait()
 		n.wantNothing(d)
 	})
@@ -86,15 +80,9 @@ func TestAMountThatIsNotOursStays(t *testing.T) {
 func TestTwoRecordsOfOneTarget(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
-		if err := n.records.Store.Put(n.on(r, "intruder")); err != nil {
-			n.Fatal(err)
-		}
+		n.must(n.records.Store.Put(n.on(r, "intruder")))
 		d = d.restart()
-		if got := d.Volumes(); got != 1 {
-			n.Errorf("Volumes() = %d, want 1", got)
-		}
-		if diff := cmp.Diff(map[string]string{"a": "1"}, n.files(r.TargetPath)); diff != "" {
-			n.Errorf("files (-want +got):\n%s", diff)
-		}
+		wantSame(n, "Volumes()", 1, d.Volumes())
+		wantSame(n, "files", map[string]string{"a": "1"}, n.files(r.TargetPath))
 	})
 }

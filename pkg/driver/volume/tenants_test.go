@@ -28,9 +28,7 @@ func TestAChangeThatThereIsNeverRoomFor(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "small")
 		_, option := limited(64 << 20)
-		d := n.start(option)
-		r := n.request("config", configMap("web", "items", repeated("a", 1000)))
-		d.publish(r)
+		d, r := n.live(configMap("web", "items", repeated("a", 1000)), option)
 		pass(settling)
 		n.seen.forget()
 		n.cluster.set(web, "a", strings.Repeat("x", 1_000_000))
@@ -173,7 +171,7 @@ func TestAttributesAreChargedBeforeTheyAreRead(t *testing.T) {
 		_, option := limited(volume.BytesPerVolume)
 		d := n.start(option)
 		r := n.request("config", configMap("web", "items", "no list"))
-		n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Exhausted)
+		d.wantRefused(r, volume.Exhausted)
 		n.wantNothing(d)
 	})
 }

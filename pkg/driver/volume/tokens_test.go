@@ -24,18 +24,14 @@ func TestATokenIsHeldAsLongAsItsVolume(t *testing.T) {
 		token := func(value string) identity.Token { return identity.NewToken(value, time.Now().Add(time.Hour)) }
 
 		first := token("first")
-		if err := d.Publish(n.ctx, r, first); err != nil {
-			n.Fatal(err)
-		}
+		n.must(d.Publish(n.ctx, r, first))
 		want(first, "after a publish")
 		other := r
 		other.Attributes = configMap("other")
 		n.wantKind(d.Publish(n.ctx, other, token("not ours")), volume.Different)
 		want(first, "after a request that was no repeat")
 		second := token("second")
-		if err := d.Publish(n.ctx, r, second); err != nil {
-			n.Fatal(err)
-		}
+		n.must(d.Publish(n.ctx, r, second))
 		d.publish(r) // Without one.
 		want(second, "after repeats")
 		d = d.restart()
@@ -46,9 +42,7 @@ func TestATokenIsHeldAsLongAsItsVolume(t *testing.T) {
 		n.cluster.remove(web)
 		n.wantKind(d.Publish(n.ctx, r, token("third")), volume.Missing)
 		want(identity.Token{}, "after a publish that failed")
-		if err := n.tokens.Keep(r.VolumeID, r.Pod, first); err != nil {
-			n.Fatal(err)
-		}
+		n.must(n.tokens.Keep(r.VolumeID, r.Pod, first))
 		d.restart()
 		want(identity.Token{}, "after a restart without the volume")
 	})
@@ -61,17 +55,13 @@ func TestATokenThatIsOfNoUseIsNotHeld(t *testing.T) {
 		d := n.start()
 		r := n.request("config", configMap("web"))
 		for _, when := range []string{"after a publish", "after a repeat", "after a repeat for a volume that nothing is known of"} {
-			if err := d.Publish(n.ctx, r, identity.NewToken("token", time.Now().Add(time.Hour))); err != nil {
-				n.Fatal(err)
-			}
+			n.must(d.Publish(n.ctx, r, identity.NewToken("token", time.Now().Add(time.Hour))))
 			if got := n.tokens.of(r.VolumeID); !got.IsZero() {
 				n.Errorf("%s: a token is held, want none", when)
 			}
 			if when == "after a repeat" {
 				d.stop()
-				if err := n.records.Store.Delete(r.VolumeID); err != nil {
-					n.Fatal(err)
-				}
+				n.must(n.records.Store.Delete(r.VolumeID))
 				d = n.start()
 			}
 		}
@@ -89,9 +79,7 @@ func TestATokenThatNothingReadsWithAnyMoreIsNotHeld(t *testing.T) {
 		token := identity.NewToken("token", time.Now().Add(time.Hour))
 		publish := func() {
 			n.Helper()
-			if err := d.Publish(n.ctx, r, token); err != nil {
-				n.Fatal(err)
-			}
+			n.must(d.Publish(n.ctx, r, token))
 		}
 		want := func(when string) {
 			n.Helper()
@@ -100,9 +88,7 @@ func TestATokenThatNothingReadsWithAnyMoreIsNotHeld(t *testing.T) {
 			}
 		}
 		publish()
-		if got := n.tokens.kept(r.VolumeID); got != 1 {
-			n.Errorf("tokens that were held for the first read: %d, want 1", got)
-		}
+		wantSame(n, "tokens that were held for the first read:", 1, n.tokens.kept(r.VolumeID))
 		want("after a publish")
 		publish()
 		want("after a repeat")
@@ -114,14 +100,10 @@ func TestATokenThatNothingReadsWithAnyMoreIsNotHeld(t *testing.T) {
 		publish()
 		want("after a repeat for a volume of an earlier run")
 		d.stop()
-		if err := n.records.Store.Delete(r.VolumeID); err != nil {
-			n.Fatal(err)
-		}
+		n.must(n.records.Store.Delete(r.VolumeID))
 		d = n.start()
 		publish()
 		want("after a repeat for a volume that nothing is known of")
-		if got := n.tokens.kept(r.VolumeID); got != 2 {
-			n.Errorf("tokens that were held: %d, want no more than that of the publish and this test's own", got)
-		}
+		wantSame(n, "tokens that were held:, want no more than that of the publish and this test's own", 2, n.tokens.kept(r.VolumeID))
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -50,40 +49,34 @@ func TestTroubleLeavesTheFiles(t *testing.T) {
 		},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.maps = identity.ByPod
-				d, r := n.published(api.KeyItems, "[{key: a, path: a}]")
-				problem := strings.Replace(tt.problem, "%s", r.TargetPath, 1)
-				tt.begin(n)
-				pass(time.Hour)
-				d.publish(r)
-				n.wantFiles(r, map[string]string{"a": "1"})
-				n.wantProblem(d, r, problem)
-				var want []string
-				if tt.reason != "" {
-					want = append(want, fmt.Sprintf("%s: volume %q: the files stay as they are: %s", tt.reason, "config", problem))
-				}
-				if diff := cmp.Diff(want, n.seen.told()); diff != "" {
-					n.Errorf("Events during the trouble (-want +got):\n%s", diff)
-				}
+		bubbleCase(t, name, func(n *node) {
+			n.maps = identity.ByPod
+			d, r := n.published(api.KeyItems, "[{key: a, path: a}]")
+			problem := strings.Replace(tt.problem, "%s", r.TargetPath, 1)
+			tt.begin(n)
+			pass(time.Hour)
+			d.publish(r)
+			n.wantFiles(r, map[string]string{"a": "1"})
+			n.wantProblem(d, r, problem)
+			var want []string
+			if tt.reason != "" {
+				want = append(want, fmt.Sprintf("%s: volume %q: the files stay as they are: %s", tt.reason, "config", problem))
+			}
+			wantSame(n, "Events during the trouble", want, n.seen.told())
 
-				n.faults.set("open", nil)
-				n.cluster.fail(web, nil)
-				n.cluster.set(web, "a", "3")
-				pass(settling)
-				n.wantFiles(r, map[string]string{"a": "3"})
-				n.wantProblem(d, r, "")
-				want = []string{`Projected: volume "config": the files are current again`}
-				if tt.reason == "" {
-					want = []string{`Projected: volume "config": a change of the sources is in the files`}
-				}
-				if diff := cmp.Diff(want, n.seen.told()[len(n.seen.told())-1:]); diff != "" {
-					n.Errorf("last Event (-want +got):\n%s", diff)
-				}
-				d.unpublish(r)
-				n.wantNothing(d)
-			})
+			n.faults.set("open", nil)
+			n.cluster.fail(web, nil)
+			n.cluster.set(web, "a", "3")
+			pass(settling)
+			n.wantFiles(r, map[string]string{"a": "3"})
+			n.wantProblem(d, r, "")
+			want = []string{`Projected: volume "config": the files are current again`}
+			if tt.reason == "" {
+				want = []string{`Projected: volume "config": a change of the sources is in the files`}
+			}
+			wantSame(n, "last Event", want, n.seen.told()[len(n.seen.told())-1:])
+			d.unpublish(r)
+			n.wantNothing(d)
 		})
 	}
 }
@@ -94,11 +87,9 @@ func TestConflictOfALiveVolume(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "b", "1")
 		n.cluster.set(tls, "key", "k1")
-		d := n.start()
-		r := n.request("config", map[string]string{
+		d, r := n.live(map[string]string{
 			api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls, items: [{key: key, path: a/b}]}}]`,
 		})
-		d.publish(r)
 		want := map[string]string{"a/b": "k1", "b": "1"}
 		n.cluster.set(web, "a", "1")
 		pass(settling)
@@ -124,9 +115,7 @@ func TestEachTroubleIsToldOnce(t *testing.T) {
 			"SourceMissing" + stay + `configmap "web" not found`,
 			`Projected: volume "config": the files are current again`,
 		}
-		if diff := cmp.Diff(want, n.seen.told()); diff != "" {
-			n.Errorf("Events (-want +got):\n%s", diff)
-		}
+		n.wantTold(want...)
 	})
 }
 
@@ -153,8 +142,7 @@ func TestWhatChangesByItselfIsNoNews(t *testing.T) {
 		d.unpublish(r)
 		n.seen.forget()
 		n.cluster.fail(web, errAway)
-		published := make(chan error, 1)
-		go func() { published <- d.Publish(n.ctx, r, identity.Token{}) }()
+		published := d.publishing(r)
 		pass(settling)
 		lose()
 		n.wantKind(<-published, volume.NotReady)
@@ -197,9 +185,7 @@ func TestTroubleOfTheClusterIsNotTriedAgain(t *testing.T) {
 		_, r := n.published()
 		n.cluster.remove(web)
 		pass(time.Hour)
-		if got := n.seen.results()[volume.ResultFailed]; got != 1 {
-			n.Errorf("failed = %d, want 1", got)
-		}
+		wantSame(n, "failed", 1, n.seen.results()[volume.ResultFailed])
 		n.cluster.set(web, "a", "2")
 		changed := time.Now()
 		pass(settling)
@@ -235,9 +221,7 @@ func TestSecretsStayInTheFiles(t *testing.T) {
 	bubble(t, func(n *node) {
 		const bytes = "hunter2-hunter2"
 		n.cluster.set(tls, "key", bytes)
-		d := n.start()
-		r := n.request("config", map[string]string{api.KeySecret: "tls", api.KeyItems: "[{key: key, path: a}]"})
-		d.publish(r)
+		d, r := n.live(map[string]string{api.KeySecret: "tls", api.KeyItems: "[{key: key, path: a}]"})
 		n.wantFiles(r, map[string]string{"a": bytes})
 		n.faults.set("open", syscall.ENOSPC)
 		n.cluster.set(tls, "key", bytes+"2")

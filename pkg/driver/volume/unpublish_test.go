@@ -6,7 +6,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
@@ -31,9 +30,7 @@ func TestUnpublishOfWhatIsNotThere(t *testing.T) {
 func TestUnpublishOfAVolumeThatSomebodyUnmounted(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
-		if err := n.mounts.Unmount(r.TargetPath); err != nil {
-			n.Fatal(err)
-		}
+		n.must(n.mounts.Unmount(r.TargetPath))
 		d.unpublish(r)
 		n.wantNothing(d)
 	})
@@ -43,9 +40,7 @@ func TestUnpublishOfAVolumeThatSomebodyUnmounted(t *testing.T) {
 func TestUnpublishWithoutARecord(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
-		if err := n.records.Store.Delete(r.VolumeID); err != nil {
-			n.Fatal(err)
-		}
+		n.must(n.records.Store.Delete(r.VolumeID))
 		d = d.restart()
 		d.unpublish(r)
 		n.wantNothing(d)
@@ -85,14 +80,10 @@ func TestUnpublishWaitsForAnUpdate(t *testing.T) {
 		})
 		n.faults.forget()
 		n.cluster.set(web, "a", "2")
-		if err := <-ended; err != nil {
-			n.Errorf("Unpublish() = %v, want nil", err)
-		}
+		n.must(<-ended)
 		pass(settling)
 		n.wantNothing(d)
-		if diff := cmp.Diff([]string{"open", "unmount", "delete"}, n.faults.order()); diff != "" {
-			n.Errorf("side effects (-want +got):\n%s", diff)
-		}
+		wantSame(n, "side effects", []string{"open", "unmount", "delete"}, n.faults.order())
 		if got := n.seen.results(); got[volume.ResultWritten] != 1 || got[volume.ResultFailed] != 0 {
 			n.Errorf("syncs = %v, want the one write", got)
 		}
@@ -138,24 +129,22 @@ func TestUnpublishOnAnotherTarget(t *testing.T) {
 func TestFailingUnpublishIsRepeated(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"unmount", "delete"} {
-		t.Run(op, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				d, r := n.published()
-				n.faults.set(op, syscall.EBUSY)
-				for range 2 {
-					err := d.Unpublish(n.ctx, r.VolumeID, r.TargetPath)
-					n.wantKind(err, volume.IO)
-					if !errors.Is(err, syscall.EBUSY) {
-						n.Errorf("Unpublish() = %v, want it to wrap %v", err, syscall.EBUSY)
-					}
+		bubbleCase(t, op, func(n *node) {
+			d, r := n.published()
+			n.faults.set(op, syscall.EBUSY)
+			for range 2 {
+				err := d.Unpublish(n.ctx, r.VolumeID, r.TargetPath)
+				n.wantKind(err, volume.IO)
+				if !errors.Is(err, syscall.EBUSY) {
+					n.Errorf("Unpublish() = %v, want it to wrap %v", err, syscall.EBUSY)
 				}
-				n.wantRecords(r)
-				d = d.restart() // Even over a restart.
-				n.faults.set(op, nil)
-				d.unpublish(r)
-				synctest.Wait()
-				n.wantNothing(d)
-			})
+			}
+			n.wantRecords(r)
+			d = d.restart() // Even over a restart.
+			n.faults.set(op, nil)
+			d.unpublish(r)
+			synctest.Wait()
+			n.wantNothing(d)
 		})
 	}
 }
@@ -171,9 +160,7 @@ func TestPublishAfterAFailedUnpublish(t *testing.T) {
 		d.publish(r)
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": "2"})
-		if diff := cmp.Diff(map[api.Ref]int{web: 1}, n.cluster.users()); diff != "" {
-			n.Errorf("users of sources (-want +got):\n%s", diff)
-		}
+		wantSame(n, "users of sources", map[api.Ref]int{web: 1}, n.cluster.users())
 		d.unpublish(r)
 		n.wantNothing(d)
 	})

@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
@@ -35,13 +34,9 @@ func TestUpdateReachesTheFiles(t *testing.T) {
 		}
 		look := outcome{result: volume.ResultUnchanged} // For what the old files' last readers have left.
 		want := []outcome{written(0), look, written(settling), look, written(2 * settling), look}
-		if diff := cmp.Diff(want, n.seen.outcomes(), cmp.AllowUnexported(outcome{})); diff != "" {
-			n.Errorf("syncs (-want +got):\n%s", diff)
-		}
+		wantSame(n, "syncs", want, n.seen.outcomes())
 		told := `Projected: volume "config": a change of the sources is in the files`
-		if diff := cmp.Diff([]string{told, told, told}, n.seen.told()); diff != "" {
-			n.Errorf("Events (-want +got):\n%s", diff)
-		}
+		n.wantTold(told, told, told)
 	})
 }
 
@@ -56,37 +51,31 @@ func TestUpdateWritesAsItsPolicySays(t *testing.T) {
 		api.UpdateInPlace: {keepsInode: true},
 	}
 	for policy, tt := range tests {
-		t.Run(string(policy), func(t *testing.T) {
-			bubble(t, func(n *node) {
-				_, r := n.published(api.KeyUpdatePolicy, string(policy))
-				// While the file is open its inode cannot be used for another.
-				f, err := os.Open(r.TargetPath + "/a")
-				if err != nil {
-					n.Fatal(err)
-				}
-				defer f.Close()
-				before, err := f.Stat()
-				if err != nil {
-					n.Fatal(err)
-				}
-				n.cluster.set(web, "a", "22")
-				pass(settling)
-				n.wantFiles(r, map[string]string{"a": "22"})
-				after, err := os.Stat(r.TargetPath + "/a")
-				if err != nil {
-					n.Fatal(err)
-				}
-				if got := os.SameFile(before, after); got != tt.keepsInode {
-					n.Errorf("same inode = %t, want %t", got, tt.keepsInode)
-				}
-				link, err := os.Lstat(r.TargetPath + "/a")
-				if err != nil {
-					n.Fatal(err)
-				}
-				if got := link.Mode()&os.ModeSymlink != 0; got != tt.isLink {
-					n.Errorf("is a link = %t, want %t", got, tt.isLink)
-				}
-			})
+		bubbleCase(t, string(policy), func(n *node) {
+			_, r := n.published(api.KeyUpdatePolicy, string(policy))
+			// While the file is open its inode cannot be used for another.
+			f, err := os.Open(r.TargetPath + "/a")
+			if err != nil {
+				n.Fatal(err)
+			}
+			defer f.Close()
+			before, err := f.Stat()
+			if err != nil {
+				n.Fatal(err)
+			}
+			n.cluster.set(web, "a", "22")
+			pass(settling)
+			n.wantFiles(r, map[string]string{"a": "22"})
+			after, err := os.Stat(r.TargetPath + "/a")
+			if err != nil {
+				n.Fatal(err)
+			}
+			wantSame(n, "same inode", tt.keepsInode, os.SameFile(before, after))
+			link, err := os.Lstat(r.TargetPath + "/a")
+			if err != nil {
+				n.Fatal(err)
+			}
+			wantSame(n, "is a link", tt.isLink, link.Mode()&os.ModeSymlink != 0)
 		})
 	}
 }
@@ -95,9 +84,7 @@ func TestVolumeThatNeverUpdates(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published(api.KeyUpdatePolicy, string(api.UpdateNever))
 		check := func(when string) {
-			if got := n.cluster.users(); len(got) != 0 {
-				n.Errorf("users of sources %s = %v, want none", when, got)
-			}
+			n.wantNoUsers()
 			n.cluster.set(web, "a", when)
 			pass(2 * resyncInterval)
 			n.wantFiles(r, map[string]string{"a": "1"})
@@ -112,9 +99,7 @@ func TestVolumeThatNeverUpdates(t *testing.T) {
 		check("after a restart")
 		d.publish(r)
 		check("after a repeat and a restart")
-		if got := n.faults.count("open"); got != 0 {
-			n.Errorf("the volume was opened %d times, want never", got)
-		}
+		wantSame(n, "the volume was opened times", 0, n.faults.count("open"))
 		d.unpublish(r)
 		n.wantNothing(d)
 	})
@@ -151,9 +136,7 @@ func TestManyChangesAreFewWrites(t *testing.T) {
 		n.cluster.set(web, "a", "2")
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": "199"})
-		if got := n.faults.count("open"); got != 2 {
-			n.Errorf("the volume was opened %d times, want 2", got)
-		}
+		wantSame(n, "the volume was opened times", 2, n.faults.count("open"))
 	})
 }
 
@@ -162,9 +145,7 @@ func TestChangesBeforeTheWorkersRunAreOneWrite(t *testing.T) {
 		d, r := n.published()
 		d.stop()
 		next := n.build()
-		if err := next.Recover(n.ctx); err != nil {
-			n.Fatal(err)
-		}
+		n.must(next.Recover(n.ctx))
 		pass(settling)
 		n.seen.forget()
 		began := time.Now()
@@ -175,14 +156,10 @@ func TestChangesBeforeTheWorkersRunAreOneWrite(t *testing.T) {
 		next.run()
 		synctest.Wait()
 		n.wantFiles(r, map[string]string{"a": "19"})
-		if got := n.seen.results()[volume.ResultWritten]; got != 1 {
-			n.Errorf("written = %d, want 1", got)
-		}
+		wantSame(n, "written", 1, n.seen.results()[volume.ResultWritten])
 		// The latency counts from the first change that the files lacked: the answer after the restart.
 		want := outcome{result: volume.ResultWritten, since: began.Add(latency - settling)}
-		if got := n.seen.outcomes()[0]; got != want {
-			n.Errorf("first sync = %v, want %v", got, want)
-		}
+		wantSame(n, "first sync", want, n.seen.outcomes()[0])
 	})
 }
 
@@ -196,15 +173,11 @@ func TestSameContentIsNotWritten(t *testing.T) {
 		pass(settling)
 		d.publish(r)
 		pass(2 * resyncInterval)
-		if got := n.generation(r); got != before {
-			n.Errorf("generation = %s, want %s", got, before)
-		}
+		wantSame(n, "generation", before, n.generation(r))
 		if got := n.seen.results(); got[volume.ResultWritten] != 0 || got[volume.ResultFailed] != 0 {
 			n.Errorf("syncs = %v, want unchanged ones only", got)
 		}
-		if got := n.seen.told(); len(got) != 0 {
-			n.Errorf("Events = %v, want none", got)
-		}
+		n.wantTold()
 	})
 }
 
@@ -237,26 +210,22 @@ func TestDeletedSource(t *testing.T) {
 		},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				d, r := n.published(tt.attributes...)
-				n.cluster.remove(web)
-				pass(settling)
-				d.publish(r)
-				n.wantFiles(r, tt.files)
-				n.wantProblem(d, r, tt.problem)
-				if diff := cmp.Diff(tt.events, n.seen.told()); diff != "" {
-					n.Errorf("Events (-want +got):\n%s", diff)
-				}
-				d = d.restart()
-				n.wantFiles(r, tt.files)
-				n.wantProblem(d, r, tt.problem)
+		bubbleCase(t, name, func(n *node) {
+			d, r := n.published(tt.attributes...)
+			n.cluster.remove(web)
+			pass(settling)
+			d.publish(r)
+			n.wantFiles(r, tt.files)
+			n.wantProblem(d, r, tt.problem)
+			n.wantTold(tt.events...)
+			d = d.restart()
+			n.wantFiles(r, tt.files)
+			n.wantProblem(d, r, tt.problem)
 
-				n.cluster.set(web, "a", "anew")
-				pass(settling)
-				n.wantFiles(r, map[string]string{"a": "anew"})
-				n.wantProblem(d, r, "")
-			})
+			n.cluster.set(web, "a", "anew")
+			pass(settling)
+			n.wantFiles(r, map[string]string{"a": "anew"})
+			n.wantProblem(d, r, "")
 		})
 	}
 }
@@ -266,12 +235,10 @@ func TestRemoveSparesTheOtherSources(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1")
 		n.cluster.set(tls, "key", "k1")
-		d := n.start()
-		r := n.request("config", map[string]string{
+		d, r := n.live(map[string]string{
 			api.KeySources:  `[{configMap: {name: web}}, {secret: {name: tls}}, {secret: {name: tls, items: [{key: key, path: b}]}}]`,
 			api.KeyOnDelete: string(api.OnDeleteRemove),
 		})
-		d.publish(r)
 		n.wantFiles(r, map[string]string{"a": "1", "key": "k1", "b": "k1"})
 		n.cluster.remove(tls)
 		pass(settling)

@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -76,33 +75,27 @@ func TestPublishGivesUpWaiting(t *testing.T) {
 		},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				if tt.prepare != nil {
-					tt.prepare(n.cluster)
-				}
-				d := n.start()
-				began := time.Now()
-				got := n.wantKind(d.Publish(n.ctx, n.request("config", tt.attributes), identity.Token{}), tt.kind)
-				if got != tt.text {
-					n.Errorf("Publish() says %q, want %q", got, tt.text)
-				}
-				if got := time.Since(began) - latency; got != publishTimeout { // From the first answer on.
-					n.Errorf("Publish() took %s from the first answer on, want %s", got, publishTimeout)
-				}
-				var want []string
-				if tt.event != "" {
-					want = []string{waiting + tt.event}
-				}
-				if diff := cmp.Diff(want, n.seen.told()); diff != "" {
-					n.Errorf("Events (-want +got):\n%s", diff)
-				}
-				if diff := cmp.Diff([]string{"mounted"}, n.faults.order()); diff != "" {
-					n.Errorf("side effects (-want +got):\n%s", diff)
-				}
-				synctest.Wait()
-				n.wantNothing(d)
-			})
+		bubbleCase(t, name, func(n *node) {
+			if tt.prepare != nil {
+				tt.prepare(n.cluster)
+			}
+			d := n.start()
+			began := time.Now()
+			got := n.wantKind(d.Publish(n.ctx, n.request("config", tt.attributes), identity.Token{}), tt.kind)
+			if got != tt.text {
+				n.Errorf("Publish() says %q, want %q", got, tt.text)
+			}
+			if got := time.Since(began) - latency; got != publishTimeout { // From the first answer on.
+				n.Errorf("Publish() took %s from the first answer on, want %s", got, publishTimeout)
+			}
+			var want []string
+			if tt.event != "" {
+				want = []string{waiting + tt.event}
+			}
+			n.wantTold(want...)
+			wantSame(n, "side effects", []string{"mounted"}, n.faults.order())
+			synctest.Wait()
+			n.wantNothing(d)
 		})
 	}
 }
@@ -127,9 +120,7 @@ func TestPublishWaitsForEachThingInTurn(t *testing.T) {
 			pass(rest)
 			step()
 		}
-		if err := <-done; err != nil {
-			n.Fatalf("Publish() = %v, want nil", err)
-		}
+		n.must(<-done)
 		if got, want := time.Since(began), time.Duration(len(steps))*rest; got != want {
 			n.Errorf("Publish() took %s, want %s: it ends with what it waits for", got, want)
 		}
@@ -140,23 +131,19 @@ func TestPublishWaitsForEachThingInTurn(t *testing.T) {
 			waiting + `configmap "web" not found`,
 			waiting + `configmap references non-existent config key: b`,
 		}
-		if diff := cmp.Diff(want, n.seen.told()); diff != "" {
-			n.Errorf("Events (-want +got):\n%s", diff)
-		}
+		n.wantTold(want...)
 	})
 }
 
 func TestEventsNameThePodAndTheVolume(t *testing.T) {
 	bubble(t, func(n *node) {
 		d := n.start()
-		n.wantKind(d.Publish(n.ctx, n.request("config", configMap("web")), identity.Token{}), volume.Missing)
+		d.wantRefused(n.request("config", configMap("web")), volume.Missing)
 		want := []event{{
 			Pod: "default/app", Volume: "config", Reason: volume.ReasonWaiting,
 			Note: `volume "config": waiting for a source: configmap "web" not found`,
 		}}
-		if diff := cmp.Diff(want, n.seen.all()); diff != "" {
-			n.Errorf("Events (-want +got):\n%s", diff)
-		}
+		wantSame(n, "Events", want, n.seen.all())
 	})
 }
 
@@ -168,9 +155,7 @@ func TestPublishEndsWithItsCaller(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		n.wantKind(d.Publish(ctx, n.request("config", configMap("web")), identity.Token{}), volume.Missing)
-		if got := time.Since(began); got != settling {
-			n.Errorf("Publish() took %s, want %s", got, settling)
-		}
+		wantSame(n, "Publish() took", settling, time.Since(began))
 		synctest.Wait()
 		n.wantNothing(d)
 	})
@@ -209,19 +194,17 @@ func TestSourceChangesDuringTheFirstWrite(t *testing.T) {
 func TestAChangeDuringTheFirstWriteIsNotLost(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"create", "publish"} {
-		t.Run(op, func(t *testing.T) {
-			bubble(t, func(n *node) {
-				n.cluster.set(web, "a", "1")
-				d := n.start()
-				r := n.request("config", configMap("web"))
-				n.faults.on(op, func() {
-					n.cluster.set(web, "a", "2")
-					<-time.After(settling) // Until it has been looked at whether there is something to do.
-				})
-				d.publish(r)
-				pass(settling)
-				n.wantFiles(r, map[string]string{"a": "2"})
+		bubbleCase(t, op, func(n *node) {
+			n.cluster.set(web, "a", "1")
+			d := n.start()
+			r := n.request("config", configMap("web"))
+			n.faults.on(op, func() {
+				n.cluster.set(web, "a", "2")
+				<-time.After(settling) // Until it has been looked at whether there is something to do.
 			})
+			d.publish(r)
+			pass(settling)
+			n.wantFiles(r, map[string]string{"a": "2"})
 		})
 	}
 }
