@@ -64,7 +64,7 @@ func NewMemory(given int64, logger klog.Logger) (*Memory, error) {
 		m.Files = b.Part(func(used int64) { debug.SetMemoryLimit(heapLimit(limit, used)) })
 		debug.SetMemoryLimit(heapLimit(limit, 0))
 	}
-	logger.Info("Volumes have room", logkeys.Room, quantity(size), logkeys.Limit, quantity(limit))
+	logger.Info("The memory for volumes is limited", logkeys.Room, quantity(size), logkeys.Limit, quantity(limit))
 	return m, nil
 }
 
@@ -99,7 +99,7 @@ func containerLimit(logger klog.Logger) (int64, error) {
 	case errors.Is(err, memlimit.ErrNoLimit), errors.Is(err, memlimit.ErrNoCgroup):
 		return 0, nil
 	case err != nil:
-		logger.Error(err, "The memory limit of the container is not known; say what volumes may take with --volume-memory")
+		logger.Error(err, "The driver cannot read the memory limit of its container; set --volume-memory")
 		return 0, nil
 	case limit < leastLimit:
 		return 0, fmt.Errorf("the container's memory limit is %s: the driver needs %s for itself and for volumes together, and more where "+

@@ -77,9 +77,9 @@ func (r *Readiness) note(logger klog.Logger, err error) {
 	r.problem = err
 	switch {
 	case err != nil && before == nil:
-		logger.Error(err, "No new volume can be published")
+		logger.Error(err, "The driver cannot write its records, and publishes no new volume")
 	case err == nil && before != nil:
-		logger.Info("Records can be written again")
+		logger.Info("The driver can write its records again")
 	}
 }
 
