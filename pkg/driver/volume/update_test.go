@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
