@@ -157,7 +157,7 @@ func (m *Manager) admit(ctx context.Context, v *volume) error {
 	if err := v.account.Open(v.unread()); err != nil {
 		return err
 	}
-	done, err := m.turns.Take(ctx, v.record.Pod.Namespace)
+	done, err := m.parsing.Take(ctx, v.record.Pod.Namespace)
 	if err != nil {
 		return err
 	}
