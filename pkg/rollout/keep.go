@@ -40,6 +40,9 @@ func (c *Controller) keep(ctx context.Context, o object) error {
 	case len(needed) == 0:
 		return c.discard(ctx, o, found)
 	}
+	if origins := c.originsOf(o); !copies.IsMarked(found.Annotations) && len(origins) > 0 && !c.cfg.DryRun {
+		return c.restore(ctx, o, origins)
+	}
 	patch := map[string]any{}
 	if owners := c.merge(found.OwnerReferences, needed); !slices.EqualFunc(owners, found.OwnerReferences, isSame) {
 		patch["ownerReferences"] = owners

@@ -305,11 +305,12 @@ func TestLostLabelsComeBack(t *testing.T) {
 		s.ownedByRevisions(name, 1)
 		before := s.configMapNow(name)
 		s.kubectl("label", "configmap", name, copies.Label+"-", copies.ManagedByLabel+"-")
-		s.kubectl("annotate", "configmap", name, copies.SourceAnnotation+"-")
-		s.eventually(func() error {
-			after := s.configMapNow(name)
-			return errorOf(cmp.Diff(before.Labels, after.Labels) + cmp.Diff(before.Annotations, after.Annotations))
-		})
+		s.asBefore(before)
+		s.kubectl("annotate", "configmap", name, copies.SourceAnnotation+"-") // The label is there, and says too little.
+		s.asBefore(before)
+		s.kubectl("label", "configmap", name, copies.Label+"-", copies.ManagedByLabel+"-")
+		s.kubectl("annotate", "configmap", name, copies.SourceAnnotation+"-") // Before or after the label is back.
+		s.asBefore(before)
 		if after := s.configMapNow(name); after.UID != before.UID {
 			t.Errorf("the copy %s is another object now", name)
 		}
@@ -324,6 +325,15 @@ func TestLostLabelsComeBack(t *testing.T) {
 			t.Errorf("an Event says: %s", e.Message)
 		}
 	}
+}
+
+// asBefore waits until a copy has the labels and annotations that it had.
+func (s *site) asBefore(before *corev1.ConfigMap) {
+	s.t.Helper()
+	s.eventually(func() error {
+		after := s.configMapNow(before.Name)
+		return errorOf(cmp.Diff(before.Labels, after.Labels) + cmp.Diff(before.Annotations, after.Annotations))
+	})
 }
 
 // errorOf makes an error of a difference, if there is one.

@@ -32,6 +32,12 @@ func Verify[O Object](object O, want Digest) error {
 	return nil
 }
 
+// IsMarked reports whether annotations say of which source an object is a copy, and of which content.
+func IsMarked(annotations map[string]string) bool {
+	_, err := SourceOf(annotations)
+	return err == nil && annotations[DigestAnnotation] != ""
+}
+
 // Restore returns the labels and annotations of a merge patch after which an object says again that it is the copy of a source.
 // It knows the copy by its name, which stands for the content: anybody may have changed the rest. The error wraps ErrNotThatCopy.
 func Restore[O Object](object O, source trigger.Object) (labels, annotations map[string]any, err error) {

@@ -2,6 +2,7 @@ package copies_test
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -91,5 +92,20 @@ func TestVerifyAConfigMap(t *testing.T) {
 	made.Immutable = nil
 	if err := copies.Verify(made, copies.DigestOf(configMap())); err == nil || err.Error() != want {
 		t.Errorf("Verify = %v, want %s", err, want)
+	}
+}
+
+func TestIsMarked(t *testing.T) {
+	t.Parallel()
+	both := map[string]string{copies.SourceAnnotation: "configmap/app", copies.DigestAnnotation: "sha256:0"}
+	if !copies.IsMarked(both) {
+		t.Errorf("IsMarked(%v) = false", both)
+	}
+	for missing := range both {
+		some := maps.Clone(both)
+		delete(some, missing)
+		if copies.IsMarked(some) {
+			t.Errorf("IsMarked(%v) = true", some)
+		}
 	}
 }
