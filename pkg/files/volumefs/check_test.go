@@ -78,11 +78,9 @@ func TestCheckLooksForTheRoot(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onEach(t, func(t *testing.T, g *ground) {
-				t.Helper()
-				mustMake(t, tc.kind, g.target("root"))
-				checkError(t, g.below(g.target(tc.root)).Check(), "check where volumes go: ", tc.want)
-			})
+			g := newGround(t)
+			mustMake(t, tc.kind, g.target("root"))
+			checkError(t, g.below(g.target(tc.root)).Check(), "check where volumes go: ", tc.want)
 		})
 	}
 }

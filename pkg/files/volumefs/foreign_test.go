@@ -60,7 +60,7 @@ func TestAForeignMountIsNotTouched(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := kernelGround(t)
+			g := newGround(t)
 			target := g.target("mount")
 			mustMake(t, "directory", target)
 			mountForeign(t, target, tc.source, tc.flags)
@@ -92,7 +92,7 @@ func TestAForeignMountIsNotTouched(t *testing.T) {
 // TestUnmountPeelsStackedVolumes is fault 12.
 func TestUnmountPeelsStackedVolumes(t *testing.T) {
 	t.Parallel()
-	g := kernelGround(t)
+	g := newGround(t)
 	target := g.target("mount")
 	g.publish(t, target, "one")
 	for range 20 { // A driver that does not look mounts over itself.
@@ -103,7 +103,7 @@ func TestUnmountPeelsStackedVolumes(t *testing.T) {
 	if n := len(mountsBelow(t, target)); n != 21 {
 		t.Fatalf("%d mounts at the target, want 21", n)
 	}
-	update(t, g, target, "two")
+	update(t, g.FS, target, "two")
 	if err := g.Unmount(target); err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestUnmountStopsAtAForeignMount(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := kernelGround(t)
+			g := newGround(t)
 			target := g.target("mount")
 			tc.stack(t, g, target)
 			checkForeign(t, g.Unmount(target), volumefs.ForeignMountError{Target: target, FSType: "tmpfs", Source: "other"})
@@ -148,7 +148,7 @@ func TestUnmountStopsAtAForeignMount(t *testing.T) {
 
 func TestLeftoversUnderAVolumeAreKept(t *testing.T) {
 	t.Parallel()
-	g := kernelGround(t)
+	g := newGround(t)
 	target := g.target("mount")
 	mustMake(t, "full directory", target)
 	// Only a mount that somebody else makes can hide what is in a directory.
@@ -157,19 +157,19 @@ func TestLeftoversUnderAVolumeAreKept(t *testing.T) {
 	if err := unix.Mount(other, target, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
-	checkMounted(t, g, target)
+	checkMounted(t, g.FS, target)
 	checkError(t, g.Unmount(target), "unmount volume at "+target+": ", `the directory holds "leftover", which is not ours to delete`)
 	checkFile(t, target+"/leftover", "precious")
-	checkNotMounted(t, g, target)
+	checkNotMounted(t, g.FS, target)
 }
 
 func TestAMountWhoseTargetHasOddNames(t *testing.T) {
 	t.Parallel()
-	g := kernelGround(t)
+	g := newGround(t)
 	for _, name := range []string{"a b", "tab\tnewline\n", `back\slash`, `\040`, "ünï", "#"} {
 		target := g.target(name)
 		g.publish(t, target, "one")
-		checkMounted(t, g, target)
+		checkMounted(t, g.FS, target)
 		byPath, err := sourceByPath(g, target)
 		if byPath != source || err != nil {
 			t.Errorf("the mount table has %q, %v at %q, want ours", byPath, err, target)
@@ -178,12 +178,12 @@ func TestAMountWhoseTargetHasOddNames(t *testing.T) {
 }
 
 func sourceByPath(g *ground, target string) (string, error) {
-	return g.volumes.(*volumefs.FS).SourceByPath(target)
+	return g.FS.SourceByPath(target)
 }
 
 func TestWhatTheKernelDoesNotShow(t *testing.T) {
 	t.Parallel()
-	g := kernelGround(t)
+	g := newGround(t)
 	if _, err := sourceByPath(g, g.target("none")); !errors.Is(err, unix.ENOTCONN) {
 		t.Errorf("no mount in the table: %v, want why it was looked for", err)
 	}

@@ -114,11 +114,11 @@ func (f *FS) Create(l Limits) (*View, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create volume: %w", err)
 	}
-	v, err := newView(mnt)
+	v, err := f.newView(mnt)
 	if err != nil {
 		return nil, fmt.Errorf("create volume: %w", err)
 	}
-	v.publish = func(target string) error { return f.publish(mnt, target) }
+	v.isNew = true
 	return v, nil
 }
 
@@ -133,11 +133,14 @@ func (f *FS) Open(target string) (*View, error) {
 		return nil, fmt.Errorf("open volume at %s: %w", target, err)
 	}
 	defer live.close() //nolint:errcheck // Only a handle.
-	mnt, err := cloneMount(live.dir)
+	mnt, err := cloneMount(live.dir, "")
 	if err != nil {
 		return nil, fmt.Errorf("open volume at %s: %w", target, err)
 	}
-	v, err := newView(mnt)
+	if err := makePrivateAndWritable(mnt); err != nil {
+		return nil, fmt.Errorf("open volume at %s: %w", target, errors.Join(err, mnt.Close()))
+	}
+	v, err := f.newView(mnt)
 	if err != nil {
 		return nil, fmt.Errorf("open volume at %s: %w", target, err)
 	}
@@ -153,6 +156,21 @@ func (f *FS) Usage(target string) (Usage, error) {
 	}
 	defer live.close() //nolint:errcheck // Only a handle.
 	return usage(&live.stat), nil
+}
+
+// Device returns the number of the file system that is mounted at target. Volumes that share one file
+// system, and no others, have the same number as long as they are mounted. It wraps [ErrNotMounted] if
+// nothing is mounted there.
+func (f *FS) Device(target string) (uint64, error) {
+	target, err := cleanTarget(target)
+	if err != nil {
+		return 0, fmt.Errorf("get device of volume: %w", err)
+	}
+	r, err := rootAt(unix.AT_FDCWD, target)
+	if err != nil {
+		return 0, fmt.Errorf("get device of volume at %s: %w", target, err)
+	}
+	return unix.Mkdev(r.major, r.minor), nil
 }
 
 // Mounted reports whether one of our volumes is mounted at target. A *[ForeignMountError] says that something else is, a

@@ -14,7 +14,7 @@ import (
 // together then cost the square of their number.
 func TestGuardOfManyVolumes(t *testing.T) { // Not parallel: whatever else is made would be counted.
 	const few, many = 1, 50
-	g := kernelGround(t)
+	g := newGround(t)
 	first := g.volume(t, 0)
 	kept, err := g.Open(first)
 	if err != nil {

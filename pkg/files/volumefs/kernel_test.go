@@ -17,7 +17,7 @@ import (
 // a file (rule 50).
 func TestNobodyWritesThroughTheTarget(t *testing.T) {
 	t.Parallel()
-	g := kernelGround(t)
+	g := newGround(t)
 	target := g.target("mount")
 	v := g.create(t, "one")
 	if err := v.Publish(target); err != nil {
@@ -49,7 +49,7 @@ func TestNobodyWritesThroughTheTarget(t *testing.T) {
 // TestHowAVolumeIsMounted shows the backing of rule 45.
 func TestHowAVolumeIsMounted(t *testing.T) {
 	t.Parallel()
-	g := kernelGround(t)
+	g := newGround(t)
 	target := g.target("mount")
 	g.publish(t, target, "one")
 	lines := mountsBelow(t, target)
@@ -78,7 +78,7 @@ func TestHowAVolumeIsMounted(t *testing.T) {
 
 func TestAWritableViewIsNoLaxer(t *testing.T) {
 	t.Parallel()
-	g := kernelGround(t)
+	g := newGround(t)
 	target := g.target("mount")
 	g.publish(t, target, "one")
 	open, err := g.Open(target)
@@ -106,7 +106,7 @@ func TestAWritableViewIsNoLaxer(t *testing.T) {
 // TestAContainersMountSeesUpdates shows that the mount stays the same (trap 15).
 func TestAContainersMountSeesUpdates(t *testing.T) {
 	t.Parallel()
-	g := kernelGround(t)
+	g := newGround(t)
 	target, container := g.target("mount"), g.target("container")
 	g.publish(t, target, "one")
 	mustMake(t, "directory", container)
@@ -129,7 +129,7 @@ func TestAContainersMountSeesUpdates(t *testing.T) {
 // mounts must come and go on the other side, and those of the driver's own must not show there. This is fault 23.
 func TestPropagation(t *testing.T) {
 	t.Parallel()
-	g := kernelGround(t)
+	g := newGround(t)
 	inside, outside := g.target("inside"), g.target("outside")
 	mustMake(t, "directory", inside)
 	mustMake(t, "directory", outside)
@@ -143,9 +143,9 @@ func TestPropagation(t *testing.T) {
 	defer detach(t, outside)
 	g.publish(t, inside+"/mount", "one")
 	checkFile(t, outside+"/mount/key", "one")
-	checkMounted(t, g, outside+"/mount")
+	checkMounted(t, g.FS, outside+"/mount")
 
-	update(t, g, inside+"/mount", "two")
+	update(t, g.FS, inside+"/mount", "two")
 	checkFile(t, outside+"/mount/key", "two")
 	if n := len(mountsBelow(t, outside)); n != 2 {
 		t.Errorf("%d mounts outside, want the directory and the volume", n)
@@ -158,7 +158,7 @@ func TestPropagation(t *testing.T) {
 
 func TestPublishWaitsForNoWriter(t *testing.T) {
 	t.Parallel()
-	g := kernelGround(t)
+	g := newGround(t)
 	target := g.target("mount")
 	v := g.create(t, "one")
 	file, err := v.Root.OpenFile("key", os.O_WRONLY, 0)
@@ -179,7 +179,7 @@ func TestPublishWaitsForNoWriter(t *testing.T) {
 
 func TestLimitsHold(t *testing.T) {
 	t.Parallel()
-	g := kernelGround(t)
+	g := newGround(t)
 	v, err := g.Create(volumefs.Limits{Bytes: 64 << 10, Inodes: 4})
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +204,7 @@ func TestLimitsHold(t *testing.T) {
 
 // TestUmask is not parallel: the umask belongs to the process.
 func TestUmask(t *testing.T) {
-	g := kernelGround(t)
+	g := newGround(t)
 	old := unix.Umask(0o077)
 	defer unix.Umask(old)
 	target := g.target("mount")

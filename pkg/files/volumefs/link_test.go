@@ -155,17 +155,15 @@ func TestNoLinkIsFollowedToATarget(t *testing.T) {
 		for i, element := range elements() {
 			t.Run(element+" leads to "+kind, func(t *testing.T) {
 				t.Parallel()
-				onEach(t, func(t *testing.T, g *ground) {
-					t.Helper()
-					outside, target := t.TempDir(), filepath.Join(g.dir, filepath.Join(elements()...))
-					path := g.target(filepath.Join(elements()[:i+1]...))
-					mustLink(t, destination(t, g, outside, i), path)
-					before, beforeOutside := listing(t, g.dir), listing(t, outside)
-					checkLinkRefused(t, g, target, path)
-					checkLinkRefused(t, g, target+"/", path)
-					checkUnchanged(t, g.dir, before)
-					checkUnchanged(t, outside, beforeOutside)
-				})
+				g := newGround(t)
+				outside, target := t.TempDir(), filepath.Join(g.dir, filepath.Join(elements()...))
+				path := g.target(filepath.Join(elements()[:i+1]...))
+				mustLink(t, destination(t, g, outside, i), path)
+				before, beforeOutside := listing(t, g.dir), listing(t, outside)
+				checkLinkRefused(t, g, target, path)
+				checkLinkRefused(t, g, target+"/", path)
+				checkUnchanged(t, g.dir, before)
+				checkUnchanged(t, outside, beforeOutside)
 			})
 		}
 	}
@@ -174,48 +172,44 @@ func TestNoLinkIsFollowedToATarget(t *testing.T) {
 // TestTheFirstOfManyLinksIsNamed: it is the one to begin with.
 func TestTheFirstOfManyLinksIsNamed(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		dir := mustMakeAll(t, g.target("pods/real/volumes/real"))
-		mustLink(t, "real", g.target("pods/mine"))
-		mustLink(t, "real", g.target("pods/real/volumes/config"))
-		mustLink(t, dir, dir+"/mount")
-		checkLinkRefused(t, g, g.target("pods/mine/volumes/config/mount"), g.target("pods/mine"))
-		checkLinkRefused(t, g, g.target("pods/real/volumes/config/mount"), g.target("pods/real/volumes/config"))
-		checkLinkRefused(t, g, dir+"/mount", dir+"/mount")
-	})
+	g := newGround(t)
+	dir := mustMakeAll(t, g.target("pods/real/volumes/real"))
+	mustLink(t, "real", g.target("pods/mine"))
+	mustLink(t, "real", g.target("pods/real/volumes/config"))
+	mustLink(t, dir, dir+"/mount")
+	checkLinkRefused(t, g, g.target("pods/mine/volumes/config/mount"), g.target("pods/mine"))
+	checkLinkRefused(t, g, g.target("pods/real/volumes/config/mount"), g.target("pods/real/volumes/config"))
+	checkLinkRefused(t, g, dir+"/mount", dir+"/mount")
 }
 
 // TestALinkPlantedAfterPublish: while the link is there, nothing is done; when it is gone, all goes on.
 func TestALinkPlantedAfterPublish(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		mine, theirs := mustMakeAll(t, g.target("mine")), mustMakeAll(t, g.target("theirs"))
-		g.publish(t, theirs+"/mount", "theirs")
-		g.publish(t, mine+"/mount", "one")
-		mustRename(t, mine, g.target("moved"))
-		mustLink(t, theirs, mine)
-		before := listing(t, g.dir)
-		for range 2 {
-			checkLinkRefused(t, g, mine+"/mount", mine)
-		}
-		checkUnchanged(t, g.dir, before)
-		checkFile(t, g.target("moved/mount/key"), "one")
+	g := newGround(t)
+	mine, theirs := mustMakeAll(t, g.target("mine")), mustMakeAll(t, g.target("theirs"))
+	g.publish(t, theirs+"/mount", "theirs")
+	g.publish(t, mine+"/mount", "one")
+	mustRename(t, mine, g.target("moved"))
+	mustLink(t, theirs, mine)
+	before := listing(t, g.dir)
+	for range 2 {
+		checkLinkRefused(t, g, mine+"/mount", mine)
+	}
+	checkUnchanged(t, g.dir, before)
+	checkFile(t, g.target("moved/mount/key"), "one")
 
-		if err := os.Remove(mine); err != nil {
-			t.Fatal(err)
-		}
-		checkNotMounted(t, g, mine+"/mount")
-		checkNotOpened(t, g, mine+"/mount")
-		mustRename(t, g.target("moved"), mine)
-		checkMounted(t, g, mine+"/mount")
-		update(t, g, mine+"/mount", "two")
-		checkFile(t, mine+"/mount/key", "two")
-		if err := g.Unmount(mine + "/mount"); err != nil {
-			t.Errorf("Unmount when the link is gone = %v", err)
-		}
-		checkGone(t, mine+"/mount")
-		checkFile(t, theirs+"/mount/key", "theirs")
-	})
+	if err := os.Remove(mine); err != nil {
+		t.Fatal(err)
+	}
+	checkNotMounted(t, g.FS, mine+"/mount")
+	checkNotOpened(t, g.FS, mine+"/mount")
+	mustRename(t, g.target("moved"), mine)
+	checkMounted(t, g.FS, mine+"/mount")
+	update(t, g.FS, mine+"/mount", "two")
+	checkFile(t, mine+"/mount/key", "two")
+	if err := g.Unmount(mine + "/mount"); err != nil {
+		t.Errorf("Unmount when the link is gone = %v", err)
+	}
+	checkGone(t, mine+"/mount")
+	checkFile(t, theirs+"/mount/key", "theirs")
 }

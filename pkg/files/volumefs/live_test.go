@@ -13,33 +13,29 @@ import (
 
 func TestOpenUpdatesALiveVolume(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		target := g.target("mount")
-		g.publish(t, target, "one")
-		update(t, g, target, "two")
-		checkFile(t, target+"/key", "two")
-		update(t, g, target+"/", "three")
-		checkFile(t, target+"/key", "three")
-		checkMounted(t, g, target)
-	})
+	g := newGround(t)
+	target := g.target("mount")
+	g.publish(t, target, "one")
+	update(t, g.FS, target, "two")
+	checkFile(t, target+"/key", "two")
+	update(t, g.FS, target+"/", "three")
+	checkFile(t, target+"/key", "three")
+	checkMounted(t, g.FS, target)
 }
 
 func TestARestartedDriverFindsItsVolumes(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		target := g.target("mount")
-		g.publish(t, target, "one")
-		again := g.restart()
-		checkMounted(t, again, target)
-		update(t, again, target, "two")
-		checkFile(t, target+"/key", "two")
-		if err := again.Unmount(target); err != nil {
-			t.Error(err)
-		}
-		checkNotMounted(t, g, target)
-	})
+	g := newGround(t)
+	target := g.target("mount")
+	g.publish(t, target, "one")
+	again := g.restart()
+	checkMounted(t, again, target)
+	update(t, again, target, "two")
+	checkFile(t, target+"/key", "two")
+	if err := again.Unmount(target); err != nil {
+		t.Error(err)
+	}
+	checkNotMounted(t, g.FS, target)
 }
 
 // TestNoVolume asks about targets at which none is, with data of somebody else around.
@@ -56,22 +52,20 @@ func TestNoVolume(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onEach(t, func(t *testing.T, g *ground) {
-				t.Helper()
-				mustMake(t, tc.kind, g.target("mount"))
-				target := g.target(tc.name)
-				checkNotMounted(t, g, target)
-				checkNotOpened(t, g, target)
-				if tc.kind == "full directory" {
-					checkFile(t, target+"/leftover", "precious")
-				}
-			})
+			g := newGround(t)
+			mustMake(t, tc.kind, g.target("mount"))
+			target := g.target(tc.name)
+			checkNotMounted(t, g.FS, target)
+			checkNotOpened(t, g.FS, target)
+			if tc.kind == "full directory" {
+				checkFile(t, target+"/leftover", "precious")
+			}
 		})
 	}
 }
 
 // checkNotOpened fails the test if there is a way into what is at the target; a file is refused for another reason.
-func checkNotOpened(t *testing.T, v volumes, target string) {
+func checkNotOpened(t *testing.T, v *volumefs.FS, target string) {
 	t.Helper()
 	isFile := false
 	if info, err := os.Lstat(target); err == nil {
@@ -89,94 +83,86 @@ func checkNotOpened(t *testing.T, v volumes, target string) {
 
 func TestASymlinkToAVolumeIsNotFollowed(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		target, link := g.target("mount"), g.target("link")
-		g.publish(t, target, "one")
-		if err := os.Symlink(target, link); err != nil {
-			t.Fatal(err)
+	g := newGround(t)
+	target, link := g.target("mount"), g.target("link")
+	g.publish(t, target, "one")
+	if err := os.Symlink(target, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{link, link + "/"} {
+		if mounted, err := g.Mounted(path); mounted || err == nil {
+			t.Errorf("Mounted = %t, %v, want an error", mounted, err)
 		}
-		for _, path := range []string{link, link + "/"} {
-			if mounted, err := g.Mounted(path); mounted || err == nil {
-				t.Errorf("Mounted = %t, %v, want an error", mounted, err)
-			}
-			if v, err := g.Open(path); err == nil {
-				_ = v.Close()
-				t.Error("Open followed a symlink")
-			}
-			if _, err := g.Usage(path); err == nil {
-				t.Error("Usage followed a symlink")
-			}
-			checkError(t, g.Unmount(path), "unmount volume at "+link+": ", "the target is a symbolic link")
+		if v, err := g.Open(path); err == nil {
+			_ = v.Close()
+			t.Error("Open followed a symlink")
 		}
-		checkFile(t, target+"/key", "one")
-		checkMounted(t, g, target)
-	})
+		if _, err := g.Usage(path); err == nil {
+			t.Error("Usage followed a symlink")
+		}
+		checkError(t, g.Unmount(path), "unmount volume at "+link+": ", "the target is a symbolic link")
+	}
+	checkFile(t, target+"/key", "one")
+	checkMounted(t, g.FS, target)
 }
 
 func TestRelativeTargetsAreRefused(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		const what = `target path "mount" is not absolute`
-		_, err := g.Open("mount")
-		checkError(t, err, "open volume at mount: ", what)
-		_, err = g.Mounted("mount")
-		checkError(t, err, "look for volume at mount: ", what)
-		_, err = g.Usage("mount")
-		checkError(t, err, "get usage of volume at mount: ", what)
-		checkError(t, g.Unmount("mount"), "unmount volume", what)
-	})
+	g := newGround(t)
+	const what = `target path "mount" is not absolute`
+	_, err := g.Open("mount")
+	checkError(t, err, "open volume at mount: ", what)
+	_, err = g.Mounted("mount")
+	checkError(t, err, "look for volume at mount: ", what)
+	_, err = g.Usage("mount")
+	checkError(t, err, "get usage of volume at mount: ", what)
+	checkError(t, g.Unmount("mount"), "unmount volume", what)
 }
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		target := g.target("mount")
-		g.publish(t, target, "one")
-		before, err := g.Usage(target)
-		if err != nil {
-			t.Fatal(err)
+	g := newGround(t)
+	target := g.target("mount")
+	g.publish(t, target, "one")
+	before, err := g.Usage(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := limits(); before.BytesTotal != l.Bytes || before.InodesTotal != l.Inodes {
+		t.Errorf("Usage = %+v, want the totals of %+v", before, l)
+	}
+	if before.InodesUsed != 2 || before.BytesUsed < 3 {
+		t.Errorf("Usage = %+v, want the root directory, one file and its bytes", before)
+	}
+	update(t, g.FS, target, string(make([]byte, 100_000)))
+	after, err := g.Usage(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.BytesUsed < 100_000 || after.InodesUsed != 2 {
+		t.Errorf("Usage = %+v after 100 kB were written", after)
+	}
+	for _, u := range []volumefs.Usage{before, after} {
+		if u.BytesUsed+u.BytesFree != u.BytesTotal || u.InodesUsed+u.InodesFree != u.InodesTotal {
+			t.Errorf("Usage = %+v, want used and free to make the total", u)
 		}
-		if l := limits(); before.BytesTotal != l.Bytes || before.InodesTotal != l.Inodes {
-			t.Errorf("Usage = %+v, want the totals of %+v", before, l)
-		}
-		if before.InodesUsed != 2 || before.BytesUsed < 3 {
-			t.Errorf("Usage = %+v, want the root directory, one file and its bytes", before)
-		}
-		update(t, g, target, string(make([]byte, 100_000)))
-		after, err := g.Usage(target)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if after.BytesUsed < 100_000 || after.InodesUsed != 2 {
-			t.Errorf("Usage = %+v after 100 kB were written", after)
-		}
-		for _, u := range []volumefs.Usage{before, after} {
-			if u.BytesUsed+u.BytesFree != u.BytesTotal || u.InodesUsed+u.InodesFree != u.InodesTotal {
-				t.Errorf("Usage = %+v, want used and free to make the total", u)
-			}
-		}
-	})
+	}
 }
 
 func TestManyTargetsAtOnce(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		var group errgroup.Group
-		for i := range 24 {
-			group.Go(func() error { return liveAndDie(g, g.target(fmt.Sprintf("mount-%d", i)), fmt.Sprint(i)) })
-		}
-		if err := group.Wait(); err != nil {
-			t.Error(err)
-		}
-	})
+	g := newGround(t)
+	var group errgroup.Group
+	for i := range 24 {
+		group.Go(func() error { return liveAndDie(g.FS, g.target(fmt.Sprintf("mount-%d", i)), fmt.Sprint(i)) })
+	}
+	if err := group.Wait(); err != nil {
+		t.Error(err)
+	}
 }
 
 // liveAndDie takes one target through the lives of three volumes.
-func liveAndDie(v volumes, target, content string) error {
+func liveAndDie(v *volumefs.FS, target, content string) error {
 	for range 3 {
 		if err := live(v, target, content); err != nil {
 			return err
@@ -188,7 +174,7 @@ func liveAndDie(v volumes, target, content string) error {
 	return nil
 }
 
-func live(v volumes, target, content string) (err error) {
+func live(v *volumefs.FS, target, content string) (err error) {
 	view, err := v.Create(limits())
 	if err != nil {
 		return err
@@ -217,50 +203,48 @@ func live(v volumes, target, content string) (err error) {
 // TestAViewThatIsKept: a cached view reports cheaply whether it leads to what is mounted, and can be written through.
 func TestAViewThatIsKept(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		target, other := g.target("mount"), g.target("other")
-		made := g.create(t, "one")
-		checkNotAt(t, made, target)
-		g.unmountAtEnd(t, target)
-		if err := made.Publish(target); err != nil {
-			t.Fatal(err)
-		}
-		checkAt(t, made, target)
-		g.publish(t, other, "another")
-		kept, err := g.Open(target)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer kept.Close()
-		for _, content := range []string{"two", "three"} {
-			checkAt(t, kept, target)
-			put(t, kept, "key", content)
-			checkFile(t, target+"/key", content)
-		}
-		checkAt(t, kept, target+"/")
-		checkNotAt(t, kept, other)
-		checkNotAt(t, kept, g.dir)
-		checkNotAt(t, kept, target+"/key")
-		checkNotAt(t, kept, g.target("nothing"))
-		checkNotAt(t, kept, "mount")
-		if usage, err := kept.Usage(); err != nil || usage.InodesUsed != 2 {
-			t.Errorf("Usage = %+v, %v, want a directory and a file", usage, err)
-		}
-		if err := kept.Close(); err != nil {
-			t.Error(err)
-		}
-		checkNotAt(t, kept, target)
-		if usage, err := kept.Usage(); !errors.Is(err, os.ErrClosed) {
-			t.Errorf("Usage of a closed view = %+v, %v, want that it is closed", usage, err)
-		}
-	})
+	g := newGround(t)
+	target, other := g.target("mount"), g.target("other")
+	made := g.create(t, "one")
+	checkNotAt(t, made, target)
+	g.unmountAtEnd(t, target)
+	if err := made.Publish(target); err != nil {
+		t.Fatal(err)
+	}
+	checkAt(t, made, target)
+	g.publish(t, other, "another")
+	kept, err := g.Open(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	for _, content := range []string{"two", "three"} {
+		checkAt(t, kept, target)
+		put(t, kept, "key", content)
+		checkFile(t, target+"/key", content)
+	}
+	checkAt(t, kept, target+"/")
+	checkNotAt(t, kept, other)
+	checkNotAt(t, kept, g.dir)
+	checkNotAt(t, kept, target+"/key")
+	checkNotAt(t, kept, g.target("nothing"))
+	checkNotAt(t, kept, "mount")
+	if usage, err := kept.Usage(); err != nil || usage.InodesUsed != 2 {
+		t.Errorf("Usage = %+v, %v, want a directory and a file", usage, err)
+	}
+	if err := kept.Close(); err != nil {
+		t.Error(err)
+	}
+	checkNotAt(t, kept, target)
+	if usage, err := kept.Usage(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Usage of a closed view = %+v, %v, want that it is closed", usage, err)
+	}
 }
 
 // TestAViewThatIsKeptTooLong: it leads to no other volume that comes to the same place.
 func TestAViewThatIsKeptTooLong(t *testing.T) {
 	t.Parallel()
-	g := kernelGround(t)
+	g := newGround(t)
 	target := g.target("mount")
 	g.publish(t, target, "one")
 	kept, err := g.Open(target)

@@ -83,33 +83,62 @@ func configError(ctx int, what string, err error) error {
 }
 
 // newView opens the volume that mnt holds and takes mnt over, also when it fails.
-func newView(mnt *os.File) (*View, error) {
+func (f *FS) newView(mnt *os.File) (*View, error) {
 	root, err := openRoot(mnt)
 	if err != nil {
 		return nil, errors.Join(err, mnt.Close())
 	}
-	return &View{
-		Root: root, release: mnt.Close,
-		usage: func() (Usage, error) { return usageOf(int(mnt.Fd())) },
-		isAt:  sameFileSystem(int(mnt.Fd())),
-	}, nil
+	return &View{Root: root, fs: f, mnt: mnt}, nil
 }
 
-// sameFileSystem returns what reports whether the file system of a mount is what is mounted at a target. File systems that exist
-// at the same time have different numbers, and this one does as long as its mount is open. Links are followed on the way,
-// which can lead to no other.
-func sameFileSystem(mnt int) func(target string) bool {
-	var own unix.Statx_t
-	return func(target string) bool {
-		if own.Mode == 0 && unix.Statx(mnt, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE, &own) != nil {
-			return false
-		}
-		var there unix.Statx_t
-		const flags = unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC
-		return unix.Statx(unix.AT_FDCWD, target, flags, unix.STATX_TYPE, &there) == nil &&
-			there.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 && there.Mode&unix.S_IFMT == unix.S_IFDIR &&
-			there.Dev_major == own.Dev_major && there.Dev_minor == own.Dev_minor
+// mountRoot identifies the root directory of a mount: file systems that exist at the same time have
+// different numbers.
+type mountRoot struct {
+	major, minor uint32
+	inode        uint64
+}
+
+// ownRoot returns the root of the view's mount; zero if it is not known. It looks once, and not
+// before it is needed: most views are for one write.
+func (v *View) ownRoot() mountRoot {
+	if v.root == (mountRoot{}) {
+		v.root, _ = rootAt(int(v.mnt.Fd()), "")
 	}
+	return v.root
+}
+
+// rootAt returns the root of the mount at a path, or, for an empty path, of the mount that dir is. It
+// fails with [ErrNotMounted] if that is not the root of a mount. Links are followed on the way, which
+// can lead to no other file system.
+func rootAt(dir int, path string) (mountRoot, error) {
+	var st unix.Statx_t
+	const flags = unix.AT_EMPTY_PATH | unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC
+	if err := unix.Statx(dir, path, flags, unix.STATX_TYPE|unix.STATX_INO, &st); err != nil {
+		return mountRoot{}, os.NewSyscallError("statx", err)
+	}
+	isRoot := dir != unix.AT_FDCWD || st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+	if !isRoot || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return mountRoot{}, ErrNotMounted
+	}
+	return mountRoot{major: st.Dev_major, minor: st.Dev_minor, inode: st.Ino}, nil
+}
+
+// share clones the mount at one target and publishes the clone at another one. Whatever the path
+// leads to by then, what is cloned must be the volume with the root own.
+func (f *FS) share(own mountRoot, from, to string) error {
+	mnt, err := cloneMount(unix.AT_FDCWD, from)
+	if err != nil {
+		return err
+	}
+	defer mnt.Close() // The published mount stays.
+	got, err := rootAt(int(mnt.Fd()), "")
+	switch {
+	case err != nil:
+		return err
+	case got != own:
+		return ErrNotMounted
+	}
+	return f.publish(mnt, to)
 }
 
 // openRoot goes through /proc because the file of a mount is only a handle, while an [os.Root] needs a directory.
@@ -117,13 +146,14 @@ func openRoot(mnt *os.File) (*os.Root, error) {
 	return os.OpenRoot("/proc/self/fd/" + strconv.Itoa(int(mnt.Fd())))
 }
 
+// makeReadOnly also takes a clone out of its peer group.
 func makeReadOnly(mnt *os.File) error {
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY, Propagation: unix.MS_PRIVATE}
 	return setAttributes(mnt, &attr)
 }
 
-// makePrivateAndWritable also takes the mount out of the peer group a clone inherits, so that it is independent of
-// any mount but itself.
+// makePrivateAndWritable also takes the mount out of the peer group that a clone inherits, so that it
+// is independent of any mount but itself.
 func makePrivateAndWritable(mnt *os.File) error {
 	attr := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY, Propagation: unix.MS_PRIVATE}
 	return setAttributes(mnt, &attr)
@@ -134,17 +164,15 @@ func setAttributes(mnt *os.File, attr *unix.MountAttr) error {
 	return os.NewSyscallError("mount_setattr", err)
 }
 
-// cloneMount returns another, writable mount of the volume that is mounted at dir.
-func cloneMount(dir int) (*os.File, error) {
-	fd, err := unix.OpenTree(dir, "", unix.OPEN_TREE_CLONE|unix.O_CLOEXEC|unix.AT_EMPTY_PATH)
+// cloneMount returns another mount of the volume that is mounted at a path, or, for an empty path, of
+// the one that the descriptor dir is on.
+func cloneMount(dir int, path string) (*os.File, error) {
+	const flags = unix.OPEN_TREE_CLONE | unix.O_CLOEXEC | unix.AT_EMPTY_PATH | unix.AT_SYMLINK_NOFOLLOW
+	fd, err := unix.OpenTree(dir, path, flags)
 	if err != nil {
 		return nil, os.NewSyscallError("open_tree", err)
 	}
-	mnt := os.NewFile(uintptr(fd), "volume")
-	if err := makePrivateAndWritable(mnt); err != nil {
-		return nil, errors.Join(err, mnt.Close())
-	}
-	return mnt, nil
+	return os.NewFile(uintptr(fd), "volume"), nil
 }
 
 func (f *FS) publish(mnt *os.File, target string) error {

@@ -12,51 +12,45 @@ import (
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		if err := g.Check(); err != nil {
-			t.Error(err)
-		}
-	})
+	g := newGround(t)
+	if err := g.Check(); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestPublishShowsTheVolumeAtOnce(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		target := g.target("mount")
-		v := g.create(t, "one")
-		checkGone(t, target)
-		checkNotMounted(t, g, target)
-		if err := v.Publish(target); err != nil {
-			t.Fatal(err)
+	g := newGround(t)
+	target := g.target("mount")
+	v := g.create(t, "one")
+	checkGone(t, target)
+	checkNotMounted(t, g.FS, target)
+	if err := v.Publish(target); err != nil {
+		t.Fatal(err)
+	}
+	g.unmountAtEnd(t, target)
+	checkFile(t, target+"/key", "one")
+	checkMounted(t, g.FS, target)
+	checkMounted(t, g.FS, target+"/")
+	for range 2 { // Closing twice is harmless, and closing leaves the volume where it is.
+		if err := v.Close(); err != nil {
+			t.Errorf("Close = %v", err)
 		}
-		g.unmountAtEnd(t, target)
-		checkFile(t, target+"/key", "one")
-		checkMounted(t, g, target)
-		checkMounted(t, g, target+"/")
-		for range 2 { // Closing twice is harmless, and closing leaves the volume where it is.
-			if err := v.Close(); err != nil {
-				t.Errorf("Close = %v", err)
-			}
-		}
-		checkFile(t, target+"/key", "one")
-		checkMounted(t, g, target)
-		if info, err := os.Stat(target); err != nil || info.Mode() != fs.ModeDir|0o755 {
-			t.Errorf("the volume's root = %v, %v, want a directory of mode 0755", info.Mode(), err)
-		}
-	})
+	}
+	checkFile(t, target+"/key", "one")
+	checkMounted(t, g.FS, target)
+	if info, err := os.Stat(target); err != nil || info.Mode() != fs.ModeDir|0o755 {
+		t.Errorf("the volume's root = %v, %v, want a directory of mode 0755", info.Mode(), err)
+	}
 }
 
 func TestPublishTakesAnEmptyDirectory(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		target := g.target("mount")
-		mustMake(t, "directory", target)
-		g.publish(t, target+"/", "one")
-		checkFile(t, target+"/key", "one")
-	})
+	g := newGround(t)
+	target := g.target("mount")
+	mustMake(t, "directory", target)
+	g.publish(t, target+"/", "one")
+	checkFile(t, target+"/key", "one")
 }
 
 func TestPublishRefuses(t *testing.T) {
@@ -71,115 +65,101 @@ func TestPublishRefuses(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onEach(t, func(t *testing.T, g *ground) {
-				t.Helper()
-				target := g.target("mount")
-				mustMake(t, tc.kind, target)
-				before, _ := os.Lstat(target)
-				v := g.create(t, "one")
-				checkError(t, v.Publish(g.dir+"/"+tc.name), "publish volume at "+filepath.Clean(g.dir+"/"+tc.name)+": ", tc.want)
-				after, _ := os.Lstat(target)
-				if before != nil && !os.SameFile(before, after) {
-					t.Errorf("what was at the target = %v, want it as it was, %v", after, before)
-				}
-				if tc.kind == "full directory" {
-					checkFile(t, target+"/leftover", "precious")
-				}
-				elsewhere := g.target("elsewhere") // The view is as good as before.
-				if err := v.Publish(elsewhere); err != nil {
-					t.Fatalf("Publish after a refusal = %v", err)
-				}
-				g.unmountAtEnd(t, elsewhere)
-				checkFile(t, elsewhere+"/key", "one")
-			})
+			g := newGround(t)
+			target := g.target("mount")
+			mustMake(t, tc.kind, target)
+			before, _ := os.Lstat(target)
+			v := g.create(t, "one")
+			checkError(t, v.Publish(g.dir+"/"+tc.name), "publish volume at "+filepath.Clean(g.dir+"/"+tc.name)+": ", tc.want)
+			after, _ := os.Lstat(target)
+			if before != nil && !os.SameFile(before, after) {
+				t.Errorf("what was at the target = %v, want it as it was, %v", after, before)
+			}
+			if tc.kind == "full directory" {
+				checkFile(t, target+"/leftover", "precious")
+			}
+			elsewhere := g.target("elsewhere") // The view is as good as before.
+			if err := v.Publish(elsewhere); err != nil {
+				t.Fatalf("Publish after a refusal = %v", err)
+			}
+			g.unmountAtEnd(t, elsewhere)
+			checkFile(t, elsewhere+"/key", "one")
 		})
 	}
 }
 
 func TestPublishRefusesARelativeTarget(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		checkError(t, g.create(t, "one").Publish("mount"), "publish volume: ", `target path "mount" is not absolute`)
-	})
+	g := newGround(t)
+	checkError(t, g.create(t, "one").Publish("mount"), "publish volume: ", `target path "mount" is not absolute`)
 }
 
 // TestPublishRefusesASecondVolume is fault 12.
 func TestPublishRefusesASecondVolume(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		target := g.target("mount")
-		g.publish(t, target, "one")
-		err := g.create(t, "two").Publish(target)
-		if !errors.Is(err, volumefs.ErrMounted) {
-			t.Errorf("Publish = %v, want %v", err, volumefs.ErrMounted)
-		}
-		checkFile(t, target+"/key", "one")
-	})
+	g := newGround(t)
+	target := g.target("mount")
+	g.publish(t, target, "one")
+	err := g.create(t, "two").Publish(target)
+	if !errors.Is(err, volumefs.ErrMounted) {
+		t.Errorf("Publish = %v, want %v", err, volumefs.ErrMounted)
+	}
+	checkFile(t, target+"/key", "one")
 }
 
 func TestAViewIsPublishedOnce(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		target, other := g.target("mount"), g.target("other")
-		v := g.create(t, "one")
-		if err := v.Publish(target); err != nil {
-			t.Fatal(err)
-		}
-		g.unmountAtEnd(t, target)
-		checkError(t, v.Publish(other), "publish volume at "+other+": ", "published already")
-		checkFile(t, target+"/key", "one")
-		checkGone(t, other)
-	})
+	g := newGround(t)
+	target, other := g.target("mount"), g.target("other")
+	v := g.create(t, "one")
+	if err := v.Publish(target); err != nil {
+		t.Fatal(err)
+	}
+	g.unmountAtEnd(t, target)
+	checkError(t, v.Publish(other), "publish volume at "+other+": ", "published already")
+	checkFile(t, target+"/key", "one")
+	checkGone(t, other)
 }
 
 func TestAClosedViewIsGone(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		target := g.target("mount")
-		v := g.create(t, "one")
-		if err := v.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := v.Publish(target); !errors.Is(err, os.ErrClosed) {
-			t.Errorf("Publish = %v, want %v", err, os.ErrClosed)
-		}
-		if err := v.Root.WriteFile("key", nil, 0o600); !errors.Is(err, os.ErrClosed) {
-			t.Errorf("write = %v, want %v", err, os.ErrClosed)
-		}
-		checkGone(t, target)
-	})
+	g := newGround(t)
+	target := g.target("mount")
+	v := g.create(t, "one")
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Publish(target); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Publish = %v, want %v", err, os.ErrClosed)
+	}
+	if err := v.Root.WriteFile("key", nil, 0o600); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("write = %v, want %v", err, os.ErrClosed)
+	}
+	checkGone(t, target)
 }
 
 func TestTheViewOfALiveVolumeIsNotPublished(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		target, other := g.target("mount"), g.target("other")
-		g.publish(t, target, "one")
-		v, err := g.Open(target)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer v.Close()
-		checkError(t, v.Publish(other), "publish volume at "+other+": ", "this is a view of a live volume")
-		checkGone(t, other)
-	})
+	g := newGround(t)
+	target, other := g.target("mount"), g.target("other")
+	g.publish(t, target, "one")
+	v, err := g.Open(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	checkError(t, v.Publish(other), "publish volume at "+other+": ", "this is a view of a live volume")
+	checkGone(t, other)
 }
 
 func TestCreateRefusesLimits(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		for _, l := range []volumefs.Limits{{}, {Bytes: 1}, {Inodes: 1}, {Bytes: -1, Inodes: 1}, {Bytes: 1, Inodes: -1}} {
-			v, err := g.Create(l)
-			checkError(t, err, "create volume: limits of ", "both must be positive")
-			if v != nil {
-				t.Errorf("Create(%+v) returned a view", l)
-			}
+	g := newGround(t)
+	for _, l := range []volumefs.Limits{{}, {Bytes: 1}, {Inodes: 1}, {Bytes: -1, Inodes: 1}, {Bytes: 1, Inodes: -1}} {
+		v, err := g.Create(l)
+		checkError(t, err, "create volume: limits of ", "both must be positive")
+		if v != nil {
+			t.Errorf("Create(%+v) returned a view", l)
 		}
-	})
+	}
 }

@@ -23,8 +23,8 @@ func exchange(t *testing.T, a, b string) {
 // what was there then.
 func TestALinkThatComesInBetween(t *testing.T) {
 	t.Parallel()
-	g := kernelGround(t)
-	f := g.volumes.(*volumefs.FS)
+	g := newGround(t)
+	f := g.FS
 	mine, theirs, link := mustMakeAll(t, g.target("mine")), mustMakeAll(t, g.target("theirs")), g.target("link")
 	mustLink(t, theirs, link)
 	swap := func() { exchange(t, mine, link) }
@@ -35,7 +35,7 @@ func TestALinkThatComesInBetween(t *testing.T) {
 	}
 	checkUnchanged(t, theirs, before)
 	swap()
-	checkMounted(t, g, mine+"/mount")
+	checkMounted(t, g.FS, mine+"/mount")
 
 	g.publish(t, theirs+"/mount", "theirs")
 	before = listing(t, theirs)
@@ -52,11 +52,11 @@ func TestALinkThatComesInBetween(t *testing.T) {
 // it was looked at.
 func TestATargetThatBecomesALinkInBetween(t *testing.T) {
 	t.Parallel()
-	g := kernelGround(t)
+	g := newGround(t)
 	g.publish(t, g.target("theirs"), "theirs")
 	mustLink(t, g.target("theirs"), g.target("mount"))
 	before := listing(t, g.dir)
-	if err := g.volumes.(*volumefs.FS).UnmountBlindly(g.target("mount")); !errors.Is(err, unix.EINVAL) {
+	if err := g.FS.UnmountBlindly(g.target("mount")); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("unmount = %v, want %v", err, unix.EINVAL)
 	}
 	checkUnchanged(t, g.dir, before)
@@ -65,8 +65,8 @@ func TestATargetThatBecomesALinkInBetween(t *testing.T) {
 // TestAParentThatGoesInBetween has it removed right after it was looked up.
 func TestAParentThatGoesInBetween(t *testing.T) {
 	t.Parallel()
-	g := kernelGround(t)
-	f := g.volumes.(*volumefs.FS)
+	g := newGround(t)
+	f := g.FS
 	parent := g.target("mine")
 	remove := func() {
 		if err := unix.Rmdir(parent); err != nil {
@@ -89,7 +89,7 @@ func TestAParentThatGoesInBetween(t *testing.T) {
 func TestAParentThatComesAndGoes(t *testing.T) {
 	t.Parallel()
 	const rounds = 300
-	g := kernelGround(t)
+	g := newGround(t)
 	mine, link := mustMakeAll(t, g.target("mine")), g.target("link")
 	theirs, empty := mine+"/mount", mine+"/empty"
 	g.publish(t, mustMakeAll(t, g.target("theirs"))+"/mount", "theirs")
@@ -117,7 +117,7 @@ func TestAParentThatComesAndGoes(t *testing.T) {
 		if err := g.Unmount(target); err != nil {
 			t.Error(err)
 		}
-		if err := liveAndDie(g, target, "one"); err != nil {
+		if err := liveAndDie(g.FS, target, "one"); err != nil {
 			t.Error(err)
 		}
 	}

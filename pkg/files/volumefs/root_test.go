@@ -24,68 +24,64 @@ func TestTheRootMayBeBehindALink(t *testing.T) {
 	for name, root := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onEach(t, func(t *testing.T, g *ground) {
-				t.Helper()
-				mustMakeAll(t, g.target("real/kubelet"))
-				mustLink(t, "real", g.target("link"))
-				mustLink(t, g.target("real/kubelet"), g.target("real/kubelet/link"))
-				v := g.below(g.dir + "/" + root)
-				if err := v.Check(); err != nil {
+			g := newGround(t)
+			mustMakeAll(t, g.target("real/kubelet"))
+			mustLink(t, "real", g.target("link"))
+			mustLink(t, g.target("real/kubelet"), g.target("real/kubelet/link"))
+			v := g.below(g.dir + "/" + root)
+			if err := v.Check(); err != nil {
+				t.Error(err)
+			}
+			for _, below := range []string{"mount", "pods/mount", "pods/x/mount"} {
+				target := filepath.Join(g.dir, root, below)
+				mustMakeAll(t, filepath.Dir(target))
+				if err := liveAndDie(v, target, "one"); err != nil {
 					t.Error(err)
 				}
-				for _, below := range []string{"mount", "pods/mount", "pods/x/mount"} {
-					target := filepath.Join(g.dir, root, below)
-					mustMakeAll(t, filepath.Dir(target))
-					if err := liveAndDie(v, target, "one"); err != nil {
-						t.Error(err)
-					}
-					checkGone(t, target)
-				}
-			})
+				checkGone(t, target)
+			}
 		})
 	}
 }
 
 func TestTargetsThatAreNotBelowTheRoot(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		root := mustMakeAll(t, g.target("root"))
-		mustMakeAll(t, g.target("root-other"))
-		mustLink(t, root, g.target("link"))
-		v := g.below(root)
-		before := listing(t, g.dir)
-		for name, target := range map[string]string{
-			"the root":                    root,
-			"the root with a slash":       root + "/",
-			"a directory that begins so":  root + "-other/mount",
-			"the directory above":         g.dir,
-			"up and out":                  root + "/../mount",
-			"the same place, by its link": g.target("link/mount"),
-			"the whole file system":       "/",
-		} {
-			what := `target path "` + filepath.Clean(target) + `" is not below ` + root
-			_, err := v.Mounted(target)
-			checkError(t, err, "look for volume at ", what)
-			if !errors.Is(err, volumefs.ErrOutside) {
-				t.Errorf("%s: Mounted = %v, want %v", name, err, volumefs.ErrOutside)
-			}
-			_, err = v.Open(target)
-			checkError(t, err, "open volume at ", what)
-			_, err = v.Usage(target)
-			checkError(t, err, "get usage of volume at ", what)
-			checkError(t, v.Unmount(target), "unmount volume at ", what)
-			view, err := v.Create(limits())
-			if err != nil {
-				t.Fatal(err)
-			}
-			checkError(t, view.Publish(target), "publish volume at ", what)
-			if err := view.Close(); err != nil {
-				t.Errorf("%s: Close = %v", name, err)
-			}
+	g := newGround(t)
+	root := mustMakeAll(t, g.target("root"))
+	mustMakeAll(t, g.target("root-other"))
+	mustLink(t, root, g.target("link"))
+	v := g.below(root)
+	before := listing(t, g.dir)
+	for name, target := range map[string]string{
+		"the root":                    root,
+		"the root with a slash":       root + "/",
+		"a directory that begins so":  root + "-other/mount",
+		"the directory above":         g.dir,
+		"up and out":                  root + "/../mount",
+		"the same place, by its link": g.target("link/mount"),
+		"the whole file system":       "/",
+	} {
+		what := `target path "` + filepath.Clean(target) + `" is not below ` + root
+		_, err := v.Mounted(target)
+		checkError(t, err, "look for volume at ", what)
+		if !errors.Is(err, volumefs.ErrOutside) {
+			t.Errorf("%s: Mounted = %v, want %v", name, err, volumefs.ErrOutside)
 		}
-		checkUnchanged(t, g.dir, before)
-	})
+		_, err = v.Open(target)
+		checkError(t, err, "open volume at ", what)
+		_, err = v.Usage(target)
+		checkError(t, err, "get usage of volume at ", what)
+		checkError(t, v.Unmount(target), "unmount volume at ", what)
+		view, err := v.Create(limits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkError(t, view.Publish(target), "publish volume at ", what)
+		if err := view.Close(); err != nil {
+			t.Errorf("%s: Close = %v", name, err)
+		}
+	}
+	checkUnchanged(t, g.dir, before)
 }
 
 // TestNoPathLeavesTheRoot: the kernel sees to it as well.
@@ -117,64 +113,58 @@ func TestARootThatIsMissing(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onEach(t, func(t *testing.T, g *ground) {
-				t.Helper()
-				mustMake(t, tc.kind, g.target("root"))
-				v := g.below(g.target(tc.root))
-				for _, target := range []string{g.target(tc.root + "/mount"), g.target(tc.root + "/pods/mount")} {
-					checkNotMounted(t, v, target)
-					checkNotOpened(t, v, target)
-					if err := v.Unmount(target); err != nil {
-						t.Errorf("Unmount = %v, want nil", err)
-					}
-					view, err := v.Create(limits())
-					if err != nil {
-						t.Fatal(err)
-					}
-					if err := view.Publish(target); !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
-						t.Errorf("Publish = %v, want it to miss the directory", err)
-					}
-					_ = view.Close()
+			g := newGround(t)
+			mustMake(t, tc.kind, g.target("root"))
+			v := g.below(g.target(tc.root))
+			for _, target := range []string{g.target(tc.root + "/mount"), g.target(tc.root + "/pods/mount")} {
+				checkNotMounted(t, v, target)
+				checkNotOpened(t, v, target)
+				if err := v.Unmount(target); err != nil {
+					t.Errorf("Unmount = %v, want nil", err)
 				}
-			})
+				view, err := v.Create(limits())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := view.Publish(target); !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
+					t.Errorf("Publish = %v, want it to miss the directory", err)
+				}
+				_ = view.Close()
+			}
 		})
 	}
 }
 
 func TestARootThatIsNotAbsolute(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		for _, root := range []string{"", "relative"} {
-			_, err := g.below(root).Mounted(g.target("mount"))
-			checkError(t, err, "look for volume at ", "is not absolute")
-			checkError(t, g.below(root).Unmount(g.target("mount")), "unmount volume at ", "is not absolute")
-			checkError(t, g.below(root).Check(), "check where volumes go: ", "is not absolute")
-		}
-	})
+	g := newGround(t)
+	for _, root := range []string{"", "relative"} {
+		_, err := g.below(root).Mounted(g.target("mount"))
+		checkError(t, err, "look for volume at ", "is not absolute")
+		checkError(t, g.below(root).Unmount(g.target("mount")), "unmount volume at ", "is not absolute")
+		checkError(t, g.below(root).Check(), "check where volumes go: ", "is not absolute")
+	}
 }
 
 // TestTheRootIsLookedUpEachTime has the root replaced under a driver that runs.
 func TestTheRootIsLookedUpEachTime(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		root := mustMakeAll(t, g.target("root"))
-		v := g.below(root)
-		if err := liveAndDie(v, root+"/mount", "one"); err != nil {
-			t.Fatal(err)
-		}
-		mustRename(t, root, g.target("old"))
-		mustMakeAll(t, root)
-		if err := liveAndDie(v, root+"/mount", "two"); err != nil {
-			t.Error(err)
-		}
-	})
+	g := newGround(t)
+	root := mustMakeAll(t, g.target("root"))
+	v := g.below(root)
+	if err := liveAndDie(v, root+"/mount", "one"); err != nil {
+		t.Fatal(err)
+	}
+	mustRename(t, root, g.target("old"))
+	mustMakeAll(t, root)
+	if err := liveAndDie(v, root+"/mount", "two"); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestARootThatIsMountedOver(t *testing.T) {
 	t.Parallel()
-	g := kernelGround(t)
+	g := newGround(t)
 	root := mustMakeAll(t, g.target("root"))
 	v := g.below(root)
 	if err := liveAndDie(v, root+"/mount", "one"); err != nil {
@@ -195,11 +185,11 @@ func TestARootThatIsMountedOver(t *testing.T) {
 // TestTheMountTableBehindALink: it has paths without links.
 func TestTheMountTableBehindALink(t *testing.T) {
 	t.Parallel()
-	g := kernelGround(t)
+	g := newGround(t)
 	mustMakeAll(t, g.target("real/pods"))
 	mustLink(t, "real", g.target("link"))
 	g.publish(t, g.target("real/pods/mount"), "one")
-	behind := &ground{volumes: g.below(g.target("link"))}
+	behind := &ground{FS: g.below(g.target("link"))}
 	if got, err := sourceByPath(behind, g.target("link/pods/mount")); got != source || err != nil {
 		t.Errorf("the mount table has %q, %v, want ours", got, err)
 	}

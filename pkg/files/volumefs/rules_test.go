@@ -11,7 +11,7 @@ import (
 // TestVolumesStayOutOfSwapWhereTheKernelCan is rule 45: in a user namespace, and before Linux 6.4, it cannot.
 func TestVolumesStayOutOfSwapWhereTheKernelCan(t *testing.T) {
 	t.Parallel()
-	g := kernelGround(t)
+	g := newGround(t)
 	target := g.target("mount")
 	g.publish(t, target, "one")
 	lines := mountsBelow(t, target)

@@ -4,26 +4,26 @@ import (
 	"io"
 	"os"
 	"testing"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
 // TestUnmountTakesVolumeAndTargetAway shows rule 51. This is fault 14.
 func TestUnmountTakesVolumeAndTargetAway(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		target, other := g.target("mount"), g.target("other")
-		g.publish(t, target, "one")
-		g.publish(t, other, "two")
-		for range 3 { // Once or more is the same.
-			if err := g.Unmount(target); err != nil {
-				t.Errorf("Unmount = %v", err)
-			}
-			checkGone(t, target)
-			checkNotMounted(t, g, target)
-			checkNotOpened(t, g, target)
+	g := newGround(t)
+	target, other := g.target("mount"), g.target("other")
+	g.publish(t, target, "one")
+	g.publish(t, other, "two")
+	for range 3 { // Once or more is the same.
+		if err := g.Unmount(target); err != nil {
+			t.Errorf("Unmount = %v", err)
 		}
-		checkFile(t, other+"/key", "two")
-	})
+		checkGone(t, target)
+		checkNotMounted(t, g.FS, target)
+		checkNotOpened(t, g.FS, target)
+	}
+	checkFile(t, other+"/key", "two")
 }
 
 func TestUnmountOfNothing(t *testing.T) {
@@ -38,20 +38,18 @@ func TestUnmountOfNothing(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onEach(t, func(t *testing.T, g *ground) {
-				t.Helper()
-				mustMake(t, tc.kind, g.target("mount"))
-				for range 2 {
-					if err := g.Unmount(g.dir + "/" + tc.name); err != nil {
-						t.Errorf("Unmount = %v, want nil", err)
-					}
+			g := newGround(t)
+			mustMake(t, tc.kind, g.target("mount"))
+			for range 2 {
+				if err := g.Unmount(g.dir + "/" + tc.name); err != nil {
+					t.Errorf("Unmount = %v, want nil", err)
 				}
-				if tc.kind == "file" {
-					checkFile(t, g.target("mount"), "precious")
-					return
-				}
-				checkGone(t, g.target("mount"))
-			})
+			}
+			if tc.kind == "file" {
+				checkFile(t, g.target("mount"), "precious")
+				return
+			}
+			checkGone(t, g.target("mount"))
 		})
 	}
 }
@@ -66,13 +64,11 @@ func TestUnmountDeletesNothingOfOthers(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onEach(t, func(t *testing.T, g *ground) {
-				t.Helper()
-				target := g.target("mount")
-				mustMake(t, tc.kind, target)
-				checkError(t, g.Unmount(target), "unmount volume at "+target+": ", tc.want)
-				checkFile(t, target+tc.kept, "precious")
-			})
+			g := newGround(t)
+			target := g.target("mount")
+			mustMake(t, tc.kind, target)
+			checkError(t, g.Unmount(target), "unmount volume at "+target+": ", tc.want)
+			checkFile(t, target+tc.kept, "precious")
 		})
 	}
 }
@@ -80,66 +76,60 @@ func TestUnmountDeletesNothingOfOthers(t *testing.T) {
 // TestOpenFilesOutliveTheVolume is fault 23.
 func TestOpenFilesOutliveTheVolume(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		target := g.target("mount")
-		g.publish(t, target, "one")
-		file, err := os.Open(target + "/key")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer file.Close()
-		if err := g.Unmount(target); err != nil {
-			t.Fatalf("Unmount while a file is open = %v", err)
-		}
-		checkGone(t, target)
-		if got, err := io.ReadAll(file); string(got) != "one" || err != nil {
-			t.Errorf("the open file = %q, %v, want its content", got, err)
-		}
-	})
+	g := newGround(t)
+	target := g.target("mount")
+	g.publish(t, target, "one")
+	file, err := os.Open(target + "/key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := g.Unmount(target); err != nil {
+		t.Fatalf("Unmount while a file is open = %v", err)
+	}
+	checkGone(t, target)
+	if got, err := io.ReadAll(file); string(got) != "one" || err != nil {
+		t.Errorf("the open file = %q, %v, want its content", got, err)
+	}
 }
 
 // TestANewVolumeHasNothingOfTheOldOne is fault 17.
 func TestANewVolumeHasNothingOfTheOldOne(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		target := g.target("mount")
-		g.publish(t, target, "old")
-		old, err := g.Open(target)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer old.Close()
-		if err := g.Unmount(target); err != nil {
-			t.Fatal(err)
-		}
-		g.publish(t, target, "new")
-		// Somebody who came in before is still in the old one, and leaves no trace in the new one.
-		_ = old.Root.WriteFile("stale", []byte("stale"), 0o600)
-		checkGone(t, target+"/stale")
-		checkFile(t, target+"/key", "new")
-		checkMounted(t, g, target)
-	})
+	g := newGround(t)
+	target := g.target("mount")
+	g.publish(t, target, "old")
+	old, err := g.Open(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	if err := g.Unmount(target); err != nil {
+		t.Fatal(err)
+	}
+	g.publish(t, target, "new")
+	// Somebody who came in before is still in the old one, and leaves no trace in the new one.
+	_ = old.Root.WriteFile("stale", []byte("stale"), 0o600)
+	checkGone(t, target+"/stale")
+	checkFile(t, target+"/key", "new")
+	checkMounted(t, g.FS, target)
 }
 
 // TestADirectoryInTheVolumesPlaceIsNotTheVolume is fault 16.
 func TestADirectoryInTheVolumesPlaceIsNotTheVolume(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, g *ground) {
-		t.Helper()
-		target := g.target("mount")
-		g.publish(t, target, "one")
-		if err := g.Unmount(target); err != nil {
-			t.Fatal(err)
-		}
-		mustMake(t, "full directory", target)
-		for _, v := range []volumes{g, g.restart()} {
-			checkNotMounted(t, v, target)
-			checkNotOpened(t, v, target)
-		}
-		if err := os.RemoveAll(target); err != nil {
-			t.Fatal(err)
-		}
-	})
+	g := newGround(t)
+	target := g.target("mount")
+	g.publish(t, target, "one")
+	if err := g.Unmount(target); err != nil {
+		t.Fatal(err)
+	}
+	mustMake(t, "full directory", target)
+	for _, v := range []*volumefs.FS{g.FS, g.restart()} {
+		checkNotMounted(t, v, target)
+		checkNotOpened(t, v, target)
+	}
+	if err := os.RemoveAll(target); err != nil {
+		t.Fatal(err)
+	}
 }

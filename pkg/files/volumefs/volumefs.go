@@ -1,5 +1,5 @@
 // Package volumefs gives every volume its own tmpfs: it makes one detached from the file tree, publishes it
-// read-only at a target path, opens a published one for writing, and takes it away again.
+// read-only at a target path, shares it with other target paths, opens a published one for writing, and takes it away again.
 //
 // The package remembers nothing between calls; a caller may keep a [View]. A published volume is found again by its target path alone,
 // so a driver that was killed goes on with what the kernel holds.
@@ -11,7 +11,6 @@ package volumefs
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 )
@@ -82,76 +81,6 @@ func (e *SymlinkError) Error() string {
 		where = "the target"
 	}
 	return where + " is a symbolic link, which is not followed: remove it, or have a bind mount in its place"
-}
-
-// View is a writable way into one volume that nobody else has. Its user closes it, sooner or later: as long as it is open the
-// volume's files stay, mounted or not. It is not safe for concurrent use.
-type View struct {
-	// Root is the volume's root directory. Close closes it.
-	Root *os.Root
-
-	// publish is nil for a view of a live volume.
-	publish func(target string) error
-	usage   func() (Usage, error)
-	isAt    func(target string) bool
-	// release gives up everything but the volume itself; nil once done.
-	release func() error
-}
-
-// Publish makes the volume read-only and mounts it at target, whose parent directory must exist. A missing target
-// directory is made with mode 0750 less the umask; one that is there must be an empty directory: a symlink (*[SymlinkError]),
-// also above it, a file, a directory with something in it and a mount point ([ErrMounted]) are refused.
-//
-// Files of the volume still open for writing make it fail. A failure leaves the target as it was, and Publish may be
-// tried again. After a success [View.Root] can only be read. The view of a live volume cannot be published.
-func (v *View) Publish(target string) error {
-	switch {
-	case v.release == nil:
-		return fmt.Errorf("publish volume at %s: %w", target, os.ErrClosed)
-	case v.publish == nil:
-		return fmt.Errorf("publish volume at %s: this is a view of a live volume", target)
-	}
-	target, err := cleanTarget(target)
-	if err != nil {
-		return fmt.Errorf("publish volume: %w", err)
-	}
-	if err := v.publish(target); err != nil {
-		return fmt.Errorf("publish volume at %s: %w", target, err)
-	}
-	v.publish = refuseSecond // A second move would take the volume away from the first target.
-	return nil
-}
-
-func refuseSecond(string) error { return errors.New("this volume is published already") }
-
-// IsAt reports whether the view's volume is what is mounted at target. It returns false if it cannot find out; [FS.Open] then returns the reason.
-// It is much cheaper than another view.
-func (v *View) IsAt(target string) bool {
-	target, err := cleanTarget(target)
-	return err == nil && v.release != nil && v.isAt(target)
-}
-
-// Usage returns how much of the volume is used.
-func (v *View) Usage() (Usage, error) {
-	if v.release == nil {
-		return Usage{}, fmt.Errorf("get usage of a volume: %w", os.ErrClosed)
-	}
-	u, err := v.usage()
-	if err != nil {
-		return Usage{}, fmt.Errorf("get usage of a volume: %w", err)
-	}
-	return u, nil
-}
-
-// Close closes Root and gives the view up. A volume that was never published is gone with it; a published one stays.
-// Closing twice is harmless.
-func (v *View) Close() error {
-	if v.release == nil {
-		return nil
-	}
-	release := v.release
-	v.release = nil
-	return errors.Join(v.Root.Close(), release())
 }
 
 // cleanTarget returns target without a trailing slash, which would make the kernel follow a symlink in its place.

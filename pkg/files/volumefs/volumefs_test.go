@@ -20,52 +20,23 @@ const source = "csi.example.test"
 // limits are ample for what the tests write.
 func limits() volumefs.Limits { return volumefs.Limits{Bytes: 1 << 20, Inodes: 64} }
 
-// volumes is what the real thing and the fake have in common.
-type volumes interface {
-	Check() error
-	Create(l volumefs.Limits) (*volumefs.View, error)
-	Open(target string) (*volumefs.View, error)
-	Mounted(target string) (bool, error)
-	Unmount(target string) error
-	Usage(target string) (volumefs.Usage, error)
-}
-
-var (
-	_ volumes = (*volumefs.FS)(nil)
-	_ volumes = (*volumefs.Fake)(nil)
-)
-
 // ground is where one test makes its volumes.
 type ground struct {
-	volumes
+	*volumefs.FS
 
 	// dir is where targets go.
 	dir string
 	// restart returns what a driver that is started again has, and below one that looks for targets below another
 	// directory than the ground's.
-	restart func() volumes
-	below   func(root string) volumes
+	restart func() *volumefs.FS
+	below   func(root string) *volumefs.FS
 }
 
 // target returns a path in the ground at which there is nothing yet.
 func (g *ground) target(name string) string { return filepath.Join(g.dir, name) }
 
-// onEach runs a test of what both promise, against the real thing and the fake.
-func onEach(t *testing.T, test func(t *testing.T, g *ground)) {
-	t.Helper()
-	t.Run("kernel", func(t *testing.T) {
-		t.Parallel()
-		test(t, kernelGround(t))
-	})
-	t.Run("fake", func(t *testing.T) {
-		t.Parallel()
-		store, dir := t.TempDir(), t.TempDir()
-		test(t, newGround(dir, func(root string) volumes { return volumefs.NewFake(store, root) }))
-	})
-}
-
-// kernelGround returns a ground of kernel mounts, on which nothing may be mounted any more when the test ends.
-func kernelGround(t *testing.T) *ground {
+// newGround returns a ground of kernel mounts, on which nothing may be mounted any more when the test ends.
+func newGround(t *testing.T) *ground {
 	t.Helper()
 	dir := t.TempDir()
 	t.Cleanup(func() {
@@ -73,12 +44,9 @@ func kernelGround(t *testing.T) *ground {
 			t.Errorf("still mounted at the end of the test:\n%s", strings.Join(left, "\n"))
 		}
 	})
-	return newGround(dir, func(root string) volumes { return volumefs.New(volumefs.Config{Root: root, Source: source}) })
-}
-
-func newGround(dir string, below func(root string) volumes) *ground {
-	restart := func() volumes { return below(dir) }
-	return &ground{volumes: restart(), dir: dir, restart: restart, below: below}
+	below := func(root string) *volumefs.FS { return volumefs.New(volumefs.Config{Root: root, Source: source}) }
+	restart := func() *volumefs.FS { return below(dir) }
+	return &ground{FS: restart(), dir: dir, restart: restart, below: below}
 }
 
 // mountsBelow returns the lines of the mount table about dir and what is below it.
@@ -133,7 +101,7 @@ func (g *ground) unmountAtEnd(t *testing.T, target string) {
 }
 
 // update writes the file key of the volume at target.
-func update(t *testing.T, v volumes, target, content string) {
+func update(t *testing.T, v *volumefs.FS, target, content string) {
 	t.Helper()
 	view, err := v.Open(target)
 	if err != nil {
@@ -161,7 +129,7 @@ func checkFile(t *testing.T, path, want string) {
 }
 
 // checkMounted fails the test unless a volume is mounted at the target.
-func checkMounted(t *testing.T, v volumes, target string) {
+func checkMounted(t *testing.T, v *volumefs.FS, target string) {
 	t.Helper()
 	if got, err := v.Mounted(target); !got || err != nil {
 		t.Errorf("Mounted(%s) = %t, %v, want true", target, got, err)
@@ -169,7 +137,7 @@ func checkMounted(t *testing.T, v volumes, target string) {
 }
 
 // checkNotMounted fails the test unless Mounted says no, without an error.
-func checkNotMounted(t *testing.T, v volumes, target string) {
+func checkNotMounted(t *testing.T, v *volumefs.FS, target string) {
 	t.Helper()
 	if got, err := v.Mounted(target); got || err != nil {
 		t.Errorf("Mounted(%s) = %t, %v, want false", target, got, err)

@@ -1,0 +1,181 @@
+package volumefs_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
+)
+
+// shared returns a view of a volume that is published on two targets, which it returns too.
+func shared(t *testing.T, g *ground) (view *volumefs.View, first, second string) {
+	t.Helper()
+	first, second = g.target("first"), g.target("second")
+	g.publish(t, first, "one")
+	view, err := g.Open(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = view.Close() })
+	if err := view.Share(first, second); err != nil {
+		t.Fatal(err)
+	}
+	g.unmountAtEnd(t, second)
+	return view, first, second
+}
+
+func mustDevice(t *testing.T, g *ground, target string) uint64 {
+	t.Helper()
+	device, err := g.Device(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return device
+}
+
+// TestASharedVolumeIsOneFileSystem with a mount for each target, which lives as long as its target
+// does.
+func TestASharedVolumeIsOneFileSystem(t *testing.T) {
+	t.Parallel()
+	g := newGround(t)
+	view, first, second := shared(t, g)
+	if a, b := mustDevice(t, g, first), mustDevice(t, g, second); a != b {
+		t.Errorf("devices = %d and %d, want one", a, b)
+	}
+	put(t, view, "key", "two")
+	for _, target := range []string{first, second} {
+		checkFile(t, target+"/key", "two")
+		checkMounted(t, g.FS, target)
+		if err := os.WriteFile(target+"/key", nil, 0o600); !errors.Is(err, unix.EROFS) {
+			t.Errorf("write through %s = %v, want %v", target, err, unix.EROFS)
+		}
+		if lines := mountsBelow(t, target); len(lines) != 1 {
+			t.Errorf("mounts at %s = %q, want one", target, lines)
+		}
+		if !view.IsAt(target) {
+			t.Errorf("IsAt(%s) = false, want true", target)
+		}
+	}
+	if err := g.Unmount(first); err != nil {
+		t.Fatal(err)
+	}
+	put(t, view, "key", "three")
+	checkFile(t, second+"/key", "three")
+	update(t, g.restart(), second, "four") // A new run of the driver opens it by any target.
+	checkFile(t, second+"/key", "four")
+}
+
+// TestAShareIsMountedAsAVolume: with the same flags, and independent of the first mount.
+func TestAShareIsMountedAsAVolume(t *testing.T) {
+	t.Parallel()
+	g := newGround(t)
+	if err := unix.Mount(g.dir, g.dir, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(g.dir, unix.MNT_DETACH) })
+	if err := unix.Mount("", g.dir, "", unix.MS_SHARED, ""); err != nil { // As in a container with Bidirectional propagation.
+		t.Fatal(err)
+	}
+	_, first, second := shared(t, g)
+	peers := map[string]bool{}
+	for _, target := range []string{first, second} {
+		fields := strings.Fields(strings.Join(mountsBelow(t, target), ""))
+		if fields[5] != "ro,nosuid,nodev,noexec,relatime" {
+			t.Errorf("%s is mounted %s, want read-only without set-uid, devices and programs", target, fields[5])
+		}
+		if !strings.HasPrefix(fields[6], "shared:") {
+			t.Fatalf("%s has the propagation %s, want shared, as its parent", target, fields[6])
+		}
+		peers[fields[6]] = true
+	}
+	if len(peers) != 2 {
+		t.Errorf("peer groups = %v, want one for each target", peers)
+	}
+}
+
+// TestShareRefuses what Publish refuses, and whatever is not the view's volume any more.
+func TestShareRefuses(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		kind    string
+		prepare func(t *testing.T, g *ground, first string)
+		want    error
+	}{
+		"a target that is taken": {"full directory", func(*testing.T, *ground, string) {}, nil},
+		"a symlink":              {"symlink", func(*testing.T, *ground, string) {}, nil},
+		"a volume that is gone": {"nothing", func(t *testing.T, g *ground, first string) {
+			t.Helper()
+			if err := g.Unmount(first); err != nil {
+				t.Fatal(err)
+			}
+		}, unix.ENOENT},
+		"another volume in its place": {"nothing", func(t *testing.T, g *ground, first string) {
+			t.Helper()
+			if err := g.Unmount(first); err != nil {
+				t.Fatal(err)
+			}
+			g.publish(t, first, "other")
+		}, volumefs.ErrNotMounted},
+		"a directory of the volume in its place": {"nothing", func(t *testing.T, g *ground, first string) {
+			t.Helper()
+			other := g.target("other")
+			mustMake(t, "directory", other)
+			if err := unix.Mount(first, other, "", unix.MS_BIND, ""); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = unix.Unmount(other, unix.MNT_DETACH) })
+			if err := g.Unmount(first); err != nil {
+				t.Fatal(err)
+			}
+			mustMake(t, "directory", first)
+			if err := unix.Mount(other+"/dir", first, "", unix.MS_BIND, ""); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = unix.Unmount(first, unix.MNT_DETACH) })
+		}, volumefs.ErrNotMounted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGround(t)
+			first, second := g.target("first"), g.target("second")
+			g.publish(t, first, "one")
+			view, err := g.Open(first)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer view.Close()
+			if err := view.Root.Mkdir("dir", 0o755); err != nil {
+				t.Fatal(err)
+			}
+			tc.prepare(t, g, first)
+			mustMake(t, tc.kind, second)
+			before := mountsBelow(t, g.dir)
+			if err := view.Share(first, second); err == nil || tc.want != nil && !errors.Is(err, tc.want) {
+				t.Errorf("Share = %v, want %v", err, tc.want)
+			}
+			if after := mountsBelow(t, g.dir); len(after) != len(before) {
+				t.Errorf("mounts = %q, want %q", after, before)
+			}
+			if tc.kind == "nothing" {
+				checkGone(t, second)
+			}
+		})
+	}
+}
+
+// TestDeviceOfWhatIsNotMounted is an error that says so.
+func TestDeviceOfWhatIsNotMounted(t *testing.T) {
+	t.Parallel()
+	g := newGround(t)
+	mustMake(t, "directory", g.target("dir"))
+	if _, err := g.Device(g.target("dir")); !errors.Is(err, volumefs.ErrNotMounted) {
+		t.Errorf("Device of a directory: %v, want %v", err, volumefs.ErrNotMounted)
+	}
+	if _, err := g.Device(g.target("none")); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("Device of nothing: %v, want %v", err, unix.ENOENT)
+	}
+}

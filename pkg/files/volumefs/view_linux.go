@@ -1,0 +1,139 @@
+package volumefs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// View is a writable way into one volume that nobody else has. Its user closes it: as long as it is
+// open the volume's files stay, mounted or not. It is not safe for concurrent use.
+type View struct {
+	// Root is the volume's root directory. Close closes it.
+	Root *os.Root
+
+	fs          *FS
+	mnt         *os.File
+	root        mountRoot // Zero until it is needed.
+	isNew       bool      // It was created, not opened.
+	isPublished bool      // It was created and published.
+	isClosed    bool
+	fault       func(op, target string) error // For tests; else nil.
+}
+
+// Publish makes the volume read-only and mounts it at target, whose parent directory must exist. A
+// missing target directory is made with mode 0750 less the umask; one that is there must be an empty
+// directory: a symlink (*[SymlinkError]), also above it, a file, a directory with something in it and
+// a mount point ([ErrMounted]) are refused.
+//
+// Files of the volume still open for writing make it fail. A failure leaves the target as it was, and
+// Publish may be tried again. After a success [View.Root] can only be read. The view of a live volume
+// cannot be published.
+func (v *View) Publish(target string) error {
+	switch {
+	case v.isClosed:
+		return fmt.Errorf("publish volume at %s: %w", target, os.ErrClosed)
+	case !v.isNew:
+		return fmt.Errorf("publish volume at %s: this is a view of a live volume", target)
+	case v.isPublished: // A second move would take the volume away from the first target.
+		return fmt.Errorf("publish volume at %s: this volume is published already", target)
+	}
+	target, err := cleanTarget(target)
+	if err != nil {
+		return fmt.Errorf("publish volume: %w", err)
+	}
+	if err = v.ask("publish", target); err == nil {
+		err = v.fs.publish(v.mnt, target)
+	}
+	if err != nil {
+		return fmt.Errorf("publish volume at %s: %w", target, err)
+	}
+	v.isPublished = true
+	return nil
+}
+
+// Share mounts the view's volume, which is live at one target, at a second one as well, read-only.
+// What [View.Publish] says about targets holds for the second one. The error wraps [ErrNotMounted] if
+// another volume is mounted at the first one. A failure leaves both as they were.
+func (v *View) Share(from, to string) error {
+	if v.isClosed {
+		return fmt.Errorf("share volume at %s: %w", from, os.ErrClosed)
+	}
+	err := v.ask("share", to)
+	if err == nil {
+		err = v.share(from, to)
+	}
+	if err != nil {
+		return fmt.Errorf("share volume at %s with %s: %w", from, to, err)
+	}
+	return nil
+}
+
+// share clones the mount at one target and publishes the clone at the other one. Whatever the path
+// leads to by now, the clone must be of this volume.
+func (v *View) share(from, to string) error {
+	from, err := cleanTarget(from)
+	if err != nil {
+		return err
+	}
+	mnt, err := cloneMount(unix.AT_FDCWD, from)
+	if err != nil {
+		return err
+	}
+	defer mnt.Close() // The published mount stays.
+	got, err := rootAt(int(mnt.Fd()), "")
+	switch {
+	case err != nil:
+		return err
+	case got != v.ownRoot():
+		return ErrNotMounted
+	}
+	return v.fs.publish(mnt, to)
+}
+
+// IsAt reports whether the view's volume is what is mounted at target. It returns false if it cannot
+// find out; [FS.Open] then returns the reason. It is much cheaper than another view.
+func (v *View) IsAt(target string) bool {
+	target, err := cleanTarget(target)
+	if err != nil || v.isClosed || v.ask("open", target) != nil {
+		return false
+	}
+	there, err := rootAt(unix.AT_FDCWD, target)
+	return err == nil && there == v.ownRoot()
+}
+
+// Usage returns how much of the volume is used.
+func (v *View) Usage() (Usage, error) {
+	err := v.ask("usage", "")
+	if v.isClosed {
+		err = os.ErrClosed
+	}
+	if err != nil {
+		return Usage{}, fmt.Errorf("get usage of a volume: %w", err)
+	}
+	u, err := usageOf(int(v.mnt.Fd()))
+	if err != nil {
+		return Usage{}, fmt.Errorf("get usage of a volume: %w", err)
+	}
+	return u, nil
+}
+
+// Close closes Root and gives the view up. A volume that was never published is gone with it; a
+// published one stays. Closing twice is harmless.
+func (v *View) Close() error {
+	if v.isClosed {
+		return nil
+	}
+	v.isClosed = true
+	return errors.Join(v.Root.Close(), v.mnt.Close())
+}
+
+// ask returns the error that a test wants an operation to fail with.
+func (v *View) ask(op, target string) error {
+	if v.fault == nil {
+		return nil
+	}
+	return v.fault(op, target)
+}
