@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/manifestsource"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifest/objects"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 )
 
@@ -60,14 +60,14 @@ func (s *Set) Add(data any, namespace string) error {
 	if !ok {
 		return nil
 	}
-	if elements, isList := manifestsource.Elements(object); isList {
+	if elements, isList := objects.Elements(object); isList {
 		var errs []error
 		for _, element := range elements {
 			errs = append(errs, s.Add(element, namespace))
 		}
 		return errors.Join(errs...)
 	}
-	if version := object["apiVersion"]; version == "v1" && manifestsource.IsServed(object) {
+	if version := object["apiVersion"]; version == "v1" && objects.IsServed(object) {
 		return s.addContent(object, namespace)
 	}
 	return s.addPods(object, namespace)
@@ -80,7 +80,7 @@ func (s *Set) addContent(object map[string]any, namespace string) error {
 	if generated, _ := metadata["generateName"].(string); generated != "" && metadata["name"] == nil {
 		return nil
 	}
-	content, mistakes := manifestsource.Content(object, namespace)
+	content, mistakes := objects.Content(object, namespace)
 	var errs []error
 	for _, m := range mistakes {
 		errs = append(errs, fmt.Errorf("%s/%s: %s", content.Ref.Kind.Resource(), content.Ref.Name, m))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifest/objects"
 )
 
 // defaultNamespace is that of a manifest that names none.
@@ -142,7 +143,7 @@ func (p *parser) object(document manifest.Document, at manifest.Path, data any) 
 		p.problem(document.Line(at), "must be an object, with apiVersion and kind")
 		return
 	}
-	if elements, ok := Elements(object); ok {
+	if elements, ok := objects.Elements(object); ok {
 		for i, element := range elements {
 			p.object(document, at.Field("items").Index(i), element)
 		}
@@ -154,10 +155,10 @@ func (p *parser) object(document manifest.Document, at manifest.Path, data any) 
 	case kind == "":
 		p.problem(document.Line(at), "kind is missing: write kind: ConfigMap or kind: Secret")
 		return
-	case !IsServed(object):
+	case !objects.IsServed(object):
 		return
 	}
-	content, mistakes := Content(object, defaultNamespace)
+	content, mistakes := objects.Content(object, defaultNamespace)
 	mistakes = append(mistakes, twice(document, at)...)
 	for _, m := range mistakes {
 		p.problem(document.Line(append(at.Field(), m.Path...)), m.Text)
@@ -168,15 +169,15 @@ func (p *parser) object(document manifest.Document, at manifest.Path, data any) 
 }
 
 // twice returns the fields of an object that are written more than once. All but the last would be lost without a word.
-func twice(document manifest.Document, object manifest.Path) []Mistake {
-	var found []Mistake
+func twice(document manifest.Document, object manifest.Path) []objects.Mistake {
+	var found []objects.Mistake
 	holders := []manifest.Path{object}
 	for _, name := range []string{"metadata", "data", "binaryData", "stringData"} {
 		holders = append(holders, object.Field(name))
 	}
 	for _, holder := range holders {
 		for _, path := range document.Twice(holder) {
-			found = append(found, Mistake{Path: path[len(object):], Text: "a field is written more than once: keep one"})
+			found = append(found, objects.Mistake{Path: path[len(object):], Text: "a field is written more than once: keep one"})
 		}
 	}
 	return found

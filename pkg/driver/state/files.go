@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 )
 
 const (
@@ -19,7 +20,8 @@ const (
 // Files stores a small file for each ID in one directory, complete or not at all. Only the owner of
 // the process can read the files. The methods may be called concurrently for different IDs.
 type Files struct {
-	dir string
+	dir   string
+	temps atomic.Uint64 // How many temporary files there were.
 }
 
 // NewFiles returns the files in dir, which it creates with mode 0700 if it is missing. It removes

@@ -177,11 +177,7 @@ func (l *Lock) open() (fd int, err error) {
 	if err := os.MkdirAll(l.records, 0o700); err != nil {
 		return -1, err
 	}
-	err = uninterrupted(func() (err error) {
-		fd, err = unix.Open(l.records, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		return err
-	})
-	return fd, pathError("open", l.records, err)
+	return open(l.records, unix.O_RDONLY|unix.O_DIRECTORY)
 }
 
 // flock locks a directory.

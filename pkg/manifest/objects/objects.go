@@ -1,4 +1,6 @@
-package manifestsource
+// Package objects reads the manifests of ConfigMaps and Secrets as the API server would, and names
+// everything for which it would refuse them. It does not know files, or how YAML is read.
+package objects
 
 import (
 	"cmp"
