@@ -25,6 +25,7 @@ const (
 	Reason     = "reason"
 	Result     = "result"
 	Room       = "room"
+	Shared     = "sharedWith"
 	Stack      = "stack"
 	Request    = "request"
 	Ref        = "ref"

@@ -8,7 +8,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
+	plans "github.com/liveconfig-csi/liveconfig/pkg/files/projection"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
@@ -54,60 +54,62 @@ func (a *admission) newMemory(r state.Record) memory {
 }
 
 // admitUnparsed takes the room for a publish whose attributes are not parsed yet.
-func (a *admission) admitUnparsed(v *volume) error { return v.memory.account.Open(v.sizeUnparsed()) }
+func (a *admission) admitUnparsed(p *projection) error {
+	return p.memory.account.Open(p.sizeUnparsed())
+}
 
 // admitSources takes the room for a publish that is about to read its sources.
-func (a *admission) admitSources(v *volume) error { return v.memory.account.Open(v.sizePending()) }
+func (a *admission) admitSources(p *projection) error { return p.memory.account.Open(p.sizePending()) }
 
 // admitFiles takes the room for the files of a new volume. A live volume has room already.
-func (a *admission) admitFiles(v *volume, plan projection.Plan) error {
-	if v.isLive() {
+func (a *admission) admitFiles(p *projection, plan plans.Plan) error {
+	if p.isLive() {
 		return nil
 	}
-	return v.memory.account.Open(bytesPerVolume + v.footprint() + neededBy(plan))
+	return p.memory.account.Open(bytesPerVolume + p.footprint() + neededBy(plan))
 }
 
 // borrowLocked takes the room for what a sync renders, which is in memory beside the files until
 // giveBack is called. A live volume waits for that room as for the room of its files.
-func (a *admission) borrowLocked(v *volume, rendered int64) (giveBack func(), err error) {
+func (a *admission) borrowLocked(p *projection, rendered int64) (giveBack func(), err error) {
 	if rendered <= bytesUnasked {
 		return func() {}, nil
 	}
 	account := a.room.Account()
 	switch {
-	case !v.isLive():
+	case !p.isLive():
 		if err := account.Open(rendered); err != nil {
 			return nil, err
 		}
-	case a.planner.removesFiles(v):
+	case a.planner.removesFiles(p):
 		account.Force(rendered)
 	default:
 		if err := account.Resize(rendered); err != nil {
-			return nil, a.waitLocked(v, v.memory.account.Size()+rendered, err)
+			return nil, a.waitLocked(p, p.memory.account.Size()+rendered, err)
 		}
 	}
-	v.memory.borrowed = rendered
+	p.memory.borrowed = rendered
 	return func() {
-		v.memory.borrowed = 0
+		p.memory.borrowed = 0
 		account.Close()
 	}, nil
 }
 
 // reserveLocked takes the room for the files of a tree beside those that are there. If there is
 // none, the volume is synced again as soon as there is. Files that must go do not wait for room.
-func (a *admission) reserveLocked(v *volume, view *volumefs.View, needed int64) error {
-	if !v.isLive() {
+func (a *admission) reserveLocked(p *projection, view *volumefs.View, needed int64) error {
+	if !p.isLive() {
 		return nil // admitFiles has taken it.
 	}
-	a.chargeLocked(v, view) // What the last write left behind may be gone.
-	account := v.memory.account
+	a.chargeLocked(p, view) // What the last write left behind may be gone.
+	account := p.memory.account
 	wanted := account.Size() + needed
-	if a.planner.removesFiles(v) {
+	if a.planner.removesFiles(p) {
 		account.Force(wanted)
 		return nil
 	}
 	if err := account.Resize(wanted); err != nil {
-		return a.waitLocked(v, wanted, err)
+		return a.waitLocked(p, wanted, err)
 	}
 	return nil
 }
@@ -115,9 +117,9 @@ func (a *admission) reserveLocked(v *volume, view *volumefs.View, needed int64) 
 // waitLocked queues a live volume when its account can be as large as wanted, beside what the
 // volume has borrowed and will borrow again. It returns the error, or for a while an
 // [atomicdir.EarlyError].
-func (a *admission) waitLocked(v *volume, wanted int64, err error) error {
-	m := &v.memory
-	m.account.WhenRoom(wanted+m.borrowed, func() { a.queue.add(v) })
+func (a *admission) waitLocked(p *projection, wanted int64, err error) error {
+	m := &p.memory
+	m.account.WhenRoom(wanted+m.borrowed, func() { a.queue.add(p) })
 	if m.crowded.IsZero() {
 		m.crowded = time.Now()
 	}
@@ -128,23 +130,23 @@ func (a *admission) waitLocked(v *volume, wanted int64, err error) error {
 }
 
 // chargeLocked takes as much room as the volume uses. If the usage is not known, nothing changes.
-func (a *admission) chargeLocked(v *volume, view *volumefs.View) {
-	if !v.isLive() {
-		v.memory.account.Force(v.sizePending()) // The files of a failed publish are gone.
+func (a *admission) chargeLocked(p *projection, view *volumefs.View) {
+	if !p.isLive() {
+		p.memory.account.Force(p.sizePending()) // The files of a failed publish are gone.
 		return
 	}
 	if usage, err := view.Usage(); err == nil {
-		a.chargeUsage(v, usage)
+		a.chargeUsage(p, usage)
 	}
 }
 
 // chargeUsage takes as much room as the volume uses, even if there is none.
-func (a *admission) chargeUsage(v *volume, u volumefs.Usage) {
-	v.memory.account.Force(v.footprint() + bytesPerVolume + u.BytesUsed + u.InodesUsed*bytesPerInode)
+func (a *admission) chargeUsage(p *projection, u volumefs.Usage) {
+	p.memory.account.Force(p.footprint() + bytesPerVolume + u.BytesUsed + u.InodesUsed*bytesPerInode)
 }
 
 // neededBy returns how much memory it takes, at most, to write all files of a plan.
-func neededBy(plan projection.Plan) int64 {
+func neededBy(plan plans.Plan) int64 {
 	const fixed = 4 // The directory of a generation, the link to it, and their like.
 	bytes, inodes := int64(0), int64(fixed+len(plan.Dirs()))
 	for size := range plan.Sizes() {
@@ -160,9 +162,9 @@ func wholePages(size int) int64 {
 }
 
 // footprint returns how much memory the volume takes besides its files.
-func (v *volume) footprint() int64 {
-	size := wholePages(v.memory.recordSize)
-	for _, s := range v.spec.Sources {
+func (p *projection) footprint() int64 {
+	size := wholePages(p.memory.recordSize)
+	for _, s := range p.spec.Sources {
 		size += bytesPerUse
 		for _, item := range s.Items {
 			size += bytesPerItem + int64(len(item.Key)+len(item.Path))
@@ -173,13 +175,13 @@ func (v *volume) footprint() int64 {
 
 // sizeUnparsed returns how much memory a publish takes before its attributes are parsed. The call
 // holds them twice.
-func (v *volume) sizeUnparsed() int64 {
-	return bytesPerVolume + 2*int64(v.memory.recordSize) + v.footprint()
+func (p *projection) sizeUnparsed() int64 {
+	return bytesPerVolume + 2*int64(p.memory.recordSize) + p.footprint()
 }
 
 // sizePending returns how much memory a publish takes until its files are written.
-func (v *volume) sizePending() int64 {
-	return v.sizeUnparsed() + bytesPerPublish + int64(len(v.keys))*bytesPerSource
+func (p *projection) sizePending() int64 {
+	return p.sizeUnparsed() + bytesPerPublish + int64(len(p.keys))*bytesPerSource
 }
 
 func isExhausted(err error) bool {

@@ -30,7 +30,7 @@ func (m *Manager) await(ctx context.Context, v *volume) error {
 			m.notifier.event(v, ReasonWaiting, "waiting for a source: %v", err)
 		}
 		select {
-		case <-v.wake:
+		case <-v.projection().wake:
 		case <-answer:
 			if isFirstRead(err) {
 				return err
@@ -45,13 +45,10 @@ func (m *Manager) await(ctx context.Context, v *volume) error {
 	}
 }
 
-// checkSources returns nil if the files of a new volume can be planned and there is room for them.
+// checkSources returns nil if the files of a new volume can be planned.
 func (m *Manager) checkSources(ctx context.Context, v *volume) error {
 	return inTurn(ctx, m.turns, v.record, func() error {
-		plan, _, err := m.planner.plan(v)
-		if err != nil {
-			return err
-		}
-		return m.admission.admitFiles(v, plan)
+		_, _, err := m.planner.plan(v.projection())
+		return err
 	})
 }

@@ -3,7 +3,6 @@ package volume_test
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -15,10 +14,10 @@ import (
 // TestDamageIsMended has what a repeat and the resync look for: not only what the driver remembers but what is there.
 func TestDamageIsMended(t *testing.T) {
 	t.Parallel()
-	damages := map[string]func(r state.Record) error{
-		"the link to all files is gone": func(r state.Record) error { return os.Remove(filepath.Join(r.TargetPath, "..data")) },
-		"a name is gone":                func(r state.Record) error { return os.Remove(filepath.Join(r.TargetPath, "a")) },
-		"a file was written":            func(r state.Record) error { return os.Truncate(filepath.Join(r.TargetPath, "a"), 0) },
+	damages := map[string]func(root *os.Root) error{
+		"the link to all files is gone": func(root *os.Root) error { return root.Remove("..data") },
+		"a name is gone":                func(root *os.Root) error { return root.Remove("a") },
+		"a file was written":            func(root *os.Root) error { return root.WriteFile("a", nil, 0) },
 	}
 	looks := map[string]func(d *driver, r state.Record){
 		"by a repeat":   func(d *driver, r state.Record) { d.publish(r) },
@@ -28,13 +27,23 @@ func TestDamageIsMended(t *testing.T) {
 		for how, look := range looks {
 			bubbleCase(t, name+", mended "+how, func(n *node) {
 				d, r := n.published()
-				n.must(damage(r))
+				n.damage(r, damage)
 				look(d, r)
 				pass(settling)
 				n.wantFiles(r, map[string]string{"a": "1"})
 			})
 		}
 	}
+}
+
+// damage changes the files of a volume behind the driver's back, as somebody with rights on the node
+// may.
+func (n *node) damage(r state.Record, damage func(*os.Root) error) {
+	n.Helper()
+	view, err := n.mounts.FS.Open(r.TargetPath)
+	n.must(err)
+	n.must(damage(view.Root))
+	n.must(view.Close())
 }
 
 // TestALostMountShows: the files are gone, and nobody should be told that they are current.

@@ -12,7 +12,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
+	plans "github.com/liveconfig-csi/liveconfig/pkg/files/projection"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
@@ -83,8 +83,8 @@ func refuse(op, volumeID string, kind Kind, format string, args ...any) error {
 func kindOf(err error) Kind {
 	var (
 		attributes  *api.AttributesError
-		missing     *projection.MissingError
-		unsupported *projection.UnsupportedError
+		missing     *plans.MissingError
+		unsupported *plans.UnsupportedError
 		conflict    *tree.ConflictError
 		unread      *unreadError
 		sources     *sourcesError
@@ -164,14 +164,14 @@ func (e *unreadError) kind() Kind {
 
 // sourcesError lists everything that is in the way when at least one source could not be read.
 type sourcesError struct {
-	unread  []*unreadError           // At least one, in the order of the sources.
-	missing *projection.MissingError // What the sources that could be read lack; nil for nothing.
+	unread  []*unreadError      // At least one, in the order of the sources.
+	missing *plans.MissingError // What the sources that could be read lack; nil for nothing.
 }
 
-// newSourcesError adds what [projection.Prepare] found missing in the sources that could be read.
+// newSourcesError adds what [plans.Prepare] found missing in the sources that could be read.
 // It leaves out conflicts and unsupported content: an object that is not read yet may end them.
 func newSourcesError(unread []*unreadError, err error) *sourcesError {
-	missing, _ := errors.AsType[*projection.MissingError](err)
+	missing, _ := errors.AsType[*plans.MissingError](err)
 	return &sourcesError{unread: unread, missing: missing}
 }
 

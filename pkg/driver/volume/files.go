@@ -2,12 +2,13 @@ package volume
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
+	plans "github.com/liveconfig-csi/liveconfig/pkg/files/projection"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
@@ -19,9 +20,9 @@ const (
 	graceBytes = 1 << 20
 )
 
-// files is what the driver knows of the files of one volume. The volume's mu guards it.
+// files is what the driver knows of the files of one projection, whose mu guards it.
 type files struct {
-	view   *volumefs.View // The cached view of a live volume; nil for none yet.
+	view   *volumefs.View // The cached view of a live projection; nil for none yet.
 	digest string         // Of the tree last written or found equal; empty after a restart or a failed write.
 	tidyAt time.Time      // When replaced files may go; zero if there are none.
 	// projected are the objects whose content is in the files; nil after a restart, until the first
@@ -51,39 +52,60 @@ func (f *files) setProjected(contents map[api.Ref]api.Content) (reached time.Tim
 	return reached
 }
 
+// areOf reports whether the files have exactly these contents.
+func (f *files) areOf(contents map[api.Ref]api.Content) bool {
+	if f.digest == "" || len(f.projected) != len(contents) {
+		return false
+	}
+	for ref, c := range contents {
+		if p, ok := f.projected[ref]; !ok || p.version != versionOf(c) {
+			return false
+		}
+	}
+	return true
+}
+
 func versionOf(c api.Content) statusz.Version {
 	return statusz.Version{UID: c.UID, ResourceVersion: c.ResourceVersion}
 }
 
 // writeLocked writes the tree into the volume's file system. For a volume that is not live it
 // creates a file system and, when the files are complete, moves it onto the target path.
-func (s *syncer) writeLocked(v *volume, w write) (changed bool, err error) {
-	view, err := s.openViewLocked(v, w)
+func (s *syncer) writeLocked(p *projection, w write) (changed bool, err error) {
+	view, err := s.openViewLocked(p, w)
 	if err != nil {
 		return false, err
 	}
 	defer func() {
-		s.admission.chargeLocked(v, view)
-		if err != nil || view != v.files.view {
-			err = errors.Join(err, v.closeViewLocked(view))
+		s.admission.chargeLocked(p, view)
+		if err != nil || view != p.files.view {
+			err = errors.Join(err, p.closeViewLocked(view))
 		}
 	}()
-	changed, err = s.writerLocked(v, view, w).Write(view.Root, w.tree)
-	if err != nil || v.isLive() {
+	changed, err = s.writerLocked(p, view, w).Write(view.Root, w.tree)
+	if err != nil || p.isLive() {
 		return changed, err
 	}
+	return true, p.publishLocked(view)
+}
+
+// publishLocked mounts the files of a projection that is not live on the target of its only volume.
+func (p *projection) publishLocked(view *volumefs.View) error {
+	v := p.volumes[0]
 	if err := view.Publish(v.record.TargetPath); err != nil {
-		return false, err
+		return err
 	}
-	v.flags.setPhase(phaseLive)
-	return true, nil
+	v.mount = view.Mount()
+	v.phase.set(live)
+	p.phase.set(live)
+	return nil
 }
 
 // writerLocked returns the writer of the volume's update policy. A volume that never updates is
 // written once, in the default layout.
-func (s *syncer) writerLocked(v *volume, view *volumefs.View, w write) atomicdir.Writer {
-	room := func() error { return s.admission.reserveLocked(v, view, w.needed) }
-	switch v.spec.UpdatePolicy {
+func (s *syncer) writerLocked(p *projection, view *volumefs.View, w write) atomicdir.Writer {
+	room := func() error { return s.admission.reserveLocked(p, view, w.needed) }
+	switch p.spec.UpdatePolicy {
 	case api.UpdateReplace:
 		return atomicdir.Replace{Room: room}
 	case api.UpdateInPlace:
@@ -97,51 +119,92 @@ func (s *syncer) writerLocked(v *volume, view *volumefs.View, w write) atomicdir
 // is still what is mounted on the target. An atomic update that must write skips this check: the
 // files are looked at again after graceTime, and a write into an unmounted file system does no
 // harm.
-func (s *syncer) openViewLocked(v *volume, w write) (*volumefs.View, error) {
-	isCheckedLater := w.differs && v.spec.UpdatePolicy == api.UpdateAtomic
+func (s *syncer) openViewLocked(p *projection, w write) (*volumefs.View, error) {
+	isCheckedLater := w.differs && p.spec.UpdatePolicy == api.UpdateAtomic
 	switch {
-	case !v.isLive():
-		return s.views.Create(limitsOf(v.spec))
-	case v.files.view != nil && isCheckedLater, v.isViewMountedLocked():
-		return v.files.view, nil
+	case !p.isLive():
+		return s.views.Create(limitsOf(p.spec))
+	case p.files.view != nil && isCheckedLater, p.files.view != nil && s.mountedTargetLocked(p) != "":
+		return p.files.view, nil
 	}
-	view, err := s.views.Open(v.record.TargetPath)
+	view, err := s.openAnyLocked(p)
 	if err == nil {
-		err = v.closeCachedViewLocked()
-		v.files.view = view
+		err = p.closeCachedViewLocked()
+		p.files.view = view
 	}
 	return view, err
 }
 
+// openAnyLocked opens the files on the first target where that is possible.
+func (s *syncer) openAnyLocked(p *projection) (view *volumefs.View, err error) {
+	for _, v := range p.volumes {
+		if view, err = s.views.Open(v.record.TargetPath); err == nil {
+			v.mount = view.Mount()
+			return view, nil
+		}
+	}
+	return nil, err
+}
+
 // closeViewLocked closes a view and the cached one: the next sync opens a new view.
-func (v *volume) closeViewLocked(view *volumefs.View) error {
-	err := v.closeCachedViewLocked()
+func (p *projection) closeViewLocked(view *volumefs.View) error {
+	err := p.closeCachedViewLocked()
 	return errors.Join(err, view.Close())
 }
 
-func (v *volume) closeCachedViewLocked() error {
-	view := v.files.view
-	v.files.view = nil
+func (p *projection) closeCachedViewLocked() error {
+	view := p.files.view
+	p.files.view = nil
 	if view == nil {
 		return nil
 	}
 	return view.Close()
 }
 
-// isViewMountedLocked reports whether the cached view is what is mounted on the target.
-func (v *volume) isViewMountedLocked() bool {
-	return v.files.view != nil && v.files.view.IsAt(v.record.TargetPath)
+// mountedTargetLocked returns a target on which the files are mounted; empty for none.
+func (s *syncer) mountedTargetLocked(p *projection) string {
+	for _, v := range p.volumes {
+		if s.views.IsAt(v.record.TargetPath, v.mount) {
+			return v.record.TargetPath
+		}
+	}
+	return ""
+}
+
+// checkMountsLocked looks whether each of the volumes that share files is where it was published.
+func (s *syncer) checkMountsLocked(p *projection) {
+	for _, v := range p.volumes {
+		v.lost = nil
+		if len(p.volumes) > 1 && !s.views.IsAt(v.record.TargetPath, v.mount) {
+			v.lost = s.findLocked(v)
+		}
+	}
+}
+
+// findLocked looks for the mount of a volume that shares its files, and returns why it is not there.
+func (s *syncer) findLocked(v *volume) error {
+	view, err := s.views.Open(v.record.TargetPath)
+	if err != nil {
+		return err
+	}
+	if at := view.Mount(); at.SharesFilesWith(v.projection().files.view.Mount()) {
+		v.mount = at
+	} else {
+		err = fmt.Errorf("%s has the files of another volume", v.record.TargetPath)
+	}
+	return errors.Join(err, view.Close())
 }
 
 // isSeenMounted reports, by one system call, that the volume is where it was published. If it
 // returns false, ask the mount table: that grows with the volumes of the node, and the kubelet
 // repeats each publish every minute.
-func (v *volume) isSeenMounted() bool {
-	if !v.mu.TryLock() {
+func (m *Manager) isSeenMounted(v *volume) bool {
+	p := v.projection()
+	if !p.mu.TryLock() {
 		return false
 	}
-	defer v.mu.Unlock()
-	return v.isLive() && v.isViewMountedLocked()
+	defer p.mu.Unlock()
+	return v.isLive() && m.cfg.Mounts.IsAt(v.record.TargetPath, v.mount)
 }
 
 // Room in one generation. An object has at most 1 MiB, and every file takes whole pages.
@@ -163,7 +226,7 @@ func limitsOf(spec api.Spec) volumefs.Limits {
 		items := int64(len(s.Items))
 		switch {
 		case s.As != nil:
-			rendered = projection.MaxRendered // For all rendered files together.
+			rendered = plans.MaxRendered // For all rendered files together.
 			files++
 			inodes += inodesPerItem
 		case items == 0: // Every key of the object is a file.

@@ -10,7 +10,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
+	plans "github.com/liveconfig-csi/liveconfig/pkg/files/projection"
 )
 
 // isDoubted reports whether all that is known is a denial that may be a mistake: see [source.Snapshot].
@@ -30,14 +30,14 @@ func isUnsure(key source.Key, s source.Snapshot) bool {
 	return s.Err != nil
 }
 
-// followsLoss reports whether files go with their source: with one that a first publish requires they cannot. v.mu is held.
-func (v *volume) followsLoss() bool { return v.isLive() && v.spec.OnDelete == api.OnDeleteRemove }
+// followsLoss reports whether files go with their source: with one that a first publish requires they cannot. p.mu is held.
+func (p *projection) followsLoss() bool { return p.isLive() && p.spec.OnDelete == api.OnDeleteRemove }
 
 // holdsAbsence reports whether it is too early to believe that an object is gone whose content is in the files, or may be
-// after a restart. v.mu is held.
-func (v *volume) holdsAbsence(ref api.Ref, s source.Snapshot) bool {
-	_, isInFiles := v.files.projected[ref]
-	return v.isLive() && (isInFiles || v.files.projected == nil) && time.Since(s.Changed) < source.AbsenceTime
+// after a restart. p.mu is held.
+func (p *projection) holdsAbsence(ref api.Ref, s source.Snapshot) bool {
+	_, isInFiles := p.files.projected[ref]
+	return p.isLive() && (isInFiles || p.files.projected == nil) && time.Since(s.Changed) < source.AbsenceTime
 }
 
 // forgive returns the sources with those of one object made optional.
@@ -52,10 +52,10 @@ func forgive(sources []api.Source, ref api.Ref) []api.Source {
 }
 
 // lost returns the sources that may no longer be read.
-func (p planner) lost(v *volume) []*unreadError {
+func (pl planner) lost(p *projection) []*unreadError {
 	var lost []*unreadError
-	for _, key := range v.keys {
-		if s := p.sources.Get(key); s.Revoked {
+	for _, key := range p.keys {
+		if s := pl.sources.Get(key); s.Revoked {
 			lost = append(lost, &unreadError{key: key, err: s.Err})
 		}
 	}
@@ -63,14 +63,14 @@ func (p planner) lost(v *volume) []*unreadError {
 }
 
 // withLosses returns what is wrong with a live volume after a sync that ended with err: sources that were lost are named
-// whatever else is, unless the node is to try again. v.mu is held.
-func (p planner) withLosses(v *volume, err error) error {
-	lost := p.lost(v)
+// whatever else is, unless the node is to try again. p.mu is held.
+func (pl planner) withLosses(p *projection, err error) error {
+	lost := pl.lost(p)
 	sources, ofSources := errors.AsType[*sourcesError](err)
-	_, ofMissing := errors.AsType[*projection.MissingError](err)
+	_, ofMissing := errors.AsType[*plans.MissingError](err)
 	switch {
 	case err == nil && len(lost) == 0:
-		return p.crowdedOut(v)
+		return pl.crowdedOut(p)
 	case len(lost) == 0:
 		return err
 	case ofSources:

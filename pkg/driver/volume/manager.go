@@ -22,7 +22,7 @@ const parsers = 2
 // resyncJitter spreads the syncs without cause over half an interval more.
 const resyncJitter = 0.5
 
-// Config is what a manager needs. Every field is required.
+// Config is what a manager needs. Every field but the last is required.
 type Config struct {
 	Sources   Sources
 	Authority Authority
@@ -35,6 +35,8 @@ type Config struct {
 	PublishTimeout time.Duration
 	// ResyncInterval is how often every volume is synced without cause.
 	ResyncInterval time.Duration
+	// AreShared lets equal volumes have one file system. It may be false.
+	AreShared bool
 }
 
 // Manager publishes and unpublishes the volumes of the node, and keeps their files current.
@@ -49,6 +51,7 @@ type Manager struct {
 	admission *admission
 	notifier  notifier
 	syncer    *syncer
+	sharer    *sharer
 	describer *describer
 	stalls    *stallDetector
 	stopping  chan struct{} // Closed when Run's context has ended.
@@ -66,6 +69,9 @@ func New(cfg Config) *Manager {
 	m.syncer = &syncer{
 		planner: m.planner, views: cfg.Mounts, reporter: cfg.Reporter, queue: m.queue, admission: m.admission, notifier: m.notifier,
 	}
+	m.sharer = &sharer{
+		isOn: cfg.AreShared, registry: m.registry, planner: m.planner, syncer: m.syncer, admission: m.admission, notifier: m.notifier,
+	}
 	m.describer = &describer{registry: m.registry, planner: m.planner, stalls: m.stalls, key: newDigestKey()}
 	return m
 }
@@ -73,7 +79,7 @@ func New(cfg Config) *Manager {
 // Run syncs volumes until ctx ends. It is called once.
 func (m *Manager) Run(ctx context.Context) error {
 	var g errgroup.Group
-	g.Go(func() error { return m.queue.run(ctx, m.syncQueued) })
+	g.Go(func() error { return m.queue.run(ctx, m.syncer.syncLive) })
 	g.Go(func() error { return m.probe(ctx) })
 	g.Go(func() error {
 		wait.JitterUntilWithContext(ctx, m.resync, m.cfg.ResyncInterval, resyncJitter, true)
@@ -84,19 +90,11 @@ func (m *Manager) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (m *Manager) syncQueued(ctx context.Context, volumeID string) error {
-	v := m.registry.get(volumeID)
-	if v == nil {
-		return nil
-	}
-	return m.syncer.syncLive(ctx, v)
-}
-
-// resync queues every volume, to be compared with the files on disk.
+// resync queues every projection, to be compared with the files on disk.
 func (m *Manager) resync(context.Context) {
-	for _, v := range m.registry.all() {
-		v.flags.distrust()
-		m.queue.add(v)
+	for p := range m.registry.projections() {
+		p.flags.distrust()
+		m.queue.add(p)
 	}
 }
 
@@ -120,13 +118,13 @@ func (m *Manager) probe(ctx context.Context) error {
 	}
 }
 
-// Changed queues every volume that uses the source. It does not block.
+// Changed queues every projection that uses the source. It does not block.
 func (m *Manager) Changed(key source.Key) {
 	now := time.Now()
-	m.registry.eachUser(key, func(v *volume) {
-		v.flags.markChanged(now)
-		v.wakePublish()
-		m.queue.add(v)
+	m.registry.eachUser(key, func(p *projection) {
+		p.flags.markChanged(now)
+		p.wakePublish()
+		m.queue.add(p)
 	})
 }
 

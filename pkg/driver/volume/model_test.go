@@ -50,6 +50,8 @@ func newModel(n *node, seed uint64) *model {
 		{ref: web, record: n.request("replace", configMap("web", api.KeyUpdatePolicy, string(api.UpdateReplace)))},
 		{ref: web, record: n.request("optional", configMap("web", api.KeyOptional, "true")), optional: true},
 		{ref: tls, record: n.request("secret", map[string]string{api.KeySecret: "tls"})},
+		{ref: web, record: n.request("keep-too", configMap("web"))},
+		{ref: web, record: n.request("replace-too", configMap("web", api.KeyUpdatePolicy, string(api.UpdateReplace)))},
 	}
 	return m
 }
@@ -154,13 +156,17 @@ func (m *model) update() {
 // check compares the node with the model.
 func (m *model) check() {
 	users, records, live := map[api.Ref]int{}, []state.Record{}, 0
+	counted := map[string]bool{}
 	for _, v := range m.volumes {
 		if !v.live {
 			m.wantFiles(v.record, nil)
 			continue
 		}
 		m.wantFiles(v.record, v.files)
-		users[v.ref]++
+		if shape := fmt.Sprint(v.record.Attributes); !m.shares || !counted[shape] {
+			counted[shape] = true
+			users[v.ref]++
+		}
 		live++
 		records = append(records, v.record)
 	}

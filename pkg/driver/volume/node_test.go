@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
@@ -35,13 +36,14 @@ var (
 	tls = api.Ref{Kind: api.Secret, Namespace: "default", Name: "tls"}
 )
 
-// node is what a run of the driver finds and leaves: the cluster, the mounts and the records. All of it is real but for
-// the cluster, and for mounts being directories.
+// node is what a run of the driver finds and leaves: the cluster, the mounts and the records. All of
+// it is real but for the cluster.
 type node struct {
 	*testing.T
 	dir     string
 	faults  *faults
-	mounts  *volumefs.Fake
+	mounts  *volumefs.Faulty
+	shares  bool // Equal volumes have one file system.
 	records *records
 	cluster *cluster
 	seen    *reporter
@@ -52,11 +54,22 @@ type node struct {
 	ctx     context.Context // Carries the logger.
 }
 
-// bubble runs a test on a node in a synctest bubble, beside other tests. Its end checks that no goroutine is left.
+// bubble runs a test in a synctest bubble, beside other tests: on a node where each volume has its own
+// file system, and on one where equal volumes share one. The end of a bubble checks that no goroutine
+// is left.
 func bubble(t *testing.T, test func(n *node)) {
 	t.Helper()
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { test(newNode(t)) })
+	for name, shares := range map[string]bool{"alone": false, "shared": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t)
+				n.shares = shares
+				test(n)
+			})
+		})
+	}
 }
 
 // bubbleCase is bubble for one case of a table.
@@ -68,10 +81,6 @@ func bubbleCase(t *testing.T, name string, test func(n *node)) {
 func newNode(t *testing.T) *node {
 	t.Helper()
 	dir := t.TempDir()
-	mounts := filepath.Join(dir, "mounts")
-	if err := os.Mkdir(mounts, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	store, err := state.New(filepath.Join(dir, "state"))
 	if err != nil {
 		t.Fatal(err)
@@ -82,11 +91,19 @@ func newNode(t *testing.T) *node {
 		t.Fatalf("the test logger is a %T", logger.GetSink())
 	}
 	n := &node{
-		T: t, dir: dir, faults: newFaults(), mounts: volumefs.NewFake(mounts, dir), cluster: newCluster(), seen: &reporter{},
+		T: t, dir: dir, faults: newFaults(), cluster: newCluster(), seen: &reporter{},
 		secrets: identity.ByDriver, maps: identity.ByDriver, logs: sink.GetBuffer(), ctx: klog.NewContext(t.Context(), logger),
 	}
 	n.records = &records{Store: store, faults: n.faults}
-	n.mounts.Fail = func(op, _ string) error { return n.faults.ask(op) }
+	n.mounts = &volumefs.Faulty{
+		FS:   volumefs.New(volumefs.Config{Root: dir, Source: "csi.test"}),
+		Fail: func(op, _ string) error { return n.faults.ask(op) },
+	}
+	t.Cleanup(func() { // Else the directory could not be removed.
+		for _, target := range n.mountPoints(dir) {
+			_ = unix.Unmount(target, unix.MNT_DETACH)
+		}
+	})
 	return n
 }
 
@@ -104,7 +121,7 @@ func (n *node) build(options ...func(*volume.Config)) *driver {
 	n.Helper()
 	cfg := volume.Config{
 		Sources: n.cluster, Authority: n.authority(), Tokens: &n.tokens, Records: n.records, Mounts: n.mounts, Reporter: n.seen,
-		Room:           roomy(),
+		Room: roomy(), AreShared: n.shares,
 		PublishTimeout: publishTimeout, ResyncInterval: resyncInterval,
 	}
 	for _, option := range options {

@@ -24,25 +24,32 @@ type notifier struct {
 	planner  planner
 }
 
-// reported is what the Events of one volume have said. The volume's mu guards it.
+// reported is what the Events of one volume have said.
 type reported struct {
 	problem string       // The fingerprint of the last problem; empty for none.
 	polled  []source.Key // The sources that are polled.
 }
 
-// outcome is how the sync of a live volume ended.
+// outcome is how the sync of a live projection ended.
 type outcome struct {
 	result      Result
 	problem     error
 	consequence string // What the problem means for the files.
 }
 
-// outcomeLocked stores the problem of a live volume, if any, and writes an Event if the problem is
-// new.
-func (n notifier) outcomeLocked(ctx context.Context, v *volume, o outcome) {
+// outcomeLocked stores the problem of a live projection, if any, and writes an Event for each of its
+// volumes if the problem is new.
+func (n notifier) outcomeLocked(ctx context.Context, p *projection, o outcome) {
+	p.setProblemLocked(o.problem)
+	for _, v := range p.volumes {
+		n.volumeLocked(ctx, v, o)
+	}
+}
+
+func (n notifier) volumeLocked(ctx context.Context, v *volume, o outcome) {
 	before := v.events.problem
-	v.setProblemLocked(o.problem)
 	v.events.problem = ""
+	o.problem = v.problemLocked()
 	if o.problem != nil {
 		v.events.problem = o.consequence + ": " + fingerprint(o.problem)
 	}
@@ -58,10 +65,16 @@ func (n notifier) outcomeLocked(ctx context.Context, v *volume, o outcome) {
 	}
 }
 
-// polledLocked writes an Event, once, for each source that is polled, and says how to have it
-// watched.
-func (n notifier) polledLocked(v *volume) {
-	polled := n.planner.polled(v)
+// polledLocked writes an Event for each volume, once, for each source that is polled, and says how to
+// have it watched.
+func (n notifier) polledLocked(p *projection) {
+	polled := n.planner.polled(p)
+	for _, v := range p.volumes {
+		n.newlyPolledLocked(v, polled)
+	}
+}
+
+func (n notifier) newlyPolledLocked(v *volume, polled []source.Key) {
 	for _, key := range polled {
 		if !slices.Contains(v.events.polled, key) {
 			n.event(v, ReasonPolling, "%s is read about twice a minute, because %s may get it but not watch it; to have changes at once, %s",

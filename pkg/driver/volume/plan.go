@@ -7,63 +7,63 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
+	plans "github.com/liveconfig-csi/liveconfig/pkg/files/projection"
 )
 
 // planner finds out what the files of a volume must be, by what is known of its sources now.
 type planner struct{ sources Sources }
 
 // plan returns the files that the sources ask for, before anything is rendered, and the objects
-// that they come from. The error names everything that is in the way. v.mu is held, unless the
+// that they come from. The error names everything that is in the way. p.mu is held, unless the
 // volume is being published.
-func (p planner) plan(v *volume) (projection.Plan, map[api.Ref]api.Content, error) {
-	spec := v.spec
-	contents := make(map[api.Ref]api.Content, len(v.keys))
+func (pl planner) plan(p *projection) (plans.Plan, map[api.Ref]api.Content, error) {
+	spec := p.spec
+	contents := make(map[api.Ref]api.Content, len(p.keys))
 	var unread []*unreadError
-	for _, key := range v.keys {
-		s := p.sources.Get(key)
+	for _, key := range p.keys {
+		s := pl.sources.Get(key)
 		switch {
-		case v.followsLoss() && s.Revoked:
+		case p.followsLoss() && s.Revoked:
 			spec.Sources = forgive(spec.Sources, key.Ref) // Its files go, as if it were deleted.
-		case v.isLive() && isDoubted(key, s): // As if there were no answer yet: the next answer decides.
+		case p.isLive() && isDoubted(key, s): // As if there were no answer yet: the next answer decides.
 			unread = append(unread, &unreadError{key: key})
-		case !s.Synced, !v.isLive() && isUnsure(key, s): // A new volume does not get what live ones still have.
+		case !s.Synced, !p.isLive() && isUnsure(key, s): // A new volume does not get what live ones still have.
 			unread = append(unread, &unreadError{key: key, err: s.Err})
 			spec.Sources = forgive(spec.Sources, key.Ref) // It is not known to be missing.
 		case s.Found:
 			contents[key.Ref] = s.Content
-		case v.holdsAbsence(key.Ref, s): // The volume changes as a whole, so all of it waits.
-			return projection.Plan{}, nil, &atomicdir.EarlyError{Until: s.Changed.Add(source.AbsenceTime)}
-		case v.followsLoss():
+		case p.holdsAbsence(key.Ref, s): // The volume changes as a whole, so all of it waits.
+			return plans.Plan{}, nil, &atomicdir.EarlyError{Until: s.Changed.Add(source.AbsenceTime)}
+		case p.followsLoss():
 			spec.Sources = forgive(spec.Sources, key.Ref)
 		}
 	}
-	plan, err := projection.Prepare(spec, v.record.FSGroup, contents)
+	plan, err := plans.Prepare(spec, p.group, contents)
 	if len(unread) > 0 {
-		return projection.Plan{}, nil, newSourcesError(unread, err)
+		return plans.Plan{}, nil, newSourcesError(unread, err)
 	}
 	return plan, contents, err
 }
 
 // removesFiles reports whether files of the volume must go because their source may no longer be
 // read.
-func (p planner) removesFiles(v *volume) bool { return v.followsLoss() && len(p.lost(v)) > 0 }
+func (pl planner) removesFiles(p *projection) bool { return p.followsLoss() && len(pl.lost(p)) > 0 }
 
 // stalenessLocked returns why what is known of a source may be out of date.
-func (p planner) stalenessLocked(v *volume) error {
-	if v.frozen {
+func (pl planner) stalenessLocked(p *projection) error {
+	if p.frozen {
 		return nil
 	}
-	return p.firstUnread(v, func(err error) bool { return err != nil })
+	return pl.firstUnread(p, func(err error) bool { return err != nil })
 }
 
 // crowdedOut returns an error when there is no room for what a source of the volume has become.
-func (p planner) crowdedOut(v *volume) error { return p.firstUnread(v, isExhausted) }
+func (pl planner) crowdedOut(p *projection) error { return pl.firstUnread(p, isExhausted) }
 
 // firstUnread returns an error for the first source whose error matches.
-func (p planner) firstUnread(v *volume, match func(error) bool) error {
-	for _, key := range v.keys {
-		if s := p.sources.Get(key); match(s.Err) {
+func (pl planner) firstUnread(p *projection, match func(error) bool) error {
+	for _, key := range p.keys {
+		if s := pl.sources.Get(key); match(s.Err) {
 			return &unreadError{key: key, err: s.Err}
 		}
 	}
@@ -71,9 +71,9 @@ func (p planner) firstUnread(v *volume, match func(error) bool) error {
 }
 
 // polled returns the sources of the volume that are polled.
-func (p planner) polled(v *volume) (polled []source.Key) {
-	for _, key := range v.keys {
-		if p.sources.Get(key).Polled {
+func (pl planner) polled(p *projection) (polled []source.Key) {
+	for _, key := range p.keys {
+		if pl.sources.Get(key).Polled {
 			polled = append(polled, key)
 		}
 	}

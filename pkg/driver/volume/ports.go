@@ -64,6 +64,8 @@ type Mounts interface {
 	Views
 	// Mounted reports whether a volume is on target.
 	Mounted(target string) (bool, error)
+	// Find returns the mount of the volume on target.
+	Find(target string) (volumefs.Mount, error)
 	// Usage returns how full the volume on target is.
 	Usage(target string) (volumefs.Usage, error)
 	Unmount(target string) error
@@ -74,6 +76,8 @@ type Views interface {
 	// Create creates a file system that nobody sees until the view is published.
 	Create(volumefs.Limits) (*volumefs.View, error)
 	Open(target string) (*volumefs.View, error)
+	// IsAt reports, at little cost, whether a mount is what is on target.
+	IsAt(target string, m volumefs.Mount) bool
 }
 
 // Room is the memory for the files of all volumes.

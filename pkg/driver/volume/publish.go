@@ -67,7 +67,7 @@ func (m *Manager) Published(volumeID, target string) bool {
 // node cannot say, it returns an error, and takes a known volume to be where it was: if a repeat
 // failed, the kubelet might remove the volume under a running pod.
 func (m *Manager) isMounted(v *volume, target string) (bool, error) {
-	if v != nil && v.isSeenMounted() {
+	if v != nil && m.isSeenMounted(v) {
 		return true, nil
 	}
 	mounted, err := m.cfg.Mounts.Mounted(target)
@@ -84,8 +84,9 @@ func different(v *volume) error {
 func (m *Manager) repeat(ctx context.Context, v *volume, r state.Record) {
 	defer m.stalls.begin(r.VolumeID)()
 	logUnrecorded(ctx, r, m.cfg.Records.Ensure(r))
-	v.flags.distrust()
-	m.queue.add(v)
+	p := v.projection()
+	p.flags.distrust()
+	m.queue.add(p)
 }
 
 // logUnrecorded logs why a live volume has no record. Its files stay. Only a restart of the driver
@@ -150,7 +151,7 @@ func (m *Manager) publishFirst(ctx context.Context, r state.Record, t identity.T
 			}
 			return m.registry.add(v)
 		},
-		undo: func() error { v.memory.account.Close(); return nil },
+		undo: func() error { v.projection().memory.account.Close(); return nil },
 	}.run()
 	if err != nil {
 		return wrap("publish", r.VolumeID, err)
@@ -186,13 +187,13 @@ func (a attempt) run() (err error) {
 // admit parses the attributes. It takes the room for them first, and then the room for what the
 // publish will read from the API server.
 func (m *Manager) admit(ctx context.Context, v *volume) error {
-	if err := m.admission.admitUnparsed(v); err != nil {
+	if err := m.admission.admitUnparsed(v.projection()); err != nil {
 		return err
 	}
 	if err := inTurn(ctx, m.parsing, v.record, func() error { return m.parse(v) }); err != nil {
 		return err
 	}
-	return m.admission.admitSources(v)
+	return m.admission.admitSources(v.projection())
 }
 
 // parse checks everything in a volume's record that can be checked without reading a source.
@@ -201,18 +202,16 @@ func (m *Manager) parse(v *volume) error {
 	if err != nil {
 		return err
 	}
-	v.spec = spec
-	for _, ref := range spec.Refs() {
-		v.keys = append(v.keys, source.Key{Identity: m.cfg.Authority.Choose(v.record.Pod, ref), Ref: ref})
-	}
+	v.projection().setSpec(v.record.Pod, spec, m.cfg.Authority.Choose)
 	return nil
 }
 
 // storeToken stores the volume's token, if the pod reads a source with it. If the token cannot be
 // written to disk, this run of the driver still uses it.
 func (m *Manager) storeToken(ctx context.Context, v *volume, t identity.Token) {
-	neverUpdates := v.isLive() && v.spec.UpdatePolicy == api.UpdateNever
-	if neverUpdates || !slices.ContainsFunc(v.keys, isReadByPod) {
+	p := v.projection()
+	neverUpdates := v.isLive() && p.spec.UpdatePolicy == api.UpdateNever
+	if neverUpdates || !slices.ContainsFunc(m.registry.keysOf(p), isReadByPod) {
 		return
 	}
 	if err := m.cfg.Tokens.Keep(v.record.VolumeID, v.record.Pod, t); err != nil {
@@ -229,7 +228,7 @@ func (m *Manager) dropToken(ctx context.Context, volumeID string) {
 
 // provision waits for the sources of a new volume and creates it.
 func (m *Manager) provision(ctx context.Context, v *volume) error {
-	if err := m.acquire(v); err != nil {
+	if err := m.acquire(v.projection()); err != nil {
 		return err
 	}
 	for {
@@ -244,17 +243,25 @@ func (m *Manager) provision(ctx context.Context, v *volume) error {
 	}
 }
 
-// acquire becomes a user of every source of the volume.
-func (m *Manager) acquire(v *volume) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, key := range v.keys {
+// acquire becomes a user of every source of the projection.
+func (m *Manager) acquire(p *projection) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return m.acquireLocked(p, p.keys)
+}
+
+// acquireLocked becomes a user of all these sources, or of none.
+func (m *Manager) acquireLocked(p *projection, keys []source.Key) error {
+	before := p.release
+	for _, key := range keys {
 		release, err := m.cfg.Sources.Acquire(key)
 		if err != nil {
-			v.releaseSourcesLocked()
+			p.release = p.release[len(before):]
+			p.releaseSourcesLocked()
+			p.release = before
 			return fmt.Errorf("watch the sources: %w", err)
 		}
-		v.release = append(v.release, release)
+		p.release = append(p.release, release)
 	}
 	return nil
 }
@@ -276,13 +283,20 @@ func (m *Manager) create(ctx context.Context, v *volume) error {
 	}.run()
 }
 
-// populate syncs the volume for the first time. If it fails it unmounts what it has mounted, and no
-// other mount on the target.
+// populate mounts the files of a new volume: those of an equal live one, or new ones. If it fails it
+// unmounts what it has mounted, and no other mount on the target.
 func (m *Manager) populate(ctx context.Context, v *volume) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	p := v.projection()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	return attempt{
-		do: func() error { return m.populateLocked(ctx, v) },
+		do: func() error {
+			if m.sharer.joinLocked(ctx, v, p) {
+				klog.FromContext(ctx).V(2).Info("Published", logkeys.Pod, v.record.Pod, logkeys.Shared, v.projection().id)
+				return nil
+			}
+			return m.populateLocked(ctx, v, p)
+		},
 		undo: func() error {
 			if !v.isLive() {
 				return nil
@@ -292,22 +306,22 @@ func (m *Manager) populate(ctx context.Context, v *volume) error {
 	}.run()
 }
 
-func (m *Manager) populateLocked(ctx context.Context, v *volume) error {
-	v.flags.takeChanged() // Changes up to now are no updates of the volume.
-	if _, err := m.syncer.syncLocked(ctx, v); err != nil {
+func (m *Manager) populateLocked(ctx context.Context, v *volume, p *projection) error {
+	p.flags.takeChanged() // Changes up to now are no updates of the volume.
+	if _, err := m.syncer.syncLocked(ctx, p); err != nil {
 		return err
 	}
 	klog.FromContext(ctx).V(2).Info("Published", logkeys.Pod, v.record.Pod)
-	if v.spec.UpdatePolicy == api.UpdateNever {
-		v.frozen = true
-		v.releaseSourcesLocked()
+	if p.spec.UpdatePolicy == api.UpdateNever {
+		p.frozen = true
+		p.releaseSourcesLocked()
 		m.dropToken(ctx, v.record.VolumeID)
 	} else {
-		m.notifier.polledLocked(v)
+		m.notifier.polledLocked(p)
 	}
 	v.attributes = nil
-	if !v.flags.oldestChange().IsZero() {
-		m.queue.add(v) // The sources have changed since they were read, and workers skip unpublished volumes.
+	if !p.flags.oldestChange().IsZero() {
+		m.queue.add(p) // The sources have changed since they were read, and workers skip unpublished volumes.
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
 )
 
-// workers is how many volumes are synced at a time. A sync is mostly system calls.
+// workers is how many projections are synced at a time. A sync is mostly system calls.
 const workers = 4
 
 // After firstRetry a sync that the node could not do is tried again; the time doubles up to
@@ -22,14 +22,17 @@ const (
 	noRoomRetry = time.Minute
 )
 
-// syncQueue is the queue of volumes to sync. Each namespace has its own turn.
+// syncQueue is the queue of projections to sync. Each namespace has its own turn.
 type syncQueue struct {
 	queue  workqueue.TypedRateLimitingInterface[queued]
 	stalls *stallDetector
 }
 
-// queued names a volume in the queue.
-type queued struct{ namespace, volumeID string }
+// queued is a projection in the queue.
+type queued struct {
+	namespace  string
+	projection *projection
+}
 
 func newSyncQueue(stalls *stallDetector) *syncQueue {
 	return &syncQueue{
@@ -39,18 +42,16 @@ func newSyncQueue(stalls *stallDetector) *syncQueue {
 	}
 }
 
-func itemOf(v *volume) queued {
-	return queued{namespace: v.record.Pod.Namespace, volumeID: v.record.VolumeID}
-}
+func itemOf(p *projection) queued { return queued{namespace: p.namespace, projection: p} }
 
-// add queues a sync of the volume. It does not block.
-func (q *syncQueue) add(v *volume) { q.queue.Add(itemOf(v)) }
+// add queues a sync. It does not block.
+func (q *syncQueue) add(p *projection) { q.queue.Add(itemOf(p)) }
 
-// addAt queues a sync of the volume for later.
-func (q *syncQueue) addAt(v *volume, at time.Time) { q.queue.AddAfter(itemOf(v), time.Until(at)) }
+// addAt queues a sync for later.
+func (q *syncQueue) addAt(p *projection, at time.Time) { q.queue.AddAfter(itemOf(p), time.Until(at)) }
 
-// run syncs volumes from the queue until ctx ends.
-func (q *syncQueue) run(ctx context.Context, sync func(ctx context.Context, volumeID string) error) error {
+// run syncs what is queued until ctx ends.
+func (q *syncQueue) run(ctx context.Context, sync func(context.Context, *projection) error) error {
 	var g errgroup.Group
 	for range workers {
 		g.Go(func() error {
@@ -64,15 +65,15 @@ func (q *syncQueue) run(ctx context.Context, sync func(ctx context.Context, volu
 	return g.Wait()
 }
 
-// syncNext syncs one volume. It returns false when the queue has been shut down.
-func (q *syncQueue) syncNext(ctx context.Context, sync func(ctx context.Context, volumeID string) error) bool {
+// syncNext syncs one projection. It returns false when the queue has been shut down.
+func (q *syncQueue) syncNext(ctx context.Context, sync func(context.Context, *projection) error) bool {
 	item, closed := q.queue.Get()
 	if closed {
 		return false
 	}
 	defer q.queue.Done(item)
-	end := q.stalls.beginQueued(item.volumeID)
-	err := sync(ctx, item.volumeID)
+	end := q.stalls.beginQueued(item.projection.id)
+	err := sync(ctx, item.projection)
 	end()
 	switch {
 	case !isRetried(err):

@@ -3,13 +3,16 @@ package volume
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
 // Recover takes over the volumes that an earlier run of the driver left mounted, and queues each
@@ -51,7 +54,8 @@ func (m *Manager) mountedVolume(r state.Record) (v *volume, mistake error) {
 	v = newVolume(r, m.admission.newMemory(r))
 	mistake = m.parse(v)
 	v.attributes = nil
-	v.flags.setPhase(phaseLive)
+	v.phase.set(live)
+	v.projection().phase.set(live)
 	return v, mistake
 }
 
@@ -59,43 +63,121 @@ func (m *Manager) mountedVolume(r state.Record) (v *volume, mistake error) {
 // attributes or sources are refused, the volume stays as it is, and its condition says why. adopt
 // fails when another volume is on the target.
 func (m *Manager) adopt(ctx context.Context, v *volume, mistake error) error {
-	v.frozen = mistake != nil || v.spec.UpdatePolicy == api.UpdateNever
-	v.files.tidyAt = time.Now().Add(2 * graceTime) // An earlier run may have replaced files a moment ago.
+	p := v.projection()
+	p.frozen = mistake != nil || p.spec.UpdatePolicy == api.UpdateNever
+	p.files.tidyAt = time.Now().Add(2 * graceTime) // An earlier run may have replaced files a moment ago.
 	if err := m.registry.add(v); err != nil {
-		v.memory.account.Close()
+		p.memory.account.Close()
 		return err
 	}
-	m.chargeMounted(ctx, v)
-	if v.spec.UpdatePolicy == api.UpdateNever {
+	if p.spec.UpdatePolicy == api.UpdateNever {
 		m.dropToken(ctx, v.record.VolumeID) // An earlier run may have ended before it dropped the token.
 	}
-	problem := mistake
-	if !v.frozen {
-		problem = m.acquire(v)
+	if mistake == nil && p.canShare() {
+		isJoined, problem := m.adoptShared(v, p)
+		if isJoined {
+			return nil
+		}
+		mistake = problem
 	}
-	if problem != nil {
-		m.freeze(ctx, v, problem)
+	m.chargeMounted(ctx, v, p)
+	if mistake == nil && !p.frozen {
+		mistake = m.acquire(p)
+	}
+	if mistake != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		m.freezeLocked(ctx, p, mistake)
 		return nil
 	}
-	m.queue.add(v)
+	m.queue.add(p)
+	return nil
+}
+
+// adoptShared makes a volume that was found mounted one of the projection that has its files, if an
+// earlier volume is on the same file system. Else the volume's own projection is the first one there,
+// which new volumes may join. The error says why the files cannot be updated.
+func (m *Manager) adoptShared(v *volume, own *projection) (isJoined bool, problem error) {
+	other := m.withSameFiles(v)
+	if other == nil {
+		m.sharer.offer(own)
+		return false, nil
+	}
+	other.mu.Lock()
+	defer other.mu.Unlock()
+	switch {
+	case !other.isLive(): // Its last volume has just gone.
+		return false, nil
+	case other.shape.files != own.shape.files:
+		return false, refuse("adopt", v.record.VolumeID, Invalid,
+			"its files are those of volume %s, which asks for other ones", other.id)
+	}
+	if err := m.addReadersLocked(other, own.keys); err != nil {
+		return false, err
+	}
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	m.sharer.moveLocked(v, own, other)
+	m.queue.add(other)
+	return true, nil
+}
+
+// withSameFiles returns the projection of another volume that has the same file system; nil for none,
+// or if the node cannot say.
+func (m *Manager) withSameFiles(v *volume) *projection {
+	mount, err := m.cfg.Mounts.Find(v.record.TargetPath)
+	if err != nil {
+		return nil
+	}
+	p := v.projection()
+	p.mu.Lock()
+	v.mount = mount
+	p.mu.Unlock()
+	for _, other := range m.registry.all() {
+		if other != v && other.isLive() && mount.SharesFilesWith(m.mountOf(other)) {
+			return other.projection()
+		}
+	}
+	return nil
+}
+
+// mountOf returns the mount of a live volume; zero if it is not known.
+func (m *Manager) mountOf(v *volume) volumefs.Mount {
+	p := v.projection()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return v.mount
+}
+
+// addReadersLocked makes the identities of these keys readers of the projection too. An earlier run of
+// the driver may have chosen others: then all of them must be allowed to read the sources.
+func (m *Manager) addReadersLocked(p *projection, keys []source.Key) error {
+	more := slices.DeleteFunc(slices.Clone(keys), func(key source.Key) bool { return slices.Contains(p.keys, key) })
+	if len(more) == 0 || p.frozen {
+		return nil
+	}
+	if err := m.acquireLocked(p, more); err != nil {
+		return err
+	}
+	m.registry.addReaders(p, more)
 	return nil
 }
 
 // chargeMounted takes the room of a volume that is mounted already.
-func (m *Manager) chargeMounted(ctx context.Context, v *volume) {
+func (m *Manager) chargeMounted(ctx context.Context, v *volume, p *projection) {
 	usage, err := m.cfg.Mounts.Usage(v.record.TargetPath)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "The room of a volume is not known", logkeys.VolumeID, v.record.VolumeID)
 	}
-	m.admission.chargeUsage(v, usage)
+	m.admission.chargeUsage(p, usage)
 }
 
-// freeze stops the updates of a live volume.
-func (m *Manager) freeze(ctx context.Context, v *volume, problem error) {
-	klog.FromContext(ctx).Error(problem, "A live volume keeps its content from now on", logkeys.VolumeID, v.record.VolumeID)
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.frozen = true
-	v.setProblemLocked(problem)
-	m.notifier.event(v, ReasonFrozen, "the files stay as they are until the pod is replaced: %v", problem)
+// freezeLocked stops the updates of live volumes.
+func (m *Manager) freezeLocked(ctx context.Context, p *projection, problem error) {
+	p.frozen = true
+	p.setProblemLocked(problem)
+	for _, v := range p.volumes {
+		klog.FromContext(ctx).Error(problem, "A live volume keeps its content from now on", logkeys.VolumeID, v.record.VolumeID)
+		m.notifier.event(v, ReasonFrozen, "the files stay as they are until the pod is replaced: %v", problem)
+	}
 }

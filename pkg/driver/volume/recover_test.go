@@ -119,7 +119,7 @@ func TestKilledDuringPublish(t *testing.T) {
 func TestUnreadableRecordIsReported(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
-		torn := n.request("torn", configMap("web"))
+		torn := n.request("torn", configMap("web", api.KeyUID, "1")) // It shares its files with none.
 		d.publish(torn)
 		d.stop()
 		names, err := filepath.Glob(filepath.Join(n.dir, "state", "volumes", "*.json"))

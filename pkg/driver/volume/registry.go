@@ -6,23 +6,27 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
-// registry holds the volumes that are published or being published.
+// registry holds the volumes that are published or being published, and their projections.
 type registry struct {
 	mu      sync.Mutex // Guards the fields below; never held while waiting or calling out.
 	volumes map[string]*volume
-	targets map[string]string                 // Invariant: targets[p] is id iff p is the target of volumes[id].
-	users   map[source.Key]map[string]*volume // Invariant: v is in users[k] iff it is in volumes and k is in v.keys.
+	targets map[string]string                       // Invariant: targets[t] is id iff t is the target of volumes[id].
+	users   map[source.Key]map[*projection]struct{} // Invariant: p is in users[k] iff a volume has it and k is in p.keys.
+	shared  map[shape]*projection                   // The projection that new volumes of a shape may join.
 	// recovered is how many volumes an earlier run left, and isRecovered that all of them are here.
 	recovered   int
 	isRecovered bool
 }
 
 func newRegistry() *registry {
-	return &registry{volumes: map[string]*volume{}, targets: map[string]string{}, users: map[source.Key]map[string]*volume{}}
+	return &registry{
+		volumes: map[string]*volume{}, targets: map[string]string{},
+		users: map[source.Key]map[*projection]struct{}{}, shared: map[shape]*projection{},
+	}
 }
 
-// add makes the volume known. Call it before sources are acquired, so that no change is missed. It
-// fails when the target belongs to another volume.
+// add makes the volume and its projection known. Call it before sources are acquired, so that no
+// change is missed. It fails when the target belongs to another volume.
 func (r *registry) add(v *volume) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,27 +36,75 @@ func (r *registry) add(v *volume) error {
 	}
 	r.targets[target] = id
 	r.volumes[id] = v
-	for _, key := range v.keys {
-		if r.users[key] == nil {
-			r.users[key] = map[string]*volume{}
-		}
-		r.users[key][id] = v
-	}
+	r.useLocked(v.projection())
 	return nil
 }
 
-// remove undoes add.
+func (r *registry) useLocked(p *projection) {
+	for _, key := range p.keys {
+		if r.users[key] == nil {
+			r.users[key] = map[*projection]struct{}{}
+		}
+		r.users[key][p] = struct{}{}
+	}
+}
+
+// remove undoes add for a volume.
 func (r *registry) remove(v *volume) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.volumes, v.record.VolumeID)
 	delete(r.targets, v.record.TargetPath)
-	for _, key := range v.keys {
-		delete(r.users[key], v.record.VolumeID)
+}
+
+// removeProjection undoes add for a projection that no volume has any more.
+func (r *registry) removeProjection(p *projection) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, key := range p.keys {
+		delete(r.users[key], p)
 		if len(r.users[key]) == 0 {
 			delete(r.users, key)
 		}
 	}
+	if r.shared[p.shape] == p {
+		delete(r.shared, p.shape)
+	}
+}
+
+// offer returns the projection that volumes of the shape of p may join. If there is none, that is p
+// from now on.
+func (r *registry) offer(p *projection) *projection {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if other := r.shared[p.shape]; other != nil {
+		return other
+	}
+	r.shared[p.shape] = p
+	return p
+}
+
+// supersede makes p the projection that new volumes of its shape may join.
+func (r *registry) supersede(p *projection) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.shared[p.shape] = p
+}
+
+// addReaders adds sources to a projection, so that it has those of another one too. The mu of p is
+// held.
+func (r *registry) addReaders(p *projection, keys []source.Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.keys = append(p.keys, keys...)
+	r.useLocked(p)
+}
+
+// keysOf returns the sources of a projection.
+func (r *registry) keysOf(p *projection) []source.Key {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return p.keys
 }
 
 // get returns a volume, or nil if it is not known.
@@ -86,12 +138,21 @@ func (r *registry) all() []*volume {
 	return all
 }
 
-// eachUser calls visit, which must not block, with every volume that uses the source.
-func (r *registry) eachUser(key source.Key, visit func(*volume)) {
+// projections returns every projection once.
+func (r *registry) projections() map[*projection]struct{} {
+	all := map[*projection]struct{}{}
+	for _, v := range r.all() {
+		all[v.projection()] = struct{}{}
+	}
+	return all
+}
+
+// eachUser calls visit, which must not block, with every projection that uses the source.
+func (r *registry) eachUser(key source.Key, visit func(*projection)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, v := range r.users[key] {
-		visit(v)
+	for p := range r.users[key] {
+		visit(p)
 	}
 }
 

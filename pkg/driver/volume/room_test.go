@@ -141,7 +141,7 @@ func TestAChangeForManyVolumesIsNoTrouble(t *testing.T) {
 		d := n.start(option)
 		var all []state.Record
 		for i := range 15 {
-			r := n.request(fmt.Sprintf("v%d", i), configMap("web"))
+			r := n.request(fmt.Sprintf("v%d", i), configMap("web", api.KeyUID, fmt.Sprint(i)))
 			d.publish(r)
 			all = append(all, r)
 		}

@@ -19,7 +19,7 @@ const (
 	lockInterval  = time.Millisecond
 )
 
-// facts are shown in reports and decide nothing. The volume's mu guards them.
+// facts are shown in reports and decide nothing. The projection's mu guards them.
 type facts struct {
 	bytes       int64     // Of the files.
 	projectedAt time.Time // When the files last changed; zero for not in this run.
@@ -29,26 +29,26 @@ type facts struct {
 }
 
 // noteDelayLocked stores since when a change waits, if a sync did not write it.
-func (v *volume) noteDelayLocked(since time.Time, err error) {
+func (p *projection) noteDelayLocked(since time.Time, err error) {
 	switch {
 	case err == nil:
-		v.facts.behind = time.Time{}
-	case v.facts.behind.IsZero() && since.IsZero():
-		v.facts.behind = time.Now()
-	case v.facts.behind.IsZero():
-		v.facts.behind = since
+		p.facts.behind = time.Time{}
+	case p.facts.behind.IsZero() && since.IsZero():
+		p.facts.behind = time.Now()
+	case p.facts.behind.IsZero():
+		p.facts.behind = since
 	}
 }
 
 // setProblemLocked stores the problem, and when problems of its kind began.
-func (v *volume) setProblemLocked(problem error) {
+func (p *projection) setProblemLocked(problem error) {
 	switch {
 	case problem == nil:
-		v.facts.troubled = time.Time{}
-	case v.problem == nil || kindOf(v.problem) != kindOf(problem):
-		v.facts.troubled = time.Now()
+		p.facts.troubled = time.Time{}
+	case p.problem == nil || kindOf(p.problem) != kindOf(problem):
+		p.facts.troubled = time.Now()
 	}
-	v.problem = problem
+	p.problem = problem
 }
 
 // describer reports the state of volumes. It does not wait long for volumes that are being worked
@@ -66,9 +66,9 @@ type visitor struct{ locked, busy func(*volume) }
 func (d *describer) each(visit visitor) {
 	deadline := time.Now().Add(statusTimeout)
 	for _, v := range d.registry.all() {
-		if v.lockBefore(deadline) {
+		if p := v.projection(); p.lockBefore(deadline) {
 			visit.locked(v)
-			v.mu.Unlock()
+			p.mu.Unlock()
 		} else {
 			visit.busy(v)
 		}
@@ -84,19 +84,20 @@ func (d *describer) condition(volumeID, target string) (problem, err error) {
 	case target != "" && target != v.record.TargetPath:
 		return nil, refuse("describe", volumeID, Unknown, "volume %s is not published on %s", volumeID, target)
 	}
-	locked := v.lockBefore(time.Now().Add(statusTimeout))
+	p := v.projection()
+	locked := p.lockBefore(time.Now().Add(statusTimeout))
 	if locked {
-		defer v.mu.Unlock()
+		defer p.mu.Unlock()
 	}
 	switch {
 	case !v.isLive():
 		return nil, refuse("describe", volumeID, Unknown, "volume %s is not published on this node", volumeID)
 	case !locked:
 		return errWorkedOn, nil
-	case v.problem != nil:
-		return v.problem, nil
+	case v.problemLocked() != nil:
+		return v.problemLocked(), nil
 	}
-	return d.planner.stalenessLocked(v), nil
+	return d.planner.stalenessLocked(p), nil
 }
 
 // status returns the state of the volumes of the pods that match, sorted.
@@ -104,7 +105,7 @@ func (d *describer) status(match func(api.Pod) bool) []statusz.Volume {
 	all := []statusz.Volume{}
 	d.each(visitor{
 		locked: func(v *volume) {
-			if match(v.record.Pod) && !v.flags.is(phaseGone) {
+			if match(v.record.Pod) && !v.phase.is(gone) {
 				all = append(all, d.describeLocked(v))
 			}
 		},
@@ -120,20 +121,21 @@ func (d *describer) status(match func(api.Pod) bool) []statusz.Volume {
 
 // outline describes what can be known of a volume without its lock.
 func (d *describer) outline(v *volume, state statusz.State) statusz.Volume {
-	r := v.record
+	r, p := v.record, v.projection()
 	return statusz.Volume{
 		ID: r.VolumeID, Pod: statusz.Pod(r.Pod), Name: v.name(), TargetPath: r.TargetPath, State: state,
-		UpdatePolicy: string(v.spec.UpdatePolicy), OnDelete: string(v.spec.OnDelete), Sources: d.sourcesOf(v),
+		UpdatePolicy: string(p.spec.UpdatePolicy), OnDelete: string(p.spec.OnDelete), Sources: d.sourcesOf(p),
 	}
 }
 
 func (d *describer) describeLocked(v *volume) statusz.Volume {
+	p := v.projection()
 	s := d.outline(v, v.stateLocked())
-	s.Digest, s.Bytes, s.ProjectedAt, s.CheckedAt = d.key.seal(v.files.digest), v.facts.bytes, v.facts.projectedAt, v.facts.checkedAt
+	s.Digest, s.Bytes, s.ProjectedAt, s.CheckedAt = d.key.seal(p.files.digest), p.facts.bytes, p.facts.projectedAt, p.facts.checkedAt
 	s.Problem = d.problemLocked(v)
-	for i, of := range v.spec.Sources {
-		if p, ok := v.files.projected[of.Ref]; ok {
-			s.Sources[i].Projected = &p.version
+	for i, of := range p.spec.Sources {
+		if projected, ok := p.files.projected[of.Ref]; ok {
+			s.Sources[i].Projected = &projected.version
 		}
 	}
 	return s
@@ -144,7 +146,7 @@ func (v *volume) stateLocked() statusz.State {
 	switch {
 	case !v.isLive():
 		return statusz.Publishing
-	case v.frozen:
+	case v.projection().frozen:
 		return statusz.Frozen
 	}
 	return statusz.Live
@@ -152,16 +154,17 @@ func (v *volume) stateLocked() statusz.State {
 
 // problemLocked returns the problem of a volume, or what its publish waits for; nil for none.
 func (d *describer) problemLocked(v *volume) *statusz.Problem {
-	if v.problem != nil {
-		return &statusz.Problem{Kind: string(kindOf(v.problem)), Message: v.problem.Error(), Since: v.facts.troubled}
+	p := v.projection()
+	if problem := v.problemLocked(); problem != nil {
+		return &statusz.Problem{Kind: string(kindOf(problem)), Message: problem.Error(), Since: p.facts.troubled}
 	}
 	if !v.isLive() {
-		if _, _, err := d.planner.plan(v); err != nil {
+		if _, _, err := d.planner.plan(p); err != nil {
 			return &statusz.Problem{Kind: string(kindOf(err)), Message: err.Error()}
 		}
 		return nil
 	}
-	unread, ok := asUnread(d.planner.stalenessLocked(v))
+	unread, ok := asUnread(d.planner.stalenessLocked(p))
 	if !ok {
 		return nil
 	}
@@ -170,13 +173,13 @@ func (d *describer) problemLocked(v *volume) *statusz.Problem {
 
 // sourcesOf returns the sources in the order of the attributes, with what is known of each object
 // now.
-func (d *describer) sourcesOf(v *volume) []statusz.Source {
-	keys := make(map[api.Ref]source.Key, len(v.keys))
-	for _, key := range v.keys {
+func (d *describer) sourcesOf(p *projection) []statusz.Source {
+	keys := map[api.Ref]source.Key{}
+	for _, key := range d.registry.keysOf(p) {
 		keys[key.Ref] = key
 	}
-	all := make([]statusz.Source, 0, len(v.spec.Sources))
-	for _, s := range v.spec.Sources {
+	all := make([]statusz.Source, 0, len(p.spec.Sources))
+	for _, s := range p.spec.Sources {
 		next := statusz.Source{
 			Kind: string(s.Ref.Kind), Namespace: s.Ref.Namespace, Name: s.Ref.Name, Optional: s.Optional,
 			ReadBy: keys[s.Ref].Identity.String(),

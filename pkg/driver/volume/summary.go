@@ -46,32 +46,33 @@ func (d *describer) summary() Summary {
 }
 
 func (d *describer) addLocked(s *Summary, v *volume, now time.Time) {
-	if v.frozen && v.problem != nil {
+	of := v.projection()
+	if of.frozen && of.problem != nil {
 		s.Frozen++
 	}
 	if p := d.problemLocked(v); p != nil {
 		s.NotCurrent[Kind(p.Kind)]++
 		return
 	}
-	if !v.frozen {
-		s.addStaleness(v, now, v.facts.behind)
+	if !of.frozen {
+		s.addStaleness(of, now, of.facts.behind)
 	}
 }
 
 func (d *describer) addBusy(s *Summary, v *volume, now time.Time) {
-	if d.stalls.age(v.record.VolumeID, now) > statusTimeout { // Else the time was over before its turn came.
+	if max(d.stalls.age(v.record.VolumeID, now), d.stalls.age(v.projection().id, now)) > statusTimeout { // Else the time was over before its turn came.
 		s.NotCurrent[Busy]++
 	}
-	s.addStaleness(v, now, time.Time{})
+	s.addStaleness(v.projection(), now, time.Time{})
 }
 
-// addStaleness adds the age of a volume's oldest change that is not in the files. behind is that of
+// addStaleness adds the age of a projection's oldest change that is not in the files. behind is that of
 // a change that a sync could not write; zero for none.
-func (s *Summary) addStaleness(v *volume, now, behind time.Time) {
-	if v.spec.UpdatePolicy == api.UpdateNever { // It does not follow its sources.
+func (s *Summary) addStaleness(p *projection, now, behind time.Time) {
+	if p.spec.UpdatePolicy == api.UpdateNever { // It does not follow its sources.
 		return
 	}
-	since := v.flags.oldestChange()
+	since := p.flags.oldestChange()
 	if !behind.IsZero() && (since.IsZero() || behind.Before(since)) {
 		since = behind
 	}

@@ -25,93 +25,100 @@ type syncer struct {
 
 // syncLive syncs a volume from the queue. It does not wait for a volume that is being published: a
 // publish that hangs would take the worker with it, and syncs its volume itself.
-func (s *syncer) syncLive(ctx context.Context, v *volume) error {
-	if !v.isLive() {
+func (s *syncer) syncLive(ctx context.Context, p *projection) error {
+	if !p.isLive() {
 		return nil
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if !v.isLive() || v.frozen {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return s.syncLiveLocked(ctx, p)
+}
+
+func (s *syncer) syncLiveLocked(ctx context.Context, p *projection) error {
+	if !p.isLive() || p.frozen {
 		return nil
 	}
-	v.startTidyingLocked()
-	result, err := s.syncLocked(ctx, v)
+	p.startTidyingLocked()
+	result, err := s.syncLocked(ctx, p)
 	if isFirstRead(err) {
 		return err // After a restart the files stay. The first answer queues the volume again.
 	}
 	if early, ok := errors.AsType[*atomicdir.EarlyError](err); ok {
-		s.queue.addAt(v, early.Until)
+		s.queue.addAt(p, early.Until)
 		return nil
 	}
 	o := outcome{result: result, consequence: filesStay}
-	if err == nil && s.planner.removesFiles(v) {
+	if err == nil && s.planner.removesFiles(p) {
 		o.consequence = filesGo
 	}
-	o.problem = s.planner.withLosses(v, err)
-	s.notifier.outcomeLocked(ctx, v, o)
-	s.notifier.polledLocked(v)
-	s.tidyLaterLocked(v, result)
+	o.problem = s.planner.withLosses(p, err)
+	s.notifier.outcomeLocked(ctx, p, o)
+	s.notifier.polledLocked(p)
+	s.tidyLaterLocked(p, result)
 	return o.problem
 }
 
 // syncLocked is the one path of publish, update, republish and restart. On an error the files are
 // what they were.
-func (s *syncer) syncLocked(ctx context.Context, v *volume) (Result, error) {
-	since := v.flags.takeChanged()
-	result, err := s.projectLocked(v)
+func (s *syncer) syncLocked(ctx context.Context, p *projection) (Result, error) {
+	since := p.flags.takeChanged()
+	result, err := s.projectLocked(p)
 	if isFirstRead(err) {
 		return result, err // There was nothing to do yet.
 	}
-	v.noteDelayLocked(since, err)
+	p.noteDelayLocked(since, err)
 	if isRetried(err) {
-		v.flags.markChanged(since) // The next try is for the same change.
+		p.flags.markChanged(since) // The next try is for the same change.
 	}
 	if _, early := errors.AsType[*atomicdir.EarlyError](err); early {
 		return result, err
 	}
 	s.reporter.Synced(result, since)
-	klog.FromContext(ctx).V(4).Info("Synced", logkeys.VolumeID, v.record.VolumeID, logkeys.Result, result)
+	klog.FromContext(ctx).V(4).Info("Synced", logkeys.VolumeID, p.id, logkeys.Result, result)
 	return result, err
 }
 
 // projectLocked plans the files, takes the room for them, renders and applies them.
-func (s *syncer) projectLocked(v *volume) (Result, error) {
-	plan, contents, err := s.planner.plan(v)
+func (s *syncer) projectLocked(p *projection) (Result, error) {
+	plan, contents, err := s.planner.plan(p)
 	if err != nil {
 		return ResultFailed, err
 	}
-	if err := s.admission.admitFiles(v, plan); err != nil {
+	if err := s.admission.admitFiles(p, plan); err != nil {
 		return ResultFailed, err
 	}
-	giveBack, err := s.admission.borrowLocked(v, plan.Rendered())
+	giveBack, err := s.admission.borrowLocked(p, plan.Rendered())
 	if err != nil {
 		return ResultFailed, err
 	}
 	defer giveBack()
 	t := plan.Tree()
-	result, err := s.applyLocked(v, write{tree: t, needed: neededBy(plan)})
+	result, err := s.applyLocked(p, write{tree: t, needed: neededBy(plan)})
 	if err != nil {
 		return ResultFailed, err
 	}
-	s.recordAppliedLocked(v, contents, result)
-	v.facts.bytes = int64(t.Size())
+	s.recordAppliedLocked(p, contents, result)
+	p.facts.bytes = int64(t.Size())
 	return result, nil
 }
 
 // applyLocked makes the files equal to the tree, if they are not.
-func (s *syncer) applyLocked(v *volume, w write) (Result, error) {
-	before, digest := v.files.digest, w.tree.Digest()
-	distrusted := v.flags.takeDistrust()
-	if v.isLive() && before == digest && !distrusted {
+func (s *syncer) applyLocked(p *projection, w write) (Result, error) {
+	before, digest := p.files.digest, w.tree.Digest()
+	distrusted := p.flags.takeDistrust()
+	if p.isLive() && before == digest && !distrusted {
 		return ResultUnchanged, nil
 	}
-	v.files.digest = "" // A write that fails may already show the new files.
+	p.files.digest = "" // A write that fails may already show the new files.
 	w.differs = before != "" && before != digest && !distrusted
-	changed, err := s.writeLocked(v, w)
+	changed, err := s.writeLocked(p, w)
 	if err != nil {
 		return ResultFailed, err
 	}
-	v.files.digest = digest
+	if distrusted {
+		s.checkMountsLocked(p)
+	}
+	p.files.digest = digest
 	if !changed {
 		return ResultUnchanged, nil
 	}
@@ -119,36 +126,36 @@ func (s *syncer) applyLocked(v *volume, w write) (Result, error) {
 }
 
 // recordAppliedLocked stores which objects the files come from, after a sync that succeeded.
-func (s *syncer) recordAppliedLocked(v *volume, contents map[api.Ref]api.Content, result Result) {
-	v.memory.crowded = time.Time{} // There is room, or none is needed.
-	v.facts.checkedAt = time.Now()
-	reached := v.files.setProjected(contents)
+func (s *syncer) recordAppliedLocked(p *projection, contents map[api.Ref]api.Content, result Result) {
+	p.memory.crowded = time.Time{} // There is room, or none is needed.
+	p.facts.checkedAt = time.Now()
+	reached := p.files.setProjected(contents)
 	if result != ResultWritten {
 		return
 	}
-	v.facts.projectedAt = v.facts.checkedAt
+	p.facts.projectedAt = p.facts.checkedAt
 	if !reached.IsZero() {
 		s.reporter.Reached(reached)
 	}
 }
 
 // tidyLaterLocked queues the volume for when the grace of its replaced files is over.
-func (s *syncer) tidyLaterLocked(v *volume, result Result) {
-	if result == ResultWritten && v.spec.UpdatePolicy == api.UpdateAtomic {
-		v.files.tidyAt = time.Now().Add(2 * graceTime)
+func (s *syncer) tidyLaterLocked(p *projection, result Result) {
+	if result == ResultWritten && p.spec.UpdatePolicy == api.UpdateAtomic {
+		p.files.tidyAt = time.Now().Add(2 * graceTime)
 	}
-	if !v.files.tidyAt.IsZero() {
-		s.queue.addAt(v, v.files.tidyAt) // An earlier sync does not tidy yet.
+	if !p.files.tidyAt.IsZero() {
+		s.queue.addAt(p, p.files.tidyAt) // An earlier sync does not tidy yet.
 	}
 }
 
 // startTidyingLocked makes the next sync that gets so far look at the files on disk, if it is time.
-func (v *volume) startTidyingLocked() {
-	if v.files.tidyAt.IsZero() || time.Now().Before(v.files.tidyAt) {
+func (p *projection) startTidyingLocked() {
+	if p.files.tidyAt.IsZero() || time.Now().Before(p.files.tidyAt) {
 		return
 	}
-	v.files.tidyAt = time.Time{}
-	v.flags.distrust()
+	p.files.tidyAt = time.Time{}
+	p.flags.distrust()
 }
 
 // write is one write of a tree into the files of a volume.

@@ -53,7 +53,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 		n.cluster.set(quiet, "a", "1")
 		d := n.start()
 		for i := range 300 {
-			d.publish(n.request(fmt.Sprint("busy-", i), configMap("web")))
+			d.publish(n.request(fmt.Sprint("busy-", i), configMap("web", api.KeyUID, fmt.Sprint(i))))
 		}
 		bystander := n.request("bystander", configMap("web"))
 		bystander.Pod.Namespace = "quiet"

@@ -61,14 +61,30 @@ func (m *Manager) unmount(ctx context.Context, volumeID, target string) error {
 	return err
 }
 
-// forget ends a volume's use of its sources and its memory. It waits for a sync that is under way;
-// a later sync does nothing.
+// forget takes a volume out of its projection, and gives its memory back. It waits for a sync that is
+// under way; a later sync does nothing for the volume.
 func (m *Manager) forget(v *volume) {
-	v.mu.Lock()
-	v.flags.setPhase(phaseGone)
-	v.releaseSourcesLocked()
-	_ = v.closeCachedViewLocked() // No data waits to be written.
-	v.mu.Unlock()
-	v.memory.account.Close()
+	p := v.projection()
+	p.mu.Lock()
+	v.phase.set(gone)
+	isLast := p.removeLocked(v)
+	if isLast {
+		p.endLocked()
+	}
+	p.mu.Unlock()
+	if v.account != nil {
+		v.account.Close()
+	}
 	m.registry.remove(v)
+	if isLast {
+		p.memory.account.Close()
+		m.registry.removeProjection(p)
+	}
+}
+
+// endLocked ends the use of the sources. A later sync does nothing.
+func (p *projection) endLocked() {
+	p.phase.set(gone)
+	p.releaseSourcesLocked()
+	_ = p.closeCachedViewLocked() // No data waits to be written.
 }

@@ -7,7 +7,7 @@ type Faulty struct {
 	*FS
 
 	// Fail is called before each operation. The operation fails, and does nothing, if Fail returns an
-	// error. op is «create», «open», «publish», «share», «mounted», «unmount» or «usage». target is
+	// error. op is «create», «open», «publish», «share», «find», «mounted», «unmount» or «usage». target is
 	// empty for create, and for the usage of a view.
 	Fail func(op, target string) error
 }
@@ -54,8 +54,20 @@ func (f *Faulty) Usage(target string) (Usage, error) {
 	return f.FS.Usage(target)
 }
 
-// wrap makes the operations of a view fail too. [View.IsAt] asks as «open» does, in whose place it
-// is.
+// IsAt is [FS.IsAt]. It asks as «open» does, in whose place it is.
+func (f *Faulty) IsAt(target string, m Mount) bool {
+	return f.Fail("open", target) == nil && f.FS.IsAt(target, m)
+}
+
+// Find is [FS.Find].
+func (f *Faulty) Find(target string) (Mount, error) {
+	if err := f.Fail("find", target); err != nil {
+		return Mount{}, fmt.Errorf("look for volume at %s: %w", target, err)
+	}
+	return f.FS.Find(target)
+}
+
+// wrap makes the operations of a view fail too.
 func (f *Faulty) wrap(v *View) *View {
 	if v != nil {
 		v.fault = f.Fail

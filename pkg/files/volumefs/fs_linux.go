@@ -114,7 +114,7 @@ func (f *FS) Create(l Limits) (*View, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create volume: %w", err)
 	}
-	v, err := f.newView(mnt)
+	v, err := f.newView(mnt, Mount{})
 	if err != nil {
 		return nil, fmt.Errorf("create volume: %w", err)
 	}
@@ -140,7 +140,7 @@ func (f *FS) Open(target string) (*View, error) {
 	if err := makePrivateAndWritable(mnt); err != nil {
 		return nil, fmt.Errorf("open volume at %s: %w", target, errors.Join(err, mnt.Close()))
 	}
-	v, err := f.newView(mnt)
+	v, err := f.newView(mnt, live.mount)
 	if err != nil {
 		return nil, fmt.Errorf("open volume at %s: %w", target, err)
 	}
@@ -158,19 +158,26 @@ func (f *FS) Usage(target string) (Usage, error) {
 	return usage(&live.stat), nil
 }
 
-// Device returns the number of the file system that is mounted at target. Volumes that share one file
-// system, and no others, have the same number as long as they are mounted. It wraps [ErrNotMounted] if
-// nothing is mounted there.
-func (f *FS) Device(target string) (uint64, error) {
+// Find returns the mount of the volume that is live at target. It wraps [ErrNotMounted] if no volume of
+// ours is there, judged as by [FS.Open].
+func (f *FS) Find(target string) (Mount, error) {
+	live, err := f.findLive(target)
+	if err != nil {
+		return Mount{}, fmt.Errorf("look for volume at %s: %w", target, err)
+	}
+	defer live.close() //nolint:errcheck // Only a handle.
+	return live.mount, nil
+}
+
+// IsAt reports, by one system call, whether a mount is still what is mounted at target. It returns
+// false if it cannot find out; [FS.Open] then returns the reason.
+func (f *FS) IsAt(target string, m Mount) bool {
 	target, err := cleanTarget(target)
 	if err != nil {
-		return 0, fmt.Errorf("get device of volume: %w", err)
+		return false
 	}
-	r, err := rootAt(unix.AT_FDCWD, target)
-	if err != nil {
-		return 0, fmt.Errorf("get device of volume at %s: %w", target, err)
-	}
-	return unix.Mkdev(r.major, r.minor), nil
+	there, err := mountAt(unix.AT_FDCWD, target)
+	return err == nil && there == m
 }
 
 // Mounted reports whether one of our volumes is mounted at target. A *[ForeignMountError] says that something else is, a

@@ -34,7 +34,7 @@ func TestGuardOfManyVolumes(t *testing.T) { // Not parallel: whatever else is ma
 		}},
 		"Usage": {11, func() error { _, err := g.Usage(first); return err }},
 		"IsAt": {2, func() error {
-			if !kept.IsAt(first) {
+			if !g.IsAt(first, kept.Mount()) {
 				return errors.New("the volume is not where it was published")
 			}
 			return nil

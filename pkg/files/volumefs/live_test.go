@@ -206,12 +206,12 @@ func TestAViewThatIsKept(t *testing.T) {
 	g := newGround(t)
 	target, other := g.target("mount"), g.target("other")
 	made := g.create(t, "one")
-	checkNotAt(t, made, target)
+	checkNotAt(t, g, made, target)
 	g.unmountAtEnd(t, target)
 	if err := made.Publish(target); err != nil {
 		t.Fatal(err)
 	}
-	checkAt(t, made, target)
+	checkAt(t, g, made, target)
 	g.publish(t, other, "another")
 	kept, err := g.Open(target)
 	if err != nil {
@@ -219,23 +219,22 @@ func TestAViewThatIsKept(t *testing.T) {
 	}
 	defer kept.Close()
 	for _, content := range []string{"two", "three"} {
-		checkAt(t, kept, target)
+		checkAt(t, g, kept, target)
 		put(t, kept, "key", content)
 		checkFile(t, target+"/key", content)
 	}
-	checkAt(t, kept, target+"/")
-	checkNotAt(t, kept, other)
-	checkNotAt(t, kept, g.dir)
-	checkNotAt(t, kept, target+"/key")
-	checkNotAt(t, kept, g.target("nothing"))
-	checkNotAt(t, kept, "mount")
+	checkAt(t, g, kept, target+"/")
+	checkNotAt(t, g, kept, other)
+	checkNotAt(t, g, kept, g.dir)
+	checkNotAt(t, g, kept, target+"/key")
+	checkNotAt(t, g, kept, g.target("nothing"))
+	checkNotAt(t, g, kept, "mount")
 	if usage, err := kept.Usage(); err != nil || usage.InodesUsed != 2 {
 		t.Errorf("Usage = %+v, %v, want a directory and a file", usage, err)
 	}
 	if err := kept.Close(); err != nil {
 		t.Error(err)
 	}
-	checkNotAt(t, kept, target)
 	if usage, err := kept.Usage(); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Usage of a closed view = %+v, %v, want that it is closed", usage, err)
 	}
@@ -255,10 +254,10 @@ func TestAViewThatIsKeptTooLong(t *testing.T) {
 	if err := g.Unmount(target); err != nil {
 		t.Fatal(err)
 	}
-	checkNotAt(t, kept, target)
+	checkNotAt(t, g, kept, target)
 	for range 20 {
 		g.publish(t, target, "two")
-		checkNotAt(t, kept, target)
+		checkNotAt(t, g, kept, target)
 		if err := g.Unmount(target); err != nil {
 			t.Fatal(err)
 		}
@@ -266,16 +265,16 @@ func TestAViewThatIsKeptTooLong(t *testing.T) {
 	put(t, kept, "key", "nobody sees it")
 }
 
-func checkAt(t *testing.T, v *volumefs.View, target string) {
+func checkAt(t *testing.T, g *ground, v *volumefs.View, target string) {
 	t.Helper()
-	if !v.IsAt(target) {
+	if !g.IsAt(target, v.Mount()) {
 		t.Errorf("IsAt(%s) = false, want true", target)
 	}
 }
 
-func checkNotAt(t *testing.T, v *volumefs.View, target string) {
+func checkNotAt(t *testing.T, g *ground, v *volumefs.View, target string) {
 	t.Helper()
-	if v.IsAt(target) {
+	if g.IsAt(target, v.Mount()) {
 		t.Errorf("IsAt(%s) = true, want false", target)
 	}
 }

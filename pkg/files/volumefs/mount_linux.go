@@ -83,62 +83,40 @@ func configError(ctx int, what string, err error) error {
 }
 
 // newView opens the volume that mnt holds and takes mnt over, also when it fails.
-func (f *FS) newView(mnt *os.File) (*View, error) {
+func (f *FS) newView(mnt *os.File, at Mount) (*View, error) {
 	root, err := openRoot(mnt)
 	if err != nil {
 		return nil, errors.Join(err, mnt.Close())
 	}
-	return &View{Root: root, fs: f, mnt: mnt}, nil
+	return &View{Root: root, fs: f, mnt: mnt, at: at}, nil
 }
 
-// mountRoot identifies the root directory of a mount: file systems that exist at the same time have
-// different numbers.
-type mountRoot struct {
-	major, minor uint32
-	inode        uint64
+// Mount identifies one mount of a volume. No other mount that exists at the same time is equal to it.
+// The zero value identifies none.
+type Mount struct {
+	id           uint64
+	major, minor uint32 // Of the file system.
+	inode        uint64 // Of the root directory.
 }
 
-// ownRoot returns the root of the view's mount; zero if it is not known. It looks once, and not
-// before it is needed: most views are for one write.
-func (v *View) ownRoot() mountRoot {
-	if v.root == (mountRoot{}) {
-		v.root, _ = rootAt(int(v.mnt.Fd()), "")
-	}
-	return v.root
+// SharesFilesWith reports whether both are mounts of one volume, which exist.
+func (m Mount) SharesFilesWith(other Mount) bool {
+	m.id, other.id = 0, 0
+	return m == other && m != Mount{}
 }
 
-// rootAt returns the root of the mount at a path, or, for an empty path, of the mount that dir is. It
-// fails with [ErrNotMounted] if that is not the root of a mount. Links are followed on the way, which
-// can lead to no other file system.
-func rootAt(dir int, path string) (mountRoot, error) {
+// mountAt returns the mount at a path, or, for an empty path, the one whose root dir is. It fails with
+// [ErrNotMounted] if that is not the root of a mount. Links are followed on the way.
+func mountAt(dir int, path string) (Mount, error) {
 	var st unix.Statx_t
 	const flags = unix.AT_EMPTY_PATH | unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC
-	if err := unix.Statx(dir, path, flags, unix.STATX_TYPE|unix.STATX_INO, &st); err != nil {
-		return mountRoot{}, os.NewSyscallError("statx", err)
+	if err := unix.Statx(dir, path, flags, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_MNT_ID, &st); err != nil {
+		return Mount{}, os.NewSyscallError("statx", err)
 	}
-	isRoot := dir != unix.AT_FDCWD || st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
-	if !isRoot || st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return mountRoot{}, ErrNotMounted
+	if st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return Mount{}, ErrNotMounted
 	}
-	return mountRoot{major: st.Dev_major, minor: st.Dev_minor, inode: st.Ino}, nil
-}
-
-// share clones the mount at one target and publishes the clone at another one. Whatever the path
-// leads to by then, what is cloned must be the volume with the root own.
-func (f *FS) share(own mountRoot, from, to string) error {
-	mnt, err := cloneMount(unix.AT_FDCWD, from)
-	if err != nil {
-		return err
-	}
-	defer mnt.Close() // The published mount stays.
-	got, err := rootAt(int(mnt.Fd()), "")
-	switch {
-	case err != nil:
-		return err
-	case got != own:
-		return ErrNotMounted
-	}
-	return f.publish(mnt, to)
+	return Mount{id: st.Mnt_id, major: st.Dev_major, minor: st.Dev_minor, inode: st.Ino}, nil
 }
 
 // openRoot goes through /proc because the file of a mount is only a handle, while an [os.Root] needs a directory.
@@ -229,12 +207,11 @@ func moveOnto(mnt *os.File, p *place) error {
 // checkVacant refuses a second mount on one target, and a directory with something in it: hidden now, it would stand in
 // the way of removing the target later, when no caller is left to report it to.
 func checkVacant(dir int) error {
-	root, err := isMountRoot(dir)
-	switch {
-	case err != nil:
-		return err
-	case root:
+	switch _, err := mountAt(dir, ""); {
+	case err == nil:
 		return ErrMounted
+	case !errors.Is(err, ErrNotMounted):
+		return err
 	}
 	name, err := firstName(dir)
 	if err == nil && name != "" {

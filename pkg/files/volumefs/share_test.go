@@ -21,20 +21,15 @@ func shared(t *testing.T, g *ground) (view *volumefs.View, first, second string)
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = view.Close() })
-	if err := view.Share(first, second); err != nil {
-		t.Fatal(err)
-	}
-	g.unmountAtEnd(t, second)
-	return view, first, second
-}
-
-func mustDevice(t *testing.T, g *ground, target string) uint64 {
-	t.Helper()
-	device, err := g.Device(target)
+	mount, err := view.Share(first, second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return device
+	g.unmountAtEnd(t, second)
+	if found, err := g.Find(second); err != nil || found != mount {
+		t.Errorf("Find(%s) = %v, %v, want %v", second, found, err, mount)
+	}
+	return view, first, second
 }
 
 // TestASharedVolumeIsOneFileSystem with a mount for each target, which lives as long as its target
@@ -43,8 +38,19 @@ func TestASharedVolumeIsOneFileSystem(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
 	view, first, second := shared(t, g)
-	if a, b := mustDevice(t, g, first), mustDevice(t, g, second); a != b {
-		t.Errorf("devices = %d and %d, want one", a, b)
+	mounts := map[string]volumefs.Mount{}
+	for _, target := range []string{first, second} {
+		mount, err := g.Find(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mounts[target] = mount
+	}
+	if mounts[first] == mounts[second] || !mounts[first].SharesFilesWith(mounts[second]) {
+		t.Errorf("mounts = %v, want two of one file system", mounts)
+	}
+	if g.IsAt(first, mounts[second]) {
+		t.Error("the second mount is at the first target")
 	}
 	put(t, view, "key", "two")
 	for _, target := range []string{first, second} {
@@ -56,7 +62,7 @@ func TestASharedVolumeIsOneFileSystem(t *testing.T) {
 		if lines := mountsBelow(t, target); len(lines) != 1 {
 			t.Errorf("mounts at %s = %q, want one", target, lines)
 		}
-		if !view.IsAt(target) {
+		if !g.IsAt(target, mounts[target]) {
 			t.Errorf("IsAt(%s) = false, want true", target)
 		}
 	}
@@ -154,7 +160,7 @@ func TestShareRefuses(t *testing.T) {
 			tc.prepare(t, g, first)
 			mustMake(t, tc.kind, second)
 			before := mountsBelow(t, g.dir)
-			if err := view.Share(first, second); err == nil || tc.want != nil && !errors.Is(err, tc.want) {
+			if _, err := view.Share(first, second); err == nil || tc.want != nil && !errors.Is(err, tc.want) {
 				t.Errorf("Share = %v, want %v", err, tc.want)
 			}
 			if after := mountsBelow(t, g.dir); len(after) != len(before) {
@@ -167,15 +173,18 @@ func TestShareRefuses(t *testing.T) {
 	}
 }
 
-// TestDeviceOfWhatIsNotMounted is an error that says so.
-func TestDeviceOfWhatIsNotMounted(t *testing.T) {
+// TestNoMountIsEqualToNone: not even to another one that is not known.
+func TestNoMountIsEqualToNone(t *testing.T) {
 	t.Parallel()
-	g := newGround(t)
-	mustMake(t, "directory", g.target("dir"))
-	if _, err := g.Device(g.target("dir")); !errors.Is(err, volumefs.ErrNotMounted) {
-		t.Errorf("Device of a directory: %v, want %v", err, volumefs.ErrNotMounted)
+	var none volumefs.Mount
+	if none.SharesFilesWith(none) {
+		t.Error("two mounts that are not known share their files")
 	}
-	if _, err := g.Device(g.target("none")); !errors.Is(err, unix.ENOENT) {
-		t.Errorf("Device of nothing: %v, want %v", err, unix.ENOENT)
+	g := newGround(t)
+	if mustMake(t, "directory", g.target("dir")); g.IsAt(g.target("dir"), none) {
+		t.Error("a directory is a mount that is not known")
+	}
+	if _, err := g.Find(g.target("dir")); !errors.Is(err, volumefs.ErrNotMounted) {
+		t.Errorf("Find of a directory: %v, want %v", err, volumefs.ErrNotMounted)
 	}
 }

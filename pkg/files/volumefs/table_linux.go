@@ -18,20 +18,11 @@ const mountTable = "/proc/self/mountinfo"
 
 var errNotDirectory = errors.New("the target is not a directory")
 
-// isMountRoot reports whether dir is where something is mounted, at the price of one call.
-func isMountRoot(dir int) (bool, error) {
-	var st unix.Statx_t
-	err := unix.Statx(dir, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE, &st)
-	if err != nil {
-		return false, os.NewSyscallError("statx", err)
-	}
-	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
-}
-
 // liveVolume is the result of [findLive]. The caller closes dir.
 type liveVolume struct {
-	dir  int
-	stat unix.Statfs_t
+	dir   int
+	mount Mount
+	stat  unix.Statfs_t
 }
 
 func (v *liveVolume) close() error { return unix.Close(v.dir) }
@@ -63,13 +54,11 @@ func (f *FS) openTarget(target string) (fd int, err error) {
 }
 
 func (v *liveVolume) check() error {
-	root, err := isMountRoot(v.dir)
-	switch {
-	case err != nil:
+	mount, err := mountAt(v.dir, "")
+	if err != nil {
 		return err
-	case !root:
-		return ErrNotMounted
 	}
+	v.mount = mount
 	err = unix.Fstatfs(v.dir, &v.stat)
 	const flags = unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC
 	switch {

@@ -16,9 +16,9 @@ type View struct {
 
 	fs          *FS
 	mnt         *os.File
-	root        mountRoot // Zero until it is needed.
-	isNew       bool      // It was created, not opened.
-	isPublished bool      // It was created and published.
+	at          Mount // Zero for a volume that is not published.
+	isNew       bool  // It was created, not opened.
+	isPublished bool  // It was created and published.
 	isClosed    bool
 	fault       func(op, target string) error // For tests; else nil.
 }
@@ -45,63 +45,67 @@ func (v *View) Publish(target string) error {
 		return fmt.Errorf("publish volume: %w", err)
 	}
 	if err = v.ask("publish", target); err == nil {
-		err = v.fs.publish(v.mnt, target)
+		err = v.publish(target)
 	}
 	if err != nil {
 		return fmt.Errorf("publish volume at %s: %w", target, err)
 	}
-	v.isPublished = true
 	return nil
 }
 
-// Share mounts the view's volume, which is live at one target, at a second one as well, read-only.
-// What [View.Publish] says about targets holds for the second one. The error wraps [ErrNotMounted] if
-// another volume is mounted at the first one. A failure leaves both as they were.
-func (v *View) Share(from, to string) error {
-	if v.isClosed {
-		return fmt.Errorf("share volume at %s: %w", from, os.ErrClosed)
+func (v *View) publish(target string) error {
+	at, err := mountAt(int(v.mnt.Fd()), "")
+	if err == nil {
+		err = v.fs.publish(v.mnt, target)
 	}
+	if err == nil {
+		v.at, v.isPublished = at, true
+	}
+	return err
+}
+
+// Mount returns the mount that the view was opened at or published as. It is zero for a volume that is
+// not published.
+func (v *View) Mount() Mount { return v.at }
+
+// Share mounts the view's volume, which is live at one target, at a second one as well, read-only, and
+// returns that mount. What [View.Publish] says about targets holds for the second one. The error wraps
+// [ErrNotMounted] if another volume is mounted at the first one. A failure leaves both as they were.
+func (v *View) Share(from, to string) (Mount, error) {
+	if v.isClosed {
+		return Mount{}, fmt.Errorf("share volume at %s: %w", from, os.ErrClosed)
+	}
+	m := Mount{}
 	err := v.ask("share", to)
 	if err == nil {
-		err = v.share(from, to)
+		m, err = v.share(from, to)
 	}
 	if err != nil {
-		return fmt.Errorf("share volume at %s with %s: %w", from, to, err)
+		return Mount{}, fmt.Errorf("share volume at %s with %s: %w", from, to, err)
 	}
-	return nil
+	return m, nil
 }
 
 // share clones the mount at one target and publishes the clone at the other one. Whatever the path
 // leads to by now, the clone must be of this volume.
-func (v *View) share(from, to string) error {
+func (v *View) share(from, to string) (Mount, error) {
 	from, err := cleanTarget(from)
 	if err != nil {
-		return err
+		return Mount{}, err
 	}
 	mnt, err := cloneMount(unix.AT_FDCWD, from)
 	if err != nil {
-		return err
+		return Mount{}, err
 	}
 	defer mnt.Close() // The published mount stays.
-	got, err := rootAt(int(mnt.Fd()), "")
+	m, err := mountAt(int(mnt.Fd()), "")
 	switch {
 	case err != nil:
-		return err
-	case got != v.ownRoot():
-		return ErrNotMounted
+		return Mount{}, err
+	case !m.SharesFilesWith(v.at):
+		return Mount{}, ErrNotMounted
 	}
-	return v.fs.publish(mnt, to)
-}
-
-// IsAt reports whether the view's volume is what is mounted at target. It returns false if it cannot
-// find out; [FS.Open] then returns the reason. It is much cheaper than another view.
-func (v *View) IsAt(target string) bool {
-	target, err := cleanTarget(target)
-	if err != nil || v.isClosed || v.ask("open", target) != nil {
-		return false
-	}
-	there, err := rootAt(unix.AT_FDCWD, target)
-	return err == nil && there == v.ownRoot()
+	return m, v.fs.publish(mnt, to)
 }
 
 // Usage returns how much of the volume is used.
