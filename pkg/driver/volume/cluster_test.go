@@ -1,6 +1,7 @@
 package volume_test
 
 import (
+	"cmp"
 	"os"
 	"strconv"
 	"sync"
@@ -20,10 +21,11 @@ type cluster struct {
 	version int
 	objects map[api.Ref]api.Content
 	errs    map[api.Ref]error
-	silent  map[api.Ref]bool // No answer comes.
-	refused map[api.Ref]bool // Acquire fails.
-	polled  map[api.Ref]bool // It may be got, but not watched.
-	doubted map[api.Ref]bool // A refusal of it is too young to be believed.
+	denied  map[source.Key]error // For one reader.
+	silent  map[api.Ref]bool     // No answer comes.
+	refused map[api.Ref]bool     // Acquire fails.
+	polled  map[api.Ref]bool     // It may be got, but not watched.
+	doubted map[api.Ref]bool     // A refusal of it is too young to be believed.
 	watched map[source.Key]*watched
 	changed func(source.Key)
 }
@@ -37,7 +39,7 @@ type watched struct {
 
 func newCluster() *cluster {
 	return &cluster{
-		objects: map[api.Ref]api.Content{}, errs: map[api.Ref]error{},
+		objects: map[api.Ref]api.Content{}, errs: map[api.Ref]error{}, denied: map[source.Key]error{},
 		silent: map[api.Ref]bool{}, refused: map[api.Ref]bool{}, polled: map[api.Ref]bool{}, doubted: map[api.Ref]bool{},
 	}
 }
@@ -88,7 +90,7 @@ func (c *cluster) answer(key source.Key, w *watched) {
 
 // bringLocked updates what is known of an object. c.mu is held.
 func (c *cluster) bringLocked(key source.Key, w *watched) {
-	if err := c.errs[key.Ref]; err != nil {
+	if err := cmp.Or(c.errs[key.Ref], c.denied[key]); err != nil {
 		// What the driver may not read on its own behalf was taken from nobody.
 		w.now.Err, w.now.Revoked = err, apierrors.IsForbidden(err) && !c.doubted[key.Ref] && key.Identity != identity.Driver()
 		return
@@ -154,6 +156,11 @@ func (c *cluster) remove(ref api.Ref) { c.change(ref, func() { delete(c.objects,
 
 // fail makes requests for an object fail; nil lets them succeed again.
 func (c *cluster) fail(ref api.Ref, err error) { c.change(ref, func() { c.errs[ref] = err }) }
+
+// failFor makes an object fail for one of its readers.
+func (c *cluster) failFor(reader identity.Identity, ref api.Ref, err error) {
+	c.change(ref, func() { c.denied[source.Key{Identity: reader, Ref: ref}] = err })
+}
 
 // doubt makes denials of an object too young to be believed, until they have grown old enough by believe.
 func (c *cluster) doubt(ref api.Ref) { c.change(ref, func() { c.doubted[ref] = true }) }

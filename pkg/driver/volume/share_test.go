@@ -1,0 +1,481 @@
+package volume_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
+)
+
+// bubbleShared is bubble for tests of equal volumes, which share a file system.
+func bubbleShared(t *testing.T, test func(n *node)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.shares = true
+		test(n)
+	})
+}
+
+// replica is a request for a volume of a pod with this name.
+func (n *node) replica(pod string, attributes map[string]string) state.Record {
+	n.Helper()
+	r := n.request("config", attributes)
+	r.VolumeID, r.Pod.Name, r.Pod.UID = "csi-"+pod, pod, "uid-"+pod
+	r.TargetPath = strings.Replace(r.TargetPath, "uid-app", "uid-"+pod, 1)
+	n.must(os.MkdirAll(filepath.Dir(r.TargetPath), 0o750))
+	return r
+}
+
+// replicas publishes volumes of pods «replica-0» and so on.
+func (d *driver) replicas(count int, attributes map[string]string) []state.Record {
+	d.n.Helper()
+	var all []state.Record
+	for i := range count {
+		r := d.n.replica(fmt.Sprint("replica-", i), attributes)
+		d.publish(r)
+		all = append(all, r)
+	}
+	return all
+}
+
+// wantShared checks whether volumes have one file system, each with its own mount.
+func (n *node) wantShared(want bool, volumes ...state.Record) {
+	n.Helper()
+	first := n.mountOf(volumes[0])
+	for _, r := range volumes[1:] {
+		m := n.mountOf(r)
+		if m == first {
+			n.Errorf("%s and %s have one mount", volumes[0].VolumeID, r.VolumeID)
+		}
+		if got := m.SharesFilesWith(first); got != want {
+			n.Errorf("%s and %s share their files: %t, want %t", volumes[0].VolumeID, r.VolumeID, got, want)
+		}
+	}
+}
+
+func (n *node) mountOf(r state.Record) volumefs.Mount {
+	n.Helper()
+	m, err := n.mounts.FS.Find(r.TargetPath)
+	n.must(err)
+	return m
+}
+
+// TestEqualVolumesAreOneFileSystem through their whole life: one sync serves all, each pod gets its
+// Events, and the last volume frees the files.
+func TestEqualVolumesAreOneFileSystem(t *testing.T) {
+	for _, policy := range []api.UpdatePolicy{api.UpdateAtomic, api.UpdateReplace} {
+		t.Run(string(policy), func(t *testing.T) {
+			bubbleShared(t, func(n *node) {
+				n.cluster.set(web, "a", "1")
+				d := n.start()
+				all := d.replicas(3, configMap("web", api.KeyUpdatePolicy, string(policy)))
+				n.wantShared(true, all...)
+				wantSame(n, "users of sources", map[api.Ref]int{web: 1}, n.cluster.users())
+				n.seen.forget()
+
+				n.cluster.set(web, "a", "2")
+				pass(settling)
+				for _, r := range all {
+					n.wantFiles(r, map[string]string{"a": "2"})
+					n.wantProblem(d, r, "")
+				}
+				wantSame(n, "syncs that wrote", 1, n.seen.results()[volume.ResultWritten])
+				pods := map[string]int{}
+				for _, e := range n.seen.all() {
+					pods[e.Pod]++
+				}
+				wantSame(n, "Events by pod", map[string]int{"default/replica-0": 1, "default/replica-1": 1, "default/replica-2": 1}, pods)
+				wantSame(n, "Status()", 3, len(d.Status(func(api.Pod) bool { return true })))
+
+				d.unpublish(all[0]) // The others live on without the one that was first.
+				n.cluster.set(web, "a", "3")
+				pass(settling)
+				n.wantFiles(all[1], map[string]string{"a": "3"})
+				d.unpublish(all[1])
+				d.publish(all[0])
+				n.wantShared(true, all[0], all[2])
+				n.wantFiles(all[0], map[string]string{"a": "3"})
+				d.unpublish(all[0])
+				d.unpublish(all[2])
+				n.wantNothing(d)
+			})
+		})
+	}
+}
+
+// TestManyAtOnceAreOneFileSystem: replicas come together when a Deployment is scaled.
+func TestManyAtOnceAreOneFileSystem(t *testing.T) {
+	bubbleShared(t, func(n *node) {
+		n.cluster.set(web, "a", strings.Repeat("x", 1<<20-100))
+		room, option := limited(20 << 20) // Too little for the files of all.
+		d := n.start(option)
+		var all []state.Record
+		var failed []<-chan error
+		for i := range 20 {
+			r := n.replica(fmt.Sprint("replica-", i), configMap("web"))
+			all = append(all, r)
+			failed = append(failed, d.publishing(r))
+		}
+		for _, err := range failed {
+			n.must(<-err)
+		}
+		pass(settling)
+		n.wantShared(true, all...)
+		if used := room.Used(); used > 4<<20 {
+			n.Errorf("Used() = %d, want that the files count once", used)
+		}
+		before := room.Used()
+		d.unpublish(all[0])
+		if got := before - room.Used(); got < volume.BytesPerVolume || got > 2*volume.BytesPerVolume {
+			n.Errorf("a volume that goes gives %d bytes back, want some %d", got, volume.BytesPerVolume)
+		}
+		for _, r := range all[1:] {
+			d.unpublish(r)
+		}
+		wantSame(n, "Used() in the end", 0, room.Used())
+	})
+}
+
+// TestVolumesThatMustNotShare: everything that decides about the files, and who may read them.
+func TestVolumesThatMustNotShare(t *testing.T) {
+	t.Parallel()
+	attributes := func(more ...string) func(n *node, r *state.Record) {
+		return func(_ *node, r *state.Record) {
+			for i := 0; i < len(more); i += 2 {
+				r.Attributes[more[i]] = more[i+1]
+			}
+		}
+	}
+	both := func(key, value string) map[string]string { return configMap("web", key, value) }
+	group := 7
+	tests := map[string]struct {
+		attributes map[string]string // Of the first volume, if not the plain ones.
+		differ     func(n *node, r *state.Record)
+	}{
+		"another mode":         {nil, attributes(api.KeyDefaultMode, "0600")},
+		"another owner":        {nil, attributes(api.KeyUID, "7")},
+		"another group":        {nil, attributes(api.KeyGID, "7")},
+		"another fsGroup":      {nil, func(_ *node, r *state.Record) { r.FSGroup = &group }},
+		"other items":          {nil, attributes(api.KeyItems, "[{key: a, path: b}]")},
+		"optional":             {nil, attributes(api.KeyOptional, "true")},
+		"one file":             {nil, func(_ *node, r *state.Record) { r.Attributes = asFile("a", api.FormatJSON) }},
+		"another onDelete":     {nil, attributes(api.KeyOnDelete, string(api.OnDeleteRemove))},
+		"another updatePolicy": {nil, attributes(api.KeyUpdatePolicy, string(api.UpdateReplace))},
+		"InPlace":              {both(api.KeyUpdatePolicy, string(api.UpdateInPlace)), attributes(api.KeyUpdatePolicy, string(api.UpdateInPlace))},
+		"Never":                {both(api.KeyUpdatePolicy, string(api.UpdateNever)), attributes(api.KeyUpdatePolicy, string(api.UpdateNever))},
+		"another namespace of the pod": {secret(shared), func(n *node, r *state.Record) {
+			r.Attributes, r.Pod.Namespace = secret(shared), "other"
+		}},
+		"another service account that reads": {secret(shared), func(n *node, r *state.Record) {
+			r.Attributes, r.Pod.ServiceAccount = secret(shared), "other"
+		}},
+		"another service account, a Secret that the driver reads": {
+			map[string]string{api.KeySecret: tls.Name}, func(n *node, r *state.Record) {
+				r.Attributes, r.Pod.ServiceAccount = map[string]string{api.KeySecret: tls.Name}, "other"
+			},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubbleShared(t, func(n *node) {
+				for _, ref := range []api.Ref{web, tls, shared} {
+					n.cluster.set(ref, "a", "1")
+				}
+				d := n.start()
+				if tt.attributes == nil {
+					tt.attributes = configMap("web")
+				}
+				first, second := n.replica("first", tt.attributes), n.replica("second", configMap("web"))
+				tt.differ(n, &second)
+				d.publish(first)
+				d.publish(second)
+				n.wantShared(false, first, second)
+				third := n.replica("third", tt.attributes)
+				d.publish(third)
+				n.wantShared(tt.attributes[api.KeyUpdatePolicy] == "", first, third)
+			})
+		})
+	}
+}
+
+// TestPodsOfOtherServiceAccountsShareAConfigMap that the driver reads for every pod of the namespace.
+func TestPodsOfOtherServiceAccountsShareAConfigMap(t *testing.T) {
+	bubbleShared(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		first, second := n.replica("first", configMap("web")), n.replica("second", configMap("web"))
+		second.Pod.ServiceAccount = "other"
+		d.publish(first)
+		d.publish(second)
+		n.wantShared(true, first, second)
+	})
+}
+
+// TestANewcomerGetsTheContentOfNow although the volume that it would share has not: it cannot be
+// written, or keeps the files of an object that was deleted.
+func TestANewcomerGetsTheContentOfNow(t *testing.T) {
+	t.Parallel()
+	t.Run("a projection that cannot be written", func(t *testing.T) {
+		bubbleShared(t, func(n *node) {
+			d, old := n.published()
+			n.faults.set("open", syscall.EIO)
+			n.cluster.set(web, "a", "2")
+			pass(settling)
+			newcomer := n.replica("newcomer", configMap("web"))
+			d.publish(newcomer)
+			n.wantFiles(newcomer, map[string]string{"a": "2"})
+			n.wantShared(false, old, newcomer)
+			n.faults.set("open", nil)
+			next := n.replica("next", configMap("web"))
+			d.publish(next)
+			n.wantShared(true, newcomer, next) // The newest is the one to join.
+			n.cluster.set(web, "a", "3")
+			pass(2 * time.Minute)
+			for _, r := range []state.Record{old, newcomer, next} {
+				n.wantFiles(r, map[string]string{"a": "3"})
+			}
+		})
+	})
+	t.Run("a change that is not written yet", func(t *testing.T) {
+		bubbleShared(t, func(n *node) {
+			d, old := n.published()
+			n.cluster.slip(web, "a", "2")
+			newcomer := n.replica("newcomer", configMap("web"))
+			d.publish(newcomer)
+			n.wantFiles(newcomer, map[string]string{"a": "2"})
+			n.wantFiles(old, map[string]string{"a": "2"})
+			n.wantShared(true, old, newcomer)
+		})
+	})
+	t.Run("a projection that is busy for long", func(t *testing.T) {
+		bubbleShared(t, func(n *node) {
+			d, old := n.published()
+			gate := make(chan struct{})
+			n.faults.on("open", func() { <-gate })
+			n.cluster.set(web, "a", "2")
+			pass(settling)
+			newcomer := n.replica("newcomer", configMap("web"))
+			d.publish(newcomer)
+			n.wantFiles(newcomer, map[string]string{"a": "2"})
+			n.faults.on("open", nil)
+			close(gate)
+			pass(settling)
+			n.wantShared(false, old, newcomer)
+		})
+	})
+}
+
+// TestANewcomerWithoutTheRightToReadGetsNothing although a live volume of its service account has the
+// content still.
+func TestANewcomerWithoutTheRightToReadGetsNothing(t *testing.T) {
+	bubbleShared(t, func(n *node) {
+		n.cluster.set(shared, "a", "1")
+		d := n.start()
+		old := n.replica("old", secret(shared))
+		d.publish(old)
+		n.cluster.fail(shared, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, shared.Name, errors.New("no")))
+		pass(settling)
+		newcomer := n.replica("newcomer", secret(shared))
+		n.wantKind(d.Publish(n.ctx, newcomer, identity.Token{}), volume.Denied)
+		n.wantFiles(newcomer, nil)
+		n.wantFiles(old, map[string]string{"a": "1"})
+		n.wantRecords(old)
+	})
+}
+
+// TestARestartFindsWhoShares by the mounts and the records, whether volumes may share from now on or
+// not.
+func TestARestartFindsWhoShares(t *testing.T) {
+	t.Parallel()
+	for name, stays := range map[string]bool{"and they go on": true, "and new ones are alone": false} {
+		t.Run(name, func(t *testing.T) {
+			bubbleShared(t, func(n *node) {
+				n.cluster.set(web, "a", "1")
+				d := n.start()
+				all := d.replicas(3, configMap("web"))
+				d.stop()
+				n.shares = stays
+				d = n.start()
+				pass(settling)
+				n.seen.forget()
+				n.cluster.set(web, "a", "2")
+				pass(settling)
+				for _, r := range all {
+					n.wantFiles(r, map[string]string{"a": "2"})
+					n.wantProblem(d, r, "")
+				}
+				wantSame(n, "syncs that wrote", 1, n.seen.results()[volume.ResultWritten])
+				newcomer := n.replica("newcomer", configMap("web"))
+				d.publish(newcomer)
+				n.wantShared(stays, all[0], newcomer)
+				for _, r := range append(all, newcomer) {
+					d.unpublish(r)
+				}
+				n.wantNothing(d)
+			})
+		})
+	}
+}
+
+// TestVolumesOfAnOlderDriverStayAlone until they are published again. New ones join one of them.
+func TestVolumesOfAnOlderDriverStayAlone(t *testing.T) {
+	bubbleShared(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		n.shares = false
+		d := n.start()
+		all := d.replicas(2, configMap("web"))
+		d.stop()
+		n.shares = true
+		d = n.start()
+		pass(settling)
+		newcomer := n.replica("newcomer", configMap("web"))
+		d.publish(newcomer)
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		for _, r := range append(all, newcomer) {
+			n.wantFiles(r, map[string]string{"a": "2"})
+		}
+		n.wantShared(false, all...)
+		if m := n.mountOf(newcomer); !m.SharesFilesWith(n.mountOf(all[0])) && !m.SharesFilesWith(n.mountOf(all[1])) {
+			n.Error("the new volume shares its files with none")
+		}
+		d.unpublish(all[0])
+		d.unpublish(all[1])
+		d.publish(all[0])
+		n.wantShared(true, all[0], newcomer)
+	})
+}
+
+// TestOtherReadersAfterARestart: where volumes share files and the driver chooses other identities now,
+// all of them must be allowed to read.
+func TestOtherReadersAfterARestart(t *testing.T) {
+	bubbleShared(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		first, second := n.replica("first", configMap("web")), n.replica("second", configMap("web"))
+		second.Pod.ServiceAccount = "other"
+		d.publish(first)
+		d.publish(second)
+		n.wantShared(true, first, second)
+		d.stop()
+		n.maps = identity.ByPod
+		d = n.start()
+		pass(settling)
+		wantSame(n, "users of sources", map[api.Ref]int{web: 2}, n.cluster.users())
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		n.wantFiles(first, map[string]string{"a": "2"})
+		n.wantFiles(second, map[string]string{"a": "2"})
+		n.cluster.failFor(identity.Of(second.Pod), web, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, web.Name, errors.New("no")))
+		n.cluster.set(web, "a", "3")
+		pass(settling)
+		n.wantFiles(first, map[string]string{"a": "2"})
+		n.wantFiles(second, map[string]string{"a": "2"})
+		d.unpublish(first)
+		d.unpublish(second)
+		n.wantNothing(d)
+	})
+}
+
+// TestDamageIsMendedOnceForAll, and a volume that somebody unmounts shows, beside others that stay.
+func TestDamageIsMendedOnceForAll(t *testing.T) {
+	bubbleShared(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		all := d.replicas(3, configMap("web"))
+		n.damage(all[1], func(root *os.Root) error { return root.Remove("a") })
+		n.seen.forget()
+		d.publish(all[2])
+		pass(settling)
+		for _, r := range all {
+			n.wantFiles(r, map[string]string{"a": "1"})
+		}
+		wantSame(n, "syncs that wrote", 1, n.seen.results()[volume.ResultWritten])
+
+		n.must(n.mounts.FS.Unmount(all[0].TargetPath))
+		pass(2 * resyncInterval)
+		n.wantProblem(d, all[0], "open volume at "+all[0].TargetPath+": no volume is mounted")
+		n.wantProblem(d, all[1], "")
+		d.publish(all[0]) // The kubelet's repeat mends it.
+		pass(settling)
+		n.wantShared(true, all...)
+		n.wantProblem(d, all[0], "")
+	})
+}
+
+// TestKilledWhileItJoins before each side effect: the next run has nothing to clean up but the record,
+// and the other volume notices nothing.
+func TestKilledWhileItJoins(t *testing.T) {
+	t.Parallel()
+	for _, op := range []string{"put", "share"} {
+		t.Run(op, func(t *testing.T) {
+			bubbleShared(t, func(n *node) {
+				d, old := n.published()
+				killed := errors.New("killed")
+				dead := []string{op, "create", "unmount", "delete"}
+				for _, op := range dead {
+					n.faults.set(op, killed)
+				}
+				newcomer := n.replica("newcomer", configMap("web"))
+				if err := d.Publish(n.ctx, newcomer, identity.Token{}); !errors.Is(err, killed) {
+					n.Fatalf("Publish() = %v, want %v", err, killed)
+				}
+				d.stop()
+				for _, op := range dead {
+					n.faults.set(op, nil)
+				}
+				d = n.start()
+				n.wantRecords(old)
+				d.publish(newcomer)
+				n.wantShared(true, old, newcomer)
+			})
+		})
+	}
+}
+
+// TestReplicasComeAndGoWhileTheObjectChanges, for the race detector.
+func TestReplicasComeAndGoWhileTheObjectChanges(t *testing.T) {
+	bubbleShared(t, func(n *node) {
+		n.cluster.set(web, "a", "0")
+		d := n.start()
+		var wg sync.WaitGroup
+		for i := range 8 {
+			r := n.replica(fmt.Sprint("replica-", i), configMap("web"))
+			wg.Go(func() {
+				for range 20 {
+					if err := d.Publish(n.ctx, r, identity.Token{}); err != nil {
+						n.Errorf("Publish(%s) = %v, want nil", r.VolumeID, err)
+					}
+					<-time.After(latency / 3)
+					if err := d.Unpublish(n.ctx, r.VolumeID, r.TargetPath); err != nil {
+						n.Errorf("Unpublish(%s) = %v, want nil", r.VolumeID, err)
+					}
+				}
+			})
+		}
+		for i := range 40 {
+			n.cluster.set(web, "a", fmt.Sprint(i))
+			<-time.After(latency / 2)
+		}
+		wg.Wait()
+		pass(settling)
+		n.wantNothing(d)
+	})
+}
