@@ -33,6 +33,7 @@ type config struct {
 	manifests                                string // A directory; empty for an API server.
 	stateDir, registrationDir, kubeletDir    string
 	configMapIdentity, secretIdentity        string // An identity.Reader.
+	shareVolumes                             bool
 	publishTimeout, resyncInterval           time.Duration
 	recheckInterval                          time.Duration
 	volumeMemory                             string // See budget.ParseSize.
@@ -76,6 +77,8 @@ func (c *config) flags(getenv func(string) string) *flag.FlagSet {
 		"whose credentials read ConfigMaps of the pod's namespace: driver or pod")
 	fs.StringVar(&c.secretIdentity, "secret-identity", string(identity.ByPod),
 		"whose credentials read Secrets, and all objects of other namespaces: driver or pod")
+	fs.BoolVar(&c.shareVolumes, "share-volumes", true,
+		"whether equal volumes on the node, which the same identities read, are one file system with many mounts")
 	fs.DurationVar(&c.publishTimeout, "publish-timeout", 10*time.Second,
 		"how long a publish waits for required sources once the API server has answered")
 	fs.DurationVar(&c.resyncInterval, "resync-interval", 10*time.Minute,

@@ -130,6 +130,7 @@ func newParts(ctx context.Context, cfg config, lock *state.Lock) (*parts, error)
 	p.volumes = volume.New(volume.Config{
 		Sources: p.origin.sources, Authority: p.origin.authority, Tokens: p.origin.tokens, Records: records, Mounts: mounts,
 		Reporter: reporter{p}, Room: memory.Files, PublishTimeout: cfg.publishTimeout, ResyncInterval: cfg.resyncInterval,
+		ShareVolumes: cfg.shareVolumes,
 	})
 	return p, nil
 }

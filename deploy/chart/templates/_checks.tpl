@@ -53,7 +53,7 @@
 {{- define "liveconfig.checkArgs" -}}
 {{- $values := dict "endpoint" "kubeletDir and driverName" "registration-dir" "registrar.enabled" "state-dir" "driverName"
     "http-endpoint" "http.port" "driver-name" "driverName" "kubelet-dir" "kubeletDir"
-    "configmap-identity" "identity.configMaps" "secret-identity" "identity.secrets" "publish-timeout" "publishTimeout"
+    "configmap-identity" "identity.configMaps" "secret-identity" "identity.secrets" "share-volumes" "shareVolumes" "publish-timeout" "publishTimeout"
     "resync-interval" "resyncInterval" "recheck-interval" "recheckInterval" "volume-memory" "volumeMemory"
     "selinux-context" "selinuxContext" "v" "log.verbosity" "log-format" "log.format" "node-id" "nothing: it is the node's name" }}
 {{- include "liveconfig.checkFlags" (list "extraArgs" .Values.extraArgs $values) }}

@@ -14,6 +14,7 @@
 {{- include "liveconfig.flag" (list "kubelet-dir" $v.kubeletDir "/var/lib/kubelet") }}
 {{- include "liveconfig.flag" (list "configmap-identity" $v.identity.configMaps "driver") }}
 {{- include "liveconfig.flag" (list "secret-identity" $v.identity.secrets "pod") }}
+{{- include "liveconfig.flag" (list "share-volumes" (toString $v.shareVolumes) "true") }}
 {{- include "liveconfig.flag" (list "publish-timeout" $v.publishTimeout "") }}
 {{- include "liveconfig.flag" (list "resync-interval" $v.resyncInterval "") }}
 {{- include "liveconfig.flag" (list "recheck-interval" $v.recheckInterval "") }}

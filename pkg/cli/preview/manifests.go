@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/manifest/objects"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifest/objects"
 )
 
 // Pod is a pod, or what pods are made from: the template of an object of whatever kind.

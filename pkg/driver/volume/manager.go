@@ -35,8 +35,8 @@ type Config struct {
 	PublishTimeout time.Duration
 	// ResyncInterval is how often every volume is synced without cause.
 	ResyncInterval time.Duration
-	// AreShared lets equal volumes have one file system. It may be false.
-	AreShared bool
+	// ShareVolumes lets equal volumes have one file system. It may be false.
+	ShareVolumes bool
 }
 
 // Manager publishes and unpublishes the volumes of the node, and keeps their files current.
@@ -70,7 +70,7 @@ func New(cfg Config) *Manager {
 		planner: m.planner, views: cfg.Mounts, reporter: cfg.Reporter, queue: m.queue, admission: m.admission, notifier: m.notifier,
 	}
 	m.sharer = &sharer{
-		isOn: cfg.AreShared, registry: m.registry, planner: m.planner, syncer: m.syncer, admission: m.admission, notifier: m.notifier,
+		isOn: cfg.ShareVolumes, registry: m.registry, planner: m.planner, syncer: m.syncer, admission: m.admission, notifier: m.notifier,
 	}
 	m.describer = &describer{registry: m.registry, planner: m.planner, stalls: m.stalls, key: newDigestKey()}
 	return m

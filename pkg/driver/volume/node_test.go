@@ -121,7 +121,7 @@ func (n *node) build(options ...func(*volume.Config)) *driver {
 	n.Helper()
 	cfg := volume.Config{
 		Sources: n.cluster, Authority: n.authority(), Tokens: &n.tokens, Records: n.records, Mounts: n.mounts, Reporter: n.seen,
-		Room: roomy(), AreShared: n.shares,
+		Room: roomy(), ShareVolumes: n.shares,
 		PublishTimeout: publishTimeout, ResyncInterval: resyncInterval,
 	}
 	for _, option := range options {
