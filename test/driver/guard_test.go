@@ -174,8 +174,14 @@ func TestGuardSystemCalls(t *testing.T) {
 		holders = append(holders, b.Pod(name, map[string]string{"configMap": name}))
 		b.Publish(holders[len(holders)-1])
 	}
-	next := b.Pod("next", map[string]string{"configMap": "keys-1"})
-	t.Cleanup(func() { b.Unpublish(next) })
+	alone := b.Pod("alone", map[string]string{"configMap": "keys-1", "defaultMode": "0400"})
+	shared := b.Pod("shared", map[string]string{"configMap": "keys-1"})
+	t.Cleanup(func() {
+		b.Unpublish(alone)
+		b.Unpublish(shared)
+	})
+	publish := func(pod *corev1.Pod) func() { return func() { b.must(b.TryPublish(t.Context(), pod)) } }
+	unpublish := func(pod *corev1.Pod) func() { return func() { b.must(b.Node.UnpublishAll(t.Context(), pod)) } }
 	version := 0
 	update := func(pod *corev1.Pod, keys int) func() {
 		return func() {
@@ -190,8 +196,10 @@ func TestGuardSystemCalls(t *testing.T) {
 		do   func()
 		want int
 	}{
-		{"publish", func() { b.must(b.TryPublish(t.Context(), next)) }, 65},
-		{"unpublish", func() { b.must(b.Node.UnpublishAll(t.Context(), next)) }, 11},
+		{"publish", publish(alone), 65},
+		{"unpublish", unpublish(alone), 11},
+		{"publish of an equal volume", publish(shared), 31},
+		{"unpublish of an equal volume", unpublish(shared), 11},
 		{"update of 1 key", update(holders[0], 1), 65},
 		{"update of 10 keys", update(holders[1], 10), 182},
 	}

@@ -156,9 +156,15 @@ func (b *small) flood(pods []*corev1.Pod) (live []int) {
 // podsOf returns pods with a volume each, of the object that of names.
 func (b *small) podsOf(n int, of func(i int) string) []*corev1.Pod {
 	b.T.Helper()
+	return b.podsWith(n, func(i int) map[string]string { return ownMode(of(i))(i) })
+}
+
+// podsWith returns pods with a volume of these attributes each, which are unpublished in the end.
+func (b *small) podsWith(n int, attributes func(i int) map[string]string) []*corev1.Pod {
+	b.T.Helper()
 	pods := make([]*corev1.Pod, n)
 	for i := range pods {
-		pods[i] = b.Pod(fmt.Sprintf("pod-%d", i), map[string]string{"configMap": of(i)})
+		pods[i] = b.Pod(fmt.Sprintf("pod-%d", i), attributes(i))
 		b.T.Cleanup(func() { b.Unpublish(pods[i]) })
 	}
 	return pods
@@ -258,16 +264,50 @@ func testManyVolumesOfOneLargeObject(t *testing.T, b *small) {
 	if len(live) == 0 || len(live) == len(pods) {
 		t.Fatalf("%d of %d volumes were published, want some", len(live), len(pods))
 	}
+	b.wantGenerations(pods, live)
+}
+
+// TestManyEqualVolumesOfOneLargeObject (fault 29): all of them have room, since their files are in
+// memory once. So it is after a restart.
+func TestManyEqualVolumesOfOneLargeObject(t *testing.T) {
+	t.Parallel()
+	b := newSmall(t, fixture.NewBare)
+	b.set(1, 0, large)
+	pods := b.podsWith(podsOfANode, func(int) map[string]string { return map[string]string{"configMap": ownObject(0)} })
+	live := b.flood(pods)
+	if len(live) != len(pods) {
+		t.Fatalf("%d of %d volumes were published, want all", len(live), len(pods))
+	}
+	b.wantGenerations(pods, live)
+	b.Kill()
+	b.Start()
+	b.set(1, 4, large)
+	for i, pod := range pods {
+		environment.Eventually(t, atLength, func() error { return b.mustHold(pod, i, 4) })
+	}
+	if got := b.Number("liveconfig_room_used_bytes"); got > 16<<20 {
+		t.Errorf("the volumes take %.0f bytes, want that the files count once", got)
+	}
+	b.wantAlive()
+}
+
+// mustHold returns an error unless the pod's file holds this generation of the only object.
+func (b *small) mustHold(pod *corev1.Pod, i, generation int) error {
+	got, err := b.holds(pod, 0, generation, large)
+	if err == nil && got != generation {
+		err = fmt.Errorf("pod %d holds generation %d, want %d", i, got, generation)
+	}
+	return err
+}
+
+// wantGenerations changes the only object, and waits until all live volumes follow.
+func (b *small) wantGenerations(pods []*corev1.Pod, live []int) {
+	t := b.T
+	t.Helper()
 	for generation := 1; generation <= 3; generation++ {
 		b.set(1, generation, large)
 		for _, i := range live {
-			environment.Eventually(t, atLength, func() error {
-				got, err := b.holds(pods[i], 0, generation, large)
-				if err == nil && got != generation {
-					err = fmt.Errorf("pod %d holds generation %d, want %d", i, got, generation)
-				}
-				return err
-			})
+			environment.Eventually(t, atLength, func() error { return b.mustHold(pods[i], i, generation) })
 		}
 	}
 }

@@ -92,11 +92,38 @@ func forEach(t testing.TB, pods []*corev1.Pod, do func(*corev1.Pod) error) {
 // writes for each volume, and not one for each change.
 func TestOneObjectOfManyVolumesChangesAllTheTime(t *testing.T) {
 	t.Parallel()
+	t.Run("different volumes", func(t *testing.T) {
+		t.Parallel()
+		testOneObjectChangesAllTheTime(t, manyVolumes{fileSystems: podsOfANode, attributes: ownMode("busy")})
+	})
+	t.Run("equal volumes", func(t *testing.T) {
+		t.Parallel()
+		attributes := func(int) map[string]string { return map[string]string{"configMap": "busy"} }
+		testOneObjectChangesAllTheTime(t, manyVolumes{fileSystems: 1, attributes: attributes})
+	})
+}
+
+// manyVolumes is many volumes of one object that changes all the time.
+type manyVolumes struct {
+	fileSystems int // That the volumes have together.
+	attributes  func(i int) map[string]string
+}
+
+// ownMode returns attributes of volumes of one ConfigMap, each with another mode, so that no two share
+// their files.
+func ownMode(configMap string) func(i int) map[string]string {
+	return func(i int) map[string]string {
+		return map[string]string{"configMap": configMap, "defaultMode": fmt.Sprintf("%04o", 0o400+i)}
+	}
+}
+
+func testOneObjectChangesAllTheTime(t *testing.T, s manyVolumes) {
+	t.Helper()
 	b := fixture.New(t)
 	b.CreateConfigMap("busy", map[string]string{"n": "0"})
 	pods := make([]*corev1.Pod, podsOfANode)
 	for i := range pods {
-		pods[i] = b.Pod(fmt.Sprintf("web-%d", i), map[string]string{"configMap": "busy"})
+		pods[i] = b.Pod(fmt.Sprintf("web-%d", i), s.attributes(i))
 	}
 	forEach(t, pods, func(pod *corev1.Pod) error { return b.TryPublish(t.Context(), pod) })
 	t.Cleanup(func() { // One after the other would take long.
@@ -114,7 +141,7 @@ func TestOneObjectOfManyVolumesChangesAllTheTime(t *testing.T) {
 	}
 	t.Attr("storm/changes-a-second", fmt.Sprintf("%.0f", float64(changes)/time.Since(begin).Seconds()))
 	wantEverywhere(b, pods, strconv.Itoa(changes))
-	t.Attr("storm/writes-of-possible", fmt.Sprintf("%.0f/%d", b.Number(written), changes*podsOfANode))
+	t.Attr("storm/writes-of-possible", fmt.Sprintf("%.0f/%d", b.Number(written), changes*s.fileSystems))
 
 	before := b.Number(written)
 	const piled = 50
@@ -126,8 +153,8 @@ func TestOneObjectOfManyVolumesChangesAllTheTime(t *testing.T) {
 	}
 	wantEverywhere(b, pods, fmt.Sprint("piled ", piled))
 	// A write is counted a moment after its files can be read.
-	if writes := b.Number(written) - before; writes < podsOfANode/2 || writes > piled*podsOfANode/2 {
-		t.Errorf("%v writes for %d changes in a row of an object in %d volumes, want a few for each volume", writes, piled, podsOfANode)
+	if writes := b.Number(written) - before; writes < float64(s.fileSystems)/2 || writes > float64(piled*s.fileSystems)/2 {
+		t.Errorf("%v writes for %d changes in a row of an object in %d file systems, want a few for each", writes, piled, s.fileSystems)
 	}
 }
 
