@@ -174,6 +174,45 @@ func TestKilledAtEachStepOfAnUnpublish(t *testing.T) {
 	}
 }
 
+// TestKilledWhileVolumesShare (faults 13 and 15) kills the driver at each step of a publish of a volume
+// that shares the files of a live one, and of its unpublish. The live one stays whole, follows its source
+// afterwards, and nothing is left of the other.
+func TestKilledWhileVolumesShare(t *testing.T) {
+	t.Parallel()
+	b := newCrashBench(t)
+	live := b.Pod("live", map[string]string{"configMap": "web"})
+	b.Publish(live)
+	for name, call := range map[string]func(ctx context.Context, pod *corev1.Pod) error{
+		"publish":   func(ctx context.Context, pod *corev1.Pod) error { return b.TryPublish(ctx, pod) },
+		"unpublish": func(ctx context.Context, pod *corev1.Pod) error { return b.Node.UnpublishAll(ctx, pod) },
+	} {
+		steps := 0
+		for n := 1; ; n++ {
+			pod := b.Pod("web", map[string]string{"configMap": "web"})
+			if name == "unpublish" {
+				b.Publish(pod)
+			}
+			died := b.dies(n, func(ctx context.Context) error { return call(ctx, pod) })
+			when := fmt.Sprintf("killed before change %d of a shared %s", n, name)
+			wantWhole(t, b.Path(live, "."), b.version, b.version, when)
+			if died {
+				steps = n
+				b.restart()
+			}
+			b.edit()
+			b.Unpublish(pod)
+			b.wantClean(live, when)
+			if !died {
+				break
+			}
+		}
+		t.Attr("kills/shared-"+name, fmt.Sprint(steps))
+		if steps < 3 {
+			t.Errorf("the driver was killed at %d steps of a shared %s, want at least 3", steps, name)
+		}
+	}
+}
+
 // dies makes the call and reports whether the driver was killed before its change n.
 func (b *crashBench) dies(n int, call func(context.Context) error) bool {
 	b.T.Helper()
