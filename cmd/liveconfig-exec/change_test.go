@@ -17,14 +17,14 @@ import (
 // volume is one that the driver writes.
 type volume struct {
 	path   string
-	root   *os.Root
+	root   *os.File
 	writer atomicdir.Writer
 }
 
 func newVolume(t *testing.T, writer atomicdir.Writer) volume {
 	t.Helper()
 	path := t.TempDir()
-	root, err := os.OpenRoot(path)
+	root, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,12 @@ type inTreeOrder struct {
 }
 
 // Write is [atomicdir.Writer].
-func (w *inTreeOrder) Write(root *os.Root, t tree.Tree) (changed bool, err error) {
+func (w *inTreeOrder) Write(dir *os.File, t tree.Tree) (changed bool, err error) {
+	root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()))
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
 	old, err := root.Readlink("..data")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err

@@ -64,7 +64,7 @@ func (v *live) publish(limits volumefs.Limits, first tree.Tree) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, view.Close()) }()
-	if _, err := v.writer.Write(view.Root, first); err != nil {
+	if _, err := v.writer.Write(view.Dir, first); err != nil {
 		return err
 	}
 	return view.Publish(v.target)
@@ -77,7 +77,7 @@ func (v *live) write(next tree.Tree) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, view.Close()) }()
-	_, err = v.writer.Write(view.Root, next)
+	_, err = v.writer.Write(view.Dir, next)
 	return err
 }
 

@@ -62,14 +62,14 @@ func (v *live) writeVersions(t *testing.T, o owners, first, last int) {
 	}
 	defer view.Close()
 	for n := first; n <= last; n++ {
-		if err := v.writeInTime(view.Root, mustMake(t, o, n)); err != nil {
+		if err := v.writeInTime(view.Dir, mustMake(t, o, n)); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
 // writeInTime waits, as the driver does, when it is too early for new files.
-func (v *live) writeInTime(root *os.Root, made tree.Tree) error {
+func (v *live) writeInTime(root *os.File, made tree.Tree) error {
 	for {
 		_, err := v.writer.Write(root, made)
 		early, ok := errors.AsType[*atomicdir.EarlyError](err)

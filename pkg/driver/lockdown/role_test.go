@@ -202,7 +202,7 @@ func live(w atomicdir.Writer, uid, gid int, target string) error {
 		return err
 	}
 	defer view.Close()
-	if _, err := w.Write(view.Root, content("old", uid, gid)); err != nil {
+	if _, err := w.Write(view.Dir, content("old", uid, gid)); err != nil {
 		return err
 	}
 	if err := view.Publish(target); err != nil {
@@ -217,7 +217,7 @@ func update(volumes *volumefs.FS, w atomicdir.Writer, t tree.Tree, target string
 		return err
 	}
 	defer view.Close()
-	if _, err := w.Write(view.Root, t); err != nil {
+	if _, err := w.Write(view.Dir, t); err != nil {
 		return err
 	}
 	got, err := os.ReadFile(filepath.Join(target, "dir", "file"))

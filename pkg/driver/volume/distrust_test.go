@@ -2,6 +2,8 @@ package volume_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -42,8 +44,10 @@ func (n *node) damage(r state.Record, damage func(*os.Root) error) {
 	n.Helper()
 	view, err := n.mounts.FS.Open(r.TargetPath)
 	n.must(err)
-	n.must(damage(view.Root))
-	n.must(view.Close())
+	root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", view.Dir.Fd()))
+	n.must(err)
+	n.must(damage(root))
+	n.must(errors.Join(root.Close(), view.Close()))
 }
 
 // TestALostMountShows: the files are gone, and nobody should be told that they are current.

@@ -82,7 +82,7 @@ func (s *syncer) writeLocked(p *projection, w write) (changed bool, err error) {
 			err = errors.Join(err, p.closeViewLocked(view))
 		}
 	}()
-	changed, err = s.writerLocked(p, view, w).Write(view.Root, w.tree)
+	changed, err = s.writerLocked(p, view, w).Write(view.Dir, w.tree)
 	if err != nil || p.isLive() {
 		return changed, err
 	}

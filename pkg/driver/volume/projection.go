@@ -155,10 +155,13 @@ func (f *flags) oldestChange() time.Time {
 	return f.changed
 }
 
-func (f *flags) distrust() {
+// distrust reports whether the files on disk were trusted until now.
+func (f *flags) distrust() (isNew bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	isNew = !f.distrusted
 	f.distrusted = true
+	return isNew
 }
 
 // takeDistrust reports whether the files on disk are to be compared, and clears that.

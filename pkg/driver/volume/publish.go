@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/klog/v2"
 
@@ -80,13 +81,17 @@ func different(v *volume) error {
 		"volume %s is already published on %s with other parameters", v.record.VolumeID, v.record.TargetPath)
 }
 
+// repeatDelay is how long after a repeat the files are compared: once for the repeats of all volumes of
+// a projection, which come together after a restart of the kubelet.
+const repeatDelay = time.Second
+
 // repeat checks the record of a live volume and queues a check of its files.
 func (m *Manager) repeat(ctx context.Context, v *volume, r state.Record) {
 	defer m.stalls.begin(r.VolumeID)()
 	logUnrecorded(ctx, r, m.cfg.Records.Ensure(r))
-	p := v.projection()
-	p.flags.distrust()
-	m.queue.add(p)
+	if p := v.projection(); p.flags.distrust() {
+		m.queue.addAt(p, time.Now().Add(repeatDelay))
+	}
 }
 
 // logUnrecorded logs why a live volume has no record. Its files stay. Only a restart of the driver

@@ -77,6 +77,7 @@ func TestRepeatBringsWhatWasMissed(t *testing.T) {
 		pass(settling)
 		n.faults.set("open", nil)
 		d.publish(r)
+		pass(settling)
 		n.wantFiles(r, map[string]string{"a": "2"})
 	})
 }

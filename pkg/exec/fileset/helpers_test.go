@@ -25,14 +25,14 @@ func layouts() map[string]atomicdir.Writer {
 // volume is a directory that a writer has written.
 type volume struct {
 	path   string
-	root   *os.Root
+	root   *os.File
 	writer atomicdir.Writer
 }
 
 func newVolume(t testing.TB, writer atomicdir.Writer) volume {
 	t.Helper()
 	path := t.TempDir()
-	root, err := os.OpenRoot(path)
+	root, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}

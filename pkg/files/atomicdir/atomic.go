@@ -52,7 +52,7 @@ type Atomic struct {
 }
 
 // Write is [Writer].
-func (a Atomic) Write(root *os.Root, t tree.Tree) (changed bool, err error) {
+func (a Atomic) Write(root *os.File, t tree.Tree) (changed bool, err error) {
 	if err := check(t); err != nil {
 		return false, err
 	}
@@ -64,14 +64,9 @@ func (a Atomic) Write(root *os.Root, t tree.Tree) (changed bool, err error) {
 }
 
 // write gives grace to generations that were replaced before, and the writer's own to the one that it replaces.
-func (a Atomic) write(root *os.Root, t tree.Tree, grace Grace) (changed bool, err error) {
-	d, release, err := newDir(root, a.hook)
-	if err != nil {
-		return false, err
-	}
-	defer func() { err = errors.Join(err, release()) }()
+func (a Atomic) write(root *os.File, t tree.Tree, grace Grace) (changed bool, err error) {
 	w := &atomicWrite{
-		dir: d, want: t, room: a.Room, wanted: t.Names(), grace: grace, keepsLast: a.Grace.Time > 0, differs: a.Differs, now: time.Now(),
+		dir: newDir(root, a.hook), want: t, room: a.Room, wanted: t.Names(), grace: grace, keepsLast: a.Grace.Time > 0, differs: a.Differs, now: time.Now(),
 	}
 	if err := w.prepare(); err != nil {
 		return w.made, errors.Join(err, w.undo())

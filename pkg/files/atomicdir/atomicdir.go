@@ -27,7 +27,7 @@ type Writer interface {
 	// no longer needed cannot be removed) the new ones complete; the next Write puts right what either left behind.
 	//
 	// root stays the caller's. Calls for one directory must not overlap.
-	Write(root *os.Root, t tree.Tree) (changed bool, err error)
+	Write(root *os.File, t tree.Tree) (changed bool, err error)
 }
 
 var (

@@ -53,7 +53,7 @@ func hookAt(n int, reached *bool, act func(i int) error) func(op, name string) e
 }
 
 // writeStopped runs a Write that may be killed.
-func writeStopped(w atomicdir.Writer, root *os.Root, want tree.Tree) (err error) {
+func writeStopped(w atomicdir.Writer, root *os.File, want tree.Tree) (err error) {
 	defer func() {
 		switch r := recover(); r.(type) {
 		case nil:

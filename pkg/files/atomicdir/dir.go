@@ -58,13 +58,9 @@ type dir struct {
 	*changes
 }
 
-// newDir returns the root directory of the volume. The caller calls release.
-func newDir(root *os.Root, h hook) (d dir, release func() error, err error) {
-	opened, release, err := openDir(root)
-	if err != nil {
-		return dir{}, nil, err
-	}
-	return dir{fd: opened, changes: &changes{hook: h, us: owner{uid: os.Geteuid(), gid: os.Getegid()}}}, release, nil
+// newDir returns the root directory of the volume, which stays the caller's.
+func newDir(root *os.File, h hook) dir {
+	return dir{fd: fd(root.Fd()), changes: &changes{hook: h, us: owner{uid: os.Geteuid(), gid: os.Getegid()}}}
 }
 
 // do is [changes.do] for a name in the directory.

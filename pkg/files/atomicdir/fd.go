@@ -2,6 +2,7 @@ package atomicdir
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -16,15 +17,6 @@ import (
 // It makes system calls without the os package, which would register each file with the poller, where it has no business,
 // and clean up after files that are left open, and here no file is left open. That took most of the time of an update.
 type fd int
-
-// openDir returns the directory of root. The caller calls release, and still owns root.
-func openDir(root *os.Root) (d fd, release func() error, err error) {
-	file, err := root.Open(".")
-	if err != nil {
-		return -1, nil, err
-	}
-	return fd(file.Fd()), file.Close, nil
-}
 
 // open opens what is below the directory. A symlink gives ELOOP.
 func (d fd) open(name string, flags int) (fd, error) {
@@ -123,8 +115,11 @@ func (d fd) in(name string, do func(d fd, base string) error) error {
 	return errors.Join(do(parent, name[i+1:]), parent.close())
 }
 
-// names lists the directory, in no order. It works once: the next time there is nothing left.
+// names lists the directory, in no order.
 func (d fd) names() (list []string, err error) {
+	if _, err := unix.Seek(int(d), 0, io.SeekStart); err != nil {
+		return nil, failed("list", ".", err)
+	}
 	var buffer [4096]byte
 	for {
 		n, err := unix.ReadDirent(int(d), buffer[:])

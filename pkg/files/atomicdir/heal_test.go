@@ -181,7 +181,7 @@ func TestHeal(t *testing.T) {
 	}
 }
 
-func checkHeals(t *testing.T, w atomicdir.Writer, dir string, root *os.Root, next tree.Tree) {
+func checkHeals(t *testing.T, w atomicdir.Writer, dir string, root *os.File, next tree.Tree) {
 	t.Helper()
 	mustWrite(t, w, root, next)
 	checkVolume(t, w, dir, next)

@@ -89,9 +89,9 @@ func (f files) tree(t testing.TB) tree.Tree {
 	return made
 }
 
-func openRoot(t testing.TB, dir string) *os.Root {
+func openRoot(t testing.TB, dir string) *os.File {
 	t.Helper()
-	root, err := os.OpenRoot(dir)
+	root, err := os.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,15 +99,26 @@ func openRoot(t testing.TB, dir string) *os.Root {
 	return root
 }
 
+// readDeep reads a file whose path may be longer than a system call takes.
+func readDeep(t testing.TB, dir, path string) ([]byte, error) {
+	t.Helper()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	return root.ReadFile(path)
+}
+
 // newVolume returns a new empty directory and its root.
-func newVolume(t testing.TB) (dir string, root *os.Root) {
+func newVolume(t testing.TB) (dir string, root *os.File) {
 	t.Helper()
 	dir = t.TempDir()
 	return dir, openRoot(t, dir)
 }
 
 // mustWrite writes and returns what Write says about changes.
-func mustWrite(t testing.TB, w atomicdir.Writer, root *os.Root, want tree.Tree) (changed bool) {
+func mustWrite(t testing.TB, w atomicdir.Writer, root *os.File, want tree.Tree) (changed bool) {
 	t.Helper()
 	changed, err := w.Write(root, want)
 	if err != nil {

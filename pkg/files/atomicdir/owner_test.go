@@ -143,7 +143,7 @@ func TestInodes(t *testing.T) {
 			}
 			// Held open, so that the numbers of removed files are not given out again.
 			for p := range old {
-				f, err := root.Open(p)
+				f, err := os.Open(filepath.Join(dir, p))
 				if err != nil {
 					t.Fatal(err)
 				}

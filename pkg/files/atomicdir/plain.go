@@ -38,7 +38,7 @@ type Replace struct {
 }
 
 // Write is [Writer].
-func (r Replace) Write(root *os.Root, t tree.Tree) (changed bool, err error) {
+func (r Replace) Write(root *os.File, t tree.Tree) (changed bool, err error) {
 	return write(root, r.hook, &plainWrite{want: t, room: r.Room})
 }
 
@@ -53,7 +53,7 @@ type InPlace struct {
 }
 
 // Write is [Writer].
-func (p InPlace) Write(root *os.Root, t tree.Tree) (changed bool, err error) {
+func (p InPlace) Write(root *os.File, t tree.Tree) (changed bool, err error) {
 	return write(root, p.hook, &plainWrite{want: t, room: p.Room, keepsInodes: true})
 }
 
@@ -84,16 +84,11 @@ type part struct {
 
 func (p part) isDir() bool { return p.files[0].Path != p.path }
 
-func write(root *os.Root, h hook, w *plainWrite) (changed bool, err error) {
+func write(root *os.File, h hook, w *plainWrite) (changed bool, err error) {
 	if err := check(w.want); err != nil {
 		return false, err
 	}
-	d, release, err := newDir(root, h)
-	if err != nil {
-		return false, err
-	}
-	defer func() { err = errors.Join(err, release()) }()
-	w.dir = d
+	w.dir = newDir(root, h)
 	if err := w.prepare(); err != nil {
 		return w.made, errors.Join(err, w.undo())
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // newTmpfs returns a volume that is a separate tmpfs with such options as «size=64k».
-func newTmpfs(t *testing.T, options string) (dir string, root *os.Root) {
+func newTmpfs(t *testing.T, options string) (dir string, root *os.File) {
 	t.Helper()
 	dir = t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=0755,"+options); err != nil {

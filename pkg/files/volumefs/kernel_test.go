@@ -36,7 +36,7 @@ func TestNobodyWritesThroughTheTarget(t *testing.T) {
 		"remove a file":              os.Remove(target + "/key"),
 		"rename a file":              os.Rename(target+"/key", target+"/new"),
 		"change a mode":              os.Chmod(target+"/key", 0o777),
-		"use the view of publishing": v.Root.WriteFile("key", nil, 0o600),
+		"use the view of publishing": rootOf(t, v).WriteFile("key", nil, 0o600),
 	} {
 		if !errors.Is(err, unix.EROFS) {
 			t.Errorf("%s: %v, want %v", what, err, unix.EROFS)
@@ -87,7 +87,7 @@ func TestAWritableViewIsNoLaxer(t *testing.T) {
 	}
 	defer open.Close()
 	for name, v := range map[string]*volumefs.View{"new": g.create(t, "one"), "live": open} {
-		dir, err := v.Root.Open(".")
+		dir, err := rootOf(t, v).Open(".")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func TestPublishWaitsForNoWriter(t *testing.T) {
 	g := newGround(t)
 	target := g.target("mount")
 	v := g.create(t, "one")
-	file, err := v.Root.OpenFile("key", os.O_WRONLY, 0)
+	file, err := rootOf(t, v).OpenFile("key", os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,18 +185,18 @@ func TestLimitsHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer v.Close()
-	if err := v.Root.WriteFile("big", make([]byte, 65<<10), 0o600); !errors.Is(err, unix.ENOSPC) {
+	if err := rootOf(t, v).WriteFile("big", make([]byte, 65<<10), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("65 KiB into 64 = %v, want %v", err, unix.ENOSPC)
 	}
-	if err := v.Root.WriteFile("big", make([]byte, 64<<10), 0o600); err != nil {
+	if err := rootOf(t, v).WriteFile("big", make([]byte, 64<<10), 0o600); err != nil {
 		t.Errorf("64 KiB into 64 = %v", err)
 	}
 	put(t, v, "third", "")
 	put(t, v, "fourth", "")
-	if err := v.Root.Mkdir("fifth", 0o700); !errors.Is(err, unix.ENOSPC) {
+	if err := rootOf(t, v).Mkdir("fifth", 0o700); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("a fifth inode = %v, want %v", err, unix.ENOSPC)
 	}
-	if err := v.Root.Remove("fourth"); err != nil {
+	if err := rootOf(t, v).Remove("fourth"); err != nil {
 		t.Fatal(err)
 	}
 	put(t, v, "fifth", "")
@@ -209,7 +209,7 @@ func TestUmask(t *testing.T) {
 	defer unix.Umask(old)
 	target := g.target("mount")
 	v := g.create(t, "one")
-	if info, err := v.Root.Stat("."); err != nil || info.Mode() != fs.ModeDir|0o755 {
+	if info, err := rootOf(t, v).Stat("."); err != nil || info.Mode() != fs.ModeDir|0o755 {
 		t.Errorf("root of a new volume = %v, %v, want mode 0755", info.Mode(), err)
 	}
 	if err := v.Publish(target); err != nil {

@@ -188,7 +188,7 @@ func live(v *volumefs.FS, target, content string) (err error) {
 		if err != nil {
 			return err
 		}
-		err = open.Root.WriteFile("key", []byte(content), 0o600)
+		err = os.WriteFile(fmt.Sprintf("/proc/self/fd/%d/key", open.Dir.Fd()), []byte(content), 0o600)
 		if err := errors.Join(err, open.Close()); err != nil {
 			return err
 		}

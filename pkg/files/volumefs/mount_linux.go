@@ -88,7 +88,7 @@ func (f *FS) newView(mnt *os.File, at Mount) (*View, error) {
 	if err != nil {
 		return nil, errors.Join(err, mnt.Close())
 	}
-	return &View{Root: root, fs: f, mnt: mnt, at: at}, nil
+	return &View{Dir: root, fs: f, mnt: mnt, at: at}, nil
 }
 
 // Mount identifies one mount of a volume. No other mount that exists at the same time is equal to it.
@@ -119,9 +119,13 @@ func mountAt(dir int, path string) (Mount, error) {
 	return Mount{id: st.Mnt_id, major: st.Dev_major, minor: st.Dev_minor, inode: st.Ino}, nil
 }
 
-// openRoot goes through /proc because the file of a mount is only a handle, while an [os.Root] needs a directory.
-func openRoot(mnt *os.File) (*os.Root, error) {
-	return os.OpenRoot("/proc/self/fd/" + strconv.Itoa(int(mnt.Fd())))
+// openRoot opens the root directory of a mount, whose own file is only a handle.
+func openRoot(mnt *os.File) (*os.File, error) {
+	fd, err := unix.Openat(int(mnt.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("open", err)
+	}
+	return os.NewFile(uintptr(fd), "root"), nil
 }
 
 // makeReadOnly also takes a clone out of its peer group.

@@ -132,7 +132,7 @@ func TestAClosedViewIsGone(t *testing.T) {
 	if err := v.Publish(target); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Publish = %v, want %v", err, os.ErrClosed)
 	}
-	if err := v.Root.WriteFile("key", nil, 0o600); !errors.Is(err, os.ErrClosed) {
+	if err := v.Dir.Sync(); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("write = %v, want %v", err, os.ErrClosed)
 	}
 	checkGone(t, target)

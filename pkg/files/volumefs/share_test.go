@@ -154,7 +154,7 @@ func TestShareRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer view.Close()
-			if err := view.Root.Mkdir("dir", 0o755); err != nil {
+			if err := rootOf(t, view).Mkdir("dir", 0o755); err != nil {
 				t.Fatal(err)
 			}
 			tc.prepare(t, g, first)

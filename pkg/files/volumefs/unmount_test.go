@@ -109,7 +109,7 @@ func TestANewVolumeHasNothingOfTheOldOne(t *testing.T) {
 	}
 	g.publish(t, target, "new")
 	// Somebody who came in before is still in the old one, and leaves no trace in the new one.
-	_ = old.Root.WriteFile("stale", []byte("stale"), 0o600)
+	_ = rootOf(t, old).WriteFile("stale", []byte("stale"), 0o600)
 	checkGone(t, target+"/stale")
 	checkFile(t, target+"/key", "new")
 	checkMounted(t, g.FS, target)

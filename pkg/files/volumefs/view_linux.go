@@ -11,8 +11,8 @@ import (
 // View is a writable way into one volume that nobody else has. Its user closes it: as long as it is
 // open the volume's files stay, mounted or not. It is not safe for concurrent use.
 type View struct {
-	// Root is the volume's root directory. Close closes it.
-	Root *os.Root
+	// Dir is the volume's root directory. Close closes it.
+	Dir *os.File
 
 	fs          *FS
 	mnt         *os.File
@@ -29,7 +29,7 @@ type View struct {
 // a mount point ([ErrMounted]) are refused.
 //
 // Files of the volume still open for writing make it fail. A failure leaves the target as it was, and
-// Publish may be tried again. After a success [View.Root] can only be read. The view of a live volume
+// Publish may be tried again. After a success [View.Dir] can only be read. The view of a live volume
 // cannot be published.
 func (v *View) Publish(target string) error {
 	switch {
@@ -124,14 +124,14 @@ func (v *View) Usage() (Usage, error) {
 	return u, nil
 }
 
-// Close closes Root and gives the view up. A volume that was never published is gone with it; a
+// Close closes Dir and gives the view up. A volume that was never published is gone with it; a
 // published one stays. Closing twice is harmless.
 func (v *View) Close() error {
 	if v.isClosed {
 		return nil
 	}
 	v.isClosed = true
-	return errors.Join(v.Root.Close(), v.mnt.Close())
+	return errors.Join(v.Dir.Close(), v.mnt.Close())
 }
 
 // ask returns the error that a test wants an operation to fail with.

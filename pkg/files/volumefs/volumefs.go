@@ -5,7 +5,7 @@
 // so a driver that was killed goes on with what the kernel holds.
 //
 // The package does not know what is in a volume, which pod mounts it, or how files are written: a [View] hands out an
-// [os.Root] and that is all. Callers order the calls for one target; calls for different targets may run at once.
+// open directory and that is all. Callers order the calls for one target; calls for different targets may run at once.
 package volumefs
 
 import (

@@ -2,6 +2,7 @@ package volumefs_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -115,7 +116,7 @@ func update(t *testing.T, v *volumefs.FS, target, content string) {
 
 func put(t *testing.T, v *volumefs.View, name, content string) {
 	t.Helper()
-	if err := v.Root.WriteFile(name, []byte(content), 0o644); err != nil {
+	if err := rootOf(t, v).WriteFile(name, []byte(content), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -179,4 +180,15 @@ func mustMake(t *testing.T, kind, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// rootOf returns the directory of a view with the methods of package os.
+func rootOf(t *testing.T, v *volumefs.View) *os.Root {
+	t.Helper()
+	root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", v.Dir.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = root.Close() })
+	return root
 }
