@@ -1,0 +1,61 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	rolled "github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
+)
+
+// The reasons and the beginning of Events of the rollout controller that say what became of an edit.
+const (
+	reasonHeldBack = "ConfigHeldBack"
+	heldBackPrefix = "Not rolled out: "
+)
+
+// RolloutState returns the state of the rollout of a workload. Objects without rollouts are not triggered.
+func (c *Cluster) RolloutState(ctx context.Context, object runtime.Object) state.State {
+	w, _, hasRollouts := selection.ViewOf(object)
+	if !hasRollouts {
+		return state.State{Name: state.NotTriggered}
+	}
+	facts := state.Facts{Workload: w, Newest: map[trigger.Object]string{}}
+	value, _, _ := trigger.Wanted(w.Annotations)
+	objects, _ := trigger.Parse(value) // The state says what is wrong with it.
+	now := NewContents(c.Client, w.Namespace)
+	for _, object := range objects {
+		if is := now.Of(ctx, object); is.Err == nil {
+			facts.Newest[object] = is.CopyName
+		}
+	}
+	s := state.Of(facts)
+	if s.Name == state.Pending {
+		facts.Held = c.heldBack(ctx, w)
+		return state.Of(facts)
+	}
+	return s
+}
+
+// heldBack returns why the controller holds an edit back, by its last Event about the workload.
+func (c *Cluster) heldBack(ctx context.Context, w rolled.Workload) string {
+	list, err := c.Client.CoreV1().Events(w.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.Set{"involvedObject.uid": string(w.UID), "source": ControllerName}.String(),
+	})
+	if err != nil || len(list.Items) == 0 {
+		return "" // Then it is not known why.
+	}
+	newest := slices.MaxFunc(list.Items, func(a, b corev1.Event) int { return LastSeen(&a).Compare(LastSeen(&b)) })
+	if newest.Reason != reasonHeldBack {
+		return ""
+	}
+	return strings.TrimPrefix(newest.Message, heldBackPrefix)
+}

@@ -1,0 +1,92 @@
+// Package describe is `kubectl liveconfig describe`.
+//
+// It does not know how a description looks: that is up to pkg/cli/describe/description.
+package describe
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/describe/description"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
+)
+
+// command is the command of this name.
+type command struct {
+	*session.Session
+	selection.Selection
+
+	driver, driverNamespace string
+	output                  string
+}
+
+func New(s *session.Session) *cobra.Command {
+	o := &command{Session: s}
+	c := &cobra.Command{
+		Use:   "describe TYPE/NAME...",
+		Short: "Show everything about the volumes of a workload or pod",
+		Long: "Shows each volume of liveconfig with its sources, and what else uses ConfigMaps and Secrets; what triggers rollouts;\n" +
+			"which version of each object is in the files of the pods, since when, and how far that is behind the API server; what\n" +
+			"is wrong; and recent Events. Of a workload, the pods that are not current are shown. What nodes have, their drivers\n" +
+			"tell through port-forwards; what cannot be found out is listed at the end. Nothing that objects hold is shown.\n\n" +
+			"The exit code is 1 if something cannot be described at all; what a pod lacks is no error: see status.",
+		Example: "  kubectl liveconfig describe pod/web-0\n" +
+			"  kubectl liveconfig describe deployment/web statefulset/db\n" +
+			"  kubectl liveconfig describe deployments -l team=shop -o json",
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
+	}
+	o.AddClusterFlags(c)
+	selection.AddDriverFlag(c, &o.driver)
+	cluster.AddFlags(c, &o.driverNamespace)
+	c.Flags().StringVarP(&o.output, "output", "o", "", "wide (all pods, not only those that are not current), json or yaml")
+	return c
+}
+
+func (o *command) run(ctx context.Context, args []string) error {
+	if !slices.Contains([]string{"", "wide", "json", "yaml"}, o.output) {
+		return usage.Errorf("--output %q is not known: say wide, json or yaml, or leave it out", o.output)
+	}
+	asked, err := cluster.New(o.Session, o.driverNamespace)
+	if err != nil {
+		return err
+	}
+	var all []description.Description
+	found, err := o.Workloads(o.Session, args)
+	teller := newDescriber(asked, o.driver, o.driverNamespace)
+	for _, one := range found {
+		all = append(all, teller.describe(ctx, one.Info.Mapping.GroupVersionKind.Kind, one.Workload))
+	}
+	if len(all) > 0 {
+		err = errors.Join(err, o.print(all))
+	}
+	return err
+}
+
+// shownPods is how many pods of a workload are told of, unless all are wanted.
+const shownPods = 5
+
+func (o *command) print(all []description.Description) error {
+	text := description.Text{Now: time.Now(), MostPods: shownPods}
+	switch o.output {
+	case "json", "yaml":
+		return printing.Encode(o.Out, all, o.output)
+	case "wide":
+		text.MostPods = 0
+	}
+	var page strings.Builder
+	if err := text.Print(&page, all); err != nil {
+		return err
+	}
+	_, err := io.WriteString(o.Out, printing.Plain(page.String()))
+	return err
+}

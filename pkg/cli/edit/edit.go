@@ -1,0 +1,217 @@
+// Package edit changes selected objects in the cluster or in files, and has --dry-run and -o.
+//
+// It does not know what is changed.
+package edit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
+)
+
+// FieldManager is the name under which the plugin writes.
+const FieldManager = "kubectl-liveconfig"
+
+// The values of --dry-run.
+const (
+	DryRunNone   = "none"
+	DryRunClient = "client"
+	DryRunServer = "server"
+)
+
+// Edit changes objects, in the cluster or in files, and prints what came of it.
+type Edit struct {
+	selection.Selection
+
+	output *genericclioptions.PrintFlags
+	DryRun string
+}
+
+// New returns an edit that says that objects were «done», such as updated.
+func New(done string) *Edit {
+	return &Edit{output: genericclioptions.NewPrintFlags(done).WithTypeSetter(scheme.Scheme)}
+}
+
+func (e *Edit) AddFlags(c *cobra.Command) {
+	e.Selection.AddFlags(c)
+	e.output.AddFlags(c)
+	c.Flags().StringVar(&e.DryRun, "dry-run", DryRunNone,
+		"none, client (only print what would be sent) or server (send it, and have the server keep nothing)")
+	c.Flags().Lookup("dry-run").NoOptDefVal = DryRunClient
+}
+
+// NotApplicableError is about an object that a change is not for. Beside others in a file that is no mistake.
+type NotApplicableError struct {
+	Reason string
+	// IsExpected is said of an object that nobody would take for one that is changed.
+	IsExpected bool
+}
+
+func (e *NotApplicableError) Error() string { return e.Reason }
+
+// Run changes each selected object by change. It goes on after an error.
+func (e *Edit) Run(ctx context.Context, s *session.Session, args []string, change func(*resource.Info, selection.Workload) error) error {
+	printer, err := e.Printer()
+	if err != nil {
+		return err
+	}
+	infos, err := e.Visit(s, args)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	changed := 0
+	for _, info := range infos {
+		err := e.one(ctx, s, info, printer, change)
+		unfit, isUnfit := errors.AsType[*NotApplicableError](err)
+		switch {
+		case err == nil:
+			changed++
+		case isUnfit && e.FromFiles():
+			if !unfit.IsExpected {
+				s.Remark("note: %s is left as it is: %s", selection.Subject(info), unfit)
+			}
+			errs = append(errs, e.passOn(s, info, printer))
+		default:
+			errs = append(errs, fmt.Errorf("%s: %w", selection.Subject(info), err))
+		}
+	}
+	if changed == 0 && errors.Join(errs...) == nil {
+		return errors.New("nothing was changed: there is no workload for this in the files")
+	}
+	return errors.Join(errs...)
+}
+
+// notWorkload says why an object is none.
+func notWorkload(object runtime.Object) error {
+	if custom, ok := object.(*unstructured.Unstructured); ok {
+		if _, makesPods, _ := unstructured.NestedFieldNoCopy(custom.Object, "spec", "template", "spec", "containers"); makesPods {
+			return &NotApplicableError{Reason: "the plugin changes Kubernetes' own kinds alone: change its manifest by hand, and see `kubectl liveconfig check`"}
+		}
+	}
+	return &NotApplicableError{Reason: "it makes no pods: name a deployment, statefulset, daemonset, job, cronjob or pod", IsExpected: true}
+}
+
+// passOn prints an object of a file that is not changed, where what is printed are the manifests: none may be missing.
+func (e *Edit) passOn(s *session.Session, info *resource.Info, printer printers.ResourcePrinter) error {
+	if !e.PassesOn() {
+		return nil
+	}
+	return printer.PrintObj(info.Object, s.Out)
+}
+
+func (e *Edit) Printer() (printers.ResourcePrinter, error) {
+	switch e.DryRun {
+	case DryRunNone:
+	case DryRunClient, DryRunServer:
+		if err := e.output.Complete("%s (" + e.DryRun + " dry run)"); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, usage.Errorf("--dry-run %q is not none, client or server", e.DryRun)
+	}
+	if e.Local && !e.PassesOn() {
+		*e.output.OutputFormat = "yaml" // Nothing is changed but what is printed.
+	}
+	printer, err := e.output.ToPrinter()
+	if err != nil {
+		return nil, usage.Errorf("%w", err)
+	}
+	return printer, nil
+}
+
+func (e *Edit) one(
+	ctx context.Context, s *session.Session, info *resource.Info, printer printers.ResourcePrinter, change func(*resource.Info, selection.Workload) error,
+) error {
+	before := info.Object.DeepCopyObject()
+	w, ok := selection.AsWorkload(info.Object)
+	if !ok {
+		return notWorkload(info.Object)
+	}
+	if err := change(info, w); err != nil {
+		return err
+	}
+	if w.Pod != nil {
+		w.Pod.Spec = w.Template.Spec
+	}
+	if e.Local || e.DryRun == DryRunClient {
+		return printer.PrintObj(info.Object, s.Out)
+	}
+	after, err := e.send(ctx, info, before)
+	if err != nil {
+		return err
+	}
+	return printer.PrintObj(after, s.Out)
+}
+
+// PassesOn reports whether what is printed are the manifests themselves, so that none may be missing.
+func (e *Edit) PassesOn() bool { return e.output.OutputFormat != nil && *e.output.OutputFormat != "" }
+
+// send sends what was changed, and nothing else: what others change meanwhile stays.
+func (e *Edit) send(_ context.Context, info *resource.Info, before runtime.Object) (runtime.Object, error) {
+	was, err := json.Marshal(before)
+	if err != nil {
+		return nil, fmt.Errorf("encode what it was: %w", err)
+	}
+	is, err := json.Marshal(info.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encode what it shall be: %w", err)
+	}
+	patch, err := strategicpatch.CreateTwoWayMergePatch(was, is, info.Object)
+	if err != nil {
+		return nil, fmt.Errorf("compare what it was with what it shall be: %w", err)
+	}
+	if string(patch) == "{}" {
+		return info.Object, nil
+	}
+	helper := resource.NewHelper(info.Client, info.Mapping).WithFieldManager(FieldManager).DryRun(e.DryRun == DryRunServer)
+	return helper.Patch(info.Namespace, info.Name, types.StrategicMergePatchType, patch, &metav1.PatchOptions{})
+}
+
+// ChangeEach has each workload changed, and says what follows once it is: that is what change returns.
+func (e *Edit) ChangeEach(
+	ctx context.Context, s *session.Session, args []string, change func(*resource.Info, selection.Workload) (remarks []string, err error),
+) error {
+	printer, err := e.Printer()
+	if err != nil {
+		return err
+	}
+	return e.Each(s, args, func(info *resource.Info) error {
+		var remarks []string
+		err := e.one(ctx, s, info, printer, func(info *resource.Info, w selection.Workload) (err error) {
+			remarks, err = change(info, w)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, remark := range remarks {
+			s.Remark("note: %s", remark)
+		}
+		return nil
+	})
+}
+
+// AddOutputFlags adds the flags by which people say whether something is changed, and what is printed of it.
+func (e *Edit) AddOutputFlags(c *cobra.Command) {
+	e.output.AddFlags(c)
+	c.Flags().StringVar(&e.DryRun, "dry-run", DryRunNone,
+		"none, client (only print what would be sent) or server (send it, and have the server keep nothing)")
+	c.Flags().Lookup("dry-run").NoOptDefVal = DryRunClient
+}

@@ -1,0 +1,132 @@
+package filelist
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+)
+
+// Sight says what of Secrets people are shown.
+type Sight string
+
+// The sights.
+const (
+	// Masked shows that there are files, and how large they are.
+	Masked Sight = "masked"
+	// Shown shows everything.
+	Shown Sight = "shown"
+)
+
+const (
+	// hidden stands for what is not shown. The digest of a short Secret would let whoever sees it try what it is.
+	hidden = "hidden"
+	// shortDigest is how many digits are enough for people to compare.
+	shortDigest = 16
+)
+
+// Print lists the files of volumes, and nothing of their values.
+func Print(w io.Writer, pod Pod, volumes []Volume, sight Sight) error {
+	for _, v := range volumes {
+		if v.Err != nil {
+			continue // Which is said where errors are.
+		}
+		digest := v.Tree.Digest()
+		if v.HoldsSecrets() && sight != Shown {
+			digest = hidden
+		}
+		if _, err := fmt.Fprintf(w, "%s: volume %s (%s), %s, %s, %s\n",
+			pod.Object(), v.Name, v.Type, counted(len(v.Tree.Files), "file"), counted(v.Tree.Size(), "byte"), digest); err != nil {
+			return err
+		}
+		if err := v.table(w, sight); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// table lists the files of one volume.
+func (v Volume) table(w io.Writer, sight Sight) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(mode fs.FileMode, size, digest, path string) {
+		// A table collects its text, and Flush says what went wrong.
+		_, _ = fmt.Fprintf(table, "  %s\t%d:%d\t%s\t%s\t%s\n", modeText(mode), v.Tree.UID, v.Tree.GID, size, digest, shown(path))
+	}
+	_, _ = fmt.Fprintf(table, "  MODE\tOWNER\tSIZE\tSHA256\tPATH\n")
+	line(v.RootMode|fs.ModeDir, "-", "-", ".")
+	for _, e := range v.entries() {
+		if e.isDir {
+			line(v.Tree.DirMode|fs.ModeDir, "-", "-", e.file.Path+"/")
+			continue
+		}
+		line(e.file.Mode, fmt.Sprint(len(e.file.Data)), v.digest(e.file, sight), e.file.Path)
+	}
+	return table.Flush()
+}
+
+// entry is a file, or a directory that has nothing but a path.
+type entry struct {
+	file  tree.File
+	isDir bool
+}
+
+// entries returns directories, each before what is in it, and files.
+func (v Volume) entries() []entry {
+	var all []entry
+	seen := map[string]bool{}
+	for _, f := range v.Tree.Files {
+		for _, dir := range (tree.Tree{Files: []tree.File{f}}).Dirs() {
+			if !seen[dir] {
+				seen[dir] = true
+				all = append(all, entry{file: tree.File{Path: dir}, isDir: true})
+			}
+		}
+		all = append(all, entry{file: f})
+	}
+	return all
+}
+
+func (v Volume) digest(f tree.File, sight Sight) string {
+	if v.Secret[f.Path] && sight != Shown {
+		return hidden
+	}
+	sum := sha256.Sum256(f.Data)
+	return hex.EncodeToString(sum[:])[:shortDigest]
+}
+
+// shown is a path as a terminal can have it. An item may name anything.
+func shown(path string) string {
+	if quoted := strconv.Quote(path); len(quoted) != len(path)+len(`""`) {
+		return quoted
+	}
+	return path
+}
+
+// modeText writes a mode as ls does. Directories of volumes are open to their groups, and those with the sticky bit to all.
+func modeText(mode fs.FileMode) string {
+	const groupExecutes, othersExecute = 6, 9
+	text := []byte((mode & fs.ModePerm).String())
+	for _, bit := range []struct {
+		is     fs.FileMode
+		at     int
+		letter byte
+	}{{fs.ModeDir, 0, 'd'}, {fs.ModeSetgid, groupExecutes, 's'}, {fs.ModeSticky, othersExecute, 't'}} {
+		if mode&bit.is != 0 {
+			text[bit.at] = bit.letter
+		}
+	}
+	return string(text)
+}

@@ -1,0 +1,52 @@
+// Package printing prints for people and for programs: cells, lists of names, JSON and YAML, and texts that a terminal can show.
+//
+// It does not know what is printed.
+package printing
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Cells writes to what keeps an error until it is flushed. Texts stay in their cells, whatever others wrote into them.
+func Cells(to io.Writer, format string, args ...any) {
+	for i, arg := range args {
+		if text, ok := arg.(string); ok {
+			args[i] = strings.ReplaceAll(PlainLine(text), "\t", `\t`)
+		}
+	}
+	_, _ = fmt.Fprintf(to, format, args...)
+}
+
+func Time(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// Encode prints what programs read, as json or yaml.
+func Encode(to io.Writer, value any, format string) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err == nil && format == "yaml" {
+		text, err = yaml.JSONToYAML(text)
+	}
+	if err != nil {
+		return fmt.Errorf("encode as %s: %w", format, err)
+	}
+	_, err = fmt.Fprintln(to, strings.TrimSuffix(string(text), "\n"))
+	return err
+}
+
+// Names names one thing or a few, and counts many.
+func Names(names []string, one, many string) string {
+	const most = 5
+	switch {
+	case len(names) == 1:
+		return one + " " + names[0]
+	case len(names) <= most:
+		return many + " " + strings.Join(names, ", ")
+	default:
+		return fmt.Sprintf("%d %s (%s and others)", len(names), many, strings.Join(names[:most], ", "))
+	}
+}

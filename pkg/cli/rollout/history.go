@@ -1,0 +1,325 @@
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/revisions"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
+)
+
+// rolloutHistory is the command of this name.
+type rolloutHistory struct {
+	rolloutTargets
+	*session.Session
+
+	revision int64
+	output   string
+	secrets  bool
+
+	// listed is what -o prints.
+	listed []listedWorkload
+}
+
+func newRolloutHistory(s *session.Session) *cobra.Command {
+	o := &rolloutHistory{Session: s}
+	c := &cobra.Command{
+		Use:   "history TYPE/NAME",
+		Short: "Show the revisions of a workload with the config that each has",
+		Long: "Shows which copies of what triggers rollouts the pods of each revision use, and which revision is current or was\n" +
+			"undone. A copy that is gone is said to be: pods of that revision cannot start. With --revision it shows what that\n" +
+			"revision has otherwise than the one before it, of Secrets without their values.",
+		Example: "  kubectl liveconfig rollout history deployment/web\n" +
+			"  kubectl liveconfig rollout history deployment/web --revision=3\n" +
+			"  kubectl liveconfig rollout history statefulset -l app=db -o json",
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
+	}
+	o.addFlags(c)
+	flags := c.Flags()
+	flags.Int64Var(&o.revision, "revision", 0, "show this revision, and how its config differs from the one before")
+	flags.StringVarP(&o.output, "output", "o", "", "json or yaml, or a table if not said")
+	flags.BoolVar(&o.secrets, "show-secrets", false, "show values of Secrets")
+	return c
+}
+
+func (o *rolloutHistory) run(ctx context.Context, args []string) error {
+	switch {
+	case o.output != "" && o.output != "json" && o.output != "yaml":
+		return usage.Errorf("--output %q is not known: say json or yaml, or leave it out", o.output)
+	case o.revision < 0:
+		return usage.Errorf("--revision %d is none: revisions are numbered from 1", o.revision)
+	}
+	client, err := o.Clientset()
+	if err != nil {
+		return err
+	}
+	err = o.Each(o.Session, args, func(info *resource.Info) error { return o.one(ctx, client, info) })
+	if o.output == "" || len(o.listed) == 0 {
+		return err
+	}
+	return errors.Join(o.printListed(), err)
+}
+
+func (o *rolloutHistory) one(ctx context.Context, client kubernetes.Interface, info *resource.Info) error {
+	history, err := cluster.HistoryOf(ctx, client, info.Object, o.driver)
+	if err != nil {
+		return err
+	}
+	shown := history.Revisions
+	if o.revision != 0 {
+		found, err := history.Find(o.revision)
+		if err != nil {
+			return err
+		}
+		shown = []revisions.Revision{found}
+	}
+	kept := cluster.NewContents(client, info.Namespace)
+	list := listedWorkload{Workload: fullName(info), Revisions: []listedRevision{}}
+	for _, r := range shown {
+		list.Revisions = append(list.Revisions, o.listedOf(ctx, kept, r))
+	}
+	switch {
+	case o.output != "":
+		o.listed = append(o.listed, list)
+		return nil
+	case o.revision != 0:
+		return o.printOne(ctx, kept, history, shown[0], list)
+	default:
+		return o.printTable(history, list)
+	}
+}
+
+// listedWorkload is a workload as -o prints it.
+type listedWorkload struct {
+	Workload  string           `json:"workload"`
+	Revisions []listedRevision `json:"revisions"`
+}
+
+type listedRevision struct {
+	Revision    int64          `json:"revision"`
+	Name        string         `json:"name"`
+	Created     time.Time      `json:"created"`
+	Current     bool           `json:"current"`
+	Undone      bool           `json:"undone"`
+	ChangeCause string         `json:"changeCause,omitempty"`
+	Problem     string         `json:"problem,omitempty"`
+	Config      []listedConfig `json:"config"`
+}
+
+// listedConfig is what pods of a revision use of a source.
+type listedConfig struct {
+	Source string `json:"source"`
+	// Copy is empty where pods use the source itself.
+	Copy string `json:"copy,omitempty"`
+	// Unused is the version of a source that pods do not use.
+	Unused string `json:"unused,omitempty"`
+	// State is that of the copy, or of the source.
+	State configState `json:"state"`
+	// Reason says more of what is wrong.
+	Reason string `json:"reason,omitempty"`
+}
+
+// configState is what is known of what a revision uses.
+type configState string
+
+const (
+	stateThere   configState = "there"
+	stateGone    configState = "gone"
+	stateWrong   configState = "not the copy" // Something else has its name, or its content was changed.
+	stateUnknown configState = "unknown"
+	stateSource  configState = "itself" // Pods use the source, whatever it holds.
+	stateAbsent  configState = "absent" // The source did not exist, and need not.
+	stateUnused  configState = "unused" // The source triggers, and pods do not use it.
+)
+
+func (o *rolloutHistory) listedOf(ctx context.Context, kept *cluster.Contents, r revisions.Revision) listedRevision {
+	listed := listedRevision{
+		Revision: r.Number, Name: r.Name, Created: r.Created, Current: r.Current, Undone: r.Undone,
+		ChangeCause: r.Cause, Config: []listedConfig{},
+	}
+	if r.Problem != nil {
+		listed.Problem = r.Problem.Error()
+	}
+	for _, item := range r.Items {
+		state, err := stateOf(ctx, kept, item)
+		config := listedConfig{Source: item.Source.String(), Copy: item.Copy, Unused: item.Unused, State: state}
+		if err != nil {
+			config.Reason = err.Error()
+		}
+		listed.Config = append(listed.Config, config)
+	}
+	return listed
+}
+
+// stateOf finds out whether what a revision uses is there. The error says more of some states, and is none of the command.
+func stateOf(ctx context.Context, kept *cluster.Contents, item revisions.Item) (configState, error) {
+	switch {
+	case item.Absent:
+		return stateAbsent, nil
+	case item.Unused != "":
+		return stateUnused, nil
+	case item.IsSource():
+		return stateSource, nil
+	}
+	switch is := kept.Of(ctx, item.Used()); {
+	case is.Err != nil:
+		return stateUnknown, is.Err
+	case !is.Exists:
+		return stateGone, nil
+	case is.Verified != nil:
+		return stateWrong, is.Verified
+	default:
+		return stateThere, nil
+	}
+}
+
+func (o *rolloutHistory) printListed() error {
+	if o.output == "yaml" {
+		text, err := yaml.Marshal(o.listed)
+		if err != nil {
+			return err
+		}
+		_, err = o.Out.Write(text)
+		return err
+	}
+	encoder := json.NewEncoder(o.Out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(o.listed)
+}
+
+// printTable prints a revision per line, and more lines for more sources.
+func (o *rolloutHistory) printTable(history revisions.History, list listedWorkload) error {
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 8, 3, ' ', 0)
+	printing.Cells(table, "REVISION\tCREATED\tSTATE\tCHANGE-CAUSE\tCONFIG\n")
+	for _, r := range list.Revisions {
+		configs := configTexts(r)
+		printing.Cells(table, "%d\t%s\t%s\t%s\t%s\n", r.Revision, printing.Time(r.Created), stateText(r), noneIfEmpty(r.ChangeCause), configs[0])
+		for _, config := range configs[1:] {
+			printing.Cells(table, "\t\t\t\t%s\n", config)
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(o.Out, "%s\n%s\n", list.Workload, b.String()); err != nil {
+		return err
+	}
+	o.remarkOn(history, list)
+	return nil
+}
+
+// remarkOn says what a table cannot.
+func (o *rolloutHistory) remarkOn(history revisions.History, list listedWorkload) {
+	ref := history.Workload.Ref
+	if _, found := history.Current(); !found && history.Workload.Paused {
+		o.Remark("note: %s is paused, and its pod template is no revision before `kubectl liveconfig rollout resume %s`", ref, ref)
+	}
+	if !history.OptedIn {
+		o.Remark("note: nothing triggers rollouts of %s: see `kubectl liveconfig set trigger`", ref)
+	}
+	var said []string
+	for _, r := range list.Revisions {
+		for _, config := range r.Config {
+			if config.Reason != "" && !slices.Contains(said, config.Reason) {
+				said = append(said, config.Reason)
+				o.Remark("note: %s", config.Reason)
+			}
+		}
+	}
+}
+
+// printOne prints a revision and how it differs from the one before.
+func (o *rolloutHistory) printOne(
+	ctx context.Context, kept *cluster.Contents, history revisions.History, r revisions.Revision, list listedWorkload,
+) error {
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 8, 3, ' ', 0)
+	listed := list.Revisions[0]
+	printing.Cells(table, "Created:\t%s\nState:\t%s\nChange cause:\t%s\n", printing.Time(r.Created), noneIfEmpty(stateText(listed)), noneIfEmpty(r.Cause))
+	for i, config := range configTexts(listed) {
+		printing.Cells(table, "%s\t%s\n", []string{"Config:", ""}[min(i, 1)], config)
+	}
+	before, found := history.Before(r.Number)
+	if found {
+		others, err := revisions.OtherChanges(before, r, template.Place{Namespace: r.Namespace, Driver: o.driver})
+		if err != nil {
+			return err
+		}
+		printing.Cells(table, "Compared with:\trevision %d\nOther changes:\t%s\n", before.Number, noneIfEmpty(strings.Join(others, ", ")))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(o.Out, "%s with revision #%d\n%s\n", list.Workload, r.Number, b.String()); err != nil {
+		return err
+	}
+	if !found {
+		o.Remark("note: revision %d is the oldest that is kept: there is none to compare it with", r.Number)
+		return nil
+	}
+	return configDiff{Session: o.Session, contents: kept, secrets: o.secrets}.show(ctx, before, r)
+}
+
+func noneIfEmpty(text string) string {
+	if text == "" {
+		return "<none>"
+	}
+	return text
+}
+
+func stateText(r listedRevision) string {
+	switch {
+	case r.Current:
+		return "current"
+	case r.Undone:
+		return "undone"
+	default:
+		return ""
+	}
+}
+
+// configTexts returns what people are told of a revision's config, at least one line.
+func configTexts(r listedRevision) []string {
+	if r.Problem != "" {
+		return []string{r.Problem}
+	}
+	var texts []string
+	for _, config := range r.Config {
+		texts = append(texts, config.String())
+	}
+	if texts == nil {
+		return []string{"<none>"}
+	}
+	return texts
+}
+
+// String returns what people are told of it.
+func (c listedConfig) String() string {
+	switch c.State {
+	case stateThere:
+		return c.Source + " as " + c.Copy
+	case stateSource, stateAbsent:
+		return c.Source + " " + string(c.State)
+	case stateUnused:
+		return c.Source + " not used by pods, version " + c.Unused
+	default:
+		return fmt.Sprintf("%s as %s (%s)", c.Source, c.Copy, c.State)
+	}
+}

@@ -1,0 +1,50 @@
+// Package usage has the mistakes of a command line, and the status that the program exits with.
+//
+// It does not know any command.
+package usage
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// SubcommandOnly refuses what is no subcommand, and says which one may be meant.
+func SubcommandOnly(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	c.SuggestionsMinimumDistance = 2
+	near := c.SuggestionsFor(args[0])
+	if len(near) == 0 {
+		return Errorf("unknown command %q for %q: see %s --help", args[0], c.CommandPath(), c.CommandPath())
+	}
+	return Errorf("unknown command %q for %q, did you mean %s?", args[0], c.CommandPath(), strings.Join(near, " or "))
+}
+
+// Error is a mistake in the command line.
+type Error struct{ Err error }
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns what the mistake is.
+func (e *Error) Unwrap() error { return e.Err }
+
+func Errorf(format string, args ...any) error { return &Error{fmt.Errorf(format, args...)} }
+
+// Exit ends the program with a status of its own. It has no error where the status is an answer, and all was said.
+type Exit struct {
+	Code int
+	Err  error
+}
+
+func (e *Exit) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit status %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns what was wrong.
+func (e *Exit) Unwrap() error { return e.Err }
