@@ -20,7 +20,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
@@ -60,18 +59,13 @@ func (c *Cluster) Version(ctx context.Context, of api.Ref) (versions.Now, error)
 // Content returns which version of an object there is, and the name that a copy of it has. It takes the whole object to
 // know that name.
 func (c *Cluster) Content(ctx context.Context, of api.Ref) (versions.Now, error) {
-	if of.Kind == api.Secret {
-		object, err := c.Client.CoreV1().Secrets(of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
-		found, err := now(object, err, of)
-		if found.Version != nil {
-			found.Copies = []string{copies.Name(of.Name, copies.DigestOf(object))}
-		}
-		return found, err
+	object := Get(ctx, c.Client, of)
+	if object.Err == nil && !object.Exists() {
+		return versions.Now{}, nil
 	}
-	object, err := c.Client.CoreV1().ConfigMaps(of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
-	found, err := now(object, err, of)
-	if found.Version != nil {
-		found.Copies = []string{copies.Name(of.Name, copies.DigestOf(object))}
+	found, err := now(object, object.Err, of)
+	if err == nil {
+		found.Copies = []string{object.CopyName}
 	}
 	return found, err
 }

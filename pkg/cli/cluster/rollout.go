@@ -31,9 +31,8 @@ func (c *Cluster) RolloutState(ctx context.Context, object runtime.Object) state
 	facts := state.Facts{Workload: w, Newest: map[trigger.Object]string{}}
 	value, _, _ := trigger.Wanted(w.Annotations)
 	objects, _ := trigger.Parse(value) // The state says what is wrong with it.
-	now := NewContents(c.Client, w.Namespace)
 	for _, object := range objects {
-		if is := now.Of(ctx, object); is.Err == nil {
+		if is := Get(ctx, c.Client, object.In(w.Namespace)); is.Err == nil {
 			facts.Newest[object] = is.CopyName
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/preview/filelist"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
@@ -37,13 +36,13 @@ func (o *command) compare(ctx context.Context, pods []filelist.Pod) error {
 
 // difference returns what changes in the volumes of one pod. The error says how many of them cannot be compared.
 func (o *command) difference(ctx context.Context, pod filelist.Pod) (string, error) {
-	live, found, err := o.live.same(pod)
+	live, found, err := o.live(pod)
 	if err != nil {
 		return "", err
 	}
 	var before []filelist.Volume
 	if found {
-		before = o.wanted(filelist.Volumes(live, o.driver, o.liveContent(ctx)))
+		before = o.wanted(filelist.Volumes(live, o.driver, o.content(ctx)))
 	} else {
 		o.Remark("note: %s: namespace %s has none yet", pod.Object(), pod.Namespace)
 	}
@@ -73,9 +72,4 @@ func only(volumes []filelist.Volume, isWanted func(filelist.Volume) bool) []file
 		}
 	}
 	return wanted
-}
-
-// liveContent returns what sources hold now.
-func (o *command) liveContent(ctx context.Context) filelist.Objects {
-	return func(ref api.Ref) (api.Content, bool, error) { return o.live.content(ctx, ref) }
 }

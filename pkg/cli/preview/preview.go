@@ -14,12 +14,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/preview/filelist"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 // command is the command preview.
@@ -37,8 +40,8 @@ type command struct {
 
 	// given is what the files have.
 	given filelist.Set
-	// live is what the cluster has, as far as it was asked.
-	live *liveObjects
+	// cached has the objects of the cluster. All volumes are made of the same.
+	cached *cluster.Objects
 	// found are the names of volumes, failed counts those of which there is nothing to show.
 	found  []string
 	failed int
@@ -123,10 +126,9 @@ func (o *command) pods(args []string) ([]filelist.Pod, error) {
 		return nil, err
 	}
 	o.fromCluster = o.fromCluster || o.diff || len(args) > 0
-	o.live = &liveObjects{Session: o.Session}
 	pods := o.given.Pods
 	if len(args) > 0 {
-		named, err := o.live.pods(session.NamespaceOr(o.Session, ""), o.selector, args)
+		named, err := o.podsNamed(session.NamespaceOr(o.Session, ""), o.selector, args)
 		if err != nil {
 			return nil, err
 		}
@@ -302,9 +304,10 @@ func (o *command) sight() filelist.Sight {
 	return filelist.Masked
 }
 
-// objects returns what a pod's sources hold: what the files have comes first.
+// objects returns what the sources of a pod hold. Files come before the cluster.
 func (o *command) objects(ctx context.Context, pod filelist.Pod) filelist.Objects {
-	sources := o.sourcesOf(pod)
+	config, _ := trigger.ParseConfig(pod.Annotations[trigger.ConfigAnnotation]) // Without one there are no copies.
+	sources := versions.Originals(config, pod.Namespace)
 	return func(ref api.Ref) (api.Content, bool, error) {
 		if content, found := o.given.Content(ref); found {
 			return content, true, nil
@@ -318,6 +321,21 @@ func (o *command) objects(ctx context.Context, pod filelist.Pod) filelist.Object
 		if !o.fromCluster {
 			return api.Content{}, false, nil
 		}
-		return o.live.content(ctx, ref)
+		return o.content(ctx)(ref)
+	}
+}
+
+// content returns what sources hold in the cluster.
+func (o *command) content(ctx context.Context) filelist.Objects {
+	return func(ref api.Ref) (api.Content, bool, error) {
+		if o.cached == nil {
+			client, err := o.Clientset()
+			if err != nil {
+				return api.Content{}, false, err
+			}
+			o.cached = cluster.NewObjects(client)
+		}
+		object := o.cached.Of(ctx, ref)
+		return object.Content, object.Exists(), object.Err
 	}
 }

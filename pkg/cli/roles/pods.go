@@ -9,6 +9,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
@@ -38,15 +39,11 @@ func PodsOf(info *resource.Info, w selection.Workload, driver string) (Pods, int
 			errs = append(errs, fmt.Errorf("the annotation %s %w", trigger.TriggeredBy, err))
 		}
 		for _, object := range objects {
-			pods.Triggers = append(pods.Triggers, api.Ref{Kind: object.Kind, Namespace: pods.Namespace, Name: object.Name})
+			pods.Triggers = append(pods.Triggers, object.In(pods.Namespace))
 		}
 	}
 	if config, err := trigger.ParseConfig(w.Template.Annotations[trigger.ConfigAnnotation]); err == nil {
-		pods.Copies = map[api.Ref]api.Ref{}
-		for object, name := range config.Copies() {
-			source := api.Ref{Kind: object.Kind, Namespace: pods.Namespace, Name: object.Name}
-			pods.Copies[api.Ref{Kind: object.Kind, Namespace: pods.Namespace, Name: name}] = source
-		}
+		pods.Copies = versions.Originals(config, pods.Namespace)
 	}
 	return pods, count, errors.Join(errs...)
 }

@@ -20,7 +20,7 @@ import (
 type configDiff struct {
 	*session.Session
 
-	contents *cluster.Contents
+	objects *cluster.Objects
 	// sources is what is done about a revision that uses a source itself: what it holds now is shown or not.
 	sources sourcePolicy
 	secrets bool
@@ -61,18 +61,18 @@ func (d configDiff) side(ctx context.Context, of revisions.Revision, item *revis
 		d.Remark("note: revision %d uses %s itself: what that held then is not kept", of.Number, item.Source)
 		return nil, false
 	}
-	is := d.contents.Of(ctx, item.Used())
+	is := d.objects.Of(ctx, item.Used().In(of.Namespace))
 	switch {
 	case is.Err != nil:
-		d.Remark("note: what revision %d has of %s cannot be shown: %v", of.Number, item.Source, is.Err)
+		d.Remark("note: what revision %d has of %s cannot be shown: read %s: %v", of.Number, item.Source, item.Used(), is.Err)
 		return nil, false
-	case !is.Exists && item.IsSource():
+	case !is.Exists() && item.IsSource():
 		return nil, true
-	case !is.Exists:
+	case !is.Exists():
 		d.Remark("note: what revision %d has of %s cannot be shown: its copy %s is gone", of.Number, item.Source, item.Copy)
 		return nil, false
 	default:
-		return is.Data, true
+		return is.Content.Data, true
 	}
 }
 

@@ -88,17 +88,17 @@ func (o *rolloutHistory) one(ctx context.Context, client kubernetes.Interface, i
 		}
 		shown = []revisions.Revision{found}
 	}
-	kept := cluster.NewContents(client, info.Namespace)
+	objects := cluster.NewObjects(client)
 	list := listedWorkload{Workload: fullName(info), Revisions: []listedRevision{}}
 	for _, r := range shown {
-		list.Revisions = append(list.Revisions, o.listedOf(ctx, kept, r))
+		list.Revisions = append(list.Revisions, o.listedOf(ctx, objects, r))
 	}
 	switch {
 	case o.output != "":
 		o.listed = append(o.listed, list)
 		return nil
 	case o.revision != 0:
-		return o.printOne(ctx, kept, history, shown[0], list)
+		return o.printOne(ctx, objects, history, shown[0], list)
 	default:
 		return o.printTable(history, list)
 	}
@@ -147,7 +147,7 @@ const (
 	stateUnused  configState = "unused" // The source triggers, and pods do not use it.
 )
 
-func (o *rolloutHistory) listedOf(ctx context.Context, kept *cluster.Contents, r revisions.Revision) listedRevision {
+func (o *rolloutHistory) listedOf(ctx context.Context, objects *cluster.Objects, r revisions.Revision) listedRevision {
 	listed := listedRevision{
 		Revision: r.Number, Name: r.Name, Created: r.Created, Current: r.Current, Undone: r.Undone,
 		ChangeCause: r.Cause, Config: []listedConfig{},
@@ -156,7 +156,7 @@ func (o *rolloutHistory) listedOf(ctx context.Context, kept *cluster.Contents, r
 		listed.Problem = r.Problem.Error()
 	}
 	for _, item := range r.Items {
-		state, err := stateOf(ctx, kept, item)
+		state, err := stateOf(ctx, objects, r, item)
 		config := listedConfig{Source: item.Source.String(), Copy: item.Copy, Unused: item.Unused, State: state}
 		if err != nil {
 			config.Reason = err.Error()
@@ -167,7 +167,7 @@ func (o *rolloutHistory) listedOf(ctx context.Context, kept *cluster.Contents, r
 }
 
 // stateOf finds out whether what a revision uses is there. The error says more of some states, and is none of the command.
-func stateOf(ctx context.Context, kept *cluster.Contents, item revisions.Item) (configState, error) {
+func stateOf(ctx context.Context, objects *cluster.Objects, of revisions.Revision, item revisions.Item) (configState, error) {
 	switch {
 	case item.Absent:
 		return stateAbsent, nil
@@ -176,10 +176,10 @@ func stateOf(ctx context.Context, kept *cluster.Contents, item revisions.Item) (
 	case item.IsSource():
 		return stateSource, nil
 	}
-	switch is := kept.Of(ctx, item.Used()); {
+	switch is := objects.Of(ctx, item.Used().In(of.Namespace)); {
 	case is.Err != nil:
-		return stateUnknown, is.Err
-	case !is.Exists:
+		return stateUnknown, fmt.Errorf("read %s: %w", item.Used(), is.Err)
+	case !is.Exists():
 		return stateGone, nil
 	case is.Verified != nil:
 		return stateWrong, is.Verified
@@ -247,7 +247,7 @@ func (o *rolloutHistory) remarkOn(history revisions.History, list listedWorkload
 
 // printOne prints a revision and how it differs from the one before.
 func (o *rolloutHistory) printOne(
-	ctx context.Context, kept *cluster.Contents, history revisions.History, r revisions.Revision, list listedWorkload,
+	ctx context.Context, objects *cluster.Objects, history revisions.History, r revisions.Revision, list listedWorkload,
 ) error {
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 8, 3, ' ', 0)
@@ -274,7 +274,7 @@ func (o *rolloutHistory) printOne(
 		o.Remark("note: revision %d is the oldest that is kept: there is none to compare it with", r.Number)
 		return nil
 	}
-	return configDiff{Session: o.Session, contents: kept, secrets: o.secrets}.show(ctx, before, r)
+	return configDiff{Session: o.Session, objects: objects, secrets: o.secrets}.show(ctx, before, r)
 }
 
 func noneIfEmpty(text string) string {

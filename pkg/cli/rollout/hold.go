@@ -126,9 +126,9 @@ func (o *rolloutResume) configNow(ctx context.Context, s *session.Session, info 
 	if err != nil {
 		return nil, err
 	}
-	now, config := cluster.NewContents(client, info.Namespace), trigger.Config{}
+	config := trigger.Config{}
 	for _, object := range objects {
-		is := now.Of(ctx, object)
+		is := cluster.Get(ctx, client, object.In(info.Namespace))
 		if is.Err != nil {
 			return nil, is.Err
 		}

@@ -85,7 +85,7 @@ type undo struct {
 	client kubernetes.Interface
 	info   *resource.Info
 
-	kept    *cluster.Contents
+	objects *cluster.Objects
 	history revisions.History
 	target  revisions.Revision
 	// missing says what --force disregards.
@@ -97,7 +97,7 @@ func (u *undo) run(ctx context.Context, printer printers.ResourcePrinter) error 
 	// What was decided about may have changed: the status of a rollout that fails does so all the time.
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var err error
-		if u.kept != nil { // It is tried again.
+		if u.objects != nil { // It is tried again.
 			if err = u.info.Get(); err != nil {
 				return fmt.Errorf("read it again: %w", err)
 			}
@@ -132,7 +132,7 @@ func (u *undo) run(ctx context.Context, printer printers.ResourcePrinter) error 
 // attempt checks and sends, and returns what the workload is then: nil if it is of that revision already.
 func (u *undo) attempt(ctx context.Context) (runtime.Object, error) {
 	var err error
-	u.kept = cluster.NewContents(u.client, u.info.Namespace)
+	u.objects = cluster.NewObjects(u.client)
 	if u.history, err = cluster.HistoryOf(ctx, u.client, u.info.Object, u.driver); err != nil {
 		return nil, err
 	}
@@ -171,11 +171,11 @@ func (u *undo) check(ctx context.Context) error {
 func (u *undo) lost(ctx context.Context, r revisions.Revision) []string {
 	var lost []string
 	for _, item := range r.Items {
-		switch state, err := stateOf(ctx, u.kept, item); state {
+		switch state, err := stateOf(ctx, u.objects, r, item); state {
 		case stateWrong:
 			lost = append(lost, err.Error())
 		case stateGone:
-			if source := u.kept.Of(ctx, item.Source); source.CopyName == item.Copy {
+			if source := u.objects.Of(ctx, item.Source.In(r.Namespace)); source.CopyName == item.Copy {
 				continue // It still has that content.
 			}
 			lost = append(lost, fmt.Sprintf("%s, its copy of %s, is gone, and %s has another content now", item.Used(), item.Source, item.Source))
@@ -275,7 +275,7 @@ func (u *undo) showDiff(ctx context.Context) error {
 	if !found {
 		from = revisions.Revision{} // The template is no revision yet, and its config not known.
 	}
-	return configDiff{Session: u.Session, contents: u.kept, sources: asNow, secrets: u.secrets}.show(ctx, from, u.target)
+	return configDiff{Session: u.Session, objects: u.objects, sources: asNow, secrets: u.secrets}.show(ctx, from, u.target)
 }
 
 func (u *undo) print(after runtime.Object, printer printers.ResourcePrinter) error {

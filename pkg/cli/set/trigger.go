@@ -8,12 +8,12 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/edit"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/roles"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
@@ -75,7 +75,7 @@ func (o *setTrigger) run(c *cobra.Command, s *session.Session, args []string) er
 func (o *setTrigger) remarkUnused(ctx context.Context, s *session.Session, info *resource.Info, w selection.Workload, objects []trigger.Object) {
 	used, unused := o.usage(w, info.Namespace, objects)
 	for _, object := range objects {
-		isUnused, isMissing := slices.Contains(unused, object), !o.Local && isMissing(ctx, s, info.Namespace, object)
+		isUnused, isMissing := slices.Contains(unused, object), !o.Local && isMissing(ctx, s, object.In(info.Namespace))
 		switch {
 		case isUnused && isMissing:
 			s.Remark("warning: %s does not exist, and %s does not use it: the controller starts no rollout%s",
@@ -103,17 +103,13 @@ func didYouMean(object trigger.Object, used []trigger.Object) string {
 }
 
 // isMissing reports whether the API server says that an object does not exist. A user who may not read it is not bothered.
-func isMissing(ctx context.Context, s *session.Session, namespace string, object trigger.Object) bool {
+func isMissing(ctx context.Context, s *session.Session, ref api.Ref) bool {
 	client, err := s.Clientset()
 	if err != nil {
 		return false
 	}
-	if object.Kind == api.Secret {
-		_, err = client.CoreV1().Secrets(namespace).Get(ctx, object.Name, metav1.GetOptions{})
-	} else {
-		_, err = client.CoreV1().ConfigMaps(namespace).Get(ctx, object.Name, metav1.GetOptions{})
-	}
-	return apierrors.IsNotFound(err)
+	is := cluster.Get(ctx, client, ref)
+	return is.Err == nil && !is.Exists()
 }
 
 // remarkRole prints the Role that pods need which read triggers with the credentials of their service account: copies have

@@ -35,10 +35,7 @@ func (p Place) IsCopy() bool { return p.Object != p.Names }
 func Places(meta map[string]string, spec *corev1.PodSpec, namespace, driver string) ([]Place, error) {
 	config, err := configIn(meta)
 	mistakes := []error{err}
-	originals := map[api.Ref]api.Ref{}
-	for object, name := range config.Copies() {
-		originals[ref(object.Kind, namespace, name)] = ref(object.Kind, namespace, object.Name)
-	}
+	originals := Originals(config, namespace)
 	var places []Place
 	shown := map[api.Ref]bool{}
 	for _, v := range spec.Volumes {
@@ -56,7 +53,7 @@ func Places(meta map[string]string, spec *corev1.PodSpec, namespace, driver stri
 		}
 	}
 	for _, object := range config.Objects() {
-		named := ref(object.Kind, namespace, config[object])
+		named := trigger.Object{Kind: object.Kind, Name: config[object]}.In(namespace)
 		if original, isCopy := originals[named]; isCopy && !shown[named] {
 			places = append(places, Place{Names: named, Object: original})
 		}
@@ -64,8 +61,17 @@ func Places(meta map[string]string, spec *corev1.PodSpec, namespace, driver stri
 	return places, errors.Join(mistakes...)
 }
 
-func ref(kind api.Kind, namespace, name string) api.Ref {
-	return api.Ref{Kind: kind, Namespace: namespace, Name: name}
+// Originals returns the object that each copy of a config stands for.
+func Originals(config trigger.Config, namespace string) map[api.Ref]api.Ref {
+	originals := map[api.Ref]api.Ref{}
+	for object, name := range config.Copies() {
+		originals[trigger.Object{Kind: object.Kind, Name: name}.In(namespace)] = object.In(namespace)
+	}
+	return originals
+}
+
+func refOf(s statusz.Source) api.Ref {
+	return api.Ref{Kind: api.Kind(s.Kind), Namespace: s.Namespace, Name: s.Name}
 }
 
 // configIn returns which copies the pods of a template use.
@@ -96,7 +102,7 @@ func Newest(reports []statusz.Report, of api.Ref) *statusz.Version {
 	for _, r := range reports {
 		for _, v := range r.Volumes {
 			for _, s := range v.Sources {
-				isIt := ref(api.Kind(s.Kind), s.Namespace, s.Name) == of && s.Known != nil
+				isIt := refOf(s) == of && s.Known != nil
 				if isIt && (newest == nil || isLater(*s.Known, *newest)) {
 					newest = s.Known
 				}
@@ -177,9 +183,7 @@ func (p Pod) volume(at Place, judge func(statusz.Volume, statusz.Source) Verdict
 	if volume.State == statusz.Busy {
 		return Verdict{State: Unknown, Why: "the driver of its node is busy with the volume"}
 	}
-	j := slices.IndexFunc(volume.Sources, func(s statusz.Source) bool {
-		return ref(api.Kind(s.Kind), s.Namespace, s.Name) == at.Names
-	})
+	j := slices.IndexFunc(volume.Sources, func(s statusz.Source) bool { return refOf(s) == at.Names })
 	if j < 0 {
 		return Verdict{State: Lagging, Why: "the driver of its node does not have it in the volume"}
 	}
