@@ -4,7 +4,6 @@
 package check
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 )
 
@@ -24,7 +22,7 @@ type command struct {
 
 	input  manifest.Input
 	driver string
-	output string
+	output printing.Format
 }
 
 func New(s *session.Session) *cobra.Command {
@@ -42,13 +40,13 @@ func New(s *session.Session) *cobra.Command {
 	}
 	selection.AddManifestFlags(c, &o.input)
 	selection.AddDriverFlag(c, &o.driver)
-	c.Flags().StringVarP(&o.output, "output", "o", "", "json, or lines if not said")
+	o.output.AddFlag(c, "json, or lines if not said", "json")
 	return c
 }
 
 func (o *command) run() error {
-	if o.output != "" && o.output != "json" {
-		return usage.Errorf("--output %q is not known: say json, or leave it out", o.output)
+	if err := o.output.Check(); err != nil {
+		return err
 	}
 	files, err := selection.ReadManifests(o.Session, o.input)
 	if err != nil {
@@ -66,11 +64,8 @@ func (o *command) run() error {
 }
 
 func (o *command) print(findings []checks.Finding) error {
-	if o.output == "json" {
-		encoder := json.NewEncoder(o.Out)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(append([]checks.Finding{}, findings...)) // An empty list is [], and not null.
+	if o.output.IsEncoded() {
+		return o.output.Encode(o.Out, append([]checks.Finding{}, findings...)) // An empty list is [], and not null.
 	}
 	for _, finding := range findings {
 		if _, err := fmt.Fprintln(o.Out, printing.PlainLine(finding.String())); err != nil {

@@ -16,13 +16,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/convert"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/edit"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 )
 
@@ -49,8 +45,8 @@ func (c completer) addTo(command *cobra.Command) {
 		}
 	}
 	complete := func(flag *pflag.Flag) {
-		if values := c.flag(command, flag.Name); values != nil {
-			_ = command.RegisterFlagCompletionFunc(flag.Name, values) // It fails where a library has registered its own.
+		if values := c.flag(flag.Name); values != nil {
+			_ = command.RegisterFlagCompletionFunc(flag.Name, values) // No command has registered another.
 		}
 	}
 	command.LocalFlags().VisitAll(complete)
@@ -63,8 +59,7 @@ func (c completer) addTo(command *cobra.Command) {
 // kindsOf returns the kinds of objects that a command takes, in the order in which people mean them.
 func kindsOf(command *cobra.Command) []string {
 	rolled := []string{"deployment", "statefulset", "daemonset"}
-	path := strings.TrimPrefix(command.CommandPath(), command.Root().CommandPath()+" ")
-	switch path {
+	switch strings.TrimPrefix(command.CommandPath(), command.Root().CommandPath()+" ") {
 	case "describe", "grant", "preview":
 		return append(rolled, "pod", "job", "cronjob", "replicaset")
 	case "set volume":
@@ -86,31 +81,17 @@ func kindsOf(command *cobra.Command) []string {
 
 // resourceOf returns where the API has objects of a kind, by any name that kubectl has for it.
 func resourceOf(kind string) (schema.GroupVersionResource, bool) {
-	in := func(group, resource string) (schema.GroupVersionResource, bool) {
-		return schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, true
+	kind = strings.TrimSuffix(strings.ToLower(kind), ".apps")
+	for _, known := range [][3]string{
+		{"apps", "deployment", "deploy"}, {"apps", "statefulset", "sts"}, {"apps", "daemonset", "ds"}, {"apps", "replicaset", "rs"},
+		{"batch", "job", ""}, {"batch", "cronjob", "cj"}, {"", "pod", "po"}, {"", "configmap", "cm"}, {"", "secret", ""},
+	} {
+		group, name, short := known[0], known[1], known[2]
+		if kind != "" && slices.Contains([]string{name, name + "s", short}, kind) {
+			return schema.GroupVersionResource{Group: group, Version: "v1", Resource: name + "s"}, true
+		}
 	}
-	switch strings.TrimSuffix(strings.ToLower(kind), ".apps") {
-	case "deployment", "deployments", "deploy":
-		return in("apps", "deployments")
-	case "statefulset", "statefulsets", "sts":
-		return in("apps", "statefulsets")
-	case "daemonset", "daemonsets", "ds":
-		return in("apps", "daemonsets")
-	case "replicaset", "replicasets", "rs":
-		return in("apps", "replicasets")
-	case "job", "jobs":
-		return in("batch", "jobs")
-	case "cronjob", "cronjobs", "cj":
-		return in("batch", "cronjobs")
-	case "pod", "pods", "po":
-		return in("", "pods")
-	case "configmap", "configmaps", "cm":
-		return in("", "configmaps")
-	case "secret", "secrets":
-		return in("", "secrets")
-	default:
-		return schema.GroupVersionResource{}, false
-	}
+	return schema.GroupVersionResource{}, false
 }
 
 // objects completes TYPE/NAME and TYPE NAME.
@@ -183,7 +164,7 @@ func (c completer) names(ctx context.Context, of schema.GroupVersionResource, te
 }
 
 // flag returns what completes the value of a flag; nil is the shell's own way, with files.
-func (c completer) flag(command *cobra.Command, name string) cobra.CompletionFunc {
+func (c completer) flag(name string) cobra.CompletionFunc {
 	switch name {
 	case "namespace", "from-namespace", "driver-namespace":
 		return c.named(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
@@ -199,39 +180,6 @@ func (c completer) flag(command *cobra.Command, name string) cobra.CompletionFun
 	case "filename":
 		return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return []string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt
-		}
-	}
-	if values := valuesOf(command, name); values != nil {
-		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
-	}
-	return nil
-}
-
-// valuesOf returns the values that a flag can have.
-func valuesOf(command *cobra.Command, flag string) []string {
-	switch flag {
-	case "dry-run":
-		return []string{edit.DryRunNone, edit.DryRunClient, edit.DryRunServer}
-	case "to":
-		return []string{convert.ToLiveconfig, convert.ToInTree}
-	case "update-policy":
-		return []string{string(api.UpdateAtomic), string(api.UpdateReplace), string(api.UpdateInPlace), string(api.UpdateNever)}
-	case "on-delete":
-		return []string{string(api.OnDeleteKeep), string(api.OnDeleteRemove)}
-	case "configmap-identity", "secret-identity":
-		return []string{string(identity.ByDriver), string(identity.ByPod)}
-	case "output":
-		switch command.Name() {
-		case "check":
-			return []string{"json"}
-		case "history":
-			return []string{"json", "yaml"}
-		case "describe":
-			return []string{"json", "wide", "yaml"}
-		case "status":
-			return []string{"json", "name", "wide", "yaml"}
-		case "grant", "pause", "resume", "trigger", "undo", "volume":
-			return []string{"json", "name", "yaml"}
 		}
 	}
 	return nil

@@ -24,8 +24,8 @@ import (
 
 // The values of convert's --to.
 const (
-	ToLiveconfig = "liveconfig"
-	ToInTree     = "in-tree"
+	toLiveconfig = "liveconfig"
+	toInTree     = "in-tree"
 )
 
 // command is the command convert.
@@ -59,14 +59,15 @@ func New(s *session.Session) *cobra.Command {
 	}
 	selection.AddManifestFlags(c, &o.input)
 	selection.AddDriverFlag(c, &o.driver)
-	c.Flags().StringVar(&o.to, "to", ToLiveconfig, "liveconfig or in-tree")
+	c.Flags().StringVar(&o.to, "to", toLiveconfig, "liveconfig or in-tree")
+	usage.Complete(c, "to", toLiveconfig, toInTree)
 	c.Flags().StringSliceVar(&o.names, "volume", nil, "convert the volumes of this name only")
 	return c
 }
 
 func (o *command) run() error {
-	if o.to != ToLiveconfig && o.to != ToInTree {
-		return usage.Errorf("--to %q is not %s or %s", o.to, ToLiveconfig, ToInTree)
+	if o.to != toLiveconfig && o.to != toInTree {
+		return usage.Errorf("--to %q is not %s or %s", o.to, toLiveconfig, toInTree)
 	}
 	files, err := selection.ReadManifests(o.Session, o.input)
 	if err != nil {
@@ -161,7 +162,7 @@ func (o *command) document(file string, document manifest.Document) []manifest.R
 			switch {
 			case errors.Is(err, intree.ErrOther) && len(o.names) == 0:
 				continue
-			case errors.Is(err, intree.ErrOther) && o.to == ToInTree:
+			case errors.Is(err, intree.ErrOther) && o.to == toInTree:
 				err = fmt.Errorf("it is no volume of %s", o.driver)
 				fallthrough
 			case err != nil:
@@ -193,7 +194,7 @@ func (o *command) volume(volume map[string]any, namespace string) (from, to stri
 		return "", "", nil, fmt.Errorf("it is not what the API server takes: %w", err)
 	}
 	namer := intree.Namer{Driver: o.driver, Namespace: namespace}
-	if o.to == ToInTree {
+	if o.to == toInTree {
 		made, err := namer.ToInTree(v.VolumeSource)
 		if err != nil {
 			return "", "", nil, err
@@ -234,7 +235,7 @@ func sourceField(v corev1.VolumeSource) (name string, value any, err error) {
 
 // remarkOn says what else there is to know of a volume that becomes one of liveconfig.
 func (o *command) remarkOn(say func(string, ...any), spec manifest.PodSpec, name string, value any) {
-	if o.to == ToInTree {
+	if o.to == toInTree {
 		return
 	}
 	for _, list := range []string{"initContainers", "containers"} {

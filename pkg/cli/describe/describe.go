@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 )
 
 // command is the command of this name.
@@ -27,7 +25,7 @@ type command struct {
 	selection.Selection
 
 	driver, driverNamespace string
-	output                  string
+	output                  printing.Format
 }
 
 func New(s *session.Session) *cobra.Command {
@@ -48,13 +46,13 @@ func New(s *session.Session) *cobra.Command {
 	o.AddClusterFlags(c)
 	selection.AddDriverFlag(c, &o.driver)
 	cluster.AddFlags(c, &o.driverNamespace)
-	c.Flags().StringVarP(&o.output, "output", "o", "", "wide (all pods, not only those that are not current), json or yaml")
+	o.output.AddFlag(c, "wide (all pods, not only those that are not current), json or yaml", "wide", "json", "yaml")
 	return c
 }
 
 func (o *command) run(ctx context.Context, args []string) error {
-	if !slices.Contains([]string{"", "wide", "json", "yaml"}, o.output) {
-		return usage.Errorf("--output %q is not known: say wide, json or yaml, or leave it out", o.output)
+	if err := o.output.Check(); err != nil {
+		return err
 	}
 	asked, err := cluster.New(o.Session, o.driverNamespace)
 	if err != nil {
@@ -77,9 +75,9 @@ const shownPods = 5
 
 func (o *command) print(all []description.Description) error {
 	text := description.Text{Now: time.Now(), MostPods: shownPods}
-	switch o.output {
+	switch o.output.Name {
 	case "json", "yaml":
-		return printing.Encode(o.Out, all, o.output)
+		return o.output.Encode(o.Out, all)
 	case "wide":
 		text.MostPods = 0
 	}

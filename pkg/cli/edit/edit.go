@@ -15,45 +15,32 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/cli-runtime/pkg/resource"
-	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 )
 
 // FieldManager is the name under which the plugin writes.
 const FieldManager = "kubectl-liveconfig"
 
-// The values of --dry-run.
-const (
-	DryRunNone   = "none"
-	DryRunClient = "client"
-	DryRunServer = "server"
-)
-
 // Edit changes objects, in the cluster or in files, and prints what came of it.
 type Edit struct {
 	selection.Selection
 
-	output *genericclioptions.PrintFlags
-	DryRun string
+	Output *printing.Objects
 }
 
 // New returns an edit that says that objects were «done», such as updated.
 func New(done string) *Edit {
-	return &Edit{output: genericclioptions.NewPrintFlags(done).WithTypeSetter(scheme.Scheme)}
+	return &Edit{Output: printing.NewObjects(done)}
 }
 
 func (e *Edit) AddFlags(c *cobra.Command) {
 	e.Selection.AddFlags(c)
-	e.output.AddFlags(c)
-	c.Flags().StringVar(&e.DryRun, "dry-run", DryRunNone,
-		"none, client (only print what would be sent) or server (send it, and have the server keep nothing)")
-	c.Flags().Lookup("dry-run").NoOptDefVal = DryRunClient
+	e.Output.AddFlags(c)
 }
 
 // NotApplicableError is about an object that a change is not for. Beside others in a file that is no mistake.
@@ -67,7 +54,7 @@ func (e *NotApplicableError) Error() string { return e.Reason }
 
 // Run changes each selected object by change. It goes on after an error.
 func (e *Edit) Run(ctx context.Context, s *session.Session, args []string, change func(*resource.Info, selection.Workload) error) error {
-	printer, err := e.Printer()
+	printer, err := e.printer()
 	if err != nil {
 		return err
 	}
@@ -110,30 +97,17 @@ func notWorkload(object runtime.Object) error {
 
 // passOn prints an object of a file that is not changed, where what is printed are the manifests: none may be missing.
 func (e *Edit) passOn(s *session.Session, info *resource.Info, printer printers.ResourcePrinter) error {
-	if !e.PassesOn() {
+	if !e.Output.HasFormat() {
 		return nil
 	}
 	return printer.PrintObj(info.Object, s.Out)
 }
 
-func (e *Edit) Printer() (printers.ResourcePrinter, error) {
-	switch e.DryRun {
-	case DryRunNone:
-	case DryRunClient, DryRunServer:
-		if err := e.output.Complete("%s (" + e.DryRun + " dry run)"); err != nil {
-			return nil, err
-		}
-	default:
-		return nil, usage.Errorf("--dry-run %q is not none, client or server", e.DryRun)
+func (e *Edit) printer() (printers.ResourcePrinter, error) {
+	if e.Local && !e.Output.HasFormat() {
+		*e.Output.OutputFormat = "yaml" // Nothing is changed but what is printed.
 	}
-	if e.Local && !e.PassesOn() {
-		*e.output.OutputFormat = "yaml" // Nothing is changed but what is printed.
-	}
-	printer, err := e.output.ToPrinter()
-	if err != nil {
-		return nil, usage.Errorf("%w", err)
-	}
-	return printer, nil
+	return e.Output.Printer()
 }
 
 func (e *Edit) one(
@@ -150,7 +124,7 @@ func (e *Edit) one(
 	if w.Pod != nil {
 		w.Pod.Spec = w.Template.Spec
 	}
-	if e.Local || e.DryRun == DryRunClient {
+	if e.Local || e.Output.DryRun == printing.DryRunClient {
 		return printer.PrintObj(info.Object, s.Out)
 	}
 	after, err := e.send(ctx, info, before)
@@ -159,9 +133,6 @@ func (e *Edit) one(
 	}
 	return printer.PrintObj(after, s.Out)
 }
-
-// PassesOn reports whether what is printed are the manifests themselves, so that none may be missing.
-func (e *Edit) PassesOn() bool { return e.output.OutputFormat != nil && *e.output.OutputFormat != "" }
 
 // send sends what was changed, and nothing else: what others change meanwhile stays.
 func (e *Edit) send(_ context.Context, info *resource.Info, before runtime.Object) (runtime.Object, error) {
@@ -180,7 +151,7 @@ func (e *Edit) send(_ context.Context, info *resource.Info, before runtime.Objec
 	if string(patch) == "{}" {
 		return info.Object, nil
 	}
-	helper := resource.NewHelper(info.Client, info.Mapping).WithFieldManager(FieldManager).DryRun(e.DryRun == DryRunServer)
+	helper := resource.NewHelper(info.Client, info.Mapping).WithFieldManager(FieldManager).DryRun(e.Output.DryRun == printing.DryRunServer)
 	return helper.Patch(info.Namespace, info.Name, types.StrategicMergePatchType, patch, &metav1.PatchOptions{})
 }
 
@@ -188,7 +159,7 @@ func (e *Edit) send(_ context.Context, info *resource.Info, before runtime.Objec
 func (e *Edit) ChangeEach(
 	ctx context.Context, s *session.Session, args []string, change func(*resource.Info, selection.Workload) (remarks []string, err error),
 ) error {
-	printer, err := e.Printer()
+	printer, err := e.printer()
 	if err != nil {
 		return err
 	}
@@ -206,12 +177,4 @@ func (e *Edit) ChangeEach(
 		}
 		return nil
 	})
-}
-
-// AddOutputFlags adds the flags by which people say whether something is changed, and what is printed of it.
-func (e *Edit) AddOutputFlags(c *cobra.Command) {
-	e.output.AddFlags(c)
-	c.Flags().StringVar(&e.DryRun, "dry-run", DryRunNone,
-		"none, client (only print what would be sent) or server (send it, and have the server keep nothing)")
-	c.Flags().Lookup("dry-run").NoOptDefVal = DryRunClient
 }

@@ -16,13 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/cli-runtime/pkg/resource"
-	"k8s.io/client-go/kubernetes/scheme"
 	rbacv1client "k8s.io/client-go/kubernetes/typed/rbac/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/edit"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/roles"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
@@ -35,16 +34,14 @@ type command struct {
 	selection.Selection
 	*session.Session
 
-	output              *genericclioptions.PrintFlags
-	dryRun              string
+	output              *printing.Objects
 	apply               bool
 	driver              string
 	configMaps, secrets string
 }
 
 func New(s *session.Session) *cobra.Command {
-	o := &command{Session: s}
-	o.output = genericclioptions.NewPrintFlags("serverside-applied").WithTypeSetter(scheme.Scheme)
+	o := &command{Session: s, output: printing.NewObjects("serverside-applied")}
 	c := &cobra.Command{
 		Use:   "grant TYPE/NAME",
 		Short: "Print or apply the Roles that the volumes of a workload need",
@@ -60,10 +57,12 @@ func New(s *session.Session) *cobra.Command {
 	selection.AddDriverFlag(c, &o.driver)
 	flags := c.Flags()
 	flags.BoolVar(&o.apply, "apply", false, "apply what would be printed, by server-side apply")
-	flags.StringVar(&o.dryRun, "dry-run", edit.DryRunNone, "with --apply: none, client (only print) or server (have the server keep nothing)")
-	flags.Lookup("dry-run").NoOptDefVal = edit.DryRunClient
+	flags.Lookup("dry-run").Usage = "with --apply: none, client (only print) or server (have the server keep nothing)"
 	flags.StringVar(&o.configMaps, "configmap-identity", string(identity.ByDriver), "who reads ConfigMaps: driver or pod, as the driver is told")
 	flags.StringVar(&o.secrets, "secret-identity", string(identity.ByPod), "who reads Secrets: driver or pod, as the driver is told")
+	for _, flag := range []string{"configmap-identity", "secret-identity"} {
+		usage.Complete(c, flag, string(identity.ByDriver), string(identity.ByPod))
+	}
 	return c
 }
 
@@ -131,21 +130,10 @@ func (o *command) policy() (roles.Policy, error) {
 
 // printer prints YAML if nothing else is asked for, and what was applied by its name.
 func (o *command) printer() (printers.ResourcePrinter, error) {
-	switch {
-	case !slices.Contains([]string{edit.DryRunNone, edit.DryRunClient, edit.DryRunServer}, o.dryRun):
-		return nil, usage.Errorf("--dry-run %q is not none, client or server", o.dryRun)
-	case o.apply && o.dryRun != edit.DryRunNone:
-		if err := o.output.Complete("%s (" + o.dryRun + " dry run)"); err != nil {
-			return nil, err
-		}
-	case !o.apply && *o.output.OutputFormat == "":
+	if !o.apply && !o.output.HasFormat() {
 		*o.output.OutputFormat = "yaml"
 	}
-	printer, err := o.output.ToPrinter()
-	if err != nil {
-		return nil, usage.Errorf("%w", err)
-	}
-	return printer, nil
+	return o.output.Printer()
 }
 
 // add adds what a workload needs.
@@ -175,7 +163,7 @@ func (o *command) note(info *resource.Info, text string) {
 
 // give prints one Role or RoleBinding, after it was applied if that is asked for.
 func (o *command) give(ctx context.Context, object roles.Object, printer printers.ResourcePrinter) error {
-	if !o.apply || o.dryRun == edit.DryRunClient {
+	if !o.apply || o.output.DryRun == printing.DryRunClient {
 		return printer.PrintObj(object.Object, o.Out)
 	}
 	applied, err := o.send(ctx, object)
@@ -204,7 +192,7 @@ func (o *command) send(ctx context.Context, object roles.Object) (runtime.Object
 		return nil, err
 	}
 	options := metav1.PatchOptions{FieldManager: edit.FieldManager}
-	if o.dryRun == edit.DryRunServer {
+	if o.output.DryRun == printing.DryRunServer {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
 	if _, ok := object.Object.(*rbacv1.Role); ok {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -133,7 +132,7 @@ func (c *connection) listen(errs httpstream.Stream) {
 }
 
 // explain returns what the node says was wrong, or else the error that was seen here.
-func (c *connection) explain(seen error) error {
+func (c *connection) explain(ctx context.Context, seen error) error {
 	select {
 	case text := <-c.trouble:
 		if text != "" {
@@ -141,25 +140,11 @@ func (c *connection) explain(seen error) error {
 		}
 	case <-time.After(time.Second): // It says it before it ends the stream, if it says something.
 	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	return seen
 }
 
 // Close ends both directions, and the connection with them. A Read that waits returns.
 func (c *connection) Close() error { return errors.Join(c.Reset(), c.carrier.Close()) }
-
-// The rest of net.Conn. The one who asks closes the connection when it is time.
-
-// LocalAddr returns an address that says nothing.
-func (c *connection) LocalAddr() net.Addr { return new(net.TCPAddr) }
-
-// RemoteAddr returns an address that says nothing.
-func (c *connection) RemoteAddr() net.Addr { return new(net.TCPAddr) }
-
-// SetDeadline does nothing.
-func (c *connection) SetDeadline(time.Time) error { return nil }
-
-// SetReadDeadline does nothing.
-func (c *connection) SetReadDeadline(time.Time) error { return nil }
-
-// SetWriteDeadline does nothing.
-func (c *connection) SetWriteDeadline(time.Time) error { return nil }

@@ -4,13 +4,13 @@
 package nodes
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -154,16 +154,19 @@ func (d *Drivers) ask(ctx context.Context, p pod) (statusz.Report, error) {
 	if err != nil {
 		return statusz.Report{}, err
 	}
+	request.Close = true
 	c, err := d.connect(ctx, p)
 	if err != nil {
 		return statusz.Report{}, err
 	}
-	defer func() { _ = c.Close() }() // All has been read.
-	dial := func(context.Context, string, string) (net.Conn, error) { return c, nil }
-	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
-	response, err := client.Do(request)
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })() // Ends reads that wait.
+	defer func() { _ = c.Close() }()                         // All has been read.
+	if err := request.Write(c); err != nil {
+		return statusz.Report{}, c.explain(ctx, err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(io.LimitReader(c, mostBytes)), request)
 	if err != nil {
-		return statusz.Report{}, c.explain(err)
+		return statusz.Report{}, c.explain(ctx, err)
 	}
 	defer func() { _ = response.Body.Close() }() // As above.
 	if response.StatusCode != http.StatusOK {
@@ -177,7 +180,7 @@ var errNewer = errors.New("update the plugin")
 
 // read decodes a report.
 func read(body io.Reader) (statusz.Report, error) {
-	text, err := io.ReadAll(io.LimitReader(body, mostBytes))
+	text, err := io.ReadAll(body)
 	if err != nil {
 		return statusz.Report{}, fmt.Errorf("read the status: %w", err)
 	}

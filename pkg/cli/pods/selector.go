@@ -14,9 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 )
@@ -35,29 +35,15 @@ type Selector struct {
 // NewSelector returns the pods of a workload.
 func NewSelector(client kubernetes.Interface, w selection.Workload) (*Selector, error) {
 	c := &Selector{Workload: w, client: client, sets: map[types.UID]bool{}}
-	var selector *metav1.LabelSelector
-	switch o := w.Object.(type) {
+	switch w.Object.(type) {
 	case *corev1.Pod:
-		c.options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, o.Name).String()
+		c.options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.Meta.Name).String()
 		return c, nil
-	case *corev1.ReplicationController:
-		c.options.LabelSelector = labels.SelectorFromSet(o.Spec.Selector).String()
-		return c, nil
-	case *appsv1.Deployment:
-		selector = o.Spec.Selector
-	case *appsv1.StatefulSet:
-		selector = o.Spec.Selector
-	case *appsv1.DaemonSet:
-		selector = o.Spec.Selector
-	case *appsv1.ReplicaSet:
-		selector = o.Spec.Selector
-	case *batchv1.Job:
-		selector = o.Spec.Selector
-	default:
+	case *batchv1.CronJob:
 		text := fmt.Sprintf("it makes Jobs, and they make the pods: name one of its Jobs, see kubectl -n %s get jobs", w.Meta.Namespace)
 		return nil, &ForeignError{text}
 	}
-	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	parsed, err := metav1.LabelSelectorAsSelector(w.Selector)
 	if err != nil {
 		return nil, fmt.Errorf("its selector of pods: %w", err)
 	}
@@ -68,26 +54,14 @@ func NewSelector(client kubernetes.Interface, w selection.Workload) (*Selector, 
 // Wanted is how many pods there shall be. Of what no controller has looked at yet it is not known, and taken for one.
 func (c *Selector) Wanted() int {
 	switch o := c.Object.(type) {
-	case *corev1.Pod:
-		return 1
-	case *corev1.ReplicationController:
-		return orOne(o.Spec.Replicas)
-	case *appsv1.Deployment:
-		return orOne(o.Spec.Replicas)
-	case *appsv1.StatefulSet:
-		return orOne(o.Spec.Replicas)
-	case *appsv1.ReplicaSet:
-		return orOne(o.Spec.Replicas)
 	case *appsv1.DaemonSet:
-		if o.Status.ObservedGeneration < o.Generation {
-			return 1
+		if o.Status.ObservedGeneration >= o.Generation {
+			return int(o.Status.DesiredNumberScheduled)
 		}
-		return int(o.Status.DesiredNumberScheduled)
 	case *batchv1.Job:
 		return wantedOf(o)
-	default:
-		return 0
 	}
+	return int(ptr.Deref(c.Replicas, 1))
 }
 
 // wantedOf is how many pods there shall be of a Job: at least one until it has ended, unless it is suspended.
@@ -100,13 +74,6 @@ func wantedOf(job *batchv1.Job) int {
 		return 0
 	}
 	return max(1, int(job.Status.Active))
-}
-
-func orOne(replicas *int32) int {
-	if replicas == nil {
-		return 1
-	}
-	return int(*replicas)
 }
 
 // List asks for the pods.

@@ -7,8 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -26,17 +24,10 @@ type Watch struct {
 func (c *Selector) Watch(ctx context.Context) (*Watch, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &Watch{Changed: make(chan struct{}, 1), Failed: make(chan error, 1), Stop: cancel}
-	pods := c.client.CoreV1().Pods(c.Meta.Namespace)
-	informer := cache.NewSharedInformer(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.LabelSelector, options.FieldSelector = c.options.LabelSelector, c.options.FieldSelector
-			return pods.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.LabelSelector, options.FieldSelector = c.options.LabelSelector, c.options.FieldSelector
-			return pods.Watch(ctx, options)
-		},
-	}, &corev1.Pod{}, 0)
+	pods := cache.NewFilteredListWatchFromClient(c.client.CoreV1().RESTClient(), "pods", c.Meta.Namespace, func(options *metav1.ListOptions) {
+		options.LabelSelector, options.FieldSelector = c.options.LabelSelector, c.options.FieldSelector
+	})
+	informer := cache.NewSharedInformer(pods, &corev1.Pod{}, 0)
 	if err := informer.SetWatchErrorHandlerWithContext(w.handle); err != nil {
 		cancel()
 		return nil, fmt.Errorf("follow its pods: %w", err)

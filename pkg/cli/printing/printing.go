@@ -4,13 +4,10 @@
 package printing
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"time"
-
-	"sigs.k8s.io/yaml"
 )
 
 // Cells writes to what keeps an error until it is flushed. Texts stay in their cells, whatever others wrote into them.
@@ -24,19 +21,6 @@ func Cells(to io.Writer, format string, args ...any) {
 }
 
 func Time(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-// Encode prints what programs read, as json or yaml.
-func Encode(to io.Writer, value any, format string) error {
-	text, err := json.MarshalIndent(value, "", "  ")
-	if err == nil && format == "yaml" {
-		text, err = yaml.JSONToYAML(text)
-	}
-	if err != nil {
-		return fmt.Errorf("encode as %s: %w", format, err)
-	}
-	_, err = fmt.Fprintln(to, strings.TrimSuffix(string(text), "\n"))
-	return err
-}
 
 // Names names one thing or a few, and counts many.
 func Names(names []string, one, many string) string {

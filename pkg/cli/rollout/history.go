@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/yaml"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
@@ -29,7 +27,7 @@ type rolloutHistory struct {
 	*session.Session
 
 	revision int64
-	output   string
+	output   printing.Format
 	secrets  bool
 
 	// listed is what -o prints.
@@ -52,16 +50,16 @@ func newRolloutHistory(s *session.Session) *cobra.Command {
 	o.addFlags(c)
 	flags := c.Flags()
 	flags.Int64Var(&o.revision, "revision", 0, "show this revision, and how its config differs from the one before")
-	flags.StringVarP(&o.output, "output", "o", "", "json or yaml, or a table if not said")
+	o.output.AddFlag(c, "json or yaml, or a table if not said", "json", "yaml")
 	flags.BoolVar(&o.secrets, "show-secrets", false, "show values of Secrets")
 	return c
 }
 
 func (o *rolloutHistory) run(ctx context.Context, args []string) error {
-	switch {
-	case o.output != "" && o.output != "json" && o.output != "yaml":
-		return usage.Errorf("--output %q is not known: say json or yaml, or leave it out", o.output)
-	case o.revision < 0:
+	if err := o.output.Check(); err != nil {
+		return err
+	}
+	if o.revision < 0 {
 		return usage.Errorf("--revision %d is none: revisions are numbered from 1", o.revision)
 	}
 	client, err := o.Clientset()
@@ -69,10 +67,10 @@ func (o *rolloutHistory) run(ctx context.Context, args []string) error {
 		return err
 	}
 	err = o.Each(o.Session, args, func(info *resource.Info) error { return o.one(ctx, client, info) })
-	if o.output == "" || len(o.listed) == 0 {
+	if len(o.listed) == 0 {
 		return err
 	}
-	return errors.Join(o.printListed(), err)
+	return errors.Join(o.output.Encode(o.Out, o.listed), err)
 }
 
 func (o *rolloutHistory) one(ctx context.Context, client kubernetes.Interface, info *resource.Info) error {
@@ -94,7 +92,7 @@ func (o *rolloutHistory) one(ctx context.Context, client kubernetes.Interface, i
 		list.Revisions = append(list.Revisions, o.listedOf(ctx, objects, r))
 	}
 	switch {
-	case o.output != "":
+	case o.output.IsEncoded():
 		o.listed = append(o.listed, list)
 		return nil
 	case o.revision != 0:
@@ -186,21 +184,6 @@ func stateOf(ctx context.Context, objects *cluster.Objects, of revisions.Revisio
 	default:
 		return stateThere, nil
 	}
-}
-
-func (o *rolloutHistory) printListed() error {
-	if o.output == "yaml" {
-		text, err := yaml.Marshal(o.listed)
-		if err != nil {
-			return err
-		}
-		_, err = o.Out.Write(text)
-		return err
-	}
-	encoder := json.NewEncoder(o.Out)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(o.listed)
 }
 
 // printTable prints a revision per line, and more lines for more sources.

@@ -32,7 +32,7 @@ func newRolloutPause(s *session.Session) *cobra.Command {
 		RunE:    func(c *cobra.Command, args []string) error { return o.run(c.Context(), s, args) },
 	}
 	o.AddClusterFlags(c)
-	o.AddOutputFlags(c)
+	o.Output.AddFlags(c)
 	return c
 }
 
@@ -68,7 +68,7 @@ func newRolloutResume(s *session.Session) *cobra.Command {
 		RunE:    func(c *cobra.Command, args []string) error { return o.run(c.Context(), s, args) },
 	}
 	o.AddClusterFlags(c)
-	o.AddOutputFlags(c)
+	o.Output.AddFlags(c)
 	return c
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/printers"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/edit"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/revisions"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
@@ -33,14 +33,14 @@ type rolloutUndo struct {
 	rolloutTargets
 	*session.Session
 
-	output     edit.Edit // For its flags alone.
+	output     *printing.Objects
 	toRevision int64
 	force      bool
 	secrets    bool
 }
 
 func newRolloutUndo(s *session.Session) *cobra.Command {
-	o := &rolloutUndo{Session: s, output: *edit.New("rolled back")}
+	o := &rolloutUndo{Session: s, output: printing.NewObjects("rolled back")}
 	c := &cobra.Command{
 		Use:   "undo TYPE/NAME",
 		Short: "Take a workload back to a revision and its config",
@@ -52,7 +52,7 @@ func newRolloutUndo(s *session.Session) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}
 	o.addFlags(c)
-	o.output.AddOutputFlags(c)
+	o.output.AddFlags(c)
 	flags := c.Flags()
 	flags.Int64Var(&o.toRevision, "to-revision", 0, "revision to go to; the one before the newest if not said")
 	flags.BoolVar(&o.force, "force", false, "go to a revision also if copies of its config are gone")
@@ -111,13 +111,13 @@ func (u *undo) run(ctx context.Context, printer printers.ResourcePrinter) error 
 	switch {
 	case err != nil:
 		return err
-	case after == nil && u.output.PassesOn():
+	case after == nil && u.output.HasFormat():
 		return printer.PrintObj(u.info.Object, u.Out)
 	case after == nil:
 		_, err := fmt.Fprintf(u.Out, "%s skipped rollback (current template already matches revision %d)\n", fullName(u.info), u.target.Number)
 		return err
 	}
-	if u.output.DryRun != edit.DryRunNone && !u.output.PassesOn() {
+	if u.output.DryRun != printing.DryRunNone && !u.output.HasFormat() {
 		if err := u.showDiff(ctx); err != nil {
 			return err
 		}
@@ -187,34 +187,21 @@ func (u *undo) lost(ctx context.Context, r revisions.Revision) []string {
 
 // send sends the template of the revision, as kubectl does, for the version of the workload that was checked.
 func (u *undo) send(ctx context.Context) (runtime.Object, error) {
-	if u.output.DryRun == edit.DryRunClient {
+	if u.output.DryRun == printing.DryRunClient {
 		return u.applied(), nil
 	}
 	kind, patch, err := u.patch()
 	if err != nil {
 		return nil, err
 	}
-	options := metav1.PatchOptions{FieldManager: edit.FieldManager}
-	if u.output.DryRun == edit.DryRunServer {
-		options.DryRun = []string{metav1.DryRunAll}
-	}
-	w, apps := u.history.Workload, u.client.AppsV1()
-	switch w.Kind {
-	case rolled.StatefulSet:
-		return named(apps.StatefulSets(w.Namespace).Patch(ctx, w.Name, kind, patch, options))
-	case rolled.DaemonSet:
-		return named(apps.DaemonSets(w.Namespace).Patch(ctx, w.Name, kind, patch, options))
-	default:
-		return named(apps.Deployments(w.Namespace).Patch(ctx, w.Name, kind, patch, options))
-	}
-}
-
-// named returns an object or an error, and not both.
-func named[O runtime.Object](object O, err error) (runtime.Object, error) {
+	sent := *u.info
+	helper := resource.NewHelper(u.info.Client, u.info.Mapping).WithFieldManager(edit.FieldManager)
+	sent.Object, err = helper.DryRun(u.output.DryRun == printing.DryRunServer).Patch(u.info.Namespace, u.info.Name, kind, patch, nil)
 	if err != nil {
 		return nil, fmt.Errorf("write it: %w", err)
 	}
-	return object, nil
+	err = selection.AsTyped(&sent)
+	return sent.Object, err
 }
 
 // patch returns what takes the workload back. A Deployment gets the annotations of that time too.
@@ -279,11 +266,11 @@ func (u *undo) showDiff(ctx context.Context) error {
 }
 
 func (u *undo) print(after runtime.Object, printer printers.ResourcePrinter) error {
-	if u.output.PassesOn() {
+	if u.output.HasFormat() {
 		return printer.PrintObj(after, u.Out)
 	}
 	suffix := ""
-	if u.output.DryRun != edit.DryRunNone {
+	if u.output.DryRun != printing.DryRunNone {
 		suffix = " (" + u.output.DryRun + " dry run)"
 	}
 	_, err := fmt.Fprintf(u.Out, "%s rolled back to revision %d%s\n", fullName(u.info), u.target.Number, suffix)

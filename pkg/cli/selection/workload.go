@@ -84,7 +84,10 @@ type Workload struct {
 	Object   runtime.Object
 	Meta     *metav1.ObjectMeta
 	Template *corev1.PodTemplateSpec
-	Pod      *corev1.Pod // Nil but for a pod, of which template has a copy.
+	Pod      *corev1.Pod // Nil but for a pod, of which Template has a copy.
+	// Selector and Replicas are nil for objects that have none.
+	Selector *metav1.LabelSelector
+	Replicas *int32
 }
 
 // AsWorkload returns the view of an object, which shares memory with it, and false for one that makes no pods.
@@ -93,20 +96,18 @@ func AsWorkload(object runtime.Object) (Workload, bool) {
 	case *corev1.Pod:
 		return Workload{Object: o, Meta: &o.ObjectMeta, Template: &corev1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec}, Pod: o}, true
 	case *appsv1.Deployment:
-		return Workload{Object: o, Meta: &o.ObjectMeta, Template: &o.Spec.Template}, true
+		return Workload{Object: o, Meta: &o.ObjectMeta, Template: &o.Spec.Template, Selector: o.Spec.Selector, Replicas: o.Spec.Replicas}, true
 	case *appsv1.StatefulSet:
-		return Workload{Object: o, Meta: &o.ObjectMeta, Template: &o.Spec.Template}, true
+		return Workload{Object: o, Meta: &o.ObjectMeta, Template: &o.Spec.Template, Selector: o.Spec.Selector, Replicas: o.Spec.Replicas}, true
 	case *appsv1.DaemonSet:
-		return Workload{Object: o, Meta: &o.ObjectMeta, Template: &o.Spec.Template}, true
+		return Workload{Object: o, Meta: &o.ObjectMeta, Template: &o.Spec.Template, Selector: o.Spec.Selector}, true
 	case *appsv1.ReplicaSet:
-		return Workload{Object: o, Meta: &o.ObjectMeta, Template: &o.Spec.Template}, true
+		return Workload{Object: o, Meta: &o.ObjectMeta, Template: &o.Spec.Template, Selector: o.Spec.Selector, Replicas: o.Spec.Replicas}, true
 	case *corev1.ReplicationController:
-		if o.Spec.Template == nil {
-			return Workload{}, false
-		}
-		return Workload{Object: o, Meta: &o.ObjectMeta, Template: o.Spec.Template}, true
+		selector := metav1.SetAsLabelSelector(o.Spec.Selector)
+		return Workload{Object: o, Meta: &o.ObjectMeta, Template: o.Spec.Template, Selector: selector, Replicas: o.Spec.Replicas}, o.Spec.Template != nil
 	case *batchv1.Job:
-		return Workload{Object: o, Meta: &o.ObjectMeta, Template: &o.Spec.Template}, true
+		return Workload{Object: o, Meta: &o.ObjectMeta, Template: &o.Spec.Template, Selector: o.Spec.Selector}, true
 	case *batchv1.CronJob:
 		return Workload{Object: o, Meta: &o.ObjectMeta, Template: &o.Spec.JobTemplate.Spec.Template}, true
 	default:

@@ -19,6 +19,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/attributes"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/edit"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/set/volumes"
@@ -72,6 +73,8 @@ func newSetVolume(s *session.Session) *cobra.Command {
 	} {
 		o.given[f[1]] = flags.String(f[0], "", f[2])
 	}
+	usage.Complete(c, "update-policy", string(api.UpdateAtomic), string(api.UpdateReplace), string(api.UpdateInPlace), string(api.UpdateNever))
+	usage.Complete(c, "on-delete", string(api.OnDeleteKeep), string(api.OnDeleteRemove))
 	return c
 }
 
@@ -122,7 +125,7 @@ func (o *setVolume) runRemove(c *cobra.Command, s *session.Session, args []strin
 // changeable returns an error for an object of the cluster whose volumes nobody can change, or whose maker would not keep
 // the change.
 func (o *setVolume) changeable(w selection.Workload) error {
-	if o.Local || o.DryRun == edit.DryRunClient {
+	if o.Local || o.Output.DryRun == printing.DryRunClient {
 		return nil
 	}
 	kind := ""

@@ -33,7 +33,7 @@ type command struct {
 	selection.Selection
 
 	driver, driverNamespace string
-	output                  string
+	output                  printing.Format
 }
 
 func New(s *session.Session) *cobra.Command {
@@ -55,14 +55,14 @@ func New(s *session.Session) *cobra.Command {
 	o.AddClusterFlags(c)
 	selection.AddDriverFlag(c, &o.driver)
 	cluster.AddFlags(c, &o.driverNamespace)
-	c.Flags().StringVarP(&o.output, "output", "o", "",
-		"wide (all pods, not only those that lag), json, yaml, or name (of the pods that lag)")
+	o.output.AddFlag(c, "wide (all pods, not only those that lag), json, yaml, or name (of the pods that lag)",
+		"wide", "json", "yaml", "name")
 	return c
 }
 
 func (o *command) run(ctx context.Context, args []string) error {
-	if !slices.Contains([]string{"", "wide", "json", "yaml", "name"}, o.output) {
-		return usage.Errorf("--output %q is not known: say wide, json, yaml or name, or leave it out", o.output)
+	if err := o.output.Check(); err != nil {
+		return err
 	}
 	targets, objects, err := selection.SplitTriggers(args)
 	if err != nil {
@@ -185,14 +185,14 @@ func (o *command) judge(ctx context.Context, c *cluster.Cluster, teams []*cluste
 }
 
 func (o *command) print(all []workloadStatus) error {
-	switch o.output {
+	switch o.output.Name {
 	case "json", "yaml":
-		return printing.Encode(o.Out, all, o.output)
+		return o.output.Encode(o.Out, all)
 	case "name":
 		return o.names(all)
 	default:
 		t := newTable(o.Out, time.Now())
-		t.wide = o.output == "wide"
+		t.wide = o.output.Name == "wide"
 		return t.print(all)
 	}
 }

@@ -23,6 +23,11 @@ func SubcommandOnly(c *cobra.Command, args []string) error {
 	return Errorf("unknown command %q for %q, did you mean %s?", args[0], c.CommandPath(), strings.Join(near, " or "))
 }
 
+// Complete has the shell complete a flag with fixed values.
+func Complete(c *cobra.Command, flag string, values ...string) {
+	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // The flag exists.
+}
+
 // Error is a mistake in the command line.
 type Error struct{ Err error }
 
