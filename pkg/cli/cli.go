@@ -38,7 +38,7 @@ const (
 	burst = 300
 )
 
-// Run runs `kubectl liveconfig` with arguments, says what was wrong, and returns the status to end with, as kubectl's.
+// Run runs `kubectl liveconfig` with arguments, prints errors, and returns the exit status, as kubectl does.
 func Run(ctx context.Context, streams genericiooptions.IOStreams, args ...string) int {
 	command := New(streams) //nolint:contextcheck // Its commands get the context when it is executed.
 	command.SetArgs(args)
@@ -53,7 +53,7 @@ func Run(ctx context.Context, streams genericiooptions.IOStreams, args ...string
 		}
 		status = exit.Code
 	}
-	_, _ = fmt.Fprintln(streams.ErrOut, "error:", printing.Plain(err.Error())) // Who cannot be told gets the status.
+	_, _ = fmt.Fprintln(streams.ErrOut, "error:", printing.Plain(err.Error())) // If this fails, the status is left.
 	return status
 }
 

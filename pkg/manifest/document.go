@@ -27,7 +27,7 @@ type Document struct {
 type SyntaxError struct {
 	Line int
 	Err  error
-	// isAboutLine says that the reader has named the line.
+	// isAboutLine is true if the reader has named the line.
 	isAboutLine bool
 }
 

@@ -26,7 +26,7 @@ type File struct {
 	Text string
 }
 
-// Input says which files to read.
+// Input describes which files to read.
 type Input struct {
 	// Names are of files and directories; [Stdin] is read from the reader.
 	Names []string

@@ -75,7 +75,7 @@ func (o *command) print(findings []checks.Finding) error {
 	return nil
 }
 
-// verdict says how it went, and returns an error if there are mistakes.
+// verdict prints the result, and returns an error if there are mistakes.
 func (o *command) verdict(findings []checks.Finding, volumes int) error {
 	mistakes := 0
 	for _, finding := range findings {

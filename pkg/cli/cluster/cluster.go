@@ -25,7 +25,7 @@ import (
 
 // AddFlags adds the flag by which people say where the driver's pods are.
 func AddFlags(c *cobra.Command, namespace *string) {
-	c.Flags().StringVar(namespace, "driver-namespace", nodes.DefaultNamespace, "namespace of the driver's pods, which tell what nodes have")
+	c.Flags().StringVar(namespace, "driver-namespace", nodes.DefaultNamespace, "namespace of the driver's pods, which report what nodes have")
 }
 
 // Cluster is what commands ask that look at pods: the API server, and the drivers of nodes.

@@ -29,7 +29,7 @@ type WorkloadPods struct {
 	Pending int
 	// Waiting are pods on nodes whose containers do not run, and which have volumes of liveconfig.
 	Waiting []*corev1.Pod
-	// Mounts say why the kubelet could not mount volumes, by the UID of the pod.
+	// Mounts explains why the kubelet could not mount volumes, by the UID of the pod.
 	Mounts map[string]string
 	// State is that of the rollout of the config.
 	State state.State

@@ -27,7 +27,7 @@ exec ` + program + ` __complete "$@"
 
 // scripts print what has a shell, or kubectl, complete what people type.
 func scripts() map[string]func(io.Writer) error {
-	plugin := &cobra.Command{Use: program} // A script says nothing of commands: it asks the program.
+	plugin := &cobra.Command{Use: program} // A script does not know commands: it asks the program.
 	return map[string]func(io.Writer) error{
 		"bash": func(to io.Writer) error { return plugin.GenBashCompletionV2(to, true) },
 		"zsh":  plugin.GenZshCompletion,
@@ -45,7 +45,7 @@ func New(s *session.Session) *cobra.Command {
 		Use:   "completion kubectl|bash|zsh|fish",
 		Short: "Print the script that completes what you type",
 		Long: "With kubectl it is a script that kubectl's own completion asks for what follows `kubectl liveconfig`. It has to be a\n" +
-			"program in the PATH. With the name of a shell it is for who types kubectl-liveconfig, with the hyphen.",
+			"program in the PATH. With the name of a shell it is for people who type kubectl-liveconfig, with the hyphen.",
 		Example: "  kubectl liveconfig completion kubectl > ~/.local/bin/kubectl_complete-liveconfig\n" +
 			"  chmod +x ~/.local/bin/kubectl_complete-liveconfig\n" +
 			"  source <(kubectl liveconfig completion bash)",

@@ -23,13 +23,13 @@ import (
 )
 
 const (
-	// completionPatience is how long somebody waits who has pressed a key.
-	completionPatience = 5 * time.Second
+	// completionTimeout is how long a person waits for completions.
+	completionTimeout = 5 * time.Second
 	// mostCompletions is how many names somebody looks through, and how many are asked for at once.
 	mostCompletions = 500
 )
 
-// completer finds what can follow on a command line. What it cannot find out it leaves out: there is no place to say why.
+// completer finds what can follow on a command line. What it cannot find out it leaves out: there is no place to report why.
 type completer struct{ *session.Session }
 
 // Register has the arguments and flags of all commands completed.
@@ -140,7 +140,7 @@ func (c completer) names(ctx context.Context, of schema.GroupVersionResource, te
 	if of.Resource != "namespaces" {
 		namespace = session.NamespaceOr(c.Session, "")
 	}
-	ctx, cancel := context.WithTimeout(ctx, completionPatience)
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
 	var names []string
 	page := metav1.ListOptions{Limit: mostCompletions}
@@ -227,9 +227,9 @@ func (c completer) conditions(cc *cobra.Command, _ []string, text string) ([]str
 	return objects, directive
 }
 
-// revisions completes the number of a revision of the workload that the command line names, and says what it is.
+// revisions completes the number of a revision of the workload in the command line, with a description.
 func (c completer) revisions(cc *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cc.Context(), completionPatience)
+	ctx, cancel := context.WithTimeout(cc.Context(), completionTimeout)
 	defer cancel()
 	found := make(chan []string, 1)
 	go func() { found <- c.revisionsOf(ctx, cc, args) }() // What finds the workload knows no context, and would never end.

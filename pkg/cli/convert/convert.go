@@ -163,7 +163,7 @@ func (o *command) document(file string, document manifest.Document) []manifest.R
 			case errors.Is(err, intree.ErrOther) && len(o.names) == 0:
 				continue
 			case errors.Is(err, intree.ErrOther) && o.to == toInTree:
-				err = fmt.Errorf("it is no volume of %s", o.driver)
+				err = fmt.Errorf("it is not a volume of %s", o.driver)
 				fallthrough
 			case err != nil:
 				o.refused++
@@ -178,7 +178,7 @@ func (o *command) document(file string, document manifest.Document) []manifest.R
 	return list
 }
 
-// namespaceOf returns the namespace that a pod spec is for. What no manifest and no kubeconfig says is Kubernetes' default.
+// namespaceOf returns the namespace that a pod spec is for. Without one in the manifest and the kubeconfig it is the default of Kubernetes.
 func (o *command) namespaceOf(spec manifest.PodSpec) string {
 	return session.NamespaceOr(o.Session, spec.Namespace)
 }
@@ -233,7 +233,7 @@ func sourceField(v corev1.VolumeSource) (name string, value any, err error) {
 	return "", nil, nil
 }
 
-// remarkOn says what else there is to know of a volume that becomes one of liveconfig.
+// remarkOn prints notes about a volume that becomes one of liveconfig.
 func (o *command) remarkOn(say func(string, ...any), spec manifest.PodSpec, name string, value any) {
 	if o.to == toInTree {
 		return

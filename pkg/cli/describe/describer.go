@@ -79,7 +79,7 @@ func (d *report) addUnknown(what, why, command string) {
 	d.Unknown = append(d.Unknown, description.Unknown{What: what, Why: why, Type: command})
 }
 
-// fromSpec tells what is in the spec of the pods.
+// fromSpec adds the content of the spec of the pods.
 func (d *report) fromSpec(spec *corev1.PodSpec) {
 	found := uses.Of(spec, uses.Place{Namespace: d.Meta.Namespace, Driver: d.driver})
 	d.Others = append(d.Others, found.Others...)
@@ -104,7 +104,7 @@ func copiesIn(places []versions.Place) description.Copies {
 	return copies
 }
 
-// fromRollout tells what the rollout controller has made of it.
+// fromRollout adds the state of the rollout.
 func (d *report) fromRollout(ctx context.Context) {
 	view, _, isRolledOut := selection.ViewOf(d.Object)
 	if !isRolledOut {
@@ -185,7 +185,7 @@ func (d *report) volumesOf(pod *corev1.Pod) []uses.Volume {
 	return uses.Of(&pod.Spec, uses.Place{Namespace: pod.Namespace, Driver: d.driver}).Volumes
 }
 
-// notAsked says why the node of a pod need not be asked; empty if it has to be.
+// notAsked returns why the node of a pod need not be asked; empty if it has to be.
 func notAsked(pod *corev1.Pod, volumes []uses.Volume) string {
 	switch {
 	case len(volumes) == 0:
@@ -227,7 +227,7 @@ func (d *report) askAPI(ctx context.Context) {
 	}
 }
 
-// compareCopies tells which copies of the template are not of what their sources hold now.
+// compareCopies adds the copies of the template whose sources have changed since.
 func (d *report) compareCopies() {
 	for i := range d.newest {
 		at := &d.newest[i]

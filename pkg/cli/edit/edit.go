@@ -26,14 +26,14 @@ import (
 // FieldManager is the name under which the plugin writes.
 const FieldManager = "kubectl-liveconfig"
 
-// Edit changes objects, in the cluster or in files, and prints what came of it.
+// Edit changes objects, in the cluster or in files, and prints the result.
 type Edit struct {
 	selection.Selection
 
 	Output *printing.Objects
 }
 
-// New returns an edit that says that objects were «done», such as updated.
+// New returns an edit that reports objects as done, such as updated.
 func New(done string) *Edit {
 	return &Edit{Output: printing.NewObjects(done)}
 }
@@ -43,10 +43,10 @@ func (e *Edit) AddFlags(c *cobra.Command) {
 	e.Output.AddFlags(c)
 }
 
-// NotApplicableError is about an object that a change is not for. Beside others in a file that is no mistake.
+// NotApplicableError is about an object that a change is not for. Beside others in a file this is not a mistake.
 type NotApplicableError struct {
 	Reason string
-	// IsExpected is said of an object that nobody would take for one that is changed.
+	// IsExpected is true of an object that nobody expects to be changed.
 	IsExpected bool
 }
 
@@ -85,7 +85,7 @@ func (e *Edit) Run(ctx context.Context, s *session.Session, args []string, chang
 	return errors.Join(errs...)
 }
 
-// notWorkload says why an object is none.
+// notWorkload returns the reason why an object is not a workload.
 func notWorkload(object runtime.Object) error {
 	if custom, ok := object.(*unstructured.Unstructured); ok {
 		if _, makesPods, _ := unstructured.NestedFieldNoCopy(custom.Object, "spec", "template", "spec", "containers"); makesPods {
@@ -155,7 +155,7 @@ func (e *Edit) send(_ context.Context, info *resource.Info, before runtime.Objec
 	return helper.Patch(info.Namespace, info.Name, types.StrategicMergePatchType, patch, &metav1.PatchOptions{})
 }
 
-// ChangeEach has each workload changed, and says what follows once it is: that is what change returns.
+// ChangeEach changes each workload, and then prints the remarks that change returns.
 func (e *Edit) ChangeEach(
 	ctx context.Context, s *session.Session, args []string, change func(*resource.Info, selection.Workload) (remarks []string, err error),
 ) error {

@@ -57,9 +57,9 @@ func New(s *session.Session) *cobra.Command {
 	selection.AddDriverFlag(c, &o.driver)
 	flags := c.Flags()
 	flags.BoolVar(&o.apply, "apply", false, "apply what would be printed, by server-side apply")
-	flags.Lookup("dry-run").Usage = "with --apply: none, client (only print) or server (have the server keep nothing)"
-	flags.StringVar(&o.configMaps, "configmap-identity", string(identity.ByDriver), "who reads ConfigMaps: driver or pod, as the driver is told")
-	flags.StringVar(&o.secrets, "secret-identity", string(identity.ByPod), "who reads Secrets: driver or pod, as the driver is told")
+	flags.Lookup("dry-run").Usage = "with --apply: none, client (only print) or server (the server stores nothing)"
+	flags.StringVar(&o.configMaps, "configmap-identity", string(identity.ByDriver), "identity that reads ConfigMaps: driver or pod, as configured in the driver")
+	flags.StringVar(&o.secrets, "secret-identity", string(identity.ByPod), "identity that reads Secrets: driver or pod, as configured in the driver")
 	for _, flag := range []string{"configmap-identity", "secret-identity"} {
 		usage.Complete(c, flag, string(identity.ByDriver), string(identity.ByPod))
 	}
@@ -75,7 +75,7 @@ func (o *command) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	o.Local = o.Local || o.FromFiles() // Manifests say all that is needed, and may not be applied yet.
+	o.Local = o.Local || o.FromFiles() // Manifests contain all that is needed, and may not be applied yet.
 	infos, err := o.Visit(o.Session, args)
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func (o *command) giveAll(ctx context.Context, objects []roles.Object, printer p
 	return errors.Join(errs...)
 }
 
-// policy returns who reads what.
+// policy returns which identity reads each kind.
 func (o *command) policy() (roles.Policy, error) {
 	for flag, value := range map[string]string{"configmap-identity": o.configMaps, "secret-identity": o.secrets} {
 		if !slices.Contains([]identity.Reader{identity.ByDriver, identity.ByPod}, identity.Reader(value)) {

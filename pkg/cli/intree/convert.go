@@ -99,7 +99,7 @@ func projection(p corev1.VolumeProjection) ([]api.Source, error) {
 	kind := RunningOnly(p)
 	switch {
 	case kind != "":
-		return nil, fmt.Errorf("is a %s, which liveconfig does not serve: leave it in a projected volume, and the others in one of their own", kind)
+		return nil, fmt.Errorf("is a %s, which liveconfig does not serve: leave it in a projected volume, and move the others to a separate volume", kind)
 	case len(sources) > 1:
 		return nil, errors.New("names a ConfigMap and a Secret, which the API server refuses: make them two entries")
 	default:

@@ -67,7 +67,7 @@ func TestConvertedVolumesHoldTheSameFiles(t *testing.T) {
 	}
 }
 
-// kubelet says which files an in-tree volume has, and whether something required is missing.
+// kubelet returns which files an in-tree volume has, and whether something required is missing.
 func kubelet(v corev1.VolumeSource, there objects) (files map[string]file, missing bool) {
 	files = map[string]file{}
 	mode := int32(0o644)
@@ -119,7 +119,7 @@ func kubelet(v corev1.VolumeSource, there objects) (files map[string]file, missi
 	return files, missing
 }
 
-// driver says the same of a volume of liveconfig.
+// driver does the same for a volume of liveconfig.
 func driver(t *testing.T, csi *corev1.CSIVolumeSource, there objects) (files map[string]file, missing bool) {
 	t.Helper()
 	if csi.ReadOnly == nil || !*csi.ReadOnly {

@@ -22,7 +22,7 @@ type connection struct {
 	httpstream.Stream
 
 	carrier httpstream.Connection
-	// trouble gets what the node says of the stream, which is empty when all went well.
+	// trouble receives the error that the node reports about the stream, empty for none.
 	trouble chan string
 }
 
@@ -101,7 +101,7 @@ func (d *Drivers) dial(p pod) (httpstream.Connection, error) {
 	return negotiated(carrier, protocol)
 }
 
-// cause returns what keeps both ways of reaching a pod from working. Only the first tells the kind of an error of the API
+// cause returns what keeps both ways of reaching a pod from working. Only the first has the kind of an error of the API
 // server.
 func cause(first, second error) error {
 	var upgrade *httpstream.UpgradeFailureError
@@ -124,21 +124,21 @@ func negotiated(carrier httpstream.Connection, protocol string) (httpstream.Conn
 	return carrier, nil
 }
 
-// listen hears what the node says of the stream. It ends with the connection.
+// listen receives the errors that the node reports. It ends with the connection.
 func (c *connection) listen(errs httpstream.Stream) {
 	_ = errs.Close()            // Nothing is written to it.
 	text, _ := io.ReadAll(errs) // What came before the connection broke counts.
 	c.trouble <- strings.TrimSpace(string(text))
 }
 
-// explain returns what the node says was wrong, or else the error that was seen here.
+// explain returns the error that the node reports, or else the error that was seen here.
 func (c *connection) explain(ctx context.Context, seen error) error {
 	select {
 	case text := <-c.trouble:
 		if text != "" {
 			return fmt.Errorf("the node cannot forward the port: %s", text)
 		}
-	case <-time.After(time.Second): // It says it before it ends the stream, if it says something.
+	case <-time.After(time.Second): // A node that reports an error does so before it ends the stream.
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -31,7 +31,7 @@ const (
 	patience = 10 * time.Second
 	// atOnce is how many nodes are asked at the same time.
 	atOnce = 8
-	// mostBytes is far above what a node has to tell.
+	// mostBytes is far above the size of a report.
 	mostBytes = 256 << 20
 )
 
@@ -42,7 +42,7 @@ type Drivers struct {
 	namespace string
 	// asking has a place for each node that may be asked now.
 	asking chan struct{}
-	// reading shares the report of a node among those who ask for it at the same time.
+	// reading shares the report of a node among concurrent callers.
 	reading singleflight.Group
 
 	mu   sync.Mutex
@@ -57,7 +57,7 @@ func New(config *rest.Config, client kubernetes.Interface, namespace string) *Dr
 	}
 }
 
-// Unavailable is why there is no report of a node.
+// Unavailable is the reason why there is no report of a node.
 type Unavailable struct {
 	Node string
 	// Why is for people, and Type a command that leads on.
@@ -80,13 +80,13 @@ func (u *Unavailable) Reason() string {
 	return u.Why + ": " + u.Err.Error()
 }
 
-// IsForbidden reports whether it is no use to ask again.
+// IsForbidden reports whether another attempt is useless.
 func (u *Unavailable) IsForbidden() bool { return u.forbidden }
 
 // Unwrap returns what happened.
 func (u *Unavailable) Unwrap() error { return u.Err }
 
-// Answer is what came of asking one node: a report, or why there is none.
+// Answer is the result of asking one node: a report, or why there is none.
 type Answer struct {
 	Report statusz.Report
 	Err    *Unavailable
@@ -194,7 +194,7 @@ func read(body io.Reader) (statusz.Report, error) {
 	return report, err
 }
 
-// explain says why a pod did not answer.
+// explain returns why a pod did not answer.
 func (d *Drivers) explain(ctx context.Context, node string, p pod, err error) *Unavailable {
 	u := &Unavailable{Node: node, Type: fmt.Sprintf("kubectl -n %s logs %s -c %s", d.namespace, p.name, p.container), Err: err}
 	switch {
@@ -213,7 +213,7 @@ func (d *Drivers) explain(ctx context.Context, node string, p pod, err error) *U
 	return u
 }
 
-// isGone reports whether the pod does not exist. A port-forward says the same words of the node.
+// isGone reports whether the pod does not exist. A port-forward uses the same words for the node.
 func isGone(err error, pod string) bool {
 	var answer apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &answer) {

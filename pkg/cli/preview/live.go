@@ -28,7 +28,7 @@ func (o *command) podsNamed(namespace, selector string, args []string) ([]fileli
 	for _, info := range infos {
 		object, ok := info.Object.(*unstructured.Unstructured)
 		if !ok {
-			errs = append(errs, fmt.Errorf("%s: it is no object", selection.Subject(info)))
+			errs = append(errs, fmt.Errorf("%s: it is not an object", selection.Subject(info)))
 			continue
 		}
 		var made filelist.Set // Of this one alone: it may be named twice.

@@ -84,7 +84,7 @@ func New(s *session.Session) *cobra.Command {
 	flags.StringSliceVar(&o.names, "volume", nil, "only the volumes of this name")
 	flags.StringVarP(&o.output, "output", "o", "-", "- for the list alone, or an empty folder to write the files into")
 	flags.BoolVar(&o.diff, "diff", false, "show what changes against what the cluster has now")
-	flags.BoolVar(&o.showSecrets, "show-secrets", false, "show digests and lines of Secrets, and have their files in a folder get the modes of the volume")
+	flags.BoolVar(&o.showSecrets, "show-secrets", false, "show digests and lines of Secrets, and give their files in a folder the modes of the volume")
 	return c
 }
 
@@ -195,14 +195,14 @@ func (o *command) wanted(all []filelist.Volume) []filelist.Volume {
 	return slices.DeleteFunc(all, func(v filelist.Volume) bool { return len(o.names) > 0 && !slices.Contains(o.names, v.Name) })
 }
 
-// remarkLacks says what is not in a volume, and why.
+// remarkLacks prints what is missing from a volume, and why.
 func (o *command) remarkLacks(pod filelist.Pod, v filelist.Volume) {
 	for _, what := range v.LeftOut {
 		o.once("note: %s: volume %s: left out is %s, which only a running pod has", pod.Object(), v.Name, what)
 	}
 	for _, ref := range v.Unfound {
 		if !o.fromCluster {
-			o.once("note: %s is in no file: add it by --filename, or have the cluster asked by --from-cluster", ref)
+			o.once("note: %s is in no file: add it by --filename, or ask the cluster with --from-cluster", ref)
 		}
 	}
 }

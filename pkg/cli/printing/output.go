@@ -72,7 +72,7 @@ type Objects struct {
 	DryRun string
 }
 
-// NewObjects returns flags of a command that says that objects were «done», such as updated.
+// NewObjects returns flags of a command that reports objects as done, such as updated.
 func NewObjects(done string) *Objects {
 	return &Objects{PrintFlags: genericclioptions.NewPrintFlags(done).WithTypeSetter(scheme.Scheme)}
 }
@@ -81,7 +81,7 @@ func NewObjects(done string) *Objects {
 func (o *Objects) AddFlags(c *cobra.Command) {
 	o.PrintFlags.AddFlags(c)
 	c.Flags().StringVar(&o.DryRun, "dry-run", DryRunNone,
-		"none, client (only print what would be sent) or server (send it, and have the server keep nothing)")
+		"none, client (only print what would be sent) or server (send it; the server stores nothing)")
 	c.Flags().Lookup("dry-run").NoOptDefVal = DryRunClient
 	usage.Complete(c, "output", "json", "name", "yaml")
 	usage.Complete(c, "dry-run", DryRunNone, DryRunClient, DryRunServer)

@@ -42,7 +42,7 @@ type Revision struct {
 	Problem error
 	// Items are what pods use of what triggers, by source.
 	Items []Item
-	// Current says that the workload has this template now, Undone that it was taken back.
+	// Current is true if the workload has this template now, Undone if it was taken back.
 	Current, Undone bool
 }
 
@@ -51,7 +51,7 @@ type Item struct {
 	Source trigger.Object
 	// Copy is the name of the copy. It is empty where pods use the source itself, or where that did not exist.
 	Copy string
-	// Absent says that the source did not exist, and need not.
+	// Absent is true if the source did not exist and is not required.
 	Absent bool
 	// Unused is the version of a source that triggers rollouts and that the pods do not use. What it held is not kept.
 	Unused string
@@ -68,10 +68,10 @@ func (i Item) Used() trigger.Object {
 // History is a workload with its revisions.
 type History struct {
 	Workload workload.Workload
-	// OptedIn says whether anything triggers the workload. Triggers are what does.
+	// OptedIn is true if anything triggers the workload. Triggers are what does.
 	OptedIn  bool
 	Triggers []trigger.Object
-	// Mark says what was rolled out last.
+	// Mark describes what was rolled out last.
 	Mark trigger.Mark
 	// Revisions have the oldest first.
 	Revisions []Revision
@@ -225,7 +225,7 @@ func (h History) Target(number int64) (Revision, error) {
 	case number != 0:
 		return h.Find(number)
 	case len(h.Revisions) < 2:
-		return Revision{}, errors.New("there is no revision to go back to: only the newest is kept")
+		return Revision{}, errors.New("there is no revision to go back to: only the newest is stored")
 	default:
 		return h.Revisions[len(h.Revisions)-2], nil
 	}

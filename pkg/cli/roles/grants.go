@@ -35,7 +35,7 @@ type Pods struct {
 	Copies map[api.Ref]api.Ref
 }
 
-// Added says what was added for pods.
+// Added describes what was added for pods.
 type Added struct {
 	// Copied are the sources whose copies they read by themselves.
 	Copied []api.Ref

@@ -26,7 +26,7 @@ type configDiff struct {
 	secrets bool
 }
 
-// sourcePolicy says what a revision that uses a source itself is compared by.
+// sourcePolicy describes what a revision that uses a source itself is compared by.
 type sourcePolicy string
 
 const (
@@ -40,7 +40,7 @@ func (d configDiff) show(ctx context.Context, from, to revisions.Revision) error
 		before, okBefore := d.side(ctx, from, change.From)
 		after, okAfter := d.side(ctx, to, change.To)
 		if !okBefore || !okAfter {
-			continue // That was said.
+			continue // A remark has explained it.
 		}
 		if err := d.object(change, before, after); err != nil {
 			return err
@@ -49,16 +49,16 @@ func (d configDiff) show(ctx context.Context, from, to revisions.Revision) error
 	return nil
 }
 
-// side returns what a revision has of a source: no data if it has nothing of it. What cannot be known is said.
+// side returns the data that a revision has of a source; none if it does not use it. It prints what cannot be known.
 func (d configDiff) side(ctx context.Context, of revisions.Revision, item *revisions.Item) (map[string][]byte, bool) {
 	switch {
 	case item == nil || item.Absent:
 		return nil, true
 	case item.Unused != "":
-		d.Remark("note: revision %d does not use %s, which triggered its rollout: what that held then is not kept", of.Number, item.Source)
+		d.Remark("note: revision %d does not use %s, which triggered its rollout: what that held then is not stored", of.Number, item.Source)
 		return nil, false
 	case item.IsSource() && d.sources == asKept:
-		d.Remark("note: revision %d uses %s itself: what that held then is not kept", of.Number, item.Source)
+		d.Remark("note: revision %d uses %s itself: what that held then is not stored", of.Number, item.Source)
 		return nil, false
 	}
 	is := d.objects.Of(ctx, item.Used().In(of.Namespace))

@@ -11,7 +11,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// remarkEffect says what the undo has the rollout controller do.
+// remarkEffect prints what the rollout controller does after the undo.
 func (u *undo) remarkEffect(after runtime.Object) {
 	w, _, _ := selection.ViewOf(after)
 	ref := u.history.Workload.Ref
@@ -46,18 +46,18 @@ func (u *undo) remarkEffect(after runtime.Object) {
 	}
 }
 
-// remarkHold says how long a config stays that another was taken back for.
+// remarkHold prints how long the config of the undo stays.
 func (u *undo) remarkHold(annotations map[string]string) {
 	ref := u.history.Workload.Ref
 	sources := "what triggers it"
 	if len(u.history.Triggers) > 0 {
 		sources = strings.ReplaceAll(trigger.Format(u.history.Triggers), ",", " or ")
 	}
-	// The controller brings back what the Deployment had before, where the revision says nothing.
+	// Where the revision has no value, the controller restores that of the Deployment.
 	if cmp.Or(annotations[trigger.AfterUndo], u.history.Workload.Annotations[trigger.AfterUndo]) == trigger.Pause {
 		u.Remark("note: the config stays until kubectl liveconfig rollout resume %s: edits of %s wait", ref, sources)
 		return
 	}
-	u.Remark("note: the config stays until somebody edits %s, which is rolled out; to have edits wait: kubectl annotate %s %s=%s",
+	u.Remark("note: the config stays until somebody edits %s, which is rolled out; to hold edits back: kubectl annotate %s %s=%s",
 		sources, ref, trigger.AfterUndo, trigger.Pause)
 }

@@ -40,7 +40,7 @@ func newRolloutHistory(s *session.Session) *cobra.Command {
 		Use:   "history TYPE/NAME",
 		Short: "Show the revisions of a workload with the config that each has",
 		Long: "Shows which copies of what triggers rollouts the pods of each revision use, and which revision is current or was\n" +
-			"undone. A copy that is gone is said to be: pods of that revision cannot start. With --revision it shows what that\n" +
+			"undone. Copies that are gone are marked: pods of that revision cannot start. With --revision it shows what that\n" +
 			"revision has otherwise than the one before it, of Secrets without their values.",
 		Example: "  kubectl liveconfig rollout history deployment/web\n" +
 			"  kubectl liveconfig rollout history deployment/web --revision=3\n" +
@@ -60,7 +60,7 @@ func (o *rolloutHistory) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if o.revision < 0 {
-		return usage.Errorf("--revision %d is none: revisions are numbered from 1", o.revision)
+		return usage.Errorf("--revision %d is not a revision: revisions are numbered from 1", o.revision)
 	}
 	client, err := o.Clientset()
 	if err != nil {
@@ -128,7 +128,7 @@ type listedConfig struct {
 	Unused string `json:"unused,omitempty"`
 	// State is that of the copy, or of the source.
 	State configState `json:"state"`
-	// Reason says more of what is wrong.
+	// Reason explains the state.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -164,7 +164,7 @@ func (o *rolloutHistory) listedOf(ctx context.Context, objects *cluster.Objects,
 	return listed
 }
 
-// stateOf finds out whether what a revision uses is there. The error says more of some states, and is none of the command.
+// stateOf finds out whether the objects of a revision exist. The error explains the state, and does not fail the command.
 func stateOf(ctx context.Context, objects *cluster.Objects, of revisions.Revision, item revisions.Item) (configState, error) {
 	switch {
 	case item.Absent:
@@ -208,11 +208,11 @@ func (o *rolloutHistory) printTable(history revisions.History, list listedWorklo
 	return nil
 }
 
-// remarkOn says what a table cannot.
+// remarkOn prints notes that do not fit into the table.
 func (o *rolloutHistory) remarkOn(history revisions.History, list listedWorkload) {
 	ref := history.Workload.Ref
 	if _, found := history.Current(); !found && history.Workload.Paused {
-		o.Remark("note: %s is paused, and its pod template is no revision before `kubectl liveconfig rollout resume %s`", ref, ref)
+		o.Remark("note: %s is paused, and its pod template is not a revision before `kubectl liveconfig rollout resume %s`", ref, ref)
 	}
 	if !history.OptedIn {
 		o.Remark("note: nothing triggers rollouts of %s: see `kubectl liveconfig set trigger`", ref)
@@ -254,7 +254,7 @@ func (o *rolloutHistory) printOne(
 		return err
 	}
 	if !found {
-		o.Remark("note: revision %d is the oldest that is kept: there is none to compare it with", r.Number)
+		o.Remark("note: revision %d is the oldest that is stored: there is none to compare it with", r.Number)
 		return nil
 	}
 	return configDiff{Session: o.Session, objects: objects, secrets: o.secrets}.show(ctx, before, r)
@@ -278,7 +278,7 @@ func stateText(r listedRevision) string {
 	}
 }
 
-// configTexts returns what people are told of a revision's config, at least one line.
+// configTexts describes the config of a revision in at least one line.
 func configTexts(r listedRevision) []string {
 	if r.Problem != "" {
 		return []string{r.Problem}
@@ -293,7 +293,7 @@ func configTexts(r listedRevision) []string {
 	return texts
 }
 
-// String returns what people are told of it.
+// String describes it for people.
 func (c listedConfig) String() string {
 	switch c.State {
 	case stateThere:

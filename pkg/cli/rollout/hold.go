@@ -25,7 +25,7 @@ func newRolloutPause(s *session.Session) *cobra.Command {
 	o := &rolloutPause{Edit: *edit.New("paused")}
 	c := &cobra.Command{
 		Use:   "pause deployment/NAME",
-		Short: "Have all changes of a Deployment wait, edits of its config too",
+		Short: "Hold back all changes of a Deployment, edits of its config too",
 		Long: "Does what `kubectl rollout pause` does: nothing of a Deployment is rolled out, neither changes of its pod template nor\n" +
 			"edits of what triggers it, until it is resumed. Then all is one rollout. Kubernetes can pause Deployments only.",
 		Example: "  kubectl liveconfig rollout pause deployment/web",
@@ -42,9 +42,9 @@ func (o *rolloutPause) run(ctx context.Context, s *session.Session, args []strin
 		deployment, ok := w.Object.(*appsv1.Deployment)
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("only Deployments can be paused; to have pods change only when you delete them: "+
+			return nil, fmt.Errorf("only Deployments can be paused; to change pods only when you delete them: "+
 				"kubectl patch %s -p '{\"spec\":{\"updateStrategy\":{\"type\":\"OnDelete\",\"rollingUpdate\":null}}}'; "+
-				"to have edits wait after an undo: kubectl annotate %s %s=%s", ref, ref, trigger.AfterUndo, trigger.Pause)
+				"to hold edits back after an undo: kubectl annotate %s %s=%s", ref, ref, trigger.AfterUndo, trigger.Pause)
 		case deployment.Spec.Paused:
 			return nil, errors.New("it is paused already")
 		}
@@ -61,7 +61,7 @@ func newRolloutResume(s *session.Session) *cobra.Command {
 	o := &rolloutResume{Edit: *edit.New("resumed")}
 	c := &cobra.Command{
 		Use:   "resume TYPE/NAME",
-		Short: "Have edits rolled out again, after a pause or an undo",
+		Short: "Roll out edits again, after a pause or an undo",
 		Long: "Ends the pause of a Deployment, as `kubectl rollout resume` does, and has an undo hold nothing back any more: with the\n" +
 			"annotation liveconfig.internal/after-undo=pause, edits wait for this. What was edited meanwhile is one rollout.",
 		Example: "  kubectl liveconfig rollout resume deployment/web",
@@ -93,7 +93,7 @@ func (o *rolloutResume) run(ctx context.Context, s *session.Session, args []stri
 	})
 }
 
-// since says when an undo was noticed, as its annotation has it.
+// since returns when an undo was noticed, as its annotation has it.
 func since(text string) string {
 	var undone trigger.Undone
 	if err := json.Unmarshal([]byte(text), &undone); err != nil || undone.At.IsZero() {
@@ -102,7 +102,7 @@ func since(text string) string {
 	return " at " + undone.At.UTC().Format(time.RFC3339)
 }
 
-// next says what the controller does now: that depends on whether a source was edited since the last rollout.
+// next returns what the controller does now: that depends on whether a source was edited since the last rollout.
 func (o *rolloutResume) next(ctx context.Context, s *session.Session, info *resource.Info, w selection.Workload) string {
 	config, err := o.configNow(ctx, s, info, w)
 	switch {

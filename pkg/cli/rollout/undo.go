@@ -62,7 +62,7 @@ func newRolloutUndo(s *session.Session) *cobra.Command {
 
 func (o *rolloutUndo) run(ctx context.Context, args []string) error {
 	if o.toRevision < 0 {
-		return usage.Errorf("--to-revision %d is none: revisions are numbered from 1", o.toRevision)
+		return usage.Errorf("--to-revision %d is not a revision: revisions are numbered from 1", o.toRevision)
 	}
 	printer, err := o.output.Printer()
 	if err != nil {
@@ -88,7 +88,7 @@ type undo struct {
 	objects *cluster.Objects
 	history revisions.History
 	target  revisions.Revision
-	// missing says what --force disregards.
+	// missing describes what --force disregards.
 	missing []string
 }
 
@@ -141,7 +141,7 @@ func (u *undo) attempt(ctx context.Context) (runtime.Object, error) {
 	}
 	switch {
 	case u.target.Current:
-		return nil, nil //nolint:nilnil // Nothing to do is no error, and no object came of it.
+		return nil, nil //nolint:nilnil // There is nothing to do, and no object.
 	case u.history.Workload.Paused:
 		return nil, fmt.Errorf("it is paused, so nothing of an undo would reach pods: first type kubectl liveconfig rollout resume %s", u.history.Workload.Ref)
 	}
@@ -167,7 +167,7 @@ func (u *undo) check(ctx context.Context) error {
 		u.target.Number, strings.Join(u.missing, "; "), revisions.Numbers(whole))
 }
 
-// lost says which copies of a revision's config are not there, unless the controller can make them again.
+// lost returns which copies of a revision's config are not there, unless the controller can make them again.
 func (u *undo) lost(ctx context.Context, r revisions.Revision) []string {
 	var lost []string
 	for _, item := range r.Items {
@@ -260,7 +260,7 @@ func (u *undo) applied() runtime.Object {
 func (u *undo) showDiff(ctx context.Context) error {
 	from, found := u.history.Current()
 	if !found {
-		from = revisions.Revision{} // The template is no revision yet, and its config not known.
+		from = revisions.Revision{} // The template is not a revision yet, and its config is not known.
 	}
 	return configDiff{Session: u.Session, objects: u.objects, sources: asNow, secrets: u.secrets}.show(ctx, from, u.target)
 }

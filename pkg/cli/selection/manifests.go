@@ -17,7 +17,7 @@ func AddManifestFlags(c *cobra.Command, in *manifest.Input) {
 // FilesOnly refuses arguments of a command that works on manifests: who names a file forgot the flag before it.
 func FilesOnly(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usage.Errorf("%q is no argument of %s: say -f %[1]s for a file of that name", args[0], c.CommandPath())
+		return usage.Errorf("%q is not an argument of %s: say -f %[1]s for a file of that name", args[0], c.CommandPath())
 	}
 	return nil
 }

@@ -39,10 +39,10 @@ func (s *Session) Config() (*rest.Config, error) {
 	return config, nil
 }
 
-// NamespaceOr returns the namespace that a manifest says, or else the session's.
-func NamespaceOr(s *Session, said string) string {
-	if said != "" {
-		return said
+// NamespaceOr returns the namespace of a manifest, or else that of the session.
+func NamespaceOr(s *Session, namespace string) string {
+	if namespace != "" {
+		return namespace
 	}
 	namespace, err := s.namespace()
 	if err != nil || namespace == "" {
@@ -51,7 +51,7 @@ func NamespaceOr(s *Session, said string) string {
 	return namespace
 }
 
-// Remark tells the person something beside the output. When nobody listens any more there is nobody to tell.
+// Remark prints a remark to standard error. A failure to do so is ignored: there is no other place to report it.
 func (s *Session) Remark(format string, args ...any) {
 	_, _ = fmt.Fprintln(s.ErrOut, printing.Plain(fmt.Sprintf(format, args...)))
 }

@@ -36,7 +36,7 @@ func newSetTrigger(s *session.Session) *cobra.Command {
 	o := &setTrigger{Edit: *edit.New("updated")}
 	c := &cobra.Command{
 		Use:   "trigger TYPE/NAME OBJECT...",
-		Short: "Have edits of ConfigMaps and Secrets rolled out",
+		Short: "Roll out edits of ConfigMaps and Secrets",
 		Long: "Sets the annotation by which the rollout controller makes an edit of a ConfigMap or a Secret a revision of the\n" +
 			"workload. What was set before is replaced.",
 		Example: "  kubectl liveconfig set trigger deployment/web configmap/app secret/tls\n" +
@@ -46,7 +46,7 @@ func newSetTrigger(s *session.Session) *cobra.Command {
 	}
 	o.AddFlags(c)
 	selection.AddDriverFlag(c, &o.driver)
-	c.Flags().BoolVar(&o.remove, "remove", false, "have nothing trigger rollouts any more; the pod template gets the sources back")
+	c.Flags().BoolVar(&o.remove, "remove", false, "let nothing trigger rollouts any more; the pod template gets the sources back")
 	return c
 }
 
@@ -71,7 +71,7 @@ func (o *setTrigger) run(c *cobra.Command, s *session.Session, args []string) er
 	})
 }
 
-// remarkUnused says which objects the pod template does not use, and which do not exist.
+// remarkUnused prints which objects the pod template does not use, and which do not exist.
 func (o *setTrigger) remarkUnused(ctx context.Context, s *session.Session, info *resource.Info, w selection.Workload, objects []trigger.Object) {
 	used, unused := o.usage(w, info.Namespace, objects)
 	for _, object := range objects {
@@ -175,7 +175,7 @@ func isRolledOut(w selection.Workload) error {
 	}
 }
 
-// annotate says on a workload what triggers it; no objects is nothing.
+// annotate sets the annotation that names the triggers of a workload; with --remove it removes it.
 func (o *setTrigger) annotate(w selection.Workload, objects []trigger.Object) {
 	delete(w.Meta.Annotations, trigger.TriggeredByFirst)
 	if o.remove {

@@ -112,7 +112,7 @@ func (o *setVolume) run(c *cobra.Command, s *session.Session, args []string) err
 
 func (o *setVolume) runRemove(c *cobra.Command, s *session.Session, args []string, sources []api.Source) error {
 	if len(sources) > 0 || o.mount.Path != "" {
-		return usage.Errorf("--remove takes --name, and nothing that says what shall be in a volume")
+		return usage.Errorf("--remove takes --name, and no flag about the content of a volume")
 	}
 	return o.Edit.Run(c.Context(), s, args, func(_ *resource.Info, w selection.Workload) error {
 		if err := o.changeable(w); err != nil {
@@ -200,14 +200,14 @@ func (o *setVolume) isInstalled(ctx context.Context, s *session.Session) bool {
 	return !apierrors.IsNotFound(err)
 }
 
-// remarkOn says what else is to be done.
+// remarkOn prints what else is to be done.
 func (o *setVolume) remarkOn(ctx context.Context, s *session.Session, sources []api.Source) {
 	if !o.Local && !o.isInstalled(ctx, s) {
 		s.Remark("warning: the cluster has no CSIDriver object %s, so pods with the volume will not start: install the driver, "+
 			"or say --driver-name if it has another name", o.driver)
 	}
 	if o.mount.SubPath != "" && *o.given[api.KeyUpdatePolicy] != string(api.UpdateInPlace) {
-		s.Remark("note: a sub-path mount keeps what it was at the container's start: say --update-policy InPlace to have updates reach it")
+		s.Remark("note: a sub-path mount keeps what it was at the container's start: say --update-policy InPlace to let updates reach it")
 	}
 	isForeign := func(src api.Source) bool { return src.Ref.Namespace != "" }
 	isSecret := func(src api.Source) bool { return src.Ref.Kind == api.Secret }

@@ -113,7 +113,7 @@ func (t judged) podStatus(pod *corev1.Pod, place versions.Place, answer nodes.An
 	return podStatus{Pod: pod.Name, Node: pod.Spec.NodeName, State: v.State, Has: v.Has, Since: v.Since, Why: v.Why}
 }
 
-// explained says why the newest config is not in the template. After an undo without an edit there is none to wait for.
+// explained returns why the newest config is not in the template. After an undo without an edit there is none to wait for.
 func (t judged) explained(v versions.Verdict, now versions.Now) versions.Verdict {
 	switch {
 	case slices.Contains(now.Copies, "") || len(now.Copies) == 0:

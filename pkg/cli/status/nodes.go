@@ -10,7 +10,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 )
 
-// remarkUnasked tells which nodes could not be asked, and why: those for one reason together.
+// remarkUnasked prints which nodes could not be asked, and why: those for one reason together.
 func remarkUnasked(s *session.Session, answers map[string]nodes.Answer) {
 	groups := map[string][]*nodes.Unavailable{}
 	for _, node := range slices.Sorted(maps.Keys(answers)) {

@@ -77,7 +77,7 @@ func (s *sourceStatus) object(from string) string {
 	return name
 }
 
-// count says how many pods are current, and how many others do not run yet.
+// count returns how many pods are current, and how many others do not run yet.
 func (s *sourceStatus) count(pending int) string {
 	text := fmt.Sprintf("%d of %d", s.Current, len(s.Pods))
 	if s.Unknown > 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// SubcommandOnly refuses what is no subcommand, and says which one may be meant.
+// SubcommandOnly refuses arguments that are not subcommands, and suggests similar ones.
 func SubcommandOnly(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -38,7 +38,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 func Errorf(format string, args ...any) error { return &Error{fmt.Errorf(format, args...)} }
 
-// Exit ends the program with a status of its own. It has no error where the status is an answer, and all was said.
+// Exit ends the program with a separate status. It has no error where the status is an answer, and all is printed.
 type Exit struct {
 	Code int
 	Err  error

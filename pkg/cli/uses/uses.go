@@ -33,7 +33,7 @@ type Volume struct {
 	Name string
 	// Spec is what its attributes say; without sources if there are Mistakes.
 	Spec api.Spec
-	// Mistakes say why the attributes cannot be read, each with its field.
+	// Mistakes explains why the attributes cannot be read, each with its field.
 	Mistakes []string
 	Mounts   []Mount
 }

@@ -87,7 +87,7 @@ func configIn(annotations map[string]string) (trigger.Config, error) {
 type Now struct {
 	// Version is nil for an object that does not exist.
 	Version *statusz.Version
-	// OrNewer says that a later version is as good. For this once the versions are taken for numbers, which they are until
+	// OrNewer is true if a later version is as good. For this once the versions are taken for numbers, which they are until
 	// a cluster is restored.
 	OrNewer bool
 	// ChangedAt is when the object was last changed, or zero.
@@ -123,7 +123,7 @@ func (n Now) isReached(v *statusz.Version) bool {
 		n.OrNewer && v != nil && n.Version != nil && v.UID == n.Version.UID && isLater(*v, *n.Version)
 }
 
-// State says what a pod has.
+// State describes what a pod has.
 type State string
 
 // The states.
@@ -150,7 +150,7 @@ type Pod struct {
 	Report *statusz.Report
 }
 
-// Judge says what a pod has of an object in a place.
+// Judge returns what a pod has of an object in a place.
 func (p Pod) Judge(at Place, now Now) Verdict {
 	if !at.IsCopy() {
 		return p.volume(at, func(v statusz.Volume, s statusz.Source) Verdict { return judge(v, s, now) })
@@ -206,7 +206,7 @@ func judge(volume statusz.Volume, source statusz.Source, now Now) Verdict {
 	return v
 }
 
-// whyNot says why a volume does not have what it should of an object.
+// whyNot returns why a volume does not have what it should of an object.
 func whyNot(volume statusz.Volume, source statusz.Source, now Now) string {
 	switch {
 	case volume.UpdatePolicy == string(api.UpdateNever):
@@ -220,7 +220,7 @@ func whyNot(volume statusz.Volume, source statusz.Source, now Now) string {
 	case now.isReached(source.Known):
 		return "its node is about to write it"
 	case source.Polled:
-		return "its node has not heard of it yet: it is read now and then, because who reads it may not list and watch it"
+		return "its node has not heard of it yet: it is read now and then, because its reader may not list and watch it"
 	default:
 		return "its node has not heard of it yet"
 	}

@@ -201,7 +201,7 @@ func TestJudge(t *testing.T) {
 		},
 		"a node that polls": {
 			given: func(w *world) { w.source.Projected, w.source.Known, w.source.Polled = version("6"), version("6"), true },
-			want:  behind("its node has not heard of it yet: it is read now and then, because who reads it may not list and watch it"),
+			want:  behind("its node has not heard of it yet: it is read now and then, because its reader may not list and watch it"),
 		},
 		"a node that has not written": {
 			given: func(w *world) { w.source.Projected = version("6") },

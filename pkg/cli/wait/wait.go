@@ -41,7 +41,7 @@ func New(s *session.Session) *cobra.Command {
 		Short: "Wait until all pods have the config that there is now",
 		Long: "Waits until every running pod of a workload has the version of each OBJECT that the API server has when the command\n" +
 			"is given, or a later one. Of an object that triggers rollouts that is when no pod with another copy of it is left.\n" +
-			"A workload that shall have no pods has them all.\n\n" +
+			"With 0 replicas wanted there is nothing to wait for.\n\n" +
 			"The exit code is 1 when that is not so after --timeout, and then the pods that lag are named.",
 		Example: "  kubectl apply -f config.yaml && kubectl liveconfig wait deployment/web --for=projected=configmap/web\n" +
 			"  kubectl liveconfig wait deployment/web --for=projected=configmap/web --for=projected=secret/tls --timeout=2m",
@@ -132,10 +132,10 @@ func (o *command) objects() ([]trigger.Object, error) {
 	return slices.Compact(objects), nil
 }
 
-// target is the version of an object that pods shall have.
+// target is the version of an object that pods should have.
 type target struct {
 	object api.Ref
-	// copied says that pods have copies of it.
+	// copied is true if pods have copies of it.
 	copied bool
 	now    versions.Now
 }
@@ -149,7 +149,7 @@ func (t *target) name() string {
 	return name + " at version " + t.now.Version.ResourceVersion + " or later"
 }
 
-// find asks for the object. It is no error that a version is not known any more, but that the object is gone is one.
+// find reads the object. An object that does not exist is an error.
 func (t *target) find(ctx context.Context, c *cluster.Cluster) (versions.Now, error) {
 	ask := c.Version
 	if t.copied {
@@ -162,7 +162,7 @@ func (t *target) find(ctx context.Context, c *cluster.Cluster) (versions.Now, er
 	return found, err
 }
 
-// follow takes in what the API has by now: what was made anew, and the copy of what came later, are as good.
+// follow accepts a newer state of the object: after a deletion the new object, and the copies of later contents.
 func (t *target) follow(found versions.Now) {
 	if found.Version.UID != t.now.Version.UID {
 		t.now.Version, t.now.ChangedAt = found.Version, found.ChangedAt

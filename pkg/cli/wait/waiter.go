@@ -115,7 +115,7 @@ func (v *waiter) follow(ctx context.Context) error {
 		})
 		switch {
 		case ctx.Err() != nil && last != nil:
-			return fmt.Errorf("%w: %w", context.Cause(ctx), last) // A look that was cut short says less.
+			return fmt.Errorf("%w: %w", context.Cause(ctx), last) // A look that was cut short knows less.
 		case ctx.Err() != nil:
 			return fmt.Errorf("%w: the API server and the drivers have not answered so far", context.Cause(ctx))
 		case err != nil && (v.once || !mayPass(err)):
@@ -143,7 +143,7 @@ func (v *waiter) follow(ctx context.Context) error {
 	}
 }
 
-// mayPass reports whether an error of the API server may be gone by itself: nobody answered, or said that it cannot now.
+// mayPass reports whether an error of the API server may be temporary: it did not answer, or is overloaded.
 func mayPass(err error) bool {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		code := status.Status().Code
@@ -194,7 +194,7 @@ func (v *waiter) refresh(ctx context.Context) error {
 	}
 	w, ok := selection.AsWorkload(v.info.Object)
 	if !ok || w.Meta.UID != v.selector.Meta.UID {
-		return errors.New("it was deleted and made anew")
+		return errors.New("it was deleted and created again")
 	}
 	if w.Pod != nil && (w.Pod.Status.Phase == corev1.PodSucceeded || w.Pod.Status.Phase == corev1.PodFailed) {
 		return fmt.Errorf("it has ended: it is %s", w.Pod.Status.Phase)
@@ -248,7 +248,7 @@ func (v *waiter) judge(ctx context.Context, pods []*corev1.Pod) ([]string, error
 	return lags, nil
 }
 
-// lag says why a pod does not have all targets, and nothing if it does.
+// lag returns why a pod does not have all targets, and nothing if it does.
 func (v *waiter) lag(pod versions.Pod, places []versions.Place) string {
 	var lags []string
 	for _, t := range v.targets {
@@ -266,7 +266,7 @@ func (v *waiter) lag(pod versions.Pod, places []versions.Place) string {
 	return strings.Join(lags, ", ")
 }
 
-// lag says why a pod does not have the target, and nothing if it does.
+// lag returns why a pod does not have the target, and nothing if it does.
 func (t *target) lag(pod versions.Pod, places []versions.Place) string {
 	found := false
 	for _, place := range places {
@@ -284,7 +284,7 @@ func (t *target) lag(pod versions.Pod, places []versions.Place) string {
 	return ""
 }
 
-// report says how it stands, when that has changed.
+// report prints the progress if it has changed.
 func (v *waiter) report(how string) {
 	if how == v.reported {
 		return
@@ -307,7 +307,7 @@ func (l snapshot) String() string {
 	what := strings.Join(l.names, " and ")
 	switch {
 	case l.running == 0 && l.wanted == 0:
-		return "it shall have no pods, and has none that run"
+		return "0 replicas wanted, 0 running"
 	case l.running == 0:
 		return "no pod of it runs yet"
 	default:
@@ -315,7 +315,7 @@ func (l snapshot) String() string {
 	}
 }
 
-// err says which pods lag, and why.
+// err returns an error with the pods that lag, and why.
 func (l snapshot) err() error {
 	const most = 5
 	parts := append([]string{l.String()}, l.lags...)

@@ -212,7 +212,7 @@ func meant(key string, value any, written string) (text string, isScalar bool) {
 	return written, true
 }
 
-// hint says how to write a value as a string.
+// hint returns how to write a value as a string.
 func hint(key string, value any, text string) string {
 	switch value.(type) {
 	case nil:

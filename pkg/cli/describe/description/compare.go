@@ -95,13 +95,13 @@ func sourceIn(at versions.Place, reported *statusz.Volume) PodSource {
 	return next
 }
 
-// judge says whether the version in the files is the newest.
+// judge compares the version in the files with the newest.
 func (s *PodSource) judge(pod versions.Pod, at versions.Place, fact Fact) {
 	verdict := pod.Judge(at, fact.Now)
 	s.State, s.Why, s.Since = verdict.State, verdict.Why, verdict.Since
 }
 
-// Explain says why copies are not the newest which the template names: no revision has a newer one yet.
+// Explain sets the reason of copies that the template names and that are not the newest: no revision has a newer one yet.
 func (p *Pod) Explain(template []versions.Place, why string) {
 	isOfTemplate := func(s PodSource) bool {
 		return slices.ContainsFunc(template, func(at versions.Place) bool { return at.IsCopy() && RefOf(at.Names) == s.Object })

@@ -112,8 +112,8 @@ func onlyState() cmp.Option {
 	return cmp.Comparer(func(a, b description.PodSource) bool { return a.State == b.State })
 }
 
-// TestFillSaysWhyNot has a pod whose node was not asked say why, but of what no node tells.
-func TestFillSaysWhyNot(t *testing.T) {
+// TestFillExplains: a pod whose node was not asked has the reason, except for sources that no node reports.
+func TestFillExplains(t *testing.T) {
 	t.Parallel()
 	pod := description.Pod{UID: "p", NotAsked: "it has ended", Volumes: []description.PodVolume{{Name: "files"}}}
 	description.Fill(&pod, nil, []versions.Place{files, other}, map[api.Ref]description.Fact{app: {Now: versions.Now{Version: version("1")}}})

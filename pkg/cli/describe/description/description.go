@@ -1,4 +1,4 @@
-// Package description says what is to be told of a workload or pod: its volumes, what else it uses, which versions of the
+// Package description describes a workload or pod: its volumes, what else it uses, which versions of the
 // objects are in its files, and what is wrong. It compares what nodes report with what the API has, and prints it.
 //
 // It does not know how any of that is found out. It has names, times and versions, and no place for what objects hold.
@@ -14,7 +14,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
-// Description is all that is told of one workload or pod.
+// Description is the report on one workload or pod.
 type Description struct {
 	Kind           string `json:"kind"`
 	Namespace      string `json:"namespace"`
@@ -44,7 +44,7 @@ type Unknown struct {
 // Rollout is what the rollout controller has made of a workload.
 type Rollout struct {
 	TriggeredBy string `json:"triggeredBy,omitempty"`
-	// Revision is Kubernetes' own name of what the template is; empty where there is none.
+	// Revision is Kubernetes' name of the template's revision; empty if the template has none.
 	Revision string `json:"revision,omitempty"`
 	// State is for people.
 	State        string `json:"state,omitempty"`
@@ -64,10 +64,10 @@ type Copy struct {
 	Unused string `json:"unused,omitempty"`
 }
 
-// Volume is a volume of liveconfig, as its attributes say.
+// Volume is a volume of liveconfig, by its attributes.
 type Volume struct {
 	Name string `json:"name"`
-	// Mistakes say why the attributes cannot be read. The rest but Mounts is empty then.
+	// Mistakes explains why the attributes cannot be read. The rest but Mounts is empty then.
 	Mistakes     []string     `json:"mistakes,omitempty"`
 	Mounts       []uses.Mount `json:"mounts"`
 	Sources      []Source     `json:"sources"`
@@ -80,7 +80,7 @@ type Volume struct {
 	FSGroup *int64 `json:"fsGroup,omitempty"`
 }
 
-// Source is one object of a volume, as the attributes say.
+// Source is one object of a volume, by the attributes.
 type Source struct {
 	Object   Ref    `json:"object"`
 	CopyOf   string `json:"copyOf,omitempty"`
@@ -123,7 +123,7 @@ func (r Ref) in(namespace string) string {
 type Object struct {
 	Ref
 
-	// Unread says why it is not known what the API has. The rest is what nodes and the workload know then.
+	// Unread explains why it is not known what the API has. The rest is what nodes and the workload know then.
 	Unread string `json:"unread,omitempty"`
 	Exists bool   `json:"exists"`
 	// Version and ChangedAt are of an object that exists. The time is zero if nobody says it.
@@ -231,7 +231,7 @@ func RefOf(ref api.Ref) Ref {
 	return Ref{Kind: string(ref.Kind), Namespace: ref.Namespace, Name: ref.Name}
 }
 
-// Copies says what copies are of, by what they are called.
+// Copies maps copies to their sources.
 type Copies map[api.Ref]api.Ref
 
 // of returns what an object is a copy of, such as configmap/app, or nothing.

@@ -40,7 +40,7 @@ func (x Text) Print(w io.Writer, all []Description) error {
 // page is what lines are written to.
 type page struct{ text strings.Builder }
 
-// lines is a text of several lines. All other texts are of one: what people can write into objects makes no lines of its own.
+// lines is a text of several lines. All other texts are of one: texts from objects cannot add lines.
 type lines string
 
 // line writes a line that is indented by levels.
@@ -172,7 +172,7 @@ func called(ref Ref, copyOf, namespace string) string {
 	return ref.in(namespace)
 }
 
-// owner says who the files belong to.
+// owner returns who the files belong to.
 func owner(v Volume) string {
 	if v.UpdatePolicy == "" {
 		return ""
@@ -209,7 +209,7 @@ func subPathNote(m uses.Mount, policy string) string {
 	}
 }
 
-// keys says which keys of a source go where.
+// keys returns which keys of a source go where.
 func keys(s Source) string {
 	list := make([]string, len(s.Items))
 	for i, item := range s.Items {
@@ -260,7 +260,7 @@ func (x Text) objects(d Description) [][]string {
 	return rows
 }
 
-// tally says how many pods are in each state, the good ones first.
+// tally returns how many pods are in each state, the good ones first.
 func tally(pods map[versions.State]int) string {
 	var list []string
 	for _, s := range states() {

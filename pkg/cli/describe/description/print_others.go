@@ -26,7 +26,7 @@ func others(d Description) [][]string {
 	return rows
 }
 
-// place says where a use is.
+// place returns where a use is.
 func place(u uses.Use) string {
 	switch u.Way {
 	case uses.AsVariable:
@@ -53,7 +53,7 @@ func place(u uses.Use) string {
 	return text
 }
 
-// arrival says when pods notice an edit of what is not liveconfig's.
+// arrival returns when pods notice an edit of what is not liveconfig's.
 func arrival(u uses.Use) string {
 	switch u.Way {
 	case uses.AsVariable, uses.AsVariables:

@@ -122,7 +122,7 @@ func (x Text) facts(v PodVolume) []string {
 	return list
 }
 
-// versions say which version of an object is in the files, and how far behind that is.
+// versions returns which version of an object is in the files, and how far behind that is.
 func (x Text) versions(s PodSource) []string {
 	list := []string{"not in the files", strings.ToLower(string(s.State))}
 	if s.Projected != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
-// RolloutOf says what the rollout controller has made of a workload; nil of one that it has nothing to do with.
+// RolloutOf describes the rollout of a workload; nil if the controller does not manage it.
 func RolloutOf(w workload.Workload, s state.State) *Rollout {
 	wanted, _, isOptedIn := trigger.Wanted(w.Annotations)
 	text, isRolledOut := w.Template.Annotations[trigger.ConfigAnnotation]
@@ -18,7 +18,7 @@ func RolloutOf(w workload.Workload, s state.State) *Rollout {
 	r := &Rollout{TriggeredBy: wanted, State: s.String(), Copies: []Copy{}}
 	if isOptedIn {
 		r.AfterUndo = cmp.Or(w.Annotations[trigger.AfterUndo], trigger.Roll)
-		r.WhileFailing = cmp.Or(w.Annotations[trigger.WhileFailing], "as the controller is told, hold if it is told nothing")
+		r.WhileFailing = cmp.Or(w.Annotations[trigger.WhileFailing], "as configured in the controller, hold by default")
 	}
 	config, err := trigger.ParseConfig(text)
 	if isRolledOut && err == nil {

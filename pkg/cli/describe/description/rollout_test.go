@@ -22,7 +22,7 @@ func TestRolloutOf(t *testing.T) {
 	got := description.RolloutOf(workload.Workload{Annotations: triggered, Template: template}, state.State{Name: state.Pending, Why: "x"})
 	want := &description.Rollout{
 		TriggeredBy: "configmap/app", State: "pending: x", AfterUndo: trigger.Pause,
-		WhileFailing: "as the controller is told, hold if it is told nothing", Copies: description.CopiesIn(config),
+		WhileFailing: "as configured in the controller, hold by default", Copies: description.CopiesIn(config),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("RolloutOf (-want +got)\n%s", diff)

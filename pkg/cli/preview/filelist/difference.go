@@ -67,7 +67,7 @@ func byPath(t tree.Tree) map[string]tree.File {
 	return files
 }
 
-// volume tells what changes for all files.
+// volume returns what changes for all files.
 func (c change) volume() string {
 	switch {
 	case c.before.Name == "":
@@ -108,7 +108,7 @@ func octal(mode fs.FileMode) string {
 	return fmt.Sprintf("%04o", bits)
 }
 
-// file tells what changes in one file.
+// file returns what changes in one file.
 func (c change) file(name string, before, after map[string]tree.File) string {
 	old, was := before[name]
 	next, is := after[name]

@@ -12,7 +12,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
-// Sight says what of Secrets people are shown.
+// Sight is how much of Secrets is shown.
 type Sight string
 
 // The sights.

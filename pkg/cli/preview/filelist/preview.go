@@ -36,9 +36,9 @@ type Volume struct {
 	Secret map[string]bool
 	// Unfound are the objects that do not exist, needed or not.
 	Unfound []api.Ref
-	// LeftOut says what else is in the volume, that only a running pod has.
+	// LeftOut describes what else is in the volume, that only a running pod has.
 	LeftOut []string
-	// Err says why it would hold nothing.
+	// Err explains why it would hold nothing.
 	Err error
 }
 

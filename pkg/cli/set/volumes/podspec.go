@@ -17,7 +17,7 @@ import (
 // Driver is the name that the driver is installed under unless somebody has chosen another one.
 const Driver = "csi.liveconfig.internal"
 
-// Mount says where containers see a volume.
+// Mount describes where containers see a volume.
 type Mount struct {
 	Path    string
 	SubPath string
@@ -169,7 +169,7 @@ func Remove(spec *corev1.PodSpec, name, driver string) error {
 
 func isOf(v corev1.Volume, driver string) bool { return v.CSI != nil && v.CSI.Driver == driver }
 
-// Describe says what a volume is, such as «of type configMap».
+// Describe returns what a volume is, such as «of type configMap».
 func Describe(v corev1.Volume) string {
 	switch {
 	case v.CSI != nil:
