@@ -31,8 +31,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/wait"
 )
 
-// qps and burst limit requests in a second, as kubectl does. The default of clients is made for controllers, and would have
-// a person who asks for many workloads wait.
+// qps and burst limit requests in a second, as kubectl does. The default of clients is made for controllers, and would
+// slow down a person that asks for many workloads.
 const (
 	qps   = 50
 	burst = 300

@@ -33,10 +33,10 @@ type SyntaxError struct {
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
 
-// Unwrap returns what the reader says.
+// Unwrap returns the error of the reader.
 func (e *SyntaxError) Unwrap() error { return e.Err }
 
-// Reason returns why the document cannot be read, without a word of it. What the reader says about a line is about the
+// Reason returns why the document cannot be read, without a word of it. An error of the reader about a line is about the
 // characters that YAML is written with; anything else can quote a value.
 func (e *SyntaxError) Reason() string {
 	if e.isAboutLine {
@@ -187,7 +187,7 @@ func child(node *yaml.Node, step Step) *yaml.Node {
 type PodSpec struct {
 	// Object is the innermost one around it that has a kind, such as Deployment/web.
 	Object    string
-	Namespace string // What its metadata says, or "".
+	Namespace string // As in its metadata, or "".
 	Path      Path
 	// Data is part of the document's, and may be changed.
 	Data map[string]any

@@ -27,7 +27,7 @@ type Replacement struct {
 
 // Replace returns the document's text with what was replaced, and everything else as it was, comments included, wherever
 // the text is made of lines. Comments inside of what is replaced move above it. Where an object is written in braces, the
-// document is formatted again. Dropped are the comments that could not be kept.
+// document is formatted again. Dropped are the comments that are lost.
 func (d Document) Replace(replacements []Replacement) (text string, dropped []string, err error) {
 	if len(replacements) == 0 {
 		return d.part.Text, nil, nil
@@ -125,7 +125,7 @@ func at(value any, path Path) any {
 	return value
 }
 
-// means reports whether a text says exactly what is wanted.
+// means reports whether a text has exactly the wanted meaning.
 func means(text string, want any) bool {
 	read, err := Parse(Part{Text: text})
 	if err != nil {

@@ -204,7 +204,7 @@ func (w *waiting) endsWell() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := w.ends("it shall have no pods"); err != nil {
+	if err := w.ends("0 replicas wanted"); err != nil {
 		w.t.Errorf("it ends with %v", err)
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
-// AddFlags adds the flag by which people say where the driver's pods are.
+// AddFlags adds the flag for the namespace of the driver's pods.
 func AddFlags(c *cobra.Command, namespace *string) {
 	c.Flags().StringVar(namespace, "driver-namespace", nodes.DefaultNamespace, "namespace of the driver's pods, which report what nodes have")
 }
@@ -70,7 +70,7 @@ func (c *Cluster) Content(ctx context.Context, of api.Ref) (versions.Now, error)
 	return found, err
 }
 
-// now is what a get of an object says: that it does not exist is no error.
+// now returns the version of an object that was read. It is not an error if the object does not exist.
 func now(object metav1.Object, err error, of api.Ref) (versions.Now, error) {
 	switch {
 	case apierrors.IsNotFound(err):
@@ -85,7 +85,7 @@ func now(object metav1.Object, err error, of api.Ref) (versions.Now, error) {
 	return found, nil
 }
 
-// changedAt is when an object was last changed, as far as the API server has noted who changed it.
+// changedAt is when an object was last changed, as far as the API server has recorded it.
 func changedAt(object metav1.Object) time.Time {
 	last := object.GetCreationTimestamp().Time
 	for _, field := range object.GetManagedFields() {

@@ -37,7 +37,7 @@ func (c *Cluster) failedMounts(ctx context.Context, namespace string, pods []*co
 	}
 	list, err := c.Client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=FailedMount"})
 	if err != nil {
-		return reasons // The pods say less then.
+		return reasons // The pods have no reason then.
 	}
 	slices.SortFunc(list.Items, func(a, b corev1.Event) int { return LastSeen(&a).Compare(LastSeen(&b)) })
 	for i := range list.Items {
@@ -46,7 +46,7 @@ func (c *Cluster) failedMounts(ctx context.Context, namespace string, pods []*co
 	return reasons
 }
 
-// mountProblem is the first line of what a driver has said, without the kubelet's words around it.
+// mountProblem is the first line of a driver's error, without the kubelet's words around it.
 func mountProblem(message string) string {
 	if _, said, found := strings.Cut(message, "desc = "); found {
 		message = said

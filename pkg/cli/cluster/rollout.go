@@ -16,7 +16,7 @@ import (
 	rolled "github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
-// The reasons and the beginning of Events of the rollout controller that say what became of an edit.
+// The reasons and the beginning of Events of the rollout controller about an edit that it holds back.
 const (
 	reasonHeldBack = "ConfigHeldBack"
 	heldBackPrefix = "Not rolled out: "
@@ -30,7 +30,7 @@ func (c *Cluster) RolloutState(ctx context.Context, object runtime.Object) state
 	}
 	facts := state.Facts{Workload: w, Newest: map[trigger.Object]string{}}
 	value, _, _ := trigger.Wanted(w.Annotations)
-	objects, _ := trigger.Parse(value) // The state says what is wrong with it.
+	objects, _ := trigger.Parse(value) // The state has its mistake.
 	for _, object := range objects {
 		if is := Get(ctx, c.Client, object.In(w.Namespace)); is.Err == nil {
 			facts.Newest[object] = is.CopyName

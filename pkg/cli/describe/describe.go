@@ -70,7 +70,7 @@ func (o *command) run(ctx context.Context, args []string) error {
 	return err
 }
 
-// shownPods is how many pods of a workload are told of, unless all are wanted.
+// shownPods is how many pods of a workload are shown, unless all are wanted.
 const shownPods = 5
 
 func (o *command) print(all []description.Description) error {

@@ -23,7 +23,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
-// describer finds out what there is to tell about workloads. What several of them need it asks for once.
+// describer collects descriptions of workloads. It asks once for what several of them need.
 type describer struct {
 	*cluster.Cluster
 
@@ -38,7 +38,7 @@ func newDescriber(c *cluster.Cluster, driver, driverNamespace string) *describer
 	}
 }
 
-// report is what is told of one workload.
+// report is the description of one workload, and what it is made from.
 type report struct {
 	*describer
 	description.Description
@@ -54,7 +54,7 @@ type report struct {
 	state state.State
 }
 
-// describe tells of one workload what can be found out.
+// describe collects the description of one workload.
 func (t *describer) describe(ctx context.Context, kind string, w selection.Workload) description.Description {
 	spec := &w.Template.Spec
 	d := &report{describer: t, Workload: w, places: map[string][]versions.Place{}, facts: map[api.Ref]description.Fact{}}
@@ -83,7 +83,7 @@ func (d *report) addUnknown(what, why, command string) {
 func (d *report) fromSpec(spec *corev1.PodSpec) {
 	found := uses.Of(spec, uses.Place{Namespace: d.Meta.Namespace, Driver: d.driver})
 	d.Others = append(d.Others, found.Others...)
-	d.newest, _ = versions.Places(d.Template.Annotations, spec, d.Meta.Namespace, d.driver) // Mistakes are told with each volume.
+	d.newest, _ = versions.Places(d.Template.Annotations, spec, d.Meta.Namespace, d.driver) // Each volume has its mistakes.
 	var fsGroup *int64
 	if spec.SecurityContext != nil {
 		fsGroup = spec.SecurityContext.FSGroup
@@ -258,7 +258,7 @@ func (d *report) copiesOf(object api.Ref) []string {
 	return nil
 }
 
-// judge says of each pod what it has.
+// judge adds pods and objects with their states.
 func (d *report) judge() {
 	for _, pod := range d.running {
 		volumes := d.volumesOf(pod)

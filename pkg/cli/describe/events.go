@@ -22,7 +22,7 @@ type events struct {
 	err    error
 }
 
-// readEvents tells of the newest Events about the workload and its pods.
+// readEvents adds the newest Events about the workload and its pods.
 func (d *report) readEvents(ctx context.Context) {
 	all := d.eventsIn(ctx, d.Meta.Namespace)
 	if all.err != nil {
@@ -61,7 +61,7 @@ func (t *describer) eventsIn(ctx context.Context, namespace string) events {
 		found.events = append(found.events, list.Items...)
 	}
 	if len(errs) > 0 {
-		found.err = errs[0] // The others say the same.
+		found.err = errs[0] // The others are the same.
 	}
 	t.events[namespace] = found
 	return found

@@ -38,6 +38,7 @@ func New(done string) *Edit {
 	return &Edit{Output: printing.NewObjects(done)}
 }
 
+// AddFlags adds the flags by which people select, --dry-run and --output.
 func (e *Edit) AddFlags(c *cobra.Command) {
 	e.Selection.AddFlags(c)
 	e.Output.AddFlags(c)

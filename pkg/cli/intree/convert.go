@@ -26,7 +26,7 @@ type Namer struct {
 	Namespace string
 }
 
-// ToLiveconfig returns the volume of liveconfig that holds the same files. The error says all reasons why there is none, or
+// ToLiveconfig returns the volume of liveconfig that holds the same files. The error has all reasons why there is none, or
 // is [ErrOther].
 func (n Namer) ToLiveconfig(v corev1.VolumeSource) (*corev1.CSIVolumeSource, error) {
 	all, mode, err := inTree(v)
@@ -64,7 +64,7 @@ func source(kind api.Kind, name string, items []corev1.KeyToPath, optional *bool
 	for _, item := range items {
 		converted := api.Item{Key: item.Key, Path: item.Path}
 		if item.Mode != nil {
-			converted.Mode = new(fs.FileMode(*item.Mode)) //nolint:gosec // The parser refuses what is no mode.
+			converted.Mode = new(fs.FileMode(*item.Mode)) //nolint:gosec // The parser refuses other bits.
 		}
 		src.Items = append(src.Items, converted)
 	}
@@ -124,7 +124,7 @@ func RunningOnly(p corev1.VolumeProjection) string {
 	}
 }
 
-// ToInTree returns the volume of Kubernetes' own types that holds the same files. The error says all reasons why there is
+// ToInTree returns the volume of Kubernetes' own types that holds the same files. The error has all reasons why there is
 // none, or is [ErrOther] for a volume of another driver.
 func (n Namer) ToInTree(v corev1.VolumeSource) (corev1.VolumeSource, error) {
 	if v.CSI == nil || v.CSI.Driver != n.Driver {
@@ -147,7 +147,7 @@ func (n Namer) ToInTree(v corev1.VolumeSource) (corev1.VolumeSource, error) {
 	return single(spec.Sources[0], mode), nil
 }
 
-// fits returns an error that says all that has no form in a volume of Kubernetes' own types.
+// fits returns an error with everything that has no form in a volume of Kubernetes' own types.
 func (n Namer) fits(spec api.Spec) error {
 	var errs []error
 	if spec.UID != nil {

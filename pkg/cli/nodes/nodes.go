@@ -62,7 +62,7 @@ type Unavailable struct {
 	Node string
 	// Why is for people, and Type a command that leads on.
 	Why, Type string
-	// Err is what happened, and nil where Why says it all.
+	// Err is the cause, and nil if Why is complete without it.
 	Err error
 
 	forbidden bool
@@ -113,8 +113,8 @@ func (d *Drivers) Reports(ctx context.Context, nodes []string) map[string]Answer
 	return answers
 }
 
-// Report returns what the driver of a node tells now. It remembers which pod that is, and not what it told. Who asks while
-// a report is being read gets that one. The error is an *Unavailable.
+// Report returns what the driver of a node reports now. It caches the pod of the driver, and no report. Concurrent callers
+// share one report. The error is an *Unavailable.
 func (d *Drivers) Report(ctx context.Context, node string) (statusz.Report, error) {
 	reading := d.reading.DoChan(node, func() (any, error) { return d.read(ctx, node) })
 	select {

@@ -51,7 +51,7 @@ func NewSelector(client kubernetes.Interface, w selection.Workload) (*Selector, 
 	return c, nil
 }
 
-// Wanted is how many pods there shall be. Of what no controller has looked at yet it is not known, and taken for one.
+// Wanted is how many pods are wanted. It is one until a controller has looked at the workload.
 func (c *Selector) Wanted() int {
 	switch o := c.Object.(type) {
 	case *appsv1.DaemonSet:
@@ -64,7 +64,7 @@ func (c *Selector) Wanted() int {
 	return int(ptr.Deref(c.Replicas, 1))
 }
 
-// wantedOf is how many pods there shall be of a Job: at least one until it has ended, unless it is suspended.
+// wantedOf is how many pods of a Job are wanted: at least one until it has ended, unless it is suspended.
 func wantedOf(job *batchv1.Job) int {
 	isOver := slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
 		return (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue
@@ -146,7 +146,7 @@ func Running(pods []*corev1.Pod) (run []*corev1.Pod, others int) {
 }
 
 // ForeignError is about a workload whose pods have nothing that a driver or the rollout controller knows of. Among many that
-// were not named it is no mistake.
+// were not named it is not a mistake.
 type ForeignError struct{ Reason string }
 
 func (e *ForeignError) Error() string { return e.Reason }

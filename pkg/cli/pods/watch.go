@@ -15,7 +15,7 @@ type Watch struct {
 	store cache.Store
 	// Changed gets something when pods have changed since it was last empty.
 	Changed chan struct{}
-	// Failed gets what keeps pods from being followed, for good.
+	// Failed receives an error after which pods cannot be followed.
 	Failed chan error
 	Stop   context.CancelFunc
 }
@@ -35,7 +35,7 @@ func (c *Selector) Watch(ctx context.Context) (*Watch, error) {
 	note := func() {
 		select {
 		case w.Changed <- struct{}{}:
-		default: // Who is told looks at all.
+		default: // One is enough: the receiver looks at all pods.
 		}
 	}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -52,7 +52,7 @@ func (c *Selector) Watch(ctx context.Context) (*Watch, error) {
 	return w, w.await(ctx, informer.HasSynced)
 }
 
-// handle takes in that pods cannot be followed. It is tried again, unless it is no use.
+// handle reports that pods cannot be followed, if another attempt is useless.
 func (w *Watch) handle(_ context.Context, _ *cache.Reflector, err error) {
 	if !apierrors.IsForbidden(err) {
 		return

@@ -34,7 +34,7 @@ func (o *command) compare(ctx context.Context, pods []filelist.Pod) error {
 	return &usage.Exit{Code: exitDiffers}
 }
 
-// difference returns what changes in the volumes of one pod. The error says how many of them cannot be compared.
+// difference returns what changes in the volumes of one pod. The error counts those that cannot be compared.
 func (o *command) difference(ctx context.Context, pod filelist.Pod) (string, error) {
 	live, found, err := o.live(pod)
 	if err != nil {
@@ -63,7 +63,7 @@ func (o *command) difference(ctx context.Context, pod filelist.Pod) (string, err
 	return text, nil
 }
 
-// only returns the volumes that are wanted, in a list of their own.
+// only returns a new list of the volumes that are wanted.
 func only(volumes []filelist.Volume, isWanted func(filelist.Volume) bool) []filelist.Volume {
 	var wanted []filelist.Volume
 	for _, v := range volumes {

@@ -45,7 +45,7 @@ type command struct {
 	// found are the names of volumes, failed counts those of which there is nothing to show.
 	found  []string
 	failed int
-	// told are the remarks that were made, each once.
+	// remarked are the remarks that were printed, each once.
 	remarked map[string]bool
 }
 
@@ -176,7 +176,7 @@ func (o *command) readFile(file manifest.File) error {
 	return errors.Join(errs...)
 }
 
-// volumes returns the wanted ones of a pod, and says what is wrong with them.
+// volumes returns the wanted volumes of a pod, and prints their mistakes.
 func (o *command) volumes(ctx context.Context, pod filelist.Pod) []filelist.Volume {
 	all := o.wanted(filelist.Volumes(pod, o.driver, o.objects(ctx, pod)))
 	for _, v := range all {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Cells writes to what keeps an error until it is flushed. Texts stay in their cells, whatever others wrote into them.
+// Cells writes to a table, whose Flush returns the error. Texts stay in their cells, whatever is in them.
 func Cells(to io.Writer, format string, args ...any) {
 	for i, arg := range args {
 		if text, ok := arg.(string); ok {

@@ -40,7 +40,7 @@ func bySource(items []Item) map[trigger.Object]*Item {
 }
 
 // OtherChanges returns the fields of the pod template that differ between two revisions beside their config, in order, such
-// as spec.containers[0].image. It tells no values.
+// as spec.containers[0].image. It returns no values.
 func OtherChanges(from, to Revision, in template.Place) ([]string, error) {
 	a, err := neutral(from, in)
 	if err != nil {
@@ -55,7 +55,7 @@ func OtherChanges(from, to Revision, in template.Place) ([]string, error) {
 	return fields, nil
 }
 
-// neutral returns a template as JSON has it, in which copies have the names of their sources and nothing says which they are.
+// neutral returns a template as JSON has it, in which copies have the names of their sources, without the annotation of the config.
 func neutral(r Revision, in template.Place) (any, error) {
 	plain := Plain(r.Template)
 	names := map[trigger.Object]string{}

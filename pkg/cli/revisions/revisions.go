@@ -1,5 +1,5 @@
-// Package revisions says which config the revisions of a workload have, which of them it has now and which was undone, and
-// what tells one from another.
+// Package revisions describes the config of each revision of a workload, which revision is current and which was undone, and
+// how two revisions differ.
 //
 // It does not know the API server, what objects hold, or how anything is printed.
 package revisions
@@ -22,22 +22,23 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
-// changeCause is the annotation in which people say why a revision is there.
+// changeCause is the annotation with the reason of a revision.
 const changeCause = "kubernetes.io/change-cause"
 
 // Revision is a revision of a workload.
 type Revision struct {
 	workload.Revision
 
-	// Created is when a revision of this template was made first. One that is used again keeps it, and gets another number.
+	// Created is when the first revision of this template was created. An undo gives the template another number and not
+	// another time.
 	Created time.Time
-	// Cause is what people say why it is there.
+	// Cause is the reason that people have given.
 	Cause string
-	// Annotations are those of the object in which the revision is kept. A Deployment's have the workload's among them.
+	// Annotations are those of the object that stores the revision. A Deployment's have the workload's among them.
 	Annotations map[string]string
 	// Data is the patch of which a ControllerRevision consists; nil for a ReplicaSet.
 	Data []byte
-	// Config is what the template says of its config; nil if it says nothing, or nothing that can be read: then Problem is set.
+	// Config is the annotation of the template; nil if it has none, or if it cannot be read: then Problem is set.
 	Config  trigger.Config
 	Problem error
 	// Items are what pods use of what triggers, by source.
@@ -53,7 +54,7 @@ type Item struct {
 	Copy string
 	// Absent is true if the source did not exist and is not required.
 	Absent bool
-	// Unused is the version of a source that triggers rollouts and that the pods do not use. What it held is not kept.
+	// Unused is the version of a source that triggers rollouts and that the pods do not use. Its content is not stored.
 	Unused string
 }
 
@@ -155,7 +156,7 @@ func union(a, b []trigger.Object) []trigger.Object {
 	return slices.Compact(all)
 }
 
-// complete puts the revisions in order and says what they are.
+// complete sorts the revisions, and marks the current and the undone one.
 func (h History) complete() History {
 	slices.SortFunc(h.Revisions, func(a, b Revision) int { return cmp.Compare(a.Number, b.Number) })
 	var current *Revision
@@ -192,7 +193,7 @@ func Plain(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	return plain
 }
 
-// Current returns the revision whose template the workload has, and false if its template is no revision yet.
+// Current returns the revision whose template the workload has, and false if its template is not a revision yet.
 func (h History) Current() (Revision, bool) {
 	i := slices.IndexFunc(h.Revisions, func(r Revision) bool { return r.Current })
 	if i < 0 {
@@ -210,7 +211,7 @@ func (h History) Find(number int64) (Revision, error) {
 	return h.Revisions[i], nil
 }
 
-// Before returns the revision that comes before one of a number, and false if that is the oldest that is kept.
+// Before returns the revision that comes before one of a number, and false for the oldest one.
 func (h History) Before(number int64) (Revision, bool) {
 	i := slices.IndexFunc(h.Revisions, func(r Revision) bool { return r.Number == number })
 	if i < 1 {

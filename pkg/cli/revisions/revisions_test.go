@@ -26,7 +26,7 @@ var foo = trigger.Object{Kind: api.ConfigMap, Name: "foo"}
 // place is where the pods of the tests run.
 var place = template.Place{Namespace: "shop", Driver: "csi.example.com"}
 
-// pods is a template that mounts a ConfigMap and says that it has a config; an empty one says nothing.
+// pods is a template that mounts a ConfigMap and has the annotation of a config, unless that is empty.
 func pods(mounts, config string) corev1.PodTemplateSpec {
 	t := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "web", Image: "web:1"}},
@@ -72,7 +72,7 @@ func owner(kind, uid string) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "web", UID: "me", Controller: new(uid == "me")}}
 }
 
-// lines says of each revision what it is.
+// lines describes each revision.
 func lines(h revisions.History) []string {
 	var all []string
 	for _, r := range h.Revisions {

@@ -19,7 +19,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 )
 
-// Policy is who reads what is in the pods' namespace, as the driver is told.
+// Policy is which identity reads objects of the pods' namespace, as configured in the driver.
 type Policy struct {
 	ConfigMaps, Secrets identity.Reader
 }
@@ -39,7 +39,7 @@ type Pods struct {
 type Added struct {
 	// Copied are the sources whose copies they read by themselves.
 	Copied []api.Ref
-	// None is said when they need nothing.
+	// None is true if they need nothing.
 	None bool
 }
 
@@ -58,7 +58,7 @@ type need struct {
 // New returns no grants.
 func New(policy Policy) (*Grants, error) {
 	authority, err := identity.New(identity.Config{
-		Server: &rest.Config{}, ConfigMaps: policy.ConfigMaps, Secrets: policy.Secrets, // It is asked who reads, and reads nothing.
+		Server: &rest.Config{}, ConfigMaps: policy.ConfigMaps, Secrets: policy.Secrets, // It chooses readers, and reads nothing.
 	})
 	if err != nil {
 		return nil, err

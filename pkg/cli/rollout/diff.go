@@ -30,7 +30,7 @@ type configDiff struct {
 type sourcePolicy string
 
 const (
-	asKept sourcePolicy = "" // By nothing: what the source held then is not kept.
+	asStored sourcePolicy = "" // By nothing: the content of that time is not stored.
 	asNow  sourcePolicy = "now"
 )
 
@@ -57,7 +57,7 @@ func (d configDiff) side(ctx context.Context, of revisions.Revision, item *revis
 	case item.Unused != "":
 		d.Remark("note: revision %d does not use %s, which triggered its rollout: what that held then is not stored", of.Number, item.Source)
 		return nil, false
-	case item.IsSource() && d.sources == asKept:
+	case item.IsSource() && d.sources == asStored:
 		d.Remark("note: revision %d uses %s itself: what that held then is not stored", of.Number, item.Source)
 		return nil, false
 	}

@@ -38,7 +38,7 @@ func (s *Selection) Each(in *session.Session, args []string, do func(*resource.I
 	return errors.Join(errs...)
 }
 
-// ErrNoRollouts is about objects of which Kubernetes keeps no revisions.
+// ErrNoRollouts is about objects of which Kubernetes stores no revisions.
 var ErrNoRollouts = errors.New("it has no rollouts: name a deployment, statefulset or daemonset")
 
 // ViewOf returns the view of a workload and the labels of its pods, and false for an object that has no rollouts.

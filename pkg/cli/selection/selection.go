@@ -22,7 +22,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 )
 
-// AddDriverFlag adds the flag by which people say that the driver has another name.
+// AddDriverFlag adds the flag for the name of the driver.
 func AddDriverFlag(c *cobra.Command, name *string) {
 	c.Flags().StringVar(name, "driver-name", volumes.Driver, "name that the driver is installed under")
 }
@@ -81,7 +81,7 @@ func (s *Selection) Visit(in *session.Session, args []string) ([]*resource.Info,
 	return infos, typed(infos)
 }
 
-// check returns an error for a command line that does not say what to work on, or says it twice.
+// check returns an error for a command line that selects nothing, or selects twice.
 func (s *Selection) check(args []string) error {
 	isPart := func(arg string) bool { return !strings.Contains(arg, "/") }
 	switch {

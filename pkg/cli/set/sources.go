@@ -11,17 +11,17 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 )
 
-// sourceFlags collects sources in the order of the command line. What is said of a source comes after it; with one source,
-// it may also come before.
+// sourceFlags collects sources in the order of the command line. Flags about a source come after it; with one source,
+// they may also come before.
 type sourceFlags struct {
 	sources []api.Source
-	// early is what was said before the first source.
+	// early are the flags before the first source.
 	early []detail
 	// kind is the one kind that sources may have, by -t.
 	kind string
 }
 
-// detail is what a flag says of a source.
+// detail is a flag about a source.
 type detail struct {
 	flag string
 	set  func(*api.Source)
@@ -33,11 +33,11 @@ func (f *sourceFlags) addFlags(c *cobra.Command) {
 	flags.Func("secret", "`name` of a Secret to project", f.source(api.Secret))
 	flags.Func("item", "`key=path[:mode]` of the source: only keys that items name are there; may be repeated", func(text string) error {
 		item, err := volumes.ParseItem(text)
-		f.say("item", func(src *api.Source) { src.Items = append(src.Items, item) })
+		f.add("item", func(src *api.Source) { src.Items = append(src.Items, item) })
 		return err
 	})
 	flags.Func("from-namespace", "`namespace` of the source, whose owner has to consent: see grant", func(namespace string) error {
-		f.say("from-namespace", func(src *api.Source) { src.Ref.Namespace = namespace })
+		f.add("from-namespace", func(src *api.Source) { src.Ref.Namespace = namespace })
 		return nil
 	})
 	flags.BoolFunc("optional", "pods start without the source, or without keys of its items", func(text string) error {
@@ -45,7 +45,7 @@ func (f *sourceFlags) addFlags(c *cobra.Command) {
 		if err != nil {
 			return errors.New("say true or false")
 		}
-		f.say("optional", func(src *api.Source) { src.Optional = isOptional })
+		f.add("optional", func(src *api.Source) { src.Optional = isOptional })
 		return nil
 	})
 }
@@ -72,8 +72,8 @@ func (f *sourceFlags) source(kind api.Kind) func(string) error {
 	}
 }
 
-// say has a detail belong to the last source.
-func (f *sourceFlags) say(flag string, set func(*api.Source)) {
+// add applies a detail to the last source.
+func (f *sourceFlags) add(flag string, set func(*api.Source)) {
 	if len(f.sources) == 0 {
 		f.early = append(f.early, detail{flag, set})
 		return

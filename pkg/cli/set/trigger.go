@@ -102,7 +102,7 @@ func didYouMean(object trigger.Object, used []trigger.Object) string {
 	return ""
 }
 
-// isMissing reports whether the API server says that an object does not exist. A user who may not read it is not bothered.
+// isMissing reports whether an object does not exist. A user without the right to read it gets no warning.
 func isMissing(ctx context.Context, s *session.Session, ref api.Ref) bool {
 	client, err := s.Clientset()
 	if err != nil {
@@ -144,7 +144,7 @@ func (o *setTrigger) remarkRole(ctx context.Context, s *session.Session, info *r
 	return nil
 }
 
-// mayReadCopies reports whether the API server lets the pods read all Secrets of their namespace. If it does not say, they may
+// mayReadCopies reports whether the API server lets the pods read all Secrets of their namespace. If it does not answer, they may
 // not.
 func mayReadCopies(ctx context.Context, s *session.Session, pods roles.Pods) bool {
 	client, err := s.Clientset()

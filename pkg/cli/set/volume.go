@@ -35,7 +35,7 @@ type setVolume struct {
 	name    string
 	driver  string
 	remove  bool
-	// given are the attributes beside the sources, as flags say them. The driver's parser checks them.
+	// given are the attributes beside the sources, from flags. The driver's parser checks them.
 	given map[string]*string
 }
 
@@ -149,7 +149,7 @@ func (o *setVolume) changeable(w selection.Workload) error {
 	return fmt.Errorf("volumes of a %s cannot be changed: change its manifest with --local -f FILE -o yaml, and make the %[1]s again", kind)
 }
 
-// keepsSources returns an error if nobody has named the volume, and the one that by chance has its name holds something else.
+// keepsSources returns an error if the name of the volume is a default, and the volume of that name holds something else.
 func (o *setVolume) keepsSources(w selection.Workload, name, namespace string, wanted api.Spec) error {
 	at := slices.IndexFunc(w.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name && v.CSI != nil && v.CSI.Driver == o.driver })
 	if o.name != "" || at < 0 {

@@ -42,7 +42,7 @@ func (t judged) status(answers map[string]nodes.Answer, there map[api.Ref]versio
 	return w
 }
 
-// addWaiting adds a pod that waits for a volume. What the kubelet says about it needs no driver that answers; without both,
+// addWaiting adds a pod that waits for a volume. Its reason comes from the kubelet, also if no driver answers; without both,
 // the pod may as well wait for an image, and stays pending.
 func (t judged) addWaiting(w *workloadStatus, lines map[versions.Place]int, pod *corev1.Pod, answer nodes.Answer) {
 	isAdded, why := false, t.Mounts[string(pod.UID)]

@@ -16,7 +16,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
 )
 
-// workloadStatus is what is told of one workload.
+// workloadStatus is the status of one workload.
 type workloadStatus struct {
 	// Workload is such as deployments/web.
 	Workload  string `json:"workload"`
@@ -29,7 +29,7 @@ type workloadStatus struct {
 	Rollout *state.State `json:"rollout,omitempty"`
 }
 
-// sourceStatus is what is told of one object in one volume.
+// sourceStatus is the status of one object in one volume.
 type sourceStatus struct {
 	// Volume is empty for an object that triggers rollouts and that no volume of liveconfig shows.
 	Volume    string   `json:"volume,omitempty"`
@@ -46,7 +46,7 @@ type sourceStatus struct {
 	Pods    []podStatus `json:"pods"`
 }
 
-// podStatus is what is told of one object in one volume of one pod.
+// podStatus is the status of one object in one volume of one pod.
 type podStatus struct {
 	Pod   string         `json:"pod"`
 	Node  string         `json:"node"`
@@ -92,7 +92,7 @@ func (s *sourceStatus) count(pending int) string {
 // mostRows is how many pods are shown unless all are asked for.
 const mostRows = 20
 
-// table prints statuses for people. Pods that are current are left out, unless wide says to show all.
+// table prints statuses for people. Pods that are current are left out, unless wide is set.
 type table struct {
 	*tabwriter.Writer
 
@@ -171,7 +171,7 @@ func (t *table) row(cells ...string) {
 	for i, cell := range cells {
 		cells[i] = cmp.Or(strings.NewReplacer("\n", " ", "\t", " ").Replace(printing.Plain(cell)), "-")
 	}
-	_, _ = fmt.Fprintln(t, strings.Join(cells, "\t")) // Flush tells of an error.
+	_, _ = fmt.Fprintln(t, strings.Join(cells, "\t")) // Flush returns the error.
 }
 
 func (t *table) line() { _, _ = fmt.Fprintln(t) }

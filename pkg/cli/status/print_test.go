@@ -8,8 +8,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 )
 
-// TestTableKeepsToItsCells has nothing of a node's report move the cursor, or look like another row.
-func TestTableKeepsToItsCells(t *testing.T) {
+// TestTableCells: no text of a node's report moves the cursor, or looks like another row.
+func TestTableCells(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	lagging := podStatus{Pod: "web-1", State: versions.Lagging, Why: "no\x1b[2J\nweb-2\tcurrent"}

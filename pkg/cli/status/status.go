@@ -113,7 +113,7 @@ func (o *command) teams(ctx context.Context, c *cluster.Cluster, found []selecti
 	return teams, errors.Join(errs...)
 }
 
-// verdictOf returns the error that says what the exit code is.
+// verdictOf returns the error that decides the exit code.
 func verdictOf(all []workloadStatus, err error) error {
 	if err != nil {
 		return err

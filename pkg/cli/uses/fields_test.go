@@ -97,7 +97,7 @@ func isOurs(name string) bool {
 	return strings.Contains(name, "secret") || strings.Contains(name, "configmap")
 }
 
-// only returns an object that has nothing but the field.
+// only returns an object with this field alone.
 func only(field, value string) map[string]any {
 	first, rest, isDeeper := strings.Cut(field, ".")
 	var below any = value

@@ -31,7 +31,7 @@ type Uses struct {
 // Volume is a volume of liveconfig.
 type Volume struct {
 	Name string
-	// Spec is what its attributes say; without sources if there are Mistakes.
+	// Spec is parsed from its attributes; it has no sources if there are Mistakes.
 	Spec api.Spec
 	// Mistakes explains why the attributes cannot be read, each with its field.
 	Mistakes []string
@@ -51,7 +51,7 @@ type Way string
 
 // The ways.
 const (
-	// AsVolume is a volume of Kubernetes' own types, of which the Use says the type.
+	// AsVolume is a volume of Kubernetes' own types. Use.Type is its type.
 	AsVolume Way = "volume"
 	// AsVariable is one variable, and AsVariables all keys of the object.
 	AsVariable  Way = "env"
@@ -202,7 +202,7 @@ func (w walker) ephemeral(place template.Place) []Use {
 	return all
 }
 
-// placed says of a use what its place is.
+// placed returns a use with its place.
 func (w walker) placed(use template.Use) Use {
 	u := Use{Object: use.Object.String(), Optional: use.Optional, Field: use.Field}
 	var outer, inner int

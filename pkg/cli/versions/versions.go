@@ -1,7 +1,7 @@
-// Package versions says which pods have the newest of the ConfigMaps and Secrets that they show, by what their pod specs
-// say, what the drivers of their nodes report, and what the API has.
+// Package versions decides which pods have the newest of the ConfigMaps and Secrets that they show, by their pod specs, the
+// reports of the drivers of their nodes, and the versions in the API.
 //
-// It is pure: it does not know who asked for any of that, nor what the objects hold.
+// It is pure: it does not know where its input comes from, nor what the objects hold.
 package versions
 
 import (

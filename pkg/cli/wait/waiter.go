@@ -67,7 +67,7 @@ func (v *waiter) wait(ctx context.Context, w selection.Workload) error {
 	return v.follow(ctx)
 }
 
-// inTurn runs ask when few others do.
+// inTurn runs ask when there is a place for it.
 func (v *waiter) inTurn(ctx context.Context, ask func() error) error {
 	select {
 	case v.asking <- struct{}{}:

@@ -13,7 +13,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 )
 
-// TestFindings checks pods that have a right volume but for what each case says. Lines are counted from that.
+// TestFindings checks pods that have a right volume but for the change of each case. Lines are counted from that.
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

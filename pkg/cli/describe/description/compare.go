@@ -20,16 +20,16 @@ func worst(a, b versions.State) versions.State {
 	return all[max(slices.Index(all, a), slices.Index(all, b), 0)]
 }
 
-// Fact is what the API says of an object.
+// Fact is the state of an object in the API.
 type Fact struct {
 	versions.Now
 
-	// Unread is why the API does not say it; empty if it does. What is known is from the nodes and the workload then.
+	// Unread is why the object could not be read; empty if it was. The state comes from the nodes and the workload then.
 	Unread string
 }
 
-// Fill says of a pod what its node reports; nil is nothing. The places are where the pod shows objects, and facts are about
-// those.
+// Fill adds the report of its node to a pod; nil is no report. The places are where the pod shows objects, and facts are
+// about those objects.
 func Fill(pod *Pod, report *statusz.Report, places []versions.Place, facts map[api.Ref]Fact) {
 	pod.State = versions.Current
 	judged := versions.Pod{Name: pod.Name, UID: pod.UID, Node: pod.Node, Report: report}

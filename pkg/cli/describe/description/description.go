@@ -74,7 +74,7 @@ type Volume struct {
 	UpdatePolicy string       `json:"updatePolicy,omitempty"`
 	OnDelete     string       `json:"onDelete,omitempty"`
 	DefaultMode  string       `json:"defaultMode,omitempty"`
-	// UID and GID are as the attributes say, and FSGroup is the pods'; nil where nothing is said.
+	// UID and GID are from the attributes, and FSGroup is the pods'; nil where it is not set.
 	UID     *int   `json:"uid,omitempty"`
 	GID     *int   `json:"gid,omitempty"`
 	FSGroup *int64 `json:"fsGroup,omitempty"`
@@ -126,7 +126,7 @@ type Object struct {
 	// Unread explains why it is not known what the API has. The rest is what nodes and the workload know then.
 	Unread string `json:"unread,omitempty"`
 	Exists bool   `json:"exists"`
-	// Version and ChangedAt are of an object that exists. The time is zero if nobody says it.
+	// Version and ChangedAt are of an object that exists. The time is zero if it is not known.
 	Version   *statusz.Version `json:"version,omitempty"`
 	ChangedAt time.Time        `json:"changedAt,omitzero"`
 	// Copy is the name that a copy of it has; empty where pods use none, or it is not known.
@@ -135,13 +135,13 @@ type Object struct {
 	Pods map[versions.State]int `json:"pods,omitempty"`
 }
 
-// Pod is one pod, and what its node says of its volumes.
+// Pod is one pod, and the report of its node on its volumes.
 type Pod struct {
 	Name  string `json:"name"`
 	UID   string `json:"uid"`
 	Node  string `json:"node,omitempty"`
 	Phase string `json:"phase"`
-	// State is the worst of its volumes', and NotAsked is why its node tells nothing; empty if it does.
+	// State is the worst of its volumes', and NotAsked is why there is no report of its node; empty if there is.
 	State    versions.State `json:"state"`
 	NotAsked string         `json:"notAsked,omitempty"`
 	Volumes  []PodVolume    `json:"volumes"`
@@ -180,7 +180,7 @@ type PodSource struct {
 	Error     string           `json:"error,omitempty"`
 }
 
-// Event is what the driver, the rollout controller or, of a volume of liveconfig, the kubelet has told.
+// Event is an Event of the driver, of the rollout controller or, about a volume of liveconfig, of the kubelet.
 type Event struct {
 	Type    string    `json:"type"`
 	Reason  string    `json:"reason"`
@@ -191,7 +191,7 @@ type Event struct {
 	Message string    `json:"message"`
 }
 
-// VolumeOf says of a volume what its attributes do.
+// VolumeOf describes a volume by its attributes.
 func VolumeOf(v uses.Volume, fsGroup *int64, copies Copies) Volume {
 	d := Volume{Name: v.Name, Mistakes: v.Mistakes, Mounts: v.Mounts, Sources: []Source{}}
 	if v.Spec.UpdatePolicy == "" {

@@ -20,7 +20,7 @@ import (
 type Text struct {
 	// Now is what ages are counted from.
 	Now time.Time
-	// MostPods is how many pods of a workload are shown: those that are not current. Zero is no limit, and all pods.
+	// MostPods limits the pods that are shown, which are not current then. Zero shows all pods.
 	MostPods int
 }
 
@@ -172,7 +172,7 @@ func called(ref Ref, copyOf, namespace string) string {
 	return ref.in(namespace)
 }
 
-// owner returns who the files belong to.
+// owner returns the owner of the files.
 func owner(v Volume) string {
 	if v.UpdatePolicy == "" {
 		return ""

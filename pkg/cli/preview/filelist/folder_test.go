@@ -68,7 +68,7 @@ func TestFolder(t *testing.T) {
 			if err := folder.Write("v", v); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Chmod(filepath.Join(dir, "v/d/e/none"), 0o400); err != nil { // For whoever is not root.
+			if err := os.Chmod(filepath.Join(dir, "v/d/e/none"), 0o400); err != nil { // Root does not need it.
 				t.Fatal(err)
 			}
 			want := map[string]string{

@@ -24,7 +24,7 @@ const (
 )
 
 const (
-	// hidden stands for what is not shown. The digest of a short Secret would let whoever sees it try what it is.
+	// hidden stands for what is not shown. With the digest of a short Secret its value could be guessed.
 	hidden = "hidden"
 	// shortDigest is how many digits are enough for people to compare.
 	shortDigest = 16
@@ -34,7 +34,7 @@ const (
 func Print(w io.Writer, pod Pod, volumes []Volume, sight Sight) error {
 	for _, v := range volumes {
 		if v.Err != nil {
-			continue // Which is said where errors are.
+			continue // The error is printed elsewhere.
 		}
 		digest := v.Tree.Digest()
 		if v.HoldsSecrets() && sight != Shown {
@@ -62,7 +62,7 @@ func counted(n int, what string) string {
 func (v Volume) table(w io.Writer, sight Sight) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(mode fs.FileMode, size, digest, path string) {
-		// A table collects its text, and Flush says what went wrong.
+		// A table collects its text, and Flush returns the error.
 		_, _ = fmt.Fprintf(table, "  %s\t%d:%d\t%s\t%s\t%s\n", modeText(mode), v.Tree.UID, v.Tree.GID, size, digest, shown(path))
 	}
 	_, _ = fmt.Fprintf(table, "  MODE\tOWNER\tSIZE\tSHA256\tPATH\n")
@@ -77,7 +77,7 @@ func (v Volume) table(w io.Writer, sight Sight) error {
 	return table.Flush()
 }
 
-// entry is a file, or a directory that has nothing but a path.
+// entry is a file, or a directory, which has only a path.
 type entry struct {
 	file  tree.File
 	isDir bool

@@ -53,8 +53,8 @@ func (s *Set) Content(ref api.Ref) (api.Content, bool) {
 	return content, found
 }
 
-// Add takes in an object, or a list of some, in a namespace unless it says its own. What is no pod, ConfigMap or Secret is
-// passed over. Of two of one name the later one counts, as it does when both are applied.
+// Add adds an object, or those of a list, in a namespace unless they name another. Objects without pods, ConfigMaps and
+// Secrets are passed over. Of two of one name the later one counts, as it does when both are applied.
 func (s *Set) Add(data any, namespace string) error {
 	object, ok := data.(map[string]any)
 	if !ok {

@@ -171,7 +171,7 @@ func (b *builder) fill(spec api.Spec) error {
 	return err
 }
 
-// fsGroup returns what the kubelet tells the driver.
+// fsGroup returns the group that the kubelet gives the driver.
 func (b *builder) fsGroup() *int {
 	security := b.pod.Spec.SecurityContext
 	if security == nil || security.FSGroup == nil {

@@ -50,7 +50,7 @@ metadata: {name: web, namespace: other}
 data: {o: other}
 `
 
-// volumesOf returns the volumes of a pod with this list of volumes, and what else its spec says.
+// volumesOf returns the volumes of a pod with this list of volumes, and the rest of its spec.
 func volumesOf(t *testing.T, volumes, spec string) []filelist.Volume {
 	t.Helper()
 	pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers: []\n" + spec + "  volumes:\n" + volumes
