@@ -1,7 +1,8 @@
-// Package cli is the kubectl plugin: `kubectl liveconfig`. Each command has a package below it, and this one wires them.
+// Package cli is the kubectl plugin: `kubectl liveconfig`. Each command has a package below it, and
+// this one wires them.
 //
-// It does not know how volumes are made or rollouts are driven: commands read and write what is in the API, with the
-// parsers that the driver and the controller use.
+// It does not know how volumes are made or rollouts are driven: commands read and write what is in
+// the API, with the parsers that the driver and the controller use.
 package cli
 
 import (
@@ -31,14 +32,15 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/wait"
 )
 
-// qps and burst limit requests in a second, as kubectl does. The default of clients is made for controllers, and would
-// slow down a person that asks for many workloads.
+// qps and burst limit requests in a second, as kubectl does. The default of clients is made for
+// controllers, and would slow down a person that asks for many workloads.
 const (
 	qps   = 50
 	burst = 300
 )
 
-// Run runs `kubectl liveconfig` with arguments, prints errors, and returns the exit status, as kubectl does.
+// Run runs `kubectl liveconfig` with arguments, prints errors, and returns the exit status, as
+// kubectl does.
 func Run(ctx context.Context, streams genericiooptions.IOStreams, args ...string) int {
 	command := New(streams) //nolint:contextcheck // Its commands get the context when it is executed.
 	command.SetArgs(args)

@@ -1,5 +1,5 @@
-// Package manifest reads files of manifests and finds pod specs in them, of whatever kind the object around them is, with
-// the lines on which everything stands.
+// Package manifest reads files of manifests and finds pod specs in them, of whatever kind the
+// object around them is, with the lines on which everything stands.
 //
 // It does not know the API server, and volumes no further than that a pod spec lists them.
 package manifest
@@ -96,7 +96,8 @@ func readDirectory(in Input, dir string) ([]File, error) {
 	return files, err
 }
 
-// Part is a document of a file, or a separator between two. The texts of all parts are the text of the file.
+// Part is a document of a file, or a separator between two. The texts of all parts are the text of
+// the file.
 type Part struct {
 	Text string
 	// Line is where the part begins, from one.
@@ -162,7 +163,8 @@ func (p Path) String() string {
 	return b.String()
 }
 
-// ParsePath reads a path as messages have it. Where a name is quoted or has dots, the path ends before it.
+// ParsePath reads a path as messages have it. Where a name is quoted or has dots, the path ends
+// before it.
 func ParsePath(text string) Path {
 	var p Path
 	step := regexp.MustCompile(`^(?:\.?([A-Za-z][A-Za-z0-9]*)|\[([0-9]{1,6})\])`)

@@ -1,4 +1,5 @@
-// Package cluster asks the API server about workloads: the versions of objects, revisions, the rollout, pods and Events.
+// Package cluster asks the API server about workloads: the versions of objects, revisions, the
+// rollout, pods and Events.
 //
 // It does not know what commands print of that. The drivers of nodes are asked by pkg/cli/nodes.
 package cluster
@@ -49,15 +50,16 @@ func New(s *session.Session, driverNamespace string) (*Cluster, error) {
 	return &Cluster{Client: client, meta: meta, Drivers: nodes.New(config, client, driverNamespace)}, nil
 }
 
-// Version returns which version of an object there is. What the object holds does not leave the API server.
+// Version returns which version of an object there is. What the object holds does not leave the API
+// server.
 func (c *Cluster) Version(ctx context.Context, of api.Ref) (versions.Now, error) {
 	objects := c.meta.Resource(corev1.SchemeGroupVersion.WithResource(of.Kind.Resource() + "s")).Namespace(of.Namespace)
 	object, err := objects.Get(ctx, of.Name, metav1.GetOptions{})
 	return now(object, err, of)
 }
 
-// Content returns which version of an object there is, and the name that a copy of it has. It takes the whole object to
-// know that name.
+// Content returns which version of an object there is, and the name that a copy of it has. It takes
+// the whole object to know that name.
 func (c *Cluster) Content(ctx context.Context, of api.Ref) (versions.Now, error) {
 	object := Get(ctx, c.Client, of)
 	if object.Err == nil && !object.Exists() {
@@ -70,7 +72,8 @@ func (c *Cluster) Content(ctx context.Context, of api.Ref) (versions.Now, error)
 	return found, err
 }
 
-// now returns the version of an object that was read. It is not an error if the object does not exist.
+// now returns the version of an object that was read. It is not an error if the object does not
+// exist.
 func now(object metav1.Object, err error, of api.Ref) (versions.Now, error) {
 	switch {
 	case apierrors.IsNotFound(err):

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// ControllerName is what the rollout controller calls itself in Events, and kubeletName the kubelet.
+	// ControllerName is what the rollout controller calls itself in Events, and kubeletName the
+	// kubelet.
 	ControllerName = "liveconfig-controller"
 	KubeletName    = "kubelet"
 )

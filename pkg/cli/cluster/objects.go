@@ -28,7 +28,8 @@ type Object struct {
 	metav1.Object // Nil if it does not exist, or cannot be read.
 
 	Content api.Content
-	// CopyName is the name that a copy of the object has. Verified is nil if the object is an intact copy itself.
+	// CopyName is the name that a copy of the object has. Verified is nil if the object is an
+	// intact copy itself.
 	CopyName string
 	Verified error
 	// Err is why the object cannot be read. An object that does not exist has none.

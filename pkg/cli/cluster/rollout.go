@@ -16,13 +16,15 @@ import (
 	rolled "github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
-// The reasons and the beginning of Events of the rollout controller about an edit that it holds back.
+// The reasons and the beginning of Events of the rollout controller about an edit that it holds
+// back.
 const (
 	reasonHeldBack = "ConfigHeldBack"
 	heldBackPrefix = "Not rolled out: "
 )
 
-// RolloutState returns the state of the rollout of a workload. Objects without rollouts are not triggered.
+// RolloutState returns the state of the rollout of a workload. Objects without rollouts are not
+// triggered.
 func (c *Cluster) RolloutState(ctx context.Context, object runtime.Object) state.State {
 	w, _, hasRollouts := selection.ViewOf(object)
 	if !hasRollouts {

@@ -1,4 +1,5 @@
-// Package completion is `kubectl liveconfig completion`, and completes arguments and flags of all commands.
+// Package completion is `kubectl liveconfig completion`, and completes arguments and flags of all
+// commands.
 //
 // It does not know what commands do.
 package completion
@@ -18,7 +19,8 @@ import (
 // program is what the plugin is called in the PATH.
 const program = "kubectl-liveconfig"
 
-// forKubectl is the script that kubectl asks when somebody completes what is typed after `kubectl liveconfig`.
+// forKubectl is the script that kubectl asks when somebody completes what is typed after `kubectl
+// liveconfig`.
 const forKubectl = `#!/bin/sh
 # kubectl asks this to complete what is typed after "kubectl liveconfig". It belongs into the PATH, under the name
 # kubectl_complete-liveconfig.

@@ -29,7 +29,8 @@ const (
 	mostCompletions = 500
 )
 
-// completer finds what can follow on a command line. What it cannot find out it leaves out: there is no place to report why.
+// completer finds what can follow on a command line. What it cannot find out it leaves out: there
+// is no place to report why.
 type completer struct{ *session.Session }
 
 // Register has the arguments and flags of all commands completed.
@@ -56,7 +57,8 @@ func (c completer) addTo(command *cobra.Command) {
 	}
 }
 
-// kindsOf returns the kinds of objects that a command takes, in the order in which people mean them.
+// kindsOf returns the kinds of objects that a command takes, in the order in which people mean
+// them.
 func kindsOf(command *cobra.Command) []string {
 	rolled := []string{"deployment", "statefulset", "daemonset"}
 	switch strings.TrimPrefix(command.CommandPath(), command.Root().CommandPath()+" ") {
@@ -126,7 +128,8 @@ func without(all, there []string) []string {
 	return slices.DeleteFunc(all, func(text string) bool { return slices.Contains(there, text) })
 }
 
-// names returns the names of objects that begin with a text: of the namespace, or of the cluster where they have none.
+// names returns the names of objects that begin with a text: of the namespace, or of the cluster
+// where they have none.
 func (c completer) names(ctx context.Context, of schema.GroupVersionResource, text string) []string {
 	config, err := c.Config()
 	if err != nil {
@@ -227,7 +230,8 @@ func (c completer) conditions(cc *cobra.Command, _ []string, text string) ([]str
 	return objects, directive
 }
 
-// revisions completes the number of a revision of the workload in the command line, with a description.
+// revisions completes the number of a revision of the workload in the command line, with a
+// description.
 func (c completer) revisions(cc *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cc.Context(), completionTimeout)
 	defer cancel()

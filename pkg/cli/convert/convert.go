@@ -178,7 +178,8 @@ func (o *command) document(file string, document manifest.Document) []manifest.R
 	return list
 }
 
-// namespaceOf returns the namespace that a pod spec is for. Without one in the manifest and the kubeconfig it is the default of Kubernetes.
+// namespaceOf returns the namespace that a pod spec is for. Without one in the manifest and the
+// kubeconfig it is the default of Kubernetes.
 func (o *command) namespaceOf(spec manifest.PodSpec) string {
 	return session.NamespaceOr(o.Session, spec.Namespace)
 }

@@ -199,8 +199,8 @@ func notAsked(pod *corev1.Pod, volumes []uses.Volume) string {
 	}
 }
 
-// askAPI asks which versions there are of what the template and the pods show. The nodes were asked before: what they have
-// cannot be newer.
+// askAPI asks which versions there are of what the template and the pods show. The nodes were asked
+// before: what they have cannot be newer.
 func (d *report) askAPI(ctx context.Context) {
 	objects := map[api.Ref]bool{} // With whether pods have copies.
 	var order []api.Ref
@@ -248,7 +248,8 @@ func (d *report) compareCopies() {
 // all returns the places of the template and of the pods, in their order and each once.
 func (d *report) all() []versions.Place { return cluster.PlacesOf(d.newest, d.running, d.places) }
 
-// copiesOf returns the copies of an object that the template names. There is nothing better where it may not be read.
+// copiesOf returns the copies of an object that the template names. There is nothing better where
+// it may not be read.
 func (d *report) copiesOf(object api.Ref) []string {
 	for _, place := range d.newest {
 		if place.Object == object && place.IsCopy() {

@@ -42,8 +42,8 @@ func (d *report) readEvents(ctx context.Context) {
 	d.Events = d.Events[:min(len(d.Events), shownEvents)]
 }
 
-// eventsIn reads the Events of a namespace that the driver and the controller have written, and those of the kubelet about
-// volumes that it could not mount. Others may be many.
+// eventsIn reads the Events of a namespace that the driver and the controller have written, and
+// those of the kubelet about volumes that it could not mount. Others may be many.
 func (t *describer) eventsIn(ctx context.Context, namespace string) events {
 	if known, isKnown := t.events[namespace]; isKnown {
 		return known
@@ -67,7 +67,8 @@ func (t *describer) eventsIn(ctx context.Context, namespace string) events {
 	return found
 }
 
-// concerns reports whether an Event is about volumes of liveconfig: of the kubelet's some are about others.
+// concerns reports whether an Event is about volumes of liveconfig: of the kubelet's some are about
+// others.
 func (d *report) concerns(e *corev1.Event) bool {
 	if from(e) != cluster.KubeletName {
 		return true

@@ -44,7 +44,8 @@ func (e *Edit) AddFlags(c *cobra.Command) {
 	e.Output.AddFlags(c)
 }
 
-// NotApplicableError is about an object that a change is not for. Beside others in a file this is not a mistake.
+// NotApplicableError is about an object that a change is not for. Beside others in a file this is
+// not a mistake.
 type NotApplicableError struct {
 	Reason string
 	// IsExpected is true of an object that nobody expects to be changed.
@@ -96,7 +97,8 @@ func notWorkload(object runtime.Object) error {
 	return &NotApplicableError{Reason: "it makes no pods: name a deployment, statefulset, daemonset, job, cronjob or pod", IsExpected: true}
 }
 
-// passOn prints an object of a file that is not changed, where what is printed are the manifests: none may be missing.
+// passOn prints an object of a file that is not changed, where what is printed are the manifests:
+// none may be missing.
 func (e *Edit) passOn(s *session.Session, info *resource.Info, printer printers.ResourcePrinter) error {
 	if !e.Output.HasFormat() {
 		return nil

@@ -102,7 +102,8 @@ func (o *command) run(c *cobra.Command, args []string) error {
 	return errors.Join(append(errs, err, o.giveAll(c.Context(), objects, printer))...)
 }
 
-// giveAll gives all objects but the bindings of Roles that could not be given: those are others', and may allow more.
+// giveAll gives all objects but the bindings of Roles that could not be given: those are others',
+// and may allow more.
 func (o *command) giveAll(ctx context.Context, objects []roles.Object, printer printers.ResourcePrinter) error {
 	var errs []error
 	failed := map[types.NamespacedName]bool{}
@@ -177,7 +178,8 @@ func (o *command) give(ctx context.Context, object roles.Object, printer printer
 	return printer.PrintObj(applied, o.Out)
 }
 
-// send applies an object. What another has set to something else is an error, and nobody's settings are taken over.
+// send applies an object. What another has set to something else is an error, and nobody's settings
+// are taken over.
 func (o *command) send(ctx context.Context, object roles.Object) (runtime.Object, error) {
 	config, err := o.Config()
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package intree makes volumes of Kubernetes' own types volumes of liveconfig, and back, where both mean the same.
+// Package intree makes volumes of Kubernetes' own types volumes of liveconfig, and back, where both
+// mean the same.
 //
 // It does not know manifests, mounts, pods or the API server.
 package intree
@@ -26,8 +27,8 @@ type Namer struct {
 	Namespace string
 }
 
-// ToLiveconfig returns the volume of liveconfig that holds the same files. The error has all reasons why there is none, or
-// is [ErrOther].
+// ToLiveconfig returns the volume of liveconfig that holds the same files. The error has all
+// reasons why there is none, or is [ErrOther].
 func (n Namer) ToLiveconfig(v corev1.VolumeSource) (*corev1.CSIVolumeSource, error) {
 	all, mode, err := inTree(v)
 	if err != nil {
@@ -107,8 +108,8 @@ func projection(p corev1.VolumeProjection) ([]api.Source, error) {
 	}
 }
 
-// RunningOnly returns the field of an entry whose files only a running pod has, and "" for one that names a ConfigMap or a
-// Secret, or nothing.
+// RunningOnly returns the field of an entry whose files only a running pod has, and "" for one that
+// names a ConfigMap or a Secret, or nothing.
 func RunningOnly(p corev1.VolumeProjection) string {
 	switch {
 	case p.DownwardAPI != nil:
@@ -124,8 +125,8 @@ func RunningOnly(p corev1.VolumeProjection) string {
 	}
 }
 
-// ToInTree returns the volume of Kubernetes' own types that holds the same files. The error has all reasons why there is
-// none, or is [ErrOther] for a volume of another driver.
+// ToInTree returns the volume of Kubernetes' own types that holds the same files. The error has all
+// reasons why there is none, or is [ErrOther] for a volume of another driver.
 func (n Namer) ToInTree(v corev1.VolumeSource) (corev1.VolumeSource, error) {
 	if v.CSI == nil || v.CSI.Driver != n.Driver {
 		return corev1.VolumeSource{}, ErrOther

@@ -27,8 +27,9 @@ type file struct {
 // objects is what there is: the data of ConfigMaps and Secrets by kind and name.
 type objects map[string]map[string]string
 
-// TestConvertedVolumesHoldTheSameFiles builds random in-tree volumes by a small account of what the kubelet does, converts
-// them, and has the driver's own packages build what came out. Then it converts them back, and builds those again.
+// TestConvertedVolumesHoldTheSameFiles builds random in-tree volumes by a small account of what the
+// kubelet does, converts them, and has the driver's own packages build what came out. Then it
+// converts them back, and builds those again.
 func TestConvertedVolumesHoldTheSameFiles(t *testing.T) {
 	t.Parallel()
 	seeds := 400

@@ -17,7 +17,8 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// connection is a stream to a port of a pod. No port of this machine leads to it: others may be logged in here.
+// connection is a stream to a port of a pod. No port of this machine leads to it: others may be
+// logged in here.
 type connection struct {
 	httpstream.Stream
 
@@ -26,7 +27,8 @@ type connection struct {
 	trouble chan string
 }
 
-// connect opens a stream to a driver. Dialling does not end with ctx by itself, so what comes too late is closed.
+// connect opens a stream to a driver. Dialling does not end with ctx by itself, so what comes too
+// late is closed.
 func (d *Drivers) connect(ctx context.Context, p pod) (*connection, error) {
 	type result struct {
 		c   *connection
@@ -50,7 +52,8 @@ func (d *Drivers) connect(ctx context.Context, p pod) (*connection, error) {
 	}
 }
 
-// open opens a stream as `kubectl port-forward` does: two streams of one connection, of which one carries errors.
+// open opens a stream as `kubectl port-forward` does: two streams of one connection, of which one
+// carries errors.
 func (d *Drivers) open(p pod) (*connection, error) {
 	carrier, err := d.dial(p)
 	if err != nil {
@@ -74,7 +77,8 @@ func (d *Drivers) open(p pod) (*connection, error) {
 	return c, nil
 }
 
-// dial reaches a pod by a WebSocket, or by SPDY where that is refused: by old clusters, and by some proxies.
+// dial reaches a pod by a WebSocket, or by SPDY where that is refused: by old clusters, and by some
+// proxies.
 func (d *Drivers) dial(p pod) (httpstream.Connection, error) {
 	url := d.client.CoreV1().RESTClient().Post().
 		Resource("pods").Namespace(d.namespace).Name(p.name).SubResource("portforward").URL()
@@ -101,8 +105,8 @@ func (d *Drivers) dial(p pod) (httpstream.Connection, error) {
 	return negotiated(carrier, protocol)
 }
 
-// cause returns what keeps both ways of reaching a pod from working. Only the first has the kind of an error of the API
-// server.
+// cause returns what keeps both ways of reaching a pod from working. Only the first has the kind of
+// an error of the API server.
 func cause(first, second error) error {
 	var upgrade *httpstream.UpgradeFailureError
 	isOfFirst := errors.As(first, &upgrade)

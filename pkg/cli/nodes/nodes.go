@@ -1,4 +1,5 @@
-// Package nodes asks the drivers of nodes what they project, each through a port-forward to its pod.
+// Package nodes asks the drivers of nodes what they project, each through a port-forward to its
+// pod.
 //
 // It does not know what for, nor what is in a report.
 package nodes
@@ -113,8 +114,8 @@ func (d *Drivers) Reports(ctx context.Context, nodes []string) map[string]Answer
 	return answers
 }
 
-// Report returns what the driver of a node reports now. It caches the pod of the driver, and no report. Concurrent callers
-// share one report. The error is an *Unavailable.
+// Report returns what the driver of a node reports now. It caches the pod of the driver, and no
+// report. Concurrent callers share one report. The error is an *Unavailable.
 func (d *Drivers) Report(ctx context.Context, node string) (statusz.Report, error) {
 	reading := d.reading.DoChan(node, func() (any, error) { return d.read(ctx, node) })
 	select {

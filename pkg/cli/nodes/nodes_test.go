@@ -28,8 +28,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
-// cluster is an API server with pods of the driver. The test defines its answers. It forwards ports by SPDY alone,
-// as old ones do.
+// cluster is an API server with pods of the driver. The test defines its answers. It forwards ports
+// by SPDY alone, as old ones do.
 type cluster struct {
 	pods []corev1.Pod
 	// statusz is what the driver answers, and address where it listens. Empty: nothing listens.
@@ -85,7 +85,8 @@ func (c *cluster) list(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(list)
 }
 
-// forward does what a kubelet does with a port-forward: it connects the stream of data with the port.
+// forward does what a kubelet does with a port-forward: it connects the stream of data with the
+// port.
 func (c *cluster) forward(w http.ResponseWriter, r *http.Request) {
 	if _, err := httpstream.Handshake(r, w, []string{portforward.PortForwardProtocolV1Name}); err != nil {
 		return
@@ -169,7 +170,7 @@ func TestReport(t *testing.T) {
 	twice.Spec.Containers[1].Args = []string{"--http-endpoint=:1", "-http-endpoint", "10.0.0.1:9809"}
 	going.Name, going.DeletionTimestamp = "driver-0", new(metav1.Now())
 	tests := map[string][]corev1.Pod{
-		"the flag has the port":         {driverPod()},
+		"the flag has the port":          {driverPod()},
 		"the last flag counts":           {twice},
 		"a port with the name has it":    {named},
 		"a pod that goes is passed over": {going, driverPod()},
@@ -284,8 +285,8 @@ func TestUnavailable(t *testing.T) {
 }
 
 // TestANodeThatHangs: the others are asked all the same, and it ends with the context.
-// TestAPodThatIsSaidNotToBeReady asks a running driver whose node was silent for a while: its pod is ready again only half a
-// minute later.
+// TestAPodThatIsSaidNotToBeReady asks a running driver whose node was silent for a while: its pod
+// is ready again only half a minute later.
 func TestAPodThatIsSaidNotToBeReady(t *testing.T) {
 	t.Parallel()
 	pod := driverPod()

@@ -28,7 +28,8 @@ type Selector struct {
 	client kubernetes.Interface
 	// options select the pods of the namespace that may be of it.
 	options metav1.ListOptions
-	// sets are the ReplicaSets, by UID, that pods are known to be of: of a Deployment, and others, which are false.
+	// sets are the ReplicaSets, by UID, that pods are known to be of: of a Deployment, and others,
+	// which are false.
 	sets map[types.UID]bool
 }
 
@@ -64,7 +65,8 @@ func (c *Selector) Wanted() int {
 	return int(ptr.Deref(c.Replicas, 1))
 }
 
-// wantedOf is how many pods of a Job are wanted: at least one until it has ended, unless it is suspended.
+// wantedOf is how many pods of a Job are wanted: at least one until it has ended, unless it is
+// suspended.
 func wantedOf(job *batchv1.Job) int {
 	isOver := slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
 		return (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue
@@ -89,7 +91,8 @@ func (c *Selector) List(ctx context.Context) ([]*corev1.Pod, error) {
 	return c.Own(ctx, pods)
 }
 
-// Own returns those of the pods that are the workload's, in the order of their names. A selector may fit others too.
+// Own returns those of the pods that are the workload's, in the order of their names. A selector
+// may fit others too.
 func (c *Selector) Own(ctx context.Context, pods []*corev1.Pod) ([]*corev1.Pod, error) {
 	var own []*corev1.Pod
 	for _, pod := range pods {
@@ -130,8 +133,8 @@ func (c *Selector) isOwn(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	return c.sets[controller.UID], nil
 }
 
-// Running returns those of the pods whose containers may run, and how many others there are. One that is about to go
-// counts as neither.
+// Running returns those of the pods whose containers may run, and how many others there are. One
+// that is about to go counts as neither.
 func Running(pods []*corev1.Pod) (run []*corev1.Pod, others int) {
 	for _, pod := range pods {
 		switch {
@@ -145,8 +148,8 @@ func Running(pods []*corev1.Pod) (run []*corev1.Pod, others int) {
 	return run, others
 }
 
-// ForeignError is about a workload whose pods have nothing that a driver or the rollout controller knows of. Among many that
-// were not named it is not a mistake.
+// ForeignError is about a workload whose pods have nothing that a driver or the rollout controller
+// knows of. Among many that were not named it is not a mistake.
 type ForeignError struct{ Reason string }
 
 func (e *ForeignError) Error() string { return e.Reason }

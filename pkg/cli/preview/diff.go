@@ -34,7 +34,8 @@ func (o *command) compare(ctx context.Context, pods []filelist.Pod) error {
 	return &usage.Exit{Code: exitDiffers}
 }
 
-// difference returns what changes in the volumes of one pod. The error counts those that cannot be compared.
+// difference returns what changes in the volumes of one pod. The error counts those that cannot be
+// compared.
 func (o *command) difference(ctx context.Context, pod filelist.Pod) (string, error) {
 	live, found, err := o.live(pod)
 	if err != nil {

@@ -274,7 +274,8 @@ func (o *command) verdict() error {
 	return nil
 }
 
-// placeOf returns where in the folder the volumes of a pod go: into the folder itself if there is no other pod.
+// placeOf returns where in the folder the volumes of a pod go: into the folder itself if there is
+// no other pod.
 func placeOf(pod filelist.Pod, all []filelist.Pod) string {
 	if len(all) == 1 {
 		return ""

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Plain is a text as a terminal can have it: manifests and objects of others may hold signs that move the cursor or turn
-// text around. Lines stay lines.
+// Plain is a text as a terminal can have it: manifests and objects of others may hold signs that
+// move the cursor or turn text around. Lines stay lines.
 func Plain(text string) string {
 	var b strings.Builder
 	for at := 0; at < len(text); {

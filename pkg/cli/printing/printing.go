@@ -1,4 +1,5 @@
-// Package printing prints for people and for programs: cells, lists of names, JSON and YAML, and texts that a terminal can show.
+// Package printing prints for people and for programs: cells, lists of names, JSON and YAML, and
+// texts that a terminal can show.
 //
 // It does not know what is printed.
 package printing
@@ -10,7 +11,8 @@ import (
 	"time"
 )
 
-// Cells writes to a table, whose Flush returns the error. Texts stay in their cells, whatever is in them.
+// Cells writes to a table, whose Flush returns the error. Texts stay in their cells, whatever is in
+// them.
 func Cells(to io.Writer, format string, args ...any) {
 	for i, arg := range args {
 		if text, ok := arg.(string); ok {

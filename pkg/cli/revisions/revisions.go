@@ -1,5 +1,5 @@
-// Package revisions describes the config of each revision of a workload, which revision is current and which was undone, and
-// how two revisions differ.
+// Package revisions describes the config of each revision of a workload, which revision is current
+// and which was undone, and how two revisions differ.
 //
 // It does not know the API server, what objects hold, or how anything is printed.
 package revisions
@@ -29,16 +29,18 @@ const changeCause = "kubernetes.io/change-cause"
 type Revision struct {
 	workload.Revision
 
-	// Created is when the first revision of this template was created. An undo gives the template another number and not
-	// another time.
+	// Created is when the first revision of this template was created. An undo gives the template
+	// another number and not another time.
 	Created time.Time
 	// Cause is the reason that people have given.
 	Cause string
-	// Annotations are those of the object that stores the revision. A Deployment's have the workload's among them.
+	// Annotations are those of the object that stores the revision. A Deployment's have the
+	// workload's among them.
 	Annotations map[string]string
 	// Data is the patch of which a ControllerRevision consists; nil for a ReplicaSet.
 	Data []byte
-	// Config is the annotation of the template; nil if it has none, or if it cannot be read: then Problem is set.
+	// Config is the annotation of the template; nil if it has none, or if it cannot be read: then
+	// Problem is set.
 	Config  trigger.Config
 	Problem error
 	// Items are what pods use of what triggers, by source.
@@ -50,11 +52,13 @@ type Revision struct {
 // Item is what the pods of a revision use of one object that triggers rollouts. It is comparable.
 type Item struct {
 	Source trigger.Object
-	// Copy is the name of the copy. It is empty where pods use the source itself, or where that did not exist.
+	// Copy is the name of the copy. It is empty where pods use the source itself, or where that did
+	// not exist.
 	Copy string
 	// Absent is true if the source did not exist and is not required.
 	Absent bool
-	// Unused is the version of a source that triggers rollouts and that the pods do not use. Its content is not stored.
+	// Unused is the version of a source that triggers rollouts and that the pods do not use. Its
+	// content is not stored.
 	Unused string
 }
 
@@ -78,8 +82,8 @@ type History struct {
 	Revisions []Revision
 }
 
-// OfDeployment returns the history of a Deployment, whose revisions are among the ReplicaSets. Driver is the name that the
-// CSI driver is installed under.
+// OfDeployment returns the history of a Deployment, whose revisions are among the ReplicaSets.
+// Driver is the name that the CSI driver is installed under.
 func OfDeployment(w workload.Workload, sets []appsv1.ReplicaSet, driver string) History {
 	h := newHistory(w)
 	for i := range sets {
@@ -88,7 +92,8 @@ func OfDeployment(w workload.Workload, sets []appsv1.ReplicaSet, driver string) 
 	return h.complete()
 }
 
-// OfOther returns the history of a StatefulSet or DaemonSet, whose revisions are among the ControllerRevisions.
+// OfOther returns the history of a StatefulSet or DaemonSet, whose revisions are among the
+// ControllerRevisions.
 func OfOther(w workload.Workload, kept []appsv1.ControllerRevision, driver string) History {
 	h := newHistory(w)
 	for i := range kept {
@@ -124,7 +129,8 @@ func (h *History) add(meta *metav1.ObjectMeta, r workload.Revision, data []byte,
 	h.Revisions = append(h.Revisions, is)
 }
 
-// items returns what a revision uses of what its config names, and of what triggers the workload now.
+// items returns what a revision uses of what its config names, and of what triggers the workload
+// now.
 func (h *History) items(r Revision, driver string) []Item {
 	uses, _ := template.Uses(r.Template, template.Place{Namespace: h.Workload.Namespace, Driver: driver}) // What cannot be read uses nothing.
 	used := map[trigger.Object]bool{}
@@ -193,7 +199,8 @@ func Plain(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	return plain
 }
 
-// Current returns the revision whose template the workload has, and false if its template is not a revision yet.
+// Current returns the revision whose template the workload has, and false if its template is not a
+// revision yet.
 func (h History) Current() (Revision, bool) {
 	i := slices.IndexFunc(h.Revisions, func(r Revision) bool { return r.Current })
 	if i < 0 {
@@ -220,7 +227,8 @@ func (h History) Before(number int64) (Revision, bool) {
 	return h.Revisions[i-1], true
 }
 
-// Target returns the revision that an undo goes to: that of a number, or for 0 the one before the newest, as kubectl has it.
+// Target returns the revision that an undo goes to: that of a number, or for 0 the one before the
+// newest, as kubectl has it.
 func (h History) Target(number int64) (Revision, error) {
 	switch {
 	case number != 0:

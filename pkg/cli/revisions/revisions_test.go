@@ -26,7 +26,8 @@ var foo = trigger.Object{Kind: api.ConfigMap, Name: "foo"}
 // place is where the pods of the tests run.
 var place = template.Place{Namespace: "shop", Driver: "csi.example.com"}
 
-// pods is a template that mounts a ConfigMap and has the annotation of a config, unless that is empty.
+// pods is a template that mounts a ConfigMap and has the annotation of a config, unless that is
+// empty.
 func pods(mounts, config string) corev1.PodTemplateSpec {
 	t := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "web", Image: "web:1"}},

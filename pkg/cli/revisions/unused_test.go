@@ -10,7 +10,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// TestWhatPodsDoNotUse: a revision has the version of a trigger that the template does not name, and no copy of it.
+// TestWhatPodsDoNotUse: a revision has the version of a trigger that the template does not name,
+// and no copy of it.
 func TestWhatPodsDoNotUse(t *testing.T) {
 	t.Parallel()
 	config := trigger.Config{foo: trigger.Uncopied("foo-0123456789")}

@@ -1,7 +1,8 @@
-// Package roles works out the least Roles and RoleBindings by which pods may read what their volumes hold.
+// Package roles works out the least Roles and RoleBindings by which pods may read what their
+// volumes hold.
 //
-// It does not know volumes, workloads or the API server. Who reads what, and what a grant looks like, is up to
-// pkg/driver/identity, which the driver asks as well.
+// It does not know volumes, workloads or the API server. Who reads what, and what a grant looks
+// like, is up to pkg/driver/identity, which the driver asks as well.
 package roles
 
 import (
@@ -133,7 +134,8 @@ func (n need) objects() ([]Object, error) {
 	return []Object{{Object: role, Meta: &role.ObjectMeta}, {Object: binding, Meta: &binding.ObjectMeta}}, nil
 }
 
-// all returns the grant of all objects of the kind in the namespace. Nobody knows the names of copies before.
+// all returns the grant of all objects of the kind in the namespace. Nobody knows the names of
+// copies before.
 func (n need) all() []Object {
 	resource := n.ref.Kind.Resource() + "s"
 	name := "read-" + resource

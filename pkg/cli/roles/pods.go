@@ -13,7 +13,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// PodsOf returns what the volumes of a workload's pods hold, and how many volumes of the driver there are.
+// PodsOf returns what the volumes of a workload's pods hold, and how many volumes of the driver
+// there are.
 func PodsOf(info *resource.Info, w selection.Workload, driver string) (Pods, int, error) {
 	pods := Pods{
 		Namespace:      selection.NamespaceOfPods(info, w),

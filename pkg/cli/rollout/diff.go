@@ -21,7 +21,8 @@ type configDiff struct {
 	*session.Session
 
 	objects *cluster.Objects
-	// sources is what is done about a revision that uses a source itself: what it holds now is shown or not.
+	// sources is what is done about a revision that uses a source itself: what it holds now is
+	// shown or not.
 	sources sourcePolicy
 	secrets bool
 }
@@ -31,7 +32,7 @@ type sourcePolicy string
 
 const (
 	asStored sourcePolicy = "" // By nothing: the content of that time is not stored.
-	asNow  sourcePolicy = "now"
+	asNow    sourcePolicy = "now"
 )
 
 // show prints the diff of one revision against another.
@@ -49,7 +50,8 @@ func (d configDiff) show(ctx context.Context, from, to revisions.Revision) error
 	return nil
 }
 
-// side returns the data that a revision has of a source; none if it does not use it. It prints what cannot be known.
+// side returns the data that a revision has of a source; none if it does not use it. It prints what
+// cannot be known.
 func (d configDiff) side(ctx context.Context, of revisions.Revision, item *revisions.Item) (map[string][]byte, bool) {
 	switch {
 	case item == nil || item.Absent:

@@ -164,7 +164,8 @@ func (o *rolloutHistory) listedOf(ctx context.Context, objects *cluster.Objects,
 	return listed
 }
 
-// stateOf finds out whether the objects of a revision exist. The error explains the state, and does not fail the command.
+// stateOf finds out whether the objects of a revision exist. The error explains the state, and does
+// not fail the command.
 func stateOf(ctx context.Context, objects *cluster.Objects, of revisions.Revision, item revisions.Item) (configState, error) {
 	switch {
 	case item.Absent:

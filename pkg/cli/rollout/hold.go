@@ -102,7 +102,8 @@ func since(text string) string {
 	return " at " + undone.At.UTC().Format(time.RFC3339)
 }
 
-// next returns what the controller does now: that depends on whether a source was edited since the last rollout.
+// next returns what the controller does now: that depends on whether a source was edited since the
+// last rollout.
 func (o *rolloutResume) next(ctx context.Context, s *session.Session, info *resource.Info, w selection.Workload) string {
 	config, err := o.configNow(ctx, s, info, w)
 	switch {

@@ -94,7 +94,8 @@ type undo struct {
 
 func (u *undo) run(ctx context.Context, printer printers.ResourcePrinter) error {
 	var after runtime.Object
-	// What was decided about may have changed: the status of a rollout that fails does so all the time.
+	// What was decided about may have changed: the status of a rollout that fails does so all the
+	// time.
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var err error
 		if u.objects != nil { // It is tried again.
@@ -129,7 +130,8 @@ func (u *undo) run(ctx context.Context, printer printers.ResourcePrinter) error 
 	return nil
 }
 
-// attempt checks and sends, and returns what the workload is then: nil if it is of that revision already.
+// attempt checks and sends, and returns what the workload is then: nil if it is of that revision
+// already.
 func (u *undo) attempt(ctx context.Context) (runtime.Object, error) {
 	var err error
 	u.objects = cluster.NewObjects(u.client)
@@ -167,7 +169,8 @@ func (u *undo) check(ctx context.Context) error {
 		u.target.Number, strings.Join(u.missing, "; "), revisions.Numbers(whole))
 }
 
-// lost returns which copies of a revision's config are not there, unless the controller can make them again.
+// lost returns which copies of a revision's config are not there, unless the controller can make
+// them again.
 func (u *undo) lost(ctx context.Context, r revisions.Revision) []string {
 	var lost []string
 	for _, item := range r.Items {
@@ -185,7 +188,8 @@ func (u *undo) lost(ctx context.Context, r revisions.Revision) []string {
 	return lost
 }
 
-// send sends the template of the revision, as kubectl does, for the version of the workload that was checked.
+// send sends the template of the revision, as kubectl does, for the version of the workload that
+// was checked.
 func (u *undo) send(ctx context.Context) (runtime.Object, error) {
 	if u.output.DryRun == printing.DryRunClient {
 		return u.applied(), nil
@@ -224,8 +228,8 @@ func (u *undo) patch() (types.PatchType, []byte, error) {
 	return types.StrategicMergePatchType, text, err
 }
 
-// annotations returns those of a Deployment after the undo: what the revision has, but for what belongs to the Deployment
-// itself.
+// annotations returns those of a Deployment after the undo: what the revision has, but for what
+// belongs to the Deployment itself.
 func (u *undo) annotations() map[string]string {
 	own := func(key string) bool {
 		return key == corev1.LastAppliedConfigAnnotation || key == appsv1.DeprecatedRollbackTo || slices.Contains([]string{

@@ -14,7 +14,8 @@ func AddManifestFlags(c *cobra.Command, in *manifest.Input) {
 	c.Flags().BoolVarP(&in.Recursive, "recursive", "R", false, "go into the directories of --filename")
 }
 
-// FilesOnly refuses arguments of a command that works on manifests: the flag before a file was forgotten.
+// FilesOnly refuses arguments of a command that works on manifests: the flag before a file was
+// forgotten.
 func FilesOnly(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usage.Errorf("%q is not an argument of %s: say -f %[1]s for a file of that name", args[0], c.CommandPath())

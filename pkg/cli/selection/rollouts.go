@@ -14,7 +14,8 @@ import (
 	rolled "github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
-// Each does something to each workload, and goes on after an error. Among the objects of files, others are passed over.
+// Each does something to each workload, and goes on after an error. Among the objects of files,
+// others are passed over.
 func (s *Selection) Each(in *session.Session, args []string, do func(*resource.Info) error) error {
 	infos, err := s.Visit(in, args)
 	if err != nil {
@@ -41,7 +42,8 @@ func (s *Selection) Each(in *session.Session, args []string, do func(*resource.I
 // ErrNoRollouts is about objects of which Kubernetes stores no revisions.
 var ErrNoRollouts = errors.New("it has no rollouts: name a deployment, statefulset or daemonset")
 
-// ViewOf returns the view of a workload and the labels of its pods, and false for an object that has no rollouts.
+// ViewOf returns the view of a workload and the labels of its pods, and false for an object that
+// has no rollouts.
 func ViewOf(object runtime.Object) (rolled.Workload, *metav1.LabelSelector, bool) {
 	switch o := object.(type) {
 	case *appsv1.Deployment:

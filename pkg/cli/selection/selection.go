@@ -1,4 +1,5 @@
-// Package selection finds what a command works on: objects of the cluster or of files, and manifests.
+// Package selection finds what a command works on: objects of the cluster or of files, and
+// manifests.
 //
 // It does not know what commands do with it.
 package selection
@@ -27,7 +28,8 @@ func AddDriverFlag(c *cobra.Command, name *string) {
 	c.Flags().StringVar(name, "driver-name", volumes.Driver, "name that the driver is installed under")
 }
 
-// Selection is what a command works on: files, or objects of the cluster by type and name, by label, or all of a type.
+// Selection is what a command works on: files, or objects of the cluster by type and name, by
+// label, or all of a type.
 type Selection struct {
 	files    resource.FilenameOptions
 	Selector string
@@ -97,7 +99,8 @@ func (s *Selection) check(args []string) error {
 	return nil
 }
 
-// FromFiles reports whether the objects come from files, in which others may be beside those that are meant.
+// FromFiles reports whether the objects come from files, in which others may be beside those that
+// are meant.
 func (s *Selection) FromFiles() bool { return len(s.files.Filenames) > 0 || s.files.Kustomize != "" }
 
 // nothing is the error that nothing was selected: what was looked for, and where.
@@ -121,7 +124,8 @@ func (s *Selection) nothing(args []string, namespace string) error {
 		wanted, namespace, types)
 }
 
-// typed makes objects of Kubernetes' own kinds those of Go. Others stay as they are: files hold them beside.
+// typed makes objects of Kubernetes' own kinds those of Go. Others stay as they are: files hold
+// them beside.
 func typed(infos []*resource.Info) error {
 	var errs []error
 	for _, info := range infos {

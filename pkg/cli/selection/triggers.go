@@ -8,7 +8,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// SplitTriggers separates workloads from objects that trigger their rollouts: ConfigMaps and Secrets make no pods.
+// SplitTriggers separates workloads from objects that trigger their rollouts: ConfigMaps and
+// Secrets make no pods.
 func SplitTriggers(args []string) (targets []string, objects []trigger.Object, err error) {
 	for _, arg := range args {
 		kind, _, _ := strings.Cut(arg, "/")

@@ -24,7 +24,8 @@ type Chosen struct {
 	Info *resource.Info
 }
 
-// Workloads finds the workloads and pods that were selected. It may return an error with what it found all the same.
+// Workloads finds the workloads and pods that were selected. It may return an error with what it
+// found all the same.
 func (s *Selection) Workloads(in *session.Session, args []string) ([]Chosen, error) {
 	var found []Chosen
 	var errs, others []error
@@ -46,8 +47,8 @@ func (s *Selection) Workloads(in *session.Session, args []string) ([]Chosen, err
 	return found, errors.Join(append(errs, others...)...)
 }
 
-// apart takes arguments apart that name several objects, so that one that is missing hides no other: TYPE/NAME TYPE/NAME,
-// and TYPE NAME NAME.
+// apart takes arguments apart that name several objects, so that one that is missing hides no
+// other: TYPE/NAME TYPE/NAME, and TYPE NAME NAME.
 func apart(args []string) [][]string {
 	var targets [][]string
 	isPart := func(arg string) bool { return !strings.Contains(arg, "/") }
@@ -90,7 +91,8 @@ type Workload struct {
 	Replicas *int32
 }
 
-// AsWorkload returns the view of an object, which shares memory with it, and false for one that makes no pods.
+// AsWorkload returns the view of an object, which shares memory with it, and false for one that
+// makes no pods.
 func AsWorkload(object runtime.Object) (Workload, bool) {
 	switch o := object.(type) {
 	case *corev1.Pod:

@@ -1,4 +1,5 @@
-// Package session holds what all commands of one run share: how to reach the API server, and where to print.
+// Package session holds what all commands of one run share: how to reach the API server, and where
+// to print.
 //
 // It does not know any command, nor what is asked of the API server.
 package session
@@ -51,7 +52,8 @@ func NamespaceOr(s *Session, namespace string) string {
 	return namespace
 }
 
-// Remark prints a remark to standard error. A failure to do so is ignored: there is no other place to report it.
+// Remark prints a remark to standard error. A failure to do so is ignored: there is no other place
+// to report it.
 func (s *Session) Remark(format string, args ...any) {
 	_, _ = fmt.Fprintln(s.ErrOut, printing.Plain(fmt.Sprintf(format, args...)))
 }

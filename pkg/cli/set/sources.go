@@ -11,8 +11,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 )
 
-// sourceFlags collects sources in the order of the command line. Flags about a source come after it; with one source,
-// they may also come before.
+// sourceFlags collects sources in the order of the command line. Flags about a source come after
+// it; with one source, they may also come before.
 type sourceFlags struct {
 	sources []api.Source
 	// early are the flags before the first source.
@@ -50,7 +50,8 @@ func (f *sourceFlags) addFlags(c *cobra.Command) {
 	})
 }
 
-// addFirstFlags adds the flags under which this command was first proposed: -t configmap --configmapname NAME.
+// addFirstFlags adds the flags under which this command was first proposed: -t configmap
+// --configmapname NAME.
 func (f *sourceFlags) addFirstFlags(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVarP(&f.kind, "type", "t", "", "configmap or secret")

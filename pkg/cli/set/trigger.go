@@ -102,7 +102,8 @@ func didYouMean(object trigger.Object, used []trigger.Object) string {
 	return ""
 }
 
-// isMissing reports whether an object does not exist. A user without the right to read it gets no warning.
+// isMissing reports whether an object does not exist. A user without the right to read it gets no
+// warning.
 func isMissing(ctx context.Context, s *session.Session, ref api.Ref) bool {
 	client, err := s.Clientset()
 	if err != nil {
@@ -112,8 +113,8 @@ func isMissing(ctx context.Context, s *session.Session, ref api.Ref) bool {
 	return is.Err == nil && !is.Exists()
 }
 
-// remarkRole prints the Role that pods need which read triggers with the credentials of their service account: copies have
-// names that nobody knows before.
+// remarkRole prints the Role that pods need which read triggers with the credentials of their
+// service account: copies have names that nobody knows before.
 func (o *setTrigger) remarkRole(ctx context.Context, s *session.Session, info *resource.Info, w selection.Workload) error {
 	pods, _, err := roles.PodsOf(info, w, o.driver)
 	if err != nil {
@@ -144,8 +145,8 @@ func (o *setTrigger) remarkRole(ctx context.Context, s *session.Session, info *r
 	return nil
 }
 
-// mayReadCopies reports whether the API server lets the pods read all Secrets of their namespace. If it does not answer, they may
-// not.
+// mayReadCopies reports whether the API server lets the pods read all Secrets of their namespace.
+// If it does not answer, they may not.
 func mayReadCopies(ctx context.Context, s *session.Session, pods roles.Pods) bool {
 	client, err := s.Clientset()
 	if err != nil {
@@ -188,8 +189,8 @@ func (o *setTrigger) annotate(w selection.Workload, objects []trigger.Object) {
 	w.Meta.Annotations[trigger.TriggeredBy] = trigger.Format(objects)
 }
 
-// usage returns the objects that the pod template names, and those of a list that it uses neither by their own names nor by
-// those of their copies.
+// usage returns the objects that the pod template names, and those of a list that it uses neither
+// by their own names nor by those of their copies.
 func (o *setTrigger) usage(w selection.Workload, namespace string, objects []trigger.Object) (used, unused []trigger.Object) {
 	uses, err := template.Uses(w.Template, template.Place{Namespace: namespace, Driver: o.driver})
 	if err != nil {

@@ -122,8 +122,8 @@ func (o *setVolume) runRemove(c *cobra.Command, s *session.Session, args []strin
 	})
 }
 
-// changeable returns an error for an object of the cluster whose volumes nobody can change, or whose maker would not keep
-// the change.
+// changeable returns an error for an object of the cluster whose volumes nobody can change, or
+// whose maker would not keep the change.
 func (o *setVolume) changeable(w selection.Workload) error {
 	if o.Local || o.Output.DryRun == printing.DryRunClient {
 		return nil
@@ -149,7 +149,8 @@ func (o *setVolume) changeable(w selection.Workload) error {
 	return fmt.Errorf("volumes of a %s cannot be changed: change its manifest with --local -f FILE -o yaml, and make the %[1]s again", kind)
 }
 
-// keepsSources returns an error if the name of the volume is a default, and the volume of that name holds something else.
+// keepsSources returns an error if the name of the volume is a default, and the volume of that name
+// holds something else.
 func (o *setVolume) keepsSources(w selection.Workload, name, namespace string, wanted api.Spec) error {
 	at := slices.IndexFunc(w.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name && v.CSI != nil && v.CSI.Driver == o.driver })
 	if o.name != "" || at < 0 {

@@ -42,8 +42,8 @@ func (t judged) status(answers map[string]nodes.Answer, there map[api.Ref]versio
 	return w
 }
 
-// addWaiting adds a pod that waits for a volume. Its reason comes from the kubelet, also if no driver answers; without both,
-// the pod may as well wait for an image, and stays pending.
+// addWaiting adds a pod that waits for a volume. Its reason comes from the kubelet, also if no
+// driver answers; without both, the pod may as well wait for an image, and stays pending.
 func (t judged) addWaiting(w *workloadStatus, lines map[versions.Place]int, pod *corev1.Pod, answer nodes.Answer) {
 	isAdded, why := false, t.Mounts[string(pod.UID)]
 	if why == "" && answer.Err != nil {
@@ -83,7 +83,8 @@ func (t judged) source(place versions.Place, there map[api.Ref]versions.Now, not
 	return s
 }
 
-// wish is what the pods should have in a place. Where it is not known which copy that is, it is the one of the template.
+// wish is what the pods should have in a place. Where it is not known which copy that is, it is the
+// one of the template.
 func (t judged) wish(place versions.Place, now versions.Now) versions.Now {
 	if !place.IsCopy() {
 		now.Copies = nil
@@ -113,7 +114,8 @@ func (t judged) podStatus(pod *corev1.Pod, place versions.Place, answer nodes.An
 	return podStatus{Pod: pod.Name, Node: pod.Spec.NodeName, State: v.State, Has: v.Has, Since: v.Since, Why: v.Why}
 }
 
-// explained returns why the newest config is not in the template. After an undo without an edit there is none to wait for.
+// explained returns why the newest config is not in the template. After an undo without an edit
+// there is none to wait for.
 func (t judged) explained(v versions.Verdict, now versions.Now) versions.Verdict {
 	switch {
 	case slices.Contains(now.Copies, "") || len(now.Copies) == 0:

@@ -36,8 +36,8 @@ type sourceStatus struct {
 	Kind      api.Kind `json:"kind"`
 	Namespace string   `json:"namespace"`
 	Name      string   `json:"name"`
-	// Version is what the API has: the resource version, or the name of the copy for an object that triggers rollouts. It is
-	// empty for an object that does not exist.
+	// Version is what the API has: the resource version, or the name of the copy for an object that
+	// triggers rollouts. It is empty for an object that does not exist.
 	Version string      `json:"version,omitempty"`
 	Current int         `json:"current"`
 	Lagging int         `json:"lagging"`

@@ -152,7 +152,8 @@ func count(set map[string]bool) int {
 	return n
 }
 
-// judge asks nodes and the API server, in this order: what a node has cannot be newer than what is asked for later.
+// judge asks nodes and the API server, in this order: what a node has cannot be newer than what is
+// asked for later.
 func (o *command) judge(ctx context.Context, c *cluster.Cluster, teams []*cluster.WorkloadPods) ([]workloadStatus, error) {
 	answers := c.Drivers.Reports(ctx, cluster.NodesOf(teams))
 	remarkUnasked(o.Session, answers)

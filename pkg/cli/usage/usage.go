@@ -38,7 +38,8 @@ func (e *Error) Unwrap() error { return e.Err }
 
 func Errorf(format string, args ...any) error { return &Error{fmt.Errorf(format, args...)} }
 
-// Exit ends the program with a separate status. It has no error where the status is an answer, and all is printed.
+// Exit ends the program with a separate status. It has no error where the status is an answer, and
+// all is printed.
 type Exit struct {
 	Code int
 	Err  error

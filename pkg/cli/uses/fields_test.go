@@ -13,8 +13,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/uses"
 )
 
-// TestNoFieldIsForgotten goes through all fields that a pod can have, also those that a later version of the API may bring:
-// each that names a ConfigMap or a Secret is a use.
+// TestNoFieldIsForgotten goes through all fields that a pod can have, also those that a later
+// version of the API may bring: each that names a ConfigMap or a Secret is a use.
 func TestNoFieldIsForgotten(t *testing.T) {
 	t.Parallel()
 	const claim = "spec.volumes[0].ephemeral.volumeClaimTemplate."
@@ -59,8 +59,8 @@ func TestNoFieldIsForgotten(t *testing.T) {
 	}
 }
 
-// naming returns the fields below a type that may name a ConfigMap or a Secret: texts that are called so, and names in types
-// that are called so or are references.
+// naming returns the fields below a type that may name a ConfigMap or a Secret: texts that are
+// called so, and names in types that are called so or are references.
 func naming(at string, in reflect.Type) []string {
 	switch in.Kind() {
 	case reflect.Pointer:

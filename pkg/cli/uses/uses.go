@@ -1,8 +1,8 @@
-// Package uses lists what a pod spec uses of ConfigMaps and Secrets: by volumes of liveconfig, by volumes of Kubernetes'
-// own types, by variables, and to log in somewhere.
+// Package uses lists what a pod spec uses of ConfigMaps and Secrets: by volumes of liveconfig, by
+// volumes of Kubernetes' own types, by variables, and to log in somewhere.
 //
-// It does not know the API server, workloads or what the objects hold. What attributes mean is up to [api.Parse], and
-// where a pod names objects up to pkg/rollout/template.
+// It does not know the API server, workloads or what the objects hold. What attributes mean is up
+// to [api.Parse], and where a pod names objects up to pkg/rollout/template.
 package uses
 
 import (
@@ -42,7 +42,8 @@ type Volume struct {
 type Mount struct {
 	Container string `json:"container"`
 	Path      string `json:"path"`
-	// SubPath is the part of the volume that is mounted; empty for all of it. With an expression it is that.
+	// SubPath is the part of the volume that is mounted; empty for all of it. With an expression it
+	// is that.
 	SubPath string `json:"subPath,omitempty"`
 }
 
@@ -56,7 +57,8 @@ const (
 	// AsVariable is one variable, and AsVariables all keys of the object.
 	AsVariable  Way = "env"
 	AsVariables Way = "envFrom"
-	// ToPull is a Secret that the kubelet logs in to a registry with, and ToMount one for what a volume is on.
+	// ToPull is a Secret that the kubelet logs in to a registry with, and ToMount one for what a
+	// volume is on.
 	ToPull  Way = "imagePullSecrets"
 	ToMount Way = "credentials"
 )
@@ -69,11 +71,13 @@ type Use struct {
 	Way      Way    `json:"way"`
 	// Field is the place, such as spec.volumes[2].projected.sources[0].configMap.name.
 	Field string `json:"field"`
-	// Volume is the name of the volume, and Type the field that makes it one: configMap, secret, projected or another.
+	// Volume is the name of the volume, and Type the field that makes it one: configMap, secret,
+	// projected or another.
 	Volume string  `json:"volume,omitempty"`
 	Type   string  `json:"type,omitempty"`
 	Mounts []Mount `json:"mounts,omitempty"`
-	// Container is whose variables are meant, Variable the name of the one, and Prefix goes before the names of all.
+	// Container is whose variables are meant, Variable the name of the one, and Prefix goes before
+	// the names of all.
 	Container string `json:"container,omitempty"`
 	Variable  string `json:"variable,omitempty"`
 	Prefix    string `json:"prefix,omitempty"`
@@ -257,7 +261,8 @@ func (w walker) credentials() []Use {
 	return all
 }
 
-// login returns the Secret of the pod's namespace that a volume is mounted with, and the field that names it.
+// login returns the Secret of the pod's namespace that a volume is mounted with, and the field that
+// names it.
 func login(v *corev1.VolumeSource) (field, name string) {
 	var ref *corev1.LocalObjectReference
 	switch {

@@ -1,5 +1,5 @@
-// Package versions decides which pods have the newest of the ConfigMaps and Secrets that they show, by their pod specs, the
-// reports of the drivers of their nodes, and the versions in the API.
+// Package versions decides which pods have the newest of the ConfigMaps and Secrets that they show,
+// by their pod specs, the reports of the drivers of their nodes, and the versions in the API.
 //
 // It is pure: it does not know where its input comes from, nor what the objects hold.
 package versions
@@ -21,7 +21,8 @@ import (
 
 // Place is where a pod shows an object. It is comparable.
 type Place struct {
-	// Volume is empty for an object that triggers rollouts, and that no volume of liveconfig shows: Kubernetes does.
+	// Volume is empty for an object that triggers rollouts, and that no volume of liveconfig shows:
+	// Kubernetes does.
 	Volume string
 	// Object is what people edit, and Names what the pod spec names: the object or a copy of it.
 	Object, Names api.Ref
@@ -30,8 +31,8 @@ type Place struct {
 // IsCopy reports whether the pod has a copy of the object, which never changes.
 func (p Place) IsCopy() bool { return p.Object != p.Names }
 
-// Places returns where the pods of a template show objects, in the order of their volumes. The error joins what cannot be
-// read; the other places are returned all the same.
+// Places returns where the pods of a template show objects, in the order of their volumes. The
+// error joins what cannot be read; the other places are returned all the same.
 func Places(meta map[string]string, spec *corev1.PodSpec, namespace, driver string) ([]Place, error) {
 	config, err := configIn(meta)
 	mistakes := []error{err}
@@ -87,8 +88,8 @@ func configIn(annotations map[string]string) (trigger.Config, error) {
 type Now struct {
 	// Version is nil for an object that does not exist.
 	Version *statusz.Version
-	// OrNewer is true if a later version is as good. For this once the versions are taken for numbers, which they are until
-	// a cluster is restored.
+	// OrNewer is true if a later version is as good. For this once the versions are taken for
+	// numbers, which they are until a cluster is restored.
 	OrNewer bool
 	// ChangedAt is when the object was last changed, or zero.
 	ChangedAt time.Time
@@ -136,7 +137,8 @@ const (
 // Verdict is what a pod has of an object.
 type Verdict struct {
 	State State
-	// Has is the resource version in the files, or the name of the copy. Empty for none, or not known.
+	// Has is the resource version in the files, or the name of the copy. Empty for none, or not
+	// known.
 	Has string
 	// Why and Since are for what is not current; zero for not known.
 	Why   string

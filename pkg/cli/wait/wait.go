@@ -162,7 +162,8 @@ func (t *target) find(ctx context.Context, c *cluster.Cluster) (versions.Now, er
 	return found, err
 }
 
-// follow accepts a newer state of the object: after a deletion the new object, and the copies of later contents.
+// follow accepts a newer state of the object: after a deletion the new object, and the copies of
+// later contents.
 func (t *target) follow(found versions.Now) {
 	if found.Version.UID != t.now.Version.UID {
 		t.now.Version, t.now.ChangedAt = found.Version, found.ChangedAt

@@ -98,8 +98,8 @@ func (v *waiter) begin(ctx context.Context, w selection.Workload) error {
 	return nil
 }
 
-// follow looks at the pods until all have the targets. It looks again when a pod changes, and a second later anyway, also when
-// the API server could not be asked.
+// follow looks at the pods until all have the targets. It looks again when a pod changes, and a
+// second later anyway, also when the API server could not be asked.
 func (v *waiter) follow(ctx context.Context) error {
 	watch, err := v.selector.Watch(ctx)
 	if err != nil {
@@ -143,7 +143,8 @@ func (v *waiter) follow(ctx context.Context) error {
 	}
 }
 
-// mayPass reports whether an error of the API server may be temporary: it did not answer, or is overloaded.
+// mayPass reports whether an error of the API server may be temporary: it did not answer, or is
+// overloaded.
 func mayPass(err error) bool {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		code := status.Status().Code
@@ -210,7 +211,8 @@ func (v *waiter) refresh(ctx context.Context) error {
 	return nil
 }
 
-// judge returns the pods that do not have all targets, each with why. Only nodes of pods that may not are asked.
+// judge returns the pods that do not have all targets, each with why. Only nodes of pods that may
+// not are asked.
 func (v *waiter) judge(ctx context.Context, pods []*corev1.Pod) ([]string, error) {
 	asked := &cluster.WorkloadPods{Places: map[string][]versions.Place{}}
 	places := map[string][]versions.Place{}

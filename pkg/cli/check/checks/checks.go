@@ -1,4 +1,5 @@
-// Package checks finds what is wrong with liveconfig's volumes in manifests, with the parser that the driver uses.
+// Package checks finds what is wrong with liveconfig's volumes in manifests, with the parser that
+// the driver uses.
 //
 // It does not know files, the API server, or whether the objects exist that volumes name.
 package checks
@@ -62,7 +63,8 @@ type Checker struct {
 	volumes  int
 }
 
-// Findings returns all that was found so far, by files and lines, and how many volumes were checked.
+// Findings returns all that was found so far, by files and lines, and how many volumes were
+// checked.
 func (c *Checker) Findings() (findings []Finding, volumes int) { return c.findings, c.volumes }
 
 // File checks all documents of a file.
@@ -102,7 +104,8 @@ type review struct {
 	spec     manifest.PodSpec
 }
 
-// add adds a finding at the line of a path. The field is that path, and more where a text holds what is wrong.
+// add adds a finding at the line of a path. The field is that path, and more where a text holds
+// what is wrong.
 func (r *review) add(severity Severity, line int, field, format string, args ...any) {
 	r.findings = append(r.findings, Finding{
 		File: r.file, Line: line, Object: r.spec.Object, Field: field, Message: fmt.Sprintf(format, args...), Severity: severity,
@@ -199,8 +202,8 @@ func (r *review) attributes(at manifest.Path, value any) string {
 	return texts[api.KeyUpdatePolicy]
 }
 
-// meant returns the string that a number or a boolean was meant to be, which is what is written: in YAML y is true, and 0440 is
-// 288. Only optional has values that are booleans.
+// meant returns the string that a number or a boolean was meant to be, which is what is written: in
+// YAML y is true, and 0440 is 288. Only optional has values that are booleans.
 func meant(key string, value any, written string) (text string, isScalar bool) {
 	switch value.(type) {
 	case nil, map[string]any, []any:
@@ -241,8 +244,8 @@ func (r *review) parsed(at manifest.Path, given map[string]any, mistakes *api.At
 	}
 }
 
-// attributeIn splits the field of a mistake into the attribute and where in its text the mistake is. A name with odd signs is
-// in quotes there.
+// attributeIn splits the field of a mistake into the attribute and where in its text the mistake
+// is. A name with odd signs is in quotes there.
 func attributeIn(field string, given map[string]any) (attribute string, inside manifest.Path, found bool) {
 	if quoted, err := strconv.QuotedPrefix(field); err == nil {
 		name, err := strconv.Unquote(quoted)
@@ -258,8 +261,8 @@ func attributeIn(field string, given map[string]any) (attribute string, inside m
 	return path[0].Field, path[1:], true
 }
 
-// namesSourceOtherwise reports whether there is no text that names a source but something else that shall. The parser has not
-// been given that, and misses a source.
+// namesSourceOtherwise reports whether there is no text that names a source but something else that
+// shall. The parser has not been given that, and misses a source.
 func namesSourceOtherwise(given map[string]any) bool {
 	if _, isText := given[api.KeyConfigMap].(string); isText {
 		return false

@@ -13,7 +13,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 )
 
-// TestFindings checks pods that have a right volume but for the change of each case. Lines are counted from that.
+// TestFindings checks pods that have a right volume but for the change of each case. Lines are
+// counted from that.
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -101,7 +102,8 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-// TestWhatPodsAreMadeOf checks manifests that hold only a part of a pod, or make another part of it.
+// TestWhatPodsAreMadeOf checks manifests that hold only a part of a pod, or make another part of
+// it.
 func TestWhatPodsAreMadeOf(t *testing.T) {
 	t.Parallel()
 	const volume = "{name: v, csi: {driver: csi.liveconfig.internal, readOnly: true, volumeAttributes: {configmap: a}}}"

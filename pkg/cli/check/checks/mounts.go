@@ -10,7 +10,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 )
 
-// mounts checks what containers make of the volumes: of all names, some are ours, with their update policies.
+// mounts checks what containers make of the volumes: of all names, some are ours, with their update
+// policies.
 func (r *review) mounts(names map[string]manifest.Path, ours map[string]string) {
 	mounted := map[string]bool{}
 	for _, list := range []string{"initContainers", "containers", "ephemeralContainers"} {
@@ -64,7 +65,8 @@ func (r *review) subPath(at manifest.Path, mount map[string]any, policy string) 
 	}
 }
 
-// below warns of a mount inside one of ours, which is read-only: nobody can make a directory for it there.
+// below warns of a mount inside one of ours, which is read-only: nobody can make a directory for it
+// there.
 func (r *review) below(at manifest.Path, mount map[string]any, mounts []map[string]any) {
 	outer, _ := mount["mountPath"].(string)
 	for _, other := range mounts {

@@ -24,12 +24,13 @@ func worst(a, b versions.State) versions.State {
 type Fact struct {
 	versions.Now
 
-	// Unread is why the object could not be read; empty if it was. The state comes from the nodes and the workload then.
+	// Unread is why the object could not be read; empty if it was. The state comes from the nodes
+	// and the workload then.
 	Unread string
 }
 
-// Fill adds the report of its node to a pod; nil is no report. The places are where the pod shows objects, and facts are
-// about those objects.
+// Fill adds the report of its node to a pod; nil is no report. The places are where the pod shows
+// objects, and facts are about those objects.
 func Fill(pod *Pod, report *statusz.Report, places []versions.Place, facts map[api.Ref]Fact) {
 	pod.State = versions.Current
 	judged := versions.Pod{Name: pod.Name, UID: pod.UID, Node: pod.Node, Report: report}
@@ -101,7 +102,8 @@ func (s *PodSource) judge(pod versions.Pod, at versions.Place, fact Fact) {
 	s.State, s.Why, s.Since = verdict.State, verdict.Why, verdict.Since
 }
 
-// Explain sets the reason of copies that the template names and that are not the newest: no revision has a newer one yet.
+// Explain sets the reason of copies that the template names and that are not the newest: no
+// revision has a newer one yet.
 func (p *Pod) Explain(template []versions.Place, why string) {
 	isOfTemplate := func(s PodSource) bool {
 		return slices.ContainsFunc(template, func(at versions.Place) bool { return at.IsCopy() && RefOf(at.Names) == s.Object })
@@ -119,8 +121,8 @@ func (p *Pod) Explain(template []versions.Place, why string) {
 	}
 }
 
-// ObjectOf returns an object of volumes, with the pods that have it counted by how their files are. A pod that has it several
-// times counts by the worst.
+// ObjectOf returns an object of volumes, with the pods that have it counted by how their files are.
+// A pod that has it several times counts by the worst.
 func ObjectOf(ref api.Ref, fact Fact, pods []Pod) Object {
 	o := Object{
 		Ref: RefOf(ref), Unread: fact.Unread, Exists: fact.Version != nil, Version: fact.Version, ChangedAt: fact.ChangedAt,
@@ -153,5 +155,6 @@ func (p Pod) stateOf(ref Ref) (state versions.State, found bool) {
 	return state, found
 }
 
-// ago is how long a time is in the past; of one that is in the future, by another's clock, it is nothing.
+// ago is how long a time is in the past; of one that is in the future, by another's clock, it is
+// nothing.
 func ago(now, t time.Time) time.Duration { return max(0, now.Sub(t)) }

@@ -112,7 +112,8 @@ func onlyState() cmp.Option {
 	return cmp.Comparer(func(a, b description.PodSource) bool { return a.State == b.State })
 }
 
-// TestFillExplains: a pod whose node was not asked has the reason, except for sources that no node reports.
+// TestFillExplains: a pod whose node was not asked has the reason, except for sources that no node
+// reports.
 func TestFillExplains(t *testing.T) {
 	t.Parallel()
 	pod := description.Pod{UID: "p", NotAsked: "it has ended", Volumes: []description.PodVolume{{Name: "files"}}}

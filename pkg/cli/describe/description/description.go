@@ -1,7 +1,9 @@
-// Package description describes a workload or pod: its volumes, what else it uses, which versions of the
-// objects are in its files, and what is wrong. It compares what nodes report with what the API has, and prints it.
+// Package description describes a workload or pod: its volumes, what else it uses, which versions
+// of the objects are in its files, and what is wrong. It compares what nodes report with what the
+// API has, and prints it.
 //
-// It does not know how any of that is found out. It has names, times and versions, and no place for what objects hold.
+// It does not know how any of that is found out. It has names, times and versions, and no place for
+// what objects hold.
 package description
 
 import (
@@ -56,11 +58,13 @@ type Rollout struct {
 	Newer []Copy `json:"newer,omitempty"`
 }
 
-// Copy is the object that stands for another, such as configmap/app. The copy of one that does not exist is empty.
+// Copy is the object that stands for another, such as configmap/app. The copy of one that does not
+// exist is empty.
 type Copy struct {
 	Of   string `json:"of"`
 	Copy string `json:"copy"`
-	// Unused is the version of an object that triggers rollouts and that pods do not use: it has no copy.
+	// Unused is the version of an object that triggers rollouts and that pods do not use: it has no
+	// copy.
 	Unused string `json:"unused,omitempty"`
 }
 
@@ -123,7 +127,8 @@ func (r Ref) in(namespace string) string {
 type Object struct {
 	Ref
 
-	// Unread explains why it is not known what the API has. The rest is what nodes and the workload know then.
+	// Unread explains why it is not known what the API has. The rest is what nodes and the workload
+	// know then.
 	Unread string `json:"unread,omitempty"`
 	Exists bool   `json:"exists"`
 	// Version and ChangedAt are of an object that exists. The time is zero if it is not known.
@@ -141,7 +146,8 @@ type Pod struct {
 	UID   string `json:"uid"`
 	Node  string `json:"node,omitempty"`
 	Phase string `json:"phase"`
-	// State is the worst of its volumes', and NotAsked is why there is no report of its node; empty if there is.
+	// State is the worst of its volumes', and NotAsked is why there is no report of its node; empty
+	// if there is.
 	State    versions.State `json:"state"`
 	NotAsked string         `json:"notAsked,omitempty"`
 	Volumes  []PodVolume    `json:"volumes"`
@@ -171,7 +177,8 @@ type PodSource struct {
 	// Why it is not current, and Since when, if that is known.
 	Why   string    `json:"why,omitempty"`
 	Since time.Time `json:"since,omitzero"`
-	// Projected is the version in the files, and Known the one that the node has heard of, which it did at KnownAt.
+	// Projected is the version in the files, and Known the one that the node has heard of, which it
+	// did at KnownAt.
 	Projected *statusz.Version `json:"projected,omitempty"`
 	Known     *statusz.Version `json:"known,omitempty"`
 	KnownAt   time.Time        `json:"knownAt,omitzero"`
@@ -180,7 +187,8 @@ type PodSource struct {
 	Error     string           `json:"error,omitempty"`
 }
 
-// Event is an Event of the driver, of the rollout controller or, about a volume of liveconfig, of the kubelet.
+// Event is an Event of the driver, of the rollout controller or, about a volume of liveconfig, of
+// the kubelet.
 type Event struct {
 	Type    string    `json:"type"`
 	Reason  string    `json:"reason"`

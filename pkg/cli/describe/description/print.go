@@ -40,7 +40,8 @@ func (x Text) Print(w io.Writer, all []Description) error {
 // page is what lines are written to.
 type page struct{ text strings.Builder }
 
-// lines is a text of several lines. All other texts are of one: texts from objects cannot add lines.
+// lines is a text of several lines. All other texts are of one: texts from objects cannot add
+// lines.
 type lines string
 
 // line writes a line that is indented by levels.

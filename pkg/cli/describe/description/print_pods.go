@@ -149,7 +149,8 @@ func (x Text) versions(s PodSource) []string {
 	return list
 }
 
-// indented returns a text of several lines, such as a manifest to apply, as it is to stand on a level.
+// indented returns a text of several lines, such as a manifest to apply, as it is to stand on a
+// level.
 func indented(text string, level int) lines {
 	return lines(strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+strings.Repeat("  ", level+1)))
 }

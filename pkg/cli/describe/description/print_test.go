@@ -27,7 +27,8 @@ func printed(t *testing.T, x description.Text, all ...description.Description) s
 	return b.String()
 }
 
-// TestPrint compares what is printed of all that there can be with testdata/all.txt. UPDATE=1 writes it again.
+// TestPrint compares what is printed of all that there can be with testdata/all.txt. UPDATE=1
+// writes it again.
 func TestPrint(t *testing.T) {
 	t.Parallel()
 	got := printed(t, description.Text{Now: noon.Add(time.Hour)}, everything(), description.Description{Kind: "Pod", Name: "bare", Namespace: "shop"})

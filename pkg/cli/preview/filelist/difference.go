@@ -11,8 +11,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
-// Difference returns what readers of a pod's volumes would see change from one to the other, and "" for nothing. Volumes with an
-// Err hold nothing.
+// Difference returns what readers of a pod's volumes would see change from one to the other, and ""
+// for nothing. Volumes with an Err hold nothing.
 func Difference(pod Pod, before, after []Volume, sight Sight) string {
 	var b strings.Builder
 	for _, next := range after {

@@ -11,12 +11,14 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
-// Folder is where volumes are written. Nothing is ever written outside of it, or over what is there.
+// Folder is where volumes are written. Nothing is ever written outside of it, or over what is
+// there.
 type Folder struct {
 	root *os.Root
 	// Owns gives files the owners that they have in the volume, which takes root.
 	Owns bool
-	// Sight is about Secrets: unless they are shown, their files are for their owner alone, whatever their modes in the volume.
+	// Sight is about Secrets: unless they are shown, their files are for their owner alone,
+	// whatever their modes in the volume.
 	Sight Sight
 }
 
@@ -24,7 +26,8 @@ type Folder struct {
 const (
 	privateDir  fs.FileMode = 0o700
 	privateFile fs.FileMode = 0o600
-	// othersWrite is what no folder of ours lets others do. In a pod that is up to the mount, which is read-only.
+	// othersWrite is what no folder of ours lets others do. In a pod that is up to the mount, which
+	// is read-only.
 	othersWrite fs.FileMode = 0o022
 	// othersRead is what no file of a Secret lets others do, unless it is asked for.
 	othersRead fs.FileMode = 0o077

@@ -24,7 +24,8 @@ const (
 )
 
 const (
-	// hidden stands for what is not shown. With the digest of a short Secret its value could be guessed.
+	// hidden stands for what is not shown. With the digest of a short Secret its value could be
+	// guessed.
 	hidden = "hidden"
 	// shortDigest is how many digits are enough for people to compare.
 	shortDigest = 16
@@ -115,7 +116,8 @@ func shown(path string) string {
 	return path
 }
 
-// modeText writes a mode as ls does. Directories of volumes are open to their groups, and those with the sticky bit to all.
+// modeText writes a mode as ls does. Directories of volumes are open to their groups, and those
+// with the sticky bit to all.
 func modeText(mode fs.FileMode) string {
 	const groupExecutes, othersExecute = 6, 9
 	text := []byte((mode & fs.ModePerm).String())

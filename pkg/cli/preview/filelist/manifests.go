@@ -53,8 +53,9 @@ func (s *Set) Content(ref api.Ref) (api.Content, bool) {
 	return content, found
 }
 
-// Add adds an object, or those of a list, in a namespace unless they name another. Objects without pods, ConfigMaps and
-// Secrets are passed over. Of two of one name the later one counts, as it does when both are applied.
+// Add adds an object, or those of a list, in a namespace unless they name another. Objects without
+// pods, ConfigMaps and Secrets are passed over. Of two of one name the later one counts, as it does
+// when both are applied.
 func (s *Set) Add(data any, namespace string) error {
 	object, ok := data.(map[string]any)
 	if !ok {
@@ -73,8 +74,8 @@ func (s *Set) Add(data any, namespace string) error {
 	return s.addPods(object, namespace)
 }
 
-// addContent takes in a ConfigMap or a Secret. What the API server refuses is an error: no driver ever sees it. One whose name
-// the API server makes up is passed over, since no pod can name it.
+// addContent takes in a ConfigMap or a Secret. What the API server refuses is an error: no driver
+// ever sees it. One whose name the API server makes up is passed over, since no pod can name it.
 func (s *Set) addContent(object map[string]any, namespace string) error {
 	metadata, _ := object["metadata"].(map[string]any)
 	if generated, _ := metadata["generateName"].(string); generated != "" && metadata["name"] == nil {

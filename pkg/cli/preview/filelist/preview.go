@@ -1,5 +1,5 @@
-// Package filelist finds out which files the volumes of pods would hold, by the parser and the projection that the driver has.
-// It lists them, compares them, and writes them into a folder.
+// Package filelist finds out which files the volumes of pods would hold, by the parser and the
+// projection that the driver has. It lists them, compares them, and writes them into a folder.
 //
 // It does not know the API server, and files of manifests only by what is in them.
 package filelist
@@ -45,10 +45,12 @@ type Volume struct {
 // Liveconfig is the type of our volumes.
 const Liveconfig = "liveconfig"
 
-// inTreeRoot is what the kubelet adds to the mode of a volume itself: anybody may write there, but for the mount.
+// inTreeRoot is what the kubelet adds to the mode of a volume itself: anybody may write there, but
+// for the mount.
 const inTreeRoot fs.FileMode = 0o777
 
-// Volumes returns all volumes of a pod that hold ConfigMaps or Secrets, for a driver of that name. The others are passed over.
+// Volumes returns all volumes of a pod that hold ConfigMaps or Secrets, for a driver of that name.
+// The others are passed over.
 func Volumes(pod Pod, driver string, objects Objects) []Volume {
 	var all []Volume
 	named := map[string]bool{}
@@ -121,7 +123,8 @@ func (b *builder) spec(v corev1.Volume) (api.Spec, error) {
 	return api.Parse(v.CSI.VolumeAttributes, b.pod.Namespace)
 }
 
-// projectable returns a volume of Kubernetes' own without the sources that only a running pod has, and remembers those.
+// projectable returns a volume of Kubernetes' own without the sources that only a running pod has,
+// and remembers those.
 func (b *builder) projectable(v corev1.VolumeSource) corev1.VolumeSource {
 	if v.Projected == nil {
 		return v
@@ -180,8 +183,8 @@ func (b *builder) fsGroup() *int {
 	return new(int(*security.FSGroup))
 }
 
-// secrets returns the paths of what Secrets make. Of several sources that have the same path, the last one makes the file: so
-// each is projected alone, and overrules those before it.
+// secrets returns the paths of what Secrets make. Of several sources that have the same path, the
+// last one makes the file: so each is projected alone, and overrules those before it.
 func secrets(spec api.Spec, contents map[api.Ref]api.Content) (map[string]bool, error) {
 	found := map[string]bool{}
 	for _, src := range spec.Sources {

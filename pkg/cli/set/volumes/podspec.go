@@ -1,6 +1,8 @@
-// Package volumes puts liveconfig's volumes and their mounts into pod specs, and reads what people type about them.
+// Package volumes puts liveconfig's volumes and their mounts into pod specs, and reads what people
+// type about them.
 //
-// It does not know the API server, files or command lines, nor which attributes are right: [api.Parse] alone does.
+// It does not know the API server, files or command lines, nor which attributes are right:
+// [api.Parse] alone does.
 package volumes
 
 import (
@@ -25,8 +27,9 @@ type Mount struct {
 	Containers []string
 }
 
-// Set puts a volume of ours into a pod spec, in the place of the one of the same name, and mounts it. A volume that is there
-// may keep its mounts, by a mount without a path. After an error the spec is as it was.
+// Set puts a volume of ours into a pod spec, in the place of the one of the same name, and mounts
+// it. A volume that is there may keep its mounts, by a mount without a path. After an error the
+// spec is as it was.
 func Set(spec *corev1.PodSpec, volume corev1.Volume, mount Mount) error {
 	if problems := validation.IsDNS1123Label(volume.Name); len(problems) > 0 {
 		return fmt.Errorf("%.70q cannot be the name of a volume, say another by --name: %s", volume.Name, strings.Join(problems, "; "))
@@ -89,8 +92,8 @@ func named(spec *corev1.PodSpec, driver string) []string {
 	return names
 }
 
-// free returns an error if a container has another volume at the path, which may be one of ours, or one that needs a
-// directory below it: a volume of ours is read-only, and none is made there.
+// free returns an error if a container has another volume at the path, which may be one of ours, or
+// one that needs a directory below it: a volume of ours is read-only, and none is made there.
 func free(c *corev1.Container, name, at string, ours []string) error {
 	at = path.Clean(at)
 	for _, m := range c.VolumeMounts {
@@ -147,7 +150,8 @@ func namesOf(containers []*corev1.Container) []string {
 	return names
 }
 
-// Remove takes a volume of a driver and its mounts out of a pod spec. Without a name it is the only one.
+// Remove takes a volume of a driver and its mounts out of a pod spec. Without a name it is the only
+// one.
 func Remove(spec *corev1.PodSpec, name, driver string) error {
 	names := named(spec, driver)
 	switch {

@@ -48,7 +48,8 @@ func TestParseItem(t *testing.T) {
 	}
 }
 
-// TestSetRefusesAndChangesNothing holds that a refusal leaves the spec as it was, also where one container would do.
+// TestSetRefusesAndChangesNothing holds that a refusal leaves the spec as it was, also where one
+// container would do.
 func TestSetRefusesAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
