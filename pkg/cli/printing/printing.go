@@ -8,20 +8,25 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"text/tabwriter"
 	"time"
 )
 
-// Cells writes to a table, whose Flush returns the error. Texts stay in their cells, whatever is in
-// them.
-func Cells(to io.Writer, format string, args ...any) {
-	for i, arg := range args {
-		if text, ok := arg.(string); ok {
-			args[i] = strings.ReplaceAll(PlainLine(text), "\t", `\t`)
+// Table writes rows with aligned columns that have some spaces between them. Each cell stays in its
+// place, whatever is in it.
+func Table(to io.Writer, spaces int, rows [][]string) error {
+	table := tabwriter.NewWriter(to, 0, 0, spaces, ' ', 0)
+	for _, row := range rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = strings.ReplaceAll(PlainLine(cell), "\t", `\t`)
 		}
+		_, _ = fmt.Fprintln(table, strings.Join(cells, "\t")) // Flush returns the error.
 	}
-	_, _ = fmt.Fprintf(to, format, args...)
+	return table.Flush()
 }
 
+// Time prints a time as the API does.
 func Time(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // Names names one thing or a few, and counts many.

@@ -235,8 +235,8 @@ func TestTarget(t *testing.T) {
 		"a number":                               {sets: all, to: 2, want: 2},
 		"the newest":                             {sets: all, to: 7, want: 7},
 		"a number that is not there":             {sets: all, to: 3, says: "there is no revision 3, there are: 2, 5, 7"},
-		"one revision alone":                     {sets: all[:1], says: "only the newest is kept"},
-		"none":                                   {says: "only the newest is kept"},
+		"one revision alone":                     {sets: all[:1], says: "only the newest is stored"},
+		"none":                                   {says: "only the newest is stored"},
 		"a number where there are none":          {to: 1, says: "there is no revision 1, there are: none"},
 	} {
 		t.Run(name, func(t *testing.T) {

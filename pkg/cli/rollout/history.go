@@ -1,12 +1,12 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -189,20 +189,16 @@ func stateOf(ctx context.Context, objects *cluster.Objects, of revisions.Revisio
 
 // printTable prints a revision per line, and more lines for more sources.
 func (o *rolloutHistory) printTable(history revisions.History, list listedWorkload) error {
-	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 8, 3, ' ', 0)
-	printing.Cells(table, "REVISION\tCREATED\tSTATE\tCHANGE-CAUSE\tCONFIG\n")
+	rows := [][]string{{"REVISION", "CREATED", "STATE", "CHANGE-CAUSE", "CONFIG"}}
 	for _, r := range list.Revisions {
 		configs := configTexts(r)
-		printing.Cells(table, "%d\t%s\t%s\t%s\t%s\n", r.Revision, printing.Time(r.Created), stateText(r), noneIfEmpty(r.ChangeCause), configs[0])
+		cause := cmp.Or(r.ChangeCause, noValue)
+		rows = append(rows, []string{fmt.Sprint(r.Revision), printing.Time(r.Created), stateText(r), cause, configs[0]})
 		for _, config := range configs[1:] {
-			printing.Cells(table, "\t\t\t\t%s\n", config)
+			rows = append(rows, []string{"", "", "", "", config})
 		}
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintf(o.Out, "%s\n%s\n", list.Workload, b.String()); err != nil {
+	if err := o.table(list.Workload, rows); err != nil {
 		return err
 	}
 	o.remarkOn(history, list)
@@ -233,12 +229,12 @@ func (o *rolloutHistory) remarkOn(history revisions.History, list listedWorkload
 func (o *rolloutHistory) printOne(
 	ctx context.Context, objects *cluster.Objects, history revisions.History, r revisions.Revision, list listedWorkload,
 ) error {
-	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 8, 3, ' ', 0)
 	listed := list.Revisions[0]
-	printing.Cells(table, "Created:\t%s\nState:\t%s\nChange cause:\t%s\n", printing.Time(r.Created), noneIfEmpty(stateText(listed)), noneIfEmpty(r.Cause))
+	rows := [][]string{
+		{"Created:", printing.Time(r.Created)}, {"State:", cmp.Or(stateText(listed), noValue)}, {"Change cause:", cmp.Or(r.Cause, noValue)},
+	}
 	for i, config := range configTexts(listed) {
-		printing.Cells(table, "%s\t%s\n", []string{"Config:", ""}[min(i, 1)], config)
+		rows = append(rows, []string{[]string{"Config:", ""}[min(i, 1)], config})
 	}
 	before, found := history.Before(r.Number)
 	if found {
@@ -246,12 +242,10 @@ func (o *rolloutHistory) printOne(
 		if err != nil {
 			return err
 		}
-		printing.Cells(table, "Compared with:\trevision %d\nOther changes:\t%s\n", before.Number, noneIfEmpty(strings.Join(others, ", ")))
+		rows = append(rows, []string{"Compared with:", fmt.Sprintf("revision %d", before.Number)},
+			[]string{"Other changes:", cmp.Or(strings.Join(others, ", "), noValue)})
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintf(o.Out, "%s with revision #%d\n%s\n", list.Workload, r.Number, b.String()); err != nil {
+	if err := o.table(fmt.Sprintf("%s with revision #%d", list.Workload, r.Number), rows); err != nil {
 		return err
 	}
 	if !found {
@@ -261,11 +255,15 @@ func (o *rolloutHistory) printOne(
 	return configDiff{Session: o.Session, objects: objects, secrets: o.secrets}.show(ctx, before, r)
 }
 
-func noneIfEmpty(text string) string {
-	if text == "" {
-		return "<none>"
-	}
-	return text
+// noValue stands for an empty value, as in kubectl.
+const noValue = "<none>"
+
+// table prints a table below a title, and an empty line.
+func (o *rolloutHistory) table(title string, rows [][]string) error {
+	var b strings.Builder
+	_ = printing.Table(&b, 3, rows) // A builder takes everything.
+	_, err := fmt.Fprintf(o.Out, "%s\n%s\n", title, b.String())
+	return err
 }
 
 func stateText(r listedRevision) string {
@@ -289,7 +287,7 @@ func configTexts(r listedRevision) []string {
 		texts = append(texts, config.String())
 	}
 	if texts == nil {
-		return []string{"<none>"}
+		return []string{noValue}
 	}
 	return texts
 }

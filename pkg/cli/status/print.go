@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -94,88 +94,83 @@ const mostRows = 20
 
 // table prints statuses for people. Pods that are current are left out, unless wide is set.
 type table struct {
-	*tabwriter.Writer
-
 	wide bool
 	now  time.Time
-	left int
 }
 
-func (t *table) print(all []workloadStatus) error {
-	t.row("WORKLOAD", "VOLUME", "SOURCE", "VERSION", "CURRENT")
-	for _, w := range all {
-		for _, s := range w.Sources {
-			t.row(w.Workload, s.Volume, s.object(w.Namespace), s.Version, s.count(w.Pending))
+func (t table) print(to io.Writer, all []workloadStatus) error {
+	for i, rows := range [][][]string{sources(all), rollouts(all), t.pods(all)} {
+		if i > 0 && len(rows) == 0 {
+			continue
+		}
+		if i > 0 {
+			_, _ = fmt.Fprintln(to) // The table returns the error.
+		}
+		for _, row := range rows {
+			for j, cell := range row {
+				row[j] = cmp.Or(strings.NewReplacer("\n", " ", "\t", " ").Replace(cell), "-")
+			}
+		}
+		if err := printing.Table(to, 3, rows); err != nil {
+			return err
 		}
 	}
-	t.rollouts(all)
-	t.left = mostRows
-	header := false
+	return nil
+}
+
+func sources(all []workloadStatus) [][]string {
+	rows := [][]string{{"WORKLOAD", "VOLUME", "SOURCE", "VERSION", "CURRENT"}}
+	for _, w := range all {
+		for _, s := range w.Sources {
+			rows = append(rows, []string{w.Workload, s.Volume, s.object(w.Namespace), s.Version, s.count(w.Pending)})
+		}
+	}
+	return rows
+}
+
+// rollouts returns the states of rollouts that are not done.
+func rollouts(all []workloadStatus) [][]string {
+	var rows [][]string
+	for _, w := range all {
+		if w.Rollout != nil && w.Rollout.Name != state.Done {
+			rows = append(rows, []string{w.Workload, string(w.Rollout.Name), w.Rollout.Why})
+		}
+	}
+	return titled(rows, "WORKLOAD", "ROLLOUT", "WHY")
+}
+
+// titled returns rows below their titles; none if there are no rows.
+func titled(rows [][]string, titles ...string) [][]string {
+	if len(rows) == 0 {
+		return nil
+	}
+	return slices.Insert(rows, 0, titles)
+}
+
+func (t table) pods(all []workloadStatus) [][]string {
+	var rows [][]string
 	for _, w := range all {
 		for _, s := range w.Sources {
 			for _, p := range s.Pods {
-				if p.State == versions.Current && !t.wide {
-					continue
+				if p.State != versions.Current || t.wide {
+					rows = append(rows, t.pod(w, s, p))
 				}
-				if !header {
-					_ = t.Flush() // The columns of another table. An error comes again.
-					t.line()
-					t.row("POD", "NODE", "VOLUME", "SOURCE", "HAS", "SINCE", "WHY")
-					header = true
-				}
-				t.pod(w, s, p)
 			}
 		}
 	}
-	if t.left < 0 {
-		t.row(fmt.Sprintf("and %d more: -o wide shows all", -t.left))
+	if more := len(rows) - mostRows; more > 0 && !t.wide {
+		rows = append(rows[:mostRows], []string{fmt.Sprintf("and %d more: -o wide shows all", more)})
 	}
-	return t.Flush()
+	return titled(rows, "POD", "NODE", "VOLUME", "SOURCE", "HAS", "SINCE", "WHY")
 }
 
-// rollouts prints the states of rollouts that are not done.
-func (t *table) rollouts(all []workloadStatus) {
-	header := false
-	for _, w := range all {
-		if w.Rollout == nil || w.Rollout.Name == state.Done {
-			continue
-		}
-		if !header {
-			_ = t.Flush() // As below.
-			t.line()
-			t.row("WORKLOAD", "ROLLOUT", "WHY")
-			header = true
-		}
-		t.row(w.Workload, string(w.Rollout.Name), w.Rollout.Why)
-	}
-}
-
-func (t *table) pod(w workloadStatus, s sourceStatus, p podStatus) {
-	t.left--
-	if t.left < 0 && !t.wide {
-		return
-	}
-	since := ""
-	if !p.Since.IsZero() {
+func (t table) pod(w workloadStatus, s sourceStatus, p podStatus) []string {
+	since, why := "", p.Why
+	switch {
+	case p.State == versions.Current:
+		why = "current"
+	case !p.Since.IsZero():
 		since = duration.HumanDuration(t.now.Sub(p.Since))
 	}
-	why := p.Why
-	if p.State == versions.Current {
-		since, why = "", "current"
-	}
-	t.row(p.Pod, p.Node, s.Volume, s.object(w.Namespace), p.Has, since, why)
-}
-
-// row prints cells, of which the last is not padded.
-func (t *table) row(cells ...string) {
-	for i, cell := range cells {
-		cells[i] = cmp.Or(strings.NewReplacer("\n", " ", "\t", " ").Replace(printing.Plain(cell)), "-")
-	}
-	_, _ = fmt.Fprintln(t, strings.Join(cells, "\t")) // Flush returns the error.
-}
-
-func (t *table) line() { _, _ = fmt.Fprintln(t) }
-
-func newTable(out io.Writer, now time.Time) *table {
-	return &table{Writer: tabwriter.NewWriter(out, 0, 8, 3, ' ', 0), now: now}
+	return []string{p.Pod, p.Node, s.Volume, s.object(w.Namespace), p.Has, since, why}
 }

@@ -192,9 +192,7 @@ func (o *command) print(all []workloadStatus) error {
 	case "name":
 		return o.names(all)
 	default:
-		t := newTable(o.Out, time.Now())
-		t.wide = o.output.Name == "wide"
-		return t.print(all)
+		return table{wide: o.output.Name == "wide", now: time.Now()}.print(o.Out, all)
 	}
 }
 

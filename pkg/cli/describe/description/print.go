@@ -1,17 +1,16 @@
 package description
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/uses"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 )
@@ -58,16 +57,8 @@ func oneLine(text string) string { return strings.NewReplacer("\n", `\n`, "\t", 
 
 // table writes rows with aligned columns.
 func (p *page) table(level int, rows [][]string) {
-	var b bytes.Buffer
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			cells[i] = oneLine(cell)
-		}
-		_, _ = io.WriteString(t, strings.Join(cells, "\t")+"\n") // A buffer takes everything.
-	}
-	_ = t.Flush() // As above.
+	var b strings.Builder
+	_ = printing.Table(&b, 2, rows) // A builder takes everything.
 	for line := range strings.Lines(b.String()) {
 		p.line(level, "%s", strings.TrimRight(line, " \n"))
 	}

@@ -7,8 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"strconv"
-	"text/tabwriter"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
@@ -61,21 +61,18 @@ func counted(n int, what string) string {
 
 // table lists the files of one volume.
 func (v Volume) table(w io.Writer, sight Sight) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(mode fs.FileMode, size, digest, path string) {
-		// A table collects its text, and Flush returns the error.
-		_, _ = fmt.Fprintf(table, "  %s\t%d:%d\t%s\t%s\t%s\n", modeText(mode), v.Tree.UID, v.Tree.GID, size, digest, shown(path))
-	}
-	_, _ = fmt.Fprintf(table, "  MODE\tOWNER\tSIZE\tSHA256\tPATH\n")
-	line(v.RootMode|fs.ModeDir, "-", "-", ".")
+	owner := fmt.Sprintf("%d:%d", v.Tree.UID, v.Tree.GID)
+	rows := [][]string{{"  MODE", "OWNER", "SIZE", "SHA256", "PATH"}, {"  " + modeText(v.RootMode|fs.ModeDir), owner, "-", "-", "."}}
 	for _, e := range v.entries() {
+		mode, size, digest, path := e.file.Mode, fmt.Sprint(len(e.file.Data)), "-", e.file.Path
 		if e.isDir {
-			line(v.Tree.DirMode|fs.ModeDir, "-", "-", e.file.Path+"/")
-			continue
+			mode, size, path = v.Tree.DirMode|fs.ModeDir, "-", path+"/"
+		} else {
+			digest = v.digest(e.file, sight)
 		}
-		line(e.file.Mode, fmt.Sprint(len(e.file.Data)), v.digest(e.file, sight), e.file.Path)
+		rows = append(rows, []string{"  " + modeText(mode), owner, size, digest, shown(path)})
 	}
-	return table.Flush()
+	return printing.Table(w, 2, rows)
 }
 
 // entry is a file, or a directory, which has only a path.
