@@ -40,7 +40,7 @@ func New(s *session.Session) *cobra.Command {
 	}
 	selection.AddManifestFlags(c, &o.input)
 	selection.AddDriverFlag(c, &o.driver)
-	o.output.AddFlag(c, "json, or lines if not said", "json")
+	o.output.AddFlag(c, "json; lines by default", "json")
 	return c
 }
 
@@ -83,17 +83,17 @@ func (o *command) verdict(findings []checks.Finding, volumes int) error {
 			mistakes++
 		}
 	}
-	said := fmt.Sprintf("%d volumes of %s checked, no mistakes", volumes, o.driver)
+	text := fmt.Sprintf("%d volumes of %s checked, no mistakes", volumes, o.driver)
 	switch {
 	case mistakes == 1:
 		return errors.New("1 mistake")
 	case mistakes > 1:
 		return fmt.Errorf("%d mistakes", mistakes)
 	case volumes == 0:
-		said = fmt.Sprintf("nothing was checked: the manifests have no volume of %s; say --driver-name if the driver has another name", o.driver)
+		text = fmt.Sprintf("nothing was checked: the manifests have no volume of %s; say --driver-name if the driver has another name", o.driver)
 	case volumes == 1:
-		said = fmt.Sprintf("1 volume of %s checked, no mistakes", o.driver)
+		text = fmt.Sprintf("1 volume of %s checked, no mistakes", o.driver)
 	}
-	o.Remark("%s", said)
+	o.Remark("%s", text)
 	return nil
 }

@@ -49,8 +49,8 @@ func (c *Cluster) failedMounts(ctx context.Context, namespace string, pods []*co
 
 // mountProblem is the first line of a driver's error, without the kubelet's words around it.
 func mountProblem(message string) string {
-	if _, said, found := strings.Cut(message, "desc = "); found {
-		message = said
+	if _, text, found := strings.Cut(message, "desc = "); found {
+		message = text
 	}
 	text, _, _ := strings.Cut(strings.TrimSpace(message), "\n")
 	if before, isDenied := strings.CutSuffix(text, "; to allow it, apply:"); isDenied {

@@ -84,8 +84,7 @@ func (c *Cluster) FindPods(ctx context.Context, w selection.Workload, driver str
 	return t, t.mistakes(mistakes, shown, objects)
 }
 
-// mistakes returns what is wrong with a team: what could not be read, and objects that it does not
-// show.
+// mistakes returns the mistakes of the pods: places that cannot be read, and objects that no volume shows.
 func (t *WorkloadPods) mistakes(mistakes map[string]bool, shown map[versions.Place]bool, objects []trigger.Object) error {
 	var errs []error
 	for _, text := range slices.Sorted(maps.Keys(mistakes)) {
@@ -120,9 +119,9 @@ func Among(places []versions.Place, objects []trigger.Object) []versions.Place {
 }
 
 // NodesOf returns the nodes that have to be asked.
-func NodesOf(teams []*WorkloadPods) []string {
+func NodesOf(workloads []*WorkloadPods) []string {
 	names := map[string]bool{}
-	for _, t := range teams {
+	for _, t := range workloads {
 		for _, pod := range slices.Concat(t.Pods, t.Waiting) {
 			isShown := slices.ContainsFunc(t.Places[string(pod.UID)], func(p versions.Place) bool { return p.Volume != "" })
 			names[pod.Spec.NodeName] = names[pod.Spec.NodeName] || isShown
@@ -133,9 +132,9 @@ func NodesOf(teams []*WorkloadPods) []string {
 }
 
 // ObjectsOf returns the objects that pods show, and whether copies of them are what some have.
-func ObjectsOf(teams []*WorkloadPods) map[api.Ref]bool {
+func ObjectsOf(workloads []*WorkloadPods) map[api.Ref]bool {
 	objects := map[api.Ref]bool{}
-	for _, t := range teams {
+	for _, t := range workloads {
 		for _, place := range t.All() {
 			objects[place.Object] = objects[place.Object] || place.IsCopy()
 		}

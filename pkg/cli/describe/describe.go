@@ -60,9 +60,9 @@ func (o *command) run(ctx context.Context, args []string) error {
 	}
 	var all []description.Description
 	found, err := o.Workloads(o.Session, args)
-	teller := newDescriber(asked, o.driver, o.driverNamespace)
+	d := newDescriber(asked, o.driver, o.driverNamespace)
 	for _, one := range found {
-		all = append(all, teller.describe(ctx, one.Info.Mapping.GroupVersionKind.Kind, one.Workload))
+		all = append(all, d.describe(ctx, one.Info.Mapping.GroupVersionKind.Kind, one.Workload))
 	}
 	if len(all) > 0 {
 		err = errors.Join(err, o.print(all))

@@ -130,17 +130,17 @@ func (d *report) fromRollout(ctx context.Context) {
 
 // findPods finds the pods that may have volumes.
 func (d *report) findPods(ctx context.Context) {
-	crew, err := pods.NewSelector(d.Client, d.Workload)
+	selector, err := pods.NewSelector(d.Client, d.Workload)
 	if err != nil {
 		d.addUnknown("its pods", err.Error(), "")
 		return
 	}
-	pods, err := crew.List(ctx)
+	all, err := selector.List(ctx)
 	if err != nil {
 		d.addUnknown("its pods", err.Error(), fmt.Sprintf("kubectl -n %s auth can-i list pods", d.Meta.Namespace))
 		return
 	}
-	for _, pod := range pods {
+	for _, pod := range all {
 		isOver := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 		if d.Pod == nil && (isOver || pod.DeletionTimestamp != nil) {
 			continue

@@ -68,13 +68,13 @@ func (e *Edit) Run(ctx context.Context, s *session.Session, args []string, chang
 	changed := 0
 	for _, info := range infos {
 		err := e.one(ctx, s, info, printer, change)
-		unfit, isUnfit := errors.AsType[*NotApplicableError](err)
+		notApplicable, isNotApplicable := errors.AsType[*NotApplicableError](err)
 		switch {
 		case err == nil:
 			changed++
-		case isUnfit && e.FromFiles():
-			if !unfit.IsExpected {
-				s.Remark("note: %s is left as it is: %s", selection.Subject(info), unfit)
+		case isNotApplicable && e.FromFiles():
+			if !notApplicable.IsExpected {
+				s.Remark("note: %s is left as it is: %s", selection.Subject(info), notApplicable)
 			}
 			errs = append(errs, e.passOn(s, info, printer))
 		default:

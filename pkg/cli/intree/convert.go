@@ -139,7 +139,7 @@ func (n Namer) ToInTree(v corev1.VolumeSource) (corev1.VolumeSource, error) {
 		return corev1.VolumeSource{}, err
 	}
 	var mode *int32
-	if _, said := v.CSI.VolumeAttributes[api.KeyDefaultMode]; said {
+	if _, isSet := v.CSI.VolumeAttributes[api.KeyDefaultMode]; isSet {
 		mode = new(int32(spec.DefaultMode)) //nolint:gosec // Permission bits.
 	}
 	if _, isLong := v.CSI.VolumeAttributes[api.KeySources]; isLong {

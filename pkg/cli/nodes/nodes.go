@@ -28,8 +28,8 @@ import (
 const DefaultNamespace = "liveconfig-system"
 
 const (
-	// patience is for one node, which may be gone.
-	patience = 10 * time.Second
+	// askTimeout is for one node, which may be gone.
+	askTimeout = 10 * time.Second
 	// atOnce is how many nodes are asked at the same time.
 	atOnce = 8
 	// mostBytes is far above the size of a report.
@@ -134,7 +134,7 @@ func (d *Drivers) read(ctx context.Context, node string) (statusz.Report, error)
 	case <-ctx.Done():
 		return statusz.Report{}, &Unavailable{Node: node, Why: "there was no time left", Type: d.listing(node), Err: ctx.Err()}
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	p, err := d.pod(ctx, node)
 	if err != nil {
@@ -207,7 +207,7 @@ func (d *Drivers) explain(ctx context.Context, node string, p pod, err error) *U
 	case errors.Is(err, errNewer):
 		u.Why, u.Type = "it is newer than this plugin", "kubectl liveconfig version"
 	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.Canceled):
-		u.Why = fmt.Sprintf("its pod %s did not answer within %s", p.name, patience)
+		u.Why = fmt.Sprintf("its pod %s did not answer within %s", p.name, askTimeout)
 	default:
 		u.Why = fmt.Sprintf("its pod %s did not answer as it should", p.name)
 	}

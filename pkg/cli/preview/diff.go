@@ -57,7 +57,7 @@ func (o *command) difference(ctx context.Context, pod filelist.Pod) (string, err
 		return !slices.ContainsFunc(all, func(other filelist.Volume) bool { return other.Name == v.Name && other.Err != nil })
 	}
 	before, after := only(before, isKnown), only(all, isKnown)
-	text := filelist.Difference(pod, before, after, o.sight())
+	text := filelist.Difference(pod, before, after, o.visibility())
 	if unknown := len(all) - len(after); unknown > 0 {
 		return text, fmt.Errorf("%d of %d volumes cannot be compared: see above", unknown, len(all))
 	}

@@ -232,7 +232,7 @@ func (o *command) show(ctx context.Context, pods []filelist.Pod) error {
 	}
 	var b strings.Builder
 	for i, pod := range pods {
-		if err := filelist.Print(&b, pod, byPod[i], o.sight()); err != nil {
+		if err := filelist.Print(&b, pod, byPod[i], o.visibility()); err != nil {
 			return err
 		}
 	}
@@ -247,7 +247,7 @@ func (o *command) writeAll(pods []filelist.Pod, byPod [][]filelist.Volume) (err 
 		return fmt.Errorf("write the files: %w", err)
 	}
 	defer func() { err = errors.Join(err, folder.Close()) }()
-	folder.Owns, folder.Sight = os.Geteuid() == 0, o.sight()
+	folder.Owns, folder.Visibility = os.Geteuid() == 0, o.visibility()
 	for i, pod := range pods {
 		for _, v := range byPod[i] {
 			if v.Err != nil {
@@ -292,13 +292,13 @@ func (o *command) write(folder *filelist.Folder, place string, v filelist.Volume
 	if !folder.Owns && v.Tree.UID+v.Tree.GID > 0 {
 		o.once("note: the files are yours, because only root can give them the owners of the list")
 	}
-	if v.SharesSecrets() && folder.Sight != filelist.Shown {
+	if v.SharesSecrets() && folder.Visibility != filelist.Shown {
 		o.once("note: files of Secrets are for their owner alone, unless you say --show-secrets: the list has their modes in the volume")
 	}
 	return folder.Write(place+v.Name, v)
 }
 
-func (o *command) sight() filelist.Sight {
+func (o *command) visibility() filelist.Visibility {
 	if o.showSecrets {
 		return filelist.Shown
 	}

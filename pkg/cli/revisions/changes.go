@@ -74,11 +74,11 @@ func neutral(r Revision, in template.Place) (any, error) {
 	if err := json.Unmarshal(text, &data); err != nil {
 		return nil, fmt.Errorf("read the template of revision %d: %w", r.Number, err)
 	}
-	said := map[string]string{}
+	texts := map[string]string{}
 	for _, c := range changes {
-		said[c.Pointer] = c.To
+		texts[c.Pointer] = c.To
 	}
-	return replaced("", data, said), nil
+	return replaced("", data, texts), nil
 }
 
 // replaced returns data in which some texts are others, by their JSON pointers.

@@ -141,9 +141,9 @@ func (h *History) items(r Revision, driver string) []Item {
 	copied, uncopied := r.Config.Copies(), r.Config.Uncopied()
 	for _, source := range union(r.Config.Objects(), h.Triggers) {
 		name := copied[source]
-		said, inConfig := r.Config[source]
+		version, inConfig := r.Config[source]
 		switch {
-		case used[source] && said == "" && inConfig:
+		case used[source] && version == "" && inConfig:
 			items = append(items, Item{Source: source, Absent: true})
 		case used[source]:
 			items = append(items, Item{Source: source})

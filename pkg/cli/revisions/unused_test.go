@@ -22,6 +22,6 @@ func TestWhatPodsDoNotUse(t *testing.T) {
 		t.Errorf("items (-want +got)\n%s", diff)
 	}
 	if want[0].IsSource() {
-		t.Error("pods that do not use a source are said to use it itself")
+		t.Error("pods that do not use a source are reported to use it directly")
 	}
 }

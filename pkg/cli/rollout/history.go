@@ -50,7 +50,7 @@ func newRolloutHistory(s *session.Session) *cobra.Command {
 	o.addFlags(c)
 	flags := c.Flags()
 	flags.Int64Var(&o.revision, "revision", 0, "show this revision, and how its config differs from the one before")
-	o.output.AddFlag(c, "json or yaml, or a table if not said", "json", "yaml")
+	o.output.AddFlag(c, "json or yaml; a table by default", "json", "yaml")
 	flags.BoolVar(&o.secrets, "show-secrets", false, "show values of Secrets")
 	return c
 }
@@ -214,11 +214,11 @@ func (o *rolloutHistory) remarkOn(history revisions.History, list listedWorkload
 	if !history.OptedIn {
 		o.Remark("note: nothing triggers rollouts of %s: see `kubectl liveconfig set trigger`", ref)
 	}
-	var said []string
+	var printed []string
 	for _, r := range list.Revisions {
 		for _, config := range r.Config {
-			if config.Reason != "" && !slices.Contains(said, config.Reason) {
-				said = append(said, config.Reason)
+			if config.Reason != "" && !slices.Contains(printed, config.Reason) {
+				printed = append(printed, config.Reason)
 				o.Remark("note: %s", config.Reason)
 			}
 		}

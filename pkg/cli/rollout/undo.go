@@ -54,7 +54,7 @@ func newRolloutUndo(s *session.Session) *cobra.Command {
 	o.addFlags(c)
 	o.output.AddFlags(c)
 	flags := c.Flags()
-	flags.Int64Var(&o.toRevision, "to-revision", 0, "revision to go to; the one before the newest if not said")
+	flags.Int64Var(&o.toRevision, "to-revision", 0, "revision to go to; the one before the newest by default")
 	flags.BoolVar(&o.force, "force", false, "go to a revision also if copies of its config are gone")
 	flags.BoolVar(&o.secrets, "show-secrets", false, "with --dry-run: show values of Secrets")
 	return c

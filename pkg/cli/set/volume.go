@@ -60,13 +60,13 @@ func newSetVolume(s *session.Session) *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&o.mount.Path, "mount-path", "", "where containers see the volume; a volume that is there keeps its mounts without")
 	flags.StringVar(&o.mount.SubPath, "sub-path", "", "mount only this path of the volume; updates reach it with --update-policy InPlace")
-	flags.StringSliceVarP(&o.mount.Containers, "container", "c", nil, "containers that mount it; all but init containers if not said")
-	flags.StringVar(&o.name, "name", "", "name of the volume; that of the first source if not said")
+	flags.StringSliceVarP(&o.mount.Containers, "container", "c", nil, "containers that mount it; all but init containers by default")
+	flags.StringVar(&o.name, "name", "", "name of the volume; that of the first source by default")
 	flags.BoolVar(&o.remove, "remove", false, "remove the volume and its mounts")
 	selection.AddDriverFlag(c, &o.driver)
 	for _, f := range [][3]string{
 		{"uid", api.KeyUID, "owner of all files"},
-		{"gid", api.KeyGID, "group of all files; the pod's fsGroup if not said"},
+		{"gid", api.KeyGID, "group of all files; the pod's fsGroup by default"},
 		{"default-mode", api.KeyDefaultMode, "octal mode of files whose item has none, such as 0440"},
 		{"update-policy", api.KeyUpdatePolicy, "Atomic, Replace, InPlace or Never"},
 		{"on-delete", api.KeyOnDelete, "Keep or Remove: what becomes of files whose required source goes away"},

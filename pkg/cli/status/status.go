@@ -77,9 +77,9 @@ func (o *command) run(ctx context.Context, args []string) error {
 	}
 	found, err := o.Workloads(o.Session, targets)
 	errs := []error{err}
-	teams, err := o.teams(ctx, asked, found, objects)
+	workloads, err := o.workloads(ctx, asked, found, objects)
 	errs = append(errs, err)
-	all, err := o.judge(ctx, asked, teams)
+	all, err := o.judge(ctx, asked, workloads)
 	errs = append(errs, err)
 	if len(all) > 0 {
 		errs = append(errs, o.print(all))
@@ -87,9 +87,9 @@ func (o *command) run(ctx context.Context, args []string) error {
 	return verdictOf(all, errors.Join(errs...))
 }
 
-// teams finds the pods of workloads. It may return an error with what it found all the same.
-func (o *command) teams(ctx context.Context, c *cluster.Cluster, found []selection.Chosen, objects []trigger.Object) ([]*cluster.WorkloadPods, error) {
-	var teams []*cluster.WorkloadPods
+// workloads finds the pods of workloads. It may return an error with what it found all the same.
+func (o *command) workloads(ctx context.Context, c *cluster.Cluster, found []selection.Chosen, objects []trigger.Object) ([]*cluster.WorkloadPods, error) {
+	var workloads []*cluster.WorkloadPods
 	var errs, foreign []error
 	for _, one := range found {
 		t, err := c.FindPods(ctx, one.Workload, o.driver, objects)
@@ -104,13 +104,13 @@ func (o *command) teams(ctx context.Context, c *cluster.Cluster, found []selecti
 		errs = append(errs, err)
 		if t != nil {
 			t.Name = selection.Subject(one.Info)
-			teams = append(teams, t)
+			workloads = append(workloads, t)
 		}
 	}
-	if isNamed := !o.All && o.Selector == "" && !o.FromFiles(); isNamed || len(teams) == 0 {
+	if isNamed := !o.All && o.Selector == "" && !o.FromFiles(); isNamed || len(workloads) == 0 {
 		errs = append(errs, foreign...)
 	}
-	return teams, errors.Join(errs...)
+	return workloads, errors.Join(errs...)
 }
 
 // verdictOf returns the error that decides the exit code.
@@ -154,11 +154,11 @@ func count(set map[string]bool) int {
 
 // judge asks nodes and the API server, in this order: what a node has cannot be newer than what is
 // asked for later.
-func (o *command) judge(ctx context.Context, c *cluster.Cluster, teams []*cluster.WorkloadPods) ([]workloadStatus, error) {
-	answers := c.Drivers.Reports(ctx, cluster.NodesOf(teams))
+func (o *command) judge(ctx context.Context, c *cluster.Cluster, workloads []*cluster.WorkloadPods) ([]workloadStatus, error) {
+	answers := c.Drivers.Reports(ctx, cluster.NodesOf(workloads))
 	remarkUnasked(o.Session, answers)
 	there, notes := map[api.Ref]versions.Now{}, map[api.Ref]string{}
-	for object, isCopied := range cluster.ObjectsOf(teams) {
+	for object, isCopied := range cluster.ObjectsOf(workloads) {
 		found, err := c.Version(ctx, object)
 		if isCopied {
 			found, err = c.Content(ctx, object)
@@ -179,7 +179,7 @@ func (o *command) judge(ctx context.Context, c *cluster.Cluster, teams []*cluste
 		o.Remark("note: %s", note)
 	}
 	var all []workloadStatus
-	for _, t := range teams {
+	for _, t := range workloads {
 		all = append(all, judged{t}.status(answers, there, notes))
 	}
 	return all, nil

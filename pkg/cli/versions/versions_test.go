@@ -166,7 +166,7 @@ func TestJudge(t *testing.T) {
 			given: func(w *world) { w.source.Projected, w.source.Known = version("8"), version("8") },
 			want:  versions.Verdict{State: versions.Lagging, Has: "8", Since: edited, Why: "its node has not heard of it yet"},
 		},
-		"a later version will do where that is said": {
+		"a later version will do where that is set": {
 			given: func(w *world) { w.source.Projected, w.now.OrNewer = version("10"), true },
 			want:  versions.Verdict{State: versions.Current, Has: "10"},
 		},

@@ -13,18 +13,18 @@ import (
 
 // Difference returns what readers of a pod's volumes would see change from one to the other, and ""
 // for nothing. Volumes with an Err hold nothing.
-func Difference(pod Pod, before, after []Volume, sight Sight) string {
+func Difference(pod Pod, before, after []Volume, visibility Visibility) string {
 	var b strings.Builder
 	for _, next := range after {
 		if last := named(before, next.Name); last != nil {
-			b.WriteString(change{path(pod, next.Name), *last, next, sight}.text())
+			b.WriteString(change{path(pod, next.Name), *last, next, visibility}.text())
 			continue
 		}
-		b.WriteString(change{path(pod, next.Name), Volume{}, next, sight}.text())
+		b.WriteString(change{path(pod, next.Name), Volume{}, next, visibility}.text())
 	}
 	for _, last := range before {
 		if named(after, last.Name) == nil {
-			b.WriteString(change{path(pod, last.Name), last, Volume{}, sight}.text())
+			b.WriteString(change{path(pod, last.Name), last, Volume{}, visibility}.text())
 		}
 	}
 	return b.String()
@@ -44,7 +44,7 @@ func path(pod Pod, volume string) string { return pod.Object() + "/" + volume }
 type change struct {
 	path          string
 	before, after Volume
-	sight         Sight
+	visibility    Visibility
 }
 
 func (c change) text() string {
@@ -117,7 +117,7 @@ func (c change) file(name string, before, after map[string]tree.File) string {
 		text = fmt.Sprintf("file %s/%s: mode %s -> %s\n", c.path, shown(name), octal(old.Mode), octal(next.Mode))
 	}
 	differ := diffs.Unified
-	if c.sight != Shown && (c.before.Secret[name] || c.after.Secret[name]) {
+	if c.visibility != Shown && (c.before.Secret[name] || c.after.Secret[name]) {
 		differ = diffs.Masked
 	}
 	full := c.path + "/" + shown(name)

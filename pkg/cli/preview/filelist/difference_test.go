@@ -36,7 +36,7 @@ func TestDifference(t *testing.T) {
 	broken := []filelist.Volume{{Name: "v", Err: errors.New("gone")}}
 	for name, test := range map[string]struct {
 		before, after []filelist.Volume
-		sight         filelist.Sight
+		visibility    filelist.Visibility
 		want          string
 	}{
 		"equal volumes do not differ": {before: one(file("a", "1\n", 0o644)), after: one(file("a", "1\n", 0o644)), want: ""},
@@ -52,7 +52,7 @@ func TestDifference(t *testing.T) {
 			want: "--- live/pod/p/v/secret\n+++ preview/pod/p/v/secret\nchanged, 5 bytes -> 10 bytes\n",
 		},
 		"unless they shall be": {
-			before: one(file("secret", "hush\n", 0o644)), after: one(file("secret", "hish\n", 0o644)), sight: filelist.Shown,
+			before: one(file("secret", "hush\n", 0o644)), after: one(file("secret", "hish\n", 0o644)), visibility: filelist.Shown,
 			want: "--- live/pod/p/v/secret\n+++ preview/pod/p/v/secret\n@@ -1,1 +1,1 @@\n-hush\n+hish\n",
 		},
 		"a volume that comes is all added": {
@@ -64,7 +64,7 @@ func TestDifference(t *testing.T) {
 			want:   "volume pod/p/v: removed\n--- live/pod/p/v/a\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-1\n",
 		},
 		"an empty volume that comes is a difference": {after: one(), want: "volume pod/p/v: added\n"},
-		"what changes for all files is said once": {
+		"what changes for all files is shown once": {
 			before: one(file("a", "1\n", 0o644)), after: owned,
 			want: "volume pod/p/v: owner 0:0 -> 0:5, mode 0755 -> 2755, mode of directories 0755 -> 2755\n",
 		},
@@ -78,7 +78,7 @@ func TestDifference(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := filelist.Difference(filelist.Pod{Kind: "Pod", Name: "p"}, test.before, test.after, test.sight)
+			got := filelist.Difference(filelist.Pod{Kind: "Pod", Name: "p"}, test.before, test.after, test.visibility)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("Difference (-want +got):\n%s", diff)
 			}

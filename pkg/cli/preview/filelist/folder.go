@@ -17,9 +17,9 @@ type Folder struct {
 	root *os.Root
 	// Owns gives files the owners that they have in the volume, which takes root.
 	Owns bool
-	// Sight is about Secrets: unless they are shown, their files are for their owner alone,
+	// Visibility is about Secrets: unless they are shown, their files are for their owner alone,
 	// whatever their modes in the volume.
-	Sight Sight
+	Visibility Visibility
 }
 
 // The modes of what is not complete yet.
@@ -99,7 +99,7 @@ func (f *Folder) file(at *os.Root, v Volume, file tree.File) error {
 		return err
 	}
 	mode := file.Mode
-	if v.Secret[file.Path] && f.Sight != Shown {
+	if v.Secret[file.Path] && f.Visibility != Shown {
 		mode &^= othersRead
 	}
 	return f.settle(at, file.Path, v.Tree, mode)

@@ -54,14 +54,14 @@ func newFolder(t *testing.T, dir string) *filelist.Folder {
 func TestFolder(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		sight  filelist.Sight
-		secret string
+		visibility filelist.Visibility
+		secret     string
 	}{{filelist.Masked, "-rw-------"}, {filelist.Shown, "-rw-r--r--"}} {
-		t.Run(string(test.sight), func(t *testing.T) {
+		t.Run(string(test.visibility), func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "new")
 			folder := newFolder(t, dir)
-			folder.Sight = test.sight
+			folder.Visibility = test.visibility
 			v := volume(t, "v", file("a", "1", 0o666), file("d/secret", "hush", 0o644), file("d/e/none", "", 0))
 			v.RootMode, v.Tree.DirMode = 0o777, 0o755|fs.ModeSetgid
 			v.Tree.UID, v.Tree.GID = 12345, 12345 // Without Owns they mean nothing.

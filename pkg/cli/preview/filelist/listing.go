@@ -12,15 +12,15 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
-// Sight is how much of Secrets is shown.
-type Sight string
+// Visibility is how much of Secrets is shown.
+type Visibility string
 
 // The sights.
 const (
 	// Masked shows that there are files, and how large they are.
-	Masked Sight = "masked"
+	Masked Visibility = "masked"
 	// Shown shows everything.
-	Shown Sight = "shown"
+	Shown Visibility = "shown"
 )
 
 const (
@@ -32,20 +32,20 @@ const (
 )
 
 // Print lists the files of volumes, and nothing of their values.
-func Print(w io.Writer, pod Pod, volumes []Volume, sight Sight) error {
+func Print(w io.Writer, pod Pod, volumes []Volume, visibility Visibility) error {
 	for _, v := range volumes {
 		if v.Err != nil {
 			continue // The error is printed elsewhere.
 		}
 		digest := v.Tree.Digest()
-		if v.HoldsSecrets() && sight != Shown {
+		if v.HoldsSecrets() && visibility != Shown {
 			digest = hidden
 		}
 		if _, err := fmt.Fprintf(w, "%s: volume %s (%s), %s, %s, %s\n",
 			pod.Object(), v.Name, v.Type, counted(len(v.Tree.Files), "file"), counted(v.Tree.Size(), "byte"), digest); err != nil {
 			return err
 		}
-		if err := v.table(w, sight); err != nil {
+		if err := v.table(w, visibility); err != nil {
 			return err
 		}
 	}
@@ -60,7 +60,7 @@ func counted(n int, what string) string {
 }
 
 // table lists the files of one volume.
-func (v Volume) table(w io.Writer, sight Sight) error {
+func (v Volume) table(w io.Writer, visibility Visibility) error {
 	owner := fmt.Sprintf("%d:%d", v.Tree.UID, v.Tree.GID)
 	rows := [][]string{{"  MODE", "OWNER", "SIZE", "SHA256", "PATH"}, {"  " + modeText(v.RootMode|fs.ModeDir), owner, "-", "-", "."}}
 	for _, e := range v.entries() {
@@ -68,7 +68,7 @@ func (v Volume) table(w io.Writer, sight Sight) error {
 		if e.isDir {
 			mode, size, path = v.Tree.DirMode|fs.ModeDir, "-", path+"/"
 		} else {
-			digest = v.digest(e.file, sight)
+			digest = v.digest(e.file, visibility)
 		}
 		rows = append(rows, []string{"  " + modeText(mode), owner, size, digest, shown(path)})
 	}
@@ -97,8 +97,8 @@ func (v Volume) entries() []entry {
 	return all
 }
 
-func (v Volume) digest(f tree.File, sight Sight) string {
-	if v.Secret[f.Path] && sight != Shown {
+func (v Volume) digest(f tree.File, visibility Visibility) string {
+	if v.Secret[f.Path] && visibility != Shown {
 		return hidden
 	}
 	sum := sha256.Sum256(f.Data)

@@ -68,10 +68,10 @@ func volumesOf(t *testing.T, volumes, spec string) []filelist.Volume {
 }
 
 // list returns the list of volumes, and the errors of those that hold nothing.
-func list(t *testing.T, volumes []filelist.Volume, sight filelist.Sight) string {
+func list(t *testing.T, volumes []filelist.Volume, visibility filelist.Visibility) string {
 	t.Helper()
 	var b strings.Builder
-	if err := filelist.Print(&b, filelist.Pod{Kind: "Pod", Name: "p"}, volumes, sight); err != nil {
+	if err := filelist.Print(&b, filelist.Pod{Kind: "Pod", Name: "p"}, volumes, visibility); err != nil {
 		t.Fatal(err)
 	}
 	var lines []string
@@ -203,8 +203,8 @@ func TestShownSecrets(t *testing.T) {
 		t.Errorf("list = %q, want %q", got, want)
 	}
 	var heads [2]strings.Builder
-	for i, sight := range []filelist.Sight{filelist.Masked, filelist.Shown} {
-		if err := filelist.Print(&heads[i], filelist.Pod{Kind: "Pod", Name: "p"}, volumes, sight); err != nil {
+	for i, visibility := range []filelist.Visibility{filelist.Masked, filelist.Shown} {
+		if err := filelist.Print(&heads[i], filelist.Pod{Kind: "Pod", Name: "p"}, volumes, visibility); err != nil {
 			t.Fatal(err)
 		}
 	}
