@@ -16,7 +16,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 )
 
-// command is the command of this name.
+// command is the command with its flags.
 type command struct {
 	*session.Session
 
@@ -25,6 +25,7 @@ type command struct {
 	output printing.Format
 }
 
+// New returns the command.
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s}
 	c := &cobra.Command{

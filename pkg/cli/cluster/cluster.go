@@ -36,7 +36,7 @@ type Cluster struct {
 	Drivers *nodes.Drivers
 }
 
-// cluster returns how to ask the cluster, whose driver's pods are in a namespace.
+// New returns how to ask the cluster, whose driver's pods are in a namespace.
 func New(s *session.Session, driverNamespace string) (*Cluster, error) {
 	config, err := s.Config()
 	if err != nil {

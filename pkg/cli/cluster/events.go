@@ -10,9 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// The names of the rollout controller and of the kubelet in Events.
 const (
-	// ControllerName is what the rollout controller calls itself in Events, and kubeletName the
-	// kubelet.
 	ControllerName = "liveconfig-controller"
 	KubeletName    = "kubelet"
 )

@@ -142,6 +142,7 @@ func ObjectsOf(workloads []*WorkloadPods) map[api.Ref]bool {
 	return objects
 }
 
+// ReportsOf returns the reports of the nodes that answered.
 func ReportsOf(answers map[string]nodes.Answer) []statusz.Report {
 	var all []statusz.Report
 	for _, answer := range answers {

@@ -41,6 +41,7 @@ func scripts() map[string]func(io.Writer) error {
 	}
 }
 
+// New returns the command.
 func New(s *session.Session) *cobra.Command {
 	names := []string{"kubectl", "bash", "zsh", "fish"}
 	return &cobra.Command{

@@ -85,8 +85,15 @@ func kindsOf(command *cobra.Command) []string {
 func resourceOf(kind string) (schema.GroupVersionResource, bool) {
 	kind = strings.TrimSuffix(strings.ToLower(kind), ".apps")
 	for _, known := range [][3]string{
-		{"apps", "deployment", "deploy"}, {"apps", "statefulset", "sts"}, {"apps", "daemonset", "ds"}, {"apps", "replicaset", "rs"},
-		{"batch", "job", ""}, {"batch", "cronjob", "cj"}, {"", "pod", "po"}, {"", "configmap", "cm"}, {"", "secret", ""},
+		{"apps", "deployment", "deploy"},
+		{"apps", "statefulset", "sts"},
+		{"apps", "daemonset", "ds"},
+		{"apps", "replicaset", "rs"},
+		{"batch", "job", ""},
+		{"batch", "cronjob", "cj"},
+		{"", "pod", "po"},
+		{"", "configmap", "cm"},
+		{"", "secret", ""},
 	} {
 		group, name, short := known[0], known[1], known[2]
 		if kind != "" && slices.Contains([]string{name, name + "s", short}, kind) {

@@ -28,7 +28,7 @@ const (
 	toInTree     = "in-tree"
 )
 
-// command is the command convert.
+// command is the command with its flags.
 type command struct {
 	*session.Session
 
@@ -43,6 +43,7 @@ type command struct {
 	converted, refused int
 }
 
+// New returns the command.
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s}
 	c := &cobra.Command{

@@ -19,7 +19,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 )
 
-// command is the command of this name.
+// command is the command with its flags.
 type command struct {
 	*session.Session
 	selection.Selection
@@ -28,6 +28,7 @@ type command struct {
 	output                  printing.Format
 }
 
+// New returns the command.
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s}
 	c := &cobra.Command{

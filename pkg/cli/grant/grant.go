@@ -29,7 +29,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 )
 
-// command is the command of this name.
+// command is the command with its flags.
 type command struct {
 	selection.Selection
 	*session.Session
@@ -40,6 +40,7 @@ type command struct {
 	configMaps, secrets string
 }
 
+// New returns the command.
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s, output: printing.NewObjects("serverside-applied")}
 	c := &cobra.Command{

@@ -80,6 +80,7 @@ func (w *Watch) await(ctx context.Context, isSynced func() bool) error {
 	}
 }
 
+// Pods returns the pods as they are now.
 func (w *Watch) Pods() []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, item := range w.store.List() {

@@ -25,7 +25,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// command is the command preview.
+// command is the command with its flags.
 type command struct {
 	*session.Session
 
@@ -55,6 +55,7 @@ const (
 	exitPreviewError = 2
 )
 
+// New returns the command.
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s, remarked: map[string]bool{}}
 	c := &cobra.Command{

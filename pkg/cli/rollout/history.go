@@ -21,7 +21,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 )
 
-// rolloutHistory is the command of this name.
+// rolloutHistory is the command with its flags.
 type rolloutHistory struct {
 	rolloutTargets
 	*session.Session

@@ -18,7 +18,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// rolloutPause is the command of this name.
+// rolloutPause is the command with its flags.
 type rolloutPause struct{ edit.Edit }
 
 func newRolloutPause(s *session.Session) *cobra.Command {
@@ -54,7 +54,7 @@ func (o *rolloutPause) run(ctx context.Context, s *session.Session, args []strin
 	})
 }
 
-// rolloutResume is the command of this name.
+// rolloutResume is the command with its flags.
 type rolloutResume struct{ edit.Edit }
 
 func newRolloutResume(s *session.Session) *cobra.Command {

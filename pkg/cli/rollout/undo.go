@@ -28,7 +28,7 @@ import (
 	rolled "github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
-// rolloutUndo is the command of this name.
+// rolloutUndo is the command with its flags.
 type rolloutUndo struct {
 	rolloutTargets
 	*session.Session
@@ -150,7 +150,7 @@ func (u *undo) attempt(ctx context.Context) (runtime.Object, error) {
 	if err := u.check(ctx); err != nil {
 		return nil, err
 	}
-	return u.send(ctx)
+	return u.send()
 }
 
 // check returns an error if pods of the revision could not start for want of their config.
@@ -190,7 +190,7 @@ func (u *undo) lost(ctx context.Context, r revisions.Revision) []string {
 
 // send sends the template of the revision, as kubectl does, for the version of the workload that
 // was checked.
-func (u *undo) send(ctx context.Context) (runtime.Object, error) {
+func (u *undo) send() (runtime.Object, error) {
 	if u.output.DryRun == printing.DryRunClient {
 		return u.applied(), nil
 	}

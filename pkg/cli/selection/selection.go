@@ -134,6 +134,7 @@ func typed(infos []*resource.Info) error {
 	return errors.Join(errs...)
 }
 
+// AsTyped makes the object of one of Kubernetes' own kinds that of Go.
 func AsTyped(info *resource.Info) error {
 	given, ok := info.Object.(*unstructured.Unstructured)
 	if !ok {

@@ -10,6 +10,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 )
 
+// New returns the command.
 func New(s *session.Session) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set",

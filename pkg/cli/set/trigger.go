@@ -24,7 +24,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// setTrigger is the command of this name.
+// setTrigger is the command with its flags.
 type setTrigger struct {
 	edit.Edit
 
@@ -61,7 +61,7 @@ func (o *setTrigger) run(c *cobra.Command, s *session.Session, args []string) er
 	if !o.remove && len(objects) == 0 {
 		return usage.Errorf("no trigger is named: write one behind the workload, such as configmap/app or secret/tls")
 	}
-	return o.Edit.Run(c.Context(), s, targets, func(info *resource.Info, w selection.Workload) error {
+	return o.Run(c.Context(), s, targets, func(info *resource.Info, w selection.Workload) error {
 		if err := isRolledOut(w); err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 )
 
-// setVolume is the command of this name.
+// setVolume is the command with its flags.
 type setVolume struct {
 	edit.Edit
 
@@ -94,7 +94,7 @@ func (o *setVolume) run(c *cobra.Command, s *session.Session, args []string) err
 		return err
 	}
 	o.remarkOn(c.Context(), s, sources)
-	return o.Edit.Run(c.Context(), s, args, func(info *resource.Info, w selection.Workload) error {
+	return o.Run(c.Context(), s, args, func(info *resource.Info, w selection.Workload) error {
 		if err := o.changeable(w); err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (o *setVolume) runRemove(c *cobra.Command, s *session.Session, args []strin
 	if len(sources) > 0 || o.mount.Path != "" {
 		return usage.Errorf("--remove takes --name, and no flag about the content of a volume")
 	}
-	return o.Edit.Run(c.Context(), s, args, func(_ *resource.Info, w selection.Workload) error {
+	return o.Run(c.Context(), s, args, func(_ *resource.Info, w selection.Workload) error {
 		if err := o.changeable(w); err != nil {
 			return err
 		}

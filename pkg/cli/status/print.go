@@ -98,7 +98,7 @@ type table struct {
 	now  time.Time
 }
 
-func (t table) print(to io.Writer, all []workloadStatus) error {
+func (t table) write(to io.Writer, all []workloadStatus) error {
 	for i, rows := range [][][]string{sources(all), rollouts(all), t.pods(all)} {
 		if i > 0 && len(rows) == 0 {
 			continue

@@ -14,7 +14,7 @@ func TestTableCells(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	lagging := podStatus{Pod: "web-1", State: versions.Lagging, Why: "no\x1b[2J\nweb-2\tcurrent"}
-	if err := (table{now: time.Now()}).print(&b, []workloadStatus{{Workload: "pods/web-1", Sources: []sourceStatus{{Pods: []podStatus{lagging}}}}}); err != nil {
+	if err := (table{now: time.Now()}).write(&b, []workloadStatus{{Workload: "pods/web-1", Sources: []sourceStatus{{Pods: []podStatus{lagging}}}}}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := b.String(), `no\x1b[2J web-2 current`+"\n"; !strings.HasSuffix(got, want) {
@@ -29,7 +29,7 @@ func TestTableLimit(t *testing.T) {
 	all := []workloadStatus{{Workload: "pods/web", Sources: []sourceStatus{{Pods: pods}}}}
 	for wide, want := range map[bool]string{false: "and 2 more: -o wide shows all\n", true: "-\n"} {
 		var b strings.Builder
-		if err := (table{wide: wide, now: time.Now()}).print(&b, all); err != nil {
+		if err := (table{wide: wide, now: time.Now()}).write(&b, all); err != nil {
 			t.Fatal(err)
 		}
 		if got := b.String(); !strings.HasSuffix(got, want) || strings.Contains(got, "more") == wide {

@@ -27,7 +27,7 @@ import (
 // exitLags is the status that the program ends with when some pods do not have what the API has.
 const exitLags = 2
 
-// command is the command status.
+// command is the command with its flags.
 type command struct {
 	*session.Session
 	selection.Selection
@@ -36,6 +36,7 @@ type command struct {
 	output                  printing.Format
 }
 
+// New returns the command.
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s}
 	c := &cobra.Command{
@@ -192,7 +193,7 @@ func (o *command) print(all []workloadStatus) error {
 	case "name":
 		return o.names(all)
 	default:
-		return table{wide: o.output.Name == "wide", now: time.Now()}.print(o.Out, all)
+		return table{wide: o.output.Name == "wide", now: time.Now()}.write(o.Out, all)
 	}
 }
 

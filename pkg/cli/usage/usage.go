@@ -36,6 +36,7 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns what the mistake is.
 func (e *Error) Unwrap() error { return e.Err }
 
+// Errorf returns a mistake in the command line.
 func Errorf(format string, args ...any) error { return &Error{fmt.Errorf(format, args...)} }
 
 // Exit ends the program with a separate status. It has no error where the status is an answer, and

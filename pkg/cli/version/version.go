@@ -12,6 +12,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
 )
 
+// New returns the command.
 func New(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",

@@ -24,7 +24,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// command is the command of this name.
+// command is the command with its flags.
 type command struct {
 	*session.Session
 	selection.Selection
@@ -34,6 +34,7 @@ type command struct {
 	timeout                 time.Duration
 }
 
+// New returns the command.
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s}
 	c := &cobra.Command{
