@@ -5,7 +5,6 @@
 package manifest
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -184,11 +183,4 @@ func ParsePath(text string) Path {
 		}
 		p = append(p, Step{Index: index})
 	}
-}
-
-// Compare orders paths as they are read.
-func Compare(a, b Path) int {
-	return slices.CompareFunc(a, b, func(a, b Step) int {
-		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Index, b.Index))
-	})
 }

@@ -19,14 +19,19 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
-// AddFlags adds the flag for the namespace of the driver's pods.
-func AddFlags(c *cobra.Command, namespace *string) {
-	c.Flags().StringVar(namespace, "driver-namespace", nodes.DefaultNamespace, "namespace of the driver's pods, which report what nodes have")
+// Flags name the driver that commands ask.
+type Flags struct{ Driver, DriverNamespace string }
+
+// AddFlags adds the flags.
+func (f *Flags) AddFlags(c *cobra.Command) {
+	selection.AddDriverFlag(c, &f.Driver)
+	c.Flags().StringVar(&f.DriverNamespace, "driver-namespace", nodes.DefaultNamespace, "namespace of the driver's pods, which report what nodes have")
 }
 
 // Cluster is what commands ask that look at pods: the API server, and the drivers of nodes.
@@ -34,10 +39,12 @@ type Cluster struct {
 	Client  kubernetes.Interface
 	meta    metadata.Interface
 	Drivers *nodes.Drivers
+	// Driver is the name that the driver is installed under.
+	Driver string
 }
 
-// New returns how to ask the cluster, whose driver's pods are in a namespace.
-func New(s *session.Session, driverNamespace string) (*Cluster, error) {
+// New returns how to ask the cluster.
+func New(s *session.Session, flags Flags) (*Cluster, error) {
 	config, err := s.Config()
 	if err != nil {
 		return nil, err
@@ -47,7 +54,8 @@ func New(s *session.Session, driverNamespace string) (*Cluster, error) {
 	if err := errors.Join(errOfClient, errOfMeta); err != nil {
 		return nil, fmt.Errorf("prepare to ask the API server: %w", err)
 	}
-	return &Cluster{Client: client, meta: meta, Drivers: nodes.New(config, client, driverNamespace)}, nil
+	drivers := nodes.New(config, client, flags.DriverNamespace)
+	return &Cluster{Client: client, meta: meta, Drivers: drivers, Driver: flags.Driver}, nil
 }
 
 // Version returns which version of an object there is. What the object holds does not leave the API

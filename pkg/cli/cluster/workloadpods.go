@@ -41,7 +41,7 @@ type WorkloadPods struct {
 
 // FindPods finds the pods of a workload and where they show the objects, or all if there are none.
 // It may return an error with what it found all the same.
-func (c *Cluster) FindPods(ctx context.Context, w selection.Workload, driver string, objects []trigger.Object) (*WorkloadPods, error) {
+func (c *Cluster) FindPods(ctx context.Context, w selection.Workload, objects []trigger.Object) (*WorkloadPods, error) {
 	selector, err := pods.NewSelector(c.Client, w)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (c *Cluster) FindPods(ctx context.Context, w selection.Workload, driver str
 	mistakes := map[string]bool{} // Of each pod they are the same.
 	shown := map[versions.Place]bool{}
 	look := func(annotations map[string]string, spec *corev1.PodSpec) []versions.Place {
-		places, err := versions.Places(annotations, spec, w.Meta.Namespace, driver)
+		places, err := versions.Places(annotations, spec, w.Meta.Namespace, c.Driver)
 		if err != nil {
 			mistakes[err.Error()] = true
 		}
@@ -133,11 +133,18 @@ func NodesOf(workloads []*WorkloadPods) []string {
 
 // ObjectsOf returns the objects that pods show, and whether copies of them are what some have.
 func ObjectsOf(workloads []*WorkloadPods) map[api.Ref]bool {
-	objects := map[api.Ref]bool{}
+	var places []versions.Place
 	for _, t := range workloads {
-		for _, place := range t.All() {
-			objects[place.Object] = objects[place.Object] || place.IsCopy()
-		}
+		places = append(places, t.All()...)
+	}
+	return Copied(places)
+}
+
+// Copied returns the objects of places, and whether copies of them are in some.
+func Copied(places []versions.Place) map[api.Ref]bool {
+	objects := map[api.Ref]bool{}
+	for _, place := range places {
+		objects[place.Object] = objects[place.Object] || place.IsCopy()
 	}
 	return objects
 }

@@ -24,8 +24,8 @@ type command struct {
 	*session.Session
 	selection.Selection
 
-	driver, driverNamespace string
-	output                  printing.Format
+	driver cluster.Flags
+	output printing.Format
 }
 
 // New returns the command.
@@ -45,8 +45,7 @@ func New(s *session.Session) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}
 	o.AddClusterFlags(c)
-	selection.AddDriverFlag(c, &o.driver)
-	cluster.AddFlags(c, &o.driverNamespace)
+	o.driver.AddFlags(c)
 	o.output.AddFlag(c, "wide (all pods, not only those that are not current), json or yaml", "wide", "json", "yaml")
 	return c
 }
@@ -55,13 +54,13 @@ func (o *command) run(ctx context.Context, args []string) error {
 	if err := o.output.Check(); err != nil {
 		return err
 	}
-	asked, err := cluster.New(o.Session, o.driverNamespace)
+	asked, err := cluster.New(o.Session, o.driver)
 	if err != nil {
 		return err
 	}
 	var all []description.Description
 	found, err := o.Workloads(o.Session, args)
-	d := newDescriber(asked, o.driver, o.driverNamespace)
+	d := newDescriber(asked)
 	for _, one := range found {
 		all = append(all, d.describe(ctx, one.Info.Mapping.GroupVersionKind.Kind, one.Workload))
 	}

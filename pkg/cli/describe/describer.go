@@ -27,15 +27,12 @@ import (
 type describer struct {
 	*cluster.Cluster
 
-	driver, driverNamespace string
-	answers                 map[string]nodes.Answer
-	events                  map[string]events
+	answers map[string]nodes.Answer
+	events  map[string]events
 }
 
-func newDescriber(c *cluster.Cluster, driver, driverNamespace string) *describer {
-	return &describer{
-		Cluster: c, driver: driver, driverNamespace: driverNamespace, answers: map[string]nodes.Answer{}, events: map[string]events{},
-	}
+func newDescriber(c *cluster.Cluster) *describer {
+	return &describer{Cluster: c, answers: map[string]nodes.Answer{}, events: map[string]events{}}
 }
 
 // report is the description of one workload, and what it is made from.
@@ -81,27 +78,18 @@ func (d *report) addUnknown(what, why, command string) {
 
 // fromSpec adds the content of the spec of the pods.
 func (d *report) fromSpec(spec *corev1.PodSpec) {
-	found := uses.Of(spec, uses.Place{Namespace: d.Meta.Namespace, Driver: d.driver})
+	found := uses.Of(spec, uses.Place{Namespace: d.Meta.Namespace, Driver: d.Driver})
 	d.Others = append(d.Others, found.Others...)
-	d.newest, _ = versions.Places(d.Template.Annotations, spec, d.Meta.Namespace, d.driver) // Each volume has its mistakes.
+	d.newest, _ = versions.Places(d.Template.Annotations, spec, d.Meta.Namespace, d.Driver) // Each volume has its mistakes.
 	var fsGroup *int64
 	if spec.SecurityContext != nil {
 		fsGroup = spec.SecurityContext.FSGroup
 	}
+	config, _ := trigger.ParseConfig(d.Template.Annotations[trigger.ConfigAnnotation]) // Without one there are no copies.
+	copies := description.Copies(versions.Originals(config, d.Meta.Namespace))
 	for _, v := range found.Volumes {
-		d.Volumes = append(d.Volumes, description.VolumeOf(v, fsGroup, copiesIn(d.newest)))
+		d.Volumes = append(d.Volumes, description.VolumeOf(v, fsGroup, copies))
 	}
-}
-
-// copiesIn returns what copies are of.
-func copiesIn(places []versions.Place) description.Copies {
-	copies := description.Copies{}
-	for _, place := range places {
-		if place.IsCopy() {
-			copies[place.Names] = place.Object
-		}
-	}
-	return copies
 }
 
 // fromRollout adds the state of the rollout.
@@ -118,7 +106,7 @@ func (d *report) fromRollout(ctx context.Context) {
 	if d.Rollout = description.RolloutOf(view, d.state); d.Rollout == nil {
 		return
 	}
-	history, err := cluster.HistoryOf(ctx, d.Client, d.Object, d.driver)
+	history, err := cluster.HistoryOf(ctx, d.Client, d.Object, d.Driver)
 	if err != nil {
 		d.addUnknown("its revision", err.Error(), "")
 		return
@@ -146,7 +134,7 @@ func (d *report) findPods(ctx context.Context) {
 			continue
 		}
 		d.running = append(d.running, pod)
-		d.places[string(pod.UID)], _ = versions.Places(pod.Annotations, &pod.Spec, pod.Namespace, d.driver) // As in fromSpec.
+		d.places[string(pod.UID)], _ = versions.Places(pod.Annotations, &pod.Spec, pod.Namespace, d.Driver) // As in fromSpec.
 	}
 }
 
@@ -182,7 +170,7 @@ func (d *report) askNodes(ctx context.Context) {
 }
 
 func (d *report) volumesOf(pod *corev1.Pod) []uses.Volume {
-	return uses.Of(&pod.Spec, uses.Place{Namespace: pod.Namespace, Driver: d.driver}).Volumes
+	return uses.Of(&pod.Spec, uses.Place{Namespace: pod.Namespace, Driver: d.Driver}).Volumes
 }
 
 // notAsked returns why the node of a pod need not be asked; empty if it has to be.
@@ -202,18 +190,14 @@ func notAsked(pod *corev1.Pod, volumes []uses.Volume) string {
 // askAPI asks which versions there are of what the template and the pods show. The nodes were asked
 // before: what they have cannot be newer.
 func (d *report) askAPI(ctx context.Context) {
-	objects := map[api.Ref]bool{} // With whether pods have copies.
-	var order []api.Ref
+	isCopied := cluster.Copied(d.all())
 	for _, place := range d.all() {
-		isCopied, isKnown := objects[place.Object]
-		if !isKnown {
-			order = append(order, place.Object)
+		object := place.Object
+		if _, isKnown := d.facts[object]; isKnown {
+			continue
 		}
-		objects[place.Object] = isCopied || place.IsCopy()
-	}
-	for _, object := range order {
 		found, err := d.Version(ctx, object)
-		if objects[object] {
+		if isCopied[object] {
 			found, err = d.Content(ctx, object)
 		}
 		fact := description.Fact{Now: found}

@@ -51,7 +51,7 @@ func (t *describer) eventsIn(ctx context.Context, namespace string) events {
 	var found events
 	var errs []error
 	for _, selector := range []string{
-		"source=" + t.driver, "source=" + cluster.ControllerName, "source=" + cluster.KubeletName + ",reason=FailedMount",
+		"source=" + t.Driver, "source=" + cluster.ControllerName, "source=" + cluster.KubeletName + ",reason=FailedMount",
 	} {
 		list, err := t.Client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: selector})
 		if err != nil {

@@ -209,9 +209,13 @@ func (h History) Current() (Revision, bool) {
 	return h.Revisions[i], true
 }
 
+func (h History) index(number int64) int {
+	return slices.IndexFunc(h.Revisions, func(r Revision) bool { return r.Number == number })
+}
+
 // Find returns the revision of a number. The error names those that there are.
 func (h History) Find(number int64) (Revision, error) {
-	i := slices.IndexFunc(h.Revisions, func(r Revision) bool { return r.Number == number })
+	i := h.index(number)
 	if i < 0 {
 		return Revision{}, fmt.Errorf("there is no revision %d, there are: %s", number, Numbers(h.Revisions))
 	}
@@ -220,7 +224,7 @@ func (h History) Find(number int64) (Revision, error) {
 
 // Before returns the revision that comes before one of a number, and false for the oldest one.
 func (h History) Before(number int64) (Revision, bool) {
-	i := slices.IndexFunc(h.Revisions, func(r Revision) bool { return r.Number == number })
+	i := h.index(number)
 	if i < 1 {
 		return Revision{}, false
 	}

@@ -16,14 +16,12 @@ import (
 
 // New returns the command.
 func New(s *session.Session) *cobra.Command {
-	c := &cobra.Command{
+	c := usage.Group(&cobra.Command{
 		Use:   "rollout",
 		Short: "Look at revisions of config, go back to one, and hold edits back",
 		Long: "Knows revisions as `kubectl rollout` does, and beside their templates the config that their pods have. `kubectl rollout\n" +
 			"status` and `restart` need nothing of that, and have no other here.",
-		Args: usage.SubcommandOnly,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+	})
 	c.AddCommand(newRolloutHistory(s), newRolloutUndo(s), newRolloutPause(s), newRolloutResume(s))
 	return c
 }

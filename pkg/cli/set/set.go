@@ -12,12 +12,10 @@ import (
 
 // New returns the command.
 func New(s *session.Session) *cobra.Command {
-	c := &cobra.Command{
+	c := usage.Group(&cobra.Command{
 		Use:   "set",
 		Short: "Change the volumes of a workload, or what triggers its rollouts",
-		Args:  usage.SubcommandOnly,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+	})
 	first := newSetTrigger(s) // The name that the command was first proposed under.
 	first.Use, first.Hidden = "triggers TYPE/NAME OBJECT...", true
 	c.AddCommand(newSetTrigger(s), newSetVolume(s), first)

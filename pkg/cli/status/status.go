@@ -32,8 +32,8 @@ type command struct {
 	*session.Session
 	selection.Selection
 
-	driver, driverNamespace string
-	output                  printing.Format
+	driver cluster.Flags
+	output printing.Format
 }
 
 // New returns the command.
@@ -54,8 +54,7 @@ func New(s *session.Session) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}
 	o.AddClusterFlags(c)
-	selection.AddDriverFlag(c, &o.driver)
-	cluster.AddFlags(c, &o.driverNamespace)
+	o.driver.AddFlags(c)
 	o.output.AddFlag(c, "wide (all pods, not only those that lag), json, yaml, or name (of the pods that lag)",
 		"wide", "json", "yaml", "name")
 	return c
@@ -72,7 +71,7 @@ func (o *command) run(ctx context.Context, args []string) error {
 	if len(targets) == 0 && len(objects) > 0 && !o.FromFiles() {
 		return usage.Errorf("name the workload that shows %s before it, such as deployment/web %[1]s", objects[0])
 	}
-	asked, err := cluster.New(o.Session, o.driverNamespace)
+	asked, err := cluster.New(o.Session, o.driver)
 	if err != nil {
 		return err
 	}
@@ -93,7 +92,7 @@ func (o *command) workloads(ctx context.Context, c *cluster.Cluster, found []sel
 	var workloads []*cluster.WorkloadPods
 	var errs, foreign []error
 	for _, one := range found {
-		t, err := c.FindPods(ctx, one.Workload, o.driver, objects)
+		t, err := c.FindPods(ctx, one.Workload, objects)
 		_, isForeign := errors.AsType[*pods.ForeignError](err)
 		if err != nil {
 			err = fmt.Errorf("%s: %w", selection.Subject(one.Info), err)

@@ -10,6 +10,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// Group makes a command one that has subcommands and does nothing without them.
+func Group(c *cobra.Command) *cobra.Command {
+	c.Args = SubcommandOnly
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	return c
+}
+
 // SubcommandOnly refuses arguments that are not subcommands, and suggests similar ones.
 func SubcommandOnly(c *cobra.Command, args []string) error {
 	if len(args) == 0 {

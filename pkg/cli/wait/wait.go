@@ -29,9 +29,9 @@ type command struct {
 	*session.Session
 	selection.Selection
 
-	driver, driverNamespace string
-	conditions              []string
-	timeout                 time.Duration
+	driver     cluster.Flags
+	conditions []string
+	timeout    time.Duration
 }
 
 // New returns the command.
@@ -49,8 +49,7 @@ func New(s *session.Session) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}
 	o.AddClusterFlags(c)
-	selection.AddDriverFlag(c, &o.driver)
-	cluster.AddFlags(c, &o.driverNamespace)
+	o.driver.AddFlags(c)
 	c.Flags().StringArrayVar(&o.conditions, "for", nil, "what to wait for: projected=configmap/NAME or projected=secret/NAME; may be repeated")
 	c.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait at most; 0 looks once")
 	return c
@@ -64,7 +63,7 @@ func (o *command) run(ctx context.Context, args []string) error {
 	if o.timeout < 0 {
 		return usage.Errorf("--timeout %s is in the past", o.timeout)
 	}
-	asked, err := cluster.New(o.Session, o.driverNamespace)
+	asked, err := cluster.New(o.Session, o.driver)
 	if err != nil {
 		return err
 	}
@@ -86,7 +85,7 @@ func (o *command) run(ctx context.Context, args []string) error {
 	asking := make(chan struct{}, atOnce)
 	for i, one := range found {
 		all.Go(func() {
-			v := &waiter{Session: &out, cluster: asked, info: one.Info, driver: o.driver, objects: objects, once: o.timeout == 0, asking: asking}
+			v := &waiter{Session: &out, cluster: asked, info: one.Info, objects: objects, once: o.timeout == 0, asking: asking}
 			if err := v.wait(limited, one.Workload); err != nil {
 				errs[i] = fmt.Errorf("%s: %w", selection.Subject(one.Info), err)
 			}

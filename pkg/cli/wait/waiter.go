@@ -36,7 +36,6 @@ type waiter struct {
 
 	cluster *cluster.Cluster
 	info    *resource.Info
-	driver  string
 	objects []trigger.Object
 	// once looks once and does not wait.
 	once bool
@@ -80,7 +79,7 @@ func (v *waiter) inTurn(ctx context.Context, ask func() error) error {
 
 // begin finds out what to wait for.
 func (v *waiter) begin(ctx context.Context, w selection.Workload) error {
-	pods, err := v.cluster.FindPods(ctx, w, v.driver, v.objects)
+	pods, err := v.cluster.FindPods(ctx, w, v.objects)
 	if err != nil {
 		return err
 	}
@@ -218,7 +217,7 @@ func (v *waiter) judge(ctx context.Context, pods []*corev1.Pod) ([]string, error
 	places := map[string][]versions.Place{}
 	for _, pod := range pods {
 		uid := string(pod.UID)
-		all, err := versions.Places(pod.Annotations, &pod.Spec, pod.Namespace, v.driver)
+		all, err := versions.Places(pod.Annotations, &pod.Spec, pod.Namespace, v.cluster.Driver)
 		if err != nil {
 			return nil, fmt.Errorf("pod %s: %w", pod.Name, err)
 		}
