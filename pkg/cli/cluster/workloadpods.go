@@ -98,7 +98,7 @@ func (t *WorkloadPods) mistakes(mistakes map[string]bool, shown map[versions.Pla
 	others = slices.Compact(others)
 	if len(others) == 0 && len(errs) == 0 && t.State.Name == state.NotTriggered {
 		return &pods.ForeignError{Reason: "it has no volume of liveconfig, and nothing triggers rollouts of it: " +
-			"what Kubernetes' own volumes show, no driver knows"}
+			"drivers do not know what Kubernetes' own volumes show"}
 	}
 	for _, object := range objects {
 		if len(others) > 0 && !slices.Contains(others, object.String()) {

@@ -50,8 +50,8 @@ func New(s *session.Session) *cobra.Command {
 		Use:   "convert -f FILE",
 		Short: "Rewrite in-tree volumes of manifests as volumes of liveconfig, and back",
 		Long: "Prints the manifests with their configMap, secret and projected volumes as volumes of liveconfig that hold the same\n" +
-			"files. Everything else stays as it is, comments and order included. Standard error says which volumes are left as\n" +
-			"they are, and why.",
+			"files. Everything else stays as it is, comments and order included. Standard error lists the volumes that are left\n" +
+			"as they are, and the reasons.",
 		Example: "  kubectl liveconfig convert -f web.yaml > live.yaml\n" +
 			"  kubectl liveconfig convert -f web.yaml --volume config | kubectl apply -f -\n" +
 			"  kubectl liveconfig convert -f live.yaml --to=in-tree",
@@ -136,7 +136,7 @@ func (o *command) file(file manifest.File) (string, error) {
 			return "", err
 		}
 		if len(dropped) > 0 {
-			o.Remark("%s:%d: %d comments could not be kept: %s", file.Name, part.Line, len(dropped), strings.Join(dropped, " "))
+			o.Remark("%s:%d: %d comments were lost: %s", file.Name, part.Line, len(dropped), strings.Join(dropped, " "))
 		}
 		b.WriteString(text)
 	}

@@ -36,9 +36,9 @@ func New(s *session.Session) *cobra.Command {
 		Short: "Show everything about the volumes of a workload or pod",
 		Long: "Shows each volume of liveconfig with its sources, and what else uses ConfigMaps and Secrets; what triggers rollouts;\n" +
 			"which version of each object is in the files of the pods, since when, and how far that is behind the API server; what\n" +
-			"is wrong; and recent Events. Of a workload, the pods that are not current are shown. What nodes have, their drivers\n" +
-			"tell through port-forwards; what cannot be found out is listed at the end. Nothing that objects hold is shown.\n\n" +
-			"The exit code is 1 if something cannot be described at all; what a pod lacks is no error: see status.",
+			"is wrong; and recent Events. Of a workload, the pods that are not current are shown. The drivers of nodes are\n" +
+			"asked through port-forwards; what cannot be found out is listed at the end. Nothing that objects hold is shown.\n\n" +
+			"The exit code is 1 if something cannot be described at all; what a pod lacks is not an error: see status.",
 		Example: "  kubectl liveconfig describe pod/web-0\n" +
 			"  kubectl liveconfig describe deployment/web statefulset/db\n" +
 			"  kubectl liveconfig describe deployments -l team=shop -o json",

@@ -181,7 +181,7 @@ func notAsked(pod *corev1.Pod, volumes []uses.Volume) string {
 	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
 		return "it has ended, and its volumes with it"
 	case pod.Spec.NodeName == "":
-		return "it is on no node yet, so it has no volumes: kubectl describe pod says what it waits for"
+		return "it is on no node yet, so it has no volumes: kubectl describe pod shows what it waits for"
 	default:
 		return ""
 	}

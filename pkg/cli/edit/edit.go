@@ -141,15 +141,15 @@ func (e *Edit) one(
 func (e *Edit) send(_ context.Context, info *resource.Info, before runtime.Object) (runtime.Object, error) {
 	was, err := json.Marshal(before)
 	if err != nil {
-		return nil, fmt.Errorf("encode what it was: %w", err)
+		return nil, fmt.Errorf("encode the object: %w", err)
 	}
 	is, err := json.Marshal(info.Object)
 	if err != nil {
-		return nil, fmt.Errorf("encode what it shall be: %w", err)
+		return nil, fmt.Errorf("encode the changed object: %w", err)
 	}
 	patch, err := strategicpatch.CreateTwoWayMergePatch(was, is, info.Object)
 	if err != nil {
-		return nil, fmt.Errorf("compare what it was with what it shall be: %w", err)
+		return nil, fmt.Errorf("compare the object with the changed one: %w", err)
 	}
 	if string(patch) == "{}" {
 		return info.Object, nil

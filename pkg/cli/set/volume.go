@@ -58,7 +58,7 @@ func newSetVolume(s *session.Session) *cobra.Command {
 	o.sources.addFlags(c)
 	o.sources.addFirstFlags(c)
 	flags := c.Flags()
-	flags.StringVar(&o.mount.Path, "mount-path", "", "where containers see the volume; a volume that is there keeps its mounts without")
+	flags.StringVar(&o.mount.Path, "mount-path", "", "where containers see the volume; without, a volume that exists stays mounted as it is")
 	flags.StringVar(&o.mount.SubPath, "sub-path", "", "mount only this path of the volume; updates reach it with --update-policy InPlace")
 	flags.StringSliceVarP(&o.mount.Containers, "container", "c", nil, "containers that mount it; all but init containers by default")
 	flags.StringVar(&o.name, "name", "", "name of the volume; that of the first source by default")
@@ -142,7 +142,7 @@ func (o *setVolume) changeable(w selection.Workload) error {
 	case kind == "":
 		return nil
 	case owner != nil:
-		return fmt.Errorf("volumes of a %s cannot be changed where something made it: name that, %s/%s", kind, strings.ToLower(owner.Kind), owner.Name)
+		return fmt.Errorf("this %s is managed by a %s: change %s/%s instead", kind, owner.Kind, strings.ToLower(owner.Kind), owner.Name)
 	case kind == "replicaset":
 		return nil
 	}
@@ -208,7 +208,7 @@ func (o *setVolume) remarkOn(ctx context.Context, s *session.Session, sources []
 			"or say --driver-name if it has another name", o.driver)
 	}
 	if o.mount.SubPath != "" && *o.given[api.KeyUpdatePolicy] != string(api.UpdateInPlace) {
-		s.Remark("note: a sub-path mount keeps what it was at the container's start: say --update-policy InPlace to let updates reach it")
+		s.Remark("note: a sub-path mount stays what it was at the container's start: say --update-policy InPlace to let updates reach it")
 	}
 	isForeign := func(src api.Source) bool { return src.Ref.Namespace != "" }
 	isSecret := func(src api.Source) bool { return src.Ref.Kind == api.Secret }
