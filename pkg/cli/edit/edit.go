@@ -1,4 +1,4 @@
-// Package edit changes selected objects in the cluster or in files, and has --dry-run and -o.
+// Package edit changes selected objects in the cluster or in files, and prints the result.
 //
 // It does not know what is changed.
 package edit

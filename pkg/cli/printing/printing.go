@@ -1,5 +1,5 @@
-// Package printing prints for people and for programs: cells, lists of names, JSON and YAML, and
-// texts that a terminal can show.
+// Package printing prints for people and for programs: tables, lists of names, JSON, YAML and
+// objects. It has --output and --dry-run, and escapes what a terminal would obey.
 //
 // It does not know what is printed.
 package printing

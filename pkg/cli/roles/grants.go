@@ -1,8 +1,8 @@
 // Package roles works out the least Roles and RoleBindings by which pods may read what their
 // volumes hold.
 //
-// It does not know volumes, workloads or the API server. Who reads what, and what a grant looks
-// like, is up to pkg/driver/identity, which the driver asks as well.
+// It does not know the API server. pkg/driver/identity, which the driver uses too, chooses the
+// identity that reads an object, and writes the Role of one object.
 package roles
 
 import (
