@@ -15,11 +15,12 @@ import (
 
 // HistoryOf reads the revisions of a workload.
 func HistoryOf(ctx context.Context, client kubernetes.Interface, object runtime.Object, driver string) (revisions.History, error) {
-	w, labels, known := selection.ViewOf(object)
+	w, known := selection.ViewOf(object)
 	if !known {
 		return revisions.History{}, selection.ErrNoRollouts
 	}
-	selector, err := metav1.LabelSelectorAsSelector(labels)
+	pods, _ := selection.AsWorkload(object) // An object with revisions has pods.
+	selector, err := metav1.LabelSelectorAsSelector(pods.Selector)
 	if err != nil {
 		return revisions.History{}, fmt.Errorf("read its selector: %w", err)
 	}

@@ -26,7 +26,7 @@ const (
 // RolloutState returns the state of the rollout of a workload. Objects without rollouts are not
 // triggered.
 func (c *Cluster) RolloutState(ctx context.Context, object runtime.Object) state.State {
-	w, _, hasRollouts := selection.ViewOf(object)
+	w, hasRollouts := selection.ViewOf(object)
 	if !hasRollouts {
 		return state.State{Name: state.NotTriggered}
 	}

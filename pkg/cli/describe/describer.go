@@ -94,7 +94,7 @@ func (d *report) fromSpec(spec *corev1.PodSpec) {
 
 // fromRollout adds the state of the rollout.
 func (d *report) fromRollout(ctx context.Context) {
-	view, _, isRolledOut := selection.ViewOf(d.Object)
+	view, isRolledOut := selection.ViewOf(d.Object)
 	if !isRolledOut {
 		config, err := trigger.ParseConfig(d.Template.Annotations[trigger.ConfigAnnotation])
 		if err == nil { // It is of a workload that is.

@@ -13,7 +13,7 @@ import (
 
 // remarkEffect prints what the rollout controller does after the undo.
 func (u *undo) remarkEffect(after runtime.Object) {
-	w, _, _ := selection.ViewOf(after)
+	w, _ := selection.ViewOf(after)
 	ref := u.history.Workload.Ref
 	if len(u.missing) > 0 {
 		u.Remark("note: %s: pods of revision %d cannot start as it is: %s", ref, u.target.Number, strings.Join(u.missing, "; "))

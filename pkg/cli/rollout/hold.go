@@ -38,7 +38,7 @@ func newRolloutPause(s *session.Session) *cobra.Command {
 
 func (o *rolloutPause) run(ctx context.Context, s *session.Session, args []string) error {
 	return o.ChangeEach(ctx, s, args, func(info *resource.Info, w selection.Workload) ([]string, error) {
-		ref, _, _ := selection.ViewOf(info.Object)
+		ref, _ := selection.ViewOf(info.Object)
 		deployment, ok := w.Object.(*appsv1.Deployment)
 		switch {
 		case !ok:
@@ -74,7 +74,7 @@ func newRolloutResume(s *session.Session) *cobra.Command {
 
 func (o *rolloutResume) run(ctx context.Context, s *session.Session, args []string) error {
 	return o.ChangeEach(ctx, s, args, func(info *resource.Info, w selection.Workload) (remarks []string, err error) {
-		ref, _, _ := selection.ViewOf(info.Object)
+		ref, _ := selection.ViewOf(info.Object)
 		deployment, isDeployment := w.Object.(*appsv1.Deployment)
 		wasPaused := isDeployment && deployment.Spec.Paused
 		text, wasUndone := w.Meta.Annotations[trigger.UndoneAnnotation]

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/resource"
 
@@ -21,7 +20,7 @@ func (s *Selection) Each(in *session.Session, args []string, do func(*resource.I
 	if err != nil {
 		return err
 	}
-	hasRollouts := func(info *resource.Info) bool { _, _, known := ViewOf(info.Object); return known }
+	hasRollouts := func(info *resource.Info) bool { _, known := ViewOf(info.Object); return known }
 	passesOver := len(args) == 0 && slices.ContainsFunc(infos, hasRollouts)
 	var errs []error
 	for _, info := range infos {
@@ -42,17 +41,16 @@ func (s *Selection) Each(in *session.Session, args []string, do func(*resource.I
 // ErrNoRollouts is about objects of which Kubernetes stores no revisions.
 var ErrNoRollouts = errors.New("it has no rollouts: name a deployment, statefulset or daemonset")
 
-// ViewOf returns the view of a workload and the labels of its pods, and false for an object that
-// has no rollouts.
-func ViewOf(object runtime.Object) (rolled.Workload, *metav1.LabelSelector, bool) {
+// ViewOf returns the view of a workload, and false for an object that has no rollouts.
+func ViewOf(object runtime.Object) (rolled.Workload, bool) {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
-		return rolled.OfDeployment(o), o.Spec.Selector, true
+		return rolled.OfDeployment(o), true
 	case *appsv1.StatefulSet:
-		return rolled.OfStatefulSet(o), o.Spec.Selector, true
+		return rolled.OfStatefulSet(o), true
 	case *appsv1.DaemonSet:
-		return rolled.OfDaemonSet(o), o.Spec.Selector, true
+		return rolled.OfDaemonSet(o), true
 	default:
-		return rolled.Workload{}, nil, false
+		return rolled.Workload{}, false
 	}
 }

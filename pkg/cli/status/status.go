@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
@@ -118,21 +120,13 @@ func verdictOf(all []workloadStatus, err error) error {
 	if err != nil {
 		return err
 	}
-	lagging, unknown := map[string]bool{}, map[string]bool{}
-	for _, w := range all {
-		for _, s := range w.Sources {
-			for _, p := range s.Pods {
-				pod := w.Namespace + "/" + p.Pod
-				lagging[pod] = lagging[pod] || p.State == versions.Lagging
-				unknown[pod] = unknown[pod] || p.State == versions.Unknown
-			}
-		}
-	}
-	switch lags, unknowns := count(lagging), count(unknown); {
+	lags, unknowns := len(podsIn(all, versions.Lagging)), len(podsIn(all, versions.Unknown))
+	total := len(podsIn(all, versions.Current, versions.Lagging, versions.Unknown))
+	switch {
 	case unknowns > 0:
-		return fmt.Errorf("what %d of %d pods have is not known", unknowns, len(unknown))
+		return fmt.Errorf("what %d of %d pods have is not known", unknowns, total)
 	case lags > 0:
-		return &usage.Exit{Code: exitLags, Err: fmt.Errorf("%d of %d pods do not have the newest of all", lags, len(lagging))}
+		return &usage.Exit{Code: exitLags, Err: fmt.Errorf("%d of %d pods do not have the newest of all", lags, total)}
 	}
 	for _, w := range all {
 		if w.Rollout != nil && w.Rollout.Waits {
@@ -142,14 +136,20 @@ func verdictOf(all []workloadStatus, err error) error {
 	return nil
 }
 
-func count(set map[string]bool) int {
-	n := 0
-	for _, in := range set {
-		if in {
-			n++
+// podsIn returns the pods of which a source is in one of the states, each once.
+func podsIn(all []workloadStatus, states ...versions.State) []types.NamespacedName {
+	var pods []types.NamespacedName
+	for _, w := range all {
+		for _, s := range w.Sources {
+			for _, p := range s.Pods {
+				if slices.Contains(states, p.State) {
+					pods = append(pods, types.NamespacedName{Namespace: w.Namespace, Name: p.Pod})
+				}
+			}
 		}
 	}
-	return n
+	slices.SortFunc(pods, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	return slices.Compact(pods)
 }
 
 // judge asks nodes and the API server, in this order: what a node has cannot be newer than what is
@@ -199,14 +199,8 @@ func (o *command) print(all []workloadStatus) error {
 // names prints the pods that lag.
 func (o *command) names(all []workloadStatus) error {
 	var names []string
-	for _, w := range all {
-		for _, s := range w.Sources {
-			for _, p := range s.Pods {
-				if p.State == versions.Lagging {
-					names = append(names, "pod/"+p.Pod)
-				}
-			}
-		}
+	for _, pod := range podsIn(all, versions.Lagging) {
+		names = append(names, "pod/"+pod.Name)
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {

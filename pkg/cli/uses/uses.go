@@ -133,31 +133,17 @@ func mistakes(at string, err error) []string {
 	return all
 }
 
-// container is what containers of all sorts have.
-type container struct {
-	name    string
-	mounts  []corev1.VolumeMount
-	env     []corev1.EnvVar
-	envFrom []corev1.EnvFromSource
-}
-
 // containers returns those of a list of the spec by the list's name.
-func (w walker) containers(list string) []container {
-	var all []container
-	add := func(c *corev1.Container) { all = append(all, container{c.Name, c.VolumeMounts, c.Env, c.EnvFrom}) }
+func (w walker) containers(list string) []corev1.Container {
 	switch list {
 	case "initContainers":
-		for i := range w.spec.InitContainers {
-			add(&w.spec.InitContainers[i])
-		}
+		return w.spec.InitContainers
 	case "containers":
-		for i := range w.spec.Containers {
-			add(&w.spec.Containers[i])
-		}
-	case "ephemeralContainers":
-		for _, c := range w.spec.EphemeralContainers {
-			add(new(corev1.Container(c.EphemeralContainerCommon)))
-		}
+		return w.spec.Containers
+	}
+	var all []corev1.Container
+	for _, c := range w.spec.EphemeralContainers {
+		all = append(all, corev1.Container(c.EphemeralContainerCommon))
 	}
 	return all
 }
@@ -170,9 +156,9 @@ func (w walker) mounts(volume string) []Mount {
 	var all []Mount
 	for _, list := range lists() {
 		for _, c := range w.containers(list) {
-			for _, m := range c.mounts {
+			for _, m := range c.VolumeMounts {
 				if m.Name == volume {
-					all = append(all, Mount{Container: c.name, Path: m.MountPath, SubPath: m.SubPath + m.SubPathExpr}) // One is empty.
+					all = append(all, Mount{Container: c.Name, Path: m.MountPath, SubPath: m.SubPath + m.SubPathExpr}) // One is empty.
 				}
 			}
 		}
@@ -193,10 +179,7 @@ func (w walker) inTree() []Use {
 
 // ephemeral returns the uses of containers that were put into a running pod, which no template has.
 func (w walker) ephemeral(place template.Place) []Use {
-	alike := &corev1.PodTemplateSpec{}
-	for _, c := range w.spec.EphemeralContainers {
-		alike.Spec.Containers = append(alike.Spec.Containers, corev1.Container(c.EphemeralContainerCommon))
-	}
+	alike := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: w.containers("ephemeralContainers")}}
 	var all []Use
 	found, _ := template.Uses(alike, place)
 	for _, use := range found {
@@ -219,11 +202,11 @@ func (w walker) placed(use template.Use) Use {
 	for _, list := range lists() {
 		if n, _ := fmt.Sscanf(use.Field, "spec."+list+"[%d].env[%d]", &outer, &inner); n == 2 {
 			c := w.containers(list)[outer]
-			u.Way, u.Container, u.Variable = AsVariable, c.name, c.env[inner].Name
+			u.Way, u.Container, u.Variable = AsVariable, c.Name, c.Env[inner].Name
 		}
 		if n, _ := fmt.Sscanf(use.Field, "spec."+list+"[%d].envFrom[%d]", &outer, &inner); n == 2 {
 			c := w.containers(list)[outer]
-			u.Way, u.Container, u.Prefix = AsVariables, c.name, c.envFrom[inner].Prefix
+			u.Way, u.Container, u.Prefix = AsVariables, c.Name, c.EnvFrom[inner].Prefix
 		}
 	}
 	return u
