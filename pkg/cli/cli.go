@@ -44,7 +44,7 @@ const (
 func Run(ctx context.Context, streams genericiooptions.IOStreams, args ...string) int {
 	command := New(streams) //nolint:contextcheck // Its commands get the context when it is executed.
 	command.SetArgs(args)
-	err := command.ExecuteContext(klog.NewContext(ctx, klog.Logger{})) // What libraries log is about their own ways.
+	err := command.ExecuteContext(klog.NewContext(ctx, klog.Logger{})) // Logs of libraries do not help people.
 	if err == nil {
 		return 0
 	}

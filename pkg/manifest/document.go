@@ -228,7 +228,7 @@ func find(around PodSpec, value any) []PodSpec {
 			around.Data = value
 			return []PodSpec{around}
 		}
-		if slices.ContainsFunc(Objects(value["volumes"]), isVolume) { // What is deeper may be a whole one.
+		if slices.ContainsFunc(Objects(value["volumes"]), isVolume) { // A whole pod spec may be deeper.
 			around.Data = value
 			found = append(found, around)
 		}

@@ -243,7 +243,7 @@ func (c completer) revisions(cc *cobra.Command, args []string, _ string) ([]stri
 	ctx, cancel := context.WithTimeout(cc.Context(), completionTimeout)
 	defer cancel()
 	found := make(chan []string, 1)
-	go func() { found <- c.revisionsOf(ctx, cc, args) }() // What finds the workload knows no context, and would never end.
+	go func() { found <- c.revisionsOf(ctx, cc, args) }() // The search for the workload takes no context, and might never end.
 	select {
 	case numbers := <-found:
 		return numbers, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder

@@ -131,7 +131,7 @@ func negotiated(carrier httpstream.Connection, protocol string) (httpstream.Conn
 // listen receives the errors that the node reports. It ends with the connection.
 func (c *connection) listen(errs httpstream.Stream) {
 	_ = errs.Close()            // Nothing is written to it.
-	text, _ := io.ReadAll(errs) // What came before the connection broke counts.
+	text, _ := io.ReadAll(errs) // A text that was cut still helps.
 	c.trouble <- strings.TrimSpace(string(text))
 }
 

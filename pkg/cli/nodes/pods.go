@@ -114,7 +114,7 @@ func compareFitness(a, b corev1.Pod) int {
 	return cmp.Or(cmp.Compare(fitness(&a), fitness(&b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
 }
 
-// served returns which container of a driver's pod serves HTTP, and on which port; 0 is none. The
+// served returns which container of a driver's pod serves HTTP, and on which port; 0 if none does. The
 // flag is what counts, and the port's name where the flag cannot be read.
 func served(p *corev1.Pod) (container string, port int) {
 	for _, c := range p.Spec.Containers {

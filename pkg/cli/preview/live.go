@@ -47,7 +47,7 @@ func (o *command) podsNamed(namespace, selector string, args []string) ([]fileli
 // live returns the pod as the cluster has it, and false if it does not.
 func (o *command) live(pod filelist.Pod) (filelist.Pod, bool, error) {
 	if pod.Name == "" {
-		return filelist.Pod{}, false, errors.New("it has no name, so the cluster has nothing to compare it with")
+		return filelist.Pod{}, false, errors.New("it has no name, so no object of the cluster can be compared with it")
 	}
 	kind := pod.Kind
 	if group, version, found := strings.Cut(pod.APIVersion, "/"); found {

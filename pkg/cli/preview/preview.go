@@ -49,7 +49,7 @@ type command struct {
 	remarked map[string]bool
 }
 
-// What preview exits with. An error must not be taken for a difference.
+// The exit codes of preview. An error must not be taken for a difference.
 const (
 	exitDiffers      = 1
 	exitPreviewError = 2

@@ -64,7 +64,7 @@ func neutral(r Revision, in template.Place) (any, error) {
 	for source, name := range r.Config.Copies() {
 		names[trigger.Object{Kind: source.Kind, Name: name}] = source.Name
 	}
-	changes, _ := template.Point(plain, in, names) // What cannot be read is compared as it is.
+	changes, _ := template.Point(plain, in, names) // A volume that cannot be read is compared as it is.
 	delete(plain.Annotations, trigger.ConfigAnnotation)
 	text, err := json.Marshal(plain)
 	if err != nil {

@@ -94,11 +94,11 @@ func OfDeployment(w workload.Workload, sets []appsv1.ReplicaSet, driver string) 
 
 // OfOther returns the history of a StatefulSet or DaemonSet, whose revisions are among the
 // ControllerRevisions.
-func OfOther(w workload.Workload, kept []appsv1.ControllerRevision, driver string) History {
+func OfOther(w workload.Workload, all []appsv1.ControllerRevision, driver string) History {
 	h := newHistory(w)
-	for i := range kept {
-		if r, ok := workload.OfControllerRevision(&kept[i]); ok {
-			h.add(&kept[i].ObjectMeta, r, kept[i].Data.Raw, driver)
+	for i := range all {
+		if r, ok := workload.OfControllerRevision(&all[i]); ok {
+			h.add(&all[i].ObjectMeta, r, all[i].Data.Raw, driver)
 		}
 	}
 	return h.complete()
@@ -132,7 +132,7 @@ func (h *History) add(meta *metav1.ObjectMeta, r workload.Revision, data []byte,
 // items returns what a revision uses of what its config names, and of what triggers the workload
 // now.
 func (h *History) items(r Revision, driver string) []Item {
-	uses, _ := template.Uses(r.Template, template.Place{Namespace: h.Workload.Namespace, Driver: driver}) // What cannot be read uses nothing.
+	uses, _ := template.Uses(r.Template, template.Place{Namespace: h.Workload.Namespace, Driver: driver}) // A volume that cannot be read uses nothing.
 	used := map[trigger.Object]bool{}
 	for _, use := range uses {
 		used[use.Object] = true

@@ -94,7 +94,7 @@ type undo struct {
 
 func (u *undo) run(ctx context.Context, printer printers.ResourcePrinter) error {
 	var after runtime.Object
-	// What was decided about may have changed: the status of a rollout that fails does so all the
+	// The workload may have changed since: the status of a rollout that fails does so all the
 	// time.
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var err error
@@ -253,7 +253,7 @@ func (u *undo) annotations() map[string]string {
 // applied returns what the workload would be.
 func (u *undo) applied() runtime.Object {
 	after := u.info.Object.DeepCopyObject()
-	w, _ := selection.AsWorkload(after) // What has revisions makes pods.
+	w, _ := selection.AsWorkload(after) // An object with revisions has pods.
 	*w.Template = *revisions.Plain(u.target.Template)
 	if u.history.Workload.Kind == rolled.Deployment {
 		w.Meta.Annotations = u.annotations()

@@ -156,7 +156,7 @@ func (o *setVolume) keepsSources(w selection.Workload, name, namespace string, w
 	if o.name != "" || at < 0 {
 		return nil
 	}
-	// What is wrong with the one that is there is mended by its being replaced.
+	// The replacement also mends mistakes of the old volume.
 	there, _ := api.Parse(w.Template.Spec.Volumes[at].CSI.VolumeAttributes, namespace)
 	for _, ref := range there.Refs() {
 		if !slices.Contains(wanted.Refs(), ref) {

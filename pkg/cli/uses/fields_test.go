@@ -48,7 +48,7 @@ func TestNoFieldIsForgotten(t *testing.T) {
 			t.Errorf("%s names an object. Others (-want +got):\n%s", field, diff)
 		}
 		if len(got) == 1 && got[0].Way == "" {
-			t.Errorf("%s: nothing says in which way it is used", field)
+			t.Errorf("%s: the way of its use is missing", field)
 		}
 	}
 	for field := range noUses {

@@ -72,7 +72,7 @@ func TestPlaces(t *testing.T) {
 			volumes: []corev1.Volume{volume("a", map[string]string{"configMap": "web", "optional": "true"})},
 			want:    []versions.Place{{Volume: "a", Object: web, Names: web}},
 		},
-		"other drivers and other volumes are none of ours": {
+		"other drivers and other volumes are left out": {
 			volumes: []corev1.Volume{other, {Name: "tmp"}},
 		},
 		"mistakes do not hide the rest": {

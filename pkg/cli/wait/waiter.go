@@ -105,7 +105,7 @@ func (v *waiter) follow(ctx context.Context) error {
 		return err
 	}
 	defer watch.Stop()
-	var last error // What the last look found lacking.
+	var last error // The result of the last look.
 	for {
 		var look snapshot
 		err := v.inTurn(ctx, func() (err error) {

@@ -261,8 +261,8 @@ func attributeIn(field string, given map[string]any) (attribute string, inside m
 	return path[0].Field, path[1:], true
 }
 
-// namesSourceOtherwise reports whether there is no text that names a source but something else that
-// shall. The parser has not been given that, and misses a source.
+// namesSourceOtherwise reports whether a source is named by something else than a text. The parser
+// was not given that, and misses a source.
 func namesSourceOtherwise(given map[string]any) bool {
 	if _, isText := given[api.KeyConfigMap].(string); isText {
 		return false

@@ -24,7 +24,7 @@ func TestFindings(t *testing.T) {
 		"a right one":                  {"volumeAttributes: {configMap: a}", nil},
 		"an attribute":                 {"volumeAttributes:\n  configMap: a\n  uid: x", []string{"3 volumeAttributes.uid: Invalid value"}},
 		"inside a block":               {"volumeAttributes:\n  secret: a\n  items: |-\n    # why\n    - key: k", []string{"5 volumeAttributes.items[0].path: Required"}},
-		"a block that is no YAML":      {"volumeAttributes:\n  secret: a\n  items: |\n    [a", []string{"3 volumeAttributes.items: Invalid value"}},
+		"a block that is not YAML":     {"volumeAttributes:\n  secret: a\n  items: |\n    [a", []string{"3 volumeAttributes.items: Invalid value"}},
 		"inside a text in quotes":      {"volumeAttributes:\n  secret: a\n  items: \"[{key: k}]\"", []string{"3 volumeAttributes.items[0].path: Required"}},
 		"no attributes":                {"volumeAttributes: {}", []string{"1 volumeAttributes.configMap: Required"}},
 		"no attributes at all":         {"fsType: x", []string{"-1 volumeAttributes.configMap: Required"}},
@@ -36,7 +36,7 @@ func TestFindings(t *testing.T) {
 		"nothing written":              {"volumeAttributes:\n  configMap:", []string{"2 volumeAttributes.configMap: must be a string: write a text"}},
 		"an attribute with odd signs":  {"volumeAttributes:\n  configMap: a\n  \"x y\": a", []string{`3 volumeAttributes."x y": Forbidden: unknown attribute`}},
 		"an attribute with dots":       {"volumeAttributes:\n  configMap: a\n  items.optional: a", []string{`3 volumeAttributes.items.optional: Forbidden`}},
-		"a field that is none":         {"volumeAttributes: {configMap: a}\nvolumeattributes: {}", []string{"2 volumeattributes: unknown field"}},
+		"a field that is not known":    {"volumeAttributes: {configMap: a}\nvolumeattributes: {}", []string{"2 volumeattributes: unknown field"}},
 		"an attribute twice":           {"volumeAttributes:\n  configMap: b\n  configMap: a", []string{"2 volumeAttributes.configMap: it is written more than once"}},
 		"another source of the volume": {"volumeAttributes: {configMap: a}\n%emptyDir: {}", []string{"2 emptyDir: a volume has one source"}},
 	}

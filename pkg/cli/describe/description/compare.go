@@ -29,7 +29,7 @@ type Fact struct {
 	Unread string
 }
 
-// Fill adds the report of its node to a pod; nil is no report. The places are where the pod shows
+// Fill adds the report of its node to a pod; nil stands for none. The places are where the pod shows
 // objects, and facts are about those objects.
 func Fill(pod *Pod, report *statusz.Report, places []versions.Place, facts map[api.Ref]Fact) {
 	pod.State = versions.Current

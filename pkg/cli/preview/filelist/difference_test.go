@@ -51,7 +51,7 @@ func TestDifference(t *testing.T) {
 			before: one(file("secret", "hush\n", 0o644)), after: one(file("secret", "hush hush\n", 0o644)),
 			want: "--- live/pod/p/v/secret\n+++ preview/pod/p/v/secret\nchanged, 5 bytes -> 10 bytes\n",
 		},
-		"unless they shall be": {
+		"unless they are wanted": {
 			before: one(file("secret", "hush\n", 0o644)), after: one(file("secret", "hish\n", 0o644)), visibility: filelist.Shown,
 			want: "--- live/pod/p/v/secret\n+++ preview/pod/p/v/secret\n@@ -1,1 +1,1 @@\n-hush\n+hish\n",
 		},

@@ -93,13 +93,13 @@ func TestWhatTheServerRefuses(t *testing.T) {
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a: c}\nbinaryData: {a: Yw==}", `configmap/x: binaryData.a: the API server refuses a key that is in data and in binaryData`,
 		},
 		"a number": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a: 1}", "configmap/x: data.a: a value must be a string: put it in quotes"},
-		"what is no base64": {
+		"a value that is not base64": {
 			"apiVersion: v1\nkind: Secret\nmetadata: {name: x}\ndata: {a: hush!}", "secret/x: data: illegal base64 data",
 		},
 		"too much": {
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a: " + strings.Repeat("a", 1<<20) + "b}", "refuses 1048577 bytes, the most is 1048576",
 		},
-		"a pod with a list that is none": {
+		"a pod with a list that is not a list": {
 			"apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: [], volumes: {}}", "pod/x: spec: it is not what the API server takes",
 		},
 		"one of a list": {

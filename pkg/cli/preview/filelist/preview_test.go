@@ -130,7 +130,7 @@ func TestVolumes(t *testing.T) {
 		"what is optional may be missing": {
 			volumes: "  - name: v\n" + ours + "        {configMap: none, optional: 'true'}\n", want: "drwxr-xr-x 0:0 - - .",
 		},
-		"what is required says what is missing as the driver does": {
+		"a required object is reported as the driver does": {
 			volumes: "  - name: v\n" + ours + "        sources: |\n          - configMap: {name: none}\n" +
 				"          - secret: {name: key, items: [{key: x, path: x}]}\n",
 			want: `v: [configmap "none" not found, references non-existent secret key: x]`,

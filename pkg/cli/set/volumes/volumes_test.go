@@ -20,19 +20,19 @@ func TestParseItem(t *testing.T) {
 		want api.Item
 		err  string
 	}{
-		"a key under its own name":           {"app.conf", api.Item{Key: "app.conf", Path: "app.conf"}, ""},
-		"with a mode":                        {"app.conf:400", api.Item{Key: "app.conf", Path: "app.conf", Mode: mode}, ""},
-		"a path":                             {"tls.key=certs/key", api.Item{Key: "tls.key", Path: "certs/key"}, ""},
-		"all of it":                          {"tls.key=certs/key:0400", api.Item{Key: "tls.key", Path: "certs/key", Mode: mode}, ""},
-		"octal as YAML 1.2 has it":           {"tls.key=key:0o400", api.Item{Key: "tls.key", Path: "key", Mode: mode}, ""},
-		"mode zero is one":                   {"a=b:000", api.Item{Key: "a", Path: "b", Mode: new(fs.FileMode(0))}, ""},
-		"a colon that begins no mode":        {"a=b:c", api.Item{Key: "a", Path: "b:c"}, ""},
-		"a path with an equals sign":         {"a=b=c", api.Item{Key: "a", Path: "b=c"}, ""},
-		"no key":                             {"=b", api.Item{}, "is not KEY=PATH"},
-		"no path":                            {"a=", api.Item{}, "is not KEY=PATH"},
-		"nothing":                            {"", api.Item{}, "is not KEY=PATH"},
-		"what looks like a mode and is none": {"a=b:999", api.Item{}, "mode 999, which is not an octal number"},
-		"special bits":                       {"a=b:4755", api.Item{}, "mode 4755, which is not an octal number"},
+		"a key under its own name":    {"app.conf", api.Item{Key: "app.conf", Path: "app.conf"}, ""},
+		"with a mode":                 {"app.conf:400", api.Item{Key: "app.conf", Path: "app.conf", Mode: mode}, ""},
+		"a path":                      {"tls.key=certs/key", api.Item{Key: "tls.key", Path: "certs/key"}, ""},
+		"all of it":                   {"tls.key=certs/key:0400", api.Item{Key: "tls.key", Path: "certs/key", Mode: mode}, ""},
+		"octal as YAML 1.2 has it":    {"tls.key=key:0o400", api.Item{Key: "tls.key", Path: "key", Mode: mode}, ""},
+		"mode zero is one":            {"a=b:000", api.Item{Key: "a", Path: "b", Mode: new(fs.FileMode(0))}, ""},
+		"a colon that begins no mode": {"a=b:c", api.Item{Key: "a", Path: "b:c"}, ""},
+		"a path with an equals sign":  {"a=b=c", api.Item{Key: "a", Path: "b=c"}, ""},
+		"no key":                      {"=b", api.Item{}, "is not KEY=PATH"},
+		"no path":                     {"a=", api.Item{}, "is not KEY=PATH"},
+		"nothing":                     {"", api.Item{}, "is not KEY=PATH"},
+		"digits that are not a mode":  {"a=b:999", api.Item{}, "mode 999, which is not an octal number"},
+		"special bits":                {"a=b:4755", api.Item{}, "mode 4755, which is not an octal number"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestSetRefusesAndChangesNothing(t *testing.T) {
 		"one of ours has the path":        {"new", volumes.Mount{Path: "/etc/ours"}, "or --name ours to change that volume"},
 		"another is mounted below":        {"new", volumes.Mount{Path: "/etc"}, "volume ours at /etc/ours, which is below /etc"},
 		"the name is taken":               {"cache", volumes.Mount{Path: "/x"}, "volume cache is there already, and is of type emptyDir"},
-		"the name is none":                {"New", volumes.Mount{Path: "/x"}, `"New" cannot be the name of a volume`},
+		"the name is not valid":           {"New", volumes.Mount{Path: "/x"}, `"New" cannot be the name of a volume`},
 		"a new volume needs a path":       {"new", volumes.Mount{}, "say where containers see the volume"},
 		"and so does a container":         {"ours", volumes.Mount{Containers: []string{"a"}}, "say where containers see the volume"},
 		"the path is relative":            {"new", volumes.Mount{Path: "x"}, "is not an absolute path"},
