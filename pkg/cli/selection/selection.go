@@ -18,14 +18,16 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/set/volumes"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 )
 
+// Driver is the default name of the driver.
+const Driver = "csi.liveconfig.internal"
+
 // AddDriverFlag adds the flag for the name of the driver.
 func AddDriverFlag(c *cobra.Command, name *string) {
-	c.Flags().StringVar(name, "driver-name", volumes.Driver, "name that the driver is installed under")
+	c.Flags().StringVar(name, "driver-name", Driver, "name that the driver is installed under")
 }
 
 // Selection is what a command works on: files, or objects of the cluster by type and name, by

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/check/checks"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/set/volumes"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 )
 
@@ -130,7 +130,7 @@ func TestWhatPodsAreMadeOf(t *testing.T) {
 }
 
 func review(text string) (findings []checks.Finding, volumesChecked int) {
-	checker := checks.Checker{Driver: volumes.Driver, Namespace: "default"}
+	checker := checks.Checker{Driver: selection.Driver, Namespace: "default"}
 	checker.File(manifest.File{Name: "x.yaml", Text: text})
 	return checker.Findings()
 }

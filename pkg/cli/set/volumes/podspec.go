@@ -16,9 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Driver is the name that the driver is installed under unless somebody has chosen another one.
-const Driver = "csi.liveconfig.internal"
-
 // Mount describes where containers see a volume.
 type Mount struct {
 	Path    string

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/set/volumes"
 )
 
@@ -98,13 +99,13 @@ func TestSetAndRemove(t *testing.T) {
 	if diff := cmp.Diff(want, spec); diff != "" {
 		t.Errorf("after Set (-want +got):\n%s", diff)
 	}
-	if err := volumes.Remove(spec, "", volumes.Driver); err == nil || !strings.Contains(err.Error(), "--name with one of ours, new") {
+	if err := volumes.Remove(spec, "", selection.Driver); err == nil || !strings.Contains(err.Error(), "--name with one of ours, new") {
 		t.Errorf("Remove without a name = %v, want an error that lists names", err)
 	}
-	if err := volumes.Remove(spec, "cache", volumes.Driver); err == nil {
+	if err := volumes.Remove(spec, "cache", selection.Driver); err == nil {
 		t.Errorf("Remove of an emptyDir = nil, want an error")
 	}
-	if err := volumes.Remove(spec, "new", volumes.Driver); err != nil {
+	if err := volumes.Remove(spec, "new", selection.Driver); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(podSpec(), spec); diff != "" {
@@ -125,6 +126,6 @@ func podSpec() *corev1.PodSpec {
 
 func ours(name string) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
-		Driver: volumes.Driver, ReadOnly: new(true), VolumeAttributes: map[string]string{"configMap": name},
+		Driver: selection.Driver, ReadOnly: new(true), VolumeAttributes: map[string]string{"configMap": name},
 	}}}
 }
