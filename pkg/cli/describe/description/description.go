@@ -7,12 +7,16 @@
 package description
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/attributes"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/uses"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
@@ -249,4 +253,37 @@ func (c Copies) of(ref Ref) string {
 		return ""
 	}
 	return RefOf(source).in(source.Namespace)
+}
+
+// RolloutOf describes the rollout of a workload; nil if the controller does not manage it.
+func RolloutOf(w workload.Workload, s state.State) *Rollout {
+	wanted, _, isOptedIn := trigger.Wanted(w.Annotations)
+	text, isRolledOut := w.Template.Annotations[trigger.ConfigAnnotation]
+	if !isOptedIn && !isRolledOut {
+		return nil
+	}
+	r := &Rollout{TriggeredBy: wanted, State: s.String(), Copies: []Copy{}}
+	if isOptedIn {
+		r.AfterUndo = cmp.Or(w.Annotations[trigger.AfterUndo], trigger.Roll)
+		r.WhileFailing = cmp.Or(w.Annotations[trigger.WhileFailing], "as configured in the controller, hold by default")
+	}
+	config, err := trigger.ParseConfig(text)
+	if isRolledOut && err == nil {
+		r.Copies = CopiesIn(config)
+	}
+	return r
+}
+
+// CopiesIn returns which copies a config names.
+func CopiesIn(config trigger.Config) []Copy {
+	copies := []Copy{}
+	copied, uncopied := config.Copies(), config.Uncopied()
+	for _, source := range config.Objects() {
+		next := Copy{Of: source.String(), Unused: uncopied[source]}
+		if name := copied[source]; name != "" {
+			next.Copy = trigger.Object{Kind: source.Kind, Name: name}.String()
+		}
+		copies = append(copies, next)
+	}
+	return copies
 }
