@@ -12,8 +12,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli"
 )
 
-// TestPageOfFlags compares the flags of all commands with docs/flags.md. Flags that kubectl's own commands have too, such as
-// --namespace, belong to the root command and are left out.
+// TestPageOfFlags compares the flags of all commands with docs/flags.md. Flags that kubectl's own
+// commands have too, such as --namespace, belong to the root command and are left out.
 func TestPageOfFlags(t *testing.T) {
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()
 	docs.Table{

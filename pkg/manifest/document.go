@@ -27,17 +27,17 @@ type Document struct {
 type SyntaxError struct {
 	Line int
 	Err  error
-	// isAboutLine says that the reader has named the line.
+	// isAboutLine is true if the reader has named the line.
 	isAboutLine bool
 }
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
 
-// Unwrap returns what the reader says.
+// Unwrap returns the error of the reader.
 func (e *SyntaxError) Unwrap() error { return e.Err }
 
-// Reason returns why the document cannot be read, without a word of it. What the reader says about a line is about the
-// characters that YAML is written with; anything else can quote a value.
+// Reason returns why the document cannot be read, without a word of it. An error of the reader
+// about a line is about the characters that YAML is written with; anything else can quote a value.
 func (e *SyntaxError) Reason() string {
 	if e.isAboutLine {
 		return e.Err.Error()
@@ -84,16 +84,16 @@ func (p Part) syntaxError(err error) error {
 	return &SyntaxError{Line: p.Line + line - 1, Err: errors.New(text), isAboutLine: isAboutLine}
 }
 
-// HasMore reports whether the part has a document after this one, which is lost: they are not separated by a line of three
-// dashes.
+// HasMore reports whether the part has a document after this one, which is lost: they are not
+// separated by a line of three dashes.
 func (d Document) HasMore() bool {
 	decoder := yaml.NewDecoder(strings.NewReader(d.part.Text))
 	var first, second yaml.Node
 	return decoder.Decode(&first) == nil && !errors.Is(decoder.Decode(&second), io.EOF)
 }
 
-// Line returns where in the file the deepest value stands that the path leads to. Inside a block of text it is the first
-// line of that.
+// Line returns where in the file the deepest value stands that the path leads to. Inside a block of
+// text it is the first line of that.
 func (d Document) Line(path Path) int {
 	node, _ := d.reach(path)
 	if node == nil {
@@ -102,7 +102,8 @@ func (d Document) Line(path Path) int {
 	return d.part.Line + node.Line - 1
 }
 
-// Written returns the text of the value that the path leads to, as it is in the file, or "" if that is neither text nor a number.
+// Written returns the text of the value that the path leads to, as it is in the file, or "" if that
+// is neither text nor a number.
 func (d Document) Written(path Path) string {
 	node, whole := d.reach(path)
 	if node == nil || !whole || node.Kind != yaml.ScalarNode {
@@ -111,7 +112,8 @@ func (d Document) Written(path Path) string {
 	return node.Value
 }
 
-// Twice returns the paths of an object's fields that are written more than once, of which all but the last are lost.
+// Twice returns the paths of an object's fields that are written more than once, of which all but
+// the last are lost.
 func (d Document) Twice(object Path) []Path {
 	node, whole := d.reach(object)
 	if node == nil || !whole || node.Kind != yaml.MappingNode {
@@ -129,8 +131,8 @@ func (d Document) Twice(object Path) []Path {
 	return twice
 }
 
-// LineInText returns where in the file the deepest value stands that the path leads to in a text that is YAML itself. It is
-// exact where the text is a block of lines.
+// LineInText returns where in the file the deepest value stands that the path leads to in a text
+// that is YAML itself. It is exact where the text is a block of lines.
 func (d Document) LineInText(text, path Path) int {
 	node, whole := d.reach(text)
 	if node == nil || !whole || node.Kind != yaml.ScalarNode || node.Style&yaml.LiteralStyle == 0 {
@@ -187,11 +189,12 @@ func child(node *yaml.Node, step Step) *yaml.Node {
 type PodSpec struct {
 	// Object is the innermost one around it that has a kind, such as Deployment/web.
 	Object    string
-	Namespace string // What its metadata says, or "".
+	Namespace string // As in its metadata, or "".
 	Path      Path
 	// Data is part of the document's, and may be changed.
 	Data map[string]any
-	// Claims are the names of the volumes that its pods have besides, which a StatefulSet's volumeClaimTemplates make.
+	// Claims are the names of the volumes that its pods have besides, which a StatefulSet's
+	// volumeClaimTemplates make.
 	Claims []string
 }
 
@@ -200,7 +203,8 @@ func (d Document) PodSpecs() []PodSpec {
 	return slices.DeleteFunc(d.PodSpecsAndPatches(), func(s PodSpec) bool { return s.IsPatch() })
 }
 
-// PodSpecsAndPatches returns the pod specs, and what may be a part of one: a list of volumes without containers.
+// PodSpecsAndPatches returns the pod specs, and what may be a part of one: a list of volumes
+// without containers.
 func (d Document) PodSpecsAndPatches() []PodSpec { return find(PodSpec{}, d.Data) }
 
 // IsPatch reports whether the containers are elsewhere.
@@ -224,7 +228,7 @@ func find(around PodSpec, value any) []PodSpec {
 			around.Data = value
 			return []PodSpec{around}
 		}
-		if slices.ContainsFunc(Objects(value["volumes"]), isVolume) { // What is deeper may be a whole one.
+		if slices.ContainsFunc(Objects(value["volumes"]), isVolume) { // A whole pod spec may be deeper.
 			around.Data = value
 			found = append(found, around)
 		}
@@ -268,7 +272,8 @@ func (s PodSpec) within(object map[string]any) PodSpec {
 // Volumes returns the pod spec's volumes, as far as they are objects.
 func (s PodSpec) Volumes() []map[string]any { return Objects(s.Data["volumes"]) }
 
-// Objects returns the elements of a list. An element that is not an object becomes an empty one, so that indexes stay true.
+// Objects returns the elements of a list. An element that is not an object becomes an empty one, so
+// that indexes stay true.
 func Objects(value any) []map[string]any {
 	list, _ := value.([]any)
 	objects := make([]map[string]any, len(list))

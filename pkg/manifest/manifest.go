@@ -1,11 +1,10 @@
-// Package manifest reads files of manifests and finds pod specs in them, of whatever kind the object around them is, with
-// the lines on which everything stands.
+// Package manifest reads files of manifests and finds pod specs in them, of whatever kind the
+// object around them is, with the lines on which everything stands.
 //
 // It does not know the API server, and volumes no further than that a pod spec lists them.
 package manifest
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -26,7 +25,7 @@ type File struct {
 	Text string
 }
 
-// Input says which files to read.
+// Input describes which files to read.
 type Input struct {
 	// Names are of files and directories; [Stdin] is read from the reader.
 	Names []string
@@ -96,7 +95,8 @@ func readDirectory(in Input, dir string) ([]File, error) {
 	return files, err
 }
 
-// Part is a document of a file, or a separator between two. The texts of all parts are the text of the file.
+// Part is a document of a file, or a separator between two. The texts of all parts are the text of
+// the file.
 type Part struct {
 	Text string
 	// Line is where the part begins, from one.
@@ -162,7 +162,8 @@ func (p Path) String() string {
 	return b.String()
 }
 
-// ParsePath reads a path as messages have it. Where a name is quoted or has dots, the path ends before it.
+// ParsePath reads a path as messages have it. Where a name is quoted or has dots, the path ends
+// before it.
 func ParsePath(text string) Path {
 	var p Path
 	step := regexp.MustCompile(`^(?:\.?([A-Za-z][A-Za-z0-9]*)|\[([0-9]{1,6})\])`)
@@ -182,11 +183,4 @@ func ParsePath(text string) Path {
 		}
 		p = append(p, Step{Index: index})
 	}
-}
-
-// Compare orders paths as they are read.
-func Compare(a, b Path) int {
-	return slices.CompareFunc(a, b, func(a, b Step) int {
-		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Index, b.Index))
-	})
 }

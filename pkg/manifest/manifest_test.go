@@ -155,7 +155,8 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestReplaceSaysWhatItDrops: an anchor that is used elsewhere has the whole document written again, without its comments.
+// TestReplaceSaysWhatItDrops: an anchor that is used elsewhere has the whole document written
+// again, without its comments.
 func TestReplaceSaysWhatItDrops(t *testing.T) {
 	t.Parallel()
 	document, err := manifest.Parse(manifest.Part{Text: "a:\n  old: &o {x: 1} # why\nb: *o # the same\n", Line: 1})

@@ -25,9 +25,10 @@ type Replacement struct {
 	Value    any
 }
 
-// Replace returns the document's text with what was replaced, and everything else as it was, comments included, wherever
-// the text is made of lines. Comments inside of what is replaced move above it. Where an object is written in braces, the
-// document is formatted again. Dropped are the comments that could not be kept.
+// Replace returns the document's text with what was replaced, and everything else as it was,
+// comments included, wherever the text is made of lines. Comments inside of what is replaced move
+// above it. Where an object is written in braces, the document is formatted again. Dropped are the
+// comments that are lost.
 func (d Document) Replace(replacements []Replacement) (text string, dropped []string, err error) {
 	if len(replacements) == 0 {
 		return d.part.Text, nil, nil
@@ -125,7 +126,7 @@ func at(value any, path Path) any {
 	return value
 }
 
-// means reports whether a text says exactly what is wanted.
+// means reports whether a text has exactly the wanted meaning.
 func means(text string, want any) bool {
 	read, err := Parse(Part{Text: text})
 	if err != nil {
@@ -148,7 +149,8 @@ func indented(value any) (string, error) {
 	return b.String(), err
 }
 
-// byLines replaces the lines of the fields. The last one goes first, so that the lines of those before it stay.
+// byLines replaces the lines of the fields. The last one goes first, so that the lines of those
+// before it stay.
 func (d Document) byLines(replacements []Replacement) (string, bool) {
 	lines := strings.SplitAfter(d.part.Text, "\n")
 	sorted := slices.Clone(replacements)
@@ -169,8 +171,8 @@ func (d Document) byLines(replacements []Replacement) (string, bool) {
 	return strings.Join(lines, ""), true
 }
 
-// end returns the line after the last one of what begins on a line, which is deeper than its indent. Blank lines and comments
-// after it are not its own.
+// end returns the line after the last one of what begins on a line, which is deeper than its
+// indent. Blank lines and comments after it are not its own.
 func end(lines []string, first, indent int) int {
 	last := first + 1
 	for i := last; i < len(lines); i++ {
@@ -186,8 +188,8 @@ func end(lines []string, first, indent int) int {
 	return last
 }
 
-// block returns the node whose lines go, and the lines that come: a field with its value, or all of an object that is in
-// braces. The comments on the lines that go come first.
+// block returns the node whose lines go, and the lines that come: a field with its value, or all of
+// an object that is in braces. The comments on the lines that go come first.
 func (d Document) block(r Replacement, lines []string) (at *yaml.Node, block string, ok bool) {
 	value, err := readable(r.Value)
 	object, whole := d.reach(r.Object)
@@ -215,8 +217,8 @@ func (d Document) block(r Replacement, lines []string) (at *yaml.Node, block str
 	return at, block, err == nil
 }
 
-// commentsOn returns the comments of nodes that are on the lines which begin with a node. Those above and below stay where
-// they are.
+// commentsOn returns the comments of nodes that are on the lines which begin with a node. Those
+// above and below stay where they are.
 func commentsOn(lines []string, begin *yaml.Node, nodes []*yaml.Node) string {
 	first, indent := begin.Line-1, begin.Column-1
 	text := strings.Join(lines[first:end(lines, first, indent)], "")

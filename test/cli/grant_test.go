@@ -11,7 +11,7 @@ import (
 )
 
 // review is `may VERB secret/NAME [-n NAMESPACE] [--as ACCOUNT]`: a service account of the script's namespace, which is shop
-// unless it is said, may do that. `maynot` is that it may not. The API server learns of Roles a moment after it has taken them,
+// by default, may do that. `maynot` is that it may not. The API server learns of Roles a moment after it has taken them,
 // so both wait.
 func review(
 	await func(ctx context.Context, user string, action authorizationv1.ResourceAttributes) error,

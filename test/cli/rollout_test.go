@@ -24,7 +24,7 @@ import (
 )
 
 // TestUndoOfWhatChangesMeanwhile: between what the plugin has read and what it writes somebody else writes, once. The undo is
-// decided again and loses nothing of that; where somebody always does, it ends and says so.
+// decided again and loses nothing of that; where somebody always does, it ends and reports that.
 func TestUndoOfWhatChangesMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

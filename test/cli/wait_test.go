@@ -22,7 +22,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
 
-// TestWaitOutlastsTheAPIServer: the API server goes away while pods are waited for, as it does for an upgrade, and says in
+// TestWaitOutlastsTheAPIServer: the API server goes away while pods are waited for, as it does for an upgrade, and reports in
 // the end that there is nothing left to wait for.
 func TestWaitOutlastsTheAPIServer(t *testing.T) {
 	t.Parallel()
@@ -34,11 +34,11 @@ func TestWaitOutlastsTheAPIServer(t *testing.T) {
 		if err := link.Cut(); err != nil {
 			t.Fatal(err)
 		}
-		w.says("will look again: .*connection refused")
+		w.prints("will look again: .*connection refused")
 		if err := link.Heal(); err != nil {
 			t.Fatal(err)
 		}
-		w.says("no pod of it runs yet(?s:.*)no pod of it runs yet")
+		w.prints("no pod of it runs yet(?s:.*)no pod of it runs yet")
 		w.endsWell()
 	})
 	for name, status := range map[string]int{"it is overloaded": http.StatusTooManyRequests, "it is shutting down": http.StatusServiceUnavailable} {
@@ -48,7 +48,7 @@ func TestWaitOutlastsTheAPIServer(t *testing.T) {
 			front := network.NewFront(t, w.c)
 			w.start(front.Kubeconfig, "1m")
 			front.Set(network.Fault{Status: status})
-			w.says("will look again: ")
+			w.prints("will look again: ")
 			front.Set()
 			w.endsWell()
 		})
@@ -121,7 +121,7 @@ func newWaiting(t *testing.T) *waiting {
 	return w
 }
 
-// admit creates the user of the command, who may do everything in the namespace.
+// admit creates the user of the command, with all rights in the namespace.
 func (w *waiting) admit() {
 	w.t.Helper()
 	if err := w.c.EnsureServiceAccount(w.t.Context(), w.namespace, person); err != nil {
@@ -158,17 +158,17 @@ func (w *waiting) start(lead func(from, to string) error, timeout string) {
 		w.t.Fatal(err)
 	}
 	go func() { w.ended <- command.Wait() }()
-	w.says("no pod of it runs yet")
+	w.prints("no pod of it runs yet")
 }
 
-// says waits until what the command has printed matches a pattern.
-func (w *waiting) says(pattern string) {
+// prints waits until what the command has printed matches a pattern.
+func (w *waiting) prints(pattern string) {
 	w.t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for !regexp.MustCompile(pattern).MatchString(w.out.String()) {
 		select {
 		case err := <-w.ended:
-			w.t.Fatalf("it ended with %v before it said %s:\n%s", err, pattern, w.out.String())
+			w.t.Fatalf("it ended with %v before it printed %s:\n%s", err, pattern, w.out.String())
 		case <-time.After(20 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
@@ -177,7 +177,7 @@ func (w *waiting) says(pattern string) {
 	}
 }
 
-// ends waits for the command's end, looks at what it said last, and returns how it ended.
+// ends waits for the command's end, looks at its last output, and returns how it ended.
 func (w *waiting) ends(want string) error {
 	w.t.Helper()
 	select {
@@ -204,7 +204,7 @@ func (w *waiting) endsWell() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := w.ends("it shall have no pods"); err != nil {
+	if err := w.ends("0 replicas wanted"); err != nil {
 		w.t.Errorf("it ends with %v", err)
 	}
 }

@@ -1,217 +1,259 @@
-// Package convert makes volumes of Kubernetes' own types volumes of liveconfig, and back, where both mean the same.
+// Package convert is `kubectl liveconfig convert`.
 //
-// It does not know manifests, mounts, pods or the API server.
+// It does not know which volumes mean the same: that is up to pkg/cli/intree.
 package convert
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
+	"slices"
+	"strings"
 
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/api/attributes"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/intree"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 )
 
-// ErrOther is what a volume is that no conversion is about, such as an emptyDir.
-var ErrOther = errors.New("it is no configMap, secret or projected volume")
+// The values of convert's --to.
+const (
+	toLiveconfig = "liveconfig"
+	toInTree     = "in-tree"
+)
 
-// Namer is how a volume is written for one driver, in pods of one namespace.
-type Namer struct {
-	// Driver is the name of the CSI driver.
-	Driver string
-	// Namespace is the pods'.
-	Namespace string
+// command is the command with its flags.
+type command struct {
+	*session.Session
+
+	input  manifest.Input
+	to     string
+	names  []string
+	driver string
+
+	// found are the names of volumes that were looked at.
+	found []string
+	// converted and refused count volumes.
+	converted, refused int
 }
 
-// ToLiveconfig returns the volume of liveconfig that holds the same files. The error says all reasons why there is none, or
-// is [ErrOther].
-func (n Namer) ToLiveconfig(v corev1.VolumeSource) (*corev1.CSIVolumeSource, error) {
-	all, mode, err := inTree(v)
+// New returns the command.
+func New(s *session.Session) *cobra.Command {
+	o := &command{Session: s}
+	c := &cobra.Command{
+		Use:   "convert -f FILE",
+		Short: "Rewrite in-tree volumes of manifests as volumes of liveconfig, and back",
+		Long: "Prints the manifests with their configMap, secret and projected volumes as volumes of liveconfig that hold the same\n" +
+			"files. Everything else stays as it is, comments and order included. Standard error lists the volumes that are left\n" +
+			"as they are, and the reasons.",
+		Example: "  kubectl liveconfig convert -f web.yaml > live.yaml\n" +
+			"  kubectl liveconfig convert -f web.yaml --volume config | kubectl apply -f -\n" +
+			"  kubectl liveconfig convert -f live.yaml --to=in-tree",
+		Args: selection.FilesOnly,
+		RunE: func(*cobra.Command, []string) error { return o.run() },
+	}
+	selection.AddManifestFlags(c, &o.input)
+	selection.AddDriverFlag(c, &o.driver)
+	c.Flags().StringVar(&o.to, "to", toLiveconfig, "liveconfig or in-tree")
+	usage.Complete(c, "to", toLiveconfig, toInTree)
+	c.Flags().StringSliceVar(&o.names, "volume", nil, "convert the volumes of this name only")
+	return c
+}
+
+func (o *command) run() error {
+	if o.to != toLiveconfig && o.to != toInTree {
+		return usage.Errorf("--to %q is not %s or %s", o.to, toLiveconfig, toInTree)
+	}
+	files, err := selection.ReadManifests(o.Session, o.input)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if mode != nil {
-		all[api.KeyDefaultMode] = attributes.Mode(*mode)
+	texts := make([]string, len(files))
+	for i, file := range files {
+		if texts[i], err = o.file(file); err != nil {
+			return fmt.Errorf("%s: %w", file.Name, err)
+		}
 	}
-	if _, err := api.Parse(all, n.Namespace); err != nil {
-		return nil, err
+	if err := o.verdict(); err != nil {
+		return err
 	}
-	return &corev1.CSIVolumeSource{Driver: n.Driver, ReadOnly: new(true), VolumeAttributes: all}, nil
+	_, err = fmt.Fprint(o.Out, joined(texts))
+	return err
 }
 
-// inTree returns the attributes of a volume, and its default mode.
-func inTree(v corev1.VolumeSource) (all map[string]string, mode *int32, err error) {
+// joined puts files behind each other.
+func joined(texts []string) string {
+	var b strings.Builder
+	for _, text := range texts {
+		if b.Len() > 0 && !strings.HasPrefix(text, "---") {
+			b.WriteString("---\n")
+		}
+		b.WriteString(text)
+		if text != "" && !strings.HasSuffix(text, "\n") {
+			b.WriteString("\n")
+		}
+	}
+	return b.String()
+}
+
+// verdict returns an error if nothing of what was asked for was done.
+func (o *command) verdict() error {
+	for _, name := range o.names {
+		if !slices.Contains(o.found, name) {
+			return fmt.Errorf("there is no volume %q, there are: %s", name, cmp.Or(strings.Join(o.found, ", "), "none"))
+		}
+	}
 	switch {
-	case v.ConfigMap != nil:
-		all, err = attributes.Short(source(api.ConfigMap, v.ConfigMap.Name, v.ConfigMap.Items, v.ConfigMap.Optional))
-		return all, v.ConfigMap.DefaultMode, err
-	case v.Secret != nil:
-		all, err = attributes.Short(source(api.Secret, v.Secret.SecretName, v.Secret.Items, v.Secret.Optional))
-		return all, v.Secret.DefaultMode, err
-	case v.Projected != nil:
-		all, err = projected(v.Projected.Sources)
-		return all, v.Projected.DefaultMode, err
+	case o.converted > 0:
+		return nil
+	case o.refused > 0:
+		return errors.New("no volume was converted")
 	default:
-		return nil, nil, ErrOther
+		o.Remark("note: there is no volume to convert")
+		return nil
 	}
 }
 
-func source(kind api.Kind, name string, items []corev1.KeyToPath, optional *bool) api.Source {
-	src := api.Source{Ref: api.Ref{Kind: kind, Name: name}, Optional: optional != nil && *optional}
-	for _, item := range items {
-		converted := api.Item{Key: item.Key, Path: item.Path}
-		if item.Mode != nil {
-			converted.Mode = new(fs.FileMode(*item.Mode)) //nolint:gosec // The parser refuses what is no mode.
-		}
-		src.Items = append(src.Items, converted)
-	}
-	return src
-}
-
-func projected(list []corev1.VolumeProjection) (map[string]string, error) {
-	var sources []api.Source
-	var errs []error
-	for i, p := range list {
-		found, err := projection(p)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("sources[%d] %w", i, err))
-		}
-		sources = append(sources, found...)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	return attributes.Long(sources)
-}
-
-// projection returns the source of an entry, and none for one that names nothing.
-func projection(p corev1.VolumeProjection) ([]api.Source, error) {
-	var sources []api.Source
-	if p.ConfigMap != nil {
-		sources = append(sources, source(api.ConfigMap, p.ConfigMap.Name, p.ConfigMap.Items, p.ConfigMap.Optional))
-	}
-	if p.Secret != nil {
-		sources = append(sources, source(api.Secret, p.Secret.Name, p.Secret.Items, p.Secret.Optional))
-	}
-	kind := RunningOnly(p)
-	switch {
-	case kind != "":
-		return nil, fmt.Errorf("is a %s, which liveconfig does not serve: leave it in a projected volume, and the others in one of their own", kind)
-	case len(sources) > 1:
-		return nil, errors.New("names a ConfigMap and a Secret, which the API server refuses: make them two entries")
-	default:
-		return sources, nil
-	}
-}
-
-// RunningOnly returns the field of an entry whose files only a running pod has, and "" for one that names a ConfigMap or a
-// Secret, or nothing.
-func RunningOnly(p corev1.VolumeProjection) string {
-	switch {
-	case p.DownwardAPI != nil:
-		return "downwardAPI"
-	case p.ServiceAccountToken != nil:
-		return "serviceAccountToken"
-	case p.ClusterTrustBundle != nil:
-		return "clusterTrustBundle"
-	case p.PodCertificate != nil:
-		return "podCertificate"
-	default:
-		return ""
-	}
-}
-
-// ToInTree returns the volume of Kubernetes' own types that holds the same files. The error says all reasons why there is
-// none, or is [ErrOther] for a volume of another driver.
-func (n Namer) ToInTree(v corev1.VolumeSource) (corev1.VolumeSource, error) {
-	if v.CSI == nil || v.CSI.Driver != n.Driver {
-		return corev1.VolumeSource{}, ErrOther
-	}
-	spec, err := api.Parse(maps.Clone(v.CSI.VolumeAttributes), n.Namespace)
-	if err != nil {
-		return corev1.VolumeSource{}, err
-	}
-	if err := n.fits(spec); err != nil {
-		return corev1.VolumeSource{}, err
-	}
-	var mode *int32
-	if _, said := v.CSI.VolumeAttributes[api.KeyDefaultMode]; said {
-		mode = new(int32(spec.DefaultMode)) //nolint:gosec // Permission bits.
-	}
-	if _, isLong := v.CSI.VolumeAttributes[api.KeySources]; isLong {
-		return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: projections(spec.Sources), DefaultMode: mode}}, nil
-	}
-	return single(spec.Sources[0], mode), nil
-}
-
-// fits returns an error that says all that has no form in a volume of Kubernetes' own types.
-func (n Namer) fits(spec api.Spec) error {
-	var errs []error
-	if spec.UID != nil {
-		errs = append(errs, errors.New("uid has no in-tree form: files belong to root"))
-	}
-	if spec.GID != nil {
-		errs = append(errs, errors.New("gid has no in-tree form: the pod's fsGroup is for all its volumes"))
-	}
-	if spec.UpdatePolicy != api.UpdateAtomic {
-		errs = append(errs, fmt.Errorf("updatePolicy %s has no in-tree form", spec.UpdatePolicy))
-	}
-	if spec.OnDelete != api.OnDeleteKeep {
-		errs = append(errs, fmt.Errorf("onDelete %s has no in-tree form", spec.OnDelete))
-	}
-	for _, src := range spec.Sources {
-		if src.Ref.Namespace != n.Namespace {
-			errs = append(errs, fmt.Errorf("%s is of another namespace than the pod's (%s), which has no in-tree form", src.Ref, n.Namespace))
-		}
-		if src.As != nil {
-			errs = append(errs, fmt.Errorf("as, which makes one file of %s, has no in-tree form", src.Ref))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func projections(sources []api.Source) []corev1.VolumeProjection {
-	list := make([]corev1.VolumeProjection, len(sources))
-	for i, src := range sources {
-		name := corev1.LocalObjectReference{Name: src.Ref.Name}
-		if src.Ref.Kind == api.Secret {
-			list[i].Secret = &corev1.SecretProjection{LocalObjectReference: name, Items: items(src), Optional: optional(src)}
+func (o *command) file(file manifest.File) (string, error) {
+	var b strings.Builder
+	for _, part := range file.Parts() {
+		if part.IsSeparator {
+			b.WriteString(part.Text)
 			continue
 		}
-		list[i].ConfigMap = &corev1.ConfigMapProjection{LocalObjectReference: name, Items: items(src), Optional: optional(src)}
-	}
-	return list
-}
-
-func single(src api.Source, mode *int32) corev1.VolumeSource {
-	if src.Ref.Kind == api.Secret {
-		return corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-			SecretName: src.Ref.Name, Items: items(src), Optional: optional(src), DefaultMode: mode,
-		}}
-	}
-	return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-		LocalObjectReference: corev1.LocalObjectReference{Name: src.Ref.Name}, Items: items(src), Optional: optional(src), DefaultMode: mode,
-	}}
-}
-
-func items(src api.Source) []corev1.KeyToPath {
-	var list []corev1.KeyToPath
-	for _, item := range src.Items {
-		converted := corev1.KeyToPath{Key: item.Key, Path: item.Path}
-		if item.Mode != nil {
-			converted.Mode = new(int32(*item.Mode)) //nolint:gosec // Permission bits.
+		document, err := manifest.Parse(part)
+		if err != nil {
+			return "", err
 		}
-		list = append(list, converted)
+		text, dropped, err := document.Replace(o.document(file.Name, document))
+		if err != nil {
+			return "", err
+		}
+		if len(dropped) > 0 {
+			o.Remark("%s:%d: %d comments were lost: %s", file.Name, part.Line, len(dropped), strings.Join(dropped, " "))
+		}
+		b.WriteString(text)
+	}
+	return b.String(), nil
+}
+
+// document returns what is to be replaced in one document.
+func (o *command) document(file string, document manifest.Document) []manifest.Replacement {
+	var list []manifest.Replacement
+	for _, spec := range document.PodSpecsAndPatches() {
+		for i, volume := range spec.Volumes() {
+			at := spec.Path.Field("volumes").Index(i)
+			name, _ := volume["name"].(string)
+			if !slices.Contains(o.found, name) {
+				o.found = append(o.found, name)
+			}
+			if len(o.names) > 0 && !slices.Contains(o.names, name) {
+				continue
+			}
+			say := func(format string, args ...any) {
+				o.Remark("%s:%d: %s: volume %s: %s", file, document.Line(at), spec.Object, name, fmt.Sprintf(format, args...))
+			}
+			from, to, value, err := o.volume(volume, o.namespaceOf(spec))
+			switch {
+			case errors.Is(err, intree.ErrOther) && len(o.names) == 0:
+				continue
+			case errors.Is(err, intree.ErrOther) && o.to == toInTree:
+				err = fmt.Errorf("it is not a volume of %s", o.driver)
+				fallthrough
+			case err != nil:
+				o.refused++
+				say("not converted: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+				continue
+			}
+			o.converted++
+			list = append(list, manifest.Replacement{Object: at, From: from, To: to, Value: value})
+			o.remarkOn(say, spec, name, value)
+		}
 	}
 	return list
 }
 
-func optional(src api.Source) *bool {
-	if src.Optional {
-		return new(true)
+// namespaceOf returns the namespace that a pod spec is for. Without one in the manifest and the
+// kubeconfig it is the default of Kubernetes.
+func (o *command) namespaceOf(spec manifest.PodSpec) string {
+	return session.NamespaceOr(o.Session, spec.Namespace)
+}
+
+// volume returns which field of a volume becomes which, and what it holds.
+func (o *command) volume(volume map[string]any, namespace string) (from, to string, value any, err error) {
+	text, err := json.Marshal(volume)
+	if err != nil {
+		return "", "", nil, err
 	}
-	return nil
+	var v corev1.Volume
+	if err := json.Unmarshal(text, &v); err != nil {
+		return "", "", nil, fmt.Errorf("it is not what the API server takes: %w", err)
+	}
+	namer := intree.Namer{Driver: o.driver, Namespace: namespace}
+	if o.to == toInTree {
+		made, err := namer.ToInTree(v.VolumeSource)
+		if err != nil {
+			return "", "", nil, err
+		}
+		field, value, err := sourceField(made)
+		return "csi", field, value, err
+	}
+	made, err := namer.ToLiveconfig(v.VolumeSource)
+	if err != nil {
+		return "", "", nil, err
+	}
+	field, _, err := sourceField(v.VolumeSource)
+	if err != nil {
+		return "", "", nil, err
+	}
+	_, value, err = sourceField(corev1.VolumeSource{CSI: made})
+	return field, "csi", value, err
+}
+
+// sourceField returns the one field of a volume source that is set, as JSON has it.
+func sourceField(v corev1.VolumeSource) (name string, value any, err error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return "", nil, err
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return "", nil, err
+	}
+	if len(fields) != 1 {
+		return "", nil, fmt.Errorf("it has %d sources, and the API server takes one", len(fields))
+	}
+	for name, value = range fields {
+		return name, value, nil
+	}
+	return "", nil, nil
+}
+
+// remarkOn prints notes about a volume that becomes one of liveconfig.
+func (o *command) remarkOn(say func(string, ...any), spec manifest.PodSpec, name string, value any) {
+	if o.to == toInTree {
+		return
+	}
+	for _, list := range []string{"initContainers", "containers"} {
+		for _, container := range manifest.Objects(spec.Data[list]) {
+			for _, mount := range manifest.Objects(container["volumeMounts"]) {
+				if mount["name"] == name && (mount["subPath"] != nil || mount["subPathExpr"] != nil) {
+					say("note: container %s mounts a subPath of it, which updates do not reach, as before: "+
+						"they do with updatePolicy: InPlace, where a reader may see a half-written file", container["name"])
+				}
+			}
+		}
+	}
+	csi, _ := value.(map[string]any)
+	attributes, _ := csi["volumeAttributes"].(map[string]any)
+	sources, _ := attributes[api.KeySources].(string)
+	if attributes[api.KeySecret] != nil || strings.Contains(sources, api.KeySecret+":") {
+		say("note: its Secrets are read with the pods' service account, which needs a Role: see `kubectl liveconfig grant`")
+	}
 }

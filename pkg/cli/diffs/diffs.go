@@ -1,4 +1,5 @@
-// Package diffs says how one text differs from another: with its lines, or by its size alone where the lines are secret.
+// Package diffs shows how one text differs from another: with its lines, or by its size alone where
+// the lines are secret.
 //
 // It does not know files, objects, or what is secret.
 package diffs
@@ -14,8 +15,9 @@ import (
 // None is the name of a side that does not exist.
 const None = "/dev/null"
 
-// Unified returns a unified diff of two texts, and "" if they are equal. A nil text does not exist, which is another thing than
-// an empty one, and its name is [None]. Of what is no text only sizes are told.
+// Unified returns a unified diff of two texts, and "" if they are equal. A nil text does not exist,
+// which is another thing than an empty one, and its name is [None]. Of binary data only sizes are
+// shown.
 func Unified(oldName, newName string, before, after []byte) string {
 	if isText(before) && isText(after) && len(before)+len(after) > 0 {
 		oldName, newName = names(oldName, newName, before, after)
@@ -25,7 +27,7 @@ func Unified(oldName, newName string, before, after []byte) string {
 	return Masked(oldName, newName, before, after)
 }
 
-// Masked is [Unified] without the lines: it tells sizes, and no byte of the texts.
+// Masked is [Unified] without the lines: it shows sizes, and no byte of the texts.
 func Masked(oldName, newName string, before, after []byte) string {
 	if bytes.Equal(before, after) && (before == nil) == (after == nil) {
 		return ""

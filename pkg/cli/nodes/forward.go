@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -18,16 +17,18 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// connection is a stream to a port of a pod. No port of this machine leads to it: others may be logged in here.
+// connection is a stream to a port of a pod. No port of this machine leads to it: others may be
+// logged in here.
 type connection struct {
 	httpstream.Stream
 
 	carrier httpstream.Connection
-	// trouble gets what the node says of the stream, which is empty when all went well.
+	// trouble receives the error that the node reports about the stream, empty for none.
 	trouble chan string
 }
 
-// connect opens a stream to a driver. Dialling does not end with ctx by itself, so what comes too late is closed.
+// connect opens a stream to a driver. Dialling does not end with ctx by itself, so what comes too
+// late is closed.
 func (d *Drivers) connect(ctx context.Context, p pod) (*connection, error) {
 	type result struct {
 		c   *connection
@@ -51,7 +52,8 @@ func (d *Drivers) connect(ctx context.Context, p pod) (*connection, error) {
 	}
 }
 
-// open opens a stream as `kubectl port-forward` does: two streams of one connection, of which one carries errors.
+// open opens a stream as `kubectl port-forward` does: two streams of one connection, of which one
+// carries errors.
 func (d *Drivers) open(p pod) (*connection, error) {
 	carrier, err := d.dial(p)
 	if err != nil {
@@ -75,7 +77,8 @@ func (d *Drivers) open(p pod) (*connection, error) {
 	return c, nil
 }
 
-// dial reaches a pod by a WebSocket, or by SPDY where that is refused: by old clusters, and by some proxies.
+// dial reaches a pod by a WebSocket, or by SPDY where that is refused: by old clusters, and by some
+// proxies.
 func (d *Drivers) dial(p pod) (httpstream.Connection, error) {
 	url := d.client.CoreV1().RESTClient().Post().
 		Resource("pods").Namespace(d.namespace).Name(p.name).SubResource("portforward").URL()
@@ -102,8 +105,8 @@ func (d *Drivers) dial(p pod) (httpstream.Connection, error) {
 	return negotiated(carrier, protocol)
 }
 
-// cause returns what keeps both ways of reaching a pod from working. Only the first tells the kind of an error of the API
-// server.
+// cause returns what keeps both ways of reaching a pod from working. Only the first has the kind of
+// an error of the API server.
 func cause(first, second error) error {
 	var upgrade *httpstream.UpgradeFailureError
 	isOfFirst := errors.As(first, &upgrade)
@@ -125,41 +128,27 @@ func negotiated(carrier httpstream.Connection, protocol string) (httpstream.Conn
 	return carrier, nil
 }
 
-// listen hears what the node says of the stream. It ends with the connection.
+// listen receives the errors that the node reports. It ends with the connection.
 func (c *connection) listen(errs httpstream.Stream) {
 	_ = errs.Close()            // Nothing is written to it.
-	text, _ := io.ReadAll(errs) // What came before the connection broke counts.
+	text, _ := io.ReadAll(errs) // A text that was cut still helps.
 	c.trouble <- strings.TrimSpace(string(text))
 }
 
-// explain returns what the node says was wrong, or else the error that was seen here.
-func (c *connection) explain(seen error) error {
+// explain returns the error that the node reports, or else the error that was seen here.
+func (c *connection) explain(ctx context.Context, seen error) error {
 	select {
 	case text := <-c.trouble:
 		if text != "" {
 			return fmt.Errorf("the node cannot forward the port: %s", text)
 		}
-	case <-time.After(time.Second): // It says it before it ends the stream, if it says something.
+	case <-time.After(time.Second): // A node that reports an error does so before it ends the stream.
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	return seen
 }
 
 // Close ends both directions, and the connection with them. A Read that waits returns.
 func (c *connection) Close() error { return errors.Join(c.Reset(), c.carrier.Close()) }
-
-// The rest of net.Conn. The one who asks closes the connection when it is time.
-
-// LocalAddr returns an address that says nothing.
-func (c *connection) LocalAddr() net.Addr { return new(net.TCPAddr) }
-
-// RemoteAddr returns an address that says nothing.
-func (c *connection) RemoteAddr() net.Addr { return new(net.TCPAddr) }
-
-// SetDeadline does nothing.
-func (c *connection) SetDeadline(time.Time) error { return nil }
-
-// SetReadDeadline does nothing.
-func (c *connection) SetReadDeadline(time.Time) error { return nil }
-
-// SetWriteDeadline does nothing.
-func (c *connection) SetWriteDeadline(time.Time) error { return nil }

@@ -1,16 +1,17 @@
-// Package nodes asks the drivers of nodes what they project, each through a port-forward to its pod.
+// Package nodes asks the drivers of nodes what they project, each through a port-forward to its
+// pod.
 //
 // It does not know what for, nor what is in a report.
 package nodes
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -27,11 +28,11 @@ import (
 const DefaultNamespace = "liveconfig-system"
 
 const (
-	// patience is for one node, which may be gone.
-	patience = 10 * time.Second
+	// askTimeout is for one node, which may be gone.
+	askTimeout = 10 * time.Second
 	// atOnce is how many nodes are asked at the same time.
 	atOnce = 8
-	// mostBytes is far above what a node has to tell.
+	// mostBytes is far above the size of a report.
 	mostBytes = 256 << 20
 )
 
@@ -42,7 +43,7 @@ type Drivers struct {
 	namespace string
 	// asking has a place for each node that may be asked now.
 	asking chan struct{}
-	// reading shares the report of a node among those who ask for it at the same time.
+	// reading shares the report of a node among concurrent callers.
 	reading singleflight.Group
 
 	mu   sync.Mutex
@@ -57,12 +58,12 @@ func New(config *rest.Config, client kubernetes.Interface, namespace string) *Dr
 	}
 }
 
-// Unavailable is why there is no report of a node.
+// Unavailable is the reason why there is no report of a node.
 type Unavailable struct {
 	Node string
 	// Why is for people, and Type a command that leads on.
 	Why, Type string
-	// Err is what happened, and nil where Why says it all.
+	// Err is the cause, and nil if Why is complete without it.
 	Err error
 
 	forbidden bool
@@ -80,13 +81,13 @@ func (u *Unavailable) Reason() string {
 	return u.Why + ": " + u.Err.Error()
 }
 
-// IsForbidden reports whether it is no use to ask again.
+// IsForbidden reports whether another attempt is useless.
 func (u *Unavailable) IsForbidden() bool { return u.forbidden }
 
 // Unwrap returns what happened.
 func (u *Unavailable) Unwrap() error { return u.Err }
 
-// Answer is what came of asking one node: a report, or why there is none.
+// Answer is the result of asking one node: a report, or why there is none.
 type Answer struct {
 	Report statusz.Report
 	Err    *Unavailable
@@ -113,8 +114,8 @@ func (d *Drivers) Reports(ctx context.Context, nodes []string) map[string]Answer
 	return answers
 }
 
-// Report returns what the driver of a node tells now. It remembers which pod that is, and not what it told. Who asks while
-// a report is being read gets that one. The error is an *Unavailable.
+// Report returns what the driver of a node reports now. It caches the pod of the driver, and no
+// report. Concurrent callers share one report. The error is an *Unavailable.
 func (d *Drivers) Report(ctx context.Context, node string) (statusz.Report, error) {
 	reading := d.reading.DoChan(node, func() (any, error) { return d.read(ctx, node) })
 	select {
@@ -133,7 +134,7 @@ func (d *Drivers) read(ctx context.Context, node string) (statusz.Report, error)
 	case <-ctx.Done():
 		return statusz.Report{}, &Unavailable{Node: node, Why: "there was no time left", Type: d.listing(node), Err: ctx.Err()}
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	p, err := d.pod(ctx, node)
 	if err != nil {
@@ -154,16 +155,19 @@ func (d *Drivers) ask(ctx context.Context, p pod) (statusz.Report, error) {
 	if err != nil {
 		return statusz.Report{}, err
 	}
+	request.Close = true
 	c, err := d.connect(ctx, p)
 	if err != nil {
 		return statusz.Report{}, err
 	}
-	defer func() { _ = c.Close() }() // All has been read.
-	dial := func(context.Context, string, string) (net.Conn, error) { return c, nil }
-	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
-	response, err := client.Do(request)
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })() // Ends reads that wait.
+	defer func() { _ = c.Close() }()                         // All has been read.
+	if err := request.Write(c); err != nil {
+		return statusz.Report{}, c.explain(ctx, err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(io.LimitReader(c, mostBytes)), request)
 	if err != nil {
-		return statusz.Report{}, c.explain(err)
+		return statusz.Report{}, c.explain(ctx, err)
 	}
 	defer func() { _ = response.Body.Close() }() // As above.
 	if response.StatusCode != http.StatusOK {
@@ -177,7 +181,7 @@ var errNewer = errors.New("update the plugin")
 
 // read decodes a report.
 func read(body io.Reader) (statusz.Report, error) {
-	text, err := io.ReadAll(io.LimitReader(body, mostBytes))
+	text, err := io.ReadAll(body)
 	if err != nil {
 		return statusz.Report{}, fmt.Errorf("read the status: %w", err)
 	}
@@ -191,7 +195,7 @@ func read(body io.Reader) (statusz.Report, error) {
 	return report, err
 }
 
-// explain says why a pod did not answer.
+// explain returns why a pod did not answer.
 func (d *Drivers) explain(ctx context.Context, node string, p pod, err error) *Unavailable {
 	u := &Unavailable{Node: node, Type: fmt.Sprintf("kubectl -n %s logs %s -c %s", d.namespace, p.name, p.container), Err: err}
 	switch {
@@ -203,14 +207,14 @@ func (d *Drivers) explain(ctx context.Context, node string, p pod, err error) *U
 	case errors.Is(err, errNewer):
 		u.Why, u.Type = "it is newer than this plugin", "kubectl liveconfig version"
 	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.Canceled):
-		u.Why = fmt.Sprintf("its pod %s did not answer within %s", p.name, patience)
+		u.Why = fmt.Sprintf("its pod %s did not answer within %s", p.name, askTimeout)
 	default:
 		u.Why = fmt.Sprintf("its pod %s did not answer as it should", p.name)
 	}
 	return u
 }
 
-// isGone reports whether the pod does not exist. A port-forward says the same words of the node.
+// isGone reports whether the pod does not exist. A port-forward uses the same words for the node.
 func isGone(err error, pod string) bool {
 	var answer apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &answer) {

@@ -28,8 +28,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
-// cluster is an API server with pods of the driver, of which a test says what it answers. It forwards ports by SPDY alone,
-// as old ones do.
+// cluster is an API server with pods of the driver. The test defines its answers. It forwards ports
+// by SPDY alone, as old ones do.
 type cluster struct {
 	pods []corev1.Pod
 	// statusz is what the driver answers, and address where it listens. Empty: nothing listens.
@@ -37,7 +37,7 @@ type cluster struct {
 	address string
 	// denied are the requests that get 403, by what their paths end in.
 	denied string
-	// hangs says that port-forwards are never answered.
+	// hangs is true if port-forwards are never answered.
 	hangs chan struct{}
 	lists atomic.Int32
 }
@@ -85,7 +85,8 @@ func (c *cluster) list(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(list)
 }
 
-// forward does what a kubelet does with a port-forward: it connects the stream of data with the port.
+// forward does what a kubelet does with a port-forward: it connects the stream of data with the
+// port.
 func (c *cluster) forward(w http.ResponseWriter, r *http.Request) {
 	if _, err := httpstream.Handshake(r, w, []string{portforward.PortForwardProtocolV1Name}); err != nil {
 		return
@@ -157,8 +158,8 @@ func driverPod() corev1.Pod {
 	}
 }
 
-// tells answers with a report of node-1.
-func tells(w http.ResponseWriter, _ *http.Request) {
+// serveReport answers with a report of node-1.
+func serveReport(w http.ResponseWriter, _ *http.Request) {
 	_ = statusz.Write(w, statusz.Report{SchemaVersion: statusz.SchemaVersion, Node: "node-1", Volumes: []statusz.Volume{{ID: "v"}}})
 }
 
@@ -169,16 +170,16 @@ func TestReport(t *testing.T) {
 	twice.Spec.Containers[1].Args = []string{"--http-endpoint=:1", "-http-endpoint", "10.0.0.1:9809"}
 	going.Name, going.DeletionTimestamp = "driver-0", new(metav1.Now())
 	tests := map[string][]corev1.Pod{
-		"the flag says the port":         {driverPod()},
+		"the flag has the port":          {driverPod()},
 		"the last flag counts":           {twice},
-		"the name of a port says it":     {named},
+		"a port with the name has it":    {named},
 		"a pod that goes is passed over": {going, driverPod()},
 		"in whatever order they come":    {driverPod(), going},
 	}
 	for name, pods := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := &cluster{pods: pods, statusz: tells}
+			c := &cluster{pods: pods, statusz: serveReport}
 			drivers := c.start(t)
 			for range 2 {
 				got, err := drivers.Report(t.Context(), "node-1")
@@ -210,7 +211,7 @@ func TestUnavailable(t *testing.T) {
 	tests := map[string]struct {
 		cluster *cluster
 		want    string
-		// isForbidden says that asking again is no use.
+		// isForbidden is true if another attempt is useless.
 		isForbidden bool
 	}{
 		"no pod": {
@@ -246,7 +247,7 @@ func TestUnavailable(t *testing.T) {
 			isForbidden: true,
 		},
 		"a port that nothing listens on": {
-			cluster: &cluster{pods: []corev1.Pod{elsewhere}, statusz: tells},
+			cluster: &cluster{pods: []corev1.Pod{elsewhere}, statusz: serveReport},
 			want: "its pod driver-1 did not answer as it should: the node cannot forward the port: nothing listens on port 1; " +
 				"see kubectl -n system logs driver-1 -c driver",
 		},
@@ -284,13 +285,13 @@ func TestUnavailable(t *testing.T) {
 }
 
 // TestANodeThatHangs: the others are asked all the same, and it ends with the context.
-// TestAPodThatIsSaidNotToBeReady asks a running driver whose node was silent for a while: its pod is ready again only half a
-// minute later.
+// TestAPodThatIsSaidNotToBeReady asks a running driver whose node was silent for a while: its pod
+// is ready again only half a minute later.
 func TestAPodThatIsSaidNotToBeReady(t *testing.T) {
 	t.Parallel()
 	pod := driverPod()
 	pod.Status.Phase, pod.Status.Conditions = corev1.PodRunning, nil
-	drivers := (&cluster{pods: []corev1.Pod{pod}, statusz: http.HandlerFunc(tells)}).start(t)
+	drivers := (&cluster{pods: []corev1.Pod{pod}, statusz: http.HandlerFunc(serveReport)}).start(t)
 	if _, err := drivers.Report(t.Context(), "node-1"); err != nil {
 		t.Errorf("Report = %v, want the running pod to be asked", err)
 	}
@@ -311,7 +312,7 @@ func TestANodeThatHangs(t *testing.T) {
 	}
 }
 
-// TestAPodThatCameAfter: a pod that is no use is looked for again.
+// TestAPodThatCameAfter: a pod that does not answer is looked for again.
 func TestAPodThatCameAfter(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
@@ -321,7 +322,7 @@ func TestAPodThatCameAfter(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 			return
 		}
-		tells(w, r)
+		serveReport(w, r)
 	}}
 	drivers := c.start(t)
 	if _, err := drivers.Report(t.Context(), "node-1"); err == nil {
@@ -332,6 +333,6 @@ func TestAPodThatCameAfter(t *testing.T) {
 		t.Errorf("Report = %v, want one", err)
 	}
 	if got := c.lists.Load(); got != 2 {
-		t.Errorf("pods were listed %d times, want anew after the failure", got)
+		t.Errorf("pods were listed %d times, want again after the failure", got)
 	}
 }

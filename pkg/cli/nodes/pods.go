@@ -88,7 +88,7 @@ const (
 	none = iota
 	going
 	starting
-	running // Not ready, or said not to be because its node was silent: it may answer all the same.
+	running // Not ready, or marked so because its node was silent: it may answer all the same.
 	ready
 )
 
@@ -114,13 +114,13 @@ func compareFitness(a, b corev1.Pod) int {
 	return cmp.Or(cmp.Compare(fitness(&a), fitness(&b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
 }
 
-// served returns which container of a driver's pod serves HTTP, and on which port; 0 is none. The flag is what counts, and
-// the port's name where the flag cannot be read.
+// served returns which container of a driver's pod serves HTTP, and on which port; 0 if none does. The
+// flag is what counts, and the port's name where the flag cannot be read.
 func served(p *corev1.Pod) (container string, port int) {
 	for _, c := range p.Spec.Containers {
 		if endpoint, found := flag(slices.Concat(c.Command, c.Args), "http-endpoint"); found {
 			if _, text, err := net.SplitHostPort(endpoint); err == nil {
-				port, _ = strconv.Atoi(text) // Zero if it is none.
+				port, _ = strconv.Atoi(text) // Zero if it is not a number.
 				return c.Name, port
 			}
 		}

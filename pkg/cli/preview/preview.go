@@ -1,208 +1,343 @@
-// Package preview finds out which files the volumes of pods would hold, by the parser and the projection that the driver has.
-// It lists them, compares them, and writes them into a folder.
+// Package preview is `kubectl liveconfig preview`.
 //
-// It does not know the API server, and files of manifests only by what is in them.
+// It does not know how files come of volumes: that is up to pkg/cli/preview/filelist.
 package preview
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
+	"github.com/spf13/cobra"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/convert"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/preview/filelist"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// Objects returns what an object holds, and false if there is none of that name.
-type Objects func(api.Ref) (api.Content, bool, error)
+// command is the command with its flags.
+type command struct {
+	*session.Session
 
-// Volume is what one volume would hold.
-type Volume struct {
-	Name string
-	// Type is liveconfig, or the field of a pod spec that makes it one of Kubernetes' own.
-	Type string
-	// Tree is empty if there is an Err.
-	Tree tree.Tree
-	// RootMode is the mode of the volume itself.
-	RootMode fs.FileMode
-	// Secret has the paths of files that hold anything of a Secret.
-	Secret map[string]bool
-	// Unfound are the objects that do not exist, needed or not.
-	Unfound []api.Ref
-	// LeftOut says what else is in the volume, that only a running pod has.
-	LeftOut []string
-	// Err says why it would hold nothing.
-	Err error
+	input       manifest.Input
+	selector    string
+	fromCluster bool
+	names       []string
+	driver      string
+	output      string
+	diff        bool
+	showSecrets bool
+
+	// given is what the files have.
+	given filelist.Set
+	// cached has the objects of the cluster. All volumes are made of the same.
+	cached *cluster.Objects
+	// found are the names of volumes, failed counts those of which there is nothing to show.
+	found  []string
+	failed int
+	// remarked are the remarks that were printed, each once.
+	remarked map[string]bool
 }
 
-// Liveconfig is the type of our volumes.
-const Liveconfig = "liveconfig"
+// The exit codes of preview. An error must not be taken for a difference.
+const (
+	exitDiffers      = 1
+	exitPreviewError = 2
+)
 
-// inTreeRoot is what the kubelet adds to the mode of a volume itself: anybody may write there, but for the mount.
-const inTreeRoot fs.FileMode = 0o777
+// New returns the command.
+func New(s *session.Session) *cobra.Command {
+	o := &command{Session: s, remarked: map[string]bool{}}
+	c := &cobra.Command{
+		Use:   "preview [TYPE/NAME...] [-f FILE]",
+		Short: "Show which files volumes would hold",
+		Long: "Shows the files that each volume of a pod or pod template would hold, by the code that the driver has: paths, modes,\n" +
+			"owners and digests. Volumes of Kubernetes' own types are shown as well; their tokens and downwardAPI files are left out.\n\n" +
+			"The pods are those of the manifests, or those that are named, which the cluster is asked for. ConfigMaps and Secrets are\n" +
+			"those of the manifests, and before all others those count. The cluster is asked for the rest with --from-cluster, for\n" +
+			"named pods, and with --diff; it is asked with your rights, and not with those of the pods.\n\n" +
+			"Digests and lines of Secrets are not shown without --show-secrets. Exit codes: 0 is good, 1 is a difference that --diff\n" +
+			"has found, 2 is an error.",
+		Example: "  kubectl liveconfig preview -f deployment.yaml -f configmap.yaml\n" +
+			"  kubectl liveconfig preview -f deployment.yaml --from-cluster -o files\n" +
+			"  kubectl liveconfig preview deployment/web\n" +
+			"  kubectl liveconfig preview deployment/web -f configmap.yaml --diff",
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
+	}
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return &usage.Exit{Code: exitPreviewError, Err: usage.Errorf("%w: see %s --help", err, c.CommandPath())}
+	})
+	selection.AddManifestFlags(c, &o.input)
+	selection.AddDriverFlag(c, &o.driver)
+	flags := c.Flags()
+	flags.StringVarP(&o.selector, "selector", "l", "", "labels that select objects of a named type, such as app=web")
+	flags.BoolVar(&o.fromCluster, "from-cluster", false, "ask the cluster for ConfigMaps and Secrets that no file has")
+	flags.StringSliceVar(&o.names, "volume", nil, "only the volumes of this name")
+	flags.StringVarP(&o.output, "output", "o", "-", "- for the list alone, or an empty folder to write the files into")
+	flags.BoolVar(&o.diff, "diff", false, "show what changes against what the cluster has now")
+	flags.BoolVar(&o.showSecrets, "show-secrets", false, "show digests and lines of Secrets, and give their files in a folder the modes of the volume")
+	return c
+}
 
-// Volumes returns all volumes of a pod that hold ConfigMaps or Secrets, for a driver of that name. The others are passed over.
-func Volumes(pod Pod, driver string, objects Objects) []Volume {
-	var all []Volume
-	named := map[string]bool{}
-	for i := range pod.Spec.Volumes {
-		b := builder{pod: pod, driver: driver, objects: objects}
-		if name := pod.Spec.Volumes[i].Name; b.volume(pod.Spec.Volumes[i]) {
-			if named[name] {
-				b.made = Volume{Name: name, Err: errors.New("the API server refuses two volumes of one name")}
-			}
-			all = append(all, b.made)
+func (o *command) run(ctx context.Context, args []string) error {
+	err := o.preview(ctx, args)
+	if _, isExit := errors.AsType[*usage.Exit](err); err == nil || isExit {
+		return err
+	}
+	return &usage.Exit{Code: exitPreviewError, Err: err}
+}
+
+func (o *command) preview(ctx context.Context, args []string) error {
+	switch {
+	case slices.Contains([]string{"", "json", "yaml", "name", "wide"}, o.output):
+		return usage.Errorf("--output %q is not known: say - for the list, or an empty folder, as in --output ./files", o.output)
+	case o.diff && o.output != "-":
+		return usage.Errorf("--diff compares, and --output writes: say one of them")
+	case len(args) == 0 && o.selector != "":
+		return usage.Errorf("--selector selects objects of the cluster: name a type, such as deployments")
+	case len(args) == 0 && len(o.input.Names) == 0:
+		return usage.Errorf("say whose volumes: name an object, such as deployment/web, or say --filename FILE")
+	}
+	pods, err := o.pods(args)
+	if err != nil {
+		return err
+	}
+	if o.diff {
+		return o.compare(ctx, pods)
+	}
+	if err := o.show(ctx, pods); err != nil || o.failed == 0 {
+		return err
+	}
+	return fmt.Errorf("%d of %d volumes cannot be shown: see above", o.failed, len(o.found))
+}
+
+// pods returns the pods whose volumes are wanted, and reads the files.
+func (o *command) pods(args []string) ([]filelist.Pod, error) {
+	if err := o.readFiles(); err != nil {
+		return nil, err
+	}
+	o.fromCluster = o.fromCluster || o.diff || len(args) > 0
+	pods := o.given.Pods
+	if len(args) > 0 {
+		named, err := o.podsNamed(session.NamespaceOr(o.Session, ""), o.selector, args)
+		if err != nil {
+			return nil, err
 		}
-		named[pod.Spec.Volumes[i].Name] = true
+		for _, pod := range named {
+			if !slices.ContainsFunc(pods, pod.IsSame) {
+				pods = append(pods, pod)
+			}
+		}
+	}
+	if len(pods) == 0 {
+		return nil, errors.New("no file has a pod or what makes pods: add one by --filename, or name an object of the cluster, such as deployment/web")
+	}
+	return pods, nil
+}
+
+func (o *command) readFiles() error {
+	if len(o.input.Names) == 0 {
+		return nil
+	}
+	files, err := selection.ReadManifests(o.Session, o.input)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, file := range files {
+		if err := o.readFile(file); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", file.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o *command) readFile(file manifest.File) error {
+	var errs []error
+	for _, part := range file.Parts() {
+		if part.IsSeparator {
+			continue
+		}
+		document, err := manifest.Parse(part)
+		if err == nil {
+			err = o.given.Add(document.Data, session.NamespaceOr(o.Session, ""))
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// volumes returns the wanted volumes of a pod, and prints their mistakes.
+func (o *command) volumes(ctx context.Context, pod filelist.Pod) []filelist.Volume {
+	all := o.wanted(filelist.Volumes(pod, o.driver, o.objects(ctx, pod)))
+	for _, v := range all {
+		o.found = append(o.found, v.Name)
+		if v.Err != nil {
+			o.failed++
+			o.Remark("%s: volume %s: %s", pod.Object(), v.Name, strings.ReplaceAll(v.Err.Error(), "\n", "; "))
+		}
+		o.remarkLacks(pod, v)
 	}
 	return all
 }
 
-// builder builds one volume.
-type builder struct {
-	pod     Pod
-	driver  string
-	objects Objects
-	made    Volume
+// wanted leaves out what --volume does not name.
+func (o *command) wanted(all []filelist.Volume) []filelist.Volume {
+	return slices.DeleteFunc(all, func(v filelist.Volume) bool { return len(o.names) > 0 && !slices.Contains(o.names, v.Name) })
 }
 
-// volume reports whether the volume holds ConfigMaps or Secrets.
-func (b *builder) volume(v corev1.Volume) bool {
-	b.made.Name, b.made.Type = v.Name, typeOf(v, b.driver)
-	if b.made.Type == "" {
-		return false
+// remarkLacks prints what is missing from a volume, and why.
+func (o *command) remarkLacks(pod filelist.Pod, v filelist.Volume) {
+	for _, what := range v.LeftOut {
+		o.once("note: %s: volume %s: left out is %s, which only a running pod has", pod.Object(), v.Name, what)
 	}
-	if problems := validation.IsDNS1123Label(v.Name); len(problems) > 0 {
-		b.made.Err = fmt.Errorf("the API server refuses its name %.70q: %s", v.Name, strings.Join(problems, "; "))
-		return true
-	}
-	spec, err := b.spec(v)
-	if err == nil {
-		err = b.fill(spec)
-	}
-	b.made.Err = err
-	return true
-}
-
-func typeOf(v corev1.Volume, driver string) string {
-	switch {
-	case v.CSI != nil && v.CSI.Driver == driver:
-		return Liveconfig
-	case v.ConfigMap != nil:
-		return "configMap"
-	case v.Secret != nil:
-		return "secret"
-	case v.Projected != nil:
-		return "projected"
-	default:
-		return ""
-	}
-}
-
-// spec returns what the volume is made of.
-func (b *builder) spec(v corev1.Volume) (api.Spec, error) {
-	if v.CSI == nil {
-		csi, err := convert.Namer{Driver: b.driver, Namespace: b.pod.Namespace}.ToLiveconfig(b.projectable(v.VolumeSource))
-		if err != nil {
-			return api.Spec{}, err
-		}
-		return api.Parse(csi.VolumeAttributes, b.pod.Namespace)
-	}
-	if v.CSI.ReadOnly == nil || !*v.CSI.ReadOnly {
-		return api.Spec{}, errors.New(`the volume must be read-only: add "readOnly: true" to its csi section`)
-	}
-	return api.Parse(v.CSI.VolumeAttributes, b.pod.Namespace)
-}
-
-// projectable returns a volume of Kubernetes' own without the sources that only a running pod has, and remembers those.
-func (b *builder) projectable(v corev1.VolumeSource) corev1.VolumeSource {
-	if v.Projected == nil {
-		return v
-	}
-	projected := *v.Projected
-	projected.Sources = nil
-	for i, src := range v.Projected.Sources {
-		if kind := convert.RunningOnly(src); kind != "" {
-			b.made.LeftOut = append(b.made.LeftOut, fmt.Sprintf("sources[%d], a %s", i, kind))
-			continue
-		}
-		projected.Sources = append(projected.Sources, src)
-	}
-	return corev1.VolumeSource{Projected: &projected}
-}
-
-// fill reads the objects and builds the tree, as the driver does.
-func (b *builder) fill(spec api.Spec) error {
-	contents := map[api.Ref]api.Content{}
-	var errs []error
-	for _, ref := range spec.Refs() {
-		content, found, err := b.objects(ref)
-		switch {
-		case err != nil:
-			errs = append(errs, fmt.Errorf("read %s: %w", ref, err))
-		case found:
-			contents[ref] = content
-		default:
-			b.made.Unfound = append(b.made.Unfound, ref)
+	for _, ref := range v.Unfound {
+		if !o.fromCluster {
+			o.once("note: %s is in no file: add it by --filename, or ask the cluster with --from-cluster", ref)
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+}
+
+// once makes a remark that was not made yet.
+func (o *command) once(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if !o.remarked[text] {
+		o.remarked[text] = true
+		o.Remark("%s", text)
+	}
+}
+
+// show lists the volumes, and writes them.
+func (o *command) show(ctx context.Context, pods []filelist.Pod) error {
+	byPod := make([][]filelist.Volume, len(pods))
+	for i, pod := range pods {
+		byPod[i] = o.volumes(ctx, pod)
+	}
+	if err := o.verdict(); err != nil {
 		return err
 	}
-	built, err := projection.Build(spec, b.fsGroup(), contents)
-	if err != nil {
-		return err
+	if o.output != "-" {
+		if err := o.writeAll(pods, byPod); err != nil {
+			return err
+		}
 	}
-	b.made.Tree, b.made.RootMode = built, built.DirMode
-	switch b.made.Type {
-	case "configMap":
-		b.made.RootMode |= inTreeRoot
-	case "secret", "projected":
-		b.made.RootMode |= inTreeRoot | fs.ModeSticky // As a tmpfs is, on which they are.
+	var b strings.Builder
+	for i, pod := range pods {
+		if err := filelist.Print(&b, pod, byPod[i], o.visibility()); err != nil {
+			return err
+		}
 	}
-	b.made.Secret, err = secrets(spec, contents)
+	_, err := fmt.Fprint(o.Out, printing.Plain(b.String()))
 	return err
 }
 
-// fsGroup returns what the kubelet tells the driver.
-func (b *builder) fsGroup() *int {
-	security := b.pod.Spec.SecurityContext
-	if security == nil || security.FSGroup == nil {
-		return nil
+// writeAll writes the volumes of all pods into the folder.
+func (o *command) writeAll(pods []filelist.Pod, byPod [][]filelist.Volume) (err error) {
+	folder, err := filelist.NewFolder(o.output)
+	if err != nil {
+		return fmt.Errorf("write the files: %w", err)
 	}
-	return new(int(*security.FSGroup))
-}
-
-// secrets returns the paths of what Secrets make. Of several sources that have the same path, the last one makes the file: so
-// each is projected alone, and overrules those before it.
-func secrets(spec api.Spec, contents map[api.Ref]api.Content) (map[string]bool, error) {
-	found := map[string]bool{}
-	for _, src := range spec.Sources {
-		alone := api.Spec{Sources: []api.Source{src}, DefaultMode: spec.DefaultMode}
-		built, err := projection.Build(alone, nil, contents)
-		if err != nil {
-			return nil, fmt.Errorf("find out what %s makes: %w", src.Ref, err)
-		}
-		for _, f := range built.Files {
-			found[f.Path] = src.Ref.Kind == api.Secret
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	folder.Owns, folder.Visibility = os.Geteuid() == 0, o.visibility()
+	for i, pod := range pods {
+		for _, v := range byPod[i] {
+			if v.Err != nil {
+				continue
+			}
+			if err := o.write(folder, placeOf(pod, pods), v); err != nil {
+				return fmt.Errorf("write volume %s of %s into %s: %w", v.Name, pod.Object(), o.output, err)
+			}
 		}
 	}
-	return found, nil
+	return nil
 }
 
-// HoldsSecrets reports whether anything in the volume is of a Secret.
-func (v Volume) HoldsSecrets() bool {
-	return slices.ContainsFunc(v.Tree.Files, func(f tree.File) bool { return v.Secret[f.Path] })
+// verdict returns an error if a volume that is asked for is not there.
+func (o *command) verdict() error {
+	for _, name := range o.names {
+		if !slices.Contains(o.found, name) {
+			return fmt.Errorf("there is no volume %q that holds ConfigMaps or Secrets", name)
+		}
+	}
+	if len(o.found) == 0 {
+		o.Remark("note: no volume holds ConfigMaps or Secrets; say --driver-name if %s is not the name of liveconfig's driver", o.driver)
+	}
+	return nil
 }
 
-// SharesSecrets reports whether anybody but the owner may read anything of a Secret in the volume.
-func (v Volume) SharesSecrets() bool {
-	return slices.ContainsFunc(v.Tree.Files, func(f tree.File) bool { return v.Secret[f.Path] && f.Mode&othersRead != 0 })
+// placeOf returns where in the folder the volumes of a pod go: into the folder itself if there is
+// no other pod.
+func placeOf(pod filelist.Pod, all []filelist.Pod) string {
+	if len(all) == 1 {
+		return ""
+	}
+	place := pod.Namespace + "/" + pod.Object() + "/"
+	isSame := func(p filelist.Pod) bool { return p.Namespace == pod.Namespace && p.Object() == pod.Object() }
+	if at := slices.IndexFunc(all, isSame); !all[at].IsSame(pod) || slices.ContainsFunc(all[at+1:], isSame) {
+		place += pod.Field + "/" // An object of several templates.
+	}
+	return place
+}
+
+func (o *command) write(folder *filelist.Folder, place string, v filelist.Volume) error {
+	if !folder.Owns && v.Tree.UID+v.Tree.GID > 0 {
+		o.once("note: the files are yours, because only root can give them the owners of the list")
+	}
+	if v.SharesSecrets() && folder.Visibility != filelist.Shown {
+		o.once("note: files of Secrets are for their owner alone, unless you say --show-secrets: the list has their modes in the volume")
+	}
+	return folder.Write(place+v.Name, v)
+}
+
+func (o *command) visibility() filelist.Visibility {
+	if o.showSecrets {
+		return filelist.Shown
+	}
+	return filelist.Masked
+}
+
+// objects returns what the sources of a pod hold. Files come before the cluster.
+func (o *command) objects(ctx context.Context, pod filelist.Pod) filelist.Objects {
+	config, _ := trigger.ParseConfig(pod.Annotations[trigger.ConfigAnnotation]) // Without one there are no copies.
+	sources := versions.Originals(config, pod.Namespace)
+	return func(ref api.Ref) (api.Content, bool, error) {
+		if content, found := o.given.Content(ref); found {
+			return content, true, nil
+		}
+		if source, isCopy := sources[ref]; isCopy {
+			if content, found := o.given.Content(source); found {
+				o.once("note: %s: %s stands for %s, of which a file has the next content", pod.Object(), ref, source)
+				return content, true, nil
+			}
+		}
+		if !o.fromCluster {
+			return api.Content{}, false, nil
+		}
+		return o.content(ctx)(ref)
+	}
+}
+
+// content returns what sources hold in the cluster.
+func (o *command) content(ctx context.Context) filelist.Objects {
+	return func(ref api.Ref) (api.Content, bool, error) {
+		if o.cached == nil {
+			client, err := o.Clientset()
+			if err != nil {
+				return api.Content{}, false, err
+			}
+			o.cached = cluster.NewObjects(client)
+		}
+		object := o.cached.Of(ctx, ref)
+		return object.Content, object.Exists(), object.Err
+	}
 }

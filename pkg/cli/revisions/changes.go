@@ -11,7 +11,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// Change is a source of which two revisions use different things. A side is nil where a revision uses nothing of it.
+// Change is a source of which two revisions use different things. A side is nil where a revision
+// uses nothing of it.
 type Change struct {
 	Source   trigger.Object
 	From, To *Item
@@ -39,8 +40,8 @@ func bySource(items []Item) map[trigger.Object]*Item {
 	return found
 }
 
-// OtherChanges returns the fields of the pod template that differ between two revisions beside their config, in order, such
-// as spec.containers[0].image. It tells no values.
+// OtherChanges returns the fields of the pod template that differ between two revisions beside
+// their config, in order, such as spec.containers[0].image. It returns no values.
 func OtherChanges(from, to Revision, in template.Place) ([]string, error) {
 	a, err := neutral(from, in)
 	if err != nil {
@@ -55,14 +56,15 @@ func OtherChanges(from, to Revision, in template.Place) ([]string, error) {
 	return fields, nil
 }
 
-// neutral returns a template as JSON has it, in which copies have the names of their sources and nothing says which they are.
+// neutral returns a template as JSON has it, in which copies have the names of their sources,
+// without the annotation of the config.
 func neutral(r Revision, in template.Place) (any, error) {
 	plain := Plain(r.Template)
 	names := map[trigger.Object]string{}
 	for source, name := range r.Config.Copies() {
 		names[trigger.Object{Kind: source.Kind, Name: name}] = source.Name
 	}
-	changes, _ := template.Point(plain, in, names) // What cannot be read is compared as it is.
+	changes, _ := template.Point(plain, in, names) // A volume that cannot be read is compared as it is.
 	delete(plain.Annotations, trigger.ConfigAnnotation)
 	text, err := json.Marshal(plain)
 	if err != nil {
@@ -72,11 +74,11 @@ func neutral(r Revision, in template.Place) (any, error) {
 	if err := json.Unmarshal(text, &data); err != nil {
 		return nil, fmt.Errorf("read the template of revision %d: %w", r.Number, err)
 	}
-	said := map[string]string{}
+	texts := map[string]string{}
 	for _, c := range changes {
-		said[c.Pointer] = c.To
+		texts[c.Pointer] = c.To
 	}
-	return replaced("", data, said), nil
+	return replaced("", data, texts), nil
 }
 
 // replaced returns data in which some texts are others, by their JSON pointers.
@@ -98,7 +100,8 @@ func replaced(pointer string, data any, by map[string]string) any {
 	return data
 }
 
-// compare adds the fields in which two values differ. Of lists of different lengths the list is the field.
+// compare adds the fields in which two values differ. Of lists of different lengths the list is the
+// field.
 func compare(field string, a, b any, fields *[]string) {
 	if isEmpty(a) && isEmpty(b) {
 		return
@@ -144,8 +147,8 @@ func below(field, key string) string {
 	}
 }
 
-// isEmpty reports whether a value is what leaving it out is too: the key of the annotation that was taken out was perhaps the
-// only one.
+// isEmpty reports whether a value is what leaving it out is too: the key of the annotation that was
+// taken out was perhaps the only one.
 func isEmpty(value any) bool {
 	switch is := value.(type) {
 	case nil:

@@ -1,5 +1,5 @@
-// Package revisions says which config the revisions of a workload have, which of them it has now and which was undone, and
-// what tells one from another.
+// Package revisions describes the config of each revision of a workload, which revision is current
+// and which was undone, and how two revisions differ.
 //
 // It does not know the API server, what objects hold, or how anything is printed.
 package revisions
@@ -22,38 +22,43 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
-// changeCause is the annotation in which people say why a revision is there.
+// changeCause is the annotation with the reason of a revision.
 const changeCause = "kubernetes.io/change-cause"
 
 // Revision is a revision of a workload.
 type Revision struct {
 	workload.Revision
 
-	// Created is when a revision of this template was made first. One that is used again keeps it, and gets another number.
+	// Created is when the first revision of this template was created. An undo gives the template
+	// another number and not another time.
 	Created time.Time
-	// Cause is what people say why it is there.
+	// Cause is the reason that people have given.
 	Cause string
-	// Annotations are those of the object in which the revision is kept. A Deployment's have the workload's among them.
+	// Annotations are those of the object that stores the revision. A Deployment's have the
+	// workload's among them.
 	Annotations map[string]string
 	// Data is the patch of which a ControllerRevision consists; nil for a ReplicaSet.
 	Data []byte
-	// Config is what the template says of its config; nil if it says nothing, or nothing that can be read: then Problem is set.
+	// Config is the annotation of the template; nil if it has none, or if it cannot be read: then
+	// Problem is set.
 	Config  trigger.Config
 	Problem error
 	// Items are what pods use of what triggers, by source.
 	Items []Item
-	// Current says that the workload has this template now, Undone that it was taken back.
+	// Current is true if the workload has this template now, Undone if it was taken back.
 	Current, Undone bool
 }
 
 // Item is what the pods of a revision use of one object that triggers rollouts. It is comparable.
 type Item struct {
 	Source trigger.Object
-	// Copy is the name of the copy. It is empty where pods use the source itself, or where that did not exist.
+	// Copy is the name of the copy. It is empty where pods use the source itself, or where that did
+	// not exist.
 	Copy string
-	// Absent says that the source did not exist, and need not.
+	// Absent is true if the source did not exist and is not required.
 	Absent bool
-	// Unused is the version of a source that triggers rollouts and that the pods do not use. What it held is not kept.
+	// Unused is the version of a source that triggers rollouts and that the pods do not use. Its
+	// content is not stored.
 	Unused string
 }
 
@@ -68,17 +73,17 @@ func (i Item) Used() trigger.Object {
 // History is a workload with its revisions.
 type History struct {
 	Workload workload.Workload
-	// OptedIn says whether anything triggers the workload. Triggers are what does.
+	// OptedIn is true if anything triggers the workload. Triggers are what does.
 	OptedIn  bool
 	Triggers []trigger.Object
-	// Mark says what was rolled out last.
+	// Mark describes what was rolled out last.
 	Mark trigger.Mark
 	// Revisions have the oldest first.
 	Revisions []Revision
 }
 
-// OfDeployment returns the history of a Deployment, whose revisions are among the ReplicaSets. Driver is the name that the
-// CSI driver is installed under.
+// OfDeployment returns the history of a Deployment, whose revisions are among the ReplicaSets.
+// Driver is the name that the CSI driver is installed under.
 func OfDeployment(w workload.Workload, sets []appsv1.ReplicaSet, driver string) History {
 	h := newHistory(w)
 	for i := range sets {
@@ -87,12 +92,13 @@ func OfDeployment(w workload.Workload, sets []appsv1.ReplicaSet, driver string) 
 	return h.complete()
 }
 
-// OfOther returns the history of a StatefulSet or DaemonSet, whose revisions are among the ControllerRevisions.
-func OfOther(w workload.Workload, kept []appsv1.ControllerRevision, driver string) History {
+// OfOther returns the history of a StatefulSet or DaemonSet, whose revisions are among the
+// ControllerRevisions.
+func OfOther(w workload.Workload, all []appsv1.ControllerRevision, driver string) History {
 	h := newHistory(w)
-	for i := range kept {
-		if r, ok := workload.OfControllerRevision(&kept[i]); ok {
-			h.add(&kept[i].ObjectMeta, r, kept[i].Data.Raw, driver)
+	for i := range all {
+		if r, ok := workload.OfControllerRevision(&all[i]); ok {
+			h.add(&all[i].ObjectMeta, r, all[i].Data.Raw, driver)
 		}
 	}
 	return h.complete()
@@ -123,9 +129,10 @@ func (h *History) add(meta *metav1.ObjectMeta, r workload.Revision, data []byte,
 	h.Revisions = append(h.Revisions, is)
 }
 
-// items returns what a revision uses of what its config names, and of what triggers the workload now.
+// items returns what a revision uses of what its config names, and of what triggers the workload
+// now.
 func (h *History) items(r Revision, driver string) []Item {
-	uses, _ := template.Uses(r.Template, template.Place{Namespace: h.Workload.Namespace, Driver: driver}) // What cannot be read uses nothing.
+	uses, _ := template.Uses(r.Template, template.Place{Namespace: h.Workload.Namespace, Driver: driver}) // A volume that cannot be read uses nothing.
 	used := map[trigger.Object]bool{}
 	for _, use := range uses {
 		used[use.Object] = true
@@ -134,9 +141,9 @@ func (h *History) items(r Revision, driver string) []Item {
 	copied, uncopied := r.Config.Copies(), r.Config.Uncopied()
 	for _, source := range union(r.Config.Objects(), h.Triggers) {
 		name := copied[source]
-		said, inConfig := r.Config[source]
+		version, inConfig := r.Config[source]
 		switch {
-		case used[source] && said == "" && inConfig:
+		case used[source] && version == "" && inConfig:
 			items = append(items, Item{Source: source, Absent: true})
 		case used[source]:
 			items = append(items, Item{Source: source})
@@ -155,7 +162,7 @@ func union(a, b []trigger.Object) []trigger.Object {
 	return slices.Compact(all)
 }
 
-// complete puts the revisions in order and says what they are.
+// complete sorts the revisions, and marks the current and the undone one.
 func (h History) complete() History {
 	slices.SortFunc(h.Revisions, func(a, b Revision) int { return cmp.Compare(a.Number, b.Number) })
 	var current *Revision
@@ -192,7 +199,8 @@ func Plain(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	return plain
 }
 
-// Current returns the revision whose template the workload has, and false if its template is no revision yet.
+// Current returns the revision whose template the workload has, and false if its template is not a
+// revision yet.
 func (h History) Current() (Revision, bool) {
 	i := slices.IndexFunc(h.Revisions, func(r Revision) bool { return r.Current })
 	if i < 0 {
@@ -201,31 +209,36 @@ func (h History) Current() (Revision, bool) {
 	return h.Revisions[i], true
 }
 
+func (h History) index(number int64) int {
+	return slices.IndexFunc(h.Revisions, func(r Revision) bool { return r.Number == number })
+}
+
 // Find returns the revision of a number. The error names those that there are.
 func (h History) Find(number int64) (Revision, error) {
-	i := slices.IndexFunc(h.Revisions, func(r Revision) bool { return r.Number == number })
+	i := h.index(number)
 	if i < 0 {
 		return Revision{}, fmt.Errorf("there is no revision %d, there are: %s", number, Numbers(h.Revisions))
 	}
 	return h.Revisions[i], nil
 }
 
-// Before returns the revision that comes before one of a number, and false if that is the oldest that is kept.
+// Before returns the revision that comes before one of a number, and false for the oldest one.
 func (h History) Before(number int64) (Revision, bool) {
-	i := slices.IndexFunc(h.Revisions, func(r Revision) bool { return r.Number == number })
+	i := h.index(number)
 	if i < 1 {
 		return Revision{}, false
 	}
 	return h.Revisions[i-1], true
 }
 
-// Target returns the revision that an undo goes to: that of a number, or for 0 the one before the newest, as kubectl has it.
+// Target returns the revision that an undo goes to: that of a number, or for 0 the one before the
+// newest, as kubectl has it.
 func (h History) Target(number int64) (Revision, error) {
 	switch {
 	case number != 0:
 		return h.Find(number)
 	case len(h.Revisions) < 2:
-		return Revision{}, errors.New("there is no revision to go back to: only the newest is kept")
+		return Revision{}, errors.New("there is no revision to go back to: only the newest is stored")
 	default:
 		return h.Revisions[len(h.Revisions)-2], nil
 	}

@@ -26,7 +26,8 @@ var foo = trigger.Object{Kind: api.ConfigMap, Name: "foo"}
 // place is where the pods of the tests run.
 var place = template.Place{Namespace: "shop", Driver: "csi.example.com"}
 
-// pods is a template that mounts a ConfigMap and says that it has a config; an empty one says nothing.
+// pods is a template that mounts a ConfigMap and has the annotation of a config, unless that is
+// empty.
 func pods(mounts, config string) corev1.PodTemplateSpec {
 	t := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "web", Image: "web:1"}},
@@ -72,7 +73,7 @@ func owner(kind, uid string) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "web", UID: "me", Controller: new(uid == "me")}}
 }
 
-// lines says of each revision what it is.
+// lines describes each revision.
 func lines(h revisions.History) []string {
 	var all []string
 	for _, r := range h.Revisions {
@@ -129,7 +130,7 @@ func TestOfDeployment(t *testing.T) {
 			[]appsv1.ReplicaSet{replicaSet("2", changed), replicaSet("3", first)},
 			[]string{"2 configmap/foo=foo-1", "3 configmap/foo=foo-1 current"},
 		},
-		"a paused Deployment has a template that is no revision": {
+		"a paused Deployment has a template that is not a revision": {
 			changed, one,
 			[]appsv1.ReplicaSet{replicaSet("1", first)},
 			[]string{"1 configmap/foo=foo-1"},
@@ -154,7 +155,7 @@ func TestOfDeployment(t *testing.T) {
 			[]appsv1.ReplicaSet{replicaSet("1", pods("other", ""))},
 			[]string{"1 current"},
 		},
-		"without a number it is none yet": {
+		"without a number it is not a revision yet": {
 			first, one, []appsv1.ReplicaSet{replicaSet("", first)}, nil,
 		},
 	} {
@@ -225,28 +226,28 @@ func TestTarget(t *testing.T) {
 	t.Parallel()
 	all := []appsv1.ReplicaSet{replicaSet("2", copied("foo-1")), replicaSet("5", copied("foo-2")), replicaSet("7", copied("foo-3"))}
 	for name, test := range map[string]struct {
-		sets []appsv1.ReplicaSet
-		to   int64
-		want int64
-		says string
+		sets    []appsv1.ReplicaSet
+		to      int64
+		want    int64
+		wantErr string
 	}{
 		"no number is the one before the newest": {sets: all, want: 5},
 		"a number":                               {sets: all, to: 2, want: 2},
 		"the newest":                             {sets: all, to: 7, want: 7},
-		"a number that is not there":             {sets: all, to: 3, says: "there is no revision 3, there are: 2, 5, 7"},
-		"one revision alone":                     {sets: all[:1], says: "only the newest is kept"},
-		"none":                                   {says: "only the newest is kept"},
-		"a number where there are none":          {to: 1, says: "there is no revision 1, there are: none"},
+		"a number that is not there":             {sets: all, to: 3, wantErr: "there is no revision 3, there are: 2, 5, 7"},
+		"one revision alone":                     {sets: all[:1], wantErr: "only the newest is stored"},
+		"none":                                   {wantErr: "only the newest is stored"},
+		"a number where there are none":          {to: 1, wantErr: "there is no revision 1, there are: none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := revisions.OfDeployment(deployment(copied("foo-3"), nil), test.sets, place.Driver)
 			got, err := h.Target(test.to)
-			if test.says == "" && (err != nil || got.Number != test.want) {
+			if test.wantErr == "" && (err != nil || got.Number != test.want) {
 				t.Errorf("Target(%d) = %d, %v, want %d", test.to, got.Number, err, test.want)
 			}
-			if test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
-				t.Errorf("Target(%d) error = %v, want it to have %q", test.to, err, test.says)
+			if test.wantErr != "" && (err == nil || !strings.Contains(err.Error(), test.wantErr)) {
+				t.Errorf("Target(%d) error = %v, want it to have %q", test.to, err, test.wantErr)
 			}
 		})
 	}
@@ -311,7 +312,7 @@ func TestOtherChanges(t *testing.T) {
 			},
 			[]string{"spec.containers"},
 		},
-		"another object that is no trigger": {
+		"another object that is not a trigger": {
 			func(t *corev1.PodTemplateSpec) {
 				t.Spec.Volumes = append(slices.Clone(t.Spec.Volumes), t.Spec.Volumes[0])
 				t.Spec.Volumes[1].ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "bar"}}

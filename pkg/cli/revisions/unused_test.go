@@ -10,7 +10,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// TestWhatPodsDoNotUse: of a trigger that the template does not name a revision says which version it was, and that is no copy.
+// TestWhatPodsDoNotUse: a revision has the version of a trigger that the template does not name,
+// and no copy of it.
 func TestWhatPodsDoNotUse(t *testing.T) {
 	t.Parallel()
 	config := trigger.Config{foo: trigger.Uncopied("foo-0123456789")}
@@ -21,6 +22,6 @@ func TestWhatPodsDoNotUse(t *testing.T) {
 		t.Errorf("items (-want +got)\n%s", diff)
 	}
 	if want[0].IsSource() {
-		t.Error("pods that do not use a source are said to use it itself")
+		t.Error("pods that do not use a source are reported to use it directly")
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/uses"
 )
 
-// TestNoFieldIsForgotten goes through all fields that a pod can have, also those that a later version of the API may bring:
-// each that names a ConfigMap or a Secret is a use.
+// TestNoFieldIsForgotten goes through all fields that a pod can have, also those that a later
+// version of the API may bring: each that names a ConfigMap or a Secret is a use.
 func TestNoFieldIsForgotten(t *testing.T) {
 	t.Parallel()
 	const claim = "spec.volumes[0].ephemeral.volumeClaimTemplate."
@@ -48,7 +48,7 @@ func TestNoFieldIsForgotten(t *testing.T) {
 			t.Errorf("%s names an object. Others (-want +got):\n%s", field, diff)
 		}
 		if len(got) == 1 && got[0].Way == "" {
-			t.Errorf("%s: nothing says in which way it is used", field)
+			t.Errorf("%s: the way of its use is missing", field)
 		}
 	}
 	for field := range noUses {
@@ -59,8 +59,8 @@ func TestNoFieldIsForgotten(t *testing.T) {
 	}
 }
 
-// naming returns the fields below a type that may name a ConfigMap or a Secret: texts that are called so, and names in types
-// that are called so or are references.
+// naming returns the fields below a type that may name a ConfigMap or a Secret: texts that are
+// called so, and names in types that are called so or are references.
 func naming(at string, in reflect.Type) []string {
 	switch in.Kind() {
 	case reflect.Pointer:
@@ -97,7 +97,7 @@ func isOurs(name string) bool {
 	return strings.Contains(name, "secret") || strings.Contains(name, "configmap")
 }
 
-// only returns an object that has nothing but the field.
+// only returns an object with this field alone.
 func only(field, value string) map[string]any {
 	first, rest, isDeeper := strings.Cut(field, ".")
 	var below any = value

@@ -1,8 +1,8 @@
-// Package uses lists what a pod spec uses of ConfigMaps and Secrets: by volumes of liveconfig, by volumes of Kubernetes'
-// own types, by variables, and to log in somewhere.
+// Package uses lists what a pod spec uses of ConfigMaps and Secrets: by volumes of liveconfig, by
+// volumes of Kubernetes' own types, by variables, and to log in somewhere.
 //
-// It does not know the API server, workloads or what the objects hold. What attributes mean is up to [api.Parse], and
-// where a pod names objects up to pkg/rollout/template.
+// It does not know the API server, workloads or what the objects hold. What attributes mean is up
+// to [api.Parse], and where a pod names objects up to pkg/rollout/template.
 package uses
 
 import (
@@ -31,9 +31,9 @@ type Uses struct {
 // Volume is a volume of liveconfig.
 type Volume struct {
 	Name string
-	// Spec is what its attributes say; without sources if there are Mistakes.
+	// Spec is parsed from its attributes; it has no sources if there are Mistakes.
 	Spec api.Spec
-	// Mistakes say why the attributes cannot be read, each with its field.
+	// Mistakes explains why the attributes cannot be read, each with its field.
 	Mistakes []string
 	Mounts   []Mount
 }
@@ -42,7 +42,8 @@ type Volume struct {
 type Mount struct {
 	Container string `json:"container"`
 	Path      string `json:"path"`
-	// SubPath is the part of the volume that is mounted; empty for all of it. With an expression it is that.
+	// SubPath is the part of the volume that is mounted; empty for all of it. With an expression it
+	// is that.
 	SubPath string `json:"subPath,omitempty"`
 }
 
@@ -51,12 +52,13 @@ type Way string
 
 // The ways.
 const (
-	// AsVolume is a volume of Kubernetes' own types, of which the Use says the type.
+	// AsVolume is a volume of Kubernetes' own types. Use.Type is its type.
 	AsVolume Way = "volume"
 	// AsVariable is one variable, and AsVariables all keys of the object.
 	AsVariable  Way = "env"
 	AsVariables Way = "envFrom"
-	// ToPull is a Secret that the kubelet logs in to a registry with, and ToMount one for what a volume is on.
+	// ToPull is a Secret that the kubelet logs in to a registry with, and ToMount one for what a
+	// volume is on.
 	ToPull  Way = "imagePullSecrets"
 	ToMount Way = "credentials"
 )
@@ -69,11 +71,13 @@ type Use struct {
 	Way      Way    `json:"way"`
 	// Field is the place, such as spec.volumes[2].projected.sources[0].configMap.name.
 	Field string `json:"field"`
-	// Volume is the name of the volume, and Type the field that makes it one: configMap, secret, projected or another.
+	// Volume is the name of the volume, and Type the field that makes it one: configMap, secret,
+	// projected or another.
 	Volume string  `json:"volume,omitempty"`
 	Type   string  `json:"type,omitempty"`
 	Mounts []Mount `json:"mounts,omitempty"`
-	// Container is whose variables are meant, Variable the name of the one, and Prefix goes before the names of all.
+	// Container is whose variables are meant, Variable the name of the one, and Prefix goes before
+	// the names of all.
 	Container string `json:"container,omitempty"`
 	Variable  string `json:"variable,omitempty"`
 	Prefix    string `json:"prefix,omitempty"`
@@ -129,31 +133,17 @@ func mistakes(at string, err error) []string {
 	return all
 }
 
-// container is what containers of all sorts have.
-type container struct {
-	name    string
-	mounts  []corev1.VolumeMount
-	env     []corev1.EnvVar
-	envFrom []corev1.EnvFromSource
-}
-
 // containers returns those of a list of the spec by the list's name.
-func (w walker) containers(list string) []container {
-	var all []container
-	add := func(c *corev1.Container) { all = append(all, container{c.Name, c.VolumeMounts, c.Env, c.EnvFrom}) }
+func (w walker) containers(list string) []corev1.Container {
 	switch list {
 	case "initContainers":
-		for i := range w.spec.InitContainers {
-			add(&w.spec.InitContainers[i])
-		}
+		return w.spec.InitContainers
 	case "containers":
-		for i := range w.spec.Containers {
-			add(&w.spec.Containers[i])
-		}
-	case "ephemeralContainers":
-		for _, c := range w.spec.EphemeralContainers {
-			add(new(corev1.Container(c.EphemeralContainerCommon)))
-		}
+		return w.spec.Containers
+	}
+	var all []corev1.Container
+	for _, c := range w.spec.EphemeralContainers {
+		all = append(all, corev1.Container(c.EphemeralContainerCommon))
 	}
 	return all
 }
@@ -166,9 +156,9 @@ func (w walker) mounts(volume string) []Mount {
 	var all []Mount
 	for _, list := range lists() {
 		for _, c := range w.containers(list) {
-			for _, m := range c.mounts {
+			for _, m := range c.VolumeMounts {
 				if m.Name == volume {
-					all = append(all, Mount{Container: c.name, Path: m.MountPath, SubPath: m.SubPath + m.SubPathExpr}) // One is empty.
+					all = append(all, Mount{Container: c.Name, Path: m.MountPath, SubPath: m.SubPath + m.SubPathExpr}) // One is empty.
 				}
 			}
 		}
@@ -189,10 +179,7 @@ func (w walker) inTree() []Use {
 
 // ephemeral returns the uses of containers that were put into a running pod, which no template has.
 func (w walker) ephemeral(place template.Place) []Use {
-	alike := &corev1.PodTemplateSpec{}
-	for _, c := range w.spec.EphemeralContainers {
-		alike.Spec.Containers = append(alike.Spec.Containers, corev1.Container(c.EphemeralContainerCommon))
-	}
+	alike := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: w.containers("ephemeralContainers")}}
 	var all []Use
 	found, _ := template.Uses(alike, place)
 	for _, use := range found {
@@ -202,7 +189,7 @@ func (w walker) ephemeral(place template.Place) []Use {
 	return all
 }
 
-// placed says of a use what its place is.
+// placed returns a use with its place.
 func (w walker) placed(use template.Use) Use {
 	u := Use{Object: use.Object.String(), Optional: use.Optional, Field: use.Field}
 	var outer, inner int
@@ -215,11 +202,11 @@ func (w walker) placed(use template.Use) Use {
 	for _, list := range lists() {
 		if n, _ := fmt.Sscanf(use.Field, "spec."+list+"[%d].env[%d]", &outer, &inner); n == 2 {
 			c := w.containers(list)[outer]
-			u.Way, u.Container, u.Variable = AsVariable, c.name, c.env[inner].Name
+			u.Way, u.Container, u.Variable = AsVariable, c.Name, c.Env[inner].Name
 		}
 		if n, _ := fmt.Sscanf(use.Field, "spec."+list+"[%d].envFrom[%d]", &outer, &inner); n == 2 {
 			c := w.containers(list)[outer]
-			u.Way, u.Container, u.Prefix = AsVariables, c.name, c.envFrom[inner].Prefix
+			u.Way, u.Container, u.Prefix = AsVariables, c.Name, c.EnvFrom[inner].Prefix
 		}
 	}
 	return u
@@ -257,7 +244,8 @@ func (w walker) credentials() []Use {
 	return all
 }
 
-// login returns the Secret of the pod's namespace that a volume is mounted with, and the field that names it.
+// login returns the Secret of the pod's namespace that a volume is mounted with, and the field that
+// names it.
 func login(v *corev1.VolumeSource) (field, name string) {
 	var ref *corev1.LocalObjectReference
 	switch {

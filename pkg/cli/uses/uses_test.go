@@ -34,7 +34,7 @@ func TestOthers(t *testing.T) {
 		"a volume of another driver and one without an object": {
 			spec: "volumes: [{name: a, csi: {driver: other}}, {name: b, emptyDir: {}}, {name: c, configMap: {}}]",
 		},
-		"a volume of ours is none of them": {
+		"a volume of liveconfig is not listed": {
 			spec: "volumes: [{name: a, csi: {driver: csi.example.org, readOnly: true, volumeAttributes: {configMap: a}}}]",
 		},
 		"volumes of each type, with where they are mounted": {

@@ -1,7 +1,7 @@
-// Package versions says which pods have the newest of the ConfigMaps and Secrets that they show, by what their pod specs
-// say, what the drivers of their nodes report, and what the API has.
+// Package versions decides which pods have the newest of the ConfigMaps and Secrets that they show,
+// by their pod specs, the reports of the drivers of their nodes, and the versions in the API.
 //
-// It is pure: it does not know who asked for any of that, nor what the objects hold.
+// It is pure: it does not know where its input comes from, nor what the objects hold.
 package versions
 
 import (
@@ -21,7 +21,8 @@ import (
 
 // Place is where a pod shows an object. It is comparable.
 type Place struct {
-	// Volume is empty for an object that triggers rollouts, and that no volume of liveconfig shows: Kubernetes does.
+	// Volume is empty for an object that triggers rollouts, and that no volume of liveconfig shows:
+	// Kubernetes does.
 	Volume string
 	// Object is what people edit, and Names what the pod spec names: the object or a copy of it.
 	Object, Names api.Ref
@@ -30,15 +31,12 @@ type Place struct {
 // IsCopy reports whether the pod has a copy of the object, which never changes.
 func (p Place) IsCopy() bool { return p.Object != p.Names }
 
-// Places returns where the pods of a template show objects, in the order of their volumes. The error joins what cannot be
-// read; the other places are returned all the same.
+// Places returns where the pods of a template show objects, in the order of their volumes. The
+// error joins what cannot be read; the other places are returned all the same.
 func Places(meta map[string]string, spec *corev1.PodSpec, namespace, driver string) ([]Place, error) {
 	config, err := configIn(meta)
 	mistakes := []error{err}
-	originals := map[api.Ref]api.Ref{}
-	for object, name := range config.Copies() {
-		originals[ref(object.Kind, namespace, name)] = ref(object.Kind, namespace, object.Name)
-	}
+	originals := Originals(config, namespace)
 	var places []Place
 	shown := map[api.Ref]bool{}
 	for _, v := range spec.Volumes {
@@ -56,7 +54,7 @@ func Places(meta map[string]string, spec *corev1.PodSpec, namespace, driver stri
 		}
 	}
 	for _, object := range config.Objects() {
-		named := ref(object.Kind, namespace, config[object])
+		named := trigger.Object{Kind: object.Kind, Name: config[object]}.In(namespace)
 		if original, isCopy := originals[named]; isCopy && !shown[named] {
 			places = append(places, Place{Names: named, Object: original})
 		}
@@ -64,8 +62,17 @@ func Places(meta map[string]string, spec *corev1.PodSpec, namespace, driver stri
 	return places, errors.Join(mistakes...)
 }
 
-func ref(kind api.Kind, namespace, name string) api.Ref {
-	return api.Ref{Kind: kind, Namespace: namespace, Name: name}
+// Originals returns the object that each copy of a config stands for.
+func Originals(config trigger.Config, namespace string) map[api.Ref]api.Ref {
+	originals := map[api.Ref]api.Ref{}
+	for object, name := range config.Copies() {
+		originals[trigger.Object{Kind: object.Kind, Name: name}.In(namespace)] = object.In(namespace)
+	}
+	return originals
+}
+
+func refOf(s statusz.Source) api.Ref {
+	return api.Ref{Kind: api.Kind(s.Kind), Namespace: s.Namespace, Name: s.Name}
 }
 
 // configIn returns which copies the pods of a template use.
@@ -81,8 +88,8 @@ func configIn(annotations map[string]string) (trigger.Config, error) {
 type Now struct {
 	// Version is nil for an object that does not exist.
 	Version *statusz.Version
-	// OrNewer says that a later version is as good. For this once the versions are taken for numbers, which they are until
-	// a cluster is restored.
+	// OrNewer is true if a later version is as good. For this once the versions are taken for
+	// numbers, which they are until a cluster is restored.
 	OrNewer bool
 	// ChangedAt is when the object was last changed, or zero.
 	ChangedAt time.Time
@@ -96,7 +103,7 @@ func Newest(reports []statusz.Report, of api.Ref) *statusz.Version {
 	for _, r := range reports {
 		for _, v := range r.Volumes {
 			for _, s := range v.Sources {
-				isIt := ref(api.Kind(s.Kind), s.Namespace, s.Name) == of && s.Known != nil
+				isIt := refOf(s) == of && s.Known != nil
 				if isIt && (newest == nil || isLater(*s.Known, *newest)) {
 					newest = s.Known
 				}
@@ -117,7 +124,7 @@ func (n Now) isReached(v *statusz.Version) bool {
 		n.OrNewer && v != nil && n.Version != nil && v.UID == n.Version.UID && isLater(*v, *n.Version)
 }
 
-// State says what a pod has.
+// State describes what a pod has.
 type State string
 
 // The states.
@@ -130,7 +137,8 @@ const (
 // Verdict is what a pod has of an object.
 type Verdict struct {
 	State State
-	// Has is the resource version in the files, or the name of the copy. Empty for none, or not known.
+	// Has is the resource version in the files, or the name of the copy. Empty for none, or not
+	// known.
 	Has string
 	// Why and Since are for what is not current; zero for not known.
 	Why   string
@@ -144,7 +152,7 @@ type Pod struct {
 	Report *statusz.Report
 }
 
-// Judge says what a pod has of an object in a place.
+// Judge returns what a pod has of an object in a place.
 func (p Pod) Judge(at Place, now Now) Verdict {
 	if !at.IsCopy() {
 		return p.volume(at, func(v statusz.Volume, s statusz.Source) Verdict { return judge(v, s, now) })
@@ -177,9 +185,7 @@ func (p Pod) volume(at Place, judge func(statusz.Volume, statusz.Source) Verdict
 	if volume.State == statusz.Busy {
 		return Verdict{State: Unknown, Why: "the driver of its node is busy with the volume"}
 	}
-	j := slices.IndexFunc(volume.Sources, func(s statusz.Source) bool {
-		return ref(api.Kind(s.Kind), s.Namespace, s.Name) == at.Names
-	})
+	j := slices.IndexFunc(volume.Sources, func(s statusz.Source) bool { return refOf(s) == at.Names })
 	if j < 0 {
 		return Verdict{State: Lagging, Why: "the driver of its node does not have it in the volume"}
 	}
@@ -202,7 +208,7 @@ func judge(volume statusz.Volume, source statusz.Source, now Now) Verdict {
 	return v
 }
 
-// whyNot says why a volume does not have what it should of an object.
+// whyNot returns why a volume does not have what it should of an object.
 func whyNot(volume statusz.Volume, source statusz.Source, now Now) string {
 	switch {
 	case volume.UpdatePolicy == string(api.UpdateNever):
@@ -216,7 +222,7 @@ func whyNot(volume statusz.Volume, source statusz.Source, now Now) string {
 	case now.isReached(source.Known):
 		return "its node is about to write it"
 	case source.Polled:
-		return "its node has not heard of it yet: it is read now and then, because who reads it may not list and watch it"
+		return "its node has not heard of it yet: it is read now and then, because its reader may not list and watch it"
 	default:
 		return "its node has not heard of it yet"
 	}

@@ -72,7 +72,7 @@ func TestPlaces(t *testing.T) {
 			volumes: []corev1.Volume{volume("a", map[string]string{"configMap": "web", "optional": "true"})},
 			want:    []versions.Place{{Volume: "a", Object: web, Names: web}},
 		},
-		"other drivers and other volumes are none of ours": {
+		"other drivers and other volumes are left out": {
 			volumes: []corev1.Volume{other, {Name: "tmp"}},
 		},
 		"mistakes do not hide the rest": {
@@ -166,7 +166,7 @@ func TestJudge(t *testing.T) {
 			given: func(w *world) { w.source.Projected, w.source.Known = version("8"), version("8") },
 			want:  versions.Verdict{State: versions.Lagging, Has: "8", Since: edited, Why: "its node has not heard of it yet"},
 		},
-		"a later version will do where that is said": {
+		"a later version will do where that is set": {
 			given: func(w *world) { w.source.Projected, w.now.OrNewer = version("10"), true },
 			want:  versions.Verdict{State: versions.Current, Has: "10"},
 		},
@@ -201,7 +201,7 @@ func TestJudge(t *testing.T) {
 		},
 		"a node that polls": {
 			given: func(w *world) { w.source.Projected, w.source.Known, w.source.Polled = version("6"), version("6"), true },
-			want:  behind("its node has not heard of it yet: it is read now and then, because who reads it may not list and watch it"),
+			want:  behind("its node has not heard of it yet: it is read now and then, because its reader may not list and watch it"),
 		},
 		"a node that has not written": {
 			given: func(w *world) { w.source.Projected = version("6") },

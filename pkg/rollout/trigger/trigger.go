@@ -58,6 +58,11 @@ type Object struct {
 // String returns configmap/foo or secret/foo.
 func (o Object) String() string { return o.Kind.Resource() + "/" + o.Name }
 
+// In returns the reference to the object in a namespace.
+func (o Object) In(namespace string) api.Ref {
+	return api.Ref{Kind: o.Kind, Namespace: namespace, Name: o.Name}
+}
+
 // Compare orders by kind and name.
 func Compare(a, b Object) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))

@@ -1,0 +1,108 @@
+// Package cluster asks the API server about workloads: the versions of objects, revisions, the
+// rollout, pods and Events.
+//
+// It does not know what commands print of that. The drivers of nodes are asked by pkg/cli/nodes.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
+)
+
+// Flags name the driver that commands ask.
+type Flags struct{ Driver, DriverNamespace string }
+
+// AddFlags adds the flags.
+func (f *Flags) AddFlags(c *cobra.Command) {
+	selection.AddDriverFlag(c, &f.Driver)
+	c.Flags().StringVar(&f.DriverNamespace, "driver-namespace", nodes.DefaultNamespace, "namespace of the driver's pods, which report what nodes have")
+}
+
+// Cluster is what commands ask that look at pods: the API server, and the drivers of nodes.
+type Cluster struct {
+	Client  kubernetes.Interface
+	meta    metadata.Interface
+	Drivers *nodes.Drivers
+	// Driver is the name that the driver is installed under.
+	Driver string
+}
+
+// New returns how to ask the cluster.
+func New(s *session.Session, flags Flags) (*Cluster, error) {
+	config, err := s.Config()
+	if err != nil {
+		return nil, err
+	}
+	client, errOfClient := kubernetes.NewForConfig(config)
+	meta, errOfMeta := metadata.NewForConfig(config)
+	if err := errors.Join(errOfClient, errOfMeta); err != nil {
+		return nil, fmt.Errorf("prepare to ask the API server: %w", err)
+	}
+	drivers := nodes.New(config, client, flags.DriverNamespace)
+	return &Cluster{Client: client, meta: meta, Drivers: drivers, Driver: flags.Driver}, nil
+}
+
+// Version returns which version of an object there is. What the object holds does not leave the API
+// server.
+func (c *Cluster) Version(ctx context.Context, of api.Ref) (versions.Now, error) {
+	objects := c.meta.Resource(corev1.SchemeGroupVersion.WithResource(of.Kind.Resource() + "s")).Namespace(of.Namespace)
+	object, err := objects.Get(ctx, of.Name, metav1.GetOptions{})
+	return now(object, err, of)
+}
+
+// Content returns which version of an object there is, and the name that a copy of it has. It takes
+// the whole object to know that name.
+func (c *Cluster) Content(ctx context.Context, of api.Ref) (versions.Now, error) {
+	object := Get(ctx, c.Client, of)
+	if object.Err == nil && !object.Exists() {
+		return versions.Now{}, nil
+	}
+	found, err := now(object, object.Err, of)
+	if err == nil {
+		found.Copies = []string{object.CopyName}
+	}
+	return found, err
+}
+
+// now returns the version of an object that was read. It is not an error if the object does not
+// exist.
+func now(object metav1.Object, err error, of api.Ref) (versions.Now, error) {
+	switch {
+	case apierrors.IsNotFound(err):
+		return versions.Now{}, nil
+	case apierrors.IsForbidden(err):
+		return versions.Now{}, fmt.Errorf("you may not get %s", of)
+	case err != nil:
+		return versions.Now{}, fmt.Errorf("get %s: %w", of, err)
+	}
+	found := versions.Now{Version: &statusz.Version{UID: string(object.GetUID()), ResourceVersion: object.GetResourceVersion()}}
+	found.ChangedAt = changedAt(object)
+	return found, nil
+}
+
+// changedAt is when an object was last changed, as far as the API server has recorded it.
+func changedAt(object metav1.Object) time.Time {
+	last := object.GetCreationTimestamp().Time
+	for _, field := range object.GetManagedFields() {
+		if field.Time != nil && field.Time.After(last) {
+			last = field.Time.Time
+		}
+	}
+	return last
+}

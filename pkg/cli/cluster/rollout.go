@@ -1,0 +1,91 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/revisions"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	rolled "github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
+)
+
+// The reasons and the beginning of Events of the rollout controller about an edit that it holds
+// back.
+const (
+	reasonHeldBack = "ConfigHeldBack"
+	heldBackPrefix = "Not rolled out: "
+)
+
+// RolloutState returns the state of the rollout of a workload. Objects without rollouts are not
+// triggered.
+func (c *Cluster) RolloutState(ctx context.Context, object runtime.Object) state.State {
+	w, hasRollouts := selection.ViewOf(object)
+	if !hasRollouts {
+		return state.State{Name: state.NotTriggered}
+	}
+	facts := state.Facts{Workload: w, Newest: map[trigger.Object]string{}}
+	value, _, _ := trigger.Wanted(w.Annotations)
+	objects, _ := trigger.Parse(value) // The state has its mistake.
+	for _, object := range objects {
+		if is := Get(ctx, c.Client, object.In(w.Namespace)); is.Err == nil {
+			facts.Newest[object] = is.CopyName
+		}
+	}
+	s := state.Of(facts)
+	if s.Name == state.Pending {
+		facts.Held = c.heldBack(ctx, w)
+		return state.Of(facts)
+	}
+	return s
+}
+
+// heldBack returns why the controller holds an edit back, by its last Event about the workload.
+func (c *Cluster) heldBack(ctx context.Context, w rolled.Workload) string {
+	list, err := c.Client.CoreV1().Events(w.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.Set{"involvedObject.uid": string(w.UID), "source": ControllerName}.String(),
+	})
+	if err != nil || len(list.Items) == 0 {
+		return "" // Then it is not known why.
+	}
+	newest := slices.MaxFunc(list.Items, func(a, b corev1.Event) int { return LastSeen(&a).Compare(LastSeen(&b)) })
+	if newest.Reason != reasonHeldBack {
+		return ""
+	}
+	return strings.TrimPrefix(newest.Message, heldBackPrefix)
+}
+
+// HistoryOf reads the revisions of a workload.
+func HistoryOf(ctx context.Context, client kubernetes.Interface, object runtime.Object, driver string) (revisions.History, error) {
+	w, known := selection.ViewOf(object)
+	if !known {
+		return revisions.History{}, selection.ErrNoRollouts
+	}
+	pods, _ := selection.AsWorkload(object) // An object with revisions has pods.
+	selector, err := metav1.LabelSelectorAsSelector(pods.Selector)
+	if err != nil {
+		return revisions.History{}, fmt.Errorf("read its selector: %w", err)
+	}
+	options := metav1.ListOptions{LabelSelector: selector.String()}
+	if w.Kind == rolled.Deployment {
+		list, err := client.AppsV1().ReplicaSets(w.Namespace).List(ctx, options)
+		if err != nil {
+			return revisions.History{}, fmt.Errorf("list its ReplicaSets: %w", err)
+		}
+		return revisions.OfDeployment(w, list.Items, driver), nil
+	}
+	list, err := client.AppsV1().ControllerRevisions(w.Namespace).List(ctx, options)
+	if err != nil {
+		return revisions.History{}, fmt.Errorf("list its ControllerRevisions: %w", err)
+	}
+	return revisions.OfOther(w, list.Items, driver), nil
+}

@@ -1,0 +1,177 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/pods"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
+)
+
+// WorkloadPods is a workload and its pods at one time.
+type WorkloadPods struct {
+	*pods.Selector
+
+	Name    string
+	Pods    []*corev1.Pod
+	Pending int
+	// Waiting are pods on nodes whose containers do not run, and which have volumes of liveconfig.
+	Waiting []*corev1.Pod
+	// Mounts explains why the kubelet could not mount volumes, by the UID of the pod.
+	Mounts map[string]string
+	// State is that of the rollout of the config.
+	State state.State
+	// Places are those of each pod, by UID.
+	Places map[string][]versions.Place
+	// Newest are the places of the template.
+	Newest []versions.Place
+}
+
+// FindPods finds the pods of a workload and where they show the objects, or all if there are none.
+// It may return an error with what it found all the same.
+func (c *Cluster) FindPods(ctx context.Context, w selection.Workload, objects []trigger.Object) (*WorkloadPods, error) {
+	selector, err := pods.NewSelector(c.Client, w)
+	if err != nil {
+		return nil, err
+	}
+	all, err := selector.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &WorkloadPods{Selector: selector, Places: map[string][]versions.Place{}}
+	t.Pods, t.Pending = pods.Running(all)
+	mistakes := map[string]bool{} // Of each pod they are the same.
+	shown := map[versions.Place]bool{}
+	look := func(annotations map[string]string, spec *corev1.PodSpec) []versions.Place {
+		places, err := versions.Places(annotations, spec, w.Meta.Namespace, c.Driver)
+		if err != nil {
+			mistakes[err.Error()] = true
+		}
+		for _, place := range places {
+			shown[place] = true
+		}
+		return Among(places, objects)
+	}
+	t.Newest = look(w.Template.Annotations, &w.Template.Spec)
+	for _, pod := range t.Pods {
+		t.Places[string(pod.UID)] = look(pod.Annotations, &pod.Spec)
+	}
+	for _, pod := range all {
+		isWaiting := pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != ""
+		if !isWaiting {
+			continue
+		}
+		places := look(pod.Annotations, &pod.Spec)
+		if slices.ContainsFunc(places, func(p versions.Place) bool { return p.Volume != "" }) {
+			t.Places[string(pod.UID)] = places
+			t.Waiting = append(t.Waiting, pod)
+		}
+	}
+	t.State = c.RolloutState(ctx, w.Object)
+	t.Mounts = c.failedMounts(ctx, w.Meta.Namespace, t.Waiting)
+	return t, t.mistakes(mistakes, shown, objects)
+}
+
+// mistakes returns the mistakes of the pods: places that cannot be read, and objects that no volume shows.
+func (t *WorkloadPods) mistakes(mistakes map[string]bool, shown map[versions.Place]bool, objects []trigger.Object) error {
+	var errs []error
+	for _, text := range slices.Sorted(maps.Keys(mistakes)) {
+		errs = append(errs, errors.New(text))
+	}
+	var others []string
+	for place := range shown {
+		others = append(others, trigger.Object{Kind: place.Object.Kind, Name: place.Object.Name}.String())
+	}
+	slices.Sort(others)
+	others = slices.Compact(others)
+	if len(others) == 0 && len(errs) == 0 && t.State.Name == state.NotTriggered {
+		return &pods.ForeignError{Reason: "it has no volume of liveconfig, and nothing triggers rollouts of it: " +
+			"drivers do not know what Kubernetes' own volumes show"}
+	}
+	for _, object := range objects {
+		if len(others) > 0 && !slices.Contains(others, object.String()) {
+			errs = append(errs, fmt.Errorf("no volume of liveconfig in it shows %s: there is %s", object, strings.Join(others, ", ")))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Among returns the places of the objects, or all if there are none.
+func Among(places []versions.Place, objects []trigger.Object) []versions.Place {
+	if len(objects) == 0 {
+		return places
+	}
+	return slices.DeleteFunc(places, func(p versions.Place) bool {
+		return !slices.Contains(objects, trigger.Object{Kind: p.Object.Kind, Name: p.Object.Name})
+	})
+}
+
+// NodesOf returns the nodes that have to be asked.
+func NodesOf(workloads []*WorkloadPods) []string {
+	names := map[string]bool{}
+	for _, t := range workloads {
+		for _, pod := range slices.Concat(t.Pods, t.Waiting) {
+			isShown := slices.ContainsFunc(t.Places[string(pod.UID)], func(p versions.Place) bool { return p.Volume != "" })
+			names[pod.Spec.NodeName] = names[pod.Spec.NodeName] || isShown
+		}
+	}
+	maps.DeleteFunc(names, func(_ string, isAsked bool) bool { return !isAsked })
+	return slices.Sorted(maps.Keys(names))
+}
+
+// ObjectsOf returns the objects that pods show, and whether copies of them are what some have.
+func ObjectsOf(workloads []*WorkloadPods) map[api.Ref]bool {
+	var places []versions.Place
+	for _, t := range workloads {
+		places = append(places, t.All()...)
+	}
+	return Copied(places)
+}
+
+// Copied returns the objects of places, and whether copies of them are in some.
+func Copied(places []versions.Place) map[api.Ref]bool {
+	objects := map[api.Ref]bool{}
+	for _, place := range places {
+		objects[place.Object] = objects[place.Object] || place.IsCopy()
+	}
+	return objects
+}
+
+// ReportsOf returns the reports of the nodes that answered.
+func ReportsOf(answers map[string]nodes.Answer) []statusz.Report {
+	var all []statusz.Report
+	for _, answer := range answers {
+		if answer.Err == nil {
+			all = append(all, answer.Report)
+		}
+	}
+	return all
+}
+
+// All returns the places of the template and of the pods, in their order and each once.
+func (t *WorkloadPods) All() []versions.Place { return PlacesOf(t.Newest, t.Pods, t.Places) }
+
+// PlacesOf returns the places of a template and of pods, which are known by UID.
+func PlacesOf(newest []versions.Place, pods []*corev1.Pod, places map[string][]versions.Place) []versions.Place {
+	all := slices.Clone(newest)
+	for _, pod := range pods {
+		for _, place := range places[string(pod.UID)] {
+			if !slices.Contains(all, place) {
+				all = append(all, place)
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,279 @@
+package describe
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/describe/description"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/pods"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/uses"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
+)
+
+// describer collects descriptions of workloads. It asks once for what several of them need.
+type describer struct {
+	*cluster.Cluster
+
+	answers map[string]nodes.Answer
+	events  map[string]events
+}
+
+func newDescriber(c *cluster.Cluster) *describer {
+	return &describer{Cluster: c, answers: map[string]nodes.Answer{}, events: map[string]events{}}
+}
+
+// report is the description of one workload, and what it is made from.
+type report struct {
+	*describer
+	description.Description
+
+	selection.Workload
+	// running are its pods, with the places where each shows objects, by UID.
+	running []*corev1.Pod
+	places  map[string][]versions.Place
+	// newest are the places of the template.
+	newest []versions.Place
+	facts  map[api.Ref]description.Fact
+	// state is that of the rollout of the config.
+	state state.State
+}
+
+// describe collects the description of one workload.
+func (t *describer) describe(ctx context.Context, kind string, w selection.Workload) description.Description {
+	spec := &w.Template.Spec
+	d := &report{describer: t, Workload: w, places: map[string][]versions.Place{}, facts: map[api.Ref]description.Fact{}}
+	d.Description = description.Description{
+		Kind: kind, Namespace: w.Meta.Namespace, Name: w.Meta.Name,
+		ServiceAccount: cmp.Or(spec.ServiceAccountName, spec.DeprecatedServiceAccount, "default"),
+		Volumes:        []description.Volume{}, Others: []uses.Use{}, Objects: []description.Object{}, Pods: []description.Pod{},
+		Events: []description.Event{}, Unknown: []description.Unknown{},
+	}
+	d.fromSpec(spec)
+	d.fromRollout(ctx)
+	d.findPods(ctx)
+	d.askNodes(ctx)
+	d.askAPI(ctx)
+	d.compareCopies()
+	d.judge()
+	d.readEvents(ctx)
+	return d.Description
+}
+
+func (d *report) addUnknown(what, why, command string) {
+	d.Unknown = append(d.Unknown, description.Unknown{What: what, Why: why, Type: command})
+}
+
+// fromSpec adds the content of the spec of the pods.
+func (d *report) fromSpec(spec *corev1.PodSpec) {
+	found := uses.Of(spec, uses.Place{Namespace: d.Meta.Namespace, Driver: d.Driver})
+	d.Others = append(d.Others, found.Others...)
+	d.newest, _ = versions.Places(d.Template.Annotations, spec, d.Meta.Namespace, d.Driver) // Each volume has its mistakes.
+	var fsGroup *int64
+	if spec.SecurityContext != nil {
+		fsGroup = spec.SecurityContext.FSGroup
+	}
+	config, _ := trigger.ParseConfig(d.Template.Annotations[trigger.ConfigAnnotation]) // Without one there are no copies.
+	copies := description.Copies(versions.Originals(config, d.Meta.Namespace))
+	for _, v := range found.Volumes {
+		d.Volumes = append(d.Volumes, description.VolumeOf(v, fsGroup, copies))
+	}
+}
+
+// fromRollout adds the state of the rollout.
+func (d *report) fromRollout(ctx context.Context) {
+	view, isRolledOut := selection.ViewOf(d.Object)
+	if !isRolledOut {
+		config, err := trigger.ParseConfig(d.Template.Annotations[trigger.ConfigAnnotation])
+		if err == nil { // It is of a workload that is.
+			d.Rollout = &description.Rollout{Copies: description.CopiesIn(config)}
+		}
+		return
+	}
+	d.state = d.RolloutState(ctx, d.Object)
+	if d.Rollout = description.RolloutOf(view, d.state); d.Rollout == nil {
+		return
+	}
+	history, err := cluster.HistoryOf(ctx, d.Client, d.Object, d.Driver)
+	if err != nil {
+		d.addUnknown("its revision", err.Error(), "")
+		return
+	}
+	if current, found := history.Current(); found {
+		d.Rollout.Revision = fmt.Sprint(current.Number)
+	}
+}
+
+// findPods finds the pods that may have volumes.
+func (d *report) findPods(ctx context.Context) {
+	selector, err := pods.NewSelector(d.Client, d.Workload)
+	if err != nil {
+		d.addUnknown("its pods", err.Error(), "")
+		return
+	}
+	all, err := selector.List(ctx)
+	if err != nil {
+		d.addUnknown("its pods", err.Error(), fmt.Sprintf("kubectl -n %s auth can-i list pods", d.Meta.Namespace))
+		return
+	}
+	for _, pod := range all {
+		isOver := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if d.Pod == nil && (isOver || pod.DeletionTimestamp != nil) {
+			continue
+		}
+		d.running = append(d.running, pod)
+		d.places[string(pod.UID)], _ = versions.Places(pod.Annotations, &pod.Spec, pod.Namespace, d.Driver) // As in fromSpec.
+	}
+}
+
+// askNodes asks the nodes of pods that have volumes of liveconfig, unless they have been.
+func (d *report) askNodes(ctx context.Context) {
+	var names []string
+	for _, pod := range d.running {
+		_, isAsked := d.answers[pod.Spec.NodeName]
+		if !isAsked && notAsked(pod, d.volumesOf(pod)) == "" && !slices.Contains(names, pod.Spec.NodeName) {
+			names = append(names, pod.Spec.NodeName)
+		}
+	}
+	maps.Copy(d.answers, d.Drivers.Reports(ctx, names))
+	reasons := map[[2]string][]string{}
+	var order [][2]string
+	for _, pod := range d.running {
+		node := pod.Spec.NodeName
+		answer, isAsked := d.answers[node]
+		if !isAsked || answer.Err == nil || notAsked(pod, d.volumesOf(pod)) != "" {
+			continue
+		}
+		reason := [2]string{answer.Err.Reason(), answer.Err.Type}
+		if reasons[reason] == nil {
+			order = append(order, reason)
+		}
+		if !slices.Contains(reasons[reason], node) {
+			reasons[reason] = append(reasons[reason], node)
+		}
+	}
+	for _, reason := range order {
+		d.addUnknown("what is in the files on "+printing.Names(reasons[reason], "node", "nodes"), "the driver cannot be asked: "+reason[0], reason[1])
+	}
+}
+
+func (d *report) volumesOf(pod *corev1.Pod) []uses.Volume {
+	return uses.Of(&pod.Spec, uses.Place{Namespace: pod.Namespace, Driver: d.Driver}).Volumes
+}
+
+// notAsked returns why the node of a pod need not be asked; empty if it has to be.
+func notAsked(pod *corev1.Pod, volumes []uses.Volume) string {
+	switch {
+	case len(volumes) == 0:
+		return "it has no volume of liveconfig"
+	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+		return "it has ended, and its volumes with it"
+	case pod.Spec.NodeName == "":
+		return "it is on no node yet, so it has no volumes: kubectl describe pod shows what it waits for"
+	default:
+		return ""
+	}
+}
+
+// askAPI asks which versions there are of what the template and the pods show. The nodes were asked
+// before: what they have cannot be newer.
+func (d *report) askAPI(ctx context.Context) {
+	isCopied := cluster.Copied(d.all())
+	for _, place := range d.all() {
+		object := place.Object
+		if _, isKnown := d.facts[object]; isKnown {
+			continue
+		}
+		found, err := d.Version(ctx, object)
+		if isCopied[object] {
+			found, err = d.Content(ctx, object)
+		}
+		fact := description.Fact{Now: found}
+		if err != nil {
+			fact.Unread, fact.Version = err.Error(), versions.Newest(cluster.ReportsOf(d.answers), object)
+			fact.Copies = d.copiesOf(object)
+			d.addUnknown("which version of "+object.String()+" is the newest", err.Error(),
+				fmt.Sprintf("kubectl -n %s auth can-i get %s/%s", object.Namespace, object.Kind.Resource(), object.Name))
+		}
+		d.facts[object] = fact
+	}
+}
+
+// compareCopies adds the copies of the template whose sources have changed since.
+func (d *report) compareCopies() {
+	for i := range d.newest {
+		at := &d.newest[i]
+		fact := d.facts[at.Object]
+		if d.Pod != nil || !at.IsCopy() || len(fact.Copies) == 0 || fact.Copies[0] == at.Names.Name {
+			continue
+		}
+		kind := at.Object.Kind
+		next := description.Copy{
+			Of: trigger.Object{Kind: kind, Name: at.Object.Name}.String(), Copy: trigger.Object{Kind: kind, Name: fact.Copies[0]}.String(),
+		}
+		if !slices.Contains(d.Rollout.Newer, next) {
+			d.Rollout.Newer = append(d.Rollout.Newer, next)
+		}
+	}
+}
+
+// all returns the places of the template and of the pods, in their order and each once.
+func (d *report) all() []versions.Place { return cluster.PlacesOf(d.newest, d.running, d.places) }
+
+// copiesOf returns the copies of an object that the template names. There is nothing better where
+// it may not be read.
+func (d *report) copiesOf(object api.Ref) []string {
+	for _, place := range d.newest {
+		if place.Object == object && place.IsCopy() {
+			return []string{place.Names.Name}
+		}
+	}
+	return nil
+}
+
+// judge adds pods and objects with their states.
+func (d *report) judge() {
+	for _, pod := range d.running {
+		volumes := d.volumesOf(pod)
+		next := description.Pod{
+			Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Phase: string(pod.Status.Phase),
+			NotAsked: notAsked(pod, volumes), Volumes: []description.PodVolume{},
+		}
+		for _, v := range volumes {
+			next.Volumes = append(next.Volumes, description.PodVolume{Name: v.Name})
+		}
+		answer := d.answers[pod.Spec.NodeName]
+		var report *statusz.Report
+		switch {
+		case next.NotAsked != "":
+		case answer.Err != nil:
+			next.NotAsked = "the driver of its node cannot be asked, see below"
+		default:
+			report = &answer.Report
+		}
+		description.Fill(&next, report, d.places[next.UID], d.facts)
+		if d.Pod == nil && d.state.Waits {
+			next.Explain(d.newest, d.state.String())
+		}
+		d.Pods = append(d.Pods, next)
+	}
+	seen := map[api.Ref]bool{}
+	for _, place := range d.all() {
+		if !seen[place.Object] {
+			d.Objects = append(d.Objects, description.ObjectOf(place.Object, d.facts[place.Object], d.Pods))
+		}
+		seen[place.Object] = true
+	}
+}

@@ -1,0 +1,205 @@
+// Package grant is `kubectl liveconfig grant`.
+//
+// It does not know which Roles are needed: that is up to pkg/cli/roles.
+package grant
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/cli-runtime/pkg/resource"
+	rbacv1client "k8s.io/client-go/kubernetes/typed/rbac/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/edit"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/roles"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+)
+
+// command is the command with its flags.
+type command struct {
+	selection.Selection
+	*session.Session
+
+	output              *printing.Objects
+	apply               bool
+	driver              string
+	configMaps, secrets string
+}
+
+// New returns the command.
+func New(s *session.Session) *cobra.Command {
+	o := &command{Session: s, output: printing.NewObjects("serverside-applied")}
+	c := &cobra.Command{
+		Use:   "grant TYPE/NAME",
+		Short: "Print or apply the Roles that the volumes of a workload need",
+		Long: "Prints, for each source that is read with the credentials of the pods' service account, the Role and RoleBinding that\n" +
+			"let it be read, and nothing else be. Volumes of Kubernetes' own types need none.",
+		Example: "  kubectl liveconfig grant deployment/web\n" +
+			"  kubectl liveconfig grant deployment/web --apply\n" +
+			"  kubectl liveconfig grant --local -f web.yaml | kubectl apply -f -",
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args) },
+	}
+	o.AddFlags(c)
+	o.output.AddFlags(c)
+	selection.AddDriverFlag(c, &o.driver)
+	flags := c.Flags()
+	flags.BoolVar(&o.apply, "apply", false, "apply what would be printed, by server-side apply")
+	flags.Lookup("dry-run").Usage = "with --apply: none, client (only print) or server (the server stores nothing)"
+	flags.StringVar(&o.configMaps, "configmap-identity", string(identity.ByDriver), "identity that reads ConfigMaps: driver or pod, as configured in the driver")
+	flags.StringVar(&o.secrets, "secret-identity", string(identity.ByPod), "identity that reads Secrets: driver or pod, as configured in the driver")
+	for _, flag := range []string{"configmap-identity", "secret-identity"} {
+		usage.Complete(c, flag, string(identity.ByDriver), string(identity.ByPod))
+	}
+	return c
+}
+
+func (o *command) run(c *cobra.Command, args []string) error {
+	policy, err := o.policy()
+	if err != nil {
+		return err
+	}
+	printer, err := o.printer()
+	if err != nil {
+		return err
+	}
+	o.Local = o.Local || o.FromFiles() // Manifests contain all that is needed, and may not be applied yet.
+	infos, err := o.Visit(o.Session, args)
+	if err != nil {
+		return err
+	}
+	wanted, err := roles.New(policy)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, info := range infos {
+		w, ok := selection.AsWorkload(info.Object)
+		if !ok && len(args) == 0 && len(infos) > 1 {
+			continue // A file has other objects as well.
+		}
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s: it makes no pods: name a deployment, statefulset, daemonset, job, cronjob or pod", selection.Subject(info)))
+			continue
+		}
+		if err := o.add(wanted, info, w); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", selection.Subject(info), err))
+		}
+	}
+	objects, err := wanted.Objects()
+	return errors.Join(append(errs, err, o.giveAll(c.Context(), objects, printer))...)
+}
+
+// giveAll gives all objects but the bindings of Roles that could not be given: those are others',
+// and may allow more.
+func (o *command) giveAll(ctx context.Context, objects []roles.Object, printer printers.ResourcePrinter) error {
+	var errs []error
+	failed := map[types.NamespacedName]bool{}
+	for _, object := range objects {
+		if binding, ok := object.Object.(*rbacv1.RoleBinding); ok && failed[types.NamespacedName{Namespace: binding.Namespace, Name: binding.RoleRef.Name}] {
+			errs = append(errs, fmt.Errorf("%s is not applied, since its Role is not", object))
+			continue
+		}
+		err := o.give(ctx, object, printer)
+		failed[types.NamespacedName{Namespace: object.Meta.Namespace, Name: object.Meta.Name}] = err != nil
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// policy returns which identity reads each kind.
+func (o *command) policy() (roles.Policy, error) {
+	for flag, value := range map[string]string{"configmap-identity": o.configMaps, "secret-identity": o.secrets} {
+		if !slices.Contains([]identity.Reader{identity.ByDriver, identity.ByPod}, identity.Reader(value)) {
+			return roles.Policy{}, usage.Errorf("--%s %q is not driver or pod", flag, value)
+		}
+	}
+	return roles.Policy{ConfigMaps: identity.Reader(o.configMaps), Secrets: identity.Reader(o.secrets)}, nil
+}
+
+// printer prints YAML if nothing else is asked for, and what was applied by its name.
+func (o *command) printer() (printers.ResourcePrinter, error) {
+	if !o.apply && !o.output.HasFormat() {
+		*o.output.OutputFormat = "yaml"
+	}
+	return o.output.Printer()
+}
+
+// add adds what a workload needs.
+func (o *command) add(wanted *roles.Grants, info *resource.Info, w selection.Workload) error {
+	pods, count, err := roles.PodsOf(info, w, o.driver)
+	if err != nil {
+		return err
+	}
+	if count == 0 {
+		o.note(info, "it has no volume of liveconfig: those of Kubernetes' own types need no Role, the kubelet reads what is in them")
+		return nil
+	}
+	added := wanted.Add(pods)
+	for _, ref := range added.Copied {
+		o.note(info, fmt.Sprintf("%s triggers rollouts, and its copies have new names: the Role for it is for all %ss of namespace %s. "+
+			"With a volume of Kubernetes' own types it needs none", ref, ref.Kind, ref.Namespace))
+	}
+	if added.None {
+		o.note(info, "the driver itself reads all that its volumes hold: no Role is needed")
+	}
+	return nil
+}
+
+func (o *command) note(info *resource.Info, text string) {
+	o.Remark("note: %s: %s", selection.Subject(info), text)
+}
+
+// give prints one Role or RoleBinding, after it was applied if that is asked for.
+func (o *command) give(ctx context.Context, object roles.Object, printer printers.ResourcePrinter) error {
+	if !o.apply || o.output.DryRun == printing.DryRunClient {
+		return printer.PrintObj(object.Object, o.Out)
+	}
+	applied, err := o.send(ctx, object)
+	switch {
+	case apierrors.IsConflict(err):
+		return fmt.Errorf("apply %s: %w; it is another's: look at it, and to take it over, pipe the output without --apply to "+
+			"`kubectl apply --server-side --force-conflicts -f -`", object, err)
+	case err != nil:
+		return fmt.Errorf("apply %s: %w", object, err)
+	}
+	return printer.PrintObj(applied, o.Out)
+}
+
+// send applies an object. What another has set to something else is an error, and nobody's settings
+// are taken over.
+func (o *command) send(ctx context.Context, object roles.Object) (runtime.Object, error) {
+	config, err := o.Config()
+	if err != nil {
+		return nil, err
+	}
+	client, err := rbacv1client.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(object.Object)
+	if err != nil {
+		return nil, err
+	}
+	options := metav1.PatchOptions{FieldManager: edit.FieldManager}
+	if o.output.DryRun == printing.DryRunServer {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	if _, ok := object.Object.(*rbacv1.Role); ok {
+		return client.Roles(object.Meta.Namespace).Patch(ctx, object.Meta.Name, types.ApplyPatchType, text, options)
+	}
+	return client.RoleBindings(object.Meta.Namespace).Patch(ctx, object.Meta.Name, types.ApplyPatchType, text, options)
+}

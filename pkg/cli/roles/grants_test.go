@@ -1,0 +1,106 @@
+package roles_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/roles"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+)
+
+func TestGrants(t *testing.T) {
+	t.Parallel()
+	defaults := roles.Policy{ConfigMaps: identity.ByDriver, Secrets: identity.ByPod}
+	ref := func(text string) api.Ref {
+		parts := strings.Split(text, "/")
+		return api.Ref{Kind: map[string]api.Kind{"cm": api.ConfigMap, "secret": api.Secret}[parts[0]], Namespace: parts[1], Name: parts[2]}
+	}
+	tests := map[string]struct {
+		policy   roles.Policy
+		refs     []api.Ref
+		triggers []api.Ref
+		copies   map[api.Ref]api.Ref
+		want     []string
+		copied   []api.Ref
+	}{
+		"what the driver reads needs nothing": {policy: defaults, refs: []api.Ref{ref("cm/shop/web")}},
+		"a Secret is read by the pod, and granted once": {
+			policy: defaults, refs: []api.Ref{ref("secret/shop/tls"), ref("secret/shop/tls")},
+			want: []string{"shop/read-secret-tls: get,list,watch secrets tls", "shop/read-secret-tls:shop:web -> read-secret-tls"},
+		},
+		"another namespace takes the consent of its owner": {
+			policy: defaults, refs: []api.Ref{ref("cm/certs/ca")},
+			want: []string{"certs/read-configmap-ca: get,list,watch configmaps ca", "certs/read-configmap-ca:shop:web -> read-configmap-ca"},
+		},
+		"which is get where the driver reads": {
+			policy: roles.Policy{ConfigMaps: identity.ByDriver, Secrets: identity.ByDriver},
+			refs:   []api.Ref{ref("secret/certs/ca"), ref("secret/shop/tls")},
+			want:   []string{"certs/get-secret-ca: get secrets ca", "certs/get-secret-ca:shop:web -> get-secret-ca"},
+		},
+		"copies have names that nobody knows, and make single grants needless": {
+			policy:   defaults,
+			refs:     []api.Ref{ref("secret/shop/static"), ref("secret/shop/tls-0123456789"), ref("cm/shop/web-0123456789")},
+			triggers: []api.Ref{ref("secret/shop/tls"), ref("cm/shop/web")},
+			copies: map[api.Ref]api.Ref{
+				ref("secret/shop/tls-0123456789"): ref("secret/shop/tls"), ref("cm/shop/web-0123456789"): ref("cm/shop/web"),
+			},
+			want:   []string{"shop/read-secrets: get,list,watch secrets ", "shop/read-secrets:shop:web -> read-secrets"},
+			copied: []api.Ref{ref("secret/shop/tls")},
+		},
+		"what triggers and was not copied yet": {
+			policy: roles.Policy{ConfigMaps: identity.ByPod, Secrets: identity.ByPod},
+			refs:   []api.Ref{ref("cm/shop/web")}, triggers: []api.Ref{ref("cm/shop/web"), ref("secret/shop/unused")},
+			want:   []string{"shop/read-configmaps: get,list,watch configmaps ", "shop/read-configmaps:shop:web -> read-configmaps"},
+			copied: []api.Ref{ref("cm/shop/web")},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, err := roles.New(test.policy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			added := g.Add(roles.Pods{
+				Namespace: "shop", ServiceAccount: "web", Refs: test.refs, Triggers: test.triggers, Copies: test.copies,
+			})
+			if diff := cmp.Diff(roles.Added{Copied: test.copied, None: len(test.want) == 0}, added); diff != "" {
+				t.Errorf("Add (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.want, shown(t, g)); diff != "" {
+				t.Errorf("Objects (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// shown writes down what matters of each object, and checks what all have.
+func shown(t *testing.T, g *roles.Grants) []string {
+	t.Helper()
+	objects, err := g.Objects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, object := range objects {
+		line := object.Meta.Namespace + "/" + object.Meta.Name
+		switch o := object.Object.(type) {
+		case *rbacv1.Role:
+			for _, rule := range o.Rules {
+				line += ": " + strings.Join(rule.Verbs, ",") + " " + strings.Join(rule.Resources, ",") + " " + strings.Join(rule.ResourceNames, ",")
+			}
+		case *rbacv1.RoleBinding:
+			line += " -> " + o.RoleRef.Name
+			want := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "shop", Name: "web"}}
+			if diff := cmp.Diff(want, o.Subjects); diff != "" {
+				t.Errorf("subjects of %s (-want +got):\n%s", object, diff)
+			}
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}

@@ -1,0 +1,181 @@
+// Package selection finds what a command works on: objects of the cluster or of files, and
+// manifests.
+//
+// It does not know what commands do with it.
+package selection
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+)
+
+// Driver is the default name of the driver.
+const Driver = "csi.liveconfig.internal"
+
+// AddDriverFlag adds the flag for the name of the driver.
+func AddDriverFlag(c *cobra.Command, name *string) {
+	c.Flags().StringVar(name, "driver-name", Driver, "name that the driver is installed under")
+}
+
+// Selection is what a command works on: files, or objects of the cluster by type and name, by
+// label, or all of a type.
+type Selection struct {
+	files    resource.FilenameOptions
+	Selector string
+	All      bool
+	Local    bool
+}
+
+// AddFlags adds the flags by which people select.
+func (s *Selection) AddFlags(c *cobra.Command) {
+	s.AddClusterFlags(c)
+	c.Flags().BoolVar(&s.Local, "local", false, "work on --filename alone and ask no cluster")
+}
+
+// AddClusterFlags adds the flags by which people select what is in the cluster.
+func (s *Selection) AddClusterFlags(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringSliceVarP(&s.files.Filenames, "filename", "f", nil, "file, directory or URL of manifests; - is stdin")
+	flags.BoolVarP(&s.files.Recursive, "recursive", "R", false, "go into the directories of --filename")
+	flags.StringVarP(&s.files.Kustomize, "kustomize", "k", "", "directory with a kustomization")
+	flags.StringVarP(&s.Selector, "selector", "l", "", "labels that select objects of the type, such as app=web")
+	flags.BoolVar(&s.All, "all", false, "all objects of the type in the namespace")
+}
+
+// Visit finds what was selected.
+func (s *Selection) Visit(in *session.Session, args []string) ([]*resource.Info, error) {
+	if err := s.check(args); err != nil {
+		return nil, err
+	}
+	namespace, enforce, err := in.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return nil, fmt.Errorf("find out the namespace: %w", err)
+	}
+	b := resource.NewBuilder(in).Unstructured().
+		ContinueOnError().NamespaceParam(namespace).DefaultNamespace().
+		FilenameParam(enforce, &s.files).LabelSelectorParam(s.Selector).Flatten()
+	if s.Local {
+		b = b.Local()
+	} else {
+		b = b.ResourceTypeOrNameArgs(s.All, args...).Latest()
+	}
+	infos, err := b.Do().Infos()
+	switch {
+	case err != nil:
+		return nil, err
+	case len(infos) == 0:
+		return nil, s.nothing(args, namespace)
+	}
+	for _, info := range infos {
+		info.Namespace = cmp.Or(info.Namespace, namespace) // Without a cluster nobody has done so.
+	}
+	return infos, typed(infos)
+}
+
+// check returns an error for a command line that selects nothing, or selects twice.
+func (s *Selection) check(args []string) error {
+	isPart := func(arg string) bool { return !strings.Contains(arg, "/") }
+	switch {
+	case s.Local && !s.FromFiles():
+		return usage.Errorf("--local needs --filename or --kustomize: there is nothing else to work on")
+	case len(args) == 0 && !s.FromFiles():
+		return usage.Errorf("nothing to work on: name an object, such as deployment/web, or say --filename")
+	case len(args) > 0 && s.FromFiles():
+		return usage.Errorf("%s and --filename both say what to work on: leave one out; of what files hold, -l selects by labels", args[0])
+	case len(args) == 1 && isPart(args[0]) && !s.All && s.Selector == "":
+		return usage.Errorf("%q is not TYPE/NAME, such as deployment/web; for several objects of a type, say -l or --all", args[0])
+	}
+	return nil
+}
+
+// FromFiles reports whether the objects come from files, in which others may be beside those that
+// are meant.
+func (s *Selection) FromFiles() bool { return len(s.files.Filenames) > 0 || s.files.Kustomize != "" }
+
+// nothing is the error that nothing was selected: what was looked for, and where.
+func (s *Selection) nothing(args []string, namespace string) error {
+	wanted, types := "object", strings.Join(args, " ")
+	if types != "" {
+		wanted += " of type " + types
+	}
+	if s.Selector != "" {
+		wanted += " with the labels " + s.Selector
+	}
+	if s.FromFiles() {
+		names := append(slices.Clone(s.files.Filenames), s.files.Kustomize)
+		names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
+		if at := slices.Index(names, manifest.Stdin); at >= 0 {
+			names[at] = "the standard input"
+		}
+		return fmt.Errorf("there is no %s in %s", wanted, strings.Join(names, ", "))
+	}
+	return fmt.Errorf("there is no %s in namespace %s: see `kubectl get %s -n %[2]s --show-labels`, or say -n for another namespace",
+		wanted, namespace, types)
+}
+
+// typed makes objects of Kubernetes' own kinds those of Go. Others stay as they are: files hold
+// them beside.
+func typed(infos []*resource.Info) error {
+	var errs []error
+	for _, info := range infos {
+		errs = append(errs, AsTyped(info))
+	}
+	return errors.Join(errs...)
+}
+
+// AsTyped makes the object of one of Kubernetes' own kinds that of Go.
+func AsTyped(info *resource.Info) error {
+	given, ok := info.Object.(*unstructured.Unstructured)
+	if !ok {
+		return nil
+	}
+	text, err := given.MarshalJSON()
+	if err != nil {
+		return fmt.Errorf("%s: %w", Subject(info), err)
+	}
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(text, nil, nil)
+	switch {
+	case runtime.IsNotRegisteredError(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: it is not what the API server takes: %w", Subject(info), err)
+	}
+	info.Object = object
+	return nil
+}
+
+// SplitTriggers separates workloads from objects that trigger their rollouts: ConfigMaps and
+// Secrets make no pods.
+func SplitTriggers(args []string) (targets []string, objects []trigger.Object, err error) {
+	for _, arg := range args {
+		kind, _, _ := strings.Cut(arg, "/")
+		if _, err := trigger.ParseObject(kind + "/name"); err != nil {
+			targets = append(targets, arg)
+			continue
+		}
+		if kind == arg {
+			return nil, nil, usage.Errorf("%q names no object: write it with its name, such as %s/app", arg, arg)
+		}
+		found, err := trigger.Parse(arg)
+		if err != nil {
+			return nil, nil, usage.Errorf("%w", err)
+		}
+		objects = append(objects, found...)
+	}
+	slices.SortFunc(objects, trigger.Compare)
+	return targets, slices.Compact(objects), nil
+}

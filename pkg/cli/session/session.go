@@ -1,0 +1,68 @@
+// Package session holds what all commands of one run share: how to reach the API server, and where
+// to print.
+//
+// It does not know any command, nor what is asked of the API server.
+package session
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
+)
+
+// Session is what all commands of one run share: how to reach the API server, and where to print.
+type Session struct {
+	*genericclioptions.ConfigFlags
+	genericiooptions.IOStreams
+}
+
+// namespace returns the namespace to work in.
+func (s *Session) namespace() (string, error) {
+	namespace, _, err := s.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("find out the namespace: %w", err)
+	}
+	return namespace, nil
+}
+
+// Config returns how to reach the API server.
+func (s *Session) Config() (*rest.Config, error) {
+	config, err := s.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find out how to reach the cluster: %w; say --kubeconfig or --context", err)
+	}
+	return config, nil
+}
+
+// NamespaceOr returns the namespace of a manifest, or else that of the session.
+func NamespaceOr(s *Session, namespace string) string {
+	if namespace != "" {
+		return namespace
+	}
+	namespace, err := s.namespace()
+	if err != nil || namespace == "" {
+		return corev1.NamespaceDefault
+	}
+	return namespace
+}
+
+// Remark prints a remark to standard error. A failure to do so is ignored: there is no other place
+// to report it.
+func (s *Session) Remark(format string, args ...any) {
+	_, _ = fmt.Fprintln(s.ErrOut, printing.Plain(fmt.Sprintf(format, args...)))
+}
+
+// Clientset returns a client of the API server.
+func (s *Session) Clientset() (kubernetes.Interface, error) {
+	config, err := s.Config()
+	if err != nil {
+		return nil, err
+	}
+	return kubernetes.NewForConfig(config)
+}

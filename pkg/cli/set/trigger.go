@@ -1,0 +1,215 @@
+package set
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/edit"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/roles"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+)
+
+// setTrigger is the command with its flags.
+type setTrigger struct {
+	edit.Edit
+
+	remove bool
+	driver string
+}
+
+func newSetTrigger(s *session.Session) *cobra.Command {
+	o := &setTrigger{Edit: *edit.New("updated")}
+	c := &cobra.Command{
+		Use:   "trigger TYPE/NAME OBJECT...",
+		Short: "Roll out edits of ConfigMaps and Secrets",
+		Long: "Sets the annotation by which the rollout controller makes an edit of a ConfigMap or a Secret a revision of the\n" +
+			"workload. What was set before is replaced.",
+		Example: "  kubectl liveconfig set trigger deployment/web configmap/app secret/tls\n" +
+			"  kubectl liveconfig set trigger deployment/web --remove\n" +
+			"  kubectl liveconfig set trigger --local -f web.yaml configmap/app -o yaml",
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c, s, args) },
+	}
+	o.AddFlags(c)
+	selection.AddDriverFlag(c, &o.driver)
+	c.Flags().BoolVar(&o.remove, "remove", false, "let nothing trigger rollouts any more; the pod template gets the sources back")
+	return c
+}
+
+func (o *setTrigger) run(c *cobra.Command, s *session.Session, args []string) error {
+	targets, objects, err := selection.SplitTriggers(args)
+	if err != nil {
+		return err
+	}
+	if o.remove && len(objects) > 0 {
+		return usage.Errorf("--remove removes all triggers: leave %s out, or leave --remove out to replace the triggers by it", trigger.Format(objects))
+	}
+	if !o.remove && len(objects) == 0 {
+		return usage.Errorf("no trigger is named: write one behind the workload, such as configmap/app or secret/tls")
+	}
+	return o.Run(c.Context(), s, targets, func(info *resource.Info, w selection.Workload) error {
+		if err := isRolledOut(w); err != nil {
+			return err
+		}
+		o.annotate(w, objects)
+		o.remarkUnused(c.Context(), s, info, w, objects)
+		return o.remarkRole(c.Context(), s, info, w)
+	})
+}
+
+// remarkUnused prints which objects the pod template does not use, and which do not exist.
+func (o *setTrigger) remarkUnused(ctx context.Context, s *session.Session, info *resource.Info, w selection.Workload, objects []trigger.Object) {
+	used, unused := o.usage(w, info.Namespace, objects)
+	for _, object := range objects {
+		isUnused, isMissing := slices.Contains(unused, object), !o.Local && isMissing(ctx, s, object.In(info.Namespace))
+		switch {
+		case isUnused && isMissing:
+			s.Remark("warning: %s does not exist, and %s does not use it: the controller starts no rollout%s",
+				object, selection.Subject(info), didYouMean(object, used))
+		case isMissing:
+			s.Remark("warning: %s does not exist", object)
+		case isUnused:
+			s.Remark("note: %s does not use %s: an edit of it starts a rollout all the same", selection.Subject(info), object)
+		}
+	}
+}
+
+// didYouMean suggests the used object that has nearly the same name.
+func didYouMean(object trigger.Object, used []trigger.Object) string {
+	var names []string
+	for _, u := range used {
+		if u.Kind == object.Kind {
+			names = append(names, u.Name)
+		}
+	}
+	if name := api.Closest(object.Name, names); name != "" {
+		return fmt.Sprintf("; did you mean %s?", trigger.Object{Kind: object.Kind, Name: name})
+	}
+	return ""
+}
+
+// isMissing reports whether an object does not exist. A user without the right to read it gets no
+// warning.
+func isMissing(ctx context.Context, s *session.Session, ref api.Ref) bool {
+	client, err := s.Clientset()
+	if err != nil {
+		return false
+	}
+	is := cluster.Get(ctx, client, ref)
+	return is.Err == nil && !is.Exists()
+}
+
+// remarkRole prints the Role that pods need which read triggers with the credentials of their
+// service account: copies have names that nobody knows before.
+func (o *setTrigger) remarkRole(ctx context.Context, s *session.Session, info *resource.Info, w selection.Workload) error {
+	pods, _, err := roles.PodsOf(info, w, o.driver)
+	if err != nil {
+		return nil //nolint:nilerr // Mistakes in volumes are another command's business.
+	}
+	pods.Refs = slices.DeleteFunc(pods.Refs, func(ref api.Ref) bool {
+		return !slices.Contains(pods.Triggers, ref) && !slices.Contains(pods.Triggers, pods.Copies[ref])
+	})
+	wanted, err := roles.New(roles.Policy{ConfigMaps: identity.ByDriver, Secrets: identity.ByPod})
+	if err != nil {
+		return err
+	}
+	if added := wanted.Add(pods); len(added.Copied) == 0 || !o.Local && mayReadCopies(ctx, s, pods) {
+		return nil
+	}
+	objects, err := wanted.Objects()
+	if err != nil {
+		return err
+	}
+	s.Remark("note: the pods of %s read copies of its Secrets with service account %s, and each copy has a new name. Unless the driver "+
+		"reads Secrets itself, the account needs this Role, which `kubectl liveconfig grant %s --apply` applies:",
+		selection.Subject(info), pods.ServiceAccount, selection.Subject(info))
+	for _, object := range objects {
+		if err := new(printers.YAMLPrinter).PrintObj(object.Object, s.ErrOut); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mayReadCopies reports whether the API server lets the pods read all Secrets of their namespace.
+// If it does not answer, they may not.
+func mayReadCopies(ctx context.Context, s *session.Session, pods roles.Pods) bool {
+	client, err := s.Clientset()
+	if err != nil {
+		return false
+	}
+	review := &authorizationv1.LocalSubjectAccessReview{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pods.Namespace},
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:   "system:serviceaccount:" + pods.Namespace + ":" + pods.ServiceAccount,
+			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + pods.Namespace, "system:authenticated"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: pods.Namespace, Verb: "get", Version: "v1", Resource: "secrets",
+			},
+		},
+	}
+	answer, err := client.AuthorizationV1().LocalSubjectAccessReviews(pods.Namespace).Create(ctx, review, metav1.CreateOptions{})
+	return err == nil && answer.Status.Allowed
+}
+
+// isRolledOut returns an error for a workload that the rollout controller leaves alone.
+func isRolledOut(w selection.Workload) error {
+	switch w.Object.(type) {
+	case *appsv1.Deployment, *appsv1.StatefulSet, *appsv1.DaemonSet:
+		return nil
+	default:
+		return &edit.NotApplicableError{Reason: "it has no rollouts: the controller knows deployments, statefulsets and daemonsets"}
+	}
+}
+
+// annotate sets the annotation that names the triggers of a workload; with --remove it removes it.
+func (o *setTrigger) annotate(w selection.Workload, objects []trigger.Object) {
+	delete(w.Meta.Annotations, trigger.TriggeredByFirst)
+	if o.remove {
+		delete(w.Meta.Annotations, trigger.TriggeredBy)
+		return
+	}
+	if w.Meta.Annotations == nil {
+		w.Meta.Annotations = map[string]string{}
+	}
+	w.Meta.Annotations[trigger.TriggeredBy] = trigger.Format(objects)
+}
+
+// usage returns the objects that the pod template names, and those of a list that it uses neither
+// by their own names nor by those of their copies.
+func (o *setTrigger) usage(w selection.Workload, namespace string, objects []trigger.Object) (used, unused []trigger.Object) {
+	uses, err := template.Uses(w.Template, template.Place{Namespace: namespace, Driver: o.driver})
+	if err != nil {
+		return nil, nil // A volume that cannot be read may be the one.
+	}
+	config, err := trigger.ParseConfig(w.Template.Annotations[trigger.ConfigAnnotation])
+	if err != nil {
+		config = nil // Nothing was rolled out yet.
+	}
+	for _, use := range uses {
+		used = append(used, use.Object)
+	}
+	for _, object := range objects {
+		isUsed := slices.ContainsFunc(uses, func(u template.Use) bool {
+			return u.Object == object || u.Object == trigger.Object{Kind: object.Kind, Name: config[object]}
+		})
+		if !isUsed {
+			unused = append(unused, object)
+		}
+	}
+	return used, unused
+}

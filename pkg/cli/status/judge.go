@@ -1,0 +1,133 @@
+package status
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
+)
+
+// judged is a workload with its pods, of which the status is wanted.
+type judged struct{ *cluster.WorkloadPods }
+
+// status judges each place of each pod.
+func (t judged) status(answers map[string]nodes.Answer, there map[api.Ref]versions.Now, notes map[api.Ref]string) workloadStatus {
+	w := workloadStatus{Workload: t.Name, Namespace: t.Meta.Namespace, Running: len(t.Pods), Pending: t.Pending, Sources: []sourceStatus{}}
+	lines := map[versions.Place]int{} // By volume and object: which copy is in it makes no difference.
+	for _, place := range t.All() {
+		key := versions.Place{Volume: place.Volume, Object: place.Object}
+		if _, found := lines[key]; found {
+			continue
+		}
+		lines[key] = len(w.Sources)
+		w.Sources = append(w.Sources, t.source(place, there, notes))
+	}
+	for _, pod := range t.Pods {
+		for _, place := range t.Places[string(pod.UID)] {
+			at := lines[versions.Place{Volume: place.Volume, Object: place.Object}]
+			w.Sources[at].add(t.podStatus(pod, place, answers[pod.Spec.NodeName], there[place.Object]))
+		}
+	}
+	for _, pod := range t.Waiting {
+		t.addWaiting(&w, lines, pod, answers[pod.Spec.NodeName])
+	}
+	if t.State.Name != state.NotTriggered {
+		w.Rollout = &t.State
+	}
+	return w
+}
+
+// addWaiting adds a pod that waits for a volume. Its reason comes from the kubelet, also if no
+// driver answers; without both, the pod may as well wait for an image, and stays pending.
+func (t judged) addWaiting(w *workloadStatus, lines map[versions.Place]int, pod *corev1.Pod, answer nodes.Answer) {
+	isAdded, why := false, t.Mounts[string(pod.UID)]
+	if why == "" && answer.Err != nil {
+		return
+	}
+	if why == "" {
+		why = "it waits for its volume; see kubectl describe pod/" + pod.Name
+	}
+	for _, place := range t.Places[string(pod.UID)] {
+		isShown := answer.Err == nil && answer.Report.Published(string(pod.UID), place.Volume)
+		at, found := lines[versions.Place{Volume: place.Volume, Object: place.Object}]
+		if place.Volume == "" || isShown || !found {
+			continue
+		}
+		isAdded = true
+		w.Sources[at].add(podStatus{
+			Pod: pod.Name, Node: pod.Spec.NodeName, State: versions.Lagging, Since: pod.CreationTimestamp.Time, Why: why,
+		})
+	}
+	if isAdded {
+		w.Pending--
+	}
+}
+
+func (t judged) source(place versions.Place, there map[api.Ref]versions.Now, notes map[api.Ref]string) sourceStatus {
+	now := t.wish(place, there[place.Object])
+	s := sourceStatus{
+		Volume: place.Volume, Kind: place.Object.Kind, Namespace: place.Object.Namespace, Name: place.Object.Name,
+		Note: notes[place.Object], Pods: []podStatus{},
+	}
+	switch {
+	case len(now.Copies) > 0:
+		s.Version = now.Copies[0]
+	case now.Version != nil:
+		s.Version = now.Version.ResourceVersion
+	}
+	return s
+}
+
+// wish is what the pods should have in a place. Where it is not known which copy that is, it is the
+// one of the template.
+func (t judged) wish(place versions.Place, now versions.Now) versions.Now {
+	if !place.IsCopy() {
+		now.Copies = nil
+		return now
+	}
+	if len(now.Copies) > 0 || t.Pod != nil {
+		return now
+	}
+	for _, newest := range t.Newest {
+		if newest.Volume == place.Volume && newest.Object == place.Object {
+			now.Copies = []string{newest.Names.Name}
+		}
+	}
+	return now
+}
+
+func (t judged) podStatus(pod *corev1.Pod, place versions.Place, answer nodes.Answer, there versions.Now) podStatus {
+	p := versions.Pod{Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName}
+	if answer.Err == nil && answer.Report.SchemaVersion > 0 {
+		p.Report = &answer.Report
+	}
+	now := t.wish(place, there)
+	v := p.Judge(place, now)
+	if isOfTemplate := slices.Contains(t.Newest, place); v.State == versions.Lagging && place.IsCopy() && isOfTemplate && t.Pod == nil {
+		v = t.explained(v, now)
+	}
+	return podStatus{Pod: pod.Name, Node: pod.Spec.NodeName, State: v.State, Has: v.Has, Since: v.Since, Why: v.Why}
+}
+
+// explained returns why the newest config is not in the template. After an undo without an edit
+// there is none to wait for.
+func (t judged) explained(v versions.Verdict, now versions.Now) versions.Verdict {
+	switch {
+	case slices.Contains(now.Copies, "") || len(now.Copies) == 0:
+		v.Why = "it is not known which copy is the newest"
+	case t.State.Name == state.NoEdit:
+		return versions.Verdict{State: versions.Current, Has: v.Has}
+	case t.State.Name == state.Undone:
+		v.Why = "the rollout to " + now.Copies[0] + " was undone"
+	case t.State.Name == state.Pending:
+		v.Why = now.Copies[0] + " is not rolled out yet; see kubectl events --for " + t.Name
+	default:
+		v.Why = t.State.String()
+	}
+	return v
+}

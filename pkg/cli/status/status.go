@@ -1,0 +1,232 @@
+// Package status is `kubectl liveconfig status`.
+//
+// It does not know when a pod is current: that is up to pkg/cli/versions.
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/pods"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+)
+
+// exitLags is the status that the program ends with when some pods do not have what the API has.
+const exitLags = 2
+
+// command is the command with its flags.
+type command struct {
+	*session.Session
+	selection.Selection
+
+	driver cluster.Flags
+	output printing.Format
+}
+
+// New returns the command.
+func New(s *session.Session) *cobra.Command {
+	o := &command{Session: s}
+	c := &cobra.Command{
+		Use:   "status TYPE/NAME... [OBJECT...]",
+		Short: "Show how many pods have the newest config",
+		Long: "Shows for each source of the volumes of liveconfig how many of the running pods have the version that the API server\n" +
+			"has, and which pods lag behind, since when and why. The drivers of the pods' nodes are asked through port-forwards,\n" +
+			"as `kubectl port-forward` does. Of an object that triggers rollouts, pods have copies: the newest is the one with\n" +
+			"what the object holds now. With OBJECTs, only those are looked at.\n\n" +
+			"The exit code is 0 if all pods have the newest versions, 2 if some do not, and 1 if that is not known of all.",
+		Example: "  kubectl liveconfig status deployment/web\n" +
+			"  kubectl liveconfig status deployment/web configmap/app -o wide\n" +
+			"  kubectl liveconfig status deployments -l team=shop\n" +
+			"  kubectl delete $(kubectl liveconfig status deployment/web -o name)",
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
+	}
+	o.AddClusterFlags(c)
+	o.driver.AddFlags(c)
+	o.output.AddFlag(c, "wide (all pods, not only those that lag), json, yaml, or name (of the pods that lag)",
+		"wide", "json", "yaml", "name")
+	return c
+}
+
+func (o *command) run(ctx context.Context, args []string) error {
+	if err := o.output.Check(); err != nil {
+		return err
+	}
+	targets, objects, err := selection.SplitTriggers(args)
+	if err != nil {
+		return err
+	}
+	if len(targets) == 0 && len(objects) > 0 && !o.FromFiles() {
+		return usage.Errorf("name the workload that shows %s before it, such as deployment/web %[1]s", objects[0])
+	}
+	asked, err := cluster.New(o.Session, o.driver)
+	if err != nil {
+		return err
+	}
+	found, err := o.Workloads(o.Session, targets)
+	errs := []error{err}
+	workloads, err := o.workloads(ctx, asked, found, objects)
+	errs = append(errs, err)
+	all, err := o.judge(ctx, asked, workloads)
+	errs = append(errs, err)
+	if len(all) > 0 {
+		errs = append(errs, o.print(all))
+	}
+	return verdictOf(all, errors.Join(errs...))
+}
+
+// workloads finds the pods of workloads. It may return an error with what it found all the same.
+func (o *command) workloads(ctx context.Context, c *cluster.Cluster, found []selection.Chosen, objects []trigger.Object) ([]*cluster.WorkloadPods, error) {
+	var workloads []*cluster.WorkloadPods
+	var errs, foreign []error
+	for _, one := range found {
+		t, err := c.FindPods(ctx, one.Workload, objects)
+		_, isForeign := errors.AsType[*pods.ForeignError](err)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", selection.Subject(one.Info), err)
+		}
+		if isForeign {
+			foreign = append(foreign, err)
+			continue
+		}
+		errs = append(errs, err)
+		if t != nil {
+			t.Name = selection.Subject(one.Info)
+			workloads = append(workloads, t)
+		}
+	}
+	if isNamed := !o.All && o.Selector == "" && !o.FromFiles(); isNamed || len(workloads) == 0 {
+		errs = append(errs, foreign...)
+	}
+	return workloads, errors.Join(errs...)
+}
+
+// verdictOf returns the error that decides the exit code.
+func verdictOf(all []workloadStatus, err error) error {
+	if err != nil {
+		return err
+	}
+	lags, unknowns := len(podsIn(all, versions.Lagging)), len(podsIn(all, versions.Unknown))
+	total := len(podsIn(all, versions.Current, versions.Lagging, versions.Unknown))
+	switch {
+	case unknowns > 0:
+		return fmt.Errorf("what %d of %d pods have is not known", unknowns, total)
+	case lags > 0:
+		return &usage.Exit{Code: exitLags, Err: fmt.Errorf("%d of %d pods do not have the newest of all", lags, total)}
+	}
+	for _, w := range all {
+		if w.Rollout != nil && w.Rollout.Waits {
+			return &usage.Exit{Code: exitLags, Err: fmt.Errorf("%s: an edit is not rolled out: %s", w.Workload, w.Rollout)}
+		}
+	}
+	return nil
+}
+
+// podsIn returns the pods of which a source is in one of the states, each once.
+func podsIn(all []workloadStatus, states ...versions.State) []types.NamespacedName {
+	var pods []types.NamespacedName
+	for _, w := range all {
+		for _, s := range w.Sources {
+			for _, p := range s.Pods {
+				if slices.Contains(states, p.State) {
+					pods = append(pods, types.NamespacedName{Namespace: w.Namespace, Name: p.Pod})
+				}
+			}
+		}
+	}
+	slices.SortFunc(pods, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	return slices.Compact(pods)
+}
+
+// judge asks nodes and the API server, in this order: what a node has cannot be newer than what is
+// asked for later.
+func (o *command) judge(ctx context.Context, c *cluster.Cluster, workloads []*cluster.WorkloadPods) ([]workloadStatus, error) {
+	answers := c.Drivers.Reports(ctx, cluster.NodesOf(workloads))
+	remarkUnasked(o.Session, answers)
+	there, notes := map[api.Ref]versions.Now{}, map[api.Ref]string{}
+	for object, isCopied := range cluster.ObjectsOf(workloads) {
+		found, err := c.Version(ctx, object)
+		if isCopied {
+			found, err = c.Content(ctx, object)
+		}
+		if err != nil && ctx.Err() != nil {
+			return nil, err
+		}
+		if err != nil {
+			found.Version = versions.Newest(cluster.ReportsOf(answers), object)
+			notes[object] = err.Error() + ": its version is the newest that a node knows"
+			if isCopied {
+				notes[object] = err.Error() + ": its copy is the one of the newest revision"
+			}
+		}
+		there[object] = found
+	}
+	for _, note := range slices.Sorted(maps.Values(notes)) {
+		o.Remark("note: %s", note)
+	}
+	var all []workloadStatus
+	for _, t := range workloads {
+		all = append(all, judged{t}.status(answers, there, notes))
+	}
+	return all, nil
+}
+
+func (o *command) print(all []workloadStatus) error {
+	switch o.output.Name {
+	case "json", "yaml":
+		return o.output.Encode(o.Out, all)
+	case "name":
+		return o.names(all)
+	default:
+		return table{wide: o.output.Name == "wide", now: time.Now()}.write(o.Out, all)
+	}
+}
+
+// names prints the pods that lag.
+func (o *command) names(all []workloadStatus) error {
+	var names []string
+	for _, pod := range podsIn(all, versions.Lagging) {
+		names = append(names, "pod/"+pod.Name)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if _, err := fmt.Fprintln(o.Out, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remarkUnasked prints which nodes could not be asked, and why: those for one reason together.
+func remarkUnasked(s *session.Session, answers map[string]nodes.Answer) {
+	groups := map[string][]*nodes.Unavailable{}
+	for _, node := range slices.Sorted(maps.Keys(answers)) {
+		if err := answers[node].Err; err != nil {
+			why := err.Reason() + strings.ReplaceAll(err.Type, node, "NODE")
+			groups[why] = append(groups[why], err)
+		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(groups)) {
+		var names []string
+		for _, err := range groups[why] {
+			names = append(names, err.Node)
+		}
+		first := groups[why][0]
+		s.Remark("the driver cannot be asked on %s: %s; see %s", printing.Names(names, "node", "nodes"), first.Reason(), first.Type)
+	}
+}
