@@ -122,6 +122,14 @@ func (a *again) table() report.Table {
 	return t
 }
 
+// repeat compares a call for a volume that is there with an empty one, which is in the other group.
+func (a *again) repeat(g report.Group) report.Target {
+	return report.Target{
+		Key: "publish-again", What: "publish of a volume of 1 KiB that is there to an empty call, p50",
+		Value: a.group().Series[0].Ratio(g.Series[1], 50), Bound: 1.3,
+	}
+}
+
 func (a *again) target() report.Target {
 	return report.Growth("growth-publish-again", "growth: processor time to publish all volumes again, by their number", a.points())
 }

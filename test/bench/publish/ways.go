@@ -46,17 +46,19 @@ func (b *bench) ways(s size) []way {
 				return err
 			}, drop: nothing}, nil
 		}},
-		{"shared", "liveconfig, object already watched", func(int) (attempt, error) {
-			return b.attempt(s.shared())
+		{"equal", "liveconfig, an equal volume is live", func(int) (attempt, error) {
+			return b.attempt(b.volumeOf(s.shared()))
+		}},
+		{"shared", "liveconfig, object already watched", func(n int) (attempt, error) {
+			return b.attempt(b.volumeOf(s.shared()).withMode(n))
 		}},
 		{"cold", "liveconfig, object that nobody has read", func(n int) (attempt, error) {
-			return b.attempt(s.single(n))
+			return b.attempt(b.volumeOf(s.single(n)))
 		}},
 	}
 }
 
-func (b *bench) attempt(configMap string) (attempt, error) {
-	v := b.volumeOf(configMap)
+func (b *bench) attempt(v *volume) (attempt, error) {
 	return attempt{
 		make: func(ctx context.Context) error { return v.call(ctx, b.driver) },
 		drop: func(ctx context.Context) error { return v.unpublish(ctx, b.driver) },
@@ -142,6 +144,12 @@ type volume struct {
 func (b *bench) volumeOf(configMap string) *volume {
 	pod := driver.Pod(namespace, configMap)
 	return &volume{pod: pod, request: fakekubelet.PublishRequest(b.driver.KubeletDir(), pod, pod.Spec.Volumes[0])}
+}
+
+// withMode gives the volume a mode that few others have, so that it has its own files.
+func (v *volume) withMode(n int) *volume {
+	v.request.VolumeContext["defaultMode"] = fmt.Sprintf("%04o", 0o400+n%0o200)
+	return v
 }
 
 // prepare makes the directories that a kubelet makes.
