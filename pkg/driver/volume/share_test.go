@@ -55,17 +55,24 @@ func (d *driver) replicas(count int, attributes map[string]string) []state.Recor
 	return all
 }
 
-// wantShared checks whether volumes have one file system, each with its own mount.
-func (n *node) wantShared(want bool, volumes ...state.Record) {
+// wantShared checks that volumes have one file system, each with its own mount.
+func (n *node) wantShared(volumes ...state.Record) {
 	n.Helper()
 	first := n.mountOf(volumes[0])
 	for _, r := range volumes[1:] {
-		m := n.mountOf(r)
-		if m == first {
-			n.Errorf("%s and %s have one mount", volumes[0].VolumeID, r.VolumeID)
+		if m := n.mountOf(r); m == first || !m.SharesFilesWith(first) {
+			n.Errorf("%s and %s have the mounts %v and %v, want two of one file system", volumes[0].VolumeID, r.VolumeID, first, m)
 		}
-		if got := m.SharesFilesWith(first); got != want {
-			n.Errorf("%s and %s share their files: %t, want %t", volumes[0].VolumeID, r.VolumeID, got, want)
+	}
+}
+
+// wantAlone checks that no other volume has the files of the first one.
+func (n *node) wantAlone(volumes ...state.Record) {
+	n.Helper()
+	first := n.mountOf(volumes[0])
+	for _, r := range volumes[1:] {
+		if n.mountOf(r).SharesFilesWith(first) {
+			n.Errorf("%s and %s share their files", volumes[0].VolumeID, r.VolumeID)
 		}
 	}
 }
@@ -80,13 +87,14 @@ func (n *node) mountOf(r state.Record) volumefs.Mount {
 // TestEqualVolumesAreOneFileSystem through their whole life: one sync serves all, each pod gets its
 // Events, and the last volume frees the files.
 func TestEqualVolumesAreOneFileSystem(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []api.UpdatePolicy{api.UpdateAtomic, api.UpdateReplace} {
 		t.Run(string(policy), func(t *testing.T) {
 			bubbleShared(t, func(n *node) {
 				n.cluster.set(web, "a", "1")
 				d := n.start()
 				all := d.replicas(3, configMap("web", api.KeyUpdatePolicy, string(policy)))
-				n.wantShared(true, all...)
+				n.wantShared(all...)
 				wantSame(n, "users of sources", map[api.Ref]int{web: 1}, n.cluster.users())
 				n.seen.forget()
 
@@ -110,7 +118,7 @@ func TestEqualVolumesAreOneFileSystem(t *testing.T) {
 				n.wantFiles(all[1], map[string]string{"a": "3"})
 				d.unpublish(all[1])
 				d.publish(all[0])
-				n.wantShared(true, all[0], all[2])
+				n.wantShared(all[0], all[2])
 				n.wantFiles(all[0], map[string]string{"a": "3"})
 				d.unpublish(all[0])
 				d.unpublish(all[2])
@@ -137,7 +145,7 @@ func TestManyAtOnceAreOneFileSystem(t *testing.T) {
 			n.must(<-err)
 		}
 		pass(settling)
-		n.wantShared(true, all...)
+		n.wantShared(all...)
 		if used := room.Used(); used > 4<<20 {
 			n.Errorf("Used() = %d, want that the files count once", used)
 		}
@@ -206,10 +214,14 @@ func TestVolumesThatMustNotShare(t *testing.T) {
 				tt.differ(n, &second)
 				d.publish(first)
 				d.publish(second)
-				n.wantShared(false, first, second)
+				n.wantAlone(first, second)
 				third := n.replica("third", tt.attributes)
 				d.publish(third)
-				n.wantShared(tt.attributes[api.KeyUpdatePolicy] == "", first, third)
+				if tt.attributes[api.KeyUpdatePolicy] == "" {
+					n.wantShared(first, third)
+				} else {
+					n.wantAlone(first, third)
+				}
 			})
 		})
 	}
@@ -224,7 +236,7 @@ func TestPodsOfOtherServiceAccountsShareAConfigMap(t *testing.T) {
 		second.Pod.ServiceAccount = "other"
 		d.publish(first)
 		d.publish(second)
-		n.wantShared(true, first, second)
+		n.wantShared(first, second)
 	})
 }
 
@@ -241,11 +253,11 @@ func TestANewcomerGetsTheContentOfNow(t *testing.T) {
 			newcomer := n.replica("newcomer", configMap("web"))
 			d.publish(newcomer)
 			n.wantFiles(newcomer, map[string]string{"a": "2"})
-			n.wantShared(false, old, newcomer)
+			n.wantAlone(old, newcomer)
 			n.faults.set("open", nil)
 			next := n.replica("next", configMap("web"))
 			d.publish(next)
-			n.wantShared(true, newcomer, next) // The newest is the one to join.
+			n.wantShared(newcomer, next) // The newest is the one to join.
 			n.cluster.set(web, "a", "3")
 			pass(2 * time.Minute)
 			for _, r := range []state.Record{old, newcomer, next} {
@@ -261,7 +273,7 @@ func TestANewcomerGetsTheContentOfNow(t *testing.T) {
 			d.publish(newcomer)
 			n.wantFiles(newcomer, map[string]string{"a": "2"})
 			n.wantFiles(old, map[string]string{"a": "2"})
-			n.wantShared(true, old, newcomer)
+			n.wantShared(old, newcomer)
 		})
 	})
 	t.Run("a projection that is busy for long", func(t *testing.T) {
@@ -277,7 +289,7 @@ func TestANewcomerGetsTheContentOfNow(t *testing.T) {
 			n.faults.on("open", nil)
 			close(gate)
 			pass(settling)
-			n.wantShared(false, old, newcomer)
+			n.wantAlone(old, newcomer)
 		})
 	})
 }
@@ -324,7 +336,11 @@ func TestARestartFindsWhoShares(t *testing.T) {
 				wantSame(n, "syncs that wrote", 1, n.seen.results()[volume.ResultWritten])
 				newcomer := n.replica("newcomer", configMap("web"))
 				d.publish(newcomer)
-				n.wantShared(stays, all[0], newcomer)
+				if stays {
+					n.wantShared(all[0], newcomer)
+				} else {
+					n.wantAlone(all[0], newcomer)
+				}
 				for _, r := range append(all, newcomer) {
 					d.unpublish(r)
 				}
@@ -352,14 +368,14 @@ func TestVolumesOfAnOlderDriverStayAlone(t *testing.T) {
 		for _, r := range append(all, newcomer) {
 			n.wantFiles(r, map[string]string{"a": "2"})
 		}
-		n.wantShared(false, all...)
+		n.wantAlone(all...)
 		if m := n.mountOf(newcomer); !m.SharesFilesWith(n.mountOf(all[0])) && !m.SharesFilesWith(n.mountOf(all[1])) {
 			n.Error("the new volume shares its files with none")
 		}
 		d.unpublish(all[0])
 		d.unpublish(all[1])
 		d.publish(all[0])
-		n.wantShared(true, all[0], newcomer)
+		n.wantShared(all[0], newcomer)
 	})
 }
 
@@ -373,7 +389,7 @@ func TestOtherReadersAfterARestart(t *testing.T) {
 		second.Pod.ServiceAccount = "other"
 		d.publish(first)
 		d.publish(second)
-		n.wantShared(true, first, second)
+		n.wantShared(first, second)
 		d.stop()
 		n.maps = identity.ByPod
 		d = n.start()
@@ -415,7 +431,7 @@ func TestDamageIsMendedOnceForAll(t *testing.T) {
 		n.wantProblem(d, all[1], "")
 		d.publish(all[0]) // The kubelet's repeat mends it.
 		pass(settling)
-		n.wantShared(true, all...)
+		n.wantShared(all...)
 		n.wantProblem(d, all[0], "")
 	})
 }
@@ -444,7 +460,7 @@ func TestKilledWhileItJoins(t *testing.T) {
 				d = n.start()
 				n.wantRecords(old)
 				d.publish(newcomer)
-				n.wantShared(true, old, newcomer)
+				n.wantShared(old, newcomer)
 			})
 		})
 	}

@@ -88,7 +88,7 @@ func TestNothingIsShownBeforeItIsReady(t *testing.T) {
 			watching := atomicdir.WithHook(w, func(op, name string) error {
 				if op == "rename" && !strings.HasPrefix(name, "..tmp-") {
 					shown++
-					checkReady(t, root, dir, name, want)
+					checkReady(t, dir, name, want)
 				}
 				return nil
 			})
@@ -103,7 +103,7 @@ func TestNothingIsShownBeforeItIsReady(t *testing.T) {
 
 // checkReady looks at what a rename to the name is about to show: for ..data the generation that ..data_tmp leads to,
 // else whatever waits under a temporary name.
-func checkReady(t *testing.T, root *os.File, dir, name string, want tree.Tree) {
+func checkReady(t *testing.T, dir, name string, want tree.Tree) {
 	t.Helper()
 	all := wantView(want)
 	if name == "..data" {

@@ -178,7 +178,7 @@ func TestAMountWhoseTargetHasOddNames(t *testing.T) {
 }
 
 func sourceByPath(g *ground, target string) (string, error) {
-	return g.FS.SourceByPath(target)
+	return g.SourceByPath(target)
 }
 
 func TestWhatTheKernelDoesNotShow(t *testing.T) {

@@ -97,7 +97,7 @@ func (v *View) share(from, to string) (Mount, error) {
 	if err != nil {
 		return Mount{}, err
 	}
-	defer mnt.Close() // The published mount stays.
+	defer mnt.Close() //nolint:errcheck // The published mount stays.
 	m, err := mountAt(int(mnt.Fd()), "")
 	switch {
 	case err != nil:
