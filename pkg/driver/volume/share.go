@@ -53,7 +53,7 @@ func (s *sharer) offer(own *projection) *projection {
 // a file system fails too, and returns the reason.
 func (s *sharer) mountLocked(ctx context.Context, v *volume, own, other *projection) bool {
 	_, contents, err := s.planner.plan(own)
-	if err != nil || !other.isLive() || other.frozen {
+	if err != nil || !other.isLive() {
 		return false
 	}
 	if !other.files.areOf(contents) {

@@ -173,10 +173,14 @@ func TestVolumesThatMustNotShare(t *testing.T) {
 	}
 	both := func(key, value string) map[string]string { return configMap("web", key, value) }
 	group := 7
+	empty := map[string]string{api.KeySources: "[]"}
 	tests := map[string]struct {
 		attributes map[string]string // Of the first volume, if not the plain ones.
 		differ     func(n *node, r *state.Record)
 	}{
+		"another namespace, although there is nothing to read": {empty, func(_ *node, r *state.Record) {
+			r.Attributes, r.Pod.Namespace = empty, "other"
+		}},
 		"another mode":         {nil, attributes(api.KeyDefaultMode, "0600")},
 		"another owner":        {nil, attributes(api.KeyUID, "7")},
 		"another group":        {nil, attributes(api.KeyGID, "7")},
@@ -225,6 +229,46 @@ func TestVolumesThatMustNotShare(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestPodsOfOtherServiceAccountsReadTheirOwnConfigMap where pods read ConfigMaps.
+func TestPodsOfOtherServiceAccountsReadTheirOwnConfigMap(t *testing.T) {
+	bubbleShared(t, func(n *node) {
+		n.maps = identity.ByPod
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		first, second := n.replica("first", configMap("web")), n.replica("second", configMap("web"))
+		second.Pod.ServiceAccount = "other"
+		d.publish(first)
+		d.publish(second)
+		n.wantAlone(first, second)
+	})
+}
+
+// TestARecordOfOtherFilesIsFrozen: an earlier driver may have understood attributes in another way, by
+// which the volume shares the files of one that asks for others now.
+func TestARecordOfOtherFilesIsFrozen(t *testing.T) {
+	bubbleShared(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		all := d.replicas(2, configMap("web"))
+		d.stop()
+		all[1].Attributes = configMap("web", api.KeyDefaultMode, "0600")
+		n.must(n.records.Store.Put(all[1]))
+		d = n.start()
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		frozen := 0
+		for _, r := range all {
+			if problem, err := d.Condition(r.VolumeID, r.TargetPath); err == nil && problem != nil {
+				frozen++
+			}
+		}
+		if got := d.Summary().Frozen; got != 1 || frozen != 1 {
+			n.Errorf("%d volumes are frozen, and %d say so, want one", got, frozen)
+		}
+		n.wantFiles(all[0], n.files(all[1].TargetPath)) // They are one file system still.
+	})
 }
 
 // TestPodsOfOtherServiceAccountsShareAConfigMap that the driver reads for every pod of the namespace.
@@ -429,6 +473,13 @@ func TestDamageIsMendedOnceForAll(t *testing.T) {
 		pass(2 * resyncInterval)
 		n.wantProblem(d, all[0], "open volume at "+all[0].TargetPath+": no volume is mounted")
 		n.wantProblem(d, all[1], "")
+		view, err := n.mounts.FS.Create(volumefs.Limits{Bytes: 1 << 16, Inodes: 8})
+		n.must(err)
+		n.must(view.Publish(all[0].TargetPath))
+		n.must(view.Close())
+		pass(2 * resyncInterval)
+		n.wantProblem(d, all[0], all[0].TargetPath+" has the files of another volume")
+		n.must(n.mounts.FS.Unmount(all[0].TargetPath))
 		d.publish(all[0]) // The kubelet's repeat mends it.
 		pass(settling)
 		n.wantShared(all...)
