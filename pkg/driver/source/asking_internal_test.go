@@ -16,7 +16,7 @@ func TestTheTenantIsThePodsNamespace(t *testing.T) {
 		"the pod":                {identity.Of(pod), api.Ref{Kind: api.Secret, Namespace: "shared", Name: "web"}},
 		"the driver in its name": {identity.OnBehalf(pod), api.Ref{Kind: api.Secret, Namespace: "shared", Name: "web"}},
 	} {
-		if got := (&watcher{key: key}).Tenant(); got != "team" {
+		if got := (&reader{key: key}).Tenant(); got != "team" {
 			t.Errorf("%s reads %s: tenant %q, want team", name, key.Ref, got)
 		}
 	}

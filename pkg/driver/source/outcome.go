@@ -14,17 +14,14 @@ import (
 // longestDoubt is how long watches have to be refused, while the object may be read, until somebody is told that it is polled.
 const longestDoubt = 15 * time.Second
 
-func (w *watcher) doubt() time.Duration { return min(w.cache.cfg.Recheck, longestDoubt) }
+func (r *reader) doubt() time.Duration { return min(r.cache.cfg.Recheck, longestDoubt) }
 
-// noteOutcome remembers why the object cannot be kept current, or, for nil, that it can. What was read before stays. A
+// Outcome implements [objectwatch.Handler]: it records why the object cannot be kept current, or, for nil, that it can. What was read before stays. A
 // cause of the same sort is no change, although its text may differ from try to try; a server that is back and denies
 // access is one. What was revoked stays so, and says so, until the server has granted it again: an outage grants nothing.
-func (w *watcher) noteOutcome(err error) {
-	if err == nil {
-		w.unwatched = time.Time{}
-	}
-	revoked := w.believe(err)
-	w.cache.update(w, func(s *Snapshot) bool {
+func (r *reader) Outcome(err error) {
+	revoked := r.believe(err)
+	r.update(func(s *Snapshot) bool {
 		if s.Revoked && err != nil {
 			return false
 		}
@@ -42,8 +39,8 @@ func sameSort(a, b error) bool {
 }
 
 // log says that the object is not kept current, or that it is again.
-func (w *watcher) log(err error) {
-	logger := klog.FromContext(w.ctx).WithValues(logkeys.Ref, w.key.Ref, logkeys.Identity, w.key.Identity)
+func (r *reader) log(err error) {
+	logger := klog.FromContext(r.cache.ctx).WithValues(logkeys.Ref, r.key.Ref, logkeys.Identity, r.key.Identity)
 	if err == nil {
 		logger.Info("An object is kept current again")
 		return
@@ -53,39 +50,40 @@ func (w *watcher) log(err error) {
 
 // believe takes an outcome into account, and reports whether the object counts from now on as one that may not be read any
 // more: denials were all that was heard for as long as a recheck, and the API server is sure.
-func (w *watcher) believe(err error) bool {
+func (r *reader) believe(err error) bool {
 	switch {
-	case !apierrors.IsForbidden(err), w.key.Identity == identity.Driver():
-		w.denied = time.Time{}
+	case !apierrors.IsForbidden(err), r.key.Identity == identity.Driver():
+		r.denied = time.Time{}
 		return false
-	case w.denied.IsZero():
-		w.denied = time.Now()
+	case r.denied.IsZero():
+		r.denied = time.Now()
 	}
-	if time.Since(w.denied) < w.cache.cfg.Recheck || w.cache.Get(w.key).Revoked {
+	if time.Since(r.denied) < r.cache.cfg.Recheck || r.cache.Get(r.key).Revoked {
 		return false
 	}
-	return w.confirm()
+	return r.confirm()
 }
 
 // confirm asks whether the API server is sure of its denials. One that allows the object after all has not denied it.
-func (w *watcher) confirm() bool {
-	ctx, cancel := w.beginRequest()
+func (r *reader) confirm() bool {
+	ctx, cancel := r.follower.BeginRequest()
 	defer cancel()
-	denies, err := w.cache.cfg.Denies(ctx, w.key.Identity, w.key.Ref)
+	denies, err := r.cache.cfg.Denies(ctx, r.key.Identity, r.key.Ref)
 	switch {
 	case err != nil:
-		klog.FromContext(w.ctx).V(4).Info("It is not known yet whether access is lost", logkeys.Ref, w.key.Ref,
-			logkeys.Identity, w.key.Identity, logkeys.Reason, err)
+		klog.FromContext(r.cache.ctx).V(4).Info("It is not known yet whether access is lost", logkeys.Ref, r.key.Ref,
+			logkeys.Identity, r.key.Identity, logkeys.Reason, err)
 		return false
 	case !denies:
-		w.denied = time.Time{}
+		r.denied = time.Time{}
 	}
 	return denies
 }
 
-// denial says who is denied: the pod, or the driver, after it was told that the pod may get the object.
-func (w *watcher) denial(err error) error {
-	if w.key.Identity.ByDriver {
+// Denied implements [objectwatch.Poller]. The driver's own request is made only after the pod was
+// allowed to get the object, so its denial is not the pod's.
+func (r *reader) Denied(err error) error {
+	if r.key.Identity.ByDriver {
 		return &driverDeniedError{cause: err}
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"syscall"
 	"testing"
@@ -14,25 +15,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/kubeclient"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/csidriver"
 )
 
-func TestMain(m *testing.M) {
-	// The last of the library's error handlers sleeps until a millisecond after the error before. Under the made-up time
-	// of a synctest bubble, which starts in 2000, it would sleep for decades.
-	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bench is a watcher over an API server, for use in a synctest bubble.
-type bench struct {
+// fixture is a watcher over an API server, for use in a synctest bubble.
+type fixture struct {
 	*apiServer
 	*csidriver.Watcher
 	t     *testing.T
@@ -43,28 +40,37 @@ type bench struct {
 	read  int // How many lines of the log have been compared.
 }
 
-// newBench returns a watcher that runs once it is started, and comes to rest with the test.
-func newBench(t *testing.T) *bench {
+// newFixture returns a watcher that runs once it is started, and comes to rest with the test.
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(5)))
 	sink, ok := logger.GetSink().(ktesting.Underlier)
 	if !ok {
 		t.Fatalf("the test logger is a %T", logger.GetSink())
 	}
-	b := &bench{apiServer: newAPIServer(t), t: t, ended: make(chan error, 1), log: sink.GetBuffer()}
-	b.Watcher = b.watcher()
+	f := &fixture{apiServer: newAPIServer(t), t: t, ended: make(chan error, 1), log: sink.GetBuffer()}
+	types, err := kubeclient.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := &rest.Config{Host: "http://api", QPS: -1}
+	client, err := types.Client(cfg, &http.Client{Transport: f.apiServer}, storagev1.SchemeGroupVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Watcher = csidriver.New(client, types, name)
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
-	b.stop = stop
-	b.start = func() { go func() { b.ended <- b.Run(ctx) }() }
+	f.stop = stop
+	f.start = func() { go func() { f.ended <- f.Run(ctx) }() }
 	t.Cleanup(stop)
-	return b
+	return f
 }
 
-// bubble runs a test on a bench in a synctest bubble, beside other tests.
-func bubble(t *testing.T, test func(b *bench)) {
+// bubble runs a test on a fixture in a synctest bubble, beside other tests.
+func bubble(t *testing.T, test func(f *fixture)) {
 	t.Helper()
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { test(newBench(t)) })
+	synctest.Test(t, func(t *testing.T) { test(newFixture(t)) })
 }
 
 // pass lets d go by on the bubble's clock.
@@ -84,24 +90,24 @@ const (
 )
 
 // want lets things settle and compares the kind of what Check returns, which must not wait.
-func (b *bench) want(want string) {
-	b.t.Helper()
+func (f *fixture) want(want string) {
+	f.t.Helper()
 	synctest.Wait()
-	over, cancel := context.WithCancel(b.t.Context())
+	over, cancel := context.WithCancel(f.t.Context())
 	cancel()
-	if got := kindOf(b.t, b.Check(over)); got != want {
-		b.t.Errorf("Check = %q, want %q", got, want)
+	if got := kindOf(f.t, f.Check(over)); got != want {
+		f.t.Errorf("Check = %q, want %q", got, want)
 	}
 }
 
 // wantError compares the message of what Check returns without waiting.
-func (b *bench) wantError(want string) {
-	b.t.Helper()
+func (f *fixture) wantError(want string) {
+	f.t.Helper()
 	synctest.Wait()
-	over, cancel := context.WithCancel(b.t.Context())
+	over, cancel := context.WithCancel(f.t.Context())
 	cancel()
-	if diff := cmp.Diff(want, fmt.Sprint(b.Check(over))); diff != "" {
-		b.t.Errorf("Check (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, fmt.Sprint(f.Check(over))); diff != "" {
+		f.t.Errorf("Check (-want +got):\n%s", diff)
 	}
 }
 
@@ -119,25 +125,25 @@ func kindOf(t *testing.T, err error) string {
 }
 
 // wantLog lets things settle and compares what has been logged since the last time. Errors are left out.
-func (b *bench) wantLog(want ...string) {
-	b.t.Helper()
+func (f *fixture) wantLog(want ...string) {
+	f.t.Helper()
 	synctest.Wait()
 	var got []string
-	entries := b.log.Data()
-	for _, e := range entries[b.read:] {
+	entries := f.log.Data()
+	for _, e := range entries[f.read:] {
 		got = append(got, fmt.Sprintf("%s V%d %s %v", e.Type, e.Verbosity, e.Message, e.WithKVList))
 	}
-	b.read = len(entries)
+	f.read = len(entries)
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-		b.t.Errorf("log (-want +got):\n%s", diff)
+		f.t.Errorf("log (-want +got):\n%s", diff)
 	}
 }
 
 // skipLog takes what has been logged so far for compared.
-func (b *bench) skipLog() {
-	b.t.Helper()
+func (f *fixture) skipLog() {
+	f.t.Helper()
 	synctest.Wait()
-	b.read = len(b.log.Data())
+	f.read = len(f.log.Data())
 }
 
 // The lines of the log.
@@ -161,7 +167,8 @@ func denied() trouble { return trouble{list: forbidden("list"), watch: forbidden
 
 // refused is the trouble of a driver that finds no API server.
 func refused() trouble {
-	return trouble{dial: &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}}
+	err := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	return trouble{list: err, watch: err}
 }
 
 // overloaded is the trouble of a driver whose API server has none left.
@@ -174,11 +181,4 @@ func overloaded() trouble {
 func unauthorized() trouble {
 	err := apierrors.NewUnauthorized("not yet")
 	return trouble{list: err, watch: err}
-}
-
-// tooLarge is what a server answers that was asked for a version it has not come to yet.
-func tooLarge() error {
-	err := apierrors.NewTimeoutError("Too large resource version: 101, current: 7", 1)
-	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
-	return err
 }

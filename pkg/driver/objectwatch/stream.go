@@ -1,4 +1,4 @@
-package source
+package objectwatch
 
 import (
 	"bytes"
@@ -15,34 +15,34 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// longestEvent is how many bytes an event may have. The API server stores no objects a tenth as large.
+// longestEvent is the most bytes that an event may have. The API server stores no object a tenth as large.
 const longestEvent = 16 << 20
 
-// headLength is how many bytes tell how an event goes on. With protobuf each comes behind its length; a text in JSON is
-// longer than that.
+// headLength is how many bytes show the form of an event. In protobuf they are its length; every JSON
+// text is longer.
 const headLength = 4
 
-// stream is an open watch: the events as they come. The API server, or what stands before it, chooses between protobuf and
-// JSON. Between events nothing is held of them.
+// stream is an open watch: its events as they arrive. The API server, or a proxy before it, chooses
+// between protobuf and JSON. Between events the stream stores nothing.
 type stream struct {
 	ctx     context.Context // Of the request.
 	body    io.ReadCloser
 	decoder runtime.Decoder // Of objects, in either form.
 	asked   time.Time       // When the request was made: some proxies answer with the first event.
-	lasts   time.Duration   // For how long it was asked to.
+	timeout time.Duration   // How long it was requested for.
 
 	hasBrought bool // There was an event.
 	head       [headLength]byte
-	more       []byte // JSON that was read together with the event before.
+	more       []byte // JSON that was read together with the previous event.
 }
 
-// shortWatch is how long a watch lasts at least that is worth opening anew at once.
+// shortWatch is the least duration of a watch that is worth opening again at once.
 const shortWatch = time.Second
 
-// isShort reports whether the stream, which is over, was worth nothing.
+// isShort reports whether the stream, which is over, was useless.
 func (s *stream) isShort() bool { return !s.hasBrought && time.Since(s.asked) < shortWatch }
 
-// wait returns when an event has begun to come. It makes as few calls as can be, for who waits has a small stack.
+// wait returns when an event has begun to arrive. It makes few calls, to keep the stack small.
 func (s *stream) wait() error {
 	for n := 0; n < headLength && len(s.more) == 0; {
 		got, err := s.body.Read(s.head[n:])
@@ -54,7 +54,7 @@ func (s *stream) wait() error {
 	return nil
 }
 
-// next returns the event that has begun to come.
+// next returns the event that has begun to arrive.
 func (s *stream) next() (watch.Event, error) {
 	e, err := s.read()
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *stream) next() (watch.Event, error) {
 }
 
 func (s *stream) read() (e metav1.WatchEvent, err error) {
-	if len(s.more) > 0 || bytes.IndexByte([]byte("{ \t\r\n"), s.head[0]) >= 0 { // The length of no event begins so.
+	if len(s.more) > 0 || bytes.IndexByte([]byte("{ \t\r\n"), s.head[0]) >= 0 { // No length begins so.
 		return s.readJSON()
 	}
 	length := binary.BigEndian.Uint32(s.head[:])
@@ -106,7 +106,7 @@ func (s *stream) readJSON() (e metav1.WatchEvent, err error) {
 
 func errTooLong() error { return errors.New("an event of a watch is longer than any object can be") }
 
-// cut makes of an end in the middle of an event what it is.
+// cut turns an end in the middle of an event into an unexpected one.
 func cut(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

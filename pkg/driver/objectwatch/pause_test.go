@@ -1,4 +1,4 @@
-package source
+package objectwatch
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 func TestHowLongAPauseIs(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		meanwhile func(p *pause, cancel context.CancelFunc)
+		meanwhile func(p *Pause, cancel context.CancelFunc)
 		want      time.Duration
 	}{
-		"nothing happens":     {func(*pause, context.CancelFunc) {}, time.Minute},
-		"it is shortened":     {func(p *pause, _ context.CancelFunc) { p.shorten(time.Second) }, 31 * time.Second},
-		"its context ends":    {func(_ *pause, cancel context.CancelFunc) { cancel() }, 30 * time.Second},
-		"both, and it is not": {func(p *pause, cancel context.CancelFunc) { cancel(); p.shorten(time.Hour) }, 30 * time.Second},
+		"nothing happens":     {func(*Pause, context.CancelFunc) {}, time.Minute},
+		"it is shortened":     {func(p *Pause, _ context.CancelFunc) { p.Shorten(time.Second) }, 31 * time.Second},
+		"its context ends":    {func(_ *Pause, cancel context.CancelFunc) { cancel() }, 30 * time.Second},
+		"both, and it is not": {func(p *Pause, cancel context.CancelFunc) { cancel(); p.Shorten(time.Hour) }, 30 * time.Second},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -26,13 +26,13 @@ func TestHowLongAPauseIs(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				p, began := newPause(time.Minute), time.Now()
+				p, began := NewPause(time.Minute), time.Now()
 				time.AfterFunc(30*time.Second, func() { tt.meanwhile(p, cancel) })
 				p.wait(ctx)
 				if got := time.Since(began); got != tt.want {
 					t.Errorf("it was over after %s, want %s", got, tt.want)
 				}
-				p.shorten(time.Second)
+				p.Shorten(time.Second)
 				cancel()
 			})
 		})

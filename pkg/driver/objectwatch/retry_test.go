@@ -1,4 +1,4 @@
-package source
+package objectwatch
 
 import (
 	"errors"
@@ -25,7 +25,7 @@ func TestHowLongItIsUntilTheNextTry(t *testing.T) {
 		}
 		for range 3 {
 			for n := range 8 {
-				next("in trouble", min(firstRetry<<n, longestWait))
+				next("in trouble", min(firstRetry<<n, longestRetry))
 			}
 			<-time.After(2 * time.Minute)
 			next("not quiet for long enough", 5*time.Second)
