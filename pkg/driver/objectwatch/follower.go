@@ -173,7 +173,7 @@ func (f *Follower) relist() error {
 func (f *Follower) read(o metav1.ListOptions) error {
 	ctx, cancel := f.BeginRequest()
 	defer cancel()
-	ctx, decoded := flowcontrol.Hold(ctx)
+	ctx, decoded := flowcontrol.Lease(ctx)
 	defer decoded()
 	found, err := f.ask(ctx, o)
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
 )
 
 // longestEvent is the most bytes that an event may have. The API server stores no object a tenth as large.
@@ -75,6 +77,7 @@ func (s *stream) read() (e metav1.WatchEvent, err error) {
 	if length > longestEvent {
 		return e, errTooLong()
 	}
+	flowcontrol.Expect(s.body, int64(length))
 	data := make([]byte, length)
 	if _, err := io.ReadFull(s.body, data); err != nil {
 		return e, cut(err)

@@ -80,10 +80,13 @@ func event(size int) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(size)), bytes.Repeat([]byte("e"), size)...)
 }
 
-// next reads an event as the client library does: its length, then the rest.
+// next reads an event: its length, then the rest.
 func next(t *testing.T, events io.Reader, size int) {
 	t.Helper()
 	for _, n := range []int{4, size} {
+		if n > 4 {
+			flowcontrol.Expect(events, int64(n))
+		}
 		if _, err := io.ReadFull(events, make([]byte, n)); err != nil {
 			t.Fatal(err)
 		}
@@ -96,11 +99,11 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-// TestLargeAnswersTakeTurns: the second one waits until what the first one brought is decoded, small ones do not.
+// TestLargeAnswersTakeTurns: the second one waits until the first one is decoded; small ones do not.
 func TestLargeAnswersTakeTurns(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		gate := flowcontrol.New(1)
-		ctx, done := flowcontrol.Hold(t.Context())
+		ctx, done := flowcontrol.Lease(t.Context())
 		first := read(open(ctx, t, gate, listType, of(big)))
 		if !first.isDone() || first.n != big {
 			t.Fatalf("the first answer: %d bytes, want all", first.n)
@@ -121,11 +124,11 @@ func TestLargeAnswersTakeTurns(t *testing.T) {
 	})
 }
 
-// TestReadingOnAfterTheEnd takes no place: libraries do so, while what was read still holds one.
+// TestReadingOnAfterTheEnd takes no slot: libraries do so while the answer still has one.
 func TestReadingOnAfterTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		gate := flowcontrol.New(1)
-		ctx, done := flowcontrol.Hold(t.Context())
+		ctx, done := flowcontrol.Lease(t.Context())
 		defer done()
 		body := open(ctx, t, gate, listType, of(big))
 		for range 2 {
@@ -136,12 +139,12 @@ func TestReadingOnAfterTheEnd(t *testing.T) {
 	})
 }
 
-// TestAHoldEndsWithItsContext, whether anybody is done or not.
-func TestAHoldEndsWithItsContext(t *testing.T) {
+// TestALeaseEndsWithItsContext, although done is not called.
+func TestALeaseEndsWithItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		gate := flowcontrol.New(1)
 		parent, cancel := context.WithCancel(t.Context())
-		ctx, _ := flowcontrol.Hold(parent)
+		ctx, _ := flowcontrol.Lease(parent)
 		if first := read(open(ctx, t, gate, listType, of(big))); !first.isDone() {
 			t.Fatal("the first answer waits")
 		}
@@ -151,12 +154,12 @@ func TestAHoldEndsWithItsContext(t *testing.T) {
 		}
 		cancel()
 		if !second.isDone() {
-			t.Error("the second answer waits for who is gone")
+			t.Error("the second answer waits for one that is gone")
 		}
 	})
 }
 
-// TestAStalledAnswer loses its place to others, and has to wait for one again.
+// TestAStalledAnswer loses its slot to others, and has to wait for one again.
 func TestAStalledAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		gate := flowcontrol.New(1)
@@ -182,7 +185,7 @@ func TestAStalledAnswer(t *testing.T) {
 	})
 }
 
-// TestATricklingAnswer never stalls, and gives way to others all the same. Then it goes on.
+// TestATricklingAnswer never stalls, and loses its slot all the same. Then it continues.
 func TestATricklingAnswer(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]string{"a list": listType, "an event": watchType} {
@@ -190,11 +193,13 @@ func TestATricklingAnswer(t *testing.T) {
 			bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 				gate := flowcontrol.New(1)
 				from, to := io.Pipe()
-				trickling := read(open(t.Context(), t, gate, kind, from))
+				body := open(t.Context(), t, gate, kind, from)
+				flowcontrol.Expect(body, big) // It means nothing to a list.
+				trickling := read(body)
 				stop := make(chan struct{})
 				go func() {
 					defer to.Close()
-					_, _ = to.Write(event(big)[:big/2])
+					_, _ = to.Write(make([]byte, big/2))
 					for {
 						select {
 						case <-stop:
@@ -225,8 +230,8 @@ func TestATricklingAnswer(t *testing.T) {
 	}
 }
 
-// TestEventsTakeTurns: a watch has a place from the beginning of a large event until its reader asks for the next one, and
-// none while nothing comes.
+// TestEventsTakeTurns: a watch has a slot from the beginning of a large event until its reader asks for
+// the next one, and none while nothing arrives.
 func TestEventsTakeTurns(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		gate := flowcontrol.New(1)
@@ -248,8 +253,8 @@ func TestEventsTakeTurns(t *testing.T) {
 	})
 }
 
-// TestWhoWaitsCanGiveUp with the context of the request, and Close gives a place back.
-func TestWhoWaitsCanGiveUp(t *testing.T) {
+// TestAReaderCanGiveUp with the context of the request, and Close returns a slot.
+func TestAReaderCanGiveUp(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		gate := flowcontrol.New(1)
 		from, to := io.Pipe()
@@ -283,9 +288,9 @@ func (a answered) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a.response, nil
 }
 
-// TestAStreamKeepsLittleOfItsAnswer, which the transport holds for as long as it is open: what the client library reads of
-// it. Other answers are soon gone, and left as they are.
-func TestAStreamKeepsLittleOfItsAnswer(t *testing.T) {
+// TestAStreamStoresLittleOfItsAnswer, which the transport stores while it is open: what the client
+// library reads. Other answers are soon gone, and stay as they are.
+func TestAStreamStoresLittleOfItsAnswer(t *testing.T) {
 	t.Parallel()
 	for kind, isStream := range map[string]bool{watchType: true, listType: false} {
 		all := http.Header{"Content-Type": {kind}, "Warning": {"299 - old"}, "Audit-Id": {"some"}, "Date": {"today"}}
@@ -293,21 +298,21 @@ func TestAStreamKeepsLittleOfItsAnswer(t *testing.T) {
 		if isStream {
 			want = http.Header{"Content-Type": {kind}, "Warning": {"299 - old"}}
 		}
-		held := &http.Response{StatusCode: http.StatusOK, Header: all, Body: of(1)}
+		answer := &http.Response{StatusCode: http.StatusOK, Header: all, Body: of(1)}
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := flowcontrol.New(1).Transport(answered{held}).RoundTrip(r)
+		response, err := flowcontrol.New(1).Transport(answered{answer}).RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer response.Body.Close()
-		if diff := cmp.Diff(want, held.Header); diff != "" || response != held {
+		if diff := cmp.Diff(want, answer.Header); diff != "" || response != answer {
 			t.Errorf("headers of %s (-want +got):\n%s", kind, diff)
 		}
-		if got := held.Request == nil; got != isStream {
-			t.Errorf("the request of %s is let go: %t, want %t", kind, got, isStream)
+		if got := answer.Request == nil; got != isStream {
+			t.Errorf("the request of %s is released: %t, want %t", kind, got, isStream)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
 )
 
-// desk is a server that answers when it is told to. It is used in a synctest bubble.
+// desk is a server that answers on command. It is used in a synctest bubble.
 type desk struct {
 	t       *testing.T
 	ctx     context.Context
@@ -32,7 +32,7 @@ type sent struct {
 	answer chan int // The status, or zero for a broken connection.
 }
 
-// asker is who has made a request.
+// asker is the caller of a request.
 type asker struct {
 	done   chan struct{}
 	err    error
@@ -67,7 +67,7 @@ func (d *desk) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// ask makes so many requests, one after the other. They are named by numbers. Nobody reads or closes the answers.
+// ask makes so many requests, one after the other. Their names are numbers. Nobody reads or closes the answers.
 func (d *desk) ask(ctx context.Context, n int) []*asker {
 	d.t.Helper()
 	askers := make([]*asker, 0, n)
@@ -92,8 +92,8 @@ func (d *desk) ask(ctx context.Context, n int) []*asker {
 	return askers
 }
 
-// want returns the requests that have come since the last time. They are so many, from the next one on. Which of those came
-// first that were sent at once, nobody knows.
+// want returns the requests that have arrived since the last time: n of them, from the next one on. The
+// order of those that were sent at once is unknown.
 func (d *desk) want(n, next int) (came []*sent) {
 	d.t.Helper()
 	synctest.Wait()
@@ -134,7 +134,7 @@ func (d *desk) widen() {
 }
 
 // TestRequestsBeginFew, of which each may make a connection, and become more with each answer, up to a number. They are
-// sent in the order in which they were made. What is open after its answer takes no place.
+// sent in the order in which they were made. A body that is open takes no slot.
 func TestRequestsBeginFew(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		d := newDesk(t)
@@ -260,8 +260,8 @@ func TestNoAnswerInTimeIsTrouble(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForASilentServer for longer than a second for each two before: who is not answered makes way, and while
-// nothing is answered there are few.
+// TestNobodyWaitsForASilentServer for longer than a second for each two before: a request without an
+// answer makes way, and while nothing is answered there are few.
 func TestNobodyWaitsForASilentServer(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		d := newDesk(t)
@@ -278,7 +278,7 @@ func TestNobodyWaitsForASilentServer(t *testing.T) {
 		next := d.want(2, 108)
 		answer(http.StatusOK, next[0])
 		d.want(3, 110)                    // There is an answer: two more than before.
-		answer(http.StatusOK, hanging[0]) // Which has no place to give back, but is an answer.
+		answer(http.StatusOK, hanging[0]) // It has no slot to return, but is an answer.
 		d.want(2, 113)
 		if <-askers[0].done; askers[0].err != nil {
 			t.Errorf("error = %v of one that was answered late, want none", askers[0].err)
@@ -286,7 +286,7 @@ func TestNobodyWaitsForASilentServer(t *testing.T) {
 	})
 }
 
-// TestOneThatHangs holds up nobody.
+// TestOneThatHangs delays no other.
 func TestOneThatHangs(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		d := newDesk(t)
@@ -300,8 +300,8 @@ func TestOneThatHangs(t *testing.T) {
 	})
 }
 
-// TestWhoNeedsNoAnswerMakesWay, whether the request was sent or not.
-func TestWhoNeedsNoAnswerMakesWay(t *testing.T) {
+// TestACancelledRequestMakesWay, whether it was sent or not.
+func TestACancelledRequestMakesWay(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		d := newDesk(t)
 		ctx, cancel := context.WithCancelCause(d.ctx)
@@ -310,7 +310,7 @@ func TestWhoNeedsNoAnswerMakesWay(t *testing.T) {
 		d.want(2, 0)
 		cause := errors.New("nobody needs it")
 		cancel(cause)
-		d.want(2, 3) // The third is not sent. That the first two have ended says nothing of the server.
+		d.want(2, 3) // The third is not sent. The end of the first two is not about the server.
 		for i, a := range gone {
 			<-a.done
 			if a.err == nil || i == 2 && (!errors.Is(a.err, cause) || !a.closed) {
