@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 )
 
@@ -214,7 +214,7 @@ func valuesOf(command *cobra.Command, flag string) []string {
 	case "on-delete":
 		return []string{string(api.OnDeleteKeep), string(api.OnDeleteRemove)}
 	case "configmap-identity", "secret-identity":
-		return []string{string(identity.ByDriver), string(identity.ByPod)}
+		return []string{string(access.ByDriver), string(access.ByPod)}
 	case "output":
 		switch command.Name() {
 		case "check":

@@ -22,7 +22,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/grants"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
@@ -58,8 +58,8 @@ func newGrant(s *session) *cobra.Command {
 	flags.BoolVar(&o.apply, "apply", false, "apply what would be printed, by server-side apply")
 	flags.StringVar(&o.dryRun, "dry-run", dryRunNone, "with --apply: none, client (only print) or server (have the server keep nothing)")
 	flags.Lookup("dry-run").NoOptDefVal = dryRunClient
-	flags.StringVar(&o.configMaps, "configmap-identity", string(identity.ByDriver), "who reads ConfigMaps: driver or pod, as the driver is told")
-	flags.StringVar(&o.secrets, "secret-identity", string(identity.ByPod), "who reads Secrets: driver or pod, as the driver is told")
+	flags.StringVar(&o.configMaps, "configmap-identity", string(access.ByDriver), "who reads ConfigMaps: driver or pod, as the driver is told")
+	flags.StringVar(&o.secrets, "secret-identity", string(access.ByPod), "who reads Secrets: driver or pod, as the driver is told")
 	return c
 }
 
@@ -118,11 +118,11 @@ func (o *grant) giveAll(ctx context.Context, objects []grants.Object, printer pr
 // policy returns who reads what.
 func (o *grant) policy() (grants.Policy, error) {
 	for flag, value := range map[string]string{"configmap-identity": o.configMaps, "secret-identity": o.secrets} {
-		if !slices.Contains([]identity.Reader{identity.ByDriver, identity.ByPod}, identity.Reader(value)) {
+		if !slices.Contains([]access.Reader{access.ByDriver, access.ByPod}, access.Reader(value)) {
 			return grants.Policy{}, usageError("--%s %q is not driver or pod", flag, value)
 		}
 	}
-	return grants.Policy{ConfigMaps: identity.Reader(o.configMaps), Secrets: identity.Reader(o.secrets)}, nil
+	return grants.Policy{ConfigMaps: access.Reader(o.configMaps), Secrets: access.Reader(o.secrets)}, nil
 }
 
 // printer prints YAML if nothing else is asked for, and what was applied by its name.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/grants"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
@@ -123,7 +123,7 @@ func (o *setTrigger) remarkRole(ctx context.Context, s *session, info *resource.
 	pods.Refs = slices.DeleteFunc(pods.Refs, func(ref api.Ref) bool {
 		return !slices.Contains(pods.Triggers, ref) && !slices.Contains(pods.Triggers, pods.Copies[ref])
 	})
-	wanted, err := grants.New(grants.Policy{ConfigMaps: identity.ByDriver, Secrets: identity.ByPod})
+	wanted, err := grants.New(grants.Policy{ConfigMaps: access.ByDriver, Secrets: access.ByPod})
 	if err != nil {
 		return err
 	}

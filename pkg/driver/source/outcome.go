@@ -8,7 +8,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 // longestDoubt is how long watches have to be refused, while the object may be read, until somebody is told that it is polled.
@@ -52,7 +52,7 @@ func (r *reader) log(err error) {
 // more: denials were all that was heard for as long as a recheck, and the API server is sure.
 func (r *reader) believe(err error) bool {
 	switch {
-	case !apierrors.IsForbidden(err), r.key.Identity == identity.Driver():
+	case !apierrors.IsForbidden(err), r.key.Identity == access.Driver():
 		r.denied = time.Time{}
 		return false
 	case r.denied.IsZero():

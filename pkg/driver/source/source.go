@@ -15,14 +15,14 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/kubeclient"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch"
 )
 
 // Key names an object and whose credentials read it. It is comparable.
 type Key struct {
-	Identity identity.Identity
+	Identity access.Identity
 	Ref      api.Ref
 }
 
@@ -85,15 +85,15 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 // Config is what a cache needs. Every field is required.
 type Config struct {
 	// Client returns a client of the core group with the credentials of an identity.
-	Client func(identity.Identity) (rest.Interface, error)
+	Client func(access.Identity) (rest.Interface, error)
 	// Types are those of the clients.
 	Types *kubeclient.Types
 	// Allow returns nil if an identity may read an object, as far as the API server does not decide that with the request
 	// itself; else an error as that would give. It is asked before each request.
-	Allow func(context.Context, identity.Identity, api.Ref) error
+	Allow func(context.Context, access.Identity, api.Ref) error
 	// Denies reports whether the API server is sure that a pod may not read an object, asked in another way than by reading it.
 	// It is asked before a denial is believed. An error means that it could not be found out.
-	Denies func(context.Context, identity.Identity, api.Ref) (bool, error)
+	Denies func(context.Context, access.Identity, api.Ref) (bool, error)
 	// Changed is called after the snapshot of a key has changed, without any lock held. It must not block.
 	Changed func(Key)
 	// Recheck is about how often the API server is made to decide anew whether a pod may read: an open watch does not

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 // Where bookmarks are sent, a watch is held for dead after 160 to 184 s without a sign; it is looked at every two.
@@ -158,7 +158,7 @@ func TestWithoutBookmarks(t *testing.T) {
 // is still to come. Its server sends nothing until then.
 func TestAWatchFromTheFuture(t *testing.T) {
 	t.Parallel()
-	for name, id := range map[string]identity.Identity{"the driver's": identity.Driver(), "a pod's": identity.Of(runner)} {
+	for name, id := range map[string]access.Identity{"the driver's": access.Driver(), "a pod's": access.Of(runner)} {
 		t.Run(name, func(t *testing.T) {
 			bubbleWith(t, id, 2*time.Minute, func(b *bench) {
 				go func() { _ = b.Run(b.t.Context()) }() // It returns nil.
@@ -184,7 +184,7 @@ func TestAWatchFromTheFuture(t *testing.T) {
 
 // TestAWatchThatWasLongInComing lasts as long as another: its server counts from its answer.
 func TestAWatchThatWasLongInComing(t *testing.T) {
-	bubbleWith(t, identity.Of(runner), 2*time.Minute, func(b *bench) {
+	bubbleWith(t, access.Of(runner), 2*time.Minute, func(b *bench) {
 		go func() { _ = b.Run(b.t.Context()) }() // It returns nil.
 		answer := b.holdWatches()
 		defer answer()

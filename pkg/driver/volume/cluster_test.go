@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
@@ -90,7 +90,7 @@ func (c *cluster) answer(key source.Key, w *watched) {
 func (c *cluster) bringLocked(key source.Key, w *watched) {
 	if err := c.errs[key.Ref]; err != nil {
 		// What the driver may not read on its own behalf was taken from nobody.
-		w.now.Err, w.now.Revoked = err, apierrors.IsForbidden(err) && !c.doubted[key.Ref] && key.Identity != identity.Driver()
+		w.now.Err, w.now.Revoked = err, apierrors.IsForbidden(err) && !c.doubted[key.Ref] && key.Identity != access.Driver()
 		return
 	}
 	content, found := c.objects[key.Ref]

@@ -8,14 +8,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
 )
 
 // isDoubted reports whether all that is known is a denial that may be a mistake: see [source.Snapshot].
 func isDoubted(key source.Key, s source.Snapshot) bool {
-	return !s.Synced && !s.Revoked && apierrors.IsForbidden(s.Err) && key.Identity != identity.Driver()
+	return !s.Synced && !s.Revoked && apierrors.IsForbidden(s.Err) && key.Identity != access.Driver()
 }
 
 // isUnsure reports whether the reader may have lost the right to what is known of an object: it was denied, or nobody could
@@ -24,7 +24,7 @@ func isUnsure(key source.Key, s source.Snapshot) bool {
 	switch {
 	case apierrors.IsForbidden(s.Err):
 		return true
-	case key.Identity == identity.Driver(), isExhausted(s.Err): // The second was read, and was too large.
+	case key.Identity == access.Driver(), isExhausted(s.Err): // The second was read, and was too large.
 		return false
 	}
 	return s.Err != nil

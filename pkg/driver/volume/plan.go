@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
@@ -89,5 +89,5 @@ func isFirstRead(err error) bool {
 
 // isReadByPod reports whether a source is read with the pod's own credentials.
 func isReadByPod(key source.Key) bool {
-	return key.Identity != identity.Driver() && !key.Identity.ByDriver
+	return key.Identity != access.Driver() && !key.Identity.ByDriver
 }

@@ -1,4 +1,4 @@
-package identity_test
+package access_test
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 var (
@@ -61,15 +61,15 @@ func (r *reviewer) RoundTrip(request *http.Request) (*http.Response, error) {
 	}, err
 }
 
-func (r *reviewer) allow(id identity.Identity, ref api.Ref) error {
+func (r *reviewer) allow(id access.Identity, ref api.Ref) error {
 	r.t.Helper()
-	return authority(r.t, r, identity.ByDriver, identity.ByDriver).Allow(r.t.Context(), id, ref)
+	return authority(r.t, r, access.ByDriver, access.ByDriver).Allow(r.t.Context(), id, ref)
 }
 
 // TestNobodyIsAskedAboutOthers: where the API server decides with the request itself, nothing is to be found out.
 func TestNobodyIsAskedAboutOthers(t *testing.T) {
 	t.Parallel()
-	for _, id := range []identity.Identity{identity.Driver(), identity.Of(pod())} {
+	for _, id := range []access.Identity{access.Driver(), access.Of(pod())} {
 		r := &reviewer{t: t, err: errors.New("asked")}
 		if err := r.allow(id, tls); err != nil {
 			t.Errorf("Allow(%s) = %v, want nil", id, err)
@@ -87,7 +87,7 @@ func TestWhatIsAsked(t *testing.T) {
 		t.Run(ref.String(), func(t *testing.T) {
 			t.Parallel()
 			r := &reviewer{t: t, status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}
-			if err := r.allow(identity.OnBehalf(pod()), ref); err != nil {
+			if err := r.allow(access.OnBehalf(pod()), ref); err != nil {
 				t.Errorf("Allow = %v, want nil", err)
 			}
 			want := authorizationv1.SubjectAccessReviewSpec{
@@ -125,11 +125,11 @@ func TestADenialIsWhatTheRequestWouldGive(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := (&reviewer{t: t, status: tt.status}).allow(identity.OnBehalf(pod()), tt.ref)
+			err := (&reviewer{t: t, status: tt.status}).allow(access.OnBehalf(pod()), tt.ref)
 			if !apierrors.IsForbidden(err) || err.Error() != tt.want {
 				t.Errorf("Allow = %v, want a denial: %s", err, tt.want)
 			}
-			if _, ok := errors.AsType[*identity.ReviewError](err); ok {
+			if _, ok := errors.AsType[*access.ReviewError](err); ok {
 				t.Errorf("Allow = %v, which is a *ReviewError, want a denial", err)
 			}
 		})
@@ -159,13 +159,13 @@ func TestWhatCannotBeFoundOutIsNoDenial(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := (&reviewer{t: t, status: tt.status, err: tt.err}).allow(identity.OnBehalf(pod()), tls)
-			review, ok := errors.AsType[*identity.ReviewError](err)
+			err := (&reviewer{t: t, status: tt.status, err: tt.err}).allow(access.OnBehalf(pod()), tls)
+			review, ok := errors.AsType[*access.ReviewError](err)
 			if !ok || apierrors.IsForbidden(err) {
 				t.Fatalf("Allow = %v (%T), forbidden: %t; want a *ReviewError that is no denial", err, err, apierrors.IsForbidden(err))
 			}
 			want := "ask whether serviceaccount default/runner may get secret certs/tls: " + tt.cause
-			if err.Error() != want || review.Identity != identity.OnBehalf(pod()) || review.Ref != tls {
+			if err.Error() != want || review.Identity != access.OnBehalf(pod()) || review.Ref != tls {
 				t.Errorf("Allow = %v, want %s", err, want)
 			}
 		})
@@ -176,7 +176,7 @@ func TestWhatCannotBeFoundOutIsNoDenial(t *testing.T) {
 func TestAnAllowanceCountsThoughSomethingFailed(t *testing.T) {
 	t.Parallel()
 	status := authorizationv1.SubjectAccessReviewStatus{Allowed: true, EvaluationError: "a role is missing"}
-	if err := (&reviewer{t: t, status: status}).allow(identity.OnBehalf(pod()), tls); err != nil {
+	if err := (&reviewer{t: t, status: status}).allow(access.OnBehalf(pod()), tls); err != nil {
 		t.Errorf("Allow = %v, want nil", err)
 	}
 }

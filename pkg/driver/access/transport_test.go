@@ -1,4 +1,4 @@
-package identity_test
+package access_test
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 // withThree returns a ground with three tokens of one service account.
@@ -201,7 +201,7 @@ func TestManyReadWhileTokensComeAndGo(t *testing.T) {
 func comeAndGo(g *ground, p api.Pod) {
 	for i := range 60 {
 		id := fmt.Sprintf("%s-%d", p.ServiceAccount, 1+i%4)
-		err := g.vault.Keep(id, p, identity.NewToken(fmt.Sprintf("%s-%d", p.ServiceAccount, 1+i), tomorrow.Add(time.Duration(i)*time.Minute)))
+		err := g.vault.Keep(id, p, access.NewToken(fmt.Sprintf("%s-%d", p.ServiceAccount, 1+i), tomorrow.Add(time.Duration(i)*time.Minute)))
 		if i%3 == 0 {
 			err = errors.Join(err, g.vault.Drop(id))
 		}
@@ -213,7 +213,7 @@ func comeAndGo(g *ground, p api.Pod) {
 
 // readMany makes requests that all succeed, because one token is always taken.
 func readMany(g *ground, p api.Pod) {
-	client, err := g.all.Client(identity.Of(p))
+	client, err := g.all.Client(access.Of(p))
 	if err != nil {
 		g.Error(err)
 		return

@@ -1,4 +1,4 @@
-package identity_test
+package access_test
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 // TestTheTokenThatLivesLongestCounts, of those that the volumes of one service account came with.
@@ -39,8 +39,8 @@ func TestAfterARestartReadingResumes(t *testing.T) {
 	}
 	g.restart()
 	g.wantTokens(pod(), "kept")
-	if got, err := g.read(api.Pod{Namespace: "default", ServiceAccount: "other"}); len(got) != 0 || !errors.Is(err, identity.ErrNoToken) {
-		t.Errorf("asked with tokens %q, %v; want %v", got, err, identity.ErrNoToken)
+	if got, err := g.read(api.Pod{Namespace: "default", ServiceAccount: "other"}); len(got) != 0 || !errors.Is(err, access.ErrNoToken) {
+		t.Errorf("asked with tokens %q, %v; want %v", got, err, access.ErrNoToken)
 	}
 }
 
@@ -69,8 +69,8 @@ func TestWithoutAValidTokenNothingIsAsked(t *testing.T) {
 			g := newGround(t)
 			prepare(g)
 			got, err := g.read(pod())
-			if len(got) != 0 || !errors.Is(err, identity.ErrNoToken) || !strings.Contains(err.Error(), "tokenRequests") {
-				t.Errorf("asked with tokens %q, %v; want %v and how to have one brought", got, err, identity.ErrNoToken)
+			if len(got) != 0 || !errors.Is(err, access.ErrNoToken) || !strings.Contains(err.Error(), "tokenRequests") {
+				t.Errorf("asked with tokens %q, %v; want %v and how to have one brought", got, err, access.ErrNoToken)
 			}
 		})
 	}
@@ -93,14 +93,14 @@ func TestAllPodsShareOneConnection(t *testing.T) {
 func TestATokenThatCannotBeWrittenIsHeld(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
-	if err := g.vault.Keep("a\xff", pod(), identity.NewToken("hunter2", tomorrow)); err != nil {
+	if err := g.vault.Keep("a\xff", pod(), access.NewToken("hunter2", tomorrow)); err != nil {
 		t.Fatal(err)
 	}
-	g.vault = identity.NewVault(failing{})
-	if err := g.vault.Keep("a", pod(), identity.NewToken("hunter2", tomorrow)); err == nil || strings.Contains(err.Error(), "hunter2") {
+	g.vault = access.NewVault(failing{})
+	if err := g.vault.Keep("a", pod(), access.NewToken("hunter2", tomorrow)); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("Keep = %v, want an error without the token", err)
 	}
-	if err := g.vault.Keep("a", pod(), identity.NewToken("hunter2", tomorrow)); err == nil {
+	if err := g.vault.Keep("a", pod(), access.NewToken("hunter2", tomorrow)); err == nil {
 		t.Error("Keep of what is held and not written = nil, want another try")
 	}
 }
@@ -117,7 +117,7 @@ func (failing) List() ([][]byte, error)  { return [][]byte{[]byte(`{"token": "hu
 
 func TestLoadReportsWhatItCannotRead(t *testing.T) {
 	t.Parallel()
-	err := identity.NewVault(failing{}).Load()
+	err := access.NewVault(failing{}).Load()
 	if !errors.Is(err, errFull) || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("Load = %v, want %v and nothing of a token", err, errFull)
 	}

@@ -2,7 +2,7 @@
 // the token of a pod's service account.
 //
 // It does not know what is read, how often, or what becomes of it.
-package identity
+package access
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package identity_test
+package access_test
 
 import (
 	"encoding/base64"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 var tomorrow = time.Date(2126, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -39,19 +39,19 @@ func TestParseTokens(t *testing.T) {
 	ours := jwt(claimsOf(pod()))
 	tests := map[string]struct {
 		text string
-		want identity.Token
+		want access.Token
 	}{
 		"nothing":                {},
-		"one for the API server": {text: textOf(ours), want: identity.NewToken(ours, tomorrow)},
+		"one for the API server": {text: textOf(ours), want: access.NewToken(ours, tomorrow)},
 		"without a name of the pod, which others may have had": {
 			text: textOf(jwt(strings.Replace(claimsOf(pod()), `"name":"web-0",`, "", 1))),
-			want: identity.NewToken(jwt(strings.Replace(claimsOf(pod()), `"name":"web-0",`, "", 1)), tomorrow),
+			want: access.NewToken(jwt(strings.Replace(claimsOf(pod()), `"name":"web-0",`, "", 1)), tomorrow),
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := identity.ParseTokens(tt.text, pod())
+			got, err := access.ParseTokens(tt.text, pod())
 			if got != tt.want || err != nil {
 				t.Errorf("ParseTokens = %v, %v, want %v", got, err, tt.want)
 			}
@@ -108,7 +108,7 @@ func TestTokensThatAreRefused(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := identity.ParseTokens(tt.text, pod())
+			got, err := access.ParseTokens(tt.text, pod())
 			if !got.IsZero() || err == nil || err.Error() != tt.want {
 				t.Fatalf("ParseTokens = %v, %v, want %s", got, err, tt.want)
 			}
@@ -132,7 +132,7 @@ func TestATokenOfNobodyIsNotThatOfAnUnnamedPod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, claims := range []string{claimsOf(p), `{}`} {
-				if got, err := identity.ParseTokens(textOf(jwt(claims)), p); err == nil || !got.IsZero() {
+				if got, err := access.ParseTokens(textOf(jwt(claims)), p); err == nil || !got.IsZero() {
 					t.Errorf("ParseTokens = %v, %v, want an error", got, err)
 				}
 			}
@@ -143,8 +143,8 @@ func TestATokenOfNobodyIsNotThatOfAnUnnamedPod(t *testing.T) {
 // TestATokenIsNeverShown has every way by which one could come into a log line or an error. This is fault 28.
 func TestATokenIsNeverShown(t *testing.T) {
 	t.Parallel()
-	token := identity.NewToken("hunter2", tomorrow)
-	for _, v := range []any{token, &token, []identity.Token{token}, struct{ T identity.Token }{token}, map[string]identity.Token{"a": token}} {
+	token := access.NewToken("hunter2", tomorrow)
+	for _, v := range []any{token, &token, []access.Token{token}, struct{ T access.Token }{token}, map[string]access.Token{"a": token}} {
 		text, err := json.Marshal(v)
 		if err != nil {
 			t.Fatal(err)

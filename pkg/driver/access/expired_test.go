@@ -1,4 +1,4 @@
-package identity_test
+package access_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 // TestTokensThatLookExpiredAreTried: the clock of the node may be ahead by more than a token's life, and whether a token is
@@ -50,8 +50,8 @@ func TestATokenThatIsExpiredIsTriedOnce(t *testing.T) {
 	g.server.refuse(http.StatusUnauthorized, "old", "older")
 	for _, asked := range [][]string{{"old", "older"}, nil, nil} {
 		got, err := g.read(pod())
-		if !slices.Equal(got, asked) || !errors.Is(err, identity.ErrNoToken) {
-			t.Fatalf("asked with tokens %q, %v; want %q and %v", got, err, asked, identity.ErrNoToken)
+		if !slices.Equal(got, asked) || !errors.Is(err, access.ErrNoToken) {
+			t.Fatalf("asked with tokens %q, %v; want %q and %v", got, err, asked, access.ErrNoToken)
 		}
 		for _, want := range []string{"serviceaccount default/runner", "looks expired by 2h0m", "clock of this node", "requiresRepublish"} {
 			if !strings.Contains(err.Error(), want) {

@@ -1,4 +1,4 @@
-package identity_test
+package access_test
 
 import (
 	"strings"
@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 func TestGrantIsForTheOneSource(t *testing.T) {
@@ -31,17 +31,17 @@ subjects:
 `
 	}
 	tests := map[string]struct {
-		id   identity.Identity
+		id   access.Identity
 		want string
 	}{
-		"the pod's token watches":           {identity.Of(pod()), granted("read-secret-tls", "[get, list, watch]")},
-		"the driver asks whether it may":    {identity.OnBehalf(pod()), granted("get-secret-tls", "[get]")},
-		"the driver is not granted objects": {identity.Driver(), ""},
+		"the pod's token watches":           {access.Of(pod()), granted("read-secret-tls", "[get, list, watch]")},
+		"the driver asks whether it may":    {access.OnBehalf(pod()), granted("get-secret-tls", "[get]")},
+		"the driver is not granted objects": {access.Driver(), ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tt.want, identity.Grant(tt.id, tls)); diff != "" {
+			if diff := cmp.Diff(tt.want, access.Grant(tt.id, tls)); diff != "" {
 				t.Errorf("Grant (-want +got):\n%s", diff)
 			}
 		})
@@ -55,9 +55,9 @@ func TestOneGrantTakesNothingFromAnother(t *testing.T) {
 	abroad := api.Pod{Namespace: "abroad", ServiceAccount: "runner"}
 	objects := map[string]string{} // By kind and metadata.
 	for _, p := range []api.Pod{pod(), other, abroad} {
-		for _, id := range []identity.Identity{identity.Of(p), identity.OnBehalf(p)} {
+		for _, id := range []access.Identity{access.Of(p), access.OnBehalf(p)} {
 			for _, ref := range []api.Ref{tls, {Kind: api.ConfigMap, Namespace: tls.Namespace, Name: tls.Name}, settings} {
-				for text := range strings.SplitSeq(identity.Grant(id, ref), "---\n") {
+				for text := range strings.SplitSeq(access.Grant(id, ref), "---\n") {
 					lines := strings.SplitN(text, "\n", 4)
 					name := lines[1] + " " + lines[2]
 					if earlier, found := objects[name]; found && earlier != text {
@@ -80,8 +80,8 @@ func TestGrantIsWhatKubectlTakes(t *testing.T) {
 		for _, kind := range []api.Kind{api.ConfigMap, api.Secret} {
 			t.Run(kind.Resource()+" "+name, func(t *testing.T) {
 				t.Parallel()
-				id := identity.Identity{Namespace: name, ServiceAccount: name}
-				roleText, bindingText, ok := strings.Cut(identity.Grant(id, api.Ref{Kind: kind, Namespace: name, Name: name}), "---\n")
+				id := access.Identity{Namespace: name, ServiceAccount: name}
+				roleText, bindingText, ok := strings.Cut(access.Grant(id, api.Ref{Kind: kind, Namespace: name, Name: name}), "---\n")
 				if !ok {
 					t.Fatal("Grant is one document, want two")
 				}

@@ -1,4 +1,4 @@
-package identity_test
+package access_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/kubeclient"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 func pod() api.Pod {
@@ -28,7 +28,7 @@ func types(t *testing.T) *kubeclient.Types {
 }
 
 // authority returns one that asks an API server for reviews.
-func authority(t *testing.T, server http.RoundTripper, configMaps, secrets identity.Reader) *identity.Authority {
+func authority(t *testing.T, server http.RoundTripper, configMaps, secrets access.Reader) *access.Authority {
 	t.Helper()
 	all := types(t)
 	config := &rest.Config{Host: "https://localhost"}
@@ -36,7 +36,7 @@ func authority(t *testing.T, server http.RoundTripper, configMaps, secrets ident
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := identity.New(identity.Config{
+	a, err := access.New(access.Config{
 		Types: all, Reviews: reviews, Server: config, ConfigMaps: configMaps, Secrets: secrets,
 	})
 	if err != nil {
@@ -48,16 +48,16 @@ func authority(t *testing.T, server http.RoundTripper, configMaps, secrets ident
 // TestChoose has every configuration, each with a source of either kind in the pod's own and in a foreign namespace.
 func TestChoose(t *testing.T) {
 	t.Parallel()
-	const byDriver, byPod = identity.ByDriver, identity.ByPod
-	driver, itself, behalf := identity.Driver(), identity.Of(pod()), identity.OnBehalf(pod())
-	type readers struct{ configMaps, secrets identity.Reader }
+	const byDriver, byPod = access.ByDriver, access.ByPod
+	driver, itself, behalf := access.Driver(), access.Of(pod()), access.OnBehalf(pod())
+	type readers struct{ configMaps, secrets access.Reader }
 	type source struct {
 		kind      api.Kind
 		namespace string
 	}
 	ownMap, ownSecret := source{api.ConfigMap, "default"}, source{api.Secret, "default"}
 	foreignMap, foreignSecret := source{api.ConfigMap, "shared"}, source{api.Secret, "shared"}
-	tests := map[readers]map[source]identity.Identity{
+	tests := map[readers]map[source]access.Identity{
 		{byDriver, byDriver}: {ownMap: driver, ownSecret: driver, foreignMap: behalf, foreignSecret: behalf},
 		{byDriver, byPod}:    {ownMap: driver, ownSecret: itself, foreignMap: itself, foreignSecret: itself},
 		{byPod, byDriver}:    {ownMap: itself, ownSecret: driver, foreignMap: itself, foreignSecret: behalf},
@@ -79,20 +79,20 @@ func TestChoose(t *testing.T) {
 // TestWhatIsForeign: neither a namespace whose name begins alike, nor none at all, is the pod's own.
 func TestWhatIsForeign(t *testing.T) {
 	t.Parallel()
-	a := authority(t, &reviewer{t: t}, identity.ByDriver, identity.ByDriver)
+	a := authority(t, &reviewer{t: t}, access.ByDriver, access.ByDriver)
 	for _, namespace := range []string{"default-2", "defaul", "Default", ""} {
-		if got := a.Choose(pod(), api.Ref{Kind: api.Secret, Namespace: namespace, Name: "web"}); got != identity.OnBehalf(pod()) {
-			t.Errorf("Choose for namespace %q = %s, want %s", namespace, got, identity.OnBehalf(pod()))
+		if got := a.Choose(pod(), api.Ref{Kind: api.Secret, Namespace: namespace, Name: "web"}); got != access.OnBehalf(pod()) {
+			t.Errorf("Choose for namespace %q = %s, want %s", namespace, got, access.OnBehalf(pod()))
 		}
 	}
 }
 
 func TestString(t *testing.T) {
 	t.Parallel()
-	for id, want := range map[identity.Identity]string{
-		identity.Driver():        "driver",
-		identity.Of(pod()):       "serviceaccount default/runner",
-		identity.OnBehalf(pod()): "driver for serviceaccount default/runner",
+	for id, want := range map[access.Identity]string{
+		access.Driver():        "driver",
+		access.Of(pod()):       "serviceaccount default/runner",
+		access.OnBehalf(pod()): "driver for serviceaccount default/runner",
 	} {
 		if got := id.String(); got != want {
 			t.Errorf("String = %q, want %q", got, want)
@@ -104,15 +104,15 @@ func TestString(t *testing.T) {
 // nothing else does.
 func TestWhoseClientItIs(t *testing.T) {
 	t.Parallel()
-	all, err := identity.New(identity.Config{
+	all, err := access.New(access.Config{
 		Driver: driverClient{}, Types: types(t), Server: &rest.Config{Host: "https://localhost"},
-		ConfigMaps: identity.ByDriver, Secrets: identity.ByDriver,
+		ConfigMaps: access.ByDriver, Secrets: access.ByDriver,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for id, want := range map[identity.Identity]bool{
-		identity.Driver(): true, identity.OnBehalf(pod()): true, identity.Of(pod()): false,
+	for id, want := range map[access.Identity]bool{
+		access.Driver(): true, access.OnBehalf(pod()): true, access.Of(pod()): false,
 	} {
 		client, err := all.Client(id)
 		if _, got := client.(driverClient); got != want || err != nil {

@@ -1,4 +1,4 @@
-package identity_test
+package access_test
 
 import (
 	"encoding/json"
@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 )
 
@@ -69,7 +69,7 @@ func (j *judge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve returns an authority over the server, with a token of the pod's.
-func (j *judge) serve(t *testing.T, tokens ...string) *identity.Authority {
+func (j *judge) serve(t *testing.T, tokens ...string) *access.Authority {
 	t.Helper()
 	server := httptest.NewUnstartedServer(j)
 	server.EnableHTTP2 = true
@@ -79,10 +79,10 @@ func (j *judge) serve(t *testing.T, tokens ...string) *identity.Authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	vault := identity.NewVault(files)
+	vault := access.NewVault(files)
 	for i, token := range tokens { // The one that lives longest is the first.
 		expires := time.Now().Add(time.Duration(10-i) * time.Hour)
-		if err := vault.Keep(token, pod(), identity.NewToken(token, expires)); err != nil {
+		if err := vault.Keep(token, pod(), access.NewToken(token, expires)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -100,9 +100,9 @@ func (j *judge) serve(t *testing.T, tokens ...string) *identity.Authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := identity.New(identity.Config{
+	a, err := access.New(access.Config{
 		Types: all, Driver: core, Reviews: reviews, Server: config, Vault: vault,
-		ConfigMaps: identity.ByPod, Secrets: identity.ByPod,
+		ConfigMaps: access.ByPod, Secrets: access.ByPod,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestDenies(t *testing.T) {
 		"no token for the review, of one that is ready": {ok, http.StatusUnauthorized, no, unknown, unknown},
 	}
 	for name, tt := range tests {
-		for id, want := range map[identity.Identity]string{identity.Of(pod()): tt.byPod, identity.OnBehalf(pod()): tt.forThePod} {
+		for id, want := range map[access.Identity]string{access.Of(pod()): tt.byPod, access.OnBehalf(pod()): tt.forThePod} {
 			t.Run(name+", "+id.String(), func(t *testing.T) {
 				t.Parallel()
 				j := &judge{ready: tt.ready, review: tt.review, answer: tt.answer}
@@ -165,18 +165,18 @@ func TestWhoIsAskedWhetherItIsSure(t *testing.T) {
 	t.Parallel()
 	const own, anybodys = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 	tests := map[string]struct {
-		id     identity.Identity
+		id     access.Identity
 		tokens []string
 		want   []string
 	}{
-		"the pod's": {identity.Of(pod()), []string{"pods"}, []string{"pods GET /readyz", "pods POST " + own}},
-		"the pod's, by its second token": {identity.Of(pod()), []string{"stale", "pods"}, []string{
+		"the pod's": {access.Of(pod()), []string{"pods"}, []string{"pods GET /readyz", "pods POST " + own}},
+		"the pod's, by its second token": {access.Of(pod()), []string{"stale", "pods"}, []string{
 			"stale GET /readyz", "pods GET /readyz", "pods POST " + own,
 		}},
-		"the pod's, by the token that outlives the other": {identity.Of(pod()), []string{"dying", "pods"}, []string{
+		"the pod's, by the token that outlives the other": {access.Of(pod()), []string{"dying", "pods"}, []string{
 			"dying GET /readyz", "dying POST " + own, "pods POST " + own,
 		}},
-		"the driver's": {identity.OnBehalf(pod()), []string{"pods"}, []string{"driver GET /readyz", "driver POST " + anybodys}},
+		"the driver's": {access.OnBehalf(pod()), []string{"pods"}, []string{"driver GET /readyz", "driver POST " + anybodys}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

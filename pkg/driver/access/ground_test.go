@@ -1,4 +1,4 @@
-package identity_test
+package access_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 )
 
@@ -91,8 +91,8 @@ type ground struct {
 	*testing.T
 	server *server
 	files  *state.Files
-	vault  *identity.Vault
-	all    *identity.Authority
+	vault  *access.Vault
+	all    *access.Authority
 }
 
 func newGround(t *testing.T) *ground {
@@ -109,14 +109,14 @@ func newGround(t *testing.T) *ground {
 // restart is what the next run of the driver has.
 func (g *ground) restart() {
 	g.Helper()
-	g.vault = identity.NewVault(g.files)
+	g.vault = access.NewVault(g.files)
 	if err := g.vault.Load(); err != nil {
 		g.Fatal(err)
 	}
 	var err error
-	g.all, err = identity.New(identity.Config{
+	g.all, err = access.New(access.Config{
 		Types: types(g.T), Server: g.server.config(), Vault: g.vault,
-		ConfigMaps: identity.ByPod, Secrets: identity.ByPod,
+		ConfigMaps: access.ByPod, Secrets: access.ByPod,
 	})
 	if err != nil {
 		g.Fatal(err)
@@ -125,7 +125,7 @@ func (g *ground) restart() {
 
 func (g *ground) keep(volumeID string, p api.Pod, value string, expires time.Time) {
 	g.Helper()
-	if err := g.vault.Keep(volumeID, p, identity.NewToken(value, expires)); err != nil {
+	if err := g.vault.Keep(volumeID, p, access.NewToken(value, expires)); err != nil {
 		g.Fatal(err)
 	}
 }
@@ -137,7 +137,7 @@ func list(ctx context.Context, client rest.Interface, namespace string) error {
 // read makes one request as the pod and returns with which tokens it came, in their order.
 func (g *ground) read(p api.Pod) (tokens []string, err error) {
 	g.Helper()
-	client, err := g.all.Client(identity.Of(p))
+	client, err := g.all.Client(access.Of(p))
 	if err != nil {
 		g.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package identity
+package access
 
 import (
 	"encoding/base64"
