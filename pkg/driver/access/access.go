@@ -1,7 +1,32 @@
-// Package identity decides whose credentials read a source, and hands out clients that carry them: the driver's own, or
-// the token of a pod's service account.
+// Package access holds all rules about access to sources, in the order in which they apply.
 //
-// It does not know what is read, how often, or what becomes of it.
+// Which credentials read a source ([Authority.Choose], [Authority.Client]): the driver's own, or the
+// token of the pod's service account. An [Identity] names them. The driver can also read for a pod with
+// its own credentials; before each such request it asks by an access review whether the pod may get the
+// object ([Authority.Allow]).
+//
+// What a denial means. A denial proves little: an API server that starts denies everything until it has
+// read the roles, and a proxy may answer in its place. So denials of a pod count only after they have
+// been the only answers for the recheck interval, and a second question has confirmed them ([Denials],
+// [Authority.Denies]). An open watch does not notice lost access, so a pod's watches are reopened within
+// the recheck interval. Any other answer ends the doubt. What has counted stays so until the API server
+// allows a request: an outage grants nothing. A denial of the driver itself never counts.
+//
+// What follows for the files ([Evidence.EffectOn]):
+//
+//	evidence                                    | new volume | live volume
+//	read, and the latest request succeeded      | Serve      | Serve
+//	read, and denied or not readable since      | Refuse     | Serve
+//	never read, and denied, which may not count | Refuse     | Await
+//	never read, for another reason              | Refuse     | Refuse
+//	denials count                               | Refuse     | Remove with onDelete: Remove, else Serve if read
+//
+// All pods of a namespace may have what the driver reads there for itself. So without an answer a new
+// volume is served what was read earlier, and a denial never lets a live volume wait.
+//
+// What restores access ([Grant]): a Role and a RoleBinding for the error message.
+//
+// The package does not know what is read, how often, or the files.
 package access
 
 import (

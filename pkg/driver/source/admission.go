@@ -13,7 +13,7 @@ import (
 
 // What an object in use takes besides the bytes of its content. Measured.
 const (
-	bytesPerObject = 96 << 10 // Its watch, and what the connection holds for it.
+	bytesPerWatch = 96 << 10 // Its watch, and what the connection holds for it.
 	bytesPerKey    = 160      // An entry of a map, and two allocations.
 	bytesOfMeta    = 4 << 10  // Of an event: metadata, and who manages which field.
 )
@@ -43,7 +43,7 @@ func CostOf(c api.Content) int64 {
 	for buffer < size+bytesOfMeta {
 		buffer *= 2
 	}
-	return size + int64(len(c.Data))*bytesPerKey + buffer + bytesPerObject
+	return size + int64(len(c.Data))*bytesPerKey + buffer + bytesPerWatch
 }
 
 // standing reports whether the reader still updates its item, and whether the item is new. A stopped
@@ -89,6 +89,6 @@ func isExhausted(err error) bool {
 // dismiss gives back the room of content that is gone.
 func (r *reader) dismiss() {
 	if isCurrent, _ := r.standing(); isCurrent {
-		r.item.account.Force(bytesPerObject)
+		r.item.account.Force(bytesPerWatch)
 	}
 }

@@ -64,8 +64,8 @@ func TestAnObjectThatThereIsNoRoomFor(t *testing.T) {
 	})
 }
 
-// bytesPerObject is what an object takes that is asked for, whatever comes of it.
-const bytesPerObject = 96 << 10
+// bytesPerWatch is what an object takes that is asked for, whatever comes of it.
+const bytesPerWatch = 96 << 10
 
 // wantUsed compares how much room the objects take.
 func (b *bench) wantUsed(want int64) {
@@ -83,22 +83,22 @@ func TestAnObjectThatDoesNotExistTakesRoom(t *testing.T) {
 		answer := b.hold()
 		defer answer()
 		first := b.acquire(web)
-		b.wantUsed(bytesPerObject)
+		b.wantUsed(bytesPerWatch)
 		answer()
 		b.want(web, known{Synced: true})
-		b.wantUsed(bytesPerObject)
+		b.wantUsed(bytesPerWatch)
 		second := b.acquire(web)
-		b.wantUsed(bytesPerObject)
+		b.wantUsed(bytesPerWatch)
 		first()
 		first()
-		b.wantUsed(bytesPerObject)
+		b.wantUsed(bytesPerWatch)
 		second()
 		b.wantUsed(0)
 
 		others := b.crowd(0)
 		release := b.acquire(web)
 		b.want(web, known{Synced: true})
-		b.wantUsed(b.room.Limit() + bytesPerObject)
+		b.wantUsed(b.room.Limit() + bytesPerWatch)
 		release()
 		others.Close()
 		b.wantUsed(0)
@@ -122,7 +122,7 @@ func TestANewObjectLeavesTheReserve(t *testing.T) {
 		others := b.crowd(b.room.Limit() / 4)
 		defer b.acquire(web)()
 		b.wantCrowded(known{})
-		b.wantUsed(others.Size() + bytesPerObject)
+		b.wantUsed(others.Size() + bytesPerWatch)
 		pass(time.Minute)
 		b.wantCrowded(known{})
 		b.wantRequests(web, "list")
@@ -201,7 +201,7 @@ func TestWhatIsHeldIsPaidFor(t *testing.T) {
 			b.remove(ref)
 			b.putMap(configMap(ref, "less"))
 			b.settle()
-			if got := b.room.Used(); b.known(ref).Immutable && got < bytesPerObject+100_000 {
+			if got := b.room.Used(); b.known(ref).Immutable && got < bytesPerWatch+100_000 {
 				t.Errorf("Used() = %d while the content is held, want it counted", got)
 			}
 			release()

@@ -24,8 +24,7 @@ type reader struct {
 	item     *item
 	follower *objectwatch.Follower // Set before it is started.
 
-	// denied is the first of the denials since the API server last gave another answer; zero for none.
-	denied time.Time
+	denials access.Denials
 }
 
 var (
@@ -64,7 +63,7 @@ func (r *reader) Allow(ctx context.Context) error {
 
 // Found implements [objectwatch.Handler]. It stores the content if there is room for it.
 func (r *reader) Found(o metav1.Object) *objectwatch.Pause {
-	r.denied = time.Time{}
+	r.denials.Note(r.key.Identity, nil)
 	content := contentOf(o)
 	if pause := r.admit(content); pause != nil {
 		return pause
@@ -86,7 +85,7 @@ func (r *reader) Found(o metav1.Object) *objectwatch.Pause {
 
 // Missing implements [objectwatch.Handler].
 func (r *reader) Missing() {
-	r.denied = time.Time{}
+	r.denials.Note(r.key.Identity, nil)
 	r.dismiss()
 	r.update(func(s *Snapshot) bool {
 		if s.Synced && !s.Found {

@@ -167,7 +167,7 @@ func (c *Cache) Acquire(key Key) (release func(), err error) {
 	it, found := c.items[key]
 	if !found {
 		it = &item{account: c.cfg.Room.Account(), isNew: c.isRunning}
-		it.account.Force(bytesPerObject) // Whether there is such an object or not.
+		it.account.Force(bytesPerWatch) // Whether there is such an object or not.
 		c.items[key] = it
 	}
 	it.users++

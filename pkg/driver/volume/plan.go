@@ -22,14 +22,20 @@ func (p planner) plan(v *volume) (projection.Plan, map[api.Ref]api.Content, erro
 	var unread []*unreadError
 	for _, key := range v.keys {
 		s := p.sources.Get(key)
-		switch {
-		case v.followsLoss() && s.Revoked:
-			spec.Sources = forgive(spec.Sources, key.Ref) // Its files go, as if it were deleted.
-		case v.isLive() && isDoubted(key, s): // As if there were no answer yet: the next answer decides.
+		switch evidenceOf(key, s).EffectOn(access.Use{IsLive: v.isLive(), FollowsLoss: v.followsLoss()}) {
+		case access.Remove:
+			spec.Sources = forgive(spec.Sources, key.Ref)
+			continue
+		case access.Await:
 			unread = append(unread, &unreadError{key: key})
-		case !s.Synced, !v.isLive() && isUnsure(key, s): // A new volume does not get what live ones still have.
+			continue
+		case access.Refuse:
 			unread = append(unread, &unreadError{key: key, err: s.Err})
 			spec.Sources = forgive(spec.Sources, key.Ref) // It is not known to be missing.
+			continue
+		case access.Serve:
+		}
+		switch {
 		case s.Found:
 			contents[key.Ref] = s.Content
 		case v.holdsAbsence(key.Ref, s): // The volume changes as a whole, so all of it waits.
