@@ -14,8 +14,8 @@ import (
 // What an object in use takes besides the bytes of its content. Measured.
 const (
 	bytesPerWatch = 96 << 10 // Its watch, and what the connection holds for it.
-	bytesPerKey    = 160      // An entry of a map, and two allocations.
-	bytesOfMeta    = 4 << 10  // Of an event: metadata, and who manages which field.
+	bytesPerKey   = 160      // An entry of a map, and two allocations.
+	bytesOfMeta   = 4 << 10  // Of an event: metadata, and who manages which field.
 )
 
 // How long an object rests that there is no room for. Then it is read in vain, perhaps; it is read sooner when others

@@ -146,7 +146,7 @@ func (v *volume) isSeenMounted() bool {
 
 // Room in one generation. An object has at most 1 MiB, and every file takes whole pages.
 const (
-	largestObject = 1 << 20
+	largestObject  = 1 << 20
 	filesPerObject = 1 << 14 // Each has a page: more files would cost a node too much.
 	inodesPerItem  = 64      // A path has no more elements.
 	generations    = 2       // The old one stays until the new one is complete.
