@@ -14,8 +14,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 )
 
 const defaultDriverName = "csi.liveconfig.internal"
@@ -32,7 +32,7 @@ type config struct {
 	podNamespace                             string // Of the driver's own pod; empty if that is not known.
 	manifests                                string // A directory; empty for an API server.
 	stateDir, registrationDir, kubeletDir    string
-	configMapIdentity, secretIdentity        string // An identity.Reader.
+	configMapIdentity, secretIdentity        string // An access.Reader.
 	shareVolumes                             bool
 	publishTimeout, resyncInterval           time.Duration
 	recheckInterval                          time.Duration
@@ -73,9 +73,9 @@ func (c *config) flags(getenv func(string) string) *flag.FlagSet {
 		"the kubelet's plugin registration directory; empty: a node-driver-registrar sidecar registers the driver")
 	fs.StringVar(&c.kubeletDir, "kubelet-dir", "/var/lib/kubelet",
 		"the kubelet's root directory; the driver refuses target paths outside of it")
-	fs.StringVar(&c.configMapIdentity, "configmap-identity", string(identity.ByDriver),
+	fs.StringVar(&c.configMapIdentity, "configmap-identity", string(access.ByDriver),
 		"whose credentials read ConfigMaps of the pod's namespace: driver or pod")
-	fs.StringVar(&c.secretIdentity, "secret-identity", string(identity.ByPod),
+	fs.StringVar(&c.secretIdentity, "secret-identity", string(access.ByPod),
 		"whose credentials read Secrets, and all objects of other namespaces: driver or pod")
 	fs.BoolVar(&c.shareVolumes, "share-volumes", true,
 		"whether equal volumes on the node, which the same identities read, are one file system with many mounts")
@@ -150,7 +150,7 @@ func (c config) checkManifests() error {
 	if c.manifests == "" {
 		return nil
 	}
-	byPod := c.configMapIdentity == string(identity.ByPod)
+	byPod := c.configMapIdentity == string(access.ByPod)
 	return errors.Join(
 		mistake(c.kubeconfig != "", "--manifests and --kubeconfig exclude each other: objects come from a directory or from an API server"),
 		mistake(byPod, "--configmap-identity=pod needs an API server, and --manifests has none"),
@@ -175,7 +175,7 @@ func checkDir(flagName, dir string) error {
 }
 
 func checkIdentity(flagName, id string) error {
-	known := id == string(identity.ByPod) || id == string(identity.ByDriver)
+	known := id == string(access.ByPod) || id == string(access.ByDriver)
 	return mistake(!known, "--%s %q is not driver or pod", flagName, id)
 }
 

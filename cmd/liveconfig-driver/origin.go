@@ -9,10 +9,10 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/csidriver"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/manifestsource"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/nodeserver"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
@@ -59,14 +59,14 @@ func newOrigin(ctx context.Context, cfg config, memory *budget.Memory, changed f
 }
 
 // clusterOrigin is the API server.
-func clusterOrigin(ctx context.Context, cfg config, memory *budget.Memory, vault *identity.Vault, changed func(source.Key)) (*origin, error) {
+func clusterOrigin(ctx context.Context, cfg config, memory *budget.Memory, vault *access.Vault, changed func(source.Key)) (*origin, error) {
 	apiServer, client, err := newClients(cfg, flowcontrol.New(memory.LargeAnswers()))
 	if err != nil {
 		return nil, err
 	}
-	authority, err := identity.New(identity.Config{
+	authority, err := access.New(access.Config{
 		Types: client.types, Driver: client.core, Reviews: client.reviews, Server: apiServer, Vault: vault,
-		ConfigMaps: identity.Reader(cfg.configMapIdentity), Secrets: identity.Reader(cfg.secretIdentity),
+		ConfigMaps: access.Reader(cfg.configMapIdentity), Secrets: access.Reader(cfg.secretIdentity),
 	})
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func clusterOrigin(ctx context.Context, cfg config, memory *budget.Memory, vault
 
 // manifestsOrigin is a directory of manifests. There are no tokens, and the driver believes what
 // requests say about pods.
-func manifestsOrigin(ctx context.Context, cfg config, memory *budget.Memory, vault *identity.Vault, changed func(source.Key)) (*origin, error) {
+func manifestsOrigin(ctx context.Context, cfg config, memory *budget.Memory, vault *access.Vault, changed func(source.Key)) (*origin, error) {
 	klog.Background().Info("ConfigMaps and Secrets are read from manifests, and no API server is asked: this is for trying out, "+
 		"for tests and for machines without a cluster", logkeys.Directory, cfg.manifests)
 	dir, err := manifestsource.New(ctx, manifestsource.Config{Dir: cfg.manifests, Changed: changed, Room: memory.Objects})
@@ -111,10 +111,10 @@ func manifestsOrigin(ctx context.Context, cfg config, memory *budget.Memory, vau
 }
 
 // noNewTokens drops the tokens of an earlier run with their volumes, and takes no other ones.
-type noNewTokens struct{ *identity.Vault }
+type noNewTokens struct{ *access.Vault }
 
 // Keep holds nothing.
-func (noNewTokens) Keep(string, api.Pod, identity.Token) error { return nil }
+func (noNewTokens) Keep(string, api.Pod, access.Token) error { return nil }
 
 // anyPod is for a driver without an API server, in which a CSIDriver object could say who vouches for pods.
 type anyPod struct{}

@@ -13,7 +13,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/nodeserver"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
@@ -49,7 +49,7 @@ type counted struct {
 }
 
 // Publish publishes.
-func (c counted) Publish(ctx context.Context, r state.Record, t identity.Token) error {
+func (c counted) Publish(ctx context.Context, r state.Record, t access.Token) error {
 	err := c.Manager.Publish(ctx, r, t)
 	if e, ok := errors.AsType[*volume.Error](err); ok {
 		c.metrics.Refused(string(e.Kind))

@@ -25,9 +25,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/lockdown"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/nodeserver"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/readiness"
@@ -149,12 +149,12 @@ func selinuxContext(wanted string) (string, error) {
 }
 
 // newVault returns the tokens that an earlier run of the driver held.
-func newVault(cfg config) (*identity.Vault, error) {
+func newVault(cfg config) (*access.Vault, error) {
 	files, err := state.NewFiles(filepath.Join(cfg.stateDir, "tokens"))
 	if err != nil {
 		return nil, err
 	}
-	vault := identity.NewVault(files)
+	vault := access.NewVault(files)
 	if err := vault.Load(); err != nil {
 		klog.Background().Error(err, "Some tokens are missing until the kubelet sends them again")
 	}

@@ -24,7 +24,7 @@ func core() []target {
 		{folder: "pkg/files/atomicdir", floor: 0},
 		{folder: "pkg/driver/volume", floor: 0},
 		{folder: "pkg/driver/source", floor: 0},
-		{folder: "pkg/driver/identity", floor: 0},
+		{folder: "pkg/driver/access", floor: 0},
 		{folder: "pkg/driver/state", floor: 0},
 		{folder: "pkg/rollout/plan", floor: 0},
 	}

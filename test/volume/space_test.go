@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 	objects "github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
@@ -124,14 +124,14 @@ func TestLargestObject(t *testing.T) {
 // byDriver has the driver's own credentials read everything.
 type byDriver struct{}
 
-func (byDriver) Choose(api.Pod, api.Ref) identity.Identity { return identity.Driver() }
+func (byDriver) Choose(api.Pod, api.Ref) access.Identity { return access.Driver() }
 
 // noTokens holds none.
 type noTokens struct{}
 
-func (noTokens) Keep(string, api.Pod, identity.Token) error { return nil }
-func (noTokens) Drop(string) error                          { return nil }
-func (noTokens) Retain(func(string) bool) error             { return nil }
+func (noTokens) Keep(string, api.Pod, access.Token) error { return nil }
+func (noTokens) Drop(string) error                        { return nil }
+func (noTokens) Retain(func(string) bool) error           { return nil }
 
 // limitsFor returns what the manager limits a volume of one ConfigMap to. The manager publishes an empty one.
 func limitsFor(t *testing.T, policy string) volumefs.Limits {
@@ -151,7 +151,7 @@ func limitsFor(t *testing.T, policy string) volumefs.Limits {
 		VolumeID: "volume", TargetPath: filepath.Join(root, "mount"), Pod: api.Pod{Namespace: "default", Name: "pod"},
 		Attributes: map[string]string{api.KeyConfigMap: "large", api.KeyUpdatePolicy: policy},
 	}
-	if err := m.Publish(t.Context(), r, identity.Token{}); err != nil {
+	if err := m.Publish(t.Context(), r, access.Token{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Unpublish(t.Context(), r.VolumeID, r.TargetPath); err != nil {

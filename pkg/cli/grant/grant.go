@@ -26,7 +26,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 // command is the command with its flags.
@@ -59,10 +59,10 @@ func New(s *session.Session) *cobra.Command {
 	flags := c.Flags()
 	flags.BoolVar(&o.apply, "apply", false, "apply what would be printed, by server-side apply")
 	flags.Lookup("dry-run").Usage = "with --apply: none, client (only print) or server (the server stores nothing)"
-	flags.StringVar(&o.configMaps, "configmap-identity", string(identity.ByDriver), "identity that reads ConfigMaps: driver or pod, as configured in the driver")
-	flags.StringVar(&o.secrets, "secret-identity", string(identity.ByPod), "identity that reads Secrets: driver or pod, as configured in the driver")
+	flags.StringVar(&o.configMaps, "configmap-identity", string(access.ByDriver), "identity that reads ConfigMaps: driver or pod, as configured in the driver")
+	flags.StringVar(&o.secrets, "secret-identity", string(access.ByPod), "identity that reads Secrets: driver or pod, as configured in the driver")
 	for _, flag := range []string{"configmap-identity", "secret-identity"} {
-		usage.Complete(c, flag, string(identity.ByDriver), string(identity.ByPod))
+		usage.Complete(c, flag, string(access.ByDriver), string(access.ByPod))
 	}
 	return c
 }
@@ -123,11 +123,11 @@ func (o *command) giveAll(ctx context.Context, objects []roles.Object, printer p
 // policy returns which identity reads each kind.
 func (o *command) policy() (roles.Policy, error) {
 	for flag, value := range map[string]string{"configmap-identity": o.configMaps, "secret-identity": o.secrets} {
-		if !slices.Contains([]identity.Reader{identity.ByDriver, identity.ByPod}, identity.Reader(value)) {
+		if !slices.Contains([]access.Reader{access.ByDriver, access.ByPod}, access.Reader(value)) {
 			return roles.Policy{}, usage.Errorf("--%s %q is not driver or pod", flag, value)
 		}
 	}
-	return roles.Policy{ConfigMaps: identity.Reader(o.configMaps), Secrets: identity.Reader(o.secrets)}, nil
+	return roles.Policy{ConfigMaps: access.Reader(o.configMaps), Secrets: access.Reader(o.secrets)}, nil
 }
 
 // printer prints YAML if nothing else is asked for, and what was applied by its name.

@@ -1,7 +1,7 @@
 // Package roles works out the least Roles and RoleBindings by which pods may read what their
 // volumes hold.
 //
-// It does not know the API server. pkg/driver/identity, which the driver uses too, chooses the
+// It does not know the API server. pkg/driver/access, which the driver uses too, chooses the
 // identity that reads an object, and writes the Role of one object.
 package roles
 
@@ -17,12 +17,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 // Policy is which identity reads objects of the pods' namespace, as configured in the driver.
 type Policy struct {
-	ConfigMaps, Secrets identity.Reader
+	ConfigMaps, Secrets access.Reader
 }
 
 // Pods are the pods of one workload.
@@ -46,19 +46,19 @@ type Added struct {
 
 // Grants collects what pods need.
 type Grants struct {
-	authority *identity.Authority
+	authority *access.Authority
 	needs     []need
 }
 
 // need is one object that an identity reads, or all of the kind if the ref has no name.
 type need struct {
-	id  identity.Identity
+	id  access.Identity
 	ref api.Ref
 }
 
 // New returns no grants.
 func New(policy Policy) (*Grants, error) {
-	authority, err := identity.New(identity.Config{
+	authority, err := access.New(access.Config{
 		Server: &rest.Config{}, ConfigMaps: policy.ConfigMaps, Secrets: policy.Secrets, // It chooses readers, and reads nothing.
 	})
 	if err != nil {
@@ -76,7 +76,7 @@ func (g *Grants) Add(pods Pods) Added {
 			ref = source
 		}
 		id := g.authority.Choose(pod, ref)
-		if id == identity.Driver() {
+		if id == access.Driver() {
 			continue
 		}
 		added.None = false
@@ -123,7 +123,7 @@ func (n need) objects() ([]Object, error) {
 	if n.ref.Name == "" {
 		return n.all(), nil
 	}
-	roleText, bindingText, _ := strings.Cut(identity.Grant(n.id, n.ref), "---\n")
+	roleText, bindingText, _ := strings.Cut(access.Grant(n.id, n.ref), "---\n")
 	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
 	if err := yaml.UnmarshalStrict([]byte(roleText), role); err != nil {
 		return nil, fmt.Errorf("read the Role for %s: %w", n.ref, err)

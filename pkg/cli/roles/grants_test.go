@@ -9,12 +9,12 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/roles"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 func TestGrants(t *testing.T) {
 	t.Parallel()
-	defaults := roles.Policy{ConfigMaps: identity.ByDriver, Secrets: identity.ByPod}
+	defaults := roles.Policy{ConfigMaps: access.ByDriver, Secrets: access.ByPod}
 	ref := func(text string) api.Ref {
 		parts := strings.Split(text, "/")
 		return api.Ref{Kind: map[string]api.Kind{"cm": api.ConfigMap, "secret": api.Secret}[parts[0]], Namespace: parts[1], Name: parts[2]}
@@ -37,7 +37,7 @@ func TestGrants(t *testing.T) {
 			want: []string{"certs/read-configmap-ca: get,list,watch configmaps ca", "certs/read-configmap-ca:shop:web -> read-configmap-ca"},
 		},
 		"which is get where the driver reads": {
-			policy: roles.Policy{ConfigMaps: identity.ByDriver, Secrets: identity.ByDriver},
+			policy: roles.Policy{ConfigMaps: access.ByDriver, Secrets: access.ByDriver},
 			refs:   []api.Ref{ref("secret/certs/ca"), ref("secret/shop/tls")},
 			want:   []string{"certs/get-secret-ca: get secrets ca", "certs/get-secret-ca:shop:web -> get-secret-ca"},
 		},
@@ -52,7 +52,7 @@ func TestGrants(t *testing.T) {
 			copied: []api.Ref{ref("secret/shop/tls")},
 		},
 		"what triggers and was not copied yet": {
-			policy: roles.Policy{ConfigMaps: identity.ByPod, Secrets: identity.ByPod},
+			policy: roles.Policy{ConfigMaps: access.ByPod, Secrets: access.ByPod},
 			refs:   []api.Ref{ref("cm/shop/web")}, triggers: []api.Ref{ref("cm/shop/web"), ref("secret/shop/unused")},
 			want:   []string{"shop/read-configmaps: get,list,watch configmaps ", "shop/read-configmaps:shop:web -> read-configmaps"},
 			copied: []api.Ref{ref("cm/shop/web")},

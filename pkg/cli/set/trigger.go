@@ -19,7 +19,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
@@ -123,7 +123,7 @@ func (o *setTrigger) remarkRole(ctx context.Context, s *session.Session, info *r
 	pods.Refs = slices.DeleteFunc(pods.Refs, func(ref api.Ref) bool {
 		return !slices.Contains(pods.Triggers, ref) && !slices.Contains(pods.Triggers, pods.Copies[ref])
 	})
-	wanted, err := roles.New(roles.Policy{ConfigMaps: identity.ByDriver, Secrets: identity.ByPod})
+	wanted, err := roles.New(roles.Policy{ConfigMaps: access.ByDriver, Secrets: access.ByPod})
 	if err != nil {
 		return err
 	}

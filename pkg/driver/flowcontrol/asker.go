@@ -2,8 +2,8 @@ package flowcontrol
 
 import "context"
 
-// Urgency is which requests go first. No urgency waits for ever: of eight requests that are sent,
-// at least one is of each urgency for which requests wait.
+// Urgency decides which requests go first. No urgency waits for ever: of eight requests that are
+// sent, at least one is of each urgency for which requests wait.
 type Urgency int
 
 // The urgencies. A more urgent one comes first.
@@ -22,11 +22,11 @@ const (
 type Asker interface {
 	// Urgency may change while a request waits.
 	Urgency() Urgency
-	// Tenant is whose request it is. Tenants take turns within an urgency, so that a tenant with
+	// Tenant is whose request it is. Tenants alternate within an urgency, so that a tenant with
 	// many requests does not delay the others.
 	Tenant() string
 	// Name identifies what is asked for. A request that repeats an unanswered one of the same name
-	// takes its place in the order. Requests with an empty name are not recognized.
+	// takes its position in the order. Requests with an empty name are not recognized.
 	Name() string
 }
 
@@ -48,11 +48,11 @@ func askerOf(ctx context.Context) Asker {
 // plain is an asker with nothing but an urgency.
 type plain Urgency
 
-// Urgency is [Asker].
+// Urgency implements [Asker].
 func (p plain) Urgency() Urgency { return Urgency(p) }
 
-// Tenant is [Asker].
+// Tenant implements [Asker].
 func (plain) Tenant() string { return "" }
 
-// Name is [Asker].
+// Name implements [Asker].
 func (plain) Name() string { return "" }

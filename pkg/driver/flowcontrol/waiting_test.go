@@ -34,7 +34,7 @@ func named() *client {
 	return c
 }
 
-// crowd returns a desk at which two requests are under way which nobody can be served before.
+// crowd returns a desk that serves two requests, before which no other can be served.
 func crowd(t *testing.T) (d *desk, first []*sent) {
 	t.Helper()
 	d = newDesk(t)
@@ -103,16 +103,16 @@ func TestARequestThatBecomesUrgentGoesFirst(t *testing.T) {
 	})
 }
 
-// TestARepeatedRequestKeepsItsPlace in the order, if the earlier request of the same name was not
+// TestARepeatedRequestHasItsOldPosition in the order, if the earlier request of the same name was not
 // answered: its caller gave up, or the server was in trouble. An answer ends the wait.
-func TestARepeatedRequestKeepsItsPlace(t *testing.T) {
+func TestARepeatedRequestHasItsOldPosition(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		// leave ends request 2, which waits before nine others, and returns a request that is under way then.
 		leave func(d *desk, cancel func(), first *sent) *sent
 		then  int // The request that is sent next. Request 12 repeats request 2.
 	}{
-		"after giving up in the line": {func(_ *desk, cancel func(), first *sent) *sent {
+		"after giving up in the queue": {func(_ *desk, cancel func(), first *sent) *sent {
 			cancel()
 			return first
 		}, 12},

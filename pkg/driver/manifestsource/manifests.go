@@ -18,8 +18,8 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
 )
@@ -218,7 +218,7 @@ var ErrForeign = errors.New("with --manifests a pod reads the objects of its own
 // Acquire counts one more user of the object. The returned function takes the user back and may be called more than once.
 // A source in another namespace than the pod's is refused with a *[source.RefusedError].
 func (d *Directory) Acquire(key source.Key) (release func(), err error) {
-	if key.Identity != identity.Driver() {
+	if key.Identity != access.Driver() {
 		return nil, &source.RefusedError{Key: key, Err: ErrForeign}
 	}
 	d.mu.Lock()
@@ -252,7 +252,7 @@ func (d *Directory) Get(key source.Key) source.Snapshot {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	it, found := d.items[key.Ref]
-	if !found || key.Identity != identity.Driver() {
+	if !found || key.Identity != access.Driver() {
 		return source.Snapshot{}
 	}
 	return it.now
@@ -264,7 +264,7 @@ func (d *Directory) refresh() {
 	d.mu.Lock()
 	for ref, it := range d.items {
 		if d.refreshLocked(ref, it) {
-			changed = append(changed, source.Key{Ref: ref, Identity: identity.Driver()})
+			changed = append(changed, source.Key{Ref: ref, Identity: access.Driver()})
 		}
 	}
 	d.mu.Unlock()
@@ -325,9 +325,9 @@ func (d *Directory) admit(it *item, c api.Content) error {
 
 // Choose returns whose credentials read ref for the pod: none are needed for the pod's own namespace, and none are
 // enough for another one.
-func (*Directory) Choose(pod api.Pod, ref api.Ref) identity.Identity {
+func (*Directory) Choose(pod api.Pod, ref api.Ref) access.Identity {
 	if ref.Namespace == pod.Namespace {
-		return identity.Driver()
+		return access.Driver()
 	}
-	return identity.Of(pod)
+	return access.Of(pod)
 }

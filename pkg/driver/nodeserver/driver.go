@@ -11,14 +11,14 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
 // Volumes is the life of the node's volumes. Errors are of type *volume.Error.
 type Volumes interface {
-	Publish(context.Context, state.Record, identity.Token) error
+	Publish(context.Context, state.Record, access.Token) error
 	Unpublish(ctx context.Context, volumeID, target string) error
 	// Condition returns what is wrong with a volume's files; an error when it is not published on target. An empty
 	// target stands for wherever it is.

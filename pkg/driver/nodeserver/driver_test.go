@@ -20,7 +20,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/nodeserver"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
@@ -42,13 +42,13 @@ type fakeVolumes struct {
 
 	mu        sync.Mutex // Guards the fields below.
 	published []state.Record
-	tokens    []identity.Token
+	tokens    []access.Token
 	asked     [][2]string // Volume ID and target of Unpublish and Condition.
 }
 
 var _ nodeserver.Volumes = (*fakeVolumes)(nil)
 
-func (f *fakeVolumes) Publish(_ context.Context, r state.Record, t identity.Token) error {
+func (f *fakeVolumes) Publish(_ context.Context, r state.Record, t access.Token) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.published = append(f.published, r)

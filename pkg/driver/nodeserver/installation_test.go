@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/csidriver"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/nodeserver"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
@@ -245,7 +245,7 @@ func TestALiveVolumeIsRepeated(t *testing.T) {
 			if diff := cmp.Diff([]state.Record{wantRecord(), wantRecord()}, b.volumes.published); diff != "" {
 				t.Errorf("published (-want +got):\n%s", diff)
 			}
-			want, err := identity.ParseTokens(publishRequest().GetSecrets()[tokensKey], pod)
+			want, err := access.ParseTokens(publishRequest().GetSecrets()[tokensKey], pod)
 			if err != nil || want.IsZero() {
 				t.Fatalf("ParseTokens = %v, %v, want a token", want, err)
 			}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 )
 
@@ -121,9 +121,9 @@ func groupOf(text string) (*int, error) {
 // tokenOf returns the token of the pod's service account, if the CSIDriver object asks for one. Where the cluster can, it
 // comes among the secrets, and what is in the context then is the user's; in older clusters it is the other way round. One
 // that cannot be used is none: a volume that needs one says so, and a repeat for one that is live must not fail.
-func tokenOf(ctx context.Context, req *csi.NodePublishVolumeRequest, pod api.Pod) identity.Token {
+func tokenOf(ctx context.Context, req *csi.NodePublishVolumeRequest, pod api.Pod) access.Token {
 	for _, place := range []map[string]string{req.GetSecrets(), req.GetVolumeContext()} {
-		token, err := identity.ParseTokens(place[identity.TokensKey], pod)
+		token, err := access.ParseTokens(place[access.TokensKey], pod)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "A token cannot be used", logkeys.VolumeID, req.GetVolumeId())
 		}
@@ -131,7 +131,7 @@ func tokenOf(ctx context.Context, req *csi.NodePublishVolumeRequest, pod api.Pod
 			return token
 		}
 	}
-	return identity.Token{}
+	return access.Token{}
 }
 
 // userAttributes leaves out what is the kubelet's. Tokens in it change from call to call, and are nobody's to record.

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 const tokensKey = "csi.storage.k8s.io/serviceAccount.tokens"
@@ -57,7 +57,7 @@ func forgedTokens() map[string]string {
 
 // checkTokens publishes with these texts of tokens, either of which may be empty for none, and checks what reaches the volumes: the
 // zero token stands for none. Nothing of a token is logged.
-func checkTokens(t *testing.T, secrets, context string, want identity.Token) {
+func checkTokens(t *testing.T, secrets, context string, want access.Token) {
 	t.Helper()
 	b := newBench(t, nil)
 	request := publishRequest()
@@ -95,9 +95,9 @@ func TestTokensOfAPublish(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			want := identity.NewToken(tt.want, expires)
+			want := access.NewToken(tt.want, expires)
 			if tt.want == "" {
-				want = identity.Token{}
+				want = access.Token{}
 			}
 			checkTokens(t, tt.secrets, tt.context, want)
 		})
@@ -110,11 +110,11 @@ func TestTokensOfAPublish(t *testing.T) {
 func TestForgedTokensAreNotUsed(t *testing.T) {
 	t.Parallel()
 	genuine := jwt(pod, "genuine-t0ken")
-	want := identity.NewToken(genuine, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	want := access.NewToken(genuine, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	for name, forged := range forgedTokens() {
 		tests := map[string]struct {
 			secrets, context string
-			want             identity.Token
+			want             access.Token
 		}{
 			"among the secrets": {secrets: forged},
 			"in the context":    {context: forged},

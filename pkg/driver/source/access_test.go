@@ -13,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 var (
 	runner = api.Pod{Namespace: "default", Name: "web-0", UID: "uid", ServiceAccount: "runner"}
-	behalf = identity.OnBehalf(runner)
+	behalf = access.OnBehalf(runner)
 )
 
 // denied is what says that a service account may not read.
@@ -28,7 +28,7 @@ func denied() error {
 
 // unreviewed says that it could not be found out, because the driver itself may not ask.
 func unreviewed() error {
-	return &identity.ReviewError{Identity: behalf, Ref: web, Cause: forbidden()}
+	return &access.ReviewError{Identity: behalf, Ref: web, Cause: forbidden()}
 }
 
 // wantStory compares the requests for a ref so far, and the questions before them.
@@ -60,7 +60,7 @@ func (b *bench) wantForbidden(ref api.Ref, want string) {
 // this identity the bench compares.
 func TestItIsAskedBeforeEachRequest(t *testing.T) {
 	t.Parallel()
-	for _, id := range []identity.Identity{identity.Driver(), identity.Of(runner), behalf} {
+	for _, id := range []access.Identity{access.Driver(), access.Of(runner), behalf} {
 		t.Run(id.String(), func(t *testing.T) {
 			bubbleOf(t, id, func(b *bench) {
 				o := b.putMap(configMap(web, "1"))

@@ -20,8 +20,8 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
@@ -44,7 +44,7 @@ var (
 )
 
 // byDriver returns the key of a ref that the driver reads.
-func byDriver(ref api.Ref) source.Key { return source.Key{Identity: identity.Driver(), Ref: ref} }
+func byDriver(ref api.Ref) source.Key { return source.Key{Identity: access.Driver(), Ref: ref} }
 
 // configMap returns one whose key «k» has the value.
 func configMap(ref api.Ref, value string) *corev1.ConfigMap {
@@ -66,7 +66,7 @@ type bench struct {
 	*cluster
 	*source.Cache
 	t    *testing.T
-	id   identity.Identity  // Who reads.
+	id   access.Identity    // Who reads.
 	room *budget.Budget     // For the objects: more than a test needs.
 	log  ktesting.Buffer    // What the cache has logged.
 	stop context.CancelFunc // Ends the context that New was given.
@@ -83,7 +83,7 @@ const recheck = 3 * time.Minute
 
 // newBench returns a cache over a cluster, whose objects the identity reads. At the end of the test it stops and must come
 // to rest.
-func newBench(t *testing.T, id identity.Identity, recheck time.Duration) *bench {
+func newBench(t *testing.T, id access.Identity, recheck time.Duration) *bench {
 	t.Helper()
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(4)))
 	sink, ok := logger.GetSink().(ktesting.Underlier)
@@ -94,7 +94,7 @@ func newBench(t *testing.T, id identity.Identity, recheck time.Duration) *bench 
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
 	b.stop = stop
 	b.Cache = source.New(ctx, source.Config{
-		Client:  func(identity.Identity) (rest.Interface, error) { return b.client(), nil },
+		Client:  func(access.Identity) (rest.Interface, error) { return b.client(), nil },
 		Types:   b.front.types,
 		Allow:   b.mayRead,
 		Denies:  b.isSure,
@@ -122,7 +122,7 @@ func (b *bench) note(key source.Key) {
 	}
 }
 
-func (b *bench) mayRead(ctx context.Context, id identity.Identity, ref api.Ref) error {
+func (b *bench) mayRead(ctx context.Context, id access.Identity, ref api.Ref) error {
 	b.ask(asking, ref)
 	if id != b.id {
 		b.t.Errorf("asked whether %s may read %s, want it asked of %s", id, ref, b.id)
@@ -136,7 +136,7 @@ func (b *bench) mayRead(ctx context.Context, id identity.Identity, ref api.Ref) 
 	return allow(ctx)
 }
 
-func (b *bench) isSure(_ context.Context, id identity.Identity, ref api.Ref) (bool, error) {
+func (b *bench) isSure(_ context.Context, id access.Identity, ref api.Ref) (bool, error) {
 	b.ask(asserting, ref)
 	if id != b.id {
 		b.t.Errorf("asked whether %s is denied %s, want it asked of %s", id, ref, b.id)
@@ -277,18 +277,18 @@ func pass(d time.Duration) {
 func bubble(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { test(newBench(t, identity.Driver(), recheck)) })
+	synctest.Test(t, func(t *testing.T) { test(newBench(t, access.Driver(), recheck)) })
 }
 
 // bubbleOf is [bubble] for another reader.
-func bubbleOf(t *testing.T, id identity.Identity, test func(b *bench)) {
+func bubbleOf(t *testing.T, id access.Identity, test func(b *bench)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { test(newBench(t, id, recheck)) })
 }
 
 // bubbleWith is [bubbleOf] for another recheck.
-func bubbleWith(t *testing.T, id identity.Identity, recheck time.Duration, test func(b *bench)) {
+func bubbleWith(t *testing.T, id access.Identity, recheck time.Duration, test func(b *bench)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { test(newBench(t, id, recheck)) })

@@ -9,21 +9,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
 // readers are those that may lose the right to read, by how the API server says no to them.
 func readers() map[string]reader {
 	return map[string]reader{
-		"by the pod": {identity.Of(runner), forbiddenList(), func(b *bench, err error) { b.answer(err, err) }},
+		"by the pod": {access.Of(runner), forbiddenList(), func(b *bench, err error) { b.answer(err, err) }},
 		"on behalf":  {behalf, denied(), func(b *bench, err error) { b.deny(err) }},
 	}
 }
 
 // reader is who reads, what a denial says to it, and how requests of it are answered from now on; nil stands for the truth.
 type reader struct {
-	id     identity.Identity
+	id     access.Identity
 	denial error
 	answer func(b *bench, err error)
 }
@@ -152,7 +152,7 @@ func TestAnotherAnswerStartsTheDoubtAnew(t *testing.T) {
 	}
 	for name, interlude := range tests {
 		t.Run(name, func(t *testing.T) {
-			bubbleOf(t, identity.Of(runner), func(b *bench) {
+			bubbleOf(t, access.Of(runner), func(b *bench) {
 				told := b.follow()
 				b.putMap(configMap(web, "1"))
 				b.answer(forbiddenList(), forbidden())
@@ -248,7 +248,7 @@ func TestWhatTheDriverMayNotReadForAPodIsNoDenial(t *testing.T) {
 
 // TestAPolledObjectIsRevokedAsWell, and is still polled when that is over.
 func TestAPolledObjectIsRevokedAsWell(t *testing.T) {
-	bubbleOf(t, identity.Of(runner), func(b *bench) {
+	bubbleOf(t, access.Of(runner), func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
 		b.onlyGets()
 		defer b.acquire(web)()

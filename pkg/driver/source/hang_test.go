@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
@@ -112,10 +112,10 @@ func onBrink(t *testing.T, test func(b *brink)) {
 		client := front.client(p)
 		ctx, stop := context.WithCancel(t.Context())
 		c := source.New(ctx, source.Config{
-			Client:  func(identity.Identity) (rest.Interface, error) { return client, nil },
+			Client:  func(access.Identity) (rest.Interface, error) { return client, nil },
 			Types:   front.types,
-			Allow:   func(context.Context, identity.Identity, api.Ref) error { return nil },
-			Denies:  func(context.Context, identity.Identity, api.Ref) (bool, error) { return true, nil },
+			Allow:   func(context.Context, access.Identity, api.Ref) error { return nil },
+			Denies:  func(context.Context, access.Identity, api.Ref) (bool, error) { return true, nil },
 			Changed: func(source.Key) {}, Recheck: recheck, Room: roomy(),
 		})
 		var running sync.WaitGroup

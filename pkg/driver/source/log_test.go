@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 // hush is content that must not be logged.
@@ -82,7 +82,7 @@ func TestEachSortOfTroubleIsLoggedOnce(t *testing.T) {
 
 // TestTroubleThatPollingEndsIsOver, and so is that of an immutable object.
 func TestTroubleThatPollingEndsIsOver(t *testing.T) {
-	bubbleOf(t, identity.Of(runner), func(b *bench) {
+	bubbleOf(t, access.Of(runner), func(b *bench) {
 		seen := 0
 		b.putMap(configMap(web, hush))
 		b.answer(forbiddenList(), forbidden())

@@ -1,30 +1,26 @@
 package source
 
 import (
-	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 // longestDoubt is how long watches have to be refused, while the object may be read, until somebody is told that it is polled.
 const longestDoubt = 15 * time.Second
 
-func (w *watcher) doubt() time.Duration { return min(w.cache.cfg.Recheck, longestDoubt) }
+func (r *reader) doubt() time.Duration { return min(r.cache.cfg.Recheck, longestDoubt) }
 
-// noteOutcome remembers why the object cannot be kept current, or, for nil, that it can. What was read before stays. A
+// Outcome implements [objectwatch.Handler]: it records why the object cannot be kept current, or, for nil, that it can. What was read before stays. A
 // cause of the same sort is no change, although its text may differ from try to try; a server that is back and denies
 // access is one. What was revoked stays so, and says so, until the server has granted it again: an outage grants nothing.
-func (w *watcher) noteOutcome(err error) {
-	if err == nil {
-		w.unwatched = time.Time{}
-	}
-	revoked := w.believe(err)
-	w.cache.update(w, func(s *Snapshot) bool {
+func (r *reader) Outcome(err error) {
+	revoked := r.noteDenial(err)
+	r.update(func(s *Snapshot) bool {
 		if s.Revoked && err != nil {
 			return false
 		}
@@ -42,8 +38,8 @@ func sameSort(a, b error) bool {
 }
 
 // log says that the object is not kept current, or that it is again.
-func (w *watcher) log(err error) {
-	logger := klog.FromContext(w.ctx).WithValues(logkeys.Ref, w.key.Ref, logkeys.Identity, w.key.Identity)
+func (r *reader) log(err error) {
+	logger := klog.FromContext(r.cache.ctx).WithValues(logkeys.Ref, r.key.Ref, logkeys.Identity, r.key.Identity)
 	if err == nil {
 		logger.Info("An object is kept current again")
 		return
@@ -51,49 +47,25 @@ func (w *watcher) log(err error) {
 	logger.Error(err, "An object is not kept current")
 }
 
-// believe takes an outcome into account, and reports whether the object counts from now on as one that may not be read any
-// more: denials were all that was heard for as long as a recheck, and the API server is sure.
-func (w *watcher) believe(err error) bool {
-	switch {
-	case !apierrors.IsForbidden(err), w.key.Identity == identity.Driver():
-		w.denied = time.Time{}
-		return false
-	case w.denied.IsZero():
-		w.denied = time.Now()
-	}
-	if time.Since(w.denied) < w.cache.cfg.Recheck || w.cache.Get(w.key).Revoked {
+// noteDenial takes an outcome into account, and reports whether access counts as revoked from now on.
+func (r *reader) noteDenial(err error) (isRevoked bool) {
+	r.denials.Note(r.key.Identity, err)
+	if r.cache.Get(r.key).Revoked {
 		return false
 	}
-	return w.confirm()
+	counts, err := r.denials.Count(r.cache.cfg.Recheck, r.confirm)
+	if err != nil {
+		klog.FromContext(r.cache.ctx).V(4).Info("It is not known yet whether access is lost", logkeys.Ref, r.key.Ref,
+			logkeys.Identity, r.key.Identity, logkeys.Reason, err)
+	}
+	return counts
 }
 
-// confirm asks whether the API server is sure of its denials. One that allows the object after all has not denied it.
-func (w *watcher) confirm() bool {
-	ctx, cancel := w.beginRequest()
+func (r *reader) confirm() (bool, error) {
+	ctx, cancel := r.follower.BeginRequest()
 	defer cancel()
-	denies, err := w.cache.cfg.Denies(ctx, w.key.Identity, w.key.Ref)
-	switch {
-	case err != nil:
-		klog.FromContext(w.ctx).V(4).Info("It is not known yet whether access is lost", logkeys.Ref, w.key.Ref,
-			logkeys.Identity, w.key.Identity, logkeys.Reason, err)
-		return false
-	case !denies:
-		w.denied = time.Time{}
-	}
-	return denies
+	return r.cache.cfg.Denies(ctx, r.key.Identity, r.key.Ref)
 }
 
-// denial says who is denied: the pod, or the driver, after it was told that the pod may get the object.
-func (w *watcher) denial(err error) error {
-	if w.key.Identity.ByDriver {
-		return &driverDeniedError{cause: err}
-	}
-	return err
-}
-
-// driverDeniedError is no denial of the pod, and must not pass for one. So it does not unwrap to its cause.
-type driverDeniedError struct{ cause error }
-
-func (e *driverDeniedError) Error() string {
-	return fmt.Sprintf("the pod may get it, but the driver may not (see its ClusterRole): %v", e.cause)
-}
+// Denied implements [objectwatch.Poller].
+func (r *reader) Denied(err error) error { return access.OfDriver(r.key.Identity, err) }

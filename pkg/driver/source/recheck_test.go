@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 // TestHowLongAWatchStaysOpen opens many. That of who may lose the right to read is opened anew about every recheck, and
@@ -13,11 +13,11 @@ import (
 func TestHowLongAWatchStaysOpen(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		id          identity.Identity
+		id          access.Identity
 		least, most time.Duration
 	}{
-		"the driver's own":   {identity.Driver(), 30 * time.Minute, time.Hour},
-		"a pod's":            {identity.Of(runner), recheck * 2 / 3, recheck * 4 / 3},
+		"the driver's own":   {access.Driver(), 30 * time.Minute, time.Hour},
+		"a pod's":            {access.Of(runner), recheck * 2 / 3, recheck * 4 / 3},
 		"on behalf of a pod": {behalf, recheck * 2 / 3, recheck * 4 / 3},
 	}
 	for name, tt := range tests {

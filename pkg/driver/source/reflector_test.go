@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 // What a reflector of the client library gets right, case by case: expired versions, bookmarks, consistent lists, backoff
@@ -31,7 +31,7 @@ func whicheverWay(t *testing.T, test func(b *bench)) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, identity.Driver(), recheck)
+				b := newBench(t, access.Driver(), recheck)
 				b.front.speak(kind)
 				test(b)
 			})

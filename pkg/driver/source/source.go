@@ -1,7 +1,7 @@
-// Package source turns a reference to a ConfigMap or Secret into its live content: one watch per object and identity,
-// shared by everyone who uses it and stopped with its last user.
+// Package source turns a reference to a ConfigMap or Secret into its live content. All users of an
+// object with the same identity share one watch, which ends with the last user.
 //
-// It does not know volumes, files, or what becomes of the content.
+// It does not know volumes, files, or how the content is used.
 package source
 
 import (
@@ -11,18 +11,18 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/kubeclient"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch"
 )
 
 // Key names an object and whose credentials read it. It is comparable.
 type Key struct {
-	Identity identity.Identity
+	Identity access.Identity
 	Ref      api.Ref
 }
 
@@ -85,15 +85,15 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 // Config is what a cache needs. Every field is required.
 type Config struct {
 	// Client returns a client of the core group with the credentials of an identity.
-	Client func(identity.Identity) (rest.Interface, error)
+	Client func(access.Identity) (rest.Interface, error)
 	// Types are those of the clients.
 	Types *kubeclient.Types
 	// Allow returns nil if an identity may read an object, as far as the API server does not decide that with the request
 	// itself; else an error as that would give. It is asked before each request.
-	Allow func(context.Context, identity.Identity, api.Ref) error
+	Allow func(context.Context, access.Identity, api.Ref) error
 	// Denies reports whether the API server is sure that a pod may not read an object, asked in another way than by reading it.
 	// It is asked before a denial is believed. An error means that it could not be found out.
-	Denies func(context.Context, identity.Identity, api.Ref) (bool, error)
+	Denies func(context.Context, access.Identity, api.Ref) (bool, error)
 	// Changed is called after the snapshot of a key has changed, without any lock held. It must not block.
 	Changed func(Key)
 	// Recheck is about how often the API server is made to decide anew whether a pod may read: an open watch does not
@@ -105,46 +105,55 @@ type Config struct {
 	Room Room
 }
 
-// Cache holds the objects that are in use and nothing else.
+// Cache stores the objects that are in use and nothing else.
 type Cache struct {
-	ctx context.Context // Bounds every watch.
-	cfg Config
-	wg  sync.WaitGroup // Counts the watches' goroutines.
+	ctx   context.Context // Has the logger.
+	cfg   Config
+	kinds map[api.Kind]*objectwatch.Kind
+	group *objectwatch.Group
 
-	parameters runtime.ParameterCodec // Of requests.
-	decoder    runtime.Decoder        // Of what watches bring.
-
-	mu        sync.Mutex // Guards all below and everything in the items; never held while waiting or calling out.
+	mu        sync.Mutex // Guards the fields below and the items; never held while waiting or calling out.
 	items     map[Key]*item
-	bookmarks map[api.Kind]time.Time // When a watch of the kind has brought one last.
-	replaced  int                    // How many watches were found to be dead.
-	isRunning bool                   // Run was called: who comes from then on is new to the node.
+	isRunning bool // Run was called: objects acquired from then on are new to the node.
 }
 
 // item is one object in use. Invariant: it is in Cache.items exactly while users > 0.
 type item struct {
-	users int
-	stop  func() // Ends the watch; nil while none runs because the object is immutable.
-	vigil *vigil // Over that watch.
-	now   Snapshot
-	// isNew says that it is unknown yet, and that nobody needs it who was there before: others can do without it.
+	users  int
+	reader *reader // Nil while none runs because the object is immutable.
+	now    Snapshot
+	// isNew means that the object has not been read yet, and that no live volume needs it.
 	isNew bool
-	// isAwaited says that the object is not known yet, and that a new volume waits for it. It is read without the lock.
+	// isAwaited means that the object has not been read yet, and that a new volume waits for it. It is read without the lock.
 	isAwaited atomic.Bool
-	// account is what is taken of the room; fixed.
+	// account is the part of the room that the item uses; fixed.
 	account *budget.Account
 }
 
 // New returns an empty cache whose watches all end with ctx.
 func New(ctx context.Context, cfg Config) *Cache {
-	return &Cache{
-		ctx: ctx, cfg: cfg, items: map[Key]*item{}, bookmarks: map[api.Kind]time.Time{},
-		parameters: cfg.Types.Parameters(), decoder: cfg.Types.Codecs().UniversalDeserializer(),
-	}
+	return &Cache{ctx: ctx, cfg: cfg, kinds: kinds(), group: objectwatch.New(ctx, cfg.Types), items: map[Key]*item{}}
 }
 
 // Wait returns when every watch has ended. The context given to New must have been cancelled.
-func (c *Cache) Wait() { c.wg.Wait() }
+func (c *Cache) Wait() { c.group.Wait() }
+
+// Run replaces watches that have died silently, until ctx ends. It returns nil. Without it everything
+// else works. Live volumes use what was acquired before it; other objects are new when they are first
+// read, and leave a share of the room to live volumes (see [budget.Account.Open]).
+func (c *Cache) Run(ctx context.Context) error {
+	c.mu.Lock()
+	c.isRunning = true
+	c.mu.Unlock()
+	return c.group.Run(ctx)
+}
+
+// Replaced returns how many watches were found dead and replaced so far.
+func (c *Cache) Replaced() int { return c.group.Replaced() }
+
+// Silence returns the longest time for which an open watch has delivered nothing; zero when none is
+// open.
+func (c *Cache) Silence() time.Duration { return c.group.Silence() }
 
 // Acquire counts one more user of the object; the first one starts its watch. The returned function takes the user back
 // and may be called more than once. Acquire does not wait for the object: see [Cache.Get] and [Config.Changed].
@@ -158,13 +167,13 @@ func (c *Cache) Acquire(key Key) (release func(), err error) {
 	it, found := c.items[key]
 	if !found {
 		it = &item{account: c.cfg.Room.Account(), isNew: c.isRunning}
-		it.account.Force(bytesPerObject) // Whether there is such an object or not.
+		it.account.Force(bytesPerWatch) // Whether there is such an object or not.
 		c.items[key] = it
 	}
 	it.users++
-	if it.stop == nil {
-		// Either nobody watches yet, or the object was immutable: it may have been made anew since, so a newcomer is
-		// not served what an earlier one was.
+	if it.reader == nil {
+		// Either there is no watch yet, or the object was immutable. Such an object may have been created
+		// again since, so it is read again for a new user.
 		it.now.Synced = false
 		c.startLocked(key, it, client)
 	}
@@ -190,9 +199,7 @@ func (c *Cache) drop(key Key) *budget.Account {
 		return nil
 	}
 	delete(c.items, key)
-	if it.stop != nil {
-		it.stop()
-	}
+	it.stopLocked()
 	return it.account
 }
 
@@ -213,7 +220,7 @@ func (c *Cache) Watches() int {
 	defer c.mu.Unlock()
 	n := 0
 	for _, it := range c.items {
-		if it.stop != nil {
+		if it.reader != nil {
 			n++
 		}
 	}
@@ -231,50 +238,4 @@ func (c *Cache) Polled() int {
 		}
 	}
 	return n
-}
-
-// startLocked starts the watch of an item. c.mu is held.
-func (c *Cache) startLocked(key Key, it *item, client rest.Interface) {
-	ctx, stop := context.WithCancel(c.ctx)
-	w := &watcher{
-		cache: c, key: key, item: it, ctx: ctx, object: object{client: client, parameters: c.parameters, ref: key.Ref},
-	}
-	it.vigil = &w.vigil
-	it.stop = func() {
-		stop()
-		if w.vigil.cancel != nil {
-			w.vigil.cancel()
-		}
-	}
-	c.wg.Add(1) // Until its last step.
-	go w.begin()
-}
-
-// update changes an item's snapshot and tells the listener if change reports a difference. Each sort of trouble is logged
-// when it begins, and its end. Updates of a watch that has been stopped are dropped: its item may belong to a later watch.
-func (c *Cache) update(w *watcher, change func(*Snapshot) (changed bool)) {
-	c.mu.Lock()
-	if w.ctx.Err() != nil {
-		c.mu.Unlock()
-		return
-	}
-	before := w.item.now.Err
-	changed := change(&w.item.now)
-	w.item.now.noteFailing()
-	now := w.item.now
-	w.item.isNew = w.item.isNew && !now.Synced
-	if now.Synced {
-		w.item.isAwaited.Store(false)
-	}
-	if now.Synced && now.Found && now.Content.Immutable && w.key.Identity == identity.Driver() {
-		w.item.stop() // Content that never changes needs no watch; whether a pod may still read it does.
-		w.item.stop = nil
-	}
-	c.mu.Unlock()
-	if !sameSort(before, now.Err) {
-		w.log(now.Err)
-	}
-	if changed {
-		c.cfg.Changed(w.key)
-	}
 }

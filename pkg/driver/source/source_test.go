@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
@@ -238,11 +238,11 @@ func TestAcquireWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("no token")
 	c := source.New(t.Context(), source.Config{
-		Client:  func(identity.Identity) (rest.Interface, error) { return nil, cause },
+		Client:  func(access.Identity) (rest.Interface, error) { return nil, cause },
 		Types:   newFront(t).types,
 		Changed: func(source.Key) { t.Error("Changed was called") },
 	})
-	key := source.Key{Identity: identity.Identity{Namespace: "default", ServiceAccount: "runner"}, Ref: cert}
+	key := source.Key{Identity: access.Identity{Namespace: "default", ServiceAccount: "runner"}, Ref: cert}
 	release, err := c.Acquire(key)
 	const want = "acquire secret default/cert as serviceaccount default/runner: no token"
 	if release != nil || !errors.Is(err, cause) || err.Error() != want {

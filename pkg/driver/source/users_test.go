@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
@@ -50,21 +50,21 @@ func TestIdentitiesDoNotShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		ctx, stop := context.WithCancel(t.Context())
-		var asked []identity.Identity
+		var asked []access.Identity
 		sources := source.New(ctx, source.Config{
-			Client: func(id identity.Identity) (rest.Interface, error) {
+			Client: func(id access.Identity) (rest.Interface, error) {
 				asked = append(asked, id)
 				return c.client(), nil
 			},
 			Types:   c.front.types,
-			Allow:   func(context.Context, identity.Identity, api.Ref) error { return nil },
-			Denies:  func(context.Context, identity.Identity, api.Ref) (bool, error) { return true, nil },
+			Allow:   func(context.Context, access.Identity, api.Ref) error { return nil },
+			Denies:  func(context.Context, access.Identity, api.Ref) (bool, error) { return true, nil },
 			Changed: func(source.Key) {},
 			Recheck: recheck,
 			Room:    roomy(),
 		})
 		own := byDriver(web)
-		pods := source.Key{Identity: identity.Identity{Namespace: "default", ServiceAccount: "runner"}, Ref: web}
+		pods := source.Key{Identity: access.Identity{Namespace: "default", ServiceAccount: "runner"}, Ref: web}
 		for _, key := range []source.Key{own, pods} {
 			if _, err := sources.Acquire(key); err != nil {
 				t.Fatalf("Acquire(%s) = %v, want no error", key, err)
@@ -74,7 +74,7 @@ func TestIdentitiesDoNotShare(t *testing.T) {
 		if got := c.open(web); got != 2 {
 			t.Errorf("open watches = %d, want one for each identity", got)
 		}
-		if diff := cmp.Diff([]identity.Identity{own.Identity, pods.Identity}, asked); diff != "" {
+		if diff := cmp.Diff([]access.Identity{own.Identity, pods.Identity}, asked); diff != "" {
 			t.Errorf("clients asked for (-want +got):\n%s", diff)
 		}
 		stop()

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -101,4 +102,37 @@ func (w *wire) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.requests
+}
+
+// TestLargeEventsTakeTurns: the gate has slots for two, so a third large event is decoded when another
+// one has delivered nothing for a while, or is complete.
+func TestLargeEventsTakeTurns(t *testing.T) {
+	onWire(t, 1, func(g *guarded) {
+		g.use(0, 3)
+		before := g.changes.Load()
+		wantChanges := func(when string, want int64) {
+			t.Helper()
+			synctest.Wait()
+			if got := g.changes.Load() - before; got != want {
+				t.Errorf("%d events were decoded %s, want %d", got, when, want)
+			}
+		}
+		var rests [][]byte
+		for i := range 3 {
+			large := g.object(nameOf(i))
+			large.Data["large"] = strings.Repeat("x", 100<<10)
+			event := g.event(watch.Event{Type: watch.Modified, Object: large})
+			cut := []int{len(event) / 2, len(event) / 2, len(event)}[i]
+			rests = append(rests, event[cut:])
+			go func() { _, _ = g.streams[nameOf(i)].Write(event[:cut]) }()
+			synctest.Wait()
+		}
+		wantChanges("while two others are read", 0)
+		pass(300 * time.Millisecond)
+		wantChanges("after the others have stalled", 1)
+		for i := range 2 {
+			g.send(nameOf(i), rests[i])
+		}
+		wantChanges("at last", 3)
+	})
 }

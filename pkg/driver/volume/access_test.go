@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
@@ -32,14 +32,14 @@ func secret(ref api.Ref, more ...string) map[string]string {
 func TestWhoReadsASource(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		secrets identity.Reader
+		secrets access.Reader
 		ref     api.Ref
-		want    identity.Identity
+		want    access.Identity
 	}{
-		"a Secret of the pod's namespace by the pod":            {identity.ByPod, tls, identity.Of(app)},
-		"a Secret of the pod's namespace by the driver":         {identity.ByDriver, tls, identity.Driver()},
-		"a Secret of another namespace by the pod":              {identity.ByPod, shared, identity.Of(app)},
-		"a Secret of another namespace, which the driver reads": {identity.ByDriver, shared, identity.OnBehalf(app)},
+		"a Secret of the pod's namespace by the pod":            {access.ByPod, tls, access.Of(app)},
+		"a Secret of the pod's namespace by the driver":         {access.ByDriver, tls, access.Driver()},
+		"a Secret of another namespace by the pod":              {access.ByPod, shared, access.Of(app)},
+		"a Secret of another namespace, which the driver reads": {access.ByDriver, shared, access.OnBehalf(app)},
 	}
 	for name, tt := range tests {
 		bubbleCase(t, name, func(n *node) {
@@ -99,7 +99,7 @@ func TestADenialDecidesWhatKindOfTroubleItIs(t *testing.T) {
 // TestADenialSaysWhatToGrant: at a publish and when the access is lost, to the caller and on the pod.
 func TestADenialSaysWhatToGrant(t *testing.T) {
 	t.Parallel()
-	tests := map[identity.Reader]identity.Identity{identity.ByPod: identity.Of(app), identity.ByDriver: identity.OnBehalf(app)}
+	tests := map[access.Reader]access.Identity{access.ByPod: access.Of(app), access.ByDriver: access.OnBehalf(app)}
 	for secrets, reader := range tests {
 		bubbleCase(t, string(secrets), func(n *node) {
 			n.secrets = secrets
@@ -107,8 +107,8 @@ func TestADenialSaysWhatToGrant(t *testing.T) {
 			d := n.start()
 			r := n.request("config", secret(shared))
 			want := `secret certs/tls cannot be read: secrets "tls" is forbidden: no; to allow it, apply:` + "\n" +
-				identity.Grant(reader, shared)
-			got := n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Denied)
+				access.Grant(reader, shared)
+			got := n.wantKind(d.Publish(n.ctx, r, access.Token{}), volume.Denied)
 			wantSame(n, "Publish() says", want, got)
 			n.wantTold(`WaitingForSource: volume "config": waiting for a source: ` + want)
 			n.wantNothing(d)
@@ -132,20 +132,20 @@ func TestADenialSaysWhatToGrant(t *testing.T) {
 func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
 	t.Parallel()
 	unauthorized := apierrors.NewUnauthorized("Unauthorized")
-	review := &identity.ReviewError{Identity: identity.OnBehalf(app), Ref: shared, Cause: forbidden(shared)}
+	review := &access.ReviewError{Identity: access.OnBehalf(app), Ref: shared, Cause: forbidden(shared)}
 	tests := map[string]struct {
-		secrets identity.Reader
+		secrets access.Reader
 		err     error
 		want    string
 	}{
 		"the pod's token is not valid": {
-			identity.ByPod, unauthorized, "Unauthorized: the token of serviceaccount default/default is not valid, because the pod that it is " +
+			access.ByPod, unauthorized, "Unauthorized: the token of serviceaccount default/default is not valid, because the pod that it is " +
 				"bound to or the service account is gone; the kubelet brings another one while both exist",
 		},
-		"no token is held":                  {identity.ByPod, identity.ErrNoToken, "no valid token is held"},
-		"the driver's token is not valid":   {identity.ByDriver, unauthorized, "Unauthorized"},
-		"the driver may not ask for access": {identity.ByDriver, review, review.Error()},
-		"the driver may not read for a pod": {identity.ByDriver, errors.New("the pod may get it, but the driver may not"), "the pod may get it, but the driver may not"},
+		"no token is held":                  {access.ByPod, access.ErrNoToken, "no valid token is held"},
+		"the driver's token is not valid":   {access.ByDriver, unauthorized, "Unauthorized"},
+		"the driver may not ask for access": {access.ByDriver, review, review.Error()},
+		"the driver may not read for a pod": {access.ByDriver, errors.New("the pod may get it, but the driver may not"), "the pod may get it, but the driver may not"},
 	}
 	for name, tt := range tests {
 		bubbleCase(t, name, func(n *node) {
@@ -182,7 +182,7 @@ func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
 // TestANewcomerIsNotServedWhatIsForbidden by now: the files of the volumes that were there before stay.
 func TestANewcomerIsNotServedWhatIsForbidden(t *testing.T) {
 	t.Parallel()
-	for _, secrets := range []identity.Reader{identity.ByPod, identity.ByDriver} {
+	for _, secrets := range []access.Reader{access.ByPod, access.ByDriver} {
 		bubbleCase(t, string(secrets), func(n *node) {
 			n.secrets = secrets
 			n.cluster.set(shared, "key", "k1")

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
@@ -59,7 +59,7 @@ func TestPublishRefusesWhatIsUnfit(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "log.level", "hunter2")
 		d := n.start()
-		err := d.Publish(n.ctx, n.request("config", asFile("a", api.FormatDotenv)), identity.Token{})
+		err := d.Publish(n.ctx, n.request("config", asFile("a", api.FormatDotenv)), access.Token{})
 		if text := n.wantKind(err, volume.Invalid); !strings.Contains(text, "log.level") || strings.Contains(text, "hunter2") {
 			n.Errorf("Publish = %q, want the key and not its value", text)
 		}

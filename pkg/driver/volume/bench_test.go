@@ -12,8 +12,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
@@ -68,7 +68,7 @@ func benchmark(b *testing.B) (*volume.Manager, *still, *counting, func(i int) st
 	}
 	object, seen := &still{}, &counting{}
 	object.edit(0)
-	n := &node{dir: dir, secrets: identity.ByDriver, maps: identity.ByDriver, T: new(testing.T)}
+	n := &node{dir: dir, secrets: access.ByDriver, maps: access.ByDriver, T: new(testing.T)}
 	m := volume.New(volume.Config{
 		Sources: object, Authority: n.authority(), Tokens: &n.tokens, Records: records, Reporter: seen,
 		Mounts: volumefs.New(volumefs.Config{Root: dir, Source: "csi.test"}),
@@ -95,7 +95,7 @@ func BenchmarkUpdate(b *testing.B) {
 			for i := range volumes {
 				r := request(i)
 				seen.written.Add(1)
-				if err := m.Publish(ctx, r, identity.Token{}); err != nil {
+				if err := m.Publish(ctx, r, access.Token{}); err != nil {
 					b.Fatal(err)
 				}
 				b.Cleanup(func() { _ = m.Unpublish(context.WithoutCancel(ctx), r.VolumeID, r.TargetPath) })
@@ -108,7 +108,7 @@ func BenchmarkUpdate(b *testing.B) {
 				b.StartTimer()
 				object.edit(version)
 				seen.written.Add(volumes)
-				m.Changed(source.Key{Identity: identity.Driver(), Ref: web})
+				m.Changed(source.Key{Identity: access.Driver(), Ref: web})
 				seen.written.Wait()
 			}
 		})
@@ -126,7 +126,7 @@ func BenchmarkPublish(b *testing.B) {
 		r := request(i)
 		seen.written.Add(1)
 		b.StartTimer()
-		if err := m.Publish(ctx, r, identity.Token{}); err != nil {
+		if err := m.Publish(ctx, r, access.Token{}); err != nil {
 			b.Fatal(err)
 		}
 		b.StopTimer()

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
@@ -38,7 +38,7 @@ func wantSame[T any](n *node, what string, want, got T, options ...cmp.Option) {
 // wantRefused checks that a publish fails with an error of the kind and, if there is one, the text.
 func (d *driver) wantRefused(r state.Record, kind volume.Kind, text ...string) {
 	d.n.Helper()
-	got := d.n.wantKind(d.Publish(d.n.ctx, r, identity.Token{}), kind)
+	got := d.n.wantKind(d.Publish(d.n.ctx, r, access.Token{}), kind)
 	if len(text) > 0 {
 		wantSame(d.n, "the error of Publish", text[0], got)
 	}
@@ -187,4 +187,4 @@ func (n *node) wantTold(want ...string) {
 }
 
 // keyOf is the source key of an object that the driver's own identity reads.
-func keyOf(ref api.Ref) source.Key { return source.Key{Identity: identity.Driver(), Ref: ref} }
+func keyOf(ref api.Ref) source.Key { return source.Key{Identity: access.Driver(), Ref: ref} }

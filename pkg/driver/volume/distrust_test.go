@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
@@ -86,7 +86,7 @@ func TestTheTimeoutIsForWhatIsMissing(t *testing.T) {
 			ctx, cancel := context.WithTimeout(n.ctx, tt.patience)
 			defer cancel()
 			began := time.Now()
-			got := n.wantKind(d.Publish(ctx, n.request("config", configMap("web")), identity.Token{}), volume.NotReady)
+			got := n.wantKind(d.Publish(ctx, n.request("config", configMap("web")), access.Token{}), volume.NotReady)
 			if want := "configmap default/web has not been read yet"; got != want {
 				n.Errorf("Publish() says %q, want %q", got, want)
 			}

@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
 // deniedTo is what is said of an object that an identity may not read.
-func deniedTo(id identity.Identity, ref api.Ref) string {
-	return fmt.Sprintf("%s cannot be read: %v; to allow it, apply:\n%s", ref, forbidden(ref), identity.Grant(id, ref))
+func deniedTo(id access.Identity, ref api.Ref) string {
+	return fmt.Sprintf("%s cannot be read: %v; to allow it, apply:\n%s", ref, forbidden(ref), access.Grant(id, ref))
 }
 
 // What is said when the access is lost for good, for each wish.
@@ -32,10 +32,10 @@ func left(onDelete api.OnDelete, a string) map[string]string {
 }
 
 // eachDenial runs a test for everybody to whom an object can be denied, and every wish for what is to be done then.
-func eachDenial(t *testing.T, test func(n *node, reader identity.Identity, onDelete api.OnDelete)) {
+func eachDenial(t *testing.T, test func(n *node, reader access.Identity, onDelete api.OnDelete)) {
 	t.Helper()
 	t.Parallel()
-	readers := map[identity.Reader]identity.Identity{identity.ByPod: identity.Of(app), identity.ByDriver: identity.OnBehalf(app)}
+	readers := map[access.Reader]access.Identity{access.ByPod: access.Of(app), access.ByDriver: access.OnBehalf(app)}
 	for secrets, reader := range readers {
 		for onDelete := range lost {
 			bubbleCase(t, reader.String()+", "+string(onDelete), func(n *node) {
@@ -64,7 +64,7 @@ func (n *node) publishedShared(onDelete api.OnDelete) (*driver, state.Record) {
 // nothing, since the server may be wrong; whoever asks is told. When it keeps to it, the files stay or go, and the pod is
 // told once.
 func TestADenialIsDoubtedAtFirst(t *testing.T) {
-	eachDenial(t, func(n *node, reader identity.Identity, onDelete api.OnDelete) {
+	eachDenial(t, func(n *node, reader access.Identity, onDelete api.OnDelete) {
 		d, r := n.publishedShared(onDelete)
 		problem := deniedTo(reader, shared)
 		n.cluster.doubt(shared)
@@ -104,7 +104,7 @@ func TestADenialIsDoubtedAtFirst(t *testing.T) {
 
 // TestADenialThatPassesIsNotTold: neither that it came, nor that it went.
 func TestADenialThatPassesIsNotTold(t *testing.T) {
-	eachDenial(t, func(n *node, _ identity.Identity, onDelete api.OnDelete) {
+	eachDenial(t, func(n *node, _ access.Identity, onDelete api.OnDelete) {
 		d, r := n.publishedShared(onDelete)
 		n.cluster.doubt(shared)
 		for range 3 {
@@ -124,7 +124,7 @@ func TestADenialThatPassesIsNotTold(t *testing.T) {
 // TestADoubtOverARestart begins anew: the next run of the driver knows the source only from its files, and they stay until
 // it has a reason of its own. It removes what an earlier run has not, and leaves removed what that has.
 func TestADoubtOverARestart(t *testing.T) {
-	eachDenial(t, func(n *node, reader identity.Identity, onDelete api.OnDelete) {
+	eachDenial(t, func(n *node, reader access.Identity, onDelete api.OnDelete) {
 		d, r := n.publishedShared(onDelete)
 		n.cluster.doubt(shared)
 		n.cluster.fail(shared, forbidden(shared))
@@ -160,7 +160,7 @@ func TestADoubtOverARestart(t *testing.T) {
 // TestANewcomerDoubtsNothing: what is denied now is not for it, although others still hold it. When the denial has passed
 // while it waits, it is served.
 func TestANewcomerDoubtsNothing(t *testing.T) {
-	eachDenial(t, func(n *node, reader identity.Identity, onDelete api.OnDelete) {
+	eachDenial(t, func(n *node, reader access.Identity, onDelete api.OnDelete) {
 		d, r := n.publishedShared(onDelete)
 		n.cluster.doubt(shared)
 		n.cluster.fail(shared, forbidden(shared))

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
@@ -25,7 +25,7 @@ func TestFailingFirstPublishLeavesNothing(t *testing.T) {
 			r := n.request("config", configMap("web"))
 			n.faults.set(op, syscall.ENOSPC)
 			for range 2 {
-				err := d.Publish(n.ctx, r, identity.Token{})
+				err := d.Publish(n.ctx, r, access.Token{})
 				n.wantKind(err, volume.IO)
 				if !errors.Is(err, syscall.ENOSPC) {
 					n.Errorf("Publish() = %v, want it to wrap %v", err, syscall.ENOSPC)
@@ -57,7 +57,7 @@ func TestAPanickingFirstPublishLeavesNothing(t *testing.T) {
 				defer func() {
 					wantSame(n, "recovered from, want the bug", "a bug", recover())
 				}()
-				_ = d.Publish(n.ctx, r, identity.NewToken("token", time.Now().Add(time.Hour)))
+				_ = d.Publish(n.ctx, r, access.NewToken("token", time.Now().Add(time.Hour)))
 			}()
 			n.faults.on(op, nil)
 			pass(settling)
@@ -79,7 +79,7 @@ func TestFailingFirstWriteLeavesNothing(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1", strings.Repeat("n", 256), "")
 		d := n.start()
-		err := d.Publish(n.ctx, n.request("config", configMap("web")), identity.Token{})
+		err := d.Publish(n.ctx, n.request("config", configMap("web")), access.Token{})
 		n.wantKind(err, volume.IO)
 		if !errors.Is(err, syscall.ENAMETOOLONG) {
 			n.Errorf("Publish() = %v, want it to wrap %v", err, syscall.ENAMETOOLONG)
@@ -113,7 +113,7 @@ func TestEveryCauseIsNamed(t *testing.T) {
 		for op, err := range map[string]error{"publish": syscall.ENOSPC, "delete": syscall.EIO} {
 			n.faults.set(op, err)
 		}
-		err := d.Publish(n.ctx, r, identity.Token{})
+		err := d.Publish(n.ctx, r, access.Token{})
 		n.wantKind(err, volume.IO)
 		for _, want := range []error{syscall.ENOSPC, syscall.EIO} {
 			if !errors.Is(err, want) {

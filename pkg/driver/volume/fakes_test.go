@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
@@ -100,16 +100,16 @@ func (r *records) all() (all []state.Record, err error) {
 // tokens remembers for which volumes tokens are held.
 type tokens struct {
 	mu    sync.Mutex // Guards the fields below.
-	held  map[string]identity.Token
+	held  map[string]access.Token
 	count map[string]int // How many tokens were ever held.
 }
 
-func (t *tokens) Keep(volumeID string, _ api.Pod, token identity.Token) error {
+func (t *tokens) Keep(volumeID string, _ api.Pod, token access.Token) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !token.IsZero() {
 		if t.held == nil {
-			t.held, t.count = map[string]identity.Token{}, map[string]int{}
+			t.held, t.count = map[string]access.Token{}, map[string]int{}
 		}
 		t.held[volumeID] = token
 		t.count[volumeID]++
@@ -136,7 +136,7 @@ func (t *tokens) Retain(known func(volumeID string) bool) error {
 }
 
 // of returns the token that is held for a volume.
-func (t *tokens) of(volumeID string) identity.Token {
+func (t *tokens) of(volumeID string) access.Token {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.held[volumeID]

@@ -209,7 +209,7 @@ func (m *Manager) isSeenMounted(v *volume) bool {
 
 // Room in one generation. An object has at most 1 MiB, and every file takes whole pages.
 const (
-	bytesPerObject = 1 << 20
+	largestObject  = 1 << 20
 	filesPerObject = 1 << 14 // Each has a page: more files would cost a node too much.
 	inodesPerItem  = 64      // A path has no more elements.
 	generations    = 2       // The old one stays until the new one is complete.
@@ -230,11 +230,11 @@ func limitsOf(spec api.Spec) volumefs.Limits {
 			files++
 			inodes += inodesPerItem
 		case items == 0: // Every key of the object is a file.
-			bytes += bytesPerObject
+			bytes += largestObject
 			files += filesPerObject
 			inodes += filesPerObject
 		default:
-			bytes += items * bytesPerObject // Each item may be the whole content of the object.
+			bytes += items * largestObject // Each item may be the whole content of the object.
 			files += items
 			inodes += items * inodesPerItem
 		}

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
@@ -149,7 +149,7 @@ func TestALinkOnTheWayToATarget(t *testing.T) {
 			link, to := where(mine.TargetPath)
 			n.replaceByLink(link, filepath.Join(filepath.Dir(filepath.Dir(mine.TargetPath)), to))
 
-			text := n.wantKind(d.Publish(n.ctx, mine, identity.Token{}), volume.Invalid)
+			text := n.wantKind(d.Publish(n.ctx, mine, access.Token{}), volume.Invalid)
 			if want := " is a symbolic link, which is not followed"; strings.Count(text, mine.TargetPath) != 1 || !strings.Contains(text, want) {
 				n.Errorf("Publish() says %q, want the target once and %q", text, want)
 			}

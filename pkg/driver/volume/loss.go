@@ -5,29 +5,15 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	plans "github.com/liveconfig-csi/liveconfig/pkg/files/projection"
 )
 
-// isDoubted reports whether all that is known is a denial that may be a mistake: see [source.Snapshot].
-func isDoubted(key source.Key, s source.Snapshot) bool {
-	return !s.Synced && !s.Revoked && apierrors.IsForbidden(s.Err) && key.Identity != identity.Driver()
-}
-
-// isUnsure reports whether the reader may have lost the right to what is known of an object: it was denied, or nobody could
-// ask for it, which may have been so for long. What the driver reads for itself every pod of the namespace may have.
-func isUnsure(key source.Key, s source.Snapshot) bool {
-	switch {
-	case apierrors.IsForbidden(s.Err):
-		return true
-	case key.Identity == identity.Driver(), isExhausted(s.Err): // The second was read, and was too large.
-		return false
-	}
-	return s.Err != nil
+// evidenceOf returns what is known about the access of a key's identity.
+func evidenceOf(key source.Key, s source.Snapshot) access.Evidence {
+	return access.Evidence{Identity: key.Identity, WasRead: s.Synced, Revoked: s.Revoked, Err: s.Err}
 }
 
 // followsLoss reports whether files go with their source: with one that a first publish requires they cannot. p.mu is held.

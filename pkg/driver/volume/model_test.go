@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
@@ -80,7 +80,7 @@ func (m *model) step() {
 }
 
 func (m *model) doPublish(v *modelVolume) {
-	err := m.driver.Publish(m.ctx, v.record, identity.Token{})
+	err := m.driver.Publish(m.ctx, v.record, access.Token{})
 	_, exists := m.objects[v.ref]
 	switch {
 	case v.live, exists, v.optional:
@@ -133,7 +133,7 @@ func (m *model) doFailToWrite(v *modelVolume) {
 func (m *model) doFailToRecord(v *modelVolume) {
 	m.faults.set("put", syscall.ENOSPC)
 	defer m.faults.set("put", nil)
-	err := m.driver.Publish(m.ctx, v.record, identity.Token{})
+	err := m.driver.Publish(m.ctx, v.record, access.Token{})
 	if (err == nil) != v.live {
 		m.Errorf("Publish(%s) = %v, want an error: %t", v.record.VolumeID, err, !v.live)
 	}
@@ -213,8 +213,8 @@ func TestEverythingAtOnce(t *testing.T) {
 		}
 		errs := make(chan error, 1000)
 		calls := []func(state.Record) error{
-			func(r state.Record) error { return d.Publish(n.ctx, r, identity.Token{}) },
-			func(r state.Record) error { return d.Publish(n.ctx, r, identity.Token{}) },
+			func(r state.Record) error { return d.Publish(n.ctx, r, access.Token{}) },
+			func(r state.Record) error { return d.Publish(n.ctx, r, access.Token{}) },
 			func(r state.Record) error { return d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) },
 			func(r state.Record) error { _, err := d.Condition(r.VolumeID, r.TargetPath); return err },
 			func(state.Record) error { d.Volumes(); d.Changed(keyOf(web)); return nil },

@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
@@ -23,11 +23,11 @@ func TestANewcomerIsNotServedWhatNobodyCouldAskFor(t *testing.T) {
 		"the API server is away":                   errAway,
 		"the API server is out to lunch":           apierrors.NewServiceUnavailable("out to lunch"),
 		"the token is not taken":                   apierrors.NewUnauthorized("Unauthorized"),
-		"there is no token":                        identity.ErrNoToken,
-		"the right of the account cannot be asked": &identity.ReviewError{Identity: identity.OnBehalf(app), Ref: shared, Cause: errAway},
+		"there is no token":                        access.ErrNoToken,
+		"the right of the account cannot be asked": &access.ReviewError{Identity: access.OnBehalf(app), Ref: shared, Cause: errAway},
 	}
 	for name, cause := range causes {
-		for _, reader := range []identity.Reader{identity.ByPod, identity.ByDriver} {
+		for _, reader := range []access.Reader{access.ByPod, access.ByDriver} {
 			bubbleCase(t, fmt.Sprintf("%s, read by %s", name, reader), func(n *node) {
 				n.secrets = reader
 				n.cluster.set(shared, "key", "k1")

@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
@@ -48,8 +48,8 @@ type node struct {
 	cluster *cluster
 	seen    *reporter
 	tokens  tokens
-	secrets identity.Reader // Who reads Secrets, and what is in other namespaces.
-	maps    identity.Reader // Who reads ConfigMaps.
+	secrets access.Reader // Who reads Secrets, and what is in other namespaces.
+	maps    access.Reader // Who reads ConfigMaps.
 	logs    ktesting.Buffer
 	ctx     context.Context // Carries the logger.
 }
@@ -92,7 +92,7 @@ func newNode(t *testing.T) *node {
 	}
 	n := &node{
 		T: t, dir: dir, faults: newFaults(), cluster: newCluster(), seen: &reporter{},
-		secrets: identity.ByDriver, maps: identity.ByDriver, logs: sink.GetBuffer(), ctx: klog.NewContext(t.Context(), logger),
+		secrets: access.ByDriver, maps: access.ByDriver, logs: sink.GetBuffer(), ctx: klog.NewContext(t.Context(), logger),
 	}
 	n.records = &records{Store: store, faults: n.faults}
 	n.mounts = &volumefs.Faulty{
@@ -155,9 +155,9 @@ func (n *node) build(options ...func(*volume.Config)) *driver {
 }
 
 // authority chooses by who reads Secrets and who ConfigMaps.
-func (n *node) authority() *identity.Authority {
+func (n *node) authority() *access.Authority {
 	n.Helper()
-	a, err := identity.New(identity.Config{
+	a, err := access.New(access.Config{
 		Server: &rest.Config{Host: "https://localhost"}, ConfigMaps: n.maps, Secrets: n.secrets,
 	})
 	if err != nil {
@@ -213,7 +213,7 @@ func configMap(name string, more ...string) map[string]string {
 // still in a bubble while anything is done.
 func (d *driver) publish(r state.Record) {
 	d.n.Helper()
-	if err := d.Publish(d.n.ctx, r, identity.Token{}); err != nil {
+	if err := d.Publish(d.n.ctx, r, access.Token{}); err != nil {
 		d.n.Fatalf("Publish(%s) = %v, want nil", r.VolumeID, err)
 	}
 	pass(latency)
@@ -222,7 +222,7 @@ func (d *driver) publish(r state.Record) {
 // publishing publishes in the background.
 func (d *driver) publishing(r state.Record) <-chan error {
 	done := make(chan error, 1)
-	go func() { done <- d.Publish(d.n.ctx, r, identity.Token{}) }()
+	go func() { done <- d.Publish(d.n.ctx, r, access.Token{}) }()
 	return done
 }
 

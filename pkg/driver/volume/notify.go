@@ -8,7 +8,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
@@ -89,7 +89,7 @@ func howToWatch(key source.Key) string {
 	if !isReadByPod(key) {
 		return "add the verbs list and watch to the driver's ClusterRole"
 	}
-	return "apply:\n" + identity.Grant(key.Identity, key.Ref)
+	return "apply:\n" + access.Grant(key.Identity, key.Ref)
 }
 
 func (n notifier) event(v *volume, reason Reason, format string, args ...any) {

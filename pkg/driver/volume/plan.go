@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	plans "github.com/liveconfig-csi/liveconfig/pkg/files/projection"
@@ -22,14 +22,20 @@ func (pl planner) plan(p *projection) (plans.Plan, map[api.Ref]api.Content, erro
 	var unread []*unreadError
 	for _, key := range p.keys {
 		s := pl.sources.Get(key)
-		switch {
-		case p.followsLoss() && s.Revoked:
-			spec.Sources = forgive(spec.Sources, key.Ref) // Its files go, as if it were deleted.
-		case p.isLive() && isDoubted(key, s): // As if there were no answer yet: the next answer decides.
+		switch evidenceOf(key, s).EffectOn(access.Use{IsLive: p.isLive(), FollowsLoss: p.followsLoss()}) {
+		case access.Remove:
+			spec.Sources = forgive(spec.Sources, key.Ref)
+			continue
+		case access.Await:
 			unread = append(unread, &unreadError{key: key})
-		case !s.Synced, !p.isLive() && isUnsure(key, s): // A new volume does not get what live ones still have.
+			continue
+		case access.Refuse:
 			unread = append(unread, &unreadError{key: key, err: s.Err})
 			spec.Sources = forgive(spec.Sources, key.Ref) // It is not known to be missing.
+			continue
+		case access.Serve:
+		}
+		switch {
 		case s.Found:
 			contents[key.Ref] = s.Content
 		case p.holdsAbsence(key.Ref, s): // The volume changes as a whole, so all of it waits.
@@ -89,5 +95,5 @@ func isFirstRead(err error) bool {
 
 // isReadByPod reports whether a source is read with the pod's own credentials.
 func isReadByPod(key source.Key) bool {
-	return key.Identity != identity.Driver() && !key.Identity.ByDriver
+	return key.Identity != access.Driver() && !key.Identity.ByDriver
 }

@@ -4,13 +4,13 @@ import (
 	"testing"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 // polling returns the Event about a source of another namespace that the pod's service account may get and not watch.
 func polling(ref api.Ref) string {
 	return `Polling: volume "config": ` + ref.String() + " is read about twice a minute, because serviceaccount default/default " +
-		"may get it but not watch it; to have changes at once, apply:\n" + identity.Grant(identity.Of(app), ref)
+		"may get it but not watch it; to have changes at once, apply:\n" + access.Grant(access.Of(app), ref)
 }
 
 const projected = `Projected: volume "config": a change of the sources is in the files`
@@ -19,7 +19,7 @@ const projected = `Projected: volume "config": a change of the sources is in the
 // The next run of the driver tells it once more.
 func TestAPolledSourceIsToldOnce(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.secrets = identity.ByPod
+		n.secrets = access.ByPod
 		n.cluster.set(shared, "key", "k1")
 		n.cluster.poll(shared)
 		d, r := n.live(secret(shared))
@@ -48,7 +48,7 @@ func TestAPolledSourceIsToldOnce(t *testing.T) {
 // TestEachPolledSourceIsTold, but none that is watched.
 func TestEachPolledSourceIsTold(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.secrets = identity.ByPod
+		n.secrets = access.ByPod
 		other := api.Ref{Kind: api.ConfigMap, Namespace: "certs", Name: "roots"}
 		for _, ref := range []api.Ref{web, tls, shared, other} {
 			n.cluster.set(ref, ref.Namespace+"-"+ref.Name+"-"+ref.Kind.Resource(), "1")
@@ -67,7 +67,7 @@ func TestEachPolledSourceIsTold(t *testing.T) {
 // TestASourceThatTurnsPolledIsTold while the volume is live, each time that it does.
 func TestASourceThatTurnsPolledIsTold(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.secrets = identity.ByPod
+		n.secrets = access.ByPod
 		n.cluster.set(shared, "key", "k1")
 		_, r := n.live(secret(shared))
 		n.wantTold()
@@ -112,7 +112,7 @@ func TestAPolledSourceOfTheDrivers(t *testing.T) {
 // TestAPolledSourceThatIsReadOnceIsNotTold: a volume that never updates does not poll it.
 func TestAPolledSourceThatIsReadOnceIsNotTold(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.secrets = identity.ByPod
+		n.secrets = access.ByPod
 		n.cluster.set(shared, "key", "k1")
 		n.cluster.poll(shared)
 		_, r := n.live(secret(shared, api.KeyUpdatePolicy, string(api.UpdateNever)))

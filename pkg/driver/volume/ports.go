@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
@@ -21,13 +21,13 @@ type Sources interface {
 
 // Authority chooses whose credentials read a source for a pod.
 type Authority interface {
-	Choose(api.Pod, api.Ref) identity.Identity
+	Choose(api.Pod, api.Ref) access.Identity
 }
 
 // Tokens stores the tokens of pods, as long as their volumes exist.
 type Tokens interface {
 	// Keep stores the token that a volume came with. The zero token changes nothing.
-	Keep(volumeID string, pod api.Pod, t identity.Token) error
+	Keep(volumeID string, pod api.Pod, t access.Token) error
 	Drop(volumeID string) error
 	// Retain drops the tokens of volumes that are not known.
 	Retain(known func(volumeID string) bool) error

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
@@ -53,7 +53,7 @@ func newProjection(v *volume, m memory) *projection {
 }
 
 // setSpec stores what a volume of the pod asks for, and the readers of its sources.
-func (p *projection) setSpec(pod api.Pod, spec api.Spec, choose func(api.Pod, api.Ref) identity.Identity) {
+func (p *projection) setSpec(pod api.Pod, spec api.Spec, choose func(api.Pod, api.Ref) access.Identity) {
 	p.spec = spec
 	account := ""
 	for _, ref := range spec.Refs() {

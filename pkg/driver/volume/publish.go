@@ -12,7 +12,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 )
@@ -22,7 +22,7 @@ import (
 // other parameters fails and changes nothing. The token is for sources that the pod reads with its own
 // credentials, and may be zero. A first publish that fails leaves nothing behind. Errors are of type
 // *[Error].
-func (m *Manager) Publish(ctx context.Context, r state.Record, t identity.Token) error {
+func (m *Manager) Publish(ctx context.Context, r state.Record, t access.Token) error {
 	if _, busy := m.calls.LoadOrStore(r.VolumeID, nil); busy {
 		return refuse("publish", r.VolumeID, Busy, "another call for volume %s is under way", r.VolumeID)
 	}
@@ -104,7 +104,7 @@ func logUnrecorded(ctx context.Context, r state.Record, err error) {
 
 // publishAgain publishes a volume that somebody has unmounted: the next containers of the pod need
 // it.
-func (m *Manager) publishAgain(ctx context.Context, v *volume, r state.Record, t identity.Token) error {
+func (m *Manager) publishAgain(ctx context.Context, v *volume, r state.Record, t access.Token) error {
 	if err := m.cfg.Records.Delete(r.VolumeID); err != nil {
 		return wrap("publish", r.VolumeID, err)
 	}
@@ -113,7 +113,7 @@ func (m *Manager) publishAgain(ctx context.Context, v *volume, r state.Record, t
 }
 
 // republishUnknown takes over a mounted volume whose record was lost.
-func (m *Manager) republishUnknown(ctx context.Context, r state.Record, t identity.Token) error {
+func (m *Manager) republishUnknown(ctx context.Context, r state.Record, t access.Token) error {
 	var v *volume
 	var mistake error
 	err := inTurn(ctx, m.turns, r, func() error {
@@ -147,7 +147,7 @@ func inTurn(ctx context.Context, turns *fairqueue.Turns, r state.Record, do func
 
 // publishFirst publishes a new volume. It checks everything that it can before it touches anything.
 // A publish that fails removes what it has created.
-func (m *Manager) publishFirst(ctx context.Context, r state.Record, t identity.Token) error {
+func (m *Manager) publishFirst(ctx context.Context, r state.Record, t access.Token) error {
 	v := newVolume(r, m.admission.newMemory(r))
 	err := attempt{
 		do: func() error {
@@ -213,7 +213,7 @@ func (m *Manager) parse(v *volume) error {
 
 // storeToken stores the volume's token, if the pod reads a source with it. If the token cannot be
 // written to disk, this run of the driver still uses it.
-func (m *Manager) storeToken(ctx context.Context, v *volume, t identity.Token) {
+func (m *Manager) storeToken(ctx context.Context, v *volume, t access.Token) {
 	p := v.projection()
 	neverUpdates := v.isLive() && p.spec.UpdatePolicy == api.UpdateNever
 	if neverUpdates || !slices.ContainsFunc(m.registry.keysOf(p), isReadByPod) {

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
@@ -116,7 +116,7 @@ func TestPublishRefusesAtOnce(t *testing.T) {
 			n.cluster.set(web, "a", "1")
 			n.cluster.set(tls, "key", "k1")
 			d := n.start()
-			text := n.wantKind(d.Publish(n.ctx, n.request("config", tt.attributes), identity.Token{}), tt.kind)
+			text := n.wantKind(d.Publish(n.ctx, n.request("config", tt.attributes), access.Token{}), tt.kind)
 			for _, part := range tt.text {
 				if !strings.Contains(text, part) {
 					n.Errorf("Publish() says %q, want it to contain %q", text, part)
@@ -135,7 +135,7 @@ func TestPublishNeedsEveryWatch(t *testing.T) {
 		d := n.start()
 		n.cluster.refused[tls] = true
 		r := n.request("config", map[string]string{api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}]`})
-		text := n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.IO)
+		text := n.wantKind(d.Publish(n.ctx, r, access.Token{}), volume.IO)
 		if want := "watch the sources: permission denied"; text != want {
 			n.Errorf("Publish() says %q, want %q", text, want)
 		}
@@ -150,7 +150,7 @@ func TestPublishIsBusy(t *testing.T) {
 		r := n.request("config", configMap("web"))
 		ctx, cancel := context.WithCancel(n.ctx)
 		first := make(chan error, 1)
-		go func() { first <- d.Publish(ctx, r, identity.Token{}) }()
+		go func() { first <- d.Publish(ctx, r, access.Token{}) }()
 		pass(settling) // The first call waits for its source.
 
 		wantSame(n, "Volumes()", 1, d.Volumes())

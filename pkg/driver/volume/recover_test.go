@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
@@ -99,7 +99,7 @@ func TestKilledDuringPublish(t *testing.T) {
 			for _, dead := range []string{op, "unmount", "delete"} {
 				n.faults.set(dead, killed)
 			}
-			if err := d.Publish(n.ctx, r, identity.Token{}); !errors.Is(err, killed) {
+			if err := d.Publish(n.ctx, r, access.Token{}); !errors.Is(err, killed) {
 				n.Fatalf("Publish() = %v, want %v", err, killed)
 			}
 			d.stop()
@@ -253,7 +253,7 @@ func TestAVolumeThatIsTakenOverAndNotThere(t *testing.T) {
 func TestARecordOfALaterSchemaOutlivesARepeat(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
-		n.tokens.held = map[string]identity.Token{r.VolumeID: {}, "gone": {}}
+		n.tokens.held = map[string]access.Token{r.VolumeID: {}, "gone": {}}
 		d.stop()
 		names, err := filepath.Glob(filepath.Join(n.dir, "state", "volumes", "*.json"))
 		if err != nil || len(names) != 1 {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
@@ -24,17 +24,17 @@ func many(count int) (refs []api.Ref, attributes map[string]string) {
 // TestARefusalOfManySourcesIsShort: it is said to the kubelet, on the pod and in the log, each time.
 func TestARefusalOfManySourcesIsShort(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.secrets = identity.ByPod
+		n.secrets = access.ByPod
 		refs, attributes := many(500)
 		for _, ref := range refs {
 			n.cluster.errs[ref] = forbidden(ref)
 		}
 		d := n.start()
-		text := n.wantKind(d.Publish(n.ctx, n.request("config", attributes), identity.Token{}), volume.Denied)
+		text := n.wantKind(d.Publish(n.ctx, n.request("config", attributes), access.Token{}), volume.Denied)
 		if len(text) > 32<<10 {
 			n.Errorf("Publish() says %d bytes, want some KiB", len(text))
 		}
-		for _, want := range []string{deniedTo(identity.Of(app), refs[0]), "490 more cannot be read"} {
+		for _, want := range []string{deniedTo(access.Of(app), refs[0]), "490 more cannot be read"} {
 			if !strings.Contains(text, want) {
 				n.Errorf("Publish() = %q, want it to say %q", text, want)
 			}
@@ -53,7 +53,7 @@ func TestAnAnswerIsSaidBeforeThoseThatAreAwaited(t *testing.T) {
 		}
 		n.cluster.errs[last] = errAway
 		d := n.start()
-		text := n.wantKind(d.Publish(n.ctx, n.request("config", attributes), identity.Token{}), volume.NotReady)
+		text := n.wantKind(d.Publish(n.ctx, n.request("config", attributes), access.Token{}), volume.NotReady)
 		want := "[secret default/s0019 cannot be read: connection refused, secret default/s0000 has not been read yet, "
 		if !strings.HasPrefix(text, want) {
 			n.Errorf("Publish() = %q, want it to begin with %q", text, want)

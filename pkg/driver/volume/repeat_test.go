@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
@@ -50,7 +50,7 @@ func TestRepeatSucceeds(t *testing.T) {
 	}
 	for name, happen := range tests {
 		bubbleCase(t, name, func(n *node) {
-			n.maps = identity.ByPod // Whose access can be revoked.
+			n.maps = access.ByPod // Whose access can be revoked.
 			d, r := n.published(api.KeyItems, "[{key: a, path: a}]")
 			d = happen(n, d)
 			pass(settling)
@@ -100,7 +100,7 @@ func TestRequestThatIsNoRepeatIsRefused(t *testing.T) {
 			again := r
 			again.Attributes = maps.Clone(r.Attributes)
 			change(&again)
-			got := n.wantKind(d.Publish(n.ctx, again, identity.Token{}), volume.Different)
+			got := n.wantKind(d.Publish(n.ctx, again, access.Token{}), volume.Different)
 			want := "volume csi-config is already published on " + r.TargetPath + " with other parameters"
 			if got != want {
 				n.Errorf("Publish() says %q, want %q", got, want)

@@ -6,7 +6,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
@@ -23,7 +23,7 @@ func TestARevokedSourceFollowsOnDelete(t *testing.T) {
 	}
 	for onDelete, tt := range tests {
 		bubbleCase(t, string(onDelete), func(n *node) {
-			n.secrets = identity.ByPod
+			n.secrets = access.ByPod
 			n.cluster.set(web, "a", "1")
 			n.cluster.set(tls, "key", "k")
 			d, r := n.live(map[string]string{
@@ -31,7 +31,7 @@ func TestARevokedSourceFollowsOnDelete(t *testing.T) {
 				api.KeyOnDelete: string(onDelete),
 			})
 			n.seen.forget()
-			problem := deniedTo(identity.Of(app), tls)
+			problem := deniedTo(access.Of(app), tls)
 			n.cluster.fail(tls, forbidden(tls))
 			pass(settling)
 			n.wantFiles(r, tt.files)
@@ -51,14 +51,14 @@ func TestARevokedSourceFollowsOnDelete(t *testing.T) {
 // TestLostAccessIsToldBesideOtherTrouble, whichever source comes first.
 func TestLostAccessIsToldBesideOtherTrouble(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.secrets = identity.ByPod
+		n.secrets = access.ByPod
 		n.cluster.set(web, "a", "1")
 		n.cluster.set(tls, "key", "k")
 		d, r := n.live(map[string]string{api.KeySources: "[{configMap: {name: web}}, {secret: {name: tls}}]"})
 		n.cluster.fail(web, apierrors.NewServiceUnavailable("out to lunch"))
 		n.cluster.fail(tls, forbidden(tls))
 		pass(settling)
-		n.wantProblem(d, r, deniedTo(identity.Of(app), tls))
+		n.wantProblem(d, r, deniedTo(access.Of(app), tls))
 		n.wantFiles(r, map[string]string{"a": "1", "key": "k"})
 	})
 }
@@ -67,7 +67,7 @@ func TestLostAccessIsToldBesideOtherTrouble(t *testing.T) {
 // owner's wish was, and nobody is told that they went. When the key is there they go, and that is told.
 func TestLostAccessIsToldAlthoughAKeyIsMissing(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.secrets = identity.ByPod
+		n.secrets = access.ByPod
 		n.cluster.set(web, "a", "1")
 		n.cluster.set(tls, "key", "k")
 		d, r := n.live(map[string]string{
@@ -78,7 +78,7 @@ func TestLostAccessIsToldAlthoughAKeyIsMissing(t *testing.T) {
 		n.cluster.set(web, "b", "1")
 		pass(settling)
 		const missing = "configmap references non-existent config key: a"
-		denied := deniedTo(identity.Of(app), tls)
+		denied := deniedTo(access.Of(app), tls)
 		n.cluster.fail(tls, forbidden(tls))
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": "1", "key": "k"})

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
@@ -35,7 +35,7 @@ func TestVolumesThatThereIsNoRoomFor(t *testing.T) {
 		if used < 500_000 || used > 600_000 {
 			n.Errorf("Used() = %d, want what the files take", used)
 		}
-		text := n.wantKind(d.Publish(n.ctx, second, identity.Token{}), volume.Exhausted)
+		text := n.wantKind(d.Publish(n.ctx, second, access.Token{}), volume.Exhausted)
 		if !strings.Contains(text, "raise the memory limit") {
 			n.Errorf("Publish() = %q, want it to say what to do", text)
 		}
@@ -204,7 +204,7 @@ func TestFilesThatMustGoDoNotWaitForRoom(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"Atomic", "Replace", "InPlace"} {
 		bubbleCase(t, policy, func(n *node) {
-			n.secrets = identity.ByPod
+			n.secrets = access.ByPod
 			n.cluster.set(web, "a", strings.Repeat("x", 100_000))
 			n.cluster.set(tls, "key", "k")
 			room, option := limited(4 << 20)
@@ -218,7 +218,7 @@ func TestFilesThatMustGoDoNotWaitForRoom(t *testing.T) {
 			n.cluster.fail(tls, forbidden(tls))
 			pass(settling)
 			n.wantFiles(r, map[string]string{"a": strings.Repeat("x", 100_000)})
-			n.wantTold(lost[api.OnDeleteRemove] + deniedTo(identity.Of(app), tls))
+			n.wantTold(lost[api.OnDeleteRemove] + deniedTo(access.Of(app), tls))
 		})
 	}
 }

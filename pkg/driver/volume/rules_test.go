@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
@@ -113,7 +113,7 @@ func TestEverythingThatIsWrongIsSaid(t *testing.T) {
 			d := n.start()
 			ctx, cancel := context.WithTimeout(n.ctx, 2*publishTimeout)
 			defer cancel()
-			err := d.Publish(ctx, n.request("config", map[string]string{api.KeySources: sources}), identity.Token{})
+			err := d.Publish(ctx, n.request("config", map[string]string{api.KeySources: sources}), access.Token{})
 			wantSame(n, "Publish() says", tt.text, n.wantKind(err, tt.kind))
 			synctest.Wait()
 			n.wantNothing(d)

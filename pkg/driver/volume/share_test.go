@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
@@ -234,7 +234,7 @@ func TestVolumesThatMustNotShare(t *testing.T) {
 // TestPodsOfOtherServiceAccountsReadTheirOwnConfigMap where pods read ConfigMaps.
 func TestPodsOfOtherServiceAccountsReadTheirOwnConfigMap(t *testing.T) {
 	bubbleShared(t, func(n *node) {
-		n.maps = identity.ByPod
+		n.maps = access.ByPod
 		n.cluster.set(web, "a", "1")
 		d := n.start()
 		first, second := n.replica("first", configMap("web")), n.replica("second", configMap("web"))
@@ -349,7 +349,7 @@ func TestANewcomerWithoutTheRightToReadGetsNothing(t *testing.T) {
 		n.cluster.fail(shared, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, shared.Name, errors.New("no")))
 		pass(settling)
 		newcomer := n.replica("newcomer", secret(shared))
-		n.wantKind(d.Publish(n.ctx, newcomer, identity.Token{}), volume.Denied)
+		n.wantKind(d.Publish(n.ctx, newcomer, access.Token{}), volume.Denied)
 		n.wantFiles(newcomer, nil)
 		n.wantFiles(old, map[string]string{"a": "1"})
 		n.wantRecords(old)
@@ -435,7 +435,7 @@ func TestOtherReadersAfterARestart(t *testing.T) {
 		d.publish(second)
 		n.wantShared(first, second)
 		d.stop()
-		n.maps = identity.ByPod
+		n.maps = access.ByPod
 		d = n.start()
 		pass(settling)
 		wantSame(n, "users of sources", map[api.Ref]int{web: 2}, n.cluster.users())
@@ -443,7 +443,7 @@ func TestOtherReadersAfterARestart(t *testing.T) {
 		pass(settling)
 		n.wantFiles(first, map[string]string{"a": "2"})
 		n.wantFiles(second, map[string]string{"a": "2"})
-		n.cluster.failFor(identity.Of(second.Pod), web, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, web.Name, errors.New("no")))
+		n.cluster.failFor(access.Of(second.Pod), web, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, web.Name, errors.New("no")))
 		n.cluster.set(web, "a", "3")
 		pass(settling)
 		n.wantFiles(first, map[string]string{"a": "2"})
@@ -501,7 +501,7 @@ func TestKilledWhileItJoins(t *testing.T) {
 					n.faults.set(op, killed)
 				}
 				newcomer := n.replica("newcomer", configMap("web"))
-				if err := d.Publish(n.ctx, newcomer, identity.Token{}); !errors.Is(err, killed) {
+				if err := d.Publish(n.ctx, newcomer, access.Token{}); !errors.Is(err, killed) {
 					n.Fatalf("Publish() = %v, want %v", err, killed)
 				}
 				d.stop()
@@ -527,7 +527,7 @@ func TestReplicasComeAndGoWhileTheObjectChanges(t *testing.T) {
 			r := n.replica(fmt.Sprint("replica-", i), configMap("web"))
 			wg.Go(func() {
 				for range 20 {
-					if err := d.Publish(n.ctx, r, identity.Token{}); err != nil {
+					if err := d.Publish(n.ctx, r, access.Token{}); err != nil {
 						n.Errorf("Publish(%s) = %v, want nil", r.VolumeID, err)
 					}
 					<-time.After(latency / 3)

@@ -10,12 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
-var noToken identity.Token
+var noToken access.Token
 
 func allPods(api.Pod) bool { return true }
 

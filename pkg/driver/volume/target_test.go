@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
@@ -26,7 +26,7 @@ func TestATargetIsOneVolumes(t *testing.T) {
 		n.cluster.set(api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "other"}, "a", "other")
 		other := n.on(r, "intruder")
 		for range 2 {
-			got := n.wantKind(d.Publish(n.ctx, other, identity.NewToken("x", time.Now())), volume.Different)
+			got := n.wantKind(d.Publish(n.ctx, other, access.NewToken("x", time.Now())), volume.Different)
 			if want := "volume csi-config is already published on " + r.TargetPath; got != want {
 				n.Errorf("Publish() says %q, want %q", got, want)
 			}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
@@ -108,7 +108,7 @@ func TestWhatVolumesHoldIsCharged(t *testing.T) {
 			publish := func(from, to int) {
 				for i := from; i < to; i++ {
 					r := n.request(fmt.Sprint("v", i), cloned(attributes))
-					if err := d.Publish(n.ctx, r, identity.Token{}); err != nil {
+					if err := d.Publish(n.ctx, r, access.Token{}); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -4,24 +4,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
 // TestATokenIsHeldAsLongAsItsVolume: no longer, because its pod is gone then, and no less, because the volume is updated.
 func TestATokenIsHeldAsLongAsItsVolume(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.maps = identity.ByPod
+		n.maps = access.ByPod
 		n.cluster.set(web, "a", "1")
 		d := n.start()
 		r := n.request("config", configMap("web"))
-		want := func(want identity.Token, when string) {
+		want := func(want access.Token, when string) {
 			n.Helper()
 			if got := n.tokens.of(r.VolumeID); got != want {
 				n.Errorf("%s: the token held is %v, want %v", when, got, want)
 			}
 		}
-		token := func(value string) identity.Token { return identity.NewToken(value, time.Now().Add(time.Hour)) }
+		token := func(value string) access.Token { return access.NewToken(value, time.Now().Add(time.Hour)) }
 
 		first := token("first")
 		n.must(d.Publish(n.ctx, r, first))
@@ -37,14 +37,14 @@ func TestATokenIsHeldAsLongAsItsVolume(t *testing.T) {
 		d = d.restart()
 		want(second, "after a restart")
 		d.unpublish(r)
-		want(identity.Token{}, "after an unpublish")
+		want(access.Token{}, "after an unpublish")
 
 		n.cluster.remove(web)
 		n.wantKind(d.Publish(n.ctx, r, token("third")), volume.Missing)
-		want(identity.Token{}, "after a publish that failed")
+		want(access.Token{}, "after a publish that failed")
 		n.must(n.tokens.Keep(r.VolumeID, r.Pod, first))
 		d.restart()
-		want(identity.Token{}, "after a restart without the volume")
+		want(access.Token{}, "after a restart without the volume")
 	})
 }
 
@@ -55,7 +55,7 @@ func TestATokenThatIsOfNoUseIsNotHeld(t *testing.T) {
 		d := n.start()
 		r := n.request("config", configMap("web"))
 		for _, when := range []string{"after a publish", "after a repeat", "after a repeat for a volume that nothing is known of"} {
-			n.must(d.Publish(n.ctx, r, identity.NewToken("token", time.Now().Add(time.Hour))))
+			n.must(d.Publish(n.ctx, r, access.NewToken("token", time.Now().Add(time.Hour))))
 			if got := n.tokens.of(r.VolumeID); !got.IsZero() {
 				n.Errorf("%s: a token is held, want none", when)
 			}
@@ -72,11 +72,11 @@ func TestATokenThatIsOfNoUseIsNotHeld(t *testing.T) {
 // published. Neither a repeat nor a restart holds its token again, and what an earlier version of the driver held goes.
 func TestATokenThatNothingReadsWithAnyMoreIsNotHeld(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.maps = identity.ByPod
+		n.maps = access.ByPod
 		n.cluster.set(web, "a", "1")
 		d := n.start()
 		r := n.request("config", configMap("web", "updatePolicy", "Never"))
-		token := identity.NewToken("token", time.Now().Add(time.Hour))
+		token := access.NewToken("token", time.Now().Add(time.Hour))
 		publish := func() {
 			n.Helper()
 			n.must(d.Publish(n.ctx, r, token))

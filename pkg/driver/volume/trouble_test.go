@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
@@ -34,7 +34,7 @@ func TestTroubleLeavesTheFiles(t *testing.T) {
 		},
 		"access is revoked": {
 			begin:   func(n *node) { n.cluster.fail(web, forbidden(web)) },
-			problem: deniedTo(identity.Of(app), web), reason: volume.ReasonAccessLost,
+			problem: deniedTo(access.Of(app), web), reason: volume.ReasonAccessLost,
 		},
 		"the API server is away": {
 			begin:   func(n *node) { n.cluster.fail(web, errors.New("connection refused")) },
@@ -50,7 +50,7 @@ func TestTroubleLeavesTheFiles(t *testing.T) {
 	}
 	for name, tt := range tests {
 		bubbleCase(t, name, func(n *node) {
-			n.maps = identity.ByPod
+			n.maps = access.ByPod
 			d, r := n.published(api.KeyItems, "[{key: a, path: a}]")
 			problem := strings.Replace(tt.problem, "%s", r.TargetPath, 1)
 			tt.begin(n)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/identity"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
@@ -81,7 +81,7 @@ func TestPublishGivesUpWaiting(t *testing.T) {
 			}
 			d := n.start()
 			began := time.Now()
-			got := n.wantKind(d.Publish(n.ctx, n.request("config", tt.attributes), identity.Token{}), tt.kind)
+			got := n.wantKind(d.Publish(n.ctx, n.request("config", tt.attributes), access.Token{}), tt.kind)
 			if got != tt.text {
 				n.Errorf("Publish() says %q, want %q", got, tt.text)
 			}
@@ -107,7 +107,7 @@ func TestPublishWaitsForEachThingInTurn(t *testing.T) {
 		r := n.request("config", configMap("web", api.KeyItems, `[{key: b, path: b}]`))
 		done := make(chan error, 1)
 		began := time.Now()
-		go func() { done <- d.Publish(n.ctx, r, identity.Token{}) }()
+		go func() { done <- d.Publish(n.ctx, r, access.Token{}) }()
 		steps := []func(){
 			func() { n.cluster.remove(web) },
 			func() { n.cluster.fail(web, nil) },
@@ -154,7 +154,7 @@ func TestPublishEndsWithItsCaller(t *testing.T) {
 		ctx, cancel := context.WithTimeout(n.ctx, settling)
 		defer cancel()
 		began := time.Now()
-		n.wantKind(d.Publish(ctx, n.request("config", configMap("web")), identity.Token{}), volume.Missing)
+		n.wantKind(d.Publish(ctx, n.request("config", configMap("web")), access.Token{}), volume.Missing)
 		wantSame(n, "Publish() took", settling, time.Since(began))
 		synctest.Wait()
 		n.wantNothing(d)
@@ -168,7 +168,7 @@ func TestSourceGoesBetweenWaitingAndWriting(t *testing.T) {
 		d := n.start()
 		r := n.request("config", configMap("web"))
 		n.faults.on("put", func() { n.cluster.remove(web) })
-		got := n.wantKind(d.Publish(n.ctx, r, identity.Token{}), volume.Missing)
+		got := n.wantKind(d.Publish(n.ctx, r, access.Token{}), volume.Missing)
 		if want := `configmap "web" not found`; got != want {
 			n.Errorf("Publish() says %q, want %q", got, want)
 		}

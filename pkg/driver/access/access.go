@@ -1,0 +1,162 @@
+// Package access holds all rules about access to sources, in the order in which they apply.
+//
+// Which credentials read a source ([Authority.Choose], [Authority.Client]): the driver's own, or the
+// token of the pod's service account. An [Identity] names them. The driver can also read for a pod with
+// its own credentials; before each such request it asks by an access review whether the pod may get the
+// object ([Authority.Allow]).
+//
+// What a denial means. A denial proves little: an API server that starts denies everything until it has
+// read the roles, and a proxy may answer in its place. So denials of a pod count only after they have
+// been the only answers for the recheck interval, and a second question has confirmed them ([Denials],
+// [Authority.Denies]). An open watch does not notice lost access, so a pod's watches are reopened within
+// the recheck interval. Any other answer ends the doubt. What has counted stays so until the API server
+// allows a request: an outage grants nothing. A denial of the driver itself never counts.
+//
+// What follows for the files ([Evidence.EffectOn]):
+//
+//	evidence                                    | new volume | live volume
+//	read, and the latest request succeeded      | Serve      | Serve
+//	read, and denied or not readable since      | Refuse     | Serve
+//	never read, and denied, which may not count | Refuse     | Await
+//	never read, for another reason              | Refuse     | Refuse
+//	denials count                               | Refuse     | Remove with onDelete: Remove, else Serve if read
+//
+// All pods of a namespace may have what the driver reads there for itself. So without an answer a new
+// volume is served what was read earlier, and a denial never lets a live volume wait.
+//
+// What restores access ([Grant]): a Role and a RoleBinding for the error message.
+//
+// The package does not know what is read, how often, or the files.
+package access
+
+import (
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/kubeclient"
+)
+
+// Identity names whose credentials read a source. It is comparable: readers with the same identity share a watch. The
+// zero value is the driver's own.
+type Identity struct {
+	// Namespace and ServiceAccount name a pod's service account; both are empty for the driver.
+	Namespace, ServiceAccount string
+	// ByDriver says that the driver's own credentials read what the service account may get, which the driver has to
+	// ask: see [Authority.Allow]. Otherwise its token reads.
+	ByDriver bool
+}
+
+// Driver is the driver's own identity.
+func Driver() Identity { return Identity{} }
+
+// Of is the identity of the pod's service account.
+func Of(pod api.Pod) Identity {
+	return Identity{Namespace: pod.Namespace, ServiceAccount: pod.ServiceAccount}
+}
+
+// OnBehalf is the driver's own identity, used for what the pod's service account may get and for nothing else.
+func OnBehalf(pod api.Pod) Identity {
+	return Identity{Namespace: pod.Namespace, ServiceAccount: pod.ServiceAccount, ByDriver: true}
+}
+
+// String returns «driver», «serviceaccount namespace/name», or «driver for serviceaccount namespace/name».
+func (i Identity) String() string {
+	account := "serviceaccount " + i.Namespace + "/" + i.ServiceAccount
+	switch {
+	case i == Driver():
+		return "driver"
+	case i.ByDriver:
+		return "driver for " + account
+	}
+	return account
+}
+
+// Reader is who reads the sources of a kind in a pod's own namespace.
+type Reader string
+
+// The readers.
+const (
+	// ByDriver: as in Kubernetes' own volumes, whoever may create a pod may mount what is in its namespace.
+	ByDriver Reader = "driver"
+	// ByPod: the pod's service account needs to be allowed by RBAC.
+	ByPod Reader = "pod"
+)
+
+// Config is what an authority needs. Every field is required.
+type Config struct {
+	// Types are those of the clients.
+	Types *kubeclient.Types
+	// Driver reads with the driver's own credentials. It is a client of the core group.
+	Driver rest.Interface
+	// Reviews says what service accounts may do. The driver's own credentials ask. It is a client of authorization.k8s.io.
+	Reviews rest.Interface
+	// Server says how to reach the API server. Credentials in it are not used; its WrapTransport is, and must add none.
+	Server *rest.Config
+	Vault  *Vault
+	// ConfigMaps and Secrets are who reads what is in the pod's namespace.
+	ConfigMaps, Secrets Reader
+}
+
+// Authority chooses the identity for each source.
+type Authority struct {
+	cfg  Config
+	pods http.RoundTripper // Sends no credentials of its own.
+}
+
+// New returns an authority.
+func New(cfg Config) (*Authority, error) {
+	wrap := cfg.Server.WrapTransport
+	cfg.Server = rest.AnonymousClientConfig(cfg.Server)
+	cfg.Server.WrapTransport = wrap
+	pods, err := rest.TransportFor(cfg.Server)
+	if err != nil {
+		return nil, fmt.Errorf("make the connection for pods' tokens: %w", err)
+	}
+	return &Authority{cfg: cfg, pods: pods}, nil
+}
+
+// Choose returns whose credentials read ref for the pod. What is in the pod's namespace is read as configured for its kind.
+// What is in another one takes the consent of its owner, who gives it by RBAC to the pod's service account: that reads by
+// itself, or lets the driver read where the driver reads everything.
+func (a *Authority) Choose(pod api.Pod, ref api.Ref) Identity {
+	isForeign := ref.Namespace != pod.Namespace
+	switch {
+	case a.reader(ref.Kind) == ByPod, isForeign && a.cfg.Secrets == ByPod:
+		return Of(pod)
+	case isForeign:
+		return OnBehalf(pod)
+	}
+	return Driver()
+}
+
+func (a *Authority) reader(kind api.Kind) Reader {
+	if kind == api.Secret {
+		return a.cfg.Secrets
+	}
+	return a.cfg.ConfigMaps
+}
+
+// Client returns a client with the credentials of the identity. One for a pod's service account takes the newest token
+// for each request, and fails while there is none.
+func (a *Authority) Client(id Identity) (rest.Interface, error) {
+	if id == Driver() || id.ByDriver {
+		return a.cfg.Driver, nil
+	}
+	return a.clientOfPods(id, corev1.SchemeGroupVersion)
+}
+
+// clientOfPods returns a client of one group with the token of a pod's service account.
+func (a *Authority) clientOfPods(id Identity, group schema.GroupVersion) (rest.Interface, error) {
+	client, err := a.cfg.Types.Client(a.cfg.Server, &http.Client{
+		Transport: &bearer{vault: a.cfg.Vault, identity: id, base: a.pods},
+	}, group)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for %s: %w", id, err)
+	}
+	return client, nil
+}

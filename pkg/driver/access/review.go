@@ -1,0 +1,75 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+)
+
+// The user and groups by which the API server knows a service account.
+const (
+	accountPrefix      = "system:serviceaccount:"
+	groupOfAccounts    = "system:serviceaccounts"
+	groupOfEveryone    = "system:authenticated"
+	verbOfReading      = "get"
+	prefixOfNamespaced = groupOfAccounts + ":"
+)
+
+// resourceOfReviews is where one is asked for.
+const resourceOfReviews = "subjectaccessreviews"
+
+// ReviewError says that it could not be found out whether a service account may read. It is never a denial, also when the
+// driver itself is denied to ask.
+type ReviewError struct {
+	Identity Identity
+	Ref      api.Ref
+	Cause    error // Not unwrapped, for the reason above.
+}
+
+func (e *ReviewError) Error() string {
+	return fmt.Sprintf("ask whether serviceaccount %s/%s may get %s: %v", e.Identity.Namespace, e.Identity.ServiceAccount, e.Ref, e.Cause)
+}
+
+// Allow asks whether the identity may read ref, where the API server would not tell by the request itself because the
+// driver's credentials make it. A denial is a Forbidden error of the API's kind; anything else a *[ReviewError].
+func (a *Authority) Allow(ctx context.Context, id Identity, ref api.Ref) error {
+	if !id.ByDriver {
+		return nil
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:               accountPrefix + id.Namespace + ":" + id.ServiceAccount,
+		Groups:             []string{groupOfAccounts, prefixOfNamespaced + id.Namespace, groupOfEveryone},
+		ResourceAttributes: reading(ref),
+	}}
+	answer := &authorizationv1.SubjectAccessReview{}
+	err := a.cfg.Reviews.Post().Resource(resourceOfReviews).Body(review).Do(ctx).Into(answer)
+	return verdict(id, ref, answer.Status, err)
+}
+
+// reading is what a review is asked about.
+func reading(ref api.Ref) *authorizationv1.ResourceAttributes {
+	return &authorizationv1.ResourceAttributes{
+		Namespace: ref.Namespace, Verb: verbOfReading, Version: "v1", Resource: resourceOf(ref.Kind), Name: ref.Name,
+	}
+}
+
+// verdict makes the error of [Authority.Allow] of the answer to a review.
+func verdict(id Identity, ref api.Ref, status authorizationv1.SubjectAccessReviewStatus, err error) error {
+	switch {
+	case err != nil:
+		return &ReviewError{Identity: id, Ref: ref, Cause: err}
+	case status.Allowed:
+		return nil
+	case status.EvaluationError != "": // To the request itself this would be an internal error, and no denial.
+		return &ReviewError{Identity: id, Ref: ref, Cause: errors.New(status.EvaluationError)}
+	default:
+		return apierrors.NewForbidden(corev1.Resource(resourceOf(ref.Kind)), ref.Name,
+			fmt.Errorf("serviceaccount %s/%s may not get it", id.Namespace, id.ServiceAccount))
+	}
+}

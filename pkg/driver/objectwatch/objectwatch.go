@@ -1,0 +1,152 @@
+// Package objectwatch follows single objects of the API server: it lists and watches each object by
+// its name, retries, and replaces watches that have died silently.
+//
+// It does not know the content of an object, or what may be done with it.
+package objectwatch
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/kubeclient"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
+)
+
+// QuietTime is how long a quiet watch stays open at least, unless there is a reason to reopen it
+// earlier. The kubelet uses the same time.
+const QuietTime = 30 * time.Minute
+
+// Kind is a kind of objects. Its followers share one.
+type Kind struct {
+	// Group is empty for the core group. Name is singular and in lower case.
+	Group, Name string
+	// Object and List are an empty object and an empty list; they are copied.
+	Object, List runtime.Object
+}
+
+func (k *Kind) resource() string { return k.Name + "s" }
+
+// Target is the object to follow.
+type Target struct {
+	// Client is a client of the group and version of the kind.
+	Client rest.Interface
+	Kind   *Kind
+	// Namespace is empty for objects of the cluster.
+	Namespace, Name string
+	// Reopen is after how long a watch is opened again, by which the API server decides again whether
+	// it is allowed; jitter at most doubles it. At least two seconds.
+	Reopen time.Duration
+	// Asker describes the requests; nil: they are routine.
+	Asker flowcontrol.Asker
+}
+
+// Handler receives the state of one object. One goroutine at a time calls it.
+type Handler interface {
+	// Allow returns nil if the next request may be made, else the error for [Handler.Outcome].
+	Allow(ctx context.Context) error
+	// Found receives the object. If it returns a pause, the handler could not take the object, and the
+	// object is listed again after the pause.
+	Found(o metav1.Object) *Pause
+	// Missing reports that the object does not exist.
+	Missing()
+	// Outcome receives the error of a request that failed, or nil when a watch was opened.
+	Outcome(err error)
+}
+
+// Poller is a [Handler] of an object that is read again and again if it may be read, but not be
+// listed or watched.
+type Poller interface {
+	// Polled reports that the object was read instead of watched, and for how long watches have been
+	// refused. It returns the longest time until the next read; zero: it is read soon.
+	Polled(since time.Duration) (longest time.Duration)
+	// Denied returns the error for [Handler.Outcome] when the object may neither be listed nor read.
+	Denied(err error) error
+}
+
+// Group follows objects, and looks after their watches.
+type Group struct {
+	ctx context.Context // Bounds every request.
+	wg  sync.WaitGroup  // Counts the followers that run.
+
+	parameters runtime.ParameterCodec // Of requests.
+	decoder    runtime.Decoder        // Of events.
+
+	mu        sync.Mutex // Guards the fields below, and the watchdogs; never held while waiting or calling out.
+	followers map[*Follower]struct{}
+	bookmarks map[*Kind]time.Time // When a watch of the kind last received a bookmark.
+	replaced  int                 // How many watches were found dead.
+}
+
+// New returns a group without followers. All of them end with ctx.
+func New(ctx context.Context, types *kubeclient.Types) *Group {
+	return &Group{
+		ctx: ctx, followers: map[*Follower]struct{}{}, bookmarks: map[*Kind]time.Time{},
+		parameters: types.Parameters(), decoder: types.Codecs().UniversalDeserializer(),
+	}
+}
+
+// Run replaces watches that have died silently, until ctx ends. It returns nil. Without it everything
+// else works.
+func (g *Group) Run(ctx context.Context) error {
+	ticker := time.NewTicker(checkInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			g.checkWatches()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Wait returns when all followers have ended. The context given to [New] must have been cancelled.
+func (g *Group) Wait() { g.wg.Wait() }
+
+// Replaced returns how many watches were found dead and replaced so far.
+func (g *Group) Replaced() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.replaced
+}
+
+// Silence returns the longest time for which an open watch has delivered nothing; zero when none is
+// open.
+func (g *Group) Silence() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var longest time.Duration
+	for f := range g.followers {
+		if f.watchdog.isOpen {
+			longest = max(longest, time.Since(f.watchdog.sign))
+		}
+	}
+	return longest
+}
+
+// checkWatches stops the watches that are dead, and those whose objects are to be listed again.
+func (g *Group) checkWatches() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	for f := range g.followers {
+		w := &f.watchdog
+		switch {
+		case w.isGivenUp:
+			continue
+		case w.isDead(now, g.bookmarks[f.target.Kind]):
+			g.replaced++
+		case w.isListOld(now):
+		case w.isUnconfirmed(now):
+			w.checks++
+		default:
+			continue
+		}
+		w.giveUp()
+	}
+}

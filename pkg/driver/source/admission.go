@@ -1,0 +1,94 @@
+package source
+
+import (
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch"
+)
+
+// What an object in use takes besides the bytes of its content. Measured.
+const (
+	bytesPerWatch = 96 << 10 // Its watch, and what the connection holds for it.
+	bytesPerKey   = 160      // An entry of a map, and two allocations.
+	bytesOfMeta   = 4 << 10  // Of an event: metadata, and who manages which field.
+)
+
+// How long an object rests that there is no room for. Then it is read in vain, perhaps; it is read sooner when others
+// make room, which may be many times a second, and for many objects.
+const (
+	longestRest  = 2 * time.Minute
+	shortestRest = 500 * time.Millisecond
+	restJitter   = 0.5
+)
+
+// Room is what memory is taken from.
+type Room interface {
+	// Account returns a new, empty account.
+	Account() *budget.Account
+}
+
+// CostOf returns how much memory it takes to hold the content, to watch it, and to receive the next event, which may be as
+// large.
+func CostOf(c api.Content) int64 {
+	size := int64(0)
+	for key, value := range c.Data {
+		size += int64(len(key) + len(value))
+	}
+	buffer := int64(1)
+	for buffer < size+bytesOfMeta {
+		buffer *= 2
+	}
+	return size + int64(len(c.Data))*bytesPerKey + buffer + bytesPerWatch
+}
+
+// standing reports whether the reader still updates its item, and whether the item is new. A stopped
+// reader must not change the item's account.
+func (r *reader) standing() (isCurrent, isNew bool) {
+	r.cache.mu.Lock()
+	defer r.cache.mu.Unlock()
+	return !r.follower.IsStopped(), r.item.isNew
+}
+
+// admit resizes the item's account to the content. Items that are new leave a reserve to live volumes.
+// If there is not enough room, the content must not be stored: the last content stays, and the object
+// is read again after the pause.
+func (r *reader) admit(c api.Content) *objectwatch.Pause {
+	isCurrent, isNew := r.standing()
+	if !isCurrent {
+		return nil // Nor does the update that follows change anything.
+	}
+	a := r.item.account
+	cost, take, whenRoom := CostOf(c), a.Resize, a.WhenRoom
+	if isNew {
+		take, whenRoom = a.Open, a.WhenOpen
+	}
+	err := take(cost)
+	if err == nil {
+		return nil
+	}
+	r.update(func(s *Snapshot) bool {
+		isChange := !sameSort(s.Err, err)
+		s.Err, s.Polled = err, false
+		return isChange
+	})
+	pause := objectwatch.NewPause(wait.Jitter(longestRest, restJitter))
+	whenRoom(cost, func() { pause.Shorten(wait.Jitter(shortestRest, restJitter)) })
+	return pause
+}
+
+func isExhausted(err error) bool {
+	_, ok := errors.AsType[*budget.ExhaustedError](err)
+	return ok
+}
+
+// dismiss gives back the room of content that is gone.
+func (r *reader) dismiss() {
+	if isCurrent, _ := r.standing(); isCurrent {
+		r.item.account.Force(bytesPerWatch)
+	}
+}

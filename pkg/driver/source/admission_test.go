@@ -1,0 +1,253 @@
+package source_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+)
+
+// longestRest is how long an object rests at most that there is no room for, with jitter; soonRead is how soon it is read
+// when there is room, with what the client library waits between two lists.
+const (
+	longestRest = 3*time.Minute + longestSilence
+	soonRead    = time.Second + longestSilence
+)
+
+// roomy is room for everything.
+func roomy() source.Room { return budget.New(1 << 40).Part(func(int64) {}) }
+
+// crowd takes all room but so many bytes, until it is closed.
+func (b *bench) crowd(free int64) *budget.Account {
+	a := b.room.Part(func(int64) {}).Account()
+	a.Force(b.room.Limit() - b.room.Used() - free)
+	return a
+}
+
+// wantCrowded checks that the object is known as it was, and that there is no room for what it is now.
+func (b *bench) wantCrowded(want known) {
+	b.t.Helper()
+	b.settle()
+	got := b.Get(b.key(web))
+	if _, ok := errors.AsType[*budget.ExhaustedError](got.Err); !ok {
+		b.t.Fatalf("Err = %v, want an *ExhaustedError", got.Err)
+	}
+	want.Err = got.Err.Error()
+	b.want(web, want)
+}
+
+// TestAnObjectThatThereIsNoRoomFor is not taken, not even read again and again, until there is room.
+func TestAnObjectThatThereIsNoRoomFor(t *testing.T) {
+	bubble(t, func(b *bench) {
+		first := b.putMap(configMap(web, strings.Repeat("x", 100_000)))
+		others := b.crowd(200_000)
+		defer b.acquire(web)()
+		b.wantCrowded(known{})
+		b.wantChanges(web, 1)
+		b.wantWatches(web, 0, 1)
+		pass(longestRest)
+		b.wantCrowded(known{})
+		b.wantChanges(web, 0)
+		others.Close()
+		pass(soonRead)
+		b.want(web, holding(first))
+		if got := b.room.Used(); got < 200_000 || got > 400_000 {
+			t.Errorf("Used() = %d, want some three times the content", got)
+		}
+	})
+}
+
+// bytesPerWatch is what an object takes that is asked for, whatever comes of it.
+const bytesPerWatch = 96 << 10
+
+// wantUsed compares how much room the objects take.
+func (b *bench) wantUsed(want int64) {
+	b.t.Helper()
+	b.settle()
+	if got := b.room.Used(); got != want {
+		b.t.Errorf("Used() = %d, want %d", got, want)
+	}
+}
+
+// TestAnObjectThatDoesNotExistTakesRoom as well, since it is watched: from the first user on to the last, and be there any
+// or not.
+func TestAnObjectThatDoesNotExistTakesRoom(t *testing.T) {
+	bubble(t, func(b *bench) {
+		answer := b.hold()
+		defer answer()
+		first := b.acquire(web)
+		b.wantUsed(bytesPerWatch)
+		answer()
+		b.want(web, known{Synced: true})
+		b.wantUsed(bytesPerWatch)
+		second := b.acquire(web)
+		b.wantUsed(bytesPerWatch)
+		first()
+		first()
+		b.wantUsed(bytesPerWatch)
+		second()
+		b.wantUsed(0)
+
+		others := b.crowd(0)
+		release := b.acquire(web)
+		b.want(web, known{Synced: true})
+		b.wantUsed(b.room.Limit() + bytesPerWatch)
+		release()
+		others.Close()
+		b.wantUsed(0)
+	})
+}
+
+// running is [bubble] with a cache that runs: who comes is new to the node.
+func running(t *testing.T, test func(b *bench)) {
+	t.Helper()
+	vigil(t, func(b *bench) {
+		b.settle()
+		test(b)
+	})
+}
+
+// TestANewObjectLeavesTheReserve, which is a quarter of all, to those that are there. It is not read again and again while
+// nothing else is left, and follows when there is more.
+func TestANewObjectLeavesTheReserve(t *testing.T) {
+	running(t, func(b *bench) {
+		o := b.putMap(configMap(web, "1"))
+		others := b.crowd(b.room.Limit() / 4)
+		defer b.acquire(web)()
+		b.wantCrowded(known{})
+		b.wantUsed(others.Size() + bytesPerWatch)
+		pass(time.Minute)
+		b.wantCrowded(known{})
+		b.wantRequests(web, "list")
+		others.Force(b.room.Limit() / 2)
+		pass(soonRead)
+		b.want(web, holding(o))
+	})
+}
+
+// TestWhatIsUsedAlreadyMayTakeTheReserve: objects of live volumes, also of those of an earlier run, whoever else comes.
+func TestWhatIsUsedAlreadyMayTakeTheReserve(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		before func(b *bench) (o *corev1.ConfigMap, release func()) // While there is room.
+		after  func(b *bench, o *corev1.ConfigMap) *corev1.ConfigMap
+	}{
+		"it grows, and is shared with a newcomer": {
+			before: func(b *bench) (*corev1.ConfigMap, func()) { return b.putMap(configMap(web, "1")), b.acquire(web) },
+			after: func(b *bench, _ *corev1.ConfigMap) *corev1.ConfigMap {
+				b.t.Cleanup(b.acquire(web))
+				return b.putMap(configMap(web, strings.Repeat("x", 100_000)))
+			},
+		},
+		"it was not there, and comes": {
+			before: func(b *bench) (*corev1.ConfigMap, func()) { return nil, b.acquire(web) },
+			after: func(b *bench, _ *corev1.ConfigMap) *corev1.ConfigMap {
+				return b.putMap(configMap(web, strings.Repeat("x", 100_000)))
+			},
+		},
+		"it is immutable, and a newcomer has it read anew": {
+			before: func(b *bench) (*corev1.ConfigMap, func()) { return b.putMap(immutable(web, "1")), b.acquire(web) },
+			after: func(b *bench, _ *corev1.ConfigMap) *corev1.ConfigMap {
+				b.settle()
+				b.remove(web)
+				o := b.putMap(immutable(web, strings.Repeat("x", 100_000)))
+				b.t.Cleanup(b.acquire(web))
+				return o
+			},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			running(t, func(b *bench) {
+				o, release := tc.before(b)
+				defer release()
+				b.settle()
+				b.crowd(1_000_000)
+				b.want(web, holding(tc.after(b, o)))
+			})
+		})
+	}
+	t.Run("a volume of an earlier run uses it", func(t *testing.T) {
+		bubble(t, func(b *bench) {
+			o := b.putMap(configMap(web, "1"))
+			b.crowd(1_000_000)
+			answer := b.hold()
+			defer answer()
+			defer b.acquire(web)()
+			go func() { _ = b.Run(b.t.Context()) }() // It returns nil.
+			b.settle()
+			answer()
+			b.want(web, holding(o))
+		})
+	})
+}
+
+// TestWhatIsHeldIsPaidFor: an immutable object is created, deleted and made anew in one breath. What comes after the first
+// may still reach the watch that has ended with it.
+func TestWhatIsHeldIsPaidFor(t *testing.T) {
+	bubble(t, func(b *bench) {
+		for n := range 40 {
+			ref := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("web-", n)}
+			release := b.acquire(ref)
+			b.settle()
+			b.putMap(immutable(ref, strings.Repeat("x", 100_000)))
+			b.remove(ref)
+			b.putMap(configMap(ref, "less"))
+			b.settle()
+			if got := b.room.Used(); b.known(ref).Immutable && got < bytesPerWatch+100_000 {
+				t.Errorf("Used() = %d while the content is held, want it counted", got)
+			}
+			release()
+		}
+	})
+}
+
+// TestAnObjectThatGrows beyond what there is room for keeps its content, and follows when there is room or it is smaller.
+func TestAnObjectThatGrows(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(b *bench, others *budget.Account){
+		"room is made":     func(_ *bench, others *budget.Account) { others.Close() },
+		"it shrinks again": func(b *bench, _ *budget.Account) { b.putMap(configMap(web, "less")) },
+		"it is deleted":    func(b *bench, _ *budget.Account) { b.remove(web) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				small := b.putMap(configMap(web, "1"))
+				release := b.acquire(web)
+				b.want(web, holding(small))
+				b.wantChanges(web, 1)
+				others := b.crowd(10_000)
+				large := b.putMap(configMap(web, strings.Repeat("x", 100_000)))
+				b.wantCrowded(holding(small))
+				b.wantChanges(web, 1)
+				end(b, others)
+				pass(longestRest)
+				switch name {
+				case "room is made":
+					b.want(web, holding(large))
+				case "it is deleted":
+					b.want(web, known{Synced: true})
+				default:
+					b.want(web, known{Synced: true, Found: true, UID: string(small.UID), Version: b.known(web).Version, Data: map[string]string{"k": "less"}})
+				}
+				b.putMap(configMap(web, "2")) // It is watched again.
+				b.settle()
+				if got := b.known(web).Data["k"]; got != "2" {
+					t.Errorf("content = %.20q, want the newest", got)
+				}
+				release()
+				others.Close()
+				if got := b.room.Used(); got != 0 {
+					t.Errorf("Used() = %d after the last user, want 0", got)
+				}
+			})
+		})
+	}
+}

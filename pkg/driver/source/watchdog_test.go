@@ -1,0 +1,343 @@
+package source_test
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+)
+
+// Where bookmarks are sent, a watch is held for dead after 160 to 184 s without a sign; it is looked at every two.
+const (
+	shortestPatience = 160 * time.Second
+	longestPatience  = 186*time.Second + longestSilence
+)
+
+// sentEvery is how often API servers send bookmarks.
+const sentEvery = time.Minute
+
+// vigil is [bubble] with somebody who looks after the watches.
+func vigil(t *testing.T, test func(b *bench)) {
+	t.Helper()
+	bubble(t, func(b *bench) {
+		go func() { _ = b.Run(b.t.Context()) }() // It returns nil.
+		test(b)
+	})
+}
+
+// bookmark sends one to the watches of the refs.
+func (b *bench) bookmark(refs ...api.Ref) {
+	b.t.Helper()
+	for _, ref := range refs {
+		meta := metav1.ObjectMeta{ResourceVersion: "200"}
+		var o runtime.Object = &corev1.ConfigMap{ObjectMeta: meta}
+		if ref.Kind == api.Secret {
+			o = &corev1.Secret{ObjectMeta: meta}
+		}
+		b.send(ref, watch.Event{Type: watch.Bookmark, Object: o})
+	}
+	b.settle()
+}
+
+// bookmarks sends bookmarks for as long as that, as often as API servers do.
+func (b *bench) bookmarks(d time.Duration, refs ...api.Ref) {
+	b.t.Helper()
+	for range d / sentEvery {
+		pass(sentEvery)
+		b.bookmark(refs...)
+	}
+}
+
+// wantReplaced compares how many watches were found to be dead.
+func (b *bench) wantReplaced(want int) {
+	b.t.Helper()
+	b.settle()
+	if got := b.Replaced(); got != want {
+		b.t.Errorf("%d watches were found to be dead, want %d", got, want)
+	}
+}
+
+// wantRequests compares the verbs of the requests for a ref so far.
+func (b *bench) wantRequests(ref api.Ref, want ...string) {
+	b.t.Helper()
+	b.settle()
+	if diff := cmp.Diff(want, b.requested(ref)); diff != "" {
+		b.t.Errorf("requests for %s (-want +got):\n%s", ref, diff)
+	}
+}
+
+// TestAWatchThatDiesSilentlyIsReplaced is fault 24: the connection stays open and brings nothing. The list that follows
+// asks for the latest, since what its server has in its cache may be just as old.
+func TestAWatchThatDiesSilentlyIsReplaced(t *testing.T) {
+	vigil(t, func(b *bench) {
+		o := b.putMap(configMap(web, "1"))
+		defer b.acquire(web)()
+		b.bookmarks(10*time.Minute, web)
+		b.deaden(web)
+		next := b.putMap(configMap(web, "2"))
+		pass(shortestPatience - time.Second)
+		b.want(web, holding(o))
+		b.wantRequests(web, "list", "watch")
+		pass(longestPatience - shortestPatience + time.Second)
+		b.want(web, holding(next))
+		b.wantRequests(web, "list", "watch", "list", "watch")
+		b.wantVersions("", "")
+		b.wantReplaced(1)
+		b.wantWatches(web, 1, 1)
+		b.wantChanges(web, 2) // That it was dead is no trouble of the pods'.
+		last := b.putMap(configMap(web, "3"))
+		b.want(web, holding(last))
+	})
+}
+
+// TestAWatchThatIsBornDead is known by what others of its kind bring. A kind of which an API server has seen no change
+// since it started brings no bookmarks.
+func TestAWatchThatIsBornDead(t *testing.T) {
+	vigil(t, func(b *bench) {
+		b.putMap(configMap(web, "1"))
+		defer b.acquire(web)()
+		defer b.acquire(other)()
+		defer b.acquire(cert)()
+		b.settle()
+		b.deaden(web)
+		b.bookmarks(2*time.Minute, cert)
+		b.wantReplaced(0)
+		next := b.putMap(configMap(web, "2"))
+		b.bookmark(other)
+		pass(longestPatience - 2*time.Minute)
+		b.want(web, holding(next))
+		b.wantRequests(web, "list", "watch", "list", "watch")
+		b.wantReplaced(1)
+	})
+}
+
+// TestWithoutBookmarks: an object of which nothing is heard is listed less and less often, and a watch is held for dead when
+// its API server should have ended it, half an hour to an hour after it began.
+func TestWithoutBookmarks(t *testing.T) {
+	vigil(t, func(b *bench) {
+		defer b.acquire(web)()
+		pass(shortestPatience - time.Second)
+		b.wantRequests(web, "list", "watch")
+		if got, want := b.Silence(), shortestPatience-time.Second; got != want {
+			t.Errorf("Silence = %s, want %s", got, want)
+		}
+		const hours = 8
+		pass(hours * time.Hour)
+		var last time.Duration
+		times := b.times("list", web)
+		for n := range min(4, len(times)-1) {
+			pause := times[n+1].Sub(times[n])
+			if pause < last*3/2 {
+				t.Errorf("list %d came %s after the one before, want about twice the time before that, %s", n, pause, last)
+			}
+			last = pause
+		}
+		if got := len(times); got < 4+hours/2 || got > 6+2*hours {
+			t.Errorf("%d lists in %d hours, want some at first, and then one in about an hour", got, hours)
+		}
+		b.deaden(web)
+		next := b.putMap(configMap(web, "1"))
+		pass(61*time.Minute + longestSilence)
+		b.want(web, holding(next))
+		if b.Replaced() == 0 {
+			t.Error("no watch was held for dead, although none was ended by its server")
+		}
+	})
+}
+
+// TestAWatchFromTheFuture is fault 26: etcd was restored while nobody could tell, and the watch goes on from a version that
+// is still to come. Its server sends nothing until then.
+func TestAWatchFromTheFuture(t *testing.T) {
+	t.Parallel()
+	for name, id := range map[string]access.Identity{"the driver's": access.Driver(), "a pod's": access.Of(runner)} {
+		t.Run(name, func(t *testing.T) {
+			bubbleWith(t, id, 2*time.Minute, func(b *bench) {
+				go func() { _ = b.Run(b.t.Context()) }() // It returns nil.
+				b.putMap(configMap(web, "1"))
+				defer b.acquire(web)()
+				for range 10 {
+					b.bookmarks(time.Minute, web)
+					b.hangUp() // The server ends watches in good order, and they go on from the same version.
+					b.settle()
+				}
+				next := b.putUnseen(configMap(web, "2"))
+				for range 3 {
+					pass(longestPatience / 3)
+					b.hangUp()
+				}
+				pass(longestSilence)
+				b.want(web, holding(next))
+				b.wantReplaced(0)
+			})
+		})
+	}
+}
+
+// TestAWatchThatWasLongInComing lasts as long as another: its server counts from its answer.
+func TestAWatchThatWasLongInComing(t *testing.T) {
+	bubbleWith(t, access.Of(runner), 2*time.Minute, func(b *bench) {
+		go func() { _ = b.Run(b.t.Context()) }() // It returns nil.
+		answer := b.holdWatches()
+		defer answer()
+		defer b.acquire(web)()
+		pass(90 * time.Second) // Less than any watch of this reader lasts, and than anybody waits.
+		answer()
+		b.settle()
+		all := b.all()
+		lasts := time.Duration(*all[len(all)-1].opts.TimeoutSeconds) * time.Second
+		for rest := lasts; rest > 0; rest -= time.Second {
+			pass(time.Second)
+			b.bookmark(web)
+		}
+		b.wantReplaced(0)
+		b.wantWatches(web, 1, 1)
+		b.wantRequests(web, "list", "watch")
+		pass(20 * time.Second)
+		b.wantReplaced(1) // Nobody has ended it.
+	})
+}
+
+// TestAfterARefusedConnectionItIsListed, since a server that comes back may have gone back in time: faults 24 and 26.
+func TestAfterARefusedConnectionItIsListed(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.putMap(configMap(web, "1"))
+		defer b.acquire(web)()
+		pass(time.Minute)
+		b.answer(nil, syscall.ECONNREFUSED)
+		b.hangUp()
+		b.settle()
+		next := b.putUnseen(configMap(web, "2"))
+		b.answer(nil, nil)
+		pass(longestSilence)
+		b.want(web, holding(next))
+		b.wantRequests(web, "list", "watch", "watch", "list", "watch")
+	})
+}
+
+// TestALivelyWatchIsLeftAlone, be it by bookmarks or by events that it lives. In steady state there is no request.
+func TestALivelyWatchIsLeftAlone(t *testing.T) {
+	vigil(t, func(b *bench) {
+		b.putMap(configMap(other, "0"))
+		defer b.acquire(web)()
+		defer b.acquire(other)()
+		for n := range 14 {
+			b.bookmarks(2*time.Minute, web)
+			b.putMap(configMap(other, fmt.Sprint(n)))
+			b.settle()
+			if got := b.Silence(); got != 0 {
+				t.Errorf("Silence = %s, want none", got)
+			}
+		}
+		b.wantRequests(web, "list", "watch")
+		b.wantRequests(other, "list", "watch")
+		b.wantReplaced(0)
+	})
+}
+
+// TestEverythingIsListedAnewNowAndThen: about once in one to two hours, whatever its watch looks like. Objects are not
+// listed at once.
+func TestEverythingIsListedAnewNowAndThen(t *testing.T) {
+	vigil(t, func(b *bench) {
+		var refs []api.Ref
+		for n := range 10 {
+			ref := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("web-", n)}
+			refs = append(refs, ref)
+			defer b.acquire(ref)()
+		}
+		const hours = 8
+		for range hours * 3 {
+			b.bookmarks(20*time.Minute, refs...)
+			b.hangUp() // As API servers do when the time has come that they were told.
+			b.settle()
+		}
+		atOnce := map[time.Time]int{}
+		for _, ref := range refs {
+			times := b.times("list", ref)
+			if got := len(times) - 1; got < hours/2-1 || got > hours {
+				t.Errorf("%s was listed %d times in %d hours, want once in one to two", ref, got, hours)
+			}
+			for _, at := range times[1:] {
+				atOnce[at.Truncate(time.Second)]++
+			}
+		}
+		for at, n := range atOnce {
+			if n > len(refs)/5 {
+				t.Errorf("%d objects of %d were listed within the second %s", n, len(refs), at)
+			}
+		}
+		b.wantReplaced(0)
+	})
+}
+
+// TestManyDeadWatchesAreNotReplacedAtOnce has many die together, as with the one connection that they share.
+func TestManyDeadWatchesAreNotReplacedAtOnce(t *testing.T) {
+	vigil(t, func(b *bench) {
+		const many = 300
+		var refs []api.Ref
+		for n := range many {
+			ref := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("web-", n)}
+			refs = append(refs, ref)
+			defer b.acquire(ref)()
+		}
+		b.settle()
+		b.bookmark(refs...)
+		for _, ref := range refs {
+			b.deaden(ref)
+		}
+		began := time.Now()
+		pass(longestPatience)
+		b.wantReplaced(many)
+		perSecond := map[time.Duration]int{}
+		for _, r := range b.all() {
+			if since := r.at.Sub(began); r.verb == "list" && since > 0 {
+				perSecond[since.Truncate(time.Second)]++
+			}
+		}
+		for at, n := range perSecond {
+			if n > many/6 {
+				t.Errorf("%d objects of %d were listed in the second after %s", n, many, at)
+			}
+		}
+	})
+}
+
+// putUnseen changes an object without telling any watch, of which none would go on from there.
+func (b *bench) putUnseen(o *corev1.ConfigMap) *corev1.ConfigMap {
+	b.t.Helper()
+	ref := api.Ref{Kind: api.ConfigMap, Namespace: o.Namespace, Name: o.Name}
+	b.deaden(ref)
+	b.putMap(o)
+	b.cluster.mu.Lock()
+	defer b.cluster.mu.Unlock()
+	b.history[ref] = nil
+	return o
+}
+
+// TestAReleaseEndsTheVigil: nobody looks after what nobody uses, nor after what is read once and for all.
+func TestAReleaseEndsTheVigil(t *testing.T) {
+	vigil(t, func(b *bench) {
+		b.putMap(immutable(other, "1"))
+		defer b.acquire(other)()
+		release := b.acquire(web)
+		b.bookmark(web)
+		release()
+		pass(3 * time.Hour)
+		b.wantRequests(web, "list", "watch")
+		if got := b.requested(other); got[0] != "list" || len(got) > 2 {
+			t.Errorf("requests for what cannot change: %v, want it read once", got)
+		}
+		if got := b.Silence(); got != 0 {
+			t.Errorf("Silence = %s, want none", got)
+		}
+		b.wantReplaced(0)
+	})
+}
