@@ -84,6 +84,7 @@ func (p *parts) newMetrics(cfg config) *telemetry.Metrics {
 		RoomUsed:      p.memory.Used,
 		RoomLimit:     p.memory.Limit,
 		StateWritable: func() bool { return p.ready.StateWritable() },
+		IsUnlabelled:  func() bool { return p.mounts.RefusedContext() != nil },
 	}
 	p.origin.gauges(&gauges)
 	m := telemetry.NewMetrics(cfg.driverName, version.Version(), gauges)
@@ -118,6 +119,9 @@ func (p *parts) serveStatus(cfg config) http.Handler {
 			match = func(pod api.Pod) bool { return pod.String() == wanted }
 		}
 		report := newReport(cfg, started)
+		if err := p.mounts.RefusedContext(); err != nil {
+			report.RefusedContext = err.Error()
+		}
 		report.Recovered, report.Manifests, report.Volumes = p.volumes.Ready(), p.origin.manifests(), p.volumes.Status(match)
 		writeReport(w, r, report)
 	})

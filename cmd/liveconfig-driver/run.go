@@ -104,6 +104,10 @@ func newParts(ctx context.Context, cfg config, lock *state.Lock) (*parts, error)
 	if err := mounts.Check(); err != nil {
 		return nil, err
 	}
+	if err := mounts.RefusedContext(); err != nil {
+		klog.FromContext(ctx).Error(err, "The node refuses the context of --selinux-context; the kernel chooses the labels of files, "+
+			"and the node's policy decides whether containers may read them")
+	}
 	records, err := state.New(cfg.stateDir)
 	if err != nil {
 		return nil, err

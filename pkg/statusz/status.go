@@ -34,7 +34,9 @@ type Report struct {
 	WaitsFor *Holder `json:"waitsFor,omitempty"`
 	// Manifests says that objects come from manifests in a directory, and not from an API server; nil where they do not.
 	Manifests *Manifests `json:"manifests,omitempty"`
-	Volumes   []Volume   `json:"volumes"`
+	// RefusedContext is why volumes have no SELinux context although there should be one; empty if they have it, or should not.
+	RefusedContext string   `json:"refusedContext,omitempty"`
+	Volumes        []Volume `json:"volumes"`
 }
 
 // Holder is a driver that has the state directory of a node, as it says of itself. What it does not say is left out.

@@ -16,7 +16,8 @@ func everything() *telemetry.Metrics {
 		Volumes: one, Recovered: one, Watches: one, Polled: one, EventsDropped: one, Replaced: one, ManifestProblems: one,
 		Summary: func() telemetry.Summary { return telemetry.Summary{NotCurrent: map[string]int{"Missing": 1}} },
 		Silence: func() time.Duration { return time.Second }, StateWritable: func() bool { return true },
-		RoomUsed: func() int64 { return 1 }, RoomLimit: func() int64 { return 2 },
+		IsUnlabelled: func() bool { return false },
+		RoomUsed:     func() int64 { return 1 }, RoomLimit: func() int64 { return 2 },
 	})
 	m.Expect([]string{"written"}, []string{"Missing"})
 	m.Synced("written", time.Millisecond)

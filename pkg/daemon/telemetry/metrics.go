@@ -49,6 +49,8 @@ type Gauges struct {
 	RoomUsed, RoomLimit func() int64
 	// StateWritable reports whether records can be written.
 	StateWritable func() bool
+	// IsUnlabelled reports whether the node refuses the SELinux context of volumes.
+	IsUnlabelled func() bool
 }
 
 // NewMetrics returns metrics of the driver of that name and version, in their own registry.
@@ -106,17 +108,24 @@ func (g Gauges) collectors() []prometheus.Collector {
 		g.ManifestProblems), g.ManifestProblems != nil)
 	add(bytes("room_used_bytes", "Memory that the files of volumes and their source objects use.", g.RoomUsed), g.RoomUsed != nil)
 	add(bytes("room_limit_bytes", "Memory that the files of volumes and their source objects may use.", g.RoomLimit), g.RoomLimit != nil)
-	add(gauge("state_directory_writable", "1 if the driver could write its records at the last attempt, else 0.", func() float64 {
-		if g.StateWritable() {
-			return 1
-		}
-		return 0
-	}), g.StateWritable != nil)
+	add(truth("state_directory_writable", "1 if the driver could write its records at the last attempt, else 0.", g.StateWritable),
+		g.StateWritable != nil)
+	add(truth("selinux_context_refused", "1 if the node's SELinux policy refuses --selinux-context, so that volumes have no context, else 0.",
+		g.IsUnlabelled), g.IsUnlabelled != nil)
 	return all
 }
 
 func gauge(name, help string, read func() float64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, read)
+}
+
+func truth(name, help string, read func() bool) prometheus.Collector {
+	return gauge(name, help, func() float64 {
+		if read() {
+			return 1
+		}
+		return 0
+	})
 }
 
 func count(name, help string, read func() int) prometheus.Collector {

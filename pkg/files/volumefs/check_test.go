@@ -96,17 +96,29 @@ func dropSysAdmin() error {
 	return unix.Capset(&header, &sets[0])
 }
 
+// TestAnSELinuxContextThatTheKernelRefuses is left out after a check, and the reason is known.
 func TestAnSELinuxContextThatTheKernelRefuses(t *testing.T) {
 	t.Parallel()
 	// With SELinux there is no such context, without it no such option.
 	f := volumefs.New(volumefs.Config{Root: t.TempDir(), Source: source, SELinuxContext: "no such context"})
-	err := f.Check()
-	checkError(t, err, "check that volumes can be made: fsconfig tmpfs ", "invalid argument")
-	if err != nil && !strings.Contains(err.Error(), "context=no such context") && !strings.Contains(err.Error(), "create") {
-		t.Errorf("error = %v, want it to name the option", err)
+	_, err := f.Create(limits())
+	checkError(t, err, "create volume: fsconfig tmpfs ", "invalid argument")
+	if err := f.Check(); err != nil {
+		t.Fatal(err)
 	}
-	if v, err := f.Create(limits()); err == nil {
-		_ = v.Close()
-		t.Error("Create = nil error, want one")
+	reason := f.RefusedContext()
+	checkError(t, reason, "fsconfig tmpfs ", "invalid argument")
+	if reason != nil && !strings.Contains(reason.Error(), "context=no such context") && !strings.Contains(reason.Error(), "create") {
+		t.Errorf("reason = %v, want it to name the option", reason)
+	}
+	v, err := f.Create(limits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Close(); err != nil {
+		t.Error(err)
+	}
+	if f := volumefs.New(volumefs.Config{Root: t.TempDir(), Source: source}); f.Check() != nil || f.RefusedContext() != nil {
+		t.Errorf("RefusedContext = %v without a context, want none", f.RefusedContext())
 	}
 }

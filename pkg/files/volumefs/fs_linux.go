@@ -14,7 +14,8 @@ import (
 type FS struct {
 	root           string
 	source         string
-	selinuxContext string
+	selinuxContext string // Check may change it, and nothing else.
+	refused        error  // Why there is no context.
 	// noswapRefused spares later volumes the attempt once the kernel has said no: it is older than 6.4, or we are
 	// in a user namespace.
 	noswapRefused atomic.Bool
@@ -27,15 +28,27 @@ func New(c Config) *FS {
 
 // Check looks for the directory below which targets are, and makes and drops a volume to see that this kernel, at least
 // 5.12, lets this process do so. Its error says what is missing.
+//
+// If the kernel refuses the SELinux context, because its policy does not know it, volumes are created
+// without one from then on, and [FS.RefusedContext] returns the reason.
 func (f *FS) Check() error {
 	if err := f.probeRoot(); err != nil {
 		return fmt.Errorf("check where volumes go: %w", err)
 	}
-	if err := f.probe(); err != nil {
+	err := f.probe()
+	if errors.Is(err, unix.EINVAL) && f.selinuxContext != "" {
+		f.refused, f.selinuxContext = err, ""
+		err = f.probe()
+	}
+	if err != nil {
 		return fmt.Errorf("check that volumes can be made: %w%s", err, hint(err))
 	}
 	return nil
 }
+
+// RefusedContext returns why volumes have no SELinux context although there should be one; nil if they
+// have it, or should not. Call it after [FS.Check].
+func (f *FS) RefusedContext() error { return f.refused }
 
 func (f *FS) probe() error {
 	if err := probeBeneath(); err != nil {
