@@ -125,7 +125,7 @@ func (g *ground) restart() {
 
 func (g *ground) keep(volumeID string, p api.Pod, value string, expires time.Time) {
 	g.Helper()
-	if err := g.vault.Keep(volumeID, p, access.NewToken(value, expires)); err != nil {
+	if err := g.vault.Store(volumeID, p, access.NewToken(value, expires)); err != nil {
 		g.Fatal(err)
 	}
 }

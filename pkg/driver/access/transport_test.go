@@ -201,7 +201,7 @@ func TestManyReadWhileTokensComeAndGo(t *testing.T) {
 func comeAndGo(g *ground, p api.Pod) {
 	for i := range 60 {
 		id := fmt.Sprintf("%s-%d", p.ServiceAccount, 1+i%4)
-		err := g.vault.Keep(id, p, access.NewToken(fmt.Sprintf("%s-%d", p.ServiceAccount, 1+i), tomorrow.Add(time.Duration(i)*time.Minute)))
+		err := g.vault.Store(id, p, access.NewToken(fmt.Sprintf("%s-%d", p.ServiceAccount, 1+i), tomorrow.Add(time.Duration(i)*time.Minute)))
 		if i%3 == 0 {
 			err = errors.Join(err, g.vault.Drop(id))
 		}

@@ -93,14 +93,14 @@ func TestAllPodsShareOneConnection(t *testing.T) {
 func TestATokenThatCannotBeWrittenIsHeld(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
-	if err := g.vault.Keep("a\xff", pod(), access.NewToken("hunter2", tomorrow)); err != nil {
+	if err := g.vault.Store("a\xff", pod(), access.NewToken("hunter2", tomorrow)); err != nil {
 		t.Fatal(err)
 	}
 	g.vault = access.NewVault(failing{})
-	if err := g.vault.Keep("a", pod(), access.NewToken("hunter2", tomorrow)); err == nil || strings.Contains(err.Error(), "hunter2") {
+	if err := g.vault.Store("a", pod(), access.NewToken("hunter2", tomorrow)); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("Keep = %v, want an error without the token", err)
 	}
-	if err := g.vault.Keep("a", pod(), access.NewToken("hunter2", tomorrow)); err == nil {
+	if err := g.vault.Store("a", pod(), access.NewToken("hunter2", tomorrow)); err == nil {
 		t.Error("Keep of what is held and not written = nil, want another try")
 	}
 }
