@@ -114,7 +114,7 @@ func manifestsOrigin(ctx context.Context, cfg config, memory *budget.Memory, vau
 type noNewTokens struct{ *access.Vault }
 
 // Keep holds nothing.
-func (noNewTokens) Keep(string, api.Pod, access.Token) error { return nil }
+func (noNewTokens) Store(string, api.Pod, access.Token) error { return nil }
 
 // anyPod is for a driver without an API server, in which a CSIDriver object could say who vouches for pods.
 type anyPod struct{}

@@ -123,7 +123,7 @@ func (m matrix) checkTokens() {
 	pods := m.of(byPod)
 	// Some seconds go by, for which the API server remembers that a token was good.
 	pods.each(func(c *cell) {
-		environment.Eventually(c.T, 2*soon, func() error { return c.unwell(short[c], "no valid token is held") })
+		environment.Eventually(c.T, 2*soon, func() error { return c.unwell(short[c], "there is no valid token") })
 		environment.Eventually(c.T, 2*soon, func() error { return c.unwell(gone[c], "Unauthorized") })
 		environment.Eventually(c.T, 2*soon, func() error { return c.unwell(deleted[c], "Unauthorized") })
 	})
@@ -131,7 +131,7 @@ func (m matrix) checkTokens() {
 	m.each(func(c *cell) { c.wantCurrent(c.pod, "with the token of another pod") })
 	m.each(func(c *cell) { c.wantCurrent(ahead[c], "with a token that looks expired") })
 	pods.each(func(c *cell) {
-		c.wantEnded(short[c], "no valid token is held")
+		c.wantEnded(short[c], "there is no valid token")
 		c.wantEnded(gone[c], "Unauthorized")
 		c.wantEnded(deleted[c], "Unauthorized")
 	})

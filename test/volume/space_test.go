@@ -129,7 +129,7 @@ func (byDriver) Choose(api.Pod, api.Ref) access.Identity { return access.Driver(
 // noTokens holds none.
 type noTokens struct{}
 
-func (noTokens) Keep(string, api.Pod, access.Token) error { return nil }
+func (noTokens) Store(string, api.Pod, access.Token) error { return nil }
 func (noTokens) Drop(string) error                        { return nil }
 func (noTokens) Retain(func(string) bool) error           { return nil }
 

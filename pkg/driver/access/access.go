@@ -41,13 +41,13 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/kubeclient"
 )
 
-// Identity names whose credentials read a source. It is comparable: readers with the same identity share a watch. The
-// zero value is the driver's own.
+// Identity names the credentials that read a source. It is comparable: readers with the same identity
+// share a watch. The zero value is the driver's own.
 type Identity struct {
 	// Namespace and ServiceAccount name a pod's service account; both are empty for the driver.
 	Namespace, ServiceAccount string
-	// ByDriver says that the driver's own credentials read what the service account may get, which the driver has to
-	// ask: see [Authority.Allow]. Otherwise its token reads.
+	// ByDriver means that the driver's own credentials read what the service account may get: see
+	// [Authority.Allow]. Otherwise the account's token reads.
 	ByDriver bool
 }
 
@@ -59,7 +59,7 @@ func Of(pod api.Pod) Identity {
 	return Identity{Namespace: pod.Namespace, ServiceAccount: pod.ServiceAccount}
 }
 
-// OnBehalf is the driver's own identity, used for what the pod's service account may get and for nothing else.
+// OnBehalf is the driver's own identity, used only for what the pod's service account may get.
 func OnBehalf(pod api.Pod) Identity {
 	return Identity{Namespace: pod.Namespace, ServiceAccount: pod.ServiceAccount, ByDriver: true}
 }
@@ -76,12 +76,13 @@ func (i Identity) String() string {
 	return account
 }
 
-// Reader is who reads the sources of a kind in a pod's own namespace.
+// Reader is the reader of the sources of a kind in a pod's own namespace.
 type Reader string
 
 // The readers.
 const (
-	// ByDriver: as in Kubernetes' own volumes, whoever may create a pod may mount what is in its namespace.
+	// ByDriver: as with Kubernetes' own volumes, a user who may create a pod may mount everything in its
+	// namespace.
 	ByDriver Reader = "driver"
 	// ByPod: the pod's service account needs to be allowed by RBAC.
 	ByPod Reader = "pod"
@@ -93,12 +94,14 @@ type Config struct {
 	Types *kubeclient.Types
 	// Driver reads with the driver's own credentials. It is a client of the core group.
 	Driver rest.Interface
-	// Reviews says what service accounts may do. The driver's own credentials ask. It is a client of authorization.k8s.io.
+	// Reviews asks with the driver's own credentials what service accounts may do. It is a client of
+	// authorization.k8s.io.
 	Reviews rest.Interface
-	// Server says how to reach the API server. Credentials in it are not used; its WrapTransport is, and must add none.
+	// Server is the address of the API server. Its credentials are not used; its WrapTransport is, and must
+	// add none.
 	Server *rest.Config
 	Vault  *Vault
-	// ConfigMaps and Secrets are who reads what is in the pod's namespace.
+	// ConfigMaps and Secrets are the readers in the pod's namespace.
 	ConfigMaps, Secrets Reader
 }
 
@@ -120,9 +123,9 @@ func New(cfg Config) (*Authority, error) {
 	return &Authority{cfg: cfg, pods: pods}, nil
 }
 
-// Choose returns whose credentials read ref for the pod. What is in the pod's namespace is read as configured for its kind.
-// What is in another one takes the consent of its owner, who gives it by RBAC to the pod's service account: that reads by
-// itself, or lets the driver read where the driver reads everything.
+// Choose returns the identity that reads ref for the pod. A source in the pod's namespace is read as
+// configured for its kind. A source in another namespace needs the consent of its owner, by RBAC for the
+// pod's service account: the account reads it, or the driver does if the driver reads everything.
 func (a *Authority) Choose(pod api.Pod, ref api.Ref) Identity {
 	isForeign := ref.Namespace != pod.Namespace
 	switch {
@@ -141,8 +144,8 @@ func (a *Authority) reader(kind api.Kind) Reader {
 	return a.cfg.ConfigMaps
 }
 
-// Client returns a client with the credentials of the identity. One for a pod's service account takes the newest token
-// for each request, and fails while there is none.
+// Client returns a client with the credentials of the identity. The client of a pod's service account
+// uses the newest token for each request, and fails while there is none.
 func (a *Authority) Client(id Identity) (rest.Interface, error) {
 	if id == Driver() || id.ByDriver {
 		return a.cfg.Driver, nil

@@ -56,7 +56,7 @@ func newBearer(t *testing.T, base http.RoundTripper, lifetimes ...time.Duration)
 	p := api.Pod{Namespace: "default", ServiceAccount: "runner"}
 	vault := NewVault(noFiles{})
 	for _, lifetime := range lifetimes {
-		if err := vault.Keep(lifetime.String(), p, NewToken(lifetime.String(), time.Now().Add(lifetime))); err != nil {
+		if err := vault.Store(lifetime.String(), p, NewToken(lifetime.String(), time.Now().Add(lifetime))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	// resourceOfOwnReviews is where an account asks what it may do itself, which by default all accounts are allowed to.
+	// resourceOfOwnReviews is for questions of an account about itself. By default all accounts may ask.
 	resourceOfOwnReviews = "selfsubjectaccessreviews"
-	// pathOfReadiness is open to everybody by default. A server is ready once it has read all roles and bindings.
+	// pathOfReadiness is open to everybody by default. A server is ready when it has read all roles and
+	// bindings.
 	pathOfReadiness = "/readyz"
 )
 
-// Denies reports whether the API server is sure that the identity may not get ref, after it was denied to read. That proves
-// little: a server that starts denies everything until it has read the roles, and a proxy before it may answer in its place.
-// So the server must not say that it is not ready, and an access review must come to the same answer. An account that may ask
-// for no review is denied by a server that says that it is ready. An error means that it could not be found out.
+// Denies reports whether the API server is sure that the identity may not get ref, after it denied a
+// read. The server must not report that it is not ready, and an access review must have the same result.
+// If the account may not ask for a review, the denial of a server that reports readiness is enough. An
+// error means that the question is open.
 func (a *Authority) Denies(ctx context.Context, id Identity, ref api.Ref) (bool, error) {
 	isReady, err := a.isReady(ctx, id)
 	if err != nil {
@@ -36,7 +37,7 @@ func (a *Authority) Denies(ctx context.Context, id Identity, ref api.Ref) (bool,
 	return isDenial(verdict(id, ref, status, err))
 }
 
-// isDenial tells a denial from an error by which nothing is known.
+// isDenial distinguishes a denial from other errors, which leave the question open.
 func isDenial(err error) (bool, error) {
 	if apierrors.IsForbidden(err) {
 		return true, nil
@@ -44,8 +45,8 @@ func isDenial(err error) (bool, error) {
 	return false, err
 }
 
-// isReady asks over the same connections as the identity reads, so that the same server answers. It is an error if the
-// server is not ready; false stands for one that does not show it to everybody.
+// isReady asks through the connections of the identity, so that the same server answers. It returns an
+// error if the server is not ready, and false if the server does not answer this question to everybody.
 func (a *Authority) isReady(ctx context.Context, id Identity) (bool, error) {
 	client, err := a.Client(id)
 	if err != nil {
@@ -61,7 +62,7 @@ func (a *Authority) isReady(ctx context.Context, id Identity) (bool, error) {
 	return true, nil
 }
 
-// reviewOwn has the service account ask whether it may get ref.
+// reviewOwn asks with the service account's token whether it may get ref.
 func (a *Authority) reviewOwn(ctx context.Context, id Identity, ref api.Ref) (authorizationv1.SubjectAccessReviewStatus, error) {
 	client, err := a.clientOfPods(id, authorizationv1.SchemeGroupVersion)
 	if err != nil {

@@ -82,7 +82,7 @@ func (j *judge) serve(t *testing.T, tokens ...string) *access.Authority {
 	vault := access.NewVault(files)
 	for i, token := range tokens { // The one that lives longest is the first.
 		expires := time.Now().Add(time.Duration(10-i) * time.Hour)
-		if err := vault.Keep(token, pod(), access.NewToken(token, expires)); err != nil {
+		if err := vault.Store(token, pod(), access.NewToken(token, expires)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,15 +6,15 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// Grant returns the Role and RoleBinding, as YAML that can be applied, by which the owner of a source lets an identity read
-// it. What one identity is granted has a name of its own, so that applying it takes nothing from another. Nobody grants
-// anything to the driver for one source: for its identity there is none.
+// Grant returns the YAML of the Role and RoleBinding by which the owner of a source lets an identity read
+// it. The names include the identity, so applying one grant takes nothing from another identity. The
+// driver is not granted single sources: for its own identity the text is empty.
 func Grant(id Identity, ref api.Ref) string {
 	if id == Driver() {
 		return ""
 	}
 	action, verbs := "read", "[get, list, watch]"
-	if id.ByDriver { // That asks for no more, and a Role of the same name must not take list and watch away.
+	if id.ByDriver { // Get is enough, and a Role of the same name must not take list and watch away.
 		action, verbs = "get", "[get]"
 	}
 	role := action + "-" + ref.Kind.Resource() + "-" + ref.Name

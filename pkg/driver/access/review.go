@@ -21,23 +21,24 @@ const (
 	prefixOfNamespaced = groupOfAccounts + ":"
 )
 
-// resourceOfReviews is where one is asked for.
+// resourceOfReviews is the resource of access reviews.
 const resourceOfReviews = "subjectaccessreviews"
 
-// ReviewError says that it could not be found out whether a service account may read. It is never a denial, also when the
-// driver itself is denied to ask.
+// ReviewError means that an access review has failed. It is never a denial, also if the driver itself is
+// denied to ask.
 type ReviewError struct {
 	Identity Identity
 	Ref      api.Ref
-	Cause    error // Not unwrapped, for the reason above.
+	Cause    error // Not unwrapped: it may be a denial.
 }
 
 func (e *ReviewError) Error() string {
 	return fmt.Sprintf("ask whether serviceaccount %s/%s may get %s: %v", e.Identity.Namespace, e.Identity.ServiceAccount, e.Ref, e.Cause)
 }
 
-// Allow asks whether the identity may read ref, where the API server would not tell by the request itself because the
-// driver's credentials make it. A denial is a Forbidden error of the API's kind; anything else a *[ReviewError].
+// Allow asks whether the identity may read ref, if the API server does not decide that with the request
+// itself because the driver's credentials make it. A denial is a Forbidden error as of the API; any other
+// error is a *[ReviewError].
 func (a *Authority) Allow(ctx context.Context, id Identity, ref api.Ref) error {
 	if !id.ByDriver {
 		return nil
@@ -52,21 +53,21 @@ func (a *Authority) Allow(ctx context.Context, id Identity, ref api.Ref) error {
 	return verdict(id, ref, answer.Status, err)
 }
 
-// reading is what a review is asked about.
+// reading is the subject of a review.
 func reading(ref api.Ref) *authorizationv1.ResourceAttributes {
 	return &authorizationv1.ResourceAttributes{
 		Namespace: ref.Namespace, Verb: verbOfReading, Version: "v1", Resource: resourceOf(ref.Kind), Name: ref.Name,
 	}
 }
 
-// verdict makes the error of [Authority.Allow] of the answer to a review.
+// verdict returns the error of [Authority.Allow] for the answer to a review.
 func verdict(id Identity, ref api.Ref, status authorizationv1.SubjectAccessReviewStatus, err error) error {
 	switch {
 	case err != nil:
 		return &ReviewError{Identity: id, Ref: ref, Cause: err}
 	case status.Allowed:
 		return nil
-	case status.EvaluationError != "": // To the request itself this would be an internal error, and no denial.
+	case status.EvaluationError != "": // For the request itself this would be an internal error, not a denial.
 		return &ReviewError{Identity: id, Ref: ref, Cause: errors.New(status.EvaluationError)}
 	default:
 		return apierrors.NewForbidden(corev1.Resource(resourceOf(ref.Kind)), ref.Name,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -66,117 +67,81 @@ func (r *reviewer) allow(id access.Identity, ref api.Ref) error {
 	return authority(r.t, r, access.ByDriver, access.ByDriver).Allow(r.t.Context(), id, ref)
 }
 
-// TestNobodyIsAskedAboutOthers: where the API server decides with the request itself, nothing is to be found out.
-func TestNobodyIsAskedAboutOthers(t *testing.T) {
+// TestAllow: where the API server decides with the request itself, nothing is asked. A denial is the error
+// of the request itself, and no other error is a denial: files of a volume may go with one. The driver may
+// be denied to ask, and the API server may be unable to decide, which fails the request itself too.
+func TestAllow(t *testing.T) {
 	t.Parallel()
-	for _, id := range []access.Identity{access.Driver(), access.Of(pod())} {
-		r := &reviewer{t: t, err: errors.New("asked")}
-		if err := r.allow(id, tls); err != nil {
-			t.Errorf("Allow(%s) = %v, want nil", id, err)
-		}
-		if got := r.asked; len(got) != 0 {
-			t.Errorf("Allow(%s) made requests: %v, want none", id, got)
-		}
+	if err := (&reviewer{t: t, err: errors.New("asked")}).allow(access.Driver(), tls); err != nil {
+		t.Errorf("Allow for the driver = %v, want nil", err)
 	}
-}
-
-// TestWhatIsAsked compares the whole review: the service account as the API server knows it, and one object.
-func TestWhatIsAsked(t *testing.T) {
-	t.Parallel()
-	for ref, resource := range map[api.Ref]string{tls: "secrets", settings: "configmaps"} {
-		t.Run(ref.String(), func(t *testing.T) {
-			t.Parallel()
-			r := &reviewer{t: t, status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}
-			if err := r.allow(access.OnBehalf(pod()), ref); err != nil {
-				t.Errorf("Allow = %v, want nil", err)
-			}
-			want := authorizationv1.SubjectAccessReviewSpec{
-				User:   "system:serviceaccount:default:runner",
-				Groups: []string{"system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"},
-				ResourceAttributes: &authorizationv1.ResourceAttributes{
-					Verb: "get", Version: "v1", Resource: resource, Namespace: ref.Namespace, Name: ref.Name,
-				},
-			}
-			if diff := cmp.Diff([]authorizationv1.SubjectAccessReviewSpec{want}, r.asked); diff != "" {
-				t.Errorf("reviews (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestADenialIsWhatTheRequestWouldGive(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct {
-		status authorizationv1.SubjectAccessReviewStatus
-		ref    api.Ref
-		want   string
-	}{
-		"nobody allows a secret": {
-			ref: tls, want: `secrets "tls" is forbidden: serviceaccount default/runner may not get it`,
-		},
-		"nobody allows a config map": {
-			ref: settings, want: `configmaps "settings" is forbidden: serviceaccount default/runner may not get it`,
-		},
-		"somebody denies it": {
-			status: authorizationv1.SubjectAccessReviewStatus{Denied: true, Reason: "by policy"},
-			ref:    tls, want: `secrets "tls" is forbidden: serviceaccount default/runner may not get it`,
-		},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			err := (&reviewer{t: t, status: tt.status}).allow(access.OnBehalf(pod()), tt.ref)
-			if !apierrors.IsForbidden(err) || err.Error() != tt.want {
-				t.Errorf("Allow = %v, want a denial: %s", err, tt.want)
-			}
-			if _, ok := errors.AsType[*access.ReviewError](err); ok {
-				t.Errorf("Allow = %v, which is a *ReviewError, want a denial", err)
-			}
-		})
-	}
-}
-
-// TestWhatCannotBeFoundOutIsNoDenial: files of a volume may go with a denial, and with nothing else. The driver itself may
-// be denied, and the API server may be unable to decide, to which it answers the request itself with an internal error.
-func TestWhatCannotBeFoundOutIsNoDenial(t *testing.T) {
-	t.Parallel()
+	type status = authorizationv1.SubjectAccessReviewStatus
 	mayNotAsk := apierrors.NewForbidden(schema.GroupResource{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}, "",
 		errors.New("driver cannot create it"))
-	const sent = `Post "` + reviews + `": `
-	undecided := authorizationv1.SubjectAccessReviewStatus{EvaluationError: "webhook timed out"}
-	tests := map[string]struct {
-		status authorizationv1.SubjectAccessReviewStatus
+	const (
+		denied = ` is forbidden: serviceaccount default/runner may not get it`
+		open   = "ask whether serviceaccount default/runner may get secret certs/tls: "
+		sent   = open + `Post "` + reviews + `": `
+	)
+	for name, test := range map[string]struct {
+		id     access.Identity
+		ref    api.Ref
+		status status
 		err    error
-		cause  string
+		want   string // The text of the error.
 	}{
-		"the driver may not ask":      {err: mayNotAsk, cause: mayNotAsk.Error()},
-		"another wraps that":          {err: fmt.Errorf("ask: %w", mayNotAsk), cause: sent + "ask: " + mayNotAsk.Error()},
-		"the API server is away":      {err: errors.New("connection refused"), cause: sent + "connection refused"},
-		"it was asked for too long":   {err: context.DeadlineExceeded, cause: sent + context.DeadlineExceeded.Error()},
-		"the API server cannot tell":  {status: undecided, cause: "webhook timed out"},
-		"it is denied, and who knows": {status: authorizationv1.SubjectAccessReviewStatus{Denied: true, EvaluationError: "torn"}, cause: "torn"},
-	}
-	for name, tt := range tests {
+		"the pod":                       {id: access.Of(pod()), ref: tls, err: errors.New("asked")},
+		"it is allowed":                 {ref: tls, status: status{Allowed: true}},
+		"it is allowed, and one failed": {ref: tls, status: status{Allowed: true, EvaluationError: "a role is missing"}},
+		"nobody allows a Secret":        {ref: tls, want: `secrets "tls"` + denied},
+		"nobody allows a ConfigMap":     {ref: settings, want: `configmaps "settings"` + denied},
+		"somebody denies it":            {ref: tls, status: status{Denied: true, Reason: "by policy"}, want: `secrets "tls"` + denied},
+		"the driver may not ask":        {ref: tls, err: mayNotAsk, want: open + mayNotAsk.Error()},
+		"another wraps that":            {ref: tls, err: fmt.Errorf("ask: %w", mayNotAsk), want: sent + "ask: " + mayNotAsk.Error()},
+		"the API server is away":        {ref: tls, err: errors.New("connection refused"), want: sent + "connection refused"},
+		"the answer takes too long":     {ref: tls, err: context.DeadlineExceeded, want: sent + context.DeadlineExceeded.Error()},
+		"an authorizer fails":           {ref: tls, status: status{EvaluationError: "webhook timed out"}, want: open + "webhook timed out"},
+		"it is denied, and one failed":  {ref: tls, status: status{Denied: true, EvaluationError: "torn"}, want: open + "torn"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := (&reviewer{t: t, status: tt.status, err: tt.err}).allow(access.OnBehalf(pod()), tls)
-			review, ok := errors.AsType[*access.ReviewError](err)
-			if !ok || apierrors.IsForbidden(err) {
-				t.Fatalf("Allow = %v (%T), forbidden: %t; want a *ReviewError that is no denial", err, err, apierrors.IsForbidden(err))
+			r := &reviewer{t: t, status: test.status, err: test.err}
+			id, isAsked := test.id, test.id == access.Identity{}
+			if isAsked {
+				id = access.OnBehalf(pod())
 			}
-			want := "ask whether serviceaccount default/runner may get secret certs/tls: " + tt.cause
-			if err.Error() != want || review.Identity != access.OnBehalf(pod()) || review.Ref != tls {
-				t.Errorf("Allow = %v, want %s", err, want)
+			err := r.allow(id, test.ref)
+			if text := fmt.Sprint(err); text != test.want && (err != nil || test.want != "") {
+				t.Errorf("Allow = %v, want %s", err, test.want)
+			}
+			isDenial := strings.HasSuffix(test.want, denied)
+			review, isOpen := errors.AsType[*access.ReviewError](err)
+			if apierrors.IsForbidden(err) != isDenial || isOpen != (err != nil && !isDenial) {
+				t.Errorf("Allow = %v (%T), want a denial (%t) or a *ReviewError", err, err, isDenial)
+			}
+			if isOpen && (review.Identity != id || review.Ref != test.ref) {
+				t.Errorf("Allow = %+v, want it about %s and %s", review, id, test.ref)
+			}
+			if !isAsked && len(r.asked) > 0 {
+				t.Errorf("reviews = %v, want none", r.asked)
+			} else if isAsked {
+				r.wantAsked(test.ref)
 			}
 		})
 	}
 }
 
-// TestAnAllowanceCountsThoughSomethingFailed: one authorizer that says yes is enough, as for the request itself.
-func TestAnAllowanceCountsThoughSomethingFailed(t *testing.T) {
-	t.Parallel()
-	status := authorizationv1.SubjectAccessReviewStatus{Allowed: true, EvaluationError: "a role is missing"}
-	if err := (&reviewer{t: t, status: status}).allow(access.OnBehalf(pod()), tls); err != nil {
-		t.Errorf("Allow = %v, want nil", err)
+// wantAsked compares the whole review: the service account as the API server knows it, and one object.
+func (r *reviewer) wantAsked(ref api.Ref) {
+	r.t.Helper()
+	want := []authorizationv1.SubjectAccessReviewSpec{{
+		User:   "system:serviceaccount:default:runner",
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "get", Version: "v1", Resource: ref.Kind.Resource() + "s", Namespace: ref.Namespace, Name: ref.Name,
+		},
+	}}
+	if diff := cmp.Diff(want, r.asked); diff != "" {
+		r.t.Errorf("reviews (-want +got):\n%s", diff)
 	}
 }

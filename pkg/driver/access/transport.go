@@ -11,12 +11,12 @@ type bearer struct {
 	base     http.RoundTripper
 }
 
-// RoundTrip is [http.RoundTripper]. A token that the API server does not take, because its pod is gone, is passed over for
-// the next one, with the same body. When all were refused, RoundTrip returns the API server's answer or, if all look expired, an
-// error that says so.
+// RoundTrip implements [http.RoundTripper]. If the API server refuses a token, because its pod is gone,
+// the next token is tried with the same body. If all were refused, RoundTrip returns the API server's
+// answer or, if all look expired, an error.
 func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
-		defer func() { _ = r.Body.Close() }() // As transports have to.
+		defer func() { _ = r.Body.Close() }() // Transports must close it.
 	}
 	for {
 		t, err := b.vault.token(b.identity)
@@ -35,7 +35,7 @@ func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 			b.vault.accept(b.identity, t)
 			return response, nil
 		}
-		if !b.vault.passOver(b.identity, t) {
+		if !b.vault.refuse(b.identity, t) {
 			return response, nil
 		}
 		if err := response.Body.Close(); err != nil {
@@ -44,7 +44,7 @@ func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// withToken returns the request with a token, and with a body of its own.
+// withToken returns a copy of the request with a token and a new body.
 func withToken(r *http.Request, t Token) (*http.Request, error) {
 	next := r.Clone(r.Context())
 	next.Header.Set("Authorization", "Bearer "+t.value)

@@ -10,46 +10,46 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// ErrNoToken is why a pod's credentials cannot be used: there is no token, or all tokens look expired and were refused.
-var ErrNoToken = errors.New("no valid token is held")
+// ErrNoToken means that a pod's credentials cannot be used: there is no token, or all tokens look expired
+// and were refused.
+var ErrNoToken = errors.New("there is no valid token")
 
-// Files keeps small secrets over restarts of the driver, by ID. It must be safe for concurrent use.
+// Files stores small secrets by ID, also over restarts of the driver. It must be safe for concurrent use.
 type Files interface {
 	Put(id string, data []byte) error
 	Delete(id string) error
-	// Has tells whether an ID is kept. It costs little.
+	// Has reports whether there is a file for the ID. It is cheap.
 	Has(id string) bool
 	// List returns everything that can be read, and an error for what cannot.
 	List() ([][]byte, error)
 }
 
-// Vault holds the tokens that pods' volumes came with. A token dies with the pod that it is bound to, so each is held as
-// long as its volume, and of those of one service account that the API server has not refused the one that lives longest
-// counts.
+// Vault stores the tokens of pods' volumes. A token dies with its pod, so it is stored as long as its
+// volume exists. Of the tokens of one service account that the API server has not refused, the one that
+// expires last is used.
 type Vault struct {
 	files Files
 	now   func() time.Time
 
-	mu   sync.Mutex // Guards held.
-	held map[string]entry
+	mu      sync.Mutex       // Guards entries.
+	entries map[string]entry // By volume ID.
 }
 
-// entry is what is held for one volume.
+// entry is the token of one volume.
 type entry struct {
 	identity Identity
 	token    Token
-	// refused is when the API server last refused the token; zero for never. It may be wrong, so the token stays, as the
-	// last choice.
+	// refused is when the API server last refused the token; zero for never. The refusal may be a mistake,
+	// so the token stays, as the last choice.
 	refused time.Time
 }
 
-// NewVault returns an empty vault that keeps what it holds in files.
+// NewVault returns an empty vault that also stores its tokens in files.
 func NewVault(files Files) *Vault {
-	return &Vault{files: files, now: time.Now, held: map[string]entry{}}
+	return &Vault{files: files, now: time.Now, entries: map[string]entry{}}
 }
 
-// stored is an entry as it stands on disk: the one place a token is written to, which only root can read and which is
-// empty after a reboot.
+// stored is an entry on disk. Only root can read the file, and it is gone after a reboot.
 type stored struct {
 	VolumeID       string    `json:"volumeID"`
 	Namespace      string    `json:"namespace"`
@@ -58,8 +58,8 @@ type stored struct {
 	Expires        time.Time `json:"expires"`
 }
 
-// Load takes back what an earlier run of the driver held. What cannot be read is reported and left out: the kubelet brings
-// it again.
+// Load reads the tokens of an earlier run of the driver. It reports and skips what it cannot read: the
+// kubelet sends those tokens again.
 func (v *Vault) Load() error {
 	files, err := v.files.List()
 	v.mu.Lock()
@@ -70,7 +70,7 @@ func (v *Vault) Load() error {
 			err = errors.Join(err, errors.New("a file of a token is torn"))
 			continue
 		}
-		v.held[s.VolumeID] = entry{
+		v.entries[s.VolumeID] = entry{
 			identity: Identity{Namespace: s.Namespace, ServiceAccount: s.ServiceAccount}, token: NewToken(s.Token, s.Expires),
 		}
 	}
@@ -80,11 +80,11 @@ func (v *Vault) Load() error {
 	return nil
 }
 
-// Keep holds the token that a volume of the pod came with, in place of an earlier one. No token changes nothing, and one
-// that is held already is written only if its file is gone. When it cannot be written it is held all the same, and only the
-// next run of the driver would miss it.
-func (v *Vault) Keep(volumeID string, pod api.Pod, t Token) error {
-	if t.IsZero() || !v.hold(volumeID, entry{identity: Of(pod), token: t}) && v.files.Has(volumeID) {
+// Store stores the token of a pod's volume instead of an earlier one. Without a token it changes nothing.
+// A known token is written again only if its file is gone. If the file cannot be written, only the next
+// run of the driver misses the token.
+func (v *Vault) Store(volumeID string, pod api.Pod, t Token) error {
+	if t.IsZero() || !v.add(volumeID, entry{identity: Of(pod), token: t}) && v.files.Has(volumeID) {
 		return nil
 	}
 	data, err := json.Marshal(stored{
@@ -99,21 +99,21 @@ func (v *Vault) Keep(volumeID string, pod api.Pod, t Token) error {
 	return nil
 }
 
-// hold reports whether the entry is news.
-func (v *Vault) hold(volumeID string, e entry) bool {
+// add stores the entry in memory, and reports whether it is new.
+func (v *Vault) add(volumeID string, e entry) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if held := v.held[volumeID]; held.identity == e.identity && held.token == e.token {
+	if old := v.entries[volumeID]; old.identity == e.identity && old.token == e.token {
 		return false
 	}
-	v.held[volumeID] = e
+	v.entries[volumeID] = e
 	return true
 }
 
-// Drop forgets what a volume came with.
+// Drop removes the token of a volume.
 func (v *Vault) Drop(volumeID string) error {
 	v.mu.Lock()
-	delete(v.held, volumeID)
+	delete(v.entries, volumeID)
 	v.mu.Unlock()
 	if err := v.files.Delete(volumeID); err != nil {
 		return fmt.Errorf("remove the token of volume %s: %w", volumeID, err)
@@ -121,7 +121,7 @@ func (v *Vault) Drop(volumeID string) error {
 	return nil
 }
 
-// Retain drops what is held for volumes that are not known.
+// Retain removes the tokens of volumes that are not known.
 func (v *Vault) Retain(known func(volumeID string) bool) error {
 	var errs []error
 	for _, id := range v.unknown(known) {
@@ -134,7 +134,7 @@ func (v *Vault) unknown(known func(volumeID string) bool) []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var ids []string
-	for id := range v.held {
+	for id := range v.entries {
 		if !known(id) {
 			ids = append(ids, id)
 		}
@@ -153,12 +153,13 @@ func (v *Vault) token(id Identity) (Token, error) {
 	return best.token, nil
 }
 
-// bestLocked returns the identity's token that lives longest, of those that were never refused; or else the one that was
-// refused longest ago, so that each has its turn. A token that looks expired may be valid, because the node's clock may be
-// ahead: it is tried after the others. Once it was refused as well, it is not used any more. v.mu is held.
+// bestLocked returns the identity's token that expires last, of those that were never refused; or else the
+// one that was refused first, so that each is tried again. A token that looks expired may be valid,
+// because the node's clock may be ahead: it is tried after the others, and not after it was refused.
+// v.mu is held.
 func (v *Vault) bestLocked(id Identity) entry {
 	var best entry
-	for _, e := range v.held {
+	for _, e := range v.entries {
 		if e.identity != id || !e.refused.IsZero() && v.looksExpired(e.token) {
 			continue
 		}
@@ -175,10 +176,10 @@ func (v *Vault) bestLocked(id Identity) entry {
 
 func (v *Vault) looksExpired(t Token) bool { return !t.expires.After(v.now()) }
 
-// whyNoneLocked returns the error for an identity without a token that can be used. v.mu is held.
+// whyNoneLocked returns the error for an identity without a usable token. v.mu is held.
 func (v *Vault) whyNoneLocked(id Identity) error {
 	var newest Token
-	for _, e := range v.held {
+	for _, e := range v.entries {
 		if e.identity == id && (newest.IsZero() || e.token.expires.After(newest.expires)) {
 			newest = e.token
 		}
@@ -192,25 +193,25 @@ func (v *Vault) whyNoneLocked(id Identity) error {
 		ErrNoToken, id, v.now().Sub(newest.expires).Round(time.Second))
 }
 
-// passOver remembers that the API server has refused a token. It reports whether to ask [Vault.token] again: for another
-// token, or for the error that no token can be used.
-func (v *Vault) passOver(id Identity, t Token) (goOn bool) {
+// refuse records that the API server has refused a token. It reports whether to call [Vault.token] again:
+// for another token, or for the error that no token can be used.
+func (v *Vault) refuse(id Identity, t Token) (goOn bool) {
 	v.mark(id, t, v.now())
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.bestLocked(id).refused.IsZero()
 }
 
-// accept remembers that the API server takes a token.
+// accept records that the API server accepts a token.
 func (v *Vault) accept(id Identity, t Token) { v.mark(id, t, time.Time{}) }
 
 func (v *Vault) mark(id Identity, t Token, refused time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for volumeID, e := range v.held {
+	for volumeID, e := range v.entries {
 		if e.identity == id && e.token == t {
 			e.refused = refused
-			v.held[volumeID] = e
+			v.entries[volumeID] = e
 		}
 	}
 }

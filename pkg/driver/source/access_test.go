@@ -1,7 +1,6 @@
 package source_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -108,9 +107,7 @@ func TestWhatIsDeniedIsNotRead(t *testing.T) {
 				b.wantForbidden(web, tt.want)
 				b.wantChanges(web, 1)
 				b.want(web, known{Err: tt.err.Error()})
-				pass(10 * time.Minute)
-				b.want(web, known{Err: tt.err.Error(), Revoked: tt.revoked})
-				b.wantChanges(web, tt.changes)
+				b.wantAfter(10*time.Minute, known{Err: tt.err.Error(), Revoked: tt.revoked}, tt.changes)
 				if got := b.requested(web); len(got) != 0 {
 					t.Errorf("requests: %v, want none", got)
 				}
@@ -119,9 +116,7 @@ func TestWhatIsDeniedIsNotRead(t *testing.T) {
 				}
 
 				b.deny(nil)
-				pass(longestSilence)
-				b.want(web, holding(o))
-				b.wantChanges(web, 2)
+				b.wantAfter(longestSilence, holding(o), 2)
 				b.wantWatches(web, 1, 1)
 			})
 		})
@@ -153,20 +148,16 @@ func TestAWatchIsNotOpenedAnewForWhoIsDenied(t *testing.T) {
 				b.wantForbidden(web, tt.want)
 				troubled := holding(o)
 				troubled.Err = tt.err.Error()
-				b.want(web, troubled)
-				b.wantChanges(web, 1)
+				b.wantNow(troubled, 1)
 				pass(10 * time.Minute)
 				troubled.Revoked = tt.revoked
-				b.want(web, troubled)
-				b.wantChanges(web, tt.changes)
+				b.wantNow(troubled, tt.changes)
 				if diff := cmp.Diff([]string{"list", "watch"}, b.requested(web)); diff != "" {
 					t.Errorf("requests (-want +got):\n%s", diff)
 				}
 
 				b.deny(nil)
-				pass(longestSilence)
-				b.want(web, holding(o))
-				b.wantChanges(web, 1)
+				b.wantAfter(longestSilence, holding(o), 1)
 			})
 		})
 	}
@@ -206,27 +197,5 @@ func TestTheDriverThatMayNotReadForAPodPolls(t *testing.T) {
 		b.wantForbidden(web, "forbidden")
 		b.wantStory(web, append(slices.Repeat([]string{asking, "list", "get"}, reads),
 			slices.Repeat([]string{asking}, b.count(asking)-reads)...)...)
-	})
-}
-
-// TestReleaseWhileItIsAsked gives the question up, so that a slow API server holds nothing.
-func TestReleaseWhileItIsAsked(t *testing.T) {
-	bubbleOf(t, behalf, func(b *bench) {
-		ended := false
-		b.onAllow(func(ctx context.Context) error {
-			<-ctx.Done()
-			ended = true
-			return ctx.Err()
-		})
-		release := b.acquire(web)
-		pass(time.Minute / 2)
-		b.want(web, known{})
-		release()
-		b.settle()
-		if !ended {
-			t.Error("it is still asked for nobody")
-		}
-		b.wantChanges(web, 0)
-		b.wantStory(web, asking)
 	})
 }

@@ -11,29 +11,29 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch"
 )
 
-// What an object in use takes besides the bytes of its content. Measured.
+// The memory that an object in use takes besides the bytes of its content. Measured.
 const (
-	bytesPerWatch = 96 << 10 // Its watch, and what the connection holds for it.
+	bytesPerWatch = 96 << 10 // With its part of the connection.
 	bytesPerKey   = 160      // An entry of a map, and two allocations.
-	bytesOfMeta   = 4 << 10  // Of an event: metadata, and who manages which field.
+	bytesOfMeta   = 4 << 10  // Of an event: metadata with the managed fields.
 )
 
-// How long an object rests that there is no room for. Then it is read in vain, perhaps; it is read sooner when others
-// make room, which may be many times a second, and for many objects.
+// How long an object without room is not read. It is read sooner when others make room, which may be
+// many times a second, and for many objects.
 const (
 	longestRest  = 2 * time.Minute
 	shortestRest = 500 * time.Millisecond
 	restJitter   = 0.5
 )
 
-// Room is what memory is taken from.
+// Room is the memory that objects share.
 type Room interface {
 	// Account returns a new, empty account.
 	Account() *budget.Account
 }
 
-// CostOf returns how much memory it takes to hold the content, to watch it, and to receive the next event, which may be as
-// large.
+// CostOf returns how much memory it takes to store the content, to watch it, and to receive the next
+// event, which may be as large.
 func CostOf(c api.Content) int64 {
 	size := int64(0)
 	for key, value := range c.Data {
@@ -60,7 +60,7 @@ func (r *reader) standing() (isCurrent, isNew bool) {
 func (r *reader) admit(c api.Content) *objectwatch.Pause {
 	isCurrent, isNew := r.standing()
 	if !isCurrent {
-		return nil // Nor does the update that follows change anything.
+		return nil // The next update changes nothing either.
 	}
 	a := r.item.account
 	cost, take, whenRoom := CostOf(c), a.Resize, a.WhenRoom
@@ -86,7 +86,7 @@ func isExhausted(err error) bool {
 	return ok
 }
 
-// dismiss gives back the room of content that is gone.
+// dismiss returns the room of content that is gone.
 func (r *reader) dismiss() {
 	if isCurrent, _ := r.standing(); isCurrent {
 		r.item.account.Force(bytesPerWatch)

@@ -108,7 +108,7 @@ func TestAnObjectThatDoesNotExistTakesRoom(t *testing.T) {
 // running is [bubble] with a cache that runs: who comes is new to the node.
 func running(t *testing.T, test func(b *bench)) {
 	t.Helper()
-	vigil(t, func(b *bench) {
+	watched(t, func(b *bench) {
 		b.settle()
 		test(b)
 	})
@@ -221,8 +221,7 @@ func TestAnObjectThatGrows(t *testing.T) {
 			bubble(t, func(b *bench) {
 				small := b.putMap(configMap(web, "1"))
 				release := b.acquire(web)
-				b.want(web, holding(small))
-				b.wantChanges(web, 1)
+				b.wantNow(holding(small), 1)
 				others := b.crowd(10_000)
 				large := b.putMap(configMap(web, strings.Repeat("x", 100_000)))
 				b.wantCrowded(holding(small))

@@ -205,6 +205,20 @@ func (b *bench) wantChanges(ref api.Ref, want int) {
 	b.changes = nil
 }
 
+// wantNow compares what is known of web, and the number of its changes since the last time.
+func (b *bench) wantNow(want known, changes int) {
+	b.t.Helper()
+	b.want(web, want)
+	b.wantChanges(web, changes)
+}
+
+// wantAfter is [bench.wantNow] after d.
+func (b *bench) wantAfter(d time.Duration, want known, changes int) {
+	b.t.Helper()
+	pass(d)
+	b.wantNow(want, changes)
+}
+
 // known is a snapshot without what differs from run to run.
 type known struct {
 	Synced, Found bool

@@ -36,13 +36,14 @@ type cluster struct {
 	watches  map[*serverWatch]bool     // Those that are open.
 	unclosed int                       // How many were answered whose body was not closed since.
 	requests []request
-	listErr  error         // What lists answer instead, unless nil.
-	watchErr error         // What watches answer instead, unless nil.
-	getErr   error         // What gets answer instead, unless nil.
-	oldErr   error         // What lists answer that ask for a version, unless nil.
-	gate     chan struct{} // Lists make their answer and then wait here, unless nil.
-	entrance chan struct{} // Watches wait here before they are opened, unless nil.
-	asked    chan struct{} // Has an element after a request.
+	listErr  error                               // What lists answer instead, unless nil.
+	watchErr error                               // What watches answer instead, unless nil.
+	getErr   error                               // What gets answer instead, unless nil.
+	oldErr   error                               // What lists answer that ask for a version, unless nil.
+	gate     chan struct{}                       // Lists make their answer and then wait here, unless nil.
+	entrance chan struct{}                       // Watches wait here before they are opened, unless nil.
+	asked    chan struct{}                       // Has an element after a request.
+	swallows func(verb string, ref api.Ref) bool // Which requests never get an answer, unless nil.
 }
 
 // request is one call of a client, or the question whether it may be made.
@@ -227,6 +228,24 @@ func (c *cluster) answerGets(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.getErr = err
+}
+
+// swallow sets which requests never get an answer from now on; nil for none.
+func (c *cluster) swallow(swallows func(verb string, ref api.Ref) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.swallows = swallows
+}
+
+// takeSwallowed records a request that is never answered, and reports whether it is one.
+func (c *cluster) takeSwallowed(verb string, ref api.Ref, opts metav1.ListOptions) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.swallows == nil || !c.swallows(verb, ref) {
+		return false
+	}
+	c.recordLocked(verb, ref, opts)
+	return true
 }
 
 // refuseVersions sets what lists answer from now on when they ask for a resource version.

@@ -69,34 +69,6 @@ func (b *bench) passMostOfTheDoubt() {
 	b.wantForbidden(web, "forbidden")
 }
 
-// TestADenialThatPassesIsNotBelieved: an API server that starts denies everything until it knows the roles. What was read
-// before stays, and what was not comes.
-func TestADenialThatPassesIsNotBelieved(t *testing.T) {
-	t.Parallel()
-	for name, r := range readers() {
-		t.Run(name, func(t *testing.T) {
-			bubbleOf(t, r.id, func(b *bench) {
-				told := b.follow()
-				o := b.putMap(configMap(web, "1"))
-				r.answer(b, r.denial)
-				defer b.acquire(web)()
-				b.want(web, known{Err: r.denial.Error()})
-				for range 10 {
-					pass(recheck - time.Second)
-					b.wantForbidden(web, "forbidden")
-					r.answer(b, nil)
-					pass(longestSilence)
-					b.want(web, holding(o))
-					b.wantWatches(web, 1, 1)
-					r.answer(b, r.denial)
-					b.hangUp()
-				}
-				b.wantNeverRevoked(told())
-			})
-		})
-	}
-}
-
 // TestADenialThatStaysIsBelieved after a recheck, told once, and as soon as it can be: it is asked often enough. The content
 // stays, for who is to decide about it. It is over with the first answer of another sort.
 func TestADenialThatStaysIsBelieved(t *testing.T) {
@@ -258,12 +230,9 @@ func TestAPolledObjectIsRevokedAsWell(t *testing.T) {
 		pass(longestPause + recheck + longestSilence)
 		revoked := polling(holding(o))
 		revoked.Err, revoked.Revoked = forbiddenList().Error(), true
-		b.want(web, revoked)
-		b.wantChanges(web, 2) // That it is denied, and that it stays so.
+		b.wantNow(revoked, 2) // That it is denied, and that it stays so.
 		b.answerGets(nil)
-		pass(longestSilence)
-		b.want(web, polling(holding(o)))
-		b.wantChanges(web, 1)
+		b.wantAfter(longestSilence, polling(holding(o)), 1)
 	})
 }
 
@@ -281,21 +250,16 @@ func TestAnOutageGrantsNothing(t *testing.T) {
 				pass(recheck + 2*longestSilence)
 				revoked := holding(o)
 				revoked.Err, revoked.Revoked = r.denial.Error(), true
-				b.want(web, revoked)
-				b.wantChanges(web, 3) // That it is there, that it is denied, and that the denial is believed.
+				b.wantNow(revoked, 3) // That it is there, that it is denied, and that the denial is believed.
 
 				r.answer(b, errors.New("connection refused"))
 				pass(10 * time.Minute)
 				b.want(web, revoked)
 				r.answer(b, r.denial)
-				pass(time.Second)
-				b.want(web, revoked)
-				b.wantChanges(web, 0)
+				b.wantAfter(time.Second, revoked, 0)
 
 				r.answer(b, nil)
-				pass(longestSilence)
-				b.want(web, holding(o))
-				b.wantChanges(web, 1)
+				b.wantAfter(longestSilence, holding(o), 1)
 			})
 		})
 	}

@@ -172,6 +172,10 @@ func (c *cluster) client() rest.Interface { return c.front.client(c.wire) }
 // RoundTrip is [http.RoundTripper].
 func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	verb, ref, opts := c.front.asked(r)
+	if c.takeSwallowed(verb, ref, opts) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
 	switch verb {
 	case "get":
 		o, err := c.get(ref)

@@ -5,33 +5,44 @@ import (
 	"time"
 )
 
-// TestAnImmutableObjectIsNotWatched is the first half of rule 60: nothing is asked about it any more.
+// TestAnImmutableObjectIsNotWatched is the first half of rule 60: nothing is requested any more, whether it
+// was read by lists or gets. It is the same for an object that becomes immutable.
 func TestAnImmutableObjectIsNotWatched(t *testing.T) {
-	bubble(t, func(b *bench) {
-		o := b.putMap(immutable(web, "1"))
-		release := b.acquire(web)
-		b.want(web, holding(o))
-		b.wantWatches(web, 0, 0)
-		b.wantChanges(web, 1)
-		pass(24 * time.Hour)
-		b.want(web, holding(o))
-		if got := b.count("list") + b.count("watch"); got > 2 {
-			t.Errorf("requests in a day = %d, want at most 2", got)
-		}
-		release()
-		b.want(web, known{})
-	})
-}
-
-func TestAnObjectThatBecomesImmutableIsNoLongerWatched(t *testing.T) {
-	bubble(t, func(b *bench) {
-		b.putMap(configMap(web, "1"))
-		defer b.acquire(web)()
-		b.wantWatches(web, 1, 1)
-		o := b.putMap(immutable(web, "1"))
-		b.want(web, holding(o))
-		b.wantWatches(web, 0, 0)
-	})
+	t.Parallel()
+	for name, prepare := range map[string]func(b *bench){
+		"by lists":                         func(*bench) {},
+		"by lists, and watches are denied": func(b *bench) { b.answer(nil, forbidden()) },
+		"by gets":                          (*bench).onlyGets,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				prepare(b)
+				o := b.putMap(immutable(web, "1"))
+				release := b.acquire(web)
+				b.wantNow(holding(o), 1)
+				b.wantWatches(web, 0, 0)
+				if got := b.requested(web); len(got) > 2 {
+					t.Errorf("requests: %v, want it read once", got)
+				}
+				becomes := b.putMap(configMap(other, "1"))
+				defer b.acquire(other)()
+				pass(untilPolled)
+				b.onChange(nil)
+				becomes = b.putMap(immutable(other, becomes.Data["k"]))
+				pass(longestPause)
+				b.want(other, holding(becomes))
+				b.wantWatches(other, 0, 0)
+				before := len(b.all())
+				pass(24 * time.Hour)
+				b.want(web, holding(o))
+				if got := len(b.all()) - before; got != 0 {
+					t.Errorf("%d requests in a day, want none", got)
+				}
+				release()
+				b.want(web, known{})
+			})
+		})
+	}
 }
 
 // TestANewcomerReadsAnImmutableObjectAnew: it may have been made anew, and nobody was told. Until the answer is there,
@@ -54,9 +65,9 @@ func TestANewcomerReadsAnImmutableObjectAnew(t *testing.T) {
 			t.Error("the stale object is taken for current")
 		}
 		answer()
-		b.want(web, holding(o))
-		b.wantChanges(web, 1)
+		b.wantNow(holding(o), 1)
 		b.wantWatches(web, 0, 0)
+		b.wantVersions("", "") // Not from a cache that lags behind.
 	})
 }
 

@@ -10,14 +10,16 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
-// longestDoubt is how long watches have to be refused, while the object may be read, until somebody is told that it is polled.
+// longestDoubt is how long watches must be refused, while the object may be read, before it is reported
+// as polled.
 const longestDoubt = 15 * time.Second
 
 func (r *reader) doubt() time.Duration { return min(r.cache.cfg.Recheck, longestDoubt) }
 
-// Outcome implements [objectwatch.Handler]: it records why the object cannot be kept current, or, for nil, that it can. What was read before stays. A
-// cause of the same sort is no change, although its text may differ from try to try; a server that is back and denies
-// access is one. What was revoked stays so, and says so, until the server has granted it again: an outage grants nothing.
+// Outcome implements [objectwatch.Handler]: it records why the object cannot be kept current, or, for nil,
+// that it can. The content stays. Another error of the same sort is not a change, although the text may
+// differ; a server that is back and denies access is one. Revoked access stays revoked until the server
+// grants it again: an outage grants nothing.
 func (r *reader) Outcome(err error) {
 	revoked := r.noteDenial(err)
 	r.update(func(s *Snapshot) bool {
@@ -31,13 +33,13 @@ func (r *reader) Outcome(err error) {
 	})
 }
 
-// sameSort reports whether two errors, or none, are the same trouble, whatever their texts say.
+// sameSort reports whether two errors, or none, are the same trouble with perhaps different texts.
 func sameSort(a, b error) bool {
 	return (a == nil) == (b == nil) && isExhausted(a) == isExhausted(b) &&
 		apierrors.ReasonForError(a) == apierrors.ReasonForError(b)
 }
 
-// log says that the object is not kept current, or that it is again.
+// log logs that the object is not kept current, or that it is again.
 func (r *reader) log(err error) {
 	logger := klog.FromContext(r.cache.ctx).WithValues(logkeys.Ref, r.key.Ref, logkeys.Identity, r.key.Identity)
 	if err == nil {

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
@@ -50,32 +49,22 @@ func TestAnObjectsLifeByGets(t *testing.T) {
 		defer b.acquire(web)()
 		b.want(web, known{Synced: true}) // Nothing is there: an answer, and no error.
 		b.wantChanges(web, 1)
-		pass(untilPolled)
-		b.want(web, polling(known{Synced: true}))
-		b.wantChanges(web, 1)
+		b.wantAfter(untilPolled, polling(known{Synced: true}), 1)
 		pass(longestPause)
 		b.wantChanges(web, 0)
 
 		first := b.putMap(configMap(web, "1"))
 		b.want(web, polling(known{Synced: true})) // Nobody watches.
-		pass(longestPause)
-		b.want(web, polling(holding(first)))
-		b.wantChanges(web, 1)
+		b.wantAfter(longestPause, polling(holding(first)), 1)
 
 		second := b.putMap(configMap(web, "2"))
-		pass(longestPause)
-		b.want(web, polling(holding(second)))
-		b.wantChanges(web, 1)
+		b.wantAfter(longestPause, polling(holding(second)), 1)
 
 		b.remove(web)
-		pass(longestPause)
-		b.want(web, polling(known{Synced: true}))
-		b.wantChanges(web, 1)
+		b.wantAfter(longestPause, polling(known{Synced: true}), 1)
 
 		third := b.putMap(configMap(web, "2"))
-		pass(longestPause)
-		b.want(web, polling(holding(third)))
-		b.wantChanges(web, 1)
+		b.wantAfter(longestPause, polling(holding(third)), 1)
 
 		b.remove(web)
 		fourth := b.putMap(configMap(web, "2")) // Gone and made anew between two looks.
@@ -83,31 +72,10 @@ func TestAnObjectsLifeByGets(t *testing.T) {
 		if fourth.UID == third.UID {
 			t.Fatal("the cluster made another object with the same UID")
 		}
-		b.want(web, polling(holding(fourth)))
-		b.wantChanges(web, 1)
+		b.wantNow(polling(holding(fourth)), 1)
 		b.wantWatches(web, 0, 1)
 		if got := b.count("watch"); got != 0 {
 			t.Errorf("watches asked for: %d, want none after a list that is forbidden", got)
-		}
-	})
-}
-
-func TestASecretByGets(t *testing.T) {
-	bubble(t, func(b *bench) {
-		b.onlyGets()
-		defer b.acquire(cert)()
-		b.want(cert, known{Synced: true})
-		pass(untilPolled)
-		b.put(&corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cert"}, Data: map[string][]byte{"k": []byte("1")},
-		})
-		pass(longestPause)
-		got := b.known(cert)
-		if diff := cmp.Diff(map[string]string{"k": "1"}, got.Data); diff != "" || !got.Polled {
-			t.Errorf("polled: %t, data (-want +got):\n%s", got.Polled, diff)
-		}
-		if got := b.Get(b.key(cert)).Content.Ref; got != cert {
-			t.Errorf("the content's ref = %s, want %s", got, cert)
 		}
 	})
 }
@@ -147,28 +115,6 @@ func TestAGetThatFailsIsNoDenial(t *testing.T) {
 	}
 }
 
-// TestWhatMayNotBeGotEither: the error is the list's, because that right is to be granted. What was read stays.
-func TestWhatMayNotBeGotEither(t *testing.T) {
-	bubble(t, func(b *bench) {
-		o := b.putMap(configMap(web, "1"))
-		b.onlyGets()
-		defer b.acquire(web)()
-		pass(untilPolled)
-		b.wantChanges(web, 2) // The object, and that it is polled.
-		b.answerGets(forbiddenGet())
-		pass(longestPause)
-		troubled := polling(holding(o))
-		troubled.Err = forbiddenList().Error()
-		b.want(web, troubled)
-		b.wantForbidden(web, "forbidden")
-		b.wantChanges(web, 1)
-		b.answerGets(nil)
-		pass(longestSilence)
-		b.want(web, polling(holding(o)))
-		b.wantChanges(web, 1)
-	})
-}
-
 // TestRightsThatComeBackEndThePolling, and whoever uses the object is told. From then on no request is made.
 func TestRightsThatComeBackEndThePolling(t *testing.T) {
 	bubble(t, func(b *bench) {
@@ -178,9 +124,7 @@ func TestRightsThatComeBackEndThePolling(t *testing.T) {
 		pass(untilPolled)
 		b.wantChanges(web, 2) // The object, and that it is polled.
 		b.answer(nil, nil)
-		pass(longestPause)
-		b.want(web, holding(o))
-		b.wantChanges(web, 1)
+		b.wantAfter(longestPause, holding(o), 1)
 		b.wantWatches(web, 1, 1)
 		before := len(b.requested(web))
 		pass(15 * time.Minute)
@@ -188,28 +132,7 @@ func TestRightsThatComeBackEndThePolling(t *testing.T) {
 			t.Errorf("requests while a watch is open: %v, want none", got)
 		}
 		o = b.putMap(configMap(web, "2"))
-		b.want(web, holding(o))
-		b.wantChanges(web, 1)
-	})
-}
-
-// TestAWatchThatIsLostAloneIsPolled: lists are still served.
-func TestAWatchThatIsLostAloneIsPolled(t *testing.T) {
-	bubble(t, func(b *bench) {
-		b.putMap(configMap(web, "1"))
-		defer b.acquire(web)()
-		b.wantChanges(web, 1)
-		pass(time.Minute)
-		b.answer(nil, forbidden())
-		o := configMap(web, "2")
-		b.hangUp()
-		b.put(o)
-		pass(longestSilence)
-		b.want(web, holding(o))
-		b.wantForbidden(web, "no error")
-		pass(untilPolled)
-		b.want(web, polling(holding(o)))
-		b.wantForbidden(web, "no error")
+		b.wantNow(holding(o), 1)
 	})
 }
 
@@ -223,8 +146,7 @@ func TestWhenEverythingIsRevoked(t *testing.T) {
 		pass(time.Minute)
 		b.answer(forbiddenList(), forbidden())
 		b.hangUp()
-		b.want(web, holding(o))
-		b.wantChanges(web, 0)
+		b.wantNow(holding(o), 0)
 		pass(2 * firstRetry)
 		troubled := holding(o)
 		troubled.Err = forbiddenList().Error()
@@ -233,79 +155,6 @@ func TestWhenEverythingIsRevoked(t *testing.T) {
 		b.wantChanges(web, 1)
 		if diff := cmp.Diff([]string{"list", "watch", "watch", "list", "get"}, b.requested(web)[:5]); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
-		}
-	})
-}
-
-// TestRevokedWhileTheServerWasAway: the list that went before says nothing about today.
-func TestRevokedWhileTheServerWasAway(t *testing.T) {
-	bubble(t, func(b *bench) {
-		o := b.putMap(configMap(web, "1"))
-		b.answer(nil, refused())
-		defer b.acquire(web)()
-		pass(10 * time.Minute)
-		troubled := holding(o)
-		troubled.Err = refused().Error()
-		b.want(web, troubled)
-		b.onChange(nil)
-		b.answer(forbiddenList(), forbidden())
-		b.wantChanges(web, 2)
-		pass(2 * longestSilence)
-		troubled.Err = forbiddenList().Error()
-		b.want(web, troubled) // And is not said to be polled.
-		b.wantChanges(web, 1)
-	})
-}
-
-// TestAnImmutableObjectByGetsIsReadOnce as it is by lists.
-func TestAnImmutableObjectByGetsIsReadOnce(t *testing.T) {
-	bubble(t, func(b *bench) {
-		o := b.putMap(immutable(web, "1"))
-		b.onlyGets()
-		release := b.acquire(web)
-		b.want(web, holding(o))
-		b.wantWatches(web, 0, 0)
-		pass(24 * time.Hour)
-		if diff := cmp.Diff([]string{"list", "get"}, b.requested(web)); diff != "" {
-			t.Errorf("requests in a day (-want +got):\n%s", diff)
-		}
-		b.wantChanges(web, 1)
-		release()
-		b.want(web, known{})
-	})
-}
-
-func TestOneThatBecomesImmutableIsNoLongerPolled(t *testing.T) {
-	bubble(t, func(b *bench) {
-		b.putMap(configMap(web, "1"))
-		b.onlyGets()
-		defer b.acquire(web)()
-		pass(untilPolled)
-		b.wantChanges(web, 2) // The object, and that it is polled.
-		o := b.putMap(immutable(web, "2"))
-		pass(longestPause)
-		b.want(web, holding(o))
-		b.wantWatches(web, 0, 0)
-		b.wantChanges(web, 1)
-	})
-}
-
-// TestReleaseWhileItRests ends the polling at once: the bench waits for what is left of it.
-func TestReleaseWhileItRests(t *testing.T) {
-	bubble(t, func(b *bench) {
-		b.onlyGets()
-		for range 3 {
-			release := b.acquire(web)
-			pass(untilPolled)
-			b.want(web, polling(known{Synced: true}))
-			release()
-			b.wantWatches(web, 0, 0)
-			b.want(web, known{})
-			before := len(b.all())
-			pass(time.Hour)
-			if got := len(b.all()) - before; got != 0 {
-				t.Errorf("requests for nobody: %d, want none", got)
-			}
 		}
 	})
 }

@@ -104,8 +104,7 @@ func TestAnExpiredVersion(t *testing.T) {
 				pass(longestSilence)
 				b.wantAsked("list ", "watch 101", "list 101", "watch 101", "watch 101", "list 101", "watch 102",
 					"list 102", "list ", "watch 102")
-				b.want(web, holding(o))
-				b.wantChanges(web, 1) // The second version: nothing else was news.
+				b.wantNow(holding(o), 1) // The second version: nothing else was news.
 			})
 		})
 	}
@@ -171,8 +170,8 @@ func TestEventsAboutOthersAreNotTaken(t *testing.T) {
 				b.send(web, watch.Event{Type: kind, Object: stranger})
 			}
 		}
-		b.want(web, holding(o))
-		b.wantChanges(web, 0)
+		b.send(web, watch.Event{Type: watch.Modified, Object: &metav1.Status{}})
+		b.wantNow(holding(o), 0)
 	})
 }
 
@@ -263,9 +262,7 @@ func TestWhoIsToldToComeBackLaterDoes(t *testing.T) {
 		pass(5 * time.Second)
 		b.want(web, known{})
 		b.answer(nil, nil)
-		pass(2 * time.Second)
-		b.want(web, holding(o))
-		b.wantChanges(web, 1)
+		b.wantAfter(2*time.Second, holding(o), 1)
 		times := b.times("list", web)
 		for i, at := range times[1:] {
 			if got := at.Sub(times[i]); got < 3*time.Second {
@@ -287,8 +284,7 @@ func TestAConnectionThatBreaksIsNoTrouble(t *testing.T) {
 		b.settle()
 		b.hangUp()
 		o := b.putMap(configMap(web, "2"))
-		b.want(web, holding(o))
-		b.wantChanges(web, 2)
+		b.wantNow(holding(o), 2)
 		b.wantAsked("list ", "watch 101", "watch 101")
 		b.answer(nil, io.ErrUnexpectedEOF) // Which breaks while the next one is opened.
 		b.hangUp()

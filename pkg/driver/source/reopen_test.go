@@ -69,17 +69,3 @@ func TestAWatchWhoseTimeIsUp(t *testing.T) {
 		}
 	})
 }
-
-// TestNobodyStaysToReopen what is not needed any more.
-func TestNobodyStaysToReopen(t *testing.T) {
-	bubble(t, func(b *bench) {
-		release := b.acquire(web)
-		pass(time.Minute)
-		b.cluster.hangUp()
-		b.settle()
-		release()
-		pass(time.Minute)
-		b.wantRequests(web, "list", "watch")
-		b.wantWatches(web, 0, 0)
-	})
-}

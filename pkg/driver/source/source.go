@@ -20,7 +20,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch"
 )
 
-// Key names an object and whose credentials read it. It is comparable.
+// Key names an object and the credentials that read it. It is comparable.
 type Key struct {
 	Identity access.Identity
 	Ref      api.Ref
@@ -29,38 +29,36 @@ type Key struct {
 // String returns the ref and the identity.
 func (k Key) String() string { return k.Ref.String() + " as " + k.Identity.String() }
 
-// Snapshot is what is known of one object at one moment.
+// Snapshot is what is known about one object at one moment.
 type Snapshot struct {
-	// Synced reports whether the API server has answered since the object was first acquired. Until then nothing is
-	// known: not synced is never taken for not found.
+	// Synced reports whether the API server has answered since the object was first acquired. Until then
+	// nothing is known: not synced never means not found.
 	Synced bool
 	// Found reports whether the object exists; Content is set only then.
 	Found   bool
 	Content api.Content
 	// Changed is when the content, or the absence of the object, became known.
 	Changed time.Time
-	// Err is why the object is not kept current: what the API server, or the network, has said to the latest request
-	// that did not succeed, or that there is no room for it. It is nil once a watch is open, while the object is read now
-	// and then, and when it is read and immutable: a watch that is refused after that, of a pod's, is an error again. What
-	// is known stays, and may be newer than the error where lists are served and watches are not.
+	// Err is why the object is not kept current: the error of the latest request that failed, or no room.
+	// It is nil while a watch is open, while the object is polled, and after it was read and is immutable;
+	// a pod's watch that is refused later is an error again. The content stays, and may be newer than the
+	// error if lists are served and watches are not.
 	Err error
-	// Failing is since when there is an Err, whichever; zero for none.
+	// Failing is since when there has been an Err, the same or others; zero for none.
 	Failing time.Time
-	// Revoked says that the API server has denied the object to the pod for as long as [Config.Recheck], and is sure of it:
-	// see [Config.Denies]. Denials alone prove nothing: a server that starts denies everything until it knows the roles. What
-	// the driver itself may not read is an error, but was revoked from nobody.
+	// Revoked means that denials of the pod count: see [access.Denials].
 	Revoked bool
-	// Polled says that the object is read now and then: its reader may get it, but has not been allowed for a while to
-	// list and watch it. It stays while there is an Err.
+	// Polled means that the object is read again and again: for a while its reader has been allowed to get
+	// it, but not to list and watch it. It stays while there is an Err.
 	Polled bool
 }
 
-// AbsenceTime is how long an object that was there must be gone to count as deleted. `kubectl replace --force`, and editors of
-// manifests, delete it and create it again at once, which is one change. A snapshot does not wait for that: see
-// [Snapshot.Changed].
+// AbsenceTime is how long an object must be gone to count as deleted. `kubectl replace --force`, and
+// editors of manifests, delete an object and create it again at once, which is one change. A snapshot
+// does not wait for that: see [Snapshot.Changed].
 const AbsenceTime = 2 * time.Second
 
-// noteFailing keeps Failing to Err.
+// noteFailing adapts Failing to Err.
 func (s *Snapshot) noteFailing() {
 	switch {
 	case s.Err == nil:
@@ -70,7 +68,7 @@ func (s *Snapshot) noteFailing() {
 	}
 }
 
-// RefusedError is why sources do not serve an object to a reader at all, whatever the object is.
+// RefusedError is why sources do not serve an object to a reader at all, whatever its state.
 type RefusedError struct {
 	Key Key
 	Err error
@@ -88,20 +86,18 @@ type Config struct {
 	Client func(access.Identity) (rest.Interface, error)
 	// Types are those of the clients.
 	Types *kubeclient.Types
-	// Allow returns nil if an identity may read an object, as far as the API server does not decide that with the request
-	// itself; else an error as that would give. It is asked before each request.
+	// Allow is [access.Authority.Allow]. It is called before each request.
 	Allow func(context.Context, access.Identity, api.Ref) error
-	// Denies reports whether the API server is sure that a pod may not read an object, asked in another way than by reading it.
-	// It is asked before a denial is believed. An error means that it could not be found out.
+	// Denies is [access.Authority.Denies]. It is called before denials count.
 	Denies func(context.Context, access.Identity, api.Ref) (bool, error)
 	// Changed is called after the snapshot of a key has changed, without any lock held. It must not block.
 	Changed func(Key)
-	// Recheck is about how often the API server is made to decide anew whether a pod may read: an open watch does not
-	// notice that it may not any more. For as long it has to deny before that is believed. Polled objects are read as often,
-	// but at least about twice a minute. It must be at least two seconds.
+	// Recheck is how often, about, the API server decides again whether a pod may read: an open watch does
+	// not notice lost access. Denials count after the same time. Polled objects are read as often, but at
+	// least about twice a minute. It must be at least two seconds.
 	Recheck time.Duration
-	// Room is where the memory for the objects comes from. Content that there is no room for is not taken: what is known
-	// stays, Err is a *[budget.ExhaustedError], and the object is read again when there may be room.
+	// Room is the memory for the objects. Content without room is not stored: the last content stays, Err is
+	// a *[budget.ExhaustedError], and the object is read again when there may be room.
 	Room Room
 }
 
@@ -124,7 +120,8 @@ type item struct {
 	now    Snapshot
 	// isNew means that the object has not been read yet, and that no live volume needs it.
 	isNew bool
-	// isAwaited means that the object has not been read yet, and that a new volume waits for it. It is read without the lock.
+	// isAwaited means that the object has not been read yet, and that a new volume waits for it. It is
+	// read without the lock.
 	isAwaited atomic.Bool
 	// account is the part of the room that the item uses; fixed.
 	account *budget.Account
@@ -155,8 +152,9 @@ func (c *Cache) Replaced() int { return c.group.Replaced() }
 // open.
 func (c *Cache) Silence() time.Duration { return c.group.Silence() }
 
-// Acquire counts one more user of the object; the first one starts its watch. The returned function takes the user back
-// and may be called more than once. Acquire does not wait for the object: see [Cache.Get] and [Config.Changed].
+// Acquire counts one more user of the object; the first one starts its watch. The returned function ends
+// the use, and may be called more than once. Acquire does not wait for the object: see [Cache.Get] and
+// [Config.Changed].
 func (c *Cache) Acquire(key Key) (release func(), err error) {
 	client, err := c.cfg.Client(key.Identity)
 	if err != nil {
@@ -167,7 +165,7 @@ func (c *Cache) Acquire(key Key) (release func(), err error) {
 	it, found := c.items[key]
 	if !found {
 		it = &item{account: c.cfg.Room.Account(), isNew: c.isRunning}
-		it.account.Force(bytesPerWatch) // Whether there is such an object or not.
+		it.account.Force(bytesPerWatch) // Also if the object does not exist.
 		c.items[key] = it
 	}
 	it.users++
@@ -185,11 +183,11 @@ func (c *Cache) Acquire(key Key) (release func(), err error) {
 
 func (c *Cache) release(key Key) {
 	if a := c.drop(key); a != nil {
-		a.Close() // Which may call others.
+		a.Close() // Without the lock, because it calls back.
 	}
 }
 
-// drop takes one user back, and returns the account of an object that has no more.
+// drop ends one use, and returns the account of an object without users.
 func (c *Cache) drop(key Key) *budget.Account {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,7 +201,7 @@ func (c *Cache) drop(key Key) *budget.Account {
 	return it.account
 }
 
-// Get returns what is known of an acquired object. The zero Snapshot stands for an object nobody has acquired.
+// Get returns what is known about an acquired object, and the zero Snapshot for another one.
 func (c *Cache) Get(key Key) Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,7 +225,7 @@ func (c *Cache) Watches() int {
 	return n
 }
 
-// Polled returns how many objects are read now and then because they may not be watched.
+// Polled returns how many objects are polled because they may not be watched.
 func (c *Cache) Polled() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,47 +21,29 @@ import (
 func TestAnObjectsLife(t *testing.T) {
 	bubble(t, func(b *bench) {
 		defer b.acquire(web)()
-		b.want(web, known{Synced: true})
-		b.wantChanges(web, 1) // That it does not exist is news.
+		b.wantNow(known{Synced: true}, 1) // That it does not exist is news.
 
+		began := time.Now()
 		first := b.putMap(configMap(web, "1"))
-		b.want(web, holding(first))
-		b.wantChanges(web, 1)
+		b.wantNow(holding(first), 1)
+		if s := b.Get(byDriver(web)); !s.Changed.Equal(began) || s.Content.Ref != web {
+			t.Errorf("Changed = %s, and the ref is %s; want %s and %s", s.Changed, s.Content.Ref, began, web)
+		}
 
 		second := b.putMap(configMap(web, "2"))
-		b.want(web, holding(second))
-		b.wantChanges(web, 1)
+		b.wantNow(holding(second), 1)
 
 		b.remove(web)
-		b.want(web, known{Synced: true})
-		b.wantChanges(web, 1)
+		b.wantNow(known{Synced: true}, 1)
 
 		third := b.putMap(configMap(web, "2"))
 		if third.UID == second.UID {
 			t.Fatal("the cluster made another object with the same UID")
 		}
-		b.want(web, holding(third))
-		b.wantChanges(web, 1)
+		b.wantNow(holding(third), 1)
 
 		if diff := cmp.Diff([]string{"list", "watch"}, b.requested(web)); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
-		}
-	})
-}
-
-func TestAnObjectThatIsThereIsReadAtOnce(t *testing.T) {
-	bubble(t, func(b *bench) {
-		o := b.putMap(configMap(web, "1"))
-		began := time.Now()
-		defer b.acquire(web)()
-		b.want(web, holding(o))
-		b.wantChanges(web, 1)
-		s := b.Get(byDriver(web))
-		if !s.Changed.Equal(began) {
-			t.Errorf("Changed = %v, want %v", s.Changed, began)
-		}
-		if s.Content.Ref != web {
-			t.Errorf("the content's ref = %v, want %v", s.Content.Ref, web)
 		}
 	})
 }
@@ -113,23 +95,9 @@ func TestNotSyncedIsNotNotFound(t *testing.T) {
 		o := b.putMap(configMap(web, "1"))
 		answer := b.hold()
 		defer b.acquire(web)()
-		pass(time.Hour)
-		b.want(web, known{})
-		b.wantChanges(web, 0)
+		b.wantAfter(time.Hour, known{}, 0)
 		answer()
-		b.want(web, holding(o))
-		b.wantChanges(web, 1)
-	})
-}
-
-func TestGetOfWhatNobodyAcquired(t *testing.T) {
-	bubble(t, func(b *bench) {
-		b.putMap(configMap(web, "1"))
-		defer b.acquire(other)()
-		b.want(web, known{})
-		if got := b.requested(web); len(got) != 0 {
-			t.Errorf("requests = %v, want none", got)
-		}
+		b.wantNow(holding(o), 1)
 	})
 }
 
@@ -158,31 +126,12 @@ func TestVersionsAreNotOrdered(t *testing.T) {
 		older := configMap(web, "old")
 		older.UID, older.ResourceVersion = "uid-old", "7"
 		b.send(web, watch.Event{Type: watch.Modified, Object: older})
-		b.want(web, holding(older))
-		b.wantChanges(web, 1)
+		b.wantNow(holding(older), 1)
 
 		anew := configMap(web, "anew")
 		anew.UID, anew.ResourceVersion = "uid-anew", "7"
 		b.send(web, watch.Event{Type: watch.Modified, Object: anew})
-		b.want(web, holding(anew))
-		b.wantChanges(web, 1)
-	})
-}
-
-// TestChangedSeesTheChange reads the snapshot from inside the callback.
-func TestChangedSeesTheChange(t *testing.T) {
-	bubble(t, func(b *bench) {
-		var seen []string
-		b.onChange(func(key source.Key) { seen = append(seen, string(b.Get(key).Content.Data["k"])) })
-		defer b.acquire(web)()
-		b.settle()
-		for i := range 3 {
-			b.putMap(configMap(web, fmt.Sprint(i)))
-			b.settle()
-		}
-		if diff := cmp.Diff([]string{"", "0", "1", "2"}, seen); diff != "" {
-			t.Errorf("what the callback saw (-want +got):\n%s", diff)
-		}
+		b.wantNow(holding(anew), 1)
 	})
 }
 
@@ -196,17 +145,20 @@ func TestChangedMayUseTheCache(t *testing.T) {
 			}
 			release := b.acquire(other)
 			b.acquire(web)()
-			b.Get(key)
+			if got := string(b.Get(key).Content.Data["k"]); got != "1" {
+				t.Errorf("Changed sees %q, want the change", got)
+			}
 			b.Watches()
 			release()
 		})
+		b.putMap(configMap(web, "1"))
 		release := b.acquire(web)
 		b.settle()
 		if called == 0 {
 			t.Error("Changed was not called")
 		}
 		b.onChange(func(source.Key) { release() }) // The last user leaves from inside.
-		b.putMap(configMap(web, "1"))
+		b.putMap(configMap(web, "2"))
 		b.want(web, known{})
 		b.wantWatches(web, 0, 0)
 	})

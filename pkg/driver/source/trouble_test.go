@@ -1,6 +1,7 @@
 package source_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -8,10 +9,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
 func forbidden() error {
@@ -42,64 +45,78 @@ func TestReadingThatNeverWorkedHeals(t *testing.T) {
 				o := b.putMap(configMap(web, "1"))
 				b.answer(err, err)
 				defer b.acquire(web)()
-				b.want(web, known{Err: err.Error()})
-				b.wantChanges(web, 1)
-				pass(10 * time.Minute)
-				b.want(web, known{Err: err.Error()})
-				b.wantChanges(web, 0) // The same trouble again is no news.
+				b.wantNow(known{Err: err.Error()}, 1)
+				b.wantAfter(10*time.Minute, known{Err: err.Error()}, 0) // The same trouble again is no news.
 
 				b.answer(nil, nil)
-				pass(longestSilence)
-				b.want(web, holding(o))
-				b.wantChanges(web, 2) // The trouble is over, and here is the object.
+				b.wantAfter(longestSilence, holding(o), 2) // The trouble is over, and here is the object.
 			})
 		})
 	}
 }
 
-// TestTroubleKeepsTheContent breaks a watch that worked and lets nothing new be read. What happens meanwhile is seen
-// when it heals. The last good content stays (rule 56), and trouble is not absence (rule 7).
+// TestTroubleKeepsTheContent ends a watch that worked, and nothing new can be read. The last good content
+// stays (rule 56), and trouble is not absence (rule 7). The end of the trouble shows what has happened.
 func TestTroubleKeepsTheContent(t *testing.T) {
 	t.Parallel()
+	changed := configMap(web, "2")
 	for name, err := range map[string]error{"forbidden": forbidden(), "unavailable": unavailable(), "refused": refused()} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(b *bench) {
-				o := b.putMap(configMap(web, "1"))
-				defer b.acquire(web)()
-				b.wantChanges(web, 1)
-				b.answer(err, err)
-				b.hangUp()
-				pass(time.Hour)
-				troubled := holding(o)
-				troubled.Err = err.Error()
-				b.want(web, troubled)
-				b.wantChanges(web, 1)
-
-				o = b.putMap(configMap(web, "2"))
-				b.want(web, troubled)
-				b.answer(nil, nil)
-				pass(longestSilence)
-				b.want(web, holding(o))
-				b.wantChanges(web, 2)
-				b.wantWatches(web, 1, 1)
+		for what, happen := range map[string]func(b *bench, o *corev1.ConfigMap) (known, int){
+			"nothing":    func(_ *bench, o *corev1.ConfigMap) (known, int) { return holding(o), 1 },
+			"a change":   func(b *bench, _ *corev1.ConfigMap) (known, int) { return holding(b.putMap(changed.DeepCopy())), 2 },
+			"a deletion": func(b *bench, _ *corev1.ConfigMap) (known, int) { b.remove(web); return known{Synced: true}, 2 },
+		} {
+			t.Run(name+", and "+what, func(t *testing.T) {
+				bubble(t, func(b *bench) {
+					o := b.putMap(configMap(web, "1"))
+					defer b.acquire(web)()
+					b.wantChanges(web, 1)
+					b.answer(err, err)
+					b.hangUp()
+					troubled := holding(o)
+					troubled.Err = err.Error()
+					b.wantAfter(time.Hour, troubled, 1)
+					want, changes := happen(b, o)
+					b.want(web, troubled)
+					b.answer(nil, nil)
+					b.wantAfter(longestSilence, want, changes)
+					b.wantWatches(web, 1, 1)
+				})
 			})
-		})
+		}
 	}
 }
 
-func TestADeletionDuringTroubleIsSeenAfterwards(t *testing.T) {
-	bubble(t, func(b *bench) {
-		b.putMap(configMap(web, "1"))
-		defer b.acquire(web)()
-		b.settle()
-		b.answer(unavailable(), unavailable())
-		b.hangUp()
-		b.remove(web)
-		pass(longestSilence)
-		b.answer(nil, nil)
-		pass(longestSilence)
-		b.want(web, known{Synced: true})
-	})
+// TestAReleaseEndsEverything that goes on about an object, at once: the bench waits for what is left.
+func TestAReleaseEndsEverything(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(b *bench){
+		"while it is retried":     func(b *bench) { b.answer(unavailable(), unavailable()) },
+		"while it is polled":      (*bench).onlyGets,
+		"while it is reopened":    func(b *bench) { time.AfterFunc(time.Minute, b.cluster.hangUp) },
+		"while access is asked":   func(b *bench) { b.onAllow(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }) },
+		"while it is watched":     func(*bench) {},
+		"while it is listed":      func(b *bench) { b.swallow(func(verb string, _ api.Ref) bool { return verb == "list" }) },
+		"while a watch is opened": func(b *bench) { b.swallow(func(verb string, _ api.Ref) bool { return verb == "watch" }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				prepare(b)
+				for range 3 {
+					release := b.acquire(web)
+					pass(time.Minute)
+					release()
+					b.want(web, known{})
+					b.wantWatches(web, 0, 0)
+					before := len(b.all())
+					pass(time.Hour)
+					if got := len(b.all()) - before; got != 0 {
+						t.Errorf("%d requests for an object without users, want none", got)
+					}
+				}
+			})
+		})
+	}
 }
 
 // TestAbsenceThatIsConfirmedIsNoNews lists anew what was not there before.
@@ -109,29 +126,10 @@ func TestAbsenceThatIsConfirmedIsNoNews(t *testing.T) {
 		b.wantChanges(web, 1)
 		expired := apierrors.NewResourceExpired("too old").Status()
 		b.send(web, watch.Event{Type: watch.Error, Object: &expired})
-		pass(longestSilence)
-		b.want(web, known{Synced: true})
-		b.wantChanges(web, 0)
+		b.wantAfter(longestSilence, known{Synced: true}, 0)
 		if got := b.count("list"); got != 2 {
 			t.Errorf("lists = %d, want 2", got)
 		}
-	})
-}
-
-// TestTroubleThatEndsUnchangedIsSaid: the object is as it was, and the error is gone.
-func TestTroubleThatEndsUnchangedIsSaid(t *testing.T) {
-	bubble(t, func(b *bench) {
-		o := b.putMap(configMap(web, "1"))
-		defer b.acquire(web)()
-		b.settle()
-		b.answer(unavailable(), unavailable())
-		b.hangUp()
-		pass(longestSilence)
-		b.wantChanges(web, 2)
-		b.answer(nil, nil)
-		pass(longestSilence)
-		b.want(web, holding(o))
-		b.wantChanges(web, 1)
 	})
 }
 
@@ -140,29 +138,9 @@ func TestAnotherSortOfTroubleIsNews(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.answer(refused(), refused())
 		defer b.acquire(web)()
-		b.want(web, known{Err: refused().Error()})
-		b.wantChanges(web, 1)
+		b.wantNow(known{Err: refused().Error()}, 1)
 		b.answer(forbidden(), forbidden())
-		pass(longestSilence)
-		b.want(web, known{Err: forbidden().Error()})
-		b.wantChanges(web, 1)
-	})
-}
-
-// TestAnExpiredWatchListsAnew: the server has forgotten the version that the watch would go on from. This is fault 24.
-func TestAnExpiredWatchListsAnew(t *testing.T) {
-	bubble(t, func(b *bench) {
-		b.putMap(configMap(web, "1"))
-		defer b.acquire(web)()
-		b.wantChanges(web, 1)
-		expired := apierrors.NewResourceExpired("too old").Status()
-		b.send(web, watch.Event{Type: watch.Error, Object: &expired})
-		b.settle()
-		o := b.putMap(configMap(web, "2"))
-		pass(longestSilence)
-		b.want(web, holding(o))
-		b.wantChanges(web, 1)
-		b.wantWatches(web, 1, 1)
+		b.wantAfter(longestSilence, known{Err: forbidden().Error()}, 1)
 	})
 }
 
@@ -204,34 +182,5 @@ func TestRetriesAreFewAndFarBetween(t *testing.T) {
 		if got := b.count("list"); got < 360 || got > 850 {
 			t.Errorf("requests in an hour = %d, want 360 to 850", got)
 		}
-	})
-}
-
-// TestReleaseDuringTrouble ends a watcher that is waiting to try again.
-func TestReleaseDuringTrouble(t *testing.T) {
-	bubble(t, func(b *bench) {
-		b.answer(unavailable(), unavailable())
-		release := b.acquire(web)
-		pass(time.Minute)
-		release()
-		b.settle()
-		before := b.count("list")
-		pass(time.Hour)
-		if got := b.count("list"); got != before {
-			t.Errorf("requests after the release = %d, want none", got-before)
-		}
-		b.want(web, known{})
-	})
-}
-
-// TestAnObjectOfAnotherTypeIsNotTaken: what is known stays.
-func TestAnObjectOfAnotherTypeIsNotTaken(t *testing.T) {
-	bubble(t, func(b *bench) {
-		o := b.putMap(configMap(web, "1"))
-		defer b.acquire(web)()
-		b.wantChanges(web, 1)
-		b.send(web, watch.Event{Type: watch.Modified, Object: &metav1.Status{}})
-		b.want(web, holding(o))
-		b.wantChanges(web, 0)
 	})
 }

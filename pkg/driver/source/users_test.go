@@ -31,14 +31,12 @@ func TestUsersShareAWatch(t *testing.T) {
 		first() // Again, which counts for nothing.
 		b.wantWatches(web, 1, 1)
 		o := b.putMap(configMap(web, "1"))
-		b.want(web, holding(o))
-		b.wantChanges(web, 1)
+		b.wantNow(holding(o), 1)
 
 		second()
 		b.wantWatches(web, 0, 0)
 		b.putMap(configMap(web, "2"))
-		b.want(web, known{})
-		b.wantChanges(web, 0)
+		b.wantNow(known{}, 0)
 		if diff := cmp.Diff([]string{"list", "watch"}, b.requested(web)); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
@@ -93,8 +91,7 @@ func TestARestartIsFresh(t *testing.T) {
 		answer := b.hold()
 		defer answer()
 		defer b.acquire(web)()
-		b.want(web, known{})
-		b.wantChanges(web, 0)
+		b.wantNow(known{}, 0)
 		o := b.putMap(configMap(web, "2"))
 		answer()
 		b.want(web, holding(o))
@@ -115,12 +112,10 @@ func TestALateAnswerIsDropped(t *testing.T) {
 		o := b.putMap(configMap(web, "new"))
 		defer b.acquire(web)()
 		inTime()
-		b.want(web, holding(o))
-		b.wantChanges(web, 1)
+		b.wantNow(holding(o), 1)
 
 		late()
-		b.want(web, holding(o))
-		b.wantChanges(web, 0)
+		b.wantNow(holding(o), 0)
 		b.wantWatches(web, 1, 1)
 	})
 }

@@ -18,15 +18,15 @@ import (
 
 // Where bookmarks are sent, a watch is held for dead after 160 to 184 s without a sign; it is looked at every two.
 const (
-	shortestPatience = 160 * time.Second
-	longestPatience  = 186*time.Second + longestSilence
+	shortestTimeout = 160 * time.Second
+	longestTimeout  = 186*time.Second + longestSilence
 )
 
 // sentEvery is how often API servers send bookmarks.
 const sentEvery = time.Minute
 
-// vigil is [bubble] with somebody who looks after the watches.
-func vigil(t *testing.T, test func(b *bench)) {
+// watched is [bubble] with a cache that runs.
+func watched(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	bubble(t, func(b *bench) {
 		go func() { _ = b.Run(b.t.Context()) }() // It returns nil.
@@ -78,16 +78,16 @@ func (b *bench) wantRequests(ref api.Ref, want ...string) {
 // TestAWatchThatDiesSilentlyIsReplaced is fault 24: the connection stays open and brings nothing. The list that follows
 // asks for the latest, since what its server has in its cache may be just as old.
 func TestAWatchThatDiesSilentlyIsReplaced(t *testing.T) {
-	vigil(t, func(b *bench) {
+	watched(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
 		defer b.acquire(web)()
 		b.bookmarks(10*time.Minute, web)
 		b.deaden(web)
 		next := b.putMap(configMap(web, "2"))
-		pass(shortestPatience - time.Second)
+		pass(shortestTimeout - time.Second)
 		b.want(web, holding(o))
 		b.wantRequests(web, "list", "watch")
-		pass(longestPatience - shortestPatience + time.Second)
+		pass(longestTimeout - shortestTimeout + time.Second)
 		b.want(web, holding(next))
 		b.wantRequests(web, "list", "watch", "list", "watch")
 		b.wantVersions("", "")
@@ -102,7 +102,7 @@ func TestAWatchThatDiesSilentlyIsReplaced(t *testing.T) {
 // TestAWatchThatIsBornDead is known by what others of its kind bring. A kind of which an API server has seen no change
 // since it started brings no bookmarks.
 func TestAWatchThatIsBornDead(t *testing.T) {
-	vigil(t, func(b *bench) {
+	watched(t, func(b *bench) {
 		b.putMap(configMap(web, "1"))
 		defer b.acquire(web)()
 		defer b.acquire(other)()
@@ -113,7 +113,7 @@ func TestAWatchThatIsBornDead(t *testing.T) {
 		b.wantReplaced(0)
 		next := b.putMap(configMap(web, "2"))
 		b.bookmark(other)
-		pass(longestPatience - 2*time.Minute)
+		pass(longestTimeout - 2*time.Minute)
 		b.want(web, holding(next))
 		b.wantRequests(web, "list", "watch", "list", "watch")
 		b.wantReplaced(1)
@@ -123,11 +123,11 @@ func TestAWatchThatIsBornDead(t *testing.T) {
 // TestWithoutBookmarks: an object of which nothing is heard is listed less and less often, and a watch is held for dead when
 // its API server should have ended it, half an hour to an hour after it began.
 func TestWithoutBookmarks(t *testing.T) {
-	vigil(t, func(b *bench) {
+	watched(t, func(b *bench) {
 		defer b.acquire(web)()
-		pass(shortestPatience - time.Second)
+		pass(shortestTimeout - time.Second)
 		b.wantRequests(web, "list", "watch")
-		if got, want := b.Silence(), shortestPatience-time.Second; got != want {
+		if got, want := b.Silence(), shortestTimeout-time.Second; got != want {
 			t.Errorf("Silence = %s, want %s", got, want)
 		}
 		const hours = 8
@@ -171,7 +171,7 @@ func TestAWatchFromTheFuture(t *testing.T) {
 				}
 				next := b.putUnseen(configMap(web, "2"))
 				for range 3 {
-					pass(longestPatience / 3)
+					pass(longestTimeout / 3)
 					b.hangUp()
 				}
 				pass(longestSilence)
@@ -225,7 +225,7 @@ func TestAfterARefusedConnectionItIsListed(t *testing.T) {
 
 // TestALivelyWatchIsLeftAlone, be it by bookmarks or by events that it lives. In steady state there is no request.
 func TestALivelyWatchIsLeftAlone(t *testing.T) {
-	vigil(t, func(b *bench) {
+	watched(t, func(b *bench) {
 		b.putMap(configMap(other, "0"))
 		defer b.acquire(web)()
 		defer b.acquire(other)()
@@ -246,7 +246,7 @@ func TestALivelyWatchIsLeftAlone(t *testing.T) {
 // TestEverythingIsListedAnewNowAndThen: about once in one to two hours, whatever its watch looks like. Objects are not
 // listed at once.
 func TestEverythingIsListedAnewNowAndThen(t *testing.T) {
-	vigil(t, func(b *bench) {
+	watched(t, func(b *bench) {
 		var refs []api.Ref
 		for n := range 10 {
 			ref := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("web-", n)}
@@ -280,7 +280,7 @@ func TestEverythingIsListedAnewNowAndThen(t *testing.T) {
 
 // TestManyDeadWatchesAreNotReplacedAtOnce has many die together, as with the one connection that they share.
 func TestManyDeadWatchesAreNotReplacedAtOnce(t *testing.T) {
-	vigil(t, func(b *bench) {
+	watched(t, func(b *bench) {
 		const many = 300
 		var refs []api.Ref
 		for n := range many {
@@ -294,7 +294,7 @@ func TestManyDeadWatchesAreNotReplacedAtOnce(t *testing.T) {
 			b.deaden(ref)
 		}
 		began := time.Now()
-		pass(longestPatience)
+		pass(longestTimeout)
 		b.wantReplaced(many)
 		perSecond := map[time.Duration]int{}
 		for _, r := range b.all() {
@@ -322,9 +322,9 @@ func (b *bench) putUnseen(o *corev1.ConfigMap) *corev1.ConfigMap {
 	return o
 }
 
-// TestAReleaseEndsTheVigil: nobody looks after what nobody uses, nor after what is read once and for all.
-func TestAReleaseEndsTheVigil(t *testing.T) {
-	vigil(t, func(b *bench) {
+// TestAReleaseEndsTheWatchdog: nobody looks after what nobody uses, nor after what is read once and for all.
+func TestAReleaseEndsTheWatchdog(t *testing.T) {
+	watched(t, func(b *bench) {
 		b.putMap(immutable(other, "1"))
 		defer b.acquire(other)()
 		release := b.acquire(web)

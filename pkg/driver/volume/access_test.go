@@ -142,7 +142,7 @@ func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
 			access.ByPod, unauthorized, "Unauthorized: the token of serviceaccount default/default is not valid, because the pod that it is " +
 				"bound to or the service account is gone; the kubelet brings another one while both exist",
 		},
-		"no token is held":                  {access.ByPod, access.ErrNoToken, "no valid token is held"},
+		"no token is held":                  {access.ByPod, access.ErrNoToken, "there is no valid token"},
 		"the driver's token is not valid":   {access.ByDriver, unauthorized, "Unauthorized"},
 		"the driver may not ask for access": {access.ByDriver, review, review.Error()},
 		"the driver may not read for a pod": {access.ByDriver, errors.New("the pod may get it, but the driver may not"), "the pod may get it, but the driver may not"},

@@ -104,7 +104,7 @@ type tokens struct {
 	count map[string]int // How many tokens were ever held.
 }
 
-func (t *tokens) Keep(volumeID string, _ api.Pod, token access.Token) error {
+func (t *tokens) Store(volumeID string, _ api.Pod, token access.Token) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !token.IsZero() {

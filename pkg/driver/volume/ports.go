@@ -26,8 +26,8 @@ type Authority interface {
 
 // Tokens stores the tokens of pods, as long as their volumes exist.
 type Tokens interface {
-	// Keep stores the token that a volume came with. The zero token changes nothing.
-	Keep(volumeID string, pod api.Pod, t access.Token) error
+	// Store stores the token that a volume came with. The zero token changes nothing.
+	Store(volumeID string, pod api.Pod, t access.Token) error
 	Drop(volumeID string) error
 	// Retain drops the tokens of volumes that are not known.
 	Retain(known func(volumeID string) bool) error

@@ -219,7 +219,7 @@ func (m *Manager) storeToken(ctx context.Context, v *volume, t access.Token) {
 	if neverUpdates || !slices.ContainsFunc(m.registry.keysOf(p), isReadByPod) {
 		return
 	}
-	if err := m.cfg.Tokens.Keep(v.record.VolumeID, v.record.Pod, t); err != nil {
+	if err := m.cfg.Tokens.Store(v.record.VolumeID, v.record.Pod, t); err != nil {
 		klog.FromContext(ctx).Error(err, "A token would not outlive the driver", logkeys.VolumeID, v.record.VolumeID)
 	}
 }

@@ -42,7 +42,7 @@ func TestATokenIsHeldAsLongAsItsVolume(t *testing.T) {
 		n.cluster.remove(web)
 		n.wantKind(d.Publish(n.ctx, r, token("third")), volume.Missing)
 		want(access.Token{}, "after a publish that failed")
-		n.must(n.tokens.Keep(r.VolumeID, r.Pod, first))
+		n.must(n.tokens.Store(r.VolumeID, r.Pod, first))
 		d.restart()
 		want(access.Token{}, "after a restart without the volume")
 	})
@@ -92,7 +92,7 @@ func TestATokenThatNothingReadsWithAnyMoreIsNotHeld(t *testing.T) {
 		want("after a publish")
 		publish()
 		want("after a repeat")
-		if err := n.tokens.Keep(r.VolumeID, r.Pod, token); err != nil { // As an earlier version did.
+		if err := n.tokens.Store(r.VolumeID, r.Pod, token); err != nil { // As an earlier version did.
 			n.Fatal(err)
 		}
 		d = d.restart()

@@ -86,8 +86,8 @@ func (s *server) config() *rest.Config {
 	return &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, BearerToken: "the-driver's", QPS: -1}
 }
 
-// ground is a vault with its files, and an authority over it.
-type ground struct {
+// fixture is a vault with its files, and an authority over it.
+type fixture struct {
 	*testing.T
 	server *server
 	files  *state.Files
@@ -95,9 +95,9 @@ type ground struct {
 	all    *access.Authority
 }
 
-func newGround(t *testing.T) *ground {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	g := &ground{T: t, server: newServer(t)}
+	g := &fixture{T: t, server: newServer(t)}
 	var err error
 	if g.files, err = state.NewFiles(t.TempDir()); err != nil {
 		t.Fatal(err)
@@ -106,8 +106,8 @@ func newGround(t *testing.T) *ground {
 	return g
 }
 
-// restart is what the next run of the driver has.
-func (g *ground) restart() {
+// restart makes what the next run of the driver has.
+func (g *fixture) restart() {
 	g.Helper()
 	g.vault = access.NewVault(g.files)
 	if err := g.vault.Load(); err != nil {
@@ -123,9 +123,9 @@ func (g *ground) restart() {
 	}
 }
 
-func (g *ground) keep(volumeID string, p api.Pod, value string, expires time.Time) {
+func (g *fixture) store(volumeID string, p api.Pod, value string, expires time.Time) {
 	g.Helper()
-	if err := g.vault.Keep(volumeID, p, access.NewToken(value, expires)); err != nil {
+	if err := g.vault.Store(volumeID, p, access.NewToken(value, expires)); err != nil {
 		g.Fatal(err)
 	}
 }
@@ -135,7 +135,7 @@ func list(ctx context.Context, client rest.Interface, namespace string) error {
 }
 
 // read makes one request as the pod and returns with which tokens it came, in their order.
-func (g *ground) read(p api.Pod) (tokens []string, err error) {
+func (g *fixture) read(p api.Pod) (tokens []string, err error) {
 	g.Helper()
 	client, err := g.all.Client(access.Of(p))
 	if err != nil {
@@ -146,7 +146,7 @@ func (g *ground) read(p api.Pod) (tokens []string, err error) {
 }
 
 // wantTokens makes one request as the pod, which succeeds with the last of the tokens.
-func (g *ground) wantTokens(p api.Pod, want ...string) {
+func (g *fixture) wantTokens(p api.Pod, want ...string) {
 	g.Helper()
 	got, err := g.read(p)
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
