@@ -22,7 +22,7 @@ func (p planner) plan(v *volume) (projection.Plan, map[api.Ref]api.Content, erro
 	var unread []*unreadError
 	for _, key := range v.keys {
 		s := p.sources.Get(key)
-		switch evidenceOf(key, s).EffectOn(access.Use{IsLive: v.isLive(), FollowsLoss: v.followsLoss()}) {
+		switch evidenceOf(key, s).EffectOn(access.Use{IsLive: v.isLive(), FollowsLoss: v.followsLossLocked()}) {
 		case access.Remove:
 			spec.Sources = forgive(spec.Sources, key.Ref)
 			continue
@@ -38,9 +38,9 @@ func (p planner) plan(v *volume) (projection.Plan, map[api.Ref]api.Content, erro
 		switch {
 		case s.Found:
 			contents[key.Ref] = s.Content
-		case v.holdsAbsence(key.Ref, s): // The volume changes as a whole, so all of it waits.
+		case v.isAbsenceEarlyLocked(key.Ref, s): // The volume changes as a whole, so all of it waits.
 			return projection.Plan{}, nil, &atomicdir.EarlyError{Until: s.Changed.Add(source.AbsenceTime)}
-		case v.followsLoss():
+		case v.followsLossLocked():
 			spec.Sources = forgive(spec.Sources, key.Ref)
 		}
 	}
@@ -53,7 +53,7 @@ func (p planner) plan(v *volume) (projection.Plan, map[api.Ref]api.Content, erro
 
 // removesFiles reports whether files of the volume must go because their source may no longer be
 // read.
-func (p planner) removesFiles(v *volume) bool { return v.followsLoss() && len(p.lost(v)) > 0 }
+func (p planner) removesFiles(v *volume) bool { return v.followsLossLocked() && len(p.lost(v)) > 0 }
 
 // stalenessLocked returns why what is known of a source may be out of date.
 func (p planner) stalenessLocked(v *volume) error {

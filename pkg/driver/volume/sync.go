@@ -47,7 +47,7 @@ func (s *syncer) syncLive(ctx context.Context, v *volume) error {
 	if err == nil && s.planner.removesFiles(v) {
 		o.consequence = filesGo
 	}
-	o.problem = s.planner.withLosses(v, err)
+	o.problem = s.planner.withLossesLocked(v, err)
 	s.notifier.outcomeLocked(ctx, v, o)
 	s.notifier.polledLocked(v)
 	s.tidyLaterLocked(v, result)
