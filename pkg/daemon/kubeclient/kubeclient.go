@@ -1,7 +1,8 @@
-// Package kubeclient makes clients of the API server that know the few types the driver reads and writes. The typed clients
-// of the client library come with every type there is, which takes megabytes that a node has better uses for.
+// Package kubeclient makes clients of the API server for the few types that the driver reads and
+// writes. The typed clients of the client library include every type, which takes megabytes of
+// memory on each node.
 //
-// It does not know what is asked, or with whose credentials.
+// It does not know the requests, or their credentials.
 package kubeclient
 
 import (
@@ -19,13 +20,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Types are those that clients know. They are made once and shared.
+// Types are the types of clients. They are made once and shared.
 type Types struct {
 	scheme *runtime.Scheme
 	codecs serializer.CodecFactory
 }
 
-// New returns the types of the groups core, authorization.k8s.io and storage.k8s.io, each in version v1.
+// New returns the types of the groups core, authorization.k8s.io and storage.k8s.io, each in
+// version v1.
 func New() (*Types, error) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
@@ -36,14 +38,14 @@ func New() (*Types, error) {
 	return &Types{scheme: scheme, codecs: serializer.NewCodecFactory(scheme)}, nil
 }
 
-// Codecs returns what reads and writes objects.
+// Codecs returns the codecs of objects.
 func (t *Types) Codecs() serializer.CodecFactory { return t.codecs }
 
-// Parameters returns what writes options of requests into their URLs.
+// Parameters returns the codec of request options in URLs.
 func (t *Types) Parameters() runtime.ParameterCodec { return runtime.NewParameterCodec(t.scheme) }
 
-// Client returns a client of one group and version, which sends its requests by c. Of the configuration it takes where the
-// API server is and in what form it is spoken to.
+// Client returns a client of one group and version, which sends its requests with c. It uses the
+// address and the content type of the configuration.
 func (t *Types) Client(config *rest.Config, c *http.Client, group schema.GroupVersion) (rest.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.GroupVersion, config.APIPath = &group, "/apis"

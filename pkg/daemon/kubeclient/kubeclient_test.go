@@ -17,7 +17,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/kubeclient"
 )
 
-// recorder answers each request with an object in the form that was asked for first, and remembers it.
+// recorder answers each request with an object in the form that was asked for first, and
+// remembers it.
 type recorder struct {
 	types  *kubeclient.Types
 	answer runtime.Object
@@ -43,7 +44,8 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// TestClient asks for one object of each group: each is where the API server has it, and is understood.
+// TestClient asks for one object of each group: each is where the API server has it, and is
+// understood.
 func TestClient(t *testing.T) {
 	t.Parallel()
 	types, err := kubeclient.New()

@@ -1,32 +1,36 @@
 // Package access holds all rules about access to sources, in the order in which they apply.
 //
-// Which credentials read a source ([Authority.Choose], [Authority.Client]): the driver's own, or the
-// token of the pod's service account. An [Identity] names them. The driver can also read for a pod with
-// its own credentials; before each such request it asks by an access review whether the pod may get the
-// object ([Authority.Allow]).
+// 1. The credentials that read a source ([Authority.Choose], [Authority.Client]): the driver's
+// own, or the token of the pod's service account. An [Identity] names them. The driver can also
+// read for a pod with its own credentials; before each such request it asks by an access review
+// whether the pod may get the object ([Authority.Allow]).
 //
-// What a denial means. A denial proves little: an API server that starts denies everything until it has
-// read the roles, and a proxy may answer in its place. So denials of a pod count only after they have
-// been the only answers for the recheck interval, and a second question has confirmed them ([Denials],
-// [Authority.Denies]). An open watch does not notice lost access, so a pod's watches are reopened within
-// the recheck interval. Any other answer ends the doubt. What has counted stays so until the API server
-// allows a request: an outage grants nothing. A denial of the driver itself never counts.
+// 2. The meaning of a denial. A denial proves little: an API server that starts denies everything
+// until it has read the roles, and a proxy may answer in its place. So denials of a pod count
+// only after they have been the only answers for the recheck interval, and a second question has
+// confirmed them ([Denials], [Authority.Denies]). An open watch does not notice lost access, so a
+// pod's watches are reopened within the recheck interval. Any other answer ends the doubt. What
+// has counted stays so until the API server allows a request: an outage grants nothing. A denial
+// of the driver itself never counts.
 //
-// What follows for the files ([Evidence.EffectOn]):
+// 3. The effect on the files ([Evidence.EffectOn]):
 //
 //	evidence                                    | new volume | live volume
 //	read, and the latest request succeeded      | Serve      | Serve
 //	read, and denied or not readable since      | Refuse     | Serve
 //	never read, and denied, which may not count | Refuse     | Await
 //	never read, for another reason              | Refuse     | Refuse
-//	denials count                               | Refuse     | Remove with onDelete: Remove, else Serve if read
+//	denials count                               | Refuse     | Remove if onDelete is Remove
 //
-// All pods of a namespace may have what the driver reads there for itself. So without an answer a new
-// volume is served what was read earlier, and a denial never lets a live volume wait.
+// If onDelete is Keep, denials that count change nothing for a live volume: it is served what was
+// read, or refused as long as nothing was.
 //
-// What restores access ([Grant]): a Role and a RoleBinding for the error message.
+// All pods of a namespace may have what the driver reads there for itself. So without an answer a
+// new volume is served what was read earlier, and a denial never lets a live volume wait.
 //
-// The package does not know what is read, how often, or the files.
+// 4. The remedy ([Grant]): a Role and a RoleBinding for the error message.
+//
+// It does not know when sources are read, or their content.
 package access
 
 import (
@@ -41,8 +45,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/kubeclient"
 )
 
-// Identity names the credentials that read a source. It is comparable: readers with the same identity
-// share a watch. The zero value is the driver's own.
+// Identity names the credentials that read a source. It is comparable: readers with the same
+// identity share a watch. The zero value is the driver's own.
 type Identity struct {
 	// Namespace and ServiceAccount name a pod's service account; both are empty for the driver.
 	Namespace, ServiceAccount string
@@ -64,7 +68,8 @@ func OnBehalf(pod api.Pod) Identity {
 	return Identity{Namespace: pod.Namespace, ServiceAccount: pod.ServiceAccount, ByDriver: true}
 }
 
-// String returns «driver», «serviceaccount namespace/name», or «driver for serviceaccount namespace/name».
+// String returns «driver», «serviceaccount namespace/name», or «driver for serviceaccount
+// namespace/name».
 func (i Identity) String() string {
 	account := "serviceaccount " + i.Namespace + "/" + i.ServiceAccount
 	switch {
@@ -81,8 +86,8 @@ type Reader string
 
 // The readers.
 const (
-	// ByDriver: as with Kubernetes' own volumes, a user who may create a pod may mount everything in its
-	// namespace.
+	// ByDriver: as with Kubernetes' own volumes, a user who may create a pod may mount everything
+	// in its namespace.
 	ByDriver Reader = "driver"
 	// ByPod: the pod's service account needs to be allowed by RBAC.
 	ByPod Reader = "pod"
@@ -94,11 +99,11 @@ type Config struct {
 	Types *kubeclient.Types
 	// Driver reads with the driver's own credentials. It is a client of the core group.
 	Driver rest.Interface
-	// Reviews asks with the driver's own credentials what service accounts may do. It is a client of
-	// authorization.k8s.io.
+	// Reviews asks with the driver's own credentials what service accounts may do. It is a client
+	// of authorization.k8s.io.
 	Reviews rest.Interface
-	// Server is the address of the API server. Its credentials are not used; its WrapTransport is, and must
-	// add none.
+	// Server is the address of the API server. Its credentials are not used; its WrapTransport
+	// is, and must add none.
 	Server *rest.Config
 	Vault  *Vault
 	// ConfigMaps and Secrets are the readers in the pod's namespace.
@@ -108,7 +113,7 @@ type Config struct {
 // Authority chooses the identity for each source.
 type Authority struct {
 	cfg  Config
-	pods http.RoundTripper // Sends no credentials of its own.
+	pods http.RoundTripper // Adds no credentials.
 }
 
 // New returns an authority.
@@ -123,9 +128,10 @@ func New(cfg Config) (*Authority, error) {
 	return &Authority{cfg: cfg, pods: pods}, nil
 }
 
-// Choose returns the identity that reads ref for the pod. A source in the pod's namespace is read as
-// configured for its kind. A source in another namespace needs the consent of its owner, by RBAC for the
-// pod's service account: the account reads it, or the driver does if the driver reads everything.
+// Choose returns the identity that reads ref for the pod. A source in the pod's namespace is read
+// as configured for its kind. A source in another namespace needs the consent of its owner, by
+// RBAC for the pod's service account: the account reads it, or the driver does if the driver
+// reads everything.
 func (a *Authority) Choose(pod api.Pod, ref api.Ref) Identity {
 	isForeign := ref.Namespace != pod.Namespace
 	switch {
@@ -144,8 +150,8 @@ func (a *Authority) reader(kind api.Kind) Reader {
 	return a.cfg.ConfigMaps
 }
 
-// Client returns a client with the credentials of the identity. The client of a pod's service account
-// uses the newest token for each request, and fails while there is none.
+// Client returns a client with the credentials of the identity. The client of a pod's service
+// account uses the newest token for each request, and fails while there is none.
 func (a *Authority) Client(id Identity) (rest.Interface, error) {
 	if id == Driver() || id.ByDriver {
 		return a.cfg.Driver, nil

@@ -45,7 +45,8 @@ func authority(t *testing.T, server http.RoundTripper, configMaps, secrets acces
 	return a
 }
 
-// TestChoose has every configuration, each with a source of either kind in the pod's own and in a foreign namespace.
+// TestChoose has every configuration, each with a source of either kind in the pod's own and in a
+// foreign namespace.
 func TestChoose(t *testing.T) {
 	t.Parallel()
 	const byDriver, byPod = access.ByDriver, access.ByPod
@@ -76,7 +77,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestWhatIsForeign: neither a namespace whose name begins alike, nor none at all, is the pod's own.
+// TestWhatIsForeign: neither a namespace whose name begins alike, nor none at all, is the pod's
+// own.
 func TestWhatIsForeign(t *testing.T) {
 	t.Parallel()
 	a := authority(t, &reviewer{t: t}, access.ByDriver, access.ByDriver)
@@ -100,8 +102,8 @@ func TestString(t *testing.T) {
 	}
 }
 
-// TestWhoseClientItIs: what the driver reads for itself or on behalf of a pod goes out with its own credentials, and
-// nothing else does.
+// TestWhoseClientItIs: what the driver reads for itself or on behalf of a pod goes out with its
+// own credentials, and nothing else does.
 func TestWhoseClientItIs(t *testing.T) {
 	t.Parallel()
 	all, err := access.New(access.Config{

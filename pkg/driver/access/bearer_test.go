@@ -12,7 +12,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// gate answers every request with its status, and fails the test when a body is still open that belongs to an earlier one.
+// gate answers every request with its status, and fails the test when a body is still open that
+// belongs to an earlier one.
 type gate struct {
 	t      *testing.T
 	status int
@@ -67,8 +68,8 @@ func newBearer(t *testing.T, base http.RoundTripper, lifetimes ...time.Duration)
 	return &bearer{vault: vault, identity: Of(p), base: base}, request
 }
 
-// TestBodiesOfRefusalsAreClosed: an open one would hold its connection or stream for ever. That of the answer is the
-// caller's, with all that is in it.
+// TestBodiesOfRefusalsAreClosed: an open one would hold its connection or stream for ever. That
+// of the answer is the caller's, with all that is in it.
 func TestBodiesOfRefusalsAreClosed(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusUnauthorized, http.StatusOK} {
@@ -97,7 +98,8 @@ func TestBodiesOfRefusalsAreClosed(t *testing.T) {
 	}
 }
 
-// TestWhatExpiresWhileItIsRefused is tried as well, once: then the answer is an error that says so, and no body is left open.
+// TestWhatExpiresWhileItIsRefused is tried as well, once: then the answer is an error that says
+// so, and no body is left open.
 func TestWhatExpiresWhileItIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, took := range map[string]time.Duration{"the other token": 2 * time.Minute, "both tokens": 4 * time.Minute} {

@@ -11,17 +11,18 @@ import (
 )
 
 const (
-	// resourceOfOwnReviews is for questions of an account about itself. By default all accounts may ask.
+	// resourceOfOwnReviews is for questions of an account about itself. By default all accounts
+	// may ask.
 	resourceOfOwnReviews = "selfsubjectaccessreviews"
-	// pathOfReadiness is open to everybody by default. A server is ready when it has read all roles and
-	// bindings.
+	// pathOfReadiness is open to everybody by default. A server is ready when it has read all
+	// roles and bindings.
 	pathOfReadiness = "/readyz"
 )
 
-// Denies reports whether the API server is sure that the identity may not get ref, after it denied a
-// read. The server must not report that it is not ready, and an access review must have the same result.
-// If the account may not ask for a review, the denial of a server that reports readiness is enough. An
-// error means that the question is open.
+// Denies reports whether the API server is sure that the identity may not get ref, after it
+// denied a read. The server must not report that it is not ready, and an access review must have
+// the same result. If the account may not ask for a review, the denial of a server that reports
+// readiness is enough. An error means that the question is open.
 func (a *Authority) Denies(ctx context.Context, id Identity, ref api.Ref) (bool, error) {
 	isReady, err := a.isReady(ctx, id)
 	if err != nil {
@@ -45,8 +46,9 @@ func isDenial(err error) (bool, error) {
 	return false, err
 }
 
-// isReady asks through the connections of the identity, so that the same server answers. It returns an
-// error if the server is not ready, and false if the server does not answer this question to everybody.
+// isReady asks through the connections of the identity, so that the same server answers. It
+// returns an error if the server is not ready, and false if the server does not answer this
+// question to everybody.
 func (a *Authority) isReady(ctx context.Context, id Identity) (bool, error) {
 	client, err := a.Client(id)
 	if err != nil {

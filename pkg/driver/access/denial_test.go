@@ -110,7 +110,8 @@ func (j *judge) serve(t *testing.T, tokens ...string) *access.Authority {
 	return a
 }
 
-// TestDenies: only a server that may have read its roles, and whose review says no, is sure. This is fault 28.
+// TestDenies: only a server that may have read its roles, and whose review says no, is sure. This
+// is fault 28.
 func TestDenies(t *testing.T) {
 	t.Parallel()
 	const ok, forbidden, created = http.StatusOK, http.StatusForbidden, http.StatusCreated
@@ -159,8 +160,9 @@ func TestDenies(t *testing.T) {
 	}
 }
 
-// TestWhoIsAskedWhetherItIsSure: a pod's server by the pod's token and over its connections, about nothing but the object. A
-// token that is refused makes way for the next, and what was asked with it is asked again.
+// TestWhoIsAskedWhetherItIsSure: a pod's server by the pod's token and over its connections,
+// about nothing but the object. A token that is refused makes way for the next, and what was
+// asked with it is asked again.
 func TestWhoIsAskedWhetherItIsSure(t *testing.T) {
 	t.Parallel()
 	const own, anybodys = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "/apis/authorization.k8s.io/v1/subjectaccessreviews"

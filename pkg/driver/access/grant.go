@@ -6,9 +6,10 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// Grant returns the YAML of the Role and RoleBinding by which the owner of a source lets an identity read
-// it. The names include the identity, so applying one grant takes nothing from another identity. The
-// driver is not granted single sources: for its own identity the text is empty.
+// Grant returns the YAML of the Role and RoleBinding by which the owner of a source lets an
+// identity read it. The names include the identity, so applying one grant takes nothing from
+// another identity. The driver is not granted single sources: for its own identity the text is
+// empty.
 func Grant(id Identity, ref api.Ref) string {
 	if id == Driver() {
 		return ""

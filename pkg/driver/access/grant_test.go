@@ -38,8 +38,8 @@ func TestOneGrantTakesNothingFromAnother(t *testing.T) {
 	}
 }
 
-// TestGrantIsWhatKubectlTakes, also for names that YAML would take for numbers and the like. The driver
-// needs no more than get to read for a pod, and is not granted objects for itself.
+// TestGrantIsWhatKubectlTakes, also for names that YAML would take for numbers and the like. The
+// driver needs no more than get to read for a pod, and is not granted objects for itself.
 func TestGrantIsWhatKubectlTakes(t *testing.T) {
 	t.Parallel()
 	if got := access.Grant(access.Driver(), tls); got != "" {

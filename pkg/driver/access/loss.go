@@ -10,13 +10,14 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 )
 
-// Denials decides when the denials of one object to one identity count. The zero value has seen none.
+// Denials decides when the denials of one object to one identity count. The zero value has seen
+// none.
 type Denials struct {
 	since time.Time // The first denial since the last other answer; zero for none.
 }
 
-// Note takes the answer to a request: nil, or its error. Only denials of a pod can count: nobody revokes
-// what the driver reads for itself.
+// Note takes the answer to a request: nil, or its error. Only denials of a pod can count: nobody
+// revokes what the driver reads for itself.
 func (d *Denials) Note(id Identity, err error) {
 	switch {
 	case !apierrors.IsForbidden(err), id == Driver():
@@ -26,9 +27,9 @@ func (d *Denials) Note(id Identity, err error) {
 	}
 }
 
-// Count reports whether the denials count: they have been the only answers for the recheck interval, and
-// [Authority.Denies], which confirm calls, reports a denial too. If that reports that access is allowed,
-// the interval begins again.
+// Count reports whether the denials count: they have been the only answers for the recheck
+// interval, and [Authority.Denies], which confirm calls, reports a denial too. If that reports
+// that access is allowed, the interval begins again.
 func (d *Denials) Count(recheck time.Duration, confirm func() (bool, error)) (bool, error) {
 	if d.since.IsZero() || time.Since(d.since) < recheck {
 		return false, nil
@@ -41,8 +42,8 @@ func (d *Denials) Count(recheck time.Duration, confirm func() (bool, error)) (bo
 }
 
 // OfDriver returns the error of a request that was denied to an identity. If the driver makes the
-// request for a pod, it does so after [Authority.Allow], so the denial is the driver's own and must not
-// count as the pod's.
+// request for a pod, it does so after [Authority.Allow], so the denial is the driver's own and
+// must not count as the pod's.
 func OfDriver(id Identity, err error) error {
 	if id.ByDriver {
 		return &driverDeniedError{cause: err}

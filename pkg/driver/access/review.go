@@ -24,8 +24,8 @@ const (
 // resourceOfReviews is the resource of access reviews.
 const resourceOfReviews = "subjectaccessreviews"
 
-// ReviewError means that an access review has failed. It is never a denial, also if the driver itself is
-// denied to ask.
+// ReviewError means that an access review has failed. It is never a denial, also if the driver
+// itself is denied to ask.
 type ReviewError struct {
 	Identity Identity
 	Ref      api.Ref
@@ -36,9 +36,9 @@ func (e *ReviewError) Error() string {
 	return fmt.Sprintf("ask whether serviceaccount %s/%s may get %s: %v", e.Identity.Namespace, e.Identity.ServiceAccount, e.Ref, e.Cause)
 }
 
-// Allow asks whether the identity may read ref, if the API server does not decide that with the request
-// itself because the driver's credentials make it. A denial is a Forbidden error as of the API; any other
-// error is a *[ReviewError].
+// Allow asks whether the identity may read ref, if the API server does not decide that with the
+// request itself because the driver's credentials make it. A denial is a Forbidden error as of
+// the API; any other error is a *[ReviewError].
 func (a *Authority) Allow(ctx context.Context, id Identity, ref api.Ref) error {
 	if !id.ByDriver {
 		return nil

@@ -26,7 +26,8 @@ var (
 	settings = api.Ref{Kind: api.ConfigMap, Namespace: "shared", Name: "settings"}
 )
 
-// reviewer is an API server that answers every review with the status or the error, and remembers what it was asked.
+// reviewer is an API server that answers every review with the status or the error, and remembers
+// what it was asked.
 type reviewer struct {
 	t      *testing.T
 	status authorizationv1.SubjectAccessReviewStatus
@@ -67,9 +68,10 @@ func (r *reviewer) allow(id access.Identity, ref api.Ref) error {
 	return authority(r.t, r, access.ByDriver, access.ByDriver).Allow(r.t.Context(), id, ref)
 }
 
-// TestAllow: where the API server decides with the request itself, nothing is asked. A denial is the error
-// of the request itself, and no other error is a denial: files of a volume may go with one. The driver may
-// be denied to ask, and the API server may be unable to decide, which fails the request itself too.
+// TestAllow: where the API server decides with the request itself, nothing is asked. A denial is
+// the error of the request itself, and no other error is a denial: files of a volume may go with
+// one. The driver may be denied to ask, and the API server may be unable to decide, which fails
+// the request itself too.
 func TestAllow(t *testing.T) {
 	t.Parallel()
 	if err := (&reviewer{t: t, err: errors.New("asked")}).allow(access.Driver(), tls); err != nil {
@@ -131,7 +133,8 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// wantAsked compares the whole review: the service account as the API server knows it, and one object.
+// wantAsked compares the whole review: the service account as the API server knows it, and one
+// object.
 func (r *reviewer) wantAsked(ref api.Ref) {
 	r.t.Helper()
 	want := []authorizationv1.SubjectAccessReviewSpec{{

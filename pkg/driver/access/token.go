@@ -12,11 +12,12 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// TokensKey is where the kubelet puts the tokens that the CSIDriver object requests: among the secrets of
-// a request or, in older clusters, in its volume context.
+// TokensKey is where the kubelet puts the tokens that the CSIDriver object requests: among the
+// secrets of a request or, in older clusters, in its volume context.
 const TokensKey = api.KubeletPrefix + "serviceAccount.tokens"
 
-// audience is that of tokens for the API server itself: the CSIDriver object names it by the empty string.
+// audience is that of tokens for the API server itself: the CSIDriver object names it by the
+// empty string.
 const audience = ""
 
 // jwtParts are header, claims and signature.
@@ -54,10 +55,11 @@ func (t Token) MarshalJSON() ([]byte, error) { return json.Marshal(t.String()) }
 // MarshalLog hides the token from logs.
 func (t Token) MarshalLog() any { return t.String() }
 
-// ParseTokens returns the pod's token for the API server from the kubelet's text, a JSON object by
-// audience. An empty text has none. A token with claims of another pod, or without claims, does not come
-// from the kubelet: somebody who may write a pod's attributes or a Secret has put it there. Only the API
-// server can check that a token is genuine. Errors show nothing of the text.
+// ParseTokens returns the pod's token for the API server from the kubelet's text, a JSON object
+// by audience. An empty text has none. A token with claims of another pod, or without claims,
+// does not come from the kubelet: somebody who may write a pod's attributes or a Secret has put
+// it there. Only the API server can check that a token is genuine. Errors show nothing of the
+// text.
 func ParseTokens(text string, pod api.Pod) (Token, error) {
 	if text == "" {
 		return Token{}, nil

@@ -59,7 +59,8 @@ func TestParseTokens(t *testing.T) {
 	}
 }
 
-// TestTokensThatAreRefused has what did not come from a kubelet for this pod. No error shows a piece of it.
+// TestTokensThatAreRefused has what did not come from a kubelet for this pod. No error shows a
+// piece of it.
 func TestTokensThatAreRefused(t *testing.T) {
 	t.Parallel()
 	const (
@@ -122,7 +123,8 @@ func TestTokensThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestATokenOfNobodyIsNotThatOfAnUnnamedPod: that neither says whose it is does not make them belong together.
+// TestATokenOfNobodyIsNotThatOfAnUnnamedPod: that neither says whose it is does not make them
+// belong together.
 func TestATokenOfNobodyIsNotThatOfAnUnnamedPod(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]api.Pod{
@@ -140,7 +142,8 @@ func TestATokenOfNobodyIsNotThatOfAnUnnamedPod(t *testing.T) {
 	}
 }
 
-// TestATokenIsNeverShown has every way by which one could come into a log line or an error. This is fault 28.
+// TestATokenIsNeverShown has every way by which one could come into a log line or an error. This
+// is fault 28.
 func TestATokenIsNeverShown(t *testing.T) {
 	t.Parallel()
 	token := access.NewToken("hunter2", tomorrow)

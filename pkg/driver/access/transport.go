@@ -4,16 +4,17 @@ import (
 	"net/http"
 )
 
-// bearer sends each request with the newest token of one identity, over connections that all identities share.
+// bearer sends each request with the newest token of one identity, over connections that all
+// identities share.
 type bearer struct {
 	vault    *Vault
 	identity Identity
 	base     http.RoundTripper
 }
 
-// RoundTrip implements [http.RoundTripper]. If the API server refuses a token, because its pod is gone,
-// the next token is tried with the same body. If all were refused, RoundTrip returns the API server's
-// answer or, if all look expired, an error.
+// RoundTrip implements [http.RoundTripper]. If the API server refuses a token, because its pod is
+// gone, the next token is tried with the same body. If all were refused, RoundTrip returns the
+// API server's answer or, if all look expired, an error.
 func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		defer func() { _ = r.Body.Close() }() // Transports must close it.

@@ -10,11 +10,12 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// ErrNoToken means that a pod's credentials cannot be used: there is no token, or all tokens look expired
-// and were refused.
+// ErrNoToken means that a pod's credentials cannot be used: there is no token, or all tokens look
+// expired and were refused.
 var ErrNoToken = errors.New("there is no valid token")
 
-// Files stores small secrets by ID, also over restarts of the driver. It must be safe for concurrent use.
+// Files stores small secrets by ID, also over restarts of the driver. It must be safe for
+// concurrent use.
 type Files interface {
 	Put(id string, data []byte) error
 	Delete(id string) error
@@ -24,9 +25,9 @@ type Files interface {
 	List() ([][]byte, error)
 }
 
-// Vault stores the tokens of pods' volumes. A token dies with its pod, so it is stored as long as its
-// volume exists. Of the tokens of one service account that the API server has not refused, the one that
-// expires last is used.
+// Vault stores the tokens of pods' volumes. A token dies with its pod, so it is stored as long as
+// its volume exists. Of the tokens of one service account that the API server has not refused,
+// the one that expires last is used.
 type Vault struct {
 	files Files
 	now   func() time.Time
@@ -39,8 +40,8 @@ type Vault struct {
 type entry struct {
 	identity Identity
 	token    Token
-	// refused is when the API server last refused the token; zero for never. The refusal may be a mistake,
-	// so the token stays, as the last choice.
+	// refused is when the API server last refused the token; zero for never. The refusal may be a
+	// mistake, so the token stays, as the last choice.
 	refused time.Time
 }
 
@@ -58,8 +59,8 @@ type stored struct {
 	Expires        time.Time `json:"expires"`
 }
 
-// Load reads the tokens of an earlier run of the driver. It reports and skips what it cannot read: the
-// kubelet sends those tokens again.
+// Load reads the tokens of an earlier run of the driver. It reports and skips what it cannot
+// read: the kubelet sends those tokens again.
 func (v *Vault) Load() error {
 	files, err := v.files.List()
 	v.mu.Lock()
@@ -80,9 +81,9 @@ func (v *Vault) Load() error {
 	return nil
 }
 
-// Store stores the token of a pod's volume instead of an earlier one. Without a token it changes nothing.
-// A known token is written again only if its file is gone. If the file cannot be written, only the next
-// run of the driver misses the token.
+// Store stores the token of a pod's volume instead of an earlier one. Without a token it changes
+// nothing. A known token is written again only if its file is gone. If the file cannot be
+// written, only the next run of the driver misses the token.
 func (v *Vault) Store(volumeID string, pod api.Pod, t Token) error {
 	if t.IsZero() || !v.add(volumeID, entry{identity: Of(pod), token: t}) && v.files.Has(volumeID) {
 		return nil
@@ -153,10 +154,10 @@ func (v *Vault) token(id Identity) (Token, error) {
 	return best.token, nil
 }
 
-// bestLocked returns the identity's token that expires last, of those that were never refused; or else the
-// one that was refused first, so that each is tried again. A token that looks expired may be valid,
-// because the node's clock may be ahead: it is tried after the others, and not after it was refused.
-// v.mu is held.
+// bestLocked returns the identity's token that expires last, of those that were never refused; or
+// else the one that was refused first, so that each is tried again. A token that looks expired
+// may be valid, because the node's clock may be ahead: it is tried after the others, and not
+// after it was refused. v.mu is held.
 func (v *Vault) bestLocked(id Identity) entry {
 	var best entry
 	for _, e := range v.entries {
@@ -185,16 +186,16 @@ func (v *Vault) whyNoneLocked(id Identity) error {
 		}
 	}
 	if newest.IsZero() {
-		return fmt.Errorf("%w for %s; the kubelet brings one with each call if the CSIDriver object has "+
+		return fmt.Errorf("%w for %s; the kubelet sends one with each call if the CSIDriver object has "+
 			`tokenRequests: [{audience: ""}]`, ErrNoToken, id)
 	}
 	return fmt.Errorf("%w for %s: the newest one looks expired by %s, and the API server has refused it; either the kubelet "+
-		"brings no new ones (see requiresRepublish in the CSIDriver object), or its pod is gone and the clock of this node is ahead",
+		"sends no new ones (see requiresRepublish in the CSIDriver object), or its pod is gone and the clock of this node is ahead",
 		ErrNoToken, id, v.now().Sub(newest.expires).Round(time.Second))
 }
 
-// refuse records that the API server has refused a token. It reports whether to call [Vault.token] again:
-// for another token, or for the error that no token can be used.
+// refuse records that the API server has refused a token. It reports whether to call
+// [Vault.token] again: for another token, or for the error that no token can be used.
 func (v *Vault) refuse(id Identity, t Token) (goOn bool) {
 	v.mark(id, t, v.now())
 	v.mu.Lock()

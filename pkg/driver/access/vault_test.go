@@ -52,7 +52,8 @@ func fails(tokens ...string) step {
 	return func(g *fixture) { g.wantRefusal(pod(), tokens...) }
 }
 
-// lacks makes one request, which ends without a usable token after the API server has refused the tokens.
+// lacks makes one request, which ends without a usable token after the API server has refused the
+// tokens.
 func lacks(tokens ...string) step {
 	return func(g *fixture) {
 		got, err := g.read(pod())
@@ -78,9 +79,9 @@ func three() []step {
 
 func then(first []step, others ...step) []step { return append(first, others...) }
 
-// TestWhichTokenIsUsed: of the tokens of a service account, the one that expires last and was not refused.
-// A refused token is replaced within the same request. The clock of the node may be ahead, so tokens that
-// look expired are tried too. This is fault 28.
+// TestWhichTokenIsUsed: of the tokens of a service account, the one that expires last and was not
+// refused. A refused token is replaced within the same request. The clock of the node may be
+// ahead, so tokens that look expired are tried too. This is fault 28.
 func TestWhichTokenIsUsed(t *testing.T) {
 	t.Parallel()
 	restarts := (*fixture).restart
@@ -153,7 +154,8 @@ func TestOnlyARefusalOfTheTokenCounts(t *testing.T) {
 	}
 }
 
-// TestServiceAccountsAreSeparate: tokens and refusals of one do not matter to another. All share a connection.
+// TestServiceAccountsAreSeparate: tokens and refusals of one do not matter to another. All share
+// a connection.
 func TestServiceAccountsAreSeparate(t *testing.T) {
 	t.Parallel()
 	g := newFixture(t)
@@ -188,7 +190,8 @@ func TestAfterARestartReadingResumes(t *testing.T) {
 	}
 }
 
-// TestATokenWhoseFileIsGoneIsWrittenAgain is a part of fault 20: somebody clears the directory under a running driver.
+// TestATokenWhoseFileIsGoneIsWrittenAgain is a part of fault 20: somebody clears the directory
+// under a running driver.
 func TestATokenWhoseFileIsGoneIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	g := newFixture(t)
@@ -244,7 +247,8 @@ func (failing) Delete(string) error      { return nil }
 func (failing) Has(string) bool          { return false }
 func (failing) List() ([][]byte, error)  { return [][]byte{[]byte(`{"token": "hunter2`)}, errFull }
 
-// TestFilesThatFail are reported without a part of a token. A token that cannot be written is tried again.
+// TestFilesThatFail are reported without a part of a token. A token that cannot be written is
+// tried again.
 func TestFilesThatFail(t *testing.T) {
 	t.Parallel()
 	vault := access.NewVault(failing{})
@@ -262,7 +266,8 @@ func TestFilesThatFail(t *testing.T) {
 	}
 }
 
-// TestManyReadWhileTokensComeAndGo is for the race detector. Every request ends, and with the tokens of its account.
+// TestManyReadWhileTokensComeAndGo is for the race detector. Every request ends, and with the
+// tokens of its account.
 func TestManyReadWhileTokensComeAndGo(t *testing.T) {
 	t.Parallel()
 	g := newFixture(t)

@@ -1,6 +1,6 @@
 // Package csidriver watches the CSIDriver object of the driver, and reports whether the kubelet's
-// statements about pods can be trusted: only with podInfoOnMount does the kubelet write the keys about
-// the pod into the context of a volume, and replace what the author of the pod wrote there.
+// statements about pods can be trusted: only with podInfoOnMount does the kubelet write the keys
+// about the pod into the context of a volume, and replace what the author of the pod wrote there.
 //
 // It does not know requests, volumes or pods.
 package csidriver
@@ -51,8 +51,8 @@ func New(client rest.Interface, types *kubeclient.Types, name string) *Watcher {
 	}
 }
 
-// Run follows the object until ctx ends, and logs to the logger of ctx when it becomes wrong or right.
-// It returns nil, and must be called once.
+// Run follows the object until ctx ends, and logs to the logger of ctx when it becomes wrong or
+// right. It returns nil, and must be called once.
 func (w *Watcher) Run(ctx context.Context) error {
 	defer w.end()
 	group := objectwatch.New(ctx, w.types)
@@ -66,9 +66,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return group.Run(ctx)
 }
 
-// Check returns nil if the kubelet's statements about pods can be trusted, else an *[Error]. It waits
-// for the API server's first answer, until ctx or [Watcher.Run] ends. It returns what is known even if
-// ctx has ended.
+// Check returns nil if the kubelet's statements about pods can be trusted, else an *[Error]. It
+// waits for the API server's first answer, until ctx or [Watcher.Run] ends. It returns what is
+// known even if ctx has ended.
 func (w *Watcher) Check(ctx context.Context) error {
 	select {
 	case <-w.answered:
@@ -88,8 +88,8 @@ func (w *Watcher) verdict(f finding) error {
 	return &Error{Name: w.name, Kind: f.kind, Err: f.err}
 }
 
-// update changes the finding and returns the one before and the one after. Nothing changes after ctx
-// has ended: an error of a request that ctx cancelled is not about the object.
+// update changes the finding and returns the one before and the one after. Nothing changes after
+// ctx has ended: an error of a request that ctx cancelled is not about the object.
 func (w *Watcher) update(ctx context.Context, change func(*finding)) (before, after finding) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -153,8 +153,8 @@ func (h *handler) find(kind Kind) {
 	}
 }
 
-// Outcome implements [objectwatch.Handler]. It logs trouble of another sort than before; the text may
-// differ between attempts.
+// Outcome implements [objectwatch.Handler]. It logs trouble of another sort than before; the text
+// may differ between attempts.
 func (h *handler) Outcome(err error) {
 	if err != nil {
 		err = cannotRead(h.watcher.name, err)

@@ -7,13 +7,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Kind says what keeps the kubelet's words about pods from being believed. The set is closed.
+// Kind is why the kubelet's statements about pods cannot be trusted. The set is closed.
 type Kind string
 
 // The kinds of errors.
 const (
-	// Unread: the state of the object is not known, because the API server has not answered yet or does not let the
-	// driver read it. It may pass without anybody changing the object.
+	// Unread: the state of the object is not known, because the API server has not answered yet
+	// or does not let the driver read it. It may pass without anybody changing the object.
 	Unread Kind = "Unread"
 	// Missing: the object is known not to exist.
 	Missing Kind = "Missing"
@@ -21,13 +21,13 @@ const (
 	Unvouched Kind = "Unvouched"
 )
 
-// Error is what [Watcher.Check] returns. Its message is one line and says what to type.
+// Error is the error of [Watcher.Check]. Its message is one line with the command to type.
 type Error struct {
 	// Name is that of the CSIDriver object.
 	Name string
 	Kind Kind
-	// Err is why the object cannot be read. For any other kind than Unread it says why a change may be seen late. It is
-	// nil while nothing has gone wrong.
+	// Err is why the object cannot be read. For other kinds than Unread it is why a change may be
+	// seen late. It is nil while nothing has gone wrong.
 	Err error
 }
 
@@ -49,7 +49,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("whether the kubelet vouches for pods is not known: %v", e.Err)
 }
 
-// delay warns somebody who has done what the message says to and sees it again.
+// delay warns a user who has typed the command and sees the message again.
 func (e *Error) delay() string {
 	if e.Err == nil {
 		return ""
@@ -60,10 +60,10 @@ func (e *Error) delay() string {
 // Unwrap returns the API server's or the network's error, if there is one.
 func (e *Error) Unwrap() error { return e.Err }
 
-// errStopping is told to everybody who waits when the watcher ends.
+// errStopping is the error for callers that wait when the watcher ends.
 var errStopping = errors.New("the driver is being stopped")
 
-// cannotRead says that a request for the object did not succeed, and what would allow it.
+// cannotRead returns the error of a request for the object, with a remedy if it was denied.
 func cannotRead(name string, err error) error {
 	if !apierrors.IsForbidden(err) {
 		return fmt.Errorf("the CSIDriver object %s cannot be read: %w", name, err)

@@ -124,7 +124,8 @@ func kindOf(t *testing.T, err error) string {
 	return string(e.Kind)
 }
 
-// wantLog lets things settle and compares what has been logged since the last time. Errors are left out.
+// wantLog lets things settle and compares what has been logged since the last time. Errors are
+// left out.
 func (f *fixture) wantLog(want ...string) {
 	f.t.Helper()
 	synctest.Wait()

@@ -9,7 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// TestAwayBeforeTheFirstAnswer: Check waits until the API server is there. The same trouble again is no news.
+// TestAwayBeforeTheFirstAnswer: Check waits until the API server is there. The same trouble again
+// is no news.
 func TestAwayBeforeTheFirstAnswer(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -51,7 +52,8 @@ func TestAwayBeforeTheFirstAnswer(t *testing.T) {
 	}
 }
 
-// TestForbiddenFromTheStart: an answer it is, and nobody waits for another. It heals by itself once somebody grants it.
+// TestForbiddenFromTheStart: an answer it is, and nobody waits for another. It heals by itself
+// once somebody grants it.
 func TestForbiddenFromTheStart(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.put(new(true))
@@ -79,7 +81,8 @@ func TestForbiddenFromTheStart(t *testing.T) {
 	})
 }
 
-// TestTroubleKeepsWhatIsKnown breaks a watch that worked. What happens meanwhile is seen when it heals.
+// TestTroubleKeepsWhatIsKnown breaks a watch that worked. What happens meanwhile is seen when it
+// heals.
 func TestTroubleKeepsWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	objects := map[string]func(*fixture){
@@ -136,7 +139,8 @@ func TestAnObjectThatWasMendedUnseen(t *testing.T) {
 	})
 }
 
-// TestTheLogSaysWhatToType, and of trouble what it is. Trouble that is over when something else is found is not in it.
+// TestTheLogSaysWhatToType, and of trouble what it is. Trouble that is over when something else
+// is found is not in it.
 func TestTheLogSaysWhatToType(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.put(new(true))
@@ -186,7 +190,8 @@ func TestAnotherSortOfTroubleIsNews(t *testing.T) {
 	})
 }
 
-// TestAWatchThatIsRefused: lists are served, so that what is wrong is known, and seen by the lists of each try.
+// TestAWatchThatIsRefused: lists are served, so that what is wrong is known, and seen by the
+// lists of each try.
 func TestAWatchThatIsRefused(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.put(new(true))

@@ -10,7 +10,8 @@ type Urgency int
 const (
 	// Awaited: something new waits for the answer, such as a pod that cannot start without it.
 	Awaited Urgency = iota
-	// Routine: the answer confirms or updates what is known. Requests without an [Asker] are routine.
+	// Routine: the answer confirms or updates what is known. Requests without an [Asker] are
+	// routine.
 	Routine
 	// Spare: the answer may come late, or never.
 	Spare

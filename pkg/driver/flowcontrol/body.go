@@ -35,8 +35,8 @@ type body struct {
 	deadline *time.Timer // Takes the slot back; nil before the first one.
 }
 
-// Expect announces that the next n bytes of a stream are one event. If it is large, it is read with a
-// slot. Bodies of other transports are ignored.
+// Expect announces that the next n bytes of a stream are one event. If it is large, it is read
+// with a slot. Bodies of other transports are ignored.
 func Expect(stream io.Reader, n int64) {
 	if b, ok := stream.(*body); ok {
 		b.event, b.rest = n, n

@@ -99,7 +99,8 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-// TestLargeAnswersTakeTurns: the second one waits until the first one is decoded; small ones do not.
+// TestLargeAnswersTakeTurns: the second one waits until the first one is decoded; small ones do
+// not.
 func TestLargeAnswersTakeTurns(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		gate := flowcontrol.New(1)
@@ -230,8 +231,8 @@ func TestATricklingAnswer(t *testing.T) {
 	}
 }
 
-// TestEventsTakeTurns: a watch has a slot from the beginning of a large event until its reader asks for
-// the next one, and none while nothing arrives.
+// TestEventsTakeTurns: a watch has a slot from the beginning of a large event until its reader
+// asks for the next one, and none while nothing arrives.
 func TestEventsTakeTurns(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		gate := flowcontrol.New(1)

@@ -1,10 +1,10 @@
-// Package flowcontrol limits how many requests to a server wait for an answer at the same time, and how
-// many large answers and events are read and decoded at the same time. Answers that were received and
-// not decoded yet take memory, and many requests at once make more connections than they need. The most
-// urgent request goes first.
+// Package flowcontrol limits how many requests to a server wait for an answer at the same time,
+// and how many large answers and events are read and decoded at the same time. Answers that were
+// received and not decoded yet take memory, and many requests at once make more connections than
+// they need. The most urgent request goes first.
 //
-// The size of an event is announced by its reader, which parses the stream anyway: see [Expect]. The
-// size of another answer is counted while it is read.
+// The size of an event is announced by its reader, which parses the stream anyway: see [Expect].
+// The size of another answer is counted while it is read.
 //
 // It does not know the content of the answers.
 package flowcontrol
@@ -31,15 +31,15 @@ type Gate struct {
 // New returns a gate for that many large answers at the same time.
 func New(largeAnswers int) *Gate { return &Gate{decoding: make(chan struct{}, largeAnswers)} }
 
-// Transport returns a transport whose requests and answers pass the gate. It must be the only user of
-// base.
+// Transport returns a transport whose requests and answers pass the gate. It must be the only
+// user of base.
 func (g *Gate) Transport(base http.RoundTripper) http.RoundTripper {
 	limitReceiving(base)
 	return &transport{gate: g, base: base}
 }
 
-// limitReceiving sets the buffers of the library's transport, before a connection is open. The default
-// of 4 MiB for each answer would store everything that waits for a slot.
+// limitReceiving sets the buffers of the library's transport, before a connection is open. The
+// default of 4 MiB for each answer would store everything that waits for a slot.
 func limitReceiving(base http.RoundTripper) {
 	for {
 		switch t := base.(type) {
@@ -75,8 +75,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// send lets the request wait for its slot, and returns when the headers of the answer have arrived. So
-// an open watch takes no slot.
+// send lets the request wait for its slot, and returns when the headers of the answer have
+// arrived. So an open watch takes no slot.
 func (t *transport) send(r *http.Request) (*http.Response, error) {
 	slot, err := t.gate.requests.wait(r.Context())
 	if err != nil {
@@ -91,8 +91,9 @@ func (t *transport) send(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// lighten removes what nobody reads from the answer that starts a stream. While the stream is open, the
-// library stores that answer, its request, and the request's original: more than many an object has.
+// lighten removes what nobody reads from the answer that starts a stream. While the stream is
+// open, the library stores that answer, its request, and the request's original: more than many
+// an object has.
 func lighten(r *http.Response) {
 	headers := http.Header{}
 	for _, name := range []string{contentType, "Warning"} {

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// fewest is how many requests wait for an answer at the same time while nothing is known about the
-	// server: each of them may need a new connection.
+	// fewest is how many requests wait for an answer at the same time while nothing is known
+	// about the server: each of them may need a new connection.
 	fewest = 2
 	// more is how many more do after each answer.
 	more = 2
@@ -20,8 +20,8 @@ const (
 	// this allows 32 requests a second, however slow the server is. A node with 1,000 objects sends
 	// about 17 a second for its rechecks, with two requests each every two minutes.
 	mostWary = 32
-	// wary is how long after trouble that maximum applies. All clients ask a server that comes back for
-	// everything.
+	// wary is how long after trouble that maximum applies. All clients ask a server that comes
+	// back for everything.
 	wary = 15 * time.Second
 	// answerDeadline is after how long without an answer a request loses its slot to the next one.
 	answerDeadline = time.Second
@@ -31,10 +31,10 @@ const (
 	lost = 10 * time.Second
 )
 
-// queue limits how many requests wait for an answer at the same time. Each answer that is not trouble
-// raises the limit, however late it came; trouble halves it, and after a lull it starts again from the
-// fewest. So a client that begins with many requests does not make a connection for each, and not all
-// clients ask a server that comes back for everything at once.
+// queue limits how many requests wait for an answer at the same time. Each answer that is not
+// trouble raises the limit, however late it came; trouble halves it, and after a lull it starts
+// again from the fewest. So a client that begins with many requests does not make a connection
+// for each, and not all clients ask a server that comes back for everything at once.
 type queue struct {
 	mu      sync.Mutex // Guards the fields below, and those of the slots.
 	waiting waiting
@@ -44,7 +44,8 @@ type queue struct {
 	trouble time.Time // When the server was last in trouble.
 }
 
-// slot is the right to wait for an answer. A request has it until it is answered, or until its deadline.
+// slot is the right to wait for an answer. A request has it until it is answered, or until its
+// deadline.
 type slot struct {
 	queue    *queue
 	asker    Asker
@@ -92,8 +93,9 @@ func (s *slot) leave() {
 	s.returnLocked()
 }
 
-// expire takes the slot back; the request continues without it. A late answer is not trouble. But if
-// the server has answered no request since this one was sent, nothing is known about it any more.
+// expire takes the slot back; the request continues without it. A late answer is not trouble. But
+// if the server has answered no request since this one was sent, nothing is known about it any
+// more.
 func (s *slot) expire() {
 	q := s.queue
 	q.mu.Lock()

@@ -67,7 +67,8 @@ func (d *desk) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// ask makes so many requests, one after the other. Their names are numbers. Nobody reads or closes the answers.
+// ask makes so many requests, one after the other. Their names are numbers. Nobody reads or
+// closes the answers.
 func (d *desk) ask(ctx context.Context, n int) []*asker {
 	d.t.Helper()
 	askers := make([]*asker, 0, n)
@@ -92,8 +93,8 @@ func (d *desk) ask(ctx context.Context, n int) []*asker {
 	return askers
 }
 
-// want returns the requests that have arrived since the last time: n of them, from the next one on. The
-// order of those that were sent at once is unknown.
+// want returns the requests that have arrived since the last time: n of them, from the next one
+// on. The order of those that were sent at once is unknown.
 func (d *desk) want(n, next int) (came []*sent) {
 	d.t.Helper()
 	synctest.Wait()
@@ -133,8 +134,9 @@ func (d *desk) widen() {
 	}
 }
 
-// TestRequestsBeginFew, of which each may make a connection, and become more with each answer, up to a number. They are
-// sent in the order in which they were made. A body that is open takes no slot.
+// TestRequestsBeginFew, of which each may make a connection, and become more with each answer, up
+// to a number. They are sent in the order in which they were made. A body that is open takes no
+// slot.
 func TestRequestsBeginFew(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		d := newDesk(t)
@@ -145,8 +147,8 @@ func TestRequestsBeginFew(t *testing.T) {
 	})
 }
 
-// TestTroubleMakesThemFew: a server that refuses all requests gets two at a time. With each answer they become more again,
-// but for a while not as many as before.
+// TestTroubleMakesThemFew: a server that refuses all requests gets two at a time. With each
+// answer they become more again, but for a while not as many as before.
 func TestTroubleMakesThemFew(t *testing.T) {
 	t.Parallel()
 	few, many := []int{2, 6, 18, 32, 32}, []int{64, 64, 64}
@@ -183,7 +185,8 @@ func (d *desk) wantSteps(next int, steps ...int) {
 	}
 }
 
-// TestSomeTroubleHalvesThem: a server that refuses one request of many gets fewer, but not two at a time.
+// TestSomeTroubleHalvesThem: a server that refuses one request of many gets fewer, but not two at
+// a time.
 func TestSomeTroubleHalvesThem(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		d := newDesk(t)
@@ -214,8 +217,9 @@ func TestTroubleIsForgotten(t *testing.T) {
 	}
 }
 
-// TestALateAnswerIsNoTrouble: a server that takes longer than a second for each answer soon gets many requests at a time. The
-// 400 requests of a node that starts are answered within seconds. This is a part of fault 30.
+// TestALateAnswerIsNoTrouble: a server that takes longer than a second for each answer soon gets
+// many requests at a time. The 400 requests of a node that starts are answered within seconds.
+// This is a part of fault 30.
 func TestALateAnswerIsNoTrouble(t *testing.T) {
 	t.Parallel()
 	for _, latency := range []time.Duration{1200 * time.Millisecond, 1500 * time.Millisecond, 5 * time.Second} {
@@ -260,8 +264,8 @@ func TestNoAnswerInTimeIsTrouble(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForASilentServer for longer than a second for each two before: a request without an
-// answer makes way, and while nothing is answered there are few.
+// TestNobodyWaitsForASilentServer for longer than a second for each two before: a request without
+// an answer makes way, and while nothing is answered there are few.
 func TestNobodyWaitsForASilentServer(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		d := newDesk(t)

@@ -8,13 +8,13 @@ import (
 const (
 	// fairWindow is the number of requests of which at least one is of each urgency that waits.
 	fairWindow = 8
-	// remembered is how long an unanswered request does not lose its position in the order. Kubelets
-	// publish a volume again within about two minutes.
+	// remembered is how long an unanswered request does not lose its position in the order.
+	// Kubelets publish a volume again within about two minutes.
 	remembered = 5 * time.Minute
 )
 
-// waiting orders the requests that wait for a slot. The lock of their queue guards it. The zero value
-// is empty.
+// waiting orders the requests that wait for a slot. The lock of their queue guards it. The zero
+// value is empty.
 type waiting struct {
 	slots    []*slot         // The oldest first.
 	passed   [urgencies]int  // How many requests of other urgencies were sent while one of this urgency waited.
@@ -42,7 +42,7 @@ func (w *waiting) add(s *slot) {
 	w.slots = slices.Insert(w.slots, at, s)
 }
 
-// remember returns when the wait of that name began: now, unless it goes on.
+// remember returns when the wait of that name began: now, unless it continues.
 func (w *waiting) remember(name string, now time.Time) time.Time {
 	if now.Sub(w.swept) > remembered {
 		w.swept = now
@@ -76,8 +76,8 @@ func (w *waiting) remove(s *slot) {
 	}
 }
 
-// next removes and returns the slot of the next request. There must be one. Of the most urgent requests
-// it is the oldest of the tenant whose last request was sent first.
+// next removes and returns the slot of the next request. There must be one. Of the most urgent
+// requests it is the oldest of the tenant whose last request was sent first.
 func (w *waiting) next() *slot {
 	var firsts [urgencies]*slot
 	for _, s := range w.slots {

@@ -42,7 +42,8 @@ func crowd(t *testing.T) (d *desk, first []*sent) {
 	return d, d.want(2, 0)
 }
 
-// wantOrder answers one request after the other with trouble, so that two are under way, and wants the next ones in that order.
+// wantOrder answers one request after the other with trouble, so that two are under way, and
+// wants the next ones in that order.
 func (d *desk) wantOrder(last *sent, want ...int) *sent {
 	d.t.Helper()
 	for _, n := range want {
@@ -52,7 +53,8 @@ func (d *desk) wantOrder(last *sent, want ...int) *sent {
 	return last
 }
 
-// TestTheMostUrgentGoFirst, in whatever order they were made. Requests without an asker are routine.
+// TestTheMostUrgentGoFirst, in whatever order they were made. Requests without an asker are
+// routine.
 func TestTheMostUrgentGoFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		d, first := crowd(t)
@@ -64,7 +66,8 @@ func TestTheMostUrgentGoFirst(t *testing.T) {
 	})
 }
 
-// TestNoUrgencyWaitsForEver: of eight requests at least one is of each urgency, however many more urgent ones wait.
+// TestNoUrgencyWaitsForEver: of eight requests at least one is of each urgency, however many more
+// urgent ones wait.
 func TestNoUrgencyWaitsForEver(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		d, first := crowd(t)
@@ -75,7 +78,8 @@ func TestNoUrgencyWaitsForEver(t *testing.T) {
 	})
 }
 
-// TestTenantsTakeTurns within an urgency: a tenant with one request does not wait for a tenant with many.
+// TestTenantsTakeTurns within an urgency: a tenant with one request does not wait for a tenant
+// with many.
 func TestTenantsTakeTurns(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		d, first := crowd(t)
@@ -89,7 +93,8 @@ func TestTenantsTakeTurns(t *testing.T) {
 	})
 }
 
-// TestARequestThatBecomesUrgentGoesFirst, although it waits already: a new pod may need an object that a live one reads again.
+// TestARequestThatBecomesUrgentGoesFirst, although it waits already: a new pod may need an object
+// that a live one reads again.
 func TestARequestThatBecomesUrgentGoesFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
 		d, first := crowd(t)
@@ -103,12 +108,13 @@ func TestARequestThatBecomesUrgentGoesFirst(t *testing.T) {
 	})
 }
 
-// TestARepeatedRequestHasItsOldPosition in the order, if the earlier request of the same name was not
-// answered: its caller gave up, or the server was in trouble. An answer ends the wait.
+// TestARepeatedRequestHasItsOldPosition in the order, if the earlier request of the same name was
+// not answered: its caller gave up, or the server was in trouble. An answer ends the wait.
 func TestARepeatedRequestHasItsOldPosition(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		// leave ends request 2, which waits before nine others, and returns a request that is under way then.
+		// leave ends request 2, which waits before nine others, and returns a request that is
+		// under way then.
 		leave func(d *desk, cancel func(), first *sent) *sent
 		then  int // The request that is sent next. Request 12 repeats request 2.
 	}{

@@ -13,9 +13,10 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
 )
 
-// latestVersion asks for the latest state. The first list does: a server that answers from a stale
-// cache could return something older than another server has returned, or an older immutable object,
-// which is read only once. Lists that name a known version are answered with nothing older.
+// latestVersion asks for the latest state. The first list does: a server that answers from a
+// stale cache could return something older than another server has returned, or an older
+// immutable object, which is read only once. Lists that name a known version are answered with
+// nothing older.
 const latestVersion = ""
 
 // errRelist is why there is no watch: the object is to be listed first.
@@ -23,19 +24,20 @@ var errRelist = errors.New("the object is to be listed again")
 
 // Follower lists and watches one object.
 //
-// A node has one for each object, so it takes little memory while it waits, which is nearly always:
-// one goroutine that reads the body of the watch with a small stack, because each step runs in a new
-// goroutine. No buffer outlives its event. The follower does what reflectors of the client library
-// do:
+// A node has one for each object, so it takes little memory while it waits, which is nearly
+// always: one goroutine that reads the body of the watch with a small stack, because each step
+// runs in a new goroutine. No buffer outlives its event. The follower does what reflectors of the
+// client library do:
 //
-//   - The first list is consistent. Later lists ask for nothing older than what is known, or for the
-//     latest if the server has forgotten that version or has not reached it yet.
-//   - A watch continues from the last known version. If a watch ends normally or with its connection,
-//     the next one continues from there: at once if its time was up, otherwise within a second. If the
-//     version has expired, the object is listed.
+//   - The first list is consistent. Later lists ask for nothing older than what is known, or for
+//     the latest if the server has forgotten that version or has not reached it yet.
+//   - A watch continues from the last known version. If a watch ends normally or with its
+//     connection, the next one continues from there: at once if its time was up, otherwise within
+//     a second. If the version has expired, the object is listed.
 //   - Bookmarks advance that version, so the version of a quiet object does not expire.
-//   - Other errors are retried after a growing delay with jitter, which starts over after quiet times.
-//     After the status 429 the watch continues. A watch that is closed at once counts as an error.
+//   - Other errors are retried after a growing delay with jitter, which starts over after quiet
+//     times. After the status 429 the watch continues. A watch that is closed at once counts as
+//     an error.
 //   - A slow server delays only the object that was requested.
 type Follower struct {
 	group    *Group
@@ -62,8 +64,8 @@ func (g *Group) Follower(t Target, h Handler) *Follower {
 	return &Follower{group: g, target: t, handler: h, poller: poller, ctx: ctx, stop: stop}
 }
 
-// Start starts the follower. It must be called once. The follower ends with [Follower.Stop], or with
-// the context of its group.
+// Start starts the follower. It must be called once. The follower ends with [Follower.Stop], or
+// with the context of its group.
 func (f *Follower) Start() {
 	f.group.mu.Lock()
 	f.group.followers[f] = struct{}{}
@@ -276,8 +278,8 @@ func (f *Follower) next(s *stream) error {
 	return nil
 }
 
-// take passes the object, or nil if there is none, to the handler. If the handler cannot take it, an
-// open watch ends, because it would deliver more of it.
+// take passes the object, or nil if there is none, to the handler. If the handler cannot take it,
+// an open watch ends, because it would deliver more of it.
 func (f *Follower) take(o metav1.Object) {
 	f.pause = nil
 	if o == nil {
@@ -307,8 +309,8 @@ func (f *Follower) allowWatch() error {
 	return f.handler.Allow(ctx)
 }
 
-// poll makes the next list come after a while: soon at first, because the denial may be a mistake of
-// the server.
+// poll makes the next list come after a while: soon at first, because the denial may be a mistake
+// of the server.
 func (f *Follower) poll() error {
 	if f.unwatched.IsZero() {
 		f.unwatched = time.Now()

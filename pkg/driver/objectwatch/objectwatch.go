@@ -38,8 +38,8 @@ type Target struct {
 	Kind   *Kind
 	// Namespace is empty for objects of the cluster.
 	Namespace, Name string
-	// Reopen is after how long a watch is opened again, by which the API server decides again whether
-	// it is allowed; jitter at most doubles it. At least two seconds.
+	// Reopen is after how long a watch is opened again, by which the API server decides again
+	// whether it is allowed; jitter at most doubles it. At least two seconds.
 	Reopen time.Duration
 	// Asker describes the requests; nil: they are routine.
 	Asker flowcontrol.Asker
@@ -49,8 +49,8 @@ type Target struct {
 type Handler interface {
 	// Allow returns nil if the next request may be made, else the error for [Handler.Outcome].
 	Allow(ctx context.Context) error
-	// Found receives the object. If it returns a pause, the handler could not take the object, and the
-	// object is listed again after the pause.
+	// Found receives the object. If it returns a pause, the handler could not take the object,
+	// and the object is listed again after the pause.
 	Found(o metav1.Object) *Pause
 	// Missing reports that the object does not exist.
 	Missing()
@@ -61,10 +61,11 @@ type Handler interface {
 // Poller is a [Handler] of an object that is read again and again if it may be read, but not be
 // listed or watched.
 type Poller interface {
-	// Polled reports that the object was read instead of watched, and for how long watches have been
-	// refused. It returns the longest time until the next read; zero: it is read soon.
+	// Polled reports that the object was read instead of watched, and for how long watches have
+	// been refused. It returns the longest time until the next read; zero: it is read soon.
 	Polled(since time.Duration) (longest time.Duration)
-	// Denied returns the error for [Handler.Outcome] when the object may neither be listed nor read.
+	// Denied returns the error for [Handler.Outcome] when the object may neither be listed nor
+	// read.
 	Denied(err error) error
 }
 
@@ -90,8 +91,8 @@ func New(ctx context.Context, types *kubeclient.Types) *Group {
 	}
 }
 
-// Run replaces watches that have died silently, until ctx ends. It returns nil. Without it everything
-// else works.
+// Run replaces watches that have died silently, until ctx ends. It returns nil. Without it
+// everything else works.
 func (g *Group) Run(ctx context.Context) error {
 	ticker := time.NewTicker(checkInterval)
 	defer ticker.Stop()

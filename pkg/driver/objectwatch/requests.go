@@ -85,8 +85,8 @@ func (t Target) String() string {
 
 // isAbsence reports whether an error is the API server's answer that the object does not exist: a
 // Status that names the object. API servers send the same Status if the namespace does not exist.
-// Other answers with the status 404 come from proxies or unknown paths, or are about something else;
-// the client library makes a Status of some of them.
+// Other answers with the status 404 come from proxies or unknown paths, or are about something
+// else; the client library makes a Status of some of them.
 func (t Target) isAbsence(err error) bool {
 	answer, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || apierrors.IsUnexpectedServerError(err) {

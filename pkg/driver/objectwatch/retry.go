@@ -18,9 +18,9 @@ const (
 	pollJitter   = 0.5
 	// calm is the time without an error after which the delay starts over.
 	calm = 2 * time.Minute
-	// reopenWithin is the longest wait before a watch that was cut off is opened again. An API server
-	// that goes away cuts off the watches of all nodes at once, and the next server must not be asked
-	// for all of them at once.
+	// reopenWithin is the longest wait before a watch that was cut off is opened again. An API
+	// server that goes away cuts off the watches of all nodes at once, and the next server must
+	// not be asked for all of them at once.
 	reopenWithin = time.Second
 )
 
@@ -42,8 +42,8 @@ func (r *retry) next() time.Duration {
 	return d
 }
 
-// beforeReopening returns the delay before a watch that has ended is opened again: some if it was cut
-// off; none if it has lasted for the time that it was requested for, or was given up.
+// beforeReopening returns the delay before a watch that has ended is opened again: some if it was
+// cut off; none if it has lasted for the time that it was requested for, or was given up.
 func (s *stream) beforeReopening() time.Duration {
 	if s.ctx.Err() == nil && time.Since(s.asked) < s.timeout {
 		return rand.N(reopenWithin) //nolint:gosec // It is not a secret.

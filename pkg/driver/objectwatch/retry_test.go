@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestHowLongItIsUntilTheNextTry: from a fifth of a second, doubling, to five, each with up to as much again. After quiet
-// times it starts over, and not before.
+// TestHowLongItIsUntilTheNextTry: from a fifth of a second, doubling, to five, each with up to as
+// much again. After quiet times it starts over, and not before.
 func TestHowLongItIsUntilTheNextTry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -42,7 +42,8 @@ func TestHowLongItIsUntilTheNextTry(t *testing.T) {
 	})
 }
 
-// TestHowConnectionsEnd, as far as nothing else is wrong. The texts are those of the library, which has no names for them.
+// TestHowConnectionsEnd, as far as nothing else is wrong. The texts are those of the library,
+// which has no names for them.
 func TestHowConnectionsEnd(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{

@@ -17,11 +17,12 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
 )
 
-// longestEvent is the most bytes that an event may have. The API server stores no object a tenth as large.
+// longestEvent is the most bytes that an event may have. The API server stores no object a tenth
+// as large.
 const longestEvent = 16 << 20
 
-// headLength is how many bytes show the form of an event. In protobuf they are its length; every JSON
-// text is longer.
+// headLength is how many bytes show the form of an event. In protobuf they are its length; every
+// JSON text is longer.
 const headLength = 4
 
 // stream is an open watch: its events as they arrive. The API server, or a proxy before it, chooses
@@ -64,7 +65,7 @@ func (s *stream) next() (watch.Event, error) {
 	}
 	o, _, err := s.decoder.Decode(e.Object.Raw, nil, nil)
 	if err != nil {
-		return watch.Event{}, fmt.Errorf("understand what a watch brings: %w", err)
+		return watch.Event{}, fmt.Errorf("decode the object of an event: %w", err)
 	}
 	return watch.Event{Type: watch.EventType(e.Type), Object: o}, nil
 }
@@ -83,7 +84,7 @@ func (s *stream) read() (e metav1.WatchEvent, err error) {
 		return e, cut(err)
 	}
 	if err := e.Unmarshal(data); err != nil {
-		return e, fmt.Errorf("understand an event of a watch: %w", err)
+		return e, fmt.Errorf("decode an event of a watch: %w", err)
 	}
 	return e, nil
 }

@@ -121,7 +121,8 @@ func TestAStreamThatIsCut(t *testing.T) {
 	}
 }
 
-// TestAStreamThatIsNone is an error, which is not taken for the end of a connection: it would be asked for at once again.
+// TestAStreamThatIsNone is an error, which is not taken for the end of a connection: it would be
+// asked for at once again.
 func TestAStreamThatIsNone(t *testing.T) {
 	t.Parallel()
 	_, codecs := forms(t)

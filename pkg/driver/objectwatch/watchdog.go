@@ -12,13 +12,14 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
 )
 
-// A watch can die silently: its connection stays open and delivers nothing. So the watchdog looks for
-// signs of life. API servers send a bookmark to each watch once a minute, the first one within two.
+// A watch can die silently: its connection stays open and delivers nothing. So the watchdog looks
+// for signs of life. API servers send a bookmark to each watch once a minute, the first one
+// within two.
 const (
 	// checkInterval is how often the watches are checked.
 	checkInterval = 2 * time.Second
-	// silenceTimeout is the least time of silence after which a watch counts as dead, where bookmarks
-	// are sent. Jitter keeps the objects of a node apart.
+	// silenceTimeout is the least time of silence after which a watch counts as dead, where
+	// bookmarks are sent. Jitter keeps the objects of a node apart.
 	silenceTimeout = 160 * time.Second
 	silenceJitter  = 0.15
 	// overstay is how much longer than requested a watch may last.
@@ -27,13 +28,13 @@ const (
 	// well.
 	relistAfter  = time.Hour
 	relistJitter = 1
-	// mostDoublings is how often the time between lists that no watch confirms is doubled. That makes
-	// more than an hour.
+	// mostDoublings is how often the time between lists that no watch confirms is doubled. That
+	// makes more than an hour.
 	mostDoublings = 5
 )
 
-// answerTimeout is how long the API server has to answer a request other than a watch. A request that
-// is never answered must not prevent the next one.
+// answerTimeout is how long the API server has to answer a request other than a watch. A request
+// that is never answered must not prevent the next one.
 const answerTimeout = time.Minute
 
 // watchdog detects that a watch is dead. The group's lock guards it.
@@ -59,9 +60,9 @@ func (w *watchdog) giveUp() {
 	w.cancel()
 }
 
-// isDead reports whether the watch counts as dead. Silence matters only where bookmarks are sent: the
-// watch has delivered one, or another watch of the kind has since. An API server that has not seen a
-// change of the kind since it started sends none.
+// isDead reports whether the watch counts as dead. Silence matters only where bookmarks are sent:
+// the watch has delivered one, or another watch of the kind has since. An API server that has not
+// seen a change of the kind since it started sends none.
 func (w *watchdog) isDead(now, bookmarkOfKind time.Time) bool {
 	if !w.isOpen && !w.isRequested {
 		return false
@@ -75,10 +76,10 @@ func (w *watchdog) isListOld(now time.Time) bool {
 	return w.isOpen && !w.relist.IsZero() && now.After(w.relist)
 }
 
-// isUnconfirmed reports whether a watched object is to be listed because its watch has not confirmed
-// it. A watch from a version that its server has not reached delivers nothing, not even bookmarks: it
-// waits for that version, perhaps for ever if etcd was restored to an earlier state. Where no
-// bookmarks are sent, the time doubles before each further list.
+// isUnconfirmed reports whether a watched object is to be listed because its watch has not
+// confirmed it. A watch from a version that its server has not reached delivers nothing, not even
+// bookmarks: it waits for that version, perhaps for ever if etcd was restored to an earlier
+// state. Where no bookmarks are sent, the time doubles before each further list.
 func (w *watchdog) isUnconfirmed(now time.Time) bool {
 	return w.isOpen && !w.relist.IsZero() &&
 		now.Sub(w.confirmed) >= w.silenceTimeout<<min(w.checks, mostDoublings)
@@ -113,9 +114,9 @@ func (f *Follower) noteList() {
 	w.confirmed, w.relist = now, now.Add(wait.Jitter(relistAfter, relistJitter))
 }
 
-// BeginRequest returns the context of a request other than a watch, for a [Handler]. It ends with the
-// group's context, and with the follower through watchdog.cancel: a child of the follower's context,
-// which lasts long, would need an entry there.
+// BeginRequest returns the context of a request other than a watch, for a [Handler]. It ends with
+// the group's context, and with the follower through watchdog.cancel: a child of the follower's
+// context, which lasts long, would need an entry there.
 func (f *Follower) BeginRequest() (context.Context, context.CancelFunc) {
 	f.group.mu.Lock()
 	defer f.group.mu.Unlock()
@@ -134,8 +135,8 @@ func (f *Follower) requestContext() context.Context {
 	return flowcontrol.By(f.group.ctx, f.target.Asker)
 }
 
-// beginWatch returns the context of a request for a watch, or an error if the object is to be listed
-// first.
+// beginWatch returns the context of a request for a watch, or an error if the object is to be
+// listed first.
 func (f *Follower) beginWatch(o metav1.ListOptions) (context.Context, error) {
 	f.group.mu.Lock()
 	defer f.group.mu.Unlock()

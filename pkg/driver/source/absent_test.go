@@ -23,7 +23,8 @@ func (p *page) response(r *http.Request) *http.Response {
 	return respond(r, http.StatusNotFound, p.kind, io.NopCloser(strings.NewReader(p.text)))
 }
 
-// notFound is what an API server answers about an object that does not exist, or whose namespace does not.
+// notFound is what an API server answers about an object that does not exist, or whose namespace
+// does not.
 func notFound(resource, name string, change func(*metav1.Status)) error {
 	err := apierrors.NewNotFound(corev1.Resource(resource), name)
 	change(&err.ErrStatus)
@@ -32,9 +33,9 @@ func notFound(resource, name string, change func(*metav1.Status)) error {
 
 func unchanged(*metav1.Status) {}
 
-// TestOnlyTheAPIServersWordThatItIsGoneCounts for an object that is read by get: any other answer with the status 404 is an
-// error. A proxy that lost its server, a wrong path, or an answer about something else says nothing of the object. This is a
-// part of fault 25.
+// TestOnlyTheAPIServersWordThatItIsGoneCounts for an object that is read by get: any other answer
+// with the status 404 is an error. A proxy that lost its server, a wrong path, or an answer about
+// something else says nothing of the object. This is a part of fault 25.
 func TestOnlyTheAPIServersWordThatItIsGoneCounts(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -83,12 +84,14 @@ func TestOnlyTheAPIServersWordThatItIsGoneCounts(t *testing.T) {
 	}
 }
 
-// unexpected makes a status one that the client library has made up of an answer it did not understand.
+// unexpected makes a status one that the client library has made up of an answer it did not
+// understand.
 func unexpected(s *metav1.Status) {
 	s.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeUnexpectedServerResponse, Message: "404 page not found"}}
 }
 
-// wantStrange checks that a polled object is what it was, with an error that does not pass for its absence.
+// wantStrange checks that a polled object is what it was, with an error that does not pass for
+// its absence.
 func (b *bench) wantStrange(ref api.Ref, was *corev1.ConfigMap) {
 	b.t.Helper()
 	err := b.Get(b.key(ref)).Err

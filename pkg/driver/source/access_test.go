@@ -39,7 +39,8 @@ func (b *bench) wantStory(ref api.Ref, want ...string) {
 	}
 }
 
-// wantForbidden checks whether the trouble with a ref is that it may not be read, by which its files may go.
+// wantForbidden checks whether the trouble with a ref is that it may not be read, by which its
+// files may go.
 func (b *bench) wantForbidden(ref api.Ref, want string) {
 	b.t.Helper()
 	b.settle()
@@ -55,8 +56,8 @@ func (b *bench) wantForbidden(ref api.Ref, want string) {
 	}
 }
 
-// TestItIsAskedBeforeEachRequest, of whoever reads: who is to be asked about is not for a cache to know. That it is about
-// this identity the bench compares.
+// TestItIsAskedBeforeEachRequest, of whoever reads: who is to be asked about is not for a cache
+// to know. That it is about this identity the bench compares.
 func TestItIsAskedBeforeEachRequest(t *testing.T) {
 	t.Parallel()
 	for _, id := range []access.Identity{access.Driver(), access.Of(runner), behalf} {
@@ -85,8 +86,8 @@ func TestItIsAskedBeforeEachRequest(t *testing.T) {
 	}
 }
 
-// TestWhatIsDeniedIsNotRead, by no sort of request, however often it is tried. What cannot be found out is not read
-// either, and is no denial.
+// TestWhatIsDeniedIsNotRead, by no sort of request, however often it is tried. What cannot be
+// found out is not read either, and is no denial.
 func TestWhatIsDeniedIsNotRead(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -123,8 +124,8 @@ func TestWhatIsDeniedIsNotRead(t *testing.T) {
 	}
 }
 
-// TestAWatchIsNotOpenedAnewForWhoIsDenied: that is how a loss is found that an open watch does not notice. It is known at
-// once, and what was read stays.
+// TestAWatchIsNotOpenedAnewForWhoIsDenied: that is how a loss is found that an open watch does
+// not notice. It is known at once, and what was read stays.
 func TestAWatchIsNotOpenedAnewForWhoIsDenied(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -180,8 +181,8 @@ func TestADenialIsNewsAfterItCouldNotBeFoundOut(t *testing.T) {
 	})
 }
 
-// TestTheDriverThatMayNotReadForAPodPolls: what a pod may get is asked for, and the driver's own rights are the API
-// server's to check.
+// TestTheDriverThatMayNotReadForAPodPolls: what a pod may get is asked for, and the driver's own
+// rights are the API server's to check.
 func TestTheDriverThatMayNotReadForAPodPolls(t *testing.T) {
 	bubbleOf(t, behalf, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))

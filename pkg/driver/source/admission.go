@@ -18,8 +18,8 @@ const (
 	bytesOfMeta   = 4 << 10  // Of an event: metadata with the managed fields.
 )
 
-// How long an object without room is not read. It is read sooner when others make room, which may be
-// many times a second, and for many objects.
+// How long an object without room is not read. It is read sooner when others make room, which may
+// be many times a second, and for many objects.
 const (
 	longestRest  = 2 * time.Minute
 	shortestRest = 500 * time.Millisecond
@@ -32,8 +32,8 @@ type Room interface {
 	Account() *budget.Account
 }
 
-// CostOf returns how much memory it takes to store the content, to watch it, and to receive the next
-// event, which may be as large.
+// CostOf returns how much memory it takes to store the content, to watch it, and to receive the
+// next event, which may be as large.
 func CostOf(c api.Content) int64 {
 	size := int64(0)
 	for key, value := range c.Data {
@@ -46,17 +46,17 @@ func CostOf(c api.Content) int64 {
 	return size + int64(len(c.Data))*bytesPerKey + buffer + bytesPerWatch
 }
 
-// standing reports whether the reader still updates its item, and whether the item is new. A stopped
-// reader must not change the item's account.
+// standing reports whether the reader still updates its item, and whether the item is new. A
+// stopped reader must not change the item's account.
 func (r *reader) standing() (isCurrent, isNew bool) {
 	r.cache.mu.Lock()
 	defer r.cache.mu.Unlock()
 	return !r.follower.IsStopped(), r.item.isNew
 }
 
-// admit resizes the item's account to the content. Items that are new leave a reserve to live volumes.
-// If there is not enough room, the content must not be stored: the last content stays, and the object
-// is read again after the pause.
+// admit resizes the item's account to the content. Items that are new leave a reserve to live
+// volumes. If there is not enough room, the content must not be stored: the last content stays,
+// and the object is read again after the pause.
 func (r *reader) admit(c api.Content) *objectwatch.Pause {
 	isCurrent, isNew := r.standing()
 	if !isCurrent {

@@ -14,8 +14,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
-// longestRest is how long an object rests at most that there is no room for, with jitter; soonRead is how soon it is read
-// when there is room, with what the client library waits between two lists.
+// longestRest is how long an object rests at most that there is no room for, with jitter;
+// soonRead is how soon it is read when there is room, with what the client library waits between
+// two lists.
 const (
 	longestRest = 3*time.Minute + longestSilence
 	soonRead    = time.Second + longestSilence
@@ -31,7 +32,8 @@ func (b *bench) crowd(free int64) *budget.Account {
 	return a
 }
 
-// wantCrowded checks that the object is known as it was, and that there is no room for what it is now.
+// wantCrowded checks that the object is known as it was, and that there is no room for what it is
+// now.
 func (b *bench) wantCrowded(want known) {
 	b.t.Helper()
 	b.settle()
@@ -43,7 +45,8 @@ func (b *bench) wantCrowded(want known) {
 	b.want(web, want)
 }
 
-// TestAnObjectThatThereIsNoRoomFor is not taken, not even read again and again, until there is room.
+// TestAnObjectThatThereIsNoRoomFor is not taken, not even read again and again, until there is
+// room.
 func TestAnObjectThatThereIsNoRoomFor(t *testing.T) {
 	bubble(t, func(b *bench) {
 		first := b.putMap(configMap(web, strings.Repeat("x", 100_000)))
@@ -76,8 +79,8 @@ func (b *bench) wantUsed(want int64) {
 	}
 }
 
-// TestAnObjectThatDoesNotExistTakesRoom as well, since it is watched: from the first user on to the last, and be there any
-// or not.
+// TestAnObjectThatDoesNotExistTakesRoom as well, since it is watched: from the first user on to
+// the last, and be there any or not.
 func TestAnObjectThatDoesNotExistTakesRoom(t *testing.T) {
 	bubble(t, func(b *bench) {
 		answer := b.hold()
@@ -114,8 +117,8 @@ func running(t *testing.T, test func(b *bench)) {
 	})
 }
 
-// TestANewObjectLeavesTheReserve, which is a quarter of all, to those that are there. It is not read again and again while
-// nothing else is left, and follows when there is more.
+// TestANewObjectLeavesTheReserve, which is a quarter of all, to those that are there. It is not
+// read again and again while nothing else is left, and follows when there is more.
 func TestANewObjectLeavesTheReserve(t *testing.T) {
 	running(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
@@ -132,7 +135,8 @@ func TestANewObjectLeavesTheReserve(t *testing.T) {
 	})
 }
 
-// TestWhatIsUsedAlreadyMayTakeTheReserve: objects of live volumes, also of those of an earlier run, whoever else comes.
+// TestWhatIsUsedAlreadyMayTakeTheReserve: objects of live volumes, also of those of an earlier
+// run, whoever else comes.
 func TestWhatIsUsedAlreadyMayTakeTheReserve(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -189,8 +193,8 @@ func TestWhatIsUsedAlreadyMayTakeTheReserve(t *testing.T) {
 	})
 }
 
-// TestWhatIsHeldIsPaidFor: an immutable object is created, deleted and made anew in one breath. What comes after the first
-// may still reach the watch that has ended with it.
+// TestWhatIsHeldIsPaidFor: an immutable object is created, deleted and made anew in one breath.
+// What comes after the first may still reach the watch that has ended with it.
 func TestWhatIsHeldIsPaidFor(t *testing.T) {
 	bubble(t, func(b *bench) {
 		for n := range 40 {
@@ -209,7 +213,8 @@ func TestWhatIsHeldIsPaidFor(t *testing.T) {
 	})
 }
 
-// TestAnObjectThatGrows beyond what there is room for keeps its content, and follows when there is room or it is smaller.
+// TestAnObjectThatGrows beyond what there is room for keeps its content, and follows when there
+// is room or it is smaller.
 func TestAnObjectThatGrows(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(b *bench, others *budget.Account){

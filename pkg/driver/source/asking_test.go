@@ -85,8 +85,9 @@ func (b *bench) wantServed(ref api.Ref) {
 	}
 }
 
-// TestANewcomerGoesFirst: all watches of a node are opened again at a slow server, and a new pod waits for another object. The
-// first read of that object is not delayed, and soon all watches are open again. This is a part of fault 30.
+// TestANewcomerGoesFirst: all watches of a node are opened again at a slow server, and a new pod
+// waits for another object. The first read of that object is not delayed, and soon all watches
+// are open again. This is a part of fault 30.
 func TestANewcomerGoesFirst(t *testing.T) {
 	slowly(t, func(b *bench) {
 		b.acquireMany("default", 0, crowd)
@@ -113,8 +114,9 @@ func (c *cluster) openInAll() int {
 	return len(c.watches)
 }
 
-// TestWhatANewcomerSharesGoesFirst: after a restart the driver reads all objects of live volumes again. Those volumes have
-// their files and can wait. An object for which a new pod waits is read first.
+// TestWhatANewcomerSharesGoesFirst: after a restart the driver reads all objects of live volumes
+// again. Those volumes have their files and can wait. An object for which a new pod waits is read
+// first.
 func TestWhatANewcomerSharesGoesFirst(t *testing.T) {
 	slowly(t, func(b *bench) {
 		b.acquireMany("default", 0, crowd)
@@ -128,8 +130,8 @@ func TestWhatANewcomerSharesGoesFirst(t *testing.T) {
 	})
 }
 
-// TestTenantsDoNotWaitForEachOther: pods of one namespace wait for many objects, and one of another namespace for one.
-// This is a part of fault 30.
+// TestTenantsDoNotWaitForEachOther: pods of one namespace wait for many objects, and one of
+// another namespace for one. This is a part of fault 30.
 func TestTenantsDoNotWaitForEachOther(t *testing.T) {
 	slowly(t, func(b *bench) {
 		b.serve()
@@ -140,8 +142,9 @@ func TestTenantsDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
-// TestAPublishThatComesBackDoesNotStartAgain: an object whose publish gave up after a while and came back is read before all objects
-// that were acquired in the meantime. This is a part of fault 30.
+// TestAPublishThatComesBackDoesNotStartAgain: an object whose publish gave up after a while and
+// came back is read before all objects that were acquired in the meantime. This is a part of
+// fault 30.
 func TestAPublishThatComesBackDoesNotStartAgain(t *testing.T) {
 	slowly(t, func(b *bench) {
 		const few = 300

@@ -26,8 +26,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The last of the library's error handlers sleeps until a millisecond after the error before. Under the made-up time
-	// of a synctest bubble, which starts in 2000, it would sleep for decades.
+	// The last of the library's error handlers sleeps until a millisecond after the error before.
+	// Under the made-up time of a synctest bubble, which starts in 2000, it would sleep for
+	// decades.
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 	code := m.Run()
 	if err := goleak.Find(); code == 0 && err != nil {
@@ -81,8 +82,8 @@ type bench struct {
 // recheck is how often pods' watches are opened anew, where a test does not say.
 const recheck = 3 * time.Minute
 
-// newBench returns a cache over a cluster, whose objects the identity reads. At the end of the test it stops and must come
-// to rest.
+// newBench returns a cache over a cluster, whose objects the identity reads. At the end of the
+// test it stops and must come to rest.
 func newBench(t *testing.T, id access.Identity, recheck time.Duration) *bench {
 	t.Helper()
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(4)))
@@ -193,7 +194,8 @@ func (b *bench) settle() {
 	synctest.Wait()
 }
 
-// wantChanges lets things settle and compares the number of changes of the ref, and of nothing else, since the last time.
+// wantChanges lets things settle and compares the number of changes of the ref, and of nothing
+// else, since the last time.
 func (b *bench) wantChanges(ref api.Ref, want int) {
 	b.t.Helper()
 	b.settle()
@@ -270,7 +272,8 @@ func (b *bench) putMap(o *corev1.ConfigMap) *corev1.ConfigMap {
 	return o
 }
 
-// wantWatches compares how many watches of the ref the cluster has open, and how many the cache has in all.
+// wantWatches compares how many watches of the ref the cluster has open, and how many the cache
+// has in all.
 func (b *bench) wantWatches(ref api.Ref, want, inAll int) {
 	b.t.Helper()
 	b.settle()

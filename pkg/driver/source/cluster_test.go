@@ -21,9 +21,10 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// cluster plays the API server behind a transport, so that all of the client library is at work. It honours field selectors
-// and resource versions: a watch brings exactly what happened to its object since the list. It refuses, by failing the
-// test, whatever does not select one object by name. How it speaks is in front_test.go.
+// cluster plays the API server behind a transport, so that all of the client library is at work.
+// It honours field selectors and resource versions: a watch brings exactly what happened to its
+// object since the list. It refuses, by failing the test, whatever does not select one object by
+// name. How it speaks is in front_test.go.
 type cluster struct {
 	t     *testing.T
 	front *front
@@ -54,7 +55,8 @@ type request struct {
 	at   time.Time
 }
 
-// The verbs of such questions: asking is for whether it may be made, and asserting for whether the server is sure of a denial.
+// The verbs of such questions: asking is for whether it may be made, and asserting for whether
+// the server is sure of a denial.
 const (
 	asking    = "allow"
 	asserting = "deny"
@@ -216,7 +218,8 @@ func (c *cluster) sendBytes(ref api.Ref, data []byte) {
 	c.deliverLocked(ref, data)
 }
 
-// answer sets what lists and watches answer from now on, and gets as lists; nil stands for the truth.
+// answer sets what lists and watches answer from now on, and gets as lists; nil stands for the
+// truth.
 func (c *cluster) answer(listErr, watchErr error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

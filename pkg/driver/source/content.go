@@ -51,8 +51,8 @@ func content(kind api.Kind, meta *metav1.ObjectMeta, immutable *bool, data map[s
 	}
 }
 
-// changedAt returns when the object was last changed, as far as the API server has recorded it; zero
-// if it has not.
+// changedAt returns when the object was last changed, as far as the API server has recorded it;
+// zero if it has not.
 func changedAt(meta *metav1.ObjectMeta) time.Time {
 	var newest time.Time
 	for _, f := range meta.ManagedFields {

@@ -21,7 +21,8 @@ func readers() map[string]reader {
 	}
 }
 
-// reader is who reads, what a denial says to it, and how requests of it are answered from now on; nil stands for the truth.
+// reader is who reads, what a denial says to it, and how requests of it are answered from now on;
+// nil stands for the truth.
 type reader struct {
 	id     access.Identity
 	denial error
@@ -57,8 +58,8 @@ func (b *bench) wantNeverRevoked(told []news) {
 	}
 }
 
-// passMostOfTheDoubt waits until a denial of the object is noticed, which may be polled, and then for nearly so long that it
-// would be believed.
+// passMostOfTheDoubt waits until a denial of the object is noticed, which may be polled, and then
+// for nearly so long that it would be believed.
 func (b *bench) passMostOfTheDoubt() {
 	b.t.Helper()
 	for waited := time.Duration(0); waited < longestPause && !apierrors.IsForbidden(b.Get(b.key(web)).Err); waited += time.Second {
@@ -69,8 +70,9 @@ func (b *bench) passMostOfTheDoubt() {
 	b.wantForbidden(web, "forbidden")
 }
 
-// TestADenialThatStaysIsBelieved after a recheck, told once, and as soon as it can be: it is asked often enough. The content
-// stays, for who is to decide about it. It is over with the first answer of another sort.
+// TestADenialThatStaysIsBelieved after a recheck, told once, and as soon as it can be: it is
+// asked often enough. The content stays, for who is to decide about it. It is over with the first
+// answer of another sort.
 func TestADenialThatStaysIsBelieved(t *testing.T) {
 	t.Parallel()
 	for name, r := range readers() {
@@ -109,7 +111,8 @@ func TestADenialThatStaysIsBelieved(t *testing.T) {
 	}
 }
 
-// TestAnotherAnswerStartsTheDoubtAnew: between denials for less than the doubt there is always something else.
+// TestAnotherAnswerStartsTheDoubtAnew: between denials for less than the doubt there is always
+// something else.
 func TestAnotherAnswerStartsTheDoubtAnew(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(b *bench){
@@ -146,8 +149,8 @@ func TestAnotherAnswerStartsTheDoubtAnew(t *testing.T) {
 	}
 }
 
-// TestAListThatIsServedIsAnotherAnswer, although the next question, about the watch, is denied: of two API servers only one
-// may know the roles.
+// TestAListThatIsServedIsAnotherAnswer, although the next question, about the watch, is denied:
+// of two API servers only one may know the roles.
 func TestAListThatIsServedIsAnotherAnswer(t *testing.T) {
 	bubbleOf(t, behalf, func(b *bench) {
 		told := b.follow()
@@ -172,7 +175,8 @@ func TestAListThatIsServedIsAnotherAnswer(t *testing.T) {
 	})
 }
 
-// TestTheDriversOwnIsNeverRevoked: what the driver may not read by its own ClusterRole was taken from no pod.
+// TestTheDriversOwnIsNeverRevoked: what the driver may not read by its own ClusterRole was taken
+// from no pod.
 func TestTheDriversOwnIsNeverRevoked(t *testing.T) {
 	bubble(t, func(b *bench) {
 		told := b.follow()
@@ -191,7 +195,8 @@ func TestTheDriversOwnIsNeverRevoked(t *testing.T) {
 	})
 }
 
-// TestWhatTheDriverMayNotReadForAPodIsNoDenial of the pod, which may get it, as the API server has just said.
+// TestWhatTheDriverMayNotReadForAPodIsNoDenial of the pod, which may get it, as the API server
+// has just said.
 func TestWhatTheDriverMayNotReadForAPodIsNoDenial(t *testing.T) {
 	bubbleOf(t, behalf, func(b *bench) {
 		told := b.follow()
@@ -236,7 +241,8 @@ func TestAPolledObjectIsRevokedAsWell(t *testing.T) {
 	})
 }
 
-// TestAnOutageGrantsNothing: what was revoked stays so, with what was said then, until the API server grants it again.
+// TestAnOutageGrantsNothing: what was revoked stays so, with what was said then, until the API
+// server grants it again.
 func TestAnOutageGrantsNothing(t *testing.T) {
 	t.Parallel()
 	for name, r := range readers() {

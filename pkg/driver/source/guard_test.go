@@ -26,31 +26,33 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
-// What one object costs. The tests below hold the package to it by counting, which comes out the same on a busy machine.
-// They do not run beside others, since what they count belongs to the whole process. A number that has become smaller is
-// to be made smaller here.
+// What one object costs. The tests below hold the package to it by counting, which comes out the
+// same on a busy machine. They do not run beside others, since what they count belongs to the
+// whole process. A number that has become smaller is to be made smaller here.
 const (
-	// requestsPerObject is a list and a watch. More would be made by every node for every object after each restart.
+	// requestsPerObject is a list and a watch. More would be made by every node for every object
+	// after each restart.
 	requestsPerObject = 2
-	// goroutinesPerObject is who waits for the next event. The library's transport, which is not here, has another one for
-	// each request. One more takes at least 2 KiB of stack, and 8 KiB once it has decoded something.
+	// goroutinesPerObject is who waits for the next event. The library's transport, which is not
+	// here, has another one for each request. One more takes at least 2 KiB of stack, and 8 KiB
+	// once it has decoded something.
 	goroutinesPerObject = 1
 	// allocsPerBookmark is what a quiet object makes on the heap in a minute.
 	allocsPerBookmark = 12
-	// heapPerObject is the most that is held on the heap for an object of 1 KiB, with what plays the server; 5.6 KiB were
-	// measured. A KiB more would mean that the object is held twice, or with what nobody reads of it, such as its managed
-	// fields, or a buffer.
+	// heapPerObject is the most that is held on the heap for an object of 1 KiB, with what plays
+	// the server; 5.6 KiB were measured. A KiB more would mean that the object is held twice, or
+	// with what nobody reads of it, such as its managed fields, or a buffer.
 	heapPerObject = 6 << 10
-	// stackPerObject is the most that its goroutine takes; 2 KiB were measured. More would mean that deep calls are made by
-	// goroutines that then wait.
+	// stackPerObject is the most that its goroutine takes; 2 KiB were measured. More would mean
+	// that deep calls are made by goroutines that then wait.
 	stackPerObject = 3 << 10
 	// leastStack is what no stack is smaller than.
 	leastStack = 2 << 10
-	// shareOfReflector is the most that both are of what a reflector with a store takes for the object, as the kubelet has
-	// one; 0.32 were measured, and less with the race detector.
+	// shareOfReflector is the most that both are of what a reflector with a store takes for the
+	// object, as the kubelet has one; 0.32 were measured, and less with the race detector.
 	shareOfReflector = 0.5
-	// heapAfterLarge is the most that is held for an object that was large, and more than its content while it is: buffers
-	// are gone with their event.
+	// heapAfterLarge is the most that is held for an object that was large, and more than its
+	// content while it is: buffers are gone with their event.
 	heapAfterLarge = 16 << 10
 )
 
@@ -104,8 +106,8 @@ func (g *guarded) use(from, to int) {
 	}
 }
 
-// TestGuardRequests: acquiring an object costs two requests, another user of it none, a change none, and an hour's half of
-// quiet none: bookmarks are all that is heard.
+// TestGuardRequests: acquiring an object costs two requests, another user of it none, a change
+// none, and an hour's half of quiet none: bookmarks are all that is heard.
 func TestGuardRequests(t *testing.T) {
 	const objects, quiet = 10, driverWatchTime - 2*time.Minute
 	onWire(t, 1, func(g *guarded) {
@@ -160,7 +162,8 @@ func TestGuardGoroutines(t *testing.T) {
 	})
 }
 
-// goroutines returns how many there are, without those that are about to end, for which a collection waits.
+// goroutines returns how many there are, without those that are about to end, for which a
+// collection waits.
 func goroutines() int {
 	least := runtime.NumGoroutine()
 	for range 10 {
@@ -173,8 +176,9 @@ func goroutines() int {
 	return least
 }
 
-// TestGuardAllocations counts what a change makes on the heap, from its bytes until it is told, and what a bookmark does.
-// More would mean that something is decoded, copied or logged that was not, for each change of each object.
+// TestGuardAllocations counts what a change makes on the heap, from its bytes until it is told,
+// and what a bookmark does. More would mean that something is decoded, copied or logged that was
+// not, for each change of each object.
 func TestGuardAllocations(t *testing.T) {
 	for keys, want := range map[int]uint64{1: 31, 10: 63} {
 		onWire(t, keys, func(g *guarded) {
@@ -189,7 +193,8 @@ func TestGuardAllocations(t *testing.T) {
 	}
 }
 
-// wantAbout allows a little more, since the compiler has a say in it, and half: less would mean that nothing was measured.
+// wantAbout allows a little more, since the compiler has a say in it, and half: less would mean
+// that nothing was measured.
 func wantAbout(t *testing.T, what string, got, want uint64) {
 	t.Helper()
 	if most := want + want/16; got > most || got < want/2 {
@@ -197,8 +202,8 @@ func wantAbout(t *testing.T, what string, got, want uint64) {
 	}
 }
 
-// leastAllocations returns how many objects on the heap an event makes: the least of many times, because pools lose what
-// they hold now and then, with the race detector on purpose.
+// leastAllocations returns how many objects on the heap an event makes: the least of many times,
+// because pools lose what they hold now and then, with the race detector on purpose.
 func leastAllocations(g *guarded, event func() []byte) uint64 {
 	least := ^uint64(0)
 	for range 50 {
@@ -216,7 +221,8 @@ func statistics() runtime.MemStats {
 	return m
 }
 
-// TestGuardMemory compares what objects of 1 KiB take with what as many reflectors take in the same process.
+// TestGuardMemory compares what objects of 1 KiB take with what as many reflectors take in the
+// same process.
 func TestGuardMemory(t *testing.T) {
 	const few, many = 10, 510
 	var ours, reflectors memory
@@ -243,7 +249,8 @@ func TestGuardMemory(t *testing.T) {
 	}
 }
 
-// TestGuardMemoryAfterALargeEvent: an object that was large, and is not any more, takes what others do.
+// TestGuardMemoryAfterALargeEvent: an object that was large, and is not any more, takes what
+// others do.
 func TestGuardMemoryAfterALargeEvent(t *testing.T) {
 	onWire(t, 1, func(g *guarded) {
 		g.use(0, 1)
@@ -277,8 +284,8 @@ func held() memory {
 	return memory{heap: int(m.HeapAlloc), stack: int(m.StackInuse)}
 }
 
-// grown returns what each object takes between a few and many, in quiet times: since it was read there was a bookmark, as
-// there is one in each minute.
+// grown returns what each object takes between a few and many, in quiet times: since it was read
+// there was a bookmark, as there is one in each minute.
 func (g *guarded) grown(use func(from, to int), few, many int) memory {
 	quiet := func(from, to int) memory {
 		use(from, to)
@@ -322,7 +329,8 @@ func (g *guarded) reflect() (use func(from, to int)) {
 	}
 }
 
-// plain lists before it watches, as the kubelet's reflectors do where the API server does not stream lists.
+// plain lists before it watches, as the kubelet's reflectors do where the API server does not
+// stream lists.
 type plain struct{ *cache.ListWatch }
 
 // IsWatchListSemanticsUnSupported is how a reflector asks.

@@ -12,7 +12,8 @@ import (
 // answerTimeout is how long a request other than a watch may go without an answer.
 const answerTimeout = time.Minute
 
-// TestAListThatIsNeverAnswered is given up and requested again, and delays no other object: faults 24 and 30.
+// TestAListThatIsNeverAnswered is given up and requested again, and delays no other object:
+// faults 24 and 30.
 func TestAListThatIsNeverAnswered(t *testing.T) {
 	watched(t, func(b *bench) {
 		o, others := b.putMap(configMap(web, "1")), b.putMap(configMap(other, "1"))
@@ -37,7 +38,8 @@ func TestAListThatIsNeverAnswered(t *testing.T) {
 	})
 }
 
-// TestAWatchThatIsNeverAnswered is given up, and the object listed instead, as often as a dead watch is replaced: fault 24.
+// TestAWatchThatIsNeverAnswered is given up, and the object listed instead, as often as a dead
+// watch is replaced: fault 24.
 func TestAWatchThatIsNeverAnswered(t *testing.T) {
 	watched(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestAnImmutableObjectIsNotWatched is the first half of rule 60: nothing is requested any more, whether it
-// was read by lists or gets. It is the same for an object that becomes immutable.
+// TestAnImmutableObjectIsNotWatched is the first half of rule 60: nothing is requested any more,
+// whether it was read by lists or gets. It is the same for an object that becomes immutable.
 func TestAnImmutableObjectIsNotWatched(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(b *bench){
@@ -45,9 +45,9 @@ func TestAnImmutableObjectIsNotWatched(t *testing.T) {
 	}
 }
 
-// TestANewcomerReadsAnImmutableObjectAnew: it may have been made anew, and nobody was told. Until the answer is there,
-// the newcomer does not take the old content for current, and then everybody has the new one. This is the second half
-// of rule 60, and trap 15. This is fault 25.
+// TestANewcomerReadsAnImmutableObjectAnew: it may have been made anew, and nobody was told. Until
+// the answer is there, the newcomer does not take the old content for current, and then everybody
+// has the new one. This is the second half of rule 60, and trap 15. This is fault 25.
 func TestANewcomerReadsAnImmutableObjectAnew(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.putMap(immutable(web, "old"))
@@ -86,7 +86,8 @@ func TestANewcomerFindsAnImmutableObjectGone(t *testing.T) {
 	})
 }
 
-// TestANewcomerThatCannotReadTakesNothingForCurrent: the API server is away when the second user comes.
+// TestANewcomerThatCannotReadTakesNothingForCurrent: the API server is away when the second user
+// comes.
 func TestANewcomerThatCannotReadTakesNothingForCurrent(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.putMap(immutable(web, "old"))
@@ -106,7 +107,8 @@ func TestANewcomerThatCannotReadTakesNothingForCurrent(t *testing.T) {
 	})
 }
 
-// TestNewcomersToAnUnchangedImmutableObject come and go; each costs one list and the content is what it was.
+// TestNewcomersToAnUnchangedImmutableObject come and go; each costs one list and the content is
+// what it was.
 func TestNewcomersToAnUnchangedImmutableObject(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o := b.putMap(immutable(web, "1"))

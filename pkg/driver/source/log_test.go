@@ -17,7 +17,8 @@ import (
 // hush is content that must not be logged.
 const hush = "hush-hush"
 
-// logged returns the messages that were logged since the last time, with their errors. None may have a byte of content.
+// logged returns the messages that were logged since the last time, with their errors. None may
+// have a byte of content.
 func (b *bench) logged(seen *int) []string {
 	b.t.Helper()
 	b.settle()

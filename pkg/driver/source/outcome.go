@@ -10,16 +10,16 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
-// longestDoubt is how long watches must be refused, while the object may be read, before it is reported
-// as polled.
+// longestDoubt is how long watches must be refused, while the object may be read, before it is
+// reported as polled.
 const longestDoubt = 15 * time.Second
 
 func (r *reader) doubt() time.Duration { return min(r.cache.cfg.Recheck, longestDoubt) }
 
-// Outcome implements [objectwatch.Handler]: it records why the object cannot be kept current, or, for nil,
-// that it can. The content stays. Another error of the same sort is not a change, although the text may
-// differ; a server that is back and denies access is one. Revoked access stays revoked until the server
-// grants it again: an outage grants nothing.
+// Outcome implements [objectwatch.Handler]: it records why the object cannot be kept current, or,
+// for nil, that it can. The content stays. Another error of the same sort is not a change,
+// although the text may differ; a server that is back and denies access is one. Revoked access
+// stays revoked until the server grants it again: an outage grants nothing.
 func (r *reader) Outcome(err error) {
 	revoked := r.noteDenial(err)
 	r.update(func(s *Snapshot) bool {
@@ -49,7 +49,8 @@ func (r *reader) log(err error) {
 	logger.Error(err, "An object is not kept current")
 }
 
-// noteDenial takes an outcome into account, and reports whether access counts as revoked from now on.
+// noteDenial takes an outcome into account, and reports whether access counts as revoked from now
+// on.
 func (r *reader) noteDenial(err error) (isRevoked bool) {
 	r.denials.Note(r.key.Identity, err)
 	if r.cache.Get(r.key).Revoked {

@@ -8,16 +8,17 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
-// nextRead returns how long it is, at least and at most, from a read to the next one, where the watch has been refused for
-// a time and opened never.
+// nextRead returns how long it is, at least and at most, from a read to the next one, where the
+// watch has been refused for a time and opened never.
 func nextRead(refused, recheck time.Duration, reads int) (least, most time.Duration) {
 	least = min(max(firstRetry, refused), shortestPause, recheck)
 	backoff := min(2*firstRetry<<min(reads, 10), longestSilence) // Of the client library, which doubles as well.
 	return least, least*3/2 + backoff
 }
 
-// TestHowOftenItIsRead measures an hour of gets, and of lists where those are served. The first refusal may be the
-// server's mistake, so that it is tried again at once, then less and less often, and in the end as often as it is always.
+// TestHowOftenItIsRead measures an hour of gets, and of lists where those are served. The first
+// refusal may be the server's mistake, so that it is tried again at once, then less and less
+// often, and in the end as often as it is always.
 func TestHowOftenItIsRead(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -56,8 +57,9 @@ func TestHowOftenItIsRead(t *testing.T) {
 	}
 }
 
-// TestAWatchIsRefusedForAMoment, as by a server that starts: nobody is told that the object is polled, since the next
-// watch opens. That happens soon, and as soon each time that the server starts.
+// TestAWatchIsRefusedForAMoment, as by a server that starts: nobody is told that the object is
+// polled, since the next watch opens. That happens soon, and as soon each time that the server
+// starts.
 func TestAWatchIsRefusedForAMoment(t *testing.T) {
 	t.Parallel()
 	for name, listErr := range map[string]error{"with its lists": forbiddenList(), "alone": nil} {
@@ -87,7 +89,8 @@ func TestAWatchIsRefusedForAMoment(t *testing.T) {
 	}
 }
 
-// TestItIsPolledWhenTheDoubtIsOver and not before: measured from the first refusal since a watch was open, each time anew.
+// TestItIsPolledWhenTheDoubtIsOver and not before: measured from the first refusal since a watch
+// was open, each time anew.
 func TestItIsPolledWhenTheDoubtIsOver(t *testing.T) {
 	t.Parallel()
 	for _, recheck := range []time.Duration{recheck, 5 * time.Second} {
@@ -116,8 +119,8 @@ func TestItIsPolledWhenTheDoubtIsOver(t *testing.T) {
 	}
 }
 
-// TestTheRightToListDoesNotOutliveItsAnswer: between two refusals of the watch there is always a list, so that one refusal
-// of everything is never taken for one of the watch alone.
+// TestTheRightToListDoesNotOutliveItsAnswer: between two refusals of the watch there is always a
+// list, so that one refusal of everything is never taken for one of the watch alone.
 func TestTheRightToListDoesNotOutliveItsAnswer(t *testing.T) {
 	bubbleOf(t, access.Of(runner), func(b *bench) {
 		o := b.putMap(configMap(web, "1"))

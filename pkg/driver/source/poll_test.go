@@ -12,13 +12,15 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// What is polled rests for 20 to 30 s in the end, and then for what the client library waits between two lists.
+// What is polled rests for 20 to 30 s in the end, and then for what the client library waits
+// between two lists.
 const (
 	shortestPause = 20 * time.Second
 	longestPause  = 30*time.Second + longestSilence
 )
 
-// untilPolled is as long as it may take until a refused watch is believed: the last read before may be a moment too early.
+// untilPolled is as long as it may take until a refused watch is believed: the last read before
+// may be a moment too early.
 const untilPolled = longestDoubt + longestPause
 
 // polling returns what is known where that is read now and then.
@@ -42,7 +44,8 @@ func forbiddenGet() error {
 	return apierrors.NewForbidden(corev1.Resource("configmaps"), "web", errors.New("it may not get"))
 }
 
-// TestAnObjectsLifeByGets has who may get an object and nothing else, as is enough for an ordinary volume's kubelet.
+// TestAnObjectsLifeByGets has who may get an object and nothing else, as is enough for an
+// ordinary volume's kubelet.
 func TestAnObjectsLifeByGets(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.onlyGets()
@@ -80,8 +83,8 @@ func TestAnObjectsLifeByGets(t *testing.T) {
 	})
 }
 
-// TestAGetThatFailsIsNoDenial although the list is one: nothing is known of whether the object may be read, so that its
-// files must not go.
+// TestAGetThatFailsIsNoDenial although the list is one: nothing is known of whether the object
+// may be read, so that its files must not go.
 func TestAGetThatFailsIsNoDenial(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]error{
@@ -115,7 +118,8 @@ func TestAGetThatFailsIsNoDenial(t *testing.T) {
 	}
 }
 
-// TestRightsThatComeBackEndThePolling, and whoever uses the object is told. From then on no request is made.
+// TestRightsThatComeBackEndThePolling, and whoever uses the object is told. From then on no
+// request is made.
 func TestRightsThatComeBackEndThePolling(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
@@ -136,8 +140,8 @@ func TestRightsThatComeBackEndThePolling(t *testing.T) {
 	})
 }
 
-// TestWhenEverythingIsRevoked the watch that cannot be opened anew does not say so: it may be the watch alone. The list that
-// comes next does.
+// TestWhenEverythingIsRevoked the watch that cannot be opened anew does not say so: it may be the
+// watch alone. The list that comes next does.
 func TestWhenEverythingIsRevoked(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))

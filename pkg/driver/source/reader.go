@@ -13,8 +13,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch"
 )
 
-// longestPoll is the longest time between two reads of an object that cannot be watched. The kubelet
-// syncs a pod about once a minute.
+// longestPoll is the longest time between two reads of an object that cannot be watched. The
+// kubelet syncs a pod about once a minute.
 const longestPoll = 20 * time.Second
 
 // reader updates one item's snapshot with what its follower reads.
@@ -96,8 +96,8 @@ func (r *reader) Missing() {
 	})
 }
 
-// Polled implements [objectwatch.Poller]. The object is read soon while it may be about to be created
-// again.
+// Polled implements [objectwatch.Poller]. The object is read soon while it may be about to be
+// created again.
 func (r *reader) Polled(since time.Duration) (longest time.Duration) {
 	isJustGone := false
 	r.update(func(s *Snapshot) bool {
@@ -142,8 +142,8 @@ func (r *reader) update(change func(*Snapshot) (changed bool)) {
 	}
 }
 
-// Urgency implements [flowcontrol.Asker]: new volumes wait for the first read of an object, and live
-// volumes have their files.
+// Urgency implements [flowcontrol.Asker]: new volumes wait for the first read of an object, and
+// live volumes have their files.
 func (r *reader) Urgency() flowcontrol.Urgency {
 	if r.item.isAwaited.Load() {
 		return flowcontrol.Awaited
@@ -159,5 +159,6 @@ func (r *reader) Tenant() string {
 	return r.key.Ref.Namespace // The driver's own identity reads only the pod's namespace.
 }
 
-// Name implements [flowcontrol.Asker]: a volume that is published again acquires the same key again.
+// Name implements [flowcontrol.Asker]: a volume that is published again acquires the same key
+// again.
 func (r *reader) Name() string { return r.key.String() }

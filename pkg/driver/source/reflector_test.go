@@ -20,8 +20,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
-// What a reflector of the client library gets right, case by case: expired versions, bookmarks, consistent lists, backoff
-// and slow starts. Each holds whichever way the API server writes.
+// What a reflector of the client library gets right, case by case: expired versions, bookmarks,
+// consistent lists, backoff and slow starts. Each holds whichever way the API server writes.
 
 // whicheverWay runs a test on a bench for each content type that API servers answer in.
 func whicheverWay(t *testing.T, test func(b *bench)) {
@@ -74,7 +74,8 @@ func gone() *apierrors.StatusError {
 	}}
 }
 
-// TestAnExpiredVersion has the object listed, whoever says so and however, and is no trouble of anybody's.
+// TestAnExpiredVersion has the object listed, whoever says so and however, and is no trouble of
+// anybody's.
 func TestAnExpiredVersion(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]*apierrors.StatusError{"expired": apierrors.NewResourceExpired("too old"), "gone": gone()} {
@@ -110,8 +111,9 @@ func TestAnExpiredVersion(t *testing.T) {
 	}
 }
 
-// TestBookmarksAndEventsAdvanceTheVersion from which the next watch goes on, and other things do not: an object that is
-// quiet while others change would otherwise be listed anew each time that its watch ends.
+// TestBookmarksAndEventsAdvanceTheVersion from which the next watch goes on, and other things do
+// not: an object that is quiet while others change would otherwise be listed anew each time that
+// its watch ends.
 func TestBookmarksAndEventsAdvanceTheVersion(t *testing.T) {
 	whicheverWay(t, func(b *bench) {
 		b.putMap(configMap(web, "1"))
@@ -175,8 +177,8 @@ func TestEventsAboutOthersAreNotTaken(t *testing.T) {
 	})
 }
 
-// TestListsAreConsistent: the first asks for the latest, a later one for nothing older than was listed or has come since, and
-// for the latest where that cannot be had.
+// TestListsAreConsistent: the first asks for the latest, a later one for nothing older than was
+// listed or has come since, and for the latest where that cannot be had.
 func TestListsAreConsistent(t *testing.T) {
 	tooLarge := apierrors.NewTimeoutError("Too large resource version", 1)
 	tooLarge.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
@@ -202,8 +204,8 @@ func TestListsAreConsistent(t *testing.T) {
 	})
 }
 
-// TestBackoff: after whatever trouble the next request comes after a delay that grows, and what it is depends on what is
-// known to be as it was.
+// TestBackoff: after whatever trouble the next request comes after a delay that grows, and what
+// it is depends on what is known to be as it was.
 func TestBackoff(t *testing.T) {
 	t.Parallel()
 	internal := apierrors.NewInternalError(errors.New("etcd is away"))
@@ -272,7 +274,8 @@ func TestWhoIsToldToComeBackLaterDoes(t *testing.T) {
 	})
 }
 
-// TestAConnectionThatBreaksIsNoTrouble: the watch goes on from where it was, with all that has changed.
+// TestAConnectionThatBreaksIsNoTrouble: the watch goes on from where it was, with all that has
+// changed.
 func TestAConnectionThatBreaksIsNoTrouble(t *testing.T) {
 	whicheverWay(t, func(b *bench) {
 		b.putMap(configMap(web, "1"))
@@ -296,8 +299,8 @@ func TestAConnectionThatBreaksIsNoTrouble(t *testing.T) {
 	})
 }
 
-// TestASlowStart: a server that takes its time over one object's list, or over its watch, holds up no other object, and what
-// it says in the end is taken. It is asked once.
+// TestASlowStart: a server that takes its time over one object's list, or over its watch, holds
+// up no other object, and what it says in the end is taken. It is asked once.
 func TestASlowStart(t *testing.T) {
 	t.Parallel()
 	for name, hold := range map[string]func(b *bench) (answer func()){

@@ -20,8 +20,8 @@ func (b *bench) many(n int) (refs []api.Ref) {
 	return refs
 }
 
-// wantReopened wants a second watch of the ref, which goes on from what is known, and returns how long after a moment it
-// was asked for.
+// wantReopened wants a second watch of the ref, which goes on from what is known, and returns how
+// long after a moment it was asked for.
 func (b *bench) wantReopened(ref api.Ref, after time.Time) time.Duration {
 	b.t.Helper()
 	b.wantRequests(ref, "list", "watch", "watch")
@@ -29,8 +29,8 @@ func (b *bench) wantReopened(ref api.Ref, after time.Time) time.Duration {
 	return times[len(times)-1].Sub(after)
 }
 
-// TestWatchesThatAreCutOff are opened anew within a second, and not all at once: what cut them off has cut off those of
-// other nodes too.
+// TestWatchesThatAreCutOff are opened anew within a second, and not all at once: what cut them
+// off has cut off those of other nodes too.
 func TestWatchesThatAreCutOff(t *testing.T) {
 	bubble(t, func(b *bench) {
 		refs := b.many(50)

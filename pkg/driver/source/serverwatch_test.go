@@ -68,8 +68,8 @@ func (c *cluster) endOverdue() {
 	}
 }
 
-// hangUp closes every watch, and returns when who had them has asked for something again: after a second at most, as when
-// nobody does.
+// hangUp closes every watch, and returns when who had them has asked for something again: after a
+// second at most, as when nobody does.
 func (b *bench) hangUp() {
 	b.t.Helper()
 	waiting := map[api.Ref]bool{}

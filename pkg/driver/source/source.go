@@ -31,31 +31,31 @@ func (k Key) String() string { return k.Ref.String() + " as " + k.Identity.Strin
 
 // Snapshot is what is known about one object at one moment.
 type Snapshot struct {
-	// Synced reports whether the API server has answered since the object was first acquired. Until then
-	// nothing is known: not synced never means not found.
+	// Synced reports whether the API server has answered since the object was first acquired.
+	// Until then nothing is known: not synced never means not found.
 	Synced bool
 	// Found reports whether the object exists; Content is set only then.
 	Found   bool
 	Content api.Content
 	// Changed is when the content, or the absence of the object, became known.
 	Changed time.Time
-	// Err is why the object is not kept current: the error of the latest request that failed, or no room.
-	// It is nil while a watch is open, while the object is polled, and after it was read and is immutable;
-	// a pod's watch that is refused later is an error again. The content stays, and may be newer than the
-	// error if lists are served and watches are not.
+	// Err is why the object is not kept current: the error of the latest request that failed, or
+	// no room. It is nil while a watch is open, while the object is polled, and after it was read
+	// and is immutable; a pod's watch that is refused later is an error again. The content stays,
+	// and may be newer than the error if lists are served and watches are not.
 	Err error
 	// Failing is since when there has been an Err, the same or others; zero for none.
 	Failing time.Time
 	// Revoked means that denials of the pod count: see [access.Denials].
 	Revoked bool
-	// Polled means that the object is read again and again: for a while its reader has been allowed to get
-	// it, but not to list and watch it. It stays while there is an Err.
+	// Polled means that the object is read again and again: for a while its reader has been
+	// allowed to get it, but not to list and watch it. It stays while there is an Err.
 	Polled bool
 }
 
-// AbsenceTime is how long an object must be gone to count as deleted. `kubectl replace --force`, and
-// editors of manifests, delete an object and create it again at once, which is one change. A snapshot
-// does not wait for that: see [Snapshot.Changed].
+// AbsenceTime is how long an object must be gone to count as deleted. `kubectl replace --force`,
+// and editors of manifests, delete an object and create it again at once, which is one change. A
+// snapshot does not wait for that: see [Snapshot.Changed].
 const AbsenceTime = 2 * time.Second
 
 // noteFailing adapts Failing to Err.
@@ -90,14 +90,16 @@ type Config struct {
 	Allow func(context.Context, access.Identity, api.Ref) error
 	// Denies is [access.Authority.Denies]. It is called before denials count.
 	Denies func(context.Context, access.Identity, api.Ref) (bool, error)
-	// Changed is called after the snapshot of a key has changed, without any lock held. It must not block.
+	// Changed is called after the snapshot of a key has changed, without any lock held. It must
+	// not block.
 	Changed func(Key)
-	// Recheck is how often, about, the API server decides again whether a pod may read: an open watch does
-	// not notice lost access. Denials count after the same time. Polled objects are read as often, but at
-	// least about twice a minute. It must be at least two seconds.
+	// Recheck is how often, about, the API server decides again whether a pod may read: an open
+	// watch does not notice lost access. Denials count after the same time. Polled objects are
+	// read as often, but at least about twice a minute. It must be at least two seconds.
 	Recheck time.Duration
-	// Room is the memory for the objects. Content without room is not stored: the last content stays, Err is
-	// a *[budget.ExhaustedError], and the object is read again when there may be room.
+	// Room is the memory for the objects. Content without room is not stored: the last content
+	// stays, Err is a *[budget.ExhaustedError], and the object is read again when there may be
+	// room.
 	Room Room
 }
 
@@ -120,8 +122,8 @@ type item struct {
 	now    Snapshot
 	// isNew means that the object has not been read yet, and that no live volume needs it.
 	isNew bool
-	// isAwaited means that the object has not been read yet, and that a new volume waits for it. It is
-	// read without the lock.
+	// isAwaited means that the object has not been read yet, and that a new volume waits for it.
+	// It is read without the lock.
 	isAwaited atomic.Bool
 	// account is the part of the room that the item uses; fixed.
 	account *budget.Account
@@ -135,9 +137,9 @@ func New(ctx context.Context, cfg Config) *Cache {
 // Wait returns when every watch has ended. The context given to New must have been cancelled.
 func (c *Cache) Wait() { c.group.Wait() }
 
-// Run replaces watches that have died silently, until ctx ends. It returns nil. Without it everything
-// else works. Live volumes use what was acquired before it; other objects are new when they are first
-// read, and leave a share of the room to live volumes (see [budget.Account.Open]).
+// Run replaces watches that have died silently, until ctx ends. It returns nil. Without it
+// everything else works. Live volumes use what was acquired before it; other objects are new when
+// they are first read, and leave a share of the room to live volumes (see [budget.Account.Open]).
 func (c *Cache) Run(ctx context.Context) error {
 	c.mu.Lock()
 	c.isRunning = true
@@ -152,9 +154,9 @@ func (c *Cache) Replaced() int { return c.group.Replaced() }
 // open.
 func (c *Cache) Silence() time.Duration { return c.group.Silence() }
 
-// Acquire counts one more user of the object; the first one starts its watch. The returned function ends
-// the use, and may be called more than once. Acquire does not wait for the object: see [Cache.Get] and
-// [Config.Changed].
+// Acquire counts one more user of the object; the first one starts its watch. The returned
+// function ends the use, and may be called more than once. Acquire does not wait for the object:
+// see [Cache.Get] and [Config.Changed].
 func (c *Cache) Acquire(key Key) (release func(), err error) {
 	client, err := c.cfg.Client(key.Identity)
 	if err != nil {
@@ -170,8 +172,8 @@ func (c *Cache) Acquire(key Key) (release func(), err error) {
 	}
 	it.users++
 	if it.reader == nil {
-		// Either there is no watch yet, or the object was immutable. Such an object may have been created
-		// again since, so it is read again for a new user.
+		// Either there is no watch yet, or the object was immutable. Such an object may have been
+		// created again since, so it is read again for a new user.
 		it.now.Synced = false
 		c.startLocked(key, it, client)
 	}

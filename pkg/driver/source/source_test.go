@@ -48,8 +48,8 @@ func TestAnObjectsLife(t *testing.T) {
 	})
 }
 
-// TestSecretsAndOtherNamespaces keeps objects apart that share a name. The namespace is part of what an object is (rule
-// 19).
+// TestSecretsAndOtherNamespaces keeps objects apart that share a name. The namespace is part of
+// what an object is (rule 19).
 func TestSecretsAndOtherNamespaces(t *testing.T) {
 	bubble(t, func(b *bench) {
 		secret := api.Ref{Kind: api.Secret, Namespace: "default", Name: "web"}
@@ -72,7 +72,8 @@ func TestSecretsAndOtherNamespaces(t *testing.T) {
 	})
 }
 
-// TestDataAndBinaryDataOfAConfigMap has both kinds of values in one set of keys, byte for byte (rules 2, 16).
+// TestDataAndBinaryDataOfAConfigMap has both kinds of values in one set of keys, byte for byte
+// (rules 2, 16).
 func TestDataAndBinaryDataOfAConfigMap(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o := configMap(web, "text")
@@ -88,8 +89,8 @@ func TestDataAndBinaryDataOfAConfigMap(t *testing.T) {
 	})
 }
 
-// TestNotSyncedIsNotNotFound: before the API server has answered nothing is known, however long it takes. This is rule
-// 58.
+// TestNotSyncedIsNotNotFound: before the API server has answered nothing is known, however long
+// it takes. This is rule 58.
 func TestNotSyncedIsNotNotFound(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
@@ -101,7 +102,8 @@ func TestNotSyncedIsNotNotFound(t *testing.T) {
 	})
 }
 
-// TestTheSameVersionIsNoChange: a relist or an event that brings what is known costs its users nothing.
+// TestTheSameVersionIsNoChange: a relist or an event that brings what is known costs its users
+// nothing.
 func TestTheSameVersionIsNoChange(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
@@ -115,8 +117,9 @@ func TestTheSameVersionIsNoChange(t *testing.T) {
 	})
 }
 
-// TestVersionsAreNotOrdered: a restored etcd goes back in time, and so do the objects. Another UID with the same
-// version is another object. No content is kept under a name alone (trap 15). These are faults 25 and 26.
+// TestVersionsAreNotOrdered: a restored etcd goes back in time, and so do the objects. Another
+// UID with the same version is another object. No content is kept under a name alone (trap 15).
+// These are faults 25 and 26.
 func TestVersionsAreNotOrdered(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.putMap(configMap(web, "new"))

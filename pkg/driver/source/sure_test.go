@@ -9,9 +9,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// TestOnlyAServerThatIsSureIsBelieved is fault 28: denials may come from a server that has not read its roles, or from what
-// stands before it, for as long as they like. It is asked whether it is sure when it has denied for a recheck, and not any more
-// when it is.
+// TestOnlyAServerThatIsSureIsBelieved is fault 28: denials may come from a server that has not
+// read its roles, or from what stands before it, for as long as they like. It is asked whether it
+// is sure when it has denied for a recheck, and not any more when it is.
 func TestOnlyAServerThatIsSureIsBelieved(t *testing.T) {
 	t.Parallel()
 	doubts := map[string]struct {
@@ -61,8 +61,9 @@ func TestOnlyAServerThatIsSureIsBelieved(t *testing.T) {
 	}
 }
 
-// TestARevocationIsFollowedInTime: at worst the right is taken away just after a watch was opened, and that one lasts for
-// longest. README.md and SECURITY.md state the sum; TestThePagesSayWhenADenialIsBelieved, beside the flag, looks there.
+// TestARevocationIsFollowedInTime: at worst the right is taken away just after a watch was
+// opened, and that one lasts for longest. README.md and SECURITY.md state the sum;
+// TestThePagesSayWhenADenialIsBelieved, beside the flag, looks there.
 func TestARevocationIsFollowedInTime(t *testing.T) {
 	t.Parallel()
 	for name, r := range readers() {

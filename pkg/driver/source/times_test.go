@@ -7,7 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestSnapshotSaysSinceWhenItIsNotCurrent: since the first of the errors that follow upon each other, whatever they are.
+// TestSnapshotSaysSinceWhenItIsNotCurrent: since the first of the errors that follow upon each
+// other, whatever they are.
 func TestSnapshotSaysSinceWhenItIsNotCurrent(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.putMap(configMap(web, "1"))

@@ -28,7 +28,8 @@ func refused() error {
 	return &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 }
 
-// How long a watcher waits at first before it tries again, without jitter, and more than it ever waits.
+// How long a watcher waits at first before it tries again, without jitter, and more than it ever
+// waits.
 const (
 	firstRetry     = 200 * time.Millisecond
 	longestSilence = 11 * time.Second
@@ -55,8 +56,9 @@ func TestReadingThatNeverWorkedHeals(t *testing.T) {
 	}
 }
 
-// TestTroubleKeepsTheContent ends a watch that worked, and nothing new can be read. The last good content
-// stays (rule 56), and trouble is not absence (rule 7). The end of the trouble shows what has happened.
+// TestTroubleKeepsTheContent ends a watch that worked, and nothing new can be read. The last good
+// content stays (rule 56), and trouble is not absence (rule 7). The end of the trouble shows what
+// has happened.
 func TestTroubleKeepsTheContent(t *testing.T) {
 	t.Parallel()
 	changed := configMap(web, "2")
@@ -87,7 +89,8 @@ func TestTroubleKeepsTheContent(t *testing.T) {
 	}
 }
 
-// TestAReleaseEndsEverything that goes on about an object, at once: the bench waits for what is left.
+// TestAReleaseEndsEverything that goes on about an object, at once: the bench waits for what is
+// left.
 func TestAReleaseEndsEverything(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(b *bench){
@@ -133,7 +136,8 @@ func TestAbsenceThatIsConfirmedIsNoNews(t *testing.T) {
 	})
 }
 
-// TestAnotherSortOfTroubleIsNews: a server that comes back without the rights for us must reach whoever waits.
+// TestAnotherSortOfTroubleIsNews: a server that comes back without the rights for us must reach
+// whoever waits.
 func TestAnotherSortOfTroubleIsNews(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.answer(refused(), refused())
@@ -144,8 +148,8 @@ func TestAnotherSortOfTroubleIsNews(t *testing.T) {
 	})
 }
 
-// TestAWatchThatIsClosedGoesOn is what API servers do all the time. A quiet watch is not given up (rule 59).
-// This is fault 24.
+// TestAWatchThatIsClosedGoesOn is what API servers do all the time. A quiet watch is not given up
+// (rule 59). This is fault 24.
 func TestAWatchThatIsClosedGoesOn(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o := b.putMap(configMap(web, "0"))
@@ -167,8 +171,8 @@ func TestAWatchThatIsClosedGoesOn(t *testing.T) {
 	})
 }
 
-// TestRetriesAreFewAndFarBetween counts requests over an hour without an API server, and how soon the end is seen.
-// This is fault 30.
+// TestRetriesAreFewAndFarBetween counts requests over an hour without an API server, and how soon
+// the end is seen. This is fault 30.
 func TestRetriesAreFewAndFarBetween(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.answer(unavailable(), unavailable())
@@ -178,7 +182,8 @@ func TestRetriesAreFewAndFarBetween(t *testing.T) {
 			t.Errorf("requests in the first second = %d, want 2 to 5", got)
 		}
 		pass(time.Hour)
-		// 5 to 10 s apart, but for a few after every other minute, when the client library starts over.
+		// 5 to 10 s apart, but for a few after every other minute, when the client library starts
+		// over.
 		if got := b.count("list"); got < 360 || got > 850 {
 			t.Errorf("requests in an hour = %d, want 360 to 850", got)
 		}

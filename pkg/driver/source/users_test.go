@@ -17,8 +17,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
-// TestUsersShareAWatch is rule 57: the first user starts the watch of an object, the last one ends it, and to leave
-// twice is harmless. This is fault 27.
+// TestUsersShareAWatch is rule 57: the first user starts the watch of an object, the last one
+// ends it, and to leave twice is harmless. This is fault 27.
 func TestUsersShareAWatch(t *testing.T) {
 	bubble(t, func(b *bench) {
 		first := b.acquire(web)
@@ -80,8 +80,8 @@ func TestIdentitiesDoNotShare(t *testing.T) {
 	})
 }
 
-// TestARestartIsFresh: after the last user has left nothing is held of an object, and the next user waits for an
-// answer. Stale data is not served (rule 59). This is fault 27.
+// TestARestartIsFresh: after the last user has left nothing is held of an object, and the next
+// user waits for an answer. Stale data is not served (rule 59). This is fault 27.
 func TestARestartIsFresh(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.putMap(configMap(web, "1"))
@@ -98,8 +98,8 @@ func TestARestartIsFresh(t *testing.T) {
 	})
 }
 
-// TestALateAnswerIsDropped: the list of a watch that has been stopped comes in after a later user has read newer content.
-// This is fault 27.
+// TestALateAnswerIsDropped: the list of a watch that has been stopped comes in after a later user
+// has read newer content. This is fault 27.
 func TestALateAnswerIsDropped(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.putMap(configMap(web, "old"))
@@ -141,8 +141,8 @@ func TestTheContextEndsEverything(t *testing.T) {
 	})
 }
 
-// TestNoRequestInSteadyState lets a quarter of an hour pass over many users of a few objects. These are rules 57 and
-// 59: a watch that nobody asks of is neither closed nor opened anew.
+// TestNoRequestInSteadyState lets a quarter of an hour pass over many users of a few objects.
+// These are rules 57 and 59: a watch that nobody asks of is neither closed nor opened anew.
 func TestNoRequestInSteadyState(t *testing.T) {
 	bubble(t, func(b *bench) {
 		for range 10 {
@@ -167,8 +167,9 @@ func TestNoRequestInSteadyState(t *testing.T) {
 	})
 }
 
-// TestUsersAreCounted plays random users against a count of them kept beside: an object is watched once while it has
-// users and not at all otherwise, and what is known of it is what the cluster holds. This is rule 57.
+// TestUsersAreCounted plays random users against a count of them kept beside: an object is
+// watched once while it has users and not at all otherwise, and what is known of it is what the
+// cluster holds. This is rule 57.
 func TestUsersAreCounted(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -230,7 +231,8 @@ func checkUsers(b *bench, refs []api.Ref, releases map[api.Ref][]func(), content
 	}
 }
 
-// TestManyAtOnce is for the race detector: users come and go, objects change and callbacks read, all at once.
+// TestManyAtOnce is for the race detector: users come and go, objects change and callbacks read,
+// all at once.
 func TestManyAtOnce(t *testing.T) {
 	bubble(t, func(b *bench) {
 		refs := []api.Ref{web, other, cert}

@@ -16,7 +16,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
-// Where bookmarks are sent, a watch is held for dead after 160 to 184 s without a sign; it is looked at every two.
+// Where bookmarks are sent, a watch is held for dead after 160 to 184 s without a sign; it is
+// looked at every two.
 const (
 	shortestTimeout = 160 * time.Second
 	longestTimeout  = 186*time.Second + longestSilence
@@ -75,8 +76,9 @@ func (b *bench) wantRequests(ref api.Ref, want ...string) {
 	}
 }
 
-// TestAWatchThatDiesSilentlyIsReplaced is fault 24: the connection stays open and brings nothing. The list that follows
-// asks for the latest, since what its server has in its cache may be just as old.
+// TestAWatchThatDiesSilentlyIsReplaced is fault 24: the connection stays open and brings nothing.
+// The list that follows asks for the latest, since what its server has in its cache may be just
+// as old.
 func TestAWatchThatDiesSilentlyIsReplaced(t *testing.T) {
 	watched(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
@@ -99,8 +101,8 @@ func TestAWatchThatDiesSilentlyIsReplaced(t *testing.T) {
 	})
 }
 
-// TestAWatchThatIsBornDead is known by what others of its kind bring. A kind of which an API server has seen no change
-// since it started brings no bookmarks.
+// TestAWatchThatIsBornDead is known by what others of its kind bring. A kind of which an API
+// server has seen no change since it started brings no bookmarks.
 func TestAWatchThatIsBornDead(t *testing.T) {
 	watched(t, func(b *bench) {
 		b.putMap(configMap(web, "1"))
@@ -120,8 +122,9 @@ func TestAWatchThatIsBornDead(t *testing.T) {
 	})
 }
 
-// TestWithoutBookmarks: an object of which nothing is heard is listed less and less often, and a watch is held for dead when
-// its API server should have ended it, half an hour to an hour after it began.
+// TestWithoutBookmarks: an object of which nothing is heard is listed less and less often, and a
+// watch is held for dead when its API server should have ended it, half an hour to an hour after
+// it began.
 func TestWithoutBookmarks(t *testing.T) {
 	watched(t, func(b *bench) {
 		defer b.acquire(web)()
@@ -154,8 +157,8 @@ func TestWithoutBookmarks(t *testing.T) {
 	})
 }
 
-// TestAWatchFromTheFuture is fault 26: etcd was restored while nobody could tell, and the watch goes on from a version that
-// is still to come. Its server sends nothing until then.
+// TestAWatchFromTheFuture is fault 26: etcd was restored while nobody could tell, and the watch
+// goes on from a version that is still to come. Its server sends nothing until then.
 func TestAWatchFromTheFuture(t *testing.T) {
 	t.Parallel()
 	for name, id := range map[string]access.Identity{"the driver's": access.Driver(), "a pod's": access.Of(runner)} {
@@ -206,7 +209,8 @@ func TestAWatchThatWasLongInComing(t *testing.T) {
 	})
 }
 
-// TestAfterARefusedConnectionItIsListed, since a server that comes back may have gone back in time: faults 24 and 26.
+// TestAfterARefusedConnectionItIsListed, since a server that comes back may have gone back in
+// time: faults 24 and 26.
 func TestAfterARefusedConnectionItIsListed(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.putMap(configMap(web, "1"))
@@ -223,7 +227,8 @@ func TestAfterARefusedConnectionItIsListed(t *testing.T) {
 	})
 }
 
-// TestALivelyWatchIsLeftAlone, be it by bookmarks or by events that it lives. In steady state there is no request.
+// TestALivelyWatchIsLeftAlone, be it by bookmarks or by events that it lives. In steady state
+// there is no request.
 func TestALivelyWatchIsLeftAlone(t *testing.T) {
 	watched(t, func(b *bench) {
 		b.putMap(configMap(other, "0"))
@@ -243,8 +248,8 @@ func TestALivelyWatchIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestEverythingIsListedAnewNowAndThen: about once in one to two hours, whatever its watch looks like. Objects are not
-// listed at once.
+// TestEverythingIsListedAnewNowAndThen: about once in one to two hours, whatever its watch looks
+// like. Objects are not listed at once.
 func TestEverythingIsListedAnewNowAndThen(t *testing.T) {
 	watched(t, func(b *bench) {
 		var refs []api.Ref
@@ -278,7 +283,8 @@ func TestEverythingIsListedAnewNowAndThen(t *testing.T) {
 	})
 }
 
-// TestManyDeadWatchesAreNotReplacedAtOnce has many die together, as with the one connection that they share.
+// TestManyDeadWatchesAreNotReplacedAtOnce has many die together, as with the one connection that
+// they share.
 func TestManyDeadWatchesAreNotReplacedAtOnce(t *testing.T) {
 	watched(t, func(b *bench) {
 		const many = 300
@@ -322,7 +328,8 @@ func (b *bench) putUnseen(o *corev1.ConfigMap) *corev1.ConfigMap {
 	return o
 }
 
-// TestAReleaseEndsTheWatchdog: nobody looks after what nobody uses, nor after what is read once and for all.
+// TestAReleaseEndsTheWatchdog: nobody looks after what nobody uses, nor after what is read once
+// and for all.
 func TestAReleaseEndsTheWatchdog(t *testing.T) {
 	watched(t, func(b *bench) {
 		b.putMap(immutable(other, "1"))

@@ -24,8 +24,8 @@ import (
 // sizeOfObject is that of all values of an object on a wire.
 const sizeOfObject = 1 << 10
 
-// wire plays the API server behind a transport, so that all of the client library is at work: it answers in protobuf, and
-// keeps watches open.
+// wire plays the API server behind a transport, so that all of the client library is at work: it
+// answers in protobuf, and keeps watches open.
 type wire struct {
 	*front
 	keys int // Of each object, with sizeOfObject bytes together.
@@ -61,7 +61,8 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil)
 }
 
-// object returns the next version of an object, with what the API server adds to one that kubectl has made.
+// object returns the next version of an object, with what the API server adds to one that kubectl
+// has made.
 func (w *wire) object(name string) *corev1.ConfigMap {
 	w.version++
 	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
@@ -104,8 +105,8 @@ func (w *wire) count() int {
 	return w.requests
 }
 
-// TestLargeEventsTakeTurns: the gate has slots for two, so a third large event is decoded when another
-// one has delivered nothing for a while, or is complete.
+// TestLargeEventsTakeTurns: the gate has slots for two, so a third large event is decoded when
+// another one has delivered nothing for a while, or is complete.
 func TestLargeEventsTakeTurns(t *testing.T) {
 	onWire(t, 1, func(g *guarded) {
 		g.use(0, 3)

@@ -16,12 +16,13 @@ func evidenceOf(key source.Key, s source.Snapshot) access.Evidence {
 	return access.Evidence{Identity: key.Identity, WasRead: s.Synced, Revoked: s.Revoked, Err: s.Err}
 }
 
-// followsLoss reports whether files go with their source: with one that a first publish requires they cannot. p.mu is held.
-func (p *projection) followsLoss() bool { return p.isLive() && p.spec.OnDelete == api.OnDeleteRemove }
+// followsLossLocked reports whether files go with their source. A volume that is being published
+// first requires the source. p.mu is held.
+func (p *projection) followsLossLocked() bool { return p.isLive() && p.spec.OnDelete == api.OnDeleteRemove }
 
-// holdsAbsence reports whether it is too early to believe that an object is gone whose content is in the files, or may be
-// after a restart. p.mu is held.
-func (p *projection) holdsAbsence(ref api.Ref, s source.Snapshot) bool {
+// isAbsenceEarlyLocked reports whether it is too early to count an object as deleted whose
+// content is in the files, or may be after a restart. p.mu is held.
+func (p *projection) isAbsenceEarlyLocked(ref api.Ref, s source.Snapshot) bool {
 	_, isInFiles := p.files.projected[ref]
 	return p.isLive() && (isInFiles || p.files.projected == nil) && time.Since(s.Changed) < source.AbsenceTime
 }
@@ -48,9 +49,9 @@ func (pl planner) lost(p *projection) []*unreadError {
 	return lost
 }
 
-// withLosses returns what is wrong with a live volume after a sync that ended with err: sources that were lost are named
-// whatever else is, unless the node is to try again. p.mu is held.
-func (pl planner) withLosses(p *projection, err error) error {
+// withLossesLocked returns the problem of a live volume after a sync that ended with err. It
+// names lost sources beside other problems, unless the node is to try again. p.mu is held.
+func (pl planner) withLossesLocked(p *projection, err error) error {
 	lost := pl.lost(p)
 	sources, ofSources := errors.AsType[*sourcesError](err)
 	_, ofMissing := errors.AsType[*plans.MissingError](err)

@@ -22,7 +22,7 @@ func (pl planner) plan(p *projection) (plans.Plan, map[api.Ref]api.Content, erro
 	var unread []*unreadError
 	for _, key := range p.keys {
 		s := pl.sources.Get(key)
-		switch evidenceOf(key, s).EffectOn(access.Use{IsLive: p.isLive(), FollowsLoss: p.followsLoss()}) {
+		switch evidenceOf(key, s).EffectOn(access.Use{IsLive: p.isLive(), FollowsLoss: p.followsLossLocked()}) {
 		case access.Remove:
 			spec.Sources = forgive(spec.Sources, key.Ref)
 			continue
@@ -38,9 +38,9 @@ func (pl planner) plan(p *projection) (plans.Plan, map[api.Ref]api.Content, erro
 		switch {
 		case s.Found:
 			contents[key.Ref] = s.Content
-		case p.holdsAbsence(key.Ref, s): // The volume changes as a whole, so all of it waits.
+		case p.isAbsenceEarlyLocked(key.Ref, s): // The volume changes as a whole, so all of it waits.
 			return plans.Plan{}, nil, &atomicdir.EarlyError{Until: s.Changed.Add(source.AbsenceTime)}
-		case p.followsLoss():
+		case p.followsLossLocked():
 			spec.Sources = forgive(spec.Sources, key.Ref)
 		}
 	}
@@ -53,7 +53,7 @@ func (pl planner) plan(p *projection) (plans.Plan, map[api.Ref]api.Content, erro
 
 // removesFiles reports whether files of the volume must go because their source may no longer be
 // read.
-func (pl planner) removesFiles(p *projection) bool { return p.followsLoss() && len(pl.lost(p)) > 0 }
+func (pl planner) removesFiles(p *projection) bool { return p.followsLossLocked() && len(pl.lost(p)) > 0 }
 
 // stalenessLocked returns why what is known of a source may be out of date.
 func (pl planner) stalenessLocked(p *projection) error {

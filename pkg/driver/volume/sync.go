@@ -51,7 +51,7 @@ func (s *syncer) syncLiveLocked(ctx context.Context, p *projection) error {
 	if err == nil && s.planner.removesFiles(p) {
 		o.consequence = filesGo
 	}
-	o.problem = s.planner.withLosses(p, err)
+	o.problem = s.planner.withLossesLocked(p, err)
 	s.notifier.outcomeLocked(ctx, p, o)
 	s.notifier.polledLocked(p)
 	s.tidyLaterLocked(p, result)
