@@ -123,5 +123,5 @@ func TestWhoseClientItIs(t *testing.T) {
 	}
 }
 
-// driverClient is a client that can be told from others.
+// driverClient is a client with a type that a test can recognize.
 type driverClient struct{ rest.Interface }

@@ -86,7 +86,7 @@ func TestBodiesOfRefusalsAreClosed(t *testing.T) {
 			}
 			text, err := io.ReadAll(response.Body)
 			if string(text) != "an answer" || err != nil {
-				t.Errorf("the answer = %q, %v, want what the server said", text, err)
+				t.Errorf("the answer = %q, %v, want the server's", text, err)
 			}
 			if err := response.Body.Close(); err != nil {
 				t.Error(err)
@@ -98,8 +98,8 @@ func TestBodiesOfRefusalsAreClosed(t *testing.T) {
 	}
 }
 
-// TestWhatExpiresWhileItIsRefused is tried as well, once: then the answer is an error that says
-// so, and no body is left open.
+// TestWhatExpiresWhileItIsRefused is tried too, once: then the answer is an error, and no body is
+// left open.
 func TestWhatExpiresWhileItIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, took := range map[string]time.Duration{"the other token": 2 * time.Minute, "both tokens": 4 * time.Minute} {
@@ -109,7 +109,7 @@ func TestWhatExpiresWhileItIsRefused(t *testing.T) {
 				g := &gate{t: t, status: http.StatusUnauthorized, took: took}
 				b, request := newBearer(t, g, time.Minute, 3*time.Minute)
 				for range 2 {
-					response, err := b.RoundTrip(request) //nolint:bodyclose // There is none.
+					response, err := b.RoundTrip(request) //nolint:bodyclose // There is no body.
 					if response != nil || !errors.Is(err, ErrNoToken) || len(g.bodies) != 2 {
 						t.Fatalf("RoundTrip = %v, %v after %d requests, want %v after one with each token", response, err, len(g.bodies), ErrNoToken)
 					}

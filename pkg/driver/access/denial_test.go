@@ -19,7 +19,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 )
 
-// judge is an API server that says whether it is ready, and answers reviews.
+// judge is an API server that reports whether it is ready, and answers reviews.
 type judge struct {
 	ready  int // The status of its readiness.
 	review int // The status of reviews: 201 for an answer.
@@ -110,8 +110,8 @@ func (j *judge) serve(t *testing.T, tokens ...string) *access.Authority {
 	return a
 }
 
-// TestDenies: only a server that may have read its roles, and whose review says no, is sure. This
-// is fault 28.
+// TestDenies: only a server that may have read its roles, and whose review is a denial, confirms
+// one. This is fault 28.
 func TestDenies(t *testing.T) {
 	t.Parallel()
 	const ok, forbidden, created = http.StatusOK, http.StatusForbidden, http.StatusCreated
@@ -160,9 +160,9 @@ func TestDenies(t *testing.T) {
 	}
 }
 
-// TestWhoIsAskedWhetherItIsSure: a pod's server by the pod's token and over its connections,
-// about nothing but the object. A token that is refused makes way for the next, and what was
-// asked with it is asked again.
+// TestWhoIsAskedWhetherItIsSure: the server of a pod's requests, with the pod's token and about
+// the object only. A refused token is replaced by the next one, and the question is repeated with
+// it.
 func TestWhoIsAskedWhetherItIsSure(t *testing.T) {
 	t.Parallel()
 	const own, anybodys = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "/apis/authorization.k8s.io/v1/subjectaccessreviews"

@@ -20,14 +20,14 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 )
 
-// server is an API server that remembers who asks it, and over how many connections.
+// server is an API server that records the tokens and the connections of requests.
 type server struct {
 	*httptest.Server
 
 	mu          sync.Mutex // Guards the fields below.
 	asked       []string   // The token of each request.
 	connections map[string]bool
-	refused     func(token string) (status int) // What it answers a token; zero for the truth.
+	refused     func(token string) (status int) // The status for a token; zero for the truth.
 }
 
 func newServer(t *testing.T) *server {

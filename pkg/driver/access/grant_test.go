@@ -13,7 +13,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
-// TestOneGrantTakesNothingFromAnother: who applies many changes no object that an earlier one made.
+// TestOneGrantTakesNothingFromAnother: applying several grants changes no object of an earlier
+// one.
 func TestOneGrantTakesNothingFromAnother(t *testing.T) {
 	t.Parallel()
 	other := api.Pod{Namespace: "default", ServiceAccount: "other"}

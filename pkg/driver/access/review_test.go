@@ -26,8 +26,8 @@ var (
 	settings = api.Ref{Kind: api.ConfigMap, Namespace: "shared", Name: "settings"}
 )
 
-// reviewer is an API server that answers every review with the status or the error, and remembers
-// what it was asked.
+// reviewer is an API server that answers every review with the status or the error, and records
+// the questions.
 type reviewer struct {
 	t      *testing.T
 	status authorizationv1.SubjectAccessReviewStatus
@@ -49,7 +49,7 @@ func (r *reviewer) RoundTrip(request *http.Request) (*http.Response, error) {
 	review.Status = r.status
 	var answer any = review
 	code := http.StatusCreated
-	if status, ok := r.err.(apierrors.APIStatus); ok { // What wraps one is no answer of the API.
+	if status, ok := r.err.(apierrors.APIStatus); ok { // A wrapped one is not an answer of the API.
 		said := status.Status()
 		said.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 		answer, code = said, int(said.Code)

@@ -16,12 +16,12 @@ var tomorrow = time.Date(2126, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func encode(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-// jwt returns a token with the claims, signed by nobody.
+// jwt returns an unsigned token with the claims.
 func jwt(claims string) string {
 	return encode(`{"alg":"RS256","kid":"a-key"}`) + "." + encode(claims) + "." + encode("hunter2 is the signature")
 }
 
-// claimsOf returns what a token of a kubelet says for the pod.
+// claimsOf returns the claims of a kubelet's token for the pod.
 func claimsOf(p api.Pod) string {
 	return fmt.Sprintf(`{"aud":["https://kubernetes.default.svc"],"exp":4922912645,"iat":4922909045,"jti":"an-id",`+
 		`"iss":"https://kubernetes.default.svc","kubernetes.io":{"namespace":%q,"node":{"name":"node-1","uid":"node-uid"},`+
@@ -59,8 +59,8 @@ func TestParseTokens(t *testing.T) {
 	}
 }
 
-// TestTokensThatAreRefused has what did not come from a kubelet for this pod. No error shows a
-// piece of it.
+// TestTokensThatAreRefused has texts that do not come from a kubelet for this pod. No error shows
+// a piece of them.
 func TestTokensThatAreRefused(t *testing.T) {
 	t.Parallel()
 	const (
@@ -123,8 +123,8 @@ func TestTokensThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestATokenOfNobodyIsNotThatOfAnUnnamedPod: that neither says whose it is does not make them
-// belong together.
+// TestATokenOfNobodyIsNotThatOfAnUnnamedPod: a token without claims does not belong to a pod
+// without a name.
 func TestATokenOfNobodyIsNotThatOfAnUnnamedPod(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]api.Pod{
@@ -142,7 +142,7 @@ func TestATokenOfNobodyIsNotThatOfAnUnnamedPod(t *testing.T) {
 	}
 }
 
-// TestATokenIsNeverShown has every way by which one could come into a log line or an error. This
+// TestATokenIsNeverShown has every way by which a token could reach a log line or an error. This
 // is fault 28.
 func TestATokenIsNeverShown(t *testing.T) {
 	t.Parallel()

@@ -185,7 +185,7 @@ func TestTheEndLetsGo(t *testing.T) {
 			f.t.Errorf("Run = %v, want nil", err)
 		}
 		f.wantError(want)
-		f.wantLog() // The request that was cut short is no trouble.
+		f.wantLog() // The cancelled request is not trouble.
 		pass(time.Hour)
 		f.wantRequests("list")
 	})

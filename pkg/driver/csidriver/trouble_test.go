@@ -9,8 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// TestAwayBeforeTheFirstAnswer: Check waits until the API server is there. The same trouble again
-// is no news.
+// TestAwayBeforeTheFirstAnswer: Check waits until the API server is there. The same trouble is
+// logged once.
 func TestAwayBeforeTheFirstAnswer(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -52,8 +52,8 @@ func TestAwayBeforeTheFirstAnswer(t *testing.T) {
 	}
 }
 
-// TestForbiddenFromTheStart: an answer it is, and nobody waits for another. It heals by itself
-// once somebody grants it.
+// TestForbiddenFromTheStart: a denial is an answer, so no publish waits for another one. It heals
+// by itself once somebody grants the right.
 func TestForbiddenFromTheStart(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.put(new(true))
@@ -81,8 +81,8 @@ func TestForbiddenFromTheStart(t *testing.T) {
 	})
 }
 
-// TestTroubleKeepsWhatIsKnown breaks a watch that worked. What happens meanwhile is seen when it
-// heals.
+// TestTroubleKeepsWhatIsKnown ends a watch that worked. The end of the trouble shows what has
+// happened.
 func TestTroubleKeepsWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	objects := map[string]func(*fixture){
@@ -124,7 +124,8 @@ func TestTroubleKeepsWhatIsKnown(t *testing.T) {
 	}
 }
 
-// TestAnObjectThatWasMendedUnseen: who has done what the message says is told why it is not seen.
+// TestAnObjectThatWasMendedUnseen: the message explains a delay to a user who has typed the
+// command.
 func TestAnObjectThatWasMendedUnseen(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.put(nil)
@@ -139,8 +140,8 @@ func TestAnObjectThatWasMendedUnseen(t *testing.T) {
 	})
 }
 
-// TestTheLogSaysWhatToType, and of trouble what it is. Trouble that is over when something else
-// is found is not in it.
+// TestTheLogSaysWhatToType, and the trouble. It leaves out trouble that was over before another
+// finding.
 func TestTheLogSaysWhatToType(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.put(new(true))
@@ -164,7 +165,7 @@ func TestTheLogSaysWhatToType(t *testing.T) {
 	})
 }
 
-// TestAnotherSortOfTroubleIsNews, and one of the same sort is none whatever its text.
+// TestAnotherSortOfTroubleIsNews, and another text of the same sort is not.
 func TestAnotherSortOfTroubleIsNews(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.put(new(true))
@@ -190,8 +191,8 @@ func TestAnotherSortOfTroubleIsNews(t *testing.T) {
 	})
 }
 
-// TestAWatchThatIsRefused: lists are served, so that what is wrong is known, and seen by the
-// lists of each try.
+// TestAWatchThatIsRefused: lists are served, so the state is known, and seen by the list of each
+// attempt.
 func TestAWatchThatIsRefused(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.put(new(true))

@@ -174,7 +174,7 @@ func TestAStalledAnswer(t *testing.T) {
 		}
 		<-time.After(time.Second)
 		if !second.isDone() {
-			t.Error("the second answer waits for one that brings nothing")
+			t.Error("the second answer waits for one that delivers nothing")
 		}
 		go func() {
 			_, _ = to.Write(make([]byte, big))

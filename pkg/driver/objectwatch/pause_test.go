@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestHowLongAPauseIs: until it is time and not before, unless it is shortened or nobody waits
-// any more. Shortening one that is over changes nothing.
+// TestHowLongAPauseIs: it lasts its time, unless it is shortened or its context ends. Shortening
+// one that is over changes nothing.
 func TestHowLongAPauseIs(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

@@ -57,6 +57,6 @@ func TestHowConnectionsEnd(t *testing.T) {
 		}
 	}
 	if !isHangup(io.EOF) || !isHangup(io.ErrUnexpectedEOF) {
-		t.Error("the end of a stream is no end of a connection")
+		t.Error("the end of a stream does not count as the end of a connection")
 	}
 }

@@ -158,7 +158,7 @@ func TestNothingIsHeldBetweenEvents(t *testing.T) {
 			t.Fatalf("%s: %v", kind, err)
 		}
 		if got := cap(s.more); got > headLength {
-			t.Errorf("%s: %d bytes are held, want none", kind, got)
+			t.Errorf("%s: %d bytes are stored, want none", kind, got)
 		}
 	}
 }

@@ -33,9 +33,9 @@ func notFound(resource, name string, change func(*metav1.Status)) error {
 
 func unchanged(*metav1.Status) {}
 
-// TestOnlyTheAPIServersWordThatItIsGoneCounts for an object that is read by get: any other answer
-// with the status 404 is an error. A proxy that lost its server, a wrong path, or an answer about
-// something else says nothing of the object. This is a part of fault 25.
+// TestOnlyTheAPIServersWordThatItIsGoneCounts for an object that is read by get: every other
+// answer with the status 404 is an error. A proxy that lost its server, a wrong path, or an answer
+// about something else is not about the object. This is a part of fault 25.
 func TestOnlyTheAPIServersWordThatItIsGoneCounts(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

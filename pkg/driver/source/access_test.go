@@ -20,12 +20,12 @@ var (
 	behalf = access.OnBehalf(runner)
 )
 
-// denied is what says that a service account may not read.
+// denied returns the denial of a service account.
 func denied() error {
 	return apierrors.NewForbidden(corev1.Resource("configmaps"), "web", errors.New("serviceaccount default/runner may not get it"))
 }
 
-// unreviewed says that it could not be found out, because the driver itself may not ask.
+// unreviewed returns the error of a review that failed, because the driver itself may not ask.
 func unreviewed() error {
 	return &access.ReviewError{Identity: behalf, Ref: web, Cause: forbidden()}
 }
@@ -56,8 +56,8 @@ func (b *bench) wantForbidden(ref api.Ref, want string) {
 	}
 }
 
-// TestItIsAskedBeforeEachRequest, of whoever reads: who is to be asked about is not for a cache
-// to know. That it is about this identity the bench compares.
+// TestItIsAskedBeforeEachRequest, of every identity: the cache does not decide which identities
+// need a review. The bench compares the identity.
 func TestItIsAskedBeforeEachRequest(t *testing.T) {
 	t.Parallel()
 	for _, id := range []access.Identity{access.Driver(), access.Of(runner), behalf} {
@@ -70,13 +70,13 @@ func TestItIsAskedBeforeEachRequest(t *testing.T) {
 				b.wantStory(web, want...)
 				b.wantStory(cert, want...)
 				pass(time.Minute)
-				b.hangUp() // Which opens the watch anew.
+				b.hangUp() // The watch is opened again.
 				want = append(want, asking, "watch")
 				b.wantStory(web, want...)
 				b.wantStory(cert, want...)
 				pass(time.Minute)
 				expired := apierrors.NewResourceExpired("too old").Status()
-				b.send(web, watch.Event{Type: watch.Error, Object: &expired}) // Which lists anew.
+				b.send(web, watch.Event{Type: watch.Error, Object: &expired}) // The object is listed again.
 				pass(longestSilence)
 				b.wantStory(web, append(want, asking, "list", asking, "watch")...)
 				b.wantStory(cert, want...)
@@ -86,8 +86,8 @@ func TestItIsAskedBeforeEachRequest(t *testing.T) {
 	}
 }
 
-// TestWhatIsDeniedIsNotRead, by no sort of request, however often it is tried. What cannot be
-// found out is not read either, and is no denial.
+// TestWhatIsDeniedIsNotRead, by any sort of request, however often it is retried. An object whose
+// review failed is not read either, and that is not a denial.
 func TestWhatIsDeniedIsNotRead(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

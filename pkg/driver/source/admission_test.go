@@ -32,8 +32,7 @@ func (b *bench) crowd(free int64) *budget.Account {
 	return a
 }
 
-// wantCrowded checks that the object is known as it was, and that there is no room for what it is
-// now.
+// wantCrowded checks that the old content is known, and that the error is about room.
 func (b *bench) wantCrowded(want known) {
 	b.t.Helper()
 	b.settle()
@@ -45,7 +44,7 @@ func (b *bench) wantCrowded(want known) {
 	b.want(web, want)
 }
 
-// TestAnObjectThatThereIsNoRoomFor is not taken, not even read again and again, until there is
+// TestAnObjectThatThereIsNoRoomFor is not stored, and not read again and again, until there is
 // room.
 func TestAnObjectThatThereIsNoRoomFor(t *testing.T) {
 	bubble(t, func(b *bench) {
@@ -67,7 +66,7 @@ func TestAnObjectThatThereIsNoRoomFor(t *testing.T) {
 	})
 }
 
-// bytesPerWatch is what an object takes that is asked for, whatever comes of it.
+// bytesPerWatch is what a requested object takes, whether it exists or not.
 const bytesPerWatch = 96 << 10
 
 // wantUsed compares how much room the objects take.
@@ -79,8 +78,7 @@ func (b *bench) wantUsed(want int64) {
 	}
 }
 
-// TestAnObjectThatDoesNotExistTakesRoom as well, since it is watched: from the first user on to
-// the last, and be there any or not.
+// TestAnObjectThatDoesNotExistTakesRoom too, since it is watched: from the first user to the last.
 func TestAnObjectThatDoesNotExistTakesRoom(t *testing.T) {
 	bubble(t, func(b *bench) {
 		answer := b.hold()
@@ -108,7 +106,7 @@ func TestAnObjectThatDoesNotExistTakesRoom(t *testing.T) {
 	})
 }
 
-// running is [bubble] with a cache that runs: who comes is new to the node.
+// running is [bubble] with a cache that runs: objects are new to the node.
 func running(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	watched(t, func(b *bench) {
@@ -117,8 +115,8 @@ func running(t *testing.T, test func(b *bench)) {
 	})
 }
 
-// TestANewObjectLeavesTheReserve, which is a quarter of all, to those that are there. It is not
-// read again and again while nothing else is left, and follows when there is more.
+// TestANewObjectLeavesTheReserve, which is a quarter of the room, to the objects of live volumes.
+// It is not read again and again while only the reserve is left, and follows when there is more.
 func TestANewObjectLeavesTheReserve(t *testing.T) {
 	running(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
@@ -135,8 +133,8 @@ func TestANewObjectLeavesTheReserve(t *testing.T) {
 	})
 }
 
-// TestWhatIsUsedAlreadyMayTakeTheReserve: objects of live volumes, also of those of an earlier
-// run, whoever else comes.
+// TestWhatIsUsedAlreadyMayTakeTheReserve: objects of live volumes, also of an earlier run, beside
+// new ones.
 func TestWhatIsUsedAlreadyMayTakeTheReserve(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -156,7 +154,7 @@ func TestWhatIsUsedAlreadyMayTakeTheReserve(t *testing.T) {
 				return b.putMap(configMap(web, strings.Repeat("x", 100_000)))
 			},
 		},
-		"it is immutable, and a newcomer has it read anew": {
+		"it is immutable, and read again for a newcomer": {
 			before: func(b *bench) (*corev1.ConfigMap, func()) { return b.putMap(immutable(web, "1")), b.acquire(web) },
 			after: func(b *bench, _ *corev1.ConfigMap) *corev1.ConfigMap {
 				b.settle()
@@ -193,9 +191,9 @@ func TestWhatIsUsedAlreadyMayTakeTheReserve(t *testing.T) {
 	})
 }
 
-// TestWhatIsHeldIsPaidFor: an immutable object is created, deleted and made anew in one breath.
-// What comes after the first may still reach the watch that has ended with it.
-func TestWhatIsHeldIsPaidFor(t *testing.T) {
+// TestWhatIsStoredIsPaidFor: an immutable object is created, deleted and created again at once.
+// Later events may still reach the watch that has ended with the first one.
+func TestWhatIsStoredIsPaidFor(t *testing.T) {
 	bubble(t, func(b *bench) {
 		for n := range 40 {
 			ref := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("web-", n)}
@@ -206,15 +204,15 @@ func TestWhatIsHeldIsPaidFor(t *testing.T) {
 			b.putMap(configMap(ref, "less"))
 			b.settle()
 			if got := b.room.Used(); b.known(ref).Immutable && got < bytesPerWatch+100_000 {
-				t.Errorf("Used() = %d while the content is held, want it counted", got)
+				t.Errorf("Used() = %d while the content is stored, want it counted", got)
 			}
 			release()
 		}
 	})
 }
 
-// TestAnObjectThatGrows beyond what there is room for keeps its content, and follows when there
-// is room or it is smaller.
+// TestAnObjectThatGrows beyond the room stays as it was, and follows when there is room or it is
+// smaller.
 func TestAnObjectThatGrows(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(b *bench, others *budget.Account){

@@ -7,7 +7,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
-// TestTheTenantIsThePodsNamespace, whoever reads, and wherever the object is.
+// TestTheTenantIsThePodsNamespace, for each identity, and in each namespace of the object.
 func TestTheTenantIsThePodsNamespace(t *testing.T) {
 	t.Parallel()
 	pod := api.Pod{Namespace: "team", ServiceAccount: "runner"}

@@ -67,19 +67,19 @@ type bench struct {
 	*cluster
 	*source.Cache
 	t    *testing.T
-	id   access.Identity    // Who reads.
+	id   access.Identity    // The reader.
 	room *budget.Budget     // For the objects: more than a test needs.
-	log  ktesting.Buffer    // What the cache has logged.
+	log  ktesting.Buffer    // Of the cache.
 	stop context.CancelFunc // Ends the context that New was given.
 
 	mu      sync.Mutex // Guards the fields below.
 	changes []source.Key
 	hook    func(source.Key)            // Called at each change, unless nil.
-	allow   func(context.Context) error // What is answered to who asks whether a request may be made, unless nil.
-	denies  func() (bool, error)        // What is answered to who asks whether a denial is sure; it is, where this is nil.
+	allow   func(context.Context) error // Answers Config.Allow; nil: everything is allowed.
+	denies  func() (bool, error)        // Answers Config.Denies; nil: all denials are sure.
 }
 
-// recheck is how often pods' watches are opened anew, where a test does not say.
+// recheck is the recheck interval of most tests.
 const recheck = 3 * time.Minute
 
 // newBench returns a cache over a cluster, whose objects the identity reads. At the end of the
@@ -151,14 +151,14 @@ func (b *bench) isSure(_ context.Context, id access.Identity, ref api.Ref) (bool
 	return denies()
 }
 
-// onDenies sets what is answered to who asks whether a denial is sure.
+// onDenies sets the answer of [source.Config.Denies].
 func (b *bench) onDenies(is bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.denies = func() (bool, error) { return is, err }
 }
 
-// onAllow sets what is answered to who asks whether a request may be made; nil stands for yes.
+// onAllow sets [source.Config.Allow] from now on; nil: everything is allowed.
 func (b *bench) onAllow(allow func(context.Context) error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -175,7 +175,7 @@ func (b *bench) onChange(hook func(source.Key)) {
 	b.hook = hook
 }
 
-// key returns that of a ref for who reads.
+// key returns the key of a ref for the reader.
 func (b *bench) key(ref api.Ref) source.Key { return source.Key{Identity: b.id, Ref: ref} }
 
 // acquire takes the ref.

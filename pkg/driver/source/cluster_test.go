@@ -22,13 +22,13 @@ import (
 )
 
 // cluster plays the API server behind a transport, so that all of the client library is at work.
-// It honours field selectors and resource versions: a watch brings exactly what happened to its
+// It honours field selectors and resource versions: a watch delivers exactly what happened to its
 // object since the list. It refuses, by failing the test, whatever does not select one object by
 // name. How it speaks is in front_test.go.
 type cluster struct {
 	t     *testing.T
 	front *front
-	wire  http.RoundTripper // What clients reach it by.
+	wire  http.RoundTripper // The transport of clients.
 
 	mu       sync.Mutex // Guards all fields below.
 	version  int
@@ -37,14 +37,14 @@ type cluster struct {
 	watches  map[*serverWatch]bool     // Those that are open.
 	unclosed int                       // How many were answered whose body was not closed since.
 	requests []request
-	listErr  error                               // What lists answer instead, unless nil.
-	watchErr error                               // What watches answer instead, unless nil.
-	getErr   error                               // What gets answer instead, unless nil.
-	oldErr   error                               // What lists answer that ask for a version, unless nil.
+	listErr  error                               // Of all lists, unless nil.
+	watchErr error                               // Of all watches, unless nil.
+	getErr   error                               // Of all gets, unless nil.
+	oldErr   error                               // Of lists that name a version, unless nil.
 	gate     chan struct{}                       // Lists make their answer and then wait here, unless nil.
 	entrance chan struct{}                       // Watches wait here before they are opened, unless nil.
 	asked    chan struct{}                       // Has an element after a request.
-	swallows func(verb string, ref api.Ref) bool // Which requests never get an answer, unless nil.
+	swallows func(verb string, ref api.Ref) bool // Requests that never get an answer; nil for none.
 }
 
 // request is one call of a client, or the question whether it may be made.
@@ -211,7 +211,7 @@ func (c *cluster) send(ref api.Ref, e watch.Event) {
 	c.sendBytes(ref, c.front.event(e))
 }
 
-// sendBytes does so with whatever the network brings.
+// sendBytes sends arbitrary bytes.
 func (c *cluster) sendBytes(ref api.Ref, data []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -288,7 +288,7 @@ func (c *cluster) holdWatches() (answer func()) {
 	})
 }
 
-// hangUp closes every watch, as an API server does that goes away.
+// hangUp closes every watch, as an API server that goes away does.
 func (c *cluster) hangUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

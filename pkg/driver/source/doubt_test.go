@@ -13,7 +13,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
-// readers are those that may lose the right to read, by how the API server says no to them.
+// readers returns the identities that may lose access, and how the API server denies it.
 func readers() map[string]reader {
 	return map[string]reader{
 		"by the pod": {access.Of(runner), forbiddenList(), func(b *bench, err error) { b.answer(err, err) }},
@@ -21,7 +21,7 @@ func readers() map[string]reader {
 	}
 }
 
-// reader is who reads, what a denial says to it, and how requests of it are answered from now on;
+// reader has an identity, its denial, and how its requests are answered from now on;
 // nil stands for the truth.
 type reader struct {
 	id     access.Identity
@@ -29,7 +29,7 @@ type reader struct {
 	answer func(b *bench, err error)
 }
 
-// news is one change that was told.
+// news is one reported change.
 type news struct {
 	at      time.Time
 	revoked bool
@@ -45,12 +45,13 @@ func (b *bench) follow() func() []news {
 	}
 }
 
-// wantNeverRevoked checks that no change has said so, and that nothing says so now.
+// wantNeverRevoked checks that no change has reported that access is revoked, and that it is not
+// revoked now.
 func (b *bench) wantNeverRevoked(told []news) {
 	b.t.Helper()
 	for _, n := range told {
 		if n.revoked {
-			b.t.Errorf("%s was said to be revoked at %s, want it never said", web, n.at)
+			b.t.Errorf("%s was reported as revoked at %s, want it never", web, n.at)
 		}
 	}
 	if b.known(web).Revoked {
@@ -70,9 +71,8 @@ func (b *bench) passMostOfTheDoubt() {
 	b.wantForbidden(web, "forbidden")
 }
 
-// TestADenialThatStaysIsBelieved after a recheck, told once, and as soon as it can be: it is
-// asked often enough. The content stays, for who is to decide about it. It is over with the first
-// answer of another sort.
+// TestADenialThatStaysIsBelieved after a recheck, reported once, and as soon as possible: the API
+// server is asked often enough. The content stays. The first other answer ends it.
 func TestADenialThatStaysIsBelieved(t *testing.T) {
 	t.Parallel()
 	for name, r := range readers() {
@@ -195,8 +195,8 @@ func TestTheDriversOwnIsNeverRevoked(t *testing.T) {
 	})
 }
 
-// TestWhatTheDriverMayNotReadForAPodIsNoDenial of the pod, which may get it, as the API server
-// has just said.
+// TestWhatTheDriverMayNotReadForAPodIsNoDenial of the pod, which may get it, as the API server has
+// just answered.
 func TestWhatTheDriverMayNotReadForAPodIsNoDenial(t *testing.T) {
 	bubbleOf(t, behalf, func(b *bench) {
 		told := b.follow()
@@ -241,7 +241,7 @@ func TestAPolledObjectIsRevokedAsWell(t *testing.T) {
 	})
 }
 
-// TestAnOutageGrantsNothing: what was revoked stays so, with what was said then, until the API
+// TestAnOutageGrantsNothing: revoked access stays revoked, with the same error, until the API
 // server grants it again.
 func TestAnOutageGrantsNothing(t *testing.T) {
 	t.Parallel()

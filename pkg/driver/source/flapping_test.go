@@ -9,9 +9,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
-// TestAWatchThatStaysRefused: lists are served and watches are not, so the lists are what it is
-// read by. What changes is seen, and nothing else is news: an error that came and went with each
-// try would be told to the pods each time.
+// TestAWatchThatStaysRefused: lists are served and watches are not, so the object is read by lists.
+// Its changes are seen, and nothing else is reported: an error that came and went with each
+// attempt would be an Event each time.
 func TestAWatchThatStaysRefused(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))

@@ -42,7 +42,7 @@ func newFront(t *testing.T) *front {
 	return f
 }
 
-// speak has answers made in that content type from now on.
+// speak sets the content type of answers from now on.
 func (f *front) speak(kind string) {
 	f.t.Helper()
 	codecs := f.types.Codecs()
@@ -75,7 +75,7 @@ func (f *front) bytesOf(o runtime.Object) []byte {
 	return data
 }
 
-// event returns what a watch brings.
+// event returns the bytes of an event.
 func (f *front) event(e watch.Event) []byte {
 	event := &metav1.WatchEvent{Type: string(e.Type), Object: runtime.RawExtension{Raw: f.bytesOf(e.Object)}}
 	if f.kind == runtime.ContentTypeJSON {
@@ -148,7 +148,7 @@ func (f *front) asked(r *http.Request) (verb string, ref api.Ref, opts metav1.Li
 	return verb, ref, opts
 }
 
-// nameIn returns the name that a selector asks for; empty unless that is all it says.
+// nameIn returns the name that a selector asks for; empty if it selects anything else.
 func nameIn(selector string) string {
 	parsed, err := fields.ParseSelector(selector)
 	if err != nil || len(parsed.Requirements()) != 1 {
@@ -158,9 +158,9 @@ func nameIn(selector string) string {
 	return name
 }
 
-// textOf returns what an error says, without which request it was.
+// textOf returns the text of an error, without the request.
 func textOf(err error) string {
-	if sent, ok := errors.AsType[*url.Error](err); ok && err == error(sent) { //nolint:errorlint // What wraps it says more.
+	if sent, ok := errors.AsType[*url.Error](err); ok && err == error(sent) { //nolint:errorlint // A wrapper has more text.
 		err = sent.Err
 	}
 	return err.Error()

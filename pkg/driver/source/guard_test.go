@@ -33,15 +33,15 @@ const (
 	// requestsPerObject is a list and a watch. More would be made by every node for every object
 	// after each restart.
 	requestsPerObject = 2
-	// goroutinesPerObject is who waits for the next event. The library's transport, which is not
+	// goroutinesPerObject is the goroutine that waits for the next event. The library's transport, which is not
 	// here, has another one for each request. One more takes at least 2 KiB of stack, and 8 KiB
 	// once it has decoded something.
 	goroutinesPerObject = 1
 	// allocsPerBookmark is what a quiet object makes on the heap in a minute.
 	allocsPerBookmark = 12
-	// heapPerObject is the most that is held on the heap for an object of 1 KiB, with what plays
-	// the server; 5.6 KiB were measured. A KiB more would mean that the object is held twice, or
-	// with what nobody reads of it, such as its managed fields, or a buffer.
+	// heapPerObject is the most on the heap for an object of 1 KiB, with the part of
+	// the server; 5.6 KiB were measured. A KiB more would mean that the object is stored twice, or
+	// with unused parts, such as its managed fields, or a buffer.
 	heapPerObject = 6 << 10
 	// stackPerObject is the most that its goroutine takes; 2 KiB were measured. More would mean
 	// that deep calls are made by goroutines that then wait.
@@ -51,7 +51,7 @@ const (
 	// shareOfReflector is the most that both are of what a reflector with a store takes for the
 	// object, as the kubelet has one; 0.32 were measured, and less with the race detector.
 	shareOfReflector = 0.5
-	// heapAfterLarge is the most that is held for an object that was large, and more than its
+	// heapAfterLarge is the most that is left for an object that was large, and more than its
 	// content while it is: buffers are gone with their event.
 	heapAfterLarge = 16 << 10
 )
@@ -140,7 +140,7 @@ func TestGuardRequests(t *testing.T) {
 			}
 		}
 		if got, want := g.changes.Load(), int64(2*objects); got != want {
-			t.Errorf("%d changes were told, want %d: the measure shows nothing", got, want)
+			t.Errorf("%d changes were reported, want %d: the measure shows nothing", got, want)
 		}
 	})
 }
@@ -176,9 +176,9 @@ func goroutines() int {
 	return least
 }
 
-// TestGuardAllocations counts what a change makes on the heap, from its bytes until it is told,
-// and what a bookmark does. More would mean that something is decoded, copied or logged that was
-// not, for each change of each object.
+// TestGuardAllocations counts what a change allocates on the heap, from its bytes until it is
+// reported, and what a bookmark does. More would mean that something new is decoded, copied or
+// logged for each change of each object.
 func TestGuardAllocations(t *testing.T) {
 	for keys, want := range map[int]uint64{1: 31, 10: 63} {
 		onWire(t, keys, func(g *guarded) {
@@ -226,11 +226,11 @@ func statistics() runtime.MemStats {
 func TestGuardMemory(t *testing.T) {
 	const few, many = 10, 510
 	var ours, reflectors memory
-	onWire(t, 1, func(g *guarded) { g.grown(g.use, few, many) }) // What is made once is there from now on.
+	onWire(t, 1, func(g *guarded) { g.grown(g.use, few, many) }) // This makes what is made only once.
 	for range 3 {
 		onWire(t, 1, func(g *guarded) { ours = g.grown(g.use, few, many) })
 		if ours.heap <= heapPerObject && ours.stack <= stackPerObject {
-			break // What comes by chance in between is for no object, and does not come again.
+			break // Allocations of other goroutines do not repeat.
 		}
 	}
 	onWire(t, 1, func(g *guarded) { reflectors = g.grown(g.reflect(), few, many) })
@@ -266,7 +266,7 @@ func TestGuardMemoryAfterALargeEvent(t *testing.T) {
 		grown := held().heap - before.heap
 		t.Attr("guard/heap-after-a-large-event", fmt.Sprint(grown))
 		if grown > heapAfterLarge {
-			t.Errorf("%d bytes are held of what is not large any more, want at most %d", grown, heapAfterLarge)
+			t.Errorf("%d bytes are left of an object that was large, want at most %d", grown, heapAfterLarge)
 		}
 	})
 }

@@ -45,9 +45,9 @@ func TestAnImmutableObjectIsNotWatched(t *testing.T) {
 	}
 }
 
-// TestANewcomerReadsAnImmutableObjectAnew: it may have been made anew, and nobody was told. Until
-// the answer is there, the newcomer does not take the old content for current, and then everybody
-// has the new one. This is the second half of rule 60, and trap 15. This is fault 25.
+// TestANewcomerReadsAnImmutableObjectAnew: it may have been created again unnoticed. Until the
+// answer arrives, the newcomer does not get the old content, and then all users have the new one.
+// This is the second half of rule 60, trap 15 and fault 25.
 func TestANewcomerReadsAnImmutableObjectAnew(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.putMap(immutable(web, "old"))
@@ -124,7 +124,7 @@ func TestNewcomersToAnUnchangedImmutableObject(t *testing.T) {
 		if got := b.count("list"); got != 6 {
 			t.Errorf("lists = %d, want one for each user", got)
 		}
-		leave := b.acquire(web) // Leaves while its list is under way; the one who stays goes on.
+		leave := b.acquire(web) // During its list; the other user stays.
 		leave()
 		b.want(web, holding(o))
 		stay()

@@ -38,7 +38,7 @@ func (b *bench) logged(seen *int) []string {
 	return lines
 }
 
-// TestEachSortOfTroubleIsLoggedOnce, however often it is met, and its end.
+// TestEachSortOfTroubleIsLoggedOnce, however often it happens, and its end.
 func TestEachSortOfTroubleIsLoggedOnce(t *testing.T) {
 	bubble(t, func(b *bench) {
 		seen := 0
@@ -98,7 +98,7 @@ func TestTroubleThatPollingEndsIsOver(t *testing.T) {
 	})
 }
 
-// TestOddEventsAreNotLogged with what is in them, nor again and again.
+// TestOddEventsAreNotLogged with their content, nor again and again.
 func TestOddEventsAreNotLogged(t *testing.T) {
 	bubble(t, func(b *bench) {
 		seen := 0

@@ -57,9 +57,8 @@ func TestHowOftenItIsRead(t *testing.T) {
 	}
 }
 
-// TestAWatchIsRefusedForAMoment, as by a server that starts: nobody is told that the object is
-// polled, since the next watch opens. That happens soon, and as soon each time that the server
-// starts.
+// TestAWatchIsRefusedForAMoment, as by a server that starts: the object is not reported as polled,
+// since the next watch opens. That happens soon, and as soon each time that the server starts.
 func TestAWatchIsRefusedForAMoment(t *testing.T) {
 	t.Parallel()
 	for name, listErr := range map[string]error{"with its lists": forbiddenList(), "alone": nil} {
@@ -89,8 +88,8 @@ func TestAWatchIsRefusedForAMoment(t *testing.T) {
 	}
 }
 
-// TestItIsPolledWhenTheDoubtIsOver and not before: measured from the first refusal since a watch
-// was open, each time anew.
+// TestItIsPolledWhenTheDoubtIsOver, and not before: measured from the first refusal since a watch
+// was open, each time again.
 func TestItIsPolledWhenTheDoubtIsOver(t *testing.T) {
 	t.Parallel()
 	for _, recheck := range []time.Duration{recheck, 5 * time.Second} {

@@ -35,7 +35,7 @@ func (b *bench) onlyGets() {
 	b.answerGets(nil)
 }
 
-// forbiddenList can be told from what forbids other requests.
+// forbiddenList is a denial that differs from those of other requests.
 func forbiddenList() error {
 	return apierrors.NewForbidden(corev1.Resource("configmaps"), "", errors.New("it may not list"))
 }
@@ -44,8 +44,8 @@ func forbiddenGet() error {
 	return apierrors.NewForbidden(corev1.Resource("configmaps"), "web", errors.New("it may not get"))
 }
 
-// TestAnObjectsLifeByGets has who may get an object and nothing else, as is enough for an
-// ordinary volume's kubelet.
+// TestAnObjectsLifeByGets has a reader that may get an object and nothing else, which is enough
+// for the kubelet and an ordinary volume.
 func TestAnObjectsLifeByGets(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.onlyGets()
@@ -57,7 +57,7 @@ func TestAnObjectsLifeByGets(t *testing.T) {
 		b.wantChanges(web, 0)
 
 		first := b.putMap(configMap(web, "1"))
-		b.want(web, polling(known{Synced: true})) // Nobody watches.
+		b.want(web, polling(known{Synced: true})) // There is no watch.
 		b.wantAfter(longestPause, polling(holding(first)), 1)
 
 		second := b.putMap(configMap(web, "2"))
@@ -70,7 +70,7 @@ func TestAnObjectsLifeByGets(t *testing.T) {
 		b.wantAfter(longestPause, polling(holding(third)), 1)
 
 		b.remove(web)
-		fourth := b.putMap(configMap(web, "2")) // Gone and made anew between two looks.
+		fourth := b.putMap(configMap(web, "2")) // Deleted and created between two reads.
 		pass(longestPause)
 		if fourth.UID == third.UID {
 			t.Fatal("the cluster made another object with the same UID")
@@ -118,7 +118,7 @@ func TestAGetThatFailsIsNoDenial(t *testing.T) {
 	}
 }
 
-// TestRightsThatComeBackEndThePolling, and whoever uses the object is told. From then on no
+// TestRightsThatComeBackEndThePolling, and the users of the object learn that. From then on no
 // request is made.
 func TestRightsThatComeBackEndThePolling(t *testing.T) {
 	bubble(t, func(b *bench) {
@@ -140,8 +140,8 @@ func TestRightsThatComeBackEndThePolling(t *testing.T) {
 	})
 }
 
-// TestWhenEverythingIsRevoked the watch that cannot be opened anew does not say so: it may be the
-// watch alone. The list that comes next does.
+// TestWhenEverythingIsRevoked: the watch that cannot be opened does not report it, because only
+// watches may be denied. The list that comes next does.
 func TestWhenEverythingIsRevoked(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
@@ -187,7 +187,7 @@ func TestPolledObjectsAreSharedAndKeptApart(t *testing.T) {
 		before = len(b.times("get", web))
 		pass(longestPause)
 		if got := len(b.times("get", web)) - before; got != 0 {
-			t.Errorf("gets of %s: %d, want none for nobody", web, got)
+			t.Errorf("gets of %s: %d, want none without users", web, got)
 		}
 	})
 }

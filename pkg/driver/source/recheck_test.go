@@ -8,8 +8,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
-// TestHowLongAWatchStaysOpen opens many. That of who may lose the right to read is opened anew
-// about every recheck, and not all of a node at once; the driver's own stay open.
+// TestHowLongAWatchStaysOpen opens many. The watches of a reader that may lose access are opened
+// again about every recheck, and not all of a node at once; the driver's own stay open.
 func TestHowLongAWatchStaysOpen(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

@@ -20,7 +20,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
-// What a reflector of the client library gets right, case by case: expired versions, bookmarks,
+// The cases that a reflector of the client library handles: expired versions, bookmarks,
 // consistent lists, backoff and slow starts. Each holds whichever way the API server writes.
 
 // whicheverWay runs a test on a bench for each content type that API servers answer in.
@@ -74,8 +74,8 @@ func gone() *apierrors.StatusError {
 	}}
 }
 
-// TestAnExpiredVersion has the object listed, whoever says so and however, and is no trouble of
-// anybody's.
+// TestAnExpiredVersion makes the object listed, in whatever form it is reported, and is not
+// trouble. This is fault 24.
 func TestAnExpiredVersion(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]*apierrors.StatusError{"expired": apierrors.NewResourceExpired("too old"), "gone": gone()} {
@@ -91,7 +91,7 @@ func TestAnExpiredVersion(t *testing.T) {
 				pass(longestSilence)
 				b.wantAsked("list ", "watch 101", "list 101", "watch 101")
 
-				b.answer(nil, err) // To who asks for a watch.
+				b.answer(nil, err) // To a request for a watch.
 				o := b.putUnseen(configMap(web, "2"))
 				b.hangUp()
 				b.settle()
@@ -100,7 +100,7 @@ func TestAnExpiredVersion(t *testing.T) {
 				b.wantAsked("list ", "watch 101", "list 101", "watch 101", "watch 101", "list 101", "watch 102")
 				b.want(web, holding(o))
 
-				b.refuseVersions(err) // To who asks for a list.
+				b.refuseVersions(err) // To a request for a list.
 				b.say(err)
 				pass(longestSilence)
 				b.wantAsked("list ", "watch 101", "list 101", "watch 101", "watch 101", "list 101", "watch 102",
@@ -111,9 +111,9 @@ func TestAnExpiredVersion(t *testing.T) {
 	}
 }
 
-// TestBookmarksAndEventsAdvanceTheVersion from which the next watch goes on, and other things do
-// not: an object that is quiet while others change would otherwise be listed anew each time that
-// its watch ends.
+// TestBookmarksAndEventsAdvanceTheVersion from which the next watch continues, and nothing else
+// does: otherwise an object that is quiet while others change would be listed each time that its
+// watch ends.
 func TestBookmarksAndEventsAdvanceTheVersion(t *testing.T) {
 	whicheverWay(t, func(b *bench) {
 		b.putMap(configMap(web, "1"))
@@ -221,7 +221,7 @@ func TestBackoff(t *testing.T) {
 		"the server is too busy to open a watch": {
 			func(b *bench) { b.answer(nil, busy); b.hangUp(); b.settle(); b.answer(nil, nil) }, "watch 101",
 		},
-		"an internal error of who opens one": {
+		"an internal error when one is opened": {
 			func(b *bench) { b.answer(nil, internal); b.hangUp(); b.settle(); b.answer(nil, nil) }, "list 101",
 		},
 		"a connection that breaks while one is opened": {
@@ -254,8 +254,9 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// TestWhoIsToldToComeBackLaterDoes, and not before: nobody is told of trouble meanwhile.
-func TestWhoIsToldToComeBackLaterDoes(t *testing.T) {
+// TestARetryWaitsAsTheServerAsks retries after the time that the API server asks for, and not
+// before. Until then no trouble is reported.
+func TestARetryWaitsAsTheServerAsks(t *testing.T) {
 	whicheverWay(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
 		busy := apierrors.NewTooManyRequests("busy", 3)
@@ -274,8 +275,8 @@ func TestWhoIsToldToComeBackLaterDoes(t *testing.T) {
 	})
 }
 
-// TestAConnectionThatBreaksIsNoTrouble: the watch goes on from where it was, with all that has
-// changed.
+// TestAConnectionThatBreaksIsNoTrouble: the watch continues from the last version, with all
+// changes.
 func TestAConnectionThatBreaksIsNoTrouble(t *testing.T) {
 	whicheverWay(t, func(b *bench) {
 		b.putMap(configMap(web, "1"))
@@ -289,7 +290,7 @@ func TestAConnectionThatBreaksIsNoTrouble(t *testing.T) {
 		o := b.putMap(configMap(web, "2"))
 		b.wantNow(holding(o), 2)
 		b.wantAsked("list ", "watch 101", "watch 101")
-		b.answer(nil, io.ErrUnexpectedEOF) // Which breaks while the next one is opened.
+		b.answer(nil, io.ErrUnexpectedEOF) // The connection breaks while the next watch is opened.
 		b.hangUp()
 		b.want(web, holding(o))
 		b.answer(nil, nil)
@@ -299,8 +300,8 @@ func TestAConnectionThatBreaksIsNoTrouble(t *testing.T) {
 	})
 }
 
-// TestASlowStart: a server that takes its time over one object's list, or over its watch, holds
-// up no other object, and what it says in the end is taken. It is asked once.
+// TestASlowStart: a server that is slow with one object's list, or with its watch, delays no other
+// object, and its answer is used at last. There is one request.
 func TestASlowStart(t *testing.T) {
 	t.Parallel()
 	for name, hold := range map[string]func(b *bench) (answer func()){
@@ -316,7 +317,7 @@ func TestASlowStart(t *testing.T) {
 				asked := b.asks()
 				var quick []*corev1.ConfigMap
 				b.cluster.mu.Lock()
-				b.gate, b.entrance = nil, nil // Who waits there already goes on waiting.
+				b.gate, b.entrance = nil, nil // Requests that wait there already still wait.
 				b.cluster.mu.Unlock()
 				for i := range 20 {
 					ref := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("quick-", i)}

@@ -20,8 +20,8 @@ func (b *bench) many(n int) (refs []api.Ref) {
 	return refs
 }
 
-// wantReopened wants a second watch of the ref, which goes on from what is known, and returns how
-// long after a moment it was asked for.
+// wantReopened wants a second watch of the ref, which continues from what is known, and returns
+// how long after a moment it was requested.
 func (b *bench) wantReopened(ref api.Ref, after time.Time) time.Duration {
 	b.t.Helper()
 	b.wantRequests(ref, "list", "watch", "watch")
@@ -29,8 +29,8 @@ func (b *bench) wantReopened(ref api.Ref, after time.Time) time.Duration {
 	return times[len(times)-1].Sub(after)
 }
 
-// TestWatchesThatAreCutOff are opened anew within a second, and not all at once: what cut them
-// off has cut off those of other nodes too.
+// TestWatchesThatAreCutOff are opened again within a second, and not all at once: the watches of
+// other nodes were cut off too.
 func TestWatchesThatAreCutOff(t *testing.T) {
 	bubble(t, func(b *bench) {
 		refs := b.many(50)
@@ -54,7 +54,7 @@ func TestWatchesThatAreCutOff(t *testing.T) {
 	})
 }
 
-// TestAWatchWhoseTimeIsUp is opened anew at once: no two are so at the same time.
+// TestAWatchWhoseTimeIsUp is opened again at once: no two end at the same time.
 func TestAWatchWhoseTimeIsUp(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.acquire(web)

@@ -9,9 +9,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
-// TestAPolledObjectThatIsReplaced is fault 25: it is not gone for as long as it takes to the next
-// poll: a read may come just between its deletion and its creation, and it is looked for again
-// while its absence is not believed. Then it is polled as before.
+// TestAPolledObjectThatIsReplaced is fault 25: it does not count as gone until the next poll. A
+// read may come just between its deletion and its creation, so it is read again soon while its
+// absence is new. Then it is polled as before.
 func TestAPolledObjectThatIsReplaced(t *testing.T) {
 	bubbleOf(t, access.Of(runner), func(b *bench) {
 		b.putMap(configMap(web, "1"))

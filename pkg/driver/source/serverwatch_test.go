@@ -14,7 +14,7 @@ type serverWatch struct {
 	ref     api.Ref
 	ctx     context.Context
 	events  chan []byte
-	isDead  bool      // It brings nothing any more, and stays open.
+	isDead  bool      // It delivers nothing any more, and stays open.
 	until   time.Time // When an API server would end it.
 
 	pending []byte // Of the event that is being read.
@@ -68,8 +68,8 @@ func (c *cluster) endOverdue() {
 	}
 }
 
-// hangUp closes every watch, and returns when who had them has asked for something again: after a
-// second at most, as when nobody does.
+// hangUp closes every watch, and returns after the next request of each follower: within a second,
+// also if there is none.
 func (b *bench) hangUp() {
 	b.t.Helper()
 	waiting := map[api.Ref]bool{}

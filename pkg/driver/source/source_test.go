@@ -102,8 +102,7 @@ func TestNotSyncedIsNotNotFound(t *testing.T) {
 	})
 }
 
-// TestTheSameVersionIsNoChange: a relist or an event that brings what is known costs its users
-// nothing.
+// TestTheSameVersionIsNoChange: a list or an event with the known version costs the users nothing.
 func TestTheSameVersionIsNoChange(t *testing.T) {
 	bubble(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))

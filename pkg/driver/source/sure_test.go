@@ -10,8 +10,8 @@ import (
 )
 
 // TestOnlyAServerThatIsSureIsBelieved is fault 28: denials may come from a server that has not
-// read its roles, or from what stands before it, for as long as they like. It is asked whether it
-// is sure when it has denied for a recheck, and not any more when it is.
+// read its roles, or from a proxy before it, for any time. It is asked for confirmation when it
+// has denied for a recheck, and not after it has confirmed.
 func TestOnlyAServerThatIsSureIsBelieved(t *testing.T) {
 	t.Parallel()
 	doubts := map[string]struct {
@@ -61,9 +61,9 @@ func TestOnlyAServerThatIsSureIsBelieved(t *testing.T) {
 	}
 }
 
-// TestARevocationIsFollowedInTime: at worst the right is taken away just after a watch was
-// opened, and that one lasts for longest. README.md and SECURITY.md state the sum;
-// TestThePagesSayWhenADenialIsBelieved, beside the flag, looks there.
+// TestARevocationIsFollowedInTime: at worst access is lost just after a watch was opened that
+// lasts longest. README.md and SECURITY.md state the sum; TestThePagesSayWhenADenialIsBelieved,
+// beside the flag, checks these pages.
 func TestARevocationIsFollowedInTime(t *testing.T) {
 	t.Parallel()
 	for name, r := range readers() {

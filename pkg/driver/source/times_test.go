@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestSnapshotSaysSinceWhenItIsNotCurrent: since the first of the errors that follow upon each
-// other, whatever they are.
+// TestSnapshotSaysSinceWhenItIsNotCurrent: since the first of consecutive errors, the same or
+// others.
 func TestSnapshotSaysSinceWhenItIsNotCurrent(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.putMap(configMap(web, "1"))
@@ -35,7 +35,7 @@ func TestSnapshotSaysSinceWhenItIsNotCurrent(t *testing.T) {
 	})
 }
 
-// TestContentSaysWhenTheObjectWasChanged: at the newest time of all who have changed it.
+// TestContentSaysWhenTheObjectWasChanged: at the newest time of its managed fields.
 func TestContentSaysWhenTheObjectWasChanged(t *testing.T) {
 	bubble(t, func(b *bench) {
 		defer b.acquire(web)()

@@ -18,12 +18,12 @@ import (
 )
 
 func forbidden() error {
-	return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", fmt.Errorf("RBAC says no"))
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", fmt.Errorf("RBAC denies it"))
 }
 
 func unavailable() error { return apierrors.NewServiceUnavailable("overloaded") }
 
-// refused is what a client says when no API server listens.
+// refused is the error of a client if no API server listens.
 func refused() error {
 	return &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 }
@@ -47,7 +47,7 @@ func TestReadingThatNeverWorkedHeals(t *testing.T) {
 				b.answer(err, err)
 				defer b.acquire(web)()
 				b.wantNow(known{Err: err.Error()}, 1)
-				b.wantAfter(10*time.Minute, known{Err: err.Error()}, 0) // The same trouble again is no news.
+				b.wantAfter(10*time.Minute, known{Err: err.Error()}, 0) // The same trouble is not reported again.
 
 				b.answer(nil, nil)
 				b.wantAfter(longestSilence, holding(o), 2) // The trouble is over, and here is the object.
@@ -89,8 +89,7 @@ func TestTroubleKeepsTheContent(t *testing.T) {
 	}
 }
 
-// TestAReleaseEndsEverything that goes on about an object, at once: the bench waits for what is
-// left.
+// TestAReleaseEndsEverything that happens for an object, at once: the bench waits for the rest.
 func TestAReleaseEndsEverything(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(b *bench){
@@ -122,7 +121,7 @@ func TestAReleaseEndsEverything(t *testing.T) {
 	}
 }
 
-// TestAbsenceThatIsConfirmedIsNoNews lists anew what was not there before.
+// TestAbsenceThatIsConfirmedIsNoNews lists an object again that did not exist before.
 func TestAbsenceThatIsConfirmedIsNoNews(t *testing.T) {
 	bubble(t, func(b *bench) {
 		defer b.acquire(web)()
@@ -136,8 +135,8 @@ func TestAbsenceThatIsConfirmedIsNoNews(t *testing.T) {
 	})
 }
 
-// TestAnotherSortOfTroubleIsNews: a server that comes back without the rights for us must reach
-// whoever waits.
+// TestAnotherSortOfTroubleIsNews: a server that comes back without our rights must reach the
+// publishes that wait.
 func TestAnotherSortOfTroubleIsNews(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.answer(refused(), refused())
@@ -164,7 +163,7 @@ func TestAWatchThatIsClosedGoesOn(t *testing.T) {
 		}
 		b.wantChanges(web, 0)
 		if got := b.count("list"); got != 1 {
-			t.Errorf("lists = %d, want 1: the watch goes on from where it was", got)
+			t.Errorf("lists = %d, want 1: the watch continues from the last version", got)
 		}
 		o = b.putMap(configMap(web, "1"))
 		b.want(web, holding(o))

@@ -80,8 +80,8 @@ func TestIdentitiesDoNotShare(t *testing.T) {
 	})
 }
 
-// TestARestartIsFresh: after the last user has left nothing is held of an object, and the next
-// user waits for an answer. Stale data is not served (rule 59). This is fault 27.
+// TestARestartIsFresh: after the last use nothing is stored of an object, and the next user waits
+// for an answer. Stale data is not served (rule 59). This is fault 27.
 func TestARestartIsFresh(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.putMap(configMap(web, "1"))
@@ -142,7 +142,7 @@ func TestTheContextEndsEverything(t *testing.T) {
 }
 
 // TestNoRequestInSteadyState lets a quarter of an hour pass over many users of a few objects.
-// These are rules 57 and 59: a watch that nobody asks of is neither closed nor opened anew.
+// These are rules 57 and 59: a quiet watch is neither closed nor opened again.
 func TestNoRequestInSteadyState(t *testing.T) {
 	bubble(t, func(b *bench) {
 		for range 10 {
@@ -215,7 +215,7 @@ func playUsers(b *bench, r *rand.Rand) {
 	checkUsers(b, refs, releases, content)
 }
 
-// checkUsers compares what is watched and known with who uses what.
+// checkUsers compares what is watched and known with the users.
 func checkUsers(b *bench, refs []api.Ref, releases map[api.Ref][]func(), content map[api.Ref]known) {
 	used := 0
 	for _, ref := range refs {

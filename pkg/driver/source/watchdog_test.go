@@ -16,7 +16,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
-// Where bookmarks are sent, a watch is held for dead after 160 to 184 s without a sign; it is
+// Where bookmarks are sent, a watch counts as dead after 160 to 184 s without a sign; it is
 // looked at every two.
 const (
 	shortestTimeout = 160 * time.Second
@@ -76,9 +76,8 @@ func (b *bench) wantRequests(ref api.Ref, want ...string) {
 	}
 }
 
-// TestAWatchThatDiesSilentlyIsReplaced is fault 24: the connection stays open and brings nothing.
-// The list that follows asks for the latest, since what its server has in its cache may be just
-// as old.
+// TestAWatchThatDiesSilentlyIsReplaced is fault 24: the connection stays open and delivers
+// nothing. The list that follows asks for the latest, because its server's cache may be as old.
 func TestAWatchThatDiesSilentlyIsReplaced(t *testing.T) {
 	watched(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
@@ -95,14 +94,14 @@ func TestAWatchThatDiesSilentlyIsReplaced(t *testing.T) {
 		b.wantVersions("", "")
 		b.wantReplaced(1)
 		b.wantWatches(web, 1, 1)
-		b.wantChanges(web, 2) // That it was dead is no trouble of the pods'.
+		b.wantChanges(web, 2) // Pods do not see that it was dead.
 		last := b.putMap(configMap(web, "3"))
 		b.want(web, holding(last))
 	})
 }
 
-// TestAWatchThatIsBornDead is known by what others of its kind bring. A kind of which an API
-// server has seen no change since it started brings no bookmarks.
+// TestAWatchThatIsBornDead is detected by bookmarks of another watch of its kind. If an API server
+// has seen no change of a kind since it started, it sends no bookmarks.
 func TestAWatchThatIsBornDead(t *testing.T) {
 	watched(t, func(b *bench) {
 		b.putMap(configMap(web, "1"))
@@ -122,9 +121,8 @@ func TestAWatchThatIsBornDead(t *testing.T) {
 	})
 }
 
-// TestWithoutBookmarks: an object of which nothing is heard is listed less and less often, and a
-// watch is held for dead when its API server should have ended it, half an hour to an hour after
-// it began.
+// TestWithoutBookmarks: a silent object is listed less and less often, and its watch counts as
+// dead when its API server should have ended it, half an hour to an hour after it began.
 func TestWithoutBookmarks(t *testing.T) {
 	watched(t, func(b *bench) {
 		defer b.acquire(web)()
@@ -152,13 +150,13 @@ func TestWithoutBookmarks(t *testing.T) {
 		pass(61*time.Minute + longestSilence)
 		b.want(web, holding(next))
 		if b.Replaced() == 0 {
-			t.Error("no watch was held for dead, although none was ended by its server")
+			t.Error("no watch was found dead, although its server ended none")
 		}
 	})
 }
 
-// TestAWatchFromTheFuture is fault 26: etcd was restored while nobody could tell, and the watch
-// goes on from a version that is still to come. Its server sends nothing until then.
+// TestAWatchFromTheFuture is fault 26: etcd was restored unnoticed, and the watch continues from a
+// version that does not exist yet. Its server sends nothing until then.
 func TestAWatchFromTheFuture(t *testing.T) {
 	t.Parallel()
 	for name, id := range map[string]access.Identity{"the driver's": access.Driver(), "a pod's": access.Of(runner)} {
@@ -185,7 +183,7 @@ func TestAWatchFromTheFuture(t *testing.T) {
 	}
 }
 
-// TestAWatchThatWasLongInComing lasts as long as another: its server counts from its answer.
+// TestAWatchThatWasLongInComing lasts as long as others: its server counts from its answer.
 func TestAWatchThatWasLongInComing(t *testing.T) {
 	bubbleWith(t, access.Of(runner), 2*time.Minute, func(b *bench) {
 		go func() { _ = b.Run(b.t.Context()) }() // It returns nil.
@@ -205,7 +203,7 @@ func TestAWatchThatWasLongInComing(t *testing.T) {
 		b.wantWatches(web, 1, 1)
 		b.wantRequests(web, "list", "watch")
 		pass(20 * time.Second)
-		b.wantReplaced(1) // Nobody has ended it.
+		b.wantReplaced(1) // Its server has not ended it.
 	})
 }
 
@@ -227,7 +225,7 @@ func TestAfterARefusedConnectionItIsListed(t *testing.T) {
 	})
 }
 
-// TestALivelyWatchIsLeftAlone, be it by bookmarks or by events that it lives. In steady state
+// TestALivelyWatchIsLeftAlone, whether bookmarks or events show that it lives. In steady state
 // there is no request.
 func TestALivelyWatchIsLeftAlone(t *testing.T) {
 	watched(t, func(b *bench) {
@@ -248,8 +246,8 @@ func TestALivelyWatchIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestEverythingIsListedAnewNowAndThen: about once in one to two hours, whatever its watch looks
-// like. Objects are not listed at once.
+// TestEverythingIsListedAnewNowAndThen: about once in one to two hours, although its watch is
+// alive. The objects are not listed at the same time.
 func TestEverythingIsListedAnewNowAndThen(t *testing.T) {
 	watched(t, func(b *bench) {
 		var refs []api.Ref
@@ -261,7 +259,7 @@ func TestEverythingIsListedAnewNowAndThen(t *testing.T) {
 		const hours = 8
 		for range hours * 3 {
 			b.bookmarks(20*time.Minute, refs...)
-			b.hangUp() // As API servers do when the time has come that they were told.
+			b.hangUp() // As API servers do at the requested time.
 			b.settle()
 		}
 		atOnce := map[time.Time]int{}
@@ -328,8 +326,8 @@ func (b *bench) putUnseen(o *corev1.ConfigMap) *corev1.ConfigMap {
 	return o
 }
 
-// TestAReleaseEndsTheWatchdog: nobody looks after what nobody uses, nor after what is read once
-// and for all.
+// TestAReleaseEndsTheWatchdog: unused objects are not checked, nor are objects that are read only
+// once.
 func TestAReleaseEndsTheWatchdog(t *testing.T) {
 	watched(t, func(b *bench) {
 		b.putMap(immutable(other, "1"))

@@ -88,7 +88,7 @@ func (w *wire) bookmark() []byte {
 	return w.event(watch.Event{Type: watch.Bookmark, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.Itoa(w.version)}}})
 }
 
-// send brings it to who watches the object, and lets everything happen that follows.
+// send sends the event to the watch of the object, and lets everything happen that follows.
 func (w *wire) send(name string, event []byte) {
 	w.mu.Lock()
 	stream := w.streams[name]
