@@ -18,7 +18,9 @@ func evidenceOf(key source.Key, s source.Snapshot) access.Evidence {
 
 // followsLossLocked reports whether files go with their source. A volume that is being published
 // first requires the source. p.mu is held.
-func (p *projection) followsLossLocked() bool { return p.isLive() && p.spec.OnDelete == api.OnDeleteRemove }
+func (p *projection) followsLossLocked() bool {
+	return p.isLive() && p.spec.OnDelete == api.OnDeleteRemove
+}
 
 // isAbsenceEarlyLocked reports whether it is too early to count an object as deleted whose
 // content is in the files, or may be after a restart. p.mu is held.

@@ -53,7 +53,9 @@ func (pl planner) plan(p *projection) (plans.Plan, map[api.Ref]api.Content, erro
 
 // removesFiles reports whether files of the volume must go because their source may no longer be
 // read.
-func (pl planner) removesFiles(p *projection) bool { return p.followsLossLocked() && len(pl.lost(p)) > 0 }
+func (pl planner) removesFiles(p *projection) bool {
+	return p.followsLossLocked() && len(pl.lost(p)) > 0
+}
 
 // stalenessLocked returns why what is known of a source may be out of date.
 func (pl planner) stalenessLocked(p *projection) error {
