@@ -130,8 +130,8 @@ func (byDriver) Choose(api.Pod, api.Ref) access.Identity { return access.Driver(
 type noTokens struct{}
 
 func (noTokens) Store(string, api.Pod, access.Token) error { return nil }
-func (noTokens) Drop(string) error                        { return nil }
-func (noTokens) Retain(func(string) bool) error           { return nil }
+func (noTokens) Drop(string) error                         { return nil }
+func (noTokens) Retain(func(string) bool) error            { return nil }
 
 // limitsFor returns what the manager limits a volume of one ConfigMap to. The manager publishes an empty one.
 func limitsFor(t *testing.T, policy string) volumefs.Limits {
