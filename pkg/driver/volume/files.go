@@ -112,7 +112,9 @@ func (s *syncer) writerLocked(p *projection, view *volumefs.View, w write) atomi
 		return atomicdir.InPlace{Room: room}
 	case api.UpdateAtomic, api.UpdateNever:
 	}
-	return atomicdir.Atomic{Room: room, Differs: w.differs, Grace: atomicdir.Grace{Time: graceTime, Bytes: graceBytes}}
+	return atomicdir.Atomic{
+		Room: room, Differs: w.differs, IsNew: !p.isLive(), Grace: atomicdir.Grace{Time: graceTime, Bytes: graceBytes},
+	}
 }
 
 // openViewLocked returns a view of the files. It returns the cached view of a live volume if that

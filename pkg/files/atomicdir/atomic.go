@@ -47,6 +47,9 @@ type Atomic struct {
 	Room func() error
 	// Differs says that the live files are known to be others than the tree's. They are not compared then.
 	Differs bool
+	// IsNew says that the directory is empty and that nobody else sees it. It is not listed then, and
+	// names get no temporary ones.
+	IsNew bool
 
 	hook hook
 }
@@ -66,7 +69,8 @@ func (a Atomic) Write(root *os.File, t tree.Tree) (changed bool, err error) {
 // write gives grace to generations that were replaced before, and the writer's own to the one that it replaces.
 func (a Atomic) write(root *os.File, t tree.Tree, grace Grace) (changed bool, err error) {
 	w := &atomicWrite{
-		dir: newDir(root, a.hook), want: t, room: a.Room, wanted: t.Names(), grace: grace, keepsLast: a.Grace.Time > 0, differs: a.Differs, now: time.Now(),
+		dir: newDir(root, a.hook), want: t, room: a.Room, wanted: t.Names(), grace: grace, keepsLast: a.Grace.Time > 0, differs: a.Differs, isNew: a.IsNew,
+		now: time.Now(),
 	}
 	if err := w.prepare(); err != nil {
 		return w.made, errors.Join(err, w.undo())
@@ -86,7 +90,9 @@ type atomicWrite struct {
 	keepsLast bool
 	// differs says that the live generation is not what is wanted.
 	differs bool
-	now     time.Time
+	// isNew says that the root is empty and that nobody sees it.
+	isNew bool
+	now   time.Time
 	// spared are replaced generations that have grace.
 	spared map[string]bool
 	// found is what was in the root, one level deep. What is removed is taken out; what is made is not put in.
@@ -128,6 +134,9 @@ func (w *atomicWrite) finish() error {
 
 // look is step 1.
 func (w *atomicWrite) look() error {
+	if w.isNew {
+		return nil
+	}
 	var err error
 	if w.order, err = w.names(); err != nil {
 		return err
@@ -253,12 +262,21 @@ func (w *atomicWrite) linkGeneration() error {
 	if w.isEqual {
 		return nil
 	}
-	return w.symlink(w.next, dataTemp, ownerOf(w.want), w.want.DirMode)
+	return w.symlink(w.next, w.temporary(dataLink, dataTemp), ownerOf(w.want), w.want.DirMode)
+}
+
+// temporary returns the name under which a link waits for its rename. In a new directory that is its
+// final name: nobody sees it.
+func (w *atomicWrite) temporary(name, temp string) string {
+	if w.isNew {
+		return name
+	}
+	return temp
 }
 
 // swap is step 9. A rename cannot replace a directory, so swap removes a ..data that is one; no writer made it.
 func (w *atomicWrite) swap() error {
-	if w.isEqual {
+	if w.isEqual || w.isNew {
 		return nil
 	}
 	if w.found.isDir(dataLink) {
@@ -273,10 +291,10 @@ func (w *atomicWrite) swap() error {
 func (w *atomicWrite) undo() error {
 	var errs []error
 	if w.next != "" {
-		errs = append(errs, w.remove(dataTemp), w.remove(w.next))
+		errs = append(errs, w.remove(w.temporary(dataLink, dataTemp)), w.remove(w.next))
 	}
-	for i := range w.staged {
-		errs = append(errs, w.remove(tempName(i)))
+	for i, name := range w.staged {
+		errs = append(errs, w.remove(w.temporary(name, tempName(i))))
 	}
 	for _, l := range w.dropped {
 		if _, err := w.stat(l.name); err == nil {

@@ -216,6 +216,35 @@ func TestFailureBeforeTheSwapLeavesNoTrace(t *testing.T) {
 	}
 }
 
+// TestANewDirectory: what a writer makes in a directory that it need not list is what it would find
+// right, and a failure leaves the directory empty.
+func TestANewDirectory(t *testing.T) {
+	t.Parallel()
+	for name, u := range updates() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want := u.to.tree(t)
+			for n, reached := 0, true; reached; n++ {
+				reached = false
+				dir, root := newVolume(t)
+				w := atomicdir.WithHook(atomicdir.Atomic{IsNew: true}, stops()["one change fails"](n, &reached))
+				_, err := w.Write(root, want)
+				if !reached {
+					checkVolume(t, atomicdir.Atomic{}, dir, want)
+					if mustWrite(t, atomicdir.Atomic{}, root, want) {
+						t.Error("Write of what is there = changed, want unchanged")
+					}
+					break
+				}
+				left, listErr := os.ReadDir(dir)
+				if !errors.Is(err, errInjected) || len(left) != 0 {
+					t.Errorf("Write failing at change %d = %v and leaves %v (%v), want the injected error and nothing", n, err, left, listErr)
+				}
+			}
+		})
+	}
+}
+
 func target(t *testing.T, dir string) string {
 	t.Helper()
 	to, err := os.Readlink(filepath.Join(dir, "..data"))

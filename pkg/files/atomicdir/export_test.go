@@ -4,9 +4,11 @@ package atomicdir
 func WithHook(w Writer, hook func(op, name string) error) Writer {
 	switch w := w.(type) {
 	case Atomic:
-		return Atomic{hook: hook, Grace: w.Grace, Differs: w.Differs}
+		w.hook = hook
+		return w
 	case Replace:
-		return Replace{hook: hook}
+		w.hook = hook
+		return w
 	default:
 		return InPlace{hook: hook}
 	}

@@ -44,3 +44,20 @@ func TestGuardChanges(t *testing.T) {
 		}
 	}
 }
+
+// TestGuardChangesInANewDirectory: there every link gets its name at once.
+func TestGuardChangesInANewDirectory(t *testing.T) {
+	t.Parallel()
+	for count, want := range map[int]int{1: 7, 10: 43} {
+		changes := 0
+		w := atomicdir.WithHook(atomicdir.Atomic{IsNew: true}, func(string, string) error { changes++; return nil })
+		_, root := newVolume(t)
+		all := files{}
+		for i := range count {
+			all[fmt.Sprintf("file-%d", i)] = "1"
+		}
+		if mustWrite(t, w, root, all.tree(t)); changes != want {
+			t.Errorf("%d files in a new directory take %d changes, want %d", count, changes, want)
+		}
+	}
+}

@@ -18,7 +18,7 @@ func (w *atomicWrite) stageNames() error {
 		if w.isRightLink(name) {
 			continue
 		}
-		temp := tempName(len(w.staged))
+		temp := w.temporary(name, tempName(len(w.staged)))
 		w.staged = append(w.staged, name)
 		if err := w.symlink(dataLink+"/"+name, temp, ownerOf(w.want), w.want.DirMode); err != nil {
 			return err
@@ -57,6 +57,9 @@ func (w *atomicWrite) isWanted(name string) bool {
 
 // addNames is step 10.
 func (w *atomicWrite) addNames() error {
+	if w.isNew {
+		return nil
+	}
 	for i, name := range w.staged {
 		if w.found.isDir(name) {
 			if err := w.discard(name); err != nil {
