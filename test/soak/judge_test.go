@@ -93,7 +93,7 @@ func TestTheModelSeesWhatIsWrong(t *testing.T) {
 			s := j.at(3, 3)
 			s.set("k0", value(ref{secret, "home", "other"}, "k0", entry{3, 5}), 0o644)
 			return s
-		}, "no source of the volume"},
+		}, "not a source of the volume"},
 		"a mode": {atomicPolicy, func(j *judged) snapshot {
 			s := j.at(3, 3)
 			s.set("d/k0", s.files["d/k0"].data, 0o644)
