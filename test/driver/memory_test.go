@@ -260,6 +260,7 @@ func testManyVolumesOfOneLargeObject(t *testing.T, b *small) {
 	t.Helper()
 	b.set(1, 0, large)
 	pods := b.podsOf(podsOfANode, func(int) string { return ownObject(0) })
+	environment.Eventually(t, atLength, func() error { return b.TryPublish(t.Context(), pods[0]) }) // It was read.
 	live := b.flood(pods)
 	if len(live) == 0 || len(live) == len(pods) {
 		t.Fatalf("%d of %d volumes were published, want some", len(live), len(pods))

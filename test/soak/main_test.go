@@ -3,7 +3,7 @@
 // is taken and given, the driver and the API server are killed, the network between them fails, the state directory is lost.
 //
 // LIVECONFIG_SEED repeats a run, as far as the timing of processes lets it be repeated, and LIVECONFIG_SOAK_TIME says how
-// long to go on, as in 5m. What was done is kept in bin/test/soak-SEED.log when the test fails.
+// long to go on, as in 5m. What was done is kept in bin/test/soak-SEED--share-volumes=….log when the test fails.
 package soak
 
 import (
@@ -19,19 +19,30 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(environment.Main(m)) }
 
-// How long things are done: a moment in a run of all tests, an hour where there is time.
+// How long things are done in each way: a moment in a run of all tests, half an hour where there is time.
 const (
-	usualSeconds = 15
-	soakSeconds  = 3600
+	usualSeconds = 10
+	soakSeconds  = 1800
+)
+
+// Flags of the driver.
+const (
+	share     = "--share-volumes=true"
+	dontShare = "--share-volumes=false"
 )
 
 // TestTheNodeSurvivesAnything does things at random until the time is over, and every now and then lets the node come to
 // rest: then every volume holds what its sources say, and nothing is left of what is gone. Readers look at volumes all the
-// time.
+// time. Equal volumes share their files, or do not.
 func TestTheNodeSurvivesAnything(t *testing.T) {
-	r := newRun(t, seed(t))
+	for _, flag := range []string{share, dontShare} {
+		t.Run(flag, func(t *testing.T) { surviveAnything(newRun(t, seed(t), flag), duration(t)) })
+	}
+}
+
+func surviveAnything(r *run, d time.Duration) {
 	stopReaders := r.startReaders()
-	end := time.Now().Add(duration(t))
+	end := time.Now().Add(d)
 	for time.Now().Before(end) && !r.hasFailed() {
 		r.step()
 	}

@@ -71,9 +71,33 @@ func (r *run) anyPod() *pod {
 	return all[r.rand.IntN(len(all))]
 }
 
+// kind is what the replicas of a pod have in common.
+type kind struct {
+	account string
+	fsGroup int // Below zero for none.
+	specs   []spec
+}
+
+// newKind makes up a pod, or takes one that is there for a model: volumes of replicas share their files.
+func (r *run) newKind() kind {
+	if like := r.anyPod(); like != nil && r.rand.IntN(3) == 0 {
+		k := kind{account: like.account, fsGroup: like.volumes[0].fsGroup}
+		for _, v := range like.volumes {
+			k.specs = append(k.specs, v.spec)
+		}
+		return k
+	}
+	k := kind{account: accounts[r.rand.IntN(len(accounts))], fsGroup: r.someID()}
+	for range 1 + r.rand.IntN(1+r.rand.IntN(5)) {
+		k.specs = append(k.specs, r.newSpec(k.fsGroup))
+	}
+	return k
+}
+
 // newPod makes a pod with volumes in the API server and the model. Nothing is published.
 func (r *run) newPod(name string) *pod {
-	account := accounts[r.rand.IntN(len(accounts))]
+	k := r.newKind()
+	account, fsGroup := k.account, k.fsGroup
 	pods := r.bench.Cluster.Client().CoreV1().Pods(r.home)
 	var known *corev1.Pod
 	r.try("create pod "+name, func(ctx context.Context) (err error) {
@@ -91,15 +115,12 @@ func (r *run) newPod(name string) *pod {
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.home, Name: name, UID: known.UID},
 		Spec:       corev1.PodSpec{ServiceAccountName: account},
 	}}
-	fsGroup := r.someID()
 	if fsGroup >= 0 {
 		id := int64(fsGroup)
 		p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &id}
 	}
-	for i := range 1 + r.rand.IntN(1+r.rand.IntN(5)) {
-		v := &vol{
-			spec: r.newSpec(fsGroup), pod: p, name: fmt.Sprintf("v%d", i), floor: map[ref]int{}, seen: map[seenKey]int{},
-		}
+	for i, s := range k.specs {
+		v := &vol{spec: s, pod: p, name: fmt.Sprintf("v%d", i), floor: map[ref]int{}, seen: map[seenKey]int{}}
 		fixture.AddVolume(p.Pod, v.name, v.attributes(r.home, r.rand.IntN(2) == 0))
 		v.id, v.target = fakekubelet.VolumeID(p.Pod, v.name), r.bench.Node.Target(p.Pod, v.name)
 		p.volumes = append(p.volumes, v)

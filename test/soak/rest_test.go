@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
@@ -33,6 +35,7 @@ func (r *run) rest() {
 		}
 	}
 	r.checkNode()
+	r.checkSharing()
 	r.checkLog()
 	r.markRested(proven)
 	r.rests++
@@ -40,6 +43,24 @@ func (r *run) rest() {
 	r.isUpset = false
 	r.conditions.Unlock()
 	r.log.note("  rested after %s: %d volumes", time.Since(begin).Round(time.Millisecond), len(r.allVolumes(isLive)))
+}
+
+// checkSharing counts the volumes that have the files of another one. There is none if the driver was told so.
+func (r *run) checkSharing() {
+	files, live := map[uint64]bool{}, r.allVolumes(isLive)
+	for _, v := range live {
+		var st unix.Stat_t
+		if err := unix.Stat(v.target, &st); err != nil {
+			r.failf("volume %s: %v", v, err)
+			return
+		}
+		files[st.Dev] = true
+	}
+	shared := len(live) - len(files)
+	r.shared = max(r.shared, shared)
+	if shared > 0 && r.flag == dontShare {
+		r.failf("%d volumes have the files of another one, want none with %s", shared, r.flag)
+	}
 }
 
 // makeWell brings back what is away, and does what the kubelet does then.

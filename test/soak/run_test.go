@@ -46,6 +46,7 @@ type run struct {
 	seed  uint64
 	rand  *rand.Rand // The operator's.
 	bench *fixture.Fixture
+	flag  string // Of the driver: whether volumes share their files.
 	link  *network.Link
 	log   *journal
 	away  string // The namespace that is not the pods'.
@@ -68,14 +69,15 @@ type run struct {
 	restAfter int
 	names     int // Makes names differ.
 	rests     int
+	shared    int   // How many volumes had the files of another one at a rest, at most.
 	logged    int64 // How much of the driver's log was looked at.
 	baseline  usage
 }
 
-func newRun(t *testing.T, seed uint64) *run {
+func newRun(t *testing.T, seed uint64, flag string) *run {
 	t.Helper()
 	r := &run{
-		t: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 0)), log: newJournal(t, seed), driverUp: true, apiUp: true,
+		t: t, flag: flag, seed: seed, rand: rand.New(rand.NewPCG(seed, 0)), log: newJournal(t, seed), driverUp: true, apiUp: true,
 		owned: hasUsers(t), bench: fixture.NewBare(t), restAfter: 40,
 	}
 	r.model = newModel(r.bench.Namespace)
@@ -87,7 +89,7 @@ func newRun(t *testing.T, seed uint64) *run {
 	r.makeAccess()
 	r.makeObjects()
 	r.bench.Use(environment.NodeThrough(t, way{r}, "--recheck-interval="+recheck.String(), "--publish-timeout=300ms",
-		"--http-endpoint="+r.bench.HTTP))
+		"--http-endpoint="+r.bench.HTTP, flag))
 	r.bench.Node.UseTokens(r.podToken)
 	baseline, err := r.usage()
 	if err != nil {
@@ -172,6 +174,7 @@ func (r *run) keepLog() string {
 func (r *run) finish() {
 	r.t.Attr("soak/steps", fmt.Sprint(r.log.steps.Load()))
 	r.t.Attr("soak/rests", fmt.Sprint(r.rests))
+	r.t.Attr("soak/volumes-that-share", fmt.Sprint(r.shared))
 	r.t.Attr("soak/readings", fmt.Sprint(r.reads.Load()))
 	r.t.Attr("soak/hasty-readings", fmt.Sprint(r.hasty.Load()))
 	for name, n := range r.log.counts() {
@@ -237,7 +240,7 @@ func newJournal(t *testing.T, seed uint64) *journal {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, fmt.Sprintf("soak-%d.log", seed))
+	path := filepath.Join(dir, fmt.Sprintf("soak-%d%s.log", seed, filepath.Base(t.Name())))
 	file, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)

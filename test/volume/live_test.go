@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,6 +69,26 @@ func (v *live) publish(limits volumefs.Limits, first tree.Tree) (err error) {
 		return err
 	}
 	return view.Publish(v.target)
+}
+
+// share mounts the volume on another target as well, for the length of the test.
+func (v *live) share(t *testing.T) (target string) {
+	t.Helper()
+	view, err := v.fs.Open(v.target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer view.Close()
+	target = filepath.Join(filepath.Dir(v.target), fmt.Sprint("share-", rand.Uint64()))
+	if _, err := view.Share(v.target, target); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := v.fs.Unmount(target); err != nil {
+			t.Error(err)
+		}
+	})
+	return target
 }
 
 // write updates the volume as the driver does.

@@ -32,12 +32,15 @@ func grace() atomicdir.Grace { return atomicdir.Grace{Time: 250 * time.Milliseco
 func TestReaders(t *testing.T) {
 	tests := map[string]struct {
 		writer   atomicdir.Writer
+		mounts   int
 		versions int
 		check    func(testing.TB, counts)
 	}{
-		"ours":          {atomicdir.Atomic{Grace: grace()}, soak.Rounds(600, 10000), mustHaveNoFaults},
-		"in-tree-order": {&inTreeOrder{}, soak.Rounds(300, 10000), func(testing.TB, counts) {}},
-		"replace":       {atomicdir.Replace{}, soak.Rounds(300, 5000), mustHaveNoFaults},
+		"ours":           {atomicdir.Atomic{Grace: grace()}, 1, soak.Rounds(400, 10000), mustHaveNoFaults},
+		"ours-shared":    {atomicdir.Atomic{Grace: grace()}, 4, soak.Rounds(400, 10000), mustHaveNoFaults},
+		"in-tree-order":  {&inTreeOrder{}, 1, soak.Rounds(300, 10000), func(testing.TB, counts) {}},
+		"replace":        {atomicdir.Replace{}, 1, soak.Rounds(200, 5000), mustHaveNoFaults},
+		"replace-shared": {atomicdir.Replace{}, 4, soak.Rounds(200, 5000), mustHaveNoFaults},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +49,7 @@ func TestReaders(t *testing.T) {
 			if ours, ok := test.writer.(atomicdir.Atomic); ok {
 				do.Grace = ours.Grace.Time
 			}
-			total := watch(t, test.writer, do, test.versions)
+			total := watch(t, test.writer, do, test.versions, test.mounts)
 			report(t, name, test.versions, total)
 			test.check(t, total)
 		})
@@ -87,14 +90,20 @@ func mustHaveNoFaults(t testing.TB, c counts) {
 	}
 }
 
-// watch writes so many versions while readers are at work, and returns what they have counted together.
-func watch(t *testing.T, w atomicdir.Writer, do readTask, versions int) counts {
+// watch writes so many versions while readers are at work, and returns what they have counted together. The files are
+// mounted so many times, and each mount has its readers.
+func watch(t *testing.T, w atomicdir.Writer, do readTask, versions, mounts int) counts {
 	t.Helper()
 	do.Owners = whoReads(t)
 	v := publish(t, w, roomy(), mustMake(t, do.Owners, 1))
-	do.Target, do.View = v.target, t.TempDir()
+	targets := []string{v.target}
+	for len(targets) < mounts {
+		targets = append(targets, v.share(t))
+	}
+	do.View = t.TempDir()
 	readers := make([]*process, readerProcesses)
 	for i := range readers {
+		do.Target = targets[i%mounts]
 		readers[i] = start(t, task{Read: &do})
 	}
 	for _, r := range readers {
