@@ -196,12 +196,12 @@ func TestGuardSystemCalls(t *testing.T) {
 		do   func()
 		want int
 	}{
-		{"publish", publish(alone), 65},
+		{"publish", publish(alone), 54},
 		{"unpublish", unpublish(alone), 11},
 		{"publish of an equal volume", publish(shared), 31},
 		{"unpublish of an equal volume", unpublish(shared), 11},
-		{"update of 1 key", update(holders[0], 1), 65},
-		{"update of 10 keys", update(holders[1], 10), 182},
+		{"update of 1 key", update(holders[0], 1), 56},
+		{"update of 10 keys", update(holders[1], 10), 174},
 	}
 	c := b.countCalls()
 	least := make([]calls, len(steps))
