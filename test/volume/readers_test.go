@@ -36,11 +36,11 @@ func TestReaders(t *testing.T) {
 		versions int
 		check    func(testing.TB, counts)
 	}{
-		"ours":           {atomicdir.Atomic{Grace: grace()}, 1, soak.Rounds(400, 10000), mustHaveNoFaults},
-		"ours-shared":    {atomicdir.Atomic{Grace: grace()}, 4, soak.Rounds(400, 10000), mustHaveNoFaults},
-		"in-tree-order":  {&inTreeOrder{}, 1, soak.Rounds(300, 10000), func(testing.TB, counts) {}},
-		"replace":        {atomicdir.Replace{}, 1, soak.Rounds(200, 5000), mustHaveNoFaults},
-		"replace-shared": {atomicdir.Replace{}, 4, soak.Rounds(200, 5000), mustHaveNoFaults},
+		"ours":           {atomicdir.Atomic{Grace: grace()}, 1, soak.Rounds(250, 10000), mustHaveNoFaults},
+		"ours-shared":    {atomicdir.Atomic{Grace: grace()}, 4, soak.Rounds(250, 10000), mustHaveNoFaults},
+		"in-tree-order":  {&inTreeOrder{}, 1, soak.Rounds(150, 10000), func(testing.TB, counts) {}},
+		"replace":        {atomicdir.Replace{}, 1, soak.Rounds(120, 5000), mustHaveNoFaults},
+		"replace-shared": {atomicdir.Replace{}, 4, soak.Rounds(120, 5000), mustHaveNoFaults},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
