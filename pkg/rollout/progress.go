@@ -29,7 +29,7 @@ func newProgressTracker(deadline time.Duration) *progressTracker {
 	return &progressTracker{deadline: deadline, seen: map[workload.Ref]progress{}}
 }
 
-// record returns how long a workload's rollout may still go without progress: none if that time is over, and done if it
+// record returns how long a workload's rollout may still go without progress: zero if that time is over, and done if it
 // need not be asked again.
 func (p *progressTracker) record(h *cachedWorkload) (left time.Duration, done bool) {
 	p.mu.Lock()

@@ -127,7 +127,7 @@ func (c *Controller) strays(h *cachedWorkload, used map[trigger.Object]bool) map
 	return strays
 }
 
-// wanted returns the config of a workload by what its triggers are now, or why there is none that pods could run with.
+// wanted returns the config of a workload by what its triggers are now, or why pods could not run with it.
 func (c *Controller) wanted(h *cachedWorkload, strays map[trigger.Object]trigger.Object) (trigger.Config, string) {
 	config := trigger.Config{}
 	var problems []string

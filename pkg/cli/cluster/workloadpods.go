@@ -39,7 +39,7 @@ type WorkloadPods struct {
 	Newest []versions.Place
 }
 
-// FindPods finds the pods of a workload and where they show the objects, or all if there are none.
+// FindPods finds the pods of a workload and where they show the objects, or every object if objects is empty.
 // It may return an error with what it found all the same.
 func (c *Cluster) FindPods(ctx context.Context, w selection.Workload, objects []trigger.Object) (*WorkloadPods, error) {
 	selector, err := pods.NewSelector(c.Client, w)
@@ -108,7 +108,7 @@ func (t *WorkloadPods) mistakes(mistakes map[string]bool, shown map[versions.Pla
 	return errors.Join(errs...)
 }
 
-// Among returns the places of the objects, or all if there are none.
+// Among returns the places of the objects, or every place if objects is empty.
 func Among(places []versions.Place, objects []trigger.Object) []versions.Place {
 	if len(objects) == 0 {
 		return places

@@ -4,7 +4,6 @@
 package convert
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -105,8 +104,12 @@ func joined(texts []string) string {
 // verdict returns an error if nothing of what was asked for was done.
 func (o *command) verdict() error {
 	for _, name := range o.names {
-		if !slices.Contains(o.found, name) {
-			return fmt.Errorf("there is no volume %q, there are: %s", name, cmp.Or(strings.Join(o.found, ", "), "none"))
+		switch {
+		case slices.Contains(o.found, name):
+		case len(o.found) == 0:
+			return fmt.Errorf("there is no volume %q: the manifests have no volumes", name)
+		default:
+			return fmt.Errorf("there is no volume %q, there are: %s", name, strings.Join(o.found, ", "))
 		}
 	}
 	switch {

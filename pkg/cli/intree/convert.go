@@ -28,7 +28,7 @@ type Namer struct {
 }
 
 // ToLiveconfig returns the volume of liveconfig that holds the same files. The error has all
-// reasons why there is none, or is [ErrOther].
+// reasons why that is impossible, or is [ErrOther].
 func (n Namer) ToLiveconfig(v corev1.VolumeSource) (*corev1.CSIVolumeSource, error) {
 	all, mode, err := inTree(v)
 	if err != nil {
@@ -126,7 +126,7 @@ func RunningOnly(p corev1.VolumeProjection) string {
 }
 
 // ToInTree returns the volume of Kubernetes' own types that holds the same files. The error has all
-// reasons why there is none, or is [ErrOther] for a volume of another driver.
+// reasons why that is impossible, or is [ErrOther] for a volume of another driver.
 func (n Namer) ToInTree(v corev1.VolumeSource) (corev1.VolumeSource, error) {
 	if v.CSI == nil || v.CSI.Driver != n.Driver {
 		return corev1.VolumeSource{}, ErrOther

@@ -87,7 +87,7 @@ func (u *Unavailable) IsForbidden() bool { return u.forbidden }
 // Unwrap returns what happened.
 func (u *Unavailable) Unwrap() error { return u.Err }
 
-// Answer is the result of asking one node: a report, or why there is none.
+// Answer is the result of asking one node: a report, or why it is missing.
 type Answer struct {
 	Report statusz.Report
 	Err    *Unavailable

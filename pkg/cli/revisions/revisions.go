@@ -216,7 +216,10 @@ func (h History) index(number int64) int {
 // Find returns the revision of a number. The error names those that there are.
 func (h History) Find(number int64) (Revision, error) {
 	i := h.index(number)
-	if i < 0 {
+	switch {
+	case len(h.Revisions) == 0:
+		return Revision{}, fmt.Errorf("there is no revision %d: no revision is stored", number)
+	case i < 0:
 		return Revision{}, fmt.Errorf("there is no revision %d, there are: %s", number, Numbers(h.Revisions))
 	}
 	return h.Revisions[i], nil

@@ -237,7 +237,7 @@ func TestTarget(t *testing.T) {
 		"a number that is not there":             {sets: all, to: 3, wantErr: "there is no revision 3, there are: 2, 5, 7"},
 		"one revision alone":                     {sets: all[:1], wantErr: "only the newest is stored"},
 		"none":                                   {wantErr: "only the newest is stored"},
-		"a number where there are none":          {to: 1, wantErr: "there is no revision 1, there are: none"},
+		"a number where no revision is stored":   {to: 1, wantErr: "there is no revision 1: no revision is stored"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

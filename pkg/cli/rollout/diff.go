@@ -50,7 +50,7 @@ func (d configDiff) show(ctx context.Context, from, to revisions.Revision) error
 	return nil
 }
 
-// side returns the data that a revision has of a source; none if it does not use it. It prints what
+// side returns the data that a revision has of a source; nil if it does not use it. It prints what
 // cannot be known.
 func (d configDiff) side(ctx context.Context, of revisions.Revision, item *revisions.Item) (map[string][]byte, bool) {
 	switch {

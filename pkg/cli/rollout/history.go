@@ -249,7 +249,7 @@ func (o *rolloutHistory) printOne(
 		return err
 	}
 	if !found {
-		o.Remark("note: revision %d is the oldest that is stored: there is none to compare it with", r.Number)
+		o.Remark("note: revision %d is the oldest that is stored: nothing to compare it with", r.Number)
 		return nil
 	}
 	return configDiff{Session: o.Session, objects: objects, secrets: o.secrets}.show(ctx, before, r)

@@ -115,7 +115,7 @@ func (t judged) podStatus(pod *corev1.Pod, place versions.Place, answer nodes.An
 }
 
 // explained returns why the newest config is not in the template. After an undo without an edit
-// there is none to wait for.
+// no newer config exists to wait for.
 func (t judged) explained(v versions.Verdict, now versions.Now) versions.Verdict {
 	switch {
 	case slices.Contains(now.Copies, "") || len(now.Copies) == 0:

@@ -139,7 +139,7 @@ func rollouts(all []workloadStatus) [][]string {
 	return titled(rows, "WORKLOAD", "ROLLOUT", "WHY")
 }
 
-// titled returns rows below their titles; none if there are no rows.
+// titled returns rows below their titles, and nothing without rows.
 func titled(rows [][]string, titles ...string) [][]string {
 	if len(rows) == 0 {
 		return nil

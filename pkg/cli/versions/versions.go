@@ -93,7 +93,7 @@ type Now struct {
 	OrNewer bool
 	// ChangedAt is when the object was last changed, or zero.
 	ChangedAt time.Time
-	// Copies are the names of the copies that are as good as any; none if that is not known.
+	// Copies are the names of the copies that are as good as any; empty if that is not known.
 	Copies []string
 }
 

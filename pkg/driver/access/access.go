@@ -151,7 +151,7 @@ func (a *Authority) reader(kind api.Kind) Reader {
 }
 
 // Client returns a client with the credentials of the identity. The client of a pod's service
-// account uses the newest token for each request, and fails while there is none.
+// account uses the newest token for each request, and fails without a token.
 func (a *Authority) Client(id Identity) (rest.Interface, error) {
 	if id == Driver() || id.ByDriver {
 		return a.cfg.Driver, nil

@@ -91,7 +91,7 @@ func ParseSize(text string) (int64, error) {
 	return q.Value(), nil
 }
 
-// containerLimit returns the memory limit of the control group, or zero if there is none. It logs a
+// containerLimit returns the memory limit of the control group, or zero without a limit. It logs a
 // limit that it cannot read and returns zero: for that case there is --volume-memory.
 func containerLimit(logger klog.Logger) (int64, error) {
 	limit, err := memlimit.FromCgroup()

@@ -278,7 +278,7 @@ func (f *Follower) next(s *stream) error {
 	return nil
 }
 
-// take passes the object, or nil if there is none, to the handler. If the handler cannot take it,
+// take passes the object, or nil for an absent one, to the handler. If the handler cannot take it,
 // an open watch ends, because it would deliver more of it.
 func (f *Follower) take(o metav1.Object) {
 	f.pause = nil

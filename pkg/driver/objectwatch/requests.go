@@ -20,7 +20,7 @@ import (
 // listed is the answer to a list.
 type listed struct {
 	version string
-	object  metav1.Object // Nil if there is none.
+	object  metav1.Object // Nil if it does not exist.
 }
 
 func (f *Follower) request() *rest.Request {

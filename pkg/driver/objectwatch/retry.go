@@ -42,8 +42,8 @@ func (r *retry) next() time.Duration {
 	return d
 }
 
-// beforeReopening returns the delay before a watch that has ended is opened again: some if it was
-// cut off; none if it has lasted for the time that it was requested for, or was given up.
+// beforeReopening returns the delay before a watch that has ended is opened again: zero if it has
+// lasted for the time that it was requested for, or was given up, and more if it was cut off.
 func (s *stream) beforeReopening() time.Duration {
 	if s.ctx.Err() == nil && time.Since(s.asked) < s.timeout {
 		return rand.N(reopenWithin) //nolint:gosec // It is not a secret.

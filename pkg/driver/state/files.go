@@ -65,7 +65,7 @@ func (f *Files) Put(id string, data []byte) error {
 	return err
 }
 
-// Delete removes the file of an ID. It is not an error when there is none.
+// Delete removes the file of an ID. A missing file is not an error.
 func (f *Files) Delete(id string) error { return remove(f.path(id)) }
 
 // List returns the content of every file that can be read, and an error for those that cannot.

@@ -143,7 +143,7 @@ func (s *Store) Check() error {
 	return nil
 }
 
-// Delete removes the record of a volume. It is not an error when there is none.
+// Delete removes the record of a volume. A missing record is not an error.
 func (s *Store) Delete(volumeID string) error {
 	if err := s.files.Delete(volumeID); err != nil {
 		return fmt.Errorf("remove the record of volume %s: %w", volumeID, err)

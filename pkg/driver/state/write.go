@@ -68,7 +68,7 @@ func (f *Files) check() error {
 	return errors.Join(err, remove(temp))
 }
 
-// remove removes a file, or an empty directory in its place. It is no error if there is none.
+// remove removes a file, or an empty directory in its place. A missing one is not an error.
 func remove(path string) error {
 	err := unix.Unlink(path)
 	if errors.Is(err, unix.EISDIR) {

@@ -140,7 +140,7 @@ func (a *admission) chargeLocked(p *projection, view *volumefs.View) {
 	}
 }
 
-// chargeUsage takes as much room as the volume uses, even if there is none.
+// chargeUsage takes as much room as the volume uses, even beyond the limit.
 func (a *admission) chargeUsage(p *projection, u volumefs.Usage) {
 	p.memory.account.Force(p.footprint() + bytesPerVolume + u.BytesUsed + u.InodesUsed*bytesPerInode)
 }

@@ -24,7 +24,7 @@ const (
 type files struct {
 	view   *volumefs.View // The cached view of a live projection; nil for none yet.
 	digest string         // Of the tree last written or found equal; empty after a restart or a failed write.
-	tidyAt time.Time      // When replaced files may go; zero if there are none.
+	tidyAt time.Time      // When replaced files may go; zero without such files.
 	// projected are the objects whose content is in the files; nil after a restart, until the first
 	// sync.
 	projected map[api.Ref]projected

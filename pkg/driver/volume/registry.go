@@ -72,8 +72,8 @@ func (r *registry) removeProjection(p *projection) {
 	}
 }
 
-// offer returns the projection that volumes of the shape of p may join. If there is none, that is p
-// from now on.
+// offer returns the projection that volumes of the shape of p may join. The first one to ask is that
+// projection from now on.
 func (r *registry) offer(p *projection) *projection {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -231,57 +231,28 @@ func TestVolumesThatMustNotShare(t *testing.T) {
 	}
 }
 
-// TestPodsOfOtherServiceAccountsReadTheirOwnConfigMap where pods read ConfigMaps.
-func TestPodsOfOtherServiceAccountsReadTheirOwnConfigMap(t *testing.T) {
-	bubbleShared(t, func(n *node) {
-		n.maps = access.ByPod
-		n.cluster.set(web, "a", "1")
-		d := n.start()
-		first, second := n.replica("first", configMap("web")), n.replica("second", configMap("web"))
-		second.Pod.ServiceAccount = "other"
-		d.publish(first)
-		d.publish(second)
-		n.wantAlone(first, second)
-	})
-}
-
-// TestARecordOfOtherFilesIsFrozen: an earlier driver may have understood attributes in another way, by
-// which the volume shares the files of one that asks for others now.
-func TestARecordOfOtherFilesIsFrozen(t *testing.T) {
-	bubbleShared(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d := n.start()
-		all := d.replicas(2, configMap("web"))
-		d.stop()
-		all[1].Attributes = configMap("web", api.KeyDefaultMode, "0600")
-		n.must(n.records.Store.Put(all[1]))
-		d = n.start()
-		n.cluster.set(web, "a", "2")
-		pass(settling)
-		frozen := 0
-		for _, r := range all {
-			if problem, err := d.Condition(r.VolumeID, r.TargetPath); err == nil && problem != nil {
-				frozen++
-			}
-		}
-		if got := d.Summary().Frozen; got != 1 || frozen != 1 {
-			n.Errorf("%d volumes are frozen, and %d say so, want one", got, frozen)
-		}
-		n.wantFiles(all[0], n.files(all[1].TargetPath)) // They are one file system still.
-	})
-}
-
-// TestPodsOfOtherServiceAccountsShareAConfigMap that the driver reads for every pod of the namespace.
+// TestPodsOfOtherServiceAccountsShareAConfigMap that the driver reads for every pod of the namespace,
+// and not one that each pod reads with its own token.
 func TestPodsOfOtherServiceAccountsShareAConfigMap(t *testing.T) {
-	bubbleShared(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d := n.start()
-		first, second := n.replica("first", configMap("web")), n.replica("second", configMap("web"))
-		second.Pod.ServiceAccount = "other"
-		d.publish(first)
-		d.publish(second)
-		n.wantShared(first, second)
-	})
+	t.Parallel()
+	for reader, isShared := range map[access.Reader]bool{access.ByDriver: true, access.ByPod: false} {
+		t.Run(string(reader), func(t *testing.T) {
+			bubbleShared(t, func(n *node) {
+				n.maps = reader
+				n.cluster.set(web, "a", "1")
+				d := n.start()
+				first, second := n.replica("first", configMap("web")), n.replica("second", configMap("web"))
+				second.Pod.ServiceAccount = "other"
+				d.publish(first)
+				d.publish(second)
+				if isShared {
+					n.wantShared(first, second)
+				} else {
+					n.wantAlone(first, second)
+				}
+			})
+		})
+	}
 }
 
 // TestANewcomerGetsTheContentOfNow although the volume that it would share has not: it cannot be
@@ -353,104 +324,6 @@ func TestANewcomerWithoutTheRightToReadGetsNothing(t *testing.T) {
 		n.wantFiles(newcomer, nil)
 		n.wantFiles(old, map[string]string{"a": "1"})
 		n.wantRecords(old)
-	})
-}
-
-// TestARestartFindsWhoShares by the mounts and the records, whether volumes may share from now on or
-// not.
-func TestARestartFindsWhoShares(t *testing.T) {
-	t.Parallel()
-	for name, stays := range map[string]bool{"and they go on": true, "and new ones are alone": false} {
-		t.Run(name, func(t *testing.T) {
-			bubbleShared(t, func(n *node) {
-				n.cluster.set(web, "a", "1")
-				d := n.start()
-				all := d.replicas(3, configMap("web"))
-				d.stop()
-				n.shares = stays
-				d = n.start()
-				pass(settling)
-				n.seen.forget()
-				n.cluster.set(web, "a", "2")
-				pass(settling)
-				for _, r := range all {
-					n.wantFiles(r, map[string]string{"a": "2"})
-					n.wantProblem(d, r, "")
-				}
-				wantSame(n, "syncs that wrote", 1, n.seen.results()[volume.ResultWritten])
-				newcomer := n.replica("newcomer", configMap("web"))
-				d.publish(newcomer)
-				if stays {
-					n.wantShared(all[0], newcomer)
-				} else {
-					n.wantAlone(all[0], newcomer)
-				}
-				for _, r := range append(all, newcomer) {
-					d.unpublish(r)
-				}
-				n.wantNothing(d)
-			})
-		})
-	}
-}
-
-// TestVolumesOfAnOlderDriverStayAlone until they are published again. New ones join one of them.
-func TestVolumesOfAnOlderDriverStayAlone(t *testing.T) {
-	bubbleShared(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		n.shares = false
-		d := n.start()
-		all := d.replicas(2, configMap("web"))
-		d.stop()
-		n.shares = true
-		d = n.start()
-		pass(settling)
-		newcomer := n.replica("newcomer", configMap("web"))
-		d.publish(newcomer)
-		n.cluster.set(web, "a", "2")
-		pass(settling)
-		for _, r := range append(all, newcomer) {
-			n.wantFiles(r, map[string]string{"a": "2"})
-		}
-		n.wantAlone(all...)
-		if m := n.mountOf(newcomer); !m.SharesFilesWith(n.mountOf(all[0])) && !m.SharesFilesWith(n.mountOf(all[1])) {
-			n.Error("the new volume shares its files with none")
-		}
-		d.unpublish(all[0])
-		d.unpublish(all[1])
-		d.publish(all[0])
-		n.wantShared(all[0], newcomer)
-	})
-}
-
-// TestOtherReadersAfterARestart: where volumes share files and the driver chooses other identities now,
-// all of them must be allowed to read.
-func TestOtherReadersAfterARestart(t *testing.T) {
-	bubbleShared(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d := n.start()
-		first, second := n.replica("first", configMap("web")), n.replica("second", configMap("web"))
-		second.Pod.ServiceAccount = "other"
-		d.publish(first)
-		d.publish(second)
-		n.wantShared(first, second)
-		d.stop()
-		n.maps = access.ByPod
-		d = n.start()
-		pass(settling)
-		wantSame(n, "users of sources", map[api.Ref]int{web: 2}, n.cluster.users())
-		n.cluster.set(web, "a", "2")
-		pass(settling)
-		n.wantFiles(first, map[string]string{"a": "2"})
-		n.wantFiles(second, map[string]string{"a": "2"})
-		n.cluster.failFor(access.Of(second.Pod), web, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, web.Name, errors.New("no")))
-		n.cluster.set(web, "a", "3")
-		pass(settling)
-		n.wantFiles(first, map[string]string{"a": "2"})
-		n.wantFiles(second, map[string]string{"a": "2"})
-		d.unpublish(first)
-		d.unpublish(second)
-		n.wantNothing(d)
 	})
 }
 

@@ -57,7 +57,7 @@ type Watcher struct {
 	// reason is why the watcher polls, and since when; nil if it does not.
 	reason error
 	since  time.Time
-	// queue has the kernel's events; nil if there is none.
+	// queue has the kernel's events; nil if it is not open.
 	queue  *queue
 	closed bool
 }
@@ -94,7 +94,7 @@ func (w *Watcher) Watch(set Set) {
 	}
 }
 
-// openLocked returns the queue, and opens one if there is none. w.mu is held.
+// openLocked returns the queue, and opens it first if necessary. w.mu is held.
 func (w *Watcher) openLocked() (*queue, error) {
 	if w.queue != nil || w.closed {
 		return w.queue, nil

@@ -139,7 +139,7 @@ type supervisor struct {
 	ending bool
 
 	suspicion suspicion
-	// held is the change that waits while the command may be ending; nil if there is none. It waits until release.
+	// held is the change that waits while the command may be ending; nil if no change waits. It waits until release.
 	held    *State
 	release <-chan time.Time
 

@@ -16,7 +16,7 @@ import (
 type State struct {
 	// OptedIn says whether the workload names what it is triggered by.
 	OptedIn bool
-	// Label is the value of trigger.RolloutLabel, empty if there is none.
+	// Label is the value of trigger.RolloutLabel, empty without the label.
 	Label string
 	// Undone says whether the workload has trigger.UndoneAnnotation.
 	Undone bool

@@ -43,7 +43,7 @@ func locate(text string, sources []api.Source) []writtenName {
 	return written
 }
 
-// nameNode is the node of a name. Its position is zero if there is none.
+// nameNode is the node of a name. Its position is zero if the name is absent.
 type nameNode struct {
 	index int
 	position

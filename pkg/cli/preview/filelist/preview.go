@@ -20,7 +20,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
-// Objects returns what an object holds, and false if there is none of that name.
+// Objects returns what an object holds, and false if the object does not exist.
 type Objects func(api.Ref) (api.Content, bool, error)
 
 // Volume is what one volume would hold.
