@@ -201,8 +201,8 @@ func (s *syncer) findLocked(v *volume) error {
 // returns false, ask the mount table: that grows with the volumes of the node, and the kubelet
 // repeats each publish every minute.
 func (m *Manager) isSeenMounted(v *volume) bool {
-	p := v.projection()
-	if !p.mu.TryLock() {
+	p := v.lockBefore(time.Now())
+	if p == nil {
 		return false
 	}
 	defer p.mu.Unlock()

@@ -129,8 +129,7 @@ func (m *Manager) withSameFiles(v *volume) *projection {
 	if err != nil {
 		return nil
 	}
-	p := v.projection()
-	p.mu.Lock()
+	p := v.lock()
 	v.mount = mount
 	p.mu.Unlock()
 	for _, other := range m.registry.all() {
@@ -143,9 +142,7 @@ func (m *Manager) withSameFiles(v *volume) *projection {
 
 // mountOf returns the mount of a live volume; zero if it is not known.
 func (m *Manager) mountOf(v *volume) volumefs.Mount {
-	p := v.projection()
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer v.lock().mu.Unlock()
 	return v.mount
 }
 

@@ -66,7 +66,7 @@ type visitor struct{ locked, busy func(*volume) }
 func (d *describer) each(visit visitor) {
 	deadline := time.Now().Add(statusTimeout)
 	for _, v := range d.registry.all() {
-		if p := v.projection(); p.lockBefore(deadline) {
+		if p := v.lockBefore(deadline); p != nil {
 			visit.locked(v)
 			p.mu.Unlock()
 		} else {
@@ -84,15 +84,14 @@ func (d *describer) condition(volumeID, target string) (problem, err error) {
 	case target != "" && target != v.record.TargetPath:
 		return nil, refuse("describe", volumeID, Unknown, "volume %s is not published on %s", volumeID, target)
 	}
-	p := v.projection()
-	locked := p.lockBefore(time.Now().Add(statusTimeout))
-	if locked {
+	p := v.lockBefore(time.Now().Add(statusTimeout))
+	if p != nil {
 		defer p.mu.Unlock()
 	}
 	switch {
 	case !v.isLive():
 		return nil, refuse("describe", volumeID, Unknown, "volume %s is not published on this node", volumeID)
-	case !locked:
+	case p == nil:
 		return errWorkedOn, nil
 	case v.problemLocked() != nil:
 		return v.problemLocked(), nil

@@ -64,8 +64,7 @@ func (m *Manager) unmount(ctx context.Context, volumeID, target string) error {
 // forget takes a volume out of its projection, and gives its memory back. It waits for a sync that is
 // under way; a later sync does nothing for the volume.
 func (m *Manager) forget(v *volume) {
-	p := v.projection()
-	p.mu.Lock()
+	p := v.lock()
 	v.phase.set(gone)
 	isLast := p.removeLocked(v)
 	if isLast {

@@ -23,6 +23,7 @@ package volume
 import (
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
@@ -68,6 +69,32 @@ func newVolume(r state.Record, m memory) *volume {
 
 // projection returns what holds the files of the volume.
 func (v *volume) projection() *projection { return v.of.Load() }
+
+// lock locks the projection of the volume, and returns it.
+func (v *volume) lock() *projection {
+	for {
+		p := v.projection()
+		p.mu.Lock()
+		if v.projection() == p {
+			return p
+		}
+		p.mu.Unlock() // The volume has joined another meanwhile.
+	}
+}
+
+// lockBefore locks the projection of the volume, and returns it; nil if the deadline comes first.
+func (v *volume) lockBefore(deadline time.Time) *projection {
+	for {
+		p := v.projection()
+		if !p.lockBefore(deadline) {
+			return nil
+		}
+		if v.projection() == p {
+			return p
+		}
+		p.mu.Unlock()
+	}
+}
 
 // isLive reports whether running containers may use the volume. It waits for nothing.
 func (v *volume) isLive() bool { return v.phase.is(live) }
