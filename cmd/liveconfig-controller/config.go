@@ -11,10 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
+	"github.com/liveconfig-csi/liveconfig/pkg/nodetaint"
 )
 
 // config is what the flags say.
@@ -27,6 +29,8 @@ type config struct {
 	holdFailing                        bool
 	progressDeadline                   time.Duration
 	dryRun                             bool
+	nodeTaint                          bool
+	driverNamespace, driverSelector    string
 	leaderElect                        bool
 	leaseNamespace, leaseName          string
 	identity                           string // Who holds the lease.
@@ -67,6 +71,12 @@ func (c *config) flags(getenv func(string) string) *flag.FlagSet {
 	fs.DurationVar(&c.progressDeadline, "progress-deadline", 10*time.Minute,
 		"time without progress after which the rollout of a StatefulSet or DaemonSet counts as failing; Deployments have deadlines of their own")
 	fs.BoolVar(&c.dryRun, "dry-run", false, "only log what the controller would do")
+	fs.BoolVar(&c.nodeTaint, "node-taint", false,
+		"whether the controller removes the taint "+nodetaint.Key+" from a node when the driver is ready there")
+	fs.StringVar(&c.driverNamespace, "driver-namespace", getenv("POD_NAMESPACE"),
+		"namespace of the driver's pods, for --node-taint; defaults to $POD_NAMESPACE")
+	fs.StringVar(&c.driverSelector, "driver-selector", "app.kubernetes.io/name=liveconfig,app.kubernetes.io/component=driver",
+		"label selector of the driver's pods, for --node-taint")
 	fs.BoolVar(&c.leaderElect, "leader-elect", true, "whether the controller works only while it holds a lease, so that several can run")
 	fs.StringVar(&c.leaseNamespace, "lease-namespace", getenv("POD_NAMESPACE"), "namespace of the lease; defaults to $POD_NAMESPACE")
 	fs.StringVar(&c.leaseName, "lease-name", "liveconfig-controller", "name of the lease")
@@ -122,6 +132,12 @@ func (c config) validate() error {
 	}
 	if c.progressDeadline <= 0 {
 		refuse("--progress-deadline %s is not positive", c.progressDeadline)
+	}
+	if _, err := labels.Parse(c.driverSelector); err != nil {
+		refuse("--driver-selector: %v", err)
+	}
+	if c.nodeTaint && c.driverNamespace == "" {
+		refuse("--driver-namespace is missing: name the namespace of the driver's pods, or set $POD_NAMESPACE")
 	}
 	if c.leaderElect && c.leaseNamespace == "" {
 		refuse("--lease-namespace is missing: give one, set $POD_NAMESPACE, or say --leader-elect=false if no other controller runs")

@@ -34,6 +34,8 @@ func defaults() config {
 		rolloutRate:      10,
 		holdFailing:      true,
 		progressDeadline: 10 * time.Minute,
+		driverNamespace:  "liveconfig-system",
+		driverSelector:   "app.kubernetes.io/name=liveconfig,app.kubernetes.io/component=driver",
 		leaderElect:      true,
 		leaseNamespace:   "liveconfig-system",
 		leaseName:        "liveconfig-controller",
@@ -70,6 +72,10 @@ func TestParseFlags(t *testing.T) {
 		"nothing held":                 {[]string{"--hold-failing=false"}, func(c *config) { c.holdFailing = false }},
 		"progress deadline":            {[]string{"--progress-deadline=1ns"}, func(c *config) { c.progressDeadline = 1 }},
 		"dry run":                      {[]string{"--dry-run"}, func(c *config) { c.dryRun = true }},
+		"taints of nodes": {
+			[]string{"--node-taint", "--driver-namespace=csi", "--driver-selector=app=x"},
+			func(c *config) { c.nodeTaint, c.driverNamespace, c.driverSelector = true, "csi", "app=x" },
+		},
 		"another lease": {
 			[]string{"--lease-namespace=other", "--lease-name", "mine"}, func(c *config) { c.leaseNamespace, c.leaseName = "other", "mine" },
 		},
@@ -199,9 +205,10 @@ func TestHelp(t *testing.T) {
 		got = append(got, found[1]+found[2])
 	}
 	want := []string{
-		`driver-name (default "csi.liveconfig.internal")`, "dry-run", "hold-failing (default true)", "http-endpoint", "kubeconfig",
+		`driver-name (default "csi.liveconfig.internal")`, `driver-namespace (default "liveconfig-system")`,
+		`driver-selector (default "app.kubernetes.io/name=liveconfig,app.kubernetes.io/component=driver")`, "dry-run", "hold-failing (default true)", "http-endpoint", "kubeconfig",
 		"leader-elect (default true)", `lease-name (default "liveconfig-controller")`, `lease-namespace (default "liveconfig-system")`,
-		`log-format (default "text")`, "namespaces", "progress-deadline (default 10m0s)", "quiet-period (default 2s)",
+		`log-format (default "text")`, "namespaces", "node-taint", "progress-deadline (default 10m0s)", "quiet-period (default 2s)",
 		"rollout-rate (default 10)", `secret-identity (default "pod")`, "secrets (default true)", "v (default 2)",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -30,6 +30,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
+	"github.com/liveconfig-csi/liveconfig/pkg/nodetaint"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 )
 
@@ -80,6 +81,7 @@ type parts struct {
 	registry    *prometheus.Registry
 	broadcaster record.EventBroadcaster
 	controller  *rollout.Controller
+	taints      *nodetaint.Remover // Nil where no taint is to be removed.
 	lease       *leaderelection.HealthzAdaptor
 
 	// mu guards phase.
@@ -121,6 +123,15 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.nodeTaint {
+		p.taints, err = nodetaint.New(nodetaint.Config{
+			Client: client, DriverName: cfg.driverName, Namespace: cfg.driverNamespace, Selector: cfg.driverSelector, Registry: p.registry,
+			DryRun: cfg.dryRun,
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
 	p.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "liveconfig_controller_working",
 		Help: "1 while this process works; 0 while it waits for the lease or fills its caches.",
@@ -130,7 +141,7 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 
 // working is a metric.
 func (p *parts) working() float64 {
-	if p.isLeading() && p.controller.Ready() == nil {
+	if p.isLeading() && p.areSynced() == nil {
 		return 1
 	}
 	return 0
@@ -141,7 +152,7 @@ func (p *parts) working() float64 {
 func (p *parts) work(ctx context.Context, cfg config) error {
 	if !cfg.leaderElect {
 		p.enter(leading)
-		return p.controller.Run(ctx)
+		return p.lead(ctx)
 	}
 	election, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
@@ -159,7 +170,7 @@ func (p *parts) work(ctx context.Context, cfg config) error {
 		work, stop := context.WithCancel(held)
 		defer stop()
 		defer context.AfterFunc(ctx, stop)()
-		result <- p.controller.Run(work)
+		result <- p.lead(work)
 		giveUp()
 	})
 	if err != nil {
@@ -175,6 +186,24 @@ func (p *parts) work(ctx context.Context, cfg config) error {
 	}
 	giveBack(ctx, lock)
 	return err
+}
+
+// lead does the work of the one controller that works. The first part that ends ends all.
+func (p *parts) lead(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return p.controller.Run(ctx) })
+	if p.taints != nil {
+		g.Go(func() error { return p.taints.Run(ctx) })
+	}
+	return g.Wait()
+}
+
+// areSynced returns nil once the working controller has seen everything once.
+func (p *parts) areSynced() error {
+	if p.taints != nil && !p.taints.HaveSynced() {
+		return errors.New("the caches of nodes are being filled")
+	}
+	return p.controller.Ready()
 }
 
 func (p *parts) newLock(cfg config) resourcelock.Interface {
@@ -243,7 +272,7 @@ func (p *parts) ready() error {
 	if !p.isLeading() {
 		return nil
 	}
-	return p.controller.Ready()
+	return p.areSynced()
 }
 
 func (p *parts) mux() *http.ServeMux {

@@ -85,7 +85,7 @@ func TestMetricsAreServed(t *testing.T) {
 // TestPageOfMetrics compares names, labels, types and helps with docs/metrics.md.
 func TestPageOfMetrics(t *testing.T) {
 	cfg := defaults()
-	cfg.dryRun = true
+	cfg.dryRun, cfg.nodeTaint = true, true
 	_, cfg.kubeconfig = newAPIServer(t)
 	p, err := newParts(t.Context(), cfg)
 	if err != nil {

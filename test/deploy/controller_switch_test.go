@@ -29,6 +29,15 @@ func controllerInstallations() map[string]installation {
 			[]string{`- "--secret-identity=driver"`, `- "--driver-name=csi.example.org"`},
 			nil,
 		},
+		"a controller that removes the taint of nodes": {
+			with("controller.nodeTaint=true"),
+			[]string{
+				`- "--node-taint=true"`, "resources: [nodes]\n    verbs: [get, list, watch, patch]", "kind: ValidatingAdmissionPolicyBinding",
+				"tolerations:\n        # Where all nodes are new, it runs on one that has the taint.\n        - key: liveconfig.internal/driver-not-ready",
+				`"system:serviceaccount:liveconfig-system:liveconfig-controller"`,
+			},
+			nil,
+		},
 		"a controller that only says": {
 			with("controller.dryRun=true"),
 			[]string{`- "--dry-run=true"`},

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	securityv1 "github.com/openshift/api/security/v1"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"sigs.k8s.io/yaml"
 
@@ -176,6 +177,14 @@ func watchedInstallations() map[string]installation {
 			nil,
 		},
 		"a Service": {set("service.enabled=true"), []string{"clusterIP: None", "publishNotReadyAddresses: true"}, nil},
+		"OpenShift": {
+			set("openshift.enabled=true"),
+			[]string{
+				"security.openshift.io/csi-ephemeral-volume-profile: restricted", "kind: SecurityContextConstraints",
+				`users: ["system:serviceaccount:liveconfig-system:liveconfig-driver"]`,
+			},
+			nil,
+		},
 		"a PodMonitor": {
 			set("podMonitor.enabled=true", "podMonitor.interval=15s", "podMonitor.labels.release=prometheus"),
 			[]string{"interval: 15s", "release: prometheus"},
@@ -217,8 +226,8 @@ func (in installation) wantText(t *testing.T, text string) {
 	}
 }
 
-// wantTaken applies the objects as a dry run on the server, in a namespace that is there. There is no operator that would
-// take a PodMonitor, so its type does.
+// wantTaken applies the objects as a dry run on the server, in a namespace that is there. Types that
+// Kubernetes does not have are checked by their Go types.
 func wantTaken(t *testing.T, c *cluster.Cluster, text string) {
 	t.Helper()
 	var taken []string
@@ -227,11 +236,14 @@ func wantTaken(t *testing.T, c *cluster.Cluster, text string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if object["kind"] == monitoringv1.PodMonitorsKind {
+		switch object["kind"] {
+		case monitoringv1.PodMonitorsKind:
 			wantPodMonitor(t, document)
-			continue
+		case "SecurityContextConstraints":
+			wantConstraints(t, document)
+		default:
+			taken = append(taken, string(document))
 		}
-		taken = append(taken, string(document))
 	}
 	path := filepath.Join(t.TempDir(), "objects.yaml")
 	if err := os.WriteFile(path, []byte(strings.Join(taken, "---\n")), 0o600); err != nil {
@@ -244,6 +256,19 @@ func wantTaken(t *testing.T, c *cluster.Cluster, text string) {
 	}
 	if got := strings.Count(out, "serverside-applied (server dry run)\n"); got != len(taken) {
 		t.Errorf("the API server has taken %d objects, want %d:\n%s", got, len(taken), out)
+	}
+}
+
+// wantConstraints checks that a SecurityContextConstraints, of which there is no API server here, has the fields of its type
+// and allows no more than it must.
+func wantConstraints(t *testing.T, document []byte) {
+	t.Helper()
+	var c securityv1.SecurityContextConstraints
+	if err := yaml.UnmarshalStrict(document, &c); err != nil {
+		t.Error(err)
+	}
+	if !c.AllowPrivilegedContainer || !c.AllowHostDirVolumePlugin || c.AllowHostNetwork || c.AllowHostPID || c.AllowHostIPC || len(c.Users) != 1 {
+		t.Errorf("the constraints allow too much or too little:\n%s", document)
 	}
 }
 

@@ -40,7 +40,7 @@ clusters: [{name: x, cluster: {server: "http://127.0.0.1:1"}}]}`
 	}
 	address := fixture.FreeAddress(t)
 	p, err := process.Start(context.WithoutCancel(t.Context()), process.Config{Path: binary, LogFile: log, Args: []string{
-		"--kubeconfig=" + kubeconfig, "--http-endpoint=" + address, "--leader-elect=false",
+		"--kubeconfig=" + kubeconfig, "--http-endpoint=" + address, "--leader-elect=false", "--node-taint", "--driver-namespace=x",
 	}})
 	if err != nil {
 		t.Fatal(err)

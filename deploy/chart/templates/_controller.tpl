@@ -8,6 +8,10 @@
 {{ include "liveconfig.controllerName" . }}-in-namespace
 {{- end }}
 
+{{- define "liveconfig.controllerNameOfTaint" -}}
+{{ include "liveconfig.controllerName" . }}-node-taint
+{{- end }}
+
 {{- define "liveconfig.controllerLabels" -}}
 {{ include "liveconfig.labels" . }}
 app.kubernetes.io/component: controller
@@ -58,6 +62,7 @@ app.kubernetes.io/component: controller
 {{- include "liveconfig.flag" (list "hold-failing" (toString $c.holdFailing) "true") }}
 {{- include "liveconfig.flag" (list "progress-deadline" $c.progressDeadline "") }}
 {{- include "liveconfig.flag" (list "dry-run" (toString $c.dryRun) "false") }}
+{{- include "liveconfig.flag" (list "node-taint" (toString $c.nodeTaint) "false") }}
 {{- include "liveconfig.flag" (list "lease-name" (include "liveconfig.controllerName" .) "liveconfig-controller") }}
 {{- include "liveconfig.flag" (list "v" (toString $c.log.verbosity) "2") }}
 {{- include "liveconfig.flag" (list "log-format" $c.log.format "text") }}

@@ -30,6 +30,7 @@ func (m *Node) kubeletConfig() map[string]any {
 		"failCgroupV1":             false,
 		"failSwapOn":               false,
 		"maxPods":                  250,
+		"registerWithTaints":       m.taints,
 		"makeIPTablesUtilChains":   false,
 		"clusterDNS":               []string{"10.96.0.10"}, // Nobody answers there: tests use no names.
 		"resolvConf":               "",
@@ -105,6 +106,28 @@ func (m *Node) KillKubelet() error {
 	return kill(&m.kubelet)
 }
 
+// Renew makes the node a new one, which has these taints when it comes up: the cluster knows neither it
+// nor its pods any more. Call it between [Node.PowerOff] and [Node.PowerOn].
+func (m *Node) Renew(ctx context.Context, taints ...corev1.Taint) error {
+	m.mu.Lock()
+	m.taints = taints
+	m.mu.Unlock()
+	if err := m.Client().CoreV1().Nodes().Delete(ctx, NodeName, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
+	pods, err := m.Client().CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, pod := range pods.Items {
+		if err := m.Client().CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // PowerOff ends everything on the node at once, as pulling its plug would: processes, mounts and what is in memory. The
 // control plane and the node's disk stay.
 func (m *Node) PowerOff() error {
@@ -126,6 +149,10 @@ func (m *Node) PowerOff() error {
 
 // PowerOn boots the node again with the disk that it had, and waits until it is ready.
 func (m *Node) PowerOn(ctx context.Context) error {
+	// Links of pods may still be there, with routes to their addresses.
+	if err := m.writeRuntimeFiles(); err != nil {
+		return err
+	}
 	if err := m.boot(ctx); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
@@ -59,6 +60,7 @@ type Node struct {
 	containerd         *process.Process // Nil while the runtime is stopped.
 	kubelet            *process.Process // Nil while the kubelet is stopped.
 	manager, scheduler *process.Process
+	taints             []corev1.Taint // Of a node that the API server does not know yet.
 }
 
 // Start returns when the node is ready for pods. The context bounds the start only. The test program must have been
