@@ -26,6 +26,7 @@ const (
 	KeyDefaultMode  = "defaultMode"
 	KeyUID          = "uid"
 	KeyGID          = "gid"
+	KeyDefaultUser  = "defaultUser" // Another name of KeyUID.
 	KeyUpdatePolicy = "updatePolicy"
 	KeyOnDelete     = "onDelete"
 )
@@ -71,7 +72,7 @@ type Spec struct {
 	Sources []Source
 	// DefaultMode is the mode of every file whose item has none. Permission bits only.
 	DefaultMode fs.FileMode
-	// UID and GID own every file and directory of the volume; nil means unset (root; fsGroup or root).
+	// UID and GID own every file and directory of the volume, but for [Item.User]; nil means unset (root; fsGroup or root).
 	UID, GID *int
 	// UpdatePolicy says how a change reaches the files.
 	UpdatePolicy UpdatePolicy
@@ -111,6 +112,8 @@ type Item struct {
 	Path string
 	// Mode is the file's mode; nil means [Spec.DefaultMode]. Zero is a set value.
 	Mode *fs.FileMode
+	// User owns the file; nil means [Spec.UID]. Zero is a set value.
+	User *int
 }
 
 // As says which file holds all keys of a source, and how.

@@ -152,10 +152,14 @@ func (p *parser) namedItem(at *field.Path, value any, format Format) (Item, *fie
 }
 
 func notInEntryOfFile(name string) string {
-	if name == "mode" {
+	switch name {
+	case "mode":
 		return "there is one file for all keys, write its mode inside as"
+	case "user":
+		return "there is one file for all keys, whose owner is the volume's uid"
+	default:
+		return ""
 	}
-	return ""
 }
 
 // entryName returns the name that an item gives a key, or "" after a mistake.

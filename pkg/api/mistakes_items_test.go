@@ -56,7 +56,7 @@ func TestParseMistakesInItems(t *testing.T) {
 			`4 mistakes in volumeAttributes: `+
 				`items[0].modes: Forbidden: unknown field, did you mean "mode"?; `+
 				`items[0].keys: Forbidden: unknown field, did you mean "key"?; `+
-				`items[0].owner: Forbidden: unknown field, known are key, path, mode; `+
+				`items[0].owner: Forbidden: unknown field, known are key, path, mode, user; `+
 				`items[0].path: Duplicate value: "path": the field is given more than once, keep one`,
 		),
 		"the mode of the whole volume": badItems(
@@ -67,7 +67,7 @@ func TestParseMistakesInItems(t *testing.T) {
 		"a field name with line breaks": badItems(
 			`[{key: a, path: a, "x\ny": 1}]`,
 			`mistake in volumeAttributes: `+
-				`items[0]."x\ny": Forbidden: unknown field, known are key, path, mode`,
+				`items[0]."x\ny": Forbidden: unknown field, known are key, path, mode, user`,
 		),
 		"rule 6: a mode written in decimal digits that look octal": badItems(
 			`[{key: a, path: a, mode: 644}]`,
@@ -79,6 +79,18 @@ func TestParseMistakesInItems(t *testing.T) {
 			`2 mistakes in volumeAttributes: `+
 				`items[0].mode: Invalid value: "0644": must be a number, not a string: drop the quotes; `+
 				`items[1].mode: Invalid value: "rw-r--r--": must be a number, not a string: write 0644, for example`,
+		),
+		"users that are none": badItems(
+			`[{key: a, path: a, user: "999"}, {key: b, path: b, user: nginx}, {key: c, path: c, user: -1}, {key: d, path: d, user: 2147483648}]`,
+			`4 mistakes in volumeAttributes: `+
+				`items[0].user: Invalid value: "999": must be a number, not a string: drop the quotes; `+
+				`items[1].user: Invalid value: "nginx": must be a number, not a string: write 999, for example; `+
+				`items[2].user: Invalid value: -1: must be a whole number from 0 to 2147483647; `+
+				`items[3].user: Invalid value: 2147483648: must be a whole number from 0 to 2147483647`,
+		),
+		"the user of the whole volume": badItems(
+			`[{key: a, path: a, defaultUser: 999}]`,
+			`mistake in volumeAttributes: items[0].defaultUser: Forbidden: unknown field, did you mean "user"?`,
 		),
 		"rule 5: modes out of range": badItems(
 			`[{key: a, path: a, mode: 01777}, {key: b, path: b, mode: -1}, {key: c, path: c, mode: 4755}, {key: d, path: d, mode: 512}]`,

@@ -130,20 +130,20 @@ func TestParseMistakesInAttributes(t *testing.T) {
 			in: with(attributes{"reload": "true"}),
 			want: `mistake in volumeAttributes: ` +
 				`reload: Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
-				`defaultMode, uid, gid, updatePolicy, onDelete`,
+				`defaultMode, uid, gid, defaultUser, updatePolicy, onDelete`,
 		},
 		"keys that are not readable": {
 			in: with(attributes{"": "x", "a\nb": "x", "\xff": "x", strings.Repeat("k", 300): "x"}),
 			want: `4 mistakes in volumeAttributes: ` +
 				`"": Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
-				`defaultMode, uid, gid, updatePolicy, onDelete; ` +
+				`defaultMode, uid, gid, defaultUser, updatePolicy, onDelete; ` +
 				`"a\nb": Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
-				`defaultMode, uid, gid, updatePolicy, onDelete; ` +
+				`defaultMode, uid, gid, defaultUser, updatePolicy, onDelete; ` +
 				`kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk…: Forbidden: unknown attribute, ` +
-				`known are configMap, secret, namespace, items, optional, sources, defaultMode, uid, gid, updatePolicy, ` +
-				`onDelete; ` +
+				`known are configMap, secret, namespace, items, optional, sources, defaultMode, uid, gid, ` +
+				`defaultUser, updatePolicy, onDelete; ` +
 				`"\xff": Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
-				`defaultMode, uid, gid, updatePolicy, onDelete`,
+				`defaultMode, uid, gid, defaultUser, updatePolicy, onDelete`,
 		},
 		"rule 15: an empty name, optional or not": {
 			in: attributes{"configMap": "", "optional": "true"},
@@ -262,6 +262,14 @@ func TestParseMistakesInAttributes(t *testing.T) {
 				`uid: Invalid value: "": must be a decimal number from 0 to 2147483647; ` +
 				`gid: Invalid value: "+5": must be a decimal number from 0 to 2147483647`,
 		},
+		"a user by name, by core/v1's name": {
+			in:   with(attributes{"defaultUser": "nginx"}),
+			want: `mistake in volumeAttributes: defaultUser: Invalid value: "nginx": must be a decimal number from 0 to 2147483647`,
+		},
+		"two users": {
+			in:   with(attributes{"uid": "1", "defaultUser": "2"}),
+			want: `mistake in volumeAttributes: defaultUser: Forbidden: is core/v1's name of uid and says something else, keep one`,
+		},
 		"policies in the wrong case": {
 			in: with(attributes{"updatePolicy": "atomic", "onDelete": "REMOVE"}),
 			want: `2 mistakes in volumeAttributes: ` +
@@ -282,7 +290,7 @@ func TestParseMistakesInAttributes(t *testing.T) {
 			},
 			want: `12 mistakes in volumeAttributes: ` +
 				`zone: Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
-				`defaultMode, uid, gid, updatePolicy, onDelete; ` +
+				`defaultMode, uid, gid, defaultUser, updatePolicy, onDelete; ` +
 				`configMap: Invalid value: "App": must be an object name: up to 253 of a-z, 0-9, "-" and ".", ` +
 				`first and last a letter or digit; ` +
 				`namespace: Invalid value: "A": must be a namespace: up to 63 of a-z, 0-9 and "-", ` +

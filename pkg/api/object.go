@@ -172,6 +172,30 @@ func (p *parser) mode(at *field.Path, value any) *fs.FileMode {
 	return nil
 }
 
+// userID returns the owner of an item, or nil after a mistake.
+func (p *parser) userID(at *field.Path, value any) *int {
+	id, ok := number(value)
+	switch {
+	case !ok:
+		p.wrongType(at, value, "a number", numberHint(value))
+	case id != math.Trunc(id) || id < 0 || id > maxID:
+		p.invalid(at, value, fmt.Sprintf("must be a whole number from 0 to %d", maxID))
+	default:
+		user := int(id)
+		return &user
+	}
+	return nil
+}
+
+func numberHint(value any) string {
+	if text, ok := value.(string); ok {
+		if _, err := strconv.Atoi(text); err == nil {
+			return "drop the quotes"
+		}
+	}
+	return "write 999, for example"
+}
+
 func modeHint(value any) string {
 	if text, ok := value.(string); ok {
 		if _, ok := parseOctal(text); ok {

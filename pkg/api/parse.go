@@ -23,7 +23,7 @@ func Parse(attributes map[string]string, namespace string) (Spec, error) {
 	spec := Spec{
 		Sources:      p.form(),
 		DefaultMode:  p.defaultMode(),
-		UID:          p.id(KeyUID),
+		UID:          p.user(),
 		GID:          p.id(KeyGID),
 		UpdatePolicy: choice(&p, KeyUpdatePolicy, UpdateAtomic, UpdateReplace, UpdateInPlace, UpdateNever),
 		OnDelete:     choice(&p, KeyOnDelete, OnDeleteKeep, OnDeleteRemove),
@@ -49,7 +49,7 @@ type parser struct {
 func knownAttributes() []string {
 	return []string{
 		KeyConfigMap, KeySecret, KeyNamespace, KeyItems, KeyOptional, KeySources,
-		KeyDefaultMode, KeyUID, KeyGID, KeyUpdatePolicy, KeyOnDelete,
+		KeyDefaultMode, KeyUID, KeyGID, KeyDefaultUser, KeyUpdatePolicy, KeyOnDelete,
 	}
 }
 
@@ -156,6 +156,18 @@ func decimalHint(text string) string {
 		return ""
 	}
 	return fmt.Sprintf(", did you mean %#04o (decimal %d)?", decimal, decimal)
+}
+
+// user reads the owner of files, which has two names; nil means that it is not set.
+func (p *parser) user() *int {
+	uid, user := p.id(KeyUID), p.id(KeyDefaultUser)
+	switch {
+	case uid == nil:
+		return user
+	case user != nil && *user != *uid:
+		p.forbidden(field.NewPath(KeyDefaultUser), "is core/v1's name of uid and says something else, keep one")
+	}
+	return uid
 }
 
 // id reads the ID of a user or group; nil means that it is not set.

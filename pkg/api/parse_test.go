@@ -121,6 +121,20 @@ func TestParseAttributes(t *testing.T) {
 			in:   with(attributes{"uid": "0", "gid": "0"}),
 			want: change(func(s *api.Spec) { s.UID, s.GID = id(0), id(0) }),
 		},
+		"the user by core/v1's name": {
+			in:   with(attributes{"defaultUser": "999"}),
+			want: change(func(s *api.Spec) { s.UID = id(999) }),
+		},
+		"the user by both names": {
+			in:   with(attributes{"uid": "999", "defaultUser": "999"}),
+			want: change(func(s *api.Spec) { s.UID = id(999) }),
+		},
+		"users of single files": {
+			in: with(attributes{"items": "[{key: a, path: a, user: 999}, {key: b, path: b, user: 0}, {key: c, path: c, user: null}]"}),
+			want: change(func(s *api.Spec) {
+				s.Sources[0].Items = []api.Item{{Key: "a", Path: "a", User: id(999)}, {Key: "b", Path: "b", User: id(0)}, {Key: "c", Path: "c"}}
+			}),
+		},
 		"no updates": {
 			in:   with(attributes{"updatePolicy": "Never"}),
 			want: change(func(s *api.Spec) { s.UpdatePolicy = api.UpdateNever }),

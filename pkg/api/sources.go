@@ -68,7 +68,7 @@ func notInEntry(name string) string {
 
 func notInSource(name string) string {
 	switch name {
-	case KeyDefaultMode, KeyUID, KeyGID, KeyUpdatePolicy, KeyOnDelete:
+	case KeyDefaultMode, KeyUID, KeyGID, KeyDefaultUser, KeyUpdatePolicy, KeyOnDelete:
 		return "belongs to the whole volume, make it an attribute beside sources"
 	default:
 		return ""
@@ -124,6 +124,7 @@ func (p *parser) items(at *field.Path, value any) []Item {
 				read: func(at *field.Path, v any) { item.Path = p.path(at, v) },
 			},
 			{name: "mode", read: func(at *field.Path, v any) { item.Mode = p.mode(at, v) }},
+			{name: "user", read: func(at *field.Path, v any) { item.User = p.userID(at, v) }},
 		},
 		elsewhere: nowhere,
 	}

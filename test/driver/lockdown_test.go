@@ -72,7 +72,7 @@ func (b *rig) ownedPods() map[*corev1.Pod]string {
 		attributes := map[string]string{"configMap": "web", "updatePolicy": policy, "defaultMode": "0400"}
 		ofGroup := b.Pod("group-"+strings.ToLower(policy), attributes)
 		ofUser := b.Pod("user-"+strings.ToLower(policy), maps.Clone(attributes))
-		ofUser.Spec.Volumes[0].CSI.VolumeAttributes["uid"] = strconv.Itoa(uid)
+		ofUser.Spec.Volumes[0].CSI.VolumeAttributes["defaultUser"] = strconv.Itoa(uid)
 		for _, pod := range []*corev1.Pod{ofGroup, ofUser} {
 			pod.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &gid}
 		}

@@ -54,7 +54,11 @@ func (c core) fsGroup() func() {
 func (c core) ownedFiles() func() {
 	t := c.t
 	c.file(t, "owned", "one")
-	pod := asUser1000(boxPod(c.ns, "owned", map[string]string{"configMap": "owned", "defaultMode": "0400", "uid": "1000"}))
+	const other = mountPath + "/other"
+	pod := asUser1000(boxPod(c.ns, "owned", map[string]string{
+		"configMap": "owned", "defaultMode": "0400", "defaultUser": "1000",
+		"items": "[{key: file, path: file}, {key: file, path: other, user: 1001}]",
+	}))
 	pod.Spec.SecurityContext.FSGroup = new(int64(2000))
 	pod.Spec.Containers = append(pod.Spec.Containers, box("second"))
 	pod.Spec.Containers[1].SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(1001))}
@@ -68,6 +72,9 @@ func (c core) ownedFiles() func() {
 		c.wantFile(t, pod, "main", corePath, "two")
 		c.wantOwner(t, pod, "main", corePath, "1000:2000 400")
 		c.wantRefused(t, pod, "second", denied, "cat", corePath)
+		c.wantFile(t, pod, "second", other, "two")
+		c.wantOwner(t, pod, "second", other, "1001:2000 400")
+		c.wantRefused(t, pod, "main", denied, "cat", other)
 	}
 }
 

@@ -163,10 +163,12 @@ func (m *machine) addDriver() {
 	if len(both) < 10 {
 		m.t.Fatalf("only %d tests of test/driver work with manifests: %q", len(both), both)
 	}
-	if m.cfg.Arch == "arm64" { // Memory is counted alike.
+	atOnce := "-test.parallel=2"
+	if m.cfg.Arch == "arm64" { // Memory is counted alike, and a driver that starts beside another one takes too long.
+		atOnce = "-test.parallel=1"
 		both = slices.DeleteFunc(both, func(name string) bool { return strings.HasPrefix(name, "TestMemory") })
 	}
-	m.addTests("test/driver", "-test.run=^("+strings.Join(both, "|")+")$/^manifests$")
+	m.addTests("test/driver", atOnce, "-test.run=^("+strings.Join(both, "|")+")$/^manifests$")
 	m.addTests("test/driver", "-test.run=^("+strings.Join(wholeDriver(), "|")+")$")
 }
 

@@ -82,6 +82,7 @@ type writtenItem struct {
 	Key  string       `yaml:"key"`
 	Path string       `yaml:"path"`
 	Mode *writtenMode `yaml:"mode,omitempty"`
+	User *int         `yaml:"user,omitempty"`
 }
 
 type writtenAs struct {
@@ -101,7 +102,7 @@ func (m writtenMode) MarshalYAML() (any, error) {
 func writtenItems(items []api.Item) []writtenItem {
 	written := make([]writtenItem, len(items))
 	for i, item := range items {
-		written[i] = writtenItem{Key: item.Key, Path: item.Path, Mode: (*writtenMode)(item.Mode)}
+		written[i] = writtenItem{Key: item.Key, Path: item.Path, Mode: (*writtenMode)(item.Mode), User: item.User}
 	}
 	return written
 }

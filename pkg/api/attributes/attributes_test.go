@@ -91,6 +91,7 @@ func randomSources(r *rand.Rand) []api.Source {
 		}
 		return new(fs.FileMode(r.IntN(0o1000)))
 	}
+	user := func() *int { return []*int{nil, new(0), new(999)}[r.IntN(3)] }
 	sources := make([]api.Source, 1+r.IntN(3))
 	for i := range sources {
 		src := &sources[i]
@@ -101,7 +102,7 @@ func randomSources(r *rand.Rand) []api.Source {
 		src.Optional = r.IntN(2) == 0
 		for k := range r.IntN(4) {
 			path := fmt.Sprintf("%d-%d/%s", i, k, pick("a: b", "# no", "é", "a\nb", "'\"", "{x}", "0400", "yes", " blank ", "*a", "~", "\t"))
-			src.Items = append(src.Items, api.Item{Key: pick("yes", "1.5", "a.conf", "~", "-rf", "0o7", "1_0", "=", "<<"), Path: path, Mode: mode()})
+			src.Items = append(src.Items, api.Item{Key: pick("yes", "1.5", "a.conf", "~", "-rf", "0o7", "1_0", "=", "<<"), Path: path, Mode: mode(), User: user()})
 		}
 		if r.IntN(5) == 0 && len(src.Items) == 0 {
 			src.As = &api.As{Path: fmt.Sprintf("as-%d", i), Format: api.FormatYAML, Mode: mode()}

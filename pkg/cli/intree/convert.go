@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -30,12 +31,15 @@ type Namer struct {
 // ToLiveconfig returns the volume of liveconfig that holds the same files. The error has all
 // reasons why that is impossible, or is [ErrOther].
 func (n Namer) ToLiveconfig(v corev1.VolumeSource) (*corev1.CSIVolumeSource, error) {
-	all, mode, err := inTree(v)
+	all, files, err := inTree(v)
 	if err != nil {
 		return nil, err
 	}
-	if mode != nil {
-		all[api.KeyDefaultMode] = attributes.Mode(*mode)
+	if files.mode != nil {
+		all[api.KeyDefaultMode] = attributes.Mode(*files.mode)
+	}
+	if files.user != nil {
+		all[api.KeyDefaultUser] = strconv.FormatInt(*files.user, 10)
 	}
 	if _, err := api.Parse(all, n.Namespace); err != nil {
 		return nil, err
@@ -43,20 +47,26 @@ func (n Namer) ToLiveconfig(v corev1.VolumeSource) (*corev1.CSIVolumeSource, err
 	return &corev1.CSIVolumeSource{Driver: n.Driver, ReadOnly: new(true), VolumeAttributes: all}, nil
 }
 
-// inTree returns the attributes of a volume, and its default mode.
-func inTree(v corev1.VolumeSource) (all map[string]string, mode *int32, err error) {
+// defaults are what files have for which nothing else is said; nil is unset.
+type defaults struct {
+	mode *int32
+	user *int64
+}
+
+// inTree returns the attributes of a volume without the defaults of its files, and those.
+func inTree(v corev1.VolumeSource) (all map[string]string, files defaults, err error) {
 	switch {
 	case v.ConfigMap != nil:
 		all, err = attributes.Short(source(api.ConfigMap, v.ConfigMap.Name, v.ConfigMap.Items, v.ConfigMap.Optional))
-		return all, v.ConfigMap.DefaultMode, err
+		return all, defaults{v.ConfigMap.DefaultMode, v.ConfigMap.DefaultUser}, err
 	case v.Secret != nil:
 		all, err = attributes.Short(source(api.Secret, v.Secret.SecretName, v.Secret.Items, v.Secret.Optional))
-		return all, v.Secret.DefaultMode, err
+		return all, defaults{v.Secret.DefaultMode, v.Secret.DefaultUser}, err
 	case v.Projected != nil:
 		all, err = projected(v.Projected.Sources)
-		return all, v.Projected.DefaultMode, err
+		return all, defaults{v.Projected.DefaultMode, v.Projected.DefaultUser}, err
 	default:
-		return nil, nil, ErrOther
+		return nil, defaults{}, ErrOther
 	}
 }
 
@@ -66,6 +76,9 @@ func source(kind api.Kind, name string, items []corev1.KeyToPath, optional *bool
 		converted := api.Item{Key: item.Key, Path: item.Path}
 		if item.Mode != nil {
 			converted.Mode = new(fs.FileMode(*item.Mode)) //nolint:gosec // The parser refuses other bits.
+		}
+		if item.User != nil {
+			converted.User = new(int(*item.User))
 		}
 		src.Items = append(src.Items, converted)
 	}
@@ -135,25 +148,38 @@ func (n Namer) ToInTree(v corev1.VolumeSource) (corev1.VolumeSource, error) {
 	if err != nil {
 		return corev1.VolumeSource{}, err
 	}
-	if err := n.fits(spec); err != nil {
+	if err := errors.Join(ownerFits(v.CSI.VolumeAttributes), n.fits(spec)); err != nil {
 		return corev1.VolumeSource{}, err
 	}
-	var mode *int32
+	var files defaults
 	if _, isSet := v.CSI.VolumeAttributes[api.KeyDefaultMode]; isSet {
-		mode = new(int32(spec.DefaultMode)) //nolint:gosec // Permission bits.
+		files.mode = new(int32(spec.DefaultMode)) //nolint:gosec // Permission bits.
+	}
+	if _, isSet := v.CSI.VolumeAttributes[api.KeyDefaultUser]; isSet {
+		files.user = new(int64(*spec.UID))
 	}
 	if _, isLong := v.CSI.VolumeAttributes[api.KeySources]; isLong {
-		return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: projections(spec.Sources), DefaultMode: mode}}, nil
+		return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			Sources: projections(spec.Sources), DefaultMode: files.mode, DefaultUser: files.user,
+		}}, nil
 	}
-	return single(spec.Sources[0], mode), nil
+	return single(spec.Sources[0], files), nil
+}
+
+// ownerFits returns an error if the owner of directories has no form in a volume of Kubernetes' own types.
+func ownerFits(all map[string]string) error {
+	_, isSet := all[api.KeyUID]
+	_, isDefault := all[api.KeyDefaultUser]
+	if isSet && !isDefault {
+		return errors.New("uid has no in-tree form: directories belong to root; with defaultUser instead, " +
+			"which Kubernetes 1.37 has behind the feature gate AtomicWriteVolumeUserFields, files belong to the user")
+	}
+	return nil
 }
 
 // fits returns an error with everything that has no form in a volume of Kubernetes' own types.
 func (n Namer) fits(spec api.Spec) error {
 	var errs []error
-	if spec.UID != nil {
-		errs = append(errs, errors.New("uid has no in-tree form: files belong to root"))
-	}
 	if spec.GID != nil {
 		errs = append(errs, errors.New("gid has no in-tree form: the pod's fsGroup is for all its volumes"))
 	}
@@ -187,14 +213,15 @@ func projections(sources []api.Source) []corev1.VolumeProjection {
 	return list
 }
 
-func single(src api.Source, mode *int32) corev1.VolumeSource {
+func single(src api.Source, files defaults) corev1.VolumeSource {
 	if src.Ref.Kind == api.Secret {
 		return corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-			SecretName: src.Ref.Name, Items: items(src), Optional: optional(src), DefaultMode: mode,
+			SecretName: src.Ref.Name, Items: items(src), Optional: optional(src), DefaultMode: files.mode, DefaultUser: files.user,
 		}}
 	}
 	return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-		LocalObjectReference: corev1.LocalObjectReference{Name: src.Ref.Name}, Items: items(src), Optional: optional(src), DefaultMode: mode,
+		LocalObjectReference: corev1.LocalObjectReference{Name: src.Ref.Name}, Items: items(src), Optional: optional(src),
+		DefaultMode: files.mode, DefaultUser: files.user,
 	}}
 }
 
@@ -204,6 +231,9 @@ func items(src api.Source) []corev1.KeyToPath {
 		converted := corev1.KeyToPath{Key: item.Key, Path: item.Path}
 		if item.Mode != nil {
 			converted.Mode = new(int32(*item.Mode)) //nolint:gosec // Permission bits.
+		}
+		if item.User != nil {
+			converted.User = new(int64(*item.User))
 		}
 		list = append(list, converted)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -22,6 +23,7 @@ var namer = intree.Namer{Driver: "csi.liveconfig.internal", Namespace: "shop"}
 type file struct {
 	Data string
 	Mode int32
+	User int64
 }
 
 // objects is what there is: the data of ConfigMaps and Secrets by kind and name.
@@ -71,14 +73,14 @@ func TestConvertedVolumesHoldTheSameFiles(t *testing.T) {
 // kubelet returns which files an in-tree volume has, and whether something required is missing.
 func kubelet(v corev1.VolumeSource, there objects) (files map[string]file, missing bool) {
 	files = map[string]file{}
-	mode := int32(0o644)
+	mode, user := int32(0o644), int64(0)
 	put := func(kind, name string, items []corev1.KeyToPath, optional *bool) {
 		data, exists := there[kind+"/"+name]
 		forgives := optional != nil && *optional
 		missing = missing || !exists && !forgives
 		if len(items) == 0 {
 			for key, value := range data {
-				files[key] = file{value, mode}
+				files[key] = file{value, mode, user}
 			}
 		}
 		for _, item := range items {
@@ -87,27 +89,33 @@ func kubelet(v corev1.VolumeSource, there objects) (files map[string]file, missi
 				missing = missing || !forgives
 				continue
 			}
-			f := file{value, mode}
+			f := file{value, mode, user}
 			if item.Mode != nil {
 				f.Mode = *item.Mode
+			}
+			if item.User != nil {
+				f.User = *item.User
 			}
 			files[item.Path] = f
 		}
 	}
-	set := func(m *int32) {
+	set := func(m *int32, u *int64) {
 		if m != nil {
 			mode = *m
+		}
+		if u != nil {
+			user = *u
 		}
 	}
 	switch {
 	case v.ConfigMap != nil:
-		set(v.ConfigMap.DefaultMode)
+		set(v.ConfigMap.DefaultMode, v.ConfigMap.DefaultUser)
 		put("configmap", v.ConfigMap.Name, v.ConfigMap.Items, v.ConfigMap.Optional)
 	case v.Secret != nil:
-		set(v.Secret.DefaultMode)
+		set(v.Secret.DefaultMode, v.Secret.DefaultUser)
 		put("secret", v.Secret.SecretName, v.Secret.Items, v.Secret.Optional)
 	default:
-		set(v.Projected.DefaultMode)
+		set(v.Projected.DefaultMode, v.Projected.DefaultUser)
 		for _, p := range v.Projected.Sources {
 			if p.ConfigMap != nil {
 				put("configmap", p.ConfigMap.Name, p.ConfigMap.Items, p.ConfigMap.Optional)
@@ -152,7 +160,7 @@ func driver(t *testing.T, csi *corev1.CSIVolumeSource, there objects) (files map
 	}
 	files = map[string]file{}
 	for _, f := range tree.Files {
-		files[f.Path] = file{string(f.Data), int32(f.Mode)}
+		files[f.Path] = file{string(f.Data), int32(f.Mode), int64(tree.UserOf(f))}
 	}
 	return files, false
 }
@@ -187,6 +195,7 @@ func randomVolume(r *rand.Rand) corev1.VolumeSource {
 		}
 		return new(int32(r.IntN(0o1000)))
 	}
+	user := func() *int64 { return []*int64{nil, nil, new(int64(0)), new(int64(999))}[r.IntN(4)] }
 	paths := 0
 	items := func() []corev1.KeyToPath {
 		var list []corev1.KeyToPath
@@ -198,21 +207,22 @@ func randomVolume(r *rand.Rand) corev1.VolumeSource {
 					path = fmt.Sprintf("again-%d", paths)
 				}
 			}
-			list = append(list, corev1.KeyToPath{Key: []string{"k", "true", "1.0", "p"}[r.IntN(4)], Path: path, Mode: mode()})
+			list = append(list, corev1.KeyToPath{Key: []string{"k", "true", "1.0", "p"}[r.IntN(4)], Path: path, Mode: mode(), User: user()})
 		}
 		return list
 	}
 	switch r.IntN(3) {
 	case 0:
 		return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: name()}, Items: items(), Optional: optional(), DefaultMode: mode(),
+			LocalObjectReference: corev1.LocalObjectReference{Name: name()}, Items: items(), Optional: optional(),
+			DefaultMode: mode(), DefaultUser: user(),
 		}}
 	case 1:
 		return corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-			SecretName: name(), Items: items(), Optional: optional(), DefaultMode: mode(),
+			SecretName: name(), Items: items(), Optional: optional(), DefaultMode: mode(), DefaultUser: user(),
 		}}
 	}
-	projected := &corev1.ProjectedVolumeSource{DefaultMode: mode()}
+	projected := &corev1.ProjectedVolumeSource{DefaultMode: mode(), DefaultUser: user()}
 	taken := map[string]bool{}
 	fresh := func() []corev1.KeyToPath { // The same explicit path in two sources is refused as well.
 		list := items()
@@ -238,6 +248,30 @@ func randomVolume(r *rand.Rand) corev1.VolumeSource {
 		}})
 	}
 	return corev1.VolumeSource{Projected: projected}
+}
+
+// TestFieldsOfKubernetes fails when Kubernetes has a field more that a conversion would lose.
+func TestFieldsOfKubernetes(t *testing.T) {
+	t.Parallel()
+	known := map[reflect.Type]string{
+		reflect.TypeFor[corev1.ConfigMapVolumeSource](): "LocalObjectReference Items DefaultMode Optional DefaultUser",
+		reflect.TypeFor[corev1.SecretVolumeSource]():    "SecretName Items DefaultMode Optional DefaultUser",
+		reflect.TypeFor[corev1.ProjectedVolumeSource](): "Sources DefaultMode DefaultUser",
+		reflect.TypeFor[corev1.ConfigMapProjection]():   "LocalObjectReference Items Optional",
+		reflect.TypeFor[corev1.SecretProjection]():      "LocalObjectReference Items Optional",
+		reflect.TypeFor[corev1.LocalObjectReference]():  "Name",
+		reflect.TypeFor[corev1.KeyToPath]():             "Key Path Mode User",
+		reflect.TypeFor[corev1.VolumeProjection]():      "Secret DownwardAPI ConfigMap ServiceAccountToken ClusterTrustBundle PodCertificate",
+	}
+	for of, want := range known {
+		var got []string
+		for field := range of.Fields() {
+			got = append(got, field.Name)
+		}
+		if diff := cmp.Diff(strings.Fields(want), got); diff != "" {
+			t.Errorf("fields of %s, of which each must be converted or refused (-known +found):\n%s", of, diff)
+		}
+	}
 }
 
 func TestWhatHasNoFormOfLiveconfig(t *testing.T) {

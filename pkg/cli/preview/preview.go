@@ -21,6 +21,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
@@ -290,7 +291,8 @@ func placeOf(pod filelist.Pod, all []filelist.Pod) string {
 }
 
 func (o *command) write(folder *filelist.Folder, place string, v filelist.Volume) error {
-	if !folder.Owns && v.Tree.UID+v.Tree.GID > 0 {
+	isOwned := func(f tree.File) bool { return v.Tree.UserOf(f) != 0 }
+	if !folder.Owns && (v.Tree.UID+v.Tree.GID > 0 || slices.ContainsFunc(v.Tree.Files, isOwned)) {
 		o.once("note: the files are yours, because only root can give them the owners of the list")
 	}
 	if v.SharesSecrets() && folder.Visibility != filelist.Shown {

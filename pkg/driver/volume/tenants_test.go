@@ -95,7 +95,7 @@ func TestWhatVolumesHoldIsCharged(t *testing.T) {
 	tests := map[string]map[string]string{
 		"nothing":      {"configMap": "web"},
 		"items":        {"configMap": "web", "items": repeated("gone", 2500), "optional": "true"},
-		"items, modes": {"configMap": "web", "items": strings.ReplaceAll(repeated("gone", 1900), "}", ", mode: 1}"), "optional": "true"},
+		"items, modes": {"configMap": "web", "items": strings.ReplaceAll(repeated("gone", 1400), "}", ", mode: 1, user: 1}"), "optional": "true"},
 		"sources":      sources("{configMap: {name: c%d, optional: true}},", 1000),
 		"the same":     {"sources": "[" + strings.Repeat("{configMap: {name: web, optional: true}},", 1000) + "]"},
 		"a comment":    {"configMap": "web", "items": "[{key: a, path: a}] #" + strings.Repeat("x", 60_000)},

@@ -137,7 +137,7 @@ func wantView(want tree.Tree) view {
 		v[d] = fmt.Sprintf("%v %d:%d", want.DirMode|fs.ModeDir, want.UID, want.GID)
 	}
 	for _, f := range want.Files {
-		v[f.Path] = fmt.Sprintf("%v %d:%d %s", f.Mode, want.UID, want.GID, f.Data)
+		v[f.Path] = fmt.Sprintf("%v %d:%d %s", f.Mode, want.UserOf(f), want.GID, f.Data)
 	}
 	return v
 }

@@ -104,7 +104,7 @@ func (w *plainWrite) correctOwner(file fd, r rewrite) error {
 	if r.right {
 		return nil
 	}
-	if err := w.chownOpen(r.file.Path, file, ownerOf(w.want)); err != nil {
+	if err := w.chownOpen(r.file.Path, file, ownerOfFile(r.file, w.want)); err != nil {
 		return err
 	}
 	return w.chmodOpen(r.file.Path, file, r.file.Mode)

@@ -12,6 +12,8 @@ import (
 
 func ownerOf(t tree.Tree) owner { return owner{uid: t.UID, gid: t.GID} }
 
+func ownerOfFile(f tree.File, t tree.Tree) owner { return owner{uid: t.UserOf(f), gid: t.GID} }
+
 // entries maps paths to what is there. Symlinks are not followed.
 type entries map[string]info
 
@@ -70,7 +72,7 @@ func equalsTree(d fd, name string, t tree.Tree) bool {
 		switch {
 		case isDir && !equalsTree(sub, name, below(name, files[:n], t)):
 			return false
-		case !isDir && !equalsFile(sub, name, files[0], ownerOf(t)):
+		case !isDir && !equalsFile(sub, name, files[0], ownerOfFile(files[0], t)):
 			return false
 		}
 		files = files[n:]

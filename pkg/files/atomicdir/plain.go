@@ -147,7 +147,7 @@ func (w *plainWrite) compare() error {
 			w.addToPart(f)
 			continue
 		}
-		r := rewrite{file: f, old: old, sameBytes: hasBytes(w.fd, old, f), right: old.has(f.Mode, ownerOf(w.want))}
+		r := rewrite{file: f, old: old, sameBytes: hasBytes(w.fd, old, f), right: old.has(f.Mode, ownerOfFile(f, w.want))}
 		switch {
 		case r.sameBytes && r.right:
 		case w.keepsInodes:

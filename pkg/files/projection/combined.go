@@ -2,7 +2,6 @@ package projection
 
 import (
 	"fmt"
-	"io/fs"
 	"iter"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -62,7 +61,7 @@ func (p Plan) Tree() tree.Tree {
 }
 
 // addCombined adds the one file of a source with as.
-func (d *draft) addCombined(src api.Source, content api.Content, defaultMode fs.FileMode) {
+func (d *draft) addCombined(src api.Source, content api.Content) {
 	s := combinedFile{format: src.As.Format, values: content.Data}
 	if len(src.Items) > 0 {
 		s.values = make(map[string][]byte, len(src.Items))
@@ -75,7 +74,7 @@ func (d *draft) addCombined(src api.Source, content api.Content, defaultMode fs.
 	if !d.measure(&s, src) {
 		return
 	}
-	d.addFile(src.As.Path, nil, modeOf(src.As.Mode, defaultMode))
+	d.addFile(tree.File{Path: src.As.Path}, src.As.Mode)
 	if d.combined == nil {
 		d.combined = map[string]combinedFile{}
 	}

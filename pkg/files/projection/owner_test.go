@@ -51,6 +51,37 @@ func TestBuildOwners(t *testing.T) {
 	}
 }
 
+// TestBuildUsersOfFiles: a file with an owner of its own has its mode exactly, as in a volume with an owner.
+func TestBuildUsersOfFiles(t *testing.T) {
+	t.Parallel()
+	s := spec(api.Source{Ref: web, Items: []api.Item{
+		{Key: "k", Path: "mine", User: new(999)}, {Key: "k", Path: "ours"}, {Key: "k", Path: "roots", User: new(0)},
+	}})
+	s.DefaultMode = 0o400
+	contents := objects(map[api.Ref][]string{web: {"k", "v"}})
+	for name, tt := range map[string]struct {
+		uid, fsGroup *int
+		want         []string
+	}{
+		"alone":             {nil, nil, []string{"mine 999 0400", "ours 0 0400", "roots 0 0400"}},
+		"with fsGroup":      {nil, new(2000), []string{"mine 999 0400", "ours 0 0440", "roots 0 0400"}},
+		"over the volume's": {new(1000), new(2000), []string{"mine 999 0400", "ours 1000 0400", "roots 0 0400"}},
+	} {
+		s.UID = tt.uid
+		built, err := projection.Build(s, tt.fsGroup, contents)
+		if err != nil {
+			t.Fatalf("%s: Build = %v, want no error", name, err)
+		}
+		var got []string
+		for _, f := range built.Files {
+			got = append(got, fmt.Sprintf("%s %d %04o", f.Path, built.UserOf(f), f.Mode))
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: files (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // TestBuildGroupModes is rule 54: what fsGroup makes of modes.
 func TestBuildGroupModes(t *testing.T) {
 	t.Parallel()

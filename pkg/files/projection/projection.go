@@ -40,16 +40,19 @@ type Plan struct {
 // It builds all or nothing. The error is a *[MissingError] that lists every missing object and key, an *[UnsupportedError]
 // if a combined file cannot hold a key, or a *[tree.ConflictError] if the paths of two files collide.
 func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Plan, error) {
-	d := draft{files: map[string]tree.File{}}
+	d := draft{defaultMode: spec.DefaultMode, files: map[string]tree.File{}}
+	if fsGroup != nil && spec.UID == nil {
+		d.added = groupReads
+	}
 	for _, src := range spec.Sources {
 		content, found := contents[src.Ref]
 		switch {
 		case !found && !src.Optional:
 			d.missing.add(fmt.Sprintf("%s %q not found", src.Ref.Kind.Resource(), src.Ref.Name))
 		case src.As == nil:
-			d.addKeys(src, content, spec.DefaultMode)
+			d.addKeys(src, content)
 		case found:
-			d.addCombined(src, content, spec.DefaultMode)
+			d.addCombined(src, content)
 		}
 	}
 	switch {
@@ -72,6 +75,8 @@ func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Pla
 
 // draft is what the sources so far make of a volume, by path. A later file replaces an earlier one.
 type draft struct {
+	defaultMode fs.FileMode // Of files that have none of their own.
+	added       fs.FileMode // What the modes get of files that have no owner of their own.
 	files       map[string]tree.File
 	combined    map[string]combinedFile
 	missing     problems
@@ -81,23 +86,30 @@ type draft struct {
 	isFull   bool
 }
 
-// addFile adds a file, in place of one with the same path.
-func (d *draft) addFile(path string, data []byte, mode fs.FileMode) {
-	d.files[path] = tree.File{Path: path, Data: data, Mode: mode}
-	delete(d.combined, path)
+// addFile adds a file, in place of one with the same path. Without a mode it has the default one.
+func (d *draft) addFile(f tree.File, mode *fs.FileMode) {
+	f.Mode = d.defaultMode
+	if mode != nil {
+		f.Mode = *mode
+	}
+	if f.User == nil {
+		f.Mode |= d.added
+	}
+	d.files[f.Path] = f
+	delete(d.combined, f.Path)
 }
 
 // addKeys adds a file for each key of a source. A required key that does not exist is missing.
-func (d *draft) addKeys(src api.Source, content api.Content, defaultMode fs.FileMode) {
+func (d *draft) addKeys(src api.Source, content api.Content) {
 	if len(src.Items) == 0 {
 		for key, data := range content.Data {
-			d.addFile(key, data, defaultMode)
+			d.addFile(tree.File{Path: key, Data: data}, nil)
 		}
 		return
 	}
 	for _, item := range src.Items {
 		if data, found := d.find(src, item.Key, content); found {
-			d.addFile(item.Path, data, modeOf(item.Mode, defaultMode))
+			d.addFile(tree.File{Path: item.Path, Data: data, User: item.User}, item.Mode)
 		}
 	}
 }
@@ -111,15 +123,8 @@ func (d *draft) find(src api.Source, key string, content api.Content) (data []by
 	return data, found
 }
 
-func modeOf(mode *fs.FileMode, defaultMode fs.FileMode) fs.FileMode {
-	if mode != nil {
-		return *mode
-	}
-	return defaultMode
-}
-
-// setOwners sets the owners, and adds to the modes what fsGroup needs. With an explicit uid the modes stay exact: the owner
-// can read the files, and programs such as sshd refuse a key that its group can read.
+// setOwners sets the owners, and adds to the mode of directories what fsGroup needs. With an explicit owner modes stay exact:
+// the owner can read the files, and programs such as sshd refuse a key that its group can read.
 func setOwners(t *tree.Tree, spec api.Spec, fsGroup *int) {
 	t.DirMode = plainDir
 	if spec.UID != nil {
@@ -131,11 +136,7 @@ func setOwners(t *tree.Tree, spec api.Spec, fsGroup *int) {
 	case fsGroup != nil:
 		t.GID = *fsGroup
 	}
-	if fsGroup == nil || spec.UID != nil {
-		return
-	}
-	t.DirMode |= groupReads | groupTraverses | fs.ModeSetgid
-	for i := range t.Files {
-		t.Files[i].Mode |= groupReads
+	if fsGroup != nil && spec.UID == nil {
+		t.DirMode |= groupReads | groupTraverses | fs.ModeSetgid
 	}
 }

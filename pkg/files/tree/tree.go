@@ -24,6 +24,8 @@ type File struct {
 	Data []byte
 	// Mode holds the permission bits, exactly as the file shall have them.
 	Mode fs.FileMode
+	// User owns the file; nil means [Tree.UID].
+	User *int
 }
 
 // Tree is every file of one volume, and their owner. Directories are implied by the paths.
@@ -32,8 +34,16 @@ type Tree struct {
 	Files []File
 	// DirMode is the mode of every directory, the root included: permission bits and perhaps [fs.ModeSetgid].
 	DirMode fs.FileMode
-	// UID and GID own every file and directory.
+	// UID and GID own every directory, and every file that has no [File.User].
 	UID, GID int
+}
+
+// UserOf returns who owns a file of the tree.
+func (t Tree) UserOf(f File) int {
+	if f.User != nil {
+		return *f.User
+	}
+	return t.UID
 }
 
 // ConflictError is returned by [New] when two files cannot stand in one directory tree.
@@ -128,7 +138,7 @@ func (t Tree) Digest() string {
 	sums := sums{}
 	writeNumbers(h, int64(t.DirMode), int64(t.UID), int64(t.GID), int64(len(t.Files)))
 	for _, f := range t.Files {
-		writeNumbers(h, int64(f.Mode), int64(len(f.Path)), int64(len(f.Data)))
+		writeNumbers(h, int64(f.Mode), int64(t.UserOf(f)), int64(len(f.Path)), int64(len(f.Data)))
 		h.Write([]byte(f.Path))
 		if len(f.Data) <= shortData {
 			h.Write(f.Data)

@@ -127,6 +127,7 @@ func (s *Installation) ImportDriver(ctx context.Context, image string) error {
 	build := exec.CommandContext(ctx, "go", "-C", "deploy/image", "run", ".",
 		"--image="+image, "--platforms=linux/"+runtime.GOARCH, "--out="+out)
 	build.Dir = s.cfg.Repo
+	build.Env = append(os.Environ(), "GOTMPDIR="+s.Dir()) // It goes with the node, also when the build is killed.
 	if output, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the image: %w\n%s", err, output)
 	}

@@ -71,7 +71,7 @@ func (m *Node) buildBox(ctx context.Context) error {
 	}
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", m.box(), "./kit/realnode/box")
 	build.Dir = filepath.Join(m.cfg.Repo, "test")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOTMPDIR="+m.path()) // It goes with the node, also when the build is killed.
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the program of the images: %w\n%s", err, out)
 	}

@@ -102,6 +102,7 @@ type Item struct {
 	Key  string `json:"key"`
 	Path string `json:"path"`
 	Mode string `json:"mode,omitempty"`
+	User *int   `json:"user,omitempty"`
 }
 
 // As is the one file of all keys.
@@ -226,6 +227,7 @@ func sourceOf(src api.Source, copies Copies) Source {
 		if item.Mode != nil {
 			next.Mode = attributes.Mode(*item.Mode)
 		}
+		next.User = item.User
 		d.Items = append(d.Items, next)
 	}
 	if src.As == nil {

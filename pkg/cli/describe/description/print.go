@@ -210,6 +210,9 @@ func keys(s Source) string {
 			list[i] += " as " + item.Path
 		}
 		list[i] += mode(item.Mode)
+		if item.User != nil {
+			list[i] += fmt.Sprintf(" (uid %d)", *item.User)
+		}
 	}
 	text := strings.Join(list, ", ")
 	if len(list) == 0 {

@@ -95,6 +95,8 @@ func (c change) volume() string {
 
 func owner(t tree.Tree) string { return fmt.Sprintf("%d:%d", t.UID, t.GID) }
 
+func ownerOf(f tree.File, t tree.Tree) string { return fmt.Sprintf("%d:%d", t.UserOf(f), t.GID) }
+
 // octal writes a mode as chmod takes it.
 func octal(mode fs.FileMode) string {
 	const setgid, sticky = 0o2000, 0o1000
@@ -115,6 +117,11 @@ func (c change) file(name string, before, after map[string]tree.File) string {
 	var text string
 	if was && is && old.Mode != next.Mode {
 		text = fmt.Sprintf("file %s/%s: mode %s -> %s\n", c.path, shown(name), octal(old.Mode), octal(next.Mode))
+	}
+	if was && is && (old.User != nil || next.User != nil) { // Else the volume's owner says it.
+		if before, after := ownerOf(old, c.before.Tree), ownerOf(next, c.after.Tree); before != after {
+			text += fmt.Sprintf("file %s/%s: owner %s -> %s\n", c.path, shown(name), before, after)
+		}
 	}
 	differ := diffs.Unified
 	if c.visibility != Shown && (c.before.Secret[name] || c.after.Secret[name]) {

@@ -102,7 +102,9 @@ func (f *Folder) file(at *os.Root, v Volume, file tree.File) error {
 	if v.Secret[file.Path] && f.Visibility != Shown {
 		mode &^= othersRead
 	}
-	return f.settle(at, file.Path, v.Tree, mode)
+	t := v.Tree
+	t.UID = t.UserOf(file)
+	return f.settle(at, file.Path, t, mode)
 }
 
 // settle gives what was written its owner and mode.

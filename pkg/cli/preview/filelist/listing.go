@@ -61,8 +61,7 @@ func counted(n int, what string) string {
 
 // table lists the files of one volume.
 func (v Volume) table(w io.Writer, visibility Visibility) error {
-	owner := fmt.Sprintf("%d:%d", v.Tree.UID, v.Tree.GID)
-	rows := [][]string{{"  MODE", "OWNER", "SIZE", "SHA256", "PATH"}, {"  " + modeText(v.RootMode|fs.ModeDir), owner, "-", "-", "."}}
+	rows := [][]string{{"  MODE", "OWNER", "SIZE", "SHA256", "PATH"}, {"  " + modeText(v.RootMode|fs.ModeDir), owner(v.Tree), "-", "-", "."}}
 	for _, e := range v.entries() {
 		mode, size, digest, path := e.file.Mode, fmt.Sprint(len(e.file.Data)), "-", e.file.Path
 		if e.isDir {
@@ -70,7 +69,7 @@ func (v Volume) table(w io.Writer, visibility Visibility) error {
 		} else {
 			digest = v.digest(e.file, visibility)
 		}
-		rows = append(rows, []string{"  " + modeText(mode), owner, size, digest, shown(path)})
+		rows = append(rows, []string{"  " + modeText(mode), ownerOf(e.file, v.Tree), size, digest, shown(path)})
 	}
 	return printing.Table(w, 2, rows)
 }

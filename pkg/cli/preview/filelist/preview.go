@@ -159,7 +159,7 @@ func (b *builder) fill(spec api.Spec) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	built, err := projection.Build(spec, b.fsGroup(), contents)
+	built, err := b.build(spec, contents)
 	if err != nil {
 		return err
 	}
@@ -172,6 +172,35 @@ func (b *builder) fill(spec api.Spec) error {
 	}
 	b.made.Secret, err = secrets(spec, contents)
 	return err
+}
+
+// build returns the files. In a volume of Kubernetes' own, only files belong to a user, and fsGroup may
+// read those too.
+func (b *builder) build(spec api.Spec, contents map[api.Ref]api.Content) (tree.Tree, error) {
+	exact, err := projection.Build(spec, b.fsGroup(), contents)
+	if err != nil || b.made.Type == Liveconfig {
+		return exact, err
+	}
+	built, err := projection.Build(withoutUsers(spec), b.fsGroup(), contents)
+	for i := range built.Files { // They are the same, in the same order.
+		if user := exact.UserOf(exact.Files[i]); user != 0 {
+			built.Files[i].User = &user
+		}
+	}
+	return built, err
+}
+
+func withoutUsers(spec api.Spec) api.Spec {
+	spec.UID = nil
+	spec.Sources = slices.Clone(spec.Sources)
+	for i := range spec.Sources {
+		src := &spec.Sources[i]
+		src.Items = slices.Clone(src.Items)
+		for k := range src.Items {
+			src.Items[k].User = nil
+		}
+	}
+	return spec
 }
 
 // fsGroup returns the group that the kubelet gives the driver.

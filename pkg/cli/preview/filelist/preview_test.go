@@ -151,6 +151,13 @@ func TestVolumes(t *testing.T) {
 			volumes: "  - {name: v, configMap: {name: web, defaultMode: 256, items: [{key: a, path: x}]}}\n",
 			want:    "drwxrwsrwx 0:5 - - .\n-r--r----- 0:5 1 " + digestOf1 + " x",
 		},
+		"users own files, and those of an in-tree volume its fsGroup reads too": {
+			spec: "  securityContext: {fsGroup: 5}\n",
+			volumes: "  - name: v\n" + ours + "        {configMap: web, items: '[{key: a, path: x, mode: 0400, user: 9}, {key: a, path: z, mode: 0400}]'}\n" +
+				"  - {name: w, configMap: {name: web, defaultUser: 7, items: [{key: a, path: x, mode: 256, user: 9}, {key: a, path: z, mode: 256}]}}\n",
+			want: "drwxr-sr-x 0:5 - - .\n-r-------- 9:5 1 " + digestOf1 + " x\n-r--r----- 0:5 1 " + digestOf1 + " z\n" +
+				"drwxrwsrwx 0:5 - - .\n-r--r----- 9:5 1 " + digestOf1 + " x\n-r--r----- 7:5 1 " + digestOf1 + " z",
+		},
 		"an in-tree secret is hidden": {
 			volumes: "  - {name: v, secret: {secretName: key, items: [{key: k, path: k}]}}\n", want: "drwxrwxrwt 0:0 - - .\n-rw-r--r-- 0:0 3 hidden k",
 		},
