@@ -214,7 +214,8 @@ verify: lint test/vulncheck ## lint, and check that modules are tidy and that sc
 ##@ Housekeeping
 
 .PHONY: monitoring
-monitoring: ## write deploy/monitoring/prometheusrule.yaml from its rules.yaml
+monitoring: ## write deploy/monitoring/prometheusrule.yaml from rules.yaml, and the chart's dashboard from that of deploy/monitoring
+	@sed 's/^ *//' deploy/monitoring/dashboard.json | tr -d '\n' >deploy/chart/files/dashboard.json
 	@cd deploy/monitoring && { sed '/^spec:/q' prometheusrule.yaml; sed '/^#/d; /./s/^/  /' rules.yaml; } >rule.new && \
 	  mv rule.new prometheusrule.yaml
 
@@ -223,8 +224,9 @@ manifests: bin/helm ## write deploy/base and deploy/controller from deploy/chart
 	@test/deploy/manifests.sh
 
 .PHONY: docs
-docs: ## write the generated tables of docs/ from the code
+docs: ## write the generated tables of docs/ and of the chart's page from the code
 	@LIVECONFIG_UPDATE=1 go test -count=1 -p 1 -run '^TestPageOf' ./docs ./cmd/... ./pkg/daemon/telemetry ./pkg/rollout/state
+	@LIVECONFIG_UPDATE=1 go -C test test -count=1 -run '^TestPageOf' ./deploy
 
 .PHONY: setup
 setup:

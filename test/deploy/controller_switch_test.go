@@ -8,7 +8,7 @@ func controllerInstallations() map[string]installation {
 			with(),
 			[]string{
 				"kind: Deployment", "kind: PodDisruptionBudget", "replicas: 2", "command: [/liveconfig-controller]", "runAsNonRoot: true",
-				"readOnlyRootFilesystem: true", "capabilities: {drop: [ALL]}", "name: liveconfig-controller-in-namespace",
+				"readOnlyRootFilesystem: true", "capabilities:\n              drop:\n              - ALL", "name: liveconfig-controller-in-namespace",
 				"resources: [configmaps, secrets]", "resources: [localsubjectaccessreviews]", `resourceNames: ["liveconfig-controller"]`,
 				"topologyKey: kubernetes.io/hostname",
 			},
@@ -71,7 +71,7 @@ func controllerInstallations() map[string]installation {
 			[]string{"null", "topologySpread"},
 		},
 		"a controller on another port": {
-			with("controller.http.port=19810", "service.enabled=true", "podMonitor.enabled=true"),
+			with("controller.http.port=19810", "service.enabled=true", "controller.podMonitor.enabled=true"),
 			[]string{"- --http-endpoint=:19810", "containerPort: 19810", "port: 19810", "app.kubernetes.io/component: controller"},
 			nil,
 		},

@@ -46,14 +46,18 @@ func wantFlagsTaken(t *testing.T, program, mistake, said string, flags []string)
 // flagsIn returns the flags of the driver or the controller as the kubelet would give them.
 func flagsIn(t *testing.T, text, kind, component string) []string {
 	t.Helper()
-	document, err := yaml.Marshal(objects(t, text)[kind+"/"+namespace+"/"+release+"-"+component])
-	if err != nil {
-		t.Fatal(err)
-	}
-	// What is read of it is the same in a DaemonSet.
-	var d appsv1.Deployment
-	if err := yaml.Unmarshal(document, &d); err != nil {
-		t.Fatal(err)
+	var d appsv1.Deployment // What is read of it is the same in a DaemonSet.
+	for _, object := range objects(t, text) {
+		if object["kind"] != kind {
+			continue
+		}
+		document, err := yaml.Marshal(object)
+		if err == nil {
+			err = yaml.Unmarshal(document, &d)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	containers := d.Spec.Template.Spec.Containers
 	if len(containers) == 0 || len(containers[0].Args) == 0 {

@@ -39,14 +39,14 @@ metadata: {name: NODE}
 spec: {drivers: [{name: DRIVER, nodeID: NODE}]}
 `
 
-// driverPod is a pod on a node. The driver's pods have both labels.
+// driverPod is a pod on a node. The driver's pods have these labels.
 const driverPod = `
 apiVersion: v1
 kind: Pod
 metadata:
   name: NODE-driver
   namespace: NAMESPACE
-  labels: {app.kubernetes.io/name: liveconfig, app.kubernetes.io/component: COMPONENT}
+  labels: {app.kubernetes.io/instance: NAMESPACE, app.kubernetes.io/component: COMPONENT}
 spec:
   nodeName: NODE
   automountServiceAccountToken: false

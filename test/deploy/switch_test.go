@@ -1,14 +1,18 @@
 package deploy
 
 import (
+	"encoding/json"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	securityv1 "github.com/openshift/api/security/v1"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
@@ -135,6 +139,34 @@ func podInstallations() map[string]installation {
 			nil,
 			[]string{"tolerations", "nodeSelector", "resources:\n", "null"},
 		},
+		"another name": {set("nameOverride=lc"), []string{"name: liveconfig-lc-driver", "app.kubernetes.io/name: liveconfig"}, []string{"name: liveconfig-driver"}},
+		"a whole name": {
+			set("fullnameOverride=config", "nameOverride=lc", "controller.enabled=true"),
+			[]string{"name: config-driver", "name: config-controller", `- "--lease-name=config-controller"`},
+			[]string{"name: liveconfig-"},
+		},
+		"labels of everything": {
+			set("commonLabels.team=a", "controller.enabled=true", "service.enabled=true"),
+			[]string{"app.kubernetes.io/instance: \"liveconfig\"\n    team: a"},
+			[]string{"      team: a\n      app.kubernetes.io/component"},
+		},
+		"accounts of somebody": {
+			set("serviceAccount.create=false", "serviceAccount.name=mine", "controller.enabled=true",
+				"controller.serviceAccount.annotations.role=b", "controller.nodeTaint=true"),
+			[]string{"serviceAccountName: mine", "name: mine", "role: b", `- "--driver-selector=app.kubernetes.io/instance=liveconfig,app.kubernetes.io/component=driver"`},
+			nil,
+		},
+		"more in the pods": {
+			[]string{
+				"--set-json", `extraEnv=[{"name":"HTTPS_PROXY","value":"http://proxy"}]`, "--set-json", `extraVolumes=[{"name":"ca","configMap":{"name":"ca"}}]`,
+				"--set-json", `extraVolumeMounts=[{"name":"ca","mountPath":"/ca"}]`, "--set-json", `podSecurityContext={"fsGroup":7}`,
+				"--set", "securityContext.runAsUser=0", "--set", "controller.enabled=true", "--set", "controller.securityContext.runAsUser=7",
+				"--set-json", `controller.extraEnv=[{"name":"NO_PROXY","value":"*"}]`, "--set-json", `controller.extraVolumes=[{"name":"own","emptyDir":{}}]`,
+				"--set-json", `controller.extraVolumeMounts=[{"name":"own","mountPath":"/own"}]`,
+			},
+			[]string{"- name: HTTPS_PROXY", "- mountPath: /ca", "fsGroup: 7", "runAsUser: 0", "- name: NO_PROXY", "- mountPath: /own", "runAsUser: 7", "runAsUser: 65532"},
+			nil,
+		},
 		"labels":             {set("podLabels.team=a", "podAnnotations.note=b"), []string{"team: a", "note: b"}, nil},
 		"a slow end":         {set("terminationGracePeriodSeconds=90"), []string{"terminationGracePeriodSeconds: 90"}, nil},
 		"one node at a time": {set("updateStrategy.maxUnavailable=1"), []string{"maxUnavailable: 1"}, nil},
@@ -150,9 +182,9 @@ func podInstallations() map[string]installation {
 			nil,
 		},
 		"both sidecars of another registry": {
-			set("registrar.enabled=true", "livenessProbe.enabled=true", "registrar.image=r.example.org/r:1", "livenessProbe.image=r.example.org/l:1",
-				"registrar.resources=null", "driverName=csi.example.org"),
-			[]string{`image: "r.example.org/r:1"`, `image: "r.example.org/l:1"`, "- --kubelet-registration-path=/var/lib/kubelet/plugins/csi.example.org/csi.sock"},
+			set("registrar.enabled=true", "livenessProbe.enabled=true", "registrar.image.repository=r.example.org/r", "registrar.image.tag=1.0",
+				"livenessProbe.image.repository=r.example.org/l", "registrar.resources=null", "driverName=csi.example.org"),
+			[]string{`image: "r.example.org/r:1.0"`, `image: "r.example.org/l:v2.17.0"`, "- --kubelet-registration-path=/var/lib/kubelet/plugins/csi.example.org/csi.sock"},
 			nil,
 		},
 		"nodes by affinity": {
@@ -183,6 +215,11 @@ func watchedInstallations() map[string]installation {
 				"security.openshift.io/csi-ephemeral-volume-profile: restricted", "kind: SecurityContextConstraints",
 				`users: ["system:serviceaccount:liveconfig-system:liveconfig-driver"]`,
 			},
+			nil,
+		},
+		"alerts and a dashboard": {
+			set("prometheusRule.enabled=true", "prometheusRule.labels.release=prometheus", "dashboard.enabled=true", "dashboard.labels.folder=storage"),
+			[]string{"kind: PrometheusRule", "release: prometheus", "liveconfig.json: |", `grafana_dashboard: "1"`, "folder: storage"},
 			nil,
 		},
 		"a PodMonitor": {
@@ -241,6 +278,11 @@ func wantTaken(t *testing.T, c *cluster.Cluster, text string) {
 			wantPodMonitor(t, document)
 		case "SecurityContextConstraints":
 			wantConstraints(t, document)
+		case monitoringv1.PrometheusRuleKind:
+			wantRules(t, document)
+		case "ConfigMap":
+			wantDashboard(t, document)
+			taken = append(taken, string(document))
 		default:
 			taken = append(taken, string(document))
 		}
@@ -269,6 +311,33 @@ func wantConstraints(t *testing.T, document []byte) {
 	}
 	if !c.AllowPrivilegedContainer || !c.AllowHostDirVolumePlugin || c.AllowHostNetwork || c.AllowHostPID || c.AllowHostIPC || len(c.Users) != 1 {
 		t.Errorf("the constraints allow too much or too little:\n%s", document)
+	}
+}
+
+func wantRules(t *testing.T, document []byte) {
+	t.Helper()
+	var got, want monitoringv1.PrometheusRule
+	err := yaml.UnmarshalStrict(document, &got)
+	if err == nil {
+		rules := strings.ReplaceAll(read(t, inRepo(t, "deploy", "monitoring", "prometheusrule.yaml")), namespace, got.Namespace)
+		err = yaml.UnmarshalStrict([]byte(rules), &want)
+	}
+	if err != nil || cmp.Diff(want.Spec, got.Spec) != "" {
+		t.Errorf("the rules, %v, differ from deploy/monitoring (-want +got):\n%s", err, cmp.Diff(want.Spec, got.Spec))
+	}
+}
+
+func wantDashboard(t *testing.T, document []byte) {
+	t.Helper()
+	var m corev1.ConfigMap
+	var got, want any
+	err := yaml.UnmarshalStrict(document, &m)
+	if err == nil {
+		err = errors.Join(json.Unmarshal([]byte(m.Data["liveconfig.json"]), &got),
+			json.Unmarshal([]byte(read(t, inRepo(t, "deploy", "monitoring", "dashboard.json"))), &want))
+	}
+	if err != nil || cmp.Diff(want, got) != "" {
+		t.Errorf("the dashboard, %v, differs from deploy/monitoring, run: make monitoring (-want +got):\n%s", err, cmp.Diff(want, got))
 	}
 }
 

@@ -69,7 +69,9 @@ func TestMistakesAreSaid(t *testing.T) {
 		"a lease of another name":                     {"controller.extraArgs={--lease-name=x}", "controller.extraArgs must not have --lease-name: it follows the name of the release"},
 		"a controller without a lease":                {"controller.extraArgs={-leader-elect=false}", "controller.extraArgs must not have --leader-elect"},
 		"a label of the chart's on the controller":    {`controller.podLabels.app\.kubernetes\.io/component=x`, "controller.podLabels must not have app.kubernetes.io/component"},
-		"a PodMonitor of a controller without a port": {"controller.enabled=true,controller.http.port=null,podMonitor.enabled=true", "podMonitor.enabled needs controller.http.port"},
+		"a PodMonitor of a controller without a port": {"controller.enabled=true,controller.http.port=null,controller.podMonitor.enabled=true", "controller.podMonitor.enabled needs controller.http.port"},
+		"a driver without privileges":                 {"securityContext.privileged=false", "securityContext.privileged must be true"},
+		"a label that objects are found by":           {"commonLabels.app\\.kubernetes\\.io/name=a", "commonLabels must not have app.kubernetes.io/name"},
 		"a Service of a controller without a port":    {"controller.enabled=true,controller.http.port=null,service.enabled=true", "service.enabled needs controller.http.port"},
 		"a switch that is a word":                     {"registrar.enabled=maybe", "at '/registrar/enabled': got string, want boolean"},
 	}

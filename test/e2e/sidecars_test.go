@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
@@ -56,15 +57,20 @@ func (s *site) importSidecars(t *testing.T) {
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the sidecars: %v\n%s", err, output)
 	}
-	values, err := os.ReadFile(filepath.Join(s.Repo(), "deploy/chart/values.yaml"))
+	text, err := os.ReadFile(filepath.Join(s.Repo(), "deploy/chart/values.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	var values map[string]struct {
+		Image struct{ Repository, Tag string }
+	}
+	_ = yaml.Unmarshal(text, &values) // Other values are no objects.
 	var images []realnode.FakeImage
-	for line := range strings.Lines(string(values)) {
-		if _, ref, found := strings.Cut(strings.TrimSpace(line), "image: registry.k8s.io/"); found {
-			image := realnode.FakeImage{Ref: "registry.k8s.io/" + ref, Binary: program, Entrypoint: []string{"/bin/sidecar"}}
-			images = append(images, image)
+	for _, sidecar := range []string{"registrar", "livenessProbe"} {
+		if image := values[sidecar].Image; image.Tag != "" {
+			images = append(images, realnode.FakeImage{
+				Ref: image.Repository + ":" + image.Tag, Binary: program, Entrypoint: []string{"/bin/sidecar"},
+			})
 		}
 	}
 	if len(images) != 2 {

@@ -28,6 +28,13 @@
 {{- include "liveconfig.checkLabels" (list "podLabels" .Values.podLabels) }}
 {{- include "liveconfig.checkLabels" (list "controller.podLabels" .Values.controller.podLabels) }}
 {{- include "liveconfig.checkLabels" (list "podMonitor.labels" .Values.podMonitor.labels) }}
+{{- include "liveconfig.checkLabels" (list "controller.podMonitor.labels" .Values.controller.podMonitor.labels) }}
+{{- include "liveconfig.checkLabels" (list "commonLabels" .Values.commonLabels) }}
+{{- include "liveconfig.checkLabels" (list "prometheusRule.labels" .Values.prometheusRule.labels) }}
+{{- include "liveconfig.checkLabels" (list "dashboard.labels" .Values.dashboard.labels) }}
+{{- if not .Values.securityContext.privileged }}
+{{- fail "securityContext.privileged must be true: Kubernetes allows mounts that reach the node to privileged containers only" }}
+{{- end }}
 {{- end }}
 
 {{/* The labels that objects are found by are the chart's own. */}}
@@ -90,10 +97,11 @@
 {{- fail "controller.nodeTaint needs Kubernetes 1.30 or newer: no older one has the policy that keeps the controller from changing anything else of a node" }}
 {{- end }}
 {{- if not .Values.controller.http.port }}
-{{- range list "podMonitor" "service" }}
-{{- if (get $.Values .).enabled }}
-{{- fail (printf "%s.enabled needs controller.http.port: there is no port without" .) }}
+{{- if .Values.service.enabled }}
+{{- fail "service.enabled needs controller.http.port: there is no port without" }}
 {{- end }}
+{{- if .Values.controller.podMonitor.enabled }}
+{{- fail "controller.podMonitor.enabled needs controller.http.port: there is no port without" }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -1,7 +1,11 @@
 {{/* What the rollout controller is called, may do and is told. */}}
 
 {{- define "liveconfig.controllerName" -}}
-{{ .Release.Name }}-controller
+{{ include "liveconfig.prefix" . }}-controller
+{{- end }}
+
+{{- define "liveconfig.controllerAccount" -}}
+{{ .Values.controller.serviceAccount.name | default (include "liveconfig.controllerName" .) }}
 {{- end }}
 
 {{- define "liveconfig.controllerNameInNamespace" -}}
@@ -10,6 +14,11 @@
 
 {{- define "liveconfig.controllerNameOfTaint" -}}
 {{ include "liveconfig.controllerName" . }}-node-taint
+{{- end }}
+
+{{- define "liveconfig.controllerSelector" -}}
+{{ include "liveconfig.selector" . }}
+app.kubernetes.io/component: controller
 {{- end }}
 
 {{- define "liveconfig.controllerLabels" -}}
@@ -63,6 +72,9 @@ app.kubernetes.io/component: controller
 {{- include "liveconfig.flag" (list "progress-deadline" $c.progressDeadline "") }}
 {{- include "liveconfig.flag" (list "dry-run" (toString $c.dryRun) "false") }}
 {{- include "liveconfig.flag" (list "node-taint" (toString $c.nodeTaint) "false") }}
+{{- if $c.nodeTaint }}
+- {{ printf "--driver-selector=app.kubernetes.io/instance=%s,app.kubernetes.io/component=driver" .Release.Name | quote }}
+{{- end }}
 {{- include "liveconfig.flag" (list "lease-name" (include "liveconfig.controllerName" .) "liveconfig-controller") }}
 {{- include "liveconfig.flag" (list "v" (toString $c.log.verbosity) "2") }}
 {{- include "liveconfig.flag" (list "log-format" $c.log.format "text") }}

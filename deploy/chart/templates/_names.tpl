@@ -1,21 +1,51 @@
 {{/* What objects are called and labelled, and where things are on the node. */}}
 
+{{/* What names of objects begin with. */}}
+{{- define "liveconfig.prefix" -}}
+{{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride }}
+{{- else if .Values.nameOverride }}{{ .Release.Name }}-{{ .Values.nameOverride }}
+{{- else }}{{ .Release.Name }}
+{{- end }}
+{{- end }}
+
 {{- define "liveconfig.name" -}}
-{{ .Release.Name }}-driver
+{{ include "liveconfig.prefix" . }}-driver
 {{- end }}
 
 {{- define "liveconfig.nameInNamespace" -}}
 {{ include "liveconfig.name" . }}-in-namespace
 {{- end }}
 
-{{- define "liveconfig.labels" -}}
+{{/* By these labels objects are found. The plugin of kubectl knows them. */}}
+{{- define "liveconfig.selector" -}}
 app.kubernetes.io/name: liveconfig
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end }}
+
+{{- define "liveconfig.labels" -}}
+{{ include "liveconfig.selector" . }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "liveconfig.driverSelector" -}}
+{{ include "liveconfig.selector" . }}
+app.kubernetes.io/component: driver
 {{- end }}
 
 {{- define "liveconfig.driverLabels" -}}
 {{ include "liveconfig.labels" . }}
 app.kubernetes.io/component: driver
+{{- end }}
+
+{{- define "liveconfig.driverAccount" -}}
+{{ .Values.serviceAccount.name | default (include "liveconfig.name" .) }}
+{{- end }}
+
+{{/* The image of a sidecar: repository and tag. */}}
+{{- define "liveconfig.sidecarImage" -}}
+{{ .repository }}:{{ .tag }}
 {{- end }}
 
 {{- define "liveconfig.image" -}}

@@ -3,7 +3,7 @@
 {{- with .Values.registrar }}
 {{- if .enabled }}
 - name: registrar
-  image: {{ .image | quote }}
+  image: {{ include "liveconfig.sidecarImage" .image | quote }}
   args:
     - --csi-address=/csi/csi.sock
     - --kubelet-registration-path={{ include "liveconfig.pluginDir" $ }}/csi.sock
@@ -15,7 +15,7 @@
 {{- with .Values.livenessProbe }}
 {{- if .enabled }}
 - name: liveness-probe
-  image: {{ .image | quote }}
+  image: {{ include "liveconfig.sidecarImage" .image | quote }}
   args:
     - --csi-address=/csi/csi.sock
     - --health-port={{ .port }}
@@ -26,12 +26,10 @@
 
 {{/* What both have. A sidecar reaches the driver's socket as root, whose it is, and needs nothing else of that. */}}
 {{- define "liveconfig.sidecarRest" -}}
+{{- with .securityContext }}
 securityContext:
-  runAsUser: 0
-  allowPrivilegeEscalation: false
-  readOnlyRootFilesystem: true
-  capabilities: {drop: [ALL]}
-  seccompProfile: {type: RuntimeDefault}
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- with .resources }}
 resources:
   {{- toYaml . | nindent 2 }}
