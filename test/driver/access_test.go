@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -20,21 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
-
-// newAccessBench is a bench on which the service account app may read nothing, and the driver decides soon again.
-func newAccessBench(t *testing.T) *rig {
-	t.Helper()
-	b := newBareRig(t)
-	b.Use(environment.Node(t, "--recheck-interval=2s", "--publish-timeout=200ms", "--http-endpoint="+b.HTTP))
-	if err := b.Cluster.EnsureServiceAccount(t.Context(), b.Namespace, "app"); err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
 
 // set makes an object with one key, or changes it. The kind is as in attributes.
 func (b *rig) set(kind, namespace, name, value string) {
@@ -82,63 +69,6 @@ func (b *rig) apply(file string) {
 	}
 }
 
-// publishSoon publishes until it succeeds.
-func (b *rig) publishSoon(pod *corev1.Pod) {
-	b.T.Helper()
-	environment.Eventually(b.T, soon, func() error { return b.TryPublish(b.T.Context(), pod) })
-	b.T.Cleanup(func() { b.Unpublish(pod) })
-}
-
-// TestAPodReadsWithItsOwnRights is the way of a Secret, in the pod's namespace and in another one: denied, granted as the
-// message says, current also over a restart without a call of the kubelet, revoked, and granted again.
-func TestAPodReadsWithItsOwnRights(t *testing.T) {
-	t.Parallel()
-	for name, onDelete := range map[string]string{"in its namespace": "Keep", "in another namespace": "Remove"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			began := time.Now()
-			b := newAccessBench(t)
-			namespace := b.Namespace
-			if name == "in another namespace" {
-				namespace = b.otherNamespace()
-			}
-			b.set("secret", namespace, "tls", "one")
-			pod := b.PodOf("web", "app", map[string]string{"secret": "tls", "namespace": namespace, "onDelete": onDelete})
-			grant := b.wantDenied(pod)
-			b.apply(grant)
-			b.publishSoon(pod)
-			b.WantFile(pod, "key", "one")
-			b.set("secret", namespace, "tls", "two")
-			b.WantFile(pod, "key", "two")
-
-			if err := b.Node.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			b.set("secret", namespace, "tls", "three")
-			if err := b.Node.StartDriver(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			b.WantFile(pod, "key", "three")
-
-			roles := b.Cluster.Client().RbacV1().RoleBindings(namespace)
-			if err := roles.Delete(t.Context(), "read-secret-tls:"+b.Namespace+":app", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			if onDelete == "Keep" {
-				b.WantEvent(pod, "AccessLost", "the files stay")
-				b.WantFile(pod, "key", "three")
-			} else {
-				b.WantEvent(pod, "AccessLost", "the files of the source are removed")
-				b.WantNoFile(pod, "key")
-			}
-			b.apply(grant)
-			b.set("secret", namespace, "tls", "four")
-			b.WantFile(pod, "key", "four")
-			b.wantNoSecretOf(namespace, began)
-		})
-	}
-}
-
 // otherNamespace makes another namespace than the pods'.
 func (b *rig) otherNamespace() string {
 	b.T.Helper()
@@ -147,30 +77,6 @@ func (b *rig) otherNamespace() string {
 		b.T.Fatal(err)
 	}
 	return name
-}
-
-// wantNoSecretOf wants that the driver itself has not asked for a Secret of the namespace.
-func (b *rig) wantNoSecretOf(namespace string, since time.Time) {
-	b.T.Helper()
-	requests, err := b.Cluster.Requests(since)
-	if err != nil {
-		b.T.Fatal(err)
-	}
-	driver, byPod := cluster.ServiceAccountUser(environment.DriverNamespace, environment.DriverAccount), 0
-	for _, r := range requests {
-		if !strings.Contains(r.URI, "/namespaces/"+namespace+"/secrets") {
-			continue
-		}
-		if r.User == driver {
-			b.T.Errorf("the driver itself has asked: %s", r)
-		}
-		if r.User == cluster.ServiceAccountUser(b.Namespace, "app") {
-			byPod++
-		}
-	}
-	if byPod == 0 {
-		b.T.Error("the pod's service account has never asked")
-	}
 }
 
 // TestNoTokenIsSaid: the kubelet sends none because the CSIDriver object does not ask for any.

@@ -17,16 +17,28 @@ const healed = 10*time.Second + fixture.Soon
 
 // TestTheAPIServerIsAwayAtTheStart is fault 24, as a node meets it that boots before its API server, or whose driver is
 // restarted during an outage: the driver serves all the same, takes its volumes over as they are, answers a repeated
-// publish, refuses a new one in time, and catches up by itself.
+// publish, refuses a new one in time, and catches up by itself. The outage is no reason to restart the driver. A driver that
+// has just started says that it does not know its installation.
 func TestTheAPIServerIsAwayAtTheStart(t *testing.T) {
 	t.Parallel()
 	b, link := overLink(t, "--publish-timeout="+patience.String())
 	old := publish(b, "old", "one")
-	b.Kill()
+	wantReady(b, "")
 	cutOff(t, link)
+	b.WantNumber(`liveconfig_volumes_not_current{kind="NotReady"}`, 1)
+	wantReady(b, "")
+	b.WantNumber("liveconfig_staleness_seconds", 0)
+	b.Kill()
 	set(b, "old", "two")
 	set(b, "young", "one")
-	b.Start()
+	b.Start() // It waits for Probe.
+	if err := wantSaid(says(b, "/readyz"), "whether the kubelet vouches for pods is not known"); err != nil {
+		t.Error(err)
+	}
+	if got := says(b, "/healthz"); got != "" {
+		t.Errorf("/healthz says %q, want ok", got)
+	}
+	b.WantNumber("liveconfig_recovered_volumes", 1)
 	b.WantMounts(1, "after the start")
 	wantStays(b, old, away)
 	if err := b.TryPublish(t.Context(), old); err != nil {
@@ -38,6 +50,8 @@ func TestTheAPIServerIsAwayAtTheStart(t *testing.T) {
 	heal(t, link)
 	environment.Eventually(t, healed, func() error { return b.Holds(old, "n", "two") })
 	publishSoon(b, young)
+	wantReady(b, "")
+	b.WantNumber(`liveconfig_volumes_not_current{kind="NotReady"}`, 0)
 	wantFollows(b, old, 2, fixture.Soon)
 }
 

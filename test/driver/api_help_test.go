@@ -48,7 +48,7 @@ func aboutMap(b *fixture.Fixture, name string) func(network.Request) bool {
 func set(b *fixture.Fixture, name, value string) {
 	b.T.Helper()
 	if err := change(b.T.Context(), b, name, value); err != nil {
-		b.CreateConfigMap(name, map[string]string{"n": value})
+		b.T.Fatal(err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
@@ -33,7 +31,9 @@ func TestManyWatchesComeBackOneByOne(t *testing.T) {
 	creations.SetLimit(8)
 	for n := range many {
 		names[n] = fmt.Sprint("many-", n)
-		creations.Go(func() error { return create(t.Context(), b, names[n], fmt.Sprint("k-", n)) })
+		creations.Go(func() error {
+			return b.PutConfigMap(t.Context(), names[n], map[string]string{fmt.Sprint("k-", n): "one"})
+		})
 	}
 	if err := creations.Wait(); err != nil {
 		t.Fatal(err)
@@ -60,7 +60,9 @@ func TestManyWatchesComeBackOneByOne(t *testing.T) {
 	creations = errgroup.Group{}
 	creations.SetLimit(8)
 	for n := range many {
-		creations.Go(func() error { return changeKey(t.Context(), b, names[n], fmt.Sprint("k-", n), "two") })
+		creations.Go(func() error {
+			return b.PutConfigMap(t.Context(), names[n], map[string]string{fmt.Sprint("k-", n): "two"})
+		})
 	}
 	if err := creations.Wait(); err != nil {
 		t.Fatal(err)
@@ -114,20 +116,6 @@ func sources(names []string) string {
 		fmt.Fprintf(&text, "- configMap: {name: %s}\n", name)
 	}
 	return text.String()
-}
-
-func create(ctx context.Context, b *fixture.Fixture, name, key string) error {
-	_, err := b.ConfigMaps().Create(ctx, ofKey(name, key, "one"), metav1.CreateOptions{})
-	return err
-}
-
-func changeKey(ctx context.Context, b *fixture.Fixture, name, key, value string) error {
-	_, err := b.ConfigMaps().Update(ctx, ofKey(name, key, value), metav1.UpdateOptions{})
-	return err
-}
-
-func ofKey(name, key, value string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: fixture.Marked(map[string]string{key: value})}
 }
 
 // wantKeys waits until all keys of a volume have the value.

@@ -28,7 +28,9 @@ func TestANewcomerAmongAThousandObjects(t *testing.T) {
 	names := make([]string, volumes*each)
 	for n := range names {
 		names[n] = fmt.Sprint("many-", n)
-		creations.Go(func() error { return create(t.Context(), b, names[n], fmt.Sprint("k-", n)) })
+		creations.Go(func() error {
+			return b.PutConfigMap(t.Context(), names[n], map[string]string{fmt.Sprint("k-", n): "one"})
+		})
 	}
 	if err := creations.Wait(); err != nil {
 		t.Fatal(err)

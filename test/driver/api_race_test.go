@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
@@ -105,28 +102,4 @@ func TestAnObjectIsDeletedAndMadeAnew(t *testing.T) {
 	}
 	set(b, "web", "last")
 	b.WantFile(pod, "n", "last")
-}
-
-// TestAnImmutableObjectIsMadeAnew is fault 25: what cannot change is read once, and yet is never served to a pod that came
-// after another object took its name.
-func TestAnImmutableObjectIsMadeAnew(t *testing.T) {
-	t.Parallel()
-	b := fixture.New(t)
-	create := func(value string) {
-		t.Helper()
-		_, err := b.ConfigMaps().Create(t.Context(), &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: "web"}, Immutable: new(true), Data: fixture.Marked(map[string]string{"n": value}),
-		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for round := range 3 {
-		value := fmt.Sprint(round)
-		create(value)
-		pod := b.Pod(fmt.Sprint("pod-", round), map[string]string{"configMap": "web"})
-		b.Publish(pod) // The ones before stay.
-		b.WantFile(pod, "n", value)
-		b.DeleteConfigMap("web")
-	}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
@@ -70,56 +69,4 @@ func sourced(t *testing.T, file, words string) string {
 		t.Fatalf("sh: %v\n%s", err, out)
 	}
 	return strings.ReplaceAll(string(out), environment.Mark, "")
-}
-
-// TestWhatDoesNotFitIntoAFile is refused at first, and on a live volume leaves the file as it is. What is wrong is said on the
-// pod, by key and without the value.
-func TestWhatDoesNotFitIntoAFile(t *testing.T) {
-	t.Parallel()
-	b := newRig(t)
-	const wrong = `configmap "app" does not fit into app.env (dotenv): not the name of a variable ` +
-		`(letters, digits and "_", no digit first): log.level; select the keys with items, where a path gives a key another name`
-	b.CreateConfigMap("app", map[string]string{"COLOR": "red", "log.level": "debug"})
-	pod := b.Pod("app", map[string]string{"sources": "[{configMap: {name: app, as: {path: app.env, format: dotenv}}}]"})
-	b.WantRefusal(pod, codes.InvalidArgument, wrong)
-	b.WantNothing(pod, "after a refusal")
-
-	b.UpdateConfigMap("app", map[string]string{"COLOR": "red"})
-	environment.Eventually(t, soon, func() error { return b.TryPublish(t.Context(), pod) })
-	t.Cleanup(func() { b.Unpublish(pod) })
-	b.wantRendered(pod, "app.env", "COLOR='red'\n")
-	before := b.Generation(pod)
-	b.UpdateConfigMap("app", map[string]string{"COLOR": "blue", "log.level": "debug"})
-	b.WantEvent(pod, "ProjectionFailed", "the files stay as they are: "+wrong)
-	b.wantRendered(pod, "app.env", "COLOR='red'\n")
-	if after := b.Generation(pod); after != before {
-		t.Errorf("generation %s became %s, want it kept", before, after)
-	}
-	b.UpdateConfigMap("app", map[string]string{"COLOR": "blue"})
-	b.wantRendered(pod, "app.env", "COLOR='blue'\n")
-	b.WantEvent(pod, "Projected", "current again")
-}
-
-// TestAFileOfAllKeysOverARestart: the next run of the driver renders the same bytes, and leaves the files as they are.
-func TestAFileOfAllKeysOverARestart(t *testing.T) {
-	t.Parallel()
-	b := newRig(t)
-	b.CreateConfigMap("app", map[string]string{"b": "1", "a": "größe", "c.d": "3"})
-	pod := b.Pod("app", map[string]string{"sources": `
-- configMap: {name: app, as: {path: app.yaml, format: yaml}}
-- configMap: {name: app, as: {path: app.properties, format: properties}}`})
-	b.Publish(pod)
-	before := b.Generation(pod)
-	b.Kill()
-	b.Start()
-	b.wantMore(foundUnchanged, 0)
-	if after := b.Generation(pod); after != before {
-		t.Errorf("generation %s became %s over a restart without a change", before, after)
-	}
-	b.UpdateConfigMap("app", map[string]string{"c.d": "4"})
-	b.wantRendered(pod, "app.yaml", "\"c.d\": \"4\"\n")
-	b.wantRendered(pod, "app.properties", "c.d=4\n")
-	if live := b.Generation(pod); live == before {
-		t.Errorf("%s is still the generation after a change", live)
-	}
 }

@@ -59,7 +59,6 @@ type cell struct {
 	reader reader
 	kind   string
 	source string // The source's namespace.
-	driver string // The name of its CSIDriver object.
 	pod    *corev1.Pod
 	edits  int
 }
@@ -71,9 +70,8 @@ const lifetimeKey = "lifetime"
 // running is a driver that was started in a mode.
 type running struct {
 	mode
-	name   string
-	driver string // The name of its CSIDriver object.
-	node   *node.Node
+	name string
+	node *node.Node
 }
 
 // startModes starts a driver for each mode, with a separate CSIDriver object.
@@ -83,11 +81,11 @@ func startModes(t *testing.T) []*running {
 	for name, m := range modes() {
 		first := newBareRig(t)
 		driver := name + "." + first.Namespace
-		first.installCSIDriver(driver)
+		installCSIDriver(first.Fixture, driver)
 		args := append([]string{"--driver-name=" + driver, "--recheck-interval=2s", "--publish-timeout=200ms"}, m.flags...)
 		n := environment.NodeOf(t, m.installation, args...)
 		n.UseTokens(first.token)
-		all = append(all, &running{mode: m, name: name, driver: driver, node: n})
+		all = append(all, &running{mode: m, name: name, node: n})
 	}
 	return all
 }
@@ -98,7 +96,7 @@ func newCells(t *testing.T, drivers []*running) matrix {
 	var cells matrix
 	for _, d := range drivers {
 		for place, r := range d.readers {
-			c := &cell{rig: newBareRig(t), name: d.name + ": " + place, reader: r, driver: d.driver}
+			c := &cell{rig: newBareRig(t), name: d.name + ": " + place, reader: r}
 			c.Node = d.node
 			c.kind, _, _ = strings.Cut(place, " ")
 			c.source = c.Namespace
@@ -129,34 +127,6 @@ func (b *rig) token(ctx context.Context, pod *corev1.Pod) (authenticationv1.Toke
 		return status, err
 	}
 	return b.Cluster.ShortToken(ctx, pod, lifetime)
-}
-
-// installCSIDriver makes a CSIDriver object as ours, under another name that every driver of the environment may read.
-func (b *rig) installCSIDriver(name string) {
-	b.T.Helper()
-	objects := b.Cluster.Client().StorageV1().CSIDrivers()
-	object, err := objects.Get(b.T.Context(), node.DriverName, metav1.GetOptions{})
-	if err != nil {
-		b.T.Fatal(err)
-	}
-	object.ObjectMeta = metav1.ObjectMeta{Name: name}
-	if _, err := objects.Create(b.T.Context(), object, metav1.CreateOptions{}); err != nil {
-		b.T.Fatal(err)
-	}
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csidrivers"}, ResourceNames: []string{name},
-		Verbs: []string{"get", "list", "watch"},
-	}}}
-	if _, err := b.Cluster.Client().RbacV1().ClusterRoles().Create(b.T.Context(), role, metav1.CreateOptions{}); err != nil {
-		b.T.Fatal(err)
-	}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + environment.DriverNamespace}},
-	}
-	if _, err := b.Cluster.Client().RbacV1().ClusterRoleBindings().Create(b.T.Context(), binding, metav1.CreateOptions{}); err != nil {
-		b.T.Fatal(err)
-	}
 }
 
 // newPod returns a pod of a separate service account with the cell's source.

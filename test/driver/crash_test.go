@@ -245,9 +245,7 @@ func TestKilledAtEachStepOfARecovery(t *testing.T) {
 			if !b.updateDies(pod, 9) {
 				t.Fatal("an update has fewer than 9 changes")
 			}
-			if err := b.Node.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			b.Kill()
 			tripped := b.wire.Arm(n)
 			if !b.recoveryDies(pod, tripped) {
 				b.wire.Disarm()
@@ -301,9 +299,7 @@ func TestKilledAtRandom(t *testing.T) {
 				for time.Since(edited) < time.Duration(i*7%40)*time.Millisecond {
 					b.edit()
 				}
-				if err := b.Node.Kill(); err != nil {
-					t.Fatal(err)
-				}
+				b.Kill()
 				when := fmt.Sprintf("round %d", i)
 				if policy != "Replace" { // A file of it may be of any version in between.
 					check(t, b.Path(pod, "."), before, b.version, when)

@@ -49,13 +49,9 @@ func (b *crashBench) edit() {
 // restart waits for the driver's end and starts it again, on a wire that lets all pass.
 func (b *crashBench) restart() {
 	b.T.Helper()
-	if err := b.Node.Kill(); err != nil {
-		b.T.Fatal(err)
-	}
+	b.Kill()
 	b.wire.Disarm()
-	if err := b.Node.StartDriver(b.T.Context()); err != nil {
-		b.T.Fatal(err)
-	}
+	b.Start()
 }
 
 // wantClean waits until the pod's volume holds the current version and nothing else is left of what went before: one

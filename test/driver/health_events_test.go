@@ -18,9 +18,7 @@ import (
 func TestARestartTellsNothingTwice(t *testing.T) {
 	t.Parallel()
 	b := fixture.New(t)
-	b.CreateConfigMap("web", map[string]string{"color": "red"})
-	pod := b.Pod("web", map[string]string{"configMap": "web"})
-	b.Publish(pod)
+	pod := publish(b, "web", "red")
 	b.DeleteConfigMap("web")
 	b.WantEvent(pod, "SourceMissing", "not found")
 	last := only(b, pod, "SourceMissing").LastTimestamp
@@ -36,7 +34,7 @@ func TestARestartTellsNothingTwice(t *testing.T) {
 		})
 		last = only(b, pod, "SourceMissing").LastTimestamp
 	}
-	b.CreateConfigMap("web", map[string]string{"color": "green"})
+	b.CreateConfigMap("web", map[string]string{"n": "green"})
 	b.WantEvent(pod, "Projected", "the files are current again")
 }
 

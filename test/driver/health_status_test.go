@@ -117,6 +117,11 @@ func TestStatusAnswersReadersOnly(t *testing.T) {
 func TestMetricsOfARealDriverAreTheKnownOnes(t *testing.T) {
 	t.Parallel()
 	b := fixture.New(t)
+	b.CreateConfigMap("web", map[string]string{"color": "red"})
+	b.Publish(b.Pod("web", map[string]string{"configMap": "web"}))
+	const calls = `csi_plugin_operations_seconds_count{driver_name="csi.liveconfig.internal",grpc_status_code="OK",` +
+		`method_name="/csi.v1.Node/NodePublishVolume"}`
+	b.WantNumber(calls, 1)
 	known := ofLiveconfig(docs.Rows(t, "metrics.md", "the driver's metrics"))
 	known = slices.DeleteFunc(known, func(row string) bool { return strings.Contains(row, "manifest_problems") }) // It has none.
 	served := ofLiveconfig(docs.Metrics(b.Get("/metrics")))

@@ -17,7 +17,6 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
-	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 )
 
@@ -59,15 +58,15 @@ func wantSaid(got, want string) error {
 	return nil
 }
 
-// ownInstallation makes a CSIDriver object as ours under a separate name, and lets the drivers of the environment read it.
-func ownInstallation(b *fixture.Fixture) *storagev1.CSIDriver {
+// installCSIDriver makes a CSIDriver object as ours under another name.
+// The drivers of the environment may read the object.
+func installCSIDriver(b *fixture.Fixture, name string) *storagev1.CSIDriver {
 	b.T.Helper()
 	objects := b.Cluster.Client().StorageV1().CSIDrivers()
 	object, err := objects.Get(b.T.Context(), node.DriverName, metav1.GetOptions{})
 	if err != nil {
 		b.T.Fatal(err)
 	}
-	name := b.Namespace + ".csi.test"
 	object.ObjectMeta = metav1.ObjectMeta{Name: name}
 	roles, bindings := b.Cluster.Client().RbacV1().ClusterRoles(), b.Cluster.Client().RbacV1().ClusterRoleBindings()
 	_, roleErr := roles.Create(b.T.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{
@@ -90,20 +89,18 @@ func ownInstallation(b *fixture.Fixture) *storagev1.CSIDriver {
 func TestADriverThatNobodyVouchesForIsNotReady(t *testing.T) {
 	t.Parallel()
 	b := fixture.NewBare(t)
-	installed := ownInstallation(b)
+	installed := installCSIDriver(b, b.Namespace+".csi.test")
 	b.Use(environment.Node(t, "--driver-name="+installed.Name, "--http-endpoint="+b.HTTP))
 	objects := b.Cluster.Client().StorageV1().CSIDrivers()
 	wantReady(b, "")
-	b.CreateConfigMap("web", map[string]string{"color": "red"})
-	pod := b.Pod("web", map[string]string{"configMap": "web"})
-	b.Publish(pod)
+	pod := publish(b, "web", "red")
 
 	if err := objects.Delete(t.Context(), installed.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	wantReady(b, "the CSIDriver object "+installed.Name+" does not exist")
-	b.UpdateConfigMap("web", map[string]string{"color": "green"})
-	b.WantFile(pod, "color", "green")
+	b.UpdateConfigMap("web", map[string]string{"n": "green"})
+	b.WantFile(pod, "n", "green")
 	if err := b.TryPublish(t.Context(), pod); err != nil {
 		t.Errorf("a repeat = %v, want nil", err)
 	}
@@ -124,8 +121,15 @@ func TestADriverThatNobodyVouchesForIsNotReady(t *testing.T) {
 	}
 	vouch("false")
 	wantReady(b, "does not have podInfoOnMount: true")
+	late := b.Pod("late", map[string]string{"configMap": "web"})
+	b.WantRefusal(late, codes.FailedPrecondition,
+		"podInfoOnMount: true; run: kubectl patch csidriver "+installed.Name)
+	b.WantNothing(late, "a publish that nobody vouches for")
+	b.UpdateConfigMap("web", map[string]string{"n": "blue"})
+	b.WantFile(pod, "n", "blue")
 	vouch("true")
 	wantReady(b, "")
+	b.Publish(late)
 }
 
 // TestADriverThatCannotRecordIsNotReady: the state directory can be read and not written (fault 20). What is live is served
@@ -133,9 +137,7 @@ func TestADriverThatNobodyVouchesForIsNotReady(t *testing.T) {
 func TestADriverThatCannotRecordIsNotReady(t *testing.T) {
 	t.Parallel()
 	b := fixture.New(t)
-	b.CreateConfigMap("web", map[string]string{"color": "red"})
-	pod := b.Pod("web", map[string]string{"configMap": "web"})
-	b.Publish(pod)
+	pod := publish(b, "web", "red")
 	wantReady(b, "")
 	b.WantNumber("liveconfig_state_directory_writable", 1)
 
@@ -143,8 +145,8 @@ func TestADriverThatCannotRecordIsNotReady(t *testing.T) {
 	thaw := freeze(t, dir)
 	wantReady(b, "the state directory cannot be written to")
 	b.WantNumber("liveconfig_state_directory_writable", 0)
-	b.UpdateConfigMap("web", map[string]string{"color": "green"})
-	b.WantFile(pod, "color", "green")
+	b.UpdateConfigMap("web", map[string]string{"n": "green"})
+	b.WantFile(pod, "n", "green")
 	if err := b.TryPublish(t.Context(), pod); err != nil {
 		t.Errorf("a repeat = %v, want nil", err)
 	}
@@ -153,7 +155,7 @@ func TestADriverThatCannotRecordIsNotReady(t *testing.T) {
 	thaw()
 	wantReady(b, "")
 	b.Publish(late)
-	b.WantFile(late, "color", "green")
+	b.WantFile(late, "n", "green")
 }
 
 // freeze makes a directory read-only for everybody, root included, until the returned function is called.
@@ -178,39 +180,4 @@ func freeze(t *testing.T, dir string) (thaw func()) {
 		t.Fatal(err)
 	}
 	return thaw
-}
-
-// TestAnAPIServerThatIsAwayIsNoReasonToRestart (fault 24): neither in the middle nor from the start, and a black hole is
-// none. A driver that has just started says that it does not know its installation, and serves what is live.
-func TestAnAPIServerThatIsAwayIsNoReasonToRestart(t *testing.T) {
-	t.Parallel()
-	b := fixture.NewBare(t)
-	link := network.New(t, b.Cluster.AdminConfig().Host)
-	b.Use(environment.NodeThrough(t, link, "--http-endpoint="+b.HTTP))
-	b.CreateConfigMap("web", map[string]string{"color": "red"})
-	pod := b.Pod("web", map[string]string{"configMap": "web"})
-	b.Publish(pod)
-	wantReady(b, "")
-	if err := link.Cut(); err != nil {
-		t.Fatal(err)
-	}
-	b.WantNumber(`liveconfig_volumes_not_current{kind="NotReady"}`, 1)
-	wantReady(b, "")
-	b.WantNumber("liveconfig_staleness_seconds", 0)
-
-	b.Kill()
-	b.Start() // It waits for Probe.
-	if err := wantSaid(says(b, "/readyz"), "whether the kubelet vouches for pods is not known"); err != nil {
-		t.Error(err)
-	}
-	if got := says(b, "/healthz"); got != "" {
-		t.Errorf("/healthz says %q, want ok", got)
-	}
-	b.WantNumber("liveconfig_recovered_volumes", 1)
-	b.WantFile(pod, "color", "red")
-	if err := link.Heal(); err != nil {
-		t.Fatal(err)
-	}
-	wantReady(b, "")
-	b.WantNumber(`liveconfig_volumes_not_current{kind="NotReady"}`, 0)
 }

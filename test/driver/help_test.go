@@ -45,9 +45,9 @@ func wantIn(t testing.TB, dir *os.Root, file, want string) {
 	}
 }
 
-// change is UpdateConfigMap for goroutines.
+// change is [set] for goroutines.
 func change(ctx context.Context, b *fixture.Fixture, name, value string) error {
-	return changeKey(ctx, b, name, "n", value)
+	return b.PutConfigMap(ctx, name, map[string]string{"n": value})
 }
 
 // syncsOf returns how many syncs have ended since the driver was started, whatever their result.

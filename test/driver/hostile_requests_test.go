@@ -83,13 +83,9 @@ func TestVolumeIDsAreNeverPaths(t *testing.T) {
 	if len(live) == 0 {
 		t.Fatal("no odd ID at all was served")
 	}
-	if err := b.Node.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	b.Kill()
 	b.UpdateConfigMap("web", map[string]string{"color": "green"})
-	if err := b.Node.StartDriver(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.Start()
 	for _, req := range live {
 		b.WantFile(pods[req], "color", "green")
 		if err := b.sendUnpublish(req.GetVolumeId(), req.GetTargetPath()); err != nil {
@@ -181,63 +177,6 @@ func (b *rig) wantRequestsWithin(since time.Time) {
 		if seen[n.Name] && !strings.HasPrefix(n.Name, "test-") {
 			b.T.Errorf("the driver has read objects of namespace %s", n.Name)
 		}
-	}
-}
-
-// TestAUserWhoWritesTheKubeletsKeys has a request without what the kubelet says, as when the CSIDriver object lacks
-// podInfoOnMount: then all there is about the pod is what its user wrote.
-func TestAUserWhoWritesTheKubeletsKeys(t *testing.T) {
-	t.Parallel()
-	b := newHostileBench(t)
-	victim := b.web("victim")
-	b.Publish(victim)
-	pod := b.web("hostile")
-	uid := string(pod.UID)
-	written := func(changes map[string]string) map[string]string {
-		attributes := map[string]string{"configMap": "web"}
-		for key, value := range map[string]string{
-			"ephemeral": "true", "pod.name": "victim", "pod.namespace": b.Namespace, "pod.uid": uid, "serviceAccount.name": "default",
-		} {
-			attributes["csi.storage.k8s.io/"+key] = value
-		}
-		for key, value := range changes {
-			attributes["csi.storage.k8s.io/"+key] = value
-		}
-		return attributes
-	}
-	tests := map[string]map[string]string{
-		"nothing":                    {"configMap": "web"},
-		"no attributes at all":       nil,
-		"a UID that somebody made":   written(map[string]string{"pod.uid": "11111111-2222-3333-4444-555555555555"}),
-		"another pod's UID":          written(map[string]string{"pod.uid": string(victim.UID)}),
-		"no UID":                     written(map[string]string{"pod.uid": ""}),
-		"a UID that starts right":    written(map[string]string{"pod.uid": uid[:8]}),
-		"a UID that goes on":         written(map[string]string{"pod.uid": uid + "/volumes"}),
-		"a UID with a NUL":           written(map[string]string{"pod.uid": uid + "\x00"}),
-		"a UID in upper case":        written(map[string]string{"pod.uid": strings.ToUpper(uid) + "X"}),
-		"a UID that leads up":        written(map[string]string{"pod.uid": ".."}),
-		"a UID that leads nowhere":   written(map[string]string{"pod.uid": "."}),
-		"no namespace":               written(map[string]string{"pod.namespace": ""}),
-		"not for an inline volume":   written(map[string]string{"ephemeral": "false"}),
-		"not quite for one":          written(map[string]string{"ephemeral": "True"}),
-		"an empty word for that":     written(map[string]string{"ephemeral": ""}),
-		"another namespace, too":     written(map[string]string{"pod.uid": "x", "pod.namespace": "kube-system"}),
-		"a UID that is not the path": written(map[string]string{"pod.uid": b.Node.Target(pod, "config")}),
-	}
-	req := b.request(pod)
-	before := b.listing()
-	for name, attributes := range tests {
-		req.VolumeContext = attributes
-		wantCode(t, b.send(req), name, codes.InvalidArgument)
-		b.wantUnchanged(before, name)
-	}
-	// The same keys are good when the kubelet has written them: what is said above is not said of everything.
-	req.VolumeContext = written(nil)
-	if err := b.send(req); err != nil {
-		t.Error(err)
-	}
-	if err := b.sendUnpublish(req.GetVolumeId(), req.GetTargetPath()); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -59,12 +59,8 @@ func TestNoSecretIsToldWhenThingsGoWrong(t *testing.T) {
 				t.Fatal(err)
 			}
 			environment.Eventually(t, soon, func() error { return b.logged("\ngoroutine ") })
-			if err := b.Node.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			if err := b.Node.StartDriver(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			b.Kill()
+			b.Start()
 			b.SetSecret("app", map[string]string{"a": "3"})
 			b.WantFile(pod, "a", "3")
 		})

@@ -42,18 +42,21 @@ func newRigWithout(t testing.TB, args ...string) *rig {
 	return &rig{kit.Without(t, args...)}
 }
 
-// origins are rigs with objects of an API server, and with manifests: what holds with one holds with the other.
-func origins() map[string]func(t testing.TB, args ...string) *rig {
-	return map[string]func(t testing.TB, args ...string) *rig{"API server": newRig, "manifests": newRigWithout}
+// overOrigins runs a test with objects of an API server, and with manifests.
+// What holds with one holds with the other.
+func overOrigins(t *testing.T, test func(t *testing.T, b *rig), args ...string) {
+	t.Helper()
+	origins := map[string]func(testing.TB, ...string) *rig{"API server": newRig, "manifests": newRigWithout}
+	for name, newRig := range origins {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newRig(t, args...))
+		})
+	}
 }
 
 // newBareRig returns a rig without a node.
 func newBareRig(t testing.TB) *rig {
 	t.Helper()
 	return &rig{kit.NewBare(t)}
-}
-
-// bareOrigins are those of [origins] without a node.
-func bareOrigins() map[string]func(testing.TB) *kit.Fixture {
-	return map[string]func(testing.TB) *kit.Fixture{"API server": kit.NewBare, "manifests": kit.BareWithout}
 }

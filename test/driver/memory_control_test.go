@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // TestMemoryRunsOutWithoutABudget (fault 29) is the control of [TestMemoryRunsOut]: a driver with a flag that says it has far more
@@ -15,17 +16,8 @@ import (
 // have to take more than it would have.
 func TestMemoryRunsOutWithoutABudget(t *testing.T) {
 	t.Parallel()
-	for name, bare := range bareOrigins() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			testMemoryRunsOutWithoutABudget(t, newContained(t, bare))
-		})
-	}
-}
-
-func testMemoryRunsOutWithoutABudget(t *testing.T, b *small) {
-	t.Helper()
 	const objects = 80
+	b := newContained(t, kit.NewBare)
 	b.launch("--volume-memory=1Gi")
 	b.set(1, 0, large)
 	pods := b.podsOf(objects, func(int) string { return ownObject(0) })

@@ -165,9 +165,7 @@ func publishAtOnce(b *fixture.Fixture, pod *corev1.Pod, times int) map[codes.Cod
 func TestALostMountWhosePublishIsRefused(t *testing.T) {
 	t.Parallel()
 	b := fixture.New(t, "--publish-timeout=200ms")
-	b.CreateConfigMap("web", map[string]string{"n": "1"})
-	pod := b.Pod("web", map[string]string{"configMap": "web"})
-	b.Publish(pod)
+	pod := publish(b, "web", "1")
 	container := openDir(t, b.Path(pod, "."))
 	unmount(t, b.Node.Target(pod, fixture.VolumeName))
 	b.UpdateConfigMap("web", map[string]string{"n": "2"}) // Its update fails, and is tried again.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -133,42 +132,13 @@ func storm(b *fixture.Fixture, name string, stop <-chan struct{}) (changes int) 
 	}
 }
 
-// TestAForeignFileInTheTarget (fault 14): when the mount is lost and somebody has left a file in the directory below it,
-// unpublish says so and deletes nothing. It succeeds as soon as the file is gone.
-func TestAForeignFileInTheTarget(t *testing.T) {
-	t.Parallel()
-	b := fixture.New(t)
-	b.CreateConfigMap("web", map[string]string{"n": "1"})
-	pod := b.Pod("web", map[string]string{"configMap": "web"})
-	b.Publish(pod)
-	unmount(t, b.Node.Target(pod, fixture.VolumeName))
-	file := b.Path(pod, "somebody's")
-	if err := os.WriteFile(file, []byte("kept"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		if err := sendUnpublish(b, pod); err == nil || !strings.Contains(err.Error(), "somebody's") {
-			t.Errorf("unpublish gave %v, want one that names the file", err)
-		}
-		if got, err := os.ReadFile(file); string(got) != "kept" {
-			t.Errorf("the file holds %q, %v", got, err)
-		}
-	}
-	if err := errors.Join(os.Remove(file), sendUnpublish(b, pod)); err != nil {
-		t.Error(err)
-	}
-	b.WantNothing(pod, "when the file was gone")
-}
-
 // TestAContainerHoldsTheVolume (fault 23) has a process with a separate mount namespace, as every container has,
 // and so with a mount of the volume that nobody else can take away. A driver that was restarted meanwhile still changes
 // what the container sees, and takes the volume from the node at once; what the container holds goes with it.
 func TestAContainerHoldsTheVolume(t *testing.T) {
 	t.Parallel()
 	b := fixture.New(t)
-	b.CreateConfigMap("web", map[string]string{"n": "1"})
-	pod := b.Pod("web", map[string]string{"configMap": "web"})
-	b.Publish(pod)
+	pod := publish(b, "web", "1")
 	container := exec.CommandContext(t.Context(), "sleep", "600")
 	container.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	if err := container.Start(); err != nil {

@@ -13,9 +13,7 @@ import (
 func TestAVolumeThatIsFrozenSaysSoOnItsPod(t *testing.T) {
 	t.Parallel()
 	b := fixture.New(t)
-	b.CreateConfigMap("web", map[string]string{"n": "1"})
-	pod := b.Pod("web", map[string]string{"configMap": "web"})
-	b.Publish(pod)
+	pod := publish(b, "web", "1")
 	b.Kill()
 	path := recordOf(b, pod)
 	record, err := os.ReadFile(path)

@@ -256,9 +256,7 @@ func registrationDir(t testing.TB) string {
 func TestASecondDriverOnTheHostsNetwork(t *testing.T) {
 	t.Parallel()
 	b := fixture.Without(t)
-	b.CreateConfigMap("web", map[string]string{"n": "1"})
-	pod := b.Pod("web", map[string]string{"configMap": "web"})
-	b.Publish(pod)
+	pod := publish(b, "web", "1")
 	s, stopped := startSecondAt(b, b.HTTP), startSecondAt(b, b.HTTP)
 	for _, s := range []*second{s, stopped} {
 		environment.Eventually(t, fixture.Soon, func() error { return s.saysItWaits(b.Node.PID()) })

@@ -161,7 +161,7 @@ func (t *tenant) swell(ctx context.Context, round int) error {
 	if round%2 == 0 {
 		value = strings.Repeat("y", large)
 	}
-	return changeKey(ctx, t.Fixture, "small", "k", value)
+	return t.PutConfigMap(ctx, "small", map[string]string{"k": value})
 }
 
 // tryOnce publishes a volume, if that can be, and takes it away.

@@ -13,7 +13,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
@@ -24,42 +23,37 @@ import (
 // TestAChangeReachesEveryVolumeThatUsesTheObject is rule 61, through one watch for all (rule 57).
 func TestAChangeReachesEveryVolumeThatUsesTheObject(t *testing.T) {
 	t.Parallel()
-	for name, newRig := range origins() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newRig(t)
-			b.CreateConfigMap("web", map[string]string{"color": "red"})
-			var pods []*corev1.Pod
-			for i := range 5 {
-				pod := b.Pod(fmt.Sprintf("web-%d", i), map[string]string{"configMap": "web"})
-				b.Publish(pod)
-				pods = append(pods, pod)
-			}
-			b.UpdateConfigMap("web", map[string]string{"color": "green", "shape": "round"})
-			for _, pod := range pods {
-				b.WantFile(pod, "color", "green")
-				b.WantFile(pod, "shape", "round")
-			}
-			b.UpdateConfigMap("web", map[string]string{"shape": "square"})
-			for _, pod := range pods {
-				b.WantFile(pod, "shape", "square")
-				b.WantNoFile(pod, "color")
-			}
-			if got := b.Metric("liveconfig_watches"); b.Cluster != nil && got != "1" {
-				t.Errorf("%s watches for one object in five volumes, want 1", got)
-			}
-		})
-	}
+	overOrigins(t, func(t *testing.T, b *rig) {
+		t.Helper()
+		b.CreateConfigMap("web", map[string]string{"color": "red"})
+		var pods []*corev1.Pod
+		for i := range 5 {
+			pod := b.Pod(fmt.Sprintf("web-%d", i), map[string]string{"configMap": "web"})
+			b.Publish(pod)
+			pods = append(pods, pod)
+		}
+		b.UpdateConfigMap("web", map[string]string{"color": "green", "shape": "round"})
+		for _, pod := range pods {
+			b.WantFile(pod, "color", "green")
+			b.WantFile(pod, "shape", "round")
+		}
+		b.UpdateConfigMap("web", map[string]string{"shape": "square"})
+		for _, pod := range pods {
+			b.WantFile(pod, "shape", "square")
+			b.WantNoFile(pod, "color")
+		}
+		if got := b.Metric("liveconfig_watches"); b.Cluster != nil && got != "1" {
+			t.Errorf("%s watches for one object in five volumes, want 1", got)
+		}
+	})
 }
 
 // TestContainersCannotWriteThroughTheTarget is rule 49 (trap 13).
 func TestContainersCannotWriteThroughTheTarget(t *testing.T) {
 	t.Parallel()
 	b := newRig(t)
-	b.CreateConfigMap("web", map[string]string{"color": "red"})
-	pod := b.Pod("web", map[string]string{"configMap": "web"})
-	b.Publish(pod)
-	if err := os.WriteFile(b.Path(pod, "color"), []byte("blue"), 0o644); err == nil || !strings.Contains(err.Error(), "read-only file system") {
+	pod := publish(b.Fixture, "web", "red")
+	if err := os.WriteFile(b.Path(pod, "n"), []byte("blue"), 0o644); err == nil || !strings.Contains(err.Error(), "read-only file system") {
 		t.Errorf("writing through the target gave %v, want a read-only file system", err)
 	}
 }
@@ -68,27 +62,24 @@ func TestContainersCannotWriteThroughTheTarget(t *testing.T) {
 // goes.
 func TestAnOptionalSourceComesGoesAndComesBack(t *testing.T) {
 	t.Parallel()
-	for name, newRig := range origins() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newRig(t)
-			b.CreateConfigMap("app", map[string]string{"base": "1"})
-			pod := b.Pod("app", map[string]string{"sources": `
+	overOrigins(t, func(t *testing.T, b *rig) {
+		t.Helper()
+		b.CreateConfigMap("app", map[string]string{"base": "1"})
+		pod := b.Pod("app", map[string]string{"sources": `
 - configMap: {name: app}
 - configMap: {name: override, optional: true}`})
-			b.Publish(pod)
-			b.WantFile(pod, "base", "1")
+		b.Publish(pod)
+		b.WantFile(pod, "base", "1")
+		b.WantNoFile(pod, "extra")
+		for _, value := range []string{"first", "second"} {
+			b.CreateConfigMap("override", map[string]string{"extra": value, "base": "overridden"})
+			b.WantFile(pod, "extra", value)
+			b.WantFile(pod, "base", "overridden")
+			b.DeleteConfigMap("override")
 			b.WantNoFile(pod, "extra")
-			for _, value := range []string{"first", "second"} {
-				b.CreateConfigMap("override", map[string]string{"extra": value, "base": "overridden"})
-				b.WantFile(pod, "extra", value)
-				b.WantFile(pod, "base", "overridden")
-				b.DeleteConfigMap("override")
-				b.WantNoFile(pod, "extra")
-				b.WantFile(pod, "base", "1")
-			}
-		})
-	}
+			b.WantFile(pod, "base", "1")
+		}
+	})
 }
 
 // TestOptionalItemsTakeTurns is rules 14 and 30 (trap 12): a file becomes a directory and back. While both exist, a new pod is
@@ -96,113 +87,104 @@ func TestAnOptionalSourceComesGoesAndComesBack(t *testing.T) {
 func TestOptionalItemsTakeTurns(t *testing.T) {
 	t.Parallel()
 	const conflict = `path "foo" cannot be a file and, for "foo/bar", a directory`
-	for name, newRig := range origins() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newRig(t)
-			b.CreateConfigMap("web", map[string]string{"file": "1"})
-			var pods []*corev1.Pod
-			attributes := func(policy string) map[string]string {
-				return map[string]string{
-					"configMap": "web", "optional": "true", "updatePolicy": policy,
-					"items": "[{key: file, path: foo}, {key: below, path: foo/bar}]",
-				}
+	overOrigins(t, func(t *testing.T, b *rig) {
+		t.Helper()
+		b.CreateConfigMap("web", map[string]string{"file": "1"})
+		var pods []*corev1.Pod
+		attributes := func(policy string) map[string]string {
+			return map[string]string{
+				"configMap": "web", "optional": "true", "updatePolicy": policy,
+				"items": "[{key: file, path: foo}, {key: below, path: foo/bar}]",
 			}
-			for _, policy := range []string{"Atomic", "Replace", "InPlace"} {
-				pod := b.Pod(strings.ToLower(policy), attributes(policy))
-				b.Publish(pod)
-				b.WantFile(pod, "foo", "1")
-				pods = append(pods, pod)
-			}
-			want := func(file, value string) {
-				for _, pod := range pods {
-					b.WantFile(pod, file, value)
-				}
-			}
-			b.UpdateConfigMap("web", map[string]string{"below": "2"})
-			want("foo/bar", "2")
-			b.UpdateConfigMap("web", map[string]string{"file": "3", "below": "3"})
+		}
+		for _, policy := range []string{"Atomic", "Replace", "InPlace"} {
+			pod := b.Pod(strings.ToLower(policy), attributes(policy))
+			b.Publish(pod)
+			b.WantFile(pod, "foo", "1")
+			pods = append(pods, pod)
+		}
+		want := func(file, value string) {
 			for _, pod := range pods {
-				b.WantEvent(pod, "ProjectionFailed", conflict)
+				b.WantFile(pod, file, value)
 			}
-			want("foo/bar", "2")
-			b.WantRefusal(b.Pod("late", attributes("Atomic")), codes.InvalidArgument, conflict)
-			b.UpdateConfigMap("web", map[string]string{"file": "4"})
-			want("foo", "4")
-			for _, pod := range pods {
-				b.WantEvent(pod, "Projected", "current again")
-			}
-		})
-	}
+		}
+		b.UpdateConfigMap("web", map[string]string{"below": "2"})
+		want("foo/bar", "2")
+		b.UpdateConfigMap("web", map[string]string{"file": "3", "below": "3"})
+		for _, pod := range pods {
+			b.WantEvent(pod, "ProjectionFailed", conflict)
+		}
+		want("foo/bar", "2")
+		b.WantRefusal(b.Pod("late", attributes("Atomic")), codes.InvalidArgument, conflict)
+		b.UpdateConfigMap("web", map[string]string{"file": "4"})
+		want("foo", "4")
+		for _, pod := range pods {
+			b.WantEvent(pod, "Projected", "current again")
+		}
+	})
 }
 
 // TestARequiredSourceThatIsDeletedLeavesItsFiles is rule 47.
 func TestARequiredSourceThatIsDeletedLeavesItsFiles(t *testing.T) {
 	t.Parallel()
-	for name, newRig := range origins() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newRig(t)
-			b.CreateConfigMap("web", map[string]string{"color": "red"})
-			keep := b.Pod("keep", map[string]string{"configMap": "web"})
-			remove := b.Pod("remove", map[string]string{"configMap": "web", "onDelete": "Remove"})
-			b.Publish(keep)
-			b.Publish(remove)
-			b.DeleteConfigMap("web")
-			b.WantNoFile(remove, "color")
-			b.WantEvent(keep, "SourceMissing", `configmap "web" not found`)
-			b.WantFile(keep, "color", "red")
-			b.CreateConfigMap("web", map[string]string{"color": "blue"})
-			b.WantFile(keep, "color", "blue")
-			b.WantFile(remove, "color", "blue")
-			b.WantEvent(keep, "Projected", "current again")
-		})
-	}
+	overOrigins(t, func(t *testing.T, b *rig) {
+		t.Helper()
+		b.CreateConfigMap("web", map[string]string{"color": "red"})
+		keep := b.Pod("keep", map[string]string{"configMap": "web"})
+		remove := b.Pod("remove", map[string]string{"configMap": "web", "onDelete": "Remove"})
+		b.Publish(keep)
+		b.Publish(remove)
+		b.DeleteConfigMap("web")
+		b.WantNoFile(remove, "color")
+		b.WantEvent(keep, "SourceMissing", `configmap "web" not found`)
+		b.WantFile(keep, "color", "red")
+		b.CreateConfigMap("web", map[string]string{"color": "blue"})
+		b.WantFile(keep, "color", "blue")
+		b.WantFile(remove, "color", "blue")
+		b.WantEvent(keep, "Projected", "current again")
+	})
 }
 
 // TestAnObjectThatIsReplacedTakesNoFileAway is fault 25: `kubectl replace --force`, and editors of manifests, delete an object
 // and create it at once. That is one change: every file is there all the time, and no pod is informed that its source is missing.
 func TestAnObjectThatIsReplacedTakesNoFileAway(t *testing.T) {
 	t.Parallel()
-	for name, newRig := range origins() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newRig(t)
-			b.CreateConfigMap("web", map[string]string{"n": "0"})
-			pods := []*corev1.Pod{
-				b.Pod("optional", map[string]string{"configMap": "web", "optional": "true"}),
-				b.Pod("remove", map[string]string{"configMap": "web", "onDelete": "Remove"}),
-				b.Pod("keep", map[string]string{"configMap": "web"}),
+	overOrigins(t, func(t *testing.T, b *rig) {
+		t.Helper()
+		b.CreateConfigMap("web", map[string]string{"n": "0"})
+		pods := []*corev1.Pod{
+			b.Pod("optional", map[string]string{"configMap": "web", "optional": "true"}),
+			b.Pod("remove", map[string]string{"configMap": "web", "onDelete": "Remove"}),
+			b.Pod("keep", map[string]string{"configMap": "web"}),
+		}
+		for _, pod := range pods {
+			b.Publish(pod)
+		}
+		isProven := true
+		for round := range 5 {
+			began, value := time.Now(), fmt.Sprint(round+1)
+			b.DeleteConfigMap("web")
+			environment.Eventually(t, soon, b.knowsNothingOf("web"))
+			b.CreateConfigMap("web", map[string]string{"n": value})
+			took := time.Since(began)
+			isProven = isProven && took < source.AbsenceTime/2
+			if !isProven {
+				t.Logf("the machine is busy: the object was away for up to %s, so its files may go", took)
 			}
 			for _, pod := range pods {
-				b.Publish(pod)
+				environment.Eventually(t, soon, func() error {
+					err := b.Holds(pod, "n", value)
+					if isProven && errors.Is(err, fs.ErrNotExist) {
+						t.Fatal(err)
+					}
+					return err
+				})
 			}
-			isProven := true
-			for round := range 5 {
-				began, value := time.Now(), fmt.Sprint(round+1)
-				b.DeleteConfigMap("web")
-				environment.Eventually(t, soon, b.knowsNothingOf("web"))
-				b.CreateConfigMap("web", map[string]string{"n": value})
-				took := time.Since(began)
-				isProven = isProven && took < source.AbsenceTime/2
-				if !isProven {
-					t.Logf("the machine is busy: the object was away for up to %s, so its files may go", took)
-				}
-				for _, pod := range pods {
-					environment.Eventually(t, soon, func() error {
-						err := b.Holds(pod, "n", value)
-						if isProven && errors.Is(err, fs.ErrNotExist) {
-							t.Fatal(err)
-						}
-						return err
-					})
-				}
-			}
-			if isProven {
-				b.WantNumber(`liveconfig_syncs_total{result="failed"}`, 0)
-			}
-		})
-	}
+		}
+		if isProven {
+			b.WantNumber(`liveconfig_syncs_total{result="failed"}`, 0)
+		}
+	})
 }
 
 // knowsNothingOf returns an error while the driver has not heard that a ConfigMap which all of its volumes use is gone.
@@ -220,68 +202,6 @@ func (b *rig) knowsNothingOf(name string) func() error {
 			}
 		}
 		return nil
-	}
-}
-
-// TestSecretsAreProjectedWithTheirModes is rule 3 on a real volume.
-func TestSecretsAreProjectedWithTheirModes(t *testing.T) {
-	t.Parallel()
-	b := newRig(t)
-	secrets := b.Cluster.Client().CoreV1().Secrets(b.Namespace)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "tls"}, Data: map[string][]byte{
-		"key": []byte(environment.Marked("\x00\x01\x02\xff")), "crt": []byte(environment.Marked("c")),
-	}}
-	if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	pod := b.Pod("tls", map[string]string{
-		"secret": "tls", "defaultMode": "0440",
-		"items": "[{key: key, path: private/key.pem, mode: 0400}, {key: crt, path: tls.crt}]",
-	})
-	b.Publish(pod)
-	b.WantFile(pod, "private/key.pem", "\x00\x01\x02\xff")
-	for file, want := range map[string]os.FileMode{"private/key.pem": 0o400, "tls.crt": 0o440, "private": os.ModeDir | 0o755} {
-		if info, err := os.Stat(b.Path(pod, file)); err != nil || info.Mode() != want {
-			t.Errorf("%s: mode %v (%v), want %v", file, info.Mode(), err, want)
-		}
-	}
-}
-
-func TestManyChangesInARowBecomeFewWrites(t *testing.T) {
-	t.Parallel()
-	for name, newRig := range origins() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newRig(t)
-			b.CreateConfigMap("busy", map[string]string{"n": "0"})
-			pod := b.Pod("busy", map[string]string{"configMap": "busy"})
-			b.Publish(pod)
-			const changes = 100
-			for i := 1; i <= changes; i++ {
-				b.UpdateConfigMap("busy", map[string]string{"n": fmt.Sprint(i)})
-			}
-			b.WantFile(pod, "n", fmt.Sprint(changes))
-		})
-	}
-}
-
-// TestAnEditThatNoReaderCouldSeeWritesNothing is rule 30 (trap 10). This is fault 8.
-func TestAnEditThatNoReaderCouldSeeWritesNothing(t *testing.T) {
-	t.Parallel()
-	b := newRig(t)
-	cm := b.CreateConfigMap("web", map[string]string{"color": "red", "unused": "1"})
-	pod := b.Pod("web", map[string]string{"configMap": "web", "items": "[{key: color, path: color}]"})
-	b.Publish(pod)
-	before, looks := b.Generation(pod), b.Number(foundUnchanged)
-
-	cm.Annotations = map[string]string{"note": "nothing a file shows"}
-	cm.Data["unused"] = environment.Marked("2")
-	if _, err := b.ConfigMaps().Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	b.wantMore(foundUnchanged, looks)
-	if after := b.Generation(pod); after != before {
-		t.Errorf("generation %s became %s, want it kept", before, after)
 	}
 }
 

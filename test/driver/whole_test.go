@@ -38,6 +38,10 @@ func holdsOnly(volume string, content map[string]string) error {
 	if err != nil {
 		return err
 	}
+	files, err := os.ReadDir(filepath.Join(volume, live))
+	if err != nil || len(files) != len(names) {
+		return fmt.Errorf("..data leads to %d names, %w, want %d", len(files), err, len(names))
+	}
 	if slices.Sort(reserved); !slices.Equal(reserved, slices.Sorted(slices.Values([]string{live, "..data"}))) {
 		return fmt.Errorf("%s holds %q, want ..data and %s", volume, reserved, live)
 	}

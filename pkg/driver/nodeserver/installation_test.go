@@ -79,6 +79,7 @@ func unnamedPods() map[string]unnamed {
 		"the UID of another pod":  "99999999-2222-3333-4444-555555555555",
 		"the beginning of a UID":  "11111111",
 		"dots":                    "..",
+		"a UID that goes on":      podUID + "/volumes",
 		"a way around":            "../pods/" + podUID,
 		"the directory before it": ".",
 	} {
