@@ -18,7 +18,8 @@ func wishes() map[string]map[string]string {
 	return map[string]map[string]string{
 		"optional": configMap("web", api.KeyOptional, "true"),
 		"Remove":   configMap("web", api.KeyOnDelete, string(api.OnDeleteRemove)),
-		"Keep":     configMap("web"),
+		"Keep":     configMap("web", api.KeyOnDelete, string(api.OnDeleteKeep)),
+		"nothing":  configMap("web"),
 	}
 }
 
@@ -78,21 +79,30 @@ func TestASourceThatIsReplacedAsItWasIsNoChange(t *testing.T) {
 	})
 }
 
-// TestAnAbsenceThatLastsIsBelieved, and not before it has lasted.
-func TestAnAbsenceThatLastsIsBelieved(t *testing.T) {
+// TestDeletedSource deletes the source of a live volume for good (rule 47). The absence is believed when it has lasted, and
+// not before. A restart changes nothing, and the files come back with the source.
+func TestDeletedSource(t *testing.T) {
 	eachWish(t, func(n *node, d *driver, r state.Record) {
 		n.cluster.remove(web)
 		pass(absence - latency)
 		n.wantFiles(r, map[string]string{"a": "1"})
 		n.wantTold()
 		pass(2 * latency)
-		if isKept := r.Attributes[api.KeyOptional] == "" && r.Attributes[api.KeyOnDelete] == ""; isKept {
-			n.wantFiles(r, map[string]string{"a": "1"})
-			n.wantTold(`SourceMissing: volume "config": the files stay as they are: configmap "web" not found`)
-			return
+		files, problem, told := map[string]string{}, "", projected
+		if r.Attributes[api.KeyOptional] == "" && r.Attributes[api.KeyOnDelete] != string(api.OnDeleteRemove) {
+			files["a"], problem = "1", `configmap "web" not found`
+			told = `SourceMissing: volume "config": the files stay as they are: ` + problem
 		}
-		n.wantFiles(r, map[string]string{})
-		n.wantTold(projected)
+		d.publish(r)
+		n.wantFiles(r, files)
+		n.wantTold(told)
+		n.wantProblem(d, r, problem)
+		d = d.restart()
+		n.wantFiles(r, files)
+		n.wantProblem(d, r, problem)
+		n.cluster.set(web, "a", "anew")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "anew"})
 		n.wantProblem(d, r, "")
 	})
 }

@@ -178,25 +178,3 @@ func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
 		})
 	}
 }
-
-// TestANewcomerIsNotServedWhatIsForbidden by now: the files of the volumes that were there before stay.
-func TestANewcomerIsNotServedWhatIsForbidden(t *testing.T) {
-	t.Parallel()
-	for _, secrets := range []access.Reader{access.ByPod, access.ByDriver} {
-		bubbleCase(t, string(secrets), func(n *node) {
-			n.secrets = secrets
-			n.cluster.set(shared, "key", "k1")
-			d, r := n.live(secret(shared))
-			n.cluster.fail(shared, forbidden(shared))
-			pass(settling)
-			late := n.request("late", secret(shared))
-			d.wantRefused(late, volume.Denied)
-			n.wantFiles(late, nil)
-			n.wantFiles(r, map[string]string{"key": "k1"})
-			n.wantRecords(r)
-			n.cluster.fail(shared, nil)
-			d.publish(late)
-			n.wantFiles(late, map[string]string{"key": "k1"})
-		})
-	}
-}

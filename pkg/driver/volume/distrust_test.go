@@ -50,19 +50,6 @@ func (n *node) damage(r state.Record, damage func(*os.Root) error) {
 	n.must(errors.Join(root.Close(), view.Close()))
 }
 
-// TestALostMountShows: the files are gone, and nobody should be told that they are current.
-func TestALostMountShows(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.published()
-		n.must(n.mounts.Unmount(r.TargetPath))
-		pass(2 * resyncInterval)
-		problem, err := d.Condition(r.VolumeID, r.TargetPath)
-		if err != nil || problem == nil {
-			n.Errorf("Condition() = %v, %v; want a problem", problem, err)
-		}
-	})
-}
-
 func TestALostRecordComesBackWithARepeat(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
@@ -183,9 +170,7 @@ func TestALookThatCannotBeTakenIsNotTakenAgainAndAgain(t *testing.T) {
 // This is fault 27.
 func TestAPublishOutlivesANewcomer(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d := n.start()
-		r := n.request("config", configMap("web"))
+		d, r := n.ready()
 		times := 0
 		n.faults.on("put", func() {
 			if times++; times < 3 {

@@ -20,9 +20,7 @@ func TestFailingFirstPublishLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"mounted", "put", "create", "publish"} {
 		bubbleCase(t, op, func(n *node) {
-			n.cluster.set(web, "a", "1")
-			d := n.start()
-			r := n.request("config", configMap("web"))
+			d, r := n.ready()
 			n.faults.set(op, syscall.ENOSPC)
 			for range 2 {
 				err := d.Publish(n.ctx, r, access.Token{})
@@ -92,9 +90,7 @@ func TestFailingFirstWriteLeavesNothing(t *testing.T) {
 // TestRecordThatIsWrittenAlthoughPutFails: the disk may report an error after the record is in its place.
 func TestRecordThatIsWrittenAlthoughPutFails(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d := n.start()
-		r := n.request("config", configMap("web"))
+		d, r := n.ready()
 		n.faults.set("put", syscall.EIO)
 		n.faults.on("put", func() {
 			n.must(n.records.Store.Put(r))
@@ -107,9 +103,7 @@ func TestRecordThatIsWrittenAlthoughPutFails(t *testing.T) {
 // TestEveryCauseIsNamed: when cleaning up fails as well, the message says both, the first cause first.
 func TestEveryCauseIsNamed(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d := n.start()
-		r := n.request("config", configMap("web"))
+		d, r := n.ready()
 		for op, err := range map[string]error{"publish": syscall.ENOSPC, "delete": syscall.EIO} {
 			n.faults.set(op, err)
 		}
@@ -148,9 +142,7 @@ func TestTargetThatIsTaken(t *testing.T) {
 	}
 	for name, tt := range tests {
 		bubbleCase(t, name, func(n *node) {
-			n.cluster.set(web, "a", "1")
-			d := n.start()
-			r := n.request("config", configMap("web"))
+			d, r := n.ready()
 			n.must(tt.take(n, r.TargetPath))
 			before, err := os.Lstat(r.TargetPath)
 			d.wantRefused(r, tt.want)
@@ -164,26 +156,10 @@ func TestTargetThatIsTaken(t *testing.T) {
 	}
 }
 
-// TestEmptyTargetDirectoryIsUsed is fault 16.
-func TestEmptyTargetDirectoryIsUsed(t *testing.T) {
-	bubble(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d := n.start()
-		r := n.request("config", configMap("web"))
-		n.must(os.Mkdir(r.TargetPath, 0o750))
-		d.publish(r)
-		n.wantFiles(r, map[string]string{"a": "1"})
-		d.unpublish(r)
-		n.wantNothing(d)
-	})
-}
-
 // TestForeignMountIsRefused: what else is mounted on the target is the caller's mistake, and stays.
 func TestForeignMountIsRefused(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d := n.start()
-		r := n.request("config", configMap("web"))
+		d, r := n.ready()
 		n.faults.set("mounted", &volumefs.ForeignMountError{Target: r.TargetPath, FSType: "nfs", Source: "server:/share"})
 		d.wantRefused(r, volume.Invalid)
 		n.wantNothing(d)

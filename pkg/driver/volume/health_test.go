@@ -110,9 +110,7 @@ func TestAStuckCallIsTold(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"put", "create", "publish", "unmount", "delete"} {
 		bubbleCase(t, op, func(n *node) {
-			n.cluster.set(web, "a", "1")
-			d := n.start()
-			r := n.request("config", configMap("web"))
+			d, r := n.ready()
 			call := func() error { return d.Publish(n.ctx, r, noToken) }
 			if op == "unmount" || op == "delete" {
 				d.publish(r)

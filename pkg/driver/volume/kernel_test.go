@@ -41,38 +41,6 @@ func (n *node) mountPoints(path string) []string {
 	return points
 }
 
-// TestStoryOnRealMounts: publish, update, repeat, restart and unpublish as in life.
-func TestStoryOnRealMounts(t *testing.T) {
-	bubble(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d, r := n.live(configMap("web"), onKernel)
-		n.Cleanup(func() { _ = d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }) // Else TempDir cannot be removed.
-		n.wantFiles(r, map[string]string{"a": "1"})
-		if err := os.WriteFile(r.TargetPath+"/b", nil, 0o600); !errors.Is(err, syscall.EROFS) {
-			n.Errorf("writing into the volume = %v, want %v", err, syscall.EROFS)
-		}
-		n.cluster.set(web, "a", "2", "b", "new")
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "2", "b": "new"})
-		for range 5 {
-			d.publish(r)
-		}
-		d.stop()
-		n.cluster.set(web, "a", "3")
-		d = n.start(onKernel)
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "3"})
-		if got := n.mountPoints(r.TargetPath); len(got) != 1 {
-			n.Errorf("mounts on the target = %v, want one", got)
-		}
-		d.unpublish(r)
-		n.wantNothing(d)
-		if got := n.mountPoints(r.TargetPath); len(got) != 0 {
-			n.Errorf("mounts on the target = %v, want none", got)
-		}
-	})
-}
-
 // TestTheKubeletsDirectoryBehindALink: its path may be a link, to another disk for instance.
 func TestTheKubeletsDirectoryBehindALink(t *testing.T) {
 	bubble(t, func(n *node) {
@@ -86,7 +54,6 @@ func TestTheKubeletsDirectoryBehindALink(t *testing.T) {
 		behind := func(c *volume.Config) { c.Mounts = volumefs.New(volumefs.Config{Root: link, Source: "csi.test"}) }
 		d := n.start(behind)
 		d.publish(r)
-		n.Cleanup(func() { _ = d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }) // Else TempDir cannot be removed.
 		d.stop()
 		n.cluster.set(web, "a", "2")
 		d = n.start(behind)
@@ -115,7 +82,6 @@ func TestTheKubeletsDirectoryByAnotherName(t *testing.T) {
 		n.Cleanup(func() { _ = os.Remove(link) })
 		d := n.start(onKernel)
 		d.publish(r)
-		n.Cleanup(func() { _ = unix.Unmount(r.TargetPath, unix.MNT_DETACH) }) // Else TempDir cannot be removed.
 		d.stop()
 		d = n.start(func(c *volume.Config) { c.Mounts = volumefs.New(volumefs.Config{Root: link, Source: "csi.test"}) })
 		d.wantRefused(n.request("other", configMap("web")), volume.Invalid)
@@ -145,7 +111,6 @@ func TestALinkOnTheWayToATarget(t *testing.T) {
 			d := n.start(onKernel)
 			theirs, mine := n.request("theirs", configMap("web")), n.request("mine", configMap("web"))
 			d.publish(theirs)
-			n.Cleanup(func() { _ = d.Unpublish(n.ctx, theirs.VolumeID, theirs.TargetPath) })
 			link, to := where(mine.TargetPath)
 			n.replaceByLink(link, filepath.Join(filepath.Dir(filepath.Dir(mine.TargetPath)), to))
 
@@ -223,7 +188,6 @@ func TestRevertAfterAWriteThatFailedLate(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1")
 		d, r := n.live(configMap("web"), onKernel)
-		n.Cleanup(func() { _ = d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }) // Else TempDir cannot be removed.
 
 		// A file that something is mounted on cannot be removed.
 		held := r.TargetPath + "/" + n.generation(r) + "/a"
@@ -270,7 +234,6 @@ func TestVolumeHasRoomForWhatAnObjectCanHold(t *testing.T) {
 			}
 			n.cluster.set(web, pairs(fill("1"))...)
 			d, r := n.live(tt.attributes, onKernel)
-			n.Cleanup(func() { _ = d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }) // Else TempDir cannot be removed.
 			n.cluster.set(web, pairs(fill("2"))...)
 			pass(settling)
 			n.wantProblem(d, r, "")

@@ -15,11 +15,12 @@ import (
 // errAway is what the network says when the API server is away.
 var errAway = errors.New("connection refused")
 
-// TestANewcomerIsNotServedWhatNobodyCouldAskFor: the right to what others still hold may have gone while nobody could ask.
-// It waits, and is served once that is over; the others keep their files.
+// TestANewcomerIsNotServedWhatNobodyCouldAskFor: the right to what others still hold is gone, or may have gone while nobody
+// could ask. The newcomer waits, and is served once that is over; the others keep their files.
 func TestANewcomerIsNotServedWhatNobodyCouldAskFor(t *testing.T) {
 	t.Parallel()
 	causes := map[string]error{
+		"the access is denied":                     forbidden(shared),
 		"the API server is away":                   errAway,
 		"the API server is out to lunch":           apierrors.NewServiceUnavailable("out to lunch"),
 		"the token is not taken":                   apierrors.NewUnauthorized("Unauthorized"),
@@ -35,7 +36,11 @@ func TestANewcomerIsNotServedWhatNobodyCouldAskFor(t *testing.T) {
 				r, late := n.request("config", secret(shared)), n.request("late", secret(shared))
 				d.publish(r)
 				n.cluster.fail(shared, cause)
-				d.wantRefused(late, volume.NotReady)
+				kind := volume.NotReady
+				if apierrors.IsForbidden(cause) {
+					kind = volume.Denied
+				}
+				d.wantRefused(late, kind)
 				n.wantFiles(late, nil)
 				n.wantFiles(r, map[string]string{"key": "k1"})
 				n.wantRecords(r)

@@ -244,6 +244,13 @@ func (d *driver) unpublish(r state.Record) {
 	synctest.Wait()
 }
 
+// ready sets up a running driver, and a request for a volume of the ConfigMap web, which holds a=1.
+func (n *node) ready() (*driver, state.Record) {
+	n.Helper()
+	n.cluster.set(web, "a", "1")
+	return n.start(), n.request("config", configMap("web"))
+}
+
 // published sets up a running driver with one volume of the ConfigMap web, which holds a=1.
 func (n *node) published(more ...string) (*driver, state.Record) {
 	n.Helper()

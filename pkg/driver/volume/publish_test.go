@@ -9,7 +9,6 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
@@ -44,9 +43,7 @@ func TestPublishShowsTheFilesOfItsSources(t *testing.T) {
 // TestPublishOrdersItsSideEffects is rule 45.
 func TestPublishOrdersItsSideEffects(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d := n.start()
-		r := n.request("config", configMap("web"))
+		d, r := n.ready()
 		n.faults.on("publish", func() {
 			wantSame(n, "files before the mount, want no target", nil, n.files(r.TargetPath))
 		})
@@ -71,20 +68,6 @@ func TestPublishGivesTheFilesToTheFSGroup(t *testing.T) {
 			n.Fatal(err)
 		}
 		wantSame(n, "mode, want 0440", 0o440, info.Mode().Perm())
-	})
-}
-
-func TestPublishOfAnOptionalSourceThatDoesNotExist(t *testing.T) {
-	bubble(t, func(n *node) {
-		_, r := n.live(configMap("web", api.KeyOptional, "true"))
-		n.wantFiles(r, map[string]string{})
-
-		n.cluster.set(web, "a", "1")
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "1"})
-		n.cluster.remove(web)
-		pass(settling)
-		n.wantFiles(r, map[string]string{})
 	})
 }
 
@@ -167,28 +150,6 @@ func TestPublishIsBusy(t *testing.T) {
 		cancel()
 		n.wantKind(<-first, volume.Missing)
 		synctest.Wait()
-		n.wantNothing(d)
-	})
-}
-
-func TestVolumesShareSources(t *testing.T) {
-	bubble(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d := n.start()
-		one, two := n.request("one", configMap("web")), n.request("two", configMap("web"))
-		d.publish(one)
-		d.publish(two)
-		n.cluster.set(web, "a", "2")
-		pass(settling)
-		for _, r := range []state.Record{one, two} {
-			n.wantFiles(r, map[string]string{"a": "2"})
-		}
-		d.unpublish(one)
-		n.cluster.set(web, "a", "3")
-		pass(settling)
-		n.wantFiles(one, nil)
-		n.wantFiles(two, map[string]string{"a": "3"})
-		d.unpublish(two)
 		n.wantNothing(d)
 	})
 }

@@ -36,23 +36,6 @@ func TestRestartGoesOn(t *testing.T) {
 	})
 }
 
-func TestRestartWithoutAChangeWritesNothing(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.published()
-		before := n.generation(r)
-		for range 3 {
-			d = d.restart()
-		}
-		wantSame(n, "generation", before, n.generation(r))
-		if got := n.seen.results(); got[volume.ResultWritten] != 0 || got[volume.ResultFailed] != 0 {
-			n.Errorf("syncs = %v, want unchanged ones only", got)
-		}
-		n.wantTold()
-		n.wantProblem(d, r, "")
-		n.wantRecords(r)
-	})
-}
-
 // TestRestartWhileTheAPIServerIsAway: the files stay, and are brought up to date when it is back. This is rule 58 after
 // a restart.
 func TestRestartWhileTheAPIServerIsAway(t *testing.T) {
@@ -91,9 +74,7 @@ func TestKilledDuringPublish(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"put", "create", "publish"} {
 		bubbleCase(t, op, func(n *node) {
-			n.cluster.set(web, "a", "1")
-			d := n.start()
-			r := n.request("config", configMap("web"))
+			d, r := n.ready()
 			killed := errors.New("killed")
 			// What the driver would do to clean up fails as well: it is not there to do so.
 			for _, dead := range []string{op, "unmount", "delete"} {

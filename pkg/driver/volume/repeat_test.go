@@ -69,19 +69,6 @@ func TestRepeatSucceeds(t *testing.T) {
 	}
 }
 
-func TestRepeatBringsWhatWasMissed(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.published()
-		n.faults.set("open", syscall.EIO)
-		n.cluster.set(web, "a", "2")
-		pass(settling)
-		n.faults.set("open", nil)
-		d.publish(r)
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "2"})
-	})
-}
-
 func TestRequestThatIsNoRepeatIsRefused(t *testing.T) {
 	t.Parallel()
 	group := 7

@@ -10,44 +10,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
-// TestARevokedSourceFollowsOnDelete: its files stay or go as its owner's wish was when it is deleted, also over a restart,
-// those of other sources stay, and all is back with the access. This is fault 28.
-func TestARevokedSourceFollowsOnDelete(t *testing.T) {
-	t.Parallel()
-	tests := map[api.OnDelete]struct {
-		files map[string]string
-		told  string
-	}{
-		api.OnDeleteKeep:   {map[string]string{"a": "1", "key": "k"}, "the files stay as they are"},
-		api.OnDeleteRemove: {map[string]string{"a": "1"}, "the files of the source are removed"},
-	}
-	for onDelete, tt := range tests {
-		bubbleCase(t, string(onDelete), func(n *node) {
-			n.secrets = access.ByPod
-			n.cluster.set(web, "a", "1")
-			n.cluster.set(tls, "key", "k")
-			d, r := n.live(map[string]string{
-				api.KeySources:  "[{configMap: {name: web}}, {secret: {name: tls}}]",
-				api.KeyOnDelete: string(onDelete),
-			})
-			n.seen.forget()
-			problem := deniedTo(access.Of(app), tls)
-			n.cluster.fail(tls, forbidden(tls))
-			pass(settling)
-			n.wantFiles(r, tt.files)
-			n.wantProblem(d, r, problem)
-			told := []string{`AccessLost: volume "config": ` + tt.told + ": " + problem}
-			n.wantTold(told...)
-			d = d.restart()
-			n.wantFiles(r, tt.files)
-			n.cluster.fail(tls, nil)
-			pass(settling)
-			n.wantFiles(r, map[string]string{"a": "1", "key": "k"})
-			n.wantProblem(d, r, "")
-		})
-	}
-}
-
 // TestLostAccessIsToldBesideOtherTrouble, whichever source comes first.
 func TestLostAccessIsToldBesideOtherTrouble(t *testing.T) {
 	bubble(t, func(n *node) {

@@ -273,7 +273,6 @@ func TestEachSourceMayBringAMegabyte(t *testing.T) {
 		d, r := n.live(map[string]string{
 			api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}, {configMap: {name: extra}}]`,
 		}, onKernel)
-		n.Cleanup(func() { _ = d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }) // Else TempDir cannot be removed.
 		for _, b := range []string{"1", "2", "3"} {
 			set(b)
 			pass(settling)

@@ -12,9 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
@@ -307,24 +304,6 @@ func TestANewcomerGetsTheContentOfNow(t *testing.T) {
 			pass(settling)
 			n.wantAlone(old, newcomer)
 		})
-	})
-}
-
-// TestANewcomerWithoutTheRightToReadGetsNothing although a live volume of its service account has the
-// content still.
-func TestANewcomerWithoutTheRightToReadGetsNothing(t *testing.T) {
-	bubbleShared(t, func(n *node) {
-		n.cluster.set(shared, "a", "1")
-		d := n.start()
-		old := n.replica("old", secret(shared))
-		d.publish(old)
-		n.cluster.fail(shared, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, shared.Name, errors.New("no")))
-		pass(settling)
-		newcomer := n.replica("newcomer", secret(shared))
-		n.wantKind(d.Publish(n.ctx, newcomer, access.Token{}), volume.Denied)
-		n.wantFiles(newcomer, nil)
-		n.wantFiles(old, map[string]string{"a": "1"})
-		n.wantRecords(old)
 	})
 }
 

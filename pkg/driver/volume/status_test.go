@@ -185,10 +185,13 @@ func TestAFrozenVolumeIsToldOnItsPod(t *testing.T) {
 // TestAVolumeThatNeverUpdatesIsBehindNothing, although its source changes for others.
 func TestAVolumeThatNeverUpdatesIsBehindNothing(t *testing.T) {
 	bubble(t, func(n *node) {
-		d, _ := n.published(api.KeyUpdatePolicy, string(api.UpdateNever))
-		d.publish(n.request("other", configMap("web")))
+		d, r := n.published(api.KeyUpdatePolicy, string(api.UpdateNever))
+		other := n.request("other", configMap("web"))
+		d.publish(other)
 		n.cluster.set(web, "a", "2")
-		pass(time.Hour)
+		pass(2 * resyncInterval)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantFiles(other, map[string]string{"a": "2"})
 		if s := d.Summary(); s.Staleness != 0 || s.Frozen != 0 {
 			n.Errorf("Summary() = %+v, want nothing", s)
 		}

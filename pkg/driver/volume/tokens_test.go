@@ -12,9 +12,7 @@ import (
 func TestATokenIsHeldAsLongAsItsVolume(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.maps = access.ByPod
-		n.cluster.set(web, "a", "1")
-		d := n.start()
-		r := n.request("config", configMap("web"))
+		d, r := n.ready()
 		want := func(want access.Token, when string) {
 			n.Helper()
 			if got := n.tokens.of(r.VolumeID); got != want {
@@ -51,9 +49,7 @@ func TestATokenIsHeldAsLongAsItsVolume(t *testing.T) {
 // TestATokenThatIsOfNoUseIsNotHeld: where the driver reads with its own credentials, the pod's are nobody's business.
 func TestATokenThatIsOfNoUseIsNotHeld(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d := n.start()
-		r := n.request("config", configMap("web"))
+		d, r := n.ready()
 		for _, when := range []string{"after a publish", "after a repeat", "after a repeat for a volume that nothing is known of"} {
 			n.must(d.Publish(n.ctx, r, access.NewToken("token", time.Now().Add(time.Hour))))
 			if got := n.tokens.of(r.VolumeID); !got.IsZero() {

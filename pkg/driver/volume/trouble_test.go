@@ -81,23 +81,6 @@ func TestTroubleLeavesTheFiles(t *testing.T) {
 	}
 }
 
-// TestConflictOfALiveVolume: what the objects hold now cannot stand in one directory. This is rule 14 when it comes by
-// an update.
-func TestConflictOfALiveVolume(t *testing.T) {
-	bubble(t, func(n *node) {
-		n.cluster.set(web, "b", "1")
-		n.cluster.set(tls, "key", "k1")
-		d, r := n.live(map[string]string{
-			api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls, items: [{key: key, path: a/b}]}}]`,
-		})
-		want := map[string]string{"a/b": "k1", "b": "1"}
-		n.cluster.set(web, "a", "1")
-		pass(settling)
-		n.wantFiles(r, want)
-		n.wantProblem(d, r, `path "a" cannot be a file and, for "a/b", a directory`)
-	})
-}
-
 // TestEachTroubleIsToldOnce: repeats, resyncs and retries are no news, another trouble is.
 func TestEachTroubleIsToldOnce(t *testing.T) {
 	bubble(t, func(n *node) {

@@ -13,9 +13,7 @@ import (
 // TestUnpublishOfWhatIsNotThere is fault 13.
 func TestUnpublishOfWhatIsNotThere(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d := n.start()
-		r := n.request("config", configMap("web"))
+		d, r := n.ready()
 		d.unpublish(r) // It never was.
 		d.publish(r)
 		d.unpublish(r)

@@ -104,19 +104,6 @@ func TestVolumeThatNeverUpdates(t *testing.T) {
 	})
 }
 
-// TestVolumeThatNeverUpdatesBesideOneThatDoes: that somebody else watches the source changes nothing.
-func TestVolumeThatNeverUpdatesBesideOneThatDoes(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.published(api.KeyUpdatePolicy, string(api.UpdateNever))
-		other := n.request("other", configMap("web"))
-		d.publish(other)
-		n.cluster.set(web, "a", "2")
-		pass(2 * resyncInterval)
-		n.wantFiles(r, map[string]string{"a": "1"})
-		n.wantFiles(other, map[string]string{"a": "2"})
-	})
-}
-
 // TestManyChangesAreFewWrites: what changes during a write is one more write, however often it changes. This is fault 30.
 func TestManyChangesAreFewWrites(t *testing.T) {
 	bubble(t, func(n *node) {
@@ -160,73 +147,6 @@ func TestChangesBeforeTheWorkersRunAreOneWrite(t *testing.T) {
 		want := outcome{result: volume.ResultWritten, since: began.Add(latency - settling)}
 		wantSame(n, "first sync", want, n.seen.outcomes()[0])
 	})
-}
-
-// TestSameContentIsNotWritten: another version of the object with the same data, and another object with the same data.
-// This is rule 30 (trap 10). This is fault 8.
-func TestSameContentIsNotWritten(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.published()
-		before := n.generation(r)
-		n.cluster.set(web, "a", "1")
-		pass(settling)
-		d.publish(r)
-		pass(2 * resyncInterval)
-		wantSame(n, "generation", before, n.generation(r))
-		if got := n.seen.results(); got[volume.ResultWritten] != 0 || got[volume.ResultFailed] != 0 {
-			n.Errorf("syncs = %v, want unchanged ones only", got)
-		}
-		n.wantTold()
-	})
-}
-
-// TestDeletedSource deletes the source of a live volume (rule 47).
-func TestDeletedSource(t *testing.T) {
-	t.Parallel()
-	keep, gone := map[string]string{"a": "1"}, map[string]string{}
-	const missing = `configmap "web" not found`
-	tests := map[string]struct {
-		attributes []string
-		files      map[string]string
-		problem    string // Empty for none.
-		events     []string
-	}{
-		"by default the files stay": {
-			files: keep, problem: missing,
-			events: []string{`SourceMissing: volume "config": the files stay as they are: ` + missing},
-		},
-		"Keep": {
-			attributes: []string{api.KeyOnDelete, string(api.OnDeleteKeep)}, files: keep, problem: missing,
-			events: []string{`SourceMissing: volume "config": the files stay as they are: ` + missing},
-		},
-		"Remove": {
-			attributes: []string{api.KeyOnDelete, string(api.OnDeleteRemove)}, files: gone,
-			events: []string{`Projected: volume "config": a change of the sources is in the files`},
-		},
-		"an optional one": {
-			attributes: []string{api.KeyOptional, "true"}, files: gone,
-			events: []string{`Projected: volume "config": a change of the sources is in the files`},
-		},
-	}
-	for name, tt := range tests {
-		bubbleCase(t, name, func(n *node) {
-			d, r := n.published(tt.attributes...)
-			n.cluster.remove(web)
-			pass(settling)
-			d.publish(r)
-			n.wantFiles(r, tt.files)
-			n.wantProblem(d, r, tt.problem)
-			n.wantTold(tt.events...)
-			d = d.restart()
-			n.wantFiles(r, tt.files)
-			n.wantProblem(d, r, tt.problem)
-
-			n.cluster.set(web, "a", "anew")
-			pass(settling)
-			n.wantFiles(r, map[string]string{"a": "anew"})
-			n.wantProblem(d, r, "")
-		})
-	}
 }
 
 // TestRemoveSparesTheOtherSources: what goes with a deleted source is its own files.

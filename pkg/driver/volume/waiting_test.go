@@ -1,8 +1,8 @@
 package volume_test
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,26 +147,10 @@ func TestEventsNameThePodAndTheVolume(t *testing.T) {
 	})
 }
 
-// TestPublishEndsWithItsCaller is fault 18.
-func TestPublishEndsWithItsCaller(t *testing.T) {
-	bubble(t, func(n *node) {
-		d := n.start()
-		ctx, cancel := context.WithTimeout(n.ctx, settling)
-		defer cancel()
-		began := time.Now()
-		n.wantKind(d.Publish(ctx, n.request("config", configMap("web")), access.Token{}), volume.Missing)
-		wantSame(n, "Publish() took", settling, time.Since(began))
-		synctest.Wait()
-		n.wantNothing(d)
-	})
-}
-
 // TestSourceGoesBetweenWaitingAndWriting: what was there when the wait ended is gone when the files are written.
 func TestSourceGoesBetweenWaitingAndWriting(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d := n.start()
-		r := n.request("config", configMap("web"))
+		d, r := n.ready()
 		n.faults.on("put", func() { n.cluster.remove(web) })
 		got := n.wantKind(d.Publish(n.ctx, r, access.Token{}), volume.Missing)
 		if want := `configmap "web" not found`; got != want {
@@ -177,34 +161,21 @@ func TestSourceGoesBetweenWaitingAndWriting(t *testing.T) {
 	})
 }
 
-// TestSourceChangesDuringTheFirstWrite: a change that arrives while the files are written follows them.
-func TestSourceChangesDuringTheFirstWrite(t *testing.T) {
-	bubble(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d := n.start()
-		r := n.request("config", configMap("web"))
-		n.faults.on("publish", func() { n.cluster.set(web, "a", "2") })
-		d.publish(r)
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "2"})
-	})
-}
-
 // TestAChangeDuringTheFirstWriteIsNotLost: it comes when the sources were read and the volume is not live yet.
 func TestAChangeDuringTheFirstWriteIsNotLost(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"create", "publish"} {
-		bubbleCase(t, op, func(n *node) {
-			n.cluster.set(web, "a", "1")
-			d := n.start()
-			r := n.request("config", configMap("web"))
-			n.faults.on(op, func() {
-				n.cluster.set(web, "a", "2")
-				<-time.After(settling) // Until it has been looked at whether there is something to do.
+		for _, pause := range []time.Duration{0, settling} { // By then the driver has looked whether there is something to do.
+			bubbleCase(t, fmt.Sprintf("%s and %s", op, pause), func(n *node) {
+				d, r := n.ready()
+				n.faults.on(op, func() {
+					n.cluster.set(web, "a", "2")
+					<-time.After(pause)
+				})
+				d.publish(r)
+				pass(settling)
+				n.wantFiles(r, map[string]string{"a": "2"})
 			})
-			d.publish(r)
-			pass(settling)
-			n.wantFiles(r, map[string]string{"a": "2"})
-		})
+		}
 	}
 }
