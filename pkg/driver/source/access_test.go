@@ -86,82 +86,76 @@ func TestItIsAskedBeforeEachRequest(t *testing.T) {
 	}
 }
 
-// TestWhatIsDeniedIsNotRead, by any sort of request, however often it is retried. An object whose
-// review failed is not read either, and that is not a denial.
-func TestWhatIsDeniedIsNotRead(t *testing.T) {
+// eachRefusal runs a test for a denial, and for a review that failed, which is not a denial.
+func eachRefusal(t *testing.T, test func(b *bench, r refusal)) {
+	t.Helper()
 	t.Parallel()
-	tests := map[string]struct {
-		err     error
-		want    string
-		revoked bool // In the end.
-		changes int  // Until then.
-	}{
+	for name, r := range map[string]refusal{
 		"denied":        {denied(), "forbidden", true, 1},
 		"not found out": {unreviewed(), "another error", false, 0},
-	}
-	for name, tt := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
-			bubbleOf(t, behalf, func(b *bench) {
-				o := b.putMap(configMap(web, "1"))
-				b.deny(tt.err)
-				defer b.acquire(web)()
-				b.wantForbidden(web, tt.want)
-				b.wantChanges(web, 1)
-				b.want(web, known{Err: tt.err.Error()})
-				b.wantAfter(10*time.Minute, known{Err: tt.err.Error(), Revoked: tt.revoked}, tt.changes)
-				if got := b.requested(web); len(got) != 0 {
-					t.Errorf("requests: %v, want none", got)
-				}
-				if got := b.count(asking); got < 50 {
-					t.Errorf("asked %d times in ten minutes, want it asked all the time", got)
-				}
-
-				b.deny(nil)
-				b.wantAfter(longestSilence, holding(o), 2)
-				b.wantWatches(web, 1, 1)
-			})
+			bubbleOf(t, behalf, func(b *bench) { test(b, r) })
 		})
 	}
+}
+
+// refusal is an answer to the question whether a request may be made.
+type refusal struct {
+	err     error
+	want    string
+	revoked bool // In the end.
+	changes int  // Until then.
+}
+
+// TestWhatIsDeniedIsNotRead, by any sort of request, however often it is retried. An object whose
+// review failed is not read either.
+func TestWhatIsDeniedIsNotRead(t *testing.T) {
+	eachRefusal(t, func(b *bench, r refusal) {
+		o := b.putMap(configMap(web, "1"))
+		b.deny(r.err)
+		defer b.acquire(web)()
+		b.wantForbidden(web, r.want)
+		b.wantChanges(web, 1)
+		b.want(web, known{Err: r.err.Error()})
+		b.wantAfter(10*time.Minute, known{Err: r.err.Error(), Revoked: r.revoked}, r.changes)
+		if got := b.requested(web); len(got) != 0 {
+			b.t.Errorf("requests: %v, want none", got)
+		}
+		if got := b.count(asking); got < 50 {
+			b.t.Errorf("asked %d times in ten minutes, want it asked all the time", got)
+		}
+
+		b.deny(nil)
+		b.wantAfter(longestSilence, holding(o), 2)
+		b.wantWatches(web, 1, 1)
+	})
 }
 
 // TestAWatchIsNotOpenedAnewForWhoIsDenied: that is how a loss is found that an open watch does
 // not notice. It is known at once, and what was read stays.
 func TestAWatchIsNotOpenedAnewForWhoIsDenied(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct {
-		err     error
-		want    string
-		revoked bool // In the end.
-		changes int  // Until then.
-	}{
-		"denied":        {denied(), "forbidden", true, 1},
-		"not found out": {unreviewed(), "another error", false, 0},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubbleOf(t, behalf, func(b *bench) {
-				o := b.putMap(configMap(web, "1"))
-				defer b.acquire(web)()
-				b.wantChanges(web, 1)
-				pass(time.Minute)
-				b.deny(tt.err)
-				b.hangUp()
-				b.wantForbidden(web, tt.want)
-				troubled := holding(o)
-				troubled.Err = tt.err.Error()
-				b.wantNow(troubled, 1)
-				pass(10 * time.Minute)
-				troubled.Revoked = tt.revoked
-				b.wantNow(troubled, tt.changes)
-				if diff := cmp.Diff([]string{"list", "watch"}, b.requested(web)); diff != "" {
-					t.Errorf("requests (-want +got):\n%s", diff)
-				}
+	eachRefusal(t, func(b *bench, r refusal) {
+		o := b.putMap(configMap(web, "1"))
+		defer b.acquire(web)()
+		b.wantChanges(web, 1)
+		pass(time.Minute)
+		b.deny(r.err)
+		b.hangUp()
+		b.wantForbidden(web, r.want)
+		troubled := holding(o)
+		troubled.Err = r.err.Error()
+		b.wantNow(troubled, 1)
+		pass(10 * time.Minute)
+		troubled.Revoked = r.revoked
+		b.wantNow(troubled, r.changes)
+		if diff := cmp.Diff([]string{"list", "watch"}, b.requested(web)); diff != "" {
+			b.t.Errorf("requests (-want +got):\n%s", diff)
+		}
 
-				b.deny(nil)
-				b.wantAfter(longestSilence, holding(o), 1)
-			})
-		})
-	}
+		b.deny(nil)
+		b.wantAfter(longestSilence, holding(o), 1)
+	})
 }
 
 // TestADenialIsNewsAfterItCouldNotBeFoundOut: files may go with the one, and not with the other.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
 // longestRest is how long an object rests at most that there is no room for, with jitter;
@@ -21,9 +20,6 @@ const (
 	longestRest = 3*time.Minute + longestSilence
 	soonRead    = time.Second + longestSilence
 )
-
-// roomy is room for everything.
-func roomy() source.Room { return budget.New(1 << 40).Part(func(int64) {}) }
 
 // crowd takes all room but so many bytes, until it is closed.
 func (b *bench) crowd(free int64) *budget.Account {

@@ -72,6 +72,8 @@ type bench struct {
 	log  ktesting.Buffer    // Of the cache.
 	stop context.CancelFunc // Ends the context that New was given.
 
+	clients []access.Identity // For whom clients were asked for.
+
 	mu      sync.Mutex // Guards the fields below.
 	changes []source.Key
 	hook    func(source.Key)            // Called at each change, unless nil.
@@ -95,7 +97,10 @@ func newBench(t *testing.T, id access.Identity, recheck time.Duration) *bench {
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
 	b.stop = stop
 	b.Cache = source.New(ctx, source.Config{
-		Client:  func(access.Identity) (rest.Interface, error) { return b.client(), nil },
+		Client: func(id access.Identity) (rest.Interface, error) {
+			b.clients = append(b.clients, id)
+			return b.client(), nil
+		},
 		Types:   b.front.types,
 		Allow:   b.mayRead,
 		Denies:  b.isSure,

@@ -15,7 +15,7 @@ func TestAnImmutableObjectIsNotWatched(t *testing.T) {
 		"by gets":                          (*bench).onlyGets,
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(b *bench) {
+			watched(t, func(b *bench) {
 				prepare(b)
 				o := b.putMap(immutable(web, "1"))
 				release := b.acquire(web)

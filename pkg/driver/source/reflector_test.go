@@ -197,7 +197,7 @@ func TestListsAreConsistent(t *testing.T) {
 		b.wantVersions("", "200", "101", "")
 		b.want(web, holding(o))
 		for _, r := range b.all() {
-			if r.opts.ResourceVersionMatch != "" || r.opts.Limit != 0 || r.opts.Continue != "" {
+			if r.opts.ResourceVersionMatch != "" || r.opts.Limit != 0 || r.opts.Continue != "" || r.opts.SendInitialEvents != nil {
 				b.t.Errorf("%s with %+v, want a plain one", r.verb, r.opts)
 			}
 		}

@@ -89,7 +89,7 @@ func TestTroubleKeepsTheContent(t *testing.T) {
 	}
 }
 
-// TestAReleaseEndsEverything that happens for an object, at once: the bench waits for the rest.
+// TestAReleaseEndsEverything that happens for an object, at once, also for the watchdog: the bench waits for the rest.
 func TestAReleaseEndsEverything(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(b *bench){
@@ -102,7 +102,7 @@ func TestAReleaseEndsEverything(t *testing.T) {
 		"while a watch is opened": func(b *bench) { b.swallow(func(verb string, _ api.Ref) bool { return verb == "watch" }) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(b *bench) {
+			watched(t, func(b *bench) {
 				prepare(b)
 				for range 3 {
 					release := b.acquire(web)
@@ -111,11 +111,15 @@ func TestAReleaseEndsEverything(t *testing.T) {
 					b.want(web, known{})
 					b.wantWatches(web, 0, 0)
 					before := len(b.all())
-					pass(time.Hour)
+					pass(3 * time.Hour)
 					if got := len(b.all()) - before; got != 0 {
 						t.Errorf("%d requests for an object without users, want none", got)
 					}
+					if got := b.Silence(); got != 0 {
+						t.Errorf("Silence = %s, want none", got)
+					}
 				}
+				b.wantReplaced(0)
 			})
 		})
 	}

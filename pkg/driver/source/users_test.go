@@ -1,16 +1,13 @@
 package source_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
@@ -43,40 +40,19 @@ func TestUsersShareAWatch(t *testing.T) {
 	})
 }
 
+// TestIdentitiesDoNotShare a watch, nor a client.
 func TestIdentitiesDoNotShare(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		ctx, stop := context.WithCancel(t.Context())
-		var asked []access.Identity
-		sources := source.New(ctx, source.Config{
-			Client: func(id access.Identity) (rest.Interface, error) {
-				asked = append(asked, id)
-				return c.client(), nil
-			},
-			Types:   c.front.types,
-			Allow:   func(context.Context, access.Identity, api.Ref) error { return nil },
-			Denies:  func(context.Context, access.Identity, api.Ref) (bool, error) { return true, nil },
-			Changed: func(source.Key) {},
-			Recheck: recheck,
-			Room:    roomy(),
-		})
-		own := byDriver(web)
-		pods := source.Key{Identity: access.Identity{Namespace: "default", ServiceAccount: "runner"}, Ref: web}
-		for _, key := range []source.Key{own, pods} {
-			if _, err := sources.Acquire(key); err != nil {
-				t.Fatalf("Acquire(%s) = %v, want no error", key, err)
-			}
+	bubble(t, func(b *bench) {
+		pods := access.Of(runner)
+		for _, id := range []access.Identity{access.Driver(), pods} {
+			b.id = id
+			b.acquire(web)
+			b.settle()
 		}
-		synctest.Wait()
-		if got := c.open(web); got != 2 {
-			t.Errorf("open watches = %d, want one for each identity", got)
-		}
-		if diff := cmp.Diff([]access.Identity{own.Identity, pods.Identity}, asked); diff != "" {
+		b.wantWatches(web, 2, 2)
+		if diff := cmp.Diff([]access.Identity{access.Driver(), pods}, b.clients); diff != "" {
 			t.Errorf("clients asked for (-want +got):\n%s", diff)
 		}
-		stop()
-		sources.Wait()
 	})
 }
 
@@ -137,32 +113,6 @@ func TestTheContextEndsEverything(t *testing.T) {
 		release()
 		if got := len(b.requested(web)); got != before {
 			t.Errorf("requests after the end: %d, want none", got-before)
-		}
-	})
-}
-
-// TestNoRequestInSteadyState lets a quarter of an hour pass over many users of a few objects.
-// These are rules 57 and 59: a quiet watch is neither closed nor opened again.
-func TestNoRequestInSteadyState(t *testing.T) {
-	bubble(t, func(b *bench) {
-		for range 10 {
-			for _, ref := range []api.Ref{web, other, cert} {
-				defer b.acquire(ref)()
-			}
-		}
-		pass(15 * time.Minute)
-		for _, verb := range []string{"list", "watch"} {
-			if got := b.count(verb); got != 3 {
-				t.Errorf("%s requests = %d, want one for each object", verb, got)
-			}
-		}
-		for _, r := range b.all() {
-			if r.verb == "watch" && (r.opts.TimeoutSeconds == nil || *r.opts.TimeoutSeconds < 1800) {
-				t.Errorf("watch of %s asks to be closed after %v seconds, want at least 1800", r.ref, r.opts.TimeoutSeconds)
-			}
-			if r.opts.SendInitialEvents != nil {
-				t.Errorf("%s of %s streams its list, want a plain list", r.verb, r.ref)
-			}
 		}
 	})
 }

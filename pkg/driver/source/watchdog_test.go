@@ -250,12 +250,7 @@ func TestALivelyWatchIsLeftAlone(t *testing.T) {
 // alive. The objects are not listed at the same time.
 func TestEverythingIsListedAnewNowAndThen(t *testing.T) {
 	watched(t, func(b *bench) {
-		var refs []api.Ref
-		for n := range 10 {
-			ref := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("web-", n)}
-			refs = append(refs, ref)
-			defer b.acquire(ref)()
-		}
+		refs := b.many(10)
 		const hours = 8
 		for range hours * 3 {
 			b.bookmarks(20*time.Minute, refs...)
@@ -286,13 +281,7 @@ func TestEverythingIsListedAnewNowAndThen(t *testing.T) {
 func TestManyDeadWatchesAreNotReplacedAtOnce(t *testing.T) {
 	watched(t, func(b *bench) {
 		const many = 300
-		var refs []api.Ref
-		for n := range many {
-			ref := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("web-", n)}
-			refs = append(refs, ref)
-			defer b.acquire(ref)()
-		}
-		b.settle()
+		refs := b.many(many)
 		b.bookmark(refs...)
 		for _, ref := range refs {
 			b.deaden(ref)
@@ -324,25 +313,4 @@ func (b *bench) putUnseen(o *corev1.ConfigMap) *corev1.ConfigMap {
 	defer b.cluster.mu.Unlock()
 	b.history[ref] = nil
 	return o
-}
-
-// TestAReleaseEndsTheWatchdog: unused objects are not checked, nor are objects that are read only
-// once.
-func TestAReleaseEndsTheWatchdog(t *testing.T) {
-	watched(t, func(b *bench) {
-		b.putMap(immutable(other, "1"))
-		defer b.acquire(other)()
-		release := b.acquire(web)
-		b.bookmark(web)
-		release()
-		pass(3 * time.Hour)
-		b.wantRequests(web, "list", "watch")
-		if got := b.requested(other); got[0] != "list" || len(got) > 2 {
-			t.Errorf("requests for what cannot change: %v, want it read once", got)
-		}
-		if got := b.Silence(); got != 0 {
-			t.Errorf("Silence = %s, want none", got)
-		}
-		b.wantReplaced(0)
-	})
 }
