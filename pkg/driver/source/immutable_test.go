@@ -15,7 +15,8 @@ func TestAnImmutableObjectIsNotWatched(t *testing.T) {
 		"by gets":                          (*bench).onlyGets,
 	} {
 		t.Run(name, func(t *testing.T) {
-			watched(t, func(b *bench) {
+			bubble(t, func(b *bench) {
+				go func() { _ = b.Run(b.t.Context()) }() // It returns nil.
 				prepare(b)
 				o := b.putMap(immutable(web, "1"))
 				release := b.acquire(web)

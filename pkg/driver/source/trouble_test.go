@@ -102,7 +102,8 @@ func TestAReleaseEndsEverything(t *testing.T) {
 		"while a watch is opened": func(b *bench) { b.swallow(func(verb string, _ api.Ref) bool { return verb == "watch" }) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			watched(t, func(b *bench) {
+			bubble(t, func(b *bench) {
+				go func() { _ = b.Run(b.t.Context()) }() // It returns nil.
 				prepare(b)
 				for range 3 {
 					release := b.acquire(web)
