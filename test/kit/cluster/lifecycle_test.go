@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/orphan"
@@ -75,48 +73,6 @@ func TestKilledParentTakesTheClusterWithIt(t *testing.T) {
 	children := watchProcesses(t, temp, 2)
 	kill()
 	children.wantGone(t, 10*time.Second)
-}
-
-func TestRestartKeepsObjectsAddressAndCredentials(t *testing.T) {
-	t.Parallel()
-	c, err := cluster.Start(t.Context(), cluster.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	if _, err := c.Client().CoreV1().ConfigMaps("default").Create(t.Context(),
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	account, err := c.ServiceAccountConfig(t.Context(), "default", "default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	watch, err := c.Client().CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer watch.Stop()
-	// An error would say that the server had to be killed: the open watch must not keep it.
-	if err := c.StopAPIServer(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Client().CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); !errors.Is(err, unix.ECONNREFUSED) {
-		t.Errorf("get from a stopped API server: error = %v, want connection refused", err)
-	}
-	if err := c.RestartAPIServer(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Client().CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
-		t.Errorf("get after the restart: %v", err)
-	}
-	if _, err := clientFor(t, account).Discovery().ServerVersion(); err != nil {
-		t.Errorf("a token from before the restart: %v", err)
-	}
 }
 
 func TestStartNamesWhatIsMissing(t *testing.T) {

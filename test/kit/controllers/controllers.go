@@ -1,5 +1,4 @@
-// Package controllers runs Kubernetes' own controllers beside a cluster of test/kit/cluster: the controller manager, and the
-// scheduler if it is asked for. Deployments make ReplicaSets and those make pods, what has lost its owner is collected, and
+// Package controllers runs Kubernetes' own controller manager beside a cluster of test/kit/cluster. Deployments make ReplicaSets and those make pods, what has lost its owner is collected, and
 // namespaces are emptied when they are deleted.
 //
 // It does not know what becomes of the pods: something else has to run them, or to pretend so.
@@ -23,11 +22,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/workdir"
 )
 
-// The programs, which are also what their users and logs are named after.
-const (
-	managerProgram   = "kube-controller-manager"
-	schedulerProgram = "kube-scheduler"
-)
+// The program, which is also what its user and its log are named after.
+const program = "kube-controller-manager"
 
 const (
 	// readyTimeout is several times what a start takes on a busy machine with two cores.
@@ -42,13 +38,11 @@ type Config struct {
 	Cluster *cluster.Cluster
 	// BinDir holds the programs. Empty means where the cluster's own came from.
 	BinDir string
-	// LogDir receives kube-controller-manager.log and kube-scheduler.log, which stay there. Empty means that they are
-	// removed with everything else.
+	// LogDir receives kube-controller-manager.log, which stays there. Empty means that the log is removed with everything
+	// else.
 	LogDir string
 	// Args are flags appended to the controller manager's own, which they override.
 	Args []string
-	// Scheduler says that pods are to be scheduled.
-	Scheduler bool
 }
 
 // Unthrottled are flags for [Config.Args] that let each controller ask as much as it can. By default it is 20 requests a
@@ -61,17 +55,16 @@ func Unthrottled() []string {
 	}
 }
 
-// Controllers are running programs. Their methods may be called by many goroutines.
+// Controllers are a running program. Their methods may be called by many goroutines.
 type Controllers struct {
 	cfg Config
 	dir *workdir.Dir
 
-	mu        sync.Mutex // Guards the processes, and is held while they start and end.
-	manager   *process.Process
-	scheduler *process.Process // Nil unless it is wanted; both are nil after a Kill.
+	mu      sync.Mutex       // Guards manager, and is held while it starts and ends.
+	manager *process.Process // Nil after a Stop.
 }
 
-// Start starts the programs. It does not wait until they work, as [Controllers.AwaitReady] does. They run until
+// Start starts the program. It does not wait until it works, as [Controllers.AwaitReady] does. It runs until
 // [Controllers.Stop], which the caller must call, or until this process dies. When Start fails, nothing is left behind but
 // the logs.
 func Start(ctx context.Context, cfg Config) (_ *Controllers, err error) {
@@ -86,73 +79,48 @@ func Start(ctx context.Context, cfg Config) (_ *Controllers, err error) {
 	if c.cfg.LogDir == "" {
 		c.cfg.LogDir = dir.Path()
 	}
-	if err := c.Restart(ctx); err != nil {
+	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
 }
 
-// complete finds the programs.
+// complete finds the program.
 func (cfg Config) complete() (Config, error) {
 	if cfg.BinDir == "" {
 		apiServer, _ := cfg.Cluster.Processes()
-		program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", apiServer))
+		path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", apiServer))
 		if err != nil {
 			return cfg, fmt.Errorf("find the cluster's programs: %w", err)
 		}
-		cfg.BinDir = filepath.Dir(program)
+		cfg.BinDir = filepath.Dir(path)
 	}
-	for _, program := range cfg.programs() {
-		if _, err := os.Stat(filepath.Join(cfg.BinDir, program)); err != nil {
-			return cfg, fmt.Errorf("find the controllers' programs (run `make bin/node` to build them): %w", err)
-		}
+	if _, err := os.Stat(filepath.Join(cfg.BinDir, program)); err != nil {
+		return cfg, fmt.Errorf("find the controllers' program (run `make bin/node` to build it): %w", err)
 	}
 	return cfg, nil
 }
 
-func (cfg Config) programs() []string {
-	if cfg.Scheduler {
-		return []string{managerProgram, schedulerProgram}
-	}
-	return []string{managerProgram}
-}
-
-// Restart kills what runs and starts all programs, as after a crash of the machine that they were on.
-func (c *Controllers) Restart(ctx context.Context) error {
+func (c *Controllers) start(ctx context.Context) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.kill(); err != nil {
+	known, kubeconfig := c.cfg.Cluster, c.path(program+".kubeconfig")
+	if err := known.WriteUserKubeconfig(kubeconfig, "system:"+program); err != nil {
 		return err
 	}
-	known := c.cfg.Cluster
-	var err error
-	c.manager, err = c.start(ctx, managerProgram, append([]string{
+	args := append([]string{
+		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0", "--cert-dir=" + c.path(program),
 		"--root-ca-file=" + known.CAFile(), "--service-account-private-key-file=" + known.TokenKeyFile(),
 		"--use-service-account-credentials",
-	}, c.cfg.Args...))
-	if err != nil || !c.cfg.Scheduler {
-		return err
-	}
-	c.scheduler, err = c.start(ctx, schedulerProgram, nil)
+	}, c.cfg.Args...)
+	c.manager, err = process.Start(context.WithoutCancel(ctx), process.Config{
+		Path: filepath.Join(c.cfg.BinDir, program), Args: args, LogFile: c.logPath(),
+	})
 	return err
 }
 
-// start starts a program that does its work through the API server.
-func (c *Controllers) start(ctx context.Context, program string, args []string) (*process.Process, error) {
-	kubeconfig := c.path(program + ".kubeconfig")
-	if err := c.cfg.Cluster.WriteUserKubeconfig(kubeconfig, "system:"+program); err != nil {
-		return nil, err
-	}
-	common := []string{
-		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0", "--cert-dir=" + c.path(program),
-	}
-	return process.Start(context.WithoutCancel(ctx), process.Config{
-		Path: filepath.Join(c.cfg.BinDir, program), Args: append(common, args...), LogFile: c.logPath(program),
-	})
-}
-
 // AwaitReady returns when the controller manager has been seen to do something since: the certificate that it puts into
-// every namespace is taken out of one and comes back. It fails at once when a program has ended.
+// every namespace is taken out of one and comes back. It fails at once when the program has ended.
 func (c *Controllers) AwaitReady(ctx context.Context) error {
 	const probe = "kube-root-ca.crt"
 	maps := c.cfg.Cluster.Client().CoreV1().ConfigMaps(metav1.NamespaceDefault)
@@ -173,42 +141,27 @@ func (c *Controllers) AwaitReady(ctx context.Context) error {
 	return nil
 }
 
-// Err is nil while the programs run, and else says which has ended, how, and with which last words. After a Kill it is nil.
+// Err is nil while the program runs, and else says how it has ended, and with which last words. After a Stop it is nil.
 func (c *Controllers) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var errs []error
-	for _, p := range []*process.Process{c.manager, c.scheduler} {
-		if p != nil {
-			errs = append(errs, p.Err())
-		}
+	if c.manager == nil {
+		return nil
 	}
-	return errors.Join(errs...)
+	return c.manager.Err()
 }
 
-// Kill ends the programs by SIGKILL. [Controllers.Restart] has them run again. A second Kill does nothing.
-func (c *Controllers) Kill() error {
+// Stop ends the program at once and removes what it kept, except the log in [Config.LogDir]. A second Stop does nothing.
+func (c *Controllers) Stop() (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.kill()
-}
-
-func (c *Controllers) kill() error {
-	var errs []error
-	for _, p := range []*process.Process{c.manager, c.scheduler} {
-		if p != nil {
-			errs = append(errs, p.Kill())
-		}
+	if c.manager != nil {
+		err = c.manager.Kill()
 	}
-	c.manager, c.scheduler = nil, nil
-	return errors.Join(errs...)
+	c.manager = nil
+	return errors.Join(err, c.dir.Remove())
 }
-
-// Stop ends the programs at once and removes what they kept, except the logs in [Config.LogDir]. A second Stop does nothing.
-func (c *Controllers) Stop() error { return errors.Join(c.Kill(), c.dir.Remove()) }
 
 func (c *Controllers) path(name string) string { return filepath.Join(c.dir.Path(), name) }
 
-func (c *Controllers) logPath(program string) string {
-	return filepath.Join(c.cfg.LogDir, program+".log")
-}
+func (c *Controllers) logPath() string { return filepath.Join(c.cfg.LogDir, program+".log") }

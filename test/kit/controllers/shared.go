@@ -42,7 +42,7 @@ func stopShared(status int) int {
 		return status
 	}
 	if status != 0 {
-		fmt.Fprintf(os.Stderr, "the controller manager's log ends with:\n%s", process.Tail(c.logPath(managerProgram), 4096))
+		fmt.Fprintf(os.Stderr, "the controller manager's log ends with:\n%s", process.Tail(c.logPath(), 4096))
 	}
 	if err := c.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "stop the tests' controllers:", err)

@@ -87,7 +87,7 @@ func TestAwaitEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestReadyPods(t *testing.T) {
+func TestFewestReady(t *testing.T) {
 	t.Parallel()
 	begin := time.Now()
 	journal := func(entries ...string) Journal {
@@ -103,15 +103,15 @@ func TestReadyPods(t *testing.T) {
 	}
 	two := []string{"created 1", "ready 1", "created 2", "ready 2"} // The moment is that of the last.
 	tests := map[string]struct {
-		then         []string
-		fewest, most int
+		then   []string
+		fewest int
 	}{
-		"nothing since":                 {nil, 2, 2},
-		"one more":                      {[]string{"created 3", "ready 3"}, 2, 3},
-		"one is replaced before":        {[]string{"deleting 1", "deleted 1", "created 3", "ready 3"}, 1, 2},
-		"one is replaced afterwards":    {[]string{"created 3", "ready 3", "deleting 1", "deleted 1"}, 2, 3},
-		"one fails while another comes": {[]string{"unready 1", "created 3", "ready 3", "ready 1"}, 1, 3},
-		"all are killed at once":        {[]string{"deleted 1", "deleted 2"}, 0, 2},
+		"nothing since":                 {nil, 2},
+		"one more":                      {[]string{"created 3", "ready 3"}, 2},
+		"one is replaced before":        {[]string{"deleting 1", "deleted 1", "created 3", "ready 3"}, 1},
+		"one is replaced afterwards":    {[]string{"created 3", "ready 3", "deleting 1", "deleted 1"}, 2},
+		"one fails while another comes": {[]string{"unready 1", "created 3", "ready 3", "ready 1"}, 1},
+		"all are killed at once":        {[]string{"deleted 1", "deleted 2"}, 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -120,9 +120,6 @@ func TestReadyPods(t *testing.T) {
 			j := journal(slices.Concat(two, test.then)...)
 			if got := j.FewestReady(since); got != test.fewest {
 				t.Errorf("fewest = %d, want %d", got, test.fewest)
-			}
-			if got := j.MostReady(since); got != test.most {
-				t.Errorf("most = %d, want %d", got, test.most)
 			}
 			if got := len(j.Since(since)); got != len(test.then) {
 				t.Errorf("%d entries since then, want %d", got, len(test.then))

@@ -83,23 +83,12 @@ func (j Journal) Since(moment time.Time) Journal {
 
 // FewestReady returns how many pods were ready at the worst time since a moment, which the number at that moment counts to.
 // The journal must go back to the pods' creation.
-func (j Journal) FewestReady(since time.Time) int {
-	fewest, _ := j.readySince(since)
-	return fewest
-}
-
-// MostReady is the opposite of FewestReady.
-func (j Journal) MostReady(since time.Time) int {
-	_, most := j.readySince(since)
-	return most
-}
-
-func (j Journal) readySince(since time.Time) (fewest, most int) {
+func (j Journal) FewestReady(since time.Time) (fewest int) {
 	ready := make(map[string]bool)
 	begun := false
 	for _, e := range j {
 		if !begun && e.At.After(since) {
-			begun, fewest, most = true, len(ready), len(ready)
+			begun, fewest = true, len(ready)
 		}
 		if e.What == Ready {
 			ready[string(e.Pod.UID)] = true
@@ -107,11 +96,11 @@ func (j Journal) readySince(since time.Time) (fewest, most int) {
 			delete(ready, string(e.Pod.UID))
 		}
 		if begun {
-			fewest, most = min(fewest, len(ready)), max(most, len(ready))
+			fewest = min(fewest, len(ready))
 		}
 	}
 	if !begun {
-		return len(ready), len(ready)
+		return len(ready)
 	}
-	return fewest, most
+	return fewest
 }

@@ -2,19 +2,59 @@ package fakenodes_test
 
 import (
 	"errors"
+	"os"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakenodes"
 )
 
-func named(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
+func TestMain(m *testing.M) { os.Exit(fakenodes.ForMain(m)) }
+
+// theatre is a namespace of the shared cluster.
+type theatre struct {
+	*testing.T
+	*fakenodes.Nodes
+
+	cluster   *cluster.Cluster
+	namespace string
+}
+
+func open(t *testing.T) theatre {
+	t.Helper()
+	stage := fakenodes.ForTest(t)
+	c := cluster.ForTest(t)
+	return theatre{T: t, Nodes: stage, cluster: c, namespace: cluster.NewNamespace(t, c)}
+}
+
+func (h theatre) await(wanted func([]*corev1.Pod) bool) {
+	h.Helper()
+	if err := h.Await(h.Context(), h.namespace, wanted); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// readsWeb is a pod that makes variables of the ConfigMap web.
+func readsWeb() corev1.PodSpec {
+	return corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "main", Image: "none",
+		EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "web"},
+		}}},
+	}}}
+}
+
+// crashes reports whether a pod is shown as one whose container crashes.
+func crashes(pod *corev1.Pod) bool {
+	statuses := pod.Status.ContainerStatuses
+	return len(statuses) == 1 && statuses[0].State.Waiting != nil && statuses[0].State.Waiting.Reason == "CrashLoopBackOff"
+}
 
 // configMap makes a ConfigMap with one key, or edits it.
 func (h theatre) configMap(name, value string) *corev1.ConfigMap {
@@ -38,7 +78,7 @@ func (h theatre) source(c *corev1.ConfigMap) fakenodes.Source {
 	}
 }
 
-// pod makes a pod of a template's spec, and returns it when it is as wanted.
+// pod makes a pod, and returns it when it is as wanted.
 func (h theatre) pod(name string, spec corev1.PodSpec, wanted func(*corev1.Pod) bool) *corev1.Pod {
 	h.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
@@ -74,16 +114,14 @@ func waitsFor(reason, message string) func(*corev1.Pod) bool {
 func TestPodReadsItsObjectsWhenItStarts(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	spec := template().Spec
-	spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: named("web")}}}
-	waiting := h.pod("first", spec, waitsFor("CreateContainerConfigError", "configmap "+h.namespace+"/web does not exist"))
+	waiting := h.pod("first", readsWeb(), waitsFor("CreateContainerConfigError", "configmap "+h.namespace+"/web does not exist"))
 	if got := h.Config(waiting); got != nil {
 		t.Errorf("config of a pod that waits = %v, want none", got)
 	}
 	one := h.configMap("web", "one")
 	first := h.awaitPod("first", fakenodes.IsReady)
 	two := h.configMap("web", "two")
-	second := h.pod("second", spec, fakenodes.IsReady)
+	second := h.pod("second", readsWeb(), fakenodes.IsReady)
 	// Both are looked at once more, after the edit.
 	h.SetFails(h.namespace, func(*corev1.Pod) error { return errors.New("it has enough") })
 	h.await(func(pods []*corev1.Pod) bool { return crashes(pods[0]) && crashes(pods[1]) })
@@ -97,54 +135,5 @@ func TestPodReadsItsObjectsWhenItStarts(t *testing.T) {
 	}
 	if diff := cmp.Diff([]fakenodes.Source{h.source(two)}, h.Config(second)); diff != "" {
 		t.Errorf("config of the second pod (-want +got):\n%s", diff)
-	}
-}
-
-// TestPodOfTheOldReplicaSetReadsTheOldObject: a pod that is lost during a rollout comes back as it was.
-func TestPodOfTheOldReplicaSetReadsTheOldObject(t *testing.T) {
-	t.Parallel()
-	h := open(t)
-	old := h.configMap("web-one", "one")
-	h.configMap("web-two", "two")
-	spec := template()
-	spec.Spec.Volumes = []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
-		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: named("web-one")},
-	}}}
-	h.deploy("web", appsv1.DeploymentSpec{Template: spec})
-	h.rolled("deployment/web", "one")
-	h.SetFails(h.namespace, func(pod *corev1.Pod) error {
-		if h.Config(pod)[0].Data["key"] == "two" {
-			return errors.New("it does not like what it reads")
-		}
-		return nil
-	})
-	lost := h.Pods(h.namespace)[0]
-	h.kubectl("patch", "deployment/web", "--type=json",
-		`--patch=[{"op": "replace", "path": "/spec/template/spec/volumes/0/configMap/name", "value": "web-two"}]`)
-	h.await(func(pods []*corev1.Pod) bool { return slices.ContainsFunc(pods, crashes) })
-	h.kubectl("delete", "pod", lost.Name)
-
-	ofOld := func(pod *corev1.Pod) bool { return fakenodes.Owner(pod) == fakenodes.Owner(lost) }
-	h.await(func(pods []*corev1.Pod) bool {
-		ready := 0
-		for _, pod := range pods {
-			if ofOld(pod) && pod.UID != lost.UID && fakenodes.IsReady(pod) {
-				ready++
-			}
-		}
-		return ready == replicas
-	})
-	made := 0
-	for _, e := range h.Journal(h.namespace).Of(ofOld) {
-		if e.What != fakenodes.Ready {
-			continue
-		}
-		made++
-		if diff := cmp.Diff([]fakenodes.Source{h.source(old)}, h.Config(e.Pod)); diff != "" {
-			t.Errorf("config of %s (-want +got):\n%s", e.Pod.Name, diff)
-		}
-	}
-	if made != replicas+1 {
-		t.Errorf("%d pods of the old ReplicaSet became ready, want %d", made, replicas+1)
 	}
 }

@@ -3,11 +3,9 @@ package network_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +20,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
-	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
 
@@ -292,47 +289,4 @@ func TestAFrontKeepsBookmarksBack(t *testing.T) {
 	if with != 1 || without != 1 {
 		t.Errorf("%d watches with and %d without bookmarks reached the API server, want one each", with, without)
 	}
-}
-
-// TestNothingIsLeftOfAClosedFront although a request waits in it. It runs alone, so that it can count.
-//
-//nolint:paralleltest // As said above.
-func TestNothingIsLeftOfAClosedFront(t *testing.T) {
-	c := cluster.ForTest(t)
-	before := runtime.NumGoroutine()
-	f, err := network.ServeFront(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := c.AdminConfig()
-	config.Host = f.URL()
-	config.CertData, config.KeyData = nil, nil // They do not reach beyond the front: all of this is forbidden.
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Set(network.Fault{Delay: time.Hour})
-	ended := make(chan error, 1)
-	go func() {
-		_, err := client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
-		ended <- err
-	}()
-	environment.Eventually(t, soon, func() error {
-		if len(f.Asked(network.Verb("list"))) == 0 {
-			return errors.New("nothing was asked")
-		}
-		return nil
-	})
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ended; err == nil {
-		t.Error("a list was answered by a front that was closed")
-	}
-	environment.Eventually(t, soon, func() error {
-		if got := runtime.NumGoroutine(); got > before {
-			return fmt.Errorf("%d goroutines, %d before", got, before)
-		}
-		return nil
-	})
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -199,58 +198,4 @@ func TestATargetThatIsNotThereIsAReset(t *testing.T) {
 	if !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("error = %v, want a reset", err)
 	}
-}
-
-// TestNothingIsLeftOfAClosedLink runs alone, so that it can count.
-//
-//nolint:paralleltest // As said above.
-func TestNothingIsLeftOfAClosedLink(t *testing.T) {
-	for name, harm := range map[string]func(*network.Link){
-		"well": func(*network.Link) {}, "frozen": (*network.Link).Freeze, "slow": func(l *network.Link) { l.Slow(time.Hour) },
-		"cut": func(l *network.Link) { _ = l.Cut() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			address := echo(t)
-			before := descriptors(t)
-			goroutines := runtime.NumGoroutine()
-			l, err := network.Listen(t.Context(), address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			clients := []*client{dial(t, l), dial(t, l)}
-			clients[0].say("one")
-			clients[0].wantEcho("one")
-			harm(l)
-			for _, c := range clients {
-				_, _ = io.WriteString(c.Conn, "more\n") // It may have been reset.
-			}
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
-			for _, c := range clients {
-				_ = c.Close()
-			}
-			if err := l.Close(); err != nil {
-				t.Errorf("a second Close: %v", err)
-			}
-			if err := l.Heal(); err == nil {
-				t.Error("a closed link was healed")
-			}
-			environment.Eventually(t, soon, func() error {
-				if got := descriptors(t); got > before || runtime.NumGoroutine() > goroutines {
-					return errors.New("descriptors or goroutines are left")
-				}
-				return nil
-			})
-		})
-	}
-}
-
-func descriptors(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
 }
