@@ -203,40 +203,6 @@ func TestOthersRemoveWhatTheControllerWroteInto(t *testing.T) {
 	s.rolledOut("web", map[string]string{"configmap/foo": "two"})
 }
 
-// TestAppliedNamesWouldStay is why the controller patches: of what it applied by the API server, nobody else could remove
-// the container, the variable or the volume around a name.
-func TestAppliedNamesWouldStay(t *testing.T) {
-	t.Parallel()
-	s := newIdleSite(t)
-	for _, name := range []string{"foo", "foo-copy"} {
-		s.configMap(name, "one")
-	}
-	const names = `apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web}
-spec:
-  template:
-    spec:
-      containers:
-      - {name: main, env: [{name: MODE, valueFrom: {configMapKeyRef: {name: foo-copy, key: config}}}]}
-      - {name: beside, env: [{name: MODE, valueFrom: {configMapKeyRef: {name: foo-copy, key: config}}}]}
-      volumes:
-      - {name: config, configMap: {name: foo-copy}}
-      - {name: more, configMap: {name: foo-copy}}
-`
-	s.apply(twoContainers(), serverSide("user")...)
-	s.apply(names, serverSide("throwaway", "--force-conflicts")...)
-	s.apply(twoContainers("variable", "volume"), serverSide("user", "--force-conflicts")...)
-	spec := s.deployment("web").Spec.Template.Spec
-	if len(spec.Containers[0].Env) != 1 || len(spec.Volumes) != 2 {
-		t.Errorf("after an apply without them there are variables %v and volumes %v, want that both stay", spec.Containers[0].Env, spec.Volumes)
-	}
-	_, err := s.tryApply(twoContainers("container"), serverSide("user", "--force-conflicts")...)
-	if want := "containers[1].image"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("apply without a container: error = %v, want %q in it, for half of the container stays", err, want)
-	}
-}
-
 // tryApply is apply that may fail.
 func (s *site) tryApply(manifest string, flags ...string) (string, error) {
 	s.t.Helper()

@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -126,51 +125,6 @@ func TestAppliedTogether(t *testing.T) {
 					t.Errorf("the config of a pod (-want +got):\n%s", diff)
 				}
 			})
-		}
-	}
-}
-
-// TestSourceThatNeverRests is rolled out all the same, and what comes with it.
-func TestSourceThatNeverRests(t *testing.T) {
-	t.Parallel()
-	s, ref := newSite(t), "deployment/web"
-	s.configMap("foo", "one")
-	s.configMap("bar", "one")
-	s.apply(triggeredBy("web", "foo", "bar"))
-	s.reached(ref, values("one", "foo", "bar"))
-
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- s.restless(ctx, "foo") }()
-	before := s.past(ref)
-	s.edit("bar", "two")
-	s.turned(ref, values("two", "bar"))
-	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	s.reached(ref, foo("last"))
-	t.Logf("%d revisions came of it", len(s.past(ref).Revisions)-len(before.Revisions))
-}
-
-// restless edits a ConfigMap ten times a second until ctx ends, and then once more.
-func (s *site) restless(ctx context.Context, name string) error {
-	edit := func(value string) error {
-		patch := fmt.Sprintf(`{"data":{"config":%q}}`, value)
-		_, err := s.client.CoreV1().ConfigMaps(s.namespace).
-			Patch(context.WithoutCancel(ctx), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		return err
-	}
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for i := 0; ; i++ {
-		select {
-		case <-ctx.Done():
-			return edit("last")
-		case <-tick.C:
-			if err := edit(fmt.Sprint(i)); err != nil {
-				return err
-			}
 		}
 	}
 }

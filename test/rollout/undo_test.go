@@ -153,24 +153,6 @@ func (s *site) cleared(ref string) {
 	})
 }
 
-// TestUndoTwice: the second undo undoes the first, and what was marked is marked no more.
-//
-// Fault 32.
-func TestUndoTwice(t *testing.T) {
-	t.Parallel()
-	s, ref := newSite(t), "deployment/web"
-	copies := s.story(ref, deployment("web"), "one", "two")
-	s.undoes(ref)
-	s.kubectl("rollout", "undo", ref)
-	s.cleared(ref)
-	if got, want := s.reached(ref, foo("two"))["configmap/foo"], copies[1]; got != want {
-		t.Errorf("after two undos the copy is %s, want %s", got, want)
-	}
-	s.unmoved(ref, "a restart", s.restart)
-	s.undoes(ref)
-	s.unmoved(ref, "the third undo", func() {})
-}
-
 // TestUndoToBeforeTheOptIn: the revision from before a running Deployment was annotated names the source itself, and may.
 func TestUndoToBeforeTheOptIn(t *testing.T) {
 	t.Parallel()
@@ -266,17 +248,4 @@ func TestPauseAfterUndo(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestResumeWithoutEdit: a user who resumes when nothing was edited changes nothing, and the next edit is rolled out.
-func TestResumeWithoutEdit(t *testing.T) {
-	t.Parallel()
-	s, ref := newSite(t), "deployment/web"
-	old, now := annotated("liveconfig.internal/after-undo: pause")
-	s.story(ref, manifest("deployment", "web", old, now), "one", "two")
-	s.undoes(ref)
-	s.kubectl("annotate", ref, trigger.UndoneAnnotation+"-")
-	s.unmoved(ref, "waiting after the resumption", func() {})
-	s.edit("foo", "three")
-	s.reached(ref, foo("three"))
 }
