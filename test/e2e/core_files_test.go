@@ -17,38 +17,16 @@ const (
 	denied   = "Permission denied"
 )
 
-// wantOwner checks owner, group and mode of a file.
-func (s *site) wantOwner(t *testing.T, pod *corev1.Pod, container, path, want string) {
+// wantOwner checks owner, group and mode of the file.
+func (s *site) wantOwner(t *testing.T, pod *corev1.Pod, container, want string) {
 	t.Helper()
-	s.wantOutput(t, pod, container, want+"\n", "stat", "-L", "-c", "%u:%g %a", path)
+	s.wantOutput(t, pod, container, want+"\n", "stat", "-L", "-c", "%u:%g %a", corePath)
 }
 
 // file makes a ConfigMap with the one key "file".
 func (c core) file(t *testing.T, name, content string) {
 	t.Helper()
 	c.configMap(t, c.ns, name, map[string]string{"file": content})
-}
-
-func (c core) fsGroup() func() {
-	t := c.t
-	c.file(t, "fsgroup", "one")
-	pod := asUser1000(boxPod(c.ns, "fsgroup", map[string]string{"configMap": "fsgroup", "defaultMode": "0400"}))
-	pod.Spec.SecurityContext.FSGroup = new(int64(2000))
-	// No container of the pod is outside of the group.
-	pod.Spec.Containers = append(pod.Spec.Containers, box("second"))
-	pod.Spec.Containers[1].SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(1001))}
-	pod = c.create(t, pod)
-	return func() {
-		pod := c.awaitReady(t, pod)
-		for container, user := range map[string]string{"main": "1000\n", "second": "1001\n"} {
-			c.wantOutput(t, pod, container, user, "id", "-u")
-			c.wantFile(t, pod, container, corePath, "one")
-		}
-		c.wantOwner(t, pod, "main", corePath, "0:2000 440")
-		c.file(t, "fsgroup", "two")
-		c.wantFile(t, pod, "second", corePath, "two")
-		c.wantOwner(t, pod, "main", corePath, "0:2000 440")
-	}
 }
 
 func (c core) ownedFiles() func() {
@@ -66,30 +44,15 @@ func (c core) ownedFiles() func() {
 	return func() {
 		pod := c.awaitReady(t, pod)
 		c.wantFile(t, pod, "main", corePath, "one")
-		c.wantOwner(t, pod, "main", corePath, "1000:2000 400")
+		c.wantOwner(t, pod, "main", "1000:2000 400")
 		c.wantRefused(t, pod, "second", denied, "cat", corePath)
 		c.file(t, "owned", "two")
 		c.wantFile(t, pod, "main", corePath, "two")
-		c.wantOwner(t, pod, "main", corePath, "1000:2000 400")
+		c.wantOwner(t, pod, "main", "1000:2000 400")
 		c.wantRefused(t, pod, "second", denied, "cat", corePath)
 		c.wantFile(t, pod, "second", other, "two")
 		c.wantOwner(t, pod, "second", other, "1001:2000 400")
 		c.wantRefused(t, pod, "main", denied, "cat", other)
-	}
-}
-
-func (c core) nonRoot() func() {
-	t := c.t
-	c.file(t, "nonroot", "one")
-	items := "[{key: file, path: file}, {key: file, path: closed, mode: 0400}]"
-	pod := c.create(t, asUser1000(boxPod(c.ns, "nonroot", map[string]string{"configMap": "nonroot", "items": items})))
-	return func() {
-		pod := c.awaitReady(t, pod)
-		c.wantOutput(t, pod, "", "1000\n", "id", "-u")
-		c.wantFile(t, pod, "", corePath, "one")
-		c.wantOwner(t, pod, "", corePath, "0:0 644")
-		c.wantOwner(t, pod, "", mountPath+"/closed", "0:0 400")
-		c.wantRefused(t, pod, "", denied, "cat", mountPath+"/closed")
 	}
 }
 
@@ -119,10 +82,10 @@ func (c core) userNamespace() func() {
 		}
 		c.wantOutput(t, pod, "main", "1000\n", "id", "-u")
 		c.wantFile(t, pod, "main", corePath, "one")
-		c.wantOwner(t, pod, "main", corePath, "1000:0 400")
+		c.wantOwner(t, pod, "main", "1000:0 400")
 		c.file(t, "userns", "two")
 		c.wantFile(t, pod, "main", corePath, "two")
-		c.wantOwner(t, pod, "main", corePath, "1000:0 400")
+		c.wantOwner(t, pod, "main", "1000:0 400")
 		c.wantNoWrites(t, pod, "root")
 		c.wantOneMount(t, pod)
 	}

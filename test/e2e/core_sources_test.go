@@ -30,38 +30,6 @@ func notIn(path, text string) error {
 	return err
 }
 
-func (c core) optionalLater() func() {
-	t := c.t
-	pod := c.create(t, boxPod(c.ns, "optional", map[string]string{"configMap": "optional", "optional": "true"}))
-	return func() {
-		pod := c.awaitReady(t, pod)
-		if got := c.exec(t, pod, "ls", mountPath); got != "" {
-			t.Errorf("before there is a ConfigMap the volume has %q, want nothing", got)
-		}
-		for _, content := range []string{"one", "two"} {
-			c.file(t, "optional", content)
-			c.wantFile(t, pod, "", corePath, content)
-		}
-		if err := c.Client().CoreV1().ConfigMaps(c.ns).Delete(t.Context(), "optional", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		c.wantOutput(t, pod, "", "", "ls", mountPath)
-	}
-}
-
-func (c core) missing() func() {
-	t := c.t
-	pod := c.create(t, boxPod(c.ns, "missing", map[string]string{"configMap": "missing"}))
-	return func() {
-		c.wantEvent(t, pod, "WaitingForSource", `configmap "missing" not found`)
-		c.wantEvent(t, pod, "FailedMount", `configmap "missing" not found`)
-		c.file(t, "missing", "one")
-		pod := c.awaitReady(t, pod)
-		c.wantFile(t, pod, "", corePath, "one")
-		c.wantOneMount(t, pod)
-	}
-}
-
 // eventNote waits for an Event on a pod that has a text, and returns what follows the text.
 func (c core) eventNote(t *testing.T, pod *corev1.Pod, reason, text string) string {
 	t.Helper()
@@ -107,13 +75,13 @@ func (c core) deniedSecret() func() {
 		}
 		pod := c.awaitReady(t, pod)
 		c.wantFile(t, pod, "", corePath, "one")
-		c.wantOwner(t, pod, "", corePath, "0:0 400")
+		c.wantOwner(t, pod, "", "0:0 400")
 		secret.StringData["file"] = "two"
 		if _, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		c.wantFile(t, pod, "", corePath, "two")
-		c.wantOwner(t, pod, "", corePath, "0:0 400")
+		c.wantOwner(t, pod, "", "0:0 400")
 		c.wantOneMount(t, pod)
 	}
 }

@@ -16,7 +16,7 @@ type core struct {
 	t  *testing.T
 }
 
-// coreCase is something that pods do with volumes every day.
+// coreCase is something that pods do with volumes every day. TestMirror has more, with one runtime.
 type coreCase struct {
 	// begin makes what the scenario needs, waits for nothing, and returns what is to be seen then. So the pods of all
 	// scenarios start at once.
@@ -48,9 +48,7 @@ func testCore(t *testing.T, runtime realnode.Runtime) {
 
 func coreCases() map[string]coreCase {
 	return map[string]coreCase{
-		"fsGroup lets the group read, and the group's members do":            {begin: core.fsGroup},
 		"with a uid modes stay, and only the owner reads":                    {begin: core.ownedFiles},
-		"without fsGroup and uid a non-root user reads what all may":         {begin: core.nonRoot},
 		"a pod with a user namespace sees updates and cannot write":          {begin: core.userNamespace, onDebian: core.noUserNamespace},
 		"without readOnly the pod does not start and hears what to add":      {begin: core.readOnlyMissing},
 		"nobody writes from a container, not even root":                      {begin: core.noWrites},
@@ -59,8 +57,6 @@ func coreCases() map[string]coreCase {
 		"two containers of a pod share one volume and both see an update":    {begin: core.twoContainers},
 		"a volume goes when its Job is done":                                 {begin: core.job},
 		"a StatefulSet's pod has a new volume under its old name":            {begin: core.statefulSet},
-		"an optional ConfigMap comes, changes and goes":                      {begin: core.optionalLater},
-		"a pod waits for a required ConfigMap and says so":                   {begin: core.missing},
 		"a Secret is denied until what the Event says is applied, and lives": {begin: core.deniedSecret},
 		"a container that is restarted finds the volume as it is":            {begin: core.restart},
 		"an update shows as an Event on the pod":                             {begin: core.events},
