@@ -57,7 +57,7 @@ func TestParseAs(t *testing.T) {
 
 func TestParseMistakesInAs(t *testing.T) {
 	t.Parallel()
-	const one, at = "mistake in volumeAttributes: ", "sources[0].configMap.as"
+	const at = "sources[0].configMap.as"
 	// in is a source with as, and with items if there are any.
 	in := func(as, items, want string) bad {
 		return badSources("[{configMap: {name: app, items: ["+items+"], as: "+as+"}}]", want)
@@ -66,42 +66,42 @@ func TestParseMistakesInAs(t *testing.T) {
 	const item = "sources[0].configMap.items[0]"
 	const variable = `must be a variable's name in dotenv: letters, digits and "_", no digit first`
 	testMistakes(t, map[string]bad{
-		"a path alone": in("app.env", "", one+at+`: Invalid value: "app.env": must be an object, not a string: write {path: app.env, format: dotenv}`),
-		"nothing": in("{}", "", "2 mistakes in volumeAttributes: "+at+".path: Required value: write where in the volume the file goes; "+
+		"a path alone": in("app.env", "", at+`: Invalid value: "app.env": must be an object, not a string: write {path: app.env, format: dotenv}`),
+		"nothing": in("{}", "", at+".path: Required value: write where in the volume the file goes; "+
 			at+".format: Required value: write dotenv, json, yaml or properties"),
-		"no format": in("{path: conf/app.YML}", "", one+at+".format: Required value: write dotenv, json, yaml or properties, the path looks like yaml"),
+		"no format": in("{path: conf/app.YML}", "", at+".format: Required value: write dotenv, json, yaml or properties, the path looks like yaml"),
 		"an unknown format": in("{path: a, format: YAML}", "",
-			one+at+`.format: Unsupported value: "YAML": supported values: "dotenv", "json", "yaml", "properties", did you mean "yaml"?`),
-		"a format that is not text":          in("{path: a, format: 5}", "", one+at+".format: Invalid value: 5: must be a string, not a number: put it in quotes"),
-		"a mode as everywhere":               in(`{path: a, format: json, mode: "0400"}`, "", one+at+`.mode: Invalid value: "0400": must be a number, not a string: drop the quotes`),
-		"a path as everywhere":               in("{path: ..data, format: json}", "", one+at+`.path: Invalid value: "..data": must not start with "..", such names are reserved`),
-		"a path that leads elsewhere":        in("{path: a/../../b, format: json}", "", one+at+`.path: Invalid value: "a/../../b": must not contain the element ".."`),
-		"a path of too many elements":        in("{path: "+strings.Repeat("a/", 64)+"f, format: json}", "", one+at+`.path: Invalid value: "`+strings.Repeat("a/", 28)+`a…": must have at most 64 elements, not 65`),
-		"an unknown field":                   in("{file: a, format: json}", "", "2 mistakes in volumeAttributes: "+at+".file: Forbidden: unknown field, known are path, format, mode; "+at+".path: Required value: write where in the volume the file goes"),
-		"a field with a slip":                in("{Path: a, fromat: json}", "", "2 mistakes in volumeAttributes: "+at+`.Path: Forbidden: unknown field, did you mean "path"?; `+at+`.fromat: Forbidden: unknown field, did you mean "format"?`),
-		"a field of the source":              in("{path: a, format: json, items: []}", "", one+at+".items: Forbidden: goes beside as, not into it"),
-		"a field of the volume":              in("{path: a, format: json, uid: 5}", "", one+at+".uid: Forbidden: belongs to the whole volume, make it an attribute beside sources"),
-		"an item with a mode":                in(json, "{key: a, mode: 0400}", one+item+".mode: Forbidden: there is one file for all keys, write its mode inside as"),
-		"an item without a key":              in(json, "{path: a}", one+item+".key: Required value: write which key to put into the file"),
-		"an item with an empty name":         in(json, "{key: a, path: ''}", one+item+".path: Required value: must not be empty, write the name in the file, or leave it out for the key's own"),
-		"a name with a slash":                in(json, "{key: a, path: b/c}", one+item+`.path: Invalid value: "b/c": must not contain a slash: beside as it is a name in the file, and no path`),
-		"a name with a line break":           in(json, `{key: a, path: "b\nc"}`, one+item+`.path: Invalid value: "b\nc": must not contain control characters`),
-		"a name that is too long":            in(json, "{key: a, path: "+strings.Repeat("a", 254)+"}", one+item+`.path: Invalid value: "`+strings.Repeat("a", 57)+`…": must have at most 253 bytes`),
-		"a name that a variable cannot have": in(dotenv, "{key: a, path: 2nd}", one+item+`.path: Invalid value: "2nd": `+variable),
-		"a key that a variable cannot have":  in(dotenv, "{key: log.level}", one+item+`.key: Invalid value: "log.level": `+variable+"; write as path which name the key has in the file"),
-		"one name twice": in(json, "{key: a}, {key: b, path: a}, {key: a}", "2 mistakes in volumeAttributes: "+
+			at+`.format: Unsupported value: "YAML": supported values: "dotenv", "json", "yaml", "properties", did you mean "yaml"?`),
+		"a format that is not text":          in("{path: a, format: 5}", "", at+".format: Invalid value: 5: must be a string, not a number: put it in quotes"),
+		"a mode as everywhere":               in(`{path: a, format: json, mode: "0400"}`, "", at+`.mode: Invalid value: "0400": must be a number, not a string: drop the quotes`),
+		"a path as everywhere":               in("{path: ..data, format: json}", "", at+`.path: Invalid value: "..data": must not start with "..", such names are reserved`),
+		"a path that leads elsewhere":        in("{path: a/../../b, format: json}", "", at+`.path: Invalid value: "a/../../b": must not contain the element ".."`),
+		"a path of too many elements":        in("{path: "+strings.Repeat("a/", 64)+"f, format: json}", "", at+`.path: Invalid value: "`+strings.Repeat("a/", 28)+`a…": must have at most 64 elements, not 65`),
+		"an unknown field":                   in("{file: a, format: json}", "", at+".file: Forbidden: unknown field, known are path, format, mode; "+at+".path: Required value: write where in the volume the file goes"),
+		"a field with a slip":                in("{Path: a, fromat: json}", "", at+`.Path: Forbidden: unknown field, did you mean "path"?; `+at+`.fromat: Forbidden: unknown field, did you mean "format"?`),
+		"a field of the source":              in("{path: a, format: json, items: []}", "", at+".items: Forbidden: goes beside as, not into it"),
+		"a field of the volume":              in("{path: a, format: json, uid: 5}", "", at+".uid: Forbidden: belongs to the whole volume, make it an attribute beside sources"),
+		"an item with a mode":                in(json, "{key: a, mode: 0400}", item+".mode: Forbidden: there is one file for all keys, write its mode inside as"),
+		"an item without a key":              in(json, "{path: a}", item+".key: Required value: write which key to put into the file"),
+		"an item with an empty name":         in(json, "{key: a, path: ''}", item+".path: Required value: must not be empty, write the name in the file, or leave it out for the key's own"),
+		"a name with a slash":                in(json, "{key: a, path: b/c}", item+`.path: Invalid value: "b/c": must not contain a slash: beside as it is a name in the file, and no path`),
+		"a name with a line break":           in(json, `{key: a, path: "b\nc"}`, item+`.path: Invalid value: "b\nc": must not contain control characters`),
+		"a name that is too long":            in(json, "{key: a, path: "+strings.Repeat("a", 254)+"}", item+`.path: Invalid value: "`+strings.Repeat("a", 57)+`…": must have at most 253 bytes`),
+		"a name that a variable cannot have": in(dotenv, "{key: a, path: 2nd}", item+`.path: Invalid value: "2nd": `+variable),
+		"a key that a variable cannot have":  in(dotenv, "{key: log.level}", item+`.key: Invalid value: "log.level": `+variable+"; write as path which name the key has in the file"),
+		"one name twice": in(json, "{key: a}, {key: b, path: a}, {key: a}",
 			`sources[0].configMap.items[1].path: Duplicate value: "a": sources[0].configMap.items[0].key makes the same name in the file, change one; `+
-			`sources[0].configMap.items[2].key: Duplicate value: "a": sources[0].configMap.items[0].key makes the same name in the file, change one`),
+				`sources[0].configMap.items[2].key: Duplicate value: "a": sources[0].configMap.items[0].key makes the same name in the file, change one`),
 		"items that are not lists": badSources("[{configMap: {name: app, as: "+json+", items: COLOR}}]",
-			one+`sources[0].configMap.items: Invalid value: "COLOR": must be a list, not a string: write [{key: color}, {key: log.level, path: LOG_LEVEL}]`),
+			`sources[0].configMap.items: Invalid value: "COLOR": must be a list, not a string: write [{key: color}, {key: log.level, path: LOG_LEVEL}]`),
 		"one file twice": badSources("[{configMap: {name: a, as: "+json+"}}, {secret: {name: b, as: {path: ./e, format: yaml}}}]",
-			one+`sources[1].secret.as.path: Duplicate value: "./e": sources[0].configMap.as.path ("e") means the same file, change one`),
+			`sources[1].secret.as.path: Duplicate value: "./e": sources[0].configMap.as.path ("e") means the same file, change one`),
 		"a file and a file of a key": badSources("[{secret: {name: b, items: [{key: a, path: e/f}]}}, {configMap: {name: a, as: "+json+"}}]",
-			one+`sources[1].configMap.as.path: Invalid value: "e": cannot be a file, sources[0].secret.items[0].path ("e/f") needs it as a directory`),
-		"beside the source": badSources("[{configMap: {name: a}, as: "+json+"}]", one+"sources[0].as: Forbidden: goes inside configMap or secret"),
-		"in an item":        badSources("[{configMap: {name: a, items: [{key: a, path: b, as: "+json+"}]}}]", one+"sources[0].configMap.items[0].as: Forbidden: unknown field, known are key, path, mode, user"),
-		"in the short form": {in: with(attributes{"as": dotenv}), want: one + "as: Forbidden: goes inside configMap or secret of an entry of sources, which is the long form"},
+			`sources[1].configMap.as.path: Invalid value: "e": cannot be a file, sources[0].secret.items[0].path ("e/f") needs it as a directory`),
+		"beside the source": badSources("[{configMap: {name: a}, as: "+json+"}]", "sources[0].as: Forbidden: goes inside configMap or secret"),
+		"in an item":        badSources("[{configMap: {name: a, items: [{key: a, path: b, as: "+json+"}]}}]", "sources[0].configMap.items[0].as: Forbidden: unknown field, known are key, path, mode, user"),
+		"in the short form": {in: with(attributes{"as": dotenv}), want: "as: Forbidden: goes inside configMap or secret of an entry of sources, which is the long form"},
 		"twice": badSources("[{configMap: {name: a, as: "+json+", as: "+dotenv+"}}]",
-			one+`sources[0].configMap.as: Duplicate value: "as": the field is given more than once, keep one`),
+			`sources[0].configMap.as: Duplicate value: "as": the field is given more than once, keep one`),
 	})
 }

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -12,7 +13,7 @@ import (
 // attributes are what a test hands to Parse.
 type attributes = map[string]string
 
-// bad is an input and the whole message that a user gets for it.
+// bad is an input and the message that a user gets for it, without how such a message begins.
 type bad struct {
 	in   attributes
 	want string
@@ -44,16 +45,19 @@ func testMistakes(t *testing.T, tests map[string]bad) {
 			if err == nil {
 				t.Fatalf("Parse(%v) = %+v, want the error %s", tc.in, spec, tc.want)
 			}
-			if got := err.Error(); got != tc.want {
-				t.Errorf("Parse(%v) error:\n got %s\nwant %s", tc.in, got, tc.want)
+			begin := "mistake in volumeAttributes: "
+			if n := checkMistakes(t, err); n > 1 {
+				begin = fmt.Sprintf("%d mistakes in volumeAttributes: ", n)
 			}
-			checkMistakes(t, err)
+			if got, want := err.Error(), begin+tc.want; got != want {
+				t.Errorf("Parse(%v) error:\n got %s\nwant %s", tc.in, got, want)
+			}
 		})
 	}
 }
 
-// checkMistakes holds for every error of Parse.
-func checkMistakes(t *testing.T, err error) {
+// checkMistakes holds for every error of Parse. It returns how many mistakes the error has.
+func checkMistakes(t *testing.T, err error) int {
 	t.Helper()
 	var mistakes *api.AttributesError
 	if !errors.As(err, &mistakes) {
@@ -70,37 +74,33 @@ func checkMistakes(t *testing.T, err error) {
 	if message := err.Error(); strings.ContainsAny(message, "\n\r\x00\x1b") || len(message) > 16<<10 {
 		t.Errorf("Parse error is not one line of at most 16 KiB: %q", message)
 	}
+	return len(mistakes.Mistakes)
 }
 
 func TestParseMistakesInAttributes(t *testing.T) {
 	t.Parallel()
 	testMistakes(t, map[string]bad{
 		"nothing to project": {
-			in: attributes{},
-			want: `mistake in volumeAttributes: ` +
-				`configMap: Required value: write the name of a ConfigMap, or use secret or sources instead`,
+			in:   attributes{},
+			want: `configMap: Required value: write the name of a ConfigMap, or use secret or sources instead`,
 		},
 		"only what the kubelet adds": {
-			in: attributes{"csi.storage.k8s.io/pod.name": "web-0"},
-			want: `mistake in volumeAttributes: ` +
-				`configMap: Required value: write the name of a ConfigMap, or use secret or sources instead`,
+			in:   attributes{"csi.storage.k8s.io/pod.name": "web-0"},
+			want: `configMap: Required value: write the name of a ConfigMap, or use secret or sources instead`,
 		},
 		"items of nothing": {
-			in: attributes{"items": `[{key: a, path: a}]`},
-			want: `mistake in volumeAttributes: ` +
-				`configMap: Required value: write the name of a ConfigMap, or use secret or sources instead`,
+			in:   attributes{"items": `[{key: a, path: a}]`},
+			want: `configMap: Required value: write the name of a ConfigMap, or use secret or sources instead`,
 		},
 		"both kinds in the short form": {
-			in: attributes{"configMap": "app", "secret": "tls"},
-			want: `mistake in volumeAttributes: ` +
-				`secret: Forbidden: cannot stand beside configMap, keep one or list both in sources`,
+			in:   attributes{"configMap": "app", "secret": "tls"},
+			want: `secret: Forbidden: cannot stand beside configMap, keep one or list both in sources`,
 		},
 		"every short-form key beside sources": {
 			in: attributes{
 				"sources": `[]`, "configMap": "app", "secret": "tls", "namespace": "shared", "items": "[]", "optional": "true",
 			},
-			want: `5 mistakes in volumeAttributes: ` +
-				`configMap: Forbidden: cannot stand beside sources, move it into an entry of that list; ` +
+			want: `configMap: Forbidden: cannot stand beside sources, move it into an entry of that list; ` +
 				`secret: Forbidden: cannot stand beside sources, move it into an entry of that list; ` +
 				`namespace: Forbidden: cannot stand beside sources, move it into an entry of that list; ` +
 				`items: Forbidden: cannot stand beside sources, move it into an entry of that list; ` +
@@ -108,34 +108,31 @@ func TestParseMistakesInAttributes(t *testing.T) {
 		},
 		"a key in the wrong case": {
 			in:   attributes{"configmap": "app"},
-			want: `mistake in volumeAttributes: configmap: Forbidden: unknown attribute, did you mean "configMap"?`,
+			want: `configmap: Forbidden: unknown attribute, did you mean "configMap"?`,
 		},
 		"sources in the wrong case": {
 			in:   attributes{"Sources": "[]"},
-			want: `mistake in volumeAttributes: Sources: Forbidden: unknown attribute, did you mean "sources"?`,
+			want: `Sources: Forbidden: unknown attribute, did you mean "sources"?`,
 		},
 		"keys with a letter missing or too many": {
 			in: with(attributes{"updatepolicy": "Atomic", "onDeletes": "Keep", "defaultMod": "0644", "guid": "1"}),
-			want: `4 mistakes in volumeAttributes: ` +
-				`defaultMod: Forbidden: unknown attribute, did you mean "defaultMode"?; ` +
+			want: `defaultMod: Forbidden: unknown attribute, did you mean "defaultMode"?; ` +
 				`guid: Forbidden: unknown attribute, did you mean "uid"?; ` +
 				`onDeletes: Forbidden: unknown attribute, did you mean "onDelete"?; ` +
 				`updatepolicy: Forbidden: unknown attribute, did you mean "updatePolicy"?`,
 		},
 		"a key that core/v1 has for volumes": {
 			in:   attributes{"secretName": "tls"},
-			want: `mistake in volumeAttributes: secretName: Forbidden: unknown attribute, did you mean "secret"?`,
+			want: `secretName: Forbidden: unknown attribute, did you mean "secret"?`,
 		},
 		"a key that is nothing like a known one": {
 			in: with(attributes{"reload": "true"}),
-			want: `mistake in volumeAttributes: ` +
-				`reload: Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
+			want: `reload: Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
 				`defaultMode, uid, gid, defaultUser, updatePolicy, onDelete`,
 		},
 		"keys that are not readable": {
 			in: with(attributes{"": "x", "a\nb": "x", "\xff": "x", strings.Repeat("k", 300): "x"}),
-			want: `4 mistakes in volumeAttributes: ` +
-				`"": Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
+			want: `"": Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
 				`defaultMode, uid, gid, defaultUser, updatePolicy, onDelete; ` +
 				`"a\nb": Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
 				`defaultMode, uid, gid, defaultUser, updatePolicy, onDelete; ` +
@@ -146,141 +143,118 @@ func TestParseMistakesInAttributes(t *testing.T) {
 				`defaultMode, uid, gid, defaultUser, updatePolicy, onDelete`,
 		},
 		"rule 15: an empty name, optional or not": {
-			in: attributes{"configMap": "", "optional": "true"},
-			want: `mistake in volumeAttributes: ` +
-				`configMap: Required value: must not be empty, write the name of the object`,
+			in:   attributes{"configMap": "", "optional": "true"},
+			want: `configMap: Required value: must not be empty, write the name of the object`,
 		},
 		"a name with a capital and a newline": {
 			in: attributes{"secret": "Tls\n"},
-			want: `mistake in volumeAttributes: ` +
-				`secret: Invalid value: "Tls\n": must be an object name: up to 253 of a-z, 0-9, "-" and ".", ` +
+			want: `secret: Invalid value: "Tls\n": must be an object name: up to 253 of a-z, 0-9, "-" and ".", ` +
 				`first and last a letter or digit`,
 		},
 		"a name that is too long": {
 			in: attributes{"secret": strings.Repeat("s", 254)},
-			want: `mistake in volumeAttributes: ` +
-				`secret: Invalid value: "sssssssssssssssssssssssssssssssssssssssssssssssssssssssss…": must be an object name: ` +
+			want: `secret: Invalid value: "sssssssssssssssssssssssssssssssssssssssssssssssssssssssss…": must be an object name: ` +
 				`up to 253 of a-z, 0-9, "-" and ".", first and last a letter or digit`,
 		},
 		"a name with a namespace in front": {
 			in: attributes{"configMap": "shared/app"},
-			want: `mistake in volumeAttributes: ` +
-				`configMap: Invalid value: "shared/app": must be an object name: up to 253 of a-z, 0-9, "-" and ".", ` +
+			want: `configMap: Invalid value: "shared/app": must be an object name: up to 253 of a-z, 0-9, "-" and ".", ` +
 				`first and last a letter or digit`,
 		},
 		"a namespace with a dot": {
 			in: with(attributes{"namespace": "kube.system"}),
-			want: `mistake in volumeAttributes: ` +
-				`namespace: Invalid value: "kube.system": must be a namespace: up to 63 of a-z, 0-9 and "-", ` +
+			want: `namespace: Invalid value: "kube.system": must be a namespace: up to 63 of a-z, 0-9 and "-", ` +
 				`first and last a letter or digit, or leave it out for the pod's own`,
 		},
 		"an empty namespace": {
 			in: with(attributes{"namespace": ""}),
-			want: `mistake in volumeAttributes: ` +
-				`namespace: Invalid value: "": must be a namespace: up to 63 of a-z, 0-9 and "-", ` +
+			want: `namespace: Invalid value: "": must be a namespace: up to 63 of a-z, 0-9 and "-", ` +
 				`first and last a letter or digit, or leave it out for the pod's own`,
 		},
 		"optional as YAML 1.1 has it": {
-			in: with(attributes{"optional": "yes"}),
-			want: `mistake in volumeAttributes: ` +
-				`optional: Unsupported value: "yes": supported values: "true", "false"`,
+			in:   with(attributes{"optional": "yes"}),
+			want: `optional: Unsupported value: "yes": supported values: "true", "false"`,
 		},
 		"optional in the wrong case": {
-			in: with(attributes{"optional": "True"}),
-			want: `mistake in volumeAttributes: ` +
-				`optional: Unsupported value: "True": supported values: "true", "false", did you mean "true"?`,
+			in:   with(attributes{"optional": "True"}),
+			want: `optional: Unsupported value: "True": supported values: "true", "false", did you mean "true"?`,
 		},
 		"an empty optional": {
 			in:   with(attributes{"optional": ""}),
-			want: `mistake in volumeAttributes: optional: Unsupported value: "": supported values: "true", "false"`,
+			want: `optional: Unsupported value: "": supported values: "true", "false"`,
 		},
 		"rule 5: a mode with digits that are not octal": {
-			in: with(attributes{"defaultMode": "0888"}),
-			want: `mistake in volumeAttributes: ` +
-				`defaultMode: Invalid value: "0888": must be an octal number from 0000 to 0777`,
+			in:   with(attributes{"defaultMode": "0888"}),
+			want: `defaultMode: Invalid value: "0888": must be an octal number from 0000 to 0777`,
 		},
 		"rule 5: a mode with the sticky bit": {
-			in: with(attributes{"defaultMode": "01777"}),
-			want: `mistake in volumeAttributes: ` +
-				`defaultMode: Invalid value: "01777": must be an octal number from 0000 to 0777`,
+			in:   with(attributes{"defaultMode": "01777"}),
+			want: `defaultMode: Invalid value: "01777": must be an octal number from 0000 to 0777`,
 		},
 		"rule 5: a mode with setuid": {
-			in: with(attributes{"defaultMode": "4755"}),
-			want: `mistake in volumeAttributes: ` +
-				`defaultMode: Invalid value: "4755": must be an octal number from 0000 to 0777`,
+			in:   with(attributes{"defaultMode": "4755"}),
+			want: `defaultMode: Invalid value: "4755": must be an octal number from 0000 to 0777`,
 		},
 		"a mode in letters": {
-			in: with(attributes{"defaultMode": "rw"}),
-			want: `mistake in volumeAttributes: ` +
-				`defaultMode: Invalid value: "rw": must be an octal number from 0000 to 0777`,
+			in:   with(attributes{"defaultMode": "rw"}),
+			want: `defaultMode: Invalid value: "rw": must be an octal number from 0000 to 0777`,
 		},
 		"a negative mode": {
-			in: with(attributes{"defaultMode": "-1"}),
-			want: `mistake in volumeAttributes: ` +
-				`defaultMode: Invalid value: "-1": must be an octal number from 0000 to 0777`,
+			in:   with(attributes{"defaultMode": "-1"}),
+			want: `defaultMode: Invalid value: "-1": must be an octal number from 0000 to 0777`,
 		},
 		"an empty mode": {
-			in: with(attributes{"defaultMode": ""}),
-			want: `mistake in volumeAttributes: ` +
-				`defaultMode: Invalid value: "": must be an octal number from 0000 to 0777`,
+			in:   with(attributes{"defaultMode": ""}),
+			want: `defaultMode: Invalid value: "": must be an octal number from 0000 to 0777`,
 		},
 		"a mode that is only a prefix": {
-			in: with(attributes{"defaultMode": "0o"}),
-			want: `mistake in volumeAttributes: ` +
-				`defaultMode: Invalid value: "0o": must be an octal number from 0000 to 0777`,
+			in:   with(attributes{"defaultMode": "0o"}),
+			want: `defaultMode: Invalid value: "0o": must be an octal number from 0000 to 0777`,
 		},
 		"a mode with too many zeros": {
-			in: with(attributes{"defaultMode": "00644"}),
-			want: `mistake in volumeAttributes: ` +
-				`defaultMode: Invalid value: "00644": must be an octal number from 0000 to 0777`,
+			in:   with(attributes{"defaultMode": "00644"}),
+			want: `defaultMode: Invalid value: "00644": must be an octal number from 0000 to 0777`,
 		},
 		"a mode with blanks": {
-			in: with(attributes{"defaultMode": " 0644\n"}),
-			want: `mistake in volumeAttributes: ` +
-				`defaultMode: Invalid value: " 0644\n": must be an octal number from 0000 to 0777`,
+			in:   with(attributes{"defaultMode": " 0644\n"}),
+			want: `defaultMode: Invalid value: " 0644\n": must be an octal number from 0000 to 0777`,
 		},
 		"a mode copied from JSON": {
-			in: with(attributes{"defaultMode": "493"}),
-			want: `mistake in volumeAttributes: ` +
-				`defaultMode: Invalid value: "493": must be an octal number from 0000 to 0777, did you mean 0755 (decimal 493)?`,
+			in:   with(attributes{"defaultMode": "493"}),
+			want: `defaultMode: Invalid value: "493": must be an octal number from 0000 to 0777, did you mean 0755 (decimal 493)?`,
 		},
 		"a user ID that is too large and a group ID that is negative": {
 			in: with(attributes{"uid": "2147483648", "gid": "-1"}),
-			want: `2 mistakes in volumeAttributes: ` +
-				`uid: Invalid value: "2147483648": must be a decimal number from 0 to 2147483647; ` +
+			want: `uid: Invalid value: "2147483648": must be a decimal number from 0 to 2147483647; ` +
 				`gid: Invalid value: "-1": must be a decimal number from 0 to 2147483647`,
 		},
 		"a user ID in octal and a group by name": {
 			in: with(attributes{"uid": "0755", "gid": "nginx"}),
-			want: `2 mistakes in volumeAttributes: ` +
-				`uid: Invalid value: "0755": must be a decimal number from 0 to 2147483647; ` +
+			want: `uid: Invalid value: "0755": must be a decimal number from 0 to 2147483647; ` +
 				`gid: Invalid value: "nginx": must be a decimal number from 0 to 2147483647`,
 		},
 		"an empty user ID and a signed group ID": {
 			in: with(attributes{"uid": "", "gid": "+5"}),
-			want: `2 mistakes in volumeAttributes: ` +
-				`uid: Invalid value: "": must be a decimal number from 0 to 2147483647; ` +
+			want: `uid: Invalid value: "": must be a decimal number from 0 to 2147483647; ` +
 				`gid: Invalid value: "+5": must be a decimal number from 0 to 2147483647`,
 		},
 		"a user by name, by core/v1's name": {
 			in:   with(attributes{"defaultUser": "nginx"}),
-			want: `mistake in volumeAttributes: defaultUser: Invalid value: "nginx": must be a decimal number from 0 to 2147483647`,
+			want: `defaultUser: Invalid value: "nginx": must be a decimal number from 0 to 2147483647`,
 		},
 		"two users": {
 			in:   with(attributes{"uid": "1", "defaultUser": "2"}),
-			want: `mistake in volumeAttributes: defaultUser: Forbidden: is core/v1's name of uid and says something else, keep one`,
+			want: `defaultUser: Forbidden: is core/v1's name of uid and says something else, keep one`,
 		},
 		"policies in the wrong case": {
 			in: with(attributes{"updatePolicy": "atomic", "onDelete": "REMOVE"}),
-			want: `2 mistakes in volumeAttributes: ` +
-				`updatePolicy: Unsupported value: "atomic": supported values: "Atomic", "Replace", "InPlace", "Never", ` +
+			want: `updatePolicy: Unsupported value: "atomic": supported values: "Atomic", "Replace", "InPlace", "Never", ` +
 				`did you mean "Atomic"?; ` +
 				`onDelete: Unsupported value: "REMOVE": supported values: "Keep", "Remove", did you mean "Remove"?`,
 		},
 		"policies that do not exist": {
 			in: with(attributes{"updatePolicy": "Sometimes", "onDelete": ""}),
-			want: `2 mistakes in volumeAttributes: ` +
-				`updatePolicy: Unsupported value: "Sometimes": supported values: "Atomic", "Replace", "InPlace", "Never"; ` +
+			want: `updatePolicy: Unsupported value: "Sometimes": supported values: "Atomic", "Replace", "InPlace", "Never"; ` +
 				`onDelete: Unsupported value: "": supported values: "Keep", "Remove"`,
 		},
 		"mistakes in every place at once, in reading order": {
@@ -288,8 +262,7 @@ func TestParseMistakesInAttributes(t *testing.T) {
 				"zone": "b", "configMap": "App", "namespace": "A", "items": `[{key: a}, {path: /b}]`, "optional": "no",
 				"defaultMode": "999", "uid": "x", "gid": "y", "updatePolicy": "never", "onDelete": "Delete",
 			},
-			want: `12 mistakes in volumeAttributes: ` +
-				`zone: Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
+			want: `zone: Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
 				`defaultMode, uid, gid, defaultUser, updatePolicy, onDelete; ` +
 				`configMap: Invalid value: "App": must be an object name: up to 253 of a-z, 0-9, "-" and ".", ` +
 				`first and last a letter or digit; ` +

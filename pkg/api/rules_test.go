@@ -41,23 +41,22 @@ func TestParseOddButLegal(t *testing.T) {
 func TestParseRefusesEveryModeThatIsNone(t *testing.T) {
 	t.Parallel()
 	const inItem, inVolume = "items[0].mode: Invalid value: ", "defaultMode: Invalid value: "
-	const begins = "mistake in volumeAttributes: "
 	testMistakes(t, map[string]bad{
 		"rule 5: one more than the largest, octal": badItems(
 			`[{key: a, path: a, mode: 01000}]`,
-			begins+inItem+`512: must be from 0 to 0777 (octal), 512 is decimal: for octal 512 write 0512`),
+			inItem+`512: must be from 0 to 0777 (octal), 512 is decimal: for octal 512 write 0512`),
 		"rule 5: every special bit": badItems(
-			`[{key: a, path: a, mode: 07777}]`, begins+inItem+`4095: must be from 0 to 0777 (octal)`),
+			`[{key: a, path: a, mode: 07777}]`, inItem+`4095: must be from 0 to 0777 (octal)`),
 		"rule 5: a default mode of one more than the largest": {
 			in:   with(attributes{"defaultMode": "1000"}),
-			want: begins + inVolume + `"1000": must be an octal number from 0000 to 0777`,
+			want: inVolume + `"1000": must be an octal number from 0000 to 0777`,
 		},
 		"rule 5: a default mode with every special bit": {
 			in:   with(attributes{"defaultMode": "0o7777"}),
-			want: begins + inVolume + `"0o7777": must be an octal number from 0000 to 0777`,
+			want: inVolume + `"0o7777": must be an octal number from 0000 to 0777`,
 		},
 		"rule 6: a number that is not a number in YAML": badItems(
 			`[{key: a, path: a, mode: 0o888}]`,
-			begins+inItem+`"0o888": must be a number, not a string: write 0644, for example`),
+			inItem+`"0o888": must be a number, not a string: write 0644, for example`),
 	})
 }
