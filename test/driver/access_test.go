@@ -41,9 +41,7 @@ func (b *rig) set(kind, namespace, name, value string) {
 			_, err = objects.Create(ctx, object, metav1.CreateOptions{})
 		}
 	}
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 }
 
 // wantDenied wants a publish to be denied, and returns a file with what the answer says would allow it.
@@ -56,9 +54,7 @@ func (b *rig) wantDenied(pod *corev1.Pod) (grant string) {
 	}
 	b.WantNothing(pod, "a denied publish")
 	grant = filepath.Join(b.T.TempDir(), "grant.yaml")
-	if err := os.WriteFile(grant, []byte(yaml), 0o600); err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, os.WriteFile(grant, []byte(yaml), 0o600))
 	return grant
 }
 
@@ -73,9 +69,7 @@ func (b *rig) apply(file string) {
 func (b *rig) otherNamespace() string {
 	b.T.Helper()
 	name := b.Namespace + "-other"
-	if err := b.Cluster.CreateNamespace(b.T.Context(), name); err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, b.Cluster.CreateNamespace(b.T.Context(), name))
 	return name
 }
 
@@ -103,17 +97,13 @@ func TestTheDriverHasNoRightToSecrets(t *testing.T) {
 	}
 	b := newBareRig(t)
 	config, err := b.Cluster.ServiceAccountConfig(t.Context(), environment.DriverNamespace, environment.DriverAccount)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	client := kubernetes.NewForConfigOrDie(config).AuthorizationV1()
 	for _, namespace := range []string{b.Namespace, "kube-system", environment.DriverNamespace, metav1.NamespaceAll} {
 		review, err := client.SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{
 			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: cmp.Or(namespace, "default")},
 		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var rules []rbacv1.PolicyRule
 		for _, r := range review.Status.ResourceRules {
 			rules = append(rules, rbacv1.PolicyRule{APIGroups: r.APIGroups, Resources: r.Resources, Verbs: r.Verbs})
@@ -143,9 +133,7 @@ func rulesOf(t *testing.T, folder string) []rbacv1.PolicyRule {
 			continue
 		}
 		var role rbacv1.ClusterRole
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
-			t.Fatal(err)
-		}
+		must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role))
 		rules = append(rules, role.Rules...)
 	}
 	return rules

@@ -29,9 +29,7 @@ func TestA404ThatIsNotAboutTheObject(t *testing.T) {
 	front.Set(network.Fault{Of: gets, Status: http.StatusNotFound, Page: "<html><body><h1>404 Not Found</h1><hr>nginx</body></html>"})
 	before := len(front.Asked(gets))
 	environment.Eventually(t, 3*fixture.Soon, func() error { // The pause after a failure grows to ten seconds.
-		if err := b.Holds(pod, "n", "one"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Holds(pod, "n", "one"))
 		if got := len(front.Asked(gets)) - before; got < 3 { // Of which two were answered.
 			return fmt.Errorf("%d gets since they are answered with a page, want 3", got)
 		}

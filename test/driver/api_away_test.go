@@ -109,14 +109,10 @@ func TestASlowNetworkDelaysNothingElse(t *testing.T) {
 
 func cutOff(t *testing.T, link *network.Link) {
 	t.Helper()
-	if err := link.Cut(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, link.Cut())
 }
 
 func heal(t *testing.T, link *network.Link) {
 	t.Helper()
-	if err := link.Heal(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, link.Heal())
 }

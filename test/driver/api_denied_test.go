@@ -45,9 +45,7 @@ func TestDenialsOfAServerThatIsNotSure(t *testing.T) {
 			front.EndWatches(nil)
 			b.SetSecret("cert", map[string]string{"n": "two"})
 			environment.Eventually(t, time.Minute+fixture.Soon, func() error {
-				if err := b.Holds(pod, "n", "one"); err != nil {
-					t.Fatal(err)
-				}
+				must(t, b.Holds(pod, "n", "one"))
 				denied := front.Asked(cert)[before:]
 				if len(denied) == 0 || denied[len(denied)-1].At.Sub(denied[0].At) < 5*recheck {
 					return errors.New("it was not denied for long enough to prove anything")
@@ -58,9 +56,7 @@ func TestDenialsOfAServerThatIsNotSure(t *testing.T) {
 			environment.Eventually(t, healed, func() error { return b.Holds(pod, "n", "two") })
 
 			bindings := b.Cluster.Client().RbacV1().RoleBindings(b.Namespace)
-			if err := bindings.Delete(t.Context(), "default", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, bindings.Delete(t.Context(), "default", metav1.DeleteOptions{}))
 			began := time.Now()
 			environment.Eventually(t, recheck*5/2+retries+fixture.Soon, func() error { return fakekubelet.Gone(b.Path(pod, "n")) })
 			t.Logf("the files went %s after the right to read them", time.Since(began).Round(time.Millisecond))

@@ -47,9 +47,7 @@ func aboutMap(b *fixture.Fixture, name string) func(network.Request) bool {
 // set gives a ConfigMap of one key a value, and makes it if it is not there.
 func set(b *fixture.Fixture, name, value string) {
 	b.T.Helper()
-	if err := change(b.T.Context(), b, name, value); err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, change(b.T.Context(), b, name, value))
 }
 
 // publish publishes a volume of a ConfigMap, which holds the value.
@@ -108,9 +106,7 @@ func wantStays(b *fixture.Fixture, pod *corev1.Pod, during time.Duration) {
 	b.T.Helper()
 	deadline := time.Now().Add(during)
 	environment.Eventually(b.T, during+fixture.Soon, func() error {
-		if err := b.Holds(pod, "n", "one"); err != nil {
-			b.T.Fatal(err)
-		}
+		must(b.T, b.Holds(pod, "n", "one"))
 		if time.Now().Before(deadline) {
 			return errors.New("it is not over")
 		}

@@ -35,9 +35,7 @@ func TestManyWatchesComeBackOneByOne(t *testing.T) {
 			return b.PutConfigMap(t.Context(), names[n], map[string]string{fmt.Sprint("k-", n): "one"})
 		})
 	}
-	if err := creations.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, creations.Wait())
 	pod := b.Pod("many", map[string]string{"sources": sources(names)})
 	b.Publish(pod)
 	wantKeys(b, pod, many, "one")
@@ -64,9 +62,7 @@ func TestManyWatchesComeBackOneByOne(t *testing.T) {
 			return b.PutConfigMap(t.Context(), names[n], map[string]string{fmt.Sprint("k-", n): "two"})
 		})
 	}
-	if err := creations.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, creations.Wait())
 	front.Set()
 	began = time.Now()
 	wantKeys(b, pod, many, "two")

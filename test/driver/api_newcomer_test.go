@@ -32,9 +32,7 @@ func TestANewcomerAmongAThousandObjects(t *testing.T) {
 			return b.PutConfigMap(t.Context(), names[n], map[string]string{fmt.Sprint("k-", n): "one"})
 		})
 	}
-	if err := creations.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, creations.Wait())
 	for n := range volumes {
 		b.Publish(b.Pod(fmt.Sprint("many-", n), map[string]string{"sources": sources(names[n*each : (n+1)*each])}))
 	}

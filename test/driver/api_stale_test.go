@@ -44,9 +44,7 @@ func TestEtcdIsRestored(t *testing.T) {
 	t.Parallel()
 	environment.Cluster(t)
 	c, err := cluster.Start(t.Context(), cluster.Config{Output: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := c.Stop(); err != nil {
 			t.Error(err)
@@ -56,9 +54,7 @@ func TestEtcdIsRestored(t *testing.T) {
 	b.Use(environment.NodeIn(t, c, "--http-endpoint="+b.HTTP))
 	changed, deleted := publish(b, "changed", "early"), publish(b, "deleted", "early")
 	untouched := publish(b, "untouched", "early")
-	if err := c.Save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Save(t.Context()))
 	environment.Eventually(t, healed, func() error {
 		set(b, "changed", "late")
 		return b.Holds(changed, "n", "late")
@@ -66,9 +62,7 @@ func TestEtcdIsRestored(t *testing.T) {
 	b.DeleteConfigMap("deleted")
 	b.WantEvent(deleted, "SourceMissing", "")
 	generation := b.Generation(untouched)
-	if err := c.Restore(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Restore(t.Context()))
 	environment.Eventually(t, healed, func() error { return b.Holds(changed, "n", "early") })
 	// These objects get versions now that other contents had before the state was restored.
 	wantFollows(b, changed, 3, healed)

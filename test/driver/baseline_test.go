@@ -36,9 +36,7 @@ func levelOf(b *fixture.Fixture) level {
 func entries(b *fixture.Fixture, dir string) int {
 	b.T.Helper()
 	all, err := os.ReadDir(dir)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	return len(all)
 }
 

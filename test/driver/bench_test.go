@@ -16,9 +16,7 @@ func BenchmarkPublish(b *testing.B) {
 	bench.Publish(bench.Pod("holder", map[string]string{"configMap": "web"})) // Holds the watch.
 	pod := bench.Pod("web", map[string]string{"configMap": "web"})
 	for b.Loop() {
-		if err := bench.Node.PublishAll(b.Context(), pod); err != nil {
-			b.Fatal(err)
-		}
+		must(b, bench.Node.PublishAll(b.Context(), pod))
 		b.StopTimer()
 		bench.Unpublish(pod)
 		b.StartTimer()
@@ -33,9 +31,7 @@ func BenchmarkPublishOfWhatNobodyReads(b *testing.B) {
 	bench.CreateConfigMap("other", nil)
 	pod := bench.Pod("web", map[string]string{"configMap": "web"})
 	for n := 0; b.Loop(); n++ {
-		if err := bench.Node.PublishAll(b.Context(), pod); err != nil {
-			b.Fatal(err)
-		}
+		must(b, bench.Node.PublishAll(b.Context(), pod))
 		b.StopTimer()
 		bench.Unpublish(pod)
 		bench.UpdateConfigMap("other", map[string]string{"n": fmt.Sprint(n)})

@@ -60,9 +60,7 @@ func (b *rig) countCalls() *counter {
 	cmd.Stderr = b.T.Output()
 	in, inErr := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()
-	if err := errors.Join(inErr, outErr, cmd.Start()); err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, errors.Join(inErr, outErr, cmd.Start()))
 	b.T.Cleanup(func() { // It ends with its input, and lets go of the driver.
 		if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
 			b.T.Errorf("what counts system calls: %v", err)
@@ -78,9 +76,7 @@ func (c *counter) now() calls {
 		c.t.Fatal(err)
 	}
 	var all calls
-	if err := c.out.Decode(&all); err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, c.out.Decode(&all))
 	return all
 }
 

@@ -132,9 +132,7 @@ func (b *rig) token(ctx context.Context, pod *corev1.Pod) (authenticationv1.Toke
 // newPod returns a pod of a separate service account with the cell's source.
 func (c *cell) newPod(name, account string) *corev1.Pod {
 	c.T.Helper()
-	if err := c.Cluster.EnsureServiceAccount(c.T.Context(), c.Namespace, account); err != nil {
-		c.T.Fatal(err)
-	}
+	must(c.T, c.Cluster.EnsureServiceAccount(c.T.Context(), c.Namespace, account))
 	return c.PodOf(name, account, map[string]string{c.kind: "source", "namespace": c.source})
 }
 
@@ -175,12 +173,8 @@ func (c *cell) revoke() {
 	c.T.Helper()
 	everything := metav1.DeleteOptions{}
 	roles := c.Cluster.Client().RbacV1()
-	if err := roles.RoleBindings(c.source).DeleteCollection(c.T.Context(), everything, metav1.ListOptions{}); err != nil {
-		c.T.Fatal(err)
-	}
-	if err := roles.Roles(c.source).DeleteCollection(c.T.Context(), everything, metav1.ListOptions{}); err != nil {
-		c.T.Fatal(err)
-	}
+	must(c.T, roles.RoleBindings(c.source).DeleteCollection(c.T.Context(), everything, metav1.ListOptions{}))
+	must(c.T, roles.Roles(c.source).DeleteCollection(c.T.Context(), everything, metav1.ListOptions{}))
 }
 
 // wantCurrent wants the volume to hold the last edit.

@@ -153,9 +153,7 @@ func TestKilledAtEachStepOfAnUnpublish(t *testing.T) {
 	steps := 0
 	for n := 1; ; n++ {
 		pod := b.Pod("web", map[string]string{"configMap": "web"})
-		if err := b.TryPublish(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.TryPublish(t.Context(), pod))
 		when := fmt.Sprintf("killed before change %d of an unpublish", n)
 		died := b.dies(n, func(ctx context.Context) error { return b.Node.UnpublishAll(ctx, pod) })
 		if died {
@@ -226,9 +224,7 @@ func (b *crashBench) dies(n int, call func(context.Context) error) bool {
 	default:
 	}
 	b.wire.Disarm()
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	return false
 }
 

@@ -19,9 +19,7 @@ import (
 func TestExamplesHaveNamesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	repo, err := environment.Repo()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files, err := filepath.Glob(filepath.Join(repo, "examples", "*", "*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("the manifests of the examples: %q, %v", files, err)
@@ -29,9 +27,7 @@ func TestExamplesHaveNamesOfTheirOwn(t *testing.T) {
 	owners := map[string]string{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for document := range strings.SplitSeq(string(text), "\n---\n") {
 			var object metav1.PartialObjectMetadata
 			if err := yaml.Unmarshal([]byte(document), &object); err != nil {
@@ -56,21 +52,13 @@ func TestExamplesOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	c := environment.Cluster(t)
 	repo, err := environment.Repo()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	markdown, err := os.ReadFile(filepath.Join(repo, "examples", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
-	if err := c.WriteAdminKubeconfig(filepath.Join(dir, "kubeconfig")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.WriteAdminKubeconfig(filepath.Join(dir, "kubeconfig")))
 	// The commands are for the root of the checkout, where they must not leave files.
-	if err := os.Symlink(filepath.Join(repo, "examples"), filepath.Join(dir, "examples")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(filepath.Join(repo, "examples"), filepath.Join(dir, "examples")))
 	typeIn := func(commands string) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", withoutANode+commands)

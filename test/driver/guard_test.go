@@ -88,9 +88,7 @@ func TestGuardRequests(t *testing.T) {
 func (b *rig) requests() (all []string, events int) {
 	b.T.Helper()
 	records, err := b.Cluster.Requests(time.Time{})
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	for _, r := range records {
 		switch {
 		case r.Namespace != b.Namespace, r.Stage != cluster.StageReceived, !strings.HasPrefix(r.UserAgent, "liveconfig-driver/"):
@@ -180,8 +178,8 @@ func TestGuardSystemCalls(t *testing.T) {
 		b.Unpublish(alone)
 		b.Unpublish(shared)
 	})
-	publish := func(pod *corev1.Pod) func() { return func() { b.must(b.TryPublish(t.Context(), pod)) } }
-	unpublish := func(pod *corev1.Pod) func() { return func() { b.must(b.Node.UnpublishAll(t.Context(), pod)) } }
+	publish := func(pod *corev1.Pod) func() { return func() { must(b.T, b.TryPublish(t.Context(), pod)) } }
+	unpublish := func(pod *corev1.Pod) func() { return func() { must(b.T, b.Node.UnpublishAll(t.Context(), pod)) } }
 	version := 0
 	update := func(pod *corev1.Pod, keys int) func() {
 		return func() {
@@ -220,14 +218,6 @@ func TestGuardSystemCalls(t *testing.T) {
 		if most := step.want + step.want/64; got > most || got < step.want/2 { // Names come in random order to be listed.
 			t.Errorf("%s takes %d system calls, want %d, and %d at most: %v", step.what, got, step.want, most, least[i])
 		}
-	}
-}
-
-// must ends the test at an error.
-func (b *rig) must(err error) {
-	b.T.Helper()
-	if err != nil {
-		b.T.Fatal(err)
 	}
 }
 

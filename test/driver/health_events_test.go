@@ -43,9 +43,7 @@ func only(b *fixture.Fixture, pod *corev1.Pod, reason string) corev1.Event {
 	b.T.Helper()
 	events, err := b.Cluster.Client().CoreV1().Events(b.Namespace).List(b.T.Context(),
 		metav1.ListOptions{FieldSelector: fmt.Sprintf("involvedObject.uid=%s,reason=%s", pod.UID, reason)})
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	if len(events.Items) != 1 {
 		b.T.Fatalf("%d Events say %s, want one: %v", len(events.Items), reason, events.Items)
 	}

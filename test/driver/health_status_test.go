@@ -23,9 +23,7 @@ func statusOf(b *fixture.Fixture, query string) statusz.Report {
 		b.T.Errorf("/statusz: %v", err)
 	}
 	report, err := statusz.Read(strings.NewReader(text))
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	return report
 }
 
@@ -95,13 +93,9 @@ func TestStatusAnswersReadersOnly(t *testing.T) {
 	}
 	for name, tc := range tests {
 		r, err := http.NewRequestWithContext(t.Context(), tc.method, "http://"+b.HTTP+tc.path, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_ = response.Body.Close()
 		if response.StatusCode != tc.code {
 			t.Errorf("%s: %s %s = %s, want %d", name, tc.method, tc.path, response.Status, tc.code)

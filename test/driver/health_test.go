@@ -64,9 +64,7 @@ func installCSIDriver(b *fixture.Fixture, name string) *storagev1.CSIDriver {
 	b.T.Helper()
 	objects := b.Cluster.Client().StorageV1().CSIDrivers()
 	object, err := objects.Get(b.T.Context(), node.DriverName, metav1.GetOptions{})
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	object.ObjectMeta = metav1.ObjectMeta{Name: name}
 	roles, bindings := b.Cluster.Client().RbacV1().ClusterRoles(), b.Cluster.Client().RbacV1().ClusterRoleBindings()
 	_, roleErr := roles.Create(b.T.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{
@@ -78,9 +76,7 @@ func installCSIDriver(b *fixture.Fixture, name string) *storagev1.CSIDriver {
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + environment.DriverNamespace}},
 	}, metav1.CreateOptions{})
 	made, err := objects.Create(b.T.Context(), object, metav1.CreateOptions{})
-	if err := errors.Join(roleErr, bindErr, err); err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, errors.Join(roleErr, bindErr, err))
 	return made
 }
 
@@ -95,9 +91,7 @@ func TestADriverThatNobodyVouchesForIsNotReady(t *testing.T) {
 	wantReady(b, "")
 	pod := publish(b, "web", "red")
 
-	if err := objects.Delete(t.Context(), installed.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, objects.Delete(t.Context(), installed.Name, metav1.DeleteOptions{}))
 	wantReady(b, "the CSIDriver object "+installed.Name+" does not exist")
 	b.UpdateConfigMap("web", map[string]string{"n": "green"})
 	b.WantFile(pod, "n", "green")
@@ -161,9 +155,7 @@ func TestADriverThatCannotRecordIsNotReady(t *testing.T) {
 // freeze makes a directory read-only for everybody, root included, until the returned function is called.
 func freeze(t *testing.T, dir string) (thaw func()) {
 	t.Helper()
-	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
 	frozen := true
 	thaw = func() {
 		if err := unix.Unmount(dir, 0); frozen && err != nil {
@@ -176,8 +168,6 @@ func freeze(t *testing.T, dir string) (thaw func()) {
 			thaw()
 		}
 	})
-	if err := unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	return thaw
 }

@@ -29,9 +29,7 @@ func sum(id string) string {
 func openDir(t testing.TB, path string) *os.Root {
 	t.Helper()
 	dir, err := os.OpenRoot(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = dir.Close() })
 	return dir
 }
@@ -76,15 +74,11 @@ func readBy(b *fixture.Fixture) int {
 func numberIn(b *fixture.Fixture, file, name string) int {
 	b.T.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", b.Node.PID(), file))
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	for line := range strings.Lines(string(text)) {
 		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == name {
 			n, err := strconv.Atoi(fields[1])
-			if err != nil {
-				b.T.Fatal(err)
-			}
+			must(b.T, err)
 			return n
 		}
 	}
@@ -106,9 +100,7 @@ func createSecrets(b *fixture.Fixture, count, size int) {
 			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, group.Wait())
 }
 
 // deleteSecrets empties the bench's namespace of Secrets, so that the API server need not hold them for other tests.

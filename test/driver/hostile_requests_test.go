@@ -157,13 +157,9 @@ func TestWhatIsSaidAboutThePodIsNeverMoreThanText(t *testing.T) {
 func (b *rig) wantRequestsWithin(since time.Time) {
 	b.T.Helper()
 	requests, err := b.Cluster.Requests(since)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	namespaces, err := b.Cluster.Client().CoreV1().Namespaces().List(b.T.Context(), metav1.ListOptions{})
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	seen := map[string]bool{}
 	for _, r := range requests {
 		if r.User == cluster.ServiceAccountUser(environment.DriverNamespace, environment.DriverAccount) && !strings.Contains(r.URI, "/events") {

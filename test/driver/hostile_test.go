@@ -45,9 +45,7 @@ func hostile(inner *rig) *hostileBench {
 	b := &hostileBench{rig: inner}
 	b.outside = filepath.Join(filepath.Dir(b.Node.KubeletDir()), "outside")
 	for _, dir := range []string{"mount", "config/mount"} {
-		if err := os.MkdirAll(filepath.Join(b.outside, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(b.outside, dir), 0o755))
 	}
 	writeFile(t, filepath.Join(b.outside, "canary"), "alive")
 	b.CreateConfigMap("web", map[string]string{"color": "red"})
@@ -65,9 +63,7 @@ func (b *hostileBench) web(name string) *corev1.Pod {
 func (b *rig) request(pod *corev1.Pod) *csi.NodePublishVolumeRequest {
 	b.T.Helper()
 	req := fakekubelet.PublishRequest(b.Node.KubeletDir(), pod, pod.Spec.Volumes[0])
-	if err := os.MkdirAll(filepath.Dir(req.GetTargetPath()), 0o750); err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, os.MkdirAll(filepath.Dir(req.GetTargetPath()), 0o750))
 	return req
 }
 
@@ -179,9 +175,7 @@ var line = regexp.MustCompile(`^time=\S+ level=(DEBUG|INFO|WARN|ERROR) msg=("([^
 func (b *rig) wantOneLineEach() {
 	b.T.Helper()
 	log, err := os.ReadFile(b.Node.LogFile())
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	for text := range strings.Lines(string(log)) {
 		text = strings.TrimSuffix(text, "\n")
 		if !line.MatchString(text) {
@@ -195,9 +189,7 @@ func (b *rig) wantOneLineEach() {
 
 func writeFile(t testing.TB, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // unmountBelow takes away every mount below dir.

@@ -49,15 +49,11 @@ func TestNoSecretIsToldWhenThingsGoWrong(t *testing.T) {
 			b.WantFile(pod, "a", "1")
 			b.wantHealth(pod, "c")
 			secrets := b.Cluster.Client().CoreV1().Secrets(b.Namespace)
-			if err := secrets.Delete(t.Context(), "app", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, secrets.Delete(t.Context(), "app", metav1.DeleteOptions{}))
 			b.WantEvent(pod, "SourceMissing", `secret "app" not found`)
 
 			// A driver that dies of a signal writes down what all its threads are doing.
-			if err := unix.Kill(b.Node.PID(), unix.SIGQUIT); err != nil {
-				t.Fatal(err)
-			}
+			must(t, unix.Kill(b.Node.PID(), unix.SIGQUIT))
 			environment.Eventually(t, soon, func() error { return b.logged("\ngoroutine ") })
 			b.Kill()
 			b.Start()
@@ -83,9 +79,7 @@ func (b *rig) wantHealth(pod *corev1.Pod, text string) {
 	}
 	for _, message := range []proto.Message{health, stats} {
 		wire, err := proto.Marshal(message)
-		if err != nil {
-			b.T.Fatal(err)
-		}
+		must(b.T, err)
 		if err := environment.Leak(wire); err != nil {
 			b.T.Errorf("%T: %v", message, err)
 		}
@@ -109,9 +103,7 @@ func TestATokenThatCannotBeUsedIsNotTold(t *testing.T) {
 	b.CreateConfigMap("web", map[string]string{"color": "red"})
 	const tokens = "csi.storage.k8s.io/serviceAccount.tokens"
 	own, err := b.Cluster.Token(t.Context(), b.Namespace, "default", authenticationv1.TokenRequestSpec{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	jwt := own.Token
 	if environment.Leak([]byte(jwt)) == nil {
 		t.Fatal("a token of this API server does not look like one")

@@ -42,9 +42,7 @@ func TestADriverWithoutItsAddressTouchesNothing(t *testing.T) {
 	b.Kill()
 	before := b.listing()
 	other, err := new(net.ListenConfig).Listen(t.Context(), "tcp", b.HTTP)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer other.Close()
 	b.UpdateConfigMap("web", map[string]string{"n": "blue"})
 	if err := b.Node.StartDriver(t.Context()); err == nil || !strings.Contains(err.Error(), "listen on "+b.HTTP+" for HTTP: ") {
@@ -53,9 +51,7 @@ func TestADriverWithoutItsAddressTouchesNothing(t *testing.T) {
 	b.wantUnchanged(before, "after a start without the address")
 	b.WantFile(pod, "n", "red")
 
-	if err := other.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, other.Close())
 	b.Start()
 	b.WantFile(pod, "n", "blue")
 }
@@ -70,9 +66,7 @@ func TestPublishWaitsForARequiredSource(t *testing.T) {
 		go func() { published <- b.TryPublish(ctx, pod) }()
 		b.WantEvent(pod, "WaitingForSource", `configmap "late" not found`)
 		b.CreateConfigMap("late", map[string]string{"color": "red"})
-		if err := <-published; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-published)
 		b.WantFile(pod, "color", "red")
 		b.Unpublish(pod)
 	})

@@ -60,9 +60,7 @@ func TestTheProcessIsLockedDown(t *testing.T) {
 func (b *rig) ownedPods() map[*corev1.Pod]string {
 	b.T.Helper()
 	ids, err := os.ReadFile("/proc/self/uid_map")
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	uid, gid := 0, int64(0)
 	if strings.Contains(string(ids), "4294967295") {
 		uid, gid = 1000, 2000
@@ -88,9 +86,7 @@ func (b *rig) owners(pod *corev1.Pod, names ...string) string {
 	var all []string
 	for _, name := range names {
 		var st unix.Stat_t
-		if err := unix.Stat(b.Path(pod, name), &st); err != nil {
-			b.T.Fatal(err)
-		}
+		must(b.T, unix.Stat(b.Path(pod, name), &st))
 		all = append(all, fmt.Sprintf("%d:%d %o", st.Uid, st.Gid, st.Mode))
 	}
 	return strings.Join(all, ", ")
@@ -110,9 +106,7 @@ func (b *rig) executable() string {
 func (b *rig) wantLockedDown() {
 	b.T.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", b.Node.PID()))
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	seen := 0
 	for _, task := range tasks {
 		text, err := os.ReadFile(task)

@@ -60,3 +60,11 @@ func newBareRig(t testing.TB) *rig {
 	t.Helper()
 	return &rig{kit.NewBare(t)}
 }
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -22,9 +22,7 @@ func TestAManifestWithAMistakeKeepsTheFiles(t *testing.T) {
 	b.Publish(pod)
 	manifest := filepath.Join(b.Manifests, "ConfigMap-web.json")
 	good, err := os.ReadFile(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	writeFile(t, manifest, strings.Replace(string(good), `"data":{`, `"data":{"port":6379,`, 1))
 	b.WantNumber("liveconfig_manifest_problems", 1)
 	b.WantFile(pod, "color", "red")
@@ -51,9 +49,7 @@ func TestAManifestWithAMistakeKeepsTheFiles(t *testing.T) {
 func (b *rig) wantProblem(text string) {
 	b.T.Helper()
 	var report statusz.Report
-	if err := json.Unmarshal([]byte(b.Get("/statusz")), &report); err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, json.Unmarshal([]byte(b.Get("/statusz")), &report))
 	m := report.Manifests
 	if m == nil || m.Directory != b.Manifests || len(m.Problems) != 1 || m.Problems[0].Message != text {
 		b.T.Errorf("the status says of the manifests: %+v, want the problem %q", m, text)
@@ -64,9 +60,7 @@ func (b *rig) wantProblem(text string) {
 func (b *rig) log() string {
 	b.T.Helper()
 	text, err := os.ReadFile(b.Node.LogFile())
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	return string(text)
 }
 

@@ -155,7 +155,5 @@ func (c *cell) deletePod(pod *corev1.Pod) {
 	c.T.Helper()
 	now := int64(0)
 	err := c.Cluster.Client().CoreV1().Pods(pod.Namespace).Delete(c.T.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	must(c.T, err)
 }

@@ -47,8 +47,6 @@ func TestMemoryRunsOutWithoutABudget(t *testing.T) {
 		}
 		return err
 	})
-	if err := b.group.Raise(8 * smallContainer); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.group.Raise(8*smallContainer))
 	b.Start() // With memory for what is there, it can take it away.
 }

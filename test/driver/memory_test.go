@@ -119,9 +119,7 @@ func (b *small) set(n, generation, size int) {
 			return b.PutConfigMap(b.T.Context(), fmt.Sprintf("large-%d", i), map[string]string{"text": text(i, generation, size)})
 		})
 	}
-	if err := g.Wait(); err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, g.Wait())
 }
 
 // flood publishes many pods at once and returns which of them got their volume. Others must have been refused for want of
@@ -147,9 +145,7 @@ func (b *small) flood(pods []*corev1.Pod) (live []int) {
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, g.Wait())
 	return live
 }
 
@@ -193,9 +189,7 @@ func (b *small) wantLatest(pods []*corev1.Pod, live []int, latest, size int) {
 	for _, i := range live {
 		environment.Eventually(b.T, atLength, func() error {
 			got, err := b.holds(pods[i], i, latest, size)
-			if err != nil {
-				b.T.Fatal(err)
-			}
+			must(b.T, err)
 			if got != latest {
 				return fmt.Errorf("pod %d holds generation %d, want %d", i, got, latest)
 			}
@@ -380,9 +374,7 @@ func TestManySmallFiles(t *testing.T) {
 	}
 	_, err := b.ConfigMaps().Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "many"}, Data: data}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pods := b.podsOf(volumes, func(int) string { return "many" })
 	live := b.flood(pods)
 	if len(live) == 0 || len(live) == volumes {

@@ -42,9 +42,7 @@ func TestASubPathAfterAnUpdate(t *testing.T) {
 func startWithSubPath(t testing.TB, file string) string {
 	t.Helper()
 	target := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(target, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(target, nil, 0o600))
 	if err := unix.Mount(file, target, "", unix.MS_BIND, ""); err != nil {
 		t.Fatalf("a container with a subPath cannot start: %v", err)
 	}

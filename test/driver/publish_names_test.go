@@ -52,9 +52,7 @@ func TestAStaticPodAgain(t *testing.T) {
 		for file, name := range map[string]string{"only-in-one": "one", "n": "two"} {
 			pod.Spec.Volumes = nil
 			fixture.AddVolume(pod, fixture.VolumeName, map[string]string{"configMap": name})
-			if err := b.TryPublish(t.Context(), pod); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.TryPublish(t.Context(), pod))
 			if err := b.Holds(pod, file, map[string]string{"one": "1", "two": "2"}[name]); err != nil {
 				t.Error(err)
 			}

@@ -64,9 +64,7 @@ func TestRepeatsLeaveOneMount(t *testing.T) {
 func republishAfterRestart(b *fixture.Fixture, pods []*corev1.Pod) {
 	b.T.Helper()
 	k, err := fakekubelet.New(b.Node.KubeletDir(), node.DriverName, b.Node.Socket())
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	defer k.Close()
 	k.UseTokens(b.Cluster.PodToken)
 	var all sync.WaitGroup
@@ -114,9 +112,7 @@ func TestParallelPublishesOfOneVolume(t *testing.T) {
 		return nil
 	})
 	b.CreateConfigMap("late", map[string]string{"n": "1"})
-	if err := <-first; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-first)
 	b.WantFile(pod, "n", "1")
 
 	answers = publishAtOnce(b, pod, 64) // Repeats now.
@@ -181,9 +177,7 @@ func TestALostMountWhosePublishIsRefused(t *testing.T) {
 	}
 	wantIn(t, container, "n", "1")
 	b.CreateConfigMap("web", map[string]string{"n": "3"})
-	if err := b.TryPublish(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.TryPublish(t.Context(), pod))
 	b.UpdateConfigMap("web", map[string]string{"n": "4"})
 	b.WantFile(pod, "n", "4")
 	b.WantMounts(1, "in the end")

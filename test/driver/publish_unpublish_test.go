@@ -48,9 +48,7 @@ func TestUnpublishOfWhatIsNotThere(t *testing.T) {
 		"target gone": func(pod *corev1.Pod) {
 			b.Publish(pod)
 			unmount(t, b.Node.Target(pod, fixture.VolumeName))
-			if err := os.RemoveAll(filepath.Join(b.Node.KubeletDir(), "pods", string(pod.UID))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.RemoveAll(filepath.Join(b.Node.KubeletDir(), "pods", string(pod.UID))))
 		},
 	} {
 		pod := b.Pod("web", map[string]string{"configMap": "web"})
@@ -141,9 +139,7 @@ func TestAContainerHoldsTheVolume(t *testing.T) {
 	pod := publish(b, "web", "1")
 	container := exec.CommandContext(t.Context(), "sleep", "600")
 	container.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	if err := container.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, container.Start())
 	t.Cleanup(func() {
 		_ = container.Process.Kill()
 		_ = container.Wait()
@@ -192,17 +188,13 @@ func TestAFirstPublishThatFailsLeavesNothing(t *testing.T) {
 	pod := b.Pod("web", map[string]string{"configMap": "web"})
 	target := b.Node.Target(pod, fixture.VolumeName)
 	file := filepath.Join(target, "somebody's")
-	if err := errors.Join(os.MkdirAll(target, 0o750), os.WriteFile(file, []byte("kept"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.MkdirAll(target, 0o750), os.WriteFile(file, []byte("kept"), 0o600)))
 	if err := b.TryPublish(t.Context(), pod); err == nil {
 		t.Error("a publish onto a directory that holds a file succeeded")
 	}
 	b.WantMounts(0, "a file is in the way")
 	wantNothingHeld(b, "a file is in the way")
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(file))
 	b.Publish(pod)
 	b.WantFile(pod, "a", "1")
 }
@@ -240,9 +232,7 @@ func TestAPodThatHasEndedIsNotRefreshed(t *testing.T) {
 		b.UpdateConfigMap("web", map[string]string{"n": fmt.Sprint(i)})
 	}
 	requests, err := b.Cluster.Requests(since)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, r := range requests {
 		if r.Namespace == b.Namespace && r.User == cluster.ServiceAccountUser(environment.DriverNamespace, environment.DriverAccount) && r.Resource != "events" {
 			t.Errorf("request that nothing needs: %s", r)

@@ -17,16 +17,12 @@ func TestAVolumeThatIsFrozenSaysSoOnItsPod(t *testing.T) {
 	b.Kill()
 	path := recordOf(b, pod)
 	record, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	older := strings.Replace(string(record), `"configMap":"web"`, `"configMap":"web","ofAnEarlierVersion":"x"`, 1)
 	if older == string(record) {
 		t.Fatalf("the record %s holds no attributes as expected", record)
 	}
-	if err := os.WriteFile(path, []byte(older), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(older), 0o600))
 	b.Start()
 	b.WantEvent(pod, "Frozen", "ofAnEarlierVersion")
 	b.WantFile(pod, "n", "1")

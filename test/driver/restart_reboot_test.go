@@ -30,9 +30,7 @@ func TestAReboot(t *testing.T) {
 			b.Kill()
 			unmount(t, b.Node.Target(web, fixture.VolumeName), b.Node.Target(goner, fixture.VolumeName))
 			if isStateLost {
-				if err := os.RemoveAll(b.Node.StateDir()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.RemoveAll(b.Node.StateDir()))
 			}
 			b.UpdateConfigMap("web", map[string]string{"n": "2"})
 			b.Start()
@@ -40,9 +38,7 @@ func TestAReboot(t *testing.T) {
 			b.WantNumber("liveconfig_watches", 0)
 			b.Unpublish(goner)
 			b.WantNothing(goner, "unpublished after a reboot")
-			if err := b.TryPublish(t.Context(), web); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.TryPublish(t.Context(), web))
 			if err := b.Holds(web, "n", "2"); err != nil {
 				t.Error(err)
 			}
@@ -69,9 +65,7 @@ func unmount(t testing.TB, targets ...string) {
 func recordsHeld(b *fixture.Fixture) int {
 	b.T.Helper()
 	files, err := filepath.Glob(filepath.Join(b.Node.StateDir(), "volumes", "*"))
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	return len(files)
 }
 
@@ -92,9 +86,7 @@ func TestPodsThatGoWhileNoDriverRuns(t *testing.T) {
 	b.DeletePod("goes")
 	b.DeletePod("gone")
 	unmount(t, b.Node.Target(gone, fixture.VolumeName))
-	if err := os.RemoveAll(filepath.Join(b.Node.KubeletDir(), "pods", string(gone.UID))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(filepath.Join(b.Node.KubeletDir(), "pods", string(gone.UID))))
 	if err := b.Holds(goes, "n", "1"); err != nil {
 		t.Errorf("while no driver runs: %v", err)
 	}
@@ -133,9 +125,7 @@ func TestAVolumeThatCannotBeFoundAtTheStart(t *testing.T) {
 	b.Publish(other)
 	b.Kill()
 	target := b.Node.Target(covered, fixture.VolumeName)
-	if err := unix.Mount("cover", target, "tmpfs", 0, "size=4k"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mount("cover", target, "tmpfs", 0, "size=4k"))
 	uncover := func() error { return unix.Unmount(target, unix.MNT_DETACH) }
 	b.UpdateConfigMap("web", map[string]string{"n": "2"})
 	err := b.Node.StartDriver(t.Context())
@@ -143,9 +133,7 @@ func TestAVolumeThatCannotBeFoundAtTheStart(t *testing.T) {
 		b.WantFile(other, "n", "2")
 		b.WantNumber("liveconfig_volumes", 2)
 	}
-	if err := errors.Join(err, uncover()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, uncover()))
 	b.WantFile(covered, "n", "2")
 	if mounts := environment.Mounts(t, target); len(mounts) != 1 {
 		t.Errorf("mounts at the target: %q, want one", mounts)

@@ -46,16 +46,12 @@ func startSecond(b *fixture.Fixture) *second {
 func startSecondAt(b *fixture.Fixture, address string) *second {
 	b.T.Helper()
 	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", b.Node.PID()))
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	command := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
 	s := &second{b: b, http: address, log: filepath.Join(b.T.TempDir(), "second.log")}
 	command = append(slices.DeleteFunc(command, func(arg string) bool { return strings.HasPrefix(arg, "--http-endpoint=") }), "--http-endpoint="+s.http)
 	s.Process, err = process.Start(context.WithoutCancel(b.T.Context()), process.Config{Path: command[0], Args: command[1:], LogFile: s.log})
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	b.T.Cleanup(func() {
 		_ = s.Kill()
 		if b.T.Failed() {
@@ -244,9 +240,7 @@ func TestASecondDriverWaits(t *testing.T) {
 func registrationDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "lc-reg-") //nolint:usetesting // As said above.
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
@@ -312,9 +306,7 @@ func replaceState(b *fixture.Fixture) (release func()) {
 	if err == nil {
 		err = unix.Renameat2(unix.AT_FDCWD, other, unix.AT_FDCWD, b.Node.StateDir(), unix.RENAME_EXCHANGE)
 	}
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	return func() {
 		if err := unix.Close(fd); err != nil {
 			b.T.Error(err)

@@ -64,9 +64,7 @@ func TestDamagedRecords(t *testing.T) {
 	}
 	b.Kill()
 	for name, damage := range damages {
-		if err := damage(recordOf(b, pods[name])); err != nil {
-			t.Fatal(err)
-		}
+		must(t, damage(recordOf(b, pods[name])))
 	}
 	b.Start()
 	b.WantNumber("liveconfig_volumes", 2) // The sound one, and that with fields that nobody knows.
@@ -116,9 +114,7 @@ func recordOf(b *fixture.Fixture, pod *corev1.Pod) string {
 func tokensHeld(b *fixture.Fixture) int {
 	b.T.Helper()
 	files, err := filepath.Glob(filepath.Join(b.Node.StateDir(), "tokens", "*.json"))
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	return len(files)
 }
 
@@ -132,16 +128,12 @@ func TestTheStateIsWiped(t *testing.T) {
 	pod := b.Pod("web", map[string]string{"secret": "key"})
 	b.Publish(pod)
 	wipe := func() {
-		if err := os.RemoveAll(b.Node.StateDir()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(b.Node.StateDir()))
 	}
 	wipe()
 	b.SetSecret("key", map[string]string{"n": "2"})
 	b.WantFile(pod, "n", "2") // A running driver does not need it.
-	if err := b.TryPublish(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.TryPublish(t.Context(), pod))
 	b.Kill()
 	b.SetSecret("key", map[string]string{"n": "3"})
 	b.Start()
@@ -152,9 +144,7 @@ func TestTheStateIsWiped(t *testing.T) {
 	before := b.Generation(pod)
 	b.Start()
 	b.WantNumber("liveconfig_volumes", 0)
-	if err := b.TryPublish(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.TryPublish(t.Context(), pod))
 	if after := b.Generation(pod); after != before {
 		t.Errorf("generation %s became %s, want the live content adopted", before, after)
 	}
@@ -188,9 +178,7 @@ func TestTheStateIsSwept(t *testing.T) {
 	}
 	stop()
 	sweeping.Wait()
-	if err := b.TryPublish(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.TryPublish(t.Context(), pod))
 	b.Kill()
 	b.SetSecret("key", map[string]string{"n": "last"})
 	b.Start()

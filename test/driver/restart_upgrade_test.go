@@ -51,9 +51,7 @@ func TestTheRegistrationOutlivesEveryUpgrade(t *testing.T) {
 	b := fixture.New(t, "--registration-dir="+dir)
 	b.CreateConfigMap("web", map[string]string{"n": "1"})
 	pod := b.Pod("web", map[string]string{"configMap": "web"})
-	if err := b.TryPublish(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.TryPublish(t.Context(), pod))
 	wantRegistered(b, dir)
 	for range 3 {
 		b.Kill()

@@ -32,9 +32,7 @@ func (b *rig) createSecret(secret *corev1.Secret) {
 func (b *rig) files(pod *corev1.Pod) map[string]string {
 	b.T.Helper()
 	root, err := os.OpenRoot(b.Path(pod, "..data"))
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	defer root.Close()
 	found := map[string]string{}
 	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
@@ -53,9 +51,7 @@ func (b *rig) files(pod *corev1.Pod) map[string]string {
 		}
 		return nil
 	})
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	return found
 }
 

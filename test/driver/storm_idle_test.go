@@ -38,9 +38,7 @@ func TestABusyObjectThatNobodyMounts(t *testing.T) {
 		t.Errorf("%d changes of an object that nobody mounts: %v syncs, %d bytes read, want next to none", changes, syncs, read)
 	}
 	events, err := b.Cluster.Client().CoreV1().Events(b.Namespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range events.Items {
 		if strings.Contains(e.Message, "leader") {
 			t.Errorf("an Event reports it: %s", e.Message)

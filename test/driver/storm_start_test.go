@@ -148,9 +148,7 @@ func testOneObjectChangesAllTheTime(t *testing.T, s manyVolumes) {
 	signal(t, b, unix.SIGSTOP)
 	err := pile(b, "busy", piled)
 	signal(t, b, unix.SIGCONT)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wantEverywhere(b, pods, fmt.Sprint("piled ", piled))
 	// A write is counted a moment after its files can be read.
 	if writes := b.Number(written) - before; writes < float64(s.fileSystems)/2 || writes > float64(piled*s.fileSystems)/2 {
@@ -173,9 +171,7 @@ func pile(b *fixture.Fixture, name string, times int) error {
 
 func signal(t testing.TB, b *fixture.Fixture, what unix.Signal) {
 	t.Helper()
-	if err := unix.Kill(b.Node.PID(), what); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Kill(b.Node.PID(), what))
 }
 
 // wantEverywhere waits until the volumes of all pods hold the number.

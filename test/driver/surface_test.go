@@ -16,9 +16,7 @@ func TestLogsAsJSON(t *testing.T) {
 	b := newRig(t, "--log-format=json")
 	b.WantRefusal(b.Pod("web", map[string]string{"bogus": "1"}), 3, "bogus")
 	data, err := os.ReadFile(b.Node.LogFile())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	failed := false
 	for line := range bytes.Lines(data) {
 		var entry struct {
@@ -39,9 +37,7 @@ func TestManifestsAreWhatTheAPIServerTakes(t *testing.T) {
 	t.Parallel()
 	c := environment.Cluster(t)
 	repo, err := environment.Repo()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, folder := range []string{"base", "overlays/before-1.35", "overlays/driver-identity"} {
 		out, err := c.Kubectl(t.Context(), "apply", "--dry-run=server", "--validate=strict", "-k", filepath.Join(repo, "deploy", folder))
 		if err != nil || !strings.Contains(out, "server dry run") {

@@ -28,9 +28,7 @@ func asShipped(t *testing.T, args ...string) *fixture.Fixture {
 func cpuOf(b *fixture.Fixture) time.Duration {
 	b.T.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.Node.PID()))
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	must(b.T, err)
 	_, after, _ := strings.Cut(string(text), ") ") // Fields from the third.
 	fields := strings.Fields(after)
 	ticks := 0

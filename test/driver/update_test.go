@@ -251,9 +251,7 @@ func TestNothingButOpenWatchesInQuietTimes(t *testing.T) {
 	start := time.Now()
 	time.Sleep(quiet) //nolint:forbidigo // That nothing happens meanwhile is the point.
 	requests, err := b.Cluster.Requests(start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	driver := cluster.ServiceAccountUser(environment.DriverNamespace, environment.DriverAccount)
 	for _, r := range requests {
 		if r.User == driver {
@@ -265,9 +263,7 @@ func TestNothingButOpenWatchesInQuietTimes(t *testing.T) {
 	b.UpdateConfigMap("web", map[string]string{"color": "blue"})
 	b.WantFile(pod, "color", "blue")
 	all, err := b.Cluster.Requests(time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	watches := 0
 	for _, r := range all {
 		if r.User == driver && r.Verb == "watch" && r.Namespace == b.Namespace {

@@ -26,9 +26,7 @@ const registerTimeout = 3 * time.Minute
 func TestTheAPIServerIsAwayForMinutes(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	st := s.steadyPods(t)
-	if err := s.StopAPIServer(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.StopAPIServer())
 	over := time.After(outage)
 	// A driver that starts meanwhile knows the volumes from its records alone, and stays although the kubelet cannot
 	// register it.
@@ -45,9 +43,7 @@ func TestTheAPIServerIsAwayForMinutes(t *testing.T) {
 	if now := s.driverProcess(t); now != after {
 		t.Errorf("the driver that started in the outage was process %d, and at its end it is %d", after, now)
 	}
-	if err := s.StartAPIServer(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.StartAPIServer(t.Context()))
 	st.goOn(t)
 	s.driverPodWithin(t, registerTimeout)
 }
@@ -56,9 +52,7 @@ func TestTheAPIServerIsAwayForMinutes(t *testing.T) {
 func (s *site) driverProcess(t testing.TB) int {
 	t.Helper()
 	pids, err := s.Processes("liveconfig-driver")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(pids) != 1 {
 		return 0
 	}
@@ -86,9 +80,7 @@ func TestTheAPIServersCertificateIsRotated(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	st := s.steadyPods(t)
 	before := s.servedCertificate(t)
-	if err := s.RotateCertificate(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.RotateCertificate())
 	eventually(t, 2*time.Minute, func() error {
 		if s.servedCertificate(t) == before {
 			return errors.New("the API server still serves its old certificate")
@@ -96,9 +88,7 @@ func TestTheAPIServersCertificateIsRotated(t *testing.T) {
 		return nil
 	})
 	// Connections that are open never look at certificates again.
-	if err := errors.Join(s.Link().Cut(), s.Link().Heal()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(s.Link().Cut(), s.Link().Heal()))
 	st.goOn(t)
 }
 
@@ -108,9 +98,7 @@ func (s *site) servedCertificate(t testing.TB) string {
 	// Whether the certificate is good is for the driver to say.
 	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
 	conn, err := dialer.DialContext(t.Context(), "tcp", net.JoinHostPort(cluster.ServiceIP, "443"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = conn.Close() }()
 	secure, ok := conn.(*tls.Conn)
 	if !ok {
@@ -124,9 +112,7 @@ func TestTheKeyOfServiceAccountsIsRotated(t *testing.T) {
 	st := s.steadyPods(t)
 	s.secret(t, st.namespace, "token", "one")
 	old := s.start(t, boxPod(st.namespace, "old", map[string]string{"secret": "token"}))
-	if err := s.RotateTokenKey(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.RotateTokenKey(t.Context()))
 	st.goOn(t)
 	young := s.start(t, boxPod(st.namespace, "new", map[string]string{"secret": "token"}))
 	s.secret(t, st.namespace, "token", "two")

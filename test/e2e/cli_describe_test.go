@@ -79,13 +79,9 @@ func TestDescribeOnANode(t *testing.T) {
 
 	// One required source that is gone freezes the volume, also for the other source.
 	maps := s.Client().CoreV1().ConfigMaps(d.namespace)
-	if err := maps.Delete(t.Context(), "other", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, maps.Delete(t.Context(), "other", metav1.DeleteOptions{}))
 	pods, err := s.Client().CoreV1().Pods(d.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, pod := range pods.Items { // The two are watched apart.
 		s.wantEvent(t, &pod, "SourceMissing", "other")
 	}
@@ -133,13 +129,9 @@ func (d describer) wantVersions(t *testing.T, want versions.State) {
 	t.Helper()
 	isInFiles := want == versions.Current
 	object, err := d.Client().CoreV1().ConfigMaps(d.namespace).Get(t.Context(), "app", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all []description.Description
-	if err := json.Unmarshal([]byte(d.describe(t, "deployment/web", "-o", "json")), &all); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(d.describe(t, "deployment/web", "-o", "json")), &all))
 	if len(all) != 1 || len(all[0].Pods) != 2 || len(all[0].Unknown) != 0 || len(all[0].Objects) != 2 {
 		t.Fatalf("describe = %+v, want one workload with 2 pods and 2 objects, of which all is known", all)
 	}

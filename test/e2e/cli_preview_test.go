@@ -85,9 +85,7 @@ func newPreviewer(t *testing.T, s *site) *previewer {
 	t.Helper()
 	p := &previewer{plugin: plugin{site: s, namespace: s.namespace(t)}, dir: t.TempDir()}
 	for name, text := range map[string]string{"tls.yaml": previewedTLS, "kinds.yaml": previewedKinds} {
-		if err := os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600))
 	}
 	return p
 }
@@ -104,13 +102,9 @@ func (p *previewer) path(name string) string {
 func (p *previewer) prepare(t *testing.T, name string, c previewed) *corev1.Pod {
 	t.Helper()
 	text, err := os.ReadFile(p.path(c.pod))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var from corev1.Pod
-	if err := yaml.Unmarshal(text, &from); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal(text, &from))
 	pod := boxPod(p.namespace, name, nil)
 	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	pod.Spec.ServiceAccountName = from.Spec.ServiceAccountName
@@ -130,9 +124,7 @@ func (p *previewer) prepare(t *testing.T, name string, c previewed) *corev1.Pod 
 	if err == nil {
 		err = os.WriteFile(p.path("pod-"+name), written, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pod
 }
 
@@ -211,9 +203,7 @@ func contentOf(t *testing.T, path string) string {
 func statOf(t *testing.T, path string) string {
 	t.Helper()
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		t.Fatalf("%s has no owner", path)
@@ -243,9 +233,7 @@ done`
 				t.Fatalf("a line of the listing is %q", line)
 			}
 			content, err := base64.StdEncoding.DecodeString(fields[2])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			found[filepath.Join(v.Name, fields[0])] = fields[1] + " " + string(content)
 		}
 	}

@@ -47,9 +47,7 @@ func (p plugin) sayTo(t *testing.T, errOut io.Writer, text func() string, args .
 	t.Helper()
 	home := t.TempDir()
 	kubeconfig := filepath.Join(home, "kubeconfig")
-	if err := p.WriteAdminKubeconfig(kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.WriteAdminKubeconfig(kubeconfig))
 	var out bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: errOut}
 	all := slices.Concat(args, []string{"--kubeconfig=" + kubeconfig, "--cache-dir=" + home, "--namespace=" + p.namespace})
@@ -118,9 +116,7 @@ func TestStatusAndWaitOnANode(t *testing.T) {
 	p.wantJSON(t, 2)
 
 	// One required source that is gone freezes a volume, also for the others.
-	if err := s.Client().CoreV1().ConfigMaps(p.namespace).Delete(t.Context(), "gone", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Client().CoreV1().ConfigMaps(p.namespace).Delete(t.Context(), "gone", metav1.DeleteOptions{}))
 	s.wantEvent(t, odd, "SourceMissing", "gone")
 	before := p.version(t)
 	s.configMap(t, p.namespace, "app", map[string]string{"file": "3"})
@@ -167,9 +163,7 @@ func (p plugin) deploy(t *testing.T) {
 func (p plugin) version(t *testing.T) string {
 	t.Helper()
 	object, err := p.Client().CoreV1().ConfigMaps(p.namespace).Get(t.Context(), "app", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return object.ResourceVersion
 }
 

@@ -73,9 +73,7 @@ func (c core) userNamespace() func() {
 	return func() {
 		pod := c.awaitReady(t, pod)
 		users, err := c.Exec(t.Context(), pod, "main", "head", "-n", "1", "/proc/self/uid_map")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		first := strings.Fields(users)
 		if len(first) != 3 || first[0] != "0" || first[1] == "0" {
 			t.Fatalf("the pod's users are %q, want others on the node", first)
@@ -217,9 +215,7 @@ func (c core) twoContainers() func() {
 		var seen []string
 		for _, container := range []string{"main", "second"} {
 			inode, err := c.Exec(t.Context(), pod, container, "stat", "-L", "-c", "%d:%i", corePath)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			seen = append(seen, inode)
 		}
 		if len(slices.Compact(seen)) != 1 {

@@ -93,9 +93,7 @@ func (c core) job() func() {
 			t.Errorf("the Job's pod is now %s and %s, want %s and Succeeded", got.UID, got.Status.Phase, pod.UID)
 		}
 		now := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
-		if err := jobs.Delete(t.Context(), "job", now); err != nil {
-			t.Fatal(err)
-		}
+		must(t, jobs.Delete(t.Context(), "job", now))
 		c.wantNothingOf(t, pod)
 	}
 }
@@ -139,9 +137,7 @@ func (c core) restart() func() {
 	return func() {
 		pod := c.awaitReady(t, pod)
 		before, err := c.Exec(t.Context(), pod, "main", "stat", "-L", "-c", "%d", mountPath)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		// The shell ends with its parent, so the command may fail.
 		_, _ = c.Exec(t.Context(), pod, "main", "kill", "1")
 		pod = c.awaitRestart(t, pod, 0)
@@ -164,9 +160,7 @@ func (c core) events() func() {
 		c.file(t, "events", "two")
 		c.wantFile(t, pod, "", corePath, "two")
 		c.wantEvent(t, pod, "Projected", "a change of the sources is in the files")
-		if err := c.Client().CoreV1().ConfigMaps(c.ns).Delete(t.Context(), "events", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Client().CoreV1().ConfigMaps(c.ns).Delete(t.Context(), "events", metav1.DeleteOptions{}))
 		c.wantEvent(t, pod, "SourceMissing", `configmap "events" not found`)
 		c.wantFile(t, pod, "", corePath, "two")
 		c.file(t, "events", "three")

@@ -74,9 +74,7 @@ func (s *site) crowd(t *testing.T, namespace, key string, pod func(name string) 
 			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, group.Wait())
 	pods := map[string]*corev1.Pod{}
 	s.awaitPods(t, crowdTimeout, namespace, func(_ watch.EventType, pod *corev1.Pod) error {
 		if ready(pod) == nil {
@@ -118,9 +116,7 @@ func (s *site) editCrowd(t *testing.T, namespace string, pods []*corev1.Pod) {
 func (s *site) disperse(t *testing.T, namespace string, pods []*corev1.Pod) {
 	t.Helper()
 	api, now := s.Client().CoreV1().Pods(namespace), metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}
-	if err := api.DeleteCollection(t.Context(), now, metav1.ListOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.DeleteCollection(t.Context(), now, metav1.ListOptions{}))
 	eventually(t, crowdTimeout, func() error {
 		left, err := api.List(t.Context(), metav1.ListOptions{})
 		if err == nil && len(left.Items) > 0 {

@@ -22,9 +22,7 @@ func TestPodsOutliveTheirNode(t *testing.T) {
 
 	t.Run("the driver's pod is deleted", func(t *testing.T) {
 		before := s.driverPod(t)
-		if err := s.Client().CoreV1().Pods(driverNamespace).Delete(t.Context(), before, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Client().CoreV1().Pods(driverNamespace).Delete(t.Context(), before, metav1.DeleteOptions{}))
 		s.awaitDriverAfter(t, before)
 		st.goOn(t)
 	})
@@ -37,23 +35,15 @@ func TestPodsOutliveTheirNode(t *testing.T) {
 	t.Run("the driver is upgraded", func(t *testing.T) { st.upgrade(t) })
 	t.Run("the driver is away while pods start and stop", func(t *testing.T) { st.withoutDriver(t) })
 	t.Run("the kubelet is killed", func(t *testing.T) {
-		if err := s.KillKubelet(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.KillKubelet())
 		st.edit(t)
-		if err := s.StartKubelet(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.StartKubelet(t.Context()))
 		st.goOn(t)
 	})
 	t.Run("containerd is killed", func(t *testing.T) {
-		if err := s.KillRuntime(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.KillRuntime())
 		st.edit(t)
-		if err := s.StartRuntime(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.StartRuntime(t.Context()))
 		st.goOn(t)
 	})
 	t.Run("the node is rebooted", func(t *testing.T) { st.reboot(t) })
@@ -81,22 +71,16 @@ func (st *steady) upgrade(t *testing.T) {
 	t.Helper()
 	const version = "0.1.1"
 	before := st.driverPod(t)
-	if err := st.ImportDriver(t.Context(), "registry.example.com/liveconfig:"+version); err != nil {
-		t.Fatal(err)
-	}
+	must(t, st.ImportDriver(t.Context(), "registry.example.com/liveconfig:"+version))
 	upgrade, err := st.CodeAfter("deploy/README.md", "## Upgrade")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	upgrade = strings.ReplaceAll(upgrade, "image.tag=NEW", "image.tag="+version)
 	if _, err := st.Shell(t.Context(), upgrade); err != nil {
 		t.Fatal(err)
 	}
 	st.awaitDriverAfter(t, before)
 	pod, err := st.Client().CoreV1().Pods(driverNamespace).Get(t.Context(), st.driverPod(t), metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, want := pod.Spec.Containers[0].Image, "registry.example.com/liveconfig:"+version; got != want {
 		t.Errorf("the driver's image is %s, want %s", got, want)
 	}
@@ -117,9 +101,7 @@ func (st *steady) withoutDriver(t *testing.T) {
 	})
 	arriving := st.create(t, boxPod(st.namespace, "arriving", map[string]string{"configMap": "content"}))
 	st.wantEvent(t, arriving, "FailedMount", "csi.liveconfig.internal")
-	if err := st.Client().CoreV1().Pods(st.namespace).Delete(t.Context(), leaving.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, st.Client().CoreV1().Pods(st.namespace).Delete(t.Context(), leaving.Name, metav1.DeleteOptions{}))
 	st.checkWithoutDriver(t)
 	st.scheduleDriver(t, `{"liveconfig.test/nowhere": null}`)
 	arriving = st.awaitReady(t, arriving)
@@ -145,9 +127,7 @@ func (s *site) scheduleDriver(t testing.TB, selector string) {
 	patch := `{"spec": {"template": {"spec": {"nodeSelector": ` + selector + `}}}}`
 	_, err := s.Client().AppsV1().DaemonSets(driverNamespace).Patch(t.Context(),
 		"liveconfig-driver", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // reboot pulls the node's plug. Containers start again, so what they have said so far is looked at before.
@@ -159,16 +139,10 @@ func (st *steady) reboot(t *testing.T) {
 	for _, pod := range st.pods {
 		restarts[pod.Name] = pod.Status.ContainerStatuses[0].RestartCount
 	}
-	if err := st.PowerOff(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, st.PowerOff())
 	st.edit(t)
-	if err := st.Client().CoreV1().Pods(st.namespace).Delete(t.Context(), gone.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := st.PowerOn(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, st.Client().CoreV1().Pods(st.namespace).Delete(t.Context(), gone.Name, metav1.DeleteOptions{}))
+	must(t, st.PowerOn(t.Context()))
 	for i, pod := range st.pods {
 		st.pods[i] = st.awaitRestart(t, pod, restarts[pod.Name])
 	}

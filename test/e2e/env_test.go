@@ -97,17 +97,13 @@ func (e *example) supervisedPod(t *testing.T, app string) *supervised {
 	}
 	_, container, _ := strings.Cut(p.pod.Status.ContainerStatuses[0].ContainerID, "://")
 	pids, err := e.Processes("liveconfig-exec")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, pid := range pids {
 		groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 		if err == nil && strings.Contains(string(groups), container) {
 			p.supervisor, err = lookAt(pid)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	if p.supervisor.pid == 0 {
 		t.Fatalf("none of the processes %v is of container %s", pids, container)
@@ -168,9 +164,7 @@ func (p *supervised) wantSameContainer(t *testing.T) {
 		t.Errorf("liveconfig-exec in %s is process %v, %v, want %v as before", p.pod.Name, got, err, p.supervisor)
 	}
 	now, err := p.Client().CoreV1().Pods(p.namespace).Get(t.Context(), p.pod.Name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	type identity struct {
 		pod, container string
 		restarts       int32
@@ -260,8 +254,6 @@ func lookAt(pid int) (process, error) {
 func sinceBoot(t *testing.T) time.Duration {
 	t.Helper()
 	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.ClockGettime(unix.CLOCK_BOOTTIME, &now))
 	return time.Duration(now.Nano())
 }

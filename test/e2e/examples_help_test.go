@@ -34,9 +34,7 @@ type example struct {
 func (s *site) examplesPage(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.Repo(), examplesPage))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -53,13 +51,9 @@ func (s *site) example(t *testing.T, folder, namespace string) *example {
 		site: s, folder: folder, namespace: namespace, dir: t.TempDir(),
 		steps: steps[:last], cleanUp: steps[last], shown: page.Shown(section),
 	}
-	if err := s.WriteAdminKubeconfig(filepath.Join(e.dir, "kubeconfig")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.WriteAdminKubeconfig(filepath.Join(e.dir, "kubeconfig")))
 	// The commands are for the root of the checkout, where they must not leave files.
-	if err := os.Symlink(filepath.Join(s.Repo(), "examples"), filepath.Join(e.dir, "examples")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(filepath.Join(s.Repo(), "examples"), filepath.Join(e.dir, "examples")))
 	e.typeIn(t, "kubectl config set-context --current --namespace="+e.namespace)
 	return e
 }
@@ -78,9 +72,7 @@ func (e *example) typeIn(t *testing.T, commands string) string {
 	t.Helper()
 	script := fmt.Sprintf("cd %q\nexport KUBECONFIG=$PWD/kubeconfig\n%s", e.dir, commands)
 	out, err := e.Shell(t.Context(), script)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
@@ -186,9 +178,7 @@ func (s *site) addStranger(t *testing.T, pod *corev1.Pod) {
 		_, err = pods.UpdateEphemeralContainers(t.Context(), pod.Name, pod, metav1.UpdateOptions{})
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	eventually(t, startTimeout, func() error {
 		got, err := pods.Get(t.Context(), pod.Name, metav1.GetOptions{})
 		if err != nil {

@@ -13,10 +13,6 @@ import (
 func (s *site) importExampleImages(t *testing.T) {
 	t.Helper()
 	images, err := fakeimages.For(filepath.Join(s.Repo(), "examples"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.ImportStandIns(t.Context(), images...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, s.ImportStandIns(t.Context(), images...))
 }

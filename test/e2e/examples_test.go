@@ -78,9 +78,7 @@ func TestExamples(t *testing.T) {
 func (s *site) wantSectionForEachFolder(t *testing.T) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(s.Repo(), "examples"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var folders []string
 	for _, entry := range entries {
 		if entry.IsDir() {
@@ -165,9 +163,7 @@ func (e *example) wantSeen(t *testing.T, pod *corev1.Pod, want look) {
 	}
 	for path, name := range want.secrets {
 		secret, err := e.Client().CoreV1().Secrets(e.namespace).Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		e.wantFile(t, pod, "", path, string(secret.Data[filepath.Base(path)]))
 	}
 	for path, owner := range want.owners {

@@ -24,13 +24,9 @@ kubectl delete namespace liveconfig-system`
 	s.wantNoDriver(t)
 
 	install, err := s.CodeAfter("deploy/README.md", "With kustomize, by a folder of your own beside the checkout `liveconfig`:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	checkout := filepath.Join(t.TempDir(), "liveconfig")
-	if err := os.CopyFS(filepath.Join(checkout, "deploy"), os.DirFS(filepath.Join(s.Repo(), "deploy"))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(filepath.Join(checkout, "deploy"), os.DirFS(filepath.Join(s.Repo(), "deploy"))))
 	s.run(t, checkout, install)
 	t.Run("a volume", func(t *testing.T) {
 		namespace := s.namespace(t)
@@ -42,9 +38,7 @@ kubectl delete namespace liveconfig-system`
 	s.wantWords(t, "deploy/README.md", "kubectl delete -k ../my-cluster")
 	s.run(t, checkout, "kubectl delete -k ../my-cluster")
 	s.wantNoDriver(t)
-	if err := s.Install(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Install(t.Context()))
 }
 
 // run runs a script in a folder.
@@ -61,9 +55,7 @@ func (s *site) run(t testing.TB, folder, script string) {
 func (s *site) wantWords(t testing.TB, page string, words ...string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.Repo(), page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, w := range words {
 		if !strings.Contains(string(text), w) {
 			t.Errorf("%s does not say %q", page, w)

@@ -41,9 +41,7 @@ func TestLatency(t *testing.T) {
 	s.configMap(t, namespace, "numbers", number(0))
 	pod := s.start(t, watcherPod(namespace))
 	w := s.watchPod(t, pod)
-	if err := w.until(0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.until(0))
 
 	sent, took := make([]time.Time, edits+1), make([]time.Duration, 0, edits)
 	ticker := time.NewTicker(editInterval)
@@ -54,9 +52,7 @@ func TestLatency(t *testing.T) {
 		s.configMap(t, namespace, "numbers", number(n))
 		took = append(took, time.Since(sent[n]))
 	}
-	if err := w.until(edits); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.until(edits))
 
 	ours, inTree := w.latencies(sent, oursPath), w.latencies(sent, inTreePath)
 	if got, limit := percentile(ours, 50), percentile(inTree, 50); got >= limit {

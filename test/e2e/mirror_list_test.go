@@ -76,9 +76,7 @@ func TestMirrorListsEveryTest(t *testing.T) {
 func mirrorRows(t testing.TB) (rows []mirrorRow) {
 	t.Helper()
 	text, err := os.ReadFile("MIRROR.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := ""
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
@@ -104,9 +102,7 @@ func mirrorRows(t testing.TB) (rows []mirrorRow) {
 func upstreamDir(t testing.TB) string {
 	t.Helper()
 	repo, err := environment.Repo()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "k8s.io/kubernetes")
 	cmd.Dir = filepath.Join(repo, "test", "tools", "kubernetes")
 	out, err := cmd.Output()
@@ -121,9 +117,7 @@ func upstreamDir(t testing.TB) string {
 func upstreamTitles(t testing.TB, path string) (titles []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ast.Inspect(file, func(node ast.Node) bool {
 		call, ok := node.(*ast.CallExpr)
 		if !ok || !isTest(call.Fun) {

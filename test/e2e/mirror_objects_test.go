@@ -67,9 +67,7 @@ func (p *mirrorPod) put(t *testing.T, objects ...object) {
 		if apierrors.IsNotFound(err) {
 			err = p.rest().Post().Namespace(p.place(o)).Resource(resource(o.kind)).Body(o.body(name)).Do(t.Context()).Error()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 }
 
@@ -78,9 +76,7 @@ func (p *mirrorPod) drop(t *testing.T, objects ...object) {
 	t.Helper()
 	for _, o := range objects {
 		err := p.rest().Delete().Namespace(p.place(o)).Resource(resource(o.kind)).Name(p.name(o.name)).Do(t.Context()).Error()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 }
 
@@ -89,9 +85,7 @@ func (p *mirrorPod) wantLocked(t *testing.T) {
 	t.Helper()
 	patch := func(value map[string]any) error {
 		text, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return p.rest().Patch(types.MergePatchType).Namespace(p.namespace).Resource(resource(p.lock)).Name(p.object).
 			Body(text).Do(t.Context()).Error()
 	}
@@ -151,9 +145,7 @@ func inTree(t testing.TB, attributes map[string]string) corev1.VolumeSource {
 	var mode *int32
 	if text, ok := attributes["defaultMode"]; ok {
 		n, err := strconv.ParseInt(text, 8, 32)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		mode = new(int32(n))
 	}
 	var items []corev1.KeyToPath
@@ -209,9 +201,7 @@ func await[T runtime.Object](
 	last := errors.New("there is none")
 	for ctx.Err() == nil { // The API server ends a watch whose reader does not keep up, and tells a new one what there is.
 		w, err := open(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for event := range w.ResultChan() {
 			got, ok := event.Object.(T)
 			if !ok {

@@ -222,9 +222,7 @@ func (p *mirrorPod) wantRefused(t *testing.T) {
 	t.Helper()
 	p.awaitEvent(t, p.pod, "FailedMount", p.name(p.refused))
 	pod, err := p.Client().CoreV1().Pods(p.namespace).Get(t.Context(), p.pod.Name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if pod.Status.Phase != corev1.PodPending {
 		t.Errorf("the pod is %s, want %s", pod.Status.Phase, corev1.PodPending)
 	}

@@ -55,9 +55,7 @@ func (s *site) namespace(t *testing.T) string {
 	name := "e2e-" + rand.String(6)
 	namespaces := s.Client().CoreV1().Namespaces()
 	_, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.awaitDefaults(t, name)
 	t.Cleanup(func() {
 		ctx := context.Background()
@@ -139,9 +137,7 @@ func (s *site) wantNothingOf(t *testing.T, pod *corev1.Pod) {
 func (s *site) create(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	created, err := s.Client().CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return created
 }
 
@@ -198,9 +194,7 @@ func (s *site) delete(t testing.TB, pod *corev1.Pod) {
 func (s *site) exec(t testing.TB, pod *corev1.Pod, command ...string) string {
 	t.Helper()
 	out, err := s.Exec(t.Context(), pod, "", command...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
@@ -245,9 +239,7 @@ func (s *site) configMap(t testing.TB, namespace, name string, data map[string]s
 	if apierrors.IsNotFound(err) {
 		_, err = maps.Create(t.Context(), object, metav1.CreateOptions{})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // The place of the volume of [boxPod] in its container.

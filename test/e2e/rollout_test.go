@@ -46,9 +46,7 @@ func (s *site) withController(t *testing.T) {
 			return err
 		})
 	})
-	if err := s.InstallController(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.InstallController(t.Context()))
 	pods, err := s.controllerPods(t.Context())
 	if err != nil || len(pods) == 0 {
 		t.Fatalf("the controller's pods are %v, %v", pods, err)
@@ -226,9 +224,7 @@ func (r *rollouts) word(t *testing.T, pod *corev1.Pod) (string, error) {
 func (r *rollouts) revisions(t *testing.T) map[string]string {
 	t.Helper()
 	list, err := r.Client().AppsV1().ReplicaSets(r.namespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	numbers := map[string]string{}
 	for _, set := range list.Items {
 		config := set.Spec.Template.Annotations["liveconfig.internal/config"]
@@ -251,9 +247,7 @@ func (r *rollouts) mayReadSecrets(t *testing.T) {
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "default", Namespace: r.namespace}},
 	}, metav1.CreateOptions{})
-	if err := errors.Join(errOfRole, errOfBinding); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(errOfRole, errOfBinding))
 }
 
 // edit has both objects say a word.
@@ -266,9 +260,7 @@ func (r *rollouts) edit(t *testing.T, word string) {
 	if apierrors.IsNotFound(err) {
 		_, err = secrets.Create(t.Context(), secret, metav1.CreateOptions{})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // deployment is one whose pods get the word in six ways, and are not ready with one word.

@@ -71,9 +71,7 @@ func TestReplicasShareOneFileSystem(t *testing.T) {
 		s.wantNothingOf(t, pod)
 	}
 	s.wantRecords(t)
-	if err := api.Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	s.disperse(t, namespace, second)
 	s.wantNoVolumes(t)
 }
@@ -111,9 +109,7 @@ func (s *site) wantOneFileSystem(t *testing.T, pods []*corev1.Pod) {
 	for _, pod := range pods {
 		s.wantOneMount(t, pod)
 		var st syscall.Stat_t
-		if err := syscall.Stat(s.VolumeDir(pod, "config"), &st); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Stat(s.VolumeDir(pod, "config"), &st))
 		devices[st.Dev] = append(devices[st.Dev], pod.Name)
 	}
 	if len(devices) != 1 {
@@ -164,9 +160,7 @@ func (s *site) edit(t *testing.T, namespace, name string) (stop func() int) {
 func (s *site) wantNoFailedMounts(t *testing.T, namespace string) {
 	t.Helper()
 	events, err := s.Client().CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=FailedMount"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range events.Items {
 		t.Errorf("%s of %s: %s", e.Reason, e.InvolvedObject.Name, e.Message)
 	}

@@ -28,9 +28,7 @@ kubectl -n liveconfig-system rollout status daemonset/liveconfig-driver`)
 	upgrade("--set registrar.enabled=true,livenessProbe.enabled=true")
 	defer upgrade("--set registrar.enabled=false,livenessProbe.enabled=false")
 	driver, err := s.Client().CoreV1().Pods(driverNamespace).Get(t.Context(), s.driverPod(t), metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := len(driver.Spec.Containers); got != 3 {
 		t.Errorf("the driver's pod has %d containers, want 3", got)
 	}
@@ -58,9 +56,7 @@ func (s *site) importSidecars(t *testing.T) {
 		t.Fatalf("build the sidecars: %v\n%s", err, output)
 	}
 	text, err := os.ReadFile(filepath.Join(s.Repo(), "deploy/chart/values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var values map[string]struct {
 		Image struct{ Repository, Tag string }
 	}
@@ -76,7 +72,5 @@ func (s *site) importSidecars(t *testing.T) {
 	if len(images) != 2 {
 		t.Fatalf("the chart's values name %d images of sidecars, want 2", len(images))
 	}
-	if err := s.ImportStandIns(t.Context(), images...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.ImportStandIns(t.Context(), images...))
 }

@@ -91,9 +91,7 @@ func (s *site) wantOneMount(t testing.TB, pod *corev1.Pod) {
 			continue
 		}
 		mounts, err := s.Mounts(string(pod.UID) + "/volumes/kubernetes.io~csi/" + v.Name + "/mount ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(mounts) != 1 {
 			t.Fatalf("volume %s of pod %s has %d mounts, want 1:\n%s", v.Name, pod.Name, len(mounts), strings.Join(mounts, "\n"))
 		}
@@ -146,19 +144,13 @@ func (s *site) killDriver(t testing.TB) {
 func (s *site) killInPods(t testing.TB, program string) {
 	t.Helper()
 	pids, err := s.Processes(program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(pids) != 1 {
 		t.Fatalf("%s runs %d times on the node, want once", program, len(pids))
 	}
 	process, err := os.FindProcess(pids[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, process.Kill())
 }
 
 // wantOnTheNode reads a pod's file as the node sees it.

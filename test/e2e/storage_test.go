@@ -14,19 +14,13 @@ import (
 func TestStorageSuite(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	images, err := s.Shell(t.Context(), "storage-e2e --images")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for ref := range strings.FieldsSeq(images) {
 		image := realnode.FakeImage{Ref: ref, Cmd: []string{"/bin/sh"}}
-		if err := s.ImportStandIns(t.Context(), image); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.ImportStandIns(t.Context(), image))
 	}
 	report := filepath.Join(s.LogDir(), "storage-e2e.xml")
 	summary, err := s.Shell(t.Context(), fmt.Sprintf(`storage-e2e --kubeconfig="$KUBECONFIG" --junit=%q`, report))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Log(summary)
 }

@@ -17,16 +17,12 @@ func TestTour(t *testing.T) {
 	s.importExampleImages(t)
 	s.withController(t)
 	printed, err := s.Shell(t.Context(), fmt.Sprintf("export PATH=%q:$PATH\ntest/e2e/tour.sh", s.buildPlugin(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if testing.Verbose() {
 		t.Log(printed)
 	}
 	text, err := os.ReadFile(filepath.Join(s.Repo(), "test", "e2e", "TOUR.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wantInOrder(t, printed, page.Shown(string(text)))
 	for _, namespace := range []string{"liveconfig-tour", "shop", "certs"} {
 		s.wantNoNamespace(t, namespace)

@@ -61,9 +61,7 @@ func (a applied) holds() {
 		a.t.Errorf("label = %q, want %q as before", got, a.label)
 	}
 	made, err := a.client.CoreV1().ConfigMaps(a.namespace).List(a.t.Context(), metav1.ListOptions{LabelSelector: copies.Label})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must(a.t, err)
 	if len(made.Items) != 2 {
 		a.t.Errorf("there are %d copies, want one for each version of foo", len(made.Items))
 	}
@@ -151,25 +149,15 @@ func TestHelmUpgrade(t *testing.T) {
 func (s *site) upgrade(old, manifest string) {
 	s.t.Helper()
 	current, err := json.Marshal(s.deployment("web"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	original, err := yaml.YAMLToJSON([]byte(old))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	modified, err := yaml.YAMLToJSON([]byte(manifest))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	schema, err := strategicpatch.NewPatchMetaFromStruct(appsv1.Deployment{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	patch, err := strategicpatch.CreateThreeWayMergePatch(original, modified, current, schema, true)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	_, err = s.client.AppsV1().Deployments(s.namespace).
 		Patch(s.t.Context(), "web", types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: "helm"})
 	if err != nil {
@@ -283,7 +271,5 @@ func TestTemplateThatNamesAnother(t *testing.T) {
 // write writes a file.
 func (s *site) write(path, text string) {
 	s.t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, os.WriteFile(path, []byte(text), 0o600))
 }

@@ -256,9 +256,7 @@ func (s *site) traits(ref string) string {
 	delete(meta.Annotations, "kubectl.kubernetes.io/last-applied-configuration")
 	delete(meta.Annotations, trigger.UndoneAnnotation) // It has a time.
 	text, err := yaml.Marshal([]any{meta.Annotations, meta.Labels, template, meta.Generation, len(s.revisions(meta.UID))})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return strings.ReplaceAll(string(text), "app: "+name, "app: NAME")
 }
 

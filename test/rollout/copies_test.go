@@ -34,9 +34,7 @@ func triggered(name, list string) string {
 func (s *site) configMapNow(name string) *corev1.ConfigMap {
 	s.t.Helper()
 	o, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(s.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return o
 }
 
@@ -44,9 +42,7 @@ func (s *site) configMapNow(name string) *corev1.ConfigMap {
 func (s *site) copyUIDs() map[string]string {
 	s.t.Helper()
 	list, err := s.client.CoreV1().ConfigMaps(s.namespace).List(s.t.Context(), metav1.ListOptions{LabelSelector: copies.Label})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	found := map[string]string{}
 	for _, o := range list.Items {
 		found[o.Name] = string(o.UID)
@@ -67,9 +63,7 @@ func (s *site) makeCopyable() string {
 		},
 		Data: map[string]string{"text": "ä\n", "empty": ""}, BinaryData: map[string][]byte{"bytes": {0xff, 0x00}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	for kind, data := range map[corev1.SecretType]map[string][]byte{
 		corev1.SecretTypeOpaque:           {"any": {0}},
 		corev1.SecretTypeTLS:              {"tls.crt": {}, "tls.key": {}},
@@ -82,9 +76,7 @@ func (s *site) makeCopyable() string {
 		_, err := core.Secrets(s.namespace).Create(s.t.Context(), &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}}, Type: kind, Data: data,
 		}, metav1.CreateOptions{})
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 	}
 	return strings.Join(list, ",")
 }
@@ -131,9 +123,7 @@ func (s *site) checkCopy(o trigger.Object, name string) {
 		after, problem := s.client.CoreV1().ConfigMaps(s.namespace).Get(s.t.Context(), name, metav1.GetOptions{})
 		source, made, immutable, err = s.configMapNow(o.Name), after, after.Immutable, problem
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	if immutable == nil || !*immutable {
 		s.t.Errorf("the copy of %s is not immutable", o)
 	}
@@ -239,9 +229,7 @@ func TestWhatCannotBeCopied(t *testing.T) {
 	first := s.follows("web", "configmap/foo")
 	two := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "foo"}, Data: map[string]string{"config": "two"}}
 	copied, err := copies.OfConfigMap(two)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	taken := copied.Name
 	s.configMap(taken, "mine")
 	mine := s.configMapNow(taken)

@@ -44,14 +44,10 @@ var asShipped = sync.OnceValues(func() (string, error) {
 func (s *site) startShipped(args ...string) {
 	s.t.Helper()
 	binary, err := asShipped()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	flags := append(append([]string{}, s.args...), append([]string{"-v=2"}, args...)...)
 	p, err := process.Start(context.WithoutCancel(s.t.Context()), process.Config{Path: binary, Args: flags, LogFile: s.log})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.process = p
 }
 
@@ -59,9 +55,7 @@ func (s *site) startShipped(args ...string) {
 func (s *site) crowd(size int) {
 	s.t.Helper()
 	var one appsv1.Deployment
-	if err := yaml.UnmarshalStrict([]byte(deployment("web")), &one); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, yaml.UnmarshalStrict([]byte(deployment("web")), &one))
 	one.Spec.Replicas = new(int32)
 	many, ctx := errgroup.WithContext(s.t.Context())
 	many.SetLimit(8)
@@ -73,9 +67,7 @@ func (s *site) crowd(size int) {
 			return err
 		})
 	}
-	if err := many.Wait(); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, many.Wait())
 }
 
 // copyOf waits for the copy of foo that has a value.
@@ -155,13 +147,9 @@ func (s *site) calm(while time.Duration) {
 func (s *site) cost() (proc.Memory, proc.Work) {
 	s.t.Helper()
 	memory, err := proc.MemoryOf(s.process.PID())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	work, err := proc.WorkOf(s.process.PID())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return memory, work
 }
 
@@ -176,9 +164,7 @@ func (s *site) edited(value string, size int) (map[string]int, time.Duration) {
 	memory, work := s.cost()
 	counts := counted(s.requested(since))
 	meta, err := json.Marshal(made.ObjectMeta)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.t.Logf("%d workloads: %s until the last template, %s of processor, %d KiB resident, %d bytes of metadata on the copy, requests:\n%s",
 		size, last.Sub(since).Round(10*time.Millisecond), work.Since(before).CPU.Round(time.Millisecond), memory.Resident>>10, len(meta), table(counts))
 	return counts, last.Sub(since)
@@ -240,9 +226,7 @@ func TestGuardCrowd(t *testing.T) {
 		t.Errorf("it took %s until nothing was asked for 20 s", took)
 	}
 	made, err := s.client.CoreV1().ConfigMaps(s.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: copies.Label})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(made.Items) != 3 {
 		t.Errorf("there are %d copies, want one for each of 3 versions", len(made.Items))
 	}
@@ -294,9 +278,7 @@ func (s *site) big(objects, size int) {
 			return err
 		})
 	}
-	if err := many.Wait(); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, many.Wait())
 	s.t.Cleanup(func() { // Others need the room.
 		ctx := context.WithoutCancel(s.t.Context())
 		for _, err := range []error{
@@ -314,9 +296,7 @@ func (s *site) big(objects, size int) {
 func (s *site) peak() int64 {
 	s.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.PID()))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	_, rest, _ := strings.Cut(string(status), "VmHWM:")
 	var kilobytes int64
 	if _, err := fmt.Sscan(rest, &kilobytes); err != nil {

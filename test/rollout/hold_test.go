@@ -92,9 +92,7 @@ func (s *site) haveHeardOfReady(name string) {
 			return isOf(name)(pod) && pod.DeletionTimestamp == nil && !fakenodes.IsReady(pod)
 		})
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 }
 
 // TestFailingRolloutHolds: a bad config stops the rollout with pods left that work, and the next edit waits until the bad
@@ -217,9 +215,7 @@ func TestOldPodsKeepTheOldConfig(t *testing.T) {
 		}
 	}
 	before := time.Now()
-	if err := s.client.CoreV1().Pods(s.namespace).Delete(t.Context(), victim.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.client.CoreV1().Pods(s.namespace).Delete(t.Context(), victim.Name, metav1.DeleteOptions{}))
 	s.eventually(func() error {
 		for _, e := range s.stage.Journal(s.namespace).Since(before) {
 			if e.What == fakenodes.Ready && e.Owner() == fakenodes.Owner(victim) {

@@ -119,9 +119,7 @@ type candidate struct {
 func newCandidate(s *site) candidate {
 	s.t.Helper()
 	kubeconfig := filepath.Join(s.t.TempDir(), "kubeconfig")
-	if err := s.c.WriteAdminKubeconfig(kubeconfig); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.c.WriteAdminKubeconfig(kubeconfig))
 	c := candidate{&site{}, fixture.FreeAddress(s.t)}
 	*c.site = *s
 	c.log = filepath.Join(s.t.TempDir(), "candidate.log")

@@ -68,9 +68,7 @@ func (s *site) fieldsOf(manager string) []string {
 			continue
 		}
 		var tree map[string]any
-		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &tree); err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, json.Unmarshal(entry.FieldsV1.GetRawBytes(), &tree))
 		fields = append(fields, leaves("", tree)...)
 	}
 	slices.Sort(fields)

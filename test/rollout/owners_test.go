@@ -183,14 +183,10 @@ func TestCopyNobodyCameFor(t *testing.T) {
 	made, err := copies.OfConfigMap(&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "foo", Namespace: s.namespace}, Data: map[string]string{"config": "never"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	made.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: d.Name, UID: d.UID}}
 	made, err = s.client.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), made, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.eventually(func() error {
 		_, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), made.Name, metav1.GetOptions{})
 		switch {

@@ -89,9 +89,7 @@ func (s *site) setImage(ref, image string) {
 	patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":%q}]`, image)
 	_, name, _ := strings.Cut(ref, "/")
 	_, err := s.client.AppsV1().Deployments(s.namespace).Patch(s.t.Context(), name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 }
 
 // TestAppliedTogether: a Deployment and its source that are changed by one apply.

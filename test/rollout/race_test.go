@@ -105,9 +105,7 @@ func (s *site) behindFront() *network.Front {
 	front := network.NewFront(s.t, s.c)
 	_, direct := program(s.t)
 	kubeconfig := filepath.Join(s.t.TempDir(), "kubeconfig")
-	if err := front.Kubeconfig(direct, kubeconfig); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, front.Kubeconfig(direct, kubeconfig))
 	s.args = append(s.args, "--kubeconfig="+kubeconfig)
 	return front
 }

@@ -24,27 +24,19 @@ func (s *site) limit(without ...string) string {
 	s.t.Helper()
 	ctx := s.t.Context()
 	installed, err := s.client.RbacV1().ClusterRoles().Get(ctx, "liveconfig-controller-in-namespace", metav1.GetOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	for i := range installed.Rules {
 		rule := &installed.Rules[i]
 		rule.Resources = slices.DeleteFunc(rule.Resources, func(resource string) bool { return slices.Contains(without, resource) })
 	}
 	rules := slices.DeleteFunc(installed.Rules, func(rule rbacv1.PolicyRule) bool { return len(rule.Resources) == 0 })
-	if err := s.c.EnsureServiceAccount(ctx, s.namespace, "controller"); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.c.EnsureServiceAccount(ctx, s.namespace, "controller"))
 	s.allow("controller", rules...)
 	user := cluster.ServiceAccountUser(s.namespace, "controller")
 	action := authorizationv1.ResourceAttributes{Namespace: s.namespace, Verb: "watch", Group: "apps", Resource: "deployments"}
-	if err := s.c.AwaitAccess(ctx, user, action); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.c.AwaitAccess(ctx, user, action))
 	kubeconfig := filepath.Join(s.t.TempDir(), "kubeconfig")
-	if err := s.c.WriteServiceAccountKubeconfig(ctx, kubeconfig, s.namespace, "controller"); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.c.WriteServiceAccountKubeconfig(ctx, kubeconfig, s.namespace, "controller"))
 	s.args = append(s.args, "--kubeconfig="+kubeconfig)
 	return user
 }
@@ -59,9 +51,7 @@ func (s *site) allow(account string, rules ...rbacv1.PolicyRule) {
 	if apierrors.IsAlreadyExists(err) {
 		_, err = rbac.Roles(s.namespace).Update(s.t.Context(), role, metav1.UpdateOptions{})
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	_, err = rbac.RoleBindings(s.namespace).Create(s.t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace, Name: account}},
@@ -75,9 +65,7 @@ func (s *site) allow(account string, rules ...rbacv1.PolicyRule) {
 func (s *site) askedBy(user string, since time.Time) []cluster.Request {
 	s.t.Helper()
 	all, err := s.c.Requests(since)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return slices.DeleteFunc(all, func(r cluster.Request) bool { return r.User != user || r.Resource == "" })
 }
 
@@ -163,9 +151,7 @@ func TestPodsMustMayReadCopies(t *testing.T) {
 	read := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}
 	named := read
 	named.ResourceNames = []string{"key"}
-	if err := s.c.EnsureServiceAccount(t.Context(), s.namespace, "web"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.c.EnsureServiceAccount(t.Context(), s.namespace, "web"))
 	s.allow("web", named)
 	s.key("one")
 	s.apply(manifest("deployment", "web", append(secretVolume(), "      containers:", "      serviceAccountName: web\n      containers:")...))

@@ -82,9 +82,7 @@ func (s *site) start() {
 	s.t.Helper()
 	binary, _ := program(s.t)
 	p, err := process.Start(context.WithoutCancel(s.t.Context()), process.Config{Path: binary, Args: s.args, LogFile: s.log})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.process = p
 }
 
@@ -103,9 +101,7 @@ func (s *site) stop() {
 // kill ends the controller by SIGKILL.
 func (s *site) kill() {
 	s.t.Helper()
-	if err := s.process.Kill(); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.process.Kill())
 	s.process = nil
 }
 
@@ -123,9 +119,7 @@ func (s *site) kubectl(args ...string) string {
 func (s *site) apply(manifest string, flags ...string) {
 	s.t.Helper()
 	path := filepath.Join(s.t.TempDir(), "manifest.yaml")
-	if err := os.WriteFile(path, []byte(manifest), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, os.WriteFile(path, []byte(manifest), 0o600))
 	s.kubectl(append([]string{"apply", "--filename=" + path}, flags...)...)
 }
 
@@ -187,9 +181,7 @@ func (s *site) eventually(check func() error) {
 func (s *site) deployment(name string) *appsv1.Deployment {
 	s.t.Helper()
 	d, err := s.client.AppsV1().Deployments(s.namespace).Get(s.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return d
 }
 
@@ -245,9 +237,7 @@ func (s *site) turned(ref string, values map[string]string) map[string]string {
 func (s *site) replicaSets() []appsv1.ReplicaSet {
 	s.t.Helper()
 	list, err := s.client.AppsV1().ReplicaSets(s.namespace).List(s.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return list.Items
 }
 

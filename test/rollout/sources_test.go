@@ -231,9 +231,7 @@ func (s *site) bare(list string) string {
 			},
 		},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return made.Name
 }
 
@@ -241,9 +239,7 @@ func (s *site) bare(list string) string {
 func (s *site) events(about string) []corev1.Event {
 	s.t.Helper()
 	list, err := s.client.CoreV1().Events(s.namespace).List(s.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return slices.DeleteFunc(list.Items, func(e corev1.Event) bool {
 		return e.Source.Component != "liveconfig-controller" || e.InvolvedObject.Kind+"/"+e.InvolvedObject.Name != about
 	})

@@ -88,9 +88,7 @@ func (s *site) templates(owner types.UID) []*corev1.PodTemplateSpec {
 		}
 	}
 	list, err := s.client.AppsV1().ControllerRevisions(s.namespace).List(s.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	for i := range list.Items {
 		if r, ok := workload.OfControllerRevision(&list.Items[i]); ok && r.Owner == owner {
 			found = append(found, r.Template)

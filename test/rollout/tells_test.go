@@ -24,18 +24,12 @@ import (
 func (s *site) get(address, path string) string {
 	s.t.Helper()
 	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+address+path, http.NoBody)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	if answer.StatusCode != http.StatusOK {
 		s.t.Errorf("%s: %s: %s", path, answer.Status, body)
 	}
@@ -78,9 +72,7 @@ func TestMetricsTellTheStory(t *testing.T) {
 		s.get(address, path)
 	}
 	repo, err := environment.Repo()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	check := exec.CommandContext(t.Context(), filepath.Join(repo, "bin", "tools", "promtool"), "check", "metrics")
 	check.Stdin = strings.NewReader(s.get(address, "/metrics"))
 	if out, err := check.CombinedOutput(); err != nil || len(out) > 0 {
@@ -118,17 +110,13 @@ func TestNoByteOfASecretIsTold(t *testing.T) {
 	told := map[string]any{"metrics": s.get(address, "/metrics")}
 	s.stop()
 	log, err := os.ReadFile(s.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	told["log"] = string(log)
 	for _, resource := range []string{"events", "configmaps", "deployments", "replicasets", "pods"} {
 		told[resource] = s.kubectl("get", resource, "--output=json", "--show-managed-fields")
 	}
 	list, err := s.client.CoreV1().Secrets(s.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: copies.Label})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(list.Items) == 0 {
 		t.Error("there is no copy to look at")
 	}
@@ -137,9 +125,7 @@ func TestNoByteOfASecretIsTold(t *testing.T) {
 	}
 	for name, what := range told {
 		text, err := json.Marshal(what)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := environment.Leak(text); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -158,9 +144,7 @@ func (s *site) marked(key, value string) {
 		found.Data, found.StringData = nil, foo.StringData
 		_, err = secrets.Update(s.t.Context(), found, metav1.UpdateOptions{})
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 }
 
 // secretCopy waits until web mounts the copy that has a value, and returns that.

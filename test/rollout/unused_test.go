@@ -20,9 +20,7 @@ var keySecret = trigger.Object{Kind: api.Secret, Name: "key"}
 func (s *site) copiedSecrets() []corev1.Secret {
 	s.t.Helper()
 	list, err := s.client.CoreV1().Secrets(s.namespace).List(s.t.Context(), metav1.ListOptions{LabelSelector: copies.Label})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return list.Items
 }
 
@@ -31,9 +29,7 @@ func (s *site) configNow(ref string) trigger.Config {
 	s.t.Helper()
 	_, template := s.see(ref)
 	config, err := trigger.ParseConfig(template.Annotations[trigger.ConfigAnnotation])
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return config
 }
 

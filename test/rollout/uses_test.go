@@ -97,15 +97,11 @@ func everyUse(foo, key string) string {
 func (s *site) wouldBe(manifest string) corev1.PodTemplateSpec {
 	s.t.Helper()
 	var d appsv1.Deployment
-	if err := yaml.UnmarshalStrict([]byte(manifest), &d); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, yaml.UnmarshalStrict([]byte(manifest), &d))
 	d.Name = "would-be"
 	made, err := s.client.AppsV1().Deployments(s.namespace).
 		Create(s.t.Context(), &d, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return made.Spec.Template
 }
 

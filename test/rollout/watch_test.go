@@ -26,9 +26,7 @@ import (
 func (s *site) requested(since time.Time) []cluster.Request {
 	s.t.Helper()
 	all, err := s.c.Requests(since)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return slices.DeleteFunc(all, func(r cluster.Request) bool {
 		stage := cluster.StageComplete
 		if r.Verb == "watch" {
@@ -62,9 +60,7 @@ func table(counts map[string]int) string {
 func (s *site) logged(text string) []string {
 	s.t.Helper()
 	log, err := os.ReadFile(s.log)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	var lines []string
 	for line := range strings.Lines(string(log)) {
 		if strings.Contains(line, text) {
@@ -156,14 +152,10 @@ func (s *site) annotate(ctx context.Context, pause time.Duration, last int) int 
 func newSiteAlone(t *testing.T) *site {
 	t.Helper()
 	repo, err := environment.Repo()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	program(t)
 	c, err := cluster.Start(t.Context(), cluster.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ends := func(stop func() error) {
 		t.Cleanup(func() {
 			if err := stop(); err != nil {
@@ -173,20 +165,14 @@ func newSiteAlone(t *testing.T) *site {
 	}
 	ends(c.Stop)
 	running, err := controllers.Start(t.Context(), controllers.Config{Cluster: c, Args: controllers.Unthrottled()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ends(running.Stop)
 	stage, err := fakenodes.Start(t.Context(), c, fakenodes.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(stage.Stop)
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	if err := install(t.Context(), c, repo, kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	must(t, install(t.Context(), c, repo, kubeconfig))
 	s := &site{t: t, c: c, client: c.Client(), stage: stage, namespace: cluster.NewNamespace(t, c), log: filepath.Join(dir, "controller.log")}
 	s.args = []string{"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--quiet-period=" + quiet.String(), "-v=4"}
 	t.Cleanup(func() { s.stop() })
@@ -207,12 +193,8 @@ func TestAPIServerComesBack(t *testing.T) {
 	ends := []func() error{s.c.StopAPIServer, s.c.KillAPIServer}
 	for i, end := range ends {
 		before, since := len(s.replicaSets()), time.Now()
-		if err := end(); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.c.StartAPIServer(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, end())
+		must(t, s.c.StartAPIServer(t.Context()))
 		value := fmt.Sprint(i + 1)
 		s.configMap("foo", value)
 		s.rolledOut("web", map[string]string{"configmap/foo": value})

@@ -27,9 +27,7 @@ func TestAdopt(t *testing.T) {
 			dir := t.TempDir()
 			s := open(t, dir)
 			put(t, s, record("v"))
-			if err := os.WriteFile(onlyFile(t, dir), []byte(what), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(onlyFile(t, dir), []byte(what), 0o600))
 			if !s.Has("v") {
 				t.Error("Has = false for a record that cannot be read, want true")
 			}
@@ -49,9 +47,7 @@ func TestAdoptLeavesALaterSchema(t *testing.T) {
 	put(t, s, record("v"))
 	path := onlyFile(t, dir)
 	const later = `{"schemaVersion": 2, "volumeID": "v", "more": ["than", "we", "know"]}`
-	if err := os.WriteFile(path, []byte(later), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(later), 0o600))
 	adopt(t, s)
 	if got := string(read(t, path)); got != later {
 		t.Errorf("the record is %q, want %q", got, later)
@@ -70,9 +66,7 @@ func TestUnknownFieldsAreNoReasonToLoseARecord(t *testing.T) {
 	put(t, s, record("v"))
 	path := onlyFile(t, dir)
 	data := strings.Replace(string(read(t, path)), "{", `{"later": {"a": [1]}, `, 1)
-	if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(data), 0o600))
 	if diff := gocmp.Diff([]state.Record{record("v")}, list(t, s)); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
 	}
@@ -85,12 +79,8 @@ func TestAdoptOpensFilesOnly(t *testing.T) {
 	s := open(t, dir)
 	put(t, s, record("v"))
 	path := onlyFile(t, dir)
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(path))
+	must(t, syscall.Mkfifo(path, 0o600))
 	if s.Has("v") {
 		t.Error("Has = true for a pipe, want false")
 	}
@@ -102,7 +92,13 @@ func TestAdoptOpensFilesOnly(t *testing.T) {
 
 func adopt(t *testing.T, s *state.Store) {
 	t.Helper()
-	if err := s.Adopt(record("v")); err != nil {
+	must(t, s.Adopt(record("v")))
+}
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -14,9 +14,7 @@ func TestCheckLeavesNothing(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state")
 	s, err := state.New(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 3 {
 		if err := s.Check(); err != nil {
 			t.Errorf("Check() = %v, want nil", err)
@@ -25,9 +23,7 @@ func TestCheckLeavesNothing(t *testing.T) {
 		if err != nil || len(entries) != 0 {
 			t.Errorf("after Check() there is %v, %v, want nothing", entries, err)
 		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(dir))
 	}
 }
 
@@ -36,15 +32,9 @@ func TestCheckSaysWhatIsInTheWay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s, err := state.New(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(filepath.Join(dir, "volumes")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "volumes"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.Remove(filepath.Join(dir, "volumes")))
+	must(t, os.WriteFile(filepath.Join(dir, "volumes"), nil, 0o600))
 	if err := s.Check(); err == nil || !strings.HasPrefix(err.Error(), "write to the state directory: ") {
 		t.Errorf("Check() = %v, want it to fail", err)
 	}

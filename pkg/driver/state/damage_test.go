@@ -50,9 +50,7 @@ func TestDamagedRecordsHideNothing(t *testing.T) {
 			put(t, s, record("bad"))
 			path := onlyFile(t, dir)
 			damaged := tt.damage(read(t, path))
-			if err := os.WriteFile(path, damaged, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, damaged, 0o600))
 			put(t, s, record("good"))
 
 			got, err := all(open(t, dir))
@@ -76,12 +74,8 @@ func TestSeveralProblemsAreAllReported(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	put(t, s, record("v"))
-	if err := os.WriteFile(filepath.Join(dir, "volumes", "a.json"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(dir, "volumes", "directory"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "volumes", "a.json"), []byte("{"), 0o600))
+	must(t, os.Mkdir(filepath.Join(dir, "volumes", "directory"), 0o700))
 	got, err := all(s)
 	if len(got) != 1 {
 		t.Errorf("Each = %v, want one record", got)
@@ -100,9 +94,7 @@ func TestNewClearsUnfinishedRecords(t *testing.T) {
 	put(t, open(t, dir), record("v"))
 	path := onlyFile(t, dir)
 	left := filepath.Join(filepath.Dir(path), "tmp-12345")
-	if err := os.WriteFile(left, []byte(`{"schemaVersion":1,"vol`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(left, []byte(`{"schemaVersion":1,"vol`), 0o600))
 	if diff := gocmp.Diff([]state.Record{record("v")}, list(t, open(t, dir))); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
 	}
@@ -118,12 +110,8 @@ func TestPutThatFailsLeavesNothing(t *testing.T) {
 	s := open(t, dir)
 	put(t, s, record("v"))
 	path := onlyFile(t, dir)
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Join(path, "in the way"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(path))
+	must(t, os.MkdirAll(filepath.Join(path, "in the way"), 0o700))
 	if err := s.Put(record("v")); err == nil {
 		t.Error("Put over a directory = nil, want an error")
 	}
@@ -229,9 +217,7 @@ func TestSame(t *testing.T) {
 func read(t *testing.T, path string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return data
 }
 

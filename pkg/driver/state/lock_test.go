@@ -39,9 +39,7 @@ func wantTaken(t *testing.T, l *state.Lock) {
 
 func wantNo(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // taking takes the lock in the background.

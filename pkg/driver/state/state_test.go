@@ -83,9 +83,7 @@ func filesBelow(t *testing.T, dir string) []string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return files
 }
 
@@ -147,9 +145,7 @@ func TestNothingButTheOwnerMayRead(t *testing.T) {
 	}
 	for path, want := range modes {
 		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := info.Mode(); got != want {
 			t.Errorf("mode of %s = %v, want %v", path, got, want)
 		}
@@ -210,9 +206,7 @@ func TestErrorsNameWhatWasDone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir)
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(dir))
 	if err := os.WriteFile(dir, nil, 0o600); err != nil { // Not a directory: every access fails with ENOTDIR.
 		t.Fatal(err)
 	}

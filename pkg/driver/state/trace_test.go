@@ -35,9 +35,7 @@ func putTraced(t *testing.T, dir string) {
 	unix.Getppid()
 	err := s.Put(record("v"))
 	unix.Getppid()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // traceOfPut returns the system calls on files by which another program puts a record.
@@ -49,9 +47,7 @@ func traceOfPut(t *testing.T) []string {
 	cmd.Stderr = t.Output()
 	in, inErr := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()
-	if err := errors.Join(inErr, outErr, cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(inErr, outErr, cmd.Start()))
 	runtime.LockOSThread() // Only the thread that traces may ask.
 	defer runtime.UnlockOSThread()
 	trace, err := traceThread(bufio.NewReader(out), in)

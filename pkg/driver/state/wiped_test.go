@@ -24,9 +24,7 @@ func TestPutAfterTheDirectoryWasWiped(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "state")
 			s := open(t, dir)
 			put(t, s, record("before"))
-			if err := os.RemoveAll(filepath.Join(dir, wiped)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.RemoveAll(filepath.Join(dir, wiped)))
 			put(t, s, record("after"))
 			if diff := gocmp.Diff([]state.Record{record("after")}, list(t, s)); diff != "" {
 				t.Errorf("records (-want +got):\n%s", diff)
@@ -62,9 +60,7 @@ func TestEnsure(t *testing.T) {
 			func(t *testing.T, s *state.Store, _ string) {
 				t.Helper()
 				put(t, s, record("v"))
-				if err := s.Delete("v"); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.Delete("v"))
 			},
 			later,
 		},
@@ -72,9 +68,7 @@ func TestEnsure(t *testing.T) {
 			func(t *testing.T, s *state.Store, dir string) {
 				t.Helper()
 				put(t, s, record("v"))
-				if err := os.RemoveAll(dir); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.RemoveAll(dir))
 			},
 			later,
 		},
@@ -83,12 +77,8 @@ func TestEnsure(t *testing.T) {
 				t.Helper()
 				put(t, s, record("v"))
 				path := onlyFile(t, dir)
-				if err := os.Remove(path); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.Symlink("/etc/hostname", path); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.Remove(path))
+				must(t, os.Symlink("/etc/hostname", path))
 			},
 			later,
 		},
@@ -116,9 +106,7 @@ func TestEnsureWritesNothingWhereARecordIs(t *testing.T) {
 	s := open(t, dir)
 	put(t, s, record("v"))
 	before := stat(t, onlyFile(t, dir))
-	if err := s.Ensure(record("v")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Ensure(record("v")))
 	if after := stat(t, onlyFile(t, dir)); !os.SameFile(before, after) || !before.ModTime().Equal(after.ModTime()) {
 		t.Error("Ensure wrote the record again")
 	}
@@ -130,12 +118,8 @@ func TestEnsureReportsAsPutDoes(t *testing.T) {
 	s := open(t, dir)
 	put(t, s, record("v"))
 	path := onlyFile(t, dir)
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(path))
+	must(t, os.Mkdir(path, 0o700))
 	for id, want := range map[string]string{
 		"v":     "write the record of volume v: ",
 		"a\xff": `write the record of volume "a\xff": the volume ID is not UTF-8`,
@@ -153,12 +137,8 @@ func TestNewClearsWhateverIsCalledTemporary(t *testing.T) {
 	put(t, open(t, dir), record("v"))
 	path := onlyFile(t, dir)
 	full := filepath.Join(filepath.Dir(path), "tmp-x")
-	if err := os.MkdirAll(filepath.Join(full, "more"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(full, "more", "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(full, "more"), 0o700))
+	must(t, os.WriteFile(filepath.Join(full, "more", "file"), nil, 0o600))
 	pipe(t, filepath.Join(filepath.Dir(path), "tmp-y"))
 	if diff := gocmp.Diff([]state.Record{record("v")}, list(t, open(t, dir))); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
@@ -210,12 +190,8 @@ func TestEachOpensFilesOnly(t *testing.T) {
 	put(t, s, record("v"))
 	volumes := filepath.Dir(onlyFile(t, dir))
 	pipe(t, filepath.Join(volumes, "pipe.json"))
-	if err := os.Symlink(filepath.Join(volumes, "pipe.json"), filepath.Join(volumes, "link.json")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(volumes, "directory"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(filepath.Join(volumes, "pipe.json"), filepath.Join(volumes, "link.json")))
+	must(t, os.Mkdir(filepath.Join(volumes, "directory"), 0o700))
 	got, err := all(s)
 	want := "read record directory: it is not a regular file (d---------)\n" +
 		"read record link.json: it is not a regular file (L---------)\n" +
@@ -238,15 +214,11 @@ func ordinaryDir(t *testing.T) string {
 	}
 	const nobody = 65534
 	for _, d := range []string{filepath.Dir(dir), dir} {
-		if err := os.Chown(d, nobody, nobody); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chown(d, nobody, nobody))
 	}
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
-	if err := syscall.Setfsuid(nobody); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Setfsuid(nobody))
 	t.Cleanup(func() {
 		if err := syscall.Setfsuid(0); err != nil {
 			t.Error(err)
@@ -258,17 +230,11 @@ func ordinaryDir(t *testing.T) string {
 // lock makes a directory with a file in it that cannot be removed, until the test ends.
 func lock(t *testing.T, dir string, names ...string) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(dir, 0o700))
 	for _, name := range append(names, "file") {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
-	if err := os.Chmod(dir, 0o500); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(dir, 0o500))
 	t.Cleanup(func() {
 		if err := os.Chmod(dir, 0o700); err != nil {
 			t.Error(err)
@@ -278,9 +244,7 @@ func lock(t *testing.T, dir string, names ...string) {
 
 func pipe(t *testing.T, path string) {
 	t.Helper()
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(path, 0o600))
 }
 
 func exists(t *testing.T, path string) bool {
@@ -295,9 +259,7 @@ func exists(t *testing.T, path string) bool {
 func stat(t *testing.T, path string) fs.FileInfo {
 	t.Helper()
 	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return info
 }
 

@@ -29,9 +29,7 @@ func onKernel(c *volume.Config) {
 func (n *node) mountPoints(path string) []string {
 	n.Helper()
 	table, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		n.Fatal(err)
-	}
+	n.must(err)
 	var points []string
 	for line := range strings.Lines(string(table)) {
 		if point := strings.Fields(line)[4]; strings.HasPrefix(point, path) {

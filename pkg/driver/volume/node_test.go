@@ -160,9 +160,7 @@ func (n *node) authority() *access.Authority {
 	a, err := access.New(access.Config{
 		Server: &rest.Config{Host: "https://localhost"}, ConfigMaps: n.maps, Secrets: n.secrets,
 	})
-	if err != nil {
-		n.Fatal(err)
-	}
+	n.must(err)
 	return a
 }
 
@@ -191,9 +189,7 @@ func (d *driver) restart() *driver {
 func (n *node) request(name string, attributes map[string]string) state.Record {
 	n.Helper()
 	target := filepath.Join(n.dir, "pods", "uid-app", "volumes", "kubernetes.io~csi", name, "mount")
-	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
-		n.Fatal(err)
-	}
+	n.must(os.MkdirAll(filepath.Dir(target), 0o750))
 	return state.Record{
 		VolumeID: "csi-" + name, TargetPath: target, Attributes: attributes,
 		Pod: api.Pod{Namespace: "default", Name: "app", UID: "uid-app", ServiceAccount: "default"},

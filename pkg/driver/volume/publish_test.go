@@ -24,9 +24,7 @@ func TestPublishShowsTheFilesOfItsSources(t *testing.T) {
 		n.wantRecords(r)
 		wantSame(n, "users of sources", map[api.Ref]int{web: 1, tls: 1}, n.cluster.users())
 		info, err := os.Stat(r.TargetPath + "/certs/tls.key")
-		if err != nil {
-			n.Fatal(err)
-		}
+		n.must(err)
 		wantSame(n, "mode, want 0400", 0o400, info.Mode().Perm())
 		n.wantTold()
 		n.wantProblem(d, r, "")
@@ -64,9 +62,7 @@ func TestPublishGivesTheFilesToTheFSGroup(t *testing.T) {
 		r.FSGroup = &zero
 		d.publish(r)
 		info, err := os.Stat(r.TargetPath + "/a")
-		if err != nil {
-			n.Fatal(err)
-		}
+		n.must(err)
 		wantSame(n, "mode, want 0440", 0o440, info.Mode().Perm())
 	})
 }

@@ -109,9 +109,7 @@ func TestUnreadableRecordIsReported(t *testing.T) {
 		}
 		for _, name := range names {
 			data, err := os.ReadFile(name)
-			if err != nil {
-				n.Fatal(err)
-			}
+			n.must(err)
 			if strings.Contains(string(data), torn.VolumeID) {
 				n.must(os.WriteFile(name, data[:len(data)/2], 0o600))
 			}

@@ -166,8 +166,6 @@ func TestLostRecordIsMadeAnewWithoutAWrite(t *testing.T) {
 func (n *node) generation(r state.Record) string {
 	n.Helper()
 	generation, err := os.Readlink(r.TargetPath + "/..data")
-	if err != nil {
-		n.Fatal(err)
-	}
+	n.must(err)
 	return generation
 }

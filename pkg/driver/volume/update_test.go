@@ -54,26 +54,18 @@ func TestUpdateWritesAsItsPolicySays(t *testing.T) {
 			_, r := n.published(api.KeyUpdatePolicy, string(policy))
 			// While the file is open its inode cannot be used for another.
 			f, err := os.Open(r.TargetPath + "/a")
-			if err != nil {
-				n.Fatal(err)
-			}
+			n.must(err)
 			defer f.Close()
 			before, err := f.Stat()
-			if err != nil {
-				n.Fatal(err)
-			}
+			n.must(err)
 			n.cluster.set(web, "a", "22")
 			pass(settling)
 			n.wantFiles(r, map[string]string{"a": "22"})
 			after, err := os.Stat(r.TargetPath + "/a")
-			if err != nil {
-				n.Fatal(err)
-			}
+			n.must(err)
 			wantSame(n, "same inode", tt.keepsInode, os.SameFile(before, after))
 			link, err := os.Lstat(r.TargetPath + "/a")
-			if err != nil {
-				n.Fatal(err)
-			}
+			n.must(err)
 			wantSame(n, "is a link", tt.isLink, link.Mode()&os.ModeSymlink != 0)
 		})
 	}

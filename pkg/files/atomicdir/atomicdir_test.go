@@ -163,9 +163,7 @@ func TestGenerationName(t *testing.T) {
 	before := time.Now().UTC().Truncate(time.Second)
 	mustWrite(t, atomicdir.Atomic{}, root, files{"a": "1"}.tree(t))
 	target, err := os.Readlink(filepath.Join(dir, "..data"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if ok := regexp.MustCompile(`^\.\.\d{4}_\d\d_\d\d_\d\d_\d\d_\d\d\.\d+$`).MatchString(target); !ok {
 		t.Errorf("..data -> %q, want a name like ..2026_01_02_15_04_05.123456789", target)
 	}
@@ -183,12 +181,8 @@ func TestSameGeneration(t *testing.T) {
 	want := files{"a": "1", "b": "2"}.tree(t)
 	mustWrite(t, atomicdir.Atomic{}, root, want)
 	before, err := os.Readlink(filepath.Join(dir, "..data"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(filepath.Join(dir, "b")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.Remove(filepath.Join(dir, "b")))
 	if !mustWrite(t, atomicdir.Atomic{}, root, want) {
 		t.Error("Write = unchanged, want changed: a name was missing")
 	}
@@ -222,13 +216,9 @@ func TestLinksInTheWay(t *testing.T) {
 			t.Parallel()
 			dir, root := newVolume(t)
 			outside := t.TempDir()
-			if err := os.WriteFile(filepath.Join(outside, "f"), []byte("precious"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(outside, "f"), []byte("precious"), 0o600))
 			for _, name := range []string{"d", "..data", "..tmp-0", "..2030_01_01_00_00_00.1"} {
-				if err := os.Symlink(outside, filepath.Join(dir, name)); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.Symlink(outside, filepath.Join(dir, name)))
 			}
 			want := files{"d/f": "1", "d/g/h": "2"}.tree(t)
 			mustWrite(t, w, root, want)

@@ -108,9 +108,7 @@ func stopAt(t *testing.T, w atomicdir.Writer, hook func(op, name string) error, 
 	if mustWrite(t, w, root, next.tree(t)) {
 		t.Error("second Write after healing = changed, want unchanged")
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(dir))
 }
 
 // checkBetween checks what holds for users at any moment of an update.
@@ -248,9 +246,7 @@ func TestANewDirectory(t *testing.T) {
 func target(t *testing.T, dir string) string {
 	t.Helper()
 	to, err := os.Readlink(filepath.Join(dir, "..data"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return to
 }
 

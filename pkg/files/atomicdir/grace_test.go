@@ -22,9 +22,7 @@ var hour = atomicdir.Grace{Time: time.Hour, Bytes: 1 << 20}
 func generations(t *testing.T, dir string) int {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "..2*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return len(found)
 }
 
@@ -36,9 +34,7 @@ func TestAReaderOnTheWayFindsTheOldGeneration(t *testing.T) {
 	w := atomicdir.Atomic{Grace: hour}
 	mustWrite(t, w, root, files{"a": "1"}.tree(t))
 	resolved, err := filepath.EvalSymlinks(filepath.Join(dir, "a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, next := range []string{"2", "3"} {
 		mustWrite(t, w, root, files{"a": next}.tree(t))
 		if got, err := os.ReadFile(resolved); err != nil || string(got) != "1" {
@@ -151,9 +147,7 @@ func TestAGraceBeginsWithTheSwap(t *testing.T) {
 	w := atomicdir.Atomic{Grace: atomicdir.Grace{Time: time.Second, Bytes: 1 << 20}}
 	mustWrite(t, w, root, files{"a": "1"}.tree(t))
 	resolved, err := filepath.EvalSymlinks(filepath.Join(dir, "a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	late := func(op, name string) error {
 		if op == "rename" && name == "..data" {
 			<-time.After(1100 * time.Millisecond) // The node is busy for longer than the grace.

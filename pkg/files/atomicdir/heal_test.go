@@ -25,9 +25,7 @@ func (d dirOf) path(name string) string { return filepath.Join(d.dir, name) }
 
 func (d dirOf) do(err error) {
 	d.t.Helper()
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 }
 
 func (d dirOf) link(to, name string) {
@@ -218,9 +216,7 @@ func TestUnremovable(t *testing.T) {
 				mustWrite(t, w, root, files{"a": "1", "z": "1"}.tree(t))
 				obstacle := filepath.Join(dir, name)
 				dirOf{t, dir}.mkdir(name)
-				if err := unix.Mount("tmpfs", obstacle, "tmpfs", 0, ""); err != nil {
-					t.Fatal(err)
-				}
+				must(t, unix.Mount("tmpfs", obstacle, "tmpfs", 0, ""))
 				t.Cleanup(func() { _ = unix.Unmount(obstacle, unix.MNT_DETACH) })
 				want := files{"a": "2"}.tree(t)
 				_, err := w.Write(root, want)
@@ -230,9 +226,7 @@ func TestUnremovable(t *testing.T) {
 				if data, err := os.ReadFile(filepath.Join(dir, "a")); string(data) != "2" {
 					t.Errorf("a is %q, %v, want the new bytes", data, err)
 				}
-				if err := unix.Unmount(obstacle, 0); err != nil {
-					t.Fatal(err)
-				}
+				must(t, unix.Unmount(obstacle, 0))
 				checkHeals(t, w, dir, root, want)
 			})
 		}

@@ -92,9 +92,7 @@ func (f files) tree(t testing.TB) tree.Tree {
 func openRoot(t testing.TB, dir string) *os.File {
 	t.Helper()
 	root, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { root.Close() })
 	return root
 }
@@ -103,9 +101,7 @@ func openRoot(t testing.TB, dir string) *os.File {
 func readDeep(t testing.TB, dir, path string) ([]byte, error) {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer root.Close()
 	return root.ReadFile(path)
 }
@@ -148,9 +144,7 @@ func see(t testing.TB, dir string) view {
 	v := view{}
 	v.add(t, dir, ".")
 	list, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, d := range list {
 		if !strings.HasPrefix(d.Name(), "..") {
 			v.walk(t, dir, d.Name())
@@ -165,9 +159,7 @@ func (v view) walk(t testing.TB, dir, name string) {
 		return
 	}
 	list, err := os.ReadDir(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, d := range list {
 		v.walk(t, dir, filepath.Join(name, d.Name()))
 	}
@@ -187,9 +179,7 @@ func (v view) add(t testing.TB, dir, name string) bool {
 	v[name] = fmt.Sprintf("%v %d:%d", info.Mode(), st.Uid, st.Gid)
 	if info.Mode().IsRegular() {
 		data, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		v[name] += " " + string(data)
 	}
 	return info.IsDir()
@@ -200,9 +190,7 @@ func layout(t testing.TB, dir string) []string {
 	t.Helper()
 	generation := regexp.MustCompile(`\.\.\d{4}(_\d\d){5}\.\d+`)
 	list, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var lines []string
 	for _, d := range list {
 		line := d.Name()
@@ -254,8 +242,14 @@ func stamps(t testing.TB, dir string) map[string]string {
 		all[p] = fmt.Sprintf("inode %d, mode %o, %d:%d, size %d, changed %v %v", st.Ino, st.Mode, st.Uid, st.Gid, st.Size, st.Mtim, st.Ctim)
 		return nil
 	})
+	must(t, err)
+	return all
+}
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return all
 }

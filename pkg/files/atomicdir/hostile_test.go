@@ -133,9 +133,7 @@ func TestALease(t *testing.T) {
 				if err == nil {
 					_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, lease)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				began := time.Now()
 				_, err = w.Write(root, files{"a": "2"}.tree(t))
 				if took := time.Since(began); took > soon {

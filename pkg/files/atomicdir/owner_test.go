@@ -22,16 +22,12 @@ import (
 func knows(t *testing.T, path string, id int) bool {
 	t.Helper()
 	table, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.Lines(string(table)) {
 		fields := strings.Fields(line)
 		first, err1 := strconv.Atoi(fields[0])
 		count, err2 := strconv.Atoi(fields[2])
-		if err := errors.Join(err1, err2); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err1, err2))
 		if first <= id && id < first+count {
 			return true
 		}
@@ -113,18 +109,14 @@ func checkOwners(t *testing.T, dir string, want tree.Tree) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // inode returns the inode number of a file as a user finds it.
 func inode(t *testing.T, dir, name string) uint64 {
 	t.Helper()
 	var st unix.Stat_t
-	if err := unix.Stat(filepath.Join(dir, name), &st); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Stat(filepath.Join(dir, name), &st))
 	return st.Ino
 }
 
@@ -151,9 +143,7 @@ func TestInodes(t *testing.T) {
 			// Held open, so that the numbers of removed files are not given out again.
 			for p := range old {
 				f, err := os.Open(filepath.Join(dir, p))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				defer f.Close()
 			}
 			mustWrite(t, test.writer, root, files{"a": "0644:new", "m": "0600:1", "d/b": "22", "d/c": "1"}.tree(t))

@@ -64,13 +64,9 @@ func (r *readers) start(t *testing.T, rounds int, read func() (useful bool, err 
 func readOnlyView(t *testing.T, dir string) string {
 	t.Helper()
 	view := t.TempDir()
-	if err := unix.Mount(dir, view, "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mount(dir, view, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { _ = unix.Unmount(view, unix.MNT_DETACH) })
-	if err := unix.Mount("", view, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOATIME, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mount("", view, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOATIME, ""))
 	return view
 }
 

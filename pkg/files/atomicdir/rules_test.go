@@ -108,9 +108,7 @@ func checkReady(t *testing.T, dir, name string, want tree.Tree) {
 	all := wantView(want)
 	if name == "..data" {
 		next, err := os.Readlink(filepath.Join(dir, "..data_tmp"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if diff := cmp.Diff(all, see(t, filepath.Join(dir, next))); diff != "" {
 			t.Errorf("what ..data is about to show (-want +got):\n%s", diff)
 		}

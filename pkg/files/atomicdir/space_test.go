@@ -16,9 +16,7 @@ import (
 func newTmpfs(t *testing.T, options string) (dir string, root *os.File) {
 	t.Helper()
 	dir = t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=0755,"+options); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=0755,"+options))
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	return dir, openRoot(t, dir)
 }
@@ -27,9 +25,7 @@ func newTmpfs(t *testing.T, options string) (dir string, root *os.File) {
 func free(t *testing.T, dir string) (left [2]uint64) {
 	t.Helper()
 	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Statfs(dir, &st))
 	return [2]uint64{st.Bfree, st.Ffree}
 }
 

@@ -103,18 +103,14 @@ func TestAnSELinuxContextThatTheKernelRefuses(t *testing.T) {
 	f := volumefs.New(volumefs.Config{Root: t.TempDir(), Source: source, SELinuxContext: "no such context"})
 	_, err := f.Create(limits())
 	checkError(t, err, "create volume: fsconfig tmpfs ", "invalid argument")
-	if err := f.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Check())
 	reason := f.RefusedContext()
 	checkError(t, reason, "fsconfig tmpfs ", "invalid argument")
 	if reason != nil && !strings.Contains(reason.Error(), "context=no such context") && !strings.Contains(reason.Error(), "create") {
 		t.Errorf("reason = %v, want it to name the option", reason)
 	}
 	v, err := f.Create(limits())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := v.Close(); err != nil {
 		t.Error(err)
 	}

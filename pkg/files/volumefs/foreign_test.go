@@ -15,9 +15,7 @@ import (
 // mountForeign mounts a tmpfs of that source at target until the test ends.
 func mountForeign(t *testing.T, target, from string, flags uintptr) {
 	t.Helper()
-	if err := unix.Mount(from, target, "tmpfs", flags, "size=64k"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mount(from, target, "tmpfs", flags, "size=64k"))
 	t.Cleanup(func() { detach(t, target) })
 }
 
@@ -96,17 +94,13 @@ func TestUnmountPeelsStackedVolumes(t *testing.T) {
 	target := g.target("mount")
 	g.publish(t, target, "one")
 	for range 20 { // A driver that does not look mounts over itself.
-		if err := unix.Mount(target, target, "", unix.MS_BIND, ""); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Mount(target, target, "", unix.MS_BIND, ""))
 	}
 	if n := len(mountsBelow(t, target)); n != 21 {
 		t.Fatalf("%d mounts at the target, want 21", n)
 	}
 	update(t, g.FS, target, "two")
-	if err := g.Unmount(target); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Unmount(target))
 	checkGone(t, target)
 }
 
@@ -127,9 +121,7 @@ func TestUnmountStopsAtAForeignMount(t *testing.T) {
 			g.publish(t, other, "one")
 			mustMake(t, "directory", target)
 			mountForeign(t, target, "other", 0)
-			if err := unix.Mount(other, target, "", unix.MS_BIND, ""); err != nil {
-				t.Fatal(err)
-			}
+			must(t, unix.Mount(other, target, "", unix.MS_BIND, ""))
 		}, 1},
 	}
 	for name, tc := range tests {
@@ -154,9 +146,7 @@ func TestLeftoversUnderAVolumeAreKept(t *testing.T) {
 	// Only a mount that somebody else makes can hide what is in a directory.
 	other := g.target("other")
 	g.publish(t, other, "one")
-	if err := unix.Mount(other, target, "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mount(other, target, "", unix.MS_BIND, ""))
 	checkMounted(t, g.FS, target)
 	checkError(t, g.Unmount(target), "unmount volume at "+target+": ", `the directory holds "leftover", which is not ours to delete`)
 	checkFile(t, target+"/leftover", "precious")

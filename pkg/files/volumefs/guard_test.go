@@ -17,9 +17,7 @@ func TestGuardOfManyVolumes(t *testing.T) { // Not parallel: whatever else is ma
 	g := newGround(t)
 	first := g.volume(t, 0)
 	kept, err := g.Open(first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer kept.Close()
 	calls := map[string]struct {
 		most float64
@@ -73,12 +71,8 @@ func (g *ground) volume(t *testing.T, i int) (target string) {
 	t.Helper()
 	target = filepath.Join(mustMakeAll(t, g.target(fmt.Sprint(i))), "mount")
 	view, err := g.Create(volumefs.Limits{Bytes: 1 << 20, Inodes: 64})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(view.Publish(target), view.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(view.Publish(target), view.Close()))
 	t.Cleanup(func() {
 		if err := g.Unmount(target); err != nil {
 			t.Error(err)

@@ -20,14 +20,10 @@ func TestNobodyWritesThroughTheTarget(t *testing.T) {
 	g := newGround(t)
 	target := g.target("mount")
 	v := g.create(t, "one")
-	if err := v.Publish(target); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.Publish(target))
 	g.unmountAtEnd(t, target)
 	open, err := g.Open(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer open.Close()
 	for what, err := range map[string]error{ // Also while the driver has a writable view.
 		"overwrite a file":           os.WriteFile(target+"/key", nil, 0o600),
@@ -82,15 +78,11 @@ func TestAWritableViewIsNoLaxer(t *testing.T) {
 	target := g.target("mount")
 	g.publish(t, target, "one")
 	open, err := g.Open(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer open.Close()
 	for name, v := range map[string]*volumefs.View{"new": g.create(t, "one"), "live": open} {
 		dir, err := rootOf(t, v).Open(".")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var st unix.Statfs_t
 		err = errors.Join(unix.Fstatfs(int(dir.Fd()), &st), dir.Close())
 		const want = unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC
@@ -110,18 +102,14 @@ func TestAContainersMountSeesUpdates(t *testing.T) {
 	target, container := g.target("mount"), g.target("container")
 	g.publish(t, target, "one")
 	mustMake(t, "directory", container)
-	if err := unix.Mount(target, container, "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mount(target, container, "", unix.MS_BIND, ""))
 	defer detach(t, container)
 	update(t, g.restart(), target, "two")
 	checkFile(t, container+"/key", "two")
 	if err := os.WriteFile(container+"/key", nil, 0o600); !errors.Is(err, unix.EROFS) {
 		t.Errorf("the container writes: %v, want %v", err, unix.EROFS)
 	}
-	if err := g.Unmount(target); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Unmount(target))
 	checkFile(t, container+"/key", "two")
 }
 
@@ -134,12 +122,8 @@ func TestPropagation(t *testing.T) {
 	mustMake(t, "directory", inside)
 	mustMake(t, "directory", outside)
 	mountForeign(t, inside, "kubelet", 0)
-	if err := unix.Mount("", inside, "", unix.MS_SHARED, ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount(inside, outside, "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mount("", inside, "", unix.MS_SHARED, ""))
+	must(t, unix.Mount(inside, outside, "", unix.MS_BIND, ""))
 	defer detach(t, outside)
 	g.publish(t, inside+"/mount", "one")
 	checkFile(t, outside+"/mount/key", "one")
@@ -150,9 +134,7 @@ func TestPropagation(t *testing.T) {
 	if n := len(mountsBelow(t, outside)); n != 2 {
 		t.Errorf("%d mounts outside, want the directory and the volume", n)
 	}
-	if err := g.Unmount(inside + "/mount"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Unmount(inside+"/mount"))
 	checkGone(t, outside+"/mount")
 }
 
@@ -162,14 +144,10 @@ func TestPublishWaitsForNoWriter(t *testing.T) {
 	target := g.target("mount")
 	v := g.create(t, "one")
 	file, err := rootOf(t, v).OpenFile("key", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	checkError(t, v.Publish(target), "publish volume at "+target+": mount_setattr: ", "busy")
 	checkGone(t, target)
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, file.Close())
 	if err := v.Publish(target); err != nil {
 		t.Fatalf("Publish after the writer has gone = %v", err)
 	}
@@ -181,9 +159,7 @@ func TestLimitsHold(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
 	v, err := g.Create(volumefs.Limits{Bytes: 64 << 10, Inodes: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer v.Close()
 	if err := rootOf(t, v).WriteFile("big", make([]byte, 65<<10), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("65 KiB into 64 = %v, want %v", err, unix.ENOSPC)
@@ -196,9 +172,7 @@ func TestLimitsHold(t *testing.T) {
 	if err := rootOf(t, v).Mkdir("fifth", 0o700); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("a fifth inode = %v, want %v", err, unix.ENOSPC)
 	}
-	if err := rootOf(t, v).Remove("fourth"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rootOf(t, v).Remove("fourth"))
 	put(t, v, "fifth", "")
 }
 
@@ -212,9 +186,7 @@ func TestUmask(t *testing.T) {
 	if info, err := rootOf(t, v).Stat("."); err != nil || info.Mode() != fs.ModeDir|0o755 {
 		t.Errorf("root of a new volume = %v, %v, want mode 0755", info.Mode(), err)
 	}
-	if err := v.Publish(target); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.Publish(target))
 	if info, err := os.Stat(target); err != nil || info.Mode() != fs.ModeDir|0o755 {
 		t.Errorf("root of a live volume = %v, %v, want mode 0755", info.Mode(), err)
 	}

@@ -18,9 +18,7 @@ import (
 // mustMakeAll makes directories, those above included, and returns the path.
 func mustMakeAll(t *testing.T, path string) string {
 	t.Helper()
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(path, 0o755))
 	return path
 }
 
@@ -28,17 +26,13 @@ func mustMakeAll(t *testing.T, path string) string {
 func mustLink(t *testing.T, to, path string) {
 	t.Helper()
 	mustMakeAll(t, filepath.Dir(path))
-	if err := os.Symlink(to, path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(to, path))
 }
 
 // mustRename gives a directory another name.
 func mustRename(t *testing.T, from, to string) {
 	t.Helper()
-	if err := os.Rename(from, to); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(from, to))
 }
 
 // checkLink fails the test unless err says that path is a link, and names the target once.
@@ -91,9 +85,7 @@ func listing(t *testing.T, dir string) map[string]string {
 		found[path] += fmt.Sprintf(", inode %d", st.Ino)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }
 
@@ -198,9 +190,7 @@ func TestALinkPlantedAfterPublish(t *testing.T) {
 	checkUnchanged(t, g.dir, before)
 	checkFile(t, g.target("moved/mount/key"), "one")
 
-	if err := os.Remove(mine); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(mine))
 	checkNotMounted(t, g.FS, mine+"/mount")
 	checkNotOpened(t, g.FS, mine+"/mount")
 	mustRename(t, g.target("moved"), mine)

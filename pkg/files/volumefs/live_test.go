@@ -86,9 +86,7 @@ func TestASymlinkToAVolumeIsNotFollowed(t *testing.T) {
 	g := newGround(t)
 	target, link := g.target("mount"), g.target("link")
 	g.publish(t, target, "one")
-	if err := os.Symlink(target, link); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(target, link))
 	for _, path := range []string{link, link + "/"} {
 		if mounted, err := g.Mounted(path); mounted || err == nil {
 			t.Errorf("Mounted = %t, %v, want an error", mounted, err)
@@ -125,9 +123,7 @@ func TestUsage(t *testing.T) {
 	target := g.target("mount")
 	g.publish(t, target, "one")
 	before, err := g.Usage(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if l := limits(); before.BytesTotal != l.Bytes || before.InodesTotal != l.Inodes {
 		t.Errorf("Usage = %+v, want the totals of %+v", before, l)
 	}
@@ -136,9 +132,7 @@ func TestUsage(t *testing.T) {
 	}
 	update(t, g.FS, target, string(make([]byte, 100_000)))
 	after, err := g.Usage(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if after.BytesUsed < 100_000 || after.InodesUsed != 2 {
 		t.Errorf("Usage = %+v after 100 kB were written", after)
 	}
@@ -208,15 +202,11 @@ func TestAViewThatIsKept(t *testing.T) {
 	made := g.create(t, "one")
 	checkNotAt(t, g, made, target)
 	g.unmountAtEnd(t, target)
-	if err := made.Publish(target); err != nil {
-		t.Fatal(err)
-	}
+	must(t, made.Publish(target))
 	checkAt(t, g, made, target)
 	g.publish(t, other, "another")
 	kept, err := g.Open(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer kept.Close()
 	for _, content := range []string{"two", "three"} {
 		checkAt(t, g, kept, target)
@@ -247,20 +237,14 @@ func TestAViewThatIsKeptTooLong(t *testing.T) {
 	target := g.target("mount")
 	g.publish(t, target, "one")
 	kept, err := g.Open(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer kept.Close()
-	if err := g.Unmount(target); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Unmount(target))
 	checkNotAt(t, g, kept, target)
 	for range 20 {
 		g.publish(t, target, "two")
 		checkNotAt(t, g, kept, target)
-		if err := g.Unmount(target); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.Unmount(target))
 	}
 	put(t, kept, "key", "nobody sees it")
 }

@@ -25,9 +25,7 @@ func TestPublishShowsTheVolumeAtOnce(t *testing.T) {
 	v := g.create(t, "one")
 	checkGone(t, target)
 	checkNotMounted(t, g.FS, target)
-	if err := v.Publish(target); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.Publish(target))
 	g.unmountAtEnd(t, target)
 	checkFile(t, target+"/key", "one")
 	checkMounted(t, g.FS, target)
@@ -112,9 +110,7 @@ func TestAViewIsPublishedOnce(t *testing.T) {
 	g := newGround(t)
 	target, other := g.target("mount"), g.target("other")
 	v := g.create(t, "one")
-	if err := v.Publish(target); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.Publish(target))
 	g.unmountAtEnd(t, target)
 	checkError(t, v.Publish(other), "publish volume at "+other+": ", "published already")
 	checkFile(t, target+"/key", "one")
@@ -126,9 +122,7 @@ func TestAClosedViewIsGone(t *testing.T) {
 	g := newGround(t)
 	target := g.target("mount")
 	v := g.create(t, "one")
-	if err := v.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.Close())
 	if err := v.Publish(target); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Publish = %v, want %v", err, os.ErrClosed)
 	}
@@ -144,9 +138,7 @@ func TestTheViewOfALiveVolumeIsNotPublished(t *testing.T) {
 	target, other := g.target("mount"), g.target("other")
 	g.publish(t, target, "one")
 	v, err := g.Open(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer v.Close()
 	checkError(t, v.Publish(other), "publish volume at "+other+": ", "this is a view of a live volume")
 	checkGone(t, other)

@@ -30,18 +30,14 @@ func TestALinkThatComesInBetween(t *testing.T) {
 	swap := func() { exchange(t, mine, link) }
 
 	before := listing(t, theirs)
-	if err := f.PublishWhile(limits(), mine+"/mount", swap); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.PublishWhile(limits(), mine+"/mount", swap))
 	checkUnchanged(t, theirs, before)
 	swap()
 	checkMounted(t, g.FS, mine+"/mount")
 
 	g.publish(t, theirs+"/mount", "theirs")
 	before = listing(t, theirs)
-	if err := f.UnmountWhile(mine+"/mount", swap); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.UnmountWhile(mine+"/mount", swap))
 	checkUnchanged(t, theirs, before)
 	checkFile(t, theirs+"/mount/key", "theirs")
 	swap()
@@ -128,9 +124,7 @@ func TestAParentThatComesAndGoes(t *testing.T) {
 func tryLife(t *testing.T, g *ground, target string) {
 	t.Helper()
 	view, err := g.Create(limits())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer view.Close()
 	errs := []error{view.Publish(target)}
 	_, err = g.Mounted(target)

@@ -73,9 +73,7 @@ func TestTargetsThatAreNotBelowTheRoot(t *testing.T) {
 		checkError(t, err, "get usage of volume at ", what)
 		checkError(t, v.Unmount(target), "unmount volume at ", what)
 		view, err := v.Create(limits())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		checkError(t, view.Publish(target), "publish volume at ", what)
 		if err := view.Close(); err != nil {
 			t.Errorf("%s: Close = %v", name, err)
@@ -88,9 +86,7 @@ func TestTargetsThatAreNotBelowTheRoot(t *testing.T) {
 func TestNoPathLeavesTheRoot(t *testing.T) {
 	t.Parallel()
 	dir, err := os.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer dir.Close()
 	for _, path := range []string{"..", "../..", "./..", "/", dir.Name(), "/proc/self/root"} {
 		if err := volumefs.OpenBeneath(dir, path); !errors.Is(err, unix.EXDEV) {
@@ -123,9 +119,7 @@ func TestARootThatIsMissing(t *testing.T) {
 					t.Errorf("Unmount = %v, want nil", err)
 				}
 				view, err := v.Create(limits())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if err := view.Publish(target); !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
 					t.Errorf("Publish = %v, want it to miss the directory", err)
 				}
@@ -152,9 +146,7 @@ func TestTheRootIsLookedUpEachTime(t *testing.T) {
 	g := newGround(t)
 	root := mustMakeAll(t, g.target("root"))
 	v := g.below(root)
-	if err := liveAndDie(v, root+"/mount", "one"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, liveAndDie(v, root+"/mount", "one"))
 	mustRename(t, root, g.target("old"))
 	mustMakeAll(t, root)
 	if err := liveAndDie(v, root+"/mount", "two"); err != nil {
@@ -167,9 +159,7 @@ func TestARootThatIsMountedOver(t *testing.T) {
 	g := newGround(t)
 	root := mustMakeAll(t, g.target("root"))
 	v := g.below(root)
-	if err := liveAndDie(v, root+"/mount", "one"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, liveAndDie(v, root+"/mount", "one"))
 	mountForeign(t, root, "kubelet", 0)
 	if err := liveAndDie(v, root+"/mount", "two"); err != nil {
 		t.Error(err)

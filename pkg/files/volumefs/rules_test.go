@@ -29,9 +29,7 @@ func TestVolumesStayOutOfSwapWhereTheKernelCan(t *testing.T) {
 func canNoswap(t *testing.T) bool {
 	t.Helper()
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unix.Close(fs)
 	return unix.FsconfigSetFlag(fs, "noswap") == nil
 }

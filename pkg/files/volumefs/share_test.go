@@ -17,14 +17,10 @@ func shared(t *testing.T, g *ground) (view *volumefs.View, first, second string)
 	first, second = g.target("first"), g.target("second")
 	g.publish(t, first, "one")
 	view, err := g.Open(first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = view.Close() })
 	mount, err := view.Share(first, second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	g.unmountAtEnd(t, second)
 	if found, err := g.Find(second); err != nil || found != mount {
 		t.Errorf("Find(%s) = %v, %v, want %v", second, found, err, mount)
@@ -41,9 +37,7 @@ func TestASharedVolumeIsOneFileSystem(t *testing.T) {
 	mounts := map[string]volumefs.Mount{}
 	for _, target := range []string{first, second} {
 		mount, err := g.Find(target)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		mounts[target] = mount
 	}
 	if mounts[first] == mounts[second] || !mounts[first].SharesFilesWith(mounts[second]) {
@@ -66,9 +60,7 @@ func TestASharedVolumeIsOneFileSystem(t *testing.T) {
 			t.Errorf("IsAt(%s) = false, want true", target)
 		}
 	}
-	if err := g.Unmount(first); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Unmount(first))
 	put(t, view, "key", "three")
 	checkFile(t, second+"/key", "three")
 	update(t, g.restart(), second, "four") // A new run of the driver opens it by any target.
@@ -79,9 +71,7 @@ func TestASharedVolumeIsOneFileSystem(t *testing.T) {
 func TestAShareIsMountedAsAVolume(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
-	if err := unix.Mount(g.dir, g.dir, "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mount(g.dir, g.dir, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { _ = unix.Unmount(g.dir, unix.MNT_DETACH) })
 	if err := unix.Mount("", g.dir, "", unix.MS_SHARED, ""); err != nil { // As in a container with Bidirectional propagation.
 		t.Fatal(err)
@@ -115,32 +105,22 @@ func TestShareRefuses(t *testing.T) {
 		"a symlink":              {"symlink", func(*testing.T, *ground, string) {}, nil},
 		"a volume that is gone": {"nothing", func(t *testing.T, g *ground, first string) {
 			t.Helper()
-			if err := g.Unmount(first); err != nil {
-				t.Fatal(err)
-			}
+			must(t, g.Unmount(first))
 		}, unix.ENOENT},
 		"another volume in its place": {"nothing", func(t *testing.T, g *ground, first string) {
 			t.Helper()
-			if err := g.Unmount(first); err != nil {
-				t.Fatal(err)
-			}
+			must(t, g.Unmount(first))
 			g.publish(t, first, "other")
 		}, volumefs.ErrNotMounted},
 		"a directory of the volume in its place": {"nothing", func(t *testing.T, g *ground, first string) {
 			t.Helper()
 			other := g.target("other")
 			mustMake(t, "directory", other)
-			if err := unix.Mount(first, other, "", unix.MS_BIND, ""); err != nil {
-				t.Fatal(err)
-			}
+			must(t, unix.Mount(first, other, "", unix.MS_BIND, ""))
 			t.Cleanup(func() { _ = unix.Unmount(other, unix.MNT_DETACH) })
-			if err := g.Unmount(first); err != nil {
-				t.Fatal(err)
-			}
+			must(t, g.Unmount(first))
 			mustMake(t, "directory", first)
-			if err := unix.Mount(other+"/dir", first, "", unix.MS_BIND, ""); err != nil {
-				t.Fatal(err)
-			}
+			must(t, unix.Mount(other+"/dir", first, "", unix.MS_BIND, ""))
 			t.Cleanup(func() { _ = unix.Unmount(first, unix.MNT_DETACH) })
 		}, volumefs.ErrNotMounted},
 	} {
@@ -150,13 +130,9 @@ func TestShareRefuses(t *testing.T) {
 			first, second := g.target("first"), g.target("second")
 			g.publish(t, first, "one")
 			view, err := g.Open(first)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer view.Close()
-			if err := rootOf(t, view).Mkdir("dir", 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must(t, rootOf(t, view).Mkdir("dir", 0o755))
 			tc.prepare(t, g, first)
 			mustMake(t, tc.kind, second)
 			before := mountsBelow(t, g.dir)

@@ -80,9 +80,7 @@ func TestOpenFilesOutliveTheVolume(t *testing.T) {
 	target := g.target("mount")
 	g.publish(t, target, "one")
 	file, err := os.Open(target + "/key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	if err := g.Unmount(target); err != nil {
 		t.Fatalf("Unmount while a file is open = %v", err)
@@ -100,13 +98,9 @@ func TestANewVolumeHasNothingOfTheOldOne(t *testing.T) {
 	target := g.target("mount")
 	g.publish(t, target, "old")
 	old, err := g.Open(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer old.Close()
-	if err := g.Unmount(target); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Unmount(target))
 	g.publish(t, target, "new")
 	// Somebody who came in before is still in the old one, and leaves no trace in the new one.
 	_ = rootOf(t, old).WriteFile("stale", []byte("stale"), 0o600)
@@ -121,15 +115,11 @@ func TestADirectoryInTheVolumesPlaceIsNotTheVolume(t *testing.T) {
 	g := newGround(t)
 	target := g.target("mount")
 	g.publish(t, target, "one")
-	if err := g.Unmount(target); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Unmount(target))
 	mustMake(t, "full directory", target)
 	for _, v := range []*volumefs.FS{g.FS, g.restart()} {
 		checkNotMounted(t, v, target)
 		checkNotOpened(t, v, target)
 	}
-	if err := os.RemoveAll(target); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(target))
 }

@@ -54,9 +54,7 @@ func newGround(t *testing.T) *ground {
 func mountsBelow(t *testing.T, dir string) []string {
 	t.Helper()
 	table, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var lines []string
 	for line := range strings.Lines(string(table)) {
 		at := strings.Fields(line)[4]
@@ -71,9 +69,7 @@ func mountsBelow(t *testing.T, dir string) []string {
 func (g *ground) create(t *testing.T, content string) *volumefs.View {
 	t.Helper()
 	v, err := g.Create(limits())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = v.Close() })
 	put(t, v, "key", content)
 	return v
@@ -83,13 +79,9 @@ func (g *ground) create(t *testing.T, content string) *volumefs.View {
 func (g *ground) publish(t *testing.T, target, content string) {
 	t.Helper()
 	v := g.create(t, content)
-	if err := v.Publish(target); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.Publish(target))
 	g.unmountAtEnd(t, target)
-	if err := v.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.Close())
 }
 
 func (g *ground) unmountAtEnd(t *testing.T, target string) {
@@ -105,20 +97,14 @@ func (g *ground) unmountAtEnd(t *testing.T, target string) {
 func update(t *testing.T, v *volumefs.FS, target, content string) {
 	t.Helper()
 	view, err := v.Open(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	put(t, view, "key", content)
-	if err := view.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, view.Close())
 }
 
 func put(t *testing.T, v *volumefs.View, name, content string) {
 	t.Helper()
-	if err := rootOf(t, v).WriteFile(name, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rootOf(t, v).WriteFile(name, []byte(content), 0o644))
 }
 
 // checkFile fails the test unless the file at path holds the content.
@@ -177,18 +163,22 @@ func mustMake(t *testing.T, kind, path string) {
 	default:
 		t.Fatalf("nothing is known about a %s", kind)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // rootOf returns the directory of a view with the methods of package os.
 func rootOf(t *testing.T, v *volumefs.View) *os.Root {
 	t.Helper()
 	root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", v.Dir.Fd()))
+	must(t, err)
+	t.Cleanup(func() { _ = root.Close() })
+	return root
+}
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = root.Close() })
-	return root
 }
