@@ -18,9 +18,7 @@ var accounts = [...]string{"ann", "bob", "cid"}
 // makeAccess makes the service accounts, which may read everything, and the roles.
 func (r *run) makeAccess() {
 	for _, account := range accounts {
-		if err := r.bench.Cluster.EnsureServiceAccount(r.t.Context(), r.home, account); err != nil {
-			r.t.Fatal(err)
-		}
+		must(r.t, r.bench.Cluster.EnsureServiceAccount(r.t.Context(), r.home, account))
 	}
 	for _, namespace := range []string{r.home, r.away} {
 		roles := r.bench.Cluster.Client().RbacV1().Roles(namespace)
@@ -29,9 +27,7 @@ func (r *run) makeAccess() {
 				ObjectMeta: metav1.ObjectMeta{Name: l.String()},
 				Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets", "configmaps"}, Verbs: l.verbs()}},
 			}, metav1.CreateOptions{})
-			if err != nil {
-				r.t.Fatal(err)
-			}
+			must(r.t, err)
 		}
 		for _, account := range accounts {
 			r.access[reader{account, namespace}] = &access{}

@@ -163,9 +163,7 @@ func (r *run) checkUsage() error {
 // checkLog wants no word of a crash or a race in what the driver has written since the last time.
 func (r *run) checkLog() {
 	data, err := os.ReadFile(r.bench.Node.LogFile())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	news := data[min(r.logged, int64(len(data))):]
 	r.logged = int64(len(data))
 	for _, word := range []string{"panic", "DATA RACE", "fatal error", codes.ResourceExhausted.String()} {

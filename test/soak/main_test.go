@@ -83,3 +83,11 @@ func duration(t *testing.T) time.Duration {
 	}
 	return d
 }
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -52,9 +52,7 @@ func (r *run) nodeSteps() []step {
 
 func (r *run) killDriver() {
 	r.upset()
-	if err := r.bench.Node.Kill(); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, r.bench.Node.Kill())
 	r.upset(func() { r.driverUp = false })
 }
 
@@ -105,9 +103,7 @@ func (r *run) damage(v *vol, how record) {
 	if err == nil && how == torn {
 		err = os.WriteFile(path, data[:len(data)/2], 0o600)
 	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	r.log.note("  %s", v)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,13 +113,9 @@ func (r *run) damage(v *vol, how record) {
 // loseState removes everything that the driver keeps.
 func (r *run) loseState() {
 	entries, err := os.ReadDir(r.bench.Node.StateDir())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	for _, entry := range entries {
-		if err := os.RemoveAll(filepath.Join(r.bench.Node.StateDir(), entry.Name())); err != nil {
-			r.t.Fatal(err)
-		}
+		must(r.t, os.RemoveAll(filepath.Join(r.bench.Node.StateDir(), entry.Name())))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,9 +153,7 @@ func (r *run) endServer(end func() error) {
 
 func (r *run) startServer() {
 	r.upset()
-	if err := r.bench.Cluster.StartAPIServer(r.t.Context()); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, r.bench.Cluster.StartAPIServer(r.t.Context()))
 	r.upset(func() { r.apiUp = true })
 }
 
@@ -171,9 +161,7 @@ func (r *run) spoil(how string) {
 	r.upset(func() { r.linkIs = how })
 	switch how {
 	case "cut":
-		if err := r.link.Cut(); err != nil {
-			r.t.Fatal(err)
-		}
+		must(r.t, r.link.Cut())
 	case "frozen":
 		r.link.Freeze()
 	default:
@@ -184,8 +172,6 @@ func (r *run) spoil(how string) {
 
 func (r *run) heal() {
 	r.upset()
-	if err := r.link.Heal(); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, r.link.Heal())
 	r.upset(func() { r.linkIs = "" })
 }

@@ -82,9 +82,7 @@ func newRun(t *testing.T, seed uint64, flag string) *run {
 	}
 	r.model = newModel(r.bench.Namespace)
 	r.away = r.home + "-away"
-	if err := r.bench.Cluster.CreateNamespace(t.Context(), r.away); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.bench.Cluster.CreateNamespace(t.Context(), r.away))
 	r.link = network.New(t, r.bench.Cluster.AdminConfig().Host)
 	r.makeAccess()
 	r.makeObjects()
@@ -92,9 +90,7 @@ func newRun(t *testing.T, seed uint64, flag string) *run {
 		"--http-endpoint="+r.bench.HTTP, flag))
 	r.bench.Node.UseTokens(r.podToken)
 	baseline, err := r.usage()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.baseline = baseline
 	return r
 }
@@ -103,9 +99,7 @@ func newRun(t *testing.T, seed uint64, flag string) *run {
 func hasUsers(t *testing.T) bool {
 	t.Helper()
 	ids, err := os.ReadFile("/proc/self/uid_map")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.Contains(string(ids), "4294967295")
 }
 
@@ -233,18 +227,12 @@ type journal struct {
 func newJournal(t *testing.T, seed uint64) *journal {
 	t.Helper()
 	repo, err := environment.Repo()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := filepath.Join(repo, "bin", "test")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(dir, 0o755))
 	path := filepath.Join(dir, fmt.Sprintf("soak-%d%s.log", seed, filepath.Base(t.Name())))
 	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Logf("LIVECONFIG_SEED=%d repeats this; what is done is written to %s", seed, path)
 	return &journal{path: path, begin: time.Now(), file: file, count: map[string]int{}}
 }

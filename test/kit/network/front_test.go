@@ -43,32 +43,20 @@ func newGround(t *testing.T) *ground {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: g.namespace, Name: "default"}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	straight, way := filepath.Join(t.TempDir(), "straight"), filepath.Join(t.TempDir(), "way")
-	if err := c.WriteServiceAccountKubeconfig(t.Context(), straight, g.namespace, "default"); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Kubeconfig(straight, way); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.WriteServiceAccountKubeconfig(t.Context(), straight, g.namespace, "default"))
+	must(t, g.Kubeconfig(straight, way))
 	config, err := clientcmd.BuildConfigFromFlags("", way)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	g.maps = client.CoreV1().ConfigMaps(g.namespace)
 	deadline := time.Now().Add(soon)
 	for _, err = g.list("none"); apierrors.IsForbidden(err) && time.Now().Before(deadline); _, err = g.list("none") {
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return g
 }
 
@@ -81,9 +69,7 @@ func (g *ground) put(value string) (version string) {
 	if apierrors.IsNotFound(err) {
 		done, err = maps.Create(ctx, o, metav1.CreateOptions{})
 	}
-	if err != nil {
-		g.Fatal(err)
-	}
+	must(g, err)
 	return done.ResourceVersion
 }
 
@@ -110,9 +96,7 @@ func (g *ground) watch(version string) watch.Interface {
 	w, err := g.maps.Watch(g.Context(), metav1.ListOptions{
 		FieldSelector: "metadata.name=web", ResourceVersion: version, AllowWatchBookmarks: true,
 	})
-	if err != nil {
-		g.Fatal(err)
-	}
+	must(g, err)
 	g.Cleanup(w.Stop)
 	return w
 }
@@ -273,9 +257,7 @@ func TestAFrontKeepsBookmarksBack(t *testing.T) {
 	g.Set(network.Fault{WithoutBookmarks: true})
 	g.watch(version)
 	requests, err := g.cluster.Requests(time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var with, without int
 	for _, r := range requests {
 		switch {

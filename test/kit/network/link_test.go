@@ -26,9 +26,7 @@ const moment = 100 * time.Millisecond
 func echo(t *testing.T) (address string) {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -55,9 +53,7 @@ type client struct {
 func dial(t *testing.T, l *network.Link) *client {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Address())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return &client{T: t, Conn: conn, reader: bufio.NewReader(conn)}
 }
@@ -71,9 +67,7 @@ func (c *client) say(line string) {
 
 func (c *client) hear(within time.Duration) (string, error) {
 	c.Helper()
-	if err := c.SetReadDeadline(time.Now().Add(within)); err != nil {
-		c.Fatal(err)
-	}
+	must(c, c.SetReadDeadline(time.Now().Add(within)))
 	line, err := c.reader.ReadString('\n')
 	return strings.TrimSuffix(line, "\n"), err
 }
@@ -94,9 +88,7 @@ func (c *client) wantSilence() {
 
 func heal(t *testing.T, l *network.Link) {
 	t.Helper()
-	if err := l.Heal(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Heal())
 }
 
 func TestACutLinkResetsAndRefusesUntilItIsHealed(t *testing.T) {
@@ -105,9 +97,7 @@ func TestACutLinkResetsAndRefusesUntilItIsHealed(t *testing.T) {
 	c := dial(t, l)
 	c.say("one")
 	c.wantEcho("one")
-	if err := l.Cut(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Cut())
 	if got, err := c.hear(soon); !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("heard %q, %v over a link that was cut, want a reset", got, err)
 	}
@@ -173,9 +163,7 @@ func TestHalfClosedConnectionsPass(t *testing.T) {
 	if !ok {
 		t.Fatalf("a connection is a %T", c.Conn)
 	}
-	if err := tcp.CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tcp.CloseWrite())
 	c.wantEcho("one")
 	if got, err := c.hear(soon); !errors.Is(err, io.EOF) {
 		t.Errorf("heard %q, %v, want the end", got, err)
@@ -186,9 +174,7 @@ func TestHalfClosedConnectionsPass(t *testing.T) {
 func TestATargetThatIsNotThereIsAReset(t *testing.T) {
 	t.Parallel()
 	gone := network.New(t, echo(t))
-	if err := gone.Cut(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, gone.Cut())
 	l := network.New(t, gone.URL())
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Address())
 	if err == nil { // Else the reset came before dialling was over.
@@ -197,5 +183,13 @@ func TestATargetThatIsNotThereIsAReset(t *testing.T) {
 	}
 	if !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("error = %v, want a reset", err)
+	}
+}
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
