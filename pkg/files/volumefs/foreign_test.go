@@ -160,24 +160,20 @@ func TestAMountWhoseTargetHasOddNames(t *testing.T) {
 		target := g.target(name)
 		g.publish(t, target, "one")
 		checkMounted(t, g.FS, target)
-		byPath, err := sourceByPath(g, target)
+		byPath, err := g.SourceByPath(target)
 		if byPath != source || err != nil {
 			t.Errorf("the mount table has %q, %v at %q, want ours", byPath, err, target)
 		}
 	}
 }
 
-func sourceByPath(g *ground, target string) (string, error) {
-	return g.SourceByPath(target)
-}
-
 func TestWhatTheKernelDoesNotShow(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
-	if _, err := sourceByPath(g, g.target("none")); !errors.Is(err, unix.ENOTCONN) {
+	if _, err := g.SourceByPath(g.target("none")); !errors.Is(err, unix.ENOTCONN) {
 		t.Errorf("no mount in the table: %v, want why it was looked for", err)
 	}
-	if _, err := sourceByPath(g, g.target("none/below")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := g.SourceByPath(g.target("none/below")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no parent: %v, want %v", err, os.ErrNotExist)
 	}
 }

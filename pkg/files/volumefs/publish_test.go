@@ -10,14 +10,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
-func TestCheck(t *testing.T) {
-	t.Parallel()
-	g := newGround(t)
-	if err := g.Check(); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestPublishShowsTheVolumeAtOnce(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
@@ -84,12 +76,6 @@ func TestPublishRefuses(t *testing.T) {
 			checkFile(t, elsewhere+"/key", "one")
 		})
 	}
-}
-
-func TestPublishRefusesARelativeTarget(t *testing.T) {
-	t.Parallel()
-	g := newGround(t)
-	checkError(t, g.create(t, "one").Publish("mount"), "publish volume: ", `target path "mount" is not absolute`)
 }
 
 // TestPublishRefusesASecondVolume is fault 12.

@@ -180,7 +180,7 @@ func TestTheMountTableBehindALink(t *testing.T) {
 	mustLink(t, "real", g.target("link"))
 	g.publish(t, g.target("real/pods/mount"), "one")
 	behind := &ground{FS: g.below(g.target("link"))}
-	if got, err := sourceByPath(behind, g.target("link/pods/mount")); got != source || err != nil {
+	if got, err := behind.SourceByPath(g.target("link/pods/mount")); got != source || err != nil {
 		t.Errorf("the mount table has %q, %v, want ours", got, err)
 	}
 }
