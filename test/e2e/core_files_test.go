@@ -51,7 +51,7 @@ func (c core) ownedFiles() func() {
 		c.wantOwner(t, pod, "main", "1000:2000 400")
 		c.wantRefused(t, pod, "second", denied, "cat", corePath)
 		c.wantFile(t, pod, "second", other, "two")
-		c.wantOwner(t, pod, "second", other, "1001:2000 400")
+		c.wantOutput(t, pod, "second", "1001:2000 400\n", "stat", "-L", "-c", "%u:%g %a", other)
 		c.wantRefused(t, pod, "main", denied, "cat", other)
 	}
 }
