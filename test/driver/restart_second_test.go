@@ -18,6 +18,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
@@ -123,7 +125,8 @@ func wantServing(b *fixture.Fixture) {
 	ctx, cancel := context.WithTimeout(b.T.Context(), fixture.Soon)
 	defer cancel()
 	answer, err := b.Node.Identity().Probe(ctx, &csi.ProbeRequest{}, grpc.WaitForReady(true))
-	for err == nil && !answer.GetReady().GetValue() {
+	// A call may have gone to the first driver while that was ending.
+	for status.Code(err) == codes.Unavailable || err == nil && !answer.GetReady().GetValue() {
 		answer, err = b.Node.Identity().Probe(ctx, &csi.ProbeRequest{}, grpc.WaitForReady(true))
 	}
 	if err != nil {
