@@ -227,7 +227,7 @@ func TestGuardMemory(t *testing.T) {
 	const few, many = 10, 510
 	var ours, reflectors memory
 	onWire(t, 1, func(g *guarded) { g.grown(g.use, few, many) }) // This makes what is made only once.
-	for range 3 {
+	for range 10 {
 		onWire(t, 1, func(g *guarded) { ours = g.grown(g.use, few, many) })
 		if ours.heap <= heapPerObject && ours.stack <= stackPerObject {
 			break // Allocations of other goroutines do not repeat.
