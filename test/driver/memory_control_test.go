@@ -16,8 +16,14 @@ import (
 // have to take more than it would have.
 func TestMemoryRunsOutWithoutABudget(t *testing.T) {
 	t.Parallel()
+	overBareOrigins(t, func(t *testing.T, bare func(testing.TB) *kit.Fixture) {
+		newContained(t, bare).runsOutWithoutABudget(t)
+	})
+}
+
+func (b *small) runsOutWithoutABudget(t *testing.T) {
+	t.Helper()
 	const objects = 80
-	b := newContained(t, kit.NewBare)
 	b.launch("--volume-memory=1Gi")
 	b.set(1, 0, large)
 	pods := b.podsOf(objects, func(int) string { return ownObject(0) })

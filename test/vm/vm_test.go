@@ -159,8 +159,8 @@ func (m *machine) addSanity() {
 // addDriver adds the tests of the whole driver that work with manifests.
 func (m *machine) addDriver() {
 	m.addProgram()
-	both := testsThatCall(m.t, filepath.Join(m.repo, "test", "driver"), "origins", "bareOrigins")
-	if len(both) < 10 {
+	both := testsThatCall(m.t, filepath.Join(m.repo, "test", "driver"), "overOrigins", "overBareOrigins")
+	if len(both) < 8 {
 		m.t.Fatalf("only %d tests of test/driver work with manifests: %q", len(both), both)
 	}
 	atOnce := "-test.parallel=2"
