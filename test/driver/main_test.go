@@ -55,15 +55,9 @@ func overOrigins(t *testing.T, test func(t *testing.T, b *rig), args ...string) 
 	}
 }
 
-// overBareOrigins is overOrigins for tests that start the driver in their own way.
-func overBareOrigins(t *testing.T, test func(t *testing.T, bare func(testing.TB) *kit.Fixture)) {
-	t.Helper()
-	for name, bare := range map[string]func(testing.TB) *kit.Fixture{"API server": kit.NewBare, "manifests": kit.BareWithout} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, bare)
-		})
-	}
+// bareOrigins are those of overOrigins for tests that start the driver in their own way.
+func bareOrigins() map[string]func(testing.TB) *kit.Fixture {
+	return map[string]func(testing.TB) *kit.Fixture{"API server": kit.NewBare, "manifests": kit.BareWithout}
 }
 
 // newBareRig returns a rig without a node.

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
-	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // TestMemoryRunsOutWithoutABudget (fault 29) is the control of [TestMemoryRunsOut]: a driver with a flag that says it has far more
@@ -16,9 +15,12 @@ import (
 // have to take more than it would have.
 func TestMemoryRunsOutWithoutABudget(t *testing.T) {
 	t.Parallel()
-	overBareOrigins(t, func(t *testing.T, bare func(testing.TB) *kit.Fixture) {
-		newContained(t, bare).runsOutWithoutABudget(t)
-	})
+	for name, bare := range bareOrigins() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			newContained(t, bare).runsOutWithoutABudget(t)
+		})
+	}
 }
 
 func (b *small) runsOutWithoutABudget(t *testing.T) {

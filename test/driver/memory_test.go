@@ -242,17 +242,20 @@ func TestMemoryRunsOut(t *testing.T) {
 // volumes that there are follow it.
 func TestManyVolumesOfOneLargeObject(t *testing.T) {
 	t.Parallel()
-	overBareOrigins(t, func(t *testing.T, bare func(testing.TB) *fixture.Fixture) {
-		b := newSmall(t, bare)
-		b.set(1, 0, large)
-		pods := b.podsOf(podsOfANode, func(int) string { return ownObject(0) })
-		environment.Eventually(t, atLength, func() error { return b.TryPublish(t.Context(), pods[0]) }) // It was read.
-		live := b.flood(pods)
-		if len(live) == 0 || len(live) == len(pods) {
-			t.Fatalf("%d of %d volumes were published, want some", len(live), len(pods))
-		}
-		b.wantGenerations(pods, live)
-	})
+	for name, bare := range bareOrigins() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newSmall(t, bare)
+			b.set(1, 0, large)
+			pods := b.podsOf(podsOfANode, func(int) string { return ownObject(0) })
+			environment.Eventually(t, atLength, func() error { return b.TryPublish(t.Context(), pods[0]) }) // It was read.
+			live := b.flood(pods)
+			if len(live) == 0 || len(live) == len(pods) {
+				t.Fatalf("%d of %d volumes were published, want some", len(live), len(pods))
+			}
+			b.wantGenerations(pods, live)
+		})
+	}
 }
 
 // TestManyEqualVolumesOfOneLargeObject (fault 29): all of them have room, since their files are in

@@ -159,7 +159,7 @@ func (m *machine) addSanity() {
 // addDriver adds the tests of the whole driver that work with manifests.
 func (m *machine) addDriver() {
 	m.addProgram()
-	both := testsThatCall(m.t, filepath.Join(m.repo, "test", "driver"), "overOrigins", "overBareOrigins")
+	both := testsThatCall(m.t, filepath.Join(m.repo, "test", "driver"), "overOrigins", "bareOrigins")
 	if len(both) < 8 {
 		m.t.Fatalf("only %d tests of test/driver work with manifests: %q", len(both), both)
 	}
