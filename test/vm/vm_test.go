@@ -136,9 +136,13 @@ func isThere(path string) bool {
 // addSuite adds the tests of a package. An emulated arm64 is some ten times slower than amd64, so it
 // leaves out the tests that repeat others many times: what they repeat is the same there.
 func (m *machine) addSuite(folder string) {
+	slow := map[string]string{
+		"pkg/files/atomicdir": "TestStopAnywhere|TestOutOfSpace|TestAFileBecomesAPipeAllTheTime|TestReaders",
+		"pkg/exec/fileset":    "TestWatchKeepsQuiet", // It takes half a second without an event for the end of them.
+	}
 	var args []string
-	if m.cfg.Arch == "arm64" && folder == "pkg/files/atomicdir" {
-		args = []string{"-test.skip=^(TestStopAnywhere|TestOutOfSpace|TestAFileBecomesAPipeAllTheTime|TestReaders)$"}
+	if m.cfg.Arch == "arm64" && slow[folder] != "" {
+		args = []string{"-test.skip=^(" + slow[folder] + ")$"}
 	}
 	m.addTests(folder, args...)
 }
