@@ -68,7 +68,7 @@ func TestParseMistakesInItems(t *testing.T) {
 			`items[0].mode: Invalid value: "0644": must be a number, not a string: drop the quotes; `+
 				`items[1].mode: Invalid value: "rw-r--r--": must be a number, not a string: write 0644, for example`,
 		),
-		"users that are none": badItems(
+		"users that are not valid": badItems(
 			`[{key: a, path: a, user: "999"}, {key: b, path: b, user: nginx}, {key: c, path: c, user: -1}, {key: d, path: d, user: 2147483648}]`,
 			`items[0].user: Invalid value: "999": must be a number, not a string: drop the quotes; `+
 				`items[1].user: Invalid value: "nginx": must be a number, not a string: write 999, for example; `+

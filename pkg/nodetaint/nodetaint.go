@@ -29,7 +29,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 )
 
-// Key is the key of the taint. Its effect is the choice of whoever creates the node.
+// Key is the key of the taint. The person who creates the node chooses its effect.
 const Key = "liveconfig.internal/driver-not-ready"
 
 // Times between attempts to remove a taint.

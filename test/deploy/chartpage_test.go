@@ -21,7 +21,8 @@ func TestPageOfValues(t *testing.T) {
 	}.Compare(t)
 }
 
-// valueRows returns a row for each value: below an object that has a comment of its own, each without one is told by that.
+// valueRows returns a row for each value. An object with a comment gets one row, and further rows only if its values have
+// comments too.
 func valueRows(t *testing.T, at string, object *yaml.Node) [][]string {
 	t.Helper()
 	var rows [][]string

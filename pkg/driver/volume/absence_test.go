@@ -100,9 +100,9 @@ func TestDeletedSource(t *testing.T) {
 		d = d.restart()
 		n.wantFiles(r, files)
 		n.wantProblem(d, r, problem)
-		n.cluster.set(web, "a", "anew")
+		n.cluster.set(web, "a", "again")
 		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "anew"})
+		n.wantFiles(r, map[string]string{"a": "again"})
 		n.wantProblem(d, r, "")
 	})
 }

@@ -35,7 +35,7 @@ func knows(t *testing.T, path string, id int) bool {
 	return false
 }
 
-// owned is a tree as fsGroup makes it, with one file that belongs to root whoever has the others.
+// owned is a tree as fsGroup makes it, with one file that belongs to root in any case.
 func owned(t *testing.T, uid, gid int) tree.Tree {
 	t.Helper()
 	want := files{"a": "0440:1", "d/e/b": "0640:2", "d/c": "0551:3"}.tree(t)
