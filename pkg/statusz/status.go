@@ -156,6 +156,18 @@ type Source struct {
 	ChangedAt time.Time `json:"changedAt,omitzero"`
 	// Error is why it is not kept current.
 	Error string `json:"error,omitempty"`
+	// Release is set for an object whose edits are released step by step, if it has a stable copy.
+	Release *Release `json:"release,omitempty"`
+}
+
+// Release is what a volume shows of an object that is released.
+type Release struct {
+	// Stable is the version of the stable copy.
+	Stable Version `json:"stable"`
+	// State is that of the release, empty for none that is under way.
+	State string `json:"state,omitempty"`
+	// IsShown says that the pod gets what the object has now, and not what it had before.
+	IsShown bool `json:"isShown"`
 }
 
 // As is a file that holds several keys.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
 )
 
 // kinds returns the kinds of objects that are read.
@@ -47,7 +48,19 @@ func content(kind api.Kind, meta *metav1.ObjectMeta, immutable *bool, data map[s
 	return api.Content{
 		Ref: api.Ref{Kind: kind, Namespace: meta.Namespace, Name: meta.Name},
 		UID: string(meta.UID), ResourceVersion: meta.ResourceVersion,
-		Immutable: immutable != nil && *immutable, Data: data, ChangedAt: changedAt(meta),
+		Immutable: immutable != nil && *immutable, Data: data, ChangedAt: changedAt(meta), Release: releaseOf(meta, data),
+	}
+}
+
+// releaseOf returns what an object says about releases; nil for nothing.
+func releaseOf(meta *metav1.ObjectMeta, data map[string][]byte) *api.Release {
+	_, isReleased := meta.Annotations[release.Annotation]
+	stableOf := meta.Labels[release.StableLabel]
+	if !isReleased && stableOf == "" {
+		return nil
+	}
+	return &api.Release{
+		Digest: release.Digest(data), IsReleased: isReleased, StableOf: stableOf, Exposure: meta.Annotations[release.ExposureAnnotation],
 	}
 }
 

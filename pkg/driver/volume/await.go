@@ -48,7 +48,12 @@ func (m *Manager) await(ctx context.Context, v *volume) error {
 // checkSources returns nil if the files of a new volume can be planned.
 func (m *Manager) checkSources(ctx context.Context, v *volume) error {
 	return inTurn(ctx, m.turns, v.record, func() error {
-		_, _, err := m.planner.plan(v.projection())
+		p := v.lock()
+		defer p.mu.Unlock()
+		if err := m.follower.followLocked(p); err != nil {
+			return err
+		}
+		_, _, err := m.planner.plan(p)
 		return err
 	})
 }

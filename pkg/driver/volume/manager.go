@@ -48,6 +48,7 @@ type Manager struct {
 	registry  *registry
 	queue     *syncQueue
 	planner   planner
+	follower  follower
 	admission *admission
 	notifier  notifier
 	syncer    *syncer
@@ -61,13 +62,15 @@ type Manager struct {
 func New(cfg Config) *Manager {
 	m := &Manager{
 		cfg: cfg, turns: fairqueue.NewTurns(workers), parsing: fairqueue.NewTurns(parsers), registry: newRegistry(),
-		planner: planner{sources: cfg.Sources}, stalls: &stallDetector{}, stopping: make(chan struct{}),
+		stalls: &stallDetector{}, stopping: make(chan struct{}),
 	}
+	m.planner = planner{sources: cfg.Sources}
+	m.follower = follower{sources: cfg.Sources, registry: m.registry}
 	m.queue = newSyncQueue(m.stalls)
 	m.admission = &admission{room: cfg.Room, planner: m.planner, queue: m.queue}
 	m.notifier = notifier{reporter: cfg.Reporter, planner: m.planner}
 	m.syncer = &syncer{
-		planner: m.planner, views: cfg.Mounts, reporter: cfg.Reporter, queue: m.queue, admission: m.admission, notifier: m.notifier,
+		planner: m.planner, follower: m.follower, views: cfg.Mounts, reporter: cfg.Reporter, queue: m.queue, admission: m.admission, notifier: m.notifier,
 	}
 	m.sharer = &sharer{
 		isOn: cfg.ShareVolumes, registry: m.registry, planner: m.planner, syncer: m.syncer, admission: m.admission, notifier: m.notifier,

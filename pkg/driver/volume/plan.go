@@ -37,7 +37,13 @@ func (pl planner) plan(p *projection) (plans.Plan, map[api.Ref]api.Content, erro
 		}
 		switch {
 		case s.Found:
-			contents[key.Ref] = s.Content
+			content, problem := pl.sideOf(p, key, s.Content)
+			if problem != nil {
+				unread = append(unread, problem)
+				spec.Sources = forgive(spec.Sources, key.Ref)
+				continue
+			}
+			contents[key.Ref] = content
 		case p.isAbsenceEarlyLocked(key.Ref, s): // The volume changes as a whole, so all of it waits.
 			return plans.Plan{}, nil, &atomicdir.EarlyError{Until: s.Changed.Add(source.AbsenceTime)}
 		case p.followsLossLocked():
@@ -73,6 +79,11 @@ func (pl planner) firstUnread(p *projection, match func(error) bool) error {
 	for _, key := range p.keys {
 		if s := pl.sources.Get(key); match(s.Err) {
 			return &unreadError{key: key, err: s.Err}
+		}
+		if c, isFollowed := p.copies[key]; isFollowed {
+			if s := pl.sources.Get(c.key); match(s.Err) {
+				return &unreadError{key: c.key, err: s.Err}
+			}
 		}
 	}
 	return nil

@@ -28,11 +28,12 @@ type projection struct {
 	flags     flags
 	memory    memory
 
-	mu      sync.Mutex   // Serialises sync and teardown; guards the fields below, and those of memory.
-	keys    []source.Key // Of the sources, each once. The registry's lock guards changes too, so either lock is enough to read.
-	volumes []*volume    // The volumes that have these files.
-	release []func()     // Gives back the acquired sources.
-	frozen  bool         // The files stay as they are: they never update, or the sources cannot be used.
+	mu      sync.Mutex                 // Serialises sync and teardown; guards the fields below, and those of memory.
+	keys    []source.Key               // Of the sources, each once. The registry's lock guards changes too, so either lock is enough to read.
+	copies  map[source.Key]*stableCopy // Of the sources that are released; guarded as keys are.
+	volumes []*volume                  // The volumes that have these files.
+	release []func()                   // Gives back the acquired sources.
+	frozen  bool                       // The files stay as they are: they never update, or the sources cannot be used.
 	files   files
 	problem error // Why the files are not current; nil when they are.
 	facts   facts
@@ -49,6 +50,7 @@ func newProjection(v *volume, m memory) *projection {
 	r := v.record
 	return &projection{
 		id: r.VolumeID, namespace: r.Pod.Namespace, group: r.FSGroup, memory: m, volumes: []*volume{v}, wake: make(chan struct{}, 1),
+		copies: map[source.Key]*stableCopy{},
 	}
 }
 
@@ -104,6 +106,9 @@ func (p *projection) releaseSourcesLocked() {
 		release()
 	}
 	p.release = nil
+	for _, c := range p.copies {
+		c.release()
+	}
 }
 
 // removeLocked takes a volume out of the projection, and reports whether it was the last one.

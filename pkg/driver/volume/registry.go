@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
@@ -42,10 +43,40 @@ func (r *registry) add(v *volume) error {
 
 func (r *registry) useLocked(p *projection) {
 	for _, key := range p.keys {
-		if r.users[key] == nil {
-			r.users[key] = map[*projection]struct{}{}
-		}
-		r.users[key][p] = struct{}{}
+		r.useKeyLocked(p, key)
+	}
+}
+
+func (r *registry) useKeyLocked(p *projection, key source.Key) {
+	if r.users[key] == nil {
+		r.users[key] = map[*projection]struct{}{}
+	}
+	r.users[key][p] = struct{}{}
+}
+
+func (r *registry) endUseLocked(p *projection, key source.Key) {
+	delete(r.users[key], p)
+	if len(r.users[key]) == 0 {
+		delete(r.users, key)
+	}
+}
+
+// follow makes the stable copy of a source known as one more object that a projection uses. The mu of
+// p is held.
+func (r *registry) follow(p *projection, key source.Key, c *stableCopy) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.copies[key] = c
+	r.useKeyLocked(p, c.key)
+}
+
+// unfollow undoes follow, unless the volume has the copy as a source too.
+func (r *registry) unfollow(p *projection, key source.Key, c *stableCopy) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(p.copies, key)
+	if !slices.Contains(p.keys, c.key) {
+		r.endUseLocked(p, c.key)
 	}
 }
 
@@ -62,10 +93,10 @@ func (r *registry) removeProjection(p *projection) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, key := range p.keys {
-		delete(r.users[key], p)
-		if len(r.users[key]) == 0 {
-			delete(r.users, key)
-		}
+		r.endUseLocked(p, key)
+	}
+	for _, c := range p.copies {
+		r.endUseLocked(p, c.key)
 	}
 	if r.shared[p.shape] == p {
 		delete(r.shared, p.shape)

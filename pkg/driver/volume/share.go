@@ -24,6 +24,9 @@ type sharer struct {
 // later ones may join. own is the projection of the volume, and is locked: others of its shape that
 // are published meanwhile wait until its files are there.
 func (s *sharer) joinLocked(ctx context.Context, v *volume, own *projection) (joined bool) {
+	if len(own.copies) > 0 {
+		return false // An edit of a released source is in some of the volumes first.
+	}
 	other := s.offer(own)
 	if other == own {
 		return false

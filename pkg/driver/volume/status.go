@@ -133,6 +133,7 @@ func (d *describer) describeLocked(v *volume) statusz.Volume {
 	s.Digest, s.Bytes, s.ProjectedAt, s.CheckedAt = d.key.seal(p.files.digest), p.facts.bytes, p.facts.projectedAt, p.facts.checkedAt
 	s.Problem = d.problemLocked(v)
 	for i, of := range p.spec.Sources {
+		s.Sources[i].Release = d.releaseLocked(p, of.Ref)
 		if projected, ok := p.files.projected[of.Ref]; ok {
 			s.Sources[i].Projected = &projected.version
 		}

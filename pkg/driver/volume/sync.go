@@ -16,6 +16,7 @@ import (
 // syncer makes the files of volumes equal to what their sources say.
 type syncer struct {
 	planner   planner
+	follower  follower
 	views     Views
 	reporter  Reporter
 	queue     *syncQueue
@@ -80,6 +81,9 @@ func (s *syncer) syncLocked(ctx context.Context, p *projection) (Result, error) 
 
 // projectLocked plans the files, takes the room for them, renders and applies them.
 func (s *syncer) projectLocked(p *projection) (Result, error) {
+	if err := s.follower.followLocked(p); err != nil {
+		return ResultFailed, err
+	}
 	plan, contents, err := s.planner.plan(p)
 	if err != nil {
 		return ResultFailed, err
@@ -128,6 +132,7 @@ func (s *syncer) applyLocked(p *projection, w write) (Result, error) {
 // recordAppliedLocked stores which objects the files come from, after a sync that succeeded.
 func (s *syncer) recordAppliedLocked(p *projection, contents map[api.Ref]api.Content, result Result) {
 	p.memory.crowded = time.Time{} // There is room, or none is needed.
+	s.follower.noteFoundLocked(p)
 	p.facts.checkedAt = time.Now()
 	reached := p.files.setProjected(contents)
 	if result != ResultWritten {

@@ -1,0 +1,256 @@
+package volume_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
+)
+
+var (
+	webStable = release.StableOf(web)
+	other     = api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "other"}
+)
+
+// edit changes an object that is released, and returns the digest of its data.
+func (c *cluster) edit(ref api.Ref, data ...string) (digest string) {
+	c.setWith(ref, api.Release{IsReleased: true}, data...)
+	return release.Digest(c.objects[ref].Data)
+}
+
+// stabilize writes the stable copy of an object.
+func (c *cluster) stabilize(ref api.Ref, e release.Exposure, data ...string) {
+	c.setWith(release.StableOf(ref), api.Release{StableOf: release.LabelOf(ref.Name), Exposure: e.String()}, data...)
+}
+
+// setWith makes or changes an object that says something about releases.
+func (c *cluster) setWith(ref api.Ref, about api.Release, data ...string) {
+	changed := c.tell(func(source.Key) {})
+	c.set(ref, data...)
+	c.tell(changed)
+	c.change(ref, func() {
+		content := c.objects[ref]
+		about.Digest = release.Digest(content.Data)
+		content.Release = &about
+		c.objects[ref] = content
+	})
+}
+
+// released sets up a driver with two volumes of the ConfigMap web, which is released and holds a=1 as
+// its stable copy does.
+func (n *node) released() (d *driver, first, second state.Record) {
+	n.Helper()
+	n.cluster.edit(web, "a", "1")
+	n.cluster.stabilize(web, release.Exposure{}, "a", "1")
+	d = n.start()
+	all := d.replicas(2, configMap("web"))
+	n.wantValues(map[string]string{"replica-0": "1", "replica-1": "1"}, all...)
+	return d, all[0], all[1]
+}
+
+// wantValues checks, by pod, the value of the key «a».
+func (n *node) wantValues(want map[string]string, volumes ...state.Record) {
+	n.Helper()
+	pass(settling)
+	for _, r := range volumes {
+		n.wantFiles(r, map[string]string{"a": want[r.Pod.Name]})
+	}
+}
+
+// TestRelease is one release: an edit reaches nobody, then the pods that are exposed, then all; and
+// another one is taken back.
+func TestRelease(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, first, second := n.released()
+		n.wantAlone(first, second)
+		digest := n.cluster.edit(web, "a", "2")
+		n.wantValues(map[string]string{"replica-0": "1", "replica-1": "1"}, first, second)
+
+		e := release.Exposure{Digest: digest, Pods: []string{first.Pod.UID}, State: release.Progressing}
+		n.cluster.stabilize(web, e, "a", "1")
+		n.wantValues(map[string]string{"replica-0": "2", "replica-1": "1"}, first, second)
+		for i, isShown := range []bool{true, false} {
+			s := d.Status(func(api.Pod) bool { return true })[i].Sources[0].Release
+			if s == nil || s.IsShown != isShown || s.State != string(release.Progressing) {
+				n.Errorf("the status of replica %d has the release %+v, want that it is shown: %t", i, s, isShown)
+			}
+		}
+		d = d.restart()
+		n.wantValues(map[string]string{"replica-0": "2", "replica-1": "1"}, first, second)
+		third := n.replica("replica-2", configMap("web"))
+		d.publish(third)
+		n.wantValues(map[string]string{"replica-2": "1"}, third)
+
+		e.Threshold = 1
+		n.cluster.stabilize(web, e, "a", "1")
+		n.wantValues(map[string]string{"replica-0": "2", "replica-1": "2", "replica-2": "2"}, first, second, third)
+		n.seen.forget()
+		n.cluster.stabilize(web, release.Exposure{}, "a", "2")
+		n.wantValues(map[string]string{"replica-0": "2", "replica-1": "2", "replica-2": "2"}, first, second, third)
+		wantSame(n, "syncs that wrote after the promotion", 0, n.seen.results()[volume.ResultWritten])
+
+		e = release.Exposure{Digest: n.cluster.edit(web, "a", "3"), Threshold: 1}
+		n.cluster.stabilize(web, e, "a", "2")
+		n.wantValues(map[string]string{"replica-0": "3", "replica-1": "3", "replica-2": "3"}, first, second, third)
+		e.Threshold, e.State = 0, release.Reverted
+		n.cluster.stabilize(web, e, "a", "2")
+		n.wantValues(map[string]string{"replica-0": "2", "replica-1": "2", "replica-2": "2"}, first, second, third)
+		e.Threshold = 1
+		n.cluster.stabilize(web, e, "a", "2")
+		n.cluster.edit(web, "a", "4") // Nobody has said anything about this one.
+		n.wantValues(map[string]string{"replica-0": "2", "replica-1": "2", "replica-2": "2"}, first, second, third)
+		for _, r := range []state.Record{first, second, third} {
+			d.unpublish(r)
+		}
+		n.wantNothing(d)
+	})
+}
+
+// TestWithoutAStableCopy pods have what the object has: nobody has begun to release it. From its first
+// copy on they do not, even while somebody deletes that.
+func TestWithoutAStableCopy(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.edit(web, "a", "1")
+		d, r := n.live(configMap("web"))
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.cluster.edit(web, "a", "2")
+		n.wantValues(map[string]string{"app": "2"}, r)
+		n.cluster.stabilize(web, release.Exposure{}, "a", "2")
+		n.wantValues(map[string]string{"app": "2"}, r)
+		n.cluster.remove(webStable)
+		n.cluster.edit(web, "a", "3")
+		n.wantValues(map[string]string{"app": "2"}, r)
+		n.wantProblem(d, r, "configmap default/web.stable cannot be read: it was deleted; the controller creates it again")
+		n.cluster.stabilize(web, release.Exposure{}, "a", "2")
+		n.wantValues(map[string]string{"app": "2"}, r)
+		n.wantProblem(d, r, "")
+	})
+}
+
+// TestTheEndOfReleases: without the annotation an object is as any other, and its copy is not watched.
+func TestTheEndOfReleases(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, first, second := n.released()
+		wantSame(n, "users of objects", map[api.Ref]int{web: 2, webStable: 2}, n.cluster.users())
+		n.cluster.edit(web, "a", "2")
+		n.cluster.set(web, "a", "3")
+		n.wantValues(map[string]string{"replica-0": "3", "replica-1": "3"}, first, second)
+		wantSame(n, "users of objects", map[api.Ref]int{web: 2}, n.cluster.users())
+		n.cluster.edit(web, "a", "4")
+		n.wantValues(map[string]string{"replica-0": "1", "replica-1": "1"}, first, second)
+		d.unpublish(first)
+		d.unpublish(second)
+		n.wantNothing(d)
+	})
+}
+
+// TestACopyThatCannotBeRead keeps the files of live volumes, and a new volume waits for it.
+func TestACopyThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		spoil   func(c *cluster)
+		problem string
+		kind    volume.Kind
+	}{
+		"nobody answers": {
+			func(c *cluster) { c.fail(webStable, errors.New("connection refused")) },
+			"configmap default/web.stable cannot be read: connection refused", volume.NotReady,
+		},
+		"access is denied": {
+			func(c *cluster) { c.fail(webStable, forbidden(webStable)) },
+			"configmap default/web.stable cannot be read: " + forbidden(webStable).Error(), volume.Denied,
+		},
+		"an object that is no copy": {
+			func(c *cluster) { c.set(webStable, "a", "5") },
+			"configmap default/web.stable cannot be read: it has the name of the stable copy of web, but not the label " +
+				"liveconfig.internal/stable-of: web; rename or delete it", volume.NotReady,
+		},
+	}
+	for name, tc := range tests {
+		bubbleCase(t, name, func(n *node) {
+			d, first, second := n.released()
+			n.cluster.edit(web, "a", "2")
+			tc.spoil(n.cluster)
+			n.wantValues(map[string]string{"replica-0": "1", "replica-1": "1"}, first, second)
+			n.wantProblem(d, first, tc.problem)
+			d = d.restart()
+			n.wantValues(map[string]string{"replica-0": "1", "replica-1": "1"}, first, second)
+			late := n.replica("late", configMap("web"))
+			err := d.Publish(n.ctx, late, access.Token{})
+			if e, ok := errors.AsType[*volume.Error](err); !ok || e.Kind != tc.kind || !strings.Contains(err.Error(), "web.stable cannot be read") {
+				n.Errorf("Publish() = %v, want an error of kind %s that names the copy", err, tc.kind)
+			}
+			n.cluster.fail(webStable, nil)
+			n.cluster.stabilize(web, release.Exposure{}, "a", "1")
+			pass(settling)
+			d.publish(late)
+			n.wantValues(map[string]string{"replica-0": "1", "replica-1": "1", "late": "1"}, first, second, late)
+			n.wantProblem(d, first, "")
+		})
+	}
+}
+
+// TestPodsThatShareFilesFromBefore get an edit together, when all of them are exposed: their files were
+// one file system before the object was released.
+func TestPodsThatShareFilesFromBefore(t *testing.T) {
+	bubbleShared(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		all := d.replicas(2, configMap("web"))
+		n.wantShared(all...)
+		n.cluster.edit(web, "a", "1")
+		n.cluster.stabilize(web, release.Exposure{}, "a", "1")
+		pass(settling)
+		newcomer := n.replica("replica-2", configMap("web"))
+		d.publish(newcomer)
+		n.wantAlone(newcomer, all[0], all[1])
+		e := release.Exposure{Digest: n.cluster.edit(web, "a", "2"), Pods: []string{all[0].Pod.UID, newcomer.Pod.UID}}
+		n.cluster.stabilize(web, e, "a", "1")
+		n.wantValues(map[string]string{"replica-0": "1", "replica-1": "1", "replica-2": "2"}, append(all, newcomer)...)
+		e.Pods = append(e.Pods, all[1].Pod.UID)
+		n.cluster.stabilize(web, e, "a", "1")
+		n.wantValues(map[string]string{"replica-0": "2", "replica-1": "2", "replica-2": "2"}, append(all, newcomer)...)
+	})
+}
+
+// TestObjectsThatAreReleasedTogether are shown to a pod together, whichever news comes first.
+func TestObjectsThatAreReleasedTogether(t *testing.T) {
+	bubble(t, func(n *node) {
+		for _, ref := range []api.Ref{web, other} {
+			n.cluster.edit(ref, ref.Name, "1")
+			n.cluster.stabilize(ref, release.Exposure{}, ref.Name, "1")
+		}
+		d, r := n.live(map[string]string{api.KeySources: `[{configMap: {name: web}}, {configMap: {name: other}}]`})
+		want := func(web, other string) {
+			n.Helper()
+			pass(settling)
+			n.wantFiles(r, map[string]string{"web": web, "other": other})
+		}
+		want("1", "1")
+		with := map[string]string{
+			release.NameOf(web): n.cluster.edit(web, "web", "2"), release.NameOf(other): n.cluster.edit(other, "other", "2"),
+		}
+		exposure := func(ref api.Ref, threshold float64) release.Exposure {
+			return release.Exposure{Digest: with[release.NameOf(ref)], With: with, Threshold: threshold}
+		}
+		n.cluster.stabilize(web, exposure(web, 1), "web", "1")
+		want("1", "1")
+		n.cluster.stabilize(other, exposure(other, 1), "other", "1")
+		want("2", "2")
+		n.cluster.stabilize(other, exposure(other, 0), "other", "1") // The first to be reverted.
+		want("1", "1")
+		n.cluster.stabilize(other, exposure(other, 1), "other", "1")
+		n.cluster.stabilize(web, release.Exposure{}, "web", "2") // The first to be promoted.
+		want("2", "2")
+		d = d.restart()
+		want("2", "2")
+		n.cluster.stabilize(other, release.Exposure{}, "other", "2")
+		want("2", "2")
+	})
+}

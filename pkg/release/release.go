@@ -1,0 +1,208 @@
+// Package release has what the driver, the controller and the plugin must agree on about releases of
+// live config: names, the digest of a content, which pods an exposure shows the candidate to.
+//
+// An object with the annotation [Annotation] is released: an edit of it is a candidate, which the
+// controller shows to some pods before all get it. The other pods have the content of its stable
+// copy. Package api has the words for objects; this package does not know Kubernetes clients, how a
+// candidate is judged, or files.
+package release
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+)
+
+// Annotations and the label of releases.
+const (
+	// Annotation makes a ConfigMap or Secret a released one. Its value says how.
+	Annotation = "liveconfig.internal/release"
+	// ExposureAnnotation of the stable copy is an [Exposure].
+	ExposureAnnotation = "liveconfig.internal/exposure"
+	// HistoryAnnotation of the stable copy is a list of [Entry].
+	HistoryAnnotation = "liveconfig.internal/release-history"
+	// StableLabel of the stable copy names the object that it is of: see [LabelOf].
+	StableLabel = "liveconfig.internal/stable-of"
+)
+
+// Suffix ends the name of a stable copy.
+const Suffix = ".stable"
+
+// MostName is how many bytes the name of a released object may have: its copy has a longer one.
+const MostName = 253 - len(Suffix)
+
+// StableOf returns the name of an object's stable copy.
+func StableOf(ref api.Ref) api.Ref {
+	ref.Name += Suffix
+	return ref
+}
+
+// LabelOf returns the value of [StableLabel] in the copy of an object. A label is shorter than a name
+// may be: then it is the beginning of the name and a part of its digest.
+func LabelOf(name string) string {
+	const most, digits = 63, 10
+	if len(name) <= most {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return strings.TrimRight(name[:most-digits-1], "-.") + "-" + hex.EncodeToString(sum[:])[:digits]
+}
+
+// NameOf returns how an object is named in [Exposure.With].
+func NameOf(ref api.Ref) string { return ref.Kind.Resource() + "/" + ref.Name }
+
+// Digest returns the SHA-256 of sorted keys and bytes, in hex. Equal data of a ConfigMap has one
+// digest, whether it is in data or binaryData.
+func Digest(data map[string][]byte) string {
+	h := sha256.New()
+	part := func(b []byte) {
+		_ = binary.Write(h, binary.BigEndian, uint64(len(b))) // A hash takes everything.
+		h.Write(b)
+	}
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		part([]byte(key))
+		part(data[key])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Position returns where a pod stands, from 0 to below 1. A pod is at another place for each digest,
+// so that not the same pods are first every time.
+func Position(podUID, digest string) float64 {
+	sum := sha256.Sum256([]byte(podUID + "\n" + digest))
+	const scale = 1 << 32
+	return float64(binary.BigEndian.Uint32(sum[:4])) / scale
+}
+
+// State is how far a release has come.
+type State string
+
+// The states of a release. In the last three nothing happens until a newer edit or a person ends
+// them.
+const (
+	// Progressing: pods of one step have the candidate.
+	Progressing State = "Progressing"
+	// Refused: a rule of the annotation does not hold, so no pod gets the candidate.
+	Refused State = "Refused"
+	// Reverted: the candidate was taken back from all pods.
+	Reverted State = "Reverted"
+	// Frozen: the pods that have the candidate keep it, and no other pod gets it.
+	Frozen State = "Frozen"
+)
+
+// IsFinal reports whether only a newer edit or a person ends the state.
+func (s State) IsFinal() bool { return s == Refused || s == Reverted || s == Frozen }
+
+// Exposure says which pods have the candidate. The zero Exposure is none.
+type Exposure struct {
+	// Digest is that of the candidate. Another content of the object is shown to nobody.
+	Digest string `json:"digest"`
+	// With has the candidates that are shown together with this one: their digests by «configmap/name»
+	// or «secret/name», this one's among them. Empty for a release of one object.
+	With map[string]string `json:"with,omitempty"`
+	// Threshold is the share of the pods that have the candidate: those at a [Position] below it. 0
+	// is none, 1 is all.
+	Threshold float64 `json:"threshold"`
+	// Pods are the UIDs of pods that have the candidate besides.
+	Pods  []string `json:"pods,omitempty"`
+	State State    `json:"state"`
+	// Step counts from 1; 0 before the first one.
+	Step int `json:"step,omitempty"`
+	// Since is when the step or the final state began.
+	Since time.Time `json:"since,omitzero"`
+	// Reason says in a sentence why the state is what it is, if that is not plain.
+	Reason string `json:"reason,omitempty"`
+}
+
+// ParseExposure reads the value of [ExposureAnnotation]. An empty text is the zero Exposure.
+func ParseExposure(text string) (Exposure, error) {
+	var e Exposure
+	if text == "" {
+		return e, nil
+	}
+	if err := json.Unmarshal([]byte(text), &e); err != nil {
+		return Exposure{}, fmt.Errorf("annotation %s: %w", ExposureAnnotation, err)
+	}
+	return e, nil
+}
+
+// String returns the value of [ExposureAnnotation]; empty for the zero Exposure.
+func (e Exposure) String() string {
+	if e.Digest == "" {
+		return ""
+	}
+	text, err := json.Marshal(e)
+	if err != nil {
+		return "" // Not a number: nobody is shown the candidate.
+	}
+	return string(text)
+}
+
+// Position returns where a pod stands in this exposure. Candidates that are shown together are shown
+// to the same pods.
+func (e Exposure) Position(podUID string) float64 {
+	if len(e.With) == 0 {
+		return Position(podUID, e.Digest)
+	}
+	var all strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(e.With)) {
+		all.WriteString(name + "=" + e.With[name] + "\n")
+	}
+	return Position(podUID, all.String())
+}
+
+// Shows reports whether a pod gets the content with that digest of the object itself, and not the
+// content of the stable copy.
+func (e Exposure) Shows(podUID, digest string) bool {
+	return digest != "" && e.Digest == digest && (e.Position(podUID) < e.Threshold || slices.Contains(e.Pods, podUID))
+}
+
+// Entry is one finished release.
+type Entry struct {
+	Digest string `json:"digest"`
+	// Outcome is Promoted or a final state.
+	Outcome string    `json:"outcome"`
+	At      time.Time `json:"at"`
+	Reason  string    `json:"reason,omitempty"`
+}
+
+// Promoted is the outcome of a release whose candidate all pods have.
+const Promoted = "Promoted"
+
+// mostEntries is how many finished releases are remembered.
+const mostEntries = 10
+
+// ParseHistory reads the value of [HistoryAnnotation], newest first.
+func ParseHistory(text string) ([]Entry, error) {
+	var entries []Entry
+	if text == "" {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(text), &entries); err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", HistoryAnnotation, err)
+	}
+	return entries, nil
+}
+
+// AddEntry returns the value of [HistoryAnnotation] with one more entry, without the oldest ones. A
+// value that cannot be read begins again.
+func AddEntry(text string, e Entry) string {
+	entries, err := ParseHistory(text)
+	if err != nil {
+		entries = nil
+	}
+	entries = append([]Entry{e}, entries...)
+	written, err := json.Marshal(entries[:min(len(entries), mostEntries)])
+	if err != nil {
+		return text
+	}
+	return string(written)
+}
