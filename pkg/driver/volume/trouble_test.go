@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -64,9 +65,10 @@ func TestTroubleLeavesTheFiles(t *testing.T) {
 			}
 			wantSame(n, "Events during the trouble", want, n.seen.told())
 
+			n.cluster.set(web, "a", "3")
+			synctest.Wait() // Else the sync may write what was there before, and then this change.
 			n.faults.set("open", nil)
 			n.cluster.fail(web, nil)
-			n.cluster.set(web, "a", "3")
 			pass(settling)
 			n.wantFiles(r, map[string]string{"a": "3"})
 			n.wantProblem(d, r, "")

@@ -1,0 +1,123 @@
+// Package settings reads the annotation that makes a ConfigMap or Secret a released one: how an edit
+// is checked, and to how many pods it is shown at a time. It names every mistake. It does not know
+// objects, pods, or how a rule is checked.
+package settings
+
+import (
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
+)
+
+// Settings are the value of the annotation, with defaults.
+type Settings struct {
+	// Steps are shown one after the other; then all pods get the edit. The default is [DefaultSteps].
+	Steps []Step
+	// Pause is how long each step lasts.
+	Pause time.Duration
+	// Check says what ends a release.
+	Check Check
+	// OnFailure says what follows if the check fails.
+	OnFailure OnFailure
+	// Rules must hold before the first step.
+	Rules []Rule
+	// Group is shared by objects of a namespace that are released together; empty for none.
+	Group string
+}
+
+// DefaultPause is how long a step lasts if the annotation does not say.
+const DefaultPause = 30 * time.Second
+
+// DefaultSteps are what the annotation says if it says nothing: one pod, a twentieth, a quarter.
+func DefaultSteps() []Step { return []Step{{Pods: 1}, {Share: 0.05}, {Share: 0.25}} }
+
+// Step is a number of pods or, if that is zero, a share of the pods, above 0 and at most 1.
+type Step struct {
+	Pods  int
+	Share float64
+}
+
+// Check is what ends a release.
+type Check string
+
+// The checks.
+const (
+	// CheckReady: a pod that has the edit is no longer Ready, or restarts.
+	CheckReady Check = "ready"
+	// CheckNone: nothing does.
+	CheckNone Check = "none"
+)
+
+// OnFailure is what follows when the check fails.
+type OnFailure string
+
+// What may follow.
+const (
+	// Revert: no pod has the edit any more.
+	Revert OnFailure = "revert"
+	// Freeze: the pods that have the edit keep it, and no other pod gets it.
+	Freeze OnFailure = "freeze"
+)
+
+// Rule is one thing that must be true of an edit. Either Key or Pair is set.
+type Rule struct {
+	// Key names the value that the rule is about.
+	Key    string
+	Format Format
+	// SchemaKey names the value that is the JSON Schema of this one; empty for none.
+	SchemaKey string
+	// CEL is an expression that must be true of «self»; empty for none. Message says what is wrong if
+	// it is not.
+	CEL, Message string
+	// Pair is a certificate with its key.
+	Pair *Pair
+	// NotExpiredFor is for how long the certificate must still be valid.
+	NotExpiredFor time.Duration
+}
+
+// Pair names the values of a certificate and of its key, in PEM.
+type Pair struct{ Cert, Key string }
+
+// Format is that of a value.
+type Format string
+
+// The formats.
+const (
+	YAML       Format = "yaml"
+	JSON       Format = "json"
+	TOML       Format = "toml"
+	Properties Format = "properties"
+	INI        Format = "ini"
+)
+
+// Formats returns every format.
+func Formats() []Format { return []Format{YAML, JSON, TOML, Properties, INI} }
+
+// Mistake is one thing that is wrong with the annotation.
+type Mistake struct {
+	// Line counts from one, in the annotation.
+	Line int
+	// Field is the path of the field, such as «validate[0].cel»; empty for the whole.
+	Field string
+	Text  string
+}
+
+func (m Mistake) String() string {
+	if m.Field == "" {
+		return release.Annotation + ": " + m.Text
+	}
+	return release.Annotation + ": " + m.Field + ": " + m.Text
+}
+
+// SameSteps reports whether objects with these settings can be released together.
+func (s Settings) SameSteps(other Settings) bool {
+	if len(s.Steps) != len(other.Steps) || s.Pause != other.Pause || s.Check != other.Check || s.OnFailure != other.OnFailure {
+		return false
+	}
+	for i, step := range s.Steps {
+		if step != other.Steps[i] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,238 @@
+package validation
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+
+	"github.com/BurntSushi/toml"
+	"github.com/magiconair/properties"
+	"go.yaml.in/yaml/v3"
+	"gopkg.in/ini.v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
+)
+
+// syntaxError is why a text does not have its format.
+type syntaxError struct {
+	line int // From 1; 0 if it is not known.
+	err  error
+}
+
+func (e *syntaxError) Error() string { return e.err.Error() }
+
+// document is one document of a text, as JSON has values: objects have names of type string, and
+// numbers are json.Number.
+type document struct {
+	value any
+	node  *yaml.Node // For finding lines; nil where the format is not YAML or JSON.
+}
+
+// parse returns the documents of a text. Only YAML has several. Errors are of type *syntaxError.
+func parse(format settings.Format, text []byte) ([]document, error) {
+	switch format {
+	case settings.JSON:
+		return parseJSON(text)
+	case settings.TOML:
+		return parseTOML(text)
+	case settings.Properties:
+		return parseProperties(text)
+	case settings.INI:
+		return parseINI(text)
+	case settings.YAML:
+	}
+	return parseYAML(text)
+}
+
+func parseJSON(text []byte) ([]document, error) {
+	value, err := decodeJSON(text)
+	if err != nil {
+		return nil, err
+	}
+	var node yaml.Node
+	if yaml.Unmarshal(text, &node) != nil || len(node.Content) == 0 {
+		return []document{{value: value}}, nil // YAML does not read all JSON. Then there are no lines.
+	}
+	return []document{{value: value, node: node.Content[0]}}, nil
+}
+
+func decodeJSON(text []byte) (value any, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&value); err != nil {
+		offset := decoder.InputOffset()
+		if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+			offset = e.Offset
+		}
+		return nil, &syntaxError{line: 1 + bytes.Count(text[:min(int(offset), len(text))], []byte("\n")), err: err}
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		line := 1 + bytes.Count(text[:decoder.InputOffset()], []byte("\n"))
+		return nil, &syntaxError{line: line, err: errors.New("there is more after the value")}
+	}
+	return value, nil
+}
+
+var yamlLine = regexp.MustCompile(`^yaml: (?:unmarshal errors:\n\s+)?line (\d+): `)
+
+func yamlError(err error) error {
+	e := &syntaxError{err: err}
+	if found := yamlLine.FindStringSubmatch(err.Error()); found != nil {
+		e.line, _ = strconv.Atoi(found[1])
+		e.err = errors.New(err.Error()[len(found[0]):])
+	}
+	return e
+}
+
+func parseYAML(text []byte) ([]document, error) {
+	var documents []document
+	nodes, values := yaml.NewDecoder(bytes.NewReader(text)), yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var node yaml.Node
+		var value any
+		if err := nodes.Decode(&node); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, yamlError(err)
+		}
+		if err := values.Decode(&value); err != nil { // It refuses keys that are given twice, and too many aliases.
+			return nil, yamlError(err)
+		}
+		d := document{value: asJSON(value)}
+		if len(node.Content) > 0 {
+			d.node = node.Content[0]
+		}
+		documents = append(documents, d)
+	}
+	if len(documents) == 0 {
+		documents = []document{{}}
+	}
+	return documents, nil
+}
+
+func parseTOML(text []byte) ([]document, error) {
+	var value map[string]any
+	if _, err := toml.Decode(string(text), &value); err != nil {
+		if e, ok := errors.AsType[toml.ParseError](err); ok {
+			return nil, &syntaxError{line: e.Position.Line, err: errors.New(e.Message)}
+		}
+		return nil, &syntaxError{err: err}
+	}
+	return []document{{value: asJSON(value)}}, nil
+}
+
+func parseProperties(text []byte) ([]document, error) {
+	loader := properties.Loader{Encoding: properties.UTF8, DisableExpansion: true}
+	p, err := loader.LoadBytes(text)
+	if err != nil {
+		return nil, &syntaxError{err: err}
+	}
+	value := map[string]any{}
+	for name, v := range p.Map() {
+		value[name] = v
+	}
+	return []document{{value: value}}, nil
+}
+
+// parseINI returns an object of sections, which are objects. What comes before the first section is
+// beside the sections.
+func parseINI(text []byte) ([]document, error) {
+	file, err := ini.LoadSources(ini.LoadOptions{SkipUnrecognizableLines: false}, text)
+	if err != nil {
+		return nil, &syntaxError{err: err}
+	}
+	value := map[string]any{}
+	for _, section := range file.Sections() {
+		into := value
+		if section.Name() != ini.DefaultSection {
+			into = map[string]any{}
+			value[section.Name()] = into
+		}
+		for _, key := range section.Keys() {
+			into[key.Name()] = key.String()
+		}
+	}
+	return []document{{value: value}}, nil
+}
+
+// asJSON returns a value of YAML or TOML as JSON has it.
+func asJSON(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, member := range v {
+			v[name] = asJSON(member)
+		}
+		return v
+	case map[any]any:
+		object := make(map[string]any, len(v))
+		for name, member := range v {
+			object[fmt.Sprint(name)] = asJSON(member)
+		}
+		return object
+	case []any:
+		for i, element := range v {
+			v[i] = asJSON(element)
+		}
+		return v
+	case []map[string]any: // TOML's arrays of tables.
+		list := make([]any, len(v))
+		for i, element := range v {
+			list[i] = asJSON(element)
+		}
+		return list
+	case nil, bool, string:
+		return v
+	}
+	return asNumber(value)
+}
+
+// asNumber returns a number, and another value as a text: JSON has no times, and no infinity.
+func asNumber(value any) any {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	if text[0] == '"' {
+		return string(text[1 : len(text)-1])
+	}
+	return json.Number(text)
+}
+
+// lineOf returns the line of a value in a document; 0 if it is not known.
+func lineOf(n *yaml.Node, path []string) int {
+	if n == nil {
+		return 0
+	}
+	for _, name := range path {
+		next := child(n, name)
+		if next == nil {
+			break // Where it should be is near enough.
+		}
+		n = next
+	}
+	return n.Line
+}
+
+func child(n *yaml.Node, name string) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == name {
+				return n.Content[i+1]
+			}
+		}
+	case yaml.SequenceNode:
+		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(n.Content) {
+			return n.Content[i]
+		}
+	case yaml.DocumentNode, yaml.ScalarNode, yaml.AliasNode:
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package isolated_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/validation"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/validation/isolated"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == isolated.Argument {
+		if err := isolated.Main(os.Stdin, os.Stdout); err != nil {
+			os.Exit(1)
+		}
+		return
+	}
+	m.Run()
+}
+
+func check(t *testing.T, rule settings.Rule, data map[string]string) ([]validation.Problem, error) {
+	t.Helper()
+	c, err := isolated.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := validation.Content{Data: map[string][]byte{}, Now: time.Now()}
+	for key, value := range data {
+		content.Data[key] = []byte(value)
+	}
+	return c.Check(t.Context(), []settings.Rule{rule}, content)
+}
+
+var schema = settings.Rule{Key: "a", Format: settings.JSON, SchemaKey: "s"}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]int{`{"max": 3}`: 0, `{"max": 30}`: 1} {
+		problems, err := check(t, schema, map[string]string{"a": value, "s": `{"properties": {"max": {"maximum": 10}}}`})
+		if err != nil || len(problems) != want {
+			t.Errorf("the problems of %s = %v, %v; want %d", value, problems, err, want)
+		}
+	}
+}
+
+// TestLimits: a schema whose check takes until the end of time, and one whose errors take more memory
+// than the machine has.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	var endless, large strings.Builder
+	endless.WriteString(`{"$ref": "#/$defs/d0", "$defs": {"d40": {"type": "string"}`)
+	for i := range 40 {
+		fmt.Fprintf(&endless, `, "d%d": {"not": {"not": {"allOf": [{"$ref": "#/$defs/d%d"}, {"$ref": "#/$defs/d%d"}]}}}`, i, i+1, i+1)
+	}
+	endless.WriteString("}}")
+	large.WriteString(`{"items": {"anyOf": [false`)
+	for range 3000 {
+		large.WriteString(`, {"type": "string", "minLength": 3}`)
+	}
+	large.WriteString("]}}")
+	tests := map[string]struct{ schema, value, want string }{
+		"time":   {endless.String(), `"a"`, "the rules take more than 5s to check"},
+		"memory": {large.String(), "[" + strings.Repeat("1,", 10000) + "1]", "the rules take more than 40 MiB to check"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := check(t, schema, map[string]string{"a": tc.value, "s": tc.schema})
+			if limit, ok := errors.AsType[*isolated.LimitError](err); !ok || !strings.HasPrefix(limit.Error(), tc.want) {
+				t.Errorf("error = %v, want %s", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestAnEndedContext(t *testing.T) {
+	t.Parallel()
+	c, err := isolated.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Check(ctx, []settings.Rule{schema}, validation.Content{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error = %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestMainRefusesWhatIsNoRequest(t *testing.T) {
+	t.Parallel()
+	if err := isolated.Main(strings.NewReader("{"), &strings.Builder{}); err == nil {
+		t.Error("half a request is taken for one")
+	}
+}

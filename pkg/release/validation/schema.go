@@ -1,0 +1,84 @@
+package validation
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+)
+
+// schema checks documents by the JSON Schema in another value.
+func (k *checker) schema(documents []document) {
+	text, found := k.get(k.rule.SchemaKey)
+	if !found {
+		return
+	}
+	schema, err := compile(text)
+	if err != nil {
+		line := 0
+		if e, ok := errors.AsType[*syntaxError](err); ok {
+			line = e.line
+		}
+		k.problem(k.rule.SchemaKey, line, "is not a JSON Schema%s", k.detail(err))
+		return
+	}
+	for _, d := range documents {
+		if e, ok := errors.AsType[*jsonschema.ValidationError](schema.Validate(d.value)); ok {
+			k.schemaProblems(d, e)
+		}
+	}
+}
+
+// schemaURL names the schema in its own references.
+const schemaURL = "schema.json"
+
+// compile compiles a schema, which is of draft 2020-12 if it does not say another one. It may refer to
+// nothing but itself and the drafts.
+func compile(text []byte) (*jsonschema.Schema, error) {
+	value, err := decodeJSON(text)
+	if err != nil {
+		return nil, err
+	}
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.UseLoader(noLoader{})
+	if err := c.AddResource(schemaURL, value); err != nil {
+		return nil, err
+	}
+	return c.Compile(schemaURL)
+}
+
+// noLoader loads nothing: a schema must not make the controller ask other servers.
+type noLoader struct{}
+
+// Load implements [jsonschema.URLLoader].
+func (noLoader) Load(url string) (any, error) {
+	return nil, fmt.Errorf("%s: a schema can refer to its own parts only", url)
+}
+
+// schemaProblems notes the innermost causes of an error: those name the value that is wrong.
+func (k *checker) schemaProblems(d document, e *jsonschema.ValidationError) {
+	if len(k.problems) >= mostFound {
+		return
+	}
+	if len(e.Causes) > 0 {
+		for _, cause := range e.Causes {
+			k.schemaProblems(d, cause)
+		}
+		return
+	}
+	line := lineOf(d.node, e.InstanceLocation)
+	keyword := e.ErrorKind.KeywordPath()
+	if k.content.IsSecret {
+		k.problem(k.rule.Key, line, "does not match the schema in %s (%s)", k.rule.SchemaKey, strings.Join(keyword[:min(1, len(keyword))], ""))
+		return
+	}
+	at := "the whole"
+	if len(e.InstanceLocation) > 0 {
+		at = strings.Join(e.InstanceLocation, ".")
+	}
+	k.problem(k.rule.Key, line, "%s: %s", at, e.ErrorKind.LocalizedString(message.NewPrinter(language.English)))
+}
