@@ -120,6 +120,8 @@ type Exposure struct {
 	Since time.Time `json:"since,omitzero"`
 	// Reason says in a sentence why the state is what it is, if that is not plain.
 	Reason string `json:"reason,omitempty"`
+	// Rules stands for the annotation by which the candidate was refused: another one may allow it.
+	Rules string `json:"rules,omitempty"`
 }
 
 // ParseExposure reads the value of [ExposureAnnotation]. An empty text is the zero Exposure.

@@ -248,7 +248,7 @@ func TestObjectsThatAreReleasedTogether(t *testing.T) {
 		n.cluster.stabilize(other, exposure(other, 1), "other", "1")
 		n.cluster.stabilize(web, release.Exposure{}, "web", "2") // The first to be promoted.
 		want("2", "2")
-		d = d.restart()
+		d.restart()
 		want("2", "2")
 		n.cluster.stabilize(other, release.Exposure{}, "other", "2")
 		want("2", "2")

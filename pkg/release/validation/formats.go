@@ -54,10 +54,12 @@ func parseJSON(text []byte) ([]document, error) {
 		return nil, err
 	}
 	var node yaml.Node
-	if yaml.Unmarshal(text, &node) != nil || len(node.Content) == 0 {
-		return []document{{value: value}}, nil // YAML does not read all JSON. Then there are no lines.
+	_ = yaml.Unmarshal(text, &node) // It does not read all JSON. Then there are no lines.
+	d := document{value: value}
+	if len(node.Content) > 0 {
+		d.node = node.Content[0]
 	}
-	return []document{{value: value, node: node.Content[0]}}, nil
+	return []document{d}, nil
 }
 
 func decodeJSON(text []byte) (value any, err error) {

@@ -40,7 +40,7 @@ func check(t *testing.T, rule string, isSecret bool, data map[string]string) []s
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	const max = `{"type": "object", "properties": {"limits": {"properties": {"max": {"maximum": 10}}}}, "required": ["name"]}`
+	const schema = `{"type": "object", "properties": {"limits": {"properties": {"max": {"maximum": 10}}}}, "required": ["name"]}`
 	tests := map[string]struct {
 		rule string
 		data map[string]string
@@ -62,28 +62,33 @@ func TestCheck(t *testing.T) {
 		"no INI":                {"{key: a.ini}", map[string]string{"a.ini": "[a\n"}, []string{"validate[0]: key a.ini: is not ini: "}},
 
 		"a schema": {
-			"{key: a.yaml, schemaFrom: {key: s}}", map[string]string{"s": max, "a.yaml": "name: x\nlimits: {max: 10}"}, nil,
+			"{key: a.yaml, schemaFrom: {key: s}}", map[string]string{"s": schema, "a.yaml": "name: x\nlimits: {max: 10}"}, nil,
 		},
 		"against a schema": {
-			"{key: a.yaml, schemaFrom: {key: s}}", map[string]string{"s": max, "a.yaml": "limits:\n  min: 1\n  max: 11\n"},
+			"{key: a.yaml, schemaFrom: {key: s}}",
+			map[string]string{"s": schema, "a.yaml": "limits:\n  min: 1\n  max: 11\n"},
 			[]string{"validate[0]: key a.yaml, line 1: the whole: missing property 'name'", "validate[0]: key a.yaml, line 3: limits.max: maximum: got 11, want 10"},
 		},
 		"against a schema, in JSON": {
-			"{key: a.json, schemaFrom: {key: s}}", map[string]string{"s": max, "a.json": "{\"name\": 1,\n\"limits\": {\n\"max\": 11}}"},
+			"{key: a.json, schemaFrom: {key: s}}",
+			map[string]string{"s": schema, "a.json": "{\"name\": 1,\n\"limits\": {\n\"max\": 11}}"},
 			[]string{"validate[0]: key a.json, line 3: limits.max: maximum"},
 		},
 		"against a schema, in the second document": {
-			"{key: a.yaml, schemaFrom: {key: s}}", map[string]string{"s": max, "a.yaml": "name: x\n---\n{}\n"},
+			"{key: a.yaml, schemaFrom: {key: s}}",
+			map[string]string{"s": schema, "a.yaml": "name: x\n---\n{}\n"},
 			[]string{"validate[0]: key a.yaml, line 3: the whole: missing property 'name'"},
 		},
 		"no schema":             {"{key: a.yaml, schemaFrom: {key: s}}", map[string]string{"a.yaml": ""}, []string{"validate[0]: key s: the key is missing"}},
 		"a schema that is none": {"{key: a.yaml, schemaFrom: {key: s}}", map[string]string{"a.yaml": "", "s": `{"type": 1}`}, []string{"validate[0]: key s: is not a JSON Schema: "}},
 		"a schema of the world": {
-			"{key: a.yaml, schemaFrom: {key: s}}", map[string]string{"a.yaml": "", "s": `{"$ref": "https://example.com/s.json"}`},
+			"{key: a.yaml, schemaFrom: {key: s}}",
+			map[string]string{"a.yaml": "", "s": `{"$ref": "https://example.com/s.json"}`},
 			[]string{"validate[0]: key s: is not a JSON Schema: failing loading"},
 		},
 		"a schema in a file of the controller": {
-			"{key: a.yaml, schemaFrom: {key: s}}", map[string]string{"a.yaml": "", "s": `{"$ref": "file:///etc/passwd"}`},
+			"{key: a.yaml, schemaFrom: {key: s}}",
+			map[string]string{"a.yaml": "", "s": `{"$ref": "file:///etc/passwd"}`},
 			[]string{"validate[0]: key s: is not a JSON Schema: failing loading"},
 		},
 
@@ -94,15 +99,18 @@ func TestCheck(t *testing.T) {
 		"one with keys of YAML":  {`{key: a.yaml, cel: "self['1'] && self['true'] == null"}`, map[string]string{"a.yaml": "1: true\ntrue: null"}, nil},
 		"one with large numbers": {`{key: a.json, cel: "self > 1.0"}`, map[string]string{"a.json": "1e999"}, nil},
 		"one that is not true": {
-			`{key: a.json, cel: "self.max <= 1000", message: "max is at most 1000"}`, map[string]string{"a.json": `{"max": 1001}`},
+			`{key: a.json, cel: "self.max <= 1000", message: "max is at most 1000"}`,
+			map[string]string{"a.json": `{"max": 1001}`},
 			[]string{"validate[0]: key a.json: max is at most 1000"},
 		},
 		"one that is not true, without a message": {
-			`{key: a.json, cel: "self.max <= 1000"}`, map[string]string{"a.json": `{"max": 1001}`},
+			`{key: a.json, cel: "self.max <= 1000"}`,
+			map[string]string{"a.json": `{"max": 1001}`},
 			[]string{`validate[0]: key a.json: "self.max <= 1000" is not true`},
 		},
 		"one about what is missing": {
-			`{key: a.json, cel: "self.max <= 1000"}`, map[string]string{"a.json": `{}`},
+			`{key: a.json, cel: "self.max <= 1000"}`,
+			map[string]string{"a.json": `{}`},
 			[]string{`validate[0]: key a.json: the expression "self.max <= 1000" cannot be evaluated: no such key: max`},
 		},
 		"one that is no expression": {

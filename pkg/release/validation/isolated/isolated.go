@@ -84,7 +84,7 @@ func (c *Checker) Check(ctx context.Context, rules []settings.Rule, content vali
 	limited, cancel := context.WithTimeout(ctx, mostTime)
 	defer cancel()
 	var out bytes.Buffer
-	process := exec.CommandContext(limited, c.Program, Argument)
+	process := exec.CommandContext(limited, c.Program, Argument) //nolint:gosec // It is this program.
 	process.Stdin, process.Stdout, process.Env = bytes.NewReader(input), &out, []string{}
 	err = process.Run()
 	exit, hasExited := errors.AsType[*exec.ExitError](err)
@@ -123,7 +123,7 @@ func watchMemory() {
 	for range time.Tick(interval) {
 		metrics.Read(sample)
 		if sample[0].Value.Uint64() > mostMemory {
-			os.Exit(exitMemory)
+			os.Exit(exitMemory) //nolint:forbidigo // The process exists for this.
 		}
 	}
 }

@@ -1,0 +1,344 @@
+// Package plan decides what to do next about a release: from what objects, pods and the clock say now,
+// and from nothing else. It does not know the API server.
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
+)
+
+// Unit is what is released together: one object, or those of a group.
+type Unit struct {
+	Settings settings.Settings
+	// Objects are sorted by name. Each has a stable copy.
+	Objects []Object
+	// Pods are those that use one of the objects, in any order.
+	Pods []Pod
+	// Quiet is how long the objects of a group must be unchanged before the first step.
+	Quiet time.Duration
+	Now   time.Time
+}
+
+// Object is one released object with its stable copy.
+type Object struct {
+	// Name is as [release.NameOf] writes it.
+	Name string
+	// Candidate is the digest of the object, and Stable that of its copy.
+	Candidate, Stable string
+	Exposure          release.Exposure
+	// ChangedAt is when the object was last changed.
+	ChangedAt time.Time
+	// Rules stands for its annotation.
+	Rules string
+}
+
+func (o Object) isChanged() bool { return o.Candidate != o.Stable }
+
+// Action is what to do.
+type Action string
+
+// The actions.
+const (
+	// Rest: there is nothing to do, at least until After.
+	Rest Action = "Rest"
+	// Clear: the exposures of objects without a candidate go.
+	Clear Action = "Clear"
+	// Check: the candidates are new. If a rule does not hold, they are refused, and else exposed as
+	// the decision says.
+	Check Action = "Check"
+	// Expose: the exposures of the candidates become those of the decision.
+	Expose Action = "Expose"
+	// Promote: the copies become the candidates.
+	Promote Action = "Promote"
+)
+
+// Decision is an action with what belongs to it.
+type Decision struct {
+	Action Action
+	// Names are the objects that it is about.
+	Names []string
+	// Exposure is for Check and Expose. The digest in it is empty: each object has another one.
+	Exposure release.Exposure
+	// After is when to look again; zero for when something changes.
+	After time.Duration
+}
+
+// Decide returns what to do next.
+func Decide(u Unit) Decision {
+	changed := slices.DeleteFunc(slices.Clone(u.Objects), func(o Object) bool { return !o.isChanged() })
+	if stale := u.stale(); len(stale) > 0 {
+		return Decision{Action: Clear, Names: stale}
+	}
+	if len(changed) == 0 {
+		return Decision{Action: Rest}
+	}
+	r := run{Unit: u, changed: changed, with: withOf(u, changed)}
+	return r.decide()
+}
+
+// stale returns the objects that have an exposure and no candidate.
+func (u Unit) stale() (names []string) {
+	for _, o := range u.Objects {
+		if !o.isChanged() && o.Exposure.Digest != "" {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}
+
+// withOf returns the candidates that are shown together. Those that were promoted a moment ago, while
+// others were not yet, are still among them.
+func withOf(u Unit, changed []Object) map[string]string {
+	if u.Settings.Group == "" {
+		return nil
+	}
+	with := map[string]string{}
+	for _, o := range changed {
+		with[o.Name] = o.Candidate
+		for name, digest := range o.Exposure.With {
+			if slices.ContainsFunc(u.Objects, func(other Object) bool { return other.Name == name && other.Stable == digest && !other.isChanged() }) {
+				with[name] = digest
+			}
+		}
+	}
+	if len(with) < 2 {
+		return nil
+	}
+	return with
+}
+
+// run is a unit with a candidate.
+type run struct {
+	Unit
+
+	changed []Object
+	with    map[string]string
+}
+
+func (r run) names() []string {
+	names := make([]string, len(r.changed))
+	for i, o := range r.changed {
+		names[i] = o.Name
+	}
+	return names
+}
+
+func (r run) decide() Decision {
+	current, isUnderWay := r.current()
+	switch {
+	case !isUnderWay:
+		return r.begin()
+	case !r.isSpread(current):
+		return r.expose(current) // A group, of which some objects are a write ahead.
+	case r.isPartlyPromoted():
+		return Decision{Action: Promote, Names: r.names()}
+	case current.State.IsFinal():
+		return Decision{Action: Rest}
+	}
+	if failure := r.failure(current); failure != "" {
+		return r.fail(current, failure)
+	}
+	isForAll := current.Step > len(r.Settings.Steps) // So that the objects of a group are promoted one after the other.
+	if rest := current.Since.Add(r.Settings.Pause).Sub(r.Now); rest > 0 && len(r.Pods) > 0 && !isForAll {
+		return Decision{Action: Rest, After: rest}
+	}
+	return r.next(current)
+}
+
+// current returns how far the release of the candidates has come: what is final first, then the
+// highest step. It is not under way if an object has a candidate that nobody has looked at.
+func (r run) current() (furthest release.Exposure, isUnderWay bool) {
+	for _, o := range r.changed {
+		e := o.Exposure
+		isOther := e.Digest != o.Candidate || !maps.Equal(e.With, r.with)
+		isRefusedByOther := e.State == release.Refused && e.Rules != r.rules()
+		if isOther && !isByPerson(e, o) || isRefusedByOther {
+			if r.isSpreading(o) {
+				continue
+			}
+			return release.Exposure{}, false
+		}
+		if !isUnderWay || rank(e) > rank(furthest) {
+			furthest, isUnderWay = e, true
+		}
+	}
+	return furthest, isUnderWay
+}
+
+// isByPerson reports whether a person has ended the release of one object: the plugin does not know of
+// its group.
+func isByPerson(e release.Exposure, o Object) bool {
+	return e.Digest == o.Candidate && e.State.IsFinal() && len(e.With) == 0
+}
+
+// isSpreading reports whether another object of the group says that the candidate of this one is shown
+// together with its own: then this one is a write behind.
+func (r run) isSpreading(o Object) bool {
+	return slices.ContainsFunc(r.changed, func(other Object) bool {
+		e := other.Exposure
+		return other.Name != o.Name && e.Digest == other.Candidate && len(e.With) > 0 && maps.Equal(e.With, r.with)
+	})
+}
+
+func rank(e release.Exposure) int {
+	if e.State.IsFinal() {
+		return math.MaxInt
+	}
+	return e.Step
+}
+
+// isSpread reports whether all objects have the exposure.
+func (r run) isSpread(e release.Exposure) bool {
+	for _, o := range r.changed {
+		other := o.Exposure
+		if other.Digest != o.Candidate || other.Step != e.Step || other.State != e.State || other.Threshold != e.Threshold || !slices.Equal(other.Pods, e.Pods) {
+			return false
+		}
+	}
+	return true
+}
+
+// isPartlyPromoted reports whether an object that is shown together with these has been promoted.
+func (r run) isPartlyPromoted() bool { return len(r.with) > len(r.changed) }
+
+// rules stands for the annotations of the candidates.
+func (r run) rules() string {
+	all := ""
+	for _, o := range r.changed {
+		all += o.Rules
+	}
+	return release.Digest(map[string][]byte{"": []byte(all)})[:16]
+}
+
+// begin begins with candidates that nobody has looked at.
+func (r run) begin() Decision {
+	if len(r.Objects) > 1 {
+		for _, o := range r.changed {
+			if rest := o.ChangedAt.Add(r.Quiet).Sub(r.Now); rest > 0 {
+				return Decision{Action: Rest, After: rest}
+			}
+		}
+	}
+	d := r.next(release.Exposure{With: r.with})
+	d.Exposure.Rules = r.rules()
+	if d.Action == Promote {
+		d.Exposure = release.Exposure{With: r.with, Rules: r.rules()}
+	}
+	d.Action = Check
+	return d
+}
+
+// next returns the step after a current one.
+func (r run) next(current release.Exposure) Decision {
+	step := current.Step
+	if len(r.Pods) == 0 || step >= len(r.Settings.Steps) {
+		isAll := current.Threshold >= 1
+		if len(r.changed) < 2 || isAll {
+			return Decision{Action: Promote, Names: r.names()}
+		}
+		return r.expose(release.Exposure{State: release.Progressing, Step: step + 1, Threshold: 1, Since: r.Now})
+	}
+	next := r.share(current, r.Settings.Steps[step])
+	next.State, next.Step, next.Since = release.Progressing, step+1, r.Now
+	return r.expose(next)
+}
+
+func (r run) expose(e release.Exposure) Decision {
+	e.With, e.Digest, e.Rules = r.with, "", ""
+	if e.State == release.Refused {
+		e.Rules = r.rules()
+	}
+	d := Decision{Action: Expose, Names: r.names(), Exposure: e}
+	if e.State == release.Progressing {
+		d.After = max(e.Since.Add(r.Settings.Pause).Sub(r.Now), time.Millisecond)
+	}
+	return d
+}
+
+// share adds pods to an exposure until a step is reached, those at the lowest positions first. Pods
+// that have the candidate keep it. A share is a threshold, by which new pods have their part of it; a
+// number of pods is a list of them.
+func (r run) share(e release.Exposure, step settings.Step) release.Exposure {
+	type placed struct {
+		uid      string
+		position float64
+		isShown  bool
+	}
+	e.Digest = r.changed[0].Candidate // With one object that is what positions come from.
+	pods := make([]placed, len(r.Pods))
+	shown := 0
+	for i, p := range r.Pods {
+		pods[i] = placed{uid: p.UID, position: e.Position(p.UID), isShown: e.Shows(p.UID, e.Digest)}
+		if pods[i].isShown {
+			shown++
+		}
+	}
+	slices.SortFunc(pods, func(a, b placed) int { return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.uid, b.uid)) })
+	wanted := step.Pods
+	if wanted == 0 {
+		wanted = max(1, int(step.Share*float64(len(pods))+1e-9))
+	}
+	for i := range pods {
+		if shown < wanted && !pods[i].isShown {
+			pods[i].isShown = true
+			shown++
+		}
+	}
+	if step.Pods == 0 {
+		e.Threshold = max(e.Threshold, 1)
+		for _, p := range pods {
+			if !p.isShown {
+				e.Threshold = p.position
+				break
+			}
+		}
+	}
+	e.Pods = nil
+	for _, p := range pods {
+		if p.isShown && p.position >= e.Threshold {
+			e.Pods = append(e.Pods, p.uid)
+		}
+	}
+	slices.Sort(e.Pods)
+	return e
+}
+
+// failure returns why the release must not go on; empty for no reason.
+func (r run) failure(e release.Exposure) string {
+	if r.Settings.Check == settings.CheckNone {
+		return ""
+	}
+	for _, p := range r.Pods {
+		if !r.hasCandidate(e, p) {
+			continue
+		}
+		if failure := p.failure(e.Since); failure != "" {
+			return fmt.Sprintf("pod %s has the edit and %s", p.Name, failure)
+		}
+	}
+	return ""
+}
+
+func (r run) hasCandidate(e release.Exposure, p Pod) bool { return e.Shows(p.UID, e.Digest) }
+
+func (r run) fail(current release.Exposure, reason string) Decision {
+	if r.Settings.OnFailure == settings.Freeze {
+		current.State, current.Since, current.Reason = release.Frozen, r.Now, reason
+		return r.expose(current)
+	}
+	return r.expose(release.Exposure{State: release.Reverted, Step: current.Step, Since: r.Now, Reason: reason})
+}
+
+// Exposed returns the pods that the candidates of a unit are shown to.
+func Exposed(u Unit) []Pod {
+	return slices.DeleteFunc(slices.Clone(u.Pods), func(p Pod) bool {
+		return !slices.ContainsFunc(u.Objects, func(o Object) bool { return o.isChanged() && o.Exposure.Shows(p.UID, o.Candidate) })
+	})
+}

@@ -1,0 +1,422 @@
+package plan_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 600_000_000, time.UTC)
+
+// world does what is decided, as the controller would, and moves the clock.
+type world struct {
+	*testing.T
+	unit    plan.Unit
+	refuses bool // Whether candidates break a rule.
+	seen    map[string]*plan.Seen
+	log     []string
+}
+
+func newWorld(t *testing.T, pods int, annotation string, names ...string) *world {
+	t.Helper()
+	s, mistakes := settings.Parse(annotation)
+	if len(mistakes) > 0 {
+		t.Fatal(mistakes)
+	}
+	w := &world{T: t, unit: plan.Unit{Settings: s, Now: start, Quiet: 2 * time.Second}, seen: map[string]*plan.Seen{}}
+	for i := range pods {
+		w.unit.Pods = append(w.unit.Pods, plan.Pod{
+			Name: fmt.Sprint("web-", i), UID: fmt.Sprint("uid-", i), Created: start.Add(-time.Hour), Changed: start.Add(-time.Hour), IsReady: true,
+		})
+	}
+	for _, name := range names {
+		w.unit.Objects = append(w.unit.Objects, plan.Object{Name: name, Candidate: "1", Stable: "1"})
+	}
+	return w
+}
+
+// do decides and acts until there is nothing to do now; it returns when to look again.
+func (w *world) do() (after time.Duration) {
+	w.Helper()
+	for range 100 {
+		unit := w.unit
+		unit.Pods = nil
+		for _, p := range w.unit.Pods {
+			p.Before = w.seen[p.UID]
+			unit.Pods = append(unit.Pods, p)
+		}
+		d := plan.Decide(unit)
+		if d.Action == plan.Rest {
+			w.look()
+			return d.After
+		}
+		w.log = append(w.log, fmt.Sprintf("%s %d %s", d.Action, d.Exposure.Step, d.Exposure.State))
+		for _, name := range d.Names {
+			w.act(name, d)
+		}
+		w.look()
+	}
+	w.Fatalf("no rest after %q", w.log[:10])
+	return 0
+}
+
+// look remembers the pods that have a candidate.
+func (w *world) look() {
+	for _, p := range plan.Exposed(w.unit) {
+		if before := w.seen[p.UID]; before == nil || !before.IsReady {
+			w.seen[p.UID] = p.Seen()
+		}
+	}
+}
+
+func (w *world) act(name string, d plan.Decision) {
+	for i := range w.unit.Objects {
+		o := &w.unit.Objects[i]
+		if o.Name != name {
+			continue
+		}
+		switch d.Action {
+		case plan.Clear:
+			o.Exposure = release.Exposure{}
+		case plan.Promote:
+			o.Stable, o.Exposure = o.Candidate, release.Exposure{}
+		case plan.Check, plan.Expose:
+			o.Exposure = d.Exposure
+			if d.Action == plan.Check && w.refuses {
+				o.Exposure = release.Exposure{With: d.Exposure.With, State: release.Refused, Rules: d.Exposure.Rules}
+			}
+			o.Exposure.Digest = o.Candidate
+		case plan.Rest:
+		}
+	}
+}
+
+func (w *world) pass(d time.Duration) *world {
+	w.unit.Now = w.unit.Now.Add(d)
+	return w
+}
+
+func (w *world) edit(name, candidate string) {
+	for i := range w.unit.Objects {
+		if o := &w.unit.Objects[i]; o.Name == name {
+			o.Candidate, o.ChangedAt = candidate, w.unit.Now
+		}
+	}
+}
+
+func (w *world) wantShown(want int, state release.State) {
+	w.Helper()
+	if got := len(plan.Exposed(w.unit)); got != want {
+		w.Errorf("%d pods have the candidate, want %d (%q)", got, want, w.log)
+	}
+	for _, o := range w.unit.Objects {
+		if o.Candidate != o.Stable && o.Exposure.State != state {
+			w.Errorf("%s is in the state %q, want %q", o.Name, o.Exposure.State, state)
+		}
+	}
+}
+
+func (w *world) wantStable(want string) {
+	w.Helper()
+	for _, o := range w.unit.Objects {
+		if o.Stable != want || o.Exposure.Digest != "" {
+			w.Errorf("%s has the stable content %s and the exposure %v, want %s and none", o.Name, o.Stable, o.Exposure, want)
+		}
+	}
+}
+
+const web = "configmap/web"
+
+// TestGoodEdit goes through the steps, each for the pause, and is promoted.
+func TestGoodEdit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 500, "{steps: [1, 5%, 25%], pause: 30s}", web)
+	if after := w.do(); after != 0 {
+		t.Errorf("without an edit it looks again after %s", after)
+	}
+	w.edit(web, "2")
+	for _, want := range []int{1, 25, 125} {
+		if after := w.do(); after != 30*time.Second {
+			t.Errorf("it looks again after %s, want 30s", after)
+		}
+		w.wantShown(want, release.Progressing)
+		first := plan.Exposed(w.unit)
+		w.pass(29 * time.Second).do()
+		if diff := cmp.Diff(first, plan.Exposed(w.unit), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("the pods have changed within the step:\n%s", diff)
+		}
+		w.pass(time.Second)
+	}
+	w.do()
+	w.wantStable("2")
+}
+
+// TestPodsKeepTheCandidate from step to step, whichever pods come and go.
+func TestPodsKeepTheCandidate(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		w := newWorld(t, 1+random.IntN(40), "{steps: [1, 3, 10%, 2, 50%, 90%], pause: 1s}", web)
+		w.edit(web, "2")
+		had := map[string]bool{}
+		for range 6 {
+			w.do()
+			has := map[string]bool{}
+			for _, p := range plan.Exposed(w.unit) {
+				has[p.UID] = true
+			}
+			for _, p := range w.unit.Pods {
+				if had[p.UID] && !has[p.UID] {
+					t.Fatalf("seed %d: pod %s has lost the candidate between two steps", seed, p.Name)
+				}
+			}
+			had = has
+			w.pass(time.Second)
+			for i := range w.unit.Pods {
+				if random.IntN(4) == 0 { // A new pod takes the place of another one.
+					w.unit.Pods[i].UID = fmt.Sprint("uid-new-", random.Uint64())
+					w.unit.Pods[i].Created, w.unit.Pods[i].Changed = w.unit.Now, w.unit.Now
+				}
+			}
+		}
+		w.do()
+		w.wantStable("2")
+	}
+}
+
+func TestBadEdit(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(p *plan.Pod, now time.Time){
+		"not Ready":            func(p *plan.Pod, now time.Time) { p.IsReady, p.Changed = false, now },
+		"restarted":            func(p *plan.Pod, now time.Time) { p.Restarts, p.Ended = 1, now },
+		"not Ready for a blip": func(p *plan.Pod, now time.Time) { p.Changed = now },
+	}
+	for name, spoil := range tests {
+		for _, onFailure := range []settings.OnFailure{settings.Revert, settings.Freeze} {
+			t.Run(name+" "+string(onFailure), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, 20, "{steps: [10%], pause: 30s, onFailure: "+string(onFailure)+"}", web)
+				w.edit(web, "2")
+				w.do()
+				w.pass(2 * time.Second)
+				uid := plan.Exposed(w.unit)[0].UID
+				for i := range w.unit.Pods {
+					if p := &w.unit.Pods[i]; p.UID == uid {
+						spoil(p, w.unit.Now)
+					}
+				}
+				w.do()
+				shown, state := 0, release.Reverted
+				if onFailure == settings.Freeze {
+					shown, state = 2, release.Frozen
+				}
+				w.wantShown(shown, state)
+				w.pass(time.Hour).do()
+				w.wantShown(shown, state)
+				w.edit(web, "3") // The pod has failed by another edit.
+				w.seen = map[string]*plan.Seen{}
+				w.do()
+				w.wantShown(2, release.Progressing)
+				w.edit(web, "1") // The owner takes it back.
+				w.do()
+				w.wantStable("1")
+			})
+		}
+	}
+}
+
+// TestPodsThatProveNothing: those without the candidate, those that were not Ready before, new ones,
+// and all if nothing is to be checked.
+func TestPodsThatProveNothing(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		annotation string
+		spoil      func(w *world, p *plan.Pod, isShown bool)
+		isEarly    bool // Before the edit.
+	}{
+		"without the candidate": {"{steps: [1]}", func(w *world, p *plan.Pod, isShown bool) { p.IsReady = isShown }, false},
+		"never Ready":           {"{steps: [50%]}", func(w *world, p *plan.Pod, _ bool) { p.IsReady, p.Changed = false, w.unit.Now }, true},
+		"new": {"{steps: [100%]}", func(w *world, p *plan.Pod, _ bool) {
+			p.UID, p.IsReady, p.Created, p.Changed = p.UID+"-new", false, w.unit.Now, w.unit.Now
+		}, false},
+		"not checked": {"{steps: [50%], check: none}", func(w *world, p *plan.Pod, _ bool) { p.IsReady = false }, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 10, tc.annotation, web)
+			spoil := func() {
+				shown := map[string]bool{}
+				for _, p := range plan.Exposed(w.unit) {
+					shown[p.UID] = true
+				}
+				for i := range w.unit.Pods {
+					tc.spoil(w, &w.unit.Pods[i], shown[w.unit.Pods[i].UID])
+				}
+			}
+			if tc.isEarly {
+				spoil()
+			}
+			w.edit(web, "2")
+			w.do()
+			if !tc.isEarly {
+				spoil()
+			}
+			w.pass(time.Second).do()
+			w.pass(30 * time.Second).do()
+			w.wantStable("2")
+		})
+	}
+}
+
+// TestAControllerThatStartsMeanwhile goes by the clock of the nodes.
+func TestAControllerThatStartsMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		spoil func(p *plan.Pod, now time.Time)
+		state release.State
+	}{
+		"not Ready since":     {func(p *plan.Pod, now time.Time) { p.IsReady, p.Changed = false, now.Truncate(time.Second) }, release.Reverted},
+		"restarted since":     {func(p *plan.Pod, now time.Time) { p.Restarts, p.Ended = 3, now.Truncate(time.Second) }, release.Reverted},
+		"not Ready long ago":  {func(p *plan.Pod, now time.Time) { p.IsReady, p.Changed = false, now.Add(-time.Minute) }, release.Progressing},
+		"restarted long ago":  {func(p *plan.Pod, now time.Time) { p.Restarts, p.Ended = 3, now.Add(-time.Minute) }, release.Progressing},
+		"a new one not Ready": {func(p *plan.Pod, now time.Time) { p.IsReady, p.Created, p.Changed = false, now, now }, release.Progressing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1, "{steps: [1]}", web)
+			w.edit(web, "2")
+			w.do()
+			w.seen = map[string]*plan.Seen{}
+			tc.spoil(&w.unit.Pods[0], w.unit.Now.Add(300*time.Millisecond))
+			w.do()
+			w.wantShown(map[release.State]int{release.Progressing: 1}[tc.state], tc.state)
+		})
+	}
+}
+
+func TestRefusal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3, "{}", web)
+	w.refuses = true
+	w.edit(web, "2")
+	w.do()
+	w.wantShown(0, release.Refused)
+	w.pass(time.Hour).do()
+	w.wantShown(0, release.Refused)
+	w.refuses = false
+	w.unit.Objects[0].Rules = "other"
+	w.do()
+	w.wantShown(1, release.Progressing)
+}
+
+func TestNobodyToShowItTo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0, "{}", web)
+	w.edit(web, "2")
+	w.do()
+	w.wantStable("2")
+}
+
+func TestNoSteps(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3, "{steps: []}", web)
+	w.edit(web, "2")
+	w.do()
+	w.wantStable("2")
+}
+
+// TestANewerEdit takes the place of the candidate at every step.
+func TestANewerEdit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 10, "{steps: [1, 50%], pause: 1s}", web)
+	w.edit(web, "2")
+	w.do()
+	w.pass(time.Second).do()
+	w.wantShown(5, release.Progressing)
+	w.edit(web, "3")
+	if got := len(plan.Exposed(w.unit)); got != 0 {
+		t.Errorf("%d pods have an edit that nobody has exposed", got)
+	}
+	w.do()
+	w.wantShown(1, release.Progressing)
+}
+
+// TestGroup: objects that are released together wait for each other, and a controller that is killed
+// between any two writes goes on.
+func TestGroup(t *testing.T) {
+	t.Parallel()
+	const tls = "secret/tls"
+	for killed := range 12 {
+		t.Run(fmt.Sprint("killed after write ", killed), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 8, "{group: g, steps: [1, 50%], pause: 10s}", web, tls)
+			w.edit(web, "2")
+			if after := w.do(); after != 2*time.Second {
+				t.Errorf("it looks again after %s, want the quiet period", after)
+			}
+			w.pass(time.Second)
+			w.edit(tls, "2")
+			w.pass(2 * time.Second)
+			writes := 0
+			for range 40 {
+				d := plan.Decide(w.unit)
+				if d.Action == plan.Rest {
+					if w.unit.Objects[0].Stable == "2" && w.unit.Objects[1].Stable == "2" {
+						break
+					}
+					w.pass(max(d.After, time.Millisecond))
+					continue
+				}
+				for _, name := range d.Names {
+					if writes++; writes == killed {
+						break // The next controller finds what was written until here.
+					}
+					w.act(name, d)
+					w.wantTogether()
+				}
+			}
+			w.wantStable("2")
+		})
+	}
+}
+
+// wantTogether checks that no pod has the candidate of one object without that of the other, by the
+// rule that drivers follow.
+func (w *world) wantTogether() {
+	w.Helper()
+	a, b := w.unit.Objects[0], w.unit.Objects[1]
+	for _, p := range w.unit.Pods {
+		shows := func(o, other plan.Object) bool {
+			if !o.Exposure.Shows(p.UID, o.Candidate) {
+				return o.Stable == o.Candidate
+			}
+			want := o.Exposure.With[other.Name]
+			return other.Stable == want || other.Exposure.Shows(p.UID, want) && other.Candidate == want
+		}
+		if shows(a, b) != shows(b, a) {
+			w.Errorf("pod %s has the candidate of one object only: %+v %+v", p.Name, a, b)
+		}
+	}
+}
+
+// TestAPersonEndsARelease of one object of a group: it ends for all.
+func TestAPersonEndsARelease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 8, "{group: g, steps: [1, 50%], pause: 10s}", web, "secret/tls")
+	w.edit(web, "2")
+	w.edit("secret/tls", "2")
+	w.pass(3 * time.Second).do()
+	w.wantShown(1, release.Progressing)
+	w.unit.Objects[1].Exposure = release.Exposure{Digest: "2", State: release.Reverted}
+	w.do()
+	w.wantShown(0, release.Reverted)
+}

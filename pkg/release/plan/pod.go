@@ -1,0 +1,63 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+)
+
+// Pod is what of a pod matters to a release.
+type Pod struct {
+	Name, UID string
+	// Created is when it was created, by the API server's clock.
+	Created time.Time
+	// IsReady is its condition, and Changed when that last changed, by the kubelet's clock and in whole
+	// seconds.
+	IsReady bool
+	Changed time.Time
+	// Restarts counts those of all containers, and Ended is when a container last ended that was started
+	// again.
+	Restarts int
+	Ended    time.Time
+	// Before is what was seen of the pod when it got the candidate; nil for nothing, if the controller
+	// has started since.
+	Before *Seen
+}
+
+// Seen is what was seen of a pod at an earlier time.
+type Seen struct {
+	IsReady  bool
+	Changed  time.Time
+	Restarts int
+}
+
+// Seen returns what is to be remembered of the pod.
+func (p Pod) Seen() *Seen { return &Seen{IsReady: p.IsReady, Changed: p.Changed, Restarts: p.Restarts} }
+
+// failure returns what has happened to a pod since it has the candidate; empty for nothing bad. What
+// was seen of it decides. If nothing was, the clock of its node does: a pod that was not Ready anyway
+// is no failure, and a new pod may take its time.
+func (p Pod) failure(since time.Time) string {
+	if p.Before == nil {
+		return p.failureByClock(since.Truncate(time.Second))
+	}
+	switch before := p.Before; {
+	case p.Restarts > before.Restarts:
+		return fmt.Sprintf("has restarted (%d restarts)", p.Restarts)
+	case before.IsReady && !p.IsReady:
+		return "is no longer Ready"
+	case before.IsReady && !p.Changed.Equal(before.Changed):
+		return "was not Ready for a moment"
+	}
+	return ""
+}
+
+func (p Pod) failureByClock(since time.Time) string {
+	switch {
+	case !p.Created.Before(since):
+	case !p.Ended.Before(since):
+		return fmt.Sprintf("has restarted (%d restarts)", p.Restarts)
+	case !p.IsReady && !p.Changed.Before(since):
+		return "is no longer Ready"
+	}
+	return ""
+}
