@@ -29,6 +29,7 @@ type config struct {
 	holdFailing                        bool
 	progressDeadline                   time.Duration
 	dryRun                             bool
+	releases                           bool
 	nodeTaint                          bool
 	driverNamespace, driverSelector    string
 	leaderElect                        bool
@@ -71,6 +72,8 @@ func (c *config) flags(getenv func(string) string) *flag.FlagSet {
 	fs.DurationVar(&c.progressDeadline, "progress-deadline", 10*time.Minute,
 		"time without progress after which the rollout of a StatefulSet or DaemonSet counts as failing; Deployments have deadlines of their own")
 	fs.BoolVar(&c.dryRun, "dry-run", false, "only log what the controller would do")
+	fs.BoolVar(&c.releases, "releases", true,
+		"whether the controller releases edits of objects with the annotation liveconfig.internal/release; if false, it reads no pods")
 	fs.BoolVar(&c.nodeTaint, "node-taint", false,
 		"whether the controller removes the taint "+nodetaint.Key+" from a node when the driver is ready there")
 	fs.StringVar(&c.driverNamespace, "driver-namespace", getenv("POD_NAMESPACE"),

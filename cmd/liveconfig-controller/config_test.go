@@ -33,6 +33,7 @@ func defaults() config {
 		quietPeriod:      2 * time.Second,
 		rolloutRate:      10,
 		holdFailing:      true,
+		releases:         true,
 		progressDeadline: 10 * time.Minute,
 		driverNamespace:  "liveconfig-system",
 		driverSelector:   "app.kubernetes.io/name=liveconfig,app.kubernetes.io/component=driver",
@@ -72,6 +73,7 @@ func TestParseFlags(t *testing.T) {
 		"nothing held":                 {[]string{"--hold-failing=false"}, func(c *config) { c.holdFailing = false }},
 		"progress deadline":            {[]string{"--progress-deadline=1ns"}, func(c *config) { c.progressDeadline = 1 }},
 		"dry run":                      {[]string{"--dry-run"}, func(c *config) { c.dryRun = true }},
+		"no releases":                  {[]string{"--releases=false"}, func(c *config) { c.releases = false }},
 		"taints of nodes": {
 			[]string{"--node-taint", "--driver-namespace=csi", "--driver-selector=app=x"},
 			func(c *config) { c.nodeTaint, c.driverNamespace, c.driverSelector = true, "csi", "app=x" },

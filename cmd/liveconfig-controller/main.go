@@ -1,5 +1,5 @@
-// Command liveconfig-controller is the rollout controller: it makes a change of a ConfigMap or a Secret a revision of the
-// workloads that are triggered by it.
+// Command liveconfig-controller is what runs once per cluster. It makes a change of a ConfigMap or Secret a
+// revision of the workloads that the object triggers, and releases edits of objects step by step.
 package main
 
 import (
@@ -7,6 +7,20 @@ import (
 	"os"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/validation/isolated"
 )
 
-func main() { os.Exit(daemon.Main(context.Background(), "liveconfig-controller", run)) }
+func main() {
+	if len(os.Args) == 2 && os.Args[1] == isolated.Argument {
+		os.Exit(check())
+	}
+	os.Exit(daemon.Main(context.Background(), "liveconfig-controller", run))
+}
+
+// check checks an edit, as a process that the controller has started.
+func check() (code int) {
+	if err := isolated.Main(os.Stdin, os.Stdout); err != nil {
+		return 1
+	}
+	return 0
+}

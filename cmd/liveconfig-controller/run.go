@@ -31,6 +31,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
 	"github.com/liveconfig-csi/liveconfig/pkg/nodetaint"
+	releases "github.com/liveconfig-csi/liveconfig/pkg/release/controller"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/validation/isolated"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 )
 
@@ -81,7 +83,8 @@ type parts struct {
 	registry    *prometheus.Registry
 	broadcaster record.EventBroadcaster
 	controller  *rollout.Controller
-	taints      *nodetaint.Remover // Nil where no taint is to be removed.
+	releases    *releases.Controller // Nil where nothing is released.
+	taints      *nodetaint.Remover   // Nil where no taint is to be removed.
 	lease       *leaderelection.HealthzAdaptor
 
 	// mu guards phase.
@@ -113,15 +116,21 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 	if !cfg.dryRun {
 		p.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	}
+	events := p.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "liveconfig-controller"})
 	p.controller, err = rollout.New(rollout.Config{
 		Client: client, Metadata: meta, DriverName: cfg.driverName, Namespaces: cfg.namespaceList(), Secrets: cfg.secrets,
 		SecretsByPod: cfg.secretIdentity == "pod", QuietPeriod: cfg.quietPeriod, Rate: cfg.rolloutRate,
 		HoldFailing: cfg.holdFailing, ProgressDeadline: cfg.progressDeadline, DryRun: cfg.dryRun,
-		Events:  p.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "liveconfig-controller"}),
+		Events:  events,
 		Metrics: rollout.NewMetrics(p.registry),
 	})
 	if err != nil {
 		return nil, err
+	}
+	if cfg.releases {
+		if p.releases, err = newReleases(cfg, p, meta, events); err != nil {
+			return nil, err
+		}
 	}
 	if cfg.nodeTaint {
 		p.taints, err = nodetaint.New(nodetaint.Config{
@@ -137,6 +146,17 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 		Help: "1 while this process works; 0 while it waits for the lease or fills its caches.",
 	}, p.working))
 	return p, nil
+}
+
+func newReleases(cfg config, p *parts, meta metadata.Interface, events record.EventRecorder) (*releases.Controller, error) {
+	checker, err := isolated.New()
+	if err != nil {
+		return nil, err
+	}
+	return releases.New(releases.Config{
+		Client: p.client, Metadata: meta, DriverName: cfg.driverName, Namespaces: cfg.namespaceList(), QuietPeriod: cfg.quietPeriod,
+		Check: checker.Check, Events: events, Registry: p.registry, Secrets: cfg.secrets, DryRun: cfg.dryRun,
+	})
 }
 
 // working is a metric.
@@ -192,6 +212,9 @@ func (p *parts) work(ctx context.Context, cfg config) error {
 func (p *parts) lead(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.controller.Run(ctx) })
+	if p.releases != nil {
+		g.Go(func() error { return p.releases.Run(ctx) })
+	}
 	if p.taints != nil {
 		g.Go(func() error { return p.taints.Run(ctx) })
 	}
@@ -202,6 +225,9 @@ func (p *parts) lead(ctx context.Context) error {
 func (p *parts) areSynced() error {
 	if p.taints != nil && !p.taints.HaveSynced() {
 		return errors.New("the caches of nodes are being filled")
+	}
+	if p.releases != nil && !p.releases.HaveSynced() {
+		return errors.New("the caches of released objects are being filled")
 	}
 	return p.controller.Ready()
 }

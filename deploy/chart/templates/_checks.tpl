@@ -71,7 +71,7 @@
 {{- $values := dict "namespaces" "controller.namespaces" "secrets" "controller.secrets" "driver-name" "driverName"
     "secret-identity" "identity.secrets" "quiet-period" "controller.quietPeriod" "rollout-rate" "controller.rolloutRate"
     "hold-failing" "controller.holdFailing" "progress-deadline" "controller.progressDeadline" "dry-run" "controller.dryRun"
-    "node-taint" "controller.nodeTaint" "driver-namespace" "nothing: it is the namespace of the release"
+    "releases" "controller.releases" "node-taint" "controller.nodeTaint" "driver-namespace" "nothing: it is the namespace of the release"
     "driver-selector" "nothing: the labels are the chart's"
     "http-endpoint" "controller.http.port" "v" "controller.log.verbosity" "log-format" "controller.log.format"
     "leader-elect" "nothing: there are two controllers while one replaces the other" "lease-name" "the name of the release"

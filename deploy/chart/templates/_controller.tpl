@@ -41,6 +41,12 @@ app.kubernetes.io/component: controller
 - apiGroups: [""]
   resources: [configmaps{{ if $c.secrets }}, secrets{{ end }}]
   verbs: [get, list, watch{{ if not $c.dryRun }}, create, patch, delete{{ end }}]
+{{- if $c.releases }}
+# Pods that use a released object: they must stay ready when they get an edit.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch]
+{{- end }}
 {{- if not $c.dryRun }}
 {{- if and $c.secrets (eq .Values.identity.secrets "pod") }}
 # Whether the pods' service account may get the copy of a Secret, which they read with their own tokens. The local kind of
@@ -71,6 +77,7 @@ app.kubernetes.io/component: controller
 {{- include "liveconfig.flag" (list "hold-failing" (toString $c.holdFailing) "true") }}
 {{- include "liveconfig.flag" (list "progress-deadline" $c.progressDeadline "") }}
 {{- include "liveconfig.flag" (list "dry-run" (toString $c.dryRun) "false") }}
+{{- include "liveconfig.flag" (list "releases" (toString $c.releases) "true") }}
 {{- include "liveconfig.flag" (list "node-taint" (toString $c.nodeTaint) "false") }}
 {{- if $c.nodeTaint }}
 - {{ printf "--driver-selector=app.kubernetes.io/instance=%s,app.kubernetes.io/component=driver" .Release.Name | quote }}

@@ -4,6 +4,8 @@
 package settings
 
 import (
+	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
@@ -120,4 +122,16 @@ func (s Settings) SameSteps(other Settings) bool {
 		}
 	}
 	return true
+}
+
+// String returns the step as a person says it: «1 pod», «5 pods», «25% of the pods».
+func (s Step) String() string {
+	switch {
+	case s.Pods == 1:
+		return "1 pod"
+	case s.Pods > 1:
+		return fmt.Sprintf("%d pods", s.Pods)
+	}
+	const whole = 100
+	return strconv.FormatFloat(s.Share*whole, 'g', 6, 64) + "% of the pods"
 }

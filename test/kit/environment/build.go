@@ -29,6 +29,11 @@ func racing() program {
 	return program{dir: "race", module: ".", target: "./cmd/liveconfig-driver", flags: []string{"-race"}}
 }
 
+// controller is liveconfig-controller with the race detector.
+func controller() program {
+	return program{dir: "race", module: ".", target: "./cmd/liveconfig-controller", flags: []string{"-race"}}
+}
+
 // shipped is the driver as `make build` and the image build it.
 func shipped() program {
 	return program{

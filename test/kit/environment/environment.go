@@ -90,6 +90,12 @@ func install(ctx context.Context, c *cluster.Cluster, dir string) error {
 	return c.WriteServiceAccountKubeconfig(ctx, kubeconfig(dir), DriverNamespace, DriverAccount)
 }
 
+// Controller returns the program of the controller.
+func Controller(t testing.TB) (path string) {
+	t.Helper()
+	return controller().path(t)
+}
+
 func kubeconfig(dir string) string { return filepath.Join(dir, "driver.kubeconfig") }
 
 // Repo returns the checkout's root: the directory above the test module that the tests run in.

@@ -1,0 +1,204 @@
+// Package controller releases edits of ConfigMaps and Secrets: it checks an edit, has the drivers show it
+// to some pods, watches those, and then promotes the edit or takes it back.
+//
+// All that it knows is in the objects and their stable copies, so it may be killed at any time. It
+// writes nothing but stable copies. It does not know nodes, drivers, or rollouts by restart.
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/validation"
+)
+
+// FieldManager is the name under which the controller writes.
+const FieldManager = "liveconfig-controller"
+
+// workers are how many units are worked on at a time.
+const workers = 4
+
+// Times between attempts that failed.
+const (
+	firstRetry  = 20 * time.Millisecond
+	longestWait = 30 * time.Second
+)
+
+// goneTime is how long an object must be gone before its stable copy is deleted: editors and
+// `kubectl replace --force` delete an object and create it again.
+const goneTime = 10 * time.Second
+
+// Config says how a controller works. All fields but Namespaces and the last two are required.
+type Config struct {
+	Client   kubernetes.Interface
+	Metadata metadata.Interface
+	// DriverName is the CSI driver whose volumes' attributes are understood.
+	DriverName string
+	// Namespaces are those that the controller works in. None: all.
+	Namespaces []string
+	// QuietPeriod is how long the objects of a group must be unchanged before the first step.
+	QuietPeriod time.Duration
+	// Check checks an edit by the rules of its object.
+	Check func(context.Context, []settings.Rule, validation.Content) ([]validation.Problem, error)
+	// Events are written about the objects.
+	Events record.EventRecorder
+	// Registry is where the metrics are registered.
+	Registry prometheus.Registerer
+	// Secrets says whether Secrets can be released. Without it nothing about them is asked of the API
+	// server.
+	Secrets bool
+	// DryRun says that nothing is written but the log.
+	DryRun bool
+}
+
+// Controller is made by New.
+type Controller struct {
+	cfg     Config
+	objects *objects
+	pods    *podCaches
+	known   *knownObjects
+	seen    *seenPods
+	reports *reports
+	metrics *metrics
+	queue   workqueue.TypedRateLimitingInterface[unit]
+}
+
+// New returns a controller that does nothing until it runs.
+func New(cfg Config) (*Controller, error) {
+	found, err := newObjects(cfg)
+	if err != nil {
+		return nil, err
+	}
+	c := &Controller{
+		cfg: cfg, objects: found, pods: newPodCaches(cfg), known: &knownObjects{known: map[object]known{}},
+		seen: &seenPods{units: map[unit]*seenOfUnit{}}, reports: &reports{last: map[object]string{}}, metrics: newMetrics(),
+	}
+	return c, c.metrics.register(cfg.Registry)
+}
+
+// HaveSynced reports whether the controller has seen all released objects once.
+func (c *Controller) HaveSynced() bool { return c.objects.haveSynced() }
+
+// Run works until ctx ends. It can be called once.
+func (c *Controller) Run(ctx context.Context) error {
+	c.queue = fairqueue.NewWorkQueue(func(u unit) string { return u.namespace },
+		workqueue.NewTypedItemExponentialFailureRateLimiter[unit](firstRetry, longestWait))
+	if err := c.listen(); err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { c.objects.run(ctx) })
+	defer c.pods.wait()
+	defer context.AfterFunc(ctx, c.queue.ShutDown)()
+	if !cache.WaitForCacheSync(ctx.Done(), c.objects.haveSynced) {
+		return nil
+	}
+	for range workers {
+		wg.Go(func() {
+			for c.next(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// next works on one unit of the queue, and reports whether there may be more.
+func (c *Controller) next(ctx context.Context) bool {
+	u, isOver := c.queue.Get()
+	if isOver {
+		return false
+	}
+	defer c.queue.Done(u)
+	defer utilruntime.HandleCrashWithContext(ctx)
+	after, err := c.reconcile(ctx, u)
+	switch {
+	case errors.Is(err, errNotSynced), apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		c.queue.AddRateLimited(u) // The caches will show what has happened.
+	case err != nil && ctx.Err() == nil:
+		klog.FromContext(ctx).Error(err, "Will try again", logkeys.Key, u.String())
+		c.queue.AddRateLimited(u)
+	default:
+		c.queue.Forget(u)
+		if after > 0 {
+			c.queue.AddAfter(u, after)
+		}
+	}
+	return true
+}
+
+// errNotSynced is why a unit waits: nothing is known of its pods yet.
+var errNotSynced = errors.New("the cache of pods is being filled")
+
+// reconcile does what is to be done about a unit now, and returns when to look again; zero for when
+// something changes.
+func (c *Controller) reconcile(ctx context.Context, u unit) (after time.Duration, err error) {
+	members, err := c.members(ctx, u)
+	if err != nil {
+		return 0, err
+	}
+	if len(members) == 0 {
+		c.metrics.forget(u)
+		c.seen.forget(u)
+		return c.clean(ctx, u)
+	}
+	if isWrong := c.reportMistakes(ctx, members); isWrong {
+		return 0, nil
+	}
+	if err := c.createCopies(ctx, members); err != nil {
+		return 0, err
+	}
+	pods, isSynced := c.pods.of(ctx, u, members, c.queue.Add)
+	if !isSynced {
+		return 0, errNotSynced
+	}
+	if members = withCopy(members); len(members) == 0 {
+		return 0, nil
+	}
+	state := c.planOf(u, members, pods)
+	d := plan.Decide(state)
+	c.metrics.note(u, members)
+	if d.Action == plan.Rest {
+		c.seen.look(u, state)
+		return d.After, nil
+	}
+	if c.cfg.DryRun {
+		klog.FromContext(ctx).Info("The controller would act on a release", logkeys.Key, u.String(), logkeys.Action, string(d.Action))
+		return 0, nil
+	}
+	if err := c.act(ctx, u, members, state, d); err != nil {
+		return 0, fmt.Errorf("%s: %w", u, err)
+	}
+	return time.Millisecond, nil // The next decision is made from what was written.
+}
+
+// planOf returns what is to be decided about.
+func (c *Controller) planOf(u unit, members []*member, pods []plan.Pod) plan.Unit {
+	state := plan.Unit{Settings: members[0].settings, Quiet: c.cfg.QuietPeriod, Now: time.Now()}
+	for _, m := range members {
+		state.Objects = append(state.Objects, plan.Object{
+			Name: m.name(), Candidate: m.source.digest, Stable: m.copy.digest, Exposure: m.exposure(), ChangedAt: m.source.changedAt,
+			Rules: m.source.annotation,
+		})
+	}
+	state.Pods = c.seen.of(u, state.Objects, pods)
+	return state
+}

@@ -1,0 +1,278 @@
+package controller
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
+)
+
+// podCaches hold the pods of namespaces with released objects, and of no others.
+type podCaches struct {
+	cfg     Config
+	running sync.WaitGroup
+
+	mu         sync.Mutex // Guards namespaces.
+	namespaces map[string]*podCache
+}
+
+// podCache holds the pods of one namespace.
+type podCache struct {
+	informer cache.SharedIndexInformer
+	stop     context.CancelFunc
+	uses     *usesOfAttributes
+
+	mu    sync.Mutex // Guards units.
+	units map[unit]map[object]struct{}
+}
+
+func newPodCaches(cfg Config) *podCaches {
+	return &podCaches{cfg: cfg, namespaces: map[string]*podCache{}}
+}
+
+// of returns the pods that use members of a unit. From then on, changed is called with the unit when
+// one of its pods changes. It is not synced until all pods of the namespace were seen once.
+func (c *podCaches) of(ctx context.Context, u unit, members []*member, changed func(unit)) (pods []plan.Pod, isSynced bool) {
+	p := c.begin(ctx, u.namespace, changed)
+	refs := map[object]struct{}{}
+	for _, m := range members {
+		refs[m.ref] = struct{}{}
+	}
+	p.mu.Lock()
+	p.units[u] = refs
+	p.mu.Unlock()
+	if !p.informer.HasSynced() {
+		return nil, false
+	}
+	for _, o := range p.informer.GetStore().List() {
+		pod, ok := o.(*cachedPod)
+		if ok && pod.isRunning && pod.usesAny(refs) {
+			pods = append(pods, pod.is)
+		}
+	}
+	return pods, true
+}
+
+// begin watches the pods of a namespace, if nobody does.
+func (c *podCaches) begin(ctx context.Context, namespace string, changed func(unit)) *podCache {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p, found := c.namespaces[namespace]; found {
+		return p
+	}
+	ctx, stop := context.WithCancel(ctx)
+	p := &podCache{
+		informer: informers.NewSharedInformerFactoryWithOptions(c.cfg.Client, 0, informers.WithNamespace(namespace)).Core().V1().Pods().Informer(),
+		stop:     stop, units: map[unit]map[object]struct{}{},
+		uses: &usesOfAttributes{driver: c.cfg.DriverName, namespace: namespace, known: map[string][]object{}},
+	}
+	_ = p.informer.SetTransform(p.transform) // It has not started.
+	notify := func(o any) {
+		if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+			o = gone.Obj
+		}
+		if pod, ok := o.(*cachedPod); ok {
+			p.notify(pod, changed)
+		}
+	}
+	_, _ = p.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: notify, DeleteFunc: notify, UpdateFunc: func(_, now any) { notify(now) },
+	})
+	c.namespaces[namespace] = p
+	c.running.Go(func() { p.informer.RunWithContext(ctx) })
+	klog.FromContext(ctx).V(2).Info("Watching the pods of a namespace with releases", logkeys.Namespace, namespace)
+	return p
+}
+
+// end stops the watch of a namespace.
+func (c *podCaches) end(namespace string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p, found := c.namespaces[namespace]; found {
+		p.stop()
+		delete(c.namespaces, namespace)
+	}
+}
+
+// forget has a unit be of no interest to its pods any more.
+func (c *podCaches) forget(u unit) {
+	c.mu.Lock()
+	p := c.namespaces[u.namespace]
+	c.mu.Unlock()
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.units, u)
+}
+
+// wait returns when all watches have ended. The context of them must have.
+func (c *podCaches) wait() { c.running.Wait() }
+
+// notify calls changed for the units that a pod belongs to.
+func (p *podCache) notify(pod *cachedPod, changed func(unit)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for u, refs := range p.units {
+		if pod.usesAny(refs) {
+			changed(u)
+		}
+	}
+}
+
+// cachedPod is what of a pod matters.
+type cachedPod struct {
+	metav1.ObjectMeta
+
+	is        plan.Pod
+	uses      []object
+	isRunning bool // On a node, and not ending.
+}
+
+func (p *cachedPod) usesAny(refs map[object]struct{}) bool {
+	return slices.ContainsFunc(p.uses, func(o object) bool { _, found := refs[o]; return found })
+}
+
+func (p *podCache) transform(o any) (any, error) {
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return o, nil
+	}
+	kept := &cachedPod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion},
+		is:         plan.Pod{Name: pod.Name, UID: string(pod.UID), Created: pod.CreationTimestamp.Time},
+		uses:       p.uses.of(pod),
+		isRunning: pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" &&
+			pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed,
+	}
+	if len(kept.uses) == 0 {
+		return kept, nil
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			kept.is.IsReady, kept.is.Changed = condition.Status == corev1.ConditionTrue, condition.LastTransitionTime.Time
+		}
+	}
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		kept.is.Restarts += int(status.RestartCount)
+		if last := status.LastTerminationState.Terminated; last != nil && last.FinishedAt.After(kept.is.Ended) {
+			kept.is.Ended = last.FinishedAt.Time
+		}
+	}
+	return kept, nil
+}
+
+// usesOfAttributes finds the objects that volumes name. Pods of one workload have the same attributes,
+// and to parse them at each change of a pod would take long.
+type usesOfAttributes struct {
+	driver, namespace string
+
+	mu    sync.Mutex // Guards known.
+	known map[string][]object
+}
+
+// mostKnown is how many different attributes are remembered.
+const mostKnown = 1000
+
+func (a *usesOfAttributes) of(pod *corev1.Pod) (uses []object) {
+	for _, v := range pod.Spec.Volumes {
+		if v.CSI != nil && v.CSI.Driver == a.driver {
+			uses = append(uses, a.ofVolume(v.CSI.VolumeAttributes)...)
+		}
+	}
+	return uses
+}
+
+func (a *usesOfAttributes) ofVolume(attributes map[string]string) []object {
+	key := ""
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		key += name + "\x00" + attributes[name] + "\x00"
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if uses, found := a.known[key]; found {
+		return uses
+	}
+	if len(a.known) >= mostKnown {
+		clear(a.known)
+	}
+	spec, err := api.Parse(attributes, a.namespace)
+	if err != nil || spec.UpdatePolicy == api.UpdateNever {
+		a.known[key] = nil // The kubelet is told what is wrong. A volume that never updates proves nothing.
+		return nil
+	}
+	a.known[key] = spec.Refs()
+	return a.known[key]
+}
+
+// seenPods remembers what pods were like when they got a candidate.
+type seenPods struct {
+	mu    sync.Mutex // Guards units.
+	units map[unit]*seenOfUnit
+}
+
+// seenOfUnit is for one set of candidates.
+type seenOfUnit struct {
+	candidates string
+	pods       map[string]*plan.Seen
+}
+
+func candidatesOf(all []plan.Object) (text string) {
+	for _, o := range all {
+		text += o.Name + "=" + o.Candidate + "\n"
+	}
+	return text
+}
+
+// of returns pods with what was seen of them.
+func (s *seenPods) of(u unit, candidates []plan.Object, pods []plan.Pod) []plan.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen := s.units[u]
+	if seen == nil || seen.candidates != candidatesOf(candidates) {
+		return pods
+	}
+	pods = slices.Clone(pods)
+	for i := range pods {
+		pods[i].Before = seen.pods[pods[i].UID]
+	}
+	return pods
+}
+
+// look remembers the pods that have a candidate. It is called before they are shown one, and whenever
+// nothing is wrong with them.
+func (s *seenPods) look(u unit, state plan.Unit) {
+	exposed := plan.Exposed(state)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	candidates := candidatesOf(state.Objects)
+	seen := s.units[u]
+	if seen == nil || seen.candidates != candidates {
+		seen = &seenOfUnit{candidates: candidates}
+		s.units[u] = seen
+	}
+	next := make(map[string]*plan.Seen, len(exposed))
+	for _, p := range exposed {
+		if next[p.UID] = seen.pods[p.UID]; next[p.UID] == nil || !next[p.UID].IsReady {
+			next[p.UID] = p.Seen()
+		}
+	}
+	seen.pods = next
+}
+
+func (s *seenPods) forget(u unit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.units, u)
+}

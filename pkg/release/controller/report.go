@@ -1,0 +1,206 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
+)
+
+// The reasons of Events, on the released object.
+const (
+	// ReasonMistake: the annotation cannot be understood, or the object cannot be released.
+	ReasonMistake = "ReleaseMistake"
+	// ReasonRefused: an edit breaks a rule, and no pod gets it.
+	ReasonRefused = "ReleaseRefused"
+	// ReasonExposed: a step has begun.
+	ReasonExposed = "ReleaseExposed"
+	// ReasonPromoted: all pods get the edit.
+	ReasonPromoted = "ReleasePromoted"
+	// ReasonReverted: the edit was taken back from all pods.
+	ReasonReverted = "ReleaseReverted"
+	// ReasonFrozen: no more pods get the edit.
+	ReasonFrozen = "ReleaseFrozen"
+)
+
+// reports remembers what was reported last about each object, so that it is reported once.
+type reports struct {
+	mu   sync.Mutex // Guards the fields below.
+	last map[object]string
+	gone map[object]time.Time
+}
+
+func (r *reports) isNew(o object, text string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.last[o]
+	r.last[o] = text
+	return before != text
+}
+
+func (r *reports) forget(o object) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.last, o)
+}
+
+// goneFor returns for how long an object has been gone, as far as this process knows.
+func (r *reports) goneFor(o object, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gone == nil {
+		r.gone = map[object]time.Time{}
+	}
+	since, found := r.gone[o]
+	if !found {
+		r.gone[o] = now
+		return 0
+	}
+	if now.Sub(since) >= goneTime {
+		delete(r.gone, o)
+	}
+	return now.Sub(since)
+}
+
+func (r *reports) isBack(o object) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.gone, o)
+}
+
+// reportMistakes reports members that cannot be released. Then none of the unit is.
+func (c *Controller) reportMistakes(ctx context.Context, members []*member) (isWrong bool) {
+	for _, m := range members {
+		c.reports.isBack(m.ref)
+		text := m.problem
+		for _, mistake := range m.mistakes {
+			text += mistake.String() + "; "
+		}
+		if text == "" {
+			continue
+		}
+		isWrong = true
+		text = "No edit reaches more pods until this is mended: " + text
+		if c.reports.isNew(m.ref, text) {
+			c.event(ctx, m, corev1.EventTypeWarning, ReasonMistake, text)
+		}
+	}
+	return isWrong
+}
+
+// reportRefused reports an object that has no stable copy because what it has breaks a rule.
+func (c *Controller) reportRefused(ctx context.Context, m *member, refused string) {
+	text := "Pods have this content, which breaks a rule of the release annotation: " + refused
+	if c.reports.isNew(m.ref, text) {
+		c.event(ctx, m, corev1.EventTypeWarning, ReasonRefused, text)
+	}
+}
+
+// report reports what was written.
+func (c *Controller) report(ctx context.Context, m *member, d plan.Decision, e release.Exposure) {
+	c.reports.forget(m.ref)
+	steps := len(m.settings.Steps)
+	switch {
+	case d.Action == plan.Promote:
+		c.metrics.finished.WithLabelValues(release.Promoted).Inc()
+		c.event(ctx, m, corev1.EventTypeNormal, ReasonPromoted, "All pods get the edit.")
+	case d.Action == plan.Clear:
+	case e.State == release.Refused:
+		c.metrics.finished.WithLabelValues(string(e.State)).Inc()
+		c.event(ctx, m, corev1.EventTypeWarning, ReasonRefused, "No pod gets the edit: "+e.Reason)
+	case e.State == release.Reverted:
+		c.metrics.finished.WithLabelValues(string(e.State)).Inc()
+		c.event(ctx, m, corev1.EventTypeWarning, ReasonReverted, "The edit is taken back from all pods: "+e.Reason)
+	case e.State == release.Frozen:
+		c.metrics.finished.WithLabelValues(string(e.State)).Inc()
+		c.event(ctx, m, corev1.EventTypeWarning, ReasonFrozen, "No more pods get the edit: "+e.Reason)
+	case e.Step <= steps:
+		c.event(ctx, m, corev1.EventTypeNormal, ReasonExposed, fmt.Sprintf("Step %d of %d: %s get the edit.", e.Step, steps, m.settings.Steps[e.Step-1]))
+	}
+}
+
+// event writes an Event on the object, and the log, which lasts longer.
+func (c *Controller) event(ctx context.Context, m *member, kind, reason, text string) {
+	const most = 1000 // Of an Event's note.
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	klog.FromContext(ctx).Info("A release", logkeys.Ref, m.ref, logkeys.Reason, reason, logkeys.Note, text)
+	if c.cfg.DryRun {
+		return
+	}
+	c.cfg.Events.Event(&corev1.ObjectReference{
+		Kind: string(m.ref.Kind), APIVersion: "v1", Namespace: m.ref.Namespace, Name: m.ref.Name, UID: m.source.uid, ResourceVersion: m.source.version,
+	}, kind, reason, text)
+}
+
+// metrics are about releases.
+type metrics struct {
+	finished *prometheus.CounterVec
+
+	mu     sync.Mutex // Guards states.
+	states map[unit]release.State
+}
+
+func newMetrics() *metrics {
+	return &metrics{
+		states: map[unit]release.State{},
+		finished: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "liveconfig_controller_releases_finished_total",
+			Help: "Releases of edits that this process has ended, by outcome: Promoted, Refused, Reverted or Frozen.",
+		}, []string{"outcome"}),
+	}
+}
+
+func (m *metrics) register(registry prometheus.Registerer) error {
+	errs := []error{registry.Register(m.finished)}
+	for _, outcome := range []string{release.Promoted, string(release.Refused), string(release.Reverted), string(release.Frozen)} {
+		m.finished.WithLabelValues(outcome)
+	}
+	for _, state := range []release.State{release.Progressing, release.Refused, release.Reverted, release.Frozen} {
+		errs = append(errs, registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "liveconfig_controller_releases", ConstLabels: prometheus.Labels{"state": string(state)},
+			Help: "Edits of released objects and groups that not all pods have, by state.",
+		}, func() float64 { return m.count(state) })))
+	}
+	return errors.Join(errs...)
+}
+
+func (m *metrics) count(state release.State) float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for _, s := range m.states {
+		if s == state {
+			n++
+		}
+	}
+	return float64(n)
+}
+
+// note stores the state of a unit.
+func (m *metrics) note(u unit, members []*member) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.states, u)
+	for _, one := range members {
+		if e := one.exposure(); one.source.digest != one.copy.digest && e.Digest == one.source.digest {
+			m.states[u] = e.State
+		}
+	}
+}
+
+func (m *metrics) forget(u unit) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.states, u)
+}
