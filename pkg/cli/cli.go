@@ -23,6 +23,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/grant"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/preview"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/rollout"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/set"
@@ -90,7 +91,7 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 		}
 		return usage.Errorf("%w: see %s --help", err, c.CommandPath())
 	})
-	root.AddCommand(check.New(s), completion.New(s), convert.New(s), describe.New(s), grant.New(s), preview.New(s), rollout.New(s), set.New(s), status.New(s), version.New(s), wait.New(s))
+	root.AddCommand(check.New(s), completion.New(s), convert.New(s), describe.New(s), grant.New(s), preview.New(s), release.New(s), rollout.New(s), set.New(s), status.New(s), version.New(s), wait.New(s))
 	completion.Register(root, s)
 	return root
 }

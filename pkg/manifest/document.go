@@ -131,6 +131,16 @@ func (d Document) Twice(object Path) []Path {
 	return twice
 }
 
+// LineOfText returns where in the file a line of the text stands that the path leads to. It is exact
+// where the text is a block of lines. Line 0 is where the text begins.
+func (d Document) LineOfText(text Path, line int) int {
+	node, whole := d.reach(text)
+	if node == nil || !whole || line == 0 || node.Kind != yaml.ScalarNode || node.Style&yaml.LiteralStyle == 0 {
+		return d.Line(text)
+	}
+	return d.part.Line + node.Line + line - 1
+}
+
 // LineInText returns where in the file the deepest value stands that the path leads to in a text
 // that is YAML itself. It is exact where the text is a block of lines.
 func (d Document) LineInText(text, path Path) int {

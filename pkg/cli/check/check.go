@@ -6,6 +6,7 @@ package check
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -32,7 +33,8 @@ func New(s *session.Session) *cobra.Command {
 		Use:   "check -f FILE",
 		Short: "Find mistakes in volumes of manifests, without a cluster",
 		Long: "Reads every volume of liveconfig in manifests, of whatever kind, as the driver would, and prints all mistakes with their\n" +
-			"lines. The exit code is 1 if there are some. What the objects hold that volumes name is not looked at: see preview.",
+			"lines. ConfigMaps and Secrets with the annotation liveconfig.internal/release are checked by its rules, as the controller does\n" +
+			"with edits. The exit code is 1 if there are mistakes. What other objects hold is not looked at: see preview.",
 		Example: "  kubectl liveconfig check -f web.yaml\n" +
 			"  kubectl kustomize . | kubectl liveconfig check -f -\n" +
 			"  kubectl liveconfig check -R -f manifests -o json",
@@ -57,11 +59,11 @@ func (o *command) run() error {
 	for _, file := range files {
 		checker.File(file)
 	}
-	findings, volumes := checker.Findings()
+	findings, checked := checker.Findings()
 	if err := o.print(findings); err != nil {
 		return err
 	}
-	return o.verdict(findings, volumes)
+	return o.verdict(findings, checked)
 }
 
 func (o *command) print(findings []checks.Finding) error {
@@ -77,24 +79,36 @@ func (o *command) print(findings []checks.Finding) error {
 }
 
 // verdict prints the result, and returns an error if there are mistakes.
-func (o *command) verdict(findings []checks.Finding, volumes int) error {
+func (o *command) verdict(findings []checks.Finding, checked checks.Checked) error {
 	mistakes := 0
 	for _, finding := range findings {
 		if finding.Severity == checks.Mistake {
 			mistakes++
 		}
 	}
-	text := fmt.Sprintf("%d volumes of %s checked, no mistakes", volumes, o.driver)
 	switch {
 	case mistakes == 1:
 		return errors.New("1 mistake")
 	case mistakes > 1:
 		return fmt.Errorf("%d mistakes", mistakes)
-	case volumes == 0:
-		text = fmt.Sprintf("nothing was checked: the manifests have no volume of %s; say --driver-name if the driver has another name", o.driver)
-	case volumes == 1:
-		text = fmt.Sprintf("1 volume of %s checked, no mistakes", o.driver)
+	case checked == checks.Checked{}:
+		o.Remark("nothing was checked: the manifests have no volume of %s; say --driver-name if the driver has another name", o.driver)
+		return nil
 	}
-	o.Remark("%s", text)
+	var what []string
+	if checked.Volumes > 0 {
+		what = append(what, counted(checked.Volumes, "volume")+" of "+o.driver)
+	}
+	if checked.Released > 0 {
+		what = append(what, counted(checked.Released, "released object"))
+	}
+	o.Remark("%s checked, no mistakes", strings.Join(what, " and "))
 	return nil
+}
+
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }

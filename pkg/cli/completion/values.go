@@ -19,6 +19,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 )
 
@@ -72,6 +73,8 @@ func kindsOf(command *cobra.Command) []string {
 		return append(rolled, "pod", "configmap", "secret")
 	case "wait":
 		return append(rolled, "pod")
+	case "release status", "release promote", "release freeze", "release revert", "release history":
+		return []string{"configmap", "secret"}
 	case "rollout pause":
 		return rolled[:1]
 	case "rollout history", "rollout undo", "rollout resume":
@@ -155,7 +158,7 @@ func (c completer) names(ctx context.Context, of schema.GroupVersionResource, te
 	var names []string
 	page := metav1.ListOptions{Limit: mostCompletions}
 	if of.Resource == "configmaps" || of.Resource == "secrets" {
-		page.LabelSelector = "!" + copies.Label // Nobody edits the copies that the rollout controller makes.
+		page.LabelSelector = "!" + copies.Label + ",!" + release.StableLabel // Nobody edits the copies that the controller makes.
 	}
 	for {
 		list, err := client.Resource(of).Namespace(namespace).List(ctx, page)

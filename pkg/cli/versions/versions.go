@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
@@ -143,6 +145,8 @@ type Verdict struct {
 	// Why and Since are for what is not current; zero for not known.
 	Why   string
 	Since time.Time
+	// IsEnded says that only a person changes this: the release of the object has ended.
+	IsEnded bool
 }
 
 // Pod is a pod that runs.
@@ -198,14 +202,23 @@ func judge(volume statusz.Volume, source statusz.Source, now Now) Verdict {
 	if source.Projected != nil {
 		v.Has = source.Projected.ResourceVersion
 	}
-	if volume.State != statusz.Publishing && now.isReached(source.Projected) {
+	if volume.State != statusz.Publishing && (now.isReached(source.Projected) || isReleased(source, now)) {
 		return Verdict{State: Current, Has: v.Has}
 	}
 	if volume.Problem != nil && !volume.Problem.Since.IsZero() {
 		v.Since = volume.Problem.Since
 	}
 	v.Why = whyNot(volume, source, now)
+	r := source.Release
+	v.IsEnded = r != nil && !r.IsShown && release.State(r.State).IsFinal() && now.isReached(source.Known)
 	return v
+}
+
+// isReleased reports whether a volume has the content that a released object has now. It is the content
+// of the stable copy if all pods have it.
+func isReleased(source statusz.Source, now Now) bool {
+	r := source.Release
+	return r != nil && r.IsShown && now.isReached(source.Known) && same(source.Projected, &r.Stable)
 }
 
 // whyNot returns why a volume does not have what it should of an object.
@@ -219,6 +232,8 @@ func whyNot(volume statusz.Volume, source statusz.Source, now Now) string {
 		return volume.Problem.Message
 	case volume.State == statusz.Publishing:
 		return "its volume is being made"
+	case source.Release != nil && !source.Release.IsShown && now.isReached(source.Known):
+		return notShown(source)
 	case now.isReached(source.Known):
 		return "its node is about to write it"
 	case source.Polled:
@@ -226,6 +241,15 @@ func whyNot(volume statusz.Volume, source statusz.Source, now Now) string {
 	default:
 		return "its node has not heard of it yet"
 	}
+}
+
+// notShown returns why a pod has the stable copy of a released object.
+func notShown(source statusz.Source) string {
+	state := "has not reached this pod yet"
+	if release.State(source.Release.State).IsFinal() {
+		state = "is " + strings.ToLower(source.Release.State)
+	}
+	return fmt.Sprintf("the release of the edit %s: see kubectl liveconfig release status %s", state, release.NameOf(refOf(source)))
 }
 
 // judgeCopy judges the one copy that a pod will ever have: it is there or not.

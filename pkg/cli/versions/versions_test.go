@@ -214,6 +214,30 @@ func TestJudge(t *testing.T) {
 			},
 			want: behind("forbidden"),
 		},
+		"an edit that was promoted": {
+			given: func(w *world) {
+				w.source.Projected, w.source.Release = version("20"), &statusz.Release{Stable: *version("20"), IsShown: true}
+			},
+			want: versions.Verdict{State: versions.Current, Has: "20"},
+		},
+		"an edit that is shown to others": {
+			given: func(w *world) {
+				w.source.Projected, w.source.Release = version("20"), &statusz.Release{Stable: *version("20"), State: "Progressing"}
+			},
+			want: versions.Verdict{
+				State: versions.Lagging, Has: "20", Since: edited,
+				Why: "the release of the edit has not reached this pod yet: see kubectl liveconfig release status configmap/web",
+			},
+		},
+		"an edit that was taken back": {
+			given: func(w *world) {
+				w.source.Projected, w.source.Release = version("20"), &statusz.Release{Stable: *version("20"), State: "Reverted"}
+			},
+			want: versions.Verdict{
+				State: versions.Lagging, Has: "20", Since: edited, IsEnded: true,
+				Why: "the release of the edit is reverted: see kubectl liveconfig release status configmap/web",
+			},
+		},
 		"a volume that never changes": {
 			given: func(w *world) { w.source.Projected, w.volume.UpdatePolicy = version("6"), "Never" },
 			want:  behind("its volume has the update policy Never"),

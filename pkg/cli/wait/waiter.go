@@ -46,6 +46,7 @@ type waiter struct {
 	targets  []*target
 	// has are the pods, by UID, that had a target when they were last judged. Files do not age.
 	reached  map[hold]bool
+	isEnded  bool // The last look found a release that has ended.
 	reported string
 }
 
@@ -125,7 +126,7 @@ func (v *waiter) follow(ctx context.Context) error {
 		case look.isDone():
 			_, err := fmt.Fprintf(v.Out, "%s: %s\n", selection.Subject(v.info), look)
 			return err
-		case v.once:
+		case v.once, look.isEnded:
 			return look.err()
 		default:
 			v.report(look.String())
@@ -172,7 +173,9 @@ func (v *waiter) look(ctx context.Context, watch *pods.Watch) (snapshot, error) 
 	for _, t := range v.targets {
 		l.names = append(l.names, t.name())
 	}
+	v.isEnded = false
 	l.lags, err = v.judge(ctx, running)
+	l.isEnded = v.isEnded
 	return l, err
 }
 
@@ -257,7 +260,8 @@ func (v *waiter) lag(pod versions.Pod, places []versions.Place) string {
 		if v.reached[has] {
 			continue
 		}
-		text := t.lag(pod, places)
+		text, isEnded := t.lag(pod, places)
+		v.isEnded = v.isEnded || isEnded
 		if text == "" {
 			v.reached[has] = true
 			continue
@@ -267,8 +271,9 @@ func (v *waiter) lag(pod versions.Pod, places []versions.Place) string {
 	return strings.Join(lags, ", ")
 }
 
-// lag returns why a pod does not have the target, and nothing if it does.
-func (t *target) lag(pod versions.Pod, places []versions.Place) string {
+// lag returns why a pod does not have the target, and nothing if it does. If that has ended, only a
+// person changes it.
+func (t *target) lag(pod versions.Pod, places []versions.Place) (why string, isEnded bool) {
 	found := false
 	for _, place := range places {
 		if place.Object != t.object {
@@ -276,13 +281,13 @@ func (t *target) lag(pod versions.Pod, places []versions.Place) string {
 		}
 		found = true
 		if verdict := pod.Judge(place, t.now); verdict.State != versions.Current {
-			return fmt.Sprintf("it has %s: %s", cmp.Or(verdict.Has, "nothing of it"), verdict.Why)
+			return fmt.Sprintf("it has %s: %s", cmp.Or(verdict.Has, "nothing of it"), verdict.Why), verdict.IsEnded
 		}
 	}
 	if !found {
-		return "it is of a revision that does not show it"
+		return "it is of a revision that does not show it", false
 	}
-	return ""
+	return "", false
 }
 
 // report prints the progress if it has changed.
@@ -300,6 +305,7 @@ type snapshot struct {
 	running int
 	wanted  int
 	lags    []string // The pods that do not have all, each with why.
+	isEnded bool     // Some of them will not have all until a person does something.
 }
 
 func (l snapshot) isDone() bool { return len(l.lags) == 0 && (l.running > 0 || l.wanted == 0) }

@@ -2,22 +2,18 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation/isolated"
 )
@@ -76,7 +72,7 @@ func shown(state plan.Unit, d plan.Decision) plan.Unit {
 // check returns why candidates are refused; empty for those that are not.
 func (c *Controller) check(ctx context.Context, members []*member) (refused string, err error) {
 	for _, m := range members {
-		if m.source.digest == m.copy.digest {
+		if m.source.Digest == m.copy.Digest {
 			continue
 		}
 		content, err := c.candidate(ctx, m)
@@ -91,8 +87,8 @@ func (c *Controller) check(ctx context.Context, members []*member) (refused stri
 }
 
 // checkContent returns which rules a content breaks; empty for none.
-func (c *Controller) checkContent(ctx context.Context, m *member, content contents) (refused string, err error) {
-	problems, err := c.cfg.Check(ctx, m.settings.Rules, validation.Content{Data: content.all(), IsSecret: m.ref.Kind == api.Secret, Now: time.Now()})
+func (c *Controller) checkContent(ctx context.Context, m *member, content stable.Object) (refused string, err error) {
+	problems, err := c.cfg.Check(ctx, m.settings.Rules, validation.Content{Data: content.Data(), IsSecret: m.ref().Kind == api.Secret, Now: time.Now()})
 	if limit, ok := errors.AsType[*isolated.LimitError](err); ok {
 		return m.name() + ": " + limit.Error(), nil
 	}
@@ -108,110 +104,43 @@ func (c *Controller) checkContent(ctx context.Context, m *member, content conten
 }
 
 // candidate reads the content of a member, which must be what was decided about.
-func (c *Controller) candidate(ctx context.Context, m *member) (contents, error) {
-	content, err := c.read(ctx, m.ref)
-	if err != nil {
-		return contents{}, err
+func (c *Controller) candidate(ctx context.Context, m *member) (stable.Object, error) {
+	read, err := c.read(ctx, m.ref())
+	if err == nil && (read.UID != m.source.UID || read.Version != m.source.Version) {
+		err = apierrors.NewConflict(corev1.Resource(m.ref().Kind.Resource()+"s"), m.ref().Name, errChanged)
 	}
-	if content.uid != m.source.uid || content.version != m.source.version {
-		return contents{}, conflict(m.ref)
-	}
-	return content, nil
-}
-
-func conflict(o object) error {
-	return apierrors.NewConflict(corev1.Resource(o.Kind.Resource()+"s"), o.Name, errChanged)
+	return read, err
 }
 
 // write writes the stable copy of a member.
 func (c *Controller) write(ctx context.Context, m *member, d plan.Decision) error {
-	annotations := maps.Clone(m.copy.annotations)
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
+	var annotations map[string]string
+	var source *stable.Object
 	e := d.Exposure
-	e.Digest = m.source.digest
-	var content *contents
+	e.Digest = m.source.Digest
 	switch d.Action {
 	case plan.Promote:
 		read, err := c.candidate(ctx, m)
 		if err != nil {
 			return err
 		}
-		if m.ref.Kind == api.Secret && read.secretType != m.copy.secretType {
-			return c.replaceCopy(ctx, m) // The type of a Secret cannot be changed.
+		if !m.copy.CanBecome(read) {
+			return c.delete(ctx, *m.copy) // The next look creates it again.
 		}
-		content = &read
-		delete(annotations, release.ExposureAnnotation)
-		annotations[release.HistoryAnnotation] = release.AddEntry(annotations[release.HistoryAnnotation],
-			release.Entry{Digest: m.source.digest, Outcome: release.Promoted, At: time.Now().UTC().Truncate(time.Second)})
+		source = &read
+		annotations = stable.AnnotatePromoted(m.copy.Annotations, m.source.Digest, time.Now(), "")
 	case plan.Clear:
-		delete(annotations, release.ExposureAnnotation)
+		annotations = stable.Annotate(m.copy.Annotations, release.Exposure{})
 	case plan.Expose, plan.Check, plan.Rest:
-		annotations[release.ExposureAnnotation] = e.String()
-		if e.State.IsFinal() {
-			annotations[release.HistoryAnnotation] = release.AddEntry(annotations[release.HistoryAnnotation],
-				release.Entry{Digest: e.Digest, Outcome: string(e.State), At: e.Since.UTC().Truncate(time.Second), Reason: e.Reason})
-		}
+		annotations = stable.Annotate(m.copy.Annotations, e)
 	}
-	if err := c.patch(ctx, m, annotations, content); err != nil {
+	written, err := c.writer.Write(ctx, *m.copy, annotations, source)
+	if err != nil {
 		return err
 	}
+	c.known.set(written)
 	c.report(ctx, m, d, e)
 	return nil
-}
-
-// operation is one of a JSON patch.
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value,omitempty"`
-}
-
-// patch writes the annotations of a stable copy and, if it is not nil, its content, over the version
-// that the decision was about.
-func (c *Controller) patch(ctx context.Context, m *member, annotations map[string]string, content *contents) error {
-	patch := []operation{
-		{Op: "add", Path: "/metadata/resourceVersion", Value: m.copy.version},
-		{Op: "add", Path: "/metadata/annotations", Value: annotations},
-	}
-	if content != nil && m.ref.Kind == api.ConfigMap {
-		patch = append(patch, operation{Op: "add", Path: "/data", Value: orEmpty(content.data)},
-			operation{Op: "add", Path: "/binaryData", Value: orEmpty(content.binaryData)})
-	} else if content != nil {
-		patch = append(patch, operation{Op: "add", Path: "/data", Value: orEmpty(content.binaryData)})
-	}
-	text, err := json.Marshal(patch)
-	if err != nil {
-		return fmt.Errorf("write the stable copy of %s: %w", m.ref, err)
-	}
-	name, options := m.ref.Name+release.Suffix, metav1.PatchOptions{FieldManager: FieldManager}
-	var written contents
-	if m.ref.Kind == api.Secret {
-		s, err := c.cfg.Client.CoreV1().Secrets(m.ref.Namespace).Patch(ctx, name, types.JSONPatchType, text, options)
-		if err != nil {
-			return fmt.Errorf("write the stable copy of %s: %w", m.ref, err)
-		}
-		written = contents{binaryData: s.Data, known: known{secretType: s.Type}}
-		written.fill(&s.ObjectMeta)
-	} else {
-		s, err := c.cfg.Client.CoreV1().ConfigMaps(m.ref.Namespace).Patch(ctx, name, types.JSONPatchType, text, options)
-		if err != nil {
-			return fmt.Errorf("write the stable copy of %s: %w", m.ref, err)
-		}
-		written = contents{data: s.Data, binaryData: s.BinaryData}
-		written.fill(&s.ObjectMeta)
-	}
-	c.known.set(release.StableOf(m.ref), written.known)
-	return nil
-}
-
-// orEmpty returns a map that JSON writes: an omitted value would be no operation.
-func orEmpty[V any](m map[string]V) map[string]V {
-	if m == nil {
-		return map[string]V{}
-	}
-	return m
 }
 
 // createCopies creates the copies of members that have none, from what they have now. A content that
@@ -242,46 +171,22 @@ func (c *Controller) createCopies(ctx context.Context, members []*member) error 
 	return nil
 }
 
-func (c *Controller) create(ctx context.Context, m *member, content contents) error {
-	meta := metav1.ObjectMeta{
-		Namespace: m.ref.Namespace, Name: m.ref.Name + release.Suffix,
-		Labels: map[string]string{release.StableLabel: release.LabelOf(m.ref.Name)},
-	}
-	options := metav1.CreateOptions{FieldManager: FieldManager}
-	var err error
-	if m.ref.Kind == api.Secret {
-		s := &corev1.Secret{ObjectMeta: meta, Type: content.secretType, Data: content.binaryData}
-		_, err = c.cfg.Client.CoreV1().Secrets(meta.Namespace).Create(ctx, s, options)
-	} else {
-		s := &corev1.ConfigMap{ObjectMeta: meta, Data: content.data, BinaryData: content.binaryData}
-		_, err = c.cfg.Client.CoreV1().ConfigMaps(meta.Namespace).Create(ctx, s, options)
-	}
+func (c *Controller) create(ctx context.Context, m *member, content stable.Object) error {
+	created, err := c.writer.Create(ctx, content)
 	if err != nil {
-		return fmt.Errorf("create the stable copy of %s: %w", m.ref, err)
+		return err
 	}
-	if created, err := c.current(ctx, release.StableOf(m.ref)); err == nil {
-		m.copy = created
-	}
+	c.known.set(created)
+	created = created.WithoutData()
+	m.copy = &created
 	return nil
 }
 
-// replaceCopy deletes a copy that cannot be changed. The next look creates it again.
-func (c *Controller) replaceCopy(ctx context.Context, m *member) error {
-	return c.deleteCopy(ctx, release.StableOf(m.ref), *m.copy)
-}
-
-func (c *Controller) deleteCopy(ctx context.Context, o object, k known) error {
-	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &k.uid, ResourceVersion: &k.version}}
-	var err error
-	if o.Kind == api.Secret {
-		err = c.cfg.Client.CoreV1().Secrets(o.Namespace).Delete(ctx, o.Name, options)
-	} else {
-		err = c.cfg.Client.CoreV1().ConfigMaps(o.Namespace).Delete(ctx, o.Name, options)
+func (c *Controller) delete(ctx context.Context, o stable.Object) error {
+	if err := c.writer.Delete(ctx, o); err != nil {
+		return err
 	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("delete %s: %w", o, err)
-	}
-	c.known.forget(o)
+	c.known.forget(o.Ref)
 	return nil
 }
 
@@ -302,7 +207,7 @@ func (c *Controller) clean(ctx context.Context, u unit) (after time.Duration, er
 		return 0, nil
 	}
 	source, err := c.current(ctx, u.alone)
-	if err != nil || source != nil && source.isReleased {
+	if err != nil || source != nil && source.IsReleased {
 		return 0, err // It is one of a group, or about to be seen.
 	}
 	if source == nil {
@@ -310,9 +215,9 @@ func (c *Controller) clean(ctx context.Context, u unit) (after time.Duration, er
 			return goneTime - rest, nil
 		}
 	}
-	copy, err := c.current(ctx, copied)
-	if err != nil || copy == nil || copy.label == "" {
+	found, err := c.current(ctx, copied)
+	if err != nil || found == nil || !found.IsCopyOf(u.alone) {
 		return 0, err
 	}
-	return 0, c.deleteCopy(ctx, copied, *copy)
+	return 0, c.delete(ctx, *found)
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation"
 )
 
@@ -74,6 +75,7 @@ type Controller struct {
 	objects *objects
 	pods    *podCaches
 	known   *knownObjects
+	writer  stable.Writer
 	seen    *seenPods
 	reports *reports
 	metrics *metrics
@@ -87,8 +89,9 @@ func New(cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{
-		cfg: cfg, objects: found, pods: newPodCaches(cfg), known: &knownObjects{known: map[object]known{}},
-		seen: &seenPods{units: map[unit]*seenOfUnit{}}, reports: &reports{last: map[object]string{}}, metrics: newMetrics(),
+		cfg: cfg, objects: found, pods: newPodCaches(cfg), known: newKnownObjects(),
+		writer: stable.Writer{Client: cfg.Client, Manager: FieldManager},
+		seen:   &seenPods{units: map[unit]*seenOfUnit{}}, reports: &reports{last: map[object]string{}}, metrics: newMetrics(),
 	}
 	return c, c.metrics.register(cfg.Registry)
 }
@@ -107,7 +110,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer wg.Wait()
 	wg.Go(func() { c.objects.run(ctx) })
 	defer c.pods.wait()
-	defer context.AfterFunc(ctx, c.queue.ShutDown)()
+	defer c.queue.ShutDown()
 	if !cache.WaitForCacheSync(ctx.Done(), c.objects.haveSynced) {
 		return nil
 	}
@@ -195,8 +198,8 @@ func (c *Controller) planOf(u unit, members []*member, pods []plan.Pod) plan.Uni
 	state := plan.Unit{Settings: members[0].settings, Quiet: c.cfg.QuietPeriod, Now: time.Now()}
 	for _, m := range members {
 		state.Objects = append(state.Objects, plan.Object{
-			Name: m.name(), Candidate: m.source.digest, Stable: m.copy.digest, Exposure: m.exposure(), ChangedAt: m.source.changedAt,
-			Rules: m.source.annotation,
+			Name: m.name(), Candidate: m.source.Digest, Stable: m.copy.Digest, Exposure: m.copy.Exposure(), ChangedAt: c.known.changedAt(m.ref()),
+			Rules: m.source.Annotation,
 		})
 	}
 	state.Pods = c.seen.of(u, state.Objects, pods)

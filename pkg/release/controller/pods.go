@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,7 +47,7 @@ func (c *podCaches) of(ctx context.Context, u unit, members []*member, changed f
 	p := c.begin(ctx, u.namespace, changed)
 	refs := map[object]struct{}{}
 	for _, m := range members {
-		refs[m.ref] = struct{}{}
+		refs[m.ref()] = struct{}{}
 	}
 	p.mu.Lock()
 	p.units[u] = refs
@@ -195,10 +196,11 @@ func (a *usesOfAttributes) of(pod *corev1.Pod) (uses []object) {
 }
 
 func (a *usesOfAttributes) ofVolume(attributes map[string]string) []object {
-	key := ""
+	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(attributes)) {
-		key += name + "\x00" + attributes[name] + "\x00"
+		text.WriteString(name + "\x00" + attributes[name] + "\x00")
 	}
+	key := text.String()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if uses, found := a.known[key]; found {

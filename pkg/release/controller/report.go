@@ -80,7 +80,7 @@ func (r *reports) isBack(o object) {
 // reportMistakes reports members that cannot be released. Then none of the unit is.
 func (c *Controller) reportMistakes(ctx context.Context, members []*member) (isWrong bool) {
 	for _, m := range members {
-		c.reports.isBack(m.ref)
+		c.reports.isBack(m.ref())
 		text := m.problem
 		for _, mistake := range m.mistakes {
 			text += mistake.String() + "; "
@@ -90,7 +90,7 @@ func (c *Controller) reportMistakes(ctx context.Context, members []*member) (isW
 		}
 		isWrong = true
 		text = "No edit reaches more pods until this is mended: " + text
-		if c.reports.isNew(m.ref, text) {
+		if c.reports.isNew(m.ref(), text) {
 			c.event(ctx, m, corev1.EventTypeWarning, ReasonMistake, text)
 		}
 	}
@@ -100,14 +100,14 @@ func (c *Controller) reportMistakes(ctx context.Context, members []*member) (isW
 // reportRefused reports an object that has no stable copy because what it has breaks a rule.
 func (c *Controller) reportRefused(ctx context.Context, m *member, refused string) {
 	text := "Pods have this content, which breaks a rule of the release annotation: " + refused
-	if c.reports.isNew(m.ref, text) {
+	if c.reports.isNew(m.ref(), text) {
 		c.event(ctx, m, corev1.EventTypeWarning, ReasonRefused, text)
 	}
 }
 
 // report reports what was written.
 func (c *Controller) report(ctx context.Context, m *member, d plan.Decision, e release.Exposure) {
-	c.reports.forget(m.ref)
+	c.reports.forget(m.ref())
 	steps := len(m.settings.Steps)
 	switch {
 	case d.Action == plan.Promote:
@@ -134,12 +134,12 @@ func (c *Controller) event(ctx context.Context, m *member, kind, reason, text st
 	if len(text) > most {
 		text = text[:most] + "…"
 	}
-	klog.FromContext(ctx).Info("A release", logkeys.Ref, m.ref, logkeys.Reason, reason, logkeys.Note, text)
+	klog.FromContext(ctx).Info("A release", logkeys.Ref, m.ref(), logkeys.Reason, reason, logkeys.Note, text)
 	if c.cfg.DryRun {
 		return
 	}
 	c.cfg.Events.Event(&corev1.ObjectReference{
-		Kind: string(m.ref.Kind), APIVersion: "v1", Namespace: m.ref.Namespace, Name: m.ref.Name, UID: m.source.uid, ResourceVersion: m.source.version,
+		Kind: string(m.ref().Kind), APIVersion: "v1", Namespace: m.ref().Namespace, Name: m.ref().Name, UID: m.source.UID, ResourceVersion: m.source.Version,
 	}, kind, reason, text)
 }
 
@@ -193,7 +193,7 @@ func (m *metrics) note(u unit, members []*member) {
 	defer m.mu.Unlock()
 	delete(m.states, u)
 	for _, one := range members {
-		if e := one.exposure(); one.source.digest != one.copy.digest && e.Digest == one.source.digest {
+		if e := one.copy.Exposure(); one.source.Digest != one.copy.Digest && e.Digest == one.source.Digest {
 			m.states[u] = e.State
 		}
 	}

@@ -210,11 +210,12 @@ func (r run) isPartlyPromoted() bool { return len(r.with) > len(r.changed) }
 
 // rules stands for the annotations of the candidates.
 func (r run) rules() string {
-	all := ""
+	all := map[string][]byte{}
 	for _, o := range r.changed {
-		all += o.Rules
+		all[o.Name] = []byte(o.Rules)
 	}
-	return release.Digest(map[string][]byte{"": []byte(all)})[:16]
+	const enough = 16
+	return release.Digest(all)[:enough]
 }
 
 // begin begins with candidates that nobody has looked at.

@@ -60,12 +60,18 @@ type Checker struct {
 	Namespace string
 
 	findings []Finding
-	volumes  int
+	checked  Checked
 }
 
-// Findings returns all that was found so far, by files and lines, and how many volumes were
-// checked.
-func (c *Checker) Findings() (findings []Finding, volumes int) { return c.findings, c.volumes }
+// Checked counts what was checked.
+type Checked struct {
+	Volumes int
+	// Released are objects with the release annotation.
+	Released int
+}
+
+// Findings returns all that was found so far, by files and lines, and how much was checked.
+func (c *Checker) Findings() ([]Finding, Checked) { return c.findings, c.checked }
 
 // File checks all documents of a file.
 func (c *Checker) File(file manifest.File) {
@@ -85,6 +91,7 @@ func (c *Checker) File(file manifest.File) {
 		for _, spec := range document.PodSpecsAndPatches() {
 			(&review{c, file.Name, document, spec}).podSpec()
 		}
+		c.released(file.Name, document, manifest.Path{}, document.Data)
 	}
 }
 
@@ -137,7 +144,7 @@ func (r *review) podSpec() {
 		driver, _ := csi["driver"].(string)
 		switch {
 		case driver == r.Driver:
-			r.volumes++
+			r.checked.Volumes++
 			ours[name] = r.volume(at, volume, csi)
 		case strings.Contains(driver, "liveconfig"):
 			r.warning(at.Field("csi", "driver"), "%q is not checked: say --driver-name if that is the name of liveconfig's driver, which here is %s",

@@ -132,5 +132,6 @@ func TestWhatPodsAreMadeOf(t *testing.T) {
 func review(text string) (findings []checks.Finding, volumesChecked int) {
 	checker := checks.Checker{Driver: selection.Driver, Namespace: "default"}
 	checker.File(manifest.File{Name: "x.yaml", Text: text})
-	return checker.Findings()
+	findings, checked := checker.Findings()
+	return findings, checked.Volumes
 }

@@ -1,0 +1,80 @@
+// Package release is `kubectl liveconfig release`: status, promote, freeze, revert and history.
+//
+// It does not know how a release goes on: the controller and the drivers do that.
+package release
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/release/releases"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
+)
+
+// New returns the command.
+func New(s *session.Session) *cobra.Command {
+	c := usage.Group(&cobra.Command{
+		Use:   "release",
+		Short: "Look at edits that are shown to few pods first, and steer them",
+		Long: "An edit of a ConfigMap or Secret with the annotation liveconfig.internal/release is checked, shown to some pods, watched,\n" +
+			"and then shown to all or taken back. The object itself is never written.",
+	})
+	c.AddCommand(newStatus(s), newPromote(s), newFreeze(s), newRevert(s), newHistory(s))
+	return c
+}
+
+// target is what the commands work on.
+type target struct {
+	*session.Session
+
+	driver string
+}
+
+func (o *target) addFlags(c *cobra.Command) { selection.AddDriverFlag(c, &o.driver) }
+
+// refOf returns the object that an argument such as configmap/web names.
+func (o *target) refOf(argument string) (api.Ref, error) {
+	kind, name, found := strings.Cut(argument, "/")
+	ref := api.Ref{Namespace: session.NamespaceOr(o.Session, ""), Name: name}
+	switch strings.ToLower(kind) {
+	case "configmap", "configmaps", "cm":
+		ref.Kind = api.ConfigMap
+	case "secret", "secrets":
+		ref.Kind = api.Secret
+	default:
+		found = false
+	}
+	if !found || name == "" || strings.Contains(name, "/") {
+		return api.Ref{}, usage.Errorf("%q: name a ConfigMap or Secret such as configmap/web", argument)
+	}
+	return ref, nil
+}
+
+// one returns the object that the only argument names, with its copy.
+func (o *target) one(ctx context.Context, args []string) (kubernetes.Interface, releases.Pair, error) {
+	if len(args) != 1 {
+		return nil, releases.Pair{}, usage.Errorf("name one ConfigMap or Secret such as configmap/web")
+	}
+	ref, err := o.refOf(args[0])
+	if err != nil {
+		return nil, releases.Pair{}, err
+	}
+	client, err := o.Clientset()
+	if err != nil {
+		return nil, releases.Pair{}, err
+	}
+	p, err := releases.Read(ctx, client, ref)
+	return client, p, err
+}
+
+// errNoCopy is for what needs a stable copy.
+func errNoCopy(ref api.Ref) error {
+	return fmt.Errorf("%s has no stable copy yet: see its Events, and whether the controller runs with --releases", ref)
+}

@@ -1,0 +1,240 @@
+// Package stable reads released objects and writes their stable copies. It does not decide what to
+// write.
+package stable
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
+)
+
+// Object is a released object or a stable copy, at one version.
+type Object struct {
+	Ref     api.Ref
+	UID     types.UID
+	Version string
+	// Digest is that of the data.
+	Digest string
+	// IsReleased says that it has the release annotation, whose value is Annotation.
+	IsReleased bool
+	Annotation string
+	// Label is that of a stable copy; empty for other objects.
+	Label string
+	// Annotations are all of a stable copy.
+	Annotations map[string]string
+
+	secretType corev1.SecretType
+	data       map[string]string // Of a ConfigMap.
+	binaryData map[string][]byte // Of a ConfigMap, or the data of a Secret.
+}
+
+// Data returns the data as files have it.
+func (o Object) Data() map[string][]byte {
+	all := make(map[string][]byte, len(o.data)+len(o.binaryData))
+	maps.Copy(all, o.binaryData)
+	for key, value := range o.data {
+		all[key] = []byte(value)
+	}
+	return all
+}
+
+// WithoutData returns the object without its data.
+func (o Object) WithoutData() Object {
+	o.data, o.binaryData = nil, nil
+	return o
+}
+
+// Exposure returns what a stable copy says. One that cannot be read is another than any other one.
+func (o Object) Exposure() release.Exposure {
+	e, err := release.ParseExposure(o.Annotations[release.ExposureAnnotation])
+	if err != nil {
+		return release.Exposure{Digest: "?"}
+	}
+	return e
+}
+
+// IsCopyOf reports whether the object is the stable copy of another one, by its label.
+func (o Object) IsCopyOf(ref api.Ref) bool { return o.Label == release.LabelOf(ref.Name) }
+
+// CanBecome reports whether a stable copy can get the content of an object: the type of a Secret
+// cannot be changed.
+func (o Object) CanBecome(source Object) bool { return o.secretType == source.secretType }
+
+func ofConfigMap(m *corev1.ConfigMap) Object {
+	return Object{data: m.Data, binaryData: m.BinaryData}.with(api.ConfigMap, &m.ObjectMeta)
+}
+
+func ofSecret(s *corev1.Secret) Object {
+	return Object{binaryData: s.Data, secretType: s.Type}.with(api.Secret, &s.ObjectMeta)
+}
+
+// with returns the object with what its metadata say, and with the digest.
+func (o Object) with(kind api.Kind, meta *metav1.ObjectMeta) Object {
+	o.Ref = api.Ref{Kind: kind, Namespace: meta.Namespace, Name: meta.Name}
+	o.UID, o.Version = meta.UID, meta.ResourceVersion
+	o.Annotation, o.IsReleased = meta.Annotations[release.Annotation]
+	o.Digest = release.Digest(o.Data())
+	if o.Label = meta.Labels[release.StableLabel]; o.Label != "" {
+		o.Annotations = meta.Annotations
+	}
+	return o
+}
+
+// Read reads an object.
+func Read(ctx context.Context, client kubernetes.Interface, ref api.Ref) (Object, error) {
+	var o Object
+	if ref.Kind == api.Secret {
+		s, err := client.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		if err != nil {
+			return Object{}, fmt.Errorf("read %s: %w", ref, err)
+		}
+		o = ofSecret(s)
+	} else {
+		m, err := client.CoreV1().ConfigMaps(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		if err != nil {
+			return Object{}, fmt.Errorf("read %s: %w", ref, err)
+		}
+		o = ofConfigMap(m)
+	}
+	return o, nil
+}
+
+// Writer writes stable copies.
+type Writer struct {
+	Client kubernetes.Interface
+	// Manager is the name of who writes.
+	Manager string
+}
+
+// Create creates the stable copy of an object, with its content.
+func (w Writer) Create(ctx context.Context, source Object) (Object, error) {
+	meta := metav1.ObjectMeta{
+		Namespace: source.Ref.Namespace, Name: release.StableOf(source.Ref).Name,
+		Labels: map[string]string{release.StableLabel: release.LabelOf(source.Ref.Name)},
+	}
+	options := metav1.CreateOptions{FieldManager: w.Manager}
+	if source.Ref.Kind == api.Secret {
+		s := &corev1.Secret{ObjectMeta: meta, Type: source.secretType, Data: source.binaryData}
+		s, err := w.Client.CoreV1().Secrets(meta.Namespace).Create(ctx, s, options)
+		if err != nil {
+			return Object{}, fmt.Errorf("create the stable copy of %s: %w", source.Ref, err)
+		}
+		return ofSecret(s), nil
+	}
+	m := &corev1.ConfigMap{ObjectMeta: meta, Data: source.data, BinaryData: source.binaryData}
+	m, err := w.Client.CoreV1().ConfigMaps(meta.Namespace).Create(ctx, m, options)
+	if err != nil {
+		return Object{}, fmt.Errorf("create the stable copy of %s: %w", source.Ref, err)
+	}
+	return ofConfigMap(m), nil
+}
+
+// operation is one of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// Write writes the annotations of a stable copy and, if it is not nil, the content of its source. It
+// fails with a conflict if the copy has another version by now.
+func (w Writer) Write(ctx context.Context, stable Object, annotations map[string]string, source *Object) (Object, error) {
+	patch := []operation{
+		{Op: "add", Path: "/metadata/resourceVersion", Value: stable.Version},
+		{Op: "add", Path: "/metadata/annotations", Value: annotations},
+	}
+	switch {
+	case source == nil:
+	case stable.Ref.Kind == api.Secret:
+		patch = append(patch, operation{Op: "add", Path: "/data", Value: orEmpty(source.binaryData)})
+	default:
+		patch = append(patch, operation{Op: "add", Path: "/data", Value: orEmpty(source.data)},
+			operation{Op: "add", Path: "/binaryData", Value: orEmpty(source.binaryData)})
+	}
+	text, err := json.Marshal(patch)
+	if err != nil {
+		return Object{}, fmt.Errorf("write %s: %w", stable.Ref, err)
+	}
+	options := metav1.PatchOptions{FieldManager: w.Manager}
+	if stable.Ref.Kind == api.Secret {
+		s, err := w.Client.CoreV1().Secrets(stable.Ref.Namespace).Patch(ctx, stable.Ref.Name, types.JSONPatchType, text, options)
+		if err != nil {
+			return Object{}, fmt.Errorf("write %s: %w", stable.Ref, err)
+		}
+		return ofSecret(s), nil
+	}
+	m, err := w.Client.CoreV1().ConfigMaps(stable.Ref.Namespace).Patch(ctx, stable.Ref.Name, types.JSONPatchType, text, options)
+	if err != nil {
+		return Object{}, fmt.Errorf("write %s: %w", stable.Ref, err)
+	}
+	return ofConfigMap(m), nil
+}
+
+// orEmpty returns a map that JSON writes.
+func orEmpty[V any](m map[string]V) map[string]V {
+	if m == nil {
+		return map[string]V{}
+	}
+	return m
+}
+
+// Delete deletes an object if it still has the version. It succeeds if the object is gone.
+func (w Writer) Delete(ctx context.Context, o Object) error {
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &o.UID, ResourceVersion: &o.Version}}
+	var err error
+	if o.Ref.Kind == api.Secret {
+		err = w.Client.CoreV1().Secrets(o.Ref.Namespace).Delete(ctx, o.Ref.Name, options)
+	} else {
+		err = w.Client.CoreV1().ConfigMaps(o.Ref.Namespace).Delete(ctx, o.Ref.Name, options)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete %s: %w", o.Ref, err)
+	}
+	return nil
+}
+
+// Annotate returns the annotations of a stable copy with an exposure, and with a line of history if
+// that ends a release. The zero exposure clears the one before.
+func Annotate(annotations map[string]string, e release.Exposure) map[string]string {
+	annotations = clone(annotations)
+	if e.Digest == "" {
+		delete(annotations, release.ExposureAnnotation)
+		return annotations
+	}
+	annotations[release.ExposureAnnotation] = e.String()
+	if e.State.IsFinal() {
+		addHistory(annotations, release.Entry{Digest: e.Digest, Outcome: string(e.State), At: e.Since, Reason: e.Reason})
+	}
+	return annotations
+}
+
+// AnnotatePromoted returns the annotations of a stable copy that gets the content with a digest.
+func AnnotatePromoted(annotations map[string]string, digest string, at time.Time, reason string) map[string]string {
+	annotations = clone(annotations)
+	delete(annotations, release.ExposureAnnotation)
+	addHistory(annotations, release.Entry{Digest: digest, Outcome: release.Promoted, At: at, Reason: reason})
+	return annotations
+}
+
+func clone(annotations map[string]string) map[string]string {
+	if annotations == nil {
+		return map[string]string{}
+	}
+	return maps.Clone(annotations)
+}
+
+func addHistory(annotations map[string]string, e release.Entry) {
+	e.At = e.At.UTC().Truncate(time.Second)
+	annotations[release.HistoryAnnotation] = release.AddEntry(annotations[release.HistoryAnnotation], e)
+}
