@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
@@ -31,6 +32,8 @@ type cachedSource struct {
 	Keys []string
 	// Carried are the labels and annotations that its copies have too.
 	Carried copies.Carried
+	// IsReleased says that its edits reach pods step by step, without a restart.
+	IsReleased bool
 	// Problem says why it cannot be copied. Empty: it can.
 	Problem string
 	// ChangedAt is when it was last written, by the API server's clock and in whole seconds.
@@ -148,6 +151,7 @@ func sourceOf(object any) (any, error) {
 func newSource(o metav1.Object, is trigger.Object, digest copies.Digest, keys []string, problem error) *cachedSource {
 	slices.Sort(keys)
 	s := &cachedSource{ObjectMeta: indexedMetadata(o), CopyName: copies.Name(o.GetName(), digest), Keys: keys, ChangedAt: changedAt(o)}
+	_, s.IsReleased = o.GetAnnotations()[release.Annotation]
 	carried, err := copies.CarriedBy(o)
 	switch {
 	case problem != nil:

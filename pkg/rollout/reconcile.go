@@ -13,6 +13,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/plan"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
@@ -161,6 +162,9 @@ func (c *Controller) wantedVersion(h *cachedWorkload, o trigger.Object, uses []t
 	}
 	s, exists := c.caches.source(object{h.Namespace, o})
 	switch {
+	case exists && s.IsReleased:
+		return "", fmt.Sprintf("%s has the annotation %s, so its edits reach pods without a rollout: remove the annotation, or %s from %s",
+			o, release.Annotation, o, trigger.TriggeredBy)
 	case exists && len(uses) == 0:
 		return trigger.Uncopied(s.CopyName), "" // No pod could read a copy.
 	case exists && s.Problem != "":

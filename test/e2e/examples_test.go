@@ -60,7 +60,7 @@ func TestExamples(t *testing.T) {
 		all = append(all, e)
 		t.Run(folder, func(t *testing.T) {
 			switch folder {
-			case rolloutExample, pluginExample:
+			case releaseExample, rolloutExample, pluginExample:
 				e.walkThrough(t, plugin)
 			case envExample: // It has a test of its own.
 				for len(e.steps) > 0 {
@@ -89,7 +89,7 @@ func (s *site) wantSectionForEachFolder(t *testing.T) {
 	if diff := gocmp.Diff(folders, sections); diff != "" {
 		t.Errorf("sections of %s (-folders +sections):\n%s", examplesPage, diff)
 	}
-	known := slices.AppendSeq([]string{rolloutExample, pluginExample, envExample}, maps.Keys(exampleCases()))
+	known := slices.AppendSeq([]string{releaseExample, rolloutExample, pluginExample, envExample}, maps.Keys(exampleCases()))
 	if diff := gocmp.Diff(folders, slices.Sorted(slices.Values(known))); diff != "" {
 		t.Errorf("examples that the tests know (-folders +known):\n%s", diff)
 	}

@@ -20,9 +20,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
-// rolloutExample and pluginExample are folders of examples that go with the controller, and that separate scripts go
-// through.
+// These are folders of examples that go with the controller, and that separate scripts go through.
 const (
+	releaseExample = "release"
 	rolloutExample = "rollout"
 	pluginExample  = "plugin"
 )

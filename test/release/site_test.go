@@ -146,12 +146,16 @@ func (s *site) replicas(count int, attributes map[string]string) {
 // setStatus writes the status of a pod, as its kubelet would.
 func (s *site) setStatus(name string, ready corev1.ConditionStatus, restarts int32) {
 	s.T.Helper()
+	must(s.T, s.writeStatus(s.T.Context(), name, ready, restarts))
+}
+
+func (s *site) writeStatus(ctx context.Context, name string, ready corev1.ConditionStatus, restarts int32) error {
 	status := fmt.Sprintf(`{"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": %q, "lastTransitionTime": %q}],
 		"containerStatuses": [{"name": "app", "image": "app", "imageID": "app", "ready": true, "restartCount": %d}]}}`,
 		ready, time.Now().UTC().Format(time.RFC3339), restarts)
 	pods := s.Cluster.Client().CoreV1().Pods(s.Namespace)
-	_, err := pods.Patch(s.T.Context(), name, types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status")
-	must(s.T, err)
+	_, err := pods.Patch(ctx, name, types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status")
+	return err
 }
 
 // values counts the pods by the value of a file.

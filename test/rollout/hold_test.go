@@ -231,3 +231,18 @@ func TestOldPodsKeepTheOldConfig(t *testing.T) {
 		t.Error("the template has no config any more")
 	}
 }
+
+// TestAReleasedTrigger: edits of a released object reach pods without a rollout, so it cannot trigger one as well.
+func TestAReleasedTrigger(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.configMap("foo", "one")
+	s.apply(deployment("web"))
+	s.rolledOut("web", map[string]string{"configmap/foo": "one"})
+	s.kubectl("annotate", "configmap/foo", "liveconfig.internal/release={}")
+	s.event("Deployment/web", rollout.ReasonHeldBack, "configmap/foo has the annotation liveconfig.internal/release, so its edits reach pods without a rollout: "+
+		"remove the annotation, or configmap/foo from liveconfig.internal/triggered-by")
+	s.unmoved("deployment/web", "an edit of a released object", func() { s.edit("foo", "two") })
+	s.kubectl("annotate", "configmap/foo", "liveconfig.internal/release-")
+	s.rolledOut("web", map[string]string{"configmap/foo": "two"})
+}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 	rbacv1client "k8s.io/client-go/kubernetes/typed/rbac/v1"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/edit"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/roles"
@@ -27,6 +28,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
 )
 
 // command is the command with its flags.
@@ -95,7 +97,7 @@ func (o *command) run(c *cobra.Command, args []string) error {
 			errs = append(errs, fmt.Errorf("%s: it makes no pods: name a deployment, statefulset, daemonset, job, cronjob or pod", selection.Subject(info)))
 			continue
 		}
-		if err := o.add(wanted, info, w); err != nil {
+		if err := o.add(c.Context(), wanted, info, w); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", selection.Subject(info), err))
 		}
 	}
@@ -139,7 +141,7 @@ func (o *command) printer() (printers.ResourcePrinter, error) {
 }
 
 // add adds what a workload needs.
-func (o *command) add(wanted *roles.Grants, info *resource.Info, w selection.Workload) error {
+func (o *command) add(ctx context.Context, wanted *roles.Grants, info *resource.Info, w selection.Workload) error {
 	pods, count, err := roles.PodsOf(info, w, o.driver)
 	if err != nil {
 		return err
@@ -147,6 +149,9 @@ func (o *command) add(wanted *roles.Grants, info *resource.Info, w selection.Wor
 	if count == 0 {
 		o.note(info, "it has no volume of liveconfig: those of Kubernetes' own types need no Role, the kubelet reads what is in them")
 		return nil
+	}
+	if pods.Released, err = o.released(ctx, pods.Refs); err != nil {
+		return err
 	}
 	added := wanted.Add(pods)
 	for _, ref := range added.Copied {
@@ -157,6 +162,24 @@ func (o *command) add(wanted *roles.Grants, info *resource.Info, w selection.Wor
 		o.note(info, "the driver itself reads all that its volumes hold: no Role is needed")
 	}
 	return nil
+}
+
+// released returns which objects are released, as far as the caller may read them. Without a cluster it
+// is none.
+func (o *command) released(ctx context.Context, refs []api.Ref) (released []api.Ref, err error) {
+	if o.Local {
+		return nil, nil
+	}
+	client, err := o.Clientset()
+	if err != nil {
+		return nil, err
+	}
+	for _, ref := range refs {
+		if found, err := stable.Read(ctx, client, ref); err == nil && found.IsReleased {
+			released = append(released, ref)
+		}
+	}
+	return released, nil
 }
 
 func (o *command) note(info *resource.Info, text string) {

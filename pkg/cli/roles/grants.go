@@ -18,6 +18,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
 )
 
 // Policy is which identity reads objects of the pods' namespace, as configured in the driver.
@@ -34,6 +35,8 @@ type Pods struct {
 	Triggers []api.Ref
 	// Copies are the copies that volumes hold now, with what they are of.
 	Copies map[api.Ref]api.Ref
+	// Released are those whose edits are released step by step. Pods read their stable copies too.
+	Released []api.Ref
 }
 
 // Added describes what was added for pods.
@@ -87,6 +90,9 @@ func (g *Grants) Add(pods Pods) Added {
 			ref.Name = ""
 		}
 		g.need(need{id, ref})
+		if ref.Name != "" && slices.Contains(pods.Released, ref) {
+			g.need(need{id, release.StableOf(ref)})
+		}
 	}
 	return added
 }

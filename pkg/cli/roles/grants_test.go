@@ -26,6 +26,7 @@ func TestGrants(t *testing.T) {
 		copies   map[api.Ref]api.Ref
 		want     []string
 		copied   []api.Ref
+		released []api.Ref
 	}{
 		"what the driver reads needs nothing": {policy: defaults, refs: []api.Ref{ref("cm/shop/web")}},
 		"a Secret is read by the pod, and granted once": {
@@ -35,6 +36,13 @@ func TestGrants(t *testing.T) {
 		"another namespace takes the consent of its owner": {
 			policy: defaults, refs: []api.Ref{ref("cm/certs/ca")},
 			want: []string{"certs/read-configmap-ca: get,list,watch configmaps ca", "certs/read-configmap-ca:shop:web -> read-configmap-ca"},
+		},
+		"the stable copy of what is released": {
+			policy: defaults, refs: []api.Ref{ref("secret/shop/tls")}, released: []api.Ref{ref("secret/shop/tls")},
+			want: []string{
+				"shop/read-secret-tls: get,list,watch secrets tls", "shop/read-secret-tls:shop:web -> read-secret-tls",
+				"shop/read-secret-tls.stable: get,list,watch secrets tls.stable", "shop/read-secret-tls.stable:shop:web -> read-secret-tls.stable",
+			},
 		},
 		"which is get where the driver reads": {
 			policy: roles.Policy{ConfigMaps: access.ByDriver, Secrets: access.ByDriver},
@@ -66,7 +74,7 @@ func TestGrants(t *testing.T) {
 				t.Fatal(err)
 			}
 			added := g.Add(roles.Pods{
-				Namespace: "shop", ServiceAccount: "web", Refs: test.refs, Triggers: test.triggers, Copies: test.copies,
+				Namespace: "shop", ServiceAccount: "web", Refs: test.refs, Triggers: test.triggers, Copies: test.copies, Released: test.released,
 			})
 			if diff := cmp.Diff(roles.Added{Copied: test.copied, None: len(test.want) == 0}, added); diff != "" {
 				t.Errorf("Add (-want +got):\n%s", diff)
