@@ -126,8 +126,8 @@ func (c *crowd) await(value string, want int, since time.Time) time.Duration {
 func TestACrowd(t *testing.T) {
 	c := newCrowd(t, "{steps: [5%, 25%], pause: 4s}")
 	c.edit("web", map[string]string{"a": "2"})
-	c.wantState("web", release.Progressing, 1)
-	t.Attr("crowd/exposure", c.await("2", 25, c.exposure("web").Since).String())
+	e := c.wantState("web", release.Progressing, 1)
+	t.Attr("crowd/exposure", c.await("2", 25, e.Since).String())
 	exposed := c.with("2")
 	<-time.After(2 * time.Second)
 	if got := len(c.with("2")); got != 25 {
@@ -135,7 +135,7 @@ func TestACrowd(t *testing.T) {
 	}
 	must(t, c.writeStatus(t.Context(), exposed[0].Name, corev1.ConditionFalse, 0))
 	known := time.Now()
-	e := c.wantState("web", release.Reverted, 1)
+	e = c.wantState("web", release.Reverted, 1)
 	t.Attr("crowd/decided", e.Since.Sub(known).String())
 	t.Attr("crowd/reverted", c.await("2", 0, e.Since).String())
 	if got := len(c.with("1")); got != crowdPods {
@@ -147,8 +147,8 @@ func TestACrowd(t *testing.T) {
 
 	c.edit("web", map[string]string{"a": "3"})
 	for step, want := range []int{25, 125} {
-		c.wantState("web", release.Progressing, step+1)
-		t.Attr(fmt.Sprintf("crowd/step-%d", step+1), c.await("3", want, c.exposure("web").Since).String())
+		e = c.wantState("web", release.Progressing, step+1)
+		t.Attr(fmt.Sprintf("crowd/step-%d", step+1), c.await("3", want, e.Since).String())
 	}
 	c.wantState("web", "", 0)
 	t.Attr("crowd/promoted", c.await("3", crowdPods, time.Now()).String())

@@ -28,6 +28,7 @@ const soon = kit.Soon
 type site struct {
 	*kit.Fixture
 	binary, kubeconfig string
+	before             []string // The arguments before those of the controller.
 	log                string
 	process            *process.Process
 	pods               []*corev1.Pod
@@ -38,7 +39,15 @@ var installing sync.Mutex // One test applies deploy/controller at a time.
 // newSite returns a site with a running controller.
 func newSite(t *testing.T, args ...string) *site {
 	t.Helper()
-	s := &site{Fixture: kit.New(t), binary: environment.Controller(t), log: filepath.Join(t.TempDir(), "controller.log")}
+	s := newIdleSite(t, environment.Controller(t))
+	s.start(args...)
+	return s
+}
+
+// newIdleSite returns a site whose controller does not run yet.
+func newIdleSite(t *testing.T, program string) *site {
+	t.Helper()
+	s := &site{Fixture: kit.New(t), binary: program, log: filepath.Join(t.TempDir(), "controller.log")}
 	repo, err := environment.Repo()
 	must(t, err)
 	s.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
@@ -49,7 +58,6 @@ func newSite(t *testing.T, args ...string) *site {
 		must(t, err)
 	}()
 	must(t, s.Cluster.WriteServiceAccountKubeconfig(t.Context(), s.kubeconfig, "liveconfig-system", "liveconfig-controller"))
-	s.start(args...)
 	t.Cleanup(func() {
 		s.stop()
 		if t.Failed() {
@@ -62,9 +70,9 @@ func newSite(t *testing.T, args ...string) *site {
 // start starts the controller.
 func (s *site) start(args ...string) {
 	s.T.Helper()
-	p, err := process.Start(context.WithoutCancel(s.T.Context()), process.Config{Path: s.binary, LogFile: s.log, Args: append([]string{
+	p, err := process.Start(context.WithoutCancel(s.T.Context()), process.Config{Path: s.binary, LogFile: s.log, Args: slices.Concat(s.before, []string{
 		"--kubeconfig=" + s.kubeconfig, "--namespaces=" + s.Namespace, "--leader-elect=false", "--quiet-period=300ms", "-v=4",
-	}, args...)})
+	}, args)})
 	must(s.T, err)
 	s.process = p
 }
@@ -194,23 +202,23 @@ func (s *site) wantValues(file string, want map[string]int) {
 }
 
 // exposure returns what the stable copy of a ConfigMap says.
-func (s *site) exposure(name string) release.Exposure {
-	s.T.Helper()
+func (s *site) exposure(name string) (release.Exposure, error) {
 	m, err := s.ConfigMaps().Get(s.T.Context(), name+release.Suffix, metav1.GetOptions{})
-	must(s.T, err)
-	e, err := release.ParseExposure(m.Annotations[release.ExposureAnnotation])
-	must(s.T, err)
-	return e
+	if err != nil {
+		return release.Exposure{}, err
+	}
+	return release.ParseExposure(m.Annotations[release.ExposureAnnotation])
 }
 
 // wantState waits until a release is in a state, and returns its exposure.
 func (s *site) wantState(name string, state release.State, step int) (e release.Exposure) {
 	s.T.Helper()
-	s.eventually(func() error {
-		if e = s.exposure(name); e.State != state || e.Step != step {
-			return fmt.Errorf("the release of %s is %s in step %d (%s), want %s in step %d", name, e.State, e.Step, e.Reason, state, step)
+	s.eventually(func() (err error) {
+		e, err = s.exposure(name)
+		if err == nil && (e.State != state || e.Step != step) {
+			err = fmt.Errorf("the release of %s is %s in step %d (%s), want %s in step %d", name, e.State, e.Step, e.Reason, state, step)
 		}
-		return nil
+		return err
 	})
 	return e
 }

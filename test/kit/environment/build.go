@@ -34,6 +34,13 @@ func controller() program {
 	return program{dir: "race", module: ".", target: "./cmd/liveconfig-controller", flags: []string{"-race"}}
 }
 
+// shippedController is the controller as the image builds it.
+func shippedController() program {
+	p := shipped()
+	p.target = controller().target
+	return p
+}
+
 // shipped is the driver as `make build` and the image build it.
 func shipped() program {
 	return program{

@@ -96,6 +96,12 @@ func Controller(t testing.TB) (path string) {
 	return controller().path(t)
 }
 
+// ControllerAsShipped returns the program of the controller without the race detector.
+func ControllerAsShipped(t testing.TB) (path string) {
+	t.Helper()
+	return shippedController().path(t)
+}
+
 func kubeconfig(dir string) string { return filepath.Join(dir, "driver.kubeconfig") }
 
 // Repo returns the checkout's root: the directory above the test module that the tests run in.
