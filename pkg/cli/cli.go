@@ -31,6 +31,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/version"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/wait"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/validation/isolated"
 )
 
 // qps and burst limit requests in a second, as kubectl does. The default of clients is made for
@@ -43,6 +44,9 @@ const (
 // Run runs `kubectl liveconfig` with arguments, prints errors, and returns the exit status, as
 // kubectl does.
 func Run(ctx context.Context, streams genericiooptions.IOStreams, args ...string) int {
+	if len(args) == 1 && args[0] == isolated.Argument {
+		return checkEdit(streams)
+	}
 	command := New(streams) //nolint:contextcheck // Its commands get the context when it is executed.
 	command.SetArgs(args)
 	err := command.ExecuteContext(klog.NewContext(ctx, klog.Logger{})) // Logs of libraries do not help people.
@@ -58,6 +62,14 @@ func Run(ctx context.Context, streams genericiooptions.IOStreams, args ...string
 	}
 	_, _ = fmt.Fprintln(streams.ErrOut, "error:", printing.Plain(err.Error())) // If this fails, the status is left.
 	return status
+}
+
+// checkEdit checks an edit, as a process that a command has started.
+func checkEdit(streams genericiooptions.IOStreams) int {
+	if err := isolated.Main(streams.In, streams.Out); err != nil {
+		return 1
+	}
+	return 0
 }
 
 // New returns the command `kubectl liveconfig`.

@@ -8,6 +8,7 @@
 package release
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -29,6 +30,9 @@ const (
 	ExposureAnnotation = "liveconfig.internal/exposure"
 	// HistoryAnnotation of the stable copy is a list of [Entry].
 	HistoryAnnotation = "liveconfig.internal/release-history"
+	// TogetherAnnotation of the stable copy is [Exposure.Together] of the last release of several
+	// objects that was promoted.
+	TogetherAnnotation = "liveconfig.internal/released-together"
 	// StableLabel of the stable copy names the object that it is of: see [LabelOf].
 	StableLabel = "liveconfig.internal/stable-of"
 )
@@ -105,8 +109,9 @@ func (s State) IsFinal() bool { return s == Refused || s == Reverted || s == Fro
 type Exposure struct {
 	// Digest is that of the candidate. Another content of the object is shown to nobody.
 	Digest string `json:"digest"`
-	// With has the candidates that are shown together with this one: their digests by «configmap/name»
-	// or «secret/name», this one's among them. Empty for a release of one object.
+	// With has the objects whose candidates are shown together, this one among them: their resource
+	// versions by «configmap/name» or «secret/name». Empty for a release of one object. A digest would
+	// let readers of ConfigMaps guess Secrets.
 	With map[string]string `json:"with,omitempty"`
 	// Threshold is the share of the pods that have the candidate: those at a [Position] below it. 0
 	// is none, 1 is all.
@@ -148,17 +153,22 @@ func (e Exposure) String() string {
 	return string(text)
 }
 
+// Together returns what stands for the candidates that are shown together; empty for one object.
+func (e Exposure) Together() string {
+	if len(e.With) == 0 {
+		return ""
+	}
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(e.With)) {
+		h.Write([]byte(name + "=" + e.With[name] + "\n"))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
 // Position returns where a pod stands in this exposure. Candidates that are shown together are shown
 // to the same pods.
 func (e Exposure) Position(podUID string) float64 {
-	if len(e.With) == 0 {
-		return Position(podUID, e.Digest)
-	}
-	var all strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(e.With)) {
-		all.WriteString(name + "=" + e.With[name] + "\n")
-	}
-	return Position(podUID, all.String())
+	return Position(podUID, cmp.Or(e.Together(), e.Digest))
 }
 
 // Shows reports whether a pod gets the content with that digest of the object itself, and not the

@@ -97,8 +97,7 @@ func TestARuleIsBroken(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	const annotation = `
-steps: [1]
-pause: 1h
+steps: []
 validate:
   - {key: app.yaml, schemaFrom: {key: app.schema.json}}
   - {key: app.yaml, cel: "self.max <= 1000", message: "max is at most 1000"}
@@ -256,5 +255,30 @@ func TestKilledAtRandom(t *testing.T) {
 		}
 		s.wantState("web", "", 0)
 		s.wantValues("a", map[string]int{value: 6})
+	}
+}
+
+// TestPodsThatSharedFilesBefore the object was released have an edit together, whatever the step says: it would prove nothing
+// to show it to one of them.
+func TestPodsThatSharedFilesBefore(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.CreateConfigMap("web", map[string]string{"a": "1"})
+	s.replicas(3, web)
+	<-time.After(1100 * time.Millisecond) // The API server knows in which second an object was created.
+	patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: "{steps: [1, 100%%], pause: 1h}"}}}`, release.Annotation)
+	_, err := s.ConfigMaps().Patch(t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	must(t, err)
+	s.wantState("web", "", 0)
+	<-time.After(1100 * time.Millisecond)
+	s.run("web-new-0", web)
+	s.run("web-new-1", web)
+	s.edit("web", map[string]string{"a": "2"})
+	s.wantState("web", release.Progressing, 1)
+	e, err := s.exposure("web")
+	must(t, err)
+	s.wantValues("a", map[string]int{"1": 5 - len(e.Pods), "2": len(e.Pods)})
+	if len(e.Pods) != 1 && len(e.Pods) != 3 {
+		t.Errorf("%d pods have the edit, want one of those that have their own files, or the three that share them", len(e.Pods))
 	}
 }

@@ -4,6 +4,7 @@
 package check
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,6 +16,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/validation"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/validation/isolated"
 )
 
 // command is the command with its flags.
@@ -39,7 +43,7 @@ func New(s *session.Session) *cobra.Command {
 			"  kubectl kustomize . | kubectl liveconfig check -f -\n" +
 			"  kubectl liveconfig check -R -f manifests -o json",
 		Args: selection.FilesOnly,
-		RunE: func(*cobra.Command, []string) error { return o.run() },
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	selection.AddManifestFlags(c, &o.input)
 	selection.AddDriverFlag(c, &o.driver)
@@ -47,7 +51,7 @@ func New(s *session.Session) *cobra.Command {
 	return c
 }
 
-func (o *command) run() error {
+func (o *command) run(ctx context.Context) error {
 	if err := o.output.Check(); err != nil {
 		return err
 	}
@@ -55,7 +59,16 @@ func (o *command) run() error {
 	if err != nil {
 		return err
 	}
-	checker := checks.Checker{Driver: o.driver, Namespace: session.NamespaceOr(o.Session, "")}
+	process, err := isolated.New()
+	if err != nil {
+		return err
+	}
+	checker := checks.Checker{
+		Driver: o.driver, Namespace: session.NamespaceOr(o.Session, ""),
+		Rules: func(rules []settings.Rule, c validation.Content) ([]validation.Problem, error) {
+			return process.Check(ctx, rules, c)
+		},
+	}
 	for _, file := range files {
 		checker.File(file)
 	}

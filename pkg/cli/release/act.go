@@ -18,6 +18,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/validation/isolated"
 )
 
 // act is a command that writes the stable copy of one object.
@@ -132,7 +133,7 @@ func (o *act) promote(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := o.mustHold(p); err != nil {
+	if err := o.mustHold(ctx, p); err != nil {
 		return err
 	}
 	annotations := stable.AnnotatePromoted(p.Copy.Annotations, p.Source.Digest, time.Now(), o.because("promoted"))
@@ -147,14 +148,22 @@ func (o *act) promote(ctx context.Context, args []string) error {
 }
 
 // mustHold returns an error if a rule does not hold and nothing is forced.
-func (o *act) mustHold(p releases.Pair) error {
+func (o *act) mustHold(ctx context.Context, p releases.Pair) error {
 	s, mistakes := settings.Parse(p.Source.Annotation)
 	var broken []string
 	for _, m := range mistakes {
 		broken = append(broken, m.String())
 	}
 	content := validation.Content{Data: p.Source.Data(), IsSecret: p.Source.Ref.Kind == api.Secret, Now: time.Now()}
-	for _, problem := range validation.Check(s.Rules, content) {
+	checker, err := isolated.New()
+	if err != nil {
+		return err
+	}
+	problems, err := checker.Check(ctx, s.Rules, content)
+	if err != nil {
+		broken = append(broken, err.Error())
+	}
+	for _, problem := range problems {
 		broken = append(broken, problem.String())
 	}
 	switch {

@@ -261,8 +261,9 @@ func (m *Manager) acquireLocked(p *projection, keys []source.Key) error {
 	for _, key := range keys {
 		release, err := m.cfg.Sources.Acquire(key)
 		if err != nil {
-			p.release = p.release[len(before):]
-			p.releaseSourcesLocked()
+			for _, undo := range p.release[len(before):] {
+				undo()
+			}
 			p.release = before
 			return fmt.Errorf("watch the sources: %w", err)
 		}

@@ -3,6 +3,7 @@ package volume
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
@@ -105,7 +106,7 @@ func (pl planner) showsCandidate(p *projection, key source.Key, content api.Cont
 		return false
 	}
 	for _, other := range p.keys {
-		want, isTogether := e.With[release.NameOf(other.Ref)]
+		_, isTogether := e.With[release.NameOf(other.Ref)]
 		if !isTogether || other == key || other.Ref.Namespace != key.Ref.Namespace {
 			continue
 		}
@@ -114,8 +115,9 @@ func (pl planner) showsCandidate(p *projection, key source.Key, content api.Cont
 			return false
 		}
 		stable, candidate := pl.sources.Get(c.key).Content.Release, pl.sources.Get(other).Content.Release
-		isPromoted := stable != nil && stable.Digest == want
-		isShown := candidate != nil && candidate.Digest == want && isShownToAll(p, pl.exposureOf(p, other), want)
+		isPromoted := stable != nil && stable.Together == e.Together()
+		beside := pl.exposureOf(p, other)
+		isShown := candidate != nil && maps.Equal(beside.With, e.With) && isShownToAll(p, beside, candidate.Digest)
 		if !isPromoted && !isShown {
 			return false
 		}

@@ -29,6 +29,11 @@ func (c *cluster) stabilize(ref api.Ref, e release.Exposure, data ...string) {
 	c.setWith(release.StableOf(ref), api.Release{StableOf: release.LabelOf(ref.Name), Exposure: e.String()}, data...)
 }
 
+// promoteTogether writes the stable copy of an object whose candidate was shown together with others.
+func (c *cluster) promoteTogether(ref api.Ref, e release.Exposure, data ...string) {
+	c.setWith(release.StableOf(ref), api.Release{StableOf: release.LabelOf(ref.Name), Together: e.Together()}, data...)
+}
+
 // setWith makes or changes an object that says something about releases.
 func (c *cluster) setWith(ref api.Ref, about api.Release, data ...string) {
 	changed := c.tell(func(source.Key) {})
@@ -233,11 +238,10 @@ func TestObjectsThatAreReleasedTogether(t *testing.T) {
 			n.wantFiles(r, map[string]string{"web": web, "other": other})
 		}
 		want("1", "1")
-		with := map[string]string{
-			release.NameOf(web): n.cluster.edit(web, "web", "2"), release.NameOf(other): n.cluster.edit(other, "other", "2"),
-		}
+		digests := map[api.Ref]string{web: n.cluster.edit(web, "web", "2"), other: n.cluster.edit(other, "other", "2")}
+		with := map[string]string{release.NameOf(web): "12", release.NameOf(other): "13"}
 		exposure := func(ref api.Ref, threshold float64) release.Exposure {
-			return release.Exposure{Digest: with[release.NameOf(ref)], With: with, Threshold: threshold}
+			return release.Exposure{Digest: digests[ref], With: with, Threshold: threshold}
 		}
 		n.cluster.stabilize(web, exposure(web, 1), "web", "1")
 		want("1", "1")
@@ -246,7 +250,7 @@ func TestObjectsThatAreReleasedTogether(t *testing.T) {
 		n.cluster.stabilize(other, exposure(other, 0), "other", "1") // The first to be reverted.
 		want("1", "1")
 		n.cluster.stabilize(other, exposure(other, 1), "other", "1")
-		n.cluster.stabilize(web, release.Exposure{}, "web", "2") // The first to be promoted.
+		n.cluster.promoteTogether(web, exposure(web, 1), "web", "2") // The first to be promoted.
 		want("2", "2")
 		d.restart()
 		want("2", "2")

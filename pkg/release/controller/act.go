@@ -21,27 +21,14 @@ import (
 // errChanged is why an action is not done: the object is not what the decision was about.
 var errChanged = errors.New("the object has changed meanwhile")
 
-// withCopy returns the members that have a stable copy.
-func withCopy(members []*member) []*member {
-	return slices.DeleteFunc(members, func(m *member) bool { return m.copy == nil })
-}
-
-// act does what was decided.
-func (c *Controller) act(ctx context.Context, u unit, members []*member, state plan.Unit, d plan.Decision) error {
+// act does what was decided. It is not done while a check is under way.
+func (c *Controller) act(ctx context.Context, u unit, members []*member, state plan.Unit, d plan.Decision) (isDone bool, err error) {
 	if d.Action == plan.Check {
-		refused, err := c.check(ctx, members)
-		if err != nil {
-			return err
+		refused, isChecked, err := c.checks.result(ctx, c.taskOf(u, members))
+		if err != nil || !isChecked {
+			return false, err
 		}
-		switch {
-		case refused != "":
-			d.Exposure = release.Exposure{With: d.Exposure.With, State: release.Refused, Since: time.Now(), Reason: refused, Rules: d.Exposure.Rules}
-			d.Action = plan.Expose
-		case d.Exposure.State == "": // There are no steps.
-			d.Action = plan.Promote
-		default:
-			d.Exposure.Rules, d.Action = "", plan.Expose
-		}
+		d = checkedDecision(d, refused)
 	}
 	if d.Action == plan.Expose {
 		c.seen.look(u, shown(state, d))
@@ -51,10 +38,36 @@ func (c *Controller) act(ctx context.Context, u unit, members []*member, state p
 			continue
 		}
 		if err := c.write(ctx, m, d); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return true, nil
+}
+
+// checkedDecision returns what follows from a check: refused says why the candidates are refused, if so.
+func checkedDecision(d plan.Decision, refused string) plan.Decision {
+	switch {
+	case refused != "":
+		d.Exposure = release.Exposure{With: d.Exposure.With, State: release.Refused, Since: time.Now(), Reason: refused, Rules: d.Exposure.Rules}
+		d.Action = plan.Expose
+	case d.Exposure.State == "": // There are no steps.
+		d.Action = plan.Promote
+	default:
+		d.Exposure.Rules, d.Action = "", plan.Expose
+	}
+	return d
+}
+
+// taskOf returns the check of the candidates of a unit.
+func (c *Controller) taskOf(u unit, members []*member) task {
+	var of strings.Builder
+	for _, m := range members {
+		of.WriteString(m.name() + " " + string(m.source.UID) + " " + m.source.Version + " " + m.copy.Version + "\n")
+	}
+	return task{
+		unit: u, of: of.String(), done: c.queue.Add,
+		do: func(ctx context.Context) (string, error) { return c.check(ctx, members) },
+	}
 }
 
 // shown returns the state as it is after an exposure.
@@ -134,6 +147,9 @@ func (c *Controller) write(ctx context.Context, m *member, d plan.Decision) erro
 	case plan.Expose, plan.Check, plan.Rest:
 		annotations = stable.Annotate(m.copy.Annotations, e)
 	}
+	if d.Action == plan.Expose && m.copy.Exposure().String() == e.String() {
+		return nil // Of a group, of which others are a write behind.
+	}
 	written, err := c.writer.Write(ctx, *m.copy, annotations, source)
 	if err != nil {
 		return err
@@ -143,30 +159,28 @@ func (c *Controller) write(ctx context.Context, m *member, d plan.Decision) erro
 	return nil
 }
 
-// createCopies creates the copies of members that have none, from what they have now. A content that
-// breaks a rule becomes no copy.
-func (c *Controller) createCopies(ctx context.Context, members []*member) error {
+// createCopies creates the copies of members that have none, from what they have now: that is what pods
+// have. If it breaks a rule, an Event says so.
+func (c *Controller) createCopies(ctx context.Context, u unit, members []*member) error {
 	for _, m := range members {
-		if m.copy != nil {
+		if m.copy != nil || c.cfg.DryRun {
 			continue
 		}
 		content, err := c.candidate(ctx, m)
 		if err != nil {
 			return err
 		}
-		refused, err := c.checkContent(ctx, m, content)
-		switch {
-		case err != nil:
-			return err
-		case refused != "":
-			c.reportRefused(ctx, m, refused)
-			continue
-		case c.cfg.DryRun:
-			continue
-		}
 		if err := c.create(ctx, m, content); err != nil {
+			c.reportNoCopy(ctx, m, err)
 			return err
 		}
+		c.checks.begin(ctx, task{unit: u, do: func(ctx context.Context) (string, error) {
+			refused, err := c.checkContent(ctx, m, content)
+			if refused != "" {
+				c.reportRefused(ctx, m, refused)
+			}
+			return "", err
+		}})
 	}
 	return nil
 }
@@ -200,9 +214,16 @@ func (c *Controller) clean(ctx context.Context, u unit) (after time.Duration, er
 	if u.group != "" {
 		return 0, nil
 	}
-	c.reports.forget(u.alone)
+	c.reports.forgetAll(u.alone)
 	copied := release.StableOf(u.alone)
 	cached := c.objects.get(copied)
+	if c.objects.get(u.alone) == nil || cached == nil {
+		c.known.forget(u.alone)
+	}
+	if cached == nil {
+		c.reports.isBack(u.alone)
+		c.known.forget(copied)
+	}
 	if cached == nil || cached.Labels[release.StableLabel] != release.LabelOf(u.alone.Name) || c.cfg.DryRun {
 		return 0, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -74,6 +75,7 @@ type Controller struct {
 	cfg     Config
 	objects *objects
 	pods    *podCaches
+	checks  *checks
 	known   *knownObjects
 	writer  stable.Writer
 	seen    *seenPods
@@ -89,9 +91,9 @@ func New(cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{
-		cfg: cfg, objects: found, pods: newPodCaches(cfg), known: newKnownObjects(),
+		cfg: cfg, objects: found, pods: newPodCaches(cfg), checks: newChecks(), known: newKnownObjects(),
 		writer: stable.Writer{Client: cfg.Client, Manager: FieldManager},
-		seen:   &seenPods{units: map[unit]*seenOfUnit{}}, reports: &reports{last: map[object]string{}}, metrics: newMetrics(),
+		seen:   &seenPods{units: map[unit]*seenOfUnit{}}, reports: newReports(), metrics: newMetrics(),
 	}
 	return c, c.metrics.register(cfg.Registry)
 }
@@ -106,21 +108,22 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err := c.listen(); err != nil {
 		return err
 	}
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	wg.Go(func() { c.objects.run(ctx) })
-	defer c.pods.wait()
-	defer c.queue.ShutDown()
-	if !cache.WaitForCacheSync(ctx.Done(), c.objects.haveSynced) {
-		return nil
-	}
-	for range workers {
-		wg.Go(func() {
-			for c.next(ctx) {
-			}
-		})
+	var caches, working sync.WaitGroup
+	caches.Go(func() { c.objects.run(ctx) })
+	if cache.WaitForCacheSync(ctx.Done(), c.objects.haveSynced) {
+		for range workers {
+			working.Go(func() {
+				for c.next(ctx) {
+				}
+			})
+		}
 	}
 	<-ctx.Done()
+	c.queue.ShutDown()
+	working.Wait() // Workers start caches of pods and checks.
+	c.pods.wait()
+	c.checks.wait()
+	caches.Wait()
 	return nil
 }
 
@@ -161,20 +164,21 @@ func (c *Controller) reconcile(ctx context.Context, u unit) (after time.Duration
 	if len(members) == 0 {
 		c.metrics.forget(u)
 		c.seen.forget(u)
+		c.checks.forget(u)
 		return c.clean(ctx, u)
 	}
 	if isWrong := c.reportMistakes(ctx, members); isWrong {
 		return 0, nil
 	}
-	if err := c.createCopies(ctx, members); err != nil {
+	if err := c.createCopies(ctx, u, members); err != nil {
 		return 0, err
+	}
+	if slices.ContainsFunc(members, func(m *member) bool { return m.copy == nil }) {
+		return 0, nil // A dry run, or the API server refuses the copy: then an Event says why.
 	}
 	pods, isSynced := c.pods.of(ctx, u, members, c.queue.Add)
 	if !isSynced {
 		return 0, errNotSynced
-	}
-	if members = withCopy(members); len(members) == 0 {
-		return 0, nil
 	}
 	state := c.planOf(u, members, pods)
 	d := plan.Decide(state)
@@ -187,8 +191,13 @@ func (c *Controller) reconcile(ctx context.Context, u unit) (after time.Duration
 		klog.FromContext(ctx).Info("The controller would act on a release", logkeys.Key, u.String(), logkeys.Action, string(d.Action))
 		return 0, nil
 	}
-	if err := c.act(ctx, u, members, state, d); err != nil {
+	isDone, err := c.act(ctx, u, members, state, d)
+	if err != nil {
+		c.seen.forget(u) // The pods did not get what they were looked at for.
 		return 0, fmt.Errorf("%s: %w", u, err)
+	}
+	if !isDone {
+		return 0, nil // The check that is under way queues the unit again.
 	}
 	return time.Millisecond, nil // The next decision is made from what was written.
 }
@@ -198,7 +207,8 @@ func (c *Controller) planOf(u unit, members []*member, pods []plan.Pod) plan.Uni
 	state := plan.Unit{Settings: members[0].settings, Quiet: c.cfg.QuietPeriod, Now: time.Now()}
 	for _, m := range members {
 		state.Objects = append(state.Objects, plan.Object{
-			Name: m.name(), Candidate: m.source.Digest, Stable: m.copy.Digest, Exposure: m.copy.Exposure(), ChangedAt: c.known.changedAt(m.ref()),
+			Name: m.name(), Version: m.source.Version, Candidate: m.source.Digest, Stable: m.copy.Digest, Exposure: m.copy.Exposure(),
+			Together: m.copy.Together(), ChangedAt: c.known.changedAt(m.ref()),
 			Rules: m.source.Annotation,
 		})
 	}

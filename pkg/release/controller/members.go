@@ -119,12 +119,18 @@ func (c *Controller) members(ctx context.Context, u unit) ([]*member, error) {
 		members = append(members, m)
 	}
 	for _, m := range members {
-		if m.problem == "" && !m.settings.SameSteps(members[0].settings) {
+		if len(members) > mostMembers {
+			m.problem = fmt.Sprintf("the group %s has %d objects, the most is %d", u.group, len(members), mostMembers)
+		}
+		if len(m.mistakes) == 0 && len(members[0].mistakes) == 0 && m.problem == "" && !m.settings.SameSteps(members[0].settings) {
 			m.problem = fmt.Sprintf("steps, pause, check and onFailure must be those of %s, which is in the group %s too", members[0].name(), u.group)
 		}
 	}
 	return members, nil
 }
+
+// mostMembers is how many objects a group may have: each names all others.
+const mostMembers = 100
 
 // misfit returns why an object cannot be released.
 func (m *member) misfit() string {

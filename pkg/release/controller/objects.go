@@ -38,8 +38,8 @@ func (u unit) String() string {
 // unitOf returns the unit of an object by the value of its annotation. One that cannot be read has no
 // group.
 func unitOf(o object, annotation string) unit {
-	if s, mistakes := settings.Parse(annotation); len(mistakes) == 0 && s.Group != "" {
-		return unit{namespace: o.Namespace, group: s.Group}
+	if group := settings.GroupOf(annotation); group != "" {
+		return unit{namespace: o.Namespace, group: group}
 	}
 	return unit{namespace: o.Namespace, alone: o}
 }

@@ -2,10 +2,12 @@ package controller
 
 import (
 	"context"
+	"crypto/sha256"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,14 +54,25 @@ func (c *podCaches) of(ctx context.Context, u unit, members []*member, changed f
 	p.mu.Lock()
 	p.units[u] = refs
 	p.mu.Unlock()
-	if !p.informer.HasSynced() {
+	if !p.informer.HasSynced() || p.informer.IsStopped() {
 		return nil, false
+	}
+	released := time.Time{} // When all members were released.
+	for _, m := range members {
+		if m.copy.CreatedAt.After(released) {
+			released = m.copy.CreatedAt
+		}
 	}
 	for _, o := range p.informer.GetStore().List() {
 		pod, ok := o.(*cachedPod)
-		if ok && pod.isRunning && pod.usesAny(refs) {
-			pods = append(pods, pod.is)
+		if !ok || !pod.hasStarted || !pod.usesAny(refs) {
+			continue
 		}
+		next := pod.is
+		if !next.Created.Before(released) {
+			next.SharesWith = "" // Volumes of released objects have their own files.
+		}
+		pods = append(pods, next)
 	}
 	return pods, true
 }
@@ -75,7 +88,7 @@ func (c *podCaches) begin(ctx context.Context, namespace string, changed func(un
 	p := &podCache{
 		informer: informers.NewSharedInformerFactoryWithOptions(c.cfg.Client, 0, informers.WithNamespace(namespace)).Core().V1().Pods().Informer(),
 		stop:     stop, units: map[unit]map[object]struct{}{},
-		uses: &usesOfAttributes{driver: c.cfg.DriverName, namespace: namespace, known: map[string][]object{}},
+		uses: &usesOfAttributes{driver: c.cfg.DriverName, namespace: namespace, known: map[[sha256.Size]byte][]object{}},
 	}
 	_ = p.informer.SetTransform(p.transform) // It has not started.
 	notify := func(o any) {
@@ -136,9 +149,9 @@ func (p *podCache) notify(pod *cachedPod, changed func(unit)) {
 type cachedPod struct {
 	metav1.ObjectMeta
 
-	is        plan.Pod
-	uses      []object
-	isRunning bool // On a node, and not ending.
+	is         plan.Pod
+	uses       []object
+	hasStarted bool // It is on a node, and has neither succeeded nor is it being deleted.
 }
 
 func (p *cachedPod) usesAny(refs map[object]struct{}) bool {
@@ -154,9 +167,10 @@ func (p *podCache) transform(o any) (any, error) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion},
 		is:         plan.Pod{Name: pod.Name, UID: string(pod.UID), Created: pod.CreationTimestamp.Time},
 		uses:       p.uses.of(pod),
-		isRunning: pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" &&
-			pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed,
+		hasStarted: pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded,
 	}
+	kept.is.HasFailed = pod.Status.Phase == corev1.PodFailed
+	kept.is.SharesWith = pod.Spec.NodeName + "/" + pod.Spec.ServiceAccountName // At most those share files.
 	if len(kept.uses) == 0 {
 		return kept, nil
 	}
@@ -180,7 +194,7 @@ type usesOfAttributes struct {
 	driver, namespace string
 
 	mu    sync.Mutex // Guards known.
-	known map[string][]object
+	known map[[sha256.Size]byte][]object
 }
 
 // mostKnown is how many different attributes are remembered.
@@ -200,7 +214,7 @@ func (a *usesOfAttributes) ofVolume(attributes map[string]string) []object {
 	for _, name := range slices.Sorted(maps.Keys(attributes)) {
 		text.WriteString(name + "\x00" + attributes[name] + "\x00")
 	}
-	key := text.String()
+	key := sha256.Sum256([]byte(text.String()))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if uses, found := a.known[key]; found {

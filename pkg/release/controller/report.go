@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
@@ -35,31 +37,43 @@ const (
 // reports remembers what was reported last about each object, so that it is reported once.
 type reports struct {
 	mu   sync.Mutex // Guards the fields below.
-	last map[object]string
+	last map[about]string
 	gone map[object]time.Time
 }
 
-func (r *reports) isNew(o object, text string) bool {
+// about is what a report is about.
+type about struct {
+	object object
+	reason string
+}
+
+func newReports() *reports { return &reports{last: map[about]string{}, gone: map[object]time.Time{}} }
+
+// isNew reports whether a text is another than the last one. The empty text, for which there is nothing
+// to report, is never new.
+func (r *reports) isNew(o object, reason, text string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.last[o]
-	r.last[o] = text
+	key := about{o, reason}
+	before := r.last[key]
+	if text == "" {
+		delete(r.last, key)
+		return false
+	}
+	r.last[key] = text
 	return before != text
 }
 
-func (r *reports) forget(o object) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.last, o)
+func (r *reports) forgetAll(o object) {
+	for _, reason := range []string{ReasonMistake, ReasonRefused} {
+		r.isNew(o, reason, "")
+	}
 }
 
 // goneFor returns for how long an object has been gone, as far as this process knows.
 func (r *reports) goneFor(o object, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.gone == nil {
-		r.gone = map[object]time.Time{}
-	}
 	since, found := r.gone[o]
 	if !found {
 		r.gone[o] = now
@@ -85,29 +99,39 @@ func (c *Controller) reportMistakes(ctx context.Context, members []*member) (isW
 		for _, mistake := range m.mistakes {
 			text += mistake.String() + "; "
 		}
-		if text == "" {
-			continue
+		if text != "" {
+			isWrong = true
+			text = "No edit reaches more pods until this is mended: " + text
 		}
-		isWrong = true
-		text = "No edit reaches more pods until this is mended: " + text
-		if c.reports.isNew(m.ref(), text) {
+		if c.reports.isNew(m.ref(), ReasonMistake, text) {
 			c.event(ctx, m, corev1.EventTypeWarning, ReasonMistake, text)
 		}
 	}
 	return isWrong
 }
 
-// reportRefused reports an object that has no stable copy because what it has breaks a rule.
+// reportRefused reports an object whose first stable copy breaks a rule.
 func (c *Controller) reportRefused(ctx context.Context, m *member, refused string) {
 	text := "Pods have this content, which breaks a rule of the release annotation: " + refused
-	if c.reports.isNew(m.ref(), text) {
+	if c.reports.isNew(m.ref(), ReasonRefused, text) {
 		c.event(ctx, m, corev1.EventTypeWarning, ReasonRefused, text)
+	}
+}
+
+// reportNoCopy reports an object whose stable copy the API server refuses. What may pass is logged only.
+func (c *Controller) reportNoCopy(ctx context.Context, m *member, err error) {
+	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+		return
+	}
+	text := "Edits reach all pods at once until this is mended: " + err.Error()
+	if c.reports.isNew(m.ref(), ReasonMistake, text) {
+		c.event(ctx, m, corev1.EventTypeWarning, ReasonMistake, text)
 	}
 }
 
 // report reports what was written.
 func (c *Controller) report(ctx context.Context, m *member, d plan.Decision, e release.Exposure) {
-	c.reports.forget(m.ref())
+	c.reports.isNew(m.ref(), ReasonRefused, "")
 	steps := len(m.settings.Steps)
 	switch {
 	case d.Action == plan.Promote:
@@ -132,7 +156,7 @@ func (c *Controller) report(ctx context.Context, m *member, d plan.Decision, e r
 func (c *Controller) event(ctx context.Context, m *member, kind, reason, text string) {
 	const most = 1000 // Of an Event's note.
 	if len(text) > most {
-		text = text[:most] + "…"
+		text = strings.ToValidUTF8(text[:most], "") + "…"
 	}
 	klog.FromContext(ctx).Info("A release", logkeys.Ref, m.ref(), logkeys.Reason, reason, logkeys.Note, text)
 	if c.cfg.DryRun {

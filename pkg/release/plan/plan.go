@@ -3,7 +3,6 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -30,9 +29,13 @@ type Unit struct {
 type Object struct {
 	// Name is as [release.NameOf] writes it.
 	Name string
+	// Version is the resource version of the object.
+	Version string
 	// Candidate is the digest of the object, and Stable that of its copy.
 	Candidate, Stable string
 	Exposure          release.Exposure
+	// Together is that of the release of several objects by which the copy was promoted.
+	Together string
 	// ChangedAt is when the object was last changed.
 	ChangedAt time.Time
 	// Rules stands for its annotation.
@@ -101,10 +104,15 @@ func withOf(u Unit, changed []Object) map[string]string {
 	}
 	with := map[string]string{}
 	for _, o := range changed {
-		with[o.Name] = o.Candidate
-		for name, digest := range o.Exposure.With {
-			if slices.ContainsFunc(u.Objects, func(other Object) bool { return other.Name == name && other.Stable == digest && !other.isChanged() }) {
-				with[name] = digest
+		with[o.Name] = o.Version
+	}
+	for _, o := range changed {
+		if o.Exposure.Digest != o.Candidate || o.Exposure.With[o.Name] != o.Version {
+			continue
+		}
+		for name, version := range o.Exposure.With {
+			if u.isPromoted(name, o.Exposure) {
+				with[name] = version
 			}
 		}
 	}
@@ -112,6 +120,11 @@ func withOf(u Unit, changed []Object) map[string]string {
 		return nil
 	}
 	return with
+}
+
+// isPromoted reports whether an object was promoted by the release that an exposure is of.
+func (u Unit) isPromoted(name string, e release.Exposure) bool {
+	return slices.ContainsFunc(u.Objects, func(o Object) bool { return o.Name == name && !o.isChanged() && o.Together == e.Together() })
 }
 
 // run is a unit with a candidate.
@@ -137,19 +150,53 @@ func (r run) decide() Decision {
 		return r.begin()
 	case !r.isSpread(current):
 		return r.expose(current) // A group, of which some objects are a write ahead.
-	case r.isPartlyPromoted():
-		return Decision{Action: Promote, Names: r.names()}
 	case current.State.IsFinal():
 		return Decision{Action: Rest}
 	}
 	if failure := r.failure(current); failure != "" {
 		return r.fail(current, failure)
 	}
-	isForAll := current.Step > len(r.Settings.Steps) // So that the objects of a group are promoted one after the other.
-	if rest := current.Since.Add(r.Settings.Pause).Sub(r.Now); rest > 0 && len(r.Pods) > 0 && !isForAll {
+	if rest := current.Since.Add(r.pause(current)).Sub(r.Now); rest > 0 {
 		return Decision{Action: Rest, After: rest}
 	}
+	if again, isNeeded := r.again(current); isNeeded {
+		return r.expose(again)
+	}
 	return r.next(current)
+}
+
+// togetherTime is how long all objects of a group are exposed to all pods before the first of them is
+// promoted: drivers hear of each by another watch.
+const togetherTime = time.Second
+
+// pause returns how long the current step lasts.
+func (r run) pause(current release.Exposure) time.Duration {
+	switch {
+	case r.isPartlyPromoted():
+		return 0
+	case current.Step > len(r.Settings.Steps):
+		return togetherTime
+	}
+	return r.Settings.Pause
+}
+
+// again returns the exposure of the current step, if none of the pods has the candidate any more that
+// had it: they were replaced.
+func (r run) again(current release.Exposure) (again release.Exposure, isNeeded bool) {
+	if current.Step < 1 || current.Step > len(r.Settings.Steps) {
+		return current, false
+	}
+	if r.isShown(current) {
+		return current, false
+	}
+	again = r.share(current, r.Settings.Steps[current.Step-1])
+	again.Since = r.Now
+	return again, r.isShown(again)
+}
+
+// isShown reports whether a pod that runs has the candidate.
+func (r run) isShown(e release.Exposure) bool {
+	return slices.ContainsFunc(r.Pods, func(p Pod) bool { return !p.HasFailed && r.hasCandidate(e, p) })
 }
 
 // current returns how far the release of the candidates has come: what is final first, then the
@@ -239,12 +286,11 @@ func (r run) begin() Decision {
 // next returns the step after a current one.
 func (r run) next(current release.Exposure) Decision {
 	step := current.Step
-	if len(r.Pods) == 0 || step >= len(r.Settings.Steps) {
-		isAll := current.Threshold >= 1
-		if len(r.changed) < 2 || isAll {
+	if step >= len(r.Settings.Steps) {
+		if len(r.changed) < 2 || current.Threshold >= 1 && step > len(r.Settings.Steps) {
 			return Decision{Action: Promote, Names: r.names()}
 		}
-		return r.expose(release.Exposure{State: release.Progressing, Step: step + 1, Threshold: 1, Since: r.Now})
+		return r.expose(release.Exposure{State: release.Progressing, Step: len(r.Settings.Steps) + 1, Threshold: 1, Since: r.Now})
 	}
 	next := r.share(current, r.Settings.Steps[step])
 	next.State, next.Step, next.Since = release.Progressing, step+1, r.Now
@@ -258,56 +304,27 @@ func (r run) expose(e release.Exposure) Decision {
 	}
 	d := Decision{Action: Expose, Names: r.names(), Exposure: e}
 	if e.State == release.Progressing {
-		d.After = max(e.Since.Add(r.Settings.Pause).Sub(r.Now), time.Millisecond)
+		d.After = max(e.Since.Add(r.pause(e)).Sub(r.Now), time.Millisecond)
 	}
 	return d
 }
 
 // share adds pods to an exposure until a step is reached, those at the lowest positions first. Pods
-// that have the candidate keep it. A share is a threshold, by which new pods have their part of it; a
-// number of pods is a list of them.
+// that have the candidate keep it. A share is a threshold too, by which new pods have their part of it;
+// a number of pods is a list of them.
 func (r run) share(e release.Exposure, step settings.Step) release.Exposure {
-	type placed struct {
-		uid      string
-		position float64
-		isShown  bool
-	}
 	e.Digest = r.changed[0].Candidate // With one object that is what positions come from.
-	pods := make([]placed, len(r.Pods))
-	shown := 0
-	for i, p := range r.Pods {
-		pods[i] = placed{uid: p.UID, position: e.Position(p.UID), isShown: e.Shows(p.UID, e.Digest)}
-		if pods[i].isShown {
-			shown++
-		}
-	}
-	slices.SortFunc(pods, func(a, b placed) int { return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.uid, b.uid)) })
+	c := newChoice(e, r.Pods)
 	wanted := step.Pods
 	if wanted == 0 {
-		wanted = max(1, int(step.Share*float64(len(pods))+1e-9))
+		const rounding = 1e-9 // 29 % of 100 pods are 29.
+		wanted = max(1, int(step.Share*float64(len(c.pods))+rounding))
 	}
-	for i := range pods {
-		if shown < wanted && !pods[i].isShown {
-			pods[i].isShown = true
-			shown++
-		}
-	}
+	c.show(wanted)
 	if step.Pods == 0 {
-		e.Threshold = max(e.Threshold, 1)
-		for _, p := range pods {
-			if !p.isShown {
-				e.Threshold = p.position
-				break
-			}
-		}
+		e.Threshold = max(e.Threshold, min(step.Share, c.firstHidden()))
 	}
-	e.Pods = nil
-	for _, p := range pods {
-		if p.isShown && p.position >= e.Threshold {
-			e.Pods = append(e.Pods, p.uid)
-		}
-	}
-	slices.Sort(e.Pods)
+	e.Pods = c.shownFrom(e.Threshold)
 	return e
 }
 
@@ -337,9 +354,9 @@ func (r run) fail(current release.Exposure, reason string) Decision {
 	return r.expose(release.Exposure{State: release.Reverted, Step: current.Step, Since: r.Now, Reason: reason})
 }
 
-// Exposed returns the pods that the candidates of a unit are shown to.
+// Exposed returns the pods that run and that the candidates of a unit are shown to.
 func Exposed(u Unit) []Pod {
 	return slices.DeleteFunc(slices.Clone(u.Pods), func(p Pod) bool {
-		return !slices.ContainsFunc(u.Objects, func(o Object) bool { return o.isChanged() && o.Exposure.Shows(p.UID, o.Candidate) })
+		return p.HasFailed || !slices.ContainsFunc(u.Objects, func(o Object) bool { return o.isChanged() && o.Exposure.Shows(p.UID, o.Candidate) })
 	})
 }

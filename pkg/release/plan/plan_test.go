@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func newWorld(t *testing.T, pods int, annotation string, names ...string) *world
 		})
 	}
 	for _, name := range names {
-		w.unit.Objects = append(w.unit.Objects, plan.Object{Name: name, Candidate: "1", Stable: "1"})
+		w.unit.Objects = append(w.unit.Objects, plan.Object{Name: name, Candidate: "1", Stable: "1", Version: "1"})
 	}
 	return w
 }
@@ -87,7 +88,7 @@ func (w *world) act(name string, d plan.Decision) {
 		case plan.Clear:
 			o.Exposure = release.Exposure{}
 		case plan.Promote:
-			o.Stable, o.Exposure = o.Candidate, release.Exposure{}
+			o.Stable, o.Together, o.Exposure = o.Candidate, o.Exposure.Together(), release.Exposure{}
 		case plan.Check, plan.Expose:
 			o.Exposure = d.Exposure
 			if d.Action == plan.Check && w.refuses {
@@ -107,7 +108,7 @@ func (w *world) pass(d time.Duration) *world {
 func (w *world) edit(name, candidate string) {
 	for i := range w.unit.Objects {
 		if o := &w.unit.Objects[i]; o.Name == name {
-			o.Candidate, o.ChangedAt = candidate, w.unit.Now
+			o.Candidate, o.Version, o.ChangedAt = candidate, fmt.Sprint("v", candidate, w.unit.Now.UnixNano()), w.unit.Now
 		}
 	}
 }
@@ -187,7 +188,10 @@ func TestPodsKeepTheCandidate(t *testing.T) {
 				}
 			}
 		}
-		w.do()
+		for range 6 { // A step begins again if all of its pods are gone.
+			w.do()
+			w.pass(time.Second)
+		}
 		w.wantStable("2")
 	}
 }
@@ -318,12 +322,135 @@ func TestRefusal(t *testing.T) {
 	w.wantShown(1, release.Progressing)
 }
 
+// TestNobodyToShowItTo: pods of other namespaces may use the object, and get their share of the edit.
 func TestNobodyToShowItTo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 0, "{}", web)
+	w := newWorld(t, 0, "{steps: [1, 5%], pause: 1s}", web)
 	w.edit(web, "2")
 	w.do()
+	w.pass(time.Second).do()
+	if got := w.unit.Objects[0].Exposure.Threshold; got != 0.05 {
+		t.Errorf("the threshold is %v, want 5%%", got)
+	}
+	w.pass(time.Second).do()
 	w.wantStable("2")
+}
+
+// TestNewPodsGetTheirShare, and not more, however few pods there were.
+func TestNewPodsGetTheirShare(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, "{steps: [5%]}", web)
+	w.edit(web, "2")
+	w.do()
+	w.wantShown(1, release.Progressing)
+	for i := range 200 {
+		w.unit.Pods = append(w.unit.Pods, plan.Pod{Name: fmt.Sprint("new-", i), UID: fmt.Sprint("uid-new-", i), Created: w.unit.Now})
+	}
+	if got := len(plan.Exposed(w.unit)); got < 2 || got > 25 {
+		t.Errorf("%d of 201 pods have the candidate, want about 5%%", got)
+	}
+}
+
+// TestReplacedPods: if none of the pods is left that had the edit, the step begins again.
+func TestReplacedPods(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4, "{steps: [1], pause: 10s}", web)
+	w.edit(web, "2")
+	w.do()
+	for i := range w.unit.Pods {
+		w.unit.Pods[i].UID += "-new"
+	}
+	w.pass(10 * time.Second).do()
+	w.wantShown(1, release.Progressing)
+	w.pass(9 * time.Second).do()
+	w.wantShown(1, release.Progressing)
+	w.pass(time.Second).do()
+	w.wantStable("2")
+}
+
+// TestPodsThatShareFiles have an edit together.
+func TestPodsThatShareFiles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 20, "{steps: [1, 50%], pause: 10s}", web)
+	for i := range w.unit.Pods {
+		w.unit.Pods[i].SharesWith = fmt.Sprint("node-", i/5)
+	}
+	w.edit(web, "2")
+	for _, want := range []int{5, 10} {
+		w.do()
+		w.wantShown(want, release.Progressing)
+		nodes := map[string]int{}
+		for _, p := range plan.Exposed(w.unit) {
+			nodes[p.SharesWith]++
+		}
+		for node, count := range nodes {
+			if count != 5 {
+				t.Errorf("%d pods of %s have the edit, want all 5 or none", count, node)
+			}
+		}
+		w.pass(10 * time.Second)
+	}
+}
+
+// TestAFixForCrashingPods is no failure because they crash, which they did before.
+func TestAFixForCrashingPods(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 10, "{steps: [100%]}", web)
+	for i := range w.unit.Pods {
+		w.unit.Pods[i].IsReady, w.unit.Pods[i].Restarts = false, 7
+	}
+	w.edit(web, "2")
+	w.do()
+	for i := range w.unit.Pods {
+		w.unit.Pods[i].Restarts = 8
+	}
+	w.pass(time.Second).do()
+	w.wantShown(10, release.Progressing)
+	for i := range w.unit.Pods {
+		w.unit.Pods[i].IsReady, w.unit.Pods[i].Changed = true, w.unit.Now
+	}
+	w.pass(time.Second).do()
+	w.wantShown(10, release.Progressing)
+	w.unit.Pods[3].Restarts = 9
+	w.do()
+	w.wantShown(0, release.Reverted)
+}
+
+// TestAPodThatFails for good is a failure, although it runs no more.
+func TestAPodThatFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2, "{steps: [1]}", web)
+	w.edit(web, "2")
+	w.do()
+	uid := plan.Exposed(w.unit)[0].UID
+	for i := range w.unit.Pods {
+		if p := &w.unit.Pods[i]; p.UID == uid {
+			p.HasFailed, p.IsReady, p.Changed = true, false, w.unit.Now
+		}
+	}
+	w.do()
+	w.wantShown(0, release.Reverted)
+}
+
+// TestARefusedGroupStaysRefused, and a newer edit of one object begins again, although another one has
+// been promoted by hand meanwhile.
+func TestARefusedGroupStaysRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 10, "{group: g, steps: [1], pause: 30s}", web, "secret/tls")
+	w.refuses = true
+	w.edit(web, "2")
+	w.edit("secret/tls", "2")
+	w.pass(5 * time.Second).do()
+	w.wantShown(0, release.Refused)
+	w.unit.Objects[0].Stable, w.unit.Objects[0].Exposure = "2", release.Exposure{}
+	w.do()
+	w.pass(time.Hour).do()
+	w.wantShown(0, release.Refused)
+	w.refuses = false
+	w.unit.Objects[0].Together = w.unit.Objects[1].Exposure.Together()
+	w.edit("secret/tls", "3")
+	w.pass(5 * time.Second).do()
+	w.wantShown(1, release.Progressing)
 }
 
 func TestNoSteps(t *testing.T) {
@@ -399,8 +526,7 @@ func (w *world) wantTogether() {
 			if !o.Exposure.Shows(p.UID, o.Candidate) {
 				return o.Stable == o.Candidate
 			}
-			want := o.Exposure.With[other.Name]
-			return other.Stable == want || other.Exposure.Shows(p.UID, want) && other.Candidate == want
+			return other.Together == o.Exposure.Together() || maps.Equal(other.Exposure.With, o.Exposure.With) && other.Exposure.Shows(p.UID, other.Candidate)
 		}
 		if shows(a, b) != shows(b, a) {
 			w.Errorf("pod %s has the candidate of one object only: %+v %+v", p.Name, a, b)

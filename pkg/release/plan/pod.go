@@ -18,6 +18,10 @@ type Pod struct {
 	// again.
 	Restarts int
 	Ended    time.Time
+	// HasFailed says that all its containers have ended, and will not be started again.
+	HasFailed bool
+	// SharesWith is equal for pods that may have one set of files; empty for a pod that has its own.
+	SharesWith string
 	// Before is what was seen of the pod when it got the candidate; nil for nothing, if the controller
 	// has started since.
 	Before *Seen
@@ -37,11 +41,16 @@ func (p Pod) Seen() *Seen { return &Seen{IsReady: p.IsReady, Changed: p.Changed,
 // was seen of it decides. If nothing was, the clock of its node does: a pod that was not Ready anyway
 // is no failure, and a new pod may take its time.
 func (p Pod) failure(since time.Time) string {
+	since = since.Truncate(time.Second)
+	isNew := !p.Created.Before(since)
 	if p.Before == nil {
-		return p.failureByClock(since.Truncate(time.Second))
+		return p.failureByClock(since, isNew)
 	}
-	switch before := p.Before; {
-	case p.Restarts > before.Restarts:
+	before := p.Before
+	switch {
+	case p.HasFailed:
+		return "has failed"
+	case p.Restarts > before.Restarts && (before.IsReady || isNew):
 		return fmt.Sprintf("has restarted (%d restarts)", p.Restarts)
 	case before.IsReady && !p.IsReady:
 		return "is no longer Ready"
@@ -51,12 +60,15 @@ func (p Pod) failure(since time.Time) string {
 	return ""
 }
 
-func (p Pod) failureByClock(since time.Time) string {
+func (p Pod) failureByClock(since time.Time, isNew bool) string {
+	wasReady := p.IsReady || !p.Changed.Before(since)
 	switch {
-	case !p.Created.Before(since):
+	case isNew || !wasReady:
+	case p.HasFailed:
+		return "has failed"
 	case !p.Ended.Before(since):
 		return fmt.Sprintf("has restarted (%d restarts)", p.Restarts)
-	case !p.IsReady && !p.Changed.Before(since):
+	case !p.IsReady:
 		return "is no longer Ready"
 	}
 	return ""

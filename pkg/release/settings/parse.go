@@ -19,6 +19,7 @@ const (
 	mostSteps = 20
 	mostRules = 100
 	mostPods  = 1000
+	mostText  = 16 << 10
 	// longestPause is a week.
 	longestPause = 7 * 24 * time.Hour
 )
@@ -26,6 +27,9 @@ const (
 // Parse reads the annotation's value: YAML, of which JSON is a part. It returns the settings or every
 // mistake.
 func Parse(text string) (Settings, []Mistake) {
+	if len(text) > mostText {
+		return Settings{}, []Mistake{{Line: 1, Text: fmt.Sprintf("has %d bytes, the most is %d", len(text), mostText)}}
+	}
 	p := &parser{}
 	s := Settings{Steps: DefaultSteps(), Pause: DefaultPause, Check: CheckReady, OnFailure: Revert}
 	var document yaml.Node
@@ -46,6 +50,15 @@ func Parse(text string) (Settings, []Mistake) {
 		return Settings{}, p.mistakes
 	}
 	return s, nil
+}
+
+// GroupOf returns the group that the annotation names, also if it has mistakes elsewhere; empty for none.
+func GroupOf(text string) string {
+	var named struct{ Group string }
+	if len(text) > mostText || yaml.Unmarshal([]byte(text), &named) != nil || len(validation.IsDNS1123Subdomain(named.Group)) > 0 {
+		return ""
+	}
+	return named.Group
 }
 
 type parser struct{ mistakes []Mistake }

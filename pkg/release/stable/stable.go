@@ -33,6 +33,8 @@ type Object struct {
 	Label string
 	// Annotations are all of a stable copy.
 	Annotations map[string]string
+	// CreatedAt is when the object was created, by the API server's clock and in whole seconds.
+	CreatedAt time.Time
 
 	secretType corev1.SecretType
 	data       map[string]string // Of a ConfigMap.
@@ -64,6 +66,9 @@ func (o Object) Exposure() release.Exposure {
 	return e
 }
 
+// Together returns what stands for the release of several objects by which a stable copy was promoted.
+func (o Object) Together() string { return o.Annotations[release.TogetherAnnotation] }
+
 // IsCopyOf reports whether the object is the stable copy of another one, by its label.
 func (o Object) IsCopyOf(ref api.Ref) bool { return o.Label == release.LabelOf(ref.Name) }
 
@@ -84,7 +89,7 @@ func (o Object) with(kind api.Kind, meta *metav1.ObjectMeta) Object {
 	o.Ref = api.Ref{Kind: kind, Namespace: meta.Namespace, Name: meta.Name}
 	o.UID, o.Version = meta.UID, meta.ResourceVersion
 	o.Annotation, o.IsReleased = meta.Annotations[release.Annotation]
-	o.Digest = release.Digest(o.Data())
+	o.Digest, o.CreatedAt = release.Digest(o.Data()), meta.CreationTimestamp.Time
 	if o.Label = meta.Labels[release.StableLabel]; o.Label != "" {
 		o.Annotations = meta.Annotations
 	}
@@ -222,6 +227,11 @@ func Annotate(annotations map[string]string, e release.Exposure) map[string]stri
 // AnnotatePromoted returns the annotations of a stable copy that gets the content with a digest.
 func AnnotatePromoted(annotations map[string]string, digest string, at time.Time, reason string) map[string]string {
 	annotations = clone(annotations)
+	delete(annotations, release.TogetherAnnotation)
+	e, err := release.ParseExposure(annotations[release.ExposureAnnotation])
+	if together := e.Together(); err == nil && together != "" && e.Digest == digest {
+		annotations[release.TogetherAnnotation] = together
+	}
 	delete(annotations, release.ExposureAnnotation)
 	addHistory(annotations, release.Entry{Digest: digest, Outcome: release.Promoted, At: at, Reason: reason})
 	return annotations

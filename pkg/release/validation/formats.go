@@ -92,16 +92,16 @@ func yamlError(err error) error {
 
 func parseYAML(text []byte) ([]document, error) {
 	var documents []document
-	nodes, values := yaml.NewDecoder(bytes.NewReader(text)), yaml.NewDecoder(bytes.NewReader(text))
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	for {
 		var node yaml.Node
 		var value any
-		if err := nodes.Decode(&node); errors.Is(err, io.EOF) {
+		if err := decoder.Decode(&node); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			return nil, yamlError(err)
 		}
-		if err := values.Decode(&value); err != nil { // It refuses keys that are given twice, and too many aliases.
+		if err := node.Decode(&value); err != nil { // It refuses keys that are given twice, and too many aliases.
 			return nil, yamlError(err)
 		}
 		d := document{value: asJSON(value)}

@@ -33,7 +33,7 @@ func (k *checker) schema(documents []document) {
 }
 
 // schemaURL names the schema in its own references.
-const schemaURL = "schema.json"
+const schemaURL = "release:///schema.json"
 
 // compile compiles a schema, which is of draft 2020-12 if it does not say another one. It may refer to
 // nothing but itself and the drafts.

@@ -53,11 +53,7 @@ func Check(rules []settings.Rule, c Content) []Problem {
 	var problems []Problem
 	for i, rule := range rules {
 		k := &checker{rule: rule, content: c}
-		if rule.Pair != nil {
-			k.pair()
-		} else {
-			k.value()
-		}
+		k.check()
 		slices.SortFunc(k.problems, func(a, b Problem) int {
 			return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Text, b.Text))
 		})
@@ -74,6 +70,20 @@ type checker struct {
 	rule     settings.Rule
 	content  Content
 	problems []Problem
+}
+
+// check checks the rule. A library that fails on what somebody wrote has not found it to be right.
+func (k *checker) check() {
+	defer func() {
+		if recover() != nil {
+			k.problem(cmp.Or(k.rule.Key, "of the pair"), 0, "the rule cannot be checked with this value and this schema")
+		}
+	}()
+	if k.rule.Pair != nil {
+		k.pair()
+	} else {
+		k.value()
+	}
 }
 
 // mostProblems is how many problems of one rule are of use to a reader.

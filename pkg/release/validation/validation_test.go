@@ -92,6 +92,12 @@ func TestCheck(t *testing.T) {
 			[]string{"validate[0]: key s: is not a JSON Schema: failing loading"},
 		},
 
+		"a number that no library takes": {
+			"{key: a.json, schemaFrom: {key: s}}",
+			map[string]string{"s": `{"properties": {"a": {"maximum": 1}}}`, "a.json": `{"a": 1e2000000}`},
+			[]string{"validate[0]: key a.json: the rule cannot be checked"},
+		},
+
 		"an expression":          {`{key: a.json, cel: "self.max <= 1000 && self.min < self.max"}`, map[string]string{"a.json": `{"max": 1000, "min": 0.5}`}, nil},
 		"an expression of TOML":  {`{key: a.toml, cel: "self.a.b == 1 && self.t[1].c == 'x'"}`, map[string]string{"a.toml": "[a]\nb = 1\n[[t]]\n[[t]]\nc = 'x'"}, nil},
 		"an expression of INI":   {`{key: a.ini, cel: "self.x == '1' && self.a.b == '2'"}`, map[string]string{"a.ini": "x = 1\n[a]\nb = 2"}, nil},

@@ -15,6 +15,8 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/validation"
 )
 
 // Severity is how bad a finding is.
@@ -58,6 +60,8 @@ type Checker struct {
 	Driver string
 	// Namespace is that of objects that name none.
 	Namespace string
+	// Rules checks the content of a released object.
+	Rules func([]settings.Rule, validation.Content) ([]validation.Problem, error)
 
 	findings []Finding
 	checked  Checked

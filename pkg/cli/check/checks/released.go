@@ -38,7 +38,10 @@ func (c *Checker) released(file string, document manifest.Document, at manifest.
 	for _, m := range mistakes {
 		r.add(document.LineOfText(annotation, m.Line), annotation, m.String())
 	}
-	problems := validation.Check(s.Rules, validation.Content{Data: content.Data, IsSecret: content.Ref.Kind == api.Secret, Now: time.Now()})
+	problems, err := c.Rules(s.Rules, validation.Content{Data: content.Data, IsSecret: content.Ref.Kind == api.Secret, Now: time.Now()})
+	if err != nil {
+		r.add(document.Line(annotation), annotation, err.Error())
+	}
 	for _, p := range problems {
 		value := r.pathOf(p.Key)
 		r.add(document.LineOfText(value, p.Line), value, p.String())

@@ -29,6 +29,9 @@ const Argument = "check-edit"
 const (
 	mostTime   = 5 * time.Second
 	mostMemory = 40 << 20
+	// leastWork is how much of the time a process must have worked, to have needed it: else the machine
+	// was busy.
+	leastWork = time.Second
 )
 
 // exitMemory is the exit code of a process that took too much memory.
@@ -88,12 +91,15 @@ func (c *Checker) Check(ctx context.Context, rules []settings.Rule, content vali
 	process.Stdin, process.Stdout, process.Env = bytes.NewReader(input), &out, []string{}
 	err = process.Run()
 	exit, hasExited := errors.AsType[*exec.ExitError](err)
+	const ordinary = 1
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
+	case limited.Err() != nil && hasExited && exit.UserTime()+exit.SystemTime() < leastWork:
+		return nil, fmt.Errorf("check an edit: the machine is busy, and %s were not enough", mostTime)
 	case limited.Err() != nil:
 		return nil, &LimitError{What: mostTime.String()}
-	case hasExited && exit.ExitCode() == exitMemory:
+	case hasExited && exit.ExitCode() != ordinary: // It has ended itself, or the kernel or a library has.
 		return nil, &LimitError{What: fmt.Sprintf("%d MiB", mostMemory>>20)}
 	case err != nil:
 		return nil, fmt.Errorf("check an edit in a separate process: %w", err)

@@ -1,0 +1,80 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
+)
+
+// choice is which pods have a candidate.
+type choice struct{ pods []*chosen }
+
+// chosen is a pod with its place.
+type chosen struct {
+	Pod
+
+	position float64
+	isShown  bool
+}
+
+// newChoice returns the pods that run, by their positions, with those that have the candidate already.
+func newChoice(e release.Exposure, pods []Pod) choice {
+	var c choice
+	for _, p := range pods {
+		if !p.HasFailed {
+			c.pods = append(c.pods, &chosen{Pod: p, position: e.Position(p.UID), isShown: e.Shows(p.UID, e.Digest)})
+		}
+	}
+	slices.SortFunc(c.pods, func(a, b *chosen) int { return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.UID, b.UID)) })
+	return c
+}
+
+// show shows the candidate to more pods, up to a number of them. Pods that share files have it together:
+// they are the one exception, if nothing else could be shown.
+func (c choice) show(wanted int) {
+	shown := len(c.filter(func(p *chosen) bool { return p.isShown }))
+	for _, p := range c.pods {
+		if p.isShown {
+			continue
+		}
+		together := c.filter(func(other *chosen) bool {
+			return !other.isShown && (other == p || p.SharesWith != "" && other.SharesWith == p.SharesWith)
+		})
+		if shown+len(together) > wanted && (shown > 0 || len(together) == 1) {
+			continue
+		}
+		for _, other := range together {
+			other.isShown = true
+		}
+		shown += len(together)
+	}
+}
+
+func (c choice) filter(is func(*chosen) bool) (some []*chosen) {
+	for _, p := range c.pods {
+		if is(p) {
+			some = append(some, p)
+		}
+	}
+	return some
+}
+
+// firstHidden returns the position of the first pod without the candidate; 1 for none.
+func (c choice) firstHidden() float64 {
+	for _, p := range c.pods {
+		if !p.isShown {
+			return p.position
+		}
+	}
+	return 1
+}
+
+// shownFrom returns the UIDs of the pods that have the candidate from a position on, sorted.
+func (c choice) shownFrom(position float64) (uids []string) {
+	for _, p := range c.filter(func(p *chosen) bool { return p.isShown && p.position >= position }) {
+		uids = append(uids, p.UID)
+	}
+	slices.Sort(uids)
+	return uids
+}
