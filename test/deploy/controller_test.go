@@ -177,6 +177,9 @@ func rightsInNamespace(mode string) map[string]string {
 	case !strings.Contains(mode, "where the driver reads"):
 		want["authorization.k8s.io/localsubjectaccessreviews"] = "create"
 	}
+	if !strings.HasSuffix(mode, "without releases") {
+		want["pods"] = "list watch"
+	}
 	return want
 }
 
