@@ -114,6 +114,10 @@ test/driver: bin/tools bin/k8s ## the driver with a real API server and real mou
 test/rollout: bin/tools bin/node bin/promtool ## the rollout controller with Kubernetes' own controllers and kubectl
 	@test/go-test.sh test/rollout
 
+.PHONY: test/release
+test/release: bin/tools bin/k8s ## releases of edits: the controller and drivers with a real API server
+	@test/go-test.sh test/release
+
 .PHONY: test/cli
 test/cli: bin/tools bin/k8s ## the plugin of kubectl with kubectl and a real API server
 	@test/go-test.sh test/cli
@@ -148,7 +152,7 @@ test/kit: bin/tools bin/node ## what the tests stand on
 
 .PHONY: test/soak
 test/soak: bin/tools bin/node bin/promtool ## the tests that chance or size has a part in, in full (two hours)
-	@LIVECONFIG_SOAK=1 TEST_TIMEOUT=100m test/go-test.sh unit test/volume test/driver test/soak test/rollout
+	@LIVECONFIG_SOAK=1 TEST_TIMEOUT=100m test/go-test.sh unit test/volume test/driver test/soak test/rollout test/release
 
 .PHONY: test/fuzz
 test/fuzz: setup ## every fuzz target for FUZZTIME (30s)
