@@ -167,7 +167,8 @@ func (p *podCache) transform(o any) (any, error) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion},
 		is:         plan.Pod{Name: pod.Name, UID: string(pod.UID), Created: pod.CreationTimestamp.Time},
 		uses:       p.uses.of(pod),
-		hasStarted: pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded,
+		hasStarted: pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded &&
+			(pod.Spec.NodeName != "" || pod.Status.Phase == corev1.PodRunning),
 	}
 	kept.is.HasFailed = pod.Status.Phase == corev1.PodFailed
 	kept.is.SharesWith = pod.Spec.NodeName + "/" + pod.Spec.ServiceAccountName // At most those share files.

@@ -148,7 +148,7 @@ func (c *Controller) report(ctx context.Context, m *member, d plan.Decision, e r
 		c.metrics.finished.WithLabelValues(string(e.State)).Inc()
 		c.event(ctx, m, corev1.EventTypeWarning, ReasonFrozen, "No more pods get the edit: "+e.Reason)
 	case e.Step <= steps:
-		c.event(ctx, m, corev1.EventTypeNormal, ReasonExposed, fmt.Sprintf("Step %d of %d: %s get the edit.", e.Step, steps, m.settings.Steps[e.Step-1]))
+		c.event(ctx, m, corev1.EventTypeNormal, ReasonExposed, fmt.Sprintf("Step %d of %d: the edit is shown to %s.", e.Step, steps, m.settings.Steps[e.Step-1]))
 	}
 }
 

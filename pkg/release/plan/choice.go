@@ -30,8 +30,8 @@ func newChoice(e release.Exposure, pods []Pod) choice {
 	return c
 }
 
-// show shows the candidate to more pods, up to a number of them. Pods that share files have it together:
-// they are the one exception, if nothing else could be shown.
+// show shows the candidate to more pods, up to a number of them. Pods that share files have it together,
+// or not at all: then a later step shows it to them.
 func (c choice) show(wanted int) {
 	shown := len(c.filter(func(p *chosen) bool { return p.isShown }))
 	for _, p := range c.pods {
@@ -41,7 +41,7 @@ func (c choice) show(wanted int) {
 		together := c.filter(func(other *chosen) bool {
 			return !other.isShown && (other == p || p.SharesWith != "" && other.SharesWith == p.SharesWith)
 		})
-		if shown+len(together) > wanted && (shown > 0 || len(together) == 1) {
+		if shown+len(together) > wanted {
 			continue
 		}
 		for _, other := range together {

@@ -174,10 +174,23 @@ func (r run) pause(current release.Exposure) time.Duration {
 	switch {
 	case r.isPartlyPromoted():
 		return 0
-	case current.Step > len(r.Settings.Steps):
+	case current.Step > len(r.Settings.Steps) && !r.sharesFiles():
 		return togetherTime
 	}
 	return r.Settings.Pause
+}
+
+// sharesFiles reports whether some pods can have the edit together only.
+func (r run) sharesFiles() bool {
+	return slices.ContainsFunc(r.Pods, func(p Pod) bool { return p.SharesWith != "" && !p.HasFailed })
+}
+
+// isUnproven reports whether pods that share files were too many for every step. Then all pods have the
+// edit for one more step, after which it can still be taken back.
+func (r run) isUnproven(current release.Exposure) bool {
+	return len(r.Settings.Steps) > 0 && slices.ContainsFunc(r.Pods, func(p Pod) bool {
+		return p.SharesWith != "" && !p.HasFailed && !r.hasCandidate(current, p)
+	})
 }
 
 // again returns the exposure of the current step, if none of the pods has the candidate any more that
@@ -287,7 +300,8 @@ func (r run) begin() Decision {
 func (r run) next(current release.Exposure) Decision {
 	step := current.Step
 	if step >= len(r.Settings.Steps) {
-		if len(r.changed) < 2 || current.Threshold >= 1 && step > len(r.Settings.Steps) {
+		isForAll := current.Threshold >= 1 && step > len(r.Settings.Steps)
+		if isForAll || len(r.changed) < 2 && !r.isUnproven(current) {
 			return Decision{Action: Promote, Names: r.names()}
 		}
 		return r.expose(release.Exposure{State: release.Progressing, Step: len(r.Settings.Steps) + 1, Threshold: 1, Since: r.Now})
