@@ -105,7 +105,7 @@ const (
 // IsFinal reports whether only a newer edit or a person ends the state.
 func (s State) IsFinal() bool { return s == Refused || s == Reverted || s == Frozen }
 
-// Exposure says which pods have the candidate. The zero Exposure is none.
+// Exposure says which pods have the candidate. The zero Exposure shows it to no pod.
 type Exposure struct {
 	// Digest is that of the candidate. Another content of the object is shown to nobody.
 	Digest string `json:"digest"`
@@ -113,8 +113,8 @@ type Exposure struct {
 	// versions by «configmap/name» or «secret/name». Empty for a release of one object. A digest would
 	// let readers of ConfigMaps guess Secrets.
 	With map[string]string `json:"with,omitempty"`
-	// Threshold is the share of the pods that have the candidate: those at a [Position] below it. 0
-	// is none, 1 is all.
+	// Threshold is the share of the pods that have the candidate: those at a [Position] below it. With
+	// 1 all pods have it.
 	Threshold float64 `json:"threshold"`
 	// Pods are the UIDs of pods that have the candidate besides.
 	Pods  []string `json:"pods,omitempty"`

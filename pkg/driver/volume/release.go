@@ -169,7 +169,7 @@ func isShownToAll(p *projection, e release.Exposure, digest string) bool {
 // errCopyGone is why a volume waits that has had the content of a stable copy.
 var errCopyGone = errors.New("it was deleted; the controller creates it again")
 
-// notCopyError is about an object that has the name of a stable copy and is none.
+// notCopyError is about an object with the name of a stable copy that is not one.
 type notCopyError struct{ name string }
 
 func (e *notCopyError) Error() string {

@@ -42,7 +42,7 @@ type task struct {
 	done func(unit)
 }
 
-// result returns the result of a check. If there is none, the check begins, unless an older one of the
+// result returns the result of a check. If it is missing, the check begins, unless an older one of the
 // unit is under way.
 func (c *checks) result(ctx context.Context, t task) (refused string, isDone bool, err error) {
 	c.mu.Lock()

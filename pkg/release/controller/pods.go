@@ -226,7 +226,7 @@ func (a *usesOfAttributes) ofVolume(attributes map[string]string) []object {
 	}
 	spec, err := api.Parse(attributes, a.namespace)
 	if err != nil || spec.UpdatePolicy == api.UpdateNever {
-		a.known[key] = nil // The kubelet is told what is wrong. A volume that never updates proves nothing.
+		a.known[key] = nil // The driver says what is wrong. A volume that never updates proves nothing.
 		return nil
 	}
 	a.known[key] = spec.Refs()
