@@ -30,19 +30,19 @@ in_state() { [[ $(kubectl liveconfig release status configmap/web-limits -o json
 pods_with() {
 	local pod count=0
 	for pod in $(kubectl get pods -o name); do
-		[[ $(kubectl exec "$pod" -- sed -n 's/^rate: //p' /etc/web/limits.yaml) != "$1" ]] || count=$((count + 1))
+		[[ $(kubectl exec "$pod" -- sed -n 's/^rate: //p' /etc/limiter/limits.yaml) != "$1" ]] || count=$((count + 1))
 	done
 	echo "$count"
 }
 
 have() { [[ $(pods_with "$1") == "$2" ]]; }
 
-are_ready() { [[ $(kubectl get deployment web -o jsonpath='{.status.readyReplicas}') == 20 ]]; }
+are_ready() { [[ $(kubectl get deployment limiter -o jsonpath='{.status.readyReplicas}') == 20 ]]; }
 
 step "A ConfigMap with rules, and 20 pods that have it."
 run kubectl create namespace "$namespace"
 run kubectl apply -f configmap.yaml -f deployment.yaml
-kubectl rollout status deployment/web --timeout="${patience}s" >/dev/null || fail "the Deployment does not start"
+kubectl rollout status deployment/limiter --timeout="${patience}s" >/dev/null || fail "the Deployment does not start"
 eventually "there is a stable copy (does the controller run? deploy/README.md says how)" in_state Stable
 status
 

@@ -102,7 +102,7 @@ func (s *site) wantNoNamespace(t *testing.T, name string) {
 var aRevision = regexp.MustCompile(`^\d+ +<none>$`)
 
 // differs matches what is another each time: moments, ages, versions of objects, names of pods, and how wide columns are.
-var differs = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:]+Z|\b(\d+[hm])*\d+[smh]\b|\b\d{3,}\b|\b(web|api)-[a-z0-9]+-[a-z0-9]{5}\b| {2,}`)
+var differs = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:]+Z|\b(\d+[hm])*\d+[smh]\b|\b\d{3,}\b|\b(web|api|limiter)-[a-z0-9]+-[a-z0-9]{5}\b| {2,}`)
 
 func sameEachTime(text string) string { return differs.ReplaceAllString(text, " * ") }
 

@@ -16,6 +16,10 @@
 {{ include "liveconfig.controllerName" . }}-node-taint
 {{- end }}
 
+{{- define "liveconfig.controllerNameOfCopies" -}}
+{{ include "liveconfig.controllerName" . }}-copies
+{{- end }}
+
 {{- define "liveconfig.controllerSelector" -}}
 {{ include "liveconfig.selector" . }}
 app.kubernetes.io/component: controller
