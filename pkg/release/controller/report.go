@@ -149,6 +149,8 @@ func (c *Controller) report(ctx context.Context, m *member, d plan.Decision, e r
 		c.event(ctx, m, corev1.EventTypeWarning, ReasonFrozen, "No more pods get the edit: "+e.Reason)
 	case e.Step <= steps:
 		c.event(ctx, m, corev1.EventTypeNormal, ReasonExposed, fmt.Sprintf("Step %d of %d: the edit is shown to %s.", e.Step, steps, m.settings.Steps[e.Step-1]))
+	default:
+		c.event(ctx, m, corev1.EventTypeNormal, ReasonExposed, "The edit is shown to all pods, before it is promoted.")
 	}
 }
 
