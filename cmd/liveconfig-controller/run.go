@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/clientmetrics"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
@@ -117,25 +118,32 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 		p.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	}
 	events := p.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "liveconfig-controller"})
+	queues, err := clientmetrics.NewQueues(p.registry)
+	if err != nil {
+		return nil, err
+	}
+	if err := clientmetrics.Register(p.registry); err != nil {
+		return nil, err
+	}
 	p.controller, err = rollout.New(rollout.Config{
 		Client: client, Metadata: meta, DriverName: cfg.driverName, Namespaces: cfg.namespaceList(), Secrets: cfg.secrets,
 		SecretsByPod: cfg.secretIdentity == "pod", QuietPeriod: cfg.quietPeriod, Rate: cfg.rolloutRate,
 		HoldFailing: cfg.holdFailing, ProgressDeadline: cfg.progressDeadline, DryRun: cfg.dryRun,
 		Events:  events,
-		Metrics: rollout.NewMetrics(p.registry),
+		Metrics: rollout.NewMetrics(p.registry), Queues: queues,
 	})
 	if err != nil {
 		return nil, err
 	}
 	if cfg.releases {
-		if p.releases, err = newReleases(cfg, p, meta, events); err != nil {
+		if p.releases, err = newReleases(cfg, p, meta, events, queues); err != nil {
 			return nil, err
 		}
 	}
 	if cfg.nodeTaint {
 		p.taints, err = nodetaint.New(nodetaint.Config{
 			Client: client, DriverName: cfg.driverName, Namespace: cfg.driverNamespace, Selector: cfg.driverSelector, Registry: p.registry,
-			DryRun: cfg.dryRun,
+			DryRun: cfg.dryRun, Queues: queues,
 		})
 		if err != nil {
 			return nil, err
@@ -148,14 +156,14 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 	return p, nil
 }
 
-func newReleases(cfg config, p *parts, meta metadata.Interface, events record.EventRecorder) (*releases.Controller, error) {
+func newReleases(cfg config, p *parts, meta metadata.Interface, events record.EventRecorder, queues *clientmetrics.Queues) (*releases.Controller, error) {
 	checker, err := isolated.New()
 	if err != nil {
 		return nil, err
 	}
 	return releases.New(releases.Config{
 		Client: p.client, Metadata: meta, DriverName: cfg.driverName, Namespaces: cfg.namespaceList(), QuietPeriod: cfg.quietPeriod,
-		Check: checker.Check, Events: events, Registry: p.registry, Secrets: cfg.secrets, DryRun: cfg.dryRun,
+		Check: checker.Check, Events: events, Registry: p.registry, Queues: queues, Secrets: cfg.secrets, DryRun: cfg.dryRun,
 	})
 }
 

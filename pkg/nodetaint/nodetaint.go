@@ -46,6 +46,8 @@ type Config struct {
 	Namespace, Selector string
 	// Registry is where the metrics are registered.
 	Registry prometheus.Registerer
+	// Queues counts the work that waits.
+	Queues workqueue.MetricsProvider
 	// DryRun says that the Remover only logs which taints it would remove.
 	DryRun bool
 }
@@ -94,7 +96,9 @@ func (r *Remover) HaveSynced() bool {
 
 // Run removes taints until ctx ends. It can be called once.
 func (r *Remover) Run(ctx context.Context) error {
-	r.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, longestWait))
+	r.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, longestWait),
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: "nodes", MetricsProvider: r.cfg.Queues})
 	if err := r.listen(); err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
@@ -73,8 +74,9 @@ type Config struct {
 	DryRun bool
 	// Events are written about workloads and sources.
 	Events record.EventRecorder
-	// Metrics count what happens.
+	// Metrics count what happens, and Queues the work that waits; nil for no counts of that.
 	Metrics *Metrics
+	Queues  workqueue.MetricsProvider
 }
 
 // Controller is made by New.
@@ -132,8 +134,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer wg.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	c.workloads = newQueue(func(ref workload.Ref) string { return ref.Namespace }) // Queues have goroutines from their beginning.
-	c.copies = newQueue(func(o object) string { return o.namespace })
+	// Queues have goroutines from their beginning.
+	c.workloads = newQueue(func(ref workload.Ref) string { return ref.Namespace }, fairqueue.Metrics{Name: "workloads", Provider: c.cfg.Queues})
+	c.copies = newQueue(func(o object) string { return o.namespace }, fairqueue.Metrics{Name: "copies", Provider: c.cfg.Queues})
 	wg.Go(func() { c.caches.run(ctx) })
 	wg.Go(func() {
 		<-ctx.Done()

@@ -25,7 +25,7 @@ func tenantOf(item string) string {
 // newQueue returns a work queue of the items, which is shut down when the test ends.
 func newQueue(t *testing.T, items ...string) workqueue.TypedRateLimitingInterface[string] {
 	t.Helper()
-	q := fairqueue.NewWorkQueue(tenantOf, workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Millisecond, time.Second))
+	q := fairqueue.NewWorkQueue(tenantOf, workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Millisecond, time.Second), fairqueue.Metrics{})
 	t.Cleanup(q.ShutDown)
 	for _, item := range items {
 		q.Add(item)

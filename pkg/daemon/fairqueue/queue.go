@@ -2,12 +2,24 @@ package fairqueue
 
 import "k8s.io/client-go/util/workqueue"
 
+// Metrics say what is counted of a work queue. With the zero Metrics nothing is.
+type Metrics struct {
+	// Name is the queue's.
+	Name     string
+	Provider workqueue.MetricsProvider
+}
+
 // NewWorkQueue returns a work queue in which each tenant has its own line. tenantOf returns the tenant of an item; it must not
 // block. The caller shuts the queue down.
-func NewWorkQueue[T comparable](tenantOf func(T) string, limit workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {
+func NewWorkQueue[T comparable](
+	tenantOf func(T) string, limit workqueue.TypedRateLimiter[T], m Metrics,
+) workqueue.TypedRateLimitingInterface[T] {
 	return workqueue.NewTypedRateLimitingQueueWithConfig(limit, workqueue.TypedRateLimitingQueueConfig[T]{
 		DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[T]{
-			Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[T]{Queue: &order[T]{tenantOf: tenantOf}}),
+			Name: m.Name, MetricsProvider: m.Provider,
+			Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[T]{
+				Name: m.Name, MetricsProvider: m.Provider, Queue: &order[T]{tenantOf: tenantOf},
+			}),
 		}),
 	})
 }

@@ -37,7 +37,7 @@ type queued struct {
 func newSyncQueue(stalls *stallDetector) *syncQueue {
 	return &syncQueue{
 		queue: fairqueue.NewWorkQueue(func(q queued) string { return q.namespace },
-			workqueue.NewTypedItemExponentialFailureRateLimiter[queued](firstRetry, longestWait)),
+			workqueue.NewTypedItemExponentialFailureRateLimiter[queued](firstRetry, longestWait), fairqueue.Metrics{}),
 		stalls: stalls,
 	}
 }

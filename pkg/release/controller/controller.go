@@ -63,6 +63,8 @@ type Config struct {
 	Events record.EventRecorder
 	// Registry is where the metrics are registered.
 	Registry prometheus.Registerer
+	// Queues counts the work that waits.
+	Queues workqueue.MetricsProvider
 	// Secrets says whether Secrets can be released. Without it nothing about them is asked of the API
 	// server.
 	Secrets bool
@@ -104,7 +106,7 @@ func (c *Controller) HaveSynced() bool { return c.objects.haveSynced() }
 // Run works until ctx ends. It can be called once.
 func (c *Controller) Run(ctx context.Context) error {
 	c.queue = fairqueue.NewWorkQueue(func(u unit) string { return u.namespace },
-		workqueue.NewTypedItemExponentialFailureRateLimiter[unit](firstRetry, longestWait))
+		workqueue.NewTypedItemExponentialFailureRateLimiter[unit](firstRetry, longestWait), fairqueue.Metrics{Name: "releases", Provider: c.cfg.Queues})
 	if err := c.listen(); err != nil {
 		return err
 	}
