@@ -26,7 +26,7 @@ type follower struct {
 	registry *registry
 }
 
-// follow begins to use the copies of the sources that are released now, and ends the use of others. A
+// followLocked begins to use the copies of the sources that are released now, and ends the use of others. A
 // source that is gone may come back as a released one.
 func (f follower) followLocked(p *projection) error {
 	for _, key := range p.keys {
