@@ -26,14 +26,8 @@ watched() {
 
 in_state() { [[ $(kubectl liveconfig release status configmap/web-limits -o json) == *"\"state\": \"$1\""* ]]; }
 
-# pods_with counts the pods that have a rate.
-pods_with() {
-	local pod count=0
-	for pod in $(kubectl get pods -o name); do
-		[[ $(kubectl exec "$pod" -- sed -n 's/^rate: //p' /etc/limiter/limits.yaml) != "$1" ]] || count=$((count + 1))
-	done
-	echo "$count"
-}
+# pods_with counts the pods that have a rate. Each prints it every second.
+pods_with() { kubectl logs --selector=app.kubernetes.io/name=limiter --tail=1 | grep -cx "$1" || true; }
 
 have() { [[ $(pods_with "$1") == "$2" ]]; }
 
@@ -55,6 +49,7 @@ step "An edit that breaks a rule reaches no pod."
 edit 300 200
 eventually "the edit is refused" in_state Refused
 status || true
+sleep 2
 have 300 0 || fail "a pod has an edit that was refused"
 
 step "An edit that no rule refuses makes the first pod unready, and is taken back."
@@ -67,6 +62,7 @@ step "A person stops an edit, and shows it to all pods later."
 edit 200 400
 eventually "a pod has the edit" in_state Progressing
 run kubectl liveconfig release freeze configmap/web-limits --reason "wait for the night"
+sleep 2
 have 200 1 || fail "other pods have the edit"
 status || true
 run kubectl liveconfig release promote configmap/web-limits
