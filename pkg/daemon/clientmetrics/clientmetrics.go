@@ -57,31 +57,37 @@ func NewQueues(registry prometheus.Registerer) (*Queues, error) {
 	return q, nil
 }
 
-// NewDepthMetric implements [workqueue.MetricsProvider], like the methods below.
+// NewDepthMetric implements [workqueue.MetricsProvider].
 func (q *Queues) NewDepthMetric(name string) workqueue.GaugeMetric {
 	return q.depth.WithLabelValues(name)
 }
 
+// NewAddsMetric implements [workqueue.MetricsProvider].
 func (q *Queues) NewAddsMetric(name string) workqueue.CounterMetric {
 	return q.adds.WithLabelValues(name)
 }
 
+// NewLatencyMetric implements [workqueue.MetricsProvider].
 func (q *Queues) NewLatencyMetric(name string) workqueue.HistogramMetric {
 	return q.wait.WithLabelValues(name)
 }
 
+// NewWorkDurationMetric implements [workqueue.MetricsProvider].
 func (q *Queues) NewWorkDurationMetric(name string) workqueue.HistogramMetric {
 	return q.work.WithLabelValues(name)
 }
 
+// NewUnfinishedWorkSecondsMetric implements [workqueue.MetricsProvider].
 func (q *Queues) NewUnfinishedWorkSecondsMetric(name string) workqueue.SettableGaugeMetric {
 	return q.unfinished.WithLabelValues(name)
 }
 
+// NewLongestRunningProcessorSecondsMetric implements [workqueue.MetricsProvider].
 func (q *Queues) NewLongestRunningProcessorSecondsMetric(name string) workqueue.SettableGaugeMetric {
 	return q.longest.WithLabelValues(name)
 }
 
+// NewRetriesMetric implements [workqueue.MetricsProvider].
 func (q *Queues) NewRetriesMetric(name string) workqueue.CounterMetric {
 	return q.retries.WithLabelValues(name)
 }
@@ -108,10 +114,13 @@ type election struct{ leads *prometheus.GaugeVec }
 // NewLeaderMetric implements [leaderelection.MetricsProvider].
 func (e election) NewLeaderMetric() leaderelection.LeaderMetric { return e }
 
+// On implements [leaderelection.LeaderMetric].
 func (e election) On(name string) { e.leads.WithLabelValues(name).Set(1) }
 
+// Off implements [leaderelection.LeaderMetric].
 func (e election) Off(name string) { e.leads.WithLabelValues(name).Set(0) }
 
+// SlowpathExercised implements [leaderelection.LeaderMetric].
 func (election) SlowpathExercised(string) {}
 
 // Register registers the metrics of requests and of the election. The libraries have one place for each
