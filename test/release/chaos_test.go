@@ -104,7 +104,7 @@ func (c *chaos) createEdit() {
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{release.Annotation: annotation}}, Data: dataOf(c.number),
 	}, metav1.CreateOptions{})
 	must(c.T, err)
-	c.wantState("web", "", 0)
+	c.wantState("", 0)
 }
 
 func (c *chaos) nextEdit() {

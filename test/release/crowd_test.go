@@ -62,7 +62,7 @@ func newCrowd(t *testing.T, annotation string) *crowd {
 	const atOnce = 20
 	making.SetLimit(atOnce)
 	for i := range c.pods {
-		making.Go(func() error { return c.add(t, i) })
+		making.Go(func() error { return c.add(t.Context(), i) })
 	}
 	must(t, making.Wait())
 	t.Cleanup(c.clear)
@@ -70,23 +70,23 @@ func newCrowd(t *testing.T, annotation string) *crowd {
 }
 
 // add makes a pod that is ready.
-func (c *crowd) add(t *testing.T, i int) error {
+func (c *crowd) add(ctx context.Context, i int) error {
 	pods := c.Cluster.Client().CoreV1().Pods(c.Namespace)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web-" + strconv.Itoa(i)},
 		Spec:       corev1.PodSpec{ServiceAccountName: "default", NodeName: "node", Containers: []corev1.Container{{Name: "app", Image: "app"}}},
 	}
 	kit.AddVolume(pod, kit.VolumeName, web)
-	pod, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
+	pod, err := pods.Create(ctx, pod, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
 	at := c.nodes[i%crowdNodes]
 	c.pods[i] = &member{Pod: pod, at: at, file: filepath.Join(at.Target(pod, kit.VolumeName), "a")}
-	if err := c.writeStatus(t.Context(), pod.Name, corev1.ConditionTrue, 0); err != nil {
+	if err := c.writeStatus(ctx, pod.Name, corev1.ConditionTrue, 0); err != nil {
 		return err
 	}
-	return at.PublishAll(t.Context(), pod)
+	return at.PublishAll(ctx, pod)
 }
 
 func (c *crowd) clear() {
@@ -126,7 +126,7 @@ func (c *crowd) await(value string, want int, since time.Time) time.Duration {
 func TestACrowd(t *testing.T) {
 	c := newCrowd(t, "{steps: [5%, 25%], pause: 4s}")
 	c.edit("web", map[string]string{"a": "2"})
-	e := c.wantState("web", release.Progressing, 1)
+	e := c.wantState(release.Progressing, 1)
 	t.Attr("crowd/exposure", c.await("2", 25, e.Since).String())
 	exposed := c.with("2")
 	<-time.After(2 * time.Second)
@@ -135,7 +135,7 @@ func TestACrowd(t *testing.T) {
 	}
 	must(t, c.writeStatus(t.Context(), exposed[0].Name, corev1.ConditionFalse, 0))
 	known := time.Now()
-	e = c.wantState("web", release.Reverted, 1)
+	e = c.wantState(release.Reverted, 1)
 	t.Attr("crowd/decided", e.Since.Sub(known).String())
 	t.Attr("crowd/reverted", c.await("2", 0, e.Since).String())
 	if got := len(c.with("1")); got != crowdPods {
@@ -147,9 +147,9 @@ func TestACrowd(t *testing.T) {
 
 	c.edit("web", map[string]string{"a": "3"})
 	for step, want := range []int{25, 125} {
-		e = c.wantState("web", release.Progressing, step+1)
+		e = c.wantState(release.Progressing, step+1)
 		t.Attr(fmt.Sprintf("crowd/step-%d", step+1), c.await("3", want, e.Since).String())
 	}
-	c.wantState("web", "", 0)
+	c.wantState("", 0)
 	t.Attr("crowd/promoted", c.await("3", crowdPods, time.Now()).String())
 }

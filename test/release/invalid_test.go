@@ -60,7 +60,7 @@ validate:
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{release.Annotation: annotation}}, Data: valid,
 	}, metav1.CreateOptions{})
 	must(t, err)
-	s.wantState("web", "", 0)
+	s.wantState("", 0)
 	s.replicas(2, web)
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -85,7 +85,7 @@ validate:
 		if i%10 != 0 {
 			continue // The next edit comes before anybody has looked at this one, or while they do.
 		}
-		s.wantState("web", release.Refused, 0)
+		s.wantState(release.Refused, 0)
 		for _, pod := range s.pods {
 			if err := s.Holds(pod, "a", "1"); err != nil {
 				t.Fatalf("seed %d, after %d edits: %v", seed, i+1, err)
@@ -97,6 +97,6 @@ validate:
 	m.Data["a"] = environment.Marked("3")
 	_, err = s.ConfigMaps().Update(t.Context(), m, metav1.UpdateOptions{})
 	must(t, err)
-	s.wantState("web", release.Progressing, 1)
+	s.wantState(release.Progressing, 1)
 	s.wantValues("a", map[string]int{"3": 2})
 }

@@ -24,12 +24,12 @@ func TestGoodEdit(t *testing.T) {
 	s.create("web", "{steps: [1, 50%], pause: 2s}", map[string]string{"a": "1"})
 	s.replicas(6, web)
 	s.edit("web", map[string]string{"a": "2"})
-	s.wantState("web", release.Progressing, 1)
+	s.wantState(release.Progressing, 1)
 	s.wantValues("a", map[string]int{"1": 5, "2": 1})
-	s.wantState("web", release.Progressing, 2)
+	s.wantState(release.Progressing, 2)
 	s.wantValues("a", map[string]int{"1": 3, "2": 3})
 	s.run("web-new", web) // It gets the side that the rule gives it.
-	s.wantState("web", "", 0)
+	s.wantState("", 0)
 	s.wantValues("a", map[string]int{"2": 7})
 	s.wantEvent("web", releases.ReasonExposed, "Step 1 of 2: the edit is shown to 1 pod.")
 	s.wantEvent("web", releases.ReasonPromoted, "All pods get the edit.")
@@ -74,7 +74,7 @@ func TestBadEdit(t *testing.T) {
 			s.wantValues("a", map[string]int{"1": 3, "2": 1})
 			pod := s.shown("a", "2")[0].Name
 			tc.fail(s, pod)
-			e := s.wantState("web", tc.state, 1)
+			e := s.wantState(tc.state, 1)
 			if want := "pod " + pod + " has the edit and " + tc.reason; e.Reason != want {
 				t.Errorf("the reason is %q, want %q", e.Reason, want)
 			}
@@ -84,10 +84,10 @@ func TestBadEdit(t *testing.T) {
 			s.start()
 			s.run("web-new", web)
 			s.edit("web", map[string]string{"a": "3"}) // A newer edit ends it.
-			s.wantState("web", release.Progressing, 1)
+			s.wantState(release.Progressing, 1)
 			s.wantValues("a", map[string]int{"1": 4, "3": 1})
 			s.edit("web", map[string]string{"a": "1"}) // The owner takes it back.
-			s.wantState("web", "", 0)
+			s.wantState("", 0)
 			s.wantValues("a", map[string]int{"1": 5})
 		})
 	}
@@ -131,10 +131,10 @@ validate:
 	} {
 		set(text)
 		s.wantEvent("web", releases.ReasonRefused, want)
-		s.wantState("web", release.Refused, 0)
+		s.wantState(release.Refused, 0)
 	}
 	set("max: 2\n")
-	s.wantState("web", "", 0) // No pod uses it.
+	s.wantState("", 0) // No pod uses it.
 }
 
 // TestAMistakeInTheAnnotation keeps edits from all pods until it is mended.
@@ -254,7 +254,7 @@ func TestKilledAtRandom(t *testing.T) {
 			s.kill()
 			s.start()
 		}
-		s.wantState("web", "", 0)
+		s.wantState("", 0)
 		s.wantValues("a", map[string]int{value: 6})
 	}
 }
@@ -270,16 +270,16 @@ func TestPodsThatSharedFilesBefore(t *testing.T) {
 	patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: "{steps: [1, 100%%], pause: 3s}"}}}`, release.Annotation)
 	_, err := s.ConfigMaps().Patch(t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	must(t, err)
-	s.wantState("web", "", 0)
+	s.wantState("", 0)
 	<-time.After(1100 * time.Millisecond)
 	s.run("web-new-0", web)
 	s.run("web-new-1", web)
 	s.edit("web", map[string]string{"a": "2"})
-	s.wantState("web", release.Progressing, 1)
+	s.wantState(release.Progressing, 1)
 	s.wantValues("a", map[string]int{"1": 4, "2": 1})
 	if name := s.shown("a", "2")[0].Name; !strings.HasPrefix(name, "web-new-") {
 		t.Errorf("the edit reaches pod %s first, want one that has its own files", name)
 	}
-	s.wantState("web", release.Progressing, 2)
+	s.wantState(release.Progressing, 2)
 	s.wantValues("a", map[string]int{"2": 5})
 }

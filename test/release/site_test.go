@@ -37,10 +37,10 @@ type site struct {
 var installing sync.Mutex // One test applies deploy/controller at a time.
 
 // newSite returns a site with a running controller.
-func newSite(t *testing.T, args ...string) *site {
+func newSite(t *testing.T) *site {
 	t.Helper()
 	s := newIdleSite(t, environment.Controller(t))
-	s.start(args...)
+	s.start()
 	return s
 }
 
@@ -68,11 +68,11 @@ func newIdleSite(t *testing.T, program string) *site {
 }
 
 // start starts the controller.
-func (s *site) start(args ...string) {
+func (s *site) start() {
 	s.T.Helper()
 	p, err := process.Start(context.WithoutCancel(s.T.Context()), process.Config{Path: s.binary, LogFile: s.log, Args: slices.Concat(s.before, []string{
 		"--kubeconfig=" + s.kubeconfig, "--namespaces=" + s.Namespace, "--leader-elect=false", "--quiet-period=300ms", "-v=4",
-	}, args)})
+	})})
 	must(s.T, err)
 	s.process = p
 }
@@ -210,13 +210,13 @@ func (s *site) exposure(name string) (release.Exposure, error) {
 	return release.ParseExposure(m.Annotations[release.ExposureAnnotation])
 }
 
-// wantState waits until a release is in a state, and returns its exposure.
-func (s *site) wantState(name string, state release.State, step int) (e release.Exposure) {
+// wantState waits until the release of «web» is in a state, and returns its exposure.
+func (s *site) wantState(state release.State, step int) (e release.Exposure) {
 	s.T.Helper()
 	s.eventually(func() (err error) {
-		e, err = s.exposure(name)
+		e, err = s.exposure("web")
 		if err == nil && (e.State != state || e.Step != step) {
-			err = fmt.Errorf("the release of %s is %s in step %d (%s), want %s in step %d", name, e.State, e.Step, e.Reason, state, step)
+			err = fmt.Errorf("the release is %s in step %d (%s), want %s in step %d", e.State, e.Step, e.Reason, state, step)
 		}
 		return err
 	})
