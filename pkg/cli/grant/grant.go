@@ -164,8 +164,8 @@ func (o *command) add(ctx context.Context, wanted *roles.Grants, info *resource.
 	return nil
 }
 
-// released returns which objects are released, as far as the caller may read them. Without a cluster it
-// is none.
+// released returns which objects are released, as far as the caller may read them. Without a cluster
+// that is not known.
 func (o *command) released(ctx context.Context, refs []api.Ref) (released []api.Ref, err error) {
 	if o.Local {
 		return nil, nil

@@ -80,7 +80,7 @@ func TestCheck(t *testing.T) {
 			[]string{"validate[0]: key a.yaml, line 3: the whole: missing property 'name'"},
 		},
 		"no schema":             {"{key: a.yaml, schemaFrom: {key: s}}", map[string]string{"a.yaml": ""}, []string{"validate[0]: key s: the key is missing"}},
-		"a schema that is none": {"{key: a.yaml, schemaFrom: {key: s}}", map[string]string{"a.yaml": "", "s": `{"type": 1}`}, []string{"validate[0]: key s: is not a JSON Schema: "}},
+		"what is not a schema": {"{key: a.yaml, schemaFrom: {key: s}}", map[string]string{"a.yaml": "", "s": `{"type": 1}`}, []string{"validate[0]: key s: is not a JSON Schema: "}},
 		"a schema of the world": {
 			"{key: a.yaml, schemaFrom: {key: s}}",
 			map[string]string{"a.yaml": "", "s": `{"$ref": "https://example.com/s.json"}`},
