@@ -79,7 +79,7 @@ func TestCheck(t *testing.T) {
 			map[string]string{"s": schema, "a.yaml": "name: x\n---\n{}\n"},
 			[]string{"validate[0]: key a.yaml, line 3: the whole: missing property 'name'"},
 		},
-		"no schema":             {"{key: a.yaml, schemaFrom: {key: s}}", map[string]string{"a.yaml": ""}, []string{"validate[0]: key s: the key is missing"}},
+		"no schema":            {"{key: a.yaml, schemaFrom: {key: s}}", map[string]string{"a.yaml": ""}, []string{"validate[0]: key s: the key is missing"}},
 		"what is not a schema": {"{key: a.yaml, schemaFrom: {key: s}}", map[string]string{"a.yaml": "", "s": `{"type": 1}`}, []string{"validate[0]: key s: is not a JSON Schema: "}},
 		"a schema of the world": {
 			"{key: a.yaml, schemaFrom: {key: s}}",
