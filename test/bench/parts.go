@@ -28,6 +28,7 @@ type part struct {
 func parts() []part {
 	return []part{
 		{name: "update", measure: measureUpdate},
+		{name: "separate", measure: measureSeparate},
 		{name: "kubelet", measure: measureKubelet, waits: true},
 		{name: "publish", measure: measurePublish},
 		{name: "memory", measure: measureMemory, waits: true},
@@ -44,6 +45,14 @@ func measureUpdate(ctx context.Context, s *site.Site, o options) (report.Section
 		cfg.Runs, cfg.Edits = 1, 6
 	}
 	return update.Measure(ctx, cfg)
+}
+
+func measureSeparate(ctx context.Context, s *site.Site, o options) (report.Section, []report.Target, error) {
+	cfg := update.SeparateConfig{Site: s, Volumes: o.volumes[len(o.volumes)-1], Runs: 3, Edits: 40}
+	if o.quick {
+		cfg.Runs, cfg.Edits = 1, 5
+	}
+	return update.MeasureSeparate(ctx, cfg)
 }
 
 func measureKubelet(ctx context.Context, s *site.Site, o options) (report.Section, []report.Target, error) {

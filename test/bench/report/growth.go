@@ -31,3 +31,10 @@ func Exponent(points []Point) float64 {
 func Growth(key, what string, points []Point) Target {
 	return Target{Key: key, What: what, Value: Exponent(points), Bound: 1.1, Unit: "as exponent"}
 }
+
+// NoGrowth is [Growth] for what is not to grow.
+func NoGrowth(key, what string, points []Point) Target {
+	t := Growth(key, what, points)
+	t.Bound = 0.1
+	return t
+}

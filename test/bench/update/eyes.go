@@ -23,14 +23,15 @@ type eyes struct {
 	inotify *os.File
 	done    chan struct{} // Closed when run has returned.
 
-	mu     sync.Mutex // Guards the fields below.
-	byID   map[int32]*volume
-	broken error // Why run has given up.
+	mu     sync.Mutex          // Guards the fields below.
+	byID   map[int32][]*volume // Those that share their files have one directory, and one watch of the kernel's.
+	broken error               // Why run has given up.
 }
 
 // volume is a directory that is watched.
 type volume struct {
 	dir string
+	fd  int // A handle of it, by which its files are read: 110 long paths would take longer than an update.
 
 	// The fields below are guarded by the lock of the eyes.
 	want int         // The version that is waited for; 0 for none.
@@ -42,7 +43,7 @@ func newEyes() (*eyes, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("inotify_init1", err)
 	}
-	e := &eyes{inotify: os.NewFile(uintptr(fd), "inotify"), done: make(chan struct{}), byID: map[int32]*volume{}}
+	e := &eyes{inotify: os.NewFile(uintptr(fd), "inotify"), done: make(chan struct{}), byID: map[int32][]*volume{}}
 	go func() {
 		defer close(e.done)
 		e.run()
@@ -54,6 +55,14 @@ func newEyes() (*eyes, error) {
 func (e *eyes) close() error {
 	err := e.inotify.Close()
 	<-e.done
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, volumes := range e.byID {
+		for _, v := range volumes {
+			err = errors.Join(err, unix.Close(v.fd))
+		}
+	}
+	e.byID = nil
 	return err
 }
 
@@ -71,8 +80,13 @@ func (e *eyes) watch(dir string) (*volume, error) {
 	if err := errors.Join(err, addErr); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", dir, err)
 	}
-	v := &volume{dir: dir}
-	e.byID[int32(id)] = v //nolint:gosec // The kernel's are of 32 bits.
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	v := &volume{dir: dir, fd: fd}
+	wd := int32(id) //nolint:gosec // The kernel's are of 32 bits.
+	e.byID[wd] = append(e.byID[wd], v)
 	return v, nil
 }
 
@@ -127,33 +141,45 @@ func (e *eyes) fail(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.broken = fmt.Errorf("read events of volumes: %w", err)
-	for _, v := range e.byID {
-		v.tell(e.broken)
+	for _, volumes := range e.byID {
+		for _, v := range volumes {
+			v.tell(e.broken)
+		}
 	}
 }
 
-// look reads the volume that an event is about.
+// look reads the volumes that an event is about.
 func (e *eyes) look(event *unix.InotifyEvent, name string) {
 	if event.Mask&unix.IN_Q_OVERFLOW != 0 {
 		e.fail(errors.New("the kernel has dropped some"))
 		return
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	v := e.byID[event.Wd]
-	if v == nil || v.seen == nil || name != dataLink {
+	if name != dataLink {
 		return
 	}
-	version, err := readVersion(filepath.Join(v.dir, payloadKey))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, v := range e.byID[event.Wd] {
+		v.look()
+	}
+}
+
+// look tells anyone who waits for what is in the volume now. The lock of the eyes is held.
+func (v *volume) look() {
+	if v.seen == nil {
+		return
+	}
+	version, err := v.readVersion()
 	if err == nil && version < v.want {
 		return
 	}
 	v.tell(err)
 }
 
-// readVersion reads the head of a payload.
-func readVersion(path string) (int, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+// readVersion reads the head of the payload.
+func (v *volume) readVersion() (int, error) {
+	path := filepath.Join(v.dir, payloadKey)
+	fd, err := unix.Openat(v.fd, payloadKey, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, &os.PathError{Op: "open", Path: path, Err: err}
 	}

@@ -87,6 +87,30 @@ func TestEyes(t *testing.T) {
 	}
 }
 
+// TestOneDirectory watches volumes that share their files.
+func TestOneDirectory(t *testing.T) {
+	t.Parallel()
+	e, err := newEyes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := newVolume(t, e)
+	second, err := e.watch(first.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []<-chan sighting{e.expect(first, 2), e.expect(second, 2)}
+	swap(t, first.dir, number(2))
+	for i, seen := range all {
+		if _, err := receive(t.Context(), seen, time.Minute); err != nil {
+			t.Errorf("volume %d: %v", i, err)
+		}
+	}
+	if err := e.close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestNothingSeen waits for a version that does not come.
 func TestNothingSeen(t *testing.T) {
 	t.Parallel()

@@ -3,10 +3,12 @@ package update
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -48,6 +50,9 @@ type cell struct {
 	behind  [][]int64 // Every volume after the floor.
 	beyond  [][]int64 // The last volume after the floor.
 	told    [][]int64 // The last volume, in the first edits of new volumes: one run.
+
+	// filesBytes is what the files of all volumes take in memory; known of the largest size.
+	filesBytes int64
 }
 
 // runs returns all of a cell's series.
@@ -133,8 +138,33 @@ func (f *fans) fill(ctx context.Context, c *cell) error {
 			return err
 		}
 	}
+	if c.payload == payloads()[len(payloads())-1] {
+		if err := f.weigh(ctx, c); err != nil {
+			return err
+		}
+	}
 	f.cfg.Site.Say("%d volumes, %s: floor %s, last volume %s at p50", c.fanOut, c.payload.name,
 		c.series("", "", c.direct).format(), c.series("", "", c.last).format())
+	return nil
+}
+
+// weigh looks how much memory the files take when those that were replaced are gone.
+func (f *fans) weigh(ctx context.Context, c *cell) error {
+	const untilTidied = 2 * time.Second
+	if err := site.Rest(ctx, untilTidied); err != nil {
+		return err
+	}
+	bySystem := map[unix.Fsid]int64{}
+	for _, v := range f.volumes {
+		var s unix.Statfs_t
+		if err := unix.Statfs(v.dir, &s); err != nil {
+			return &os.PathError{Op: "statfs", Path: v.dir, Err: err}
+		}
+		bySystem[s.Fsid] = int64(s.Blocks-s.Bfree) * s.Bsize //nolint:gosec // Some MiB.
+	}
+	for _, used := range bySystem {
+		c.filesBytes += used
+	}
 	return nil
 }
 

@@ -63,6 +63,27 @@ func TestTargets(t *testing.T) {
 	}
 }
 
+func TestSeparateTargets(t *testing.T) {
+	t.Parallel()
+	const ms = 1_000_000
+	s := &separate{cfg: SeparateConfig{Volumes: 110}, runs: map[string][][]int64{
+		bareWatch: {{4 * ms}, {4 * ms}}, edited: {{8 * ms}, {8 * ms}}, exposed: {{12 * ms}, {12 * ms, 200 * ms}}, takenBack: {{4 * ms}, {4 * ms}},
+	}}
+	_, targets := s.results()
+	got, reached := map[string]float64{}, map[string]bool{}
+	for _, target := range targets {
+		got[target.Key], reached[target.Key] = target.Value, target.Reached()
+	}
+	want := map[string]float64{"update-separate": 2, "release-exposed": 1.5, "release-taken-back": 0.5, "release-exposed-p99": 200}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("targets (-want +got):\n%s", diff)
+	}
+	wantReached := map[string]bool{"update-separate": true, "release-exposed": false, "release-taken-back": true, "release-exposed-p99": false}
+	if diff := cmp.Diff(wantReached, reached); diff != "" {
+		t.Errorf("targets that are reached (-want +got):\n%s", diff)
+	}
+}
+
 func TestEdits(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ edits, small, large int }{{100, 100, 33}, {2, 2, 1}} {
