@@ -34,8 +34,8 @@ type volume struct {
 	fd  int // A handle of it, by which its files are read: 110 long paths would take longer than an update.
 
 	// The fields below are guarded by the lock of the eyes.
-	want int         // The version that is waited for; 0 for none.
-	seen func(error) // Called when it, or a later one, was read, or cannot be. Then nothing is waited for.
+	want int             // The version that is waited for; 0 for none.
+	seen chan<- sighting // Gets when it, or a later one, was read, or why it cannot be. Then nothing is waited for.
 }
 
 func newEyes() (*eyes, error) {
@@ -97,9 +97,9 @@ func (e *eyes) expect(v *volume, version int) <-chan sighting {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v.want = version
-	v.seen = func(err error) { seen <- sighting{at: time.Now(), err: err} }
+	v.seen = seen
 	if e.broken != nil {
-		v.tell(e.broken)
+		v.tell(sighting{err: e.broken})
 	}
 	return seen
 }
@@ -111,9 +111,9 @@ type sighting struct {
 }
 
 // tell answers anyone who waits. The lock of the eyes is held.
-func (v *volume) tell(err error) {
+func (v *volume) tell(s sighting) {
 	if v.seen != nil {
-		v.seen(err)
+		v.seen <- s
 	}
 	v.want, v.seen = 0, nil
 }
@@ -143,7 +143,7 @@ func (e *eyes) fail(err error) {
 	e.broken = fmt.Errorf("read events of volumes: %w", err)
 	for _, volumes := range e.byID {
 		for _, v := range volumes {
-			v.tell(e.broken)
+			v.tell(sighting{err: e.broken})
 		}
 	}
 }
@@ -159,21 +159,19 @@ func (e *eyes) look(event *unix.InotifyEvent, name string) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	var at time.Time
 	for _, v := range e.byID[event.Wd] {
-		v.look()
+		if v.seen == nil {
+			continue
+		}
+		version, err := v.readVersion()
+		if at.IsZero() {
+			at = time.Now() // The one rename is for all: that others are read later is the benchmark's time, not theirs.
+		}
+		if err != nil || version >= v.want {
+			v.tell(sighting{at: at, err: err})
+		}
 	}
-}
-
-// look tells anyone who waits for what is in the volume now. The lock of the eyes is held.
-func (v *volume) look() {
-	if v.seen == nil {
-		return
-	}
-	version, err := v.readVersion()
-	if err == nil && version < v.want {
-		return
-	}
-	v.tell(err)
 }
 
 // readVersion reads the head of the payload.

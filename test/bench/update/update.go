@@ -127,6 +127,8 @@ func notes() []string {
 		fmt.Sprintf("The driver tells each pod of an update by an Event, %d at once for a volume and then one a minute. Edits that are "+
 			"further apart, as most are, have the API server and the driver busy with those as well: the row of edits that pods are notified of "+
 			"has the first ones of new volumes, and the others what comes after.", firstEdits),
+		"Equal volumes share their files: one rename shows all of them the new ones. Their moment is when the new bytes were read from one, " +
+			"and then the benchmark reads each of the others through its own mount, and waits until each has them.",
 		"1 MiB is 1 KiB less, since the API server counts the whole object.",
 	}
 }
