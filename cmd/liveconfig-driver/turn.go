@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
-	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 // holderInterval is how often a driver that waits looks whether it still waits for the same one.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/test/demo/narrator"
 )
 

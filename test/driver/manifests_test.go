@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 )
 
 // TestAManifestWithAMistakeKeepsTheFiles, and says where the mistake is: in the log, in the status and in a metric. A driver that

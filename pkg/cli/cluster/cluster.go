@@ -18,11 +18,11 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
-	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 // Flags name the driver that commands ask.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/describe/description"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
@@ -20,7 +21,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
-	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 // describer collects descriptions of workloads. It asks once for what several of them need.

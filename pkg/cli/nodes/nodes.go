@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 )
 
 // DefaultNamespace is where deploy/base puts the driver's pods.

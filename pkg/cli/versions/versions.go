@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
-	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 // Place is where a pod shows an object. It is comparable.

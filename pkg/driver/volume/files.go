@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	plans "github.com/liveconfig-csi/liveconfig/pkg/files/projection"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
-	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 // Replaced files stay for graceTime, as long as a reader may take to walk a path, queueing

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
-	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 // parsers is how many publishes parse their attributes at a time. Parsing 64 KiB of YAML leaves

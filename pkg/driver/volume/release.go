@@ -6,10 +6,10 @@ import (
 	"maps"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
-	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 // stableCopy is the stable copy of a released source, as one projection uses it.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
-	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 // A report waits statusTimeout, in all, for volumes that are being worked on. A sync takes about a

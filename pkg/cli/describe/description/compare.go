@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
-	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 // states returns all, from good to bad.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
-	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 // pods writes the pods that are to be shown, and how many there are.

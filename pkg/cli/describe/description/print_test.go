@@ -12,10 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/describe/description"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/uses"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
-	"github.com/liveconfig-csi/liveconfig/pkg/statusz"
 )
 
 func printed(t *testing.T, x description.Text, all ...description.Description) string {
