@@ -14,9 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
 	"github.com/liveconfig-csi/liveconfig/pkg/nodetaint"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 // config is what the flags say.
@@ -60,7 +63,7 @@ func (c *config) flags(getenv func(string) string) *flag.FlagSet {
 	fs.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file for the API server; empty: the pod's own account")
 	fs.StringVar(&c.namespaces, "namespaces", "",
 		"comma-separated namespaces in which the controller works; it reads nothing of other namespaces; empty: all")
-	fs.StringVar(&c.driverName, "driver-name", "csi.liveconfig.internal", "name of the CSI driver, as in the CSIDriver object")
+	fs.StringVar(&c.driverName, "driver-name", api.DriverName, "name of the CSI driver, as in the CSIDriver object")
 	fs.BoolVar(&c.secrets, "secrets", true, "whether Secrets can trigger rollouts; if false, the controller needs no right on Secrets")
 	fs.StringVar(&c.secretIdentity, "secret-identity", "pod",
 		"whose credentials the driver reads Secrets with: pod or driver; with pod, the controller checks access to a copy before a rollout")
@@ -68,12 +71,12 @@ func (c *config) flags(getenv func(string) string) *flag.FlagSet {
 		"how long the sources of a workload must be unchanged before the controller rolls a change out")
 	fs.Float64Var(&c.rolloutRate, "rollout-rate", 10, "how many changes the controller rolls out per second, over all workloads")
 	fs.BoolVar(&c.holdFailing, "hold-failing", true,
-		"whether a change waits while the previous rollout fails; the annotation liveconfig.internal/while-failing of a workload comes first")
+		"whether a change waits while the previous rollout fails; the annotation "+trigger.WhileFailing+" of a workload comes first")
 	fs.DurationVar(&c.progressDeadline, "progress-deadline", 10*time.Minute,
 		"time without progress after which the rollout of a StatefulSet or DaemonSet counts as failing; Deployments have deadlines of their own")
 	fs.BoolVar(&c.dryRun, "dry-run", false, "only log what the controller would do")
 	fs.BoolVar(&c.releases, "releases", true,
-		"whether the controller releases edits of objects with the annotation liveconfig.internal/release; if false, it reads no pods")
+		"whether the controller releases edits of objects with the annotation "+release.Annotation+"; if false, it reads no pods")
 	fs.BoolVar(&c.nodeTaint, "node-taint", false,
 		"whether the controller removes the taint "+nodetaint.Key+" from a node when the driver is ready there")
 	fs.StringVar(&c.driverNamespace, "driver-namespace", getenv("POD_NAMESPACE"),

@@ -11,14 +11,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 )
-
-const defaultDriverName = "csi.liveconfig.internal"
 
 // maxDriverName is the longest name that CSI and the CSIDriver object take.
 const maxDriverName = 63
@@ -59,15 +58,15 @@ func parseFlags(args []string, getenv func(string) string, out io.Writer) (confi
 // flags returns the flags with their defaults. Parsing them fills c. docs/flags.md shows them.
 func (c *config) flags(getenv func(string) string) *flag.FlagSet {
 	fs := flag.NewFlagSet("liveconfig-driver", flag.ContinueOnError)
-	fs.StringVar(&c.endpoint, "endpoint", "unix:///var/lib/kubelet/plugins/"+defaultDriverName+"/csi.sock",
+	fs.StringVar(&c.endpoint, "endpoint", "unix:///var/lib/kubelet/plugins/"+api.DriverName+"/csi.sock",
 		"URL of the unix socket on which the driver serves CSI")
 	fs.StringVar(&c.nodeID, "node-id", getenv("NODE_NAME"), "name of this node; defaults to $NODE_NAME")
-	fs.StringVar(&c.driverName, "driver-name", defaultDriverName, "name of the CSI driver, as in the CSIDriver object")
+	fs.StringVar(&c.driverName, "driver-name", api.DriverName, "name of the CSI driver, as in the CSIDriver object")
 	fs.StringVar(&c.kubeconfig, "kubeconfig", "",
 		"kubeconfig file for the API server, without exec, because the driver cannot start a program; empty: the pod's own account")
 	fs.StringVar(&c.manifests, "manifests", "",
 		"directory of manifests that replace the API server: for trying out, for tests and for machines without a cluster; excludes --kubeconfig")
-	fs.StringVar(&c.stateDir, "state-dir", "/run/"+defaultDriverName,
+	fs.StringVar(&c.stateDir, "state-dir", "/run/"+api.DriverName,
 		"directory of the driver's records; best on a tmpfs that outlives the driver's container")
 	fs.StringVar(&c.registrationDir, "registration-dir", "",
 		"the kubelet's plugin registration directory; empty: a node-driver-registrar sidecar registers the driver")

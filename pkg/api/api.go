@@ -31,6 +31,13 @@ const (
 	KeyOnDelete     = "onDelete"
 )
 
+// Domain is that of all annotations, labels and taints. A fork that must not meet an installation of
+// this one changes it here and in deploy/chart/templates/_names.tpl.
+const Domain = "liveconfig.internal"
+
+// DriverName is the name that the driver is installed under unless a flag says otherwise.
+const DriverName = "csi." + Domain
+
 // KubeletPrefix starts the keys of a volume context that belong to the kubelet. A user's attributes never count there.
 const KubeletPrefix = "csi.storage.k8s.io/"
 

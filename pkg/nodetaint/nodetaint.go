@@ -26,11 +26,12 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 )
 
 // Key is the key of the taint. The person who creates the node chooses its effect.
-const Key = "liveconfig.internal/driver-not-ready"
+const Key = api.Domain + "/driver-not-ready"
 
 // Times between attempts to remove a taint.
 const (

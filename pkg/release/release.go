@@ -25,16 +25,16 @@ import (
 // Annotations and the label of releases.
 const (
 	// Annotation makes a ConfigMap or Secret a released one. Its value says how.
-	Annotation = "liveconfig.internal/release"
+	Annotation = api.Domain + "/release"
 	// ExposureAnnotation of the stable copy is an [Exposure].
-	ExposureAnnotation = "liveconfig.internal/exposure"
+	ExposureAnnotation = api.Domain + "/exposure"
 	// HistoryAnnotation of the stable copy is a list of [Entry].
-	HistoryAnnotation = "liveconfig.internal/release-history"
+	HistoryAnnotation = api.Domain + "/release-history"
 	// TogetherAnnotation of the stable copy is [Exposure.Together] of the last release of several
 	// objects that was promoted.
-	TogetherAnnotation = "liveconfig.internal/released-together"
+	TogetherAnnotation = api.Domain + "/released-together"
 	// StableLabel of the stable copy names the object that it is of: see [LabelOf].
-	StableLabel = "liveconfig.internal/stable-of"
+	StableLabel = api.Domain + "/stable-of"
 )
 
 // Suffix ends the name of a stable copy.

@@ -74,7 +74,7 @@ app.kubernetes.io/component: controller
 {{- end }}
 {{- include "liveconfig.flag" (list "namespaces" (join "," $c.namespaces) "") }}
 {{- include "liveconfig.flag" (list "secrets" (toString $c.secrets) "true") }}
-{{- include "liveconfig.flag" (list "driver-name" .Values.driverName "csi.liveconfig.internal") }}
+{{- include "liveconfig.flag" (list "driver-name" .Values.driverName (printf "csi.%s" (include "liveconfig.domain" .))) }}
 {{- include "liveconfig.flag" (list "secret-identity" .Values.identity.secrets "pod") }}
 {{- include "liveconfig.flag" (list "quiet-period" $c.quietPeriod "") }}
 {{- include "liveconfig.flag" (list "rollout-rate" (toString $c.rolloutRate) "10") }}

@@ -10,7 +10,7 @@
 {{- with $v.http.port }}
 - --http-endpoint=:{{ . }}
 {{- end }}
-{{- include "liveconfig.flag" (list "driver-name" $v.driverName "csi.liveconfig.internal") }}
+{{- include "liveconfig.flag" (list "driver-name" $v.driverName (printf "csi.%s" (include "liveconfig.domain" .))) }}
 {{- include "liveconfig.flag" (list "kubelet-dir" $v.kubeletDir "/var/lib/kubelet") }}
 {{- include "liveconfig.flag" (list "configmap-identity" $v.identity.configMaps "driver") }}
 {{- include "liveconfig.flag" (list "secret-identity" $v.identity.secrets "pod") }}

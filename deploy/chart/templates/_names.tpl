@@ -1,5 +1,10 @@
 {{/* What objects are called and labelled, and where things are on the node. */}}
 
+{{/* The domain of annotations, labels and taints, as pkg/api has it. */}}
+{{- define "liveconfig.domain" -}}
+liveconfig.internal
+{{- end }}
+
 {{/* What names of objects begin with. */}}
 {{- define "liveconfig.prefix" -}}
 {{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride }}

@@ -16,6 +16,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation/isolated"
@@ -37,7 +38,7 @@ func New(s *session.Session) *cobra.Command {
 		Use:   "check -f FILE",
 		Short: "Find mistakes in volumes of manifests, without a cluster",
 		Long: "Reads every volume of liveconfig in manifests, of whatever kind, as the driver would, and prints all mistakes with their\n" +
-			"lines. ConfigMaps and Secrets with the annotation liveconfig.internal/release are checked by its rules, as the controller does\n" +
+			"lines. ConfigMaps and Secrets with the annotation " + release.Annotation + " are checked by its rules, as the controller does\n" +
 			"with edits. The exit code is 1 if there are mistakes. What other objects hold is not looked at: see preview.",
 		Example: "  kubectl liveconfig check -f web.yaml\n" +
 			"  kubectl kustomize . | kubectl liveconfig check -f -\n" +

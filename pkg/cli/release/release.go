@@ -16,6 +16,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
 )
 
 // New returns the command.
@@ -23,7 +24,7 @@ func New(s *session.Session) *cobra.Command {
 	c := usage.Group(&cobra.Command{
 		Use:   "release",
 		Short: "Look at edits that are shown to few pods first, and steer them",
-		Long: "An edit of a ConfigMap or Secret with the annotation liveconfig.internal/release is checked, shown to some pods, watched,\n" +
+		Long: "An edit of a ConfigMap or Secret with the annotation " + release.Annotation + " is checked, shown to some pods, watched,\n" +
 			"and then shown to all or taken back. The object itself is never written.",
 	})
 	c.AddCommand(newStatus(s), newPromote(s), newFreeze(s), newRevert(s), newHistory(s))

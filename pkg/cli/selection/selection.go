@@ -17,6 +17,7 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
@@ -24,7 +25,7 @@ import (
 )
 
 // Driver is the default name of the driver.
-const Driver = "csi.liveconfig.internal"
+const Driver = api.DriverName
 
 // AddDriverFlag adds the flag for the name of the driver.
 func AddDriverFlag(c *cobra.Command, name *string) {

@@ -8,13 +8,15 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
 // What the owner of a source writes on it: which of its labels and annotations its copies have too, as names with commas
 // between them. A copy has these annotations as well, and there they name what it has from its source.
 const (
-	CopiedLabels      = "liveconfig.internal/copied-labels"
-	CopiedAnnotations = "liveconfig.internal/copied-annotations"
+	CopiedLabels      = api.Domain + "/copied-labels"
+	CopiedAnnotations = api.Domain + "/copied-annotations"
 )
 
 // maxCarried is how many bytes a source can have its copies carry: there may be many copies, and controllers hold this in
@@ -81,7 +83,7 @@ func checkCarried(key string) error {
 	switch {
 	case len(validation.IsQualifiedName(key)) > 0:
 		return fmt.Errorf("%.80q is not the name of a label or an annotation", key)
-	case domain == "liveconfig.internal", key == ManagedByLabel, key == lastApplied:
+	case domain == api.Domain, key == ManagedByLabel, key == lastApplied:
 		return fmt.Errorf("%s cannot be copied, take it off the list", key)
 	default:
 		return nil

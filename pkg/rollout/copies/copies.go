@@ -26,20 +26,20 @@ import (
 // What a copy says about itself.
 const (
 	// Label is on every copy, and on nothing else. Its value is the LabelValue of the source's name.
-	Label = "liveconfig.internal/copy-of"
+	Label = api.Domain + "/copy-of"
 	// ManagedByLabel names the program that owns the object, for other tools: ManagedBy.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	ManagedBy      = "liveconfig-controller"
 
 	// SourceAnnotation names the source, such as configmap/foo.
-	SourceAnnotation = "liveconfig.internal/source"
+	SourceAnnotation = api.Domain + "/source"
 	// SourceUIDAnnotation and SourceResourceVersionAnnotation name the state of the source that the copy was made of.
-	SourceUIDAnnotation             = "liveconfig.internal/source-uid"
-	SourceResourceVersionAnnotation = "liveconfig.internal/source-resource-version"
+	SourceUIDAnnotation             = api.Domain + "/source-uid"
+	SourceResourceVersionAnnotation = api.Domain + "/source-resource-version"
 	// DigestAnnotation is the Digest of the content.
-	DigestAnnotation = "liveconfig.internal/digest"
+	DigestAnnotation = api.Domain + "/digest"
 	// NoteAnnotation explains the copy to people.
-	NoteAnnotation = "liveconfig.internal/note"
+	NoteAnnotation = api.Domain + "/note"
 )
 
 // ErrNotCopyable is wrapped by the errors about Secrets of types that allow no copies.

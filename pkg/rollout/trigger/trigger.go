@@ -19,13 +19,13 @@ import (
 // What users write on a workload.
 const (
 	// TriggeredBy is the annotation by which a workload opts in, such as configmap/foo,secret/bar.
-	TriggeredBy = "liveconfig.internal/triggered-by"
+	TriggeredBy = api.Domain + "/triggered-by"
 	// TriggeredByFirst is the name that TriggeredBy was first proposed under. It counts where TriggeredBy is not.
 	TriggeredByFirst = "deployment.kubernetes.io/triggered-by"
 	// AfterUndo is the annotation that says what an edit does after an undo: Roll or Pause.
-	AfterUndo = "liveconfig.internal/after-undo"
+	AfterUndo = api.Domain + "/after-undo"
 	// WhileFailing is the annotation that says what an edit does while the rollout before it is failing: Hold or Roll.
-	WhileFailing = "liveconfig.internal/while-failing"
+	WhileFailing = api.Domain + "/while-failing"
 )
 
 // Wishes returns the annotations that say how a workload wants to be treated.
@@ -41,12 +41,12 @@ const (
 // What the controller writes.
 const (
 	// ConfigAnnotation is on the pod template: a Config as JSON. It goes with the template, also when that is undone.
-	ConfigAnnotation = "liveconfig.internal/config"
+	ConfigAnnotation = api.Domain + "/config"
 	// RolloutLabel is on the workload: the Mark of what was rolled out last. It is a label because `kubectl rollout undo`
 	// brings the annotations of a Deployment back with its template, and labels not.
-	RolloutLabel = "liveconfig.internal/rollout"
+	RolloutLabel = api.Domain + "/rollout"
 	// UndoneAnnotation is on a workload whose last rollout was undone: an Undone as JSON. A user who removes it resumes rollouts.
-	UndoneAnnotation = "liveconfig.internal/undone"
+	UndoneAnnotation = api.Domain + "/undone"
 )
 
 // Object is a ConfigMap or a Secret of the workload's own namespace. It is comparable.
