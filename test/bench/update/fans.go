@@ -138,7 +138,7 @@ func (f *fans) fill(ctx context.Context, c *cell) error {
 			return err
 		}
 	}
-	if c.payload == payloads()[len(payloads())-1] {
+	if c.payload == payloads()[2] {
 		if err := f.weigh(ctx, c); err != nil {
 			return err
 		}

@@ -95,7 +95,7 @@ func (c *cell) groups() []report.Group {
 // targets returns what was to be reached in this cell.
 func (c *cell) targets() []report.Target {
 	floor, last := c.series("", "", c.direct), c.series("", "", c.last)
-	if c.fanOut == 110 && c.filesBytes > 0 {
+	if c.fanOut == 110 && c.payload == payloads()[2] {
 		return []report.Target{
 			{
 				Key: "update-110-large", What: "update, fan-out 110, 1 MiB: last volume to bare watch, p50",

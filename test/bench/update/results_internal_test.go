@@ -33,14 +33,14 @@ func TestTargets(t *testing.T) {
 		"linear": {
 			behind: func(n int64) int64 { return 2 * n }, fanOuts: []int{1, 10, 110},
 			want: map[string]float64{
-				"update-1-p50": 1.2, "update-1-p99": 1.2, "update-110-p50": 23,
+				"update-1-p50": 1.2, "update-1-p99": 1.2, "update-110-p50": 23, "update-110-large": 23, "files-110": 0,
 				"growth-update-1024": 1, "growth-update-65536": 1, "growth-update-1047552": 1,
 			},
 		},
 		"with the square": {
 			behind: func(n int64) int64 { return n * n }, fanOuts: []int{1, 10, 110},
 			want: map[string]float64{
-				"update-1-p50": 1.1, "update-1-p99": 1.1, "update-110-p50": 1211,
+				"update-1-p50": 1.1, "update-1-p99": 1.1, "update-110-p50": 1211, "update-110-large": 1211, "files-110": 0,
 				"growth-update-1024": 2, "growth-update-65536": 2, "growth-update-1047552": 2,
 			},
 		},

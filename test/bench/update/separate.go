@@ -65,14 +65,15 @@ func MeasureSeparate(ctx context.Context, cfg SeparateConfig) (_ report.Section,
 type separate struct {
 	*bench
 
-	cfg          SeparateConfig
-	driver       *driver.Driver
-	pods         []*corev1.Pod
-	floor        *floor
-	plain, web   *writer
-	moded, shown []*volume
-	stable       *corev1.ConfigMap // Of the released object.
-	runs         map[string][][]int64
+	cfg        SeparateConfig
+	driver     *driver.Driver
+	pods       []*corev1.Pod
+	floor      *floor
+	plain, web *writer
+	ofPlain    []*volume // With different modes.
+	ofWeb      []*volume
+	stable     *corev1.ConfigMap // Of the released object, which is web.
+	runs       map[string][][]int64
 }
 
 // Series, by what is done.
@@ -118,10 +119,10 @@ func (s *separate) start(ctx context.Context) (err error) {
 	for n := range s.cfg.Volumes {
 		const modes = 0o200
 		mode := fmt.Sprintf("%04o", 0o400+n%modes)
-		if s.moded, err = s.publish(ctx, s.moded, map[string]string{"configMap": s.plain.name, "defaultMode": mode}); err != nil {
+		if s.ofPlain, err = s.publish(ctx, s.ofPlain, map[string]string{"configMap": s.plain.name, "defaultMode": mode}); err != nil {
 			return err
 		}
-		if s.shown, err = s.publish(ctx, s.shown, map[string]string{"configMap": s.web.name}); err != nil {
+		if s.ofWeb, err = s.publish(ctx, s.ofWeb, map[string]string{"configMap": s.web.name}); err != nil {
 			return err
 		}
 	}
@@ -168,17 +169,17 @@ func (s *separate) run(ctx context.Context) error {
 	}
 	for range s.cfg.Edits {
 		if err := s.edit(ctx); err != nil {
-			return fmt.Errorf("edit what %d volumes have: %w", len(s.moded), err)
+			return fmt.Errorf("edit what %d volumes have: %w", len(s.ofPlain), err)
 		}
 		if err := s.release(ctx); err != nil {
-			return fmt.Errorf("release what %d volumes have: %w", len(s.shown), err)
+			return fmt.Errorf("release what %d volumes have: %w", len(s.ofWeb), err)
 		}
 	}
 	last := len(s.runs[edited]) - 1
 	p50 := func(key string) string {
 		return report.Nanoseconds.Format(float64(report.Series{Runs: s.runs[key][last:]}.Percentile(50)))
 	}
-	s.cfg.Site.Say("%d volumes that cannot share: edited %s, shown a candidate %s, taken back %s at p50", len(s.moded), p50(edited), p50(exposed), p50(takenBack))
+	s.cfg.Site.Say("%d volumes that cannot share: edited %s, shown a candidate %s, taken back %s at p50", len(s.ofPlain), p50(edited), p50(exposed), p50(takenBack))
 	return nil
 }
 
@@ -192,7 +193,7 @@ func (s *separate) put(key string, took time.Duration) {
 func (s *separate) edit(ctx context.Context) error {
 	next := s.plain.next(payloads()[0].size)
 	watched := s.floor.expect(s.plain.name, s.plain.version)
-	sent, last, err := s.until(ctx, s.moded, s.plain.version, func() error { return s.plain.send(ctx, next) })
+	sent, last, err := s.until(ctx, s.ofPlain, s.plain.version, func() error { return s.plain.send(ctx, next) })
 	if err != nil {
 		return err
 	}
@@ -225,7 +226,7 @@ func (s *separate) show(ctx context.Context, key string, e release.Exposure) err
 	if err := site.Rest(ctx, settle); err != nil { // Until the driver knows what was written before.
 		return err
 	}
-	sent, last, err := s.until(ctx, s.shown, s.web.version, func() error { return s.expose(ctx, e) })
+	sent, last, err := s.until(ctx, s.ofWeb, s.web.version, func() error { return s.expose(ctx, e) })
 	if err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
