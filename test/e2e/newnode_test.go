@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/nodetaint"
@@ -95,8 +96,9 @@ func (s *site) renew(t *testing.T, namespace string, taints ...corev1.Taint) arr
 	if err := s.Renew(t.Context(), taints...); err != nil {
 		t.Fatal(err)
 	}
-	// In a cluster of several nodes the controller runs on, and nobody waits for its lease.
-	if err := s.Client().CoordinationV1().Leases(driverNamespace).Delete(t.Context(), "liveconfig-controller", metav1.DeleteOptions{}); err != nil {
+	// In a cluster of several nodes the controller runs on, and nobody waits for its lease. It may not have one yet.
+	leases := s.Client().CoordinationV1().Leases(driverNamespace)
+	if err := leases.Delete(t.Context(), "liveconfig-controller", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
 	if err := s.PowerOn(t.Context()); err != nil {

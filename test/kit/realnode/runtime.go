@@ -243,10 +243,14 @@ func (m *Node) Root() string {
 	return fmt.Sprintf("/proc/%d/root", m.init.PID())
 }
 
-// Mounts returns the lines of the node's mount table that have the text.
+// Mounts returns the lines of the node's mount table that have the text. A node that is off has no mount table, which is an
+// error.
 func (m *Node) Mounts(text string) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.init == nil {
+		return nil, errors.New("the node is off")
+	}
 	table, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", m.init.PID()))
 	if err != nil {
 		return nil, err
