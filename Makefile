@@ -224,7 +224,7 @@ monitoring: ## write deploy/monitoring/prometheusrule.yaml from rules.yaml, and 
 	  mv rule.new prometheusrule.yaml
 
 .PHONY: manifests
-manifests: bin/helm ## write deploy/base and deploy/controller from deploy/chart
+manifests: bin/helm ## write deploy/base, deploy/controller and deploy/admission from deploy/chart
 	@test/deploy/manifests.sh
 
 .PHONY: docs

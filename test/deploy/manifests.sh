@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes the objects of deploy/base and deploy/controller from the chart, one file for each of its templates.
+# Writes the objects of deploy/base, deploy/controller and deploy/admission from the chart, one file for each template.
 #
-#   test/deploy/manifests.sh [FOLDER]     writes into FOLDER/base and FOLDER/controller; deploy when none is given
+#   test/deploy/manifests.sh [FOLDER]     writes into FOLDER/base and so on; deploy when none is given
 #
 # It needs bin/tools/helm, which `make bin/helm` builds.
 set -euo pipefail
@@ -13,8 +13,9 @@ trap 'rm -rf "$staging"' EXIT
 
 # Helm's own folders, so that nothing of this user's has a part in it.
 export HELM_CACHE_HOME=$staging HELM_CONFIG_HOME=$staging HELM_DATA_HOME=$staging
-"$root/bin/tools/helm" template liveconfig "$root/deploy/chart" --namespace liveconfig-system --kube-version 1.35.0 \
-	--set namespace.create=true,controller.enabled=true,image.repository=liveconfig,image.tag=dev --output-dir "$staging/out" >/dev/null
+"$root/bin/tools/helm" template liveconfig "$root/deploy/chart" --namespace liveconfig-system --kube-version 1.36.0 \
+	--set namespace.create=true,controller.enabled=true,admission.volumes=true,admission.validation=true \
+	--set image.repository=liveconfig,image.tag=dev --output-dir "$staging/out" >/dev/null
 
 # write FOLDER TEMPLATES writes the objects of one folder of templates.
 write() {
@@ -34,3 +35,4 @@ write() {
 
 write base ""
 write controller /controller
+write admission /admission

@@ -145,6 +145,18 @@ func TestControllerIsTheCharts(t *testing.T) {
 	}
 }
 
+// TestAdmissionIsTheCharts: deploy/admission has what the chart makes more with both policies.
+func TestAdmissionIsTheCharts(t *testing.T) {
+	t.Parallel()
+	got := objects(t, template(t, "--kube-version", "1.36.0", "--set", "admission.volumes=true,admission.validation=true"))
+	for key := range objects(t, template(t)) {
+		delete(got, key)
+	}
+	if diff := cmp.Diff(objects(t, kustomize(t, "admission")), got); diff != "" {
+		t.Errorf("objects of the chart (-deploy/admission +chart):\n%s", diff)
+	}
+}
+
 // TestPodMonitorsAreTheSame: that of the chart is the one for kustomize, which finds the pods of every release.
 func TestPodMonitorsAreTheSame(t *testing.T) {
 	t.Parallel()
@@ -178,7 +190,7 @@ func TestManifestsAreUpToDate(t *testing.T) {
 	dir := t.TempDir()
 	out, err := run(t, nil, "test/deploy/manifests.sh", dir)
 	must(t, out, err)
-	for _, folder := range []string{"base", "controller"} {
+	for _, folder := range []string{"base", "controller", "admission"} {
 		want := files(t, filepath.Join(dir, folder))
 		got := files(t, inRepo(t, "deploy", folder))
 		delete(got, "kustomization.yaml")

@@ -217,6 +217,11 @@ func watchedInstallations() map[string]installation {
 			},
 			nil,
 		},
+		"policies of admission": {
+			append([]string{"--kube-version", "1.36.0"}, set("admission.volumes=true", "admission.validation=true", "driverName=csi.example.org")...),
+			[]string{"kind: MutatingAdmissionPolicy", "kind: ValidatingAdmissionPolicy", `driver: "csi.example.org",`},
+			[]string{"csi.liveconfig.internal"},
+		},
 		"alerts and a dashboard": {
 			set("prometheusRule.enabled=true", "prometheusRule.labels.release=prometheus", "dashboard.enabled=true", "dashboard.labels.folder=storage"),
 			[]string{"kind: PrometheusRule", "release: prometheus", "liveconfig.json: |", `grafana_dashboard: "1"`, "folder: storage"},

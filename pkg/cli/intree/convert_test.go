@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/intree"
@@ -272,6 +273,48 @@ func TestFieldsOfKubernetes(t *testing.T) {
 			t.Errorf("fields of %s, of which each must be converted or refused (-known +found):\n%s", of, diff)
 		}
 	}
+}
+
+// TestTableOfVolumes: the chart's MutatingAdmissionPolicy is held to the same table by test/deploy.
+func TestTableOfVolumes(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("testdata/volumes.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []struct {
+		Name       string              `json:"name"`
+		Volume     corev1.VolumeSource `json:"volume"`
+		Attributes map[string]string   `json:"attributes"`
+	}
+	if err := yaml.UnmarshalStrict(text, &rows); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows {
+		csi, err := namer.ToLiveconfig(row.Volume)
+		if row.Attributes == nil {
+			if err == nil {
+				t.Errorf("%s: ToLiveconfig = %v, want an error", row.Name, csi.VolumeAttributes)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", row.Name, err)
+			continue
+		}
+		if diff := cmp.Diff(specOf(t, row.Attributes), specOf(t, csi.VolumeAttributes)); diff != "" {
+			t.Errorf("%s: attributes %q (-want +got):\n%s", row.Name, csi.VolumeAttributes, diff)
+		}
+	}
+}
+
+func specOf(t *testing.T, attributes map[string]string) api.Spec {
+	t.Helper()
+	spec, err := api.Parse(attributes, namer.Namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec
 }
 
 func TestWhatHasNoFormOfLiveconfig(t *testing.T) {
