@@ -1,0 +1,213 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
+)
+
+// TestAdoption: workloads in the shapes of well-known charts get live volumes by the label of their namespace, with the same
+// files as before, and lose them by its removal. Their manifests stay as they are.
+func TestAdoption(t *testing.T) {
+	s := on(t, realnode.Containerd2())
+	const change = "helm upgrade liveconfig deploy/chart --namespace " + driverNamespace + " --reset-then-reuse-values --set admission.volumes="
+	t.Cleanup(func() {
+		if _, err := s.Shell(context.Background(), change+"false"); err != nil {
+			t.Error(err)
+		}
+	})
+	s.run(t, s.Repo(), change+"true")
+	namespace := s.namespace(t)
+	s.allowSecrets(t, namespace)
+	s.run(t, s.Repo(), "kubectl -n "+namespace+" apply -f test/e2e/testdata/charts.yaml")
+	before := s.awaitRound(t, namespace)
+	wantOurs(t, before, nil)
+
+	s.run(t, s.Repo(), "kubectl label namespace "+namespace+" liveconfig.internal/volumes=configMaps.secrets")
+	s.awaitConversion(t, namespace)
+	s.run(t, s.Repo(), "kubectl -n "+namespace+" rollout restart deployment,statefulset,daemonset")
+	live := s.awaitRound(t, namespace)
+	wantOurs(t, live, map[string]bool{"vault/identity": false})
+	for name, want := range before {
+		if diff := cmp.Diff(want.files, live[name].files); diff != "" {
+			t.Errorf("files of %s (-in-tree +live):\n%s", name, diff)
+		}
+	}
+
+	s.configMap(t, namespace, "rules-a", map[string]string{"a.yaml": "groups: [new]"})
+	s.wantText(t, live["prometheus/rules"], "a.yaml", "groups: [new]")
+	s.wantText(t, live["grafana/datasources"], "a.yaml", "groups: [new]")
+	s.run(t, s.Repo(), "kubectl -n "+namespace+` patch secret tls -p '{"stringData":{"tls.key":"another key"}}'`)
+	s.wantText(t, live["postgresql/certificates"], "tls.key", "another key")
+	s.wantText(t, live["ingress/bundle"], "server/tls.key", "another key")
+
+	s.run(t, s.Repo(), "kubectl label namespace "+namespace+" liveconfig.internal/volumes-")
+	s.run(t, s.Repo(), "kubectl -n "+namespace+" rollout restart deployment,statefulset,daemonset")
+	wantOurs(t, s.awaitRound(t, namespace), nil)
+}
+
+// chartVolume is a volume of a pod with its files.
+type chartVolume struct {
+	isOurs bool
+	dir    string
+	files  map[string]string
+}
+
+// awaitConversion waits until the API server applies the policy in the namespace.
+func (s *site) awaitConversion(t *testing.T, namespace string) {
+	t.Helper()
+	pod := boxPod(namespace, "probe", nil)
+	reference := corev1.LocalObjectReference{Name: "conf"}
+	pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: reference}}
+	eventually(t, startTimeout, func() error {
+		dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+		created, err := s.Client().CoreV1().Pods(namespace).Create(t.Context(), pod, dry)
+		if err == nil && created.Spec.Volumes[0].CSI == nil {
+			err = fmt.Errorf("the volume of a new pod is %v", created.Spec.Volumes[0])
+		}
+		return err
+	})
+}
+
+// awaitRound waits until the workloads of the namespace are rolled out, and returns their configMap, secret, projected and
+// csi volumes by workload and volume.
+func (s *site) awaitRound(t *testing.T, namespace string) map[string]chartVolume {
+	t.Helper()
+	s.run(t, s.Repo(), "for workload in $(kubectl -n "+namespace+" get deployment,statefulset,daemonset -o name); do "+
+		"kubectl -n "+namespace+" rollout status --timeout=180s $workload; done")
+	list, err := s.Client().CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	found := map[string]chartVolume{}
+	for _, pod := range list.Items {
+		if pod.DeletionTimestamp != nil || ready(&pod) != nil {
+			continue
+		}
+		for _, v := range pod.Spec.Volumes {
+			dir := s.chartVolumeDir(&pod, v)
+			if dir != "" && !strings.HasPrefix(v.Name, "kube-api-access-") {
+				found[pod.Labels["app"]+"/"+v.Name] = chartVolume{isOurs: v.CSI != nil, dir: dir, files: filesOf(t, dir)}
+			}
+		}
+	}
+	return found
+}
+
+// chartVolumeDir returns where the node has a volume, or "" for one that holds no objects.
+func (s *site) chartVolumeDir(pod *corev1.Pod, v corev1.Volume) string {
+	in := func(plugin string) string {
+		return filepath.Join(s.Root(), "var/lib/kubelet/pods", string(pod.UID), "volumes", plugin, v.Name)
+	}
+	switch {
+	case v.CSI != nil:
+		return s.VolumeDir(pod, v.Name)
+	case v.ConfigMap != nil:
+		return in("kubernetes.io~configmap")
+	case v.Secret != nil:
+		return in("kubernetes.io~secret")
+	case v.Projected != nil:
+		return in("kubernetes.io~projected")
+	default:
+		return ""
+	}
+}
+
+// filesOf returns mode, owner and content of each file of a volume. Tokens differ from pod to pod.
+func filesOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	generation, err := os.Readlink(filepath.Join(dir, "..data"))
+	must(t, err)
+	root := filepath.Join(dir, generation)
+	found := map[string]string{}
+	must(t, filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		data, err := os.ReadFile(file)
+		if d.Name() == "token" {
+			data = []byte("a token")
+		}
+		owner := info.Sys().(*syscall.Stat_t)
+		path := strings.TrimPrefix(file, root+"/")
+		found[path] = fmt.Sprintf("%s %d:%d %q", info.Mode(), owner.Uid, owner.Gid, data)
+		return err
+	}))
+	return found
+}
+
+// wantOurs checks which volumes are ours: all but those that are named, or none.
+func wantOurs(t *testing.T, volumes map[string]chartVolume, but map[string]bool) {
+	t.Helper()
+	const all = 17
+	if len(volumes) != all {
+		t.Errorf("there are %d volumes, want %d: %q", len(volumes), all, slices.Sorted(maps.Keys(volumes)))
+	}
+	for name, v := range volumes {
+		_, isNamed := but[name]
+		if want := but != nil && !isNamed; v.isOurs != want {
+			t.Errorf("%s is ours: %t, want %t", name, v.isOurs, want)
+		}
+	}
+}
+
+// wantText waits until a file of a volume has a text, for less time than the kubelet takes.
+func (s *site) wantText(t *testing.T, v chartVolume, file, want string) {
+	t.Helper()
+	eventually(t, changeTimeout, func() error {
+		got, err := os.ReadFile(filepath.Join(v.dir, file))
+		if err == nil && string(got) != want {
+			err = fmt.Errorf("%s has %q, want %q", file, got, want)
+		}
+		return err
+	})
+}
+
+// TestFiveMinutes types what docs/adoption.md says, for a cluster with the label and for one with convert.
+func TestFiveMinutes(t *testing.T) {
+	s := on(t, realnode.Containerd2())
+	s.importExampleImages(t)
+	const page = "docs/adoption.md"
+	folder, plugin := t.TempDir(), s.buildPlugin(t)
+	must(t, os.Symlink(filepath.Join(s.Repo(), "deploy"), filepath.Join(folder, "deploy")))
+	t.Cleanup(func() {
+		undo := "helm upgrade liveconfig deploy/chart --namespace " + driverNamespace + " --reset-then-reuse-values --set admission.volumes=false\n" +
+			"kubectl delete namespace shop --wait"
+		if _, err := s.ShellIn(context.Background(), folder, undo); err != nil {
+			t.Error(err)
+		}
+	})
+	// A busy machine takes longer than a reader.
+	patient := strings.NewReplacer("sleep 5", "sleep 15", "sleep 1\n", "sleep 5\n")
+	types := func(heading string) string {
+		t.Helper()
+		code, err := s.CodeAfter(page, heading)
+		must(t, err)
+		printed, err := s.ShellIn(t.Context(), folder, "export PATH="+plugin+":$PATH\n"+patient.Replace(code))
+		must(t, err)
+		return printed
+	}
+	types("## A workload of Kubernetes' own")
+	if printed := types("## One label on the namespace"); !strings.HasSuffix(printed, "hello again") {
+		t.Errorf("with a label, the page's commands print %q", printed)
+	}
+	types("The last command prints `hello again`. To go back, remove the label and restart:")
+	if printed := types("## One command for the manifests"); !strings.HasSuffix(printed, "hello once more") {
+		t.Errorf("with convert, the page's commands print %q", printed)
+	}
+}
