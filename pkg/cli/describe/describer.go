@@ -61,9 +61,9 @@ func (t *describer) describe(ctx context.Context, kind string, w selection.Workl
 		Volumes:        []description.Volume{}, Others: []uses.Use{}, Objects: []description.Object{}, Pods: []description.Pod{},
 		Events: []description.Event{}, Unknown: []description.Unknown{},
 	}
-	d.fromSpec(spec)
-	d.fromRollout(ctx)
 	d.findPods(ctx)
+	d.fromSpec(pods.AsCreated(spec, d.running, d.Driver))
+	d.fromRollout(ctx)
 	d.askNodes(ctx)
 	d.askAPI(ctx)
 	d.compareCopies()

@@ -133,6 +133,25 @@ func (c *Selector) isOwn(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	return c.sets[controller.UID], nil
 }
 
+// AsCreated returns the spec that new pods of a template have. A policy of the API server may have made volumes of the
+// template volumes of the driver: the newest pod shows which.
+func AsCreated(template *corev1.PodSpec, pods []*corev1.Pod, driver string) *corev1.PodSpec {
+	if len(pods) == 0 {
+		return template
+	}
+	newest := slices.MaxFunc(pods, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	created := template.DeepCopy()
+	for i, v := range created.Volumes {
+		at := slices.IndexFunc(newest.Spec.Volumes, func(has corev1.Volume) bool {
+			return has.Name == v.Name && has.CSI != nil && has.CSI.Driver == driver
+		})
+		if at >= 0 && v.CSI == nil {
+			created.Volumes[i] = newest.Spec.Volumes[at]
+		}
+	}
+	return created
+}
+
 // Running returns those of the pods whose containers may run, and how many others there are. One
 // that is about to go counts as neither.
 func Running(pods []*corev1.Pod) (run []*corev1.Pod, others int) {
