@@ -76,6 +76,11 @@ bin/storage-e2e: setup ## build Kubernetes' own tests of inline volumes, unless 
 bin/shells: ## install the shells that complete commands, unless they are there
 	@test/setup.sh zsh fish
 
+.PHONY: bin/watchers
+bin/watchers: setup ## get programs that watch files, unless they are there
+	@test/setup.sh default-jdk-headless inotify-tools node-chokidar python3-watchdog
+	@test/tools/debian.sh servers
+
 .PHONY: bin/vm
 bin/vm: ## get the emulator and Debian's kernels, unless they are there
 	@test/setup.sh qemu-system-x86 qemu-system-arm
@@ -95,7 +100,7 @@ test/all: test test/rest ## test and all the rest: kubelet and containers, contr
 .PHONY: test/rest
 test/rest: setup ## what test leaves out
 	@rm -f bin/test/stages
-	@for stage in bin/tools bin/node bin/storage-e2e bin/promtool bin/helm bin/shells bin/vm; do test/timed.sh "make $$stage" $(MAKE) $$stage; done
+	@for stage in bin/tools bin/node bin/storage-e2e bin/promtool bin/helm bin/shells bin/watchers bin/vm; do test/timed.sh "make $$stage" $(MAKE) $$stage; done
 	@test/go-test.sh race rest deploy/image test/tools/kubernetes/storage-e2e/plan
 
 .PHONY: test/unit
@@ -125,6 +130,10 @@ test/cli: bin/tools bin/k8s ## the plugin of kubectl with kubectl and a real API
 .PHONY: test/shells
 test/shells: bin/tools bin/shells ## the plugin's completion in shells, which are installed first
 	@test/go-test.sh test/shells
+
+.PHONY: test/watchers
+test/watchers: bin/tools bin/watchers ## which programs see a change, and that docs/watching.md says so; UPDATE=1 writes its table
+	@test/go-test.sh test/watchers
 
 .PHONY: test/monitoring
 test/monitoring: bin/tools bin/promtool bin/k8s ## the alert rules and the dashboard of deploy/monitoring
@@ -250,7 +259,7 @@ bin/helm: setup ## build helm, unless it is built (2 to 4 minutes on two cores)
 
 .PHONY: clean
 clean: ## remove what build and test leave behind, but not the programs that tests stand on
-	@[[ ! -d bin ]] || find bin -mindepth 1 -maxdepth 1 ! -name k8s ! -name node ! -name debian ! -name tools -exec rm -rf {} +
+	@[[ ! -d bin ]] || find bin -mindepth 1 -maxdepth 1 ! -name k8s ! -name node ! -name 'debian*' ! -name tools -exec rm -rf {} +
 
 .PHONY: clean/all
 clean/all: ## remove everything that was built

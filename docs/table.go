@@ -5,6 +5,7 @@
 package docs
 
 import (
+	"cmp"
 	"flag"
 	"os"
 	"path/filepath"
@@ -13,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 )
 
 // Table is a generated table of a page. The page may have further columns on the right, which people write.
@@ -26,6 +27,8 @@ type Table struct {
 	Columns []string
 	// Rows have one cell per column. The first cell is unique if the page has further columns.
 	Rows [][]string
+	// WrittenBy is the command that writes the table; empty means `make docs`.
+	WrittenBy string
 }
 
 // Compare fails the test unless the page has this table, and a text in each further column. With LIVECONFIG_UPDATE set it
@@ -35,7 +38,7 @@ func (want Table) Compare(t testing.TB) {
 	page := open(t, want.Page, want.Name)
 	generated := want.format(page.rows())
 	if page.table != generated && os.Getenv("LIVECONFIG_UPDATE") == "" {
-		t.Errorf("docs/%s (-page +code), `make docs` writes it:\n%s", want.Page, cmp.Diff(page.table, generated))
+		t.Errorf("docs/%s (-page +code), `%s` writes it:\n%s", want.Page, cmp.Or(want.WrittenBy, "make docs"), gocmp.Diff(page.table, generated))
 		return
 	}
 	if page.table != generated {

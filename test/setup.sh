@@ -19,6 +19,10 @@ have() {
 	libseccomp-dev) pkg-config --exists libseccomp ;;
 	qemu-system-x86) [[ -n $(type -P qemu-system-x86_64) ]] ;;
 	qemu-system-arm) [[ -n $(type -P qemu-system-aarch64) ]] ;;
+	inotify-tools) [[ -n $(type -P inotifywait) ]] ;;
+	python3-watchdog) /usr/bin/python3 -c 'import watchdog' ;;
+	node-chokidar) [[ -x /usr/bin/node && -d /usr/share/nodejs/chokidar ]] ;;
+	default-jdk-headless) [[ -n $(type -P javac) ]] ;;
 	*) [[ -n $(type -P "$1") ]] ;;
 	esac
 }

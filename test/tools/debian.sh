@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# Unpacks Debian's or Ubuntu's own container runtime, network plugins and busybox into bin/debian, without installing them:
-# nothing is started, and no other runtime of this machine is touched. It needs apt, and no root but for the very first
-# look at a mirror.
+# Unpacks packages of Debian or Ubuntu into a folder of bin/, without installing them: nothing is started, and no other
+# runtime or server of this machine is touched. It needs apt, and no root but for the very first look at a mirror.
+#
+#   test/tools/debian.sh            the container runtime, network plugins and busybox, into bin/debian
+#   test/tools/debian.sh servers    servers that read files of volumes, and their libraries, into bin/debian-servers
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-packages=(busybox-static containerd containernetworking-plugins runc)
-out=$root/bin/debian
+case ${1:-} in
+servers) out=$root/bin/debian-servers packages=(haproxy nginx prometheus) ;;
+*) out=$root/bin/debian packages=(busybox-static containerd containernetworking-plugins runc) ;;
+esac
 # Another release of the distribution has other packages.
 wanted="$(. /etc/os-release && echo "$ID $VERSION_ID"): ${packages[*]}"
 
@@ -17,7 +21,7 @@ if [[ -z $(type -P apt-get) || -z $(type -P dpkg-deb) ]]; then
 	exit 1
 fi
 mkdir -p "$root/bin"
-exec 9>"$root/bin/.debian.lock"
+exec 9>"$root/bin/.${out##*/}.lock"
 flock 9
 staging=$(mktemp -d "$root/bin/.debian-XXXXXX")
 trap 'rm -rf "$staging"' EXIT
@@ -27,6 +31,13 @@ fetch() { apt-get download -q -o APT::Sandbox::User="$(id -un)" "${packages[@]}"
 # Lists of packages that are missing or old name files that a mirror no longer has.
 if ! fetch && ((EUID == 0)); then
 	apt-get update -qq
+	fetch || true
+fi
+if [[ ${1:-} == servers ]]; then
+	# Libraries that the machine has are not unpacked. The others are what an installation would add.
+	mapfile -t libraries < <(apt-get -s install --no-install-recommends "${packages[@]}" 2>/dev/null |
+		awk '$1 == "Inst" && $2 ~ /^lib/ && $2 !~ /^lib(js|nginx)-/ && $3 !~ /^\[/ { print $2 }')
+	packages+=("${libraries[@]}")
 	fetch || true
 fi
 for package in "${packages[@]}"; do

@@ -143,7 +143,7 @@ func (x Text) volume(p *page, d Description, v Volume) {
 	p.fields(2, "Update Policy", v.UpdatePolicy, "On Delete", v.OnDelete, "Default Mode", v.DefaultMode, "Owner", owner(v))
 	p.line(2, "Mounts:%s", orNone(len(v.Mounts)))
 	for _, m := range v.Mounts {
-		p.line(3, "%s%s", mount(m), subPathNote(m, v.UpdatePolicy))
+		p.line(3, "%s%s", mount(m), mountNote(m, v.UpdatePolicy))
 	}
 	if len(v.Sources) == 0 {
 		return
@@ -190,15 +190,21 @@ func mount(m uses.Mount) string {
 	return text
 }
 
-func subPathNote(m uses.Mount, policy string) string {
-	switch {
-	case m.SubPath == "" || policy == string(api.UpdateNever):
-		return ""
-	case policy == string(api.UpdateInPlace):
-		return " (updated, file by file in place)"
-	default:
-		return " (never updated: it would be with updatePolicy InPlace)"
+// mountNote returns what a user must know of changes at a mount.
+func mountNote(m uses.Mount, policy string) string {
+	switch api.UpdatePolicy(policy) {
+	case api.UpdateAtomic, api.UpdateReplace:
+		if m.SubPath != "" {
+			return " (never updated: it would be with updatePolicy InPlace)"
+		}
+		return " (watch this directory, not its files)" // A watch of a file is of the one that the next change removes.
+	case api.UpdateInPlace:
+		if m.SubPath != "" {
+			return " (updated, file by file in place)"
+		}
+	case api.UpdateNever:
 	}
+	return ""
 }
 
 // keys returns which keys of a source go where.
