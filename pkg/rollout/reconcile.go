@@ -244,7 +244,12 @@ func (c *Controller) execute(ctx context.Context, h *cachedWorkload, s plan.Stat
 		if !apierrors.IsConflict(err) { // Conflicts are expected.
 			c.cfg.Metrics.count(resultFailed)
 		}
-		return fmt.Errorf("write %s: %w", h.is.Ref, err)
+		isRefused := apierrors.IsInvalid(err) || apierrors.IsForbidden(err)
+		err = fmt.Errorf("write %s: %w", h.is.Ref, err)
+		if isRefused { // Such as by an admission policy, which only a person can change.
+			return c.holdBackOrReturn(ctx, h, err)
+		}
+		return err
 	}
 	if version != h.is.ResourceVersion {
 		c.mu.Lock()

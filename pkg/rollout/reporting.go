@@ -92,7 +92,7 @@ func heldText(h *cachedWorkload, s plan.State, reason plan.Held) string {
 	}
 }
 
-// holdBackOrReturn reports why copies cannot be created, and queues another try.
+// holdBackOrReturn reports why a change cannot be made, and queues another try.
 func (c *Controller) holdBackOrReturn(ctx context.Context, h *cachedWorkload, err error) error {
 	var waiting *heldError
 	switch {

@@ -41,8 +41,23 @@ func controllerInstallations() map[string]installation {
 		"a controller that only says": {
 			with("controller.dryRun=true"),
 			[]string{`- "--dry-run=true"`},
-			[]string{"watch, patch", "delete]", "watch, create", "subjectaccessreviews"},
+			[]string{"watch, patch", "delete]", "watch, create", "subjectaccessreviews", "kind: ValidatingAdmissionPolicy"},
 		},
+		"a controller with its policies": {
+			with("driverName=csi.example.org"),
+			[]string{
+				"name: liveconfig-controller-copies", "name: liveconfig-controller-workloads", "name: liveconfig-controller-revisions",
+				`k == "csi" && f.driver == "csi.example.org" ? f.transformMap(l, g, l != "volumeAttributes" ? g :`,
+			},
+			[]string{"csi.liveconfig.internal"},
+		},
+		"a controller of a cluster whose policies lack functions": {
+			append(with(), "--kube-version", "1.32.9"),
+			[]string{"name: liveconfig-controller-copies"},
+			[]string{"name: liveconfig-controller-workloads", "name: liveconfig-controller-revisions"},
+		},
+		"a controller of a cluster without policies": {append(with(), "--kube-version", "1.29.0"), nil, []string{"kind: ValidatingAdmissionPolicy"}},
+		"a controller without policies":              {with("controller.policy=false"), nil, []string{"kind: ValidatingAdmissionPolicy"}},
 		"a controller with separate times": {
 			with("controller.quietPeriod=10s", "controller.progressDeadline=5m", "controller.rolloutRate=0.5", "controller.holdFailing=false",
 				"controller.log.verbosity=4", "controller.log.format=json"),

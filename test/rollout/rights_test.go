@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -209,4 +210,30 @@ func TestControllerThatMayNotAsk(t *testing.T) {
 	s.apply(manifest("deployment", "web", secretVolume()...))
 	s.start()
 	s.event("Deployment/web", rollout.ReasonHeldBack, "the controller may not ask whether service account default may get secret key-")
+}
+
+// TestThePolicyAboutWorkloadsIsInForce has somebody make a copy whose name is not that of a copy. The controller may not
+// point a workload from that to the real one, and reports it on the workload.
+func TestThePolicyAboutWorkloadsIsInForce(t *testing.T) {
+	t.Parallel()
+	s := newIdleSite(t)
+	s.configMap("foo", "one")
+	s.apply(`{apiVersion: v1, kind: ConfigMap, immutable: true, data: {config: zero}, metadata: {name: odd,
+  labels: {liveconfig.internal/copy-of: foo}, annotations: {liveconfig.internal/source: configmap/foo}}}`)
+	s.apply(manifest("deployment", "web", "configMap: {name: foo}", "configMap: {name: odd}"))
+	s.eventually(func() error { // The API server learns of a policy a moment after it has taken it.
+		_, err := s.c.Kubectl(t.Context(), "--as="+cluster.ServiceAccountUser("liveconfig-system", "liveconfig-controller"),
+			"-n", s.namespace, "label", "deployment/web", "a=b", "--dry-run=server")
+		if err == nil || !strings.Contains(err.Error(), "may change no label") {
+			return fmt.Errorf("to label the workload as the controller: %w, want that the policy refuses it", err)
+		}
+		return nil
+	})
+	s.start()
+	s.event("Deployment/web", rollout.ReasonHeldBack, "only replace the name of a source by that of a copy of the same source")
+	if got := s.deployment("web").Generation; got != 1 {
+		t.Errorf("the generation is %d, want 1", got)
+	}
+	s.apply(manifest("deployment", "web"))
+	s.follows("web", "configmap/foo")
 }

@@ -20,6 +20,14 @@
 {{ include "liveconfig.controllerName" . }}-copies
 {{- end }}
 
+{{- define "liveconfig.controllerNameOfWorkloads" -}}
+{{ include "liveconfig.controllerName" . }}-workloads
+{{- end }}
+
+{{- define "liveconfig.controllerNameOfRevisions" -}}
+{{ include "liveconfig.controllerName" . }}-revisions
+{{- end }}
+
 {{- define "liveconfig.controllerSelector" -}}
 {{ include "liveconfig.selector" . }}
 app.kubernetes.io/component: controller
