@@ -104,7 +104,7 @@ func watch(t *testing.T, w atomicdir.Writer, do readTask, versions, mounts int) 
 	readers := make([]*process, readerProcesses)
 	for i := range readers {
 		do.Target = targets[i%mounts]
-		readers[i] = start(t, task{Read: &do})
+		readers[i] = start(t, do)
 	}
 	for _, r := range readers {
 		r.awaitReady(t)
