@@ -68,3 +68,12 @@ func TestStopLetsTheChildEndInItsOwnWay(t *testing.T) {
 		t.Errorf("second Stop: %v", err)
 	}
 }
+
+func TestStopSaysThatItHadToKill(t *testing.T) {
+	t.Parallel()
+	p := start(t.Context(), t, `trap '' TERM; echo up >"$UP"; while :; do sleep 0.05; done`)
+	if err := p.Stop(100 * time.Millisecond); err == nil || !strings.Contains(err.Error(), "did not end within 100ms") {
+		t.Errorf("error = %v, want that it was killed", err)
+	}
+	wantEnd(t, p, "signal: killed")
+}
