@@ -2,7 +2,6 @@ package process_test
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +14,7 @@ import (
 )
 
 // start runs a shell script, and waits for the line that says that it got as far as it wants to.
-func start(ctx context.Context, t *testing.T, script string) *process.Process {
+func start(t *testing.T, script string) *process.Process {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "log")
 	// The script says "up" into a separate pipe, so that the test need not poll the log.
@@ -23,7 +22,7 @@ func start(ctx context.Context, t *testing.T, script string) *process.Process {
 	if err := unix.Mkfifo(up, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := process.Start(ctx, process.Config{
+	p, err := process.Start(t.Context(), process.Config{
 		Path: "/bin/sh", Args: []string{"-c", script}, LogFile: log, Env: []string{"UP=" + up, "PATH=" + os.Getenv("PATH")},
 	})
 	if err != nil {
@@ -56,7 +55,7 @@ func wantEnd(t *testing.T, p *process.Process, want string) {
 
 func TestStopLetsTheChildEndInItsOwnWay(t *testing.T) {
 	t.Parallel()
-	p := start(t.Context(), t, `trap 'echo bye; exit 3' TERM; echo up >"$UP"; while :; do sleep 0.05; done`)
+	p := start(t, `trap 'echo bye; exit 3' TERM; echo up >"$UP"; while :; do sleep 0.05; done`)
 	if err := p.Err(); err != nil {
 		t.Errorf("Err of a running process = %v, want none", err)
 	}
@@ -71,7 +70,7 @@ func TestStopLetsTheChildEndInItsOwnWay(t *testing.T) {
 
 func TestStopSaysThatItHadToKill(t *testing.T) {
 	t.Parallel()
-	p := start(t.Context(), t, `trap '' TERM; echo up >"$UP"; while :; do sleep 0.05; done`)
+	p := start(t, `trap '' TERM; echo up >"$UP"; while :; do sleep 0.05; done`)
 	if err := p.Stop(100 * time.Millisecond); err == nil || !strings.Contains(err.Error(), "did not end within 100ms") {
 		t.Errorf("error = %v, want that it was killed", err)
 	}
