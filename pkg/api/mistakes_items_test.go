@@ -189,87 +189,43 @@ func TestParseMistakesInItems(t *testing.T) {
 
 func TestParseMistakesInPaths(t *testing.T) {
 	t.Parallel()
-	one := func(path, want string) bad {
-		return badItems(`[{key: k, path: "`+path+`"}]`, want)
+	short := func(path, shown, want string) bad {
+		return badItems(`[{key: k, path: "`+path+`"}]`, `items[0].path: Invalid value: "`+shown+`": `+want)
 	}
+	one := func(path, want string) bad { return short(path, path, want) }
 	testMistakes(t, map[string]bad{
-		"rule 21: absolute": one(
-			"/etc/passwd",
-			`items[0].path: Invalid value: "/etc/passwd": must be relative to the volume, drop the slash in front`,
+		"rule 21: absolute":                               one("/etc/passwd", `must be relative to the volume, drop the slash in front`),
+		"rule 22: one up":                                 one("..", `must not contain the element ".."`),
+		"rule 22: up in front":                            one("../x", `must not contain the element ".."`),
+		"rule 22: up in the middle":                       one("a/../b", `must not contain the element ".."`),
+		"rule 22: up at the end":                          one("a/..", `must not contain the element ".."`),
+		"rule 23: two dots in front":                      one("..x", `must not start with "..", such names are reserved`),
+		"rule 23: three dots":                             one("...", `must not start with "..", such names are reserved`),
+		"rule 23: the data link":                          one("..data/x", `must not start with "..", such names are reserved`),
+		"rule 25: the link of an update after cleaning":   one("./..data_tmp", `must not start with "..", such names are reserved, and it means "..data_tmp"`),
+		"rule 25: the data link after cleaning":           one(".//..data", `must not start with "..", such names are reserved, and it means "..data"`),
+		"rule 25: two dots deep in cleaned-away elements": one("././/./..x/y", `must not start with "..", such names are reserved, and it means "..x/y"`),
+		"rule 25: the volume itself":                      one(".", `must name a file, and it means the volume itself`),
+		"rule 25: the volume itself, longer":              one("././", `must name a file, and it means the volume itself`),
+		"rule 25: a NUL byte": short(
+			`a\0b`, `a\x00b`,
+			`must not contain a NUL byte`,
 		),
-		"rule 22: one up": one(
-			"..",
-			`items[0].path: Invalid value: "..": must not contain the element ".."`,
+		"rule 24: an element of 256 bytes": short(
+			"a/"+strings.Repeat("x", 256), `a/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…`,
+			`must have at most 255 bytes between slashes`,
 		),
-		"rule 22: up in front": one(
-			"../x",
-			`items[0].path: Invalid value: "../x": must not contain the element ".."`,
+		"rule 24: an element of 128 characters in 256 bytes": short(
+			strings.Repeat("é", 128), `éééééééééééééééééééééééééééé…`,
+			`must have at most 255 bytes between slashes`,
 		),
-		"rule 22: up in the middle": one(
-			"a/../b",
-			`items[0].path: Invalid value: "a/../b": must not contain the element ".."`,
+		"rule 24: a path of 4097 bytes": short(
+			strings.Repeat("abcdefg/", 512)+"x", `abcdefg/abcdefg/abcdefg/abcdefg/abcdefg/abcdefg/abcdefg/a…`,
+			`must have at most 4096 bytes, not 4097`,
 		),
-		"rule 22: up at the end": one(
-			"a/..",
-			`items[0].path: Invalid value: "a/..": must not contain the element ".."`,
-		),
-		"rule 23: two dots in front": one(
-			"..x",
-			`items[0].path: Invalid value: "..x": must not start with "..", such names are reserved`,
-		),
-		"rule 23: three dots": one(
-			"...",
-			`items[0].path: Invalid value: "...": must not start with "..", such names are reserved`,
-		),
-		"rule 23: the data link": one(
-			"..data/x",
-			`items[0].path: Invalid value: "..data/x": must not start with "..", such names are reserved`,
-		),
-		"rule 25: the link of an update after cleaning": one(
-			"./..data_tmp",
-			`items[0].path: Invalid value: "./..data_tmp": must not start with "..", such names are reserved, `+
-				`and it means "..data_tmp"`,
-		),
-		"rule 25: the data link after cleaning": one(
-			".//..data",
-			`items[0].path: Invalid value: ".//..data": must not start with "..", such names are reserved, `+
-				`and it means "..data"`,
-		),
-		"rule 25: two dots deep in cleaned-away elements": one(
-			"././/./..x/y",
-			`items[0].path: Invalid value: "././/./..x/y": must not start with "..", such names are reserved, `+
-				`and it means "..x/y"`,
-		),
-		"rule 25: the volume itself": one(
-			".",
-			`items[0].path: Invalid value: ".": must name a file, and it means the volume itself`,
-		),
-		"rule 25: the volume itself, longer": one(
-			"././",
-			`items[0].path: Invalid value: "././": must name a file, and it means the volume itself`,
-		),
-		"rule 25: a NUL byte": one(
-			`a\0b`,
-			`items[0].path: Invalid value: "a\x00b": must not contain a NUL byte`,
-		),
-		"rule 24: an element of 256 bytes": one(
-			"a/"+strings.Repeat("x", 256),
-			`items[0].path: Invalid value: "a/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…": `+
-				`must have at most 255 bytes between slashes`,
-		),
-		"rule 24: an element of 128 characters in 256 bytes": one(
-			strings.Repeat("é", 128),
-			`items[0].path: Invalid value: "éééééééééééééééééééééééééééé…": must have at most 255 bytes between slashes`,
-		),
-		"rule 24: a path of 4097 bytes": one(
-			strings.Repeat("abcdefg/", 512)+"x",
-			`items[0].path: Invalid value: "abcdefg/abcdefg/abcdefg/abcdefg/abcdefg/abcdefg/abcdefg/a…": `+
-				`must have at most 4096 bytes, not 4097`,
-		),
-		"a path of 65 elements": one(
-			strings.Repeat("d/", 64)+"f",
-			`items[0].path: Invalid value: "d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d…": `+
-				`must have at most 64 elements, not 65`,
+		"a path of 65 elements": short(
+			strings.Repeat("d/", 64)+"f", `d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d…`,
+			`must have at most 64 elements, not 65`,
 		),
 		"trap 9: two spellings of one path, in the short form too": badItems(
 			`[{key: a, path: a//b}, {key: b, path: a/b}]`,

@@ -36,6 +36,17 @@ func with(more attributes) attributes {
 	return in
 }
 
+// badMode is the short form with nothing wrong but its default mode.
+func badMode(mode, hint string) bad {
+	return bad{
+		in:   with(attributes{"defaultMode": mode}),
+		want: fmt.Sprintf(`defaultMode: Invalid value: %q: must be an octal number from 0000 to 0777`, mode) + hint,
+	}
+}
+
+// known is how a message lists the attributes.
+const known = "known are configMap, secret, namespace, items, optional, sources, defaultMode, uid, gid, defaultUser, updatePolicy, onDelete"
+
 func testMistakes(t *testing.T, tests map[string]bad) {
 	t.Helper()
 	for name, tc := range tests {
@@ -126,21 +137,15 @@ func TestParseMistakesInAttributes(t *testing.T) {
 			want: `secretName: Forbidden: unknown attribute, did you mean "secret"?`,
 		},
 		"a key that is nothing like a known one": {
-			in: with(attributes{"reload": "true"}),
-			want: `reload: Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
-				`defaultMode, uid, gid, defaultUser, updatePolicy, onDelete`,
+			in:   with(attributes{"reload": "true"}),
+			want: `reload: Forbidden: unknown attribute, ` + known,
 		},
 		"keys that are not readable": {
 			in: with(attributes{"": "x", "a\nb": "x", "\xff": "x", strings.Repeat("k", 300): "x"}),
-			want: `"": Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
-				`defaultMode, uid, gid, defaultUser, updatePolicy, onDelete; ` +
-				`"a\nb": Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
-				`defaultMode, uid, gid, defaultUser, updatePolicy, onDelete; ` +
-				`kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk…: Forbidden: unknown attribute, ` +
-				`known are configMap, secret, namespace, items, optional, sources, defaultMode, uid, gid, ` +
-				`defaultUser, updatePolicy, onDelete; ` +
-				`"\xff": Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
-				`defaultMode, uid, gid, defaultUser, updatePolicy, onDelete`,
+			want: `"": Forbidden: unknown attribute, ` + known + `; ` +
+				`"a\nb": Forbidden: unknown attribute, ` + known + `; ` +
+				`kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk…: Forbidden: unknown attribute, ` + known + `; ` +
+				`"\xff": Forbidden: unknown attribute, ` + known,
 		},
 		"rule 15: an empty name, optional or not": {
 			in:   attributes{"configMap": "", "optional": "true"},
@@ -183,46 +188,16 @@ func TestParseMistakesInAttributes(t *testing.T) {
 			in:   with(attributes{"optional": ""}),
 			want: `optional: Unsupported value: "": supported values: "true", "false"`,
 		},
-		"rule 5: a mode with digits that are not octal": {
-			in:   with(attributes{"defaultMode": "0888"}),
-			want: `defaultMode: Invalid value: "0888": must be an octal number from 0000 to 0777`,
-		},
-		"rule 5: a mode with the sticky bit": {
-			in:   with(attributes{"defaultMode": "01777"}),
-			want: `defaultMode: Invalid value: "01777": must be an octal number from 0000 to 0777`,
-		},
-		"rule 5: a mode with setuid": {
-			in:   with(attributes{"defaultMode": "4755"}),
-			want: `defaultMode: Invalid value: "4755": must be an octal number from 0000 to 0777`,
-		},
-		"a mode in letters": {
-			in:   with(attributes{"defaultMode": "rw"}),
-			want: `defaultMode: Invalid value: "rw": must be an octal number from 0000 to 0777`,
-		},
-		"a negative mode": {
-			in:   with(attributes{"defaultMode": "-1"}),
-			want: `defaultMode: Invalid value: "-1": must be an octal number from 0000 to 0777`,
-		},
-		"an empty mode": {
-			in:   with(attributes{"defaultMode": ""}),
-			want: `defaultMode: Invalid value: "": must be an octal number from 0000 to 0777`,
-		},
-		"a mode that is only a prefix": {
-			in:   with(attributes{"defaultMode": "0o"}),
-			want: `defaultMode: Invalid value: "0o": must be an octal number from 0000 to 0777`,
-		},
-		"a mode with too many zeros": {
-			in:   with(attributes{"defaultMode": "00644"}),
-			want: `defaultMode: Invalid value: "00644": must be an octal number from 0000 to 0777`,
-		},
-		"a mode with blanks": {
-			in:   with(attributes{"defaultMode": " 0644\n"}),
-			want: `defaultMode: Invalid value: " 0644\n": must be an octal number from 0000 to 0777`,
-		},
-		"a mode copied from JSON": {
-			in:   with(attributes{"defaultMode": "493"}),
-			want: `defaultMode: Invalid value: "493": must be an octal number from 0000 to 0777, did you mean 0755 (decimal 493)?`,
-		},
+		"rule 5: a mode with digits that are not octal": badMode("0888", ""),
+		"rule 5: a mode with the sticky bit":            badMode("01777", ""),
+		"rule 5: a mode with setuid":                    badMode("4755", ""),
+		"a mode in letters":                             badMode("rw", ""),
+		"a negative mode":                               badMode("-1", ""),
+		"an empty mode":                                 badMode("", ""),
+		"a mode that is only a prefix":                  badMode("0o", ""),
+		"a mode with too many zeros":                    badMode("00644", ""),
+		"a mode with blanks":                            badMode(" 0644\n", ""),
+		"a mode copied from JSON":                       badMode("493", `, did you mean 0755 (decimal 493)?`),
 		"a user ID that is too large and a group ID that is negative": {
 			in: with(attributes{"uid": "2147483648", "gid": "-1"}),
 			want: `uid: Invalid value: "2147483648": must be a decimal number from 0 to 2147483647; ` +
@@ -262,8 +237,7 @@ func TestParseMistakesInAttributes(t *testing.T) {
 				"zone": "b", "configMap": "App", "namespace": "A", "items": `[{key: a}, {path: /b}]`, "optional": "no",
 				"defaultMode": "999", "uid": "x", "gid": "y", "updatePolicy": "never", "onDelete": "Delete",
 			},
-			want: `zone: Forbidden: unknown attribute, known are configMap, secret, namespace, items, optional, sources, ` +
-				`defaultMode, uid, gid, defaultUser, updatePolicy, onDelete; ` +
+			want: `zone: Forbidden: unknown attribute, ` + known + `; ` +
 				`configMap: Invalid value: "App": must be an object name: up to 253 of a-z, 0-9, "-" and ".", ` +
 				`first and last a letter or digit; ` +
 				`namespace: Invalid value: "A": must be a namespace: up to 63 of a-z, 0-9 and "-", ` +

@@ -6,39 +6,19 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"strings"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 	"github.com/liveconfig-csi/liveconfig/test/demo/narrator"
-	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 	"github.com/liveconfig-csi/liveconfig/test/kit/workdir"
 )
 
-func main() {
-	outcome, err := mountns.Reexec()
-	if err == nil && !outcome.Inside {
-		os.Exit(outcome.ExitCode)
-	}
-	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
-		err = run(ctx, os.Args[1:], os.Stdout)
-		stop()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
-		os.Exit(1)
-	}
-}
+func main() { narrator.Main(run) }
 
 // examples is the folder whose manifests the demo uses.
 const examples = "examples/redis"
@@ -151,14 +131,7 @@ func (d *demo) readPod() (*corev1.Pod, error) {
 
 // end checks that nothing is left, and says what to type next.
 func (d *demo) end() error {
-	table, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return err
-	}
-	if strings.Contains(string(table), d.node.KubeletDir()) {
-		return errors.New("a mount of the driver is left behind")
-	}
-	if err := fakekubelet.Gone(d.volume); err != nil {
+	if err := narrator.WantGone(d.volume, d.node.KubeletDir()); err != nil {
 		return err
 	}
 	d.Say("No mount and no directory is left. What to type next:")

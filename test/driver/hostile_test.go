@@ -33,12 +33,6 @@ func newHostileBench(t testing.TB, args ...string) *hostileBench {
 	return hostile(newRig(t, append([]string{"--publish-timeout=200ms"}, args...)...))
 }
 
-// newHostileBenchWithout is newHostileBench without an API server.
-func newHostileBenchWithout(t testing.TB) *hostileBench {
-	t.Helper()
-	return hostile(newRigWithout(t, "--publish-timeout=200ms"))
-}
-
 func hostile(inner *rig) *hostileBench {
 	t := inner.T
 	t.Helper()

@@ -23,7 +23,10 @@ import (
 // the volume is looked at when the driver is stopped, as after every test. This is fault 28.
 func TestNoSecretIsToldWhenThingsGoWrong(t *testing.T) {
 	t.Parallel()
-	for _, format := range []string{"text", "json"} {
+	for format, failed := range map[string]string{
+		"text": `level=ERROR msg="Call failed"`,
+		"json": `"level":"ERROR","msg":"Call failed"`,
+	} {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
 			b := newRig(t, "--publish-timeout=200ms", "--log-format="+format)
@@ -36,6 +39,7 @@ func TestNoSecretIsToldWhenThingsGoWrong(t *testing.T) {
 			// What a publish is refused for.
 			b.WantRefusal(b.Pod("no-key", map[string]string{"secret": "app", "items": "[{key: z, path: z}]"}),
 				codes.FailedPrecondition, "references non-existent secret key: z")
+			must(t, b.logged(failed))
 			b.WantRefusal(b.Pod("conflict", map[string]string{
 				"sources": "[{secret: {name: app}}, {secret: {name: app, items: [{key: a, path: a/a}]}}]",
 			}), codes.InvalidArgument, "a/a")

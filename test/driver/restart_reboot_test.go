@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,47 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
-
-// TestAReboot (faults 13 and 21) takes all mounts away while no driver runs, with the records or without. Volumes are
-// forgotten, published again with what their sources say by then, and unpublished as if they had been there.
-func TestAReboot(t *testing.T) {
-	t.Parallel()
-	for name, isStateLost := range map[string]bool{"the records are there": false, "nothing is there": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := fixture.New(t)
-			b.CreateConfigMap("web", map[string]string{"n": "1"})
-			web, goner := b.Pod("web", map[string]string{"configMap": "web"}), b.Pod("goner", map[string]string{"configMap": "web"})
-			b.Publish(web)
-			b.Publish(goner)
-			b.Kill()
-			unmount(t, b.Node.Target(web, fixture.VolumeName), b.Node.Target(goner, fixture.VolumeName))
-			if isStateLost {
-				must(t, os.RemoveAll(b.Node.StateDir()))
-			}
-			b.UpdateConfigMap("web", map[string]string{"n": "2"})
-			b.Start()
-			b.WantNumber("liveconfig_volumes", 0)
-			b.WantNumber("liveconfig_watches", 0)
-			b.Unpublish(goner)
-			b.WantNothing(goner, "unpublished after a reboot")
-			must(t, b.TryPublish(t.Context(), web))
-			if err := b.Holds(web, "n", "2"); err != nil {
-				t.Error(err)
-			}
-			b.UpdateConfigMap("web", map[string]string{"n": "3"})
-			b.WantFile(web, "n", "3")
-			b.WantMounts(1, "after a reboot")
-			if records := recordsHeld(b); records != 1 {
-				t.Errorf("%d records, want 1", records)
-			}
-		})
-	}
-}
 
 // unmount takes away what is mounted at the targets, as a reboot or an administrator does.
 func unmount(t testing.TB, targets ...string) {
@@ -110,32 +71,5 @@ func TestPodsThatGoWhileNoDriverRuns(t *testing.T) {
 	b.WantMounts(1, "in the end")
 	if records := recordsHeld(b); records != 1 {
 		t.Errorf("%d records, want 1", records)
-	}
-}
-
-// TestAVolumeThatCannotBeFoundAtTheStart (fault 20): of one volume the driver that starts cannot report whether it is there,
-// because somebody has mounted something on its target. It is not given up, and goes on when that is away, without a
-// repeat.
-func TestAVolumeThatCannotBeFoundAtTheStart(t *testing.T) {
-	t.Parallel()
-	b := fixture.New(t)
-	b.CreateConfigMap("web", map[string]string{"n": "1"})
-	covered, other := b.Pod("covered", map[string]string{"configMap": "web"}), b.Pod("other", map[string]string{"configMap": "web"})
-	b.Publish(covered)
-	b.Publish(other)
-	b.Kill()
-	target := b.Node.Target(covered, fixture.VolumeName)
-	must(t, unix.Mount("cover", target, "tmpfs", 0, "size=4k"))
-	uncover := func() error { return unix.Unmount(target, unix.MNT_DETACH) }
-	b.UpdateConfigMap("web", map[string]string{"n": "2"})
-	err := b.Node.StartDriver(t.Context())
-	if err == nil {
-		b.WantFile(other, "n", "2")
-		b.WantNumber("liveconfig_volumes", 2)
-	}
-	must(t, errors.Join(err, uncover()))
-	b.WantFile(covered, "n", "2")
-	if mounts := environment.Mounts(t, target); len(mounts) != 1 {
-		t.Errorf("mounts at the target: %q, want one", mounts)
 	}
 }

@@ -3,17 +3,11 @@ package volume
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
-	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
@@ -26,15 +20,6 @@ const source = "volume.test"
 
 // roomy are limits that no test reaches by accident.
 func roomy() volumefs.Limits { return volumefs.Limits{Bytes: 64 << 20, Inodes: 10000} }
-
-// policies are the writers that change a live volume, by update policy.
-func policies() map[string]atomicdir.Writer {
-	return map[string]atomicdir.Writer{
-		"Atomic":  atomicdir.Atomic{},
-		"Replace": atomicdir.Replace{},
-		"InPlace": atomicdir.InPlace{},
-	}
-}
 
 // live is a published volume.
 type live struct {
@@ -109,28 +94,11 @@ func (v *live) mustWrite(t *testing.T, next tree.Tree) {
 	}
 }
 
-func (v *live) path(name string) string { return filepath.Join(v.target, name) }
-
-func (v *live) usage(t *testing.T) volumefs.Usage {
-	t.Helper()
-	u, err := v.fs.Usage(v.target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u
-}
-
-// bind mounts a file or directory of the volume by itself, read-only, as a runtime does for a subPath.
+// bind mounts a file of the volume by itself, read-only, as a runtime does for a subPath.
 func (v *live) bind(t *testing.T, name string) string {
 	t.Helper()
 	at := filepath.Join(t.TempDir(), "subpath")
-	info, err := os.Stat(v.path(name))
-	if err == nil && info.IsDir() {
-		err = os.Mkdir(at, 0o755)
-	} else if err == nil {
-		err = os.WriteFile(at, nil, 0o600)
-	}
-	if err := errors.Join(err, bindReadOnly(v.path(name), at)); err != nil {
+	if err := errors.Join(os.WriteFile(at, nil, 0o600), bindReadOnly(filepath.Join(v.target, name), at)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -152,95 +120,5 @@ func bindReadOnly(from, at string) error {
 	return nil
 }
 
-// treeOf makes a tree of files that hold the text and have mode 0644.
-func treeOf(t *testing.T, files map[string]string) tree.Tree {
-	t.Helper()
-	list := make([]tree.File, 0, len(files))
-	for p, text := range files {
-		list = append(list, tree.File{Path: p, Data: []byte(text), Mode: 0o644})
-	}
-	made, err := tree.New(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made
-}
-
 // seen maps every path that a user sees in a volume to its kind, mode, owner and content.
 type seen map[string]string
-
-func wanted(t tree.Tree) seen {
-	s := seen{}
-	for _, d := range append(t.Dirs(), ".") {
-		s[d] = fmt.Sprintf("%v %d:%d", t.DirMode|fs.ModeDir, t.UID, t.GID)
-	}
-	for _, f := range t.Files {
-		s[f.Path] = fmt.Sprintf("%v %d:%d %s", f.Mode, t.UID, t.GID, f.Data)
-	}
-	return s
-}
-
-// look enters what is at dir/name, following links, and everything below it.
-func (s seen) look(dir, name string) error {
-	p := filepath.Join(dir, name)
-	info, err := os.Stat(p)
-	if err != nil {
-		return err
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return fmt.Errorf("no owner for %s", p)
-	}
-	s[name] = fmt.Sprintf("%v %d:%d", info.Mode(), st.Uid, st.Gid)
-	if !info.IsDir() {
-		data, err := os.ReadFile(p)
-		s[name] += " " + string(data)
-		return err
-	}
-	list, err := os.ReadDir(p)
-	if err != nil {
-		return err
-	}
-	for _, d := range list {
-		if name == "." && strings.HasPrefix(d.Name(), "..") {
-			continue
-		}
-		if err := s.look(dir, filepath.Join(name, d.Name())); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// check compares the volume with what was written last.
-func (v *live) check(t *testing.T, want tree.Tree) {
-	t.Helper()
-	got := seen{}
-	if err := got.look(v.target, "."); err != nil {
-		t.Error(err)
-	}
-	if w := wanted(want); !maps.Equal(w, got) { // Comparing first is faster by far when there are many files.
-		diff := cmp.Diff(w, got)
-		t.Errorf("%T: what a user sees (-want +got):\n%.4000s", v.writer, diff)
-	}
-	list, err := os.ReadDir(v.target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reserved := 0
-	for _, d := range list {
-		if strings.HasPrefix(d.Name(), "..") {
-			reserved++
-		}
-	}
-	// An Atomic keeps ..data and one generation, the others nothing.
-	if want := map[bool]int{true: 2, false: 0}[v.isAtomic()]; reserved != want {
-		names := slices.DeleteFunc(list, func(d fs.DirEntry) bool { return !strings.HasPrefix(d.Name(), "..") })
-		t.Errorf("%T: the volume has %d reserved names, want %d: %v", v.writer, reserved, want, names)
-	}
-}
-
-func (v *live) isAtomic() bool {
-	_, ok := v.writer.(atomicdir.Atomic)
-	return ok
-}

@@ -20,7 +20,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 )
 
-// taskVariable, when set, makes the test binary do one task instead of running tests. It holds a task as JSON.
+// taskVariable, when set, makes the test binary read a volume instead of running tests. It holds a readTask as JSON.
 const taskVariable = "LIVECONFIG_VOLUME_TASK"
 
 func TestMain(m *testing.M) {
@@ -30,22 +30,12 @@ func TestMain(m *testing.M) {
 	os.Exit(mountns.Main(m))
 }
 
-// task is what another process does for a test. Exactly one field is set.
-type task struct {
-	Read  *readTask  `json:"read,omitempty"`
-	Umask *umaskTask `json:"umask,omitempty"`
-}
-
 // runTask does the task and returns the code to exit with. What went wrong with the task itself goes to standard error.
 func runTask(text string) int {
-	var t task
+	var t readTask
 	err := json.Unmarshal([]byte(text), &t)
-	switch {
-	case err != nil:
-	case t.Read != nil:
-		err = t.Read.run(os.Stdin, os.Stdout)
-	case t.Umask != nil:
-		err = t.Umask.run(os.Stdout)
+	if err == nil {
+		err = t.run(os.Stdin, os.Stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "task:", err)
@@ -62,7 +52,7 @@ type process struct {
 	stderr strings.Builder
 }
 
-func start(t *testing.T, do task) *process {
+func start(t *testing.T, do readTask) *process {
 	t.Helper()
 	text, err := json.Marshal(do)
 	if err != nil {

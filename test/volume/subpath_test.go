@@ -4,74 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
-
-// TestSubPathOfFile mounts one file by itself, as a runtime does for a subPath, and updates the volume. Rule 50 says
-// that such a mount is made once; only a writer that keeps the inode reaches it. This is fault 9.
-func TestSubPathOfFile(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct {
-		writer      atomicdir.Writer
-		afterUpdate string
-	}{
-		"InPlace shows the update":  {atomicdir.InPlace{}, "the new text"},
-		"Replace keeps what it was": {atomicdir.Replace{}, "old"},
-		"Atomic keeps what it was":  {atomicdir.Atomic{}, "old"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			v := publish(t, test.writer, roomy(), treeOf(t, map[string]string{"f": "old", "d/f": "old", "z": "old"}))
-			top, nested, gone := v.bind(t, "f"), v.bind(t, "d/f"), v.bind(t, "z")
-			v.mustWrite(t, treeOf(t, map[string]string{"f": "the new text", "d/f": "the new text"}))
-			wantFile(t, top, test.afterUpdate)
-			wantFile(t, nested, test.afterUpdate)
-			wantFile(t, gone, "old")
-			wantFile(t, v.path("f"), "the new text")
-			if err := os.WriteFile(top, nil, 0o600); err == nil {
-				t.Error("a subPath can be written to, want read-only")
-			}
-		})
-	}
-}
-
-func wantFile(t *testing.T, file, want string) {
-	t.Helper()
-	if got, err := os.ReadFile(file); string(got) != want {
-		t.Errorf("%s = %q, %v, want %q", filepath.Base(file), got, err, want)
-	}
-}
-
-// TestSubPathOfDirectory mounts one directory by itself. With plain files it shows what comes and goes.
-func TestSubPathOfDirectory(t *testing.T) {
-	t.Parallel()
-	for policy, w := range map[string]atomicdir.Writer{"InPlace": atomicdir.InPlace{}, "Replace": atomicdir.Replace{}} {
-		t.Run(policy, func(t *testing.T) {
-			t.Parallel()
-			v := publish(t, w, roomy(), treeOf(t, map[string]string{"d/stays": "1", "d/goes": "1", "d/e/f": "1"}))
-			at := v.bind(t, "d")
-			v.mustWrite(t, treeOf(t, map[string]string{"d/stays": "2", "d/comes": "2", "d/e/f": "2", "d/g/h": "2"}))
-			got := seen{}
-			if err := got.look(at, "."); err != nil {
-				t.Fatal(err)
-			}
-			want := wanted(treeOf(t, map[string]string{"stays": "2", "comes": "2", "e/f": "2", "g/h": "2"}))
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("what the subPath shows (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
 
 // TestSubPathReaders reads one file of an InPlace volume through its own mount while its length goes up and down. A read
 // may find the bytes of two updates, but never fewer than the shortest text there was meanwhile, and no other bytes but

@@ -207,13 +207,6 @@ func (a *apiServer) hangUp() {
 	clear(a.watches)
 }
 
-// deaden makes the open watches silent, and leaves them open.
-func (a *apiServer) deaden() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	clear(a.watches)
-}
-
 // wantRequests compares the verbs of the requests so far.
 func (a *apiServer) wantRequests(want ...string) {
 	a.t.Helper()

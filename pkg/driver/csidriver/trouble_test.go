@@ -85,42 +85,42 @@ func TestForbiddenFromTheStart(t *testing.T) {
 // happened.
 func TestTroubleKeepsWhatIsKnown(t *testing.T) {
 	t.Parallel()
-	objects := map[string]func(*fixture){
-		right: func(f *fixture) { f.put(new(true)) }, wrong: func(f *fixture) { f.put(new(false)) }, missing: func(*fixture) {},
+	tests := map[string]struct {
+		object func(*fixture)
+		is     trouble
+	}{
+		right:   {func(f *fixture) { f.put(new(true)) }, denied()},
+		wrong:   {func(f *fixture) { f.put(new(false)) }, refused()},
+		missing: {func(*fixture) {}, overloaded()},
 	}
-	troubles := map[string]trouble{
-		"forbidden": denied(), "refused": refused(), "overloaded": overloaded(), "unauthorized": unauthorized(),
-	}
-	for known, object := range objects {
-		for sentence, is := range troubles {
-			t.Run(known+" and then "+sentence, func(t *testing.T) {
-				bubble(t, func(f *fixture) {
-					object(f)
-					f.start()
-					f.want(known)
-					f.skipLog()
-					pass(time.Minute) // A watch that ends sooner is not taken for one that was open.
-					f.suffer(is)
-					f.hangUp()
-					pass(10 * time.Minute)
-					f.want(known)
-					f.wantLog(logStays)
+	for known, test := range tests {
+		t.Run(known, func(t *testing.T) {
+			bubble(t, func(f *fixture) {
+				test.object(f)
+				f.start()
+				f.want(known)
+				f.skipLog()
+				pass(time.Minute) // A watch that ends sooner is not taken for one that was open.
+				f.suffer(test.is)
+				f.hangUp()
+				pass(10 * time.Minute)
+				f.want(known)
+				f.wantLog(logStays)
 
-					becomes, lines := right, []string{logRight, logAgain}
-					if known == right {
-						f.remove()
-						becomes, lines = missing, []string{logWrong, logAgain}
-					} else {
-						f.put(new(true))
-					}
-					f.want(known)
-					f.suffer(trouble{})
-					pass(longestSilence)
-					f.want(becomes)
-					f.wantLog(lines...)
-				})
+				becomes, lines := right, []string{logRight, logAgain}
+				if known == right {
+					f.remove()
+					becomes, lines = missing, []string{logWrong, logAgain}
+				} else {
+					f.put(new(true))
+				}
+				f.want(known)
+				f.suffer(trouble{})
+				pass(longestSilence)
+				f.want(becomes)
+				f.wantLog(lines...)
 			})
-		}
+		})
 	}
 }
 
@@ -188,30 +188,5 @@ func TestAnotherSortOfTroubleIsNews(t *testing.T) {
 		pass(time.Minute)
 		f.wantLog(logAgain)
 		f.want(right)
-	})
-}
-
-// TestAWatchThatIsRefused: lists are served, so the state is known, and seen by the list of each
-// attempt.
-func TestAWatchThatIsRefused(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		f.put(new(true))
-		f.suffer(trouble{watch: forbidden("watch")})
-		f.start()
-		f.want(right)
-		f.wantLog(logRight, logStays)
-		pass(20 * time.Minute)
-		f.wantLog()
-
-		f.put(new(false))
-		pass(longestSilence)
-		f.want(wrong)
-		f.wantLog(logWrong)
-
-		f.suffer(trouble{})
-		pass(longestSilence)
-		f.put(new(true))
-		f.want(right)
-		f.wantLog(logAgain, logRight)
 	})
 }

@@ -190,9 +190,12 @@ func TestChangesAreFollowed(t *testing.T) {
 		t.Errorf("changed at %v and %v, want a time for the change alone", first.Content.ChangedAt, second.Content.ChangedAt)
 	}
 	write(t, f.dir, map[string]string{"new.yaml": configMap("late", "3")})
-	f.await(late, "it appears", holds("3"))
+	there := f.await(late, "it appears", holds("3"))
 	write(t, f.dir, map[string]string{"new.yaml": ""})
-	f.await(late, "it goes", func(s source.Snapshot) bool { return s.Synced && !s.Found })
+	gone := f.await(late, "it goes", func(s source.Snapshot) bool { return s.Synced && !s.Found })
+	if !gone.Changed.After(there.Changed) {
+		t.Errorf("gone since %v, want a time after %v: an object that is replaced takes no file away (fault 25)", gone.Changed, there.Changed)
+	}
 	write(t, f.dir, map[string]string{"web.yaml": configMap("web", "1")})
 	third := f.await(web(), "as at first", holds("1"))
 	if third.Content.ResourceVersion != first.Content.ResourceVersion {

@@ -7,6 +7,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/csidriver"
@@ -216,6 +217,38 @@ func TestBadTargetsAreRefused(t *testing.T) {
 			checkStatus(t, err, codes.InvalidArgument, want)
 			_, err = client.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: volumeID, TargetPath: path})
 			checkStatus(t, err, codes.InvalidArgument, want)
+			if volumes.touched() {
+				t.Error("a refused request got through")
+			}
+		})
+	}
+}
+
+// TestTargetsThatAreNoPaths, and texts that would be more than one line of a log: little of them is repeated.
+func TestTargetsThatAreNoPaths(t *testing.T) {
+	t.Parallel()
+	for name, path := range map[string]string{
+		"a NUL at the end":                 target + "\x00",
+		"a NUL in front":                   "\x00" + target,
+		"a NUL before what would be wrong": target + "\x00/../../../../../../../outside/mount",
+		"too long by one":                  target + strings.Repeat("x", 4096-len(target)),
+		"far too long":                     target + strings.Repeat("/volumes", 100_000),
+		"a line break":                     "/\ntime=now level=INFO msg=forged",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			volumes := &fakeVolumes{}
+			client := csi.NewNodeClient(connect(t, volumes, noUsage))
+			request := publishRequest()
+			request.TargetPath = path
+			_, publish := client.NodePublishVolume(t.Context(), request)
+			_, unpublish := client.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: volumeID, TargetPath: path})
+			for call, err := range map[string]error{"publish": publish, "unpublish": unpublish} {
+				text := status.Convert(err).Message()
+				if status.Code(err) != codes.InvalidArgument || len(text) > 300 || strings.ContainsAny(text, "\x00\n") {
+					t.Errorf("%s = %s %q, want one short line", call, status.Code(err), text)
+				}
+			}
 			if volumes.touched() {
 				t.Error("a refused request got through")
 			}

@@ -95,9 +95,7 @@ func TestNewClearsUnfinishedRecords(t *testing.T) {
 	path := onlyFile(t, dir)
 	left := filepath.Join(filepath.Dir(path), "tmp-12345")
 	must(t, os.WriteFile(left, []byte(`{"schemaVersion":1,"vol`), 0o600))
-	if diff := gocmp.Diff([]state.Record{record("v")}, list(t, open(t, dir))); diff != "" {
-		t.Errorf("records (-want +got):\n%s", diff)
-	}
+	wantRecords(t, open(t, dir), record("v"))
 	if got := onlyFile(t, dir); got != path {
 		t.Errorf("the file that is left is %s, want %s", got, path)
 	}

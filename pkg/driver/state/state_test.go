@@ -63,6 +63,14 @@ func list(t *testing.T, s *state.Store) []state.Record {
 	return records
 }
 
+// wantRecords compares the records, sorted by volume ID.
+func wantRecords(t *testing.T, s *state.Store, want ...state.Record) {
+	t.Helper()
+	if diff := gocmp.Diff(want, list(t, s)); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+}
+
 // onlyFile returns the path of the one file of the store below dir.
 func onlyFile(t *testing.T, dir string) string {
 	t.Helper()
@@ -105,9 +113,7 @@ func TestPutReplaces(t *testing.T) {
 	later := record("v")
 	later.Attributes, later.FSGroup = map[string]string{"secret": "cert"}, nil
 	put(t, s, record("v"), later)
-	if diff := gocmp.Diff([]state.Record{later}, list(t, s)); diff != "" {
-		t.Errorf("records (-want +got):\n%s", diff)
-	}
+	wantRecords(t, s, later)
 	onlyFile(t, dir)
 }
 
@@ -121,9 +127,7 @@ func TestDelete(t *testing.T) {
 			t.Fatalf("Delete = %v, want no error", err)
 		}
 	}
-	if diff := gocmp.Diff([]state.Record{record("b")}, list(t, s)); diff != "" {
-		t.Errorf("records (-want +got):\n%s", diff)
-	}
+	wantRecords(t, s, record("b"))
 	onlyFile(t, dir)
 }
 

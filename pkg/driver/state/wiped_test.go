@@ -26,9 +26,7 @@ func TestPutAfterTheDirectoryWasWiped(t *testing.T) {
 			put(t, s, record("before"))
 			must(t, os.RemoveAll(filepath.Join(dir, wiped)))
 			put(t, s, record("after"))
-			if diff := gocmp.Diff([]state.Record{record("after")}, list(t, s)); diff != "" {
-				t.Errorf("records (-want +got):\n%s", diff)
-			}
+			wantRecords(t, s, record("after"))
 			for _, path := range []string{dir, filepath.Join(dir, "volumes")} {
 				if got, want := modeOf(t, path), fs.ModeDir|0o700; got != want {
 					t.Errorf("mode of %s = %v, want %v", path, got, want)
@@ -92,9 +90,7 @@ func TestEnsure(t *testing.T) {
 			if err := s.Ensure(later); err != nil {
 				t.Fatalf("Ensure = %v, want no error", err)
 			}
-			if diff := gocmp.Diff([]state.Record{tt.want}, list(t, s)); diff != "" {
-				t.Errorf("records (-want +got):\n%s", diff)
-			}
+			wantRecords(t, s, tt.want)
 		})
 	}
 }
@@ -140,9 +136,7 @@ func TestNewClearsWhateverIsCalledTemporary(t *testing.T) {
 	must(t, os.MkdirAll(filepath.Join(full, "more"), 0o700))
 	must(t, os.WriteFile(filepath.Join(full, "more", "file"), nil, 0o600))
 	pipe(t, filepath.Join(filepath.Dir(path), "tmp-y"))
-	if diff := gocmp.Diff([]state.Record{record("v")}, list(t, open(t, dir))); diff != "" {
-		t.Errorf("records (-want +got):\n%s", diff)
-	}
+	wantRecords(t, open(t, dir), record("v"))
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(entries) != 1 {
 		t.Errorf("the directory holds %v (%v), want the record and nothing else", entries, err)
@@ -161,9 +155,7 @@ func TestNewWithALeftOverThatStays(t *testing.T) {
 		t.Fatal("the left-over could be removed, so this test shows nothing")
 	}
 	put(t, s, record("v"))
-	if diff := gocmp.Diff([]state.Record{record("v")}, list(t, s)); diff != "" {
-		t.Errorf("records (-want +got):\n%s", diff)
-	}
+	wantRecords(t, s, record("v"))
 	entries, err := os.ReadDir(filepath.Join(dir, "volumes"))
 	if err != nil || len(entries) != 2 {
 		t.Errorf("the directory holds %v (%v), want the record and what was there", entries, err)

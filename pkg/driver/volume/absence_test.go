@@ -100,10 +100,14 @@ func TestDeletedSource(t *testing.T) {
 		d = d.restart()
 		n.wantFiles(r, files)
 		n.wantProblem(d, r, problem)
+		n.seen.forget()
 		n.cluster.set(web, "a", "again")
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": "again"})
 		n.wantProblem(d, r, "")
+		if problem != "" {
+			n.wantTold(`Projected: volume "config": the files are current again`)
+		}
 	})
 }
 
@@ -148,18 +152,23 @@ func TestWhatIsNotInTheFilesIsNotHeld(t *testing.T) {
 
 		// A volume that comes later is not held either.
 		override := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "override"}
-		n.cluster.set(override, "b", "1")
+		n.cluster.set(override, "b", "1", "a", "covered")
 		pass(time.Minute)
-		n.wantFiles(r, map[string]string{"a": "2", "b": "1"})
+		n.wantFiles(r, map[string]string{"a": "covered", "b": "1"})
 		n.cluster.remove(override)
 		late := n.request("late", r.Attributes)
 		began = time.Now()
 		d.publish(late)
 		n.wantFiles(late, map[string]string{"a": "2"})
-		n.wantFiles(r, map[string]string{"a": "2", "b": "1"})
+		n.wantFiles(r, map[string]string{"a": "covered", "b": "1"})
 		if took := time.Since(began); took >= absence {
 			n.Fatalf("publish took %s, want it within %s", took, absence)
 		}
+		pass(2 * absence)
+		n.wantFiles(r, map[string]string{"a": "2"}) // What a later source has covered is back (rule 12).
+		n.cluster.set(override, "a", "again")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "again"})
 	})
 }
 

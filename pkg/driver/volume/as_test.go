@@ -54,6 +54,32 @@ func TestAFileOfAllKeysFollowsItsSource(t *testing.T) {
 	})
 }
 
+// TestFilesOfAllKeysInEachLayout beside each other: each has its format, its mode and the names that its items give to keys. A
+// source that is not there makes no file.
+func TestFilesOfAllKeysInEachLayout(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []api.UpdatePolicy{api.UpdateAtomic, api.UpdateReplace, api.UpdateInPlace} {
+		bubbleCase(t, string(policy), func(n *node) {
+			n.cluster.set(web, "COLOR", "red", "GREETING", "it's\n\"you\" $HOME")
+			n.cluster.set(tls, "log.level", "debug", "token", "t=1 #2")
+			_, r := n.live(map[string]string{api.KeyUpdatePolicy: string(policy), api.KeySources: `
+- configMap: {name: web, as: {path: conf/app.env, format: dotenv, mode: 0440}}
+- secret:
+    name: tls
+    items: [{key: log.level, path: LOG_LEVEL}, {key: token}]
+    as: {path: secret.json, format: json, mode: 0400}
+- configMap: {name: none, optional: true, as: {path: none.yaml, format: yaml}}`})
+			const secret = "{\n  \"LOG_LEVEL\": \"debug\",\n  \"token\": \"t=1 #2\"\n}\n"
+			n.wantFiles(r, map[string]string{"conf/app.env": "COLOR='red'\nGREETING='it'\\''s\n\"you\" $HOME'\n", "secret.json": secret})
+			n.cluster.set(web, "COLOR", "green", "SHAPE", "round")
+			pass(settling)
+			n.wantFiles(r, map[string]string{"conf/app.env": "COLOR='green'\nSHAPE='round'\n", "secret.json": secret})
+			n.wantMode(r, "conf/app.env", 0o440)
+			n.wantMode(r, "secret.json", 0o400)
+		})
+	}
+}
+
 // TestPublishRefusesWhatIsUnfit at once: to wait for another content would help nobody to see what is wrong.
 func TestPublishRefusesWhatIsUnfit(t *testing.T) {
 	bubble(t, func(n *node) {

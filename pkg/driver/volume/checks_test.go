@@ -75,6 +75,16 @@ func (n *node) wantFiles(r state.Record, want map[string]string) {
 	}
 }
 
+// wantMode checks the mode of a file or directory of a volume.
+func (n *node) wantMode(r state.Record, path string, want fs.FileMode) {
+	n.Helper()
+	info, err := os.Stat(filepath.Join(r.TargetPath, path))
+	n.must(err)
+	if info.Mode() != want {
+		n.Errorf("mode of %q = %v, want %v", path, info.Mode(), want)
+	}
+}
+
 // files returns the contents of all visible files by path, following the links; nil when there is no directory.
 func (n *node) files(dir string) map[string]string {
 	n.Helper()

@@ -9,9 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
 // TestFailingFirstPublishLeavesNothing breaks each side effect of a publish in turn. The kubelet's next try succeeds.
@@ -131,37 +132,55 @@ func TestEveryCauseIsNamed(t *testing.T) {
 // TestTargetThatIsTaken: what somebody else has put in the target's place is neither used nor removed. This is fault 16.
 func TestTargetThatIsTaken(t *testing.T) {
 	t.Parallel()
+	mount := func(source, kind string, flags uintptr) func(*node, string) error {
+		return func(_ *node, target string) error {
+			return errors.Join(os.Mkdir(target, 0o750), unix.Mount(source, target, kind, flags, ""))
+		}
+	}
+	const ours = unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	tests := map[string]struct {
-		take func(n *node, target string) error
-		want volume.Kind
+		take  func(n *node, target string) error
+		want  volume.Kind
+		stays bool // Unpublish fails, because it must not take it away.
 	}{
-		"by a file":                {func(_ *node, target string) error { return os.WriteFile(target, []byte("mine"), 0o600) }, volume.IO},
-		"by a symlink":             {func(n *node, target string) error { return os.Symlink(n.dir, target) }, volume.Invalid},
-		"by a directory in use":    {func(_ *node, target string) error { return os.MkdirAll(target+"/mine", 0o700) }, volume.IO},
-		"as there is no way to it": {func(_ *node, target string) error { return os.Remove(strings.TrimSuffix(target, "/mount")) }, volume.IO},
+		"by a file":                     {func(_ *node, target string) error { return os.WriteFile(target, []byte("mine"), 0o600) }, volume.IO, true},
+		"by a pipe":                     {func(_ *node, target string) error { return unix.Mkfifo(target, 0o600) }, volume.IO, true},
+		"by a symlink":                  {func(n *node, target string) error { return os.Symlink(n.dir, target) }, volume.Invalid, false},
+		"by a directory in use":         {func(_ *node, target string) error { return os.MkdirAll(target+"/mine", 0o700) }, volume.IO, true},
+		"as there is no way to it":      {func(_ *node, target string) error { return os.Remove(strings.TrimSuffix(target, "/mount")) }, volume.IO, false},
+		"by a file system":              {mount("tmpfs", "tmpfs", 0), volume.Invalid, true},
+		"by one with the flags of ours": {mount("theirs", "tmpfs", ours), volume.Invalid, true},
+		"by a bind mount":               {mount("/dev", "", unix.MS_BIND), volume.Invalid, true},
+		"by a file on a file": {func(_ *node, target string) error {
+			return errors.Join(os.WriteFile(target, nil, 0o600), unix.Mount("/dev/null", target, "", unix.MS_BIND, ""))
+		}, volume.Invalid, true},
 	}
 	for name, tt := range tests {
 		bubbleCase(t, name, func(n *node) {
 			d, r := n.ready()
 			n.must(tt.take(n, r.TargetPath))
 			before, err := os.Lstat(r.TargetPath)
-			d.wantRefused(r, tt.want)
-			if after, _ := os.Lstat(r.TargetPath); err == nil && !os.SameFile(before, after) {
-				n.Error("what was at the target is not there any more")
+			mounts := n.mountPoints(n.dir)
+			check := func() {
+				n.Helper()
+				if after, _ := os.Lstat(r.TargetPath); err == nil && !os.SameFile(before, after) {
+					n.Error("what was at the target is not there any more")
+				}
+				wantSame(n, "mounts", mounts, n.mountPoints(n.dir))
+				n.wantRecords()
+				wantSame(n, "Volumes()", 0, d.Volumes())
+				n.wantNoUsers()
 			}
-			n.wantRecords()
-			wantSame(n, "Volumes()", 0, d.Volumes())
-			n.wantNoUsers()
+			for range 2 {
+				d.wantRefused(r, tt.want)
+				check()
+				if err := d.Unpublish(n.ctx, r.VolumeID, r.TargetPath); (err != nil) != tt.stays {
+					n.Errorf("Unpublish() = %v, want an error: %t", err, tt.stays)
+				}
+				check()
+			}
+			_, problem := d.Condition(r.VolumeID, r.TargetPath)
+			n.wantKind(problem, volume.Unknown)
 		})
 	}
-}
-
-// TestForeignMountIsRefused: what else is mounted on the target is the caller's mistake, and stays.
-func TestForeignMountIsRefused(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.ready()
-		n.faults.set("mounted", &volumefs.ForeignMountError{Target: r.TargetPath, FSType: "nfs", Source: "server:/share"})
-		d.wantRefused(r, volume.Invalid)
-		n.wantNothing(d)
-	})
 }

@@ -208,35 +208,52 @@ func TestRevertAfterAWriteThatFailedLate(t *testing.T) {
 	})
 }
 
-// TestVolumeHasRoomForWhatAnObjectCanHold: each file takes whole pages, and an update needs room beside the old files.
-// This is rule 17.
+// TestVolumeHasRoomForWhatAnObjectCanHold: each file takes whole pages, and an update, which may exchange every name and every
+// byte, needs room beside the old files. This is rule 17.
 func TestVolumeHasRoomForWhatAnObjectCanHold(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		attributes map[string]string
 		keys, size int
 	}{
-		"one large file":    {attributes: configMap("web"), keys: 1, size: 1 << 20},
-		"many small files":  {attributes: configMap("web"), keys: 4000, size: 200},
-		"many empty files":  {attributes: configMap("web"), keys: 10_000},
-		"one key, two ways": {attributes: configMap("web", api.KeyItems, "[{key: k0, path: a}, {key: k0, path: b}]"), keys: 1, size: 1 << 20},
+		"one large file":              {keys: 1, size: 1 << 20},
+		"a thousand files":            {keys: 1000, size: 1 << 20 / 1000},
+		"as many files as there are":  {keys: 1 << 14, size: 1 << 20 >> 14},
+		"255 pages and a little more": {keys: 256, size: 4095},
+		"one key, two ways":           {attributes: configMap("web", api.KeyItems, "[{key: k, path: a}, {key: k, path: b}]"), keys: 1, size: 1 << 20},
 	}
-	for name, tt := range tests {
-		bubbleCase(t, name, func(n *node) {
-			fill := func(b string) map[string]string {
-				data := map[string]string{}
-				for i := range tt.keys {
-					data[fmt.Sprintf("k%d", i)] = strings.Repeat(b, tt.size)
-				}
-				return data
+	for _, policy := range []api.UpdatePolicy{api.UpdateAtomic, api.UpdateReplace, api.UpdateInPlace} {
+		for name, tt := range tests {
+			run := bubble
+			if tt.keys > 1000 { // Which takes a while.
+				run = bubbleShared
 			}
-			n.cluster.set(web, pairs(fill("1"))...)
-			d, r := n.live(tt.attributes, onKernel)
-			n.cluster.set(web, pairs(fill("2"))...)
-			pass(settling)
-			n.wantProblem(d, r, "")
-			n.wantNames(r, "2")
-		})
+			check := func(n *node) {
+				fill := func(b string) map[string]string {
+					data := map[string]string{}
+					for i := range tt.keys {
+						data[fmt.Sprint("k", b, "-", i)] = strings.Repeat(b, tt.size)
+					}
+					if tt.attributes != nil {
+						data = map[string]string{"k": strings.Repeat(b, tt.size)}
+					}
+					return data
+				}
+				attributes := configMap("web")
+				maps.Copy(attributes, tt.attributes)
+				attributes[api.KeyUpdatePolicy] = string(policy)
+				n.cluster.set(web, pairs(fill("1"))...)
+				d, r := n.live(attributes, onKernel)
+				n.cluster.set(web, pairs(fill("2"))...)
+				pass(settling)
+				n.wantProblem(d, r, "")
+				n.wantNames(r, "2")
+				if got := len(n.files(r.TargetPath)); tt.attributes == nil && got != tt.keys {
+					n.Errorf("%d files, want %d", got, tt.keys)
+				}
+			}
+			t.Run(fmt.Sprintf("%s, %s", name, policy), func(t *testing.T) { run(t, check) })
+		}
 	}
 }
 

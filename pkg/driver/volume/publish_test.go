@@ -2,10 +2,15 @@ package volume_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
@@ -23,12 +28,13 @@ func TestPublishShowsTheFilesOfItsSources(t *testing.T) {
 		n.wantFiles(r, map[string]string{"index.html": "hello", "empty": "", "certs/tls.key": "k1"})
 		n.wantRecords(r)
 		wantSame(n, "users of sources", map[api.Ref]int{web: 1, tls: 1}, n.cluster.users())
-		info, err := os.Stat(r.TargetPath + "/certs/tls.key")
-		n.must(err)
-		wantSame(n, "mode, want 0400", 0o400, info.Mode().Perm())
+		n.wantMode(r, "certs/tls.key", 0o400)
+		if err := os.WriteFile(r.TargetPath+"/empty", nil, 0o600); !errors.Is(err, syscall.EROFS) {
+			n.Errorf("writing through the target = %v, want %v", err, syscall.EROFS)
+		}
 		n.wantTold()
 		n.wantProblem(d, r, "")
-		_, err = d.Condition(r.VolumeID, r.TargetPath+"2")
+		_, err := d.Condition(r.VolumeID, r.TargetPath+"2")
 		if got, want := n.wantKind(err, volume.Unknown), "volume csi-config is not published on "+r.TargetPath+"2"; got != want {
 			n.Errorf("Condition() says %q, want %q", got, want)
 		}
@@ -52,18 +58,47 @@ func TestPublishOrdersItsSideEffects(t *testing.T) {
 	})
 }
 
-// TestPublishGivesTheFilesToTheFSGroup has the group 0, which is a value (rule 53).
+// TestPublishGivesTheFilesToTheFSGroup shows rules 53 and 54 at publish, after an update, and after an update by the next run
+// of the driver (trap 5). The group is 0, which is a value like any other. With a uid, modes are exact.
 func TestPublishGivesTheFilesToTheFSGroup(t *testing.T) {
 	bubble(t, func(n *node) {
+		modes := map[string]fs.FileMode{
+			"0644": 0o644, "0400": 0o440, "0600": 0o640, "0000": 0o440, "0200": 0o640, "0111": 0o551, "0777": 0o777,
+		}
+		var items []string
+		for mode := range modes {
+			items = append(items, fmt.Sprintf("{key: a, path: d/%s, mode: %s}", mode, mode))
+		}
 		n.cluster.set(web, "a", "1")
+		r := n.request("config", configMap("web", api.KeyItems, "["+strings.Join(items, ", ")+"]"))
+		exact := n.request("exact", configMap("web", api.KeyDefaultMode, "0400", api.KeyUID, "0"))
+		r.FSGroup, exact.FSGroup = new(0), new(0)
 		d := n.start()
-		r := n.request("config", configMap("web", api.KeyDefaultMode, "0400"))
-		zero := 0 // A group like any other.
-		r.FSGroup = &zero
 		d.publish(r)
-		info, err := os.Stat(r.TargetPath + "/a")
-		n.must(err)
-		wantSame(n, "mode, want 0440", 0o440, info.Mode().Perm())
+		d.publish(exact)
+		check := func(value string) {
+			n.Helper()
+			n.wantFiles(exact, map[string]string{"a": value})
+			n.wantMode(exact, "a", 0o400)
+			want := map[string]string{}
+			for mode := range modes {
+				want["d/"+mode] = value
+				n.wantMode(r, "d/"+mode, modes[mode])
+			}
+			n.wantFiles(r, want)
+			for _, dir := range []string{".", "d", "..data"} {
+				n.wantMode(r, dir, fs.ModeDir|fs.ModeSetgid|0o755)
+			}
+		}
+		check("1")
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		check("2")
+		d.stop()
+		n.cluster.set(web, "a", "3")
+		n.start()
+		pass(settling)
+		check("3")
 	})
 }
 
@@ -122,7 +157,8 @@ func TestPublishNeedsEveryWatch(t *testing.T) {
 	})
 }
 
-// TestPublishIsBusy is fault 18.
+// TestPublishIsBusy is fault 18: a call that comes while another one for the volume waits is refused and does not wait. Nothing
+// piles up, neither of calls that are refused nor of callers that give up: at the end of a bubble no goroutine is left.
 func TestPublishIsBusy(t *testing.T) {
 	bubble(t, func(n *node) {
 		d := n.start()
@@ -134,7 +170,11 @@ func TestPublishIsBusy(t *testing.T) {
 
 		wantSame(n, "Volumes()", 1, d.Volumes())
 		want := "another call for volume csi-config is under way"
-		d.wantRefused(r, volume.Busy, want)
+		began := time.Now()
+		for range 64 {
+			d.wantRefused(r, volume.Busy, want)
+		}
+		wantSame(n, "time that the refusals took", 0, time.Since(began))
 		wantSame(n, "Unpublish() says", want, n.wantKind(d.Unpublish(n.ctx, r.VolumeID, r.TargetPath), volume.Busy))
 		_, err := d.Condition(r.VolumeID, "")
 		n.wantKind(err, volume.Unknown) // It is not published yet.
@@ -146,6 +186,38 @@ func TestPublishIsBusy(t *testing.T) {
 		cancel()
 		n.wantKind(<-first, volume.Missing)
 		synctest.Wait()
+		n.wantNothing(d)
+
+		for range 20 { // A kubelet that gives up, and comes again.
+			ctx, cancel := context.WithTimeout(n.ctx, latency/2)
+			n.wantKind(d.Publish(ctx, r, access.Token{}), volume.NotReady)
+			cancel()
+		}
+		n.wantNothing(d)
+	})
+}
+
+// TestRepeatsAtOnce are each answered, and leave one mount (faults 12 and 18).
+func TestRepeatsAtOnce(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		var answers []<-chan error
+		for range 64 {
+			answers = append(answers, d.publishing(r))
+		}
+		served := 0
+		for _, answer := range answers {
+			if err := <-answer; err == nil {
+				served++
+			} else {
+				n.wantKind(err, volume.Busy)
+			}
+		}
+		if served == 0 {
+			n.Error("no repeat was served")
+		}
+		wantSame(n, "mounts on the target", []string{r.TargetPath}, n.mountPoints(r.TargetPath))
+		d.unpublish(r)
 		n.wantNothing(d)
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
@@ -54,18 +56,36 @@ func TestRestartWhileTheAPIServerIsAway(t *testing.T) {
 	})
 }
 
-// TestRecordWithoutAMountIsDropped: the node was restarted, or the driver killed before the volume was visible.
-// These are faults 20 and 21.
+// TestRecordWithoutAMountIsDropped: the node was restarted, with the records or without, or the driver killed before the volume
+// was visible. Volumes are unpublished as if they had been there, and published again with what their sources hold by then.
+// These are faults 13, 20 and 21.
 func TestRecordWithoutAMountIsDropped(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.published()
-		d.stop()
-		n.must(n.mounts.Unmount(r.TargetPath))
-		d = n.start()
-		n.wantNothing(d)
-		d.publish(r)
-		n.wantFiles(r, map[string]string{"a": "1"})
-	})
+	t.Parallel()
+	for name, isStateLost := range map[string]bool{"the records are there": false, "nothing is there": true} {
+		bubbleCase(t, name, func(n *node) {
+			d, r := n.published()
+			gone := n.request("gone", configMap("web"))
+			d.publish(gone)
+			d.stop()
+			n.must(n.mounts.Unmount(r.TargetPath))
+			n.must(n.mounts.Unmount(gone.TargetPath))
+			if isStateLost {
+				n.must(n.records.Store.Delete(r.VolumeID))
+				n.must(n.records.Store.Delete(gone.VolumeID))
+			}
+			n.cluster.set(web, "a", "2")
+			d = n.start()
+			n.wantNothing(d)
+			d.unpublish(gone)
+			n.wantNothing(d)
+			d.publish(r)
+			n.wantFiles(r, map[string]string{"a": "2"})
+			n.wantRecords(r)
+			n.cluster.set(web, "a", "3")
+			pass(settling)
+			n.wantFiles(r, map[string]string{"a": "3"})
+		})
+	}
 }
 
 // TestKilledDuringPublish kills the driver before each side effect of a first publish. The next run has nothing to
@@ -96,43 +116,76 @@ func TestKilledDuringPublish(t *testing.T) {
 	}
 }
 
-// TestUnreadableRecordIsReported: it stays, and is in no other volume's way. This is fault 20.
+// TestUnreadableRecordIsReported: it stays, and is in no other volume's way. The kubelet's repeat takes its volume over as it is,
+// and from then on all is as if nothing had been. These are faults 19 and 20.
 func TestUnreadableRecordIsReported(t *testing.T) {
+	t.Parallel()
+	damages := map[string]func(whole []byte) []byte{
+		"torn":             func(whole []byte) []byte { return whole[:len(whole)/2] },
+		"empty":            func([]byte) []byte { return nil },
+		"no JSON":          func([]byte) []byte { return make([]byte, 512) },
+		"another volume's": func([]byte) []byte { return []byte(`{"schemaVersion": 1, "volumeID": "x"}`) },
+	}
+	for name, damage := range damages {
+		bubbleCase(t, name, func(n *node) {
+			d, r := n.published()
+			torn := n.request("torn", configMap("web", api.KeyUID, "0")) // It shares its files with none.
+			d.publish(torn)
+			generation := n.generation(torn)
+			d.stop()
+			names, err := filepath.Glob(filepath.Join(n.dir, "state", "volumes", "*.json"))
+			if err != nil || len(names) != 2 {
+				n.Fatalf("records = %v, %v, want two", names, err)
+			}
+			for _, name := range names {
+				data, err := os.ReadFile(name)
+				n.must(err)
+				if strings.Contains(string(data), torn.VolumeID) {
+					n.must(os.WriteFile(name, damage(data), 0o600))
+				}
+			}
+			next := n.build()
+			if next.Ready() {
+				n.Error("Ready() = true before Recover, want false")
+			}
+			if err := next.Recover(n.ctx); err == nil {
+				n.Error("Recover() = nil, want the unreadable record")
+			}
+			if !next.Ready() {
+				n.Error("Ready() = false after Recover, want true")
+			}
+			next.run()
+			next.publish(torn) // The kubelet's repeat heals it.
+			pass(settling)
+			wantSame(n, "generation: the files were right", generation, n.generation(torn))
+			n.wantRecords(r, torn)
+			for _, a := range []string{"2", "3"} {
+				n.cluster.set(web, "a", a)
+				pass(settling)
+				n.wantFiles(r, map[string]string{"a": a})
+				n.wantFiles(torn, map[string]string{"a": a})
+				next = next.restart()
+			}
+		})
+	}
+}
+
+// TestAVolumeWithoutARecordKeepsItsFiles until the kubelet's repeat: nothing tells the driver of it.
+func TestAVolumeWithoutARecordKeepsItsFiles(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
-		torn := n.request("torn", configMap("web", api.KeyUID, "1")) // It shares its files with none.
-		d.publish(torn)
+		lost := n.request("lost", configMap("web", api.KeyUID, "0"))
+		d.publish(lost)
 		d.stop()
-		names, err := filepath.Glob(filepath.Join(n.dir, "state", "volumes", "*.json"))
-		if err != nil || len(names) != 2 {
-			n.Fatalf("records = %v, %v, want two", names, err)
-		}
-		for _, name := range names {
-			data, err := os.ReadFile(name)
-			n.must(err)
-			if strings.Contains(string(data), torn.VolumeID) {
-				n.must(os.WriteFile(name, data[:len(data)/2], 0o600))
-			}
-		}
-		next := n.build()
-		if next.Ready() {
-			n.Error("Ready() = true before Recover, want false")
-		}
-		if err := next.Recover(n.ctx); err == nil {
-			n.Error("Recover() = nil, want the unreadable record")
-		}
-		if !next.Ready() {
-			n.Error("Ready() = false after Recover, want true")
-		}
-		next.run()
+		n.must(n.records.Store.Delete(lost.VolumeID))
+		d = n.start()
 		n.cluster.set(web, "a", "2")
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": "2"})
-		n.wantFiles(torn, map[string]string{"a": "1"})
-		next.publish(torn) // The kubelet's repeat heals it.
+		n.wantFiles(lost, map[string]string{"a": "1"})
+		d.publish(lost)
 		pass(settling)
-		n.wantFiles(torn, map[string]string{"a": "2"})
-		n.wantRecords(r, torn)
+		n.wantFiles(lost, map[string]string{"a": "2"})
 	})
 }
 
@@ -183,6 +236,27 @@ func TestVolumeThatCannotBeUpdatedAnyMoreStays(t *testing.T) {
 			n.wantNothing(d)
 		})
 	}
+}
+
+// TestAVolumeThatIsCoveredIsTakenOver: somebody has mounted something on its target. It is not given up, is in no other volume's
+// way, and goes on when that is away, without a repeat (fault 20).
+func TestAVolumeThatIsCoveredIsTakenOver(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		other := n.request("other", configMap("web", api.KeyUID, "0")) // It shares its files with none.
+		d.publish(other)
+		d.stop()
+		n.must(unix.Mount("cover", r.TargetPath, "tmpfs", 0, "size=4k"))
+		n.cluster.set(web, "a", "2")
+		d = n.start()
+		pass(settling)
+		n.wantFiles(other, map[string]string{"a": "2"})
+		wantSame(n, "Volumes()", 2, d.Volumes())
+		n.must(unix.Unmount(r.TargetPath, unix.MNT_DETACH))
+		pass(resyncInterval)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		wantSame(n, "mounts on the target", []string{r.TargetPath}, n.mountPoints(r.TargetPath))
+	})
 }
 
 // TestAVolumeThatTheNodeCannotFindIsTakenOver: the node cannot tell what is mounted, and then no record may be the price

@@ -3,6 +3,7 @@ package volume_test
 import (
 	"maps"
 	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -125,18 +126,55 @@ func TestVolumeThatSomebodyUnmountedIsMadeAnew(t *testing.T) {
 	})
 }
 
-// TestVolumeThatSomebodyUnmountedCannotBeMadeAnew is fault 15.
+// TestVolumeThatSomebodyUnmountedCannotBeMadeAnew: a repeat, which would make it again, is refused, because its source is gone
+// too. Nothing is half made, a container that runs has its files, and the volume is back when its source is. These are
+// faults 11, 15 and 16.
 func TestVolumeThatSomebodyUnmountedCannotBeMadeAnew(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
+		container, err := os.OpenRoot(r.TargetPath)
+		n.must(err)
+		defer container.Close()
 		n.must(n.mounts.Unmount(r.TargetPath))
+		n.cluster.set(web, "a", "2") // Its update fails, and is tried again.
+		pass(latency)
 		n.cluster.remove(web)
 		n.faults.set("delete", syscall.EIO)
 		d.wantRefused(r, volume.IO)
 		n.faults.set("delete", nil)
-		d.wantRefused(r, volume.Missing)
-		synctest.Wait()
-		n.wantNothing(d)
+		for range 2 {
+			d.wantRefused(r, volume.Missing)
+			synctest.Wait()
+			n.wantNothing(d)
+		}
+		if got, err := container.ReadFile("a"); string(got) != "1" || err != nil {
+			n.Errorf("a container reads %q, %v, want what it had", got, err)
+		}
+		n.cluster.set(web, "a", "3")
+		d.publish(r)
+		n.cluster.set(web, "a", "4")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "4"})
+		wantSame(n, "mounts on the target", []string{r.TargetPath}, n.mountPoints(r.TargetPath))
+	})
+}
+
+// TestARepeatBringsBackAStateThatWasWiped under a running driver, which needs none of it, so that the next run misses nothing.
+// This is fault 20.
+func TestARepeatBringsBackAStateThatWasWiped(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		n.must(os.RemoveAll(filepath.Join(n.dir, "state")))
+		n.cluster.set(web, "a", "2")
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		d.publish(r)
+		n.wantRecords(r)
+		d.stop()
+		n.cluster.set(web, "a", "3")
+		n.start()
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "3"})
 	})
 }
 

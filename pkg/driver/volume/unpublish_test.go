@@ -2,13 +2,51 @@ package volume_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"testing/synctest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
+
+// TestUnpublishesAtOnce of volumes that are there, and of those that are not (fault 13): each ends in nil, or is refused because
+// of one that is under way.
+func TestUnpublishesAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(*node, *driver, state.Record){
+		"never published": func(*node, *driver, state.Record) {},
+		"published":       func(_ *node, d *driver, r state.Record) { d.publish(r) },
+		"unmounted": func(n *node, d *driver, r state.Record) {
+			d.publish(r)
+			n.must(n.mounts.Unmount(r.TargetPath))
+		},
+		"target gone": func(n *node, d *driver, r state.Record) {
+			d.publish(r)
+			n.must(n.mounts.Unmount(r.TargetPath))
+			n.must(os.RemoveAll(filepath.Join(n.dir, "pods")))
+		},
+	} {
+		bubbleCase(t, name, func(n *node) {
+			d, r := n.ready()
+			prepare(n, d, r)
+			answers := make(chan error, 16)
+			for range cap(answers) {
+				go func() { answers <- d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }()
+			}
+			for range cap(answers) {
+				if err := <-answers; err != nil {
+					n.wantKind(err, volume.Busy)
+				}
+			}
+			d.unpublish(r)
+			n.wantNothing(d)
+		})
+	}
+}
 
 // TestUnpublishOfWhatIsNotThere is fault 13.
 func TestUnpublishOfWhatIsNotThere(t *testing.T) {

@@ -46,6 +46,7 @@ func updates() map[string]change {
 			files{"k/a/b": "2", "k/a/c": "2", "k/z": "1"}, files{"k/a": "1", "k/z": "1"},
 		},
 		"a nested directory goes": {files{"k/a/b": "2", "k/z": "1"}, files{"k/z": "1"}},
+		"names change their case": {files{"NAME": "1", "Name": "2", "name": "3"}, files{"name": "4"}},
 		"names that only look odd": {
 			files{"-rf": "1", ".hidden": "1", "a..b": "1", "end..": "1", "k/..b": "1", "k/...": "1"},
 			files{"-rf": "2", ".hidden": "2", "a..b": "2", "end..": "1", "k/..b": "2", "k/..data": "1"},
@@ -84,14 +85,16 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestUmask runs tests once more in a process whose umask takes everything from group and others, and on a file system
-// that is not a tmpfs, unless the machine has nothing else for temporary files. This is rule 32.
+// TestUmask runs tests once more in a process whose umask takes everything from group and others, or from everybody, and on a
+// file system that is not a tmpfs, unless the machine has nothing else for temporary files. This is rule 32.
 func TestUmask(t *testing.T) {
 	t.Parallel()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^(TestWrite|TestGroup)$", "-test.count=1")
-	cmd.Env = append(os.Environ(), umaskVariable+"=077", "TMPDIR="+os.Getenv(diskVariable))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("tests under umask 077: %v\n%s", err, out)
+	for _, umask := range []string{"077", "777"} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^(TestWrite|TestGroup)$", "-test.count=1")
+		cmd.Env = append(os.Environ(), umaskVariable+"="+umask, "TMPDIR="+os.Getenv(diskVariable))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("tests under umask %s: %v\n%s", umask, err, out)
+		}
 	}
 }
 

@@ -22,15 +22,19 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
-// umaskVariable, when set, gives the test process a umask under which nothing comes out right by itself.
+// umaskVariable, when set, holds a umask for the test process, in octal, under which nothing comes out right by itself.
 const umaskVariable = "ATOMICDIR_TEST_UMASK"
 
 // diskVariable holds the directory for temporary files that the test process was started with.
 const diskVariable = "ATOMICDIR_TEST_DISK"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(umaskVariable) != "" {
-		unix.Umask(0o77)
+	if text := os.Getenv(umaskVariable); text != "" {
+		umask, err := strconv.ParseInt(text, 8, 0)
+		if err != nil {
+			panic(err)
+		}
+		unix.Umask(int(umask))
 		os.Exit(m.Run())
 	}
 	os.Exit(mountns.Main(onTmpfs{m}))

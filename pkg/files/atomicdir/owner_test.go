@@ -2,6 +2,7 @@ package atomicdir_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -159,26 +160,64 @@ func TestInodes(t *testing.T) {
 	}
 }
 
-// TestSubPath checks what a container sees that mounts one file of the volume: only InPlace reaches it. This is rule
-// 50.
+// TestSubPath checks what a container sees that mounts one file of the volume: only InPlace reaches it. A container that starts
+// again after an update finds the file as it is then. This is rule 50. This is fault 9.
 func TestSubPath(t *testing.T) {
 	t.Parallel()
-	tests := map[string]string{"Atomic": "old", "Replace": "old", "InPlace": "the new one"}
-	for kind, want := range tests {
+	for kind, w := range writers() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			dir, root := newVolume(t)
-			w := writers()[kind]
-			mustWrite(t, w, root, files{"a": "old"}.tree(t))
-			mounted := filepath.Join(t.TempDir(), "a")
-			if err := errors.Join(os.WriteFile(mounted, nil, 0o600),
-				unix.Mount(filepath.Join(dir, "a"), mounted, "", unix.MS_BIND, "")); err != nil {
-				t.Fatal(err)
+			mustWrite(t, w, root, files{"a": "old", "d/a": "old", "z": "old"}.tree(t))
+			top, nested, gone := bind(t, dir+"/a"), bind(t, dir+"/d/a"), bind(t, dir+"/z")
+			want := "old"
+			for _, text := range []string{"the new one", "the newest"} {
+				mustWrite(t, w, root, files{"a": text, "d/a": text}.tree(t))
+				if kind == "InPlace" {
+					want = text
+				}
+				checkMounted(t, top, want)
+				checkMounted(t, nested, want)
+				checkMounted(t, gone, "old")
+				checkMounted(t, bind(t, dir+"/a"), text)
 			}
-			t.Cleanup(func() { _ = unix.Unmount(mounted, unix.MNT_DETACH) })
-			mustWrite(t, w, root, files{"a": "the new one"}.tree(t))
-			if got, err := os.ReadFile(mounted); string(got) != want {
-				t.Errorf("a file mounted by itself reads %q, %v, want %q", got, err, want)
+		})
+	}
+}
+
+// bind mounts a file or directory by itself, as a runtime does for a subPath.
+func bind(t *testing.T, path string) (at string) {
+	t.Helper()
+	at = t.TempDir()
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		at += "/file"
+		must(t, os.WriteFile(at, nil, 0o600))
+	}
+	must(t, unix.Mount(path, at, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
+	return at
+}
+
+func checkMounted(t *testing.T, file, want string) {
+	t.Helper()
+	if got, err := os.ReadFile(file); string(got) != want {
+		t.Errorf("a file mounted by itself reads %q, %v, want %q", got, err, want)
+	}
+}
+
+// TestSubPathOfADirectory: with plain files it shows what comes and goes.
+func TestSubPathOfADirectory(t *testing.T) {
+	t.Parallel()
+	for _, w := range []atomicdir.Writer{atomicdir.InPlace{}, atomicdir.Replace{}} {
+		t.Run(fmt.Sprintf("%T", w), func(t *testing.T) {
+			t.Parallel()
+			dir, root := newVolume(t)
+			mustWrite(t, w, root, files{"d/stays": "1", "d/goes": "1", "d/e/f": "1"}.tree(t))
+			at := bind(t, dir+"/d")
+			mustWrite(t, w, root, files{"d/stays": "2", "d/comes": "2", "d/e/f": "2", "d/g/h": "2"}.tree(t))
+			want := wantView(files{"stays": "2", "comes": "2", "e/f": "2", "g/h": "2"}.tree(t))
+			if diff := cmp.Diff(want, see(t, at)); diff != "" {
+				t.Errorf("what the mount shows (-want +got):\n%s", diff)
 			}
 		})
 	}

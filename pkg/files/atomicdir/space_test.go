@@ -108,6 +108,44 @@ func writeUnder(t *testing.T, w atomicdir.Writer, u change, limit string) (fits 
 	return false
 }
 
+// TestWhatFitsIsWrittenAfterFailures: they do not add up (fault 2).
+func TestWhatFitsIsWrittenAfterFailures(t *testing.T) {
+	t.Parallel()
+	many := func(n int, p, text string) files {
+		all := files{}
+		for i := range n {
+			all[fmt.Sprintf(p, i)] = text
+		}
+		return all
+	}
+	tests := map[string]struct{ old, tooMuch, fits files }{
+		"too many bytes":       {many(8, "old%d", "1"), many(8, "new%d", strings.Repeat("2", 9000)), many(8, "new%d", "3")},
+		"files that stay grow": {many(8, "f%d", "1"), many(8, "f%d", strings.Repeat("2", 9000)), many(8, "f%d", "3")},
+		"too many inodes":      {many(8, "old%d", "1"), many(80, "new%d", ""), many(8, "new%d", "3")},
+		"too many directories": {many(8, "old%d", "1"), many(40, "a/b/c/new/d%d/file", ""), files{"a/b/c/d/e": "3"}},
+	}
+	for kind, w := range writers() {
+		for name, tt := range tests {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				dir, root := newTmpfs(t, "size=64k,nr_inodes=60")
+				mustWrite(t, w, root, tt.old.tree(t))
+				before := free(t, dir)
+				for range 3 {
+					_, err := w.Write(root, tt.tooMuch.tree(t))
+					checkNoSpace(t, err)
+				}
+				checkVolume(t, w, dir, tt.old.tree(t))
+				if left := free(t, dir); left != before {
+					t.Errorf("failed writes leave %v pages and inodes, want %v", left, before)
+				}
+				mustWrite(t, w, root, tt.fits.tree(t))
+				checkVolume(t, w, dir, tt.fits.tree(t))
+			})
+		}
+	}
+}
+
 func checkNoSpace(t *testing.T, err error) {
 	t.Helper()
 	if !errors.Is(err, unix.ENOSPC) {

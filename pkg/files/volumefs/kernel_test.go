@@ -2,6 +2,7 @@ package volumefs_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"slices"
@@ -25,6 +26,10 @@ func TestNobodyWritesThroughTheTarget(t *testing.T) {
 	open, err := g.Open(target)
 	must(t, err)
 	defer open.Close()
+	subPath := g.target("file") // As a runtime mounts one file by itself.
+	mustMake(t, "file", subPath)
+	must(t, unix.Mount(target+"/key", subPath, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { detach(t, subPath) })
 	for what, err := range map[string]error{ // Also while the driver has a writable view.
 		"overwrite a file":           os.WriteFile(target+"/key", nil, 0o600),
 		"make a file":                os.WriteFile(target+"/new", nil, 0o600),
@@ -33,6 +38,7 @@ func TestNobodyWritesThroughTheTarget(t *testing.T) {
 		"rename a file":              os.Rename(target+"/key", target+"/new"),
 		"change a mode":              os.Chmod(target+"/key", 0o777),
 		"use the view of publishing": rootOf(t, v).WriteFile("key", nil, 0o600),
+		"overwrite a subPath":        os.WriteFile(subPath, nil, 0o600),
 	} {
 		if !errors.Is(err, unix.EROFS) {
 			t.Errorf("%s: %v, want %v", what, err, unix.EROFS)
@@ -178,8 +184,15 @@ func TestLimitsHold(t *testing.T) {
 
 // TestUmask is not parallel: the umask belongs to the process.
 func TestUmask(t *testing.T) {
+	for _, umask := range []int{0, 0o077, 0o777} {
+		t.Run(fmt.Sprintf("%04o", umask), func(t *testing.T) { checkUmask(t, umask) })
+	}
+}
+
+func checkUmask(t *testing.T, umask int) {
+	t.Helper()
 	g := newGround(t)
-	old := unix.Umask(0o077)
+	old := unix.Umask(umask)
 	defer unix.Umask(old)
 	target := g.target("mount")
 	v := g.create(t, "one")
@@ -191,7 +204,8 @@ func TestUmask(t *testing.T) {
 		t.Errorf("root of a live volume = %v, %v, want mode 0755", info.Mode(), err)
 	}
 	detach(t, target)
-	if info, err := os.Stat(target); err != nil || info.Mode() != fs.ModeDir|0o700 {
-		t.Errorf("the target below = %v, %v, want mode 0700", info.Mode(), err)
+	want := fs.ModeDir | 0o750&^fs.FileMode(umask)
+	if info, err := os.Stat(target); err != nil || info.Mode() != want {
+		t.Errorf("the target below = %v, %v, want %v", info.Mode(), err, want)
 	}
 }

@@ -44,16 +44,3 @@ func TestDo(t *testing.T) {
 		}
 	})
 }
-
-func TestDoGivesUpWaiting(t *testing.T) {
-	t.Parallel()
-	turns := turn.New()
-	err := turns.Do(t.Context(), func(ctx context.Context) error {
-		ended, end := context.WithCancel(ctx)
-		end()
-		return turns.Do(ended, func(context.Context) error { return nil })
-	})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("error = %v, want %v", err, context.Canceled)
-	}
-}

@@ -9,39 +9,21 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 	"github.com/liveconfig-csi/liveconfig/test/demo/narrator"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
-	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 )
 
-func main() {
-	outcome, err := mountns.Reexec()
-	if err == nil && !outcome.Inside {
-		os.Exit(outcome.ExitCode)
-	}
-	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
-		err = run(ctx, os.Args[1:], os.Stdout)
-		stop()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
-		os.Exit(1)
-	}
-}
+func main() { narrator.Main(run) }
 
 // demo is what the story needs.
 type demo struct {
@@ -210,14 +192,7 @@ func (d *demo) read(path string) (*corev1.ConfigMap, error) {
 
 // leaveNothing checks that the volume is gone from the mount table and the disk.
 func (d *demo) leaveNothing() error {
-	table, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return err
-	}
-	if strings.Contains(string(table), node.DriverName) {
-		return errors.New("a mount of the driver is left behind")
-	}
-	if err := fakekubelet.Gone(d.volume); err != nil {
+	if err := narrator.WantGone(d.volume, node.DriverName); err != nil {
 		return err
 	}
 	d.Say("No mount, no directory left; stopping the driver, kube-apiserver and etcd")

@@ -1,4 +1,4 @@
-// Package narrator reports what a demo does: what is being done, what a volume holds, and what a change has changed.
+// Package narrator runs a demo and reports what it does: what is being done, what a volume holds, and what a change has changed.
 //
 // It does not know the driver, and looks at volumes as a program in a pod would.
 package narrator

@@ -1,7 +1,6 @@
 package fakenodes
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -74,16 +73,6 @@ func TestBook(t *testing.T) {
 				t.Errorf("journal (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestAwaitEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	b := newBook(func(types.NamespacedName) {})
-	if err := b.await(ctx, func() bool { return false }); !errors.Is(err, context.Canceled) {
-		t.Errorf("error = %v, want that of the context", err)
 	}
 }
 

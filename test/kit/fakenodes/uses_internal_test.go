@@ -1,7 +1,6 @@
 package fakenodes
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -101,30 +100,5 @@ func TestUsesOf(t *testing.T) {
 	_, err := usesOf(&corev1.Pod{Spec: csi("ours", map[string]string{"no": "such"})}, "ours")
 	if waits, waiting := asWaiting(err); !waiting || waits.reason != noVolumes {
 		t.Errorf("error of wrong attributes = %v, want that the pod has no volumes", err)
-	}
-}
-
-func TestCheck(t *testing.T) {
-	t.Parallel()
-	exists := Source{UID: "1", Data: map[string]string{"a": ""}}
-	tests := map[string]struct {
-		use    use
-		source Source
-		want   error
-	}{
-		"an object that exists":              {use{}, exists, nil},
-		"a key that exists, although empty":  {use{keys: []string{"a"}}, exists, nil},
-		"a key that is missing":              {use{ref: configMap(), keys: []string{"a", "b"}, without: "W"}, exists, waitingError{"W", "configmap ns/c has no key b"}},
-		"an object that is missing":          {use{ref: secret(), without: "W"}, Source{}, waitingError{"W", "secret ns/s does not exist"}},
-		"an optional key that is missing":    {use{keys: []string{"b"}, optional: true}, exists, nil},
-		"an optional object that is missing": {use{optional: true}, Source{}, nil},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := test.use.check(test.source); !errors.Is(got, test.want) {
-				t.Errorf("check = %v, want %v", got, test.want)
-			}
-		})
 	}
 }

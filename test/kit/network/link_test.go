@@ -153,39 +153,6 @@ func TestASlowLinkDelaysEitherWay(t *testing.T) {
 	}
 }
 
-// TestHalfClosedConnectionsPass: a user who has no more to send may still be answered.
-func TestHalfClosedConnectionsPass(t *testing.T) {
-	t.Parallel()
-	l := network.New(t, echo(t))
-	c := dial(t, l)
-	c.say("one")
-	tcp, ok := c.Conn.(*net.TCPConn)
-	if !ok {
-		t.Fatalf("a connection is a %T", c.Conn)
-	}
-	must(t, tcp.CloseWrite())
-	c.wantEcho("one")
-	if got, err := c.hear(soon); !errors.Is(err, io.EOF) {
-		t.Errorf("heard %q, %v, want the end", got, err)
-	}
-	environment.Eventually(t, soon, func() error { return wantOpen(l, 0) })
-}
-
-func TestATargetThatIsNotThereIsAReset(t *testing.T) {
-	t.Parallel()
-	gone := network.New(t, echo(t))
-	must(t, gone.Cut())
-	l := network.New(t, gone.URL())
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Address())
-	if err == nil { // Else the reset came before dialling was over.
-		_, err = conn.Read(make([]byte, 1))
-		_ = conn.Close()
-	}
-	if !errors.Is(err, unix.ECONNRESET) {
-		t.Errorf("error = %v, want a reset", err)
-	}
-}
-
 // must ends the test at an error.
 func must(t testing.TB, err error) {
 	t.Helper()

@@ -26,14 +26,3 @@ func TestItEndsWhenItsTimeIsUp(t *testing.T) {
 		t.Errorf("run = %v, want that its time is up", err)
 	}
 }
-
-func TestAnOrderThatCannotBeFollowedIsAnswered(t *testing.T) {
-	t.Parallel()
-	var out strings.Builder
-	if err := run(t.Context(), []string{"--kubeconfigs=" + t.TempDir()}, strings.NewReader(`{"Start":[7]}`), &out); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(out.String(), "node 7") {
-		t.Errorf("answer %s, want what is wrong with node 7", out.String())
-	}
-}

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,120 +44,51 @@ func report(name string, state types.SpecState, message string) types.SpecReport
 
 func TestCompare(t *testing.T) {
 	t.Parallel()
+	if got := planned().Compare(asPlanned()); len(got) > 0 {
+		t.Errorf("differences of a run as planned: %q", got)
+	}
+	if got, want := planned().Compare(asPlanned()[:3]), []string{`"[ours] must not" is planned, and there is no such test`}; !cmp.Equal(got, want) {
+		t.Errorf("differences of a run without a test: %q, want %q", got, want)
+	}
 	tests := map[string]struct {
-		change func(reports types.SpecReports) types.SpecReports
-		want   []string
+		report types.SpecReport // It replaces that of the test of the same name.
+		want   string
 	}{
-		"a run as planned has no differences": {
-			change: func(reports types.SpecReports) types.SpecReports { return reports },
+		"a failed test": {
+			report("[ours] runs", types.SpecStateFailed, "pod did not start\nin two minutes"),
+			`"[ours] runs": got failed, "pod did not start"; want passed, ""`,
 		},
-		"a failed test is one": {
-			change: func(reports types.SpecReports) types.SpecReports {
-				reports[1] = report("[ours] runs", types.SpecStateFailed, "pod did not start\nin two minutes")
-				return reports
-			},
-			want: []string{`"[ours] runs": got failed, "pod did not start"; want passed, ""`},
+		"a test that skips itself now": {
+			report("[ours] runs", types.SpecStateSkipped, "needs two nodes"), `"[ours] runs": got skipped, "needs two nodes"; want passed, ""`,
 		},
-		"a test that skips itself now is one": {
-			change: func(reports types.SpecReports) types.SpecReports {
-				reports[1] = report("[ours] runs", types.SpecStateSkipped, "needs two nodes")
-				return reports
-			},
-			want: []string{`"[ours] runs": got skipped, "needs two nodes"; want passed, ""`},
+		"a test that was filtered out": {
+			report("[ours] runs", types.SpecStateSkipped, ""), `"[ours] runs": got left out, ""; want passed, ""`,
 		},
-		"a test that was filtered out is one": {
-			change: func(reports types.SpecReports) types.SpecReports {
-				reports[1] = report("[ours] runs", types.SpecStateSkipped, "")
-				return reports
-			},
-			want: []string{`"[ours] runs": got left out, ""; want passed, ""`},
+		"a test that skips itself no longer": {
+			report("[ours] cannot", types.SpecStatePassed, ""), `"[ours] cannot": got passed, ""; want skipped, "needs a disk"`,
 		},
-		"a test that skips itself no longer is one": {
-			change: func(reports types.SpecReports) types.SpecReports {
-				reports[2] = report("[ours] cannot", types.SpecStatePassed, "")
-				return reports
-			},
-			want: []string{`"[ours] cannot": got passed, ""; want skipped, "needs a disk"`},
+		"a test that skips itself for another reason": {
+			report("[ours] cannot", types.SpecStateSkipped, "a BeforeSuite node failed"),
+			`"[ours] cannot": got skipped, "a BeforeSuite node failed"; want skipped, "needs a disk"`,
 		},
-		"a test that skips itself for another reason is one": {
-			change: func(reports types.SpecReports) types.SpecReports {
-				reports[2] = report("[ours] cannot", types.SpecStateSkipped, "a BeforeSuite node failed")
-				return reports
-			},
-			want: []string{`"[ours] cannot": got skipped, "a BeforeSuite node failed"; want skipped, "needs a disk"`},
+		"a test that was to be left out": {
+			report("[ours] must not", types.SpecStatePassed, ""), `"[ours] must not": got passed, ""; want left out, ""`,
 		},
-		"a test that was to be left out is one": {
-			change: func(reports types.SpecReports) types.SpecReports {
-				reports[3] = report("[ours] must not", types.SpecStatePassed, "")
-				return reports
-			},
-			want: []string{`"[ours] must not": got passed, ""; want left out, ""`},
+		"a covered test that is not planned": {
+			report("[ours] is new", types.SpecStateSkipped, ""), `"[ours] is new" is not planned: got left out`,
 		},
-		"a missing test is one": {
-			change: func(reports types.SpecReports) types.SpecReports { return reports[:3] },
-			want:   []string{`"[ours] must not" is planned, and there is no such test`},
-		},
-		"a covered test that is not planned is one": {
-			change: func(reports types.SpecReports) types.SpecReports {
-				return append(reports, report("[ours] is new", types.SpecStateSkipped, ""))
-			},
-			want: []string{`"[ours] is new" is not planned: got left out`},
-		},
-		"a test that is not covered and was run is one": {
-			change: func(reports types.SpecReports) types.SpecReports {
-				return append(reports, report("[theirs] was run", types.SpecStatePassed, ""))
-			},
-			want: []string{`"[theirs] was run" is not planned: got passed`},
+		"a test that is not covered and was run": {
+			report("[theirs] was run", types.SpecStatePassed, ""), `"[theirs] was run" is not planned: got passed`,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := planned().Compare(test.change(asPlanned()))
-			if diff := cmp.Diff(test.want, got); diff != "" {
+			reports := slices.DeleteFunc(asPlanned(), func(r types.SpecReport) bool { return r.FullText() == test.report.FullText() })
+			if diff := cmp.Diff([]string{test.want}, planned().Compare(append(reports, test.report))); diff != "" {
 				t.Errorf("differences (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestRelevantIsWhatThePlanNamesAndWhatWasRun(t *testing.T) {
-	t.Parallel()
-	reports := append(asPlanned(),
-		report("[theirs] was run", types.SpecStatePassed, ""),
-		types.SpecReport{LeafNodeType: types.NodeTypeReportAfterSuite, LeafNodeText: "truth", State: types.SpecStateFailed})
-	var got []string
-	for _, report := range planned().Relevant(reports) {
-		got = append(got, report.FullText())
-	}
-	want := []string{"[ours] runs", "[ours] cannot", "[ours] must not", "[theirs] was run", "truth"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("relevant (-want +got):\n%s", diff)
-	}
-}
-
-func TestFocusNamesEachTestThatIsNotLeftOutAndNoLonger(t *testing.T) {
-	t.Parallel()
-	want := []string{` \[ours\] runs$`, ` \[ours\] cannot$`}
-	if diff := cmp.Diff(want, planned().Focus()); diff != "" {
-		t.Errorf("focus (-want +got):\n%s", diff)
-	}
-}
-
-func TestParseReadsAPlan(t *testing.T) {
-	t.Parallel()
-	got, err := plan.Parse([]byte(`
-covers: ['\[ours\]']
-tests:
-  - {name: "[ours] runs", ends: passed}
-  - {name: "[ours] cannot", ends: skipped, says: needs a disk, because: there is none}
-  - {name: "[ours] must not", ends: left out, because: it writes}
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(planned(), got); diff != "" {
-		t.Errorf("plan (-want +got):\n%s", diff)
 	}
 }
 
