@@ -13,6 +13,22 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
 
+// crashCase is which volumes a driver has that is killed.
+type crashCase struct {
+	policy  string
+	volumes int // Equal ones.
+	args    []string
+}
+
+// crashCases are those of the tests of updates. Equal volumes share their files, unless a flag or the policy
+// forbids it.
+var crashCases = map[string]crashCase{
+	"Atomic":       {policy: "Atomic", volumes: 2},
+	"Atomic-alone": {policy: "Atomic", volumes: 1, args: []string{"--share-volumes=false"}},
+	"Replace":      {policy: "Replace", volumes: 2},
+	"InPlace":      {policy: "InPlace", volumes: 1},
+}
+
 // promises are what the files of a volume are at any time, by update policy.
 var promises = map[string]func(t testing.TB, volume string, first, last int, when string){
 	"Atomic": wantWhole, "Replace": wantEachFileWhole, "InPlace": wantNoFileEmpty,
@@ -53,23 +69,24 @@ func eachStep(t *testing.T, lanes, least int, name string, lane func(t *testing.
 // second one, and so on. These are faults 1 and 4.
 func TestKilledAtEachStepOfAnUpdate(t *testing.T) {
 	t.Parallel()
-	for policy, check := range promises {
-		t.Run(policy, func(t *testing.T) {
+	for name, tt := range crashCases {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachStep(t, lanes(policy), 8, "update/"+policy, func(t *testing.T) func(n int) bool {
+			eachStep(t, lanes(tt.policy), 8, "update/"+name, func(t *testing.T) func(n int) bool {
 				t.Helper()
-				b := newCrashBench(t)
-				pod := b.Pod("web", map[string]string{"configMap": "web", "updatePolicy": policy})
-				b.Publish(pod)
+				b := newCrashBench(t, tt.args...)
+				pods := b.replicas(tt.volumes, tt.policy)
 				return func(n int) bool {
-					if !b.updateDies(pod, n) {
-						b.wantClean(pod, "in the end")
+					if !b.updateDies(n, pods...) {
+						b.wantClean("in the end", pods...)
 						return false
 					}
 					when := fmt.Sprintf("killed before change %d of an update", n)
-					check(t, b.Path(pod, "."), b.version-1, b.version, when)
+					for _, pod := range pods {
+						promises[tt.policy](t, b.Path(pod, "."), b.version-1, b.version, when)
+					}
 					b.restart()
-					b.wantClean(pod, when)
+					b.wantClean(when, pods...)
 					return true
 				}
 			})
@@ -78,8 +95,8 @@ func TestKilledAtEachStepOfAnUpdate(t *testing.T) {
 }
 
 // updateDies edits the source and reports whether the driver was killed before change n of the update. It was not if
-// there are fewer.
-func (b *crashBench) updateDies(pod *corev1.Pod, n int) bool {
+// there are fewer. One sync writes the files of the pods.
+func (b *crashBench) updateDies(n int, pods ...*corev1.Pod) bool {
 	b.T.Helper()
 	written := b.syncs("written")
 	tripped := b.wire.Arm(n)
@@ -90,7 +107,7 @@ func (b *crashBench) updateDies(pod *corev1.Pod, n int) bool {
 			return true
 		case <-time.After(10 * time.Millisecond):
 		}
-		if holdsOnly(b.Path(pod, "."), contentOf(b.version)) != nil {
+		if b.areCurrent(pods...) != nil {
 			continue
 		}
 		// All is as it should be; but is it the update's last change?
@@ -114,7 +131,7 @@ func TestKilledAtEachStepOfAPublish(t *testing.T) {
 			if err := b.TryPublish(b.T.Context(), pod); err != nil {
 				b.T.Errorf("%s: publish again: %v", when, err)
 			}
-			b.wantClean(pod, when)
+			b.wantClean(when, pod)
 			b.Unpublish(pod)
 		},
 		"unpublish": func(b *crashBench, pod *corev1.Pod, _ string) { b.Unpublish(pod) },
@@ -199,7 +216,7 @@ func TestKilledWhileVolumesShare(t *testing.T) {
 			}
 			b.edit()
 			b.Unpublish(pod)
-			b.wantClean(live, when)
+			b.wantClean(when, live)
 			if !died {
 				break
 			}
@@ -228,36 +245,37 @@ func (b *crashBench) dies(n int, call func(context.Context) error) bool {
 	return false
 }
 
-// TestKilledAtEachStepOfARecovery kills the driver in the middle of an update and then again and again while it starts
-// and puts right what the first one left. These are faults 1 and 19.
+// TestKilledAtEachStepOfARecovery kills the driver in the middle of an update of volumes that share their files, and
+// then again and again while it starts and puts right what the first one left. These are faults 1 and 19.
 func TestKilledAtEachStepOfARecovery(t *testing.T) {
 	t.Parallel()
 	eachStep(t, lanes("Atomic"), 10, "recovery", func(t *testing.T) func(n int) bool {
 		t.Helper()
 		b := newCrashBench(t)
-		pod := b.Pod("web", map[string]string{"configMap": "web"})
-		b.Publish(pod)
+		pods := b.replicas(2, "Atomic")
 		return func(n int) bool {
-			if !b.updateDies(pod, 9) {
+			if !b.updateDies(9, pods...) {
 				t.Fatal("an update has fewer than 9 changes")
 			}
 			b.Kill()
 			tripped := b.wire.Arm(n)
-			if !b.recoveryDies(pod, tripped) {
+			if !b.recoveryDies(tripped, pods...) {
 				b.wire.Disarm()
-				b.wantClean(pod, "in the end")
+				b.wantClean("in the end", pods...)
 				return false
 			}
 			when := fmt.Sprintf("killed before change %d of a recovery", n)
-			wantWhole(t, b.Path(pod, "."), b.version-1, b.version, when)
+			for _, pod := range pods {
+				wantWhole(t, b.Path(pod, "."), b.version-1, b.version, when)
+			}
 			b.restart()
-			b.wantClean(pod, when)
+			b.wantClean(when, pods...)
 			return true
 		}
 	})
 }
 
-func (b *crashBench) recoveryDies(pod *corev1.Pod, tripped <-chan struct{}) bool {
+func (b *crashBench) recoveryDies(tripped <-chan struct{}, pods ...*corev1.Pod) bool {
 	b.T.Helper()
 	if err := b.Node.StartDriver(b.T.Context()); err != nil {
 		select {
@@ -273,7 +291,7 @@ func (b *crashBench) recoveryDies(pod *corev1.Pod, tripped <-chan struct{}) bool
 			return true
 		case <-time.After(10 * time.Millisecond):
 		}
-		if holdsOnly(b.Path(pod, "."), contentOf(b.version)) == nil && b.hasSynced() {
+		if b.areCurrent(pods...) == nil && b.hasSynced() {
 			return false
 		}
 	}
@@ -282,13 +300,12 @@ func (b *crashBench) recoveryDies(pod *corev1.Pod, tripped <-chan struct{}) bool
 // TestKilledAtRandom kills a driver that is updating as fast as the API server takes edits. This is fault 19.
 func TestKilledAtRandom(t *testing.T) {
 	t.Parallel()
-	rounds := soak.Rounds(20, 167) // Of each policy.
-	for policy, check := range promises {
-		t.Run(policy, func(t *testing.T) {
+	rounds := soak.Rounds(20, 167) // Of each case.
+	for name, tt := range crashCases {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newCrashBench(t)
-			pod := b.Pod("web", map[string]string{"configMap": "web", "updatePolicy": policy})
-			b.Publish(pod)
+			b := newCrashBench(t, tt.args...)
+			pods := b.replicas(2, tt.policy)
 			for i := range rounds {
 				before := b.version
 				edited := time.Now()
@@ -297,13 +314,15 @@ func TestKilledAtRandom(t *testing.T) {
 				}
 				b.Kill()
 				when := fmt.Sprintf("round %d", i)
-				if policy != "Replace" { // A file of it may be of any version in between.
-					check(t, b.Path(pod, "."), before, b.version, when)
+				for _, pod := range pods {
+					if tt.policy != "Replace" { // A file of it may be of any version in between.
+						promises[tt.policy](t, b.Path(pod, "."), before, b.version, when)
+					}
 				}
 				b.restart()
-				b.wantClean(pod, when)
+				b.wantClean(when, pods...)
 			}
-			t.Attr("kills/random/"+policy, fmt.Sprint(rounds))
+			t.Attr("kills/random/"+name, fmt.Sprint(rounds))
 		})
 	}
 }

@@ -22,12 +22,23 @@ type crashBench struct {
 	version int
 }
 
-func newCrashBench(t *testing.T) *crashBench {
+func newCrashBench(t *testing.T, args ...string) *crashBench {
 	t.Helper()
 	b := &crashBench{rig: newBareRig(t)}
-	b.Node, b.wire = environment.NodeOnWire(t, "--http-endpoint="+b.HTTP, "-v=2")
+	b.Node, b.wire = environment.NodeOnWire(t, append([]string{"--http-endpoint=" + b.HTTP, "-v=2"}, args...)...)
 	b.CreateConfigMap("web", contentOf(0))
 	return b
+}
+
+// replicas publishes equal volumes.
+func (b *crashBench) replicas(count int, policy string) (pods []*corev1.Pod) {
+	b.T.Helper()
+	for i := range count {
+		pod := b.Pod(fmt.Sprint("web-", i), map[string]string{"configMap": "web", "updatePolicy": policy})
+		b.Publish(pod)
+		pods = append(pods, pod)
+	}
+	return pods
 }
 
 // contentOf returns a version's content. Each version changes every file and its size, brings a name and drops one.
@@ -54,19 +65,29 @@ func (b *crashBench) restart() {
 	b.Start()
 }
 
-// wantClean waits until the pod's volume holds the current version and nothing else is left of what went before: one
-// mount, one record, and in the volume no name that a volume published now would not have.
-func (b *crashBench) wantClean(pod *corev1.Pod, when string) {
+// wantClean waits until the pods' volumes hold the current version and nothing else is left of what went before: for each
+// one mount and one record, and in the volume no name that a volume published now would not have.
+func (b *crashBench) wantClean(when string, pods ...*corev1.Pod) {
 	b.T.Helper()
 	environment.Eventually(b.T, soon, func() error {
-		if err := holdsOnly(b.Path(pod, "."), contentOf(b.version)); err != nil {
+		if err := b.areCurrent(pods...); err != nil {
 			return fmt.Errorf("%s: %w", when, err)
 		}
 		if !b.hasSynced() {
 			return fmt.Errorf("%s: the driver has not looked at the volume", when)
 		}
-		return b.counts(1)
+		return b.counts(len(pods))
 	})
+}
+
+// areCurrent returns an error unless the pods' volumes hold the current version, and nothing else.
+func (b *crashBench) areCurrent(pods ...*corev1.Pod) error {
+	for _, pod := range pods {
+		if err := holdsOnly(b.Path(pod, "."), contentOf(b.version)); err != nil {
+			return fmt.Errorf("pod %s: %w", pod.Name, err)
+		}
+	}
+	return nil
 }
 
 // counts returns an error unless there are as many mounts and records as volumes.

@@ -23,8 +23,23 @@ import (
 // replicas is how many pods of one Deployment share their files.
 const replicas = 20
 
+// reader reads the version five hundred times a second, as the load of a pod. It ends if there is none, or
+// an older one than before.
+const reader = `trap 'exit 0' TERM
+last=0
+while :; do
+  i=0
+  while [ $i -lt 500 ]; do
+    now=
+    read -r now < ` + mountPath + `/version
+    [ "$now" -ge "$last" ] || { echo "read '$now' after '$last'" > /dev/termination-log; exit 1; }
+    last=$now i=$((i+1))
+  done
+  sleep 1 & wait $!
+done`
+
 // TestReplicasShareOneFileSystem starts a Deployment, whose volumes are one file system, and replaces
-// all its pods while their ConfigMap changes all the time.
+// all its pods while their ConfigMap changes all the time, and each pod reads it.
 func TestReplicasShareOneFileSystem(t *testing.T) {
 	s := on(t, realnode.Containerd2())
 	namespace := s.namespace(t)
@@ -40,6 +55,7 @@ func TestReplicasShareOneFileSystem(t *testing.T) {
 		},
 	}
 	deployment.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	deployment.Spec.Template.Spec.Containers[0].Command = []string{"sh", "-c", reader}
 	api := s.Client().AppsV1().Deployments(namespace)
 	if _, err := api.Create(t.Context(), deployment, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -66,6 +82,7 @@ func TestReplicasShareOneFileSystem(t *testing.T) {
 		})
 	}
 	s.wantOneFileSystem(t, second)
+	s.wantReaders(t, namespace)
 	s.wantNoFailedMounts(t, namespace)
 	for _, pod := range first {
 		s.wantNothingOf(t, pod)
@@ -118,6 +135,20 @@ func (s *site) wantOneFileSystem(t *testing.T, pods []*corev1.Pod) {
 	inContainer := strings.TrimSpace(s.exec(t, pods[0], "cat", mountPath+"/version"))
 	if _, err := strconv.Atoi(inContainer); err != nil {
 		t.Errorf("a container reads %q, want a version", inContainer)
+	}
+}
+
+// wantReaders checks that no container of the Deployment has ended.
+func (s *site) wantReaders(t *testing.T, namespace string) {
+	t.Helper()
+	list, err := s.Client().CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
+	must(t, err)
+	for _, pod := range list.Items {
+		for _, c := range pod.Status.ContainerStatuses {
+			if c.RestartCount > 0 {
+				t.Errorf("the reader of %s has ended: %+v", pod.Name, c.LastTerminationState.Terminated)
+			}
+		}
 	}
 }
 

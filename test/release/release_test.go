@@ -233,6 +233,10 @@ func TestTogether(t *testing.T) {
 	s.wantValues("a", map[string]int{"2": 6})
 	s.wantValues("b", map[string]int{"2": 6})
 	<-done
+	one, two := s.partners("one"), s.partners("two")
+	if id := one["configmap/two"]; id == "" || id != two["configmap/one"] {
+		t.Errorf("the copies say of each other that they were promoted by %v and %v, want by one release", one, two)
+	}
 	select {
 	case text := <-mixed:
 		t.Error(text)

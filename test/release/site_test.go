@@ -210,6 +210,14 @@ func (s *site) exposure(name string) (release.Exposure, error) {
 	return release.ParseExposure(m.Annotations[release.ExposureAnnotation])
 }
 
+// partners returns with which objects the stable copy of a ConfigMap was promoted.
+func (s *site) partners(name string) release.Partners {
+	s.T.Helper()
+	m, err := s.ConfigMaps().Get(s.T.Context(), name+release.Suffix, metav1.GetOptions{})
+	must(s.T, err)
+	return release.ParsePartners(m.Annotations[release.PartnersAnnotation])
+}
+
 // wantState waits until the release of «web» is in a state, and returns its exposure.
 func (s *site) wantState(state release.State, step int) (e release.Exposure) {
 	s.T.Helper()

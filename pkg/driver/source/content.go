@@ -61,7 +61,7 @@ func releaseOf(meta *metav1.ObjectMeta, data map[string][]byte) *api.Release {
 	}
 	return &api.Release{
 		Digest: release.Digest(data), IsReleased: isReleased, StableOf: stableOf, Exposure: meta.Annotations[release.ExposureAnnotation],
-		Together: meta.Annotations[release.TogetherAnnotation],
+		Together: meta.Annotations[release.TogetherAnnotation], Partners: meta.Annotations[release.PartnersAnnotation],
 	}
 }
 

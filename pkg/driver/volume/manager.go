@@ -82,7 +82,7 @@ func New(cfg Config) *Manager {
 // Run syncs volumes until ctx ends. It is called once.
 func (m *Manager) Run(ctx context.Context) error {
 	var g errgroup.Group
-	g.Go(func() error { return m.queue.run(ctx, m.syncer.syncLive) })
+	g.Go(func() error { return m.queue.run(ctx, m.syncQueued) })
 	g.Go(func() error { return m.probe(ctx) })
 	g.Go(func() error {
 		wait.JitterUntilWithContext(ctx, m.resync, m.cfg.ResyncInterval, resyncJitter, true)

@@ -17,6 +17,9 @@ type planner struct{ sources Sources }
 // that they come from. The error names everything that is in the way. p.mu is held, unless the
 // volume is being published.
 func (pl planner) plan(p *projection) (plans.Plan, map[api.Ref]api.Content, error) {
+	if early := pl.awaitPartnersLocked(p); early != nil {
+		return plans.Plan{}, nil, early
+	}
 	spec := p.spec
 	contents := make(map[api.Ref]api.Content, len(p.keys))
 	var unread []*unreadError

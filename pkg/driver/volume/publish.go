@@ -317,6 +317,7 @@ func (m *Manager) populateLocked(ctx context.Context, v *volume, p *projection) 
 	if _, err := m.syncer.syncLocked(ctx, p); err != nil {
 		return err
 	}
+	m.registry.setWriter(v.mount.FileSystem(), p)
 	klog.FromContext(ctx).V(2).Info("Published", logkeys.Pod, v.record.Pod)
 	if p.spec.UpdatePolicy == api.UpdateNever {
 		p.frozen = true

@@ -12,7 +12,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
 // Recover takes over the volumes that an earlier run of the driver left mounted, and queues each
@@ -55,7 +54,7 @@ func (m *Manager) mountedVolume(r state.Record) (v *volume, mistake error) {
 	mistake = m.parse(v)
 	v.attributes = nil
 	v.phase.set(live)
-	v.projection().phase.set(live)
+	v.projection().phase.set(found)
 	return v, mistake
 }
 
@@ -63,87 +62,116 @@ func (m *Manager) mountedVolume(r state.Record) (v *volume, mistake error) {
 // attributes or sources are refused, the volume stays as it is, and its condition says why. adopt
 // fails when another volume is on the target.
 func (m *Manager) adopt(ctx context.Context, v *volume, mistake error) error {
-	p := v.projection()
-	p.frozen = mistake != nil || p.spec.UpdatePolicy == api.UpdateNever
-	p.files.tidyAt = time.Now().Add(2 * graceTime) // An earlier run may have replaced files a moment ago.
+	own := v.projection()
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	own.frozen = mistake != nil || own.spec.UpdatePolicy == api.UpdateNever
+	own.files.tidyAt = time.Now().Add(2 * graceTime) // An earlier run may have replaced files a moment ago.
 	if err := m.registry.add(v); err != nil {
-		p.memory.account.Close()
+		own.memory.account.Close()
 		return err
 	}
-	if p.spec.UpdatePolicy == api.UpdateNever {
+	if own.spec.UpdatePolicy == api.UpdateNever {
 		m.dropToken(ctx, v.record.VolumeID) // An earlier run may have ended before it dropped the token.
 	}
-	if mistake == nil && p.canShare() {
-		isJoined, problem := m.adoptShared(v, p)
-		if isJoined {
-			return nil
-		}
-		mistake = problem
-	}
-	m.chargeMounted(ctx, v, p)
-	if mistake == nil && !p.frozen {
-		mistake = m.acquire(p)
-	}
-	if mistake != nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		m.freezeLocked(ctx, p, mistake)
+	if mistake != nil || !own.canShare() {
+		m.takeOverLocked(ctx, own, mistake)
 		return nil
 	}
-	m.queue.add(p)
+	if err := m.findWriterLocked(ctx, own); err != nil {
+		klog.FromContext(ctx).Error(err, "It is not known yet who writes the files of a volume", logkeys.VolumeID, v.record.VolumeID)
+		own.setProblemLocked(err)
+		m.queue.add(own)
+	}
 	return nil
 }
 
-// adoptShared makes a volume that was found mounted one of the projection that has its files, if an
-// earlier volume is on the same file system. Else the volume's own projection is the first one there,
-// which new volumes may join. The error says why the files cannot be updated.
-func (m *Manager) adoptShared(v *volume, own *projection) (isJoined bool, problem error) {
-	other := m.withSameFiles(v)
-	if other == nil {
-		m.sharer.offer(own)
-		return false, nil
+// syncQueued syncs a projection from the queue. If the node could not say who writes the files of a
+// volume that was found mounted, it is asked again first.
+func (m *Manager) syncQueued(ctx context.Context, p *projection) error {
+	if err := m.findWriter(ctx, p); err != nil {
+		return err
 	}
-	other.mu.Lock()
-	defer other.mu.Unlock()
+	return m.syncer.syncLive(ctx, p)
+}
+
+func (m *Manager) findWriter(ctx context.Context, p *projection) error {
 	switch {
-	case !other.isLive(): // Its last volume has just gone.
-		return false, nil
-	case other.shape.files != own.shape.files:
-		return false, refuse("adopt", v.record.VolumeID, Invalid,
-			"its files are those of volume %s, which asks for other ones", other.id)
+	case !p.phase.is(found):
+		return nil
+	case !p.mu.TryLock(): // It may be about to join one whose sync hangs: then a worker must not wait too.
+		m.queue.addAt(p, time.Now().Add(firstRetry))
+		return nil
 	}
-	if err := m.addReadersLocked(other, own.keys); err != nil {
+	defer p.mu.Unlock()
+	if !p.phase.is(found) {
+		return nil
+	}
+	return m.findWriterLocked(ctx, p)
+}
+
+// findWriterLocked finds out who writes the files of a volume that was found mounted: the projection of
+// an earlier volume on the same file system, which the volume joins, or its own. It locks the other
+// projection besides: that one never waits for a third. The error means that the node cannot say it
+// yet. Then nobody writes the files for this volume.
+func (m *Manager) findWriterLocked(ctx context.Context, own *projection) error {
+	v := own.volumes[0]
+	mount, err := m.cfg.Mounts.Find(v.record.TargetPath)
+	if err != nil {
+		return err
+	}
+	v.mount = mount
+	for {
+		writer := m.registry.claim(mount.FileSystem(), own)
+		if writer == own {
+			m.takeOverLocked(ctx, own, nil)
+			return nil
+		}
+		hasJoined, problem := m.joinWriterLocked(v, own, writer)
+		switch {
+		case problem != nil:
+			m.takeOverLocked(ctx, own, problem)
+			return nil
+		case hasJoined:
+			return nil
+		}
+	}
+}
+
+// joinWriterLocked makes a volume one of the projection that writes its files, unless the last volume of
+// that has just gone. The error says why the files cannot be updated.
+func (m *Manager) joinWriterLocked(v *volume, own, writer *projection) (hasJoined bool, problem error) {
+	writer.mu.Lock()
+	defer writer.mu.Unlock()
+	switch {
+	case writer.phase.is(gone):
+		return false, nil
+	case writer.shape.files != own.shape.files:
+		return false, refuse("adopt", v.record.VolumeID, Invalid,
+			"its files are those of volume %s, which asks for other ones", writer.id)
+	}
+	if err := m.addReadersLocked(writer, own.keys); err != nil {
 		return false, err
 	}
-	own.mu.Lock()
-	defer own.mu.Unlock()
-	m.sharer.moveLocked(v, own, other)
-	m.queue.add(other)
+	m.sharer.moveLocked(v, own, writer)
+	m.queue.add(writer)
 	return true, nil
 }
 
-// withSameFiles returns the projection of another volume that has the same file system; nil for none,
-// or if the node cannot say.
-func (m *Manager) withSameFiles(v *volume) *projection {
-	mount, err := m.cfg.Mounts.Find(v.record.TargetPath)
-	if err != nil {
-		return nil
+// takeOverLocked makes the projection of a volume that was found mounted live. A mistake stops its
+// updates. Else new volumes may join it.
+func (m *Manager) takeOverLocked(ctx context.Context, own *projection, mistake error) {
+	m.chargeMounted(ctx, own.volumes[0], own)
+	if mistake == nil && !own.frozen {
+		mistake = m.acquireLocked(own, own.keys)
 	}
-	p := v.lock()
-	v.mount = mount
-	p.mu.Unlock()
-	for _, other := range m.registry.all() {
-		if other != v && other.isLive() && mount.SharesFilesWith(m.mountOf(other)) {
-			return other.projection()
-		}
+	own.phase.set(live)
+	if mistake != nil {
+		m.freezeLocked(ctx, own, mistake)
+		return
 	}
-	return nil
-}
-
-// mountOf returns the mount of a live volume; zero if it is not known.
-func (m *Manager) mountOf(v *volume) volumefs.Mount {
-	defer v.lock().mu.Unlock()
-	return v.mount
+	m.sharer.offer(own)
+	m.queue.add(own)
 }
 
 // addReadersLocked makes the identities of these keys readers of the projection too. An earlier run of

@@ -1,10 +1,12 @@
 package volume
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
 // registry holds the volumes that are published or being published, and their projections.
@@ -14,6 +16,7 @@ type registry struct {
 	targets map[string]string                       // Invariant: targets[t] is id iff t is the target of volumes[id].
 	users   map[source.Key]map[*projection]struct{} // Invariant: p is in users[k] iff a volume has it and k is in p.keys.
 	shared  map[shape]*projection                   // The projection that new volumes of a shape may join.
+	writers map[volumefs.FileSystem]*projection     // The only projection that writes a file system.
 	// recovered is how many volumes an earlier run left, and isRecovered that all of them are here.
 	recovered   int
 	isRecovered bool
@@ -23,6 +26,7 @@ func newRegistry() *registry {
 	return &registry{
 		volumes: map[string]*volume{}, targets: map[string]string{},
 		users: map[source.Key]map[*projection]struct{}{}, shared: map[shape]*projection{},
+		writers: map[volumefs.FileSystem]*projection{},
 	}
 }
 
@@ -101,6 +105,26 @@ func (r *registry) removeProjection(p *projection) {
 	if r.shared[p.shape] == p {
 		delete(r.shared, p.shape)
 	}
+	maps.DeleteFunc(r.writers, func(_ volumefs.FileSystem, writer *projection) bool { return writer == p })
+}
+
+// setWriter stores which projection writes a file system that was just created.
+func (r *registry) setWriter(fs volumefs.FileSystem, p *projection) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writers[fs] = p
+}
+
+// claim returns the projection that writes a file system. The first one to ask is that projection from
+// now on, until it is gone.
+func (r *registry) claim(fs volumefs.FileSystem, p *projection) (writer *projection) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if other := r.writers[fs]; other != nil && !other.phase.is(gone) {
+		return other
+	}
+	r.writers[fs] = p
+	return p
 }
 
 // offer returns the projection that volumes of the shape of p may join. The first one to ask is that

@@ -26,12 +26,28 @@ func (c *cluster) edit(ref api.Ref, data ...string) (digest string) {
 
 // stabilize writes the stable copy of an object.
 func (c *cluster) stabilize(ref api.Ref, e release.Exposure, data ...string) {
-	c.setWith(release.StableOf(ref), api.Release{StableOf: release.LabelOf(ref.Name), Exposure: e.String()}, data...)
+	c.setWith(release.StableOf(ref), api.Release{StableOf: release.LabelOf(ref.Name), Exposure: e.String(), Partners: c.partnersOf(ref)}, data...)
 }
 
 // promoteTogether writes the stable copy of an object whose candidate was shown together with others.
 func (c *cluster) promoteTogether(ref api.Ref, e release.Exposure, data ...string) {
-	c.setWith(release.StableOf(ref), api.Release{StableOf: release.LabelOf(ref.Name), Together: e.Together()}, data...)
+	c.setWith(release.StableOf(ref), api.Release{
+		StableOf: release.LabelOf(ref.Name), Together: e.Together(), Partners: release.ParsePartners(c.partnersOf(ref)).Promoted(e).String(),
+	}, data...)
+}
+
+func (c *cluster) partnersOf(ref api.Ref) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.objects[release.StableOf(ref)].Release; r != nil {
+		return r.Partners
+	}
+	return ""
+}
+
+// promoteAlone writes the stable copy of an object that was promoted with no other.
+func (c *cluster) promoteAlone(ref api.Ref, data ...string) {
+	c.setWith(release.StableOf(ref), api.Release{StableOf: release.LabelOf(ref.Name), Partners: c.partnersOf(ref)}, data...)
 }
 
 // setWith makes or changes an object that says something about releases.

@@ -50,6 +50,7 @@ type phase struct{ value atomic.Int32 }
 
 const (
 	publishing int32 = iota
+	found            // Of a projection: mounted by an earlier run, and another one may write the files.
 	live             // Mounted by the driver. A failed sync does not end this phase.
 	gone             // Torn down: a late sync does nothing.
 )

@@ -99,10 +99,19 @@ type Mount struct {
 	inode        uint64 // Of the root directory.
 }
 
+// FileSystem identifies the file system of a mount, which all mounts of it have in common. No other file
+// system that exists at the same time is equal to it. The zero value identifies none.
+type FileSystem struct{ mount Mount }
+
+// FileSystem returns what is mounted.
+func (m Mount) FileSystem() FileSystem {
+	m.id = 0
+	return FileSystem{mount: m}
+}
+
 // SharesFilesWith reports whether both are mounts of one volume, which exist.
 func (m Mount) SharesFilesWith(other Mount) bool {
-	m.id, other.id = 0, 0
-	return m == other && m != Mount{}
+	return m.FileSystem() == other.FileSystem() && m != Mount{}
 }
 
 // mountAt returns the mount at a path, or, for an empty path, the one whose root dir is. It fails with

@@ -37,7 +37,7 @@ func (c *Controller) act(ctx context.Context, u unit, members []*member, state p
 		if !slices.Contains(d.Names, m.name()) {
 			continue
 		}
-		if err := c.write(ctx, m, d); err != nil {
+		if err := c.write(ctx, m, d, partnersOf(members, m)); err != nil {
 			return false, err
 		}
 	}
@@ -125,8 +125,9 @@ func (c *Controller) candidate(ctx context.Context, m *member) (stable.Object, e
 	return read, err
 }
 
-// write writes the stable copy of a member.
-func (c *Controller) write(ctx context.Context, m *member, d plan.Decision) error {
+// write writes the stable copy of a member. The partners are those of members that are not released
+// together with it.
+func (c *Controller) write(ctx context.Context, m *member, d plan.Decision, partners map[string]release.Partners) error {
 	var annotations map[string]string
 	var source *stable.Object
 	e := d.Exposure
@@ -142,6 +143,7 @@ func (c *Controller) write(ctx context.Context, m *member, d plan.Decision) erro
 		}
 		source = &read
 		annotations = stable.AnnotatePromoted(m.copy.Annotations, m.source.Digest, time.Now(), "")
+		annotations = stable.AgreeWith(annotations, m.name(), partners)
 	case plan.Clear:
 		annotations = stable.Annotate(m.copy.Annotations, release.Exposure{})
 	case plan.Expose, plan.Check, plan.Rest:

@@ -26,6 +26,18 @@ func (m *member) ref() object { return m.source.Ref }
 
 func (m *member) name() string { return release.NameOf(m.source.Ref) }
 
+// partnersOf returns the partners of the members that are not released together with one of them.
+func partnersOf(members []*member, one *member) map[string]release.Partners {
+	partners, e := map[string]release.Partners{}, one.copy.Exposure()
+	for _, m := range members {
+		_, isTogether := e.With[m.name()]
+		if m != one && (!isTogether || e.Digest != one.source.Digest) {
+			partners[m.name()] = m.copy.Partners()
+		}
+	}
+	return partners
+}
+
 // knownObjects remembers objects, without their data, so that each version is read once.
 type knownObjects struct {
 	mu    sync.Mutex // Guards the fields below.

@@ -231,9 +231,36 @@ func AnnotatePromoted(annotations map[string]string, digest string, at time.Time
 	e, err := release.ParseExposure(annotations[release.ExposureAnnotation])
 	if together := e.Together(); err == nil && together != "" && e.Digest == digest {
 		annotations[release.TogetherAnnotation] = together
+		setPartners(annotations, release.ParsePartners(annotations[release.PartnersAnnotation]).Promoted(e))
 	}
 	delete(annotations, release.ExposureAnnotation)
 	addHistory(annotations, release.Entry{Digest: digest, Outcome: release.Promoted, At: at, Reason: reason})
+	return annotations
+}
+
+// Partners returns with which other objects a stable copy was promoted.
+func (o Object) Partners() release.Partners {
+	return release.ParsePartners(o.Annotations[release.PartnersAnnotation])
+}
+
+func setPartners(annotations map[string]string, p release.Partners) {
+	annotations[release.PartnersAnnotation] = p.String()
+}
+
+// AgreeWith returns the annotations of a stable copy that is promoted, and not together with the other
+// objects: it says of each of them what the copy of that one says of this one, by its name. So copies agree
+// again after a release of several objects that did not promote all of them.
+func AgreeWith(annotations map[string]string, name string, others map[string]release.Partners) map[string]string {
+	annotations = clone(annotations)
+	partners := release.ParsePartners(annotations[release.PartnersAnnotation])
+	for other, ofOther := range others {
+		if id := ofOther[name]; id != "" {
+			partners = partners.With(other, id)
+		}
+	}
+	if len(partners) > 0 {
+		setPartners(annotations, partners)
+	}
 	return annotations
 }
 
