@@ -100,3 +100,90 @@ func TestARefusedGroupStaysRefused(t *testing.T) {
 	w.pass(5 * time.Second).do()
 	w.wantShown(1, release.Progressing)
 }
+
+// TestALabelBeginsNothing: the release of a group has ended, or is under way, and goes on as before when an object of it
+// gets another version and no other content.
+func TestALabelBeginsNothing(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		annotation string
+		begin      func(w *world)
+		state      release.State
+		shown      int
+	}{
+		"reverted": {"{group: g, steps: [2], pause: 30s}", (*world).failOne, release.Reverted, 0},
+		"frozen":   {"{group: g, steps: [2], pause: 30s, onFailure: freeze}", (*world).failOne, release.Frozen, 2},
+		"refused":  {"{group: g, steps: [2], pause: 30s}", func(w *world) { w.refuses = true; w.do(); w.refuses = false }, release.Refused, 0},
+		"under way": {
+			"{group: g, steps: [2, 50%], pause: 10s}",
+			func(w *world) { w.do(); w.pass(10 * time.Second).do() },
+			release.Progressing, 5,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 10, tc.annotation, web, "secret/tls")
+			w.edit(web, "2")
+			w.edit("secret/tls", "2")
+			w.pass(5 * time.Second)
+			tc.begin(w)
+			w.wantShown(tc.shown, tc.state)
+			for i := range w.unit.Objects {
+				w.unit.Objects[i].Version += "-labelled"
+				before := w.unit.Objects[0].Exposure.String()
+				w.pass(3 * time.Second).do()
+				w.wantShown(tc.shown, tc.state)
+				if after := w.unit.Objects[0].Exposure.String(); after != before {
+					t.Errorf("the exposure became %s, was %s", after, before)
+				}
+			}
+			w.refuses = false
+			w.edit(web, "3") // A newer edit begins again.
+			w.seen = map[string]*plan.Seen{}
+			w.pass(5 * time.Second).do()
+			w.wantShown(2, release.Progressing)
+		})
+	}
+}
+
+// failOne has a pod that has the edit be no longer Ready.
+func (w *world) failOne() {
+	w.do()
+	w.spoilOne(func(p *plan.Pod) { p.IsReady, p.Changed = false, w.unit.Now })
+	w.do()
+}
+
+// TestAFailureBetweenTwoPromotions reverts nothing: one object of the group cannot be taken back any more, and no pod may
+// have half of a group.
+func TestAFailureBetweenTwoPromotions(t *testing.T) {
+	t.Parallel()
+	for name, meanwhile := range map[string]func(w *world){
+		"a failure":                    func(w *world) { w.spoilOne(func(p *plan.Pod) { p.IsReady, p.Changed = false, w.unit.Now }) },
+		"an edit of what was promoted": func(w *world) { w.edit(web, "3") },
+		"a label on what was not":      func(w *world) { w.unit.Objects[1].Version += "-labelled" },
+		"a label on what was, and a failure": func(w *world) {
+			w.unit.Objects[0].Version += "-labelled"
+			w.spoilOne(func(p *plan.Pod) { p.Restarts++ })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 8, "{group: g, steps: [1], pause: 10s}", web, "secret/tls")
+			w.edit(web, "2")
+			w.edit("secret/tls", "2")
+			w.pass(3 * time.Second).do()
+			w.pass(10 * time.Second).do()
+			w.wantShown(8, release.Progressing)
+			d := plan.Decide(w.pass(time.Second).unit)
+			if d.Action != plan.Promote {
+				t.Fatalf("the decision is %v, want the promotion", d)
+			}
+			w.act(web, d) // The other write fails.
+			meanwhile(w)
+			d = plan.Decide(w.unit)
+			if d.Action != plan.Promote || len(d.Names) != 1 || d.Names[0] != "secret/tls" {
+				t.Errorf("the decision is %v, want that secret/tls is promoted too", d)
+			}
+		})
+	}
+}
