@@ -187,3 +187,30 @@ func TestAFailureBetweenTwoPromotions(t *testing.T) {
 		})
 	}
 }
+
+// TestTheLastWriteNeedsItsTime: drivers must hear of every exposure before the first object is promoted, also if a controller
+// was killed between two of them.
+func TestTheLastWriteNeedsItsTime(t *testing.T) {
+	t.Parallel()
+	for name, next := range map[string]func(plan.Unit) plan.Decision{
+		"the controller": plan.Decide,
+		"a person":       func(u plan.Unit) plan.Decision { return plan.Promotion(u, "by me") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 8, "{group: g, steps: [], pause: 10s}", web, "secret/tls")
+			w.edit(web, "2")
+			w.edit("secret/tls", "2")
+			w.pass(3 * time.Second)
+			d := next(w.unit)
+			w.act(web, d) // Then the controller or the plugin is killed.
+			d = next(w.pass(time.Minute).unit)
+			for _, name := range d.Names {
+				w.act(name, d)
+			}
+			if d = next(w.pass(time.Millisecond).unit); d.Action != plan.Rest || d.After < 900*time.Millisecond {
+				t.Errorf("the decision is %v, want a second's rest", d)
+			}
+		})
+	}
+}

@@ -47,7 +47,7 @@ func Promotion(u Unit, reason string) Decision {
 	case len(r.changed) == 1:
 		return Decision{Action: Promote, Names: r.names()}
 	case isPromoting && !r.isSpread(e):
-		return r.expose(e)
+		return r.spread(e)
 	case isPromoting:
 		if rest := e.Since.Add(togetherTime).Sub(u.Now); rest > 0 {
 			return Decision{Action: Rest, After: rest}

@@ -132,7 +132,7 @@ func (r run) decide() Decision {
 	case !isUnderWay:
 		return r.begin()
 	case !r.isSpread(current):
-		return r.expose(current) // A group, of which some objects are a write ahead.
+		return r.spread(current) // A group, of which some objects are a write ahead.
 	case current.State.IsFinal():
 		return Decision{Action: Rest}
 	}
@@ -299,6 +299,15 @@ func (r run) next(current release.Exposure) Decision {
 	next := r.share(current, r.Settings.Steps[step])
 	next.State, next.Step, next.Since = release.Progressing, step+1, r.Now
 	return r.expose(next)
+}
+
+// spread gives all objects an exposure that some have. If all pods have the candidates by it, the time
+// until the promotion begins with the last write.
+func (r run) spread(e release.Exposure) Decision {
+	if !e.State.IsFinal() && e.Step > len(r.Settings.Steps) {
+		e.Since = r.Now
+	}
+	return r.expose(e)
 }
 
 func (r run) expose(e release.Exposure) Decision {
