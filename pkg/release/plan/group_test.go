@@ -214,3 +214,24 @@ func TestTheLastWriteNeedsItsTime(t *testing.T) {
 		})
 	}
 }
+
+// TestAFailureBetweenTwoExposures ends the release, although the controller was killed between the two writes, and starts when
+// the pod has failed.
+func TestAFailureBetweenTwoExposures(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 8, "{group: g, steps: [2], pause: 10s}", web, "secret/tls")
+	w.edit(web, "2")
+	w.edit("secret/tls", "2")
+	w.pass(3 * time.Second).do()
+	w.act(web, plan.Decide(w.pass(10*time.Second).unit)) // All pods get the edit, as far as this object says.
+	w.pass(5 * time.Second)
+	exposed := w.unit.Objects[1].Exposure.Pods[0]
+	for i := range w.unit.Pods {
+		if p := &w.unit.Pods[i]; p.UID == exposed {
+			p.IsReady, p.Changed = false, w.unit.Now.Truncate(time.Second)
+		}
+	}
+	w.seen = map[string]*plan.Seen{}
+	w.pass(5 * time.Second).do()
+	w.wantShown(0, release.Reverted)
+}

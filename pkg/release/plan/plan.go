@@ -128,13 +128,17 @@ func (r run) names() []string {
 
 func (r run) decide() Decision {
 	current, isUnderWay := r.current()
+	isSpread := r.isSpread(current)
 	switch {
 	case !isUnderWay:
 		return r.begin()
-	case !r.isSpread(current):
-		return r.spread(current) // A group, of which some objects are a write ahead.
-	case current.State.IsFinal():
+	case current.State.IsFinal() && isSpread:
 		return Decision{Action: Rest}
+	case !isSpread: // A group, of which some objects are a write ahead.
+		if failed, isNeeded := r.failLeast(); isNeeded && current.State == release.Progressing {
+			return failed
+		}
+		return r.spread(current)
 	}
 	if failure := r.failure(current); failure != "" {
 		return r.fail(current, failure)
@@ -157,17 +161,31 @@ func (r run) watch() Decision {
 	if len(r.changed) == 0 {
 		return Decision{Action: Rest}
 	}
-	isFurther := func(a, b Object) int { return compare(a.Exposure, b.Exposure) }
-	furthest, least := slices.MaxFunc(r.changed, isFurther).Exposure, slices.MinFunc(r.changed, isFurther).Exposure
+	furthest := slices.MaxFunc(r.changed, func(a, b Object) int { return compare(a.Exposure, b.Exposure) }).Exposure
 	if furthest.State.IsFinal() && !r.isSpread(furthest) {
 		return r.expose(furthest)
 	}
-	if least.State == release.Progressing {
-		if failure := r.failure(least); failure != "" {
-			return r.fail(least, failure)
-		}
+	if failed, isNeeded := r.failLeast(); isNeeded {
+		return failed
 	}
 	return Decision{Action: Rest}
+}
+
+// failLeast ends a release if a pod fails that has all candidates, also those whose exposure is a write
+// behind that of others.
+func (r run) failLeast() (d Decision, isNeeded bool) {
+	least := slices.MinFunc(r.changed, func(a, b Object) int { return compare(a.Exposure, b.Exposure) }).Exposure
+	isOther := func(o Object) bool {
+		return o.Exposure.Digest != o.Candidate || !maps.Equal(o.Exposure.With, least.With)
+	}
+	if least.State != release.Progressing || slices.ContainsFunc(r.changed, isOther) {
+		return d, false
+	}
+	failure := r.failure(least)
+	if failure == "" {
+		return d, false
+	}
+	return r.fail(least, failure), true
 }
 
 // togetherTime is how long all objects of a group are exposed to all pods before the first of them is
