@@ -70,11 +70,17 @@ func (r run) isBehind(o Object) bool {
 }
 
 // isSpread reports whether all objects have the exposure.
-func (r run) isSpread(e release.Exposure) bool {
-	return !slices.ContainsFunc(r.changed, func(o Object) bool {
+func (r run) isSpread(e release.Exposure) bool { return len(r.lacking(e)) == 0 }
+
+// lacking returns the objects that do not have the exposure.
+func (r run) lacking(e release.Exposure) (names []string) {
+	for _, o := range r.changed {
 		other := o.Exposure
 		isSame := other.Digest == o.Candidate && other.State == e.State && other.Step == e.Step && other.Rules == e.Rules &&
 			other.Threshold == e.Threshold && slices.Equal(other.Pods, e.Pods) && maps.Equal(other.With, e.With)
-		return !isSame
-	})
+		if !isSame {
+			names = append(names, o.Name)
+		}
+	}
+	return names
 }

@@ -22,7 +22,7 @@ func End(u Unit, state release.State, reason string) Decision {
 	case e.State == state && e.Reason == reason && r.isSpread(e):
 		return Decision{Action: Rest}
 	case e.State == state && e.Reason == reason:
-		return r.expose(e)
+		return r.spread(e)
 	}
 	if state == release.Reverted {
 		e.Threshold, e.Pods = 0, nil

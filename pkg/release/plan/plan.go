@@ -163,7 +163,7 @@ func (r run) watch() Decision {
 	}
 	furthest := slices.MaxFunc(r.changed, func(a, b Object) int { return compare(a.Exposure, b.Exposure) }).Exposure
 	if furthest.State.IsFinal() && !r.isSpread(furthest) {
-		return r.expose(furthest)
+		return r.spread(furthest)
 	}
 	if failed, isNeeded := r.failLeast(); isNeeded {
 		return failed
@@ -319,13 +319,15 @@ func (r run) next(current release.Exposure) Decision {
 	return r.expose(next)
 }
 
-// spread gives all objects an exposure that some have. If all pods have the candidates by it, the time
-// until the promotion begins with the last write.
+// spread gives an exposure to the objects that do not have it. If all pods have the candidates by it, the
+// time until the promotion begins with the last write.
 func (r run) spread(e release.Exposure) Decision {
 	if !e.State.IsFinal() && e.Step > len(r.Settings.Steps) {
 		e.Since = r.Now
 	}
-	return r.expose(e)
+	d := r.expose(e)
+	d.Names = r.lacking(e)
+	return d
 }
 
 func (r run) expose(e release.Exposure) Decision {
