@@ -94,6 +94,9 @@ type State string
 const (
 	// Progressing: pods of one step have the candidate.
 	Progressing State = "Progressing"
+	// Promoting: a person has all pods get the candidates of a group. All have them already, and the
+	// copies follow.
+	Promoting State = "Promoting"
 	// Refused: a rule of the annotation does not hold, so no pod gets the candidate.
 	Refused State = "Refused"
 	// Reverted: the candidate was taken back from all pods.
@@ -125,7 +128,7 @@ type Exposure struct {
 	Since time.Time `json:"since,omitzero"`
 	// Reason says in a sentence why the state is what it is, if that is not plain.
 	Reason string `json:"reason,omitempty"`
-	// Rules stands for the annotation by which the candidate was refused: another one may allow it.
+	// Rules stands for the annotations by which the candidate was checked: by others it is checked again.
 	Rules string `json:"rules,omitempty"`
 }
 

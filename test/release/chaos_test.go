@@ -2,10 +2,10 @@ package release
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,50 +15,41 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
 
-// chaos does whatever can happen to a release, in any order.
+// chaos does whatever can happen to the release of a group, in any order.
 type chaos struct {
-	*site
+	*oracle
 
-	random *rand.Rand
-	did    []string
-	number int // Of the last edit.
-	seen   observations
-	record copies
+	random   *rand.Rand
+	did      []string
+	numbers  map[string]int // Of the last edit of each object.
+	replaced int
 }
 
-// observations are the values that pods have had.
-type observations struct {
-	mu     sync.Mutex // Guards values.
-	values map[*corev1.Pod]map[string]bool
-}
+const tlsName = "tls"
 
-// copies are all states that the stable copy has had.
-type copies struct {
-	mu     sync.Mutex // Guards the fields below.
-	states map[string]copyState
-}
+// both has a volume with both objects of the group.
+var both = map[string]string{"sources": "[{configMap: {name: web}}, {secret: {name: tls}}]"}
 
-type copyState struct {
-	value    string
-	exposure release.Exposure
-}
-
-// TestAnyOrder: edits, pods that fail, people, a controller and a driver that are killed, an API server that is away. A pod
-// never has a value that was neither stable nor exposed to it, and in the end a good edit reaches all.
+// TestAnyOrder: edits of a ConfigMap and a Secret that are released together, pods that fail and that are replaced, people, a
+// controller and a driver that are killed, an API server that is away. A pod never has a content that was neither stable nor
+// exposed to it at that moment, and in the end a good edit reaches all.
 func TestAnyOrder(t *testing.T) { // It is alone on the cluster, whose API server goes away.
 	seed := rand.Uint64()
 	c := &chaos{
-		site: newSite(t), random: rand.New(rand.NewPCG(seed, 0)), seen: observations{values: map[*corev1.Pod]map[string]bool{}},
-		record: copies{states: map[string]copyState{}},
+		oracle: newOracle(newSite(t),
+			&copyHistory{name: "web", file: "a", data: webData, mayHave: obeysRules},
+			&copyHistory{name: tlsName, isSecret: true, file: "b", data: tlsData}),
+		random: rand.New(rand.NewPCG(seed, 0)), numbers: map[string]int{"web": 1, tlsName: 1},
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -69,14 +60,15 @@ func TestAnyOrder(t *testing.T) { // It is alone on the cluster, whose API serve
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer stop()
-	c.number = 1
-	c.createEdit()
-	c.replicas(8, web)
-	watching.Go(func() { c.observe(ctx) })
-	watching.Go(func() { c.follow(ctx) })
+	c.createGroup("{group: app, steps: [1, 50%], pause: 300ms, validate: [{key: n, format: yaml, cel: 'self % 5 != 0'}]}",
+		"{group: app, steps: [1, 50%], pause: 300ms}")
+	c.replicas(8, both)
+	c.record(ctx, &watching)
 	actions := map[string]func(){
-		"edit": c.nextEdit, "edit again": c.nextEdit, "pod fails": c.failPod, "pods recover": c.recoverPods, "kill controller": c.restartController,
-		"kill driver": c.restartDriver, "API server away": c.outage, "person": c.person, "wait": func() {},
+		"edit web": c.editWeb, "edit tls": c.editTLS, "edit both": func() { c.editWeb(); c.editTLS() },
+		"pod fails": c.failPod, "pods recover": c.recoverPods, "pod is replaced": c.replacePod,
+		"kill controller": c.restartController, "kill driver": c.restartDriver, "API server away": c.outage,
+		"person": c.person, "label": c.label, "wait": func() { <-time.After(2 * time.Second) },
 	}
 	names := slices.Sorted(maps.Keys(actions))
 	for range soak.Rounds(40, 2000) {
@@ -86,52 +78,124 @@ func TestAnyOrder(t *testing.T) { // It is alone on the cluster, whose API serve
 		<-time.After(time.Duration(c.random.IntN(400)) * time.Millisecond)
 	}
 	c.recoverPods()
-	c.nextGoodEdit()
-	c.wantNumber(strconv.Itoa(c.number))
+	if c.editWeb(); c.numbers["web"]%5 == 0 {
+		c.editWeb()
+	}
+	c.editTLS()
+	c.wantNumbers()
 	stop()
 	watching.Wait()
 	c.judge()
 }
 
-func dataOf(number int) map[string]string {
+// obeysRules: an edit that breaks the rule is seen only if a person has promoted it.
+func obeysRules(number int, s copyState) bool {
+	return number%5 != 0 || s.value == strconv.Itoa(number) || s.exposure.State == release.Promoting
+}
+
+func webData(number int) map[string]string {
 	return map[string]string{"a": environment.Marked(strconv.Itoa(number)), "n": strconv.Itoa(number)}
 }
 
-func (c *chaos) createEdit() {
-	c.T.Helper()
-	const annotation = `{steps: [1, 50%], pause: 300ms, validate: [{key: n, format: yaml, cel: "self % 5 != 0"}]}`
-	_, err := c.ConfigMaps().Create(c.T.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{release.Annotation: annotation}}, Data: dataOf(c.number),
-	}, metav1.CreateOptions{})
-	must(c.T, err)
-	c.wantState("", 0)
+func tlsData(number int) map[string]string {
+	return map[string]string{"b": environment.Marked(strconv.Itoa(number))}
 }
 
-func (c *chaos) nextEdit() {
-	c.number++
+// createGroup creates both objects with their annotations.
+func (o *oracle) createGroup(ofWeb, ofTLS string) {
+	o.T.Helper()
+	_, err := o.ConfigMaps().Create(o.T.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{release.Annotation: ofWeb}}, Data: webData(1),
+	}, metav1.CreateOptions{})
+	must(o.T, err)
+	_, err = o.Cluster.Client().CoreV1().Secrets(o.Namespace).Create(o.T.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: tlsName, Annotations: map[string]string{release.Annotation: ofTLS}}, StringData: tlsData(1),
+	}, metav1.CreateOptions{})
+	must(o.T, err)
+	o.eventually(o.haveCopies)
+}
+
+func (o *oracle) haveCopies() error {
+	_, err := o.ConfigMaps().Get(o.T.Context(), "web"+release.Suffix, metav1.GetOptions{})
+	if err == nil {
+		_, err = o.Cluster.Client().CoreV1().Secrets(o.Namespace).Get(o.T.Context(), tlsName+release.Suffix, metav1.GetOptions{})
+	}
+	return err
+}
+
+// setWeb and setTLS make an edit of one object.
+func (o *oracle) setWeb(number int) {
+	o.T.Helper()
+	o.eventually(func() error {
+		m, err := o.ConfigMaps().Get(o.T.Context(), "web", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		m.Data = webData(number)
+		_, err = o.ConfigMaps().Update(o.T.Context(), m, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+func (o *oracle) setTLS(number int) {
+	o.T.Helper()
+	secrets := o.Cluster.Client().CoreV1().Secrets(o.Namespace)
+	o.eventually(func() error {
+		s, err := secrets.Get(o.T.Context(), tlsName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		s.Data, s.StringData = nil, tlsData(number)
+		_, err = secrets.Update(o.T.Context(), s, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+func (c *chaos) editWeb() {
+	c.numbers["web"]++
+	c.setWeb(c.numbers["web"])
+}
+
+func (c *chaos) editTLS() {
+	c.numbers[tlsName]++
+	c.setTLS(c.numbers[tlsName])
+}
+
+// label changes an object, but not its content.
+func (c *chaos) label() {
 	c.eventually(func() error {
 		m, err := c.ConfigMaps().Get(c.T.Context(), "web", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		m.Data = dataOf(c.number)
+		m.Labels = map[string]string{"n": strconv.Itoa(c.random.Int())}
 		_, err = c.ConfigMaps().Update(c.T.Context(), m, metav1.UpdateOptions{})
 		return err
 	})
 }
 
-func (c *chaos) nextGoodEdit() {
-	if c.number%5 == 4 {
-		c.number++
-	}
-	c.nextEdit()
+// replacePod has a new pod take the place of one.
+func (c *chaos) replacePod() {
+	c.mu.Lock()
+	i := c.random.IntN(len(c.pods))
+	old := c.pods[i]
+	c.gone[old] = true
+	c.pods = slices.Delete(slices.Clone(c.pods), i, i+1)
+	c.mu.Unlock()
+	c.DeletePod(old.Name)
+	c.Unpublish(old)
+	c.replaced++
+	next := c.publish(fmt.Sprint("new-", c.replaced), both)
+	c.mu.Lock()
+	c.pods = append(c.pods, next)
+	c.mu.Unlock()
 }
 
 // failPod has a pod that has the newest edit, or another one, be no longer ready.
 func (c *chaos) failPod() {
 	pod := c.pods[c.random.IntN(len(c.pods))]
 	for _, other := range c.pods {
-		if value, _ := c.valueOf(other); value == strconv.Itoa(c.number) {
+		if c.Holds(other, "a", strconv.Itoa(c.numbers["web"])) == nil {
 			pod = other
 		}
 	}
@@ -163,120 +227,73 @@ func (c *chaos) outage() {
 
 // person promotes, reverts or freezes what is under way, as the plugin does.
 func (c *chaos) person() {
-	ref := api.Ref{Kind: api.ConfigMap, Namespace: c.Namespace, Name: "web"}
-	client := c.Cluster.Client()
-	source, err := stable.Read(c.T.Context(), client, ref)
-	must(c.T, err)
-	copied, err := stable.Read(c.T.Context(), client, release.StableOf(ref))
-	must(c.T, err)
-	if source.Digest == copied.Digest {
-		return
-	}
-	writer := stable.Writer{Client: client, Manager: "somebody"}
-	e := release.Exposure{Digest: source.Digest, State: release.Reverted, Since: time.Now()}
-	if c.random.IntN(2) == 0 {
-		_, err = writer.Write(c.T.Context(), copied, stable.Annotate(copied.Annotations, e), nil)
-	} else {
-		_, err = writer.Write(c.T.Context(), copied, stable.AnnotatePromoted(copied.Annotations, source.Digest, time.Now(), ""), &source)
-	}
-	if err != nil {
-		c.did = append(c.did, "(somebody was faster)")
-	}
-}
-
-// valueOf returns the value that a pod has.
-func (c *chaos) valueOf(pod *corev1.Pod) (string, error) {
-	text, err := os.ReadFile(c.Path(pod, "a"))
-	return strings.ReplaceAll(string(text), environment.Mark, ""), err
-}
-
-// observe looks at the files of all pods until ctx ends.
-func (c *chaos) observe(ctx context.Context) {
-	for ctx.Err() == nil {
-		for _, pod := range c.pods {
-			value, err := c.valueOf(pod)
-			if err != nil {
-				value = err.Error()
-			}
-			c.seen.mu.Lock()
-			if c.seen.values[pod] == nil {
-				c.seen.values[pod] = map[string]bool{}
-			}
-			c.seen.values[pod][value] = true
-			c.seen.mu.Unlock()
+	what, reason := c.random.IntN(3), fmt.Sprint("by a person, ", len(c.did))
+	writer := stable.Writer{Client: c.Cluster.Client(), Manager: "somebody"}
+	for range 10 {
+		u, objects, err := c.unit()
+		must(c.T, err)
+		d := plan.Promotion(u, reason)
+		if what > 0 {
+			d = plan.End(u, []release.State{release.Reverted, release.Frozen}[what-1], reason)
 		}
-		<-time.After(time.Millisecond)
-	}
-}
-
-// follow records every state of the stable copy, until ctx ends.
-func (c *chaos) follow(ctx context.Context) {
-	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", "web"+release.Suffix).String()}
-	for ctx.Err() == nil {
-		w, err := c.ConfigMaps().Watch(ctx, options)
-		if err != nil {
-			<-time.After(20 * time.Millisecond)
+		switch {
+		case d.Action == plan.Rest && d.After == 0, d.Action == plan.Promote && what > 0:
+			return
+		case d.Action == plan.Rest:
+			<-time.After(d.After)
 			continue
 		}
-		for event := range w.ResultChan() {
-			m, ok := event.Object.(*corev1.ConfigMap)
-			if !ok {
-				options.ResourceVersion = "" // The API server does not know the version any more.
+		for i, o := range u.Objects {
+			if !slices.Contains(d.Names, o.Name) {
+				continue
+			}
+			source, copied := objects[i][0], objects[i][1]
+			e := d.Exposure
+			e.Digest = source.Digest
+			if d.Action == plan.Promote {
+				_, err = writer.Write(c.T.Context(), copied, stable.AnnotatePromoted(copied.Annotations, source.Digest, time.Now(), reason), &source)
+			} else {
+				_, err = writer.Write(c.T.Context(), copied, stable.Annotate(copied.Annotations, e), nil)
+			}
+			if err != nil {
+				c.did = append(c.did, "(somebody was faster)")
 				break
 			}
-			e, _ := release.ParseExposure(m.Annotations[release.ExposureAnnotation])
-			c.record.mu.Lock()
-			c.record.states[m.ResourceVersion] = copyState{value: m.Data["n"], exposure: e}
-			c.record.mu.Unlock()
-			options.ResourceVersion = m.ResourceVersion
 		}
-		w.Stop()
 	}
 }
 
-// wantNumber waits until all pods have a value.
-func (c *chaos) wantNumber(want string) {
+// unit returns the group as the plugin sees it, and for each object the source and its copy.
+func (c *chaos) unit() (u plan.Unit, objects [][2]stable.Object, err error) {
+	u = plan.Unit{Now: time.Now(), Settings: settings.Settings{Group: "app", Steps: make([]settings.Step, 2)}}
+	for _, ref := range []api.Ref{{Kind: api.ConfigMap, Namespace: c.Namespace, Name: "web"}, {Kind: api.Secret, Namespace: c.Namespace, Name: tlsName}} {
+		source, err := stable.Read(c.T.Context(), c.Cluster.Client(), ref)
+		if err != nil {
+			return u, nil, err
+		}
+		copied, err := stable.Read(c.T.Context(), c.Cluster.Client(), release.StableOf(ref))
+		if err != nil {
+			return u, nil, err
+		}
+		objects = append(objects, [2]stable.Object{source, copied})
+		u.Objects = append(u.Objects, plan.Object{
+			Name: release.NameOf(ref), Version: source.Version, Candidate: source.Digest, Stable: copied.Digest, Exposure: copied.Exposure(),
+			Together: copied.Together(), Rules: source.Annotation,
+		})
+	}
+	return u, objects, nil
+}
+
+// wantNumbers waits until all pods have the last edits.
+func (c *chaos) wantNumbers() {
 	c.T.Helper()
 	environment.Eventually(c.T, 2*soon, func() error {
 		for _, pod := range c.pods {
-			if got, err := c.valueOf(pod); err != nil || got != want {
-				return fmt.Errorf("pod %s has %s, %w, want %s", pod.Name, got, err, want)
+			err := errors.Join(c.Holds(pod, "a", strconv.Itoa(c.numbers["web"])), c.Holds(pod, "b", strconv.Itoa(c.numbers[tlsName])))
+			if err != nil {
+				return fmt.Errorf("pod %s: %w", pod.Name, err)
 			}
 		}
 		return nil
 	})
-}
-
-// judge compares what pods have had with what the stable copy has ever allowed.
-func (c *chaos) judge() {
-	c.T.Helper()
-	for pod, values := range c.seen.values {
-		for value := range values {
-			number, err := strconv.Atoi(value)
-			if err != nil {
-				c.T.Errorf("pod %s has had %q", pod.Name, value)
-				continue
-			}
-			digest := release.Digest(map[string][]byte{"a": []byte(dataOf(number)["a"]), "n": []byte(value)})
-			isAllowed := false
-			for _, s := range c.record.states {
-				isAllowed = isAllowed || s.value == value || s.exposure.Shows(string(pod.UID), digest)
-			}
-			if !isAllowed {
-				c.T.Errorf("pod %s has had %s, which was neither stable nor exposed to it", pod.Name, value)
-			}
-			if number%5 == 0 && !c.wasStable(value) {
-				c.T.Errorf("pod %s has had %s, which breaks a rule and was not promoted by a person", pod.Name, value)
-			}
-		}
-	}
-}
-
-func (c *chaos) wasStable(value string) bool {
-	for _, s := range c.record.states {
-		if s.value == value {
-			return true
-		}
-	}
-	return false
 }

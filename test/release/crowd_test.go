@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
@@ -121,27 +123,80 @@ func (c *crowd) await(value string, want int, since time.Time) time.Duration {
 	return took
 }
 
-// TestACrowd: of 500 pods on 20 nodes, a bad edit reaches 25 and is taken back when the first of them is no longer Ready. A
-// good edit reaches all. How long that takes is measured, and shown among the attributes of the test.
+// fail has each pod that gets a value be no longer Ready two seconds after it has it, as a bad edit does, until ctx ends. It
+// returns when the first of them is known to the API server; then more follow.
+func (c *crowd) fail(ctx context.Context, wg *sync.WaitGroup, value string) (known time.Time) {
+	c.T.Helper()
+	first := make(chan time.Time, 1)
+	wg.Go(func() {
+		had := map[*member]bool{}
+		for ctx.Err() == nil {
+			for _, m := range c.with(value) {
+				if had[m] {
+					continue
+				}
+				had[m] = true
+				wg.Go(func() {
+					select {
+					case <-time.After(2 * time.Second):
+					case <-ctx.Done():
+						return
+					}
+					if err := c.writeStatus(ctx, m.Name, corev1.ConditionFalse, 0); err == nil {
+						select {
+						case first <- time.Now():
+						default:
+						}
+					}
+				})
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+	})
+	select {
+	case known = <-first:
+	case <-time.After(2 * soon):
+		c.T.Fatalf("no pod fails by %s", value)
+	}
+	return known
+}
+
+// TestACrowd: of 500 pods on 20 nodes, a bad edit reaches 25, which fail 2 s later, and is taken back from all of them. No pod is
+// replaced or restarted. A good edit reaches all. How long that takes is no verdict, as the machine may be busy: it is shown
+// among the attributes of the test.
 func TestACrowd(t *testing.T) {
 	c := newCrowd(t, "{steps: [5%, 25%], pause: 4s}")
 	c.edit("web", map[string]string{"a": "2"})
 	e := c.wantState(release.Progressing, 1)
 	t.Attr("crowd/exposure", c.await("2", 25, e.Since).String())
-	exposed := c.with("2")
-	<-time.After(2 * time.Second)
-	if got := len(c.with("2")); got != 25 {
-		t.Errorf("%d of %d pods have an edit that was shown to 5%%", got, crowdPods)
-	}
-	must(t, c.writeStatus(t.Context(), exposed[0].Name, corev1.ConditionFalse, 0))
-	known := time.Now()
+	ctx, stop := context.WithCancel(t.Context())
+	var failing, watching sync.WaitGroup
+	defer failing.Wait()
+	defer stop()
+	reached := map[*member]bool{}
+	watching.Go(func() {
+		for ctx.Err() == nil {
+			for _, m := range c.with("2") {
+				reached[m] = true
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+	})
+	known := c.fail(ctx, &failing, "2")
 	e = c.wantState(release.Reverted, 1)
 	t.Attr("crowd/decided", e.Since.Sub(known).String())
 	t.Attr("crowd/reverted", c.await("2", 0, e.Since).String())
+	stop()
+	failing.Wait()
+	watching.Wait()
+	if got := len(reached); got != crowdPods/20 {
+		t.Errorf("a bad edit has reached %d of %d pods, want 5%%", got, crowdPods)
+	}
 	if got := len(c.with("1")); got != crowdPods {
 		t.Errorf("%d pods have the stable content, want all", got)
 	}
-	for _, m := range exposed {
+	c.wantNoRestart()
+	for m := range reached {
 		must(t, c.writeStatus(t.Context(), m.Name, corev1.ConditionTrue, 0))
 	}
 
@@ -152,4 +207,26 @@ func TestACrowd(t *testing.T) {
 	}
 	c.wantState("", 0)
 	t.Attr("crowd/promoted", c.await("3", crowdPods, time.Now()).String())
+}
+
+// wantNoRestart checks that the pods are those that there were, and that nobody has evicted one or restarted a container.
+func (c *crowd) wantNoRestart() {
+	c.T.Helper()
+	pods, err := c.Cluster.Client().CoreV1().Pods(c.Namespace).List(c.T.Context(), metav1.ListOptions{})
+	must(c.T, err)
+	uids := map[types.UID]bool{}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		uids[pod.UID] = true
+		for _, status := range pod.Status.ContainerStatuses {
+			if status.RestartCount > 0 || pod.DeletionTimestamp != nil {
+				c.T.Errorf("pod %s has %d restarts, or is being deleted", pod.Name, status.RestartCount)
+			}
+		}
+	}
+	for _, m := range c.pods {
+		if !uids[m.UID] {
+			c.T.Errorf("pod %s is gone", m.Name)
+		}
+	}
 }

@@ -31,7 +31,7 @@ func TestGoodEdit(t *testing.T) {
 	s.run("web-new", web) // It gets the side that the rule gives it.
 	s.wantState("", 0)
 	s.wantValues("a", map[string]int{"2": 7})
-	s.wantEvent("web", releases.ReasonExposed, "Step 1 of 2: the edit is shown to 1 pod.")
+	s.wantEvent("web", releases.ReasonExposed, "Step 1 of 2 (1 pod): the edit is shown to 1 of 6 pods.")
 	s.wantEvent("web", releases.ReasonPromoted, "All pods get the edit.")
 }
 

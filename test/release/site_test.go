@@ -127,6 +127,14 @@ func (s *site) edit(name string, data map[string]string) {
 // run makes a pod that runs on the node and is ready.
 func (s *site) run(name string, attributes map[string]string) *corev1.Pod {
 	s.T.Helper()
+	pod := s.publish(name, attributes)
+	s.pods = append(s.pods, pod)
+	return pod
+}
+
+// publish is run for a pod that does not belong to the site's pods yet.
+func (s *site) publish(name string, attributes map[string]string) *corev1.Pod {
+	s.T.Helper()
 	pods := s.Cluster.Client().CoreV1().Pods(s.Namespace)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -139,7 +147,6 @@ func (s *site) run(name string, attributes map[string]string) *corev1.Pod {
 	must(s.T, err)
 	s.setStatus(name, corev1.ConditionTrue, 0)
 	s.Publish(pod)
-	s.pods = append(s.pods, pod)
 	return pod
 }
 

@@ -5,23 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/edit"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/release/releases"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation/isolated"
 )
 
-// act is a command that writes the stable copy of one object.
+// act is a command that writes the stable copy of an object, and those of the other objects of its group.
 type act struct {
 	target
 
@@ -35,7 +38,7 @@ func newPromote(s *session.Session) *cobra.Command {
 		Use:   "promote TYPE/NAME",
 		Short: "Show an edit to all pods now",
 		Long: "Ends the release of an edit: all pods get it, whatever step it has come to, and whether it was frozen or reverted. The rules\n" +
-			"of the annotation must hold.",
+			"of the annotation must hold. All edits of a group are promoted together.",
 		Example: "  kubectl liveconfig release promote configmap/web",
 		RunE:    func(c *cobra.Command, args []string) error { return o.promote(c.Context(), args) },
 	}
@@ -50,7 +53,7 @@ func newFreeze(s *session.Session) *cobra.Command {
 		Use:   "freeze TYPE/NAME",
 		Short: "Show an edit to no more pods",
 		Long: "The pods that have the edit keep it, and no other pod gets it, until somebody promotes or reverts it, or edits the object\n" +
-			"again.",
+			"again. All edits of a group are frozen together.",
 		Example: "  kubectl liveconfig release freeze configmap/web --reason 'latency is up'",
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.end(c.Context(), args, release.Frozen, "frozen: the pods that have the edit keep it, and no other pod gets it")
@@ -66,7 +69,7 @@ func newRevert(s *session.Session) *cobra.Command {
 		Use:   "revert TYPE/NAME",
 		Short: "Take an edit back from all pods",
 		Long: "All pods get what they had before the edit, at once. The object keeps the edit: edit it again, or apply what was there\n" +
-			"before, to end this.",
+			"before, to end this. All edits of a group are taken back together.",
 		Example: "  kubectl liveconfig release revert configmap/web --reason 'wrong endpoint'",
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.end(c.Context(), args, release.Reverted, "reverted: all pods have what they had before the edit")
@@ -93,78 +96,113 @@ func (o *act) because(what string) string {
 	return text
 }
 
-// candidate returns the object of the argument, which must have an edit that not all pods have.
-func (o *act) candidate(ctx context.Context, args []string) (stable.Writer, releases.Pair, error) {
-	client, p, err := o.one(ctx, args)
-	switch {
-	case err != nil:
-		return stable.Writer{}, p, err
-	case p.Copy == nil:
-		return stable.Writer{}, p, errNoCopy(p.Source.Ref)
-	case p.Copy.Digest == p.Source.Digest:
-		return stable.Writer{}, p, fmt.Errorf("%s: all pods have what it has: there is no edit under way; what was promoted is taken back "+
-			"by another edit", p.Source.Ref)
-	}
-	return stable.Writer{Client: client, Manager: edit.FieldManager}, p, nil
-}
+// attempts is how often a command begins again because the controller, or somebody else, was faster.
+const attempts = 20
 
 // end ends a release in a state that only a newer edit or a person ends.
 func (o *act) end(ctx context.Context, args []string, state release.State, done string) error {
-	writer, p, err := o.candidate(ctx, args)
-	if err != nil {
-		return err
-	}
-	e := p.Copy.Exposure()
-	if e.Digest != p.Source.Digest {
-		e = release.Exposure{}
-	}
-	if state == release.Reverted {
-		e.Threshold, e.Pods = 0, nil
-	}
-	e.Digest, e.State, e.Since, e.Reason, e.Rules = p.Source.Digest, state, time.Now().UTC(), o.because(strings.ToLower(string(state))), ""
-	if _, err := writer.Write(ctx, *p.Copy, stable.Annotate(p.Copy.Annotations, e), nil); err != nil {
-		return err
-	}
-	return o.print(p, done)
+	reason := o.because(strings.ToLower(string(state)))
+	return o.steer(ctx, args, done, func(u plan.Unit) plan.Decision { return plan.End(u, state, reason) }, errPromoted)
 }
 
+// errPromoted is why nothing is taken back or frozen.
+var errPromoted = errors.New("it is being promoted; what was promoted is taken back by another edit")
+
 func (o *act) promote(ctx context.Context, args []string) error {
-	writer, p, err := o.candidate(ctx, args)
+	reason := o.because("promoted")
+	return o.steer(ctx, args, "promoted: all pods get the edit", func(u plan.Unit) plan.Decision { return plan.Promotion(u, reason) }, nil)
+}
+
+// steer does what is decided until nothing is left to do. The error is for a promotion that is decided; nil
+// if that is what the person wants.
+func (o *act) steer(ctx context.Context, args []string, done string, decide func(plan.Unit) plan.Decision, noPromotion error) error {
+	client, p, err := o.one(ctx, args)
 	if err != nil {
 		return err
 	}
-	if err := o.mustHold(ctx, p); err != nil {
+	first, err := readGroup(ctx, client, p)
+	if err != nil {
 		return err
 	}
-	annotations := stable.AnnotatePromoted(p.Copy.Annotations, p.Source.Digest, time.Now(), o.because("promoted"))
-	if !p.Copy.CanBecome(p.Source) {
-		return fmt.Errorf("%s has another type than its stable copy, which cannot be changed: delete %s, and the controller creates it again",
-			p.Source.Ref, p.Copy.Ref)
+	if noPromotion == nil {
+		if err := o.mustHold(ctx, first.changed()); err != nil {
+			return err
+		}
 	}
-	if _, err := writer.Write(ctx, *p.Copy, annotations, &p.Source); err != nil {
-		return err
+	writer := stable.Writer{Client: client, Manager: edit.FieldManager}
+	now := first
+	for range attempts {
+		d := decide(now.unit())
+		if d.Action == plan.Promote && noPromotion != nil {
+			return fmt.Errorf("%s: %w", p.Source.Ref, noPromotion)
+		}
+		if d.Action == plan.Rest && d.After == 0 {
+			return o.print(first, done)
+		}
+		if err := o.do(ctx, writer, now, d); err != nil && !apierrors.IsConflict(err) {
+			return err
+		}
+		if now, err = now.again(ctx, client); err != nil {
+			return err
+		}
 	}
-	return o.print(p, "promoted: all pods get the edit")
+	return fmt.Errorf("%s: others write its stable copy all the time; try again", p.Source.Ref)
+}
+
+// do does what was decided about some objects of a group, in the order of their names.
+func (o *act) do(ctx context.Context, writer stable.Writer, g group, d plan.Decision) error {
+	if d.Action == plan.Rest {
+		select {
+		case <-time.After(d.After):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for _, p := range g.pairs {
+		if !slices.Contains(d.Names, release.NameOf(p.Source.Ref)) {
+			continue
+		}
+		e := d.Exposure
+		e.Digest = p.Source.Digest
+		annotations, content := stable.Annotate(p.Copy.Annotations, e), (*stable.Object)(nil)
+		if d.Action == plan.Promote {
+			annotations, content = stable.AnnotatePromoted(p.Copy.Annotations, p.Source.Digest, time.Now(), o.because("promoted")), &p.Source
+		}
+		if d.Action == plan.Expose && p.Copy.Exposure().String() == e.String() {
+			continue
+		}
+		if _, err := writer.Write(ctx, *p.Copy, annotations, content); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // mustHold returns an error if a rule does not hold and nothing is forced.
-func (o *act) mustHold(ctx context.Context, p releases.Pair) error {
-	s, mistakes := settings.Parse(p.Source.Annotation)
-	var broken []string
-	for _, m := range mistakes {
-		broken = append(broken, m.String())
-	}
-	content := validation.Content{Data: p.Source.Data(), IsSecret: p.Source.Ref.Kind == api.Secret, Now: time.Now()}
+func (o *act) mustHold(ctx context.Context, pairs []releases.Pair) error {
 	checker, err := isolated.New()
 	if err != nil {
 		return err
 	}
-	problems, err := checker.Check(ctx, s.Rules, content)
-	if err != nil {
-		broken = append(broken, err.Error())
-	}
-	for _, problem := range problems {
-		broken = append(broken, problem.String())
+	var broken []string
+	for _, p := range pairs {
+		if !p.Copy.CanBecome(p.Source) {
+			return fmt.Errorf("%s has another type than its stable copy, which cannot be changed: delete %s, and the controller creates it again",
+				p.Source.Ref, p.Copy.Ref)
+		}
+		s, mistakes := settings.Parse(p.Source.Annotation)
+		for _, m := range mistakes {
+			broken = append(broken, m.String())
+		}
+		content := validation.Content{Data: p.Source.Data(), IsSecret: p.Source.Ref.Kind == api.Secret, Now: time.Now()}
+		problems, err := checker.Check(ctx, s.Rules, content)
+		if err != nil {
+			broken = append(broken, err.Error())
+		}
+		for _, problem := range problems {
+			broken = append(broken, problem.String())
+		}
 	}
 	switch {
 	case len(broken) == 0:
@@ -176,7 +214,12 @@ func (o *act) mustHold(ctx context.Context, p releases.Pair) error {
 	return errors.New(strings.Join(broken, "; ") + "; mend it, or say --force")
 }
 
-func (o *act) print(p releases.Pair, done string) error {
-	_, err := fmt.Fprintf(o.Out, "%s %s\n", release.NameOf(p.Source.Ref), done)
-	return err
+// print prints a line for each object whose edit was under way.
+func (o *act) print(g group, done string) error {
+	for _, p := range g.changed() {
+		if _, err := fmt.Fprintf(o.Out, "%s %s\n", release.NameOf(p.Source.Ref), done); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,33 +183,49 @@ func ageOf(v releases.View) string {
 // interval is how often --watch looks.
 const interval = 300 * time.Millisecond
 
-// follow prints a line for each news of an object, until nothing goes on.
+// follow prints a line for each news of an object, until nothing goes on. It looks again when the API
+// server could not be asked.
 func (o *status) follow(ctx context.Context, client kubernetes.Interface, argument string) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	last := ""
+	last, remark := "", ""
+	var problem error // Why the object could not be looked at.
+	var v releases.View
 	for {
 		views, err := o.views(ctx, client, []string{argument})
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+		case err != nil && !session.MayPass(err):
 			return err
-		}
-		v := views[0]
-		if line := bar(v); line != last {
-			last = line
-			if _, err := io.WriteString(o.Out, line+"\n"); err != nil {
-				return err
+		case err != nil:
+			problem = err
+			if text := "will look again: " + err.Error(); text != remark {
+				remark = text
+				o.Remark("%s", text)
 			}
-		}
-		if v.State == releases.Stable || v.State.HasFailed() {
-			return verdict(views)
+		default:
+			v, problem, remark = views[0], nil, ""
+			if line := bar(v); line != last {
+				last = line
+				if _, err := io.WriteString(o.Out, line+"\n"); err != nil {
+					return err
+				}
+			}
+			if v.State == releases.Stable || v.State.HasFailed() {
+				return verdict(views)
+			}
 		}
 		select {
 		case <-ticker.C:
+			continue
 		case <-ctx.Done():
-			return fmt.Errorf("%s is %s after %s", v.Object, v.State, o.timeout)
 		}
+		if problem != nil || last == "" {
+			return fmt.Errorf("%s could not be looked at within %s: %w", argument, o.timeout, cmp.Or(problem, ctx.Err()))
+		}
+		return fmt.Errorf("%s is %s after %s", v.Object, v.State, o.timeout)
 	}
 }
 

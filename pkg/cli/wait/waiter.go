@@ -3,13 +3,8 @@ package wait
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -118,7 +113,7 @@ func (v *waiter) follow(ctx context.Context) error {
 			return fmt.Errorf("%w: %w", context.Cause(ctx), last) // A look that was cut short knows less.
 		case ctx.Err() != nil:
 			return fmt.Errorf("%w: the API server and the drivers have not answered so far", context.Cause(ctx))
-		case err != nil && (v.once || !mayPass(err)):
+		case err != nil && (v.once || !session.MayPass(err)):
 			return err
 		case err != nil:
 			v.report(fmt.Sprintf("will look again: %s", err))
@@ -141,21 +136,6 @@ func (v *waiter) follow(ctx context.Context) error {
 		case <-time.After(utilwait.Jitter(pause, 0.5)):
 		}
 	}
-}
-
-// mayPass reports whether an error of the API server may be temporary: it did not answer, or is
-// overloaded.
-func mayPass(err error) bool {
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		code := status.Status().Code
-		return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests
-	}
-	if _, isUntrusted := errors.AsType[*tls.CertificateVerificationError](err); isUntrusted {
-		return false
-	}
-	_, isUnanswered := errors.AsType[*url.Error](err)
-	_, isCut := errors.AsType[net.Error](err) // While the answer came.
-	return isUnanswered || isCut || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // look judges the pods that run now.

@@ -33,11 +33,12 @@ func (c *Controller) act(ctx context.Context, u unit, members []*member, state p
 	if d.Action == plan.Expose {
 		c.seen.look(u, shown(state, d))
 	}
+	after := shown(state, d)
 	for _, m := range members {
 		if !slices.Contains(d.Names, m.name()) {
 			continue
 		}
-		if err := c.write(ctx, m, d, partnersOf(members, m)); err != nil {
+		if err := c.write(ctx, m, d, after, partnersOf(members, m)); err != nil {
 			return false, err
 		}
 	}
@@ -53,7 +54,7 @@ func checkedDecision(d plan.Decision, refused string) plan.Decision {
 	case d.Exposure.State == "": // There are no steps.
 		d.Action = plan.Promote
 	default:
-		d.Exposure.Rules, d.Action = "", plan.Expose
+		d.Action = plan.Expose
 	}
 	return d
 }
@@ -125,12 +126,12 @@ func (c *Controller) candidate(ctx context.Context, m *member) (stable.Object, e
 	return read, err
 }
 
-// write writes the stable copy of a member. The partners are those of members that are not released
-// together with it.
-func (c *Controller) write(ctx context.Context, m *member, d plan.Decision, partners map[string]release.Partners) error {
+// write writes the stable copy of a member. after is how the unit is then. The partners are those of members that are not
+// released together with it.
+func (c *Controller) write(ctx context.Context, m *member, d plan.Decision, after plan.Unit, partners map[string]release.Partners) error {
 	var annotations map[string]string
 	var source *stable.Object
-	e := d.Exposure
+	e, before := d.Exposure, m.copy.Exposure()
 	e.Digest = m.source.Digest
 	switch d.Action {
 	case plan.Promote:
@@ -142,14 +143,18 @@ func (c *Controller) write(ctx context.Context, m *member, d plan.Decision, part
 			return c.delete(ctx, *m.copy) // The next look creates it again.
 		}
 		source = &read
-		annotations = stable.AnnotatePromoted(m.copy.Annotations, m.source.Digest, time.Now(), "")
+		reason := "" // What a person has begun has one.
+		if before.Digest == e.Digest && before.State == release.Promoting {
+			reason = before.Reason
+		}
+		annotations = stable.AnnotatePromoted(m.copy.Annotations, m.source.Digest, time.Now(), reason)
 		annotations = stable.AgreeWith(annotations, m.name(), partners)
 	case plan.Clear:
 		annotations = stable.Annotate(m.copy.Annotations, release.Exposure{})
 	case plan.Expose, plan.Check, plan.Rest:
 		annotations = stable.Annotate(m.copy.Annotations, e)
 	}
-	if d.Action == plan.Expose && m.copy.Exposure().String() == e.String() {
+	if d.Action == plan.Expose && before.String() == e.String() {
 		return nil // Of a group, of which others are a write behind.
 	}
 	written, err := c.writer.Write(ctx, *m.copy, annotations, source)
@@ -157,7 +162,10 @@ func (c *Controller) write(ctx context.Context, m *member, d plan.Decision, part
 		return err
 	}
 	c.known.set(written)
-	c.report(ctx, m, d, e)
+	if d.Action == plan.Expose && before.Digest == e.Digest && before.State == e.State && before.Since.Equal(e.Since) {
+		return nil // It goes on as before, by other rules.
+	}
+	c.report(ctx, m, d, e, after)
 	return nil
 }
 
@@ -216,13 +224,19 @@ func (c *Controller) clean(ctx context.Context, u unit) (after time.Duration, er
 	if u.group != "" {
 		return 0, nil
 	}
+	found := c.objects.get(u.alone)
+	if _, isReleased := annotationOf(found); isReleased {
+		return 0, nil // It is one of a group.
+	}
 	c.reports.forgetAll(u.alone)
+	c.settings.forget(u.alone)
 	copied := release.StableOf(u.alone)
 	cached := c.objects.get(copied)
-	if c.objects.get(u.alone) == nil || cached == nil {
+	if found == nil || cached == nil {
 		c.known.forget(u.alone)
 	}
 	if cached == nil {
+		c.known.unreleased(u.alone)
 		c.reports.isBack(u.alone)
 		c.known.forget(copied)
 	}
@@ -238,9 +252,10 @@ func (c *Controller) clean(ctx context.Context, u unit) (after time.Duration, er
 			return goneTime - rest, nil
 		}
 	}
-	found, err := c.current(ctx, copied)
-	if err != nil || found == nil || !found.IsCopyOf(u.alone) {
+	old, err := c.current(ctx, copied)
+	if err != nil || old == nil || !old.IsCopyOf(u.alone) {
 		return 0, err
 	}
-	return 0, c.delete(ctx, *found)
+	c.known.unreleased(u.alone)
+	return 0, c.delete(ctx, *old)
 }

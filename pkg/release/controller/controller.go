@@ -74,16 +74,17 @@ type Config struct {
 
 // Controller is made by New.
 type Controller struct {
-	cfg     Config
-	objects *objects
-	pods    *podCaches
-	checks  *checks
-	known   *knownObjects
-	writer  stable.Writer
-	seen    *seenPods
-	reports *reports
-	metrics *metrics
-	queue   workqueue.TypedRateLimitingInterface[unit]
+	cfg      Config
+	objects  *objects
+	pods     *podCaches
+	checks   *checks
+	known    *knownObjects
+	settings *lastSettings
+	writer   stable.Writer
+	seen     *seenPods
+	reports  *reports
+	metrics  *metrics
+	queue    workqueue.TypedRateLimitingInterface[unit]
 }
 
 // New returns a controller that does nothing until it runs.
@@ -94,8 +95,9 @@ func New(cfg Config) (*Controller, error) {
 	}
 	c := &Controller{
 		cfg: cfg, objects: found, pods: newPodCaches(cfg), checks: newChecks(), known: newKnownObjects(),
-		writer: stable.Writer{Client: cfg.Client, Manager: FieldManager},
-		seen:   &seenPods{units: map[unit]*seenOfUnit{}}, reports: newReports(), metrics: newMetrics(),
+		settings: newLastSettings(),
+		writer:   stable.Writer{Client: cfg.Client, Manager: FieldManager},
+		seen:     &seenPods{units: map[unit]*seenOfUnit{}}, reports: newReports(), metrics: newMetrics(),
 	}
 	return c, c.metrics.register(cfg.Registry)
 }
@@ -169,20 +171,27 @@ func (c *Controller) reconcile(ctx context.Context, u unit) (after time.Duration
 		c.checks.forget(u)
 		return c.clean(ctx, u)
 	}
-	if isWrong := c.reportMistakes(ctx, members); isWrong {
-		return 0, nil
+	isHeld := c.reportMistakes(ctx, members)
+	if slices.ContainsFunc(members, func(m *member) bool { return m.misfit() != "" }) {
+		return 0, nil // The stable copy is somebody's object.
 	}
-	if err := c.createCopies(ctx, u, members); err != nil {
-		return 0, err
+	if !isHeld {
+		if err := c.createCopies(ctx, u, members); err != nil {
+			return 0, err
+		}
 	}
 	if slices.ContainsFunc(members, func(m *member) bool { return m.copy == nil }) {
-		return 0, nil // A dry run, or the API server refuses the copy: then an Event says why.
+		return 0, nil // A mistake, a dry run, or the API server refuses the copy: then an Event says why.
+	}
+	for _, m := range members {
+		m.releasedAt = c.known.releasedAt(m.ref(), m.copy.CreatedAt)
 	}
 	pods, isSynced := c.pods.of(ctx, u, members, c.queue.Add)
 	if !isSynced {
 		return 0, errNotSynced
 	}
 	state := c.planOf(u, members, pods)
+	state.IsHeld = isHeld
 	d := plan.Decide(state)
 	c.metrics.note(u, members)
 	if d.Action == plan.Rest {
@@ -206,7 +215,7 @@ func (c *Controller) reconcile(ctx context.Context, u unit) (after time.Duration
 
 // planOf returns what is to be decided about.
 func (c *Controller) planOf(u unit, members []*member, pods []plan.Pod) plan.Unit {
-	state := plan.Unit{Settings: members[0].settings, Quiet: c.cfg.QuietPeriod, Now: time.Now()}
+	state := plan.Unit{Settings: c.settings.of(members[0]), Quiet: c.cfg.QuietPeriod, Now: time.Now()}
 	for _, m := range members {
 		state.Objects = append(state.Objects, plan.Object{
 			Name: m.name(), Version: m.source.Version, Candidate: m.source.Digest, Stable: m.copy.Digest, Exposure: m.copy.Exposure(),

@@ -3,11 +3,14 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
@@ -20,6 +23,8 @@ type member struct {
 	settings settings.Settings
 	mistakes []settings.Mistake
 	problem  string // Why the member cannot be released, besides mistakes; empty for no reason.
+	// releasedAt is when the object was released, as far as it is known: its copy may be a newer one.
+	releasedAt time.Time
 }
 
 func (m *member) ref() object { return m.source.Ref }
@@ -43,10 +48,12 @@ type knownObjects struct {
 	mu    sync.Mutex // Guards the fields below.
 	known map[object]stable.Object
 	since map[object]time.Time // When the data of the object became known.
+	// released is when the first stable copy of a released object was created that this process has seen.
+	released map[object]time.Time
 }
 
 func newKnownObjects() *knownObjects {
-	return &knownObjects{known: map[object]stable.Object{}, since: map[object]time.Time{}}
+	return &knownObjects{known: map[object]stable.Object{}, since: map[object]time.Time{}, released: map[object]time.Time{}}
 }
 
 func (k *knownObjects) get(o object) (stable.Object, bool) {
@@ -78,6 +85,24 @@ func (k *knownObjects) forget(o object) {
 	defer k.mu.Unlock()
 	delete(k.known, o)
 	delete(k.since, o)
+}
+
+// releasedAt returns when an object was released, whose copy was created at a time: then, or earlier if
+// there was another copy before.
+func (k *knownObjects) releasedAt(o object, created time.Time) time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if before, isKnown := k.released[o]; !isKnown || created.Before(before) {
+		k.released[o] = created
+	}
+	return k.released[o]
+}
+
+// unreleased notes that an object is not released any more.
+func (k *knownObjects) unreleased(o object) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.released, o)
 }
 
 // read reads an object from the API server, and remembers it.
@@ -131,14 +156,41 @@ func (c *Controller) members(ctx context.Context, u unit) ([]*member, error) {
 		members = append(members, m)
 	}
 	for _, m := range members {
-		if len(members) > mostMembers {
+		switch {
+		case m.problem != "" || len(m.mistakes) > 0:
+		case len(members) > mostMembers:
 			m.problem = fmt.Sprintf("the group %s has %d objects, the most is %d", u.group, len(members), mostMembers)
-		}
-		if len(m.mistakes) == 0 && len(members[0].mistakes) == 0 && m.problem == "" && !m.settings.SameSteps(members[0].settings) {
+		case len(members[0].mistakes) == 0 && !m.settings.SameSteps(members[0].settings):
 			m.problem = fmt.Sprintf("steps, pause, check and onFailure must be those of %s, which is in the group %s too", members[0].name(), u.group)
+		default:
+			m.problem = c.missing(m, members)
 		}
 	}
 	return members, nil
+}
+
+// missing returns why a member waits that was released together with an object whose group cannot be
+// read any more: that is no reason to release the others without it. It is empty for no reason.
+func (c *Controller) missing(m *member, members []*member) string {
+	if m.copy == nil || m.copy.Exposure().Digest != m.source.Digest {
+		return ""
+	}
+	for name := range m.copy.Exposure().With {
+		if slices.ContainsFunc(members, func(other *member) bool { return other.name() == name }) {
+			continue
+		}
+		for _, kind := range []api.Kind{api.ConfigMap, api.Secret} {
+			ref := object{Kind: kind, Namespace: m.ref().Namespace, Name: strings.TrimPrefix(name, kind.Resource()+"/")}
+			cached := c.objects.get(ref)
+			if release.NameOf(ref) != name || cached == nil {
+				continue
+			}
+			if text, isReleased := cached.Annotations[release.Annotation]; isReleased && !settings.HasReadableGroup(text) {
+				return fmt.Sprintf("the annotation of %s, which is released together with it, cannot be read", name)
+			}
+		}
+	}
+	return ""
 }
 
 // mostMembers is how many objects a group may have: each names all others.
@@ -157,4 +209,36 @@ func (m *member) misfit() string {
 		return "it is the stable copy of another object"
 	}
 	return ""
+}
+
+// lastSettings remembers the last settings without a mistake of each object: by them its pods are
+// watched while there is one.
+type lastSettings struct {
+	mu   sync.Mutex // Guards last.
+	last map[object]settings.Settings
+}
+
+func newLastSettings() *lastSettings {
+	return &lastSettings{last: map[object]settings.Settings{}}
+}
+
+// of returns the settings of a member; while it has mistakes, those that it had before, or the defaults
+// if this process has not seen any.
+func (l *lastSettings) of(m *member) settings.Settings {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(m.mistakes) == 0 {
+		l.last[m.ref()] = m.settings
+		return m.settings
+	}
+	if last, isKnown := l.last[m.ref()]; isKnown {
+		return last
+	}
+	return settings.Default()
+}
+
+func (l *lastSettings) forget(o object) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.last, o)
 }

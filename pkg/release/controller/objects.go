@@ -120,6 +120,15 @@ func refOf(kind api.Kind, m *metav1.PartialObjectMetadata) object {
 	return object{Kind: kind, Namespace: m.Namespace, Name: m.Name}
 }
 
+// annotationOf returns the release annotation of an object, which may be nil.
+func annotationOf(m *metav1.PartialObjectMetadata) (value string, isReleased bool) {
+	if m == nil {
+		return "", false
+	}
+	value, isReleased = m.Annotations[release.Annotation]
+	return value, isReleased
+}
+
 // released returns the released objects under a key of an index, ConfigMaps first, by name.
 func (c *objects) released(index, key string) []object {
 	var all []object

@@ -3,9 +3,7 @@ package controller
 import (
 	"context"
 	"crypto/sha256"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
 )
@@ -35,8 +32,8 @@ type podCache struct {
 	stop     context.CancelFunc
 	uses     *usesOfAttributes
 
-	mu    sync.Mutex // Guards units.
-	units map[unit]map[object]struct{}
+	mu    sync.Mutex                    // Guards units.
+	units map[unit]map[object]time.Time // Since when their objects are released.
 }
 
 func newPodCaches(cfg Config) *podCaches {
@@ -47,34 +44,31 @@ func newPodCaches(cfg Config) *podCaches {
 // one of its pods changes. It is not synced until all pods of the namespace were seen once.
 func (c *podCaches) of(ctx context.Context, u unit, members []*member, changed func(unit)) (pods []plan.Pod, isSynced bool) {
 	p := c.begin(ctx, u.namespace, changed)
-	refs := map[object]struct{}{}
+	released := map[object]time.Time{}
 	for _, m := range members {
-		refs[m.ref()] = struct{}{}
+		released[m.ref()] = m.releasedAt
 	}
 	p.mu.Lock()
-	p.units[u] = refs
+	p.units[u] = released
 	p.mu.Unlock()
 	if !p.informer.HasSynced() || p.informer.IsStopped() {
 		return nil, false
 	}
-	released := time.Time{} // When all members were released.
-	for _, m := range members {
-		if m.copy.CreatedAt.After(released) {
-			released = m.copy.CreatedAt
-		}
-	}
+	var sets [][]string // The files that may be those of other pods too.
 	for _, o := range p.informer.GetStore().List() {
 		pod, ok := o.(*cachedPod)
-		if !ok || !pod.hasStarted || !pod.usesAny(refs) {
+		if !ok || !pod.hasStarted || !pod.usesAny(released) {
 			continue
 		}
-		next := pod.is
-		if !next.Created.Before(released) {
-			next.SharesWith = "" // Volumes of released objects have their own files.
+		var shared []string
+		for _, use := range pod.uses {
+			if use.mayShare(pod.is.Created, released) {
+				shared = append(shared, use.files)
+			}
 		}
-		pods = append(pods, next)
+		pods, sets = append(pods, pod.is), append(sets, shared)
 	}
-	return pods, true
+	return withShared(pods, sets), true
 }
 
 // begin watches the pods of a namespace, if nobody does.
@@ -87,8 +81,8 @@ func (c *podCaches) begin(ctx context.Context, namespace string, changed func(un
 	ctx, stop := context.WithCancel(ctx)
 	p := &podCache{
 		informer: informers.NewSharedInformerFactoryWithOptions(c.cfg.Client, 0, informers.WithNamespace(namespace)).Core().V1().Pods().Informer(),
-		stop:     stop, units: map[unit]map[object]struct{}{},
-		uses: &usesOfAttributes{driver: c.cfg.DriverName, namespace: namespace, known: map[[sha256.Size]byte][]object{}},
+		stop:     stop, units: map[unit]map[object]time.Time{},
+		uses: &usesOfAttributes{driver: c.cfg.DriverName, namespace: namespace, known: map[[sha256.Size]byte]use{}},
 	}
 	_ = p.informer.SetTransform(p.transform) // It has not started.
 	notify := func(o any) {
@@ -150,12 +144,12 @@ type cachedPod struct {
 	metav1.ObjectMeta
 
 	is         plan.Pod
-	uses       []object
+	uses       []use
 	hasStarted bool // It is on a node, and has neither succeeded nor is it being deleted.
 }
 
-func (p *cachedPod) usesAny(refs map[object]struct{}) bool {
-	return slices.ContainsFunc(p.uses, func(o object) bool { _, found := refs[o]; return found })
+func (p *cachedPod) usesAny(refs map[object]time.Time) bool {
+	return slices.ContainsFunc(p.uses, func(u use) bool { return u.usesAny(refs) })
 }
 
 func (p *podCache) transform(o any) (any, error) {
@@ -171,7 +165,6 @@ func (p *podCache) transform(o any) (any, error) {
 			(pod.Spec.NodeName != "" || pod.Status.Phase == corev1.PodRunning),
 	}
 	kept.is.HasFailed = pod.Status.Phase == corev1.PodFailed
-	kept.is.SharesWith = pod.Spec.NodeName + "/" + pod.Spec.ServiceAccountName // At most those share files.
 	if len(kept.uses) == 0 {
 		return kept, nil
 	}
@@ -187,50 +180,6 @@ func (p *podCache) transform(o any) (any, error) {
 		}
 	}
 	return kept, nil
-}
-
-// usesOfAttributes finds the objects that volumes name. Pods of one workload have the same attributes,
-// and to parse them at each change of a pod would take long.
-type usesOfAttributes struct {
-	driver, namespace string
-
-	mu    sync.Mutex // Guards known.
-	known map[[sha256.Size]byte][]object
-}
-
-// mostKnown is how many different attributes are remembered.
-const mostKnown = 1000
-
-func (a *usesOfAttributes) of(pod *corev1.Pod) (uses []object) {
-	for _, v := range pod.Spec.Volumes {
-		if v.CSI != nil && v.CSI.Driver == a.driver {
-			uses = append(uses, a.ofVolume(v.CSI.VolumeAttributes)...)
-		}
-	}
-	return uses
-}
-
-func (a *usesOfAttributes) ofVolume(attributes map[string]string) []object {
-	var text strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(attributes)) {
-		text.WriteString(name + "\x00" + attributes[name] + "\x00")
-	}
-	key := sha256.Sum256([]byte(text.String()))
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if uses, found := a.known[key]; found {
-		return uses
-	}
-	if len(a.known) >= mostKnown {
-		clear(a.known)
-	}
-	spec, err := api.Parse(attributes, a.namespace)
-	if err != nil || spec.UpdatePolicy == api.UpdateNever {
-		a.known[key] = nil // The driver says what is wrong. A volume that never updates proves nothing.
-		return nil
-	}
-	a.known[key] = spec.Refs()
-	return a.known[key]
 }
 
 // seenPods remembers what pods were like when they got a candidate.
@@ -270,7 +219,6 @@ func (s *seenPods) of(u unit, candidates []plan.Object, pods []plan.Pod) []plan.
 // look remembers the pods that have a candidate. It is called before they are shown one, and whenever
 // nothing is wrong with them.
 func (s *seenPods) look(u unit, state plan.Unit) {
-	exposed := plan.Exposed(state)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	candidates := candidatesOf(state.Objects)
@@ -279,13 +227,7 @@ func (s *seenPods) look(u unit, state plan.Unit) {
 		seen = &seenOfUnit{candidates: candidates}
 		s.units[u] = seen
 	}
-	next := make(map[string]*plan.Seen, len(exposed))
-	for _, p := range exposed {
-		if next[p.UID] = seen.pods[p.UID]; next[p.UID] == nil || !next[p.UID].IsReady {
-			next[p.UID] = p.Seen()
-		}
-	}
-	seen.pods = next
+	seen.pods = plan.Look(state, seen.pods)
 }
 
 func (s *seenPods) forget(u unit) {

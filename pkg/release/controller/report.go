@@ -129,10 +129,10 @@ func (c *Controller) reportNoCopy(ctx context.Context, m *member, err error) {
 	}
 }
 
-// report reports what was written.
-func (c *Controller) report(ctx context.Context, m *member, d plan.Decision, e release.Exposure) {
+// report reports what was written. after is how the unit is then.
+func (c *Controller) report(ctx context.Context, m *member, d plan.Decision, e release.Exposure, after plan.Unit) {
 	c.reports.isNew(m.ref(), ReasonRefused, "")
-	steps := len(m.settings.Steps)
+	steps, shown, all := m.settings.Steps, len(plan.Exposed(after)), len(plan.Running(after))
 	switch {
 	case d.Action == plan.Promote:
 		c.metrics.finished.WithLabelValues(release.Promoted).Inc()
@@ -147,10 +147,11 @@ func (c *Controller) report(ctx context.Context, m *member, d plan.Decision, e r
 	case e.State == release.Frozen:
 		c.metrics.finished.WithLabelValues(string(e.State)).Inc()
 		c.event(ctx, m, corev1.EventTypeWarning, ReasonFrozen, "No more pods get the edit: "+e.Reason)
-	case e.Step <= steps:
-		c.event(ctx, m, corev1.EventTypeNormal, ReasonExposed, fmt.Sprintf("Step %d of %d: the edit is shown to %s.", e.Step, steps, m.settings.Steps[e.Step-1]))
+	case e.Step <= len(steps):
+		c.event(ctx, m, corev1.EventTypeNormal, ReasonExposed, fmt.Sprintf("Step %d of %d (%s): the edit is shown to %d of %d pods.",
+			e.Step, len(steps), steps[e.Step-1], shown, all))
 	default:
-		c.event(ctx, m, corev1.EventTypeNormal, ReasonExposed, "The edit is shown to all pods, before it is promoted.")
+		c.event(ctx, m, corev1.EventTypeNormal, ReasonExposed, fmt.Sprintf("The edit is shown to all %d pods, before it is promoted.", all))
 	}
 }
 

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -22,7 +23,10 @@ type Unit struct {
 	Pods []Pod
 	// Quiet is how long the objects of a group must be unchanged before the first step.
 	Quiet time.Duration
-	Now   time.Time
+	// IsHeld says that an annotation has a mistake. Then pods that have a candidate are watched, and no
+	// other pod gets one.
+	IsHeld bool
+	Now    time.Time
 }
 
 // Object is one released object with its stable copy.
@@ -75,14 +79,19 @@ type Decision struct {
 
 // Decide returns what to do next.
 func Decide(u Unit) Decision {
-	changed := slices.DeleteFunc(slices.Clone(u.Objects), func(o Object) bool { return !o.isChanged() })
+	r := newRun(u)
 	if stale := u.stale(); len(stale) > 0 {
 		return Decision{Action: Clear, Names: stale}
 	}
-	if len(changed) == 0 {
+	if len(r.changed) == 0 {
 		return Decision{Action: Rest}
 	}
-	r := run{Unit: u, changed: changed, with: withOf(u, changed)}
+	if half := r.halfPromoted(); len(half) > 0 {
+		return Decision{Action: Promote, Names: half}
+	}
+	if u.IsHeld {
+		return r.watch()
+	}
 	return r.decide()
 }
 
@@ -104,6 +113,11 @@ type run struct {
 	with    map[string]string
 }
 
+func newRun(u Unit) run {
+	changed := slices.DeleteFunc(slices.Clone(u.Objects), func(o Object) bool { return !o.isChanged() })
+	return run{Unit: u, changed: changed, with: withOf(u, changed)}
+}
+
 func (r run) names() []string {
 	names := make([]string, len(r.changed))
 	for i, o := range r.changed {
@@ -114,16 +128,23 @@ func (r run) names() []string {
 
 func (r run) decide() Decision {
 	current, isUnderWay := r.current()
+	isSpread := r.isSpread(current)
 	switch {
 	case !isUnderWay:
 		return r.begin()
-	case !r.isSpread(current):
-		return r.expose(current) // A group, of which some objects are a write ahead.
-	case current.State.IsFinal():
+	case current.State.IsFinal() && isSpread:
 		return Decision{Action: Rest}
+	case !isSpread: // A group, of which some objects are a write ahead.
+		if failed, isNeeded := r.failLeast(); isNeeded && current.State == release.Progressing {
+			return failed
+		}
+		return r.spread(current)
 	}
 	if failure := r.failure(current); failure != "" {
 		return r.fail(current, failure)
+	}
+	if current.State != release.Promoting && current.Rules != r.rules() {
+		return r.check(current)
 	}
 	if rest := current.Since.Add(r.pause(current)).Sub(r.Now); rest > 0 {
 		return Decision{Action: Rest, After: rest}
@@ -134,16 +155,47 @@ func (r run) decide() Decision {
 	return r.next(current)
 }
 
+// watch ends a release whose pods fail, and brings it no further.
+func (r run) watch() Decision {
+	r.changed = slices.DeleteFunc(r.changed, func(o Object) bool { return o.Exposure.Digest != o.Candidate })
+	if len(r.changed) == 0 {
+		return Decision{Action: Rest}
+	}
+	furthest := slices.MaxFunc(r.changed, func(a, b Object) int { return compare(a.Exposure, b.Exposure) }).Exposure
+	if furthest.State.IsFinal() && !r.isSpread(furthest) {
+		return r.spread(furthest)
+	}
+	if failed, isNeeded := r.failLeast(); isNeeded {
+		return failed
+	}
+	return Decision{Action: Rest}
+}
+
+// failLeast ends a release if a pod fails that has all candidates, also those whose exposure is a write
+// behind that of others.
+func (r run) failLeast() (d Decision, isNeeded bool) {
+	least := slices.MinFunc(r.changed, func(a, b Object) int { return compare(a.Exposure, b.Exposure) }).Exposure
+	isOther := func(o Object) bool {
+		return o.Exposure.Digest != o.Candidate || !maps.Equal(o.Exposure.With, least.With)
+	}
+	if least.State != release.Progressing || slices.ContainsFunc(r.changed, isOther) {
+		return d, false
+	}
+	failure := r.failure(least)
+	if failure == "" {
+		return d, false
+	}
+	return r.fail(least, failure), true
+}
+
 // togetherTime is how long all objects of a group are exposed to all pods before the first of them is
 // promoted: drivers hear of each by another watch.
 const togetherTime = time.Second
 
 // pause returns how long the current step lasts.
 func (r run) pause(current release.Exposure) time.Duration {
-	switch {
-	case r.isPartlyPromoted():
-		return 0
-	case current.Step > len(r.Settings.Steps) && !r.sharesFiles():
+	isLast := current.Step > len(r.Settings.Steps) && !r.sharesFiles()
+	if isLast || current.State == release.Promoting {
 		return togetherTime
 	}
 	return r.Settings.Pause
@@ -181,28 +233,37 @@ func (r run) isShown(e release.Exposure) bool {
 	return slices.ContainsFunc(r.Pods, func(p Pod) bool { return !p.HasFailed && r.hasCandidate(e, p) })
 }
 
-// current returns how far the release of the candidates has come: what is final first, then the
-// highest step. It is not under way if an object has a candidate that nobody has looked at.
+// current returns how far the release of the candidates has come. It is not under way if an object has
+// a candidate that nobody has looked at. What has ended stays so, also if an object has another
+// resource version since: only another content is a newer edit.
 func (r run) current() (furthest release.Exposure, isUnderWay bool) {
 	for _, o := range r.changed {
 		e := o.Exposure
-		isOther := e.Digest != o.Candidate || !maps.Equal(e.With, r.with)
-		isRefusedByOther := e.State == release.Refused && e.Rules != r.rules()
-		if isOther && !isByPerson(e, o) || isRefusedByOther {
-			if r.isSpreading(o) {
-				continue
-			}
+		switch {
+		case e.Digest == o.Candidate && maps.Equal(e.With, r.with):
+		case r.isBehind(o):
+			continue
+		case e.Digest != o.Candidate, !e.State.IsFinal():
 			return release.Exposure{}, false
 		}
-		if !isUnderWay || rank(e) > rank(furthest) {
+		if e.State == release.Refused && e.Rules != r.rules() {
+			return release.Exposure{}, false
+		}
+		if !isUnderWay || compare(e, furthest) > 0 {
 			furthest, isUnderWay = e, true
 		}
 	}
 	return furthest, isUnderWay
 }
 
+// compare compares how far a release has come: what only a person does or ends is further than every
+// step, and the newest of it counts.
+func compare(a, b release.Exposure) int {
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Since.Compare(b.Since))
+}
+
 func rank(e release.Exposure) int {
-	if e.State.IsFinal() {
+	if e.State.IsFinal() || e.State == release.Promoting {
 		return math.MaxInt
 	}
 	return e.Step
@@ -227,13 +288,18 @@ func (r run) begin() Decision {
 			}
 		}
 	}
-	d := r.next(release.Exposure{With: r.with})
-	d.Exposure.Rules = r.rules()
+	d := r.next(release.Exposure{With: r.with, Rules: r.rules()})
 	if d.Action == Promote {
 		d.Exposure = release.Exposure{With: r.with, Rules: r.rules()}
 	}
 	d.Action = Check
 	return d
+}
+
+// check checks candidates again that some pods have: the rules have changed.
+func (r run) check(current release.Exposure) Decision {
+	current.Digest, current.Rules = "", r.rules()
+	return Decision{Action: Check, Names: r.names(), Exposure: current}
 }
 
 // next returns the step after a current one.
@@ -244,20 +310,30 @@ func (r run) next(current release.Exposure) Decision {
 		if isForAll || len(r.changed) < 2 && !r.isUnproven(current) {
 			return Decision{Action: Promote, Names: r.names()}
 		}
-		return r.expose(release.Exposure{State: release.Progressing, Step: len(r.Settings.Steps) + 1, Threshold: 1, Since: r.Now})
+		current.State, current.Step, current.Since = release.Progressing, len(r.Settings.Steps)+1, r.Now
+		current.Threshold, current.Pods = 1, nil
+		return r.expose(current)
 	}
 	next := r.share(current, r.Settings.Steps[step])
 	next.State, next.Step, next.Since = release.Progressing, step+1, r.Now
 	return r.expose(next)
 }
 
-func (r run) expose(e release.Exposure) Decision {
-	e.With, e.Digest, e.Rules = r.with, "", ""
-	if e.State == release.Refused {
-		e.Rules = r.rules()
+// spread gives an exposure to the objects that do not have it. If all pods have the candidates by it, the
+// time until the promotion begins with the last write.
+func (r run) spread(e release.Exposure) Decision {
+	if !e.State.IsFinal() && e.Step > len(r.Settings.Steps) {
+		e.Since = r.Now
 	}
+	d := r.expose(e)
+	d.Names = r.lacking(e)
+	return d
+}
+
+func (r run) expose(e release.Exposure) Decision {
+	e.Digest = ""
 	d := Decision{Action: Expose, Names: r.names(), Exposure: e}
-	if e.State == release.Progressing {
+	if !e.State.IsFinal() {
 		d.After = max(e.Since.Add(r.pause(e)).Sub(r.Now), time.Millisecond)
 	}
 	return d
@@ -284,7 +360,7 @@ func (r run) share(e release.Exposure, step settings.Step) release.Exposure {
 
 // failure returns why the release must not go on; empty for no reason.
 func (r run) failure(e release.Exposure) string {
-	if r.Settings.Check == settings.CheckNone {
+	if r.Settings.Check == settings.CheckNone || e.State == release.Promoting {
 		return ""
 	}
 	for _, p := range r.Pods {
@@ -305,12 +381,46 @@ func (r run) fail(current release.Exposure, reason string) Decision {
 		current.State, current.Since, current.Reason = release.Frozen, r.Now, reason
 		return r.expose(current)
 	}
-	return r.expose(release.Exposure{State: release.Reverted, Step: current.Step, Since: r.Now, Reason: reason})
+	return r.expose(release.Exposure{With: current.With, State: release.Reverted, Step: current.Step, Since: r.Now, Reason: reason})
 }
 
 // Exposed returns the pods that run and that the candidates of a unit are shown to.
 func Exposed(u Unit) []Pod {
 	return slices.DeleteFunc(slices.Clone(u.Pods), func(p Pod) bool {
-		return p.HasFailed || !slices.ContainsFunc(u.Objects, func(o Object) bool { return o.isChanged() && o.Exposure.Shows(p.UID, o.Candidate) })
+		_, isShown := u.shownSince(p)
+		return p.HasFailed || !isShown
 	})
+}
+
+// Running returns the pods of a unit that run.
+func Running(u Unit) []Pod {
+	return slices.DeleteFunc(slices.Clone(u.Pods), func(p Pod) bool { return p.HasFailed })
+}
+
+// shownSince reports whether a pod has a candidate, and since when the step lasts in which it has it.
+func (u Unit) shownSince(p Pod) (since time.Time, isShown bool) {
+	for _, o := range u.Objects {
+		if o.isChanged() && o.Exposure.Shows(p.UID, o.Candidate) {
+			return o.Exposure.Since, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// Look returns what is to be remembered of the pods that have a candidate, given what was remembered of
+// them until now, by UID.
+func Look(u Unit, before map[string]*Seen) map[string]*Seen {
+	seen := map[string]*Seen{}
+	for _, p := range Exposed(u) {
+		since, _ := u.shownSince(p)
+		switch last := before[p.UID]; {
+		case last == nil:
+			seen[p.UID] = p.seen(p.isNew(since))
+		case last.IsReady:
+			seen[p.UID] = last
+		default:
+			seen[p.UID] = p.seen(last.IsNew)
+		}
+	}
+	return seen
 }

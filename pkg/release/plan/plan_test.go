@@ -69,13 +69,7 @@ func (w *world) do() (after time.Duration) {
 }
 
 // look remembers the pods that have a candidate.
-func (w *world) look() {
-	for _, p := range plan.Exposed(w.unit) {
-		if before := w.seen[p.UID]; before == nil || !before.IsReady {
-			w.seen[p.UID] = p.Seen()
-		}
-	}
-}
+func (w *world) look() { w.seen = plan.Look(w.unit, w.seen) }
 
 func (w *world) act(name string, d plan.Decision) {
 	for i := range w.unit.Objects {
@@ -95,6 +89,17 @@ func (w *world) act(name string, d plan.Decision) {
 			}
 			o.Exposure.Digest = o.Candidate
 		case plan.Rest:
+		}
+	}
+}
+
+// spoilOne changes a pod that has the candidate.
+func (w *world) spoilOne(spoil func(*plan.Pod)) {
+	w.Helper()
+	uid := plan.Exposed(w.unit)[0].UID
+	for i := range w.unit.Pods {
+		if w.unit.Pods[i].UID == uid {
+			spoil(&w.unit.Pods[i])
 		}
 	}
 }
@@ -287,4 +292,37 @@ func TestANewerEdit(t *testing.T) {
 	}
 	w.do()
 	w.wantShown(1, release.Progressing)
+}
+
+// TestRulesThatComeLater are those of an edit that few pods have: it is checked again, taken back if it breaks them, and goes
+// on from where it was if not.
+func TestRulesThatComeLater(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		refuses bool
+		shown   int
+		state   release.State
+	}{
+		"it breaks them": {true, 0, release.Refused},
+		"they hold":      {false, 5, release.Progressing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 10, "{steps: [1, 50%], pause: 30s}", web)
+			w.edit(web, "2")
+			w.do()
+			w.pass(30 * time.Second).do()
+			w.wantShown(5, release.Progressing)
+			since := w.unit.Objects[0].Exposure.Since
+			w.unit.Objects[0].Rules, w.refuses, w.log = "{steps: [1, 50%], validate: [{key: a.yaml}]}", tc.refuses, nil
+			w.pass(10 * time.Second).do()
+			w.wantShown(tc.shown, tc.state)
+			if len(w.log) == 0 || w.log[0] != "Check 2 Progressing" {
+				t.Errorf("the decisions are %q, want a check first", w.log)
+			}
+			if got := w.unit.Objects[0].Exposure.Since; !tc.refuses && !got.Equal(since) {
+				t.Errorf("the step began at %s, want it unchanged: %s", got, since)
+			}
+		})
+	}
 }

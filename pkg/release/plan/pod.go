@@ -32,25 +32,29 @@ type Seen struct {
 	IsReady  bool
 	Changed  time.Time
 	Restarts int
+	// IsNew says that the pod has had the candidate from its first moment.
+	IsNew bool
 }
 
-// Seen returns what is to be remembered of the pod.
-func (p Pod) Seen() *Seen { return &Seen{IsReady: p.IsReady, Changed: p.Changed, Restarts: p.Restarts} }
+func (p Pod) seen(isNew bool) *Seen {
+	return &Seen{IsReady: p.IsReady, Changed: p.Changed, Restarts: p.Restarts, IsNew: isNew}
+}
+
+// isNew reports whether the pod was created in a step, by the API server's clock, which has whole
+// seconds.
+func (p Pod) isNew(since time.Time) bool { return !p.Created.Before(since.Truncate(time.Second)) }
 
 // failure returns what has happened to a pod since it has the candidate; empty for nothing bad. What
 // was seen of it decides. If nothing was, the clock of its node does: a pod that was not Ready anyway
 // is no failure, and a new pod may take its time.
 func (p Pod) failure(since time.Time) string {
-	since = since.Truncate(time.Second)
-	isNew := !p.Created.Before(since)
-	if p.Before == nil {
-		return p.failureByClock(since, isNew)
-	}
 	before := p.Before
 	switch {
+	case before == nil:
+		return p.failureByClock(since.Truncate(time.Second), p.isNew(since))
 	case p.HasFailed:
 		return "has failed"
-	case p.Restarts > before.Restarts && (before.IsReady || isNew):
+	case p.Restarts > before.Restarts && (before.IsReady || before.IsNew):
 		return fmt.Sprintf("has restarted (%d restarts)", p.Restarts)
 	case before.IsReady && !p.IsReady:
 		return "is no longer Ready"

@@ -178,3 +178,32 @@ func TestAPodThatFails(t *testing.T) {
 	w.do()
 	w.wantShown(0, release.Reverted)
 }
+
+// TestANewPodThatCrashes has only ever had the edit, so its crash counts: in the step in which it came, and in each later one.
+func TestANewPodThatCrashes(t *testing.T) {
+	t.Parallel()
+	for name, later := range map[string]time.Duration{"in the step": time.Second, "in the next step": 10 * time.Second, "in the one after": 20 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 10, "{steps: [50%, 60%, 70%], pause: 10s}", web)
+			w.edit(web, "2")
+			w.do()
+			w.pass(2 * time.Second)
+			w.spoilOne(func(p *plan.Pod) { // A new pod, in the same place.
+				p.Name, p.IsReady, p.Created, p.Changed = "new", false, w.unit.Now, w.unit.Now
+				w.seen[p.UID] = nil
+			})
+			for range later / time.Second {
+				w.pass(time.Second).do()
+			}
+			w.pass(time.Second).do()
+			for i := range w.unit.Pods {
+				if w.unit.Pods[i].Name == "new" {
+					w.unit.Pods[i].Restarts, w.unit.Pods[i].Ended = 1, w.unit.Now
+				}
+			}
+			w.do()
+			w.wantShown(0, release.Reverted)
+		})
+	}
+}

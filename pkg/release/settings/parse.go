@@ -31,7 +31,7 @@ func Parse(text string) (Settings, []Mistake) {
 		return Settings{}, []Mistake{{Line: 1, Text: fmt.Sprintf("has %d bytes, the most is %d", len(text), mostText)}}
 	}
 	p := &parser{}
-	s := Settings{Steps: DefaultSteps(), Pause: DefaultPause, Check: CheckReady, OnFailure: Revert}
+	s := Default()
 	var document yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
 		return Settings{}, []Mistake{{Line: 1, Text: "is not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")}}
@@ -54,11 +54,28 @@ func Parse(text string) (Settings, []Mistake) {
 
 // GroupOf returns the group that the annotation names, also if it has mistakes elsewhere; empty for none.
 func GroupOf(text string) string {
+	group, _ := groupOf(text)
+	return group
+}
+
+// HasReadableGroup reports whether it is known which group the annotation names, or that it names none.
+func HasReadableGroup(text string) bool {
+	_, isReadable := groupOf(text)
+	return isReadable
+}
+
+func groupOf(text string) (group string, isReadable bool) {
 	var named struct{ Group string }
-	if len(text) > mostText || yaml.Unmarshal([]byte(text), &named) != nil || len(validation.IsDNS1123Subdomain(named.Group)) > 0 {
-		return ""
+	switch {
+	case len(text) > mostText || yaml.Unmarshal([]byte(text), &named) != nil:
+		return "", false
+	case named.Group == "":
+		return "", true
 	}
-	return named.Group
+	if len(validation.IsDNS1123Subdomain(named.Group)) > 0 {
+		return "", false
+	}
+	return named.Group, true
 }
 
 type parser struct{ mistakes []Mistake }

@@ -33,6 +33,11 @@ const DefaultPause = 30 * time.Second
 // DefaultSteps are what the annotation says if it says nothing: one pod, a twentieth, a quarter.
 func DefaultSteps() []Step { return []Step{{Pods: 1}, {Share: 0.05}, {Share: 0.25}} }
 
+// Default returns the settings of an annotation that says nothing.
+func Default() Settings {
+	return Settings{Steps: DefaultSteps(), Pause: DefaultPause, Check: CheckReady, OnFailure: Revert}
+}
+
 // Step is a number of pods or, if that is zero, a share of the pods, above 0 and at most 1.
 type Step struct {
 	Pods  int

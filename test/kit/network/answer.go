@@ -89,6 +89,9 @@ func reasonOf(status int) metav1.StatusReason {
 // shape makes of an answer what the request's fate is.
 func (f *Front) shape(response *http.Response) error {
 	fate, ok := response.Request.Context().Value(fateKey{}).(fate)
+	if ok && fate.fault.After != nil {
+		fate.fault.After(fate.asked)
+	}
 	if !ok || response.StatusCode != http.StatusOK {
 		return nil
 	}

@@ -48,6 +48,11 @@ type Fault struct {
 	Silent bool
 	// WithoutBookmarks lets a watch bring none.
 	WithoutBookmarks bool
+	// Before is called when a request comes in. If it reports true, the request is lost: it reaches no API server, and its
+	// client gets no answer.
+	Before func(Request) (isLost bool)
+	// After is called when the API server has answered, before the client hears it.
+	After func(Request)
 }
 
 // Front stands before a real API server, speaks HTTP/2 to both sides and passes everything on, until it is asked to do
@@ -242,6 +247,9 @@ func (f *Front) handler(target *url.URL) http.Handler {
 		if !wait(r.Context(), fault.Delay) {
 			return
 		}
+		if fault.Before != nil && fault.Before(asked) {
+			panic(http.ErrAbortHandler) // As the documentation of net/http says.
+		}
 		if f.answerItself(w, asked, fault) {
 			return
 		}
@@ -277,6 +285,12 @@ func (f *Front) take(r *http.Request) (Request, Fault) {
 		}
 		all.Stale, all.Silent = all.Stale || fault.Stale, all.Silent || fault.Silent
 		all.WithoutBookmarks = all.WithoutBookmarks || fault.WithoutBookmarks
+		if all.Before == nil {
+			all.Before = fault.Before
+		}
+		if all.After == nil {
+			all.After = fault.After
+		}
 	}
 	if all.WithoutBookmarks {
 		query := r.URL.Query()

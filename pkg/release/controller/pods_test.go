@@ -1,0 +1,131 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
+)
+
+const driverName = "csi.liveconfig.internal"
+
+// epoch is when objects are released in these tests.
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// aPod runs on a node and has a volume for each of the attributes.
+type aPod struct {
+	name, account, node string
+	isNew               bool // It was created after the objects were released.
+	volumes             []map[string]string
+}
+
+func (p aPod) object() *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: p.name, UID: types.UID(p.name), CreationTimestamp: metav1.NewTime(epoch.Add(-time.Hour))},
+		Spec:       corev1.PodSpec{NodeName: p.node, ServiceAccountName: p.account},
+	}
+	if p.isNew {
+		pod.CreationTimestamp = metav1.NewTime(epoch.Add(time.Hour))
+	}
+	for _, attributes := range p.volumes {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
+			VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: driverName, VolumeAttributes: attributes}},
+		})
+	}
+	return pod
+}
+
+// TestWhichPodsShareFiles is as the driver does it: volumes of one node that ask for the same have one set of files, if they
+// were there before their object was released. Pods of different service accounts share no Secret.
+func TestWhichPodsShareFiles(t *testing.T) {
+	t.Parallel()
+	web, tls := map[string]string{"configMap": "web"}, map[string]string{"secret": "tls"}
+	with := func(attributes map[string]string, key, value string) map[string]string {
+		attributes = maps.Clone(attributes)
+		attributes[key] = value
+		return attributes
+	}
+	both := map[string]string{"sources": "[{configMap: {name: web}}, {secret: {name: tls}}]"}
+	tests := map[string]struct {
+		pods []aPod
+		want string // The names of pods that share files.
+	}{
+		"equal volumes of one node":                  {[]aPod{{"a", "x", "1", false, volumes(web)}, {"b", "x", "1", false, volumes(web)}, {"c", "x", "2", false, volumes(web)}}, "a+b"},
+		"a ConfigMap, whatever the service account":  {[]aPod{{"a", "x", "1", false, volumes(web)}, {"b", "y", "1", false, volumes(web)}}, "a+b"},
+		"a Secret of one service account":            {[]aPod{{"a", "x", "1", false, volumes(tls)}, {"b", "x", "1", false, volumes(tls)}}, "a+b"},
+		"no Secret of two service accounts":          {[]aPod{{"a", "x", "1", false, volumes(tls)}, {"b", "y", "1", false, volumes(tls)}}, ""},
+		"no ConfigMap that is beside a Secret":       {[]aPod{{"a", "x", "1", false, volumes(both)}, {"b", "y", "1", false, volumes(both)}}, ""},
+		"not with InPlace":                           {[]aPod{{"a", "x", "1", false, volumes(with(web, "updatePolicy", "InPlace"))}, {"b", "x", "1", false, volumes(with(web, "updatePolicy", "InPlace"))}}, ""},
+		"also with Replace":                          {[]aPod{{"a", "x", "1", false, volumes(with(web, "updatePolicy", "Replace"))}, {"b", "x", "1", false, volumes(with(web, "updatePolicy", "Replace"))}}, "a+b"},
+		"not if they ask for something else":         {[]aPod{{"a", "x", "1", false, volumes(web)}, {"b", "x", "1", false, volumes(with(web, "defaultMode", "0400"))}}, ""},
+		"not if one is newer than the release":       {[]aPod{{"a", "x", "1", false, volumes(web)}, {"b", "x", "1", true, volumes(web)}}, ""},
+		"one by one, if a pod has several volumes":   {[]aPod{{"a", "x", "1", false, volumes(web)}, {"b", "x", "1", false, volumes(web, tls)}, {"c", "x", "1", false, volumes(tls)}}, "a+b+c"},
+		"not for a volume of an object not released": {[]aPod{{"a", "x", "1", false, volumes(map[string]string{"configMap": "other"}, with(web, "defaultMode", "0400"))}, {"b", "x", "1", false, volumes(map[string]string{"configMap": "other"}, web)}}, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var objects []runtime.Object
+			for _, p := range tc.pods {
+				objects = append(objects, p.object())
+			}
+			members := []*member{memberOf(api.ConfigMap, "web", epoch), memberOf(api.Secret, "tls", epoch)}
+			if diff := cmp.Diff(tc.want, shared(podsOf(t, objects, members))); diff != "" {
+				t.Errorf("pods that share files (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func volumes(attributes ...map[string]string) []map[string]string { return attributes }
+
+func memberOf(kind api.Kind, name string, released time.Time) *member {
+	ref := api.Ref{Kind: kind, Namespace: "n", Name: name}
+	return &member{source: stable.Object{Ref: ref}, copy: &stable.Object{CreatedAt: released}, releasedAt: released}
+}
+
+// podsOf returns the pods of a unit as the cache has them.
+func podsOf(t *testing.T, objects []runtime.Object, members []*member) []plan.Pod {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	caches := newPodCaches(Config{Client: fake.NewClientset(objects...), DriverName: driverName})
+	t.Cleanup(caches.wait)
+	t.Cleanup(func() { cancel(errors.New("the test has ended")) })
+	for {
+		if pods, isSynced := caches.of(ctx, unit{namespace: "n", group: "g"}, members, func(unit) {}); isSynced {
+			return pods
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+// shared names the pods that share files: «a+b» for two that share, «a+b c+d» for two sets.
+func shared(pods []plan.Pod) string {
+	sets := map[string][]string{}
+	for _, p := range pods {
+		if p.SharesWith != "" {
+			sets[p.SharesWith] = append(sets[p.SharesWith], p.Name)
+		}
+	}
+	var texts []string
+	for _, names := range sets {
+		slices.Sort(names)
+		texts = append(texts, strings.Join(names, "+"))
+	}
+	slices.Sort(texts)
+	return strings.Join(texts, " ")
+}
