@@ -132,7 +132,8 @@ func newParts(ctx context.Context, cfg config, lock *state.Lock) (*parts, error)
 	p.ready = readiness.New(ready)
 	p.metrics = p.newMetrics(cfg)
 	p.volumes = volume.New(volume.Config{
-		Sources: p.origin.sources, Authority: p.origin.authority, Tokens: p.origin.tokens, Records: records, Mounts: mounts,
+		Sources: p.origin.sources, Authority: p.origin.authority, Tokens: p.origin.tokens,
+		Records: records, EarlierRecords: records, Mounts: mounts, Views: mounts,
 		Reporter: reporter{p}, Room: memory.Files, PublishTimeout: cfg.publishTimeout, ResyncInterval: cfg.resyncInterval,
 		ShareVolumes: cfg.shareVolumes,
 	})

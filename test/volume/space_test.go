@@ -143,7 +143,8 @@ func limitsFor(t *testing.T, policy string) volumefs.Limits {
 	root := t.TempDir()
 	mounts := &recordingMounts{FS: volumefs.New(volumefs.Config{Root: root, Source: source})}
 	m := volume.New(volume.Config{
-		Sources: emptyObjects{}, Authority: byDriver{}, Tokens: noTokens{}, Records: records, Mounts: mounts, Reporter: nobodyTold{},
+		Sources: emptyObjects{}, Authority: byDriver{}, Tokens: noTokens{}, Records: records, EarlierRecords: records,
+		Mounts: mounts, Views: mounts, Reporter: nobodyTold{},
 		Room:           budget.New(math.MaxInt64).Part(func(int64) {}),
 		PublishTimeout: time.Second, ResyncInterval: time.Hour,
 	})

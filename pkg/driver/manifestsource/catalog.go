@@ -53,8 +53,8 @@ type known struct {
 }
 
 // next returns the catalog after the directory has been read.
-func (c catalog) next(read environ.Content, isWriting func(name string) bool, v versions, now time.Time) catalog {
-	files, problem := c.nextFiles(read, isWriting, now)
+func (c catalog) next(read environ.Content, beingWritten map[string]bool, v versions, now time.Time) catalog {
+	files, problem := c.nextFiles(read, beingWritten, now)
 	next := catalog{files: files, objects: map[api.Ref]known{}, unread: problem}
 	if problem != nil {
 		next.problems = append(next.problems, problem)
@@ -87,7 +87,7 @@ func comparePlaces(a, b Place) int {
 
 // nextFiles returns the files after the directory has been read. Where it could not be they are those before, with the
 // reason.
-func (c catalog) nextFiles(read environ.Content, isWriting func(name string) bool, now time.Time) (map[string]file, *Problem) {
+func (c catalog) nextFiles(read environ.Content, beingWritten map[string]bool, now time.Time) (map[string]file, *Problem) {
 	var lost []*environ.FileError
 	switch {
 	case read.Missing:
@@ -103,7 +103,7 @@ func (c catalog) nextFiles(read environ.Content, isWriting func(name string) boo
 	for _, f := range read.Files {
 		before := c.files[f.Name]
 		switch {
-		case !isWriting(f.Name):
+		case !beingWritten[f.Name]:
 			files[f.Name] = before.next(f, now)
 		case len(before.objects) > 0 || len(before.problems) > 0: // It is read again when it is closed.
 			before.empty = time.Time{}

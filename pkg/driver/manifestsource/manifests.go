@@ -21,6 +21,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
 )
 
@@ -155,9 +156,11 @@ func (d *Directory) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the manifests of %s: %w", d.cfg.Dir, err)
 	}
+	beingWritten := d.beingWritten(set.Contents[0])
 	d.mu.Lock()
 	before := d.now
-	d.now = before.next(set.Contents[0], d.isWriting, d.versions, time.Now())
+	d.isBehind = len(beingWritten) > 0
+	d.now = before.next(set.Contents[0], beingWritten, d.versions, time.Now())
 	after := d.now
 	d.mu.Unlock()
 	d.log(klog.FromContext(ctx), before.problems, after.problems)
@@ -165,11 +168,15 @@ func (d *Directory) load(ctx context.Context) error {
 	return nil
 }
 
-// isWriting reports whether a file is not to be read yet, because somebody writes it. d.mu is held.
-func (d *Directory) isWriting(name string) bool {
-	is := d.watcher.Writing(filepath.Join(d.cfg.Dir, name))
-	d.isBehind = d.isBehind || is
-	return is
+// beingWritten returns the names of the files that another process has open for writing.
+func (d *Directory) beingWritten(read environ.Content) map[string]bool {
+	names := map[string]bool{}
+	for _, f := range read.Files {
+		if d.watcher.Writing(filepath.Join(d.cfg.Dir, f.Name)) {
+			names[f.Name] = true
+		}
+	}
+	return names
 }
 
 // log reports new problems, and the end of the last one.

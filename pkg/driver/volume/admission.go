@@ -27,11 +27,11 @@ const (
 	bytesUnasked = 64 << 10
 )
 
-// crowdedTime is how long a change may wait for room before the pod is told. A change of an object
+// roomTimeout is how long a change may wait for room before an Event on the pod reports it. A change of an object
 // that many volumes share takes the room twice, and each volume gives half of it back [graceTime]
 // to twice that later. New volumes get no more than three quarters of all room, so the rest is
 // enough for all volumes within three rounds.
-const crowdedTime = 8 * graceTime
+const roomTimeout = 8 * graceTime
 
 // admission decides whether the node has room for the files of volumes.
 type admission struct {
@@ -45,7 +45,7 @@ type memory struct {
 	account    *budget.Account
 	recordSize int       // In bytes, about.
 	borrowed   int64     // The room for what was rendered and is not in the files yet.
-	crowded    time.Time // Since when there is no room for a change; zero if there is.
+	fullSince  time.Time // Since when there is no room for a change; zero if there is.
 }
 
 // newMemory returns the memory of a volume, which takes nothing yet. Its account must be closed.
@@ -81,7 +81,7 @@ func (a *admission) borrowLocked(p *projection, rendered int64) (giveBack func()
 		if err := account.Open(rendered); err != nil {
 			return nil, err
 		}
-	case a.planner.removesFiles(p):
+	case a.planner.removesFilesLocked(p):
 		account.Force(rendered)
 	default:
 		if err := account.Resize(rendered); err != nil {
@@ -104,7 +104,7 @@ func (a *admission) reserveLocked(p *projection, view *volumefs.View, needed int
 	a.chargeLocked(p, view) // What the last write left behind may be gone.
 	account := p.memory.account
 	wanted := account.Size() + needed
-	if a.planner.removesFiles(p) {
+	if a.planner.removesFilesLocked(p) {
 		account.Force(wanted)
 		return nil
 	}
@@ -120,10 +120,10 @@ func (a *admission) reserveLocked(p *projection, view *volumefs.View, needed int
 func (a *admission) waitLocked(p *projection, wanted int64, err error) error {
 	m := &p.memory
 	m.account.WhenRoom(wanted+m.borrowed, func() { a.queue.add(p) })
-	if m.crowded.IsZero() {
-		m.crowded = time.Now()
+	if m.fullSince.IsZero() {
+		m.fullSince = time.Now()
 	}
-	if until := m.crowded.Add(crowdedTime); time.Now().Before(until) {
+	if until := m.fullSince.Add(roomTimeout); time.Now().Before(until) {
 		return &atomicdir.EarlyError{Until: until}
 	}
 	return err

@@ -53,7 +53,7 @@ func (m *Manager) checkSources(ctx context.Context, v *volume) error {
 		if err := m.follower.followLocked(p); err != nil {
 			return err
 		}
-		_, _, err := m.planner.plan(p)
+		_, _, err := m.planner.planLocked(p)
 		return err
 	})
 }

@@ -63,20 +63,23 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// call names what the manager does, and for which volume.
+type call struct{ op, volumeID string }
+
 // wrap returns an Error of the kind of its cause; nil for none.
-func wrap(op, volumeID string, err error) error {
+func (c call) wrap(err error) error {
 	if err == nil {
 		return nil
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
-	return &Error{Op: op, VolumeID: volumeID, Kind: kindOf(err), Err: err}
+	return &Error{Op: c.op, VolumeID: c.volumeID, Kind: kindOf(err), Err: err}
 }
 
 // refuse returns an Error of a kind that only the caller knows.
-func refuse(op, volumeID string, kind Kind, format string, args ...any) error {
-	return &Error{Op: op, VolumeID: volumeID, Kind: kind, Err: fmt.Errorf(format, args...)}
+func (c call) refuse(kind Kind, format string, args ...any) error {
+	return &Error{Op: c.op, VolumeID: c.volumeID, Kind: kind, Err: fmt.Errorf(format, args...)}
 }
 
 // kindOf classifies a cause, wherever in a sync it came up.

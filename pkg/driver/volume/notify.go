@@ -68,7 +68,7 @@ func (n notifier) volumeLocked(ctx context.Context, v *volume, o outcome) {
 // polledLocked writes an Event for each volume, once, for each source that is polled, and says how to
 // have it watched.
 func (n notifier) polledLocked(p *projection) {
-	polled := n.planner.polled(p)
+	polled := n.planner.polledLocked(p)
 	for _, v := range p.volumes {
 		n.newlyPolledLocked(v, polled)
 	}

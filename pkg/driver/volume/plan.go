@@ -13,10 +13,10 @@ import (
 // planner finds out what the files of a volume must be, by what is known of its sources now.
 type planner struct{ sources Sources }
 
-// plan returns the files that the sources ask for, before anything is rendered, and the objects
+// planLocked returns the files that the sources ask for, before anything is rendered, and the objects
 // that they come from. The error names everything that is in the way. p.mu is held, unless the
 // volume is being published.
-func (pl planner) plan(p *projection) (plans.Plan, map[api.Ref]api.Content, error) {
+func (pl planner) planLocked(p *projection) (plans.Plan, map[api.Ref]api.Content, error) {
 	spec := p.spec
 	contents := make(map[api.Ref]api.Content, len(p.keys))
 	var unread []*unreadError
@@ -37,7 +37,7 @@ func (pl planner) plan(p *projection) (plans.Plan, map[api.Ref]api.Content, erro
 		}
 		switch {
 		case s.Found:
-			content, problem := pl.sideOf(p, key, s.Content)
+			content, problem := pl.contentLocked(p, key, s.Content)
 			if problem != nil {
 				unread = append(unread, problem)
 				spec.Sources = forgive(spec.Sources, key.Ref)
@@ -57,10 +57,10 @@ func (pl planner) plan(p *projection) (plans.Plan, map[api.Ref]api.Content, erro
 	return plan, contents, err
 }
 
-// removesFiles reports whether files of the volume must go because their source may no longer be
+// removesFilesLocked reports whether files of the volume must go because their source may no longer be
 // read.
-func (pl planner) removesFiles(p *projection) bool {
-	return p.followsLossLocked() && len(pl.lost(p)) > 0
+func (pl planner) removesFilesLocked(p *projection) bool {
+	return p.followsLossLocked() && len(pl.lostLocked(p)) > 0
 }
 
 // stalenessLocked returns why what is known of a source may be out of date.
@@ -68,14 +68,14 @@ func (pl planner) stalenessLocked(p *projection) error {
 	if p.frozen {
 		return nil
 	}
-	return pl.firstUnread(p, func(err error) bool { return err != nil })
+	return pl.firstUnreadLocked(p, func(err error) bool { return err != nil })
 }
 
-// crowdedOut returns an error when there is no room for what a source of the volume has become.
-func (pl planner) crowdedOut(p *projection) error { return pl.firstUnread(p, isExhausted) }
+// noRoomLocked returns an error when there is no room for what a source of the volume has become.
+func (pl planner) noRoomLocked(p *projection) error { return pl.firstUnreadLocked(p, isExhausted) }
 
-// firstUnread returns an error for the first source whose error matches.
-func (pl planner) firstUnread(p *projection, match func(error) bool) error {
+// firstUnreadLocked returns an error for the first source whose error matches.
+func (pl planner) firstUnreadLocked(p *projection, match func(error) bool) error {
 	for _, key := range p.keys {
 		if s := pl.sources.Get(key); match(s.Err) {
 			return &unreadError{key: key, err: s.Err}
@@ -89,8 +89,8 @@ func (pl planner) firstUnread(p *projection, match func(error) bool) error {
 	return nil
 }
 
-// polled returns the sources of the volume that are polled.
-func (pl planner) polled(p *projection) (polled []source.Key) {
+// polledLocked returns the sources of the volume that are polled.
+func (pl planner) polledLocked(p *projection) (polled []source.Key) {
 	for _, key := range p.keys {
 		if pl.sources.Get(key).Polled {
 			polled = append(polled, key)

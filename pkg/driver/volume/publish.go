@@ -24,7 +24,7 @@ import (
 // *[Error].
 func (m *Manager) Publish(ctx context.Context, r state.Record, t access.Token) error {
 	if _, busy := m.calls.LoadOrStore(r.VolumeID, nil); busy {
-		return refuse("publish", r.VolumeID, Busy, "another call for volume %s is under way", r.VolumeID)
+		return call{"publish", r.VolumeID}.refuse(Busy, "another call for volume %s is under way", r.VolumeID)
 	}
 	defer m.calls.Delete(r.VolumeID)
 	v := m.registry.get(r.VolumeID)
@@ -37,7 +37,7 @@ func (m *Manager) Publish(ctx context.Context, r state.Record, t access.Token) e
 	}
 	switch {
 	case err != nil && v == nil:
-		return wrap("publish", r.VolumeID, err)
+		return call{"publish", r.VolumeID}.wrap(err)
 	case v == nil && mounted:
 		return m.republishUnknown(ctx, r, t)
 	case v == nil:
@@ -77,7 +77,7 @@ func (m *Manager) isMounted(v *volume, target string) (bool, error) {
 
 // different refuses a request for a live volume that is no repeat.
 func different(v *volume) error {
-	return refuse("publish", v.record.VolumeID, Different,
+	return call{"publish", v.record.VolumeID}.refuse(Different,
 		"volume %s is already published on %s with other parameters", v.record.VolumeID, v.record.TargetPath)
 }
 
@@ -106,7 +106,7 @@ func logUnrecorded(ctx context.Context, r state.Record, err error) {
 // it.
 func (m *Manager) publishAgain(ctx context.Context, v *volume, r state.Record, t access.Token) error {
 	if err := m.cfg.Records.Delete(r.VolumeID); err != nil {
-		return wrap("publish", r.VolumeID, err)
+		return call{"publish", r.VolumeID}.wrap(err)
 	}
 	m.forget(v)
 	return m.publishFirst(ctx, r, t)
@@ -121,7 +121,7 @@ func (m *Manager) republishUnknown(ctx context.Context, r state.Record, t access
 		return nil
 	})
 	if err != nil {
-		return wrap("publish", r.VolumeID, err)
+		return call{"publish", r.VolumeID}.wrap(err)
 	}
 	defer m.stalls.begin(r.VolumeID)()
 	if mistake == nil {
@@ -159,9 +159,9 @@ func (m *Manager) publishFirst(ctx context.Context, r state.Record, t access.Tok
 		undo: func() error { v.projection().memory.account.Close(); return nil },
 	}.run()
 	if err != nil {
-		return wrap("publish", r.VolumeID, err)
+		return call{"publish", r.VolumeID}.wrap(err)
 	}
-	return wrap("publish", r.VolumeID, attempt{
+	return call{"publish", r.VolumeID}.wrap(attempt{
 		do: func() error {
 			m.storeToken(ctx, v, t)
 			return m.provision(ctx, v)

@@ -21,7 +21,7 @@ import (
 // to be mounted. It reports records that cannot be read, and leaves them and the tokens of their
 // volumes.
 func (m *Manager) Recover(ctx context.Context) error {
-	unreadable := m.cfg.Records.Each(func(r state.Record) {
+	unreadable := m.cfg.EarlierRecords.Each(func(r state.Record) {
 		end := m.stalls.begin(r.VolumeID)
 		err := m.recoverOne(ctx, r)
 		end()
@@ -29,7 +29,7 @@ func (m *Manager) Recover(ctx context.Context) error {
 			klog.FromContext(ctx).Error(err, "A record could not be taken over", logkeys.VolumeID, r.VolumeID)
 		}
 	})
-	if err := m.cfg.Tokens.Retain(m.cfg.Records.Has); err != nil { // Another version may read the records.
+	if err := m.cfg.Tokens.Retain(m.cfg.EarlierRecords.Has); err != nil { // Another version may read the records.
 		klog.FromContext(ctx).Error(err, "Tokens of volumes that are gone could not be removed")
 	}
 	m.registry.endRecovery()
@@ -109,7 +109,7 @@ func (m *Manager) adoptShared(v *volume, own *projection) (isJoined bool, proble
 	case !other.isLive(): // Its last volume has just gone.
 		return false, nil
 	case other.shape.files != own.shape.files:
-		return false, refuse("adopt", v.record.VolumeID, Invalid,
+		return false, call{"adopt", v.record.VolumeID}.refuse(Invalid,
 			"its files are those of volume %s, which asks for other ones", other.id)
 	}
 	if err := m.addReadersLocked(other, own.keys); err != nil {
@@ -156,7 +156,7 @@ func (m *Manager) addReadersLocked(p *projection, keys []source.Key) error {
 	if err := m.acquireLocked(p, more); err != nil {
 		return err
 	}
-	m.registry.addReaders(p, more)
+	m.registry.addReadersLocked(p, more)
 	return nil
 }
 

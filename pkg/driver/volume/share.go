@@ -55,14 +55,14 @@ func (s *sharer) offer(own *projection) *projection {
 // volume would get now. It returns false for whatever is in the way: if that is the target, creating
 // a file system fails too, and returns the reason.
 func (s *sharer) mountLocked(ctx context.Context, v *volume, own, other *projection) bool {
-	_, contents, err := s.planner.plan(own)
+	_, contents, err := s.planner.planLocked(own)
 	if err != nil || !other.isLive() {
 		return false
 	}
-	if !other.files.areOf(contents) {
+	if !other.files.haveLocked(contents) {
 		_ = s.syncer.syncLiveLocked(ctx, other) // The projection has the problem, if there is one.
 	}
-	if !other.files.areOf(contents) {
+	if !other.files.haveLocked(contents) {
 		return false
 	}
 	view, err := s.syncer.openViewLocked(other, write{})

@@ -15,13 +15,13 @@ import (
 // a symbolic link, and leaves that target as it is.
 func (m *Manager) Unpublish(ctx context.Context, volumeID, target string) error {
 	if _, busy := m.calls.LoadOrStore(volumeID, nil); busy {
-		return refuse("unpublish", volumeID, Busy, "another call for volume %s is under way", volumeID)
+		return call{"unpublish", volumeID}.refuse(Busy, "another call for volume %s is under way", volumeID)
 	}
 	defer m.calls.Delete(volumeID)
 	defer m.stalls.begin(volumeID)()
 	v := m.registry.get(volumeID)
 	if err := m.teardown(ctx, v, volumeID, target); err != nil {
-		return wrap("unpublish", volumeID, err)
+		return call{"unpublish", volumeID}.wrap(err)
 	}
 	if v != nil {
 		klog.FromContext(ctx).V(2).Info("Unpublished", logkeys.Pod, v.record.Pod)
