@@ -109,22 +109,30 @@ func (c config) validate() error {
 		checkDir("kubelet-dir", c.kubeletDir),
 		checkIdentity("configmap-identity", c.configMapIdentity),
 		checkIdentity("secret-identity", c.secretIdentity),
-		mistake(c.publishTimeout < 0, "--publish-timeout %s is negative", c.publishTimeout),
-		mistake(c.resyncInterval <= 0, "--resync-interval %s is not positive", c.resyncInterval),
-		mistake(c.recheckInterval < leastRecheck, "--recheck-interval %s is less than 2s", c.recheckInterval),
+		c.checkTimes(),
 		checkVolumeMemory(c.volumeMemory),
 		daemon.CheckHTTPEndpoint(c.httpEndpoint),
 		daemon.CheckLogFormat(c.logFormat),
 	)
 }
 
-//nolint:revive // The flag says whether there is a mistake, at the only place where that is decided.
-func mistake(wrong bool, format string, args ...any) error {
-	if !wrong {
-		return nil
+func (c config) checkTimes() error {
+	var m mistakes
+	if c.publishTimeout < 0 {
+		m.add("--publish-timeout %s is negative", c.publishTimeout)
 	}
-	return fmt.Errorf(format, args...)
+	if c.resyncInterval <= 0 {
+		m.add("--resync-interval %s is not positive", c.resyncInterval)
+	}
+	if c.recheckInterval < leastRecheck {
+		m.add("--recheck-interval %s is less than 2s", c.recheckInterval)
+	}
+	return errors.Join(m...)
 }
+
+type mistakes []error
+
+func (m *mistakes) add(format string, args ...any) { *m = append(*m, fmt.Errorf(format, args...)) }
 
 func about(flagName string, err error) error {
 	if err == nil {
@@ -134,14 +142,18 @@ func about(flagName string, err error) error {
 }
 
 func (c config) checkNames() error {
+	var m mistakes
+	if c.nodeID == "" {
+		m.add("--node-id is missing: give the node's name, or set $NODE_NAME")
+	}
 	problems := validation.IsDNS1123Subdomain(c.driverName)
 	if len(c.driverName) > maxDriverName {
 		problems = append(problems, fmt.Sprintf("must be no more than %d characters", maxDriverName))
 	}
-	return errors.Join(
-		mistake(c.nodeID == "", "--node-id is missing: give the node's name, or set $NODE_NAME"),
-		mistake(len(problems) > 0, "--driver-name %q: %s", c.driverName, strings.Join(problems, "; ")),
-	)
+	if len(problems) > 0 {
+		m.add("--driver-name %q: %s", c.driverName, strings.Join(problems, "; "))
+	}
+	return errors.Join(m...)
 }
 
 // checkManifests refuses what only an API server could do.
@@ -149,11 +161,14 @@ func (c config) checkManifests() error {
 	if c.manifests == "" {
 		return nil
 	}
-	byPod := c.configMapIdentity == string(access.ByPod)
-	return errors.Join(
-		mistake(c.kubeconfig != "", "--manifests and --kubeconfig exclude each other: objects come from a directory or from an API server"),
-		mistake(byPod, "--configmap-identity=pod needs an API server, and --manifests has none"),
-	)
+	var m mistakes
+	if c.kubeconfig != "" {
+		m.add("--manifests and --kubeconfig exclude each other: objects come from a directory or from an API server")
+	}
+	if c.configMapIdentity == string(access.ByPod) {
+		m.add("--configmap-identity=pod needs an API server, and --manifests has none")
+	}
+	return errors.Join(m...)
 }
 
 // checkRegistration also sees that the socket's path is not too long: the driver's name is a part of it.
@@ -169,13 +184,17 @@ func (c config) checkRegistration() error {
 }
 
 func checkDir(flagName, dir string) error {
-	return mistake(!filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/",
-		"--%s %q is not a clean absolute path", flagName, dir)
+	if filepath.IsAbs(dir) && filepath.Clean(dir) == dir && dir != "/" {
+		return nil
+	}
+	return fmt.Errorf("--%s %q is not a clean absolute path", flagName, dir)
 }
 
 func checkIdentity(flagName, id string) error {
-	known := id == string(access.ByPod) || id == string(access.ByDriver)
-	return mistake(!known, "--%s %q is not driver or pod", flagName, id)
+	if id == string(access.ByPod) || id == string(access.ByDriver) {
+		return nil
+	}
+	return fmt.Errorf("--%s %q is not driver or pod", flagName, id)
 }
 
 func checkVolumeMemory(text string) error {

@@ -221,7 +221,7 @@ func (c *Controller) clean(ctx context.Context, u unit) (after time.Duration, er
 		c.known.forget(u.alone)
 	}
 	if cached == nil {
-		c.reports.isBack(u.alone)
+		c.reports.markFound(u.alone)
 		c.known.forget(copied)
 	}
 	if cached == nil || cached.Labels[release.StableLabel] != release.LabelOf(u.alone.Name) || c.cfg.DryRun {

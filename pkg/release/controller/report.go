@@ -49,9 +49,9 @@ type about struct {
 
 func newReports() *reports { return &reports{last: map[about]string{}, gone: map[object]time.Time{}} }
 
-// isNew reports whether a text is another than the last one. The empty text, for which there is nothing
-// to report, is never new.
-func (r *reports) isNew(o object, reason, text string) bool {
+// replace stores the last text about an object, and reports whether the text before was another one.
+// It returns false for the empty text, which ends what was reported.
+func (r *reports) replace(o object, reason, text string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := about{o, reason}
@@ -66,7 +66,7 @@ func (r *reports) isNew(o object, reason, text string) bool {
 
 func (r *reports) forgetAll(o object) {
 	for _, reason := range []string{ReasonMistake, ReasonRefused} {
-		r.isNew(o, reason, "")
+		r.replace(o, reason, "")
 	}
 }
 
@@ -85,7 +85,8 @@ func (r *reports) goneFor(o object, now time.Time) time.Duration {
 	return now.Sub(since)
 }
 
-func (r *reports) isBack(o object) {
+// markFound notes that an object exists.
+func (r *reports) markFound(o object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.gone, o)
@@ -94,7 +95,7 @@ func (r *reports) isBack(o object) {
 // reportMistakes reports members that cannot be released. Then none of the unit is.
 func (c *Controller) reportMistakes(ctx context.Context, members []*member) (isWrong bool) {
 	for _, m := range members {
-		c.reports.isBack(m.ref())
+		c.reports.markFound(m.ref())
 		text := m.problem
 		for _, mistake := range m.mistakes {
 			text += mistake.String() + "; "
@@ -103,7 +104,7 @@ func (c *Controller) reportMistakes(ctx context.Context, members []*member) (isW
 			isWrong = true
 			text = "No edit reaches more pods until this is mended: " + text
 		}
-		if c.reports.isNew(m.ref(), ReasonMistake, text) {
+		if c.reports.replace(m.ref(), ReasonMistake, text) {
 			c.event(ctx, m, corev1.EventTypeWarning, ReasonMistake, text)
 		}
 	}
@@ -113,7 +114,7 @@ func (c *Controller) reportMistakes(ctx context.Context, members []*member) (isW
 // reportRefused reports an object whose first stable copy breaks a rule.
 func (c *Controller) reportRefused(ctx context.Context, m *member, refused string) {
 	text := "Pods have this content, which breaks a rule of the release annotation: " + refused
-	if c.reports.isNew(m.ref(), ReasonRefused, text) {
+	if c.reports.replace(m.ref(), ReasonRefused, text) {
 		c.event(ctx, m, corev1.EventTypeWarning, ReasonRefused, text)
 	}
 }
@@ -124,14 +125,14 @@ func (c *Controller) reportNoCopy(ctx context.Context, m *member, err error) {
 		return
 	}
 	text := "Edits reach all pods at once until this is mended: " + err.Error()
-	if c.reports.isNew(m.ref(), ReasonMistake, text) {
+	if c.reports.replace(m.ref(), ReasonMistake, text) {
 		c.event(ctx, m, corev1.EventTypeWarning, ReasonMistake, text)
 	}
 }
 
 // report reports what was written.
 func (c *Controller) report(ctx context.Context, m *member, d plan.Decision, e release.Exposure) {
-	c.reports.isNew(m.ref(), ReasonRefused, "")
+	c.reports.replace(m.ref(), ReasonRefused, "")
 	steps := len(m.settings.Steps)
 	switch {
 	case d.Action == plan.Promote:

@@ -42,15 +42,14 @@ func (p Pod) Seen() *Seen { return &Seen{IsReady: p.IsReady, Changed: p.Changed,
 // is no failure, and a new pod may take its time.
 func (p Pod) failure(since time.Time) string {
 	since = since.Truncate(time.Second)
-	isNew := !p.Created.Before(since)
 	if p.Before == nil {
-		return p.failureByClock(since, isNew)
+		return p.failureByClock(since)
 	}
 	before := p.Before
 	switch {
 	case p.HasFailed:
 		return "has failed"
-	case p.Restarts > before.Restarts && (before.IsReady || isNew):
+	case p.Restarts > before.Restarts && (before.IsReady || p.isNewer(since)):
 		return fmt.Sprintf("has restarted (%d restarts)", p.Restarts)
 	case before.IsReady && !p.IsReady:
 		return "is no longer Ready"
@@ -60,10 +59,13 @@ func (p Pod) failure(since time.Time) string {
 	return ""
 }
 
-func (p Pod) failureByClock(since time.Time, isNew bool) string {
+// isNewer reports whether the pod was created at a time or later.
+func (p Pod) isNewer(since time.Time) bool { return !p.Created.Before(since) }
+
+func (p Pod) failureByClock(since time.Time) string {
 	wasReady := p.IsReady || !p.Changed.Before(since)
 	switch {
-	case isNew || !wasReady:
+	case p.isNewer(since) || !wasReady:
 	case p.HasFailed:
 		return "has failed"
 	case !p.Ended.Before(since):

@@ -229,14 +229,18 @@ func (p *parser) rule(n *yaml.Node, at string) Rule {
 			r.NotExpiredFor, hasDuration = p.duration(n, at, century), true
 		},
 	})
-	if problem := r.complete(hasDuration); problem != "" {
+	if hasDuration && r.Pair == nil && r.Key != "" {
+		p.mistake(n, at, "notExpiredFor goes with pair only")
+		return r
+	}
+	if problem := r.complete(); problem != "" {
 		p.mistake(n, at, "%s", problem)
 	}
 	return r
 }
 
 // complete adds the format that the key's name says, and returns what the rule lacks or has too much.
-func (r *Rule) complete(hasDuration bool) (problem string) {
+func (r *Rule) complete() (problem string) {
 	switch {
 	case r.Pair != nil && (r.Key != "" || r.Format != "" || r.CEL != "" || r.SchemaKey != ""):
 		return "pair goes with notExpiredFor only"
@@ -244,8 +248,6 @@ func (r *Rule) complete(hasDuration bool) (problem string) {
 		return ""
 	case r.Key == "":
 		return "names neither a key nor a pair"
-	case hasDuration:
-		return "notExpiredFor goes with pair only"
 	case r.Message != "" && r.CEL == "":
 		return "message goes with cel only"
 	case r.Format == "":
