@@ -21,17 +21,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/layout"
 )
 
 const (
-	// dataLink leads to the files of a volume that is switched as a whole.
-	dataLink = "..data"
-	// reserved starts the names that are a volume's own.
-	reserved = ".."
-	// attempts is how often files are read that change meanwhile, and pause how much longer each wait between is: more than
+	// mostReads is how often files are read that change meanwhile, and pause how much longer each wait between is: more than
 	// four seconds in all. A volume that changes all the time is read in the fraction of a millisecond.
-	attempts = 40
-	pause    = 5 * time.Millisecond
+	mostReads = 40
+	pause     = 5 * time.Millisecond
 	// tick is more than what lies between two moments of the clock by which most kernels stamp files.
 	tick = 20 * time.Millisecond
 )
@@ -40,20 +37,20 @@ const (
 type Set struct {
 	// Contents are those of the sources, in their order.
 	Contents []environ.Content
-	seen     []sight
+	seen     []snapshot
 }
 
-// sight is what was found at a path before its content was read, and when.
-type sight struct {
+// snapshot is what was found at a path before its content was read, and when.
+type snapshot struct {
 	path  string
 	state state
 	at    time.Time
 }
 
-func sightOf(path string) sight { return sight{path, look(path), time.Now()} }
+func snapshotOf(path string) snapshot { return snapshot{path, look(path), time.Now()} }
 
-// isYoung reports whether a change may have come after the sight, and have left the same stamp as the one before it.
-func (s sight) isYoung() bool { return s.at.Sub(time.Unix(s.state.ctime.Unix())).Abs() < tick }
+// isYoung reports whether a change may have come after the snapshot, and have left the same stamp as the one before it.
+func (s snapshot) isYoung() bool { return s.at.Sub(time.Unix(s.state.ctime.Unix())).Abs() < tick }
 
 // state changes with what is at a path. The zero value is that of nothing.
 type state struct {
@@ -77,11 +74,11 @@ func look(path string) state {
 
 // IsCurrent reports whether everything is as it was when it was read.
 func (s Set) IsCurrent() bool {
-	return !slices.ContainsFunc(s.seen, func(one sight) bool { return look(one.path) != one.state })
+	return !slices.ContainsFunc(s.seen, func(one snapshot) bool { return look(one.path) != one.state })
 }
 
 // isYoung reports whether something changed so shortly before it was read that [Set.IsCurrent] would not notice another change.
-func (s Set) isYoung() bool { return slices.ContainsFunc(s.seen, sight.isYoung) }
+func (s Set) isYoung() bool { return slices.ContainsFunc(s.seen, snapshot.isYoung) }
 
 // paths are those at which a change shows.
 func (s Set) paths() []string {
@@ -107,7 +104,7 @@ func everyName(string) bool { return true }
 
 // readCurrent reads until nothing changes meanwhile.
 func readCurrent(ctx context.Context, read func() Set) (Set, error) {
-	for attempt := range attempts {
+	for attempt := range mostReads {
 		set := read()
 		if set.IsCurrent() {
 			return set, nil
@@ -182,7 +179,7 @@ func (r *reader) readKey(path string) ([]environ.File, error) {
 		return nil, err
 	}
 	if dir == nil {
-		r.set.seen = append(r.set.seen, sightOf(path))
+		r.set.seen = append(r.set.seen, snapshotOf(path))
 	}
 	data, err := readFile(dir, name)
 	switch {
@@ -204,7 +201,7 @@ func (r *reader) locate(path string) (dir *os.File, name string, err error) {
 				return nil, "", err
 			}
 			dir, err := r.open(volume)
-			return dir, strings.TrimPrefix(name, dataLink+"/"), err
+			return dir, strings.TrimPrefix(name, layout.DataLink+"/"), err
 		}
 		if volume == filepath.Dir(volume) {
 			return nil, path, nil
@@ -214,7 +211,7 @@ func (r *reader) locate(path string) (dir *os.File, name string, err error) {
 
 // isSwitched reports whether a directory is a volume whose files all change at once.
 func isSwitched(dir string) bool {
-	_, err := os.Readlink(filepath.Join(dir, dataLink))
+	_, err := os.Readlink(filepath.Join(dir, layout.DataLink))
 	return err == nil
 }
 
@@ -223,14 +220,14 @@ func (r *reader) open(volume string) (*os.File, error) {
 	if dir, ok := r.volumes[volume]; ok {
 		return dir, nil
 	}
-	link := filepath.Join(volume, dataLink)
+	link := filepath.Join(volume, layout.DataLink)
 	dir, err := openDir(link)
 	if err != nil {
-		r.set.seen = append(r.set.seen, sight{path: link}) // What is there by now was not seen.
+		r.set.seen = append(r.set.seen, snapshot{path: link}) // What is there by now was not seen.
 		return nil, err
 	}
 	r.volumes[volume] = dir
-	r.set.seen = append(r.set.seen, sight{link, stateOfOpen(dir), time.Now()})
+	r.set.seen = append(r.set.seen, snapshot{link, stateOfOpen(dir), time.Now()})
 	return dir, nil
 }
 
@@ -255,7 +252,7 @@ func (r *reader) readDir(path string) ([]environ.File, error) {
 		}
 		return r.readFiles(dir, func(string) {})
 	}
-	r.set.seen = append(r.set.seen, sightOf(path))
+	r.set.seen = append(r.set.seen, snapshotOf(path))
 	dir, err := openDir(path)
 	if err != nil {
 		return nil, err
@@ -263,7 +260,7 @@ func (r *reader) readDir(path string) ([]environ.File, error) {
 	defer dir.Close()
 	return r.readFiles(dir, func(name string) {
 		file := filepath.Join(path, name)
-		r.set.seen = append(r.set.seen, sightOf(file))
+		r.set.seen = append(r.set.seen, snapshotOf(file))
 	})
 }
 
@@ -276,7 +273,7 @@ func (r *reader) readFiles(dir *os.File, seen func(name string)) ([]environ.File
 	var files []environ.File
 	var errs []error
 	for _, name := range list {
-		if strings.HasPrefix(name, reserved) || !r.match(name) {
+		if strings.HasPrefix(name, layout.Reserved) || !r.match(name) {
 			continue
 		}
 		seen(name)

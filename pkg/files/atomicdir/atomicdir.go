@@ -14,6 +14,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/files/layout"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
@@ -38,10 +39,10 @@ var (
 
 // The names in a volume's root that are not files of the tree. All start with the reserved prefix.
 const (
-	reserved = ".."
+	reserved = layout.Reserved
 	// dataLink names the live generation; dataTemp becomes it by rename.
-	dataLink = "..data"
-	dataTemp = "..data_tmp"
+	dataLink = layout.DataLink
+	dataTemp = dataLink + "_tmp"
 	// tempPrefix starts the names of what waits for its rename.
 	tempPrefix = "..tmp-"
 )
