@@ -1,5 +1,11 @@
-// Package rendering writes names and their values as one file, in a format from which a reader of that format has exactly
-// these names and values again. It is pure, and the same names and values make the same bytes.
+// Package rendering writes names and their values as one file in a format. A reader of the format gets
+// exactly these names and values. The package is pure: equal names and values make equal bytes.
+//
+// The package escapes by hand, and uses no library of a format, for three reasons. [Size] counts the
+// bytes of a file before the driver takes memory for it. Readers of YAML 1.1 and of YAML 1.2 read the
+// same from a file. Java's properties have no library. For 256 values of 1 KiB, Render allocates a
+// third of the bytes of encoding/json in about the same time, and a seventh of the bytes of yaml.v3 in
+// less than half of the time (BenchmarkRender).
 //
 // It does not know where names and values come from, or where the file goes.
 package rendering
