@@ -59,7 +59,7 @@ func parseFlags(args []string, getenv func(string) string, out io.Writer) (confi
 
 // flags returns the flags with their defaults. Parsing them fills c. docs/flags.md shows them.
 func (c *config) flags(getenv func(string) string) *flag.FlagSet {
-	fs := flag.NewFlagSet("liveconfig-controller", flag.ContinueOnError)
+	fs := flag.NewFlagSet(api.ControllerName, flag.ContinueOnError)
 	fs.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file for the API server; empty: the pod's own account")
 	fs.StringVar(&c.namespaces, "namespaces", "",
 		"comma-separated namespaces in which the controller works; it reads nothing of other namespaces; empty: all")
@@ -85,7 +85,7 @@ func (c *config) flags(getenv func(string) string) *flag.FlagSet {
 		"label selector of the driver's pods, for --node-taint")
 	fs.BoolVar(&c.leaderElect, "leader-elect", true, "whether the controller works only while it holds a lease, so that several can run")
 	fs.StringVar(&c.leaseNamespace, "lease-namespace", getenv("POD_NAMESPACE"), "namespace of the lease; defaults to $POD_NAMESPACE")
-	fs.StringVar(&c.leaseName, "lease-name", "liveconfig-controller", "name of the lease")
+	fs.StringVar(&c.leaseName, "lease-name", api.ControllerName, "name of the lease")
 	fs.StringVar(&c.httpEndpoint, "http-endpoint", "", "host:port of /metrics, /healthz and /readyz; empty: no HTTP server")
 	fs.IntVar(&c.verbosity, "v", 2, "how much the controller logs, 0 to 5; higher values count as 5")
 	fs.StringVar(&c.logFormat, "log-format", telemetry.FormatText, "text or json")

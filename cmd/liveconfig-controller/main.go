@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation/isolated"
 )
@@ -14,7 +15,7 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == isolated.Argument {
 		os.Exit(check())
 	}
-	os.Exit(daemon.Main(context.Background(), "liveconfig-controller", run))
+	os.Exit(daemon.Main(context.Background(), api.ControllerName, run))
 }
 
 // check checks an edit, as a process that the controller has started.

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/clientmetrics"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
@@ -117,7 +118,7 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 	if !cfg.dryRun {
 		p.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	}
-	events := p.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "liveconfig-controller"})
+	events := p.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: api.ControllerName})
 	queues, err := clientmetrics.NewQueues(p.registry)
 	if err != nil {
 		return nil, err

@@ -52,7 +52,7 @@ func awaitTurn(ctx context.Context, cfg config, lock *state.Lock) error {
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return t.serve(ctx) })
-	g.Go(func() error { return t.tell(ctx) })
+	g.Go(func() error { return t.logHolder(ctx) })
 	g.Go(func() error {
 		defer stop()
 		return lock.Take(ctx)
@@ -67,8 +67,8 @@ func awaitTurn(ctx context.Context, cfg config, lock *state.Lock) error {
 	return nil
 }
 
-// tell logs for whom the driver waits, and whenever that changes, until ctx ends.
-func (t *turn) tell(ctx context.Context) error {
+// logHolder logs which driver this one waits for, and each change of that, until ctx ends.
+func (t *turn) logHolder(ctx context.Context) error {
 	ticker := time.NewTicker(holderInterval)
 	defer ticker.Stop()
 	for told := ""; ; {

@@ -38,6 +38,9 @@ const Domain = "liveconfig.internal"
 // DriverName is the name that the driver is installed under unless a flag says otherwise.
 const DriverName = "csi." + Domain
 
+// ControllerName is the name of the rollout controller in Events, leases, fields and labels.
+const ControllerName = "liveconfig-controller"
+
 // KubeletPrefix starts the keys of a volume context that belong to the kubelet. A user's attributes never count there.
 const KubeletPrefix = "csi.storage.k8s.io/"
 

@@ -81,7 +81,7 @@ func (m *mistakes) forbidden(at *field.Path, detail string) {
 }
 
 func (m *mistakes) duplicate(at *field.Path, value, detail string) {
-	mistake := field.Duplicate(at, shorten(value))
+	mistake := field.Duplicate(at, Shorten(value))
 	mistake.Detail = detail
 	m.add(mistake)
 }
@@ -133,7 +133,7 @@ func typeName(value any) string {
 func shown(value any) any {
 	switch v := value.(type) {
 	case string:
-		return shorten(v)
+		return Shorten(v)
 	case nil, []any, yaml.MapSlice:
 		return field.OmitValueType{}
 	default:
@@ -141,8 +141,8 @@ func shown(value any) any {
 	}
 }
 
-// shorten cuts a text to at most maxShown bytes, between two characters.
-func shorten(text string) string {
+// Shorten cuts a text to at most maxShown bytes, between two characters.
+func Shorten(text string) string {
 	const ellipsis = "…"
 	if len(text) <= maxShown {
 		return text
@@ -156,7 +156,7 @@ func shorten(text string) string {
 
 // label is a user's name as a field path shows it: as it is where that is readable, else quoted.
 func label(name string) string {
-	name = shorten(name)
+	name = Shorten(name)
 	if name == "" || strings.ContainsFunc(name, misleading) {
 		return strconv.Quote(name)
 	}

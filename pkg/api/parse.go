@@ -205,7 +205,7 @@ func texts[T ~string](values []T) []string {
 
 // unsupported reports a value that is not among the choices.
 func (p *parser) unsupported(at *field.Path, value string, choices ...string) {
-	mistake := field.NotSupported(at, shorten(value), choices)
+	mistake := field.NotSupported(at, Shorten(value), choices)
 	if meant := closest(value, choices); meant != "" {
 		mistake.Detail += fmt.Sprintf(", did you mean %q?", meant)
 	}

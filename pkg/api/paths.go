@@ -53,7 +53,7 @@ func pathProblem(raw, clean string) string {
 	case strings.HasPrefix(raw, ".."):
 		return `must not start with "..", such names are reserved`
 	case strings.HasPrefix(clean, ".."):
-		return fmt.Sprintf(`must not start with "..", such names are reserved, and it means %q`, shorten(clean))
+		return fmt.Sprintf(`must not start with "..", such names are reserved, and it means %q`, Shorten(clean))
 	case clean == ".":
 		return "must name a file, and it means the volume itself"
 	case strings.ContainsRune(raw, 0):
@@ -113,13 +113,13 @@ func (s *pathSet) place(at *field.Path, raw, clean string) *field.Error {
 	}
 	file := placed{at: at, raw: raw, optional: s.optional}
 	if below, ok := s.dirs[clean]; ok && !below.optional && !file.optional {
-		return field.Invalid(at, shorten(raw),
-			fmt.Sprintf("cannot be a file, %s (%q) needs it as a directory", below.at, shorten(below.raw)))
+		return field.Invalid(at, Shorten(raw),
+			fmt.Sprintf("cannot be a file, %s (%q) needs it as a directory", below.at, Shorten(below.raw)))
 	}
 	for dir := path.Dir(clean); dir != "."; dir = path.Dir(dir) {
 		if above, ok := s.files[dir]; ok && !above.optional && !file.optional {
-			return field.Invalid(at, shorten(raw),
-				fmt.Sprintf("needs a directory where %s (%q) makes a file", above.at, shorten(above.raw)))
+			return field.Invalid(at, Shorten(raw),
+				fmt.Sprintf("needs a directory where %s (%q) makes a file", above.at, Shorten(above.raw)))
 		}
 	}
 	s.files[clean] = file
@@ -136,10 +136,10 @@ func (s *pathSet) repeat(at *field.Path, raw string, first placed) *field.Error 
 	if s.repeats == lastRepeatWins && raw == first.raw {
 		return nil
 	}
-	mistake := field.Duplicate(at, shorten(raw))
+	mistake := field.Duplicate(at, Shorten(raw))
 	mistake.Detail = fmt.Sprintf("%s has the same path, change one", first.at)
 	if raw != first.raw {
-		mistake.Detail = fmt.Sprintf("%s (%q) means the same file, change one", first.at, shorten(first.raw))
+		mistake.Detail = fmt.Sprintf("%s (%q) means the same file, change one", first.at, Shorten(first.raw))
 	}
 	return mistake
 }

@@ -35,8 +35,8 @@ const Key = api.Domain + "/driver-not-ready"
 
 // Times between attempts to remove a taint.
 const (
-	firstRetry  = 50 * time.Millisecond
-	longestWait = 10 * time.Second
+	firstPatchRetry   = 50 * time.Millisecond
+	longestPatchRetry = 10 * time.Second
 )
 
 // Config says how a Remover works. All fields but DryRun are required.
@@ -98,7 +98,7 @@ func (r *Remover) HaveSynced() bool {
 // Run removes taints until ctx ends. It can be called once.
 func (r *Remover) Run(ctx context.Context) error {
 	r.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, longestWait),
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstPatchRetry, longestPatchRetry),
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: "nodes", MetricsProvider: r.cfg.Queues})
 	if err := r.listen(); err != nil {
 		return err
@@ -152,12 +152,12 @@ func (r *Remover) sync(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.cfg.Client.CoreV1().Nodes().Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: "liveconfig-controller"})
+	_, err = r.cfg.Client.CoreV1().Nodes().Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: api.ControllerName})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case apierrors.IsInvalid(err): // Its taints have changed, which the cache will say.
-		r.queue.AddAfter(name, firstRetry)
+		r.queue.AddAfter(name, firstPatchRetry)
 		return nil
 	case err != nil:
 		return fmt.Errorf("remove the taint %s: %w", Key, err)

@@ -57,7 +57,7 @@ func (p *progressTracker) forget(ref workload.Ref) {
 // that itself, it looks again when the time is over.
 func (c *Controller) trackFailure(h *cachedWorkload) bool {
 	p := h.is.Progress
-	if !p.Observed || p.Patient || !c.changedConfig(h) {
+	if !p.Observed || p.OnDelete || !c.changedConfig(h) {
 		return false
 	}
 	if h.is.Kind == workload.Deployment {

@@ -108,7 +108,7 @@ func (c *Controller) postpone(ctx context.Context, h *cachedWorkload, wait time.
 	if wait < longWait || !c.reported.replace(h.is.Ref, text) {
 		return
 	}
-	c.event(h, corev1.EventTypeWarning, ReasonPutOff, text)
+	c.event(h, notice{corev1.EventTypeWarning, ReasonPutOff, text})
 	klog.FromContext(ctx).Info("A workload waits, because its namespace has used up its share", logkeys.Workload, h.is.String(),
 		logkeys.Namespace, h.Namespace, logkeys.Delay, wait)
 }

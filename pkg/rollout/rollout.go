@@ -34,7 +34,7 @@ import (
 )
 
 // FieldManager is the name under which the controller writes.
-const FieldManager = "liveconfig-controller"
+const FieldManager = api.ControllerName
 
 // workers are how many workloads, and how many copies, are worked on at a time.
 const workers = 4

@@ -49,16 +49,16 @@ func (c *Controller) newWrite(h *cachedWorkload, d plan.Decision) (write, error)
 	if d.Config != nil {
 		config = d.Config.String()
 	}
-	w = w.set("/spec/template/metadata/annotations", h.is.Template.Annotations, trigger.ConfigAnnotation, config)
-	w = w.set("/metadata/labels", h.is.Labels, trigger.RolloutLabel, d.Label)
+	w = w.set(h.is.Template.Annotations, entry{"/spec/template/metadata/annotations", trigger.ConfigAnnotation, config})
+	w = w.set(h.is.Labels, entry{"/metadata/labels", trigger.RolloutLabel, d.Label})
 	annotations := maps.Clone(h.is.Annotations)
 	if d.Action == plan.RecordUndo {
 		for key, value := range c.lostWishes(h) {
-			w = w.set("/metadata/annotations", annotations, key, value)
+			w = w.set(annotations, entry{"/metadata/annotations", key, value})
 			annotations = merged(annotations, key, value)
 		}
 	}
-	return w.set("/metadata/annotations", annotations, trigger.UndoneAnnotation, undone(h, d)), nil
+	return w.set(annotations, entry{"/metadata/annotations", trigger.UndoneAnnotation, undone(h, d)}), nil
 }
 
 // lostWishes returns what a user wished of a Deployment that has just been undone: `kubectl rollout undo` replaces its
@@ -102,19 +102,22 @@ func undone(h *cachedWorkload, d plan.Decision) string {
 	return string(text)
 }
 
-// set appends what gives a key of a map at path the value, which is to remove it if that is empty.
-func (w write) set(path string, have map[string]string, key, value string) write {
-	before, exists := have[key]
-	at := path + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+// entry is an entry of the map at a path. An empty value stands for no entry.
+type entry struct{ path, key, value string }
+
+// set appends the operation that changes a map, which has these entries now, to have the entry.
+func (w write) set(have map[string]string, e entry) write {
+	before, exists := have[e.key]
+	at := e.path + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(e.key)
 	switch {
-	case value == before && (exists || value == ""):
+	case e.value == before && (exists || e.value == ""):
 		return w
-	case value == "":
+	case e.value == "":
 		return append(w, operation{Op: "remove", Path: at})
 	case len(have) == 0:
-		return append(w, operation{"add", path, map[string]string{key: value}})
+		return append(w, operation{"add", e.path, map[string]string{e.key: e.value}})
 	default:
-		return append(w, operation{"add", at, value})
+		return append(w, operation{"add", at, e.value})
 	}
 }
 

@@ -20,8 +20,8 @@ const csiVersion = "1.0.0"
 
 // How long the kubelet is left alone after a refusal: at first, and at most.
 const (
-	firstPause = 500 * time.Millisecond
-	lastPause  = 30 * time.Second
+	firstSocketRetry = 500 * time.Millisecond
+	lastPause        = 30 * time.Second
 )
 
 // Why a driver that the kubelet has not refused is not registered.
@@ -96,13 +96,13 @@ func (r *Registration) Serve(ctx context.Context, dir string, options ...grpc.Se
 	if err != nil {
 		return err
 	}
-	for pause := firstPause; ; {
+	for pause := firstSocketRetry; ; {
 		began := time.Now()
 		if err := r.serveOnce(ctx, l, options); err != nil {
 			return err
 		}
 		if time.Since(began) > lastPause { // This refusal is not one of a row.
-			pause = firstPause
+			pause = firstSocketRetry
 		}
 		if l, pause = r.listenAgain(ctx, path, pause); l == nil {
 			return nil

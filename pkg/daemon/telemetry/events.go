@@ -22,9 +22,9 @@ const maxNote = 1024
 // How long the driver waits before it sends again after the API server could not be reached. The first wait is random: nodes
 // that lost the API server at the same moment must not return at the same moment.
 const (
-	retryPause       = 10 * time.Second
-	firstPause       = time.Second
-	firstPauseJitter = 9
+	retryPause           = 10 * time.Second
+	firstSendRetry       = time.Second
+	firstSendRetryJitter = 9
 )
 
 // Event is what an Event of Kubernetes says about a volume of a pod.
@@ -157,7 +157,7 @@ func (e *Events) noteFailure(ctx context.Context, failed *queuedEvent, err error
 		logger.Error(err, "The driver cannot send an Event, and will try again")
 		pause := retryPause
 		if failed.tries == 0 {
-			pause = wait.Jitter(firstPause, firstPauseJitter)
+			pause = wait.Jitter(firstSendRetry, firstSendRetryJitter)
 		}
 		e.putBack(failed)
 		over, cancel := context.WithTimeout(ctx, pause)

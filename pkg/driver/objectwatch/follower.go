@@ -320,7 +320,7 @@ func (f *Follower) poll() error {
 	if longest == 0 {
 		f.retry = retry{}
 	}
-	rest := min(max(firstRetry, since), max(firstRetry, longest))
+	rest := min(max(firstRequestRetry, since), max(firstRequestRetry, longest))
 	f.pause = NewPause(wait.Jitter(rest, pollJitter))
 	return errRelist
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	plans "github.com/liveconfig-csi/liveconfig/pkg/files/projection"
@@ -18,10 +19,8 @@ const (
 	bytesPerInode  = 1 << 10  // The inode and the name of a file, directory or link.
 	// bytesPerPublish is for a call and for what it reads before the size of that is known.
 	bytesPerPublish = 256 << 10
-	// bytesPerSource is for each object that a publish begins to watch, even if it does not exist.
-	bytesPerSource = 96 << 10
-	bytesPerUse    = 1 << 10 // What a volume stores of each source, even one with other users.
-	bytesPerItem   = 128     // What a volume stores of each item, besides its key and path.
+	bytesPerUse     = 1 << 10 // What a volume stores of each source, even one with other users.
+	bytesPerItem    = 128     // What a volume stores of each item, besides its key and path.
 	// bytesUnasked is how much a sync may render without asking for room. Few syncs run at a time,
 	// and a publish has bytesPerPublish.
 	bytesUnasked = 64 << 10
@@ -181,7 +180,7 @@ func (p *projection) sizeUnparsed() int64 {
 
 // sizePending returns how much memory a publish takes until its files are written.
 func (p *projection) sizePending() int64 {
-	return p.sizeUnparsed() + bytesPerPublish + int64(len(p.keys))*bytesPerSource
+	return p.sizeUnparsed() + bytesPerPublish + int64(len(p.keys))*source.BytesPerWatch
 }
 
 func isExhausted(err error) bool {

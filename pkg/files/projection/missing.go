@@ -4,18 +4,15 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
 const (
-	// maxProblems is how many problems a [MissingError] or an [UnfitError] spells out. It ends up in an Event, which people read whole.
+	// maxProblems is how many problems a [MissingError] or an [UnsupportedError] lists. The message ends up in an Event.
 	maxProblems = 20
 	// longestKey is how many bytes a key of an object may have.
 	longestKey = 253
-	// maxShown is how many bytes a message repeats of a key that no object can hold.
-	maxShown = 60
 )
 
 // MissingError is returned by [Build] when required objects or keys do not exist. Its text is the kubelet's.
@@ -76,18 +73,5 @@ func shown(key string) string {
 	if readable && len(key) <= longestKey {
 		return key
 	}
-	return strconv.Quote(shorten(key))
-}
-
-// shorten cuts a text to at most maxShown bytes, between two characters.
-func shorten(text string) string {
-	const ellipsis = "…"
-	if len(text) <= maxShown {
-		return text
-	}
-	end := maxShown - len(ellipsis)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + ellipsis
+	return strconv.Quote(api.Shorten(key))
 }

@@ -60,8 +60,8 @@ func (f *FS) openTop() (fd int, err error) {
 // then the target does not exist either.
 func isNowhere(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) }
 
-// attempts is how often openBeneath tries to resolve a path while others rename directories.
-const attempts = 32
+// mostResolutions is how often openBeneath tries to resolve a path while others rename directories.
+const mostResolutions = 32
 
 // openBeneath opens a handle of a directory below dir, or dir itself for a dot. It gives ELOOP where a link is on the way.
 // Mounts are crossed.
@@ -70,7 +70,7 @@ func openBeneath(dir int, path string) (fd int, err error) {
 		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	}
-	for range attempts {
+	for range mostResolutions {
 		fd, err = unix.Openat2(dir, path, &how)
 		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
 			break

@@ -16,8 +16,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 )
 
-// mostBytes is how much the API server takes for one object.
-const mostBytes = 1 << 20
+// largestObject is how much the API server takes for one object.
+const largestObject = 1 << 20
 
 // Mistake is one thing that is wrong with an object. Its text has no value of the object, and no name that could be one: what
 // is written without a blank after the colon is read as a name.
@@ -62,8 +62,8 @@ func Content(object map[string]any, namespace string) (api.Content, []Mistake) {
 	r.known(fields)
 	c.Ref.Namespace, c.Ref.Name = r.names(namespace)
 	c.Immutable = r.immutable()
-	if size := c.Size(); size > mostBytes {
-		r.mistake(nil, "the API server refuses %d bytes, the most is %d", size, mostBytes)
+	if size := c.Size(); size > largestObject {
+		r.mistake(nil, "the API server refuses %d bytes, the most is %d", size, largestObject)
 	}
 	return c, r.mistakes
 }
@@ -83,11 +83,14 @@ func (r *reader) mistake(path manifest.Path, format string, args ...any) {
 	r.mistakes = append(r.mistakes, Mistake{Path: path, Text: text})
 }
 
-// mistakeOfKey notes what is wrong with a key of a field. The key itself is shown of a ConfigMap, if it can be one.
-func (r *reader) mistakeOfKey(field, key, format string, args ...any) {
-	path, shown := manifest.Path{}.Field(field, key), field
-	if r.object["kind"] == string(api.ConfigMap) && len(validation.IsConfigMapKey(key)) == 0 {
-		shown += "." + key
+// place is a key of a field.
+type place struct{ field, key string }
+
+// mistakeAt notes what is wrong with a key. The text shows the key of a ConfigMap, if it can be one.
+func (r *reader) mistakeAt(at place, format string, args ...any) {
+	path, shown := manifest.Path{}.Field(at.field, at.key), at.field
+	if r.object["kind"] == string(api.ConfigMap) && len(validation.IsConfigMapKey(at.key)) == 0 {
+		shown += "." + at.key
 	}
 	r.mistakes = append(r.mistakes, Mistake{Path: path, Text: shown + ": " + fmt.Sprintf(format, args...)})
 }
@@ -147,17 +150,17 @@ func (r *reader) values(into map[string][]byte, field string, decode func(string
 	}
 	for _, key := range slices.Sorted(maps.Keys(written)) {
 		if problems := validation.IsConfigMapKey(key); len(problems) > 0 {
-			r.mistakeOfKey(field, key, "the API server refuses a key: %s", strings.Join(problems, "; "))
+			r.mistakeAt(place{field, key}, "the API server refuses a key: %s", strings.Join(problems, "; "))
 			continue
 		}
 		text, isText := written[key].(string)
 		if !isText && written[key] != nil { // The API server reads null as an empty text.
-			r.mistakeOfKey(field, key, "a value must be a string: put it in quotes")
+			r.mistakeAt(place{field, key}, "a value must be a string: put it in quotes")
 			continue
 		}
 		value, err := decode(text)
 		if err != nil {
-			r.mistakeOfKey(field, key, "%v", err)
+			r.mistakeAt(place{field, key}, "%v", err)
 			continue
 		}
 		into[key] = value
@@ -170,7 +173,7 @@ func (r *reader) notTwice(field, other string) {
 	b, _ := r.object[other].(map[string]any)
 	for _, key := range slices.Sorted(maps.Keys(a)) {
 		if _, found := b[key]; found {
-			r.mistakeOfKey(field, key, "the API server refuses a key that is in %s and in %s", other, field)
+			r.mistakeAt(place{field, key}, "the API server refuses a key that is in %s and in %s", other, field)
 		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
@@ -32,15 +33,15 @@ import (
 )
 
 // FieldManager is the name under which the controller writes.
-const FieldManager = "liveconfig-controller"
+const FieldManager = api.ControllerName
 
 // workers are how many units are worked on at a time.
 const workers = 4
 
 // Times between attempts that failed.
 const (
-	firstRetry  = 20 * time.Millisecond
-	longestWait = 30 * time.Second
+	firstUnitRetry   = 20 * time.Millisecond
+	longestUnitRetry = 30 * time.Second
 )
 
 // goneTime is how long an object must be gone before its stable copy is deleted: editors and
@@ -106,7 +107,7 @@ func (c *Controller) HaveSynced() bool { return c.objects.haveSynced() }
 // Run works until ctx ends. It can be called once.
 func (c *Controller) Run(ctx context.Context) error {
 	c.queue = fairqueue.NewWorkQueue(func(u unit) string { return u.namespace },
-		workqueue.NewTypedItemExponentialFailureRateLimiter[unit](firstRetry, longestWait), fairqueue.Metrics{Name: "releases", Provider: c.cfg.Queues})
+		workqueue.NewTypedItemExponentialFailureRateLimiter[unit](firstUnitRetry, longestUnitRetry), fairqueue.Metrics{Name: "releases", Provider: c.cfg.Queues})
 	if err := c.listen(); err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func (c *Controller) reportMistakes(ctx context.Context, members []*member) (isW
 			text = "No edit reaches more pods until this is mended: " + text
 		}
 		if c.reports.replace(m.ref(), ReasonMistake, text) {
-			c.event(ctx, m, corev1.EventTypeWarning, ReasonMistake, text)
+			c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonMistake, text})
 		}
 	}
 	return isWrong
@@ -115,7 +115,7 @@ func (c *Controller) reportMistakes(ctx context.Context, members []*member) (isW
 func (c *Controller) reportRefused(ctx context.Context, m *member, refused string) {
 	text := "Pods have this content, which breaks a rule of the release annotation: " + refused
 	if c.reports.replace(m.ref(), ReasonRefused, text) {
-		c.event(ctx, m, corev1.EventTypeWarning, ReasonRefused, text)
+		c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonRefused, text})
 	}
 }
 
@@ -126,7 +126,7 @@ func (c *Controller) reportNoCopy(ctx context.Context, m *member, err error) {
 	}
 	text := "Edits reach all pods at once until this is mended: " + err.Error()
 	if c.reports.replace(m.ref(), ReasonMistake, text) {
-		c.event(ctx, m, corev1.EventTypeWarning, ReasonMistake, text)
+		c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonMistake, text})
 	}
 }
 
@@ -137,37 +137,41 @@ func (c *Controller) report(ctx context.Context, m *member, d plan.Decision, e r
 	switch {
 	case d.Action == plan.Promote:
 		c.metrics.finished.WithLabelValues(release.Promoted).Inc()
-		c.event(ctx, m, corev1.EventTypeNormal, ReasonPromoted, "All pods get the edit.")
+		c.event(ctx, m, notice{corev1.EventTypeNormal, ReasonPromoted, "All pods get the edit."})
 	case d.Action == plan.Clear:
 	case e.State == release.Refused:
 		c.metrics.finished.WithLabelValues(string(e.State)).Inc()
-		c.event(ctx, m, corev1.EventTypeWarning, ReasonRefused, "No pod gets the edit: "+e.Reason)
+		c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonRefused, "No pod gets the edit: " + e.Reason})
 	case e.State == release.Reverted:
 		c.metrics.finished.WithLabelValues(string(e.State)).Inc()
-		c.event(ctx, m, corev1.EventTypeWarning, ReasonReverted, "The edit is taken back from all pods: "+e.Reason)
+		c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonReverted, "The edit is taken back from all pods: " + e.Reason})
 	case e.State == release.Frozen:
 		c.metrics.finished.WithLabelValues(string(e.State)).Inc()
-		c.event(ctx, m, corev1.EventTypeWarning, ReasonFrozen, "No more pods get the edit: "+e.Reason)
+		c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonFrozen, "No more pods get the edit: " + e.Reason})
 	case e.Step <= steps:
-		c.event(ctx, m, corev1.EventTypeNormal, ReasonExposed, fmt.Sprintf("Step %d of %d: the edit is shown to %s.", e.Step, steps, m.settings.Steps[e.Step-1]))
+		c.event(ctx, m, notice{corev1.EventTypeNormal, ReasonExposed, fmt.Sprintf("Step %d of %d: the edit is shown to %s.", e.Step, steps, m.settings.Steps[e.Step-1])})
 	default:
-		c.event(ctx, m, corev1.EventTypeNormal, ReasonExposed, "The edit is shown to all pods, before it is promoted.")
+		c.event(ctx, m, notice{corev1.EventTypeNormal, ReasonExposed, "The edit is shown to all pods, before it is promoted."})
 	}
 }
 
+// notice is what an Event reports.
+type notice struct{ kind, reason, text string }
+
 // event writes an Event on the object, and the log, which lasts longer.
-func (c *Controller) event(ctx context.Context, m *member, kind, reason, text string) {
+func (c *Controller) event(ctx context.Context, m *member, n notice) {
 	const most = 1000 // Of an Event's note.
+	text := n.text
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "…"
 	}
-	klog.FromContext(ctx).Info("A release", logkeys.Ref, m.ref(), logkeys.Reason, reason, logkeys.Note, text)
+	klog.FromContext(ctx).Info("A release", logkeys.Ref, m.ref(), logkeys.Reason, n.reason, logkeys.Note, text)
 	if c.cfg.DryRun {
 		return
 	}
 	c.cfg.Events.Event(&corev1.ObjectReference{
 		Kind: string(m.ref().Kind), APIVersion: "v1", Namespace: m.ref().Namespace, Name: m.ref().Name, UID: m.source.UID, ResourceVersion: m.source.Version,
-	}, kind, reason, text)
+	}, n.kind, n.reason, text)
 }
 
 // metrics are about releases.

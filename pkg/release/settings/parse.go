@@ -16,10 +16,10 @@ import (
 
 // Limits of the annotation.
 const (
-	mostSteps = 20
-	mostRules = 100
-	mostPods  = 1000
-	mostText  = 16 << 10
+	mostSteps         = 20
+	mostRules         = 100
+	mostPods          = 1000
+	longestAnnotation = 16 << 10
 	// longestPause is a week.
 	longestPause = 7 * 24 * time.Hour
 )
@@ -27,8 +27,8 @@ const (
 // Parse reads the annotation's value: YAML, of which JSON is a part. It returns the settings or every
 // mistake.
 func Parse(text string) (Settings, []Mistake) {
-	if len(text) > mostText {
-		return Settings{}, []Mistake{{Line: 1, Text: fmt.Sprintf("has %d bytes, the most is %d", len(text), mostText)}}
+	if len(text) > longestAnnotation {
+		return Settings{}, []Mistake{{Line: 1, Text: fmt.Sprintf("has %d bytes, the most is %d", len(text), longestAnnotation)}}
 	}
 	p := &parser{}
 	s := Settings{Steps: DefaultSteps(), Pause: DefaultPause, Check: CheckReady, OnFailure: Revert}
@@ -55,7 +55,7 @@ func Parse(text string) (Settings, []Mistake) {
 // GroupOf returns the group that the annotation names, also if it has mistakes elsewhere; empty for none.
 func GroupOf(text string) string {
 	var named struct{ Group string }
-	if len(text) > mostText || yaml.Unmarshal([]byte(text), &named) != nil || len(validation.IsDNS1123Subdomain(named.Group)) > 0 {
+	if len(text) > longestAnnotation || yaml.Unmarshal([]byte(text), &named) != nil || len(validation.IsDNS1123Subdomain(named.Group)) > 0 {
 		return ""
 	}
 	return named.Group

@@ -92,16 +92,16 @@ const mostProblems = 5
 // mostFound is how many problems are looked for.
 const mostFound = 1000
 
-// mostText is how long the text of a problem may be: an Event has 1 KiB for all.
-const mostText = 400
+// longestProblem is how long the text of a problem may be: an Event has 1 KiB for all.
+const longestProblem = 400
 
 func (k *checker) problem(key string, line int, format string, args ...any) {
 	if len(k.problems) >= mostFound {
 		return
 	}
 	text := fmt.Sprintf(format, args...)
-	if len(text) > mostText {
-		text = strings.ToValidUTF8(text[:mostText], "") + "…"
+	if len(text) > longestProblem {
+		text = strings.ToValidUTF8(text[:longestProblem], "") + "…"
 	}
 	k.problems = append(k.problems, Problem{Key: key, Line: line, Text: text})
 }

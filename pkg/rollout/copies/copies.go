@@ -29,7 +29,7 @@ const (
 	Label = api.Domain + "/copy-of"
 	// ManagedByLabel names the program that owns the object, for other tools: ManagedBy.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
-	ManagedBy      = "liveconfig-controller"
+	ManagedBy      = api.ControllerName
 
 	// SourceAnnotation names the source, such as configmap/foo.
 	SourceAnnotation = api.Domain + "/source"

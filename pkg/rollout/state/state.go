@@ -30,6 +30,13 @@ const (
 	Done         Name = "rolled out"
 )
 
+// ReasonHeldBack is the reason of the Events about edits that the controller holds back. Their texts
+// begin with HeldBackPrefix.
+const (
+	ReasonHeldBack = "ConfigHeldBack"
+	HeldBackPrefix = "Not rolled out: "
+)
+
 // Names returns all states in the order of docs/states.md.
 func Names() []Name {
 	return []Name{NotTriggered, Pending, HeldBack, Paused, Rolling, Stuck, Undone, NoEdit, Done}

@@ -17,9 +17,9 @@ type Progress struct {
 	Settled bool
 	// Exceeded says that a Deployment's rollout has failed by its own deadline. The other kinds have none.
 	Exceeded bool
-	// Patient says that the pods change when somebody deletes them (OnDelete). Such a rollout is done as soon as it is
+	// OnDelete means that a pod changes only when somebody deletes it. Such a rollout is done as soon as it is
 	// observed: it can take any time without anything being wrong, so nobody should wait for it or call it failing.
-	Patient bool
+	OnDelete bool
 	// Counts are zero until Observed, so that those of another template do not pass for progress.
 	Counts Counts
 }
@@ -74,12 +74,12 @@ func statefulSetProgress(s *appsv1.StatefulSet) Progress {
 		return Progress{}
 	}
 	replicas := wanted(s.Spec.Replicas)
-	patient := s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType
+	onDelete := s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType
 	return Progress{
 		Observed: true,
-		Patient:  patient,
+		OnDelete: onDelete,
 		Settled:  status.UpdateRevision != "" && status.CurrentRevision == status.UpdateRevision,
-		Done: patient ||
+		Done: onDelete ||
 			status.ReadyReplicas >= replicas && status.UpdatedReplicas >= replicas-partition(s.Spec.UpdateStrategy),
 		Counts: Counts{Updated: status.UpdatedReplicas, Ready: status.ReadyReplicas, Available: status.AvailableReplicas},
 	}
@@ -98,11 +98,11 @@ func daemonSetProgress(d *appsv1.DaemonSet) Progress {
 	if status.ObservedGeneration < d.Generation {
 		return Progress{}
 	}
-	patient := d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
+	onDelete := d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
 	return Progress{
 		Observed: true,
-		Patient:  patient,
-		Done: patient || status.UpdatedNumberScheduled >= status.DesiredNumberScheduled &&
+		OnDelete: onDelete,
+		Done: onDelete || status.UpdatedNumberScheduled >= status.DesiredNumberScheduled &&
 			status.NumberAvailable >= status.DesiredNumberScheduled,
 		Counts: Counts{Updated: status.UpdatedNumberScheduled, Ready: status.NumberReady, Available: status.NumberAvailable},
 	}
