@@ -22,7 +22,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// config is what the flags say.
+// config has the values of the flags.
 type config struct {
 	kubeconfig, namespaces, driverName string
 	secrets                            bool
@@ -37,13 +37,14 @@ type config struct {
 	driverNamespace, driverSelector    string
 	leaderElect                        bool
 	leaseNamespace, leaseName          string
-	identity                           string // Who holds the lease.
+	identity                           string // Of the holder of the lease.
 	httpEndpoint                       string
 	verbosity                          int
 	logFormat                          string
 }
 
-// parseFlags reads and checks the flags. It writes the usage to out when asked for help or given a flag it does not know.
+// parseFlags reads and checks the flags. It writes the usage to out when asked for help or given a
+// flag it does not know.
 func parseFlags(args []string, getenv func(string) string, out io.Writer) (config, error) {
 	var c config
 	fs := c.flags(getenv)
@@ -52,7 +53,7 @@ func parseFlags(args []string, getenv func(string) string, out io.Writer) (confi
 		return config{}, err
 	}
 	if fs.NArg() > 0 {
-		return config{}, fmt.Errorf("unexpected argument %q: everything is said with flags", fs.Arg(0))
+		return config{}, fmt.Errorf("unexpected argument %q: the program takes flags only", fs.Arg(0))
 	}
 	return c, errors.Join(c.validate(), c.identify(getenv))
 }
@@ -73,7 +74,7 @@ func (c *config) flags(getenv func(string) string) *flag.FlagSet {
 	fs.BoolVar(&c.holdFailing, "hold-failing", true,
 		"whether a change waits while the previous rollout fails; the annotation "+trigger.WhileFailing+" of a workload comes first")
 	fs.DurationVar(&c.progressDeadline, "progress-deadline", 10*time.Minute,
-		"time without progress after which the rollout of a StatefulSet or DaemonSet counts as failing; Deployments have deadlines of their own")
+		"time without progress after which the rollout of a StatefulSet or DaemonSet counts as failing; Deployments have their own deadlines")
 	fs.BoolVar(&c.dryRun, "dry-run", false, "only log what the controller would do")
 	fs.BoolVar(&c.releases, "releases", true,
 		"whether the controller releases edits of objects with the annotation "+release.Annotation+"; if false, it reads no pods")
@@ -146,7 +147,7 @@ func (c config) validate() error {
 		refuse("--driver-namespace is missing: name the namespace of the driver's pods, or set $POD_NAMESPACE")
 	}
 	if c.leaderElect && c.leaseNamespace == "" {
-		refuse("--lease-namespace is missing: give one, set $POD_NAMESPACE, or say --leader-elect=false if no other controller runs")
+		refuse("--lease-namespace is missing: give one, set $POD_NAMESPACE, or set --leader-elect=false if no other controller runs")
 	}
 	if problems := validation.IsDNS1123Subdomain(c.leaseName); len(problems) > 0 {
 		refuse("--lease-name %q: %s", c.leaseName, strings.Join(problems, "; "))

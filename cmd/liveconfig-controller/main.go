@@ -1,5 +1,6 @@
-// Command liveconfig-controller is what runs once per cluster. It makes a change of a ConfigMap or Secret a
-// revision of the workloads that the object triggers, and releases edits of objects step by step.
+// Command liveconfig-controller is what runs once per cluster. It makes a change of a ConfigMap or
+// Secret a revision of the workloads that the object triggers, and releases edits of objects step
+// by step.
 package main
 
 import (

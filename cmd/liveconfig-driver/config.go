@@ -25,7 +25,7 @@ const maxDriverName = 63
 // leastRecheck is what a watch's timeout, which is in whole seconds, can be made of.
 const leastRecheck = 2 * time.Second
 
-// config is what the flags say.
+// config has the values of the flags.
 type config struct {
 	endpoint, nodeID, driverName, kubeconfig string
 	podNamespace                             string // Of the driver's own pod; empty if that is not known.
@@ -41,7 +41,8 @@ type config struct {
 	logFormat                                string
 }
 
-// parseFlags reads and checks the flags. It writes the usage to out when asked for help or given a flag it does not know.
+// parseFlags reads and checks the flags. It writes the usage to out when asked for help or given a
+// flag it does not know.
 func parseFlags(args []string, getenv func(string) string, out io.Writer) (config, error) {
 	c := config{podNamespace: getenv("POD_NAMESPACE")}
 	fs := c.flags(getenv)
@@ -50,7 +51,7 @@ func parseFlags(args []string, getenv func(string) string, out io.Writer) (confi
 		return config{}, err
 	}
 	if fs.NArg() > 0 {
-		return config{}, fmt.Errorf("unexpected argument %q: everything is said with flags", fs.Arg(0))
+		return config{}, fmt.Errorf("unexpected argument %q: the program takes flags only", fs.Arg(0))
 	}
 	return c, c.validate()
 }
@@ -171,7 +172,8 @@ func (c config) checkManifests() error {
 	return errors.Join(m...)
 }
 
-// checkRegistration also sees that the socket's path is not too long: the driver's name is a part of it.
+// checkRegistration also sees that the socket's path is not too long: the driver's name is a part
+// of it.
 func (c config) checkRegistration() error {
 	if c.registrationDir == "" {
 		return nil

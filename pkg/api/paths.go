@@ -15,8 +15,8 @@ const (
 	maxElement = 255
 )
 
-// maxElements is how many elements a path may have. No program needs more, and each one is a directory that a writer
-// makes and walks.
+// maxElements is how many elements a path may have. No program needs more, and each one is a
+// directory that a writer makes and walks.
 const maxElements = 64
 
 // path returns the cleaned path of an item, or "" after a mistake.
@@ -40,8 +40,9 @@ func (p *parser) path(at *field.Path, value any) string {
 	return clean
 }
 
-// pathProblem says what is wrong with the path of an item, or "". The volume keeps names that start with two dots at
-// its root for itself, and cleaning can bring such a name to the root, so both spellings are checked.
+// pathProblem returns what is wrong with the path of an item, or "". The volume keeps names that
+// start with two dots at its root for itself, and cleaning can bring such a name to the root, so
+// both spellings are checked.
 func pathProblem(raw, clean string) string {
 	elements := strings.Split(raw, "/")
 	tooLong := func(element string) bool { return len(element) > maxElement }
@@ -69,7 +70,7 @@ func pathProblem(raw, clean string) string {
 	}
 }
 
-// repeats says what an explicit path given twice in the same spelling means.
+// repeats is what an explicit path given twice in the same spelling means.
 type repeats int
 
 const (
@@ -84,14 +85,16 @@ type placed struct {
 	optional bool
 }
 
-// pathSet holds the explicit paths of a volume by their cleaned spelling, to find those that can never stand in one tree. A file
-// and a file below it can take turns if one of them is optional; whether both exist is seen when the objects are read.
+// pathSet holds the explicit paths of a volume by their cleaned spelling, to find those that can
+// never stand in one tree. A file and a file below it can take turns if one of them is optional;
+// whether both exist is seen when the objects are read.
 type pathSet struct {
 	repeats repeats
-	// optional says whether the source that is being read is.
+	// optional reports whether the source that is being read is.
 	optional bool
 	files    map[string]placed
-	// dirs are the directories that files need, each with the first file that needs it, a required one before any optional one.
+	// dirs are the directories that files need, each with the first file that needs it, a required
+	// one before any optional one.
 	dirs map[string]placed
 }
 

@@ -39,17 +39,17 @@ const (
 	longestPatchRetry = 10 * time.Second
 )
 
-// Config says how a Remover works. All fields but DryRun are required.
+// Config configures a Remover. All fields but DryRun are required.
 type Config struct {
 	Client     kubernetes.Interface
 	DriverName string
-	// Namespace and Selector, which is a label selector, tell the driver's pods from others.
+	// Namespace and Selector, which is a label selector, select the driver's pods.
 	Namespace, Selector string
 	// Registry is where the metrics are registered.
 	Registry prometheus.Registerer
 	// Queues counts the work that waits.
 	Queues workqueue.MetricsProvider
-	// DryRun says that the Remover only logs which taints it would remove.
+	// DryRun means that the Remover only logs which taints it would remove.
 	DryRun bool
 }
 
@@ -156,7 +156,7 @@ func (r *Remover) sync(ctx context.Context, name string) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
-	case apierrors.IsInvalid(err): // Its taints have changed, which the cache will say.
+	case apierrors.IsInvalid(err): // Its taints have changed, which the cache will have.
 		r.queue.AddAfter(name, firstPatchRetry)
 		return nil
 	case err != nil:
@@ -196,8 +196,8 @@ type operation struct {
 	Value *corev1.Taint `json:"value,omitempty"`
 }
 
-// patchOf returns the JSON patch that removes our taints. It names them by their places, and fails on
-// the API server where another taint has come to such a place meanwhile.
+// patchOf returns the JSON patch that removes our taints. It names them by their places, and fails
+// on the API server where another taint has come to such a place meanwhile.
 func patchOf(taints []corev1.Taint) ([]byte, error) {
 	var patch []operation
 	for i, taint := range slices.Backward(taints) { // Places before it stay what they are.

@@ -36,7 +36,8 @@ const (
 // retryHeld is how soon it is tried again what others have to allow.
 const retryHeld = time.Minute
 
-// reportedTexts remembers the last text that the controller reported about each workload or copy, so that it reports it once.
+// reportedTexts remembers the last text that the controller reported about each workload or copy,
+// so that it reports it once.
 type reportedTexts[K comparable] struct {
 	mu   sync.Mutex // Guards last.
 	last map[K]string
@@ -46,7 +47,8 @@ func newReportedTexts[K comparable]() *reportedTexts[K] {
 	return &reportedTexts[K]{last: map[K]string{}}
 }
 
-// replace reports whether a text is another than the last about something, and remembers it. The empty text is never new.
+// replace reports whether a text is another than the last about something, and remembers it. The
+// empty text is never new.
 func (s *reportedTexts[K]) replace(about K, text string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +68,8 @@ func (c *Controller) reportHeld(ctx context.Context, h *cachedWorkload, s plan.S
 	c.reportHeldText(ctx, h, d.Held, heldText(h, s, d.Held))
 }
 
-// reportHeldText reports once why the controller holds a change back: by an Event, and in the log, which lasts longer.
+// reportHeldText reports once why the controller holds a change back: by an Event, and in the log,
+// which lasts longer.
 func (c *Controller) reportHeldText(ctx context.Context, h *cachedWorkload, reason plan.Held, text string) {
 	c.cfg.Metrics.held(h.is.Ref, reason)
 	if !c.reported.replace(h.is.Ref, text) {
@@ -98,10 +101,10 @@ func (c *Controller) holdBackOrReturn(ctx context.Context, h *cachedWorkload, er
 	switch {
 	case errors.As(err, &waiting):
 		c.reportHeldText(ctx, h, plan.HeldByProblem, state.HeldBackPrefix+waiting.text)
-		c.workloads.AddAfter(h.is.Ref, c.retryAfter(h.is.Ref, waiting)) // What rights and quotas allow is in no cache.
+		c.workloads.AddAfter(h.is.Ref, c.retryAfter(h.is.Ref, waiting)) // No cache has rights and quotas.
 		return nil
 	case errors.Is(err, errChanged), apierrors.IsNotFound(err):
-		c.workloads.AddAfter(h.is.Ref, time.Second) // The cache is about to say the same.
+		c.workloads.AddAfter(h.is.Ref, time.Second) // The cache will have the same soon.
 		return nil
 	case ctx.Err() == nil:
 		c.reportHeldText(ctx, h, plan.HeldByProblem, "Not rolled out for now: "+err.Error())
@@ -169,8 +172,8 @@ func undoneText(h *cachedWorkload, s plan.State, d plan.Decision) string {
 	return text + ". It stays so until a source is edited"
 }
 
-// unknownTrigger says that a trigger does not exist and that nothing uses it, which is mostly a slip of the pen, and what to
-// type.
+// unknownTrigger explains that a trigger does not exist and that nothing uses it, mostly a typing
+// error, and what to type.
 func (h *cachedWorkload) unknownTrigger(o trigger.Object) string {
 	text := fmt.Sprintf("%s triggers rollouts, but does not exist, and the pod template does not use it", o)
 	_, annotation, _ := trigger.Wanted(h.is.Annotations)
@@ -207,7 +210,8 @@ func (h *cachedWorkload) usedSources() []trigger.Object {
 	return slices.Compact(used)
 }
 
-// nearest returns the object that was probably meant, of the same kind rather than of the other, or o itself.
+// nearest returns the object that was probably meant, of the same kind rather than of the other, or
+// o itself.
 func nearest(o trigger.Object, used []trigger.Object) trigger.Object {
 	var same, names []string
 	for _, u := range used {
@@ -279,7 +283,8 @@ func (c *Controller) reportNameTaken(o object, err error) {
 	}
 }
 
-// reportGone reports a copy that is gone for good to the workloads whose pods use it, or would use it after an undo.
+// reportGone reports a copy that is gone for good to the workloads whose pods use it, or would use
+// it after an undo.
 func (c *Controller) reportGone(o object) {
 	if !c.reportedGone.replace(o, "gone") {
 		return

@@ -20,9 +20,9 @@ func callLogger(logger klog.Logger, method string, req any) klog.Logger {
 	return logger.WithSink(sink)
 }
 
-// callSink adds to a line which call it is about. It adds the values when a line is written. Most calls
-// write none, and WithValues formats the values for each call: that takes eight allocations and 528
-// bytes instead of one and 64, and four times as long or more (BenchmarkCallLogger).
+// callSink adds to a line which call it is about. It adds the values when a line is written. Most
+// calls write none, and WithValues formats the values for each call: that takes eight allocations
+// and 528 bytes instead of one and 64, and four times as long or more (BenchmarkCallLogger).
 type callSink struct {
 	klog.LogSink
 

@@ -1,5 +1,5 @@
-// Package manifestsource serves ConfigMaps and Secrets from the manifests of a directory, in place of an API server: for trying
-// the driver out, for tests, and for machines without a cluster.
+// Package manifestsource serves ConfigMaps and Secrets from the manifests of a directory, in place
+// of an API server: for trying the driver out, for tests, and for machines without a cluster.
 //
 // It does not know volumes, pods other than by their namespaces, or what becomes of the content.
 package manifestsource
@@ -27,9 +27,11 @@ import (
 
 // Config is what a directory needs. Every field is required.
 type Config struct {
-	// Dir is the directory. Files that end with .yaml, .yml or .json are read; directories in it are not.
+	// Dir is the directory. Files that end with .yaml, .yml or .json are read; directories in it
+	// are not.
 	Dir string
-	// Changed is called after the snapshot of a key has changed, without any lock held. It must not block.
+	// Changed is called after the snapshot of a key has changed, without any lock held. It must not
+	// block.
 	Changed func(source.Key)
 	// Room is where the memory for the objects in use comes from.
 	Room source.Room
@@ -45,7 +47,8 @@ type Directory struct {
 	mu    sync.Mutex // Guards the fields below; never held while reading or calling out.
 	now   catalog
 	items map[api.Ref]*item
-	// isBehind says that the directory could not be read or watched, or that a file was left out because it is being written.
+	// isBehind means that the directory could not be read or watched, or that a file was left out
+	// because it is being written.
 	isBehind bool
 }
 
@@ -53,11 +56,11 @@ type Directory struct {
 type item struct {
 	users   int
 	now     source.Snapshot
-	account *budget.Account // What is taken of the room; fixed.
+	account *budget.Account // The room that the item takes; fixed.
 }
 
-// New reads a directory for the first time. Manifests with mistakes are not error: see [Directory.Problems]. The caller must
-// call [Directory.Run], which ends the watching.
+// New reads a directory for the first time. Manifests with mistakes are not error: see
+// [Directory.Problems]. The caller must call [Directory.Run], which ends the watching.
 func New(ctx context.Context, cfg Config) (*Directory, error) {
 	abs, err := filepath.Abs(cfg.Dir)
 	if err != nil {
@@ -118,8 +121,8 @@ func (d *Directory) follow(ctx context.Context) error {
 	}
 }
 
-// retryTime is how long until the directory is read without a change, after it could not be read or while a file is being
-// written.
+// retryTime is how long until the directory is read without a change, after it could not be read or
+// while a file is being written.
 const retryTime = time.Second
 
 // leastTime is how long the directory is left alone, whatever is due.
@@ -220,10 +223,11 @@ func (d *Directory) Objects() int {
 
 // ErrForeign is why a source in another namespace is refused.
 var ErrForeign = errors.New("with --manifests a pod reads the objects of its own namespace only: " +
-	"there is no API server that could say whether the owner of the other namespace consents")
+	"no API server can check whether the owner of the other namespace allows it")
 
-// Acquire counts one more user of the object. The returned function takes the user back and may be called more than once.
-// A source in another namespace than the pod's is refused with a *[source.RefusedError].
+// Acquire counts one more user of the object. The returned function takes the user back and may be
+// called more than once. A source in another namespace than the pod's is refused with a
+// *[source.RefusedError].
 func (d *Directory) Acquire(key source.Key) (release func(), err error) {
 	if key.Identity != access.Driver() {
 		return nil, &source.RefusedError{Key: key, Err: ErrForeign}
@@ -254,7 +258,8 @@ func (d *Directory) release(ref api.Ref) {
 	}
 }
 
-// Get returns what is known of an acquired object. The zero Snapshot stands for an object nobody has acquired.
+// Get returns what is known of an acquired object. The zero Snapshot stands for an object nobody
+// has acquired.
 func (d *Directory) Get(key source.Key) source.Snapshot {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -265,7 +270,8 @@ func (d *Directory) Get(key source.Key) source.Snapshot {
 	return it.now
 }
 
-// refresh brings the snapshots of all objects in use to what is known now, and reports those that have changed.
+// refresh brings the snapshots of all objects in use to what is known now, and reports those that
+// have changed.
 func (d *Directory) refresh() {
 	var changed []source.Key
 	d.mu.Lock()
@@ -310,8 +316,8 @@ func (d *Directory) refreshLocked(ref api.Ref, it *item) (changed bool) {
 	return isOther || (next.Err == nil) != (before.Err == nil) || next.Err != nil && next.Err.Error() != before.Err.Error()
 }
 
-// admit takes the room that the content needs, in place of what the one before had. If there is not enough, the content must
-// not be taken, and is looked at again when there may be.
+// admit takes the room that the content needs, in place of what the one before had. If there is not
+// enough, the content must not be taken, and is looked at again when there may be.
 func (d *Directory) admit(it *item, c api.Content) error {
 	cost := source.CostOf(c)
 	take, when := it.account.Resize, it.account.WhenRoom
@@ -330,8 +336,8 @@ func (d *Directory) admit(it *item, c api.Content) error {
 	return err
 }
 
-// Choose returns whose credentials read ref for the pod: none are needed for the pod's own namespace, and none are
-// enough for another one.
+// Choose returns whose credentials read ref for the pod: none are needed for the pod's own
+// namespace, and none are enough for another one.
 func (*Directory) Choose(pod api.Pod, ref api.Ref) access.Identity {
 	if ref.Namespace == pod.Namespace {
 		return access.Driver()

@@ -59,8 +59,8 @@ func (d *Driver) checkInstallation(ctx context.Context) error {
 	return d.cfg.Installation.Check(ctx)
 }
 
-// NodeUnpublishVolume removes the volume and the target path. It is no error if one of them is gone
-// already.
+// NodeUnpublishVolume removes the volume and the target path. It is not an error if one of them is
+// gone already.
 func (d *Driver) NodeUnpublishVolume(
 	ctx context.Context, req *csi.NodeUnpublishVolumeRequest,
 ) (*csi.NodeUnpublishVolumeResponse, error) {

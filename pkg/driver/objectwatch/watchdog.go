@@ -160,7 +160,7 @@ func (f *Follower) endWatchRequest(body io.ReadCloser, err error) (io.ReadCloser
 	if err == nil { // The answer came just when the request was given up.
 		_ = body.Close()
 	}
-	return nil, errRelist // The request's own error would say that it was cancelled.
+	return nil, errRelist // The request's own error is only that it was cancelled.
 }
 
 // noteAnswer records that a watch is open, unless the request failed or was given up.

@@ -19,17 +19,17 @@ const (
 	bytesPerInode  = 1 << 10  // The inode and the name of a file, directory or link.
 	// bytesPerPublish is for a call and for what it reads before the size of that is known.
 	bytesPerPublish = 256 << 10
-	bytesPerUse     = 1 << 10 // What a volume stores of each source, even one with other users.
-	bytesPerItem    = 128     // What a volume stores of each item, besides its key and path.
+	bytesPerUse     = 1 << 10 // Of each source of a volume, even one with other users.
+	bytesPerItem    = 128     // Of each item of a volume, besides its key and path.
 	// bytesUnasked is how much a sync may render without asking for room. Few syncs run at a time,
 	// and a publish has bytesPerPublish.
 	bytesUnasked = 64 << 10
 )
 
-// roomTimeout is how long a change may wait for room before an Event on the pod reports it. A change of an object
-// that many volumes share takes the room twice, and each volume gives half of it back [graceTime]
-// to twice that later. New volumes get no more than three quarters of all room, so the rest is
-// enough for all volumes within three rounds.
+// roomTimeout is how long a change may wait for room before an Event on the pod reports it. A
+// change of an object that many volumes share takes the room twice, and each volume gives half of
+// it back [graceTime] to twice that later. New volumes get no more than three quarters of all room,
+// so the rest is enough for all volumes within three rounds.
 const roomTimeout = 8 * graceTime
 
 // admission decides whether the node has room for the files of volumes.
@@ -100,7 +100,7 @@ func (a *admission) reserveLocked(p *projection, view *volumefs.View, needed int
 	if !p.isLive() {
 		return nil // admitFiles has taken it.
 	}
-	a.chargeLocked(p, view) // What the last write left behind may be gone.
+	a.chargeLocked(p, view) // Files that the last write left behind may be gone.
 	account := p.memory.account
 	wanted := account.Size() + needed
 	if a.planner.removesFilesLocked(p) {

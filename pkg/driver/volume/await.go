@@ -12,7 +12,7 @@ const firstReadTimeout = 20 * time.Second
 
 // await returns when the files of the volume can be planned. When the publish timeout ends, it
 // returns what is in the way. The timeout begins with the API server's first answer, because it is
-// for missing objects. While await waits, Events on the pod say for what.
+// for missing objects. While await waits, Events on the pod name what it waits for.
 func (m *Manager) await(ctx context.Context, v *volume) error {
 	answer := time.After(firstReadTimeout)
 	var limit <-chan time.Time

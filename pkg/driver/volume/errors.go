@@ -126,7 +126,7 @@ var errWorkedOn = errors.New("the volume is being worked on, and that takes long
 // missing.
 type unreadError struct {
 	key source.Key
-	err error // Why, as the API server or the network says; nil while the first answer is awaited.
+	err error // The error of the API server or of the network; nil while the first answer is awaited.
 }
 
 func (e *unreadError) Error() string {
@@ -136,7 +136,7 @@ func (e *unreadError) Error() string {
 	return fmt.Sprintf("%s cannot be read: %v%s", e.key.Ref, e.err, e.remedy())
 }
 
-// remedy says what the user can do, if that is known.
+// remedy returns what the user can do, if that is known.
 func (e *unreadError) remedy() string {
 	id := e.key.Identity
 	switch {
@@ -168,7 +168,7 @@ func (e *unreadError) kind() Kind {
 // sourcesError lists everything that is in the way when at least one source could not be read.
 type sourcesError struct {
 	unread  []*unreadError      // At least one, in the order of the sources.
-	missing *plans.MissingError // What the sources that could be read lack; nil for nothing.
+	missing *plans.MissingError // The keys and objects that are missing in the sources that could be read; nil for none.
 }
 
 // newSourcesError adds what [plans.Prepare] found missing in the sources that could be read.

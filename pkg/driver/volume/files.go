@@ -37,8 +37,8 @@ type projected struct {
 	changed time.Time
 }
 
-// setProjectedLocked stores the objects that the files come from. It returns when the newest change was
-// made that has reached the files; zero for none. Not each change of an object moves its time.
+// setProjectedLocked stores the objects that the files come from. It returns when the newest change
+// was made that has reached the files; zero for none. Not each change of an object moves its time.
 func (f *files) setProjectedLocked(contents map[api.Ref]api.Content) (reached time.Time) {
 	next := make(map[api.Ref]projected, len(contents))
 	for ref, c := range contents {
@@ -183,7 +183,8 @@ func (s *syncer) checkMountsLocked(p *projection) {
 	}
 }
 
-// findLocked looks for the mount of a volume that shares its files, and returns why it is not there.
+// findLocked looks for the mount of a volume that shares its files, and returns why it is not
+// there.
 func (s *syncer) findLocked(v *volume) error {
 	view, err := s.views.Open(v.record.TargetPath)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 // planner finds out what the files of a volume must be, by what is known of its sources now.
 type planner struct{ sources Sources }
 
-// planLocked returns the files that the sources ask for, before anything is rendered, and the objects
-// that they come from. The error names everything that is in the way. p.mu is held, unless the
-// volume is being published.
+// planLocked returns the files that the sources ask for, before anything is rendered, and the
+// objects that they come from. The error names everything that is in the way. p.mu is held, unless
+// the volume is being published.
 func (pl planner) planLocked(p *projection) (plans.Plan, map[api.Ref]api.Content, error) {
 	spec := p.spec
 	contents := make(map[api.Ref]api.Content, len(p.keys))
@@ -57,8 +57,8 @@ func (pl planner) planLocked(p *projection) (plans.Plan, map[api.Ref]api.Content
 	return plan, contents, err
 }
 
-// removesFilesLocked reports whether files of the volume must go because their source may no longer be
-// read.
+// removesFilesLocked reports whether files of the volume must go because their source may no longer
+// be read.
 func (pl planner) removesFilesLocked(p *projection) bool {
 	return p.followsLossLocked() && len(pl.lostLocked(p)) > 0
 }
@@ -100,7 +100,7 @@ func (pl planner) polledLocked(p *projection) (polled []source.Key) {
 }
 
 // isFirstRead reports that the API server has not answered yet for a source, so it is too early to
-// say what is wrong.
+// report a problem.
 func isFirstRead(err error) bool {
 	sources, ok := asSources(err)
 	return ok && slices.ContainsFunc(sources.unread, func(u *unreadError) bool { return u.err == nil })

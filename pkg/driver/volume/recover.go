@@ -17,9 +17,9 @@ import (
 
 // Recover takes over the volumes that an earlier run of the driver left mounted, and queues each
 // for a sync. It drops a record without a mount: the node was restarted, or the driver stopped
-// before the volume was visible. If the node cannot say what is mounted, Recover takes the volume
-// to be mounted. It reports records that cannot be read, and leaves them and the tokens of their
-// volumes.
+// before the volume was visible. If the node does not report what is mounted, Recover takes the
+// volume to be mounted. It reports records that cannot be read, and leaves them and the tokens of
+// their volumes.
 func (m *Manager) Recover(ctx context.Context) error {
 	unreadable := m.cfg.EarlierRecords.Each(func(r state.Record) {
 		end := m.stalls.begin(r.VolumeID)
@@ -60,8 +60,8 @@ func (m *Manager) mountedVolume(r state.Record) (v *volume, mistake error) {
 }
 
 // adopt takes over a mounted volume without touching its files, and queues it for a sync. If its
-// attributes or sources are refused, the volume stays as it is, and its condition says why. adopt
-// fails when another volume is on the target.
+// attributes or sources are refused, the volume stays as it is, and its condition has the reason.
+// adopt fails when another volume is on the target.
 func (m *Manager) adopt(ctx context.Context, v *volume, mistake error) error {
 	p := v.projection()
 	p.frozen = mistake != nil || p.spec.UpdatePolicy == api.UpdateNever
@@ -95,8 +95,8 @@ func (m *Manager) adopt(ctx context.Context, v *volume, mistake error) error {
 }
 
 // adoptShared makes a volume that was found mounted one of the projection that has its files, if an
-// earlier volume is on the same file system. Else the volume's own projection is the first one there,
-// which new volumes may join. The error says why the files cannot be updated.
+// earlier volume is on the same file system. Else the volume's own projection is the first one
+// there, which new volumes may join. The error is why the files cannot be updated.
 func (m *Manager) adoptShared(v *volume, own *projection) (isJoined bool, problem error) {
 	other := m.withSameFiles(v)
 	if other == nil {
@@ -122,8 +122,8 @@ func (m *Manager) adoptShared(v *volume, own *projection) (isJoined bool, proble
 	return true, nil
 }
 
-// withSameFiles returns the projection of another volume that has the same file system; nil for none,
-// or if the node cannot say.
+// withSameFiles returns the projection of another volume that has the same file system; nil for
+// none, or if the node does not report mounts.
 func (m *Manager) withSameFiles(v *volume) *projection {
 	mount, err := m.cfg.Mounts.Find(v.record.TargetPath)
 	if err != nil {
@@ -146,8 +146,8 @@ func (m *Manager) mountOf(v *volume) volumefs.Mount {
 	return v.mount
 }
 
-// addReadersLocked makes the identities of these keys readers of the projection too. An earlier run of
-// the driver may have chosen others: then all of them must be allowed to read the sources.
+// addReadersLocked makes the identities of these keys readers of the projection too. An earlier run
+// of the driver may have chosen others: then all of them must be allowed to read the sources.
 func (m *Manager) addReadersLocked(p *projection, keys []source.Key) error {
 	more := slices.DeleteFunc(slices.Clone(keys), func(key source.Key) bool { return slices.Contains(p.keys, key) })
 	if len(more) == 0 || p.frozen {

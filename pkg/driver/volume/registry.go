@@ -61,8 +61,8 @@ func (r *registry) endUseLocked(p *projection, key source.Key) {
 	}
 }
 
-// addCopyLocked makes the stable copy of a source known as one more object that a projection uses. The mu of
-// p is held.
+// addCopyLocked makes the stable copy of a source known as one more object that a projection uses.
+// The mu of p is held.
 func (r *registry) addCopyLocked(p *projection, key source.Key, c *stableCopy) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,8 +103,8 @@ func (r *registry) removeProjection(p *projection) {
 	}
 }
 
-// offer returns the projection that volumes of the shape of p may join. The first one to ask is that
-// projection from now on.
+// offer returns the projection that volumes of the shape of p may join. The first one to ask is
+// that projection from now on.
 func (r *registry) offer(p *projection) *projection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,8 +122,8 @@ func (r *registry) supersede(p *projection) {
 	r.shared[p.shape] = p
 }
 
-// addReadersLocked adds sources to a projection, so that it has those of another one too. The mu of p is
-// held.
+// addReadersLocked adds sources to a projection, so that it has those of another one too. The mu of
+// p is held.
 func (r *registry) addReadersLocked(p *projection, keys []source.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -26,8 +26,8 @@ type follower struct {
 	registry *registry
 }
 
-// followLocked begins to use the copies of the sources that are released now, and ends the use of others. A
-// source that is gone may come back as a released one.
+// followLocked begins to use the copies of the sources that are released now, and ends the use of
+// others. A source that is gone may come back as a released one.
 func (f follower) followLocked(p *projection) error {
 	for _, key := range p.keys {
 		s := f.sources.Get(key)
@@ -64,8 +64,9 @@ func (f follower) noteFoundLocked(p *projection) {
 
 func isReleased(c api.Content) bool { return c.Release != nil && c.Release.IsReleased }
 
-// contentLocked returns the content of a source for the pods of a projection: for a released source, the
-// candidate or what its stable copy has. The error means that the files stay as they are.
+// contentLocked returns the content of a source for the pods of a projection: for a released
+// source, the candidate or what its stable copy has. The error means that the files stay as they
+// are.
 func (pl planner) contentLocked(p *projection, key source.Key, content api.Content) (api.Content, *unreadError) {
 	if !isReleased(content) {
 		return content, nil
@@ -98,8 +99,8 @@ func (pl planner) contentLocked(p *projection, key source.Key, content api.Conte
 	return stable, nil
 }
 
-// showsCandidateLocked reports whether the pods get what a source has now. All pods that share the files
-// must be exposed. Candidates that are shown together are shown together or not at all.
+// showsCandidateLocked reports whether the pods get what a source has now. All pods that share the
+// files must be exposed. Candidates that are shown together are shown together or not at all.
 func (pl planner) showsCandidateLocked(p *projection, key source.Key, content api.Content) bool {
 	e := pl.exposureLocked(p, key)
 	if !isShownToAllLocked(p, e, content.Release.Digest) {
@@ -139,8 +140,8 @@ func (d *describer) releaseLocked(p *projection, ref api.Ref) *statusz.Release {
 	return nil
 }
 
-// exposureLocked returns who is shown the candidate of a source. An exposure that cannot be read shows it
-// to nobody.
+// exposureLocked returns who is shown the candidate of a source. An exposure that cannot be read
+// shows it to nobody.
 func (pl planner) exposureLocked(p *projection, key source.Key) release.Exposure {
 	c, isFollowed := p.copies[key]
 	if !isFollowed {

@@ -13,7 +13,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
-// syncer makes the files of volumes equal to what their sources say.
+// syncer makes the files of volumes equal to what their sources have.
 type syncer struct {
 	planner   planner
 	follower  follower

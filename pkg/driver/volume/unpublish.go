@@ -61,8 +61,8 @@ func (m *Manager) unmount(ctx context.Context, volumeID, target string) error {
 	return err
 }
 
-// forget takes a volume out of its projection, and gives its memory back. It waits for a sync that is
-// under way; a later sync does nothing for the volume.
+// forget takes a volume out of its projection, and gives its memory back. It waits for a sync that
+// is under way; a later sync does nothing for the volume.
 func (m *Manager) forget(v *volume) {
 	p := v.lock()
 	v.phase.set(gone)

@@ -1,7 +1,8 @@
 // Package fileset reads the files of sources as one consistent set, and reports when they change.
 //
-// A volume that is switched as a whole, by the link ..data, is read through that link once, whatever of it is asked for:
-// what is read is of one moment. Files of other volumes are read one by one, and again if one of them changed meanwhile.
+// A volume that is switched as a whole, by the link ..data, is read through that link once,
+// whatever of it is asked for: what is read is of one moment. Files of other volumes are read one
+// by one, and again if one of them changed meanwhile.
 //
 // The package does not know what the files mean to a program, and shows nobody what is in them.
 package fileset
@@ -25,11 +26,13 @@ import (
 )
 
 const (
-	// mostReads is how often files are read that change meanwhile, and pause how much longer each wait between is: more than
-	// four seconds in all. A volume that changes all the time is read in the fraction of a millisecond.
+	// mostReads is how often files are read that change meanwhile, and pause how much longer each
+	// wait between is: more than four seconds in all. A volume that changes all the time is read in
+	// the fraction of a millisecond.
 	mostReads = 40
 	pause     = 5 * time.Millisecond
-	// tick is more than what lies between two moments of the clock by which most kernels stamp files.
+	// tick is more than what lies between two moments of the clock by which most kernels stamp
+	// files.
 	tick = 20 * time.Millisecond
 )
 
@@ -49,7 +52,8 @@ type snapshot struct {
 
 func snapshotOf(path string) snapshot { return snapshot{path, look(path), time.Now()} }
 
-// isYoung reports whether a change may have come after the snapshot, and have left the same stamp as the one before it.
+// isYoung reports whether a change may have come after the snapshot, and have left the same stamp
+// as the one before it.
 func (s snapshot) isYoung() bool { return s.at.Sub(time.Unix(s.state.ctime.Unix())).Abs() < tick }
 
 // state changes with what is at a path. The zero value is that of nothing.
@@ -77,7 +81,8 @@ func (s Set) IsCurrent() bool {
 	return !slices.ContainsFunc(s.seen, func(one snapshot) bool { return look(one.path) != one.state })
 }
 
-// isYoung reports whether something changed so shortly before it was read that [Set.IsCurrent] would not notice another change.
+// isYoung reports whether something changed so shortly before it was read that [Set.IsCurrent]
+// would not notice another change.
 func (s Set) isYoung() bool { return slices.ContainsFunc(s.seen, snapshot.isYoung) }
 
 // paths are those at which a change shows.
@@ -89,8 +94,8 @@ func (s Set) paths() []string {
 	return all
 }
 
-// Read reads all files of the sources. What is wrong with one of them is said in its content. Beside an error there is a set
-// as well, for [Watcher.Watch]: a later change may end what is wrong.
+// Read reads all files of the sources. The problem of a file is in its content. Beside an error
+// there is a set as well, for [Watcher.Watch]: a later change may end what is wrong.
 func Read(ctx context.Context, sources []environ.Source) (Set, error) {
 	return readCurrent(ctx, func() Set { return readOnce(sources, everyName) })
 }
@@ -191,8 +196,8 @@ func (r *reader) readKey(path string) ([]environ.File, error) {
 	return []environ.File{{Name: filepath.Base(path), Data: data}}, nil
 }
 
-// locate finds the volume that a path leads into, if that is switched as a whole, and returns the directory of its files
-// and the path below.
+// locate finds the volume that a path leads into, if that is switched as a whole, and returns the
+// directory of its files and the path below.
 func (r *reader) locate(path string) (dir *os.File, name string, err error) {
 	for volume := filepath.Dir(path); ; volume = filepath.Dir(volume) {
 		if isSwitched(volume) {
@@ -223,7 +228,7 @@ func (r *reader) open(volume string) (*os.File, error) {
 	link := filepath.Join(volume, layout.DataLink)
 	dir, err := openDir(link)
 	if err != nil {
-		r.set.seen = append(r.set.seen, snapshot{path: link}) // What is there by now was not seen.
+		r.set.seen = append(r.set.seen, snapshot{path: link}) // The files that are there now were not seen.
 		return nil, err
 	}
 	r.volumes[volume] = dir
@@ -306,7 +311,8 @@ func readFile(dir *os.File, name string) ([]byte, error) {
 	if dir != nil {
 		at = int(dir.Fd())
 	}
-	// Whatever waits for another process when it is opened, as a named pipe does, must not be waited for.
+	// Whatever waits for another process when it is opened, as a named pipe does, must not be
+	// waited for.
 	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, opening(err)
@@ -327,7 +333,7 @@ func readFile(dir *os.File, name string) ([]byte, error) {
 	return data, err
 }
 
-// opening says what to do about an error.
+// opening returns what to do about an error.
 func opening(err error) error {
 	switch {
 	case errors.Is(err, unix.EACCES):

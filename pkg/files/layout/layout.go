@@ -1,5 +1,5 @@
-// Package layout has the names in the root of a volume that are not files of its user. The driver writes
-// them, and liveconfig-exec reads through them. They are the kubelet's.
+// Package layout has the names in the root of a volume that are not files of its user. The driver
+// writes them, and liveconfig-exec reads through them. They are the kubelet's.
 //
 // It does not know what the names lead to.
 package layout

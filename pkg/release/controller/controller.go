@@ -1,5 +1,5 @@
-// Package controller releases edits of ConfigMaps and Secrets: it checks an edit, has the drivers show it
-// to some pods, watches those, and then promotes the edit or takes it back.
+// Package controller releases edits of ConfigMaps and Secrets: it checks an edit, has the drivers
+// show it to some pods, watches those, and then promotes the edit or takes it back.
 //
 // All that it knows is in the objects and their stable copies, so it may be killed at any time. It
 // writes nothing but stable copies. It does not know nodes, drivers, or rollouts by restart.
@@ -48,7 +48,7 @@ const (
 // `kubectl replace --force` delete an object and create it again.
 const goneTime = 10 * time.Second
 
-// Config says how a controller works. All fields but Namespaces and the last two are required.
+// Config configures a controller. All fields but Namespaces and the last two are required.
 type Config struct {
 	Client   kubernetes.Interface
 	Metadata metadata.Interface
@@ -66,10 +66,10 @@ type Config struct {
 	Registry prometheus.Registerer
 	// Queues counts the work that waits.
 	Queues workqueue.MetricsProvider
-	// Secrets says whether Secrets can be released. Without it nothing about them is asked of the API
-	// server.
+	// Secrets decides whether Secrets can be released. Without it nothing about them is asked of
+	// the API server.
 	Secrets bool
-	// DryRun says that nothing is written but the log.
+	// DryRun means that nothing is written but the log.
 	DryRun bool
 }
 
@@ -177,7 +177,7 @@ func (c *Controller) reconcile(ctx context.Context, u unit) (after time.Duration
 		return 0, err
 	}
 	if slices.ContainsFunc(members, func(m *member) bool { return m.copy == nil }) {
-		return 0, nil // A dry run, or the API server refuses the copy: then an Event says why.
+		return 0, nil // A dry run, or the API server refuses the copy: then an Event has the reason.
 	}
 	pods, isSynced := c.pods.of(ctx, u, members, c.queue.Add)
 	if !isSynced {

@@ -43,8 +43,8 @@ func newPodCaches(cfg Config) *podCaches {
 	return &podCaches{cfg: cfg, namespaces: map[string]*podCache{}}
 }
 
-// of returns the pods that use members of a unit. From then on, changed is called with the unit when
-// one of its pods changes. It is not synced until all pods of the namespace were seen once.
+// of returns the pods that use members of a unit. From then on, changed is called with the unit
+// when one of its pods changes. It is not synced until all pods of the namespace were seen once.
 func (c *podCaches) of(ctx context.Context, u unit, members []*member, changed func(unit)) (pods []plan.Pod, isSynced bool) {
 	p := c.begin(ctx, u.namespace, changed)
 	refs := map[object]struct{}{}
@@ -189,8 +189,8 @@ func (p *podCache) transform(o any) (any, error) {
 	return kept, nil
 }
 
-// usesOfAttributes finds the objects that volumes name. Pods of one workload have the same attributes,
-// and to parse them at each change of a pod would take long.
+// usesOfAttributes finds the objects that volumes name. Pods of one workload have the same
+// attributes, and to parse them at each change of a pod would take long.
 type usesOfAttributes struct {
 	driver, namespace string
 
@@ -226,7 +226,7 @@ func (a *usesOfAttributes) ofVolume(attributes map[string]string) []object {
 	}
 	spec, err := api.Parse(attributes, a.namespace)
 	if err != nil || spec.UpdatePolicy == api.UpdateNever {
-		a.known[key] = nil // The driver says what is wrong. A volume that never updates proves nothing.
+		a.known[key] = nil // The driver reports what is wrong. A volume that never updates proves nothing.
 		return nil
 	}
 	a.known[key] = spec.Refs()
@@ -267,8 +267,8 @@ func (s *seenPods) of(u unit, candidates []plan.Object, pods []plan.Pod) []plan.
 	return pods
 }
 
-// look remembers the pods that have a candidate. It is called before they are shown one, and whenever
-// nothing is wrong with them.
+// look remembers the pods that have a candidate. It is called before they are shown one, and
+// whenever nothing is wrong with them.
 func (s *seenPods) look(u unit, state plan.Unit) {
 	exposed := plan.Exposed(state)
 	s.mu.Lock()

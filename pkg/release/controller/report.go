@@ -49,8 +49,8 @@ type about struct {
 
 func newReports() *reports { return &reports{last: map[about]string{}, gone: map[object]time.Time{}} }
 
-// replace stores the last text about an object, and reports whether the text before was another one.
-// It returns false for the empty text, which ends what was reported.
+// replace stores the last text about an object, and reports whether the text before was another
+// one. It returns false for the empty text, which ends what was reported.
 func (r *reports) replace(o object, reason, text string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +119,8 @@ func (c *Controller) reportRefused(ctx context.Context, m *member, refused strin
 	}
 }
 
-// reportNoCopy reports an object whose stable copy the API server refuses. What may pass is logged only.
+// reportNoCopy reports an object whose stable copy the API server refuses. Anything that may pass
+// is logged only.
 func (c *Controller) reportNoCopy(ctx context.Context, m *member, err error) {
 	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 		return

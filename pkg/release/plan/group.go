@@ -7,8 +7,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 )
 
-// withOf returns the candidates that are shown together. Those that were promoted a moment ago, while
-// others were not yet, are still among them.
+// withOf returns the candidates that are shown together. Those that were promoted a moment ago,
+// while others were not yet, are still among them.
 func withOf(u Unit, changed []Object) map[string]string {
 	if u.Settings.Group == "" {
 		return nil
@@ -38,14 +38,14 @@ func (u Unit) isPromoted(name string, e release.Exposure) bool {
 	return slices.ContainsFunc(u.Objects, func(o Object) bool { return o.Name == name && !o.isChanged() && o.Together == e.Together() })
 }
 
-// isByPerson reports whether a person has ended the release of one object: the plugin does not know of
-// its group.
+// isByPerson reports whether a person has ended the release of one object: the plugin does not know
+// of its group.
 func isByPerson(e release.Exposure, o Object) bool {
 	return e.Digest == o.Candidate && e.State.IsFinal() && len(e.With) == 0
 }
 
-// isSpreading reports whether another object of the group says that the candidate of this one is shown
-// together with its own: then this one is a write behind.
+// isSpreading reports whether another object of the group has an exposure by which the candidate of
+// this one is shown together with its own: then this one is a write behind.
 func (r run) isSpreading(o Object) bool {
 	return slices.ContainsFunc(r.changed, func(other Object) bool {
 		e := other.Exposure

@@ -10,20 +10,21 @@ type Pod struct {
 	Name, UID string
 	// Created is when it was created, by the API server's clock.
 	Created time.Time
-	// IsReady is its condition, and Changed when that last changed, by the kubelet's clock and in whole
-	// seconds.
+	// IsReady is its condition, and Changed when that last changed, by the kubelet's clock and in
+	// whole seconds.
 	IsReady bool
 	Changed time.Time
-	// Restarts counts those of all containers, and Ended is when a container last ended that was started
-	// again.
+	// Restarts counts those of all containers, and Ended is when a container last ended that was
+	// started again.
 	Restarts int
 	Ended    time.Time
-	// HasFailed says that all its containers have ended, and will not be started again.
+	// HasFailed means that all its containers have ended, and will not be started again.
 	HasFailed bool
-	// SharesWith is equal for pods that may have one set of files; empty for a pod that has its own.
+	// SharesWith is equal for pods that may have one set of files; empty for a pod that has its
+	// own.
 	SharesWith string
-	// Before is what was seen of the pod when it got the candidate; nil for nothing, if the controller
-	// has started since.
+	// Before is what was seen of the pod when it got the candidate; nil for nothing, if the
+	// controller has started since.
 	Before *Seen
 }
 
@@ -37,9 +38,9 @@ type Seen struct {
 // Seen returns what is to be remembered of the pod.
 func (p Pod) Seen() *Seen { return &Seen{IsReady: p.IsReady, Changed: p.Changed, Restarts: p.Restarts} }
 
-// failure returns what has happened to a pod since it has the candidate; empty for nothing bad. What
-// was seen of it decides. If nothing was, the clock of its node does: a pod that was not Ready anyway
-// is no failure, and a new pod may take its time.
+// failure returns what has happened to a pod since it has the candidate; empty for nothing bad. Its
+// earlier state decides. If there is none, the clock of its node decides: a pod that was not Ready
+// anyway is not a failure, and a new pod may take its time.
 func (p Pod) failure(since time.Time) string {
 	since = since.Truncate(time.Second)
 	if p.Before == nil {

@@ -24,8 +24,8 @@ const (
 	longestPause = 7 * 24 * time.Hour
 )
 
-// Parse reads the annotation's value: YAML, of which JSON is a part. It returns the settings or every
-// mistake.
+// Parse reads the annotation's value: YAML, of which JSON is a part. It returns the settings or
+// every mistake.
 func Parse(text string) (Settings, []Mistake) {
 	if len(text) > longestAnnotation {
 		return Settings{}, []Mistake{{Line: 1, Text: fmt.Sprintf("has %d bytes, the most is %d", len(text), longestAnnotation)}}
@@ -52,7 +52,8 @@ func Parse(text string) (Settings, []Mistake) {
 	return s, nil
 }
 
-// GroupOf returns the group that the annotation names, also if it has mistakes elsewhere; empty for none.
+// GroupOf returns the group that the annotation names, also if it has mistakes elsewhere; empty for
+// none.
 func GroupOf(text string) string {
 	var named struct{ Group string }
 	if len(text) > longestAnnotation || yaml.Unmarshal([]byte(text), &named) != nil || len(validation.IsDNS1123Subdomain(named.Group)) > 0 {
@@ -239,7 +240,8 @@ func (p *parser) rule(n *yaml.Node, at string) Rule {
 	return r
 }
 
-// complete adds the format that the key's name says, and returns what the rule lacks or has too much.
+// complete adds the format that the key's name ends in, and returns what the rule lacks or has too
+// much.
 func (r *Rule) complete() (problem string) {
 	switch {
 	case r.Pair != nil && (r.Key != "" || r.Format != "" || r.CEL != "" || r.SchemaKey != ""):
@@ -259,7 +261,7 @@ func (r *Rule) complete() (problem string) {
 	return ""
 }
 
-// formatOf returns the format that the name of a key says; empty for none.
+// formatOf returns the format that the name of a key ends in; empty for none.
 func formatOf(key string) Format {
 	switch extension := strings.TrimPrefix(strings.ToLower(path.Ext(key)), "."); extension {
 	case "yml":

@@ -47,8 +47,8 @@ func (p Problem) String() string {
 	return at + ": " + p.Text
 }
 
-// Check returns every problem, in the order of the rules. A rule that cannot be checked, because its
-// schema or its expression is wrong, does not hold.
+// Check returns every problem, in the order of the rules. A rule that cannot be checked, because
+// its schema or its expression is wrong, does not hold.
 func Check(rules []settings.Rule, c Content) []Problem {
 	var problems []Problem
 	for i, rule := range rules {
@@ -106,7 +106,7 @@ func (k *checker) problem(key string, line int, format string, args ...any) {
 	k.problems = append(k.problems, Problem{Key: key, Line: line, Text: text})
 }
 
-// detail returns what an error says, if it may be shown.
+// detail returns the text of an error, if it may be shown.
 func (k *checker) detail(err error) string {
 	if k.content.IsSecret {
 		return ""

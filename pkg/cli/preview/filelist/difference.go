@@ -118,7 +118,7 @@ func (c change) file(name string, before, after map[string]tree.File) string {
 	if was && is && old.Mode != next.Mode {
 		text = fmt.Sprintf("file %s/%s: mode %s -> %s\n", c.path, shown(name), octal(old.Mode), octal(next.Mode))
 	}
-	if was && is && (old.User != nil || next.User != nil) { // Else the volume's owner says it.
+	if was && is && (old.User != nil || next.User != nil) { // Else the line of the volume has its owner.
 		if before, after := ownerOf(old, c.before.Tree), ownerOf(next, c.after.Tree); before != after {
 			text += fmt.Sprintf("file %s/%s: owner %s -> %s\n", c.path, shown(name), before, after)
 		}
