@@ -185,7 +185,7 @@ func nameProblem(name string, format Format) string {
 	case !format.Takes(name):
 		return `must be a variable's name in dotenv: letters, digits and "_", no digit first`
 	case strings.Contains(name, "/"):
-		return "must not contain a slash: beside as it is a name in the file, and no path"
+		return "must not contain a slash: beside as it is a name in the file, and not a path"
 	case strings.ContainsFunc(name, unicode.IsControl):
 		return "must not contain control characters"
 	case len(name) > maxName:

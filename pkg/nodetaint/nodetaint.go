@@ -126,7 +126,7 @@ func (r *Remover) next(ctx context.Context) bool {
 	defer r.queue.Done(name)
 	defer utilruntime.HandleCrashWithContext(ctx)
 	if err := r.sync(ctx, name); err != nil {
-		klog.FromContext(ctx).Error(err, "A node keeps its taint for now", logkeys.NodeID, name)
+		klog.FromContext(ctx).Error(err, "The controller cannot remove the taint of a node yet", logkeys.NodeID, name)
 		r.queue.AddRateLimited(name)
 		return true
 	}

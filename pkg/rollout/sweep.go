@@ -60,7 +60,7 @@ func (c *Controller) remove(ctx context.Context, r *cachedRevision) error {
 		err = apps.ControllerRevisions(r.Namespace).Delete(ctx, r.Name, options)
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("delete %s %s, which nobody wants back: %w", r.is.Kind, r.Name, err)
+		return fmt.Errorf("delete the unneeded revision %s %s: %w", r.is.Kind, r.Name, err)
 	}
 	return nil
 }

@@ -173,7 +173,7 @@ func (o *act) mustHold(ctx context.Context, p releases.Pair) error {
 		o.Remark("warning: %s", strings.Join(broken, "; "))
 		return nil
 	}
-	return errors.New(strings.Join(broken, "; ") + "; mend it, or use --force")
+	return errors.New(strings.Join(broken, "; ") + "; correct it, or use --force")
 }
 
 func (o *act) print(p releases.Pair, done string) error {

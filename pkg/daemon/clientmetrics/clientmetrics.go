@@ -46,7 +46,7 @@ func NewQueues(registry prometheus.Registerer) (*Queues, error) {
 		longest:    gauge("longest_running_processor_seconds", "How long the oldest item that is worked on has been."),
 		adds:       counter("adds_total", "Items that were added to a queue."),
 		retries:    counter("retries_total", "Items that were added again after a failure."),
-		wait:       histogram("queue_duration_seconds", "How long items wait before somebody works on them."),
+		wait:       histogram("queue_duration_seconds", "How long items wait until a worker takes them."),
 		work:       histogram("work_duration_seconds", "How long the work on an item takes."),
 	}
 	for _, c := range []prometheus.Collector{q.depth, q.unfinished, q.longest, q.adds, q.retries, q.wait, q.work} {

@@ -167,7 +167,7 @@ func (h *handler) Outcome(err error) {
 	case after.kind == Unread:
 		h.logger().Error(h.watcher.verdict(after), "No new volume can be published yet")
 	default:
-		h.logger().Error(after.err, "What is known of the CSIDriver object stays as it is")
+		h.logger().Error(after.err, "The driver cannot read the CSIDriver object, and uses its last state")
 	}
 }
 

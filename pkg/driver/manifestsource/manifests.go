@@ -90,7 +90,7 @@ func newWatcher(logger klog.Logger, dir string) *fileset.Watcher {
 			logger.Info("The kernel reports changes of the manifests again")
 			return
 		}
-		logger.Error(reason, "The manifests are looked at from time to time, because the kernel cannot report their changes",
+		logger.Error(reason, "The driver polls the manifests, because the kernel cannot report their changes",
 			logkeys.Delay, fileset.PollInterval)
 	}})
 }
@@ -190,7 +190,7 @@ func (d *Directory) log(logger klog.Logger, before, after []*Problem) {
 	logger = logger.WithValues(logkeys.Directory, d.cfg.Dir)
 	for _, p := range after {
 		if !contains(before, p) {
-			logger.Error(p, "A manifest is not served; the objects that it defined before stay as they are")
+			logger.Error(p, "The driver cannot serve a manifest; the objects that it defined before stay as they are")
 		}
 	}
 	if len(after) == 0 {

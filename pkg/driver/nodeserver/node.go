@@ -38,7 +38,7 @@ func (d *Driver) publish(ctx context.Context, req *csi.NodePublishVolumeRequest)
 	case isLive && unnamed != nil:
 		// The CSIDriver object has changed since the first publish. The running pod does not suffer
 		// from that: the driver uses nothing of the request.
-		klog.FromContext(ctx).Error(unnamed, "A live volume stays as it is", logkeys.VolumeID, record.VolumeID)
+		klog.FromContext(ctx).Error(unnamed, "The driver leaves a live volume as it is", logkeys.VolumeID, record.VolumeID)
 		return nil
 	case !isLive:
 		if err := d.checkInstallation(ctx); err != nil {

@@ -166,7 +166,7 @@ func (l *Lock) sign() error {
 		err = os.WriteFile(l.note, append(text, '\n'), 0o600) //nolint:forbidigo // Nothing reads half a name.
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("write who has the state directory: %w", err), remove(l.note))
+		return errors.Join(fmt.Errorf("write the holder of the state directory: %w", err), remove(l.note))
 	}
 	return nil
 }

@@ -154,7 +154,7 @@ func TestALinkThatComesLater(t *testing.T) {
 		d.unpublish(mine)
 		n.wantRecords(theirs)
 		wantSame(n, "Volumes()", 1, d.Volumes())
-		if want := "Nothing was unmounted"; !strings.Contains(n.logs.String(), want) {
+		if want := "The driver unmounted nothing"; !strings.Contains(n.logs.String(), want) {
 			n.Errorf("the log does not say %q", want)
 		}
 		n.wantFiles(theirs, map[string]string{"a": "2"})

@@ -33,7 +33,7 @@ func (m *Manager) Publish(ctx context.Context, r state.Record, t access.Token) e
 	}
 	mounted, err := m.isMounted(v, r.TargetPath)
 	if err != nil && v != nil {
-		klog.FromContext(ctx).Error(err, "A volume is taken to be mounted", logkeys.VolumeID, r.VolumeID)
+		klog.FromContext(ctx).Error(err, "The driver assumes that a volume is mounted", logkeys.VolumeID, r.VolumeID)
 	}
 	switch {
 	case err != nil && v == nil:
@@ -98,7 +98,7 @@ func (m *Manager) repeat(ctx context.Context, v *volume, r state.Record) {
 // would miss the volume, until the kubelet repeats the publish.
 func logUnrecorded(ctx context.Context, r state.Record, err error) {
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "A live volume could not be recorded", logkeys.VolumeID, r.VolumeID)
+		klog.FromContext(ctx).Error(err, "The driver cannot store the record of a live volume", logkeys.VolumeID, r.VolumeID)
 	}
 }
 
@@ -220,14 +220,14 @@ func (m *Manager) storeToken(ctx context.Context, v *volume, t access.Token) {
 		return
 	}
 	if err := m.cfg.Tokens.Store(v.record.VolumeID, v.record.Pod, t); err != nil {
-		klog.FromContext(ctx).Error(err, "A token would not outlive the driver", logkeys.VolumeID, v.record.VolumeID)
+		klog.FromContext(ctx).Error(err, "The driver cannot store a token on disk, and a restart would lose it", logkeys.VolumeID, v.record.VolumeID)
 	}
 }
 
 // dropToken removes the token of a volume whose sources are not read any more.
 func (m *Manager) dropToken(ctx context.Context, volumeID string) {
 	if err := m.cfg.Tokens.Drop(volumeID); err != nil {
-		klog.FromContext(ctx).Error(err, "A token that is of no use stays", logkeys.VolumeID, volumeID)
+		klog.FromContext(ctx).Error(err, "The driver cannot remove a token that it no longer needs", logkeys.VolumeID, volumeID)
 	}
 }
 

@@ -26,11 +26,11 @@ func (m *Manager) Recover(ctx context.Context) error {
 		err := m.recoverOne(ctx, r)
 		end()
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "A record could not be taken over", logkeys.VolumeID, r.VolumeID)
+			klog.FromContext(ctx).Error(err, "The driver cannot take over a volume", logkeys.VolumeID, r.VolumeID)
 		}
 	})
 	if err := m.cfg.Tokens.Retain(m.cfg.EarlierRecords.Has); err != nil { // Another version may read the records.
-		klog.FromContext(ctx).Error(err, "Tokens of volumes that are gone could not be removed")
+		klog.FromContext(ctx).Error(err, "The driver cannot remove tokens of volumes that no longer exist")
 	}
 	m.registry.endRecovery()
 	return unreadable
@@ -40,7 +40,7 @@ func (m *Manager) recoverOne(ctx context.Context, r state.Record) error {
 	mounted, err := m.cfg.Mounts.Mounted(r.TargetPath)
 	switch {
 	case err != nil: // If nothing is mounted there after all, the next repeat publishes the volume again.
-		klog.FromContext(ctx).Error(err, "A volume is taken to be mounted", logkeys.VolumeID, r.VolumeID)
+		klog.FromContext(ctx).Error(err, "The driver assumes that a volume is mounted", logkeys.VolumeID, r.VolumeID)
 	case !mounted:
 		return errors.Join(m.cfg.Tokens.Drop(r.VolumeID), m.cfg.Records.Delete(r.VolumeID))
 	}
@@ -164,7 +164,7 @@ func (m *Manager) addReadersLocked(p *projection, keys []source.Key) error {
 func (m *Manager) chargeMounted(ctx context.Context, v *volume, p *projection) {
 	usage, err := m.cfg.Mounts.Usage(v.record.TargetPath)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "The room of a volume is not known", logkeys.VolumeID, v.record.VolumeID)
+		klog.FromContext(ctx).Error(err, "The driver cannot measure the memory of a volume", logkeys.VolumeID, v.record.VolumeID)
 	}
 	m.admission.chargeUsage(p, usage)
 }
@@ -174,7 +174,7 @@ func (m *Manager) freezeLocked(ctx context.Context, p *projection, problem error
 	p.frozen = true
 	p.setProblemLocked(problem)
 	for _, v := range p.volumes {
-		klog.FromContext(ctx).Error(problem, "A live volume keeps its content from now on", logkeys.VolumeID, v.record.VolumeID)
+		klog.FromContext(ctx).Error(problem, "The driver no longer updates a live volume", logkeys.VolumeID, v.record.VolumeID)
 		m.notifier.event(v, ReasonFrozen, "the files stay as they are until the pod is replaced: %v", problem)
 	}
 }

@@ -54,7 +54,7 @@ func (m *Manager) teardown(ctx context.Context, v *volume, volumeID, target stri
 func (m *Manager) unmount(ctx context.Context, volumeID, target string) error {
 	err := m.cfg.Mounts.Unmount(target)
 	if _, link := errors.AsType[*volumefs.SymlinkError](err); link || errors.Is(err, volumefs.ErrOutside) {
-		klog.FromContext(ctx).Error(err, "Nothing was unmounted; a volume of an earlier time stays where it is",
+		klog.FromContext(ctx).Error(err, "The driver unmounted nothing; an earlier volume stays mounted",
 			logkeys.VolumeID, volumeID)
 		return nil
 	}

@@ -102,7 +102,7 @@ func (c *Controller) reportMistakes(ctx context.Context, members []*member) (isW
 		}
 		if text != "" {
 			isWrong = true
-			text = "No edit reaches more pods until this is mended: " + text
+			text = "No edit reaches more pods until this is corrected: " + text
 		}
 		if c.reports.replace(m.ref(), ReasonMistake, text) {
 			c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonMistake, text})
@@ -125,7 +125,7 @@ func (c *Controller) reportNoCopy(ctx context.Context, m *member, err error) {
 	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 		return
 	}
-	text := "Edits reach all pods at once until this is mended: " + err.Error()
+	text := "Edits reach all pods at once until this is corrected: " + err.Error()
 	if c.reports.replace(m.ref(), ReasonMistake, text) {
 		c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonMistake, text})
 	}

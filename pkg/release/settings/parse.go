@@ -287,7 +287,7 @@ func (p *parser) pair(n *yaml.Node, at string) *Pair {
 		"key":  func(n *yaml.Node, at string) { pair.Key = p.key(n, at) },
 	})
 	if pair.Cert == "" || pair.Key == "" {
-		p.mistake(n, at, "names not both: write {cert: tls.crt, key: tls.key}")
+		p.mistake(n, at, "must name both: write {cert: tls.crt, key: tls.key}")
 	}
 	return pair
 }
