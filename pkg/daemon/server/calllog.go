@@ -21,8 +21,8 @@ func callLogger(logger klog.Logger, method string, req any) klog.Logger {
 }
 
 // callSink adds to a line which call it is about. It adds the values when a line is written. Most
-// calls write none, and WithValues formats the values for each call: that takes eight allocations
-// and 528 bytes instead of one and 64, and four times as long or more (BenchmarkCallLogger).
+// calls write none, and WithValues formats the values for each call: that takes 680 ns and 528
+// bytes instead of 37 ns and 64 bytes (BenchmarkCallLogger).
 type callSink struct {
 	klog.LogSink
 
