@@ -37,13 +37,13 @@ func TestPageOfTheControllersEvents(t *testing.T) {
 	types := map[string]string{}
 	for _, file := range parse(t, "pkg/rollout") {
 		ast.Inspect(file, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
+			notice, ok := n.(*ast.CompositeLit)
 			if !ok {
 				return true
 			}
-			for i := 1; i < len(call.Args); i++ {
-				kind, isKind := call.Args[i-1].(*ast.SelectorExpr)
-				reason, isReason := call.Args[i].(*ast.Ident)
+			for i := 1; i < len(notice.Elts); i++ {
+				kind, isKind := notice.Elts[i-1].(*ast.SelectorExpr)
+				reason, isReason := notice.Elts[i].(*ast.Ident)
 				if isKind && isReason && strings.HasPrefix(kind.Sel.Name, "EventType") {
 					types[reason.Name] = strings.TrimPrefix(kind.Sel.Name, "EventType")
 				}
@@ -108,28 +108,56 @@ func constants(t *testing.T, folder string) []constant {
 				continue
 			}
 			for _, spec := range group.Specs {
-				all = append(all, constantsOf(spec)...)
+				all = append(all, constantsOf(t, folder, spec)...)
 			}
 		}
 	}
 	return all
 }
 
-func constantsOf(spec ast.Spec) []constant {
+// constantsOf returns the constant of a line. Its text may be that of a constant of a package below the folder.
+func constantsOf(t *testing.T, folder string, spec ast.Spec) []constant {
+	t.Helper()
 	value, ok := spec.(*ast.ValueSpec)
 	if !ok || len(value.Values) != 1 {
 		return nil
 	}
-	text, ok := value.Values[0].(*ast.BasicLit)
-	if !ok || text.Kind != token.STRING {
+	c := constant{name: value.Names[0].Name}
+	switch text := value.Values[0].(type) {
+	case *ast.BasicLit:
+		if text.Kind != token.STRING {
+			return nil
+		}
+		c.value, _ = strconv.Unquote(text.Value)
+	case *ast.SelectorExpr:
+		c.value = textOf(t, folder, text)
+	}
+	if c.value == "" {
 		return nil
 	}
-	c := constant{name: value.Names[0].Name}
 	if kind, ok := value.Type.(*ast.Ident); ok {
 		c.kind = kind.Name
 	}
-	c.value, _ = strconv.Unquote(text.Value)
 	return []constant{c}
+}
+
+// textOf returns the text of a constant of a package below a folder; empty for one of another package.
+func textOf(t *testing.T, folder string, name *ast.SelectorExpr) string {
+	t.Helper()
+	pkg, ok := name.X.(*ast.Ident)
+	if !ok {
+		return ""
+	}
+	below := filepath.Join(folder, pkg.Name)
+	if _, err := os.Stat(filepath.Join(repo, below)); err != nil {
+		return ""
+	}
+	for _, c := range constants(t, below) {
+		if c.name == name.Sel.Name {
+			return c.value
+		}
+	}
+	return ""
 }
 
 // parse returns the files of a package, without its tests, in the order of their names.

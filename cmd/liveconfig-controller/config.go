@@ -22,7 +22,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// config is what the flags say.
+// config has the values of the flags.
 type config struct {
 	kubeconfig, namespaces, driverName string
 	secrets                            bool
@@ -37,13 +37,14 @@ type config struct {
 	driverNamespace, driverSelector    string
 	leaderElect                        bool
 	leaseNamespace, leaseName          string
-	identity                           string // Who holds the lease.
+	identity                           string // Of the holder of the lease.
 	httpEndpoint                       string
 	verbosity                          int
 	logFormat                          string
 }
 
-// parseFlags reads and checks the flags. It writes the usage to out when asked for help or given a flag it does not know.
+// parseFlags reads and checks the flags. It writes the usage to out when asked for help or given a
+// flag it does not know.
 func parseFlags(args []string, getenv func(string) string, out io.Writer) (config, error) {
 	var c config
 	fs := c.flags(getenv)
@@ -52,14 +53,14 @@ func parseFlags(args []string, getenv func(string) string, out io.Writer) (confi
 		return config{}, err
 	}
 	if fs.NArg() > 0 {
-		return config{}, fmt.Errorf("unexpected argument %q: everything is said with flags", fs.Arg(0))
+		return config{}, fmt.Errorf("unexpected argument %q: the program takes flags only", fs.Arg(0))
 	}
 	return c, errors.Join(c.validate(), c.identify(getenv))
 }
 
 // flags returns the flags with their defaults. Parsing them fills c. docs/flags.md shows them.
 func (c *config) flags(getenv func(string) string) *flag.FlagSet {
-	fs := flag.NewFlagSet("liveconfig-controller", flag.ContinueOnError)
+	fs := flag.NewFlagSet(api.ControllerName, flag.ContinueOnError)
 	fs.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file for the API server; empty: the pod's own account")
 	fs.StringVar(&c.namespaces, "namespaces", "",
 		"comma-separated namespaces in which the controller works; it reads nothing of other namespaces; empty: all")
@@ -73,7 +74,7 @@ func (c *config) flags(getenv func(string) string) *flag.FlagSet {
 	fs.BoolVar(&c.holdFailing, "hold-failing", true,
 		"whether a change waits while the previous rollout fails; the annotation "+trigger.WhileFailing+" of a workload comes first")
 	fs.DurationVar(&c.progressDeadline, "progress-deadline", 10*time.Minute,
-		"time without progress after which the rollout of a StatefulSet or DaemonSet counts as failing; Deployments have deadlines of their own")
+		"time without progress after which the rollout of a StatefulSet or DaemonSet counts as failing; Deployments have their own deadlines")
 	fs.BoolVar(&c.dryRun, "dry-run", false, "only log what the controller would do")
 	fs.BoolVar(&c.releases, "releases", true,
 		"whether the controller releases edits of objects with the annotation "+release.Annotation+"; if false, it reads no pods")
@@ -85,7 +86,7 @@ func (c *config) flags(getenv func(string) string) *flag.FlagSet {
 		"label selector of the driver's pods, for --node-taint")
 	fs.BoolVar(&c.leaderElect, "leader-elect", true, "whether the controller works only while it holds a lease, so that several can run")
 	fs.StringVar(&c.leaseNamespace, "lease-namespace", getenv("POD_NAMESPACE"), "namespace of the lease; defaults to $POD_NAMESPACE")
-	fs.StringVar(&c.leaseName, "lease-name", "liveconfig-controller", "name of the lease")
+	fs.StringVar(&c.leaseName, "lease-name", api.ControllerName, "name of the lease")
 	fs.StringVar(&c.httpEndpoint, "http-endpoint", "", "host:port of /metrics, /healthz and /readyz; empty: no HTTP server")
 	fs.IntVar(&c.verbosity, "v", 2, "how much the controller logs, 0 to 5; higher values count as 5")
 	fs.StringVar(&c.logFormat, "log-format", telemetry.FormatText, "text or json")
@@ -146,7 +147,7 @@ func (c config) validate() error {
 		refuse("--driver-namespace is missing: name the namespace of the driver's pods, or set $POD_NAMESPACE")
 	}
 	if c.leaderElect && c.leaseNamespace == "" {
-		refuse("--lease-namespace is missing: give one, set $POD_NAMESPACE, or say --leader-elect=false if no other controller runs")
+		refuse("--lease-namespace is missing: give one, set $POD_NAMESPACE, or set --leader-elect=false if no other controller runs")
 	}
 	if problems := validation.IsDNS1123Subdomain(c.leaseName); len(problems) > 0 {
 		refuse("--lease-name %q: %s", c.leaseName, strings.Join(problems, "; "))

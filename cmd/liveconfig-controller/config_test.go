@@ -124,12 +124,12 @@ func TestParseFlagsRefuses(t *testing.T) {
 		"a rate below none":             {"--rollout-rate=-1", "--rollout-rate -1 is not positive"},
 		"a rate that is no number":      {"--rollout-rate=NaN", "--rollout-rate NaN is not positive"},
 		"no progress deadline":          {"--progress-deadline=0", "--progress-deadline 0s is not positive"},
-		"no namespace for the lease":    {"--lease-namespace=", "--lease-namespace is missing: give one, set $POD_NAMESPACE, or say --leader-elect=false"},
+		"no namespace for the lease":    {"--lease-namespace=", "--lease-namespace is missing: give one, set $POD_NAMESPACE, or set --leader-elect=false"},
 		"a lease without a name":        {"--lease-name=", `--lease-name "": a lowercase RFC 1123 subdomain`},
 		"an endpoint without a port":    {"--http-endpoint=localhost", `--http-endpoint "localhost" is not host:port, such as 127.0.0.1:9809 or :9809`},
 		"a verbosity that is a word":    {"-v=high", `invalid value "high" for flag -v`},
 		"a format that nobody knows":    {"--log-format=xml", `--log-format "xml" is not text or json`},
-		"an argument that is no flag":   {"all", `unexpected argument "all": everything is said with flags`},
+		"an argument that is no flag":   {"all", `unexpected argument "all": the program takes flags only`},
 		"a flag that nobody knows":      {"--namespace=x", "flag provided but not defined: -namespace"},
 	}
 	for name, tc := range tests {

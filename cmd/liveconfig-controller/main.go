@@ -1,11 +1,13 @@
-// Command liveconfig-controller is what runs once per cluster. It makes a change of a ConfigMap or Secret a
-// revision of the workloads that the object triggers, and releases edits of objects step by step.
+// Command liveconfig-controller is what runs once per cluster. It makes a change of a ConfigMap or
+// Secret a revision of the workloads that the object triggers, and releases edits of objects step
+// by step.
 package main
 
 import (
 	"context"
 	"os"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation/isolated"
 )
@@ -14,7 +16,7 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == isolated.Argument {
 		os.Exit(check())
 	}
-	os.Exit(daemon.Main(context.Background(), "liveconfig-controller", run))
+	os.Exit(daemon.Main(context.Background(), api.ControllerName, run))
 }
 
 // check checks an edit, as a process that the controller has started.

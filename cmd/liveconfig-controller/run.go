@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/clientmetrics"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/server"
@@ -37,8 +38,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout"
 )
 
-// The times of the lease, which are those of Kubernetes' own controllers: a leader that hears nothing stops working before
-// another can begin.
+// The times of the lease, which are those of Kubernetes' own controllers: a leader that hears
+// nothing stops working before another can begin.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
@@ -117,7 +118,7 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 	if !cfg.dryRun {
 		p.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	}
-	events := p.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "liveconfig-controller"})
+	events := p.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: api.ControllerName})
 	queues, err := clientmetrics.NewQueues(p.registry)
 	if err != nil {
 		return nil, err
@@ -175,8 +176,8 @@ func (p *parts) working() float64 {
 	return 0
 }
 
-// work runs the controller while this process holds the lease. A process that has lost it ends: it cannot know what
-// another one has done since, and a new one reads that from the API server.
+// work runs the controller while this process holds the lease. A process that has lost it ends: it
+// cannot know what another one has done since, and a new one reads that from the API server.
 func (p *parts) work(ctx context.Context, cfg config) error {
 	if !cfg.leaderElect {
 		p.enter(leading)
@@ -186,7 +187,7 @@ func (p *parts) work(ctx context.Context, cfg config) error {
 	defer giveUp()
 	defer context.AfterFunc(ctx, func() {
 		if p.enter(over) {
-			giveUp() // Who leads gives up when the work has stopped.
+			giveUp() // The leader releases the lease when the work has stopped.
 		}
 	})()
 	result := make(chan error, 1)
@@ -247,8 +248,8 @@ func (p *parts) newLock(cfg config) resourcelock.Interface {
 	}
 }
 
-// newElector does not have the elector release the lease: it would do so before it tells the work to stop, and try for as
-// long as another could begin meanwhile.
+// newElector does not have the elector release the lease: it would do so before it stops the work,
+// and try for as long as another could begin meanwhile.
 func (p *parts) newElector(cfg config, lock resourcelock.Interface, lead func(context.Context)) (*leaderelection.LeaderElector, error) {
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, Name: cfg.leaseName,
@@ -301,7 +302,8 @@ func (p *parts) isLeading() bool {
 	return p.phase == leading
 }
 
-// ready returns nil once the process does its part: it works with full caches, or waits for the lease.
+// ready returns nil once the process does its part: it works with full caches, or waits for the
+// lease.
 func (p *parts) ready() error {
 	if !p.isLeading() {
 		return nil

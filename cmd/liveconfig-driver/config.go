@@ -25,7 +25,7 @@ const maxDriverName = 63
 // leastRecheck is what a watch's timeout, which is in whole seconds, can be made of.
 const leastRecheck = 2 * time.Second
 
-// config is what the flags say.
+// config has the values of the flags.
 type config struct {
 	endpoint, nodeID, driverName, kubeconfig string
 	podNamespace                             string // Of the driver's own pod; empty if that is not known.
@@ -41,7 +41,8 @@ type config struct {
 	logFormat                                string
 }
 
-// parseFlags reads and checks the flags. It writes the usage to out when asked for help or given a flag it does not know.
+// parseFlags reads and checks the flags. It writes the usage to out when asked for help or given a
+// flag it does not know.
 func parseFlags(args []string, getenv func(string) string, out io.Writer) (config, error) {
 	c := config{podNamespace: getenv("POD_NAMESPACE")}
 	fs := c.flags(getenv)
@@ -50,7 +51,7 @@ func parseFlags(args []string, getenv func(string) string, out io.Writer) (confi
 		return config{}, err
 	}
 	if fs.NArg() > 0 {
-		return config{}, fmt.Errorf("unexpected argument %q: everything is said with flags", fs.Arg(0))
+		return config{}, fmt.Errorf("unexpected argument %q: the program takes flags only", fs.Arg(0))
 	}
 	return c, c.validate()
 }
@@ -109,22 +110,30 @@ func (c config) validate() error {
 		checkDir("kubelet-dir", c.kubeletDir),
 		checkIdentity("configmap-identity", c.configMapIdentity),
 		checkIdentity("secret-identity", c.secretIdentity),
-		mistake(c.publishTimeout < 0, "--publish-timeout %s is negative", c.publishTimeout),
-		mistake(c.resyncInterval <= 0, "--resync-interval %s is not positive", c.resyncInterval),
-		mistake(c.recheckInterval < leastRecheck, "--recheck-interval %s is less than 2s", c.recheckInterval),
+		c.checkTimes(),
 		checkVolumeMemory(c.volumeMemory),
 		daemon.CheckHTTPEndpoint(c.httpEndpoint),
 		daemon.CheckLogFormat(c.logFormat),
 	)
 }
 
-//nolint:revive // The flag says whether there is a mistake, at the only place where that is decided.
-func mistake(wrong bool, format string, args ...any) error {
-	if !wrong {
-		return nil
+func (c config) checkTimes() error {
+	var m mistakes
+	if c.publishTimeout < 0 {
+		m.add("--publish-timeout %s is negative", c.publishTimeout)
 	}
-	return fmt.Errorf(format, args...)
+	if c.resyncInterval <= 0 {
+		m.add("--resync-interval %s is not positive", c.resyncInterval)
+	}
+	if c.recheckInterval < leastRecheck {
+		m.add("--recheck-interval %s is less than 2s", c.recheckInterval)
+	}
+	return errors.Join(m...)
 }
+
+type mistakes []error
+
+func (m *mistakes) add(format string, args ...any) { *m = append(*m, fmt.Errorf(format, args...)) }
 
 func about(flagName string, err error) error {
 	if err == nil {
@@ -134,14 +143,18 @@ func about(flagName string, err error) error {
 }
 
 func (c config) checkNames() error {
+	var m mistakes
+	if c.nodeID == "" {
+		m.add("--node-id is missing: give the node's name, or set $NODE_NAME")
+	}
 	problems := validation.IsDNS1123Subdomain(c.driverName)
 	if len(c.driverName) > maxDriverName {
 		problems = append(problems, fmt.Sprintf("must be no more than %d characters", maxDriverName))
 	}
-	return errors.Join(
-		mistake(c.nodeID == "", "--node-id is missing: give the node's name, or set $NODE_NAME"),
-		mistake(len(problems) > 0, "--driver-name %q: %s", c.driverName, strings.Join(problems, "; ")),
-	)
+	if len(problems) > 0 {
+		m.add("--driver-name %q: %s", c.driverName, strings.Join(problems, "; "))
+	}
+	return errors.Join(m...)
 }
 
 // checkManifests refuses what only an API server could do.
@@ -149,14 +162,18 @@ func (c config) checkManifests() error {
 	if c.manifests == "" {
 		return nil
 	}
-	byPod := c.configMapIdentity == string(access.ByPod)
-	return errors.Join(
-		mistake(c.kubeconfig != "", "--manifests and --kubeconfig exclude each other: objects come from a directory or from an API server"),
-		mistake(byPod, "--configmap-identity=pod needs an API server, and --manifests has none"),
-	)
+	var m mistakes
+	if c.kubeconfig != "" {
+		m.add("--manifests and --kubeconfig exclude each other: objects come from a directory or from an API server")
+	}
+	if c.configMapIdentity == string(access.ByPod) {
+		m.add("--configmap-identity=pod needs an API server, and --manifests has none")
+	}
+	return errors.Join(m...)
 }
 
-// checkRegistration also sees that the socket's path is not too long: the driver's name is a part of it.
+// checkRegistration also sees that the socket's path is not too long: the driver's name is a part
+// of it.
 func (c config) checkRegistration() error {
 	if c.registrationDir == "" {
 		return nil
@@ -169,13 +186,17 @@ func (c config) checkRegistration() error {
 }
 
 func checkDir(flagName, dir string) error {
-	return mistake(!filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/",
-		"--%s %q is not a clean absolute path", flagName, dir)
+	if filepath.IsAbs(dir) && filepath.Clean(dir) == dir && dir != "/" {
+		return nil
+	}
+	return fmt.Errorf("--%s %q is not a clean absolute path", flagName, dir)
 }
 
 func checkIdentity(flagName, id string) error {
-	known := id == string(access.ByPod) || id == string(access.ByDriver)
-	return mistake(!known, "--%s %q is not driver or pod", flagName, id)
+	if id == string(access.ByPod) || id == string(access.ByDriver) {
+		return nil
+	}
+	return fmt.Errorf("--%s %q is not driver or pod", flagName, id)
 }
 
 func checkVolumeMemory(text string) error {

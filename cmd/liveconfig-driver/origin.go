@@ -20,13 +20,14 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
-// origin is where ConfigMaps and Secrets come from, with everything that is another thing where that is another place.
+// origin is where ConfigMaps and Secrets come from, with everything that is another thing where
+// that is another place.
 type origin struct {
 	sources   volume.Sources
 	authority volume.Authority
 	tokens    volume.Tokens
 	events    eventWriter
-	// installation vouches for what requests say about pods.
+	// installation vouches for the pods of requests.
 	installation nodeserver.Installation
 	// run are the parts that run as long as the driver.
 	run []func(context.Context) error
@@ -93,7 +94,7 @@ func clusterOrigin(ctx context.Context, cfg config, memory *budget.Memory, vault
 }
 
 // manifestsOrigin is a directory of manifests. There are no tokens, and the driver believes what
-// requests say about pods.
+// requests claim about pods.
 func manifestsOrigin(ctx context.Context, cfg config, memory *budget.Memory, vault *access.Vault, changed func(source.Key)) (*origin, error) {
 	klog.Background().Info("ConfigMaps and Secrets are read from manifests, and no API server is asked: this is for trying out, "+
 		"for tests and for machines without a cluster", logkeys.Directory, cfg.manifests)
@@ -116,7 +117,7 @@ type noNewTokens struct{ *access.Vault }
 // Keep holds nothing.
 func (noNewTokens) Store(string, api.Pod, access.Token) error { return nil }
 
-// anyPod is for a driver without an API server, in which a CSIDriver object could say who vouches for pods.
+// anyPod is for a driver without an API server, in which a CSIDriver object could vouch for pods.
 type anyPod struct{}
 
 // Check finds nothing wrong.

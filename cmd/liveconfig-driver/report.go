@@ -106,7 +106,7 @@ func (p *parts) summary() telemetry.Summary {
 	return s
 }
 
-// serveStatus tells of the volumes, or of those of one pod.
+// serveStatus writes the state of all volumes, or of those of one pod.
 func (p *parts) serveStatus(cfg config) http.Handler {
 	started := time.Now()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -58,7 +58,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	if err := awaitTurn(ctx, cfg, lock); err != nil || ctx.Err() != nil {
 		return err
 	}
-	// From here on the node is this driver's, until the process has ended: the lock is not given back.
+	// From here on the node is this driver's, until the process has ended: the lock is not given
+	// back.
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	p, err := newParts(ctx, cfg, lock)
@@ -132,15 +133,17 @@ func newParts(ctx context.Context, cfg config, lock *state.Lock) (*parts, error)
 	p.ready = readiness.New(ready)
 	p.metrics = p.newMetrics(cfg)
 	p.volumes = volume.New(volume.Config{
-		Sources: p.origin.sources, Authority: p.origin.authority, Tokens: p.origin.tokens, Records: records, Mounts: mounts,
+		Sources: p.origin.sources, Authority: p.origin.authority, Tokens: p.origin.tokens,
+		Records: records, EarlierRecords: records, Mounts: mounts, Views: mounts,
 		Reporter: reporter{p}, Room: memory.Files, PublishTimeout: cfg.publishTimeout, ResyncInterval: cfg.resyncInterval,
 		ShareVolumes: cfg.shareVolumes,
 	})
 	return p, nil
 }
 
-// selinuxContext returns the context for the volumes of this node: none where the kernel runs without SELinux and would
-// refuse one. The list of file systems says so in every container; the mount of selinuxfs is not in all.
+// selinuxContext returns the context for the volumes of this node: none where the kernel runs
+// without SELinux and would refuse one. Every container has the list of file systems; some have no
+// mount of selinuxfs.
 func selinuxContext(wanted string) (string, error) {
 	filesystems, err := os.ReadFile("/proc/filesystems")
 	if err != nil {
@@ -171,8 +174,9 @@ type clients struct {
 	core, reviews, storage rest.Interface
 }
 
-// newClients returns how to reach the API server, and clients that do. The API server's own priority and fairness paces
-// them: a client's limit would make volumes of a starting node wait in line for nothing.
+// newClients returns how to reach the API server, and clients that do. The API server's own
+// priority and fairness paces them: a client's limit would make volumes of a starting node wait in
+// line for nothing.
 func newClients(cfg config, gate *flowcontrol.Gate) (*rest.Config, clients, error) {
 	cluster, err := clientcmd.BuildConfigFromFlags("", cfg.kubeconfig)
 	if err != nil {
@@ -201,18 +205,19 @@ func newClients(cfg config, gate *flowcontrol.Gate) (*rest.Config, clients, erro
 	return cluster, c, nil
 }
 
-// serve takes over the volumes of an earlier run and serves until ctx ends. The first part that stops stops all.
+// serve takes over the volumes of an earlier run and serves until ctx ends. The first part that
+// stops stops all.
 func (p *parts) serve(ctx context.Context, cfg config) error {
 	logger := klog.Background()
 	g, ctx := errgroup.WithContext(ctx)
-	if cfg.httpEndpoint != "" { // Which tells from the start how far the driver is.
+	if cfg.httpEndpoint != "" { // It reports from the start how far the driver is.
 		l, err := server.ListenHTTP(ctx, cfg.httpEndpoint)
 		if err != nil {
 			return err
 		}
 		g.Go(func() error { return server.ServeHTTP(ctx, l, p.mux(cfg)) })
 	}
-	p.origin.events.Start(flowcontrol.With(ctx, flowcontrol.Spare)) // Recovering has something to tell.
+	p.origin.events.Start(flowcontrol.With(ctx, flowcontrol.Spare)) // Recovering writes Events.
 	if err := p.volumes.Recover(ctx); err != nil {
 		logger.Error(err, "The driver cannot read some records; their volumes stay as they are")
 	}
@@ -225,7 +230,8 @@ func (p *parts) serve(ctx context.Context, cfg config) error {
 	return g.Wait()
 }
 
-// serveCSI serves the CSI socket and, once it listens, the registration that points the kubelet to it.
+// serveCSI serves the CSI socket and, once it listens, the registration that points the kubelet to
+// it.
 func (p *parts) serveCSI(ctx context.Context, cfg config) error {
 	path, err := server.ParseEndpoint(cfg.endpoint)
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 // holderInterval is how often a driver that waits looks whether it still waits for the same one.
 const holderInterval = 10 * time.Second
 
-// newLock returns the lock by which one driver at a time has the records, the sockets and the volumes of a node.
+// newLock returns the lock by which one driver at a time has the records, the sockets and the
+// volumes of a node.
 func newLock(cfg config) (*state.Lock, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -32,16 +33,18 @@ func newLock(cfg config) (*state.Lock, error) {
 	}), nil
 }
 
-// turn is a driver's wait for its turn, while another one has the node: the process of a pod that was deleted by force, or a
-// second installation. Until it comes, the driver touches nothing of the node.
+// turn is a driver's wait for its turn, while another one has the node: the process of a pod that
+// was deleted by force, or a second installation. Until it comes, the driver touches nothing of the
+// node.
 type turn struct {
 	cfg     config
 	lock    *state.Lock
 	started time.Time
 }
 
-// awaitTurn returns when no other driver has the state directory any more. A driver that waits is alive and not ready, and says
-// for whom it waits. If ctx ends first, that is no error.
+// awaitTurn returns when no other driver has the state directory any more. A driver that waits is
+// alive and not ready, and reports which driver it waits for. If ctx ends first, that is not an
+// error.
 func awaitTurn(ctx context.Context, cfg config, lock *state.Lock) error {
 	isTaken, err := lock.TryTake()
 	if isTaken || err != nil {
@@ -52,7 +55,7 @@ func awaitTurn(ctx context.Context, cfg config, lock *state.Lock) error {
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return t.serve(ctx) })
-	g.Go(func() error { return t.tell(ctx) })
+	g.Go(func() error { return t.logHolder(ctx) })
 	g.Go(func() error {
 		defer stop()
 		return lock.Take(ctx)
@@ -67,8 +70,8 @@ func awaitTurn(ctx context.Context, cfg config, lock *state.Lock) error {
 	return nil
 }
 
-// tell logs for whom the driver waits, and whenever that changes, until ctx ends.
-func (t *turn) tell(ctx context.Context) error {
+// logHolder logs which driver this one waits for, and each change of that, until ctx ends.
+func (t *turn) logHolder(ctx context.Context) error {
 	ticker := time.NewTicker(holderInterval)
 	defer ticker.Stop()
 	for told := ""; ; {
@@ -85,8 +88,8 @@ func (t *turn) tell(ctx context.Context) error {
 	}
 }
 
-// serve serves HTTP until ctx ends. Where both drivers use the network of the host, the other one has the port, and
-// nothing is served until it ends.
+// serve serves HTTP until ctx ends. Where both drivers use the network of the host, the other one
+// has the port, and nothing is served until it ends.
 func (t *turn) serve(ctx context.Context) error {
 	if t.cfg.httpEndpoint == "" {
 		return nil
@@ -108,7 +111,7 @@ func (t *turn) mux() *http.ServeMux {
 	return mux
 }
 
-// check says why the driver is not ready.
+// check returns why the driver is not ready.
 func (t *turn) check() error {
 	return fmt.Errorf("another driver has %s, and this one waits for its end: %s", t.cfg.stateDir, t.lock.Holder())
 }

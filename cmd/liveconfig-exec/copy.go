@@ -13,8 +13,8 @@ import (
 // program is the name under which liveconfig-exec copies itself.
 const program = "liveconfig-exec"
 
-// copyTo puts a copy of this program into a directory. An image without a shell has no other way to hand it on. One that is
-// there already, and may be running, is replaced as a whole.
+// copyTo puts a copy of this program into a directory. An image without a shell has no other way to
+// hand it on. One that is there already, and may be running, is replaced as a whole.
 func copyTo(dir string) error {
 	// This name also leads to a program whose path cannot be known.
 	own, err := os.Open("/proc/self/exe")
@@ -44,7 +44,7 @@ func fill(file *os.File, content io.Reader) error {
 	return file.Chmod(0o755)
 }
 
-// creating says what to do about an error.
+// creating returns what to do about an error.
 func creating(err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT):

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// log writes lines that say whose they are: the command writes to the same place.
+// log writes lines that name this program: the command writes to the same place.
 type log struct {
 	mu  sync.Mutex // One line at a time.
 	out io.Writer

@@ -1,5 +1,5 @@
-// Command liveconfig-exec starts a program with environment variables from the files of volumes, and follows their changes.
-// It knows files alone, and nothing of Kubernetes.
+// Command liveconfig-exec starts a program with environment variables from the files of volumes,
+// and follows their changes. It knows files alone, and nothing of Kubernetes.
 package main
 
 import (

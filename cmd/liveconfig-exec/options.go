@@ -17,13 +17,13 @@ import (
 
 const defaultGrace = 30 * time.Second
 
-// options are what the command line says.
+// options are the values of the command line.
 type options struct {
 	sources       []environ.Source
 	wins          environ.Precedence
 	onChange      supervise.Action
 	signal        syscall.Signal
-	stop          syscall.Signal // Zero if the command line does not say it.
+	stop          syscall.Signal // Zero if the command line does not have it.
 	grace         time.Duration
 	command       []string
 	copyTo        string
@@ -136,10 +136,11 @@ func unknown(name string) error {
 			return fmt.Errorf("unknown flag --%s: did you mean --%s?", name, known)
 		}
 	}
-	return fmt.Errorf("unknown flag --%s: liveconfig-exec --help says which there are", name)
+	return fmt.Errorf("unknown flag --%s: liveconfig-exec --help lists the flags", name)
 }
 
-// isNear reports whether b equals a with one letter more, less, different, or with two that changed places, or goes on as a does.
+// isNear reports whether b equals a with one letter more, less, different, or with two that changed
+// places, or goes on as a does.
 func isNear(a, b string) bool {
 	if len(a) > 2 && (strings.HasPrefix(b, a) || strings.HasPrefix(a, b)) {
 		return true

@@ -20,7 +20,8 @@ import (
 // codeOwn is the code of mistakes that are not the command's, as env(1) has it.
 const codeOwn = 125
 
-// quiet is how long files must have been as they are before they are read again, and most how long they may make that wait.
+// quiet is how long files must have been as they are before they are read again, and most how long
+// they may make that wait.
 const (
 	quiet = 100 * time.Millisecond
 	most  = 2 * time.Second
@@ -70,7 +71,7 @@ type loader struct {
 	log      *log
 	// skipped is the last report of files that cannot be variables, with a digest of these files.
 	skipped string
-	// trouble is what was said last about files that do not make an environment.
+	// trouble is what was logged last about files that do not make an environment.
 	trouble string
 }
 
@@ -84,7 +85,7 @@ func (l *loader) replace(ctx context.Context) int {
 	return l.ended(0, supervise.Exec(l.options.command, state.Environment))
 }
 
-// ended says why the command was not started, if it was not, and returns the code to exit with.
+// ended returns why the command was not started, if it was not, and returns the code to exit with.
 func (l *loader) ended(code int, err error) int {
 	var start *supervise.StartError
 	switch {
@@ -145,7 +146,8 @@ func (l *loader) polling(reason error) {
 	l.log.line("the files are looked at every %s, because the kernel cannot report their changes: %v", fileset.PollInterval, reason)
 }
 
-// reload sends the state after a change. If it cannot be read, the command goes on as it is, and the log says why.
+// reload sends the state after a change. If it cannot be read, the command goes on as it is, and
+// the log has the reason.
 func (l *loader) reload(ctx context.Context, watcher *fileset.Watcher, states chan<- supervise.State) {
 	state, set, err := l.load(ctx)
 	watcher.Watch(set)
@@ -163,7 +165,8 @@ func (l *loader) reload(ctx context.Context, watcher *fileset.Watcher, states ch
 	}
 }
 
-// load reads the files and builds the environment. The set is good for being watched, also beside an error.
+// load reads the files and builds the environment. The set is good for being watched, also beside
+// an error.
 func (l *loader) load(ctx context.Context) (supervise.State, fileset.Set, error) {
 	set, err := fileset.Read(ctx, l.options.sources)
 	if err != nil {
@@ -178,7 +181,8 @@ func (l *loader) load(ctx context.Context) (supervise.State, fileset.Set, error)
 		return supervise.State{}, set, err
 	}
 	l.report(built.Skipped)
-	// While the old environment is still there to go on with, the new one must be known to be acceptable to the kernel.
+	// While the old environment is still there to go on with, the new one must be known to be
+	// acceptable to the kernel.
 	if err := limits.Check(l.options.command, built.Variables); err != nil {
 		return supervise.State{}, set, err
 	}

@@ -15,7 +15,8 @@ const (
 	rtMax = 64
 )
 
-// signalOf returns the signal of a name or number such as HUP, SIGHUP, 1, RTMIN+3 or RTMAX-1, and zero if there is none.
+// signalOf returns the signal of a name or number such as HUP, SIGHUP, 1, RTMIN+3 or RTMAX-1, and
+// zero if there is none.
 func signalOf(text string) syscall.Signal {
 	name := strings.TrimPrefix(strings.ToUpper(text), "SIG")
 	for number := 1; number <= rtMax; number++ {

@@ -1,5 +1,6 @@
-// Package api holds everything a user can type in a volume's volumeAttributes and the plain values the other packages
-// exchange about it: the attribute keys, [Spec] and how it is parsed, [Ref] and [Content].
+// Package api holds everything a user can type in a volume's volumeAttributes and the plain values
+// the other packages exchange about it: the attribute keys, [Spec] and how it is parsed, [Ref] and
+// [Content].
 //
 // It does not know Kubernetes clients, files, mounts or CSI.
 package api
@@ -14,8 +15,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/dotenv"
 )
 
-// The keys of volumeAttributes. The first five are the short form (one source); [KeySources] is the long form and
-// excludes them.
+// The keys of volumeAttributes. The first five are the short form (one source); [KeySources] is the
+// long form and excludes them.
 const (
 	KeyConfigMap    = "configMap"
 	KeySecret       = "secret"
@@ -31,14 +32,18 @@ const (
 	KeyOnDelete     = "onDelete"
 )
 
-// Domain is that of all annotations, labels and taints. A fork that must not meet an installation of
-// this one changes it here and in deploy/chart/templates/_names.tpl.
+// Domain is that of all annotations, labels and taints. A fork that must not meet an installation
+// of this one changes it here and in deploy/chart/templates/_names.tpl.
 const Domain = "liveconfig.internal"
 
-// DriverName is the name that the driver is installed under unless a flag says otherwise.
+// DriverName is the name that the driver is installed under unless a flag names another.
 const DriverName = "csi." + Domain
 
-// KubeletPrefix starts the keys of a volume context that belong to the kubelet. A user's attributes never count there.
+// ControllerName is the name of the rollout controller in Events, leases, fields and labels.
+const ControllerName = "liveconfig-controller"
+
+// KubeletPrefix starts the keys of a volume context that belong to the kubelet. A user's attributes
+// never count there.
 const KubeletPrefix = "csi.storage.k8s.io/"
 
 // DefaultMode is the mode of files for which neither an item nor the volume names one.
@@ -53,7 +58,8 @@ const (
 	Secret    Kind = "Secret"
 )
 
-// Resource returns the singular lower-case resource name, as the kubelet's messages and RBAC errors spell it.
+// Resource returns the singular lower-case resource name, as the kubelet's messages and RBAC errors
+// spell it.
 func (k Kind) Resource() string {
 	if k == Secret {
 		return "secret"
@@ -75,15 +81,17 @@ func (r Ref) String() string {
 
 // Spec is one volume's parsed, defaulted and validated attributes.
 type Spec struct {
-	// Sources are merged in order: what a later one projects overwrites the same path of an earlier one.
+	// Sources are merged in order: what a later one projects overwrites the same path of an earlier
+	// one.
 	Sources []Source
 	// DefaultMode is the mode of every file whose item has none. Permission bits only.
 	DefaultMode fs.FileMode
-	// UID and GID own every file and directory of the volume, but for [Item.User]; nil means unset (root; fsGroup or root).
+	// UID and GID own every file and directory of the volume, but for [Item.User]; nil means unset
+	// (root; fsGroup or root).
 	UID, GID *int
-	// UpdatePolicy says how a change reaches the files.
+	// UpdatePolicy decides how a change reaches the files.
 	UpdatePolicy UpdatePolicy
-	// OnDelete says what happens to the files of a required source that goes away while mounted.
+	// OnDelete is what happens to the files of a required source that goes away while mounted.
 	OnDelete OnDelete
 }
 
@@ -103,7 +111,7 @@ func (s Spec) Refs() []Ref {
 // Source is one ConfigMap or Secret of a volume.
 type Source struct {
 	Ref Ref
-	// Items select keys and say where they go; empty means every key under its own name.
+	// Items select keys and name their paths; empty means every key under its own name.
 	Items []Item
 	// Optional forgives a missing object and missing keys, and nothing else.
 	Optional bool
@@ -114,8 +122,8 @@ type Source struct {
 // Item projects one key to one path.
 type Item struct {
 	Key string
-	// Path is relative, clean, and never leaves the volume. In a source with [Source.As] it is the key's name in the file,
-	// and no path.
+	// Path is relative, clean, and never leaves the volume. In a source with [Source.As] it is the
+	// key's name in the file, and no path.
 	Path string
 	// Mode is the file's mode; nil means [Spec.DefaultMode]. Zero is a set value.
 	Mode *fs.FileMode
@@ -123,7 +131,7 @@ type Item struct {
 	User *int
 }
 
-// As says which file holds all keys of a source, and how.
+// As names the file that holds all keys of a source, and its format.
 type As struct {
 	// Path is as that of an [Item].
 	Path   string
@@ -150,8 +158,8 @@ const (
 // Formats returns every format.
 func Formats() []Format { return []Format{FormatDotenv, FormatJSON, FormatYAML, FormatProperties} }
 
-// Takes reports whether a value can have that name: in dotenv, where it is that of a variable of a shell, not each can. What a
-// format takes besides is up to its writer.
+// Takes reports whether a value can have that name: in dotenv, where it is that of a variable of a
+// shell, not each can. The writer of a format decides what else it takes.
 func (f Format) Takes(name string) bool {
 	if f == FormatDotenv {
 		return dotenv.IsName(name)
@@ -159,14 +167,16 @@ func (f Format) Takes(name string) bool {
 	return name != ""
 }
 
-// UpdatePolicy says how a change of a source reaches the files of a live volume.
+// UpdatePolicy decides how a change of a source reaches the files of a live volume.
 type UpdatePolicy string
 
 // The update policies.
 const (
-	// UpdateAtomic swaps the ..data symlink: all files change at once. The default, and the kubelet's layout.
+	// UpdateAtomic swaps the ..data symlink: all files change at once. The default, and the
+	// kubelet's layout.
 	UpdateAtomic UpdatePolicy = "Atomic"
-	// UpdateReplace keeps plain files and replaces each by rename: each file is old or new, the set may be mixed.
+	// UpdateReplace keeps plain files and replaces each by rename: each file is old or new, the set
+	// may be mixed.
 	UpdateReplace UpdatePolicy = "Replace"
 	// UpdateInPlace rewrites plain files in the same inode, which a subPath mount sees. Not atomic.
 	UpdateInPlace UpdatePolicy = "InPlace"
@@ -174,8 +184,8 @@ const (
 	UpdateNever UpdatePolicy = "Never"
 )
 
-// OnDelete says what happens to the files of a required source that is deleted, or whose access is revoked, while the
-// volume is mounted.
+// OnDelete is what happens to the files of a required source that is deleted, or whose access is
+// revoked, while the volume is mounted.
 type OnDelete string
 
 // The choices for [OnDelete].
@@ -184,7 +194,8 @@ const (
 	OnDeleteRemove OnDelete = "Remove"
 )
 
-// Content is one object's data at one version. Its bytes are shared between volumes and must not be modified.
+// Content is one object's data at one version. Its bytes are shared between volumes and must not be
+// modified.
 //
 // Content prints as sizes only: the bytes of a Secret have no way into a log line through it.
 type Content struct {
@@ -193,10 +204,11 @@ type Content struct {
 	UID string
 	// ResourceVersion is compared only for equality: a restored etcd may go back in time.
 	ResourceVersion string
-	// ChangedAt is when the object was last changed, by the API server's clock and in whole seconds; zero if it does not
-	// say. Not each change moves it.
+	// ChangedAt is when the object was last changed, by the API server's clock and in whole
+	// seconds; zero if it is not known. Not each change moves it.
 	ChangedAt time.Time
-	// Immutable objects never change their data; they can be deleted, and created again with another UID.
+	// Immutable objects never change their data; they can be deleted, and created again with
+	// another UID.
 	Immutable bool
 	// Data maps keys to bytes: data and binaryData of a ConfigMap, data of a Secret.
 	Data map[string][]byte
@@ -204,7 +216,8 @@ type Content struct {
 	Release *Release
 }
 
-// Release is what an object says about releases of live config: see package release.
+// Release has the annotations and labels of an object about releases of live config: see package
+// release.
 type Release struct {
 	// Digest is that of the data.
 	Digest string

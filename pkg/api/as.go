@@ -60,8 +60,8 @@ func formatNames() string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// suggestion names the format that the path of an as without one looks like. The user must write it: anyone who
-// reads the file has to know it as well.
+// suggestion names the format that the path of an as without one looks like. The user must write
+// it: anyone who reads the file has to know it as well.
 func suggestion(value any) string {
 	file, _ := memberOf(value, "path").(string)
 	formats := map[string]Format{
@@ -104,8 +104,8 @@ func memberOf(object any, name string) any {
 	return nil
 }
 
-// entries reads the items of a source with as. Each selects a key, and its path is the name that the key has in the file,
-// by default the key itself.
+// entries reads the items of a source with as. Each selects a key, and its path is the name that
+// the key has in the file, by default the key itself.
 func (p *parser) entries(at *field.Path, value any, format Format) []Item {
 	var items []Item
 	names := map[string]*field.Path{}
@@ -123,8 +123,8 @@ func (p *parser) entries(at *field.Path, value any, format Format) []Item {
 	return items
 }
 
-// namedItem reads an item that gives a key a name in a file, and returns also where the name is written. Without a name
-// there was a mistake.
+// namedItem reads an item that gives a key a name in a file, and returns also where the name is
+// written. Without a name there was a mistake.
 func (p *parser) namedItem(at *field.Path, value any, format Format) (Item, *field.Path) {
 	var item Item
 	isNamed := false
@@ -179,13 +179,13 @@ func (p *parser) entryName(at *field.Path, value any, format Format) string {
 	return name
 }
 
-// nameProblem says what is wrong with a name in a file, or "".
+// nameProblem returns what is wrong with a name in a file, or "".
 func nameProblem(name string, format Format) string {
 	switch {
 	case !format.Takes(name):
 		return `must be a variable's name in dotenv: letters, digits and "_", no digit first`
 	case strings.Contains(name, "/"):
-		return "must not contain a slash: beside as it is a name in the file, and no path"
+		return "must not contain a slash: beside as it is a name in the file, and not a path"
 	case strings.ContainsFunc(name, unicode.IsControl):
 		return "must not contain control characters"
 	case len(name) > maxName:

@@ -84,7 +84,7 @@ func TestParseMistakesInAs(t *testing.T) {
 		"an item with a mode":                in(json, "{key: a, mode: 0400}", item+".mode: Forbidden: there is one file for all keys, write its mode inside as"),
 		"an item without a key":              in(json, "{path: a}", item+".key: Required value: write which key to put into the file"),
 		"an item with an empty name":         in(json, "{key: a, path: ''}", item+".path: Required value: must not be empty, write the name in the file, or leave it out for the key's own"),
-		"a name with a slash":                in(json, "{key: a, path: b/c}", item+`.path: Invalid value: "b/c": must not contain a slash: beside as it is a name in the file, and no path`),
+		"a name with a slash":                in(json, "{key: a, path: b/c}", item+`.path: Invalid value: "b/c": must not contain a slash: beside as it is a name in the file, and not a path`),
 		"a name with a line break":           in(json, `{key: a, path: "b\nc"}`, item+`.path: Invalid value: "b\nc": must not contain control characters`),
 		"a name that is too long":            in(json, "{key: a, path: "+strings.Repeat("a", 254)+"}", item+`.path: Invalid value: "`+strings.Repeat("a", 57)+`…": must have at most 253 bytes`),
 		"a name that a variable cannot have": in(dotenv, "{key: a, path: 2nd}", item+`.path: Invalid value: "2nd": `+variable),

@@ -13,19 +13,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// How much a volume may ask for. Each limit is more than a text of maxText in the usual form can hold, or than anybody needs;
-// what is within them takes some 50 ms of processor time and 30 MiB for a moment, at worst.
+// How much a volume may ask for. Each limit is more than a text of maxText in the usual form can
+// hold, or than anybody needs; what is within them takes some 50 ms of processor time and 30 MiB
+// for a moment, at worst.
 const (
 	// maxText is how many bytes the text of items or sources may have.
 	maxText = 64 << 10
-	// maxParts is how many entries of lists and fields of objects there may be in a text, at any depth.
+	// maxParts is how many entries of lists and fields of objects there may be in a text, at any
+	// depth.
 	maxParts = 20_000
 	// maxSources and maxItems are how many a volume may have, the items of all sources together.
 	maxSources = 2048
 	maxItems   = 4096
 )
 
-// yaml reads the text of an attribute and reports whether it could. A blank text is nil, as null is.
+// yaml reads the text of an attribute and reports whether it could. A blank text is nil, as null
+// is.
 func (p *parser) yaml(at *field.Path, text string) (any, bool) {
 	if len(text) > maxText {
 		p.add(field.TooLong(at, text, maxText))
@@ -47,8 +50,8 @@ func (p *parser) yaml(at *field.Path, text string) (any, bool) {
 	return value, true
 }
 
-// reason is the YAML reader's complaint as a one-line part of a message, with no more of the user's text than values
-// may show.
+// reason is the YAML reader's complaint as a one-line part of a message, with no more of the user's
+// text than values may show.
 func reason(err error) string {
 	const maxReason = 3 * maxShown
 	text := strings.Join(strings.Fields(err.Error()), " ")
@@ -67,9 +70,9 @@ func printable(r rune) rune {
 	return utf8.RuneError
 }
 
-// decode reads exactly one YAML (1.1) or JSON document, by the reader that Kubernetes reads its manifests with. What it
-// returns is made of nil, bool, int, int64, uint64, float64, string, []any and [yaml.MapSlice], which keeps the order
-// and the duplicates of an object's fields.
+// decode reads exactly one YAML (1.1) or JSON document, by the reader that Kubernetes reads its
+// manifests with. The value is made of nil, bool, int, int64, uint64, float64, string, []any
+// and [yaml.MapSlice], which keeps the order and the duplicates of an object's fields.
 func decode(text string) (any, error) {
 	if !utf8.ValidString(text) {
 		return nil, errors.New("the text is not valid UTF-8")
@@ -90,9 +93,9 @@ func decode(text string) (any, error) {
 	return doc.value, nil
 }
 
-// atEnd returns an error unless nothing but comments follows the first document. The reader alone would stop there and
-// leave the rest of the text unread, for example what follows the closing bracket of a JSON list. What the reader has
-// to say about the rest would only mislead.
+// atEnd returns an error unless nothing but comments follows the first document. The reader alone
+// would stop there and leave the rest of the text unread, for example what follows the closing
+// bracket of a JSON list. A message about the rest would only mislead.
 func atEnd(reader *yaml.Decoder) error {
 	switch err := reader.Decode(new(document)); {
 	case errors.Is(err, io.EOF):
@@ -104,8 +107,9 @@ func atEnd(reader *yaml.Decoder) error {
 	}
 }
 
-// countParts returns about how many entries of lists and fields of objects a text has, without reading it: each begins with one
-// of these characters, which are not all that begin one. What is read never has more than three values for each.
+// countParts returns about how many entries of lists and fields of objects a text has, without
+// reading it: each begins with one of these characters, which are not all that begin one. Anything
+// that is read never has more than three values for each.
 func countParts(text string) int {
 	parts := 0
 	for i := range len(text) {
@@ -126,8 +130,9 @@ func endsWord(rest string) bool {
 	return rest == "" || strings.ContainsRune(" \t\r\n\"'[]{},", rune(rest[0]))
 }
 
-// refuseReferences returns an error if the text has anchors, aliases or merge keys. A few aliases can make much of a short text,
-// and what merge keys bring would be lost: the reader that keeps the order of fields does not know them.
+// refuseReferences returns an error if the text has anchors, aliases or merge keys. A few aliases
+// can make much of a short text, and what merge keys bring would be lost: the reader that keeps the
+// order of fields does not know them.
 func refuseReferences(text string) error {
 	if !strings.ContainsAny(text, "&*") && !strings.Contains(text, "<<") {
 		return nil
@@ -154,13 +159,14 @@ func refuseReferencesIn(n *nodes.Node) error {
 	return nil
 }
 
-// document is any YAML value. Reading through it makes the reader use [yaml.MapSlice] for objects at every depth.
+// document is any YAML value. Reading through it makes the reader use [yaml.MapSlice] for objects
+// at every depth.
 type document struct {
 	value any
 }
 
-// UnmarshalYAML asks first whether the value is an object, because the reader would also read a list of {key, value}
-// objects as a MapSlice. Only an object can be read into a struct.
+// UnmarshalYAML asks first whether the value is an object, because the reader would also read a
+// list of {key, value} objects as a MapSlice. Only an object can be read into a struct.
 func (d *document) UnmarshalYAML(unmarshal func(any) error) error {
 	var object yaml.MapSlice
 	err := unmarshal(&struct{}{})

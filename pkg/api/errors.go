@@ -11,17 +11,18 @@ import (
 )
 
 const (
-	// maxMistakes is how many mistakes an [AttributesError] spells out. It ends up in an Event, which people read whole.
+	// maxMistakes is how many mistakes an [AttributesError] spells out. It ends up in an Event,
+	// which people read whole.
 	maxMistakes = 20
 	// maxShown is how many bytes of a user's value or field name a message repeats.
 	maxShown = 60
 )
 
-// AttributesError says everything that is wrong with a volume's attributes at once. Its message is one line.
+// AttributesError lists all mistakes in a volume's attributes at once. Its message is one line.
 type AttributesError struct {
-	// Mistakes come in the order a reader meets them: unknown attributes, then the known ones in the order of the Key
-	// constants, each text from its beginning to its end. Every mistake has a field path such as
-	// sources[1].secret.items[0].path. There are at most 20.
+	// Mistakes come in the order a reader meets them: unknown attributes, then the known ones in
+	// the order of the Key constants, each text from its beginning to its end. Every mistake has a
+	// field path such as sources[1].secret.items[0].path. There are at most 20.
 	Mistakes field.ErrorList
 	// More counts the mistakes beyond those.
 	More int
@@ -46,7 +47,8 @@ func (e *AttributesError) heading() string {
 	return "mistake in volumeAttributes: "
 }
 
-// mistakes collects what is wrong. It keeps no more than a message shows, so that no input can make it grow.
+// mistakes collects what is wrong. It keeps no more than a message shows, so that no input can make
+// it grow.
 type mistakes struct {
 	found field.ErrorList
 	more  int
@@ -81,13 +83,13 @@ func (m *mistakes) forbidden(at *field.Path, detail string) {
 }
 
 func (m *mistakes) duplicate(at *field.Path, value, detail string) {
-	mistake := field.Duplicate(at, shorten(value))
+	mistake := field.Duplicate(at, Shorten(value))
 	mistake.Detail = detail
 	m.add(mistake)
 }
 
-// wrongType says what a value should have been and, by the hint, what to do about it. A long list of the wrong thing
-// makes many of these, so those that nobody will see are only counted.
+// wrongType returns what a value should have been and, by the hint, what to do about it. A long
+// list of the wrong thing makes many of these, so those that nobody will see are only counted.
 func (m *mistakes) wrongType(at *field.Path, value any, want, hint string) {
 	if len(m.found) == maxMistakes {
 		m.more++
@@ -96,9 +98,10 @@ func (m *mistakes) wrongType(at *field.Path, value any, want, hint string) {
 	m.add(field.TypeInvalid(at, shown(value), fmt.Sprintf("must be %s, not %s: %s", want, typeName(value), hint)))
 }
 
-// unknown reports a name that nothing reads and returns the known name it was probably meant to be, or "".
+// unknown reports a name that nothing reads and returns the known name it was probably meant to be,
+// or "".
 func (m *mistakes) unknown(at *field.Path, what, name string, known []string) string {
-	if len(m.found) == maxMistakes { // What was meant would not be shown, and there may be many to compare.
+	if len(m.found) == maxMistakes { // The message would not show the suggestion, and there may be many to compare.
 		m.more++
 		return ""
 	}
@@ -133,7 +136,7 @@ func typeName(value any) string {
 func shown(value any) any {
 	switch v := value.(type) {
 	case string:
-		return shorten(v)
+		return Shorten(v)
 	case nil, []any, yaml.MapSlice:
 		return field.OmitValueType{}
 	default:
@@ -141,8 +144,8 @@ func shown(value any) any {
 	}
 }
 
-// shorten cuts a text to at most maxShown bytes, between two characters.
-func shorten(text string) string {
+// Shorten cuts a text to at most maxShown bytes, between two characters.
+func Shorten(text string) string {
 	const ellipsis = "…"
 	if len(text) <= maxShown {
 		return text
@@ -156,14 +159,15 @@ func shorten(text string) string {
 
 // label is a user's name as a field path shows it: as it is where that is readable, else quoted.
 func label(name string) string {
-	name = shorten(name)
+	name = Shorten(name)
 	if name == "" || strings.ContainsFunc(name, misleading) {
 		return strconv.Quote(name)
 	}
 	return name
 }
 
-// misleading reports whether a character of a name could be taken for something else than a part of it.
+// misleading reports whether a character of a name could be taken for something else than a part of
+// it.
 func misleading(r rune) bool {
 	return !strconv.IsPrint(r) || r == utf8.RuneError || strings.ContainsRune(` []:;,"\`, r)
 }

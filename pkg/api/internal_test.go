@@ -77,9 +77,9 @@ func TestShorten(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := shorten(tc.in)
+			got := Shorten(tc.in)
 			if got != tc.want {
-				t.Errorf("shorten(%q) = %q, want %q", tc.in, got, tc.want)
+				t.Errorf("Shorten(%q) = %q, want %q", tc.in, got, tc.want)
 			}
 		})
 	}

@@ -219,7 +219,7 @@ func TestParseMistakesInAttributes(t *testing.T) {
 		},
 		"two users": {
 			in:   with(attributes{"uid": "1", "defaultUser": "2"}),
-			want: `defaultUser: Forbidden: is core/v1's name of uid and says something else, keep one`,
+			want: `defaultUser: Forbidden: is core/v1's name of uid and has another value, keep one`,
 		},
 		"policies in the wrong case": {
 			in: with(attributes{"updatePolicy": "atomic", "onDelete": "REMOVE"}),

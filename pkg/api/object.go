@@ -16,21 +16,23 @@ type schema struct {
 	// example is an object as it should be.
 	example string
 	fields  []property
-	// elsewhere says why a field that means something in another place cannot be used here, or "" for any other name.
+	// elsewhere is why a field that means something in another place cannot be used here, or "" for
+	// any other name.
 	elsewhere func(name string) string
 }
 
 // property is one field of a schema.
 type property struct {
 	name string
-	// required says what to write when the field is missing; empty means that it may be missing.
+	// required is what to write when the field is missing; empty means that it may be missing.
 	required string
 	// read takes a value that is not null.
 	read func(at *field.Path, value any)
 }
 
-// object reads the fields of an object in the order they are written and reports those that are unknown, misplaced,
-// repeated or missing. Null is a field that is not set, and an object without fields.
+// object reads the fields of an object in the order they are written and reports those that are
+// unknown, misplaced, repeated or missing. Null is a field that is not set, and an object without
+// fields.
 func (p *parser) object(at *field.Path, value any, s schema) {
 	members, ok := value.(yaml.MapSlice)
 	if !ok && value != nil {
@@ -107,8 +109,8 @@ func (p *parser) list(at *field.Path, value any, example string) []any {
 	return elements
 }
 
-// counted returns the elements of a list of which a volume may have at most some number, with those that it has already. What is
-// beyond them is a mistake and left out.
+// counted returns the elements of a list of which a volume may have at most some number, with those
+// that it has already. Anything that is beyond them is a mistake and left out.
 func (p *parser) counted(at *field.Path, elements []any, already *int, most int) []any {
 	*already += len(elements)
 	if *already <= most {
@@ -118,7 +120,8 @@ func (p *parser) counted(at *field.Path, elements []any, already *int, most int)
 	return nil
 }
 
-// text returns a string and whether it is one. YAML reads unquoted numbers and words such as yes as other types.
+// text returns a string and whether it is one. YAML reads unquoted numbers and words such as yes as
+// other types.
 func (p *parser) text(at *field.Path, value any) (string, bool) {
 	text, ok := value.(string)
 	switch {
@@ -154,8 +157,9 @@ func (p *parser) boolean(at *field.Path, value any) bool {
 	return b
 }
 
-// mode returns the permission bits of an item, or nil after a mistake. In YAML a mode is a number, as in core/v1: what
-// it was written in, octal or not, is the reader's business and no longer known here.
+// mode returns the permission bits of an item, or nil after a mistake. In YAML a mode is a number,
+// as in core/v1: what it was written in, octal or not, is the reader's business and no longer known
+// here.
 func (p *parser) mode(at *field.Path, value any) *fs.FileMode {
 	bits, ok := number(value)
 	switch {
@@ -214,7 +218,8 @@ func octalHint(bits float64) string {
 	return ""
 }
 
-// number returns any number the YAML reader gives. The loss above 2^53 is far outside of what a mode may be.
+// number returns any number the YAML reader gives. The loss above 2^53 is far outside of what a
+// mode may be.
 func number(value any) (float64, bool) {
 	switch v := value.(type) {
 	case int:

@@ -14,9 +14,9 @@ import (
 // maxID is the largest user or group ID that core/v1 accepts.
 const maxID = 1<<31 - 1
 
-// Parse turns volumeAttributes into a Spec with every default filled in. Namespace is the pod's, for sources that name
-// none. Keys that start with [KubeletPrefix] are ignored. The error is an *[AttributesError] that lists every mistake at
-// once.
+// Parse turns volumeAttributes into a Spec with every default filled in. Namespace is the pod's,
+// for sources that name none. Keys that start with [KubeletPrefix] are ignored. The error is an
+// *[AttributesError] that lists every mistake at once.
 func Parse(attributes map[string]string, namespace string) (Spec, error) {
 	p := parser{attributes: attributes, namespace: namespace, meant: map[string]bool{}}
 	p.unknownAttributes()
@@ -34,12 +34,13 @@ func Parse(attributes map[string]string, namespace string) (Spec, error) {
 	return spec, nil
 }
 
-// parser reads the attributes of one volume. Each method reads one thing in the order a reader meets it, collects the
-// mistakes, and returns a value that only counts if there are no mistakes.
+// parser reads the attributes of one volume. Each method reads one thing in the order a reader
+// meets it, collects the mistakes, and returns a value that only counts if there are no mistakes.
 type parser struct {
 	attributes map[string]string
 	namespace  string
-	// meant holds the attributes that a misspelled key was probably meant to be: they are not reported as missing too.
+	// meant holds the attributes that a misspelled key was probably meant to be: they are not
+	// reported as missing too.
 	meant     map[string]bool
 	paths     *pathSet
 	itemCount int // Of all sources so far.
@@ -139,7 +140,8 @@ func (p *parser) defaultMode() fs.FileMode {
 	return mode
 }
 
-// parseOctal reads permission bits such as 0440, 440 and 0o440: always octal, without the special bits.
+// parseOctal reads permission bits such as 0440, 440 and 0o440: always octal, without the special
+// bits.
 func parseOctal(text string) (fs.FileMode, bool) {
 	digits := strings.TrimPrefix(text, "0o")
 	mode, err := strconv.ParseUint(digits, 8, 32)
@@ -149,7 +151,8 @@ func parseOctal(text string) (fs.FileMode, bool) {
 	return fs.FileMode(mode), true
 }
 
-// decimalHint helps a user who copied the decimal number from the JSON of a pod: 420 would pass as octal, 493 cannot.
+// decimalHint helps a user who copied the decimal number from the JSON of a pod: 420 would pass as
+// octal, 493 cannot.
 func decimalHint(text string) string {
 	decimal, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || decimal > 0o777 || strings.HasPrefix(text, "0") {
@@ -165,7 +168,7 @@ func (p *parser) user() *int {
 	case uid == nil:
 		return user
 	case user != nil && *user != *uid:
-		p.forbidden(field.NewPath(KeyDefaultUser), "is core/v1's name of uid and says something else, keep one")
+		p.forbidden(field.NewPath(KeyDefaultUser), "is core/v1's name of uid and has another value, keep one")
 	}
 	return uid
 }
@@ -205,7 +208,7 @@ func texts[T ~string](values []T) []string {
 
 // unsupported reports a value that is not among the choices.
 func (p *parser) unsupported(at *field.Path, value string, choices ...string) {
-	mistake := field.NotSupported(at, shorten(value), choices)
+	mistake := field.NotSupported(at, Shorten(value), choices)
 	if meant := closest(value, choices); meant != "" {
 		mistake.Detail += fmt.Sprintf(", did you mean %q?", meant)
 	}

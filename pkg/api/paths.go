@@ -15,8 +15,8 @@ const (
 	maxElement = 255
 )
 
-// maxElements is how many elements a path may have. No program needs more, and each one is a directory that a writer
-// makes and walks.
+// maxElements is how many elements a path may have. No program needs more, and each one is a
+// directory that a writer makes and walks.
 const maxElements = 64
 
 // path returns the cleaned path of an item, or "" after a mistake.
@@ -40,8 +40,9 @@ func (p *parser) path(at *field.Path, value any) string {
 	return clean
 }
 
-// pathProblem says what is wrong with the path of an item, or "". The volume keeps names that start with two dots at
-// its root for itself, and cleaning can bring such a name to the root, so both spellings are checked.
+// pathProblem returns what is wrong with the path of an item, or "". The volume keeps names that
+// start with two dots at its root for itself, and cleaning can bring such a name to the root, so
+// both spellings are checked.
 func pathProblem(raw, clean string) string {
 	elements := strings.Split(raw, "/")
 	tooLong := func(element string) bool { return len(element) > maxElement }
@@ -53,7 +54,7 @@ func pathProblem(raw, clean string) string {
 	case strings.HasPrefix(raw, ".."):
 		return `must not start with "..", such names are reserved`
 	case strings.HasPrefix(clean, ".."):
-		return fmt.Sprintf(`must not start with "..", such names are reserved, and it means %q`, shorten(clean))
+		return fmt.Sprintf(`must not start with "..", such names are reserved, and it means %q`, Shorten(clean))
 	case clean == ".":
 		return "must name a file, and it means the volume itself"
 	case strings.ContainsRune(raw, 0):
@@ -69,7 +70,7 @@ func pathProblem(raw, clean string) string {
 	}
 }
 
-// repeats says what an explicit path given twice in the same spelling means.
+// repeats is what an explicit path given twice in the same spelling means.
 type repeats int
 
 const (
@@ -84,14 +85,16 @@ type placed struct {
 	optional bool
 }
 
-// pathSet holds the explicit paths of a volume by their cleaned spelling, to find those that can never stand in one tree. A file
-// and a file below it can take turns if one of them is optional; whether both exist is seen when the objects are read.
+// pathSet holds the explicit paths of a volume by their cleaned spelling, to find those that can
+// never stand in one tree. A file and a file below it can take turns if one of them is optional;
+// whether both exist is seen when the objects are read.
 type pathSet struct {
 	repeats repeats
-	// optional says whether the source that is being read is.
+	// optional reports whether the source that is being read is.
 	optional bool
 	files    map[string]placed
-	// dirs are the directories that files need, each with the first file that needs it, a required one before any optional one.
+	// dirs are the directories that files need, each with the first file that needs it, a required
+	// one before any optional one.
 	dirs map[string]placed
 }
 
@@ -113,13 +116,13 @@ func (s *pathSet) place(at *field.Path, raw, clean string) *field.Error {
 	}
 	file := placed{at: at, raw: raw, optional: s.optional}
 	if below, ok := s.dirs[clean]; ok && !below.optional && !file.optional {
-		return field.Invalid(at, shorten(raw),
-			fmt.Sprintf("cannot be a file, %s (%q) needs it as a directory", below.at, shorten(below.raw)))
+		return field.Invalid(at, Shorten(raw),
+			fmt.Sprintf("cannot be a file, %s (%q) needs it as a directory", below.at, Shorten(below.raw)))
 	}
 	for dir := path.Dir(clean); dir != "."; dir = path.Dir(dir) {
 		if above, ok := s.files[dir]; ok && !above.optional && !file.optional {
-			return field.Invalid(at, shorten(raw),
-				fmt.Sprintf("needs a directory where %s (%q) makes a file", above.at, shorten(above.raw)))
+			return field.Invalid(at, Shorten(raw),
+				fmt.Sprintf("needs a directory where %s (%q) makes a file", above.at, Shorten(above.raw)))
 		}
 	}
 	s.files[clean] = file
@@ -136,10 +139,10 @@ func (s *pathSet) repeat(at *field.Path, raw string, first placed) *field.Error 
 	if s.repeats == lastRepeatWins && raw == first.raw {
 		return nil
 	}
-	mistake := field.Duplicate(at, shorten(raw))
+	mistake := field.Duplicate(at, Shorten(raw))
 	mistake.Detail = fmt.Sprintf("%s has the same path, change one", first.at)
 	if raw != first.raw {
-		mistake.Detail = fmt.Sprintf("%s (%q) means the same file, change one", first.at, shorten(first.raw))
+		mistake.Detail = fmt.Sprintf("%s (%q) means the same file, change one", first.at, Shorten(first.raw))
 	}
 	return mistake
 }

@@ -14,8 +14,8 @@ const (
 	exampleItem    = "{key: app.conf, path: etc/app.conf}"
 )
 
-// sources reads the list of the long form. Its schema is that of projected.sources in core/v1 plus namespace
-// and as.
+// sources reads the list of the long form. Its schema is that of projected.sources in core/v1 plus
+// namespace and as.
 func (p *parser) sources(at *field.Path, text string) []Source {
 	value, ok := p.yaml(at, text)
 	switch {
@@ -34,8 +34,8 @@ func (p *parser) sources(at *field.Path, text string) []Source {
 	return found
 }
 
-// entry reads one element of the list and reports whether it names a source. One that names none is allowed and means
-// nothing, as in core/v1.
+// entry reads one element of the list and reports whether it names a source. One that names none is
+// allowed and means nothing, as in core/v1.
 func (p *parser) entry(at *field.Path, value any) (Source, bool) {
 	var src Source
 	read := func(at *field.Path, kind Kind, value any) {
@@ -82,7 +82,7 @@ func (p *parser) source(at *field.Path, kind Kind, value any) Source {
 	readItems := p.items
 	// The paths of items depend on it, also when it comes after them.
 	p.paths.optional = memberOf(value, KeyOptional) == true
-	if format, found := formatIn(value); found { // It says what items mean, also when it comes after them.
+	if format, found := formatIn(value); found { // It decides what items mean, also when it comes after them.
 		readItems = func(at *field.Path, v any) []Item { return p.entries(at, v, format) }
 	}
 	p.object(at, value, schema{
@@ -138,7 +138,8 @@ func (p *parser) items(at *field.Path, value any) []Item {
 // nowhere is for schemas whose unknown fields mean nothing in any other place either.
 func nowhere(string) string { return "" }
 
-// key returns the key of an item. As in core/v1 it need not be one that can exist: the object decides.
+// key returns the key of an item. As in core/v1 it need not be one that can exist: the object
+// decides.
 func (p *parser) key(at *field.Path, value any) string {
 	key, ok := p.text(at, value)
 	if ok && key == "" {

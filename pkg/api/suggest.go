@@ -2,11 +2,12 @@ package api
 
 import "strings"
 
-// Closest returns the known name that a misspelled one was probably meant to be, or "" when none is near.
+// Closest returns the known name that a misspelled one was probably meant to be, or "" when none is
+// near.
 func Closest(name string, known []string) string { return closest(name, known) }
 
-// closest returns the known name that a misspelled one was probably meant to be, or "" when none is near. Case never
-// counts, and a name that holds a known one whole (secretName, name) is near it.
+// closest returns the known name that a misspelled one was probably meant to be, or "" when none is
+// near. Case never counts, and a name that holds a known one whole (secretName, name) is near it.
 func closest(name string, known []string) string {
 	if len(name) > maxShown {
 		return ""

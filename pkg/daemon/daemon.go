@@ -20,11 +20,12 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
 )
 
-// Program is a whole program: it works until ctx ends, or something it needs breaks. Args are without its name.
+// Program is a whole program: it works until ctx ends, or something it needs breaks. Args are
+// without its name.
 type Program func(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error
 
-// Main runs a program with the arguments of this process, until a signal stops it; a second one kills it. It writes the
-// error to stderr and returns what the process is to exit with.
+// Main runs a program with the arguments of this process, until a signal stops it; a second one
+// kills it. It writes the error to stderr and returns what the process is to exit with.
 func Main(ctx context.Context, name string, run Program) int {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
 	defer stop()
@@ -34,7 +35,7 @@ func Main(ctx context.Context, name string, run Program) int {
 	return exitCode(os.Stderr, name, err)
 }
 
-// exitCode says what went wrong. A request for help is not a mistake.
+// exitCode returns what went wrong. A request for help is not a mistake.
 func exitCode(stderr io.Writer, name string, err error) int {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -43,7 +44,8 @@ func exitCode(stderr io.Writer, name string, err error) int {
 	return 1
 }
 
-// CheckHTTPEndpoint returns an error unless the value of --http-endpoint is empty, or a port with a host or without.
+// CheckHTTPEndpoint returns an error unless the value of --http-endpoint is empty, or a port with a
+// host or without.
 func CheckHTTPEndpoint(address string) error {
 	if address == "" {
 		return nil
@@ -58,7 +60,8 @@ func CheckHTTPEndpoint(address string) error {
 	return nil
 }
 
-// CheckLogFormat returns an error unless the value of --log-format is one that [telemetry.SetUpLogging] knows.
+// CheckLogFormat returns an error unless the value of --log-format is one that
+// [telemetry.SetUpLogging] knows.
 func CheckLogFormat(format string) error {
 	if format != telemetry.FormatText && format != telemetry.FormatJSON {
 		return fmt.Errorf("--log-format %q is not %s or %s", format, telemetry.FormatText, telemetry.FormatJSON)

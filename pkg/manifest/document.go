@@ -36,8 +36,9 @@ func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %v", e.Line,
 // Unwrap returns the error of the reader.
 func (e *SyntaxError) Unwrap() error { return e.Err }
 
-// Reason returns why the document cannot be read, without a word of it. An error of the reader
-// about a line is about the characters that YAML is written with; anything else can quote a value.
+// Reason returns why the document cannot be read, without a part of its text. An error of the
+// reader about a line is about the characters that YAML is written with; anything else can quote a
+// value.
 func (e *SyntaxError) Reason() string {
 	if e.isAboutLine {
 		return e.Err.Error()
@@ -131,8 +132,8 @@ func (d Document) Twice(object Path) []Path {
 	return twice
 }
 
-// LineOfText returns where in the file a line of the text stands that the path leads to. It is exact
-// where the text is a block of lines. Line 0 is where the text begins.
+// LineOfText returns where in the file a line of the text stands that the path leads to. It is
+// exact where the text is a block of lines. Line 0 is where the text begins.
 func (d Document) LineOfText(text Path, line int) int {
 	node, whole := d.reach(text)
 	if node == nil || !whole || line == 0 || node.Kind != yaml.ScalarNode || node.Style&yaml.LiteralStyle == 0 {

@@ -35,21 +35,21 @@ const Key = api.Domain + "/driver-not-ready"
 
 // Times between attempts to remove a taint.
 const (
-	firstRetry  = 50 * time.Millisecond
-	longestWait = 10 * time.Second
+	firstPatchRetry   = 50 * time.Millisecond
+	longestPatchRetry = 10 * time.Second
 )
 
-// Config says how a Remover works. All fields but DryRun are required.
+// Config configures a Remover. All fields but DryRun are required.
 type Config struct {
 	Client     kubernetes.Interface
 	DriverName string
-	// Namespace and Selector, which is a label selector, tell the driver's pods from others.
+	// Namespace and Selector, which is a label selector, select the driver's pods.
 	Namespace, Selector string
 	// Registry is where the metrics are registered.
 	Registry prometheus.Registerer
 	// Queues counts the work that waits.
 	Queues workqueue.MetricsProvider
-	// DryRun says that the Remover only logs which taints it would remove.
+	// DryRun means that the Remover only logs which taints it would remove.
 	DryRun bool
 }
 
@@ -98,7 +98,7 @@ func (r *Remover) HaveSynced() bool {
 // Run removes taints until ctx ends. It can be called once.
 func (r *Remover) Run(ctx context.Context) error {
 	r.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, longestWait),
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstPatchRetry, longestPatchRetry),
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: "nodes", MetricsProvider: r.cfg.Queues})
 	if err := r.listen(); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (r *Remover) next(ctx context.Context) bool {
 	defer r.queue.Done(name)
 	defer utilruntime.HandleCrashWithContext(ctx)
 	if err := r.sync(ctx, name); err != nil {
-		klog.FromContext(ctx).Error(err, "A node keeps its taint for now", logkeys.NodeID, name)
+		klog.FromContext(ctx).Error(err, "The controller cannot remove the taint of a node yet", logkeys.NodeID, name)
 		r.queue.AddRateLimited(name)
 		return true
 	}
@@ -152,12 +152,12 @@ func (r *Remover) sync(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.cfg.Client.CoreV1().Nodes().Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: "liveconfig-controller"})
+	_, err = r.cfg.Client.CoreV1().Nodes().Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: api.ControllerName})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
-	case apierrors.IsInvalid(err): // Its taints have changed, which the cache will say.
-		r.queue.AddAfter(name, firstRetry)
+	case apierrors.IsInvalid(err): // Its taints have changed, which the cache will have.
+		r.queue.AddAfter(name, firstPatchRetry)
 		return nil
 	case err != nil:
 		return fmt.Errorf("remove the taint %s: %w", Key, err)
@@ -196,8 +196,8 @@ type operation struct {
 	Value *corev1.Taint `json:"value,omitempty"`
 }
 
-// patchOf returns the JSON patch that removes our taints. It names them by their places, and fails on
-// the API server where another taint has come to such a place meanwhile.
+// patchOf returns the JSON patch that removes our taints. It names them by their places, and fails
+// on the API server where another taint has come to such a place meanwhile.
 func patchOf(taints []corev1.Taint) ([]byte, error) {
 	var patch []operation
 	for i, taint := range slices.Backward(taints) { // Places before it stay what they are.

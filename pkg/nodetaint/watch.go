@@ -15,8 +15,8 @@ import (
 // byNode is the index of pods by the name of their node.
 const byNode = "node"
 
-// watch makes the caches. They hold what the Remover reads and no more: a node's status has a list of
-// images that is longer than all the rest.
+// watch makes the caches. They hold what the Remover reads and no more: a node's status has a list
+// of images that is longer than all the rest.
 func (r *Remover) watch() error {
 	all := informers.NewSharedInformerFactory(r.cfg.Client, 0)
 	r.nodes = all.Core().V1().Nodes().Informer()

@@ -1,5 +1,5 @@
-// Package release has what the driver, the controller and the plugin must agree on about releases of
-// live config: names, the digest of a content, which pods an exposure shows the candidate to.
+// Package release has what the driver, the controller and the plugin must agree on about releases
+// of live config: names, the digest of a content, which pods an exposure shows the candidate to.
 //
 // An object with the annotation [Annotation] is released: an edit of it is a candidate, which the
 // controller shows to some pods before all get it. The other pods have the content of its stable
@@ -24,7 +24,7 @@ import (
 
 // Annotations and the label of releases.
 const (
-	// Annotation makes a ConfigMap or Secret a released one. Its value says how.
+	// Annotation makes a ConfigMap or Secret a released one. Its value has the settings.
 	Annotation = api.Domain + "/release"
 	// ExposureAnnotation of the stable copy is an [Exposure].
 	ExposureAnnotation = api.Domain + "/exposure"
@@ -49,8 +49,8 @@ func StableOf(ref api.Ref) api.Ref {
 	return ref
 }
 
-// LabelOf returns the value of [StableLabel] in the copy of an object. A label is shorter than a name
-// may be: then it is the beginning of the name and a part of its digest.
+// LabelOf returns the value of [StableLabel] in the copy of an object. A label is shorter than a
+// name may be: then it is the beginning of the name and a part of its digest.
 func LabelOf(name string) string {
 	const most, digits = 63, 10
 	if len(name) <= most {
@@ -78,8 +78,8 @@ func Digest(data map[string][]byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Position returns where a pod stands, from 0 to below 1. A pod is at another place for each digest,
-// so that not the same pods are first every time.
+// Position returns where a pod stands, from 0 to below 1. A pod is at another place for each
+// digest, so that not the same pods are first every time.
 func Position(podUID, digest string) float64 {
 	sum := sha256.Sum256([]byte(podUID + "\n" + digest))
 	const scale = 1 << 32
@@ -108,16 +108,16 @@ const (
 // IsFinal reports whether only a newer edit or a person ends the state.
 func (s State) IsFinal() bool { return s == Refused || s == Reverted || s == Frozen }
 
-// Exposure says which pods have the candidate. The zero Exposure shows it to no pod.
+// Exposure names the pods that have the candidate. The zero Exposure shows it to no pod.
 type Exposure struct {
 	// Digest is that of the candidate. Another content of the object is shown to nobody.
 	Digest string `json:"digest"`
 	// With has the objects whose candidates are shown together, this one among them: their resource
-	// versions by «configmap/name» or «secret/name». Empty for a release of one object. A digest would
-	// let readers of ConfigMaps guess Secrets.
+	// versions by «configmap/name» or «secret/name». Empty for a release of one object. A digest
+	// would let readers of ConfigMaps guess Secrets.
 	With map[string]string `json:"with,omitempty"`
-	// Threshold is the share of the pods that have the candidate: those at a [Position] below it. With
-	// 1 all pods have it.
+	// Threshold is the share of the pods that have the candidate: those at a [Position] below it.
+	// With 1 all pods have it.
 	Threshold float64 `json:"threshold"`
 	// Pods are the UIDs of pods that have the candidate besides.
 	Pods  []string `json:"pods,omitempty"`
@@ -126,7 +126,7 @@ type Exposure struct {
 	Step int `json:"step,omitempty"`
 	// Since is when the step or the final state began.
 	Since time.Time `json:"since,omitzero"`
-	// Reason says in a sentence why the state is what it is, if that is not plain.
+	// Reason explains the state in a sentence, if its name does not.
 	Reason string `json:"reason,omitempty"`
 	// Rules stands for the annotations by which the candidate was checked: by others it is checked again.
 	Rules string `json:"rules,omitempty"`
@@ -168,8 +168,8 @@ func (e Exposure) Together() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Position returns where a pod stands in this exposure. Candidates that are shown together are shown
-// to the same pods.
+// Position returns where a pod stands in this exposure. Candidates that are shown together are
+// shown to the same pods.
 func (e Exposure) Position(podUID string) float64 {
 	return Position(podUID, cmp.Or(e.Together(), e.Digest))
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
-// How soon a change is tried again that waits until a Role is granted. The controller cannot watch Roles, so it asks: each
-// workload every three seconds, or less often where so many wait that there would be more than ten questions a second.
+// How soon a change is tried again that waits until a Role is granted. The controller cannot watch
+// Roles, so it asks: each workload every three seconds, or less often where so many wait that there
+// would be more than ten questions a second.
 const (
 	retryAccess   = 3 * time.Second
 	accessSpacing = 100 * time.Millisecond

@@ -7,13 +7,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// What one namespace may ask of the controller. Each has a burst, which is more than a namespace with hundreds of workloads
-// needs, and goes on at a rate that leaves time for others.
+// The limits of one namespace. Each has a burst, which is more than a namespace
+// with hundreds of workloads needs, and goes on at a rate that leaves time for others.
 const (
 	// Bytes of volume attributes that are read.
 	textBurst = 512 << 10
 	textRate  = 64 << 10 // Per second.
-	// Objects that the API server is asked for one by one, or that are copied. The rate is that of rollouts if that is higher.
+	// Objects that the API server is asked for one by one, or that are copied. The rate is that of
+	// rollouts if that is higher.
 	requestBurst = 200
 	requestRate  = 10 // Per second.
 	// Events.
@@ -21,11 +22,12 @@ const (
 	eventRate  = 10 // Per second.
 )
 
-// manyNamespaces is how many namespaces an allowance remembers before it forgets those that have used nothing lately.
+// manyNamespaces is how many namespaces an allowance remembers before it forgets those that have
+// used nothing lately.
 const manyNamespaces = 1000
 
-// allowance is what each namespace may use of something. What it does not cover waits, each piece of work for a time of its
-// own, and other namespaces do not notice.
+// allowance is what each namespace may use of something. Work that it does not cover waits, each
+// piece of work for as long as that takes, and other namespaces do not notice.
 type allowance struct {
 	perSecond rate.Limit
 	burst     int
@@ -40,8 +42,9 @@ func newAllowance(perSecond rate.Limit, burst int) *allowance {
 	return &allowance{perSecond: perSecond, burst: burst, limits: map[string]*rate.Limiter{}, turns: map[any]time.Time{}}
 }
 
-// wait charges a namespace with the cost of some work, and returns how long the work has to wait. It is charged once, until it is
-// forgotten: when it begins, or is not wanted any more. Work that costs more than the burst is charged with that.
+// wait charges a namespace with the cost of some work, and returns how long the work has to wait.
+// It is charged once, until it is forgotten: when it begins, or is not wanted any more. Work that
+// costs more than the burst is charged with that.
 func (a *allowance) wait(namespace string, work any, cost int) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -25,13 +25,13 @@ import (
 const (
 	byTrigger = "trigger" // Workloads, by what triggers them.
 	byUse     = "use"     // Workloads and revisions, by what their templates name.
-	bySource  = "source"  // Copies, by what they say to be copies of.
+	bySource  = "source"  // Copies, by the sources that their annotations name.
 	byOwner   = "owner"   // Revisions, by the owner that is their workload.
 	byUID     = "uid"     // Workloads that have to do with triggers, as owners.
 )
 
-// owner is a workload as its revisions name it, and a key of indexes. An owner is named by its UID inside of a namespace
-// only: an object of another namespace can name any UID as its owner.
+// owner is a workload as its revisions name it, and a key of indexes. An owner is named by its UID
+// inside of a namespace only: an object of another namespace can name any UID as its owner.
 type owner struct {
 	namespace string
 	uid       types.UID
@@ -47,7 +47,8 @@ type object struct {
 
 func (o object) String() string { return o.namespace + "/" + o.Object.String() }
 
-// caches hold what the controller knows of the cluster: for each namespace that it works in, or for all in one.
+// caches hold what the controller knows of the cluster: for each namespace that it works in, or for
+// all in one.
 type caches struct {
 	sources   map[api.Kind][]cache.SharedIndexInformer
 	copies    map[api.Kind][]cache.SharedIndexInformer

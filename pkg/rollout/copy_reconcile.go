@@ -20,11 +20,13 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
-// newcomerAge is how long a copy that nothing uses yet is left alone: the template that it was made for may be on its way.
+// newcomerAge is how long a copy that nothing uses yet is left alone: the template that it was made
+// for may be on its way.
 const newcomerAge = time.Minute
 
-// reconcileCopy sees that a copy that is needed is there, and that it belongs to the revisions that use it: the garbage collector
-// removes it after the last of them. Until a workload has a revision that uses a copy, the workload itself owns it.
+// reconcileCopy sees that a copy that is needed is there, and that it belongs to the revisions that
+// use it: the garbage collector removes it after the last of them. Until a workload has a revision
+// that uses a copy, the workload itself owns it.
 func (c *Controller) reconcileCopy(ctx context.Context, o object) error {
 	needed := c.ownersOf(o)
 	found, exists := c.caches.copied(o)
@@ -56,8 +58,9 @@ func (c *Controller) reconcileCopy(ctx context.Context, o object) error {
 	return c.patchCopy(ctx, o, &found.ObjectMeta, patch)
 }
 
-// carriedTo returns the labels and annotations that a copy is to have of its source: those that the source has now, whichever
-// content the copy has. A copy whose source is gone, or lists what cannot be copied, stays as it is.
+// carriedTo returns the labels and annotations that a copy is to have of its source: those that the
+// source has now, whichever content the copy has. A copy whose source is gone, or lists what cannot
+// be copied, stays as it is.
 func (c *Controller) carriedTo(o object, found *cachedCopy) copies.Carried {
 	of, err := copies.SourceOf(found.Annotations)
 	if err != nil || of.Kind != o.Kind {
@@ -70,7 +73,8 @@ func (c *Controller) carriedTo(o object, found *cachedCopy) copies.Carried {
 	return source.Carried
 }
 
-// ownersOf returns the objects that need a copy: revisions that use it, and workloads of which no revision uses it yet.
+// ownersOf returns the objects that need a copy: revisions that use it, and workloads of which no
+// revision uses it yet.
 func (c *Controller) ownersOf(o object) []metav1.OwnerReference {
 	var owners []metav1.OwnerReference
 	served := map[types.UID]bool{}
@@ -89,8 +93,8 @@ func (c *Controller) ownersOf(o object) []metav1.OwnerReference {
 	return owners
 }
 
-// mergeOwners returns the owners a copy shall have: those it has, except workloads that no longer need it, and those that need it.
-// What others made an owner stays one.
+// mergeOwners returns the owners a copy shall have: those it has, except workloads that no longer
+// need it, and those that need it. An owner that others have added stays one.
 func (c *Controller) mergeOwners(have, needed []metav1.OwnerReference) []metav1.OwnerReference {
 	var merged []metav1.OwnerReference
 	for _, owner := range have {
@@ -132,8 +136,9 @@ func (c *Controller) patchCopy(ctx context.Context, o object, found *metav1.Obje
 	return nil
 }
 
-// discard deletes a copy that nothing uses and only workloads own, which was made for a template that never came. What
-// revisions own, the garbage collector sees to. What nobody owns may be used by pods that were left behind.
+// discard deletes a copy that nothing uses and only workloads own, which was made for a template
+// that never came. The garbage collector removes copies that revisions own. A copy without owners
+// may be used by pods that were left behind.
 func (c *Controller) discard(ctx context.Context, o object, found *cachedCopy) error {
 	owners := c.mergeOwners(found.OwnerReferences, nil)
 	if len(owners) > 0 || len(found.OwnerReferences) == 0 || c.cfg.DryRun {
@@ -152,8 +157,8 @@ func (c *Controller) discard(ctx context.Context, o object, found *cachedCopy) e
 	return nil
 }
 
-// restoreOrRecreate makes a copy again that somebody has deleted, if its source still has that content. Otherwise it reports to those that
-// need it. A copy that has lost its label gets it back.
+// restoreOrRecreate makes a copy again that somebody has deleted, if its source still has that
+// content. Otherwise it reports to those that need it. A copy that has lost its label gets it back.
 func (c *Controller) restoreOrRecreate(ctx context.Context, o object, owners []metav1.OwnerReference) error {
 	if c.cfg.DryRun || (o.Kind == api.Secret && !c.cfg.Secrets) {
 		return nil // There may be one; nobody may look.
@@ -176,7 +181,7 @@ func (c *Controller) restoreOrRecreate(ctx context.Context, o object, owners []m
 	case err != nil:
 		return fmt.Errorf("look for %s: %w", o, err)
 	case copies.Is(found.Labels), found.DeletionTimestamp != nil:
-		return nil // The cache is about to say so, and queues it.
+		return nil // The cache will have that, and queue it.
 	default:
 		return c.restore(ctx, o, origins)
 	}
@@ -205,7 +210,8 @@ func (c *Controller) recreate(ctx context.Context, o object, origins []trigger.O
 	return nil
 }
 
-// restore gives an object that is the copy its label and annotations back: by the label the caches and others know it.
+// restore gives an object that is the copy its label and annotations back: by the label the caches
+// and others know it.
 func (c *Controller) restore(ctx context.Context, o object, origins []trigger.Object) error {
 	var err error
 	if core := c.cfg.Client.CoreV1(); o.Kind == api.Secret {
@@ -238,8 +244,8 @@ func restoreBy[O copies.Object](ctx context.Context, c *Controller, in client[O]
 	return err
 }
 
-// originsOf returns the sources of which an object is a copy by the configs of those that use it. A template can name
-// anything, so most objects have no origin.
+// originsOf returns the sources of which an object is a copy by the configs of those that use it. A
+// template can name anything, so most objects have no origin.
 func (c *Controller) originsOf(o object) []trigger.Object {
 	var origins []trigger.Object
 	add := func(config map[trigger.Object]string) {

@@ -18,13 +18,13 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// errChanged is a source that is not any more what the cache has. The cache will say so.
+// errChanged is a source that is not any more what the cache has. The cache will have the change.
 var errChanged = errors.New("has changed meanwhile")
 
 // heldError is why a change has to wait for somebody.
 type heldError struct {
 	text string
-	// forAccess says that it waits for a Role, so that it is tried again soon.
+	// forAccess means that it waits for a Role, so that it is tried again soon.
 	forAccess bool
 }
 
@@ -51,8 +51,8 @@ func (c *Controller) ensureCopies(ctx context.Context, h *cachedWorkload, d plan
 	return nil
 }
 
-// checkMissing returns an error if a source is there after all. Workloads and sources are watched apart: of two that somebody
-// makes together either can be seen first.
+// checkMissing returns an error if a source is there after all. Workloads and sources are watched
+// apart: of two that somebody makes together either can be seen first.
 func (c *Controller) checkMissing(ctx context.Context, source object) error {
 	kind := map[api.Kind]string{api.ConfigMap: "configmaps", api.Secret: "secrets"}[source.Kind]
 	found, err := c.cfg.Metadata.Resource(resource(kind)).Namespace(source.namespace).Get(ctx, source.Name, metav1.GetOptions{})
@@ -79,14 +79,15 @@ func (c *Controller) ensureCopy(ctx context.Context, h *cachedWorkload, o trigge
 	return c.makeCopy(ctx, object{h.Namespace, o}, name, h.is.OwnerReference())
 }
 
-// isKnown reports whether a copy is there, belongs to somebody, and has been seen to be what it should be.
+// isKnown reports whether a copy is there, belongs to somebody, and has been seen to be what it
+// should be.
 func (c *Controller) isKnown(made object) bool {
 	found, exists := c.caches.copied(made)
 	return exists && found.DeletionTimestamp == nil && len(found.OwnerReferences) > 0 && c.verified.has(made, found.UID)
 }
 
-// makeCopy makes the copy of a source that has this name, with owners to begin with. It is not an error if it is there
-// already.
+// makeCopy makes the copy of a source that has this name, with owners to begin with. It is not an
+// error if it is there already.
 func (c *Controller) makeCopy(ctx context.Context, source object, name string, owners ...metav1.OwnerReference) error {
 	var uid types.UID
 	var err error
@@ -101,8 +102,8 @@ func (c *Controller) makeCopy(ctx context.Context, source object, name string, o
 	return err
 }
 
-// verified remembers which copies have the content that their names stand for. What a label says anybody can write, and
-// what a copy has cannot change.
+// verified remembers which copies have the content that their names stand for. Anybody can write a
+// label, and what a copy has cannot change.
 type verified struct {
 	mu   sync.Mutex // Guards uids.
 	uids map[object]types.UID
@@ -179,7 +180,8 @@ func metaOf[O copies.Object](o O) *metav1.ObjectMeta {
 	}
 }
 
-// creationError makes an answer that the same request will get again something to wait for a person with.
+// creationError makes an answer that the same request will get again something to wait for a person
+// with.
 func creationError(source object, name string, err error) error {
 	if apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
 		text := fmt.Sprintf("the copy %s of %s is refused by the API server: %v", name, source.Object, err)
@@ -188,7 +190,8 @@ func creationError(source object, name string, err error) error {
 	return fmt.Errorf("create the copy of %s: %w", source, err)
 }
 
-// checkReadable returns an error if the pods read an object with their own credentials, and may not read its copy.
+// checkReadable returns an error if the pods read an object with their own credentials, and may not
+// read its copy.
 func (c *Controller) checkReadable(ctx context.Context, h *cachedWorkload, o trigger.Object, copied string) error {
 	if !c.cfg.SecretsByPod || !isReadByPods(h, o) {
 		return nil

@@ -13,15 +13,16 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// maxMentions is how many copies a revision can use that its config does not have. Only people write such names.
+// maxMentions is how many copies a revision can use that its config does not have. Only people
+// write such names.
 const maxMentions = 64
 
-// maxDoubt is how many bytes of attributes are kept of a revision to read them later. Of one that has more, it is not known
-// whether it is plain.
+// maxDoubt is how many bytes of attributes are stored of a revision to read them later. Of one that
+// has more, it is not known whether it is plain.
 const maxDoubt = 16 << 10
 
-// look finds out what can be known of the template of a revision without reading attributes: caches do this for every revision
-// of the cluster, one after the other, and anybody may write them.
+// look finds out what can be known of the template of a revision without reading attributes: caches
+// do this for every revision of the cluster, one after the other, and anybody may write them.
 func (r *cachedRevision) look(in template.Place) {
 	t := r.is.Template
 	config := r.readConfig(t.Annotations[trigger.ConfigAnnotation])
@@ -56,7 +57,7 @@ func (r *cachedRevision) look(in template.Place) {
 	}
 }
 
-// readConfig takes down what a template says of its config, and returns it.
+// readConfig stores the config of a template, and returns it.
 func (r *cachedRevision) readConfig(text string) trigger.Config {
 	config, err := trigger.ParseConfig(text)
 	if err == nil {
@@ -70,7 +71,8 @@ func (r *cachedRevision) readConfig(text string) trigger.Config {
 	return nil
 }
 
-// doubt is about a revision that names a source of which its config has a copy, if a word of its attributes is a name.
+// doubt is about a revision that names a source of which its config has a copy, if a word of its
+// attributes is a name.
 type doubt struct {
 	config   trigger.Config
 	template *corev1.PodTemplateSpec
@@ -85,7 +87,7 @@ type doubt struct {
 // read reports whether the revision is plain. Only the first call takes time.
 func (d *doubt) read() bool {
 	d.once.Do(func() {
-		uses, _ := template.Uses(d.template, d.in) // What cannot be read uses nothing.
+		uses, _ := template.Uses(d.template, d.in) // Anything that cannot be read uses nothing.
 		d.plain = isPlain(d.config, uses)
 		d.isRead.Store(true)
 	})

@@ -22,7 +22,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
-// cachedSource is what the caches keep of a ConfigMap or Secret that may be a trigger: no content.
+// cachedSource is what the caches store of a ConfigMap or Secret that may be a trigger: no content.
 type cachedSource struct {
 	metav1.ObjectMeta
 
@@ -32,9 +32,9 @@ type cachedSource struct {
 	Keys []string
 	// Carried are the labels and annotations that its copies have too.
 	Carried copies.Carried
-	// IsReleased says that its edits reach pods step by step, without a restart.
+	// IsReleased means that its edits reach pods step by step, without a restart.
 	IsReleased bool
-	// Problem says why it cannot be copied. Empty: it can.
+	// Problem is why it cannot be copied. Empty: it can.
 	Problem string
 	// ChangedAt is when it was last written, by the API server's clock and in whole seconds.
 	ChangedAt time.Time
@@ -46,7 +46,7 @@ func (s *cachedSource) Has(key string) bool {
 	return found
 }
 
-// cachedWorkload is what the caches keep of a workload.
+// cachedWorkload is what the caches store of a workload.
 type cachedWorkload struct {
 	metav1.ObjectMeta
 
@@ -57,48 +57,48 @@ type cachedWorkload struct {
 	OptedIn  bool
 	// Config is that of the pod template; nil if it has none.
 	Config trigger.Config
-	// Broken says that it has one which cannot be read.
+	// Broken means that it has one which cannot be read.
 	Broken bool
 	// Uses are nil in the caches: to read them takes time, which each namespace has so much of.
 	Uses []template.Use
 	// Sum stands for the pod template: another template has another.
 	Sum string
-	// Trouble says what of the workload cannot be read. Empty: nothing.
+	// Trouble is what of the workload cannot be read. Empty: nothing.
 	Trouble string
 }
 
-// cachedRevision is what the caches keep of a ReplicaSet or a ControllerRevision.
+// cachedRevision is what the caches store of a ReplicaSet or a ControllerRevision.
 type cachedRevision struct {
 	metav1.ObjectMeta
 
 	is workload.Revision
 
-	// Config is what its pod template says of its config, or what stands for that where it cannot be read, and Copies what
-	// it says of copies.
+	// Config is the config of its pod template, or what stands for that where it cannot be read,
+	// and Copies what it has of copies.
 	Config string
 	Copies map[trigger.Object]string
 	// Uses are the copies that its pod template names, and perhaps others.
 	Uses []trigger.Object
-	// Plain says that its pod template names a source of which its config has a copy: it was there for a moment, until the
-	// names were pointed to the copies again.
+	// Plain means that its pod template names a source of which its config has a copy: it was there
+	// for a moment, until the names were pointed to the copies again.
 	Plain bool
-	// Doubt is not nil if that cannot be said before the attributes of its volumes are read.
+	// Doubt is not nil if that is not known before the attributes of its volumes are read.
 	Doubt *doubt
 	// Wishes are the annotations of users that the workload had while the revision was its newest.
 	Wishes map[string]string
 }
 
-// isPlain reports whether a pod template that has the config, and names what it uses, names a source of which there is a
-// copy, or is to be one.
+// isPlain reports whether a pod template that has the config, and names what it uses, names a
+// source of which there is a copy, or is to be one.
 func isPlain(config trigger.Config, uses []template.Use) bool {
 	return slices.ContainsFunc(uses, func(u template.Use) bool { return config[u.Object] != "" })
 }
 
-// cachedCopy is what the caches keep of a copy.
+// cachedCopy is what the caches store of a copy.
 type cachedCopy struct {
 	metav1.ObjectMeta
 
-	// Carried is what it says to have from its source.
+	// Carried is what its annotation lists as carried from its source.
 	Carried copies.Carried
 }
 
@@ -109,7 +109,8 @@ func indexedMetadata(o metav1.Object) metav1.ObjectMeta {
 	}
 }
 
-// isCopyName reports whether a name looks like that of a copy. Others' objects may have such names too.
+// isCopyName reports whether a name looks like that of a copy. Others' objects may have such names
+// too.
 func isCopyName(name string) bool {
 	const digits = 10
 	rest := len(name) - digits
@@ -194,7 +195,8 @@ func copyOf(object any) (any, error) {
 	return c, nil
 }
 
-// workloadOf is the transform of caches of workloads. Of a workload without triggers it stores the name only.
+// workloadOf is the transform of caches of workloads. Of a workload without triggers it stores the
+// name only.
 func workloadOf(object any) (any, error) {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
@@ -245,13 +247,14 @@ func (h *cachedWorkload) addTrouble(about string, err error) {
 func sumOf(t *corev1.PodTemplateSpec) string {
 	encoded, err := t.Marshal()
 	if err != nil {
-		return "" // What was decoded can be encoded.
+		return "" // Anything that was decoded can be encoded.
 	}
 	sum := sha256.Sum256(encoded)
 	return hex.EncodeToString(sum[:8])
 }
 
-// revisionTransform returns the transform of caches of ReplicaSets and ControllerRevisions. Templates are not kept.
+// revisionTransform returns the transform of caches of ReplicaSets and ControllerRevisions.
+// Templates are not stored.
 func revisionTransform(driver string) cache.TransformFunc {
 	return func(object any) (any, error) {
 		switch o := object.(type) {

@@ -8,15 +8,16 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
-// longestQuiet is how many quiet periods a change waits at most: a source that never comes to rest must not keep others
-// of the same workload from being rolled out.
+// longestQuiet is how many quiet periods a change waits at most: a source that never comes to rest
+// must not keep others of the same workload from being rolled out.
 const longestQuiet = 10
 
-// pacer says when a change may be rolled out.
+// pacer decides when a change may be rolled out.
 type pacer struct {
 	quiet time.Duration
 
-	// mu guards turns, waiting, and resting: the sum of the template that a workload had when there was nothing to do.
+	// mu guards turns, waiting, and resting: the sum of the template that a workload had when there
+	// was nothing to do.
 	mu      sync.Mutex
 	turns   *turns
 	waiting map[workload.Ref]*waiting
@@ -25,7 +26,7 @@ type pacer struct {
 
 // waiting is a change that is not rolled out yet.
 type waiting struct {
-	config   string    // What is to be rolled out, as last seen.
+	config   string    // The config to roll out, as last seen.
 	template string    // The sum of the workload's before the change, or when that was first seen.
 	first    time.Time // When it differed from what is rolled out.
 	since    time.Time // When config was first seen.
@@ -40,9 +41,10 @@ func newPacer(quiet time.Duration, perSecond float64) *pacer {
 	}
 }
 
-// wait returns how long a change has to wait: until its sources have been quiet, and until it is its turn. When
-// somebody else has changed the template meanwhile, the two go together and nothing is gained by quiet. The edit of a
-// source and the change of a template can be seen in one look, hence the template that a workload rested with counts.
+// wait returns how long a change has to wait: until its sources have been quiet, and until it is
+// its turn. When somebody else has changed the template meanwhile, the two go together and nothing
+// is gained by quiet. The edit of a source and the change of a template can be seen in one look,
+// hence the template that a workload rested with counts.
 func (p *pacer) wait(ref workload.Ref, config string, template string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,8 +88,8 @@ func newWaiting(now time.Time) *waiting {
 	return &waiting{first: now, since: now, late: rand.Float64() / 10} //nolint:gosec // It spreads load and keeps no secret.
 }
 
-// turnOf returns how long a change has to wait for its turn. One that has to wait waits a little longer, each for another
-// time, so that workloads do not start in step.
+// turnOf returns how long a change has to wait for its turn. One that has to wait waits a little
+// longer, each for another time, so that workloads do not start in step.
 func (p *pacer) turnOf(ref workload.Ref, w *waiting, now time.Time) time.Duration {
 	wait := p.turns.wait(ref, now)
 	return wait + time.Duration(w.late*float64(wait))

@@ -7,8 +7,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
-// progressTracker knows for how long rollouts of StatefulSets and DaemonSets have made no progress. Deployments know it
-// themselves.
+// progressTracker knows for how long rollouts of StatefulSets and DaemonSets have made no progress.
+// Deployments know it themselves.
 type progressTracker struct {
 	deadline time.Duration
 
@@ -22,15 +22,15 @@ type progress struct {
 	config string
 	counts workload.Counts
 	since  time.Time
-	done   bool // It has arrived. What happens to pods after that is not the rollout's fault.
+	done   bool // It has arrived. Later problems of pods are not the rollout's fault.
 }
 
 func newProgressTracker(deadline time.Duration) *progressTracker {
 	return &progressTracker{deadline: deadline, seen: map[workload.Ref]progress{}}
 }
 
-// record returns how long a workload's rollout may still go without progress: zero if that time is over, and done if it
-// need not be asked again.
+// record returns how long a workload's rollout may still go without progress: zero if that time is
+// over, and done if it need not be asked again.
 func (p *progressTracker) record(h *cachedWorkload) (left time.Duration, done bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,11 +53,11 @@ func (p *progressTracker) forget(ref workload.Ref) {
 	delete(p.seen, ref)
 }
 
-// trackFailure reports whether the rollout of a config is under way and gets nowhere. Where the controller has to measure
-// that itself, it looks again when the time is over.
+// trackFailure reports whether the rollout of a config is under way and gets nowhere. Where the
+// controller has to measure that itself, it looks again when the time is over.
 func (c *Controller) trackFailure(h *cachedWorkload) bool {
 	p := h.is.Progress
-	if !p.Observed || p.Patient || !c.changedConfig(h) {
+	if !p.Observed || p.OnDelete || !c.changedConfig(h) {
 		return false
 	}
 	if h.is.Kind == workload.Deployment {
@@ -73,8 +73,9 @@ func (c *Controller) trackFailure(h *cachedWorkload) bool {
 	return left == 0
 }
 
-// changedConfig reports whether the workload's newest revision has another config than the one before it. Only such a
-// rollout is the controller's, and only where there is an earlier config to go back to does it help to hold others back.
+// changedConfig reports whether the workload's newest revision has another config than the one
+// before it. Only such a rollout is the controller's, and only where there is an earlier config to
+// go back to does it help to hold others back.
 func (c *Controller) changedConfig(h *cachedWorkload) bool {
 	revisions := c.caches.revisionsOf(h)
 	if len(revisions) < 2 {

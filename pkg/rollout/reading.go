@@ -14,11 +14,12 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
-// longWait is how long work of a namespace can wait for its allowance before the controller reports it.
+// longWait is how long work of a namespace can wait for its allowance before the controller reports
+// it.
 const longWait = 10 * time.Second
 
-// templateUses remember what the templates of workloads use. The status of a workload changes with each of its pods, and its template
-// rarely.
+// templateUses remember what the templates of workloads use. The status of a workload changes with
+// each of its pods, and its template rarely.
 type templateUses struct {
 	mu   sync.Mutex // Guards last.
 	last map[workload.Ref]knownUses
@@ -50,7 +51,8 @@ func (r *templateUses) forget(ref workload.Ref) {
 	delete(r.last, ref)
 }
 
-// read returns a workload with what its template uses, or how long it has to wait before its template can be read.
+// read returns a workload with what its template uses, or how long it has to wait before its
+// template can be read.
 func (c *Controller) read(h *cachedWorkload) (*cachedWorkload, time.Duration) {
 	place := c.placeOf(h)
 	last, isKnown := c.uses.of(h.is.Ref, h.Sum)
@@ -63,14 +65,15 @@ func (c *Controller) read(h *cachedWorkload) (*cachedWorkload, time.Duration) {
 		last.uses, last.err = template.Uses(h.is.Template, place)
 		c.uses.store(h.is.Ref, last)
 	}
-	full := *h // What the caches have is shared.
+	full := *h // Objects of the caches are shared.
 	full.Uses = last.uses
 	full.addTrouble("the pod template: ", last.err)
 	return &full, 0
 }
 
-// charge charges the workload's namespace with what an action takes, and returns how long it has to wait: the API server is asked
-// about each copy that is not known yet, and attributes are read again to be changed and to be checked.
+// charge charges the workload's namespace with what an action takes, and returns how long it has to
+// wait: the API server is asked about each copy that is not known yet, and attributes are read
+// again to be changed and to be checked.
 func (c *Controller) charge(h *cachedWorkload, d plan.Decision) time.Duration {
 	const readings = 3
 	wait := c.attributeBytes.wait(h.Namespace, h.is.Ref, readings*template.Size(h.is.Template, c.placeOf(h)))
@@ -82,7 +85,8 @@ func (c *Controller) charge(h *cachedWorkload, d plan.Decision) time.Duration {
 	return wait
 }
 
-// unknownCopies counts the objects that the API server has to be asked about before a template can have a config.
+// unknownCopies counts the objects that the API server has to be asked about before a template can
+// have a config.
 func (c *Controller) unknownCopies(h *cachedWorkload, d plan.Decision) int {
 	unknown, copied := 0, d.Config.Copies()
 	for o, version := range d.Config {
@@ -100,7 +104,8 @@ func (c *Controller) placeOf(h *cachedWorkload) template.Place {
 	return template.Place{Namespace: h.Namespace, Driver: c.cfg.DriverName}
 }
 
-// postpone has a workload looked at again when its namespace may use more of the controller's time. If that is long, it says so once.
+// postpone has a workload looked at again when its namespace may use more of the controller's time.
+// If that is long, an Event reports it once.
 func (c *Controller) postpone(ctx context.Context, h *cachedWorkload, wait time.Duration) {
 	c.cfg.Metrics.putOff.Inc()
 	c.workloads.AddAfter(h.is.Ref, wait)
@@ -108,7 +113,7 @@ func (c *Controller) postpone(ctx context.Context, h *cachedWorkload, wait time.
 	if wait < longWait || !c.reported.replace(h.is.Ref, text) {
 		return
 	}
-	c.event(h, corev1.EventTypeWarning, ReasonPutOff, text)
+	c.event(h, notice{corev1.EventTypeWarning, ReasonPutOff, text})
 	klog.FromContext(ctx).Info("A workload waits, because its namespace has used up its share", logkeys.Workload, h.is.String(),
 		logkeys.Namespace, h.Namespace, logkeys.Delay, wait)
 }

@@ -28,7 +28,7 @@ func (c *Controller) reconcile(ctx context.Context, ref workload.Ref) error {
 		return nil
 	}
 	if c.awaitsCache(cached) {
-		return nil // The cache will say more, and queue the workload again.
+		return nil // The cache will have the object, and queue the workload again.
 	}
 	h, wait := c.read(cached)
 	if wait > 0 {
@@ -106,9 +106,9 @@ func (c *Controller) planState(h *cachedWorkload) plan.State {
 	return s
 }
 
-// strays returns the copies of triggers that a template names and its config does not have, and of which triggers. Somebody
-// has changed one of the two by hand. Where the template names the trigger, or the copy that the config has, too, they are
-// there on purpose.
+// strays returns the copies of triggers that a template names and its config does not have, and of
+// which triggers. Somebody has changed one of the two by hand. Where the template names the
+// trigger, or the copy that the config has, too, they are there on purpose.
 func (c *Controller) strays(h *cachedWorkload, used map[trigger.Object]bool) map[trigger.Object]trigger.Object {
 	strays := map[trigger.Object]trigger.Object{}
 	for o := range used {
@@ -128,7 +128,8 @@ func (c *Controller) strays(h *cachedWorkload, used map[trigger.Object]bool) map
 	return strays
 }
 
-// wanted returns the config of a workload by what its triggers are now, or why pods could not run with it.
+// wanted returns the config of a workload by what its triggers are now, or why pods could not run
+// with it.
 func (c *Controller) wanted(h *cachedWorkload, strays map[trigger.Object]trigger.Object) (trigger.Config, string) {
 	config := trigger.Config{}
 	var problems []string
@@ -154,8 +155,8 @@ func usesOf(h *cachedWorkload, o trigger.Object, strays map[trigger.Object]trigg
 	return uses
 }
 
-// wantedVersion returns what a config has for a trigger as it is now: the name of its copy if the template uses it, and
-// nothing when it does not exist and need not.
+// wantedVersion returns what a config has for a trigger as it is now: the name of its copy if the
+// template uses it, and nothing when it does not exist and need not.
 func (c *Controller) wantedVersion(h *cachedWorkload, o trigger.Object, uses []template.Use) (version, problem string) {
 	if o.Kind == api.Secret && !c.cfg.Secrets {
 		return "", fmt.Sprintf("%s: the controller runs with --secrets=false", o)
@@ -202,7 +203,7 @@ func (c *Controller) wait(h *cachedWorkload, s plan.State, d plan.Decision) time
 	}
 }
 
-// past is what the log says when an action is done.
+// past is the log line when an action is done.
 func past(a plan.Action) string {
 	switch a {
 	case plan.RollOut:

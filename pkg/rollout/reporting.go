@@ -27,7 +27,7 @@ const (
 	ReasonRolledOut = "ConfigRolledOut" // On the workload and on the sources.
 	ReasonRepaired  = "ConfigRepaired"
 	ReasonUndone    = "ConfigUndone"
-	ReasonHeldBack  = "ConfigHeldBack"
+	ReasonHeldBack  = state.ReasonHeldBack
 	ReasonOptedOut  = "ConfigOptedOut"
 	ReasonCopyGone  = "ConfigCopyGone"
 	ReasonPutOff    = "ConfigPutOff"
@@ -36,7 +36,8 @@ const (
 // retryHeld is how soon it is tried again what others have to allow.
 const retryHeld = time.Minute
 
-// reportedTexts remembers the last text that the controller reported about each workload or copy, so that it reports it once.
+// reportedTexts remembers the last text that the controller reported about each workload or copy,
+// so that it reports it once.
 type reportedTexts[K comparable] struct {
 	mu   sync.Mutex // Guards last.
 	last map[K]string
@@ -46,7 +47,8 @@ func newReportedTexts[K comparable]() *reportedTexts[K] {
 	return &reportedTexts[K]{last: map[K]string{}}
 }
 
-// replace reports whether a text is another than the last about something, and remembers it. The empty text is never new.
+// replace reports whether a text is another than the last about something, and remembers it. The
+// empty text is never new.
 func (s *reportedTexts[K]) replace(about K, text string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,13 +68,14 @@ func (c *Controller) reportHeld(ctx context.Context, h *cachedWorkload, s plan.S
 	c.reportHeldText(ctx, h, d.Held, heldText(h, s, d.Held))
 }
 
-// reportHeldText reports once why the controller holds a change back: by an Event, and in the log, which lasts longer.
+// reportHeldText reports once why the controller holds a change back: by an Event, and in the log,
+// which lasts longer.
 func (c *Controller) reportHeldText(ctx context.Context, h *cachedWorkload, reason plan.Held, text string) {
 	c.cfg.Metrics.held(h.is.Ref, reason)
 	if !c.reported.replace(h.is.Ref, text) {
 		return
 	}
-	c.event(h, corev1.EventTypeWarning, ReasonHeldBack, text)
+	c.event(h, notice{corev1.EventTypeWarning, ReasonHeldBack, text})
 	klog.FromContext(ctx).Info("The controller holds a change back", logkeys.Workload, h.is.String(), logkeys.Namespace, h.Namespace, logkeys.Reason, text)
 }
 
@@ -80,13 +83,13 @@ func heldText(h *cachedWorkload, s plan.State, reason plan.Held) string {
 	ref := h.is.Ref
 	switch reason {
 	case plan.HeldByProblem:
-		return "Not rolled out: " + s.Problem
+		return state.HeldBackPrefix + s.Problem
 	case plan.HeldByPause:
-		return "Not rolled out: " + state.ByPause(ref)
+		return state.HeldBackPrefix + state.ByPause(ref)
 	case plan.HeldByUndo:
-		return "Not rolled out: " + state.ByUndo(ref)
+		return state.HeldBackPrefix + state.ByUndo(ref)
 	case plan.HeldByFailure:
-		return "Not rolled out: " + state.ByFailure(ref)
+		return state.HeldBackPrefix + state.ByFailure(ref)
 	default:
 		return ""
 	}
@@ -97,11 +100,11 @@ func (c *Controller) holdBackOrReturn(ctx context.Context, h *cachedWorkload, er
 	var waiting *heldError
 	switch {
 	case errors.As(err, &waiting):
-		c.reportHeldText(ctx, h, plan.HeldByProblem, "Not rolled out: "+waiting.text)
-		c.workloads.AddAfter(h.is.Ref, c.retryAfter(h.is.Ref, waiting)) // What rights and quotas allow is in no cache.
+		c.reportHeldText(ctx, h, plan.HeldByProblem, state.HeldBackPrefix+waiting.text)
+		c.workloads.AddAfter(h.is.Ref, c.retryAfter(h.is.Ref, waiting)) // No cache has rights and quotas.
 		return nil
 	case errors.Is(err, errChanged), apierrors.IsNotFound(err):
-		c.workloads.AddAfter(h.is.Ref, time.Second) // The cache is about to say the same.
+		c.workloads.AddAfter(h.is.Ref, time.Second) // The cache will have the same soon.
 		return nil
 	case ctx.Err() == nil:
 		c.reportHeldText(ctx, h, plan.HeldByProblem, "Not rolled out for now: "+err.Error())
@@ -122,16 +125,16 @@ func (c *Controller) reportWrite(h *cachedWorkload, s plan.State, d plan.Decisio
 	switch {
 	case d.Action == plan.RecordUndo:
 		c.cfg.Metrics.count(resultUndone)
-		c.event(h, corev1.EventTypeNormal, ReasonUndone, undoneText(h, s, d))
+		c.event(h, notice{corev1.EventTypeNormal, ReasonUndone, undoneText(h, s, d)})
 	case d.Action == plan.OptOut:
 		c.cfg.Metrics.count(resultOptedOut)
-		c.event(h, corev1.EventTypeNormal, ReasonOptedOut, "Nothing triggers it any more: the pod template uses the sources themselves again")
+		c.event(h, notice{corev1.EventTypeNormal, ReasonOptedOut, "Nothing triggers it any more: the pod template uses the sources themselves again"})
 	case s.Template.String() == d.Config.String() && !s.IsPlain():
 		c.cfg.Metrics.count(resultUndone)
-		c.event(h, corev1.EventTypeNormal, ReasonUndone, "Nothing is undone any more: the pod template uses "+changes(nil, d.Config))
+		c.event(h, notice{corev1.EventTypeNormal, ReasonUndone, "Nothing is undone any more: the pod template uses " + changes(nil, d.Config)})
 	case s.Template.String() == d.Config.String():
 		c.cfg.Metrics.count(resultRepaired)
-		c.event(h, corev1.EventTypeNormal, ReasonRepaired, "The pod template named sources again, and was pointed to their copies: "+changes(nil, d.Config))
+		c.event(h, notice{corev1.EventTypeNormal, ReasonRepaired, "The pod template named sources again, and was pointed to their copies: " + changes(nil, d.Config)})
 	default:
 		c.reportRollout(h, s, d)
 	}
@@ -139,7 +142,7 @@ func (c *Controller) reportWrite(h *cachedWorkload, s plan.State, d plan.Decisio
 
 func (c *Controller) reportRollout(h *cachedWorkload, s plan.State, d plan.Decision) {
 	c.cfg.Metrics.count(resultRolledOut)
-	c.event(h, corev1.EventTypeNormal, ReasonRolledOut, "The pod template uses "+changes(s.Template, d.Config))
+	c.event(h, notice{corev1.EventTypeNormal, ReasonRolledOut, "The pod template uses " + changes(s.Template, d.Config)})
 	for _, o := range d.Config.Objects() {
 		name := d.Config[o]
 		source, exists := c.caches.source(object{h.Namespace, o})
@@ -169,8 +172,8 @@ func undoneText(h *cachedWorkload, s plan.State, d plan.Decision) string {
 	return text + ". It stays so until a source is edited"
 }
 
-// unknownTrigger says that a trigger does not exist and that nothing uses it, which is mostly a slip of the pen, and what to
-// type.
+// unknownTrigger explains that a trigger does not exist and that nothing uses it, mostly a typing
+// error, and what to type.
 func (h *cachedWorkload) unknownTrigger(o trigger.Object) string {
 	text := fmt.Sprintf("%s triggers rollouts, but does not exist, and the pod template does not use it", o)
 	_, annotation, _ := trigger.Wanted(h.is.Annotations)
@@ -207,7 +210,8 @@ func (h *cachedWorkload) usedSources() []trigger.Object {
 	return slices.Compact(used)
 }
 
-// nearest returns the object that was probably meant, of the same kind rather than of the other, or o itself.
+// nearest returns the object that was probably meant, of the same kind rather than of the other, or
+// o itself.
 func nearest(o trigger.Object, used []trigger.Object) trigger.Object {
 	var same, names []string
 	for _, u := range used {
@@ -275,11 +279,12 @@ func (c *Controller) reportNameTaken(o object, err error) {
 		return
 	}
 	for _, h := range c.caches.workloadsUsing(o) {
-		c.event(h, corev1.EventTypeWarning, ReasonCopyGone, fmt.Sprintf("The pods of %s use %v", h.is.Ref, err))
+		c.event(h, notice{corev1.EventTypeWarning, ReasonCopyGone, fmt.Sprintf("The pods of %s use %v", h.is.Ref, err)})
 	}
 }
 
-// reportGone reports a copy that is gone for good to the workloads whose pods use it, or would use it after an undo.
+// reportGone reports a copy that is gone for good to the workloads whose pods use it, or would use
+// it after an undo.
 func (c *Controller) reportGone(o object) {
 	if !c.reportedGone.replace(o, "gone") {
 		return
@@ -287,8 +292,8 @@ func (c *Controller) reportGone(o object) {
 	told := map[types.UID]bool{}
 	for _, h := range c.caches.workloadsUsing(o) {
 		told[h.UID] = true
-		c.event(h, corev1.EventTypeWarning, ReasonCopyGone, fmt.Sprintf("%s was deleted, and its source has another content now: new pods cannot start. "+
-			"To use the source as it is now, edit it; to go back: kubectl rollout undo %s", o.Object, h.is.Ref))
+		c.event(h, notice{corev1.EventTypeWarning, ReasonCopyGone, fmt.Sprintf("%s was deleted, and its source has another content now: new pods cannot start. "+
+			"To use the source as it is now, edit it; to go back: kubectl rollout undo %s", o.Object, h.is.Ref)})
 	}
 	for _, r := range c.caches.revisionsUsing(o) {
 		h, exists := c.caches.workloadOf(r)
@@ -296,19 +301,23 @@ func (c *Controller) reportGone(o object) {
 			continue
 		}
 		told[h.UID] = true
-		c.event(h, corev1.EventTypeWarning, ReasonCopyGone, fmt.Sprintf("%s was deleted, and its source has another content now: "+
-			"pods of %s %s, which uses it, cannot start. It is made again when the source has that content again", o.Object, r.is.Kind, r.Name))
+		c.event(h, notice{corev1.EventTypeWarning, ReasonCopyGone, fmt.Sprintf("%s was deleted, and its source has another content now: "+
+			"pods of %s %s, which uses it, cannot start. It is made again when the source has that content again", o.Object, r.is.Kind, r.Name)})
 	}
 }
 
-func (c *Controller) event(h *cachedWorkload, kind, reason, text string) {
+// notice is what an Event reports.
+type notice struct{ kind, reason, text string }
+
+// event writes an Event on the workload, unless its namespace has used up its share.
+func (c *Controller) event(h *cachedWorkload, n notice) {
 	if !c.events.take(h.Namespace) {
 		return // The log and metrics have it too.
 	}
 	about := &corev1.ObjectReference{
 		APIVersion: "apps/v1", Kind: string(h.is.Kind), Namespace: h.Namespace, Name: h.is.Name, UID: h.is.UID,
 	}
-	c.cfg.Events.Event(about, kind, reason, note(text))
+	c.cfg.Events.Event(about, n.kind, n.reason, note(n.text))
 }
 
 // longestNote is how long the note of an Event may be, in bytes.

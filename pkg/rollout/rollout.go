@@ -1,9 +1,10 @@
-// Package rollout is the controller that makes a change of a ConfigMap or a Secret a revision of the workloads that are
-// triggered by it: an immutable copy, and a pod template that uses the copy. What was rolled out can be watched, paused
-// and undone like any other revision.
+// Package rollout is the controller that makes a change of a ConfigMap or a Secret a revision of
+// the workloads that are triggered by it: an immutable copy, and a pod template that uses the copy.
+// A rollout can be watched, paused and undone like any other revision.
 //
-// It works on two queues. One has workloads: what should their templates say? The other has copies: who owns them, and are
-// they there? Both compare the present state, and do not depend on the events that led to it.
+// It works on two queues. One has workloads: what should their templates have? The other has
+// copies: who owns them, and are they there? Both compare the present state, and do not depend on
+// the events that led to it.
 //
 // It does not know volumes, nodes, or how pods get at the copies.
 package rollout
@@ -34,22 +35,23 @@ import (
 )
 
 // FieldManager is the name under which the controller writes.
-const FieldManager = "liveconfig-controller"
+const FieldManager = api.ControllerName
 
 // workers are how many workloads, and how many copies, are worked on at a time.
 const workers = 4
 
-// folding is how long a look at a copy waits for more to look at: hundreds of revisions can come to own one copy, and
-// each write of its owners sends all of it to every watcher.
+// folding is how long a look at a copy waits for more to look at: hundreds of revisions can come to
+// own one copy, and each write of its owners sends all of it to every watcher.
 const folding = 500 * time.Millisecond
 
-// A copy that has manyOwners can wait for more of them as long as longFolding: it goes with the last, not the first.
+// A copy that has manyOwners can wait for more of them as long as longFolding: it goes with the
+// last, not the first.
 const (
 	manyOwners  = 10
 	longFolding = 5 * time.Second
 )
 
-// Config says how a controller works.
+// Config configures a controller.
 type Config struct {
 	// Client and Metadata reach the API server.
 	Client   kubernetes.Interface
@@ -58,19 +60,24 @@ type Config struct {
 	DriverName string
 	// Namespaces are those that the controller works in. None: all.
 	Namespaces []string
-	// Secrets says whether Secrets may trigger. Without it nothing about Secrets is asked of the API server.
+	// Secrets decides whether Secrets may trigger. Without it nothing about Secrets is asked of the
+	// API server.
 	Secrets bool
-	// SecretsByPod says that the driver reads Secrets with the credentials of the pods, which then need access to copies.
+	// SecretsByPod means that the driver reads Secrets with the credentials of the pods, which then
+	// need access to copies.
 	SecretsByPod bool
-	// QuietPeriod is how long the sources of a workload must not have changed before a change is rolled out.
+	// QuietPeriod is how long the sources of a workload must not have changed before a change is
+	// rolled out.
 	QuietPeriod time.Duration
 	// Rate is how many changes are rolled out per second, over all workloads.
 	Rate float64
-	// HoldFailing says whether a change waits while the rollout before it gets nowhere, where the workload does not say.
+	// HoldFailing decides whether a change waits while the rollout before it gets nowhere, where
+	// the workload has no annotation about it.
 	HoldFailing bool
-	// ProgressDeadline is after how long without progress a rollout of a StatefulSet or DaemonSet is failing.
+	// ProgressDeadline is after how long without progress a rollout of a StatefulSet or DaemonSet
+	// is failing.
 	ProgressDeadline time.Duration
-	// DryRun says that nothing is written but the log.
+	// DryRun means that nothing is written but the log.
 	DryRun bool
 	// Events are written about workloads and sources.
 	Events record.EventRecorder
@@ -93,11 +100,11 @@ type Controller struct {
 	verified     *verified
 	uses         *templateUses
 
-	// What each namespace may use: bytes of attributes to read, requests, Events.
+	// The limits of each namespace: bytes of attributes to read, requests, Events.
 	attributeBytes, requests, events *allowance
 
-	// mu guards written, which holds for each workload the version that was last written over: until the cache has
-	// another one, there is nothing to decide.
+	// mu guards written, which holds for each workload the version that was last written over:
+	// until the cache has another one, there is nothing to decide.
 	mu      sync.Mutex
 	written map[workload.Ref]string
 }
@@ -155,7 +162,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// work takes keys from a queue until that is shut down. What went wrong is tried again, later each time.
+// work takes keys from a queue until that is shut down. Failed work is tried again, later each
+// time.
 func work[T comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[T], do func(context.Context, T) error) {
 	for {
 		key, shutdown := queue.Get()

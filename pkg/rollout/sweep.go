@@ -16,9 +16,10 @@ import (
 // sweepAgain is how soon it is looked again at a revision that still has pods.
 const sweepAgain = 2 * time.Second
 
-// sweep removes the revisions of a workload that nobody wants back: those that somebody began by applying a manifest, with
-// the sources' own names, and that were pointed to the copies at once. They are the same to pods, and in the way of
-// `kubectl rollout undo`, which would go back to one of them, and from there forward again.
+// sweep removes the revisions of a workload that nobody wants back: those that somebody began by
+// applying a manifest, with the sources' own names, and that were pointed to the copies at once.
+// They are the same to pods, and in the way of `kubectl rollout undo`, which would go back to one
+// of them, and from there forward again.
 func (c *Controller) sweep(ctx context.Context, h *cachedWorkload) error {
 	if !h.OptedIn || !h.is.Progress.Done || c.cfg.DryRun {
 		return nil
@@ -59,7 +60,7 @@ func (c *Controller) remove(ctx context.Context, r *cachedRevision) error {
 		err = apps.ControllerRevisions(r.Namespace).Delete(ctx, r.Name, options)
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("delete %s %s, which nobody wants back: %w", r.is.Kind, r.Name, err)
+		return fmt.Errorf("delete the unneeded revision %s %s: %w", r.is.Kind, r.Name, err)
 	}
 	return nil
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
-// turns lets so many workloads pass per second, over all namespaces. Those that wait do so in the line of their namespace, and
-// the lines take turns. It is not for use by several goroutines at once.
+// turns lets so many workloads pass per second, over all namespaces. Those that wait do so in the
+// line of their namespace, and the lines take turns. It is not for use by several goroutines at
+// once.
 type turns struct {
 	perSecond, burst float64
 
@@ -29,7 +30,8 @@ func newTurns(perSecond float64) *turns {
 	}
 }
 
-// wait returns how long a workload has to wait, if nobody else comes: it asks again after that, and until it may pass.
+// wait returns how long a workload has to wait, if nobody else comes: it asks again after that, and
+// until it may pass.
 func (t *turns) wait(ref workload.Ref, now time.Time) time.Duration {
 	t.pass(now)
 	if t.passed[ref] {

@@ -30,12 +30,13 @@ type operation struct {
 // write is all that an action writes to a workload: one request, hence one revision at most.
 type write []operation
 
-// newWrite returns the write of a decision. It names the version that the decision was made for: anyone who has changed the
-// workload meanwhile makes it a conflict.
+// newWrite returns the write of a decision. It names the version that the decision was made for:
+// anyone who has changed the workload meanwhile makes it a conflict.
 //
-// It is a JSON patch and not an applied configuration. The manager that applies one owns the list items that its fields are in, such as
-// a container of which one variable is written, and another manager that applies a manifest without that container can
-// then not remove it. A patch owns the very fields it changes.
+// It is a JSON patch and not an applied configuration. The manager that applies one owns the list
+// items that its fields are in, such as a container of which one variable is written, and another
+// manager that applies a manifest without that container can then not remove it. A patch owns the
+// very fields it changes.
 func (c *Controller) newWrite(h *cachedWorkload, d plan.Decision) (write, error) {
 	changes, err := template.Point(h.is.Template, c.placeOf(h), d.Names)
 	if err != nil {
@@ -49,20 +50,20 @@ func (c *Controller) newWrite(h *cachedWorkload, d plan.Decision) (write, error)
 	if d.Config != nil {
 		config = d.Config.String()
 	}
-	w = w.set("/spec/template/metadata/annotations", h.is.Template.Annotations, trigger.ConfigAnnotation, config)
-	w = w.set("/metadata/labels", h.is.Labels, trigger.RolloutLabel, d.Label)
+	w = w.set(h.is.Template.Annotations, entry{"/spec/template/metadata/annotations", trigger.ConfigAnnotation, config})
+	w = w.set(h.is.Labels, entry{"/metadata/labels", trigger.RolloutLabel, d.Label})
 	annotations := maps.Clone(h.is.Annotations)
 	if d.Action == plan.RecordUndo {
 		for key, value := range c.lostWishes(h) {
-			w = w.set("/metadata/annotations", annotations, key, value)
+			w = w.set(annotations, entry{"/metadata/annotations", key, value})
 			annotations = merged(annotations, key, value)
 		}
 	}
-	return w.set("/metadata/annotations", annotations, trigger.UndoneAnnotation, undone(h, d)), nil
+	return w.set(annotations, entry{"/metadata/annotations", trigger.UndoneAnnotation, undone(h, d)}), nil
 }
 
-// lostWishes returns what a user wished of a Deployment that has just been undone: `kubectl rollout undo` replaces its
-// annotations by those that it had when the old revision was its newest.
+// lostWishes returns what a user wished of a Deployment that has just been undone: `kubectl rollout
+// undo` replaces its annotations by those that it had when the old revision was its newest.
 func (c *Controller) lostWishes(h *cachedWorkload) map[string]string {
 	mark := trigger.ParseMark(h.is.Labels[trigger.RolloutLabel])
 	if h.is.Kind != workload.Deployment || mark.IsFor(h.Config) || mark.IsUndoneFor(h.Config) {
@@ -87,7 +88,7 @@ func merged(have map[string]string, key, value string) map[string]string {
 	return have
 }
 
-// undone returns what the annotation of that name shall say.
+// undone returns what the annotation of that name must have.
 func undone(h *cachedWorkload, d plan.Decision) string {
 	if d.KeepsUndone {
 		return h.is.Annotations[trigger.UndoneAnnotation]
@@ -102,24 +103,27 @@ func undone(h *cachedWorkload, d plan.Decision) string {
 	return string(text)
 }
 
-// set appends what gives a key of a map at path the value, which is to remove it if that is empty.
-func (w write) set(path string, have map[string]string, key, value string) write {
-	before, exists := have[key]
-	at := path + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+// entry is an entry of the map at a path. An empty value stands for no entry.
+type entry struct{ path, key, value string }
+
+// set appends the operation that changes a map, which has these entries now, to have the entry.
+func (w write) set(have map[string]string, e entry) write {
+	before, exists := have[e.key]
+	at := e.path + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(e.key)
 	switch {
-	case value == before && (exists || value == ""):
+	case e.value == before && (exists || e.value == ""):
 		return w
-	case value == "":
+	case e.value == "":
 		return append(w, operation{Op: "remove", Path: at})
 	case len(have) == 0:
-		return append(w, operation{"add", path, map[string]string{key: value}})
+		return append(w, operation{"add", e.path, map[string]string{e.key: e.value}})
 	default:
-		return append(w, operation{"add", at, value})
+		return append(w, operation{"add", at, e.value})
 	}
 }
 
-// send sends a write and returns the version it led to. If the workload is not any more what the write was made for, the
-// error is a conflict.
+// send sends a write and returns the version it led to. If the workload is not any more what the
+// write was made for, the error is a conflict.
 func (c *Controller) send(ctx context.Context, h *cachedWorkload, w write) (string, error) {
 	body, err := json.Marshal(w)
 	if err != nil {
@@ -141,8 +145,8 @@ type workloads[O metav1.Object] interface {
 	Patch(ctx context.Context, name string, kind types.PatchType, body []byte, options metav1.PatchOptions, subresources ...string) (O, error)
 }
 
-// sendTo makes a conflict also of what the API server refuses before it compares versions: a patch of what somebody has
-// removed meanwhile, or of a workload that is gone.
+// sendTo makes a conflict also of what the API server refuses before it compares versions: a patch
+// of what somebody has removed meanwhile, or of a workload that is gone.
 func sendTo[O metav1.Object](ctx context.Context, in workloads[O], h *cachedWorkload, body []byte) (string, error) {
 	answer, err := in.Patch(ctx, h.is.Name, types.JSONPatchType, body, metav1.PatchOptions{FieldManager: FieldManager})
 	if err == nil {

@@ -71,6 +71,6 @@ func TestOtherNamespacesNeedAnAPIServer(t *testing.T) {
 	writeFile(t, filepath.Join(b.Manifests, "ca.yaml"), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ca, namespace: certs}\ndata: {ca.crt: x}\n")
 	pod := b.Pod("web", map[string]string{"configMap": "ca", "namespace": "certs"})
 	b.WantRefusal(pod, codes.PermissionDenied,
-		"configmap certs/ca: with --manifests a pod reads the objects of its own namespace only: there is no API server that could say")
+		"configmap certs/ca: with --manifests a pod reads the objects of its own namespace only: no API server can check")
 	b.WantNothing(pod, "after the refusal")
 }

@@ -1,7 +1,8 @@
-// Package attributes writes what [api.Parse] reads: the attributes of a volume with given sources, as a person would write
-// them. It is pure.
+// Package attributes writes what [api.Parse] reads: the attributes of a volume with given sources,
+// as a person would write them. It is pure.
 //
-// It does not know volumes, pods or manifests, nor which attributes are right: [api.Parse] alone does.
+// It does not know volumes, pods or manifests, nor which attributes are right: [api.Parse] alone
+// does.
 package attributes
 
 import (
@@ -14,8 +15,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// Of returns the attributes that name the sources: in the short form where one source can be written so. A source whose ref
-// has no namespace is of the pod's own.
+// Of returns the attributes that name the sources: in the short form where one source can be
+// written so. A source whose ref has no namespace is of the pod's own.
 func Of(sources []api.Source) (map[string]string, error) {
 	if len(sources) != 1 || sources[0].As != nil {
 		return Long(sources)
@@ -58,7 +59,8 @@ func Sources(sources []api.Source) (string, error) {
 	return lines(list)
 }
 
-// KeyOf returns what objects of a kind are named by: an attribute in the short form, a field in the long one.
+// KeyOf returns what objects of a kind are named by: an attribute in the short form, a field in the
+// long one.
 func KeyOf(kind api.Kind) string {
 	if kind == api.Secret {
 		return api.KeySecret
@@ -114,8 +116,8 @@ func asWritten(as *api.As) *writtenAs {
 	return &writtenAs{Path: as.Path, Format: as.Format, Mode: (*writtenMode)(as.Mode)}
 }
 
-// lines writes a list as the project's documents do: one element on a line, in braces but for what is outermost in the long
-// form. A list of one item is one line in brackets.
+// lines writes a list as the project's documents do: one element on a line, in braces but for what
+// is outermost in the long form. A list of one item is one line in brackets.
 func lines(list any) (string, error) {
 	var node yaml.Node
 	if err := node.Encode(list); err != nil {

@@ -1,7 +1,9 @@
-// Package statusz is what the driver of a node reports about its volumes: which objects each volume comes
-// from, which versions of them are in its files, and what is wrong. It is what /statusz serves and kubectl plugins read.
+// Package statusz is what the driver of a node reports about its volumes: which objects each volume
+// comes from, which versions of them are in its files, and what is wrong. It is what /statusz
+// serves and kubectl plugins read.
 //
-// It does not know where that comes from. It has names, times and versions, and no place for content or a token.
+// It does not know where that comes from. It has names, times and versions, and no place for
+// content or a token.
 package statusz
 
 import (
@@ -14,7 +16,8 @@ import (
 	"time"
 )
 
-// SchemaVersion counts changes that an older reader would misunderstand. A new field is not such a change.
+// SchemaVersion counts changes that an older reader would misunderstand. A new field is not such a
+// change.
 const SchemaVersion = 1
 
 // Report is all of one node.
@@ -24,24 +27,30 @@ type Report struct {
 	Driver  string `json:"driver"`
 	Version string `json:"version"`
 	Node    string `json:"node"`
-	// Started is when this run of the driver began, and Now when the report was made, by the node's clock.
+	// Started is when this run of the driver began, and Now when the report was made, by the node's
+	// clock.
 	Started time.Time `json:"started"`
 	Now     time.Time `json:"now"`
-	// Recovered says that the volumes of an earlier run have been taken over: before, some are missing here.
+	// Recovered means that the volumes of an earlier run have been taken over: before, some are
+	// missing here.
 	Recovered bool `json:"recovered"`
-	// WaitsFor is the driver that has the node, if this one waits for its end; nil for a driver that serves. A driver that
-	// waits has no volumes.
+	// WaitsFor is the driver that has the node, if this one waits for its end; nil for a driver
+	// that serves. A driver that waits has no volumes.
 	WaitsFor *Holder `json:"waitsFor,omitempty"`
-	// Manifests says that objects come from manifests in a directory, and not from an API server; nil where they do not.
+	// Manifests means that objects come from manifests in a directory, and not from an API server;
+	// nil where they do not.
 	Manifests *Manifests `json:"manifests,omitempty"`
-	// RefusedContext is why volumes have no SELinux context although there should be one; empty if they have it, or should not.
+	// RefusedContext is why volumes have no SELinux context although there should be one; empty if
+	// they have it, or should not.
 	RefusedContext string   `json:"refusedContext,omitempty"`
 	Volumes        []Volume `json:"volumes"`
 }
 
-// Holder is a driver that has the state directory of a node, as it says of itself. What it does not say is left out.
+// Holder is a driver that has the state directory of a node, as it describes itself. A field that
+// it does not know is left out.
 type Holder struct {
-	// Name is that of its host, which for a pod is the pod's name, and Namespace the pod's namespace.
+	// Name is that of its host, which for a pod is the pod's name, and Namespace the pod's
+	// namespace.
 	Name      string `json:"name,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	// PID is its process ID, as its own container sees it.
@@ -80,7 +89,7 @@ type Pod struct {
 	ServiceAccount string `json:"serviceAccount"`
 }
 
-// State says how far a volume has come.
+// State is how far a volume has come.
 type State string
 
 // The states.
@@ -89,9 +98,11 @@ const (
 	Publishing State = "publishing"
 	// Live: it is mounted and follows its sources.
 	Live State = "live"
-	// Frozen: it is mounted and stays as it is, because it never updates or because its attributes cannot be used any more.
+	// Frozen: it is mounted and stays as it is, because it never updates or because its attributes
+	// cannot be used any more.
 	Frozen State = "frozen"
-	// Busy: it is being worked on for longer than a report waits, so only what never changes is known.
+	// Busy: it is being worked on for longer than a report waits, so only what never changes is
+	// known.
 	Busy State = "busy"
 )
 
@@ -105,16 +116,18 @@ type Volume struct {
 	UpdatePolicy string `json:"updatePolicy,omitempty"`
 	OnDelete     string `json:"onDelete,omitempty"`
 	State        State  `json:"state"`
-	// Digest stands for the files, their names, modes and owners; empty while it is not known. It can be compared with
-	// others of the same run of one driver. It reveals nothing else: content cannot be guessed by it.
+	// Digest stands for the files, their names, modes and owners; empty while it is not known. It
+	// can be compared with others of the same run of one driver. It reveals nothing else: content
+	// cannot be guessed by it.
 	Digest string `json:"digest,omitempty"`
 	// Bytes is the sum of the files' sizes.
 	Bytes int64 `json:"bytes"`
 	// ProjectedAt is when this run of the driver last changed the files.
 	ProjectedAt time.Time `json:"projectedAt,omitzero"`
-	// CheckedAt is when this run last found the files to be what the sources say, or made them so.
+	// CheckedAt is when this run last found the files equal to the sources, or made them so.
 	CheckedAt time.Time `json:"checkedAt,omitzero"`
-	// Problem is why the files are not what they should be, or may not be; nil when nothing is wrong.
+	// Problem is why the files are not what they should be, or may not be; nil when nothing is
+	// wrong.
 	Problem *Problem `json:"problem,omitempty"`
 	Sources []Source `json:"sources"`
 }
@@ -141,15 +154,16 @@ type Source struct {
 	As *As `json:"as,omitempty"`
 	// ReadBy is whose credentials read it.
 	ReadBy string `json:"readBy"`
-	// Synced says that the API server has answered, and Found that the object exists.
+	// Synced means that the API server has answered, and Found that the object exists.
 	Synced bool `json:"synced"`
 	Found  bool `json:"found"`
-	// Known is the version that the driver has, and Projected the one in the files. A version that is not known, or of an
-	// object that does not exist, is left out.
+	// Known is the version that the driver has, and Projected the one in the files. A version that
+	// is not known, or of an object that does not exist, is left out.
 	Known     *Version `json:"known,omitempty"`
 	Projected *Version `json:"projected,omitempty"`
 	Immutable bool     `json:"immutable"`
-	// Polled says that it is read now and then and not watched, and Revoked that it may not be read any more.
+	// Polled means that it is read now and then and not watched, and Revoked that it may not be
+	// read any more.
 	Polled  bool `json:"polled"`
 	Revoked bool `json:"revoked"`
 	// ChangedAt is when the known version reached the driver.
@@ -166,7 +180,7 @@ type Release struct {
 	Stable Version `json:"stable"`
 	// State is that of the release, empty for none that is under way.
 	State string `json:"state,omitempty"`
-	// IsShown says that the pod gets what the object has now, and not what it had before.
+	// IsShown means that the pod gets what the object has now, and not what it had before.
 	IsShown bool `json:"isShown"`
 }
 
@@ -176,7 +190,8 @@ type As struct {
 	Format string `json:"format"`
 }
 
-// Item is one key of an object and the path of its file, or its name in the file where there is one for all keys.
+// Item is one key of an object and the path of its file, or its name in the file where there is one
+// for all keys.
 type Item struct {
 	Key  string `json:"key"`
 	Path string `json:"path"`
@@ -188,8 +203,8 @@ type Version struct {
 	ResourceVersion string `json:"resourceVersion"`
 }
 
-// Sort puts volumes into the order of their pods' namespaces and names, then of their own names. Pods of one name are kept
-// apart by UID.
+// Sort puts volumes into the order of their pods' namespaces and names, then of the names of the
+// volumes. Pods of one name are kept apart by UID.
 func Sort(volumes []Volume) {
 	slices.SortFunc(volumes, func(a, b Volume) int {
 		return cmp.Or(strings.Compare(a.Pod.Namespace, b.Pod.Namespace), strings.Compare(a.Pod.Name, b.Pod.Name),

@@ -106,7 +106,7 @@ func (o *command) verdict(findings []checks.Finding, checked checks.Checked) err
 	case mistakes > 1:
 		return fmt.Errorf("%d mistakes", mistakes)
 	case checked == checks.Checked{}:
-		o.Remark("nothing was checked: the manifests have no volume of %s; say --driver-name if the driver has another name", o.driver)
+		o.Remark("nothing was checked: the manifests have no volume of %s; use --driver-name if the driver has another name", o.driver)
 		return nil
 	}
 	var what []string

@@ -58,8 +58,8 @@ func New(s *session.Session, flags Flags) (*Cluster, error) {
 	return &Cluster{Client: client, meta: meta, Drivers: drivers, Driver: flags.Driver}, nil
 }
 
-// Version returns which version of an object there is. What the object holds does not leave the API
-// server.
+// Version returns which version of an object there is. The content of the object does not leave the
+// API server.
 func (c *Cluster) Version(ctx context.Context, of api.Ref) (versions.Now, error) {
 	objects := c.meta.Resource(corev1.SchemeGroupVersion.WithResource(of.Kind.Resource() + "s")).Namespace(of.Namespace)
 	object, err := objects.Get(ctx, of.Name, metav1.GetOptions{})

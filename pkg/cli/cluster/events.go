@@ -10,11 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The names of the rollout controller and of the kubelet in Events.
-const (
-	ControllerName = "liveconfig-controller"
-	KubeletName    = "kubelet"
-)
+// KubeletName is the name of the kubelet in Events.
+const KubeletName = "kubelet"
 
 // LastSeen returns when an Event was last counted up.
 func LastSeen(e *corev1.Event) time.Time {

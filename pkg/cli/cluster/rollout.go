@@ -12,18 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/revisions"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	rolled "github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
-)
-
-// The reasons and the beginning of Events of the rollout controller about an edit that it holds
-// back.
-const (
-	reasonHeldBack = "ConfigHeldBack"
-	heldBackPrefix = "Not rolled out: "
 )
 
 // RolloutState returns the state of the rollout of a workload. Objects without rollouts are not
@@ -52,16 +46,16 @@ func (c *Cluster) RolloutState(ctx context.Context, object runtime.Object) state
 // heldBack returns why the controller holds an edit back, by its last Event about the workload.
 func (c *Cluster) heldBack(ctx context.Context, w rolled.Workload) string {
 	list, err := c.Client.CoreV1().Events(w.Namespace).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.Set{"involvedObject.uid": string(w.UID), "source": ControllerName}.String(),
+		FieldSelector: fields.Set{"involvedObject.uid": string(w.UID), "source": api.ControllerName}.String(),
 	})
 	if err != nil || len(list.Items) == 0 {
 		return "" // Then it is not known why.
 	}
 	newest := slices.MaxFunc(list.Items, func(a, b corev1.Event) int { return LastSeen(&a).Compare(LastSeen(&b)) })
-	if newest.Reason != reasonHeldBack {
+	if newest.Reason != state.ReasonHeldBack {
 		return ""
 	}
-	return strings.TrimPrefix(newest.Message, heldBackPrefix)
+	return strings.TrimPrefix(newest.Message, state.HeldBackPrefix)
 }
 
 // HistoryOf reads the revisions of a workload.

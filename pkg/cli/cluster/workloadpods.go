@@ -39,8 +39,8 @@ type WorkloadPods struct {
 	Newest []versions.Place
 }
 
-// FindPods finds the pods of a workload and where they show the objects, or every object if objects is empty.
-// It may return an error with what it found all the same.
+// FindPods finds the pods of a workload and where they show the objects, or every object if objects
+// is empty. It may return an error with what it found all the same.
 func (c *Cluster) FindPods(ctx context.Context, w selection.Workload, objects []trigger.Object) (*WorkloadPods, error) {
 	selector, err := pods.NewSelector(c.Client, w)
 	if err != nil {
@@ -84,7 +84,8 @@ func (c *Cluster) FindPods(ctx context.Context, w selection.Workload, objects []
 	return t, t.mistakes(mistakes, shown, objects)
 }
 
-// mistakes returns the mistakes of the pods: places that cannot be read, and objects that no volume shows.
+// mistakes returns the mistakes of the pods: places that cannot be read, and objects that no volume
+// shows.
 func (t *WorkloadPods) mistakes(mistakes map[string]bool, shown map[versions.Place]bool, objects []trigger.Object) error {
 	var errs []error
 	for _, text := range slices.Sorted(maps.Keys(mistakes)) {

@@ -55,7 +55,7 @@ func New(s *session.Session) *cobra.Command {
 		ValidArgs: names,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || !slices.Contains(names, args[0]) {
-				return usage.Errorf("say for what: %s", strings.Join(names, ", "))
+				return usage.Errorf("name one of %s", strings.Join(names, ", "))
 			}
 			if err := scripts()[args[0]](s.Out); err != nil {
 				return fmt.Errorf("print the script for %s: %w", args[0], err)

@@ -30,8 +30,8 @@ const (
 	mostCompletions = 500
 )
 
-// completer finds what can follow on a command line. What it cannot find out it leaves out: there
-// is no place to report why.
+// completer finds what can follow on a command line. It leaves out values that it cannot find out:
+// there is no place to report why.
 type completer struct{ *session.Session }
 
 // Register has the arguments and flags of all commands completed.

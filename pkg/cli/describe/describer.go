@@ -72,9 +72,7 @@ func (t *describer) describe(ctx context.Context, kind string, w selection.Workl
 	return d.Description
 }
 
-func (d *report) addUnknown(what, why, command string) {
-	d.Unknown = append(d.Unknown, description.Unknown{What: what, Why: why, Type: command})
-}
+func (d *report) addUnknown(u description.Unknown) { d.Unknown = append(d.Unknown, u) }
 
 // fromSpec adds the content of the spec of the pods.
 func (d *report) fromSpec(spec *corev1.PodSpec) {
@@ -108,7 +106,7 @@ func (d *report) fromRollout(ctx context.Context) {
 	}
 	history, err := cluster.HistoryOf(ctx, d.Client, d.Object, d.Driver)
 	if err != nil {
-		d.addUnknown("its revision", err.Error(), "")
+		d.addUnknown(description.Unknown{What: "its revision", Why: err.Error()})
 		return
 	}
 	if current, found := history.Current(); found {
@@ -120,12 +118,14 @@ func (d *report) fromRollout(ctx context.Context) {
 func (d *report) findPods(ctx context.Context) {
 	selector, err := pods.NewSelector(d.Client, d.Workload)
 	if err != nil {
-		d.addUnknown("its pods", err.Error(), "")
+		d.addUnknown(description.Unknown{What: "its pods", Why: err.Error()})
 		return
 	}
 	all, err := selector.List(ctx)
 	if err != nil {
-		d.addUnknown("its pods", err.Error(), fmt.Sprintf("kubectl -n %s auth can-i list pods", d.Meta.Namespace))
+		d.addUnknown(description.Unknown{
+			What: "its pods", Why: err.Error(), Type: fmt.Sprintf("kubectl -n %s auth can-i list pods", d.Meta.Namespace),
+		})
 		return
 	}
 	for _, pod := range all {
@@ -165,7 +165,10 @@ func (d *report) askNodes(ctx context.Context) {
 		}
 	}
 	for _, reason := range order {
-		d.addUnknown("what is in the files on "+printing.Names(reasons[reason], "node", "nodes"), "the driver cannot be asked: "+reason[0], reason[1])
+		d.addUnknown(description.Unknown{
+			What: "what is in the files on " + printing.Names(reasons[reason], "node", "nodes"),
+			Why:  "the driver cannot be asked: " + reason[0], Type: reason[1],
+		})
 	}
 }
 
@@ -204,8 +207,10 @@ func (d *report) askAPI(ctx context.Context) {
 		if err != nil {
 			fact.Unread, fact.Version = err.Error(), versions.Newest(cluster.ReportsOf(d.answers), object)
 			fact.Copies = d.copiesOf(object)
-			d.addUnknown("which version of "+object.String()+" is the newest", err.Error(),
-				fmt.Sprintf("kubectl -n %s auth can-i get %s/%s", object.Namespace, object.Kind.Resource(), object.Name))
+			d.addUnknown(description.Unknown{
+				What: "which version of " + object.String() + " is the newest", Why: err.Error(),
+				Type: fmt.Sprintf("kubectl -n %s auth can-i get %s/%s", object.Namespace, object.Kind.Resource(), object.Name),
+			})
 		}
 		d.facts[object] = fact
 	}

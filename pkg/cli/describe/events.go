@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/describe/description"
 )
@@ -26,7 +27,9 @@ type events struct {
 func (d *report) readEvents(ctx context.Context) {
 	all := d.eventsIn(ctx, d.Meta.Namespace)
 	if all.err != nil {
-		d.addUnknown("some Events", all.err.Error(), fmt.Sprintf("kubectl -n %s auth can-i list events", d.Meta.Namespace))
+		d.addUnknown(description.Unknown{
+			What: "some Events", Why: all.err.Error(), Type: fmt.Sprintf("kubectl -n %s auth can-i list events", d.Meta.Namespace),
+		})
 	}
 	about := map[string]bool{string(d.Meta.UID): true}
 	for _, pod := range d.running {
@@ -51,7 +54,7 @@ func (t *describer) eventsIn(ctx context.Context, namespace string) events {
 	var found events
 	var errs []error
 	for _, selector := range []string{
-		"source=" + t.Driver, "source=" + cluster.ControllerName, "source=" + cluster.KubeletName + ",reason=FailedMount",
+		"source=" + t.Driver, "source=" + api.ControllerName, "source=" + cluster.KubeletName + ",reason=FailedMount",
 	} {
 		list, err := t.Client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: selector})
 		if err != nil {

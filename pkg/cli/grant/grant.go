@@ -164,8 +164,8 @@ func (o *command) add(ctx context.Context, wanted *roles.Grants, info *resource.
 	return nil
 }
 
-// released returns which objects are released, as far as the caller may read them. Without a cluster
-// that is not known.
+// released returns which objects are released, as far as the caller may read them. Without a
+// cluster that is not known.
 func (o *command) released(ctx context.Context, refs []api.Ref) (released []api.Ref, err error) {
 	if o.Local {
 		return nil, nil
@@ -202,8 +202,8 @@ func (o *command) give(ctx context.Context, object roles.Object, printer printer
 	return printer.PrintObj(applied, o.Out)
 }
 
-// send applies an object. What another has set to something else is an error, and nobody's settings
-// are taken over.
+// send applies an object. A field that another writer has set differently is an error, and nobody's
+// settings are taken over.
 func (o *command) send(ctx context.Context, object roles.Object) (runtime.Object, error) {
 	config, err := o.Config()
 	if err != nil {

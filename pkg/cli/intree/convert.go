@@ -47,7 +47,7 @@ func (n Namer) ToLiveconfig(v corev1.VolumeSource) (*corev1.CSIVolumeSource, err
 	return &corev1.CSIVolumeSource{Driver: n.Driver, ReadOnly: new(true), VolumeAttributes: all}, nil
 }
 
-// defaults are what files have for which nothing else is said; nil is unset.
+// defaults are what files have for which nothing else is set; nil is unset.
 type defaults struct {
 	mode *int32
 	user *int64
@@ -166,7 +166,8 @@ func (n Namer) ToInTree(v corev1.VolumeSource) (corev1.VolumeSource, error) {
 	return single(spec.Sources[0], files), nil
 }
 
-// ownerFits returns an error if the owner of directories has no form in a volume of Kubernetes' own types.
+// ownerFits returns an error if the owner of directories has no form in a volume of Kubernetes' own
+// types.
 func ownerFits(all map[string]string) error {
 	_, isSet := all[api.KeyUID]
 	_, isDefault := all[api.KeyDefaultUser]

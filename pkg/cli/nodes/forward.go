@@ -120,7 +120,7 @@ func cause(first, second error) error {
 	}
 }
 
-// negotiated returns the connection if both ends speak the same.
+// negotiated returns the connection if both ends use the same.
 func negotiated(carrier httpstream.Connection, protocol string) (httpstream.Connection, error) {
 	if protocol != portforward.PortForwardProtocolV1Name {
 		return nil, errors.Join(fmt.Errorf("the API server forwards ports by the protocol %q, which is not known here", protocol), carrier.Close())

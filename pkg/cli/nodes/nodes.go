@@ -32,8 +32,8 @@ const (
 	askTimeout = 10 * time.Second
 	// atOnce is how many nodes are asked at the same time.
 	atOnce = 8
-	// mostBytes is far above the size of a report.
-	mostBytes = 256 << 20
+	// largestReport is far above the size of a report.
+	largestReport = 256 << 20
 )
 
 // Drivers are the driver's pods of a cluster. It is for concurrent use.
@@ -165,7 +165,7 @@ func (d *Drivers) ask(ctx context.Context, p pod) (statusz.Report, error) {
 	if err := request.Write(c); err != nil {
 		return statusz.Report{}, c.explain(ctx, err)
 	}
-	response, err := http.ReadResponse(bufio.NewReader(io.LimitReader(c, mostBytes)), request)
+	response, err := http.ReadResponse(bufio.NewReader(io.LimitReader(c, largestReport)), request)
 	if err != nil {
 		return statusz.Report{}, c.explain(ctx, err)
 	}

@@ -216,7 +216,7 @@ func TestUnavailable(t *testing.T) {
 	}{
 		"no pod": {
 			cluster: &cluster{},
-			want:    "no pod of it runs on the node in namespace system; say --driver-namespace if it is in another" + listing,
+			want:    "no pod of it runs on the node in namespace system; use --driver-namespace if it is in another" + listing,
 		},
 		"a pod that is not ready": {
 			cluster: &cluster{pods: []corev1.Pod{unready}},

@@ -65,7 +65,7 @@ func (d *Drivers) find(ctx context.Context, node string) (pod, error) {
 	p := slices.MaxFunc(append(list.Items, corev1.Pod{}), compareFitness)
 	switch {
 	case p.Name == "":
-		u.Why = fmt.Sprintf("no pod of it runs on the node in namespace %s; say --driver-namespace if it is in another", d.namespace)
+		u.Why = fmt.Sprintf("no pod of it runs on the node in namespace %s; use --driver-namespace if it is in another", d.namespace)
 		return pod{}, u
 	case fitness(&p) == going:
 		u.Why = fmt.Sprintf("its pod %s is being deleted", p.Name)
@@ -114,8 +114,8 @@ func compareFitness(a, b corev1.Pod) int {
 	return cmp.Or(cmp.Compare(fitness(&a), fitness(&b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
 }
 
-// served returns which container of a driver's pod serves HTTP, and on which port; 0 if none does. The
-// flag is what counts, and the port's name where the flag cannot be read.
+// served returns which container of a driver's pod serves HTTP, and on which port; 0 if none does.
+// The flag is what counts, and the port's name where the flag cannot be read.
 func served(p *corev1.Pod) (container string, port int) {
 	for _, c := range p.Spec.Containers {
 		if endpoint, found := flag(slices.Concat(c.Command, c.Args), "http-endpoint"); found {

@@ -96,7 +96,7 @@ func (c *Selector) List(ctx context.Context) ([]*corev1.Pod, error) {
 func (c *Selector) Own(ctx context.Context, pods []*corev1.Pod) ([]*corev1.Pod, error) {
 	var own []*corev1.Pod
 	for _, pod := range pods {
-		isOwn, err := c.isOwn(ctx, pod)
+		isOwn, err := c.belongs(ctx, pod)
 		if err != nil {
 			return nil, err
 		}
@@ -108,7 +108,9 @@ func (c *Selector) Own(ctx context.Context, pods []*corev1.Pod) ([]*corev1.Pod, 
 	return own, nil
 }
 
-func (c *Selector) isOwn(ctx context.Context, pod *corev1.Pod) (bool, error) {
+// belongs reports whether a pod is one of the workload. It asks once for the ReplicaSets of a
+// Deployment, and stores the answer.
+func (c *Selector) belongs(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	if c.Pod != nil {
 		return pod.UID == c.Meta.UID, nil
 	}

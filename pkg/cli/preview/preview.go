@@ -101,13 +101,13 @@ func (o *command) run(ctx context.Context, args []string) error {
 func (o *command) preview(ctx context.Context, args []string) error {
 	switch {
 	case slices.Contains([]string{"", "json", "yaml", "name", "wide"}, o.output):
-		return usage.Errorf("--output %q is not known: say - for the list, or an empty folder, as in --output ./files", o.output)
+		return usage.Errorf("--output %q is not known: use - for the list, or an empty folder, as in --output ./files", o.output)
 	case o.diff && o.output != "-":
-		return usage.Errorf("--diff compares, and --output writes: say one of them")
+		return usage.Errorf("--diff compares, and --output writes: use one of them")
 	case len(args) == 0 && o.selector != "":
 		return usage.Errorf("--selector selects objects of the cluster: name a type, such as deployments")
 	case len(args) == 0 && len(o.input.Names) == 0:
-		return usage.Errorf("say whose volumes: name an object, such as deployment/web, or say --filename FILE")
+		return usage.Errorf("name an object, such as deployment/web, or use --filename FILE")
 	}
 	pods, err := o.pods(args)
 	if err != nil {
@@ -271,7 +271,7 @@ func (o *command) verdict() error {
 		}
 	}
 	if len(o.found) == 0 {
-		o.Remark("note: no volume holds ConfigMaps or Secrets; say --driver-name if %s is not the name of liveconfig's driver", o.driver)
+		o.Remark("note: no volume holds ConfigMaps or Secrets; use --driver-name if %s is not the name of liveconfig's driver", o.driver)
 	}
 	return nil
 }
@@ -296,7 +296,7 @@ func (o *command) write(folder *filelist.Folder, place string, v filelist.Volume
 		o.once("note: the files are yours, because only root can give them the owners of the list")
 	}
 	if v.SharesSecrets() && folder.Visibility != filelist.Shown {
-		o.once("note: files of Secrets are for their owner alone, unless you say --show-secrets: the list has their modes in the volume")
+		o.once("note: files of Secrets are for their owner alone, unless you use --show-secrets: the list has their modes in the volume")
 	}
 	return folder.Write(place+v.Name, v)
 }

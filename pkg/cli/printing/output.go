@@ -37,7 +37,7 @@ func (f *Format) Check() error {
 	}
 	last := len(f.known) - 1
 	known := strings.Join(append(slices.Clone(f.known[:max(last-1, 0)]), strings.Join(f.known[max(last-1, 0):], " or ")), ", ")
-	return usage.Errorf("--output %q is not known: say %s, or leave it out", f.Name, known)
+	return usage.Errorf("--output %q is not known: use %s, or leave it out", f.Name, known)
 }
 
 // IsEncoded reports whether the format is for programs.

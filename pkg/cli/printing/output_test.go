@@ -18,10 +18,10 @@ func TestFormat(t *testing.T) {
 	}{
 		"none is given":      {[]string{"json"}, "", ""},
 		"a known one":        {[]string{"wide", "json"}, "wide", ""},
-		"one is known":       {[]string{"json"}, "yaml", `--output "yaml" is not known: say json, or leave it out`},
-		"two are known":      {[]string{"json", "yaml"}, "x", `--output "x" is not known: say json or yaml, or leave it out`},
-		"several are known":  {[]string{"wide", "json", "yaml", "name"}, "x", `--output "x" is not known: say wide, json, yaml or name, or leave it out`},
-		"the case has to be": {[]string{"json"}, "JSON", `--output "JSON" is not known: say json, or leave it out`},
+		"one is known":       {[]string{"json"}, "yaml", `--output "yaml" is not known: use json, or leave it out`},
+		"two are known":      {[]string{"json", "yaml"}, "x", `--output "x" is not known: use json or yaml, or leave it out`},
+		"several are known":  {[]string{"wide", "json", "yaml", "name"}, "x", `--output "x" is not known: use wide, json, yaml or name, or leave it out`},
+		"the case has to be": {[]string{"json"}, "JSON", `--output "JSON" is not known: use json, or leave it out`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

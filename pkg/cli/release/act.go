@@ -211,7 +211,7 @@ func (o *act) mustHold(ctx context.Context, pairs []releases.Pair) error {
 		o.Remark("warning: %s", strings.Join(broken, "; "))
 		return nil
 	}
-	return errors.New(strings.Join(broken, "; ") + "; mend it, or say --force")
+	return errors.New(strings.Join(broken, "; ") + "; correct it, or use --force")
 }
 
 // print prints a line for each object whose edit was under way.

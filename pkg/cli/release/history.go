@@ -22,7 +22,7 @@ func newHistory(s *session.Session) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "history TYPE/NAME",
 		Short:   "Show how the last releases of an object ended",
-		Long:    "Prints the last ten, newest first. An edit is named by the beginning of its digest: what it was is not kept.",
+		Long:    "Prints the last ten, newest first. An edit is named by the beginning of its digest: the content is not stored.",
 		Example: "  kubectl liveconfig release history configmap/web",
 		RunE:    func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}

@@ -63,7 +63,7 @@ func newRolloutResume(s *session.Session) *cobra.Command {
 		Use:   "resume TYPE/NAME",
 		Short: "Roll out edits again, after a pause or an undo",
 		Long: "Ends the pause of a Deployment, as `kubectl rollout resume` does, and has an undo hold nothing back any more: with the\n" +
-			"annotation " + trigger.AfterUndo + "=pause, edits wait for this. What was edited meanwhile is one rollout.",
+			"annotation " + trigger.AfterUndo + "=pause, edits wait for this. All edits made meanwhile are one rollout.",
 		Example: "  kubectl liveconfig rollout resume deployment/web",
 		RunE:    func(c *cobra.Command, args []string) error { return o.run(c.Context(), s, args) },
 	}

@@ -18,7 +18,7 @@ func AddManifestFlags(c *cobra.Command, in *manifest.Input) {
 // forgotten.
 func FilesOnly(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usage.Errorf("%q is not an argument of %s: say -f %[1]s for a file of that name", args[0], c.CommandPath())
+		return usage.Errorf("%q is not an argument of %s: use -f %[1]s for a file of that name", args[0], c.CommandPath())
 	}
 	return nil
 }
@@ -26,7 +26,7 @@ func FilesOnly(c *cobra.Command, args []string) error {
 // ReadManifests reads what --filename names.
 func ReadManifests(s *session.Session, in manifest.Input) ([]manifest.File, error) {
 	if len(in.Names) == 0 {
-		return nil, usage.Errorf("say which manifests: --filename FILE, or - for stdin")
+		return nil, usage.Errorf("name the manifests: --filename FILE, or - for stdin")
 	}
 	in.Stdin = s.In
 	return manifest.Read(in)

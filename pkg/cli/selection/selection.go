@@ -94,11 +94,11 @@ func (s *Selection) check(args []string) error {
 	case s.Local && !s.FromFiles():
 		return usage.Errorf("--local needs --filename or --kustomize: there is nothing else to work on")
 	case len(args) == 0 && !s.FromFiles():
-		return usage.Errorf("nothing to work on: name an object, such as deployment/web, or say --filename")
+		return usage.Errorf("nothing to work on: name an object, such as deployment/web, or use --filename")
 	case len(args) > 0 && s.FromFiles():
-		return usage.Errorf("%s and --filename both say what to work on: leave one out; of what files hold, -l selects by labels", args[0])
+		return usage.Errorf("%s and --filename both name what to work on: leave one out; of what files hold, -l selects by labels", args[0])
 	case len(args) == 1 && isPart(args[0]) && !s.All && s.Selector == "":
-		return usage.Errorf("%q is not TYPE/NAME, such as deployment/web; for several objects of a type, say -l or --all", args[0])
+		return usage.Errorf("%q is not TYPE/NAME, such as deployment/web; for several objects of a type, use -l or --all", args[0])
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (s *Selection) nothing(args []string, namespace string) error {
 		}
 		return fmt.Errorf("there is no %s in %s", wanted, strings.Join(names, ", "))
 	}
-	return fmt.Errorf("there is no %s in namespace %s: see `kubectl get %s -n %[2]s --show-labels`, or say -n for another namespace",
+	return fmt.Errorf("there is no %s in namespace %s: see `kubectl get %s -n %[2]s --show-labels`, or use -n for another namespace",
 		wanted, namespace, types)
 }
 

@@ -35,7 +35,7 @@ func (s *Session) namespace() (string, error) {
 func (s *Session) Config() (*rest.Config, error) {
 	config, err := s.ToRESTConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find out how to reach the cluster: %w; say --kubeconfig or --context", err)
+		return nil, fmt.Errorf("find out how to reach the cluster: %w; use --kubeconfig or --context", err)
 	}
 	return config, nil
 }

@@ -43,7 +43,7 @@ func (f *sourceFlags) addFlags(c *cobra.Command) {
 	flags.BoolFunc("optional", "pods start without the source, or without keys of its items", func(text string) error {
 		isOptional, err := strconv.ParseBool(text)
 		if err != nil {
-			return errors.New("say true or false")
+			return errors.New("use true or false")
 		}
 		f.add("optional", func(src *api.Source) { src.Optional = isOptional })
 		return nil
@@ -93,7 +93,7 @@ func (f *sourceFlags) complete() ([]api.Source, error) {
 		return f.sources, nil
 	}
 	if len(f.sources) != 1 {
-		return nil, usage.Errorf("--%s belongs to the source before it: say --configmap or --secret first", f.early[0].flag)
+		return nil, usage.Errorf("--%s belongs to the source before it: use --configmap or --secret first", f.early[0].flag)
 	}
 	for _, d := range f.early {
 		d.set(&f.sources[0])

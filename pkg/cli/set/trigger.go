@@ -38,7 +38,7 @@ func newSetTrigger(s *session.Session) *cobra.Command {
 		Use:   "trigger TYPE/NAME OBJECT...",
 		Short: "Roll out edits of ConfigMaps and Secrets",
 		Long: "Sets the annotation by which the rollout controller makes an edit of a ConfigMap or a Secret a revision of the\n" +
-			"workload. What was set before is replaced.",
+			"workload. The objects replace those that were set before.",
 		Example: "  kubectl liveconfig set trigger deployment/web configmap/app secret/tls\n" +
 			"  kubectl liveconfig set trigger deployment/web --remove\n" +
 			"  kubectl liveconfig set trigger --local -f web.yaml configmap/app -o yaml",

@@ -87,7 +87,7 @@ func (o *setVolume) run(c *cobra.Command, s *session.Session, args []string) err
 		return o.runRemove(c, s, args, sources)
 	}
 	if len(sources) == 0 {
-		return usage.Errorf("say what is in the volume: --configmap NAME or --secret NAME, or say --remove")
+		return usage.Errorf("name the content of the volume: --configmap NAME or --secret NAME, or use --remove")
 	}
 	volume, err := o.volume(sources)
 	if err != nil {
@@ -160,7 +160,7 @@ func (o *setVolume) keepsSources(w selection.Workload, name, namespace string, w
 	there, _ := api.Parse(w.Template.Spec.Volumes[at].CSI.VolumeAttributes, namespace)
 	for _, ref := range there.Refs() {
 		if !slices.Contains(wanted.Refs(), ref) {
-			return fmt.Errorf("volume %s is there already, and holds %s: say another --name, or --name %[1]s to replace it", name, ref)
+			return fmt.Errorf("volume %s is there already, and holds %s: use another --name, or --name %[1]s to replace it", name, ref)
 		}
 	}
 	return nil
@@ -205,10 +205,10 @@ func (o *setVolume) isInstalled(ctx context.Context, s *session.Session) bool {
 func (o *setVolume) remarkOn(ctx context.Context, s *session.Session, sources []api.Source) {
 	if !o.Local && !o.isInstalled(ctx, s) {
 		s.Remark("warning: the cluster has no CSIDriver object %s, so pods with the volume will not start: install the driver, "+
-			"or say --driver-name if it has another name", o.driver)
+			"or use --driver-name if it has another name", o.driver)
 	}
 	if o.mount.SubPath != "" && *o.given[api.KeyUpdatePolicy] != string(api.UpdateInPlace) {
-		s.Remark("note: a sub-path mount stays what it was at the container's start: say --update-policy InPlace to let updates reach it")
+		s.Remark("note: a sub-path mount stays what it was at the container's start: use --update-policy InPlace to let updates reach it")
 	}
 	isForeign := func(src api.Source) bool { return src.Ref.Namespace != "" }
 	isSecret := func(src api.Source) bool { return src.Ref.Kind == api.Secret }

@@ -1,8 +1,8 @@
 // Package uses lists what a pod spec uses of ConfigMaps and Secrets: by volumes of liveconfig, by
 // volumes of Kubernetes' own types, by variables, and to log in somewhere.
 //
-// It does not know the API server, workloads or what the objects hold. What attributes mean is up
-// to [api.Parse], and where a pod names objects up to pkg/rollout/template.
+// It does not know the API server, workloads or what the objects hold. The meaning of attributes is
+// up to [api.Parse], and where a pod names objects up to pkg/rollout/template.
 package uses
 
 import (

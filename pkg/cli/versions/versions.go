@@ -145,7 +145,7 @@ type Verdict struct {
 	// Why and Since are for what is not current; zero for not known.
 	Why   string
 	Since time.Time
-	// IsEnded says that only a person changes this: the release of the object has ended.
+	// IsEnded means that only a person changes this: the release of the object has ended.
 	IsEnded bool
 }
 
@@ -214,8 +214,8 @@ func judge(volume statusz.Volume, source statusz.Source, now Now) Verdict {
 	return v
 }
 
-// isReleased reports whether a volume has the content that a released object has now. It is the content
-// of the stable copy if all pods have it.
+// isReleased reports whether a volume has the content that a released object has now. It is the
+// content of the stable copy if all pods have it.
 func isReleased(source statusz.Source, now Now) bool {
 	r := source.Release
 	return r != nil && r.IsShown && now.isReached(source.Known) && same(source.Projected, &r.Stable)

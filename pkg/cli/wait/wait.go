@@ -114,7 +114,7 @@ func (w *lockedWriter) Write(text []byte) (int, error) {
 // objects reads the conditions.
 func (o *command) objects() ([]trigger.Object, error) {
 	if len(o.conditions) == 0 {
-		return nil, usage.Errorf("say what to wait for, such as --for=projected=configmap/web")
+		return nil, usage.Errorf("name what to wait for, such as --for=projected=configmap/web")
 	}
 	var objects []trigger.Object
 	for _, condition := range o.conditions {

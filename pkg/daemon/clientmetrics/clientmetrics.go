@@ -1,5 +1,5 @@
-// Package clientmetrics shows what Kubernetes' client libraries count, under the names by which other
-// controllers show it: work queues, requests to the API server, and the election of a leader.
+// Package clientmetrics shows what Kubernetes' client libraries count, under the names by which
+// other controllers show it: work queues, requests to the API server, and the election of a leader.
 package clientmetrics
 
 import (
@@ -46,7 +46,7 @@ func NewQueues(registry prometheus.Registerer) (*Queues, error) {
 		longest:    gauge("longest_running_processor_seconds", "How long the oldest item that is worked on has been."),
 		adds:       counter("adds_total", "Items that were added to a queue."),
 		retries:    counter("retries_total", "Items that were added again after a failure."),
-		wait:       histogram("queue_duration_seconds", "How long items wait before somebody works on them."),
+		wait:       histogram("queue_duration_seconds", "How long items wait until a worker takes them."),
 		work:       histogram("work_duration_seconds", "How long the work on an item takes."),
 	}
 	for _, c := range []prometheus.Collector{q.depth, q.unfinished, q.longest, q.adds, q.retries, q.wait, q.work} {
@@ -108,7 +108,7 @@ func (r *requests) Observe(_ context.Context, verb string, u url.URL, latency ti
 	r.latency.WithLabelValues(verb, u.Host).Observe(latency.Seconds())
 }
 
-// election says whether this process leads.
+// election has the state of the election: whether this process leads.
 type election struct{ leads *prometheus.GaugeVec }
 
 // NewLeaderMetric implements [leaderelection.MetricsProvider].
@@ -123,8 +123,8 @@ func (e election) Off(name string) { e.leads.WithLabelValues(name).Set(0) }
 // SlowpathExercised implements [leaderelection.LeaderMetric].
 func (election) SlowpathExercised(string) {}
 
-// Register registers the metrics of requests and of the election. The libraries have one place for each
-// in a process: the first call counts.
+// Register registers the metrics of requests and of the election. The libraries have one place for
+// each in a process: the first call counts.
 func Register(registry prometheus.Registerer) error {
 	r := &requests{
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -1,10 +1,12 @@
-// Package fairqueue shares work among tenants: each has its own line, and the lines take turns. However much one of them asks
-// for, another one's next piece of work waits for at most one of each.
+// Package fairqueue shares work among tenants: each has its own line, and the lines take turns.
+// However much one of them asks for, another one's next piece of work waits for at most one of
+// each.
 //
 // It does not know the work or the tenants.
 package fairqueue
 
-// lines are the tenants that wait, each with its pieces of work in the order in which they came. The zero value is empty.
+// lines are the tenants that wait, each with its pieces of work in the order in which they came.
+// The zero value is empty.
 type lines[T any] struct {
 	waiting map[string][]T // None is empty.
 	turns   []string       // Whose line is next, each once.

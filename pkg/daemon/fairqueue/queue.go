@@ -2,15 +2,15 @@ package fairqueue
 
 import "k8s.io/client-go/util/workqueue"
 
-// Metrics say what is counted of a work queue. With the zero Metrics nothing is.
+// Metrics decide what is counted of a work queue. The zero Metrics count nothing.
 type Metrics struct {
 	// Name is the queue's.
 	Name     string
 	Provider workqueue.MetricsProvider
 }
 
-// NewWorkQueue returns a work queue in which each tenant has its own line. tenantOf returns the tenant of an item; it must not
-// block. The caller shuts the queue down.
+// NewWorkQueue returns a work queue in which each tenant has its own line. tenantOf returns the
+// tenant of an item; it must not block. The caller shuts the queue down.
 func NewWorkQueue[T comparable](
 	tenantOf func(T) string, limit workqueue.TypedRateLimiter[T], m Metrics,
 ) workqueue.TypedRateLimitingInterface[T] {

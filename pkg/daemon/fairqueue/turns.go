@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// Turns lets a few pieces of work be done at a time. It is safe for concurrent use. Make it with [NewTurns].
+// Turns lets a few pieces of work be done at a time. It is safe for concurrent use. Make it with
+// [NewTurns].
 type Turns struct {
 	mu    sync.Mutex // Guards the fields below.
 	free  int        // Invariant: nobody waits while it is above zero.
@@ -21,8 +22,8 @@ type waiter struct {
 // NewTurns returns turns for n at a time.
 func NewTurns(n int) *Turns { return &Turns{free: n} }
 
-// Take waits until it is the tenant's turn, and for its earlier work before that. The turn lasts until done is called, once. The
-// error is that of ctx, when it ends first.
+// Take waits until it is the tenant's turn, and for its earlier work before that. The turn lasts
+// until done is called, once. The error is that of ctx, when it ends first.
 func (t *Turns) Take(ctx context.Context, tenant string) (done func(), err error) {
 	w := t.enter(tenant)
 	select {

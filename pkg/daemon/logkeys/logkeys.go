@@ -1,4 +1,5 @@
-// Package logkeys names the keys of structured log lines, so that one search finds every line about a thing.
+// Package logkeys names the keys of structured log lines, so that one search finds every line about
+// a thing.
 package logkeys
 
 // The keys, camelCase.

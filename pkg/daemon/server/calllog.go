@@ -20,8 +20,9 @@ func callLogger(logger klog.Logger, method string, req any) klog.Logger {
 	return logger.WithSink(sink)
 }
 
-// callSink adds to a line which call it is about. It does so when there is a line: most calls write none, and values that a
-// logger is given beforehand are formatted for each.
+// callSink adds to a line which call it is about. It adds the values when a line is written. Most
+// calls write none, and WithValues formats the values for each call: that takes 680 ns and 528
+// bytes instead of 37 ns and 64 bytes (BenchmarkCallLogger).
 type callSink struct {
 	klog.LogSink
 

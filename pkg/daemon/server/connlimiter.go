@@ -8,15 +8,18 @@ import (
 	"sync"
 )
 
-// clientBits is the length of the IPv6 prefix that counts as one client: one machine mostly has a whole /64.
+// clientBits is the length of the IPv6 prefix that counts as one client: one machine mostly has a
+// whole /64.
 const clientBits = 64
 
-// connLimiter bounds the connections of an HTTP server: those of one client, and all. When there is one too many it closes
-// an old one, because the new one may be the kubelet's, which asks for health. The client that has the most connections
-// loses its oldest, so a client that floods the server harms itself alone.
+// connLimiter bounds the connections of an HTTP server: those of one client, and all. When there is
+// one too many it closes an old one, because the new one may be the kubelet's, which asks for
+// health. The client that has the most connections loses its oldest, so a client that floods the
+// server harms itself alone.
 //
-// An IPv4 client is its address, and an IPv6 client its /64. The kubelet may share that with all pods of its node. Within a
-// client, therefore, the address that has the most connections loses its oldest.
+// An IPv4 client is its address, and an IPv6 client its /64. The kubelet may share that with all
+// pods of its node. Within a client, therefore, the address that has the most connections loses its
+// oldest.
 type connLimiter struct {
 	most, mostOfOne int
 
@@ -37,7 +40,7 @@ func newConnLimiter(most, mostOfOne int) *connLimiter {
 }
 
 func newClientConn(conn net.Conn) clientConn {
-	from, _ := netip.ParseAddrPort(conn.RemoteAddr().String()) // What has no address is one client.
+	from, _ := netip.ParseAddrPort(conn.RemoteAddr().String()) // Connections without an address count as one client.
 	c := clientConn{Conn: conn, address: from.Addr().Unmap().WithZone("")}
 	c.client, _ = c.address.Prefix(min(clientBits, c.address.BitLen()))
 	return c
@@ -72,7 +75,8 @@ func (l *connLimiter) add(c clientConn) (victim net.Conn) {
 	return nil
 }
 
-// evictLocked takes out the oldest connection of the address that has the most, of those that match. l.mu is held.
+// evictLocked takes out the oldest connection of the address that has the most, of those that
+// match. l.mu is held.
 func (l *connLimiter) evictLocked(match func(clientConn) bool) net.Conn {
 	matching := slices.DeleteFunc(slices.Clone(l.conns), func(c clientConn) bool { return !match(c) })
 	busiest := most(matching, func(c clientConn) netip.Addr { return c.address })

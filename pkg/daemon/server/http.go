@@ -25,7 +25,8 @@ func defaultLimits() limits {
 	return limits{timeout: 10 * time.Second, headerBytes: 8 << 10, mostConnections: 100, mostOfOne: 25}
 }
 
-// ListenHTTP listens on a TCP address, for [ServeHTTP]. From then on a client waits for an answer instead of being refused.
+// ListenHTTP listens on a TCP address, for [ServeHTTP]. From then on a client waits for an answer
+// instead of being refused.
 func ListenHTTP(ctx context.Context, address string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -72,9 +73,9 @@ func Health(check func() error) http.Handler {
 	})
 }
 
-// Local serves clients on loopback, which for a pod are its containers and kubectl port-forward, and refuses others.
-// It protects pages that show names: the endpoint does not authenticate clients of the pod network, and a user that may port-forward to it
-// has been.
+// Local serves clients on loopback, which for a pod are its containers and kubectl port-forward,
+// and refuses others. It protects pages that show names: the endpoint does not authenticate clients
+// of the pod network, and a user that may port-forward to it has been.
 func Local(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		client, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -86,8 +87,8 @@ func Local(handler http.Handler) http.Handler {
 	})
 }
 
-// isLocalName reports whether a request was sent to the host's own name: a web page can have a browser send it to another
-// one that leads here.
+// isLocalName reports whether a request was sent to the host's own name: a web page can have a
+// browser send it to another one that leads here.
 func isLocalName(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {

@@ -209,13 +209,13 @@ func TestInterceptorRecoversFromAPanic(t *testing.T) {
 	response, err := r.call(t.Context(), publishMethod, publishRequest(), func(context.Context, any) (any, error) {
 		panic("cannot handle " + hush)
 	})
-	const text = "the driver panicked; its log says where"
+	const text = "the driver panicked; its log has the stack"
 	if response != nil || status.Code(err) != codes.Internal || status.Convert(err).Message() != text {
 		t.Errorf("response and error = %v, %v, want nil, %s and %q", response, err, codes.Internal, text)
 	}
 	r.check(t, []string{
 		"ERROR V0 The driver panicked method=NodePublishVolume volumeID=csi-1",
-		`ERROR V0 Call failed err="rpc error: code = Internal desc = the driver panicked; its log says where"` +
+		`ERROR V0 Call failed err="rpc error: code = Internal desc = the driver panicked; its log has the stack"` +
 			` method=NodePublishVolume volumeID=csi-1 code=Internal`,
 	}, []string{publishMethod + " Internal"})
 	if !strings.Contains(r.log.String(), "TestInterceptorRecoversFromAPanic") {

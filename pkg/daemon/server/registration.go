@@ -20,8 +20,8 @@ const csiVersion = "1.0.0"
 
 // How long the kubelet is left alone after a refusal: at first, and at most.
 const (
-	firstPause = 500 * time.Millisecond
-	lastPause  = 30 * time.Second
+	firstSocketRetry = 500 * time.Millisecond
+	lastPause        = 30 * time.Second
 )
 
 // Why a driver that the kubelet has not refused is not registered.
@@ -30,7 +30,8 @@ var (
 	errNoSocket = errors.New("there is no socket on which the kubelet could register the driver, and it is tried again; see the log")
 )
 
-// Registration serves the socket in the plugin registration directory through which the kubelet finds the driver.
+// Registration serves the socket in the plugin registration directory through which the kubelet
+// finds the driver.
 type Registration struct {
 	registerapi.UnimplementedRegistrationServer
 
@@ -43,7 +44,8 @@ type Registration struct {
 
 var _ registerapi.RegistrationServer = (*Registration)(nil)
 
-// NewRegistration returns a registration of the driver whose CSI socket the kubelet reaches at path endpoint.
+// NewRegistration returns a registration of the driver whose CSI socket the kubelet reaches at path
+// endpoint.
 func NewRegistration(driver, endpoint string) *Registration {
 	return &Registration{driver: driver, endpoint: endpoint, status: errNotAsked}
 }
@@ -55,8 +57,8 @@ func (r *Registration) GetInfo(context.Context, *registerapi.InfoRequest) (*regi
 	}, nil
 }
 
-// NotifyRegistrationStatus takes the kubelet's verdict. A kubelet refuses while it cannot reach the API server, and that is
-// when volumes that are live need the driver to stay.
+// NotifyRegistrationStatus takes the kubelet's verdict. A kubelet refuses while it cannot reach the
+// API server, and that is when volumes that are live need the driver to stay.
 func (r *Registration) NotifyRegistrationStatus(
 	ctx context.Context, s *registerapi.RegistrationStatus,
 ) (*registerapi.RegistrationStatusResponse, error) {
@@ -87,22 +89,23 @@ func (r *Registration) Check() error {
 // RegistrationSocket returns where in dir a driver's registration is served.
 func RegistrationSocket(dir, driver string) string { return filepath.Join(dir, driver+"-reg.sock") }
 
-// Serve serves the registration on a socket in dir until ctx ends. When the kubelet has refused, the socket goes and, after
-// a pause that grows with each refusal, comes back: kubelets before 1.36 ask once for each socket that they see. A directory
-// that cannot be used is an error only at the start. Later it is waited for: live volumes need the driver.
+// Serve serves the registration on a socket in dir until ctx ends. When the kubelet has refused,
+// the socket goes and, after a pause that grows with each refusal, comes back: kubelets before 1.36
+// ask once for each socket that they see. A directory that cannot be used is an error only at the
+// start. Later it is waited for: live volumes need the driver.
 func (r *Registration) Serve(ctx context.Context, dir string, options ...grpc.ServerOption) error {
 	path := RegistrationSocket(dir, r.driver)
 	l, err := Listen(ctx, path)
 	if err != nil {
 		return err
 	}
-	for pause := firstPause; ; {
+	for pause := firstSocketRetry; ; {
 		began := time.Now()
 		if err := r.serveOnce(ctx, l, options); err != nil {
 			return err
 		}
 		if time.Since(began) > lastPause { // This refusal is not one of a row.
-			pause = firstPause
+			pause = firstSocketRetry
 		}
 		if l, pause = r.listenAgain(ctx, path, pause); l == nil {
 			return nil
@@ -110,7 +113,8 @@ func (r *Registration) Serve(ctx context.Context, dir string, options ...grpc.Se
 	}
 }
 
-// listenAgain listens after a pause, however often that takes, and returns the next pause. Without a listener ctx has ended.
+// listenAgain listens after a pause, however often that takes, and returns the next pause. Without
+// a listener ctx has ended.
 func (r *Registration) listenAgain(ctx context.Context, path string, pause time.Duration) (net.Listener, time.Duration) {
 	for {
 		select {

@@ -1,5 +1,5 @@
-// Package server owns the driver's sockets: the CSI socket, the kubelet's plugin registration, and HTTP for metrics and
-// health. It starts, logs calls, and stops gracefully.
+// Package server owns the driver's sockets: the CSI socket, the kubelet's plugin registration, and
+// HTTP for metrics and health. It starts, logs calls, and stops gracefully.
 //
 // It does not know volumes.
 package server
@@ -25,10 +25,12 @@ const gracePeriod = 10 * time.Second
 // socketMode lets nobody but root connect.
 const socketMode = 0o600
 
-// maxSocketPath is the longest path, in bytes, that the kernel binds a unix socket to: its field is one byte longer.
+// maxSocketPath is the longest path, in bytes, that the kernel binds a unix socket to: its field is
+// one byte longer.
 const maxSocketPath = 107
 
-// ParseEndpoint returns the socket path of a unix URL: unix:///run/csi.sock, unix:/run/csi.sock, or a plain absolute path.
+// ParseEndpoint returns the socket path of a unix URL: unix:///run/csi.sock, unix:/run/csi.sock, or
+// a plain absolute path.
 func ParseEndpoint(endpoint string) (string, error) {
 	path := strings.TrimPrefix(strings.TrimPrefix(endpoint, "unix:"), "//")
 	if !filepath.IsAbs(path) || filepath.Clean(path) == "/" {
@@ -45,8 +47,9 @@ func checkSocketPath(path string) error {
 	return nil
 }
 
-// Listen makes a unix socket that only root can connect to. A socket that a killed process left there, or that an older
-// driver still holds, is replaced; any other file is not. Closing the listener removes the socket.
+// Listen makes a unix socket that only root can connect to. A socket that a killed process left
+// there, or that an older driver still holds, is replaced; any other file is not. Closing the
+// listener removes the socket.
 func Listen(ctx context.Context, path string) (net.Listener, error) {
 	if err := errors.Join(checkSocketPath(path), removeStaleSocket(path)); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
@@ -62,8 +65,8 @@ func Listen(ctx context.Context, path string) (net.Listener, error) {
 	return s, nil
 }
 
-// socket is a listener that removes its own file when it closes and no other: a newer driver may have taken over the
-// path while this one lets its last calls finish.
+// socket is a listener that removes its own file when it closes and no other: a newer driver may
+// have taken over the path while this one lets its last calls finish.
 type socket struct {
 	net.Listener
 
@@ -86,7 +89,8 @@ func newSocket(l net.Listener, path string) (*socket, error) {
 	return &socket{Listener: l, path: path, file: file}, nil
 }
 
-// Close removes the file first: as long as the socket is open, no other file can have its inode number.
+// Close removes the file first: as long as the socket is open, no other file can have its inode
+// number.
 func (s *socket) Close() error {
 	var err error
 	s.remove.Do(func() {
@@ -111,8 +115,8 @@ func removeStaleSocket(path string) error {
 	return os.Remove(path)
 }
 
-// Serve serves on l until ctx ends or serving fails. Calls under way get a grace period to finish. The socket is gone
-// when Serve returns.
+// Serve serves on l until ctx ends or serving fails. Calls under way get a grace period to finish.
+// The socket is gone when Serve returns.
 func Serve(ctx context.Context, l net.Listener, s *grpc.Server) error {
 	failed := make(chan error, 1)
 	go func() { failed <- s.Serve(l) }()

@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// The driver sends a burst of Events of each volume and reason, then one a minute, and drops the rest. A source that changes
-// all the time must not cost the API server a request for each change.
+// The driver sends a burst of Events of each volume and reason, then one a minute, and drops the
+// rest. A source that changes all the time must not cost the API server a request for each change.
 const (
 	eventBurst = 10
 	eventRate  = 1.0 / 60 // Per second.
@@ -20,8 +20,8 @@ const (
 
 // Normal Events wait, because every node may send one for the same change of an object.
 const (
-	// normalDelay is the least wait. A random share of normalJitter times as much is added, so that nodes spread their
-	// requests. An Event of the same topic replaces one that waits.
+	// normalDelay is the least wait. A random share of normalJitter times as much is added, so that
+	// nodes spread their requests. An Event of the same topic replaces one that waits.
 	normalDelay  = time.Second
 	normalJitter = 9
 	// normalInterval is the least time between two of them.
@@ -56,7 +56,8 @@ type topic struct {
 func (e *Event) subject() subject { return subject{e.Pod.UID, e.Volume} }
 func (e *Event) topic() topic     { return topic{e.subject(), e.Reason} }
 
-// eventQueue holds the Events that wait, and says when each is due. It is not safe for concurrent use.
+// eventQueue holds the Events that wait, and knows when each is due. It is not safe for concurrent
+// use.
 type eventQueue struct {
 	warnings   []*queuedEvent
 	normal     []*queuedEvent // One of each topic.
@@ -87,8 +88,8 @@ func (q *eventQueue) add(e Event, now time.Time) bool {
 	return len(q.normal) == 1
 }
 
-// addWarning queues a warning. Normal Events of the volume that still wait are dropped: sent after the warning, they would
-// look like the end of the problem.
+// addWarning queues a warning. Normal Events of the volume that still wait are dropped: sent after
+// the warning, they would look like the end of the problem.
 func (q *eventQueue) addWarning(added *queuedEvent) bool {
 	q.normal = slices.DeleteFunc(q.normal, func(n *queuedEvent) bool { return n.subject() == added.subject() })
 	if len(q.warnings) >= maxQueued || !q.allow(added, added.written) {
@@ -99,8 +100,8 @@ func (q *eventQueue) addWarning(added *queuedEvent) bool {
 	return true
 }
 
-// next returns the Event to send now, or else the time of the next one. The zero time means that the queue is empty. Warnings
-// go first.
+// next returns the Event to send now, or else the time of the next one. The zero time means that
+// the queue is empty. Warnings go first.
 func (q *eventQueue) next(now time.Time) (*queuedEvent, time.Time) {
 	if len(q.warnings) > 0 {
 		first := q.warnings[0]
@@ -124,8 +125,8 @@ func (q *eventQueue) next(now time.Time) (*queuedEvent, time.Time) {
 	return nil, time.Time{}
 }
 
-// putBack queues an Event that could not be sent before all later ones. A normal Event is dropped if a later Event describes
-// the volume.
+// putBack queues an Event that could not be sent before all later ones. A normal Event is dropped
+// if a later Event describes the volume.
 func (q *eventQueue) putBack(e *queuedEvent) {
 	e.tries++
 	switch {

@@ -19,15 +19,16 @@ import (
 // maxNote is the longest message that the API server takes, in bytes.
 const maxNote = 1024
 
-// How long the driver waits before it sends again after the API server could not be reached. The first wait is random: nodes
-// that lost the API server at the same moment must not return at the same moment.
+// How long the driver waits before it sends again after the API server could not be reached. The
+// first wait is random: nodes that lost the API server at the same moment must not return at the
+// same moment.
 const (
-	retryPause       = 10 * time.Second
-	firstPause       = time.Second
-	firstPauseJitter = 9
+	retryPause           = 10 * time.Second
+	firstSendRetry       = time.Second
+	firstSendRetryJitter = 9
 )
 
-// Event is what an Event of Kubernetes says about a volume of a pod.
+// Event is the content of a Kubernetes Event about a volume of a pod.
 type Event struct {
 	Pod api.Pod
 	// Volume is the volume's name in the pod spec.
@@ -40,8 +41,9 @@ type Event struct {
 	Note string
 }
 
-// Events writes Events on pods. It sends warnings at once. Normal Events wait and are sent slowly: a change that reaches
-// every volume of a node, or of all nodes, must not cost a request for each while the update runs.
+// Events writes Events on pods. It sends warnings at once. Normal Events wait and are sent slowly:
+// a change that reaches every volume of a node, or of all nodes, must not cost a request for each
+// while the update runs.
 type Events struct {
 	sender sender
 	woken  chan struct{} // Receives when the queue has an Event that the sender does not wait for.
@@ -53,8 +55,8 @@ type Events struct {
 	stop  context.CancelFunc // Ends the sender; nil before Start.
 }
 
-// NewEvents returns a writer of Events. They name the driver and the node as their source. Client is for core/v1. Equal
-// Events are counted in one. An Event that is written before Start is lost.
+// NewEvents returns a writer of Events. They name the driver and the node as their source. Client
+// is for core/v1. Equal Events are counted in one. An Event that is written before Start is lost.
 func NewEvents(client rest.Interface, driver, node string) *Events {
 	return &Events{
 		sender: newSender(client, driver, node), woken: make(chan struct{}, 1), ended: make(chan struct{}),
@@ -62,7 +64,8 @@ func NewEvents(client rest.Interface, driver, node string) *Events {
 	}
 }
 
-// Start sends what is written until ctx ends. It does not wait for the API server. Call Run after it.
+// Start sends what is written until ctx ends. It does not wait for the API server. Call Run after
+// it.
 func (e *Events) Start(ctx context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -141,7 +144,8 @@ func (e *Events) rest(ctx context.Context, until time.Time) {
 	}
 }
 
-// noteFailure drops an Event that the API server has refused. It queues one again that has not reached the API server.
+// noteFailure drops an Event that the API server has refused. It queues one again that has not
+// reached the API server.
 func (e *Events) noteFailure(ctx context.Context, failed *queuedEvent, err error) {
 	logger := klog.FromContext(ctx).WithValues(logkeys.Pod, failed.Pod.String(), logkeys.Reason, failed.Reason)
 	var answer apierrors.APIStatus
@@ -157,7 +161,7 @@ func (e *Events) noteFailure(ctx context.Context, failed *queuedEvent, err error
 		logger.Error(err, "The driver cannot send an Event, and will try again")
 		pause := retryPause
 		if failed.tries == 0 {
-			pause = wait.Jitter(firstPause, firstPauseJitter)
+			pause = wait.Jitter(firstSendRetry, firstSendRetryJitter)
 		}
 		e.putBack(failed)
 		over, cancel := context.WithTimeout(ctx, pause)

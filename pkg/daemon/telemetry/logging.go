@@ -1,4 +1,5 @@
-// Package telemetry is how the driver is seen from outside: its log, its metrics and the Events it writes.
+// Package telemetry is how the driver is seen from outside: its log, its metrics and the Events it
+// writes.
 //
 // It does not decide anything.
 package telemetry
@@ -19,12 +20,12 @@ const (
 	FormatJSON = "json"
 )
 
-// maxVerbosity is as talkative as the process gets whatever is asked for: from 6 on, client-go logs requests with their
-// headers, and from 8 on whole response bodies, which hold Secrets.
+// maxVerbosity is as talkative as the process gets whatever is asked for: from 6 on, client-go logs
+// requests with their headers, and from 8 on whole response bodies, which hold Secrets.
 const maxVerbosity = 5
 
-// SetUpLogging makes klog, through which the driver and every library it uses log, write to out in the format with the
-// verbosity. It must be called once, before anything logs.
+// SetUpLogging makes klog, through which the driver and every library it uses log, write to out in
+// the format with the verbosity. It must be called once, before anything logs.
 func SetUpLogging(out io.Writer, format string, verbosity int) error {
 	verbosity = max(0, min(verbosity, maxVerbosity))
 	options := &slog.HandlerOptions{Level: slog.Level(-verbosity), ReplaceAttr: nameLevel}
@@ -46,7 +47,8 @@ func SetUpLogging(out io.Writer, format string, verbosity int) error {
 	return nil
 }
 
-// nameLevel calls the levels that klog has between slog's by slog's names: 1 to 3 are info, more is debug.
+// nameLevel calls the levels that klog has between slog's by slog's names: 1 to 3 are info, more is
+// debug.
 func nameLevel(groups []string, a slog.Attr) slog.Attr {
 	level, ok := a.Value.Any().(slog.Level)
 	switch {

@@ -11,7 +11,8 @@ import (
 
 const namespace = "liveconfig"
 
-// Labels of our metrics. Their values are closed sets: no metric grows with pods, namespaces or objects.
+// Labels of our metrics. Their values are closed sets: no metric grows with pods, namespaces or
+// objects.
 const (
 	labelResult = "result"
 	labelKind   = "kind"
@@ -27,25 +28,30 @@ type Metrics struct {
 	ages     prometheus.Histogram
 }
 
-// Gauges are read when metrics are collected. All functions must be safe for concurrent use. One that is nil has no metric.
+// Gauges are read when metrics are collected. All functions must be safe for concurrent use. One
+// that is nil has no metric.
 type Gauges struct {
 	// Volumes returns how many volumes are published.
 	Volumes func() int
 	// Recovered returns how many volumes of an earlier run were taken over.
 	Recovered func() int
-	// Summary returns the state of all volumes in numbers. It is called at most once a second, however many ask for metrics.
+	// Summary returns the state of all volumes in numbers. It is called at most once a second,
+	// however many ask for metrics.
 	Summary func() Summary
 	// Watches returns how many objects are watched, and Polled how many of these are only polled.
 	Watches, Polled func() int
-	// Silence returns for how long nothing has been heard of the watch that has been silent longest.
+	// Silence returns for how long nothing has been heard of the watch that has been silent
+	// longest.
 	Silence func() time.Duration
 	// Replaced returns how many watches were found to be dead.
 	Replaced func() int
 	// EventsDropped returns how many Events were not sent.
 	EventsDropped func() int
-	// ManifestProblems returns how many mistakes there are in the manifests that stand for an API server.
+	// ManifestProblems returns how many mistakes there are in the manifests that stand for an API
+	// server.
 	ManifestProblems func() int
-	// RoomUsed and RoomLimit return how much memory volumes and their objects take, and how much they may, in bytes.
+	// RoomUsed and RoomLimit return how much memory volumes and their objects take, and how much
+	// they may, in bytes.
 	RoomUsed, RoomLimit func() int64
 	// StateWritable reports whether records can be written.
 	StateWritable func() bool
@@ -145,7 +151,7 @@ func seconds(name, help string, read func() time.Duration) prometheus.Collector 
 	return gauge(name, help, func() float64 { return read().Seconds() })
 }
 
-// buildInfo says which version runs.
+// buildInfo is the metric of the version that runs.
 func buildInfo(version string) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "build_info", Help: "1, with the version of the driver.",
@@ -168,7 +174,8 @@ func (m *Metrics) RecordCall(method string, err error, duration time.Duration) {
 	m.csi.RecordMetrics(method, err, duration)
 }
 
-// Synced counts a finished sync and, where a change caused it that is now in the files, how long that took.
+// Synced counts a finished sync and, where a change caused it that is now in the files, how long
+// that took.
 func (m *Metrics) Synced(result string, took time.Duration) {
 	m.syncs.WithLabelValues(result).Inc()
 	if took > 0 {
@@ -176,19 +183,21 @@ func (m *Metrics) Synced(result string, took time.Duration) {
 	}
 }
 
-// Reached counts a change of an object that is now in the files of a volume, and how old it is. The clocks may differ: one
-// of the future has no age.
+// Reached counts a change of an object that is now in the files of a volume, and how old it is. The
+// clocks may differ: one of the future has no age.
 func (m *Metrics) Reached(age time.Duration) { m.ages.Observe(max(0, age).Seconds()) }
 
 // Refused counts a publish that was refused with an error of the kind.
 func (m *Metrics) Refused(kind string) { m.refused.WithLabelValues(kind).Inc() }
 
-// Register serves the metrics at path of mux, as they are: a compressor takes more memory than the metrics of a thousand nodes.
+// Register serves the metrics at path of mux, as they are: a compressor takes more memory than the
+// metrics of a thousand nodes.
 func (m *Metrics) Register(mux *http.ServeMux, path string) {
 	m.csi.RegisterToServer(plain{mux}, path)
 }
 
-// plain is a mux whose handlers hear of no encoding that a client would take: the metrics manager has no option for it.
+// plain is a mux whose handlers hear of no encoding that a client would take: the metrics manager
+// has no option for it.
 type plain struct{ mux *http.ServeMux }
 
 // Handle implements [csimetrics.Server].

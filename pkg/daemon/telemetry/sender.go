@@ -16,17 +16,19 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// requestTimeout is how long one request may take. One that is never answered must not delay all other Events.
+// requestTimeout is how long one request may take. One that is never answered must not delay all
+// other Events.
 const requestTimeout = 30 * time.Second
 
-// sentEvents is how many sent Events the driver remembers, to count them up when they are written again.
+// sentEvents is how many sent Events the driver remembers, to count them up when they are written
+// again.
 const sentEvents = 4096
 
 const eventsResource = "events"
 
-// sender sends Events to the API server. The name of an Event is a hash of its content. So a restarted driver, which may
-// neither list nor read Events, finds the equal Event of the earlier run by its name and updates it. It is not safe for
-// concurrent use.
+// sender sends Events to the API server. The name of an Event is a hash of its content. So a
+// restarted driver, which may neither list nor read Events, finds the equal Event of the earlier
+// run by its name and updates it. It is not safe for concurrent use.
 type sender struct {
 	client rest.Interface
 	from   corev1.EventSource

@@ -7,13 +7,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// summaryInterval is how old a summary may be. Making one takes the lock of each volume, and any client of the network may
-// ask for metrics at any rate.
+// summaryInterval is how old a summary may be. Making one takes the lock of each volume, and any
+// client of the network may ask for metrics at any rate.
 const summaryInterval = time.Second
 
 // Summary is the state of all volumes in numbers.
 type Summary struct {
-	// NotCurrent counts live volumes that have a problem, by its kind, with every kind that there is.
+	// NotCurrent counts live volumes that have a problem, by its kind, with every kind that there
+	// is.
 	NotCurrent map[string]int
 	// Frozen counts live volumes that are no longer updated.
 	Frozen int
@@ -59,7 +60,8 @@ func (s summaryCollector) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- prometheus.MustNewConstMetric(s.staleness, prometheus.GaugeValue, summary.Staleness.Seconds())
 }
 
-// sharing returns a function that returns the summary of the last second, or makes a new one. Concurrent calls share one.
+// sharing returns a function that returns the summary of the last second, or makes a new one.
+// Concurrent calls share one.
 func sharing(read func() Summary) func() Summary {
 	var mu sync.Mutex // Guards last and made.
 	var last Summary

@@ -1,4 +1,4 @@
-// Package version says which build this is.
+// Package version has the version of this build.
 package version
 
 import "runtime/debug"
@@ -6,8 +6,8 @@ import "runtime/debug"
 // devel is the version of a build that nothing is known about.
 const devel = "devel"
 
-// Version returns the version the binary was built as: the module version when it was built as a dependency or from a
-// tag, else the commit, else «devel».
+// Version returns the version the binary was built as: the module version when it was built as a
+// dependency or from a tag, else the commit, else «devel».
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

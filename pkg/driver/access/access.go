@@ -6,12 +6,12 @@
 // whether the pod may get the object ([Authority.Allow]).
 //
 // 2. The meaning of a denial. A denial proves little: an API server that starts denies everything
-// until it has read the roles, and a proxy may answer in its place. So denials of a pod count
-// only after they have been the only answers for the recheck interval, and a second question has
+// until it has read the roles, and a proxy may answer in its place. So denials of a pod count only
+// after they have been the only answers for the recheck interval, and a second question has
 // confirmed them ([Denials], [Authority.Denies]). An open watch does not notice lost access, so a
-// pod's watches are reopened within the recheck interval. Any other answer ends the doubt. What
-// has counted stays so until the API server allows a request: an outage grants nothing. A denial
-// of the driver itself never counts.
+// pod's watches are reopened within the recheck interval. Any other answer ends the doubt. A denial
+// that counts does so until the API server allows a request: an outage grants nothing. A denial of
+// the driver itself never counts.
 //
 // 3. The effect on the files ([Evidence.EffectOn]):
 //

@@ -1,8 +1,10 @@
-// Package budget divides the memory of the driver's container, and limits how much of it volumes take.
+// Package budget divides the memory of the driver's container, and limits how much of it volumes
+// take.
 //
-// A [Budget] is a number of bytes that accounts share. A request that exceeds the budget fails. Bytes
-// that are in use without a request count too: then the sum exceeds the limit, and every request fails
-// until accounts have given enough back. [Memory] chooses how large the budget of the volumes is.
+// A [Budget] is a number of bytes that accounts share. A request that exceeds the budget fails.
+// Bytes that are in use without a request count too: then the sum exceeds the limit, and every
+// request fails until accounts have given enough back. [Memory] chooses how large the budget of the
+// volumes is.
 //
 // It does not know how the bytes of an account are counted, or what an account belongs to.
 package budget
@@ -13,7 +15,8 @@ import (
 	"sync"
 )
 
-// openShare of openParts is what holders that come new may have, with all others: see [Account.Open].
+// openShare of openParts is what holders that come new may have, with all others: see
+// [Account.Open].
 const (
 	openShare = 3
 	openParts = 4
@@ -25,8 +28,8 @@ type Budget struct {
 
 	mu   sync.Mutex // Guards the fields below, and those of all parts and accounts. Only observers are called under it.
 	used int64      // The sum of all accounts. It exceeds limit only by what was forced.
-	// waiting are the accounts that wait to be made larger, in the order in which they began to, or began anew after they
-	// were told.
+	// waiting are the accounts that wait to be made larger, in the order in which they began to
+	// wait. An account that was called back and waits again is the last.
 	waiting []*Account
 }
 
@@ -43,15 +46,15 @@ func (b *Budget) Used() int64 {
 	return b.used
 }
 
-// Part is the accounts of one purpose. It has no limit of its own.
+// Part is the accounts of one purpose. It has no separate limit.
 type Part struct {
 	whole   *Budget
 	observe func(used int64)
 	used    int64 // The sum of the part's accounts.
 }
 
-// Part returns a part without accounts. Observe is called after each change with the sum of its accounts, in the order of
-// the changes. It must not block, nor use the budget.
+// Part returns a part without accounts. Observe is called after each change with the sum of its
+// accounts, in the order of the changes. It must not block, nor use the budget.
 func (b *Budget) Part(observe func(used int64)) *Part { return &Part{whole: b, observe: observe} }
 
 // Account is what one holder has taken. It is safe for concurrent use.
@@ -59,7 +62,8 @@ type Account struct {
 	part   *Part
 	size   int64
 	closed bool
-	// want is how large it waits to be made within which limit, and retry what is called then; nil while it does not wait.
+	// want is how large it waits to be made within which limit, and retry what is called then; nil
+	// while it does not wait.
 	want, within int64
 	retry        func()
 }
@@ -67,9 +71,10 @@ type Account struct {
 // Account returns an empty account. Its holder closes it.
 func (p *Part) Account() *Account { return &Account{part: p} }
 
-// ExhaustedError says that an account cannot be made larger.
+// ExhaustedError means that an account cannot be made larger.
 type ExhaustedError struct {
-	// Want is how many bytes more were asked for, Free how many there are for that purpose, and Limit how many in all.
+	// Want is how many bytes more were asked for, Free how many there are for that purpose, and
+	// Limit how many in all.
 	Want, Free, Limit int64
 }
 
@@ -81,11 +86,12 @@ func (e *ExhaustedError) Error() string {
 // mebi returns a size as a person reads it.
 func mebi(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
-// Resize makes the account n bytes large. To make it smaller is always possible. To make it larger is refused with an
-// *[ExhaustedError], and changes nothing, when there is not enough.
+// Resize makes the account n bytes large. To make it smaller is always possible. To make it larger
+// is refused with an *[ExhaustedError], and changes nothing, when there is not enough.
 func (a *Account) Resize(n int64) error { return a.resize(n, a.part.whole.limit) }
 
-// Open is [Account.Resize] for a holder that comes new: a share of all is not for it, so that those before it can grow.
+// Open is [Account.Resize] for a holder that comes new: a share of all is not for it, so that those
+// before it can grow.
 func (a *Account) Open(n int64) error { return a.resize(n, a.part.whole.openLimit()) }
 
 func (b *Budget) openLimit() int64 { return b.limit / openParts * openShare }
@@ -131,7 +137,8 @@ func (a *Account) Close() {
 	call(retries)
 }
 
-// setLocked makes the account n bytes large and returns what is to be called because of it. The whole's lock is held.
+// setLocked makes the account n bytes large and returns what is to be called because of it. The
+// whole's lock is held.
 func (a *Account) setLocked(n int64) (retries []func()) {
 	if a.closed || n == a.size {
 		return nil
@@ -148,9 +155,10 @@ func (a *Account) setLocked(n int64) (retries []func()) {
 	return b.wakeLocked()
 }
 
-// WhenRoom has retry called once, when the account can probably be made n bytes large: at once, or after others have
-// become smaller. It takes the place of an earlier retry that was not called yet, also in the line, and holds nothing back:
-// somebody else may be faster. Retry must not block. One that is about to be called when the account is closed still is.
+// WhenRoom has retry called once, when the account can probably be made n bytes large: at once, or
+// after others have become smaller. It takes the place of an earlier retry that was not called yet,
+// also in the line, and holds nothing back: somebody else may be faster. Retry must not block. One
+// that is about to be called when the account is closed still is.
 func (a *Account) WhenRoom(n int64, retry func()) { a.when(n, a.part.whole.limit, retry) }
 
 // WhenOpen is [Account.WhenRoom] for what [Account.Open] has refused.
@@ -176,8 +184,8 @@ func (a *Account) stopWaitingLocked() {
 	b.waiting = slices.DeleteFunc(b.waiting, func(other *Account) bool { return other == a })
 }
 
-// wakeLocked ends the waiting of as many as there is room for, and returns what is to be called. What does not fit is
-// passed over. The lock is held.
+// wakeLocked ends the waiting of as many as there is room for, and returns what is to be called.
+// Anything that does not fit is passed over. The lock is held.
 func (b *Budget) wakeLocked() (retries []func()) {
 	used := b.used
 	b.waiting = slices.DeleteFunc(b.waiting, func(a *Account) bool {

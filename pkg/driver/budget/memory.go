@@ -121,7 +121,7 @@ func volumeMemory(given, limit int64, node func() (uint64, error)) (int64, error
 	}
 	total, err := node()
 	if err != nil {
-		return 0, fmt.Errorf("find out how much memory the node has (or say what volumes may take with --volume-memory): %w", err)
+		return 0, fmt.Errorf("find out how much memory the node has (or set --volume-memory): %w", err)
 	}
 	return int64(total / nodeParts), nil //nolint:gosec // No node has as much.
 }

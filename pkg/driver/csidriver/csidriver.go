@@ -36,8 +36,8 @@ type Watcher struct {
 
 // finding is what is known at one moment.
 type finding struct {
-	kind Kind  // What is wrong; empty for nothing.
-	err  error // Why the object cannot be kept current; nil once a watch is open. For users.
+	kind Kind  // The problem; empty for none.
+	err  error // Why the object is not watched; nil once a watch is open. For users.
 }
 
 // New returns a watcher of the CSIDriver object with the name, which knows nothing before
@@ -167,7 +167,7 @@ func (h *handler) Outcome(err error) {
 	case after.kind == Unread:
 		h.logger().Error(h.watcher.verdict(after), "No new volume can be published yet")
 	default:
-		h.logger().Error(after.err, "What is known of the CSIDriver object stays as it is")
+		h.logger().Error(after.err, "The driver cannot read the CSIDriver object, and uses its last state")
 	}
 }
 

@@ -153,7 +153,7 @@ const (
 	logRight   = "INFO V0 The kubelet vouches for pods" + suffix
 	logWrong   = "ERROR V0 New volumes are refused" + suffix
 	logWaiting = "ERROR V0 No new volume can be published yet" + suffix
-	logStays   = "ERROR V0 What is known of the CSIDriver object stays as it is" + suffix
+	logStays   = "ERROR V0 The driver cannot read the CSIDriver object, and uses its last state" + suffix
 	logAgain   = "INFO V0 The CSIDriver object is watched again" + suffix
 )
 

@@ -21,8 +21,9 @@ const needed capabilities = 0 |
 	1<<unix.CAP_FOWNER | // To set their modes.
 	1<<unix.CAP_FSETID // To set the setgid bit of directories whose group the driver is not in.
 
-// cut takes all capabilities but those to keep from every set of every thread. It returns ENOTSUP, and has done
-// nothing, in a binary that is linked with C code: capabilities belong to threads, and Go does not know all.
+// cut takes all capabilities but those to keep from every set of every thread. It returns ENOTSUP,
+// and has done nothing, in a binary that is linked with C code: capabilities belong to threads, and
+// Go does not know all.
 func cut(keep capabilities) error {
 	if err := onAllThreads(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0); err != nil {
 		return fmt.Errorf("clear the ambient set: %w", err)
@@ -32,7 +33,8 @@ func cut(keep capabilities) error {
 	if err := unix.Capget(&header, &sets[0]); err != nil {
 		return fmt.Errorf("read the capabilities: %w", err)
 	}
-	// Without CAP_SETPCAP the bounding set cannot be cut. It limits what programs get that are executed: none are.
+	// Without CAP_SETPCAP the bounding set cannot be cut. It limits what programs get that are
+	// executed: none are.
 	if sets[0].Effective&(1<<unix.CAP_SETPCAP) != 0 {
 		if err := bound(keep); err != nil {
 			return err
@@ -50,7 +52,8 @@ func cut(keep capabilities) error {
 	return nil
 }
 
-// bound limits the bounding set to what to keep. The kernel may know more capabilities than this program.
+// bound limits the bounding set to what to keep. The kernel may know more capabilities than this
+// program.
 func bound(keep capabilities) error {
 	for c := range 64 {
 		has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0)

@@ -14,15 +14,17 @@ const (
 	pass   = unix.SECCOMP_RET_ALLOW
 	end    = unix.SECCOMP_RET_KILL_PROCESS
 	refuse = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
-	// lack says that the kernel is too old for the call, so that the caller makes an older one instead.
+	// lack means that the kernel is too old for the call, so that the caller makes an older one
+	// instead.
 	lack = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 )
 
-// fatal returns the calls that end the process: the driver executes nothing, so only an attacker makes them.
+// fatal returns the calls that end the process: the driver executes nothing, so only an attacker
+// makes them.
 func fatal() []uint32 { return []uint32{unix.SYS_EXECVE, unix.SYS_EXECVEAT} }
 
-// refused returns the calls that fail with EPERM. The driver makes none of them; the capabilities that it has to keep
-// would allow most, or they have been the way into the kernel before.
+// refused returns the calls that fail with EPERM. The driver makes none of them; the capabilities
+// that it has to keep would allow most, or they have been the way into the kernel before.
 func refused() []uint32 {
 	return slices.Concat([]uint32{
 		// Other processes.
@@ -44,8 +46,8 @@ func refused() []uint32 {
 	}, refusedHere())
 }
 
-// Where the kernel puts what a filter looks at, in struct seccomp_data. The flags of clone are its first argument, of
-// which the first half is enough on little-endian machines.
+// Where the kernel puts what a filter looks at, in struct seccomp_data. The flags of clone are its
+// first argument, of which the first half is enough on little-endian machines.
 const (
 	offsetCall  = 0
 	offsetArch  = 4
@@ -56,11 +58,12 @@ const (
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-// program returns the filter. All that it passes is passed whatever the arguments, but for clone, so that the kernel can
-// remember the verdict by number and need not run the filter.
+// program returns the filter. All that it passes is passed whatever the arguments, but for clone,
+// so that the kernel can remember the verdict by number and need not run the filter.
 func program() []unix.SockFilter {
 	code := []unix.SockFilter{
-		// The same number is another call for another kind of program, which this machine may run as well.
+		// The same number is another call for another kind of program, which this machine may run
+		// as well.
 		load(offsetArch), jump(unix.BPF_JEQ, arch, 1, 0), verdict(end),
 		load(offsetCall), jump(unix.BPF_JGE, firstForeign, 0, 1), verdict(end),
 	}
@@ -95,10 +98,12 @@ func verdict(action uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action}
 }
 
-// install puts all threads of the process under the filter, and under the calling thread's no_new_privs.
+// install puts all threads of the process under the filter, and under the calling thread's
+// no_new_privs.
 func install(code []unix.SockFilter) error {
 	prog := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]} //nolint:gosec // Some hundred.
-	// Older kernels otherwise slow down a process with a filter, to guard it from the code it runs. The driver runs its own code only.
+	// Older kernels otherwise slow down a process with a filter, to guard it from the code it runs.
+	// The driver runs its own code only.
 	flags := uintptr(unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_SPEC_ALLOW)
 	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags,
 		uintptr(unsafe.Pointer(&prog))) //nolint:gosec // As seccomp(2) wants it.

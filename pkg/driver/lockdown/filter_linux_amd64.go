@@ -8,7 +8,8 @@ const (
 	firstForeign = 0x4000_0000
 )
 
-// refusedHere returns the calls that only this architecture has. Processes are made by clone elsewhere.
+// refusedHere returns the calls that only this architecture has. Processes are made by clone
+// elsewhere.
 func refusedHere() []uint32 {
 	return []uint32{unix.SYS_FORK, unix.SYS_VFORK, unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_MODIFY_LDT}
 }

@@ -1,6 +1,6 @@
-// Package lockdown takes from the running process what the driver never needs: capabilities, the way to new ones, and
-// system calls, among them every way to start a program. An attacker who takes over a driver through its input has
-// what the driver does anyway. Nothing of it can be undone.
+// Package lockdown takes from the running process what the driver never needs: capabilities, the
+// way to new ones, and system calls, among them every way to start a program. An attacker who takes
+// over a driver through its input has what the driver does anyway. Nothing of it can be undone.
 //
 // It does not know what the driver does with what it keeps.
 package lockdown
@@ -18,14 +18,17 @@ import (
 
 // Apply locks the process down, all threads of it, those that exist and those to come:
 //
-//  1. A crash leaves no core, neither in a file nor to a program that the node has for them: memory holds Secrets. Where
-//     files are forbidden already, and that may not be changed, the program may get it, and logger hears of it.
+//  1. A crash leaves no core, neither in a file nor to a program that the node has for them: memory
+//     holds Secrets. Where files are forbidden already, and that may not be changed, the program
+//     may get it, and logger hears of it.
 //  2. Every thread keeps the capabilities in needed, of those it has, and can get no others.
 //  3. No privilege can be gained by executing a file (no_new_privs).
-//  4. The kernel refuses the calls in [refused], and ends the process at an attempt to execute a program.
+//  4. The kernel refuses the calls in [refused], and ends the process at an attempt to execute a
+//     program.
 //
-// A binary that is linked with C code, as the race detector is, has threads that Go does not know. It skips step 2, and
-// logger hears of it. Any error means that the process is not locked down, perhaps halfway, and should not go on.
+// A binary that is linked with C code, as the race detector is, has threads that Go does not know.
+// It skips step 2, and logger hears of it. Any error means that the process is not locked down,
+// perhaps halfway, and should not go on.
 //
 // Call it once, before there is work: it stops the world for a moment.
 func Apply(logger klog.Logger) error { return apply(logger, needed) }
@@ -37,7 +40,7 @@ func apply(logger klog.Logger, keep capabilities) error {
 	err := cut(keep)
 	switch {
 	case errors.Is(err, syscall.ENOTSUP):
-		logger.Info("All capabilities are kept: this binary is linked with C code (build it with CGO_ENABLED=0)")
+		logger.Info("The driver drops no capabilities: this binary is linked with C code (build it with CGO_ENABLED=0)")
 	case err != nil:
 		return fmt.Errorf("give up capabilities: %w", err)
 	}
@@ -48,8 +51,8 @@ func apply(logger klog.Logger, keep capabilities) error {
 	return nil
 }
 
-// forbidCores takes step 1. To a limit of 1 the kernel gives neither a file, which begins with a page, nor what a program is
-// piped: see core(5). A limit of 0 is for files only.
+// forbidCores takes step 1. To a limit of 1 the kernel gives neither a file, which begins with a
+// page, nor what a program is piped: see core(5). A limit of 0 is for files only.
 func forbidCores(logger klog.Logger) error {
 	err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
 	if !errors.Is(err, unix.EPERM) {
@@ -62,7 +65,8 @@ func forbidCores(logger klog.Logger) error {
 	return nil
 }
 
-// filterCalls takes steps 3 and 4. The kernel hands both from this thread to all others, or to none.
+// filterCalls takes steps 3 and 4. The kernel hands both from this thread to all others, or to
+// none.
 func filterCalls() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -13,9 +13,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
 )
 
-// vanishTime is how long no manifest must have defined an object until it counts as deleted. Some editors take a file away
-// for a moment to write it, and a directory that is removed loses its files one by one. Volumes that have its files wait longer:
-// see [source.AbsenceTime].
+// vanishTime is how long no manifest must have defined an object until it counts as deleted. Some
+// editors take a file away for a moment to write it, and a directory that is removed loses its
+// files one by one. Volumes that have its files wait longer: see [source.AbsenceTime].
 const vanishTime = 100 * time.Millisecond
 
 // emptyTime is how long a file with objects may be empty until that is reported.
@@ -25,8 +25,8 @@ const emptyTime = 500 * time.Millisecond
 type catalog struct {
 	files   map[string]file
 	objects map[api.Ref]known
-	// unread is why objects that no file defines may be defined after all: a file has a mistake or is being written, or the
-	// directory cannot be read. Nil where that cannot be.
+	// unread is why objects that no file defines may be defined after all: a file has a mistake or
+	// is being written, or the directory cannot be read. Nil where that cannot be.
 	unread *Problem
 	// problems are all of them, in the order of their places.
 	problems []*Problem
@@ -46,15 +46,15 @@ type file struct {
 // known is one object.
 type known struct {
 	content api.Content
-	// problem is why the content may not be what the manifests say by now.
+	// problem is why the content may not be what the manifests have by now.
 	problem *Problem
 	// vanished is since when no manifest defines the object; zero while one does.
 	vanished time.Time
 }
 
 // next returns the catalog after the directory has been read.
-func (c catalog) next(read environ.Content, isWriting func(name string) bool, v versions, now time.Time) catalog {
-	files, problem := c.nextFiles(read, isWriting, now)
+func (c catalog) next(read environ.Content, beingWritten map[string]bool, v versions, now time.Time) catalog {
+	files, problem := c.nextFiles(read, beingWritten, now)
 	next := catalog{files: files, objects: map[api.Ref]known{}, unread: problem}
 	if problem != nil {
 		next.problems = append(next.problems, problem)
@@ -85,9 +85,9 @@ func comparePlaces(a, b Place) int {
 	return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Document, b.Document), cmp.Compare(a.Line, b.Line))
 }
 
-// nextFiles returns the files after the directory has been read. Where it could not be they are those before, with the
-// reason.
-func (c catalog) nextFiles(read environ.Content, isWriting func(name string) bool, now time.Time) (map[string]file, *Problem) {
+// nextFiles returns the files after the directory has been read. Where it could not be they are
+// those before, with the reason.
+func (c catalog) nextFiles(read environ.Content, beingWritten map[string]bool, now time.Time) (map[string]file, *Problem) {
 	var lost []*environ.FileError
 	switch {
 	case read.Missing:
@@ -103,7 +103,7 @@ func (c catalog) nextFiles(read environ.Content, isWriting func(name string) boo
 	for _, f := range read.Files {
 		before := c.files[f.Name]
 		switch {
-		case !isWriting(f.Name):
+		case !beingWritten[f.Name]:
 			files[f.Name] = before.next(f, now)
 		case len(before.objects) > 0 || len(before.problems) > 0: // It is read again when it is closed.
 			before.empty = time.Time{}
@@ -155,7 +155,8 @@ func (f file) next(read environ.File, now time.Time) file {
 	return file{digest: digest, objects: objects}
 }
 
-// define takes in an object that files define. Where they do not agree on what it is, it stays what it was.
+// define takes in an object that files define. Where they do not agree on what it is, it stays what
+// it was.
 func (c *catalog) define(before catalog, ref api.Ref, all []defined, v versions, now time.Time) {
 	was, isOld := before.objects[ref]
 	if len(all) > 1 {
@@ -212,8 +213,8 @@ func (c *catalog) doubtAll(problem *Problem) {
 // isFound reports whether the content of the object is known.
 func (k known) isFound() bool { return k.content.UID != "" }
 
-// lookAgain returns when the directory is to be read although nothing has changed: when an object that has vanished counts as
-// deleted, or an empty file as a mistake. It returns zero for never.
+// lookAgain returns when the directory is to be read although nothing has changed: when an object
+// that has vanished counts as deleted, or an empty file as a mistake. It returns zero for never.
 func (c catalog) lookAgain() time.Time {
 	var first time.Time
 	at := func(since time.Time, wait time.Duration) {
@@ -232,7 +233,8 @@ func (c catalog) lookAgain() time.Time {
 	return first
 }
 
-// get returns what is known of an object. It is not synced where a file that is not understood may define it.
+// get returns what is known of an object. It is not synced where a file that is not understood may
+// define it.
 func (c catalog) get(ref api.Ref) (k known, synced bool) {
 	k, found := c.objects[ref]
 	switch {

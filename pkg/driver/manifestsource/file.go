@@ -54,7 +54,8 @@ func isManifest(name string) bool {
 	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml") || strings.HasSuffix(name, ".json")
 }
 
-// parseFile returns the ConfigMaps and Secrets of a file, or every mistake in it. Other kinds are passed over.
+// parseFile returns the ConfigMaps and Secrets of a file, or every mistake in it. Other kinds are
+// passed over.
 func parseFile(name string, text []byte) ([]defined, []*Problem) {
 	p := &parser{place: Place{File: name}}
 	for _, part := range partsOf(name, string(text)) {
@@ -65,7 +66,8 @@ func parseFile(name string, text []byte) ([]defined, []*Problem) {
 	return p.objects, p.problems
 }
 
-// partsOf splits a file into its documents. JSON can have one after the other, as far as it is JSON.
+// partsOf splits a file into its documents. JSON can have one after the other, as far as it is
+// JSON.
 func partsOf(name, text string) []manifest.Part {
 	if !strings.HasSuffix(name, ".json") {
 		return manifest.File{Name: name, Text: text}.Parts()
@@ -122,7 +124,8 @@ func (p *parser) part(part manifest.Part) {
 	p.object(document, manifest.Path{}, document.Data)
 }
 
-// badJSON reports what is wrong with the JSON of a file of JSON, of which YAML would make something all the same.
+// badJSON reports what is wrong with the JSON of a file of JSON, of which YAML would make something
+// all the same.
 func (p *parser) badJSON(part manifest.Part) (line int, message string, isBad bool) {
 	if !strings.HasSuffix(p.place.File, ".json") {
 		return 0, "", false
@@ -168,7 +171,8 @@ func (p *parser) object(document manifest.Document, at manifest.Path, data any) 
 	p.objects = append(p.objects, defined{place: place, content: content})
 }
 
-// twice returns the fields of an object that are written more than once. All but the last would be lost without a word.
+// twice returns the fields of an object that are written more than once. A parser takes the last
+// and drops the others silently.
 func twice(document manifest.Document, object manifest.Path) []objects.Mistake {
 	var found []objects.Mistake
 	holders := []manifest.Path{object}

@@ -1,5 +1,5 @@
-// Package manifestsource serves ConfigMaps and Secrets from the manifests of a directory, in place of an API server: for trying
-// the driver out, for tests, and for machines without a cluster.
+// Package manifestsource serves ConfigMaps and Secrets from the manifests of a directory, in place
+// of an API server: for trying the driver out, for tests, and for machines without a cluster.
 //
 // It does not know volumes, pods other than by their namespaces, or what becomes of the content.
 package manifestsource
@@ -21,14 +21,17 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
 )
 
 // Config is what a directory needs. Every field is required.
 type Config struct {
-	// Dir is the directory. Files that end with .yaml, .yml or .json are read; directories in it are not.
+	// Dir is the directory. Files that end with .yaml, .yml or .json are read; directories in it
+	// are not.
 	Dir string
-	// Changed is called after the snapshot of a key has changed, without any lock held. It must not block.
+	// Changed is called after the snapshot of a key has changed, without any lock held. It must not
+	// block.
 	Changed func(source.Key)
 	// Room is where the memory for the objects in use comes from.
 	Room source.Room
@@ -44,7 +47,8 @@ type Directory struct {
 	mu    sync.Mutex // Guards the fields below; never held while reading or calling out.
 	now   catalog
 	items map[api.Ref]*item
-	// isBehind says that the directory could not be read or watched, or that a file was left out because it is being written.
+	// isBehind means that the directory could not be read or watched, or that a file was left out
+	// because it is being written.
 	isBehind bool
 }
 
@@ -52,11 +56,11 @@ type Directory struct {
 type item struct {
 	users   int
 	now     source.Snapshot
-	account *budget.Account // What is taken of the room; fixed.
+	account *budget.Account // The room that the item takes; fixed.
 }
 
-// New reads a directory for the first time. Manifests with mistakes are not error: see [Directory.Problems]. The caller must
-// call [Directory.Run], which ends the watching.
+// New reads a directory for the first time. Manifests with mistakes are not error: see
+// [Directory.Problems]. The caller must call [Directory.Run], which ends the watching.
 func New(ctx context.Context, cfg Config) (*Directory, error) {
 	abs, err := filepath.Abs(cfg.Dir)
 	if err != nil {
@@ -86,7 +90,7 @@ func newWatcher(logger klog.Logger, dir string) *fileset.Watcher {
 			logger.Info("The kernel reports changes of the manifests again")
 			return
 		}
-		logger.Error(reason, "The manifests are looked at from time to time, because the kernel cannot report their changes",
+		logger.Error(reason, "The driver polls the manifests, because the kernel cannot report their changes",
 			logkeys.Delay, fileset.PollInterval)
 	}})
 }
@@ -117,8 +121,8 @@ func (d *Directory) follow(ctx context.Context) error {
 	}
 }
 
-// retryTime is how long until the directory is read without a change, after it could not be read or while a file is being
-// written.
+// retryTime is how long until the directory is read without a change, after it could not be read or
+// while a file is being written.
 const retryTime = time.Second
 
 // leastTime is how long the directory is left alone, whatever is due.
@@ -155,9 +159,11 @@ func (d *Directory) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the manifests of %s: %w", d.cfg.Dir, err)
 	}
+	beingWritten := d.beingWritten(set.Contents[0])
 	d.mu.Lock()
 	before := d.now
-	d.now = before.next(set.Contents[0], d.isWriting, d.versions, time.Now())
+	d.isBehind = len(beingWritten) > 0
+	d.now = before.next(set.Contents[0], beingWritten, d.versions, time.Now())
 	after := d.now
 	d.mu.Unlock()
 	d.log(klog.FromContext(ctx), before.problems, after.problems)
@@ -165,11 +171,15 @@ func (d *Directory) load(ctx context.Context) error {
 	return nil
 }
 
-// isWriting reports whether a file is not to be read yet, because somebody writes it. d.mu is held.
-func (d *Directory) isWriting(name string) bool {
-	is := d.watcher.Writing(filepath.Join(d.cfg.Dir, name))
-	d.isBehind = d.isBehind || is
-	return is
+// beingWritten returns the names of the files that another process has open for writing.
+func (d *Directory) beingWritten(read environ.Content) map[string]bool {
+	names := map[string]bool{}
+	for _, f := range read.Files {
+		if d.watcher.Writing(filepath.Join(d.cfg.Dir, f.Name)) {
+			names[f.Name] = true
+		}
+	}
+	return names
 }
 
 // log reports new problems, and the end of the last one.
@@ -180,7 +190,7 @@ func (d *Directory) log(logger klog.Logger, before, after []*Problem) {
 	logger = logger.WithValues(logkeys.Directory, d.cfg.Dir)
 	for _, p := range after {
 		if !contains(before, p) {
-			logger.Error(p, "A manifest is not served; the objects that it defined before stay as they are")
+			logger.Error(p, "The driver cannot serve a manifest; the objects that it defined before stay as they are")
 		}
 	}
 	if len(after) == 0 {
@@ -213,10 +223,11 @@ func (d *Directory) Objects() int {
 
 // ErrForeign is why a source in another namespace is refused.
 var ErrForeign = errors.New("with --manifests a pod reads the objects of its own namespace only: " +
-	"there is no API server that could say whether the owner of the other namespace consents")
+	"no API server can check whether the owner of the other namespace allows it")
 
-// Acquire counts one more user of the object. The returned function takes the user back and may be called more than once.
-// A source in another namespace than the pod's is refused with a *[source.RefusedError].
+// Acquire counts one more user of the object. The returned function takes the user back and may be
+// called more than once. A source in another namespace than the pod's is refused with a
+// *[source.RefusedError].
 func (d *Directory) Acquire(key source.Key) (release func(), err error) {
 	if key.Identity != access.Driver() {
 		return nil, &source.RefusedError{Key: key, Err: ErrForeign}
@@ -247,7 +258,8 @@ func (d *Directory) release(ref api.Ref) {
 	}
 }
 
-// Get returns what is known of an acquired object. The zero Snapshot stands for an object nobody has acquired.
+// Get returns what is known of an acquired object. The zero Snapshot stands for an object nobody
+// has acquired.
 func (d *Directory) Get(key source.Key) source.Snapshot {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -258,7 +270,8 @@ func (d *Directory) Get(key source.Key) source.Snapshot {
 	return it.now
 }
 
-// refresh brings the snapshots of all objects in use to what is known now, and reports those that have changed.
+// refresh brings the snapshots of all objects in use to what is known now, and reports those that
+// have changed.
 func (d *Directory) refresh() {
 	var changed []source.Key
 	d.mu.Lock()
@@ -303,8 +316,8 @@ func (d *Directory) refreshLocked(ref api.Ref, it *item) (changed bool) {
 	return isOther || (next.Err == nil) != (before.Err == nil) || next.Err != nil && next.Err.Error() != before.Err.Error()
 }
 
-// admit takes the room that the content needs, in place of what the one before had. If there is not enough, the content must
-// not be taken, and is looked at again when there may be.
+// admit takes the room that the content needs, in place of what the one before had. If there is not
+// enough, the content must not be taken, and is looked at again when there may be.
 func (d *Directory) admit(it *item, c api.Content) error {
 	cost := source.CostOf(c)
 	take, when := it.account.Resize, it.account.WhenRoom
@@ -323,8 +336,8 @@ func (d *Directory) admit(it *item, c api.Content) error {
 	return err
 }
 
-// Choose returns whose credentials read ref for the pod: none are needed for the pod's own namespace, and none are
-// enough for another one.
+// Choose returns whose credentials read ref for the pod: none are needed for the pod's own
+// namespace, and none are enough for another one.
 func (*Directory) Choose(pod api.Pod, ref api.Ref) access.Identity {
 	if ref.Namespace == pod.Namespace {
 		return access.Driver()

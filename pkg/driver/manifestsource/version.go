@@ -11,9 +11,10 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// versions gives objects a UID and a version by what they are, so that equal manifests are the same object in the same
-// version, whenever and however often they are read. The versions of Secrets are keyed: they are shown, and nobody must
-// be able to find out by one whether a guess of the content is right.
+// versions gives objects a UID and a version by what they are, so that equal manifests are the same
+// object in the same version, whenever and however often they are read. The versions of Secrets are
+// keyed: they are shown, and nobody must be able to find out by one whether a guess of the content
+// is right.
 type versions struct{ key []byte }
 
 func newVersions() versions {
@@ -22,8 +23,8 @@ func newVersions() versions {
 	return versions{key: key}
 }
 
-// stamp returns the content with its UID and version. Other data in an immutable object is another object, as it would be
-// in the API server.
+// stamp returns the content with its UID and version. Other data in an immutable object is another
+// object, as it would be in the API server.
 func (v versions) stamp(c api.Content) api.Content {
 	c.ResourceVersion = v.of(c)
 	of := []string{string(c.Ref.Kind), c.Ref.Namespace, c.Ref.Name}

@@ -1,6 +1,8 @@
-// Package nodeserver is the CSI face of the driver: the Identity and Node services over the volumes of a node.
+// Package nodeserver is the CSI face of the driver: the Identity and Node services over the volumes
+// of a node.
 //
-// It checks requests, hands over, and maps errors to codes. It does not know sources, files or mounts.
+// It checks requests, hands over, and maps errors to codes. It does not know sources, files or
+// mounts.
 package nodeserver
 
 import (
@@ -20,20 +22,21 @@ import (
 type Volumes interface {
 	Publish(context.Context, state.Record, access.Token) error
 	Unpublish(ctx context.Context, volumeID, target string) error
-	// Condition returns what is wrong with a volume's files; an error when it is not published on target. An empty
-	// target stands for wherever it is.
+	// Condition returns what is wrong with a volume's files; an error when it is not published on
+	// target. An empty target stands for wherever it is.
 	Condition(volumeID, target string) (problem, err error)
 	// Published reports whether the volume is on target, where running containers may use it.
 	Published(volumeID, target string) bool
 }
 
-// Installation says whether the kubelet vouches for what a request says about its pod.
+// Installation decides whether the kubelet vouches for the pod of a request.
 type Installation interface {
-	// Check returns why it does not, as a *csidriver.Error. It may wait for the API server until ctx ends.
+	// Check returns why it does not, as a *csidriver.Error. It may wait for the API server until
+	// ctx ends.
 	Check(ctx context.Context) error
 }
 
-// Usage says how full a volume's file system is; volumefs.ErrNotMounted when target is not one.
+// Usage is how full a volume's file system is; volumefs.ErrNotMounted when target is not one.
 type Usage func(target string) (volumefs.Usage, error)
 
 // Config is what a driver needs. Every field is required.
@@ -71,7 +74,7 @@ func New(cfg Config) *Driver {
 	return &Driver{cfg: cfg}
 }
 
-// GetPluginInfo says which driver this is.
+// GetPluginInfo returns the name and the version of the driver.
 func (d *Driver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
 	return &csi.GetPluginInfoResponse{Name: d.cfg.Name, VendorVersion: d.cfg.Version}, nil
 }
@@ -83,7 +86,7 @@ func (d *Driver) GetPluginCapabilities(
 	return &csi.GetPluginCapabilitiesResponse{}, nil
 }
 
-// Probe is ready while the driver can do its job. That it cannot is no error: those are for a driver that is broken.
+// Probe is ready while the driver can do its job. An error would mean that the driver is broken.
 func (d *Driver) Probe(ctx context.Context, _ *csi.ProbeRequest) (*csi.ProbeResponse, error) {
 	err := d.cfg.Ready()
 	if err != nil {
@@ -92,12 +95,13 @@ func (d *Driver) Probe(ctx context.Context, _ *csi.ProbeRequest) (*csi.ProbeResp
 	return &csi.ProbeResponse{Ready: wrapperspb.Bool(err == nil)}, nil
 }
 
-// NodeGetInfo says which node this is. Any number of volumes fits, and any node will do.
+// NodeGetInfo returns the name of the node, without a limit of volumes and without a topology.
 func (d *Driver) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
 	return &csi.NodeGetInfoResponse{NodeId: d.cfg.NodeID}, nil
 }
 
-// NodeGetCapabilities says that the driver applies fsGroup itself and reports usage and health.
+// NodeGetCapabilities announces that the driver applies fsGroup itself, and reports usage and
+// health.
 func (d *Driver) NodeGetCapabilities(
 	context.Context, *csi.NodeGetCapabilitiesRequest,
 ) (*csi.NodeGetCapabilitiesResponse, error) {

@@ -284,7 +284,7 @@ func TestALiveVolumeOutlivesItsPodInfo(t *testing.T) {
 				checkMessage(t, response, &csi.NodePublishVolumeResponse{}, err)
 				b.checkNothingGotThrough()
 				b.checkAsked(0)
-				b.checkLogged("A live volume stays as it is", volumeID)
+				b.checkLogged("The driver leaves a live volume as it is", volumeID)
 				checkNoToken(t, b.log.String())
 			})
 		}

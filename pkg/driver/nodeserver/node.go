@@ -38,7 +38,7 @@ func (d *Driver) publish(ctx context.Context, req *csi.NodePublishVolumeRequest)
 	case isLive && unnamed != nil:
 		// The CSIDriver object has changed since the first publish. The running pod does not suffer
 		// from that: the driver uses nothing of the request.
-		klog.FromContext(ctx).Error(unnamed, "A live volume stays as it is", logkeys.VolumeID, record.VolumeID)
+		klog.FromContext(ctx).Error(unnamed, "The driver leaves a live volume as it is", logkeys.VolumeID, record.VolumeID)
 		return nil
 	case !isLive:
 		if err := d.checkInstallation(ctx); err != nil {
@@ -59,8 +59,8 @@ func (d *Driver) checkInstallation(ctx context.Context) error {
 	return d.cfg.Installation.Check(ctx)
 }
 
-// NodeUnpublishVolume removes the volume and the target path. It is no error if one of them is gone
-// already.
+// NodeUnpublishVolume removes the volume and the target path. It is not an error if one of them is
+// gone already.
 func (d *Driver) NodeUnpublishVolume(
 	ctx context.Context, req *csi.NodeUnpublishVolumeRequest,
 ) (*csi.NodeUnpublishVolumeResponse, error) {

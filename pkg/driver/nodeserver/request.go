@@ -17,7 +17,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 )
 
-// What the kubelet adds to the volume context of an inline volume when the CSIDriver object has podInfoOnMount.
+// The keys that the kubelet adds to the volume context of an inline volume when the CSIDriver
+// object has podInfoOnMount.
 const (
 	keyEphemeral      = api.KubeletPrefix + "ephemeral"
 	keyPodNamespace   = api.KubeletPrefix + "pod.namespace"
@@ -35,8 +36,9 @@ const (
 // maxGroup is the largest group ID that Linux and the Kubernetes API accept in common.
 const maxGroup = 1<<31 - 1
 
-// recordOf turns a publish request into what the volume is, or refuses it. The attributes themselves are checked where a
-// repeat of a live volume has been recognised, and what is said about the pod by [Driver.checkPod].
+// recordOf turns a publish request into what the volume is, or refuses it. The attributes
+// themselves are checked where a repeat of a live volume has been recognised, and the pod by
+// [Driver.checkPod].
 func (d *Driver) recordOf(req *csi.NodePublishVolumeRequest) (state.Record, error) {
 	about := req.GetVolumeContext()
 	capability := req.GetVolumeCapability()
@@ -64,8 +66,8 @@ func (d *Driver) recordOf(req *csi.NodePublishVolumeRequest) (state.Record, erro
 	}, nil
 }
 
-// checkIDs refuses a volume or a target that no kubelet names. What it repeats of them is short: it ends up in logs and
-// Events.
+// checkIDs refuses a volume or a target that no kubelet names. Messages repeat only a short part of
+// them: it ends up in logs and Events.
 func (d *Driver) checkIDs(volumeID, target string) error {
 	switch {
 	case volumeID == "":
@@ -75,7 +77,7 @@ func (d *Driver) checkIDs(volumeID, target string) error {
 	case target == "":
 		return invalid("target_path is missing")
 	case len(target) > maxTarget || strings.ContainsRune(target, 0):
-		return invalid("target_path %.64q... is no path: it has %d bytes, or a zero byte", target, len(target))
+		return invalid("target_path %.64q... is not a path: it has %d bytes, or a zero byte", target, len(target))
 	case filepath.Clean(target) != target || !strings.HasPrefix(target, d.cfg.KubeletDir+"/"):
 		return invalid("target_path %q is not a clean path below the kubelet's directory %s (see --kubelet-dir)",
 			target, d.cfg.KubeletDir)
@@ -83,9 +85,10 @@ func (d *Driver) checkIDs(volumeID, target string) error {
 	return nil
 }
 
-// checkPod refuses a request that does not name its pod, and a pod whose UID is not that of the target path. The path is
-// the kubelet's, which has the directories of pods by their UIDs. Without podInfoOnMount what is said about the pod may be
-// an attribute that its user wrote, who cannot know the UID of a pod to come.
+// checkPod refuses a request that does not name its pod, and a pod whose UID is not that of the
+// target path. The path is the kubelet's, which has the directories of pods by their UIDs. Without
+// podInfoOnMount the attributes about the pod may be an attribute that its user wrote, who cannot
+// know the UID of a pod to come.
 func (d *Driver) checkPod(req *csi.NodePublishVolumeRequest) error {
 	about := req.GetVolumeContext()
 	uid := about[keyPodUID]
@@ -95,7 +98,7 @@ func (d *Driver) checkPod(req *csi.NodePublishVolumeRequest) error {
 	case about[keyEphemeral] != "true":
 		return invalid("only inline volumes are served: put the csi section into the pod's volumes, not into a PersistentVolume")
 	case len(validation.IsDNS1123Label(about[keyPodNamespace])) > 0:
-		return invalid("%.64q is no namespace: set podInfoOnMount: true in the CSIDriver object %s", about[keyPodNamespace], d.cfg.Name)
+		return invalid("%.64q is not a namespace: set podInfoOnMount: true in the CSIDriver object %s", about[keyPodNamespace], d.cfg.Name)
 	}
 	below, ok := strings.CutPrefix(req.GetTargetPath(), d.cfg.KubeletDir+"/pods/")
 	if owner, _, _ := strings.Cut(below, "/"); ok && owner != uid {
@@ -118,9 +121,10 @@ func groupOf(text string) (*int, error) {
 	return &g, nil
 }
 
-// tokenOf returns the token of the pod's service account, if the CSIDriver object asks for one. Where the cluster can, it
-// comes among the secrets, and what is in the context then is the user's; in older clusters it is the other way round. One
-// that cannot be used is none: a volume that needs one says so, and a repeat for one that is live must not fail.
+// tokenOf returns the token of the pod's service account, if the CSIDriver object asks for one.
+// Where the cluster can, it comes among the secrets, and what is in the context then is the user's;
+// in older clusters it is the other way round. One that cannot be used counts as none: a volume
+// that needs one has a problem, and a repeat for one that is live must not fail.
 func tokenOf(ctx context.Context, req *csi.NodePublishVolumeRequest, pod api.Pod) access.Token {
 	for _, place := range []map[string]string{req.GetSecrets(), req.GetVolumeContext()} {
 		token, err := access.ParseTokens(place[access.TokensKey], pod)
@@ -134,7 +138,8 @@ func tokenOf(ctx context.Context, req *csi.NodePublishVolumeRequest, pod api.Pod
 	return access.Token{}
 }
 
-// userAttributes leaves out what is the kubelet's. Tokens in it change from call to call, and are nobody's to record.
+// userAttributes leaves out what is the kubelet's. Tokens in it change from call to call, and are
+// nobody's to record.
 func userAttributes(about map[string]string) map[string]string {
 	attributes := make(map[string]string, len(about))
 	for key, value := range about {

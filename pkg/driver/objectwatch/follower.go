@@ -144,7 +144,7 @@ func (f *Follower) rest() {
 	f.then(f.begin)
 }
 
-// restAndGoOn waits for the delay after an error. What is known is still good.
+// restAndGoOn waits for the delay after an error. The last content is still good.
 func (f *Follower) restAndGoOn() {
 	NewPause(f.retry.next()).wait(f.ctx)
 	f.then(f.goOn)
@@ -171,7 +171,7 @@ func (f *Follower) relist() error {
 	return err
 }
 
-// read reads the object as the options say.
+// read reads the object with the options.
 func (f *Follower) read(o metav1.ListOptions) error {
 	ctx, cancel := f.BeginRequest()
 	defer cancel()
@@ -320,7 +320,7 @@ func (f *Follower) poll() error {
 	if longest == 0 {
 		f.retry = retry{}
 	}
-	rest := min(max(firstRetry, since), max(firstRetry, longest))
+	rest := min(max(firstRequestRetry, since), max(firstRequestRetry, longest))
 	f.pause = NewPause(wait.Jitter(rest, pollJitter))
 	return errRelist
 }

@@ -109,7 +109,7 @@ type strangeAnswerError struct {
 }
 
 func (e *strangeAnswerError) Error() string {
-	return fmt.Sprintf("the answer has the status 404, but does not say that %s is not found; "+
+	return fmt.Sprintf("the answer has the status 404, but does not report that %s is not found; "+
 		"it may come from a proxy and not from the API server: %v", e.target, e.cause)
 }
 

@@ -12,10 +12,10 @@ import (
 
 // The delay after an error doubles, with jitter.
 const (
-	firstRetry   = 200 * time.Millisecond
-	longestRetry = 5 * time.Second
-	retryJitter  = 1
-	pollJitter   = 0.5
+	firstRequestRetry   = 200 * time.Millisecond
+	longestRequestRetry = 5 * time.Second
+	retryJitter         = 1
+	pollJitter          = 0.5
 	// calm is the time without an error after which the delay starts over.
 	calm = 2 * time.Minute
 	// reopenWithin is the longest wait before a watch that was cut off is opened again. An API
@@ -33,9 +33,9 @@ type retry struct {
 // next returns the delay from now.
 func (r *retry) next() time.Duration {
 	now := time.Now()
-	r.delay = min(max(firstRetry, 2*r.delay), longestRetry)
+	r.delay = min(max(firstRequestRetry, 2*r.delay), longestRequestRetry)
 	if now.Sub(r.until) > calm {
-		r.delay = firstRetry
+		r.delay = firstRequestRetry
 	}
 	d := wait.Jitter(r.delay, retryJitter)
 	r.until = now.Add(d)

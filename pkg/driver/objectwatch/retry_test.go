@@ -25,7 +25,7 @@ func TestHowLongItIsUntilTheNextTry(t *testing.T) {
 		}
 		for range 3 {
 			for n := range 8 {
-				next("in trouble", min(firstRetry<<n, longestRetry))
+				next("in trouble", min(firstRequestRetry<<n, longestRequestRetry))
 			}
 			<-time.After(2 * time.Minute)
 			next("not quiet for long enough", 5*time.Second)
@@ -34,7 +34,7 @@ func TestHowLongItIsUntilTheNextTry(t *testing.T) {
 		differ := map[time.Duration]bool{}
 		for range 20 {
 			r = retry{}
-			differ[next("at first", firstRetry)] = true
+			differ[next("at first", firstRequestRetry)] = true
 		}
 		if len(differ) < 15 {
 			t.Errorf("only %d of 20 differ, want them spread", len(differ))

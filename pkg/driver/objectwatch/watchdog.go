@@ -33,9 +33,9 @@ const (
 	mostDoublings = 5
 )
 
-// answerTimeout is how long the API server has to answer a request other than a watch. A request
+// requestTimeout is how long the API server has to answer a request other than a watch. A request
 // that is never answered must not prevent the next one.
-const answerTimeout = time.Minute
+const requestTimeout = time.Minute
 
 // watchdog detects that a watch is dead. The group's lock guards it.
 type watchdog struct {
@@ -120,7 +120,7 @@ func (f *Follower) noteList() {
 func (f *Follower) BeginRequest() (context.Context, context.CancelFunc) {
 	f.group.mu.Lock()
 	defer f.group.mu.Unlock()
-	ctx, cancel := context.WithTimeout(f.requestContext(), answerTimeout)
+	ctx, cancel := context.WithTimeout(f.requestContext(), requestTimeout)
 	f.watchdog.cancel = cancel
 	if f.ctx.Err() != nil {
 		cancel()
@@ -160,7 +160,7 @@ func (f *Follower) endWatchRequest(body io.ReadCloser, err error) (io.ReadCloser
 	if err == nil { // The answer came just when the request was given up.
 		_ = body.Close()
 	}
-	return nil, errRelist // The request's own error would say that it was cancelled.
+	return nil, errRelist // The request's own error is only that it was cancelled.
 }
 
 // noteAnswer records that a watch is open, unless the request failed or was given up.

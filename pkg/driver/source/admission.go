@@ -13,9 +13,11 @@ import (
 
 // The memory that an object in use takes besides the bytes of its content. Measured.
 const (
-	bytesPerWatch = 96 << 10 // With its part of the connection.
-	bytesPerKey   = 160      // An entry of a map, and two allocations.
-	bytesOfMeta   = 4 << 10  // Of an event: metadata with the managed fields.
+	// BytesPerWatch is for the watch of an object, with its part of the connection. An object that
+	// does not exist has a watch too.
+	BytesPerWatch = 96 << 10
+	bytesPerKey   = 160     // An entry of a map, and two allocations.
+	bytesOfMeta   = 4 << 10 // Of an event: metadata with the managed fields.
 )
 
 // How long an object without room is not read. It is read sooner when others make room, which may
@@ -43,7 +45,7 @@ func CostOf(c api.Content) int64 {
 	for buffer < size+bytesOfMeta {
 		buffer *= 2
 	}
-	return size + int64(len(c.Data))*bytesPerKey + buffer + bytesPerWatch
+	return size + int64(len(c.Data))*bytesPerKey + buffer + BytesPerWatch
 }
 
 // standing reports whether the reader still updates its item, and whether the item is new. A
@@ -89,6 +91,6 @@ func isExhausted(err error) bool {
 // dismiss returns the room of content that is gone.
 func (r *reader) dismiss() {
 	if isCurrent, _ := r.standing(); isCurrent {
-		r.item.account.Force(bytesPerWatch)
+		r.item.account.Force(BytesPerWatch)
 	}
 }

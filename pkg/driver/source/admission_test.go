@@ -62,8 +62,8 @@ func TestAnObjectThatThereIsNoRoomFor(t *testing.T) {
 	})
 }
 
-// bytesPerWatch is what a requested object takes, whether it exists or not.
-const bytesPerWatch = 96 << 10
+// BytesPerWatch is what a requested object takes, whether it exists or not.
+const BytesPerWatch = 96 << 10
 
 // wantUsed compares how much room the objects take.
 func (b *bench) wantUsed(want int64) {
@@ -80,22 +80,22 @@ func TestAnObjectThatDoesNotExistTakesRoom(t *testing.T) {
 		answer := b.hold()
 		defer answer()
 		first := b.acquire(web)
-		b.wantUsed(bytesPerWatch)
+		b.wantUsed(BytesPerWatch)
 		answer()
 		b.want(web, known{Synced: true})
-		b.wantUsed(bytesPerWatch)
+		b.wantUsed(BytesPerWatch)
 		second := b.acquire(web)
-		b.wantUsed(bytesPerWatch)
+		b.wantUsed(BytesPerWatch)
 		first()
 		first()
-		b.wantUsed(bytesPerWatch)
+		b.wantUsed(BytesPerWatch)
 		second()
 		b.wantUsed(0)
 
 		others := b.crowd(0)
 		release := b.acquire(web)
 		b.want(web, known{Synced: true})
-		b.wantUsed(b.room.Limit() + bytesPerWatch)
+		b.wantUsed(b.room.Limit() + BytesPerWatch)
 		release()
 		others.Close()
 		b.wantUsed(0)
@@ -119,7 +119,7 @@ func TestANewObjectLeavesTheReserve(t *testing.T) {
 		others := b.crowd(b.room.Limit() / 4)
 		defer b.acquire(web)()
 		b.wantCrowded(known{})
-		b.wantUsed(others.Size() + bytesPerWatch)
+		b.wantUsed(others.Size() + BytesPerWatch)
 		pass(time.Minute)
 		b.wantCrowded(known{})
 		b.wantRequests(web, "list")
@@ -199,7 +199,7 @@ func TestWhatIsStoredIsPaidFor(t *testing.T) {
 			b.remove(ref)
 			b.putMap(configMap(ref, "less"))
 			b.settle()
-			if got := b.room.Used(); b.known(ref).Immutable && got < bytesPerWatch+100_000 {
+			if got := b.room.Used(); b.known(ref).Immutable && got < BytesPerWatch+100_000 {
 				t.Errorf("Used() = %d while the content is stored, want it counted", got)
 			}
 			release()

@@ -52,7 +52,7 @@ func content(kind api.Kind, meta *metav1.ObjectMeta, immutable *bool, data map[s
 	}
 }
 
-// releaseOf returns what an object says about releases; nil for nothing.
+// releaseOf returns the annotations and labels of an object about releases; nil for nothing.
 func releaseOf(meta *metav1.ObjectMeta, data map[string][]byte) *api.Release {
 	_, isReleased := meta.Annotations[release.Annotation]
 	stableOf := meta.Labels[release.StableLabel]

@@ -48,7 +48,7 @@ func TestEachSortOfTroubleIsLoggedOnce(t *testing.T) {
 				t.Errorf("log (-want +got):\n%s", diff)
 			}
 		}
-		const trouble, over = "An object is not kept current: ", "An object is kept current again"
+		const trouble, over = "The driver cannot follow an object: ", "The driver follows an object again"
 		b.putMap(configMap(web, hush))
 		defer b.acquire(web)()
 		want()
@@ -91,7 +91,7 @@ func TestTroubleThatPollingEndsIsOver(t *testing.T) {
 		pass(time.Minute)
 		b.answerGets(nil)
 		pass(time.Hour)
-		want := []string{"An object is not kept current: " + forbiddenList().Error(), "An object is kept current again"}
+		want := []string{"The driver cannot follow an object: " + forbiddenList().Error(), "The driver follows an object again"}
 		if diff := cmp.Diff(want, b.logged(&seen)); diff != "" {
 			t.Errorf("log (-want +got):\n%s", diff)
 		}

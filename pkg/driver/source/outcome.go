@@ -43,10 +43,10 @@ func sameSort(a, b error) bool {
 func (r *reader) log(err error) {
 	logger := klog.FromContext(r.cache.ctx).WithValues(logkeys.Ref, r.key.Ref, logkeys.Identity, r.key.Identity)
 	if err == nil {
-		logger.Info("An object is kept current again")
+		logger.Info("The driver follows an object again")
 		return
 	}
-	logger.Error(err, "An object is not kept current")
+	logger.Error(err, "The driver cannot follow an object")
 }
 
 // noteDenial takes an outcome into account, and reports whether access counts as revoked from now

@@ -167,7 +167,7 @@ func (c *Cache) Acquire(key Key) (release func(), err error) {
 	it, found := c.items[key]
 	if !found {
 		it = &item{account: c.cfg.Room.Account(), isNew: c.isRunning}
-		it.account.Force(bytesPerWatch) // Also if the object does not exist.
+		it.account.Force(BytesPerWatch) // Also if the object does not exist.
 		c.items[key] = it
 	}
 	it.users++

@@ -48,7 +48,7 @@ func (h Holder) String() string {
 // it away, when the last thread is gone, so that nothing of the one process is at work any more
 // when the next one gets it.
 //
-// What is locked is the directory of the records, which only root can open. So there is no lock
+// The lock is on the directory of the records, which only root can open. So there is no lock
 // file that somebody could remove, or that would have to be made on a full disk. The file that
 // names the holder is for people and locks nothing.
 //
@@ -97,7 +97,7 @@ func (l *Lock) TryTake() (isTaken bool, err error) {
 		return false, fmt.Errorf("lock the state directory: %w", err)
 	}
 	l.fd, l.self.Since = fd, time.Now().UTC().Truncate(time.Second)
-	_ = l.sign() // [Lock.Check] tries again, and says why it fails.
+	_ = l.sign() // [Lock.Check] tries again, and returns why it fails.
 	return true, nil
 }
 
@@ -163,10 +163,10 @@ func (l *Lock) Holder() Holder {
 func (l *Lock) sign() error {
 	text, err := json.Marshal(l.self)
 	if err == nil {
-		err = os.WriteFile(l.note, append(text, '\n'), 0o600) //nolint:forbidigo // Half a name is none; nobody relies on it.
+		err = os.WriteFile(l.note, append(text, '\n'), 0o600) //nolint:forbidigo // Nothing reads half a name.
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("write who has the state directory: %w", err), remove(l.note))
+		return errors.Join(fmt.Errorf("write the holder of the state directory: %w", err), remove(l.note))
 	}
 	return nil
 }

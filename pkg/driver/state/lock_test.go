@@ -147,7 +147,7 @@ func TestANameThatCannotBeWritten(t *testing.T) {
 	wantNo(t, os.MkdirAll(filepath.Join(name, "in the way"), 0o700))
 	first, second := lockOf(dir, "a"), lockOf(dir, "b")
 	take(t, first)
-	if err := first.Check(); err == nil || !strings.Contains(err.Error(), "write who has the state directory") {
+	if err := first.Check(); err == nil || !strings.Contains(err.Error(), "write the holder of the state directory") {
 		t.Errorf("Check = %v, want that the name cannot be written", err)
 	}
 	wantTaken(t, second)

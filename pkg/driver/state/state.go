@@ -41,7 +41,7 @@ type Fingerprint [sha256.Size]byte
 
 // Fingerprint returns the record's.
 func (r Record) Fingerprint() Fingerprint {
-	data, _ := json.Marshal(r) // Which cannot fail with strings and numbers, and has fields and keys in order.
+	data, _ := json.Marshal(r) // Marshal cannot fail with strings and numbers, and has fields and keys in order.
 	return sha256.Sum256(data)
 }
 
@@ -69,8 +69,8 @@ type Store struct {
 
 // New returns a store that keeps its records below dir, which it creates with mode 0700 where it is
 // missing. It clears what a crash in the middle of Put left behind, so no other store may be
-// writing below dir: whoever has its [Lock] may make one. What cannot be cleared is an error only
-// where no record could be written either: nothing reads it.
+// writing below dir: the holder of its [Lock] may make one. A file that cannot be removed is an
+// error only where no record could be written either: nothing reads it.
 func New(dir string) (*Store, error) {
 	files, err := NewFiles(recordsOf(dir))
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *Store) Put(r Record) error {
 	return nil
 }
 
-// Ensure writes the record of a volume unless there is one already, whatever it says. With one it
+// Ensure writes the record of a volume unless there is one already, whatever is in it. With one it
 // costs a look at the directory. Errors are those of [Store.Put].
 func (s *Store) Ensure(r Record) error {
 	if s.files.Has(r.VolumeID) {
@@ -110,7 +110,7 @@ func (s *Store) Ensure(r Record) error {
 }
 
 // Adopt writes the record of a volume that was found live, in place of one that is torn or names
-// another volume. One of a later schema stays as it is: it says more than this driver could write,
+// another volume. One of a later schema stays as it is: it has more than this driver could write,
 // to the newer one that may come back. Errors are those of [Store.Put].
 func (s *Store) Adopt(r Record) error {
 	if s.isLater(r.VolumeID) {
@@ -121,7 +121,7 @@ func (s *Store) Adopt(r Record) error {
 
 // isLater reports whether the volume has a record of a later schema.
 func (s *Store) isLater(volumeID string) bool {
-	if !s.files.Has(volumeID) { // Or is no file, and to open it might wait.
+	if !s.files.Has(volumeID) { // Or it is not a file, and opening it might wait.
 		return false
 	}
 	data, err := os.ReadFile(s.files.path(volumeID))

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// replace writes data to a temporary file and renames it to path. When replace returns nil, the file
-// and its name are on the disk.
+// replace writes data to a temporary file and renames it to path. When replace returns nil, the
+// file and its name are on the disk.
 func (f *Files) replace(path string, data []byte) error {
 	temp, err := f.writeTemp(data)
 	if err == nil {
@@ -22,9 +22,9 @@ func (f *Files) replace(path string, data []byte) error {
 	return f.syncDir()
 }
 
-// writeTemp writes data to a new file with mode 0600, and returns its name, which no ID has. The name
-// is empty if there is no file. Package os would take ten calls more for each publish, because it
-// offers every file to its poller.
+// writeTemp writes data to a new file with mode 0600, and returns its name, which no ID has. The
+// name is empty if there is no file. Package os would take ten calls more for each publish, because
+// it offers every file to its poller.
 func (f *Files) writeTemp(data []byte) (name string, err error) {
 	name = filepath.Join(f.dir, tempPrefix+strconv.FormatUint(f.temps.Add(1), 10))
 	fd, err := open(name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)

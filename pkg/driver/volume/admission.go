@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	plans "github.com/liveconfig-csi/liveconfig/pkg/files/projection"
@@ -18,20 +19,18 @@ const (
 	bytesPerInode  = 1 << 10  // The inode and the name of a file, directory or link.
 	// bytesPerPublish is for a call and for what it reads before the size of that is known.
 	bytesPerPublish = 256 << 10
-	// bytesPerSource is for each object that a publish begins to watch, even if it does not exist.
-	bytesPerSource = 96 << 10
-	bytesPerUse    = 1 << 10 // What a volume stores of each source, even one with other users.
-	bytesPerItem   = 128     // What a volume stores of each item, besides its key and path.
+	bytesPerUse     = 1 << 10 // Of each source of a volume, even one with other users.
+	bytesPerItem    = 128     // Of each item of a volume, besides its key and path.
 	// bytesUnasked is how much a sync may render without asking for room. Few syncs run at a time,
 	// and a publish has bytesPerPublish.
 	bytesUnasked = 64 << 10
 )
 
-// crowdedTime is how long a change may wait for room before the pod is told. A change of an object
-// that many volumes share takes the room twice, and each volume gives half of it back [graceTime]
-// to twice that later. New volumes get no more than three quarters of all room, so the rest is
-// enough for all volumes within three rounds.
-const crowdedTime = 8 * graceTime
+// roomTimeout is how long a change may wait for room before an Event on the pod reports it. A
+// change of an object that many volumes share takes the room twice, and each volume gives half of
+// it back [graceTime] to twice that later. New volumes get no more than three quarters of all room,
+// so the rest is enough for all volumes within three rounds.
+const roomTimeout = 8 * graceTime
 
 // admission decides whether the node has room for the files of volumes.
 type admission struct {
@@ -45,7 +44,7 @@ type memory struct {
 	account    *budget.Account
 	recordSize int       // In bytes, about.
 	borrowed   int64     // The room for what was rendered and is not in the files yet.
-	crowded    time.Time // Since when there is no room for a change; zero if there is.
+	fullSince  time.Time // Since when there is no room for a change; zero if there is.
 }
 
 // newMemory returns the memory of a volume, which takes nothing yet. Its account must be closed.
@@ -81,7 +80,7 @@ func (a *admission) borrowLocked(p *projection, rendered int64) (giveBack func()
 		if err := account.Open(rendered); err != nil {
 			return nil, err
 		}
-	case a.planner.removesFiles(p):
+	case a.planner.removesFilesLocked(p):
 		account.Force(rendered)
 	default:
 		if err := account.Resize(rendered); err != nil {
@@ -101,10 +100,10 @@ func (a *admission) reserveLocked(p *projection, view *volumefs.View, needed int
 	if !p.isLive() {
 		return nil // admitFiles has taken it.
 	}
-	a.chargeLocked(p, view) // What the last write left behind may be gone.
+	a.chargeLocked(p, view) // Files that the last write left behind may be gone.
 	account := p.memory.account
 	wanted := account.Size() + needed
-	if a.planner.removesFiles(p) {
+	if a.planner.removesFilesLocked(p) {
 		account.Force(wanted)
 		return nil
 	}
@@ -120,10 +119,10 @@ func (a *admission) reserveLocked(p *projection, view *volumefs.View, needed int
 func (a *admission) waitLocked(p *projection, wanted int64, err error) error {
 	m := &p.memory
 	m.account.WhenRoom(wanted+m.borrowed, func() { a.queue.add(p) })
-	if m.crowded.IsZero() {
-		m.crowded = time.Now()
+	if m.fullSince.IsZero() {
+		m.fullSince = time.Now()
 	}
-	if until := m.crowded.Add(crowdedTime); time.Now().Before(until) {
+	if until := m.fullSince.Add(roomTimeout); time.Now().Before(until) {
 		return &atomicdir.EarlyError{Until: until}
 	}
 	return err
@@ -181,7 +180,7 @@ func (p *projection) sizeUnparsed() int64 {
 
 // sizePending returns how much memory a publish takes until its files are written.
 func (p *projection) sizePending() int64 {
-	return p.sizeUnparsed() + bytesPerPublish + int64(len(p.keys))*bytesPerSource
+	return p.sizeUnparsed() + bytesPerPublish + int64(len(p.keys))*source.BytesPerWatch
 }
 
 func isExhausted(err error) bool {

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// answerTimeout is how long a publish waits for the API server's first answer about its sources,
+// firstReadTimeout is how long a publish waits for the API server's first answer about its sources,
 // for example on a network that drops all packets. It ends before the kubelet gives the call up:
 // after that, nobody would see the reason.
-const answerTimeout = 20 * time.Second
+const firstReadTimeout = 20 * time.Second
 
 // await returns when the files of the volume can be planned. When the publish timeout ends, it
 // returns what is in the way. The timeout begins with the API server's first answer, because it is
-// for missing objects. While await waits, Events on the pod say for what.
+// for missing objects. While await waits, Events on the pod name what it waits for.
 func (m *Manager) await(ctx context.Context, v *volume) error {
-	answer := time.After(answerTimeout)
+	answer := time.After(firstReadTimeout)
 	var limit <-chan time.Time
 	reported := ""
 	for {
@@ -53,7 +53,7 @@ func (m *Manager) checkSources(ctx context.Context, v *volume) error {
 		if err := m.follower.followLocked(p); err != nil {
 			return err
 		}
-		_, _, err := m.planner.plan(p)
+		_, _, err := m.planner.planLocked(p)
 		return err
 	})
 }

@@ -69,10 +69,11 @@ func benchmark(b *testing.B) (*volume.Manager, *still, *counting, func(i int) st
 	object, seen := &still{}, &counting{}
 	object.edit(0)
 	n := &node{dir: dir, secrets: access.ByDriver, maps: access.ByDriver, T: new(testing.T)}
+	mounts := volumefs.New(volumefs.Config{Root: dir, Source: "csi.test"})
 	m := volume.New(volume.Config{
-		Sources: object, Authority: n.authority(), Tokens: &n.tokens, Records: records, Reporter: seen,
-		Mounts: volumefs.New(volumefs.Config{Root: dir, Source: "csi.test"}),
-		Room:   budget.New(1 << 40).Part(func(int64) {}), PublishTimeout: time.Minute, ResyncInterval: time.Hour,
+		Sources: object, Authority: n.authority(), Tokens: &n.tokens, Records: records, EarlierRecords: records,
+		Reporter: seen, Mounts: mounts, Views: mounts,
+		Room: budget.New(1 << 40).Part(func(int64) {}), PublishTimeout: time.Minute, ResyncInterval: time.Hour,
 	})
 	ctx, stop := context.WithCancel(b.Context())
 	ended := make(chan error, 1)

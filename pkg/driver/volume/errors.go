@@ -63,20 +63,23 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// call names what the manager does, and for which volume.
+type call struct{ op, volumeID string }
+
 // wrap returns an Error of the kind of its cause; nil for none.
-func wrap(op, volumeID string, err error) error {
+func (c call) wrap(err error) error {
 	if err == nil {
 		return nil
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
-	return &Error{Op: op, VolumeID: volumeID, Kind: kindOf(err), Err: err}
+	return &Error{Op: c.op, VolumeID: c.volumeID, Kind: kindOf(err), Err: err}
 }
 
 // refuse returns an Error of a kind that only the caller knows.
-func refuse(op, volumeID string, kind Kind, format string, args ...any) error {
-	return &Error{Op: op, VolumeID: volumeID, Kind: kind, Err: fmt.Errorf(format, args...)}
+func (c call) refuse(kind Kind, format string, args ...any) error {
+	return &Error{Op: c.op, VolumeID: c.volumeID, Kind: kind, Err: fmt.Errorf(format, args...)}
 }
 
 // kindOf classifies a cause, wherever in a sync it came up.
@@ -123,7 +126,7 @@ var errWorkedOn = errors.New("the volume is being worked on, and that takes long
 // missing.
 type unreadError struct {
 	key source.Key
-	err error // Why, as the API server or the network says; nil while the first answer is awaited.
+	err error // The error of the API server or of the network; nil while the first answer is awaited.
 }
 
 func (e *unreadError) Error() string {
@@ -133,7 +136,7 @@ func (e *unreadError) Error() string {
 	return fmt.Sprintf("%s cannot be read: %v%s", e.key.Ref, e.err, e.remedy())
 }
 
-// remedy says what the user can do, if that is known.
+// remedy returns what the user can do, if that is known.
 func (e *unreadError) remedy() string {
 	id := e.key.Identity
 	switch {
@@ -165,7 +168,7 @@ func (e *unreadError) kind() Kind {
 // sourcesError lists everything that is in the way when at least one source could not be read.
 type sourcesError struct {
 	unread  []*unreadError      // At least one, in the order of the sources.
-	missing *plans.MissingError // What the sources that could be read lack; nil for nothing.
+	missing *plans.MissingError // The keys and objects that are missing in the sources that could be read; nil for none.
 }
 
 // newSourcesError adds what [plans.Prepare] found missing in the sources that could be read.

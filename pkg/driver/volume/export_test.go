@@ -6,7 +6,6 @@ import "time"
 const (
 	BytesPerVolume  = bytesPerVolume
 	BytesPerPublish = bytesPerPublish
-	BytesPerSource  = bytesPerSource
 )
 
 // Age returns for how long the volume has been worked on.

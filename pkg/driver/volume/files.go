@@ -37,9 +37,9 @@ type projected struct {
 	changed time.Time
 }
 
-// setProjected stores the objects that the files come from. It returns when the newest change was
-// made that has reached the files; zero for none. Not each change of an object moves its time.
-func (f *files) setProjected(contents map[api.Ref]api.Content) (reached time.Time) {
+// setProjectedLocked stores the objects that the files come from. It returns when the newest change
+// was made that has reached the files; zero for none. Not each change of an object moves its time.
+func (f *files) setProjectedLocked(contents map[api.Ref]api.Content) (reached time.Time) {
 	next := make(map[api.Ref]projected, len(contents))
 	for ref, c := range contents {
 		next[ref] = projected{version: versionOf(c), changed: c.ChangedAt}
@@ -52,8 +52,8 @@ func (f *files) setProjected(contents map[api.Ref]api.Content) (reached time.Tim
 	return reached
 }
 
-// areOf reports whether the files have exactly these contents.
-func (f *files) areOf(contents map[api.Ref]api.Content) bool {
+// haveLocked reports whether the files have exactly these contents.
+func (f *files) haveLocked(contents map[api.Ref]api.Content) bool {
 	if f.digest == "" || len(f.projected) != len(contents) {
 		return false
 	}
@@ -183,7 +183,8 @@ func (s *syncer) checkMountsLocked(p *projection) {
 	}
 }
 
-// findLocked looks for the mount of a volume that shares its files, and returns why it is not there.
+// findLocked looks for the mount of a volume that shares its files, and returns why it is not
+// there.
 func (s *syncer) findLocked(v *volume) error {
 	view, err := s.views.Open(v.record.TargetPath)
 	if err != nil {
@@ -206,7 +207,7 @@ func (m *Manager) isSeenMounted(v *volume) bool {
 		return false
 	}
 	defer p.mu.Unlock()
-	return v.isLive() && m.cfg.Mounts.IsAt(v.record.TargetPath, v.mount)
+	return v.isLive() && m.cfg.Views.IsAt(v.record.TargetPath, v.mount)
 }
 
 // Room in one generation. An object has at most 1 MiB, and every file takes whole pages.

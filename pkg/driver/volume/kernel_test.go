@@ -21,8 +21,14 @@ import (
 )
 
 // onKernel makes the volumes real mounts.
-func onKernel(c *volume.Config) {
-	c.Mounts = volumefs.New(volumefs.Config{Root: os.TempDir(), Source: "csi.test"})
+func onKernel(c *volume.Config) { below(os.TempDir())(c) }
+
+// below makes the volumes below a directory real mounts.
+func below(root string) func(*volume.Config) {
+	return func(c *volume.Config) {
+		mounts := volumefs.New(volumefs.Config{Root: root, Source: "csi.test"})
+		c.Mounts, c.Views = mounts, mounts
+	}
 }
 
 // mountPoints returns every mount point whose path begins so.
@@ -49,12 +55,11 @@ func TestTheKubeletsDirectoryBehindALink(t *testing.T) {
 		n.Cleanup(func() { _ = os.Remove(link) })
 		place := r.TargetPath
 		r.TargetPath = link + strings.TrimPrefix(place, n.dir)
-		behind := func(c *volume.Config) { c.Mounts = volumefs.New(volumefs.Config{Root: link, Source: "csi.test"}) }
-		d := n.start(behind)
+		d := n.start(below(link))
 		d.publish(r)
 		d.stop()
 		n.cluster.set(web, "a", "2")
-		d = n.start(behind)
+		d = n.start(below(link))
 		pass(settling)
 		d.publish(r)
 		n.wantFiles(r, map[string]string{"a": "2"})
@@ -81,7 +86,7 @@ func TestTheKubeletsDirectoryByAnotherName(t *testing.T) {
 		d := n.start(onKernel)
 		d.publish(r)
 		d.stop()
-		d = n.start(func(c *volume.Config) { c.Mounts = volumefs.New(volumefs.Config{Root: link, Source: "csi.test"}) })
+		d = n.start(below(link))
 		d.wantRefused(n.request("other", configMap("web")), volume.Invalid)
 		for range 2 {
 			if err := d.Unpublish(n.ctx, r.VolumeID, link+strings.TrimPrefix(r.TargetPath, n.dir)); err != nil {
@@ -149,7 +154,7 @@ func TestALinkThatComesLater(t *testing.T) {
 		d.unpublish(mine)
 		n.wantRecords(theirs)
 		wantSame(n, "Volumes()", 1, d.Volumes())
-		if want := "Nothing was unmounted"; !strings.Contains(n.logs.String(), want) {
+		if want := "The driver unmounted nothing"; !strings.Contains(n.logs.String(), want) {
 			n.Errorf("the log does not say %q", want)
 		}
 		n.wantFiles(theirs, map[string]string{"a": "2"})

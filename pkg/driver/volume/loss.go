@@ -40,8 +40,8 @@ func forgive(sources []api.Source, ref api.Ref) []api.Source {
 	return sources
 }
 
-// lost returns the sources that may no longer be read.
-func (pl planner) lost(p *projection) []*unreadError {
+// lostLocked returns the sources that may no longer be read.
+func (pl planner) lostLocked(p *projection) []*unreadError {
 	var lost []*unreadError
 	for _, key := range p.keys {
 		if s := pl.sources.Get(key); s.Revoked {
@@ -54,12 +54,12 @@ func (pl planner) lost(p *projection) []*unreadError {
 // withLossesLocked returns the problem of a live volume after a sync that ended with err. It
 // names lost sources beside other problems, unless the node is to try again. p.mu is held.
 func (pl planner) withLossesLocked(p *projection, err error) error {
-	lost := pl.lost(p)
+	lost := pl.lostLocked(p)
 	sources, ofSources := errors.AsType[*sourcesError](err)
 	_, ofMissing := errors.AsType[*plans.MissingError](err)
 	switch {
 	case err == nil && len(lost) == 0:
-		return pl.crowdedOut(p)
+		return pl.noRoomLocked(p)
 	case len(lost) == 0:
 		return err
 	case ofSources:

@@ -28,9 +28,13 @@ type Config struct {
 	Authority Authority
 	Tokens    Tokens
 	Records   Records
-	Mounts    Mounts
-	Reporter  Reporter
-	Room      Room
+	// EarlierRecords is the same store as Records.
+	EarlierRecords EarlierRecords
+	Mounts         Mounts
+	// Views is the same file systems as Mounts.
+	Views    Views
+	Reporter Reporter
+	Room     Room
 	// PublishTimeout is how long a publish waits for the objects and keys that it requires.
 	PublishTimeout time.Duration
 	// ResyncInterval is how often every volume is synced without cause.
@@ -70,7 +74,7 @@ func New(cfg Config) *Manager {
 	m.admission = &admission{room: cfg.Room, planner: m.planner, queue: m.queue}
 	m.notifier = notifier{reporter: cfg.Reporter, planner: m.planner}
 	m.syncer = &syncer{
-		planner: m.planner, follower: m.follower, views: cfg.Mounts, reporter: cfg.Reporter, queue: m.queue, admission: m.admission, notifier: m.notifier,
+		planner: m.planner, follower: m.follower, views: cfg.Views, reporter: cfg.Reporter, queue: m.queue, admission: m.admission, notifier: m.notifier,
 	}
 	m.sharer = &sharer{
 		isOn: cfg.ShareVolumes, registry: m.registry, planner: m.planner, syncer: m.syncer, admission: m.admission, notifier: m.notifier,

@@ -120,7 +120,8 @@ type driver struct {
 func (n *node) build(options ...func(*volume.Config)) *driver {
 	n.Helper()
 	cfg := volume.Config{
-		Sources: n.cluster, Authority: n.authority(), Tokens: &n.tokens, Records: n.records, Mounts: n.mounts, Reporter: n.seen,
+		Sources: n.cluster, Authority: n.authority(), Tokens: &n.tokens, Records: n.records, EarlierRecords: n.records,
+		Mounts: n.mounts, Views: n.mounts, Reporter: n.seen,
 		Room: roomy(), ShareVolumes: n.shares,
 		PublishTimeout: publishTimeout, ResyncInterval: resyncInterval,
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
-// What a problem means for the files.
+// The consequences of a problem for the files.
 const (
 	filesStay = "the files stay as they are"
 	filesGo   = "the files of the source are removed"
@@ -24,7 +24,7 @@ type notifier struct {
 	planner  planner
 }
 
-// reported is what the Events of one volume have said.
+// reported is what the Events of one volume have reported.
 type reported struct {
 	problem string       // The fingerprint of the last problem; empty for none.
 	polled  []source.Key // The sources that are polled.
@@ -34,11 +34,11 @@ type reported struct {
 type outcome struct {
 	result      Result
 	problem     error
-	consequence string // What the problem means for the files.
+	consequence string // Of the problem, for the files.
 }
 
-// outcomeLocked stores the problem of a live projection, if any, and writes an Event for each of its
-// volumes if the problem is new.
+// outcomeLocked stores the problem of a live projection, if any, and writes an Event for each of
+// its volumes if the problem is new.
 func (n notifier) outcomeLocked(ctx context.Context, p *projection, o outcome) {
 	p.setProblemLocked(o.problem)
 	for _, v := range p.volumes {
@@ -65,10 +65,10 @@ func (n notifier) volumeLocked(ctx context.Context, v *volume, o outcome) {
 	}
 }
 
-// polledLocked writes an Event for each volume, once, for each source that is polled, and says how to
-// have it watched.
+// polledLocked writes an Event for each volume, once, for each source that is polled, with what
+// lets the driver watch it.
 func (n notifier) polledLocked(p *projection) {
-	polled := n.planner.polled(p)
+	polled := n.planner.polledLocked(p)
 	for _, v := range p.volumes {
 		n.newlyPolledLocked(v, polled)
 	}
@@ -84,7 +84,7 @@ func (n notifier) newlyPolledLocked(v *volume, polled []source.Key) {
 	v.events.polled = polled
 }
 
-// howToWatch says what lets the reader of a polled source watch it.
+// howToWatch returns what lets the reader of a polled source watch it.
 func howToWatch(key source.Key) string {
 	if !isReadByPod(key) {
 		return "add the verbs list and watch to the driver's ClusterRole"

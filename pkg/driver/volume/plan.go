@@ -40,7 +40,7 @@ func (pl planner) plan(p *projection) (plans.Plan, map[api.Ref]api.Content, erro
 		}
 		switch {
 		case s.Found:
-			content, problem := pl.sideOf(p, key, s.Content)
+			content, problem := pl.contentLocked(p, key, s.Content)
 			if problem != nil {
 				unread = append(unread, problem)
 				spec.Sources = forgive(spec.Sources, key.Ref)
@@ -60,10 +60,10 @@ func (pl planner) plan(p *projection) (plans.Plan, map[api.Ref]api.Content, erro
 	return plan, contents, err
 }
 
-// removesFiles reports whether files of the volume must go because their source may no longer be
-// read.
-func (pl planner) removesFiles(p *projection) bool {
-	return p.followsLossLocked() && len(pl.lost(p)) > 0
+// removesFilesLocked reports whether files of the volume must go because their source may no longer
+// be read.
+func (pl planner) removesFilesLocked(p *projection) bool {
+	return p.followsLossLocked() && len(pl.lostLocked(p)) > 0
 }
 
 // stalenessLocked returns why what is known of a source may be out of date.
@@ -71,14 +71,14 @@ func (pl planner) stalenessLocked(p *projection) error {
 	if p.frozen {
 		return nil
 	}
-	return pl.firstUnread(p, func(err error) bool { return err != nil })
+	return pl.firstUnreadLocked(p, func(err error) bool { return err != nil })
 }
 
-// crowdedOut returns an error when there is no room for what a source of the volume has become.
-func (pl planner) crowdedOut(p *projection) error { return pl.firstUnread(p, isExhausted) }
+// noRoomLocked returns an error when there is no room for what a source of the volume has become.
+func (pl planner) noRoomLocked(p *projection) error { return pl.firstUnreadLocked(p, isExhausted) }
 
-// firstUnread returns an error for the first source whose error matches.
-func (pl planner) firstUnread(p *projection, match func(error) bool) error {
+// firstUnreadLocked returns an error for the first source whose error matches.
+func (pl planner) firstUnreadLocked(p *projection, match func(error) bool) error {
 	for _, key := range p.keys {
 		if s := pl.sources.Get(key); match(s.Err) {
 			return &unreadError{key: key, err: s.Err}
@@ -92,8 +92,8 @@ func (pl planner) firstUnread(p *projection, match func(error) bool) error {
 	return nil
 }
 
-// polled returns the sources of the volume that are polled.
-func (pl planner) polled(p *projection) (polled []source.Key) {
+// polledLocked returns the sources of the volume that are polled.
+func (pl planner) polledLocked(p *projection) (polled []source.Key) {
 	for _, key := range p.keys {
 		if pl.sources.Get(key).Polled {
 			polled = append(polled, key)
@@ -103,7 +103,7 @@ func (pl planner) polled(p *projection) (polled []source.Key) {
 }
 
 // isFirstRead reports that the API server has not answered yet for a source, so it is too early to
-// say what is wrong.
+// report a problem.
 func isFirstRead(err error) bool {
 	sources, ok := asSources(err)
 	return ok && slices.ContainsFunc(sources.unread, func(u *unreadError) bool { return u.err == nil })

@@ -33,23 +33,8 @@ type Tokens interface {
 	Retain(known func(volumeID string) bool) error
 }
 
-// Records stores published volumes over restarts.
+// Records writes the records of published volumes, which outlive the driver.
 type Records interface {
-	RecordReader
-	RecordWriter
-}
-
-// RecordReader finds the volumes of an earlier run.
-type RecordReader interface {
-	// Has reports whether a volume has a record, readable or not.
-	Has(volumeID string) bool
-	// Each calls visit with every readable record, and returns an error for the others. visit may
-	// delete the record.
-	Each(visit func(state.Record)) error
-}
-
-// RecordWriter writes the record of a volume.
-type RecordWriter interface {
 	Put(state.Record) error
 	// Ensure is Put for a volume that should have a record already; then it costs little.
 	Ensure(state.Record) error
@@ -59,9 +44,17 @@ type RecordWriter interface {
 	Delete(volumeID string) error
 }
 
-// Mounts creates and finds the file systems of volumes.
+// EarlierRecords finds the records of an earlier run.
+type EarlierRecords interface {
+	// Has reports whether a volume has a record, readable or not.
+	Has(volumeID string) bool
+	// Each calls visit with every readable record, and returns an error for the others. visit may
+	// delete the record.
+	Each(visit func(state.Record)) error
+}
+
+// Mounts finds and unmounts the file systems of volumes.
 type Mounts interface {
-	Views
 	// Mounted reports whether a volume is on target.
 	Mounted(target string) (bool, error)
 	// Find returns the mount of the volume on target.
@@ -71,7 +64,7 @@ type Mounts interface {
 	Unmount(target string) error
 }
 
-// Views opens the file systems of volumes for writing.
+// Views creates the file systems of volumes, and opens them for writing.
 type Views interface {
 	// Create creates a file system that nobody sees until the view is published.
 	Create(volumefs.Limits) (*volumefs.View, error)

@@ -60,7 +60,7 @@ func (p *projection) setSpec(pod api.Pod, spec api.Spec, choose func(api.Pod, ap
 	p.spec = spec
 	account := ""
 	for _, ref := range spec.Refs() {
-		if ref.Kind == api.Secret { // Pods of other service accounts never share a Secret, whoever reads it.
+		if ref.Kind == api.Secret { // Pods of other service accounts never share a Secret, whichever identity reads it.
 			account = pod.ServiceAccount
 		}
 		p.keys = append(p.keys, source.Key{Identity: choose(pod, ref), Ref: ref})
@@ -83,8 +83,8 @@ func digestOf(value any) [sha256.Size]byte {
 	return sha256.Sum256(text)
 }
 
-// canShare reports whether other volumes may have the same files. Programs may hold files of InPlace
-// volumes open while they change, and a Never volume has the content of its own publish.
+// canShare reports whether other volumes may have the same files. Programs may hold files of
+// InPlace volumes open while they change, and a Never volume has the content of its publish.
 func (p *projection) canShare() bool {
 	return p.spec.UpdatePolicy == api.UpdateAtomic || p.spec.UpdatePolicy == api.UpdateReplace
 }
@@ -136,7 +136,7 @@ type flags struct {
 	distrusted bool       // The next sync compares the files on disk, not only the last digest.
 }
 
-// markChanged stores the earlier of two times; zero is none.
+// markChanged stores the earlier of two times; zero stands for no time.
 func (f *flags) markChanged(t time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -18,13 +18,13 @@ import (
 )
 
 // Publish makes the volume of the record appear on its target path, complete. A repeat for a live
-// volume succeeds whatever the state of its sources, its attributes or the API server. A repeat with
-// other parameters fails and changes nothing. The token is for sources that the pod reads with its own
-// credentials, and may be zero. A first publish that fails leaves nothing behind. Errors are of type
-// *[Error].
+// volume succeeds whatever the state of its sources, its attributes or the API server. A repeat
+// with other parameters fails and changes nothing. The token is for sources that the pod reads with
+// its own credentials, and may be zero. A first publish that fails leaves nothing behind. Errors
+// are of type *[Error].
 func (m *Manager) Publish(ctx context.Context, r state.Record, t access.Token) error {
 	if _, busy := m.calls.LoadOrStore(r.VolumeID, nil); busy {
-		return refuse("publish", r.VolumeID, Busy, "another call for volume %s is under way", r.VolumeID)
+		return call{"publish", r.VolumeID}.refuse(Busy, "another call for volume %s is under way", r.VolumeID)
 	}
 	defer m.calls.Delete(r.VolumeID)
 	v := m.registry.get(r.VolumeID)
@@ -33,11 +33,11 @@ func (m *Manager) Publish(ctx context.Context, r state.Record, t access.Token) e
 	}
 	mounted, err := m.isMounted(v, r.TargetPath)
 	if err != nil && v != nil {
-		klog.FromContext(ctx).Error(err, "A volume is taken to be mounted", logkeys.VolumeID, r.VolumeID)
+		klog.FromContext(ctx).Error(err, "The driver assumes that a volume is mounted", logkeys.VolumeID, r.VolumeID)
 	}
 	switch {
 	case err != nil && v == nil:
-		return wrap("publish", r.VolumeID, err)
+		return call{"publish", r.VolumeID}.wrap(err)
 	case v == nil && mounted:
 		return m.republishUnknown(ctx, r, t)
 	case v == nil:
@@ -53,8 +53,8 @@ func (m *Manager) Publish(ctx context.Context, r state.Record, t access.Token) e
 }
 
 // Published reports whether a volume is on target that running containers may use. That is the
-// named volume, or one whose record was lost. If the node cannot say what is mounted, Published
-// takes a known volume to be where it was.
+// named volume, or one whose record was lost. If the node does not report what is mounted,
+// Published takes a known volume to be where it was.
 func (m *Manager) Published(volumeID, target string) bool {
 	v := m.registry.get(volumeID)
 	if m.registry.isTargetOfAnother(target, volumeID) || v != nil && (v.record.TargetPath != target || !v.isLive()) {
@@ -65,8 +65,8 @@ func (m *Manager) Published(volumeID, target string) bool {
 }
 
 // isMounted reports whether a volume, which is nil if it is not known, is on the target. If the
-// node cannot say, it returns an error, and takes a known volume to be where it was: if a repeat
-// failed, the kubelet might remove the volume under a running pod.
+// node does not report it, isMounted returns an error, and takes a known volume to be where it was:
+// if a repeat failed, the kubelet might remove the volume under a running pod.
 func (m *Manager) isMounted(v *volume, target string) (bool, error) {
 	if v != nil && m.isSeenMounted(v) {
 		return true, nil
@@ -75,14 +75,14 @@ func (m *Manager) isMounted(v *volume, target string) (bool, error) {
 	return mounted || v != nil && err != nil, err
 }
 
-// different refuses a request for a live volume that is no repeat.
+// different refuses a request for a live volume that is not a repeat.
 func different(v *volume) error {
-	return refuse("publish", v.record.VolumeID, Different,
+	return call{"publish", v.record.VolumeID}.refuse(Different,
 		"volume %s is already published on %s with other parameters", v.record.VolumeID, v.record.TargetPath)
 }
 
-// repeatDelay is how long after a repeat the files are compared: once for the repeats of all volumes of
-// a projection, which come together after a restart of the kubelet.
+// repeatDelay is how long after a repeat the files are compared: once for the repeats of all
+// volumes of a projection, which come together after a restart of the kubelet.
 const repeatDelay = time.Second
 
 // repeat checks the record of a live volume and queues a check of its files.
@@ -98,7 +98,7 @@ func (m *Manager) repeat(ctx context.Context, v *volume, r state.Record) {
 // would miss the volume, until the kubelet repeats the publish.
 func logUnrecorded(ctx context.Context, r state.Record, err error) {
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "A live volume could not be recorded", logkeys.VolumeID, r.VolumeID)
+		klog.FromContext(ctx).Error(err, "The driver cannot store the record of a live volume", logkeys.VolumeID, r.VolumeID)
 	}
 }
 
@@ -106,7 +106,7 @@ func logUnrecorded(ctx context.Context, r state.Record, err error) {
 // it.
 func (m *Manager) publishAgain(ctx context.Context, v *volume, r state.Record, t access.Token) error {
 	if err := m.cfg.Records.Delete(r.VolumeID); err != nil {
-		return wrap("publish", r.VolumeID, err)
+		return call{"publish", r.VolumeID}.wrap(err)
 	}
 	m.forget(v)
 	return m.publishFirst(ctx, r, t)
@@ -121,7 +121,7 @@ func (m *Manager) republishUnknown(ctx context.Context, r state.Record, t access
 		return nil
 	})
 	if err != nil {
-		return wrap("publish", r.VolumeID, err)
+		return call{"publish", r.VolumeID}.wrap(err)
 	}
 	defer m.stalls.begin(r.VolumeID)()
 	if mistake == nil {
@@ -159,9 +159,9 @@ func (m *Manager) publishFirst(ctx context.Context, r state.Record, t access.Tok
 		undo: func() error { v.projection().memory.account.Close(); return nil },
 	}.run()
 	if err != nil {
-		return wrap("publish", r.VolumeID, err)
+		return call{"publish", r.VolumeID}.wrap(err)
 	}
-	return wrap("publish", r.VolumeID, attempt{
+	return call{"publish", r.VolumeID}.wrap(attempt{
 		do: func() error {
 			m.storeToken(ctx, v, t)
 			return m.provision(ctx, v)
@@ -220,14 +220,14 @@ func (m *Manager) storeToken(ctx context.Context, v *volume, t access.Token) {
 		return
 	}
 	if err := m.cfg.Tokens.Store(v.record.VolumeID, v.record.Pod, t); err != nil {
-		klog.FromContext(ctx).Error(err, "A token would not outlive the driver", logkeys.VolumeID, v.record.VolumeID)
+		klog.FromContext(ctx).Error(err, "The driver cannot store a token on disk, and a restart would lose it", logkeys.VolumeID, v.record.VolumeID)
 	}
 }
 
 // dropToken removes the token of a volume whose sources are not read any more.
 func (m *Manager) dropToken(ctx context.Context, volumeID string) {
 	if err := m.cfg.Tokens.Drop(volumeID); err != nil {
-		klog.FromContext(ctx).Error(err, "A token that is of no use stays", logkeys.VolumeID, volumeID)
+		klog.FromContext(ctx).Error(err, "The driver cannot remove a token that it no longer needs", logkeys.VolumeID, volumeID)
 	}
 }
 
@@ -241,7 +241,8 @@ func (m *Manager) provision(ctx context.Context, v *volume) error {
 			return err
 		}
 		err := inTurn(ctx, m.turns, v.record, func() error { return m.create(ctx, v) })
-		// A new user of an immutable object has it read again for all users. Then wait once more.
+		// A new user of an immutable object makes the source read it again for all users. Then wait
+		// once more.
 		if !isFirstRead(err) {
 			return err
 		}
@@ -289,8 +290,8 @@ func (m *Manager) create(ctx context.Context, v *volume) error {
 	}.run()
 }
 
-// populate mounts the files of a new volume: those of an equal live one, or new ones. If it fails it
-// unmounts what it has mounted, and no other mount on the target.
+// populate mounts the files of a new volume: those of an equal live one, or new ones. If it fails
+// it unmounts what it has mounted, and no other mount on the target.
 func (m *Manager) populate(ctx context.Context, v *volume) error {
 	p := v.projection()
 	p.mu.Lock()

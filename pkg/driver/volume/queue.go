@@ -13,13 +13,13 @@ import (
 // workers is how many projections are synced at a time. A sync is mostly system calls.
 const workers = 4
 
-// After firstRetry a sync that the node could not do is tried again; the time doubles up to
-// longestWait. A sync without room is tried again when there is room, and in any case after
+// After firstSyncRetry a sync that the node could not do is tried again; the time doubles up to
+// longestSyncRetry. A sync without room is tried again when there is room, and in any case after
 // noRoomRetry.
 const (
-	firstRetry  = 100 * time.Millisecond
-	longestWait = 2 * time.Minute
-	noRoomRetry = time.Minute
+	firstSyncRetry   = 100 * time.Millisecond
+	longestSyncRetry = 2 * time.Minute
+	noRoomRetry      = time.Minute
 )
 
 // syncQueue is the queue of projections to sync. Each namespace has its own turn.
@@ -37,7 +37,7 @@ type queued struct {
 func newSyncQueue(stalls *stallDetector) *syncQueue {
 	return &syncQueue{
 		queue: fairqueue.NewWorkQueue(func(q queued) string { return q.namespace },
-			workqueue.NewTypedItemExponentialFailureRateLimiter[queued](firstRetry, longestWait), fairqueue.Metrics{}),
+			workqueue.NewTypedItemExponentialFailureRateLimiter[queued](firstSyncRetry, longestSyncRetry), fairqueue.Metrics{}),
 		stalls: stalls,
 	}
 }

@@ -16,20 +16,20 @@ import (
 
 // Recover takes over the volumes that an earlier run of the driver left mounted, and queues each
 // for a sync. It drops a record without a mount: the node was restarted, or the driver stopped
-// before the volume was visible. If the node cannot say what is mounted, Recover takes the volume
-// to be mounted. It reports records that cannot be read, and leaves them and the tokens of their
-// volumes.
+// before the volume was visible. If the node does not report what is mounted, Recover takes the
+// volume to be mounted. It reports records that cannot be read, and leaves them and the tokens of
+// their volumes.
 func (m *Manager) Recover(ctx context.Context) error {
-	unreadable := m.cfg.Records.Each(func(r state.Record) {
+	unreadable := m.cfg.EarlierRecords.Each(func(r state.Record) {
 		end := m.stalls.begin(r.VolumeID)
 		err := m.recoverOne(ctx, r)
 		end()
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "A record could not be taken over", logkeys.VolumeID, r.VolumeID)
+			klog.FromContext(ctx).Error(err, "The driver cannot take over a volume", logkeys.VolumeID, r.VolumeID)
 		}
 	})
-	if err := m.cfg.Tokens.Retain(m.cfg.Records.Has); err != nil { // Another version may read the records.
-		klog.FromContext(ctx).Error(err, "Tokens of volumes that are gone could not be removed")
+	if err := m.cfg.Tokens.Retain(m.cfg.EarlierRecords.Has); err != nil { // Another version may read the records.
+		klog.FromContext(ctx).Error(err, "The driver cannot remove tokens of volumes that no longer exist")
 	}
 	m.registry.endRecovery()
 	return unreadable
@@ -39,7 +39,7 @@ func (m *Manager) recoverOne(ctx context.Context, r state.Record) error {
 	mounted, err := m.cfg.Mounts.Mounted(r.TargetPath)
 	switch {
 	case err != nil: // If nothing is mounted there after all, the next repeat publishes the volume again.
-		klog.FromContext(ctx).Error(err, "A volume is taken to be mounted", logkeys.VolumeID, r.VolumeID)
+		klog.FromContext(ctx).Error(err, "The driver assumes that a volume is mounted", logkeys.VolumeID, r.VolumeID)
 	case !mounted:
 		return errors.Join(m.cfg.Tokens.Drop(r.VolumeID), m.cfg.Records.Delete(r.VolumeID))
 	}
@@ -59,8 +59,8 @@ func (m *Manager) mountedVolume(r state.Record) (v *volume, mistake error) {
 }
 
 // adopt takes over a mounted volume without touching its files, and queues it for a sync. If its
-// attributes or sources are refused, the volume stays as it is, and its condition says why. adopt
-// fails when another volume is on the target.
+// attributes or sources are refused, the volume stays as it is, and its condition has the reason.
+// adopt fails when another volume is on the target.
 func (m *Manager) adopt(ctx context.Context, v *volume, mistake error) error {
 	own := v.projection()
 	own.mu.Lock()
@@ -174,8 +174,8 @@ func (m *Manager) takeOverLocked(ctx context.Context, own *projection, mistake e
 	m.queue.add(own)
 }
 
-// addReadersLocked makes the identities of these keys readers of the projection too. An earlier run of
-// the driver may have chosen others: then all of them must be allowed to read the sources.
+// addReadersLocked makes the identities of these keys readers of the projection too. An earlier run
+// of the driver may have chosen others: then all of them must be allowed to read the sources.
 func (m *Manager) addReadersLocked(p *projection, keys []source.Key) error {
 	more := slices.DeleteFunc(slices.Clone(keys), func(key source.Key) bool { return slices.Contains(p.keys, key) })
 	if len(more) == 0 || p.frozen {
@@ -184,7 +184,7 @@ func (m *Manager) addReadersLocked(p *projection, keys []source.Key) error {
 	if err := m.acquireLocked(p, more); err != nil {
 		return err
 	}
-	m.registry.addReaders(p, more)
+	m.registry.addReadersLocked(p, more)
 	return nil
 }
 
@@ -192,7 +192,7 @@ func (m *Manager) addReadersLocked(p *projection, keys []source.Key) error {
 func (m *Manager) chargeMounted(ctx context.Context, v *volume, p *projection) {
 	usage, err := m.cfg.Mounts.Usage(v.record.TargetPath)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "The room of a volume is not known", logkeys.VolumeID, v.record.VolumeID)
+		klog.FromContext(ctx).Error(err, "The driver cannot measure the memory of a volume", logkeys.VolumeID, v.record.VolumeID)
 	}
 	m.admission.chargeUsage(p, usage)
 }
@@ -202,7 +202,7 @@ func (m *Manager) freezeLocked(ctx context.Context, p *projection, problem error
 	p.frozen = true
 	p.setProblemLocked(problem)
 	for _, v := range p.volumes {
-		klog.FromContext(ctx).Error(problem, "A live volume keeps its content from now on", logkeys.VolumeID, v.record.VolumeID)
+		klog.FromContext(ctx).Error(problem, "The driver no longer updates a live volume", logkeys.VolumeID, v.record.VolumeID)
 		m.notifier.event(v, ReasonFrozen, "the files stay as they are until the pod is replaced: %v", problem)
 	}
 }

@@ -228,7 +228,7 @@ func TestVolumeThatCannotBeUpdatedAnyMoreStays(t *testing.T) {
 			if err != nil || problem == nil || !strings.Contains(problem.Error(), tt.problem) {
 				n.Errorf("Condition() = %v, %v, want one that contains %q", problem, err, tt.problem)
 			}
-			if !strings.Contains(n.logs.String(), "A live volume keeps its content from now on") {
+			if !strings.Contains(n.logs.String(), "The driver no longer updates a live volume") {
 				n.Error("the log says nothing of it")
 			}
 			n.wantNoUsers()

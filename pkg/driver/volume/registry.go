@@ -37,7 +37,7 @@ func (r *registry) add(v *volume) error {
 	defer r.mu.Unlock()
 	id, target := v.record.VolumeID, v.record.TargetPath
 	if owner, ok := r.targets[target]; ok && owner != id {
-		return refuse("publish", id, Different, "volume %s is already published on %s", owner, target)
+		return call{"publish", id}.refuse(Different, "volume %s is already published on %s", owner, target)
 	}
 	r.targets[target] = id
 	r.volumes[id] = v
@@ -65,17 +65,17 @@ func (r *registry) endUseLocked(p *projection, key source.Key) {
 	}
 }
 
-// follow makes the stable copy of a source known as one more object that a projection uses. The mu of
-// p is held.
-func (r *registry) follow(p *projection, key source.Key, c *stableCopy) {
+// addCopyLocked makes the stable copy of a source known as one more object that a projection uses.
+// The mu of p is held.
+func (r *registry) addCopyLocked(p *projection, key source.Key, c *stableCopy) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.copies[key] = c
 	r.useKeyLocked(p, c.key)
 }
 
-// unfollow undoes follow, unless the volume has the copy as a source too.
-func (r *registry) unfollow(p *projection, key source.Key, c *stableCopy) {
+// removeCopyLocked undoes addCopyLocked, unless the volume has the copy as a source too.
+func (r *registry) removeCopyLocked(p *projection, key source.Key, c *stableCopy) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(p.copies, key)
@@ -127,8 +127,8 @@ func (r *registry) claim(fs volumefs.FileSystem, p *projection) (writer *project
 	return p
 }
 
-// offer returns the projection that volumes of the shape of p may join. The first one to ask is that
-// projection from now on.
+// offer returns the projection that volumes of the shape of p may join. The first one to ask is
+// that projection from now on.
 func (r *registry) offer(p *projection) *projection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,9 +146,9 @@ func (r *registry) supersede(p *projection) {
 	r.shared[p.shape] = p
 }
 
-// addReaders adds sources to a projection, so that it has those of another one too. The mu of p is
-// held.
-func (r *registry) addReaders(p *projection, keys []source.Key) {
+// addReadersLocked adds sources to a projection, so that it has those of another one too. The mu of
+// p is held.
+func (r *registry) addReadersLocked(p *projection, keys []source.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.keys = append(p.keys, keys...)

@@ -26,8 +26,8 @@ type follower struct {
 	registry *registry
 }
 
-// followLocked begins to use the copies of the sources that are released now, and ends the use of others. A
-// source that is gone may come back as a released one.
+// followLocked begins to use the copies of the sources that are released now, and ends the use of
+// others. A source that is gone may come back as a released one.
 func (f follower) followLocked(p *projection) error {
 	for _, key := range p.keys {
 		s := f.sources.Get(key)
@@ -35,7 +35,7 @@ func (f follower) followLocked(p *projection) error {
 		switch {
 		case !s.Found || isFollowed == isReleased(s.Content):
 		case isFollowed:
-			f.registry.unfollow(p, key, c)
+			f.registry.removeCopyLocked(p, key, c)
 			c.release()
 		default:
 			if err := f.beginLocked(p, key); err != nil {
@@ -48,9 +48,9 @@ func (f follower) followLocked(p *projection) error {
 
 func (f follower) beginLocked(p *projection, key source.Key) (err error) {
 	c := &stableCopy{key: source.Key{Identity: key.Identity, Ref: release.StableOf(key.Ref)}}
-	f.registry.follow(p, key, c) // First, so that no change is missed.
+	f.registry.addCopyLocked(p, key, c) // First, so that no change is missed.
 	if c.release, err = f.sources.Acquire(c.key); err != nil {
-		f.registry.unfollow(p, key, c)
+		f.registry.removeCopyLocked(p, key, c)
 	}
 	return err
 }
@@ -64,9 +64,10 @@ func (f follower) noteFoundLocked(p *projection) {
 
 func isReleased(c api.Content) bool { return c.Release != nil && c.Release.IsReleased }
 
-// sideOf returns the content of a source for the pods of a projection: for a released source, the
-// candidate or what its stable copy has. The error means that the files stay as they are.
-func (pl planner) sideOf(p *projection, key source.Key, content api.Content) (api.Content, *unreadError) {
+// contentLocked returns the content of a source for the pods of a projection: for a released
+// source, the candidate or what its stable copy has. The error means that the files stay as they
+// are.
+func (pl planner) contentLocked(p *projection, key source.Key, content api.Content) (api.Content, *unreadError) {
 	if !isReleased(content) {
 		return content, nil
 	}
@@ -90,7 +91,7 @@ func (pl planner) sideOf(p *projection, key source.Key, content api.Content) (ap
 	case s.Content.Release == nil || s.Content.Release.StableOf != release.LabelOf(key.Ref.Name):
 		return content, &unreadError{key: c.key, err: &notCopyError{name: key.Ref.Name}}
 	}
-	if pl.showsCandidate(p, key, content) {
+	if pl.showsCandidateLocked(p, key, content) {
 		return content, nil
 	}
 	stable := s.Content
@@ -98,11 +99,11 @@ func (pl planner) sideOf(p *projection, key source.Key, content api.Content) (ap
 	return stable, nil
 }
 
-// showsCandidate reports whether the pods get what a source has now. All pods that share the files
-// must be exposed. Candidates that are shown together are shown together or not at all.
-func (pl planner) showsCandidate(p *projection, key source.Key, content api.Content) bool {
-	e := pl.exposureOf(p, key)
-	if !isShownToAll(p, e, content.Release.Digest) {
+// showsCandidateLocked reports whether the pods get what a source has now. All pods that share the
+// files must be exposed. Candidates that are shown together are shown together or not at all.
+func (pl planner) showsCandidateLocked(p *projection, key source.Key, content api.Content) bool {
+	e := pl.exposureLocked(p, key)
+	if !isShownToAllLocked(p, e, content.Release.Digest) {
 		return false
 	}
 	for _, other := range p.keys {
@@ -133,16 +134,16 @@ func (d *describer) releaseLocked(p *projection, ref api.Ref) *statusz.Release {
 		if key.Ref != ref || !stable.Found || !isReleased(content) {
 			continue
 		}
-		r := &statusz.Release{Stable: versionOf(stable.Content), State: string(d.planner.exposureOf(p, key).State)}
-		r.IsShown = stable.Content.Release != nil && content.Release.Digest == stable.Content.Release.Digest || d.planner.showsCandidate(p, key, content)
+		r := &statusz.Release{Stable: versionOf(stable.Content), State: string(d.planner.exposureLocked(p, key).State)}
+		r.IsShown = stable.Content.Release != nil && content.Release.Digest == stable.Content.Release.Digest || d.planner.showsCandidateLocked(p, key, content)
 		return r
 	}
 	return nil
 }
 
-// exposureOf returns who is shown the candidate of a source. An exposure that cannot be read shows it
-// to nobody.
-func (pl planner) exposureOf(p *projection, key source.Key) release.Exposure {
+// exposureLocked returns who is shown the candidate of a source. An exposure that cannot be read
+// shows it to nobody.
+func (pl planner) exposureLocked(p *projection, key source.Key) release.Exposure {
 	c, isFollowed := p.copies[key]
 	if !isFollowed {
 		return release.Exposure{}
@@ -158,7 +159,7 @@ func (pl planner) exposureOf(p *projection, key source.Key) release.Exposure {
 	return e
 }
 
-func isShownToAll(p *projection, e release.Exposure, digest string) bool {
+func isShownToAllLocked(p *projection, e release.Exposure, digest string) bool {
 	for _, v := range p.volumes {
 		if !e.Shows(v.record.Pod.UID, digest) {
 			return false

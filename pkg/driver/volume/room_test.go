@@ -10,6 +10,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
@@ -115,7 +116,7 @@ func TestAPublishReservesForItsSources(t *testing.T) {
 			return used
 		}
 		needed := waiting(limited(1 << 40))
-		if least := int64(volume.BytesPerPublish + count*volume.BytesPerSource); needed < least || needed > least+(64<<10) {
+		if least := int64(volume.BytesPerPublish + count*source.BytesPerWatch); needed < least || needed > least+(64<<10) {
 			n.Errorf("Used() = %d while the sources are waited for, want %d and what the attributes take", needed, least)
 		}
 		wantSame(n, "Used() with just enough", needed, waiting(limited(open(needed))))

@@ -19,10 +19,10 @@ type sharer struct {
 	notifier  notifier
 }
 
-// joinLocked gives a volume that is being published the files of a live projection of the same shape,
-// if there is one that has what the volume would get now. Else the volume creates its own, which
-// later ones may join. own is the projection of the volume, and is locked: others of its shape that
-// are published meanwhile wait until its files are there.
+// joinLocked gives a volume that is being published the files of a live projection of the same
+// shape, if there is one that has what the volume would get now. Else the volume creates its own,
+// which later ones may join. own is the projection of the volume, and is locked: others of its
+// shape that are published meanwhile wait until its files are there.
 func (s *sharer) joinLocked(ctx context.Context, v *volume, own *projection) (joined bool) {
 	if len(own.copies) > 0 {
 		return false // An edit of a released source is in some of the volumes first.
@@ -51,18 +51,18 @@ func (s *sharer) offer(own *projection) *projection {
 	return s.registry.offer(own)
 }
 
-// mountLocked mounts the files of another projection on the target of a volume, if they are what the
-// volume would get now. It returns false for whatever is in the way: if that is the target, creating
-// a file system fails too, and returns the reason.
+// mountLocked mounts the files of another projection on the target of a volume, if they are what
+// the volume would get now. It returns false for whatever is in the way: if that is the target,
+// creating a file system fails too, and returns the reason.
 func (s *sharer) mountLocked(ctx context.Context, v *volume, own, other *projection) bool {
-	_, contents, err := s.planner.plan(own)
+	_, contents, err := s.planner.planLocked(own)
 	if err != nil || !other.isLive() {
 		return false
 	}
-	if !other.files.areOf(contents) {
+	if !other.files.haveLocked(contents) {
 		_ = s.syncer.syncLiveLocked(ctx, other) // The projection has the problem, if there is one.
 	}
-	if !other.files.areOf(contents) {
+	if !other.files.haveLocked(contents) {
 		return false
 	}
 	view, err := s.syncer.openViewLocked(other, write{})

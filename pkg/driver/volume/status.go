@@ -80,9 +80,9 @@ func (d *describer) condition(volumeID, target string) (problem, err error) {
 	v := d.registry.get(volumeID)
 	switch {
 	case v == nil:
-		return nil, refuse("describe", volumeID, Unknown, "volume %s is not published on this node", volumeID)
+		return nil, call{"describe", volumeID}.refuse(Unknown, "volume %s is not published on this node", volumeID)
 	case target != "" && target != v.record.TargetPath:
-		return nil, refuse("describe", volumeID, Unknown, "volume %s is not published on %s", volumeID, target)
+		return nil, call{"describe", volumeID}.refuse(Unknown, "volume %s is not published on %s", volumeID, target)
 	}
 	p := v.lockBefore(time.Now().Add(statusTimeout))
 	if p != nil {
@@ -90,7 +90,7 @@ func (d *describer) condition(volumeID, target string) (problem, err error) {
 	}
 	switch {
 	case !v.isLive():
-		return nil, refuse("describe", volumeID, Unknown, "volume %s is not published on this node", volumeID)
+		return nil, call{"describe", volumeID}.refuse(Unknown, "volume %s is not published on this node", volumeID)
 	case p == nil:
 		return errWorkedOn, nil
 	case v.problemLocked() != nil:
@@ -130,7 +130,7 @@ func (d *describer) outline(v *volume, state statusz.State) statusz.Volume {
 func (d *describer) describeLocked(v *volume) statusz.Volume {
 	p := v.projection()
 	s := d.outline(v, v.stateLocked())
-	s.Digest, s.Bytes, s.ProjectedAt, s.CheckedAt = d.key.seal(p.files.digest), p.facts.bytes, p.facts.projectedAt, p.facts.checkedAt
+	s.Digest, s.Bytes, s.ProjectedAt, s.CheckedAt = d.key.sign(p.files.digest), p.facts.bytes, p.facts.projectedAt, p.facts.checkedAt
 	s.Problem = d.problemLocked(v)
 	for i, of := range p.spec.Sources {
 		s.Sources[i].Release = d.releaseLocked(p, of.Ref)
@@ -159,7 +159,7 @@ func (d *describer) problemLocked(v *volume) *statusz.Problem {
 		return &statusz.Problem{Kind: string(kindOf(problem)), Message: problem.Error(), Since: p.facts.troubled}
 	}
 	if !v.isLive() {
-		if _, _, err := d.planner.plan(p); err != nil {
+		if _, _, err := d.planner.planLocked(p); err != nil {
 			return &statusz.Problem{Kind: string(kindOf(err)), Message: err.Error()}
 		}
 		return nil
@@ -209,7 +209,7 @@ func addKnown(to *statusz.Source, s source.Snapshot) {
 }
 
 // digestKey is a random key of this run of the driver. The digest of a short Secret would let a
-// reader of the status guess the Secret. Sealed with the key, digests can only be compared within
+// reader of the status guess the Secret. Keyed digests can only be compared within
 // one run.
 type digestKey [sha256.Size]byte
 
@@ -218,8 +218,8 @@ func newDigestKey() (k digestKey) {
 	return k
 }
 
-// seal returns the sealed digest; empty for none.
-func (k digestKey) seal(digest string) string {
+// sign returns the keyed digest; empty for none.
+func (k digestKey) sign(digest string) string {
 	if digest == "" {
 		return ""
 	}

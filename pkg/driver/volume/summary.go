@@ -66,8 +66,8 @@ func (d *describer) addBusy(s *Summary, v *volume, now time.Time) {
 	s.addStaleness(v.projection(), now, time.Time{})
 }
 
-// addStaleness adds the age of a projection's oldest change that is not in the files. behind is that of
-// a change that a sync could not write; zero for none.
+// addStaleness adds the age of a projection's oldest change that is not in the files. behind is
+// that of a change that a sync could not write; zero for none.
 func (s *Summary) addStaleness(p *projection, now, behind time.Time) {
 	if p.spec.UpdatePolicy == api.UpdateNever { // It does not follow its sources.
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
-// syncer makes the files of volumes equal to what their sources say.
+// syncer makes the files of volumes equal to what their sources have.
 type syncer struct {
 	planner   planner
 	follower  follower
@@ -49,7 +49,7 @@ func (s *syncer) syncLiveLocked(ctx context.Context, p *projection) error {
 		return nil
 	}
 	o := outcome{result: result, consequence: filesStay}
-	if err == nil && s.planner.removesFiles(p) {
+	if err == nil && s.planner.removesFilesLocked(p) {
 		o.consequence = filesGo
 	}
 	o.problem = s.planner.withLossesLocked(p, err)
@@ -84,7 +84,7 @@ func (s *syncer) projectLocked(p *projection) (Result, error) {
 	if err := s.follower.followLocked(p); err != nil {
 		return ResultFailed, err
 	}
-	plan, contents, err := s.planner.plan(p)
+	plan, contents, err := s.planner.planLocked(p)
 	if err != nil {
 		return ResultFailed, err
 	}
@@ -131,10 +131,10 @@ func (s *syncer) applyLocked(p *projection, w write) (Result, error) {
 
 // recordAppliedLocked stores which objects the files come from, after a sync that succeeded.
 func (s *syncer) recordAppliedLocked(p *projection, contents map[api.Ref]api.Content, result Result) {
-	p.memory.crowded = time.Time{} // There is room, or none is needed.
+	p.memory.fullSince = time.Time{} // There is room, or none is needed.
 	s.follower.noteFoundLocked(p)
 	p.facts.checkedAt = time.Now()
-	reached := p.files.setProjected(contents)
+	reached := p.files.setProjectedLocked(contents)
 	if result != ResultWritten {
 		return
 	}

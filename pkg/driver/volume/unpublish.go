@@ -15,13 +15,13 @@ import (
 // a symbolic link, and leaves that target as it is.
 func (m *Manager) Unpublish(ctx context.Context, volumeID, target string) error {
 	if _, busy := m.calls.LoadOrStore(volumeID, nil); busy {
-		return refuse("unpublish", volumeID, Busy, "another call for volume %s is under way", volumeID)
+		return call{"unpublish", volumeID}.refuse(Busy, "another call for volume %s is under way", volumeID)
 	}
 	defer m.calls.Delete(volumeID)
 	defer m.stalls.begin(volumeID)()
 	v := m.registry.get(volumeID)
 	if err := m.teardown(ctx, v, volumeID, target); err != nil {
-		return wrap("unpublish", volumeID, err)
+		return call{"unpublish", volumeID}.wrap(err)
 	}
 	if v != nil {
 		klog.FromContext(ctx).V(2).Info("Unpublished", logkeys.Pod, v.record.Pod)
@@ -54,15 +54,15 @@ func (m *Manager) teardown(ctx context.Context, v *volume, volumeID, target stri
 func (m *Manager) unmount(ctx context.Context, volumeID, target string) error {
 	err := m.cfg.Mounts.Unmount(target)
 	if _, link := errors.AsType[*volumefs.SymlinkError](err); link || errors.Is(err, volumefs.ErrOutside) {
-		klog.FromContext(ctx).Error(err, "Nothing was unmounted; a volume of an earlier time stays where it is",
+		klog.FromContext(ctx).Error(err, "The driver unmounted nothing; an earlier volume stays mounted",
 			logkeys.VolumeID, volumeID)
 		return nil
 	}
 	return err
 }
 
-// forget takes a volume out of its projection, and gives its memory back. It waits for a sync that is
-// under way; a later sync does nothing for the volume.
+// forget takes a volume out of its projection, and gives its memory back. It waits for a sync that
+// is under way; a later sync does nothing for the volume.
 func (m *Manager) forget(v *volume) {
 	p := v.lock()
 	v.phase.set(gone)

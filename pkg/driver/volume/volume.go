@@ -2,8 +2,8 @@
 // of the driver. It is the only package that orders side effects.
 //
 // A volume is a record and a mount. Its files are those of a [projection]: volumes that are equal
-// share one. The [Manager] publishes and unpublishes volumes. Its parts have one duty and at most one
-// lock each:
+// share one. The [Manager] publishes and unpublishes volumes. Its parts have one duty and at most
+// one lock each:
 //
 //   - registry: which volumes and projections there are, and which of them use which source
 //   - syncQueue: which projections wait for a sync, and when a failed sync is tried again
@@ -15,7 +15,7 @@
 //   - stallDetector: whether work goes on
 //
 // A projection has two locks. Its mu is held for the length of a sync, whose system calls may hang.
-// Its flags have a lock of their own, so that no call and no watch waits for a sync.
+// Its flags have a separate lock, so that no call and no watch waits for a sync.
 //
 // The package does not know gRPC, CSI messages, how objects are read, or how a tmpfs is created.
 package volume

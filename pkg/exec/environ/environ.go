@@ -1,11 +1,11 @@
-// Package environ makes the environment of a program out of files: whole directories, single keys, and files of
-// assignments.
+// Package environ makes the environment of a program out of files: whole directories, single keys,
+// and files of assignments.
 //
-// The order is that of the sources, and the later one wins. A name of a variable is what Kubernetes takes for one: any
-// printable ASCII but the equals sign. A value is a file, byte by byte.
+// The order is that of the sources, and the later one wins. A name of a variable is what Kubernetes
+// takes for one: any printable ASCII but the equals sign. A value is a file, byte by byte.
 //
-// The package does not know how files are read, when they change, or what is run. No error of it, and nothing it returns
-// beside the environment itself, has a byte of a value.
+// The package does not know how files are read, when they change, or what is run. No error of it,
+// and nothing it returns beside the environment itself, has a byte of a value.
 package environ
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/dotenv"
 )
 
-// Kind says what a source is.
+// Kind is what a source is.
 type Kind int
 
 // The kinds of sources.
@@ -60,7 +60,7 @@ func (s Source) String() string {
 	return "--from " + s.Path
 }
 
-// explain says of an error, or of each that was joined to it, what it is about.
+// explain adds to an error, or to each that was joined to it, what it is about.
 func (s Source) explain(err error) error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -79,18 +79,20 @@ type File struct {
 	Data []byte
 }
 
-// String says nothing of the content.
+// String has no byte of the content.
 func (f File) String() string { return fmt.Sprintf("%q (%d bytes)", f.Name, len(f.Data)) }
 
 // GoString is String.
 func (f File) GoString() string { return f.String() }
 
-// Content is what a source holds: the files of a Dir in the order of their names, or the one file of another kind.
+// Content is what a source holds: the files of a Dir in the order of their names, or the one file
+// of another kind.
 type Content struct {
 	Files []File
 	// Missing means that the directory or file does not exist.
 	Missing bool
-	// Err is why it could not be read, or some of its files, which are then left out of Files: see [FileErrors].
+	// Err is why it could not be read, or some of its files, which are then left out of Files: see
+	// [FileErrors].
 	Err error
 }
 
@@ -106,7 +108,8 @@ func (e *FileError) Error() string { return fmt.Sprintf("%q: %v", e.Name, e.Err)
 // Unwrap returns the reason.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// FileErrors takes an error of a Dir apart. If it is about single files alone, those are all; else it is returned as rest.
+// FileErrors takes an error of a Dir apart. If it is about single files alone, those are all; else
+// it is returned as rest.
 func FileErrors(err error) (files []*FileError, rest error) {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -130,7 +133,7 @@ type Environment struct {
 	Skipped []Skip
 }
 
-// Precedence says which value wins where a variable is set already.
+// Precedence decides which value wins where a variable is set already.
 type Precedence int
 
 // The two.
@@ -141,9 +144,9 @@ const (
 	Existing
 )
 
-// Build returns the environment that the contents of the sources make on top of one that is there already. It skips each file
-// of a Dir, and of an optional Key, that cannot be a variable within the limits, and returns all other mistakes at once.
-// [Limits.Check] checks the result as a whole.
+// Build returns the environment that the contents of the sources make on top of one that is there
+// already. It skips each file of a Dir, and of an optional Key, that cannot be a variable within
+// the limits, and returns all other mistakes at once. [Limits.Check] checks the result as a whole.
 func Build(existing []string, sources []Source, contents []Content, wins Precedence, limits Limits) (Environment, error) {
 	b := &builder{limits: limits, values: map[string]string{}}
 	var errs []error

@@ -18,7 +18,8 @@ type Limits struct {
 // pointer is what each string takes besides its bytes, on machines of 64 bits.
 const pointer = 8
 
-// The kernel's numbers: a quarter of the stack, but three quarters of 8 MiB at most, and 128 KiB at least.
+// The kernel's numbers: a quarter of the stack, but three quarters of 8 MiB at most, and 128 KiB at
+// least.
 const (
 	pagesOfOne = 32
 	leastOfAll = 128 << 10
@@ -31,7 +32,8 @@ func LimitsFor(stack uint64, page int) Limits {
 	return Limits{One: pagesOfOne * page, All: max(int(all), leastOfAll)}
 }
 
-// Check returns an error if the kernel would not start a command with these variables. It names them, and the largest.
+// Check returns an error if the kernel would not start a command with these variables. It names
+// them, and the largest.
 func (l Limits) Check(command, variables []string) error {
 	for _, v := range variables {
 		name, value, _ := strings.Cut(v, "=")

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// MaxFile is the size in bytes of the largest file that is read. It is more than the kernel takes for a whole environment: a
-// larger file is there by mistake.
+// MaxFile is the size in bytes of the largest file that is read. It is more than the kernel takes
+// for a whole environment: a larger file is there by mistake.
 const MaxFile = 8 << 20
 
 // ErrTooLarge is the error of a file that is not read, because it is larger than [MaxFile].
@@ -36,7 +36,8 @@ func (s Skip) String() string {
 	return fmt.Sprintf("%s: skipped %s: %s", s.Source, strings.Join(quoted, ", "), s.Reason)
 }
 
-// skip records that a file is skipped if the error is that the file cannot be a variable. It returns every other error.
+// skip records that a file is skipped if the error is that the file cannot be a variable. It
+// returns every other error.
 func (b *builder) skip(s Source, f File, err error) error {
 	reason, ok := errors.AsType[unusable](err)
 	if !ok {

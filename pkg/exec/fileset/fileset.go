@@ -1,7 +1,8 @@
 // Package fileset reads the files of sources as one consistent set, and reports when they change.
 //
-// A volume that is switched as a whole, by the link ..data, is read through that link once, whatever of it is asked for:
-// what is read is of one moment. Files of other volumes are read one by one, and again if one of them changed meanwhile.
+// A volume that is switched as a whole, by the link ..data, is read through that link once,
+// whatever of it is asked for: what is read is of one moment. Files of other volumes are read one
+// by one, and again if one of them changed meanwhile.
 //
 // The package does not know what the files mean to a program, and shows nobody what is in them.
 package fileset
@@ -21,18 +22,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/layout"
 )
 
 const (
-	// dataLink leads to the files of a volume that is switched as a whole.
-	dataLink = "..data"
-	// reserved starts the names that are a volume's own.
-	reserved = ".."
-	// attempts is how often files are read that change meanwhile, and pause how much longer each wait between is: more than
-	// four seconds in all. A volume that changes all the time is read in the fraction of a millisecond.
-	attempts = 40
-	pause    = 5 * time.Millisecond
-	// tick is more than what lies between two moments of the clock by which most kernels stamp files.
+	// mostReads is how often files are read that change meanwhile, and pause how much longer each
+	// wait between is: more than four seconds in all. A volume that changes all the time is read in
+	// the fraction of a millisecond.
+	mostReads = 40
+	pause     = 5 * time.Millisecond
+	// tick is more than what lies between two moments of the clock by which most kernels stamp
+	// files.
 	tick = 20 * time.Millisecond
 )
 
@@ -40,20 +40,21 @@ const (
 type Set struct {
 	// Contents are those of the sources, in their order.
 	Contents []environ.Content
-	seen     []sight
+	seen     []snapshot
 }
 
-// sight is what was found at a path before its content was read, and when.
-type sight struct {
+// snapshot is what was found at a path before its content was read, and when.
+type snapshot struct {
 	path  string
 	state state
 	at    time.Time
 }
 
-func sightOf(path string) sight { return sight{path, look(path), time.Now()} }
+func snapshotOf(path string) snapshot { return snapshot{path, look(path), time.Now()} }
 
-// isYoung reports whether a change may have come after the sight, and have left the same stamp as the one before it.
-func (s sight) isYoung() bool { return s.at.Sub(time.Unix(s.state.ctime.Unix())).Abs() < tick }
+// isYoung reports whether a change may have come after the snapshot, and have left the same stamp
+// as the one before it.
+func (s snapshot) isYoung() bool { return s.at.Sub(time.Unix(s.state.ctime.Unix())).Abs() < tick }
 
 // state changes with what is at a path. The zero value is that of nothing.
 type state struct {
@@ -77,11 +78,12 @@ func look(path string) state {
 
 // IsCurrent reports whether everything is as it was when it was read.
 func (s Set) IsCurrent() bool {
-	return !slices.ContainsFunc(s.seen, func(one sight) bool { return look(one.path) != one.state })
+	return !slices.ContainsFunc(s.seen, func(one snapshot) bool { return look(one.path) != one.state })
 }
 
-// isYoung reports whether something changed so shortly before it was read that [Set.IsCurrent] would not notice another change.
-func (s Set) isYoung() bool { return slices.ContainsFunc(s.seen, sight.isYoung) }
+// isYoung reports whether something changed so shortly before it was read that [Set.IsCurrent]
+// would not notice another change.
+func (s Set) isYoung() bool { return slices.ContainsFunc(s.seen, snapshot.isYoung) }
 
 // paths are those at which a change shows.
 func (s Set) paths() []string {
@@ -92,8 +94,8 @@ func (s Set) paths() []string {
 	return all
 }
 
-// Read reads all files of the sources. What is wrong with one of them is said in its content. Beside an error there is a set
-// as well, for [Watcher.Watch]: a later change may end what is wrong.
+// Read reads all files of the sources. The problem of a file is in its content. Beside an error
+// there is a set as well, for [Watcher.Watch]: a later change may end what is wrong.
 func Read(ctx context.Context, sources []environ.Source) (Set, error) {
 	return readCurrent(ctx, func() Set { return readOnce(sources, everyName) })
 }
@@ -107,7 +109,7 @@ func everyName(string) bool { return true }
 
 // readCurrent reads until nothing changes meanwhile.
 func readCurrent(ctx context.Context, read func() Set) (Set, error) {
-	for attempt := range attempts {
+	for attempt := range mostReads {
 		set := read()
 		if set.IsCurrent() {
 			return set, nil
@@ -182,7 +184,7 @@ func (r *reader) readKey(path string) ([]environ.File, error) {
 		return nil, err
 	}
 	if dir == nil {
-		r.set.seen = append(r.set.seen, sightOf(path))
+		r.set.seen = append(r.set.seen, snapshotOf(path))
 	}
 	data, err := readFile(dir, name)
 	switch {
@@ -194,8 +196,8 @@ func (r *reader) readKey(path string) ([]environ.File, error) {
 	return []environ.File{{Name: filepath.Base(path), Data: data}}, nil
 }
 
-// locate finds the volume that a path leads into, if that is switched as a whole, and returns the directory of its files
-// and the path below.
+// locate finds the volume that a path leads into, if that is switched as a whole, and returns the
+// directory of its files and the path below.
 func (r *reader) locate(path string) (dir *os.File, name string, err error) {
 	for volume := filepath.Dir(path); ; volume = filepath.Dir(volume) {
 		if isSwitched(volume) {
@@ -204,7 +206,7 @@ func (r *reader) locate(path string) (dir *os.File, name string, err error) {
 				return nil, "", err
 			}
 			dir, err := r.open(volume)
-			return dir, strings.TrimPrefix(name, dataLink+"/"), err
+			return dir, strings.TrimPrefix(name, layout.DataLink+"/"), err
 		}
 		if volume == filepath.Dir(volume) {
 			return nil, path, nil
@@ -214,7 +216,7 @@ func (r *reader) locate(path string) (dir *os.File, name string, err error) {
 
 // isSwitched reports whether a directory is a volume whose files all change at once.
 func isSwitched(dir string) bool {
-	_, err := os.Readlink(filepath.Join(dir, dataLink))
+	_, err := os.Readlink(filepath.Join(dir, layout.DataLink))
 	return err == nil
 }
 
@@ -223,14 +225,14 @@ func (r *reader) open(volume string) (*os.File, error) {
 	if dir, ok := r.volumes[volume]; ok {
 		return dir, nil
 	}
-	link := filepath.Join(volume, dataLink)
+	link := filepath.Join(volume, layout.DataLink)
 	dir, err := openDir(link)
 	if err != nil {
-		r.set.seen = append(r.set.seen, sight{path: link}) // What is there by now was not seen.
+		r.set.seen = append(r.set.seen, snapshot{path: link}) // The files that are there now were not seen.
 		return nil, err
 	}
 	r.volumes[volume] = dir
-	r.set.seen = append(r.set.seen, sight{link, stateOfOpen(dir), time.Now()})
+	r.set.seen = append(r.set.seen, snapshot{link, stateOfOpen(dir), time.Now()})
 	return dir, nil
 }
 
@@ -255,7 +257,7 @@ func (r *reader) readDir(path string) ([]environ.File, error) {
 		}
 		return r.readFiles(dir, func(string) {})
 	}
-	r.set.seen = append(r.set.seen, sightOf(path))
+	r.set.seen = append(r.set.seen, snapshotOf(path))
 	dir, err := openDir(path)
 	if err != nil {
 		return nil, err
@@ -263,7 +265,7 @@ func (r *reader) readDir(path string) ([]environ.File, error) {
 	defer dir.Close()
 	return r.readFiles(dir, func(name string) {
 		file := filepath.Join(path, name)
-		r.set.seen = append(r.set.seen, sightOf(file))
+		r.set.seen = append(r.set.seen, snapshotOf(file))
 	})
 }
 
@@ -276,7 +278,7 @@ func (r *reader) readFiles(dir *os.File, seen func(name string)) ([]environ.File
 	var files []environ.File
 	var errs []error
 	for _, name := range list {
-		if strings.HasPrefix(name, reserved) || !r.match(name) {
+		if strings.HasPrefix(name, layout.Reserved) || !r.match(name) {
 			continue
 		}
 		seen(name)
@@ -309,7 +311,8 @@ func readFile(dir *os.File, name string) ([]byte, error) {
 	if dir != nil {
 		at = int(dir.Fd())
 	}
-	// Whatever waits for another process when it is opened, as a named pipe does, must not be waited for.
+	// Whatever waits for another process when it is opened, as a named pipe does, must not be
+	// waited for.
 	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, opening(err)
@@ -330,7 +333,7 @@ func readFile(dir *os.File, name string) ([]byte, error) {
 	return data, err
 }
 
-// opening says what to do about an error.
+// opening returns what to do about an error.
 func opening(err error) error {
 	switch {
 	case errors.Is(err, unix.EACCES):

@@ -20,7 +20,8 @@ const interesting = unix.IN_MODIFY | unix.IN_CLOSE_WRITE | unix.IN_ATTRIB | unix
 // queue is an instance of inotify: the kernel's events of the files that are watched.
 type queue struct {
 	moment Moment
-	// file is read, and fd is its descriptor: to ask the file for it would have reads hold up the close.
+	// file is read, and fd is its descriptor: to ask the file for it would have reads hold up the
+	// close.
 	file *os.File
 	fd   int
 
@@ -29,7 +30,8 @@ type queue struct {
 	names map[int]map[string]bool
 	// paths are what is watched, by the watch.
 	paths map[int]string
-	// writing are the files that somebody has begun to write and has not closed, with the last write. Only with [WhenClosed].
+	// writing are the files that somebody has begun to write and has not closed, with the last
+	// write. Only with [WhenClosed].
 	writing map[string]time.Time
 	closed  bool
 }
@@ -48,7 +50,8 @@ func openQueue(moment Moment) (*queue, error) {
 	}, nil
 }
 
-// watch watches what a set was read from, beside what is watched already. After an error some of it is watched.
+// watch watches what a set was read from, beside what is watched already. After an error some of it
+// is watched.
 func (q *queue) watch(set Set) error {
 	visited := map[string]bool{}
 	for _, path := range set.paths() {
@@ -62,9 +65,10 @@ func (q *queue) watch(set Set) error {
 // mostLinks is how many links the kernel follows.
 const mostLinks = 40
 
-// watchPath watches what is at a path, for a file may be written to through another name, and its name in each directory on
-// the way, as far as the file system goes that it is on: what lies above a mount does not change it. Where a link is on the
-// way, the same goes for the path that it leads to.
+// watchPath watches what is at a path, for a file may be written to through another name, and its
+// name in each directory on the way, as far as the file system goes that it is on: what lies above
+// a mount does not change it. Where a link is on the way, the same goes for the path that it leads
+// to.
 func (q *queue) watchPath(path string, links int, visited map[string]bool) error {
 	if err := q.add(path, ""); err != nil {
 		return err
@@ -100,8 +104,9 @@ func lookAtName(path string) state {
 	return stateOf(&s)
 }
 
-// add watches a path for changes of a name in it, or, without one, for all. What cannot be watched because it is not there,
-// or because this user may not read it, is left out: the directory above shows when that ends.
+// add watches a path for changes of a name in it, or, without one, for all. Anything that cannot be
+// watched because it is not there, or because this user may not read it, is left out: the directory
+// above shows when that ends.
 func (q *queue) add(path, name string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -153,7 +158,8 @@ func (q *queue) close() {
 	_ = q.file.Close() // It waits for read, which may be about to take the lock.
 }
 
-// findsWriter reports whether somebody has begun to write a file and has not closed it. It reads all events before, as read does.
+// findsWriter reports whether somebody has begun to write a file and has not closed it. It reads
+// all events before, as read does.
 func (q *queue) findsWriter(path string, notify func()) bool {
 	_ = q.drain(notify) // read returns what is wrong.
 	q.mu.Lock()
@@ -189,8 +195,9 @@ func (q *queue) drain(notify func()) error {
 	}
 }
 
-// matters reports whether one of the events is of something that is watched for. An event is the number of the watch, a mask,
-// a number that we do not need, the length of the name, and the name with NUL bytes behind it. q.mu is held.
+// matters reports whether one of the events is of something that is watched for. An event is the
+// number of the watch, a mask, a number that we do not need, the length of the name, and the name
+// with NUL bytes behind it. q.mu is held.
 func (q *queue) matters(events []byte) bool {
 	matter := false
 	for len(events) >= unix.SizeofInotifyEvent {
@@ -209,7 +216,8 @@ func (q *queue) matters(events []byte) bool {
 	return matter
 }
 
-// noteWriting remembers that a file is being written, or is not any more. What was made a moment ago and is empty is going to be.
+// noteWriting remembers that a file is being written, or is not any more. A file that was created a
+// moment ago and is empty is going to be.
 func (q *queue) noteWriting(path string, mask uint32) {
 	switch {
 	case q.moment == EachWrite:
@@ -225,7 +233,8 @@ func isEmptyFile(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Size() == 0
 }
 
-// isAwaited reports whether an event is of something that is watched for. That of a whole queue that ran over is.
+// isAwaited reports whether an event is of something that is watched for. That of a whole queue
+// that ran over is.
 func (q *queue) isAwaited(watch int, mask uint32, name string) bool {
 	names, known := q.names[watch]
 	switch {

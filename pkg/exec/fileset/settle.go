@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Settle passes on that something changed, once it has been quiet for a time, and at the latest when the first change that
-// was not passed on is as old as most. It returns when the context ends, and never waits for the receiver.
+// Settle passes on that something changed, once it has been quiet for a time, and at the latest
+// when the first change that was not passed on is as old as most. It returns when the context ends,
+// and never waits for the receiver.
 func Settle(ctx context.Context, changes <-chan struct{}, settled chan<- struct{}, quiet, most time.Duration) {
 	for {
 		select {

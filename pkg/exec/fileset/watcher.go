@@ -15,11 +15,13 @@ type Moment int
 const (
 	// EachWrite reports each write.
 	EachWrite Moment = iota
-	// WhenClosed reports writes when the writer closes the file: what is read before is half of something.
+	// WhenClosed reports writes when the writer closes the file: what is read before is half of
+	// something.
 	WhenClosed
 )
 
-// PollInterval is how often a watcher looks at the files where the kernel does not report every change.
+// PollInterval is how often a watcher looks at the files where the kernel does not report every
+// change.
 const PollInterval = time.Second
 
 // retryInterval is how often a watcher that polls has the kernel asked again.
@@ -29,17 +31,18 @@ const retryInterval = 30 * time.Second
 type Config struct {
 	// Moment is when a change of a file's bytes is reported.
 	Moment Moment
-	// Polling is called with the reason when the watcher begins to poll, and with nil when the kernel reports every change again.
-	// It must not block, and must not call the watcher.
+	// Polling is called with the reason when the watcher begins to poll, and with nil when the
+	// kernel reports every change again. It must not block, and must not call the watcher.
 	Polling func(reason error)
 	// Interval is how often a watcher that polls looks at the files. Zero means [PollInterval].
 	Interval time.Duration
-	// Retry is how often a watcher that polls tries to have the kernel report every change again. Zero means half a minute.
+	// Retry is how often a watcher that polls tries to have the kernel report every change again.
+	// Zero means half a minute.
 	Retry time.Duration
 }
 
-// Watcher reports changes at the paths of sets. It learns of them from the kernel, by inotify. Where inotify is used up for this
-// user, the watcher polls.
+// Watcher reports changes at the paths of sets. It learns of them from the kernel, by inotify.
+// Where inotify is used up for this user, the watcher polls.
 type Watcher struct {
 	cfg Config
 	// raw has an element when something may have changed since the last one was taken.
@@ -73,9 +76,10 @@ func NewWatcher(cfg Config) *Watcher {
 // Changes has an element when something may have changed.
 func (w *Watcher) Changes() <-chan struct{} { return w.raw }
 
-// Watch watches what a set was read from. Parts of the sets before may be watched still. What has changed since the set was read
-// counts as a change that comes now, and so does what may have: of two changes at one moment, which the file system stamps
-// alike, it is not known which was read. Only one goroutine at a time may call Watch.
+// Watch watches what a set was read from. Parts of the sets before may be watched still. __//
+// changed since the set was read counts as a change that comes now, and so does what may have: of
+// two changes at one moment, which the file system stamps alike, it is not known which was read.
+// Only one goroutine at a time may call Watch.
 func (w *Watcher) Watch(set Set) {
 	w.mu.Lock()
 	w.last = set
@@ -127,7 +131,8 @@ func (w *Watcher) setReason(reason error) {
 // notify reports that something may have changed.
 func (w *Watcher) notify() { put(w.raw) }
 
-// put puts an element into a channel that has room for one. An element that is there already does as well.
+// put puts an element into a channel that has room for one. An element that is there already does
+// as well.
 func put(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -220,9 +225,10 @@ func (w *Watcher) hasChanged() bool {
 	return !last.IsCurrent()
 }
 
-// Writing reports whether somebody has begun to write a file and has not closed it. It knows of all writes before the call. A
-// writer that has written nothing for a time is not waited for. A watcher that polls cannot know: to it, a file that was written
-// to in the last second is being written, unless the watcher polls only since then.
+// Writing reports whether somebody has begun to write a file and has not closed it. It knows of all
+// writes before the call. A writer that has written nothing for a time is not waited for. A watcher
+// that polls cannot know: to it, a file that was written to in the last second is being written,
+// unless the watcher polls only since then.
 func (w *Watcher) Writing(path string) bool {
 	w.mu.Lock()
 	queue, isPolling, since := w.queue, w.reason != nil, w.since

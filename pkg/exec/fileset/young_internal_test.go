@@ -14,19 +14,19 @@ func TestYoungSetsAreReadAgain(t *testing.T) {
 	if err := os.WriteFile(path, []byte("1"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	found := sightOf(path)
+	found := snapshotOf(path)
 	changed := time.Unix(found.state.ctime.Unix())
 	for name, tt := range map[string]struct {
-		seen []sight
+		seen []snapshot
 		want bool
 	}{
-		"read in the same tick":      {[]sight{{path, found.state, changed.Add(time.Millisecond)}}, true},
-		"read by a clock that lags":  {[]sight{{path, found.state, changed.Add(-time.Millisecond)}}, true},
-		"one of two":                 {[]sight{{path, found.state, changed.Add(time.Second)}, {path, found.state, changed}}, true},
-		"read a while after":         {[]sight{{path, found.state, changed.Add(2 * tick)}}, false},
-		"stamped by another's clock": {[]sight{{path, found.state, changed.Add(-time.Hour)}}, false},
-		"what is not there":          {[]sight{{path: path + "-not"}}, false},
-		"changed since it was read":  {[]sight{{path: path}}, true},
+		"read in the same tick":      {[]snapshot{{path, found.state, changed.Add(time.Millisecond)}}, true},
+		"read by a clock that lags":  {[]snapshot{{path, found.state, changed.Add(-time.Millisecond)}}, true},
+		"one of two":                 {[]snapshot{{path, found.state, changed.Add(time.Second)}, {path, found.state, changed}}, true},
+		"read a while after":         {[]snapshot{{path, found.state, changed.Add(2 * tick)}}, false},
+		"stamped by another's clock": {[]snapshot{{path, found.state, changed.Add(-time.Hour)}}, false},
+		"what is not there":          {[]snapshot{{path: path + "-not"}}, false},
+		"changed since it was read":  {[]snapshot{{path: path}}, true},
 		"nothing":                    {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {

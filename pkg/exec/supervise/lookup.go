@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The codes with which a program ends that should start another one and cannot, as env(1) and shells have them.
+// The codes with which a program ends that should start another one and cannot, as env(1) and
+// shells have them.
 const (
 	// CodeNotExecutable is for a program that was found.
 	CodeNotExecutable = 126
@@ -18,7 +19,7 @@ const (
 	CodeNotFound = 127
 )
 
-// StartError says why a program was not started.
+// StartError is why a program was not started.
 type StartError struct {
 	// Code is the one to exit with.
 	Code    int
@@ -28,7 +29,7 @@ type StartError struct {
 
 func (e *StartError) Error() string { return e.Program + ": " + e.Err.Error() }
 
-// Unwrap returns what the kernel said.
+// Unwrap returns the error of the kernel.
 func (e *StartError) Unwrap() error { return e.Err }
 
 // standardPath is searched where the environment has no PATH.
@@ -41,9 +42,10 @@ func Exec(command, environment []string) error {
 	})
 }
 
-// try calls start with the paths at which a program may be, until it works or goes wrong in another way than that there is
-// no such program. A name without a slash is looked for in PATH of the environment that the program is to have, in each
-// directory in turn; one that may not be run is skipped, and reported only if there is no other.
+// try calls start with the paths at which a program may be, until it works or goes wrong in another
+// way than that there is no such program. A name without a slash is looked for in PATH of the
+// environment that the program is to have, in each directory in turn; one that may not be run is
+// skipped, and reported only if there is no other.
 func try(program string, environment []string, start func(path string) error) error {
 	denied := error(nil)
 	for _, path := range candidates(program, environment) {
@@ -99,7 +101,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// explained says what an error of the kernel's is about.
+// explained returns what an error of the kernel's is about.
 func explained(err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT):

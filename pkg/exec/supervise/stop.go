@@ -13,16 +13,18 @@ func IsForwarded(sig syscall.Signal) bool {
 	return sig > 0 && sig <= lastSignal && !slices.Contains(notForwarded(), sig)
 }
 
-// ambiguous are the signals that stop the programs of some images, while other programs use them for something else. INT
-// stops PostgreSQL, QUIT stops nginx and prints the threads of a Java program, USR1 stops HAProxy and has many others open
-// their logs again, and WINCH stops Apache httpd and follows each change of a terminal's size.
+// ambiguous are the signals that stop the programs of some images, while other programs use them
+// for something else. INT stops PostgreSQL, QUIT stops nginx and prints the threads of a Java
+// program, USR1 stops HAProxy and has many others open their logs again, and WINCH stops Apache
+// httpd and follows each change of a terminal's size.
 func ambiguous() []syscall.Signal {
 	return []syscall.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGWINCH}
 }
 
-// suspicion is when the command may be ending because of an ambiguous signal: for the grace time after the first one of each
-// kind. Later ones count for nothing. A container is stopped once, and a command that runs on after that time uses the signal
-// for something else. So a signal that comes again and again does not hold up changes for ever.
+// suspicion is when the command may be ending because of an ambiguous signal: for the grace time
+// after the first one of each kind. Later ones count for nothing. A container is stopped once, and
+// a command that runs on after that time uses the signal for something else. So a signal that comes
+// again and again does not hold up changes for ever.
 type suspicion struct {
 	signals []syscall.Signal
 	grace   time.Duration
@@ -47,7 +49,8 @@ func (s suspicion) note(sig syscall.Signal, now time.Time) {
 	}
 }
 
-// lasts returns for how long the command may still be ending, and because of which signal. Zero means that it is not.
+// lasts returns for how long the command may still be ending, and because of which signal. Zero
+// means that it is not.
 func (s suspicion) lasts(now time.Time) (rest time.Duration, because syscall.Signal) {
 	for sig, first := range s.first {
 		if r := first.Add(s.grace).Sub(now); r > rest {
@@ -57,8 +60,9 @@ func (s suspicion) lasts(now time.Time) (rest time.Duration, because syscall.Sig
 	return rest, because
 }
 
-// isFinal reports whether a signal asks the command to end for good. While the command is being ended because of a change, the
-// two ambiguous signals that hardly any program survives are final too.
+// isFinal reports whether a signal asks the command to end for good. While the command is being
+// ended because of a change, the two ambiguous signals that hardly any program survives are final
+// too.
 func (s *supervisor) isFinal(sig syscall.Signal) bool {
 	switch {
 	case sig == unix.SIGTERM || sig == s.StopSignal:

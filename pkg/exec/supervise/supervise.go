@@ -1,6 +1,6 @@
-// Package supervise runs a command in an environment that changes: it starts the command again, sends it a signal, or ends
-// it. Otherwise the command shall not notice that it is not alone. What is sent to this process is passed on to it, and
-// when it ends, this process ends in the same way.
+// Package supervise runs a command in an environment that changes: it starts the command again,
+// sends it a signal, or ends it. Otherwise the command shall not notice that it is not alone. It
+// gets the signals that are sent to this process. This process ends in the same way as the command.
 //
 // The package does not know where environments come from.
 package supervise
@@ -28,8 +28,8 @@ const (
 	Ignore Action = iota
 	// Restart ends the command and starts it in the new environment.
 	Restart
-	// Signal sends the command a signal when files have changed, whatever that makes of the environment: that of a running
-	// command cannot change.
+	// Signal sends the command a signal when files have changed, whatever that makes of the
+	// environment: that of a running command cannot change.
 	Signal
 	// Exit ends the command and this process, with code 0.
 	Exit
@@ -54,9 +54,10 @@ type Config struct {
 	// OnChange is done about a state that is different, and Signal is what Signal sends.
 	OnChange Action
 	Signal   syscall.Signal
-	// StopSignal asks the command to end, here and when others send it: then the command is not started again. SIGTERM that
-	// others send means the same. Zero means SIGTERM, and that the command may have another one: a change waits for the grace
-	// time after a signal that may be it.
+	// StopSignal asks the command to end, here and when others send it: then the command is not
+	// started again. SIGTERM that others send means the same. Zero means SIGTERM, and that the
+	// command may have another one: a change waits for the grace time after a signal that may be
+	// it.
 	StopSignal syscall.Signal
 	// Grace is how long the command may take to end. Then it is killed.
 	Grace time.Duration
@@ -64,14 +65,16 @@ type Config struct {
 	Log func(format string, args ...any)
 }
 
-// Run runs the command and returns the code to exit with: the command's own, or 128 and the number of the signal that it
-// died of. It must be called once, from a process that has no other children and does not wait for any. Whatever else has
-// become a child of this process, because its parent has died, is waited for as well.
+// Run runs the command and returns the code to exit with: the command's own, or 128 and the number
+// of the signal that it died of. It must be called once, from a process that has no other children
+// and does not wait for any. Whatever else has become a child of this process, because its parent
+// has died, is waited for as well.
 func Run(cfg Config) (code int, err error) {
 	// The kernel sends the command its parent-death signal when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// A process that is not the first of its namespace asks for orphans. Where that is forbidden, another one gets them.
+	// A process that is not the first of its namespace asks for orphans. Where that is forbidden,
+	// another one gets them.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	s := &supervisor{Config: cfg, current: cfg.First, terminal: findTerminal(), suspicion: newSuspicion(cfg)}
 	others, children := make(chan os.Signal, 128), make(chan os.Signal, 1)
@@ -101,9 +104,9 @@ func Run(cfg Config) (code int, err error) {
 	return s.code, err
 }
 
-// forwarded are the signals that are passed on. Left out are those that cannot be caught, that report mistakes of this
-// very process or of its children, and what the runtime sends itself. One that is ignored stays so, here and in the
-// command.
+// forwarded are the signals that are passed on. Left out are those that cannot be caught, that
+// report mistakes of this very process or of its children, and what the runtime sends itself. One
+// that is ignored stays so, here and in the command.
 func forwarded(isIgnored func(os.Signal) bool) []os.Signal {
 	var all []os.Signal
 	for sig := unix.SIGHUP; sig <= lastSignal; sig++ {
@@ -139,7 +142,8 @@ type supervisor struct {
 	ending bool
 
 	suspicion suspicion
-	// held is the change that waits while the command may be ending; nil if no change waits. It waits until release.
+	// held is the change that waits while the command may be ending; nil if no change waits. It
+	// waits until release.
 	held    *State
 	release <-chan time.Time
 
@@ -153,7 +157,8 @@ func (s *supervisor) start() error {
 		s.child, err = syscall.ForkExec(path, s.Command, &syscall.ProcAttr{ //nolint:gosec // To run what it is asked to is its purpose.
 			Env:   s.current.Environment,
 			Files: []uintptr{0, 1, 2},
-			// A restart ends the command's own process group. If this process is killed, nobody supervises the command.
+			// A restart ends the command's own process group. If this process is killed, nobody
+			// supervises the command.
 			Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGTERM},
 		})
 		return err
@@ -164,7 +169,8 @@ func (s *supervisor) start() error {
 	return err
 }
 
-// pass passes a signal on to the command, and not to its children: it is in the place of the process that it was sent to.
+// pass passes a signal on to the command, and not to its children: it is in the place of the
+// process that it was sent to.
 func (s *supervisor) pass(sig os.Signal) {
 	number, ok := sig.(syscall.Signal)
 	if !ok {
@@ -181,7 +187,7 @@ func (s *supervisor) pass(sig os.Signal) {
 func (s *supervisor) change(state State) {
 	switch {
 	case s.ending || s.OnChange == Ignore:
-	case s.next != nil: // Under way. What comes last is what the command is started with.
+	case s.next != nil: // Under way. The command is started with the last state.
 		s.next = &state
 	case s.held != nil:
 		s.held = &state
@@ -222,7 +228,8 @@ func (s *supervisor) notify(state State) {
 	_ = unix.Kill(s.child, s.Signal)
 }
 
-// reap waits for all children that have ended. The command's own end ends this process, unless it was asked for.
+// reap waits for all children that have ended. The command's own end ends this process, unless it
+// was asked for.
 func (s *supervisor) reap() error {
 	for {
 		var status unix.WaitStatus
@@ -244,7 +251,7 @@ func (s *supervisor) ended(status unix.WaitStatus) error {
 		s.finish(codeOf(status))
 		return nil
 	}
-	// What is left of the group would be left of a container that ends, too: nothing.
+	// A container that ends kills the rest of the group, too.
 	s.killGroup()
 	if s.OnChange == Exit {
 		s.finish(0)

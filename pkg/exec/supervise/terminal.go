@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is that of this process. Keys that send signals send them to one group of processes, which is also the only one
-// that may read: the command's. Nil is not a terminal, or one that belongs to others.
+// terminal is that of this process. Keys that send signals send them to one group of processes,
+// which is also the only one that may read: the command's. Nil is not a terminal, or one that
+// belongs to others.
 type terminal struct {
 	file *os.File
 	// own is the group that had the terminal before.
@@ -30,7 +31,8 @@ func findTerminal() *terminal {
 
 func (t *terminal) fd() int { return int(t.file.Fd()) }
 
-// give gives the terminal to a group. A process of it that has tried to read before was stopped, and goes on.
+// give gives the terminal to a group. A process of it that has tried to read before was stopped,
+// and goes on.
 func (t *terminal) give(group int) {
 	if t == nil {
 		return
@@ -48,8 +50,8 @@ func (t *terminal) takeBack() {
 	_ = t.file.Close() // It was only asked.
 }
 
-// set gives the terminal to a process group. The kernel stops a process that sets it without having it, unless the signal is blocked; to
-// ignore the signal instead would be passed on to the command.
+// set gives the terminal to a process group. The kernel stops a process that sets it without having
+// it, unless the signal is blocked; to ignore the signal instead would be passed on to the command.
 func (t *terminal) set(group int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -14,8 +14,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
-// Atomic writes the layout of the kubelet's own volumes. The files lie in a directory named by the time in UTC, the
-// generation; ..data is a symlink to it; and each first path element is a symlink to itself below ..data:
+// Atomic writes the layout of the kubelet's own volumes. The files lie in a directory named by the
+// time in UTC, the generation; ..data is a symlink to it; and each first path element is a symlink
+// to itself below ..data:
 //
 //	conf.d -> ..data/conf.d
 //	..data -> ..2026_01_02_15_04_05.678901234
@@ -24,11 +25,11 @@ import (
 // One rename of ..data changes all files at once. A Write takes these steps:
 //
 //  1. Read what is in the root and which generation is live.
-//  2. Compare it with the tree: bytes, modes, owners, directories, nothing missing and nothing too much. If it is equal,
-//     5, 6 and 9 are left out, and the rest still puts right what else is wrong. If it is not, and it is too early for
-//     another generation, nothing is done.
-//  3. Remove what interrupted writes have left, so that it takes no room from this one. Generations that were live go with 11,
-//     unless there is no room.
+//  2. Compare it with the tree: bytes, modes, owners, directories, nothing missing and nothing too
+//     much. If it is equal, 5, 6 and 9 are left out, and the rest still puts right what else is
+//     wrong. If it is not, and it is too early for another generation, nothing is done.
+//  3. Remove what interrupted writes have left, so that it takes no room from this one. Generations
+//     that were live go with 11, unless there is no room.
 //  4. Give the root its owner and mode.
 //  5. Write the new generation.
 //  6. Link it as ..data_tmp.
@@ -40,15 +41,17 @@ import (
 //
 // If a step up to 9 fails, what was made is removed and the names are put back.
 type Atomic struct {
-	// Grace is for generations that were replaced. A Write removes those whose grace is over, and all when the file
-	// system has no room otherwise.
+	// Grace is for generations that were replaced. A Write removes those whose grace is over, and
+	// all when the file system has no room otherwise.
 	Grace Grace
-	// Room, if set, is asked before a new generation is written, when left-overs are gone. Its error ends the Write.
+	// Room, if set, is asked before a new generation is written, when left-overs are gone. Its
+	// error ends the Write.
 	Room func() error
-	// Differs says that the live files are known to be others than the tree's. They are not compared then.
+	// Differs means that the live files are known to be others than the tree's. They are not
+	// compared then.
 	Differs bool
-	// IsNew says that the directory is empty and that nobody else sees it. It is not listed then, and
-	// names get no temporary ones.
+	// IsNew means that the directory is empty and that nobody else sees it. It is not listed then,
+	// and names get no temporary ones.
 	IsNew bool
 
 	hook hook
@@ -66,7 +69,8 @@ func (a Atomic) Write(root *os.File, t tree.Tree) (changed bool, err error) {
 	return changed, err
 }
 
-// write gives grace to generations that were replaced before, and the writer's own to the one that it replaces.
+// write gives grace to generations that were replaced before, and the writer's own to the one that
+// it replaces.
 func (a Atomic) write(root *os.File, t tree.Tree, grace Grace) (changed bool, err error) {
 	w := &atomicWrite{
 		dir: newDir(root, a.hook), want: t, room: a.Room, wanted: t.Names(), grace: grace, keepsLast: a.Grace.Time > 0, differs: a.Differs, isNew: a.IsNew,
@@ -88,20 +92,22 @@ type atomicWrite struct {
 	grace  Grace
 	// keepsLast leaves the generation that is replaced in its place.
 	keepsLast bool
-	// differs says that the live generation is not what is wanted.
+	// differs means that the live generation is not what is wanted.
 	differs bool
-	// isNew says that the root is empty and that nobody sees it.
+	// isNew means that the root is empty and that nobody sees it.
 	isNew bool
 	now   time.Time
 	// spared are replaced generations that have grace.
 	spared map[string]bool
-	// found is what was in the root, one level deep. What is removed is taken out; what is made is not put in.
+	// found is what was in the root, one level deep. Anything that is removed is taken out; what is
+	// made is not put in.
 	found entries
-	// order has the names that were found, sorted, so that the same is always done in the same order.
+	// order has the names that were found, sorted, so that the same is always done in the same
+	// order.
 	order []string
 	// live is the generation ..data leads to, empty if it leads to none.
 	live string
-	// isEqual says that the live generation is what is wanted.
+	// isEqual means that the live generation is what is wanted.
 	isEqual bool
 	// next is the new generation, once this Write has made its directory.
 	next string
@@ -171,7 +177,8 @@ func (w *atomicWrite) compare() error {
 	return w.spare()
 }
 
-// sweep is step 3. What cannot be removed does not stop the update; step 11 tries again and says so.
+// sweep is step 3. Anything that cannot be removed does not stop the update; step 11 tries again
+// and returns the error.
 func (w *atomicWrite) sweep() error {
 	for name := range w.left() {
 		if isReserved(name) && name != dataLink && name != w.live && !w.spared[name] && !w.isRetired(name) {
@@ -181,7 +188,8 @@ func (w *atomicWrite) sweep() error {
 	return nil
 }
 
-// isRetired reports whether name is a generation that was live, and may go when the new one is there.
+// isRetired reports whether name is a generation that was live, and may go when the new one is
+// there.
 func (w *atomicWrite) isRetired(name string) bool {
 	return w.keepsLast && w.grace.Time > 0 && isGeneration(name) && name < w.live
 }
@@ -226,8 +234,8 @@ func (w *atomicWrite) writeGeneration() error {
 	return w.makeGeneration(w.freeName())
 }
 
-// makeGeneration makes the new generation. It is w.next only once its directory is made by this Write: [atomicWrite.undo]
-// removes that one, and no other that has the name.
+// makeGeneration makes the new generation. It is w.next only once its directory is made by this
+// Write: [atomicWrite.undo] removes that one, and no other that has the name.
 func (w *atomicWrite) makeGeneration(name string) error {
 	if err := w.mkdir(name); err != nil {
 		return err
@@ -236,7 +244,8 @@ func (w *atomicWrite) makeGeneration(name string) error {
 	return w.writeSubtree(name, w.want)
 }
 
-// freeName returns a name for a generation that nothing in the root has: two writes may read the same time.
+// freeName returns a name for a generation that nothing in the root has: two writes may read the
+// same time.
 func (w *atomicWrite) freeName() string {
 	for at := w.now; ; at = at.Add(time.Nanosecond) {
 		name := generationName(at)
@@ -246,7 +255,8 @@ func (w *atomicWrite) freeName() string {
 	}
 }
 
-// generationName returns the name for a time, to the nanosecond. Later names sort behind earlier ones.
+// generationName returns the name for a time, to the nanosecond. Later names sort behind earlier
+// ones.
 func generationName(now time.Time) string {
 	now = now.UTC()
 	return now.Format("..2006_01_02_15_04_05.") + fmt.Sprintf("%09d", now.Nanosecond())
@@ -265,8 +275,8 @@ func (w *atomicWrite) linkGeneration() error {
 	return w.symlink(w.next, w.temporary(dataLink, dataTemp), ownerOf(w.want), w.want.DirMode)
 }
 
-// temporary returns the name under which a link waits for its rename. In a new directory that is its
-// final name: nobody sees it.
+// temporary returns the name under which a link waits for its rename. In a new directory that is
+// its final name: nobody sees it.
 func (w *atomicWrite) temporary(name, temp string) string {
 	if w.isNew {
 		return name
@@ -274,7 +284,8 @@ func (w *atomicWrite) temporary(name, temp string) string {
 	return temp
 }
 
-// swap is step 9. A rename cannot replace a directory, so swap removes a ..data that is one; no writer made it.
+// swap is step 9. A rename cannot replace a directory, so swap removes a ..data that is one; no
+// writer made it.
 func (w *atomicWrite) swap() error {
 	if w.isEqual || w.isNew {
 		return nil
@@ -305,7 +316,8 @@ func (w *atomicWrite) undo() error {
 	return errors.Join(errs...)
 }
 
-// clean is step 11. It goes on after an error, so that one thing that cannot be removed does not keep others.
+// clean is step 11. It goes on after an error, so that one thing that cannot be removed does not
+// keep others.
 func (w *atomicWrite) clean() error {
 	keep := w.next
 	if w.isEqual {

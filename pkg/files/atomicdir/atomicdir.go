@@ -1,11 +1,14 @@
-// Package atomicdir writes a [tree.Tree] into a volume's root directory, over whatever is there: an older tree, nothing,
-// or what a process that was killed halfway has left. It works from what it finds on disk and remembers nothing.
+// Package atomicdir writes a [tree.Tree] into a volume's root directory, over whatever is there: an
+// older tree, nothing, or what a process that was killed halfway has left. It works from what it
+// finds on disk and remembers nothing.
 //
-// The three writers differ in the last step, by which a change becomes visible: [Atomic] swaps one symlink for all
-// files, [Replace] renames each file into place, [InPlace] rewrites each file in its inode. They compare and clean up
-// alike, and they make everything that can run out of space before they touch what is visible.
+// The three writers differ in the last step, by which a change becomes visible: [Atomic] swaps one
+// symlink for all files, [Replace] renames each file into place, [InPlace] rewrites each file in
+// its inode. They compare and clean up alike, and they make everything that can run out of space
+// before they touch what is visible.
 //
-// The package does not know where trees come from, how the directory is mounted, which programs read it, or when to write.
+// The package does not know where trees come from, how the directory is mounted, which programs
+// read it, or when to write.
 package atomicdir
 
 import (
@@ -14,17 +17,19 @@ import (
 	"os"
 	"strings"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/files/layout"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
 // Writer brings a directory to the state of a tree.
 type Writer interface {
-	// Write makes root hold the tree's files, directories, modes and owners and nothing else. The names in root that
-	// start with two dots belong to the writer.
+	// Write makes root hold the tree's files, directories, modes and owners and nothing else. The
+	// names in root that start with two dots belong to the writer.
 	//
-	// changed reports whether anything was touched that readers can see: false means that every byte, mode, owner and
-	// name was right already. An error before the change became visible leaves the old files as they were, and one after it (what is
-	// no longer needed cannot be removed) the new ones complete; the next Write puts right what either left behind.
+	// changed reports whether anything was touched that readers can see: false means that every
+	// byte, mode, owner and name was right already. An error before the change became visible
+	// leaves the old files as they were, and one after it (what is no longer needed cannot be
+	// removed) the new ones complete; the next Write puts right what either left behind.
 	//
 	// root stays the caller's. Calls for one directory must not overlap.
 	Write(root *os.File, t tree.Tree) (changed bool, err error)
@@ -38,10 +43,10 @@ var (
 
 // The names in a volume's root that are not files of the tree. All start with the reserved prefix.
 const (
-	reserved = ".."
+	reserved = layout.Reserved
 	// dataLink names the live generation; dataTemp becomes it by rename.
-	dataLink = "..data"
-	dataTemp = "..data_tmp"
+	dataLink = layout.DataLink
+	dataTemp = dataLink + "_tmp"
 	// tempPrefix starts the names of what waits for its rename.
 	tempPrefix = "..tmp-"
 )
@@ -73,8 +78,8 @@ func askForRoom(room func() error) error {
 	return room()
 }
 
-// check refuses what would leave the root, what would pass for one of the writer's own names, and modes that a file
-// cannot have, which would never compare equal.
+// check refuses what would leave the root, what would pass for one of the writer's own names, and
+// modes that a file cannot have, which would never compare equal.
 func check(t tree.Tree) error {
 	if t.DirMode&^(fs.ModePerm|fs.ModeSetgid) != 0 {
 		return fmt.Errorf("directory mode %v has more than permission bits and setgid", t.DirMode)

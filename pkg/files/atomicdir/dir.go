@@ -12,8 +12,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
-// hook is called before every single change to the file system, with what will be done to which name. An error is taken
-// for the change's own. Tests set it to stop a writer at any point.
+// hook is called before every single change to the file system, with what will be done to which
+// name. An error is taken for the change's own. Tests set it to stop a writer at any point.
 type hook func(op, name string) error
 
 // changes makes and counts the changes of one Write.
@@ -25,8 +25,8 @@ type changes struct {
 	us owner
 }
 
-// isOurs reports whether a new entry of a directory with the mode has the owner from the start. A new entry of a setgid
-// directory has the group of that.
+// isOurs reports whether a new entry of a directory with the mode has the owner from the start. A
+// new entry of a setgid directory has the group of that.
 func (c *changes) isOurs(o owner, dirMode fs.FileMode) bool {
 	return o == c.us && dirMode&fs.ModeSetgid == 0
 }
@@ -73,7 +73,8 @@ func (d dir) doIn(op, name string, change func(d fd, base string) error) error {
 	return d.do(op, name, func() error { return d.in(name, change) })
 }
 
-// openSubdir opens a directory in the directory. Messages leave a reserved name out, because users do not know it.
+// openSubdir opens a directory in the directory. Messages leave a reserved name out, because users
+// do not know it.
 func (d dir) openSubdir(name string) (dir, error) {
 	opened, err := d.openDir(name)
 	if err != nil {
@@ -98,8 +99,8 @@ func (d dir) rename(from, to string) error {
 	})
 }
 
-// remove removes name with everything below it, if it exists. Readers do not see that a reserved name goes, except for the
-// link that leads to all files.
+// remove removes name with everything below it, if it exists. Readers do not see that a reserved
+// name goes, except for the link that leads to all files.
 func (d dir) remove(name string) error {
 	unlink := func() error { return d.in(name, fd.unlink) }
 	if isReserved(name) && name != dataLink {
@@ -132,7 +133,8 @@ func (d dir) chmodOpen(name string, opened fd, mode fs.FileMode) error {
 	return d.do("chmod", name, func() error { return unix.Fchmod(int(opened), bits(mode)) })
 }
 
-// setOwnerAndMode sets both for an open directory. The owner comes first: changing it may clear mode bits.
+// setOwnerAndMode sets both for an open directory. The owner comes first: changing it may clear
+// mode bits.
 func (d dir) setOwnerAndMode(name string, opened fd, t tree.Tree) error {
 	if err := d.chownOpen(name, opened, ownerOf(t)); err != nil {
 		return err
@@ -160,8 +162,9 @@ func (d dir) createSubtree(name string, t tree.Tree) error {
 	return d.writeSubtree(name, t)
 }
 
-// writeSubtree makes everything that the tree has in the new directory name, one level at a time, so that no path is walked
-// twice. Modes and owners of directories come last and children first, since a directory may be closed to its own maker.
+// writeSubtree makes everything that the tree has in the new directory name, one level at a time,
+// so that no path is walked twice. Modes and owners of directories come last and children first,
+// since a directory may be closed to its own maker.
 func (d dir) writeSubtree(name string, t tree.Tree) (err error) {
 	sub, err := d.openSubdir(name)
 	if err != nil {
@@ -181,7 +184,8 @@ func (d dir) writeSubtree(name string, t tree.Tree) (err error) {
 	return d.setOwnerAndMode(name, sub.fd, t)
 }
 
-// writeNext makes the first file, or its directory with all of its files. It returns how many files it made.
+// writeNext makes the first file, or its directory with all of its files. It returns how many files
+// it made.
 func (d dir) writeNext(files []tree.File, t tree.Tree) (n int, err error) {
 	name, n, isDir := first(files)
 	if !isDir {
@@ -190,8 +194,8 @@ func (d dir) writeNext(files []tree.File, t tree.Tree) (n int, err error) {
 	return n, d.createSubtree(name, below(name, files[:n], t))
 }
 
-// first returns the first name of a directory that holds the files, and how many of them it stands for: one file, or all of
-// a directory, which come together because files are sorted.
+// first returns the first name of a directory that holds the files, and how many of them it stands
+// for: one file, or all of a directory, which come together because files are sorted.
 func first(files []tree.File) (name string, n int, isDir bool) {
 	name, _, isDir = strings.Cut(files[0].Path, "/")
 	if !isDir {
@@ -203,7 +207,8 @@ func first(files []tree.File) (name string, n int, isDir bool) {
 	return name, n, true
 }
 
-// below returns the tree of a directory that holds the files, which are all below it in the whole tree.
+// below returns the tree of a directory that holds the files, which are all below it in the whole
+// tree.
 func below(name string, files []tree.File, whole tree.Tree) tree.Tree {
 	sub := tree.Tree{DirMode: whole.DirMode, UID: whole.UID, GID: whole.GID}
 	for _, f := range files {
@@ -213,8 +218,9 @@ func below(name string, files []tree.File, whole tree.Tree) tree.Tree {
 	return sub
 }
 
-// create makes the file name, which must not exist, with the content of f. Its bytes are never readable under a mode or
-// for an owner other than its own: until the end only its maker can open it.
+// create makes the file name, which must not exist, with the content of f. Its bytes are never
+// readable under a mode or for an owner other than its own: until the end only its maker can open
+// it.
 func (d dir) create(name string, f tree.File, t tree.Tree) (err error) {
 	var file fd
 	err = d.do("create", name, func() (err error) {

@@ -11,11 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fd is an open directory. What is done through it is done in that directory, whatever becomes of its path, and no link is
-// followed on the way to what is below it.
+// fd is an open directory. Anything that is done through it is done in that directory, whatever
+// becomes of its path, and no link is followed on the way to what is below it.
 //
-// It makes system calls without the os package, which would register each file with the poller, where it has no business,
-// and clean up after files that are left open, and here no file is left open. That took most of the time of an update.
+// It makes system calls without the os package, which would register each file with the poller,
+// where it has no business, and clean up after files that are left open, and here no file is left
+// open. That took most of the time of an update.
 type fd int
 
 // open opens what is below the directory. A symlink gives ELOOP.
@@ -38,10 +39,11 @@ func (d fd) open(name string, flags int) (fd, error) {
 	}
 }
 
-// openFile opens a file below the directory without waiting for anybody. A container that can mount can make its volume
-// writable, and then what was a file a moment ago may be a pipe or a device by now: what is opened is looked at, and
-// anything but a regular file is an error. It returns what it has found. The owner of a file can have a lease on it (fcntl F_SETLEASE), read-only mount
-// or not, for which the kernel has others wait up to a minute: that is an error too.
+// openFile opens a file below the directory without waiting for anybody. A container that can mount
+// can make its volume writable, and then what was a file a moment ago may be a pipe or a device by
+// now: what is opened is looked at, and anything but a regular file is an error. It returns what it
+// has found. The owner of a file can have a lease on it (fcntl F_SETLEASE), read-only mount or not,
+// for which the kernel has others wait up to a minute: that is an error too.
 func (d fd) openFile(name string, flags int) (fd, info, error) {
 	file, err := d.open(name, flags|unix.O_NONBLOCK)
 	switch {
@@ -67,11 +69,13 @@ func (d fd) openFile(name string, flags int) (fd, info, error) {
 // Why a file is not opened.
 var (
 	errNotFile = errors.New("it is not a regular file")
-	// errLease passes: the kernel has asked for the lease, and takes it after /proc/sys/fs/lease-break-time seconds.
+	// errLease passes: the kernel has asked for the lease, and takes it after
+	// /proc/sys/fs/lease-break-time seconds.
 	errLease = errors.New("another process has a lease on it, which the kernel is taking away")
 )
 
-// create makes a file that only its maker may open. Where there is anything already, a link included, that is an error.
+// create makes a file that only its maker may open. Where there is anything already, a link
+// included, that is an error.
 func (d fd) create(name string) (fd, error) {
 	for {
 		n, err := unix.Openat(int(d), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
@@ -237,7 +241,7 @@ func bits(mode fs.FileMode) uint32 {
 
 // failed names what was done, and to which name as a user knows it.
 func failed(op, name string, err error) error {
-	if errno, ok := err.(syscall.Errno); ok { //nolint:errorlint // Anything that wraps one says more.
+	if errno, ok := err.(syscall.Errno); ok { //nolint:errorlint // A wrapped error has more text.
 		return &fs.PathError{Op: op, Path: name, Err: errno}
 	}
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {

@@ -11,9 +11,10 @@ import (
 // clockTick is how much older than the clock a file's times may be.
 const clockTick = 10 * time.Millisecond
 
-// spare finds the generations that were replaced so lately that somebody may be on the way into them: the last one when
-// ..data was renamed, each other one at the latest when the one after the next was complete. It returns an [EarlyError] when
-// there are too many for another one to be replaced.
+// spare finds the generations that were replaced so lately that somebody may be on the way into
+// them: the last one when ..data was renamed, each other one at the latest when the one after the
+// next was complete. It returns an [EarlyError] when there are too many for another one to be
+// replaced.
 func (w *atomicWrite) spare() error {
 	w.spared = map[string]bool{}
 	if w.grace.Time == 0 || w.live == "" {
@@ -35,20 +36,22 @@ func (w *atomicWrite) spare() error {
 	return nil
 }
 
-// EarlyError is returned by [Atomic] when it has touched nothing, because the files were replaced so often of late that the
-// generations which are in their grace take all the room there is for them.
+// EarlyError is returned by [Atomic] when it has touched nothing, because the files were replaced
+// so often of late that the generations which are in their grace take all the room there is for
+// them.
 type EarlyError struct {
 	// Until is when there is room for the next one.
 	Until time.Time
 }
 
-// Error says how long there is to wait.
+// Error returns how long there is to wait.
 func (e *EarlyError) Error() string {
 	return fmt.Sprintf("readers may be on the way into the files replaced last; it is too early for new ones until %s",
 		e.Until.Format(time.RFC3339Nano))
 }
 
-// generationsBefore returns the generations that are older than one, by their names, from the oldest on.
+// generationsBefore returns the generations that are older than one, by their names, from the
+// oldest on.
 func (w *atomicWrite) generationsBefore(name string) []string {
 	var older []string
 	for other := range w.found {
@@ -60,12 +63,13 @@ func (w *atomicWrite) generationsBefore(name string) []string {
 	return older
 }
 
-// Grace is how long a generation that was replaced stays, for readers that were resolving a path into it. A reader that walks a
-// path through ..data finds the file as long as that takes less. The zero value means no grace.
+// Grace is how long a generation that was replaced stays, for readers that were resolving a path
+// into it. A reader that walks a path through ..data finds the file as long as that takes less. The
+// zero value means no grace.
 type Grace struct {
 	Time time.Duration
-	// Bytes limits what is kept for a grace, by the size of the tree that is written now. What would take more has to
-	// wait. There is always room for one generation.
+	// Bytes limits what stays for a grace, by the size of the tree that is written now. Anything
+	// that would take more has to wait. There is always room for one generation.
 	Bytes int
 }
 

@@ -13,13 +13,14 @@ type rewrite struct {
 	file tree.File
 	// old is what the file was.
 	old info
-	// sameBytes and right (mode and owner) say what need not change.
+	// sameBytes and right (mode and owner) are what need not change.
 	sameBytes, right bool
 }
 
 func (r rewrite) grows() bool { return int64(len(r.file.Data)) > r.old.size }
 
-// reserve is step 5 of a write: once a file's first byte has changed, the last one must not fail for want of space.
+// reserve is step 5 of a write: once a file's first byte has changed, the last one must not fail
+// for want of space.
 func (w *plainWrite) reserve() error {
 	for _, r := range w.rewrites {
 		if !r.grows() {
@@ -54,7 +55,8 @@ func (w *plainWrite) withFile(name string, do func(file fd) error) error {
 	return errors.Join(do(file), file.close())
 }
 
-// allocate makes room for size bytes, without changing what a reader sees. Any signal to the process may interrupt it.
+// allocate makes room for size bytes, without changing what a reader sees. Any signal to the
+// process may interrupt it.
 func allocate(file fd, size int64) error {
 	for {
 		err := unix.Fallocate(int(file), unix.FALLOC_FL_KEEP_SIZE, 0, size)
@@ -64,7 +66,8 @@ func allocate(file fd, size int64) error {
 	}
 }
 
-// release gives back what reserve took: setting the length a file already has drops what lies behind it.
+// release gives back what reserve took: setting the length a file already has drops what lies
+// behind it.
 func (w *plainWrite) release() error {
 	var errs []error
 	for _, r := range w.reservations {
@@ -117,7 +120,8 @@ func (w *plainWrite) overwrite(file fd, r rewrite) error {
 	return w.do("write", r.file.Path, func() error { return file.write(r.file.Data) })
 }
 
-// cut comes after the bytes are written, so that no reader finds the file shorter than both its contents.
+// cut comes after the bytes are written, so that no reader finds the file shorter than both its
+// contents.
 func (w *plainWrite) cut(file fd, r rewrite) error {
 	size := int64(len(r.file.Data))
 	if r.old.size <= size {

@@ -50,8 +50,9 @@ func (e entries) addBelow(d fd, at string) error {
 
 func (e entries) isDir(name string) bool { return e[name].isDir() }
 
-// equalsTree reports whether the directory name of d is exactly the tree: nothing differs, nothing is missing, nothing is
-// too much. What cannot be read counts as different, so that it is written again.
+// equalsTree reports whether the directory name of d is exactly the tree: nothing differs, nothing
+// is missing, nothing is too much. Anything that cannot be read counts as different, so that it is
+// written again.
 func equalsTree(d fd, name string, t tree.Tree) bool {
 	sub, err := d.openDir(name)
 	if err != nil {
@@ -80,8 +81,8 @@ func equalsTree(d fd, name string, t tree.Tree) bool {
 	return left == 0
 }
 
-// equalsFile reports whether the name of d is the file f with its mode and an owner. It is looked at once it is open: what
-// is under a name may be another thing a moment later.
+// equalsFile reports whether the name of d is the file f with its mode and an owner. It is looked
+// at once it is open: what is under a name may be another thing a moment later.
 func equalsFile(d fd, name string, f tree.File, o owner) bool {
 	file, found, err := d.openFile(name, unix.O_RDONLY)
 	if err != nil {
@@ -104,7 +105,8 @@ func hasBytes(d fd, i info, f tree.File) bool {
 	return file.holds(f.Data)
 }
 
-// holds reports whether an open file has the bytes and no more. A large one is read in parts, so that it is not held in memory.
+// holds reports whether an open file has the bytes and no more. A large one is read in parts, so
+// that it is not held in memory.
 func (d fd) holds(data []byte) bool {
 	var small [4096]byte
 	part := small[:]

@@ -35,7 +35,8 @@ func (w *atomicWrite) isRightLink(name string) bool {
 
 func tempName(i int) string { return tempPrefix + strconv.Itoa(i) }
 
-// dropNames is step 8. Only links can be left leading nowhere; anything else that does not belong here is for step 11.
+// dropNames is step 8. Only links can be left leading nowhere; anything else that does not belong
+// here is for step 11.
 func (w *atomicWrite) dropNames() error {
 	for name := range w.left() {
 		old := w.found[name]

@@ -11,8 +11,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
-// Replace writes plain files and directories, no symlinks. A changed file is replaced by rename, so that anyone who opens
-// it gets all of the old or all of the new bytes; several files change one after the other.
+// Replace writes plain files and directories, no symlinks. A changed file is replaced by rename, so
+// that anyone who opens it gets all of the old or all of the new bytes; several files change one
+// after the other.
 //
 // A Write takes these steps, of which 5 and 9 are for [InPlace] alone:
 //
@@ -21,17 +22,20 @@ import (
 //  3. Remove what interrupted writes have left, so that it takes no room from this one.
 //  4. Give the root its owner and mode.
 //  5. Reserve the space by which files will grow in place.
-//  6. Write the files that differ, and whole directories that are missing, under other names. From here on nothing
-//     needs space.
+//  6. Write the files that differ, and whole directories that are missing, under other names. From
+//     here on nothing needs space.
 //  7. Give the directories that stay their owner and mode.
-//  8. Rename what was written into place; a directory in the place of a file, or a file of a directory, goes first.
-//  9. Rewrite files in place: owner and mode, all bytes, then the length. A reader sees old and new bytes mixed, and
-//     zeros behind the new length of a file that gets shorter, but never less than the shorter of both.
+//  8. Rename what was written into place; a directory in the place of a file, or a file of a
+//     directory, goes first.
+//  9. Rewrite files in place: owner and mode, all bytes, then the length. A reader sees old and new
+//     bytes mixed, and zeros behind the new length of a file that gets shorter, but never less than
+//     the shorter of both.
 //  10. Remove whatever else does not belong here.
 //
 // If a step up to 6 fails, what was made is removed.
 type Replace struct {
-	// Room, if set, is asked before files are written, when left-overs are gone. Its error ends the Write.
+	// Room, if set, is asked before files are written, when left-overs are gone. Its error ends the
+	// Write.
 	Room func() error
 
 	hook hook
@@ -42,9 +46,9 @@ func (r Replace) Write(root *os.File, t tree.Tree) (changed bool, err error) {
 	return write(root, r.hook, &plainWrite{want: t, room: r.Room})
 }
 
-// InPlace is [Replace] with one difference: a file whose bytes, mode or owner change stays the same inode, which a
-// container that mounts this one file sees too. It is the only writer that can show a file half changed. Files that
-// come new, or take the place of something else, come by rename.
+// InPlace is [Replace] with one difference: a file whose bytes, mode or owner change stays the same
+// inode, which a container that mounts this one file sees too. It is the only writer that can show
+// a file half changed. Files that come new, or take the place of something else, come by rename.
 type InPlace struct {
 	// Room is that of a [Replace].
 	Room func() error
@@ -64,7 +68,8 @@ type plainWrite struct {
 	room func() error
 	// keepsInodes is what makes the difference between the two writers.
 	keepsInodes bool
-	// found is everything in the root but reserved names. What is removed is taken out; what is made is not put in.
+	// found is everything in the root but reserved names. Anything that is removed is taken out;
+	// what is made is not put in.
 	found entries
 	// reserved are the root's reserved names, left there by a killed writer or by an Atomic.
 	reserved []string
@@ -76,7 +81,8 @@ type plainWrite struct {
 	reservations []rewrite
 }
 
-// part is what one rename puts into place: a file, or a directory that is missing with all its files.
+// part is what one rename puts into place: a file, or a directory that is missing with all its
+// files.
 type part struct {
 	path  string
 	files []tree.File
@@ -159,8 +165,8 @@ func (w *plainWrite) compare() error {
 	return nil
 }
 
-// addToPart adds f to what comes by rename: alone, or with the topmost of its directories that is missing. Files come
-// sorted, so those of one directory come together.
+// addToPart adds f to what comes by rename: alone, or with the topmost of its directories that is
+// missing. Files come sorted, so those of one directory come together.
 func (w *plainWrite) addToPart(f tree.File) {
 	top := w.topmostMissing(f.Path)
 	if n := len(w.parts); n > 0 && w.parts[n-1].path == top {
@@ -180,8 +186,9 @@ func (w *plainWrite) topmostMissing(file string) string {
 	return top
 }
 
-// sweep is step 3. What cannot be removed does not stop the update; step 10 tries again and says so. Links and
-// generations of an [Atomic] stay until then, because names may lead there.
+// sweep is step 3. Anything that cannot be removed does not stop the update; step 10 tries again
+// and returns the error. Links and generations of an [Atomic] stay until then, because names may
+// lead there.
 func (w *plainWrite) sweep() error {
 	w.reserved = slices.DeleteFunc(w.reserved, func(name string) bool {
 		return strings.HasPrefix(name, tempPrefix) && w.remove(name) == nil
@@ -266,7 +273,8 @@ func (w *plainWrite) discard(name string) error {
 	return nil
 }
 
-// clean is step 10. It goes on after an error, so that one thing that cannot be removed does not keep others.
+// clean is step 10. It goes on after an error, so that one thing that cannot be removed does not
+// keep others.
 func (w *plainWrite) clean() error {
 	wanted := make(map[string]bool, len(w.want.Files))
 	for _, d := range w.want.Dirs() {

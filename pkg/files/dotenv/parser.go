@@ -120,7 +120,8 @@ func (p *parser) value() (string, error) {
 	}
 }
 
-// empty is a value of nothing, behind which only a comment may come: a shell would take a word there for a program.
+// empty is a value of nothing, behind which only a comment may come: a shell would take a word
+// there for a program.
 func (p *parser) empty() (string, error) {
 	p.skipSpace()
 	if c := p.peek(); c != '\n' && c != '#' {

@@ -15,8 +15,8 @@ func switches() [][3]string {
 	}
 }
 
-// advice ends a message about namespaces that were refused: it names the settings in the way, or, where none is found,
-// what else may be.
+// advice ends a message about namespaces that were refused: it names the settings in the way, or,
+// where none is found, what else may be.
 func advice() string {
 	var commands []string
 	for _, s := range switches() {

@@ -9,8 +9,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
-// MaxRendered is how many bytes the combined files of a volume may have together. The files of single keys share the bytes
-// of the cached objects; combined files take additional memory, up to six times the size of an object.
+// MaxRendered is how many bytes the combined files of a volume may have together. The files of
+// single keys share the bytes of the cached objects; combined files take additional memory, up to
+// six times the size of an object.
 const MaxRendered = 4 << 20
 
 // bytesPerName is how much memory sorting takes for each name of a combined file.
@@ -32,7 +33,8 @@ func (p Plan) Rendered() int64 {
 	return total
 }
 
-// Sizes returns the size of each file of the tree in bytes. The size of a combined file is an upper bound.
+// Sizes returns the size of each file of the tree in bytes. The size of a combined file is an upper
+// bound.
 func (p Plan) Sizes() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for _, f := range p.tree.Files {
@@ -81,8 +83,9 @@ func (d *draft) addCombined(src api.Source, content api.Content) {
 	d.combined[src.As.Path] = s
 }
 
-// measure computes the size of a combined file, and reports whether it can be rendered. If not, it adds a problem. It stops
-// reading values when the volume is too large, so that a refusal is cheap as well.
+// measure computes the size of a combined file, and reports whether it can be rendered. If not, it
+// adds a problem. It stops reading values when the volume is too large, so that a refusal is cheap
+// as well.
 func (d *draft) measure(s *combinedFile, src api.Source) bool {
 	if d.isFull || d.exceeds(leastSize(s.values, MaxRendered-d.rendered)) {
 		return false

@@ -4,21 +4,20 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
 const (
-	// maxProblems is how many problems a [MissingError] or an [UnfitError] spells out. It ends up in an Event, which people read whole.
+	// maxProblems is how many problems a [MissingError] or an [UnsupportedError] lists. The message
+	// ends up in an Event.
 	maxProblems = 20
 	// longestKey is how many bytes a key of an object may have.
 	longestKey = 253
-	// maxShown is how many bytes a message repeats of a key that no object can hold.
-	maxShown = 60
 )
 
-// MissingError is returned by [Build] when required objects or keys do not exist. Its text is the kubelet's.
+// MissingError is returned by [Build] when required objects or keys do not exist. Its text is the
+// kubelet's.
 type MissingError struct{ problems }
 
 // problems is what is wrong, each thing once.
@@ -36,8 +35,8 @@ func (p *problems) Error() string {
 	return "[" + strings.Join(texts, ", ") + "]"
 }
 
-// Problems returns what is wrong, one text for each thing, each once. After 20 of them a last text counts the rest. The
-// list is the caller's.
+// Problems returns what is wrong, one text for each thing, each once. After 20 of them a last text
+// counts the rest. The list is the caller's.
 func (p *problems) Problems() []string {
 	texts := append(make([]string, 0, len(p.first)+1), p.first...)
 	if more := len(p.seen) - len(p.first); more > 0 {
@@ -61,7 +60,7 @@ func (p *problems) add(problem string) {
 	}
 }
 
-// missingKey speaks as the kubelet does, which names the kind for ConfigMaps only.
+// missingKey has the text of the kubelet, which names the kind for ConfigMaps only.
 func missingKey(kind api.Kind, key string) string {
 	if kind == api.ConfigMap {
 		return "configmap references non-existent config key: " + shown(key)
@@ -69,25 +68,12 @@ func missingKey(kind api.Kind, key string) string {
 	return "references non-existent secret key: " + shown(key)
 }
 
-// shown is a key as a message repeats it. An item may name anything: what could be taken for a part of the message, or
-// would fill it, is quoted and cut.
+// shown is a key as a message repeats it. An item may name anything: what could be taken for a part
+// of the message, or would fill it, is quoted and cut.
 func shown(key string) string {
 	readable := len(strconv.Quote(key)) == len(key)+len(`""`) && !strings.ContainsAny(key, " []:;,")
 	if readable && len(key) <= longestKey {
 		return key
 	}
-	return strconv.Quote(shorten(key))
-}
-
-// shorten cuts a text to at most maxShown bytes, between two characters.
-func shorten(text string) string {
-	const ellipsis = "…"
-	if len(text) <= maxShown {
-		return text
-	}
-	end := maxShown - len(ellipsis)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + ellipsis
+	return strconv.Quote(api.Shorten(key))
 }

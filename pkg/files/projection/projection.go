@@ -1,4 +1,5 @@
-// Package projection turns a volume's Spec and the contents of its sources into the tree of files the volume shall hold.
+// Package projection turns a volume's Spec and the contents of its sources into the tree of files
+// the volume shall hold.
 //
 // It is pure: it does not know clients, clocks, disks, goroutines or the state a volume is in.
 package projection
@@ -11,8 +12,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
-// fsGroup gives group members what a read-only volume can give: reading files, and listing and entering directories.
-// New entries of a directory inherit its group.
+// fsGroup gives group members what a read-only volume can give: reading files, and listing and
+// entering directories. New entries of a directory inherit its group.
 const (
 	groupReads     fs.FileMode = 0o440
 	groupTraverses fs.FileMode = 0o110
@@ -34,11 +35,12 @@ type Plan struct {
 	combined map[string]combinedFile // By path.
 }
 
-// Prepare merges the sources of spec, in order, into one tree. A ref that is not in contents does not exist. fsGroup is
-// the pod's, nil when it has none.
+// Prepare merges the sources of spec, in order, into one tree. A ref that is not in contents does
+// not exist. fsGroup is the pod's, nil when it has none.
 //
-// It builds all or nothing. The error is a *[MissingError] that lists every missing object and key, an *[UnsupportedError]
-// if a combined file cannot hold a key, or a *[tree.ConflictError] if the paths of two files collide.
+// It builds all or nothing. The error is a *[MissingError] that lists every missing object and key,
+// an *[UnsupportedError] if a combined file cannot hold a key, or a *[tree.ConflictError] if the
+// paths of two files collide.
 func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Plan, error) {
 	d := draft{defaultMode: spec.DefaultMode, files: map[string]tree.File{}}
 	if fsGroup != nil && spec.UID == nil {
@@ -75,13 +77,14 @@ func Prepare(spec api.Spec, fsGroup *int, contents map[api.Ref]api.Content) (Pla
 
 // draft is what the sources so far make of a volume, by path. A later file replaces an earlier one.
 type draft struct {
-	defaultMode fs.FileMode // Of files that have none of their own.
-	added       fs.FileMode // What the modes get of files that have no owner of their own.
+	defaultMode fs.FileMode // Of files for which no item has one.
+	added       fs.FileMode // Added to the modes of files for which no item has an owner.
 	files       map[string]tree.File
 	combined    map[string]combinedFile
 	missing     problems
 	unsupported problems
-	// rendered is how many bytes the combined files have, also those that were replaced. isFull says that they are too many.
+	// rendered is how many bytes the combined files have, also those that were replaced. isFull
+	// means that they are too many.
 	rendered int
 	isFull   bool
 }
@@ -114,7 +117,8 @@ func (d *draft) addKeys(src api.Source, content api.Content) {
 	}
 }
 
-// find returns the value of a key that an item names. A required key that does not exist is missing.
+// find returns the value of a key that an item names. A required key that does not exist is
+// missing.
 func (d *draft) find(src api.Source, key string, content api.Content) (data []byte, found bool) {
 	data, found = content.Data[key]
 	if !found && !src.Optional {
@@ -123,8 +127,9 @@ func (d *draft) find(src api.Source, key string, content api.Content) (data []by
 	return data, found
 }
 
-// setOwners sets the owners, and adds to the mode of directories what fsGroup needs. With an explicit owner modes stay exact:
-// the owner can read the files, and programs such as sshd refuse a key that its group can read.
+// setOwners sets the owners, and adds to the mode of directories what fsGroup needs. With an
+// explicit owner modes stay exact: the owner can read the files, and programs such as sshd refuse a
+// key that its group can read.
 func setOwners(t *tree.Tree, spec api.Spec, fsGroup *int) {
 	t.DirMode = plainDir
 	if spec.UID != nil {

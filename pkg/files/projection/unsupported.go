@@ -8,15 +8,15 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// UnsupportedError is returned by [Build] if a combined file cannot hold a key, or if the combined files of a volume would
-// be too large. It names keys and holds no value.
+// UnsupportedError is returned by [Build] if a combined file cannot hold a key, or if the combined
+// files of a volume would be too large. It names keys and holds no value.
 type UnsupportedError struct{ problems }
 
 // mostOffenders is how many keys a problem names.
 const mostOffenders = 5
 
-// offenders are the names that a file cannot hold for one reason: the first few in sorted order, and how many there are. An
-// object may have a hundred thousand.
+// offenders are the names that a file cannot hold for one reason: the first few in sorted order,
+// and how many there are. An object may have a hundred thousand.
 type offenders struct {
 	first []string
 	count int
@@ -48,7 +48,7 @@ func (o *offenders) String() string {
 	return text
 }
 
-// unsupported says which names a file cannot hold, and what to type.
+// unsupported returns which names a file cannot hold, and what to type.
 func unsupported(src api.Source, reason error, found *offenders) string {
 	return fmt.Sprintf("%s %q does not fit into %s (%s): %v: %s; select the keys with items, where a path gives a key another name",
 		src.Ref.Kind.Resource(), src.Ref.Name, shown(src.As.Path), src.As.Format, reason, found)

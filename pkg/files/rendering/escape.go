@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// An escape writes what stands in a file for the first character of a text, and returns how many bytes that character has.
-// The text is not empty, and valid for the format.
+// An escape writes what stands in a file for the first character of a text, and returns how many
+// bytes that character has. The text is not empty, and valid for the format.
 type escape func(file, text []byte) (longer []byte, width int)
 
 // write appends a text.
@@ -43,7 +43,8 @@ func measure(text []byte, by escape) int {
 	}
 }
 
-// plainRun returns how many bytes in front of a text stand for themselves in every format: most bytes of most texts.
+// plainRun returns how many bytes in front of a text stand for themselves in every format: most
+// bytes of most texts.
 func plainRun(text []byte) int {
 	for i, c := range text {
 		switch {
@@ -57,8 +58,9 @@ func plainRun(text []byte) int {
 // longestEscape is how many bytes stand for one character, at most: a surrogate pair of Java's.
 const longestEscape = len(`\uD83D\uDE00`)
 
-// appendQuoted is for the double quotes of JSON and of YAML, with escapes that mean the same to both. YAML takes more
-// characters for line breaks, or for none that can be printed: they are escaped, which JSON does not mind.
+// appendQuoted is for the double quotes of JSON and of YAML, with escapes that mean the same to
+// both. YAML takes more characters for line breaks, or for none that can be printed: they are
+// escaped, which JSON does not mind.
 func appendQuoted(file, text []byte) ([]byte, int) {
 	const (
 		del, lastControl                  = '\u007f', '\u009f' // NEL among them.
@@ -83,8 +85,9 @@ func appendQuoted(file, text []byte) ([]byte, int) {
 	return append(file, text[:width]...), width
 }
 
-// appendProperty is for the values of Java's properties, but for a blank in front: see [indent]. All that is not ASCII is
-// escaped, since some readers take the file for ISO 8859-1 and some for UTF-8.
+// appendProperty is for the values of Java's properties, but for a blank in front: see [indent].
+// All that is not ASCII is escaped, since some readers take the file for ISO 8859-1 and some for
+// UTF-8.
 func appendProperty(file, text []byte) ([]byte, int) {
 	r, width := utf8.DecodeRune(text)
 	switch r {
@@ -117,7 +120,8 @@ func appendPropertyName(file, text []byte) ([]byte, int) {
 	return appendProperty(file, text)
 }
 
-// indent returns how many backslashes have to stand before the value of a property: a reader skips blanks in front.
+// indent returns how many backslashes have to stand before the value of a property: a reader skips
+// blanks in front.
 func indent(value []byte) int {
 	if len(value) > 0 && value[0] == ' ' {
 		return 1

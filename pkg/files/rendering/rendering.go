@@ -1,5 +1,12 @@
-// Package rendering writes names and their values as one file, in a format from which a reader of that format has exactly
-// these names and values again. It is pure, and the same names and values make the same bytes.
+// Package rendering writes names and their values as one file in a format. A reader of the format
+// gets exactly these names and values. The package is pure: equal names and values make equal
+// bytes.
+//
+// The package escapes by hand, and uses no library of a format, for three reasons. [Size] counts
+// the bytes of a file before the driver takes memory for it. Readers of YAML 1.1 and of YAML 1.2
+// read the same from a file. Java's properties have no library. For 256 values of 1 KiB, Render
+// allocates a third of the bytes of encoding/json in about the same time, and a seventh of the
+// bytes of yaml.v3 in less than half of the time (BenchmarkRender).
 //
 // It does not know where names and values come from, or where the file goes.
 package rendering
@@ -14,7 +21,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/dotenv"
 )
 
-// Why a format cannot hold a name with its value. The texts speak of any number of them.
+// Why a format cannot hold a name with its value. The texts fit any number of them.
 var (
 	// ErrName means that the format does not allow a name.
 	ErrName = errors.New(`not the name of a variable (letters, digits and "_", no digit first)`)
@@ -25,14 +32,14 @@ var (
 )
 
 const (
-	// FrameSize is how many bytes a file has, at most, besides what [Size] says of its names.
+	// FrameSize is how many bytes a file has, at most, besides the [Size] of its names.
 	FrameSize = len("{\n}\n")
 	// LeastBetween is how many bytes any format has besides a name and its value.
 	LeastBetween = len("=\n")
 )
 
-// Size returns how many bytes a name with its value takes in a file, or ErrName, ErrNUL or ErrText. It is one too many for
-// the last name in JSON.
+// Size returns how many bytes a name with its value takes in a file, or ErrName, ErrNUL or ErrText.
+// It is one too many for the last name in JSON.
 func Size(format api.Format, name string, value []byte) (int, error) {
 	switch {
 	case !format.Takes(name):
@@ -54,7 +61,8 @@ func Size(format api.Format, name string, value []byte) (int, error) {
 	}
 }
 
-// Render returns the file of all names with their values, sorted by name. [Size] must have returned no error for any.
+// Render returns the file of all names with their values, sorted by name. [Size] must have returned
+// no error for any.
 func Render(format api.Format, values map[string][]byte) []byte {
 	names := slices.Sorted(maps.Keys(values))
 	file := make([]byte, 0, size(format, values))

@@ -1,4 +1,5 @@
-// Package tree holds the desired files of one volume: what projection makes and a directory writer writes.
+// Package tree holds the desired files of one volume: what projection makes and a directory writer
+// writes.
 //
 // It does not know where files come from or how they are put on disk.
 package tree
@@ -32,7 +33,8 @@ type File struct {
 type Tree struct {
 	// Files are sorted by path; no path is a parent of another; no path appears twice.
 	Files []File
-	// DirMode is the mode of every directory, the root included: permission bits and perhaps [fs.ModeSetgid].
+	// DirMode is the mode of every directory, the root included: permission bits and perhaps
+	// [fs.ModeSetgid].
 	DirMode fs.FileMode
 	// UID and GID own every directory, and every file that has no [File.User].
 	UID, GID int
@@ -48,7 +50,8 @@ func (t Tree) UserOf(f File) int {
 
 // ConflictError is returned by [New] when two files cannot stand in one directory tree.
 type ConflictError struct {
-	// Path is the file that another file needs as a directory. Below is that other file, or the same path again.
+	// Path is the file that another file needs as a directory. Below is that other file, or the
+	// same path again.
 	Path, Below string
 }
 
@@ -59,9 +62,10 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("path %q cannot be a file and, for %q, a directory", e.Path, e.Below)
 }
 
-// New sorts the files into a tree owned by root with directories of mode 0755. It returns a *[ConflictError] when one
-// file's path is a parent of another's or the same, and another error for a path that is not as [File] wants it: two
-// spellings of one path would not be seen to be the same. New keeps the slice.
+// New sorts the files into a tree owned by root with directories of mode 0755. It returns a
+// *[ConflictError] when one file's path is a parent of another's or the same, and another error for
+// a path that is not as [File] wants it: two spellings of one path would not be seen to be the
+// same. New keeps the slice.
 func New(files []File) (Tree, error) {
 	for _, f := range files {
 		if !fs.ValidPath(f.Path) || f.Path == "." {
@@ -111,7 +115,8 @@ func (t Tree) Dirs() []string {
 	return dirs
 }
 
-// Names returns the first path element of every file, sorted, each once: the names a user sees in the volume's root.
+// Names returns the first path element of every file, sorted, each once: the names a user sees in
+// the volume's root.
 func (t Tree) Names() []string {
 	var names []string
 	for _, f := range t.Files {
@@ -131,8 +136,8 @@ func (t Tree) Size() int {
 	return n
 }
 
-// Digest returns «sha256:…» over everything a reader of the volume could see: paths, bytes, modes and owners. Files that share
-// their bytes, as those of one key do, cost them once.
+// Digest returns «sha256:…» over everything a reader of the volume could see: paths, bytes, modes
+// and owners. Files that share their bytes, as those of one key do, cost them once.
 func (t Tree) Digest() string {
 	h := sha256.New()
 	sums := sums{}

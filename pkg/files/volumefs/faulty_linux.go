@@ -6,9 +6,9 @@ import "fmt"
 type Faulty struct {
 	*FS
 
-	// Fail is called before each operation. The operation fails, and does nothing, if Fail returns an
-	// error. op is «create», «open», «publish», «share», «find», «mounted», «unmount» or «usage». target is
-	// empty for create, and for the usage of a view.
+	// Fail is called before each operation. The operation fails, and does nothing, if Fail returns
+	// an error. op is «create», «open», «publish», «share», «find», «mounted», «unmount» or
+	// «usage». target is empty for create, and for the usage of a view.
 	Fail func(op, target string) error
 }
 

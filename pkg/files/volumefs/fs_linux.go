@@ -16,8 +16,8 @@ type FS struct {
 	source         string
 	selinuxContext string // Check may change it, and nothing else.
 	refused        error  // Why there is no context.
-	// noswapRefused spares later volumes the attempt once the kernel has said no: it is older than 6.4, or we are
-	// in a user namespace.
+	// noswapRefused spares later volumes the attempt once the kernel has refused it: it is older
+	// than 6.4, or we are in a user namespace.
 	noswapRefused atomic.Bool
 }
 
@@ -26,11 +26,11 @@ func New(c Config) *FS {
 	return &FS{root: filepath.Clean(c.Root), source: c.Source, selinuxContext: c.SELinuxContext}
 }
 
-// Check looks for the directory below which targets are, and makes and drops a volume to see that this kernel, at least
-// 5.12, lets this process do so. Its error says what is missing.
+// Check looks for the directory below which targets are, and makes and drops a volume to see that
+// this kernel, at least 5.12, lets this process do so. Its error names what is missing.
 //
-// If the kernel refuses the SELinux context, because its policy does not know it, volumes are created
-// without one from then on, and [FS.RefusedContext] returns the reason.
+// If the kernel refuses the SELinux context, because its policy does not know it, volumes are
+// created without one from then on, and [FS.RefusedContext] returns the reason.
 func (f *FS) Check() error {
 	if err := f.probeRoot(); err != nil {
 		return fmt.Errorf("check where volumes go: %w", err)
@@ -46,8 +46,8 @@ func (f *FS) Check() error {
 	return nil
 }
 
-// RefusedContext returns why volumes have no SELinux context although there should be one; nil if they
-// have it, or should not. Call it after [FS.Check].
+// RefusedContext returns why volumes have no SELinux context although there should be one; nil if
+// they have it, or should not. Call it after [FS.Check].
 func (f *FS) RefusedContext() error { return f.refused }
 
 func (f *FS) probe() error {
@@ -70,7 +70,8 @@ func (f *FS) probe() error {
 	return makePrivateAndWritable(mnt)
 }
 
-// probeRoot sees that the root is there. Without it every volume of an earlier run would look as if it were gone.
+// probeRoot sees that the root is there. Without it every volume of an earlier run would look as if
+// it were gone.
 func (f *FS) probeRoot() error {
 	if !filepath.IsAbs(f.root) {
 		return errNotAbsolute(f.root)
@@ -117,8 +118,9 @@ func runningKernel() string {
 	return ", this is " + unix.ByteSliceToString(u.Release[:])
 }
 
-// Create makes an empty volume that nobody else can see, with a root directory of mode 0755 whatever the umask. Closed
-// without [View.Publish] it leaves nothing behind, and so does a process that dies.
+// Create makes an empty volume that nobody else can see, with a root directory of mode 0755
+// whatever the umask. Closed without [View.Publish] it leaves nothing behind, and so does a process
+// that dies.
 func (f *FS) Create(l Limits) (*View, error) {
 	if err := l.check(); err != nil {
 		return nil, fmt.Errorf("create volume: %w", err)
@@ -135,11 +137,12 @@ func (f *FS) Create(l Limits) (*View, error) {
 	return v, nil
 }
 
-// Open returns a writable view of the volume that is live at target, while everybody else's stays read-only. It wraps
-// [ErrNotMounted] when none of ours is there, and *[SymlinkError] when target is a symlink or lies behind one.
+// Open returns a writable view of the volume that is live at target, while everybody else's stays
+// read-only. It wraps [ErrNotMounted] when none of ours is there, and *[SymlinkError] when target
+// is a symlink or lies behind one.
 //
-// It looks only at what is cheap to ask, the kind and the flags of the mount; [FS.Mounted] also knows by name whether
-// the mount is ours.
+// It looks only at what is cheap to ask, the kind and the flags of the mount; [FS.Mounted] also
+// knows by name whether the mount is ours.
 func (f *FS) Open(target string) (*View, error) {
 	live, err := f.findLive(target)
 	if err != nil {
@@ -160,8 +163,8 @@ func (f *FS) Open(target string) (*View, error) {
 	return v, nil
 }
 
-// Usage returns the usage of the volume at target. It wraps [ErrNotMounted] if no volume of ours is there, judged as by
-// [FS.Open].
+// Usage returns the usage of the volume at target. It wraps [ErrNotMounted] if no volume of ours is
+// there, judged as by [FS.Open].
 func (f *FS) Usage(target string) (Usage, error) {
 	live, err := f.findLive(target)
 	if err != nil {
@@ -171,8 +174,8 @@ func (f *FS) Usage(target string) (Usage, error) {
 	return usage(&live.stat), nil
 }
 
-// Find returns the mount of the volume that is live at target. It wraps [ErrNotMounted] if no volume of
-// ours is there, judged as by [FS.Open].
+// Find returns the mount of the volume that is live at target. It wraps [ErrNotMounted] if no
+// volume of ours is there, judged as by [FS.Open].
 func (f *FS) Find(target string) (Mount, error) {
 	live, err := f.findLive(target)
 	if err != nil {
@@ -193,8 +196,9 @@ func (f *FS) IsAt(target string, m Mount) bool {
 	return err == nil && there == m
 }
 
-// Mounted reports whether one of our volumes is mounted at target. A *[ForeignMountError] says that something else is, a
-// *[SymlinkError] that target cannot be a volume at all, because it is a symlink or lies behind one.
+// Mounted reports whether one of our volumes is mounted at target. A *[ForeignMountError] means
+// that something else is, a *[SymlinkError] that target cannot be a volume at all, because it is a
+// symlink or lies behind one.
 func (f *FS) Mounted(target string) (bool, error) {
 	mounted, err := f.isMounted(target)
 	if err != nil {
@@ -216,12 +220,14 @@ func (f *FS) isMounted(target string) (bool, error) {
 	return m != nil, err
 }
 
-// Unmount takes away every volume of ours that is mounted at target, then the target directory. Files that are open in
-// the volume stay usable until they are closed. A target without a mount, or that does not exist, is not an error.
+// Unmount takes away every volume of ours that is mounted at target, then the target directory.
+// Files that are open in the volume stay usable until they are closed. A target without a mount, or
+// that does not exist, is not an error.
 //
-// It never deletes a file: a target directory that is not empty without our mount is an error, and so are a foreign mount
-// (*[ForeignMountError]) and a symlink in place of the target or a directory above it (*[SymlinkError]): nothing is touched
-// where it leads, and what was mounted before it came stays until it is gone.
+// It never deletes a file: a target directory that is not empty without our mount is an error, and
+// so are a foreign mount (*[ForeignMountError]) and a symlink in place of the target or a directory
+// above it (*[SymlinkError]): nothing is touched where it leads, and what was mounted before it
+// came stays until it is gone.
 func (f *FS) Unmount(target string) error {
 	target, err := cleanTarget(target)
 	if err != nil {
@@ -252,7 +258,8 @@ func (f *FS) unmountAt(p *place) error {
 	return removeTarget(p)
 }
 
-// unmountAll peels the mounts at a place from the top, so that what a foreign one covers is not touched.
+// unmountAll peels the mounts at a place from the top, so that what a foreign one covers is not
+// touched.
 func (f *FS) unmountAll(p *place) error {
 	for {
 		m, err := f.ourMount(p)

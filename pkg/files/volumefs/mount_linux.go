@@ -10,11 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes are what every volume is mounted with, besides read-only. They hold for the writable view too.
+// attributes are what every volume is mounted with, besides read-only. They hold for the writable
+// view too.
 const attributes = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
 
-// newMount makes an empty tmpfs that is mounted nowhere. It lives as long as the returned file or, once published, as
-// long as the mount.
+// newMount makes an empty tmpfs that is mounted nowhere. It lives as long as the returned file or,
+// once published, as long as the mount.
 func (f *FS) newMount(l Limits) (*os.File, error) {
 	ctx, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -71,7 +72,8 @@ func (f *FS) setNoswap(ctx int) error {
 	return nil
 }
 
-// configError adds what the kernel wrote about a refused option, which says more than the error number.
+// configError adds what the kernel wrote about a refused option, which is more exact than the error
+// number.
 func configError(ctx int, what string, err error) error {
 	err = os.NewSyscallError("fsconfig tmpfs "+what, err)
 	var buf [256]byte
@@ -91,8 +93,8 @@ func (f *FS) newView(mnt *os.File, at Mount) (*View, error) {
 	return &View{Dir: root, fs: f, mnt: mnt, at: at}, nil
 }
 
-// Mount identifies one mount of a volume. No other mount that exists at the same time is equal to it.
-// The zero value identifies none.
+// Mount identifies one mount of a volume. No other mount that exists at the same time is equal to
+// it. The zero value identifies none.
 type Mount struct {
 	id           uint64
 	major, minor uint32 // Of the file system.
@@ -114,8 +116,8 @@ func (m Mount) SharesFilesWith(other Mount) bool {
 	return m.FileSystem() == other.FileSystem() && m != Mount{}
 }
 
-// mountAt returns the mount at a path, or, for an empty path, the one whose root dir is. It fails with
-// [ErrNotMounted] if that is not the root of a mount. Links are followed on the way.
+// mountAt returns the mount at a path, or, for an empty path, the one whose root dir is. It fails
+// with [ErrNotMounted] if that is not the root of a mount. Links are followed on the way.
 func mountAt(dir int, path string) (Mount, error) {
 	var st unix.Statx_t
 	const flags = unix.AT_EMPTY_PATH | unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC
@@ -143,8 +145,8 @@ func makeReadOnly(mnt *os.File) error {
 	return setAttributes(mnt, &attr)
 }
 
-// makePrivateAndWritable also takes the mount out of the peer group that a clone inherits, so that it
-// is independent of any mount but itself.
+// makePrivateAndWritable also takes the mount out of the peer group that a clone inherits, so that
+// it is independent of any mount but itself.
 func makePrivateAndWritable(mnt *os.File) error {
 	attr := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY, Propagation: unix.MS_PRIVATE}
 	return setAttributes(mnt, &attr)
@@ -155,8 +157,8 @@ func setAttributes(mnt *os.File, attr *unix.MountAttr) error {
 	return os.NewSyscallError("mount_setattr", err)
 }
 
-// cloneMount returns another mount of the volume that is mounted at a path, or, for an empty path, of
-// the one that the descriptor dir is on.
+// cloneMount returns another mount of the volume that is mounted at a path, or, for an empty path,
+// of the one that the descriptor dir is on.
 func cloneMount(dir int, path string) (*os.File, error) {
 	const flags = unix.OPEN_TREE_CLONE | unix.O_CLOEXEC | unix.AT_EMPTY_PATH | unix.AT_SYMLINK_NOFOLLOW
 	fd, err := unix.OpenTree(dir, path, flags)
@@ -175,7 +177,8 @@ func (f *FS) publish(mnt *os.File, target string) error {
 	return publishAt(mnt, p)
 }
 
-// publishAt refuses everything that can be refused before it makes the mount read-only, and undoes the one thing it made.
+// publishAt refuses everything that can be refused before it makes the mount read-only, and undoes
+// the one thing it made.
 func publishAt(mnt *os.File, p *place) error {
 	made, err := p.mkdir()
 	if err != nil {
@@ -190,8 +193,8 @@ func publishAt(mnt *os.File, p *place) error {
 	return nil
 }
 
-// moveTo makes the mount read-only and moves it to a name in a directory, or for none to the directory itself. It follows no
-// link.
+// moveTo makes the mount read-only and moves it to a name in a directory, or for none to the
+// directory itself. It follows no link.
 func moveTo(mnt *os.File, dir int, name string) error {
 	if err := makeReadOnly(mnt); err != nil {
 		return err
@@ -217,8 +220,9 @@ func moveOnto(mnt *os.File, p *place) error {
 	return moveTo(mnt, dir, "")
 }
 
-// checkVacant refuses a second mount on one target, and a directory with something in it: hidden now, it would stand in
-// the way of removing the target later, when no caller is left to report it to.
+// checkVacant refuses a second mount on one target, and a directory with something in it: hidden
+// now, it would stand in the way of removing the target later, when no caller is left to report it
+// to.
 func checkVacant(dir int) error {
 	switch _, err := mountAt(dir, ""); {
 	case err == nil:

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// place is an entry of a directory below the root: where a target is, or would be. Whatever becomes of its path
-// meanwhile, what is done goes on in that directory. The caller closes the place.
+// place is an entry of a directory below the root: where a target is, or would be. Whatever becomes
+// of its path meanwhile, what is done goes on in that directory. The caller closes the place.
 type place struct {
 	parent int // A descriptor, and only a handle.
 	name   string
@@ -19,9 +19,9 @@ type place struct {
 	target string
 }
 
-// find resolves all of target but its last element, without following a link. The root is opened each time, because
-// something may have been mounted on it since the last time. The error is one for which isNowhere holds if target cannot
-// exist.
+// find resolves all of target but its last element, without following a link. The root is opened
+// each time, because something may have been mounted on it since the last time. The error is one
+// for which isNowhere holds if target cannot exist.
 func (f *FS) find(target string) (*place, error) {
 	target, err := cleanTarget(target)
 	if err != nil {
@@ -47,7 +47,8 @@ func (f *FS) find(target string) (*place, error) {
 	return &place{parent: fd, name: filepath.Base(target), target: target}, nil
 }
 
-// openTop opens a handle of the directory below which targets are. To it links are followed: its path is the operator's.
+// openTop opens a handle of the directory below which targets are. To it links are followed: its
+// path is the operator's.
 func (f *FS) openTop() (fd int, err error) {
 	fd, err = unix.Open(f.root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -56,21 +57,21 @@ func (f *FS) openTop() (fd int, err error) {
 	return fd, nil
 }
 
-// isNowhere reports whether err, from find, means that one of the target's parents does not exist or is not a directory:
-// then the target does not exist either.
+// isNowhere reports whether err, from find, means that one of the target's parents does not exist
+// or is not a directory: then the target does not exist either.
 func isNowhere(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) }
 
-// attempts is how often openBeneath tries to resolve a path while others rename directories.
-const attempts = 32
+// mostResolutions is how often openBeneath tries to resolve a path while others rename directories.
+const mostResolutions = 32
 
-// openBeneath opens a handle of a directory below dir, or dir itself for a dot. It gives ELOOP where a link is on the way.
-// Mounts are crossed.
+// openBeneath opens a handle of a directory below dir, or dir itself for a dot. It gives ELOOP
+// where a link is on the way. Mounts are crossed.
 func openBeneath(dir int, path string) (fd int, err error) {
 	how := unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	}
-	for range attempts {
+	for range mostResolutions {
 		fd, err = unix.Openat2(dir, path, &how)
 		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
 			break
@@ -79,8 +80,8 @@ func openBeneath(dir int, path string) (fd int, err error) {
 	return fd, err
 }
 
-// firstLink returns, for a message, the element of a path that is the link which stopped openBeneath. If it is gone already, it
-// was the last one for all we know.
+// firstLink returns, for a message, the element of a path that is the link which stopped
+// openBeneath. If it is gone already, it was the last one for all we know.
 func firstLink(dir int, path string) string {
 	for i, c := range path {
 		if c != '/' {
@@ -100,8 +101,8 @@ func firstLink(dir int, path string) string {
 // Close gives the place up.
 func (p *place) Close() error { return unix.Close(p.parent) }
 
-// open opens the directory at the place itself and nothing it might point to. The caller adds access, such as O_RDONLY or
-// O_PATH, and closes the descriptor.
+// open opens the directory at the place itself and nothing it might point to. The caller adds
+// access, such as O_RDONLY or O_PATH, and closes the descriptor.
 func (p *place) open(access int) (fd int, err error) {
 	fd, err = unix.Openat(p.parent, p.name, access|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err == nil {
@@ -127,7 +128,7 @@ func (p *place) stat() (unix.Statx_t, error) {
 	return st, os.NewSyscallError("statx", err)
 }
 
-// mkdir makes a directory at the place. Where one is already it says so, with false.
+// mkdir makes a directory at the place. It returns false if there is one already.
 func (p *place) mkdir() (made bool, err error) {
 	err = unix.Mkdirat(p.parent, p.name, 0o750)
 	if errors.Is(err, unix.EEXIST) {
@@ -141,7 +142,8 @@ func (p *place) rmdir() error {
 	return os.NewSyscallError("rmdir", unix.Unlinkat(p.parent, p.name, unix.AT_REMOVEDIR))
 }
 
-// unmount takes away the topmost mount at the place. The call knows paths alone; /proc has one for the parent's handle.
+// unmount takes away the topmost mount at the place. The call knows paths alone; /proc has one for
+// the parent's handle.
 func (p *place) unmount() error {
 	return os.NewSyscallError("umount", unix.Unmount(p.handle()+"/"+p.name, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW))
 }

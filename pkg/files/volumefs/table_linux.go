@@ -27,8 +27,9 @@ type liveVolume struct {
 
 func (v *liveVolume) close() error { return unix.Close(v.dir) }
 
-// findLive finds the volume at target without reading the mount table, which costs more the more volumes a node has: a
-// published volume is the root of a tmpfs that is read-only, nosuid, nodev and noexec.
+// findLive finds the volume at target without reading the mount table, which costs more the more
+// volumes a node has: a published volume is the root of a tmpfs that is read-only, nosuid, nodev
+// and noexec.
 func (f *FS) findLive(target string) (*liveVolume, error) {
 	dir, err := f.openTarget(target)
 	switch {
@@ -84,7 +85,7 @@ func usageOf(fd int) (Usage, error) {
 func usage(s *unix.Statfs_t) Usage {
 	block := int64(s.Bsize) //nolint:unconvert // It is narrower on some architectures.
 	// A tmpfs of ours has some hundred thousands of each at most.
-	blocks, freeBlocks, files, freeFiles := int64(s.Blocks), int64(s.Bfree), int64(s.Files), int64(s.Ffree) //nolint:gosec // As said.
+	blocks, freeBlocks, files, freeFiles := int64(s.Blocks), int64(s.Bfree), int64(s.Files), int64(s.Ffree) //nolint:gosec // As above.
 	return Usage{
 		BytesTotal:  blocks * block,
 		BytesUsed:   (blocks - freeBlocks) * block,
@@ -95,8 +96,8 @@ func usage(s *unix.Statfs_t) Usage {
 	}
 }
 
-// ourMount returns the topmost mount at a place if it is ours, nil if nothing is mounted there, and otherwise a
-// *[ForeignMountError].
+// ourMount returns the topmost mount at a place if it is ours, nil if nothing is mounted there, and
+// otherwise a *[ForeignMountError].
 func (f *FS) ourMount(p *place) (*mountutils.MountInfo, error) {
 	m, err := topMount(p)
 	if err != nil || m == nil {
@@ -108,7 +109,8 @@ func (f *FS) ourMount(p *place) (*mountutils.MountInfo, error) {
 	return m, nil
 }
 
-// topMount returns the mount that an open of the place reaches. Nil means that the place is not a mount point.
+// topMount returns the mount that an open of the place reaches. Nil means that the place is not a
+// mount point.
 func topMount(p *place) (*mountutils.MountInfo, error) {
 	st, err := p.stat()
 	switch {
@@ -126,7 +128,8 @@ func topMount(p *place) (*mountutils.MountInfo, error) {
 	return mountByID(st.Mnt_id)
 }
 
-// mountByID looks for one line of the table, and holds no other: the table of a node is as long as it has volumes.
+// mountByID looks for one line of the table, and holds no other: the table of a node is as long as
+// it has volumes.
 func mountByID(id uint64) (*mountutils.MountInfo, error) {
 	table, err := os.Open(mountTable)
 	if err != nil {
@@ -146,7 +149,8 @@ func mountByID(id uint64) (*mountutils.MountInfo, error) {
 	return nil, fmt.Errorf("mount %d is not in %s", id, mountTable)
 }
 
-// parseMount returns the kind and the source of a mount from its line. They come after the only dash that stands alone.
+// parseMount returns the kind and the source of a mount from its line. They come after the only
+// dash that stands alone.
 func parseMount(line []byte) (*mountutils.MountInfo, error) {
 	_, rest, found := strings.Cut(string(line), " - ")
 	fields := strings.Fields(rest)
@@ -156,8 +160,8 @@ func parseMount(line []byte) (*mountutils.MountInfo, error) {
 	return &mountutils.MountInfo{FsType: fields[0], Source: fields[1]}, nil
 }
 
-// mountByPath is for a place that the kernel refuses to look at, for instance because the server of its file system is
-// gone. Where no such mount exists either, why is what there is to say.
+// mountByPath is for a place that the kernel refuses to look at, for instance because the server of
+// its file system is gone. Where no such mount exists either, it returns why.
 func mountByPath(p *place, why error) (*mountutils.MountInfo, error) {
 	path, err := p.path()
 	if err != nil {

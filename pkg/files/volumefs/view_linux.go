@@ -24,13 +24,13 @@ type View struct {
 }
 
 // Publish makes the volume read-only and mounts it at target, whose parent directory must exist. A
-// missing target directory is made with mode 0750 less the umask; one that is there must be an empty
-// directory: a symlink (*[SymlinkError]), also above it, a file, a directory with something in it and
-// a mount point ([ErrMounted]) are refused.
+// missing target directory is made with mode 0750 less the umask; one that is there must be an
+// empty directory: a symlink (*[SymlinkError]), also above it, a file, a directory with something
+// in it and a mount point ([ErrMounted]) are refused.
 //
-// Files of the volume still open for writing make it fail. A failure leaves the target as it was, and
-// Publish may be tried again. After a success [View.Dir] can only be read. The view of a live volume
-// cannot be published.
+// Files of the volume still open for writing make it fail. A failure leaves the target as it was,
+// and Publish may be tried again. After a success [View.Dir] can only be read. The view of a live
+// volume cannot be published.
 func (v *View) Publish(target string) error {
 	switch {
 	case v.isClosed:
@@ -64,13 +64,14 @@ func (v *View) publish(target string) error {
 	return err
 }
 
-// Mount returns the mount that the view was opened at or published as. It is zero for a volume that is
-// not published.
+// Mount returns the mount that the view was opened at or published as. It is zero for a volume that
+// is not published.
 func (v *View) Mount() Mount { return v.at }
 
-// Share mounts the view's volume, which is live at one target, at a second one as well, read-only, and
-// returns that mount. What [View.Publish] says about targets holds for the second one. The error wraps
-// [ErrNotMounted] if another volume is mounted at the first one. A failure leaves both as they were.
+// Share mounts the view's volume, which is live at one target, at a second one as well, read-only,
+// and returns that mount. The rules of [View.Publish] for targets hold for the second one. The
+// error wraps [ErrNotMounted] if another volume is mounted at the first one. A failure leaves both
+// as they were.
 func (v *View) Share(from, to string) (Mount, error) {
 	if v.isClosed {
 		return Mount{}, fmt.Errorf("share volume at %s: %w", from, os.ErrClosed)

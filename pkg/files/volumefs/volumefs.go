@@ -1,11 +1,14 @@
-// Package volumefs gives every volume its own tmpfs: it makes one detached from the file tree, publishes it
-// read-only at a target path, shares it with other target paths, opens a published one for writing, and takes it away again.
+// Package volumefs gives every volume its own tmpfs: it makes one detached from the file tree,
+// publishes it read-only at a target path, shares it with other target paths, opens a published one
+// for writing, and takes it away again.
 //
-// The package remembers nothing between calls; a caller may keep a [View]. A published volume is found again by its target path alone,
-// so a driver that was killed goes on with what the kernel holds.
+// The package remembers nothing between calls; a caller may keep a [View]. A published volume is
+// found again by its target path alone, so a driver that was killed goes on with what the kernel
+// holds.
 //
-// The package does not know what is in a volume, which pod mounts it, or how files are written: a [View] hands out an
-// open directory and that is all. Callers order the calls for one target; calls for different targets may run at once.
+// The package does not know what is in a volume, which pod mounts it, or how files are written: a
+// [View] hands out an open directory and that is all. Callers order the calls for one target; calls
+// for different targets may run at once.
 package volumefs
 
 import (
@@ -18,26 +21,29 @@ import (
 var (
 	// ErrNotMounted is wrapped by errors about a target at which none of our volumes is mounted.
 	ErrNotMounted = errors.New("no volume is mounted")
-	// ErrMounted is wrapped by [View.Publish] when something is mounted at the target already: a volume has one mount.
+	// ErrMounted is wrapped by [View.Publish] when something is mounted at the target already: a
+	// volume has one mount.
 	ErrMounted = errors.New("already a mount point")
 	// ErrOutside is wrapped by errors about a target that is not below [Config.Root].
 	ErrOutside = errors.New("not below")
 )
 
-// Config says where volumes are, how they are made and how our mounts are recognized.
+// Config decides where volumes are, how they are made and how our mounts are recognized.
 type Config struct {
-	// Root is the directory below which all targets are: the kubelet's, as an absolute path. Required. It may be a link,
-	// or lie behind one; below it no link is followed.
+	// Root is the directory below which all targets are: the kubelet's, as an absolute path.
+	// Required. It may be a link, or lie behind one; below it no link is followed.
 	Root string
 	// Source is the mount's source in mountinfo: the driver's name, without blanks. Required.
 	Source string
-	// SELinuxContext labels every file of a volume. Empty leaves labels to the kernel; set, it needs SELinux.
+	// SELinuxContext labels every file of a volume. Empty leaves labels to the kernel; set, it
+	// needs SELinux.
 	SELinuxContext string
 }
 
 // Limits bounds one volume. Both must be positive, because the kernel reads zero as unlimited.
 type Limits struct {
-	// Bytes is the most its files may hold; the kernel rounds it up to whole pages, and each file takes whole pages.
+	// Bytes is the most its files may hold; the kernel rounds it up to whole pages, and each file
+	// takes whole pages.
 	Bytes int64
 	// Inodes is the most files, directories and links it may have, the root directory included.
 	Inodes int64
@@ -56,10 +62,10 @@ type Usage struct {
 	InodesTotal, InodesUsed, InodesFree int64
 }
 
-// ForeignMountError says that somebody else's file system is mounted where one of our volumes was looked for. It is
-// never touched.
+// ForeignMountError means that somebody else's file system is mounted where one of our volumes was
+// looked for. It is never touched.
 type ForeignMountError struct {
-	// Target is where it is mounted; FSType and Source are what mountinfo says about it.
+	// Target is where it is mounted; FSType and Source are those of mountinfo.
 	Target, FSType, Source string
 }
 
@@ -67,8 +73,9 @@ func (e *ForeignMountError) Error() string {
 	return fmt.Sprintf("%s has a foreign mount on it: a %s of %q", e.Target, e.FSType, e.Source)
 }
 
-// SymlinkError says that a symbolic link stands where the target should be, or one of the directories above it. It may lead
-// to somebody else's, and is not followed: at such a target there is no volume, and none is made.
+// SymlinkError means that a symbolic link stands where the target should be, or one of the
+// directories above it. It may lead to somebody else's, and is not followed: at such a target there
+// is no volume, and none is made.
 type SymlinkError struct {
 	// Path is where the link is, the first one on the way to Target. It may be Target.
 	Path, Target string
@@ -83,7 +90,8 @@ func (e *SymlinkError) Error() string {
 	return where + " is a symbolic link, which is not followed: remove it, or have a bind mount in its place"
 }
 
-// cleanTarget returns target without a trailing slash, which would make the kernel follow a symlink in its place.
+// cleanTarget returns target without a trailing slash, which would make the kernel follow a symlink
+// in its place.
 func cleanTarget(target string) (string, error) {
 	if !filepath.IsAbs(target) {
 		return "", fmt.Errorf("target path %q is not absolute", target)

@@ -16,11 +16,11 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 )
 
-// mostBytes is how much the API server takes for one object.
-const mostBytes = 1 << 20
+// largestObject is how much the API server takes for one object.
+const largestObject = 1 << 20
 
-// Mistake is one thing that is wrong with an object. Its text has no value of the object, and no name that could be one: what
-// is written without a blank after the colon is read as a name.
+// Mistake is one thing that is wrong with an object. Its text has no value of the object, and no
+// name that could be one: what is written without a blank after the colon is read as a name.
 type Mistake struct {
 	// Path leads to it in the object. It is for finding the line, and not for printing.
 	Path manifest.Path
@@ -30,21 +30,23 @@ type Mistake struct {
 
 func (m Mistake) String() string { return m.Text }
 
-// IsServed reports whether a manifest is of a ConfigMap or a Secret, and not of another group's kind of that name.
+// IsServed reports whether a manifest is of a ConfigMap or a Secret, and not of another group's
+// kind of that name.
 func IsServed(object map[string]any) bool {
 	version, _ := object["apiVersion"].(string)
 	return !strings.Contains(version, "/") && (object["kind"] == string(api.ConfigMap) || object["kind"] == string(api.Secret))
 }
 
-// Elements returns the objects of a list such as `kubectl get -o yaml` prints. It is not ok if the object is no such list.
+// Elements returns the objects of a list such as `kubectl get -o yaml` prints. It is not ok if the
+// object is no such list.
 func Elements(object map[string]any) (elements []any, ok bool) {
 	kind, _ := object["kind"].(string)
 	elements, ok = object["items"].([]any)
 	return elements, ok && slices.Contains([]string{"List", "ConfigMapList", "SecretList"}, kind)
 }
 
-// Content returns what the manifest of a ConfigMap or a Secret holds, or every mistake for which the API server would
-// refuse it. The namespace is for a manifest that names none.
+// Content returns what the manifest of a ConfigMap or a Secret holds, or every mistake for which
+// the API server would refuse it. The namespace is for a manifest that names none.
 func Content(object map[string]any, namespace string) (api.Content, []Mistake) {
 	r := &reader{object: object}
 	c := api.Content{Data: map[string][]byte{}}
@@ -62,8 +64,8 @@ func Content(object map[string]any, namespace string) (api.Content, []Mistake) {
 	r.known(fields)
 	c.Ref.Namespace, c.Ref.Name = r.names(namespace)
 	c.Immutable = r.immutable()
-	if size := c.Size(); size > mostBytes {
-		r.mistake(nil, "the API server refuses %d bytes, the most is %d", size, mostBytes)
+	if size := c.Size(); size > largestObject {
+		r.mistake(nil, "the API server refuses %d bytes, the most is %d", size, largestObject)
 	}
 	return c, r.mistakes
 }
@@ -83,11 +85,15 @@ func (r *reader) mistake(path manifest.Path, format string, args ...any) {
 	r.mistakes = append(r.mistakes, Mistake{Path: path, Text: text})
 }
 
-// mistakeOfKey notes what is wrong with a key of a field. The key itself is shown of a ConfigMap, if it can be one.
-func (r *reader) mistakeOfKey(field, key, format string, args ...any) {
-	path, shown := manifest.Path{}.Field(field, key), field
-	if r.object["kind"] == string(api.ConfigMap) && len(validation.IsConfigMapKey(key)) == 0 {
-		shown += "." + key
+// place is a key of a field.
+type place struct{ field, key string }
+
+// mistakeAt notes what is wrong with a key. The text shows the key of a ConfigMap, if it can be
+// one.
+func (r *reader) mistakeAt(at place, format string, args ...any) {
+	path, shown := manifest.Path{}.Field(at.field, at.key), at.field
+	if r.object["kind"] == string(api.ConfigMap) && len(validation.IsConfigMapKey(at.key)) == 0 {
+		shown += "." + at.key
 	}
 	r.mistakes = append(r.mistakes, Mistake{Path: path, Text: shown + ": " + fmt.Sprintf(format, args...)})
 }
@@ -147,17 +153,17 @@ func (r *reader) values(into map[string][]byte, field string, decode func(string
 	}
 	for _, key := range slices.Sorted(maps.Keys(written)) {
 		if problems := validation.IsConfigMapKey(key); len(problems) > 0 {
-			r.mistakeOfKey(field, key, "the API server refuses a key: %s", strings.Join(problems, "; "))
+			r.mistakeAt(place{field, key}, "the API server refuses a key: %s", strings.Join(problems, "; "))
 			continue
 		}
 		text, isText := written[key].(string)
 		if !isText && written[key] != nil { // The API server reads null as an empty text.
-			r.mistakeOfKey(field, key, "a value must be a string: put it in quotes")
+			r.mistakeAt(place{field, key}, "a value must be a string: put it in quotes")
 			continue
 		}
 		value, err := decode(text)
 		if err != nil {
-			r.mistakeOfKey(field, key, "%v", err)
+			r.mistakeAt(place{field, key}, "%v", err)
 			continue
 		}
 		into[key] = value
@@ -170,7 +176,7 @@ func (r *reader) notTwice(field, other string) {
 	b, _ := r.object[other].(map[string]any)
 	for _, key := range slices.Sorted(maps.Keys(a)) {
 		if _, found := b[key]; found {
-			r.mistakeOfKey(field, key, "the API server refuses a key that is in %s and in %s", other, field)
+			r.mistakeAt(place{field, key}, "the API server refuses a key that is in %s and in %s", other, field)
 		}
 	}
 }
@@ -179,7 +185,7 @@ func asWritten(text string) ([]byte, error) { return []byte(text), nil }
 
 func decodeBase64(text string) ([]byte, error) {
 	value, err := base64.StdEncoding.DecodeString(text)
-	if err != nil { // The error says where, and nothing of what is there.
+	if err != nil { // The error has the position, and no byte of the value.
 		return nil, fmt.Errorf("%w; plain text goes into stringData of a Secret, or data of a ConfigMap", err)
 	}
 	return value, nil

@@ -45,7 +45,8 @@ func (c *Controller) act(ctx context.Context, u unit, members []*member, state p
 	return true, nil
 }
 
-// checkedDecision returns what follows from a check: refused says why the candidates are refused, if so.
+// checkedDecision returns what follows from a check: refused is why the candidates are refused, if
+// they are.
 func checkedDecision(d plan.Decision, refused string) plan.Decision {
 	switch {
 	case refused != "":
@@ -169,8 +170,8 @@ func (c *Controller) write(ctx context.Context, m *member, d plan.Decision, afte
 	return nil
 }
 
-// createCopies creates the copies of members that have none, from what they have now: that is what pods
-// have. If it breaks a rule, an Event says so.
+// createCopies creates the copies of members that have none, from what they have now: that is what
+// pods have. If it breaks a rule, an Event reports that.
 func (c *Controller) createCopies(ctx context.Context, u unit, members []*member) error {
 	for _, m := range members {
 		if m.copy != nil || c.cfg.DryRun {
@@ -214,8 +215,8 @@ func (c *Controller) delete(ctx context.Context, o stable.Object) error {
 	return nil
 }
 
-// clean deletes the stable copy of an object that is not released any more, and ends the watch of pods
-// in a namespace without releases.
+// clean deletes the stable copy of an object that is not released any more, and ends the watch of
+// pods in a namespace without releases.
 func (c *Controller) clean(ctx context.Context, u unit) (after time.Duration, err error) {
 	if len(c.objects.released(byNamespace, u.namespace)) == 0 {
 		c.pods.end(u.namespace)

@@ -10,8 +10,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 )
 
-// checks check edits beside the workers, which must be free to take an edit back while a check takes
-// long. One check runs at a time, and namespaces take turns.
+// checks check edits beside the workers, which must be free to take an edit back while a check
+// takes long. One check runs at a time, and namespaces take turns.
 type checks struct {
 	turns   *fairqueue.Turns
 	running sync.WaitGroup
@@ -42,8 +42,8 @@ type task struct {
 	done func(unit)
 }
 
-// result returns the result of a check. If it is missing, the check begins, unless an older one of the
-// unit is under way.
+// result returns the result of a check. If it is missing, the check begins, unless an older one of
+// the unit is under way.
 func (c *checks) result(ctx context.Context, t task) (refused string, isDone bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

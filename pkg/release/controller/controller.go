@@ -1,5 +1,5 @@
-// Package controller releases edits of ConfigMaps and Secrets: it checks an edit, has the drivers show it
-// to some pods, watches those, and then promotes the edit or takes it back.
+// Package controller releases edits of ConfigMaps and Secrets: it checks an edit, has the drivers
+// show it to some pods, watches those, and then promotes the edit or takes it back.
 //
 // All that it knows is in the objects and their stable copies, so it may be killed at any time. It
 // writes nothing but stable copies. It does not know nodes, drivers, or rollouts by restart.
@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
@@ -32,22 +33,22 @@ import (
 )
 
 // FieldManager is the name under which the controller writes.
-const FieldManager = "liveconfig-controller"
+const FieldManager = api.ControllerName
 
 // workers are how many units are worked on at a time.
 const workers = 4
 
 // Times between attempts that failed.
 const (
-	firstRetry  = 20 * time.Millisecond
-	longestWait = 30 * time.Second
+	firstUnitRetry   = 20 * time.Millisecond
+	longestUnitRetry = 30 * time.Second
 )
 
 // goneTime is how long an object must be gone before its stable copy is deleted: editors and
 // `kubectl replace --force` delete an object and create it again.
 const goneTime = 10 * time.Second
 
-// Config says how a controller works. All fields but Namespaces and the last two are required.
+// Config configures a controller. All fields but Namespaces and the last two are required.
 type Config struct {
 	Client   kubernetes.Interface
 	Metadata metadata.Interface
@@ -65,10 +66,10 @@ type Config struct {
 	Registry prometheus.Registerer
 	// Queues counts the work that waits.
 	Queues workqueue.MetricsProvider
-	// Secrets says whether Secrets can be released. Without it nothing about them is asked of the API
-	// server.
+	// Secrets decides whether Secrets can be released. Without it nothing about them is asked of
+	// the API server.
 	Secrets bool
-	// DryRun says that nothing is written but the log.
+	// DryRun means that nothing is written but the log.
 	DryRun bool
 }
 
@@ -108,7 +109,7 @@ func (c *Controller) HaveSynced() bool { return c.objects.haveSynced() }
 // Run works until ctx ends. It can be called once.
 func (c *Controller) Run(ctx context.Context) error {
 	c.queue = fairqueue.NewWorkQueue(func(u unit) string { return u.namespace },
-		workqueue.NewTypedItemExponentialFailureRateLimiter[unit](firstRetry, longestWait), fairqueue.Metrics{Name: "releases", Provider: c.cfg.Queues})
+		workqueue.NewTypedItemExponentialFailureRateLimiter[unit](firstUnitRetry, longestUnitRetry), fairqueue.Metrics{Name: "releases", Provider: c.cfg.Queues})
 	if err := c.listen(); err != nil {
 		return err
 	}

@@ -72,8 +72,8 @@ func (k *knownObjects) set(o stable.Object) {
 	k.known[o.Ref] = o.WithoutData()
 }
 
-// changedAt returns when the data of an object became known, which an API server says in whole seconds
-// only.
+// changedAt returns when the data of an object became known, which an API server has in whole
+// seconds only.
 func (k *knownObjects) changedAt(o object) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -117,8 +117,8 @@ func (c *Controller) read(ctx context.Context, o object) (stable.Object, error) 
 	return read, err
 }
 
-// current returns an object without its data, and reads it if the caches have another version than is
-// known. It is nil for an object that does not exist.
+// current returns an object without its data, and reads it if the caches have another version than
+// is known. It is nil for an object that does not exist.
 func (c *Controller) current(ctx context.Context, o object) (*stable.Object, error) {
 	now, isKnown := c.known.get(o)
 	cached := c.objects.get(o)

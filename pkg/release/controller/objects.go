@@ -35,8 +35,8 @@ func (u unit) String() string {
 	return u.alone.String()
 }
 
-// unitOf returns the unit of an object by the value of its annotation. One that cannot be read has no
-// group.
+// unitOf returns the unit of an object by the value of its annotation. One that cannot be read has
+// no group.
 func unitOf(o object, annotation string) unit {
 	if group := settings.GroupOf(annotation); group != "" {
 		return unit{namespace: o.Namespace, group: group}

@@ -40,8 +40,8 @@ func newPodCaches(cfg Config) *podCaches {
 	return &podCaches{cfg: cfg, namespaces: map[string]*podCache{}}
 }
 
-// of returns the pods that use members of a unit. From then on, changed is called with the unit when
-// one of its pods changes. It is not synced until all pods of the namespace were seen once.
+// of returns the pods that use members of a unit. From then on, changed is called with the unit
+// when one of its pods changes. It is not synced until all pods of the namespace were seen once.
 func (c *podCaches) of(ctx context.Context, u unit, members []*member, changed func(unit)) (pods []plan.Pod, isSynced bool) {
 	p := c.begin(ctx, u.namespace, changed)
 	released := map[object]time.Time{}
@@ -216,8 +216,8 @@ func (s *seenPods) of(u unit, candidates []plan.Object, pods []plan.Pod) []plan.
 	return pods
 }
 
-// look remembers the pods that have a candidate. It is called before they are shown one, and whenever
-// nothing is wrong with them.
+// look remembers the pods that have a candidate. It is called before they are shown one, and
+// whenever nothing is wrong with them.
 func (s *seenPods) look(u unit, state plan.Unit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

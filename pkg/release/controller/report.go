@@ -49,9 +49,9 @@ type about struct {
 
 func newReports() *reports { return &reports{last: map[about]string{}, gone: map[object]time.Time{}} }
 
-// isNew reports whether a text is another than the last one. The empty text, for which there is nothing
-// to report, is never new.
-func (r *reports) isNew(o object, reason, text string) bool {
+// replace stores the last text about an object, and reports whether the text before was another
+// one. It returns false for the empty text, which ends what was reported.
+func (r *reports) replace(o object, reason, text string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := about{o, reason}
@@ -66,7 +66,7 @@ func (r *reports) isNew(o object, reason, text string) bool {
 
 func (r *reports) forgetAll(o object) {
 	for _, reason := range []string{ReasonMistake, ReasonRefused} {
-		r.isNew(o, reason, "")
+		r.replace(o, reason, "")
 	}
 }
 
@@ -85,7 +85,8 @@ func (r *reports) goneFor(o object, now time.Time) time.Duration {
 	return now.Sub(since)
 }
 
-func (r *reports) isBack(o object) {
+// markFound notes that an object exists.
+func (r *reports) markFound(o object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.gone, o)
@@ -94,17 +95,17 @@ func (r *reports) isBack(o object) {
 // reportMistakes reports members that cannot be released. Then none of the unit is.
 func (c *Controller) reportMistakes(ctx context.Context, members []*member) (isWrong bool) {
 	for _, m := range members {
-		c.reports.isBack(m.ref())
+		c.reports.markFound(m.ref())
 		text := m.problem
 		for _, mistake := range m.mistakes {
 			text += mistake.String() + "; "
 		}
 		if text != "" {
 			isWrong = true
-			text = "No edit reaches more pods until this is mended: " + text
+			text = "No edit reaches more pods until this is corrected: " + text
 		}
-		if c.reports.isNew(m.ref(), ReasonMistake, text) {
-			c.event(ctx, m, corev1.EventTypeWarning, ReasonMistake, text)
+		if c.reports.replace(m.ref(), ReasonMistake, text) {
+			c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonMistake, text})
 		}
 	}
 	return isWrong
@@ -113,19 +114,20 @@ func (c *Controller) reportMistakes(ctx context.Context, members []*member) (isW
 // reportRefused reports an object whose first stable copy breaks a rule.
 func (c *Controller) reportRefused(ctx context.Context, m *member, refused string) {
 	text := "Pods have this content, which breaks a rule of the release annotation: " + refused
-	if c.reports.isNew(m.ref(), ReasonRefused, text) {
-		c.event(ctx, m, corev1.EventTypeWarning, ReasonRefused, text)
+	if c.reports.replace(m.ref(), ReasonRefused, text) {
+		c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonRefused, text})
 	}
 }
 
-// reportNoCopy reports an object whose stable copy the API server refuses. What may pass is logged only.
+// reportNoCopy reports an object whose stable copy the API server refuses. Anything that may pass
+// is logged only.
 func (c *Controller) reportNoCopy(ctx context.Context, m *member, err error) {
 	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 		return
 	}
-	text := "Edits reach all pods at once until this is mended: " + err.Error()
-	if c.reports.isNew(m.ref(), ReasonMistake, text) {
-		c.event(ctx, m, corev1.EventTypeWarning, ReasonMistake, text)
+	text := "Edits reach all pods at once until this is corrected: " + err.Error()
+	if c.reports.replace(m.ref(), ReasonMistake, text) {
+		c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonMistake, text})
 	}
 }
 
@@ -136,14 +138,14 @@ func (c *Controller) report(ctx context.Context, m *member, d plan.Decision, e r
 	switch {
 	case d.Action == plan.Promote:
 		c.metrics.finished.WithLabelValues(release.Promoted).Inc()
-		c.event(ctx, m, corev1.EventTypeNormal, ReasonPromoted, "All pods get the edit.")
+		c.event(ctx, m, notice{corev1.EventTypeNormal, ReasonPromoted, "All pods get the edit."})
 	case d.Action == plan.Clear:
 	case e.State == release.Refused:
 		c.metrics.finished.WithLabelValues(string(e.State)).Inc()
-		c.event(ctx, m, corev1.EventTypeWarning, ReasonRefused, "No pod gets the edit: "+e.Reason)
+		c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonRefused, "No pod gets the edit: " + e.Reason})
 	case e.State == release.Reverted:
 		c.metrics.finished.WithLabelValues(string(e.State)).Inc()
-		c.event(ctx, m, corev1.EventTypeWarning, ReasonReverted, "The edit is taken back from all pods: "+e.Reason)
+		c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonReverted, "The edit is taken back from all pods: " + e.Reason})
 	case e.State == release.Frozen:
 		c.metrics.finished.WithLabelValues(string(e.State)).Inc()
 		c.event(ctx, m, corev1.EventTypeWarning, ReasonFrozen, "No more pods get the edit: "+e.Reason)
@@ -155,19 +157,23 @@ func (c *Controller) report(ctx context.Context, m *member, d plan.Decision, e r
 	}
 }
 
+// notice is what an Event reports.
+type notice struct{ kind, reason, text string }
+
 // event writes an Event on the object, and the log, which lasts longer.
-func (c *Controller) event(ctx context.Context, m *member, kind, reason, text string) {
+func (c *Controller) event(ctx context.Context, m *member, n notice) {
 	const most = 1000 // Of an Event's note.
+	text := n.text
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "…"
 	}
-	klog.FromContext(ctx).Info("A release", logkeys.Ref, m.ref(), logkeys.Reason, reason, logkeys.Note, text)
+	klog.FromContext(ctx).Info("A release", logkeys.Ref, m.ref(), logkeys.Reason, n.reason, logkeys.Note, text)
 	if c.cfg.DryRun {
 		return
 	}
 	c.cfg.Events.Event(&corev1.ObjectReference{
 		Kind: string(m.ref().Kind), APIVersion: "v1", Namespace: m.ref().Namespace, Name: m.ref().Name, UID: m.source.UID, ResourceVersion: m.source.Version,
-	}, kind, reason, text)
+	}, n.kind, n.reason, text)
 }
 
 // metrics are about releases.

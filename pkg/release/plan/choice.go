@@ -18,7 +18,8 @@ type chosen struct {
 	isShown  bool
 }
 
-// newChoice returns the pods that run, by their positions, with those that have the candidate already.
+// newChoice returns the pods that run, by their positions, with those that have the candidate
+// already.
 func newChoice(e release.Exposure, pods []Pod) choice {
 	var c choice
 	for _, p := range pods {
@@ -30,8 +31,8 @@ func newChoice(e release.Exposure, pods []Pod) choice {
 	return c
 }
 
-// show shows the candidate to more pods, up to a number of them. Pods that share files have it together,
-// or not at all: then a later step shows it to them.
+// show shows the candidate to more pods, up to a number of them. Pods that share files have it
+// together, or not at all: then a later step shows it to them.
 func (c choice) show(wanted int) {
 	shown := len(c.filter(func(p *chosen) bool { return p.isShown }))
 	for _, p := range c.pods {

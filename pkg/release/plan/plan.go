@@ -1,4 +1,4 @@
-// Package plan decides what to do next about a release: from what objects, pods and the clock say now,
+// Package plan decides what to do next about a release: from objects, pods and the clock,
 // and from nothing else. It does not know the API server.
 package plan
 
@@ -58,7 +58,7 @@ const (
 	// Clear: the exposures of objects without a candidate go.
 	Clear Action = "Clear"
 	// Check: the candidates are new. If a rule does not hold, they are refused, and else exposed as
-	// the decision says.
+	// the decision has.
 	Check Action = "Check"
 	// Expose: the exposures of the candidates become those of the decision.
 	Expose Action = "Expose"
@@ -206,16 +206,16 @@ func (r run) sharesFiles() bool {
 	return slices.ContainsFunc(r.Pods, func(p Pod) bool { return p.SharesWith != "" && !p.HasFailed })
 }
 
-// isUnproven reports whether pods that share files were too many for every step. Then all pods have the
-// edit for one more step, after which it can still be taken back.
+// isUnproven reports whether pods that share files were too many for every step. Then all pods have
+// the edit for one more step, after which it can still be taken back.
 func (r run) isUnproven(current release.Exposure) bool {
 	return len(r.Settings.Steps) > 0 && slices.ContainsFunc(r.Pods, func(p Pod) bool {
 		return p.SharesWith != "" && !p.HasFailed && !r.hasCandidate(current, p)
 	})
 }
 
-// again returns the exposure of the current step, if none of the pods has the candidate any more that
-// had it: they were replaced.
+// again returns the exposure of the current step, if none of the pods has the candidate any more
+// that had it: they were replaced.
 func (r run) again(current release.Exposure) (again release.Exposure, isNeeded bool) {
 	if current.Step < 1 || current.Step > len(r.Settings.Steps) {
 		return current, false
@@ -340,8 +340,8 @@ func (r run) expose(e release.Exposure) Decision {
 }
 
 // share adds pods to an exposure until a step is reached, those at the lowest positions first. Pods
-// that have the candidate keep it. A share is a threshold too, by which new pods have their part of it;
-// a number of pods is a list of them.
+// that have the candidate keep it. A share is a threshold too, by which new pods have their part of
+// it; a number of pods is a list of them.
 func (r run) share(e release.Exposure, step settings.Step) release.Exposure {
 	e.Digest = r.changed[0].Candidate // With one object that is what positions come from.
 	c := newChoice(e, r.Pods)

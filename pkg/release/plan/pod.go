@@ -10,20 +10,21 @@ type Pod struct {
 	Name, UID string
 	// Created is when it was created, by the API server's clock.
 	Created time.Time
-	// IsReady is its condition, and Changed when that last changed, by the kubelet's clock and in whole
-	// seconds.
+	// IsReady is its condition, and Changed when that last changed, by the kubelet's clock and in
+	// whole seconds.
 	IsReady bool
 	Changed time.Time
-	// Restarts counts those of all containers, and Ended is when a container last ended that was started
-	// again.
+	// Restarts counts those of all containers, and Ended is when a container last ended that was
+	// started again.
 	Restarts int
 	Ended    time.Time
-	// HasFailed says that all its containers have ended, and will not be started again.
+	// HasFailed means that all its containers have ended, and will not be started again.
 	HasFailed bool
-	// SharesWith is equal for pods that may have one set of files; empty for a pod that has its own.
+	// SharesWith is equal for pods that may have one set of files; empty for a pod that has its
+	// own.
 	SharesWith string
-	// Before is what was seen of the pod when it got the candidate; nil for nothing, if the controller
-	// has started since.
+	// Before is what was seen of the pod when it got the candidate; nil for nothing, if the
+	// controller has started since.
 	Before *Seen
 }
 
@@ -44,9 +45,9 @@ func (p Pod) seen(isNew bool) *Seen {
 // seconds.
 func (p Pod) isNew(since time.Time) bool { return !p.Created.Before(since.Truncate(time.Second)) }
 
-// failure returns what has happened to a pod since it has the candidate; empty for nothing bad. What
-// was seen of it decides. If nothing was, the clock of its node does: a pod that was not Ready anyway
-// is no failure, and a new pod may take its time.
+// failure returns what has happened to a pod since it has the candidate; empty for nothing bad. Its
+// earlier state decides. If there is none, the clock of its node decides: a pod that was not Ready
+// anyway is not a failure, and a new pod may take its time.
 func (p Pod) failure(since time.Time) string {
 	before := p.Before
 	switch {
@@ -64,10 +65,13 @@ func (p Pod) failure(since time.Time) string {
 	return ""
 }
 
-func (p Pod) failureByClock(since time.Time, isNew bool) string {
+// isNewer reports whether the pod was created at a time or later.
+func (p Pod) isNewer(since time.Time) bool { return !p.Created.Before(since) }
+
+func (p Pod) failureByClock(since time.Time) string {
 	wasReady := p.IsReady || !p.Changed.Before(since)
 	switch {
-	case isNew || !wasReady:
+	case p.isNewer(since) || !wasReady:
 	case p.HasFailed:
 		return "has failed"
 	case !p.Ended.Before(since):

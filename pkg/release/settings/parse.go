@@ -16,19 +16,19 @@ import (
 
 // Limits of the annotation.
 const (
-	mostSteps = 20
-	mostRules = 100
-	mostPods  = 1000
-	mostText  = 16 << 10
+	mostSteps         = 20
+	mostRules         = 100
+	mostPods          = 1000
+	longestAnnotation = 16 << 10
 	// longestPause is a week.
 	longestPause = 7 * 24 * time.Hour
 )
 
-// Parse reads the annotation's value: YAML, of which JSON is a part. It returns the settings or every
-// mistake.
+// Parse reads the annotation's value: YAML, of which JSON is a part. It returns the settings or
+// every mistake.
 func Parse(text string) (Settings, []Mistake) {
-	if len(text) > mostText {
-		return Settings{}, []Mistake{{Line: 1, Text: fmt.Sprintf("has %d bytes, the most is %d", len(text), mostText)}}
+	if len(text) > longestAnnotation {
+		return Settings{}, []Mistake{{Line: 1, Text: fmt.Sprintf("has %d bytes, the most is %d", len(text), longestAnnotation)}}
 	}
 	p := &parser{}
 	s := Default()
@@ -52,7 +52,8 @@ func Parse(text string) (Settings, []Mistake) {
 	return s, nil
 }
 
-// GroupOf returns the group that the annotation names, also if it has mistakes elsewhere; empty for none.
+// GroupOf returns the group that the annotation names, also if it has mistakes elsewhere; empty for
+// none.
 func GroupOf(text string) string {
 	group, _ := groupOf(text)
 	return group
@@ -246,14 +247,19 @@ func (p *parser) rule(n *yaml.Node, at string) Rule {
 			r.NotExpiredFor, hasDuration = p.duration(n, at, century), true
 		},
 	})
-	if problem := r.complete(hasDuration); problem != "" {
+	if hasDuration && r.Pair == nil && r.Key != "" {
+		p.mistake(n, at, "notExpiredFor goes with pair only")
+		return r
+	}
+	if problem := r.complete(); problem != "" {
 		p.mistake(n, at, "%s", problem)
 	}
 	return r
 }
 
-// complete adds the format that the key's name says, and returns what the rule lacks or has too much.
-func (r *Rule) complete(hasDuration bool) (problem string) {
+// complete adds the format that the key's name ends in, and returns what the rule lacks or has too
+// much.
+func (r *Rule) complete() (problem string) {
 	switch {
 	case r.Pair != nil && (r.Key != "" || r.Format != "" || r.CEL != "" || r.SchemaKey != ""):
 		return "pair goes with notExpiredFor only"
@@ -261,8 +267,6 @@ func (r *Rule) complete(hasDuration bool) (problem string) {
 		return ""
 	case r.Key == "":
 		return "names neither a key nor a pair"
-	case hasDuration:
-		return "notExpiredFor goes with pair only"
 	case r.Message != "" && r.CEL == "":
 		return "message goes with cel only"
 	case r.Format == "":
@@ -274,7 +278,7 @@ func (r *Rule) complete(hasDuration bool) (problem string) {
 	return ""
 }
 
-// formatOf returns the format that the name of a key says; empty for none.
+// formatOf returns the format that the name of a key ends in; empty for none.
 func formatOf(key string) Format {
 	switch extension := strings.TrimPrefix(strings.ToLower(path.Ext(key)), "."); extension {
 	case "yml":
@@ -300,7 +304,7 @@ func (p *parser) pair(n *yaml.Node, at string) *Pair {
 		"key":  func(n *yaml.Node, at string) { pair.Key = p.key(n, at) },
 	})
 	if pair.Cert == "" || pair.Key == "" {
-		p.mistake(n, at, "names not both: write {cert: tls.crt, key: tls.key}")
+		p.mistake(n, at, "must name both: write {cert: tls.crt, key: tls.key}")
 	}
 	return pair
 }

@@ -1,6 +1,6 @@
-// Package settings reads the annotation that makes a ConfigMap or Secret a released one: how an edit
-// is checked, and to how many pods it is shown at a time. It names every mistake. It does not know
-// objects, pods, or how a rule is checked.
+// Package settings reads the annotation that makes a ConfigMap or Secret a released one: how an
+// edit is checked, and to how many pods it is shown at a time. It names every mistake. It does not
+// know objects, pods, or how a rule is checked.
 package settings
 
 import (
@@ -13,13 +13,14 @@ import (
 
 // Settings are the value of the annotation, with defaults.
 type Settings struct {
-	// Steps are shown one after the other; then all pods get the edit. The default is [DefaultSteps].
+	// Steps are shown one after the other; then all pods get the edit. The default is
+	// [DefaultSteps].
 	Steps []Step
 	// Pause is how long each step lasts.
 	Pause time.Duration
-	// Check says what ends a release.
+	// Check is what ends a release.
 	Check Check
-	// OnFailure says what follows if the check fails.
+	// OnFailure is what follows if the check fails.
 	OnFailure OnFailure
 	// Rules must hold before the first step.
 	Rules []Rule
@@ -27,10 +28,10 @@ type Settings struct {
 	Group string
 }
 
-// DefaultPause is how long a step lasts if the annotation does not say.
+// DefaultPause is how long a step lasts if the annotation does not have it.
 const DefaultPause = 30 * time.Second
 
-// DefaultSteps are what the annotation says if it says nothing: one pod, a twentieth, a quarter.
+// DefaultSteps are the steps if the annotation has none: one pod, a twentieth, a quarter.
 func DefaultSteps() []Step { return []Step{{Pods: 1}, {Share: 0.05}, {Share: 0.25}} }
 
 // Default returns the settings of an annotation that says nothing.
@@ -58,7 +59,7 @@ const (
 // OnFailure is what follows when the check fails.
 type OnFailure string
 
-// What may follow.
+// The consequences of a failed check.
 const (
 	// Revert: no pod has the edit any more.
 	Revert OnFailure = "revert"
@@ -73,8 +74,8 @@ type Rule struct {
 	Format Format
 	// SchemaKey names the value that is the JSON Schema of this one; empty for none.
 	SchemaKey string
-	// CEL is an expression that must be true of «self»; empty for none. Message says what is wrong if
-	// it is not.
+	// CEL is an expression that must be true of «self»; empty for none. Message explains what is
+	// wrong if it is not.
 	CEL, Message string
 	// Pair is a certificate with its key.
 	Pair *Pair
@@ -129,7 +130,7 @@ func (s Settings) SameSteps(other Settings) bool {
 	return true
 }
 
-// String returns the step as a person says it: «1 pod», «5 pods», «25% of the pods».
+// String returns the step as a person reads it: «1 pod», «5 pods», «25% of the pods».
 func (s Step) String() string {
 	switch {
 	case s.Pods == 1:

@@ -93,7 +93,7 @@ func TestMistakes(t *testing.T) {
 		"validate: [{key: a.json, notExpiredFor: 1h}]":       "validate[0]: notExpiredFor goes with pair only",
 		"validate: [{key: a.json, cel: ''}]":                 "validate[0].cel: must not be empty",
 		"validate: [{key: a.json, schemaFrom: {}}]":          "validate[0].schemaFrom: names no key: write {key: app.schema.json}",
-		"validate: [{pair: {cert: c}}]":                      "validate[0].pair: names not both: write {cert: tls.crt, key: tls.key}",
+		"validate: [{pair: {cert: c}}]":                      "validate[0].pair: must name both: write {cert: tls.crt, key: tls.key}",
 		"validate: [{pair: {cert: c, key: k}, key: a.json}]": "validate[0]: pair goes with notExpiredFor only",
 		"a: &a {pause: 1s}\nvalidate: *a":                    "validate: must be a list",
 	}

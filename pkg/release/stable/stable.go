@@ -26,7 +26,7 @@ type Object struct {
 	Version string
 	// Digest is that of the data.
 	Digest string
-	// IsReleased says that it has the release annotation, whose value is Annotation.
+	// IsReleased means that it has the release annotation, whose value is Annotation.
 	IsReleased bool
 	Annotation string
 	// Label is that of a stable copy; empty for other objects.
@@ -57,7 +57,8 @@ func (o Object) WithoutData() Object {
 	return o
 }
 
-// Exposure returns what a stable copy says. One that cannot be read is another than any other one.
+// Exposure returns the exposure that a stable copy has. One that cannot be read differs from any
+// other.
 func (o Object) Exposure() release.Exposure {
 	e, err := release.ParseExposure(o.Annotations[release.ExposureAnnotation])
 	if err != nil {
@@ -66,7 +67,8 @@ func (o Object) Exposure() release.Exposure {
 	return e
 }
 
-// Together returns what stands for the release of several objects by which a stable copy was promoted.
+// Together returns what stands for the release of several objects by which a stable copy was
+// promoted.
 func (o Object) Together() string { return o.Annotations[release.TogetherAnnotation] }
 
 // IsCopyOf reports whether the object is the stable copy of another one, by its label.
@@ -84,7 +86,7 @@ func ofSecret(s *corev1.Secret) Object {
 	return Object{binaryData: s.Data, secretType: s.Type}.with(api.Secret, &s.ObjectMeta)
 }
 
-// with returns the object with what its metadata say, and with the digest.
+// with returns the object with what its metadata have, and with the digest.
 func (o Object) with(kind api.Kind, meta *metav1.ObjectMeta) Object {
 	o.Ref = api.Ref{Kind: kind, Namespace: meta.Namespace, Name: meta.Name}
 	o.UID, o.Version = meta.UID, meta.ResourceVersion
@@ -152,8 +154,8 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Write writes the annotations of a stable copy and, if it is not nil, the content of its source. It
-// fails with a conflict if the copy has another version by now.
+// Write writes the annotations of a stable copy and, if it is not nil, the content of its source.
+// It fails with a conflict if the copy has another version by now.
 func (w Writer) Write(ctx context.Context, stable Object, annotations map[string]string, source *Object) (Object, error) {
 	patch := []operation{
 		{Op: "add", Path: "/metadata/resourceVersion", Value: stable.Version},

@@ -140,7 +140,7 @@ func parseProperties(text []byte) ([]document, error) {
 	return []document{{value: value}}, nil
 }
 
-// parseINI returns an object of sections, which are objects. What comes before the first section is
+// parseINI returns an object of sections, which are objects. Keys before the first section are
 // beside the sections.
 func parseINI(text []byte) ([]document, error) {
 	file, err := ini.LoadSources(ini.LoadOptions{SkipUnrecognizableLines: false}, text)

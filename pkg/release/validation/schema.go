@@ -35,8 +35,8 @@ func (k *checker) schema(documents []document) {
 // schemaURL names the schema in its own references.
 const schemaURL = "release:///schema.json"
 
-// compile compiles a schema, which is of draft 2020-12 if it does not say another one. It may refer to
-// nothing but itself and the drafts.
+// compile compiles a schema, which is of draft 2020-12 if it does not name another one. It may
+// refer to nothing but itself and the drafts.
 func compile(text []byte) (*jsonschema.Schema, error) {
 	value, err := decodeJSON(text)
 	if err != nil {

@@ -47,8 +47,8 @@ func (p Problem) String() string {
 	return at + ": " + p.Text
 }
 
-// Check returns every problem, in the order of the rules. A rule that cannot be checked, because its
-// schema or its expression is wrong, does not hold.
+// Check returns every problem, in the order of the rules. A rule that cannot be checked, because
+// its schema or its expression is wrong, does not hold.
 func Check(rules []settings.Rule, c Content) []Problem {
 	var problems []Problem
 	for i, rule := range rules {
@@ -92,21 +92,21 @@ const mostProblems = 5
 // mostFound is how many problems are looked for.
 const mostFound = 1000
 
-// mostText is how long the text of a problem may be: an Event has 1 KiB for all.
-const mostText = 400
+// longestProblem is how long the text of a problem may be: an Event has 1 KiB for all.
+const longestProblem = 400
 
 func (k *checker) problem(key string, line int, format string, args ...any) {
 	if len(k.problems) >= mostFound {
 		return
 	}
 	text := fmt.Sprintf(format, args...)
-	if len(text) > mostText {
-		text = strings.ToValidUTF8(text[:mostText], "") + "…"
+	if len(text) > longestProblem {
+		text = strings.ToValidUTF8(text[:longestProblem], "") + "…"
 	}
 	k.problems = append(k.problems, Problem{Key: key, Line: line, Text: text})
 }
 
-// detail returns what an error says, if it may be shown.
+// detail returns the text of an error, if it may be shown.
 func (k *checker) detail(err error) string {
 	if k.content.IsSecret {
 		return ""

@@ -12,15 +12,16 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// What the owner of a source writes on it: which of its labels and annotations its copies have too, as names with commas
-// between them. A copy has these annotations as well, and there they name what it has from its source.
+// The annotations that the owner of a source writes on it: which of its labels and annotations its
+// copies have too, as names with commas between them. A copy has these annotations as well, and
+// there they name what it has from its source.
 const (
 	CopiedLabels      = api.Domain + "/copied-labels"
 	CopiedAnnotations = api.Domain + "/copied-annotations"
 )
 
-// maxCarried is how many bytes a source can have its copies carry: there may be many copies, and controllers hold this in
-// memory for each source.
+// maxCarried is how many bytes a source can have its copies carry: there may be many copies, and
+// controllers hold this in memory for each source.
 const maxCarried = 4 << 10
 
 // Carried are the labels and annotations that an object and its copies share.
@@ -33,8 +34,8 @@ func (c Carried) IsEqual(other Carried) bool {
 	return maps.Equal(c.Labels, other.Labels) && maps.Equal(c.Annotations, other.Annotations)
 }
 
-// CarriedBy returns what the annotations CopiedLabels and CopiedAnnotations of an object name and the object has. The error
-// says which annotation to correct.
+// CarriedBy returns what the annotations CopiedLabels and CopiedAnnotations of an object name and
+// the object has. The error names the annotation to correct.
 func CarriedBy(o metav1.Object) (Carried, error) {
 	labels, err := named(CopiedLabels, o.GetAnnotations(), o.GetLabels())
 	if err != nil {
@@ -114,8 +115,8 @@ func (c Carried) PutOn(o *metav1.ObjectMeta) {
 	maps.Copy(o.Annotations, c.Annotations)
 }
 
-// Patch returns the labels and annotations of a merge patch after which a copy carries this instead of before. A key with no
-// value is removed.
+// Patch returns the labels and annotations of a merge patch after which a copy carries this instead
+// of before. A key with no value is removed.
 func (c Carried) Patch(before Carried) (labels, annotations map[string]any) {
 	labels, annotations = changed(before.Labels, c.Labels), changed(before.Annotations, c.Annotations)
 	for annotation, values := range map[string]map[string]string{CopiedLabels: c.Labels, CopiedAnnotations: c.Annotations} {

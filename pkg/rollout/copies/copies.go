@@ -1,9 +1,9 @@
-// Package copies makes the immutable copies of ConfigMaps and Secrets that the revisions of workloads use: their content,
-// their name, and what they say about themselves.
+// Package copies makes the immutable copies of ConfigMaps and Secrets that the revisions of
+// workloads use: their content, their name, and their labels and annotations.
 //
-// A copy carries no labels and annotations of its source but those that the source lists: see [CarriedBy]. A tool that
-// follows its own objects by those would take the copy for one of them and delete it, and kubectl's last-applied annotation
-// would double its size.
+// A copy carries no labels and annotations of its source but those that the source lists: see
+// [CarriedBy]. A tool that follows its own objects by those would take the copy for one of them and
+// delete it, and kubectl's last-applied annotation would double its size.
 //
 // It does not know workloads, owners, clients or when a copy is needed.
 package copies
@@ -23,17 +23,19 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// What a copy says about itself.
+// The labels and annotations of a copy.
 const (
-	// Label is on every copy, and on nothing else. Its value is the LabelValue of the source's name.
+	// Label is on every copy, and on nothing else. Its value is the LabelValue of the source's
+	// name.
 	Label = api.Domain + "/copy-of"
 	// ManagedByLabel names the program that owns the object, for other tools: ManagedBy.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
-	ManagedBy      = "liveconfig-controller"
+	ManagedBy      = api.ControllerName
 
 	// SourceAnnotation names the source, such as configmap/foo.
 	SourceAnnotation = api.Domain + "/source"
-	// SourceUIDAnnotation and SourceResourceVersionAnnotation name the state of the source that the copy was made of.
+	// SourceUIDAnnotation and SourceResourceVersionAnnotation name the state of the source that the
+	// copy was made of.
 	SourceUIDAnnotation             = api.Domain + "/source-uid"
 	SourceResourceVersionAnnotation = api.Domain + "/source-resource-version"
 	// DigestAnnotation is the Digest of the content.
@@ -48,8 +50,9 @@ var ErrNotCopyable = errors.New("cannot be copied")
 // hashDigits is how many hexadecimal digits of a hash end a name.
 const hashDigits = 10
 
-// Name returns the name of the copy that has this content: foo-0123456789 for the source foo. Of a source whose name is
-// too long for that, the name is cut, and the digits stand for the whole name too.
+// Name returns the name of the copy that has this content: foo-0123456789 for the source foo. Of a
+// source whose name is too long for that, the name is cut, and the digits stand for the whole name
+// too.
 func Name(source string, d Digest) string {
 	if whole := source + "-" + digits(d); len(whole) <= validation.DNS1123SubdomainMaxLength {
 		return whole
@@ -57,8 +60,8 @@ func Name(source string, d Digest) string {
 	return cut(source, validation.DNS1123SubdomainMaxLength, sha256.Sum256([]byte(d.String()+source)))
 }
 
-// LabelValue returns what Label says on copies of a source of this name. A name that is too long for a label is cut, and
-// ends in a hash of the whole.
+// LabelValue returns the value of Label on copies of a source of this name. A name that is too long
+// for a label is cut, and ends in a hash of the whole.
 func LabelValue(source string) string {
 	if len(source) <= validation.LabelValueMaxLength {
 		return source
@@ -74,7 +77,8 @@ func cut(name string, limit int, hash Digest) string {
 
 func digits(hash Digest) string { return hex.EncodeToString(hash[:hashDigits/2]) }
 
-// OfConfigMap returns the copy of a ConfigMap, which shares no memory with it, or the error of CarriedBy. It has no owner yet.
+// OfConfigMap returns the copy of a ConfigMap, which shares no memory with it, or the error of
+// CarriedBy. It has no owner yet.
 func OfConfigMap(source *corev1.ConfigMap) (*corev1.ConfigMap, error) {
 	meta, err := meta(api.ConfigMap, source, DigestOf(source))
 	if err != nil {
@@ -89,8 +93,8 @@ func OfConfigMap(source *corev1.ConfigMap) (*corev1.ConfigMap, error) {
 	}, nil
 }
 
-// OfSecret returns the copy of a Secret, which shares no memory with it, or the error of Copyable or CarriedBy. It has no
-// owner yet.
+// OfSecret returns the copy of a Secret, which shares no memory with it, or the error of Copyable
+// or CarriedBy. It has no owner yet.
 func OfSecret(source *corev1.Secret) (*corev1.Secret, error) {
 	if err := Copyable(source); err != nil {
 		return nil, err
@@ -107,13 +111,15 @@ func OfSecret(source *corev1.Secret) (*corev1.Secret, error) {
 	}, nil
 }
 
-// Copyable reports why a Secret cannot be copied, by its type alone, and what to do instead. What the API server demands of
-// the data of other types, the source has met, so the copy meets it. The error wraps ErrNotCopyable.
+// Copyable reports why a Secret cannot be copied, by its type alone, and what to do instead. The
+// data of a source of another type are valid for the API server, and so are those of the copy. The
+// error wraps ErrNotCopyable.
 func Copyable(source *corev1.Secret) error {
 	switch source.Type {
 	case corev1.SecretTypeServiceAccountToken:
-		// One that names no account is invalid, and one that does is a second token that Kubernetes fills or deletes.
-		return fmt.Errorf("secret/%s is of type %s and %w: it is the token of one service account, which Kubernetes keeps; "+
+		// One that names no account is invalid, and one that does is a second token that Kubernetes
+		// fills or deletes.
+		return fmt.Errorf("secret/%s is of type %s and %w: it is the token of one service account, which Kubernetes manages; "+
 			"take it off the list, and mount a projected serviceAccountToken instead", source.Name, source.Type, ErrNotCopyable)
 	case corev1.SecretTypeBootstrapToken:
 		// Kubernetes deletes it when it expires, even if something uses it.
@@ -148,13 +154,13 @@ func meta(kind api.Kind, source metav1.Object, d Digest) (metav1.ObjectMeta, err
 	return made, nil
 }
 
-// Is reports whether an object with these labels says that it is a copy.
+// Is reports whether an object with these labels is marked as a copy.
 func Is(labels map[string]string) bool {
 	_, found := labels[Label]
 	return found
 }
 
-// SourceOf returns what an object with these annotations says to be a copy of.
+// SourceOf returns the source that an object with these annotations is marked as a copy of.
 func SourceOf(annotations map[string]string) (trigger.Object, error) {
 	text, found := annotations[SourceAnnotation]
 	if !found {

@@ -18,25 +18,26 @@ type Object interface {
 	*corev1.ConfigMap | *corev1.Secret
 }
 
-// Digest stands for the content of an object: its kind, data and binary data, and the type of a Secret. It is comparable.
-// The zero value is the digest of nothing.
+// Digest stands for the content of an object: its kind, data and binary data, and the type of a
+// Secret. It is comparable. The zero value is the digest of nothing.
 //
-// Anyone who can guess the content of a Secret can check the guess by its digest. So the digest is not shown to anyone
-// who cannot read it. The ten digits in the name of a copy are seen by more.
+// Anyone who can guess the content of a Secret can check the guess by its digest. So the digest is
+// not shown to anyone who cannot read it. The ten digits in the name of a copy are seen by more.
 type Digest [sha256.Size]byte
 
 // String returns sha256: and 64 digits.
 func (d Digest) String() string { return "sha256:" + hex.EncodeToString(d[:]) }
 
-// DigestOf returns the digest of an object as the API returns it. Metadata, and whether it is immutable, have no part in
-// it. Neither has stringData, which the API never returns.
+// DigestOf returns the digest of an object as the API returns it. Metadata, and whether it is
+// immutable, have no part in it. Neither has stringData, which the API never returns.
 func DigestOf[O Object](object O) Digest {
 	h := sha256.New()
 	w := writer{bufio.NewWriter(h)}
 	switch o := any(object).(type) {
 	case *corev1.ConfigMap:
 		w.text(string(api.ConfigMap))
-		// The same bytes are another content in the other map: no environment variable is made of binary data.
+		// The same bytes are another content in the other map: no environment variable is made of
+		// binary data.
 		writeMap(w, o.Data, w.text)
 		writeMap(w, o.BinaryData, w.bytes)
 	case *corev1.Secret:
@@ -67,8 +68,8 @@ func writeMap[V any](w writer, entries map[string]V, write func(V)) {
 	}
 }
 
-// writer writes each thing behind its length, so that no two lists of things make the same bytes. Its buffer keeps long
-// texts from being held a second time.
+// writer writes each thing behind its length, so that no two lists of things make the same bytes.
+// Its buffer keeps long texts from being held a second time.
 type writer struct{ *bufio.Writer }
 
 func (w writer) text(s string) {

@@ -12,14 +12,16 @@ import (
 )
 
 var (
-	// ErrDeleting is wrapped when the object is a copy, but about to go. It can be made again when it is gone.
+	// ErrDeleting is wrapped when the object is a copy, but about to go. It can be made again when
+	// it is gone.
 	ErrDeleting = errors.New("is being deleted")
-	// ErrNotThatCopy is wrapped when something else has the name of the copy. Only a person can help.
+	// ErrNotThatCopy is wrapped when something else has the name of the copy. Only a person can
+	// help.
 	ErrNotThatCopy = errors.New("is not the copy that should have this name")
 )
 
-// Verify reports why an object cannot be used as the copy that has this digest. It takes the whole object as the API
-// returns it, and believes its content rather than its annotations.
+// Verify reports why an object cannot be used as the copy that has this digest. It takes the whole
+// object as the API returns it, and believes its content rather than its annotations.
 func Verify[O Object](object O, want Digest) error {
 	o := inspect(object)
 	subject := fmt.Sprintf("%s %s/%s", o.kind.Resource(), o.GetNamespace(), o.GetName())
@@ -32,14 +34,15 @@ func Verify[O Object](object O, want Digest) error {
 	return nil
 }
 
-// IsMarked reports whether annotations say of which source an object is a copy, and of which content.
+// IsMarked reports whether annotations name the source and the content of a copy.
 func IsMarked(annotations map[string]string) bool {
 	_, err := SourceOf(annotations)
 	return err == nil && annotations[DigestAnnotation] != ""
 }
 
-// Restore returns the labels and annotations of a merge patch after which an object says again that it is the copy of a source.
-// It knows the copy by its name, which stands for the content: anybody may have changed the rest. The error wraps ErrNotThatCopy.
+// Restore returns the labels and annotations of a merge patch after which an object is marked as
+// the copy of a source again. It knows the copy by its name, which stands for the content: anybody
+// may have changed the rest. The error wraps ErrNotThatCopy.
 func Restore[O Object](object O, source trigger.Object) (labels, annotations map[string]any, err error) {
 	o := inspect(object)
 	if o.immutable == nil || !*o.immutable || o.kind != source.Kind || Name(source.Name, o.digest) != o.GetName() {
@@ -68,7 +71,8 @@ func inspect[O Object](object O) inspected {
 	return s
 }
 
-// mismatch says what is wrong with the object. It has no digests, since those of Secrets must stay secret.
+// mismatch returns what is wrong with the object. It has no digests, since those of Secrets must
+// stay secret.
 func (s inspected) mismatch(want Digest) string {
 	source, err := SourceOf(s.GetAnnotations())
 	switch {
@@ -77,7 +81,7 @@ func (s inspected) mismatch(want Digest) string {
 	case err != nil:
 		return err.Error()
 	case source.Kind != s.kind || Name(source.Name, want) != s.GetName():
-		return "it says to be a copy of " + source.String()
+		return "it is marked as a copy of " + source.String()
 	case s.immutable == nil || !*s.immutable:
 		return "it is not immutable"
 	case s.digest != want:

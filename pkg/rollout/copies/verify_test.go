@@ -40,10 +40,10 @@ func TestVerify(t *testing.T) {
 			func(s *corev1.Secret) { s.Annotations = nil }, copies.ErrNotThatCopy, "the annotation liveconfig.internal/source is missing",
 		},
 		"it says to be another's": {
-			func(s *corev1.Secret) { s.Annotations[copies.SourceAnnotation] = "secret/ssl" }, copies.ErrNotThatCopy, "it says to be a copy of secret/ssl",
+			func(s *corev1.Secret) { s.Annotations[copies.SourceAnnotation] = "secret/ssl" }, copies.ErrNotThatCopy, "it is marked as a copy of secret/ssl",
 		},
 		"it says to be another kind's": {
-			func(s *corev1.Secret) { s.Annotations[copies.SourceAnnotation] = "configmap/tls" }, copies.ErrNotThatCopy, "it says to be a copy of configmap/tls",
+			func(s *corev1.Secret) { s.Annotations[copies.SourceAnnotation] = "configmap/tls" }, copies.ErrNotThatCopy, "it is marked as a copy of configmap/tls",
 		},
 		"the annotation of the digest is not believed": {
 			func(s *corev1.Secret) { s.Data = nil }, copies.ErrNotThatCopy, "it has another content",

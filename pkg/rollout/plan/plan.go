@@ -1,6 +1,6 @@
-// Package plan decides what the rollout controller does about one workload, from what the workload says and what its
-// sources are now. It acts on a change of the sources and never on a difference between template and sources: that is why
-// an undo stays.
+// Package plan decides what the rollout controller does about one workload, from what the workload
+// has and what its sources are now. It acts on a change of the sources and never on a difference
+// between template and sources: that is why an undo stays.
 //
 // It is pure: it does not know clients, pod templates, clocks or queues.
 package plan
@@ -14,29 +14,30 @@ import (
 
 // State is what there is.
 type State struct {
-	// OptedIn says whether the workload names what it is triggered by.
+	// OptedIn reports whether the workload names what it is triggered by.
 	OptedIn bool
 	// Label is the value of trigger.RolloutLabel, empty without the label.
 	Label string
-	// Undone says whether the workload has trigger.UndoneAnnotation.
+	// Undone reports whether the workload has trigger.UndoneAnnotation.
 	Undone bool
 	// AfterUndo and WhileFailing are the annotations of these names, or their defaults.
 	AfterUndo, WhileFailing string
-	// Template is the config that the pod template says it has; nil if it says nothing.
+	// Template is the config of the pod template; nil if it has none.
 	Template trigger.Config
-	// Broken says that what the pod template says of its config cannot be read.
+	// Broken means that the config of the pod template cannot be read.
 	Broken bool
-	// Strays are copies that the template names and its config does not know, with what they are copies of.
+	// Strays are copies that the template names and its config does not know, with what they are
+	// copies of.
 	Strays map[trigger.Object]trigger.Object
 	// Used are the objects that the template names.
 	Used map[trigger.Object]bool
 	// Wanted is the config by what the sources are now.
 	Wanted trigger.Config
-	// Problem says why Wanted must not be rolled out. Empty: it may.
+	// Problem is why Wanted must not be rolled out. Empty: it may.
 	Problem string
-	// Paused says that the workload shall not be touched.
+	// Paused means that the workload shall not be touched.
 	Paused bool
-	// Failing says that a rollout of a config is under way and gets nowhere.
+	// Failing means that a rollout of a config is under way and gets nowhere.
 	Failing bool
 }
 
@@ -47,7 +48,8 @@ type Action string
 const (
 	// Rest is to do nothing.
 	Rest Action = "rest"
-	// RollOut is to make Wanted the template's config, after the quiet period and when the rate allows.
+	// RollOut is to make Wanted the template's config, after the quiet period and when the rate
+	// allows.
 	RollOut Action = "roll out"
 	// Repair is the same without waiting: somebody else has changed the template just now.
 	Repair Action = "repair"
@@ -57,7 +59,7 @@ const (
 	OptOut Action = "opt out"
 )
 
-// Held says why a wanted change is not made. The zero value is that nothing is held back.
+// Held is why a wanted change is not made. The zero value is that nothing is held back.
 type Held string
 
 // The reasons.
@@ -71,13 +73,15 @@ const (
 // Decision is an action and what it takes.
 type Decision struct {
 	Action Action
-	// Config is what the template shall say. Nil: nothing.
+	// Config is what the template must have. Nil: nothing.
 	Config trigger.Config
-	// Names say which object stands for which after the action, by what the template may name now.
+	// Names map an object to the one that replaces it by the action, by what the template may name
+	// now.
 	Names map[trigger.Object]string
-	// Label is what trigger.RolloutLabel shall say. Empty: it goes.
+	// Label is what trigger.RolloutLabel must have. Empty: it goes.
 	Label string
-	// KeepsUndone says that trigger.UndoneAnnotation stays as it is. Otherwise it goes, or is new with RecordUndo.
+	// KeepsUndone means that trigger.UndoneAnnotation stays as it is. Otherwise it goes, or is new
+	// with RecordUndo.
 	KeepsUndone bool
 	// Held is set with Rest and Repair: there is more to do, and it has to wait.
 	Held Held
@@ -98,8 +102,9 @@ func Decide(s State) Decision {
 	return d
 }
 
-// withoutTriggers undoes what the controller did to the template. If there is nothing to undo, the label stays:
-// the workload may have been taken back to a revision from before it opted in, and may come forward again.
+// withoutTriggers undoes what the controller did to the template. If there is nothing to undo, the
+// label stays: the workload may have been taken back to a revision from before it opted in, and may
+// come forward again.
 func (s State) withoutTriggers() Decision {
 	if s.Template == nil {
 		return Decision{Action: Rest, Label: s.Label}
@@ -126,8 +131,9 @@ func (s State) withTriggers() Decision {
 	}
 }
 
-// adopt takes a template over that has copies while its workload has no label: it was undone to a revision from before
-// the workload opted out, or the manifest of another workload was taken for it. It stays as it is until an edit.
+// adopt takes a template over that has copies while its workload has no label: it was undone to a
+// revision from before the workload opted out, or the manifest of another workload was taken for
+// it. It stays as it is until an edit.
 func (s State) adopt() Decision {
 	if s.Problem != "" {
 		return Decision{Action: Rest, Held: HeldByProblem}
@@ -155,7 +161,8 @@ func (s State) asRolledOut(mark trigger.Mark) Decision {
 	}
 }
 
-// asUndone is for a template that has another config than the one rolled out last, and that was noticed.
+// asUndone is for a template that has another config than the one rolled out last, and that was
+// noticed.
 func (s State) asUndone(mark trigger.Mark) Decision {
 	var d Decision
 	switch {
@@ -187,7 +194,8 @@ func (s State) rollOut(how Action) Decision {
 	return Decision{Action: how, Config: s.Wanted, Names: s.names(s.Wanted), Label: trigger.MarkOf(s.Wanted).String()}
 }
 
-// repair points a template that names sources themselves to the copies that its config says, and leaves any other.
+// repair points a template that names sources themselves to the copies that its config names, and
+// leaves any other.
 func (s State) repair(held Held) Decision {
 	if !s.IsPlain() {
 		return Decision{Action: Rest, Label: s.Label, Held: held}
@@ -197,15 +205,16 @@ func (s State) repair(held Held) Decision {
 	return d
 }
 
-// keep makes the template what its config says.
+// keep points the template to the copies that its config names.
 func (s State) keep(label string) Decision {
 	config := s.completed()
 	moved := trigger.ParseMark(label).Moved(s.Template, config)
 	return Decision{Action: Repair, Config: config, Names: s.names(config), Label: moved.String()}
 }
 
-// completed returns the template's config, with a copy also of each object that had none and that the template has begun to
-// name. The old content of such an object is not kept anywhere, so the copy is of what the object holds now.
+// completed returns the template's config, with a copy also of each object that had none and that
+// the template has begun to name. The old content of such an object is not stored anywhere, so the
+// copy is of what the object holds now.
 func (s State) completed() trigger.Config {
 	config, now := s.Template, s.Wanted.Copies()
 	for object := range s.Template.Uncopied() {
@@ -217,8 +226,8 @@ func (s State) completed() trigger.Config {
 	return config
 }
 
-// IsPlain reports whether the template names a source for which its config has a copy, or is to have one: a manifest was
-// applied.
+// IsPlain reports whether the template names a source for which its config has a copy, or is to
+// have one: a manifest was applied.
 func (s State) IsPlain() bool {
 	for object := range s.completed().Copies() {
 		if s.Used[object] {

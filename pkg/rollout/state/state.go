@@ -1,5 +1,6 @@
-// Package state decides which state the rollout of a workload's config is in, by what the workload says and what its triggers
-// hold now. Commands, Events and exit codes share its states and their texts.
+// Package state decides which state the rollout of a workload's config is in, by what the workload
+// has and what its triggers hold now. Commands, Events and exit codes share its states and their
+// texts.
 //
 // It is pure: it does not know clients, and it reads no pods.
 package state
@@ -30,6 +31,13 @@ const (
 	Done         Name = "rolled out"
 )
 
+// ReasonHeldBack is the reason of the Events about edits that the controller holds back. Their
+// texts begin with HeldBackPrefix.
+const (
+	ReasonHeldBack = "ConfigHeldBack"
+	HeldBackPrefix = "Not rolled out: "
+)
+
 // Names returns all states in the order of docs/states.md.
 func Names() []Name {
 	return []Name{NotTriggered, Pending, HeldBack, Paused, Rolling, Stuck, Undone, NoEdit, Done}
@@ -38,19 +46,20 @@ func Names() []Name {
 // Facts are what a state is decided by.
 type Facts struct {
 	Workload workload.Workload
-	// Newest are the names of the copies that the triggers would have now, and "" of those that do not exist. Triggers whose
-	// content is not known are missing.
+	// Newest are the names of the copies that the triggers would have now, and "" of those that do
+	// not exist. Triggers whose content is not known are missing.
 	Newest map[trigger.Object]string
-	// Held is why the controller holds the newest edit back, as its last Event says; empty if it says nothing.
+	// Held is why the controller holds the newest edit back, as its last Event reports; empty if it
+	// reports nothing.
 	Held string
 }
 
-// State is a state and what to say about it.
+// State is a state and its texts.
 type State struct {
 	Name Name `json:"name"`
-	// Why explains the state in one line. It is empty where the name says all.
+	// Why explains the state in one line. It is empty where the name is enough.
 	Why string `json:"why,omitempty"`
-	// Waits says that an edit has not reached the pods yet, and that it should.
+	// Waits means that an edit has not reached the pods yet, and that it should.
 	Waits bool `json:"waits"`
 }
 
@@ -188,7 +197,7 @@ func (f Facts) progress() State {
 	}
 }
 
-// undone says since when the last change is undone, and what goes on.
+// undone returns since when the last change is undone, and what goes on.
 func (f Facts) undone() string {
 	text := "the last change was undone"
 	var undone trigger.Undone
@@ -201,18 +210,18 @@ func (f Facts) undone() string {
 	return text + "; it stays so until a source is edited"
 }
 
-// ByUndo says why an edit waits after an undo, and what to type.
+// ByUndo returns why an edit waits after an undo, and what to type.
 func ByUndo(ref workload.Ref) string {
 	return fmt.Sprintf("%s was undone and %s is %s; to go on: kubectl annotate %s %s-",
 		ref, trigger.AfterUndo, trigger.Pause, ref, trigger.UndoneAnnotation)
 }
 
-// ByPause says what ends a pause.
+// ByPause returns what ends a pause.
 func ByPause(ref workload.Ref) string {
 	return "the deployment is paused; `kubectl rollout resume " + ref.String() + "` rolls out what has changed since"
 }
 
-// ByFailure says why an edit waits while a rollout fails, and what to type.
+// ByFailure returns why an edit waits while a rollout fails, and what to type.
 func ByFailure(ref workload.Ref) string {
 	return fmt.Sprintf("the rollout of the last change gets nowhere; to go back, after which this change is tried: "+
 		"kubectl rollout undo %s; to try it at once: kubectl annotate %s %s=%s", ref, ref, trigger.WhileFailing, trigger.Roll)

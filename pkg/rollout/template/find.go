@@ -11,8 +11,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// find returns the texts of a template that name objects. It shares nothing with the template that can be modified but
-// the attributes, which are only read.
+// find returns the texts of a template that name objects. It shares nothing with the template that
+// can be modified but the attributes, which are only read.
 func find(t *corev1.PodTemplateSpec, in Place) ([]text, error) {
 	f := finder{in: in}
 	if err := tooLarge(t, in); err != nil {
@@ -25,7 +25,7 @@ func find(t *corev1.PodTemplateSpec, in Place) ([]text, error) {
 // finder walks a template once.
 type finder struct {
 	in Place
-	// blind says that attributes are passed over.
+	// blind means that attributes are passed over.
 	blind    bool
 	texts    []text
 	problems []error
@@ -95,7 +95,8 @@ func (f *finder) value(at string, from *corev1.EnvVarSource) {
 	}
 }
 
-// name takes down a text that is nothing but a name. The API has always let some of them be empty: those use nothing.
+// name takes down a text that is nothing but a name. The API has always let some of them be empty:
+// those use nothing.
 func (f *finder) name(field string, kind api.Kind, name string, optional *bool, keys ...string) {
 	if name == "" {
 		return
@@ -116,7 +117,8 @@ func (f *finder) attributes(at string, all map[string]string) {
 	f.texts = append(f.texts, text{field: field, is: all[v.key], uses: v.uses(field), volume: v})
 }
 
-// needing returns the use with the keys that must exist there. Where the object is optional, no key must.
+// needing returns the use with the keys that must exist there. Where the object is optional, no key
+// must.
 func (u Use) needing(keys []string) Use {
 	if u.Optional || len(keys) == 0 {
 		return u

@@ -10,8 +10,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// maxAttributes is how many bytes the attributes of all volumes of a template may have. To read them takes far longer than to
-// write them, and anybody may write them.
+// maxAttributes is how many bytes the attributes of all volumes of a template may have. To read
+// them takes far longer than to write them, and anybody may write them.
 const maxAttributes = 128 << 10
 
 // Size returns how many bytes of attributes have to be read to know what a template uses.
@@ -33,9 +33,9 @@ func ours(v *corev1.Volume, in Place) map[string]string {
 	return v.CSI.VolumeAttributes
 }
 
-// Glance searches a template without reading attributes, and takes time in proportion to its size. It returns the uses that
-// other fields say, and the objects that attributes may name: each word of them that wanted reports true for, as a ConfigMap and
-// as a Secret.
+// Glance searches a template without reading attributes, and takes time in proportion to its size.
+// It returns the uses that other fields have, and the objects that attributes may name: each word
+// of them that wanted reports true for, as a ConfigMap and as a Secret.
 func Glance(t *corev1.PodTemplateSpec, in Place, wanted func(name string) bool) (uses []Use, mentioned map[trigger.Object]bool) {
 	f := finder{in: in, blind: true}
 	f.walk(t)

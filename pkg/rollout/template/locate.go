@@ -10,17 +10,21 @@ import (
 
 // writtenName is where the long form names a source.
 type writtenName struct {
-	// index is that of the list's element. Elements that name no source make it another than that of the source.
+	// index is that of the list's element. Elements that name no source make it another than that
+	// of the source.
 	index int
 	name  string
-	// start is where in the text the name's own characters begin, or -1 where they are not to be seen.
+	// start is where in the text the name's own characters begin, or -1 where they are not to be
+	// seen.
 	start int
-	// plain says that nothing keeps YAML from taking the name for a number, such as quotes or a tag, unless it is asText.
+	// plain means that nothing keeps YAML from taking the name for a number, such as quotes or a
+	// tag, unless it is asText.
 	plain bool
 }
 
-// locate finds where a valid text names its sources. [api.Parse] alone decides what the text means: this reader is
-// another, which knows positions, and where the two disagree there is nothing to be seen.
+// locate finds where a valid text names its sources. [api.Parse] alone decides what the text means:
+// this reader is another, which knows positions, and where the two disagree there is nothing to be
+// seen.
 func locate(text string, sources []api.Source) []writtenName {
 	names := nameNodes(text)
 	if len(names) != len(sources) {
@@ -88,8 +92,8 @@ func member(object *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// offsets returns the positions of the nodes in bytes. The reader counts characters, does not count a byte-order mark,
-// and knows more line breaks than most.
+// offsets returns the positions of the nodes in bytes. The reader counts characters, does not count
+// a byte-order mark, and knows more line breaks than most.
 func offsets(text string, names []nameNode) map[position]int {
 	const byteOrderMark, nextLine, lineSeparator, paragraphSeparator = '\ufeff', '\u0085', '\u2028', '\u2029'
 	wanted := make(map[position]bool, len(names))
@@ -120,8 +124,8 @@ func offsets(text string, names []nameNode) map[position]int {
 	return found
 }
 
-// beforeCharacters returns how many bytes of a node come before its own characters, and whether these are plain. There
-// may be tags, comments, the head of a block, and a quote.
+// beforeCharacters returns how many bytes of a node come before its own characters, and whether
+// these are plain. There may be tags, comments, the head of a block, and a quote.
 func beforeCharacters(text string) (skipped int, plain bool) {
 	const breaks = "\r\n\u0085\u2028\u2029"
 	const blanks = " \t" + breaks

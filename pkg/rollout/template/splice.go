@@ -14,7 +14,8 @@ type edit struct {
 	to         string
 }
 
-// splice returns the text with the names that are wanted, and reports whether it could put them there.
+// splice returns the text with the names that are wanted, and reports whether it could put them
+// there.
 func splice(text string, written []writtenName, want []api.Source) (string, bool) {
 	var edits []edit
 	for i, at := range written {
@@ -31,8 +32,8 @@ func splice(text string, written []writtenName, want []api.Source) (string, bool
 	return apply(text, edits)
 }
 
-// asText stands before a plain name that YAML would take for a number, such as 1e-0123456789. It is a tag, and not
-// quotes, so that the way back can distinguish it from what people write.
+// asText stands before a plain name that YAML would take for a number, such as 1e-0123456789. It is
+// a tag, and not quotes, so that the way back can distinguish it from what people write.
 const asText = "!!str "
 
 // edit returns the edit that puts another name where the name is written.

@@ -1,5 +1,5 @@
-// Package template finds where a pod template uses ConfigMaps and Secrets of its own namespace, and points the uses
-// elsewhere.
+// Package template finds where a pod template uses ConfigMaps and Secrets of its own namespace, and
+// points the uses elsewhere.
 //
 // It does not know workloads, clients, or what the objects hold and whose copies they are.
 package template
@@ -18,34 +18,38 @@ import (
 type Place struct {
 	// Namespace is the workload's, hence that of the objects.
 	Namespace string
-	// Driver is the name of the CSI driver whose volumes count. Volumes of other drivers do not count.
+	// Driver is the name of the CSI driver whose volumes count. Volumes of other drivers do not
+	// count.
 	Driver string
 }
 
 // Use is one place of a template that names an object.
 type Use struct {
 	Object trigger.Object
-	// Field is the name's place, for messages, such as spec.volumes[2].projected.sources[0].configMap.name.
+	// Field is the name's place, for messages, such as
+	// spec.volumes[2].projected.sources[0].configMap.name.
 	Field string
-	// Optional says that pods start without the object too.
+	// Optional means that pods start without the object too.
 	Optional bool
 	// Keys are those without which no pod starts, in order and each once.
 	Keys []string
-	// ByPod says that it is the pod's service account that needs to be allowed to read the object, if the driver is run
-	// that way. Else it is the node or the driver.
+	// ByPod means that it is the pod's service account that needs to be allowed to read the object,
+	// if the driver is run that way. Else it is the node or the driver.
 	ByPod bool
 }
 
 // Change is one text of a template that is to be another.
 type Change struct {
-	// Pointer is a JSON pointer (RFC 6901) from the template, such as /spec/volumes/0/configMap/name.
+	// Pointer is a JSON pointer (RFC 6901) from the template, such as
+	// /spec/volumes/0/configMap/name.
 	Pointer string
 	// To is the whole text that shall be there.
 	To string
 }
 
-// Uses returns every use of an object, in the order of the template: volumes, init containers, containers. The error
-// joins what cannot be read, each with its field; the uses in all other places are returned all the same.
+// Uses returns every use of an object, in the order of the template: volumes, init containers,
+// containers. The error joins what cannot be read, each with its field; the uses in all other
+// places are returned all the same.
 func Uses(t *corev1.PodTemplateSpec, in Place) ([]Use, error) {
 	var uses []Use
 	texts, err := find(t, in)
@@ -55,9 +59,10 @@ func Uses(t *corev1.PodTemplateSpec, in Place) ([]Use, error) {
 	return uses, err
 }
 
-// Point returns the changes after which each use of an object that has a name uses the object of that name, and of the
-// same kind, instead. An empty name changes nothing, and neither does the name that is there. The error joins what cannot
-// be read or changed, each with its field; the changes of all other places are returned all the same.
+// Point returns the changes after which each use of an object that has a name uses the object of
+// that name, and of the same kind, instead. An empty name changes nothing, and neither does the
+// name that is there. The error joins what cannot be read or changed, each with its field; the
+// changes of all other places are returned all the same.
 func Point(t *corev1.PodTemplateSpec, in Place, names map[trigger.Object]string) ([]Change, error) {
 	var changes []Change
 	texts, err := find(t, in)
@@ -107,7 +112,8 @@ func renamed(object trigger.Object, names map[trigger.Object]string) string {
 	return object.Name
 }
 
-// pointer turns a field into a JSON pointer. No field has a name that would have to be escaped there.
+// pointer turns a field into a JSON pointer. No field has a name that would have to be escaped
+// there.
 func pointer(field string) string {
 	return "/" + strings.NewReplacer(".", "/", "[", "/", "]", "").Replace(field)
 }

@@ -62,9 +62,9 @@ func sourceKeys(src api.Source) []string {
 	return keys
 }
 
-// pointed returns what the attribute that names the objects shall be. It changes the names in the text and leaves what
-// else a person wrote there as it is. A text that cannot be changed that way, such as one in which a name has an escape,
-// is written again.
+// pointed returns what the attribute that names the objects shall be. It changes the names in the
+// text and leaves what else a person wrote there as it is. A text that cannot be changed that way,
+// such as one in which a name has an escape, is written again.
 func (v *volume) pointed(names map[trigger.Object]string) (string, error) {
 	want := v.spec
 	want.Sources = slices.Clone(v.spec.Sources)
@@ -87,7 +87,8 @@ func (v *volume) pointed(names map[trigger.Object]string) (string, error) {
 	return text, v.check(text, want)
 }
 
-// check returns an error unless the text, in the place of the attribute that names the objects, means what is wanted.
+// check returns an error unless the text, in the place of the attribute that names the objects,
+// means what is wanted.
 func (v *volume) check(text string, want api.Spec) error {
 	all := maps.Clone(v.all)
 	all[v.key] = text
@@ -96,7 +97,7 @@ func (v *volume) check(text string, want api.Spec) error {
 		return err
 	}
 	if !reflect.DeepEqual(got, want) {
-		return errors.New("the text cannot be changed without changing what else it says")
+		return errors.New("the text cannot be changed without changing its other parts")
 	}
 	return nil
 }

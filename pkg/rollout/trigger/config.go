@@ -14,15 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Config says for each object that a workload is triggered by which copy of it the pods use. An object that does not
-// exist, and need not, has the empty name. An object that the pod template does not name has the Uncopied version.
+// Config maps each trigger of a workload to the copy that the pods use. An object that does not
+// exist, and need not, has the empty name. An object that the pod template does not name has the
+// Uncopied version.
 type Config map[Object]string
 
 // uncopied stands in front of a version that has no copy. No name of an object has a colon.
 const uncopied = "uncopied:"
 
-// Uncopied returns what a config has for an object that triggers a workload and that its pod template does not name: the
-// version of the object, as the name that a copy of it would have.
+// Uncopied returns what a config has for an object that triggers a workload and that its pod
+// template does not name: the version of the object, as the name that a copy of it would have.
 func Uncopied(version string) string { return uncopied + version }
 
 // ParseConfig reads the value of ConfigAnnotation. It returns none of it with an error.
@@ -107,8 +108,9 @@ func (c Config) Uncopied() map[Object]string {
 	return versions
 }
 
-// sum is a short digest, which is enough for the few configs of one workload. A version has the same sum with and
-// without a copy: a template that begins to name an object, or stops, is not an edit of the object.
+// sum is a short digest, which is enough for the few configs of one workload. A version has the
+// same sum with and without a copy: a template that begins to name an object, or stops, is not an
+// edit of the object.
 func (c Config) sum() string {
 	versions := make(Config, len(c))
 	for object, name := range c {
@@ -118,20 +120,23 @@ func (c Config) sum() string {
 	return hex.EncodeToString(digest[:8])
 }
 
-// Mark is what the RolloutLabel says. The zero value is the mark of a workload that nothing was rolled out to.
+// Mark is the value of the RolloutLabel. The zero value is the mark of a workload that nothing was
+// rolled out to.
 type Mark struct {
-	// rolled is the sum of the config that was rolled out last; undone that of the one that took its place, if it was
-	// noticed.
+	// rolled is the sum of the config that was rolled out last; undone that of the one that took
+	// its place, if it was noticed.
 	rolled, undone string
 }
 
-// nothing stands for rolled where that is empty: the value of a label cannot begin with a dot. No sum is written so.
+// nothing stands for rolled where that is empty: the value of a label cannot begin with a dot. No
+// sum is written so.
 const nothing = "none"
 
 // MarkOf is the mark of a workload to which a config was rolled out.
 func MarkOf(c Config) Mark { return Mark{rolled: c.sum()} }
 
-// ParseMark reads the value of RolloutLabel. What a controller cannot have written is a mark that fits no config.
+// ParseMark reads the value of RolloutLabel. A value that no controller can have written is a mark
+// that fits no config.
 func ParseMark(value string) Mark {
 	rolled, undone, _ := strings.Cut(value, ".")
 	if rolled == nothing {
@@ -151,16 +156,18 @@ func (m Mark) String() string {
 // IsFor reports whether the config is the one that was rolled out last.
 func (m Mark) IsFor(c Config) bool { return m.rolled == c.sum() }
 
-// IsUndoneFor reports whether it was noticed that the config took the place of the one that was rolled out last.
+// IsUndoneFor reports whether it was noticed that the config took the place of the one that was
+// rolled out last.
 func (m Mark) IsUndoneFor(c Config) bool { return m.undone == c.sum() }
 
-// IsUndone reports whether it was noticed that any other config took the place of the one that was rolled out last.
+// IsUndone reports whether it was noticed that any other config took the place of the one that was
+// rolled out last.
 func (m Mark) IsUndone() bool { return m.undone != "" }
 
 // Again returns the mark of a workload that has the config again that was rolled out last.
 func (m Mark) Again() Mark { return Mark{rolled: m.rolled} }
 
-// UndoneFor returns the mark that says so.
+// UndoneFor returns the mark of a config that was undone.
 func (m Mark) UndoneFor(c Config) Mark { return Mark{rolled: m.rolled, undone: c.sum()} }
 
 // Moved returns the mark after a template's config became another and no rollout or undo happened.

@@ -1,5 +1,6 @@
-// Package trigger holds what a user and the rollout controller write on a workload: the names of annotations and labels,
-// the objects that a workload is triggered by, and which copies of them its pods use.
+// Package trigger holds what a user and the rollout controller write on a workload: the names of
+// annotations and labels, the objects that a workload is triggered by, and which copies of them its
+// pods use.
 //
 // It does not know workloads, pod templates, clients or copies themselves.
 package trigger
@@ -16,19 +17,21 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
 
-// What users write on a workload.
+// The annotations that users write on a workload.
 const (
 	// TriggeredBy is the annotation by which a workload opts in, such as configmap/foo,secret/bar.
 	TriggeredBy = api.Domain + "/triggered-by"
-	// TriggeredByFirst is the name that TriggeredBy was first proposed under. It counts where TriggeredBy is not.
+	// TriggeredByFirst is the name that TriggeredBy was first proposed under. It counts where
+	// TriggeredBy is not.
 	TriggeredByFirst = "deployment.kubernetes.io/triggered-by"
-	// AfterUndo is the annotation that says what an edit does after an undo: Roll or Pause.
+	// AfterUndo is the annotation that decides what an edit does after an undo: Roll or Pause.
 	AfterUndo = api.Domain + "/after-undo"
-	// WhileFailing is the annotation that says what an edit does while the rollout before it is failing: Hold or Roll.
+	// WhileFailing is the annotation that decides what an edit does while the rollout before it is
+	// failing: Hold or Roll.
 	WhileFailing = api.Domain + "/while-failing"
 )
 
-// Wishes returns the annotations that say how a workload wants to be treated.
+// Wishes returns the annotations by which a workload chooses how it is treated.
 func Wishes() []string { return []string{AfterUndo, WhileFailing} }
 
 // The values of AfterUndo and WhileFailing.
@@ -38,14 +41,17 @@ const (
 	Hold  = "hold"
 )
 
-// What the controller writes.
+// The annotations and labels that the controller writes.
 const (
-	// ConfigAnnotation is on the pod template: a Config as JSON. It goes with the template, also when that is undone.
+	// ConfigAnnotation is on the pod template: a Config as JSON. It goes with the template, also
+	// when that is undone.
 	ConfigAnnotation = api.Domain + "/config"
-	// RolloutLabel is on the workload: the Mark of what was rolled out last. It is a label because `kubectl rollout undo`
-	// brings the annotations of a Deployment back with its template, and labels not.
+	// RolloutLabel is on the workload: the Mark of what was rolled out last. It is a label because
+	// `kubectl rollout undo` brings the annotations of a Deployment back with its template, and
+	// labels not.
 	RolloutLabel = api.Domain + "/rollout"
-	// UndoneAnnotation is on a workload whose last rollout was undone: an Undone as JSON. A user who removes it resumes rollouts.
+	// UndoneAnnotation is on a workload whose last rollout was undone: an Undone as JSON. A user
+	// who removes it resumes rollouts.
 	UndoneAnnotation = api.Domain + "/undone"
 )
 
@@ -80,7 +86,8 @@ func kinds(text string) (api.Kind, bool) {
 	}
 }
 
-// ParseObject reads one object, such as configmap/foo. It takes the plurals and short names of kubectl.
+// ParseObject reads one object, such as configmap/foo. It takes the plurals and short names of
+// kubectl.
 func ParseObject(text string) (Object, error) {
 	kindName, name, found := strings.Cut(text, "/")
 	kind, known := kinds(kindName)
@@ -103,11 +110,12 @@ func ParseObject(text string) (Object, error) {
 
 func isName(text string) bool { return len(validation.IsDNS1123Subdomain(text)) == 0 }
 
-// maxObjects is how many objects can trigger a workload. Each costs requests, and anybody may write the annotation.
+// maxObjects is how many objects can trigger a workload. Each costs requests, and anybody may write
+// the annotation.
 const maxObjects = 256
 
-// Parse reads a list of objects with commas between them, as the value of TriggeredBy is. It returns each once and in
-// order, and an error that lists every mistake.
+// Parse reads a list of objects with commas between them, as the value of TriggeredBy is. It
+// returns each once and in order, and an error that lists every mistake.
 func Parse(text string) ([]Object, error) {
 	if entries := strings.Count(text, ",") + 1; entries > maxObjects {
 		return nil, fmt.Errorf("has %d entries, more than %d", entries, maxObjects)
@@ -142,7 +150,8 @@ func Format(objects []Object) string {
 	return strings.Join(texts, ",")
 }
 
-// Wanted returns the value of TriggeredBy among a workload's annotations, by whichever name, and whether it is there.
+// Wanted returns the value of TriggeredBy among a workload's annotations, by whichever name, and
+// whether it is there.
 func Wanted(annotations map[string]string) (value, key string, found bool) {
 	for _, key := range []string{TriggeredBy, TriggeredByFirst} {
 		if value, found := annotations[key]; found {

@@ -7,19 +7,24 @@ import (
 
 // Progress is how far the rollout of a workload's template is, by its status.
 type Progress struct {
-	// Observed says that the status is about the template that is there now. Without it nothing below is known.
+	// Observed means that the status is about the template that is there now. Without it nothing
+	// below is known.
 	Observed bool
-	// Done says that the pods are of the template, and ready, as far as they shall be: what `kubectl rollout status` waits
-	// for. A partition keeps some pods of a StatefulSet as they are, and the rollout is done without them. It is about now:
-	// a workload whose rollout was done is not done while a pod of it restarts.
+	// Done means that the pods are of the template, and ready, as far as they shall be: what
+	// `kubectl rollout status` waits for. A partition keeps some pods of a StatefulSet as they are,
+	// and the rollout is done without them. It is about now: a workload whose rollout was done is
+	// not done while a pod of it restarts.
 	Done bool
-	// Settled says that the rollout of this template was done once, as far as the status shows it: that of a StatefulSet does.
+	// Settled means that the rollout of this template was done once, as far as the status shows it:
+	// that of a StatefulSet does.
 	Settled bool
-	// Exceeded says that a Deployment's rollout has failed by its own deadline. The other kinds have none.
+	// Exceeded means that a Deployment's rollout has failed by its own deadline. The other kinds
+	// have none.
 	Exceeded bool
-	// Patient says that the pods change when somebody deletes them (OnDelete). Such a rollout is done as soon as it is
-	// observed: it can take any time without anything being wrong, so nobody should wait for it or call it failing.
-	Patient bool
+	// OnDelete means that a pod changes only when somebody deletes it. Such a rollout is done as
+	// soon as it is observed: it can take any time without anything being wrong, so nobody should
+	// wait for it or call it failing.
+	OnDelete bool
 	// Counts are zero until Observed, so that those of another template do not pass for progress.
 	Counts Counts
 }
@@ -30,8 +35,9 @@ type Counts struct {
 	Updated, Ready, Available int32
 }
 
-// Max returns the higher of each number. A rollout makes progress when the Max since its beginning changes. One number
-// alone goes up and down as long as pods crash and restart, and that is not progress.
+// Max returns the higher of each number. A rollout makes progress when the Max since its beginning
+// changes. One number alone goes up and down as long as pods crash and restart, and that is not
+// progress.
 func (c Counts) Max(other Counts) Counts {
 	return Counts{
 		Updated:   max(c.Updated, other.Updated),
@@ -40,7 +46,8 @@ func (c Counts) Max(other Counts) Counts {
 	}
 }
 
-// progressDeadlineExceeded is the reason that Kubernetes gives for a rollout that made no progress for too long.
+// progressDeadlineExceeded is the reason that Kubernetes gives for a rollout that made no progress
+// for too long.
 const progressDeadlineExceeded = "ProgressDeadlineExceeded"
 
 func deploymentProgress(d *appsv1.Deployment) Progress {
@@ -74,12 +81,12 @@ func statefulSetProgress(s *appsv1.StatefulSet) Progress {
 		return Progress{}
 	}
 	replicas := wanted(s.Spec.Replicas)
-	patient := s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType
+	onDelete := s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType
 	return Progress{
 		Observed: true,
-		Patient:  patient,
+		OnDelete: onDelete,
 		Settled:  status.UpdateRevision != "" && status.CurrentRevision == status.UpdateRevision,
-		Done: patient ||
+		Done: onDelete ||
 			status.ReadyReplicas >= replicas && status.UpdatedReplicas >= replicas-partition(s.Spec.UpdateStrategy),
 		Counts: Counts{Updated: status.UpdatedReplicas, Ready: status.ReadyReplicas, Available: status.AvailableReplicas},
 	}
@@ -98,11 +105,11 @@ func daemonSetProgress(d *appsv1.DaemonSet) Progress {
 	if status.ObservedGeneration < d.Generation {
 		return Progress{}
 	}
-	patient := d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
+	onDelete := d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
 	return Progress{
 		Observed: true,
-		Patient:  patient,
-		Done: patient || status.UpdatedNumberScheduled >= status.DesiredNumberScheduled &&
+		OnDelete: onDelete,
+		Done: onDelete || status.UpdatedNumberScheduled >= status.DesiredNumberScheduled &&
 			status.NumberAvailable >= status.DesiredNumberScheduled,
 		Counts: Counts{Updated: status.UpdatedNumberScheduled, Ready: status.NumberReady, Available: status.NumberAvailable},
 	}

@@ -166,7 +166,7 @@ func TestProgressOfAStatefulSet(t *testing.T) {
 		"somebody has to delete the pods": {
 			onDelete,
 			status{ObservedGeneration: 7, ReadyReplicas: 2},
-			workload.Progress{Observed: true, Done: true, Patient: true, Counts: counts(0, 2, 0)},
+			workload.Progress{Observed: true, Done: true, OnDelete: true, Counts: counts(0, 2, 0)},
 		},
 		"somebody has to, and it is not yet observed": {
 			onDelete, status{ObservedGeneration: 6, ReadyReplicas: 2}, workload.Progress{},
@@ -220,7 +220,7 @@ func TestProgressOfADaemonSet(t *testing.T) {
 		"somebody has to delete the pods": {
 			appsv1.OnDeleteDaemonSetStrategyType,
 			status{ObservedGeneration: 7, DesiredNumberScheduled: 2, NumberReady: 1},
-			workload.Progress{Observed: true, Done: true, Patient: true, Counts: counts(0, 1, 0)},
+			workload.Progress{Observed: true, Done: true, OnDelete: true, Counts: counts(0, 1, 0)},
 		},
 	}
 	for name, test := range tests {

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// RevisionKind is the kind of an object in which Kubernetes keeps a revision of a workload, as the API spells it.
+// RevisionKind is the kind of an object in which Kubernetes keeps a revision of a workload, as the
+// API spells it.
 type RevisionKind string
 
 // The kinds of revisions: the first is a Deployment's, the second a StatefulSet's or DaemonSet's.
@@ -28,19 +29,19 @@ type Revision struct {
 	UID       types.UID
 	// Owner is the workload, and empty when that is gone and has left the revision behind.
 	Owner types.UID
-	// Number grows from one revision of a workload to the next, and that of an old one that is used again with it. It is 0
-	// until the Deployment's controller has given it.
+	// Number grows from one revision of a workload to the next, and that of an old one that is used
+	// again with it. It is 0 until the Deployment's controller has given it.
 	Number   int64
 	Template *corev1.PodTemplateSpec
 	// Deleting is a revision that is about to go.
 	Deleting bool
-	// Live is a ReplicaSet that has, or shall have, pods. A ControllerRevision does not say whether pods are of it, so it is
-	// never Live.
+	// Live is a ReplicaSet that has, or shall have, pods. A ControllerRevision does not show
+	// whether pods are of it, so it is never Live.
 	Live bool
 }
 
-// OwnerReference returns what makes an object stay as long as the revision does. It neither controls the object nor keeps
-// the revision from going first.
+// OwnerReference returns what makes an object stay as long as the revision does. It neither
+// controls the object nor protects the revision from going first.
 func (r Revision) OwnerReference() metav1.OwnerReference {
 	return ownerReference(string(r.Kind), r.Name, r.UID)
 }
@@ -59,8 +60,8 @@ func OfReplicaSet(s *appsv1.ReplicaSet) Revision {
 	return r
 }
 
-// OfControllerRevision returns the view of a ControllerRevision, and false for one that is not the whole template of a
-// StatefulSet or DaemonSet: anyone may store anything in such objects.
+// OfControllerRevision returns the view of a ControllerRevision, and false for one that is not the
+// whole template of a StatefulSet or DaemonSet: anyone may store anything in such objects.
 func OfControllerRevision(c *appsv1.ControllerRevision) (Revision, bool) {
 	if !ownedByWorkload(metav1.GetControllerOfNoCopy(c)) {
 		return Revision{}, false
@@ -75,8 +76,8 @@ func OfControllerRevision(c *appsv1.ControllerRevision) (Revision, bool) {
 	return r, true
 }
 
-// ownedByWorkload reports whether the controller is a StatefulSet or DaemonSet. None is well too: another may adopt what
-// a workload has left behind.
+// ownedByWorkload reports whether the controller is a StatefulSet or DaemonSet. None is well too:
+// another may adopt what a workload has left behind.
 func ownedByWorkload(owner *metav1.OwnerReference) bool {
 	if owner == nil {
 		return true
@@ -86,7 +87,8 @@ func ownedByWorkload(owner *metav1.OwnerReference) bool {
 	return group == appsv1.GroupName && (kind == StatefulSet || kind == DaemonSet)
 }
 
-// templateIn reads the data of a ControllerRevision: a patch that replaces the template of the workload.
+// templateIn reads the data of a ControllerRevision: a patch that replaces the template of the
+// workload.
 func templateIn(raw []byte) (*corev1.PodTemplateSpec, bool) {
 	var patch struct {
 		Spec struct {

@@ -1,5 +1,5 @@
-// Package workload has one view of Deployments, StatefulSets and DaemonSets, and one of the revisions that Kubernetes
-// keeps of them: their templates, and how far their rollouts are.
+// Package workload has one view of Deployments, StatefulSets and DaemonSets, and one of the
+// revisions that Kubernetes keeps of them: their templates, and how far their rollouts are.
 //
 // A view shares memory with the object it was made of and is only read.
 //
@@ -53,8 +53,8 @@ type Workload struct {
 	Progress Progress
 }
 
-// OwnerReference returns what makes an object go with the workload. It neither controls the object nor keeps the workload
-// from going first.
+// OwnerReference returns what makes an object go with the workload. It neither controls the object
+// nor protects the workload from going first.
 func (w Workload) OwnerReference() metav1.OwnerReference {
 	return ownerReference(string(w.Kind), w.Name, w.UID)
 }

@@ -151,7 +151,7 @@ func (r *review) podSpec() {
 			r.checked.Volumes++
 			ours[name] = r.volume(at, volume, csi)
 		case strings.Contains(driver, "liveconfig"):
-			r.warning(at.Field("csi", "driver"), "%q is not checked: say --driver-name if that is the name of liveconfig's driver, which here is %s",
+			r.warning(at.Field("csi", "driver"), "%q is not checked: use --driver-name if that is the name of liveconfig's driver, which here is %s",
 				driver, r.Driver)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation"
 )
 
-// released checks a ConfigMap or Secret with the release annotation, or those of a list: the annotation,
-// and the content by its rules.
+// released checks a ConfigMap or Secret with the release annotation, or those of a list: the
+// annotation, and the content by its rules.
 func (c *Checker) released(file string, document manifest.Document, at manifest.Path, data any) {
 	object, ok := data.(map[string]any)
 	if !ok {

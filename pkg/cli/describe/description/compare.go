@@ -29,8 +29,8 @@ type Fact struct {
 	Unread string
 }
 
-// Fill adds the report of its node to a pod; nil stands for none. The places are where the pod shows
-// objects, and facts are about those objects.
+// Fill adds the report of its node to a pod; nil stands for none. The places are where the pod
+// shows objects, and facts are about those objects.
 func Fill(pod *Pod, report *statusz.Report, places []versions.Place, facts map[api.Ref]Fact) {
 	pod.State = versions.Current
 	judged := versions.Pod{Name: pod.Name, UID: pod.UID, Node: pod.Node, Report: report}

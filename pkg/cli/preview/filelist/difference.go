@@ -118,7 +118,7 @@ func (c change) file(name string, before, after map[string]tree.File) string {
 	if was && is && old.Mode != next.Mode {
 		text = fmt.Sprintf("file %s/%s: mode %s -> %s\n", c.path, shown(name), octal(old.Mode), octal(next.Mode))
 	}
-	if was && is && (old.User != nil || next.User != nil) { // Else the volume's owner says it.
+	if was && is && (old.User != nil || next.User != nil) { // Else the line of the volume has its owner.
 		if before, after := ownerOf(old, c.before.Tree), ownerOf(next, c.after.Tree); before != after {
 			text += fmt.Sprintf("file %s/%s: owner %s -> %s\n", c.path, shown(name), before, after)
 		}
@@ -128,12 +128,12 @@ func (c change) file(name string, before, after map[string]tree.File) string {
 		differ = diffs.Masked
 	}
 	full := c.path + "/" + shown(name)
-	return text + differ("live/"+full, "preview/"+full, bytesOf(old, was), bytesOf(next, is))
+	return text + differ("live/"+full, "preview/"+full, contentOf(before, name), contentOf(after, name))
 }
 
-// bytesOf returns nil for a file that does not exist, and for no other.
-func bytesOf(f tree.File, exists bool) []byte {
-	switch {
+// contentOf returns the content of a file; nil only if the file does not exist.
+func contentOf(files map[string]tree.File, name string) []byte {
+	switch f, exists := files[name]; {
 	case !exists:
 		return nil
 	case f.Data == nil:

@@ -74,8 +74,9 @@ func (s *Set) Add(data any, namespace string) error {
 	return s.addPods(object, namespace)
 }
 
-// addContent takes in a ConfigMap or a Secret. What the API server refuses is an error: no driver
-// ever sees it. One whose name the API server makes up is passed over, since no pod can name it.
+// addContent takes in a ConfigMap or a Secret. An object that the API server refuses is an error:
+// no driver ever sees it. One whose name the API server makes up is passed over, since no pod can
+// name it.
 func (s *Set) addContent(object map[string]any, namespace string) error {
 	metadata, _ := object["metadata"].(map[string]any)
 	if generated, _ := metadata["generateName"].(string); generated != "" && metadata["name"] == nil {

@@ -174,8 +174,8 @@ func (b *builder) fill(spec api.Spec) error {
 	return err
 }
 
-// build returns the files. In a volume of Kubernetes' own, only files belong to a user, and fsGroup may
-// read those too.
+// build returns the files. In a volume of Kubernetes' own, only files belong to a user, and fsGroup
+// may read those too.
 func (b *builder) build(spec api.Spec, contents map[api.Ref]api.Content) (tree.Tree, error) {
 	exact, err := projection.Build(spec, b.fsGroup(), contents)
 	if err != nil || b.made.Type == Liveconfig {

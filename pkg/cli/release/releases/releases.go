@@ -90,8 +90,8 @@ func Read(ctx context.Context, client kubernetes.Interface, ref api.Ref) (Pair, 
 	return p, nil
 }
 
-// List returns the released objects of a namespace, or of all for an empty one, by namespace and name.
-// What the caller may not list is left out, and named.
+// List returns the released objects of a namespace, or of all for an empty one, by namespace and
+// name. The result leaves out objects that the caller may not list, and names them.
 func List(ctx context.Context, client kubernetes.Interface, namespace string) (refs []api.Ref, denied []error) {
 	add := func(kind api.Kind, m *metav1.ObjectMeta) {
 		if _, isReleased := m.Annotations[release.Annotation]; isReleased {

@@ -11,7 +11,7 @@ import (
 )
 
 // ParseItem reads an item as a person types it: KEY=PATH, KEY=PATH:MODE, and KEY or KEY:MODE for a
-// key under its own name. What follows the last colon is a mode if it has three or four octal
+// key under its own name. The part after the last colon is a mode if it has three or four octal
 // digits, and else a part of the path.
 func ParseItem(text string) (api.Item, error) {
 	rest, mode, err := cutMode(text)

@@ -29,11 +29,11 @@ type Mount struct {
 // spec is as it was.
 func Set(spec *corev1.PodSpec, volume corev1.Volume, mount Mount) error {
 	if problems := validation.IsDNS1123Label(volume.Name); len(problems) > 0 {
-		return fmt.Errorf("%.70q cannot be the name of a volume, say another by --name: %s", volume.Name, strings.Join(problems, "; "))
+		return fmt.Errorf("%.70q cannot be the name of a volume, use another --name: %s", volume.Name, strings.Join(problems, "; "))
 	}
 	at := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == volume.Name })
 	if at >= 0 && !isOf(spec.Volumes[at], volume.CSI.Driver) {
-		return fmt.Errorf("volume %s is there already, and is %s: say another --name, or make it one of liveconfig by "+
+		return fmt.Errorf("volume %s is there already, and is %s: use another --name, or make it one of liveconfig by "+
 			"`kubectl liveconfig convert`", volume.Name, Describe(spec.Volumes[at]))
 	}
 	staysMounted := at >= 0 && mount.Path == "" && mount.SubPath == "" && len(mount.Containers) == 0
@@ -55,7 +55,7 @@ func place(spec *corev1.PodSpec, volume corev1.Volume, mount Mount) error {
 	name := volume.Name
 	switch {
 	case mount.Path == "":
-		return errors.New("say where containers see the volume: --mount-path /etc/NAME")
+		return errors.New("name the path of the volume in containers: --mount-path /etc/NAME")
 	case !path.IsAbs(mount.Path) || strings.Contains(mount.Path, ":"):
 		return fmt.Errorf("--mount-path %q is not an absolute path without colons, such as /etc/app", mount.Path)
 	}
@@ -98,12 +98,12 @@ func free(c *corev1.Container, name, at string, ours []string) error {
 		switch {
 		case m.Name == name:
 		case there == at && slices.Contains(ours, m.Name):
-			return fmt.Errorf("container %s has volume %s at %s already: say another --mount-path, or --name %s to change that volume",
+			return fmt.Errorf("container %s has volume %s at %s already: use another --mount-path, or --name %s to change that volume",
 				c.Name, m.Name, at, m.Name)
 		case there == at:
-			return fmt.Errorf("container %s has volume %s at %s already: say another --mount-path", c.Name, m.Name, at)
+			return fmt.Errorf("container %s has volume %s at %s already: use another --mount-path", c.Name, m.Name, at)
 		case strings.HasPrefix(there, strings.TrimSuffix(at, "/")+"/"):
-			return fmt.Errorf("container %s has volume %s at %s, which is below %s, where all is read-only: say another --mount-path",
+			return fmt.Errorf("container %s has volume %s at %s, which is below %s, where all is read-only: use another --mount-path",
 				c.Name, m.Name, there, at)
 		}
 	}
@@ -155,7 +155,7 @@ func Remove(spec *corev1.PodSpec, name, driver string) error {
 	case len(names) == 0:
 		return errors.New("it has no volume of liveconfig")
 	case name == "" && len(names) > 1:
-		return fmt.Errorf("it has several volumes of liveconfig: say --name with one of %s", strings.Join(names, ", "))
+		return fmt.Errorf("it has several volumes of liveconfig: use --name with one of %s", strings.Join(names, ", "))
 	case name == "":
 		name = names[0]
 	case !slices.Contains(names, name):

@@ -58,13 +58,13 @@ func TestSetRefusesAndChangesNothing(t *testing.T) {
 		mount volumes.Mount
 		want  string
 	}{
-		"another volume has the path":     {"new", volumes.Mount{Path: "/cache/"}, "container b has volume cache at /cache already: say another --mount-path"},
+		"another volume has the path":     {"new", volumes.Mount{Path: "/cache/"}, "container b has volume cache at /cache already: use another --mount-path"},
 		"one of ours has the path":        {"new", volumes.Mount{Path: "/etc/ours"}, "or --name ours to change that volume"},
 		"another is mounted below":        {"new", volumes.Mount{Path: "/etc"}, "volume ours at /etc/ours, which is below /etc"},
 		"the name is taken":               {"cache", volumes.Mount{Path: "/x"}, "volume cache is there already, and is of type emptyDir"},
 		"the name is not valid":           {"New", volumes.Mount{Path: "/x"}, `"New" cannot be the name of a volume`},
-		"a new volume needs a path":       {"new", volumes.Mount{}, "say where containers see the volume"},
-		"and so does a container":         {"ours", volumes.Mount{Containers: []string{"a"}}, "say where containers see the volume"},
+		"a new volume needs a path":       {"new", volumes.Mount{}, "name the path of the volume in containers"},
+		"and so does a container":         {"ours", volumes.Mount{Containers: []string{"a"}}, "name the path of the volume in containers"},
 		"the path is relative":            {"new", volumes.Mount{Path: "x"}, "is not an absolute path"},
 		"the path has a colon":            {"new", volumes.Mount{Path: "/x:y"}, "is not an absolute path"},
 		"the container does not exist":    {"new", volumes.Mount{Path: "/x", Containers: []string{"a", "z"}}, `no container "z", there are: init, a, b`},

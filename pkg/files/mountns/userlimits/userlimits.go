@@ -1,5 +1,6 @@
-// Package userlimits runs a test in a new user namespace, where the test can use up what the kernel grants to a user.
-// Nothing else on the machine notices. It does not know what the test does with it.
+// Package userlimits runs a test in a new user namespace, where the test can use up what the kernel
+// grants to a user. Nothing else on the machine notices. It does not know what the test does with
+// it.
 package userlimits
 
 import (
@@ -26,9 +27,9 @@ const (
 // variable names the test for which a process has been started.
 const variable = "LIVECONFIG_USER_LIMITS"
 
-// Enter runs the test again, in a new process and user namespace, and waits for its end. Enter returns true there, and
-// false in the first process, where the test must return. Processes that the test starts are in the same namespace. The test must
-// not be a subtest.
+// Enter runs the test again, in a new process and user namespace, and waits for its end. Enter
+// returns true there, and false in the first process, where the test must return. Processes that
+// the test starts are in the same namespace. The test must not be a subtest.
 func Enter(t *testing.T) (inside bool) {
 	t.Helper()
 	if os.Getenv(variable) == t.Name() {

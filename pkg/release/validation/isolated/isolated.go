@@ -29,8 +29,8 @@ const Argument = "check-edit"
 const (
 	mostTime   = 5 * time.Second
 	mostMemory = 40 << 20
-	// leastWork is how much of the time a process must have worked, to have needed it: else the machine
-	// was busy.
+	// leastWork is how much of the time a process must have worked, to have needed it: else the
+	// machine was busy.
 	leastWork = time.Second
 )
 
@@ -68,8 +68,8 @@ type request struct {
 	Content validation.Content
 }
 
-// Check is [validation.Check]. The error is a *LimitError if the rules ask for too much, and else that
-// of a machine that could not start the process.
+// Check is [validation.Check]. The error is a *LimitError if the rules ask for too much, and else
+// that of a machine that could not start the process.
 func (c *Checker) Check(ctx context.Context, rules []settings.Rule, content validation.Content) ([]validation.Problem, error) {
 	if len(rules) == 0 {
 		return nil, nil
@@ -106,7 +106,7 @@ func (c *Checker) Check(ctx context.Context, rules []settings.Rule, content vali
 	}
 	var problems []validation.Problem
 	if err := json.Unmarshal(out.Bytes(), &problems); err != nil {
-		return nil, fmt.Errorf("read what the process that checks an edit says: %w", err)
+		return nil, fmt.Errorf("read the output of the process that checks an edit: %w", err)
 	}
 	return problems, nil
 }
