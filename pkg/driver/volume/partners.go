@@ -51,8 +51,8 @@ func (pl planner) agreeLocked(p *projection, a, b source.Key) bool {
 // isShownBesideLocked reports whether pods have the candidate of a source by the release by which another
 // copy, with these partners, was promoted. So they do not if a person has ended that release.
 func (pl planner) isShownBesideLocked(p *projection, key source.Key, promoted release.Partners) bool {
-	e := pl.exposureOf(p, key)
-	return promoted.IsPromotedWith(release.NameOf(key.Ref), e) && (e.State.IsFinal() || pl.showsCandidate(p, key, pl.sources.Get(key).Content))
+	e := pl.exposureLocked(p, key)
+	return promoted.IsPromotedWith(release.NameOf(key.Ref), e) && (e.State.IsFinal() || pl.showsCandidateLocked(p, key, pl.sources.Get(key).Content))
 }
 
 func (pl planner) partnersLocked(p *projection, key source.Key) release.Partners {

@@ -100,7 +100,7 @@ func (m *Manager) findWriter(ctx context.Context, p *projection) error {
 	case !p.phase.is(found):
 		return nil
 	case !p.mu.TryLock(): // It may be about to join one whose sync hangs: then a worker must not wait too.
-		m.queue.addAt(p, time.Now().Add(firstRetry))
+		m.queue.addAt(p, time.Now().Add(firstSyncRetry))
 		return nil
 	}
 	defer p.mu.Unlock()
@@ -147,7 +147,7 @@ func (m *Manager) joinWriterLocked(v *volume, own, writer *projection) (hasJoine
 	case writer.phase.is(gone):
 		return false, nil
 	case writer.shape.files != own.shape.files:
-		return false, refuse("adopt", v.record.VolumeID, Invalid,
+		return false, call{"adopt", v.record.VolumeID}.refuse(Invalid,
 			"its files are those of volume %s, which asks for other ones", writer.id)
 	}
 	if err := m.addReadersLocked(writer, own.keys); err != nil {

@@ -118,8 +118,8 @@ func (pl planner) showsCandidateLocked(p *projection, key source.Key, content ap
 		stable, candidate := pl.sources.Get(c.key).Content.Release, pl.sources.Get(other).Content.Release
 		isPromoted := stable != nil && (stable.Together == e.Together() ||
 			release.ParsePartners(stable.Partners).IsPromotedWith(release.NameOf(key.Ref), e))
-		beside := pl.exposureOf(p, other)
-		isShown := candidate != nil && maps.Equal(beside.With, e.With) && isShownToAll(p, beside, candidate.Digest)
+		beside := pl.exposureLocked(p, other)
+		isShown := candidate != nil && maps.Equal(beside.With, e.With) && isShownToAllLocked(p, beside, candidate.Digest)
 		if !isPromoted && !isShown {
 			return false
 		}

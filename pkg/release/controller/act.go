@@ -238,7 +238,7 @@ func (c *Controller) clean(ctx context.Context, u unit) (after time.Duration, er
 	}
 	if cached == nil {
 		c.known.unreleased(u.alone)
-		c.reports.isBack(u.alone)
+		c.reports.markFound(u.alone)
 		c.known.forget(copied)
 	}
 	if cached == nil || cached.Labels[release.StableLabel] != release.LabelOf(u.alone.Name) || c.cfg.DryRun {

@@ -133,7 +133,7 @@ func (c *Controller) reportNoCopy(ctx context.Context, m *member, err error) {
 
 // report reports what was written. after is how the unit is then.
 func (c *Controller) report(ctx context.Context, m *member, d plan.Decision, e release.Exposure, after plan.Unit) {
-	c.reports.isNew(m.ref(), ReasonRefused, "")
+	c.reports.replace(m.ref(), ReasonRefused, "")
 	steps, shown, all := m.settings.Steps, len(plan.Exposed(after)), len(plan.Running(after))
 	switch {
 	case d.Action == plan.Promote:
@@ -148,12 +148,12 @@ func (c *Controller) report(ctx context.Context, m *member, d plan.Decision, e r
 		c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonReverted, "The edit is taken back from all pods: " + e.Reason})
 	case e.State == release.Frozen:
 		c.metrics.finished.WithLabelValues(string(e.State)).Inc()
-		c.event(ctx, m, corev1.EventTypeWarning, ReasonFrozen, "No more pods get the edit: "+e.Reason)
+		c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonFrozen, "No more pods get the edit: " + e.Reason})
 	case e.Step <= len(steps):
-		c.event(ctx, m, corev1.EventTypeNormal, ReasonExposed, fmt.Sprintf("Step %d of %d (%s): the edit is shown to %d of %d pods.",
-			e.Step, len(steps), steps[e.Step-1], shown, all))
+		c.event(ctx, m, notice{corev1.EventTypeNormal, ReasonExposed, fmt.Sprintf(
+			"Step %d of %d (%s): the edit is shown to %d of %d pods.", e.Step, len(steps), steps[e.Step-1], shown, all)})
 	default:
-		c.event(ctx, m, corev1.EventTypeNormal, ReasonExposed, fmt.Sprintf("The edit is shown to all %d pods, before it is promoted.", all))
+		c.event(ctx, m, notice{corev1.EventTypeNormal, ReasonExposed, fmt.Sprintf("The edit is shown to all %d pods, before it is promoted.", all)})
 	}
 }
 

@@ -52,7 +52,7 @@ func (p Pod) failure(since time.Time) string {
 	before := p.Before
 	switch {
 	case before == nil:
-		return p.failureByClock(since.Truncate(time.Second), p.isNew(since))
+		return p.failureByClock(since.Truncate(time.Second))
 	case p.HasFailed:
 		return "has failed"
 	case p.Restarts > before.Restarts && (before.IsReady || before.IsNew):
@@ -65,13 +65,10 @@ func (p Pod) failure(since time.Time) string {
 	return ""
 }
 
-// isNewer reports whether the pod was created at a time or later.
-func (p Pod) isNewer(since time.Time) bool { return !p.Created.Before(since) }
-
 func (p Pod) failureByClock(since time.Time) string {
 	wasReady := p.IsReady || !p.Changed.Before(since)
 	switch {
-	case p.isNewer(since) || !wasReady:
+	case p.isNew(since) || !wasReady:
 	case p.HasFailed:
 		return "has failed"
 	case !p.Ended.Before(since):

@@ -68,7 +68,7 @@ func HasReadableGroup(text string) bool {
 func groupOf(text string) (group string, isReadable bool) {
 	var named struct{ Group string }
 	switch {
-	case len(text) > mostText || yaml.Unmarshal([]byte(text), &named) != nil:
+	case len(text) > longestAnnotation || yaml.Unmarshal([]byte(text), &named) != nil:
 		return "", false
 	case named.Group == "":
 		return "", true
