@@ -223,8 +223,8 @@ type Release struct {
 	Digest string
 	// IsReleased: an edit of the object is shown to few pods first.
 	IsReleased bool
-	// StableOf is the label of an object that is the stable copy of another one. Exposure, Together and
-	// Partners are its annotations.
+	// StableOf is the label of an object that is the stable copy of another one. Exposure, Together
+	// and Partners are its annotations.
 	StableOf, Exposure, Together, Partners string
 }
 

@@ -9,12 +9,14 @@ import (
 // PartnersAnnotation of the stable copy is [Partners].
 const PartnersAnnotation = api.Domain + "/released-with"
 
-// Partners says by which release a stable copy was last promoted together with each other object, by
-// [NameOf]. A release of one object alone leaves it as it is. Two copies agree if each says the same of
-// the other one. Else one of them is older, or the promotion of both is not finished.
+// Partners maps the [NameOf] of each other object to the release that last promoted it together
+// with the object of a stable copy. A release of one object alone leaves it as it is. Two copies
+// agree if each names the same release for the other one. Else one of them is older, or the
+// promotion of both is not finished.
 type Partners map[string]string
 
-// ParsePartners reads the value of [PartnersAnnotation]. A text that cannot be read names no partner.
+// ParsePartners reads the value of [PartnersAnnotation]. A text that cannot be read names no
+// partner.
 func ParsePartners(text string) Partners {
 	var p Partners
 	if text == "" || json.Unmarshal([]byte(text), &p) != nil {
@@ -54,14 +56,14 @@ func (p Partners) With(name, id string) Partners {
 	return all
 }
 
-// IsPromotedWith reports whether a copy was last promoted together with the named object by the release
-// that an exposure is of.
+// IsPromotedWith reports whether a copy was last promoted together with the named object by the
+// release that an exposure is of.
 func (p Partners) IsPromotedWith(name string, e Exposure) bool {
 	return len(e.With) > 0 && p[name] == e.release()
 }
 
-// release returns what stands for a release of several objects. It is shorter than [Exposure.Together],
-// because a copy has one for each partner.
+// release returns what stands for a release of several objects. It is shorter than
+// [Exposure.Together], because a copy has one for each partner.
 func (e Exposure) release() string {
 	const enough = 16
 	return e.Together()[:enough]

@@ -94,8 +94,8 @@ type State string
 const (
 	// Progressing: pods of one step have the candidate.
 	Progressing State = "Progressing"
-	// Promoting: a person has all pods get the candidates of a group. All have them already, and the
-	// copies follow.
+	// Promoting: a person has all pods get the candidates of a group. All have them already, and
+	// the copies follow.
 	Promoting State = "Promoting"
 	// Refused: a rule of the annotation does not hold, so no pod gets the candidate.
 	Refused State = "Refused"
@@ -128,7 +128,8 @@ type Exposure struct {
 	Since time.Time `json:"since,omitzero"`
 	// Reason explains the state in a sentence, if its name does not.
 	Reason string `json:"reason,omitempty"`
-	// Rules stands for the annotations by which the candidate was checked: by others it is checked again.
+	// Rules stands for the annotations by which the candidate was checked: by others it is checked
+	// again.
 	Rules string `json:"rules,omitempty"`
 }
 

@@ -135,8 +135,8 @@ func (c *Selector) belongs(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	return c.sets[controller.UID], nil
 }
 
-// AsCreated returns the spec that new pods of a template have. A policy of the API server may have made volumes of the
-// template volumes of the driver: the newest pod shows which.
+// AsCreated returns the spec that new pods of a template have. A policy of the API server may have
+// made volumes of the template volumes of the driver: the newest pod shows which.
 func AsCreated(template *corev1.PodSpec, pods []*corev1.Pod, driver string) *corev1.PodSpec {
 	if len(pods) == 0 {
 		return template

@@ -24,7 +24,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation/isolated"
 )
 
-// act is a command that writes the stable copy of an object, and those of the other objects of its group.
+// act is a command that writes the stable copy of an object, and those of the other objects of its
+// group.
 type act struct {
 	target
 
@@ -96,7 +97,8 @@ func (o *act) because(what string) string {
 	return text
 }
 
-// attempts is how often a command begins again because the controller, or somebody else, was faster.
+// attempts is how often a command begins again because the controller, or somebody else, was
+// faster.
 const attempts = 20
 
 // end ends a release in a state that only a newer edit or a person ends.
@@ -113,8 +115,8 @@ func (o *act) promote(ctx context.Context, args []string) error {
 	return o.steer(ctx, args, "promoted: all pods get the edit", func(u plan.Unit) plan.Decision { return plan.Promotion(u, reason) }, nil)
 }
 
-// steer does what is decided until nothing is left to do. The error is for a promotion that is decided; nil
-// if that is what the person wants.
+// steer does what is decided until nothing is left to do. The error is for a promotion that is
+// decided; nil if that is what the person wants.
 func (o *act) steer(ctx context.Context, args []string, done string, decide func(plan.Unit) plan.Decision, noPromotion error) error {
 	client, p, err := o.one(ctx, args)
 	if err != nil {

@@ -20,8 +20,8 @@ type group struct {
 	pairs []releases.Pair // Those with a copy, by name.
 }
 
-// readGroup returns the object with the others of its group. One of them must have an edit that not all
-// pods have.
+// readGroup returns the object with the others of its group. One of them must have an edit that not
+// all pods have.
 func readGroup(ctx context.Context, client kubernetes.Interface, p releases.Pair) (group, error) {
 	if p.Copy == nil {
 		return group{}, errNoCopy(p.Source.Ref)

@@ -183,8 +183,8 @@ func ageOf(v releases.View) string {
 // interval is how often --watch looks.
 const interval = 300 * time.Millisecond
 
-// follow prints a line for each news of an object, until nothing goes on. It looks again when the API
-// server could not be asked.
+// follow prints a line for each news of an object, until nothing goes on. It looks again when the
+// API server could not be asked.
 func (o *status) follow(ctx context.Context, client kubernetes.Interface, argument string) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()

@@ -13,9 +13,9 @@ import (
 // planner finds out what the files of a volume must be, by what is known of its sources now.
 type planner struct{ sources Sources }
 
-// planLocked returns the files that the sources ask for, before anything is rendered, and the objects
-// that they come from. The error names everything that is in the way. p.mu is held, unless the
-// volume is being published.
+// planLocked returns the files that the sources ask for, before anything is rendered, and the
+// objects that they come from. The error names everything that is in the way. p.mu is held, unless
+// the volume is being published.
 func (pl planner) planLocked(p *projection) (plans.Plan, map[api.Ref]api.Content, error) {
 	if early := pl.awaitPartnersLocked(p); early != nil {
 		return plans.Plan{}, nil, early

@@ -16,8 +16,8 @@ import (
 // that decides about the files is equal. Those are one file system, mounted for each of them.
 //
 // A volume that is being published has its own projection. Its publish may find a live one with the
-// same shape, and then the volume joins that. So does a volume that was found mounted, if another one
-// has its file system: at any time one projection writes a file system.
+// same shape, and then the volume joins that. So does a volume that was found mounted, if another
+// one has its file system: at any time one projection writes a file system.
 type projection struct {
 	id        string // Of the volume that the projection began with, which may be gone.
 	namespace string // Of the pods.

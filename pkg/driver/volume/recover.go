@@ -86,8 +86,8 @@ func (m *Manager) adopt(ctx context.Context, v *volume, mistake error) error {
 	return nil
 }
 
-// syncQueued syncs a projection from the queue. If the node could not say who writes the files of a
-// volume that was found mounted, it is asked again first.
+// syncQueued syncs a projection from the queue. If it is not known which
+// projection writes the files of a volume that was found mounted, the node is asked again first.
 func (m *Manager) syncQueued(ctx context.Context, p *projection) error {
 	if err := m.findWriter(ctx, p); err != nil {
 		return err
@@ -110,10 +110,10 @@ func (m *Manager) findWriter(ctx context.Context, p *projection) error {
 	return m.findWriterLocked(ctx, p)
 }
 
-// findWriterLocked finds out who writes the files of a volume that was found mounted: the projection of
-// an earlier volume on the same file system, which the volume joins, or its own. It locks the other
-// projection besides: that one never waits for a third. The error means that the node cannot say it
-// yet. Then nobody writes the files for this volume.
+// findWriterLocked finds out who writes the files of a volume that was found mounted: the
+// projection of an earlier volume on the same file system, which the volume joins, or its own. It
+// locks the other projection besides: that one never waits for a third. The error means that the
+// node does not report it yet. Then nobody writes the files for this volume.
 func (m *Manager) findWriterLocked(ctx context.Context, own *projection) error {
 	v := own.volumes[0]
 	mount, err := m.cfg.Mounts.Find(v.record.TargetPath)
@@ -138,8 +138,9 @@ func (m *Manager) findWriterLocked(ctx context.Context, own *projection) error {
 	}
 }
 
-// joinWriterLocked makes a volume one of the projection that writes its files, unless the last volume of
-// that has just gone. The error says why the files cannot be updated.
+// joinWriterLocked makes a volume one of the projection that writes its files, unless the last
+// volume of that has just gone. The error is the reason why the files
+// cannot be updated.
 func (m *Manager) joinWriterLocked(v *volume, own, writer *projection) (hasJoined bool, problem error) {
 	writer.mu.Lock()
 	defer writer.mu.Unlock()

@@ -115,8 +115,8 @@ func (r *registry) setWriter(fs volumefs.FileSystem, p *projection) {
 	r.writers[fs] = p
 }
 
-// claim returns the projection that writes a file system. The first one to ask is that projection from
-// now on, until it is gone.
+// claim returns the projection that writes a file system. The first one to ask is that projection
+// from now on, until it is gone.
 func (r *registry) claim(fs volumefs.FileSystem, p *projection) (writer *projection) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

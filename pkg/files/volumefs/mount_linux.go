@@ -101,8 +101,8 @@ type Mount struct {
 	inode        uint64 // Of the root directory.
 }
 
-// FileSystem identifies the file system of a mount, which all mounts of it have in common. No other file
-// system that exists at the same time is equal to it. The zero value identifies none.
+// FileSystem identifies the file system of a mount, which all mounts of it have in common. No other
+// file system that exists at the same time is equal to it. The zero value identifies none.
 type FileSystem struct{ mount Mount }
 
 // FileSystem returns what is mounted.

@@ -127,8 +127,8 @@ func (c *Controller) candidate(ctx context.Context, m *member) (stable.Object, e
 	return read, err
 }
 
-// write writes the stable copy of a member. after is how the unit is then. The partners are those of members that are not
-// released together with it.
+// write writes the stable copy of a member. after is how the unit is then. The partners are those
+// of members that are not released together with it.
 func (c *Controller) write(ctx context.Context, m *member, d plan.Decision, after plan.Unit, partners map[string]release.Partners) error {
 	var annotations map[string]string
 	var source *stable.Object
@@ -144,7 +144,7 @@ func (c *Controller) write(ctx context.Context, m *member, d plan.Decision, afte
 			return c.delete(ctx, *m.copy) // The next look creates it again.
 		}
 		source = &read
-		reason := "" // What a person has begun has one.
+		reason := "" // A promotion that a person has begun has one.
 		if before.Digest == e.Digest && before.State == release.Promoting {
 			reason = before.Reason
 		}

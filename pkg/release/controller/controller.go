@@ -182,7 +182,7 @@ func (c *Controller) reconcile(ctx context.Context, u unit) (after time.Duration
 		}
 	}
 	if slices.ContainsFunc(members, func(m *member) bool { return m.copy == nil }) {
-		return 0, nil // A mistake, a dry run, or the API server refuses the copy: then an Event says why.
+		return 0, nil // A mistake, a dry run, or the API server refuses the copy: then an Event has the reason.
 	}
 	for _, m := range members {
 		m.releasedAt = c.known.releasedAt(m.ref(), m.copy.CreatedAt)

@@ -23,7 +23,8 @@ type member struct {
 	settings settings.Settings
 	mistakes []settings.Mistake
 	problem  string // Why the member cannot be released, besides mistakes; empty for no reason.
-	// releasedAt is when the object was released, as far as it is known: its copy may be a newer one.
+	// releasedAt is when the object was released, as far as it is known: its copy may be a newer
+	// one.
 	releasedAt time.Time
 }
 
@@ -48,7 +49,8 @@ type knownObjects struct {
 	mu    sync.Mutex // Guards the fields below.
 	known map[object]stable.Object
 	since map[object]time.Time // When the data of the object became known.
-	// released is when the first stable copy of a released object was created that this process has seen.
+	// released is when the first stable copy of a released object was created that this process has
+	// seen.
 	released map[object]time.Time
 }
 
@@ -87,8 +89,8 @@ func (k *knownObjects) forget(o object) {
 	delete(k.since, o)
 }
 
-// releasedAt returns when an object was released, whose copy was created at a time: then, or earlier if
-// there was another copy before.
+// releasedAt returns when an object was released, whose copy was created at a time: then, or
+// earlier if there was another copy before.
 func (k *knownObjects) releasedAt(o object, created time.Time) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -169,8 +171,8 @@ func (c *Controller) members(ctx context.Context, u unit) ([]*member, error) {
 	return members, nil
 }
 
-// missing returns why a member waits that was released together with an object whose group cannot be
-// read any more: that is no reason to release the others without it. It is empty for no reason.
+// missing returns why a member waits that was released together with an object whose group cannot
+// be read any more: that is no reason to release the others without it. It is empty for no reason.
 func (c *Controller) missing(m *member, members []*member) string {
 	if m.copy == nil || m.copy.Exposure().Digest != m.source.Digest {
 		return ""
@@ -222,8 +224,8 @@ func newLastSettings() *lastSettings {
 	return &lastSettings{last: map[object]settings.Settings{}}
 }
 
-// of returns the settings of a member; while it has mistakes, those that it had before, or the defaults
-// if this process has not seen any.
+// of returns the settings of a member; while it has mistakes, those that it had before, or the
+// defaults if this process has not seen any.
 func (l *lastSettings) of(m *member) settings.Settings {
 	l.mu.Lock()
 	defer l.mu.Unlock()

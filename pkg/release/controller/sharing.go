@@ -19,8 +19,8 @@ import (
 // use is what a volume of a pod names.
 type use struct {
 	objects []object
-	// files is equal for volumes of one node that may have one set of files; empty for a volume that
-	// never shares.
+	// files is equal for volumes of one node that may have one set of files; empty for a volume
+	// that never shares.
 	files string
 }
 
@@ -28,8 +28,8 @@ func (u use) usesAny(refs map[object]time.Time) bool {
 	return slices.ContainsFunc(u.objects, func(o object) bool { _, found := refs[o]; return found })
 }
 
-// mayShare reports whether the volume of a pod, created at a time, may share its files: that is so if
-// none of its objects was released when it was mounted.
+// mayShare reports whether the volume of a pod, created at a time, may share its files: that is so
+// if none of its objects was released when it was mounted.
 func (u use) mayShare(created time.Time, released map[object]time.Time) bool {
 	return u.files != "" && u.usesAny(released) && !slices.ContainsFunc(u.objects, func(o object) bool {
 		since, found := released[o]
@@ -37,8 +37,8 @@ func (u use) mayShare(created time.Time, released map[object]time.Time) bool {
 	})
 }
 
-// withShared returns pods with SharesWith, which is equal for those that share a set of files, or share
-// one with a third pod. sets are the files of each pod.
+// withShared returns pods with SharesWith, which is equal for those that share a set of files, or
+// share one with a third pod. sets are the files of each pod.
 func withShared(pods []plan.Pod, sets [][]string) []plan.Pod {
 	first := map[string]int{} // The first pod of each set.
 	of := make([]int, len(pods))
@@ -71,8 +71,8 @@ func withShared(pods []plan.Pod, sets [][]string) []plan.Pod {
 	return pods
 }
 
-// usesOfAttributes finds the objects that volumes name. Pods of one workload have the same attributes,
-// and to parse them at each change of a pod would take long.
+// usesOfAttributes finds the objects that volumes name. Pods of one workload have the same
+// attributes, and to parse them at each change of a pod would take long.
 type usesOfAttributes struct {
 	driver, namespace string
 
@@ -129,7 +129,7 @@ func (a *usesOfAttributes) ofVolume(attributes map[string]string) use {
 func useOf(attributes map[string]string, namespace string) use {
 	spec, err := api.Parse(attributes, namespace)
 	if err != nil || spec.UpdatePolicy == api.UpdateNever {
-		return use{} // The driver says what is wrong. A volume that never updates proves nothing.
+		return use{} // The driver reports what is wrong. A volume that never updates proves nothing.
 	}
 	u := use{objects: spec.Refs()}
 	text, err := json.Marshal(spec)

@@ -30,8 +30,8 @@ func withOf(u Unit, changed []Object) map[string]string {
 	return with
 }
 
-// isWith reports whether candidates are those that an exposure names. Another resource version does not
-// matter if the content is the one that the object's own exposure is about.
+// isWith reports whether candidates are those that an exposure names. Another resource version does
+// not matter if the content is the one that the object's own exposure is about.
 func isWith(with map[string]string, changed []Object) bool {
 	return len(with) == len(changed) && !slices.ContainsFunc(changed, func(o Object) bool {
 		version, isNamed := with[o.Name]
@@ -39,8 +39,8 @@ func isWith(with map[string]string, changed []Object) bool {
 	})
 }
 
-// halfPromoted returns the objects that must be promoted because others were by the same release: those
-// cannot be taken back, and no pod may have half of a group.
+// halfPromoted returns the objects that must be promoted because others were by the same release:
+// those cannot be taken back, and no pod may have half of a group.
 func (r run) halfPromoted() (names []string) {
 	for _, o := range r.changed {
 		e := o.Exposure
@@ -55,8 +55,8 @@ func (r run) halfPromoted() (names []string) {
 	return names
 }
 
-// isBehind reports whether another object of the group says that the candidate of this one is shown
-// together with its own, while this one has an older exposure, or none. What a person has ended is not
+// isBehind reports whether the exposure of another object of the group names the candidate of this
+// one, while this one has an older exposure, or none. An exposure that a person has ended is not
 // older.
 func (r run) isBehind(o Object) bool {
 	isEnded := o.Exposure.Digest == o.Candidate && o.Exposure.State.IsFinal()

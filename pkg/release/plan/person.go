@@ -2,12 +2,12 @@ package plan
 
 import "github.com/liveconfig-csi/liveconfig/pkg/release"
 
-// End returns what a person does who takes the candidates of a unit back, or freezes them. Rest means
-// that it is done, or that there is no candidate. Promote means that it is too late: some objects of a
-// group are promoted, and the others must be.
+// End returns what a person does who takes the candidates of a unit back, or freezes them. Rest
+// means that it is done, or that there is no candidate. Promote means that it is too late: some
+// objects of a group are promoted, and the others must be.
 //
-// The objects are written in the order of their names, as the controller writes them. So of two that act
-// at the same time the first object stops one, before it has done half of it.
+// The objects are written in the order of their names, as the controller writes them. So of two
+// that act at the same time the first object stops one, before it has done half of it.
 func End(u Unit, state release.State, reason string) Decision {
 	r := newRun(u)
 	if half := r.halfPromoted(); len(half) > 0 {
@@ -32,8 +32,8 @@ func End(u Unit, state release.State, reason string) Decision {
 }
 
 // Promotion returns what a person does next who has all pods get the candidates of a unit. Those of
-// several objects are shown to all pods before the first one is promoted, and it is Rest until then.
-// Rest without a time means that it is done.
+// several objects are shown to all pods before the first one is promoted, and it is Rest until
+// then. Rest without a time means that it is done.
 func Promotion(u Unit, reason string) Decision {
 	r := newRun(u)
 	half := r.halfPromoted()

@@ -23,8 +23,8 @@ type Unit struct {
 	Pods []Pod
 	// Quiet is how long the objects of a group must be unchanged before the first step.
 	Quiet time.Duration
-	// IsHeld says that an annotation has a mistake. Then pods that have a candidate are watched, and no
-	// other pod gets one.
+	// IsHeld is whether an annotation has a mistake. Then pods that have a candidate are watched,
+	// and no other pod gets one.
 	IsHeld bool
 	Now    time.Time
 }
@@ -171,8 +171,8 @@ func (r run) watch() Decision {
 	return Decision{Action: Rest}
 }
 
-// failLeast ends a release if a pod fails that has all candidates, also those whose exposure is a write
-// behind that of others.
+// failLeast ends a release if a pod fails that has all candidates, also those whose exposure is a
+// write behind that of others.
 func (r run) failLeast() (d Decision, isNeeded bool) {
 	least := slices.MinFunc(r.changed, func(a, b Object) int { return compare(a.Exposure, b.Exposure) }).Exposure
 	isOther := func(o Object) bool {
@@ -188,8 +188,8 @@ func (r run) failLeast() (d Decision, isNeeded bool) {
 	return r.fail(least, failure), true
 }
 
-// togetherTime is how long all objects of a group are exposed to all pods before the first of them is
-// promoted: drivers hear of each by another watch.
+// togetherTime is how long all objects of a group are exposed to all pods before the first of them
+// is promoted: drivers hear of each by another watch.
 const togetherTime = time.Second
 
 // pause returns how long the current step lasts.
@@ -233,9 +233,9 @@ func (r run) isShown(e release.Exposure) bool {
 	return slices.ContainsFunc(r.Pods, func(p Pod) bool { return !p.HasFailed && r.hasCandidate(e, p) })
 }
 
-// current returns how far the release of the candidates has come. It is not under way if an object has
-// a candidate that nobody has looked at. What has ended stays so, also if an object has another
-// resource version since: only another content is a newer edit.
+// current returns how far the release of the candidates has come. It is not under way if an object
+// has a candidate that nobody has looked at. A release that has ended stays so, also if an
+// object has another resource version since: only another content is a newer edit.
 func (r run) current() (furthest release.Exposure, isUnderWay bool) {
 	for _, o := range r.changed {
 		e := o.Exposure
@@ -256,8 +256,8 @@ func (r run) current() (furthest release.Exposure, isUnderWay bool) {
 	return furthest, isUnderWay
 }
 
-// compare compares how far a release has come: what only a person does or ends is further than every
-// step, and the newest of it counts.
+// compare compares how far a release has come: what only a person does or ends is further than
+// every step, and the newest of it counts.
 func compare(a, b release.Exposure) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Since.Compare(b.Since))
 }
@@ -319,8 +319,8 @@ func (r run) next(current release.Exposure) Decision {
 	return r.expose(next)
 }
 
-// spread gives an exposure to the objects that do not have it. If all pods have the candidates by it, the
-// time until the promotion begins with the last write.
+// spread gives an exposure to the objects that do not have it. If all pods have the candidates by
+// it, the time until the promotion begins with the last write.
 func (r run) spread(e release.Exposure) Decision {
 	if !e.State.IsFinal() && e.Step > len(r.Settings.Steps) {
 		e.Since = r.Now
@@ -397,7 +397,8 @@ func Running(u Unit) []Pod {
 	return slices.DeleteFunc(slices.Clone(u.Pods), func(p Pod) bool { return p.HasFailed })
 }
 
-// shownSince reports whether a pod has a candidate, and since when the step lasts in which it has it.
+// shownSince reports whether a pod has a candidate, and since when the step lasts in which it has
+// it.
 func (u Unit) shownSince(p Pod) (since time.Time, isShown bool) {
 	for _, o := range u.Objects {
 		if o.isChanged() && o.Exposure.Shows(p.UID, o.Candidate) {
@@ -407,8 +408,8 @@ func (u Unit) shownSince(p Pod) (since time.Time, isShown bool) {
 	return time.Time{}, false
 }
 
-// Look returns what is to be remembered of the pods that have a candidate, given what was remembered of
-// them until now, by UID.
+// Look returns what is to be remembered of the pods that have a candidate, given what was
+// remembered of them until now, by UID.
 func Look(u Unit, before map[string]*Seen) map[string]*Seen {
 	seen := map[string]*Seen{}
 	for _, p := range Exposed(u) {

@@ -33,7 +33,7 @@ type Seen struct {
 	IsReady  bool
 	Changed  time.Time
 	Restarts int
-	// IsNew says that the pod has had the candidate from its first moment.
+	// IsNew is whether the pod has had the candidate from its first moment.
 	IsNew bool
 }
 

@@ -59,7 +59,8 @@ func GroupOf(text string) string {
 	return group
 }
 
-// HasReadableGroup reports whether it is known which group the annotation names, or that it names none.
+// HasReadableGroup reports whether it is known which group the annotation names, or that it names
+// none.
 func HasReadableGroup(text string) bool {
 	_, isReadable := groupOf(text)
 	return isReadable

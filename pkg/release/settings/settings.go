@@ -34,7 +34,7 @@ const DefaultPause = 30 * time.Second
 // DefaultSteps are the steps if the annotation has none: one pod, a twentieth, a quarter.
 func DefaultSteps() []Step { return []Step{{Pods: 1}, {Share: 0.05}, {Share: 0.25}} }
 
-// Default returns the settings of an annotation that says nothing.
+// Default returns the settings of an empty annotation.
 func Default() Settings {
 	return Settings{Steps: DefaultSteps(), Pause: DefaultPause, Check: CheckReady, OnFailure: Revert}
 }

@@ -249,9 +249,9 @@ func setPartners(annotations map[string]string, p release.Partners) {
 	annotations[release.PartnersAnnotation] = p.String()
 }
 
-// AgreeWith returns the annotations of a stable copy that is promoted, and not together with the other
-// objects: it says of each of them what the copy of that one says of this one, by its name. So copies agree
-// again after a release of several objects that did not promote all of them.
+// AgreeWith returns the annotations of a stable copy that is promoted, and not together with the
+// other objects: for each of them it names the release that the copy of that one names for this
+// one. So copies agree again after a release of several objects that did not promote all of them.
 func AgreeWith(annotations map[string]string, name string, others map[string]release.Partners) map[string]string {
 	annotations = clone(annotations)
 	partners := release.ParsePartners(annotations[release.PartnersAnnotation])
