@@ -250,8 +250,8 @@ func setPartners(annotations map[string]string, p release.Partners) {
 }
 
 // AgreeWith returns the annotations of a stable copy that is promoted, and not together with the
-// other objects: for each of them it names the release that the copy of that one names for this
-// one. So copies agree again after a release of several objects that did not promote all of them.
+// other objects: for each of them they name the release that its copy names for this one. So copies
+// agree again after a release of several objects that did not promote all of them.
 func AgreeWith(annotations map[string]string, name string, others map[string]release.Partners) map[string]string {
 	annotations = clone(annotations)
 	partners := release.ParsePartners(annotations[release.PartnersAnnotation])
