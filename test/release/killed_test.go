@@ -95,8 +95,11 @@ func (k *killer) wantBoth(state release.State, value int) {
 			{web.Data["a"], web.Annotations[release.ExposureAnnotation]}, {string(tls.Data["b"]), tls.Annotations[release.ExposureAnnotation]},
 		} {
 			e, err := release.ParseExposure(c[1])
-			if got := environment.Unmarked(c[0]); err != nil || e.State != state || got != strconv.Itoa(value) {
-				return fmt.Errorf("a copy has the content %s and the state %s (%v), want %d and %s", got, e.State, err, value, state)
+			if err != nil {
+				return err
+			}
+			if got := environment.Unmarked(c[0]); e.State != state || got != strconv.Itoa(value) {
+				return fmt.Errorf("a copy has the content %s and the state %s, want %d and %s", got, e.State, value, state)
 			}
 		}
 		return nil

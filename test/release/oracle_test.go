@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -80,29 +81,23 @@ func (o *oracle) record(ctx context.Context, wg *sync.WaitGroup) {
 // list records the state of a copy that a list has, and returns the version of the list.
 func (o *oracle) list(ctx context.Context, c *copyHistory, options metav1.ListOptions) (version uint64, err error) {
 	options.FieldSelector = c.selector()
-	var object runtime.Object
-	var meta metav1.ListMeta
+	var found runtime.Object
 	if c.isSecret {
-		all, err := o.Cluster.Client().CoreV1().Secrets(o.Namespace).List(ctx, options)
-		if err != nil {
-			return 0, err
-		}
-		meta = all.ListMeta
-		if len(all.Items) > 0 {
-			object = &all.Items[0]
-		}
+		found, err = o.Cluster.Client().CoreV1().Secrets(o.Namespace).List(ctx, options)
 	} else {
-		all, err := o.ConfigMaps().List(ctx, options)
-		if err != nil {
-			return 0, err
-		}
-		meta = all.ListMeta
-		if len(all.Items) > 0 {
-			object = &all.Items[0]
-		}
+		found, err = o.ConfigMaps().List(ctx, options)
 	}
-	c.add(object)
-	return strconv.ParseUint(meta.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	if err := meta.EachListItem(found, func(object runtime.Object) error { c.add(object); return nil }); err != nil {
+		return 0, err
+	}
+	list, err := meta.ListAccessor(found)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(list.GetResourceVersion(), 10, 64)
 }
 
 func (c *copyHistory) selector() string {
@@ -110,31 +105,28 @@ func (c *copyHistory) selector() string {
 }
 
 // unrecorded is the same copy without its states.
-func (c *copyHistory) unrecorded() *copyHistory {
-	return &copyHistory{name: c.name, isSecret: c.isSecret, file: c.file}
-}
+func (c *copyHistory) unrecorded() *copyHistory { return &copyHistory{name: c.name, isSecret: c.isSecret, file: c.file} }
 
-// add records the state of a copy, and reports whether the object is one.
-func (c *copyHistory) add(object runtime.Object) bool {
+// add records the state of a copy.
+func (c *copyHistory) add(object runtime.Object) {
 	var next copyState
-	var meta metav1.ObjectMeta
+	var of metav1.ObjectMeta
 	switch m := object.(type) {
 	case *corev1.ConfigMap:
-		meta, next.value = m.ObjectMeta, m.Data[c.file]
+		of, next.value = m.ObjectMeta, m.Data[c.file]
 	case *corev1.Secret:
-		meta, next.value = m.ObjectMeta, string(m.Data[c.file])
+		of, next.value = m.ObjectMeta, string(m.Data[c.file])
 	default:
-		return false
+		return
 	}
 	next.value = environment.Unmarked(next.value)
-	next.exposure, _ = release.ParseExposure(meta.Annotations[release.ExposureAnnotation])
-	next.version, _ = strconv.ParseUint(meta.ResourceVersion, 10, 64)
+	next.exposure, _ = release.ParseExposure(of.Annotations[release.ExposureAnnotation])
+	next.version, _ = strconv.ParseUint(of.ResourceVersion, 10, 64)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.states) == 0 || next.version > c.states[len(c.states)-1].version {
 		c.states = append(c.states, next)
 	}
-	return true
 }
 
 // follow records every later state, also if the API server ends the watch and does not know its version any more.
@@ -158,8 +150,8 @@ func (o *oracle) follow(ctx context.Context, c *copyHistory, since uint64) {
 			if event.Type != watch.Bookmark {
 				c.add(event.Object)
 			}
-			if meta, ok := event.Object.(metav1.Object); ok {
-				since, _ = strconv.ParseUint(meta.GetResourceVersion(), 10, 64)
+			if of, ok := event.Object.(metav1.Object); ok {
+				since, _ = strconv.ParseUint(of.GetResourceVersion(), 10, 64)
 			}
 		}
 		w.Stop()

@@ -125,11 +125,9 @@ func (s *site) edit(name string, data map[string]string) {
 }
 
 // run makes a pod that runs on the node and is ready.
-func (s *site) run(name string, attributes map[string]string) *corev1.Pod {
+func (s *site) run(name string, attributes map[string]string) {
 	s.T.Helper()
-	pod := s.publish(name, attributes)
-	s.pods = append(s.pods, pod)
-	return pod
+	s.pods = append(s.pods, s.publish(name, attributes))
 }
 
 // publish is run for a pod that does not belong to the site's pods yet.

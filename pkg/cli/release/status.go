@@ -190,43 +190,42 @@ func (o *status) follow(ctx context.Context, client kubernetes.Interface, argume
 	defer cancel()
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	last, remark := "", ""
-	var problem error // Why the object could not be looked at.
+	line, remark := "", ""
 	var v releases.View
+	var problem error // Why the last look failed.
 	for {
 		views, err := o.views(ctx, client, []string{argument})
 		switch {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil: // A look that was cut short says nothing.
 		case err != nil && !session.MayPass(err):
 			return err
 		case err != nil:
 			problem = err
-			if text := "will look again: " + err.Error(); text != remark {
-				remark = text
-				o.Remark("%s", text)
-			}
+			remark = news(remark, "will look again: "+err.Error(), func(text string) { o.Remark("%s", text) })
 		default:
 			v, problem, remark = views[0], nil, ""
-			if line := bar(v); line != last {
-				last = line
-				if _, err := io.WriteString(o.Out, line+"\n"); err != nil {
-					return err
-				}
-			}
-			if v.State == releases.Stable || v.State.HasFailed() {
-				return verdict(views)
+			line = news(line, bar(v), func(text string) { _, err = io.WriteString(o.Out, text+"\n") })
+			if err != nil || v.State == releases.Stable || v.State.HasFailed() {
+				return cmp.Or(err, verdict(views))
 			}
 		}
 		select {
 		case <-ticker.C:
-			continue
 		case <-ctx.Done():
+			if v.Object == "" || problem != nil {
+				return fmt.Errorf("look at %s for %s: %w", argument, o.timeout, cmp.Or(problem, ctx.Err()))
+			}
+			return fmt.Errorf("%s is %s after %s", v.Object, v.State, o.timeout)
 		}
-		if problem != nil || last == "" {
-			return fmt.Errorf("%s could not be looked at within %s: %w", argument, o.timeout, cmp.Or(problem, ctx.Err()))
-		}
-		return fmt.Errorf("%s is %s after %s", v.Object, v.State, o.timeout)
 	}
+}
+
+// news shows a text that is another than the last one, and returns it.
+func news(last, text string, show func(string)) string {
+	if text != last {
+		show(text)
+	}
+	return text
 }
 
 // bar returns a release as one line.

@@ -13,12 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/kubernetes/scheme"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
-
-	metadatafake "k8s.io/client-go/metadata/fake"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
@@ -58,7 +56,7 @@ func newFixture(t *testing.T, pods ...aPod) *fixture {
 	})
 	var err error
 	f.c, err = New(Config{
-		Client: f.client, Metadata: metadatafake.NewSimpleMetadataClient(scheme.Scheme), DriverName: driverName, Events: f.events,
+		Client: f.client, Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), DriverName: driverName, Events: f.events,
 		Registry: prometheus.NewRegistry(),
 		Check: func(context.Context, []settings.Rule, validation.Content) ([]validation.Problem, error) {
 			return nil, nil
