@@ -129,3 +129,30 @@ func shared(pods []plan.Pod) string {
 	slices.Sort(texts)
 	return strings.Join(texts, " ")
 }
+
+// TestALaterCopy makes no pods share files: those that came after the first object of their volume was released never have,
+// although another object joined the group later, or a copy was created again.
+func TestALaterCopy(t *testing.T) {
+	t.Parallel()
+	both := map[string]string{"sources": "[{configMap: {name: web}}, {secret: {name: tls}}]"}
+	pods := []runtime.Object{aPod{"a", "x", "1", false, volumes(both)}.object(), aPod{"b", "x", "1", false, volumes(both)}.object()}
+	known, ref := newKnownObjects(), api.Ref{Kind: api.ConfigMap, Namespace: "n", Name: "web"}
+	known.releasedAt(ref, epoch.Add(-2*time.Hour))
+	tests := map[string]struct {
+		web, tls time.Time
+		want     string
+	}{
+		"both were released later":       {epoch, epoch, "a+b"},
+		"one joins the group":            {epoch.Add(-2 * time.Hour), epoch, ""},
+		"the copy of one is created new": {known.releasedAt(ref, epoch), epoch, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			members := []*member{memberOf(api.ConfigMap, "web", tc.web), memberOf(api.Secret, "tls", tc.tls)}
+			if got := shared(podsOf(t, pods, members)); got != tc.want {
+				t.Errorf("pods that share files: %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

@@ -4,7 +4,6 @@ package plan
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -153,39 +152,6 @@ func (r run) decide() Decision {
 		return r.expose(again)
 	}
 	return r.next(current)
-}
-
-// watch ends a release whose pods fail, and brings it no further.
-func (r run) watch() Decision {
-	r.changed = slices.DeleteFunc(r.changed, func(o Object) bool { return o.Exposure.Digest != o.Candidate })
-	if len(r.changed) == 0 {
-		return Decision{Action: Rest}
-	}
-	furthest := slices.MaxFunc(r.changed, func(a, b Object) int { return compare(a.Exposure, b.Exposure) }).Exposure
-	if furthest.State.IsFinal() && !r.isSpread(furthest) {
-		return r.spread(furthest)
-	}
-	if failed, isNeeded := r.failLeast(); isNeeded {
-		return failed
-	}
-	return Decision{Action: Rest}
-}
-
-// failLeast ends a release if a pod fails that has all candidates, also those whose exposure is a write
-// behind that of others.
-func (r run) failLeast() (d Decision, isNeeded bool) {
-	least := slices.MinFunc(r.changed, func(a, b Object) int { return compare(a.Exposure, b.Exposure) }).Exposure
-	isOther := func(o Object) bool {
-		return o.Exposure.Digest != o.Candidate || !maps.Equal(o.Exposure.With, least.With)
-	}
-	if least.State != release.Progressing || slices.ContainsFunc(r.changed, isOther) {
-		return d, false
-	}
-	failure := r.failure(least)
-	if failure == "" {
-		return d, false
-	}
-	return r.fail(least, failure), true
 }
 
 // togetherTime is how long all objects of a group are exposed to all pods before the first of them is
@@ -356,71 +322,4 @@ func (r run) share(e release.Exposure, step settings.Step) release.Exposure {
 	}
 	e.Pods = c.shownFrom(e.Threshold)
 	return e
-}
-
-// failure returns why the release must not go on; empty for no reason.
-func (r run) failure(e release.Exposure) string {
-	if r.Settings.Check == settings.CheckNone || e.State == release.Promoting {
-		return ""
-	}
-	for _, p := range r.Pods {
-		if !r.hasCandidate(e, p) {
-			continue
-		}
-		if failure := p.failure(e.Since); failure != "" {
-			return fmt.Sprintf("pod %s has the edit and %s", p.Name, failure)
-		}
-	}
-	return ""
-}
-
-func (r run) hasCandidate(e release.Exposure, p Pod) bool { return e.Shows(p.UID, e.Digest) }
-
-func (r run) fail(current release.Exposure, reason string) Decision {
-	if r.Settings.OnFailure == settings.Freeze {
-		current.State, current.Since, current.Reason = release.Frozen, r.Now, reason
-		return r.expose(current)
-	}
-	return r.expose(release.Exposure{With: current.With, State: release.Reverted, Step: current.Step, Since: r.Now, Reason: reason})
-}
-
-// Exposed returns the pods that run and that the candidates of a unit are shown to.
-func Exposed(u Unit) []Pod {
-	return slices.DeleteFunc(slices.Clone(u.Pods), func(p Pod) bool {
-		_, isShown := u.shownSince(p)
-		return p.HasFailed || !isShown
-	})
-}
-
-// Running returns the pods of a unit that run.
-func Running(u Unit) []Pod {
-	return slices.DeleteFunc(slices.Clone(u.Pods), func(p Pod) bool { return p.HasFailed })
-}
-
-// shownSince reports whether a pod has a candidate, and since when the step lasts in which it has it.
-func (u Unit) shownSince(p Pod) (since time.Time, isShown bool) {
-	for _, o := range u.Objects {
-		if o.isChanged() && o.Exposure.Shows(p.UID, o.Candidate) {
-			return o.Exposure.Since, true
-		}
-	}
-	return time.Time{}, false
-}
-
-// Look returns what is to be remembered of the pods that have a candidate, given what was remembered of
-// them until now, by UID.
-func Look(u Unit, before map[string]*Seen) map[string]*Seen {
-	seen := map[string]*Seen{}
-	for _, p := range Exposed(u) {
-		since, _ := u.shownSince(p)
-		switch last := before[p.UID]; {
-		case last == nil:
-			seen[p.UID] = p.seen(p.isNew(since))
-		case last.IsReady:
-			seen[p.UID] = last
-		default:
-			seen[p.UID] = p.seen(last.IsNew)
-		}
-	}
-	return seen
 }

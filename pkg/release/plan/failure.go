@@ -1,0 +1,69 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
+)
+
+// watch ends a release whose pods fail, and brings it no further.
+func (r run) watch() Decision {
+	r.changed = slices.DeleteFunc(r.changed, func(o Object) bool { return o.Exposure.Digest != o.Candidate })
+	if len(r.changed) == 0 {
+		return Decision{Action: Rest}
+	}
+	furthest := slices.MaxFunc(r.changed, func(a, b Object) int { return compare(a.Exposure, b.Exposure) }).Exposure
+	if furthest.State.IsFinal() && !r.isSpread(furthest) {
+		return r.spread(furthest)
+	}
+	if failed, isNeeded := r.failLeast(); isNeeded {
+		return failed
+	}
+	return Decision{Action: Rest}
+}
+
+// failLeast ends a release if a pod fails that has all candidates, also those whose exposure is a write
+// behind that of others.
+func (r run) failLeast() (d Decision, isNeeded bool) {
+	least := slices.MinFunc(r.changed, func(a, b Object) int { return compare(a.Exposure, b.Exposure) }).Exposure
+	isOther := func(o Object) bool {
+		return o.Exposure.Digest != o.Candidate || !maps.Equal(o.Exposure.With, least.With)
+	}
+	if least.State != release.Progressing || slices.ContainsFunc(r.changed, isOther) {
+		return d, false
+	}
+	failure := r.failure(least)
+	if failure == "" {
+		return d, false
+	}
+	return r.fail(least, failure), true
+}
+
+// failure returns why the release must not go on; empty for no reason.
+func (r run) failure(e release.Exposure) string {
+	if r.Settings.Check == settings.CheckNone || e.State == release.Promoting {
+		return ""
+	}
+	for _, p := range r.Pods {
+		if !r.hasCandidate(e, p) {
+			continue
+		}
+		if failure := p.failure(e.Since); failure != "" {
+			return fmt.Sprintf("pod %s has the edit and %s", p.Name, failure)
+		}
+	}
+	return ""
+}
+
+func (r run) hasCandidate(e release.Exposure, p Pod) bool { return e.Shows(p.UID, e.Digest) }
+
+func (r run) fail(current release.Exposure, reason string) Decision {
+	if r.Settings.OnFailure == settings.Freeze {
+		current.State, current.Since, current.Reason = release.Frozen, r.Now, reason
+		return r.expose(current)
+	}
+	return r.expose(release.Exposure{With: current.With, State: release.Reverted, Step: current.Step, Since: r.Now, Reason: reason})
+}

@@ -1,0 +1,47 @@
+package plan
+
+import (
+	"slices"
+	"time"
+)
+
+// Exposed returns the pods that run and that the candidates of a unit are shown to.
+func Exposed(u Unit) []Pod {
+	return slices.DeleteFunc(slices.Clone(u.Pods), func(p Pod) bool {
+		_, isShown := u.shownSince(p)
+		return p.HasFailed || !isShown
+	})
+}
+
+// Running returns the pods of a unit that run.
+func Running(u Unit) []Pod {
+	return slices.DeleteFunc(slices.Clone(u.Pods), func(p Pod) bool { return p.HasFailed })
+}
+
+// shownSince reports whether a pod has a candidate, and since when the step lasts in which it has it.
+func (u Unit) shownSince(p Pod) (since time.Time, isShown bool) {
+	for _, o := range u.Objects {
+		if o.isChanged() && o.Exposure.Shows(p.UID, o.Candidate) {
+			return o.Exposure.Since, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// Look returns what is to be remembered of the pods that have a candidate, given what was remembered of
+// them until now, by UID.
+func Look(u Unit, before map[string]*Seen) map[string]*Seen {
+	seen := map[string]*Seen{}
+	for _, p := range Exposed(u) {
+		since, _ := u.shownSince(p)
+		switch last := before[p.UID]; {
+		case last == nil:
+			seen[p.UID] = p.seen(p.isNew(since))
+		case last.IsReady:
+			seen[p.UID] = last
+		default:
+			seen[p.UID] = p.seen(last.IsNew)
+		}
+	}
+	return seen
+}
