@@ -167,10 +167,9 @@ func (o *oracle) watch(ctx context.Context, c *copyHistory, options metav1.ListO
 
 // recall records the states since a version, of which there was no watch: it asks for the copy at every version until now.
 func (o *oracle) recall(ctx context.Context, c *copyHistory, since uint64) (now uint64) {
-	probe := c.unrecorded() // Older states come first.
 	for {
-		var err error
-		if now, err = o.list(ctx, probe, metav1.ListOptions{}); err == nil {
+		var err error // Older states come first.
+		if now, err = o.list(ctx, c.unrecorded(), metav1.ListOptions{}); err == nil {
 			break
 		}
 		if ctx.Err() != nil {

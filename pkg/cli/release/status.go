@@ -190,34 +190,55 @@ func (o *status) follow(ctx context.Context, client kubernetes.Interface, argume
 	defer cancel()
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	line, remark := "", ""
-	var v releases.View
-	var problem error // Why the last look failed.
+	f := follower{status: o}
 	for {
 		views, err := o.views(ctx, client, []string{argument})
-		switch {
-		case ctx.Err() != nil: // A look that was cut short says nothing.
-		case err != nil && !session.MayPass(err):
-			return err
-		case err != nil:
-			problem = err
-			remark = news(remark, "will look again: "+err.Error(), func(text string) { o.Remark("%s", text) })
-		default:
-			v, problem, remark = views[0], nil, ""
-			line = news(line, bar(v), func(text string) { _, err = io.WriteString(o.Out, text+"\n") })
-			if err != nil || v.State == releases.Stable || v.State.HasFailed() {
-				return cmp.Or(err, verdict(views))
+		if ctx.Err() == nil { // The result of a look that was cut short means nothing.
+			if isOver, err := f.see(views, err); isOver {
+				return err
 			}
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			if v.Object == "" || problem != nil {
-				return fmt.Errorf("look at %s for %s: %w", argument, o.timeout, cmp.Or(problem, ctx.Err()))
-			}
-			return fmt.Errorf("%s is %s after %s", v.Object, v.State, o.timeout)
+			return f.timeout(argument, ctx.Err())
 		}
 	}
+}
+
+// follower is what --watch has seen of an object.
+type follower struct {
+	*status
+
+	last releases.View
+	// line and remark are the last ones that were printed.
+	line, remark string
+	problem      error // Why the last look failed.
+}
+
+// see prints news, and reports whether nothing goes on, and with which error.
+func (f *follower) see(views []releases.View, err error) (isOver bool, _ error) {
+	if err != nil && !session.MayPass(err) {
+		return true, err
+	}
+	if f.problem = err; err != nil {
+		f.remark = news(f.remark, "will look again: "+err.Error(), func(text string) { f.Remark("%s", text) })
+		return false, nil
+	}
+	f.last, f.remark = views[0], ""
+	f.line = news(f.line, bar(f.last), func(text string) { _, err = io.WriteString(f.Out, text+"\n") })
+	if err != nil || f.last.State == releases.Stable || f.last.State.HasFailed() {
+		return true, cmp.Or(err, verdict(views))
+	}
+	return false, nil
+}
+
+// timeout returns the error for an object that goes on.
+func (f *follower) timeout(argument string, cause error) error {
+	if f.last.Object == "" || f.problem != nil {
+		return fmt.Errorf("look at %s for %s: %w", argument, f.status.timeout, cmp.Or(f.problem, cause))
+	}
+	return fmt.Errorf("%s is %s after %s", f.last.Object, f.last.State, f.status.timeout)
 }
 
 // news shows a text that is another than the last one, and returns it.

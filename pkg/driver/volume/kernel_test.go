@@ -230,7 +230,7 @@ func TestVolumeHasRoomForWhatAnObjectCanHold(t *testing.T) {
 	for _, policy := range []api.UpdatePolicy{api.UpdateAtomic, api.UpdateReplace, api.UpdateInPlace} {
 		for name, tt := range tests {
 			run := bubble
-			if tt.keys > 1000 { // Which takes a while.
+			if tt.keys > 1000 { // That takes a while.
 				run = bubbleShared
 			}
 			check := func(n *node) {
@@ -257,7 +257,10 @@ func TestVolumeHasRoomForWhatAnObjectCanHold(t *testing.T) {
 					n.Errorf("%d files, want %d", got, tt.keys)
 				}
 			}
-			t.Run(fmt.Sprintf("%s, %s", name, policy), func(t *testing.T) { run(t, check) })
+			t.Run(fmt.Sprintf("%s, %s", name, policy), func(t *testing.T) {
+				t.Parallel()
+				run(t, check)
+			})
 		}
 	}
 }
