@@ -221,8 +221,8 @@ func (f *follower) see(views []releases.View, err error) (isOver bool, _ error) 
 	if err != nil && !session.MayPass(err) {
 		return true, err
 	}
-	if f.problem = err; err != nil {
-		f.remark = news(f.remark, "will look again: "+err.Error(), func(text string) { f.Remark("%s", text) })
+	if f.problem = err; f.problem != nil {
+		f.remark = news(f.remark, "will look again: "+f.problem.Error(), func(text string) { f.Remark("%s", text) })
 		return false, nil
 	}
 	f.last, f.remark = views[0], ""
