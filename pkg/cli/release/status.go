@@ -193,8 +193,14 @@ func (o *status) follow(ctx context.Context, client kubernetes.Interface, argume
 	f := follower{status: o}
 	for {
 		views, err := o.views(ctx, client, []string{argument})
-		if ctx.Err() == nil { // The result of a look that was cut short means nothing.
-			if isOver, err := f.see(views, err); isOver {
+		switch {
+		case ctx.Err() != nil: // The result of a look that was cut short means nothing.
+		case err != nil && !session.MayPass(err):
+			return err
+		case err != nil:
+			f.miss(err)
+		default:
+			if isOver, err := f.see(views); isOver {
 				return err
 			}
 		}
@@ -216,15 +222,15 @@ type follower struct {
 	problem      error // Why the last look failed.
 }
 
+// miss reports why a look has failed.
+func (f *follower) miss(err error) {
+	f.problem = err
+	f.remark = news(f.remark, "will look again: "+err.Error(), func(text string) { f.Remark("%s", text) })
+}
+
 // see prints news, and reports whether nothing goes on, and with which error.
-func (f *follower) see(views []releases.View, err error) (isOver bool, _ error) {
-	if err != nil && !session.MayPass(err) {
-		return true, err
-	}
-	if f.problem = err; f.problem != nil {
-		f.remark = news(f.remark, "will look again: "+f.problem.Error(), func(text string) { f.Remark("%s", text) })
-		return false, nil
-	}
+func (f *follower) see(views []releases.View) (isOver bool, err error) {
+	f.problem = nil
 	f.last, f.remark = views[0], ""
 	f.line = news(f.line, bar(f.last), func(text string) { _, err = io.WriteString(f.Out, text+"\n") })
 	if err != nil || f.last.State == releases.Stable || f.last.State.HasFailed() {
