@@ -173,7 +173,7 @@ func TestParseFlagsRefuses(t *testing.T) {
 		"an HTTP endpoint without a port":       {"--http-endpoint=localhost", `--http-endpoint "localhost" is not host:port, such as 127.0.0.1:9809 or :9809`},
 		"a verbosity that is a word":            {"-v=high", `invalid value "high" for flag -v`},
 		"a log format that nobody knows":        {"--log-format=xml", `--log-format "xml" is not text or json`},
-		"an argument that is no flag":           {"endpoint", `unexpected argument "endpoint": everything is said with flags`},
+		"an argument that is no flag":           {"endpoint", `unexpected argument "endpoint": the program takes flags only`},
 		"a flag that nobody knows":              {"--endpont=x", "flag provided but not defined: -endpont"},
 	}
 	for name, tc := range tests {

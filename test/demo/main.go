@@ -18,7 +18,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/workdir"
 )
 
-func main() { narrator.Main(run) }
+func main() { os.Exit(narrator.Run(context.Background(), run)) }
 
 // examples is the folder whose manifests the demo uses.
 const examples = "examples/redis"

@@ -35,8 +35,8 @@ func TestA404ThatIsNotAboutTheObject(t *testing.T) {
 		}
 		return nil
 	})
-	if text := b.Get("/statusz"); !strings.Contains(text, "does not say that secret "+b.Namespace+"/cert is not found") {
-		t.Errorf("the status is %s, want it to say what was answered", text)
+	if text := b.Get("/statusz"); !strings.Contains(text, "does not report that secret "+b.Namespace+"/cert is not found") {
+		t.Errorf("the status is %s, want it to report what was answered", text)
 	}
 	front.Set()
 	if err := b.Cluster.Client().CoreV1().Secrets(b.Namespace).Delete(t.Context(), "cert", metav1.DeleteOptions{}); err != nil {

@@ -105,7 +105,9 @@ func (c *copyHistory) selector() string {
 }
 
 // unrecorded is the same copy without its states.
-func (c *copyHistory) unrecorded() *copyHistory { return &copyHistory{name: c.name, isSecret: c.isSecret, file: c.file} }
+func (c *copyHistory) unrecorded() *copyHistory {
+	return &copyHistory{name: c.name, isSecret: c.isSecret, file: c.file}
+}
 
 // add records the state of a copy.
 func (c *copyHistory) add(object runtime.Object) {

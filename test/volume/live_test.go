@@ -119,6 +119,3 @@ func bindReadOnly(from, at string) error {
 	}
 	return nil
 }
-
-// seen maps every path that a user sees in a volume to its kind, mode, owner and content.
-type seen map[string]string

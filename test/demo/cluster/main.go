@@ -23,7 +23,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 )
 
-func main() { narrator.Main(run) }
+func main() { os.Exit(narrator.Run(context.Background(), run)) }
 
 // demo is what the story needs.
 type demo struct {

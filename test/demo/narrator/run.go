@@ -15,21 +15,22 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 )
 
-// Main runs a demo in a separate mount namespace until it ends or somebody interrupts it, and exits if it fails.
-func Main(run func(ctx context.Context, args []string, out io.Writer) error) {
+// Run runs a demo in a separate mount namespace until it ends or somebody interrupts it, and returns the program's exit code.
+func Run(ctx context.Context, run func(ctx context.Context, args []string, out io.Writer) error) int {
 	outcome, err := mountns.Reexec()
 	if err == nil && !outcome.Inside {
-		os.Exit(outcome.ExitCode)
+		return outcome.ExitCode
 	}
 	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+		ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
 		err = run(ctx, os.Args[1:], os.Stdout)
 		stop()
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
 // WantGone returns an error if the volume is there, or a mount whose line in the mount table has the text.
