@@ -63,7 +63,7 @@ func TestPodsThatTheDriverWouldRefuse(t *testing.T) {
 		if !strings.HasPrefix(want.Error(), heading+": ") {
 			t.Errorf("%s: the policy says %q, the driver %q", name, said, want)
 		}
-		for _, mistake := range strings.SplitSeq(mistakes, "; ") {
+		for mistake := range strings.SplitSeq(mistakes, "; ") {
 			if !strings.Contains(want.Error(), mistake) {
 				t.Errorf("%s: the policy says %q, the driver %q", name, mistake, want)
 			}
