@@ -86,8 +86,8 @@ func (m *Manager) adopt(ctx context.Context, v *volume, mistake error) error {
 	return nil
 }
 
-// syncQueued syncs a projection from the queue. If it is not known which
-// projection writes the files of a volume that was found mounted, the node is asked again first.
+// syncQueued syncs a projection from the queue. If it is not known which projection writes the files
+// of a volume that was found mounted, the node is asked again first.
 func (m *Manager) syncQueued(ctx context.Context, p *projection) error {
 	if err := m.findWriter(ctx, p); err != nil {
 		return err
@@ -139,8 +139,7 @@ func (m *Manager) findWriterLocked(ctx context.Context, own *projection) error {
 }
 
 // joinWriterLocked makes a volume one of the projection that writes its files, unless the last
-// volume of that has just gone. The error is the reason why the files
-// cannot be updated.
+// volume of that has just gone. The error is the reason why the files cannot be updated.
 func (m *Manager) joinWriterLocked(v *volume, own, writer *projection) (hasJoined bool, problem error) {
 	writer.mu.Lock()
 	defer writer.mu.Unlock()
