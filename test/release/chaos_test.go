@@ -221,7 +221,11 @@ func (c *chaos) restartDriver() {
 
 func (c *chaos) outage() {
 	must(c.T, c.Cluster.KillAPIServer())
-	<-time.After(time.Duration(soak.Rounds(500, c.random.IntN(20_000))) * time.Millisecond)
+	milliseconds := soak.Rounds(500, c.random.IntN(5000))
+	if c.random.IntN(10) == 0 {
+		milliseconds = soak.Rounds(500, 60_000) // As long as an upgrade of the control plane may take.
+	}
+	<-time.After(time.Duration(milliseconds) * time.Millisecond)
 	must(c.T, c.Cluster.StartAPIServer(c.T.Context()))
 }
 
