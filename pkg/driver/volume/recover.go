@@ -86,8 +86,8 @@ func (m *Manager) adopt(ctx context.Context, v *volume, mistake error) error {
 	return nil
 }
 
-// syncQueued syncs a projection from the queue. If it is not known which projection writes the files
-// of a volume that was found mounted, the node is asked again first.
+// syncQueued syncs a projection from the queue. If it is not known which projection writes the
+// files of a volume that was found mounted, the node is asked again first.
 func (m *Manager) syncQueued(ctx context.Context, p *projection) error {
 	if err := m.findWriter(ctx, p); err != nil {
 		return err
