@@ -54,12 +54,11 @@ func numbered(namespace string, i int) api.Ref {
 }
 
 // acquireMany acquires the objects of a namespace from one number up to another.
-func (b *bench) acquireMany(namespace string, from, to int) (releases []func()) {
+func (b *bench) acquireMany(namespace string, from, to int) {
 	b.t.Helper()
 	for i := from; i < to; i++ {
-		releases = append(releases, b.acquire(numbered(namespace, i)))
+		b.acquire(numbered(namespace, i))
 	}
-	return releases
 }
 
 // synced returns how many of those objects are known.
