@@ -83,7 +83,7 @@ bin/watchers: setup ## get programs that watch files, unless they are there
 
 .PHONY: bin/vm
 bin/vm: ## get the emulator and Debian's kernels, unless they are there
-	@test/setup.sh qemu-system-x86 qemu-system-arm
+	@test/setup.sh qemu-system-x86 qemu-system-arm bzip2
 	@test/tools/kernels.sh
 
 ##@ Test

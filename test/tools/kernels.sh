@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Fetches Debian's kernels and busybox for virtual machines into bin/vm, without installing them: a folder for each processor
-# and kernel, such as bin/vm/amd64-6.1. It needs apt and no root, and does not touch this machine's lists of packages.
+# and kernel, such as bin/vm/amd64-6.1. It compiles Debian's policy of SELinux to bin/vm/selinux/policy. It needs apt and no
+# root, and does not touch this machine's lists of packages.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 out=$root/bin/vm
 # PROCESSOR RELEASE-OF-DEBIAN VERSION: each is the newest kernel of that version in that release.
 kernels=("amd64 bookworm 6.1" "amd64 trixie 6.12" "arm64 bookworm 6.1")
-wanted="$(sha256sum <"${BASH_SOURCE[0]}")"
+rules=$root/test/vm/policy.cil # Added to Debian's.
+wanted="$(cat "${BASH_SOURCE[0]}" "$rules" | sha256sum)"
 
 [[ $(cat "$out/.packages" 2>/dev/null) != "$wanted" ]] || exit 0
 for program in apt-get dpkg-deb; do
@@ -51,6 +53,20 @@ for kernel in "${kernels[@]}"; do
 	cp bin/busybox "$staging/vm/$arch-$version/" 2>/dev/null || cp usr/bin/busybox "$staging/vm/$arch-$version/"
 	cd "$root" && rm -rf "$staging/unpacked"
 done
+
+# The policy's version 33 is known to every kernel above. The tools need the C library of their own release.
+echo "fetching and compiling SELinux's policy"
+mkdir -p "$staging/unpacked/cil" "$staging/vm/selinux" && cd "$staging/unpacked"
+for package in selinux-policy-default secilc policycoreutils libsepol2 libc6; do
+	unpack "$package:$([[ $package != selinux-policy-default ]] && echo amd64 || echo all)/trixie"
+done
+libraries=$PWD/usr/lib/x86_64-linux-gnu
+own() { "$libraries/ld-linux-x86-64.so.2" --library-path "$libraries" "$@"; }
+for module in usr/share/selinux/default/*.pp.bz2; do
+	bunzip2 <"$module" | own usr/libexec/selinux/hll/pp >"cil/$(basename "$module" .pp.bz2).cil"
+done
+own usr/bin/secilc --multiple-decls --policyvers=33 --mls=true --disable-neverallow --output="$staging/vm/selinux/policy" --filecontext=/dev/null \
+	cil/*.cil "$rules"
 echo "$wanted" >"$staging/vm/.packages"
 rm -rf "$out"
 mv "$staging/vm" "$out"

@@ -60,6 +60,19 @@ func TestKernels(t *testing.T) {
 	}
 }
 
+// TestSELinux runs the driver on kernels with SELinux: before a policy is loaded, and with Debian's, permissive and enforcing.
+func TestSELinux(t *testing.T) {
+	t.Parallel()
+	for _, kernel := range []string{"amd64-6.1", "amd64-6.12"} {
+		t.Run(kernel, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, kernel, kernels()[kernel])
+			m.addSELinux()
+			m.run()
+		})
+	}
+}
+
 // machine is a virtual machine and the steps of a test.
 type machine struct {
 	t              *testing.T
@@ -174,6 +187,31 @@ func (m *machine) addDriver() {
 	}
 	m.addTests("test/driver", atOnce, "-test.run=^("+strings.Join(both, "|")+")$/^manifests$")
 	m.addTests("test/driver", "-test.run=^("+strings.Join(wholeDriver(), "|")+")$")
+}
+
+// addSELinux adds tests in three states of SELinux. The kernel takes a policy in one write only.
+func (m *machine) addSELinux() {
+	m.addProgram()
+	m.cfg.Append = []string{"security=selinux", "selinux=1", "enforcing=0"}
+	m.cfg.Files["/policy"] = filepath.Join(m.repo, "bin", "vm", "selinux", "policy")
+	m.addShell("mount SELinux's files", "mount -t selinuxfs selinuxfs /sys/fs/selinux")
+	m.addLabels("unknown")
+	m.addShell("load a policy", "dd if=/policy of=/sys/fs/selinux/load bs=64M")
+	m.addLabels("permissive")
+	m.addShell("enforce the policy", "echo 1 >/sys/fs/selinux/enforce")
+	m.addLabels("enforcing")
+}
+
+// addLabels adds the test of labels, in a state of SELinux.
+func (m *machine) addLabels(state string) {
+	m.addTests("test/driver", "-test.run=^TestLabelsOfVolumes$")
+	step := &m.cfg.Steps[len(m.cfg.Steps)-1]
+	step.Name += " (SELinux " + state + ")"
+	step.Env = append(step.Env, "LIVECONFIG_SELINUX="+state)
+}
+
+func (m *machine) addShell(name, script string) {
+	m.cfg.Steps = append(m.cfg.Steps, vm.Step{Name: name, Dir: "/", Args: []string{"sh", "-c", script}})
 }
 
 // testsThatCall returns the tests of a directory that call one of the functions.
