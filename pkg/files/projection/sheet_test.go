@@ -12,6 +12,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/rendering"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
@@ -177,6 +178,25 @@ func TestBuildRefusesWhatIsUnfit(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTheLargestCombinedFile has the last byte that fits, and the first that does not.
+func TestTheLargestCombinedFile(t *testing.T) {
+	t.Parallel()
+	name, err := rendering.Size(api.FormatJSON, "A", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for more, fits := range map[int]bool{0: true, 1: false} {
+		value := strings.Repeat("x", projection.MaxRendered-rendering.FrameSize-name+more)
+		plan, err := projection.Prepare(spec(as(web, "a", api.FormatJSON)), nil, objects(map[api.Ref][]string{web: {"A", value}}))
+		if (err == nil) != fits {
+			t.Errorf("Prepare with %d bytes more than the largest file = %v", more, err)
+		}
+		if fits && plan.Tree().Size() < len(value) {
+			t.Errorf("the file has %d bytes, want all %d of the value", plan.Tree().Size(), len(value))
+		}
 	}
 }
 

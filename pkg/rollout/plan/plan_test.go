@@ -155,6 +155,13 @@ func TestDecide(t *testing.T) {
 			plan.State{OptedIn: true, Label: undone(two, one), Undone: true, Template: one, Used: uses(configMap("foo-1")), Wanted: two},
 			want{action: plan.Rest, label: undone(two, one), keepsUndone: true},
 		},
+		"an annotation of an undo that the label does not know goes": {
+			plan.State{OptedIn: true, Label: mark(two), Undone: true, Template: two, Used: uses(configMap("foo-2")), Wanted: two},
+			want{
+				action: plan.Repair, config: two, label: mark(two),
+				names: map[trigger.Object]string{foo: "foo-2", configMap("foo-2"): "foo-2"},
+			},
+		},
 		"an undo to plain names stays": {
 			plan.State{OptedIn: true, Label: undone(two, nil), Undone: true, Used: uses(foo), Wanted: two},
 			want{action: plan.Rest, label: undone(two, nil), keepsUndone: true},
