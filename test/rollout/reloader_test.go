@@ -85,7 +85,7 @@ func TestReloaderAutoIsWhatTheTemplateUses(t *testing.T) {
 	s.apply(strings.Replace(text, "{configMapRef: {name: all}}", "{configMapRef: {name: later}}", 1))
 	s.wantConfig(ref, "configmap/driven", "configmap/foo", "configmap/later", "configmap/one", "secret/key")
 	s.edit("later", "2")
-	s.turned(ref, map[string]string{"configmap/later": "2"})
+	s.rolledOut("web", map[string]string{"configmap/later": "2"})
 	s.unmoved(ref, "an edit of what the template has stopped to use", func() { s.edit("all", "3") })
 }
 

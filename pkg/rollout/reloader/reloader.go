@@ -214,11 +214,12 @@ func match(pattern string, used []trigger.Object) ([]trigger.Object, error) {
 	case strings.Contains(pattern, "{"):
 		return nil, errors.New("has a brace: write the names")
 	}
-	expression, err := regexp.Compile("^(?:" + pattern + ")$")
+	expression, err := regexp.Compile(pattern)
 	if err != nil {
 		return nil, fmt.Errorf("is neither a name nor a regular expression: %w", err)
 	}
-	matched := slices.DeleteFunc(slices.Clone(used), func(o trigger.Object) bool { return !expression.MatchString(o.Name) })
+	expression.Longest() // A match of the whole name is the longest one.
+	matched := slices.DeleteFunc(slices.Clone(used), func(o trigger.Object) bool { return expression.FindString(o.Name) != o.Name })
 	if len(matched) == 0 {
 		return nil, errors.New("matches nothing that the pod template uses: write the names")
 	}

@@ -41,6 +41,8 @@ func TestTriggers(t *testing.T) {
 		"a dot in a name is a dot":                      {annotations{configMaps: "a.p"}, nil, nil, "configmap/a.p"},
 		"a pattern matches what the template uses":      {annotations{configMaps: "s.*,ap+"}, nil, nil, "configmap/app,configmap/shared"},
 		"a pattern matches whole names":                 {annotations{secrets: "ap|tls"}, nil, nil, "secret/tls"},
+		"the shorter alternative first":                 {annotations{secrets: "a|app"}, nil, nil, "secret/app"},
+		"a pattern with anchors":                        {annotations{secrets: "^t.s$"}, nil, nil, "secret/tls"},
 		"search is what has a mark and is used": {
 			annotations{search: "true"}, nil, map[string]reloader.Mark{"configmap/app": "match", "secret/tls": "match", "configmap/other": "match"},
 			"configmap/app,secret/tls",
