@@ -20,8 +20,8 @@ func sortedKeys(object map[string]any) []string { return slices.Sorted(maps.Keys
 type Replacement struct {
 	// Object is the path to the object.
 	Object Path
-	// From is the field that goes, To the one that comes. Without From a field is added, and without
-	// To one is removed.
+	// From is the field that goes, To the one that comes. Without From a field is added, and
+	// without To one is removed.
 	From, To string
 	Value    any
 }

@@ -23,8 +23,8 @@ func listedForReloader(w workload.Workload) []trigger.Object {
 	return listed
 }
 
-// addReloaded adds what triggers a workload by annotations of Reloader. A workload with mistakes has
-// opted in: its rollouts wait, and its pod template stays as it is.
+// addReloaded adds what triggers a workload by annotations of Reloader. A workload with mistakes
+// has opted in: its rollouts wait, and its pod template stays as it is.
 func (c *Controller) addReloaded(h *cachedWorkload) {
 	ask := askOfReloader(h.is)
 	ask.Used = c.sourcesUsedBy(h)
@@ -60,8 +60,8 @@ func (c *Controller) sourcesUsedBy(h *cachedWorkload) []trigger.Object {
 	return slices.DeleteFunc(used, func(o trigger.Object) bool { return o.Kind == api.Secret && !c.cfg.Secrets })
 }
 
-// reloadedBy returns the workloads that annotations of Reloader decide about and whose pod templates
-// use an object, or may use it.
+// reloadedBy returns the workloads that annotations of Reloader decide about and whose pod
+// templates use an object, or may use it.
 func (c *Controller) reloadedBy(o object) []*cachedWorkload {
 	return slices.DeleteFunc(c.caches.reloadedIn(o.namespace), func(h *cachedWorkload) bool {
 		last, isKnown := c.uses.of(h.is.Ref, h.Sum)

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -140,6 +141,20 @@ func TestReloaderIsNotReadByDefault(t *testing.T) {
 	s.apply(asReloaderReads("deployment", autoReload+", configmap.reloader.stakater.com/reload: foo"))
 	s.kubectl("rollout", "status", ref, "--timeout="+soon.String())
 	s.unmoved(ref, "an edit", func() { s.edit("foo", "two") })
+	if got := s.mounted(ref); got != "foo" {
+		t.Errorf("the pods mount %s, want foo", got)
+	}
+}
+
+// TestReloaderIsNoLongerRead: without the flag, the pods go back to the objects themselves, which Reloader looks for.
+func TestReloaderIsNoLongerRead(t *testing.T) {
+	t.Parallel()
+	s, ref := reads(t), "deployment/web"
+	s.story(ref, asReloaderReads("deployment", autoReload), "one")
+	s.stop()
+	s.args = slices.DeleteFunc(s.args, func(arg string) bool { return arg == "--compat-reloader" })
+	s.start()
+	s.event("Deployment/web", rollout.ReasonOptedOut, "uses the sources themselves again")
 	if got := s.mounted(ref); got != "foo" {
 		t.Errorf("the pods mount %s, want foo", got)
 	}

@@ -135,8 +135,8 @@ func (o *command) annotations(file string, document manifest.Document) []manifes
 	return list
 }
 
-// triggers returns what makes annotations of Reloader the annotation by which the rollout controller
-// is triggered.
+// triggers returns what makes annotations of Reloader the annotation by which the rollout
+// controller is triggered.
 func (o *command) triggers(is object, say func(string, ...any)) ([]manifest.Replacement, error) {
 	asks, err := is.asks(template.Place{Namespace: o.namespace(is), Driver: o.driver})
 	_, _, hasTriggers := trigger.Wanted(asks.Annotations)

@@ -83,8 +83,8 @@ func MarkOf(annotations map[string]string) Mark {
 
 // Workload is what decides about the triggers of a workload.
 type Workload struct {
-	// Annotations are those of the workload, Template those of its pod template. For a kind of which
-	// the workload has no annotation, those of the pod template count.
+	// Annotations are those of the workload, Template those of its pod template. For a kind of
+	// which the workload has no annotation, those of the pod template count.
 	Annotations, Template map[string]string
 	// Used are the sources that the pod template uses.
 	Used []trigger.Object
@@ -105,8 +105,8 @@ func isAbout(annotations map[string]string, kind api.Kind) bool {
 	})
 }
 
-// Triggers returns what triggers the workload, in order and each once, and an error that lists every
-// mistake. It asks for the mark of each source that an annotation is about.
+// Triggers returns what triggers the workload, in order and each once, and an error that lists
+// every mistake. It asks for the mark of each source that an annotation is about.
 func (w Workload) Triggers(markOf func(trigger.Object) Mark) ([]trigger.Object, error) {
 	var found []trigger.Object
 	var mistakes []string
@@ -171,8 +171,8 @@ func (r *reader) isTrue(key string) bool {
 	return is
 }
 
-// longestPattern is how many bytes a pattern may have: as many as a name. Anybody may write one, and
-// without repeat counts the time and memory of a pattern grow with its length only.
+// longestPattern is how many bytes a pattern may have: as many as a name. Anybody may write one,
+// and without repeat counts the time and memory of a pattern grow with its length only.
 const longestPattern = 253
 
 // listed returns the sources that a list names, and those of the used ones that its patterns match.

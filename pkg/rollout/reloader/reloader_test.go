@@ -44,7 +44,9 @@ func TestTriggers(t *testing.T) {
 		"the shorter alternative first":                 {annotations{secrets: "a|app"}, nil, nil, "secret/app"},
 		"a pattern with anchors":                        {annotations{secrets: "^t.s$"}, nil, nil, "secret/tls"},
 		"search is what has a mark and is used": {
-			annotations{search: "true"}, nil, map[string]reloader.Mark{"configmap/app": "match", "secret/tls": "match", "configmap/other": "match"},
+			annotations{search: "true"},
+			nil,
+			map[string]reloader.Mark{"configmap/app": "match", "secret/tls": "match", "configmap/other": "match"},
 			"configmap/app,secret/tls",
 		},
 		"auto goes before search": {annotations{search: "true", auto: "true"}, nil, nil, "configmap/app,configmap/shared,secret/app,secret/tls"},
@@ -58,15 +60,17 @@ func TestTriggers(t *testing.T) {
 		"excluded sources": {
 			annotations{
 				auto: "true", "configmaps.exclude.reloader.stakater.com/reload": "shared, other", "secrets.exclude.reloader.stakater.com/reload": "app",
-			}, nil, nil,
+			},
+			nil, nil,
 			"configmap/app,secret/tls",
 		},
 		"annotations of the template count where the workload has none": {nil, annotations{auto: "true"}, nil, "configmap/app,configmap/shared,secret/app,secret/tls"},
-		"for each kind":                                {annotations{secrets: "tls"}, annotations{auto: "true"}, nil, "configmap/app,configmap/shared,secret/tls"},
+		"for each kind": {annotations{secrets: "tls"}, annotations{auto: "true"}, nil, "configmap/app,configmap/shared,secret/tls"},
 		"those of the workload go before the template": {annotations{auto: "false"}, annotations{auto: "true", configMaps: "app"}, nil, ""},
 		"exclusions of both": {
 			annotations{"secrets.exclude.reloader.stakater.com/reload": "app,tls"},
-			annotations{auto: "true", "configmaps.exclude.reloader.stakater.com/reload": "app"}, nil, "configmap/shared",
+			annotations{auto: "true", "configmaps.exclude.reloader.stakater.com/reload": "app"},
+			nil, "configmap/shared",
 		},
 	}
 	for name, test := range tests {
