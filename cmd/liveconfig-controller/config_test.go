@@ -207,6 +207,7 @@ func TestHelp(t *testing.T) {
 		got = append(got, found[1]+found[2])
 	}
 	want := []string{
+		"compat-reloader",
 		`driver-name (default "csi.liveconfig.internal")`, `driver-namespace (default "liveconfig-system")`,
 		`driver-selector (default "app.kubernetes.io/name=liveconfig,app.kubernetes.io/component=driver")`, "dry-run", "hold-failing (default true)", "http-endpoint", "kubeconfig",
 		"leader-elect (default true)", `lease-name (default "liveconfig-controller")`, `lease-namespace (default "liveconfig-system")`,
