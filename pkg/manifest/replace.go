@@ -7,7 +7,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -316,47 +315,4 @@ func (r Replacement) inNode(object *yaml.Node) bool {
 	key.HeadComment = strings.TrimPrefix(key.HeadComment+"\n"+strings.Join(inside, "\n"), "\n")
 	key.Value, key.LineComment, object.Content[field+1] = r.To, "", value
 	return true
-}
-
-// readable returns a value as people write it: names and keys come first, and modes are octal.
-func readable(value any) (*yaml.Node, error) {
-	node := &yaml.Node{}
-	if err := node.Encode(value); err != nil {
-		return nil, err
-	}
-	arrange(node)
-	return node, nil
-}
-
-func arrange(node *yaml.Node) {
-	for _, below := range node.Content {
-		arrange(below)
-	}
-	if node.Kind != yaml.MappingNode {
-		return
-	}
-	var first, rest []*yaml.Node
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		key, value := node.Content[i], node.Content[i+1]
-		if mode, err := strconv.Atoi(value.Value); err == nil && value.Tag == "!!int" && (key.Value == "mode" || key.Value == "defaultMode") {
-			value.Value = fmt.Sprintf("%04o", mode)
-		}
-		if slices.Contains([]string{"name", "secretName", "key"}, key.Value) {
-			first = append(first, key, value)
-			continue
-		}
-		rest = append(rest, key, value)
-	}
-	node.Content = slices.Concat(first, rest)
-}
-
-func encode(value any) (string, error) {
-	var b strings.Builder
-	encoder := yaml.NewEncoder(&b)
-	encoder.SetIndent(2)
-	if err := encoder.Encode(value); err != nil {
-		return "", err
-	}
-	err := encoder.Close()
-	return b.String(), err
 }
