@@ -19,6 +19,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
 	"github.com/liveconfig-csi/liveconfig/pkg/nodetaint"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
@@ -26,6 +27,7 @@ import (
 type config struct {
 	kubeconfig, namespaces, driverName string
 	secrets                            bool
+	compatReloader                     bool
 	secretIdentity                     string // driver or pod.
 	quietPeriod                        time.Duration
 	rolloutRate                        float64
@@ -66,6 +68,8 @@ func (c *config) flags(getenv func(string) string) *flag.FlagSet {
 		"comma-separated namespaces in which the controller works; it reads nothing of other namespaces; empty: all")
 	fs.StringVar(&c.driverName, "driver-name", api.DriverName, "name of the CSI driver, as in the CSIDriver object")
 	fs.BoolVar(&c.secrets, "secrets", true, "whether Secrets can trigger rollouts; if false, the controller needs no right on Secrets")
+	fs.BoolVar(&c.compatReloader, "compat-reloader", false,
+		"whether annotations of Reloader, such as "+reloader.Auto+", trigger rollouts; the annotation "+trigger.TriggeredBy+" of a workload comes first")
 	fs.StringVar(&c.secretIdentity, "secret-identity", "pod",
 		"whose credentials the driver reads Secrets with: pod or driver; with pod, the controller checks access to a copy before a rollout")
 	fs.DurationVar(&c.quietPeriod, "quiet-period", 2*time.Second,

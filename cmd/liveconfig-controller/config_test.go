@@ -66,6 +66,7 @@ func TestParseFlags(t *testing.T) {
 		"namespaces":                   {[]string{"--namespaces=b,a,b"}, func(c *config) { c.namespaces = "b,a,b" }},
 		"no Secrets":                   {[]string{"--secrets=false"}, func(c *config) { c.secrets = false }},
 		"driver name":                  {[]string{"--driver-name=csi.example.test"}, func(c *config) { c.driverName = "csi.example.test" }},
+		"annotations of Reloader":      {[]string{"--compat-reloader"}, func(c *config) { c.compatReloader = true }},
 		"Secrets by the driver":        {[]string{"--secret-identity=driver"}, func(c *config) { c.secretIdentity = "driver" }},
 		"quiet period":                 {[]string{"--quiet-period=1m30s"}, func(c *config) { c.quietPeriod = 90 * time.Second }},
 		"no quiet period":              {[]string{"--quiet-period=0"}, func(c *config) { c.quietPeriod = 0 }},
@@ -206,6 +207,7 @@ func TestHelp(t *testing.T) {
 		got = append(got, found[1]+found[2])
 	}
 	want := []string{
+		"compat-reloader",
 		`driver-name (default "csi.liveconfig.internal")`, `driver-namespace (default "liveconfig-system")`,
 		`driver-selector (default "app.kubernetes.io/name=liveconfig,app.kubernetes.io/component=driver")`, "dry-run", "hold-failing (default true)", "http-endpoint", "kubeconfig",
 		"leader-elect (default true)", `lease-name (default "liveconfig-controller")`, `lease-namespace (default "liveconfig-system")`,

@@ -155,6 +155,42 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// TestReplaceAddsAndRemoves: a field without the other side of a replacement comes or goes alone.
+func TestReplaceAddsAndRemoves(t *testing.T) {
+	t.Parallel()
+	added, removed := manifest.Replacement{To: "new", Value: "x"}, manifest.Replacement{From: "old"}
+	tests := map[string]struct {
+		text         string
+		at           string
+		replacements []manifest.Replacement
+		want         string
+	}{
+		"lines go":                         {"a:\n    z:   3\n    # above\n    old:\n      x: 1 # in it\n\n    y: 2\n", "a", []manifest.Replacement{removed}, "a:\n    z:   3\n    # above\n\n    y: 2\n"},
+		"the first field of an element":    {"- old: 1\n  z: 3\n", "[0]", []manifest.Replacement{removed}, "- z: 3\n"},
+		"a field in braces":                {"a: {old: 1, z: 3} # why\n", "a", []manifest.Replacement{removed}, "a: {z: 3} # why\n"},
+		"a field is added":                 {"a:\n  z: 3 # why\n", "a", []manifest.Replacement{added}, "a:\n  z: 3 # why\n  new: x\n"},
+		"one comes and one goes, in lines": {"a:\n    z:   3\n    old: 1\n", "a", []manifest.Replacement{{From: "z", To: "new", Value: "x"}, removed}, "a:\n    new: x\n"},
+		"one comes and one goes in braces": {"a: {z: 3, old: 1} # why\n", "a", []manifest.Replacement{{From: "z", To: "new", Value: "x"}, removed}, "a: {new: x} # why\n"},
+		"JSON":                             {`{"a": {"old": 1}}`, "a", []manifest.Replacement{removed, added}, "{\n  \"a\": {\n    \"new\": \"x\"\n  }\n}\n"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			document, err := manifest.Parse(manifest.Part{Text: test.text, Line: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range test.replacements {
+				test.replacements[i].Object = manifest.ParsePath(test.at)
+			}
+			got, _, err := document.Replace(test.replacements)
+			if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
+				t.Errorf("Replace = %v (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
 // TestReplaceSaysWhatItDrops: an anchor that is used elsewhere has the whole document written
 // again, without its comments.
 func TestReplaceSaysWhatItDrops(t *testing.T) {

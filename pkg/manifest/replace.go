@@ -7,7 +7,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -20,7 +19,8 @@ func sortedKeys(object map[string]any) []string { return slices.Sorted(maps.Keys
 type Replacement struct {
 	// Object is the path to the object.
 	Object Path
-	// From is the field that goes, To the one that comes.
+	// From is the field that goes, To the one that comes. Without From a field is added, and
+	// without To one is removed.
 	From, To string
 	Value    any
 }
@@ -105,7 +105,9 @@ func (d Document) replaced(replacements []Replacement) (any, error) {
 			return nil, fmt.Errorf("%s is not an object", r.Object)
 		}
 		delete(object, r.From)
-		object[r.To] = r.Value
+		if r.To != "" {
+			object[r.To] = r.Value
+		}
 	}
 	return data, nil
 }
@@ -150,8 +152,11 @@ func indented(value any) (string, error) {
 }
 
 // byLines replaces the lines of the fields. The last one goes first, so that the lines of those
-// before it stay.
+// before it stay. A field that is added has no line.
 func (d Document) byLines(replacements []Replacement) (string, bool) {
+	if slices.ContainsFunc(replacements, func(r Replacement) bool { return r.From == "" }) {
+		return "", false
+	}
 	lines := strings.SplitAfter(d.part.Text, "\n")
 	sorted := slices.Clone(replacements)
 	slices.SortFunc(sorted, func(a, b Replacement) int { return d.Line(b.Object.Field(b.From)) - d.Line(a.Object.Field(a.From)) })
@@ -162,11 +167,16 @@ func (d Document) byLines(replacements []Replacement) (string, bool) {
 		}
 		first, indent := at.Line-1, at.Column-1
 		head := lines[first][:indent]
-		if strings.Trim(head, " -") != "" {
+		isFirst := strings.Contains(head, "-") // Of an element of a list.
+		if strings.Trim(head, " -") != "" || r.To == "" && isFirst {
 			return "", false
 		}
-		lines = slices.Replace(lines, first, end(lines, first, indent),
-			head+strings.TrimPrefix(indentedBy(block, indent), strings.Repeat(" ", indent)))
+		last := end(lines, first, indent)
+		if r.To == "" {
+			lines = slices.Delete(lines, first, last)
+			continue
+		}
+		lines = slices.Replace(lines, first, last, head+strings.TrimPrefix(indentedBy(block, indent), strings.Repeat(" ", indent)))
 	}
 	return strings.Join(lines, ""), true
 }
@@ -203,6 +213,9 @@ func (d Document) block(r Replacement, lines []string) (at *yaml.Node, block str
 	at = object
 	if object.Style&yaml.FlowStyle == 0 {
 		at = object.Content[field]
+	}
+	if r.To == "" {
+		return at, "", at != object
 	}
 	name := &yaml.Node{Kind: yaml.ScalarNode, Value: r.To, HeadComment: commentsOn(lines, at, object.Content[field:field+2])}
 	if at != object {
@@ -268,65 +281,38 @@ func (d Document) byNodes(replacements []Replacement) (string, bool) {
 		if !whole || object.Kind != yaml.MappingNode {
 			return "", false
 		}
-		value, err := readable(r.Value)
-		if err != nil {
+		if !r.inNode(object) {
 			return "", false
 		}
-		field, ok := fieldOf(object, r.From)
-		if !ok {
-			return "", false
-		}
-		key := object.Content[field]
-		inside := commentsOf(object.Content[field+1])
-		if key.LineComment != "" {
-			inside = append([]string{key.LineComment}, inside...)
-		}
-		key.HeadComment = strings.TrimPrefix(key.HeadComment+"\n"+strings.Join(inside, "\n"), "\n")
-		key.Value, key.LineComment, object.Content[field+1] = r.To, "", value
 	}
 	text, err := encode(fresh.root)
 	return text, err == nil
 }
 
-// readable returns a value as people write it: names and keys come first, and modes are octal.
-func readable(value any) (*yaml.Node, error) {
-	node := &yaml.Node{}
-	if err := node.Encode(value); err != nil {
-		return nil, err
+// inNode replaces the field of an object's node, and reports whether that has the field.
+func (r Replacement) inNode(object *yaml.Node) bool {
+	value, err := readable(r.Value)
+	if err != nil {
+		return false
 	}
-	arrange(node)
-	return node, nil
-}
-
-func arrange(node *yaml.Node) {
-	for _, below := range node.Content {
-		arrange(below)
+	if r.From == "" {
+		object.Content = append(object.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: r.To}, value)
+		return true
 	}
-	if node.Kind != yaml.MappingNode {
-		return
+	field, ok := fieldOf(object, r.From)
+	if !ok {
+		return false
 	}
-	var first, rest []*yaml.Node
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		key, value := node.Content[i], node.Content[i+1]
-		if mode, err := strconv.Atoi(value.Value); err == nil && value.Tag == "!!int" && (key.Value == "mode" || key.Value == "defaultMode") {
-			value.Value = fmt.Sprintf("%04o", mode)
-		}
-		if slices.Contains([]string{"name", "secretName", "key"}, key.Value) {
-			first = append(first, key, value)
-			continue
-		}
-		rest = append(rest, key, value)
+	if r.To == "" {
+		object.Content = slices.Delete(object.Content, field, field+2)
+		return true
 	}
-	node.Content = slices.Concat(first, rest)
-}
-
-func encode(value any) (string, error) {
-	var b strings.Builder
-	encoder := yaml.NewEncoder(&b)
-	encoder.SetIndent(2)
-	if err := encoder.Encode(value); err != nil {
-		return "", err
+	key := object.Content[field]
+	inside := commentsOf(object.Content[field+1])
+	if key.LineComment != "" {
+		inside = append([]string{key.LineComment}, inside...)
 	}
-	err := encoder.Close()
-	return b.String(), err
+	key.HeadComment = strings.TrimPrefix(key.HeadComment+"\n"+strings.Join(inside, "\n"), "\n")
+	key.Value, key.LineComment, object.Content[field+1] = r.To, "", value
+	return true
 }

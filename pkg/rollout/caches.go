@@ -24,6 +24,7 @@ import (
 // The indexes of the caches.
 const (
 	byTrigger = "trigger" // Workloads, by what triggers them.
+	byReload  = "reload"  // Workloads that annotations of Reloader decide about, by their namespaces.
 	byUse     = "use"     // Workloads and revisions, by what their templates name.
 	bySource  = "source"  // Copies, by the sources that their annotations name.
 	byOwner   = "owner"   // Revisions, by the owner that is their workload.
@@ -96,7 +97,7 @@ func (c *caches) add(cfg Config, namespace string) error {
 	var errs []error
 	for kind, informer := range workloads {
 		c.workloads[kind] = append(c.workloads[kind], informer)
-		errs = append(errs, informer.SetTransform(workloadOf), informer.AddIndexers(workloadIndexers()))
+		errs = append(errs, informer.SetTransform(workloadTransform(cfg)), informer.AddIndexers(workloadIndexers()))
 	}
 	for _, informer := range revisions {
 		errs = append(errs, informer.SetTransform(revisionTransform(cfg.DriverName)), informer.AddIndexers(revisionIndexers()))
@@ -131,6 +132,13 @@ func workloadIndexers() cache.Indexers {
 				return nil, nil
 			}
 			return keys(h.Namespace, h.Triggers), nil
+		},
+		byReload: func(o any) ([]string, error) {
+			h, ok := o.(*cachedWorkload)
+			if !ok || !h.IsReloaded {
+				return nil, nil
+			}
+			return []string{h.Namespace}, nil
 		},
 		byUse: func(o any) ([]string, error) {
 			h, ok := o.(*cachedWorkload)
@@ -285,6 +293,10 @@ func (c *caches) everyWorkload() []cache.SharedIndexInformer {
 
 func (c *caches) triggeredBy(o object) []*cachedWorkload {
 	return indexed[*cachedWorkload](c.everyWorkload(), byTrigger, o.String())
+}
+
+func (c *caches) reloadedIn(namespace string) []*cachedWorkload {
+	return indexed[*cachedWorkload](c.everyWorkload(), byReload, namespace)
 }
 
 func (c *caches) workloadsUsing(o object) []*cachedWorkload {

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
@@ -36,7 +35,7 @@ func cached(t *testing.T, c *Controller, object any) any {
 	t.Helper()
 	informer, transform := c.caches.revisions[0], revisionTransform(c.cfg.DriverName)
 	if _, ok := object.(*appsv1.Deployment); ok {
-		informer, transform = c.caches.workloads[workload.Deployment][0], cache.TransformFunc(workloadOf)
+		informer, transform = c.caches.workloads[workload.Deployment][0], workloadTransform(c.cfg)
 	}
 	item, err := transform(object)
 	if err != nil {

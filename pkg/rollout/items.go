@@ -17,6 +17,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
@@ -34,6 +35,8 @@ type cachedSource struct {
 	Carried copies.Carried
 	// IsReleased means that its edits reach pods step by step, without a restart.
 	IsReleased bool
+	// Mark is what its annotations of Reloader mean.
+	Mark reloader.Mark
 	// Problem is why it cannot be copied. Empty: it can.
 	Problem string
 	// ChangedAt is when it was last written, by the API server's clock and in whole seconds.
@@ -55,6 +58,9 @@ type cachedWorkload struct {
 	// Triggers are what the workload is triggered by, as far as Trouble lets them be known.
 	Triggers []trigger.Object
 	OptedIn  bool
+	// IsReloaded means that annotations of Reloader decide both. In the caches, Triggers are then
+	// those that the annotations name.
+	IsReloaded bool
 	// Config is that of the pod template; nil if it has none.
 	Config trigger.Config
 	// Broken means that it has one which cannot be read.
@@ -153,6 +159,7 @@ func newSource(o metav1.Object, is trigger.Object, digest copies.Digest, keys []
 	slices.Sort(keys)
 	s := &cachedSource{ObjectMeta: indexedMetadata(o), CopyName: copies.Name(o.GetName(), digest), Keys: keys, ChangedAt: changedAt(o)}
 	_, s.IsReleased = o.GetAnnotations()[release.Annotation]
+	s.Mark = reloader.MarkOf(o.GetAnnotations())
 	carried, err := copies.CarriedBy(o)
 	switch {
 	case problem != nil:
@@ -195,27 +202,30 @@ func copyOf(object any) (any, error) {
 	return c, nil
 }
 
-// workloadOf is the transform of caches of workloads. Of a workload without triggers it stores the
-// name only.
-func workloadOf(object any) (any, error) {
-	switch o := object.(type) {
-	case *appsv1.Deployment:
-		return newCachedWorkload(o, workload.OfDeployment(o)), nil
-	case *appsv1.StatefulSet:
-		return newCachedWorkload(o, workload.OfStatefulSet(o)), nil
-	case *appsv1.DaemonSet:
-		return newCachedWorkload(o, workload.OfDaemonSet(o)), nil
-	default:
-		return object, nil
+// workloadTransform returns the transform of caches of workloads. Of a workload without triggers it
+// stores the name only.
+func workloadTransform(cfg Config) cache.TransformFunc {
+	return func(object any) (any, error) {
+		switch o := object.(type) {
+		case *appsv1.Deployment:
+			return newCachedWorkload(cfg, o, workload.OfDeployment(o)), nil
+		case *appsv1.StatefulSet:
+			return newCachedWorkload(cfg, o, workload.OfStatefulSet(o)), nil
+		case *appsv1.DaemonSet:
+			return newCachedWorkload(cfg, o, workload.OfDaemonSet(o)), nil
+		default:
+			return object, nil
+		}
 	}
 }
 
-func newCachedWorkload(o metav1.Object, w workload.Workload) *cachedWorkload {
+func newCachedWorkload(cfg Config, o metav1.Object, w workload.Workload) *cachedWorkload {
 	h := &cachedWorkload{ObjectMeta: indexedMetadata(o)}
 	value, key, optedIn := trigger.Wanted(w.Annotations)
 	config, hasConfig := w.Template.Annotations[trigger.ConfigAnnotation]
 	_, hasLabel := w.Labels[trigger.RolloutLabel]
-	if !optedIn && !hasConfig && !hasLabel {
+	h.IsReloaded = cfg.Reloader && !optedIn && askOfReloader(w).IsAsking()
+	if !optedIn && !h.IsReloaded && !hasConfig && !hasLabel {
 		h.is = workload.Workload{Ref: w.Ref, UID: w.UID, ResourceVersion: w.ResourceVersion}
 		return h
 	}
@@ -224,6 +234,9 @@ func newCachedWorkload(o metav1.Object, w workload.Workload) *cachedWorkload {
 	if optedIn {
 		h.Triggers, err = trigger.Parse(value)
 		h.addTrouble(fmt.Sprintf("the annotation %s: ", key), err)
+	}
+	if h.IsReloaded {
+		h.Triggers = listedForReloader(w)
 	}
 	if hasConfig {
 		h.Config, err = trigger.ParseConfig(config)

@@ -68,6 +68,9 @@ func (c *Controller) read(h *cachedWorkload) (*cachedWorkload, time.Duration) {
 	full := *h // Objects of the caches are shared.
 	full.Uses = last.uses
 	full.addTrouble("the pod template: ", last.err)
+	if full.IsReloaded {
+		c.addReloaded(&full)
+	}
 	return &full, 0
 }
 

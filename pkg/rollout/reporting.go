@@ -17,6 +17,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/plan"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
@@ -176,14 +177,18 @@ func undoneText(h *cachedWorkload, s plan.State, d plan.Decision) string {
 // error, and what to type.
 func (h *cachedWorkload) unknownTrigger(o trigger.Object) string {
 	text := fmt.Sprintf("%s triggers rollouts, but does not exist, and the pod template does not use it", o)
-	_, annotation, _ := trigger.Wanted(h.is.Annotations)
+	_, annotation, isWritten := trigger.Wanted(h.is.Annotations)
+	listed := annotation
+	if !isWritten {
+		listed = reloader.ReloadOf(o.Kind)
+	}
 	used := h.usedSources()
 	if len(used) == 0 {
-		return fmt.Sprintf("%s; create it, or correct the annotation %s", text, annotation)
+		return fmt.Sprintf("%s; create it, or correct the annotation %s", text, listed)
 	}
 	meant := nearest(o, used)
 	if meant == o {
-		return fmt.Sprintf("%s; the template uses %s: create %s, or correct the annotation %s", text, namesOf(used), o, annotation)
+		return fmt.Sprintf("%s; the template uses %s: create %s, or correct the annotation %s", text, namesOf(used), o, listed)
 	}
 	triggers := slices.Clone(h.Triggers)
 	triggers[slices.Index(triggers, o)] = meant

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,6 +64,8 @@ type Config struct {
 	// Secrets decides whether Secrets may trigger. Without it nothing about Secrets is asked of the
 	// API server.
 	Secrets bool
+	// Reloader decides whether annotations of Reloader are read as triggers.
+	Reloader bool
 	// SecretsByPod means that the driver reads Secrets with the credentials of the pods, which then
 	// need access to copies.
 	SecretsByPod bool
@@ -251,7 +254,7 @@ func (c *Controller) sourceChanged(kind api.Kind, old, now any) {
 	if isCopyName(s.Name) {
 		c.queueCopies(s.Namespace, []trigger.Object{o.Object}) // It may be a copy that has lost its label.
 	}
-	for _, h := range c.caches.triggeredBy(o) {
+	for _, h := range slices.Concat(c.caches.triggeredBy(o), c.reloadedBy(o)) {
 		c.workloads.Add(h.is.Ref)
 	}
 	before, _ := old.(*cachedSource)

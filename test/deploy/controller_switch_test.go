@@ -12,7 +12,7 @@ func controllerInstallations() map[string]installation {
 				"resources: [configmaps, secrets]", "resources: [localsubjectaccessreviews]", `resourceNames: ["liveconfig-controller"]`,
 				"topologyKey: kubernetes.io/hostname",
 			},
-			[]string{"--namespaces", "--lease-name", "--dry-run", "--rollout-rate", "--secrets", "kind: Service\n", "kind: PodMonitor"},
+			[]string{"--namespaces", "--lease-name", "--dry-run", "--rollout-rate", "--secrets", "--compat-reloader", "kind: Service\n", "kind: PodMonitor"},
 		},
 		"a controller for some namespaces": {
 			with("controller.namespaces={default,kube-system}"),
@@ -29,6 +29,7 @@ func controllerInstallations() map[string]installation {
 			[]string{`- "--secret-identity=driver"`, `- "--driver-name=csi.example.org"`},
 			nil,
 		},
+		"a controller that reads annotations of Reloader": {with("controller.compat.reloader=true"), []string{`- "--compat-reloader=true"`}, nil},
 		"a controller that removes the taint of nodes": {
 			with("controller.nodeTaint=true"),
 			[]string{

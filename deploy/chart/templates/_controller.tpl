@@ -89,6 +89,7 @@ app.kubernetes.io/component: controller
 {{- include "liveconfig.flag" (list "hold-failing" (toString $c.holdFailing) "true") }}
 {{- include "liveconfig.flag" (list "progress-deadline" $c.progressDeadline "") }}
 {{- include "liveconfig.flag" (list "dry-run" (toString $c.dryRun) "false") }}
+{{- include "liveconfig.flag" (list "compat-reloader" (toString $c.compat.reloader) "false") }}
 {{- include "liveconfig.flag" (list "releases" (toString $c.releases) "true") }}
 {{- include "liveconfig.flag" (list "node-taint" (toString $c.nodeTaint) "false") }}
 {{- if $c.nodeTaint }}

@@ -15,6 +15,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/revisions"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	rolled "github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
@@ -28,7 +29,7 @@ func (c *Cluster) RolloutState(ctx context.Context, object runtime.Object) state
 		return state.State{Name: state.NotTriggered}
 	}
 	facts := state.Facts{Workload: w, Newest: map[trigger.Object]string{}}
-	value, _, _ := trigger.Wanted(w.Annotations)
+	value, _, _ := reloader.Wanted(w.Annotations, w.Template)
 	objects, _ := trigger.Parse(value) // The state has its mistake.
 	for _, object := range objects {
 		if is := Get(ctx, c.Client, object.In(w.Namespace)); is.Err == nil {

@@ -1,6 +1,7 @@
 // Package convert is `kubectl liveconfig convert`.
 //
-// It does not know which volumes mean the same: that is up to pkg/cli/intree.
+// It does not know which volumes mean the same: that is up to pkg/cli/intree. It does not know what
+// annotations of Reloader mean: that is up to pkg/rollout/reloader.
 package convert
 
 import (
@@ -19,12 +20,14 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 )
 
 // The values of convert's --to.
 const (
 	toLiveconfig = "liveconfig"
 	toInTree     = "in-tree"
+	toTriggers   = "triggers"
 )
 
 // command is the command with its flags.
@@ -38,8 +41,10 @@ type command struct {
 
 	// found are the names of volumes that were looked at.
 	found []string
-	// converted and refused count volumes.
+	// converted and refused count volumes, and workloads with annotations of Reloader.
 	converted, refused int
+	// marks are those of the ConfigMaps and Secrets among the manifests.
+	marks map[api.Ref]reloader.Mark
 }
 
 // New returns the command.
@@ -49,30 +54,35 @@ func New(s *session.Session) *cobra.Command {
 		Use:   "convert -f FILE",
 		Short: "Rewrite in-tree volumes of manifests as volumes of liveconfig, and back",
 		Long: "Prints the manifests with their configMap, secret and projected volumes as volumes of liveconfig that hold the same\n" +
-			"files. Everything else stays as it is, comments and order included. Standard error lists the volumes that are left\n" +
-			"as they are, and the reasons.",
+			"files, and with annotations of Reloader as the annotation that triggers the rollout controller. Everything else stays\n" +
+			"as it is, comments and order included. Standard error lists what is left as it is, and the reasons.",
 		Example: "  kubectl liveconfig convert -f web.yaml > live.yaml\n" +
 			"  kubectl liveconfig convert -f web.yaml --volume config | kubectl apply -f -\n" +
-			"  kubectl liveconfig convert -f live.yaml --to=in-tree",
+			"  kubectl liveconfig convert -f live.yaml --to=in-tree\n" +
+			"  kubectl liveconfig convert -f web.yaml --to=triggers",
 		Args: selection.FilesOnly,
 		RunE: func(*cobra.Command, []string) error { return o.run() },
 	}
 	selection.AddManifestFlags(c, &o.input)
 	selection.AddDriverFlag(c, &o.driver)
-	c.Flags().StringVar(&o.to, "to", toLiveconfig, "liveconfig or in-tree")
-	usage.Complete(c, "to", toLiveconfig, toInTree)
+	c.Flags().StringVar(&o.to, "to", toLiveconfig, "liveconfig, in-tree, or triggers, which converts annotations of Reloader only")
+	usage.Complete(c, "to", toLiveconfig, toInTree, toTriggers)
 	c.Flags().StringSliceVar(&o.names, "volume", nil, "convert the volumes of this name only")
 	return c
 }
 
 func (o *command) run() error {
-	if o.to != toLiveconfig && o.to != toInTree {
-		return usage.Errorf("--to %q is not %s or %s", o.to, toLiveconfig, toInTree)
+	switch {
+	case !slices.Contains([]string{toLiveconfig, toInTree, toTriggers}, o.to):
+		return usage.Errorf("--to %q is not %s, %s or %s", o.to, toLiveconfig, toInTree, toTriggers)
+	case o.to == toTriggers && len(o.names) > 0:
+		return usage.Errorf("--to=%s converts no volumes: leave --volume out", toTriggers)
 	}
 	files, err := selection.ReadManifests(o.Session, o.input)
 	if err != nil {
 		return err
 	}
+	o.readMarks(files)
 	texts := make([]string, len(files))
 	for i, file := range files {
 		if texts[i], err = o.file(file); err != nil {
@@ -112,13 +122,17 @@ func (o *command) verdict() error {
 			return fmt.Errorf("there is no volume %q, there are: %s", name, strings.Join(o.found, ", "))
 		}
 	}
+	what := "volume"
+	if o.to == toTriggers {
+		what = "annotation of Reloader"
+	}
 	switch {
 	case o.converted > 0:
 		return nil
 	case o.refused > 0:
-		return errors.New("no volume was converted")
+		return fmt.Errorf("no %s was converted", what)
 	default:
-		o.Remark("note: there is no volume to convert")
+		o.Remark("note: there is no %s to convert", what)
 		return nil
 	}
 }
@@ -134,7 +148,7 @@ func (o *command) file(file manifest.File) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		text, dropped, err := document.Replace(o.document(file.Name, document))
+		text, dropped, err := document.Replace(slices.Concat(o.volumes(file.Name, document), o.annotations(file.Name, document)))
 		if err != nil {
 			return "", err
 		}
@@ -146,8 +160,11 @@ func (o *command) file(file manifest.File) (string, error) {
 	return b.String(), nil
 }
 
-// document returns what is to be replaced in one document.
-func (o *command) document(file string, document manifest.Document) []manifest.Replacement {
+// volumes returns what is to be replaced in one document for its volumes.
+func (o *command) volumes(file string, document manifest.Document) []manifest.Replacement {
+	if o.to == toTriggers {
+		return nil
+	}
 	var list []manifest.Replacement
 	for _, spec := range document.PodSpecsAndPatches() {
 		for i, volume := range spec.Volumes() {

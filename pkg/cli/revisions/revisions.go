@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
@@ -106,7 +107,7 @@ func OfOther(w workload.Workload, all []appsv1.ControllerRevision, driver string
 
 func newHistory(w workload.Workload) History {
 	h := History{Workload: w, Mark: trigger.ParseMark(w.Labels[trigger.RolloutLabel])}
-	text, _, found := trigger.Wanted(w.Annotations)
+	text, _, found := reloader.Wanted(w.Annotations, w.Template)
 	h.OptedIn = found
 	if objects, err := trigger.Parse(text); err == nil {
 		h.Triggers = objects

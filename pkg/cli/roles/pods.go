@@ -10,6 +10,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
@@ -34,7 +35,7 @@ func PodsOf(info *resource.Info, w selection.Workload, driver string) (Pods, int
 		}
 		pods.Refs = append(pods.Refs, spec.Refs()...)
 	}
-	if text, _, found := trigger.Wanted(w.Meta.Annotations); found {
+	if text, _, found := reloader.Wanted(w.Meta.Annotations, w.Template); found {
 		objects, err := trigger.Parse(text)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("the annotation %s %w", trigger.TriggeredBy, err))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/revisions"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
@@ -18,7 +19,7 @@ func (u *undo) remarkEffect(after runtime.Object) {
 	if len(u.missing) > 0 {
 		u.Remark("note: %s: pods of revision %d cannot start as it is: %s", ref, u.target.Number, strings.Join(u.missing, "; "))
 	}
-	_, _, triggered := trigger.Wanted(w.Annotations)
+	_, _, triggered := reloader.Wanted(w.Annotations, w.Template)
 	switch {
 	case !u.history.OptedIn && !triggered:
 		return // The controller has no part in it.

@@ -15,6 +15,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/edit"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
@@ -118,7 +119,7 @@ func (o *rolloutResume) next(ctx context.Context, s *session.Session, info *reso
 
 // configNow returns what the config would be by what the sources are now.
 func (o *rolloutResume) configNow(ctx context.Context, s *session.Session, info *resource.Info, w selection.Workload) (trigger.Config, error) {
-	text, _, _ := trigger.Wanted(w.Meta.Annotations)
+	text, _, _ := reloader.Wanted(w.Meta.Annotations, w.Template)
 	objects, err := trigger.Parse(text)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
@@ -74,7 +75,7 @@ func (s State) String() string {
 // Of decides the state.
 func Of(f Facts) State {
 	w := f.Workload
-	value, key, isOptedIn := trigger.Wanted(w.Annotations)
+	value, key, isOptedIn := reloader.Wanted(w.Annotations, w.Template)
 	text, hasConfig := w.Template.Annotations[trigger.ConfigAnnotation]
 	if !isOptedIn && !hasConfig {
 		return State{Name: NotTriggered}
@@ -116,7 +117,7 @@ func (f Facts) ofConfig(config trigger.Config) State {
 
 // newest returns the config by what the triggers hold now. It is known if all of them are.
 func (f Facts) newest(config trigger.Config) (newest trigger.Config, isKnown bool) {
-	value, _, _ := trigger.Wanted(f.Workload.Annotations)
+	value, _, _ := reloader.Wanted(f.Workload.Annotations, f.Workload.Template)
 	objects, _ := trigger.Parse(value) // Of checked it.
 	newest = trigger.Config{}
 	for _, object := range objects {

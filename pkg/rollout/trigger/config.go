@@ -41,8 +41,8 @@ func (c *Config) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &read); err != nil {
 		return fmt.Errorf("not an object of texts: %w", err)
 	}
-	if len(read) > maxObjects {
-		return fmt.Errorf("has %d entries, more than %d", len(read), maxObjects)
+	if len(read) > MaxObjects {
+		return fmt.Errorf("has %d entries, more than %d", len(read), MaxObjects)
 	}
 	config := make(Config, len(read))
 	for _, key := range slices.Sorted(maps.Keys(read)) {

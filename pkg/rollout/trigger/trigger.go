@@ -110,15 +110,15 @@ func ParseObject(text string) (Object, error) {
 
 func isName(text string) bool { return len(validation.IsDNS1123Subdomain(text)) == 0 }
 
-// maxObjects is how many objects can trigger a workload. Each costs requests, and anybody may write
+// MaxObjects is how many objects can trigger a workload. Each costs requests, and anybody may write
 // the annotation.
-const maxObjects = 256
+const MaxObjects = 256
 
 // Parse reads a list of objects with commas between them, as the value of TriggeredBy is. It
 // returns each once and in order, and an error that lists every mistake.
 func Parse(text string) ([]Object, error) {
-	if entries := strings.Count(text, ",") + 1; entries > maxObjects {
-		return nil, fmt.Errorf("has %d entries, more than %d", entries, maxObjects)
+	if entries := strings.Count(text, ",") + 1; entries > MaxObjects {
+		return nil, fmt.Errorf("has %d entries, more than %d", entries, MaxObjects)
 	}
 	var found []Object
 	var mistakes []error

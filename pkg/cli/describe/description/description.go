@@ -15,6 +15,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/uses"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
@@ -259,7 +260,7 @@ func (c Copies) of(ref Ref) string {
 
 // RolloutOf describes the rollout of a workload; nil if the controller does not manage it.
 func RolloutOf(w workload.Workload, s state.State) *Rollout {
-	wanted, _, isOptedIn := trigger.Wanted(w.Annotations)
+	wanted, _, isOptedIn := reloader.Wanted(w.Annotations, w.Template)
 	text, isRolledOut := w.Template.Annotations[trigger.ConfigAnnotation]
 	if !isOptedIn && !isRolledOut {
 		return nil

@@ -1,0 +1,110 @@
+package rollout
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+)
+
+// TestReloaded is about a workload with an annotation of Reloader that uses the ConfigMap foo in a volume, and the Secret key.
+func TestReloaded(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		annotations, template map[string]string
+		foo                   map[string]string // Annotations of the ConfigMap.
+		without               func(*Config)
+		attributes            map[string]string // Of a volume of the driver.
+		uses                  string            // What stands for foo in the volume; empty: foo.
+
+		want    string
+		trouble string
+	}{
+		"auto":                                {annotations: map[string]string{reloader.Auto: "true"}, want: "configmap/foo,secret/key"},
+		"no flag":                             {annotations: map[string]string{reloader.Auto: "true"}, without: func(c *Config) { c.Reloader = false }},
+		"no Secrets":                          {annotations: map[string]string{reloader.Auto: "true"}, without: func(c *Config) { c.Secrets = false }, want: "configmap/foo"},
+		"a source that is to be ignored":      {annotations: map[string]string{reloader.Auto: "true"}, foo: map[string]string{reloader.Ignore: "true"}, want: "secret/key"},
+		"a source that is released":           {annotations: map[string]string{reloader.Auto: "true"}, foo: map[string]string{release.Annotation: ""}, want: "secret/key"},
+		"search":                              {annotations: map[string]string{reloader.Search: "true"}, foo: map[string]string{reloader.Match: "true"}, want: "configmap/foo"},
+		"search without a mark":               {annotations: map[string]string{reloader.Search: "true"}},
+		"annotations of the template":         {template: map[string]string{reloader.Auto: "true"}, want: "configmap/foo,secret/key"},
+		"the project's annotation goes first": {annotations: map[string]string{reloader.Auto: "true", trigger.TriggeredBy: "configmap/other"}, want: "configmap/other"},
+		"a copy that the config has": {
+			annotations: map[string]string{reloader.Auto: "true"}, template: map[string]string{trigger.ConfigAnnotation: `{"configmap/foo":"foo-0123456789"}`},
+			uses: "foo-0123456789", want: "configmap/foo,secret/key",
+		},
+		"a copy that no config has": {annotations: map[string]string{reloader.Auto: "true"}, uses: "foo-9876543210", want: "configmap/foo,secret/key"},
+		"a volume that cannot be read keeps the workload opted in": {
+			annotations: map[string]string{reloader.Search: "true"}, attributes: map[string]string{"sources": "["}, trouble: "the pod template: ",
+		},
+		"a mistake keeps the workload opted in": {annotations: map[string]string{reloader.Auto: "maybe"}, trouble: `"maybe" is not a boolean`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := idleController(t)
+			c.cfg.Reloader = true
+			if test.without != nil {
+				test.without(&c.cfg)
+			}
+			source, copied := fooOf("shop", "one"), &cachedCopy{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop", Name: "foo-9876543210", Annotations: map[string]string{copies.SourceAnnotation: "configmap/foo"},
+			}}
+			source.Annotations = test.foo
+			cachedSource, err := sourceOf(source)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, err := range []error{
+				c.caches.sources[api.ConfigMap][0].GetIndexer().Add(cachedSource), c.caches.copies[api.ConfigMap][0].GetIndexer().Add(copied),
+			} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			d := triggeredDeployment("shop", "web")
+			d.Annotations, d.Spec.Template.Annotations = test.annotations, test.template
+			if test.uses != "" {
+				d.Spec.Template.Spec.Volumes[0].ConfigMap.Name = test.uses
+			}
+			secret := &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "key"}}
+			d.Spec.Template.Spec.Containers = []corev1.Container{{EnvFrom: []corev1.EnvFromSource{{SecretRef: secret}}}}
+			if test.attributes != nil {
+				csi := &corev1.CSIVolumeSource{Driver: c.cfg.DriverName, VolumeAttributes: test.attributes}
+				d.Spec.Template.Spec.Volumes = append(d.Spec.Template.Spec.Volumes, corev1.Volume{VolumeSource: corev1.VolumeSource{CSI: csi}})
+			}
+			item, ok := cached(t, c, d).(*cachedWorkload)
+			if !ok {
+				t.Fatal("the Deployment is not cached")
+			}
+			if item.is.Template == nil {
+				if test.want != "" {
+					t.Fatal("the workload is left alone")
+				}
+				return
+			}
+			h, _ := c.read(item)
+			if got := trigger.Format(h.Triggers); got != test.want || h.OptedIn != (test.want != "" || test.trouble != "") {
+				t.Errorf("triggers = %q, opted in: %t; want %q", got, h.OptedIn, test.want)
+			}
+			if !strings.Contains(h.Trouble, test.trouble) || test.trouble == "" && h.Trouble != "" {
+				t.Errorf("trouble = %q, want %q", h.Trouble, test.trouble)
+			}
+			foo := object{"shop", triggerOf(api.ConfigMap, "foo")}
+			if got := slices.Contains(c.reloadedBy(foo), item); got != item.IsReloaded {
+				t.Errorf("an edit of the source queues the workload: %t, want %t", got, item.IsReloaded)
+			}
+			if got := c.reloadedBy(object{"shop", triggerOf(api.ConfigMap, "unused")}); len(got) > 0 {
+				t.Errorf("an edit of what the template does not use queues %d workloads", len(got))
+			}
+		})
+	}
+}
