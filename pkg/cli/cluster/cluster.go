@@ -16,8 +16,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
@@ -52,7 +54,9 @@ func New(s *session.Session, flags Flags) (*Cluster, error) {
 		return nil, err
 	}
 	config.QPS = -1 // No limit: the commands send a few requests at a time.
-	client, errOfClient := kubernetes.NewForConfig(config)
+	binary := rest.CopyConfig(config)
+	binary.ContentType = runtime.ContentTypeProtobuf // Pages of pods take less time and memory than as JSON.
+	client, errOfClient := kubernetes.NewForConfig(binary)
 	meta, errOfMeta := metadata.NewForConfig(config)
 	if err := errors.Join(errOfClient, errOfMeta); err != nil {
 		return nil, fmt.Errorf("prepare to ask the API server: %w", err)

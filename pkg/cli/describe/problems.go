@@ -3,6 +3,7 @@ package describe
 import (
 	"context"
 	"io"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,7 +55,7 @@ func (t *describer) problems(ctx context.Context, scope selection.Scope) (descri
 	d.askAPI(ctx)
 	d.judgePods()
 	mounts := t.FailedMounts(ctx, scope.Namespace, waiting)
-	found := description.Problems{Looked: looked, Problems: []description.Problem{}, Unknown: d.Unknown}
+	found := description.Problems{Looked: looked, Problems: []description.Problem{}, Unknown: slices.Concat([]description.Unknown{}, d.Unknown)}
 	for i, pod := range d.running {
 		found.Add(pod.Namespace, d.Pods[i], description.Waiting{Since: pod.CreationTimestamp.Time, Why: mounts[string(pod.UID)]}, d.volumesOf(pod))
 	}

@@ -112,6 +112,9 @@ func (x Text) PrintProblems(w io.Writer, all Problems) error {
 		p.text.WriteString("\n")
 	}
 	p.line(0, "%s", all.summary())
+	if len(all.Unknown) > 0 {
+		p.text.WriteString("\n")
+	}
 	x.unknown(&p, all.Unknown)
 	_, err := io.WriteString(w, p.text.String())
 	return err
@@ -149,7 +152,7 @@ func (x *Problems) summary() string {
 	}
 	text += fmt.Sprintf("; %d pods looked at", x.Looked)
 	if x.NotAsked > 0 {
-		text += fmt.Sprintf("; %d pods not known: their nodes did not answer", x.NotAsked)
+		text += fmt.Sprintf("; %d pods are on nodes that did not answer", x.NotAsked)
 	}
 	return text
 }
