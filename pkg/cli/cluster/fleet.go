@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -103,7 +104,7 @@ func (c *Cluster) FindFleet(ctx context.Context, scope selection.Scope, objects 
 		}
 	}
 	if len(shows) == 0 {
-		return nil, fmt.Errorf("no pod of %s shows %s by a volume of the driver %s: looked at %d pods", scope, named(objects), c.Driver, looked)
+		return nil, c.nothing(scope, objects, looked)
 	}
 	var fleet []*WorkloadPods
 	var waiting []*corev1.Pod
@@ -120,11 +121,17 @@ func (c *Cluster) FindFleet(ctx context.Context, scope selection.Scope, objects 
 	return fleet, unreadIn(fleet)
 }
 
-func named(objects []trigger.Object) string {
+// nothing is the error that no pod of a scope shows the objects.
+func (c *Cluster) nothing(scope selection.Scope, objects []trigger.Object, looked int) error {
 	if len(objects) == 0 {
-		return "anything"
+		return fmt.Errorf("no pod in %s has a volume of the driver %s: %d pods looked at; use --driver-name if it has another name",
+			scope, c.Driver, looked)
 	}
-	return fmt.Sprint(objects)
+	names := make([]string, len(objects))
+	for i, object := range objects {
+		names[i] = object.String()
+	}
+	return fmt.Errorf("no volume of liveconfig in %s shows %s: %d pods looked at", scope, strings.Join(names, " or "), looked)
 }
 
 // unreadIn returns the mistakes of the pods of all namespaces.

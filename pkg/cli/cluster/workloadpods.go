@@ -178,7 +178,9 @@ func ReportsOf(answers map[string]nodes.Answer) []statusz.Report {
 }
 
 // All returns the places of the template and of the pods, in their order and each once.
-func (t *WorkloadPods) All() []versions.Place { return PlacesOf(t.Newest, t.Pods, t.Places) }
+func (t *WorkloadPods) All() []versions.Place {
+	return PlacesOf(t.Newest, slices.Concat(t.Pods, t.Waiting), t.Places)
+}
 
 // PlacesOf returns the places of a template and of pods, which are known by UID.
 func PlacesOf(newest []versions.Place, pods []*corev1.Pod, places map[string][]versions.Place) []versions.Place {
