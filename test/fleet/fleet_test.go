@@ -147,6 +147,7 @@ func (f *fleet) makeSources(t *testing.T) map[string]statusz.Version {
 // fill makes the pods of a node, and has its driver report them. The last node's driver does not answer. On the first two
 // nodes pods lag: on one of them, which has an older driver, since the driver has not heard of an edit.
 func (f *fleet) fill(t *testing.T, node string, number int, sources map[string]statusz.Version) error {
+	t.Helper()
 	began := time.Now().Add(-time.Hour)
 	report := statusz.Report{
 		SchemaVersion: statusz.SchemaVersion, Driver: "csi.liveconfig.internal", Version: "v0.2.0", Node: node,
@@ -191,6 +192,7 @@ func volumeOf(pod *corev1.Pod, name string, has statusz.Version, number int) sta
 
 // makePod makes a pod that runs, as large as many are.
 func (f *fleet) makePod(t *testing.T, namespace, name, node, source string) (*corev1.Pod, error) {
+	t.Helper()
 	inline := &corev1.CSIVolumeSource{
 		Driver: "csi.liveconfig.internal", ReadOnly: new(true), VolumeAttributes: map[string]string{"configMap": source},
 	}
@@ -283,7 +285,7 @@ func (f *fleet) requests(t *testing.T, since time.Time) int {
 // maxRSS is `maxrss FILE PROGRAM ARGS...`: it runs the program and writes into the file how much memory that took at most, in
 // KiB. A large process cannot measure its children, since the kernel counts what they have before they execute a program.
 func maxRSS() {
-	c := exec.Command(os.Args[2], os.Args[3:]...)
+	c := exec.CommandContext(context.Background(), os.Args[2], os.Args[3:]...)
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
 	err := c.Run()
 	var use syscall.Rusage

@@ -28,8 +28,8 @@ func LastSeen(e *corev1.Event) time.Time {
 	return e.CreationTimestamp.Time
 }
 
-// FailedMounts returns why the kubelet could not mount volumes of pods, by their UIDs. The namespace
-// is empty for all namespaces.
+// FailedMounts returns why the kubelet could not mount volumes of pods, by their UIDs. The
+// namespace is empty for all namespaces.
 func (c *Cluster) FailedMounts(ctx context.Context, namespace string, pods []*corev1.Pod) map[string]string {
 	reasons, seen := map[string]string{}, map[types.UID]time.Time{}
 	if len(pods) == 0 {

@@ -26,8 +26,8 @@ const notEnded = "status.phase!=Succeeded,status.phase!=Failed"
 const mostMistakes = 20
 
 // Pods reads the pods of a scope in pages, and returns those that have volumes of liveconfig or
-// copies, in the order of their namespaces and names. Of each pod only the part stays in memory that
-// decides about these. It also returns how many pods it looked at.
+// copies, in the order of their namespaces and names. Of each pod only the part stays in memory
+// that decides about these. It also returns how many pods it looked at.
 func (c *Cluster) Pods(ctx context.Context, scope selection.Scope) (found []*corev1.Pod, looked int, err error) {
 	options := metav1.ListOptions{LabelSelector: scope.Labels, FieldSelector: notEnded}
 	err = session.Pages(options, func(options metav1.ListOptions) (metav1.ListInterface, error) {
@@ -67,8 +67,8 @@ func (c *Cluster) concerns(pod *corev1.Pod) bool {
 
 func (c *Cluster) isOurs(v corev1.Volume) bool { return v.CSI != nil && v.CSI.Driver == c.Driver }
 
-// excerpt returns the part of a pod that decides about its volumes of liveconfig and its copies. The
-// other volumes are empty: mistakes are named by the numbers of volumes.
+// excerpt returns the part of a pod that decides about its volumes of liveconfig and its copies.
+// The other volumes are empty: mistakes are named by the numbers of volumes.
 func (c *Cluster) excerpt(pod *corev1.Pod) *corev1.Pod {
 	part := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

@@ -97,10 +97,10 @@ func (o *command) print(all []description.Description) error {
 	return o.write(func(page io.Writer) error { return text.Print(page, all) })
 }
 
-// write writes what print prints, as a terminal can have it.
-func (o *command) write(print func(io.Writer) error) error {
+// write writes a page as a terminal can have it.
+func (o *command) write(fill func(io.Writer) error) error {
 	var page strings.Builder
-	if err := print(&page); err != nil {
+	if err := fill(&page); err != nil {
 		return err
 	}
 	_, err := io.WriteString(o.Out, printing.Plain(page.String()))

@@ -39,7 +39,7 @@ func (o *command) listProblems(ctx context.Context, asked *cluster.Cluster, args
 // problems looks at the pods of a scope as at those of one workload, without what is the same for
 // pods of a template.
 func (t *describer) problems(ctx context.Context, scope selection.Scope) (description.Problems, error) {
-	all, looked, err := t.Cluster.Pods(ctx, scope)
+	all, looked, err := t.Pods(ctx, scope)
 	if err != nil {
 		return description.Problems{}, err
 	}

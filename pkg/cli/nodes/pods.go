@@ -47,8 +47,8 @@ func (d *Drivers) forget(node string) {
 	delete(d.pods, node)
 }
 
-// learn looks for the pods of the drivers of many nodes in the list of all, instead of one by one. It
-// leaves out those that are not ready: find returns what is wrong.
+// learn looks for the pods of the drivers of many nodes in the list of all, instead of one by one.
+// It leaves out those that are not ready: find returns what is wrong.
 func (d *Drivers) learn(ctx context.Context, nodes []string) {
 	wanted := map[string]bool{}
 	d.mu.Lock()

@@ -109,8 +109,8 @@ func (f *fleetPod) add(p podStatus) {
 	}
 }
 
-// groupsOf puts pods into groups by names, and sorts the groups: the one with the most pods that are
-// not current is first.
+// groupsOf puts pods into groups by names, and sorts the groups: the one with the most pods that
+// are not current is first.
 func groupsOf(pods []*fleetPod, names func(*fleetPod) []string) []group {
 	groups := map[string]*group{}
 	for _, p := range pods {
@@ -172,8 +172,8 @@ func notCurrent(all []workloadStatus) []workloadStatus {
 	return some
 }
 
-// writeFleet prints a fleet for people. Groups in which all pods are current are left out, and so is
-// every single pod, unless wide is set.
+// writeFleet prints a fleet for people. Groups in which all pods are current are left out, and so
+// is every single pod, unless wide is set.
 func (t table) writeFleet(to io.Writer, f fleet) error {
 	total := [][]string{
 		{"PODS", "CURRENT", "LAGGING", "UNKNOWN", "PENDING"},

@@ -14,8 +14,8 @@ import (
 
 // Problems are what is wrong with the volumes of many pods.
 type Problems struct {
-	// Looked is how many pods were looked at, and Pods how many of them have volumes of liveconfig or
-	// copies. NotAsked is how many of those are on nodes that did not answer.
+	// Looked is how many pods were looked at, and Pods how many of them have volumes of liveconfig
+	// or copies. NotAsked is how many of those are on nodes that did not answer.
 	Looked   int `json:"looked"`
 	Pods     int `json:"pods"`
 	NotAsked int `json:"notAsked"`
