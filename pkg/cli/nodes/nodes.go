@@ -35,7 +35,7 @@ const (
 	askTimeout = 10 * time.Second
 	// atOnce is how many nodes are asked at the same time. Several that are gone do not hold up the
 	// others.
-	atOnce = 32
+	atOnce = 16
 	// fewNodes is for how many nodes each driver's pod is looked for by itself.
 	fewNodes = 8
 	// largestReport is far above the size of a report.
