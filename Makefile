@@ -127,6 +127,10 @@ test/release: bin/tools bin/k8s ## releases of edits: the controller and drivers
 test/cli: bin/tools bin/k8s ## the plugin of kubectl with kubectl and a real API server
 	@test/go-test.sh test/cli
 
+.PHONY: test/fleet
+test/fleet: bin/tools bin/k8s ## the plugin with 5,000 pods: how much memory and how many requests it takes
+	@test/go-test.sh test/fleet
+
 .PHONY: test/shells
 test/shells: bin/tools bin/shells ## the plugin's completion in shells, which are installed first
 	@test/go-test.sh test/shells

@@ -8,14 +8,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
@@ -49,13 +53,50 @@ func New(s *session.Session, flags Flags) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, errOfClient := kubernetes.NewForConfig(config)
+	config.QPS = -1 // No limit: the commands send a few requests at a time.
+	binary := rest.CopyConfig(config)
+	binary.ContentType = runtime.ContentTypeProtobuf // Pages of pods take less time and memory than as JSON.
+	client, errOfClient := kubernetes.NewForConfig(binary)
 	meta, errOfMeta := metadata.NewForConfig(config)
 	if err := errors.Join(errOfClient, errOfMeta); err != nil {
 		return nil, fmt.Errorf("prepare to ask the API server: %w", err)
 	}
 	drivers := nodes.New(config, client, flags.DriverNamespace)
 	return &Cluster{Client: client, meta: meta, Drivers: drivers, Driver: flags.Driver}, nil
+}
+
+// atOnce is how many objects are read at the same time.
+const atOnce = 8
+
+// Found is which version of an object there is, or why that is not known.
+type Found struct {
+	versions.Now
+
+	Err error
+}
+
+// Versions reads objects, each once and a few at a time. The values are true for objects of which
+// pods have copies: only for these it reads the content.
+func (c *Cluster) Versions(ctx context.Context, objects map[api.Ref]bool) map[api.Ref]Found {
+	found := make(map[api.Ref]Found, len(objects))
+	var mu sync.Mutex // Guards found.
+	var reads errgroup.Group
+	reads.SetLimit(atOnce)
+	for object, isCopied := range objects {
+		reads.Go(func() error {
+			read := c.Version
+			if isCopied {
+				read = c.Content
+			}
+			now, err := read(ctx, object)
+			mu.Lock()
+			defer mu.Unlock()
+			found[object] = Found{Now: now, Err: err}
+			return nil
+		})
+	}
+	_ = reads.Wait() // Each object has its error.
+	return found
 }
 
 // Version returns which version of an object there is. The content of the object does not leave the

@@ -2,12 +2,14 @@ package cluster
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 )
 
 // KubeletName is the name of the kubelet in Events.
@@ -26,20 +28,26 @@ func LastSeen(e *corev1.Event) time.Time {
 	return e.CreationTimestamp.Time
 }
 
-// failedMounts returns why the kubelet could not mount volumes of pods, by their UIDs.
-func (c *Cluster) failedMounts(ctx context.Context, namespace string, pods []*corev1.Pod) map[string]string {
-	reasons := map[string]string{}
+// FailedMounts returns why the kubelet could not mount volumes of pods, by their UIDs. The
+// namespace is empty for all namespaces.
+func (c *Cluster) FailedMounts(ctx context.Context, namespace string, pods []*corev1.Pod) map[string]string {
+	reasons, seen := map[string]string{}, map[types.UID]time.Time{}
 	if len(pods) == 0 {
 		return reasons
 	}
-	list, err := c.Client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=FailedMount"})
-	if err != nil {
-		return reasons // The pods have no reason then.
+	for _, pod := range pods {
+		seen[pod.UID] = time.Time{}
 	}
-	slices.SortFunc(list.Items, func(a, b corev1.Event) int { return LastSeen(&a).Compare(LastSeen(&b)) })
-	for i := range list.Items {
-		reasons[string(list.Items[i].InvolvedObject.UID)] = mountProblem(list.Items[i].Message)
-	}
+	_ = session.Pages(metav1.ListOptions{FieldSelector: "reason=FailedMount"}, func(options metav1.ListOptions) (metav1.ListInterface, error) {
+		list, err := c.Client.CoreV1().Events(namespace).List(ctx, options)
+		for i := range list.Items {
+			e := &list.Items[i]
+			if last, isAbout := seen[e.InvolvedObject.UID]; isAbout && !LastSeen(e).Before(last) {
+				seen[e.InvolvedObject.UID], reasons[string(e.InvolvedObject.UID)] = LastSeen(e), mountProblem(e.Message)
+			}
+		}
+		return list, err
+	}) // After an error the other pods have no reason.
 	return reasons
 }
 

@@ -37,6 +37,13 @@ type WorkloadPods struct {
 	Places map[string][]versions.Place
 	// Newest are the places of the template.
 	Newest []versions.Place
+
+	driver  string
+	objects []trigger.Object
+	// unread are the mistakes of templates and pods: those of one workload have the same. Shown are
+	// all places, also of other objects.
+	unread map[string]bool
+	shown  map[versions.Place]bool
 }
 
 // FindPods finds the pods of a workload and where they show the objects, or every object if objects
@@ -50,49 +57,58 @@ func (c *Cluster) FindPods(ctx context.Context, w selection.Workload, objects []
 	if err != nil {
 		return nil, err
 	}
-	t := &WorkloadPods{Selector: selector, Places: map[string][]versions.Place{}}
-	t.Pods, t.Pending = pods.Running(all)
-	mistakes := map[string]bool{} // Of each pod they are the same.
-	shown := map[versions.Place]bool{}
-	look := func(annotations map[string]string, spec *corev1.PodSpec) []versions.Place {
-		places, err := versions.Places(annotations, spec, w.Meta.Namespace, c.Driver)
-		if err != nil {
-			mistakes[err.Error()] = true
-		}
-		for _, place := range places {
-			shown[place] = true
-		}
-		return Among(places, objects)
+	t := c.newWorkloadPods(selector, all, objects)
+	t.Newest = t.look(w.Template.Annotations, &w.Template.Spec)
+	t.State = c.RolloutState(ctx, w.Object)
+	t.Mounts = c.FailedMounts(ctx, w.Meta.Namespace, t.Waiting)
+	return t, t.mistakes()
+}
+
+// newWorkloadPods returns pods with the places where they show the objects.
+func (c *Cluster) newWorkloadPods(selector *pods.Selector, all []*corev1.Pod, objects []trigger.Object) *WorkloadPods {
+	t := &WorkloadPods{
+		Selector: selector, Places: map[string][]versions.Place{},
+		driver: c.Driver, objects: objects, unread: map[string]bool{}, shown: map[versions.Place]bool{},
 	}
-	t.Newest = look(w.Template.Annotations, &w.Template.Spec)
+	t.Pods, t.Pending = pods.Running(all)
 	for _, pod := range t.Pods {
-		t.Places[string(pod.UID)] = look(pod.Annotations, &pod.Spec)
+		t.Places[string(pod.UID)] = t.look(pod.Annotations, &pod.Spec)
 	}
 	for _, pod := range all {
 		isWaiting := pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != ""
 		if !isWaiting {
 			continue
 		}
-		places := look(pod.Annotations, &pod.Spec)
+		places := t.look(pod.Annotations, &pod.Spec)
 		if slices.ContainsFunc(places, func(p versions.Place) bool { return p.Volume != "" }) {
 			t.Places[string(pod.UID)] = places
 			t.Waiting = append(t.Waiting, pod)
 		}
 	}
-	t.State = c.RolloutState(ctx, w.Object)
-	t.Mounts = c.failedMounts(ctx, w.Meta.Namespace, t.Waiting)
-	return t, t.mistakes(mistakes, shown, objects)
+	return t
+}
+
+// look returns the places of a template or pod where the objects are shown.
+func (t *WorkloadPods) look(annotations map[string]string, spec *corev1.PodSpec) []versions.Place {
+	places, err := versions.Places(annotations, spec, t.Meta.Namespace, t.driver)
+	if err != nil {
+		t.unread[err.Error()] = true
+	}
+	for _, place := range places {
+		t.shown[place] = true
+	}
+	return Among(places, t.objects)
 }
 
 // mistakes returns the mistakes of the pods: places that cannot be read, and objects that no volume
 // shows.
-func (t *WorkloadPods) mistakes(mistakes map[string]bool, shown map[versions.Place]bool, objects []trigger.Object) error {
+func (t *WorkloadPods) mistakes() error {
 	var errs []error
-	for _, text := range slices.Sorted(maps.Keys(mistakes)) {
+	for _, text := range slices.Sorted(maps.Keys(t.unread)) {
 		errs = append(errs, errors.New(text))
 	}
 	var others []string
-	for place := range shown {
+	for place := range t.shown {
 		others = append(others, trigger.Object{Kind: place.Object.Kind, Name: place.Object.Name}.String())
 	}
 	slices.Sort(others)
@@ -101,7 +117,7 @@ func (t *WorkloadPods) mistakes(mistakes map[string]bool, shown map[versions.Pla
 		return &pods.ForeignError{Reason: "it has no volume of liveconfig, and nothing triggers rollouts of it: " +
 			"drivers do not know what Kubernetes' own volumes show"}
 	}
-	for _, object := range objects {
+	for _, object := range t.objects {
 		if len(others) > 0 && !slices.Contains(others, object.String()) {
 			errs = append(errs, fmt.Errorf("no volume of liveconfig in it shows %s: there is %s", object, strings.Join(others, ", ")))
 		}
@@ -162,16 +178,22 @@ func ReportsOf(answers map[string]nodes.Answer) []statusz.Report {
 }
 
 // All returns the places of the template and of the pods, in their order and each once.
-func (t *WorkloadPods) All() []versions.Place { return PlacesOf(t.Newest, t.Pods, t.Places) }
+func (t *WorkloadPods) All() []versions.Place {
+	return PlacesOf(t.Newest, slices.Concat(t.Pods, t.Waiting), t.Places)
+}
 
 // PlacesOf returns the places of a template and of pods, which are known by UID.
 func PlacesOf(newest []versions.Place, pods []*corev1.Pod, places map[string][]versions.Place) []versions.Place {
-	all := slices.Clone(newest)
+	all, known := slices.Clone(newest), map[versions.Place]bool{}
+	for _, place := range newest {
+		known[place] = true
+	}
 	for _, pod := range pods {
 		for _, place := range places[string(pod.UID)] {
-			if !slices.Contains(all, place) {
+			if !known[place] {
 				all = append(all, place)
 			}
+			known[place] = true
 		}
 	}
 	return all

@@ -67,7 +67,8 @@ func (t *describer) describe(ctx context.Context, kind string, w selection.Workl
 	d.askNodes(ctx)
 	d.askAPI(ctx)
 	d.compareCopies()
-	d.judge()
+	d.judgePods()
+	d.judgeObjects()
 	d.readEvents(ctx)
 	return d.Description
 }
@@ -133,41 +134,37 @@ func (d *report) findPods(ctx context.Context) {
 		if d.Pod == nil && (isOver || pod.DeletionTimestamp != nil) {
 			continue
 		}
-		d.running = append(d.running, pod)
-		d.places[string(pod.UID)], _ = versions.Places(pod.Annotations, &pod.Spec, pod.Namespace, d.Driver) // As in fromSpec.
+		d.addPod(pod)
 	}
+}
+
+func (d *report) addPod(pod *corev1.Pod) {
+	d.running = append(d.running, pod)
+	d.places[string(pod.UID)], _ = versions.Places(pod.Annotations, &pod.Spec, pod.Namespace, d.Driver) // As in fromSpec.
 }
 
 // askNodes asks the nodes of pods that have volumes of liveconfig, unless they have been.
 func (d *report) askNodes(ctx context.Context) {
+	ours := map[string]nodes.Answer{}
 	var names []string
 	for _, pod := range d.running {
-		_, isAsked := d.answers[pod.Spec.NodeName]
-		if !isAsked && notAsked(pod, d.volumesOf(pod)) == "" && !slices.Contains(names, pod.Spec.NodeName) {
-			names = append(names, pod.Spec.NodeName)
-		}
-	}
-	maps.Copy(d.answers, d.Drivers.Reports(ctx, names))
-	reasons := map[[2]string][]string{}
-	var order [][2]string
-	for _, pod := range d.running {
 		node := pod.Spec.NodeName
-		answer, isAsked := d.answers[node]
-		if !isAsked || answer.Err == nil || notAsked(pod, d.volumesOf(pod)) != "" {
+		if _, isSeen := ours[node]; isSeen || notAsked(pod, d.volumesOf(pod)) != "" {
 			continue
 		}
-		reason := [2]string{answer.Err.Reason(), answer.Err.Type}
-		if reasons[reason] == nil {
-			order = append(order, reason)
+		if _, isAsked := d.answers[node]; !isAsked {
+			names = append(names, node)
 		}
-		if !slices.Contains(reasons[reason], node) {
-			reasons[reason] = append(reasons[reason], node)
-		}
+		ours[node] = nodes.Answer{}
 	}
-	for _, reason := range order {
+	maps.Copy(d.answers, d.Drivers.Reports(ctx, names))
+	for node := range ours {
+		ours[node] = d.answers[node]
+	}
+	for _, group := range nodes.UnaskedIn(ours) {
 		d.addUnknown(description.Unknown{
-			What: "what is in the files on " + printing.Names(reasons[reason], "node", "nodes"),
-			Why:  "the driver cannot be asked: " + reason[0], Type: reason[1],
+			What: "what is in the files on " + printing.Names(group.Nodes, "node", "nodes"),
+			Why:  "the driver cannot be asked: " + group.Why, Type: group.Type,
 		})
 	}
 }
@@ -193,18 +190,14 @@ func notAsked(pod *corev1.Pod, volumes []uses.Volume) string {
 // askAPI asks which versions there are of what the template and the pods show. The nodes were asked
 // before: what they have cannot be newer.
 func (d *report) askAPI(ctx context.Context) {
-	isCopied := cluster.Copied(d.all())
+	found := d.Versions(ctx, cluster.Copied(d.all()))
 	for _, place := range d.all() {
 		object := place.Object
 		if _, isKnown := d.facts[object]; isKnown {
 			continue
 		}
-		found, err := d.Version(ctx, object)
-		if isCopied[object] {
-			found, err = d.Content(ctx, object)
-		}
-		fact := description.Fact{Now: found}
-		if err != nil {
+		fact := description.Fact{Now: found[object].Now}
+		if err := found[object].Err; err != nil {
 			fact.Unread, fact.Version = err.Error(), versions.Newest(cluster.ReportsOf(d.answers), object)
 			fact.Copies = d.copiesOf(object)
 			d.addUnknown(description.Unknown{
@@ -248,8 +241,8 @@ func (d *report) copiesOf(object api.Ref) []string {
 	return nil
 }
 
-// judge adds pods and objects with their states.
-func (d *report) judge() {
+// judgePods adds the pods with their states.
+func (d *report) judgePods() {
 	for _, pod := range d.running {
 		volumes := d.volumesOf(pod)
 		next := description.Pod{
@@ -274,6 +267,10 @@ func (d *report) judge() {
 		}
 		d.Pods = append(d.Pods, next)
 	}
+}
+
+// judgeObjects adds the objects with the states of their pods.
+func (d *report) judgeObjects() {
 	seen := map[api.Ref]bool{}
 	for _, place := range d.all() {
 		if !seen[place.Object] {

@@ -12,7 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,8 +33,11 @@ const DefaultNamespace = "liveconfig-system"
 const (
 	// askTimeout is for one node, which may be gone.
 	askTimeout = 10 * time.Second
-	// atOnce is how many nodes are asked at the same time.
-	atOnce = 8
+	// atOnce is how many nodes are asked at the same time. Several that are gone do not hold up the
+	// others.
+	atOnce = 16
+	// fewNodes is for how many nodes each driver's pod is looked for by itself.
+	fewNodes = 8
 	// largestReport is far above the size of a report.
 	largestReport = 256 << 20
 )
@@ -67,6 +73,8 @@ type Unavailable struct {
 	Err error
 
 	forbidden bool
+	// pod is the name of the driver's, empty if it is not known.
+	pod string
 }
 
 func (u *Unavailable) Error() string {
@@ -93,8 +101,40 @@ type Answer struct {
 	Err    *Unavailable
 }
 
-// Reports asks several nodes, a few at a time, and returns an answer of each.
+// Unasked are nodes that could not be asked for one reason.
+type Unasked struct {
+	Nodes []string
+	// Why and Type are about the first of the nodes.
+	Why, Type string
+}
+
+// UnaskedIn returns which nodes could not be asked, by reason.
+func UnaskedIn(answers map[string]Answer) []Unasked {
+	groups := map[string]*Unasked{}
+	for _, node := range slices.Sorted(maps.Keys(answers)) {
+		u := answers[node].Err
+		if u == nil {
+			continue
+		}
+		reason := strings.ReplaceAll(u.Reason()+u.Type, node, "NODE")
+		if u.pod != "" {
+			reason = strings.ReplaceAll(reason, u.pod, "POD")
+		}
+		if groups[reason] == nil {
+			groups[reason] = &Unasked{Why: u.Reason(), Type: u.Type}
+		}
+		groups[reason].Nodes = append(groups[reason].Nodes, node)
+	}
+	var all []Unasked
+	for _, reason := range slices.Sorted(maps.Keys(groups)) {
+		all = append(all, *groups[reason])
+	}
+	return all
+}
+
+// Reports asks several nodes, some at a time, and returns an answer of each.
 func (d *Drivers) Reports(ctx context.Context, nodes []string) map[string]Answer {
+	d.learn(ctx, nodes)
 	answers := make(map[string]Answer, len(nodes))
 	var mu sync.Mutex // Guards answers.
 	var all sync.WaitGroup
@@ -197,7 +237,7 @@ func read(body io.Reader) (statusz.Report, error) {
 
 // explain returns why a pod did not answer.
 func (d *Drivers) explain(ctx context.Context, node string, p pod, err error) *Unavailable {
-	u := &Unavailable{Node: node, Type: fmt.Sprintf("kubectl -n %s logs %s -c %s", d.namespace, p.name, p.container), Err: err}
+	u := &Unavailable{Node: node, Type: fmt.Sprintf("kubectl -n %s logs %s -c %s", d.namespace, p.name, p.container), Err: err, pod: p.name}
 	switch {
 	case apierrors.IsForbidden(err):
 		u.Why = fmt.Sprintf("you may not port-forward to its pod, which takes the verb create on pods/portforward in namespace %s", d.namespace)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,7 +77,7 @@ func (c *cluster) list(w http.ResponseWriter, r *http.Request) {
 	const want = "app.kubernetes.io/name=liveconfig,app.kubernetes.io/component=driver"
 	if r.URL.Path == "/api/v1/namespaces/system/pods" && r.FormValue("labelSelector") == want {
 		for _, pod := range c.pods {
-			if r.FormValue("fieldSelector") == "spec.nodeName="+pod.Spec.NodeName {
+			if selected := r.FormValue("fieldSelector"); selected == "" || selected == "spec.nodeName="+pod.Spec.NodeName {
 				list.Items = append(list.Items, pod)
 			}
 		}
@@ -309,6 +310,40 @@ func TestANodeThatHangs(t *testing.T) {
 	}
 	if got := answers["node-2"].Err; got == nil || !strings.HasPrefix(got.Why, "no pod of it runs on the node") {
 		t.Errorf("the other node: %v, want that no driver is there", got)
+	}
+}
+
+// TestManyNodes: the pods of many drivers are in one list, and only those that are not ready are looked for again. The nodes
+// that cannot be asked are together where the reason is the same but for names.
+func TestManyNodes(t *testing.T) {
+	t.Parallel()
+	c := &cluster{statusz: serveReport}
+	var names []string
+	for i := range 20 {
+		pod := driverPod()
+		pod.Name, pod.Spec.NodeName = fmt.Sprintf("driver-%02d", i+10), fmt.Sprintf("node-%02d", i+10)
+		if i < 3 {
+			pod.Status.Conditions = nil
+		}
+		c.pods, names = append(c.pods, pod), append(names, pod.Spec.NodeName)
+	}
+	answers := c.start(t).Reports(t.Context(), append(names, "node-98", "node-99"))
+	if got, want := c.lists.Load(), int32(1+3+2); got != want {
+		t.Errorf("pods were listed %d times, want %d: once for all, and for each that is not ready", got, want)
+	}
+	want := []nodes.Unasked{{
+		Nodes: []string{"node-10", "node-11", "node-12"},
+		Why:   "its pod driver-10 does not run", Type: "kubectl -n system describe pod driver-10",
+	}, {
+		Nodes: []string{"node-98", "node-99"},
+		Why:   "no pod of it runs on the node in namespace system; use --driver-namespace if it is in another",
+		Type:  "kubectl -n system get pods -o wide --field-selector spec.nodeName=node-98",
+	}}
+	if diff := cmp.Diff(want, nodes.UnaskedIn(answers)); diff != "" {
+		t.Errorf("UnaskedIn (-want +got):\n%s", diff)
+	}
+	if got := len(answers); got != 22 {
+		t.Errorf("%d nodes have an answer, want all 22", got)
 	}
 }
 

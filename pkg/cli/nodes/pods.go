@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 )
 
 // driverLabels are on the pods of the driver, whatever the release of the chart is called.
@@ -35,9 +37,7 @@ func (d *Drivers) pod(ctx context.Context, node string) (pod, error) {
 	if err != nil {
 		return pod{}, err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.pods[node] = p
+	d.store(node, p)
 	return p, nil
 }
 
@@ -45,6 +45,38 @@ func (d *Drivers) forget(node string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.pods, node)
+}
+
+// learn looks for the pods of the drivers of many nodes in the list of all, instead of one by one.
+// It leaves out those that are not ready: find returns what is wrong.
+func (d *Drivers) learn(ctx context.Context, nodes []string) {
+	wanted := map[string]bool{}
+	d.mu.Lock()
+	for _, node := range nodes {
+		if _, known := d.pods[node]; !known {
+			wanted[node] = true
+		}
+	}
+	d.mu.Unlock()
+	if len(wanted) <= fewNodes {
+		return
+	}
+	_ = session.Pages(metav1.ListOptions{LabelSelector: driverLabels}, func(options metav1.ListOptions) (metav1.ListInterface, error) {
+		page, err := d.client.CoreV1().Pods(d.namespace).List(ctx, options)
+		for i := range page.Items {
+			p := &page.Items[i]
+			if container, port := served(p); wanted[p.Spec.NodeName] && fitness(p) == ready && port > 0 {
+				d.store(p.Spec.NodeName, pod{name: p.Name, container: container, port: port})
+			}
+		}
+		return page, err
+	}) // After an error find returns the same.
+}
+
+func (d *Drivers) store(node string, p pod) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pods[node] = p
 }
 
 // find looks for the pod of a node's driver.
@@ -63,6 +95,7 @@ func (d *Drivers) find(ctx context.Context, node string) (pod, error) {
 		return pod{}, u
 	}
 	p := slices.MaxFunc(append(list.Items, corev1.Pod{}), compareFitness)
+	u.pod = p.Name
 	switch {
 	case p.Name == "":
 		u.Why = fmt.Sprintf("no pod of it runs on the node in namespace %s; use --driver-namespace if it is in another", d.namespace)

@@ -39,6 +39,8 @@ type Selection struct {
 	Selector string
 	All      bool
 	Local    bool
+	// AllNamespaces is of commands that can look at all pods: see Scope.
+	AllNamespaces bool
 }
 
 // AddFlags adds the flags by which people select.

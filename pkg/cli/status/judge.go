@@ -60,7 +60,7 @@ func (t judged) addWaiting(w *workloadStatus, lines map[versions.Place]int, pod 
 		}
 		isAdded = true
 		w.Sources[at].add(podStatus{
-			Pod: pod.Name, Node: pod.Spec.NodeName, State: versions.Lagging, Since: pod.CreationTimestamp.Time, Why: why,
+			Pod: pod.Name, Node: pod.Spec.NodeName, Driver: answer.Report.Version, State: versions.Lagging, Since: pod.CreationTimestamp.Time, Why: why,
 		})
 	}
 	if isAdded {
@@ -111,7 +111,10 @@ func (t judged) podStatus(pod *corev1.Pod, place versions.Place, answer nodes.An
 	if isOfTemplate := slices.Contains(t.Newest, place); v.State == versions.Lagging && place.IsCopy() && isOfTemplate && t.Pod == nil {
 		v = t.explained(v, now)
 	}
-	return podStatus{Pod: pod.Name, Node: pod.Spec.NodeName, State: v.State, Has: v.Has, Since: v.Since, Why: v.Why}
+	return podStatus{
+		Pod: pod.Name, Node: pod.Spec.NodeName, Driver: answer.Report.Version,
+		State: v.State, Has: v.Has, Since: v.Since, Why: v.Why,
+	}
 }
 
 // explained returns why the newest config is not in the template. After an undo without an edit

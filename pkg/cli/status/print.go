@@ -48,12 +48,14 @@ type sourceStatus struct {
 
 // podStatus is the status of one object in one volume of one pod.
 type podStatus struct {
-	Pod   string         `json:"pod"`
-	Node  string         `json:"node"`
-	State versions.State `json:"state"`
-	Has   string         `json:"has,omitempty"`
-	Since time.Time      `json:"since,omitzero"`
-	Why   string         `json:"why,omitempty"`
+	Pod  string `json:"pod"`
+	Node string `json:"node"`
+	// Driver is the version of the node's driver; empty if that is not known.
+	Driver string         `json:"driver,omitempty"`
+	State  versions.State `json:"state"`
+	Has    string         `json:"has,omitempty"`
+	Since  time.Time      `json:"since,omitzero"`
+	Why    string         `json:"why,omitempty"`
 }
 
 func (s *sourceStatus) add(p podStatus) {
@@ -99,7 +101,12 @@ type table struct {
 }
 
 func (t table) write(to io.Writer, all []workloadStatus) error {
-	for i, rows := range [][][]string{sources(all), rollouts(all), t.pods(all)} {
+	return writeTables(to, sources(all), rollouts(all), t.pods(all))
+}
+
+// writeTables prints tables below each other, of which those without rows are left out.
+func writeTables(to io.Writer, tables ...[][]string) error {
+	for i, rows := range tables {
 		if i > 0 && len(rows) == 0 {
 			continue
 		}
@@ -158,10 +165,15 @@ func (t table) pods(all []workloadStatus) [][]string {
 			}
 		}
 	}
+	return titled(t.limited(rows), "POD", "NODE", "VOLUME", "SOURCE", "HAS", "SINCE", "WHY")
+}
+
+// limited leaves rows out that are too many, unless wide is set.
+func (t table) limited(rows [][]string) [][]string {
 	if more := len(rows) - mostRows; more > 0 && !t.wide {
 		rows = append(rows[:mostRows], []string{fmt.Sprintf("and %d more: -o wide shows all", more)})
 	}
-	return titled(rows, "POD", "NODE", "VOLUME", "SOURCE", "HAS", "SINCE", "WHY")
+	return rows
 }
 
 func (t table) pod(w workloadStatus, s sourceStatus, p podStatus) []string {

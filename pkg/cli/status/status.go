@@ -43,22 +43,27 @@ type command struct {
 func New(s *session.Session) *cobra.Command {
 	o := &command{Session: s}
 	c := &cobra.Command{
-		Use:   "status TYPE/NAME... [OBJECT...]",
+		Use:   "status TYPE/NAME... [OBJECT...] | -A [OBJECT...]",
 		Short: "Show how many pods have the newest config",
 		Long: "Shows for each source of the volumes of liveconfig how many of the running pods have the version that the API server\n" +
 			"has, and which pods lag behind, since when and why. The drivers of the pods' nodes are asked through port-forwards,\n" +
 			"as `kubectl port-forward` does. Of an object that triggers rollouts, pods have copies: the newest is the one with\n" +
 			"what the object holds now. With OBJECTs, only those are looked at.\n\n" +
+			"With -A, all pods of all namespaces are counted, and those that are not current are grouped by reason, node and\n" +
+			"version of the driver. `describe -A --problems` lists them.\n\n" +
 			"The exit code is 0 if all pods have the newest versions, 2 if some do not, and 1 if that is not known of all.",
 		Example: "  kubectl liveconfig status deployment/web\n" +
 			"  kubectl liveconfig status deployment/web configmap/app -o wide\n" +
 			"  kubectl liveconfig status deployments -l team=shop\n" +
+			"  kubectl liveconfig status -A\n" +
+			"  kubectl liveconfig status -A -l team=shop secret/tls\n" +
 			"  kubectl delete $(kubectl liveconfig status deployment/web -o name)",
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}
 	o.AddClusterFlags(c)
+	o.AddAllNamespacesFlag(c, "all pods of all namespaces, in groups")
 	o.driver.AddFlags(c)
-	o.output.AddFlag(c, "wide (all pods, not only those that lag), json, yaml, or name (of the pods that lag)",
+	o.output.AddFlag(c, "wide (all pods, not only those that lag; with -A all groups, and the pods that lag), json, yaml, or name (of the pods that lag)",
 		"wide", "json", "yaml", "name")
 	return c
 }
@@ -71,23 +76,44 @@ func (o *command) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if len(targets) == 0 && len(objects) > 0 && !o.FromFiles() {
-		return usage.Errorf("name the workload that shows %s before it, such as deployment/web %[1]s", objects[0])
+	find := o.named
+	if o.AllNamespaces {
+		find = o.fleet
 	}
 	asked, err := cluster.New(o.Session, o.driver)
 	if err != nil {
 		return err
 	}
-	found, err := o.Workloads(o.Session, targets)
+	workloads, err := find(ctx, asked, targets, objects)
 	errs := []error{err}
-	workloads, err := o.workloads(ctx, asked, found, objects)
-	errs = append(errs, err)
 	all, err := o.judge(ctx, asked, workloads)
 	errs = append(errs, err)
 	if len(all) > 0 {
 		errs = append(errs, o.print(all))
 	}
 	return verdictOf(all, errors.Join(errs...))
+}
+
+// named finds the workloads that were named, with their pods.
+func (o *command) named(ctx context.Context, c *cluster.Cluster, targets []string, objects []trigger.Object) ([]*cluster.WorkloadPods, error) {
+	if len(targets) == 0 && len(objects) > 0 && !o.FromFiles() {
+		return nil, usage.Errorf("name the workload that shows %s before it, such as deployment/web %[1]s", objects[0])
+	}
+	found, errOfNames := o.Workloads(o.Session, targets)
+	workloads, err := o.workloads(ctx, c, found, objects)
+	return workloads, errors.Join(errOfNames, err)
+}
+
+// fleet finds the pods of all namespaces.
+func (o *command) fleet(ctx context.Context, c *cluster.Cluster, targets []string, objects []trigger.Object) ([]*cluster.WorkloadPods, error) {
+	scope, err := o.Scope(o.Session, "--all-namespaces", targets)
+	if err != nil {
+		return nil, err
+	}
+	if o.output.Name == "name" {
+		return nil, usage.Errorf("-o name has no namespaces: use -o json or -o wide with --all-namespaces")
+	}
+	return c.FindFleet(ctx, scope, objects)
 }
 
 // workloads finds the pods of workloads. It may return an error with what it found all the same.
@@ -159,26 +185,21 @@ func (o *command) judge(ctx context.Context, c *cluster.Cluster, workloads []*cl
 	answers := c.Drivers.Reports(ctx, cluster.NodesOf(workloads))
 	remarkUnasked(o.Session, answers)
 	there, notes := map[api.Ref]versions.Now{}, map[api.Ref]string{}
-	for object, isCopied := range cluster.ObjectsOf(workloads) {
-		found, err := c.Version(ctx, object)
-		if isCopied {
-			found, err = c.Content(ctx, object)
+	objects := cluster.ObjectsOf(workloads)
+	for object, found := range c.Versions(ctx, objects) {
+		if found.Err != nil && ctx.Err() != nil {
+			return nil, found.Err
 		}
-		if err != nil && ctx.Err() != nil {
-			return nil, err
-		}
-		if err != nil {
+		if found.Err != nil {
 			found.Version = versions.Newest(cluster.ReportsOf(answers), object)
-			notes[object] = err.Error() + ": its version is the newest that a node knows"
-			if isCopied {
-				notes[object] = err.Error() + ": its copy is the one of the newest revision"
+			notes[object] = found.Err.Error() + ": its version is the newest that a node knows"
+			if objects[object] {
+				notes[object] = found.Err.Error() + ": its copy is the one of the newest revision"
 			}
 		}
-		there[object] = found
+		there[object] = found.Now
 	}
-	for _, note := range slices.Sorted(maps.Values(notes)) {
-		o.Remark("note: %s", note)
-	}
+	o.remark(slices.Sorted(maps.Values(notes)))
 	var all []workloadStatus
 	for _, t := range workloads {
 		all = append(all, judged{t}.status(answers, there, notes))
@@ -187,13 +208,18 @@ func (o *command) judge(ctx context.Context, c *cluster.Cluster, workloads []*cl
 }
 
 func (o *command) print(all []workloadStatus) error {
-	switch o.output.Name {
-	case "json", "yaml":
+	text := table{wide: o.output.Name == "wide", now: time.Now()}
+	switch {
+	case o.AllNamespaces && o.output.IsEncoded():
+		return o.output.Encode(o.Out, fleetOf(all))
+	case o.AllNamespaces:
+		return text.writeFleet(o.Out, fleetOf(all))
+	case o.output.IsEncoded():
 		return o.output.Encode(o.Out, all)
-	case "name":
+	case o.output.Name == "name":
 		return o.names(all)
 	default:
-		return table{wide: o.output.Name == "wide", now: time.Now()}.write(o.Out, all)
+		return text.write(o.Out, all)
 	}
 }
 
@@ -212,21 +238,20 @@ func (o *command) names(all []workloadStatus) error {
 	return nil
 }
 
+// remark prints notes, unless they are too many.
+func (o *command) remark(notes []string) {
+	for i, note := range notes {
+		if i == mostRows {
+			o.Remark("note: and %d more", len(notes)-mostRows)
+			return
+		}
+		o.Remark("note: %s", note)
+	}
+}
+
 // remarkUnasked prints which nodes could not be asked, and why: those for one reason together.
 func remarkUnasked(s *session.Session, answers map[string]nodes.Answer) {
-	groups := map[string][]*nodes.Unavailable{}
-	for _, node := range slices.Sorted(maps.Keys(answers)) {
-		if err := answers[node].Err; err != nil {
-			why := err.Reason() + strings.ReplaceAll(err.Type, node, "NODE")
-			groups[why] = append(groups[why], err)
-		}
-	}
-	for _, why := range slices.Sorted(maps.Keys(groups)) {
-		var names []string
-		for _, err := range groups[why] {
-			names = append(names, err.Node)
-		}
-		first := groups[why][0]
-		s.Remark("the driver cannot be asked on %s: %s; see %s", printing.Names(names, "node", "nodes"), first.Reason(), first.Type)
+	for _, group := range nodes.UnaskedIn(answers) {
+		s.Remark("the driver cannot be asked on %s: %s; see %s", printing.Names(group.Nodes, "node", "nodes"), group.Why, group.Type)
 	}
 }

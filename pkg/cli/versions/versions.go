@@ -136,6 +136,18 @@ const (
 	Unknown State = "Unknown"
 )
 
+// States returns all, from good to bad.
+func States() []State { return []State{Current, Unknown, Lagging} }
+
+// Worst returns the worst of states, and Current without any.
+func Worst(states ...State) State {
+	worst := 0
+	for _, s := range states {
+		worst = max(worst, slices.Index(States(), s))
+	}
+	return States()[worst]
+}
+
 // Verdict is what a pod has of an object.
 type Verdict struct {
 	State State

@@ -49,6 +49,13 @@ func shipped() program {
 	}
 }
 
+// shippedPlugin is the plugin of kubectl as `make build` makes it.
+func shippedPlugin() program {
+	p := shipped()
+	p.target = "./cmd/kubectl-liveconfig"
+	return p
+}
+
 // launcher starts a driver on a killer: see [NodeOnWire].
 func launcher() program {
 	return program{dir: "launcher", module: "test", target: "./kit/killpoint/launch"}

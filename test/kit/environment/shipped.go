@@ -19,6 +19,12 @@ func NodeAsShippedWithout(t testing.TB, manifests string, args ...string) *node.
 	return start(t, node.Config{Binary: shipped().path(t), Manifests: manifests, Dir: shortDir(t), Args: args})
 }
 
+// Plugin returns where the plugin of kubectl is, built as users have it.
+func Plugin(t testing.TB) string {
+	t.Helper()
+	return shippedPlugin().path(t)
+}
+
 // NodeLaunched is [NodeAsShipped] with a driver that is started by a command: see [node.Config.Launcher].
 func NodeLaunched(t testing.TB, launcher []string, args ...string) *node.Node {
 	t.Helper()

@@ -9,17 +9,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 )
 
-// states returns all, from good to bad.
-func states() []versions.State {
-	return []versions.State{versions.Current, versions.Unknown, versions.Lagging}
-}
-
-// worst returns the worse of two states.
-func worst(a, b versions.State) versions.State {
-	all := states()
-	return all[max(slices.Index(all, a), slices.Index(all, b), 0)]
-}
-
 // Fact is the state of an object in the API.
 type Fact struct {
 	versions.Now
@@ -46,7 +35,7 @@ func Fill(pod *Pod, report *statusz.Report, places []versions.Place, facts map[a
 		if s.State == versions.Unknown && at.Volume != "" && pod.NotAsked != "" {
 			s.Why = pod.NotAsked
 		}
-		pod.State = worst(pod.State, s.State)
+		pod.State = versions.Worst(pod.State, s.State)
 		i := slices.IndexFunc(pod.Volumes, func(v PodVolume) bool { return v.Name == at.Volume })
 		if i < 0 {
 			pod.Elsewhere = append(pod.Elsewhere, s)
@@ -149,7 +138,7 @@ func (p Pod) stateOf(ref Ref) (state versions.State, found bool) {
 	for _, s := range all {
 		isCopy := s.CopyOf == ref.in(ref.Namespace) && s.Object.Namespace == ref.Namespace
 		if s.Object == ref || isCopy {
-			state, found = worst(state, s.State), true
+			state, found = versions.Worst(state, s.State), true
 		}
 	}
 	return state, found

@@ -264,7 +264,7 @@ func (x Text) objects(d Description) [][]string {
 // tally returns how many pods are in each state, the good ones first.
 func tally(pods map[versions.State]int) string {
 	var list []string
-	for _, s := range states() {
+	for _, s := range versions.States() {
 		if pods[s] > 0 {
 			list = append(list, fmt.Sprintf("%d %s", pods[s], strings.ToLower(string(s))))
 		}
@@ -291,12 +291,19 @@ func (x Text) events(events []Event) [][]string {
 	return rows
 }
 
+// mostUnknown is how much is listed of what could not be found out.
+const mostUnknown = 20
+
 func (x Text) unknown(p *page, list []Unknown) {
 	if len(list) == 0 {
 		return
 	}
 	p.line(0, "Not Known:")
-	for _, u := range list {
+	for i, u := range list {
+		if i == mostUnknown {
+			p.line(1, "and %d more: see -o json", len(list)-mostUnknown)
+			return
+		}
 		p.line(1, "%s: %s", u.What, u.Why)
 		if u.Type != "" {
 			p.line(2, "%s", u.Type)

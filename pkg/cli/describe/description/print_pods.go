@@ -39,7 +39,7 @@ func (x Text) selected(pods []Pod) (shown []Pod, left int) {
 	if x.MostPods == 0 || len(pods) == 1 {
 		return pods, 0
 	}
-	order := states()
+	order := versions.States()
 	for i := range order {
 		for _, pod := range pods {
 			if state := order[len(order)-1-i]; pod.State == state && state != versions.Current {

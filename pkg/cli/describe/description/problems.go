@@ -1,0 +1,158 @@
+package description
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/uses"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+)
+
+// Problems are what is wrong with the volumes of many pods.
+type Problems struct {
+	// Looked is how many pods were looked at, and Pods how many of them have volumes of liveconfig
+	// or copies. NotAsked is how many of those are on nodes that did not answer.
+	Looked   int `json:"looked"`
+	Pods     int `json:"pods"`
+	NotAsked int `json:"notAsked"`
+
+	Problems []Problem `json:"problems"`
+	// Unknown is what could not be found out.
+	Unknown []Unknown `json:"unknown"`
+}
+
+// Problem is one reason why a volume of a pod is not as it should be.
+type Problem struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Node      string `json:"node,omitempty"`
+	// Volume is empty for a copy that Kubernetes' own volumes and variables have.
+	Volume string `json:"volume,omitempty"`
+	Reason string `json:"reason"`
+	// Since is zero if it is not known.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// Waiting is what the kubelet reports of a pod whose volumes are not mounted yet.
+type Waiting struct {
+	// Since is when the pod was created.
+	Since time.Time
+	// Why is empty if the kubelet has reported nothing.
+	Why string
+}
+
+// Add adds what is wrong with a pod. The volumes are those of its spec.
+func (x *Problems) Add(namespace string, pod Pod, waiting Waiting, volumes []uses.Volume) {
+	x.Pods++
+	if len(volumes) > 0 && pod.Node != "" && pod.NotAsked != "" {
+		x.NotAsked++
+	}
+	found := problemsOf("", pod.Elsewhere)
+	for i, v := range pod.Volumes {
+		switch isMounted := v.Reported && v.State != statusz.Publishing; {
+		case pod.NotAsked == "" && isMounted:
+			found = append(found, v.problems()...)
+		case pod.Node != "" && waiting.Why != "":
+			found = append(found, Problem{Volume: v.Name, Reason: "not mounted: " + waiting.Why, Since: waiting.Since})
+		case len(volumes[i].Mistakes) > 0:
+			found = append(found, Problem{Volume: v.Name, Reason: strings.Join(volumes[i].Mistakes, "; "), Since: waiting.Since})
+		case pod.NotAsked == "":
+			found = append(found, v.problems()...)
+		}
+	}
+	for _, p := range found {
+		p.Namespace, p.Pod, p.Node = namespace, pod.Name, pod.Node
+		x.Problems = append(x.Problems, p)
+	}
+}
+
+// problems returns what is wrong with a volume, of which the node has reported.
+func (v PodVolume) problems() []Problem {
+	var found []Problem
+	if v.Problem != nil {
+		found = append(found, Problem{Volume: v.Name, Reason: v.Problem.Kind + ": " + v.Problem.Message, Since: v.Problem.Since})
+	}
+	for _, p := range problemsOf(v.Name, v.Sources) {
+		if v.Problem == nil || !strings.HasSuffix(p.Reason, ": "+v.Problem.Message) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// problemsOf returns why sources are not current: those for one reason together.
+func problemsOf(volume string, sources []PodSource) []Problem {
+	var whys []string
+	objects, since := map[string][]string{}, map[string]time.Time{}
+	for _, s := range sources {
+		if s.State == versions.Current {
+			continue
+		}
+		if !slices.Contains(whys, s.Why) {
+			whys, since[s.Why] = append(whys, s.Why), s.Since
+		}
+		objects[s.Why] = append(objects[s.Why], s.Object.in(s.Object.Namespace))
+	}
+	var found []Problem
+	for _, why := range whys {
+		found = append(found, Problem{Volume: volume, Reason: strings.Join(objects[why], ", ") + ": " + why, Since: since[why]})
+	}
+	return found
+}
+
+// PrintProblems writes problems, how many pods they are of, and what could not be found out.
+func (x Text) PrintProblems(w io.Writer, all Problems) error {
+	var p page
+	if len(all.Problems) > 0 {
+		p.table(0, x.problems(all.Problems))
+		p.text.WriteString("\n")
+	}
+	p.line(0, "%s", all.summary())
+	if len(all.Unknown) > 0 {
+		p.text.WriteString("\n")
+	}
+	x.unknown(&p, all.Unknown)
+	_, err := io.WriteString(w, p.text.String())
+	return err
+}
+
+func (x Text) problems(list []Problem) [][]string {
+	rows := [][]string{{"POD", "NODE", "VOLUME", "SINCE", "REASON"}}
+	for _, r := range list {
+		since := "-"
+		if !r.Since.IsZero() {
+			since = x.age(r.Since)
+		}
+		reason := strings.Join(strings.Fields(r.Reason), " ") // Some have manifests in them.
+		rows = append(rows, []string{r.Namespace + "/" + r.Pod, orDash(r.Node), orDash(r.Volume), since, reason})
+	}
+	return rows
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// summary is how many pods were looked at, and with what result.
+func (x *Problems) summary() string {
+	bad := map[string]bool{}
+	for _, p := range x.Problems {
+		bad[p.Namespace+"/"+p.Pod] = true
+	}
+	text := fmt.Sprintf("%d of %d pods with volumes of liveconfig have problems", len(bad), x.Pods)
+	if len(bad) == 0 {
+		text = fmt.Sprintf("No problems in %d pods with volumes of liveconfig", x.Pods-x.NotAsked)
+	}
+	text += fmt.Sprintf("; %d pods looked at", x.Looked)
+	if x.NotAsked > 0 {
+		text += fmt.Sprintf("; %d pods are on nodes that did not answer", x.NotAsked)
+	}
+	return text
+}

@@ -1,0 +1,137 @@
+package description_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/describe/description"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/uses"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+)
+
+func lagging(name, why string) description.PodSource {
+	return description.PodSource{
+		Object: description.Ref{Kind: "ConfigMap", Namespace: "shop", Name: name}, State: versions.Lagging, Why: why, Since: noon,
+	}
+}
+
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	fine := description.PodSource{State: versions.Current}
+	live := func(problem *statusz.Problem, sources ...description.PodSource) []description.PodVolume {
+		return []description.PodVolume{{Name: "config", Reported: true, State: statusz.Live, Problem: problem, Sources: sources}}
+	}
+	absent := func(sources ...description.PodSource) []description.PodVolume {
+		return []description.PodVolume{{Name: "config", Sources: sources}}
+	}
+	missing := &statusz.Problem{Kind: "Missing", Message: `configmap "gone" not found`, Since: noon}
+	tests := map[string]struct {
+		pod      description.Pod
+		waiting  description.Waiting
+		mistakes []string
+		want     []string
+	}{
+		"nothing is wrong": {pod: description.Pod{Node: "n", Volumes: live(nil, fine)}},
+		"the problem of a volume is there once, whatever its sources lack for it": {
+			pod:  description.Pod{Node: "n", Volumes: live(missing, lagging("app", missing.Message), lagging("gone", missing.Message))},
+			want: []string{`config: Missing: configmap "gone" not found`},
+		},
+		"another reason of a source is beside it": {
+			pod:  description.Pod{Node: "n", Volumes: live(missing, lagging("app", "its node has not heard of it yet"), fine)},
+			want: []string{`config: Missing: configmap "gone" not found`, "config: configmap/app: its node has not heard of it yet"},
+		},
+		"sources with one reason are together": {
+			pod:  description.Pod{Node: "n", Volumes: live(nil, lagging("a", "late"), lagging("b", "other"), lagging("c", "late"))},
+			want: []string{"config: configmap/a, configmap/c: late", "config: configmap/b: other"},
+		},
+		"the kubelet knows why a volume is not mounted": {
+			pod:     description.Pod{Node: "n", Volumes: absent(lagging("app", "the driver of its node has no such volume"))},
+			waiting: description.Waiting{Since: noon, Why: "service account shop may not get secret tls"},
+			want:    []string{"config: not mounted: service account shop may not get secret tls"},
+		},
+		"also where the driver cannot be asked": {
+			pod:     description.Pod{Node: "n", NotAsked: "no answer", Volumes: absent(lagging("app", "no answer"))},
+			waiting: description.Waiting{Since: noon, Why: "denied"},
+			want:    []string{"config: not mounted: denied"},
+		},
+		"attributes with mistakes have no sources": {
+			pod:      description.Pod{Node: "n", Volumes: absent()},
+			mistakes: []string{"attribute a", "attribute b"},
+			want:     []string{"config: attribute a; attribute b"},
+		},
+		"a volume that is missing": {
+			pod:  description.Pod{Node: "n", Volumes: absent(lagging("app", "the driver of its node has no such volume"))},
+			want: []string{"config: configmap/app: the driver of its node has no such volume"},
+		},
+		"what is not known is no problem": {pod: description.Pod{Node: "n", NotAsked: "no answer", Volumes: absent(lagging("app", "no answer"))}},
+		"neither is a pod without a node": {pod: description.Pod{NotAsked: "on no node", Volumes: absent(lagging("app", "on no node"))}},
+		"copies of variables are at no volume": {
+			pod:  description.Pod{Node: "n", NotAsked: "it has no volume of liveconfig", Elsewhere: []description.PodSource{lagging("app", "it is of another revision")}},
+			want: []string{": configmap/app: it is of another revision"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var all description.Problems
+			var volumes []uses.Volume
+			for _, v := range test.pod.Volumes {
+				volumes = append(volumes, uses.Volume{Name: v.Name, Mistakes: test.mistakes})
+			}
+			all.Add("shop", test.pod, test.waiting, volumes)
+			var got []string
+			for _, p := range all.Problems {
+				got = append(got, p.Volume+": "+p.Reason)
+				if p.Namespace != "shop" || p.Node != "n" {
+					t.Errorf("the problem is of namespace %q and node %q, want shop and n", p.Namespace, p.Node)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPrintProblems(t *testing.T) {
+	t.Parallel()
+	one := description.Problem{Namespace: "shop", Pod: "web-1", Node: "node-1", Volume: "config", Reason: "no\nway\t!", Since: noon}
+	unknown := []description.Unknown{{What: "what is in the files on node n", Why: "no answer", Type: "kubectl logs driver"}}
+	tests := map[string]struct {
+		all  description.Problems
+		want string
+	}{
+		"none": {
+			all:  description.Problems{Looked: 12, Pods: 10},
+			want: "No problems in 10 pods with volumes of liveconfig; 12 pods looked at\n",
+		},
+		"none that is known": {
+			all: description.Problems{Looked: 12, Pods: 10, NotAsked: 4, Unknown: unknown},
+			want: "No problems in 6 pods with volumes of liveconfig; 12 pods looked at; 4 pods are on nodes that did not answer\n\n" +
+				"Not Known:\n  what is in the files on node n: no answer\n    kubectl logs driver\n",
+		},
+		"two of one pod": {
+			all: description.Problems{Looked: 12, Pods: 10, Problems: []description.Problem{one, {Namespace: "shop", Pod: "web-1", Reason: "late"}}},
+			want: "POD         NODE    VOLUME  SINCE  REASON\n" +
+				"shop/web-1  node-1  config  60m    no way !\n" +
+				"shop/web-1  -       -       -      late\n\n" +
+				"1 of 10 pods with volumes of liveconfig have problems; 12 pods looked at\n",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var b strings.Builder
+			if err := (description.Text{Now: noon.Add(time.Hour)}).PrintProblems(&b, test.all); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, b.String()); diff != "" {
+				t.Errorf("PrintProblems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
