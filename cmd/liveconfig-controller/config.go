@@ -19,6 +19,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
 	"github.com/liveconfig-csi/liveconfig/pkg/nodetaint"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
@@ -27,6 +28,7 @@ type config struct {
 	kubeconfig, namespaces, driverName string
 	secrets                            bool
 	secretIdentity                     string // driver or pod.
+	roles                              bool
 	quietPeriod                        time.Duration
 	rolloutRate                        float64
 	holdFailing                        bool
@@ -68,6 +70,8 @@ func (c *config) flags(getenv func(string) string) *flag.FlagSet {
 	fs.BoolVar(&c.secrets, "secrets", true, "whether Secrets can trigger rollouts; if false, the controller needs no right on Secrets")
 	fs.StringVar(&c.secretIdentity, "secret-identity", "pod",
 		"whose credentials the driver reads Secrets with: pod or driver; with pod, the controller checks access to a copy before a rollout")
+	fs.BoolVar(&c.roles, "roles", false,
+		"whether the controller writes the names of copies into Roles with the annotation "+copies.OfAnnotation)
 	fs.DurationVar(&c.quietPeriod, "quiet-period", 2*time.Second,
 		"how long the sources of a workload must be unchanged before the controller rolls a change out")
 	fs.Float64Var(&c.rolloutRate, "rollout-rate", 10, "how many changes the controller rolls out per second, over all workloads")
