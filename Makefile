@@ -19,6 +19,9 @@ LINT    := bin/tools/golangci-lint
 FUZZTIME ?= 30s
 # What `make image` calls the image; the manifests of deploy/base ask for this one.
 IMAGE   ?= liveconfig:dev
+# Which tag `make release` makes the files of, and where image and chart of it belong.
+VERSION  ?=
+REGISTRY ?= ghcr.io/liveconfig-csi
 
 ##@ Help
 
@@ -42,6 +45,14 @@ image: ## build the container image into bin/image/, without a container engine;
 .PHONY: image/push
 image/push: ## build it and push it to the registry that IMAGE names, with the credentials of docker login
 	@go -C deploy/image run . --image '$(IMAGE)' --push
+
+.PHONY: release
+release: bin/helm ## make all files of version VERSION, a tag, into bin/release/; REGISTRY is where its image and chart will be
+	@deploy/release.sh '$(VERSION)' '$(REGISTRY)'
+
+.PHONY: release/push
+release/push: bin/helm ## the same, and push image and chart to REGISTRY, with the credentials of docker login
+	@deploy/release.sh '$(VERSION)' '$(REGISTRY)' push
 
 .PHONY: demo
 demo: setup ## see it work on this machine in seconds: the driver, a real mount, manifests in place of an API server
@@ -147,6 +158,10 @@ test/monitoring: bin/tools bin/promtool bin/k8s ## the alert rules and the dashb
 test/deploy: bin/tools bin/helm bin/k8s ## the chart, and that deploy/base and deploy/controller are what it makes
 	@test/go-test.sh test/deploy
 
+.PHONY: test/dryrun
+test/dryrun: bin/tools bin/helm bin/k8s ## the release workflow's own commands, with a registry on loopback
+	@test/go-test.sh test/dryrun
+
 .PHONY: test/e2e
 test/e2e: bin/tools bin/node bin/storage-e2e bin/helm ## the driver in containers of a real node; needs root
 	@test/go-test.sh test/e2e
@@ -226,7 +241,7 @@ test/vulncheck: setup ## that vulncheck finds what is there, and fails without a
 verify: lint test/vulncheck ## lint, and check that modules are tidy and that scripts are sound
 	@test/setup.sh shellcheck
 	@for module in $(MODULES); do echo "go mod tidy -diff in $$module" && go -C $$module mod tidy -diff; done
-	@shellcheck -x test/*.sh test/deploy/*.sh test/tools/*.sh examples/*.sh examples/*/*.sh .ci/run
+	@shellcheck -x deploy/*.sh deploy/krew/*.sh test/*.sh test/deploy/*.sh test/tools/*.sh examples/*.sh examples/*/*.sh .ci/run
 
 ##@ Housekeeping
 

@@ -19,6 +19,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
 	"github.com/liveconfig-csi/liveconfig/pkg/nodetaint"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
@@ -29,6 +30,7 @@ type config struct {
 	secrets                            bool
 	compatReloader                     bool
 	secretIdentity                     string // driver or pod.
+	roles                              bool
 	quietPeriod                        time.Duration
 	rolloutRate                        float64
 	holdFailing                        bool
@@ -72,6 +74,8 @@ func (c *config) flags(getenv func(string) string) *flag.FlagSet {
 		"whether annotations of Reloader, such as "+reloader.Auto+", trigger rollouts; the annotation "+trigger.TriggeredBy+" of a workload comes first")
 	fs.StringVar(&c.secretIdentity, "secret-identity", "pod",
 		"whose credentials the driver reads Secrets with: pod or driver; with pod, the controller checks access to a copy before a rollout")
+	fs.BoolVar(&c.roles, "roles", false,
+		"whether the controller writes the names of copies into Roles with the annotation "+copies.OfAnnotation)
 	fs.DurationVar(&c.quietPeriod, "quiet-period", 2*time.Second,
 		"how long the sources of a workload must be unchanged before the controller rolls a change out")
 	fs.Float64Var(&c.rolloutRate, "rollout-rate", 10, "how many changes the controller rolls out per second, over all workloads")

@@ -211,7 +211,7 @@ func TestHelp(t *testing.T) {
 		`driver-name (default "csi.liveconfig.internal")`, `driver-namespace (default "liveconfig-system")`,
 		`driver-selector (default "app.kubernetes.io/name=liveconfig,app.kubernetes.io/component=driver")`, "dry-run", "hold-failing (default true)", "http-endpoint", "kubeconfig",
 		"leader-elect (default true)", `lease-name (default "liveconfig-controller")`, `lease-namespace (default "liveconfig-system")`,
-		`log-format (default "text")`, "namespaces", "node-taint", "progress-deadline (default 10m0s)", "quiet-period (default 2s)", "releases (default true)",
+		`log-format (default "text")`, "namespaces", "node-taint", "progress-deadline (default 10m0s)", "quiet-period (default 2s)", "releases (default true)", "roles",
 		"rollout-rate (default 10)", `secret-identity (default "pod")`, "secrets (default true)", "v (default 2)",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

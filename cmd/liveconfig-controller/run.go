@@ -128,7 +128,7 @@ func newParts(ctx context.Context, cfg config) (*parts, error) {
 	}
 	p.controller, err = rollout.New(rollout.Config{
 		Client: client, Metadata: meta, DriverName: cfg.driverName, Namespaces: cfg.namespaceList(), Secrets: cfg.secrets,
-		Reloader: cfg.compatReloader, SecretsByPod: cfg.secretIdentity == "pod", QuietPeriod: cfg.quietPeriod, Rate: cfg.rolloutRate,
+		SecretsByPod: cfg.secretIdentity == "pod", Roles: cfg.roles, Reloader: cfg.compatReloader, QuietPeriod: cfg.quietPeriod, Rate: cfg.rolloutRate,
 		HoldFailing: cfg.holdFailing, ProgressDeadline: cfg.progressDeadline, DryRun: cfg.dryRun,
 		Events:  events,
 		Metrics: rollout.NewMetrics(p.registry), Queues: queues,

@@ -5,7 +5,7 @@
 #   deploy/krew/pack.sh VERSION OUT [PROGRAMS]
 #
 # VERSION is a tag, such as v0.3.0. PROGRAMS is a folder with programs that are built already, OS-ARCH/kubectl-liveconfig;
-# without it they are built. The same commit gives the same bytes.
+# the others are built. The same commit gives the same bytes.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -25,10 +25,11 @@ pack() {
 	local program=kubectl-liveconfig folder=$work/$1-$2
 	[[ $1 != windows ]] || program+=.exe
 	mkdir "$folder"
-	if [[ -n $programs ]]; then
+	if [[ -n $programs && -e $programs/$1-$2/$program ]]; then
 		cp "$programs/$1-$2/$program" "$folder/"
 	else
-		(cd "$root" && CGO_ENABLED=0 GOOS=$1 GOARCH=$2 go build -trimpath -ldflags='-s -w' -o "$folder/$program" ./cmd/kubectl-liveconfig)
+		(cd "$root" && CGO_ENABLED=0 GOOS=$1 GOARCH=$2 GOFLAGS=-mod=readonly GOWORK=off go build -buildvcs=true -trimpath \
+			-ldflags='-s -w' -o "$folder/$program" ./cmd/kubectl-liveconfig)
 	fi
 	cp "$root/LICENSE" "$folder/"
 	chmod 755 "$folder/$program"

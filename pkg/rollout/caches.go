@@ -26,7 +26,7 @@ const (
 	byTrigger = "trigger" // Workloads, by what triggers them.
 	byReload  = "reload"  // Workloads that annotations of Reloader decide about, by their namespaces.
 	byUse     = "use"     // Workloads and revisions, by what their templates name.
-	bySource  = "source"  // Copies, by the sources that their annotations name.
+	bySource  = "source"  // Copies and Roles, by the sources that their annotations name.
 	byOwner   = "owner"   // Revisions, by the owner that is their workload.
 	byUID     = "uid"     // Workloads that have to do with triggers, as owners.
 )
@@ -55,6 +55,7 @@ type caches struct {
 	copies    map[api.Kind][]cache.SharedIndexInformer
 	workloads map[workload.Kind][]cache.SharedIndexInformer
 	revisions []cache.SharedIndexInformer
+	roles     []cache.SharedIndexInformer
 }
 
 // newCaches returns caches that hold nothing until they run.
@@ -95,6 +96,10 @@ func (c *caches) add(cfg Config, namespace string) error {
 	c.revisions = append(c.revisions, revisions...)
 
 	var errs []error
+	if cfg.Roles {
+		c.roles = append(c.roles, informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, scope).Rbac().V1().Roles().Informer())
+		errs = append(errs, last(c.roles).SetTransform(roleOf), last(c.roles).AddIndexers(roleIndexers()))
+	}
 	for kind, informer := range workloads {
 		c.workloads[kind] = append(c.workloads[kind], informer)
 		errs = append(errs, informer.SetTransform(workloadTransform(cfg)), informer.AddIndexers(workloadIndexers()))
@@ -222,7 +227,7 @@ func (c *caches) haveSynced() bool {
 }
 
 func (c *caches) all() []cache.SharedIndexInformer {
-	all := slices.Clone(c.revisions)
+	all := slices.Concat(c.revisions, c.roles)
 	for _, informers := range c.sources {
 		all = append(all, informers...)
 	}

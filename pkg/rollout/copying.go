@@ -18,7 +18,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// errChanged is a source that is not any more what the cache has. The cache will have the change.
+// errChanged is a source or a Role that is not any more what the cache has. The cache will have the
+// change.
 var errChanged = errors.New("has changed meanwhile")
 
 // heldError is why a change has to wait for somebody.
@@ -70,6 +71,9 @@ func (c *Controller) checkMissing(ctx context.Context, source object) error {
 
 // ensureCopy sees that the copy of a source exists, and that the workload's pods may read it.
 func (c *Controller) ensureCopy(ctx context.Context, h *cachedWorkload, o trigger.Object, name string) error {
+	if err := c.ensureNamed(ctx, object{h.Namespace, o}); err != nil {
+		return err
+	}
 	if err := c.checkReadable(ctx, h, o, name); err != nil {
 		return err
 	}
@@ -218,8 +222,12 @@ func (c *Controller) checkReadable(ctx context.Context, h *cachedWorkload, o tri
 	case answer.Status.Allowed:
 		return nil
 	}
+	role := "a Role for secrets without resourceNames"
+	if c.cfg.Roles {
+		role = fmt.Sprintf("a Role that names %s and has the annotation %s=%s", o.Name, copies.OfAnnotation, o)
+	}
 	return &heldError{forAccess: true, text: fmt.Sprintf("service account %s may not get secret %s, the copy of %s, which its pods read with their own credentials: "+
-		"copies have new names, so give it a Role for secrets without resourceNames, or use a volume of type secret", account, copied, o)}
+		"copies have new names, so give it %s, or use a volume of type secret", account, copied, o, role)}
 }
 
 func isReadByPods(h *cachedWorkload, o trigger.Object) bool {

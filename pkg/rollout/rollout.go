@@ -2,9 +2,9 @@
 // the workloads that are triggered by it: an immutable copy, and a pod template that uses the copy.
 // A rollout can be watched, paused and undone like any other revision.
 //
-// It works on two queues. One has workloads: what should their templates have? The other has
-// copies: who owns them, and are they there? Both compare the present state, and do not depend on
-// the events that led to it.
+// It works on three queues. One has workloads: what should their templates have? The second has
+// copies: who owns them, and are they there? The third has Roles: which copies do they name? All
+// compare the present state, and do not depend on the events that led to it.
 //
 // It does not know volumes, nodes, or how pods get at the copies.
 package rollout
@@ -31,6 +31,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
@@ -69,6 +70,8 @@ type Config struct {
 	// SecretsByPod means that the driver reads Secrets with the credentials of the pods, which then
 	// need access to copies.
 	SecretsByPod bool
+	// Roles decides whether the controller writes the names of copies into Roles that ask for them.
+	Roles bool
 	// QuietPeriod is how long the sources of a workload must not have changed before a change is
 	// rolled out.
 	QuietPeriod time.Duration
@@ -95,11 +98,13 @@ type Controller struct {
 	caches       *caches
 	workloads    workqueue.TypedRateLimitingInterface[workload.Ref]
 	copies       workqueue.TypedRateLimitingInterface[object]
+	roles        workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	pacer        *pacer
 	progress     *progressTracker
 	access       *accessWaits
 	reported     *reportedTexts[workload.Ref]
 	reportedGone *reportedTexts[object]
+	reportedRole *reportedTexts[types.NamespacedName]
 	verified     *verified
 	uses         *templateUses
 
@@ -121,6 +126,7 @@ func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		cfg: cfg, caches: caches, pacer: newPacer(cfg.QuietPeriod, cfg.Rate), progress: newProgressTracker(cfg.ProgressDeadline), access: newAccessWaits(),
 		reported: newReportedTexts[workload.Ref](), reportedGone: newReportedTexts[object](), verified: &verified{uids: map[object]types.UID{}}, written: map[workload.Ref]string{},
+		reportedRole:   newReportedTexts[types.NamespacedName](),
 		uses:           &templateUses{last: map[workload.Ref]knownUses{}},
 		attributeBytes: newAllowance(textRate, textBurst), requests: newAllowance(max(requestRate, rate.Limit(cfg.Rate)), requestBurst), events: newAllowance(eventRate, eventBurst),
 	}
@@ -147,11 +153,13 @@ func (c *Controller) Run(ctx context.Context) error {
 	// Queues have goroutines from their beginning.
 	c.workloads = newQueue(func(ref workload.Ref) string { return ref.Namespace }, fairqueue.Metrics{Name: "workloads", Provider: c.cfg.Queues})
 	c.copies = newQueue(func(o object) string { return o.namespace }, fairqueue.Metrics{Name: "copies", Provider: c.cfg.Queues})
+	c.roles = newQueue(func(role types.NamespacedName) string { return role.Namespace }, fairqueue.Metrics{Name: "roles", Provider: c.cfg.Queues})
 	wg.Go(func() { c.caches.run(ctx) })
 	wg.Go(func() {
 		<-ctx.Done()
 		c.workloads.ShutDown()
 		c.copies.ShutDown()
+		c.roles.ShutDown()
 	})
 	if !cache.WaitForCacheSync(ctx.Done(), c.caches.haveSynced) {
 		return nil // ctx has ended.
@@ -160,6 +168,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	for range workers {
 		wg.Go(func() { work(ctx, c.workloads, c.reconcile) })
 		wg.Go(func() { work(ctx, c.copies, c.reconcileCopy) })
+		wg.Go(func() { work(ctx, c.roles, c.reconcileRole) })
 	}
 	<-ctx.Done()
 	return nil
@@ -233,6 +242,9 @@ func (c *Controller) listen() error {
 	for _, informer := range c.caches.revisions {
 		on(informer, c.revisionChanged)
 	}
+	for _, informer := range c.caches.roles {
+		on(informer, c.roleChanged)
+	}
 	return errors.Join(errs...)
 }
 
@@ -267,6 +279,7 @@ func (c *Controller) sourceChanged(kind api.Kind, old, now any) {
 		return
 	}
 	c.copies.Add(object{s.Namespace, triggerOf(kind, s.CopyName)}) // The copy may be missing.
+	c.queueRoles(o)
 }
 
 func (c *Controller) copyChanged(kind api.Kind, old, now any) {
@@ -284,6 +297,9 @@ func (c *Controller) copyChanged(kind api.Kind, old, now any) {
 		c.verified.forget(object{made.Namespace, triggerOf(kind, made.Name)})
 	}
 	c.queueCopies(made.Namespace, []trigger.Object{triggerOf(kind, made.Name)}) // Also when it is gone: somebody may need it.
+	if source, err := copies.SourceOf(made.Annotations); err == nil && (old == nil || now == nil) {
+		c.queueRoles(object{made.Namespace, source})
+	}
 }
 
 func (c *Controller) workloadChanged(old, now any) {

@@ -39,6 +39,16 @@ func controllerInstallations() map[string]installation {
 			},
 			nil,
 		},
+		"a controller that writes names into Roles": {
+			with("controller.roles=true", "controller.policy=false"),
+			[]string{`- "--roles=true"`, "resources: [roles]\n    verbs: [get, list, watch, patch]", "name: liveconfig-controller-roles"},
+			[]string{"name: liveconfig-controller-copies"},
+		},
+		"a controller that only says which names it would write": {
+			with("controller.roles=true", "controller.dryRun=true"),
+			[]string{"resources: [roles]\n    verbs: [get, list, watch]"},
+			[]string{"kind: ValidatingAdmissionPolicy"},
+		},
 		"a controller that only says": {
 			with("controller.dryRun=true"),
 			[]string{`- "--dry-run=true"`},

@@ -38,7 +38,9 @@ func controllerModes() map[string][]string {
 		"everywhere where the driver reads Secrets":   set("identity.secrets=driver"),
 		"everywhere without Secrets":                  set("controller.secrets=false"),
 		"everywhere as a dry run":                     set("controller.dryRun=true"),
+		"everywhere with Roles":                       set("controller.roles=true"),
 		"in one namespace":                            set("controller.namespaces={TEAM}"),
+		"in one namespace with Roles":                 set("controller.namespaces={TEAM}", "controller.roles=true"),
 		"in one namespace where the driver reads all": set("controller.namespaces={TEAM}", "identity.secrets=driver"),
 		"in one namespace without Secrets":            set("controller.namespaces={TEAM}", "controller.secrets=false"),
 	}
@@ -177,6 +179,9 @@ func rightsInNamespace(mode string) map[string]string {
 		}
 	case !strings.Contains(mode, "where the driver reads"):
 		want["authorization.k8s.io/localsubjectaccessreviews"] = "create"
+	}
+	if strings.HasSuffix(mode, "with Roles") {
+		want["rbac.authorization.k8s.io/roles"] = "get list patch watch"
 	}
 	if !strings.HasSuffix(mode, "without releases") {
 		want["pods"] = "list watch"

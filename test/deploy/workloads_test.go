@@ -78,9 +78,9 @@ type thief struct {
 	client kubernetes.Interface
 }
 
-func newThief(t *testing.T) *thief {
+func newThief(t *testing.T, values ...string) *thief {
 	t.Helper()
-	in := installController(t, nil)
+	in := installController(t, set(values...))
 	account := in.namespace + "-controller"
 	_, err := in.cluster.Client().RbacV1().RoleBindings(in.team).Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "thief"},
@@ -90,7 +90,13 @@ func newThief(t *testing.T) *thief {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := in.cluster.ServiceAccountConfig(t.Context(), in.namespace, account)
+	return &thief{in, in.clientOf(t)}
+}
+
+// clientOf returns a client with the controller's token.
+func (in *installed) clientOf(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	config, err := in.cluster.ServiceAccountConfig(t.Context(), in.namespace, in.namespace+"-controller")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +105,7 @@ func newThief(t *testing.T) *thief {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &thief{in, client}
+	return client
 }
 
 // workloads creates a workload of each kind.

@@ -72,7 +72,7 @@
     "secret-identity" "identity.secrets" "quiet-period" "controller.quietPeriod" "rollout-rate" "controller.rolloutRate"
     "hold-failing" "controller.holdFailing" "progress-deadline" "controller.progressDeadline" "dry-run" "controller.dryRun"
     "compat-reloader" "controller.compat.reloader" "releases" "controller.releases" "node-taint" "controller.nodeTaint"
-    "driver-namespace" "nothing: it is the namespace of the release"
+    "roles" "controller.roles" "driver-namespace" "nothing: it is the namespace of the release"
     "driver-selector" "nothing: the labels are the chart's"
     "http-endpoint" "controller.http.port" "v" "controller.log.verbosity" "log-format" "controller.log.format"
     "leader-elect" "nothing: there are two controllers while one replaces the other" "lease-name" "the name of the release"
@@ -96,6 +96,9 @@
 {{- define "liveconfig.checkController" -}}
 {{- if and .Values.controller.nodeTaint (semverCompare "<1.30.0-0" .Capabilities.KubeVersion.Version) }}
 {{- fail "controller.nodeTaint needs Kubernetes 1.30 or newer: no older one has the policy that keeps the controller from changing anything else of a node" }}
+{{- end }}
+{{- if and .Values.controller.roles (semverCompare "<1.33.0-0" .Capabilities.KubeVersion.Version) }}
+{{- fail "controller.roles needs Kubernetes 1.33 or newer: no older one has the policy that keeps the controller from changing anything else of a Role" }}
 {{- end }}
 {{- if not .Values.controller.http.port }}
 {{- if .Values.service.enabled }}

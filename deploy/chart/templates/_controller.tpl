@@ -20,6 +20,10 @@
 {{ include "liveconfig.controllerName" . }}-copies
 {{- end }}
 
+{{- define "liveconfig.controllerNameOfRoles" -}}
+{{ include "liveconfig.controllerName" . }}-roles
+{{- end }}
+
 {{- define "liveconfig.controllerNameOfWorkloads" -}}
 {{ include "liveconfig.controllerName" . }}-workloads
 {{- end }}
@@ -53,6 +57,13 @@ app.kubernetes.io/component: controller
 - apiGroups: [""]
   resources: [configmaps{{ if $c.secrets }}, secrets{{ end }}]
   verbs: [get, list, watch{{ if not $c.dryRun }}, create, patch, delete{{ end }}]
+{{- if $c.roles }}
+# The names of copies in Roles that ask for them. The API server lets it write only rules that allow what it may do itself, and
+# a policy only names of copies.
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [roles]
+  verbs: [get, list, watch{{ if not $c.dryRun }}, patch{{ end }}]
+{{- end }}
 {{- if $c.releases }}
 # Pods that use a released object: they must stay ready when they get an edit.
 - apiGroups: [""]
@@ -92,6 +103,7 @@ app.kubernetes.io/component: controller
 {{- include "liveconfig.flag" (list "compat-reloader" (toString $c.compat.reloader) "false") }}
 {{- include "liveconfig.flag" (list "releases" (toString $c.releases) "true") }}
 {{- include "liveconfig.flag" (list "node-taint" (toString $c.nodeTaint) "false") }}
+{{- include "liveconfig.flag" (list "roles" (toString $c.roles) "false") }}
 {{- if $c.nodeTaint }}
 - {{ printf "--driver-selector=app.kubernetes.io/instance=%s,app.kubernetes.io/component=driver" .Release.Name | quote }}
 {{- end }}

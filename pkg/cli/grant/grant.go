@@ -29,6 +29,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 )
 
 // command is the command with its flags.
@@ -37,7 +38,7 @@ type command struct {
 	*session.Session
 
 	output              *printing.Objects
-	apply               bool
+	apply, namedCopies  bool
 	driver              string
 	configMaps, secrets string
 }
@@ -60,6 +61,8 @@ func New(s *session.Session) *cobra.Command {
 	selection.AddDriverFlag(c, &o.driver)
 	flags := c.Flags()
 	flags.BoolVar(&o.apply, "apply", false, "apply what would be printed, by server-side apply")
+	flags.BoolVar(&o.namedCopies, "named-copies", false,
+		"for triggers: Roles into which the controller writes the names of copies, if it runs with --roles")
 	flags.Lookup("dry-run").Usage = "with --apply: none, client (only print) or server (the server stores nothing)"
 	flags.StringVar(&o.configMaps, "configmap-identity", string(access.ByDriver), "identity that reads ConfigMaps: driver or pod, as configured in the driver")
 	flags.StringVar(&o.secrets, "secret-identity", string(access.ByPod), "identity that reads Secrets: driver or pod, as configured in the driver")
@@ -129,7 +132,7 @@ func (o *command) policy() (roles.Policy, error) {
 			return roles.Policy{}, usage.Errorf("--%s %q is not driver or pod", flag, value)
 		}
 	}
-	return roles.Policy{ConfigMaps: access.Reader(o.configMaps), Secrets: access.Reader(o.secrets)}, nil
+	return roles.Policy{ConfigMaps: access.Reader(o.configMaps), Secrets: access.Reader(o.secrets), NamedCopies: o.namedCopies}, nil
 }
 
 // printer prints YAML if nothing else is asked for, and what was applied by its name.
@@ -155,6 +158,11 @@ func (o *command) add(ctx context.Context, wanted *roles.Grants, info *resource.
 	}
 	added := wanted.Add(pods)
 	for _, ref := range added.Copied {
+		if o.namedCopies {
+			o.note(info, fmt.Sprintf("%s triggers rollouts: the controller writes the names of its copies into the Role if it runs with --roles "+
+				"(controller.roles in the chart)", ref))
+			continue
+		}
 		o.note(info, fmt.Sprintf("%s triggers rollouts, and its copies have new names: the Role for it is for all %ss of namespace %s. "+
 			"With a volume of Kubernetes' own types it needs none", ref, ref.Kind, ref.Namespace))
 	}
@@ -213,6 +221,13 @@ func (o *command) send(ctx context.Context, object roles.Object) (runtime.Object
 	if err != nil {
 		return nil, err
 	}
+	role, isRole := object.Object.(*rbacv1.Role)
+	if isRole && role.Annotations[copies.OfAnnotation] != "" {
+		live, err := client.Roles(role.Namespace).Get(ctx, role.Name, metav1.GetOptions{})
+		if err == nil && live.Annotations[copies.OfAnnotation] == role.Annotations[copies.OfAnnotation] {
+			role.Rules = live.Rules // The controller has written names of copies into them.
+		}
+	}
 	text, err := json.Marshal(object.Object)
 	if err != nil {
 		return nil, err
@@ -221,7 +236,7 @@ func (o *command) send(ctx context.Context, object roles.Object) (runtime.Object
 	if o.output.DryRun == printing.DryRunServer {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	if _, ok := object.Object.(*rbacv1.Role); ok {
+	if isRole {
 		return client.Roles(object.Meta.Namespace).Patch(ctx, object.Meta.Name, types.ApplyPatchType, text, options)
 	}
 	return client.RoleBindings(object.Meta.Namespace).Patch(ctx, object.Meta.Name, types.ApplyPatchType, text, options)

@@ -19,11 +19,15 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 )
 
 // Policy is which identity reads objects of the pods' namespace, as configured in the driver.
 type Policy struct {
 	ConfigMaps, Secrets access.Reader
+	// NamedCopies means that the rollout controller writes the names of copies into Roles that ask
+	// for them. Otherwise pods that read copies need a Role for all objects of the kind.
+	NamedCopies bool
 }
 
 // Pods are the pods of one workload.
@@ -49,14 +53,17 @@ type Added struct {
 
 // Grants collects what pods need.
 type Grants struct {
-	authority *access.Authority
-	needs     []need
+	authority   *access.Authority
+	namedCopies bool
+	needs       []need
 }
 
 // need is one object that an identity reads, or all of the kind if the ref has no name.
 type need struct {
 	id  access.Identity
 	ref api.Ref
+	// withCopies means that the identity reads the copies of the object too.
+	withCopies bool
 }
 
 // New returns no grants.
@@ -67,7 +74,7 @@ func New(policy Policy) (*Grants, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Grants{authority: authority}, nil
+	return &Grants{authority: authority, namedCopies: policy.NamedCopies}, nil
 }
 
 // Add adds what pods need.
@@ -83,22 +90,28 @@ func (g *Grants) Add(pods Pods) Added {
 			continue
 		}
 		added.None = false
-		if slices.Contains(pods.Triggers, ref) {
-			if !slices.Contains(added.Copied, ref) {
-				added.Copied = append(added.Copied, ref)
-			}
+		isCopied := slices.Contains(pods.Triggers, ref)
+		if isCopied && !slices.Contains(added.Copied, ref) {
+			added.Copied = append(added.Copied, ref)
+		}
+		if isCopied && !g.namedCopies {
 			ref.Name = ""
 		}
-		g.need(need{id, ref})
+		g.need(need{id, ref, isCopied && g.namedCopies})
 		if ref.Name != "" && slices.Contains(pods.Released, ref) {
-			g.need(need{id, release.StableOf(ref)})
+			g.need(need{id: id, ref: release.StableOf(ref)})
 		}
 	}
 	return added
 }
 
+// need adds a need, before those of objects without copies: one Role is for both.
 func (g *Grants) need(n need) {
-	if !slices.Contains(g.needs, n) {
+	switch {
+	case slices.Contains(g.needs, n):
+	case n.withCopies:
+		g.needs = slices.Insert(g.needs, 0, n)
+	default:
 		g.needs = append(g.needs, n)
 	}
 }
@@ -108,7 +121,7 @@ func (g *Grants) Objects() ([]Object, error) {
 	var objects []Object
 	for _, n := range g.needs {
 		whole := n
-		whole.ref.Name = ""
+		whole.ref.Name, whole.withCopies = "", false
 		if n != whole && slices.Contains(g.needs, whole) {
 			continue
 		}
@@ -136,6 +149,9 @@ func (n need) objects() ([]Object, error) {
 	}
 	if err := yaml.UnmarshalStrict([]byte(bindingText), binding); err != nil {
 		return nil, fmt.Errorf("read the RoleBinding for %s: %w", n.ref, err)
+	}
+	if n.withCopies {
+		role.Annotations = map[string]string{copies.OfAnnotation: n.ref.Kind.Resource() + "/" + n.ref.Name}
 	}
 	return []Object{{Object: role, Meta: &role.ObjectMeta}, {Object: binding, Meta: &binding.ObjectMeta}}, nil
 }

@@ -59,6 +59,16 @@ func TestGrants(t *testing.T) {
 			want:   []string{"shop/read-secrets: get,list,watch secrets ", "shop/read-secrets:shop:web -> read-secrets"},
 			copied: []api.Ref{ref("secret/shop/tls")},
 		},
+		"a Role that the controller writes the names of copies into": {
+			policy: roles.Policy{ConfigMaps: access.ByDriver, Secrets: access.ByPod, NamedCopies: true},
+			refs:   []api.Ref{ref("secret/shop/static"), ref("secret/shop/tls-0123456789")}, triggers: []api.Ref{ref("secret/shop/tls")},
+			copies: map[api.Ref]api.Ref{ref("secret/shop/tls-0123456789"): ref("secret/shop/tls")},
+			want: []string{
+				"shop/read-secret-tls (secret/tls): get,list,watch secrets tls", "shop/read-secret-tls:shop:web -> read-secret-tls",
+				"shop/read-secret-static: get,list,watch secrets static", "shop/read-secret-static:shop:web -> read-secret-static",
+			},
+			copied: []api.Ref{ref("secret/shop/tls")},
+		},
 		"what triggers and was not copied yet": {
 			policy: roles.Policy{ConfigMaps: access.ByPod, Secrets: access.ByPod},
 			refs:   []api.Ref{ref("cm/shop/web")}, triggers: []api.Ref{ref("cm/shop/web"), ref("secret/shop/unused")},
@@ -98,6 +108,9 @@ func shown(t *testing.T, g *roles.Grants) []string {
 		line := object.Meta.Namespace + "/" + object.Meta.Name
 		switch o := object.Object.(type) {
 		case *rbacv1.Role:
+			if sources := o.Annotations["liveconfig.internal/copies-of"]; sources != "" {
+				line += " (" + sources + ")"
+			}
 			for _, rule := range o.Rules {
 				line += ": " + strings.Join(rule.Verbs, ",") + " " + strings.Join(rule.Resources, ",") + " " + strings.Join(rule.ResourceNames, ",")
 			}

@@ -135,7 +135,8 @@ func (o *setTrigger) remarkRole(ctx context.Context, s *session.Session, info *r
 		return err
 	}
 	s.Remark("note: the pods of %s read copies of its Secrets with service account %s, and each copy has a new name. Unless the driver "+
-		"reads Secrets itself, the account needs this Role, which `kubectl liveconfig grant %s --apply` applies:",
+		"reads Secrets itself, the account needs this Role, which `kubectl liveconfig grant %s --apply` applies. If the controller runs "+
+		"with --roles, `grant --named-copies` makes a Role for these Secrets and their copies only:",
 		selection.Subject(info), pods.ServiceAccount, selection.Subject(info))
 	for _, object := range objects {
 		if err := new(printers.YAMLPrinter).PrintObj(object.Object, s.ErrOut); err != nil {

@@ -40,6 +40,10 @@ const (
 	SourceResourceVersionAnnotation = api.Domain + "/source-resource-version"
 	// DigestAnnotation is the Digest of the content.
 	DigestAnnotation = api.Domain + "/digest"
+	// OfAnnotation is not on copies. The owner of a Role writes it there: a list of sources, such
+	// as secret/foo, with commas between them. The rules of the Role that name such a source get
+	// the names of its copies.
+	OfAnnotation = api.Domain + "/copies-of"
 	// NoteAnnotation explains the copy to people.
 	NoteAnnotation = api.Domain + "/note"
 )
