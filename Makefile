@@ -174,6 +174,10 @@ test/sandbox: bin/tools bin/node bin/helm ## that the sandbox works, and leaves 
 test/vm: bin/tools bin/vm ## the driver on other kernels and processors, under emulation
 	@test/go-test.sh test/vm
 
+.PHONY: test/versions
+test/versions: bin/tools bin/node bin/helm ## the core with other versions of Kubernetes, and a table of them; builds each first (15 minutes on two cores); needs root
+	@test/versions.sh
+
 .PHONY: test/kit
 test/kit: bin/tools bin/node ## what the tests stand on
 	@test/go-test.sh test/kit

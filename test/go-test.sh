@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-events=$(tr -c 'A-Za-z0-9\n' '-' <<<"$*")
+events=$(tr -c 'A-Za-z0-9.\n' '-' <<<"$*${LIVECONFIG_KUBERNETES:+ $LIVECONFIG_KUBERNETES}")
 events=bin/test/events/$events.json # They stay, for the summary of several runs.
 stages=bin/test/stages
 
@@ -32,6 +32,8 @@ suite() {
 		read -ra packages <<<"$(others)"
 		packages=("$as_root" "${shared[@]}" "${packages[@]}")
 		;;
+	version-driver) folder="test" packages=("${shared[@]}" ./driver) ;; # With another version of Kubernetes: see test/versions.sh.
+	version-node) folder="test" packages=("$as_root" "${shared[@]}" -run='^Test(CoreOnContainerd2|PodsOutliveTheirNode)$' ./e2e) ;;
 	test/tools/*) folder=$1 packages=(./...) ;;
 	test/*) folder="test" packages=("$as_root" "${shared[@]}" "./${1#test/}/...") ;;
 	*) folder=$1 packages=(./...) ;;

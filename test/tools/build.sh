@@ -35,6 +35,14 @@ ctr                     | containerd | node  | $containerd/ctr
 runc                    | runc       | node  | github.com/opencontainers/runc
 "
 
+# Those of other versions of Kubernetes have the version in their names, such as kubelet-1.35, and a folder for it.
+minors=$(basename -a "$tools"/kubernetes-* | cut -d- -f2)
+for minor in $minors; do
+	for program in kube-apiserver kubectl kubelet kube-controller-manager kube-scheduler; do
+		programs+="$program-$minor | kubernetes-$minor | kubernetes/$minor | $k8s/$program"$'\n'
+	done
+done
+
 # field N PROGRAM prints one column of the table, or fails for a program that is not in it.
 field() {
 	awk -F ' *[|] *' -v n="$1" -v program="$2" '$1 == program { print $n; found = 1 } END { exit !found }' <<<"$programs"
@@ -53,15 +61,16 @@ fingerprint() {
 	) | sha256sum | cut -d' ' -f1
 }
 
-kubernetes_version() { (cd "$tools/kubernetes" && go list -m -f '{{.Version}}' k8s.io/kubernetes); }
+# kubernetes_version MODULE
+kubernetes_version() { (cd "$tools/$1" && go list -m -f '{{.Version}}' k8s.io/kubernetes); }
 
 # ldflags MODULE: Kubernetes programs carry the version of their module, since clients ask the API server for it.
 ldflags() {
 	echo "-s -w"
 	[[ $1 != runc ]] || echo "-X main.version=$(cd "$tools/runc" && go list -m -f '{{.Version}}' github.com/opencontainers/runc)"
-	[[ $1 == kubernetes ]] || return 0
+	[[ $1 == kubernetes* ]] || return 0
 	local version minor
-	version=$(kubernetes_version)
+	version=$(kubernetes_version "$1")
 	minor=${version#v1.}
 	local at=k8s.io/component-base/version
 	echo "-X $at.gitVersion=$version -X $at.gitMajor=1 -X $at.gitMinor=${minor%%.*} -X $at.gitTreeState=clean"
@@ -91,8 +100,9 @@ build() {
 		-ldflags="$(ldflags "$module" | tr '\n' ' ')" -o "$staging/" "${packages[@]}"
 	# A module's last element can be its version: the go command then names the program after the element before.
 	[[ ! -e $staging/server ]] || mv "$staging/server" "$staging/etcd"
+	mkdir -p "$out"
 	for program; do
-		mv -f "$staging/$program" "$out/$program"
+		mv -f "$staging/${program%-1.*}" "$out/${program%-1.*}"
 		fingerprint "$program" >"$out/.$program.sum"
 	done
 }
@@ -107,7 +117,7 @@ borrowed() {
 	case $program in
 	etcd) ;;
 	kube-apiserver | kubectl)
-		ours=$(kubernetes_version)
+		ours=$(kubernetes_version kubernetes)
 		theirs=$(
 			if [[ $program == kubectl ]]; then set -- version --client; else set -- --version; fi
 			"$path" "$@" 2>/dev/null | grep -oE 'v1\.[0-9]+\.[0-9]+[^ ]*' | head -n 1
@@ -136,7 +146,7 @@ borrow() {
 stale() {
 	local out
 	out=$root/bin/$(field 3 "$1")
-	[[ ! -x $out/$1 || $(cat "$out/.$1.sum" 2>/dev/null) != "$(fingerprint "$1")" ]]
+	[[ ! -x $out/${1%-1.*} || $(cat "$out/.$1.sum" 2>/dev/null) != "$(fingerprint "$1")" ]]
 }
 
 if (($# == 0)); then

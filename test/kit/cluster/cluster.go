@@ -26,7 +26,7 @@ import (
 // Config says where a cluster finds its programs and where it leaves its traces. The zero value works inside a
 // checkout.
 type Config struct {
-	// BinDir holds etcd, kube-apiserver and kubectl. Empty means bin/k8s of the checkout around the working directory.
+	// BinDir holds etcd, kube-apiserver and kubectl. Empty means [Programs] of the checkout around the working directory.
 	BinDir string
 	// LogDir receives etcd.log, kube-apiserver.log and audit.log, which stay there after [Cluster.Stop]. Empty means
 	// that they are removed with everything else. Two clusters cannot share one.
@@ -112,6 +112,15 @@ func (cfg Config) complete() (Config, error) {
 	return cfg, nil
 }
 
+// Programs returns where a checkout has the programs of Kubernetes: those of the version that tests are written for or, if
+// LIVECONFIG_KUBERNETES is set, of that version, such as 1.35.
+func Programs(repo string) string {
+	if minor := os.Getenv("LIVECONFIG_KUBERNETES"); minor != "" {
+		return filepath.Join(repo, "bin", "kubernetes", minor)
+	}
+	return filepath.Join(repo, "bin", "k8s")
+}
+
 // checkoutBinDir looks for the checkout in the working directory and above it: tests run in their package's folder.
 func checkoutBinDir() (string, error) {
 	wd, err := os.Getwd()
@@ -120,7 +129,7 @@ func checkoutBinDir() (string, error) {
 	}
 	for dir := wd; ; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, "test", "tools", "kubernetes", "go.mod")); err == nil {
-			return filepath.Join(dir, "bin", "k8s"), nil
+			return Programs(dir), nil
 		}
 		if dir == filepath.Dir(dir) {
 			return "", fmt.Errorf("no checkout of liveconfig around %s: set BinDir", wd)

@@ -148,7 +148,9 @@ func (cfg Config) check() error {
 	return nil
 }
 
-func (cfg Config) k8s(program string) string { return filepath.Join(cfg.Repo, "bin", "k8s", program) }
+func (cfg Config) k8s(program string) string {
+	return filepath.Join(cluster.Programs(cfg.Repo), program)
+}
 
 func (cfg Config) controlPlane() []string {
 	return []string{cfg.k8s("kubelet"), cfg.k8s("kube-controller-manager"), cfg.k8s("kube-scheduler")}
