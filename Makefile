@@ -22,6 +22,8 @@ IMAGE   ?= liveconfig:dev
 # Which tag `make release` makes the files of, and where image and chart of it belong.
 VERSION  ?=
 REGISTRY ?= ghcr.io/liveconfig-csi
+# Recipes read these from the environment: what a tag is called is not for a shell to run.
+export IMAGE VERSION REGISTRY
 
 ##@ Help
 
@@ -40,19 +42,19 @@ build: ## build every program of cmd/ into bin/, static and reproducible
 
 .PHONY: image
 image: ## build the container image into bin/image/, without a container engine; IMAGE=NAME:TAG
-	@go -C deploy/image run . --image '$(IMAGE)'
+	@go -C deploy/image run . --image "$$IMAGE"
 
 .PHONY: image/push
 image/push: ## build it and push it to the registry that IMAGE names, with the credentials of docker login
-	@go -C deploy/image run . --image '$(IMAGE)' --push
+	@go -C deploy/image run . --image "$$IMAGE" --push
 
 .PHONY: release
 release: bin/helm ## make all files of version VERSION, a tag, into bin/release/; REGISTRY is where its image and chart will be
-	@deploy/release.sh '$(VERSION)' '$(REGISTRY)'
+	@deploy/release.sh "$$VERSION" "$$REGISTRY"
 
 .PHONY: release/push
 release/push: bin/helm ## the same, and push image and chart to REGISTRY, with the credentials of docker login
-	@deploy/release.sh '$(VERSION)' '$(REGISTRY)' push
+	@deploy/release.sh "$$VERSION" "$$REGISTRY" push
 
 .PHONY: demo
 demo: setup ## see it work on this machine in seconds: the driver, a real mount, manifests in place of an API server

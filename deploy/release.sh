@@ -18,7 +18,7 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
-if (($# < 2 || $# > 3)) || [[ ! $1 =~ ^v[0-9] || ${3:-push} != push ]]; then
+if (($# < 2 || $# > 3)) || [[ ! $1 =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ || ${3:-push} != push ]]; then
 	echo "usage: $0 vMAJOR.MINOR.PATCH REGISTRY [push]" >&2
 	exit 2
 fi

@@ -206,9 +206,16 @@ func checkRefusals(t *testing.T, p published) {
 	}
 	refuse("usage: ", "v"+p.version)
 	refuse("usage: ", p.version, p.registry)
+	refuse("usage: ", "v1.0.0;id", p.registry)
 	refuse("type git tag v9.9.9", "v9.9.9", p.registry)
 	run(t, other, nil, "git", "tag", "v9.9.9")
 	refuse("no line «version: 9.9.9»", "v9.9.9", p.registry)
 	write(t, filepath.Join(other, "LICENSE"), "another")
 	refuse("type git status", "v"+p.version, p.registry)
+
+	// A tag can have almost any name. No shell may run it.
+	out, err := attempt(t, other, []string{"VERSION=v1'; touch ran; echo '$(touch ran)"}, "make", "-o", "bin/helm", "release")
+	if _, statErr := os.Stat(filepath.Join(other, "ran")); err == nil || statErr == nil {
+		t.Errorf("make release with a command in the tag = %v, and the command ran: %t:\n%s", err, statErr == nil, out)
+	}
 }

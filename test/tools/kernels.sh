@@ -18,6 +18,7 @@ done
 mkdir -p "$root/bin"
 exec 9>"$root/bin/.vm.lock"
 flock 9
+[[ $(cat "$out/.packages" 2>/dev/null) != "$wanted" ]] || exit 0 # Another one has fetched them meanwhile.
 staging=$(mktemp -d "$root/bin/.vm-XXXXXX")
 trap 'rm -rf "$staging"' EXIT
 

@@ -129,7 +129,7 @@ func (m *machine) addTests(folder string, args ...string) {
 	}
 	m.cfg.Steps = append(m.cfg.Steps, vm.Step{
 		Name: strings.TrimSpace(folder + " " + stepName(args)), Dir: at, Env: []string{"LIVECONFIG_PROGRAMS=/programs"},
-		Args: append([]string{"./" + name, "-test.timeout=9m"}, args...),
+		Args: append([]string{"./" + name, "-test.v", "-test.timeout=9m"}, args...),
 	})
 }
 
@@ -274,8 +274,23 @@ func (m *machine) run() {
 	if err != nil {
 		m.t.Error(err)
 	}
+	m.wantAllRun()
 	if m.t.Failed() {
 		m.t.Logf("%s ends with:\n%s", m.log, tail(m.log))
+	}
+}
+
+// wantAllRun looks into what the guest wrote for tests that did not run: outside, no tool sees them.
+func (m *machine) wantAllRun() {
+	m.t.Helper()
+	text, err := os.ReadFile(m.log)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "--- SKIP") || strings.Contains(line, "no tests to run") {
+			m.t.Errorf("not all tests ran: %s", strings.TrimSpace(line))
+		}
 	}
 }
 
