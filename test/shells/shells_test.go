@@ -80,7 +80,7 @@ func TestCompletionInShells(t *testing.T) {
 				"rollout u":               {"undo"},
 				"rollout ":                {"history", "pause", "resume", "undo"},
 				"rollout undo dep":        {"deployment/"},
-				"convert --to ":           {"in-tree", "liveconfig"},
+				"convert --to ":           {"in-tree", "liveconfig", "triggers"},
 				"set volume --on-delete ": {"Keep", "Remove"},
 			} {
 				command := exec.CommandContext(t.Context(), path, append(shell.args, "-c", strings.Join(shell.lines, "\n"))...)
