@@ -82,13 +82,6 @@ func isRuleFor(rule rbacv1.PolicyRule, source trigger.Object) bool {
 		slices.Equal(rule.Resources, []string{source.Kind.Resource() + "s"}) && slices.Contains(rule.ResourceNames, source.Name)
 }
 
-// isNameOfCopy reports whether copies of a source can have a name.
-func isNameOfCopy(source, name string) bool {
-	const digits = 10
-	one := copies.Name(source, copies.Digest{})
-	return isCopyName(name) && one[:len(one)-digits] == name[:len(name)-digits]
-}
-
 func (c *caches) role(key types.NamespacedName) (*cachedRole, bool) {
 	return find[*cachedRole](c.roles, key.Namespace, key.Name)
 }
@@ -221,7 +214,7 @@ func (c *Controller) namesOf(role *cachedRole, rule rbacv1.PolicyRule) []string 
 		}
 		wanted = append(wanted, c.copyNames(object{role.Namespace, source})...)
 		names = slices.DeleteFunc(names, func(name string) bool {
-			return isNameOfCopy(source.Name, name) && !slices.ContainsFunc(role.Sources, func(o trigger.Object) bool { return o.Name == name })
+			return copies.IsName(source.Name, name) && !slices.ContainsFunc(role.Sources, func(o trigger.Object) bool { return o.Name == name })
 		})
 	}
 	slices.SortFunc(wanted, strings.Compare)
@@ -241,7 +234,7 @@ func (c *Controller) copyNames(source object) []string {
 		names = append(names, s.CopyName)
 	}
 	for _, made := range c.caches.copiesOf(source) {
-		if isNameOfCopy(source.Name, made.Name) { // Anybody can write the annotation of a source.
+		if copies.IsName(source.Name, made.Name) { // Anybody can write the annotation of a source.
 			names = append(names, made.Name)
 		}
 	}

@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,32 +10,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 )
-
-// TestIsNameOfCopy: a copy is called as its source, with ten digits behind a hyphen.
-func TestIsNameOfCopy(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("a", 241) + "." + strings.Repeat("b", 9)
-	for about, test := range map[string]struct {
-		source, name string
-		want         bool
-	}{
-		"a copy":                       {"foo", "foo-0123456789", true},
-		"the source":                   {"foo", "foo", false},
-		"a copy of another":            {"foo", "bar-0123456789", false},
-		"a copy of a copy":             {"foo", "foo-0123456789-0123456789", false},
-		"a letter that is no digit":    {"foo", "foo-012345678g", false},
-		"too many digits":              {"foo", "foo-01234567890", false},
-		"a wildcard":                   {"foo", "*", false},
-		"nothing":                      {"foo", "", false},
-		"a copy whose name is cut":     {long, long[:241] + "-0123456789", true},
-		"a copy that is cut elsewhere": {long, long[:240] + "-0123456789", false},
-		"what copies are really named": {long, copies.Name(long, copies.Digest{1}), true},
-	} {
-		if got := isNameOfCopy(test.source, test.name); got != test.want {
-			t.Errorf("%s: isNameOfCopy(%.20s, %.20s) = %t, want %t", about, test.source, test.name, got, test.want)
-		}
-	}
-}
 
 // TestNamesOf: a rule gets the names of copies of the sources that it names, and nothing else of it changes.
 func TestNamesOf(t *testing.T) {

@@ -224,8 +224,11 @@ func (o *command) send(ctx context.Context, object roles.Object) (runtime.Object
 	role, isRole := object.Object.(*rbacv1.Role)
 	if isRole && role.Annotations[copies.OfAnnotation] != "" {
 		live, err := client.Roles(role.Namespace).Get(ctx, role.Name, metav1.GetOptions{})
-		if err == nil && live.Annotations[copies.OfAnnotation] == role.Annotations[copies.OfAnnotation] {
-			role.Rules = live.Rules // The controller has written names of copies into them.
+		switch {
+		case err == nil:
+			roles.KeepCopies(role, live)
+		case !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("read the Role as it is: %w", err)
 		}
 	}
 	text, err := json.Marshal(object.Object)
