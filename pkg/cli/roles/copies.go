@@ -11,9 +11,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// KeepCopies makes a wanted Role name the copies that the Role in the cluster names, if that one
-// asks the rollout controller for them. It takes over nothing else: somebody else may have written
-// the Role, and it may allow more.
+// KeepCopies makes a wanted Role name the copies that the Role in the cluster names, and ask for
+// them too, if that one asks the rollout controller for them. It takes over nothing else: somebody
+// else may have written the Role, and it may allow more.
 func KeepCopies(wanted, live *rbacv1.Role) {
 	source, found := sourceOf(wanted)
 	if !found {
@@ -23,6 +23,10 @@ func KeepCopies(wanted, live *rbacv1.Role) {
 	if err != nil || !slices.Contains(listed, source) {
 		return
 	}
+	if wanted.Annotations == nil {
+		wanted.Annotations = map[string]string{}
+	}
+	wanted.Annotations[copies.OfAnnotation] = live.Annotations[copies.OfAnnotation] // It can list more.
 	rule := &wanted.Rules[0]
 	for _, there := range live.Rules {
 		if !isSameBesidesNames(*rule, there) {
@@ -55,6 +59,8 @@ func sourceOf(wanted *rbacv1.Role) (trigger.Object, bool) {
 }
 
 func isSameBesidesNames(a, b rbacv1.PolicyRule) bool {
-	isSame := func(a, b []string) bool { return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))) }
+	isSame := func(a, b []string) bool {
+		return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+	}
 	return isSame(a.APIGroups, b.APIGroups) && isSame(a.Resources, b.Resources) && isSame(a.Verbs, b.Verbs) && len(b.NonResourceURLs) == 0
 }

@@ -126,8 +126,10 @@ func TestKeepCopies(t *testing.T) {
 	} {
 		live, got := &rbacv1.Role{Rules: test.live}, &rbacv1.Role{Rules: []rbacv1.PolicyRule{wanted}}
 		live.Annotations = map[string]string{of: test.annotation, "a": "b"}
-		got.Annotations = map[string]string{of: "secret/tls"}
 		roles.KeepCopies(got, live)
+		if got.Annotations[of] != "" && got.Annotations[of] != test.annotation || got.Annotations["a"] != "" {
+			t.Errorf("%s: the Role has the annotations %v", about, got.Annotations)
+		}
 		if diff := cmp.Diff([]rbacv1.PolicyRule{test.want}, got.Rules); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", about, diff)
 		}

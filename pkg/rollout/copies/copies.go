@@ -64,7 +64,8 @@ func Name(source string, d Digest) string {
 	return cut(source, validation.DNS1123SubdomainMaxLength, sha256.Sum256([]byte(d.String()+source)))
 }
 
-// IsName reports whether copies of a source can have a name. Other objects can have such a name too.
+// IsName reports whether copies of a source can have a name. Other objects can have such a name
+// too.
 func IsName(source, name string) bool {
 	one := Name(source, Digest{})
 	rest := len(one) - hashDigits
