@@ -71,7 +71,7 @@ func (c *Controller) checkMissing(ctx context.Context, source object) error {
 
 // ensureCopy sees that the copy of a source exists, and that the workload's pods may read it.
 func (c *Controller) ensureCopy(ctx context.Context, h *cachedWorkload, o trigger.Object, name string) error {
-	if err := c.ensureNamed(ctx, object{h.Namespace, o}); err != nil {
+	if err := c.ensureNamed(ctx, object{h.Namespace, o}, name); err != nil {
 		return err
 	}
 	if err := c.checkReadable(ctx, h, o, name); err != nil {

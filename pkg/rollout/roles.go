@@ -100,6 +100,14 @@ func (c *Controller) roleChanged(old, now any) {
 	}
 }
 
+// queueRolesNaming has the Roles looked at that name an object if it is a copy, and not if it is
+// another.
+func (c *Controller) queueRolesNaming(o object) {
+	if isCopyName(o.Name) {
+		c.queueRoles(object{o.namespace, triggerOf(o.Kind, o.Name[:len(o.Name)-copyEnding])})
+	}
+}
+
 // queueRoles has the Roles looked at that are to name the copies of a source.
 func (c *Controller) queueRoles(source object) {
 	for _, role := range c.caches.rolesFor(source) {
@@ -147,8 +155,13 @@ func (c *Controller) reportRole(ctx context.Context, role *cachedRole, text stri
 
 // ensureNamed sees that each Role which is to name the copies of a source names the next one, and
 // that the API server has had the time to notice.
-func (c *Controller) ensureNamed(ctx context.Context, source object) error {
-	for _, role := range c.caches.rolesFor(source) {
+func (c *Controller) ensureNamed(ctx context.Context, source object, name string) error {
+	roles := c.caches.rolesFor(source)
+	if len(roles) > 0 && c.isTaken(source, name) {
+		return &heldError{forAccess: true, text: fmt.Sprintf("%s %s/%s %v: delete it, or rename it if it is yours",
+			source.Kind.Resource(), source.namespace, name, copies.ErrNotThatCopy)}
+	}
+	for _, role := range roles {
 		patch := c.namesPatch(role)
 		if err := c.sendNames(ctx, role, patch); err != nil {
 			return err
@@ -230,13 +243,35 @@ func (c *Controller) namesOf(role *cachedRole, rule rbacv1.PolicyRule) []string 
 // present content. So a Role has the name before the copy is made.
 func (c *Controller) copyNames(source object) []string {
 	var names []string
-	if s, exists := c.caches.source(source); exists && s.Problem == "" && !s.IsReleased {
+	if s, exists := c.caches.source(source); exists && s.Problem == "" && !s.IsReleased && !c.isTaken(source, s.CopyName) {
 		names = append(names, s.CopyName)
 	}
 	for _, made := range c.caches.copiesOf(source) {
-		if copies.IsName(source.Name, made.Name) { // Anybody can write the annotation of a source.
+		if c.isCopyOf(source, made) {
 			names = append(names, made.Name)
 		}
 	}
 	return names
+}
+
+// isCopyOf reports whether an object with the label of copies is one of a source. Anybody can write
+// annotations. What the config of a pod template has as the copy stays one if they are damaged.
+func (c *Controller) isCopyOf(source object, made *cachedCopy) bool {
+	if copies.IsMarkedAs(source.Object, made.Name, made.Annotations) {
+		return true
+	}
+	of, err := copies.SourceOf(made.Annotations)
+	return err == nil && of == source.Object && copies.IsName(source.Name, made.Name) &&
+		slices.Contains(c.originsOf(object{source.namespace, triggerOf(source.Kind, made.Name)}), of)
+}
+
+// isTaken reports whether an object that is no copy of a source has the name of one. The hash in
+// that name is short, and users choose the content.
+func (c *Controller) isTaken(source object, name string) bool {
+	o := object{source.namespace, triggerOf(source.Kind, name)}
+	if other, exists := c.caches.source(o); exists { // It has no label. A copy gets a lost one back.
+		return other.CopyName != name+name[max(0, len(name)-copyEnding):]
+	}
+	made, exists := c.caches.copied(o)
+	return exists && !c.isCopyOf(source, made)
 }

@@ -1,30 +1,39 @@
 package rollout
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
+
+// markedAs returns a Secret that is marked as a copy of another, with the digest that its name stands for.
+func markedAs(source, name string) *cachedCopy {
+	return &cachedCopy{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: name, UID: types.UID(name), Annotations: map[string]string{
+			copies.SourceAnnotation: "secret/" + source,
+			copies.DigestAnnotation: "sha256:" + name[max(0, len(name)-10):] + strings.Repeat("0", 54),
+		},
+	}}
+}
 
 // TestNamesOf: a rule gets the names of copies of the sources that it names, and nothing else of it changes.
 func TestNamesOf(t *testing.T) {
 	t.Parallel()
 	c := idleController(t)
-	copyOf := func(name string) *cachedCopy {
-		return &cachedCopy{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "shop", Name: name, Annotations: map[string]string{copies.SourceAnnotation: "secret/foo"},
-		}}
-	}
 	source := &cachedSource{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "foo"}, CopyName: "foo-0000000002"}
 	for _, err := range []error{
 		c.caches.sources[api.Secret][0].GetIndexer().Add(source),
-		c.caches.copies[api.Secret][0].GetIndexer().Add(copyOf("foo-0000000001")),
-		c.caches.copies[api.Secret][0].GetIndexer().Add(copyOf("admin")), // Anybody can write the annotation.
+		c.caches.copies[api.Secret][0].GetIndexer().Add(markedAs("foo", "foo-0000000001")),
+		c.caches.copies[api.Secret][0].GetIndexer().Add(markedAs("foo", "admin")), // Anybody can write the annotation.
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -60,4 +69,69 @@ func TestNamesOf(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", about, diff)
 		}
 	}
+}
+
+// TestOnlyCopiesAreNamed: the hash in a name is short, and users choose the content. An object that is there already under the
+// name of the next copy, and is no copy of that source, is not named in a Role.
+func TestOnlyCopiesAreNamed(t *testing.T) {
+	t.Parallel()
+	const next, older = "foo-0000000002", "foo-0000000001"
+	unmarked := markedAs("foo", older)
+	delete(unmarked.Annotations, copies.DigestAnnotation)
+	otherContent := markedAs("foo", older)
+	otherContent.Annotations[copies.DigestAnnotation] = "sha256:" + strings.Repeat("f", 64)
+	secret := func(name, copyName string) *cachedSource {
+		return &cachedSource{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, CopyName: copyName}
+	}
+	usedBy := triggeredDeployment("shop", "web")
+	usedBy.Spec.Template.Annotations = map[string]string{trigger.ConfigAnnotation: `{"secret/foo":"` + older + `"}`}
+	for about, test := range map[string]struct {
+		secret *cachedSource
+		copies []*cachedCopy
+		isUsed bool
+		want   []string
+	}{
+		"nothing is there yet":                        {want: []string{"foo", next}},
+		"the copy is there":                           {copies: []*cachedCopy{markedAs("foo", next)}, want: []string{"foo", next}},
+		"another Secret has the name":                 {secret: secret(next, next+"-1111111111"), want: []string{"foo"}},
+		"the copy has lost its label":                 {secret: secret(next, next+"-0000000002"), want: []string{"foo", next}},
+		"a copy of another Secret has the name":       {copies: []*cachedCopy{markedAs("bar", next)}, want: []string{"foo"}},
+		"a copy without a digest":                     {copies: []*cachedCopy{unmarked}, want: []string{"foo", next}},
+		"a copy whose digest is not that of its name": {copies: []*cachedCopy{otherContent}, want: []string{"foo", next}},
+		"such a copy that a pod template uses":        {copies: []*cachedCopy{otherContent}, isUsed: true, want: []string{"foo", older, next}},
+	} {
+		c := idleController(t)
+		errs := []error{c.caches.sources[api.Secret][0].GetIndexer().Add(secret("foo", next))}
+		if test.secret != nil {
+			errs = append(errs, c.caches.sources[api.Secret][0].GetIndexer().Add(test.secret))
+		}
+		for _, made := range test.copies {
+			errs = append(errs, c.caches.copies[api.Secret][0].GetIndexer().Add(made))
+		}
+		if test.isUsed {
+			cached(t, c, usedBy)
+		}
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		role := roleFor(t, "foo")
+		if diff := cmp.Diff(test.want, c.namesOf(role, role.Rules[0])); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", about, diff)
+		}
+	}
+}
+
+// roleFor returns what the caches store of a Role that is to name the copies of a Secret.
+func roleFor(t *testing.T, source string) *cachedRole {
+	t.Helper()
+	role, err := roleOf(&rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "reader", Annotations: map[string]string{copies.OfAnnotation: "secret/" + source}},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{source}, Verbs: []string{"get"},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return role.(*cachedRole)
 }

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -280,6 +281,7 @@ func (c *Controller) sourceChanged(kind api.Kind, old, now any) {
 	}
 	c.copies.Add(object{s.Namespace, triggerOf(kind, s.CopyName)}) // The copy may be missing.
 	c.queueRoles(o)
+	c.queueRolesNaming(o)
 }
 
 func (c *Controller) copyChanged(kind api.Kind, old, now any) {
@@ -297,8 +299,17 @@ func (c *Controller) copyChanged(kind api.Kind, old, now any) {
 		c.verified.forget(object{made.Namespace, triggerOf(kind, made.Name)})
 	}
 	c.queueCopies(made.Namespace, []trigger.Object{triggerOf(kind, made.Name)}) // Also when it is gone: somebody may need it.
-	if source, err := copies.SourceOf(made.Annotations); err == nil && (old == nil || now == nil) {
-		c.queueRoles(object{made.Namespace, source})
+	before, _ := old.(*cachedCopy)
+	if before != nil && now != nil && maps.Equal(before.Annotations, made.Annotations) {
+		return
+	}
+	c.queueRolesNaming(object{made.Namespace, triggerOf(kind, made.Name)})
+	for _, item := range []any{old, now} {
+		if marked, ok := item.(*cachedCopy); ok {
+			if source, err := copies.SourceOf(marked.Annotations); err == nil {
+				c.queueRoles(object{made.Namespace, source})
+			}
+		}
 	}
 }
 
