@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,11 @@ type heldError struct {
 }
 
 func (e *heldError) Error() string { return e.text }
+
+// putOffError is a change that has to wait until its namespace may have more requests.
+type putOffError struct{ wait time.Duration }
+
+func (e *putOffError) Error() string { return fmt.Sprintf("the namespace has to wait %s", e.wait) }
 
 // ensureCopies sees that each copy exists that a workload's template is about to name.
 func (c *Controller) ensureCopies(ctx context.Context, h *cachedWorkload, d plan.Decision) error {

@@ -2,15 +2,23 @@ package rollout
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
@@ -64,7 +72,7 @@ func TestNamesOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := c.namesOf(cached.(*cachedRole), test.rule)
+		got, _ := c.namesOf(cached.(*cachedRole), test.rule)
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", about, diff)
 		}
@@ -114,24 +122,142 @@ func TestOnlyCopiesAreNamed(t *testing.T) {
 		if err := errors.Join(errs...); err != nil {
 			t.Fatal(err)
 		}
-		role := roleFor(t, "foo")
-		if diff := cmp.Diff(test.want, c.namesOf(role, role.Rules[0])); diff != "" {
+		role := roleOfFoo(t)
+		got, _ := c.namesOf(role, role.Rules[0])
+		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", about, diff)
 		}
 	}
 }
 
-// roleFor returns what the caches store of a Role that is to name the copies of a Secret.
-func roleFor(t *testing.T, source string) *cachedRole {
+// roleOfFoo returns what the caches store of a Role that is to name the copies of the Secret foo.
+func roleOfFoo(t *testing.T) *cachedRole {
 	t.Helper()
 	role, err := roleOf(&rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "reader", Annotations: map[string]string{copies.OfAnnotation: "secret/" + source}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "reader", Annotations: map[string]string{copies.OfAnnotation: "secret/foo"}},
 		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{source}, Verbs: []string{"get"},
+			APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"foo"}, Verbs: []string{"get"},
 		}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return role.(*cachedRole)
+}
+
+// TestNamesInARuleAreLimited: anybody who may create Secrets can mark many as copies. A rule names those that pod templates use,
+// the next one and the newest, and an Event reports the rest.
+func TestNamesInARuleAreLimited(t *testing.T) {
+	t.Parallel()
+	c := idleController(t)
+	copyAt := func(i int) *cachedCopy {
+		made := markedAs("foo", fmt.Sprintf("foo-%010x", i))
+		made.CreationTimestamp = metav1.Unix(int64(i), 0)
+		return made
+	}
+	const first, count = 1000, 2 * mostNames
+	errs := []error{c.caches.sources[api.Secret][0].GetIndexer().Add(&cachedSource{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "foo"}, CopyName: "foo-0000000002",
+	})}
+	for i := range count {
+		errs = append(errs, c.caches.copies[api.Secret][0].GetIndexer().Add(copyAt(first+i)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	oldest := copyAt(first).Name
+	usedBy := triggeredDeployment("shop", "web")
+	usedBy.Spec.Template.Annotations = map[string]string{trigger.ConfigAnnotation: `{"secret/foo":"` + oldest + `"}`}
+	cached(t, c, usedBy)
+	role := roleOfFoo(t)
+	want := []string{"foo", "foo-0000000002", oldest}
+	for i := count - mostNames + 2; i < count; i++ {
+		want = append(want, copyAt(first+i).Name)
+	}
+	names, isWhole := c.namesOf(role, role.Rules[0])
+	if diff := cmp.Diff(want, names); diff != "" || isWhole {
+		t.Errorf("the rule names %d of %d copies, and that it names all is %t (-want +got):\n%s", len(names), count, isWhole, diff)
+	}
+	if err := c.caches.roles[0].GetIndexer().Add(role); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := c.reconcileRole(t.Context(), keyOf(role)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const event = "Warning ConfigHeldBack there are more copies of secret/foo than the 100 that a rule can name, so it names those that pod templates use and " +
+		"the newest: delete copies that nothing uses"
+	recorder := c.cfg.Events.(*record.FakeRecorder)
+	if got := <-recorder.Events; got != event || len(recorder.Events) > 0 {
+		t.Errorf("Event = %q and %d more, want %q", got, len(recorder.Events), event)
+	}
+}
+
+// TestWritesOfRolesAreCharged: a namespace pays for each write of a Role, whichever worker makes it. Without that, an edit of a
+// source would be as many requests as there are Roles.
+//
+// Fault 42.
+func TestWritesOfRolesAreCharged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := idleController(t)
+		var sent int
+		c.cfg.Client.(*fake.Clientset).PrependReactor("patch", "roles", func(clienttesting.Action) (bool, runtime.Object, error) {
+			sent++
+			return true, &rbacv1.Role{}, nil
+		})
+		c.roles = newQueue(func(role types.NamespacedName) string { return role.Namespace }, fairqueue.Metrics{})
+		defer c.roles.ShutDown()
+		if err := c.caches.sources[api.Secret][0].GetIndexer().Add(&cachedSource{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "foo"}, CopyName: "foo-0000000002",
+		}); err != nil {
+			t.Fatal(err)
+		}
+		role := roleOfFoo(t)
+		if err := c.caches.roles[0].GetIndexer().Add(role); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 * requestBurst { // The cache does not have the write yet.
+			if err := c.reconcileRole(t.Context(), keyOf(role)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if sent != requestBurst {
+			t.Errorf("%d writes at once, want %d", sent, requestBurst)
+		}
+		foo := object{"shop", triggerOf(api.Secret, "foo")}
+		var putOff *putOffError
+		if err := c.ensureNamed(t.Context(), foo, "foo-0000000002"); !errors.As(err, &putOff) || putOff.wait <= 0 || sent != requestBurst {
+			t.Errorf("for a workload: %v, and %d writes, want that it is put off", err, sent)
+		}
+		sleep(t, time.Second)
+		if err := c.ensureNamed(t.Context(), foo, "foo-0000000002"); !errors.Is(err, errChanged) || sent != requestBurst+1 {
+			t.Errorf("a second later, for a workload: %v, and %d writes, want one more", err, sent)
+		}
+	})
+}
+
+// TestEditsAreOneLookAtARole: what happens to a source and its copies in half a second is one look at each Role.
+func TestEditsAreOneLookAtARole(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := idleController(t)
+		c.roles = newQueue(func(role types.NamespacedName) string { return role.Namespace }, fairqueue.Metrics{})
+		defer c.roles.ShutDown()
+		if err := c.caches.roles[0].GetIndexer().Add(roleOfFoo(t)); err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			c.queueRoles(object{"shop", triggerOf(api.Secret, "foo")})
+			sleep(t, time.Millisecond)
+		}
+		if got := c.roles.Len(); got != 0 {
+			t.Errorf("%d Roles are looked at while edits come in, want none", got)
+		}
+		sleep(t, folding)
+		if got := c.roles.Len(); got != 1 {
+			t.Errorf("%d looks at the Role, want 1", got)
+		}
+	})
 }

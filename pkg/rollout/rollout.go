@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -32,7 +31,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
@@ -299,18 +297,7 @@ func (c *Controller) copyChanged(kind api.Kind, old, now any) {
 		c.verified.forget(object{made.Namespace, triggerOf(kind, made.Name)})
 	}
 	c.queueCopies(made.Namespace, []trigger.Object{triggerOf(kind, made.Name)}) // Also when it is gone: somebody may need it.
-	before, _ := old.(*cachedCopy)
-	if before != nil && now != nil && maps.Equal(before.Annotations, made.Annotations) {
-		return
-	}
-	c.queueRolesNaming(object{made.Namespace, triggerOf(kind, made.Name)})
-	for _, item := range []any{old, now} {
-		if marked, ok := item.(*cachedCopy); ok {
-			if source, err := copies.SourceOf(marked.Annotations); err == nil {
-				c.queueRoles(object{made.Namespace, source})
-			}
-		}
-	}
+	c.queueRolesOfCopy(kind, old, now)
 }
 
 func (c *Controller) workloadChanged(old, now any) {
