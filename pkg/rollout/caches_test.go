@@ -21,7 +21,7 @@ func idleController(t *testing.T) *Controller {
 	t.Helper()
 	c, err := New(Config{
 		Client: fake.NewClientset(), Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()),
-		DriverName: "csi.liveconfig.internal", Secrets: true, Rate: 10, HoldFailing: true, ProgressDeadline: time.Minute,
+		DriverName: "csi.liveconfig.internal", Secrets: true, Roles: true, Rate: 10, HoldFailing: true, ProgressDeadline: time.Minute,
 		Events: record.NewFakeRecorder(100), Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 	if err != nil {

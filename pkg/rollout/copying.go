@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,11 @@ type heldError struct {
 }
 
 func (e *heldError) Error() string { return e.text }
+
+// putOffError is a change that has to wait until its namespace may have more requests.
+type putOffError struct{ wait time.Duration }
+
+func (e *putOffError) Error() string { return fmt.Sprintf("the namespace has to wait %s", e.wait) }
 
 // ensureCopies sees that each copy exists that a workload's template is about to name.
 func (c *Controller) ensureCopies(ctx context.Context, h *cachedWorkload, d plan.Decision) error {
@@ -71,7 +77,7 @@ func (c *Controller) checkMissing(ctx context.Context, source object) error {
 
 // ensureCopy sees that the copy of a source exists, and that the workload's pods may read it.
 func (c *Controller) ensureCopy(ctx context.Context, h *cachedWorkload, o trigger.Object, name string) error {
-	if err := c.ensureNamed(ctx, object{h.Namespace, o}); err != nil {
+	if err := c.ensureNamed(ctx, object{h.Namespace, o}, name); err != nil {
 		return err
 	}
 	if err := c.checkReadable(ctx, h, o, name); err != nil {

@@ -115,12 +115,14 @@ func indexedMetadata(o metav1.Object) metav1.ObjectMeta {
 	}
 }
 
+// copyEnding is how long the end of a copy's name is: a hyphen and ten digits.
+const copyEnding = 11
+
 // isCopyName reports whether a name looks like that of a copy. Others' objects may have such names
 // too.
 func isCopyName(name string) bool {
-	const digits = 10
-	rest := len(name) - digits
-	return rest > 1 && name[rest-1] == '-' && strings.Trim(name[rest:], "0123456789abcdef") == ""
+	rest := len(name) - copyEnding
+	return rest > 0 && name[rest] == '-' && strings.Trim(name[rest+1:], "0123456789abcdef") == ""
 }
 
 // copies returns the copies that the workload's template has by its config.

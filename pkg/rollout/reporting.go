@@ -99,7 +99,11 @@ func heldText(h *cachedWorkload, s plan.State, reason plan.Held) string {
 // holdBackOrReturn reports why a change cannot be made, and queues another try.
 func (c *Controller) holdBackOrReturn(ctx context.Context, h *cachedWorkload, err error) error {
 	var waiting *heldError
+	var putOff *putOffError
 	switch {
+	case errors.As(err, &putOff):
+		c.postpone(ctx, h, putOff.wait)
+		return nil
 	case errors.As(err, &waiting):
 		c.reportHeldText(ctx, h, plan.HeldByProblem, state.HeldBackPrefix+waiting.text)
 		c.workloads.AddAfter(h.is.Ref, c.retryAfter(h.is.Ref, waiting)) // No cache has rights and quotas.

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
@@ -82,13 +83,6 @@ func isRuleFor(rule rbacv1.PolicyRule, source trigger.Object) bool {
 		slices.Equal(rule.Resources, []string{source.Kind.Resource() + "s"}) && slices.Contains(rule.ResourceNames, source.Name)
 }
 
-// isNameOfCopy reports whether copies of a source can have a name.
-func isNameOfCopy(source, name string) bool {
-	const digits = 10
-	one := copies.Name(source, copies.Digest{})
-	return isCopyName(name) && one[:len(one)-digits] == name[:len(name)-digits]
-}
-
 func (c *caches) role(key types.NamespacedName) (*cachedRole, bool) {
 	return find[*cachedRole](c.roles, key.Namespace, key.Name)
 }
@@ -107,10 +101,37 @@ func (c *Controller) roleChanged(old, now any) {
 	}
 }
 
-// queueRoles has the Roles looked at that are to name the copies of a source.
+// queueRolesNaming has the Roles looked at that name an object if it is a copy, and not if it is
+// another.
+func (c *Controller) queueRolesNaming(o object) {
+	if isCopyName(o.Name) {
+		c.queueRoles(object{o.namespace, triggerOf(o.Kind, o.Name[:len(o.Name)-copyEnding])})
+	}
+}
+
+// queueRolesOfCopy has the Roles looked at that are to name a copy, before or after it has changed.
+func (c *Controller) queueRolesOfCopy(kind api.Kind, old, now any) {
+	before, _ := old.(*cachedCopy)
+	after, _ := now.(*cachedCopy)
+	if before != nil && after != nil && maps.Equal(before.Annotations, after.Annotations) {
+		return
+	}
+	for _, made := range []*cachedCopy{before, after} {
+		if made == nil {
+			continue
+		}
+		c.queueRolesNaming(object{made.Namespace, triggerOf(kind, made.Name)})
+		if source, err := copies.SourceOf(made.Annotations); err == nil {
+			c.queueRoles(object{made.Namespace, source})
+		}
+	}
+}
+
+// queueRoles has the Roles looked at soon that are to name the copies of a source: what happens
+// meanwhile is one look.
 func (c *Controller) queueRoles(source object) {
 	for _, role := range c.caches.rolesFor(source) {
-		c.roles.Add(keyOf(role))
+		c.roles.AddAfter(keyOf(role), folding)
 	}
 }
 
@@ -119,27 +140,59 @@ func (c *Controller) reconcileRole(ctx context.Context, key types.NamespacedName
 	role, found := c.caches.role(key)
 	if !found {
 		c.reportedRole.forget(key)
+		c.requests.forget(key)
 		return nil
 	}
-	err := c.sendNames(ctx, role, c.namesPatch(role))
+	patch, isWhole := c.namesPatch(role)
+	if wait := c.chargeRole(role, patch); wait > 0 {
+		c.postponeRole(ctx, role, wait)
+		return nil
+	}
+	err := c.sendNames(ctx, role, patch)
 	var refused *heldError
 	switch {
 	case errors.As(err, &refused):
-		c.reportRole(ctx, role, refused.text)
+		c.reportRole(ctx, role, ReasonHeldBack, refused.text)
 		c.roles.AddAfter(key, retryHeld)
 	case errors.Is(err, errChanged): // The cache will have the change, and queue the Role again.
 	case err != nil:
 		return err
 	case role.Trouble != "":
-		c.reportRole(ctx, role, role.Trouble)
+		c.reportRole(ctx, role, ReasonHeldBack, role.Trouble)
+	case !isWhole:
+		c.reportRole(ctx, role, ReasonHeldBack, fmt.Sprintf("there are more copies of %s than the %d that a rule can name, so it names those "+
+			"that pod templates use and the newest: delete copies that nothing uses", trigger.Format(role.Sources), mostNames))
 	default:
 		c.reportedRole.forget(key)
 	}
 	return nil
 }
 
+// chargeRole charges the namespace with the write of a Role, if there is one, and returns how long
+// the write has to wait.
+func (c *Controller) chargeRole(role *cachedRole, patch write) time.Duration {
+	key, wait := keyOf(role), time.Duration(0)
+	if patch != nil && !c.cfg.DryRun {
+		wait = c.requests.wait(role.Namespace, key, 1)
+	}
+	if wait == 0 {
+		c.requests.forget(key)
+	}
+	return wait
+}
+
+// postponeRole has a Role looked at again when its namespace may have more requests.
+func (c *Controller) postponeRole(ctx context.Context, role *cachedRole, wait time.Duration) {
+	c.cfg.Metrics.putOff.Inc()
+	c.roles.AddAfter(keyOf(role), wait)
+	if wait >= longWait {
+		c.reportRole(ctx, role, ReasonPutOff, "Waits for other work of its namespace: "+
+			"together that asks for more than the controller does for one namespace at a time")
+	}
+}
+
 // reportRole reports once what is wrong with a Role.
-func (c *Controller) reportRole(ctx context.Context, role *cachedRole, text string) {
+func (c *Controller) reportRole(ctx context.Context, role *cachedRole, reason, text string) {
 	if !c.reportedRole.replace(keyOf(role), text) {
 		return
 	}
@@ -148,15 +201,23 @@ func (c *Controller) reportRole(ctx context.Context, role *cachedRole, text stri
 		about := &corev1.ObjectReference{
 			APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role", Namespace: role.Namespace, Name: role.Name, UID: role.UID,
 		}
-		c.cfg.Events.Event(about, corev1.EventTypeWarning, ReasonHeldBack, note(text))
+		c.cfg.Events.Event(about, corev1.EventTypeWarning, reason, note(text))
 	}
 }
 
 // ensureNamed sees that each Role which is to name the copies of a source names the next one, and
 // that the API server has had the time to notice.
-func (c *Controller) ensureNamed(ctx context.Context, source object) error {
-	for _, role := range c.caches.rolesFor(source) {
-		patch := c.namesPatch(role)
+func (c *Controller) ensureNamed(ctx context.Context, source object, name string) error {
+	roles := c.caches.rolesFor(source)
+	if len(roles) > 0 && c.isTaken(source, name) {
+		return &heldError{forAccess: true, text: fmt.Sprintf("%s %s/%s %v: delete it, or rename it if it is yours",
+			source.Kind.Resource(), source.namespace, name, copies.ErrNotThatCopy)}
+	}
+	for _, role := range roles {
+		patch, _ := c.namesPatch(role)
+		if wait := c.chargeRole(role, patch); wait > 0 {
+			return &putOffError{wait}
+		}
 		if err := c.sendNames(ctx, role, patch); err != nil {
 			return err
 		}
@@ -165,20 +226,6 @@ func (c *Controller) ensureNamed(ctx context.Context, source object) error {
 		}
 	}
 	return nil
-}
-
-// namesPatch returns the patch by which a Role names the copies that it is to name; nil if it does.
-func (c *Controller) namesPatch(role *cachedRole) write {
-	var patch write
-	for i, rule := range role.Rules {
-		if names := c.namesOf(role, rule); !slices.Equal(names, rule.ResourceNames) {
-			patch = append(patch, operation{"replace", fmt.Sprintf("/rules/%d/resourceNames", i), names})
-		}
-	}
-	if patch == nil {
-		return nil
-	}
-	return append(patch, operation{"replace", "/metadata/resourceVersion", role.ResourceVersion})
 }
 
 // sendNames writes names of copies into a Role. An answer that the same request will get again is a
@@ -208,42 +255,4 @@ func (c *Controller) sendNames(ctx context.Context, role *cachedRole, patch writ
 		return fmt.Errorf("write the names of copies into role %s: %w", role.Name, err)
 	}
 	return nil
-}
-
-// namesOf returns the names that a rule of a Role is to have: those that it has, but for names of
-// copies, and the names of the copies that there are or will be next.
-func (c *Controller) namesOf(role *cachedRole, rule rbacv1.PolicyRule) []string {
-	names := slices.Clone(rule.ResourceNames)
-	var wanted []string
-	for _, source := range role.Sources {
-		if !isRuleFor(rule, source) {
-			continue
-		}
-		wanted = append(wanted, c.copyNames(object{role.Namespace, source})...)
-		names = slices.DeleteFunc(names, func(name string) bool {
-			return isNameOfCopy(source.Name, name) && !slices.ContainsFunc(role.Sources, func(o trigger.Object) bool { return o.Name == name })
-		})
-	}
-	slices.SortFunc(wanted, strings.Compare)
-	for _, name := range slices.Compact(wanted) {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// copyNames returns the names of the copies of a source: those that there are, and that of its
-// present content. So a Role has the name before the copy is made.
-func (c *Controller) copyNames(source object) []string {
-	var names []string
-	if s, exists := c.caches.source(source); exists && s.Problem == "" && !s.IsReleased {
-		names = append(names, s.CopyName)
-	}
-	for _, made := range c.caches.copiesOf(source) {
-		if isNameOfCopy(source.Name, made.Name) { // Anybody can write the annotation of a source.
-			names = append(names, made.Name)
-		}
-	}
-	return names
 }

@@ -1,57 +1,47 @@
 package rollout
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// TestIsNameOfCopy: a copy is called as its source, with ten digits behind a hyphen.
-func TestIsNameOfCopy(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("a", 241) + "." + strings.Repeat("b", 9)
-	for about, test := range map[string]struct {
-		source, name string
-		want         bool
-	}{
-		"a copy":                       {"foo", "foo-0123456789", true},
-		"the source":                   {"foo", "foo", false},
-		"a copy of another":            {"foo", "bar-0123456789", false},
-		"a copy of a copy":             {"foo", "foo-0123456789-0123456789", false},
-		"a letter that is no digit":    {"foo", "foo-012345678g", false},
-		"too many digits":              {"foo", "foo-01234567890", false},
-		"a wildcard":                   {"foo", "*", false},
-		"nothing":                      {"foo", "", false},
-		"a copy whose name is cut":     {long, long[:241] + "-0123456789", true},
-		"a copy that is cut elsewhere": {long, long[:240] + "-0123456789", false},
-		"what copies are really named": {long, copies.Name(long, copies.Digest{1}), true},
-	} {
-		if got := isNameOfCopy(test.source, test.name); got != test.want {
-			t.Errorf("%s: isNameOfCopy(%.20s, %.20s) = %t, want %t", about, test.source, test.name, got, test.want)
-		}
-	}
+// markedAs returns a Secret that is marked as a copy of another, with the digest that its name stands for.
+func markedAs(source, name string) *cachedCopy {
+	return &cachedCopy{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: name, UID: types.UID(name), Annotations: map[string]string{
+			copies.SourceAnnotation: "secret/" + source,
+			copies.DigestAnnotation: "sha256:" + name[max(0, len(name)-10):] + strings.Repeat("0", 54),
+		},
+	}}
 }
 
 // TestNamesOf: a rule gets the names of copies of the sources that it names, and nothing else of it changes.
 func TestNamesOf(t *testing.T) {
 	t.Parallel()
 	c := idleController(t)
-	copyOf := func(name string) *cachedCopy {
-		return &cachedCopy{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "shop", Name: name, Annotations: map[string]string{copies.SourceAnnotation: "secret/foo"},
-		}}
-	}
 	source := &cachedSource{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "foo"}, CopyName: "foo-0000000002"}
 	for _, err := range []error{
 		c.caches.sources[api.Secret][0].GetIndexer().Add(source),
-		c.caches.copies[api.Secret][0].GetIndexer().Add(copyOf("foo-0000000001")),
-		c.caches.copies[api.Secret][0].GetIndexer().Add(copyOf("admin")), // Anybody can write the annotation.
+		c.caches.copies[api.Secret][0].GetIndexer().Add(markedAs("foo", "foo-0000000001")),
+		c.caches.copies[api.Secret][0].GetIndexer().Add(markedAs("foo", "admin")), // Anybody can write the annotation.
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -82,9 +72,192 @@ func TestNamesOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := c.namesOf(cached.(*cachedRole), test.rule)
+		got, _ := c.namesOf(cached.(*cachedRole), test.rule)
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", about, diff)
 		}
 	}
+}
+
+// TestOnlyCopiesAreNamed: the hash in a name is short, and users choose the content. An object that is there already under the
+// name of the next copy, and is no copy of that source, is not named in a Role.
+func TestOnlyCopiesAreNamed(t *testing.T) {
+	t.Parallel()
+	const next, older = "foo-0000000002", "foo-0000000001"
+	unmarked := markedAs("foo", older)
+	delete(unmarked.Annotations, copies.DigestAnnotation)
+	otherContent := markedAs("foo", older)
+	otherContent.Annotations[copies.DigestAnnotation] = "sha256:" + strings.Repeat("f", 64)
+	secret := func(name, copyName string) *cachedSource {
+		return &cachedSource{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, CopyName: copyName}
+	}
+	usedBy := triggeredDeployment("shop", "web")
+	usedBy.Spec.Template.Annotations = map[string]string{trigger.ConfigAnnotation: `{"secret/foo":"` + older + `"}`}
+	for about, test := range map[string]struct {
+		secret *cachedSource
+		copies []*cachedCopy
+		isUsed bool
+		want   []string
+	}{
+		"nothing is there yet":                        {want: []string{"foo", next}},
+		"the copy is there":                           {copies: []*cachedCopy{markedAs("foo", next)}, want: []string{"foo", next}},
+		"another Secret has the name":                 {secret: secret(next, next+"-1111111111"), want: []string{"foo"}},
+		"the copy has lost its label":                 {secret: secret(next, next+"-0000000002"), want: []string{"foo", next}},
+		"a copy of another Secret has the name":       {copies: []*cachedCopy{markedAs("bar", next)}, want: []string{"foo"}},
+		"a copy without a digest":                     {copies: []*cachedCopy{unmarked}, want: []string{"foo", next}},
+		"a copy whose digest is not that of its name": {copies: []*cachedCopy{otherContent}, want: []string{"foo", next}},
+		"such a copy that a pod template uses":        {copies: []*cachedCopy{otherContent}, isUsed: true, want: []string{"foo", older, next}},
+	} {
+		c := idleController(t)
+		errs := []error{c.caches.sources[api.Secret][0].GetIndexer().Add(secret("foo", next))}
+		if test.secret != nil {
+			errs = append(errs, c.caches.sources[api.Secret][0].GetIndexer().Add(test.secret))
+		}
+		for _, made := range test.copies {
+			errs = append(errs, c.caches.copies[api.Secret][0].GetIndexer().Add(made))
+		}
+		if test.isUsed {
+			cached(t, c, usedBy)
+		}
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		role := roleOfFoo(t)
+		got, _ := c.namesOf(role, role.Rules[0])
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", about, diff)
+		}
+	}
+}
+
+// roleOfFoo returns what the caches store of a Role that is to name the copies of the Secret foo.
+func roleOfFoo(t *testing.T) *cachedRole {
+	t.Helper()
+	role, err := roleOf(&rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "reader", Annotations: map[string]string{copies.OfAnnotation: "secret/foo"}},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"foo"}, Verbs: []string{"get"},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return role.(*cachedRole)
+}
+
+// TestNamesInARuleAreLimited: anybody who may create Secrets can mark many as copies. A rule names those that pod templates use,
+// the next one and the newest, and an Event reports the rest.
+func TestNamesInARuleAreLimited(t *testing.T) {
+	t.Parallel()
+	c := idleController(t)
+	copyAt := func(i int) *cachedCopy {
+		made := markedAs("foo", fmt.Sprintf("foo-%010x", i))
+		made.CreationTimestamp = metav1.Unix(int64(i), 0)
+		return made
+	}
+	const first, count = 1000, 2 * mostNames
+	errs := []error{c.caches.sources[api.Secret][0].GetIndexer().Add(&cachedSource{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "foo"}, CopyName: "foo-0000000002",
+	})}
+	for i := range count {
+		errs = append(errs, c.caches.copies[api.Secret][0].GetIndexer().Add(copyAt(first+i)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	oldest := copyAt(first).Name
+	usedBy := triggeredDeployment("shop", "web")
+	usedBy.Spec.Template.Annotations = map[string]string{trigger.ConfigAnnotation: `{"secret/foo":"` + oldest + `"}`}
+	cached(t, c, usedBy)
+	role := roleOfFoo(t)
+	want := []string{"foo", "foo-0000000002", oldest}
+	for i := count - mostNames + 2; i < count; i++ {
+		want = append(want, copyAt(first+i).Name)
+	}
+	names, isWhole := c.namesOf(role, role.Rules[0])
+	if diff := cmp.Diff(want, names); diff != "" || isWhole {
+		t.Errorf("the rule names %d of %d copies, and that it names all is %t (-want +got):\n%s", len(names), count, isWhole, diff)
+	}
+	if err := c.caches.roles[0].GetIndexer().Add(role); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := c.reconcileRole(t.Context(), keyOf(role)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const event = "Warning ConfigHeldBack there are more copies of secret/foo than the 100 that a rule can name, so it names those that pod templates use and " +
+		"the newest: delete copies that nothing uses"
+	recorder := c.cfg.Events.(*record.FakeRecorder)
+	if got := <-recorder.Events; got != event || len(recorder.Events) > 0 {
+		t.Errorf("Event = %q and %d more, want %q", got, len(recorder.Events), event)
+	}
+}
+
+// TestWritesOfRolesAreCharged: a namespace pays for each write of a Role, whichever worker makes it. Without that, an edit of a
+// source would be as many requests as there are Roles.
+//
+// Fault 42.
+func TestWritesOfRolesAreCharged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := idleController(t)
+		var sent int
+		c.cfg.Client.(*fake.Clientset).PrependReactor("patch", "roles", func(clienttesting.Action) (bool, runtime.Object, error) {
+			sent++
+			return true, &rbacv1.Role{}, nil
+		})
+		c.roles = newQueue(func(role types.NamespacedName) string { return role.Namespace }, fairqueue.Metrics{})
+		defer c.roles.ShutDown()
+		if err := c.caches.sources[api.Secret][0].GetIndexer().Add(&cachedSource{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "foo"}, CopyName: "foo-0000000002",
+		}); err != nil {
+			t.Fatal(err)
+		}
+		role := roleOfFoo(t)
+		if err := c.caches.roles[0].GetIndexer().Add(role); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 * requestBurst { // The cache does not have the write yet.
+			if err := c.reconcileRole(t.Context(), keyOf(role)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if sent != requestBurst {
+			t.Errorf("%d writes at once, want %d", sent, requestBurst)
+		}
+		foo := object{"shop", triggerOf(api.Secret, "foo")}
+		var putOff *putOffError
+		if err := c.ensureNamed(t.Context(), foo, "foo-0000000002"); !errors.As(err, &putOff) || putOff.wait <= 0 || sent != requestBurst {
+			t.Errorf("for a workload: %v, and %d writes, want that it is put off", err, sent)
+		}
+		sleep(t, time.Second)
+		if err := c.ensureNamed(t.Context(), foo, "foo-0000000002"); !errors.Is(err, errChanged) || sent != requestBurst+1 {
+			t.Errorf("a second later, for a workload: %v, and %d writes, want one more", err, sent)
+		}
+	})
+}
+
+// TestEditsAreOneLookAtARole: what happens to a source and its copies in half a second is one look at each Role.
+func TestEditsAreOneLookAtARole(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := idleController(t)
+		c.roles = newQueue(func(role types.NamespacedName) string { return role.Namespace }, fairqueue.Metrics{})
+		defer c.roles.ShutDown()
+		if err := c.caches.roles[0].GetIndexer().Add(roleOfFoo(t)); err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			c.queueRoles(object{"shop", triggerOf(api.Secret, "foo")})
+			sleep(t, time.Millisecond)
+		}
+		if got := c.roles.Len(); got != 0 {
+			t.Errorf("%d Roles are looked at while edits come in, want none", got)
+		}
+		sleep(t, folding)
+		if got := c.roles.Len(); got != 1 {
+			t.Errorf("%d looks at the Role, want 1", got)
+		}
+	})
 }

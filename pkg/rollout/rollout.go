@@ -31,7 +31,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
@@ -280,6 +279,7 @@ func (c *Controller) sourceChanged(kind api.Kind, old, now any) {
 	}
 	c.copies.Add(object{s.Namespace, triggerOf(kind, s.CopyName)}) // The copy may be missing.
 	c.queueRoles(o)
+	c.queueRolesNaming(o)
 }
 
 func (c *Controller) copyChanged(kind api.Kind, old, now any) {
@@ -297,9 +297,7 @@ func (c *Controller) copyChanged(kind api.Kind, old, now any) {
 		c.verified.forget(object{made.Namespace, triggerOf(kind, made.Name)})
 	}
 	c.queueCopies(made.Namespace, []trigger.Object{triggerOf(kind, made.Name)}) // Also when it is gone: somebody may need it.
-	if source, err := copies.SourceOf(made.Annotations); err == nil && (old == nil || now == nil) {
-		c.queueRoles(object{made.Namespace, source})
-	}
+	c.queueRolesOfCopy(kind, old, now)
 }
 
 func (c *Controller) workloadChanged(old, now any) {

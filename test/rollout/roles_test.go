@@ -212,3 +212,23 @@ rules:
 	s.kubectl("delete", "role/pods")
 	s.follows("web", "secret/key")
 }
+
+// TestRoleNamesNoOtherObject: a Secret that is no copy has the name of the next copy. Pods may not read it, and the rollout waits
+// until it is gone.
+func TestRoleNamesNoOtherObject(t *testing.T) {
+	t.Parallel()
+	s := newRolesSite(t, "secret/key")
+	s.key("one")
+	secrets := s.client.CoreV1().Secrets(s.namespace)
+	source, err := secrets.Get(t.Context(), "key", metav1.GetOptions{})
+	must(t, err)
+	taken := copies.Name("key", copies.DigestOf(source))
+	s.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: " + taken + "}\nstringData: {password: another}\n")
+	s.apply(webWithKey())
+	s.start()
+	s.event("Deployment/web", rollout.ReasonHeldBack, "secret "+s.namespace+"/"+taken+" is not the copy that should have this name: delete it")
+	s.eventuallyNamed("key")
+	s.kubectl("delete", "secret/"+taken)
+	s.follows("web", "secret/key")
+	s.eventuallyNamed("key", taken)
+}

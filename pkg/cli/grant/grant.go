@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -29,7 +31,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
-	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 )
 
 // command is the command with its flags.
@@ -60,7 +61,7 @@ func New(s *session.Session) *cobra.Command {
 	o.output.AddFlags(c)
 	selection.AddDriverFlag(c, &o.driver)
 	flags := c.Flags()
-	flags.BoolVar(&o.apply, "apply", false, "apply what would be printed, by server-side apply")
+	flags.BoolVar(&o.apply, "apply", false, "apply what would be printed, by server-side apply; names of copies stay in a Role that asks the controller for them")
 	flags.BoolVar(&o.namedCopies, "named-copies", false,
 		"for triggers: Roles into which the controller writes the names of copies, if it runs with --roles")
 	flags.Lookup("dry-run").Usage = "with --apply: none, client (only print) or server (the server stores nothing)"
@@ -201,6 +202,8 @@ func (o *command) give(ctx context.Context, object roles.Object, printer printer
 	}
 	applied, err := o.send(ctx, object)
 	switch {
+	case isConflictWithController(err):
+		return fmt.Errorf("apply %s: %w: %s", object, err, roleToCorrect(object))
 	case apierrors.IsConflict(err):
 		return fmt.Errorf("apply %s: %w; it is another's: look at it, and to take it over, pipe the output without --apply to "+
 			"`kubectl apply --server-side --force-conflicts -f -`", object, err)
@@ -208,6 +211,29 @@ func (o *command) give(ctx context.Context, object roles.Object, printer printer
 		return fmt.Errorf("apply %s: %w", object, err)
 	}
 	return printer.PrintObj(applied, o.Out)
+}
+
+// isConflictWithController reports whether the rollout controller has written a field that is to
+// be another. To force that would take names of copies away from pods.
+func isConflictWithController(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool {
+		return c.Type == metav1.CauseTypeFieldManagerConflict && strings.Contains(c.Message, strconv.Quote(api.ControllerName))
+	})
+}
+
+// roleToCorrect returns how to correct a Role that the rollout controller has written names into.
+func roleToCorrect(object roles.Object) string {
+	role, ok := object.Object.(*rbacv1.Role)
+	if !ok || len(role.Rules) == 0 || len(role.Rules[0].ResourceNames) == 0 {
+		return "look at it with kubectl get -o yaml"
+	}
+	rule := role.Rules[0]
+	return fmt.Sprintf("the Role has another rule than %s on %s %s and its copies: correct it with `kubectl edit role/%s -n %s`, and run this again",
+		strings.Join(rule.Verbs, ", "), rule.Resources[0], rule.ResourceNames[0], role.Name, role.Namespace)
 }
 
 // send applies an object. A field that another writer has set differently is an error, and nobody's
@@ -222,10 +248,13 @@ func (o *command) send(ctx context.Context, object roles.Object) (runtime.Object
 		return nil, err
 	}
 	role, isRole := object.Object.(*rbacv1.Role)
-	if isRole && role.Annotations[copies.OfAnnotation] != "" {
+	if isRole {
 		live, err := client.Roles(role.Namespace).Get(ctx, role.Name, metav1.GetOptions{})
-		if err == nil && live.Annotations[copies.OfAnnotation] == role.Annotations[copies.OfAnnotation] {
-			role.Rules = live.Rules // The controller has written names of copies into them.
+		switch {
+		case err == nil:
+			roles.KeepCopies(role, live)
+		case !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
+			return nil, fmt.Errorf("read the Role as it is: %w", err)
 		}
 	}
 	text, err := json.Marshal(object.Object)

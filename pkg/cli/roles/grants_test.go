@@ -96,6 +96,51 @@ func TestGrants(t *testing.T) {
 	}
 }
 
+// TestKeepCopies: of the Role that is there, only names of copies stay, and everything else is as it is wanted.
+func TestKeepCopies(t *testing.T) {
+	t.Parallel()
+	const of = "liveconfig.internal/copies-of"
+	all := []string{"get", "list", "watch"}
+	rule := func(verbs []string, resource string, names ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, ResourceNames: names, Verbs: verbs}
+	}
+	wanted := rule(all, "secrets", "tls")
+	for about, test := range map[string]struct {
+		annotation string
+		live       []rbacv1.PolicyRule
+		want       rbacv1.PolicyRule
+	}{
+		"names of copies stay":            {"secret/tls", []rbacv1.PolicyRule{rule(all, "secrets", "tls", "tls-0123456789")}, rule(all, "secrets", "tls", "tls-0123456789")},
+		"in their order":                  {"secret/tls", []rbacv1.PolicyRule{rule(all, "secrets", "tls-0123456789", "tls")}, rule(all, "secrets", "tls-0123456789", "tls")},
+		"another order of the verbs":      {"secret/tls", []rbacv1.PolicyRule{rule([]string{"watch", "get", "list"}, "secrets", "tls")}, rule([]string{"watch", "get", "list"}, "secrets", "tls")},
+		"no other name stays":             {"secret/tls", []rbacv1.PolicyRule{rule(all, "secrets", "tls", "admin", "*", "admin-0123456789", "tls-0123456789")}, rule(all, "secrets", "tls", "tls-0123456789")},
+		"a rule for all Secrets":          {"secret/tls", []rbacv1.PolicyRule{rule(all, "secrets")}, wanted},
+		"more verbs":                      {"secret/tls", []rbacv1.PolicyRule{rule([]string{"*"}, "secrets", "tls", "tls-0123456789")}, wanted},
+		"another resource":                {"secret/tls", []rbacv1.PolicyRule{rule(all, "configmaps", "tls", "tls-0123456789")}, wanted},
+		"no rule":                         {"secret/tls", nil, wanted},
+		"a second rule does not stay":     {"secret/tls", []rbacv1.PolicyRule{rule(all, "pods"), rule(all, "secrets", "tls", "tls-0123456789")}, rule(all, "secrets", "tls", "tls-0123456789")},
+		"a list with other sources":       {"configmap/web, secret/tls", []rbacv1.PolicyRule{rule(all, "secrets", "tls", "tls-0123456789")}, rule(all, "secrets", "tls", "tls-0123456789")},
+		"a list without the source":       {"configmap/tls", []rbacv1.PolicyRule{rule(all, "secrets", "tls", "tls-0123456789")}, wanted},
+		"a list with a mistake":           {"secret/tls,x", []rbacv1.PolicyRule{rule(all, "secrets", "tls", "tls-0123456789")}, wanted},
+		"a Role that nobody has asked of": {"", []rbacv1.PolicyRule{rule(all, "secrets", "tls", "tls-0123456789")}, wanted},
+	} {
+		live, got := &rbacv1.Role{Rules: test.live}, &rbacv1.Role{Rules: []rbacv1.PolicyRule{wanted}}
+		live.Annotations = map[string]string{of: test.annotation, "a": "b"}
+		roles.KeepCopies(got, live)
+		if got.Annotations[of] != "" && got.Annotations[of] != test.annotation || got.Annotations["a"] != "" {
+			t.Errorf("%s: the Role has the annotations %v", about, got.Annotations)
+		}
+		if diff := cmp.Diff([]rbacv1.PolicyRule{test.want}, got.Rules); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", about, diff)
+		}
+	}
+	whole := &rbacv1.Role{Rules: []rbacv1.PolicyRule{rule(all, "secrets")}}
+	roles.KeepCopies(whole, &rbacv1.Role{Rules: []rbacv1.PolicyRule{rule(all, "secrets", "tls")}})
+	if diff := cmp.Diff([]rbacv1.PolicyRule{rule(all, "secrets")}, whole.Rules); diff != "" {
+		t.Errorf("a Role for all Secrets (-want +got):\n%s", diff)
+	}
+}
+
 // shown writes down what matters of each object, and checks what all have.
 func shown(t *testing.T, g *roles.Grants) []string {
 	t.Helper()

@@ -64,6 +64,14 @@ func Name(source string, d Digest) string {
 	return cut(source, validation.DNS1123SubdomainMaxLength, sha256.Sum256([]byte(d.String()+source)))
 }
 
+// IsName reports whether copies of a source can have a name. Other objects can have such a name
+// too.
+func IsName(source, name string) bool {
+	one := Name(source, Digest{})
+	rest := len(one) - hashDigits
+	return len(name) == len(one) && name[:rest] == one[:rest] && strings.Trim(name[rest:], "0123456789abcdef") == ""
+}
+
 // LabelValue returns the value of Label on copies of a source of this name. A name that is too long
 // for a label is cut, and ends in a hash of the whole.
 func LabelValue(source string) string {

@@ -325,3 +325,29 @@ func TestAnnotationsThatSomebodyHasEdited(t *testing.T) {
 		})
 	}
 }
+
+// TestIsName: a copy is called as its source, with ten digits behind a hyphen.
+func TestIsName(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 241) + "." + strings.Repeat("b", 9)
+	for about, test := range map[string]struct {
+		source, name string
+		want         bool
+	}{
+		"a copy":                       {"foo", "foo-0123456789", true},
+		"the source":                   {"foo", "foo", false},
+		"a copy of another":            {"foo", "bar-0123456789", false},
+		"a copy of a copy":             {"foo", "foo-0123456789-0123456789", false},
+		"a letter that is no digit":    {"foo", "foo-012345678g", false},
+		"too many digits":              {"foo", "foo-01234567890", false},
+		"a wildcard":                   {"foo", "*", false},
+		"nothing":                      {"foo", "", false},
+		"a copy whose name is cut":     {long, long[:241] + "-0123456789", true},
+		"a copy that is cut elsewhere": {long, long[:240] + "-0123456789", false},
+		"what copies are really named": {long, copies.Name(long, copies.Digest{1}), true},
+	} {
+		if got := copies.IsName(test.source, test.name); got != test.want {
+			t.Errorf("%s: IsName(%.20s, %.20s) = %t, want %t", about, test.source, test.name, got, test.want)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -25,8 +26,20 @@ type Object interface {
 // not shown to anyone who cannot read it. The ten digits in the name of a copy are seen by more.
 type Digest [sha256.Size]byte
 
+const digestPrefix = "sha256:"
+
 // String returns sha256: and 64 digits.
-func (d Digest) String() string { return "sha256:" + hex.EncodeToString(d[:]) }
+func (d Digest) String() string { return digestPrefix + hex.EncodeToString(d[:]) }
+
+// parseDigest reads what String returns.
+func parseDigest(text string) (Digest, bool) {
+	encoded, isDigest := strings.CutPrefix(text, digestPrefix)
+	bytes, err := hex.DecodeString(encoded)
+	if !isDigest || err != nil || len(bytes) != len(Digest{}) {
+		return Digest{}, false
+	}
+	return Digest(bytes), true
+}
 
 // DigestOf returns the digest of an object as the API returns it. Metadata, and whether it is
 // immutable, have no part in it. Neither has stringData, which the API never returns.

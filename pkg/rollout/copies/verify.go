@@ -40,6 +40,15 @@ func IsMarked(annotations map[string]string) bool {
 	return err == nil && annotations[DigestAnnotation] != ""
 }
 
+// IsMarkedAs reports whether an object of this name, with these annotations, is marked as the copy
+// of a source: they name the source, and the digest that the name stands for. It believes the
+// annotations, and takes no content.
+func IsMarkedAs(source trigger.Object, name string, annotations map[string]string) bool {
+	of, err := SourceOf(annotations)
+	digest, isDigest := parseDigest(annotations[DigestAnnotation])
+	return err == nil && isDigest && of == source && Name(source.Name, digest) == name
+}
+
 // Restore returns the labels and annotations of a merge patch after which an object is marked as
 // the copy of a source again. It knows the copy by its name, which stands for the content: anybody
 // may have changed the rest. The error wraps ErrNotThatCopy.

@@ -9,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 func TestVerify(t *testing.T) {
@@ -106,6 +108,38 @@ func TestIsMarked(t *testing.T) {
 		delete(some, missing)
 		if copies.IsMarked(some) {
 			t.Errorf("IsMarked(%v) = true", some)
+		}
+	}
+}
+
+// TestIsMarkedAs: the annotations of a copy say of which source it is, and the digest is that of its name.
+func TestIsMarkedAs(t *testing.T) {
+	t.Parallel()
+	made := secretCopy(t, secret())
+	tls := trigger.Object{Kind: api.Secret, Name: "tls"}
+	without := func(key, value string) map[string]string {
+		annotations := maps.Clone(made.Annotations)
+		annotations[key] = value
+		return annotations
+	}
+	for about, test := range map[string]struct {
+		source      trigger.Object
+		name        string
+		annotations map[string]string
+		want        bool
+	}{
+		"a copy":                    {tls, made.Name, made.Annotations, true},
+		"of another source":         {trigger.Object{Kind: api.Secret, Name: "other"}, made.Name, made.Annotations, false},
+		"of a ConfigMap":            {trigger.Object{Kind: api.ConfigMap, Name: "tls"}, made.Name, made.Annotations, false},
+		"another name":              {tls, "tls-0123456789", made.Annotations, false},
+		"the digest of another":     {tls, made.Name, without(copies.DigestAnnotation, "sha256:"+strings.Repeat("0", 64)), false},
+		"a digest that is too long": {tls, made.Name, without(copies.DigestAnnotation, made.Annotations[copies.DigestAnnotation]+"00"), false},
+		"no digest":                 {tls, made.Name, without(copies.DigestAnnotation, ""), false},
+		"no source":                 {tls, made.Name, without(copies.SourceAnnotation, ""), false},
+		"nothing":                   {tls, made.Name, nil, false},
+	} {
+		if got := copies.IsMarkedAs(test.source, test.name, test.annotations); got != test.want {
+			t.Errorf("%s: IsMarkedAs = %t, want %t", about, got, test.want)
 		}
 	}
 }

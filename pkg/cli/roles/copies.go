@@ -1,0 +1,66 @@
+package roles
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+)
+
+// KeepCopies makes a wanted Role name the copies that the Role in the cluster names, and ask for
+// them too, if that one asks the rollout controller for them. It takes over nothing else: somebody
+// else may have written the Role, and it may allow more.
+func KeepCopies(wanted, live *rbacv1.Role) {
+	source, found := sourceOf(wanted)
+	if !found {
+		return
+	}
+	listed, err := trigger.Parse(live.Annotations[copies.OfAnnotation])
+	if err != nil || !slices.Contains(listed, source) {
+		return
+	}
+	if wanted.Annotations == nil {
+		wanted.Annotations = map[string]string{}
+	}
+	wanted.Annotations[copies.OfAnnotation] = live.Annotations[copies.OfAnnotation] // It can list more.
+	rule := &wanted.Rules[0]
+	for _, there := range live.Rules {
+		if !isSameBesidesNames(*rule, there) {
+			continue
+		}
+		names := slices.DeleteFunc(slices.Clone(there.ResourceNames), func(name string) bool {
+			return name != source.Name && !copies.IsName(source.Name, name)
+		})
+		if !slices.Contains(names, source.Name) {
+			names = slices.Insert(names, 0, source.Name)
+		}
+		rule.ResourceNames, rule.Verbs = names, there.Verbs // Another order of the verbs would be a conflict.
+		return
+	}
+}
+
+// sourceOf returns the one object that a wanted Role is for; of a Role for all objects of the kind
+// there is none.
+func sourceOf(wanted *rbacv1.Role) (trigger.Object, bool) {
+	if len(wanted.Rules) != 1 || len(wanted.Rules[0].ResourceNames) != 1 {
+		return trigger.Object{}, false
+	}
+	rule := wanted.Rules[0]
+	for _, kind := range []api.Kind{api.ConfigMap, api.Secret} {
+		if slices.Equal(rule.APIGroups, []string{corev1.GroupName}) && slices.Equal(rule.Resources, []string{kind.Resource() + "s"}) {
+			return trigger.Object{Kind: kind, Name: rule.ResourceNames[0]}, true
+		}
+	}
+	return trigger.Object{}, false
+}
+
+func isSameBesidesNames(a, b rbacv1.PolicyRule) bool {
+	isSame := func(a, b []string) bool {
+		return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+	}
+	return isSame(a.APIGroups, b.APIGroups) && isSame(a.Resources, b.Resources) && isSame(a.Verbs, b.Verbs) && len(b.NonResourceURLs) == 0
+}
