@@ -29,19 +29,27 @@ func (c *Controller) addReloaded(h *cachedWorkload) {
 	ask := askOfReloader(h.is)
 	ask.Used = c.sourcesUsedBy(h)
 	var err error
-	h.Triggers, err = ask.Triggers(func(o trigger.Object) reloader.Mark {
-		source, exists := c.caches.source(object{h.Namespace, o})
-		switch {
-		case !exists:
-			return ""
-		case source.IsReleased: // Its edits reach pods without a rollout.
-			return reloader.Ignored
-		default:
-			return source.Mark
-		}
-	})
+	h.Triggers, err = ask.Triggers(func(o trigger.Object) reloader.Mark { return c.markOf(h, o) })
 	h.addTrouble("", err)
 	h.OptedIn = len(h.Triggers) > 0 || h.Trouble != ""
+}
+
+// markOf returns what the annotations of a source mean for a workload. A source that was deleted
+// has the mark by which it became a trigger: pods that need the source could not start without its
+// copy.
+func (c *Controller) markOf(h *cachedWorkload, o trigger.Object) reloader.Mark {
+	source, exists := c.caches.source(object{h.Namespace, o})
+	_, isInConfig := h.Config[o]
+	switch {
+	case !exists && isInConfig:
+		return reloader.Matched
+	case !exists:
+		return ""
+	case source.IsReleased: // Its edits reach pods without a rollout.
+		return reloader.Ignored
+	default:
+		return source.Mark
+	}
 }
 
 // sourcesUsedBy returns the sources that a pod template uses by their names or by those of copies,

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/plan"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
@@ -104,6 +106,55 @@ func TestReloaded(t *testing.T) {
 			}
 			if got := c.reloadedBy(object{"shop", triggerOf(api.ConfigMap, "unused")}); len(got) > 0 {
 				t.Errorf("an edit of what the template does not use queues %d workloads", len(got))
+			}
+		})
+	}
+}
+
+// TestDeletedSource: while a source is deleted and created again, workloads with search stay what they are, like those with auto.
+// Without its mark, the source would be no trigger, and the pods of the next template could not start.
+func TestDeletedSource(t *testing.T) {
+	t.Parallel()
+	foo, bar := triggerOf(api.ConfigMap, "foo"), triggerOf(api.ConfigMap, "bar")
+	tests := map[string]trigger.Config{
+		"the only one":   {foo: "foo-0123456789"},
+		"one of two":     {foo: "foo-0123456789", bar: "bar-0123456789"},
+		"one beside new": {foo: "foo-0123456789", bar: ""},
+	}
+	for name, config := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := idleController(t)
+			c.cfg.Reloader = true
+			source, err := sourceOf(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop", Name: "bar", Annotations: map[string]string{reloader.Match: "true"},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.caches.sources[api.ConfigMap][0].GetIndexer().Add(source); err != nil {
+				t.Fatal(err)
+			}
+			d := triggeredDeployment("shop", "web")
+			d.Annotations = map[string]string{reloader.Search: "true"}
+			d.Labels = map[string]string{trigger.RolloutLabel: trigger.MarkOf(config).String()}
+			d.Spec.Template.Annotations = map[string]string{trigger.ConfigAnnotation: config.String()}
+			d.Spec.Template.Spec.Volumes[0].ConfigMap.Name = config[foo]
+			if copied, found := config[bar]; found {
+				env := &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: cmp.Or(copied, "bar")}}
+				d.Spec.Template.Spec.Containers = []corev1.Container{{EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: env}}}}
+			}
+			item, ok := cached(t, c, d).(*cachedWorkload)
+			if !ok {
+				t.Fatal("the Deployment is not cached")
+			}
+			h, _ := c.read(item)
+			state := c.planState(h)
+			if got := plan.Decide(state); got.Action != plan.Rest || got.Held != plan.HeldByProblem {
+				t.Errorf("the controller does %q, held: %q; want it held back by a problem", got.Action, got.Held)
+			}
+			if !strings.Contains(state.Problem, "configmap/foo does not exist") {
+				t.Errorf("the problem is %q", state.Problem)
 			}
 		})
 	}
