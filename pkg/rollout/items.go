@@ -59,7 +59,7 @@ type cachedWorkload struct {
 	Triggers []trigger.Object
 	OptedIn  bool
 	// IsReloaded means that annotations of Reloader decide both. In the caches, Triggers are then
-	// those that the annotations name.
+	// those that the annotations name by plain names.
 	IsReloaded bool
 	// Config is that of the pod template; nil if it has none.
 	Config trigger.Config
@@ -236,7 +236,7 @@ func newCachedWorkload(cfg Config, o metav1.Object, w workload.Workload) *cached
 		h.addTrouble(fmt.Sprintf("the annotation %s: ", key), err)
 	}
 	if h.IsReloaded {
-		h.Triggers = listedForReloader(w)
+		h.Triggers = askOfReloader(w).Named() // Regular expressions are for the workers.
 	}
 	if hasConfig {
 		h.Config, err = trigger.ParseConfig(config)

@@ -2,9 +2,11 @@ package rollout
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +17,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/plan"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
 // TestReloaded is about a workload with an annotation of Reloader that uses the ConfigMap foo in a volume, and the Secret key.
@@ -157,5 +160,56 @@ func TestDeletedSource(t *testing.T) {
 				t.Errorf("the problem is %q", state.Problem)
 			}
 		})
+	}
+}
+
+// TestPatternsAreCharged: regular expressions are matched once for each of their changes, and the namespace that wrote them pays.
+func TestPatternsAreCharged(t *testing.T) {
+	t.Parallel()
+	c := idleController(t)
+	c.cfg.Reloader = true
+	d := triggeredDeployment("shop", "web")
+	for i := range 250 {
+		env := &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: fmt.Sprintf("%s-%d", strings.Repeat("a", 50), i)}}
+		d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, corev1.Container{EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: env}}})
+	}
+	list := func(end string) map[string]string {
+		return map[string]string{reloader.ReloadOf(api.ConfigMap): strings.Repeat(strings.Repeat("a*", 60)+"-.*,", 31) + ".*" + end}
+	}
+	d.Annotations = list("1")
+	left := func() int { return int(c.attributeBytes.limitLocked("shop").Tokens()) }
+	const much = 100 << 10
+	if item := cached(t, c, d).(*cachedWorkload); left() < textBurst || len(item.Triggers) > 0 { //nolint:forcetypeassert // A failure is one.
+		t.Errorf("the cache matches the expressions: %v", item.Triggers)
+	}
+	read := func() time.Duration {
+		_, wait := c.read(cached(t, c, d).(*cachedWorkload)) //nolint:forcetypeassert // A failure is one.
+		return wait
+	}
+	if wait := read(); wait > 0 || left() > textBurst-much {
+		t.Errorf("read waits for %s and leaves %d bytes of %d, want them charged", wait, left(), textBurst)
+	}
+	before := left()
+	d.Labels = map[string]string{"a": "b"}
+	if wait := read(); wait > 0 || left() < before {
+		t.Errorf("read again, it waits for %s and leaves %d bytes of %d", wait, left(), before)
+	}
+	for i := range 10 {
+		d.Annotations = list(fmt.Sprint(i))
+		if read() > 0 {
+			break
+		}
+	}
+	if wait := read(); wait == 0 {
+		t.Error("the namespace may match without end")
+	}
+	other := triggeredDeployment("other", "web")
+	other.Annotations = map[string]string{reloader.ReloadOf(api.ConfigMap): "f.*"}
+	if h, wait := c.read(cached(t, c, other).(*cachedWorkload)); wait > 0 || trigger.Format(h.Triggers) != "configmap/foo" { //nolint:forcetypeassert // A failure is one.
+		t.Errorf("another namespace waits for %s", wait)
+	}
+	c.forget(workload.Ref{Kind: workload.Deployment, Namespace: "shop", Name: "web"})
+	if len(c.attributeBytes.turns) > 0 || len(c.uses.matches) > 1 {
+		t.Error("what was matched of a workload is remembered after the workload")
 	}
 }
