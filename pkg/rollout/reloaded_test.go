@@ -168,17 +168,18 @@ func TestPatternsAreCharged(t *testing.T) {
 	t.Parallel()
 	c := idleController(t)
 	c.cfg.Reloader = true
+	c.attributeBytes = newAllowance(1, textBurst) // A second gives nothing back that counts.
 	d := triggeredDeployment("shop", "web")
-	for i := range 250 {
+	for i := range 50 {
 		env := &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: fmt.Sprintf("%s-%d", strings.Repeat("a", 50), i)}}
 		d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, corev1.Container{EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: env}}})
 	}
 	list := func(end string) map[string]string {
-		return map[string]string{reloader.ReloadOf(api.ConfigMap): strings.Repeat(strings.Repeat("a*", 60)+"-.*,", 31) + ".*" + end}
+		return map[string]string{reloader.ReloadOf(api.ConfigMap): strings.Repeat(strings.Repeat("b", 120)+".*,", 31) + ".*" + end}
 	}
 	d.Annotations = list("1")
 	left := func() int { return int(c.attributeBytes.limitLocked("shop").Tokens()) }
-	const much = 100 << 10
+	const much = 60 << 10
 	if item := cached(t, c, d).(*cachedWorkload); left() < textBurst || len(item.Triggers) > 0 { //nolint:forcetypeassert // A failure is one.
 		t.Errorf("the cache matches the expressions: %v", item.Triggers)
 	}
@@ -209,7 +210,7 @@ func TestPatternsAreCharged(t *testing.T) {
 		t.Errorf("another namespace waits for %s", wait)
 	}
 	c.forget(workload.Ref{Kind: workload.Deployment, Namespace: "shop", Name: "web"})
-	if len(c.attributeBytes.turns) > 0 || len(c.uses.matches) > 1 {
+	if len(c.attributeBytes.charged) > 0 || len(c.uses.matches) > 1 {
 		t.Error("what was matched of a workload is remembered after the workload")
 	}
 }
