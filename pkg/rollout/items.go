@@ -35,7 +35,7 @@ type cachedSource struct {
 	Carried copies.Carried
 	// IsReleased means that its edits reach pods step by step, without a restart.
 	IsReleased bool
-	// Mark is what its annotations of Reloader mean.
+	// Mark is what its annotations of Reloader mean, and its type.
 	Mark reloader.Mark
 	// Problem is why it cannot be copied. Empty: it can.
 	Problem string
@@ -159,7 +159,9 @@ func newSource(o metav1.Object, is trigger.Object, digest copies.Digest, keys []
 	slices.Sort(keys)
 	s := &cachedSource{ObjectMeta: indexedMetadata(o), CopyName: copies.Name(o.GetName(), digest), Keys: keys, ChangedAt: changedAt(o)}
 	_, s.IsReleased = o.GetAnnotations()[release.Annotation]
-	s.Mark = reloader.MarkOf(o.GetAnnotations())
+	if s.Mark = reloader.MarkOf(o.GetAnnotations()); problem != nil && s.Mark != reloader.Ignored {
+		s.Mark = reloader.Uncopyable
+	}
 	carried, err := copies.CarriedBy(o)
 	switch {
 	case problem != nil:

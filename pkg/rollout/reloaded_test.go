@@ -26,6 +26,7 @@ func TestReloaded(t *testing.T) {
 	tests := map[string]struct {
 		annotations, template map[string]string
 		foo                   map[string]string // Annotations of the ConfigMap.
+		keyType               corev1.SecretType // The type of the Secret; empty: it is not in the cache.
 		without               func(*Config)
 		attributes            map[string]string // Of a volume of the driver.
 		uses                  string            // What stands for foo in the volume; empty: foo.
@@ -33,13 +34,17 @@ func TestReloaded(t *testing.T) {
 		want    string
 		trouble string
 	}{
-		"auto":                                {annotations: map[string]string{reloader.Auto: "true"}, want: "configmap/foo,secret/key"},
-		"no flag":                             {annotations: map[string]string{reloader.Auto: "true"}, without: func(c *Config) { c.Reloader = false }},
-		"no Secrets":                          {annotations: map[string]string{reloader.Auto: "true"}, without: func(c *Config) { c.Secrets = false }, want: "configmap/foo"},
-		"a source that is to be ignored":      {annotations: map[string]string{reloader.Auto: "true"}, foo: map[string]string{reloader.Ignore: "true"}, want: "secret/key"},
-		"a source that is released":           {annotations: map[string]string{reloader.Auto: "true"}, foo: map[string]string{release.Annotation: ""}, want: "secret/key"},
-		"search":                              {annotations: map[string]string{reloader.Search: "true"}, foo: map[string]string{reloader.Match: "true"}, want: "configmap/foo"},
-		"search without a mark":               {annotations: map[string]string{reloader.Search: "true"}},
+		"auto":                           {annotations: map[string]string{reloader.Auto: "true"}, want: "configmap/foo,secret/key"},
+		"no flag":                        {annotations: map[string]string{reloader.Auto: "true"}, without: func(c *Config) { c.Reloader = false }},
+		"no Secrets":                     {annotations: map[string]string{reloader.Auto: "true"}, without: func(c *Config) { c.Secrets = false }, want: "configmap/foo"},
+		"a source that is to be ignored": {annotations: map[string]string{reloader.Auto: "true"}, foo: map[string]string{reloader.Ignore: "true"}, want: "secret/key"},
+		"a source that is released":      {annotations: map[string]string{reloader.Auto: "true"}, foo: map[string]string{release.Annotation: ""}, want: "secret/key"},
+		"search":                         {annotations: map[string]string{reloader.Search: "true"}, foo: map[string]string{reloader.Match: "true"}, want: "configmap/foo"},
+		"search without a mark":          {annotations: map[string]string{reloader.Search: "true"}},
+		"a token is no trigger by auto":  {annotations: map[string]string{reloader.Auto: "true"}, keyType: corev1.SecretTypeServiceAccountToken, want: "configmap/foo"},
+		"a token is one by its name, which the controller then reports": {
+			annotations: map[string]string{reloader.ReloadOf(api.Secret): "key"}, keyType: corev1.SecretTypeServiceAccountToken, want: "secret/key",
+		},
 		"annotations of the template":         {template: map[string]string{reloader.Auto: "true"}, want: "configmap/foo,secret/key"},
 		"the project's annotation goes first": {annotations: map[string]string{reloader.Auto: "true", trigger.TriggeredBy: "configmap/other"}, want: "configmap/other"},
 		"a copy that the config has": {
@@ -72,6 +77,15 @@ func TestReloaded(t *testing.T) {
 				c.caches.sources[api.ConfigMap][0].GetIndexer().Add(cachedSource), c.caches.copies[api.ConfigMap][0].GetIndexer().Add(copied),
 			} {
 				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.keyType != "" {
+				key, err := sourceOf(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "key"}, Type: test.keyType})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := c.caches.sources[api.Secret][0].GetIndexer().Add(key); err != nil {
 					t.Fatal(err)
 				}
 			}

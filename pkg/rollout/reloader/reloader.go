@@ -66,6 +66,9 @@ type Mark string
 const (
 	Matched Mark = "match"
 	Ignored Mark = "ignore"
+	// Uncopyable is the mark of a Secret of a type that allows no copies. It is a trigger only
+	// where a list names it, so that this is reported.
+	Uncopyable Mark = "uncopyable"
 )
 
 // MarkOf returns the mark of a source with these annotations.
@@ -184,7 +187,7 @@ func (r *reader) triggers(used []trigger.Object, matched matches, markOf func(tr
 	}
 	auto, autoOfKind, search := r.isTrue(Auto), r.isTrue(AutoOf(r.kind)), r.isTrue(Search)
 	for _, o := range used {
-		if auto || autoOfKind || search && markOf(o) == Matched {
+		if mark := markOf(o); mark != Uncopyable && (auto || autoOfKind || search && mark == Matched) {
 			found = append(found, o)
 		}
 	}

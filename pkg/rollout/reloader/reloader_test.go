@@ -56,6 +56,10 @@ func TestTriggers(t *testing.T) {
 		"an ignored source is no trigger by auto": {
 			annotations{auto: "true"}, nil, map[string]reloader.Mark{"configmap/shared": "ignore", "secret/app": "ignore"}, "configmap/app,secret/tls",
 		},
+		"a source that cannot be copied is no trigger by auto or search": {
+			annotations{auto: "true", search: "true"}, nil, map[string]reloader.Mark{"secret/tls": "uncopyable"}, "configmap/app,configmap/shared,secret/app",
+		},
+		"it is one by its name":                       {annotations{secrets: "tls"}, nil, map[string]reloader.Mark{"secret/tls": "uncopyable"}, "secret/tls"},
 		"an ignored source is no trigger by its name": {annotations{configMaps: "app"}, nil, map[string]reloader.Mark{"configmap/app": "ignore"}, ""},
 		"excluded sources": {
 			annotations{
