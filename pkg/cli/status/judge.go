@@ -45,18 +45,16 @@ func (t judged) status(answers map[string]nodes.Answer, there map[api.Ref]versio
 // addWaiting adds a pod that waits for a volume. Its reason comes from the kubelet, also if no
 // driver answers; without both, the pod may as well wait for an image, and stays pending.
 func (t judged) addWaiting(w *workloadStatus, lines map[versions.Place]int, pod *corev1.Pod, answer nodes.Answer) {
-	isAdded, why := false, t.Mounts[string(pod.UID)]
-	if why == "" && answer.Err != nil {
-		return
-	}
-	if why == "" {
-		why = "it waits for its volume; see kubectl describe pod/" + pod.Name
-	}
+	isAdded := false
 	for _, place := range t.Places[string(pod.UID)] {
+		why := t.Mounts[string(pod.UID)][place.Volume]
 		isShown := answer.Err == nil && answer.Report.Published(string(pod.UID), place.Volume)
 		at, found := lines[versions.Place{Volume: place.Volume, Object: place.Object}]
-		if place.Volume == "" || isShown || !found {
+		if place.Volume == "" || isShown || !found || why == "" && answer.Err != nil {
 			continue
+		}
+		if why == "" {
+			why = "it waits for its volume; see kubectl describe pod/" + pod.Name
 		}
 		isAdded = true
 		w.Sources[at].add(podStatus{

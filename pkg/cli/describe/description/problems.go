@@ -44,8 +44,8 @@ type Problem struct {
 type Waiting struct {
 	// Since is when the pod was created.
 	Since time.Time
-	// Why is empty if the kubelet has reported nothing.
-	Why string
+	// Why has the reasons by the names of the volumes, as far as the kubelet has reported any.
+	Why map[string]string
 }
 
 // Add adds what is wrong with a pod. The volumes are those of its spec.
@@ -56,8 +56,8 @@ func (x *Problems) Add(namespace string, pod Pod, waiting Waiting, volumes []use
 		case pod.NotAsked == "" && isMounted:
 			found = append(found, v.problems()...)
 			unknown = unknown || hasUnknown(v.Sources)
-		case pod.Node != "" && waiting.Why != "":
-			found = append(found, Problem{Volume: v.Name, Reason: "not mounted: " + waiting.Why, Since: waiting.Since})
+		case pod.Node != "" && waiting.Why[v.Name] != "":
+			found = append(found, Problem{Volume: v.Name, Reason: "not mounted: " + waiting.Why[v.Name], Since: waiting.Since})
 		case len(volumes[i].Mistakes) > 0:
 			found = append(found, Problem{Volume: v.Name, Reason: strings.Join(volumes[i].Mistakes, "; "), Since: waiting.Since})
 		case pod.NotAsked == "":

@@ -56,13 +56,18 @@ func TestProblems(t *testing.T) {
 		},
 		"the kubelet knows why a volume is not mounted": {
 			pod:     description.Pod{Node: "n", Volumes: absent(lagging("app", "the driver of its node has no such volume"))},
-			waiting: description.Waiting{Since: noon, Why: "service account shop may not get secret tls"},
+			waiting: description.Waiting{Since: noon, Why: map[string]string{"config": "service account shop may not get secret tls"}},
 			want:    []string{"config: not mounted: service account shop may not get secret tls"},
 		},
 		"also where the driver cannot be asked": {
 			pod:     description.Pod{Node: "n", NotAsked: "no answer", Volumes: absent(unknown("app", "no answer"))},
-			waiting: description.Waiting{Since: noon, Why: "denied"},
+			waiting: description.Waiting{Since: noon, Why: map[string]string{"config": "denied"}},
 			want:    []string{"config: not mounted: denied"}, notAsked: 1,
+		},
+		"the reason of another volume is not the reason of this one": {
+			pod:     description.Pod{Node: "n", Volumes: absent(lagging("app", "the driver of its node has no such volume"))},
+			waiting: description.Waiting{Since: noon, Why: map[string]string{"data": "the disk is on fire"}},
+			want:    []string{"config: configmap/app: the driver of its node has no such volume"},
 		},
 		"attributes with mistakes have no sources": {
 			pod:      description.Pod{Node: "n", Volumes: absent()},

@@ -1,0 +1,65 @@
+package status
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/pods"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
+)
+
+func placeOf(volume, name string) versions.Place {
+	ref := api.Ref{Kind: api.ConfigMap, Namespace: "shop", Name: name}
+	return versions.Place{Volume: volume, Object: ref, Names: ref}
+}
+
+// waitingPods are the pods of a namespace: one that waits for two volumes.
+func waitingPods(mounts cluster.Mounts, of state.Name) judged {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"}, Spec: corev1.PodSpec{NodeName: "node"}}
+	return judged{&cluster.WorkloadPods{
+		Selector: &pods.Selector{Workload: selection.Workload{Meta: &metav1.ObjectMeta{Namespace: "shop"}}},
+		Waiting:  []*corev1.Pod{pod}, Pending: 1, Mounts: mounts, State: state.State{Name: of},
+		Places: map[string][]versions.Place{"web": {placeOf("one", "app"), placeOf("two", "app")}},
+	}}
+}
+
+// TestWaiting: a volume has the kubelet's reason for that volume, not for another one of the pod.
+func TestWaiting(t *testing.T) {
+	t.Parallel()
+	const waits, denied = "it waits for its volume; see kubectl describe pod/web", "denied"
+	unavailable := map[string]nodes.Answer{"node": {Err: &nodes.Unavailable{}}}
+	tests := map[string]struct {
+		volume  string // The one with a reason.
+		answers map[string]nodes.Answer
+		want    []string
+		pending int
+	}{
+		"one of two":                     {"two", nil, []string{"one " + waits, "two " + denied}, 0},
+		"another driver's":               {"data", nil, []string{"one " + waits, "two " + waits}, 0},
+		"one of two, and no driver":      {"two", unavailable, []string{"two " + denied}, 0},
+		"another driver's, and no other": {"data", unavailable, nil, 1},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := waitingPods(cluster.Mounts{"web": {test.volume: denied}}, "").status(test.answers, nil, nil)
+			var got []string
+			for _, s := range w.Sources {
+				for _, p := range s.Pods {
+					got = append(got, s.Volume+" "+p.Why)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" || w.Pending != test.pending {
+				t.Errorf("%d are pending, want %d (-want +got):\n%s", w.Pending, test.pending, diff)
+			}
+		})
+	}
+}
