@@ -36,7 +36,7 @@ func (t judged) status(answers map[string]nodes.Answer, there map[api.Ref]versio
 	for _, pod := range t.Waiting {
 		t.addWaiting(&w, lines, pod, answers[pod.Spec.NodeName])
 	}
-	if t.State.Name != state.NotTriggered {
+	if t.State.Name != state.NotTriggered && t.State.Name != "" { // It has none without a workload.
 		w.Rollout = &t.State
 	}
 	return w

@@ -63,3 +63,13 @@ func TestWaiting(t *testing.T) {
 		})
 	}
 }
+
+// TestRolloutIsShown: pods of a namespace have no rollout, and neither has a workload that nothing triggers.
+func TestRolloutIsShown(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[state.Name]bool{"": false, state.NotTriggered: false, state.Done: true, state.Undone: true} {
+		if got := waitingPods(nil, name).status(nil, nil, nil).Rollout != nil; got != want {
+			t.Errorf("a rollout in the state %q is shown: %t, want %t", name, got, want)
+		}
+	}
+}
