@@ -81,6 +81,21 @@ func (t judged) source(place versions.Place, there map[api.Ref]versions.Now, not
 	return s
 }
 
+// noteOf returns what stands for the newest version of an object that could not be read.
+func noteOf(object api.Ref, err error, isCopied bool, workloads []*cluster.WorkloadPods) string {
+	isInTemplate := slices.ContainsFunc(workloads, func(w *cluster.WorkloadPods) bool {
+		return w.Pod == nil && slices.ContainsFunc(w.Newest, func(p versions.Place) bool { return p.IsCopy() && p.Object == object })
+	})
+	switch {
+	case !isCopied:
+		return err.Error() + ": its version is the newest that a node knows"
+	case isInTemplate:
+		return err.Error() + ": its copy is the one of the newest revision"
+	default:
+		return err.Error() + ": it is not known which copy is the newest"
+	}
+}
+
 // wish is what the pods should have in a place. Where it is not known which copy that is, it is the
 // one of the template.
 func (t judged) wish(place versions.Place, now versions.Now) versions.Now {

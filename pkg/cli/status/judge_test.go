@@ -1,6 +1,8 @@
 package status
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -70,6 +72,31 @@ func TestRolloutIsShown(t *testing.T) {
 	for name, want := range map[state.Name]bool{"": false, state.NotTriggered: false, state.Done: true, state.Undone: true} {
 		if got := waitingPods(nil, name).status(nil, nil, nil).Rollout != nil; got != want {
 			t.Errorf("a rollout in the state %q is shown: %t, want %t", name, got, want)
+		}
+	}
+}
+
+// TestNote: only a template has a newest revision.
+func TestNote(t *testing.T) {
+	t.Parallel()
+	object := placeOf("one", "app").Object
+	copied := placeOf("one", "app")
+	copied.Names.Name = "app-0123456789"
+	ofTemplate, ofPods := waitingPods(nil, "").WorkloadPods, waitingPods(nil, "").WorkloadPods
+	ofTemplate.Newest = []versions.Place{copied}
+	tests := map[string]struct {
+		workloads []*cluster.WorkloadPods
+		isCopied  bool
+		want      string
+	}{
+		"an object":             {[]*cluster.WorkloadPods{ofPods}, false, "denied: its version is the newest that a node knows"},
+		"a copy in a template":  {[]*cluster.WorkloadPods{ofPods, ofTemplate}, true, "denied: its copy is the one of the newest revision"},
+		"a copy in pods":        {[]*cluster.WorkloadPods{ofPods}, true, "denied: it is not known which copy is the newest"},
+		"a copy, and both ways": {[]*cluster.WorkloadPods{ofTemplate}, true, "denied: its copy is the one of the newest revision"},
+	}
+	for name, test := range tests {
+		if got := noteOf(object, errors.New("denied"), test.isCopied, test.workloads); !strings.Contains(got, test.want) {
+			t.Errorf("%s: the note is %q, want %q", name, got, test.want)
 		}
 	}
 }
