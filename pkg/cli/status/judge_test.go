@@ -18,8 +18,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
 )
 
-func placeOf(volume, name string) versions.Place {
-	ref := api.Ref{Kind: api.ConfigMap, Namespace: "shop", Name: name}
+func placeOf(volume string) versions.Place {
+	ref := api.Ref{Kind: api.ConfigMap, Namespace: "shop", Name: "app"}
 	return versions.Place{Volume: volume, Object: ref, Names: ref}
 }
 
@@ -29,7 +29,7 @@ func waitingPods(mounts cluster.Mounts, of state.Name) judged {
 	return judged{&cluster.WorkloadPods{
 		Selector: &pods.Selector{Workload: selection.Workload{Meta: &metav1.ObjectMeta{Namespace: "shop"}}},
 		Waiting:  []*corev1.Pod{pod}, Pending: 1, Mounts: mounts, State: state.State{Name: of},
-		Places: map[string][]versions.Place{"web": {placeOf("one", "app"), placeOf("two", "app")}},
+		Places: map[string][]versions.Place{"web": {placeOf("one"), placeOf("two")}},
 	}}
 }
 
@@ -79,8 +79,8 @@ func TestRolloutIsShown(t *testing.T) {
 // TestNote: only a template has a newest revision.
 func TestNote(t *testing.T) {
 	t.Parallel()
-	object := placeOf("one", "app").Object
-	copied := placeOf("one", "app")
+	object := placeOf("one").Object
+	copied := placeOf("one")
 	copied.Names.Name = "app-0123456789"
 	ofTemplate, ofPods := waitingPods(nil, "").WorkloadPods, waitingPods(nil, "").WorkloadPods
 	ofTemplate.Newest = []versions.Place{copied}
