@@ -32,29 +32,36 @@ type allowance struct {
 	perSecond rate.Limit
 	burst     int
 
-	// mu guards limits, by namespace, and turns: when work may begin that is charged.
-	mu     sync.Mutex
-	limits map[string]*rate.Limiter
-	turns  map[any]time.Time
+	// mu guards limits, by namespace, and charged, by work.
+	mu      sync.Mutex
+	limits  map[string]*rate.Limiter
+	charged map[any]charge
+}
+
+// charge is when work may begin, and the cost that it was charged with.
+type charge struct {
+	turn time.Time
+	cost int
 }
 
 func newAllowance(perSecond rate.Limit, burst int) *allowance {
-	return &allowance{perSecond: perSecond, burst: burst, limits: map[string]*rate.Limiter{}, turns: map[any]time.Time{}}
+	return &allowance{perSecond: perSecond, burst: burst, limits: map[string]*rate.Limiter{}, charged: map[any]charge{}}
 }
 
 // wait charges a namespace with the cost of some work, and returns how long the work has to wait.
 // It is charged once, until it is forgotten: when it begins, or is not wanted any more. Work that
-// costs more than the burst is charged with that.
+// costs more than the burst is charged with that. Work that costs more than before is charged with
+// the difference, so that no workload becomes larger while it waits.
 func (a *allowance) wait(namespace string, work any, cost int) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	turn, isCharged := a.turns[work]
-	if !isCharged {
-		turn = now.Add(a.limitLocked(namespace).ReserveN(now, min(cost, a.burst)).DelayFrom(now))
-		a.turns[work] = turn
+	last, isCharged := a.charged[work]
+	if cost = min(cost, a.burst); !isCharged || cost > last.cost {
+		last = charge{now.Add(a.limitLocked(namespace).ReserveN(now, cost-last.cost).DelayFrom(now)), cost}
+		a.charged[work] = last
 	}
-	return max(0, turn.Sub(now))
+	return max(0, last.turn.Sub(now))
 }
 
 // take charges a namespace if that need not wait, and reports whether it did.
@@ -68,7 +75,7 @@ func (a *allowance) take(namespace string) bool {
 func (a *allowance) forget(work any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.turns, work)
+	delete(a.charged, work)
 }
 
 // limitLocked must be called with mu held.

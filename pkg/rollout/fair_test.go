@@ -25,6 +25,8 @@ func TestAllowance(t *testing.T) {
 		wantWait(t, a.wait("noisy", "two", 50), 0)
 		a.forget("two")
 		wantWait(t, a.wait("noisy", "two", 10), 11*time.Second)
+		wantWait(t, a.wait("noisy", "two", 30), 13*time.Second) // It has grown, and costs more.
+		wantWait(t, a.wait("noisy", "two", 10), 13*time.Second)
 		if a.take("noisy") || !a.take("other") {
 			t.Error("take does not say whether the namespace has anything left")
 		}

@@ -35,7 +35,7 @@ type cachedSource struct {
 	Carried copies.Carried
 	// IsReleased means that its edits reach pods step by step, without a restart.
 	IsReleased bool
-	// Mark is what its annotations of Reloader mean.
+	// Mark is what its annotations of Reloader mean, and its type.
 	Mark reloader.Mark
 	// Problem is why it cannot be copied. Empty: it can.
 	Problem string
@@ -59,7 +59,7 @@ type cachedWorkload struct {
 	Triggers []trigger.Object
 	OptedIn  bool
 	// IsReloaded means that annotations of Reloader decide both. In the caches, Triggers are then
-	// those that the annotations name.
+	// those that the annotations name by plain names.
 	IsReloaded bool
 	// Config is that of the pod template; nil if it has none.
 	Config trigger.Config
@@ -161,7 +161,9 @@ func newSource(o metav1.Object, is trigger.Object, digest copies.Digest, keys []
 	slices.Sort(keys)
 	s := &cachedSource{ObjectMeta: indexedMetadata(o), CopyName: copies.Name(o.GetName(), digest), Keys: keys, ChangedAt: changedAt(o)}
 	_, s.IsReleased = o.GetAnnotations()[release.Annotation]
-	s.Mark = reloader.MarkOf(o.GetAnnotations())
+	if s.Mark = reloader.MarkOf(o.GetAnnotations()); problem != nil && s.Mark != reloader.Ignored {
+		s.Mark = reloader.Uncopyable
+	}
 	carried, err := copies.CarriedBy(o)
 	switch {
 	case problem != nil:
@@ -238,7 +240,7 @@ func newCachedWorkload(cfg Config, o metav1.Object, w workload.Workload) *cached
 		h.addTrouble(fmt.Sprintf("the annotation %s: ", key), err)
 	}
 	if h.IsReloaded {
-		h.Triggers = listedForReloader(w)
+		h.Triggers = askOfReloader(w).Named() // Regular expressions are for the workers.
 	}
 	if hasConfig {
 		h.Config, err = trigger.ParseConfig(config)

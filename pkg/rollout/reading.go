@@ -21,8 +21,13 @@ const longWait = 10 * time.Second
 // templateUses remember what the templates of workloads use. The status of a workload changes with
 // each of its pods, and its template rarely.
 type templateUses struct {
-	mu   sync.Mutex // Guards last.
-	last map[workload.Ref]knownUses
+	mu      sync.Mutex // Guards last and matches.
+	last    map[workload.Ref]knownUses
+	matches map[workload.Ref]knownMatches
+}
+
+func newTemplateUses() *templateUses {
+	return &templateUses{last: map[workload.Ref]knownUses{}, matches: map[workload.Ref]knownMatches{}}
 }
 
 // knownUses is what a template uses, by its sum.
@@ -49,10 +54,24 @@ func (r *templateUses) forget(ref workload.Ref) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.last, ref)
+	delete(r.matches, ref)
+}
+
+// matchesOf returns what was matched last; the zero value if nothing was.
+func (r *templateUses) matchesOf(ref workload.Ref) knownMatches {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.matches[ref]
+}
+
+func (r *templateUses) storeMatches(ref workload.Ref, last knownMatches) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.matches[ref] = last
 }
 
 // read returns a workload with what its template uses, or how long it has to wait before its
-// template can be read.
+// template and the annotations of Reloader can be read.
 func (c *Controller) read(h *cachedWorkload) (*cachedWorkload, time.Duration) {
 	place := c.placeOf(h)
 	last, isKnown := c.uses.of(h.is.Ref, h.Sum)
@@ -69,7 +88,9 @@ func (c *Controller) read(h *cachedWorkload) (*cachedWorkload, time.Duration) {
 	full.Uses = last.uses
 	full.addTrouble("the pod template: ", last.err)
 	if full.IsReloaded {
-		c.addReloaded(&full)
+		if wait := c.addReloaded(&full); wait > 0 {
+			return nil, wait
+		}
 	}
 	return &full, 0
 }

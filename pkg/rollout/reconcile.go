@@ -63,6 +63,7 @@ func (c *Controller) forget(ref workload.Ref) {
 	c.reported.forget(ref)
 	c.uses.forget(ref)
 	c.attributeBytes.forget(ref)
+	c.attributeBytes.forget(matching{ref})
 	c.requests.forget(ref)
 	c.cfg.Metrics.held(ref, "")
 	c.mu.Lock()

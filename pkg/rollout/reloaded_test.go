@@ -1,9 +1,12 @@
 package rollout
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,8 +14,10 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/plan"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
 // TestReloaded is about a workload with an annotation of Reloader that uses the ConfigMap foo in a volume, and the Secret key.
@@ -21,6 +26,7 @@ func TestReloaded(t *testing.T) {
 	tests := map[string]struct {
 		annotations, template map[string]string
 		foo                   map[string]string // Annotations of the ConfigMap.
+		keyType               corev1.SecretType // The type of the Secret; empty: it is not in the cache.
 		without               func(*Config)
 		attributes            map[string]string // Of a volume of the driver.
 		uses                  string            // What stands for foo in the volume; empty: foo.
@@ -28,13 +34,17 @@ func TestReloaded(t *testing.T) {
 		want    string
 		trouble string
 	}{
-		"auto":                                {annotations: map[string]string{reloader.Auto: "true"}, want: "configmap/foo,secret/key"},
-		"no flag":                             {annotations: map[string]string{reloader.Auto: "true"}, without: func(c *Config) { c.Reloader = false }},
-		"no Secrets":                          {annotations: map[string]string{reloader.Auto: "true"}, without: func(c *Config) { c.Secrets = false }, want: "configmap/foo"},
-		"a source that is to be ignored":      {annotations: map[string]string{reloader.Auto: "true"}, foo: map[string]string{reloader.Ignore: "true"}, want: "secret/key"},
-		"a source that is released":           {annotations: map[string]string{reloader.Auto: "true"}, foo: map[string]string{release.Annotation: ""}, want: "secret/key"},
-		"search":                              {annotations: map[string]string{reloader.Search: "true"}, foo: map[string]string{reloader.Match: "true"}, want: "configmap/foo"},
-		"search without a mark":               {annotations: map[string]string{reloader.Search: "true"}},
+		"auto":                           {annotations: map[string]string{reloader.Auto: "true"}, want: "configmap/foo,secret/key"},
+		"no flag":                        {annotations: map[string]string{reloader.Auto: "true"}, without: func(c *Config) { c.Reloader = false }},
+		"no Secrets":                     {annotations: map[string]string{reloader.Auto: "true"}, without: func(c *Config) { c.Secrets = false }, want: "configmap/foo"},
+		"a source that is to be ignored": {annotations: map[string]string{reloader.Auto: "true"}, foo: map[string]string{reloader.Ignore: "true"}, want: "secret/key"},
+		"a source that is released":      {annotations: map[string]string{reloader.Auto: "true"}, foo: map[string]string{release.Annotation: ""}, want: "secret/key"},
+		"search":                         {annotations: map[string]string{reloader.Search: "true"}, foo: map[string]string{reloader.Match: "true"}, want: "configmap/foo"},
+		"search without a mark":          {annotations: map[string]string{reloader.Search: "true"}},
+		"a token is no trigger by auto":  {annotations: map[string]string{reloader.Auto: "true"}, keyType: corev1.SecretTypeServiceAccountToken, want: "configmap/foo"},
+		"a token is one by its name, which the controller then reports": {
+			annotations: map[string]string{reloader.ReloadOf(api.Secret): "key"}, keyType: corev1.SecretTypeServiceAccountToken, want: "secret/key",
+		},
 		"annotations of the template":         {template: map[string]string{reloader.Auto: "true"}, want: "configmap/foo,secret/key"},
 		"the project's annotation goes first": {annotations: map[string]string{reloader.Auto: "true", trigger.TriggeredBy: "configmap/other"}, want: "configmap/other"},
 		"a copy that the config has": {
@@ -67,6 +77,15 @@ func TestReloaded(t *testing.T) {
 				c.caches.sources[api.ConfigMap][0].GetIndexer().Add(cachedSource), c.caches.copies[api.ConfigMap][0].GetIndexer().Add(copied),
 			} {
 				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.keyType != "" {
+				key, err := sourceOf(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "key"}, Type: test.keyType})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := c.caches.sources[api.Secret][0].GetIndexer().Add(key); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -106,5 +125,106 @@ func TestReloaded(t *testing.T) {
 				t.Errorf("an edit of what the template does not use queues %d workloads", len(got))
 			}
 		})
+	}
+}
+
+// TestDeletedSource: while a source is deleted and created again, workloads with search stay what they are, like those with auto.
+// Without its mark, the source would be no trigger, and the pods of the next template could not start.
+func TestDeletedSource(t *testing.T) {
+	t.Parallel()
+	foo, bar := triggerOf(api.ConfigMap, "foo"), triggerOf(api.ConfigMap, "bar")
+	tests := map[string]trigger.Config{
+		"the only one":   {foo: "foo-0123456789"},
+		"one of two":     {foo: "foo-0123456789", bar: "bar-0123456789"},
+		"one beside new": {foo: "foo-0123456789", bar: ""},
+	}
+	for name, config := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := idleController(t)
+			c.cfg.Reloader = true
+			source, err := sourceOf(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop", Name: "bar", Annotations: map[string]string{reloader.Match: "true"},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.caches.sources[api.ConfigMap][0].GetIndexer().Add(source); err != nil {
+				t.Fatal(err)
+			}
+			d := triggeredDeployment("shop", "web")
+			d.Annotations = map[string]string{reloader.Search: "true"}
+			d.Labels = map[string]string{trigger.RolloutLabel: trigger.MarkOf(config).String()}
+			d.Spec.Template.Annotations = map[string]string{trigger.ConfigAnnotation: config.String()}
+			d.Spec.Template.Spec.Volumes[0].ConfigMap.Name = config[foo]
+			if copied, found := config[bar]; found {
+				env := &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: cmp.Or(copied, "bar")}}
+				d.Spec.Template.Spec.Containers = []corev1.Container{{EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: env}}}}
+			}
+			item, ok := cached(t, c, d).(*cachedWorkload)
+			if !ok {
+				t.Fatal("the Deployment is not cached")
+			}
+			h, _ := c.read(item)
+			state := c.planState(h)
+			if got := plan.Decide(state); got.Action != plan.Rest || got.Held != plan.HeldByProblem {
+				t.Errorf("the controller does %q, held: %q; want it held back by a problem", got.Action, got.Held)
+			}
+			if !strings.Contains(state.Problem, "configmap/foo does not exist") {
+				t.Errorf("the problem is %q", state.Problem)
+			}
+		})
+	}
+}
+
+// TestPatternsAreCharged: regular expressions are matched once for each of their changes, and the namespace that wrote them pays.
+func TestPatternsAreCharged(t *testing.T) {
+	t.Parallel()
+	c := idleController(t)
+	c.cfg.Reloader = true
+	c.attributeBytes = newAllowance(1, textBurst) // A second gives nothing back that counts.
+	d := triggeredDeployment("shop", "web")
+	for i := range 50 {
+		env := &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: fmt.Sprintf("%s-%d", strings.Repeat("a", 50), i)}}
+		d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, corev1.Container{EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: env}}})
+	}
+	list := func(end string) map[string]string {
+		return map[string]string{reloader.ReloadOf(api.ConfigMap): strings.Repeat(strings.Repeat("b", 120)+".*,", 31) + ".*" + end}
+	}
+	d.Annotations = list("1")
+	left := func() int { return int(c.attributeBytes.limitLocked("shop").Tokens()) }
+	const much = 60 << 10
+	if item := cached(t, c, d).(*cachedWorkload); left() < textBurst || len(item.Triggers) > 0 { //nolint:forcetypeassert // A failure is one.
+		t.Errorf("the cache matches the expressions: %v", item.Triggers)
+	}
+	read := func() time.Duration {
+		_, wait := c.read(cached(t, c, d).(*cachedWorkload)) //nolint:forcetypeassert // A failure is one.
+		return wait
+	}
+	if wait := read(); wait > 0 || left() > textBurst-much {
+		t.Errorf("read waits for %s and leaves %d bytes of %d, want them charged", wait, left(), textBurst)
+	}
+	before := left()
+	d.Labels = map[string]string{"a": "b"}
+	if wait := read(); wait > 0 || left() < before {
+		t.Errorf("read again, it waits for %s and leaves %d bytes of %d", wait, left(), before)
+	}
+	for i := range 10 {
+		d.Annotations = list(fmt.Sprint(i))
+		if read() > 0 {
+			break
+		}
+	}
+	if wait := read(); wait == 0 {
+		t.Error("the namespace may match without end")
+	}
+	other := triggeredDeployment("other", "web")
+	other.Annotations = map[string]string{reloader.ReloadOf(api.ConfigMap): "f.*"}
+	if h, wait := c.read(cached(t, c, other).(*cachedWorkload)); wait > 0 || trigger.Format(h.Triggers) != "configmap/foo" { //nolint:forcetypeassert // A failure is one.
+		t.Errorf("another namespace waits for %s", wait)
+	}
+	c.forget(workload.Ref{Kind: workload.Deployment, Namespace: "shop", Name: "web"})
+	if len(c.attributeBytes.charged) > 0 || len(c.uses.matches) > 1 {
+		t.Error("what was matched of a workload is remembered after the workload")
 	}
 }

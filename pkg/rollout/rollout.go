@@ -126,7 +126,7 @@ func New(cfg Config) (*Controller, error) {
 		cfg: cfg, caches: caches, pacer: newPacer(cfg.QuietPeriod, cfg.Rate), progress: newProgressTracker(cfg.ProgressDeadline), access: newAccessWaits(),
 		reported: newReportedTexts[workload.Ref](), reportedGone: newReportedTexts[object](), verified: &verified{uids: map[object]types.UID{}}, written: map[workload.Ref]string{},
 		reportedRole:   newReportedTexts[types.NamespacedName](),
-		uses:           &templateUses{last: map[workload.Ref]knownUses{}},
+		uses:           newTemplateUses(),
 		attributeBytes: newAllowance(textRate, textBurst), requests: newAllowance(max(requestRate, rate.Limit(cfg.Rate)), requestBurst), events: newAllowance(eventRate, eventBurst),
 	}
 	if err := c.listen(); err != nil {

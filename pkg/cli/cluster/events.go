@@ -28,27 +28,48 @@ func LastSeen(e *corev1.Event) time.Time {
 	return e.CreationTimestamp.Time
 }
 
-// FailedMounts returns why the kubelet could not mount volumes of pods, by their UIDs. The
-// namespace is empty for all namespaces.
-func (c *Cluster) FailedMounts(ctx context.Context, namespace string, pods []*corev1.Pod) map[string]string {
-	reasons, seen := map[string]string{}, map[types.UID]time.Time{}
+// Mounts are the reasons why the kubelet could not mount volumes, by the UIDs of the pods and the
+// names of the volumes.
+type Mounts map[string]map[string]string
+
+// FailedMounts returns why the kubelet could not mount volumes of pods. The namespace is empty for
+// all namespaces.
+func (c *Cluster) FailedMounts(ctx context.Context, namespace string, pods []*corev1.Pod) Mounts {
+	reasons, seen := Mounts{}, map[types.UID]map[string]time.Time{}
 	if len(pods) == 0 {
 		return reasons
 	}
 	for _, pod := range pods {
-		seen[pod.UID] = time.Time{}
+		seen[pod.UID] = map[string]time.Time{}
 	}
 	_ = session.Pages(metav1.ListOptions{FieldSelector: "reason=FailedMount"}, func(options metav1.ListOptions) (metav1.ListInterface, error) {
 		list, err := c.Client.CoreV1().Events(namespace).List(ctx, options)
 		for i := range list.Items {
 			e := &list.Items[i]
-			if last, isAbout := seen[e.InvolvedObject.UID]; isAbout && !LastSeen(e).Before(last) {
-				seen[e.InvolvedObject.UID], reasons[string(e.InvolvedObject.UID)] = LastSeen(e), mountProblem(e.Message)
+			uid := e.InvolvedObject.UID
+			last, isAbout := seen[uid]
+			volume, isOfOne := volumeOf(e.Message)
+			if !isAbout || !isOfOne || LastSeen(e).Before(last[volume]) {
+				continue
 			}
+			if reasons[string(uid)] == nil {
+				reasons[string(uid)] = map[string]string{}
+			}
+			last[volume], reasons[string(uid)][volume] = LastSeen(e), mountProblem(e.Message)
 		}
 		return list, err
 	}) // After an error the other pods have no reason.
 	return reasons
+}
+
+// volumeOf returns the volume that a message of the kubelet is about, if it is about one.
+func volumeOf(message string) (name string, found bool) {
+	_, rest, found := strings.Cut(message, ` for volume "`)
+	if !found || !strings.HasPrefix(message, "MountVolume.") {
+		return "", false
+	}
+	name, _, found = strings.Cut(rest, `"`)
+	return name, found
 }
 
 // mountProblem is the first line of a driver's error, without the kubelet's words around it.

@@ -29,8 +29,8 @@ type WorkloadPods struct {
 	Pending int
 	// Waiting are pods on nodes whose containers do not run, and which have volumes of liveconfig.
 	Waiting []*corev1.Pod
-	// Mounts explains why the kubelet could not mount volumes, by the UID of the pod.
-	Mounts map[string]string
+	// Mounts explains why the kubelet could not mount volumes.
+	Mounts Mounts
 	// State is that of the rollout of the config.
 	State state.State
 	// Places are those of each pod, by UID.

@@ -36,7 +36,7 @@ func (t judged) status(answers map[string]nodes.Answer, there map[api.Ref]versio
 	for _, pod := range t.Waiting {
 		t.addWaiting(&w, lines, pod, answers[pod.Spec.NodeName])
 	}
-	if t.State.Name != state.NotTriggered {
+	if t.State.Name != state.NotTriggered && t.State.Name != "" { // It has none without a workload.
 		w.Rollout = &t.State
 	}
 	return w
@@ -45,18 +45,16 @@ func (t judged) status(answers map[string]nodes.Answer, there map[api.Ref]versio
 // addWaiting adds a pod that waits for a volume. Its reason comes from the kubelet, also if no
 // driver answers; without both, the pod may as well wait for an image, and stays pending.
 func (t judged) addWaiting(w *workloadStatus, lines map[versions.Place]int, pod *corev1.Pod, answer nodes.Answer) {
-	isAdded, why := false, t.Mounts[string(pod.UID)]
-	if why == "" && answer.Err != nil {
-		return
-	}
-	if why == "" {
-		why = "it waits for its volume; see kubectl describe pod/" + pod.Name
-	}
+	isAdded := false
 	for _, place := range t.Places[string(pod.UID)] {
+		why := t.Mounts[string(pod.UID)][place.Volume]
 		isShown := answer.Err == nil && answer.Report.Published(string(pod.UID), place.Volume)
 		at, found := lines[versions.Place{Volume: place.Volume, Object: place.Object}]
-		if place.Volume == "" || isShown || !found {
+		if place.Volume == "" || isShown || !found || why == "" && answer.Err != nil {
 			continue
+		}
+		if why == "" {
+			why = "it waits for its volume; see kubectl describe pod/" + pod.Name
 		}
 		isAdded = true
 		w.Sources[at].add(podStatus{
@@ -81,6 +79,21 @@ func (t judged) source(place versions.Place, there map[api.Ref]versions.Now, not
 		s.Version = now.Version.ResourceVersion
 	}
 	return s
+}
+
+// noteOf returns what stands for the newest version of an object that could not be read.
+func noteOf(object api.Ref, err error, isCopied bool, workloads []*cluster.WorkloadPods) string {
+	isInTemplate := slices.ContainsFunc(workloads, func(w *cluster.WorkloadPods) bool {
+		return w.Pod == nil && slices.ContainsFunc(w.Newest, func(p versions.Place) bool { return p.IsCopy() && p.Object == object })
+	})
+	switch {
+	case !isCopied:
+		return err.Error() + ": its version is the newest that a node knows"
+	case isInTemplate:
+		return err.Error() + ": its copy is the one of the newest revision"
+	default:
+		return err.Error() + ": it is not known which copy is the newest"
+	}
 }
 
 // wish is what the pods should have in a place. Where it is not known which copy that is, it is the

@@ -192,10 +192,7 @@ func (o *command) judge(ctx context.Context, c *cluster.Cluster, workloads []*cl
 		}
 		if found.Err != nil {
 			found.Version = versions.Newest(cluster.ReportsOf(answers), object)
-			notes[object] = found.Err.Error() + ": its version is the newest that a node knows"
-			if objects[object] {
-				notes[object] = found.Err.Error() + ": its copy is the one of the newest revision"
-			}
+			notes[object] = noteOf(object, found.Err, objects[object], workloads)
 		}
 		there[object] = found.Now
 	}

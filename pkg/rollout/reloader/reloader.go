@@ -7,7 +7,6 @@ package reloader
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,6 +66,9 @@ type Mark string
 const (
 	Matched Mark = "match"
 	Ignored Mark = "ignore"
+	// Uncopyable is the mark of a Secret of a type that allows no copies. It is a trigger only
+	// where a list names it, so that this is reported.
+	Uncopyable Mark = "uncopyable"
 )
 
 // MarkOf returns the mark of a source with these annotations.
@@ -88,6 +90,9 @@ type Workload struct {
 	Annotations, Template map[string]string
 	// Used are the sources that the pod template uses.
 	Used []trigger.Object
+	// Matches are what Match returned for the same Patterns and the same Used. Nil: Triggers
+	// matches regular expressions itself.
+	Matches Matches
 }
 
 // IsAsking reports whether the workload, or its pod template, has annotations that make anything a
@@ -108,16 +113,17 @@ func isAbout(annotations map[string]string, kind api.Kind) bool {
 // Triggers returns what triggers the workload, in order and each once, and an error that lists
 // every mistake. It asks for the mark of each source that an annotation is about.
 func (w Workload) Triggers(markOf func(trigger.Object) Mark) ([]trigger.Object, error) {
+	matches := w.Matches
+	if matches == nil {
+		matches = w.Match()
+	}
 	var found []trigger.Object
 	var mistakes []string
 	for _, kind := range kinds() {
-		r := reader{kind: kind, from: w.Annotations, mistakes: mistakes}
-		if !isAbout(r.from, kind) {
-			r.from = w.Template
-		}
-		excluded := slices.Concat(names(w.Annotations[ExcludeOf(kind)]), names(w.Template[ExcludeOf(kind)]))
-		for _, o := range r.triggers(w.Used, markOf) {
-			if !slices.Contains(excluded, o.Name) && markOf(o) != Ignored {
+		r := reader{kind: kind, from: w.from(kind), mistakes: mistakes}
+		excluded := w.excluded(kind)
+		for _, o := range r.triggers(w.used(kind), matches[kind], markOf) {
+			if !excluded[o.Name] && markOf(o) != Ignored {
 				found = append(found, o)
 			}
 		}
@@ -134,6 +140,30 @@ func (w Workload) Triggers(markOf func(trigger.Object) Mark) ([]trigger.Object, 
 	return found, nil
 }
 
+// from returns the annotations that are about a kind of sources.
+func (w Workload) from(kind api.Kind) map[string]string {
+	if isAbout(w.Annotations, kind) {
+		return w.Annotations
+	}
+	return w.Template
+}
+
+// excluded returns the names of the sources of a kind that do not trigger.
+func (w Workload) excluded(kind api.Kind) map[string]bool {
+	excluded := map[string]bool{}
+	for _, from := range []map[string]string{w.Annotations, w.Template} {
+		for _, name := range names(from[ExcludeOf(kind)]) {
+			excluded[name] = true
+		}
+	}
+	return excluded
+}
+
+// used returns the sources of a kind that the pod template uses.
+func (w Workload) used(kind api.Kind) []trigger.Object {
+	return slices.DeleteFunc(slices.Clone(w.Used), func(o trigger.Object) bool { return o.Kind != kind })
+}
+
 // reader reads the annotations about one kind of sources.
 type reader struct {
 	kind     api.Kind
@@ -141,20 +171,23 @@ type reader struct {
 	mistakes []string // Each once.
 }
 
-func (r *reader) mistake(key, format string, args ...any) {
-	text := fmt.Sprintf("the annotation %s: %s", key, fmt.Sprintf(format, args...))
+func (r *reader) mistake(key, text string) {
+	text = fmt.Sprintf("the annotation %s: %s", key, text)
 	if !slices.Contains(r.mistakes, text) {
 		r.mistakes = append(r.mistakes, text)
 	}
 }
 
 // triggers returns what the annotations name, also twice.
-func (r *reader) triggers(used []trigger.Object, markOf func(trigger.Object) Mark) []trigger.Object {
-	used = slices.DeleteFunc(slices.Clone(used), func(o trigger.Object) bool { return o.Kind != r.kind })
-	found := r.listed(used)
+func (r *reader) triggers(used []trigger.Object, matched matches, markOf func(trigger.Object) Mark) []trigger.Object {
+	l := listOf(r.from, r.kind)
+	found := slices.Concat(l.named, matched.found)
+	for _, text := range slices.Concat(l.mistakes, matched.mistakes) {
+		r.mistake(ReloadOf(r.kind), text)
+	}
 	auto, autoOfKind, search := r.isTrue(Auto), r.isTrue(AutoOf(r.kind)), r.isTrue(Search)
 	for _, o := range used {
-		if auto || autoOfKind || search && markOf(o) == Matched {
+		if mark := markOf(o); mark != Uncopyable && (auto || autoOfKind || search && mark == Matched) {
 			found = append(found, o)
 		}
 	}
@@ -166,64 +199,9 @@ func (r *reader) isTrue(key string) bool {
 	value, found := r.from[key]
 	is, err := strconv.ParseBool(value)
 	if found && err != nil {
-		r.mistake(key, `%.50q is not a boolean: write "true" or "false"`, value)
+		r.mistake(key, fmt.Sprintf(`%.50q is not a boolean: write "true" or "false"`, value))
 	}
 	return is
-}
-
-// longestPattern is how many bytes a pattern may have: as many as a name. Anybody may write one,
-// and without repeat counts the time and memory of a pattern grow with its length only.
-const longestPattern = 253
-
-// listed returns the sources that a list names, and those of the used ones that its patterns match.
-func (r *reader) listed(used []trigger.Object) []trigger.Object {
-	key := ReloadOf(r.kind)
-	text, isSet := r.from[key]
-	if !isSet {
-		return nil
-	}
-	if entries := strings.Count(text, ",") + 1; entries > trigger.MaxObjects {
-		r.mistake(key, "it has %d entries, more than %d", entries, trigger.MaxObjects)
-		return nil
-	}
-	list := names(text)
-	if len(list) == 0 {
-		r.mistake(key, "it names nothing: write names with commas between them, or remove it")
-	}
-	var found []trigger.Object
-	for _, entry := range list {
-		o, err := trigger.ParseObject(r.kind.Resource() + "/" + entry)
-		if err == nil {
-			found = append(found, o)
-			continue
-		}
-		matched, err := match(entry, used)
-		if err != nil {
-			r.mistake(key, "%.260q %v", entry, err)
-		}
-		found = append(found, matched...)
-	}
-	return found
-}
-
-// match returns the sources whose whole names match a pattern.
-func match(pattern string, used []trigger.Object) ([]trigger.Object, error) {
-	switch {
-	case len(pattern) > longestPattern:
-		return nil, fmt.Errorf("has %d bytes, more than %d: write the names", len(pattern), longestPattern)
-	case strings.Contains(pattern, "{"):
-		return nil, errors.New("has a brace: write the names")
-	}
-	expression, err := regexp.Compile(pattern)
-	if err != nil {
-		return nil, fmt.Errorf("is neither a name nor a regular expression: %w", err)
-	}
-	expression.Longest() // A match of the whole name is the longest one.
-	matched := slices.DeleteFunc(slices.Clone(used), func(o trigger.Object) bool { return expression.FindString(o.Name) != o.Name })
-	if len(matched) == 0 {
-		return nil, errors.New("matches nothing that the pod template uses: write the names")
-	}
-	return matched, nil
 }
 
 // names returns the entries of a list with commas between them.

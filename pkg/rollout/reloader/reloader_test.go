@@ -56,6 +56,10 @@ func TestTriggers(t *testing.T) {
 		"an ignored source is no trigger by auto": {
 			annotations{auto: "true"}, nil, map[string]reloader.Mark{"configmap/shared": "ignore", "secret/app": "ignore"}, "configmap/app,secret/tls",
 		},
+		"a source that cannot be copied is no trigger by auto or search": {
+			annotations{auto: "true", search: "true"}, nil, map[string]reloader.Mark{"secret/tls": "uncopyable"}, "configmap/app,configmap/shared,secret/app",
+		},
+		"it is one by its name":                       {annotations{secrets: "tls"}, nil, map[string]reloader.Mark{"secret/tls": "uncopyable"}, "secret/tls"},
 		"an ignored source is no trigger by its name": {annotations{configMaps: "app"}, nil, map[string]reloader.Mark{"configmap/app": "ignore"}, ""},
 		"excluded sources": {
 			annotations{
@@ -107,6 +111,8 @@ func TestMistakes(t *testing.T) {
 		"a list of nothing":                   {list, " ,", `it names nothing: write names with commas between them, or remove it`},
 		"an empty list":                       {list, "", `it names nothing`},
 		"a list that is too long":             {list, strings.Join(many, ","), `it has 257 entries, more than 256`},
+		"too many patterns":                   {list, "app," + strings.Repeat("a.*,", 33), `it has 33 regular expressions, more than 32: write the names`},
+		"patterns that are too long together": {list, "app," + strings.Repeat(strings.Repeat("a*", 100)+",", 21), `its regular expressions have 4200 bytes together, more than 4096: write the names`},
 		"a boolean that is none":              {"reloader.stakater.com/auto", "yes", `the annotation reloader.stakater.com/auto: "yes" is not a boolean: write "true" or "false"`},
 		"a search that is none":               {"reloader.stakater.com/search", "", `reloader.stakater.com/search: "" is not a boolean`},
 	}
@@ -219,5 +225,53 @@ func TestWanted(t *testing.T) {
 				t.Errorf("Wanted = %q, %q, %t, want %q", value, key, found, test.want)
 			}
 		})
+	}
+}
+
+// TestManyNames: the time of a match grows with the names, of which a template can have any number.
+func TestManyNames(t *testing.T) {
+	t.Parallel()
+	w := reloader.Workload{Annotations: annotations{reloader.ReloadOf(api.Secret): "app,.*"}}
+	for i := range 67 {
+		w.Used = append(w.Used, trigger.Object{Kind: api.Secret, Name: fmt.Sprintf("%0245d", i)})
+	}
+	const want = "its regular expressions choose among names of 16415 bytes together, more than 16384: write the names"
+	got, err := w.Triggers(noMarks)
+	if err == nil || !strings.Contains(err.Error(), want) || trigger.Format(got) != "secret/app" {
+		t.Errorf("Triggers = %v, %v, want secret/app and %q", got, err, want)
+	}
+}
+
+func TestNamed(t *testing.T) {
+	t.Parallel()
+	w := reloader.Workload{
+		Annotations: annotations{
+			reloader.ReloadOf(api.ConfigMap): "b,a.*,a,b,a(b", reloader.ReloadOf(api.Secret): "tls,other", reloader.ExcludeOf(api.Secret): "other",
+		},
+		Template: annotations{reloader.ReloadOf(api.ConfigMap): "c"},
+	}
+	if got, want := trigger.Format(w.Named()), "configmap/a,configmap/b,secret/tls"; got != want {
+		t.Errorf("Named = %q, want %q", got, want)
+	}
+}
+
+// TestMatches: what was matched before is not matched again, and marks count all the same.
+func TestMatches(t *testing.T) {
+	t.Parallel()
+	w := reloader.Workload{Annotations: annotations{reloader.ReloadOf(api.ConfigMap): "app,s.*,a(b"}, Used: used()}
+	w.Matches = w.Match()
+	w.Used = nil
+	got, err := w.Triggers(noMarks)
+	if trigger.Format(got) != "configmap/app,configmap/shared" || err == nil || !strings.Contains(err.Error(), "missing closing") {
+		t.Errorf("Triggers = %v, %v", got, err)
+	}
+	got, _ = w.Triggers(func(o trigger.Object) reloader.Mark {
+		if o.Name == "shared" {
+			return reloader.Ignored
+		}
+		return ""
+	})
+	if trigger.Format(got) != "configmap/app" {
+		t.Errorf("Triggers = %v, want configmap/app alone", got)
 	}
 }

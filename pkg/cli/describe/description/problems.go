@@ -19,6 +19,9 @@ type Problems struct {
 	Looked   int `json:"looked"`
 	Pods     int `json:"pods"`
 	NotAsked int `json:"notAsked"`
+	// NotKnown is how many others have a source of which it is not known whether the pod has the
+	// newest version.
+	NotKnown int `json:"notKnown"`
 
 	Problems []Problem `json:"problems"`
 	// Unknown is what could not be found out.
@@ -41,28 +44,33 @@ type Problem struct {
 type Waiting struct {
 	// Since is when the pod was created.
 	Since time.Time
-	// Why is empty if the kubelet has reported nothing.
-	Why string
+	// Why has the reasons by the names of the volumes, as far as the kubelet has reported any.
+	Why map[string]string
 }
 
 // Add adds what is wrong with a pod. The volumes are those of its spec.
 func (x *Problems) Add(namespace string, pod Pod, waiting Waiting, volumes []uses.Volume) {
-	x.Pods++
-	if len(volumes) > 0 && pod.Node != "" && pod.NotAsked != "" {
-		x.NotAsked++
-	}
-	found := problemsOf("", pod.Elsewhere)
+	found, unknown := problemsOf("", pod.Elsewhere), hasUnknown(pod.Elsewhere)
 	for i, v := range pod.Volumes {
 		switch isMounted := v.Reported && v.State != statusz.Publishing; {
 		case pod.NotAsked == "" && isMounted:
 			found = append(found, v.problems()...)
-		case pod.Node != "" && waiting.Why != "":
-			found = append(found, Problem{Volume: v.Name, Reason: "not mounted: " + waiting.Why, Since: waiting.Since})
+			unknown = unknown || hasUnknown(v.Sources)
+		case pod.Node != "" && waiting.Why[v.Name] != "":
+			found = append(found, Problem{Volume: v.Name, Reason: "not mounted: " + waiting.Why[v.Name], Since: waiting.Since})
 		case len(volumes[i].Mistakes) > 0:
 			found = append(found, Problem{Volume: v.Name, Reason: strings.Join(volumes[i].Mistakes, "; "), Since: waiting.Since})
 		case pod.NotAsked == "":
 			found = append(found, v.problems()...)
+			unknown = unknown || hasUnknown(v.Sources)
 		}
+	}
+	x.Pods++
+	switch {
+	case len(volumes) > 0 && pod.Node != "" && pod.NotAsked != "":
+		x.NotAsked++
+	case unknown:
+		x.NotKnown++
 	}
 	for _, p := range found {
 		p.Namespace, p.Pod, p.Node = namespace, pod.Name, pod.Node
@@ -84,12 +92,16 @@ func (v PodVolume) problems() []Problem {
 	return found
 }
 
-// problemsOf returns why sources are not current: those for one reason together.
+func hasUnknown(sources []PodSource) bool {
+	return slices.ContainsFunc(sources, func(s PodSource) bool { return s.State == versions.Unknown })
+}
+
+// problemsOf returns why sources lag: those for one reason together.
 func problemsOf(volume string, sources []PodSource) []Problem {
 	var whys []string
 	objects, since := map[string][]string{}, map[string]time.Time{}
 	for _, s := range sources {
-		if s.State == versions.Current {
+		if s.State != versions.Lagging {
 			continue
 		}
 		if !slices.Contains(whys, s.Why) {
@@ -148,11 +160,14 @@ func (x *Problems) summary() string {
 	}
 	text := fmt.Sprintf("%d of %d pods with volumes of liveconfig have problems", len(bad), x.Pods)
 	if len(bad) == 0 {
-		text = fmt.Sprintf("No problems in %d pods with volumes of liveconfig", x.Pods-x.NotAsked)
+		text = fmt.Sprintf("No problems in %d pods with volumes of liveconfig", x.Pods-x.NotAsked-x.NotKnown)
 	}
 	text += fmt.Sprintf("; %d pods looked at", x.Looked)
 	if x.NotAsked > 0 {
 		text += fmt.Sprintf("; %d pods are on nodes that did not answer", x.NotAsked)
+	}
+	if x.NotKnown > 0 {
+		text += fmt.Sprintf("; of %d pods it is not known whether they are current", x.NotKnown)
 	}
 	return text
 }

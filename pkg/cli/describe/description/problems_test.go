@@ -19,6 +19,10 @@ func lagging(name, why string) description.PodSource {
 	}
 }
 
+func unknown(name, why string) description.PodSource {
+	return description.PodSource{Object: description.Ref{Kind: "Secret", Namespace: "shop", Name: name}, State: versions.Unknown, Why: why}
+}
+
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	fine := description.PodSource{State: versions.Current}
@@ -34,6 +38,8 @@ func TestProblems(t *testing.T) {
 		waiting  description.Waiting
 		mistakes []string
 		want     []string
+		// notAsked and notKnown are whether the pod counts as such.
+		notAsked, notKnown int
 	}{
 		"nothing is wrong": {pod: description.Pod{Node: "n", Volumes: live(nil, fine)}},
 		"the problem of a volume is there once, whatever its sources lack for it": {
@@ -50,13 +56,18 @@ func TestProblems(t *testing.T) {
 		},
 		"the kubelet knows why a volume is not mounted": {
 			pod:     description.Pod{Node: "n", Volumes: absent(lagging("app", "the driver of its node has no such volume"))},
-			waiting: description.Waiting{Since: noon, Why: "service account shop may not get secret tls"},
+			waiting: description.Waiting{Since: noon, Why: map[string]string{"config": "service account shop may not get secret tls"}},
 			want:    []string{"config: not mounted: service account shop may not get secret tls"},
 		},
 		"also where the driver cannot be asked": {
-			pod:     description.Pod{Node: "n", NotAsked: "no answer", Volumes: absent(lagging("app", "no answer"))},
-			waiting: description.Waiting{Since: noon, Why: "denied"},
-			want:    []string{"config: not mounted: denied"},
+			pod:     description.Pod{Node: "n", NotAsked: "no answer", Volumes: absent(unknown("app", "no answer"))},
+			waiting: description.Waiting{Since: noon, Why: map[string]string{"config": "denied"}},
+			want:    []string{"config: not mounted: denied"}, notAsked: 1,
+		},
+		"the reason of another volume is not the reason of this one": {
+			pod:     description.Pod{Node: "n", Volumes: absent(lagging("app", "the driver of its node has no such volume"))},
+			waiting: description.Waiting{Since: noon, Why: map[string]string{"data": "the disk is on fire"}},
+			want:    []string{"config: configmap/app: the driver of its node has no such volume"},
 		},
 		"attributes with mistakes have no sources": {
 			pod:      description.Pod{Node: "n", Volumes: absent()},
@@ -67,7 +78,32 @@ func TestProblems(t *testing.T) {
 			pod:  description.Pod{Node: "n", Volumes: absent(lagging("app", "the driver of its node has no such volume"))},
 			want: []string{"config: configmap/app: the driver of its node has no such volume"},
 		},
-		"what is not known is no problem": {pod: description.Pod{Node: "n", NotAsked: "no answer", Volumes: absent(lagging("app", "no answer"))}},
+		"a node that did not answer is no problem": {
+			pod: description.Pod{Node: "n", NotAsked: "no answer", Volumes: absent(unknown("app", "no answer"))}, notAsked: 1,
+		},
+		"neither is a copy without the right to read the Secret": {
+			pod: description.Pod{
+				Node: "n", NotAsked: "it has no volume of liveconfig",
+				Elsewhere: []description.PodSource{unknown("tls", "it is not known which copy is the newest")},
+			},
+			notKnown: 1,
+		},
+		"the same in a volume": {
+			pod:      description.Pod{Node: "n", Volumes: live(nil, fine, unknown("tls", "it is not known which copy is the newest"))},
+			notKnown: 1,
+		},
+		"neither is a driver that has just started": {
+			pod:      description.Pod{Node: "n", Volumes: absent(unknown("app", "the driver has just started"), unknown("tls", "the driver has just started"))},
+			notKnown: 1,
+		},
+		"a problem beside what is not known": {
+			pod:  description.Pod{Node: "n", Volumes: live(nil, unknown("tls", "it is not known which copy is the newest"), lagging("app", "late"))},
+			want: []string{"config: configmap/app: late"}, notKnown: 1,
+		},
+		"a node that did not answer counts once": {
+			pod:      description.Pod{Node: "n", NotAsked: "no answer", Volumes: absent(unknown("app", "no answer")), Elsewhere: []description.PodSource{unknown("tls", "newest")}},
+			notAsked: 1,
+		},
 		"neither is a pod without a node": {pod: description.Pod{NotAsked: "on no node", Volumes: absent(lagging("app", "on no node"))}},
 		"copies of variables are at no volume": {
 			pod:  description.Pod{Node: "n", NotAsked: "it has no volume of liveconfig", Elsewhere: []description.PodSource{lagging("app", "it is of another revision")}},
@@ -89,6 +125,9 @@ func TestProblems(t *testing.T) {
 				if p.Namespace != "shop" || p.Node != "n" {
 					t.Errorf("the problem is of namespace %q and node %q, want shop and n", p.Namespace, p.Node)
 				}
+			}
+			if all.NotAsked != test.notAsked || all.NotKnown != test.notKnown {
+				t.Errorf("%d pods are not asked and %d not known, want %d and %d", all.NotAsked, all.NotKnown, test.notAsked, test.notKnown)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)
@@ -113,6 +152,11 @@ func TestPrintProblems(t *testing.T) {
 			all: description.Problems{Looked: 12, Pods: 10, NotAsked: 4, Unknown: unknown},
 			want: "No problems in 6 pods with volumes of liveconfig; 12 pods looked at; 4 pods are on nodes that did not answer\n\n" +
 				"Not Known:\n  what is in the files on node n: no answer\n    kubectl logs driver\n",
+		},
+		"something is not known": {
+			all: description.Problems{Looked: 12, Pods: 10, NotAsked: 4, NotKnown: 3},
+			want: "No problems in 3 pods with volumes of liveconfig; 12 pods looked at; 4 pods are on nodes that did not answer; " +
+				"of 3 pods it is not known whether they are current\n",
 		},
 		"two of one pod": {
 			all: description.Problems{Looked: 12, Pods: 10, Problems: []description.Problem{one, {Namespace: "shop", Pod: "web-1", Reason: "late"}}},
