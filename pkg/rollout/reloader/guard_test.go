@@ -21,7 +21,7 @@ func hostileWith(patterns int) reloader.Workload {
 //
 //nolint:paralleltest // It counts allocations.
 func TestGuardNamed(t *testing.T) {
-	for patterns, most := range map[int]float64{0: 60, 32: 750, 250: 5500} {
+	for patterns, most := range map[int]float64{0: 100, 32: 1500, 250: 11000} {
 		w := hostileWith(patterns)
 		if got := testing.AllocsPerRun(10, func() { w.Named() }); got > most {
 			t.Errorf("Named allocates %.0f times beside %d regular expressions, want at most %.0f", got, patterns, most)
