@@ -122,8 +122,10 @@ func (w Workload) Triggers(markOf func(trigger.Object) Mark) ([]trigger.Object, 
 	for _, kind := range kinds() {
 		r := reader{kind: kind, from: w.from(kind), mistakes: mistakes}
 		excluded := w.excluded(kind)
-		for _, o := range r.triggers(w.used(kind), matches[kind], markOf) {
-			if !excluded[o.Name] && markOf(o) != Ignored {
+		isExcluded := func(o trigger.Object) bool { return excluded[o.Name] }
+		used := slices.DeleteFunc(w.used(kind), isExcluded) // Their marks decide nothing.
+		for _, o := range r.triggers(used, matches[kind], markOf) {
+			if !isExcluded(o) && markOf(o) != Ignored {
 				found = append(found, o)
 			}
 		}
@@ -186,8 +188,11 @@ func (r *reader) triggers(used []trigger.Object, matched matches, markOf func(tr
 		r.mistake(ReloadOf(r.kind), text)
 	}
 	auto, autoOfKind, search := r.isTrue(Auto), r.isTrue(AutoOf(r.kind)), r.isTrue(Search)
+	if !auto && !autoOfKind && !search {
+		return found
+	}
 	for _, o := range used {
-		if mark := markOf(o); mark != Uncopyable && (auto || autoOfKind || search && mark == Matched) {
+		if mark := markOf(o); mark == Matched || mark != Uncopyable && (auto || autoOfKind) {
 			found = append(found, o)
 		}
 	}
