@@ -26,9 +26,8 @@ rules: [{apiGroups: [""], resources: [secrets], resourceNames: [password], verbs
 `
 
 // TestRolesAreKept runs the controller under its policies: the copy's name is in the owner's Role, so the rollout happens,
-// although the pods' account may read no other Secret.
+// although the pods' account may read no other Secret. No test runs beside it: the controller looks at all namespaces.
 func TestRolesAreKept(t *testing.T) {
-	t.Parallel()
 	in := installController(t, set("controller.roles=true"))
 	log := in.starts(t, build(t, "liveconfig-controller"))
 	wide := `
