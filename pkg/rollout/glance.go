@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
@@ -31,6 +32,10 @@ func (r *cachedRevision) look(in template.Place) {
 		if name != "" {
 			sources[o.Name] = true
 		}
+	}
+	isCopyName := func(name string) bool {
+		_, _, ok := copies.SplitName(name)
+		return ok
 	}
 	uses, mentioned := template.Glance(t, in, func(name string) bool { return sources[name] || isCopyName(name) })
 	r.Plain = isPlain(config, uses)

@@ -3,7 +3,6 @@ package rollout
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
@@ -46,21 +45,5 @@ func TestRevisionsInDoubt(t *testing.T) {
 				t.Errorf("it uses %v, want its copy", r.Uses)
 			}
 		})
-	}
-}
-
-// TestCopyNames: names of copies end in a hyphen and ten digits of a hash, and have something in front of them.
-func TestCopyNames(t *testing.T) {
-	t.Parallel()
-	got := map[string]bool{}
-	for _, name := range []string{"app-0123456789", "a.b-abcdefabcd", "-0123456789", "app-012345678", "app0123456789", "app-012345678g", ""} {
-		got[name] = isCopyName(name)
-	}
-	want := map[string]bool{
-		"app-0123456789": true, "a.b-abcdefabcd": true,
-		"-0123456789": false, "app-012345678": false, "app0123456789": false, "app-012345678g": false, "": false,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("isCopyName (-want +got)\n%s", diff)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -113,16 +112,6 @@ func indexedMetadata(o metav1.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
 	}
-}
-
-// copyEnding is how long the end of a copy's name is: a hyphen and ten digits.
-const copyEnding = 11
-
-// isCopyName reports whether a name looks like that of a copy. Others' objects may have such names
-// too.
-func isCopyName(name string) bool {
-	rest := len(name) - copyEnding
-	return rest > 0 && name[rest] == '-' && strings.Trim(name[rest+1:], "0123456789abcdef") == ""
 }
 
 // copies returns the copies that the workload's template has by its config.

@@ -123,8 +123,12 @@ func (c *Controller) isCopyOf(source object, made *cachedCopy) bool {
 // that name is short, and users choose the content.
 func (c *Controller) isTaken(source object, name string) bool {
 	o := object{source.namespace, triggerOf(source.Kind, name)}
-	if other, exists := c.caches.source(o); exists { // It has no label. A copy gets a lost one back.
-		return other.CopyName != name+name[max(0, len(name)-copyEnding):]
+	if other, exists := c.caches.source(o); exists {
+		// A copy that has lost its label is among the sources until the controller gives it back. Its
+		// name ends in the digits of its own content.
+		_, digits, _ := copies.SplitName(name)
+		_, own, _ := copies.SplitName(other.CopyName)
+		return digits != own
 	}
 	made, exists := c.caches.copied(o)
 	return exists && !c.isCopyOf(source, made)

@@ -101,11 +101,10 @@ func (c *Controller) roleChanged(old, now any) {
 	}
 }
 
-// queueRolesNaming has the Roles looked at that name an object if it is a copy, and not if it is
-// another.
+// queueRolesNaming queues the Roles that may name an object, if its name is one of a copy.
 func (c *Controller) queueRolesNaming(o object) {
-	if isCopyName(o.Name) {
-		c.queueRoles(object{o.namespace, triggerOf(o.Kind, o.Name[:len(o.Name)-copyEnding])})
+	if source, _, ok := copies.SplitName(o.Name); ok {
+		c.queueRoles(object{o.namespace, triggerOf(o.Kind, source)})
 	}
 }
 
@@ -127,8 +126,8 @@ func (c *Controller) queueRolesOfCopy(kind api.Kind, old, now any) {
 	}
 }
 
-// queueRoles has the Roles looked at soon that are to name the copies of a source: what happens
-// meanwhile is one look.
+// queueRoles queues the Roles that are to name the copies of a source, after a short wait. Further
+// changes in that time cause no further look.
 func (c *Controller) queueRoles(source object) {
 	for _, role := range c.caches.rolesFor(source) {
 		c.roles.AddAfter(keyOf(role), folding)

@@ -31,6 +31,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
@@ -262,8 +263,8 @@ func (c *Controller) sourceChanged(kind api.Kind, old, now any) {
 		return
 	}
 	o := object{s.Namespace, triggerOf(kind, s.Name)}
-	if isCopyName(s.Name) {
-		c.queueCopies(s.Namespace, []trigger.Object{o.Object}) // It may be a copy that has lost its label.
+	if _, _, ok := copies.SplitName(s.Name); ok { // It may be a copy that has lost its label.
+		c.queueCopies(s.Namespace, []trigger.Object{o.Object})
 	}
 	for _, h := range slices.Concat(c.caches.triggeredBy(o), c.reloadedBy(o)) {
 		c.workloads.Add(h.is.Ref)
@@ -331,9 +332,9 @@ func (c *Controller) revisionChanged(old, now any) {
 	}
 }
 
-// queueCopies has copies looked at soon: what happens meanwhile is one look.
-func (c *Controller) queueCopies(namespace string, copies []trigger.Object) {
-	for _, o := range copies {
+// queueCopies queues copies after a short wait. Further changes in that time cause no further look.
+func (c *Controller) queueCopies(namespace string, objects []trigger.Object) {
+	for _, o := range objects {
 		key, wait := object{namespace, o}, folding
 		if made, found := c.caches.copied(key); found && len(made.OwnerReferences) >= manyOwners {
 			wait = longFolding

@@ -195,7 +195,7 @@ func TestRoleThatCannotBeKept(t *testing.T) {
 	t.Parallel()
 	s := newRolesSite(t, "secret/key,secret/kye")
 	s.key("one")
-	// Whoever writes a Role needs what it allows, and the controller may not read pods.
+	// A writer of a Role must have what the Role allows, and the controller may not create pods.
 	s.apply(`
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role

@@ -7,7 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 )
@@ -42,7 +44,8 @@ func (c *Cluster) FailedMounts(ctx context.Context, namespace string, pods []*co
 	for _, pod := range pods {
 		seen[pod.UID] = map[string]time.Time{}
 	}
-	_ = session.Pages(metav1.ListOptions{FieldSelector: "reason=FailedMount"}, func(options metav1.ListOptions) (metav1.ListInterface, error) {
+	options := metav1.ListOptions{FieldSelector: "reason=FailedMount", Limit: session.PageSize}
+	_ = resource.FollowContinue(&options, func(options metav1.ListOptions) (runtime.Object, error) {
 		list, err := c.Client.CoreV1().Events(namespace).List(ctx, options)
 		for i := range list.Items {
 			e := &list.Items[i]
@@ -58,7 +61,7 @@ func (c *Cluster) FailedMounts(ctx context.Context, namespace string, pods []*co
 			last[volume], reasons[string(uid)][volume] = LastSeen(e), mountProblem(e.Message)
 		}
 		return list, err
-	}) // After an error the other pods have no reason.
+	}) // After an error, what the pages before it said is shown.
 	return reasons
 }
 

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/pods"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
@@ -29,8 +31,8 @@ const mostMistakes = 20
 // copies, in the order of their namespaces and names. Of each pod only the part stays in memory
 // that decides about these. It also returns how many pods it looked at.
 func (c *Cluster) Pods(ctx context.Context, scope selection.Scope) (found []*corev1.Pod, looked int, err error) {
-	options := metav1.ListOptions{LabelSelector: scope.Labels, FieldSelector: notEnded}
-	err = session.Pages(options, func(options metav1.ListOptions) (metav1.ListInterface, error) {
+	options := metav1.ListOptions{LabelSelector: scope.Labels, FieldSelector: notEnded, Limit: session.PageSize}
+	err = resource.FollowContinue(&options, func(options metav1.ListOptions) (runtime.Object, error) {
 		page, err := c.Client.CoreV1().Pods(scope.Namespace).List(ctx, options)
 		for i := range page.Items {
 			looked++

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 )
@@ -61,7 +63,8 @@ func (d *Drivers) learn(ctx context.Context, nodes []string) {
 	if len(wanted) <= fewNodes {
 		return
 	}
-	_ = session.Pages(metav1.ListOptions{LabelSelector: driverLabels}, func(options metav1.ListOptions) (metav1.ListInterface, error) {
+	options := metav1.ListOptions{LabelSelector: driverLabels, Limit: session.PageSize}
+	_ = resource.FollowContinue(&options, func(options metav1.ListOptions) (runtime.Object, error) {
 		page, err := d.client.CoreV1().Pods(d.namespace).List(ctx, options)
 		for i := range page.Items {
 			p := &page.Items[i]

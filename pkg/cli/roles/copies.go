@@ -11,9 +11,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// KeepCopies makes a wanted Role name the copies that the Role in the cluster names, and ask for
-// them too, if that one asks the rollout controller for them. It takes over nothing else: somebody
-// else may have written the Role, and it may allow more.
+// KeepCopies copies the names of copies, and the annotation that asks the rollout controller for
+// them, from the Role in the cluster to the wanted one, if that Role has the annotation. It copies
+// nothing else: somebody else may have written the Role, and it may allow more.
 func KeepCopies(wanted, live *rbacv1.Role) {
 	source, found := sourceOf(wanted)
 	if !found {
@@ -43,8 +43,8 @@ func KeepCopies(wanted, live *rbacv1.Role) {
 	}
 }
 
-// sourceOf returns the one object that a wanted Role is for; of a Role for all objects of the kind
-// there is none.
+// sourceOf returns the object that a wanted Role names. It reports false for a Role that names none
+// or several.
 func sourceOf(wanted *rbacv1.Role) (trigger.Object, bool) {
 	if len(wanted.Rules) != 1 || len(wanted.Rules[0].ResourceNames) != 1 {
 		return trigger.Object{}, false

@@ -16,6 +16,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 )
 
+// PageSize is how many objects a command asks for at once in a long list. kubectl asks for as many.
+const PageSize = 500
+
 // Session is what all commands of one run share: how to reach the API server, and where to print.
 type Session struct {
 	*genericclioptions.ConfigFlags

@@ -60,7 +60,7 @@ func TestDenialsCount(t *testing.T) {
 	}
 	var never, again answer
 	for name, test := range map[string]struct {
-		answers []answer // One every half a minute; the zero value is none.
+		answers []answer // One comes every 30 seconds. The zero value stands for no answer.
 		denies  bool
 		err     error
 		asks    bool

@@ -67,9 +67,19 @@ func Name(source string, d Digest) string {
 // IsName reports whether copies of a source can have a name. Other objects can have such a name
 // too.
 func IsName(source, name string) bool {
-	one := Name(source, Digest{})
-	rest := len(one) - hashDigits
-	return len(name) == len(one) && name[:rest] == one[:rest] && strings.Trim(name[rest:], "0123456789abcdef") == ""
+	wanted, _, _ := SplitName(Name(source, Digest{}))
+	found, _, ok := SplitName(name)
+	return ok && found == wanted
+}
+
+// SplitName splits a name that a copy can have, such as foo-0123456789, into that of its source,
+// which may be cut, and the digits. Other objects can have such a name too.
+func SplitName(name string) (source, digits string, ok bool) {
+	at := len(name) - hashDigits - 1
+	if at <= 0 || name[at] != '-' || strings.Trim(name[at+1:], "0123456789abcdef") != "" {
+		return "", "", false
+	}
+	return name[:at], name[at+1:], true
 }
 
 // LabelValue returns the value of Label on copies of a source of this name. A name that is too long

@@ -351,3 +351,17 @@ func TestIsName(t *testing.T) {
 		}
 	}
 }
+
+// TestSplitName: names of copies end in a hyphen and ten digits of a hash, and have something in front of them.
+func TestSplitName(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string][]string{
+		"app-0123456789": {"app", "0123456789"}, "a.b-abcdefabcd": {"a.b", "abcdefabcd"},
+		"-0123456789": nil, "app-012345678": nil, "app0123456789": nil, "app-012345678g": nil, "": nil,
+	} {
+		source, digits, ok := copies.SplitName(name)
+		if ok != (want != nil) || ok && (source != want[0] || digits != want[1]) {
+			t.Errorf("SplitName(%q) = %q, %q, %t, want %q", name, source, digits, ok, want)
+		}
+	}
+}
