@@ -124,8 +124,8 @@ func (c *Controller) isCopyOf(source object, made *cachedCopy) bool {
 func (c *Controller) isTaken(source object, name string) bool {
 	o := object{source.namespace, triggerOf(source.Kind, name)}
 	if other, exists := c.caches.source(o); exists {
-		// A copy that has lost its label is among the sources until the controller gives it back. Its
-		// name ends in the digits of its own content.
+		// A copy that has lost its label is among the sources until the controller gives it back.
+		// Its name ends in the digits of its content.
 		_, digits, _ := copies.SplitName(name)
 		_, own, _ := copies.SplitName(other.CopyName)
 		return digits != own

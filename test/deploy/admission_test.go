@@ -150,9 +150,46 @@ func TestVolumesOfALabelledNamespace(t *testing.T) {
 			t.Errorf("%s: %v, want that the volume stays or is invalid", row.Name, err)
 		}
 	}
+	p.wantInPlace(t, both)
 	p.wantRandomVolumes(t, both)
 	p.wantManyItems(t, both)
 	p.wantOthersAlone(t, both)
+}
+
+// wantInPlace checks which volumes are rewritten in place: those of which every mount is one of a subPath.
+func (p *policies) wantInPlace(t *testing.T, namespace string) {
+	t.Helper()
+	part := corev1.VolumeMount{Name: "volume-0", MountPath: "/part", SubPath: "a"}
+	expanded := corev1.VolumeMount{Name: "volume-0", MountPath: "/part", SubPathExpr: "$(A)"}
+	whole := corev1.VolumeMount{Name: "volume-0", MountPath: "/whole"}
+	type mounts = []corev1.VolumeMount
+	for name, test := range map[string]struct {
+		init, main mounts
+		want       string
+	}{
+		"no mount":                       {},
+		"whole":                          {main: mounts{whole}},
+		"a subPath":                      {main: mounts{part}, want: "InPlace"},
+		"an expression":                  {main: mounts{expanded}, want: "InPlace"},
+		"a subPath of an init container": {init: mounts{part}, want: "InPlace"},
+		"a subPath and whole":            {main: mounts{part, whole}},
+		"an init container has it whole": {init: mounts{whole}, main: mounts{part}},
+	} {
+		pod := podOf(aConfigMap)
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: "a"}}
+		pod.Spec.Containers[0].VolumeMounts = test.main
+		pod.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "web", VolumeMounts: test.init}}
+		volumes, err := p.creates(t.Context(), namespace, pod)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		want := map[string]string{"configMap": "web"}
+		if test.want != "" {
+			want["updatePolicy"] = test.want
+		}
+		p.wantSame(t, name, volumes[0].VolumeSource, want)
+	}
 }
 
 // wantManyItems checks that a large volume is within what the API server lets an expression cost.

@@ -61,7 +61,7 @@ func (c *Cluster) FailedMounts(ctx context.Context, namespace string, pods []*co
 			last[volume], reasons[string(uid)][volume] = LastSeen(e), mountProblem(e.Message)
 		}
 		return list, err
-	}) // After an error, what the pages before it said is shown.
+	}) // After an error, the reasons of the pages before it count.
 	return reasons
 }
 

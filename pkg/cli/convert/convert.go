@@ -179,7 +179,8 @@ func (o *command) volumes(file string, document manifest.Document) []manifest.Re
 			say := func(format string, args ...any) {
 				o.Remark("%s:%d: %s: volume %s: %s", file, document.Line(at), spec.Object, name, fmt.Sprintf(format, args...))
 			}
-			from, to, value, err := o.volume(volume, o.namespaceOf(spec))
+			mounts := mountsOf(spec, name)
+			from, to, value, err := o.volume(volume, o.namespaceOf(spec), mounts)
 			switch {
 			case errors.Is(err, intree.ErrOther) && len(o.names) == 0:
 				continue
@@ -193,7 +194,7 @@ func (o *command) volumes(file string, document manifest.Document) []manifest.Re
 			}
 			o.converted++
 			list = append(list, manifest.Replacement{Object: at, From: from, To: to, Value: value})
-			o.remarkOn(say, spec, name, value)
+			o.remarkOn(say, mounts, value)
 		}
 	}
 	return list
@@ -206,7 +207,7 @@ func (o *command) namespaceOf(spec manifest.PodSpec) string {
 }
 
 // volume returns which field of a volume becomes which, and what it holds.
-func (o *command) volume(volume map[string]any, namespace string) (from, to string, value any, err error) {
+func (o *command) volume(volume map[string]any, namespace string, mounts volumeMounts) (from, to string, value any, err error) {
 	text, err := json.Marshal(volume)
 	if err != nil {
 		return "", "", nil, err
@@ -217,6 +218,9 @@ func (o *command) volume(volume map[string]any, namespace string) (from, to stri
 	}
 	namer := intree.Namer{Driver: o.driver, Namespace: namespace}
 	if o.to == toInTree {
+		if v.CSI != nil && mounts.needInPlace() && v.CSI.VolumeAttributes[api.KeyUpdatePolicy] == string(api.UpdateInPlace) {
+			delete(v.CSI.VolumeAttributes, api.KeyUpdatePolicy)
+		}
 		made, err := namer.ToInTree(v.VolumeSource)
 		if err != nil {
 			return "", "", nil, err
@@ -231,6 +235,9 @@ func (o *command) volume(volume map[string]any, namespace string) (from, to stri
 	field, _, err := sourceField(v.VolumeSource)
 	if err != nil {
 		return "", "", nil, err
+	}
+	if mounts.needInPlace() {
+		made.VolumeAttributes[api.KeyUpdatePolicy] = string(api.UpdateInPlace)
 	}
 	_, value, err = sourceField(corev1.VolumeSource{CSI: made})
 	return field, "csi", value, err
@@ -256,19 +263,18 @@ func sourceField(v corev1.VolumeSource) (name string, value any, err error) {
 }
 
 // remarkOn prints notes about a volume that becomes one of liveconfig.
-func (o *command) remarkOn(say func(string, ...any), spec manifest.PodSpec, name string, value any) {
+func (o *command) remarkOn(say func(string, ...any), mounts volumeMounts, value any) {
 	if o.to == toInTree {
 		return
 	}
-	for _, list := range []string{"initContainers", "containers"} {
-		for _, container := range manifest.Objects(spec.Data[list]) {
-			for _, mount := range manifest.Objects(container["volumeMounts"]) {
-				if mount["name"] == name && (mount["subPath"] != nil || mount["subPathExpr"] != nil) {
-					say("note: container %s mounts a subPath of it, which updates do not reach, as before: "+
-						"they do with updatePolicy: InPlace, where a reader may see a half-written file", container["name"])
-				}
-			}
+	for _, container := range mounts.parts {
+		if mounts.needInPlace() {
+			say("note: container %s mounts a subPath of it: updates reach that by updatePolicy: InPlace, "+
+				"where a reader may see a half-written file", container)
+			continue
 		}
+		say("note: container %s mounts a subPath of it, which updates do not reach, as before: "+
+			"they do with updatePolicy: InPlace, where a reader may see a half-written file", container)
 	}
 	csi, _ := value.(map[string]any)
 	attributes, _ := csi["volumeAttributes"].(map[string]any)
