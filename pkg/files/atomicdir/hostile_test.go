@@ -119,6 +119,32 @@ func TestAFileBecomesAPipeBeforeItIsRewritten(t *testing.T) {
 	}
 }
 
+// TestAFileBecomesAPipeThatSomebodyReads: what a file would get is not written to it.
+func TestAFileBecomesAPipeThatSomebodyReads(t *testing.T) {
+	t.Parallel()
+	dir, root := newVolume(t)
+	d := dirOf{t, dir}
+	mustWrite(t, atomicdir.InPlace{}, root, files{"a": "1", "b": "1"}.tree(t))
+	reader := -1
+	becomes := func(op, name string) (err error) {
+		if op == "write" && name == "a" {
+			d.remove("b")
+			d.mkfifo("b")
+			reader, err = unix.Open(d.path("b"), unix.O_RDONLY|unix.O_NONBLOCK, 0)
+		}
+		return err
+	}
+	_, err := atomicdir.WithHook(atomicdir.InPlace{}, becomes).Write(root, files{"a": "2", "b": "2"}.tree(t))
+	if err == nil || !strings.Contains(err.Error(), "b: it is not a regular file") {
+		t.Errorf("Write = %v, want an error that says what b is", err)
+	}
+	if n, err := unix.Read(reader, make([]byte, 1)); n > 0 || err != nil {
+		t.Errorf("the reader of the pipe gets %d bytes, %v, want none", n, err)
+	}
+	must(t, unix.Close(reader))
+	checkHeals(t, atomicdir.InPlace{}, dir, root, files{"a": "2", "b": "2"}.tree(t))
+}
+
 // TestALease: the owner of a file may take a lease on it. The kernel then lets others wait up to a minute before they open the file.
 // A Write does not wait. This is fault 30.
 func TestALease(t *testing.T) {
