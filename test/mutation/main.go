@@ -17,13 +17,14 @@ import (
 )
 
 // core lists the packages that are measured, and the share of changes, in percent, that their tests must notice at least.
+// The floors are a few percent below what was measured with the default sample: other code has other changes in its sample.
 func core() []target {
 	return []target{
 		{folder: "pkg/api", floor: 88},
 		{folder: "pkg/files/projection", floor: 75},
-		{folder: "pkg/files/atomicdir", floor: 0},
-		{folder: "pkg/driver/volume", floor: 0},
-		{folder: "pkg/driver/source", floor: 0},
+		{folder: "pkg/files/atomicdir", floor: 72},
+		{folder: "pkg/driver/volume", floor: 70},
+		{folder: "pkg/driver/source", floor: 82},
 		{folder: "pkg/driver/access", floor: 80},
 		{folder: "pkg/driver/state", floor: 83},
 		{folder: "pkg/rollout/plan", floor: 85},
