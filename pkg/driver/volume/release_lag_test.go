@@ -100,6 +100,21 @@ func TestCopiesThatNeverAgree(t *testing.T) {
 	})
 }
 
+// TestAPartnerIsOfTheSameNamespace: a copy of another namespace, whose source has the name of a partner, keeps nothing back.
+func TestAPartnerIsOfTheSameNamespace(t *testing.T) {
+	bubble(t, func(n *node) {
+		foreign := api.Ref{Kind: other.Kind, Namespace: "elsewhere", Name: other.Name}
+		for _, ref := range []api.Ref{web, foreign} {
+			n.cluster.edit(ref, ref.Name, "1")
+			n.cluster.stabilize(ref, release.Exposure{}, ref.Name, "1")
+		}
+		_, r := n.live(map[string]string{api.KeySources: `[{configMap: {name: web}}, {configMap: {name: other, namespace: elsewhere}}]`})
+		n.wantBoth(r, "1", "1")
+		n.cluster.promoteTogether(web, together("2", 1)[web], web.Name, "2")
+		n.wantBoth(r, "2", "1")
+	})
+}
+
 // TestAPersonPromotesOneObjectOfAGroup, whose release has ended for the other one: volumes have that at
 // once. So they have what is released alone afterwards.
 func TestAPersonPromotesOneObjectOfAGroup(t *testing.T) {
