@@ -176,6 +176,10 @@ test/sandbox: bin/tools bin/node bin/helm ## that the sandbox works, and leaves 
 test/vm: bin/tools bin/vm ## the driver on other kernels and processors, under emulation
 	@test/go-test.sh test/vm
 
+.PHONY: test/vmnode
+test/vmnode: bin/tools bin/node bin/helm bin/vm ## pods on a node with cgroup v2, under emulation (five minutes)
+	@test/go-test.sh test/vmnode
+
 .PHONY: test/versions
 test/versions: bin/tools bin/node bin/helm ## the core with other versions of Kubernetes, and a table of them; builds each first (15 minutes on two cores); needs root
 	@test/versions.sh

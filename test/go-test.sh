@@ -13,10 +13,10 @@ events=$(tr -c 'A-Za-z0-9.\n' '-' <<<"$*${LIVECONFIG_KUBERNETES:+ $LIVECONFIG_KU
 events=bin/test/events/$events.json # They stay, for the summary of several runs.
 stages=bin/test/stages
 
-# others lists the packages of the tests' module that are in no suite before `rest`.
+# others lists the packages of the tests' module that are in no suite before `rest`. One runs at night.
 others() {
 	go -C test list ./... | sed 's#^github.com/liveconfig-csi/liveconfig/test#.#' |
-		grep -vxE '\./(driver|sanity|cli|rules|volume|scale)(/.*)?' | tr '\n' ' '
+		grep -vxE '\./(driver|sanity|cli|rules|volume|scale|vmnode)(/.*)?' | tr '\n' ' '
 }
 
 # suite NAME sets the folder of the module, and what go test is given there.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/pace"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -32,8 +33,8 @@ const lookInterval = 50 * time.Millisecond
 // eventually calls check until it returns nil, and fails the test with its last error when that takes too long.
 func eventually(t testing.TB, within time.Duration, check func() error) {
 	t.Helper()
-	deadline := time.After(within)
-	ticker := time.NewTicker(lookInterval)
+	deadline := time.After(pace.Within(within))
+	ticker := time.NewTicker(pace.Within(lookInterval))
 	defer ticker.Stop()
 	for {
 		err := check()

@@ -90,9 +90,13 @@ func newSite(ctx context.Context, runtime realnode.Runtime) (*site, error) {
 		return nil, err
 	}
 	current.starts++
-	s, err := kit.Start(ctx, kit.Config{
+	cfg := kit.Config{
 		Runtime: runtime, Repo: repo, LogDir: filepath.Join(logs, fmt.Sprint(current.starts, "-", runtime.Name)), Output: os.Stderr,
-	})
+	}
+	if built := environment.Programs(); built != "" {
+		cfg.Box, cfg.Image = filepath.Join(built, "box"), filepath.Join(built, "docker.tar")
+	}
+	s, err := kit.Start(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -51,6 +51,8 @@ for kernel in "${kernels[@]}"; do
 	unpack "busybox-static:$arch"
 	mkdir -p "$staging/vm/$arch-$version"
 	cp boot/vmlinuz-* "$staging/vm/$arch-$version/vmlinuz"
+	# What containers need beyond it. Newer kernels' modules are compressed.
+	find . \( -name overlay.ko\* -o -name veth.ko\* \) -exec cp {} "$staging/vm/$arch-$version/" \;
 	cp bin/busybox "$staging/vm/$arch-$version/" 2>/dev/null || cp usr/bin/busybox "$staging/vm/$arch-$version/"
 	cd "$root" && rm -rf "$staging/unpacked"
 done

@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/pace"
 )
 
 const (
@@ -107,7 +109,7 @@ func (c *Cluster) awaitReview(
 	ctx context.Context, user string, action authorizationv1.ResourceAttributes,
 	wanted func(authorizationv1.SubjectAccessReviewStatus) bool,
 ) error {
-	ctx, cancel := context.WithTimeout(ctx, accessTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pace.Within(accessTimeout))
 	defer cancel()
 	groups := []string{"system:authenticated"}
 	if account, found := strings.CutPrefix(user, serviceAccountPrefix); found {

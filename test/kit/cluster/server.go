@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/pace"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
 
@@ -258,7 +259,7 @@ func (c *Cluster) RestartAPIServer(ctx context.Context) error {
 
 // waitReady polls until ready returns nil. It gives up when the process ends, when ctx does, or after readyTimeout.
 func waitReady(ctx context.Context, p *process.Process, ready func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pace.Within(readyTimeout))
 	defer cancel()
 	var last error
 	err := wait.PollUntilContextCancel(ctx, readyInterval, true, func(ctx context.Context) (bool, error) {

@@ -61,8 +61,8 @@ func launcher() program {
 	return program{dir: "launcher", module: "test", target: "./kit/killpoint/launch"}
 }
 
-// builtVariable names a directory of programs that are built already, for machines without Go.
-const builtVariable = "LIVECONFIG_PROGRAMS"
+// Programs returns a directory of programs that are built already, for machines without Go. Empty: there is none.
+func Programs() string { return os.Getenv("LIVECONFIG_PROGRAMS") }
 
 // path returns where the program is, up to date.
 func (p program) path(t testing.TB) string {
@@ -76,7 +76,7 @@ func (p program) path(t testing.TB) string {
 
 // build builds the program unless it is up to date, which the go command knows. One builds at a time: the others find it.
 func (p program) build(ctx context.Context) (path string, err error) {
-	if dir := os.Getenv(builtVariable); dir != "" {
+	if dir := Programs(); dir != "" {
 		return filepath.Join(dir, filepath.Base(p.target)), nil
 	}
 	repo, err := Repo()

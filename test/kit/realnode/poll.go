@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/pace"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
 
@@ -17,7 +18,7 @@ const pollInterval = 50 * time.Millisecond
 // timeout.
 func poll(ctx context.Context, timeout time.Duration, p *process.Process, check func(context.Context) error) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, pace.Within(pollInterval), pace.Within(timeout), true, func(ctx context.Context) (bool, error) {
 		if err := p.Err(); err != nil {
 			return false, err
 		}

@@ -41,7 +41,7 @@ func beFirst(console io.Writer) (err error) {
 		return err
 	}
 	child, err := syscall.ForkExec("/init", []string{"guest"}, &syscall.ProcAttr{
-		Env: []string{"PATH=/bin:/sbin", "HOME=/root", "TMPDIR=/tmp", "TERM=linux"}, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
+		Env: []string{"PATH=/usr/bin:/bin:/sbin", "HOME=/root", "TMPDIR=/tmp", "TERM=linux"}, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		return err
@@ -71,6 +71,9 @@ func mounts() []struct{ kind, at, options string } {
 }
 
 func prepare() error {
+	if err := moveRoot(); err != nil {
+		return fmt.Errorf("mount a root: %w", err)
+	}
 	for _, m := range mounts() {
 		if err := os.MkdirAll(m.at, 0o755); err != nil {
 			return err
@@ -82,16 +85,46 @@ func prepare() error {
 	if err := unix.Mount("", "/", "", unix.MS_SHARED|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("share mounts, as systemd does: %w", err)
 	}
-	if err := os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+memory +pids"), 0); err != nil {
+	if err := switchControllersOn(); err != nil {
 		return fmt.Errorf("switch the controllers of control groups on: %w", err)
 	}
 	if err := loopback(); err != nil {
 		return fmt.Errorf("switch the loopback device on: %w", err)
 	}
-	return errors.Join(os.MkdirAll("/etc", 0o755), os.MkdirAll("/root", 0o700),
+	return errors.Join(os.MkdirAll("/etc", 0o755), os.MkdirAll("/var/lib", 0o755), os.MkdirAll("/var/log", 0o755),
 		os.WriteFile("/etc/passwd", []byte("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"), 0o644),
 		os.WriteFile("/etc/group", []byte("root:x:0:\nnogroup:x:65534:\n"), 0o644),
+		unix.Sethostname([]byte("guest")),
 		os.WriteFile("/etc/hosts", []byte("127.0.0.1 localhost\n"), 0o644))
+}
+
+// moveRoot mounts the first file system on itself. The kernel's first mount cannot be exchanged, as container runtimes do with
+// the root of a container.
+func moveRoot() error {
+	const root = "/root"
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return err
+	}
+	if err := unix.Mount("/", root, "", unix.MS_BIND, ""); err != nil {
+		return err
+	}
+	if err := unix.Chdir(root); err != nil {
+		return err
+	}
+	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
+		return err
+	}
+	return unix.Chroot(".")
+}
+
+func switchControllersOn() error {
+	const root = "/sys/fs/cgroup/"
+	controllers, err := os.ReadFile(root + "cgroup.controllers")
+	if err != nil {
+		return err
+	}
+	on := "+" + strings.Join(strings.Fields(string(controllers)), " +")
+	return os.WriteFile(root+"cgroup.subtree_control", []byte(on), 0)
 }
 
 // loopback switches the device lo on.
