@@ -101,9 +101,7 @@ func TestDeletedSource(t *testing.T) {
 		n.wantFiles(r, files)
 		n.wantProblem(d, r, problem)
 		n.seen.forget()
-		n.cluster.set(web, "a", "again")
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "again"})
+		n.wantUpdate(r, "again")
 		n.wantProblem(d, r, "")
 		if problem != "" {
 			n.wantTold(`Projected: volume "config": the files are current again`)

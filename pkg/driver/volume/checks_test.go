@@ -75,6 +75,14 @@ func (n *node) wantFiles(r state.Record, want map[string]string) {
 	}
 }
 
+// wantUpdate gives the key «a» of the ConfigMap web a value, and checks that the files follow.
+func (n *node) wantUpdate(r state.Record, value string) {
+	n.Helper()
+	n.cluster.set(web, "a", value)
+	pass(settling)
+	n.wantFiles(r, map[string]string{"a": value})
+}
+
 // wantMode checks the mode of a file or directory of a volume.
 func (n *node) wantMode(r state.Record, path string, want fs.FileMode) {
 	n.Helper()

@@ -18,8 +18,7 @@ const stuckAfter = 2*time.Minute + 30*time.Second
 func TestAStuckWorkerIsTold(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, _ := n.published()
-		gate := make(chan struct{})
-		n.faults.on("open", func() { <-gate })
+		release := n.faults.hang("open")
 		since := time.Now()
 		n.cluster.set(web, "a", "2")
 		pass(time.Minute)
@@ -29,8 +28,7 @@ func TestAStuckWorkerIsTold(t *testing.T) {
 		if err := d.Healthy(); err == nil || err.Error() != want {
 			n.Errorf("Healthy() = %v, want %s", err, want)
 		}
-		n.faults.on("open", nil)
-		close(gate)
+		release()
 		pass(settling)
 		n.must(d.Healthy())
 	})
@@ -41,8 +39,7 @@ func TestStuckRecoveryIsTold(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
 		d.stop()
-		gate := make(chan struct{})
-		n.faults.on("mounted", func() { <-gate })
+		release := n.faults.hang("mounted")
 		next := n.build()
 		recovered := make(chan error, 1)
 		go func() { recovered <- next.Recover(n.ctx) }()
@@ -51,8 +48,7 @@ func TestStuckRecoveryIsTold(t *testing.T) {
 		if next.Ready() {
 			n.Error("Ready() = true before the volumes are taken over")
 		}
-		n.faults.on("mounted", nil)
-		close(gate)
+		release()
 		n.must(<-recovered)
 		n.must(next.Healthy())
 	})
@@ -116,8 +112,7 @@ func TestAStuckCallIsTold(t *testing.T) {
 				d.publish(r)
 				call = func() error { return d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }
 			}
-			gate := make(chan struct{})
-			n.faults.on(op, func() { <-gate })
+			release := n.faults.hang(op)
 			done := make(chan error, 1)
 			go func() { done <- call() }()
 			pass(stuckAfter)
@@ -125,7 +120,7 @@ func TestAStuckCallIsTold(t *testing.T) {
 			if s := d.Summary(); s.NotCurrent[volume.Busy] != 0 {
 				n.Errorf("Summary() = %+v, want none that is busy: nobody has the files", s)
 			}
-			close(gate)
+			release()
 			n.must(<-done)
 			n.must(d.Healthy())
 		})
@@ -148,8 +143,7 @@ func TestWaitingForASourceIsNoIllHealth(t *testing.T) {
 func TestAStuckVolumeAnswers(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
-		gate := make(chan struct{})
-		n.faults.on("open", func() { <-gate })
+		release := n.faults.hang("open")
 		n.cluster.set(web, "a", "2")
 		pass(settling)
 		began := time.Now()
@@ -166,8 +160,7 @@ func TestAStuckVolumeAnswers(t *testing.T) {
 		if took := time.Since(began); took > settling {
 			n.Errorf("the condition took %s, want a moment", took)
 		}
-		n.faults.on("open", nil)
-		close(gate)
+		release()
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": "2"})
 		n.wantProblem(d, r, "")
@@ -180,8 +173,7 @@ func TestOnlyLongWorkIsBusy(t *testing.T) {
 		d, _ := n.published()
 		n.cluster.set(tls, "key", "k1")
 		d.publish(n.request("other", secret(tls)))
-		gate := make(chan struct{})
-		n.faults.on("open", func() { <-gate })
+		release := n.faults.hang("open")
 		n.cluster.set(web, "a", "2")
 		pass(time.Minute)
 		n.cluster.set(tls, "key", "k2")
@@ -189,7 +181,7 @@ func TestOnlyLongWorkIsBusy(t *testing.T) {
 		if s := d.Summary(); s.NotCurrent[volume.Busy] != 1 {
 			n.Errorf("Summary() = %+v, want one that is busy", s)
 		}
-		close(gate)
+		release()
 		pass(settling)
 		if s := d.Summary(); s.NotCurrent[volume.Busy] != 0 {
 			n.Errorf("Summary() = %+v, want none that is busy", s)

@@ -110,6 +110,7 @@ func TestALinkOnTheWayToATarget(t *testing.T) {
 	}
 	for name, where := range tests {
 		bubbleCase(t, name, func(n *node) {
+			n.foreign = true
 			n.cluster.set(web, "a", "1")
 			d := n.start(onKernel)
 			theirs, mine := n.request("theirs", configMap("web")), n.request("mine", configMap("web"))
@@ -134,6 +135,7 @@ func TestALinkOnTheWayToATarget(t *testing.T) {
 // forgotten, and nothing that the link leads to is touched.
 func TestALinkThatComesLater(t *testing.T) {
 	bubble(t, func(n *node) {
+		n.foreign = true
 		n.cluster.set(web, "a", "1")
 		d := n.start(onKernel)
 		theirs, mine := n.request("theirs", configMap("web")), n.request("mine", configMap("web"))

@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,6 +54,11 @@ type node struct {
 	maps    access.Reader // Who reads ConfigMaps.
 	logs    ktesting.Buffer
 	ctx     context.Context // Carries the logger.
+	driver  *driver         // The latest.
+	foreign bool            // The test leaves something on the node that is not the driver's.
+
+	mu      sync.Mutex // Guards volumes.
+	volumes []state.Record
 }
 
 // bubble runs a test in a synctest bubble, beside other tests: on a node where each volume has its own
@@ -67,9 +74,27 @@ func bubble(t *testing.T, test func(n *node)) {
 				n := newNode(t)
 				n.shares = shares
 				test(n)
+				n.end()
 			})
 		})
 	}
+}
+
+// end unpublishes every volume that was published, and checks that nothing is left.
+func (n *node) end() {
+	n.Helper()
+	if n.foreign || n.driver == nil || n.Failed() {
+		return
+	}
+	n.faults.mend()
+	d := n.driver
+	if d.stopped {
+		d = n.start()
+	}
+	for _, r := range n.volumes {
+		d.unpublish(r)
+	}
+	n.wantNothing(d)
 }
 
 // bubbleCase is bubble for one case of a table.
@@ -113,7 +138,19 @@ type driver struct {
 	n   *node
 	run func()
 	// stop ends the run, as a kill would: nothing is told to the mounts, the records and the cluster.
-	stop func()
+	stop    func()
+	stopped bool
+}
+
+// Publish remembers the volume for [node.end].
+func (d *driver) Publish(ctx context.Context, r state.Record, t access.Token) error {
+	err := d.Manager.Publish(ctx, r, t)
+	d.n.mu.Lock()
+	defer d.n.mu.Unlock()
+	if err == nil && !slices.ContainsFunc(d.n.volumes, func(p state.Record) bool { return p.VolumeID == r.VolumeID }) {
+		d.n.volumes = append(d.n.volumes, r)
+	}
+	return err
 }
 
 // build makes a manager that has not taken over anything yet and does not run.
@@ -129,6 +166,7 @@ func (n *node) build(options ...func(*volume.Config)) *driver {
 		option(&cfg)
 	}
 	d := &driver{Manager: volume.New(cfg), n: n}
+	n.driver = d
 	n.cluster.restart(d.Changed)
 	ctx, cancel := context.WithCancel(n.ctx)
 	ended := make(chan error, 1)
@@ -137,12 +175,11 @@ func (n *node) build(options ...func(*volume.Config)) *driver {
 		running = true
 		go func() { ended <- d.Run(ctx) }()
 	}
-	stopped := false
 	d.stop = func() {
-		if stopped {
+		if d.stopped {
 			return
 		}
-		stopped = true
+		d.stopped = true
 		cancel()
 		if !running {
 			d.run() // Which ends at once and lets go of the queue.

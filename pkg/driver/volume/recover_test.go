@@ -29,12 +29,8 @@ func TestRestartGoesOn(t *testing.T) {
 		pass(latency)
 		n.wantFiles(r, map[string]string{"a": "2"})
 		pass(settling)
-		n.cluster.set(web, "a", "3")
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "3"})
+		n.wantUpdate(r, "3")
 		wantSame(n, "failed, want 0: to wait for the first answer is no failure", 0, n.seen.results()[volume.ResultFailed])
-		d.unpublish(r)
-		n.wantNothing(d)
 	})
 }
 
@@ -49,9 +45,7 @@ func TestRestartWhileTheAPIServerIsAway(t *testing.T) {
 		n.wantFiles(r, map[string]string{"a": "1"})
 		n.wantProblem(d, r, "configmap default/web cannot be read: connection refused")
 		n.cluster.fail(web, nil)
-		n.cluster.set(web, "a", "2")
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "2"})
+		n.wantUpdate(r, "2")
 		n.wantProblem(d, r, "")
 	})
 }
@@ -81,9 +75,7 @@ func TestRecordWithoutAMountIsDropped(t *testing.T) {
 			d.publish(r)
 			n.wantFiles(r, map[string]string{"a": "2"})
 			n.wantRecords(r)
-			n.cluster.set(web, "a", "3")
-			pass(settling)
-			n.wantFiles(r, map[string]string{"a": "3"})
+			n.wantUpdate(r, "3")
 		})
 	}
 }
@@ -160,9 +152,7 @@ func TestUnreadableRecordIsReported(t *testing.T) {
 			wantSame(n, "generation: the files were right", generation, n.generation(torn))
 			n.wantRecords(r, torn)
 			for _, a := range []string{"2", "3"} {
-				n.cluster.set(web, "a", a)
-				pass(settling)
-				n.wantFiles(r, map[string]string{"a": a})
+				n.wantUpdate(r, a)
 				n.wantFiles(torn, map[string]string{"a": a})
 				next = next.restart()
 			}
@@ -179,9 +169,7 @@ func TestAVolumeWithoutARecordKeepsItsFiles(t *testing.T) {
 		d.stop()
 		n.must(n.records.Store.Delete(lost.VolumeID))
 		d = n.start()
-		n.cluster.set(web, "a", "2")
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "2"})
+		n.wantUpdate(r, "2")
 		n.wantFiles(lost, map[string]string{"a": "1"})
 		d.publish(lost)
 		pass(settling)
@@ -232,8 +220,6 @@ func TestVolumeThatCannotBeUpdatedAnyMoreStays(t *testing.T) {
 				n.Error("the log says nothing of it")
 			}
 			n.wantNoUsers()
-			d.unpublish(r)
-			n.wantNothing(d)
 		})
 	}
 }
@@ -278,8 +264,6 @@ func TestAVolumeThatTheNodeCannotFindIsTakenOver(t *testing.T) {
 		pass(resyncInterval)
 		n.wantFiles(r, map[string]string{"a": "2"})
 		wantSame(n, "users of sources", map[api.Ref]int{web: 1}, n.cluster.users())
-		d.unpublish(r)
-		n.wantNothing(d)
 	})
 }
 
@@ -296,8 +280,6 @@ func TestAVolumeThatIsTakenOverAndNotThere(t *testing.T) {
 		d.publish(r)
 		n.wantFiles(r, map[string]string{"a": "1"})
 		n.wantRecords(r)
-		d.unpublish(r)
-		n.wantNothing(d)
 	})
 }
 
@@ -333,7 +315,5 @@ func TestARecordOfALaterSchemaOutlivesARepeat(t *testing.T) {
 		}
 		d = n.build()
 		d.run()
-		d.unpublish(r)
-		n.wantNothing(d)
 	})
 }

@@ -49,9 +49,7 @@ func TestLostAccessIsToldAlthoughAKeyIsMissing(t *testing.T) {
 		if s := d.Summary(); s.NotCurrent[volume.Denied] != 1 {
 			n.Errorf("Summary() = %+v, want one that is denied", s)
 		}
-		n.cluster.set(web, "a", "2")
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "2"})
+		n.wantUpdate(r, "2")
 		n.wantProblem(d, r, denied)
 		n.wantTold(
 			`SourceMissing: volume "config": the files stay as they are: `+missing,

@@ -69,10 +69,6 @@ func TestSharingVolumesWhoseRecordsAreLost(t *testing.T) {
 					n.wantProblem(d, r, "")
 				}
 				n.wantRecords(all...)
-				for _, r := range all {
-					d.unpublish(r)
-				}
-				n.wantNothing(d)
 			})
 		})
 	}
@@ -122,7 +118,6 @@ func TestAVolumeThatMayShareWaitsForTheNode(t *testing.T) {
 			n.wantProblem(d, r, "")
 			d.unpublish(r)
 		}
-		n.wantNothing(d)
 	})
 }
 
@@ -139,16 +134,14 @@ func TestAnotherVolumeHangs(t *testing.T) {
 		n.must(n.records.Store.Delete(r.VolumeID))
 		d = n.start()
 		pass(settling)
-		gate := make(chan struct{})
-		n.faults.on("open", func() { <-gate })
+		release := n.faults.hang("open")
 		n.cluster.set(web, "a", "2")
 		pass(settling)
-		defer time.AfterFunc(time.Minute, sync.OnceFunc(func() { close(gate) })).Stop()
+		defer time.AfterFunc(time.Minute, release).Stop()
 		began := time.Now()
 		d.republish(r)
 		wantSame(n, "time that the publish took", 0, time.Since(began))
-		n.faults.on("open", nil)
-		close(gate)
+		release()
 		pass(settling)
 		n.wantFiles(hung, map[string]string{"a": "2"})
 	})

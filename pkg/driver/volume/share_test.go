@@ -27,6 +27,7 @@ func bubbleShared(t *testing.T, test func(n *node)) {
 		n := newNode(t)
 		n.shares = true
 		test(n)
+		n.end()
 	})
 }
 
@@ -117,9 +118,6 @@ func TestEqualVolumesAreOneFileSystem(t *testing.T) {
 				d.publish(all[0])
 				n.wantShared(all[0], all[2])
 				n.wantFiles(all[0], map[string]string{"a": "3"})
-				d.unpublish(all[0])
-				d.unpublish(all[2])
-				n.wantNothing(d)
 			})
 		})
 	}
@@ -292,15 +290,13 @@ func TestANewcomerGetsTheContentOfNow(t *testing.T) {
 	t.Run("a projection that is busy for long", func(t *testing.T) {
 		bubbleShared(t, func(n *node) {
 			d, old := n.published()
-			gate := make(chan struct{})
-			n.faults.on("open", func() { <-gate })
+			release := n.faults.hang("open")
 			n.cluster.set(web, "a", "2")
 			pass(settling)
 			newcomer := n.replica("newcomer", configMap("web"))
 			d.publish(newcomer)
 			n.wantFiles(newcomer, map[string]string{"a": "2"})
-			n.faults.on("open", nil)
-			close(gate)
+			release()
 			pass(settling)
 			n.wantAlone(old, newcomer)
 		})
@@ -396,6 +392,5 @@ func TestReplicasComeAndGoWhileTheObjectChanges(t *testing.T) {
 		}
 		wg.Wait()
 		pass(settling)
-		n.wantNothing(d)
 	})
 }

@@ -205,8 +205,7 @@ func TestAVolumeThatNeverUpdatesIsBehindNothing(t *testing.T) {
 func TestStatusDoesNotWaitForAStuckVolume(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
-		gate := make(chan struct{})
-		n.faults.on("open", func() { <-gate })
+		release := n.faults.hang("open")
 		n.cluster.set(web, "a", "2")
 		synctest.Wait()
 		began := time.Now()
@@ -222,8 +221,7 @@ func TestStatusDoesNotWaitForAStuckVolume(t *testing.T) {
 		if s := d.Summary(); s.NotCurrent[volume.Busy] != 1 || s.Staleness < time.Minute || s.Staleness > time.Minute+time.Second {
 			n.Errorf("Summary() = %+v, want one that is busy, and a change that has waited for a minute", s)
 		}
-		n.faults.on("open", nil)
-		close(gate)
+		release()
 		pass(settling)
 		if got := d.only(); got.State != statusz.Live {
 			n.Errorf("volume = %+v, want it live", got)

@@ -2,7 +2,6 @@ package volume_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -38,11 +37,7 @@ func TestATargetIsOneVolumes(t *testing.T) {
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": "1"})
 		n.wantRecords(r)
-		n.cluster.set(web, "a", "2")
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "2"})
-		d.unpublish(r)
-		n.wantNothing(d)
+		n.wantUpdate(r, "2")
 	})
 }
 
@@ -58,8 +53,6 @@ func TestATargetIsOneVolumesFromTheStart(t *testing.T) {
 		n.cluster.set(web, "a", "1")
 		n.must(<-done)
 		n.wantFiles(r, map[string]string{"a": "1"})
-		d.unpublish(r)
-		n.wantNothing(d)
 	})
 }
 
@@ -71,17 +64,17 @@ func TestAMountThatIsNotOursStays(t *testing.T) {
 		d := n.start()
 		d.wantRefused(n.request("config", configMap("web")), volume.IO)
 		wantSame(n, "unmounted times", 0, n.faults.count("unmount"))
-		synctest.Wait()
-		n.wantNothing(d)
 	})
 }
 
 func TestTwoRecordsOfOneTarget(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
-		n.must(n.records.Store.Put(n.on(r, "intruder")))
+		intruder := n.on(r, "intruder")
+		n.must(n.records.Store.Put(intruder))
 		d = d.restart()
 		wantSame(n, "Volumes()", 1, d.Volumes())
-		wantSame(n, "files", map[string]string{"a": "1"}, n.files(r.TargetPath))
+		n.wantFiles(r, map[string]string{"a": "1"})
+		d.unpublish(intruder)
 	})
 }
