@@ -47,8 +47,7 @@ func TestAReplacedSourceIsOneChange(t *testing.T) {
 			n.cluster.remove(web)
 			for range 3 {
 				pass(absence / 4)
-				n.wantFiles(r, map[string]string{"a": before(a)})
-				n.wantProblem(d, r, "")
+				n.wantShown(r, map[string]string{"a": before(a)}, "")
 				d.publish(r)
 			}
 			n.wantTold()
@@ -74,7 +73,7 @@ func TestASourceThatIsReplacedAsItWasIsNoChange(t *testing.T) {
 		pass(10 * absence)
 		n.wantFiles(r, map[string]string{"a": "1"})
 		n.wantTold()
-		n.wantProblem(d, r, "")
+		n.wantProblem(r, "")
 		wantSame(n, "writes", 0, n.seen.results()[volume.ResultWritten])
 	})
 }
@@ -96,13 +95,12 @@ func TestDeletedSource(t *testing.T) {
 		d.publish(r)
 		n.wantFiles(r, files)
 		n.wantTold(told)
-		n.wantProblem(d, r, problem)
-		d = d.restart()
-		n.wantFiles(r, files)
-		n.wantProblem(d, r, problem)
+		n.wantProblem(r, problem)
+		d.restart()
+		n.wantShown(r, files, problem)
 		n.seen.forget()
 		n.wantUpdate(r, "again")
-		n.wantProblem(d, r, "")
+		n.wantProblem(r, "")
 		if problem != "" {
 			n.wantTold(`Projected: volume "config": the files are current again`)
 		}
@@ -116,7 +114,7 @@ func TestTheNextRunHoldsAnAbsenceToo(t *testing.T) {
 		n.cluster.remove(web)
 		pass(latency)
 		d.stop()
-		d = n.start()
+		n.start()
 		pass(absence / 2)
 		n.wantFiles(r, map[string]string{"a": "1"})
 		n.wantTold()
@@ -125,7 +123,7 @@ func TestTheNextRunHoldsAnAbsenceToo(t *testing.T) {
 		n.wantFiles(r, map[string]string{"a": "2"})
 		pass(10 * absence)
 		n.wantTold(projected)
-		n.wantProblem(d, r, "")
+		n.wantProblem(r, "")
 	})
 }
 
@@ -164,8 +162,7 @@ func TestWhatIsNotInTheFilesIsNotHeld(t *testing.T) {
 		}
 		pass(2 * absence)
 		n.wantFiles(r, map[string]string{"a": "2"}) // What a later source has covered is back (rule 12).
-		n.cluster.set(override, "a", "again")
-		pass(settling)
+		n.set(override, "a", "again")
 		n.wantFiles(r, map[string]string{"a": "again"})
 	})
 }

@@ -46,8 +46,7 @@ func TestWhoReadsASource(t *testing.T) {
 			n.cluster.set(tt.ref, "key", "k1")
 			d, r := n.live(secret(tt.ref))
 			for _, value := range []string{"k1", "k2"} {
-				n.cluster.set(tt.ref, "key", value)
-				pass(settling)
+				n.set(tt.ref, "key", value)
 				n.wantFiles(r, map[string]string{"key": value})
 				want := map[source.Key]bool{{Identity: tt.want, Ref: tt.ref}: true}
 				wantSame(n, "watched", want, n.cluster.keys())
@@ -115,8 +114,7 @@ func TestADenialSaysWhatToGrant(t *testing.T) {
 			n.cluster.fail(shared, forbidden(shared))
 			pass(4 * resyncInterval)
 			d.publish(r)
-			n.wantFiles(r, map[string]string{"key": "k1"})
-			n.wantProblem(d, r, want)
+			n.wantShown(r, map[string]string{"key": "k1"}, want)
 			n.wantTold(`AccessLost: volume "config": the files stay as they are: ` + want)
 		})
 	}
@@ -160,8 +158,7 @@ func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
 			for range 2 {
 				pass(2 * resyncInterval)
 				d.publish(r)
-				n.wantFiles(r, files)
-				n.wantProblem(d, r, want)
+				n.wantShown(r, files, want)
 				n.seen.forget()
 				d = d.restart()
 			}

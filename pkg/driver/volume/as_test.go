@@ -27,30 +27,26 @@ func TestAFileOfAllKeysFollowsItsSource(t *testing.T) {
 		n.cluster.set(web, "COLOR", "red")
 		d, r := n.live(asFile("conf/app.env", api.FormatDotenv))
 		n.wantFiles(r, map[string]string{"conf/app.env": "COLOR='red'\n"})
-		n.cluster.set(web, "COLOR", "green", "SHAPE", "it's round")
-		pass(settling)
+		n.set(web, "COLOR", "green", "SHAPE", "it's round")
 		want := map[string]string{"conf/app.env": "COLOR='green'\nSHAPE='it'\\''s round'\n"}
 		n.wantFiles(r, want)
 		if got := d.only().Sources[0].As; !cmp.Equal(got, &statusz.As{Path: "conf/app.env", Format: "dotenv"}) {
 			n.Errorf("the status says as %v", got)
 		}
 		n.seen.forget()
-		n.cluster.set(web, "COLOR", "blue", "log.level", "hunter2")
-		pass(settling)
+		n.set(web, "COLOR", "blue", "log.level", "hunter2")
 		n.wantFiles(r, want)
 		const text = `configmap "web" does not fit into conf/app.env (dotenv): not the name of a variable ` +
 			`(letters, digits and "_", no digit first): log.level; select the keys with items, where a path gives a key another name`
-		n.wantProblem(d, r, text)
+		n.wantProblem(r, text)
 		n.wantTold(`ProjectionFailed: volume "config": the files stay as they are: ` + text)
 		tries := len(n.seen.outcomes())
 		pass(resyncInterval / 2)
 		if got := len(n.seen.outcomes()); got != tries {
 			n.Errorf("it was tried %d times more, want none: only another content can help", got-tries)
 		}
-		n.cluster.set(web, "COLOR", "blue")
-		pass(settling)
-		n.wantFiles(r, map[string]string{"conf/app.env": "COLOR='blue'\n"})
-		n.wantProblem(d, r, "")
+		n.set(web, "COLOR", "blue")
+		n.wantShown(r, map[string]string{"conf/app.env": "COLOR='blue'\n"}, "")
 	})
 }
 
@@ -71,8 +67,7 @@ func TestFilesOfAllKeysInEachLayout(t *testing.T) {
 - configMap: {name: none, optional: true, as: {path: none.yaml, format: yaml}}`})
 			const secret = "{\n  \"LOG_LEVEL\": \"debug\",\n  \"token\": \"t=1 #2\"\n}\n"
 			n.wantFiles(r, map[string]string{"conf/app.env": "COLOR='red'\nGREETING='it'\\''s\n\"you\" $HOME'\n", "secret.json": secret})
-			n.cluster.set(web, "COLOR", "green", "SHAPE", "round")
-			pass(settling)
+			n.set(web, "COLOR", "green", "SHAPE", "round")
 			n.wantFiles(r, map[string]string{"conf/app.env": "COLOR='green'\nSHAPE='round'\n", "secret.json": secret})
 			n.wantMode(r, "conf/app.env", 0o440)
 			n.wantMode(r, "secret.json", 0o400)
@@ -155,19 +150,17 @@ func TestVolumeHasRoomForWhatIsRendered(t *testing.T) {
 	bubble(t, func(n *node) {
 		const large = 690_000
 		n.cluster.set(web, "a", strings.Repeat("\x01", large)) // Six times as much in JSON, which is nearly 4 MiB.
-		d, r := n.live(asFile("a", api.FormatJSON), onKernel)
+		_, r := n.live(asFile("a", api.FormatJSON), onKernel)
 		for _, b := range []string{"\x02", "\x03"} {
-			n.cluster.set(web, "a", strings.Repeat(b, large))
-			pass(settling)
-			n.wantProblem(d, r, "")
+			n.set(web, "a", strings.Repeat(b, large))
+			n.wantProblem(r, "")
 			want := fmt.Sprintf("{\n  \"a\": \"%s\"\n}\n", strings.Repeat(fmt.Sprintf(`\u%04x`, b[0]), large))
 			if got := n.files(r.TargetPath)["a"]; got != want {
 				n.Errorf("the file has %d bytes, want %d that were rendered", len(got), len(want))
 			}
 		}
-		n.cluster.set(web, "a", strings.Repeat("\x04", 700_000))
-		pass(settling)
-		n.wantProblem(d, r, "the files that as makes would have more than 4 MiB together, which is the most for a volume; "+
+		n.set(web, "a", strings.Repeat("\x04", 700_000))
+		n.wantProblem(r, "the files that as makes would have more than 4 MiB together, which is the most for a volume; "+
 			"select fewer keys with items")
 	})
 }

@@ -78,8 +78,7 @@ func (n *node) wantFiles(r state.Record, want map[string]string) {
 // wantUpdate gives the key «a» of the ConfigMap web a value, and checks that the files follow.
 func (n *node) wantUpdate(r state.Record, value string) {
 	n.Helper()
-	n.cluster.set(web, "a", value)
-	pass(settling)
+	n.set(web, "a", value)
 	n.wantFiles(r, map[string]string{"a": value})
 }
 
@@ -183,9 +182,9 @@ func (n *node) wantKind(err error, want volume.Kind) string {
 }
 
 // wantProblem checks what is said to be wrong with a live volume; empty for nothing.
-func (n *node) wantProblem(d *driver, r state.Record, want string) {
+func (n *node) wantProblem(r state.Record, want string) {
 	n.Helper()
-	problem, err := d.Condition(r.VolumeID, r.TargetPath)
+	problem, err := n.driver.Condition(r.VolumeID, r.TargetPath)
 	if err != nil {
 		n.Fatalf("Condition(%s) = %v, want no error", r.VolumeID, err)
 	}
@@ -196,6 +195,13 @@ func (n *node) wantProblem(d *driver, r state.Record, want string) {
 	if got != want {
 		n.Errorf("Condition(%s) = %q, want %q", r.VolumeID, got, want)
 	}
+}
+
+// wantShown checks the files of a live volume and what is wrong with it; empty for nothing.
+func (n *node) wantShown(r state.Record, files map[string]string, problem string) {
+	n.Helper()
+	n.wantFiles(r, files)
+	n.wantProblem(r, problem)
 }
 
 // wantTold checks which Events were written, as reason and note.

@@ -112,8 +112,7 @@ func TestAPublishIsNoUpdate(t *testing.T) {
 				n.Errorf("a sync counts as the update of a change at %s, want none", o.since)
 			}
 		}
-		n.cluster.set(web, "a", "2")
-		pass(settling)
+		n.set(web, "a", "2")
 		var updates int
 		for _, o := range n.seen.outcomes() {
 			if !o.since.IsZero() {
@@ -134,8 +133,7 @@ func TestTheLookAfterAnUpdateIsNotForgotten(t *testing.T) {
 		pass(latency)
 		n.cluster.set(web, "a", "2", "b", "3")
 		pass(latency)
-		n.cluster.set(web, "a", "2", "b", "3")
-		pass(settling)
+		n.set(web, "a", "2", "b", "3")
 		n.wantFiles(r, map[string]string{"a": "2", "b": "3"})
 		wantSame(n, "opened times, want once to write and once to look", 2, n.faults.count("open"))
 		pass(settling)
@@ -186,8 +184,7 @@ func TestAChangeOfAVolumeThatIsGone(t *testing.T) {
 		d, r := n.published()
 		n.wantUpdate(r, "2")
 		n.must(n.mounts.Unmount(r.TargetPath))
-		n.cluster.set(web, "a", "3")
-		pass(settling)
+		n.set(web, "a", "3")
 		if problem, err := d.Condition(r.VolumeID, r.TargetPath); problem == nil || err != nil {
 			n.Errorf("Condition = %v, %v, want that nothing is mounted", problem, err)
 		}

@@ -75,9 +75,8 @@ func TestADenialIsDoubtedAtFirst(t *testing.T) {
 		}
 		n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
 		n.wantTold()
-		n.wantProblem(d, r, problem)
-		n.cluster.set(web, "a", "2")
-		pass(settling)
+		n.wantProblem(r, problem)
+		n.set(web, "a", "2")
 		n.wantFiles(r, map[string]string{"a": "2", "key": "k1"})
 		n.wantTold(projected)
 		n.seen.forget()
@@ -90,11 +89,10 @@ func TestADenialIsDoubtedAtFirst(t *testing.T) {
 			d.publish(r)
 			n.cluster.fail(shared, forbidden(shared))
 		}
-		n.wantProblem(d, r, problem)
+		n.wantProblem(r, problem)
 		n.wantTold(lost[onDelete] + problem)
 
-		n.cluster.fail(shared, nil)
-		pass(settling)
+		n.fail(shared, nil)
 		n.wantFiles(r, map[string]string{"a": "2", "key": "k1"})
 		n.wantTold(lost[onDelete]+problem, `Projected: volume "config": the files are current again`)
 	})
@@ -103,18 +101,16 @@ func TestADenialIsDoubtedAtFirst(t *testing.T) {
 // TestADenialThatPassesIsNotTold: neither that it came, nor that it went.
 func TestADenialThatPassesIsNotTold(t *testing.T) {
 	eachDenial(t, func(n *node, _ access.Identity, onDelete api.OnDelete) {
-		d, r := n.publishedShared(onDelete)
+		_, r := n.publishedShared(onDelete)
 		n.cluster.doubt(shared)
 		for range 3 {
-			n.cluster.fail(shared, forbidden(shared))
-			pass(settling)
+			n.fail(shared, forbidden(shared))
 			n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
-			n.cluster.fail(shared, nil)
-			pass(settling)
+			n.fail(shared, nil)
 			n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
 		}
 		n.wantTold()
-		n.wantProblem(d, r, "")
+		n.wantProblem(r, "")
 		wantSame(n, "written times", 0, n.seen.results()[volume.ResultWritten])
 	})
 }
@@ -130,8 +126,7 @@ func TestADoubtOverARestart(t *testing.T) {
 			d = d.restart()
 			pass(2 * resyncInterval)
 			d.publish(r)
-			n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
-			n.wantProblem(d, r, deniedTo(reader, shared))
+			n.wantShown(r, map[string]string{"a": "1", "key": "k1"}, deniedTo(reader, shared))
 			n.wantTold()
 		}
 		n.cluster.believe(shared)
@@ -140,16 +135,14 @@ func TestADoubtOverARestart(t *testing.T) {
 		n.wantLastTold(lost[onDelete] + deniedTo(reader, shared))
 
 		n.cluster.doubt(shared)
-		d = d.restart()
+		d.restart()
 		pass(2 * resyncInterval)
 		n.wantFiles(r, left(onDelete, "1"))
 		n.cluster.believe(shared)
 		pass(settling)
 		n.wantFiles(r, left(onDelete, "1"))
-		n.cluster.fail(shared, nil)
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
-		n.wantProblem(d, r, "")
+		n.fail(shared, nil)
+		n.wantShown(r, map[string]string{"a": "1", "key": "k1"}, "")
 	})
 }
 
@@ -181,14 +174,13 @@ func TestWhatTheDriverMayNotReadTakesNoFiles(t *testing.T) {
 		n.cluster.fail(web, forbidden(web))
 		const problem = `configmap default/web cannot be read: configmaps "web" is forbidden: no`
 		pass(2 * resyncInterval)
-		n.wantProblem(d, r, problem)
+		n.wantProblem(r, problem)
 		n.wantTold()
 		for range 2 {
 			d = d.restart()
 			pass(2 * resyncInterval)
 			d.publish(r)
-			n.wantFiles(r, map[string]string{"a": "1"})
-			n.wantProblem(d, r, problem)
+			n.wantShown(r, map[string]string{"a": "1"}, problem)
 		}
 		n.wantNeverTold("the files of the source are removed")
 	})

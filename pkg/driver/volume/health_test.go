@@ -144,8 +144,7 @@ func TestAStuckVolumeAnswers(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
 		release := n.faults.hang("open")
-		n.cluster.set(web, "a", "2")
-		pass(settling)
+		n.set(web, "a", "2")
 		began := time.Now()
 		if !d.Published(r.VolumeID, r.TargetPath) {
 			n.Error("Published() = false, want true")
@@ -156,14 +155,13 @@ func TestAStuckVolumeAnswers(t *testing.T) {
 		if took := time.Since(began); took != 0 {
 			n.Errorf("the answers took %s, want no time", took)
 		}
-		n.wantProblem(d, r, "the volume is being worked on, and that takes long: whether its files are current is not known")
+		n.wantProblem(r, "the volume is being worked on, and that takes long: whether its files are current is not known")
 		if took := time.Since(began); took > settling {
 			n.Errorf("the condition took %s, want a moment", took)
 		}
 		release()
 		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "2"})
-		n.wantProblem(d, r, "")
+		n.wantShown(r, map[string]string{"a": "2"}, "")
 	})
 }
 

@@ -31,8 +31,7 @@ func TestASamePodAgain(t *testing.T) {
 		n.wantFiles(before, nil)
 		n.wantFiles(after, map[string]string{"key": "k2"})
 		wantSame(n, "users of sources", map[api.Ref]int{tls: 1}, n.cluster.users())
-		n.cluster.set(tls, "key", "k3")
-		pass(settling)
+		n.set(tls, "key", "k3")
 		n.wantFiles(after, map[string]string{"key": "k3"})
 	})
 }
@@ -81,8 +80,7 @@ func TestPathsAsUsersWriteThem(t *testing.T) {
 		n.cluster.set(web, "a", "1")
 		_, r := n.live(configMap("web", api.KeyItems, "["+strings.Join(items, ", ")+"]"))
 		for _, value := range []string{"1", "2"} {
-			n.cluster.set(web, "a", value)
-			pass(settling)
+			n.set(web, "a", value)
 			root, err := os.OpenRoot(r.TargetPath)
 			n.must(err)
 			for written, p := range clean {

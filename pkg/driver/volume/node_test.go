@@ -296,6 +296,22 @@ func (n *node) published(more ...string) (*driver, state.Record) {
 	return d, r
 }
 
+// set is [cluster.set], with the time that the driver needs for it. So are remove and fail.
+func (n *node) set(ref api.Ref, data ...string) {
+	n.cluster.set(ref, data...)
+	pass(settling)
+}
+
+func (n *node) remove(ref api.Ref) {
+	n.cluster.remove(ref)
+	pass(settling)
+}
+
+func (n *node) fail(ref api.Ref, err error) {
+	n.cluster.fail(ref, err)
+	pass(settling)
+}
+
 // pass lets time go by until everything that is due has been done.
 func pass(d time.Duration) {
 	<-time.After(d)

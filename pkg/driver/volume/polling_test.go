@@ -25,8 +25,7 @@ func TestAPolledSourceIsToldOnce(t *testing.T) {
 		d, r := n.live(secret(shared))
 		n.wantFiles(r, map[string]string{"key": "k1"})
 		n.wantTold(polling(shared))
-		n.cluster.set(shared, "key", "k2")
-		pass(settling)
+		n.set(shared, "key", "k2")
 		n.wantFiles(r, map[string]string{"key": "k2"})
 		n.wantTold(polling(shared), projected)
 		for range 3 {
@@ -35,9 +34,9 @@ func TestAPolledSourceIsToldOnce(t *testing.T) {
 			pass(2 * resyncInterval)
 		}
 		n.wantTold(polling(shared), projected)
-		n.wantProblem(d, r, "") // It is current, as far as anybody knows.
+		n.wantProblem(r, "") // It is current, as far as anybody knows.
 		n.seen.forget()
-		d = d.restart()
+		d.restart()
 		pass(2 * resyncInterval)
 		n.wantTold(polling(shared))
 	})
@@ -78,8 +77,7 @@ func TestASourceThatTurnsPolledIsTold(t *testing.T) {
 			pass(settling)
 			n.wantTold(polling(shared))
 		}
-		n.cluster.set(shared, "key", "k2")
-		pass(settling)
+		n.set(shared, "key", "k2")
 		n.wantFiles(r, map[string]string{"key": "k2"})
 		n.wantTold(polling(shared), projected)
 	})

@@ -33,7 +33,7 @@ func TestPublishShowsTheFilesOfItsSources(t *testing.T) {
 			n.Errorf("writing through the target = %v, want %v", err, syscall.EROFS)
 		}
 		n.wantTold()
-		n.wantProblem(d, r, "")
+		n.wantProblem(r, "")
 		_, err := d.Condition(r.VolumeID, r.TargetPath+"2")
 		if got, want := n.wantKind(err, volume.Unknown), "volume csi-config is not published on "+r.TargetPath+"2"; got != want {
 			n.Errorf("Condition() says %q, want %q", got, want)
@@ -88,8 +88,7 @@ func TestPublishGivesTheFilesToTheFSGroup(t *testing.T) {
 			}
 		}
 		check("1")
-		n.cluster.set(web, "a", "2")
-		pass(settling)
+		n.set(web, "a", "2")
 		check("2")
 		d.stop()
 		n.cluster.set(web, "a", "3")

@@ -89,10 +89,10 @@ func TestADriverThatLags(t *testing.T) {
 // promoted alone by an earlier version of the controller.
 func TestCopiesThatNeverAgree(t *testing.T) {
 	bubble(t, func(n *node) {
-		d, r := n.releasedTogether()
+		_, r := n.releasedTogether()
 		n.cluster.promoteTogether(web, together("2", 1)[web], web.Name, "2")
 		n.wantBoth(r, "1", "1")
-		n.wantProblem(d, r, "")
+		n.wantProblem(r, "")
 		pass(30 * time.Second)
 		n.wantBoth(r, "1", "1")
 		pass(time.Minute)

@@ -134,7 +134,7 @@ func TestRelease(t *testing.T) {
 func TestWithoutAStableCopy(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.edit(web, "a", "1")
-		d, r := n.live(configMap("web"))
+		_, r := n.live(configMap("web"))
 		n.wantFiles(r, map[string]string{"a": "1"})
 		n.cluster.edit(web, "a", "2")
 		n.wantValues(map[string]string{"app": "2"}, r)
@@ -143,10 +143,10 @@ func TestWithoutAStableCopy(t *testing.T) {
 		n.cluster.remove(webStable)
 		n.cluster.edit(web, "a", "3")
 		n.wantValues(map[string]string{"app": "2"}, r)
-		n.wantProblem(d, r, "configmap default/web.stable cannot be read: it was deleted; the controller creates it again")
+		n.wantProblem(r, "configmap default/web.stable cannot be read: it was deleted; the controller creates it again")
 		n.cluster.stabilize(web, release.Exposure{}, "a", "2")
 		n.wantValues(map[string]string{"app": "2"}, r)
-		n.wantProblem(d, r, "")
+		n.wantProblem(r, "")
 	})
 }
 
@@ -192,7 +192,7 @@ func TestACopyThatCannotBeRead(t *testing.T) {
 			n.cluster.edit(web, "a", "2")
 			tc.spoil(n.cluster)
 			n.wantValues(map[string]string{"replica-0": "1", "replica-1": "1"}, first, second)
-			n.wantProblem(d, first, tc.problem)
+			n.wantProblem(first, tc.problem)
 			d = d.restart()
 			n.wantValues(map[string]string{"replica-0": "1", "replica-1": "1"}, first, second)
 			late := n.replica("late", configMap("web"))
@@ -205,7 +205,7 @@ func TestACopyThatCannotBeRead(t *testing.T) {
 			pass(settling)
 			d.publish(late)
 			n.wantValues(map[string]string{"replica-0": "1", "replica-1": "1", "late": "1"}, first, second, late)
-			n.wantProblem(d, first, "")
+			n.wantProblem(first, "")
 		})
 	}
 }

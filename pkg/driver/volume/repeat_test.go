@@ -99,8 +99,7 @@ func TestRequestThatIsNoRepeatIsRefused(t *testing.T) {
 			if again.TargetPath != r.TargetPath {
 				n.wantFiles(again, nil)
 			}
-			n.cluster.set(web, "a", "2")
-			pass(settling)
+			n.set(web, "a", "2")
 			n.wantFiles(r, map[string]string{"a": "2"}) // It lives on.
 		})
 	}
@@ -111,8 +110,7 @@ func TestVolumeThatSomebodyUnmountedIsMadeAnew(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
 		n.must(n.mounts.Unmount(r.TargetPath))
-		n.cluster.set(web, "a", "2")
-		pass(settling)
+		n.set(web, "a", "2")
 		d.publish(r)
 		n.wantFiles(r, map[string]string{"a": "2"})
 		wantSame(n, "users of sources", map[api.Ref]int{web: 1}, n.cluster.users())

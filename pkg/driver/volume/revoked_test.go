@@ -16,11 +16,10 @@ func TestLostAccessIsToldBesideOtherTrouble(t *testing.T) {
 		n.secrets = access.ByPod
 		n.cluster.set(web, "a", "1")
 		n.cluster.set(tls, "key", "k")
-		d, r := n.live(map[string]string{api.KeySources: "[{configMap: {name: web}}, {secret: {name: tls}}]"})
+		_, r := n.live(map[string]string{api.KeySources: "[{configMap: {name: web}}, {secret: {name: tls}}]"})
 		n.cluster.fail(web, apierrors.NewServiceUnavailable("out to lunch"))
-		n.cluster.fail(tls, forbidden(tls))
-		pass(settling)
-		n.wantProblem(d, r, deniedTo(access.Of(app), tls))
+		n.fail(tls, forbidden(tls))
+		n.wantProblem(r, deniedTo(access.Of(app), tls))
 		n.wantFiles(r, map[string]string{"a": "1", "key": "k"})
 	})
 }
@@ -37,20 +36,18 @@ func TestLostAccessIsToldAlthoughAKeyIsMissing(t *testing.T) {
 			api.KeyOnDelete: string(api.OnDeleteRemove),
 		})
 		n.seen.forget()
-		n.cluster.set(web, "b", "1")
-		pass(settling)
+		n.set(web, "b", "1")
 		const missing = "configmap references non-existent config key: a"
 		denied := deniedTo(access.Of(app), tls)
-		n.cluster.fail(tls, forbidden(tls))
-		pass(settling)
+		n.fail(tls, forbidden(tls))
 		n.wantFiles(r, map[string]string{"a": "1", "key": "k"})
 		both := "[" + denied + ", " + missing + "]"
-		n.wantProblem(d, r, both)
+		n.wantProblem(r, both)
 		if s := d.Summary(); s.NotCurrent[volume.Denied] != 1 {
 			n.Errorf("Summary() = %+v, want one that is denied", s)
 		}
 		n.wantUpdate(r, "2")
-		n.wantProblem(d, r, denied)
+		n.wantProblem(r, denied)
 		n.wantTold(
 			`SourceMissing: volume "config": the files stay as they are: `+missing,
 			lost[api.OnDeleteKeep]+both,

@@ -86,8 +86,7 @@ func TestARestartTakesTheRoomOfWhatIsThere(t *testing.T) {
 		if got := room.Used(); got < 500_000 {
 			n.Errorf("Used() = %d, want what is there", got)
 		}
-		n.wantFiles(r, map[string]string{"a": text})
-		n.wantProblem(d, r, "")
+		n.wantShown(r, map[string]string{"a": text}, "")
 		n.cluster.set(web, "a", "less") // Which needs room, too, for a moment.
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": text})
@@ -216,8 +215,7 @@ func TestFilesThatMustGoDoNotWaitForRoom(t *testing.T) {
 			n.seen.forget()
 			others := room.Part(func(int64) {}).Account()
 			others.Force(room.Limit() - room.Used())
-			n.cluster.fail(tls, forbidden(tls))
-			pass(settling)
+			n.fail(tls, forbidden(tls))
 			n.wantFiles(r, map[string]string{"a": strings.Repeat("x", 100_000)})
 			n.wantTold(lost[api.OnDeleteRemove] + deniedTo(access.Of(app), tls))
 		})

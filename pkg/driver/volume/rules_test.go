@@ -36,18 +36,14 @@ func TestOnlyAbsenceIsForgiven(t *testing.T) {
 			problem := "configmap default/web cannot be read: " + trouble.Error()
 			n.cluster.fail(web, trouble)
 			pass(2 * resyncInterval)
-			n.wantFiles(r, files)
-			n.wantProblem(d, r, problem)
+			n.wantShown(r, files, problem)
 			d = d.restart()
 			d.publish(r)
 			pass(2 * resyncInterval)
-			n.wantFiles(r, files)
-			n.wantProblem(d, r, problem)
+			n.wantShown(r, files, problem)
 			n.cluster.fail(web, nil)
-			n.cluster.remove(web)
-			pass(settling)
-			n.wantFiles(r, map[string]string{})
-			n.wantProblem(d, r, "")
+			n.remove(web)
+			n.wantShown(r, map[string]string{}, "")
 		})
 	}
 }
@@ -122,25 +118,17 @@ func TestOneBadSourceFreezesTheVolume(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1")
 		n.cluster.set(tls, "key", "k1")
-		d, r := n.live(map[string]string{api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}]`})
+		_, r := n.live(map[string]string{api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}]`})
 		old := map[string]string{"a": "1", "key": "k1"}
-		n.cluster.remove(tls)
-		pass(settling)
-		n.cluster.set(web, "a", "2")
-		pass(settling)
+		n.remove(tls)
+		n.set(web, "a", "2")
+		n.wantShown(r, old, `secret "tls" not found`)
+		n.remove(web)
+		n.wantShown(r, old, `[configmap "web" not found, secret "tls" not found]`)
+		n.set(web, "a", "3")
 		n.wantFiles(r, old)
-		n.wantProblem(d, r, `secret "tls" not found`)
-		n.cluster.remove(web)
-		pass(settling)
-		n.wantFiles(r, old)
-		n.wantProblem(d, r, `[configmap "web" not found, secret "tls" not found]`)
-		n.cluster.set(web, "a", "3")
-		pass(settling)
-		n.wantFiles(r, old)
-		n.cluster.set(tls, "key", "k2")
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "3", "key": "k2"})
-		n.wantProblem(d, r, "")
+		n.set(tls, "key", "k2")
+		n.wantShown(r, map[string]string{"a": "3", "key": "k2"}, "")
 	})
 }
 
@@ -151,7 +139,7 @@ func TestAFileBecomesADirectoryAndBack(t *testing.T) {
 	for _, policy := range []api.UpdatePolicy{api.UpdateAtomic, api.UpdateReplace, api.UpdateInPlace} {
 		bubbleCase(t, string(policy), func(n *node) {
 			n.cluster.set(web, "foo", "file")
-			d, r := n.live(map[string]string{
+			_, r := n.live(map[string]string{
 				api.KeySources: `[{configMap: {name: web, optional: true}}, ` +
 					`{secret: {name: tls, optional: true, items: [{key: key, path: foo/bar}]}}]`,
 				api.KeyUpdatePolicy: string(policy),
@@ -161,19 +149,13 @@ func TestAFileBecomesADirectoryAndBack(t *testing.T) {
 			for range 2 {
 				n.cluster.set(tls, "key", "k1") // Both cannot be.
 				pass(settling)
-				n.wantFiles(r, file)
-				n.wantProblem(d, r, `path "foo" cannot be a file and, for "foo/bar", a directory`)
-				n.cluster.remove(web)
-				pass(settling)
+				n.wantShown(r, file, `path "foo" cannot be a file and, for "foo/bar", a directory`)
+				n.remove(web)
+				n.wantShown(r, dir, "")
+				n.set(web, "foo", "file")
 				n.wantFiles(r, dir)
-				n.wantProblem(d, r, "")
-				n.cluster.set(web, "foo", "file")
-				pass(settling)
-				n.wantFiles(r, dir)
-				n.cluster.remove(tls)
-				pass(settling)
-				n.wantFiles(r, file)
-				n.wantProblem(d, r, "")
+				n.remove(tls)
+				n.wantShown(r, file, "")
 			}
 		})
 	}
@@ -193,27 +175,21 @@ func TestOptionalItemsTakeTurns(t *testing.T) {
 			d := n.start()
 			r := n.request("config", attributes)
 			d.wantRefused(r, volume.Invalid, conflict)
-			n.cluster.set(web, "a", "file")
-			pass(settling)
+			n.set(web, "a", "file")
 			d.publish(r)
 			n.wantFiles(r, file)
 			for range 2 {
-				n.cluster.set(web, "b", "below")
-				pass(settling)
+				n.set(web, "b", "below")
 				n.wantFiles(r, dir)
 				n.seen.forget()
-				n.cluster.set(web, "a", "file", "b", "other")
-				pass(settling)
-				n.wantFiles(r, dir)
-				n.wantProblem(d, r, conflict)
+				n.set(web, "a", "file", "b", "other")
+				n.wantShown(r, dir, conflict)
 				n.wantTold(`ProjectionFailed: volume "config": the files stay as they are: ` + conflict)
 				d = d.restart()
 				n.wantFiles(r, dir)
 				n.seen.forget()
-				n.cluster.set(web, "a", "file")
-				pass(settling)
-				n.wantFiles(r, file)
-				n.wantProblem(d, r, "")
+				n.set(web, "a", "file")
+				n.wantShown(r, file, "")
 				n.wantTold(`Projected: volume "config": the files are current again`)
 			}
 		})
@@ -269,13 +245,13 @@ func TestEachSourceMayBringAMegabyte(t *testing.T) {
 			n.cluster.set(extra, "c", strings.Repeat(b, mebibyte))
 		}
 		set("1")
-		d, r := n.live(map[string]string{
+		_, r := n.live(map[string]string{
 			api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}, {configMap: {name: extra}}]`,
 		}, onKernel)
 		for _, b := range []string{"1", "2", "3"} {
 			set(b)
 			pass(settling)
-			n.wantProblem(d, r, "")
+			n.wantProblem(r, "")
 			n.wantNames(r, b)
 		}
 		sizes := map[string]int{}

@@ -61,12 +61,10 @@ func TestSharingVolumesWhoseRecordsAreLost(t *testing.T) {
 				n.faults.on("find", nil)
 				pass(settling)
 				wantSame(n, "users of sources", map[api.Ref]int{web: 1}, n.cluster.users())
-				n.cluster.set(web, "a", "2")
-				pass(settling)
+				n.set(web, "a", "2")
 				wantSame(n, "syncs that wrote", 1, n.seen.results()[volume.ResultWritten])
 				for _, r := range all {
-					n.wantFiles(r, map[string]string{"a": "2"})
-					n.wantProblem(d, r, "")
+					n.wantShown(r, map[string]string{"a": "2"}, "")
 				}
 				n.wantRecords(all...)
 			})
@@ -104,18 +102,16 @@ func TestAVolumeThatMayShareWaitsForTheNode(t *testing.T) {
 		n.faults.set("find", syscall.EMFILE)
 		n.seen.forget()
 		d = n.start()
-		n.cluster.set(web, "a", "2")
-		pass(settling)
+		n.set(web, "a", "2")
 		wantSame(n, "syncs meanwhile", 0, len(n.seen.outcomes()))
 		for _, r := range all {
-			n.wantProblem(d, r, "look for volume at "+r.TargetPath+": too many open files")
+			n.wantProblem(r, "look for volume at "+r.TargetPath+": too many open files")
 		}
 		n.faults.set("find", nil)
 		pass(time.Minute)
 		wantSame(n, "syncs that wrote", 1, n.seen.results()[volume.ResultWritten])
 		for _, r := range all {
-			n.wantFiles(r, map[string]string{"a": "2"})
-			n.wantProblem(d, r, "")
+			n.wantShown(r, map[string]string{"a": "2"}, "")
 			d.unpublish(r)
 		}
 	})
@@ -135,8 +131,7 @@ func TestAnotherVolumeHangs(t *testing.T) {
 		d = n.start()
 		pass(settling)
 		release := n.faults.hang("open")
-		n.cluster.set(web, "a", "2")
-		pass(settling)
+		n.set(web, "a", "2")
 		defer time.AfterFunc(time.Minute, release).Stop()
 		began := time.Now()
 		d.republish(r)

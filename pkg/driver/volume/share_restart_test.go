@@ -27,11 +27,9 @@ func TestARestartFindsWhoShares(t *testing.T) {
 				d = n.start()
 				pass(settling)
 				n.seen.forget()
-				n.cluster.set(web, "a", "2")
-				pass(settling)
+				n.set(web, "a", "2")
 				for _, r := range all {
-					n.wantFiles(r, map[string]string{"a": "2"})
-					n.wantProblem(d, r, "")
+					n.wantShown(r, map[string]string{"a": "2"}, "")
 				}
 				wantSame(n, "syncs that wrote", 1, n.seen.results()[volume.ResultWritten])
 				newcomer := n.replica("newcomer", configMap("web"))
@@ -59,8 +57,7 @@ func TestVolumesOfAnOlderDriverStayAlone(t *testing.T) {
 		pass(settling)
 		newcomer := n.replica("newcomer", configMap("web"))
 		d.publish(newcomer)
-		n.cluster.set(web, "a", "2")
-		pass(settling)
+		n.set(web, "a", "2")
 		for _, r := range append(all, newcomer) {
 			n.wantFiles(r, map[string]string{"a": "2"})
 		}
@@ -88,16 +85,14 @@ func TestOtherReadersAfterARestart(t *testing.T) {
 		n.wantShared(first, second)
 		d.stop()
 		n.maps = access.ByPod
-		d = n.start()
+		n.start()
 		pass(settling)
 		wantSame(n, "users of sources", map[api.Ref]int{web: 2}, n.cluster.users())
-		n.cluster.set(web, "a", "2")
-		pass(settling)
+		n.set(web, "a", "2")
 		n.wantFiles(first, map[string]string{"a": "2"})
 		n.wantFiles(second, map[string]string{"a": "2"})
 		n.cluster.failFor(access.Of(second.Pod), web, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, web.Name, errors.New("no")))
-		n.cluster.set(web, "a", "3")
-		pass(settling)
+		n.set(web, "a", "3")
 		n.wantFiles(first, map[string]string{"a": "2"})
 		n.wantFiles(second, map[string]string{"a": "2"})
 	})
@@ -114,8 +109,7 @@ func TestARecordOfOtherFilesIsFrozen(t *testing.T) {
 		all[1].Attributes = configMap("web", api.KeyDefaultMode, "0600")
 		n.must(n.records.Store.Put(all[1]))
 		d = n.start()
-		n.cluster.set(web, "a", "2")
-		pass(settling)
+		n.set(web, "a", "2")
 		frozen := 0
 		for _, r := range all {
 			if problem, err := d.Condition(r.VolumeID, r.TargetPath); err == nil && problem != nil {

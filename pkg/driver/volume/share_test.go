@@ -96,11 +96,9 @@ func TestEqualVolumesAreOneFileSystem(t *testing.T) {
 				wantSame(n, "users of sources", map[api.Ref]int{web: 1}, n.cluster.users())
 				n.seen.forget()
 
-				n.cluster.set(web, "a", "2")
-				pass(settling)
+				n.set(web, "a", "2")
 				for _, r := range all {
-					n.wantFiles(r, map[string]string{"a": "2"})
-					n.wantProblem(d, r, "")
+					n.wantShown(r, map[string]string{"a": "2"}, "")
 				}
 				wantSame(n, "syncs that wrote", 1, n.seen.results()[volume.ResultWritten])
 				pods := map[string]int{}
@@ -111,8 +109,7 @@ func TestEqualVolumesAreOneFileSystem(t *testing.T) {
 				wantSame(n, "Status()", 3, len(d.Status(func(api.Pod) bool { return true })))
 
 				d.unpublish(all[0]) // The others live on without the one that was first.
-				n.cluster.set(web, "a", "3")
-				pass(settling)
+				n.set(web, "a", "3")
 				n.wantFiles(all[1], map[string]string{"a": "3"})
 				d.unpublish(all[1])
 				d.publish(all[0])
@@ -259,8 +256,7 @@ func TestANewcomerGetsTheContentOfNow(t *testing.T) {
 		bubbleShared(t, func(n *node) {
 			d, old := n.published()
 			n.faults.set("open", syscall.EIO)
-			n.cluster.set(web, "a", "2")
-			pass(settling)
+			n.set(web, "a", "2")
 			newcomer := n.replica("newcomer", configMap("web"))
 			d.publish(newcomer)
 			n.wantFiles(newcomer, map[string]string{"a": "2"})
@@ -291,8 +287,7 @@ func TestANewcomerGetsTheContentOfNow(t *testing.T) {
 		bubbleShared(t, func(n *node) {
 			d, old := n.published()
 			release := n.faults.hang("open")
-			n.cluster.set(web, "a", "2")
-			pass(settling)
+			n.set(web, "a", "2")
 			newcomer := n.replica("newcomer", configMap("web"))
 			d.publish(newcomer)
 			n.wantFiles(newcomer, map[string]string{"a": "2"})
@@ -320,19 +315,19 @@ func TestDamageIsMendedOnceForAll(t *testing.T) {
 
 		n.must(n.mounts.FS.Unmount(all[0].TargetPath))
 		pass(2 * resyncInterval)
-		n.wantProblem(d, all[0], "open volume at "+all[0].TargetPath+": no volume is mounted")
-		n.wantProblem(d, all[1], "")
+		n.wantProblem(all[0], "open volume at "+all[0].TargetPath+": no volume is mounted")
+		n.wantProblem(all[1], "")
 		view, err := n.mounts.FS.Create(volumefs.Limits{Bytes: 1 << 16, Inodes: 8})
 		n.must(err)
 		n.must(view.Publish(all[0].TargetPath))
 		n.must(view.Close())
 		pass(2 * resyncInterval)
-		n.wantProblem(d, all[0], all[0].TargetPath+" has the files of another volume")
+		n.wantProblem(all[0], all[0].TargetPath+" has the files of another volume")
 		n.must(n.mounts.FS.Unmount(all[0].TargetPath))
 		d.publish(all[0]) // The kubelet's repeat mends it.
 		pass(settling)
 		n.wantShared(all...)
-		n.wantProblem(d, all[0], "")
+		n.wantProblem(all[0], "")
 	})
 }
 

@@ -55,8 +55,7 @@ func TestStatusTellsOfAVolume(t *testing.T) {
 		if first.ProjectedAt.IsZero() || first.CheckedAt.IsZero() || first.Sources[0].ChangedAt.IsZero() || len(first.Digest) != 32 {
 			n.Errorf("a time or the digest is missing: %+v", first)
 		}
-		n.cluster.set(web, "a", "22")
-		pass(settling)
+		n.set(web, "a", "22")
 		second := d.only()
 		want.Bytes, want.Sources[0].Known, want.Sources[0].Projected = 2, n.version(web), n.version(web)
 		wantSame(n, "after a change", want, second, times, cmpopts.IgnoreFields(statusz.Volume{}, "Digest"))
@@ -114,8 +113,7 @@ func TestStatusTellsOfTrouble(t *testing.T) {
 		if summary := d.Summary(); summary.NotCurrent[volume.Missing] != 1 || summary.Staleness != 0 {
 			n.Errorf("Summary() = %+v, want one that misses something, and is in no other number", summary)
 		}
-		n.cluster.set(web, "a", "2")
-		pass(settling)
+		n.set(web, "a", "2")
 		if got := d.only(); got.Problem != nil {
 			n.Errorf("problem = %v, want none", got.Problem)
 		}

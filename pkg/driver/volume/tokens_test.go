@@ -97,7 +97,7 @@ func TestATokenThatNothingReadsWithAnyMoreIsNotHeld(t *testing.T) {
 		want("after a repeat for a volume of an earlier run")
 		d.stop()
 		n.must(n.records.Store.Delete(r.VolumeID))
-		d = n.start()
+		n.start()
 		publish()
 		want("after a repeat for a volume that nothing is known of")
 		wantSame(n, "tokens that were held:, want no more than that of the publish and this test's own", 2, n.tokens.kept(r.VolumeID))

@@ -57,8 +57,7 @@ func TestTroubleLeavesTheFiles(t *testing.T) {
 			tt.begin(n)
 			pass(time.Hour)
 			d.publish(r)
-			n.wantFiles(r, map[string]string{"a": "1"})
-			n.wantProblem(d, r, problem)
+			n.wantShown(r, map[string]string{"a": "1"}, problem)
 			var want []string
 			if tt.reason != "" {
 				want = append(want, fmt.Sprintf("%s: volume %q: the files stay as they are: %s", tt.reason, "config", problem))
@@ -68,10 +67,8 @@ func TestTroubleLeavesTheFiles(t *testing.T) {
 			n.cluster.set(web, "a", "3")
 			synctest.Wait() // Else the sync may write what was there before, and then this change.
 			n.faults.set("open", nil)
-			n.cluster.fail(web, nil)
-			pass(settling)
-			n.wantFiles(r, map[string]string{"a": "3"})
-			n.wantProblem(d, r, "")
+			n.fail(web, nil)
+			n.wantShown(r, map[string]string{"a": "3"}, "")
 			want = []string{`Projected: volume "config": the files are current again`}
 			if tt.reason == "" {
 				want = []string{`Projected: volume "config": a change of the sources is in the files`}
@@ -109,8 +106,7 @@ func TestWhatChangesByItselfIsNoNews(t *testing.T) {
 		d, r := n.published()
 		lose := func() {
 			for port := range 5 {
-				n.cluster.fail(web, fmt.Errorf("read tcp 10.0.0.7:%d->10.0.0.1:443: connection reset by peer", 40000+port))
-				pass(settling)
+				n.fail(web, fmt.Errorf("read tcp 10.0.0.7:%d->10.0.0.1:443: connection reset by peer", 40000+port))
 			}
 		}
 		d.stop()
@@ -120,7 +116,7 @@ func TestWhatChangesByItselfIsNoNews(t *testing.T) {
 		lose()
 		const text = "configmap default/web cannot be read: "
 		n.wantTold(`ProjectionFailed: volume "config": the files stay as they are: ` + text + "connection refused")
-		n.wantProblem(d, r, text+"read tcp 10.0.0.7:40004->10.0.0.1:443: connection reset by peer")
+		n.wantProblem(r, text+"read tcp 10.0.0.7:40004->10.0.0.1:443: connection reset by peer")
 
 		d.unpublish(r)
 		n.seen.forget()
@@ -185,15 +181,14 @@ func TestTroubleOfTheClusterIsNotTriedAgain(t *testing.T) {
 func TestFailingWriteLeavesTheFiles(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
-		n.cluster.set(web, "a", "2", strings.Repeat("n", 256), "")
-		pass(settling)
+		n.set(web, "a", "2", strings.Repeat("n", 256), "")
 		n.wantFiles(r, map[string]string{"a": "1"})
 		problem, err := d.Condition(r.VolumeID, "")
 		if !errors.Is(problem, syscall.ENAMETOOLONG) || err != nil {
 			n.Errorf("Condition() = %v, %v, want %v, nil", problem, err, syscall.ENAMETOOLONG)
 		}
 		n.wantUpdate(r, "1")
-		n.wantProblem(d, r, "")
+		n.wantProblem(r, "")
 	})
 }
 
@@ -205,15 +200,12 @@ func TestSecretsStayInTheFiles(t *testing.T) {
 		d, r := n.live(map[string]string{api.KeySecret: "tls", api.KeyItems: "[{key: key, path: a}]"})
 		n.wantFiles(r, map[string]string{"a": bytes})
 		n.faults.set("open", syscall.ENOSPC)
-		n.cluster.set(tls, "key", bytes+"2")
-		pass(settling)
-		n.cluster.fail(tls, apierrors.NewUnauthorized("token expired"))
-		pass(settling)
+		n.set(tls, "key", bytes+"2")
+		n.fail(tls, apierrors.NewUnauthorized("token expired"))
 		d = d.restart()
 		n.faults.set("open", nil)
 		n.cluster.fail(tls, nil)
-		n.cluster.set(tls, "other", bytes)
-		pass(settling)
+		n.set(tls, "other", bytes)
 		problem, err := d.Condition(r.VolumeID, "")
 		records, listErr := n.records.all()
 		if len(records) != 1 || listErr != nil {

@@ -18,14 +18,11 @@ func TestUpdateReachesTheFiles(t *testing.T) {
 		pass(time.Minute)
 		n.seen.forget()
 		changed := time.Now()
-		n.cluster.set(web, "a", "2", "b", "new")
-		pass(settling)
+		n.set(web, "a", "2", "b", "new")
 		n.wantFiles(r, map[string]string{"a": "2", "b": "new"})
-		n.cluster.set(web, "b", "new")
-		pass(settling)
+		n.set(web, "b", "new")
 		n.wantFiles(r, map[string]string{"b": "new"})
-		n.cluster.set(web)
-		pass(settling)
+		n.set(web)
 		n.wantFiles(r, map[string]string{})
 
 		written := func(after time.Duration) outcome {
@@ -107,8 +104,7 @@ func TestManyChangesAreFewWrites(t *testing.T) {
 				n.cluster.set(web, "a", strconv.Itoa(100+i))
 			}
 		})
-		n.cluster.set(web, "a", "2")
-		pass(settling)
+		n.set(web, "a", "2")
 		n.wantFiles(r, map[string]string{"a": "199"})
 		wantSame(n, "the volume was opened times", 2, n.faults.count("open"))
 	})
@@ -124,8 +120,7 @@ func TestChangesBeforeTheWorkersRunAreOneWrite(t *testing.T) {
 		n.seen.forget()
 		began := time.Now()
 		for i := range 10 {
-			n.cluster.set(web, "a", strconv.Itoa(10+i))
-			pass(settling)
+			n.set(web, "a", strconv.Itoa(10+i))
 		}
 		next.run()
 		synctest.Wait()
@@ -142,19 +137,16 @@ func TestRemoveSparesTheOtherSources(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1")
 		n.cluster.set(tls, "key", "k1")
-		d, r := n.live(map[string]string{
+		_, r := n.live(map[string]string{
 			api.KeySources:  `[{configMap: {name: web}}, {secret: {name: tls}}, {secret: {name: tls, items: [{key: key, path: b}]}}]`,
 			api.KeyOnDelete: string(api.OnDeleteRemove),
 		})
 		n.wantFiles(r, map[string]string{"a": "1", "key": "k1", "b": "k1"})
-		n.cluster.remove(tls)
-		pass(settling)
+		n.remove(tls)
 		n.wantFiles(r, map[string]string{"a": "1"})
 		// A key that a source lacks is not a deleted source.
-		n.cluster.set(tls, "other", "k2")
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "1"})
-		n.wantProblem(d, r, "references non-existent secret key: key")
+		n.set(tls, "other", "k2")
+		n.wantShown(r, map[string]string{"a": "1"}, "references non-existent secret key: key")
 	})
 }
 
