@@ -26,6 +26,14 @@ func secret(ref api.Ref, more ...string) map[string]string {
 	return attributes
 }
 
+// sources is the attributes of a volume of several sources.
+func sources(list string, more ...string) map[string]string {
+	attributes := configMap("", more...)
+	delete(attributes, api.KeyConfigMap)
+	attributes[api.KeySources] = "[" + list + "]"
+	return attributes
+}
+
 // TestWhoReadsASource: a source of another namespace is read by, or on behalf of, the pod's service account, also after a
 // restart of the driver.
 func TestWhoReadsASource(t *testing.T) {
@@ -52,70 +60,6 @@ func TestWhoReadsASource(t *testing.T) {
 				wantSame(n, "watched", want, n.cluster.keys())
 				d = d.restart()
 			}
-		})
-	}
-}
-
-// TestADenialDecidesWhatKindOfTroubleItIs, whichever source comes first: it is the one that somebody has to act upon.
-func TestADenialDecidesWhatKindOfTroubleItIs(t *testing.T) {
-	t.Parallel()
-	denied, away := forbidden(tls), errors.New("connection refused")
-	const deniedText = `secret default/tls cannot be read: secrets "tls" is forbidden: no`
-	const awayText = "configmap default/web cannot be read: connection refused"
-	const webFirst = "[{configMap: {name: web}}, {secret: {name: tls}}]"
-	const tlsFirst = "[{secret: {name: tls}}, {configMap: {name: web}}]"
-	tests := map[string]struct {
-		sources  string
-		web, tls error
-		kind     volume.Kind
-		text     string
-	}{
-		"the denied one last":  {webFirst, away, denied, volume.Denied, "[" + awayText + ", " + deniedText + "]"},
-		"the denied one first": {tlsFirst, away, denied, volume.Denied, "[" + deniedText + ", " + awayText + "]"},
-		"none is denied": {
-			webFirst, away, apierrors.NewServiceUnavailable("out to lunch"), volume.NotReady,
-			"[" + awayText + ", secret default/tls cannot be read: out to lunch]",
-		},
-		"one is denied, and the other one is there": {webFirst, nil, denied, volume.Denied, deniedText},
-	}
-	for name, tt := range tests {
-		bubbleCase(t, name, func(n *node) {
-			n.cluster.set(web, "a", "1")
-			n.cluster.fail(web, tt.web)
-			n.cluster.fail(tls, tt.tls)
-			d := n.start()
-			r := n.request("config", map[string]string{api.KeySources: tt.sources})
-			d.wantRefused(r, tt.kind, tt.text)
-		})
-	}
-}
-
-// TestADenialSaysWhatToGrant: at a publish and when the access is lost, to the caller and on the pod.
-func TestADenialSaysWhatToGrant(t *testing.T) {
-	t.Parallel()
-	tests := map[access.Reader]access.Identity{access.ByPod: access.Of(app), access.ByDriver: access.OnBehalf(app)}
-	for secrets, reader := range tests {
-		bubbleCase(t, string(secrets), func(n *node) {
-			n.secrets = secrets
-			n.cluster.fail(shared, forbidden(shared))
-			d := n.start()
-			r := n.request("config", secret(shared))
-			want := `secret certs/tls cannot be read: secrets "tls" is forbidden: no; to allow it, apply:` + "\n" +
-				access.Grant(reader, shared)
-			got := n.wantKind(d.Publish(n.ctx, r, access.Token{}), volume.Denied)
-			wantSame(n, "Publish() says", want, got)
-			n.wantTold(`WaitingForSource: volume "config": waiting for a source: ` + want)
-			n.wantNothing(d)
-
-			n.cluster.fail(shared, nil)
-			n.cluster.set(shared, "key", "k1")
-			d.publish(r)
-			n.seen.forget()
-			n.cluster.fail(shared, forbidden(shared))
-			pass(4 * resyncInterval)
-			d.publish(r)
-			n.wantShown(r, map[string]string{"key": "k1"}, want)
-			n.wantTold(`AccessLost: volume "config": the files stay as they are: ` + want)
 		})
 	}
 }

@@ -4,13 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
@@ -75,18 +73,6 @@ func TestFilesOfAllKeysInEachLayout(t *testing.T) {
 	}
 }
 
-// TestPublishRefusesWhatIsUnfit at once: to wait for another content would help nobody to see what is wrong.
-func TestPublishRefusesWhatIsUnfit(t *testing.T) {
-	bubble(t, func(n *node) {
-		n.cluster.set(web, "log.level", "hunter2")
-		d := n.start()
-		err := d.Publish(n.ctx, n.request("config", asFile("a", api.FormatDotenv)), access.Token{})
-		if text := n.wantKind(err, volume.Invalid); !strings.Contains(text, "log.level") || strings.Contains(text, "hunter2") {
-			n.Errorf("Publish = %q, want the key and not its value", text)
-		}
-	})
-}
-
 // TestRenderedBytesTakeRoom while they are in memory beside the files, and only then.
 func TestRenderedBytesTakeRoom(t *testing.T) {
 	const size = 500_000
@@ -113,36 +99,6 @@ func TestRenderedBytesTakeRoom(t *testing.T) {
 		d.wantRefused(r, volume.Exhausted)
 		wantSame(n, "Used() after a refusal", 0, room.Used())
 	})
-}
-
-// TestAnUpdateWaitsForRoomToRender keeps the files, and is made when there is room.
-func TestAnUpdateWaitsForRoomToRender(t *testing.T) {
-	t.Parallel()
-	large := strings.Repeat("x", 300_000)
-	for name, free := range map[string]int64{"none to render": 100_000, "none for the file beside what was rendered": 450_000} {
-		bubbleCase(t, name, func(n *node) {
-			n.cluster.set(web, "a", "1")
-			room, option := limited(2 << 20)
-			_, r := n.live(asFile("a", api.FormatJSON), option)
-			others := room.Part(func(int64) {}).Account()
-			others.Force(room.Limit() - room.Used() - free)
-			n.cluster.set(web, "a", "2") // Small ones need not ask.
-			pass(settling)
-			n.wantFiles(r, map[string]string{"a": "{\n  \"a\": \"2\"\n}\n"})
-			n.seen.forget()
-			n.cluster.set(web, "a", large)
-			pass(10 * settling)
-			n.wantFiles(r, map[string]string{"a": "{\n  \"a\": \"2\"\n}\n"})
-			n.wantToldOnce("NoRoom: ")
-			others.Close()
-			synctest.Wait()
-			n.wantFiles(r, map[string]string{"a": "{\n  \"a\": \"" + large + "\"\n}\n"})
-			pass(settling)
-			if got := room.Used(); got > 400_000 {
-				n.Errorf("Used() = %d, want what the file takes", got)
-			}
-		})
-	}
 }
 
 // TestVolumeHasRoomForWhatIsRendered, old and new together, up to the most there may be. More is refused, and the files stay.

@@ -50,15 +50,6 @@ func (n *node) damage(r state.Record, damage func(*os.Root) error) {
 	n.must(errors.Join(root.Close(), view.Close()))
 }
 
-func TestALostRecordComesBackWithARepeat(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.published()
-		n.must(n.records.Store.Delete(r.VolumeID))
-		d.publish(r)
-		n.wantRecords(r)
-	})
-}
-
 // TestTheTimeoutIsForWhatIsMissing: it begins with the API server's answer. That has a limit of its own, which is over before
 // a kubelet gives up, and only counts if the caller is that patient: fault 24.
 func TestTheTimeoutIsForWhatIsMissing(t *testing.T) {
@@ -68,7 +59,7 @@ func TestTheTimeoutIsForWhatIsMissing(t *testing.T) {
 		"less patience": {publishTimeout + time.Second, publishTimeout + time.Second},
 	} {
 		bubbleCase(t, name, func(n *node) {
-			n.cluster.silent[web] = true
+			n.cluster.errs[web] = errSilent
 			d := n.start()
 			ctx, cancel := context.WithTimeout(n.ctx, tt.patience)
 			defer cancel()
@@ -174,25 +165,5 @@ func TestAPublishOutlivesANewcomer(t *testing.T) {
 		n.wantFiles(r, map[string]string{"a": "1"})
 		n.wantRecords(r)
 		n.faults.on("put", nil)
-	})
-}
-
-// TestAChangeOfAVolumeThatIsGone: somebody has unmounted it. A change goes where nobody sees it, without a look, and the look
-// that follows tells.
-func TestAChangeOfAVolumeThatIsGone(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.published()
-		n.wantUpdate(r, "2")
-		n.must(n.mounts.Unmount(r.TargetPath))
-		n.set(web, "a", "3")
-		if problem, err := d.Condition(r.VolumeID, r.TargetPath); problem == nil || err != nil {
-			n.Errorf("Condition = %v, %v, want that nothing is mounted", problem, err)
-		}
-		d.publish(r)
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "3"})
-		if problem, err := d.Condition(r.VolumeID, r.TargetPath); problem != nil || err != nil {
-			n.Errorf("Condition after a repeat = %v, %v, want that all is well", problem, err)
-		}
 	})
 }

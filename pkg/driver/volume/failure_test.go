@@ -14,24 +14,32 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
-// TestFailingFirstPublishLeavesNothing breaks each side effect of a publish in turn. The kubelet's next try succeeds.
-// This is trap 4. This is fault 15.
+// TestFailingFirstPublishLeavesNothing breaks each side effect of a publish in turn, and has a name that no file system takes.
+// The kubelet's next try succeeds. This is trap 4. This is fault 15.
 func TestFailingFirstPublishLeavesNothing(t *testing.T) {
 	t.Parallel()
-	for _, op := range []string{"mounted", "put", "create", "publish"} {
+	const write = "write"
+	for _, op := range []string{"mounted", "put", "create", write, "publish"} {
 		bubbleCase(t, op, func(n *node) {
 			d, r := n.ready()
-			n.faults.set(op, syscall.ENOSPC)
+			cause := syscall.ENOSPC
+			if op == write {
+				cause = syscall.ENAMETOOLONG
+				n.cluster.set(web, "a", "1", strings.Repeat("n", 256), "")
+			} else {
+				n.faults.set(op, cause)
+			}
 			for range 2 {
-				err := d.Publish(n.ctx, r, access.Token{})
+				err := d.Publish(n.ctx, r, noToken)
 				n.wantKind(err, volume.IO)
-				if !errors.Is(err, syscall.ENOSPC) {
-					n.Errorf("Publish() = %v, want it to wrap %v", err, syscall.ENOSPC)
+				if !errors.Is(err, cause) {
+					n.Errorf("Publish() = %v, want it to wrap %v", err, cause)
 				}
 				pass(settling)
 				n.wantNothing(d)
 			}
-			n.faults.set(op, nil)
+			n.faults.mend()
+			n.set(web, "a", "1")
 			d.publish(r)
 			n.wantFiles(r, map[string]string{"a": "1"})
 			n.wantRecords(r)
@@ -68,19 +76,6 @@ func TestAPanickingFirstPublishLeavesNothing(t *testing.T) {
 			n.wantFiles(r, map[string]string{"a": "1"})
 		})
 	}
-}
-
-// TestFailingFirstWriteLeavesNothing is fault 15.
-func TestFailingFirstWriteLeavesNothing(t *testing.T) {
-	bubble(t, func(n *node) {
-		n.cluster.set(web, "a", "1", strings.Repeat("n", 256), "")
-		d := n.start()
-		err := d.Publish(n.ctx, n.request("config", configMap("web")), access.Token{})
-		n.wantKind(err, volume.IO)
-		if !errors.Is(err, syscall.ENAMETOOLONG) {
-			n.Errorf("Publish() = %v, want it to wrap %v", err, syscall.ENAMETOOLONG)
-		}
-	})
 }
 
 // TestRecordThatIsWrittenAlthoughPutFails: the disk may report an error after the record is in its place.

@@ -1,11 +1,11 @@
 package volume_test
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
@@ -13,24 +13,47 @@ import (
 // stuckAfter is when work that does not end is told.
 const stuckAfter = 2*time.Minute + 30*time.Second
 
-// TestAStuckWorkerIsTold, with the volume and since when: the node does not answer when a volume is opened (fault 18). When it
-// answers at last, all is well.
+// TestAStuckWorkerIsTold (fault 18): the node does not answer when a volume is opened. Running containers have its files, the
+// kubelet's repeat succeeds at once, and who asks for the condition or the status is told that it is not known. Then the
+// driver is unhealthy, and says for which volume and since when. When the node answers at last, all is well.
 func TestAStuckWorkerIsTold(t *testing.T) {
 	bubble(t, func(n *node) {
-		d, _ := n.published()
+		d, r := n.published()
 		release := n.faults.hang("open")
 		since := time.Now()
-		n.cluster.set(web, "a", "2")
+		n.set(web, "a", "2")
+		began := time.Now()
+		if !d.Published(r.VolumeID, r.TargetPath) {
+			n.Error("Published() = false, want true")
+		}
+		n.must(d.Publish(n.ctx, r, noToken))
+		wantSame(n, "the answers took", 0, time.Since(began))
+		got := d.only()
+		if took := time.Since(began); took > time.Second {
+			n.Errorf("Status() took %s, want a moment", took)
+		}
+		if got.State != statusz.Busy || got.TargetPath != r.TargetPath || got.Sources[0].Name != "web" || !got.Sources[0].Found {
+			n.Errorf("volume = %+v, want a busy one", got)
+		}
+		began = time.Now()
+		n.wantProblem(r, "the volume is being worked on, and that takes long: whether its files are current is not known")
+		if took := time.Since(began); took > settling {
+			n.Errorf("the condition took %s, want a moment", took)
+		}
+		changed := time.Now()
+		n.cluster.set(web, "a", "3")
 		pass(time.Minute)
 		n.must(d.Healthy())
-		pass(stuckAfter)
-		want := "volume csi-config has been worked on since " + since.UTC().Format(time.RFC3339)
-		if err := d.Healthy(); err == nil || err.Error() != want {
-			n.Errorf("Healthy() = %v, want %s", err, want)
+		if s := d.Summary(); s.NotCurrent[volume.Busy] != 1 || s.Staleness < time.Since(changed)-time.Second || s.Staleness > time.Since(since) {
+			n.Errorf("Summary() = %+v, want one that is busy, and a change that has waited for a minute", s)
 		}
+		pass(stuckAfter)
+		d.wantStuck("volume csi-config has been worked on since " + since.UTC().Format(time.RFC3339))
 		release()
 		pass(settling)
 		n.must(d.Healthy())
+		n.wantShown(r, map[string]string{"a": "3"}, "")
+		wantSame(n, "state", statusz.Live, d.only().State)
 	})
 }
 
@@ -78,28 +101,6 @@ func TestADeadlockOfTheSourcesIsTold(t *testing.T) {
 	})
 }
 
-// TestTroubleIsNoIllHealth: an API server that is away and a node that refuses to write are not mended by a restart.
-func TestTroubleIsNoIllHealth(t *testing.T) {
-	t.Parallel()
-	tests := map[string]func(*node){
-		"the API server is away": func(n *node) { n.cluster.fail(web, errors.New("connection refused")) },
-		"the node cannot write":  func(n *node) { n.faults.set("open", errors.New("input/output error")) },
-		"an object is gone":      func(n *node) { n.cluster.remove(web) },
-		"nothing":                func(*node) {},
-	}
-	for name, begin := range tests {
-		bubbleCase(t, name, func(n *node) {
-			d, r := n.published()
-			begin(n)
-			for range 10 {
-				d.publish(r)
-				pass(time.Hour)
-				n.must(d.Healthy())
-			}
-		})
-	}
-}
-
 // TestAStuckCallIsTold, but not one that waits for a source: the node does not come back from what a publish or an unpublish has
 // asked it for.
 func TestAStuckCallIsTold(t *testing.T) {
@@ -135,33 +136,6 @@ func TestWaitingForASourceIsNoIllHealth(t *testing.T) {
 		pass(stuckAfter)
 		n.must(d.Healthy())
 		n.wantKind(<-done, volume.Missing)
-	})
-}
-
-// TestAStuckVolumeAnswers: running containers have its files. The kubelet's repeat succeeds at once, and who asks for the
-// condition is told that it is not known.
-func TestAStuckVolumeAnswers(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.published()
-		release := n.faults.hang("open")
-		n.set(web, "a", "2")
-		began := time.Now()
-		if !d.Published(r.VolumeID, r.TargetPath) {
-			n.Error("Published() = false, want true")
-		}
-		if err := d.Publish(n.ctx, r, noToken); err != nil {
-			n.Errorf("Publish() = %v, want nil", err)
-		}
-		if took := time.Since(began); took != 0 {
-			n.Errorf("the answers took %s, want no time", took)
-		}
-		n.wantProblem(r, "the volume is being worked on, and that takes long: whether its files are current is not known")
-		if took := time.Since(began); took > settling {
-			n.Errorf("the condition took %s, want a moment", took)
-		}
-		release()
-		pass(settling)
-		n.wantShown(r, map[string]string{"a": "2"}, "")
 	})
 }
 

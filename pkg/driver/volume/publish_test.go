@@ -17,15 +17,18 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
+// TestPublishShowsTheFilesOfItsSources, and orders its side effects (rule 45).
 func TestPublishShowsTheFilesOfItsSources(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "index.html", "hello", "empty", "")
 		n.cluster.set(tls, "key", "k1", "unlisted", "x")
-		d, r := n.live(map[string]string{api.KeySources: `
-- configMap: {name: web}
-- secret: {name: tls, items: [{key: key, path: certs/tls.key, mode: 0400}]}`})
-
-		n.wantFiles(r, map[string]string{"index.html": "hello", "empty": "", "certs/tls.key": "k1"})
+		d := n.start()
+		r := n.request("config", sources("{configMap: {name: web}}, {secret: {name: tls, items: [{key: key, path: certs/tls.key, mode: 0400}]}}"))
+		n.faults.on("publish", func() {
+			wantSame(n, "files before the mount, want no target", nil, n.files(r.TargetPath))
+		})
+		d.publish(r)
+		n.wantShown(r, map[string]string{"index.html": "hello", "empty": "", "certs/tls.key": "k1"}, "")
 		n.wantRecords(r)
 		wantSame(n, "users of sources", map[api.Ref]int{web: 1, tls: 1}, n.cluster.users())
 		n.wantMode(r, "certs/tls.key", 0o400)
@@ -33,22 +36,8 @@ func TestPublishShowsTheFilesOfItsSources(t *testing.T) {
 			n.Errorf("writing through the target = %v, want %v", err, syscall.EROFS)
 		}
 		n.wantTold()
-		n.wantProblem(r, "")
 		_, err := d.Condition(r.VolumeID, r.TargetPath+"2")
-		if got, want := n.wantKind(err, volume.Unknown), "volume csi-config is not published on "+r.TargetPath+"2"; got != want {
-			n.Errorf("Condition() says %q, want %q", got, want)
-		}
-	})
-}
-
-// TestPublishOrdersItsSideEffects is rule 45.
-func TestPublishOrdersItsSideEffects(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.ready()
-		n.faults.on("publish", func() {
-			wantSame(n, "files before the mount, want no target", nil, n.files(r.TargetPath))
-		})
-		d.publish(r)
+		wantSame(n, "Condition() says", "volume csi-config is not published on "+r.TargetPath+"2", n.wantKind(err, volume.Unknown))
 		d.unpublish(r)
 		want := []string{"mounted", "put", "create", "publish", "unmount", "delete"}
 		wantSame(n, "side effects", want, n.faults.order())
@@ -98,8 +87,8 @@ func TestPublishGivesTheFilesToTheFSGroup(t *testing.T) {
 	})
 }
 
-// TestPublishRefusesAtOnce has everything that no waiting would help. Nothing may have been asked of the node. Among it
-// is rule 14, files that cannot stand in one directory.
+// TestPublishRefusesAtOnce has everything that no waiting would help. Nothing may have been asked of the node, and the watches
+// that it has got are given back. Among it is rule 14, files that cannot stand in one directory.
 func TestPublishRefusesAtOnce(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -107,48 +96,38 @@ func TestPublishRefusesAtOnce(t *testing.T) {
 		kind       volume.Kind
 		text       []string // Parts of the message.
 	}{
-		"no source at all": {
-			attributes: map[string]string{}, kind: volume.Invalid, text: []string{"configMap"},
-		},
+		"no source at all": {map[string]string{}, volume.Invalid, []string{"configMap"}},
 		"every mistake is named": {
-			attributes: configMap("web", "confgMap", "web", api.KeyDefaultMode, "0999", api.KeyItems, `[{key: a, path: ../a}]`),
-			kind:       volume.Invalid, text: []string{"confgMap", api.KeyDefaultMode, "items[0].path"},
+			configMap("web", "confgMap", "web", api.KeyDefaultMode, "0999", api.KeyItems, `[{key: a, path: ../a}]`),
+			volume.Invalid, []string{"confgMap", api.KeyDefaultMode, "items[0].path"},
 		},
 		"a file that another file needs as a directory": {
-			attributes: map[string]string{
-				api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls, items: [{key: key, path: a/b}]}}]`,
-			},
-			kind: volume.Invalid, text: []string{`path "a" cannot be a file and, for "a/b", a directory`},
+			sources("{configMap: {name: web}}, {secret: {name: tls, items: [{key: key, path: a/b}]}}"),
+			volume.Invalid, []string{`path "a" cannot be a file and, for "a/b", a directory`},
+		},
+		"a key that cannot be in the file": {
+			sources("{secret: {name: tls, as: {path: a, format: dotenv}}}"), volume.Invalid, []string{"log.level"},
+		},
+		"a source that cannot be watched": {
+			sources("{configMap: {name: web}}, {secret: {name: unwatched}}"), volume.IO, []string{"watch the sources: permission denied"},
 		},
 	}
 	for name, tt := range tests {
 		bubbleCase(t, name, func(n *node) {
 			n.cluster.set(web, "a", "1")
-			n.cluster.set(tls, "key", "k1")
+			n.cluster.set(tls, "key", "k1", "log.level", "hunter2")
+			n.cluster.refused[api.Ref{Kind: api.Secret, Namespace: "default", Name: "unwatched"}] = true
 			d := n.start()
-			text := n.wantKind(d.Publish(n.ctx, n.request("config", tt.attributes), access.Token{}), tt.kind)
+			text := n.wantKind(d.Publish(n.ctx, n.request("config", tt.attributes), noToken), tt.kind)
 			for _, part := range tt.text {
-				if !strings.Contains(text, part) {
-					n.Errorf("Publish() says %q, want it to contain %q", text, part)
+				if !strings.Contains(text, part) || strings.Contains(text, "hunter2") {
+					n.Errorf("Publish() says %q, want it to contain %q, and no value", text, part)
 				}
 			}
 			wantSame(n, "side effects", []string{"mounted"}, n.faults.order())
 			n.wantTold()
 		})
 	}
-}
-
-// TestPublishNeedsEveryWatch: the one that it has got is given back.
-func TestPublishNeedsEveryWatch(t *testing.T) {
-	bubble(t, func(n *node) {
-		d := n.start()
-		n.cluster.refused[tls] = true
-		r := n.request("config", map[string]string{api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}]`})
-		text := n.wantKind(d.Publish(n.ctx, r, access.Token{}), volume.IO)
-		if want := "watch the sources: permission denied"; text != want {
-			n.Errorf("Publish() says %q, want %q", text, want)
-		}
-	})
 }
 
 // TestPublishIsBusy is fault 18: a call that comes while another one for the volume waits is refused and does not wait. Nothing

@@ -21,7 +21,17 @@ func TestPublished(t *testing.T) {
 	}{
 		"live":                   {nil, as, true},
 		"live on another target": {nil, elsewhere, false},
-		"unknown":                {nil, unknown, false},
+		"live beside another": {func(n *node, d *driver, _ state.Record) *driver {
+			d.publish(n.request("other", configMap("web")))
+			return d
+		}, as, true},
+		"live, and another on the target": {func(n *node, d *driver, r state.Record) *driver {
+			other := r
+			other.VolumeID, other.TargetPath = unknown(r).VolumeID, n.request("other", nil).TargetPath
+			d.publish(other)
+			return d
+		}, unknown, false},
+		"unknown": {nil, unknown, false},
 		"unknown, and the node cannot tell": {
 			func(n *node, d *driver, _ state.Record) *driver { n.faults.set("mounted", syscall.EMFILE); return d }, unknown, false,
 		},
@@ -94,22 +104,5 @@ func TestAVolumeOnItsWayIsNotPublished(t *testing.T) {
 		n.faults.on("put", func() { check(false, "before the files are made") })
 		d.publish(r)
 		check(true, "after a publish")
-	})
-}
-
-// TestAVolumeIsPublishedOnItsOwnTarget, and not on one where another is mounted.
-func TestAVolumeIsPublishedOnItsOwnTarget(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.published()
-		other := n.request("other", configMap("web"))
-		d.publish(other)
-		for _, id := range []string{r.VolumeID, other.VolumeID} {
-			for _, target := range []string{r.TargetPath, other.TargetPath} {
-				want := (id == r.VolumeID) == (target == r.TargetPath)
-				if got := d.Published(id, target); got != want {
-					n.Errorf("Published(%s, %s) = %t, want %t", id, target, got, want)
-				}
-			}
-		}
 	})
 }

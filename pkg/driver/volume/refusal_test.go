@@ -48,7 +48,7 @@ func TestAnAnswerIsSaidBeforeThoseThatAreAwaited(t *testing.T) {
 		refs, attributes := many(20)
 		last := refs[len(refs)-1]
 		for _, ref := range refs {
-			n.cluster.silent[ref] = ref != last
+			n.cluster.errs[ref] = errSilent
 		}
 		n.cluster.errs[last] = errAway
 		d := n.start()

@@ -236,17 +236,12 @@ func TestPodsThatShareFilesFromBefore(t *testing.T) {
 // TestObjectsThatAreReleasedTogether are shown to a pod together, whichever news comes first.
 func TestObjectsThatAreReleasedTogether(t *testing.T) {
 	bubble(t, func(n *node) {
-		for _, ref := range []api.Ref{web, other} {
-			n.cluster.edit(ref, ref.Name, "1")
-			n.cluster.stabilize(ref, release.Exposure{}, ref.Name, "1")
-		}
-		d, r := n.live(map[string]string{api.KeySources: `[{configMap: {name: web}}, {configMap: {name: other}}]`})
+		d, r := n.releasedTogether()
 		want := func(web, other string) {
 			n.Helper()
 			pass(settling)
-			n.wantFiles(r, map[string]string{"web": web, "other": other})
+			n.wantBoth(r, web, other)
 		}
-		want("1", "1")
 		digests := map[api.Ref]string{web: n.cluster.edit(web, "web", "2"), other: n.cluster.edit(other, "other", "2")}
 		with := map[string]string{release.NameOf(web): "12", release.NameOf(other): "13"}
 		exposure := func(ref api.Ref, threshold float64) release.Exposure {

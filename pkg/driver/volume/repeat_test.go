@@ -28,7 +28,7 @@ func TestRepeatSucceeds(t *testing.T) {
 		"the mounts cannot be listed": func(n *node, d *driver) *driver { n.faults.set("mounted", syscall.EMFILE); return d },
 		"the driver was restarted":    func(_ *node, d *driver) *driver { return d.restart() },
 		"the driver was restarted while the API server is away": func(n *node, d *driver) *driver {
-			n.cluster.silent[web] = true
+			n.cluster.errs[web] = errSilent
 			return d.restart()
 		},
 		"the driver was restarted and may not read": func(n *node, d *driver) *driver {
@@ -105,16 +105,23 @@ func TestRequestThatIsNoRepeatIsRefused(t *testing.T) {
 	}
 }
 
-// TestVolumeThatSomebodyUnmountedIsMadeAnew is fault 16.
+// TestVolumeThatSomebodyUnmountedIsMadeAnew (fault 16): a change goes where nobody sees it, the look that follows tells, and
+// a repeat mends it.
 func TestVolumeThatSomebodyUnmountedIsMadeAnew(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
+		n.wantUpdate(r, "2")
 		n.must(n.mounts.Unmount(r.TargetPath))
-		n.set(web, "a", "2")
+		n.set(web, "a", "3")
+		if problem, err := d.Condition(r.VolumeID, r.TargetPath); problem == nil || err != nil {
+			n.Errorf("Condition = %v, %v, want that nothing is mounted", problem, err)
+		}
 		d.publish(r)
-		n.wantFiles(r, map[string]string{"a": "2"})
+		n.wantFiles(r, map[string]string{"a": "3"})
 		wantSame(n, "users of sources", map[api.Ref]int{web: 1}, n.cluster.users())
-		n.wantUpdate(r, "3")
+		pass(settling)
+		n.wantProblem(r, "")
+		n.wantUpdate(r, "4")
 	})
 }
 
@@ -166,21 +173,35 @@ func TestARepeatBringsBackAStateThatWasWiped(t *testing.T) {
 	})
 }
 
-// TestLostRecordIsMadeAnewWithoutAWrite is fault 20.
+// TestLostRecordIsMadeAnewWithoutAWrite (fault 20): until the kubelet's repeat nothing tells the driver of the volume, and its
+// files stay as they are.
 func TestLostRecordIsMadeAnewWithoutAWrite(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
-		n.must(n.records.Store.Delete(r.VolumeID))
-		d = d.restart()
-		wantSame(n, "Volumes(), want 0: nothing was on record", 0, d.Volumes())
-		before := n.generation(r)
+		lost := n.request("lost", configMap("web", api.KeyUID, "0")) // It shares its files with none.
+		d.publish(lost)
+		before := n.generation(lost)
+		lose := func() {
+			d.stop()
+			n.must(n.records.Store.Delete(lost.VolumeID))
+			d = n.start()
+			wantSame(n, "Volumes()", 1, d.Volumes())
+			pass(settling)
+		}
+		lose()
 		n.seen.forget()
-		d.publish(r)
+		d.publish(lost)
 		pass(settling)
-		n.wantRecords(r)
-		wantSame(n, "generation: the files were right", before, n.generation(r))
+		n.wantRecords(r, lost)
+		wantSame(n, "generation: the files were right", before, n.generation(lost))
 		wantSame(n, "written", 0, n.seen.results()[volume.ResultWritten])
+		lose()
 		n.wantUpdate(r, "2")
+		n.wantFiles(lost, map[string]string{"a": "1"})
+		d.publish(lost)
+		pass(settling)
+		n.wantFiles(lost, map[string]string{"a": "2"})
+		n.wantUpdate(lost, "3")
 	})
 }
 

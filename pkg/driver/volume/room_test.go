@@ -48,27 +48,44 @@ func TestVolumesThatThereIsNoRoomFor(t *testing.T) {
 	})
 }
 
-// TestAnUpdateThatThereIsNoRoomFor keeps the files and says so once. It is made as soon as there is room.
+// TestAnUpdateThatThereIsNoRoomFor keeps the files and says so once. It is made as soon as there is room. A small change need
+// not ask.
 func TestAnUpdateThatThereIsNoRoomFor(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []string{"Atomic", "Replace", "InPlace"} {
-		bubbleCase(t, policy, func(n *node) {
+	tests := map[string]struct {
+		attributes map[string]string
+		format     string // Of the file.
+		free       int64
+	}{
+		"Atomic":         {configMap("web", api.KeyUpdatePolicy, "Atomic"), "%s", 100_000},
+		"Replace":        {configMap("web", api.KeyUpdatePolicy, "Replace"), "%s", 100_000},
+		"InPlace":        {configMap("web", api.KeyUpdatePolicy, "InPlace"), "%s", 100_000},
+		"none to render": {asFile("a", api.FormatJSON), "{\n  \"a\": \"%s\"\n}\n", 100_000},
+		"none for the file beside what was rendered": {asFile("a", api.FormatJSON), "{\n  \"a\": \"%s\"\n}\n", 450_000},
+	}
+	for name, tt := range tests {
+		bubbleCase(t, name, func(n *node) {
+			file := func(a string) map[string]string { return map[string]string{"a": fmt.Sprintf(tt.format, a)} }
 			n.cluster.set(web, "a", "1")
-			room, option := limited(1 << 20)
-			_, r := n.live(configMap("web", "updatePolicy", policy), option)
+			room, option := limited(2 << 20)
+			_, r := n.live(tt.attributes, option)
 			others := room.Part(func(int64) {}).Account()
-			others.Force(900_000)
+			others.Force(room.Limit() - room.Used() - tt.free)
+			n.set(web, "a", "2")
+			n.wantFiles(r, file("2"))
+			n.seen.forget()
 			large := strings.Repeat("x", 300_000)
 			n.cluster.set(web, "a", large)
 			pass(10 * settling)
-			n.wantFiles(r, map[string]string{"a": "1"})
-			told := n.seen.told()
-			if len(told) != 1 || !strings.HasPrefix(told[0], "NoRoom: ") {
-				n.Errorf("told %q, want once that there is no room", told)
-			}
+			n.wantFiles(r, file("2"))
+			n.wantToldOnce("NoRoom: ")
 			others.Close()
 			synctest.Wait()
-			n.wantFiles(r, map[string]string{"a": large})
+			n.wantFiles(r, file(large))
+			pass(settling)
+			if got := room.Used(); got > 400_000 {
+				n.Errorf("Used() = %d, want what the file takes", got)
+			}
 		})
 	}
 }
@@ -102,7 +119,7 @@ func TestAPublishReservesForItsSources(t *testing.T) {
 	bubble(t, func(n *node) {
 		refs, attributes := many(count)
 		for _, ref := range refs {
-			n.cluster.silent[ref] = true
+			n.cluster.errs[ref] = errSilent
 		}
 		waiting := func(room *budget.Budget, option func(*volume.Config)) int64 {
 			d := n.start(option)

@@ -1,7 +1,6 @@
 package volume_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -9,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
@@ -42,6 +40,7 @@ func TestOnlyAbsenceIsForgiven(t *testing.T) {
 			pass(2 * resyncInterval)
 			n.wantShown(r, files, problem)
 			n.cluster.fail(web, nil)
+			n.wantUpdate(r, "2")
 			n.remove(web)
 			n.wantShown(r, map[string]string{}, "")
 		})
@@ -52,64 +51,12 @@ func TestOnlyAbsenceIsForgiven(t *testing.T) {
 func TestARestartDuringAnOutageEmptiesNothing(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published(api.KeyOptional, "true")
-		n.cluster.silent[web] = true
+		n.cluster.errs[web] = errSilent
 		d = d.restart()
 		d.publish(r)
 		pass(2 * resyncInterval)
 		n.wantFiles(r, map[string]string{"a": "1"})
 	})
-}
-
-// TestEverythingThatIsWrongIsSaid is rule 11: what cannot be read and what is missing stand in one message, each once.
-func TestEverythingThatIsWrongIsSaid(t *testing.T) {
-	t.Parallel()
-	const sources = `[{configMap: {name: web}}, {secret: {name: tls}}, {configMap: {name: gone}}, {configMap: {name: gone, items: [{key: k, path: p}]}}]`
-	tests := map[string]struct {
-		prepare func(c *cluster)
-		kind    volume.Kind
-		text    string
-	}{
-		"one denied, one missing": {
-			prepare: func(c *cluster) {
-				c.set(web, "a", "1")
-				c.fail(tls, forbidden(tls))
-			},
-			kind: volume.Denied,
-			text: `[secret default/tls cannot be read: secrets "tls" is forbidden: no, configmap "gone" not found]`,
-		},
-		"two denied, one missing": {
-			prepare: func(c *cluster) {
-				c.fail(web, forbidden(web))
-				c.fail(tls, forbidden(tls))
-			},
-			kind: volume.Denied,
-			text: `[configmap default/web cannot be read: configmaps "web" is forbidden: no, ` +
-				`secret default/tls cannot be read: secrets "tls" is forbidden: no, configmap "gone" not found]`,
-		},
-		"one not answered, one missing": {
-			prepare: func(c *cluster) {
-				c.set(web, "a", "1")
-				c.silent[tls] = true
-			},
-			kind: volume.NotReady,
-			text: `[secret default/tls has not been read yet, configmap "gone" not found]`,
-		},
-		"all missing": {
-			prepare: func(*cluster) {},
-			kind:    volume.Missing,
-			text:    `[configmap "web" not found, secret "tls" not found, configmap "gone" not found]`,
-		},
-	}
-	for name, tt := range tests {
-		bubbleCase(t, name, func(n *node) {
-			tt.prepare(n.cluster)
-			d := n.start()
-			ctx, cancel := context.WithTimeout(n.ctx, 2*publishTimeout)
-			defer cancel()
-			err := d.Publish(ctx, n.request("config", map[string]string{api.KeySources: sources}), access.Token{})
-			wantSame(n, "Publish() says", tt.text, n.wantKind(err, tt.kind))
-		})
-	}
 }
 
 // TestOneBadSourceFreezesTheVolume is rule 11 for a live volume (trap 2): while a required source is missing, the

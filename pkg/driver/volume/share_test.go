@@ -1,7 +1,6 @@
 package volume_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -329,36 +328,6 @@ func TestDamageIsMendedOnceForAll(t *testing.T) {
 		n.wantShared(all...)
 		n.wantProblem(all[0], "")
 	})
-}
-
-// TestKilledWhileItJoins before each side effect: the next run has nothing to clean up but the record,
-// and the other volume notices nothing.
-func TestKilledWhileItJoins(t *testing.T) {
-	t.Parallel()
-	for _, op := range []string{"put", "share"} {
-		t.Run(op, func(t *testing.T) {
-			bubbleShared(t, func(n *node) {
-				d, old := n.published()
-				killed := errors.New("killed")
-				dead := []string{op, "create", "unmount", "delete"}
-				for _, op := range dead {
-					n.faults.set(op, killed)
-				}
-				newcomer := n.replica("newcomer", configMap("web"))
-				if err := d.Publish(n.ctx, newcomer, access.Token{}); !errors.Is(err, killed) {
-					n.Fatalf("Publish() = %v, want %v", err, killed)
-				}
-				d.stop()
-				for _, op := range dead {
-					n.faults.set(op, nil)
-				}
-				d = n.start()
-				n.wantRecords(old)
-				d.publish(newcomer)
-				n.wantShared(old, newcomer)
-			})
-		})
-	}
 }
 
 // TestReplicasComeAndGoWhileTheObjectChanges, for the race detector.

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
@@ -19,40 +18,30 @@ func (n *node) on(r state.Record, name string) state.Record {
 	return other
 }
 
+// TestATargetIsOneVolumes, from when the first one waits for its source on.
 func TestATargetIsOneVolumes(t *testing.T) {
 	bubble(t, func(n *node) {
-		d, r := n.published()
-		n.cluster.set(api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "other"}, "a", "other")
-		other := n.on(r, "intruder")
+		n.cluster.set(other, "a", "other")
+		d := n.start()
+		r := n.request("config", configMap("web"))
+		done := d.publishing(r)
+		pass(settling)
+		intruder := n.on(r, "intruder")
+		d.wantRefused(intruder, volume.Different)
+		n.cluster.set(web, "a", "1")
+		n.must(<-done)
 		for range 2 {
-			got := n.wantKind(d.Publish(n.ctx, other, access.NewToken("x", time.Now())), volume.Different)
-			if want := "volume csi-config is already published on " + r.TargetPath; got != want {
-				n.Errorf("Publish() says %q, want %q", got, want)
-			}
-			if got := n.tokens.of(other.VolumeID); !got.IsZero() {
+			got := n.wantKind(d.Publish(n.ctx, intruder, access.NewToken("x", time.Now())), volume.Different)
+			wantSame(n, "Publish() says", "volume csi-config is already published on "+r.TargetPath, got)
+			if got := n.tokens.of(intruder.VolumeID); !got.IsZero() {
 				n.Errorf("%v is held for a volume that was refused", got)
 			}
-			d.unpublish(other) // Whatever is asked about it, the first one's target is not touched.
+			d.unpublish(intruder) // Whatever is asked about it, the first one's target is not touched.
 		}
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": "1"})
 		n.wantRecords(r)
 		n.wantUpdate(r, "2")
-	})
-}
-
-// TestATargetIsOneVolumesFromTheStart has the second one come while the first one waits for its source.
-func TestATargetIsOneVolumesFromTheStart(t *testing.T) {
-	bubble(t, func(n *node) {
-		n.cluster.set(api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "other"}, "a", "other")
-		d := n.start()
-		r := n.request("config", configMap("web"))
-		done := d.publishing(r)
-		pass(settling)
-		d.wantRefused(n.on(r, "intruder"), volume.Different)
-		n.cluster.set(web, "a", "1")
-		n.must(<-done)
-		n.wantFiles(r, map[string]string{"a": "1"})
 	})
 }
 

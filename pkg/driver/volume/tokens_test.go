@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
@@ -46,60 +47,47 @@ func TestATokenIsHeldAsLongAsItsVolume(t *testing.T) {
 	})
 }
 
-// TestATokenThatIsOfNoUseIsNotHeld: where the driver reads with its own credentials, the pod's are nobody's business.
+// TestATokenThatIsOfNoUseIsNotHeld: where the driver reads with its own credentials the pod's are nobody's business, and a volume
+// that never updates is read once, at its publish. Neither a repeat nor a restart holds its token again, and what an earlier
+// version of the driver held goes.
 func TestATokenThatIsOfNoUseIsNotHeld(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.ready()
-		for _, when := range []string{"after a publish", "after a repeat", "after a repeat for a volume that nothing is known of"} {
-			n.must(d.Publish(n.ctx, r, access.NewToken("token", time.Now().Add(time.Hour))))
-			if got := n.tokens.of(r.VolumeID); !got.IsZero() {
-				n.Errorf("%s: a token is held, want none", when)
+	t.Parallel()
+	tests := map[api.UpdatePolicy]struct {
+		maps  access.Reader
+		first int // How many tokens are held for the first read.
+	}{
+		api.UpdateAtomic: {access.ByDriver, 0},
+		api.UpdateNever:  {access.ByPod, 1},
+	}
+	for policy, tt := range tests {
+		bubbleCase(t, string(policy), func(n *node) {
+			n.maps = tt.maps
+			held := tt.first
+			n.cluster.set(web, "a", "1")
+			d := n.start()
+			r := n.request("config", configMap("web", api.KeyUpdatePolicy, string(policy)))
+			token := access.NewToken("token", time.Now().Add(time.Hour))
+			publish := func(when string) {
+				n.Helper()
+				n.must(d.Publish(n.ctx, r, token))
+				if got := n.tokens.of(r.VolumeID); !got.IsZero() {
+					n.Errorf("%s: a token is held, want none", when)
+				}
+				wantSame(n, when+": tokens that were held", held, n.tokens.kept(r.VolumeID))
 			}
-			if when == "after a repeat" {
-				d.stop()
-				n.must(n.records.Store.Delete(r.VolumeID))
-				d = n.start()
+			publish("after a publish")
+			publish("after a repeat")
+			if policy == api.UpdateNever {
+				n.must(n.tokens.Store(r.VolumeID, r.Pod, token)) // As an earlier version did.
+				held++
+				d = d.restart()
+				wantSame(n, "the token after a restart", access.Token{}, n.tokens.of(r.VolumeID))
 			}
-		}
-	})
-}
-
-// TestATokenThatNothingReadsWithAnyMoreIsNotHeld: a volume that never updates has been read once and for all when it is
-// published. Neither a repeat nor a restart holds its token again, and what an earlier version of the driver held goes.
-func TestATokenThatNothingReadsWithAnyMoreIsNotHeld(t *testing.T) {
-	bubble(t, func(n *node) {
-		n.maps = access.ByPod
-		n.cluster.set(web, "a", "1")
-		d := n.start()
-		r := n.request("config", configMap("web", "updatePolicy", "Never"))
-		token := access.NewToken("token", time.Now().Add(time.Hour))
-		publish := func() {
-			n.Helper()
-			n.must(d.Publish(n.ctx, r, token))
-		}
-		want := func(when string) {
-			n.Helper()
-			if got := n.tokens.of(r.VolumeID); !got.IsZero() {
-				n.Errorf("%s: a token is held, want none", when)
-			}
-		}
-		publish()
-		wantSame(n, "tokens that were held for the first read:", 1, n.tokens.kept(r.VolumeID))
-		want("after a publish")
-		publish()
-		want("after a repeat")
-		if err := n.tokens.Store(r.VolumeID, r.Pod, token); err != nil { // As an earlier version did.
-			n.Fatal(err)
-		}
-		d = d.restart()
-		want("after a restart")
-		publish()
-		want("after a repeat for a volume of an earlier run")
-		d.stop()
-		n.must(n.records.Store.Delete(r.VolumeID))
-		n.start()
-		publish()
-		want("after a repeat for a volume that nothing is known of")
-		wantSame(n, "tokens that were held:, want no more than that of the publish and this test's own", 2, n.tokens.kept(r.VolumeID))
-	})
+			publish("after a repeat for a volume of an earlier run")
+			d.stop()
+			n.must(n.records.Store.Delete(r.VolumeID))
+			d = n.start()
+			publish("after a repeat for a volume that nothing is known of")
+		})
+	}
 }

@@ -13,25 +13,32 @@ import (
 )
 
 // TestUnpublishesAtOnce of volumes that are there, and of those that are not (fault 13): each ends in nil, or is refused because
-// of one that is under way.
+// of one that is under way. The mount alone is enough, and so is the record.
 func TestUnpublishesAtOnce(t *testing.T) {
 	t.Parallel()
-	for name, prepare := range map[string]func(*node, *driver, state.Record){
-		"never published": func(*node, *driver, state.Record) {},
-		"published":       func(_ *node, d *driver, r state.Record) { d.publish(r) },
-		"unmounted": func(n *node, d *driver, r state.Record) {
-			d.publish(r)
-			n.must(n.mounts.Unmount(r.TargetPath))
+	for name, prepare := range map[string]func(*node, *driver, state.Record) *driver{
+		"published": func(_ *node, d *driver, _ state.Record) *driver { return d },
+		"never published": func(_ *node, d *driver, r state.Record) *driver {
+			d.unpublish(r)
+			return d.restart()
 		},
-		"target gone": func(n *node, d *driver, r state.Record) {
-			d.publish(r)
+		"its record lost": func(n *node, d *driver, r state.Record) *driver {
+			n.must(n.records.Store.Delete(r.VolumeID))
+			return d.restart()
+		},
+		"unmounted": func(n *node, d *driver, r state.Record) *driver {
+			n.must(n.mounts.Unmount(r.TargetPath))
+			return d
+		},
+		"its target gone": func(n *node, d *driver, r state.Record) *driver {
 			n.must(n.mounts.Unmount(r.TargetPath))
 			n.must(os.RemoveAll(filepath.Join(n.dir, "pods")))
+			return d
 		},
 	} {
 		bubbleCase(t, name, func(n *node) {
-			d, r := n.ready()
-			prepare(n, d, r)
+			d, r := n.published()
+			d = prepare(n, d, r)
 			answers := make(chan error, 16)
 			for range cap(answers) {
 				go func() { answers <- d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }()
@@ -42,39 +49,9 @@ func TestUnpublishesAtOnce(t *testing.T) {
 				}
 			}
 			d.unpublish(r)
+			n.wantNothing(d)
 		})
 	}
-}
-
-// TestUnpublishOfWhatIsNotThere is fault 13.
-func TestUnpublishOfWhatIsNotThere(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.ready()
-		d.unpublish(r) // It never was.
-		d.publish(r)
-		d.unpublish(r)
-		d.unpublish(r) // It is not any more.
-		d = d.restart()
-		d.unpublish(r)
-	})
-}
-
-func TestUnpublishOfAVolumeThatSomebodyUnmounted(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.published()
-		n.must(n.mounts.Unmount(r.TargetPath))
-		d.unpublish(r)
-	})
-}
-
-// TestUnpublishWithoutARecord: the mount alone is enough, and so is the record.
-func TestUnpublishWithoutARecord(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.published()
-		n.must(n.records.Store.Delete(r.VolumeID))
-		d = d.restart()
-		d.unpublish(r)
-	})
 }
 
 // TestUnpublishEndsTheUseOfTheSources is fault 31.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
@@ -66,6 +67,7 @@ func TestUpdateWritesAsItsPolicySays(t *testing.T) {
 	}
 }
 
+// TestVolumeThatNeverUpdates is behind nothing, although its source changes for others.
 func TestVolumeThatNeverUpdates(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published(api.KeyUpdatePolicy, string(api.UpdateNever))
@@ -73,10 +75,7 @@ func TestVolumeThatNeverUpdates(t *testing.T) {
 			n.wantNoUsers()
 			n.cluster.set(web, "a", when)
 			pass(2 * resyncInterval)
-			n.wantFiles(r, map[string]string{"a": "1"})
-			if got, err := d.Condition(r.VolumeID, r.TargetPath); got != nil || err != nil {
-				n.Errorf("Condition() %s = %v, %v, want nil, nil", when, got, err)
-			}
+			n.wantShown(r, map[string]string{"a": "1"}, "")
 		}
 		check("after publish")
 		d.publish(r)
@@ -86,6 +85,17 @@ func TestVolumeThatNeverUpdates(t *testing.T) {
 		d.publish(r)
 		check("after a repeat and a restart")
 		wantSame(n, "syncs", 0, len(n.seen.outcomes()))
+
+		other := n.request("other", configMap("web"))
+		d.publish(other)
+		n.wantUpdate(other, "2")
+		n.wantFiles(r, map[string]string{"a": "1"})
+		if s := d.Summary(); s.Staleness != 0 || s.Frozen != 0 {
+			n.Errorf("Summary() = %+v, want nothing", s)
+		}
+		if got := d.Status(allPods)[0]; got.State != statusz.Frozen || got.Problem != nil {
+			n.Errorf("volume = %+v, want it frozen by its own choice", got)
+		}
 	})
 }
 

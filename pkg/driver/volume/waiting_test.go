@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
@@ -18,83 +20,108 @@ func forbidden(ref api.Ref) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: ref.Kind.Resource() + "s"}, ref.Name, errors.New("no"))
 }
 
-// TestPublishGivesUpWaiting has everything that a publish waits for in vain: how its error reads and that nothing is
-// left. These are rules 7, 9, 11 and 58, and traps 1 and 4.
+// TestPublishGivesUpWaiting has everything that a publish waits for in vain: the caller, the pod and the status have one text,
+// whichever source comes first, and nothing is left. These are rules 7, 9, 11 and 58, and traps 1 and 4.
 func TestPublishGivesUpWaiting(t *testing.T) {
 	t.Parallel()
-	const waiting = `WaitingForSource: volume "config": waiting for a source: `
-	unavailable := apierrors.NewServiceUnavailable("out to lunch")
+	const (
+		noWeb     = `configmap "web" not found`
+		noTLS     = `secret "tls" not found`
+		noGone    = `configmap "gone" not found`
+		noKey     = "configmap references non-existent config key: b"
+		read      = " cannot be read: "
+		deniedWeb = "configmap default/web" + read + `configmaps "web" is forbidden: no`
+		deniedTLS = "secret default/tls" + read + `secrets "tls" is forbidden: no`
+		awayWeb   = "configmap default/web" + read + "connection refused"
+		lunchTLS  = "secret default/tls" + read + "out to lunch"
+	)
+	plain, webFirst, tlsFirst := configMap("web"), sources("{configMap: {name: web}}, {secret: {name: tls}}"),
+		sources("{secret: {name: tls}}, {configMap: {name: web}}")
+	several := sources("{configMap: {name: web}}, {secret: {name: tls}}, {configMap: {name: gone}}, " +
+		"{configMap: {name: gone, items: [{key: k, path: p}]}}")
 	tests := map[string]struct {
 		attributes map[string]string
-		prepare    func(c *cluster)
+		isThere    bool // The ConfigMap.
+		web, tls   error
 		kind       volume.Kind
 		text       string
-		event      string // Without its beginning; empty for none.
 	}{
-		"a ConfigMap does not exist": {
-			attributes: configMap("web"),
-			kind:       volume.Missing, text: `configmap "web" not found`, event: `configmap "web" not found`,
+		"a ConfigMap does not exist": {attributes: plain, kind: volume.Missing, text: noWeb},
+		"one that may go later does not exist": {
+			attributes: configMap("web", api.KeyOnDelete, string(api.OnDeleteRemove)), kind: volume.Missing, text: noWeb,
 		},
-		"a ConfigMap that may go later does not exist": {
-			attributes: configMap("web", api.KeyOnDelete, string(api.OnDeleteRemove)),
-			kind:       volume.Missing, text: `configmap "web" not found`, event: `configmap "web" not found`,
-		},
-		"a Secret does not exist": {
-			attributes: map[string]string{api.KeySecret: "tls"},
-			kind:       volume.Missing, text: `secret "tls" not found`, event: `secret "tls" not found`,
-		},
+		"a Secret does not exist": {attributes: map[string]string{api.KeySecret: "tls"}, kind: volume.Missing, text: noTLS},
 		"a key does not exist": {
-			attributes: configMap("web", api.KeyItems, `[{key: b, path: b}]`),
-			prepare:    func(c *cluster) { c.set(web, "a", "1") },
-			kind:       volume.Missing, text: "configmap references non-existent config key: b",
-			event: "configmap references non-existent config key: b",
+			attributes: configMap("web", api.KeyItems, `[{key: b, path: b}]`), isThere: true, kind: volume.Missing, text: noKey,
 		},
-		"all that is missing is named": {
-			attributes: map[string]string{api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}]`},
-			kind:       volume.Missing, text: `[configmap "web" not found, secret "tls" not found]`,
-			event: `[configmap "web" not found, secret "tls" not found]`,
-		},
-		"access is denied": {
-			attributes: configMap("web"),
-			prepare:    func(c *cluster) { c.fail(web, forbidden(web)) },
-			kind:       volume.Denied, text: `configmap default/web cannot be read: configmaps "web" is forbidden: no`,
-			event: `configmap default/web cannot be read: configmaps "web" is forbidden: no`,
-		},
+		"all are missing":  {attributes: several, kind: volume.Missing, text: "[" + noWeb + ", " + noTLS + ", " + noGone + "]"},
+		"access is denied": {attributes: plain, web: forbidden(web), kind: volume.Denied, text: deniedWeb},
 		"access is denied to an optional source": {
-			attributes: configMap("web", api.KeyOptional, "true"),
-			prepare:    func(c *cluster) { c.fail(web, forbidden(web)) },
-			kind:       volume.Denied, text: `configmap default/web cannot be read: configmaps "web" is forbidden: no`,
-			event: `configmap default/web cannot be read: configmaps "web" is forbidden: no`,
+			attributes: configMap("web", api.KeyOptional, "true"), web: forbidden(web), kind: volume.Denied, text: deniedWeb,
 		},
-		"the API server is in trouble": {
-			attributes: configMap("web"),
-			prepare:    func(c *cluster) { c.fail(web, unavailable) },
-			kind:       volume.NotReady, text: "configmap default/web cannot be read: out to lunch",
-			event: "configmap default/web cannot be read: out to lunch",
+		"the API server is away": {attributes: plain, web: errAway, kind: volume.NotReady, text: awayWeb},
+		"one denied, one missing": {
+			attributes: several, isThere: true, tls: forbidden(tls), kind: volume.Denied, text: "[" + deniedTLS + ", " + noGone + "]",
+		},
+		"two denied, one missing": {
+			attributes: several, web: forbidden(web), tls: forbidden(tls), kind: volume.Denied,
+			text: "[" + deniedWeb + ", " + deniedTLS + ", " + noGone + "]",
+		},
+		"one not answered, one missing": {
+			attributes: several, isThere: true, tls: errSilent, kind: volume.NotReady,
+			text: "[secret default/tls has not been read yet, " + noGone + "]",
+		},
+		"the denied one last": {
+			attributes: webFirst, web: errAway, tls: forbidden(tls), kind: volume.Denied, text: "[" + awayWeb + ", " + deniedTLS + "]",
+		},
+		"the denied one first": {
+			attributes: tlsFirst, web: errAway, tls: forbidden(tls), kind: volume.Denied, text: "[" + deniedTLS + ", " + awayWeb + "]",
+		},
+		"none is denied": {
+			attributes: webFirst, web: errAway, tls: apierrors.NewServiceUnavailable("out to lunch"), kind: volume.NotReady,
+			text: "[" + awayWeb + ", " + lunchTLS + "]",
+		},
+		"one is denied, and the other one is there": {
+			attributes: webFirst, isThere: true, tls: forbidden(tls), kind: volume.Denied, text: deniedTLS,
 		},
 	}
 	for name, tt := range tests {
 		bubbleCase(t, name, func(n *node) {
-			if tt.prepare != nil {
-				tt.prepare(n.cluster)
+			if tt.isThere {
+				n.cluster.set(web, "a", "1")
 			}
-			d := n.start()
-			began := time.Now()
-			got := n.wantKind(d.Publish(n.ctx, n.request("config", tt.attributes), access.Token{}), tt.kind)
-			if got != tt.text {
-				n.Errorf("Publish() says %q, want %q", got, tt.text)
-			}
-			if got := time.Since(began) - latency; got != publishTimeout { // From the first answer on.
-				n.Errorf("Publish() took %s from the first answer on, want %s", got, publishTimeout)
-			}
-			var want []string
-			if tt.event != "" {
-				want = []string{waiting + tt.event}
-			}
-			n.wantTold(want...)
-			wantSame(n, "side effects", []string{"mounted"}, n.faults.order())
+			n.cluster.fail(web, tt.web)
+			n.cluster.fail(tls, tt.tls)
+			n.wantToWaitInVain(tt.attributes, tt.kind, tt.text)
 		})
 	}
+}
+
+// wantToWaitInVain checks a publish that waits for its sources until it gives up.
+func (n *node) wantToWaitInVain(attributes map[string]string, kind volume.Kind, text string) {
+	n.Helper()
+	d := n.start()
+	began, longest := time.Now(), publishTimeout+latency // From the first answer on.
+	told := []event{{
+		Pod: "default/app", Volume: "config", Reason: volume.ReasonWaiting, Note: `volume "config": waiting for a source: ` + text,
+	}}
+	if n.cluster.errs[tls] == errSilent {
+		longest, told = 2*publishTimeout, nil
+	}
+	published := d.publishing(n.request("config", attributes))
+	pass(settling)
+	got := d.only()
+	if got.State != statusz.Publishing || got.Problem == nil || got.Problem.Kind != string(kind) || got.Problem.Message != text {
+		n.Errorf("volume = %+v with the problem %+v, want that it waits: %s", got, got.Problem, text)
+	}
+	if s := d.Summary(); s.NotCurrent[kind] != 0 || s.Staleness != 0 {
+		n.Errorf("Summary() = %+v, want nothing: nobody has its files", s)
+	}
+	wantSame(n, "Publish() says", text, n.wantKind(<-published, kind))
+	wantSame(n, "Publish() took", longest, time.Since(began))
+	wantSame(n, "Events", told, n.seen.all())
+	wantSame(n, "side effects", []string{"mounted"}, n.faults.order())
+	synctest.Wait()
 }
 
 func TestPublishWaitsForEachThingInTurn(t *testing.T) {
@@ -129,18 +156,6 @@ func TestPublishWaitsForEachThingInTurn(t *testing.T) {
 			waiting + `configmap references non-existent config key: b`,
 		}
 		n.wantTold(want...)
-	})
-}
-
-func TestEventsNameThePodAndTheVolume(t *testing.T) {
-	bubble(t, func(n *node) {
-		d := n.start()
-		d.wantRefused(n.request("config", configMap("web")), volume.Missing)
-		want := []event{{
-			Pod: "default/app", Volume: "config", Reason: volume.ReasonWaiting,
-			Note: `volume "config": waiting for a source: configmap "web" not found`,
-		}}
-		wantSame(n, "Events", want, n.seen.all())
 	})
 }
 
