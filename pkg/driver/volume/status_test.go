@@ -2,6 +2,7 @@ package volume_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -9,6 +10,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
 var noToken access.Token
@@ -105,6 +108,157 @@ func TestReachedTellsTheAgeOfChanges(t *testing.T) {
 		defer n.seen.mu.Unlock()
 		if len(n.seen.ages) != 1 || n.seen.ages[0] > settling {
 			n.Errorf("ages = %v, want one of a moment", n.seen.ages)
+		}
+	})
+}
+
+// stuckAfter is when work that does not end is told.
+const stuckAfter = 2*time.Minute + 30*time.Second
+
+// TestAStuckWorkerIsTold (fault 18): the node does not answer when a volume is opened. Running containers have its files, the
+// kubelet's repeat succeeds at once, and who asks for the condition or the status is told that it is not known. Then the
+// driver is unhealthy, and says for which volume and since when. When the node answers at last, all is well.
+func TestAStuckWorkerIsTold(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		release := n.faults.hang("open")
+		since := time.Now()
+		n.set(web, "a", "2")
+		began := time.Now()
+		if !d.Published(r.VolumeID, r.TargetPath) {
+			n.Error("Published() = false, want true")
+		}
+		n.must(d.Publish(n.ctx, r, noToken))
+		wantSame(n, "the answers took", 0, time.Since(began))
+		got := d.only()
+		if took := time.Since(began); took > time.Second {
+			n.Errorf("Status() took %s, want a moment", took)
+		}
+		if got.State != statusz.Busy || got.TargetPath != r.TargetPath || got.Sources[0].Name != "web" || !got.Sources[0].Found {
+			n.Errorf("volume = %+v, want a busy one", got)
+		}
+		began = time.Now()
+		n.wantProblem(r, "the volume is being worked on, and that takes long: whether its files are current is not known")
+		if took := time.Since(began); took > settling {
+			n.Errorf("the condition took %s, want a moment", took)
+		}
+		changed := time.Now()
+		n.cluster.set(web, "a", "3")
+		pass(time.Minute)
+		n.must(d.Healthy())
+		if s := d.Summary(); s.NotCurrent[volume.Busy] != 1 || s.Staleness < time.Since(changed)-time.Second || s.Staleness > time.Since(since) {
+			n.Errorf("Summary() = %+v, want one that is busy, and a change that has waited for a minute", s)
+		}
+		pass(stuckAfter)
+		d.wantStuck("volume csi-config has been worked on since " + since.UTC().Format(time.RFC3339))
+		release()
+		pass(settling)
+		n.must(d.Healthy())
+		n.wantShown(r, map[string]string{"a": "3"}, "")
+		wantSame(n, "state", statusz.Live, d.only().State)
+	})
+}
+
+// TestStuckRecoveryIsTold: the driver cannot even start.
+func TestStuckRecoveryIsTold(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		d.stop()
+		release := n.faults.hang("mounted")
+		next := n.build()
+		recovered := make(chan error, 1)
+		go func() { recovered <- next.Recover(n.ctx) }()
+		pass(stuckAfter)
+		next.wantStuck("volume " + r.VolumeID + " has been worked on since ")
+		if next.Ready() {
+			n.Error("Ready() = true before the volumes are taken over")
+		}
+		release()
+		n.must(<-recovered)
+		n.must(next.Healthy())
+	})
+}
+
+// deadlocked is sources whose lock is never free again.
+type deadlocked struct {
+	volume.Sources
+	gate chan struct{}
+}
+
+func (s deadlocked) Get(key source.Key) source.Snapshot {
+	<-s.gate
+	return s.Sources.Get(key)
+}
+
+// TestADeadlockOfTheSourcesIsTold although no volume is being worked on.
+func TestADeadlockOfTheSourcesIsTold(t *testing.T) {
+	bubble(t, func(n *node) {
+		gate := make(chan struct{})
+		d := n.start(func(cfg *volume.Config) { cfg.Sources = deadlocked{Sources: cfg.Sources, gate: gate} })
+		pass(stuckAfter)
+		d.wantStuck("a lock that all volumes need has not been free since ")
+		close(gate)
+		pass(settling)
+		n.must(d.Healthy())
+	})
+}
+
+// TestAStuckCallIsTold, but not one that waits for a source: the node does not come back from what a publish or an unpublish has
+// asked it for.
+func TestAStuckCallIsTold(t *testing.T) {
+	t.Parallel()
+	for _, op := range []string{"put", "create", "publish", "unmount", "delete"} {
+		bubbleCase(t, op, func(n *node) {
+			d, r := n.ready()
+			call := func() error { return d.Publish(n.ctx, r, noToken) }
+			if op == "unmount" || op == "delete" {
+				d.publish(r)
+				call = func() error { return d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }
+			}
+			release := n.faults.hang(op)
+			done := make(chan error, 1)
+			go func() { done <- call() }()
+			pass(stuckAfter)
+			d.wantStuck("volume " + r.VolumeID + " has been worked on since ")
+			if s := d.Summary(); s.NotCurrent[volume.Busy] != 0 {
+				n.Errorf("Summary() = %+v, want none that is busy: nobody has the files", s)
+			}
+			release()
+			n.must(<-done)
+			n.must(d.Healthy())
+		})
+	}
+}
+
+// TestWaitingForASourceIsNoIllHealth, however long a publish may.
+func TestWaitingForASourceIsNoIllHealth(t *testing.T) {
+	bubble(t, func(n *node) {
+		d := n.start(func(cfg *volume.Config) { cfg.PublishTimeout = time.Hour })
+		done := d.publishing(n.request("config", configMap("web")))
+		pass(stuckAfter)
+		n.must(d.Healthy())
+		n.wantKind(<-done, volume.Missing)
+	})
+}
+
+// TestOnlyLongWorkIsBusy: a summary has no time left for the volumes that come after one that is stuck.
+func TestOnlyLongWorkIsBusy(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, _ := n.published()
+		n.cluster.set(tls, "key", "k1")
+		d.publish(n.request("other", secret(tls)))
+		release := n.faults.hang("open")
+		n.cluster.set(web, "a", "2")
+		pass(time.Minute)
+		n.cluster.set(tls, "key", "k2")
+		synctest.Wait() // It is at work since a moment ago.
+		if s := d.Summary(); s.NotCurrent[volume.Busy] != 1 {
+			n.Errorf("Summary() = %+v, want one that is busy", s)
+		}
+		release()
+		pass(settling)
+		if s := d.Summary(); s.NotCurrent[volume.Busy] != 0 {
+			n.Errorf("Summary() = %+v, want none that is busy", s)
 		}
 	})
 }

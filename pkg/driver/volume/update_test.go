@@ -9,6 +9,8 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
@@ -169,5 +171,169 @@ func TestSafetyNetBringsWhatNoEventBrought(t *testing.T) {
 		n.wantFiles(r, map[string]string{"a": "1"})
 		pass(resyncInterval * 3 / 2)
 		n.wantFiles(r, map[string]string{"a": "2"})
+	})
+}
+
+// A source of a live volume has to be gone for this long to count as deleted.
+const absence = source.AbsenceTime
+
+// wishes are the attributes of volumes of the ConfigMap web, by what they want when it is gone.
+func wishes() map[string]map[string]string {
+	return map[string]map[string]string{
+		"optional": configMap("web", api.KeyOptional, "true"),
+		"Remove":   configMap("web", api.KeyOnDelete, string(api.OnDeleteRemove)),
+		"Keep":     configMap("web", api.KeyOnDelete, string(api.OnDeleteKeep)),
+		"nothing":  configMap("web"),
+	}
+}
+
+// eachWish runs a test for each of them.
+func eachWish(t *testing.T, test func(n *node, d *driver, r state.Record)) {
+	t.Helper()
+	t.Parallel()
+	for name, attributes := range wishes() {
+		bubbleCase(t, name, func(n *node) {
+			n.cluster.set(web, "a", "1")
+			d, r := n.live(attributes)
+			pass(time.Minute)
+			n.seen.forget()
+			test(n, d, r)
+		})
+	}
+}
+
+// TestAReplacedSourceIsOneChange: whoever deletes an object and creates it at once, as `kubectl replace --force` does, takes
+// no file away for a moment, and the pod hears of the change alone. Repeats in between change nothing. An object that is as
+// it was before is no change. This is fault 25.
+func TestAReplacedSourceIsOneChange(t *testing.T) {
+	eachWish(t, func(n *node, d *driver, r state.Record) {
+		before := "1"
+		for _, a := range []string{"2", "3", "3"} {
+			n.seen.forget()
+			n.cluster.remove(web)
+			for range 3 {
+				pass(absence / 4)
+				n.wantShown(r, map[string]string{"a": before}, "")
+				d.publish(r)
+			}
+			n.wantTold()
+			n.cluster.set(web, "a", a)
+			pass(latency)
+			n.wantFiles(r, map[string]string{"a": a})
+			pass(10 * absence)
+			if a == before {
+				n.wantTold()
+				wantSame(n, "writes, want none", 0, n.seen.results()[volume.ResultWritten])
+			} else {
+				n.wantTold(projected)
+				wantSame(n, "writes, want one", 1, n.seen.results()[volume.ResultWritten])
+			}
+			before = a
+		}
+		n.wantProblem(r, "")
+	})
+}
+
+// TestDeletedSource deletes the source of a live volume for good (rule 47). The absence is believed when it has lasted, and
+// not before. A restart changes nothing, and the files come back with the source.
+func TestDeletedSource(t *testing.T) {
+	eachWish(t, func(n *node, d *driver, r state.Record) {
+		n.cluster.remove(web)
+		pass(absence - latency)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantTold()
+		pass(2 * latency)
+		files, problem, told := map[string]string{}, "", projected
+		if r.Attributes[api.KeyOptional] == "" && r.Attributes[api.KeyOnDelete] != string(api.OnDeleteRemove) {
+			files["a"], problem = "1", `configmap "web" not found`
+			told = `SourceMissing: volume "config": the files stay as they are: ` + problem
+		}
+		d.publish(r)
+		n.wantFiles(r, files)
+		n.wantTold(told)
+		n.wantProblem(r, problem)
+		d.restart()
+		n.wantShown(r, files, problem)
+		n.seen.forget()
+		n.wantUpdate(r, "again")
+		n.wantProblem(r, "")
+		if problem != "" {
+			n.wantTold(`Projected: volume "config": the files are current again`)
+		}
+	})
+}
+
+// TestTheNextRunHoldsAnAbsenceToo: a driver that starts while an object is replaced finds that it is gone, and does not know
+// since when.
+func TestTheNextRunHoldsAnAbsenceToo(t *testing.T) {
+	eachWish(t, func(n *node, d *driver, r state.Record) {
+		n.cluster.remove(web)
+		pass(latency)
+		d.stop()
+		n.start()
+		pass(absence / 2)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantTold()
+		n.cluster.set(web, "a", "2")
+		pass(latency)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		pass(10 * absence)
+		n.wantTold(projected)
+		n.wantProblem(r, "")
+	})
+}
+
+// TestWhatIsNotInTheFilesIsNotHeld: a source that was absent when the volume was published is absent at once, and delays no
+// change of another one.
+func TestWhatIsNotInTheFilesIsNotHeld(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		d := n.start()
+		r := n.request("config", map[string]string{
+			api.KeySources: "[{configMap: {name: web}}, {configMap: {name: override, optional: true}}]",
+		})
+		began := time.Now()
+		d.publish(r)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.cluster.set(web, "a", "2")
+		pass(latency)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		if took := time.Since(began); took >= absence {
+			n.Fatalf("publish and update took %s, want them within %s", took, absence)
+		}
+
+		// A volume that comes later is not held either.
+		override := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "override"}
+		n.cluster.set(override, "b", "1", "a", "covered")
+		pass(time.Minute)
+		n.wantFiles(r, map[string]string{"a": "covered", "b": "1"})
+		n.cluster.remove(override)
+		late := n.request("late", r.Attributes)
+		began = time.Now()
+		d.publish(late)
+		n.wantFiles(late, map[string]string{"a": "2"})
+		n.wantFiles(r, map[string]string{"a": "covered", "b": "1"})
+		if took := time.Since(began); took >= absence {
+			n.Fatalf("publish took %s, want it within %s", took, absence)
+		}
+		pass(2 * absence)
+		n.wantFiles(r, map[string]string{"a": "2"}) // What a later source has covered is back (rule 12).
+		n.set(override, "a", "again")
+		n.wantFiles(r, map[string]string{"a": "again"})
+	})
+}
+
+// TestTheDelayOfADeletion is counted from when it became known.
+func TestTheDelayOfADeletion(t *testing.T) {
+	bubble(t, func(n *node) {
+		_, r := n.published(api.KeyOptional, "true")
+		pass(time.Minute)
+		n.seen.forget()
+		gone := time.Now()
+		n.cluster.remove(web)
+		pass(2 * absence)
+		n.wantFiles(r, map[string]string{})
+		want := []outcome{{result: volume.ResultWritten, since: gone}, {result: volume.ResultUnchanged}}
+		wantSame(n, "syncs", want, n.seen.outcomes())
 	})
 }
