@@ -217,44 +217,30 @@ func TestAPolledSourceIsToldOnce(t *testing.T) {
 	})
 }
 
-// TestEachPolledSourceIsTold, but none that is watched.
+// TestEachPolledSourceIsTold, but none that is watched: from the start and while the volume is live, each time that one turns
+// polled.
 func TestEachPolledSourceIsTold(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.secrets = access.ByPod
-		other := api.Ref{Kind: api.ConfigMap, Namespace: "certs", Name: "roots"}
-		for _, ref := range []api.Ref{web, tls, shared, other} {
+		roots := api.Ref{Kind: api.ConfigMap, Namespace: "certs", Name: "roots"}
+		for _, ref := range []api.Ref{web, tls, shared, roots} {
 			n.cluster.set(ref, ref.Namespace+"-"+ref.Name+"-"+ref.Kind.Resource(), "1")
 		}
 		n.cluster.poll(shared)
-		n.live(map[string]string{api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}, ` +
-			`{secret: {name: tls, namespace: certs}}, {configMap: {name: roots, namespace: certs}}]`})
+		n.live(sources("{configMap: {name: web}}, {secret: {name: tls}}, " +
+			"{secret: {name: tls, namespace: certs}}, {configMap: {name: roots, namespace: certs}}"))
 		n.wantTold(polling(shared))
-		n.seen.forget()
-		n.cluster.poll(other)
-		pass(settling)
-		n.wantTold(polling(other))
-	})
-}
-
-// TestASourceThatTurnsPolledIsTold while the volume is live, each time that it does.
-func TestASourceThatTurnsPolledIsTold(t *testing.T) {
-	bubble(t, func(n *node) {
-		n.secrets = access.ByPod
-		n.cluster.set(shared, "key", "k1")
-		_, r := n.live(secret(shared))
-		n.wantTold()
 		for range 2 {
 			n.seen.forget()
-			n.cluster.poll(shared)
+			n.cluster.poll(roots)
 			pass(settling)
-			n.wantTold(polling(shared))
-			n.cluster.watch(shared)
+			n.wantTold(polling(roots))
+			n.cluster.watch(roots)
 			pass(settling)
-			n.wantTold(polling(shared))
+			n.wantTold(polling(roots))
 		}
-		n.set(shared, "key", "k2")
-		n.wantFiles(r, map[string]string{"key": "k2"})
-		n.wantTold(polling(shared), projected)
+		n.set(roots, "key", "k2")
+		n.wantTold(polling(roots), projected)
 	})
 }
 
@@ -347,8 +333,7 @@ func TestATokenThatIsOfNoUseIsNotHeld(t *testing.T) {
 		bubbleCase(t, string(policy), func(n *node) {
 			n.maps = tt.maps
 			held := tt.first
-			n.cluster.set(web, "a", "1")
-			d := n.start()
+			d, _ := n.ready()
 			r := n.request("config", configMap("web", api.KeyUpdatePolicy, string(policy)))
 			token := access.NewToken("token", time.Now().Add(time.Hour))
 			publish := func(when string) {

@@ -63,21 +63,28 @@ func (n *node) publishedShared(onDelete api.OnDelete) (*driver, state.Record) {
 }
 
 // TestADenialIsDoubtedAtFirst: whatever the owner wished, the files stay, other changes reach them, and the pod is told
-// nothing, since the server may be wrong; whoever asks is told. When it keeps to it, the files stay or go, and the pod is
-// told once.
+// nothing, since the server may be wrong; whoever asks is told. One that passes is not told at all. When the server keeps to
+// it, the files stay or go, and the pod is told once.
 func TestADenialIsDoubtedAtFirst(t *testing.T) {
 	eachDenial(t, func(n *node, reader access.Identity, onDelete api.OnDelete) {
 		d, r := n.publishedShared(onDelete)
 		problem := deniedTo(reader, shared)
+		both := map[string]string{"a": "1", "key": "k1"}
 		n.cluster.doubt(shared)
+		for range 3 {
+			n.fail(shared, forbidden(shared))
+			n.wantShown(r, both, problem)
+			n.fail(shared, nil)
+			n.wantShown(r, both, "")
+		}
+		wantSame(n, "written times", 0, n.seen.results()[volume.ResultWritten])
 		n.cluster.fail(shared, forbidden(shared))
 		for range 3 {
 			pass(2 * resyncInterval)
 			d.publish(r)
 		}
-		n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
+		n.wantShown(r, both, problem)
 		n.wantTold()
-		n.wantProblem(r, problem)
 		n.set(web, "a", "2")
 		n.wantFiles(r, map[string]string{"a": "2", "key": "k1"})
 		n.wantTold(projected)
@@ -93,27 +100,9 @@ func TestADenialIsDoubtedAtFirst(t *testing.T) {
 		}
 		n.wantProblem(r, problem)
 		n.wantTold(lost[onDelete] + problem)
-
 		n.fail(shared, nil)
 		n.wantFiles(r, map[string]string{"a": "2", "key": "k1"})
 		n.wantTold(lost[onDelete]+problem, `Projected: volume "config": the files are current again`)
-	})
-}
-
-// TestADenialThatPassesIsNotTold: neither that it came, nor that it went.
-func TestADenialThatPassesIsNotTold(t *testing.T) {
-	eachDenial(t, func(n *node, _ access.Identity, onDelete api.OnDelete) {
-		_, r := n.publishedShared(onDelete)
-		n.cluster.doubt(shared)
-		for range 3 {
-			n.fail(shared, forbidden(shared))
-			n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
-			n.fail(shared, nil)
-			n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
-		}
-		n.wantTold()
-		n.wantProblem(r, "")
-		wantSame(n, "written times", 0, n.seen.results()[volume.ResultWritten])
 	})
 }
 

@@ -77,9 +77,7 @@ func (f *faults) forget() {
 
 // count returns how often an operation was tried.
 func (f *faults) count(op string) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(slices.DeleteFunc(slices.Clone(f.done), func(done string) bool { return done != op }))
+	return len(slices.DeleteFunc(f.order(), func(done string) bool { return done != op }))
 }
 
 // order returns what was done, in order.

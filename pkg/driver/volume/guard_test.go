@@ -172,8 +172,7 @@ func goroutines() int {
 // and a publish is as slow as all of them.
 func TestGuardSideEffects(t *testing.T) {
 	alone(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d := n.start()
+		d, _ := n.ready()
 		first := d.publishMany(0, 1, one)[0]
 		steps := []struct {
 			what string

@@ -45,14 +45,20 @@ func (n *node) mountPoints(path string) []string {
 	return points
 }
 
+// linked sets up a link to the node's directory, and a request for a volume of the ConfigMap web, which holds a=1.
+func (n *node) linked() (link string, r state.Record) {
+	n.Helper()
+	n.cluster.set(web, "a", "1")
+	link = n.dir + "-link"
+	n.must(os.Symlink(n.dir, link))
+	n.Cleanup(func() { _ = os.Remove(link) })
+	return link, n.request("config", configMap("web"))
+}
+
 // TestTheKubeletsDirectoryBehindALink: its path may be a link, to another disk for instance.
 func TestTheKubeletsDirectoryBehindALink(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		r := n.request("config", configMap("web"))
-		link := n.dir + "-link"
-		n.must(os.Symlink(n.dir, link))
-		n.Cleanup(func() { _ = os.Remove(link) })
+		link, r := n.linked()
 		place := r.TargetPath
 		r.TargetPath = link + strings.TrimPrefix(place, n.dir)
 		d := n.start(below(link))
@@ -78,11 +84,7 @@ func TestTheKubeletsDirectoryBehindALink(t *testing.T) {
 // which does not keep the volume from being unmounted by its new name.
 func TestTheKubeletsDirectoryByAnotherName(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		r := n.request("config", configMap("web"))
-		link := n.dir + "-link"
-		n.must(os.Symlink(n.dir, link))
-		n.Cleanup(func() { _ = os.Remove(link) })
+		link, r := n.linked()
 		d := n.start(onKernel)
 		d.publish(r)
 		d.stop()

@@ -11,7 +11,6 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
@@ -56,9 +55,7 @@ func (c *cluster) promoteAlone(ref api.Ref, data ...string) {
 
 // setWith makes or changes an object that says something about releases.
 func (c *cluster) setWith(ref api.Ref, about api.Release, data ...string) {
-	changed := c.tell(func(source.Key) {})
-	c.set(ref, data...)
-	c.tell(changed)
+	c.slip(ref, data...)
 	c.change(ref, func() {
 		content := c.objects[ref]
 		about.Digest = release.Digest(content.Data)
@@ -218,8 +215,7 @@ func TestACopyThatCannotBeRead(t *testing.T) {
 // one file system before the object was released.
 func TestPodsThatShareFilesFromBefore(t *testing.T) {
 	bubbleShared(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d := n.start()
+		d, _ := n.ready()
 		all := d.replicas(2, configMap("web"))
 		n.wantShared(all...)
 		n.cluster.edit(web, "a", "1")

@@ -180,9 +180,7 @@ func TestAChangeForManyVolumesIsNoTrouble(t *testing.T) {
 				}
 			}
 		}
-		for _, r := range all {
-			n.wantFiles(r, map[string]string{"a": text("2")})
-		}
+		n.wantEach(map[string]string{"a": text("2")}, all...)
 		for _, told := range n.seen.told() {
 			if !strings.HasPrefix(told, "Projected: ") {
 				n.Errorf("told %q, want nothing like that", told)

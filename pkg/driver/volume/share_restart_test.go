@@ -24,8 +24,7 @@ func TestARestartFindsWhoShares(t *testing.T) {
 	for name, stays := range map[string]bool{"and they go on": true, "and new ones are alone": false} {
 		t.Run(name, func(t *testing.T) {
 			bubbleShared(t, func(n *node) {
-				n.cluster.set(web, "a", "1")
-				d := n.start()
+				d, _ := n.ready()
 				all := d.replicas(3, configMap("web"))
 				d.stop()
 				n.shares = stays
@@ -33,9 +32,7 @@ func TestARestartFindsWhoShares(t *testing.T) {
 				pass(settling)
 				n.seen.forget()
 				n.set(web, "a", "2")
-				for _, r := range all {
-					n.wantShown(r, map[string]string{"a": "2"}, "")
-				}
+				n.wantEach(map[string]string{"a": "2"}, all...)
 				wantSame(n, "syncs that wrote", 1, n.seen.results()[volume.ResultWritten])
 				newcomer := n.replica("newcomer", configMap("web"))
 				d.publish(newcomer)
@@ -63,9 +60,7 @@ func TestVolumesOfAnOlderDriverStayAlone(t *testing.T) {
 		newcomer := n.replica("newcomer", configMap("web"))
 		d.publish(newcomer)
 		n.set(web, "a", "2")
-		for _, r := range append(all, newcomer) {
-			n.wantFiles(r, map[string]string{"a": "2"})
-		}
+		n.wantEach(map[string]string{"a": "2"}, append(all, newcomer)...)
 		n.wantAlone(all...)
 		if m := n.mountOf(newcomer); !m.SharesFilesWith(n.mountOf(all[0])) && !m.SharesFilesWith(n.mountOf(all[1])) {
 			n.Error("the new volume shares its files with none")
@@ -81,8 +76,7 @@ func TestVolumesOfAnOlderDriverStayAlone(t *testing.T) {
 // all of them must be allowed to read.
 func TestOtherReadersAfterARestart(t *testing.T) {
 	bubbleShared(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d := n.start()
+		d, _ := n.ready()
 		first, second := n.replica("first", configMap("web")), n.replica("second", configMap("web"))
 		second.Pod.ServiceAccount = "other"
 		d.publish(first)
@@ -107,8 +101,7 @@ func TestOtherReadersAfterARestart(t *testing.T) {
 // which the volume shares the files of one that asks for others now.
 func TestARecordOfOtherFilesIsFrozen(t *testing.T) {
 	bubbleShared(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d := n.start()
+		d, _ := n.ready()
 		all := d.replicas(2, configMap("web"))
 		d.stop()
 		all[1].Attributes = configMap("web", api.KeyDefaultMode, "0600")
@@ -178,9 +171,7 @@ func TestSharingVolumesWhoseRecordsAreLost(t *testing.T) {
 				wantSame(n, "users of sources", map[api.Ref]int{web: 1}, n.cluster.users())
 				n.set(web, "a", "2")
 				wantSame(n, "syncs that wrote", 1, n.seen.results()[volume.ResultWritten])
-				for _, r := range all {
-					n.wantShown(r, map[string]string{"a": "2"}, "")
-				}
+				n.wantEach(map[string]string{"a": "2"}, all...)
 				n.wantRecords(all...)
 			})
 		})
@@ -210,8 +201,7 @@ func TestAVolumeThatMayShareDoesNotSync(t *testing.T) {
 // only one of them may write, and none is known to be the one.
 func TestAVolumeThatMayShareWaitsForTheNode(t *testing.T) {
 	bubbleShared(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d := n.start()
+		d, _ := n.ready()
 		all := d.replicas(2, configMap("web"))
 		d.stop()
 		n.faults.set("find", syscall.EMFILE)

@@ -88,17 +88,14 @@ func TestEqualVolumesAreOneFileSystem(t *testing.T) {
 	for _, policy := range []api.UpdatePolicy{api.UpdateAtomic, api.UpdateReplace} {
 		t.Run(string(policy), func(t *testing.T) {
 			bubbleShared(t, func(n *node) {
-				n.cluster.set(web, "a", "1")
-				d := n.start()
+				d, _ := n.ready()
 				all := d.replicas(3, configMap("web", api.KeyUpdatePolicy, string(policy)))
 				n.wantShared(all...)
 				wantSame(n, "users of sources", map[api.Ref]int{web: 1}, n.cluster.users())
 				n.seen.forget()
 
 				n.set(web, "a", "2")
-				for _, r := range all {
-					n.wantShown(r, map[string]string{"a": "2"}, "")
-				}
+				n.wantEach(map[string]string{"a": "2"}, all...)
 				wantSame(n, "syncs that wrote", 1, n.seen.results()[volume.ResultWritten])
 				pods := map[string]int{}
 				for _, e := range n.seen.all() {
@@ -231,8 +228,7 @@ func TestPodsOfOtherServiceAccountsShareAConfigMap(t *testing.T) {
 		t.Run(string(reader), func(t *testing.T) {
 			bubbleShared(t, func(n *node) {
 				n.maps = reader
-				n.cluster.set(web, "a", "1")
-				d := n.start()
+				d, _ := n.ready()
 				first, second := n.replica("first", configMap("web")), n.replica("second", configMap("web"))
 				second.Pod.ServiceAccount = "other"
 				d.publish(first)
@@ -300,16 +296,13 @@ func TestANewcomerGetsTheContentOfNow(t *testing.T) {
 // TestDamageIsMendedOnceForAll, and a volume that somebody unmounts shows, beside others that stay.
 func TestDamageIsMendedOnceForAll(t *testing.T) {
 	bubbleShared(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d := n.start()
+		d, _ := n.ready()
 		all := d.replicas(3, configMap("web"))
 		n.damage(all[1], func(root *os.Root) error { return root.Remove("a") })
 		n.seen.forget()
 		d.publish(all[2])
 		pass(settling)
-		for _, r := range all {
-			n.wantFiles(r, map[string]string{"a": "1"})
-		}
+		n.wantEach(map[string]string{"a": "1"}, all...)
 		wantSame(n, "syncs that wrote", 1, n.seen.results()[volume.ResultWritten])
 
 		n.must(n.mounts.FS.Unmount(all[0].TargetPath))

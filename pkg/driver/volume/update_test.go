@@ -287,8 +287,7 @@ func TestTheNextRunHoldsAnAbsenceToo(t *testing.T) {
 // change of another one.
 func TestWhatIsNotInTheFilesIsNotHeld(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		d := n.start()
+		d, _ := n.ready()
 		r := n.request("config", map[string]string{
 			api.KeySources: "[{configMap: {name: web}}, {configMap: {name: override, optional: true}}]",
 		})
