@@ -91,8 +91,7 @@ func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
 			n.secrets = tt.secrets
 			n.cluster.set(shared, "key", "k1")
 			n.cluster.fail(shared, tt.err)
-			d := n.start()
-			r := n.request("config", secret(shared, api.KeyOnDelete, string(api.OnDeleteRemove)))
+			d, r := n.startFor(secret(shared, api.KeyOnDelete, string(api.OnDeleteRemove)))
 			want := "secret certs/tls cannot be read: " + tt.want
 			d.wantRefused(r, volume.NotReady, want)
 			n.wantNothing(d)

@@ -241,8 +241,7 @@ func TestTheTimeoutIsForWhatIsMissing(t *testing.T) {
 // TestAStopEndsAPublishThatWaits: nobody would tell it that its source is there, and the driver should not take long.
 func TestAStopEndsAPublishThatWaits(t *testing.T) {
 	bubble(t, func(n *node) {
-		d := n.start()
-		r := n.request("config", configMap("web"))
+		d, r := n.startFor(configMap("web"))
 		done := d.publishing(r)
 		pass(settling)
 		began := time.Now()

@@ -278,11 +278,17 @@ func (d *driver) unpublish(r state.Record) {
 	synctest.Wait()
 }
 
+// startFor sets up a running driver, and a request for a volume.
+func (n *node) startFor(attributes map[string]string) (*driver, state.Record) {
+	n.Helper()
+	return n.start(), n.request("config", attributes)
+}
+
 // ready sets up a running driver, and a request for a volume of the ConfigMap web, which holds a=1.
 func (n *node) ready() (*driver, state.Record) {
 	n.Helper()
 	n.cluster.set(web, "a", "1")
-	return n.start(), n.request("config", configMap("web"))
+	return n.startFor(configMap("web"))
 }
 
 // published sets up a running driver with one volume of the ConfigMap web, which holds a=1.

@@ -24,8 +24,7 @@ func TestPublishShowsTheFilesOfItsSources(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "index.html", "hello", "empty", "")
 		n.cluster.set(tls, "key", "k1", "unlisted", "x")
-		d := n.start()
-		r := n.request("config", sources("{configMap: {name: web}}, {secret: {name: tls, items: [{key: key, path: certs/tls.key, mode: 0400}]}}"))
+		d, r := n.startFor(sources("{configMap: {name: web}}, {secret: {name: tls, items: [{key: key, path: certs/tls.key, mode: 0400}]}}"))
 		n.faults.on("publish", func() {
 			wantSame(n, "files before the mount, want no target", nil, n.files(r.TargetPath))
 		})
@@ -136,8 +135,7 @@ func TestPublishRefusesAtOnce(t *testing.T) {
 // piles up, neither of calls that are refused nor of callers that give up: at the end of a bubble no goroutine is left.
 func TestPublishIsBusy(t *testing.T) {
 	bubble(t, func(n *node) {
-		d := n.start()
-		r := n.request("config", configMap("web"))
+		d, r := n.startFor(configMap("web"))
 		ctx, cancel := context.WithCancel(n.ctx)
 		first := make(chan error, 1)
 		go func() { first <- d.Publish(ctx, r, access.Token{}) }()
@@ -206,8 +204,7 @@ func (n *node) on(r state.Record, name string) state.Record {
 func TestATargetIsOneVolumes(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(other, "a", "other")
-		d := n.start()
-		r := n.request("config", configMap("web"))
+		d, r := n.startFor(configMap("web"))
 		done := d.publishing(r)
 		pass(settling)
 		intruder := n.on(r, "intruder")
@@ -327,8 +324,7 @@ func TestPublished(t *testing.T) {
 // does not wait for the publish.
 func TestAVolumeOnItsWayIsNotPublished(t *testing.T) {
 	bubble(t, func(n *node) {
-		d := n.start()
-		r := n.request("config", configMap("web"))
+		d, r := n.startFor(configMap("web"))
 		check := func(want bool, when string) {
 			n.Helper()
 			if got := d.Published(r.VolumeID, r.TargetPath); got != want {

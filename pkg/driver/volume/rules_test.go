@@ -122,8 +122,7 @@ func TestOptionalItemsTakeTurns(t *testing.T) {
 			attributes := configMap("web", api.KeyOptional, "true", api.KeyUpdatePolicy, string(policy),
 				api.KeyItems, `[{key: a, path: foo}, {key: b, path: foo/bar}]`)
 			n.cluster.set(web, "a", "file", "b", "below")
-			d := n.start()
-			r := n.request("config", attributes)
+			d, r := n.startFor(attributes)
 			d.wantRefused(r, volume.Invalid, conflict)
 			n.set(web, "a", "file")
 			d.publish(r)

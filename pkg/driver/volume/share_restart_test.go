@@ -22,26 +22,24 @@ import (
 func TestARestartFindsWhoShares(t *testing.T) {
 	t.Parallel()
 	for name, stays := range map[string]bool{"and they go on": true, "and new ones are alone": false} {
-		t.Run(name, func(t *testing.T) {
-			bubbleShared(t, func(n *node) {
-				d, _ := n.ready()
-				all := d.replicas(3, configMap("web"))
-				d.stop()
-				n.shares = stays
-				d = n.start()
-				pass(settling)
-				n.seen.forget()
-				n.set(web, "a", "2")
-				n.wantEach(map[string]string{"a": "2"}, all...)
-				wantSame(n, "syncs that wrote", 1, n.seen.results()[volume.ResultWritten])
-				newcomer := n.replica("newcomer", configMap("web"))
-				d.publish(newcomer)
-				if stays {
-					n.wantShared(all[0], newcomer)
-				} else {
-					n.wantAlone(all[0], newcomer)
-				}
-			})
+		bubbleSharedCase(t, name, func(n *node) {
+			d, _ := n.ready()
+			all := d.replicas(3, configMap("web"))
+			d.stop()
+			n.shares = stays
+			d = n.start()
+			pass(settling)
+			n.seen.forget()
+			n.set(web, "a", "2")
+			n.wantEach(map[string]string{"a": "2"}, all...)
+			wantSame(n, "syncs that wrote", 1, n.seen.results()[volume.ResultWritten])
+			newcomer := n.replica("newcomer", configMap("web"))
+			d.publish(newcomer)
+			if stays {
+				n.wantShared(all[0], newcomer)
+			} else {
+				n.wantAlone(all[0], newcomer)
+			}
 		})
 	}
 }
@@ -155,25 +153,23 @@ func (d *driver) republish(all ...state.Record) {
 func TestSharingVolumesWhoseRecordsAreLost(t *testing.T) {
 	t.Parallel()
 	for round := range 20 { // What happens first differs.
-		t.Run(fmt.Sprint(round), func(t *testing.T) {
-			bubbleShared(t, func(n *node) {
-				const count = 4
-				d, all := n.lost(count)
-				var together sync.WaitGroup
-				together.Add(count)
-				n.faults.on("find", func() {
-					together.Done()
-					together.Wait()
-				})
-				d.republish(all...)
-				n.faults.on("find", nil)
-				pass(settling)
-				wantSame(n, "users of sources", map[api.Ref]int{web: 1}, n.cluster.users())
-				n.set(web, "a", "2")
-				wantSame(n, "syncs that wrote", 1, n.seen.results()[volume.ResultWritten])
-				n.wantEach(map[string]string{"a": "2"}, all...)
-				n.wantRecords(all...)
+		bubbleSharedCase(t, fmt.Sprint(round), func(n *node) {
+			const count = 4
+			d, all := n.lost(count)
+			var together sync.WaitGroup
+			together.Add(count)
+			n.faults.on("find", func() {
+				together.Done()
+				together.Wait()
 			})
+			d.republish(all...)
+			n.faults.on("find", nil)
+			pass(settling)
+			wantSame(n, "users of sources", map[api.Ref]int{web: 1}, n.cluster.users())
+			n.set(web, "a", "2")
+			wantSame(n, "syncs that wrote", 1, n.seen.results()[volume.ResultWritten])
+			n.wantEach(map[string]string{"a": "2"}, all...)
+			n.wantRecords(all...)
 		})
 	}
 }

@@ -129,8 +129,7 @@ func (n *node) wantToWaitInVain(attributes map[string]string, kind volume.Kind, 
 func TestPublishWaitsForEachThingInTurn(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.fail(web, forbidden(web))
-		d := n.start()
-		r := n.request("config", configMap("web", api.KeyItems, `[{key: b, path: b}]`))
+		d, r := n.startFor(configMap("web", api.KeyItems, `[{key: b, path: b}]`))
 		done := make(chan error, 1)
 		began := time.Now()
 		go func() { done <- d.Publish(n.ctx, r, access.Token{}) }()
@@ -275,8 +274,7 @@ func TestAStaticPodAgain(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1")
 		n.cluster.set(tls, "key", "k1")
-		d := n.start()
-		r := n.request("config", nil)
+		d, r := n.startFor(nil)
 		for range 3 {
 			r.Attributes = configMap("web")
 			d.publish(r)
