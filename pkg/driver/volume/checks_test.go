@@ -174,6 +174,14 @@ func (n *node) wantProblem(r state.Record, want string) {
 	}
 }
 
+// wantProblemIs checks the cause of what is wrong with a live volume.
+func (n *node) wantProblemIs(r state.Record, want error) {
+	n.Helper()
+	if problem, err := n.driver.Condition(r.VolumeID, ""); !errors.Is(problem, want) || err != nil {
+		n.Errorf("Condition() = %v, %v, want %v, nil", problem, err, want)
+	}
+}
+
 // wantShown checks the files of a live volume and what is wrong with it; empty for nothing.
 func (n *node) wantShown(r state.Record, files map[string]string, problem string) {
 	n.Helper()

@@ -228,10 +228,7 @@ func TestTheTimeoutIsForWhatIsMissing(t *testing.T) {
 			ctx, cancel := context.WithTimeout(n.ctx, tt.patience)
 			defer cancel()
 			began := time.Now()
-			got := n.wantKind(d.Publish(ctx, n.request("config", configMap("web")), access.Token{}), volume.NotReady)
-			if want := "configmap default/web has not been read yet"; got != want {
-				n.Errorf("Publish() says %q, want %q", got, want)
-			}
+			wantSame(n, "Publish() says", "configmap default/web has not been read yet", n.wantKind(d.Publish(ctx, n.request("config", configMap("web")), access.Token{}), volume.NotReady))
 			wantSame(n, "Publish() took", tt.want, time.Since(began))
 			pass(settling)
 		})

@@ -256,64 +256,42 @@ func TestPublished(t *testing.T) {
 	unknown := func(r state.Record) state.Record { r.VolumeID += "2"; return r }
 	as := func(r state.Record) state.Record { return r }
 	tests := map[string]struct {
-		happen func(n *node, d *driver, r state.Record) *driver // Nil for nothing.
+		happen func(n *node, r state.Record)
 		ask    func(state.Record) state.Record
 		want   bool
 	}{
-		"live":                   {nil, as, true},
-		"live on another target": {nil, elsewhere, false},
-		"live beside another": {func(n *node, d *driver, _ state.Record) *driver {
-			d.publish(n.request("other", configMap("web")))
-			return d
-		}, as, true},
-		"live, and another on the target": {func(n *node, d *driver, r state.Record) *driver {
-			other := r
-			other.VolumeID, other.TargetPath = unknown(r).VolumeID, n.request("other", nil).TargetPath
-			d.publish(other)
-			return d
+		"live":                         {func(*node, state.Record) {}, as, true},
+		"live on another target":       {func(*node, state.Record) {}, elsewhere, false},
+		"live, and its source is gone": {func(n *node, _ state.Record) { n.cluster.remove(web) }, as, true},
+		"live beside another":          {func(n *node, _ state.Record) { n.driver.publish(n.request("other", configMap("web"))) }, as, true},
+		"live, and another asked for its target": {func(n *node, r state.Record) {
+			other := unknown(r)
+			other.TargetPath = n.request("other", nil).TargetPath
+			n.driver.publish(other)
 		}, unknown, false},
-		"unknown": {nil, unknown, false},
-		"unknown, and the node cannot tell": {
-			func(n *node, d *driver, _ state.Record) *driver { n.faults.set("mounted", syscall.EMFILE); return d }, unknown, false,
-		},
-		"live, and the node cannot tell": {
-			func(n *node, d *driver, _ state.Record) *driver { n.faults.set("mounted", syscall.EMFILE); return d }, as, true,
-		},
-		"live, and its source is gone": {
-			func(n *node, d *driver, _ state.Record) *driver { n.cluster.remove(web); return d }, as, true,
-		},
-		"taken over by the next run": {
-			func(_ *node, d *driver, _ state.Record) *driver { return d.restart() }, as, true,
-		},
-		"taken over although it cannot be updated any more": {
-			func(n *node, d *driver, _ state.Record) *driver { n.cluster.refused[web] = true; return d.restart() }, as, true,
-		},
-		"mounted, but its record was lost": {
-			func(n *node, d *driver, r state.Record) *driver {
-				d.stop()
-				n.must(n.records.Delete(r.VolumeID))
-				return n.start()
-			}, as, true,
-		},
-		"unmounted behind the manager's back": {
-			func(n *node, d *driver, r state.Record) *driver {
-				n.must(n.mounts.Unmount(r.TargetPath))
-				return d
-			}, as, false,
-		},
-		"unpublished": {
-			func(_ *node, d *driver, r state.Record) *driver { d.unpublish(r); return d }, as, false,
-		},
+		"unknown":                             {func(*node, state.Record) {}, unknown, false},
+		"unknown, and the node cannot tell":   {func(n *node, _ state.Record) { n.faults.set("mounted", syscall.EMFILE) }, unknown, false},
+		"live, and the node cannot tell":      {func(n *node, _ state.Record) { n.faults.set("mounted", syscall.EMFILE) }, as, true},
+		"taken over by the next run":          {func(n *node, _ state.Record) { n.driver.restart() }, as, true},
+		"unmounted behind the manager's back": {func(n *node, r state.Record) { n.must(n.mounts.Unmount(r.TargetPath)) }, as, false},
+		"unpublished":                         {func(n *node, r state.Record) { n.driver.unpublish(r) }, as, false},
+		"taken over although it cannot be updated any more": {func(n *node, _ state.Record) {
+			n.cluster.refused[web] = true
+			n.driver.restart()
+		}, as, true},
+		"mounted, but its record was lost": {func(n *node, r state.Record) {
+			n.driver.stop()
+			n.must(n.records.Delete(r.VolumeID))
+			n.start()
+		}, as, true},
 	}
 	for name, tt := range tests {
 		bubbleCase(t, name, func(n *node) {
-			d, r := n.published()
-			if tt.happen != nil {
-				d = tt.happen(n, d, r)
-			}
+			_, r := n.published()
+			tt.happen(n, r)
 			pass(settling)
 			ask := tt.ask(r)
-			if got := d.Published(ask.VolumeID, ask.TargetPath); got != tt.want {
+			if got := n.driver.Published(ask.VolumeID, ask.TargetPath); got != tt.want {
 				n.Errorf("Published(%s, %s) = %t, want %t", ask.VolumeID, ask.TargetPath, got, tt.want)
 			}
 		})

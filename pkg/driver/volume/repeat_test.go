@@ -19,42 +19,35 @@ import (
 // kubelets before 1.37 destroy the volume of a running pod. This is fault 11.
 func TestRepeatSucceeds(t *testing.T) {
 	t.Parallel()
-	tests := map[string]func(n *node, d *driver) *driver{
-		"nothing at all":              func(_ *node, d *driver) *driver { return d },
-		"its source was deleted":      func(n *node, d *driver) *driver { n.cluster.remove(web); return d },
-		"its access was revoked":      func(n *node, d *driver) *driver { n.cluster.fail(web, forbidden(web)); return d },
-		"its required key went":       func(n *node, d *driver) *driver { n.cluster.set(web); return d },
-		"the disk is full":            func(n *node, d *driver) *driver { n.faults.set("put", syscall.ENOSPC); return d },
-		"it cannot be opened":         func(n *node, d *driver) *driver { n.faults.set("open", syscall.EIO); return d },
-		"the mounts cannot be listed": func(n *node, d *driver) *driver { n.faults.set("mounted", syscall.EMFILE); return d },
-		"the driver was restarted":    func(_ *node, d *driver) *driver { return d.restart() },
-		"the driver was restarted while the API server is away": func(n *node, d *driver) *driver {
-			n.cluster.errs[web] = errSilent
-			return d.restart()
-		},
-		"the driver was restarted and may not read": func(n *node, d *driver) *driver {
-			n.cluster.fail(web, forbidden(web))
-			return d.restart()
-		},
-		"the driver was restarted and cannot watch": func(n *node, d *driver) *driver {
-			n.cluster.refused[web] = true
-			return d.restart()
-		},
-		"its record was lost with the driver": func(n *node, d *driver) *driver {
-			n.must(n.records.Store.Delete("csi-config"))
-			return d.restart()
-		},
-		"its record was lost and cannot be written": func(n *node, d *driver) *driver {
-			n.must(n.records.Store.Delete("csi-config"))
+	loseRecord := func(n *node) { n.must(n.records.Store.Delete("csi-config")) }
+	happenings := map[string]struct {
+		happen    func(n *node)
+		isRestart bool
+	}{
+		"nothing at all":                                        {func(*node) {}, false},
+		"its source was deleted":                                {func(n *node) { n.cluster.remove(web) }, false},
+		"its access was revoked":                                {func(n *node) { n.cluster.fail(web, forbidden(web)) }, false},
+		"its required key went":                                 {func(n *node) { n.cluster.set(web) }, false},
+		"the disk is full":                                      {func(n *node) { n.faults.set("put", syscall.ENOSPC) }, false},
+		"it cannot be opened":                                   {func(n *node) { n.faults.set("open", syscall.EIO) }, false},
+		"the mounts cannot be listed":                           {func(n *node) { n.faults.set("mounted", syscall.EMFILE) }, false},
+		"the driver was restarted":                              {func(*node) {}, true},
+		"the driver was restarted while the API server is away": {func(n *node) { n.cluster.errs[web] = errSilent }, true},
+		"the driver was restarted and may not read":             {func(n *node) { n.cluster.fail(web, forbidden(web)) }, true},
+		"the driver was restarted and cannot watch":             {func(n *node) { n.cluster.refused[web] = true }, true},
+		"its record was lost with the driver":                   {loseRecord, true},
+		"its record was lost and cannot be written": {func(n *node) {
+			loseRecord(n)
 			n.faults.set("put", syscall.ENOSPC)
-			return d.restart()
-		},
+		}, true},
 	}
-	for name, happen := range tests {
+	for name, tt := range happenings {
 		bubbleCase(t, name, func(n *node) {
 			n.maps = access.ByPod // Whose access can be revoked.
 			d, r := n.published(api.KeyItems, "[{key: a, path: a}]")
-			d = happen(n, d)
+			if tt.happen(n); tt.isRestart {
+				d = d.restart()
+			}
 			pass(settling)
 			for range 3 {
 				d.publish(r)
@@ -62,9 +55,7 @@ func TestRepeatSucceeds(t *testing.T) {
 				n.wantFiles(r, map[string]string{"a": "1"})
 			}
 			for _, op := range []string{"create", "publish", "unmount", "delete"} {
-				if got := n.faults.count(op); got != 0 {
-					n.Errorf("%s was done %d times, want never", op, got)
-				}
+				wantSame(n, "times of "+op, 0, n.faults.count(op))
 			}
 			wantSame(n, "Volumes()", 1, d.Volumes())
 		})
@@ -218,29 +209,26 @@ func (n *node) generation(r state.Record) string {
 // of one that is under way. The mount alone is enough, and so is the record.
 func TestUnpublishesAtOnce(t *testing.T) {
 	t.Parallel()
-	for name, prepare := range map[string]func(*node, *driver, state.Record) *driver{
-		"published": func(_ *node, d *driver, _ state.Record) *driver { return d },
-		"never published": func(_ *node, d *driver, r state.Record) *driver {
-			d.unpublish(r)
-			return d.restart()
+	for name, prepare := range map[string]func(*node, state.Record){
+		"published": func(*node, state.Record) {},
+		"unmounted": func(n *node, r state.Record) { n.must(n.mounts.Unmount(r.TargetPath)) },
+		"unpublished, and unknown to the next run": func(n *node, r state.Record) {
+			n.driver.unpublish(r)
+			n.driver.restart()
 		},
-		"its record lost": func(n *node, d *driver, r state.Record) *driver {
+		"its record lost": func(n *node, r state.Record) {
 			n.must(n.records.Store.Delete(r.VolumeID))
-			return d.restart()
+			n.driver.restart()
 		},
-		"unmounted": func(n *node, d *driver, r state.Record) *driver {
-			n.must(n.mounts.Unmount(r.TargetPath))
-			return d
-		},
-		"its target gone": func(n *node, d *driver, r state.Record) *driver {
+		"its target gone": func(n *node, r state.Record) {
 			n.must(n.mounts.Unmount(r.TargetPath))
 			n.must(os.RemoveAll(filepath.Join(n.dir, "pods")))
-			return d
 		},
 	} {
 		bubbleCase(t, name, func(n *node) {
-			d, r := n.published()
-			d = prepare(n, d, r)
+			_, r := n.published()
+			prepare(n, r)
+			d := n.driver
 			answers := make(chan error, 16)
 			for range cap(answers) {
 				go func() { answers <- d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }()

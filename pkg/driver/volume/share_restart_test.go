@@ -35,11 +35,7 @@ func TestARestartFindsWhoShares(t *testing.T) {
 			wantSame(n, "syncs that wrote", 1, n.seen.results()[volume.ResultWritten])
 			newcomer := n.replica("newcomer", configMap("web"))
 			d.publish(newcomer)
-			if stays {
-				n.wantShared(all[0], newcomer)
-			} else {
-				n.wantAlone(all[0], newcomer)
-			}
+			n.wantSharing(stays, all[0], newcomer)
 		})
 	}
 }

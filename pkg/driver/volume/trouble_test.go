@@ -1,7 +1,6 @@
 package volume_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"syscall"
@@ -190,13 +189,10 @@ func TestTroubleOfTheClusterIsNotTriedAgain(t *testing.T) {
 // 3). This is fault 3.
 func TestFailingWriteLeavesTheFiles(t *testing.T) {
 	bubble(t, func(n *node) {
-		d, r := n.published()
+		_, r := n.published()
 		n.set(web, "a", "2", strings.Repeat("n", 256), "")
 		n.wantFiles(r, map[string]string{"a": "1"})
-		problem, err := d.Condition(r.VolumeID, "")
-		if !errors.Is(problem, syscall.ENAMETOOLONG) || err != nil {
-			n.Errorf("Condition() = %v, %v, want %v, nil", problem, err, syscall.ENAMETOOLONG)
-		}
+		n.wantProblemIs(r, syscall.ENAMETOOLONG)
 		n.wantUpdate(r, "1")
 		n.wantProblem(r, "")
 	})

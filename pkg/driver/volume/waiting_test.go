@@ -165,10 +165,7 @@ func TestSourceGoesBetweenWaitingAndWriting(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.ready()
 		n.faults.on("put", func() { n.cluster.remove(web) })
-		got := n.wantKind(d.Publish(n.ctx, r, access.Token{}), volume.Missing)
-		if want := `configmap "web" not found`; got != want {
-			n.Errorf("Publish() says %q, want %q", got, want)
-		}
+		wantSame(n, "Publish() says", `configmap "web" not found`, n.wantKind(d.Publish(n.ctx, r, access.Token{}), volume.Missing))
 	})
 }
 
