@@ -2,7 +2,6 @@ package volume_test
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -120,9 +119,8 @@ func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
 var errAway = errors.New("connection refused")
 
 // TestANewcomerIsNotServedWhatNobodyCouldAskFor: the right to what others still hold is gone, or may have gone while nobody
-// could ask. The newcomer waits, and is served once that is over; the others keep their files.
+// could ask. The newcomer doubts no denial. It waits, and is served once that is over; the others keep their files.
 func TestANewcomerIsNotServedWhatNobodyCouldAskFor(t *testing.T) {
-	t.Parallel()
 	causes := map[string]error{
 		"the access is denied":                     forbidden(shared),
 		"the API server is away":                   errAway,
@@ -132,19 +130,19 @@ func TestANewcomerIsNotServedWhatNobodyCouldAskFor(t *testing.T) {
 		"the right of the account cannot be asked": &access.ReviewError{Identity: access.OnBehalf(app), Ref: shared, Cause: errAway},
 	}
 	for name, cause := range causes {
-		for _, reader := range []access.Reader{access.ByPod, access.ByDriver} {
-			bubbleCase(t, fmt.Sprintf("%s, read by %s", name, reader), func(n *node) {
-				n.secrets = reader
+		t.Run(name, func(t *testing.T) {
+			eachDenial(t, func(n *node, reader access.Identity, onDelete api.OnDelete) {
 				n.cluster.set(shared, "key", "k1")
 				d := n.start()
-				r, late := n.request("config", secret(shared)), n.request("late", secret(shared))
+				r, late := n.request("config", secret(shared)), n.request("late", secret(shared, api.KeyOnDelete, string(onDelete)))
 				d.publish(r)
+				n.cluster.doubt(shared)
 				n.cluster.fail(shared, cause)
-				kind := volume.NotReady
 				if apierrors.IsForbidden(cause) {
-					kind = volume.Denied
+					d.wantRefused(late, volume.Denied, deniedTo(reader, shared))
+				} else {
+					d.wantRefused(late, volume.NotReady)
 				}
-				d.wantRefused(late, kind)
 				n.wantFiles(late, nil)
 				n.wantFiles(r, map[string]string{"key": "k1"})
 				n.wantRecords(r)
@@ -157,7 +155,7 @@ func TestANewcomerIsNotServedWhatNobodyCouldAskFor(t *testing.T) {
 				n.wantFiles(late, map[string]string{"key": "k1"})
 				n.must(<-published)
 			})
-		}
+		})
 	}
 }
 

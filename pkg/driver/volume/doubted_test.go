@@ -137,27 +137,6 @@ func TestADoubtOverARestart(t *testing.T) {
 	})
 }
 
-// TestANewcomerDoubtsNothing: what is denied now is not for it, although others still hold it. When the denial has passed
-// while it waits, it is served.
-func TestANewcomerDoubtsNothing(t *testing.T) {
-	eachDenial(t, func(n *node, reader access.Identity, onDelete api.OnDelete) {
-		d, r := n.publishedShared(onDelete)
-		n.cluster.doubt(shared)
-		n.cluster.fail(shared, forbidden(shared))
-		late := n.request("late", secret(shared, api.KeyOnDelete, string(onDelete)))
-		d.wantRefused(late, volume.Denied, deniedTo(reader, shared))
-		n.wantFiles(late, nil)
-		n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
-
-		done := d.publishing(late)
-		pass(settling)
-		n.wantFiles(late, nil)
-		n.cluster.fail(shared, nil)
-		n.must(<-done)
-		n.wantFiles(late, map[string]string{"key": "k1"})
-	})
-}
-
 // TestWhatTheDriverMayNotReadTakesNoFiles: it was taken from no pod. Whoever asks is told, and it is not the pod's trouble.
 func TestWhatTheDriverMayNotReadTakesNoFiles(t *testing.T) {
 	bubble(t, func(n *node) {

@@ -82,36 +82,7 @@ func TestOneBadSourceFreezesTheVolume(t *testing.T) {
 	})
 }
 
-// TestAFileBecomesADirectoryAndBack is where rule 30 is better than the kubelet (trap 12): of two optional sources now
-// one is there and now the other. This is fault 7.
-func TestAFileBecomesADirectoryAndBack(t *testing.T) {
-	t.Parallel()
-	for _, policy := range []api.UpdatePolicy{api.UpdateAtomic, api.UpdateReplace, api.UpdateInPlace} {
-		bubbleCase(t, string(policy), func(n *node) {
-			n.cluster.set(web, "foo", "file")
-			_, r := n.live(map[string]string{
-				api.KeySources: `[{configMap: {name: web, optional: true}}, ` +
-					`{secret: {name: tls, optional: true, items: [{key: key, path: foo/bar}]}}]`,
-				api.KeyUpdatePolicy: string(policy),
-			})
-			file, dir := map[string]string{"foo": "file"}, map[string]string{"foo/bar": "k1"}
-			n.wantFiles(r, file)
-			for range 2 {
-				n.cluster.set(tls, "key", "k1") // Both cannot be.
-				pass(settling)
-				n.wantShown(r, file, `path "foo" cannot be a file and, for "foo/bar", a directory`)
-				n.remove(web)
-				n.wantShown(r, dir, "")
-				n.set(web, "foo", "file")
-				n.wantFiles(r, dir)
-				n.remove(tls)
-				n.wantShown(r, file, "")
-			}
-		})
-	}
-}
-
-// TestOptionalItemsTakeTurns is rules 14 and 30 (trap 12) for explicit paths of one object: of a file and a file below it, one
+// TestOptionalItemsTakeTurns is where rules 14 and 30 are better than the kubelet (trap 12): of a file and a file below it, one
 // exists at a time. One update takes one away and brings the other. This is fault 7.
 func TestOptionalItemsTakeTurns(t *testing.T) {
 	t.Parallel()
@@ -245,31 +216,6 @@ func TestAFileOfAllKeysFollowsItsSource(t *testing.T) {
 		n.set(web, "COLOR", "blue")
 		n.wantShown(r, map[string]string{"conf/app.env": "COLOR='blue'\n"}, "")
 	})
-}
-
-// TestFilesOfAllKeysInEachLayout beside each other: each has its format, its mode and the names that its items give to keys. A
-// source that is not there makes no file.
-func TestFilesOfAllKeysInEachLayout(t *testing.T) {
-	t.Parallel()
-	for _, policy := range []api.UpdatePolicy{api.UpdateAtomic, api.UpdateReplace, api.UpdateInPlace} {
-		bubbleCase(t, string(policy), func(n *node) {
-			n.cluster.set(web, "COLOR", "red", "GREETING", "it's\n\"you\" $HOME")
-			n.cluster.set(tls, "log.level", "debug", "token", "t=1 #2")
-			_, r := n.live(map[string]string{api.KeyUpdatePolicy: string(policy), api.KeySources: `
-- configMap: {name: web, as: {path: conf/app.env, format: dotenv, mode: 0440}}
-- secret:
-    name: tls
-    items: [{key: log.level, path: LOG_LEVEL}, {key: token}]
-    as: {path: secret.json, format: json, mode: 0400}
-- configMap: {name: none, optional: true, as: {path: none.yaml, format: yaml}}`})
-			const secret = "{\n  \"LOG_LEVEL\": \"debug\",\n  \"token\": \"t=1 #2\"\n}\n"
-			n.wantFiles(r, map[string]string{"conf/app.env": "COLOR='red'\nGREETING='it'\\''s\n\"you\" $HOME'\n", "secret.json": secret})
-			n.set(web, "COLOR", "green", "SHAPE", "round")
-			n.wantFiles(r, map[string]string{"conf/app.env": "COLOR='green'\nSHAPE='round'\n", "secret.json": secret})
-			n.wantMode(r, "conf/app.env", 0o440)
-			n.wantMode(r, "secret.json", 0o400)
-		})
-	}
 }
 
 // TestRenderedBytesTakeRoom while they are in memory beside the files, and only then.

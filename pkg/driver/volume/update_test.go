@@ -238,6 +238,7 @@ func TestAReplacedSourceIsOneChange(t *testing.T) {
 // not before. A restart changes nothing, and the files come back with the source.
 func TestDeletedSource(t *testing.T) {
 	eachWish(t, func(n *node, d *driver, r state.Record) {
+		gone := time.Now()
 		n.cluster.remove(web)
 		pass(absence - latency)
 		n.wantFiles(r, map[string]string{"a": "1"})
@@ -247,6 +248,9 @@ func TestDeletedSource(t *testing.T) {
 		if r.Attributes[api.KeyOptional] == "" && r.Attributes[api.KeyOnDelete] != string(api.OnDeleteRemove) {
 			files["a"], problem = "1", `configmap "web" not found`
 			told = `SourceMissing: volume "config": the files stay as they are: ` + problem
+		}
+		if first := n.seen.outcomes()[0]; problem == "" && first != (outcome{result: volume.ResultWritten, since: gone}) {
+			n.Errorf("the first sync is %v, want it written, and counted from when the deletion became known", first)
 		}
 		d.publish(r)
 		n.wantFiles(r, files)
@@ -319,20 +323,5 @@ func TestWhatIsNotInTheFilesIsNotHeld(t *testing.T) {
 		n.wantFiles(r, map[string]string{"a": "2"}) // What a later source has covered is back (rule 12).
 		n.set(override, "a", "again")
 		n.wantFiles(r, map[string]string{"a": "again"})
-	})
-}
-
-// TestTheDelayOfADeletion is counted from when it became known.
-func TestTheDelayOfADeletion(t *testing.T) {
-	bubble(t, func(n *node) {
-		_, r := n.published(api.KeyOptional, "true")
-		pass(time.Minute)
-		n.seen.forget()
-		gone := time.Now()
-		n.cluster.remove(web)
-		pass(2 * absence)
-		n.wantFiles(r, map[string]string{})
-		want := []outcome{{result: volume.ResultWritten, since: gone}, {result: volume.ResultUnchanged}}
-		wantSame(n, "syncs", want, n.seen.outcomes())
 	})
 }

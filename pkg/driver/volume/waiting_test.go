@@ -272,19 +272,17 @@ func TestAStaticPodAgain(t *testing.T) {
 		n.cluster.set(web, "a", "1")
 		n.cluster.set(tls, "key", "k1")
 		d, r := n.startFor(nil)
+		kinds := map[api.Ref]map[string]string{web: configMap("web"), tls: secret(tls)}
+		files := map[api.Ref]map[string]string{web: {"a": "1"}, tls: {"key": "k1"}}
 		for range 3 {
-			r.Attributes = configMap("web")
-			d.publish(r)
-			n.wantFiles(r, map[string]string{"a": "1"})
-			wantSame(n, "users of sources", map[api.Ref]int{web: 1}, n.cluster.users())
-			d.unpublish(r)
-			n.wantNothing(d)
-			r.Attributes = secret(tls)
-			d.publish(r)
-			n.wantFiles(r, map[string]string{"key": "k1"})
-			wantSame(n, "users of sources", map[api.Ref]int{tls: 1}, n.cluster.users())
-			d.unpublish(r)
-			n.wantNothing(d)
+			for ref, attributes := range kinds {
+				r.Attributes = attributes
+				d.publish(r)
+				n.wantFiles(r, files[ref])
+				wantSame(n, "users of sources", map[api.Ref]int{ref: 1}, n.cluster.users())
+				d.unpublish(r)
+				n.wantNothing(d)
+			}
 		}
 	})
 }
