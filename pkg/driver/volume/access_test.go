@@ -283,9 +283,7 @@ func TestATokenIsHeldAsLongAsItsVolume(t *testing.T) {
 		d, r := n.ready()
 		want := func(want access.Token, when string) {
 			n.Helper()
-			if got := n.tokens.of(r.VolumeID); got != want {
-				n.Errorf("%s: the token held is %v, want %v", when, got, want)
-			}
+			wantSame(n, when+": the token held", want, n.tokens.of(r.VolumeID))
 		}
 		token := func(value string) access.Token { return access.NewToken(value, time.Now().Add(time.Hour)) }
 
@@ -336,9 +334,7 @@ func TestATokenThatIsOfNoUseIsNotHeld(t *testing.T) {
 			publish := func(when string) {
 				n.Helper()
 				n.must(d.Publish(n.ctx, r, token))
-				if got := n.tokens.of(r.VolumeID); !got.IsZero() {
-					n.Errorf("%s: a token is held, want none", when)
-				}
+				wantSame(n, when+": the token held, want none", access.Token{}, n.tokens.of(r.VolumeID))
 				wantSame(n, when+": tokens that were held", held, n.tokens.kept(r.VolumeID))
 			}
 			publish("after a publish")

@@ -125,9 +125,7 @@ func (n *node) wantNothing(d *driver) {
 	n.wantRecords()
 	for _, pattern := range []string{"mounts/*", "pods/*/volumes/*/*/*"} {
 		left, err := filepath.Glob(filepath.Join(n.dir, pattern))
-		if err != nil {
-			n.Fatal(err)
-		}
+		n.must(err)
 		if len(left) != 0 {
 			n.Errorf("left on disk: %v, want nothing", left)
 		}

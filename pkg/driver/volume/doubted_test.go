@@ -208,9 +208,7 @@ func TestLostAccessIsToldAlthoughAKeyIsMissing(t *testing.T) {
 		n.wantFiles(r, map[string]string{"a": "1", "key": "k"})
 		both := "[" + denied + ", " + missing + "]"
 		n.wantProblem(r, both)
-		if s := d.Summary(); s.NotCurrent[volume.Denied] != 1 {
-			n.Errorf("Summary() = %+v, want one that is denied", s)
-		}
+		wantSame(n, "denied volumes", 1, d.Summary().NotCurrent[volume.Denied])
 		n.wantUpdate(r, "2")
 		n.wantProblem(r, denied)
 		n.wantTold(

@@ -73,9 +73,7 @@ func TestAPanickingFirstPublishLeavesNothing(t *testing.T) {
 			if used, token := room.Used(), n.tokens.of(r.VolumeID); used != 0 || !token.IsZero() {
 				n.Errorf("Used() = %d, token %v, want nothing", used, token)
 			}
-			if age := d.Age(r.VolumeID); age != 0 {
-				n.Errorf("it has been worked on for %s, want not at all", age)
-			}
+			wantSame(n, "the time that it has been worked on", 0, d.Age(r.VolumeID))
 			d.publish(r)
 			n.wantFiles(r, map[string]string{"a": "1"})
 		})

@@ -190,9 +190,7 @@ func TestGuardSideEffects(t *testing.T) {
 		for _, step := range steps {
 			n.faults.forget()
 			step.do()
-			if got := strings.Join(n.faults.order(), " "); got != step.want {
-				t.Errorf("%s takes %q, want %q", step.what, got, step.want)
-			}
+			wantSame(n, "side effects of "+step.what, step.want, strings.Join(n.faults.order(), " "))
 		}
 		if got := n.seen.results()[volume.ResultWritten]; got == 0 {
 			t.Error("no sync has written anything: the measure shows nothing")
@@ -291,15 +289,11 @@ func TestWhatVolumesHoldIsCharged(t *testing.T) {
 			n.cluster.set(web, "a", "")
 			room, option := limited(1 << 40)
 			d := n.build(option)
-			if err := d.Recover(n.ctx); err != nil {
-				t.Fatal(err)
-			}
+			n.must(d.Recover(n.ctx))
 			publish := func(from, to int) {
 				for i := from; i < to; i++ {
 					r := n.request(fmt.Sprint("v", i), cloned(attributes))
-					if err := d.Manager.Publish(n.ctx, r, access.Token{}); err != nil {
-						t.Fatal(err)
-					}
+					n.must(d.Manager.Publish(n.ctx, r, access.Token{}))
 				}
 			}
 			publish(0, 5) // What all share is there by then.

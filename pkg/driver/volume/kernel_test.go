@@ -74,9 +74,7 @@ func TestTheKubeletsDirectoryBehindALink(t *testing.T) {
 		wantSame(n, "mounts on the target", []string{place}, n.mountPoints(place))
 		d.unpublish(r)
 		n.wantNothing(d)
-		if got := n.mountPoints(place); len(got) != 0 {
-			n.Errorf("mounts on the target = %v, want none", got)
-		}
+		wantSame(n, "mounts on the target", nil, n.mountPoints(place))
 	})
 }
 
@@ -91,14 +89,10 @@ func TestTheKubeletsDirectoryByAnotherName(t *testing.T) {
 		d = n.start(below(link))
 		d.wantRefused(n.request("other", configMap("web")), volume.Invalid)
 		for range 2 {
-			if err := d.Unpublish(n.ctx, r.VolumeID, link+strings.TrimPrefix(r.TargetPath, n.dir)); err != nil {
-				n.Errorf("Unpublish() = %v, want nil", err)
-			}
+			n.must(d.Unpublish(n.ctx, r.VolumeID, link+strings.TrimPrefix(r.TargetPath, n.dir)))
 		}
 		n.wantNothing(d)
-		if got := n.mountPoints(r.TargetPath); len(got) != 0 {
-			n.Errorf("mounts on the target = %v, want none", got)
-		}
+		wantSame(n, "mounts on the target", nil, n.mountPoints(r.TargetPath))
 	})
 }
 
@@ -161,9 +155,7 @@ func TestALinkThatComesLater(t *testing.T) {
 			n.Errorf("the log does not say %q", want)
 		}
 		n.wantFiles(theirs, map[string]string{"a": "2"})
-		if got := n.mountPoints(dir + "-moved"); len(got) != 1 {
-			n.Errorf("mounts where the directory went = %v, want the volume", got)
-		}
+		wantSame(n, "mounts where the directory went", 1, len(n.mountPoints(dir+"-moved")))
 	})
 }
 
@@ -183,9 +175,7 @@ func (n *node) wantLinkAndVolume(link string, r state.Record) {
 		n.Errorf("%s = %v, %v, want a link", link, info, err)
 	}
 	n.wantFiles(r, map[string]string{"a": "1"})
-	if got := n.mountPoints(r.TargetPath); len(got) != 1 {
-		n.Errorf("mounts on the other target = %v, want one", got)
-	}
+	wantSame(n, "mounts on the other target", 1, len(n.mountPoints(r.TargetPath)))
 }
 
 // TestRevertAfterAWriteThatFailedLate: the write of 2 shows the new files and then fails to remove the old ones. When

@@ -214,9 +214,7 @@ func TestATargetIsOneVolumes(t *testing.T) {
 		for range 2 {
 			got := n.wantKind(d.Publish(n.ctx, intruder, access.NewToken("x", time.Now())), volume.Different)
 			wantSame(n, "Publish() says", "volume csi-config is already published on "+r.TargetPath, got)
-			if got := n.tokens.of(intruder.VolumeID); !got.IsZero() {
-				n.Errorf("%v is held for a volume that was refused", got)
-			}
+			wantSame(n, "the token of a volume that was refused", access.Token{}, n.tokens.of(intruder.VolumeID))
 			d.unpublish(intruder) // Whatever is asked about it, the first one's target is not touched.
 		}
 		pass(settling)
@@ -291,9 +289,7 @@ func TestPublished(t *testing.T) {
 			tt.happen(n, r)
 			pass(settling)
 			ask := tt.ask(r)
-			if got := n.driver.Published(ask.VolumeID, ask.TargetPath); got != tt.want {
-				n.Errorf("Published(%s, %s) = %t, want %t", ask.VolumeID, ask.TargetPath, got, tt.want)
-			}
+			wantSame(n, "Published()", tt.want, n.driver.Published(ask.VolumeID, ask.TargetPath))
 		})
 	}
 }
@@ -305,9 +301,7 @@ func TestAVolumeOnItsWayIsNotPublished(t *testing.T) {
 		d, r := n.startFor(configMap("web"))
 		check := func(want bool, when string) {
 			n.Helper()
-			if got := d.Published(r.VolumeID, r.TargetPath); got != want {
-				n.Errorf("Published() = %t %s, want %t", got, when, want)
-			}
+			wantSame(n, "Published() "+when, want, d.Published(r.VolumeID, r.TargetPath))
 		}
 		check(false, "at first")
 		done := d.publishing(r)

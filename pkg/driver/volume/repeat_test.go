@@ -254,12 +254,8 @@ func TestUnpublishEndsTheUseOfTheSources(t *testing.T) {
 		n.cluster.set(web, "a", "2")
 		d.Changed(keyOf(web)) // A change that was on its way.
 		pass(2 * resyncInterval)
-		if got := n.faults.order(); len(got) != 0 {
-			n.Errorf("side effects = %v, want none", got)
-		}
-		if got := n.seen.outcomes(); len(got) != 0 {
-			n.Errorf("syncs = %v, want none", got)
-		}
+		wantSame(n, "side effects", nil, n.faults.order())
+		wantSame(n, "syncs", 0, len(n.seen.outcomes()))
 		_, err := d.Condition(r.VolumeID, r.TargetPath)
 		n.wantKind(err, volume.Unknown)
 	})
@@ -280,9 +276,7 @@ func TestUnpublishWaitsForAnUpdate(t *testing.T) {
 		pass(settling)
 		n.wantNothing(d)
 		wantSame(n, "side effects", []string{"open", "unmount", "delete"}, n.faults.order())
-		if got := n.seen.results(); got[volume.ResultWritten] != 1 || got[volume.ResultFailed] != 0 {
-			n.Errorf("syncs = %v, want the one write", got)
-		}
+		wantSame(n, "syncs, want the one write", map[volume.Result]int{volume.ResultWritten: 1}, n.seen.results())
 	})
 }
 
@@ -304,18 +298,14 @@ func TestUnpublishOnAnotherTarget(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
 		other := n.request("other", nil)
-		if err := d.Unpublish(n.ctx, r.VolumeID, other.TargetPath); err != nil {
-			n.Errorf("Unpublish() = %v, want nil", err)
-		}
+		n.must(d.Unpublish(n.ctx, r.VolumeID, other.TargetPath))
 		n.wantNothing(d)
 
 		d.publish(r)
 		n.faults.set("unmount", syscall.EBUSY)
 		n.wantKind(d.Unpublish(n.ctx, r.VolumeID, other.TargetPath), volume.IO)
 		n.faults.set("unmount", nil)
-		if err := d.Unpublish(n.ctx, r.VolumeID, other.TargetPath); err != nil {
-			n.Errorf("second Unpublish() = %v, want nil", err)
-		}
+		n.must(d.Unpublish(n.ctx, r.VolumeID, other.TargetPath))
 	})
 }
 

@@ -144,9 +144,7 @@ func TestWhatNoReaderCanSeeKeepsTheGeneration(t *testing.T) {
 		for name, step := range steps {
 			step()
 			pass(settling)
-			if got := n.generation(r); got != before {
-				n.Errorf("%s: generation = %s, want %s", name, got, before)
-			}
+			wantSame(n, name+": generation", before, n.generation(r))
 			n.wantFiles(r, map[string]string{"a": "1", "b": "2"})
 		}
 		wantSame(n, "written, want 1, at publish", 1, n.seen.results()[volume.ResultWritten])
@@ -210,9 +208,7 @@ func TestAFileOfAllKeysFollowsItsSource(t *testing.T) {
 		n.wantTold(`ProjectionFailed: volume "config": the files stay as they are: ` + text)
 		tries := len(n.seen.outcomes())
 		pass(resyncInterval / 2)
-		if got := len(n.seen.outcomes()); got != tries {
-			n.Errorf("it was tried %d times more, want none: only another content can help", got-tries)
-		}
+		wantSame(n, "tries, want no more: only another content can help", tries, len(n.seen.outcomes()))
 		n.set(web, "COLOR", "blue")
 		n.wantShown(r, map[string]string{"conf/app.env": "COLOR='blue'\n"}, "")
 	})

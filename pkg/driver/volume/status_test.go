@@ -66,9 +66,7 @@ func TestStatusTellsOfAVolume(t *testing.T) {
 		if third := d.only(); third.ProjectedAt != second.ProjectedAt || !third.CheckedAt.After(second.CheckedAt) || third.Digest != second.Digest {
 			n.Errorf("after a resync %+v, want only a later check than %+v", third, second)
 		}
-		if got := d.Status(func(p api.Pod) bool { return p.Name == "other" }); len(got) != 0 {
-			n.Errorf("Status() of another pod = %v, want none", got)
-		}
+		wantSame(n, "Status() of another pod", 0, len(d.Status(func(p api.Pod) bool { return p.Name == "other" })))
 		// The digest of a short Secret would let whoever sees it try guesses: each run has others.
 		d.publish(n.request("other", r.Attributes))
 		all := d.Status(allPods)
@@ -212,9 +210,7 @@ func TestAStuckCallIsTold(t *testing.T) {
 			go func() { done <- call() }()
 			pass(stuckAfter)
 			d.wantStuck("volume " + r.VolumeID + " has been worked on since ")
-			if s := d.Summary(); s.NotCurrent[volume.Busy] != 0 {
-				n.Errorf("Summary() = %+v, want none that is busy: nobody has the files", s)
-			}
+			wantSame(n, "busy volumes, want none: nobody has the files", 0, d.Summary().NotCurrent[volume.Busy])
 			release()
 			n.must(<-done)
 			n.must(d.Healthy())
@@ -244,13 +240,9 @@ func TestOnlyLongWorkIsBusy(t *testing.T) {
 		pass(time.Minute)
 		n.cluster.set(tls, "key", "k2")
 		synctest.Wait() // It is at work since a moment ago.
-		if s := d.Summary(); s.NotCurrent[volume.Busy] != 1 {
-			n.Errorf("Summary() = %+v, want one that is busy", s)
-		}
+		wantSame(n, "busy volumes", 1, d.Summary().NotCurrent[volume.Busy])
 		release()
 		pass(settling)
-		if s := d.Summary(); s.NotCurrent[volume.Busy] != 0 {
-			n.Errorf("Summary() = %+v, want none that is busy", s)
-		}
+		wantSame(n, "busy volumes in the end", 0, d.Summary().NotCurrent[volume.Busy])
 	})
 }

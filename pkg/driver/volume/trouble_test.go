@@ -179,9 +179,7 @@ func TestTroubleOfTheClusterIsNotTriedAgain(t *testing.T) {
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": "2"})
 		// The time since the deletion is nobody's latency.
-		if got := n.seen.outcomes()[1].since; !got.Equal(changed) {
-			n.Errorf("written for the change of %v, want %v", got, changed)
-		}
+		wantSame(n, "written for the change of", changed, n.seen.outcomes()[1].since)
 	})
 }
 

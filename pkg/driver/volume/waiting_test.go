@@ -146,9 +146,7 @@ func TestPublishWaitsForEachThingInTurn(t *testing.T) {
 			step()
 		}
 		n.must(<-done)
-		if got, want := time.Since(began), time.Duration(len(steps))*rest; got != want {
-			n.Errorf("Publish() took %s, want %s: it ends with what it waits for", got, want)
-		}
+		wantSame(n, "Publish() took, want that it ends with what it waits for", time.Duration(len(steps))*rest, time.Since(began))
 		n.wantFiles(r, map[string]string{"b": "1"})
 		const waiting = `WaitingForSource: volume "config": waiting for a source: `
 		want := []string{
