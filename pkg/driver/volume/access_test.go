@@ -121,6 +121,7 @@ var errAway = errors.New("connection refused")
 // TestANewcomerIsNotServedWhatNobodyCouldAskFor: the right to what others still hold is gone, or may have gone while nobody
 // could ask. The newcomer doubts no denial. It waits, and is served once that is over; the others keep their files.
 func TestANewcomerIsNotServedWhatNobodyCouldAskFor(t *testing.T) {
+	t.Parallel()
 	causes := map[string]error{
 		"the access is denied":                     forbidden(shared),
 		"the API server is away":                   errAway,

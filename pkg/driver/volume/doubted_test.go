@@ -53,10 +53,7 @@ func (n *node) publishedShared(onDelete api.OnDelete) (*driver, state.Record) {
 	n.Helper()
 	n.cluster.set(web, "a", "1")
 	n.cluster.set(shared, "key", "k1")
-	d, r := n.live(map[string]string{
-		api.KeySources:  "[{configMap: {name: web}}, {secret: {name: tls, namespace: certs}}]",
-		api.KeyOnDelete: string(onDelete),
-	})
+	d, r := n.live(sources("{configMap: {name: web}}, {secret: {name: tls, namespace: certs}}", api.KeyOnDelete, string(onDelete)))
 	n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
 	n.seen.forget()
 	return d, r
@@ -181,7 +178,7 @@ func TestLostAccessIsToldBesideOtherTrouble(t *testing.T) {
 		n.secrets = access.ByPod
 		n.cluster.set(web, "a", "1")
 		n.cluster.set(tls, "key", "k")
-		_, r := n.live(map[string]string{api.KeySources: "[{configMap: {name: web}}, {secret: {name: tls}}]"})
+		_, r := n.live(sources("{configMap: {name: web}}, {secret: {name: tls}}"))
 		n.cluster.fail(web, apierrors.NewServiceUnavailable("out to lunch"))
 		n.fail(tls, forbidden(tls))
 		n.wantProblem(r, deniedTo(access.Of(app), tls))
@@ -196,10 +193,8 @@ func TestLostAccessIsToldAlthoughAKeyIsMissing(t *testing.T) {
 		n.secrets = access.ByPod
 		n.cluster.set(web, "a", "1")
 		n.cluster.set(tls, "key", "k")
-		d, r := n.live(map[string]string{
-			api.KeySources:  "[{configMap: {name: web, items: [{key: a, path: a}]}}, {secret: {name: tls}}]",
-			api.KeyOnDelete: string(api.OnDeleteRemove),
-		})
+		d, r := n.live(sources("{configMap: {name: web, items: [{key: a, path: a}]}}, {secret: {name: tls}}",
+			api.KeyOnDelete, string(api.OnDeleteRemove)))
 		n.seen.forget()
 		n.set(web, "b", "1")
 		const missing = "configmap references non-existent config key: a"

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
@@ -168,12 +166,8 @@ func (m *model) check() {
 		records = append(records, v.record)
 	}
 	m.wantRecords(records...)
-	if diff := cmp.Diff(users, m.cluster.users()); diff != "" {
-		m.Errorf("users of sources (-want +got):\n%s", diff)
-	}
-	if got := m.driver.Volumes(); got != live {
-		m.Errorf("Volumes() = %d, want %d", got, live)
-	}
+	wantSame(m.node, "users of sources", users, m.cluster.users())
+	wantSame(m.node, "Volumes()", live, m.driver.Volumes())
 	if m.Failed() {
 		m.Fatalf("after %v", m.steps)
 	}

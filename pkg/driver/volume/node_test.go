@@ -63,7 +63,7 @@ type node struct {
 
 // bubble runs a test in a synctest bubble, beside other tests: on a node where each volume has its own
 // file system, and on one where equal volumes share one. The end of a bubble checks that no goroutine
-// is left.
+// is left, and nothing of a volume once it is unpublished.
 func bubble(t *testing.T, test func(n *node)) {
 	t.Helper()
 	t.Parallel()

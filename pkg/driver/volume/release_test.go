@@ -270,7 +270,7 @@ func (n *node) releasedTogether() (d *driver, r state.Record) {
 		n.cluster.edit(ref, ref.Name, "1")
 		n.cluster.stabilize(ref, release.Exposure{}, ref.Name, "1")
 	}
-	d, r = n.live(map[string]string{api.KeySources: `[{configMap: {name: web}}, {configMap: {name: other}}]`})
+	d, r = n.live(sources("{configMap: {name: web}}, {configMap: {name: other}}"))
 	n.wantBoth(r, "1", "1")
 	return d, r
 }
@@ -359,7 +359,7 @@ func TestAPartnerIsOfTheSameNamespace(t *testing.T) {
 			n.cluster.edit(ref, ref.Name, "1")
 			n.cluster.stabilize(ref, release.Exposure{}, ref.Name, "1")
 		}
-		_, r := n.live(map[string]string{api.KeySources: `[{configMap: {name: web}}, {configMap: {name: other, namespace: elsewhere}}]`})
+		_, r := n.live(sources("{configMap: {name: web}}, {configMap: {name: other, namespace: elsewhere}}"))
 		n.wantBoth(r, "1", "1")
 		n.cluster.promoteTogether(web, together("2", 1)[web], web.Name, "2")
 		n.wantBoth(r, "2", "1")

@@ -227,10 +227,8 @@ func TestFilesThatMustGoDoNotWaitForRoom(t *testing.T) {
 			n.cluster.set(web, "a", strings.Repeat("x", 100_000))
 			n.cluster.set(tls, "key", "k")
 			room, option := limited(4 << 20)
-			_, r := n.live(map[string]string{
-				api.KeySources:  "[{configMap: {name: web}}, {secret: {name: tls}}]",
-				api.KeyOnDelete: string(api.OnDeleteRemove), api.KeyUpdatePolicy: policy,
-			}, option)
+			_, r := n.live(sources("{configMap: {name: web}}, {secret: {name: tls}}",
+				api.KeyOnDelete, string(api.OnDeleteRemove), api.KeyUpdatePolicy, policy), option)
 			n.seen.forget()
 			others := room.Part(func(int64) {}).Account()
 			others.Force(room.Limit() - room.Used())

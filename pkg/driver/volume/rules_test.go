@@ -68,7 +68,7 @@ func TestOneBadSourceFreezesTheVolume(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1")
 		n.cluster.set(tls, "key", "k1")
-		_, r := n.live(map[string]string{api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}]`})
+		_, r := n.live(sources("{configMap: {name: web}}, {secret: {name: tls}}"))
 		old := map[string]string{"a": "1", "key": "k1"}
 		n.remove(tls)
 		n.set(web, "a", "2")
@@ -122,9 +122,7 @@ func TestWhatNoReaderCanSeeKeepsTheGeneration(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1", "b", "shadowed")
 		n.cluster.set(tls, "b", "2", "unselected", "x")
-		d, r := n.live(map[string]string{
-			api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls, items: [{key: b, path: b}]}}]`,
-		})
+		d, r := n.live(sources("{configMap: {name: web}}, {secret: {name: tls, items: [{key: b, path: b}]}}"))
 		before := n.generation(r)
 		steps := map[string]func(){
 			"a shadowed file changes":      func() { n.cluster.set(web, "a", "1", "b", "shadowed 2") },
@@ -163,9 +161,7 @@ func TestEachSourceMayBringAMegabyte(t *testing.T) {
 			n.cluster.set(extra, "c", strings.Repeat(b, mebibyte))
 		}
 		set("1")
-		_, r := n.live(map[string]string{
-			api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}, {configMap: {name: extra}}]`,
-		}, onKernel)
+		_, r := n.live(sources("{configMap: {name: web}}, {secret: {name: tls}}, {configMap: {name: extra}}"), onKernel)
 		for _, b := range []string{"1", "2", "3"} {
 			set(b)
 			pass(settling)
@@ -182,9 +178,7 @@ func TestEachSourceMayBringAMegabyte(t *testing.T) {
 
 // asFile are the attributes of a volume with one file of all keys of the ConfigMap web.
 func asFile(path string, format api.Format) map[string]string {
-	return map[string]string{
-		api.KeySources: fmt.Sprintf("[{configMap: {name: web, as: {path: %s, format: %s}}}]", path, format),
-	}
+	return sources(fmt.Sprintf("{configMap: {name: web, as: {path: %s, format: %s}}}", path, format))
 }
 
 // TestAFileOfAllKeysFollowsItsSource, and what cannot be in it leaves it as it is, with an Event that names the key alone.

@@ -72,11 +72,12 @@ func TestTroubleLeavesTheFiles(t *testing.T) {
 				since = time.Time{} // Nothing is known that is not in the files.
 			}
 			n.wantTrouble(&statusz.Problem{Kind: string(tt.kind), Message: problem, Since: since}, before, tt.err)
-			var want []string
+			want, last := []string(nil), projected
 			if tt.reason != "" {
-				want = append(want, fmt.Sprintf("%s: volume %q: the files stay as they are: %s", tt.reason, "config", problem))
+				want = []string{string(tt.reason) + `: volume "config": the files stay as they are: ` + problem}
+				last = `Projected: volume "config": the files are current again`
 			}
-			wantSame(n, "Events during the trouble", want, n.seen.told())
+			n.wantTold(want...)
 
 			n.cluster.set(web, "a", "3")
 			synctest.Wait() // Else the sync may write what was there before, and then this change.
@@ -84,11 +85,7 @@ func TestTroubleLeavesTheFiles(t *testing.T) {
 			n.fail(web, nil)
 			n.wantShown(r, map[string]string{"a": "3"}, "")
 			wantSame(n, "the status: problem", nil, d.only().Problem)
-			want = []string{`Projected: volume "config": the files are current again`}
-			if tt.reason == "" {
-				want = []string{projected}
-			}
-			wantSame(n, "last Event", want, n.seen.told()[len(n.seen.told())-1:])
+			n.wantLastTold(last)
 		})
 	}
 }

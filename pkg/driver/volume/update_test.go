@@ -149,10 +149,8 @@ func TestRemoveSparesTheOtherSources(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1")
 		n.cluster.set(tls, "key", "k1")
-		_, r := n.live(map[string]string{
-			api.KeySources:  `[{configMap: {name: web}}, {secret: {name: tls}}, {secret: {name: tls, items: [{key: key, path: b}]}}]`,
-			api.KeyOnDelete: string(api.OnDeleteRemove),
-		})
+		_, r := n.live(sources("{configMap: {name: web}}, {secret: {name: tls}}, {secret: {name: tls, items: [{key: key, path: b}]}}",
+			api.KeyOnDelete, string(api.OnDeleteRemove)))
 		n.wantFiles(r, map[string]string{"a": "1", "key": "k1", "b": "k1"})
 		n.remove(tls)
 		n.wantFiles(r, map[string]string{"a": "1"})
@@ -292,9 +290,7 @@ func TestTheNextRunHoldsAnAbsenceToo(t *testing.T) {
 func TestWhatIsNotInTheFilesIsNotHeld(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, _ := n.ready()
-		r := n.request("config", map[string]string{
-			api.KeySources: "[{configMap: {name: web}}, {configMap: {name: override, optional: true}}]",
-		})
+		r := n.request("config", sources("{configMap: {name: web}}, {configMap: {name: override, optional: true}}"))
 		began := time.Now()
 		wantSoon := func(what string) {
 			n.Helper()

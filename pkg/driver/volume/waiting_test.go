@@ -37,8 +37,8 @@ func TestPublishGivesUpWaiting(t *testing.T) {
 		awayWeb   = "configmap default/web" + read + "connection refused"
 		lunchTLS  = "secret default/tls" + read + "out to lunch"
 	)
-	plain, webFirst, tlsFirst := configMap("web"), sources("{configMap: {name: web}}, {secret: {name: tls}}"),
-		sources("{secret: {name: tls}}, {configMap: {name: web}}")
+	plain, webFirst := configMap("web"), sources("{configMap: {name: web}}, {secret: {name: tls}}")
+	tlsFirst := sources("{secret: {name: tls}}, {configMap: {name: web}}")
 	several := sources("{configMap: {name: web}}, {secret: {name: tls}}, {configMap: {name: gone}}, " +
 		"{configMap: {name: gone, items: [{key: k, path: p}]}}")
 	tests := map[string]struct {
@@ -83,9 +83,7 @@ func TestPublishGivesUpWaiting(t *testing.T) {
 			attributes: webFirst, web: errAway, tls: apierrors.NewServiceUnavailable("out to lunch"), kind: volume.NotReady,
 			text: "[" + awayWeb + ", " + lunchTLS + "]",
 		},
-		"one is denied, and the other one is there": {
-			attributes: webFirst, isThere: true, tls: forbidden(tls), kind: volume.Denied, text: deniedTLS,
-		},
+		"one denied, one there": {attributes: webFirst, isThere: true, tls: forbidden(tls), kind: volume.Denied, text: deniedTLS},
 	}
 	for name, tt := range tests {
 		bubbleCase(t, name, func(n *node) {
@@ -188,13 +186,13 @@ func TestAChangeDuringTheFirstWriteIsNotLost(t *testing.T) {
 
 // many returns that many Secrets, and the attributes of a volume of all of them.
 func many(count int) (refs []api.Ref, attributes map[string]string) {
-	var sources []string
+	var list []string
 	for i := range count {
 		ref := api.Ref{Kind: api.Secret, Namespace: "default", Name: fmt.Sprintf("s%04d", i)}
 		refs = append(refs, ref)
-		sources = append(sources, fmt.Sprintf("{secret: {name: %s}}", ref.Name))
+		list = append(list, fmt.Sprintf("{secret: {name: %s}}", ref.Name))
 	}
-	return refs, map[string]string{api.KeySources: "[" + strings.Join(sources, ", ") + "]"}
+	return refs, sources(strings.Join(list, ", "))
 }
 
 // TestARefusalOfManySourcesIsShort: it is said to the kubelet, on the pod and in the log, each time.
