@@ -134,7 +134,7 @@ func TestADirectoryThatGoesTakesNothingAlong(t *testing.T) {
 func TestADirectoryThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	b := budget.New(1 << 20)
-	_, err := manifestsource.New(t.Context(), manifestsource.Config{
+	_, err := manifestsource.New(manifestsource.Config{
 		Dir: filepath.Join(t.TempDir(), "not"), Changed: func(source.Key) {}, Room: b.Part(func(int64) {}),
 	})
 	if err == nil || !strings.Contains(err.Error(), "no such file or directory") {

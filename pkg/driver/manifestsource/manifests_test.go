@@ -63,18 +63,27 @@ func follow(t *testing.T, files map[string]string) *fixture {
 	return followDir(t, dir)
 }
 
+// followDir returns when the directory was read once.
 func followDir(t *testing.T, dir string) *fixture {
 	t.Helper()
 	f := &fixture{t: t, dir: dir, changed: make(chan source.Key, 1000), budget: budget.New(64 << 20)}
-	ctx, stop := context.WithCancel(context.Background())
-	d, err := manifestsource.New(ctx, manifestsource.Config{
+	d, err := manifestsource.New(manifestsource.Config{
 		Dir: dir, Changed: func(key source.Key) { f.changed <- key }, Room: f.budget.Part(func(int64) {}),
 	})
 	if err != nil {
-		stop()
 		t.Fatal(err)
 	}
 	f.Directory = d
+	first := key(api.ConfigMap, "default", "first")
+	release, err := f.Acquire(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if s := f.Get(first); s.Synced || s.Err != nil {
+		t.Errorf("before Run an object is %+v, want nothing known", s)
+	}
+	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
 	f.stop = sync.OnceFunc(func() {
@@ -84,6 +93,7 @@ func followDir(t *testing.T, dir string) *fixture {
 		}
 	})
 	t.Cleanup(f.stop)
+	f.await(first, "read", func(s source.Snapshot) bool { return s.Synced || s.Err != nil })
 	return f
 }
 

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 )
 
@@ -102,19 +103,10 @@ func TestAnObjectThatDoesNotExistTakesRoom(t *testing.T) {
 	})
 }
 
-// running is [bubble] with a cache that runs: objects are new to the node.
-func running(t *testing.T, test func(b *bench)) {
-	t.Helper()
-	watched(t, func(b *bench) {
-		b.settle()
-		test(b)
-	})
-}
-
 // TestANewObjectLeavesTheReserve, which is a quarter of the room, to the objects of live volumes.
 // It is not read again and again while only the reserve is left, and follows when there is more.
 func TestANewObjectLeavesTheReserve(t *testing.T) {
-	running(t, func(b *bench) {
+	bubble(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
 		others := b.crowd(b.room.Limit() / 4)
 		defer b.acquire(web)()
@@ -163,7 +155,7 @@ func TestWhatIsUsedAlreadyMayTakeTheReserve(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			running(t, func(b *bench) {
+			bubble(t, func(b *bench) {
 				o, release := tc.before(b)
 				defer release()
 				b.settle()
@@ -173,15 +165,11 @@ func TestWhatIsUsedAlreadyMayTakeTheReserve(t *testing.T) {
 		})
 	}
 	t.Run("a volume of an earlier run uses it", func(t *testing.T) {
-		bubble(t, func(b *bench) {
+		early(t, access.Driver(), recheck, func(b *bench) {
 			o := b.putMap(configMap(web, "1"))
 			b.crowd(1_000_000)
-			answer := b.hold()
-			defer answer()
 			defer b.acquire(web)()
-			go func() { _ = b.Run(b.t.Context()) }() // It returns nil.
-			b.settle()
-			answer()
+			b.serve()
 			b.want(web, holding(o))
 		})
 	})

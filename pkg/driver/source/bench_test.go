@@ -67,10 +67,13 @@ type bench struct {
 	*cluster
 	*source.Cache
 	t    *testing.T
-	id   access.Identity    // The reader.
-	room *budget.Budget     // For the objects: more than a test needs.
-	log  ktesting.Buffer    // Of the cache.
-	stop context.CancelFunc // Ends the context that New was given.
+	id   access.Identity // The reader.
+	room *budget.Budget  // For the objects: more than a test needs.
+	log  ktesting.Buffer // Of the cache.
+
+	ctx     context.Context // Of the cache.
+	stop    context.CancelFunc
+	running sync.WaitGroup // Counts the cache while it runs.
 
 	clients []access.Identity // For whom clients were asked for.
 
@@ -95,8 +98,8 @@ func newBench(t *testing.T, id access.Identity, recheck time.Duration) *bench {
 	}
 	b := &bench{cluster: newCluster(t), t: t, id: id, room: budget.New(1 << 40), log: sink.GetBuffer()}
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
-	b.stop = stop
-	b.Cache = source.New(ctx, source.Config{
+	b.ctx, b.stop = ctx, stop
+	b.Cache = source.New(source.Config{
 		Client: func(id access.Identity) (rest.Interface, error) {
 			b.clients = append(b.clients, id)
 			return b.client(), nil
@@ -110,12 +113,18 @@ func newBench(t *testing.T, id access.Identity, recheck time.Duration) *bench {
 	})
 	t.Cleanup(func() {
 		stop()
-		b.Wait()
+		b.running.Wait()
 		if b.unclosed != 0 {
 			t.Errorf("%d bodies of watches are not closed, or more than once", b.unclosed)
 		}
 	})
 	return b
+}
+
+// serve has the cache run until the test ends.
+func (b *bench) serve() {
+	b.running.Go(func() { _ = b.Run(b.ctx) }) // It returns nil.
+	b.settle()
 }
 
 func (b *bench) note(key source.Key) {
@@ -295,23 +304,31 @@ func pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // It takes no time.
 }
 
+// early runs a test on a bench whose cache does not run yet in a synctest bubble, beside other
+// tests.
+func early(t *testing.T, id access.Identity, recheck time.Duration, test func(b *bench)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(newBench(t, id, recheck)) })
+}
+
 // bubble runs a test on a bench in a synctest bubble, beside other tests. The driver reads.
 func bubble(t *testing.T, test func(b *bench)) {
 	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { test(newBench(t, access.Driver(), recheck)) })
+	bubbleWith(t, access.Driver(), recheck, test)
 }
 
 // bubbleOf is [bubble] for another reader.
 func bubbleOf(t *testing.T, id access.Identity, test func(b *bench)) {
 	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { test(newBench(t, id, recheck)) })
+	bubbleWith(t, id, recheck, test)
 }
 
 // bubbleWith is [bubbleOf] for another recheck.
 func bubbleWith(t *testing.T, id access.Identity, recheck time.Duration, test func(b *bench)) {
 	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { test(newBench(t, id, recheck)) })
+	early(t, id, recheck, func(b *bench) {
+		b.serve()
+		test(b)
+	})
 }

@@ -71,7 +71,7 @@ func onWire(t *testing.T, keys int, test func(g *guarded)) {
 		g := &guarded{wire: newWire(t, keys)}
 		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 		client := g.client()
-		g.Cache = source.New(ctx, source.Config{
+		g.Cache = source.New(source.Config{
 			Client:  func(access.Identity) (rest.Interface, error) { return client, nil },
 			Types:   g.types,
 			Allow:   func(context.Context, access.Identity, api.Ref) error { return nil },
@@ -85,7 +85,6 @@ func onWire(t *testing.T, keys int, test func(g *guarded)) {
 		test(g)
 		stop()
 		running.Wait()
-		g.Wait()
 	})
 }
 

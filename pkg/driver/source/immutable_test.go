@@ -16,7 +16,6 @@ func TestAnImmutableObjectIsNotWatched(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(b *bench) {
-				go func() { _ = b.Run(b.t.Context()) }() // It returns nil.
 				prepare(b)
 				o := b.putMap(immutable(web, "1"))
 				release := b.acquire(web)

@@ -131,7 +131,7 @@ func TestRightsThatComeBackEndThePolling(t *testing.T) {
 		b.wantAfter(longestPause, holding(o), 1)
 		b.wantWatches(web, 1, 1)
 		before := len(b.requested(web))
-		pass(15 * time.Minute)
+		b.bookmarks(15*time.Minute, web)
 		if got := b.requested(web)[before:]; len(got) != 0 {
 			t.Errorf("requests while a watch is open: %v, want none", got)
 		}

@@ -33,6 +33,7 @@ func whicheverWay(t *testing.T, test func(b *bench)) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, access.Driver(), recheck)
 				b.front.speak(kind)
+				b.serve()
 				test(b)
 			})
 		})
@@ -121,7 +122,7 @@ func TestBookmarksAndEventsAdvanceTheVersion(t *testing.T) {
 		next := func(version string) {
 			b.t.Helper()
 			b.settle()
-			pass(time.Minute)
+			pass(10 * time.Second)
 			b.hangUp()
 			asks := b.asks()
 			if got, want := asks[len(asks)-1], "watch "+version; got != want {

@@ -191,7 +191,7 @@ func TestContentDoesNotPrintItsBytes(t *testing.T) {
 func TestAcquireWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("no token")
-	c := source.New(t.Context(), source.Config{
+	c := source.New(source.Config{
 		Client:  func(access.Identity) (rest.Interface, error) { return nil, cause },
 		Types:   newFront(t).types,
 		Changed: func(source.Key) { t.Error("Changed was called") },
@@ -205,5 +205,4 @@ func TestAcquireWithoutCredentials(t *testing.T) {
 	if got := c.Watches(); got != 0 {
 		t.Errorf("Watches = %d, want 0", got)
 	}
-	c.Wait()
 }

@@ -103,7 +103,6 @@ func TestAReleaseEndsEverything(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(b *bench) {
-				go func() { _ = b.Run(b.t.Context()) }() // It returns nil.
 				prepare(b)
 				for range 3 {
 					release := b.acquire(web)
@@ -160,7 +159,7 @@ func TestAWatchThatIsClosedGoesOn(t *testing.T) {
 		defer b.acquire(web)()
 		b.wantChanges(web, 1)
 		for range 5 {
-			pass(time.Hour)
+			b.bookmarks(10*time.Minute, web)
 			b.hangUp()
 			b.settle()
 			b.want(web, holding(o))

@@ -96,13 +96,27 @@ func TestALateAnswerIsDropped(t *testing.T) {
 	})
 }
 
+// TestNothingIsReadBeforeRun, and then only what still has users.
+func TestNothingIsReadBeforeRun(t *testing.T) {
+	early(t, access.Driver(), recheck, func(b *bench) {
+		b.acquire(other)()
+		b.acquire(web)
+		b.wantAfter(time.Hour, known{}, 0)
+		b.wantWatches(web, 0, 1)
+		b.serve()
+		b.wantNow(known{Synced: true}, 1)
+		b.wantRequests(web, "list", "watch")
+		b.wantRequests(other)
+	})
+}
+
 func TestTheContextEndsEverything(t *testing.T) {
 	bubble(t, func(b *bench) {
 		release := b.acquire(web)
 		b.acquire(cert)
 		b.wantWatches(web, 1, 2)
 		b.stop()
-		b.Wait()
+		b.running.Wait()
 		if got := b.open(web) + b.open(cert); got != 0 {
 			t.Errorf("open watches = %d, want 0", got)
 		}
