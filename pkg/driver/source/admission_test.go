@@ -198,42 +198,38 @@ func TestWhatIsStoredIsPaidFor(t *testing.T) {
 // TestAnObjectThatGrows beyond the room stays as it was, and follows when there is room or it is
 // smaller.
 func TestAnObjectThatGrows(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(b *bench, others *budget.Account){
-		"room is made":     func(_ *bench, others *budget.Account) { others.Close() },
-		"it shrinks again": func(b *bench, _ *budget.Account) { b.putMap(configMap(web, "less")) },
-		"it is deleted":    func(b *bench, _ *budget.Account) { b.remove(web) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(b *bench) {
-				small := b.putMap(configMap(web, "1"))
-				release := b.acquire(web)
-				b.wantNow(holding(small), 1)
-				others := b.crowd(10_000)
-				large := b.putMap(configMap(web, strings.Repeat("x", 100_000)))
-				b.wantCrowded(holding(small))
-				b.wantChanges(web, 1)
-				end(b, others)
-				pass(longestRest)
-				switch name {
-				case "room is made":
-					b.want(web, holding(large))
-				case "it is deleted":
-					b.want(web, known{Synced: true})
-				default:
-					b.want(web, known{Synced: true, Found: true, UID: string(small.UID), Version: b.known(web).Version, Data: map[string]string{"k": "less"}})
-				}
-				b.putMap(configMap(web, "2")) // It is watched again.
-				b.settle()
-				if got := b.known(web).Data["k"]; got != "2" {
-					t.Errorf("content = %.20q, want the newest", got)
-				}
-				release()
-				others.Close()
-				if got := b.room.Used(); got != 0 {
-					t.Errorf("Used() = %d after the last user, want 0", got)
-				}
-			})
-		})
-	}
+	each(t, access.Driver(), map[string]func(b *bench, others *budget.Account, large *corev1.ConfigMap) known{
+		"room is made": func(_ *bench, others *budget.Account, large *corev1.ConfigMap) known {
+			others.Close()
+			return holding(large)
+		},
+		"it shrinks again": func(b *bench, _ *budget.Account, _ *corev1.ConfigMap) known {
+			return holding(b.putMap(configMap(web, "less")))
+		},
+		"it is deleted": func(b *bench, _ *budget.Account, _ *corev1.ConfigMap) known {
+			b.remove(web)
+			return known{Synced: true}
+		},
+	}, func(b *bench, end func(*bench, *budget.Account, *corev1.ConfigMap) known) {
+		small := b.putMap(configMap(web, "1"))
+		release := b.acquire(web)
+		b.wantNow(holding(small), 1)
+		others := b.crowd(10_000)
+		large := b.putMap(configMap(web, strings.Repeat("x", 100_000)))
+		b.wantCrowded(holding(small))
+		b.wantChanges(web, 1)
+		want := end(b, others, large)
+		pass(longestRest)
+		b.want(web, want)
+		b.putMap(configMap(web, "2")) // It is watched again.
+		b.settle()
+		if got := b.known(web).Data["k"]; got != "2" {
+			b.t.Errorf("content = %.20q, want the newest", got)
+		}
+		release()
+		others.Close()
+		if got := b.room.Used(); got != 0 {
+			b.t.Errorf("Used() = %d after the last user, want 0", got)
+		}
+	})
 }
