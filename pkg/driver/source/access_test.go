@@ -149,23 +149,6 @@ func TestAWatchIsNotOpenedAnewForWhoIsDenied(t *testing.T) {
 	})
 }
 
-// TestADenialIsNewsAfterItCouldNotBeFoundOut: files may go with the one, and not with the other.
-func TestADenialIsNewsAfterItCouldNotBeFoundOut(t *testing.T) {
-	bubbleOf(t, behalf, func(b *bench) {
-		b.deny(unreviewed())
-		defer b.acquire(web)()
-		b.wantChanges(web, 1)
-		b.deny(denied())
-		pass(longestSilence)
-		b.wantChanges(web, 1)
-		b.wantForbidden(web, "forbidden")
-		b.deny(unreviewed())
-		pass(longestSilence)
-		b.wantChanges(web, 1)
-		b.wantForbidden(web, "another error")
-	})
-}
-
 // TestTheDriverThatMayNotReadForAPodPolls: what a pod may get is asked for, and the driver's own
 // rights are the API server's to check.
 func TestTheDriverThatMayNotReadForAPodPolls(t *testing.T) {

@@ -165,34 +165,39 @@ func TestBookmarksAndEventsAdvanceTheVersion(t *testing.T) {
 	})
 }
 
-// TestEventsAboutOthersAreNotTaken, in case a server does not honour the selector.
+// TestEventsAboutOthersAreNotTaken, in case a server does not honour the selector, nor logged.
 func TestEventsAboutOthersAreNotTaken(t *testing.T) {
 	whicheverWay(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
 		defer b.acquire(web)()
 		b.wantChanges(web, 1)
 		for _, ref := range []api.Ref{other, {Kind: api.ConfigMap, Namespace: "shared", Name: "web"}} {
-			stranger := configMap(ref, "stranger")
+			stranger := configMap(ref, hush)
 			stranger.ResourceVersion = "150"
 			for _, kind := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
 				b.send(web, watch.Event{Type: kind, Object: stranger})
 			}
 		}
-		b.send(web, watch.Event{Type: watch.Modified, Object: &metav1.Status{}})
+		b.send(web, watch.Event{Type: watch.Modified, Object: &metav1.Status{Message: hush}})
+		b.send(web, watch.Event{Type: "ODD", Object: configMap(web, hush)})
+		b.send(web, watch.Event{Type: watch.Modified, Object: &corev1.Secret{Data: map[string][]byte{"k": []byte(hush)}}})
 		b.wantNow(holding(o), 0)
+		if got := b.logged(new(int)); len(got) > 0 {
+			b.t.Errorf("log: %q, want none", got)
+		}
 	})
 }
 
 // TestBackoff: after whatever trouble the next request comes after a delay that grows, and what
 // it is depends on what is known to be as it was.
 func TestBackoff(t *testing.T) {
-	t.Parallel()
 	internal := apierrors.NewInternalError(errors.New("etcd is away"))
 	busy := apierrors.NewTooManyRequests("busy", 0)
-	tests := map[string]struct {
+	type test struct {
 		trouble func(b *bench)
 		want    string // The request that follows.
-	}{
+	}
+	tests := map[string]test{
 		"the server is busy":           {func(b *bench) { b.say(busy) }, "watch 101"},
 		"an internal error":            {func(b *bench) { b.say(internal) }, "list 101"},
 		"what is no event":             {func(b *bench) { b.sendBytes(web, []byte("<html>")) }, "list 101"},
@@ -207,30 +212,26 @@ func TestBackoff(t *testing.T) {
 			func(b *bench) { b.answer(nil, io.ErrUnexpectedEOF); b.hangUp(); b.settle(); b.answer(nil, nil) }, "list 101",
 		},
 	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			whicheverWay(t, func(b *bench) {
-				o := b.putMap(configMap(web, "1"))
-				defer b.acquire(web)()
-				for _, least := range []time.Duration{firstRetry, 2 * firstRetry, 4 * firstRetry} {
-					b.settle()
-					pass(2 * time.Second) // A watch that lasts; not for long enough to start over.
-					tt.trouble(b)
-					before, began := len(b.asks()), time.Now()
-					for len(b.asks()) == before && time.Since(began) < time.Minute {
-						pass(time.Millisecond)
-					}
-					if got := time.Since(began); got < least || got > 2*least+time.Millisecond {
-						b.t.Errorf("the next request comes after %s, want %s to %s", got, least, 2*least)
-					}
-					if got := b.asks()[before]; got != tt.want {
-						b.t.Errorf("the next request is %q, want %q", got, tt.want)
-					}
-				}
-				b.want(web, holding(o))
-			})
-		})
-	}
+	each(t, access.Driver(), tests, func(b *bench, tt test) {
+		o := b.putMap(configMap(web, "1"))
+		defer b.acquire(web)()
+		for _, least := range []time.Duration{firstRetry, 2 * firstRetry, 4 * firstRetry} {
+			b.settle()
+			pass(2 * time.Second) // A watch that lasts; not for long enough to start over.
+			tt.trouble(b)
+			before, began := len(b.asks()), time.Now()
+			for len(b.asks()) == before && time.Since(began) < time.Minute {
+				pass(time.Millisecond)
+			}
+			if got := time.Since(began); got < least || got > 2*least+time.Millisecond {
+				b.t.Errorf("the next request comes after %s, want %s to %s", got, least, 2*least)
+			}
+			if got := b.asks()[before]; got != tt.want {
+				b.t.Errorf("the next request is %q, want %q", got, tt.want)
+			}
+		}
+		b.want(web, holding(o))
+	})
 }
 
 // TestARetryWaitsAsTheServerAsks retries after the time that the API server asks for, and not
@@ -282,37 +283,32 @@ func TestAConnectionThatBreaksIsNoTrouble(t *testing.T) {
 // TestASlowStart: a server that is slow with one object's list, or with its watch, delays no other
 // object, and its answer is used at last. There is one request.
 func TestASlowStart(t *testing.T) {
-	t.Parallel()
-	for name, hold := range map[string]func(b *bench) (answer func()){
-		"of a list": func(b *bench) func() { return b.hold() }, "of a watch": func(b *bench) func() { return b.holdWatches() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			whicheverWay(t, func(b *bench) {
-				o := b.putMap(configMap(web, "1"))
-				answer := hold(b)
-				defer answer()
-				defer b.acquire(web)()
-				pass(30 * time.Second)
-				asked := b.asks()
-				var quick []*corev1.ConfigMap
-				b.cluster.mu.Lock()
-				b.gate, b.entrance = nil, nil // Requests that wait there already still wait.
-				b.cluster.mu.Unlock()
-				for i := range 20 {
-					ref := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("quick-", i)}
-					quick = append(quick, b.putMap(configMap(ref, "1")))
-					defer b.acquire(ref)()
-				}
-				for _, o := range quick {
-					b.want(api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: o.Name}, holding(o))
-				}
-				if got := b.asks(); !slices.Equal(got, asked) {
-					b.t.Errorf("requests %q while it waits for the answer, want none but %q", got, asked)
-				}
-				answer()
-				b.want(web, holding(o))
-				b.wantWatches(web, 1, 21)
-			})
-		})
-	}
+	each(t, access.Driver(), map[string]func(b *bench) (answer func()){
+		"of a list": (*bench).hold, "of a watch": (*bench).holdWatches,
+	}, func(b *bench, hold func(b *bench) (answer func())) {
+		o := b.putMap(configMap(web, "1"))
+		answer := hold(b)
+		defer answer()
+		defer b.acquire(web)()
+		pass(30 * time.Second)
+		asked := b.asks()
+		var quick []*corev1.ConfigMap
+		b.cluster.mu.Lock()
+		b.gate, b.entrance = nil, nil // Requests that wait there already still wait.
+		b.cluster.mu.Unlock()
+		for i := range 20 {
+			ref := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("quick-", i)}
+			quick = append(quick, b.putMap(configMap(ref, "1")))
+			defer b.acquire(ref)()
+		}
+		for _, o := range quick {
+			b.want(api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: o.Name}, holding(o))
+		}
+		if got := b.asks(); !slices.Equal(got, asked) {
+			b.t.Errorf("requests %q while it waits for the answer, want none but %q", got, asked)
+		}
+		answer()
+		b.want(web, holding(o))
+		b.wantWatches(web, 1, 21)
+	})
 }
