@@ -34,6 +34,7 @@ func TestAManifestWithAMistakeKeepsTheFiles(t *testing.T) {
 
 	b.Kill()
 	b.Start()
+	b.WantNumber("liveconfig_manifest_problems", 1)
 	b.wantProblem(want)
 	b.WantFile(pod, "color", "red")
 	b.WantRefusal(b.Pod("other", map[string]string{"configMap": "web"}), codes.Unavailable, want)

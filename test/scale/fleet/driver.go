@@ -38,10 +38,6 @@ func (n *node) acquire(config *rest.Config, refs []api.Ref) error {
 	}
 	c := n.crowd
 	c.wg.Go(func() { _ = sources.Run(c.ctx) }) // It always returns nil.
-	c.wg.Go(func() {
-		<-c.ctx.Done()
-		sources.Wait()
-	})
 	for _, ref := range refs {
 		release, err := sources.Acquire(source.Key{Identity: access.Driver(), Ref: ref})
 		if err != nil {
@@ -63,7 +59,7 @@ func (n *node) newCache(config *rest.Config, changed func(source.Key)) (*source.
 	if err != nil {
 		return nil, err
 	}
-	return source.New(n.crowd.ctx, source.Config{
+	return source.New(source.Config{
 		Client:  func(access.Identity) (rest.Interface, error) { return client, nil },
 		Types:   types,
 		Allow:   func(context.Context, access.Identity, api.Ref) error { return nil },
