@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/resource"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/pods"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
@@ -111,7 +110,7 @@ func (c *Cluster) FindFleet(ctx context.Context, scope selection.Scope, objects 
 	var fleet []*WorkloadPods
 	var waiting []*corev1.Pod
 	for _, namespace := range slices.Sorted(maps.Keys(shows)) {
-		selector := &pods.Selector{Workload: selection.Workload{Meta: &metav1.ObjectMeta{Namespace: namespace}}}
+		selector := &Selector{Workload: selection.Workload{Meta: &metav1.ObjectMeta{Namespace: namespace}}}
 		t := c.newWorkloadPods(selector, shows[namespace], objects)
 		t.Name = "pods"
 		fleet, waiting = append(fleet, t), append(waiting, t.Waiting...)

@@ -13,7 +13,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/pods"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
@@ -22,7 +21,7 @@ import (
 
 // WorkloadPods is a workload and its pods at one time.
 type WorkloadPods struct {
-	*pods.Selector
+	*Selector
 
 	Name    string
 	Pods    []*corev1.Pod
@@ -49,7 +48,7 @@ type WorkloadPods struct {
 // FindPods finds the pods of a workload and where they show the objects, or every object if objects
 // is empty. It may return an error with what it found all the same.
 func (c *Cluster) FindPods(ctx context.Context, w selection.Workload, objects []trigger.Object) (*WorkloadPods, error) {
-	selector, err := pods.NewSelector(c.Client, w)
+	selector, err := NewSelector(c.Client, w)
 	if err != nil {
 		return nil, err
 	}
@@ -65,12 +64,12 @@ func (c *Cluster) FindPods(ctx context.Context, w selection.Workload, objects []
 }
 
 // newWorkloadPods returns pods with the places where they show the objects.
-func (c *Cluster) newWorkloadPods(selector *pods.Selector, all []*corev1.Pod, objects []trigger.Object) *WorkloadPods {
+func (c *Cluster) newWorkloadPods(selector *Selector, all []*corev1.Pod, objects []trigger.Object) *WorkloadPods {
 	t := &WorkloadPods{
 		Selector: selector, Places: map[string][]versions.Place{},
 		driver: c.Driver, objects: objects, unread: map[string]bool{}, shown: map[versions.Place]bool{},
 	}
-	t.Pods, t.Pending = pods.Running(all)
+	t.Pods, t.Pending = Running(all)
 	for _, pod := range t.Pods {
 		t.Places[string(pod.UID)] = t.look(pod.Annotations, &pod.Spec)
 	}
@@ -114,7 +113,7 @@ func (t *WorkloadPods) mistakes() error {
 	slices.Sort(others)
 	others = slices.Compact(others)
 	if len(others) == 0 && len(errs) == 0 && t.State.Name == state.NotTriggered {
-		return &pods.ForeignError{Reason: "it has no volume of liveconfig, and nothing triggers rollouts of it: " +
+		return &ForeignError{Reason: "it has no volume of liveconfig, and nothing triggers rollouts of it: " +
 			"drivers do not know what Kubernetes' own volumes show"}
 	}
 	for _, object := range t.objects {

@@ -1,6 +1,6 @@
 // Package preview is `kubectl liveconfig preview`.
 //
-// It does not know how files come of volumes: that is up to pkg/cli/preview/filelist.
+// It does not know how files come of volumes: the parser and the projection of the driver do.
 package preview
 
 import (
@@ -15,7 +15,6 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/preview/filelist"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
@@ -40,7 +39,7 @@ type command struct {
 	showSecrets bool
 
 	// given is what the files have.
-	given filelist.Set
+	given Set
 	// cached has the objects of the cluster. All volumes are made of the same.
 	cached *cluster.Objects
 	// found are the names of volumes, failed counts those of which there is nothing to show.
@@ -123,7 +122,7 @@ func (o *command) preview(ctx context.Context, args []string) error {
 }
 
 // pods returns the pods whose volumes are wanted, and reads the files.
-func (o *command) pods(args []string) ([]filelist.Pod, error) {
+func (o *command) pods(args []string) ([]Pod, error) {
 	if err := o.readFiles(); err != nil {
 		return nil, err
 	}
@@ -179,8 +178,8 @@ func (o *command) readFile(file manifest.File) error {
 }
 
 // volumes returns the wanted volumes of a pod, and prints their mistakes.
-func (o *command) volumes(ctx context.Context, pod filelist.Pod) []filelist.Volume {
-	all := o.wanted(filelist.Volumes(pod, o.driver, o.objects(ctx, pod)))
+func (o *command) volumes(ctx context.Context, pod Pod) []Volume {
+	all := o.wanted(Volumes(pod, o.driver, o.objects(ctx, pod)))
 	for _, v := range all {
 		o.found = append(o.found, v.Name)
 		if v.Err != nil {
@@ -193,12 +192,12 @@ func (o *command) volumes(ctx context.Context, pod filelist.Pod) []filelist.Volu
 }
 
 // wanted leaves out what --volume does not name.
-func (o *command) wanted(all []filelist.Volume) []filelist.Volume {
-	return slices.DeleteFunc(all, func(v filelist.Volume) bool { return len(o.names) > 0 && !slices.Contains(o.names, v.Name) })
+func (o *command) wanted(all []Volume) []Volume {
+	return slices.DeleteFunc(all, func(v Volume) bool { return len(o.names) > 0 && !slices.Contains(o.names, v.Name) })
 }
 
 // remarkLacks prints what is missing from a volume, and why.
-func (o *command) remarkLacks(pod filelist.Pod, v filelist.Volume) {
+func (o *command) remarkLacks(pod Pod, v Volume) {
 	for _, what := range v.LeftOut {
 		o.once("note: %s: volume %s: left out is %s, which only a running pod has", pod.Object(), v.Name, what)
 	}
@@ -219,8 +218,8 @@ func (o *command) once(format string, args ...any) {
 }
 
 // show lists the volumes, and writes them.
-func (o *command) show(ctx context.Context, pods []filelist.Pod) error {
-	byPod := make([][]filelist.Volume, len(pods))
+func (o *command) show(ctx context.Context, pods []Pod) error {
+	byPod := make([][]Volume, len(pods))
 	for i, pod := range pods {
 		byPod[i] = o.volumes(ctx, pod)
 	}
@@ -234,7 +233,7 @@ func (o *command) show(ctx context.Context, pods []filelist.Pod) error {
 	}
 	var b strings.Builder
 	for i, pod := range pods {
-		if err := filelist.Print(&b, pod, byPod[i], o.visibility()); err != nil {
+		if err := Print(&b, pod, byPod[i], o.visibility()); err != nil {
 			return err
 		}
 	}
@@ -243,8 +242,8 @@ func (o *command) show(ctx context.Context, pods []filelist.Pod) error {
 }
 
 // writeAll writes the volumes of all pods into the folder.
-func (o *command) writeAll(pods []filelist.Pod, byPod [][]filelist.Volume) (err error) {
-	folder, err := filelist.NewFolder(o.output)
+func (o *command) writeAll(pods []Pod, byPod [][]Volume) (err error) {
+	folder, err := NewFolder(o.output)
 	if err != nil {
 		return fmt.Errorf("write the files: %w", err)
 	}
@@ -278,38 +277,38 @@ func (o *command) verdict() error {
 
 // placeOf returns where in the folder the volumes of a pod go: into the folder itself if there is
 // no other pod.
-func placeOf(pod filelist.Pod, all []filelist.Pod) string {
+func placeOf(pod Pod, all []Pod) string {
 	if len(all) == 1 {
 		return ""
 	}
 	place := pod.Namespace + "/" + pod.Object() + "/"
-	isSame := func(p filelist.Pod) bool { return p.Namespace == pod.Namespace && p.Object() == pod.Object() }
+	isSame := func(p Pod) bool { return p.Namespace == pod.Namespace && p.Object() == pod.Object() }
 	if at := slices.IndexFunc(all, isSame); !all[at].IsSame(pod) || slices.ContainsFunc(all[at+1:], isSame) {
 		place += pod.Field + "/" // An object of several templates.
 	}
 	return place
 }
 
-func (o *command) write(folder *filelist.Folder, place string, v filelist.Volume) error {
+func (o *command) write(folder *Folder, place string, v Volume) error {
 	isOwned := func(f tree.File) bool { return v.Tree.UserOf(f) != 0 }
 	if !folder.Owns && (v.Tree.UID+v.Tree.GID > 0 || slices.ContainsFunc(v.Tree.Files, isOwned)) {
 		o.once("note: the files are yours, because only root can give them the owners of the list")
 	}
-	if v.SharesSecrets() && folder.Visibility != filelist.Shown {
+	if v.SharesSecrets() && folder.Visibility != Shown {
 		o.once("note: files of Secrets are for their owner alone, unless you use --show-secrets: the list has their modes in the volume")
 	}
 	return folder.Write(place+v.Name, v)
 }
 
-func (o *command) visibility() filelist.Visibility {
+func (o *command) visibility() Visibility {
 	if o.showSecrets {
-		return filelist.Shown
+		return Shown
 	}
-	return filelist.Masked
+	return Masked
 }
 
 // objects returns what the sources of a pod hold. Files come before the cluster.
-func (o *command) objects(ctx context.Context, pod filelist.Pod) filelist.Objects {
+func (o *command) objects(ctx context.Context, pod Pod) Objects {
 	config, _ := trigger.ParseConfig(pod.Annotations[trigger.ConfigAnnotation]) // Without one there are no copies.
 	sources := versions.Originals(config, pod.Namespace)
 	return func(ref api.Ref) (api.Content, bool, error) {
@@ -330,7 +329,7 @@ func (o *command) objects(ctx context.Context, pod filelist.Pod) filelist.Object
 }
 
 // content returns what sources hold in the cluster.
-func (o *command) content(ctx context.Context) filelist.Objects {
+func (o *command) content(ctx context.Context) Objects {
 	return func(ref api.Ref) (api.Content, bool, error) {
 		if o.cached == nil {
 			client, err := o.Clientset()

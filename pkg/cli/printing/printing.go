@@ -1,15 +1,22 @@
 // Package printing prints for people and for programs: tables, lists of names, JSON, YAML and
-// objects. It has --output and --dry-run, and escapes what a terminal would obey.
+// objects, and how one text differs from another. It has --output and --dry-run, and escapes what a
+// terminal would obey.
 //
 // It does not know what is printed.
 package printing
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/rogpeppe/go-internal/diff"
 )
 
 // Table writes rows with aligned columns that have some spaces between them. Each cell stays in its
@@ -41,3 +48,84 @@ func Names(names []string, one, many string) string {
 		return fmt.Sprintf("%d %s (%s and others)", len(names), many, strings.Join(names[:most], ", "))
 	}
 }
+
+// Plain is a text as a terminal can have it: manifests and objects of others may hold signs that
+// move the cursor or turn text around. Lines stay lines.
+func Plain(text string) string {
+	var b strings.Builder
+	for at := 0; at < len(text); {
+		sign, size := utf8.DecodeRuneInString(text[at:])
+		switch {
+		case sign == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[at])
+		case sign == '\n', sign == '\t', unicode.IsPrint(sign):
+			b.WriteRune(sign)
+		default:
+			b.WriteString(strings.Trim(strconv.QuoteRune(sign), "'"))
+		}
+		at += size
+	}
+	return b.String()
+}
+
+// PlainLine is a text that is one line of what a terminal gets.
+func PlainLine(text string) string { return strings.ReplaceAll(Plain(text), "\n", `\n`) }
+
+// None is the name of a side that does not exist.
+const None = "/dev/null"
+
+// Unified returns a unified diff of two texts, and "" if they are equal. A nil text does not exist,
+// which is another thing than an empty one, and its name is [None]. Of binary data only sizes are
+// shown.
+func Unified(oldName, newName string, before, after []byte) string {
+	if isText(before) && isText(after) && len(before)+len(after) > 0 {
+		oldName, newName = names(oldName, newName, before, after)
+		_, text, _ := bytes.Cut(diff.Diff(oldName, before, newName, after), []byte("\n")) // The first line is a command.
+		return string(text)
+	}
+	return Masked(oldName, newName, before, after)
+}
+
+// Masked is [Unified] without the lines: it shows sizes, and no byte of the texts.
+func Masked(oldName, newName string, before, after []byte) string {
+	if bytes.Equal(before, after) && (before == nil) == (after == nil) {
+		return ""
+	}
+	oldName, newName = names(oldName, newName, before, after)
+	return fmt.Sprintf("--- %s\n+++ %s\n%s\n", oldName, newName, sizes(before, after))
+}
+
+// Differ returns a diff of two texts by their names.
+type Differ func(oldName, newName string, before, after []byte) string
+
+// names returns the names as a header has them.
+func names(oldName, newName string, before, after []byte) (shownOld, shownNew string) {
+	if before == nil {
+		oldName = None
+	}
+	if after == nil {
+		newName = None
+	}
+	return oldName, newName
+}
+
+func sizes(before, after []byte) string {
+	switch {
+	case before == nil:
+		return "added, " + bytesOf(after)
+	case after == nil:
+		return "removed, " + bytesOf(before)
+	default:
+		return fmt.Sprintf("changed, %s -> %s", bytesOf(before), bytesOf(after))
+	}
+}
+
+func bytesOf(text []byte) string {
+	if len(text) == 1 {
+		return "1 byte"
+	}
+	return fmt.Sprintf("%d bytes", len(text))
+}
+
+// isText reports whether a terminal can show it.
+func isText(text []byte) bool { return utf8.Valid(text) && !bytes.ContainsRune(text, 0) }

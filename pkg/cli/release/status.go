@@ -16,7 +16,6 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/release/releases"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
@@ -70,7 +69,7 @@ func (o *status) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if o.output.IsEncoded() {
-		err = o.output.Encode(o.Out, append([]releases.View{}, views...))
+		err = o.output.Encode(o.Out, append([]view{}, views...))
 	} else {
 		err = o.table(views)
 	}
@@ -81,32 +80,32 @@ func (o *status) run(ctx context.Context, args []string) error {
 }
 
 // verdict returns the exit status.
-func verdict(views []releases.View) error {
+func verdict(views []view) error {
 	for _, v := range views {
-		if v.State.HasFailed() {
+		if v.State.hasFailed() {
 			return &usage.Exit{Code: 1}
 		}
 	}
 	return nil
 }
 
-func (o *status) views(ctx context.Context, client kubernetes.Interface, args []string) (views []releases.View, err error) {
+func (o *status) views(ctx context.Context, client kubernetes.Interface, args []string) (views []view, err error) {
 	refs, err := o.refs(ctx, client, args)
 	if err != nil {
 		return nil, err
 	}
-	pods := map[string][]releases.Pod{}
+	pods := map[string][]pod{}
 	for _, ref := range refs {
-		p, err := releases.Read(ctx, client, ref)
+		p, err := read(ctx, client, ref)
 		if err != nil {
 			return nil, err
 		}
 		if _, isKnown := pods[ref.Namespace]; !isKnown {
-			if pods[ref.Namespace], err = releases.Pods(ctx, client, o.driver, ref.Namespace); err != nil {
+			if pods[ref.Namespace], err = podsIn(ctx, client, o.driver, ref.Namespace); err != nil {
 				return nil, err
 			}
 		}
-		views = append(views, p.View(pods[ref.Namespace]))
+		views = append(views, p.view(pods[ref.Namespace]))
 	}
 	return views, nil
 }
@@ -118,7 +117,7 @@ func (o *status) refs(ctx context.Context, client kubernetes.Interface, args []s
 		if o.all {
 			namespace = ""
 		}
-		refs, denied := releases.List(ctx, client, namespace)
+		refs, denied := list(ctx, client, namespace)
 		const kinds = 2
 		if len(denied) == kinds {
 			return nil, errors.Join(denied...)
@@ -144,7 +143,7 @@ func (o *status) refs(ctx context.Context, client kubernetes.Interface, args []s
 	return refs, nil
 }
 
-func (o *status) table(views []releases.View) error {
+func (o *status) table(views []view) error {
 	if len(views) == 0 {
 		return nil
 	}
@@ -164,16 +163,16 @@ func (o *status) table(views []releases.View) error {
 	return printing.Table(o.Out, spaces, rows)
 }
 
-func stepOf(v releases.View) string {
+func stepOf(v view) string {
 	if v.Step == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%d of %d", min(v.Step, v.Steps), v.Steps)
 }
 
-func podsOf(v releases.View) string { return fmt.Sprintf("%d/%d", v.Shown, v.Pods) }
+func podsOf(v view) string { return fmt.Sprintf("%d/%d", v.Shown, v.Pods) }
 
-func ageOf(v releases.View) string {
+func ageOf(v view) string {
 	if v.Since.IsZero() {
 		return ""
 	}
@@ -216,7 +215,7 @@ func (o *status) follow(ctx context.Context, client kubernetes.Interface, argume
 type follower struct {
 	*status
 
-	last releases.View
+	last view
 	// line and remark are the last ones that were printed.
 	line, remark string
 	problem      error // Why the last look failed.
@@ -229,11 +228,11 @@ func (f *follower) miss(err error) {
 }
 
 // see prints news, and reports whether nothing goes on, and with which error.
-func (f *follower) see(views []releases.View) (isOver bool, err error) {
+func (f *follower) see(views []view) (isOver bool, err error) {
 	f.problem = nil
 	f.last, f.remark = views[0], ""
 	f.line = news(f.line, bar(f.last), func(text string) { _, err = io.WriteString(f.Out, text+"\n") })
-	if err != nil || f.last.State == releases.Stable || f.last.State.HasFailed() {
+	if err != nil || f.last.State == stateStable || f.last.State.hasFailed() {
 		return true, cmp.Or(err, verdict(views))
 	}
 	return false, nil
@@ -256,7 +255,7 @@ func news(last, text string, show func(string)) string {
 }
 
 // bar returns a release as one line.
-func bar(v releases.View) string {
+func bar(v view) string {
 	const width = 20
 	filled := 0
 	if v.Pods > 0 {
@@ -267,7 +266,7 @@ func bar(v releases.View) string {
 		parts = append(parts, "step "+step)
 	}
 	parts = append(parts, "["+strings.Repeat("#", filled)+strings.Repeat(".", width-filled)+"]", podsOf(v)+" pods")
-	if v.State == releases.State(release.Progressing) {
+	if v.State == viewState(release.Progressing) {
 		parts = append(parts, "for "+strconv.FormatFloat(v.Pause, 'g', -1, 64)+"s")
 	}
 	if v.Reason != "" {

@@ -182,3 +182,63 @@ func SplitTriggers(args []string) (targets []string, objects []trigger.Object, e
 	slices.SortFunc(objects, trigger.Compare)
 	return targets, slices.Compact(objects), nil
 }
+
+// AddManifestFlags adds the flags by which people name manifests that are looked at as texts.
+func AddManifestFlags(c *cobra.Command, in *manifest.Input) {
+	c.Flags().StringSliceVarP(&in.Names, "filename", "f", nil, "file or directory of manifests; - is stdin")
+	c.Flags().BoolVarP(&in.Recursive, "recursive", "R", false, "go into the directories of --filename")
+}
+
+// FilesOnly refuses arguments of a command that works on manifests: the flag before a file was
+// forgotten.
+func FilesOnly(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage.Errorf("%q is not an argument of %s: use -f %[1]s for a file of that name", args[0], c.CommandPath())
+	}
+	return nil
+}
+
+// ReadManifests reads what --filename names.
+func ReadManifests(s *session.Session, in manifest.Input) ([]manifest.File, error) {
+	if len(in.Names) == 0 {
+		return nil, usage.Errorf("name the manifests: --filename FILE, or - for stdin")
+	}
+	in.Stdin = s.In
+	return manifest.Read(in)
+}
+
+// Scope is which pods a command looks at that looks at all pods.
+type Scope struct {
+	// Namespace is empty for all namespaces, and Labels for all pods.
+	Namespace, Labels string
+}
+
+// String names the namespaces of a scope.
+func (s Scope) String() string {
+	if s.Namespace == "" {
+		return "all namespaces"
+	}
+	return "namespace " + s.Namespace
+}
+
+// AddAllNamespacesFlag adds --all-namespaces.
+func (s *Selection) AddAllNamespacesFlag(c *cobra.Command, help string) {
+	c.Flags().BoolVarP(&s.AllNamespaces, "all-namespaces", "A", false, help)
+}
+
+// Scope returns the pods that are meant by a flag that selects all pods. It refuses other ways to
+// select.
+func (s *Selection) Scope(in *session.Session, flag string, args []string) (Scope, error) {
+	hasNamespace := in.Namespace != nil && *in.Namespace != ""
+	switch {
+	case len(args) > 0:
+		return Scope{}, usage.Errorf("%s looks at all pods: leave out %s, or leave out %[1]s and name the namespace with -n", flag, args[0])
+	case s.FromFiles():
+		return Scope{}, usage.Errorf("%s looks at all pods: leave out --filename and --kustomize, or leave out %[1]s", flag)
+	case s.AllNamespaces && hasNamespace:
+		return Scope{}, usage.Errorf("--namespace and --all-namespaces name different pods: leave one out")
+	case s.AllNamespaces:
+		return Scope{Labels: s.Selector}, nil
+	}
+	return Scope{Namespace: session.NamespaceOr(in, ""), Labels: s.Selector}, nil
+}

@@ -5,9 +5,17 @@
 package session
 
 import (
+	"cmp"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
@@ -25,15 +33,6 @@ type Session struct {
 	genericiooptions.IOStreams
 }
 
-// namespace returns the namespace to work in.
-func (s *Session) namespace() (string, error) {
-	namespace, _, err := s.ToRawKubeConfigLoader().Namespace()
-	if err != nil {
-		return "", fmt.Errorf("find out the namespace: %w", err)
-	}
-	return namespace, nil
-}
-
 // Config returns how to reach the API server.
 func (s *Session) Config() (*rest.Config, error) {
 	config, err := s.ToRESTConfig()
@@ -45,14 +44,10 @@ func (s *Session) Config() (*rest.Config, error) {
 
 // NamespaceOr returns the namespace of a manifest, or else that of the session.
 func NamespaceOr(s *Session, namespace string) string {
-	if namespace != "" {
-		return namespace
+	if namespace == "" {
+		namespace, _, _ = s.ToRawKubeConfigLoader().Namespace() // Empty after an error.
 	}
-	namespace, err := s.namespace()
-	if err != nil || namespace == "" {
-		return corev1.NamespaceDefault
-	}
-	return namespace
+	return cmp.Or(namespace, corev1.NamespaceDefault)
 }
 
 // Remark prints a remark to standard error. A failure to do so is ignored: there is no other place
@@ -68,4 +63,19 @@ func (s *Session) Clientset() (kubernetes.Interface, error) {
 		return nil, err
 	}
 	return kubernetes.NewForConfig(config)
+}
+
+// MayPass reports whether an error of the API server may be temporary: it did not answer, or is
+// overloaded.
+func MayPass(err error) bool {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		code := status.Status().Code
+		return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests
+	}
+	if _, isUntrusted := errors.AsType[*tls.CertificateVerificationError](err); isUntrusted {
+		return false
+	}
+	_, isUnanswered := errors.AsType[*url.Error](err)
+	_, isCut := errors.AsType[net.Error](err) // While the answer came.
+	return isUnanswered || isCut || errors.Is(err, io.ErrUnexpectedEOF)
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/set/volumes"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 )
 
@@ -32,7 +31,7 @@ func (f *sourceFlags) addFlags(c *cobra.Command) {
 	flags.Func("configmap", "`name` of a ConfigMap to project; may be repeated, as --secret may", f.source(api.ConfigMap))
 	flags.Func("secret", "`name` of a Secret to project", f.source(api.Secret))
 	flags.Func("item", "`key=path[:mode]` of the source: only keys that items name are there; may be repeated", func(text string) error {
-		item, err := volumes.ParseItem(text)
+		item, err := ParseItem(text)
 		f.add("item", func(src *api.Source) { src.Items = append(src.Items, item) })
 		return err
 	})

@@ -22,7 +22,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/set/volumes"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 )
 
@@ -31,7 +30,7 @@ type setVolume struct {
 	edit.Edit
 
 	sources sourceFlags
-	mount   volumes.Mount
+	mount   Mount
 	name    string
 	driver  string
 	remove  bool
@@ -106,7 +105,7 @@ func (o *setVolume) run(c *cobra.Command, s *session.Session, args []string) err
 		if err := o.keepsSources(w, volume.Name, namespace, wanted); err != nil {
 			return err
 		}
-		return volumes.Set(&w.Template.Spec, *volume.DeepCopy(), o.mount)
+		return Set(&w.Template.Spec, *volume.DeepCopy(), o.mount)
 	})
 }
 
@@ -118,7 +117,7 @@ func (o *setVolume) runRemove(c *cobra.Command, s *session.Session, args []strin
 		if err := o.changeable(w); err != nil {
 			return err
 		}
-		return volumes.Remove(&w.Template.Spec, o.name, o.driver)
+		return Remove(&w.Template.Spec, o.name, o.driver)
 	})
 }
 

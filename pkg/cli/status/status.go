@@ -18,7 +18,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/pods"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
@@ -122,7 +121,7 @@ func (o *command) workloads(ctx context.Context, c *cluster.Cluster, found []sel
 	var errs, foreign []error
 	for _, one := range found {
 		t, err := c.FindPods(ctx, one.Workload, objects)
-		_, isForeign := errors.AsType[*pods.ForeignError](err)
+		_, isForeign := errors.AsType[*cluster.ForeignError](err)
 		if err != nil {
 			err = fmt.Errorf("%s: %w", selection.Subject(one.Info), err)
 		}

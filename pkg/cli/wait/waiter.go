@@ -15,7 +15,6 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/pods"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
@@ -37,7 +36,7 @@ type waiter struct {
 	// asking has a place for each workload that may be looked at now.
 	asking chan struct{}
 
-	selector *pods.Selector
+	selector *cluster.Selector
 	targets  []*target
 	// has are the pods, by UID, that had a target when they were last judged. Files do not age.
 	reached  map[hold]bool
@@ -139,7 +138,7 @@ func (v *waiter) follow(ctx context.Context) error {
 }
 
 // look judges the pods that run now.
-func (v *waiter) look(ctx context.Context, watch *pods.Watch) (snapshot, error) {
+func (v *waiter) look(ctx context.Context, watch *cluster.Watch) (snapshot, error) {
 	var l snapshot
 	if err := v.refresh(ctx); err != nil {
 		return l, err
@@ -148,7 +147,7 @@ func (v *waiter) look(ctx context.Context, watch *pods.Watch) (snapshot, error) 
 	if err != nil {
 		return l, err
 	}
-	running, _ := pods.Running(all)
+	running, _ := cluster.Running(all)
 	l.running, l.wanted = len(running), v.selector.Wanted()
 	for _, t := range v.targets {
 		l.names = append(l.names, t.name())
