@@ -64,7 +64,6 @@ func Run(ctx context.Context, streams genericiooptions.IOStreams, args ...string
 	return status
 }
 
-// checkEdit checks an edit, as a process that a command has started.
 func checkEdit(streams genericiooptions.IOStreams) int {
 	if err := isolated.Main(streams.In, streams.Out); err != nil {
 		return 1
@@ -101,7 +100,7 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 				return err
 			}
 		}
-		return usage.Errorf("%w: see %s --help", err, c.CommandPath())
+		return fmt.Errorf("%w: see %s --help", err, c.CommandPath())
 	})
 	root.AddCommand(check.New(s), completion.New(s), convert.New(s), describe.New(s), grant.New(s), preview.New(s), release.New(s), rollout.New(s), set.New(s), status.New(s), newVersion(s), wait.New(s))
 	completion.Register(root, s)

@@ -25,7 +25,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation/isolated"
 )
 
-// command is the command with its flags.
 type command struct {
 	*session.Session
 
@@ -56,9 +55,6 @@ func New(s *session.Session) *cobra.Command {
 }
 
 func (o *command) run(ctx context.Context) error {
-	if err := o.output.Check(); err != nil {
-		return err
-	}
 	files, err := selection.ReadManifests(o.Session, o.input)
 	if err != nil {
 		return err
@@ -104,30 +100,21 @@ func (o *command) verdict(findings []Finding, checked Checked) error {
 		}
 	}
 	switch {
-	case mistakes == 1:
-		return errors.New("1 mistake")
-	case mistakes > 1:
-		return fmt.Errorf("%d mistakes", mistakes)
+	case mistakes > 0:
+		return errors.New(printing.Counted(mistakes, "mistake"))
 	case checked == Checked{}:
 		o.Remark("nothing was checked: the manifests have no volume of %s; use --driver-name if the driver has another name", o.driver)
 		return nil
 	}
 	var what []string
 	if checked.Volumes > 0 {
-		what = append(what, counted(checked.Volumes, "volume")+" of "+o.driver)
+		what = append(what, printing.Counted(checked.Volumes, "volume")+" of "+o.driver)
 	}
 	if checked.Released > 0 {
-		what = append(what, counted(checked.Released, "released object"))
+		what = append(what, printing.Counted(checked.Released, "released object"))
 	}
 	o.Remark("%s checked, no mistakes", strings.Join(what, " and "))
 	return nil
-}
-
-func counted(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }
 
 // released checks a ConfigMap or Secret with the release annotation, or those of a list: the
@@ -167,7 +154,6 @@ func (c *Checker) released(file string, document manifest.Document, at manifest.
 	}
 }
 
-// releasedObject is the check of one object.
 type releasedObject struct {
 	*Checker
 
@@ -177,7 +163,6 @@ type releasedObject struct {
 	content  api.Content
 }
 
-// pathOf returns where a key of the object is written.
 func (r *releasedObject) pathOf(key string) manifest.Path {
 	for _, field := range []string{"data", "stringData", "binaryData"} {
 		if path := r.at.Field(field, key); r.document.Written(path) != "" {

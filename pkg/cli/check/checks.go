@@ -103,7 +103,6 @@ func (c *Checker) unreadable(file string, line int, err error) {
 	c.findings = append(c.findings, Finding{File: file, Line: line, Message: err.Error(), Severity: Mistake})
 }
 
-// review is the check of one pod spec.
 type review struct {
 	*Checker
 
@@ -223,7 +222,6 @@ func meant(key string, value any, written string) (text string, isScalar bool) {
 	return written, true
 }
 
-// hint returns how to write a value as a string.
 func hint(key string, value any, text string) string {
 	switch value.(type) {
 	case nil:
@@ -235,7 +233,6 @@ func hint(key string, value any, text string) string {
 	}
 }
 
-// parsed takes down the parser's mistakes.
 func (r *review) parsed(at manifest.Path, given map[string]any, mistakes *api.AttributesError) {
 	for _, m := range mistakes.Mistakes {
 		if m.Field == api.KeyConfigMap && namesSourceOtherwise(given) {
@@ -307,7 +304,6 @@ func (r *review) mounts(names map[string]manifest.Path, ours map[string]string) 
 	}
 }
 
-// container checks the mounts of one container.
 func (r *review) container(at manifest.Path, mounts []map[string]any, names map[string]manifest.Path, ours map[string]string) {
 	paths := map[string]manifest.Path{}
 	for i, mount := range mounts {

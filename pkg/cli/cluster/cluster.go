@@ -67,7 +67,6 @@ func New(s *session.Session, flags Flags) (*Cluster, error) {
 	return &Cluster{Client: client, meta: meta, Drivers: drivers, Driver: flags.Driver}, nil
 }
 
-// atOnce is how many objects are read at the same time.
 const atOnce = 8
 
 // Found is which version of an object there is, or why that is not known.

@@ -227,7 +227,6 @@ func (w *Watch) handle(_ context.Context, _ *cache.Reflector, err error) {
 	}
 }
 
-// await returns when all pods are known.
 func (w *Watch) await(ctx context.Context, isSynced func() bool) error {
 	synced := make(chan bool, 1)
 	go func() { synced <- cache.WaitForCacheSync(ctx.Done(), isSynced) }()

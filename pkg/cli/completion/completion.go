@@ -24,12 +24,10 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 )
 
-// program is what the plugin is called in the PATH.
 const program = "kubectl-liveconfig"
 
 // forKubectl is the script that kubectl asks when somebody completes what is typed after `kubectl
@@ -68,7 +66,7 @@ func New(s *session.Session) *cobra.Command {
 		ValidArgs: names,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || !slices.Contains(names, args[0]) {
-				return usage.Errorf("name one of %s", strings.Join(names, ", "))
+				return fmt.Errorf("name one of %s", strings.Join(names, ", "))
 			}
 			if err := scripts()[args[0]](s.Out); err != nil {
 				return fmt.Errorf("print the script for %s: %w", args[0], err)
@@ -161,7 +159,6 @@ func resourceOf(kind string) (schema.GroupVersionResource, bool) {
 	return schema.GroupVersionResource{}, false
 }
 
-// objects completes TYPE/NAME and TYPE NAME.
 func (c completer) objects(ctx context.Context, kinds, args []string, text string) ([]string, cobra.ShellCompDirective) {
 	kind, name, isPath := strings.Cut(text, "/")
 	if !isPath && len(args) > 0 {
@@ -253,14 +250,12 @@ func (c completer) flag(name string) cobra.CompletionFunc {
 	return nil
 }
 
-// named completes the name of an object.
 func (c completer) named(of schema.GroupVersionResource) cobra.CompletionFunc {
 	return func(cc *cobra.Command, _ []string, text string) ([]string, cobra.ShellCompDirective) {
 		return c.names(cc.Context(), of, text), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// inKubeconfig completes the name of a context, cluster or user of the kubeconfig.
 func (c completer) inKubeconfig(flag string) cobra.CompletionFunc {
 	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		config, err := c.ToRawKubeConfigLoader().RawConfig()

@@ -15,7 +15,7 @@ import (
 // shows objects, and facts are about those objects.
 func fill(pod *Pod, report *statusz.Report, places []versions.Place, facts map[api.Ref]cluster.Found) {
 	pod.State = versions.Current
-	judged := versions.Pod{Name: pod.Name, UID: pod.UID, Node: pod.Node, Report: report}
+	judged := versions.Pod{UID: pod.UID, Report: report}
 	for i := range pod.Volumes {
 		v := &pod.Volumes[i]
 		v.Sources = []PodSource{}
@@ -56,7 +56,6 @@ func reportOf(pod Pod, volume string, report *statusz.Report) *statusz.Volume {
 	return &report.Volumes[i]
 }
 
-// sourceIn returns what is reported of an object in a volume.
 func sourceIn(at versions.Place, reported *statusz.Volume) PodSource {
 	next := PodSource{Object: Ref(at.Names)}
 	if at.IsCopy() {
@@ -113,7 +112,6 @@ func objectOf(ref api.Ref, fact cluster.Found, pods []Pod) Object {
 	return o
 }
 
-// stateOf returns how the files are that come from an object or its copies.
 func (p Pod) stateOf(ref Ref) (state versions.State, found bool) {
 	state = versions.Current
 	all := p.Elsewhere

@@ -18,11 +18,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 )
 
-// command is the command with its flags.
 type command struct {
 	*session.Session
 	selection.Selection
@@ -60,11 +58,8 @@ func New(s *session.Session) *cobra.Command {
 }
 
 func (o *command) run(ctx context.Context, args []string) error {
-	if err := o.output.Check(); err != nil {
-		return err
-	}
 	if o.AllNamespaces && !o.problems {
-		return usage.Errorf("--all-namespaces would describe every pod: add --problems, or see kubectl liveconfig status -A")
+		return errors.New("--all-namespaces would describe every pod: add --problems, or see kubectl liveconfig status -A")
 	}
 	asked, err := cluster.New(o.Session, o.driver)
 	if err != nil {
@@ -85,7 +80,6 @@ func (o *command) run(ctx context.Context, args []string) error {
 	return err
 }
 
-// shownPods is how many pods of a workload are shown, unless all are wanted.
 const shownPods = 5
 
 func (o *command) print(all []Description) error {
@@ -105,14 +99,13 @@ func (o *command) write(page string) error {
 	return err
 }
 
-// listProblems prints what is wrong with the volumes of all pods.
 func (o *command) listProblems(ctx context.Context, asked *cluster.Cluster, args []string) error {
 	scope, err := o.Scope(o.Session, "--problems", args)
 	if err != nil {
 		return err
 	}
 	if o.output.Name == "wide" {
-		return usage.Errorf("-o wide shows all pods and --problems some: leave one out")
+		return errors.New("-o wide shows all pods and --problems some: leave one out")
 	}
 	found, err := newDescriber(asked).problems(ctx, scope)
 	if err != nil {

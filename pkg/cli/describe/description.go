@@ -200,7 +200,6 @@ type Event struct {
 	Message string    `json:"message"`
 }
 
-// describe adds what the attributes of a volume are.
 func (v *Volume) describe(spec api.Spec, copies map[api.Ref]api.Ref) {
 	v.UpdatePolicy, v.OnDelete = string(spec.UpdatePolicy), string(spec.OnDelete)
 	v.DefaultMode, v.UID, v.GID = attributes.Mode(spec.DefaultMode), spec.UID, spec.GID
@@ -245,7 +244,6 @@ func rolloutOf(w workload.Workload, s state.State) *Rollout {
 	return r
 }
 
-// copiesIn returns which copies a config names.
 func copiesIn(config trigger.Config) []Copy {
 	copies := []Copy{}
 	copied, uncopied := config.Copies(), config.Uncopied()

@@ -13,7 +13,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 )
 
-// text is how descriptions are printed for people.
 type text struct {
 	// now is what ages are counted from.
 	now time.Time
@@ -21,7 +20,6 @@ type text struct {
 	mostPods int
 }
 
-// print returns descriptions with an empty line between them.
 func (x text) print(all ...Description) string {
 	var p page
 	for i, d := range all {
@@ -33,14 +31,12 @@ func (x text) print(all ...Description) string {
 	return p.String()
 }
 
-// page is what lines are written to.
 type page struct{ strings.Builder }
 
 // lines is a text of several lines. All other texts are of one: texts from objects cannot add
 // lines.
 type lines string
 
-// line writes a line that is indented by levels.
 func (p *page) line(level int, format string, args ...any) {
 	for i, arg := range args {
 		if text, isText := arg.(string); isText {
@@ -52,7 +48,6 @@ func (p *page) line(level int, format string, args ...any) {
 
 func oneLine(text string) string { return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(text) }
 
-// table writes rows with aligned columns.
 func (p *page) table(level int, rows [][]string) {
 	var b strings.Builder
 	_ = printing.Table(&b, 2, rows) // A builder takes everything.
@@ -79,20 +74,19 @@ func (x text) one(p *page, d Description) {
 	for _, v := range d.Volumes {
 		x.volume(p, d, v)
 	}
-	p.line(0, "Other Uses:%s", orNone(len(d.Others)))
-	if len(d.Others) > 0 {
-		p.table(1, others(d))
-	}
-	p.line(0, "Objects:%s", orNone(len(d.Objects)))
-	if len(d.Objects) > 0 {
-		p.table(1, x.objects(d))
-	}
+	p.section("Other Uses", others(d))
+	p.section("Objects", x.objects(d))
 	x.pods(p, d)
-	p.line(0, "Events:%s", orNone(len(d.Events)))
-	if len(d.Events) > 0 {
-		p.table(1, x.events(d.Events))
-	}
+	p.section("Events", x.events(d.Events))
 	x.unknown(p, d.Unknown)
+}
+
+// section writes rows below a title. The first row has the names of the columns.
+func (p *page) section(title string, rows [][]string) {
+	p.line(0, "%s:%s", title, orNone(len(rows)-1))
+	if len(rows) > 1 {
+		p.table(1, rows)
+	}
 }
 
 func orNone(n int) string {
@@ -113,7 +107,6 @@ func (x text) rollout(p *page, r *Rollout) {
 	copies(p, "Not Rolled Out", r.Newer)
 }
 
-// copies writes which objects stand for which.
 func copies(p *page, title string, list []Copy) {
 	if len(list) == 0 {
 		return
@@ -152,7 +145,6 @@ func (x text) volume(p *page, d Description, v Volume) {
 	p.table(3, rows)
 }
 
-// called is an object as it is called in a namespace, with what it is a copy of.
 func called(ref Ref, copyOf, namespace string) string {
 	if copyOf != "" {
 		return ref.in(namespace) + ", a copy of " + copyOf
@@ -160,7 +152,6 @@ func called(ref Ref, copyOf, namespace string) string {
 	return ref.in(namespace)
 }
 
-// owner returns the owner of the files.
 func owner(v Volume) string {
 	if v.UpdatePolicy == "" {
 		return ""
@@ -203,7 +194,6 @@ func mountNote(m Mount, policy string) string {
 	return ""
 }
 
-// keys returns which keys of a source go where.
 func keys(s Source) string {
 	list := make([]string, len(s.Items))
 	for i, item := range s.Items {
@@ -233,7 +223,6 @@ func mode(octal string) string {
 	return " mode " + octal
 }
 
-// objects are the rows of what volumes come from.
 func (x text) objects(d Description) [][]string {
 	rows := [][]string{{"OBJECT", "VERSION", "CHANGED", "PODS"}}
 	for _, o := range d.Objects {
@@ -274,7 +263,6 @@ func tally(pods map[versions.State]int) string {
 // age is how long a time is in the past; of one in the future, by another clock, it is nothing.
 func (x text) age(t time.Time) string { return duration.HumanDuration(max(0, x.now.Sub(t))) }
 
-// events are the rows of Events.
 func (x text) events(events []Event) [][]string {
 	rows := [][]string{{"TYPE", "REASON", "AGE", "OBJECT", "FROM", "MESSAGE"}}
 	for _, e := range events {
@@ -288,7 +276,6 @@ func (x text) events(events []Event) [][]string {
 	return rows
 }
 
-// mostUnknown is how much is listed of what could not be found out.
 const mostUnknown = 20
 
 func (x text) unknown(p *page, list []Unknown) {

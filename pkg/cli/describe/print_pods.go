@@ -9,7 +9,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 )
 
-// others are the rows of what else is used.
 func others(d Description) [][]string {
 	sources := map[string]string{}
 	if d.Rollout != nil {
@@ -28,7 +27,6 @@ func others(d Description) [][]string {
 	return rows
 }
 
-// place returns where a use is.
 func place(u Use) string {
 	switch u.Way {
 	case AsVariable:
@@ -83,7 +81,6 @@ func arrival(u Use) string {
 	}
 }
 
-// pods writes the pods that are to be shown, and how many there are.
 func (x text) pods(p *page, d Description) {
 	hasFiles := func(pod Pod) bool { return len(pod.Volumes)+len(pod.Elsewhere) > 0 }
 	switch {
@@ -146,7 +143,6 @@ func (x text) pod(p *page, d Description, pod Pod) {
 	}
 }
 
-// source writes what is known of one object.
 func (x text) source(p *page, name string, s PodSource, facts []string) {
 	p.line(3, "%s: %s", name, strings.Join(facts, ", "))
 	if s.Why != "" {
@@ -175,7 +171,6 @@ func (x text) podVolume(p *page, namespace string, v PodVolume) {
 	}
 }
 
-// facts are what is known of the files.
 func (x text) facts(v PodVolume) []string {
 	list := []string{string(v.State)}
 	if v.State == statusz.Publishing {

@@ -73,7 +73,6 @@ func (x *Problems) add(namespace string, pod Pod, created time.Time, mounts map[
 	}
 }
 
-// problems returns what is wrong with a volume, of which the node has reported.
 func (v PodVolume) problems() []Problem {
 	var found []Problem
 	if v.Problem != nil {
@@ -111,7 +110,6 @@ func problemsOf(volume string, sources []PodSource) []Problem {
 	return found
 }
 
-// printProblems returns problems, how many pods they are of, and what could not be found out.
 func (x text) printProblems(all Problems) string {
 	var p page
 	if len(all.Problems) > 0 {
@@ -139,7 +137,6 @@ func (x text) problems(list []Problem) [][]string {
 	return rows
 }
 
-// summary is how many pods were looked at, and with what result.
 func (x *Problems) summary() string {
 	bad := map[string]bool{}
 	for _, p := range x.Problems {

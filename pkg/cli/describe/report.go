@@ -35,7 +35,6 @@ func newDescriber(c *cluster.Cluster) *describer {
 	return &describer{Cluster: c, answers: map[string]nodes.Answer{}, events: map[string]events{}}
 }
 
-// report is the description of one workload, and what it is made from.
 type report struct {
 	*describer
 	Description
@@ -51,7 +50,6 @@ type report struct {
 	state state.State
 }
 
-// describe collects the description of one workload.
 func (t *describer) describe(ctx context.Context, kind string, w selection.Workload) Description {
 	spec := &w.Template.Spec
 	d := &report{describer: t, Workload: w, places: map[string][]versions.Place{}, facts: map[api.Ref]cluster.Found{}}
@@ -75,7 +73,6 @@ func (t *describer) describe(ctx context.Context, kind string, w selection.Workl
 
 func (d *report) addUnknown(u Unknown) { d.Unknown = append(d.Unknown, u) }
 
-// fromSpec adds the content of the spec of the pods.
 func (d *report) fromSpec(spec *corev1.PodSpec) {
 	in := d.placeOf(d.Meta.Namespace)
 	d.Others = append(d.Others, othersOf(spec, in)...)
@@ -88,7 +85,6 @@ func (t *describer) placeOf(namespace string) template.Place {
 	return template.Place{Namespace: namespace, Driver: t.Driver}
 }
 
-// fromRollout adds the state of the rollout.
 func (d *report) fromRollout(ctx context.Context) {
 	view, isRolledOut := selection.ViewOf(d.Object)
 	if !isRolledOut {
@@ -112,7 +108,6 @@ func (d *report) fromRollout(ctx context.Context) {
 	}
 }
 
-// findPods finds the pods that may have volumes.
 func (d *report) findPods(ctx context.Context) {
 	selector, err := cluster.NewSelector(d.Client, d.Workload)
 	if err != nil {
@@ -238,7 +233,6 @@ func (d *report) copiesOf(object api.Ref) []string {
 	return nil
 }
 
-// judgePods adds the pods with their states.
 func (d *report) judgePods() {
 	for _, pod := range d.running {
 		volumes := d.volumesOf(pod)
@@ -266,7 +260,6 @@ func (d *report) judgePods() {
 	}
 }
 
-// judgeObjects adds the objects with the states of their pods.
 func (d *report) judgeObjects() {
 	seen := map[api.Ref]bool{}
 	for _, place := range d.all() {
@@ -277,7 +270,6 @@ func (d *report) judgeObjects() {
 	}
 }
 
-// shownEvents is how many Events are shown, the newest.
 const shownEvents = 5
 
 // events are the Events of a namespace that concern liveconfig, or why they are not known.
@@ -286,7 +278,6 @@ type events struct {
 	err    error
 }
 
-// readEvents adds the newest Events about the workload and its pods.
 func (d *report) readEvents(ctx context.Context) {
 	all := d.eventsIn(ctx, d.Meta.Namespace)
 	if all.err != nil {

@@ -58,7 +58,6 @@ type Use struct {
 	Prefix    string `json:"prefix,omitempty"`
 }
 
-// walker lists what one pod spec uses of ConfigMaps and Secrets.
 type walker struct {
 	spec *corev1.PodSpec
 	in   template.Place
@@ -134,7 +133,6 @@ func (w walker) containers(list string) []corev1.Container {
 // lists are the fields of a pod spec that hold containers.
 func lists() []string { return []string{"initContainers", "containers", "ephemeralContainers"} }
 
-// mounts returns where containers see a volume.
 func (w walker) mounts(volume string) []Mount {
 	var all []Mount
 	for _, list := range lists() {
@@ -167,7 +165,6 @@ func (w walker) inTree() []Use {
 	return all
 }
 
-// placed returns a use with its place.
 func (w walker) placed(use template.Use) Use {
 	u := Use{Object: use.Object.String(), Optional: use.Optional, Field: use.Field}
 	var outer, inner int

@@ -33,7 +33,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
 )
 
-// command is the command with its flags.
 type command struct {
 	selection.Selection
 	*session.Session
@@ -126,11 +125,10 @@ func (o *command) giveAll(ctx context.Context, objects []roles.Object, printer p
 	return errors.Join(errs...)
 }
 
-// policy returns which identity reads each kind.
 func (o *command) policy() (roles.Policy, error) {
 	for flag, value := range map[string]string{"configmap-identity": o.configMaps, "secret-identity": o.secrets} {
 		if !slices.Contains([]access.Reader{access.ByDriver, access.ByPod}, access.Reader(value)) {
-			return roles.Policy{}, usage.Errorf("--%s %q is not driver or pod", flag, value)
+			return roles.Policy{}, fmt.Errorf("--%s %q is not driver or pod", flag, value)
 		}
 	}
 	return roles.Policy{ConfigMaps: access.Reader(o.configMaps), Secrets: access.Reader(o.secrets), NamedCopies: o.namedCopies}, nil
@@ -144,7 +142,6 @@ func (o *command) printer() (printers.ResourcePrinter, error) {
 	return o.output.Printer()
 }
 
-// add adds what a workload needs.
 func (o *command) add(ctx context.Context, wanted *roles.Grants, info *resource.Info, w selection.Workload) error {
 	pods, count, err := roles.PodsOf(info, w, o.driver)
 	if err != nil {
@@ -195,7 +192,6 @@ func (o *command) note(info *resource.Info, text string) {
 	o.Remark("note: %s: %s", selection.Subject(info), text)
 }
 
-// give prints one Role or RoleBinding, after it was applied if that is asked for.
 func (o *command) give(ctx context.Context, object roles.Object, printer printers.ResourcePrinter) error {
 	if !o.apply || o.output.DryRun == printing.DryRunClient {
 		return printer.PrintObj(object.Object, o.Out)

@@ -13,18 +13,18 @@ import (
 
 // Difference returns what readers of a pod's volumes would see change from one to the other, and ""
 // for nothing. Volumes with an Err hold nothing.
-func Difference(pod Pod, before, after []Volume, visibility Visibility) string {
+func Difference(pod Pod, before, after []Volume) string {
 	var b strings.Builder
 	for _, next := range after {
 		if last := named(before, next.Name); last != nil {
-			b.WriteString(change{path(pod, next.Name), *last, next, visibility}.text())
+			b.WriteString(change{path(pod, next.Name), *last, next}.text())
 			continue
 		}
-		b.WriteString(change{path(pod, next.Name), Volume{}, next, visibility}.text())
+		b.WriteString(change{path(pod, next.Name), Volume{}, next}.text())
 	}
 	for _, last := range before {
 		if named(after, last.Name) == nil {
-			b.WriteString(change{path(pod, last.Name), last, Volume{}, visibility}.text())
+			b.WriteString(change{path(pod, last.Name), last, Volume{}}.text())
 		}
 	}
 	return b.String()
@@ -44,7 +44,6 @@ func path(pod Pod, volume string) string { return pod.Object() + "/" + volume }
 type change struct {
 	path          string
 	before, after Volume
-	visibility    Visibility
 }
 
 func (c change) text() string {
@@ -67,7 +66,6 @@ func byPath(t tree.Tree) map[string]tree.File {
 	return files
 }
 
-// volume returns what changes for all files.
 func (c change) volume() string {
 	switch {
 	case c.before.Name == "":
@@ -110,7 +108,6 @@ func octal(mode fs.FileMode) string {
 	return fmt.Sprintf("%04o", bits)
 }
 
-// file returns what changes in one file.
 func (c change) file(name string, before, after map[string]tree.File) string {
 	old, was := before[name]
 	next, is := after[name]
@@ -124,7 +121,7 @@ func (c change) file(name string, before, after map[string]tree.File) string {
 		}
 	}
 	differ := printing.Unified
-	if c.visibility != Shown && (c.before.Secret[name] || c.after.Secret[name]) {
+	if c.before.Hidden[name] || c.after.Hidden[name] {
 		differ = printing.Masked
 	}
 	full := c.path + "/" + shown(name)

@@ -20,7 +20,7 @@ func volume(t *testing.T, name string, files ...tree.File) preview.Volume {
 	}
 	return preview.Volume{
 		Name: name, Type: preview.Liveconfig, Tree: built, RootMode: built.DirMode,
-		Secret: map[string]bool{"secret": true, "d/secret": true},
+		Hidden: map[string]bool{"secret": true, "d/secret": true},
 	}
 }
 
@@ -36,7 +36,7 @@ func TestDifference(t *testing.T) {
 	broken := []preview.Volume{{Name: "v", Err: errors.New("gone")}}
 	for name, test := range map[string]struct {
 		before, after []preview.Volume
-		visibility    preview.Visibility
+		shown         bool // Secrets too.
 		want          string
 	}{
 		"equal volumes do not differ": {before: one(file("a", "1\n", 0o644)), after: one(file("a", "1\n", 0o644)), want: ""},
@@ -52,7 +52,7 @@ func TestDifference(t *testing.T) {
 			want: "--- live/pod/p/v/secret\n+++ preview/pod/p/v/secret\nchanged, 5 bytes -> 10 bytes\n",
 		},
 		"unless they are wanted": {
-			before: one(file("secret", "hush\n", 0o644)), after: one(file("secret", "hish\n", 0o644)), visibility: preview.Shown,
+			before: one(file("secret", "hush\n", 0o644)), after: one(file("secret", "hish\n", 0o644)), shown: true,
 			want: "--- live/pod/p/v/secret\n+++ preview/pod/p/v/secret\n@@ -1,1 +1,1 @@\n-hush\n+hish\n",
 		},
 		"a volume that comes is all added": {
@@ -78,7 +78,10 @@ func TestDifference(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := preview.Difference(preview.Pod{Kind: "Pod", Name: "p"}, test.before, test.after, test.visibility)
+			if test.shown {
+				test.before[0].Hidden, test.after[0].Hidden = nil, nil
+			}
+			got := preview.Difference(preview.Pod{Kind: "Pod", Name: "p"}, test.before, test.after)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("Difference (-want +got):\n%s", diff)
 			}

@@ -53,16 +53,15 @@ func newFolder(t *testing.T, dir string) *preview.Folder {
 
 func TestFolder(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct {
-		visibility preview.Visibility
-		secret     string
-	}{{preview.Masked, "-rw-------"}, {preview.Shown, "-rw-r--r--"}} {
-		t.Run(string(test.visibility), func(t *testing.T) {
+	for name, secret := range map[string]string{"hidden": "-rw-------", "shown": "-rw-r--r--"} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "new")
 			folder := newFolder(t, dir)
-			folder.Visibility = test.visibility
 			v := volume(t, "v", file("a", "1", 0o666), file("d/secret", "hush", 0o644), file("d/e/none", "", 0))
+			if name == "shown" {
+				v.Hidden = nil
+			}
 			v.RootMode, v.Tree.DirMode = 0o777, 0o755|fs.ModeSetgid
 			v.Tree.UID, v.Tree.GID = 12345, 12345 // Without Owns they mean nothing.
 			if err := folder.Write("v", v); err != nil {
@@ -72,7 +71,7 @@ func TestFolder(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := map[string]string{
-				"": "drwx------", "v": "drwxr-xr-x", "v/a": "-rw-rw-rw- 1", "v/d": "dgrwxr-xr-x", "v/d/secret": test.secret + " hush",
+				"": "drwx------", "v": "drwxr-xr-x", "v/a": "-rw-rw-rw- 1", "v/d": "dgrwxr-xr-x", "v/d/secret": secret + " hush",
 				"v/d/e": "dgrwxr-xr-x", "v/d/e/none": "-r-------- ",
 			}
 			if diff := cmp.Diff(want, seen(t, dir)); diff != "" {

@@ -16,17 +16,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
-// Visibility is how much of Secrets is shown.
-type Visibility string
-
-// The sights.
-const (
-	// Masked shows that there are files, and how large they are.
-	Masked Visibility = "masked"
-	// Shown shows everything.
-	Shown Visibility = "shown"
-)
-
 const (
 	// hidden stands for what is not shown. With the digest of a short Secret its value could be
 	// guessed.
@@ -36,49 +25,40 @@ const (
 )
 
 // Print lists the files of volumes, and nothing of their values.
-func Print(w io.Writer, pod Pod, volumes []Volume, visibility Visibility) error {
+func Print(w io.Writer, pod Pod, volumes []Volume) error {
 	for _, v := range volumes {
 		if v.Err != nil {
 			continue // The error is printed elsewhere.
 		}
 		digest := v.Tree.Digest()
-		if v.HoldsSecrets() && visibility != Shown {
+		if v.HidesAny() {
 			digest = hidden
 		}
 		if _, err := fmt.Fprintf(w, "%s: volume %s (%s), %s, %s, %s\n",
-			pod.Object(), v.Name, v.Type, counted(len(v.Tree.Files), "file"), counted(v.Tree.Size(), "byte"), digest); err != nil {
+			pod.Object(), v.Name, v.Type, printing.Counted(len(v.Tree.Files), "file"), printing.Counted(v.Tree.Size(), "byte"), digest); err != nil {
 			return err
 		}
-		if err := v.table(w, visibility); err != nil {
+		if err := v.table(w); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// table lists the files of one volume.
-func (v Volume) table(w io.Writer, visibility Visibility) error {
+func (v Volume) table(w io.Writer) error {
 	rows := [][]string{{"  MODE", "OWNER", "SIZE", "SHA256", "PATH"}, {"  " + modeText(v.RootMode|fs.ModeDir), owner(v.Tree), "-", "-", "."}}
 	for _, e := range v.entries() {
 		mode, size, digest, path := e.file.Mode, fmt.Sprint(len(e.file.Data)), "-", e.file.Path
 		if e.isDir {
 			mode, size, path = v.Tree.DirMode|fs.ModeDir, "-", path+"/"
 		} else {
-			digest = v.digest(e.file, visibility)
+			digest = v.digest(e.file)
 		}
 		rows = append(rows, []string{"  " + modeText(mode), ownerOf(e.file, v.Tree), size, digest, shown(path)})
 	}
 	return printing.Table(w, 2, rows)
 }
 
-// entry is a file, or a directory, which has only a path.
 type entry struct {
 	file  tree.File
 	isDir bool
@@ -100,8 +80,8 @@ func (v Volume) entries() []entry {
 	return all
 }
 
-func (v Volume) digest(f tree.File, visibility Visibility) string {
-	if v.Secret[f.Path] && visibility != Shown {
+func (v Volume) digest(f tree.File) string {
+	if v.Hidden[f.Path] {
 		return hidden
 	}
 	sum := sha256.Sum256(f.Data)
@@ -139,9 +119,6 @@ type Folder struct {
 	root *os.Root
 	// Owns gives files the owners that they have in the volume, which takes root.
 	Owns bool
-	// Visibility is about Secrets: unless they are shown, their files are for their owner alone,
-	// whatever their modes in the volume.
-	Visibility Visibility
 }
 
 // The modes of what is not complete yet.
@@ -178,7 +155,8 @@ func NewFolder(dir string) (*Folder, error) {
 // Close ends the work with the folder.
 func (f *Folder) Close() error { return f.root.Close() }
 
-// Write writes a volume to a path of the folder.
+// Write writes a volume to a path of the folder. Hidden files are for their owner alone, whatever
+// their modes in the volume.
 func (f *Folder) Write(path string, v Volume) (err error) {
 	if err := f.root.MkdirAll(slashpath.Dir(path), privateDir); err != nil {
 		return err
@@ -221,7 +199,7 @@ func (f *Folder) file(at *os.Root, v Volume, file tree.File) error {
 		return err
 	}
 	mode := file.Mode
-	if v.Secret[file.Path] && f.Visibility != Shown {
+	if v.Hidden[file.Path] {
 		mode &^= othersRead
 	}
 	t := v.Tree
@@ -229,7 +207,6 @@ func (f *Folder) file(at *os.Root, v Volume, file tree.File) error {
 	return f.settle(at, file.Path, t, mode)
 }
 
-// settle gives what was written its owner and mode.
 func (f *Folder) settle(at *os.Root, path string, t tree.Tree, mode fs.FileMode) error {
 	if f.Owns {
 		if err := at.Lchown(path, t.UID, t.GID); err != nil {

@@ -25,7 +25,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// command is the command with its flags.
 type command struct {
 	*session.Session
 
@@ -75,7 +74,7 @@ func New(s *session.Session) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return &usage.Exit{Code: exitPreviewError, Err: usage.Errorf("%w: see %s --help", err, c.CommandPath())}
+		return &usage.Exit{Code: exitPreviewError, Err: fmt.Errorf("%w: see %s --help", err, c.CommandPath())}
 	})
 	selection.AddManifestFlags(c, &o.input)
 	selection.AddDriverFlag(c, &o.driver)
@@ -100,13 +99,13 @@ func (o *command) run(ctx context.Context, args []string) error {
 func (o *command) preview(ctx context.Context, args []string) error {
 	switch {
 	case slices.Contains([]string{"", "json", "yaml", "name", "wide"}, o.output):
-		return usage.Errorf("--output %q is not known: use - for the list, or an empty folder, as in --output ./files", o.output)
+		return fmt.Errorf("--output %q is not known: use - for the list, or an empty folder, as in --output ./files", o.output)
 	case o.diff && o.output != "-":
-		return usage.Errorf("--diff compares, and --output writes: use one of them")
+		return errors.New("--diff compares, and --output writes: use one of them")
 	case len(args) == 0 && o.selector != "":
-		return usage.Errorf("--selector selects objects of the cluster: name a type, such as deployments")
+		return errors.New("--selector selects objects of the cluster: name a type, such as deployments")
 	case len(args) == 0 && len(o.input.Names) == 0:
-		return usage.Errorf("name an object, such as deployment/web, or use --filename FILE")
+		return errors.New("name an object, such as deployment/web, or use --filename FILE")
 	}
 	pods, err := o.pods(args)
 	if err != nil {
@@ -121,7 +120,6 @@ func (o *command) preview(ctx context.Context, args []string) error {
 	return fmt.Errorf("%d of %d volumes cannot be shown: see above", o.failed, len(o.found))
 }
 
-// pods returns the pods whose volumes are wanted, and reads the files.
 func (o *command) pods(args []string) ([]Pod, error) {
 	if err := o.readFiles(); err != nil {
 		return nil, err
@@ -177,7 +175,6 @@ func (o *command) readFile(file manifest.File) error {
 	return errors.Join(errs...)
 }
 
-// volumes returns the wanted volumes of a pod, and prints their mistakes.
 func (o *command) volumes(ctx context.Context, pod Pod) []Volume {
 	all := o.wanted(Volumes(pod, o.driver, o.objects(ctx, pod)))
 	for _, v := range all {
@@ -191,12 +188,17 @@ func (o *command) volumes(ctx context.Context, pod Pod) []Volume {
 	return all
 }
 
-// wanted leaves out what --volume does not name.
+// wanted leaves out what --volume does not name, and hides nothing with --show-secrets.
 func (o *command) wanted(all []Volume) []Volume {
-	return slices.DeleteFunc(all, func(v Volume) bool { return len(o.names) > 0 && !slices.Contains(o.names, v.Name) })
+	all = slices.DeleteFunc(all, func(v Volume) bool { return len(o.names) > 0 && !slices.Contains(o.names, v.Name) })
+	for i := range all {
+		if o.showSecrets {
+			all[i].Hidden = nil
+		}
+	}
+	return all
 }
 
-// remarkLacks prints what is missing from a volume, and why.
 func (o *command) remarkLacks(pod Pod, v Volume) {
 	for _, what := range v.LeftOut {
 		o.once("note: %s: volume %s: left out is %s, which only a running pod has", pod.Object(), v.Name, what)
@@ -208,7 +210,6 @@ func (o *command) remarkLacks(pod Pod, v Volume) {
 	}
 }
 
-// once makes a remark that was not made yet.
 func (o *command) once(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if !o.remarked[text] {
@@ -217,7 +218,6 @@ func (o *command) once(format string, args ...any) {
 	}
 }
 
-// show lists the volumes, and writes them.
 func (o *command) show(ctx context.Context, pods []Pod) error {
 	byPod := make([][]Volume, len(pods))
 	for i, pod := range pods {
@@ -233,7 +233,7 @@ func (o *command) show(ctx context.Context, pods []Pod) error {
 	}
 	var b strings.Builder
 	for i, pod := range pods {
-		if err := Print(&b, pod, byPod[i], o.visibility()); err != nil {
+		if err := Print(&b, pod, byPod[i]); err != nil {
 			return err
 		}
 	}
@@ -241,14 +241,13 @@ func (o *command) show(ctx context.Context, pods []Pod) error {
 	return err
 }
 
-// writeAll writes the volumes of all pods into the folder.
 func (o *command) writeAll(pods []Pod, byPod [][]Volume) (err error) {
 	folder, err := NewFolder(o.output)
 	if err != nil {
 		return fmt.Errorf("write the files: %w", err)
 	}
 	defer func() { err = errors.Join(err, folder.Close()) }()
-	folder.Owns, folder.Visibility = os.Geteuid() == 0, o.visibility()
+	folder.Owns = os.Geteuid() == 0
 	for i, pod := range pods {
 		for _, v := range byPod[i] {
 			if v.Err != nil {
@@ -294,17 +293,10 @@ func (o *command) write(folder *Folder, place string, v Volume) error {
 	if !folder.Owns && (v.Tree.UID+v.Tree.GID > 0 || slices.ContainsFunc(v.Tree.Files, isOwned)) {
 		o.once("note: the files are yours, because only root can give them the owners of the list")
 	}
-	if v.SharesSecrets() && folder.Visibility != Shown {
+	if v.SharesHidden() {
 		o.once("note: files of Secrets are for their owner alone, unless you use --show-secrets: the list has their modes in the volume")
 	}
 	return folder.Write(place+v.Name, v)
-}
-
-func (o *command) visibility() Visibility {
-	if o.showSecrets {
-		return Shown
-	}
-	return Masked
 }
 
 // objects returns what the sources of a pod hold. Files come before the cluster.

@@ -68,10 +68,10 @@ func volumesOf(t *testing.T, volumes, spec string) []preview.Volume {
 }
 
 // list returns the list of volumes, and the errors of those that hold nothing.
-func list(t *testing.T, volumes []preview.Volume, visibility preview.Visibility) string {
+func list(t *testing.T, volumes []preview.Volume) string {
 	t.Helper()
 	var b strings.Builder
-	if err := preview.Print(&b, preview.Pod{Kind: "Pod", Name: "p"}, volumes, visibility); err != nil {
+	if err := preview.Print(&b, preview.Pod{Kind: "Pod", Name: "p"}, volumes); err != nil {
 		t.Fatal(err)
 	}
 	var lines []string
@@ -172,7 +172,7 @@ func TestVolumes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := list(t, volumesOf(t, test.volumes, test.spec), preview.Masked)
+			got := list(t, volumesOf(t, test.volumes, test.spec))
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("list (-want +got):\n%s", diff)
 			}
@@ -191,7 +191,7 @@ func TestProjectedWithoutWhatOnlyAPodHas(t *testing.T) {
         - downwardAPI: {items: [{path: name, fieldRef: {fieldPath: metadata.name}}]}
         - configMap: {name: none, optional: true}
 `, "")
-	if diff := cmp.Diff("drwxrwxrwt 0:0 - - .\n-r--r----- 0:0 1 6b86b273ff34fce1 a", list(t, got, preview.Masked)); diff != "" {
+	if diff := cmp.Diff("drwxrwxrwt 0:0 - - .\n-r--r----- 0:0 1 6b86b273ff34fce1 a", list(t, got)); diff != "" {
 		t.Errorf("list (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"sources[0], a serviceAccountToken", "sources[2], a downwardAPI"}, got[0].LeftOut); diff != "" {
@@ -205,15 +205,15 @@ func TestProjectedWithoutWhatOnlyAPodHas(t *testing.T) {
 func TestShownSecrets(t *testing.T) {
 	t.Parallel()
 	volumes := volumesOf(t, "  - {name: v, secret: {secretName: key, items: [{key: k, path: k}]}}\n", "")
-	got := list(t, volumes, preview.Shown)
-	if want := "drwxrwxrwt 0:0 - - .\n-rw-r--r-- 0:0 3 2c70e12b7a0646f9 k"; got != want {
-		t.Errorf("list = %q, want %q", got, want)
-	}
 	var heads [2]strings.Builder
-	for i, visibility := range []preview.Visibility{preview.Masked, preview.Shown} {
-		if err := preview.Print(&heads[i], preview.Pod{Kind: "Pod", Name: "p"}, volumes, visibility); err != nil {
+	for i := range heads {
+		if err := preview.Print(&heads[i], preview.Pod{Kind: "Pod", Name: "p"}, volumes); err != nil {
 			t.Fatal(err)
 		}
+		volumes[0].Hidden = nil
+	}
+	if got, want := list(t, volumes), "drwxrwxrwt 0:0 - - .\n-rw-r--r-- 0:0 3 2c70e12b7a0646f9 k"; got != want {
+		t.Errorf("list = %q, want %q", got, want)
 	}
 	digest := volumes[0].Tree.Digest()
 	shown := []bool{strings.Contains(heads[0].String(), digest), strings.Contains(heads[1].String(), digest)}

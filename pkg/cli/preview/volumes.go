@@ -28,8 +28,8 @@ type Volume struct {
 	Tree tree.Tree
 	// RootMode is the mode of the volume itself.
 	RootMode fs.FileMode
-	// Secret has the paths of files that hold anything of a Secret.
-	Secret map[string]bool
+	// Hidden has the paths of files that hold anything of a Secret, unless these may be shown.
+	Hidden map[string]bool
 	// Unfound are the objects that do not exist, needed or not.
 	Unfound []api.Ref
 	// LeftOut describes what else is in the volume, that only a running pod has.
@@ -63,7 +63,6 @@ func Volumes(pod Pod, driver string, objects Objects) []Volume {
 	return all
 }
 
-// builder builds one volume.
 type builder struct {
 	pod     Pod
 	driver  string
@@ -104,7 +103,6 @@ func typeOf(v corev1.Volume, driver string) string {
 	}
 }
 
-// spec returns what the volume is made of.
 func (b *builder) spec(v corev1.Volume) (api.Spec, error) {
 	if v.CSI == nil {
 		csi, err := intree.Namer{Driver: b.driver, Namespace: b.pod.Namespace}.ToLiveconfig(b.projectable(v.VolumeSource))
@@ -166,7 +164,7 @@ func (b *builder) fill(spec api.Spec) error {
 	case "secret", "projected":
 		b.made.RootMode |= inTreeRoot | fs.ModeSticky // As a tmpfs is, on which they are.
 	}
-	b.made.Secret, err = secrets(spec, contents)
+	b.made.Hidden, err = secrets(spec, contents)
 	return err
 }
 
@@ -199,7 +197,6 @@ func withoutUsers(spec api.Spec) api.Spec {
 	return spec
 }
 
-// fsGroup returns the group that the kubelet gives the driver.
 func (b *builder) fsGroup() *int {
 	security := b.pod.Spec.SecurityContext
 	if security == nil || security.FSGroup == nil {
@@ -225,12 +222,12 @@ func secrets(spec api.Spec, contents map[api.Ref]api.Content) (map[string]bool, 
 	return found, nil
 }
 
-// HoldsSecrets reports whether anything in the volume is of a Secret.
-func (v Volume) HoldsSecrets() bool {
-	return slices.ContainsFunc(v.Tree.Files, func(f tree.File) bool { return v.Secret[f.Path] })
+// HidesAny reports whether anything in the volume is hidden.
+func (v Volume) HidesAny() bool {
+	return slices.ContainsFunc(v.Tree.Files, func(f tree.File) bool { return v.Hidden[f.Path] })
 }
 
-// SharesSecrets reports whether anybody but the owner may read anything of a Secret in the volume.
-func (v Volume) SharesSecrets() bool {
-	return slices.ContainsFunc(v.Tree.Files, func(f tree.File) bool { return v.Secret[f.Path] && f.Mode&othersRead != 0 })
+// SharesHidden reports whether anybody but the owner may read anything hidden in the volume.
+func (v Volume) SharesHidden() bool {
+	return slices.ContainsFunc(v.Tree.Files, func(f tree.File) bool { return v.Hidden[f.Path] && f.Mode&othersRead != 0 })
 }

@@ -86,7 +86,6 @@ func newEnd(s *session.Session, state release.State, done string, c *cobra.Comma
 	return c
 }
 
-// because returns the reason with the name of the person.
 func (o *act) because(what string) string {
 	name := "somebody"
 	if me, err := user.Current(); err == nil {
@@ -147,7 +146,6 @@ func (o *act) steer(ctx context.Context, args []string, done string, decide func
 	return fmt.Errorf("%s: others write its stable copy all the time; try again", p.Source.Ref)
 }
 
-// do does what was decided about some objects of a group, in the order of their names.
 func (o *act) do(ctx context.Context, writer stable.Writer, g group, d plan.Decision) error {
 	if d.Action == plan.Rest {
 		select {
@@ -177,7 +175,6 @@ func (o *act) do(ctx context.Context, writer stable.Writer, g group, d plan.Deci
 	return nil
 }
 
-// mustHold returns an error if a rule does not hold and nothing is forced.
 func (o *act) mustHold(ctx context.Context, pairs []pair) error {
 	checker, err := isolated.New()
 	if err != nil {
@@ -266,7 +263,6 @@ func (g group) again(ctx context.Context, client kubernetes.Interface) (group, e
 	return now, nil
 }
 
-// changed returns the objects whose edits not all pods have.
 func (g group) changed() (pairs []pair) {
 	for _, p := range g.pairs {
 		if p.Source.Digest != p.Copy.Digest {
@@ -276,7 +272,6 @@ func (g group) changed() (pairs []pair) {
 	return pairs
 }
 
-// unit returns what is to be decided about.
 func (g group) unit() plan.Unit {
 	u := plan.Unit{Now: time.Now().UTC()}
 	for i, p := range g.pairs {

@@ -147,9 +147,6 @@ func (g *Grants) Objects() ([]Object, error) {
 }
 
 func (n need) objects() ([]Object, error) {
-	if n.ref.Name == "" {
-		return n.all(), nil
-	}
 	roleText, bindingText, _ := strings.Cut(access.Grant(n.id, n.ref), "---\n")
 	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
 	if err := yaml.UnmarshalStrict([]byte(roleText), role); err != nil {
@@ -158,33 +155,16 @@ func (n need) objects() ([]Object, error) {
 	if err := yaml.UnmarshalStrict([]byte(bindingText), binding); err != nil {
 		return nil, fmt.Errorf("read the RoleBinding for %s: %w", n.ref, err)
 	}
+	if n.ref.Name == "" { // Nobody knows the names of copies before.
+		rule := &role.Rules[0]
+		rule.ResourceNames, rule.Verbs = nil, []string{"get", "list", "watch"}
+		role.Name = "read-" + rule.Resources[0]
+		binding.Name, binding.RoleRef.Name = role.Name+":"+n.id.Namespace+":"+n.id.ServiceAccount, role.Name
+	}
 	if n.withCopies {
-		role.Annotations = map[string]string{copies.OfAnnotation: n.ref.Kind.Resource() + "/" + n.ref.Name}
+		role.Annotations = map[string]string{copies.OfAnnotation: release.NameOf(n.ref)}
 	}
 	return []Object{{Object: role, Meta: &role.ObjectMeta}, {Object: binding, Meta: &binding.ObjectMeta}}, nil
-}
-
-// all returns the grant of all objects of the kind in the namespace. Nobody knows the names of
-// copies before.
-func (n need) all() []Object {
-	resource := n.ref.Kind.Resource() + "s"
-	name := "read-" + resource
-	role := &rbacv1.Role{
-		TypeMeta:   typeOf("Role"),
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: n.ref.Namespace},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{resource}, Verbs: []string{"get", "list", "watch"}}},
-	}
-	binding := &rbacv1.RoleBinding{
-		TypeMeta:   typeOf("RoleBinding"),
-		ObjectMeta: metav1.ObjectMeta{Name: name + ":" + n.id.Namespace + ":" + n.id.ServiceAccount, Namespace: n.ref.Namespace},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: n.id.ServiceAccount, Namespace: n.id.Namespace}},
-	}
-	return []Object{{Object: role, Meta: &role.ObjectMeta}, {Object: binding, Meta: &binding.ObjectMeta}}
-}
-
-func typeOf(kind string) metav1.TypeMeta {
-	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
 }
 
 // Object is a Role or a RoleBinding.

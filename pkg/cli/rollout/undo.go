@@ -25,13 +25,11 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/revisions"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	rolled "github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
-// rolloutUndo is the command with its flags.
 type rolloutUndo struct {
 	rolloutTargets
 	*session.Session
@@ -65,7 +63,7 @@ func newRolloutUndo(s *session.Session) *cobra.Command {
 
 func (o *rolloutUndo) run(ctx context.Context, args []string) error {
 	if o.toRevision < 0 {
-		return usage.Errorf("--to-revision %d is not a revision: revisions are numbered from 1", o.toRevision)
+		return fmt.Errorf("--to-revision %d is not a revision: revisions are numbered from 1", o.toRevision)
 	}
 	printer, err := o.output.Printer()
 	if err != nil {
@@ -81,7 +79,6 @@ func (o *rolloutUndo) run(ctx context.Context, args []string) error {
 	})
 }
 
-// undo takes one workload back.
 type undo struct {
 	*rolloutUndo
 
@@ -122,7 +119,9 @@ func (u *undo) run(ctx context.Context, printer printers.ResourcePrinter) error 
 		return err
 	}
 	if u.output.DryRun != printing.DryRunNone && !u.output.HasFormat() {
-		if err := u.showDiff(ctx); err != nil {
+		from, _ := u.history.Current() // Empty for a template that is not a revision yet: its config is not known.
+		diff := configDiff{Session: u.Session, objects: u.objects, sourcesNow: true, secrets: u.secrets}
+		if err := diff.show(ctx, from, u.target); err != nil {
 			return err
 		}
 	}
@@ -211,7 +210,6 @@ func (u *undo) send() (runtime.Object, error) {
 	return sent.Object, err
 }
 
-// patch returns what takes the workload back. A Deployment gets the annotations of that time too.
 func (u *undo) patch() (types.PatchType, []byte, error) {
 	w := u.history.Workload
 	if w.Kind == rolled.Deployment {
@@ -253,7 +251,6 @@ func (u *undo) annotations() map[string]string {
 	return annotations
 }
 
-// applied returns what the workload would be.
 func (u *undo) applied() runtime.Object {
 	after := u.info.Object.DeepCopyObject()
 	w, _ := selection.AsWorkload(after) // An object with revisions has pods.
@@ -262,14 +259,6 @@ func (u *undo) applied() runtime.Object {
 		w.Meta.Annotations = u.annotations()
 	}
 	return after
-}
-
-func (u *undo) showDiff(ctx context.Context) error {
-	from, found := u.history.Current()
-	if !found {
-		from = revisions.Revision{} // The template is not a revision yet, and its config is not known.
-	}
-	return configDiff{Session: u.Session, objects: u.objects, sources: asNow, secrets: u.secrets}.show(ctx, from, u.target)
 }
 
 func (u *undo) print(after runtime.Object, printer printers.ResourcePrinter) error {
@@ -284,7 +273,6 @@ func (u *undo) print(after runtime.Object, printer printers.ResourcePrinter) err
 	return err
 }
 
-// remarkEffect prints what the rollout controller does after the undo.
 func (u *undo) remarkEffect(after runtime.Object) {
 	w, _ := selection.ViewOf(after)
 	ref := u.history.Workload.Ref

@@ -50,7 +50,6 @@ func Set(spec *corev1.PodSpec, volume corev1.Volume, mount Mount) error {
 	return nil
 }
 
-// place mounts a volume.
 func place(spec *corev1.PodSpec, volume corev1.Volume, mount Mount) error {
 	name := volume.Name
 	switch {
@@ -78,7 +77,6 @@ func place(spec *corev1.PodSpec, volume corev1.Volume, mount Mount) error {
 	return nil
 }
 
-// named returns the names of a driver's volumes.
 func named(spec *corev1.PodSpec, driver string) []string {
 	var names []string
 	for _, v := range spec.Volumes {
@@ -127,7 +125,6 @@ func chosen(spec *corev1.PodSpec, names []string) ([]*corev1.Container, error) {
 	return found, nil
 }
 
-// containers returns the init containers, and then the others.
 func containers(spec *corev1.PodSpec) []*corev1.Container {
 	var all []*corev1.Container
 	for i := range spec.InitContainers {

@@ -29,7 +29,6 @@ import (
 // exitLags is the status that the program ends with when some pods do not have what the API has.
 const exitLags = 2
 
-// command is the command with its flags.
 type command struct {
 	*session.Session
 	selection.Selection
@@ -68,9 +67,6 @@ func New(s *session.Session) *cobra.Command {
 }
 
 func (o *command) run(ctx context.Context, args []string) error {
-	if err := o.output.Check(); err != nil {
-		return err
-	}
 	targets, objects, err := selection.SplitTriggers(args)
 	if err != nil {
 		return err
@@ -93,24 +89,22 @@ func (o *command) run(ctx context.Context, args []string) error {
 	return verdictOf(all, errors.Join(errs...))
 }
 
-// named finds the workloads that were named, with their pods.
 func (o *command) named(ctx context.Context, c *cluster.Cluster, targets []string, objects []trigger.Object) ([]*cluster.WorkloadPods, error) {
 	if len(targets) == 0 && len(objects) > 0 && !o.FromFiles() {
-		return nil, usage.Errorf("name the workload that shows %s before it, such as deployment/web %[1]s", objects[0])
+		return nil, fmt.Errorf("name the workload that shows %s before it, such as deployment/web %[1]s", objects[0])
 	}
 	found, errOfNames := o.Workloads(o.Session, targets)
 	workloads, err := o.workloads(ctx, c, found, objects)
 	return workloads, errors.Join(errOfNames, err)
 }
 
-// fleet finds the pods of all namespaces.
 func (o *command) fleet(ctx context.Context, c *cluster.Cluster, targets []string, objects []trigger.Object) ([]*cluster.WorkloadPods, error) {
 	scope, err := o.Scope(o.Session, "--all-namespaces", targets)
 	if err != nil {
 		return nil, err
 	}
 	if o.output.Name == "name" {
-		return nil, usage.Errorf("-o name has no namespaces: use -o json or -o wide with --all-namespaces")
+		return nil, errors.New("-o name has no namespaces: use -o json or -o wide with --all-namespaces")
 	}
 	return c.FindFleet(ctx, scope, objects)
 }
@@ -141,7 +135,6 @@ func (o *command) workloads(ctx context.Context, c *cluster.Cluster, found []sel
 	return workloads, errors.Join(errs...)
 }
 
-// verdictOf returns the error that decides the exit code.
 func verdictOf(all []workloadStatus, err error) error {
 	if err != nil {
 		return err
@@ -162,7 +155,6 @@ func verdictOf(all []workloadStatus, err error) error {
 	return nil
 }
 
-// podsIn returns the pods of which a source is in one of the states, each once.
 func podsIn(all []workloadStatus, states ...versions.State) []types.NamespacedName {
 	var pods []types.NamespacedName
 	for _, w := range all {
@@ -219,7 +211,6 @@ func (o *command) print(all []workloadStatus) error {
 	}
 }
 
-// names prints the pods that lag.
 func (o *command) names(all []workloadStatus) error {
 	var names []string
 	for _, pod := range podsIn(all, versions.Lagging) {
@@ -234,7 +225,6 @@ func (o *command) names(all []workloadStatus) error {
 	return nil
 }
 
-// remark prints notes, unless they are too many.
 func (o *command) remark(notes []string) {
 	for i, note := range notes {
 		if i == mostRows {

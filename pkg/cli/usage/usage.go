@@ -1,4 +1,5 @@
-// Package usage has the mistakes of a command line, and the status that the program exits with.
+// Package usage has what commands with subcommands do, completions of fixed values, and the status
+// that the program exits with.
 //
 // It does not know any command.
 package usage
@@ -25,26 +26,15 @@ func SubcommandOnly(c *cobra.Command, args []string) error {
 	c.SuggestionsMinimumDistance = 2
 	near := c.SuggestionsFor(args[0])
 	if len(near) == 0 {
-		return Errorf("unknown command %q for %q: see %s --help", args[0], c.CommandPath(), c.CommandPath())
+		return fmt.Errorf("unknown command %q for %q: see %s --help", args[0], c.CommandPath(), c.CommandPath())
 	}
-	return Errorf("unknown command %q for %q, did you mean %s?", args[0], c.CommandPath(), strings.Join(near, " or "))
+	return fmt.Errorf("unknown command %q for %q, did you mean %s?", args[0], c.CommandPath(), strings.Join(near, " or "))
 }
 
 // Complete has the shell complete a flag with fixed values.
 func Complete(c *cobra.Command, flag string, values ...string) {
 	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // The flag exists.
 }
-
-// Error is a mistake in the command line.
-type Error struct{ Err error }
-
-func (e *Error) Error() string { return e.Err.Error() }
-
-// Unwrap returns what the mistake is.
-func (e *Error) Unwrap() error { return e.Err }
-
-// Errorf returns a mistake in the command line.
-func Errorf(format string, args ...any) error { return &Error{fmt.Errorf(format, args...)} }
 
 // Exit ends the program with a separate status. It has no error where the status is an answer, and
 // all is printed.

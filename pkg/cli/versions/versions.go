@@ -164,7 +164,7 @@ type Verdict struct {
 
 // Pod is a pod that runs.
 type Pod struct {
-	Name, UID, Node string
+	UID string
 	// Report is of its node; nil for none.
 	Report *statusz.Report
 }

@@ -24,7 +24,6 @@ import (
 // pause is how long a node has until it is asked again, and a little more.
 const pause = time.Second
 
-// waiter waits for the pods of one workload.
 type waiter struct {
 	*session.Session
 
@@ -44,13 +43,11 @@ type waiter struct {
 	reported string
 }
 
-// hold is that a pod has a target.
 type hold struct {
 	pod    string
 	target *target
 }
 
-// wait finds out what to wait for, and waits.
 func (v *waiter) wait(ctx context.Context, w selection.Workload) error {
 	if err := v.inTurn(ctx, func() error { return v.begin(ctx, w) }); err != nil {
 		if ctx.Err() != nil {
@@ -61,7 +58,6 @@ func (v *waiter) wait(ctx context.Context, w selection.Workload) error {
 	return v.follow(ctx)
 }
 
-// inTurn runs ask when there is a place for it.
 func (v *waiter) inTurn(ctx context.Context, ask func() error) error {
 	select {
 	case v.asking <- struct{}{}:
@@ -72,7 +68,6 @@ func (v *waiter) inTurn(ctx context.Context, ask func() error) error {
 	}
 }
 
-// begin finds out what to wait for.
 func (v *waiter) begin(ctx context.Context, w selection.Workload) error {
 	pods, err := v.cluster.FindPods(ctx, w, v.objects)
 	if err != nil {
@@ -137,7 +132,6 @@ func (v *waiter) follow(ctx context.Context) error {
 	}
 }
 
-// look judges the pods that run now.
 func (v *waiter) look(ctx context.Context, watch *cluster.Watch) (snapshot, error) {
 	var l snapshot
 	if err := v.refresh(ctx); err != nil {
@@ -213,10 +207,10 @@ func (v *waiter) judge(ctx context.Context, pods []*corev1.Pod) ([]string, error
 	var lags []string
 	for _, pod := range asked.Pods {
 		answer := answers[pod.Spec.NodeName]
-		if answer.Err != nil && answer.Err.IsForbidden() {
+		if answer.Err != nil && answer.Err.Forbidden {
 			return nil, answer.Err
 		}
-		judged := versions.Pod{Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName}
+		judged := versions.Pod{UID: string(pod.UID)}
 		why := ""
 		switch {
 		case answer.Err != nil:
@@ -231,7 +225,6 @@ func (v *waiter) judge(ctx context.Context, pods []*corev1.Pod) ([]string, error
 	return lags, nil
 }
 
-// lag returns why a pod does not have all targets, and nothing if it does.
 func (v *waiter) lag(pod versions.Pod, places []versions.Place) string {
 	var lags []string
 	for _, t := range v.targets {
@@ -269,7 +262,6 @@ func (t *target) lag(pod versions.Pod, places []versions.Place) (why string, isE
 	return "", false
 }
 
-// report prints the progress if it has changed.
 func (v *waiter) report(how string) {
 	if how == v.reported {
 		return
@@ -278,7 +270,6 @@ func (v *waiter) report(how string) {
 	v.Remark("%s: %s", selection.Subject(v.info), how)
 }
 
-// snapshot is what was seen of the pods at one time.
 type snapshot struct {
 	names   []string
 	running int
@@ -301,7 +292,6 @@ func (l snapshot) String() string {
 	}
 }
 
-// err returns an error with the pods that lag, and why.
 func (l snapshot) err() error {
 	const most = 5
 	parts := append([]string{l.String()}, l.lags...)

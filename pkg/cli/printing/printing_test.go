@@ -33,11 +33,11 @@ func TestFormat(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := ""
-			if err := f.Check(); err != nil {
+			if err := c.PreRunE(c, nil); err != nil {
 				got = err.Error()
 			}
 			if got != test.want {
-				t.Errorf("Check = %q, want %q", got, test.want)
+				t.Errorf("the error is %q, want %q", got, test.want)
 			}
 		})
 	}
