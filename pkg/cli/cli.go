@@ -28,7 +28,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/set"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/status"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/wait"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation/isolated"
@@ -54,7 +53,7 @@ func Run(ctx context.Context, streams genericiooptions.IOStreams, args ...string
 		return 0
 	}
 	status := 1
-	if exit, ok := errors.AsType[*usage.Exit](err); ok {
+	if exit, ok := errors.AsType[*session.Exit](err); ok {
 		if exit.Err == nil {
 			return exit.Code
 		}
@@ -87,7 +86,7 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl liveconfig"},
 		SilenceErrors: true, // The caller prints it, once.
 		SilenceUsage:  true, // A page of flags hides what was wrong.
-		Args:          usage.SubcommandOnly,
+		Args:          session.SubcommandOnly,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetIn(streams.In)
@@ -96,7 +95,7 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 	s.AddFlags(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if c.HasSubCommands() { // A flag of a subcommand that is misspelt is not the mistake.
-			if err := usage.SubcommandOnly(c, c.Flags().Args()); err != nil {
+			if err := session.SubcommandOnly(c, c.Flags().Args()); err != nil {
 				return err
 			}
 		}

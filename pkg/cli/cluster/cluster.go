@@ -133,9 +133,8 @@ func now(object metav1.Object, err error, of api.Ref) (versions.Now, error) {
 	case err != nil:
 		return versions.Now{}, fmt.Errorf("get %s: %w", of, err)
 	}
-	found := versions.Now{Version: &statusz.Version{UID: string(object.GetUID()), ResourceVersion: object.GetResourceVersion()}}
-	found.ChangedAt = changedAt(object)
-	return found, nil
+	version := &statusz.Version{UID: string(object.GetUID()), ResourceVersion: object.GetResourceVersion()}
+	return versions.Now{Version: version, ChangedAt: changedAt(object)}, nil
 }
 
 // changedAt is when an object was last changed, as far as the API server has recorded it.

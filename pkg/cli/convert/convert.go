@@ -16,9 +16,9 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/intree"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 )
@@ -65,7 +65,7 @@ func New(s *session.Session) *cobra.Command {
 	selection.AddManifestFlags(c, &o.input)
 	selection.AddDriverFlag(c, &o.driver)
 	c.Flags().StringVar(&o.to, "to", toLiveconfig, "liveconfig, in-tree, or triggers, which converts annotations of Reloader only")
-	usage.Complete(c, "to", toLiveconfig, toInTree, toTriggers)
+	printing.Complete(c, "to", toLiveconfig, toInTree, toTriggers)
 	c.Flags().StringSliceVar(&o.names, "volume", nil, "convert the volumes of this name only")
 	return c
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
@@ -209,10 +210,8 @@ func (d *report) compareCopies() {
 		if d.Pod != nil || !at.IsCopy() || len(fact.Copies) == 0 || fact.Copies[0] == at.Names.Name {
 			continue
 		}
-		kind := at.Object.Kind
-		next := Copy{
-			Of: trigger.Object{Kind: kind, Name: at.Object.Name}.String(), Copy: trigger.Object{Kind: kind, Name: fact.Copies[0]}.String(),
-		}
+		copied := api.Ref{Kind: at.Object.Kind, Name: fact.Copies[0]}
+		next := Copy{Of: release.NameOf(at.Object), Copy: release.NameOf(copied)}
 		if !slices.Contains(d.Rollout.Newer, next) {
 			d.Rollout.Newer = append(d.Rollout.Newer, next)
 		}
@@ -306,19 +305,14 @@ func (t *describer) eventsIn(ctx context.Context, namespace string) events {
 		return known
 	}
 	var found events
-	var errs []error
 	for _, selector := range []string{
 		"source=" + t.Driver, "source=" + api.ControllerName, "source=" + cluster.KubeletName + ",reason=FailedMount",
 	} {
 		list, err := t.Client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: selector})
-		if err != nil {
-			errs = append(errs, err)
-			continue
+		if err == nil {
+			found.events = append(found.events, list.Items...)
 		}
-		found.events = append(found.events, list.Items...)
-	}
-	if len(errs) > 0 {
-		found.err = errs[0] // The others are the same.
+		found.err = cmp.Or(found.err, err) // The others are the same.
 	}
 	t.events[namespace] = found
 	return found

@@ -28,7 +28,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/roles"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
 )
@@ -67,7 +66,7 @@ func New(s *session.Session) *cobra.Command {
 	flags.StringVar(&o.configMaps, "configmap-identity", string(access.ByDriver), "identity that reads ConfigMaps: driver or pod, as configured in the driver")
 	flags.StringVar(&o.secrets, "secret-identity", string(access.ByPod), "identity that reads Secrets: driver or pod, as configured in the driver")
 	for _, flag := range []string{"configmap-identity", "secret-identity"} {
-		usage.Complete(c, flag, string(access.ByDriver), string(access.ByPod))
+		printing.Complete(c, flag, string(access.ByDriver), string(access.ByPod))
 	}
 	return c
 }

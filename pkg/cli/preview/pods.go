@@ -17,7 +17,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest/objects"
 )
@@ -41,7 +41,7 @@ func (o *command) compare(ctx context.Context, pods []Pod) error {
 	if err := o.verdict(); err != nil || !differs {
 		return err
 	}
-	return &usage.Exit{Code: exitDiffers}
+	return &session.Exit{Code: exitDiffers}
 }
 
 // difference returns what changes in the volumes of one pod. The error counts those that cannot be

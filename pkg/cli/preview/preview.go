@@ -18,7 +18,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
@@ -74,7 +73,7 @@ func New(s *session.Session) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return &usage.Exit{Code: exitPreviewError, Err: fmt.Errorf("%w: see %s --help", err, c.CommandPath())}
+		return &session.Exit{Code: exitPreviewError, Err: fmt.Errorf("%w: see %s --help", err, c.CommandPath())}
 	})
 	selection.AddManifestFlags(c, &o.input)
 	selection.AddDriverFlag(c, &o.driver)
@@ -90,10 +89,10 @@ func New(s *session.Session) *cobra.Command {
 
 func (o *command) run(ctx context.Context, args []string) error {
 	err := o.preview(ctx, args)
-	if _, isExit := errors.AsType[*usage.Exit](err); err == nil || isExit {
+	if _, isExit := errors.AsType[*session.Exit](err); err == nil || isExit {
 		return err
 	}
-	return &usage.Exit{Code: exitPreviewError, Err: err}
+	return &session.Exit{Code: exitPreviewError, Err: err}
 }
 
 func (o *command) preview(ctx context.Context, args []string) error {

@@ -24,8 +24,6 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
-
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 )
 
 // Table writes rows with aligned columns that have some spaces between them. Each cell stays in its
@@ -154,7 +152,7 @@ type Format struct {
 func (f *Format) AddFlag(c *cobra.Command, help string, known ...string) {
 	f.known = known
 	c.Flags().StringVarP(&f.Name, "output", "o", "", help)
-	usage.Complete(c, "output", slices.Sorted(slices.Values(known))...)
+	Complete(c, "output", slices.Sorted(slices.Values(known))...)
 	c.PreRunE = func(*cobra.Command, []string) error { return f.check() }
 }
 
@@ -210,8 +208,8 @@ func (o *Objects) AddFlags(c *cobra.Command) {
 	c.Flags().StringVar(&o.DryRun, "dry-run", DryRunNone,
 		"none, client (only print what would be sent) or server (send it; the server stores nothing)")
 	c.Flags().Lookup("dry-run").NoOptDefVal = DryRunClient
-	usage.Complete(c, "output", "json", "name", "yaml")
-	usage.Complete(c, "dry-run", DryRunNone, DryRunClient, DryRunServer)
+	Complete(c, "output", "json", "name", "yaml")
+	Complete(c, "dry-run", DryRunNone, DryRunClient, DryRunServer)
 }
 
 // HasFormat reports whether the objects themselves are printed, and not what was done to them.
@@ -233,4 +231,9 @@ func (o *Objects) Printer() (printers.ResourcePrinter, error) {
 		return nil, fmt.Errorf("%w", err)
 	}
 	return printer, nil
+}
+
+// Complete has the shell complete a flag with fixed values.
+func Complete(c *cobra.Command, flag string, values ...string) {
+	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // The flag exists.
 }

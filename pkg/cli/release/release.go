@@ -24,7 +24,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
@@ -32,7 +31,7 @@ import (
 
 // New returns the command.
 func New(s *session.Session) *cobra.Command {
-	c := usage.Group(&cobra.Command{
+	c := session.Group(&cobra.Command{
 		Use:   "release",
 		Short: "Look at edits that are shown to few pods first, and steer them",
 		Long: "An edit of a ConfigMap or Secret with the annotation " + release.Annotation + " is checked, shown to some pods, watched,\n" +

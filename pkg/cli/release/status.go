@@ -16,7 +16,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 )
 
@@ -77,7 +76,7 @@ func (o *status) run(ctx context.Context, args []string) error {
 func verdict(views []view) error {
 	for _, v := range views {
 		if v.State.hasFailed() {
-			return &usage.Exit{Code: 1}
+			return &session.Exit{Code: 1}
 		}
 	}
 	return nil

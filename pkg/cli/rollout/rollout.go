@@ -24,14 +24,13 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/revisions"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 // New returns the command.
 func New(s *session.Session) *cobra.Command {
-	c := usage.Group(&cobra.Command{
+	c := session.Group(&cobra.Command{
 		Use:   "rollout",
 		Short: "Look at revisions of config, go back to one, and hold edits back",
 		Long: "Knows revisions as `kubectl rollout` does, and beside their templates the config that their pods have. `kubectl rollout\n" +

@@ -1,5 +1,5 @@
-// Package session holds what all commands of one run share: how to reach the API server, and where
-// to print.
+// Package session holds what all commands of one run share: how to reach the API server, where to
+// print, what a command does that has subcommands, and the status that the program ends with.
 //
 // It does not know any command, nor what is asked of the API server.
 package session
@@ -13,7 +13,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -79,3 +81,40 @@ func MayPass(err error) bool {
 	_, isCut := errors.AsType[net.Error](err) // While the answer came.
 	return isUnanswered || isCut || errors.Is(err, io.ErrUnexpectedEOF)
 }
+
+// Group makes a command one that has subcommands and does nothing without them.
+func Group(c *cobra.Command) *cobra.Command {
+	c.Args = SubcommandOnly
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	return c
+}
+
+// SubcommandOnly refuses arguments that are not subcommands, and suggests similar ones.
+func SubcommandOnly(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	c.SuggestionsMinimumDistance = 2
+	near := c.SuggestionsFor(args[0])
+	if len(near) == 0 {
+		return fmt.Errorf("unknown command %q for %q: see %s --help", args[0], c.CommandPath(), c.CommandPath())
+	}
+	return fmt.Errorf("unknown command %q for %q, did you mean %s?", args[0], c.CommandPath(), strings.Join(near, " or "))
+}
+
+// Exit ends the program with a separate status. It has no error where the status is an answer, and
+// all is printed.
+type Exit struct {
+	Code int
+	Err  error
+}
+
+func (e *Exit) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit status %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns what was wrong.
+func (e *Exit) Unwrap() error { return e.Err }

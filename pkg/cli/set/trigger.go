@@ -21,7 +21,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/roles"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
@@ -29,7 +28,7 @@ import (
 
 // New returns the command.
 func New(s *session.Session) *cobra.Command {
-	c := usage.Group(&cobra.Command{
+	c := session.Group(&cobra.Command{
 		Use:   "set",
 		Short: "Change the volumes of a workload, or what triggers its rollouts",
 	})

@@ -24,7 +24,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 )
 
 type setVolume struct {
@@ -73,8 +72,8 @@ func newSetVolume(s *session.Session) *cobra.Command {
 	} {
 		o.given[f[1]] = flags.String(f[0], "", f[2])
 	}
-	usage.Complete(c, "update-policy", string(api.UpdateAtomic), string(api.UpdateReplace), string(api.UpdateInPlace), string(api.UpdateNever))
-	usage.Complete(c, "on-delete", string(api.OnDeleteKeep), string(api.OnDeleteRemove))
+	printing.Complete(c, "update-policy", string(api.UpdateAtomic), string(api.UpdateReplace), string(api.UpdateInPlace), string(api.UpdateNever))
+	printing.Complete(c, "on-delete", string(api.OnDeleteKeep), string(api.OnDeleteRemove))
 	return c
 }
 

@@ -21,7 +21,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
@@ -145,11 +144,11 @@ func verdictOf(all []workloadStatus, err error) error {
 	case unknowns > 0:
 		return fmt.Errorf("what %d of %d pods have is not known", unknowns, total)
 	case lags > 0:
-		return &usage.Exit{Code: exitLags, Err: fmt.Errorf("%d of %d pods do not have the newest of all", lags, total)}
+		return &session.Exit{Code: exitLags, Err: fmt.Errorf("%d of %d pods do not have the newest of all", lags, total)}
 	}
 	for _, w := range all {
 		if w.Rollout != nil && w.Rollout.Waits {
-			return &usage.Exit{Code: exitLags, Err: fmt.Errorf("%s: an edit is not rolled out: %s", w.Workload, w.Rollout)}
+			return &session.Exit{Code: exitLags, Err: fmt.Errorf("%s: an edit is not rolled out: %s", w.Workload, w.Rollout)}
 		}
 	}
 	return nil
@@ -174,7 +173,9 @@ func podsIn(all []workloadStatus, states ...versions.State) []types.NamespacedNa
 // asked for later.
 func (o *command) judge(ctx context.Context, c *cluster.Cluster, workloads []*cluster.WorkloadPods) ([]workloadStatus, error) {
 	answers := c.Drivers.Reports(ctx, cluster.NodesOf(workloads))
-	remarkUnasked(o.Session, answers)
+	for _, group := range nodes.UnaskedIn(answers) {
+		o.Remark("the driver cannot be asked on %s: %s; see %s", printing.Names(group.Nodes, "node", "nodes"), group.Why, group.Type)
+	}
 	there, notes := map[api.Ref]versions.Now{}, map[api.Ref]string{}
 	objects := cluster.ObjectsOf(workloads)
 	for object, found := range c.Versions(ctx, objects) {
@@ -232,12 +233,5 @@ func (o *command) remark(notes []string) {
 			return
 		}
 		o.Remark("note: %s", note)
-	}
-}
-
-// remarkUnasked prints which nodes could not be asked, and why: those for one reason together.
-func remarkUnasked(s *session.Session, answers map[string]nodes.Answer) {
-	for _, group := range nodes.UnaskedIn(answers) {
-		s.Remark("the driver cannot be asked on %s: %s; see %s", printing.Names(group.Nodes, "node", "nodes"), group.Why, group.Type)
 	}
 }
