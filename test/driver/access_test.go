@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
-	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // set makes an object with one key, or changes it. The kind is as in attributes.
@@ -30,13 +30,13 @@ func (b *rig) set(kind, namespace, name, value string) {
 	meta, ctx := metav1.ObjectMeta{Name: name}, b.T.Context()
 	if kind == "secret" {
 		objects := b.Cluster.Client().CoreV1().Secrets(namespace)
-		object := &corev1.Secret{ObjectMeta: meta, StringData: kit.Marked(map[string]string{"key": value})}
+		object := &corev1.Secret{ObjectMeta: meta, StringData: fixture.Marked(map[string]string{"key": value})}
 		if _, err = objects.Update(ctx, object, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
 			_, err = objects.Create(ctx, object, metav1.CreateOptions{})
 		}
 	} else {
 		objects := b.Cluster.Client().CoreV1().ConfigMaps(namespace)
-		object := &corev1.ConfigMap{ObjectMeta: meta, Data: kit.Marked(map[string]string{"key": value})}
+		object := &corev1.ConfigMap{ObjectMeta: meta, Data: fixture.Marked(map[string]string{"key": value})}
 		if _, err = objects.Update(ctx, object, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
 			_, err = objects.Create(ctx, object, metav1.CreateOptions{})
 		}
@@ -71,16 +71,6 @@ func (b *rig) otherNamespace() string {
 	name := b.Namespace + "-other"
 	must(b.T, b.Cluster.CreateNamespace(b.T.Context(), name))
 	return name
-}
-
-// TestNoTokenIsSaid: the kubelet sends none because the CSIDriver object does not ask for any.
-func TestNoTokenIsSaid(t *testing.T) {
-	t.Parallel()
-	b := newBareRig(t)
-	b.Node = environment.Node(t, "--publish-timeout=200ms")
-	pod := b.Pod("web", map[string]string{"secret": "tls"})
-	b.WantRefusal(pod, codes.Unavailable, `if the CSIDriver object has tokenRequests: [{audience: ""}]`)
-	b.WantNothing(pod, "without a token")
 }
 
 // TestTheDriverHasNoRightToSecrets: neither in what we ship nor, in the API server's own words, in what it is when that is

@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -27,15 +26,18 @@ func TestManyWatchesComeBackOneByOne(t *testing.T) {
 	)
 	b, front := behindFront(t, "--publish-timeout=1m")
 	names := make([]string, many)
-	var creations errgroup.Group
-	creations.SetLimit(8)
-	for n := range many {
-		names[n] = fmt.Sprint("many-", n)
-		creations.Go(func() error {
-			return b.PutConfigMap(t.Context(), names[n], map[string]string{fmt.Sprint("k-", n): "one"})
-		})
+	put := func(value string) {
+		var group errgroup.Group
+		group.SetLimit(8)
+		for n := range many {
+			names[n] = fmt.Sprint("many-", n)
+			group.Go(func() error {
+				return b.PutConfigMap(t.Context(), names[n], map[string]string{fmt.Sprint("k-", n): value})
+			})
+		}
+		must(t, group.Wait())
 	}
-	must(t, creations.Wait())
+	put("one")
 	pod := b.Pod("many", map[string]string{"sources": sources(names)})
 	b.Publish(pod)
 	wantKeys(b, pod, many, "one")
@@ -50,19 +52,12 @@ func TestManyWatchesComeBackOneByOne(t *testing.T) {
 	front.Set(network.Fault{Status: http.StatusServiceUnavailable})
 	began := time.Now()
 	front.EndWatches(nil)
-	wantRest(t, outage)
+	<-time.After(outage)
 	asked := front.Asked(func(r network.Request) bool { return r.Resource == "configmaps" && r.At.After(began) })
 	if most := many * 8; len(asked) > most {
 		t.Errorf("%d requests during an outage of %s, want at most %d", len(asked), outage, most)
 	}
-	creations = errgroup.Group{}
-	creations.SetLimit(8)
-	for n := range many {
-		creations.Go(func() error {
-			return b.PutConfigMap(t.Context(), names[n], map[string]string{fmt.Sprint("k-", n): "two"})
-		})
-	}
-	must(t, creations.Wait())
+	put("two")
 	front.Set()
 	began = time.Now()
 	wantKeys(b, pod, many, "two")
@@ -70,7 +65,7 @@ func TestManyWatchesComeBackOneByOne(t *testing.T) {
 
 	environment.Eventually(t, healed, areOpen)
 	began = time.Now()
-	wantRest(t, 2*time.Second)
+	<-time.After(2 * time.Second)
 	if asked := front.Asked(func(r network.Request) bool { return r.Resource == "configmaps" && r.At.After(began) }); len(asked) > 0 {
 		t.Errorf("%d requests when all is well again, want none: %v", len(asked), asked[0])
 	}
@@ -91,18 +86,6 @@ func wantSpread(t *testing.T, front *network.Front, began time.Time, many int) {
 		}
 	}
 	t.Logf("lists per half second: %v", perHalf)
-}
-
-// wantRest lets time go by.
-func wantRest(t *testing.T, d time.Duration) {
-	t.Helper()
-	over := time.Now().Add(d)
-	environment.Eventually(t, d+fixture.Soon, func() error {
-		if time.Now().Before(over) {
-			return errors.New("it is not over")
-		}
-		return nil
-	})
 }
 
 // sources returns the attribute of a volume of all the ConfigMaps.

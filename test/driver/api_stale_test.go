@@ -1,42 +1,12 @@
 package driver
 
 import (
-	"fmt"
-	"net/http"
 	"testing"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
-	"github.com/liveconfig-csi/liveconfig/test/kit/network"
 )
-
-// TestListsComeFromAStaleCache is fault 26: one of several API servers lags behind and answers lists with what was true
-// earlier. Volumes end up with the truth, and hold nothing that never was one.
-func TestListsComeFromAStaleCache(t *testing.T) {
-	t.Parallel()
-	b, front := behindFront(t)
-	set(b, "web", "one")
-	front.Remember()
-	pod := publish(b, "web", "one")
-	set(b, "web", "two")
-	b.WantFile(pod, "n", "two")
-	awaitWatch(b, front, aboutMap(b, "web"))
-	for round := range 2 {
-		value := fmt.Sprint("next-", round)
-		set(b, "web", value)
-		b.WantFile(pod, "n", value)
-		stale := network.Fault{Stale: true}
-		front.Set(stale, network.Fault{Of: network.Verb("watch"), Status: http.StatusGone})
-		front.EndWatches(nil)
-		environment.Eventually(t, healed, func() error { return b.Holds(pod, "n", "one") })
-		front.Set(stale) // A watch goes on from what the stale list was.
-		environment.Eventually(t, healed, func() error { return b.Holds(pod, "n", value) })
-	}
-	front.Set()
-	front.EndWatches(nil)
-	wantFollows(b, pod, 2, healed)
-}
 
 // TestEtcdIsRestored is faults 24 and 26, in a separate cluster: the API server and etcd are restarted, and an older
 // state of all objects is restored, with resource versions that have been given to other contents before. Volumes follow.

@@ -112,20 +112,3 @@ func TestNothingButRefusals(t *testing.T) {
 	}
 	environment.Eventually(t, healed, func() error { return b.Holds(cert, "n", "two") })
 }
-
-// TestWatchesEndEverySecond is fault 24, as behind a proxy that is quick to hang up: no change is missed, and what nothing
-// happens to costs about a request a second, not more.
-func TestWatchesEndEverySecond(t *testing.T) {
-	t.Parallel()
-	b, front := behindFront(t)
-	quiet, pod := publishWatched(b, front, "quiet"), publishWatched(b, front, "web")
-	front.Set(network.Fault{EndAfter: time.Second})
-	front.EndWatches(nil)
-	began := time.Now()
-	wantFollows(b, pod, 10, fixture.Soon)
-	wantStays(b, quiet, max(0, 4*time.Second-time.Since(began)))
-	front.Set()
-	if asked, most := len(front.Asked(aboutMap(b, "quiet"))), 6+2*int(time.Since(began).Seconds()); asked > most {
-		t.Errorf("%d requests for what did not change in %s, want at most %d", asked, time.Since(began), most)
-	}
-}

@@ -10,16 +10,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
-	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/killpoint"
 )
 
 // crashBench is a bench whose driver dies between any two changes that it makes to the node.
 type crashBench struct {
 	*rig
-	wire *killpoint.Killer
-	// version is the one that the ConfigMap holds.
-	version int
+	wire    *killpoint.Killer
+	pods    []*corev1.Pod // With equal volumes, which are live all the time.
+	version int           // That the ConfigMap holds.
 }
 
 func newCrashBench(t *testing.T, args ...string) *crashBench {
@@ -133,5 +133,5 @@ func (b *crashBench) syncs(result string) string {
 	if err != nil {
 		return ""
 	}
-	return kit.SeriesOf(metrics, `liveconfig_syncs_total{result="`+result+`"}`)
+	return fixture.SeriesOf(metrics, `liveconfig_syncs_total{result="`+result+`"}`)
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
-	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // What the driver as it ships costs the node and the API server. The tests below count it, which comes out the same on a
@@ -21,10 +20,6 @@ import (
 const (
 	// requestsPerObject are a list and a watch. More would be made by every node for every object after each restart.
 	requestsPerObject = 2
-	// goroutinesPerObject are one that reads the watch, and one of HTTP/2 for the stream.
-	goroutinesPerObject = 2
-	// someGoroutines are those of connections that come and go.
-	someGoroutines = 6
 )
 
 // TestGuardRequests counts what the API server is asked for: nothing but a list and a watch for an object that nobody reads
@@ -99,53 +94,6 @@ func (b *rig) requests() (all []string, events int) {
 		}
 	}
 	return all, events
-}
-
-// TestGuardGoroutines: volumes take no goroutines, and objects always the same number.
-func TestGuardGoroutines(t *testing.T) {
-	t.Parallel()
-	const few, many = 10, 110
-	tests := map[string]struct {
-		object func(i int) string
-		each   int
-	}{
-		"volumes of one object":     {func(int) string { return "web-0" }, 0},
-		"volumes with objects each": {func(i int) string { return fmt.Sprintf("web-%d", i) }, goroutinesPerObject},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBareRig(t)
-			b.Use(environment.NodeAsShipped(t, "--http-endpoint="+b.HTTP, "-v=2"))
-			pods := []*corev1.Pod{b.Pod("few", nil), b.Pod("more", nil)}
-			for _, pod := range pods {
-				pod.Spec.Volumes = nil
-			}
-			made := map[string]bool{}
-			for i := range many {
-				object := tt.object(i)
-				if !made[object] {
-					b.CreateConfigMap(object, map[string]string{"n": "0"})
-				}
-				made[object] = true
-				pod := pods[0]
-				if i >= few {
-					pod = pods[1]
-				}
-				kit.AddVolume(pod, fmt.Sprintf("v%d", i), map[string]string{"configMap": object})
-			}
-			b.Publish(pods[0])
-			before := b.Number("go_goroutines")
-			b.Publish(pods[1])
-			b.WantNumber("liveconfig_volumes", many)
-			b.WantNumber("liveconfig_watches", float64(len(made)))
-			grown := int(b.Number("go_goroutines") - before)
-			t.Attr("guard/goroutines-of-100-more", strconv.Itoa(grown))
-			if least := (many - few) * tt.each; grown > least+someGoroutines || grown < least-someGoroutines {
-				t.Errorf("%d more take %d goroutines, want %d, give or take %d", many-few, grown, least, someGoroutines)
-			}
-		})
-	}
 }
 
 // traceVariable, when set, makes TestGuardSystemCalls the program that counts the system calls of a process.

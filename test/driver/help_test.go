@@ -2,46 +2,18 @@ package driver
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
-
-// sum is how the driver makes a file name out of any ID.
-func sum(id string) string {
-	hash := sha256.Sum256([]byte(id))
-	return hex.EncodeToString(hash[:])
-}
-
-// openDir holds on to a directory, as a container does whose mount of it is its own.
-func openDir(t testing.TB, path string) *os.Root {
-	t.Helper()
-	dir, err := os.OpenRoot(path)
-	must(t, err)
-	t.Cleanup(func() { _ = dir.Close() })
-	return dir
-}
-
-// wantIn wants a file of a directory that is held on to.
-func wantIn(t testing.TB, dir *os.Root, file, want string) {
-	t.Helper()
-	got, err := dir.ReadFile(file)
-	if err != nil || environment.Unmarked(string(got)) != want {
-		t.Errorf("%s of a volume that a container holds is %q, %v, want %q", file, got, err, want)
-	}
-}
 
 // change is [set] for goroutines.
 func change(ctx context.Context, b *fixture.Fixture, name, value string) error {

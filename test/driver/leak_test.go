@@ -3,7 +3,6 @@ package driver
 import (
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -11,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -97,54 +95,4 @@ func (b *rig) logged(text string) error {
 		err = fmt.Errorf("the log does not hold %q", text)
 	}
 	return err
-}
-
-// TestATokenThatCannotBeUsedIsNotTold sends what is not a token, or is one in the wrong place. None of them is needed, and so
-// none may fail the publish.
-func TestATokenThatCannotBeUsedIsNotTold(t *testing.T) {
-	t.Parallel()
-	b := newRig(t)
-	b.CreateConfigMap("web", map[string]string{"color": "red"})
-	const tokens = "csi.storage.k8s.io/serviceAccount.tokens"
-	own, err := b.Cluster.Token(t.Context(), b.Namespace, "default", authenticationv1.TokenRequestSpec{})
-	must(t, err)
-	jwt := own.Token
-	if environment.Leak([]byte(jwt)) == nil {
-		t.Fatal("a token of this API server does not look like one")
-	}
-	texts := map[string]string{
-		"no JSON":           jwt,
-		"a string":          strconv.Quote(jwt),
-		"a list":            `["` + jwt + `"]`,
-		"torn":              `{"": {"token": "` + jwt,
-		"as a key":          `{"` + jwt + `": {"token": 1}}`,
-		"in a wrong type":   `{"": "` + jwt + `"}`,
-		"as a time":         `{"": {"token": "x", "expirationTimestamp": "` + jwt + `"}}`,
-		"without a time":    `{"": {"token": "` + jwt + `"}}`,
-		"another audience":  `{"other": {"token": "` + jwt + `", "expirationTimestamp": "2100-01-01T00:00:00Z"}}`,
-		"with no signature": `{"": {"token": "` + jwt[:strings.LastIndex(jwt, ".")] + `", "expirationTimestamp": "2100-01-01T00:00:00Z"}}`,
-		"with a line break": `{"": {"token": "` + jwt + `\nX: y", "expirationTimestamp": "2100-01-01T00:00:00Z"}}`,
-	}
-	pod := b.Pod("web", map[string]string{"configMap": "web"})
-	for name, text := range texts {
-		for where, add := range map[string]func(*csi.NodePublishVolumeRequest, string){
-			"secrets": func(r *csi.NodePublishVolumeRequest, s string) { r.Secrets = map[string]string{tokens: s} },
-			"context": func(r *csi.NodePublishVolumeRequest, s string) { r.VolumeContext[tokens] = s },
-			"both": func(r *csi.NodePublishVolumeRequest, s string) {
-				r.Secrets = map[string]string{tokens: "{}", "other": s}
-				r.VolumeContext[tokens] = s
-			},
-		} {
-			req := b.request(pod)
-			add(req, text)
-			if _, err := b.Node.Node().NodePublishVolume(t.Context(), req); b.Heard(err) != nil {
-				t.Errorf("%s among the %s: %v", name, where, err)
-			}
-			b.WantFile(pod, "color", "red")
-			b.Unpublish(pod)
-		}
-	}
-	if err := b.logged("token"); err != nil {
-		t.Errorf("nothing is said about tokens that cannot be used: %v", err)
-	}
 }

@@ -1,37 +1,10 @@
 package driver
 
 import (
-	"fmt"
 	"net"
 	"strings"
 	"testing"
 )
-
-// TestAKilledDriverProjectsWhatChangedWhileItWasAway is fault 19.
-// A restart without a change writes nothing.
-func TestAKilledDriverProjectsWhatChangedWhileItWasAway(t *testing.T) {
-	t.Parallel()
-	overOrigins(t, func(t *testing.T, b *rig) {
-		t.Helper()
-		pod := publish(b.Fixture, "web", "red")
-		before := b.Generation(pod)
-		b.Stop()
-		b.WantFile(pod, "n", "red")
-		b.Start()
-		b.wantMore(foundUnchanged, 0)
-		if after := b.Generation(pod); after != before {
-			t.Errorf("generation %s became %s over a restart without a change", before, after)
-		}
-		for i := range 3 {
-			b.Kill()
-			color := fmt.Sprintf("green-%d", i)
-			b.UpdateConfigMap("web", map[string]string{"n": color})
-			b.Start()
-			b.WantFile(pod, "n", color)
-		}
-		b.WantMounts(1, "after the restarts")
-	})
-}
 
 // TestADriverWithoutItsAddressTouchesNothing: where somebody else listens, it ends before it takes over a volume, with an edit
 // to be made in it.
@@ -54,20 +27,4 @@ func TestADriverWithoutItsAddressTouchesNothing(t *testing.T) {
 	must(t, other.Close())
 	b.Start()
 	b.WantFile(pod, "n", "blue")
-}
-
-func TestPublishWaitsForARequiredSource(t *testing.T) {
-	t.Parallel()
-	overOrigins(t, func(t *testing.T, b *rig) {
-		t.Helper()
-		pod := b.Pod("web", map[string]string{"configMap": "late"})
-		published := make(chan error, 1)
-		ctx := t.Context()
-		go func() { published <- b.TryPublish(ctx, pod) }()
-		b.WantEvent(pod, "WaitingForSource", `configmap "late" not found`)
-		b.CreateConfigMap("late", map[string]string{"color": "red"})
-		must(t, <-published)
-		b.WantFile(pod, "color", "red")
-		b.Unpublish(pod)
-	})
 }

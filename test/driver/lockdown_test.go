@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
-	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // keeps are the capabilities that SECURITY.md says the driver keeps.
@@ -25,7 +25,7 @@ const keeps = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRI
 // work: no capability but those it keeps, no new privileges, and a filter of its system calls.
 func TestTheProcessIsLockedDown(t *testing.T) {
 	t.Parallel()
-	b := &rig{kit.BareWithout(t)}
+	b := &rig{fixture.BareWithout(t)}
 	b.Node = environment.NodeAsShippedWithout(t, b.Manifests, "--http-endpoint="+b.HTTP)
 	b.wantLockedDown()
 	executable := b.executable()

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
-	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // atATime is how many tests run in parallel, unless the command line sets another number. Most of them wait.
@@ -26,20 +26,20 @@ func TestMain(m *testing.M) {
 }
 
 // soon is how long something may take that takes milliseconds when nothing else runs on the machine.
-const soon = kit.Soon
+const soon = fixture.Soon
 
 // rig is a fixture with further helpers.
-type rig struct{ *kit.Fixture }
+type rig struct{ *fixture.Fixture }
 
 func newRig(t testing.TB, args ...string) *rig {
 	t.Helper()
-	return &rig{kit.New(t, args...)}
+	return &rig{fixture.New(t, args...)}
 }
 
 // newRigWithout returns a rig without an API server, for tests that do not need one.
 func newRigWithout(t testing.TB, args ...string) *rig {
 	t.Helper()
-	return &rig{kit.Without(t, args...)}
+	return &rig{fixture.Without(t, args...)}
 }
 
 // overOrigins runs a test with objects of an API server, and with manifests.
@@ -56,14 +56,14 @@ func overOrigins(t *testing.T, test func(t *testing.T, b *rig), args ...string) 
 }
 
 // bareOrigins are those of overOrigins for tests that start the driver in their own way.
-func bareOrigins() map[string]func(testing.TB) *kit.Fixture {
-	return map[string]func(testing.TB) *kit.Fixture{"API server": kit.NewBare, "manifests": kit.BareWithout}
+func bareOrigins() map[string]func(testing.TB) *fixture.Fixture {
+	return map[string]func(testing.TB) *fixture.Fixture{"API server": fixture.NewBare, "manifests": fixture.BareWithout}
 }
 
 // newBareRig returns a rig without a node.
 func newBareRig(t testing.TB) *rig {
 	t.Helper()
-	return &rig{kit.NewBare(t)}
+	return &rig{fixture.NewBare(t)}
 }
 
 // must ends the test at an error.

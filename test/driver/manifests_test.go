@@ -13,7 +13,7 @@ import (
 )
 
 // TestAManifestWithAMistakeKeepsTheFiles, and says where the mistake is: in the log, in the status and in a metric. A driver that
-// starts with one leaves the files of live volumes alone, and refuses what it cannot know.
+// starts with one leaves the files of live volumes alone, and refuses what it cannot know. What changed while none ran follows.
 func TestAManifestWithAMistakeKeepsTheFiles(t *testing.T) {
 	t.Parallel()
 	b := newRigWithout(t, "--publish-timeout=200ms")
@@ -41,6 +41,10 @@ func TestAManifestWithAMistakeKeepsTheFiles(t *testing.T) {
 	writeFile(t, manifest, strings.ReplaceAll(string(good), "red", "green"))
 	b.WantNumber("liveconfig_manifest_problems", 0)
 	b.WantFile(pod, "color", "green")
+	b.Kill()
+	writeFile(t, manifest, strings.ReplaceAll(string(good), "red", "blue"))
+	b.Start()
+	b.WantFile(pod, "color", "blue")
 	b.DeleteConfigMap("web")
 	b.WantNoFile(pod, "color")
 }
@@ -62,15 +66,4 @@ func (b *rig) log() string {
 	text, err := os.ReadFile(b.Node.LogFile())
 	must(b.T, err)
 	return string(text)
-}
-
-// TestOtherNamespacesNeedAnAPIServer: without one nobody can say that their owners consent.
-func TestOtherNamespacesNeedAnAPIServer(t *testing.T) {
-	t.Parallel()
-	b := newRigWithout(t, "--publish-timeout=200ms")
-	writeFile(t, filepath.Join(b.Manifests, "ca.yaml"), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ca, namespace: certs}\ndata: {ca.crt: x}\n")
-	pod := b.Pod("web", map[string]string{"configMap": "ca", "namespace": "certs"})
-	b.WantRefusal(pod, codes.PermissionDenied,
-		"configmap certs/ca: with --manifests a pod reads the objects of its own namespace only: no API server can check")
-	b.WantNothing(pod, "after the refusal")
 }

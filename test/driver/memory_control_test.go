@@ -18,17 +18,17 @@ func TestMemoryRunsOutWithoutABudget(t *testing.T) {
 	for name, bare := range bareOrigins() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			newContained(t, bare).runsOutWithoutABudget(t)
+			newContained(t, bare, 1).runsOutWithoutABudget(t)
 		})
 	}
 }
 
 func (b *small) runsOutWithoutABudget(t *testing.T) {
 	t.Helper()
-	const objects = 80
+	const volumes = 80
 	b.launch("--volume-memory=1Gi")
-	b.set(1, 0, large)
-	pods := b.podsOf(objects, func(int) string { return ownObject(0) })
+	b.set(0, large)
+	pods := b.podsOf(volumes)
 	var g errgroup.Group
 	g.SetLimit(atOnce)
 	for _, pod := range pods {

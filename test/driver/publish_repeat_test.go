@@ -2,8 +2,12 @@ package driver
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -73,4 +77,42 @@ func republishAfterRestart(b *fixture.Fixture, pods []*corev1.Pod) {
 		}
 	}
 	all.Wait()
+}
+
+// TestAContainerHoldsTheVolume (fault 23) has a process with a separate mount namespace, as every container has,
+// and so with a mount of the volume that nobody else can take away. A driver that was restarted meanwhile still changes
+// what the container sees, and takes the volume from the node at once; what the container holds goes with it.
+func TestAContainerHoldsTheVolume(t *testing.T) {
+	t.Parallel()
+	b := fixture.New(t)
+	pod := publish(b, "web", "1")
+	container := exec.CommandContext(t.Context(), "sleep", "600")
+	container.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	must(t, container.Start())
+	t.Cleanup(func() {
+		_ = container.Process.Kill()
+		_ = container.Wait()
+	})
+	inside := fmt.Sprintf("/proc/%d/root%s", container.Process.Pid, b.Node.Target(pod, fixture.VolumeName))
+	held, err := os.OpenRoot(inside) // As a container does whose mount is its own.
+	must(t, err)
+	defer held.Close()
+	wantHeld := func(want string) {
+		t.Helper()
+		if got, err := held.ReadFile("n"); err != nil || environment.Unmarked(string(got)) != want {
+			t.Errorf("the file of a volume that a container holds is %q, %v, want %q", got, err, want)
+		}
+	}
+	b.Kill()
+	b.Start()
+	b.UpdateConfigMap("web", map[string]string{"n": "2"})
+	b.WantFile(pod, "n", "2")
+	wantHeld("2")
+	begin := time.Now()
+	b.Unpublish(pod)
+	b.WantNothing(pod, "while a container holds it")
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("unpublish took %s while a container holds the volume", took)
+	}
+	wantHeld("2") // Its last files, until it ends.
 }

@@ -3,6 +3,7 @@ package driver
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -71,50 +72,45 @@ func TestFiftyRestarts(t *testing.T) {
 
 // reading reads files that hold rising numbers, in the background.
 type reading struct {
-	t    testing.TB
-	stop chan struct{}
-	done sync.WaitGroup
-
-	mu    sync.Mutex // Guards the fields below.
-	reads int
+	t     testing.TB
+	stop  chan struct{}
+	done  sync.WaitGroup
+	reads int // For nobody else until it has ended.
 }
 
-// startReading reads each of the files 500 times a second until the reading is ended. Every read must succeed, and give a
-// number that is not below the last one.
+// startReading reads the files in turn, 2000 times a second, until the reading is ended. Every read must succeed, and give a
+// number that is not below the last one. Every name that is listed beside the file can be opened.
 func startReading(t testing.TB, paths ...string) *reading {
 	t.Helper()
 	r := &reading{t: t, stop: make(chan struct{})}
-	for _, path := range paths {
-		r.done.Go(func() { r.read(path) })
-	}
+	r.done.Go(func() { r.read(paths) })
 	return r
 }
 
-func (r *reading) read(path string) {
-	const pause = 2 * time.Millisecond
+func (r *reading) read(paths []string) {
+	const pause = 500 * time.Microsecond
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
-	last := 0
-	for {
+	last := map[string]int{}
+	for ; ; r.reads++ {
 		select {
 		case <-r.stop:
 			return
 		case <-ticker.C:
 		}
+		path := paths[r.reads%len(paths)]
 		got, err := os.ReadFile(path)
 		if err != nil {
 			r.t.Errorf("a reader: %v", err)
 			return
 		}
 		n, err := strconv.Atoi(environment.Unmarked(string(got)))
-		if err != nil || n < last {
-			r.t.Errorf("a reader of %s found %q (%v) after %d", path, got, err, last)
+		if err != nil || n < last[path] {
+			r.t.Errorf("a reader of %s found %q (%v) after %d", path, got, err, last[path])
 			return
 		}
-		last = n
-		r.mu.Lock()
-		r.reads++
-		r.mu.Unlock()
+		last[path] = n
+		wantNoDeadName(r.t, filepath.Dir(path), "a reader")
 	}
 }
 

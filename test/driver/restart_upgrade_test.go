@@ -65,7 +65,7 @@ func TestTheRegistrationOutlivesEveryUpgrade(t *testing.T) {
 	b.Start()
 	wantRegistered(b, dir)
 
-	next := startSecond(b)
+	next := startSecond(b, fixture.FreeAddress(t))
 	next.wantWaiting(b.Node.PID())
 	b.Stop()
 	wantServing(b)

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
-	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 const (
@@ -45,7 +45,7 @@ func TestLabelsOfVolumes(t *testing.T) {
 	if want := os.Getenv(selinuxVariable); want != "" && want != string(state) {
 		t.Fatalf("SELinux is %s here, want %s", state, want)
 	}
-	b := &rig{kit.BareWithout(t)}
+	b := &rig{fixture.BareWithout(t)}
 	b.Node = environment.NodeAsShippedWithout(t, b.Manifests, "--http-endpoint="+b.HTTP)
 	refused := statusOf(b.Fixture, "").RefusedContext
 	switch {

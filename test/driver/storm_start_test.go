@@ -92,21 +92,18 @@ func forEach(t testing.TB, pods []*corev1.Pod, do func(*corev1.Pod) error) {
 // writes for each volume, and not one for each change.
 func TestOneObjectOfManyVolumesChangesAllTheTime(t *testing.T) {
 	t.Parallel()
-	t.Run("different volumes", func(t *testing.T) {
-		t.Parallel()
-		testOneObjectChangesAllTheTime(t, manyVolumes{fileSystems: podsOfANode, attributes: ownMode("busy")})
-	})
-	t.Run("equal volumes", func(t *testing.T) {
-		t.Parallel()
-		attributes := func(int) map[string]string { return map[string]string{"configMap": "busy"} }
-		testOneObjectChangesAllTheTime(t, manyVolumes{fileSystems: 1, attributes: attributes})
-	})
-}
-
-// manyVolumes is many volumes of one object that changes all the time.
-type manyVolumes struct {
-	fileSystems int // That the volumes have together.
-	attributes  func(i int) map[string]string
+	for name, tt := range map[string]struct {
+		fileSystems int // That the volumes have together.
+		attributes  func(i int) map[string]string
+	}{
+		"different volumes": {podsOfANode, ownMode("busy")},
+		"equal volumes":     {1, func(int) map[string]string { return map[string]string{"configMap": "busy"} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testOneObjectChangesAllTheTime(t, tt.fileSystems, tt.attributes)
+		})
+	}
 }
 
 // ownMode returns attributes of volumes of one ConfigMap, each with another mode, so that no two share
@@ -117,13 +114,13 @@ func ownMode(configMap string) func(i int) map[string]string {
 	}
 }
 
-func testOneObjectChangesAllTheTime(t *testing.T, s manyVolumes) {
+func testOneObjectChangesAllTheTime(t *testing.T, fileSystems int, attributes func(i int) map[string]string) {
 	t.Helper()
 	b := fixture.New(t)
 	b.CreateConfigMap("busy", map[string]string{"n": "0"})
 	pods := make([]*corev1.Pod, podsOfANode)
 	for i := range pods {
-		pods[i] = b.Pod(fmt.Sprintf("web-%d", i), s.attributes(i))
+		pods[i] = b.Pod(fmt.Sprintf("web-%d", i), attributes(i))
 	}
 	forEach(t, pods, func(pod *corev1.Pod) error { return b.TryPublish(t.Context(), pod) })
 	t.Cleanup(func() { // One after the other would take long.
@@ -141,38 +138,25 @@ func testOneObjectChangesAllTheTime(t *testing.T, s manyVolumes) {
 	}
 	t.Attr("storm/changes-a-second", fmt.Sprintf("%.0f", float64(changes)/time.Since(begin).Seconds()))
 	wantEverywhere(b, pods, strconv.Itoa(changes))
-	t.Attr("storm/writes-of-possible", fmt.Sprintf("%.0f/%d", b.Number(written), changes*s.fileSystems))
+	t.Attr("storm/writes-of-possible", fmt.Sprintf("%.0f/%d", b.Number(written), changes*fileSystems))
 
 	before := b.Number(written)
 	const piled = 50
-	signal(t, b, unix.SIGSTOP)
-	err := pile(b, "busy", piled)
-	signal(t, b, unix.SIGCONT)
-	must(t, err)
+	must(t, unix.Kill(b.Node.PID(), unix.SIGSTOP))
+	defer func() { _ = unix.Kill(b.Node.PID(), unix.SIGCONT) }()
+	for n := range piled {
+		set(b, "busy", fmt.Sprint("piled ", n+1))
+	}
+	must(t, unix.Kill(b.Node.PID(), unix.SIGCONT))
 	wantEverywhere(b, pods, fmt.Sprint("piled ", piled))
 	// A write is counted a moment after its files can be read.
-	if writes := b.Number(written) - before; writes < float64(s.fileSystems)/2 || writes > float64(piled*s.fileSystems)/2 {
-		t.Errorf("%v writes for %d changes in a row of an object in %d file systems, want a few for each", writes, piled, s.fileSystems)
+	if writes := b.Number(written) - before; writes < float64(fileSystems)/2 || writes > float64(piled*fileSystems)/2 {
+		t.Errorf("%v writes for %d changes in a row of an object in %d file systems, want a few for each", writes, piled, fileSystems)
 	}
 }
 
 // written counts the syncs that changed files.
 const written = `liveconfig_syncs_total{result="written"}`
-
-// pile changes the object so many times in a row.
-func pile(b *fixture.Fixture, name string, times int) error {
-	for n := range times {
-		if err := change(b.T.Context(), b, name, fmt.Sprint("piled ", n+1)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func signal(t testing.TB, b *fixture.Fixture, what unix.Signal) {
-	t.Helper()
-	must(t, unix.Kill(b.Node.PID(), what))
-}
 
 // wantEverywhere waits until the volumes of all pods hold the number.
 func wantEverywhere(b *fixture.Fixture, pods []*corev1.Pod, n string) {

@@ -1,11 +1,8 @@
 package network
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
-	"maps"
 	"net/http"
 	"strconv"
 	"sync"
@@ -13,35 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
-
-// answer is one of the API server's that is kept.
-type answer struct {
-	header http.Header
-	body   []byte
-}
-
-// listKey is the same for requests that ask the same.
-func (a *Request) listKey() string { return a.Resource + "/" + a.Namespace + "/" + a.Name }
-
-// answerItself answers a request that does not reach the API server, and reports whether that is so.
-func (f *Front) answerItself(w http.ResponseWriter, asked Request, fault Fault) bool {
-	if fault.Status != 0 {
-		refuse(w, fault)
-		return true
-	}
-	if !fault.Stale || asked.Verb != "list" {
-		return false
-	}
-	f.mu.Lock()
-	old, known := f.answers[asked.listKey()]
-	f.mu.Unlock()
-	if !known {
-		return false
-	}
-	maps.Copy(w.Header(), old.header)
-	_, _ = w.Write(old.body) // The client may be gone.
-	return true
-}
 
 // refuse answers as the API server does when it refuses something, or with a page.
 func refuse(w http.ResponseWriter, fault Fault) {
@@ -95,28 +63,8 @@ func (f *Front) shape(response *http.Response) error {
 	if !ok || response.StatusCode != http.StatusOK {
 		return nil
 	}
-	switch fate.asked.Verb {
-	case "watch":
+	if fate.asked.Verb == "watch" {
 		f.shapeWatch(response, fate)
-	case "list":
-		return f.keep(response, fate.asked)
-	}
-	return nil
-}
-
-// keep remembers the answer to a list if it is the first.
-func (f *Front) keep(response *http.Response, asked Request) error {
-	body, err := io.ReadAll(response.Body)
-	if err := errors.Join(err, response.Body.Close()); err != nil {
-		return err
-	}
-	response.Body = io.NopCloser(bytes.NewReader(body))
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if _, known := f.answers[asked.listKey()]; !known {
-		header := response.Header.Clone()
-		header.Del("Content-Length") // It is set again.
-		f.answers[asked.listKey()] = answer{header, body}
 	}
 	return nil
 }
