@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
-	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
 )
 
 // crashCase is which volumes a driver has that is killed.
@@ -265,35 +264,5 @@ func (b *crashBench) recoveryDies(tripped <-chan struct{}) bool {
 		if b.areCurrent(b.pods...) == nil && b.hasSynced() {
 			return false
 		}
-	}
-}
-
-// TestKilledAtRandom kills a driver that is updating as fast as the API server takes edits. This is fault 19.
-func TestKilledAtRandom(t *testing.T) {
-	t.Parallel()
-	rounds := soak.Rounds(20, 167) // Of each case.
-	for name, tt := range crashCases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newCrashBench(t, tt.args...)
-			b.pods = b.replicas(2, tt.policy)
-			for i := range rounds {
-				before := b.version
-				edited := time.Now()
-				for time.Since(edited) < time.Duration(i*7%40)*time.Millisecond {
-					b.edit()
-				}
-				b.Kill()
-				when := fmt.Sprintf("round %d", i)
-				for _, pod := range b.pods {
-					if tt.policy != "Replace" { // A file of it may be of any version in between.
-						promises[tt.policy](t, b.Path(pod, "."), before, b.version, when)
-					}
-				}
-				b.restart()
-				b.wantClean(when, b.pods...)
-			}
-			t.Attr("kills/random/"+name, fmt.Sprint(rounds))
-		})
 	}
 }

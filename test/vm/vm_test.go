@@ -38,9 +38,7 @@ func suites() []string {
 
 // wholeDriver are tests of test/driver that need no API server, beside those that run with one and without.
 func wholeDriver() []string {
-	return []string{
-		"TestTheProcessIsLockedDown", "TestAManifestWithAMistakeKeepsTheFiles", "TestOtherNamespacesNeedAnAPIServer",
-	}
+	return []string{"TestTheProcessIsLockedDown", "TestAManifestWithAMistakeKeepsTheFiles"}
 }
 
 // TestKernels runs the tests in each kernel.
@@ -176,8 +174,8 @@ func (m *machine) addSanity() {
 // addDriver adds the tests of the whole driver that work with manifests.
 func (m *machine) addDriver() {
 	m.addProgram()
-	both := testsThatCall(m.t, filepath.Join(m.repo, "test", "driver"), "overOrigins", "bareOrigins")
-	if len(both) < 8 {
+	both := testsThatCall(m.t, filepath.Join(m.repo, "test", "driver"), "origins", "bareOrigins")
+	if len(both) < 3 {
 		m.t.Fatalf("only %d tests of test/driver work with manifests: %q", len(both), both)
 	}
 	atOnce := "-test.parallel=2"

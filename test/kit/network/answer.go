@@ -11,14 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// refuse answers as the API server does when it refuses something, or with a page.
+// refuse answers as the API server does when it refuses something.
 func refuse(w http.ResponseWriter, fault Fault) {
-	if fault.Page != "" {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.WriteHeader(fault.Status)
-		_, _ = io.WriteString(w, fault.Page) // The client may be gone.
-		return
-	}
 	status := metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusFailure, Code: int32(fault.Status), //nolint:gosec // It is a status of HTTP.
@@ -71,9 +65,6 @@ func (f *Front) shape(response *http.Response) error {
 
 func (f *Front) shapeWatch(response *http.Response, fate fate) {
 	w := &watchBody{upstream: response.Body, gone: response.Request.Context().Done(), ended: make(chan struct{})}
-	if fate.fault.Silent {
-		w.silence()
-	}
 	var timer *time.Timer
 	if fate.fault.EndAfter > 0 {
 		timer = time.AfterFunc(fate.fault.EndAfter, w.end)

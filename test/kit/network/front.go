@@ -37,13 +37,8 @@ type Fault struct {
 	// zero.
 	Status     int
 	RetryAfter time.Duration
-	// Page is the text of HTML that is answered with the status, as by a proxy that knows nothing of Kubernetes. Empty means
-	// an answer as an API server gives.
-	Page string
 	// EndAfter is how long a watch lasts at most, if not zero.
 	EndAfter time.Duration
-	// Silent lets a watch be opened that brings nothing, and does not end.
-	Silent bool
 	// Before is called when a request comes in. If it reports true, the request is lost: it reaches no API server, and its
 	// client gets no answer.
 	Before func(Request) (isLost bool)
@@ -267,12 +262,11 @@ func (f *Front) take(r *http.Request) (Request, Fault) {
 		}
 		all.Delay += fault.Delay
 		if all.Status == 0 {
-			all.Status, all.RetryAfter, all.Page = fault.Status, fault.RetryAfter, fault.Page
+			all.Status, all.RetryAfter = fault.Status, fault.RetryAfter
 		}
 		if all.EndAfter == 0 {
 			all.EndAfter = fault.EndAfter
 		}
-		all.Silent = all.Silent || fault.Silent
 		if all.Before == nil {
 			all.Before = fault.Before
 		}
