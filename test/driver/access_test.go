@@ -61,7 +61,7 @@ func (b *rig) otherNamespace() string {
 // TestTheDriverHasNoRightToSecrets, in the API server's own words, when it is installed as we ship it.
 func TestTheDriverHasNoRightToSecrets(t *testing.T) {
 	t.Parallel()
-	b := newBareRig(t)
+	b := &rig{fixture.NewBare(t)}
 	config, err := b.Cluster.ServiceAccountConfig(t.Context(), environment.DriverNamespace, environment.DriverAccount)
 	must(t, err)
 	reviews := kubernetes.NewForConfigOrDie(config).AuthorizationV1().SelfSubjectAccessReviews()

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // crashCase is which volumes a driver has that is killed.
@@ -250,7 +251,7 @@ func (b *crashBench) recoveryDies(tripped <-chan struct{}) bool {
 	if err := b.Node.StartDriver(b.T.Context()); err != nil {
 		select {
 		case <-tripped: // Nothing else may keep it from starting.
-		case <-time.After(soon):
+		case <-time.After(fixture.Soon):
 			b.T.Fatal(err)
 		}
 		return true

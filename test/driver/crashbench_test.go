@@ -27,7 +27,7 @@ type crashBench struct {
 
 func newCrashBench(t *testing.T, args ...string) *crashBench {
 	t.Helper()
-	b := &crashBench{rig: newBareRig(t)}
+	b := &crashBench{rig: &rig{fixture.NewBare(t)}}
 	b.Node, b.wire = environment.NodeOnWire(t, append([]string{"--http-endpoint=" + b.HTTP, "-v=2"}, args...)...)
 	b.CreateConfigMap("web", contentOf(0))
 	return b
@@ -72,7 +72,7 @@ func (b *crashBench) restart() {
 // one mount and one record, and in the volume no name that a volume published now would not have.
 func (b *crashBench) wantClean(when string, pods ...*corev1.Pod) {
 	b.T.Helper()
-	environment.Eventually(b.T, soon, func() error {
+	environment.Eventually(b.T, fixture.Soon, func() error {
 		if err := b.areCurrent(pods...); err != nil {
 			return fmt.Errorf("%s: %w", when, err)
 		}
@@ -112,7 +112,7 @@ func (b *crashBench) counts(volumes int) error {
 func (b *crashBench) wantNone(pod *corev1.Pod, when string) {
 	b.T.Helper()
 	b.WantNothing(pod, when)
-	environment.Eventually(b.T, soon, func() error { // The driver tries now and then whether it can write a record.
+	environment.Eventually(b.T, fixture.Soon, func() error { // The driver tries now and then whether it can write a record.
 		if err := b.counts(0); err != nil {
 			return fmt.Errorf("%s: %w", when, err)
 		}

@@ -76,7 +76,7 @@ func (b *rig) wantFiles(pod *corev1.Pod, want map[string]string) {
 // a key, data beside binaryData, bytes of every kind, a Secret of whatever type.
 func TestKeysAndBytesArriveAsTheyAre(t *testing.T) {
 	t.Parallel()
-	b := newRig(t)
+	b := &rig{fixture.New(t)}
 	long := strings.Repeat("k", 253)
 	data := map[string]string{
 		"-": "dash", "_": "underscore", ".hidden": "dot", "a..b": "dots", "end..": "dots at the end", "-rf": "no flag",
@@ -212,7 +212,7 @@ func TestNoSecretIsToldWhenThingsGoWrong(t *testing.T) {
 	} {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
-			b := newRig(t, "--publish-timeout=200ms", "--log-format="+format)
+			b := &rig{fixture.New(t, "--publish-timeout=200ms", "--log-format="+format)}
 			b.SetSecret("app", map[string]string{"a": "1"})
 			pod := b.Pod("live", map[string]string{
 				"sources": "[{secret: {name: app}}, {secret: {name: app, optional: true, items: [{key: b, path: c/b}]}}]",
@@ -241,7 +241,7 @@ func TestNoSecretIsToldWhenThingsGoWrong(t *testing.T) {
 
 			// A driver that dies of a signal writes down what all its threads are doing.
 			must(t, unix.Kill(b.Node.PID(), unix.SIGQUIT))
-			environment.Eventually(t, soon, func() error { return b.logged("\ngoroutine ") })
+			environment.Eventually(t, fixture.Soon, func() error { return b.logged("\ngoroutine ") })
 			b.Kill()
 			b.Start()
 			b.SetSecret("app", map[string]string{"a": "3"})

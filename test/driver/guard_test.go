@@ -13,6 +13,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // What the driver as it ships costs the node and the API server. The tests below count it, which comes out the same on a
@@ -26,7 +27,7 @@ const (
 // yet, and an Event for an update. Nothing polls, also not for an object that does not exist.
 func TestGuardRequests(t *testing.T) {
 	t.Parallel()
-	b := newRig(t)
+	b := &rig{fixture.New(t)}
 	b.CreateConfigMap("web", map[string]string{"n": "0"})
 	b.SetSecret("cert", map[string]string{"n": "0"})
 	configMap := map[string]string{"sources": "[{configMap: {name: web}}, {configMap: {name: none, optional: true}}]"}
@@ -58,20 +59,21 @@ func TestGuardRequests(t *testing.T) {
 		{"to unpublish one of two", func() { b.Unpublish(second) }, 0},
 		{"to unpublish the last", func() { b.Unpublish(first) }, 0},
 		{"to publish them again", func() { b.Publish(first) }, 2 * requestsPerObject},
+		{"to unpublish those of the Secret", func() { b.Unpublish(others[0]); b.Unpublish(others[1]) }, 0},
 		{"for an update then", func() { update("last", first) }, 0}, // By now, what comes late to the others has come.
 	}
 	total := 0
 	for _, step := range steps {
 		step.do()
 		total += step.want
-		environment.Eventually(t, soon, func() error { // A watch is opened while the answer is on its way.
+		environment.Eventually(t, fixture.Soon, func() error { // A watch is opened while the answer is on its way.
 			if got, _ := b.requests(); len(got) != total {
 				return fmt.Errorf("%s: %d requests so far, want %d:\n%s", step.what, len(got), total, strings.Join(got, "\n"))
 			}
 			return nil
 		})
 	}
-	environment.Eventually(t, soon, func() error { // News goes out slowly, and what is news no more does not.
+	environment.Eventually(t, fixture.Soon, func() error { // News goes out slowly, and what is news no more does not.
 		if _, events := b.requests(); events == 0 || events > 2*updates+1 {
 			return fmt.Errorf("%d Events were written for %d updates of two volumes, want one for each and volume at most", events, updates)
 		}
@@ -117,7 +119,7 @@ func TestGuardSystemCalls(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	b := newBareRig(t)
+	b := &rig{fixture.NewBare(t)}
 	b.Use(environment.NodeAsShipped(t, "--http-endpoint="+b.HTTP, "-v=2"))
 	var holders []*corev1.Pod
 	for _, keys := range []int{1, 10} {
@@ -140,7 +142,7 @@ func TestGuardSystemCalls(t *testing.T) {
 			version++
 			b.UpdateConfigMap(pod.Name, valuesOf(keys, version))
 			b.WantFile(pod, "key-0", fmt.Sprint(version))
-			environment.Eventually(t, soon, func() error { return oneGeneration(b.Path(pod, ".")) })
+			environment.Eventually(t, fixture.Soon, func() error { return oneGeneration(b.Path(pod, ".")) })
 		}
 	}
 	steps := []struct {
@@ -196,7 +198,7 @@ func oneGeneration(volume string) error {
 // BenchmarkPublish publishes a one-file volume over gRPC whose object is watched already, and takes it away again outside
 // the clock.
 func BenchmarkPublish(b *testing.B) {
-	bench := newRig(b)
+	bench := &rig{fixture.New(b)}
 	bench.CreateConfigMap("web", map[string]string{"color": "red"})
 	bench.Publish(bench.Pod("holder", map[string]string{"configMap": "web"})) // Holds the watch.
 	pod := bench.Pod("web", map[string]string{"configMap": "web"})
@@ -211,7 +213,7 @@ func BenchmarkPublish(b *testing.B) {
 // BenchmarkPublishOfWhatNobodyReads is BenchmarkPublish with an object that has to be read first, in a cluster in which
 // other things change all the time.
 func BenchmarkPublishOfWhatNobodyReads(b *testing.B) {
-	bench := newRig(b)
+	bench := &rig{fixture.New(b)}
 	bench.CreateConfigMap("web", map[string]string{"color": "red"})
 	bench.CreateConfigMap("other", nil)
 	pod := bench.Pod("web", map[string]string{"configMap": "web"})
@@ -227,7 +229,7 @@ func BenchmarkPublishOfWhatNobodyReads(b *testing.B) {
 // BenchmarkUpdate goes from the request that edits a ConfigMap to the new bytes in the volume. Of that, event-to-swap is
 // what the driver adds, as its own histogram counts: from the watch event until the files are new.
 func BenchmarkUpdate(b *testing.B) {
-	bench := newRig(b)
+	bench := &rig{fixture.New(b)}
 	bench.CreateConfigMap("web", map[string]string{"n": "0"})
 	pod := bench.Pod("web", map[string]string{"configMap": "web"})
 	bench.Publish(pod)

@@ -281,7 +281,7 @@ func eventsOf(b *fixture.Fixture, pod *corev1.Pod, reason string) []corev1.Event
 // to be made in it.
 func TestADriverWithoutItsAddressTouchesNothing(t *testing.T) {
 	t.Parallel()
-	b := newRig(t)
+	b := &rig{fixture.New(t)}
 	pod := publish(b.Fixture, "web", "red")
 	b.Kill()
 	before := b.listing()

@@ -23,6 +23,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // hostileBench is a bench whose driver is called with what no kubelet sends. Beside the kubelet's directory is another
@@ -34,7 +35,7 @@ type hostileBench struct {
 
 func newHostileBench(t testing.TB, args ...string) *hostileBench {
 	t.Helper()
-	b := &hostileBench{rig: newRig(t, append([]string{"--publish-timeout=200ms"}, args...)...)}
+	b := &hostileBench{rig: &rig{fixture.New(t, append([]string{"--publish-timeout=200ms"}, args...)...)}}
 	b.outside = filepath.Join(filepath.Dir(b.Node.KubeletDir()), "outside")
 	for _, dir := range []string{"mount", "config/mount"} {
 		must(t, os.MkdirAll(filepath.Join(b.outside, dir), 0o755))
@@ -85,7 +86,7 @@ func (b *rig) listing() map[string]string {
 	b.T.Helper()
 	dir := filepath.Dir(b.Node.StateDir())
 	var found map[string]string
-	environment.Eventually(b.T, soon, func() (err error) { // The driver tries now and then whether it can write a record, and removes that.
+	environment.Eventually(b.T, fixture.Soon, func() (err error) { // The driver tries now and then whether it can write a record, and removes that.
 		found, err = b.tryListing(dir)
 		return err
 	})

@@ -34,16 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(environment.Main(m))
 }
 
-// soon is how long something may take that takes milliseconds when nothing else runs on the machine.
-const soon = fixture.Soon
-
 // rig is a fixture with further helpers.
 type rig struct{ *fixture.Fixture }
-
-func newRig(t testing.TB, args ...string) *rig {
-	t.Helper()
-	return &rig{fixture.New(t, args...)}
-}
 
 // origins are fixtures with objects of an API server, and with manifests. What holds with one holds with the other. The tests
 // that call this, or bareOrigins, run on other kernels too, with manifests: see package vm.
@@ -54,12 +46,6 @@ func origins() map[string]func(testing.TB, ...string) *fixture.Fixture {
 // bareOrigins are those for tests that start the driver in their own way.
 func bareOrigins() map[string]func(testing.TB) *fixture.Fixture {
 	return map[string]func(testing.TB) *fixture.Fixture{"API server": fixture.NewBare, "manifests": fixture.BareWithout}
-}
-
-// newBareRig returns a rig without a node.
-func newBareRig(t testing.TB) *rig {
-	t.Helper()
-	return &rig{fixture.NewBare(t)}
 }
 
 // must ends the test at an error.

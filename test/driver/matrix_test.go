@@ -16,6 +16,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 )
 
@@ -79,7 +80,7 @@ func startModes(t *testing.T) []*running {
 	t.Helper()
 	var all []*running
 	for name, m := range modes() {
-		first := newBareRig(t)
+		first := &rig{fixture.NewBare(t)}
 		driver := name + "." + first.Namespace
 		installCSIDriver(first.Fixture, driver)
 		args := append([]string{"--driver-name=" + driver, "--recheck-interval=2s", "--publish-timeout=200ms"}, m.flags...)
@@ -96,7 +97,7 @@ func newCells(t *testing.T, drivers []*running) matrix {
 	var cells matrix
 	for _, d := range drivers {
 		for place, r := range d.readers {
-			c := &cell{rig: newBareRig(t), name: d.name + ": " + place, reader: r}
+			c := &cell{rig: &rig{fixture.NewBare(t)}, name: d.name + ": " + place, reader: r}
 			c.Node = d.node
 			c.kind, _, _ = strings.Cut(place, " ")
 			c.source = c.Namespace
@@ -196,7 +197,7 @@ func (c *cell) say(when string) {
 func (c *cell) wantEnded(pod *corev1.Pod, text string) {
 	c.T.Helper()
 	defer c.say("waiting for " + text)
-	environment.Eventually(c.T, 2*soon, func() error { return c.unwell(pod, text) })
+	environment.Eventually(c.T, 2*fixture.Soon, func() error { return c.unwell(pod, text) })
 	c.WantFile(pod, "key", "edit "+strconv.Itoa(c.edits-1))
 }
 
@@ -347,9 +348,9 @@ func (m matrix) checkTokens() {
 	pods := m.of(byPod)
 	// Some seconds go by, for which the API server remembers that a token was good.
 	pods.each(func(c *cell) {
-		environment.Eventually(c.T, 2*soon, func() error { return c.unwell(short[c], "there is no valid token") })
-		environment.Eventually(c.T, 2*soon, func() error { return c.unwell(gone[c], "Unauthorized") })
-		environment.Eventually(c.T, 2*soon, func() error { return c.unwell(deleted[c], "Unauthorized") })
+		environment.Eventually(c.T, 2*fixture.Soon, func() error { return c.unwell(short[c], "there is no valid token") })
+		environment.Eventually(c.T, 2*fixture.Soon, func() error { return c.unwell(gone[c], "Unauthorized") })
+		environment.Eventually(c.T, 2*fixture.Soon, func() error { return c.unwell(deleted[c], "Unauthorized") })
 	})
 	m.each((*cell).edit)
 	m.each(func(c *cell) { c.wantCurrent(c.pod, "with the token of another pod") })

@@ -78,13 +78,11 @@ func TestMemoryRunsOutWithoutABudget(t *testing.T) {
 
 func (b *small) runsOutWithoutABudget(t *testing.T) {
 	t.Helper()
-	const volumes = 80
 	b.launch("--volume-memory=1Gi")
 	b.set(0, large)
-	pods := b.podsOf(volumes)
 	var g errgroup.Group
 	g.SetLimit(atOnce)
-	for _, pod := range pods {
+	for _, pod := range b.podsOf(80) {
 		g.Go(func() error {
 			if b.Node.Alive() == nil {
 				ctx, cancel := context.WithTimeout(t.Context(), atLength)
@@ -101,7 +99,7 @@ func (b *small) runsOutWithoutABudget(t *testing.T) {
 		}
 		return
 	}
-	environment.Eventually(t, soon, func() error { // A process that was killed needs a moment to end.
+	environment.Eventually(t, fixture.Soon, func() error { // A process that was killed needs a moment to end.
 		kills, err := b.group.Kills()
 		if err == nil && (kills == 0 || b.Node.Alive() == nil) {
 			err = fmt.Errorf("the kernel has killed %d processes, want the driver: else the other tests show nothing", kills)

@@ -141,7 +141,7 @@ func TestTheAPIServerIsAwayAtTheStart(t *testing.T) {
 	b, link := overLink(t, "--publish-timeout="+patience.String())
 	old := publish(b, "old", "one")
 	wantReady(b, "")
-	cutOff(t, link)
+	must(t, link.Cut())
 	b.WantNumber(`liveconfig_volumes_not_current{kind="NotReady"}`, 1)
 	wantReady(b, "")
 	b.WantNumber("liveconfig_staleness_seconds", 0)
@@ -164,7 +164,7 @@ func TestTheAPIServerIsAwayAtTheStart(t *testing.T) {
 	young := b.Pod("young", map[string]string{"configMap": "young"})
 	wantUnavailable(b, young)
 	wantStays(b, old, 0)
-	heal(t, link)
+	must(t, link.Heal())
 	environment.Eventually(t, healed, func() error { return b.Holds(old, "n", "two") })
 	publishSoon(b, young)
 	wantReady(b, "")
@@ -187,20 +187,10 @@ func TestTheNetworkSwallowsEverything(t *testing.T) {
 	b.Kill() // One that starts inside the hole has no connection at all yet.
 	b.Start()
 	wantStays(b, old, 0)
-	heal(t, link)
+	must(t, link.Heal())
 	environment.Eventually(t, healed, func() error { return b.Holds(old, "n", "two") })
 	publishSoon(b, young)
 	wantFollows(b, old, 2, fixture.Soon)
-}
-
-func cutOff(t *testing.T, link *network.Link) {
-	t.Helper()
-	must(t, link.Cut())
-}
-
-func heal(t *testing.T, link *network.Link) {
-	t.Helper()
-	must(t, link.Heal())
 }
 
 // TestAWatchDiesSilently is fault 24 for a watch of the driver's own. It is known by the bookmarks that it lacks, which

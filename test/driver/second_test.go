@@ -255,28 +255,24 @@ func numbered(n int) map[string]string {
 	return data
 }
 
-// registered returns an error unless a kubelet that looks into the directory would learn of the driver and its socket. It
-// makes the kubelet's call without knowing the message, in which both are text.
-func registered(ctx context.Context, dir, csiSocket string) error {
-	conn, err := grpc.NewClient("unix://"+registrationSocket(dir), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	var info emptypb.Empty
-	if err := conn.Invoke(ctx, "/pluginregistration.Registration/GetInfo", &emptypb.Empty{}, &info); err != nil {
-		return err
-	}
-	said := info.ProtoReflect().GetUnknown()
-	if !bytes.Contains(said, []byte(node.DriverName)) || !bytes.Contains(said, []byte(csiSocket)) {
-		return fmt.Errorf("the registration says %q", said)
-	}
-	return nil
-}
-
+// wantRegistered waits until a kubelet that looks into the directory would learn of the driver and its socket. It makes the
+// kubelet's call without knowing the message, in which both are text.
 func wantRegistered(b *fixture.Fixture, dir string) {
 	b.T.Helper()
-	environment.Eventually(b.T, fixture.Soon, func() error { return registered(b.T.Context(), dir, b.Node.Socket()) })
+	conn, err := grpc.NewClient("unix://"+registrationSocket(dir), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	must(b.T, err)
+	defer conn.Close()
+	environment.Eventually(b.T, fixture.Soon, func() error {
+		var info emptypb.Empty
+		if err := conn.Invoke(b.T.Context(), "/pluginregistration.Registration/GetInfo", &emptypb.Empty{}, &info); err != nil {
+			return err
+		}
+		said := info.ProtoReflect().GetUnknown()
+		if !bytes.Contains(said, []byte(node.DriverName)) || !bytes.Contains(said, []byte(b.Node.Socket())) {
+			return fmt.Errorf("the registration says %q", said)
+		}
+		return nil
+	})
 }
 
 // TestTheRegistrationOutlivesEveryUpgrade (fault 22): whatever happens to the driver, the kubelet finds its registration
