@@ -167,17 +167,12 @@ func (r *run) remove(o *object) {
 	r.mu.Unlock()
 	r.remember(o, nil)
 	core := r.bench.Cluster.Client().CoreV1()
+	deleteIt := core.ConfigMaps(o.namespace).Delete
+	if o.kind == secret {
+		deleteIt = core.Secrets(o.namespace).Delete
+	}
 	r.try("delete "+o.String(), func(ctx context.Context) error {
-		var err error
-		if o.kind == secret {
-			err = core.Secrets(o.namespace).Delete(ctx, o.name, metav1.DeleteOptions{})
-		} else {
-			err = core.ConfigMaps(o.namespace).Delete(ctx, o.name, metav1.DeleteOptions{})
-		}
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
+		return unless(apierrors.IsNotFound, deleteIt(ctx, o.name, metav1.DeleteOptions{}))
 	})
 }
 
@@ -330,11 +325,7 @@ func (r *run) setAccess(rd reader, l level) {
 func (r *run) bind(rd reader, l level) {
 	bindings := r.bench.Cluster.Client().RbacV1().RoleBindings(rd.namespace)
 	r.try("unbind "+rd.account, func(ctx context.Context) error {
-		err := bindings.Delete(ctx, rd.account, metav1.DeleteOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
+		return unless(apierrors.IsNotFound, bindings.Delete(ctx, rd.account, metav1.DeleteOptions{}))
 	})
 	if l != nothing {
 		r.try("bind "+rd.account, func(ctx context.Context) error {
@@ -343,10 +334,7 @@ func (r *run) bind(rd reader, l level) {
 				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: l.String()},
 				Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: r.home, Name: rd.account}},
 			}, metav1.CreateOptions{})
-			if apierrors.IsAlreadyExists(err) {
-				return nil
-			}
-			return err
+			return unless(apierrors.IsAlreadyExists, err)
 		})
 	}
 	user, c := cluster.ServiceAccountUser(r.home, rd.account), r.bench.Cluster

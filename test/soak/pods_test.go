@@ -301,10 +301,7 @@ func (r *run) leave(p *pod) {
 		err := pods.Delete(ctx, p.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &uid},
 		})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return nil
-		}
-		return err
+		return unless(apierrors.IsConflict, unless(apierrors.IsNotFound, err))
 	})
 }
 

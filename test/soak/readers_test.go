@@ -17,9 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How many readers there are, and how often each of them reads a volume before it goes to the next.
+// How often a reader reads a volume before it goes to the next.
 const (
-	readers    = 2
 	readings   = 60
 	betweenMax = 4 * time.Millisecond
 )
@@ -28,20 +27,14 @@ const (
 func (r *run) startReaders() (stop func()) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	var wg sync.WaitGroup
-	for i := range readers {
-		random := rand.New(rand.NewPCG(r.seed, uint64(i)+1))
+	for i, read := range []func(context.Context, *rand.Rand){r.beHasty, r.readOne, r.readOne} {
+		random := rand.New(rand.NewPCG(r.seed, uint64(i)))
 		wg.Go(func() {
 			for ctx.Err() == nil && !r.failed.Load() {
-				r.readOne(ctx, random)
+				read(ctx, random)
 			}
 		})
 	}
-	random := rand.New(rand.NewPCG(r.seed, 0))
-	wg.Go(func() {
-		for ctx.Err() == nil && !r.failed.Load() {
-			r.beHasty(ctx, random)
-		}
-	})
 	return func() {
 		cancel()
 		wg.Wait()
@@ -232,10 +225,15 @@ func (v *vol) read() (snapshot, error) {
 	if err := s.readNames(v.target); err != nil {
 		return s, err
 	}
-	if v.isPlain() {
-		return s, s.readPlain(v.target)
+	if !v.isPlain() {
+		return s, s.readGeneration(v.target)
 	}
-	return s, s.readGeneration(v.target)
+	fd, err := unix.Open(v.target, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return s, err
+	}
+	defer unix.Close(fd)
+	return s, s.walk(fd, "")
 }
 
 // readNames lists the volume. A name that is listed can be opened, unless it is gone.
@@ -299,15 +297,6 @@ func (s *snapshot) readGeneration(target string) error {
 		}
 	}
 	return errors.New("no generation could be read before the next came")
-}
-
-func (s *snapshot) readPlain(target string) error {
-	fd, err := unix.Open(target, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	return s.walk(fd, "")
 }
 
 // walk reads what is below an open directory. What goes meanwhile is left out.

@@ -172,7 +172,7 @@ func (r *run) finish() {
 	r.t.Attr("soak/volumes-that-share", fmt.Sprint(r.shared))
 	r.t.Attr("soak/readings", fmt.Sprint(r.reads.Load()))
 	r.t.Attr("soak/hasty-readings", fmt.Sprint(r.hasty.Load()))
-	for name, n := range r.log.counts() {
+	for name, n := range r.log.count { // Nobody else is at work any more.
 		r.t.Attr("soak/"+strings.ReplaceAll(name, " ", "-"), fmt.Sprint(n))
 	}
 	r.log.close(r.hasFailed())
@@ -191,6 +191,14 @@ func (r *run) try(what string, do func(ctx context.Context) error) {
 		pause(ctx, 50*time.Millisecond)
 	}
 	r.t.Fatalf("%s: %v (LIVECONFIG_SEED=%d)", what, err, r.seed)
+}
+
+// unless returns the error if it is not of the kind that was done by an earlier try.
+func unless(isDone func(error) bool, err error) error {
+	if isDone(err) {
+		return nil
+	}
+	return err
 }
 
 // pause waits.
@@ -251,12 +259,6 @@ func (j *journal) note(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	_, _ = j.file.WriteString(line)
-}
-
-func (j *journal) counts() map[string]int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.count
 }
 
 // close removes the file of a run without failures.
