@@ -340,8 +340,8 @@ func (m matrix) checkTokens() {
 		publishSoon(c.Fixture, short[c])
 		publishSoon(c.Fixture, gone[c])
 		publishSoon(c.Fixture, deleted[c])
-		c.deletePod(gone[c])
-		c.deletePod(c.pod) // Of which the next one is the heir.
+		c.DeletePod(gone[c].Name)
+		c.DeletePod(c.pod.Name) // Of which the next one is the heir.
 		c.pod = c.heir()
 		must(c.T, c.Cluster.Client().CoreV1().ServiceAccounts(c.Namespace).Delete(c.T.Context(), "other", metav1.DeleteOptions{}))
 	})
@@ -381,12 +381,4 @@ func (c *cell) heir() *corev1.Pod {
 	c.edit()
 	c.wantCurrent(first, "with the token of its heir")
 	return next
-}
-
-// deletePod deletes a pod at the API server; its volume stays for a while.
-func (c *cell) deletePod(pod *corev1.Pod) {
-	c.T.Helper()
-	now := int64(0)
-	err := c.Cluster.Client().CoreV1().Pods(pod.Namespace).Delete(c.T.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
-	must(c.T, err)
 }
