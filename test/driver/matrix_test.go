@@ -146,6 +146,17 @@ func (c *cell) edit() {
 	c.set(c.kind, c.source, "source", c.value())
 }
 
+// remove deletes the source.
+func (c *cell) remove() {
+	c.T.Helper()
+	core := c.Cluster.Client().CoreV1()
+	deleteIt := core.ConfigMaps(c.source).Delete
+	if c.kind == "secret" {
+		deleteIt = core.Secrets(c.source).Delete
+	}
+	must(c.T, deleteIt(c.T.Context(), "source", metav1.DeleteOptions{}))
+}
+
 // grant lets service accounts use verbs on the source, or on all of its kind when it is not named. It replaces what was
 // granted before.
 func (c *cell) grant(verbs, names []string, accounts ...string) {
@@ -316,6 +327,12 @@ func (m matrix) checkGetAlone() {
 			c.T.Errorf("Events in %s: %v, want none that says Polling", c.name, events)
 		}
 	})
+
+	// The API server's 404 for a get is the word that the object is gone.
+	m.each((*cell).remove)
+	m.each(func(c *cell) { c.WantEvent(c.pod, "SourceMissing", "not found") })
+	m.each((*cell).edit)
+	m.each(func(c *cell) { c.wantCurrent(c.pod, "created again") })
 
 	m.asking().each(func(c *cell) { c.grant(watching(), nil, "app") })
 	m.each((*cell).edit)
