@@ -1,30 +1,31 @@
 package driver
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
+	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
 
@@ -33,26 +34,22 @@ import (
 type second struct {
 	*process.Process
 
-	b    *fixture.Fixture
-	http string
-	log  string
+	b   *fixture.Fixture
+	own *fixture.Fixture // Of which there is nothing but HTTP.
+	log string
 }
 
-// startSecond starts a driver beside the one that runs, and returns at once. The test ends it.
-func startSecond(b *fixture.Fixture) *second {
-	b.T.Helper()
-	return startSecondAt(b, fixture.FreeAddress(b.T))
-}
-
-// startSecondAt is startSecond with an address for HTTP.
-func startSecondAt(b *fixture.Fixture, address string) *second {
+// startSecond starts a driver beside the one that runs, with an address for HTTP, and returns at once. The test ends it.
+func startSecond(b *fixture.Fixture, address string) *second {
 	b.T.Helper()
 	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", b.Node.PID()))
 	must(b.T, err)
 	command := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
-	s := &second{b: b, http: address, log: filepath.Join(b.T.TempDir(), "second.log")}
-	command = append(slices.DeleteFunc(command, func(arg string) bool { return strings.HasPrefix(arg, "--http-endpoint=") }), "--http-endpoint="+s.http)
-	s.Process, err = process.Start(context.WithoutCancel(b.T.Context()), process.Config{Path: command[0], Args: command[1:], LogFile: s.log})
+	command = slices.DeleteFunc(command, func(arg string) bool { return strings.HasPrefix(arg, "--http-endpoint=") })
+	s := &second{b: b, own: &fixture.Fixture{T: b.T, HTTP: address}, log: filepath.Join(b.T.TempDir(), "second.log")}
+	s.Process, err = process.Start(context.WithoutCancel(b.T.Context()), process.Config{
+		Path: command[0], Args: append(command[1:], "--http-endpoint="+address), LogFile: s.log,
+	})
 	must(b.T, err)
 	b.T.Cleanup(func() {
 		_ = s.Kill()
@@ -63,35 +60,21 @@ func startSecondAt(b *fixture.Fixture, address string) *second {
 	return s
 }
 
-// fetch returns what the second driver answers at a path.
-func (s *second) fetch(path string) (code int, body string, err error) {
-	other := &fixture.Fixture{T: s.b.T, HTTP: s.http}
-	body, err = other.Fetch(path)
-	if err == nil {
-		return http.StatusOK, body, nil
-	}
-	if strings.Contains(err.Error(), ": 503 ") {
-		return http.StatusServiceUnavailable, err.Error(), nil
-	}
-	return 0, "", errors.Join(err, s.Err())
-}
-
 // waits returns an error unless the second driver is alive, is not ready and says everywhere for whom it waits.
 func (s *second) waits(holder int) error {
 	name, err := os.Hostname()
 	if err != nil {
 		return err
 	}
-	if code, _, err := s.fetch("/healthz"); code != http.StatusOK {
-		return fmt.Errorf("/healthz of the second driver: %d, %w", code, err)
+	if got := says(s.own, "/healthz"); got != "" {
+		return fmt.Errorf("/healthz of the second driver says %q (%w)", got, s.Err())
 	}
-	code, body, err := s.fetch("/readyz")
 	for _, want := range []string{name, "process " + strconv.Itoa(holder), "node test-node", s.b.Node.StateDir()} {
-		if code != http.StatusServiceUnavailable || !strings.Contains(body, want) {
-			return fmt.Errorf("/readyz of the second driver: %d %q, %w; want %q in it", code, body, err, want)
+		if err := wantSaid(says(s.own, "/readyz"), want); err != nil {
+			return fmt.Errorf("the second driver: %w", err)
 		}
 	}
-	_, body, err = s.fetch("/statusz")
+	body, err := s.own.Fetch("/statusz")
 	if err != nil {
 		return err
 	}
@@ -108,8 +91,10 @@ func (s *second) waits(holder int) error {
 // saysItWaits returns an error unless the log says for whom the driver waits.
 func (s *second) saysItWaits(holder int) error {
 	log, err := os.ReadFile(s.log)
-	if !strings.Contains(string(log), "Waiting for the end of another driver") || !strings.Contains(string(log), "process "+strconv.Itoa(holder)) {
-		return fmt.Errorf("the log of the second driver does not say that it waits for process %d, %w:\n%s", holder, err, log)
+	for _, want := range []string{"Waiting for the end of another driver", "process " + strconv.Itoa(holder)} {
+		if !strings.Contains(string(log), want) {
+			return fmt.Errorf("the log of the second driver does not say %q, %w:\n%s", want, err, log)
+		}
 	}
 	return s.Err()
 }
@@ -134,58 +119,6 @@ func wantServing(b *fixture.Fixture) {
 	}
 }
 
-// audience lists volumes and opens every name that it finds, over and over, until it is asked to stop.
-type audience struct {
-	stop   chan struct{}
-	ended  sync.WaitGroup
-	opened int // This and missed are for nobody else until it has ended.
-	missed []error
-}
-
-func watchVolumes(dirs []string) *audience {
-	a := &audience{stop: make(chan struct{})}
-	a.ended.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-a.stop:
-				return
-			default:
-				a.look(dirs[i%len(dirs)])
-			}
-		}
-	})
-	return a
-}
-
-// look opens each name of a volume. No edit takes a name away, so each that is listed is there.
-func (a *audience) look(dir string) {
-	list, err := os.ReadDir(dir)
-	for _, entry := range list {
-		if strings.HasPrefix(entry.Name(), "..") {
-			continue
-		}
-		file, problem := os.Open(filepath.Join(dir, entry.Name()))
-		if problem == nil {
-			problem = file.Close()
-		}
-		err = cmp.Or(err, problem)
-	}
-	a.opened += len(list)
-	if err != nil {
-		a.missed = append(a.missed, err)
-	}
-}
-
-// wantNothingMissed ends the audience.
-func (a *audience) wantNothingMissed(t testing.TB) {
-	t.Helper()
-	close(a.stop)
-	a.ended.Wait()
-	if len(a.missed) > 0 || a.opened == 0 {
-		t.Errorf("of %d names that were listed, %d could not be opened: %v", a.opened, len(a.missed), errors.Join(a.missed[:min(3, len(a.missed))]...))
-	}
-}
-
 // TestASecondDriverWaits (faults 5 and 22): two installations, or a new pod beside a process that outlived its own, are two
 // drivers of one node. The second one touches nothing and says for whom it waits, while the first goes on; when that is
 // killed the second serves at once, with every volume.
@@ -195,22 +128,21 @@ func TestASecondDriverWaits(t *testing.T) {
 	dir := registrationDir(t)
 	b := fixture.Without(t, "--registration-dir="+dir)
 	pods := make([]*corev1.Pod, volumes)
-	dirs := make([]string, volumes)
+	files := make([]string, volumes)
 	for i := range pods {
 		name := fmt.Sprint("web-", i)
 		b.CreateConfigMap(name, numbered(0))
 		pods[i] = b.Pod(name, map[string]string{"configMap": name})
 		b.Publish(pods[i])
-		dirs[i] = b.Path(pods[i], "")
+		files[i] = b.Path(pods[i], "key-0")
 	}
 	wantRegistered(b, dir)
 	sockets := []string{b.Node.Socket(), registrationSocket(dir)}
 	before := []os.FileInfo{fileOf(sockets[0]), fileOf(sockets[1])}
 
-	s := startSecond(b)
+	s := startSecond(b, fixture.FreeAddress(t))
 	s.wantWaiting(b.Node.PID())
-	all := watchVolumes(dirs)
-	defer all.wantNothingMissed(t)
+	defer startReading(t, files...)()
 	for n := 1; n <= edits; n++ {
 		b.UpdateConfigMap(fmt.Sprint("web-", n%volumes), numbered(n))
 		b.WantFile(pods[n%volumes], "key-0", strconv.Itoa(n))
@@ -254,7 +186,7 @@ func TestASecondDriverOnTheHostsNetwork(t *testing.T) {
 	t.Parallel()
 	b := fixture.Without(t)
 	pod := publish(b, "web", "1")
-	s, stopped := startSecondAt(b, b.HTTP), startSecondAt(b, b.HTTP)
+	s, stopped := startSecond(b, b.HTTP), startSecond(b, b.HTTP)
 	for _, s := range []*second{s, stopped} {
 		environment.Eventually(t, fixture.Soon, func() error { return s.saysItWaits(b.Node.PID()) })
 	}
@@ -284,10 +216,7 @@ func TestADriverThatLosesItsNodeEnds(t *testing.T) {
 		}
 		return nil
 	})
-	log, err := os.ReadFile(b.Node.LogFile())
-	if want := "since then another driver has the state directory: "; !strings.Contains(string(log), want) {
-		t.Errorf("the log of the first driver, %v:\n%s\nwant %q in it", err, log, want)
-	}
+	must(t, (&rig{b}).logged("since then another driver has the state directory: "))
 	release()
 	b.Start()
 }
@@ -325,3 +254,76 @@ func numbered(n int) map[string]string {
 	}
 	return data
 }
+
+// wantRegistered waits until a kubelet that looks into the directory would learn of the driver and its socket. It makes the
+// kubelet's call without knowing the message, in which both are text.
+func wantRegistered(b *fixture.Fixture, dir string) {
+	b.T.Helper()
+	conn, err := grpc.NewClient("unix://"+registrationSocket(dir), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	must(b.T, err)
+	defer conn.Close()
+	environment.Eventually(b.T, fixture.Soon, func() error {
+		var info emptypb.Empty
+		if err := conn.Invoke(b.T.Context(), "/pluginregistration.Registration/GetInfo", &emptypb.Empty{}, &info); err != nil {
+			return err
+		}
+		said := info.ProtoReflect().GetUnknown()
+		if !bytes.Contains(said, []byte(node.DriverName)) || !bytes.Contains(said, []byte(b.Node.Socket())) {
+			return fmt.Errorf("the registration says %q", said)
+		}
+		return nil
+	})
+}
+
+// TestTheRegistrationOutlivesEveryUpgrade (fault 22): whatever happens to the driver, the kubelet finds its registration
+// as soon as there is a driver, and never one that nobody serves after a clean end. In an upgrade with two drivers
+// for a while, the new one waits for the end of the old one, which takes nothing from it.
+func TestTheRegistrationOutlivesEveryUpgrade(t *testing.T) {
+	t.Parallel()
+	dir := registrationDir(t)
+	b := fixture.New(t, "--registration-dir="+dir)
+	b.CreateConfigMap("web", map[string]string{"n": "1"})
+	pod := b.Pod("web", map[string]string{"configMap": "web"})
+	must(t, b.TryPublish(t.Context(), pod))
+	wantRegistered(b, dir)
+	for range 3 {
+		b.Kill()
+		b.Start()
+		wantRegistered(b, dir)
+	}
+	b.Stop()
+	if left, err := os.ReadDir(dir); len(left) != 0 || err != nil {
+		t.Errorf("after the end the registration directory holds %v, %v, want nothing", left, err)
+	}
+	b.Start()
+	wantRegistered(b, dir)
+
+	next := startSecond(b, fixture.FreeAddress(t))
+	next.wantWaiting(b.Node.PID())
+	b.Stop()
+	wantServing(b)
+	wantRegistered(b, dir)
+	b.UpdateConfigMap("web", map[string]string{"n": "2"})
+	b.WantFile(pod, "n", "2")
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Soon) // A kubelet waits for a socket that is missing.
+	defer cancel()
+	if err := errors.Join(b.TryPublish(ctx, pod), b.Node.UnpublishAll(ctx, pod)); err != nil {
+		t.Error(err)
+	}
+	b.WantNothing(pod, "unpublished by the new driver")
+	if err := next.Stop(fixture.Soon); err != nil {
+		t.Error(err)
+	}
+}
+
+// fileOf returns nil where there is none.
+func fileOf(path string) os.FileInfo {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil
+	}
+	return info
+}
+
+// registrationSocket is where a kubelet looks for the driver.
+func registrationSocket(dir string) string { return filepath.Join(dir, node.DriverName+"-reg.sock") }

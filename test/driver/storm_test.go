@@ -3,6 +3,8 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -92,21 +94,18 @@ func forEach(t testing.TB, pods []*corev1.Pod, do func(*corev1.Pod) error) {
 // writes for each volume, and not one for each change.
 func TestOneObjectOfManyVolumesChangesAllTheTime(t *testing.T) {
 	t.Parallel()
-	t.Run("different volumes", func(t *testing.T) {
-		t.Parallel()
-		testOneObjectChangesAllTheTime(t, manyVolumes{fileSystems: podsOfANode, attributes: ownMode("busy")})
-	})
-	t.Run("equal volumes", func(t *testing.T) {
-		t.Parallel()
-		attributes := func(int) map[string]string { return map[string]string{"configMap": "busy"} }
-		testOneObjectChangesAllTheTime(t, manyVolumes{fileSystems: 1, attributes: attributes})
-	})
-}
-
-// manyVolumes is many volumes of one object that changes all the time.
-type manyVolumes struct {
-	fileSystems int // That the volumes have together.
-	attributes  func(i int) map[string]string
+	for name, tt := range map[string]struct {
+		fileSystems int // That the volumes have together.
+		attributes  func(i int) map[string]string
+	}{
+		"different volumes": {podsOfANode, ownMode("busy")},
+		"equal volumes":     {1, func(int) map[string]string { return map[string]string{"configMap": "busy"} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testOneObjectChangesAllTheTime(t, tt.fileSystems, tt.attributes)
+		})
+	}
 }
 
 // ownMode returns attributes of volumes of one ConfigMap, each with another mode, so that no two share
@@ -117,13 +116,13 @@ func ownMode(configMap string) func(i int) map[string]string {
 	}
 }
 
-func testOneObjectChangesAllTheTime(t *testing.T, s manyVolumes) {
+func testOneObjectChangesAllTheTime(t *testing.T, fileSystems int, attributes func(i int) map[string]string) {
 	t.Helper()
 	b := fixture.New(t)
 	b.CreateConfigMap("busy", map[string]string{"n": "0"})
 	pods := make([]*corev1.Pod, podsOfANode)
 	for i := range pods {
-		pods[i] = b.Pod(fmt.Sprintf("web-%d", i), s.attributes(i))
+		pods[i] = b.Pod(fmt.Sprintf("web-%d", i), attributes(i))
 	}
 	forEach(t, pods, func(pod *corev1.Pod) error { return b.TryPublish(t.Context(), pod) })
 	t.Cleanup(func() { // One after the other would take long.
@@ -141,38 +140,25 @@ func testOneObjectChangesAllTheTime(t *testing.T, s manyVolumes) {
 	}
 	t.Attr("storm/changes-a-second", fmt.Sprintf("%.0f", float64(changes)/time.Since(begin).Seconds()))
 	wantEverywhere(b, pods, strconv.Itoa(changes))
-	t.Attr("storm/writes-of-possible", fmt.Sprintf("%.0f/%d", b.Number(written), changes*s.fileSystems))
+	t.Attr("storm/writes-of-possible", fmt.Sprintf("%.0f/%d", b.Number(written), changes*fileSystems))
 
 	before := b.Number(written)
 	const piled = 50
-	signal(t, b, unix.SIGSTOP)
-	err := pile(b, "busy", piled)
-	signal(t, b, unix.SIGCONT)
-	must(t, err)
+	must(t, unix.Kill(b.Node.PID(), unix.SIGSTOP))
+	defer func() { _ = unix.Kill(b.Node.PID(), unix.SIGCONT) }()
+	for n := range piled {
+		set(b, "busy", fmt.Sprint("piled ", n+1))
+	}
+	must(t, unix.Kill(b.Node.PID(), unix.SIGCONT))
 	wantEverywhere(b, pods, fmt.Sprint("piled ", piled))
 	// A write is counted a moment after its files can be read.
-	if writes := b.Number(written) - before; writes < float64(s.fileSystems)/2 || writes > float64(piled*s.fileSystems)/2 {
-		t.Errorf("%v writes for %d changes in a row of an object in %d file systems, want a few for each", writes, piled, s.fileSystems)
+	if writes := b.Number(written) - before; writes < float64(fileSystems)/2 || writes > float64(piled*fileSystems)/2 {
+		t.Errorf("%v writes for %d changes in a row of an object in %d file systems, want a few for each", writes, piled, fileSystems)
 	}
 }
 
 // written counts the syncs that changed files.
 const written = `liveconfig_syncs_total{result="written"}`
-
-// pile changes the object so many times in a row.
-func pile(b *fixture.Fixture, name string, times int) error {
-	for n := range times {
-		if err := change(b.T.Context(), b, name, fmt.Sprint("piled ", n+1)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func signal(t testing.TB, b *fixture.Fixture, what unix.Signal) {
-	t.Helper()
-	must(t, unix.Kill(b.Node.PID(), what))
-}
 
 // wantEverywhere waits until the volumes of all pods hold the number.
 func wantEverywhere(b *fixture.Fixture, pods []*corev1.Pod, n string) {
@@ -184,4 +170,101 @@ func wantEverywhere(b *fixture.Fixture, pods []*corev1.Pod, n string) {
 		}
 		return errors.Join(errs...)
 	})
+}
+
+// level is what a driver has at one moment.
+type level struct {
+	goroutines, descriptors, mounts, watches, volumes, records, tokens, pods, rss int
+}
+
+func levelOf(b *fixture.Fixture) level {
+	b.T.Helper()
+	return level{
+		goroutines:  int(b.Number("go_goroutines")),
+		descriptors: entries(b, fmt.Sprintf("/proc/%d/fd", b.Node.PID())),
+		mounts:      len(environment.Mounts(b.T, b.Node.KubeletDir())),
+		watches:     int(b.Number("liveconfig_watches")),
+		volumes:     int(b.Number("liveconfig_volumes")),
+		records:     entries(b, filepath.Join(b.Node.StateDir(), "volumes")),
+		tokens:      entries(b, filepath.Join(b.Node.StateDir(), "tokens")),
+		pods:        entries(b, filepath.Join(b.Node.KubeletDir(), "pods")),
+		rss:         rssOf(b),
+	}
+}
+
+func entries(b *fixture.Fixture, dir string) int {
+	b.T.Helper()
+	all, err := os.ReadDir(dir)
+	must(b.T, err)
+	return len(all)
+}
+
+// exceeds returns an error where a level is above an earlier one by more than its use varies.
+func (l level) exceeds(base level) error {
+	const some = 10 // Connections come and go, and so do what the runtime does in the background.
+	const noise = 16 << 20
+	switch {
+	case l.mounts != base.mounts, l.watches != base.watches, l.volumes != base.volumes, l.records != base.records,
+		l.tokens != base.tokens, l.pods != base.pods:
+	case l.goroutines > base.goroutines+some, l.descriptors > base.descriptors+some, l.rss > base.rss+noise:
+	default:
+		return nil
+	}
+	return fmt.Errorf("the driver is at %+v, want it back at %+v", l, base)
+}
+
+// TestAThousandVolumesComeAndGo (faults 12, 15 and 18): each publish starts what its volume needs and each unpublish ends
+// it, down to the last goroutine, descriptor and watch. Beside them one volume stays all the time.
+func TestAThousandVolumesComeAndGo(t *testing.T) {
+	t.Parallel()
+	b := fixture.NewBare(t)
+	b.Use(environment.NodeAsShipped(t, "--http-endpoint="+b.HTTP)) // The race detector takes memory of its own.
+	b.AllowSecrets("default")
+	b.CreateConfigMap("stays", map[string]string{"n": "0"})
+	stays := b.Pod("stays", map[string]string{"configMap": "stays"})
+	b.Publish(stays)
+	pods := make([]*corev1.Pod, 8)
+	for i := range pods {
+		name := fmt.Sprintf("web-%d", i)
+		b.CreateConfigMap(name, map[string]string{"key": name})
+		b.SetSecret(name, map[string]string{"key": name})
+		source := []string{"configMap", "configMap", "configMap", "secret"}[i%4]
+		pods[i] = b.Pod(name, map[string]string{source: name})
+	}
+	cycle := func(times int) {
+		forEach(t, pods, func(pod *corev1.Pod) error {
+			for range times / len(pods) {
+				if err := b.TryPublish(t.Context(), pod); err != nil {
+					return err
+				}
+				if err := b.Holds(pod, "key", pod.Name); err != nil {
+					return err
+				}
+				if err := b.Node.UnpublishAll(t.Context(), pod); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	cycle(80)
+	base := levelOf(b)
+	if base.volumes != 1 || base.watches != 1 || base.mounts != 1 {
+		t.Errorf("the driver begins with %+v, want one volume", base)
+	}
+	const cycles = 1000
+	cycle(cycles)
+	environment.Eventually(t, fixture.Soon, func() error { return levelOf(b).exceeds(base) })
+	after := levelOf(b)
+	t.Attr("baseline/cycles", strconv.Itoa(cycles))
+	t.Attr("baseline/rss-growth-KiB", strconv.Itoa((after.rss-base.rss)>>10))
+	t.Attr("baseline/goroutines", fmt.Sprintf("%d, %d before", after.goroutines, base.goroutines))
+	t.Attr("baseline/descriptors", fmt.Sprintf("%d, %d before", after.descriptors, base.descriptors))
+	b.UpdateConfigMap("stays", map[string]string{"n": "1"})
+	b.WantFile(stays, "n", "1")
+
+	b.Publish(pods[0]) // The levels do show one volume more.
+	if err := levelOf(b).exceeds(base); err == nil {
+		t.Error("one volume more does not show")
+	}
 }
