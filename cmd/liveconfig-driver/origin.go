@@ -31,8 +31,6 @@ type origin struct {
 	installation nodeserver.Installation
 	// run are the parts that run as long as the driver.
 	run []func(context.Context) error
-	// wait returns when nothing of the parts works any more.
-	wait func()
 	// gauges adds what metrics show of the origin.
 	gauges func(*telemetry.Gauges)
 	// manifests returns what the status shows of the manifests; nil for an API server.
@@ -48,19 +46,19 @@ type eventWriter interface {
 }
 
 // newOrigin returns the one that the flags name.
-func newOrigin(ctx context.Context, cfg config, memory *budget.Memory, changed func(source.Key)) (*origin, error) {
+func newOrigin(cfg config, memory *budget.Memory, changed func(source.Key)) (*origin, error) {
 	vault, err := newVault(cfg)
 	if err != nil {
 		return nil, err
 	}
 	if cfg.manifests != "" {
-		return manifestsOrigin(ctx, cfg, memory, vault, changed)
+		return manifestsOrigin(cfg, memory, vault, changed)
 	}
-	return clusterOrigin(ctx, cfg, memory, vault, changed)
+	return clusterOrigin(cfg, memory, vault, changed)
 }
 
 // clusterOrigin is the API server.
-func clusterOrigin(ctx context.Context, cfg config, memory *budget.Memory, vault *access.Vault, changed func(source.Key)) (*origin, error) {
+func clusterOrigin(cfg config, memory *budget.Memory, vault *access.Vault, changed func(source.Key)) (*origin, error) {
 	apiServer, client, err := newClients(cfg, flowcontrol.New(memory.LargeAnswers()))
 	if err != nil {
 		return nil, err
@@ -72,7 +70,7 @@ func clusterOrigin(ctx context.Context, cfg config, memory *budget.Memory, vault
 	if err != nil {
 		return nil, err
 	}
-	sources := source.New(ctx, source.Config{
+	sources := source.New(source.Config{
 		Types: client.types, Client: authority.Client, Allow: authority.Allow, Denies: authority.Denies,
 		Changed: changed, Recheck: cfg.recheckInterval, Room: memory.Objects,
 	})
@@ -84,7 +82,6 @@ func clusterOrigin(ctx context.Context, cfg config, memory *budget.Memory, vault
 			func(ctx context.Context) error { return installation.Run(flowcontrol.With(ctx, flowcontrol.Awaited)) }, // Publishes wait for it.
 			sources.Run,
 		},
-		wait: sources.Wait,
 		gauges: func(g *telemetry.Gauges) {
 			g.Watches, g.Polled, g.Silence, g.Replaced = sources.Watches, sources.Polled, sources.Silence, sources.Replaced
 			g.EventsDropped = events.Dropped
@@ -95,17 +92,16 @@ func clusterOrigin(ctx context.Context, cfg config, memory *budget.Memory, vault
 
 // manifestsOrigin is a directory of manifests. There are no tokens, and the driver believes what
 // requests claim about pods.
-func manifestsOrigin(ctx context.Context, cfg config, memory *budget.Memory, vault *access.Vault, changed func(source.Key)) (*origin, error) {
+func manifestsOrigin(cfg config, memory *budget.Memory, vault *access.Vault, changed func(source.Key)) (*origin, error) {
 	klog.Background().Info("ConfigMaps and Secrets are read from manifests, and no API server is asked: this is for trying out, "+
 		"for tests and for machines without a cluster", logkeys.Directory, cfg.manifests)
-	dir, err := manifestsource.New(ctx, manifestsource.Config{Dir: cfg.manifests, Changed: changed, Room: memory.Objects})
+	dir, err := manifestsource.New(manifestsource.Config{Dir: cfg.manifests, Changed: changed, Room: memory.Objects})
 	if err != nil {
 		return nil, err
 	}
 	return &origin{
 		sources: dir, authority: dir, tokens: noNewTokens{vault}, events: telemetry.NewLoggedEvents(klog.Background()), installation: anyPod{},
 		run:       []func(context.Context) error{dir.Run},
-		wait:      func() {},
 		gauges:    func(g *telemetry.Gauges) { g.ManifestProblems = func() int { return len(dir.Problems()) } },
 		manifests: func() *statusz.Manifests { return statusOf(cfg.manifests, dir) },
 	}, nil

@@ -60,16 +60,11 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	}
 	// From here on the node is this driver's, until the process has ended: the lock is not given
 	// back.
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	p, err := newParts(ctx, cfg, lock)
 	if err != nil {
 		return err
 	}
-	err = p.serve(ctx, cfg)
-	stop()
-	p.origin.wait()
-	if err != nil {
+	if err := p.serve(ctx, cfg); err != nil {
 		return err
 	}
 	logger.Info("Stopped; the volumes stay mounted")
@@ -114,7 +109,7 @@ func newParts(ctx context.Context, cfg config, lock *state.Lock) (*parts, error)
 		return nil, err
 	}
 	p := &parts{mounts: mounts, memory: memory}
-	p.origin, err = newOrigin(ctx, cfg, memory, func(key source.Key) { p.volumes.Changed(key) })
+	p.origin, err = newOrigin(cfg, memory, func(key source.Key) { p.volumes.Changed(key) })
 	if err != nil {
 		return nil, err
 	}

@@ -28,9 +28,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/set"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/status"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/version"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/wait"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation/isolated"
 )
 
@@ -54,7 +53,7 @@ func Run(ctx context.Context, streams genericiooptions.IOStreams, args ...string
 		return 0
 	}
 	status := 1
-	if exit, ok := errors.AsType[*usage.Exit](err); ok {
+	if exit, ok := errors.AsType[*session.Exit](err); ok {
 		if exit.Err == nil {
 			return exit.Code
 		}
@@ -64,7 +63,6 @@ func Run(ctx context.Context, streams genericiooptions.IOStreams, args ...string
 	return status
 }
 
-// checkEdit checks an edit, as a process that a command has started.
 func checkEdit(streams genericiooptions.IOStreams) int {
 	if err := isolated.Main(streams.In, streams.Out); err != nil {
 		return 1
@@ -88,7 +86,7 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl liveconfig"},
 		SilenceErrors: true, // The caller prints it, once.
 		SilenceUsage:  true, // A page of flags hides what was wrong.
-		Args:          usage.SubcommandOnly,
+		Args:          session.SubcommandOnly,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetIn(streams.In)
@@ -97,13 +95,25 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 	s.AddFlags(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if c.HasSubCommands() { // A flag of a subcommand that is misspelt is not the mistake.
-			if err := usage.SubcommandOnly(c, c.Flags().Args()); err != nil {
+			if err := session.SubcommandOnly(c, c.Flags().Args()); err != nil {
 				return err
 			}
 		}
-		return usage.Errorf("%w: see %s --help", err, c.CommandPath())
+		return fmt.Errorf("%w: see %s --help", err, c.CommandPath())
 	})
-	root.AddCommand(check.New(s), completion.New(s), convert.New(s), describe.New(s), grant.New(s), preview.New(s), release.New(s), rollout.New(s), set.New(s), status.New(s), version.New(s), wait.New(s))
+	root.AddCommand(check.New(s), completion.New(s), convert.New(s), describe.New(s), grant.New(s), preview.New(s), release.New(s), rollout.New(s), set.New(s), status.New(s), newVersion(s), wait.New(s))
 	completion.Register(root, s)
 	return root
+}
+
+func newVersion(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of the plugin",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(s.Out, version.Version())
+			return err
+		},
+	}
 }

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // calls are system calls by name.
@@ -85,7 +86,7 @@ func (c *counter) rest() (all calls) {
 	c.t.Helper()
 	const quiet = 100 * time.Millisecond
 	since := time.Now()
-	environment.Eventually(c.t, soon, func() error {
+	environment.Eventually(c.t, fixture.Soon, func() error {
 		if now := c.now(); !maps.Equal(now, all) {
 			all, since = now, time.Now()
 		}

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
-	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // crashCase is which volumes a driver has that is killed.
@@ -34,32 +34,31 @@ var promises = map[string]func(t testing.TB, volume string, first, last int, whe
 	"Atomic": wantWhole, "Replace": wantEachFileWhole, "InPlace": wantNoFileEmpty,
 }
 
-// lanes returns how many drivers share the steps of a test. With the policy Atomic a driver mostly waits: after each restart,
-// for the grace of replaced files.
-func lanes(policy string) int {
-	if policy == "Atomic" {
-		return 4
-	}
-	return 1
+// steps are those of what a driver does. It is killed before the first change, before the second change, and so on.
+type steps struct {
+	name  string
+	lanes int // Drivers that the steps are dealt out to. With the policy Atomic a driver mostly waits, for the grace of replaced files.
+	least int
+	crashCase
 }
 
-// eachStep calls dies for each step: the driver is killed before the first change, before the second change, and so on. The
-// steps are dealt out to lanes with a driver each. A lane ends when its driver survives, because there are no more changes.
-func eachStep(t *testing.T, lanes, least int, name string, lane func(t *testing.T) (dies func(n int) bool)) {
+// each calls dies for each step. A lane ends when its driver survives, because there are no more changes.
+func (s steps) each(t *testing.T, dies func(b *crashBench, n int) bool) {
 	t.Helper()
-	var steps atomic.Int64
+	var killed atomic.Int64
 	t.Cleanup(func() {
-		t.Attr("kills/"+name, fmt.Sprint(steps.Load()))
-		if got := int(steps.Load()); got < least && !t.Failed() {
-			t.Errorf("the driver was killed at %d steps, want at least %d", got, least)
+		t.Attr("kills/"+s.name, fmt.Sprint(killed.Load()))
+		if got := int(killed.Load()); got < s.least && !t.Failed() {
+			t.Errorf("the driver was killed at %d steps, want at least %d", got, s.least)
 		}
 	})
-	for first := 1; first <= lanes; first++ {
-		t.Run(fmt.Sprintf("from step %d by %d", first, lanes), func(t *testing.T) {
+	for first := 1; first <= s.lanes; first++ {
+		t.Run(fmt.Sprintf("from step %d by %d", first, s.lanes), func(t *testing.T) {
 			t.Parallel()
-			dies := lane(t)
-			for n := first; dies(n); n += lanes {
-				steps.Add(1)
+			b := newCrashBench(t, s.args...)
+			b.pods = b.replicas(s.volumes, s.policy)
+			for n := first; dies(b, n); n += s.lanes {
+				killed.Add(1)
 			}
 		})
 	}
@@ -72,31 +71,33 @@ func TestKilledAtEachStepOfAnUpdate(t *testing.T) {
 	for name, tt := range crashCases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachStep(t, lanes(tt.policy), 8, "update/"+name, func(t *testing.T) func(n int) bool {
-				t.Helper()
-				b := newCrashBench(t, tt.args...)
-				pods := b.replicas(tt.volumes, tt.policy)
-				return func(n int) bool {
-					if !b.updateDies(n, pods...) {
-						b.wantClean("in the end", pods...)
-						return false
-					}
-					when := fmt.Sprintf("killed before change %d of an update", n)
-					for _, pod := range pods {
-						promises[tt.policy](t, b.Path(pod, "."), b.version-1, b.version, when)
-					}
-					b.restart()
-					b.wantClean(when, pods...)
-					return true
+			lanes := map[string]int{"Atomic": 4, "Replace": 1, "InPlace": 1}[tt.policy]
+			steps{name: "update/" + name, lanes: lanes, least: 8, crashCase: tt}.each(t, func(b *crashBench, n int) bool {
+				if !b.updateDies(n) {
+					b.wantClean("in the end", b.pods...)
+					return false
 				}
+				when := fmt.Sprintf("killed before change %d of an update", n)
+				b.wantPromised(tt.policy, when)
+				b.restart()
+				b.wantClean(when, b.pods...)
+				return true
 			})
 		})
 	}
 }
 
+// wantPromised wants the volumes to be what they are at any time: now of this version or of the one before.
+func (b *crashBench) wantPromised(policy, when string) {
+	b.T.Helper()
+	for _, pod := range b.pods {
+		promises[policy](b.T, b.Path(pod, "."), b.version-1, b.version, when)
+	}
+}
+
 // updateDies edits the source and reports whether the driver was killed before change n of the update. It was not if
 // there are fewer. One sync writes the files of the pods.
-func (b *crashBench) updateDies(n int, pods ...*corev1.Pod) bool {
+func (b *crashBench) updateDies(n int) bool {
 	b.T.Helper()
 	written := b.syncs("written")
 	tripped := b.wire.Arm(n)
@@ -107,7 +108,7 @@ func (b *crashBench) updateDies(n int, pods ...*corev1.Pod) bool {
 			return true
 		case <-time.After(10 * time.Millisecond):
 		}
-		if b.areCurrent(pods...) != nil {
+		if b.areCurrent(b.pods...) != nil {
 			continue
 		}
 		// All is as it should be; but is it the update's last change?
@@ -138,27 +139,21 @@ func TestKilledAtEachStepOfAPublish(t *testing.T) {
 	} {
 		t.Run(then, func(t *testing.T) {
 			t.Parallel()
-			b := newCrashBench(t)
-			steps := 0
-			for n := 1; ; n++ {
+			steps{name: "publish/" + then, lanes: 1, least: 8}.each(t, func(b *crashBench, n int) bool {
 				pod := b.Pod("web", map[string]string{"configMap": "web"})
 				when := fmt.Sprintf("killed before change %d of a publish", n)
 				if !b.dies(n, func(ctx context.Context) error { return b.TryPublish(ctx, pod) }) {
 					b.Unpublish(pod)
-					break
+					return false
 				}
-				steps = n
-				if mounts := environment.Mounts(t, b.Node.KubeletDir()); len(mounts) > 0 {
-					wantWhole(t, b.Path(pod, "."), 0, 0, when)
+				if mounts := environment.Mounts(b.T, b.Node.KubeletDir()); len(mounts) > 0 {
+					wantWhole(b.T, b.Path(pod, "."), 0, 0, when)
 				}
 				b.restart()
 				follow(b, pod, when)
 				b.wantNone(pod, when)
-			}
-			t.Attr("kills/publish/"+then, fmt.Sprint(steps))
-			if steps < 8 {
-				t.Errorf("the driver was killed at %d steps of a publish, want at least 8", steps)
-			}
+				return true
+			})
 		})
 	}
 }
@@ -166,27 +161,17 @@ func TestKilledAtEachStepOfAPublish(t *testing.T) {
 // TestKilledAtEachStepOfAnUnpublish is fault 13.
 func TestKilledAtEachStepOfAnUnpublish(t *testing.T) {
 	t.Parallel()
-	b := newCrashBench(t)
-	steps := 0
-	for n := 1; ; n++ {
+	steps{name: "unpublish", lanes: 1, least: 3}.each(t, func(b *crashBench, n int) bool {
 		pod := b.Pod("web", map[string]string{"configMap": "web"})
-		must(t, b.TryPublish(t.Context(), pod))
-		when := fmt.Sprintf("killed before change %d of an unpublish", n)
+		must(b.T, b.TryPublish(b.T.Context(), pod))
 		died := b.dies(n, func(ctx context.Context) error { return b.Node.UnpublishAll(ctx, pod) })
 		if died {
-			steps = n
 			b.restart()
 			b.Unpublish(pod)
 		}
-		b.wantNone(pod, when)
-		if !died {
-			break
-		}
-	}
-	t.Attr("kills/unpublish", fmt.Sprint(steps))
-	if steps < 3 {
-		t.Errorf("the driver was killed at %d steps of an unpublish, want at least 3", steps)
-	}
+		b.wantNone(pod, fmt.Sprintf("killed before change %d of an unpublish", n))
+		return died
+	})
 }
 
 // TestKilledWhileVolumesShare (faults 13 and 15) kills the driver at each step of a publish of a volume
@@ -194,37 +179,30 @@ func TestKilledAtEachStepOfAnUnpublish(t *testing.T) {
 // afterwards, and nothing is left of the other.
 func TestKilledWhileVolumesShare(t *testing.T) {
 	t.Parallel()
-	b := newCrashBench(t)
-	live := b.Pod("live", map[string]string{"configMap": "web"})
-	b.Publish(live)
-	for name, call := range map[string]func(ctx context.Context, pod *corev1.Pod) error{
-		"publish":   func(ctx context.Context, pod *corev1.Pod) error { return b.TryPublish(ctx, pod) },
-		"unpublish": func(ctx context.Context, pod *corev1.Pod) error { return b.Node.UnpublishAll(ctx, pod) },
+	for name, call := range map[string]func(ctx context.Context, b *crashBench, pod *corev1.Pod) error{
+		"publish":   func(ctx context.Context, b *crashBench, pod *corev1.Pod) error { return b.TryPublish(ctx, pod) },
+		"unpublish": func(ctx context.Context, b *crashBench, pod *corev1.Pod) error { return b.Node.UnpublishAll(ctx, pod) },
 	} {
-		steps := 0
-		for n := 1; ; n++ {
-			pod := b.Pod("web", map[string]string{"configMap": "web"})
-			if name == "unpublish" {
-				b.Publish(pod)
-			}
-			died := b.dies(n, func(ctx context.Context) error { return call(ctx, pod) })
-			when := fmt.Sprintf("killed before change %d of a shared %s", n, name)
-			wantWhole(t, b.Path(live, "."), b.version, b.version, when)
-			if died {
-				steps = n
-				b.restart()
-			}
-			b.edit()
-			b.Unpublish(pod)
-			b.wantClean(when, live)
-			if !died {
-				break
-			}
-		}
-		t.Attr("kills/shared-"+name, fmt.Sprint(steps))
-		if steps < 3 {
-			t.Errorf("the driver was killed at %d steps of a shared %s, want at least 3", steps, name)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			live := crashCase{policy: "Atomic", volumes: 1}
+			steps{name: "shared-" + name, lanes: 1, least: 3, crashCase: live}.each(t, func(b *crashBench, n int) bool {
+				pod := b.Pod("web", map[string]string{"configMap": "web", "updatePolicy": "Atomic"})
+				if name == "unpublish" {
+					b.Publish(pod)
+				}
+				died := b.dies(n, func(ctx context.Context) error { return call(ctx, b, pod) })
+				when := fmt.Sprintf("killed before change %d of a shared %s", n, name)
+				wantWhole(b.T, b.Path(b.pods[0], "."), b.version, b.version, when)
+				if died {
+					b.restart()
+				}
+				b.edit()
+				b.Unpublish(pod)
+				b.wantClean(when, b.pods...)
+				return died
+			})
+		})
 	}
 }
 
@@ -249,38 +227,31 @@ func (b *crashBench) dies(n int, call func(context.Context) error) bool {
 // then again and again while it starts and puts right what the first one left. These are faults 1 and 19.
 func TestKilledAtEachStepOfARecovery(t *testing.T) {
 	t.Parallel()
-	eachStep(t, lanes("Atomic"), 10, "recovery", func(t *testing.T) func(n int) bool {
-		t.Helper()
-		b := newCrashBench(t)
-		pods := b.replicas(2, "Atomic")
-		return func(n int) bool {
-			if !b.updateDies(9, pods...) {
-				t.Fatal("an update has fewer than 9 changes")
-			}
-			b.Kill()
-			tripped := b.wire.Arm(n)
-			if !b.recoveryDies(tripped, pods...) {
-				b.wire.Disarm()
-				b.wantClean("in the end", pods...)
-				return false
-			}
-			when := fmt.Sprintf("killed before change %d of a recovery", n)
-			for _, pod := range pods {
-				wantWhole(t, b.Path(pod, "."), b.version-1, b.version, when)
-			}
-			b.restart()
-			b.wantClean(when, pods...)
-			return true
+	steps{name: "recovery", lanes: 4, least: 10, crashCase: crashCases["Atomic"]}.each(t, func(b *crashBench, n int) bool {
+		if !b.updateDies(9) {
+			b.T.Fatal("an update has fewer than 9 changes")
 		}
+		b.Kill()
+		tripped := b.wire.Arm(n)
+		if !b.recoveryDies(tripped) {
+			b.wire.Disarm()
+			b.wantClean("in the end", b.pods...)
+			return false
+		}
+		when := fmt.Sprintf("killed before change %d of a recovery", n)
+		b.wantPromised("Atomic", when)
+		b.restart()
+		b.wantClean(when, b.pods...)
+		return true
 	})
 }
 
-func (b *crashBench) recoveryDies(tripped <-chan struct{}, pods ...*corev1.Pod) bool {
+func (b *crashBench) recoveryDies(tripped <-chan struct{}) bool {
 	b.T.Helper()
 	if err := b.Node.StartDriver(b.T.Context()); err != nil {
 		select {
 		case <-tripped: // Nothing else may keep it from starting.
-		case <-time.After(soon):
+		case <-time.After(fixture.Soon):
 			b.T.Fatal(err)
 		}
 		return true
@@ -291,38 +262,8 @@ func (b *crashBench) recoveryDies(tripped <-chan struct{}, pods ...*corev1.Pod) 
 			return true
 		case <-time.After(10 * time.Millisecond):
 		}
-		if b.areCurrent(pods...) == nil && b.hasSynced() {
+		if b.areCurrent(b.pods...) == nil && b.hasSynced() {
 			return false
 		}
-	}
-}
-
-// TestKilledAtRandom kills a driver that is updating as fast as the API server takes edits. This is fault 19.
-func TestKilledAtRandom(t *testing.T) {
-	t.Parallel()
-	rounds := soak.Rounds(20, 167) // Of each case.
-	for name, tt := range crashCases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newCrashBench(t, tt.args...)
-			pods := b.replicas(2, tt.policy)
-			for i := range rounds {
-				before := b.version
-				edited := time.Now()
-				for time.Since(edited) < time.Duration(i*7%40)*time.Millisecond {
-					b.edit()
-				}
-				b.Kill()
-				when := fmt.Sprintf("round %d", i)
-				for _, pod := range pods {
-					if tt.policy != "Replace" { // A file of it may be of any version in between.
-						promises[tt.policy](t, b.Path(pod, "."), before, b.version, when)
-					}
-				}
-				b.restart()
-				b.wantClean(when, pods...)
-			}
-			t.Attr("kills/random/"+name, fmt.Sprint(rounds))
-		})
 	}
 }

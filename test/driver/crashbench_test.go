@@ -1,7 +1,10 @@
 package driver
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,21 +13,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
-	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/killpoint"
 )
 
 // crashBench is a bench whose driver dies between any two changes that it makes to the node.
 type crashBench struct {
 	*rig
-	wire *killpoint.Killer
-	// version is the one that the ConfigMap holds.
-	version int
+	wire    *killpoint.Killer
+	pods    []*corev1.Pod // With equal volumes, which are live all the time.
+	version int           // That the ConfigMap holds.
 }
 
 func newCrashBench(t *testing.T, args ...string) *crashBench {
 	t.Helper()
-	b := &crashBench{rig: newBareRig(t)}
+	b := &crashBench{rig: &rig{fixture.NewBare(t)}}
 	b.Node, b.wire = environment.NodeOnWire(t, append([]string{"--http-endpoint=" + b.HTTP, "-v=2"}, args...)...)
 	b.CreateConfigMap("web", contentOf(0))
 	return b
@@ -69,7 +72,7 @@ func (b *crashBench) restart() {
 // one mount and one record, and in the volume no name that a volume published now would not have.
 func (b *crashBench) wantClean(when string, pods ...*corev1.Pod) {
 	b.T.Helper()
-	environment.Eventually(b.T, soon, func() error {
+	environment.Eventually(b.T, fixture.Soon, func() error {
 		if err := b.areCurrent(pods...); err != nil {
 			return fmt.Errorf("%s: %w", when, err)
 		}
@@ -109,7 +112,7 @@ func (b *crashBench) counts(volumes int) error {
 func (b *crashBench) wantNone(pod *corev1.Pod, when string) {
 	b.T.Helper()
 	b.WantNothing(pod, when)
-	environment.Eventually(b.T, soon, func() error { // The driver tries now and then whether it can write a record.
+	environment.Eventually(b.T, fixture.Soon, func() error { // The driver tries now and then whether it can write a record.
 		if err := b.counts(0); err != nil {
 			return fmt.Errorf("%s: %w", when, err)
 		}
@@ -133,5 +136,144 @@ func (b *crashBench) syncs(result string) string {
 	if err != nil {
 		return ""
 	}
-	return kit.SeriesOf(metrics, `liveconfig_syncs_total{result="`+result+`"}`)
+	return fixture.SeriesOf(metrics, `liveconfig_syncs_total{result="`+result+`"}`)
+}
+
+// holdsOnly returns an error unless the volume holds the content and no other name. What starts with two dots must be
+// one generation and the link to it, if there is such a link.
+func holdsOnly(volume string, content map[string]string) error {
+	entries, err := os.ReadDir(volume)
+	if err != nil {
+		return err
+	}
+	var names, reserved []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "..") {
+			reserved = append(reserved, e.Name())
+		} else {
+			names = append(names, e.Name())
+		}
+	}
+	if err := holds(volume, names, content); err != nil {
+		return err
+	}
+	if len(reserved) == 0 {
+		return nil
+	}
+	live, err := os.Readlink(filepath.Join(volume, "..data"))
+	if err != nil {
+		return err
+	}
+	files, err := os.ReadDir(filepath.Join(volume, live))
+	if err != nil || len(files) != len(names) {
+		return fmt.Errorf("..data leads to %d names, %w, want %d", len(files), err, len(names))
+	}
+	if slices.Sort(reserved); !slices.Equal(reserved, slices.Sorted(slices.Values([]string{live, "..data"}))) {
+		return fmt.Errorf("%s holds %q, want ..data and %s", volume, reserved, live)
+	}
+	return nil
+}
+
+// holds returns an error unless the names in dir are those of the content, with its bytes.
+func holds(dir string, names []string, content map[string]string) error {
+	if len(names) != len(content) {
+		return fmt.Errorf("%s holds %q, want %d names", dir, names, len(content))
+	}
+	for _, name := range names {
+		got, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		text := environment.Unmarked(string(got))
+		if want, ok := content[name]; !ok || text != want {
+			return fmt.Errorf("%s holds %d bytes (%.30q), want %d (%.30q)", name, len(text), text, len(want), want)
+		}
+	}
+	return nil
+}
+
+// wantWhole wants the live generation of an Atomic volume to be a version from first to last, complete, and every name
+// that is listed to lead somewhere.
+func wantWhole(t testing.TB, volume string, first, last int, when string) {
+	t.Helper()
+	live, err := os.Readlink(filepath.Join(volume, "..data"))
+	if err != nil {
+		t.Errorf("%s: %v", when, err)
+		return
+	}
+	generation := filepath.Join(volume, live)
+	entries, err := os.ReadDir(generation)
+	if err != nil {
+		t.Errorf("%s: %v", when, err)
+		return
+	}
+	err = errors.New("no version")
+	for version := last; version >= first && err != nil; version-- {
+		err = holds(generation, namesOf(entries), contentOf(version))
+	}
+	if err != nil {
+		t.Errorf("%s: the live files are not of any version from %d to %d: %v", when, first, last, err)
+	}
+	wantNoDeadName(t, volume, when)
+}
+
+func wantNoDeadName(t testing.TB, volume, when string) {
+	t.Helper()
+	entries, err := os.ReadDir(volume)
+	if err != nil {
+		t.Errorf("%s: %v", when, err)
+	}
+	for _, name := range namesOf(entries) {
+		isOurs := strings.HasPrefix(name, "..") && name != "..data"
+		if _, err := os.Stat(filepath.Join(volume, name)); err != nil && !isOurs {
+			t.Errorf("%s: a name that is listed cannot be opened: %v", when, err)
+		}
+	}
+}
+
+func namesOf(entries []fs.DirEntry) []string {
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// wantEachFileWhole wants each file of a volume without links to be one version's, old or new.
+func wantEachFileWhole(t testing.TB, volume string, first, last int, when string) {
+	t.Helper()
+	eachFile(t, volume, when, func(name, text string) {
+		if text != contentOf(first)[name] && text != contentOf(last)[name] {
+			t.Errorf("%s: %s (%.30q) is neither of version %d nor of %d", when, name, text, first, last)
+		}
+	})
+}
+
+// wantNoFileEmpty is what InPlace promises of a file that is being rewritten.
+func wantNoFileEmpty(t testing.TB, volume string, _, _ int, when string) {
+	t.Helper()
+	eachFile(t, volume, when, func(name, text string) {
+		if text == "" {
+			t.Errorf("%s: %s is empty", when, name)
+		}
+	})
+}
+
+// eachFile reads what a volume without links has.
+func eachFile(t testing.TB, volume, when string, do func(name, text string)) {
+	t.Helper()
+	entries, err := os.ReadDir(volume)
+	if err != nil {
+		t.Errorf("%s: %v", when, err)
+	}
+	for _, name := range namesOf(entries) {
+		if strings.HasPrefix(name, "..") {
+			continue
+		}
+		got, err := os.ReadFile(filepath.Join(volume, name))
+		if err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+		do(name, environment.Unmarked(string(got)))
+	}
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
-	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // What the driver as it ships costs the node and the API server. The tests below count it, which comes out the same on a
@@ -21,20 +21,17 @@ import (
 const (
 	// requestsPerObject are a list and a watch. More would be made by every node for every object after each restart.
 	requestsPerObject = 2
-	// goroutinesPerObject are one that reads the watch, and one of HTTP/2 for the stream.
-	goroutinesPerObject = 2
-	// someGoroutines are those of connections that come and go.
-	someGoroutines = 6
 )
 
 // TestGuardRequests counts what the API server is asked for: nothing but a list and a watch for an object that nobody reads
-// yet, and an Event for an update.
+// yet, and an Event for an update. Nothing polls, also not for an object that does not exist.
 func TestGuardRequests(t *testing.T) {
 	t.Parallel()
-	b := newRig(t)
+	b := &rig{fixture.New(t)}
 	b.CreateConfigMap("web", map[string]string{"n": "0"})
 	b.SetSecret("cert", map[string]string{"n": "0"})
-	configMap, secret := map[string]string{"configMap": "web"}, map[string]string{"secret": "cert"}
+	configMap := map[string]string{"sources": "[{configMap: {name: web}}, {configMap: {name: none, optional: true}}]"}
+	secret := map[string]string{"secret": "cert"}
 	first, second := b.Pod("first", configMap), b.Pod("second", configMap)
 	others := []*corev1.Pod{b.Pod("third", secret), b.Pod("fourth", secret)}
 	const updates = 5
@@ -49,8 +46,8 @@ func TestGuardRequests(t *testing.T) {
 		do   func()
 		want int
 	}{
-		{"to publish an object that nobody reads", func() { b.Publish(first) }, requestsPerObject},
-		{"to publish an object that is watched", func() { b.Publish(second) }, 0},
+		{"to publish two objects that nobody reads", func() { b.Publish(first) }, 2 * requestsPerObject},
+		{"to publish objects that are watched", func() { b.Publish(second) }, 0},
 		{"to publish a Secret by the pod's token", func() { b.Publish(others[0]) }, requestsPerObject},
 		{"to publish it for another pod", func() { b.Publish(others[1]) }, 0},
 		{"for a repeat", func() { b.Publish(first) }, 0},
@@ -61,26 +58,32 @@ func TestGuardRequests(t *testing.T) {
 		}, 0},
 		{"to unpublish one of two", func() { b.Unpublish(second) }, 0},
 		{"to unpublish the last", func() { b.Unpublish(first) }, 0},
-		{"to publish it again", func() { b.Publish(first) }, requestsPerObject},
+		{"to publish them again", func() { b.Publish(first) }, 2 * requestsPerObject},
+		{"to unpublish those of the Secret", func() { b.Unpublish(others[0]); b.Unpublish(others[1]) }, 0},
 		{"for an update then", func() { update("last", first) }, 0}, // By now, what comes late to the others has come.
 	}
 	total := 0
 	for _, step := range steps {
 		step.do()
 		total += step.want
-		environment.Eventually(t, soon, func() error { // A watch is opened while the answer is on its way.
+		environment.Eventually(t, fixture.Soon, func() error { // A watch is opened while the answer is on its way.
 			if got, _ := b.requests(); len(got) != total {
 				return fmt.Errorf("%s: %d requests so far, want %d:\n%s", step.what, len(got), total, strings.Join(got, "\n"))
 			}
 			return nil
 		})
 	}
-	environment.Eventually(t, soon, func() error { // News goes out slowly, and what is news no more does not.
+	environment.Eventually(t, fixture.Soon, func() error { // News goes out slowly, and what is news no more does not.
 		if _, events := b.requests(); events == 0 || events > 2*updates+1 {
 			return fmt.Errorf("%d Events were written for %d updates of two volumes, want one for each and volume at most", events, updates)
 		}
 		return nil
 	})
+
+	<-time.After(10 * time.Second)
+	if got, _ := b.requests(); len(got) != total {
+		t.Errorf("requests in quiet times, want nothing but open watches:\n%s", strings.Join(got[total:], "\n"))
+	}
 }
 
 // requests returns what drivers have asked the API server for about the bench's namespace, and how many Events they have
@@ -101,53 +104,6 @@ func (b *rig) requests() (all []string, events int) {
 	return all, events
 }
 
-// TestGuardGoroutines: volumes take no goroutines, and objects always the same number.
-func TestGuardGoroutines(t *testing.T) {
-	t.Parallel()
-	const few, many = 10, 110
-	tests := map[string]struct {
-		object func(i int) string
-		each   int
-	}{
-		"volumes of one object":     {func(int) string { return "web-0" }, 0},
-		"volumes with objects each": {func(i int) string { return fmt.Sprintf("web-%d", i) }, goroutinesPerObject},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBareRig(t)
-			b.Use(environment.NodeAsShipped(t, "--http-endpoint="+b.HTTP, "-v=2"))
-			pods := []*corev1.Pod{b.Pod("few", nil), b.Pod("more", nil)}
-			for _, pod := range pods {
-				pod.Spec.Volumes = nil
-			}
-			made := map[string]bool{}
-			for i := range many {
-				object := tt.object(i)
-				if !made[object] {
-					b.CreateConfigMap(object, map[string]string{"n": "0"})
-				}
-				made[object] = true
-				pod := pods[0]
-				if i >= few {
-					pod = pods[1]
-				}
-				kit.AddVolume(pod, fmt.Sprintf("v%d", i), map[string]string{"configMap": object})
-			}
-			b.Publish(pods[0])
-			before := b.Number("go_goroutines")
-			b.Publish(pods[1])
-			b.WantNumber("liveconfig_volumes", many)
-			b.WantNumber("liveconfig_watches", float64(len(made)))
-			grown := int(b.Number("go_goroutines") - before)
-			t.Attr("guard/goroutines-of-100-more", strconv.Itoa(grown))
-			if least := (many - few) * tt.each; grown > least+someGoroutines || grown < least-someGoroutines {
-				t.Errorf("%d more take %d goroutines, want %d, give or take %d", many-few, grown, least, someGoroutines)
-			}
-		})
-	}
-}
-
 // traceVariable, when set, makes TestGuardSystemCalls the program that counts the system calls of a process.
 const traceVariable = "LIVECONFIG_TRACE"
 
@@ -163,7 +119,7 @@ func TestGuardSystemCalls(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	b := newBareRig(t)
+	b := &rig{fixture.NewBare(t)}
 	b.Use(environment.NodeAsShipped(t, "--http-endpoint="+b.HTTP, "-v=2"))
 	var holders []*corev1.Pod
 	for _, keys := range []int{1, 10} {
@@ -186,7 +142,7 @@ func TestGuardSystemCalls(t *testing.T) {
 			version++
 			b.UpdateConfigMap(pod.Name, valuesOf(keys, version))
 			b.WantFile(pod, "key-0", fmt.Sprint(version))
-			environment.Eventually(t, soon, func() error { return oneGeneration(b.Path(pod, ".")) })
+			environment.Eventually(t, fixture.Soon, func() error { return oneGeneration(b.Path(pod, ".")) })
 		}
 	}
 	steps := []struct {
@@ -237,4 +193,58 @@ func oneGeneration(volume string) error {
 		err = fmt.Errorf("%d generations, want one", len(found))
 	}
 	return err
+}
+
+// BenchmarkPublish publishes a one-file volume over gRPC whose object is watched already, and takes it away again outside
+// the clock.
+func BenchmarkPublish(b *testing.B) {
+	bench := &rig{fixture.New(b)}
+	bench.CreateConfigMap("web", map[string]string{"color": "red"})
+	bench.Publish(bench.Pod("holder", map[string]string{"configMap": "web"})) // Holds the watch.
+	pod := bench.Pod("web", map[string]string{"configMap": "web"})
+	for b.Loop() {
+		must(b, bench.Node.PublishAll(b.Context(), pod))
+		b.StopTimer()
+		bench.Unpublish(pod)
+		b.StartTimer()
+	}
+}
+
+// BenchmarkPublishOfWhatNobodyReads is BenchmarkPublish with an object that has to be read first, in a cluster in which
+// other things change all the time.
+func BenchmarkPublishOfWhatNobodyReads(b *testing.B) {
+	bench := &rig{fixture.New(b)}
+	bench.CreateConfigMap("web", map[string]string{"color": "red"})
+	bench.CreateConfigMap("other", nil)
+	pod := bench.Pod("web", map[string]string{"configMap": "web"})
+	for n := 0; b.Loop(); n++ {
+		must(b, bench.Node.PublishAll(b.Context(), pod))
+		b.StopTimer()
+		bench.Unpublish(pod)
+		bench.UpdateConfigMap("other", map[string]string{"n": fmt.Sprint(n)})
+		b.StartTimer()
+	}
+}
+
+// BenchmarkUpdate goes from the request that edits a ConfigMap to the new bytes in the volume. Of that, event-to-swap is
+// what the driver adds, as its own histogram counts: from the watch event until the files are new.
+func BenchmarkUpdate(b *testing.B) {
+	bench := &rig{fixture.New(b)}
+	bench.CreateConfigMap("web", map[string]string{"n": "0"})
+	pod := bench.Pod("web", map[string]string{"configMap": "web"})
+	bench.Publish(pod)
+	n := 0
+	for b.Loop() {
+		n++
+		want := fmt.Sprint(n)
+		bench.UpdateConfigMap("web", map[string]string{"n": want})
+		for {
+			if got, err := os.ReadFile(bench.Path(pod, "n")); err == nil && environment.Unmarked(string(got)) == want {
+				break
+			}
+		}
+	}
+	const histogram = "liveconfig_update_duration_seconds"
+	sum, count := bench.Number(histogram+"_sum"), bench.Number(histogram+"_count")
+	b.ReportMetric(sum/count*1e6, "event-to-swap-µs")
 }

@@ -3,18 +3,24 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/liveconfig-csi/liveconfig/docs"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
@@ -80,8 +86,8 @@ func installCSIDriver(b *fixture.Fixture, name string) *storagev1.CSIDriver {
 	return made
 }
 
-// TestADriverThatNobodyVouchesForIsNotReady: its CSIDriver object is deleted, made again, changed and put right, which is
-// how the registration and the version skew of fault 22 show. What is live is served on all the while.
+// TestADriverThatNobodyVouchesForIsNotReady: its CSIDriver object is deleted and made again, which is how the
+// registration and the version skew of fault 22 show. What is live is served on all the while.
 func TestADriverThatNobodyVouchesForIsNotReady(t *testing.T) {
 	t.Parallel()
 	b := fixture.NewBare(t)
@@ -106,24 +112,7 @@ func TestADriverThatNobodyVouchesForIsNotReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantReady(b, "")
-	vouch := func(text string) {
-		t.Helper()
-		patch := []byte(`{"spec": {"podInfoOnMount": ` + text + `}}`)
-		if _, err := objects.Patch(t.Context(), installed.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	vouch("false")
-	wantReady(b, "does not have podInfoOnMount: true")
-	late := b.Pod("late", map[string]string{"configMap": "web"})
-	b.WantRefusal(late, codes.FailedPrecondition,
-		"podInfoOnMount: true; run: kubectl patch csidriver "+installed.Name)
-	b.WantNothing(late, "a publish that nobody vouches for")
-	b.UpdateConfigMap("web", map[string]string{"n": "blue"})
-	b.WantFile(pod, "n", "blue")
-	vouch("true")
-	wantReady(b, "")
-	b.Publish(late)
+	b.Publish(b.Pod("late", map[string]string{"configMap": "web"}))
 }
 
 // TestADriverThatCannotRecordIsNotReady: the state directory can be read and not written (fault 20). What is live is served
@@ -170,4 +159,143 @@ func freeze(t *testing.T, dir string) (thaw func()) {
 	})
 	must(t, unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	return thaw
+}
+
+// statusOf reads what the driver reports its volumes, and looks for values and tokens in it.
+func statusOf(b *fixture.Fixture, query string) statusz.Report {
+	b.T.Helper()
+	text := b.Get("/statusz" + query)
+	if err := environment.Leak([]byte(text)); err != nil {
+		b.T.Errorf("/statusz: %v", err)
+	}
+	report, err := statusz.Read(strings.NewReader(text))
+	must(b.T, err)
+	return report
+}
+
+// TestStatusAnswersReadersOnly, and refuses malformed requests.
+func TestStatusAnswersReadersOnly(t *testing.T) {
+	t.Parallel()
+	b := fixture.New(t)
+	tests := map[string]struct {
+		method, path string
+		code         int
+	}{
+		"all":                    {http.MethodGet, "/statusz", http.StatusOK},
+		"a look at the headers":  {http.MethodHead, "/statusz", http.StatusOK},
+		"a pod that is not here": {http.MethodGet, "/statusz?pod=default/none", http.StatusOK},
+		"a write":                {http.MethodPost, "/statusz", http.StatusMethodNotAllowed},
+		"a pod without a name":   {http.MethodGet, "/statusz?pod=default", http.StatusBadRequest},
+		"a path":                 {http.MethodGet, "/statusz?pod=a/b/c", http.StatusBadRequest},
+		"below":                  {http.MethodGet, "/statusz/x", http.StatusNotFound},
+	}
+	for name, tc := range tests {
+		r, err := http.NewRequestWithContext(t.Context(), tc.method, "http://"+b.HTTP+tc.path, http.NoBody)
+		must(t, err)
+		response, err := http.DefaultClient.Do(r)
+		must(t, err)
+		_ = response.Body.Close()
+		if response.StatusCode != tc.code {
+			t.Errorf("%s: %s %s = %s, want %d", name, tc.method, tc.path, response.Status, tc.code)
+		}
+		if kind := response.Header.Get("Content-Type"); tc.code == http.StatusOK && kind != "application/json" {
+			t.Errorf("%s: the answer is %s, want application/json", name, kind)
+		}
+	}
+}
+
+// TestMetricsOfARealDriverAreTheKnownOnes: the list that alerts and dashboards are held to is what is served. Alerts on what
+// the driver cannot know of faults 24 and 30 hang on it.
+func TestMetricsOfARealDriverAreTheKnownOnes(t *testing.T) {
+	t.Parallel()
+	b := fixture.New(t)
+	b.CreateConfigMap("web", map[string]string{"color": "red"})
+	b.Publish(b.Pod("web", map[string]string{"configMap": "web"}))
+	const calls = `csi_plugin_operations_seconds_count{driver_name="csi.liveconfig.internal",grpc_status_code="OK",` +
+		`method_name="/csi.v1.Node/NodePublishVolume"}`
+	b.WantNumber(calls, 1)
+	known := ofLiveconfig(docs.Rows(t, "metrics.md", "the driver's metrics"))
+	known = slices.DeleteFunc(known, func(row string) bool { return strings.Contains(row, "manifest_problems") }) // It has none.
+	served := ofLiveconfig(docs.Metrics(b.Get("/metrics")))
+	if diff := cmp.Diff(known, served); diff != "" {
+		t.Errorf("metrics (-known +served):\n%s", diff)
+	}
+}
+
+// ofLiveconfig returns the name, type and help of each metric that is the project's own.
+func ofLiveconfig(rows [][]string) []string {
+	var all []string
+	for _, row := range rows {
+		if strings.HasPrefix(row[0], "`liveconfig_") {
+			all = append(all, strings.Join(row[:3], " "))
+		}
+	}
+	return all
+}
+
+// TestARestartTellsNothingTwice: a driver that is restarted while something is wrong (fault 19) finds its Event of the run
+// before and makes it new again, with no more rights than to create and patch.
+func TestARestartTellsNothingTwice(t *testing.T) {
+	t.Parallel()
+	b := fixture.New(t)
+	pod := publish(b, "web", "red")
+	b.DeleteConfigMap("web")
+	b.WantEvent(pod, "SourceMissing", "not found")
+	last := only(b, pod, "SourceMissing").LastTimestamp
+	for range 2 {
+		<-time.After(1100 * time.Millisecond) // Events have whole seconds.
+		b.Kill()
+		b.Start()
+		environment.Eventually(t, fixture.Soon, func() error {
+			if e := only(b, pod, "SourceMissing"); !e.LastTimestamp.After(last.Time) {
+				return errors.New("the next run has not reported it yet")
+			}
+			return nil
+		})
+		last = only(b, pod, "SourceMissing").LastTimestamp
+	}
+	b.CreateConfigMap("web", map[string]string{"n": "green"})
+	b.WantEvent(pod, "Projected", "the files are current again")
+}
+
+// only returns the one Event with the reason on the pod.
+func only(b *fixture.Fixture, pod *corev1.Pod, reason string) corev1.Event {
+	b.T.Helper()
+	events := eventsOf(b, pod, reason)
+	if len(events) != 1 {
+		b.T.Fatalf("%d Events say %s, want one: %v", len(events), reason, events)
+	}
+	return events[0]
+}
+
+// eventsOf returns the Events with the reason on the pod.
+func eventsOf(b *fixture.Fixture, pod *corev1.Pod, reason string) []corev1.Event {
+	b.T.Helper()
+	events, err := b.Cluster.Client().CoreV1().Events(b.Namespace).List(b.T.Context(),
+		metav1.ListOptions{FieldSelector: fmt.Sprintf("involvedObject.uid=%s,reason=%s", pod.UID, reason)})
+	must(b.T, err)
+	return events.Items
+}
+
+// TestADriverWithoutItsAddressTouchesNothing: where somebody else listens, it ends before it takes over a volume, with an edit
+// to be made in it.
+func TestADriverWithoutItsAddressTouchesNothing(t *testing.T) {
+	t.Parallel()
+	b := &rig{fixture.New(t)}
+	pod := publish(b.Fixture, "web", "red")
+	b.Kill()
+	before := b.listing()
+	other, err := new(net.ListenConfig).Listen(t.Context(), "tcp", b.HTTP)
+	must(t, err)
+	defer other.Close()
+	b.UpdateConfigMap("web", map[string]string{"n": "blue"})
+	if err := b.Node.StartDriver(t.Context()); err == nil || !strings.Contains(err.Error(), "listen on "+b.HTTP+" for HTTP: ") {
+		t.Errorf("StartDriver = %v, want it to say that the address is taken", err)
+	}
+	b.wantUnchanged(before, "after a start without the address")
+	b.WantFile(pod, "n", "red")
+
+	must(t, other.Close())
+	b.Start()
+	b.WantFile(pod, "n", "blue")
 }

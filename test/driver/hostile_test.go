@@ -8,17 +8,22 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // hostileBench is a bench whose driver is called with what no kubelet sends. Beside the kubelet's directory is another
@@ -30,13 +35,7 @@ type hostileBench struct {
 
 func newHostileBench(t testing.TB, args ...string) *hostileBench {
 	t.Helper()
-	return hostile(newRig(t, append([]string{"--publish-timeout=200ms"}, args...)...))
-}
-
-func hostile(inner *rig) *hostileBench {
-	t := inner.T
-	t.Helper()
-	b := &hostileBench{rig: inner}
+	b := &hostileBench{rig: &rig{fixture.New(t, append([]string{"--publish-timeout=200ms"}, args...)...)}}
 	b.outside = filepath.Join(filepath.Dir(b.Node.KubeletDir()), "outside")
 	for _, dir := range []string{"mount", "config/mount"} {
 		must(t, os.MkdirAll(filepath.Join(b.outside, dir), 0o755))
@@ -85,13 +84,9 @@ func (b *rig) sendStats(volumeID, path string) error {
 // where links lead, and the mounts.
 func (b *rig) listing() map[string]string {
 	b.T.Helper()
-	return b.listingOf(filepath.Dir(b.Node.StateDir()))
-}
-
-func (b *rig) listingOf(dir string) map[string]string {
-	b.T.Helper()
+	dir := filepath.Dir(b.Node.StateDir())
 	var found map[string]string
-	environment.Eventually(b.T, soon, func() (err error) { // The driver tries now and then whether it can write a record, and removes that.
+	environment.Eventually(b.T, fixture.Soon, func() (err error) { // The driver tries now and then whether it can write a record, and removes that.
 		found, err = b.tryListing(dir)
 		return err
 	})
@@ -194,4 +189,169 @@ func unmountBelow(t testing.TB, dir string) {
 			t.Error(err)
 		}
 	}
+}
+
+// oddTexts are what should never be more than a text.
+func oddTexts() map[string]string {
+	return map[string]string{
+		"a path up":        "../../../etc/passwd",
+		"a path":           "/etc/passwd",
+		"the root":         "/",
+		"a dot":            ".",
+		"two dots":         "..",
+		"a NUL":            "a\x00b",
+		"a forged line":    "a\ntime=2026-01-01T00:00:00Z level=INFO msg=forged",
+		"a forged pair":    `a" level=INFO msg=forged x="`,
+		"a terminal's":     "a\x1b[2J\x1b[1;1H\r\x07\x7f",
+		"line separators":  "a\u2028b\u2029c\u0085d",
+		"right to left":    "a\u202egnp.exe",
+		"other letters":    "日本/é\U0001f600",
+		"a format":         "%s%n%!d(BADINDEX)%[2]*.[1]*f",
+		"JSON":             `","targetPath":"/etc","x":"`,
+		"a record's name":  "tmp-1",
+		"a blank":          " ",
+		"an empty element": "//",
+	}
+}
+
+// TestWhatARequestSaysIsNeverMoreThanText sends odd and large texts as everything that a request says. None of them makes the
+// driver look into another namespace, or leaves anything on the node, and the driver serves on.
+func TestWhatARequestSaysIsNeverMoreThanText(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	b := newHostileBench(t, "--publish-timeout=10ms")
+	refusals := []codes.Code{
+		codes.InvalidArgument, codes.FailedPrecondition, codes.PermissionDenied,
+		codes.Unavailable, // No such namespace can be asked about, and no token is sent.
+		codes.Internal,    // No such directory is there.
+	}
+	pod := b.web("web")
+	texts := oddTexts()
+	texts["a mebibyte"] = strings.Repeat("a\x01", 1<<19)
+	for name, text := range texts {
+		for where, change := range placesForText() {
+			if name == "a mebibyte" && where == "account" {
+				continue // A kubelet sends no more than 253 bytes.
+			}
+			req := b.request(pod)
+			change(req, text)
+			before := b.listing()
+			err := b.send(req)
+			if err == nil {
+				must(t, b.sendUnpublish(req.GetVolumeId(), req.GetTargetPath()))
+			}
+			switch {
+			case err != nil:
+				wantCode(t, err, name+" as "+where, refusals...)
+			case where != "ID":
+				t.Errorf("%s as %s: publish succeeded", name, where)
+			}
+			b.wantUnchanged(before, name+" as "+where)
+		}
+	}
+	b.wantOneLineEach()
+	b.wantRequestsWithin(began)
+
+	const limit = 4 << 20 // Of gRPC, which the driver leaves as it is.
+	req := b.request(pod)
+	req.VolumeContext["other"] = strings.Repeat("x", limit-2000)
+	req.VolumeContext["other"] += strings.Repeat("x", limit-proto.Size(req))
+	wantCode(t, b.send(req), "as much as the server takes", codes.InvalidArgument)
+	req.VolumeContext["other"] += "x"
+	wantCode(t, b.send(req), "a byte more", codes.ResourceExhausted)
+	b.Publish(pod)
+	b.WantFile(pod, "color", "red")
+}
+
+// placesForText put a text into a request.
+func placesForText() map[string]func(r *csi.NodePublishVolumeRequest, text string) {
+	type request = csi.NodePublishVolumeRequest
+	places := map[string]func(r *request, text string){
+		"ID":              func(r *request, text string) { r.VolumeId = text },
+		"namespace below": func(r *request, text string) { r.VolumeContext["csi.storage.k8s.io/pod.namespace"] += "/" + text },
+		"attribute":       func(r *request, text string) { r.VolumeContext[text] = text },
+		"group":           func(r *request, text string) { r.GetVolumeCapability().GetMount().VolumeMountGroup = text },
+		"pod": func(r *request, text string) {
+			r.VolumeContext["csi.storage.k8s.io/pod.name"], r.VolumeContext["configMap"] = text, "none" // For an Event.
+		},
+		"account": func(r *request, text string) {
+			r.VolumeContext["csi.storage.k8s.io/serviceAccount.name"], r.VolumeContext["namespace"] = text, "kube-system"
+		},
+		"volume": func(r *request, text string) {
+			r.TargetPath = filepath.Dir(filepath.Dir(r.GetTargetPath())) + "/" + text + "/mount"
+		},
+	}
+	for _, key := range []string{
+		"csi.storage.k8s.io/pod.namespace", "csi.storage.k8s.io/pod.uid", "configMap", "secret", "namespace",
+	} {
+		places["value of "+key] = func(r *request, text string) { r.VolumeContext[key] = text }
+	}
+	for _, key := range []string{"items", "optional", "sources", "defaultMode", "uid", "gid", "updatePolicy", "onDelete"} {
+		places["value of "+key] = func(r *request, text string) { r.VolumeContext[key] = text + "]" } // A blank alone is none.
+	}
+	return places
+}
+
+// wantRequestsWithin wants that the driver has read objects of no namespace that there is, but for those of tests.
+func (b *rig) wantRequestsWithin(since time.Time) {
+	b.T.Helper()
+	requests, err := b.Cluster.Requests(since)
+	must(b.T, err)
+	namespaces, err := b.Cluster.Client().CoreV1().Namespaces().List(b.T.Context(), metav1.ListOptions{})
+	must(b.T, err)
+	seen := map[string]bool{}
+	for _, r := range requests {
+		if r.User == cluster.ServiceAccountUser(environment.DriverNamespace, environment.DriverAccount) && !strings.Contains(r.URI, "/events") {
+			seen[r.Namespace] = true
+		}
+	}
+	if !seen[b.Namespace] {
+		b.T.Error("the audit log shows no request of the driver at all")
+	}
+	for _, n := range namespaces.Items {
+		if seen[n.Name] && !strings.HasPrefix(n.Name, "test-") {
+			b.T.Errorf("the driver has read objects of namespace %s", n.Name)
+		}
+	}
+}
+
+// TestOthersVolumesCannotBeReached has calls for one pod's volume that name the path of another's, or one outside.
+func TestOthersVolumesCannotBeReached(t *testing.T) {
+	t.Parallel()
+	b := newHostileBench(t)
+	mine, theirs := b.web("mine"), b.web("theirs")
+	b.Publish(theirs)
+	id, own, other := fakekubelet.VolumeID(mine, "config"), b.Node.Target(mine, "config"), b.Node.Target(theirs, "config")
+	unknown := b.listing()
+	wantCode(t, b.sendUnpublish("nobody's", other), "unpublish of another's volume by an unknown ID", codes.OK, codes.InvalidArgument)
+	b.wantUnchanged(unknown, "unpublish of another's volume by an unknown ID")
+
+	b.Publish(mine)
+	before := b.listing()
+	req := b.request(mine)
+	req.TargetPath = other
+	wantCode(t, b.send(req), "publish on another's target", codes.AlreadyExists, codes.InvalidArgument)
+	b.wantUnchanged(before, "publish on another's target")
+	req.VolumeId = "nobody's"
+	wantCode(t, b.send(req), "publish by a new ID on another's target", codes.AlreadyExists, codes.InvalidArgument)
+	b.wantUnchanged(before, "publish by a new ID on another's target")
+
+	// Statistics say nothing about other paths, not even whether there is something.
+	there, missing := b.outside+"/canary", b.outside+"/nobody"
+	for _, path := range []string{other, "/", "/proc/self/environ", b.outside, "", own + "/color", own + "/", own + "/.", there, missing} {
+		wantCode(t, b.sendStats(id, path), fmt.Sprintf("statistics of %q", path), codes.NotFound, codes.InvalidArgument)
+	}
+	one, two := b.sendStats(id, there), b.sendStats(id, missing)
+	if a, z := strings.ReplaceAll(fmt.Sprint(one), there, "PATH"), strings.ReplaceAll(fmt.Sprint(two), missing, "PATH"); a != z {
+		t.Errorf("statistics distinguish a path that is there (%s) from one that is not (%s)", a, z)
+	}
+	_, err := b.Node.Node().NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: id, VolumePublishPath: there})
+	wantCode(t, err, "health on a path outside", codes.NotFound, codes.InvalidArgument)
+	b.wantUnchanged(before, "questions")
+
+	// The ID says which volume goes: the one that it stands for, and not what the path belongs to.
+	wantCode(t, b.sendUnpublish(id, other), "unpublish by the path of another's volume", codes.OK, codes.InvalidArgument)
+	b.WantFile(theirs, "color", "red")
+	b.UpdateConfigMap("web", map[string]string{"color": "green"})
+	b.WantFile(theirs, "color", "green")
 }

@@ -7,12 +7,21 @@
 package driver
 
 import (
+	"context"
 	"flag"
+	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
-	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
 
 // atATime is how many tests run in parallel, unless the command line sets another number. Most of them wait.
@@ -25,45 +34,25 @@ func TestMain(m *testing.M) {
 	os.Exit(environment.Main(m))
 }
 
-// soon is how long something may take that takes milliseconds when nothing else runs on the machine.
-const soon = kit.Soon
-
 // rig is a fixture with further helpers.
-type rig struct{ *kit.Fixture }
+type rig struct{ *fixture.Fixture }
 
-func newRig(t testing.TB, args ...string) *rig {
+// overOrigins runs a test with objects of an API server, and with manifests. What holds with one holds with the other. The tests
+// that call this, or bareOrigins, run on other kernels too, with manifests: see package vm.
+func overOrigins(t *testing.T, test func(t *testing.T, b *rig)) {
 	t.Helper()
-	return &rig{kit.New(t, args...)}
-}
-
-// newRigWithout returns a rig without an API server, for tests that do not need one.
-func newRigWithout(t testing.TB, args ...string) *rig {
-	t.Helper()
-	return &rig{kit.Without(t, args...)}
-}
-
-// overOrigins runs a test with objects of an API server, and with manifests.
-// What holds with one holds with the other.
-func overOrigins(t *testing.T, test func(t *testing.T, b *rig), args ...string) {
-	t.Helper()
-	origins := map[string]func(testing.TB, ...string) *rig{"API server": newRig, "manifests": newRigWithout}
-	for name, newRig := range origins {
+	origins := map[string]func(testing.TB, ...string) *fixture.Fixture{"API server": fixture.New, "manifests": fixture.Without}
+	for name, newFixture := range origins {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, newRig(t, args...))
+			test(t, &rig{newFixture(t)})
 		})
 	}
 }
 
-// bareOrigins are those of overOrigins for tests that start the driver in their own way.
-func bareOrigins() map[string]func(testing.TB) *kit.Fixture {
-	return map[string]func(testing.TB) *kit.Fixture{"API server": kit.NewBare, "manifests": kit.BareWithout}
-}
-
-// newBareRig returns a rig without a node.
-func newBareRig(t testing.TB) *rig {
-	t.Helper()
-	return &rig{kit.NewBare(t)}
+// bareOrigins are those for tests that start the driver in their own way.
+func bareOrigins() map[string]func(testing.TB) *fixture.Fixture {
+	return map[string]func(testing.TB) *fixture.Fixture{"API server": fixture.NewBare, "manifests": fixture.BareWithout}
 }
 
 // must ends the test at an error.
@@ -71,5 +60,67 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// change is [set] for goroutines.
+func change(ctx context.Context, b *fixture.Fixture, name, value string) error {
+	return b.PutConfigMap(ctx, name, map[string]string{"n": value})
+}
+
+// rssOf returns how many bytes of memory the driver's process has, those of its volumes not among them.
+func rssOf(b *fixture.Fixture) int {
+	b.T.Helper()
+	const kiB = 1 << 10
+	return kiB * (numberIn(b, "status", "VmRSS:") - numberIn(b, "status", "RssShmem:"))
+}
+
+// readBy returns how many bytes the driver has read, from wherever.
+func readBy(b *fixture.Fixture) int {
+	b.T.Helper()
+	return numberIn(b, "io", "rchar:")
+}
+
+// numberIn returns the number behind a name in a file of the driver's process.
+func numberIn(b *fixture.Fixture, file, name string) int {
+	b.T.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", b.Node.PID(), file))
+	must(b.T, err)
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == name {
+			n, err := strconv.Atoi(fields[1])
+			must(b.T, err)
+			return n
+		}
+	}
+	b.T.Fatalf("%s of the driver has no %s", file, name)
+	return 0
+}
+
+// createSecrets makes so many Secrets of a size: large-0, large-1 and so on.
+func createSecrets(b *fixture.Fixture, count, size int) {
+	b.T.Helper()
+	data := fixture.Marked(map[string]string{"x": strings.Repeat("x", size)})
+	secrets := b.Cluster.Client().CoreV1().Secrets(b.Namespace)
+	group, ctx := errgroup.WithContext(b.T.Context())
+	group.SetLimit(4)
+	for i := range count {
+		group.Go(func() error {
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("large-%d", i)}, StringData: data}
+			_, err := secrets.Create(ctx, secret, metav1.CreateOptions{})
+			return err
+		})
+	}
+	must(b.T, group.Wait())
+}
+
+// deleteSecrets empties the bench's namespace of Secrets, so that the API server need not hold them for other tests.
+func deleteSecrets(b *fixture.Fixture) {
+	b.T.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.T.Context()), time.Minute)
+	defer cancel()
+	err := b.Cluster.Client().CoreV1().Secrets(b.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	if err != nil {
+		b.T.Error(err)
 	}
 }

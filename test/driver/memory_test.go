@@ -36,14 +36,15 @@ const (
 // small is a bench whose driver has little memory.
 type small struct {
 	*fixture.Fixture
-	group *memcg.Group // Nil where none can be made.
+	group   *memcg.Group // Nil where none can be made.
+	objects int          // With a key each, which the pods have in turn.
 }
 
 // newSmall returns a bench with a driver in a small container. Where control groups cannot be made, the driver gets a flag that says how
 // little it has: all that is not seen then is that the kernel finds nothing to kill.
-func newSmall(t *testing.T, bare func(testing.TB) *fixture.Fixture) *small {
+func newSmall(t *testing.T, bare func(testing.TB) *fixture.Fixture, objects int) *small {
 	t.Helper()
-	b := newContained(t, bare)
+	b := newContained(t, bare, objects)
 	if b.group == nil {
 		b.launch("--volume-memory=" + roomInIt)
 	} else {
@@ -54,9 +55,9 @@ func newSmall(t *testing.T, bare func(testing.TB) *fixture.Fixture) *small {
 }
 
 // newContained returns a bench without a driver, and a small container for one, where an ordinary user may make it.
-func newContained(t *testing.T, bare func(testing.TB) *fixture.Fixture) *small {
+func newContained(t *testing.T, bare func(testing.TB) *fixture.Fixture, objects int) *small {
 	t.Helper()
-	b := &small{Fixture: bare(t)}
+	b := &small{Fixture: bare(t), objects: objects}
 	group, err := memcg.New("liveconfig-"+b.Namespace, smallContainer)
 	switch {
 	case errors.Is(err, memcg.ErrForbidden):
@@ -109,18 +110,21 @@ func text(i, generation, size int) string {
 	return strings.Repeat(word, size/len(word)+1)[:size]
 }
 
-// set makes or changes objects, each with one key.
-func (b *small) set(n, generation, size int) {
+// set makes or changes the objects.
+func (b *small) set(generation, size int) {
 	b.T.Helper()
 	var g errgroup.Group
 	g.SetLimit(4)
-	for i := range n {
+	for i := range b.objects {
 		g.Go(func() error {
-			return b.PutConfigMap(b.T.Context(), fmt.Sprintf("large-%d", i), map[string]string{"text": text(i, generation, size)})
+			return b.PutConfigMap(b.T.Context(), b.objectOf(i), map[string]string{"text": text(i, generation, size)})
 		})
 	}
 	must(b.T, g.Wait())
 }
+
+// objectOf names the object of a pod.
+func (b *small) objectOf(i int) string { return fmt.Sprintf("large-%d", i%b.objects) }
 
 // flood publishes many pods at once and returns which of them got their volume. Others must have been refused for want of
 // memory.
@@ -149,10 +153,20 @@ func (b *small) flood(pods []*corev1.Pod) (live []int) {
 	return live
 }
 
-// podsOf returns pods with a volume each, of the object that of names.
-func (b *small) podsOf(n int, of func(i int) string) []*corev1.Pod {
+// floodSome is flood where there is room for some.
+func (b *small) floodSome(pods []*corev1.Pod) (live []int) {
 	b.T.Helper()
-	return b.podsWith(n, func(i int) map[string]string { return ownMode(of(i))(i) })
+	live = b.flood(pods)
+	if len(live) == 0 || len(live) == len(pods) {
+		b.T.Fatalf("%d of %d volumes were published, want some", len(live), len(pods))
+	}
+	return live
+}
+
+// podsOf returns pods with a volume each of their object, none equal to another one.
+func (b *small) podsOf(n int) []*corev1.Pod {
+	b.T.Helper()
+	return b.podsWith(n, func(i int) map[string]string { return ownMode(b.objectOf(i))(i) })
 }
 
 // podsWith returns pods with a volume of these attributes each, which are unpublished in the end.
@@ -166,17 +180,15 @@ func (b *small) podsWith(n int, attributes func(i int) map[string]string) []*cor
 	return pods
 }
 
-func ownObject(i int) string { return fmt.Sprintf("large-%d", i) }
-
 // holds returns which of the generations up to latest the pod's file holds in full.
-func (b *small) holds(pod *corev1.Pod, i, latest, size int) (int, error) {
-	data, err := os.ReadFile(b.Path(pod, "text"))
+func (b *small) holds(pods []*corev1.Pod, i, latest, size int) (int, error) {
+	data, err := os.ReadFile(b.Path(pods[i], "text"))
 	if err != nil {
 		return 0, err
 	}
 	got := environment.Unmarked(string(data))
 	for g := latest; g >= 0; g-- {
-		if got == text(i, g, size) {
+		if got == text(i%b.objects, g, size) {
 			return g, nil
 		}
 	}
@@ -184,11 +196,11 @@ func (b *small) holds(pod *corev1.Pod, i, latest, size int) (int, error) {
 }
 
 // wantLatest waits until the files of the live pods hold the generation. What they hold meanwhile is whole, too.
-func (b *small) wantLatest(pods []*corev1.Pod, live []int, latest, size int) {
+func (b *small) wantLatest(pods []*corev1.Pod, live []int, latest int) {
 	b.T.Helper()
 	for _, i := range live {
 		environment.Eventually(b.T, atLength, func() error {
-			got, err := b.holds(pods[i], i, latest, size)
+			got, err := b.holds(pods, i, latest, large)
 			must(b.T, err)
 			if got != latest {
 				return fmt.Errorf("pod %d holds generation %d, want %d", i, got, latest)
@@ -198,30 +210,35 @@ func (b *small) wantLatest(pods []*corev1.Pod, live []int, latest, size int) {
 	}
 }
 
+// wantGenerations changes the objects some times, and waits each time until all live volumes follow.
+func (b *small) wantGenerations(pods []*corev1.Pod, live []int) {
+	b.T.Helper()
+	for generation := 1; generation <= 3; generation++ {
+		b.set(generation, large)
+		b.wantLatest(pods, live, generation)
+	}
+}
+
 // TestMemoryRunsOut (fault 29) has far more large volumes published than the driver's container has memory for, and then all
 // of their objects changed. Some volumes get room and are kept current; the rest is refused, and gets the room when others
 // leave. The driver is never killed for it, also not when it starts again beside the volumes that are there.
 func TestMemoryRunsOut(t *testing.T) {
 	t.Parallel()
-	const objects = 60
-	b := newSmall(t, fixture.NewBare)
-	b.set(objects, 0, large)
-	pods := b.podsOf(objects, ownObject)
-	live := b.flood(pods)
-	if len(live) == 0 || len(live) == objects {
-		t.Fatalf("%d of %d volumes were published, want some", len(live), objects)
-	}
+	b := newSmall(t, fixture.NewBare, 60)
+	b.set(0, large)
+	pods := b.podsOf(b.objects)
+	live := b.floodSome(pods)
 	for generation := 1; generation <= 3; generation++ {
-		b.set(objects, generation, large)
+		b.set(generation, large)
 	}
-	b.wantLatest(pods, live, 3, large)
+	b.wantLatest(pods, live, 3)
 	b.wantAlive()
 
 	b.Kill()
 	b.Start()
-	b.wantLatest(pods, live, 3, large)
-	b.set(objects, 4, large)
-	b.wantLatest(pods, live, 4, large)
+	b.wantLatest(pods, live, 3)
+	b.set(4, large)
+	b.wantLatest(pods, live, 4)
 	b.wantAlive()
 
 	for _, i := range live {
@@ -245,15 +262,11 @@ func TestManyVolumesOfOneLargeObject(t *testing.T) {
 	for name, bare := range bareOrigins() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newSmall(t, bare)
-			b.set(1, 0, large)
-			pods := b.podsOf(podsOfANode, func(int) string { return ownObject(0) })
+			b := newSmall(t, bare, 1)
+			b.set(0, large)
+			pods := b.podsOf(podsOfANode)
 			environment.Eventually(t, atLength, func() error { return b.TryPublish(t.Context(), pods[0]) }) // It was read.
-			live := b.flood(pods)
-			if len(live) == 0 || len(live) == len(pods) {
-				t.Fatalf("%d of %d volumes were published, want some", len(live), len(pods))
-			}
-			b.wantGenerations(pods, live)
+			b.wantGenerations(pods, b.floodSome(pods))
 		})
 	}
 }
@@ -262,9 +275,9 @@ func TestManyVolumesOfOneLargeObject(t *testing.T) {
 // memory once. So it is after a restart.
 func TestManyEqualVolumesOfOneLargeObject(t *testing.T) {
 	t.Parallel()
-	b := newSmall(t, fixture.NewBare)
-	b.set(1, 0, large)
-	pods := b.podsWith(podsOfANode, func(int) map[string]string { return map[string]string{"configMap": ownObject(0)} })
+	b := newSmall(t, fixture.NewBare, 1)
+	b.set(0, large)
+	pods := b.podsWith(podsOfANode, func(i int) map[string]string { return map[string]string{"configMap": b.objectOf(i)} })
 	live := b.flood(pods)
 	if len(live) != len(pods) {
 		t.Fatalf("%d of %d volumes were published, want all", len(live), len(pods))
@@ -272,58 +285,35 @@ func TestManyEqualVolumesOfOneLargeObject(t *testing.T) {
 	b.wantGenerations(pods, live)
 	b.Kill()
 	b.Start()
-	b.set(1, 4, large)
-	for i, pod := range pods {
-		environment.Eventually(t, atLength, func() error { return b.mustHold(pod, i, 4) })
-	}
+	b.set(4, large)
+	b.wantLatest(pods, live, 4)
 	if got := b.Number("liveconfig_room_used_bytes"); got > 16<<20 {
 		t.Errorf("the volumes take %.0f bytes, want that the files count once", got)
 	}
 	b.wantAlive()
 }
 
-// mustHold returns an error unless the pod's file holds this generation of the only object.
-func (b *small) mustHold(pod *corev1.Pod, i, generation int) error {
-	got, err := b.holds(pod, 0, generation, large)
-	if err == nil && got != generation {
-		err = fmt.Errorf("pod %d holds generation %d, want %d", i, got, generation)
-	}
-	return err
-}
-
-// wantGenerations changes the only object, and waits until all live volumes follow.
-func (b *small) wantGenerations(pods []*corev1.Pod, live []int) {
-	t := b.T
-	t.Helper()
-	for generation := 1; generation <= 3; generation++ {
-		b.set(1, generation, large)
-		for _, i := range live {
-			environment.Eventually(t, atLength, func() error { return b.mustHold(pods[i], i, generation) })
-		}
-	}
-}
-
 // TestObjectsGrow (fault 29) has objects grow after they were published, until there is no room for all. Those that there is
 // no room for stay as they are, as Events say on their pods, and follow when there is room again.
 func TestObjectsGrow(t *testing.T) {
 	t.Parallel()
-	const objects, little = 20, 1000
-	b := newSmall(t, fixture.NewBare)
-	b.set(objects, 0, little)
-	pods := b.podsOf(objects, ownObject)
-	if live := b.flood(pods); len(live) != objects {
-		t.Fatalf("%d of %d small volumes were published", len(live), objects)
+	const little = 1000
+	b := newSmall(t, fixture.NewBare, 20)
+	b.set(0, little)
+	pods := b.podsOf(b.objects)
+	if live := b.flood(pods); len(live) != len(pods) {
+		t.Fatalf("%d of %d small volumes were published", len(live), len(pods))
 	}
-	b.set(objects, 1, large)
+	b.set(1, large)
 	var old, grown []int
 	environment.Eventually(t, atLength, func() error {
 		old, grown = nil, nil
-		for i, pod := range pods {
-			if _, err := b.holds(pod, i, 0, little); err == nil {
+		for i := range pods {
+			if _, err := b.holds(pods, i, 0, little); err == nil {
 				old = append(old, i)
 				continue
 			}
-			if _, err := b.holds(pod, i, 1, large); err != nil {
+			if _, err := b.holds(pods, i, 1, large); err != nil {
 				return err
 			}
 			grown = append(grown, i)
@@ -332,8 +322,8 @@ func TestObjectsGrow(t *testing.T) {
 			return fmt.Errorf("%d volumes have grown, and %d have not; want some of both", len(grown), len(old))
 		}
 		for _, i := range old {
-			if told, err := b.isTold(pods[i]); !told {
-				return fmt.Errorf("pod %d, which has not grown, has no Event (%w)", i, err)
+			if len(eventsOf(b.Fixture, pods[i], "NoRoom")) == 0 {
+				return fmt.Errorf("pod %d, which has not grown, has no Event", i)
 			}
 		}
 		return nil
@@ -343,7 +333,7 @@ func TestObjectsGrow(t *testing.T) {
 	}
 	environment.Eventually(t, atLength, func() error {
 		for _, i := range old {
-			if _, err := b.holds(pods[i], i, 1, large); err == nil {
+			if _, err := b.holds(pods, i, 1, large); err == nil {
 				return nil
 			}
 		}
@@ -351,21 +341,11 @@ func TestObjectsGrow(t *testing.T) {
 	})
 }
 
-// isTold reports whether an Event on the pod says that there is no room.
-func (b *small) isTold(pod *corev1.Pod) (bool, error) {
-	events, err := b.Cluster.Client().CoreV1().Events(b.Namespace).List(b.T.Context(),
-		metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(pod.UID) + ",reason=NoRoom"})
-	if err != nil {
-		return false, err
-	}
-	return len(events.Items) > 0, nil
-}
-
 // TestManySmallFiles (fault 29): what the kernel takes for a file counts, although there is nothing in it.
 func TestManySmallFiles(t *testing.T) {
 	t.Parallel()
 	const volumes, files = 12, 4000
-	b := newSmall(t, fixture.NewBare)
+	b := newSmall(t, fixture.NewBare, 0)
 	data := make(map[string]string, files)
 	for i := range files {
 		data[fmt.Sprintf("key-%d", i)] = ""
@@ -373,12 +353,8 @@ func TestManySmallFiles(t *testing.T) {
 	_, err := b.ConfigMaps().Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "many"}, Data: data}, metav1.CreateOptions{})
 	must(t, err)
-	pods := b.podsOf(volumes, func(int) string { return "many" })
-	live := b.flood(pods)
-	if len(live) == 0 || len(live) == volumes {
-		t.Fatalf("%d of %d volumes were published, want some", len(live), volumes)
-	}
-	for _, i := range live {
+	pods := b.podsWith(volumes, ownMode("many"))
+	for _, i := range b.floodSome(pods) {
 		entries, err := os.ReadDir(b.Path(pods[i], "..data"))
 		if err != nil || len(entries) != files {
 			t.Errorf("pod %d has %d files (%v), want %d", i, len(entries), err, files)

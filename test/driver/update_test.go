@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -18,45 +17,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 )
-
-// TestAChangeReachesEveryVolumeThatUsesTheObject is rule 61, through one watch for all (rule 57).
-func TestAChangeReachesEveryVolumeThatUsesTheObject(t *testing.T) {
-	t.Parallel()
-	overOrigins(t, func(t *testing.T, b *rig) {
-		t.Helper()
-		b.CreateConfigMap("web", map[string]string{"color": "red"})
-		var pods []*corev1.Pod
-		for i := range 5 {
-			pod := b.Pod(fmt.Sprintf("web-%d", i), map[string]string{"configMap": "web"})
-			b.Publish(pod)
-			pods = append(pods, pod)
-		}
-		b.UpdateConfigMap("web", map[string]string{"color": "green", "shape": "round"})
-		for _, pod := range pods {
-			b.WantFile(pod, "color", "green")
-			b.WantFile(pod, "shape", "round")
-		}
-		b.UpdateConfigMap("web", map[string]string{"shape": "square"})
-		for _, pod := range pods {
-			b.WantFile(pod, "shape", "square")
-			b.WantNoFile(pod, "color")
-		}
-		if got := b.Metric("liveconfig_watches"); b.Cluster != nil && got != "1" {
-			t.Errorf("%s watches for one object in five volumes, want 1", got)
-		}
-	})
-}
-
-// TestContainersCannotWriteThroughTheTarget is rule 49 (trap 13).
-func TestContainersCannotWriteThroughTheTarget(t *testing.T) {
-	t.Parallel()
-	b := newRig(t)
-	pod := publish(b.Fixture, "web", "red")
-	if err := os.WriteFile(b.Path(pod, "n"), []byte("blue"), 0o644); err == nil || !strings.Contains(err.Error(), "read-only file system") {
-		t.Errorf("writing through the target gave %v, want a read-only file system", err)
-	}
-}
 
 // TestAnOptionalSourceComesGoesAndComesBack is rule 12: what a later source has covered comes back when that source
 // goes.
@@ -164,7 +126,7 @@ func TestAnObjectThatIsReplacedTakesNoFileAway(t *testing.T) {
 		for round := range 5 {
 			began, value := time.Now(), fmt.Sprint(round+1)
 			b.DeleteConfigMap("web")
-			environment.Eventually(t, soon, b.knowsNothingOf("web"))
+			environment.Eventually(t, fixture.Soon, b.knowsNothingOf("web"))
 			b.CreateConfigMap("web", map[string]string{"n": value})
 			took := time.Since(began)
 			isProven = isProven && took < source.AbsenceTime/2
@@ -172,7 +134,7 @@ func TestAnObjectThatIsReplacedTakesNoFileAway(t *testing.T) {
 				t.Logf("the machine is busy: the object was away for up to %s, so its files may go", took)
 			}
 			for _, pod := range pods {
-				environment.Eventually(t, soon, func() error {
+				environment.Eventually(t, fixture.Soon, func() error {
 					err := b.Holds(pod, "n", value)
 					if isProven && errors.Is(err, fs.ErrNotExist) {
 						t.Fatal(err)
@@ -205,24 +167,10 @@ func (b *rig) knowsNothingOf(name string) func() error {
 	}
 }
 
-// foundUnchanged is how often the driver has looked at a volume since it was started, and has left its files as they are.
-const foundUnchanged = `liveconfig_syncs_total{result="unchanged"}`
-
-// wantMore waits until a series of the driver's metrics is more than it was.
-func (b *rig) wantMore(series string, than float64) {
-	b.T.Helper()
-	environment.Eventually(b.T, soon, func() error {
-		if got := b.Number(series); got <= than {
-			return fmt.Errorf("%s is %v, want more than %v", series, got, than)
-		}
-		return nil
-	})
-}
-
 // wantEventAnswered waits until the API server has done with an Event of the namespace.
 func (b *rig) wantEventAnswered() {
 	b.T.Helper()
-	environment.Eventually(b.T, soon, func() error {
+	environment.Eventually(b.T, fixture.Soon, func() error {
 		requests, err := b.Cluster.Requests(time.Time{})
 		if err != nil {
 			return err
@@ -239,7 +187,7 @@ func (b *rig) wantEventAnswered() {
 // TestNothingButOpenWatchesInQuietTimes shows that nothing polls: of a driver with volumes that nobody touches, the API
 // server sees no request at all for ten seconds.
 func TestNothingButOpenWatchesInQuietTimes(t *testing.T) {
-	b := newRig(t) // Not parallel: the API server's audit log distinguishes users, not drivers.
+	b := &rig{fixture.New(t)} // Not parallel: the API server's audit log distinguishes users, not drivers.
 	b.CreateConfigMap("web", map[string]string{"color": "red"})
 	pod := b.Pod("web", map[string]string{"sources": "[{configMap: {name: web}}, {configMap: {name: none, optional: true}}]"})
 	b.Publish(pod)
@@ -273,4 +221,18 @@ func TestNothingButOpenWatchesInQuietTimes(t *testing.T) {
 	if watches == 0 {
 		t.Error("the audit log shows no watch of the driver at all: it would not have shown requests either")
 	}
+}
+
+// foundUnchanged is how often the driver has looked at a volume since it was started, and has left its files as they are.
+const foundUnchanged = `liveconfig_syncs_total{result="unchanged"}`
+
+// wantMore waits until a series of the driver's metrics is more than it was.
+func (b *rig) wantMore(series string, than float64) {
+	b.T.Helper()
+	environment.Eventually(b.T, fixture.Soon, func() error {
+		if got := b.Number(series); got <= than {
+			return fmt.Errorf("%s is %v, want more than %v", series, got, than)
+		}
+		return nil
+	})
 }

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/describe/description"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/describe"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
@@ -130,7 +130,7 @@ func (d describer) wantVersions(t *testing.T, want versions.State) {
 	isInFiles := want == versions.Current
 	object, err := d.Client().CoreV1().ConfigMaps(d.namespace).Get(t.Context(), "app", metav1.GetOptions{})
 	must(t, err)
-	var all []description.Description
+	var all []describe.Description
 	must(t, json.Unmarshal([]byte(d.describe(t, "deployment/web", "-o", "json")), &all))
 	if len(all) != 1 || len(all[0].Pods) != 2 || len(all[0].Unknown) != 0 || len(all[0].Objects) != 2 {
 		t.Fatalf("describe = %+v, want one workload with 2 pods and 2 objects, of which all is known", all)

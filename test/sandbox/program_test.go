@@ -47,9 +47,7 @@ type program struct {
 func newProgram(t *testing.T, temp string, args ...string) *program {
 	t.Helper()
 	repo, err := environment.Repo()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	plugin := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", plugin, "./cmd/kubectl-liveconfig")
 	build.Dir = repo
@@ -72,9 +70,7 @@ func newProgram(t *testing.T, temp string, args ...string) *program {
 
 func (p *program) start(t *testing.T) {
 	t.Helper()
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Start())
 }
 
 // wantStatus waits for the end.
@@ -101,9 +97,7 @@ func (p *program) inner(t *testing.T) int {
 		t.Fatalf("the sandbox has the children %q, want one", children)
 	}
 	pid, err := strconv.Atoi(children[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pid
 }
 
@@ -149,9 +143,7 @@ func (p *program) wantNothing(t *testing.T, inner int) {
 	group := fmt.Sprintf("lc-machine-%d-*", inner)
 	left = append(left, append(glob(t, "/sys/fs/cgroup/"+group), glob(t, "/sys/fs/cgroup/*/"+group)...)...)
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.Lines(string(mounts)) {
 		if strings.Contains(line, p.temp) {
 			left = append(left, line)
@@ -165,9 +157,7 @@ func (p *program) wantNothing(t *testing.T, inner int) {
 func glob(t *testing.T, pattern string) []string {
 	t.Helper()
 	found, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }
 
@@ -199,4 +189,12 @@ func (s *screen) await(t *testing.T, text string) {
 		}
 		return nil
 	})
+}
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

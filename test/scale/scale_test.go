@@ -30,9 +30,7 @@ const (
 func newCrowd(t *testing.T, nodes, own int) (context.Context, *ground, *fleet.Crowd) {
 	t.Helper()
 	g, err := prepare(t.Context(), "../..", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := g.close(); err != nil {
 			t.Error(err)
@@ -40,24 +38,16 @@ func newCrowd(t *testing.T, nodes, own int) (context.Context, *ground, *fleet.Cr
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	t.Cleanup(cancel)
-	if err := g.furnish(ctx, fleet.Driver, 0, nodes, own); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.furnish(ctx, fleet.Driver, 0, nodes, own))
 	c, err := fleet.New(t.Context(), fleet.Config{
 		Way: fleet.Driver, Kubeconfigs: g.kubeconfigs(fleet.Driver), Namespace: namespace, Own: own,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(c.Close)
 	for n := range nodes {
-		if err := c.Start(n); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Start(n))
 	}
-	if err := c.AwaitOpen(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.AwaitOpen(ctx))
 	return ctx, g, c
 }
 
@@ -70,9 +60,7 @@ func asked(t *testing.T, g *ground) map[string]int {
 func countAudit(t *testing.T, g *ground, counts func(cluster.Request) bool) map[string]int {
 	t.Helper()
 	all, err := g.Requests(time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	count := map[string]int{}
 	for _, r := range all {
 		if node, isOurs := strings.CutPrefix(r.UserAgent, fleet.Agent(0)[:len(fleet.Agent(0))-1]); isOurs && counts(r) {
@@ -103,17 +91,13 @@ func TestGuardNodesAskForNothingMore(t *testing.T) {
 		t.Fatalf("wait for all objects to be read: %v", err)
 	}
 	for i := range edits {
-		if err := g.put(ctx, fleet.Shared, fmt.Sprintf("edit %d", i)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.put(ctx, fleet.Shared, fmt.Sprintf("edit %d", i)))
 		if err := c.AwaitSightings(ctx, objects+(i+1)*nodes); err != nil {
 			t.Fatalf("wait for all nodes to see edit %d: %v", i, err)
 		}
 	}
 	// What is asked for by the clock needs time to show: the driver looks at its watches every two seconds.
-	if err := rest(ctx, 5*time.Second); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rest(ctx, 5*time.Second))
 	if diff := gocmp.Diff(want, asked(t, g)); diff != "" {
 		t.Errorf("requests of the nodes (-want +got):\n%s", diff)
 	}
@@ -121,9 +105,7 @@ func TestGuardNodesAskForNothingMore(t *testing.T) {
 		t.Errorf("%d connections, want %d: one for each node", got, nodes)
 	}
 
-	if err := c.Release(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Release(ctx))
 	closed := func(r cluster.Request) bool { return r.Stage == cluster.StageComplete && r.Verb == "watch" }
 	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
 		return len(countAudit(t, g, closed)) == objects, nil
@@ -142,19 +124,13 @@ func TestGuardARestartIsNoLockstep(t *testing.T) {
 	t.Parallel()
 	ctx, g, c := newCrowd(t, nodes, own)
 	c.Take()
-	if err := g.KillAPIServer(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.KillAPIServer())
 	const rounds = 4 // Pauses differ by seconds after so many.
 	if err := c.AwaitRequests(ctx, objects*rounds); err != nil {
 		t.Fatalf("wait for tries: %v", err)
 	}
-	if err := g.StartAPIServer(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.AwaitOpen(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.StartAPIServer(ctx))
+	must(t, c.AwaitOpen(ctx))
 	tries := map[string][]fleet.Request{}
 	for _, r := range c.Take().Requests {
 		key := fmt.Sprintf("node %d: %s", r.Node, r.Object)
@@ -210,5 +186,13 @@ func TestGuardAStartMakesFewConnections(t *testing.T) {
 	_, _, c := newCrowd(t, 1, many)
 	if got := c.Take().Dialled; got < 1 || got > most {
 		t.Errorf("a node made %d connections for %d objects, want %d at most", got, many+1, most)
+	}
+}
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fixture"
 	"github.com/liveconfig-csi/liveconfig/test/kit/network"
+	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
 
 // How much there is at most.
@@ -146,7 +147,7 @@ func (r *run) failf(format string, args ...any) {
 		return
 	}
 	r.t.Errorf("%s\nseed: LIVECONFIG_SEED=%d\nall that was done is in %s, the driver's log in %s; it ends with:\n%s",
-		text, r.seed, r.log.path, r.keepLog(), r.log.tail(40))
+		text, r.seed, r.log.path, r.keepLog(), process.Tail(r.log.path, 4000))
 }
 
 func (r *run) hasFailed() bool { return r.failed.Load() || r.t.Failed() }
@@ -171,7 +172,7 @@ func (r *run) finish() {
 	r.t.Attr("soak/volumes-that-share", fmt.Sprint(r.shared))
 	r.t.Attr("soak/readings", fmt.Sprint(r.reads.Load()))
 	r.t.Attr("soak/hasty-readings", fmt.Sprint(r.hasty.Load()))
-	for name, n := range r.log.counts() {
+	for name, n := range r.log.count { // Nobody else is at work any more.
 		r.t.Attr("soak/"+strings.ReplaceAll(name, " ", "-"), fmt.Sprint(n))
 	}
 	r.log.close(r.hasFailed())
@@ -190,6 +191,14 @@ func (r *run) try(what string, do func(ctx context.Context) error) {
 		pause(ctx, 50*time.Millisecond)
 	}
 	r.t.Fatalf("%s: %v (LIVECONFIG_SEED=%d)", what, err, r.seed)
+}
+
+// unless returns the error if it is not of the kind that was done by an earlier try.
+func unless(isDone func(error) bool, err error) error {
+	if isDone(err) {
+		return nil
+	}
+	return err
 }
 
 // pause waits.
@@ -220,7 +229,6 @@ type journal struct {
 
 	mu    sync.Mutex // Guards the fields below.
 	file  *os.File
-	lines []string // The last of them.
 	count map[string]int
 }
 
@@ -251,22 +259,6 @@ func (j *journal) note(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	_, _ = j.file.WriteString(line)
-	const kept = 200
-	if j.lines = append(j.lines, line); len(j.lines) > 2*kept {
-		j.lines = append([]string(nil), j.lines[kept:]...)
-	}
-}
-
-func (j *journal) tail(n int) string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Join(j.lines[max(0, len(j.lines)-n):], "")
-}
-
-func (j *journal) counts() map[string]int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.count
 }
 
 // close removes the file of a run without failures.

@@ -1,10 +1,14 @@
 package volume
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,14 +72,10 @@ func TestReadersSeeFaults(t *testing.T) {
 func (v *live) writeVersions(t *testing.T, o owners, first, last int) {
 	t.Helper()
 	view, err := v.fs.Open(v.target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer view.Close()
 	for n := first; n <= last; n++ {
-		if err := v.writeInTime(view.Dir, mustMake(t, o, n)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.writeInTime(view.Dir, mustMake(t, o, n)))
 	}
 }
 
@@ -148,9 +148,7 @@ func report(t *testing.T, name string, versions int, c counts) {
 func mustMake(t *testing.T, o owners, n int) tree.Tree {
 	t.Helper()
 	made, err := o.version(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return made
 }
 
@@ -159,9 +157,7 @@ func whoReads(t *testing.T) owners {
 	t.Helper()
 	for _, file := range []string{"/proc/self/uid_map", "/proc/self/gid_map"} {
 		ids, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		fields := strings.Fields(string(ids))
 		if count, err := strconv.Atoi(fields[len(fields)-1]); err != nil || count <= nobody {
 			t.Logf("%s has %s: readers run as user 0 without capabilities", file, strings.Join(fields, " "))
@@ -169,4 +165,91 @@ func whoReads(t *testing.T) owners {
 		}
 	}
 	return owners{Reader: nobody, Alternates: true}
+}
+
+// TestSubPathReaders reads one file of an InPlace volume through its own mount while its length goes up and down. A read
+// may find the bytes of two updates, but never fewer than the shortest text there was meanwhile, and no other bytes but
+// zeros where the file is being cut off.
+func TestSubPathReaders(t *testing.T) {
+	t.Parallel()
+	updates := soak.Rounds(400, 4000)
+	v := publish(t, atomicdir.InPlace{}, roomy(), text(0))
+	r := &fileReader{file: v.bind(t, "f")}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer r.stop.Store(true)
+	for range 4 {
+		wg.Go(func() { r.readOn(t) })
+	}
+	for n := 1; n <= updates; n++ {
+		r.begun.Store(int64(n))
+		v.mustWrite(t, text(n))
+		r.done.Store(int64(n))
+	}
+	r.stop.Store(true)
+	wg.Wait()
+	t.Logf("%d updates, %d reads, %d of them during an update", updates, r.reads.Load(), r.beside.Load())
+	if r.beside.Load() == 0 {
+		t.Error("no read was during an update: nothing was tested")
+	}
+}
+
+// text is what the file holds after update n: a length between one byte and 1 MiB, and one letter.
+func text(n int) tree.Tree {
+	size := 1 << (n * 7 % 21)
+	if n%3 == 0 {
+		size += n % 4096 // Not only whole pages.
+	}
+	data := bytes.Repeat([]byte{letter(n)}, min(size, 1<<20))
+	return tree.Tree{Files: []tree.File{{Path: "f", Data: data, Mode: 0o644}}, DirMode: 0o755}
+}
+
+func letter(n int) byte { return byte('a' + n%26) }
+
+// fileReader reads one file over and over. begun and done are the updates that the writer has started and finished.
+type fileReader struct {
+	file          string
+	begun, done   atomic.Int64
+	stop          atomic.Bool
+	reads, beside atomic.Int64
+}
+
+func (r *fileReader) readOn(t *testing.T) {
+	t.Helper()
+	for !r.stop.Load() {
+		first := int(r.done.Load())
+		data, err := os.ReadFile(r.file)
+		last := int(r.begun.Load())
+		if err == nil {
+			err = checkText(data, first, last)
+		}
+		if err != nil {
+			t.Errorf("read between update %d and %d: %v", first, last, err)
+			return
+		}
+		r.reads.Add(1)
+		if last > first {
+			r.beside.Add(1)
+		}
+	}
+}
+
+// checkText compares what was read with the texts of the updates first to last. Behind the shortest of them there may be
+// zeros: the kernel clears what it cuts off while a read that began before is still copying it.
+func checkText(data []byte, first, last int) error {
+	shortest, letters := 1<<20, ""
+	for n := first; n <= last; n++ {
+		shortest = min(shortest, len(text(n).Files[0].Data))
+		letters += string(rune(letter(n)))
+	}
+	if len(data) < shortest {
+		return fmt.Errorf("%d bytes, want %d or more", len(data), shortest)
+	}
+	if rest := bytes.TrimLeft(data[:shortest], letters); len(rest) > 0 {
+		return fmt.Errorf("byte %q at %d, want only %q", rest[0], shortest-len(rest), letters)
+	}
+	if rest := bytes.TrimLeft(data[shortest:], letters+"\x00"); len(rest) > 0 {
+		return fmt.Errorf("byte %q at %d, want only %q or zeros", rest[0], len(data)-len(rest), letters)
+	}
+	return nil
 }

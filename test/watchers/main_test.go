@@ -10,11 +10,18 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/page"
+	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
 
 // The test binary does something else than run tests if one of these is set. Each holds JSON.
@@ -77,3 +84,161 @@ func enter(text string) error {
 	}
 	return fmt.Errorf("start %s: %w", c.Command[0], unix.Exec(c.Command[0], c.Command, append(os.Environ(), c.Env...)))
 }
+
+// startIn starts a program in a container. More namespaces are for programs that start others.
+func (p place) startIn(t testing.TB, command, env []string, namespaces uintptr) (*process.Process, error) {
+	t.Helper()
+	path, err := exec.LookPath(command[0])
+	if err != nil {
+		return nil, fmt.Errorf("%w; type: make bin/watchers", err)
+	}
+	text, err := json.Marshal(container{
+		Target: p.volume.Path(p.volume.pod, ""), View: p.view, Command: append([]string{path}, command[1:]...), Env: env,
+	})
+	if err != nil {
+		return nil, err
+	}
+	started, err := process.Start(t.Context(), process.Config{
+		Path: "/proc/self/exe", Env: append(os.Environ(), containerVariable+"="+string(text)),
+		LogFile: p.log(), Namespaces: unix.CLONE_NEWNS | namespaces,
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() {
+		if err := started.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	return started, nil
+}
+
+func (p place) log() string { return filepath.Join(p.dir, "log") }
+
+// follower is a program that prints what it reads when it sees a change.
+type follower struct {
+	place
+
+	process *process.Process
+	markers int
+}
+
+// follow returns a row's start for a program in another language. It is given what is watched below the volume, the file that
+// it reads, and the directory of markers.
+func follow(watched string, command ...string) func(testing.TB, place) (watcher, error) {
+	return func(t testing.TB, at place) (watcher, error) {
+		t.Helper()
+		file := filepath.Join(at.view, watchedFile)
+		return at.follow(t, append(slices.Clone(command), filepath.Join(at.view, watched), file, at.markers), []string{"NODE_PATH=/usr/share/nodejs"}, 0)
+	}
+}
+
+// followByTask returns a row's start for a [task].
+func followByTask(watched, kind string) func(testing.TB, place) (watcher, error) {
+	return func(t testing.TB, at place) (watcher, error) {
+		t.Helper()
+		text, err := json.Marshal(task{
+			Kind: kind, Watched: filepath.Join(at.view, watched), File: filepath.Join(at.view, watchedFile), Markers: at.markers,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return at.follow(t, []string{"/proc/self/exe"}, []string{taskVariable + "=" + string(text)}, 0)
+	}
+}
+
+// script runs the script of docs/watching.md. Instead of sending signals it prints what a server would read.
+func script(t testing.TB, at place) (watcher, error) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "watching.md"))
+	if err != nil {
+		return nil, err
+	}
+	commands := page.Commands(page.Section(string(text), "Reload by a command"))
+	if len(commands) != 1 {
+		return nil, fmt.Errorf("the page has %d scripts, want 1", len(commands))
+	}
+	code := commands[0]
+	for old, now := range map[string]string{
+		"inotifywait -m -q":     "inotifywait -m", // It has to print when it watches.
+		"/etc/nginx/conf.d":     at.view + " " + at.markers,
+		"*.conf":                "*.conf | " + markerFile,
+		"pkill -HUP -o nginx ;": fmt.Sprintf(`echo "$(cat %s/%s)"; echo "$(cat %s/%s)" ;`, at.view, watchedFile, at.markers, markerFile),
+	} {
+		if !strings.Contains(code, old) {
+			return nil, fmt.Errorf("the script of the page has no %q", old)
+		}
+		code = strings.Replace(code, old, now, 1)
+	}
+	return at.follow(t, []string{"sh", "-c", code}, nil, ownProcesses)
+}
+
+// follow starts a follower. It returns none if there is nothing to watch.
+func (p place) follow(t testing.TB, command, env []string, namespaces uintptr) (watcher, error) {
+	t.Helper()
+	if err := p.write("markers/"+markerFile, markerText(0)); err != nil {
+		return nil, err
+	}
+	started, err := p.startIn(t, command, env, namespaces)
+	if err != nil {
+		return nil, err
+	}
+	f := &follower{place: p, process: started}
+	isRefused := false
+	err = p.eventually(started, func() error {
+		text, err := f.printed()
+		isRefused = strings.HasPrefix(text, cannotWatchLine)
+		if err != nil || isRefused || f.has(text, readyLine) || f.has(text, established) {
+			return err
+		}
+		return errors.New("it does not watch yet")
+	})
+	if isRefused {
+		return nil, err
+	}
+	return f, err
+}
+
+// settle makes a marker, waits until the program has read it, and does that again: a program with several threads may be
+// faster with the first one than with a change before.
+func (f *follower) settle(int) error {
+	for range 2 {
+		f.markers++
+		if err := f.settleOnce(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *follower) settleOnce() error {
+	var made time.Time
+	return f.eventually(f.process, func() error {
+		if time.Since(made) > again {
+			if err := f.write("markers/"+markerFile, markerText(f.markers)); err != nil {
+				return err
+			}
+			made = time.Now()
+		}
+		text, err := f.printed()
+		if err != nil || f.has(text, markerText(f.markers)) {
+			return err
+		}
+		return fmt.Errorf("it has not seen %s", markerText(f.markers))
+	})
+}
+
+func (f *follower) sees(version int) (bool, error) {
+	text, err := f.printed()
+	return f.has(text, versionText(version)), err
+}
+
+func (f *follower) printed() (string, error) {
+	text, err := os.ReadFile(f.log())
+	return string(text), err
+}
+
+// has reports whether a line was printed.
+func (*follower) has(text, line string) bool { return slices.Contains(strings.Split(text, "\n"), line) }
+
+func markerText(n int) string { return fmt.Sprintf("marker %d", n) }

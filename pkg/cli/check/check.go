@@ -1,6 +1,7 @@
 // Package check is `kubectl liveconfig check`.
 //
-// It does not know what a mistake is: that is up to pkg/cli/check/checks.
+// It does not know the API server, or whether the objects that volumes name exist. The parser of
+// the driver knows what a mistake is.
 package check
 
 import (
@@ -8,21 +9,22 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/check/checks"
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifest/objects"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation/isolated"
 )
 
-// command is the command with its flags.
 type command struct {
 	*session.Session
 
@@ -53,9 +55,6 @@ func New(s *session.Session) *cobra.Command {
 }
 
 func (o *command) run(ctx context.Context) error {
-	if err := o.output.Check(); err != nil {
-		return err
-	}
 	files, err := selection.ReadManifests(o.Session, o.input)
 	if err != nil {
 		return err
@@ -64,7 +63,7 @@ func (o *command) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	checker := checks.Checker{
+	checker := Checker{
 		Driver: o.driver, Namespace: session.NamespaceOr(o.Session, ""),
 		Rules: func(rules []settings.Rule, c validation.Content) ([]validation.Problem, error) {
 			return process.Check(ctx, rules, c)
@@ -80,9 +79,9 @@ func (o *command) run(ctx context.Context) error {
 	return o.verdict(findings, checked)
 }
 
-func (o *command) print(findings []checks.Finding) error {
+func (o *command) print(findings []Finding) error {
 	if o.output.IsEncoded() {
-		return o.output.Encode(o.Out, append([]checks.Finding{}, findings...)) // An empty list is [], and not null.
+		return o.output.Encode(o.Out, append([]Finding{}, findings...)) // An empty list is [], and not null.
 	}
 	for _, finding := range findings {
 		if _, err := fmt.Fprintln(o.Out, printing.PlainLine(finding.String())); err != nil {
@@ -93,36 +92,88 @@ func (o *command) print(findings []checks.Finding) error {
 }
 
 // verdict prints the result, and returns an error if there are mistakes.
-func (o *command) verdict(findings []checks.Finding, checked checks.Checked) error {
+func (o *command) verdict(findings []Finding, checked Checked) error {
 	mistakes := 0
 	for _, finding := range findings {
-		if finding.Severity == checks.Mistake {
+		if finding.Severity == Mistake {
 			mistakes++
 		}
 	}
 	switch {
-	case mistakes == 1:
-		return errors.New("1 mistake")
-	case mistakes > 1:
-		return fmt.Errorf("%d mistakes", mistakes)
-	case checked == checks.Checked{}:
+	case mistakes > 0:
+		return errors.New(printing.Counted(mistakes, "mistake"))
+	case checked == Checked{}:
 		o.Remark("nothing was checked: the manifests have no volume of %s; use --driver-name if the driver has another name", o.driver)
 		return nil
 	}
 	var what []string
 	if checked.Volumes > 0 {
-		what = append(what, counted(checked.Volumes, "volume")+" of "+o.driver)
+		what = append(what, printing.Counted(checked.Volumes, "volume")+" of "+o.driver)
 	}
 	if checked.Released > 0 {
-		what = append(what, counted(checked.Released, "released object"))
+		what = append(what, printing.Counted(checked.Released, "released object"))
 	}
 	o.Remark("%s checked, no mistakes", strings.Join(what, " and "))
 	return nil
 }
 
-func counted(n int, what string) string {
-	if n != 1 {
-		what += "s"
+// released checks a ConfigMap or Secret with the release annotation, or those of a list: the
+// annotation, and the content by its rules.
+func (c *Checker) released(file string, document manifest.Document, at manifest.Path, data any) {
+	object, ok := data.(map[string]any)
+	if !ok {
+		return
 	}
-	return fmt.Sprintf("%d %s", n, what)
+	if elements, ok := objects.Elements(object); ok {
+		for i, element := range elements {
+			c.released(file, document, at.Field("items").Index(i), element)
+		}
+		return
+	}
+	metadata, _ := object["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	text, ok := annotations[release.Annotation].(string)
+	if !ok || !objects.IsServed(object) {
+		return
+	}
+	content, _ := objects.Content(object, c.Namespace)
+	r := releasedObject{Checker: c, file: file, document: document, at: at, content: content}
+	c.checked.Released++
+	s, mistakes := settings.Parse(text)
+	annotation := at.Field("metadata", "annotations", release.Annotation)
+	for _, m := range mistakes {
+		r.add(document.LineOfText(annotation, m.Line), annotation, m.String())
+	}
+	problems, err := c.Rules(s.Rules, validation.Content{Data: content.Data, IsSecret: content.Ref.Kind == api.Secret, Now: time.Now()})
+	if err != nil {
+		r.add(document.Line(annotation), annotation, err.Error())
+	}
+	for _, p := range problems {
+		value := r.pathOf(p.Key)
+		r.add(document.LineOfText(value, p.Line), value, p.String())
+	}
+}
+
+type releasedObject struct {
+	*Checker
+
+	file     string
+	document manifest.Document
+	at       manifest.Path
+	content  api.Content
+}
+
+func (r *releasedObject) pathOf(key string) manifest.Path {
+	for _, field := range []string{"data", "stringData", "binaryData"} {
+		if path := r.at.Field(field, key); r.document.Written(path) != "" {
+			return path
+		}
+	}
+	return r.at.Field("data")
+}
+
+func (r *releasedObject) add(line int, at manifest.Path, text string) {
+	r.findings = append(r.findings, Finding{
+		File: r.file, Line: line, Object: release.NameOf(r.content.Ref), Field: at.String(), Message: text, Severity: Mistake,
+	})
 }

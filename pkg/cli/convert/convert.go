@@ -16,9 +16,9 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/intree"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
 )
@@ -30,7 +30,6 @@ const (
 	toTriggers   = "triggers"
 )
 
-// command is the command with its flags.
 type command struct {
 	*session.Session
 
@@ -66,7 +65,7 @@ func New(s *session.Session) *cobra.Command {
 	selection.AddManifestFlags(c, &o.input)
 	selection.AddDriverFlag(c, &o.driver)
 	c.Flags().StringVar(&o.to, "to", toLiveconfig, "liveconfig, in-tree, or triggers, which converts annotations of Reloader only")
-	usage.Complete(c, "to", toLiveconfig, toInTree, toTriggers)
+	printing.Complete(c, "to", toLiveconfig, toInTree, toTriggers)
 	c.Flags().StringSliceVar(&o.names, "volume", nil, "convert the volumes of this name only")
 	return c
 }
@@ -74,9 +73,9 @@ func New(s *session.Session) *cobra.Command {
 func (o *command) run() error {
 	switch {
 	case !slices.Contains([]string{toLiveconfig, toInTree, toTriggers}, o.to):
-		return usage.Errorf("--to %q is not %s, %s or %s", o.to, toLiveconfig, toInTree, toTriggers)
+		return fmt.Errorf("--to %q is not %s, %s or %s", o.to, toLiveconfig, toInTree, toTriggers)
 	case o.to == toTriggers && len(o.names) > 0:
-		return usage.Errorf("--to=%s converts no volumes: leave --volume out", toTriggers)
+		return fmt.Errorf("--to=%s converts no volumes: leave --volume out", toTriggers)
 	}
 	files, err := selection.ReadManifests(o.Session, o.input)
 	if err != nil {
@@ -96,7 +95,6 @@ func (o *command) run() error {
 	return err
 }
 
-// joined puts files behind each other.
 func joined(texts []string) string {
 	var b strings.Builder
 	for _, text := range texts {
@@ -160,7 +158,6 @@ func (o *command) file(file manifest.File) (string, error) {
 	return b.String(), nil
 }
 
-// volumes returns what is to be replaced in one document for its volumes.
 func (o *command) volumes(file string, document manifest.Document) []manifest.Replacement {
 	if o.to == toTriggers {
 		return nil
@@ -180,7 +177,7 @@ func (o *command) volumes(file string, document manifest.Document) []manifest.Re
 				o.Remark("%s:%d: %s: volume %s: %s", file, document.Line(at), spec.Object, name, fmt.Sprintf(format, args...))
 			}
 			mounts := mountsOf(spec, name)
-			from, to, value, err := o.volume(volume, o.namespaceOf(spec), mounts)
+			from, to, value, err := o.volume(volume, session.NamespaceOr(o.Session, spec.Namespace), mounts)
 			switch {
 			case errors.Is(err, intree.ErrOther) && len(o.names) == 0:
 				continue
@@ -198,12 +195,6 @@ func (o *command) volumes(file string, document manifest.Document) []manifest.Re
 		}
 	}
 	return list
-}
-
-// namespaceOf returns the namespace that a pod spec is for. Without one in the manifest and the
-// kubeconfig it is the default of Kubernetes.
-func (o *command) namespaceOf(spec manifest.PodSpec) string {
-	return session.NamespaceOr(o.Session, spec.Namespace)
 }
 
 // volume returns which field of a volume becomes which, and what it holds.
@@ -262,7 +253,6 @@ func sourceField(v corev1.VolumeSource) (name string, value any, err error) {
 	return "", nil, nil
 }
 
-// remarkOn prints notes about a volume that becomes one of liveconfig.
 func (o *command) remarkOn(say func(string, ...any), mounts volumeMounts, value any) {
 	if o.to == toInTree {
 		return
@@ -283,3 +273,28 @@ func (o *command) remarkOn(say func(string, ...any), mounts volumeMounts, value 
 		say("note: its Secrets are read with the pods' service account, which needs a Role: see `kubectl liveconfig grant`")
 	}
 }
+
+type volumeMounts struct{ wholes, parts []any }
+
+func mountsOf(spec manifest.PodSpec, volume string) volumeMounts {
+	var m volumeMounts
+	for _, list := range []string{"initContainers", "containers"} {
+		for _, container := range manifest.Objects(spec.Data[list]) {
+			for _, mount := range manifest.Objects(container["volumeMounts"]) {
+				switch {
+				case mount["name"] != volume:
+				case hasText(mount["subPath"]) || hasText(mount["subPathExpr"]):
+					m.parts = append(m.parts, container["name"])
+				default:
+					m.wholes = append(m.wholes, container["name"])
+				}
+			}
+		}
+	}
+	return m
+}
+
+func hasText(field any) bool { return field != nil && field != "" }
+
+// needInPlace reports whether updates reach containers only in place, since all mount a subPath.
+func (m volumeMounts) needInPlace() bool { return len(m.parts) > 0 && len(m.wholes) == 0 }

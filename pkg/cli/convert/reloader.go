@@ -35,7 +35,6 @@ type object struct {
 	} `json:"spec"`
 }
 
-// objectsIn returns the object of a document, or those of its list.
 func objectsIn(document manifest.Document) []object {
 	whole, _ := document.Data.(map[string]any)
 	elements, isList := objects.Elements(whole)
@@ -56,13 +55,11 @@ func objectsIn(document manifest.Document) []object {
 	return found
 }
 
-// foreign returns the annotations of Reloader, in order.
 func foreign(annotations map[string]string) []string {
 	keys := slices.Sorted(maps.Keys(annotations))
 	return slices.DeleteFunc(keys, func(key string) bool { return !reloader.IsForeign(key) })
 }
 
-// isSource reports whether the object can be a trigger.
 func (is object) isSource() bool {
 	return is.Kind == string(api.ConfigMap) || is.Kind == string(api.Secret)
 }
@@ -111,7 +108,6 @@ func (o *command) namespace(is object) string {
 	return session.NamespaceOr(o.Session, is.Metadata.Namespace)
 }
 
-// annotations returns what is to be replaced in one document for annotations of Reloader.
 func (o *command) annotations(file string, document manifest.Document) []manifest.Replacement {
 	if o.to == toInTree || len(o.names) > 0 {
 		return nil

@@ -1,26 +1,26 @@
 // Package describe is `kubectl liveconfig describe`.
 //
-// It does not know how a description looks: that is up to pkg/cli/describe/description.
+// It does not know when a pod is current: that is up to pkg/cli/versions.
 package describe
 
 import (
 	"context"
 	"errors"
 	"io"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/describe/description"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 )
 
-// command is the command with its flags.
 type command struct {
 	*session.Session
 	selection.Selection
@@ -58,11 +58,8 @@ func New(s *session.Session) *cobra.Command {
 }
 
 func (o *command) run(ctx context.Context, args []string) error {
-	if err := o.output.Check(); err != nil {
-		return err
-	}
 	if o.AllNamespaces && !o.problems {
-		return usage.Errorf("--all-namespaces would describe every pod: add --problems, or see kubectl liveconfig status -A")
+		return errors.New("--all-namespaces would describe every pod: add --problems, or see kubectl liveconfig status -A")
 	}
 	asked, err := cluster.New(o.Session, o.driver)
 	if err != nil {
@@ -71,7 +68,7 @@ func (o *command) run(ctx context.Context, args []string) error {
 	if o.problems {
 		return o.listProblems(ctx, asked, args)
 	}
-	var all []description.Description
+	var all []Description
 	found, err := o.Workloads(o.Session, args)
 	d := newDescriber(asked)
 	for _, one := range found {
@@ -83,26 +80,65 @@ func (o *command) run(ctx context.Context, args []string) error {
 	return err
 }
 
-// shownPods is how many pods of a workload are shown, unless all are wanted.
 const shownPods = 5
 
-func (o *command) print(all []description.Description) error {
-	text := description.Text{Now: time.Now(), MostPods: shownPods}
+func (o *command) print(all []Description) error {
+	page := text{now: time.Now(), mostPods: shownPods}
 	switch o.output.Name {
 	case "json", "yaml":
 		return o.output.Encode(o.Out, all)
 	case "wide":
-		text.MostPods = 0
+		page.mostPods = 0
 	}
-	return o.write(func(page io.Writer) error { return text.Print(page, all) })
+	return o.write(page.print(all...))
 }
 
 // write writes a page as a terminal can have it.
-func (o *command) write(fill func(io.Writer) error) error {
-	var page strings.Builder
-	if err := fill(&page); err != nil {
+func (o *command) write(page string) error {
+	_, err := io.WriteString(o.Out, printing.Plain(page))
+	return err
+}
+
+func (o *command) listProblems(ctx context.Context, asked *cluster.Cluster, args []string) error {
+	scope, err := o.Scope(o.Session, "--problems", args)
+	if err != nil {
 		return err
 	}
-	_, err := io.WriteString(o.Out, printing.Plain(page.String()))
-	return err
+	if o.output.Name == "wide" {
+		return errors.New("-o wide shows all pods and --problems some: leave one out")
+	}
+	found, err := newDescriber(asked).problems(ctx, scope)
+	if err != nil {
+		return err
+	}
+	if o.output.IsEncoded() {
+		return o.output.Encode(o.Out, found)
+	}
+	return o.write(text{now: time.Now()}.printProblems(found))
+}
+
+// problems looks at the pods of a scope as at those of one workload, without what is the same for
+// pods of a template.
+func (t *describer) problems(ctx context.Context, scope selection.Scope) (Problems, error) {
+	all, looked, err := t.Pods(ctx, scope)
+	if err != nil {
+		return Problems{}, err
+	}
+	d := &report{describer: t, places: map[string][]versions.Place{}, facts: map[api.Ref]cluster.Found{}}
+	var waiting []*corev1.Pod
+	for _, pod := range all {
+		d.addPod(pod)
+		if pod.Status.Phase == corev1.PodPending {
+			waiting = append(waiting, pod)
+		}
+	}
+	d.askNodes(ctx)
+	d.askAPI(ctx)
+	d.judgePods()
+	mounts := t.FailedMounts(ctx, scope.Namespace, waiting)
+	found := Problems{Looked: looked, Problems: []Problem{}, Unknown: slices.Concat([]Unknown{}, d.Unknown)}
+	for i, pod := range d.running {
+		found.add(pod.Namespace, d.Pods[i], pod.CreationTimestamp.Time, mounts[string(pod.UID)], d.volumesOf(pod))
+	}
+	return found, ctx.Err()
 }

@@ -1,63 +1,157 @@
 package describe
 
 import (
-	"context"
-	"io"
+	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/describe/description"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 )
 
-// listProblems prints what is wrong with the volumes of all pods.
-func (o *command) listProblems(ctx context.Context, asked *cluster.Cluster, args []string) error {
-	scope, err := o.Scope(o.Session, "--problems", args)
-	if err != nil {
-		return err
-	}
-	if o.output.Name == "wide" {
-		return usage.Errorf("-o wide shows all pods and --problems some: leave one out")
-	}
-	found, err := newDescriber(asked).problems(ctx, scope)
-	if err != nil {
-		return err
-	}
-	if o.output.IsEncoded() {
-		return o.output.Encode(o.Out, found)
-	}
-	text := description.Text{Now: time.Now()}
-	return o.write(func(page io.Writer) error { return text.PrintProblems(page, found) })
+// Problems are what is wrong with the volumes of many pods.
+type Problems struct {
+	// Looked is how many pods were looked at, and Pods how many of them have volumes of liveconfig
+	// or copies. NotAsked is how many of those are on nodes that did not answer.
+	Looked   int `json:"looked"`
+	Pods     int `json:"pods"`
+	NotAsked int `json:"notAsked"`
+	// NotKnown is how many others have a source of which it is not known whether the pod has the
+	// newest version.
+	NotKnown int `json:"notKnown"`
+
+	Problems []Problem `json:"problems"`
+	// Unknown is what could not be found out.
+	Unknown []Unknown `json:"unknown"`
 }
 
-// problems looks at the pods of a scope as at those of one workload, without what is the same for
-// pods of a template.
-func (t *describer) problems(ctx context.Context, scope selection.Scope) (description.Problems, error) {
-	all, looked, err := t.Pods(ctx, scope)
-	if err != nil {
-		return description.Problems{}, err
-	}
-	d := &report{describer: t, places: map[string][]versions.Place{}, facts: map[api.Ref]description.Fact{}}
-	var waiting []*corev1.Pod
-	for _, pod := range all {
-		d.addPod(pod)
-		if pod.Status.Phase == corev1.PodPending {
-			waiting = append(waiting, pod)
+// Problem is one reason why a volume of a pod is not as it should be.
+type Problem struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Node      string `json:"node,omitempty"`
+	// Volume is empty for a copy that Kubernetes' own volumes and variables have.
+	Volume string `json:"volume,omitempty"`
+	Reason string `json:"reason"`
+	// Since is zero if it is not known.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// add adds what is wrong with a pod. The volumes are those of its spec. A pod whose volumes are not
+// mounted waits since it was created; the kubelet may have reported why, by the names of volumes.
+func (x *Problems) add(namespace string, pod Pod, created time.Time, mounts map[string]string, volumes []Volume) {
+	found, unknown := problemsOf("", pod.Elsewhere), hasUnknown(pod.Elsewhere)
+	for i, v := range pod.Volumes {
+		isMounted, why := v.Reported && v.State != statusz.Publishing, ""
+		switch {
+		case pod.NotAsked == "" && isMounted: // The report of the node is newer.
+		case pod.Node != "" && mounts[v.Name] != "":
+			why = "not mounted: " + mounts[v.Name]
+		default:
+			why = strings.Join(volumes[i].Mistakes, "; ")
+		}
+		switch {
+		case why != "":
+			found = append(found, Problem{Volume: v.Name, Reason: why, Since: created})
+		case pod.NotAsked == "":
+			found = append(found, v.problems()...)
+			unknown = unknown || hasUnknown(v.Sources)
 		}
 	}
-	d.askNodes(ctx)
-	d.askAPI(ctx)
-	d.judgePods()
-	mounts := t.FailedMounts(ctx, scope.Namespace, waiting)
-	found := description.Problems{Looked: looked, Problems: []description.Problem{}, Unknown: slices.Concat([]description.Unknown{}, d.Unknown)}
-	for i, pod := range d.running {
-		found.Add(pod.Namespace, d.Pods[i], description.Waiting{Since: pod.CreationTimestamp.Time, Why: mounts[string(pod.UID)]}, d.volumesOf(pod))
+	x.Pods++
+	switch {
+	case len(volumes) > 0 && pod.Node != "" && pod.NotAsked != "":
+		x.NotAsked++
+	case unknown:
+		x.NotKnown++
 	}
-	return found, ctx.Err()
+	for _, p := range found {
+		p.Namespace, p.Pod, p.Node = namespace, pod.Name, pod.Node
+		x.Problems = append(x.Problems, p)
+	}
+}
+
+func (v PodVolume) problems() []Problem {
+	var found []Problem
+	if v.Problem != nil {
+		found = append(found, Problem{Volume: v.Name, Reason: v.Problem.Kind + ": " + v.Problem.Message, Since: v.Problem.Since})
+	}
+	for _, p := range problemsOf(v.Name, v.Sources) {
+		if v.Problem == nil || !strings.HasSuffix(p.Reason, ": "+v.Problem.Message) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+func hasUnknown(sources []PodSource) bool {
+	return slices.ContainsFunc(sources, func(s PodSource) bool { return s.State == versions.Unknown })
+}
+
+// problemsOf returns why sources lag: those for one reason together.
+func problemsOf(volume string, sources []PodSource) []Problem {
+	var whys []string
+	objects, since := map[string][]string{}, map[string]time.Time{}
+	for _, s := range sources {
+		if s.State != versions.Lagging {
+			continue
+		}
+		if !slices.Contains(whys, s.Why) {
+			whys, since[s.Why] = append(whys, s.Why), s.Since
+		}
+		objects[s.Why] = append(objects[s.Why], s.Object.in(s.Object.Namespace))
+	}
+	var found []Problem
+	for _, why := range whys {
+		found = append(found, Problem{Volume: volume, Reason: strings.Join(objects[why], ", ") + ": " + why, Since: since[why]})
+	}
+	return found
+}
+
+func (x text) printProblems(all Problems) string {
+	var p page
+	if len(all.Problems) > 0 {
+		p.table(0, x.problems(all.Problems))
+		p.WriteString("\n")
+	}
+	p.line(0, "%s", all.summary())
+	if len(all.Unknown) > 0 {
+		p.WriteString("\n")
+	}
+	x.unknown(&p, all.Unknown)
+	return p.String()
+}
+
+func (x text) problems(list []Problem) [][]string {
+	rows := [][]string{{"POD", "NODE", "VOLUME", "SINCE", "REASON"}}
+	for _, r := range list {
+		since := "-"
+		if !r.Since.IsZero() {
+			since = x.age(r.Since)
+		}
+		reason := strings.Join(strings.Fields(r.Reason), " ") // Some have manifests in them.
+		rows = append(rows, []string{r.Namespace + "/" + r.Pod, cmp.Or(r.Node, "-"), cmp.Or(r.Volume, "-"), since, reason})
+	}
+	return rows
+}
+
+func (x *Problems) summary() string {
+	bad := map[string]bool{}
+	for _, p := range x.Problems {
+		bad[p.Namespace+"/"+p.Pod] = true
+	}
+	text := fmt.Sprintf("%d of %d pods with volumes of liveconfig have problems", len(bad), x.Pods)
+	if len(bad) == 0 {
+		text = fmt.Sprintf("No problems in %d pods with volumes of liveconfig", x.Pods-x.NotAsked-x.NotKnown)
+	}
+	text += fmt.Sprintf("; %d pods looked at", x.Looked)
+	if x.NotAsked > 0 {
+		text += fmt.Sprintf("; %d pods are on nodes that did not answer", x.NotAsked)
+	}
+	if x.NotKnown > 0 {
+		text += fmt.Sprintf("; of %d pods it is not known whether they are current", x.NotKnown)
+	}
+	return text
 }

@@ -4,7 +4,6 @@
 package edit
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,14 +27,15 @@ const FieldManager = "kubectl-liveconfig"
 
 // Edit changes objects, in the cluster or in files, and prints the result.
 type Edit struct {
+	*session.Session
 	selection.Selection
 
 	Output *printing.Objects
 }
 
 // New returns an edit that reports objects as done, such as updated.
-func New(done string) *Edit {
-	return &Edit{Output: printing.NewObjects(done)}
+func New(s *session.Session, done string) *Edit {
+	return &Edit{Session: s, Output: printing.NewObjects(done)}
 }
 
 // AddFlags adds the flags by which people select, --dry-run and --output.
@@ -55,28 +55,30 @@ type NotApplicableError struct {
 func (e *NotApplicableError) Error() string { return e.Reason }
 
 // Run changes each selected object by change. It goes on after an error.
-func (e *Edit) Run(ctx context.Context, s *session.Session, args []string, change func(*resource.Info, selection.Workload) error) error {
+func (e *Edit) Run(args []string, change func(*resource.Info, selection.Workload) error) error {
 	printer, err := e.printer()
 	if err != nil {
 		return err
 	}
-	infos, err := e.Visit(s, args)
+	infos, err := e.Visit(e.Session, args)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	changed := 0
 	for _, info := range infos {
-		err := e.one(ctx, s, info, printer, change)
+		err := e.one(info, printer, change)
 		notApplicable, isNotApplicable := errors.AsType[*NotApplicableError](err)
 		switch {
 		case err == nil:
 			changed++
 		case isNotApplicable && e.FromFiles():
 			if !notApplicable.IsExpected {
-				s.Remark("note: %s is left as it is: %s", selection.Subject(info), notApplicable)
+				e.Remark("note: %s is left as it is: %s", selection.Subject(info), notApplicable)
 			}
-			errs = append(errs, e.passOn(s, info, printer))
+			if e.Output.HasFormat() { // The output has all manifests.
+				errs = append(errs, printer.PrintObj(info.Object, e.Out))
+			}
 		default:
 			errs = append(errs, fmt.Errorf("%s: %w", selection.Subject(info), err))
 		}
@@ -87,7 +89,6 @@ func (e *Edit) Run(ctx context.Context, s *session.Session, args []string, chang
 	return errors.Join(errs...)
 }
 
-// notWorkload returns the reason why an object is not a workload.
 func notWorkload(object runtime.Object) error {
 	if custom, ok := object.(*unstructured.Unstructured); ok {
 		if _, makesPods, _ := unstructured.NestedFieldNoCopy(custom.Object, "spec", "template", "spec", "containers"); makesPods {
@@ -97,15 +98,6 @@ func notWorkload(object runtime.Object) error {
 	return &NotApplicableError{Reason: "it makes no pods: name a deployment, statefulset, daemonset, job, cronjob or pod", IsExpected: true}
 }
 
-// passOn prints an object of a file that is not changed, where what is printed are the manifests:
-// none may be missing.
-func (e *Edit) passOn(s *session.Session, info *resource.Info, printer printers.ResourcePrinter) error {
-	if !e.Output.HasFormat() {
-		return nil
-	}
-	return printer.PrintObj(info.Object, s.Out)
-}
-
 func (e *Edit) printer() (printers.ResourcePrinter, error) {
 	if e.Local && !e.Output.HasFormat() {
 		*e.Output.OutputFormat = "yaml" // Nothing is changed but what is printed.
@@ -113,9 +105,7 @@ func (e *Edit) printer() (printers.ResourcePrinter, error) {
 	return e.Output.Printer()
 }
 
-func (e *Edit) one(
-	ctx context.Context, s *session.Session, info *resource.Info, printer printers.ResourcePrinter, change func(*resource.Info, selection.Workload) error,
-) error {
+func (e *Edit) one(info *resource.Info, printer printers.ResourcePrinter, change func(*resource.Info, selection.Workload) error) error {
 	before := info.Object.DeepCopyObject()
 	w, ok := selection.AsWorkload(info.Object)
 	if !ok {
@@ -128,17 +118,17 @@ func (e *Edit) one(
 		w.Pod.Spec = w.Template.Spec
 	}
 	if e.Local || e.Output.DryRun == printing.DryRunClient {
-		return printer.PrintObj(info.Object, s.Out)
+		return printer.PrintObj(info.Object, e.Out)
 	}
-	after, err := e.send(ctx, info, before)
+	after, err := e.send(info, before)
 	if err != nil {
 		return err
 	}
-	return printer.PrintObj(after, s.Out)
+	return printer.PrintObj(after, e.Out)
 }
 
 // send sends what was changed, and nothing else: what others change meanwhile stays.
-func (e *Edit) send(_ context.Context, info *resource.Info, before runtime.Object) (runtime.Object, error) {
+func (e *Edit) send(info *resource.Info, before runtime.Object) (runtime.Object, error) {
 	was, err := json.Marshal(before)
 	if err != nil {
 		return nil, fmt.Errorf("encode the object: %w", err)
@@ -159,25 +149,22 @@ func (e *Edit) send(_ context.Context, info *resource.Info, before runtime.Objec
 }
 
 // ChangeEach changes each workload, and then prints the remarks that change returns.
-func (e *Edit) ChangeEach(
-	ctx context.Context, s *session.Session, args []string, change func(*resource.Info, selection.Workload) (remarks []string, err error),
-) error {
+func (e *Edit) ChangeEach(args []string, change func(*resource.Info, selection.Workload) (remarks []string, err error)) error {
 	printer, err := e.printer()
 	if err != nil {
 		return err
 	}
-	return e.Each(s, args, func(info *resource.Info) error {
+	return e.Each(e.Session, args, func(info *resource.Info) error {
 		var remarks []string
-		err := e.one(ctx, s, info, printer, func(info *resource.Info, w selection.Workload) (err error) {
+		err := e.one(info, printer, func(info *resource.Info, w selection.Workload) (err error) {
 			remarks, err = change(info, w)
 			return err
 		})
-		if err != nil {
-			return err
-		}
 		for _, remark := range remarks {
-			s.Remark("note: %s", remark)
+			if err == nil {
+				e.Remark("note: %s", remark)
+			}
 		}
-		return nil
+		return err
 	})
 }

@@ -28,12 +28,10 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/roles"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
 )
 
-// command is the command with its flags.
 type command struct {
 	selection.Selection
 	*session.Session
@@ -68,7 +66,7 @@ func New(s *session.Session) *cobra.Command {
 	flags.StringVar(&o.configMaps, "configmap-identity", string(access.ByDriver), "identity that reads ConfigMaps: driver or pod, as configured in the driver")
 	flags.StringVar(&o.secrets, "secret-identity", string(access.ByPod), "identity that reads Secrets: driver or pod, as configured in the driver")
 	for _, flag := range []string{"configmap-identity", "secret-identity"} {
-		usage.Complete(c, flag, string(access.ByDriver), string(access.ByPod))
+		printing.Complete(c, flag, string(access.ByDriver), string(access.ByPod))
 	}
 	return c
 }
@@ -126,11 +124,10 @@ func (o *command) giveAll(ctx context.Context, objects []roles.Object, printer p
 	return errors.Join(errs...)
 }
 
-// policy returns which identity reads each kind.
 func (o *command) policy() (roles.Policy, error) {
 	for flag, value := range map[string]string{"configmap-identity": o.configMaps, "secret-identity": o.secrets} {
 		if !slices.Contains([]access.Reader{access.ByDriver, access.ByPod}, access.Reader(value)) {
-			return roles.Policy{}, usage.Errorf("--%s %q is not driver or pod", flag, value)
+			return roles.Policy{}, fmt.Errorf("--%s %q is not driver or pod", flag, value)
 		}
 	}
 	return roles.Policy{ConfigMaps: access.Reader(o.configMaps), Secrets: access.Reader(o.secrets), NamedCopies: o.namedCopies}, nil
@@ -144,7 +141,6 @@ func (o *command) printer() (printers.ResourcePrinter, error) {
 	return o.output.Printer()
 }
 
-// add adds what a workload needs.
 func (o *command) add(ctx context.Context, wanted *roles.Grants, info *resource.Info, w selection.Workload) error {
 	pods, count, err := roles.PodsOf(info, w, o.driver)
 	if err != nil {
@@ -195,7 +191,6 @@ func (o *command) note(info *resource.Info, text string) {
 	o.Remark("note: %s: %s", selection.Subject(info), text)
 }
 
-// give prints one Role or RoleBinding, after it was applied if that is asked for.
 func (o *command) give(ctx context.Context, object roles.Object, printer printers.ResourcePrinter) error {
 	if !o.apply || o.output.DryRun == printing.DryRunClient {
 		return printer.PrintObj(object.Object, o.Out)

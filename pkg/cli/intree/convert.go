@@ -178,7 +178,6 @@ func ownerFits(all map[string]string) error {
 	return nil
 }
 
-// fits returns an error with everything that has no form in a volume of Kubernetes' own types.
 func (n Namer) fits(spec api.Spec) error {
 	var errs []error
 	if spec.GID != nil {

@@ -51,16 +51,15 @@ type Drivers struct {
 	asking chan struct{}
 	// reading shares the report of a node among concurrent callers.
 	reading singleflight.Group
-
-	mu   sync.Mutex
-	pods map[string]pod // By node. Guarded by mu.
+	// pods are those that are known, by node.
+	pods sync.Map
 }
 
 // New returns the drivers whose pods are in a namespace.
 func New(config *rest.Config, client kubernetes.Interface, namespace string) *Drivers {
 	return &Drivers{
 		config: config, client: client, namespace: namespace,
-		asking: make(chan struct{}, atOnce), pods: map[string]pod{},
+		asking: make(chan struct{}, atOnce),
 	}
 }
 
@@ -72,7 +71,8 @@ type Unavailable struct {
 	// Err is the cause, and nil if Why is complete without it.
 	Err error
 
-	forbidden bool
+	// Forbidden means that another attempt is useless.
+	Forbidden bool
 	// pod is the name of the driver's, empty if it is not known.
 	pod string
 }
@@ -88,9 +88,6 @@ func (u *Unavailable) Reason() string {
 	}
 	return u.Why + ": " + u.Err.Error()
 }
-
-// IsForbidden reports whether another attempt is useless.
-func (u *Unavailable) IsForbidden() bool { return u.forbidden }
 
 // Unwrap returns what happened.
 func (u *Unavailable) Unwrap() error { return u.Err }
@@ -182,13 +179,12 @@ func (d *Drivers) read(ctx context.Context, node string) (statusz.Report, error)
 	}
 	report, err := d.ask(ctx, p)
 	if err != nil {
-		d.forget(node) // The next pod may do better.
+		d.pods.Delete(node) // The next pod may do better.
 		return statusz.Report{}, d.explain(ctx, node, p, err)
 	}
 	return report, nil
 }
 
-// ask reads the status that a pod serves.
 func (d *Drivers) ask(ctx context.Context, p pod) (statusz.Report, error) {
 	// The driver answers requests to its own host alone.
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/statusz", http.NoBody)
@@ -219,7 +215,6 @@ func (d *Drivers) ask(ctx context.Context, p pod) (statusz.Report, error) {
 // errNewer is of a report in a schema that is not known here.
 var errNewer = errors.New("update the plugin")
 
-// read decodes a report.
 func read(body io.Reader) (statusz.Report, error) {
 	text, err := io.ReadAll(body)
 	if err != nil {
@@ -235,13 +230,12 @@ func read(body io.Reader) (statusz.Report, error) {
 	return report, err
 }
 
-// explain returns why a pod did not answer.
 func (d *Drivers) explain(ctx context.Context, node string, p pod, err error) *Unavailable {
 	u := &Unavailable{Node: node, Type: fmt.Sprintf("kubectl -n %s logs %s -c %s", d.namespace, p.name, p.container), Err: err, pod: p.name}
 	switch {
 	case apierrors.IsForbidden(err):
 		u.Why = fmt.Sprintf("you may not port-forward to its pod, which takes the verb create on pods/portforward in namespace %s", d.namespace)
-		u.Type, u.Err, u.forbidden = fmt.Sprintf("kubectl -n %s auth can-i create pods/portforward", d.namespace), nil, true
+		u.Type, u.Err, u.Forbidden = fmt.Sprintf("kubectl -n %s auth can-i create pods/portforward", d.namespace), nil, true
 	case isGone(err, p.name):
 		u.Why, u.Type = fmt.Sprintf("its pod %s is gone", p.name), d.listing(node)
 	case errors.Is(err, errNewer):

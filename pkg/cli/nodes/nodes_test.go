@@ -278,8 +278,8 @@ func TestUnavailable(t *testing.T) {
 			if want := "the driver of node node-1 cannot be asked: " + tc.want; got.Error() != want {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}
-			if got.IsForbidden() != tc.isForbidden {
-				t.Errorf("IsForbidden = %t, want %t", got.IsForbidden(), tc.isForbidden)
+			if got.Forbidden != tc.isForbidden {
+				t.Errorf("Forbidden = %t, want %t", got.Forbidden, tc.isForbidden)
 			}
 		})
 	}

@@ -3,17 +3,24 @@ package nodes
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 )
@@ -21,45 +28,37 @@ import (
 // driverLabels are on the pods of the driver, whatever the release of the chart is called.
 const driverLabels = "app.kubernetes.io/name=liveconfig,app.kubernetes.io/component=driver"
 
-// pod is where a driver can be asked.
 type pod struct {
 	name, container string
 	port            int
 }
 
-// pod returns the pod of a node's driver, which may not be there any more.
 func (d *Drivers) pod(ctx context.Context, node string) (pod, error) {
-	d.mu.Lock()
-	p, known := d.pods[node]
-	d.mu.Unlock()
-	if known {
+	if p, isKnown := d.known(node); isKnown {
 		return p, nil
 	}
 	p, err := d.find(ctx, node)
-	if err != nil {
-		return pod{}, err
+	if err == nil {
+		d.pods.Store(node, p)
 	}
-	d.store(node, p)
-	return p, nil
+	return p, err
 }
 
-func (d *Drivers) forget(node string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.pods, node)
+func (d *Drivers) known(node string) (p pod, isKnown bool) {
+	value, _ := d.pods.Load(node)
+	p, isKnown = value.(pod)
+	return p, isKnown
 }
 
 // learn looks for the pods of the drivers of many nodes in the list of all, instead of one by one.
 // It leaves out those that are not ready: find returns what is wrong.
 func (d *Drivers) learn(ctx context.Context, nodes []string) {
 	wanted := map[string]bool{}
-	d.mu.Lock()
 	for _, node := range nodes {
-		if _, known := d.pods[node]; !known {
+		if _, isKnown := d.known(node); !isKnown {
 			wanted[node] = true
 		}
 	}
-	d.mu.Unlock()
 	if len(wanted) <= fewNodes {
 		return
 	}
@@ -69,20 +68,13 @@ func (d *Drivers) learn(ctx context.Context, nodes []string) {
 		for i := range page.Items {
 			p := &page.Items[i]
 			if container, port := served(p); wanted[p.Spec.NodeName] && fitness(p) == ready && port > 0 {
-				d.store(p.Spec.NodeName, pod{name: p.Name, container: container, port: port})
+				d.pods.Store(p.Spec.NodeName, pod{name: p.Name, container: container, port: port})
 			}
 		}
 		return page, err
 	}) // After an error find returns the same.
 }
 
-func (d *Drivers) store(node string, p pod) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.pods[node] = p
-}
-
-// find looks for the pod of a node's driver.
 func (d *Drivers) find(ctx context.Context, node string) (pod, error) {
 	u := &Unavailable{Node: node, Type: d.listing(node)}
 	list, err := d.client.CoreV1().Pods(d.namespace).List(ctx, metav1.ListOptions{
@@ -91,7 +83,7 @@ func (d *Drivers) find(ctx context.Context, node string) (pod, error) {
 	switch {
 	case apierrors.IsForbidden(err):
 		u.Why = fmt.Sprintf("you may not look for its pod, which takes the verb list on pods in namespace %s", d.namespace)
-		u.Type, u.forbidden = fmt.Sprintf("kubectl -n %s auth can-i list pods", d.namespace), true
+		u.Type, u.Forbidden = fmt.Sprintf("kubectl -n %s auth can-i list pods", d.namespace), true
 		return pod{}, u
 	case err != nil:
 		u.Why, u.Err = "its pod cannot be looked for", err
@@ -185,3 +177,138 @@ func flag(words []string, name string) (value string, found bool) {
 	}
 	return value, found
 }
+
+// connection is a stream to a port of a pod. No port of this machine leads to it: others may be
+// logged in here.
+type connection struct {
+	httpstream.Stream
+
+	carrier httpstream.Connection
+	// trouble receives the error that the node reports about the stream, empty for none.
+	trouble chan string
+}
+
+// connect opens a stream to a driver. Dialling does not end with ctx by itself, so what comes too
+// late is closed.
+func (d *Drivers) connect(ctx context.Context, p pod) (*connection, error) {
+	type result struct {
+		c   *connection
+		err error
+	}
+	came := make(chan result, 1)
+	go func() {
+		c, err := d.open(p)
+		came <- result{c, err}
+	}()
+	select {
+	case r := <-came:
+		return r.c, r.err
+	case <-ctx.Done():
+		go func() {
+			if r := <-came; r.err == nil {
+				_ = r.c.Close() // Nobody wants it any more.
+			}
+		}()
+		return nil, ctx.Err()
+	}
+}
+
+// open opens a stream as `kubectl port-forward` does: two streams of one connection, of which one
+// carries errors.
+func (d *Drivers) open(p pod) (*connection, error) {
+	carrier, err := d.dial(p)
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{carrier: carrier, trouble: make(chan string, 1)}
+	headers := http.Header{}
+	headers.Set(corev1.PortHeader, strconv.Itoa(p.port))
+	headers.Set(corev1.PortForwardRequestIDHeader, "0")
+	headers.Set(corev1.StreamType, corev1.StreamTypeError)
+	errs, err := carrier.CreateStream(headers)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open a stream for errors: %w", err), carrier.Close())
+	}
+	headers.Set(corev1.StreamType, corev1.StreamTypeData)
+	c.Stream, err = carrier.CreateStream(headers)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open a stream: %w", err), carrier.Close())
+	}
+	go c.listen(errs)
+	return c, nil
+}
+
+// dial reaches a pod by a WebSocket, or by SPDY where that is refused: by old clusters, and by some
+// proxies.
+func (d *Drivers) dial(p pod) (httpstream.Connection, error) {
+	url := d.client.CoreV1().RESTClient().Post().
+		Resource("pods").Namespace(d.namespace).Name(p.name).SubResource("portforward").URL()
+	first, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, d.config)
+	if err != nil {
+		return nil, fmt.Errorf("prepare a WebSocket: %w", err)
+	}
+	carrier, protocol, errOfFirst := first.Dial(portforward.PortForwardProtocolV1Name)
+	if errOfFirst == nil {
+		return negotiated(carrier, protocol)
+	}
+	if !httpstream.IsUpgradeFailure(errOfFirst) && !httpstream.IsHTTPSProxyError(errOfFirst) {
+		return nil, errOfFirst
+	}
+	transport, upgrader, err := spdy.RoundTripperFor(d.config)
+	if err != nil {
+		return nil, fmt.Errorf("prepare SPDY: %w", err)
+	}
+	second := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
+	carrier, protocol, err = second.Dial(portforward.PortForwardProtocolV1Name)
+	if err != nil {
+		return nil, cause(errOfFirst, err)
+	}
+	return negotiated(carrier, protocol)
+}
+
+// cause returns what keeps both ways of reaching a pod from working. Only the first has the kind of
+// an error of the API server.
+func cause(first, second error) error {
+	var upgrade *httpstream.UpgradeFailureError
+	isOfFirst := errors.As(first, &upgrade)
+	switch {
+	case isOfFirst && apierrors.IsForbidden(upgrade.Cause) && strings.Contains(second.Error(), "forbidden"):
+		return upgrade.Cause
+	case isOfFirst && apierrors.IsNotFound(upgrade.Cause) && strings.Contains(second.Error(), "not found"):
+		return upgrade.Cause
+	default:
+		return fmt.Errorf("%w, and by SPDY: %w", first, second)
+	}
+}
+
+func negotiated(carrier httpstream.Connection, protocol string) (httpstream.Connection, error) {
+	if protocol != portforward.PortForwardProtocolV1Name {
+		return nil, errors.Join(fmt.Errorf("the API server forwards ports by the protocol %q, which is not known here", protocol), carrier.Close())
+	}
+	return carrier, nil
+}
+
+// listen receives the errors that the node reports. It ends with the connection.
+func (c *connection) listen(errs httpstream.Stream) {
+	_ = errs.Close()            // Nothing is written to it.
+	text, _ := io.ReadAll(errs) // A text that was cut still helps.
+	c.trouble <- strings.TrimSpace(string(text))
+}
+
+// explain returns the error that the node reports, or else the error that was seen here.
+func (c *connection) explain(ctx context.Context, seen error) error {
+	select {
+	case text := <-c.trouble:
+		if text != "" {
+			return fmt.Errorf("the node cannot forward the port: %s", text)
+		}
+	case <-time.After(time.Second): // A node that reports an error does so before it ends the stream.
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return seen
+}
+
+// Close ends both directions, and the connection with them. A Read that waits returns.
+func (c *connection) Close() error { return errors.Join(c.Reset(), c.carrier.Close()) }

@@ -1,6 +1,6 @@
 // Package preview is `kubectl liveconfig preview`.
 //
-// It does not know how files come of volumes: that is up to pkg/cli/preview/filelist.
+// It does not know how files come of volumes: the parser and the projection of the driver do.
 package preview
 
 import (
@@ -15,18 +15,15 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/preview/filelist"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// command is the command with its flags.
 type command struct {
 	*session.Session
 
@@ -40,7 +37,7 @@ type command struct {
 	showSecrets bool
 
 	// given is what the files have.
-	given filelist.Set
+	given Set
 	// cached has the objects of the cluster. All volumes are made of the same.
 	cached *cluster.Objects
 	// found are the names of volumes, failed counts those of which there is nothing to show.
@@ -76,7 +73,7 @@ func New(s *session.Session) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return &usage.Exit{Code: exitPreviewError, Err: usage.Errorf("%w: see %s --help", err, c.CommandPath())}
+		return &session.Exit{Code: exitPreviewError, Err: fmt.Errorf("%w: see %s --help", err, c.CommandPath())}
 	})
 	selection.AddManifestFlags(c, &o.input)
 	selection.AddDriverFlag(c, &o.driver)
@@ -92,22 +89,22 @@ func New(s *session.Session) *cobra.Command {
 
 func (o *command) run(ctx context.Context, args []string) error {
 	err := o.preview(ctx, args)
-	if _, isExit := errors.AsType[*usage.Exit](err); err == nil || isExit {
+	if _, isExit := errors.AsType[*session.Exit](err); err == nil || isExit {
 		return err
 	}
-	return &usage.Exit{Code: exitPreviewError, Err: err}
+	return &session.Exit{Code: exitPreviewError, Err: err}
 }
 
 func (o *command) preview(ctx context.Context, args []string) error {
 	switch {
 	case slices.Contains([]string{"", "json", "yaml", "name", "wide"}, o.output):
-		return usage.Errorf("--output %q is not known: use - for the list, or an empty folder, as in --output ./files", o.output)
+		return fmt.Errorf("--output %q is not known: use - for the list, or an empty folder, as in --output ./files", o.output)
 	case o.diff && o.output != "-":
-		return usage.Errorf("--diff compares, and --output writes: use one of them")
+		return errors.New("--diff compares, and --output writes: use one of them")
 	case len(args) == 0 && o.selector != "":
-		return usage.Errorf("--selector selects objects of the cluster: name a type, such as deployments")
+		return errors.New("--selector selects objects of the cluster: name a type, such as deployments")
 	case len(args) == 0 && len(o.input.Names) == 0:
-		return usage.Errorf("name an object, such as deployment/web, or use --filename FILE")
+		return errors.New("name an object, such as deployment/web, or use --filename FILE")
 	}
 	pods, err := o.pods(args)
 	if err != nil {
@@ -122,8 +119,7 @@ func (o *command) preview(ctx context.Context, args []string) error {
 	return fmt.Errorf("%d of %d volumes cannot be shown: see above", o.failed, len(o.found))
 }
 
-// pods returns the pods whose volumes are wanted, and reads the files.
-func (o *command) pods(args []string) ([]filelist.Pod, error) {
+func (o *command) pods(args []string) ([]Pod, error) {
 	if err := o.readFiles(); err != nil {
 		return nil, err
 	}
@@ -178,9 +174,8 @@ func (o *command) readFile(file manifest.File) error {
 	return errors.Join(errs...)
 }
 
-// volumes returns the wanted volumes of a pod, and prints their mistakes.
-func (o *command) volumes(ctx context.Context, pod filelist.Pod) []filelist.Volume {
-	all := o.wanted(filelist.Volumes(pod, o.driver, o.objects(ctx, pod)))
+func (o *command) volumes(ctx context.Context, pod Pod) []Volume {
+	all := o.wanted(Volumes(pod, o.driver, o.objects(ctx, pod)))
 	for _, v := range all {
 		o.found = append(o.found, v.Name)
 		if v.Err != nil {
@@ -192,13 +187,18 @@ func (o *command) volumes(ctx context.Context, pod filelist.Pod) []filelist.Volu
 	return all
 }
 
-// wanted leaves out what --volume does not name.
-func (o *command) wanted(all []filelist.Volume) []filelist.Volume {
-	return slices.DeleteFunc(all, func(v filelist.Volume) bool { return len(o.names) > 0 && !slices.Contains(o.names, v.Name) })
+// wanted leaves out what --volume does not name, and hides nothing with --show-secrets.
+func (o *command) wanted(all []Volume) []Volume {
+	all = slices.DeleteFunc(all, func(v Volume) bool { return len(o.names) > 0 && !slices.Contains(o.names, v.Name) })
+	for i := range all {
+		if o.showSecrets {
+			all[i].Hidden = nil
+		}
+	}
+	return all
 }
 
-// remarkLacks prints what is missing from a volume, and why.
-func (o *command) remarkLacks(pod filelist.Pod, v filelist.Volume) {
+func (o *command) remarkLacks(pod Pod, v Volume) {
 	for _, what := range v.LeftOut {
 		o.once("note: %s: volume %s: left out is %s, which only a running pod has", pod.Object(), v.Name, what)
 	}
@@ -209,7 +209,6 @@ func (o *command) remarkLacks(pod filelist.Pod, v filelist.Volume) {
 	}
 }
 
-// once makes a remark that was not made yet.
 func (o *command) once(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if !o.remarked[text] {
@@ -218,9 +217,8 @@ func (o *command) once(format string, args ...any) {
 	}
 }
 
-// show lists the volumes, and writes them.
-func (o *command) show(ctx context.Context, pods []filelist.Pod) error {
-	byPod := make([][]filelist.Volume, len(pods))
+func (o *command) show(ctx context.Context, pods []Pod) error {
+	byPod := make([][]Volume, len(pods))
 	for i, pod := range pods {
 		byPod[i] = o.volumes(ctx, pod)
 	}
@@ -234,7 +232,7 @@ func (o *command) show(ctx context.Context, pods []filelist.Pod) error {
 	}
 	var b strings.Builder
 	for i, pod := range pods {
-		if err := filelist.Print(&b, pod, byPod[i], o.visibility()); err != nil {
+		if err := Print(&b, pod, byPod[i]); err != nil {
 			return err
 		}
 	}
@@ -242,14 +240,13 @@ func (o *command) show(ctx context.Context, pods []filelist.Pod) error {
 	return err
 }
 
-// writeAll writes the volumes of all pods into the folder.
-func (o *command) writeAll(pods []filelist.Pod, byPod [][]filelist.Volume) (err error) {
-	folder, err := filelist.NewFolder(o.output)
+func (o *command) writeAll(pods []Pod, byPod [][]Volume) (err error) {
+	folder, err := NewFolder(o.output)
 	if err != nil {
 		return fmt.Errorf("write the files: %w", err)
 	}
 	defer func() { err = errors.Join(err, folder.Close()) }()
-	folder.Owns, folder.Visibility = os.Geteuid() == 0, o.visibility()
+	folder.Owns = os.Geteuid() == 0
 	for i, pod := range pods {
 		for _, v := range byPod[i] {
 			if v.Err != nil {
@@ -278,38 +275,31 @@ func (o *command) verdict() error {
 
 // placeOf returns where in the folder the volumes of a pod go: into the folder itself if there is
 // no other pod.
-func placeOf(pod filelist.Pod, all []filelist.Pod) string {
+func placeOf(pod Pod, all []Pod) string {
 	if len(all) == 1 {
 		return ""
 	}
 	place := pod.Namespace + "/" + pod.Object() + "/"
-	isSame := func(p filelist.Pod) bool { return p.Namespace == pod.Namespace && p.Object() == pod.Object() }
+	isSame := func(p Pod) bool { return p.Namespace == pod.Namespace && p.Object() == pod.Object() }
 	if at := slices.IndexFunc(all, isSame); !all[at].IsSame(pod) || slices.ContainsFunc(all[at+1:], isSame) {
 		place += pod.Field + "/" // An object of several templates.
 	}
 	return place
 }
 
-func (o *command) write(folder *filelist.Folder, place string, v filelist.Volume) error {
+func (o *command) write(folder *Folder, place string, v Volume) error {
 	isOwned := func(f tree.File) bool { return v.Tree.UserOf(f) != 0 }
 	if !folder.Owns && (v.Tree.UID+v.Tree.GID > 0 || slices.ContainsFunc(v.Tree.Files, isOwned)) {
 		o.once("note: the files are yours, because only root can give them the owners of the list")
 	}
-	if v.SharesSecrets() && folder.Visibility != filelist.Shown {
+	if v.SharesHidden() {
 		o.once("note: files of Secrets are for their owner alone, unless you use --show-secrets: the list has their modes in the volume")
 	}
 	return folder.Write(place+v.Name, v)
 }
 
-func (o *command) visibility() filelist.Visibility {
-	if o.showSecrets {
-		return filelist.Shown
-	}
-	return filelist.Masked
-}
-
 // objects returns what the sources of a pod hold. Files come before the cluster.
-func (o *command) objects(ctx context.Context, pod filelist.Pod) filelist.Objects {
+func (o *command) objects(ctx context.Context, pod Pod) Objects {
 	config, _ := trigger.ParseConfig(pod.Annotations[trigger.ConfigAnnotation]) // Without one there are no copies.
 	sources := versions.Originals(config, pod.Namespace)
 	return func(ref api.Ref) (api.Content, bool, error) {
@@ -330,7 +320,7 @@ func (o *command) objects(ctx context.Context, pod filelist.Pod) filelist.Object
 }
 
 // content returns what sources hold in the cluster.
-func (o *command) content(ctx context.Context) filelist.Objects {
+func (o *command) content(ctx context.Context) Objects {
 	return func(ref api.Ref) (api.Content, bool, error) {
 		if o.cached == nil {
 			client, err := o.Clientset()

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/edit"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/release/releases"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
@@ -33,58 +33,59 @@ type act struct {
 	force  bool
 }
 
-func newPromote(s *session.Session) *cobra.Command {
+func newAct(s *session.Session, c *cobra.Command) *act {
 	o := &act{target: target{Session: s}}
+	c.Flags().StringVar(&o.reason, "reason", "", "why, for the history and for others who look at it")
+	return o
+}
+
+func newPromote(s *session.Session) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "promote TYPE/NAME",
 		Short: "Show an edit to all pods now",
 		Long: "Ends the release of an edit: all pods get it, whatever step it has come to, and whether it was frozen or reverted. The rules\n" +
 			"of the annotation must hold. All edits of a group are promoted together.",
 		Example: "  kubectl liveconfig release promote configmap/web",
-		RunE:    func(c *cobra.Command, args []string) error { return o.promote(c.Context(), args) },
 	}
-	o.addFlags(c)
+	o := newAct(s, c)
 	c.Flags().BoolVar(&o.force, "force", false, "promote an edit for which a rule of the annotation does not hold")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		reason := o.because("promoted")
+		return o.steer(c.Context(), args, "promoted: all pods get the edit", func(u plan.Unit) plan.Decision { return plan.Promotion(u, reason) }, nil)
+	}
 	return c
 }
 
 func newFreeze(s *session.Session) *cobra.Command {
-	o := &act{target: target{Session: s}}
-	c := &cobra.Command{
+	return newEnd(s, release.Frozen, "frozen: the pods that have the edit keep it, and no other pod gets it", &cobra.Command{
 		Use:   "freeze TYPE/NAME",
 		Short: "Show an edit to no more pods",
 		Long: "The pods that have the edit keep it, and no other pod gets it, until somebody promotes or reverts it, or edits the object\n" +
 			"again. All edits of a group are frozen together.",
 		Example: "  kubectl liveconfig release freeze configmap/web --reason 'latency is up'",
-		RunE: func(c *cobra.Command, args []string) error {
-			return o.end(c.Context(), args, release.Frozen, "frozen: the pods that have the edit keep it, and no other pod gets it")
-		},
-	}
-	o.addFlags(c)
-	return c
+	})
 }
 
 func newRevert(s *session.Session) *cobra.Command {
-	o := &act{target: target{Session: s}}
-	c := &cobra.Command{
+	return newEnd(s, release.Reverted, "reverted: all pods have what they had before the edit", &cobra.Command{
 		Use:   "revert TYPE/NAME",
 		Short: "Take an edit back from all pods",
 		Long: "All pods get what they had before the edit, at once. The object keeps the edit: edit it again, or apply what was there\n" +
 			"before, to end this. All edits of a group are taken back together.",
 		Example: "  kubectl liveconfig release revert configmap/web --reason 'wrong endpoint'",
-		RunE: func(c *cobra.Command, args []string) error {
-			return o.end(c.Context(), args, release.Reverted, "reverted: all pods have what they had before the edit")
-		},
+	})
+}
+
+// newEnd has a command end a release in a state that only a newer edit or a person ends.
+func newEnd(s *session.Session, state release.State, done string, c *cobra.Command) *cobra.Command {
+	o := newAct(s, c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		reason := o.because(strings.ToLower(string(state)))
+		return o.steer(c.Context(), args, done, func(u plan.Unit) plan.Decision { return plan.End(u, state, reason) }, errPromoted)
 	}
-	o.addFlags(c)
 	return c
 }
 
-func (o *act) addFlags(c *cobra.Command) {
-	c.Flags().StringVar(&o.reason, "reason", "", "why, for the history and for others who look at it")
-}
-
-// because returns the reason with the name of the person.
 func (o *act) because(what string) string {
 	name := "somebody"
 	if me, err := user.Current(); err == nil {
@@ -101,19 +102,8 @@ func (o *act) because(what string) string {
 // faster.
 const attempts = 20
 
-// end ends a release in a state that only a newer edit or a person ends.
-func (o *act) end(ctx context.Context, args []string, state release.State, done string) error {
-	reason := o.because(strings.ToLower(string(state)))
-	return o.steer(ctx, args, done, func(u plan.Unit) plan.Decision { return plan.End(u, state, reason) }, errPromoted)
-}
-
 // errPromoted is why nothing is taken back or frozen.
 var errPromoted = errors.New("it is being promoted; what was promoted is taken back by another edit")
-
-func (o *act) promote(ctx context.Context, args []string) error {
-	reason := o.because("promoted")
-	return o.steer(ctx, args, "promoted: all pods get the edit", func(u plan.Unit) plan.Decision { return plan.Promotion(u, reason) }, nil)
-}
 
 // steer does what is decided until nothing is left to do. The error is for a promotion that is
 // decided; nil if that is what the person wants.
@@ -139,7 +129,12 @@ func (o *act) steer(ctx context.Context, args []string, done string, decide func
 			return fmt.Errorf("%s: %w", p.Source.Ref, noPromotion)
 		}
 		if d.Action == plan.Rest && d.After == 0 {
-			return o.print(first, done)
+			for _, p := range first.changed() {
+				if _, err := fmt.Fprintf(o.Out, "%s %s\n", release.NameOf(p.Source.Ref), done); err != nil {
+					return err
+				}
+			}
+			return nil
 		}
 		if err := o.do(ctx, writer, now, d); err != nil && !apierrors.IsConflict(err) {
 			return err
@@ -151,7 +146,6 @@ func (o *act) steer(ctx context.Context, args []string, done string, decide func
 	return fmt.Errorf("%s: others write its stable copy all the time; try again", p.Source.Ref)
 }
 
-// do does what was decided about some objects of a group, in the order of their names.
 func (o *act) do(ctx context.Context, writer stable.Writer, g group, d plan.Decision) error {
 	if d.Action == plan.Rest {
 		select {
@@ -181,8 +175,7 @@ func (o *act) do(ctx context.Context, writer stable.Writer, g group, d plan.Deci
 	return nil
 }
 
-// mustHold returns an error if a rule does not hold and nothing is forced.
-func (o *act) mustHold(ctx context.Context, pairs []releases.Pair) error {
+func (o *act) mustHold(ctx context.Context, pairs []pair) error {
 	checker, err := isolated.New()
 	if err != nil {
 		return err
@@ -216,12 +209,80 @@ func (o *act) mustHold(ctx context.Context, pairs []releases.Pair) error {
 	return errors.New(strings.Join(broken, "; ") + "; correct it, or use --force")
 }
 
-// print prints a line for each object whose edit was under way.
-func (o *act) print(g group, done string) error {
-	for _, p := range g.changed() {
-		if _, err := fmt.Fprintf(o.Out, "%s %s\n", release.NameOf(p.Source.Ref), done); err != nil {
-			return err
+// group is what a person steers together: one object, or those of a group.
+type group struct {
+	name  string // Empty for one object.
+	pairs []pair // Those with a copy, by name.
+}
+
+// readGroup returns the object with the others of its group. One of them must have an edit that not
+// all pods have.
+func readGroup(ctx context.Context, client kubernetes.Interface, p pair) (group, error) {
+	if p.Copy == nil {
+		return group{}, errNoCopy(p.Source.Ref)
+	}
+	g := group{name: settings.GroupOf(p.Source.Annotation), pairs: []pair{p}}
+	if g.name != "" {
+		refs, denied := list(ctx, client, p.Source.Ref.Namespace)
+		if len(denied) > 0 {
+			return group{}, fmt.Errorf("%s is released together with the other objects of the group %s: %w", p.Source.Ref, g.name, errors.Join(denied...))
+		}
+		g.pairs = nil
+		for _, ref := range refs {
+			other, err := read(ctx, client, ref)
+			if err != nil {
+				return group{}, err
+			}
+			if other.Copy != nil && settings.GroupOf(other.Source.Annotation) == g.name {
+				g.pairs = append(g.pairs, other)
+			}
 		}
 	}
-	return nil
+	if len(g.changed()) == 0 {
+		return group{}, fmt.Errorf("%s: all pods have what it has: there is no edit under way; what was promoted is taken back by another edit",
+			p.Source.Ref)
+	}
+	return g, nil
+}
+
+// again reads the group again, which must have the same edits.
+func (g group) again(ctx context.Context, client kubernetes.Interface) (group, error) {
+	now := group{name: g.name}
+	for _, p := range g.pairs {
+		next, err := read(ctx, client, p.Source.Ref)
+		switch {
+		case err != nil:
+			return group{}, err
+		case next.Copy == nil:
+			return group{}, errNoCopy(p.Source.Ref)
+		case next.Source.Digest != p.Source.Digest:
+			return group{}, fmt.Errorf("%s was edited meanwhile: nothing more is done", p.Source.Ref)
+		}
+		now.pairs = append(now.pairs, next)
+	}
+	return now, nil
+}
+
+func (g group) changed() (pairs []pair) {
+	for _, p := range g.pairs {
+		if p.Source.Digest != p.Copy.Digest {
+			pairs = append(pairs, p)
+		}
+	}
+	return pairs
+}
+
+func (g group) unit() plan.Unit {
+	u := plan.Unit{Now: time.Now().UTC()}
+	for i, p := range g.pairs {
+		if s, mistakes := settings.Parse(p.Source.Annotation); i == 0 && len(mistakes) == 0 {
+			u.Settings = s
+		}
+		u.Objects = append(u.Objects, plan.Object{
+			Name: release.NameOf(p.Source.Ref), Version: p.Source.Version, Candidate: p.Source.Digest, Stable: p.Copy.Digest,
+			Exposure: p.Copy.Exposure(), Together: p.Copy.Together(), Rules: p.Source.Annotation,
+		})
+	}
+	u.Settings.Group = g.name
+	return u
 }

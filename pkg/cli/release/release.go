@@ -4,24 +4,34 @@
 package release
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/release/releases"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
 )
 
 // New returns the command.
 func New(s *session.Session) *cobra.Command {
-	c := usage.Group(&cobra.Command{
+	c := session.Group(&cobra.Command{
 		Use:   "release",
 		Short: "Look at edits that are shown to few pods first, and steer them",
 		Long: "An edit of a ConfigMap or Secret with the annotation " + release.Annotation + " is checked, shown to some pods, watched,\n" +
@@ -31,7 +41,6 @@ func New(s *session.Session) *cobra.Command {
 	return c
 }
 
-// target is what the commands work on.
 type target struct {
 	*session.Session
 
@@ -40,7 +49,6 @@ type target struct {
 
 func (o *target) addFlags(c *cobra.Command) { selection.AddDriverFlag(c, &o.driver) }
 
-// refOf returns the object that an argument such as configmap/web names.
 func (o *target) refOf(argument string) (api.Ref, error) {
 	kind, name, found := strings.Cut(argument, "/")
 	ref := api.Ref{Namespace: session.NamespaceOr(o.Session, ""), Name: name}
@@ -53,29 +61,226 @@ func (o *target) refOf(argument string) (api.Ref, error) {
 		found = false
 	}
 	if !found || name == "" || strings.Contains(name, "/") {
-		return api.Ref{}, usage.Errorf("%q: name a ConfigMap or Secret such as configmap/web", argument)
+		return api.Ref{}, fmt.Errorf("%q: name a ConfigMap or Secret such as configmap/web", argument)
 	}
 	return ref, nil
 }
 
 // one returns the object that the only argument names, with its copy.
-func (o *target) one(ctx context.Context, args []string) (kubernetes.Interface, releases.Pair, error) {
+func (o *target) one(ctx context.Context, args []string) (kubernetes.Interface, pair, error) {
 	if len(args) != 1 {
-		return nil, releases.Pair{}, usage.Errorf("name one ConfigMap or Secret such as configmap/web")
+		return nil, pair{}, errors.New("name one ConfigMap or Secret such as configmap/web")
 	}
 	ref, err := o.refOf(args[0])
 	if err != nil {
-		return nil, releases.Pair{}, err
+		return nil, pair{}, err
 	}
 	client, err := o.Clientset()
 	if err != nil {
-		return nil, releases.Pair{}, err
+		return nil, pair{}, err
 	}
-	p, err := releases.Read(ctx, client, ref)
+	p, err := read(ctx, client, ref)
 	return client, p, err
 }
 
-// errNoCopy is for what needs a stable copy.
 func errNoCopy(ref api.Ref) error {
 	return fmt.Errorf("%s has no stable copy yet: see its Events, and whether the controller runs with --releases", ref)
+}
+
+type history struct {
+	target
+
+	output printing.Format
+}
+
+func newHistory(s *session.Session) *cobra.Command {
+	o := &history{target: target{Session: s}}
+	c := &cobra.Command{
+		Use:     "history TYPE/NAME",
+		Short:   "Show how the last releases of an object ended",
+		Long:    "Prints the last ten, newest first. An edit is named by the beginning of its digest: the content is not stored.",
+		Example: "  kubectl liveconfig release history configmap/web",
+		RunE:    func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
+	}
+	o.output.AddFlag(c, "json or yaml; a table by default", "json", "yaml")
+	return c
+}
+
+func (o *history) run(ctx context.Context, args []string) error {
+	_, p, err := o.one(ctx, args)
+	if err != nil {
+		return err
+	}
+	if p.Copy == nil {
+		return errNoCopy(p.Source.Ref)
+	}
+	entries, err := release.ParseHistory(p.Copy.Annotations[release.HistoryAnnotation])
+	if err != nil {
+		return err
+	}
+	if o.output.IsEncoded() {
+		return o.output.Encode(o.Out, append([]release.Entry{}, entries...))
+	}
+	if len(entries) == 0 {
+		o.Remark("No release of %s has ended yet.", p.Source.Ref)
+		return nil
+	}
+	rows := [][]string{{"AT", "OUTCOME", "EDIT", "REASON"}}
+	for _, e := range entries {
+		const enough = 10
+		rows = append(rows, []string{printing.Time(e.At), e.Outcome, e.Digest[:min(len(e.Digest), enough)], e.Reason})
+	}
+	const spaces = 3
+	return printing.Table(o.Out, spaces, rows)
+}
+
+type viewState string
+
+// The states, besides those of package release.
+const (
+	stateStable viewState = "Stable" // All pods have what the object has.
+	// stateWaiting: the controller has not looked at the edit yet. No pod has it.
+	stateWaiting viewState = "Waiting"
+	// stateNew: there is no stable copy yet. All pods have what the object has.
+	stateNew viewState = "New"
+	// stateMistaken: the annotation is wrong. No further pod gets an edit.
+	stateMistaken viewState = "Mistaken"
+)
+
+func (s viewState) hasFailed() bool { return s == stateMistaken || release.State(s).IsFinal() }
+
+type view struct {
+	Object    string    `json:"object"`
+	Namespace string    `json:"namespace"`
+	State     viewState `json:"state"`
+	// Step counts from 1, of so many Steps; 0 if no step has begun.
+	Step  int `json:"step,omitempty"`
+	Steps int `json:"steps"`
+	// Shown is how many of the Pods have what the object has.
+	Shown int `json:"shown"`
+	Pods  int `json:"pods"`
+	// Since is when the step or the state began.
+	Since time.Time `json:"since,omitzero"`
+	// Pause is how long each step lasts, in seconds.
+	Pause  float64 `json:"pauseSeconds"`
+	Group  string  `json:"group,omitempty"`
+	Reason string  `json:"reason,omitempty"`
+	// Candidate and Stable are digests. They are equal if all pods have what the object has.
+	Candidate string          `json:"candidate"`
+	Digest    string          `json:"stable,omitempty"`
+	History   []release.Entry `json:"history,omitempty"`
+}
+
+type pair struct {
+	Source stable.Object
+	Copy   *stable.Object // Nil for none.
+}
+
+func read(ctx context.Context, client kubernetes.Interface, ref api.Ref) (pair, error) {
+	source, err := stable.Read(ctx, client, ref)
+	if err != nil {
+		return pair{}, err
+	}
+	if !source.IsReleased {
+		return pair{}, fmt.Errorf("%s is not released: it has no annotation %s", ref, release.Annotation)
+	}
+	p := pair{Source: source}
+	found, err := stable.Read(ctx, client, release.StableOf(ref))
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return pair{}, err
+	case found.IsCopyOf(ref):
+		p.Copy = &found
+	}
+	return p, nil
+}
+
+// list returns the released objects of a namespace, or of all for an empty one, by namespace and
+// name. The result leaves out objects that the caller may not list, and names them.
+func list(ctx context.Context, client kubernetes.Interface, namespace string) (refs []api.Ref, denied []error) {
+	take := func(kind api.Kind, list runtime.Object, err error) {
+		if err != nil {
+			denied = append(denied, fmt.Errorf("list %ss: %w", kind, err))
+			return
+		}
+		_ = meta.EachListItem(list, func(item runtime.Object) error { // It has items.
+			m, err := meta.Accessor(item)
+			if _, isReleased := m.GetAnnotations()[release.Annotation]; isReleased {
+				refs = append(refs, api.Ref{Kind: kind, Namespace: m.GetNamespace(), Name: m.GetName()})
+			}
+			return err
+		})
+	}
+	configMaps, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
+	take(api.ConfigMap, configMaps, err)
+	secrets, err := client.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{})
+	take(api.Secret, secrets, err)
+	slices.SortFunc(refs, func(a, b api.Ref) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(release.NameOf(a), release.NameOf(b)))
+	})
+	return refs, denied
+}
+
+func (p pair) view(pods []pod) view {
+	s, mistakes := settings.Parse(p.Source.Annotation)
+	v := view{
+		Object: release.NameOf(p.Source.Ref), Namespace: p.Source.Ref.Namespace, State: stateNew, Steps: len(s.Steps), Pause: s.Pause.Seconds(),
+		Group: s.Group, Candidate: p.Source.Digest,
+	}
+	var e release.Exposure
+	if p.Copy != nil {
+		v.Digest = p.Copy.Digest
+		v.History, _ = release.ParseHistory(p.Copy.Annotations[release.HistoryAnnotation])
+		v.State = stateStable
+		if e = p.Copy.Exposure(); v.Digest != v.Candidate {
+			v.State = stateWaiting
+			if e.Digest == v.Candidate {
+				v.State, v.Step, v.Since, v.Reason = viewState(e.State), e.Step, e.Since, e.Reason
+			}
+		}
+	}
+	for _, pod := range pods {
+		if !slices.Contains(pod.uses, p.Source.Ref) {
+			continue
+		}
+		v.Pods++
+		if p.Copy == nil || v.Digest == v.Candidate || e.Shows(pod.uid, v.Candidate) {
+			v.Shown++
+		}
+	}
+	if len(mistakes) > 0 {
+		v.State, v.Reason = stateMistaken, mistakes[0].String()
+	}
+	return v
+}
+
+type pod struct {
+	uid  string
+	uses []api.Ref
+}
+
+func podsIn(ctx context.Context, client kubernetes.Interface, driver, namespace string) ([]pod, error) {
+	list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	var pods []pod
+	for i := range list.Items {
+		p := &list.Items[i]
+		if p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		next := pod{uid: string(p.UID)}
+		for _, volume := range p.Spec.Volumes {
+			if volume.CSI == nil || volume.CSI.Driver != driver {
+				continue
+			}
+			if spec, err := api.Parse(volume.CSI.VolumeAttributes, p.Namespace); err == nil {
+				next.uses = append(next.uses, spec.Refs()...)
+			}
+		}
+		pods = append(pods, next)
+	}
+	return pods, nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -16,13 +15,10 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/release/releases"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 )
 
-// status is the command with its flags.
 type status struct {
 	target
 
@@ -52,16 +48,13 @@ func newStatus(s *session.Session) *cobra.Command {
 }
 
 func (o *status) run(ctx context.Context, args []string) error {
-	if err := o.output.Check(); err != nil {
-		return err
-	}
 	client, err := o.Clientset()
 	if err != nil {
 		return err
 	}
 	if o.watch {
 		if len(args) != 1 || o.output.Name != "" {
-			return usage.Errorf("--watch is for one ConfigMap or Secret such as configmap/web, and prints lines")
+			return errors.New("--watch is for one ConfigMap or Secret such as configmap/web, and prints lines")
 		}
 		return o.follow(ctx, client, args[0])
 	}
@@ -70,7 +63,7 @@ func (o *status) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if o.output.IsEncoded() {
-		err = o.output.Encode(o.Out, append([]releases.View{}, views...))
+		err = o.output.Encode(o.Out, append([]view{}, views...))
 	} else {
 		err = o.table(views)
 	}
@@ -80,45 +73,43 @@ func (o *status) run(ctx context.Context, args []string) error {
 	return verdict(views)
 }
 
-// verdict returns the exit status.
-func verdict(views []releases.View) error {
+func verdict(views []view) error {
 	for _, v := range views {
-		if v.State.HasFailed() {
-			return &usage.Exit{Code: 1}
+		if v.State.hasFailed() {
+			return &session.Exit{Code: 1}
 		}
 	}
 	return nil
 }
 
-func (o *status) views(ctx context.Context, client kubernetes.Interface, args []string) (views []releases.View, err error) {
+func (o *status) views(ctx context.Context, client kubernetes.Interface, args []string) (views []view, err error) {
 	refs, err := o.refs(ctx, client, args)
 	if err != nil {
 		return nil, err
 	}
-	pods := map[string][]releases.Pod{}
+	pods := map[string][]pod{}
 	for _, ref := range refs {
-		p, err := releases.Read(ctx, client, ref)
+		p, err := read(ctx, client, ref)
 		if err != nil {
 			return nil, err
 		}
 		if _, isKnown := pods[ref.Namespace]; !isKnown {
-			if pods[ref.Namespace], err = releases.Pods(ctx, client, o.driver, ref.Namespace); err != nil {
+			if pods[ref.Namespace], err = podsIn(ctx, client, o.driver, ref.Namespace); err != nil {
 				return nil, err
 			}
 		}
-		views = append(views, p.View(pods[ref.Namespace]))
+		views = append(views, p.view(pods[ref.Namespace]))
 	}
 	return views, nil
 }
 
-// refs returns what the arguments name, or all released objects.
 func (o *status) refs(ctx context.Context, client kubernetes.Interface, args []string) (refs []api.Ref, err error) {
 	if len(args) == 0 {
 		namespace := session.NamespaceOr(o.Session, "")
 		if o.all {
 			namespace = ""
 		}
-		refs, denied := releases.List(ctx, client, namespace)
+		refs, denied := list(ctx, client, namespace)
 		const kinds = 2
 		if len(denied) == kinds {
 			return nil, errors.Join(denied...)
@@ -132,7 +123,7 @@ func (o *status) refs(ctx context.Context, client kubernetes.Interface, args []s
 		return refs, nil
 	}
 	if o.all {
-		return nil, usage.Errorf("--all-namespaces goes without names")
+		return nil, errors.New("--all-namespaces goes without names")
 	}
 	for _, argument := range args {
 		ref, err := o.refOf(argument)
@@ -144,7 +135,7 @@ func (o *status) refs(ctx context.Context, client kubernetes.Interface, args []s
 	return refs, nil
 }
 
-func (o *status) table(views []releases.View) error {
+func (o *status) table(views []view) error {
 	if len(views) == 0 {
 		return nil
 	}
@@ -164,23 +155,22 @@ func (o *status) table(views []releases.View) error {
 	return printing.Table(o.Out, spaces, rows)
 }
 
-func stepOf(v releases.View) string {
+func stepOf(v view) string {
 	if v.Step == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%d of %d", min(v.Step, v.Steps), v.Steps)
 }
 
-func podsOf(v releases.View) string { return fmt.Sprintf("%d/%d", v.Shown, v.Pods) }
+func podsOf(v view) string { return fmt.Sprintf("%d/%d", v.Shown, v.Pods) }
 
-func ageOf(v releases.View) string {
+func ageOf(v view) string {
 	if v.Since.IsZero() {
 		return ""
 	}
 	return duration.HumanDuration(time.Since(v.Since))
 }
 
-// interval is how often --watch looks.
 const interval = 300 * time.Millisecond
 
 // follow prints a line for each news of an object, until nothing goes on. It looks again when the
@@ -190,7 +180,9 @@ func (o *status) follow(ctx context.Context, client kubernetes.Interface, argume
 	defer cancel()
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	f := follower{status: o}
+	var last view
+	var line, remark string // The last ones that were printed.
+	var problem error       // Why the last look failed.
 	for {
 		views, err := o.views(ctx, client, []string{argument})
 		switch {
@@ -198,65 +190,40 @@ func (o *status) follow(ctx context.Context, client kubernetes.Interface, argume
 		case err != nil && !session.MayPass(err):
 			return err
 		case err != nil:
-			f.miss(err)
+			problem = err
+			if text := "will look again: " + err.Error(); text != remark {
+				remark = text
+				o.Remark("%s", text)
+			}
 		default:
-			if isOver, err := f.see(views); isOver {
-				return err
+			last, problem, remark = views[0], nil, ""
+			if text := bar(last); text != line {
+				line = text
+				if _, err := fmt.Fprintln(o.Out, line); err != nil {
+					return err
+				}
+			}
+			if last.State == stateStable || last.State.hasFailed() {
+				return verdict(views)
 			}
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return f.timeout(argument, ctx.Err())
+			return o.late(argument, last, problem, ctx.Err())
 		}
 	}
 }
 
-// follower is what --watch has seen of an object.
-type follower struct {
-	*status
-
-	last releases.View
-	// line and remark are the last ones that were printed.
-	line, remark string
-	problem      error // Why the last look failed.
-}
-
-// miss reports why a look has failed.
-func (f *follower) miss(err error) {
-	f.problem = err
-	f.remark = news(f.remark, "will look again: "+err.Error(), func(text string) { f.Remark("%s", text) })
-}
-
-// see prints news, and reports whether nothing goes on, and with which error.
-func (f *follower) see(views []releases.View) (isOver bool, err error) {
-	f.problem = nil
-	f.last, f.remark = views[0], ""
-	f.line = news(f.line, bar(f.last), func(text string) { _, err = io.WriteString(f.Out, text+"\n") })
-	if err != nil || f.last.State == releases.Stable || f.last.State.HasFailed() {
-		return true, cmp.Or(err, verdict(views))
+// late returns the error for an object that goes on, or that could not be looked at.
+func (o *status) late(argument string, last view, problem, cause error) error {
+	if last.Object == "" || problem != nil {
+		return fmt.Errorf("look at %s for %s: %w", argument, o.timeout, cmp.Or(problem, cause))
 	}
-	return false, nil
+	return fmt.Errorf("%s is %s after %s", last.Object, last.State, o.timeout)
 }
 
-// timeout returns the error for an object that goes on.
-func (f *follower) timeout(argument string, cause error) error {
-	if f.last.Object == "" || f.problem != nil {
-		return fmt.Errorf("look at %s for %s: %w", argument, f.status.timeout, cmp.Or(f.problem, cause))
-	}
-	return fmt.Errorf("%s is %s after %s", f.last.Object, f.last.State, f.status.timeout)
-}
-
-// news shows a text that is another than the last one, and returns it.
-func news(last, text string, show func(string)) string {
-	if text != last {
-		show(text)
-	}
-	return text
-}
-
-// bar returns a release as one line.
-func bar(v releases.View) string {
+func bar(v view) string {
 	const width = 20
 	filled := 0
 	if v.Pods > 0 {
@@ -267,7 +234,7 @@ func bar(v releases.View) string {
 		parts = append(parts, "step "+step)
 	}
 	parts = append(parts, "["+strings.Repeat("#", filled)+strings.Repeat(".", width-filled)+"]", podsOf(v)+" pods")
-	if v.State == releases.State(release.Progressing) {
+	if v.State == viewState(release.Progressing) {
 		parts = append(parts, "for "+strconv.FormatFloat(v.Pause, 'g', -1, 64)+"s")
 	}
 	if v.Reason != "" {

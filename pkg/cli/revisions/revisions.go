@@ -23,7 +23,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
-// changeCause is the annotation with the reason of a revision.
 const changeCause = "kubernetes.io/change-cause"
 
 // Revision is a revision of a workload.

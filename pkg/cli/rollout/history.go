@@ -17,11 +17,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/revisions"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 )
 
-// rolloutHistory is the command with its flags.
 type rolloutHistory struct {
 	rolloutTargets
 	*session.Session
@@ -56,11 +54,8 @@ func newRolloutHistory(s *session.Session) *cobra.Command {
 }
 
 func (o *rolloutHistory) run(ctx context.Context, args []string) error {
-	if err := o.output.Check(); err != nil {
-		return err
-	}
 	if o.revision < 0 {
-		return usage.Errorf("--revision %d is not a revision: revisions are numbered from 1", o.revision)
+		return fmt.Errorf("--revision %d is not a revision: revisions are numbered from 1", o.revision)
 	}
 	client, err := o.Clientset()
 	if err != nil {
@@ -102,7 +97,6 @@ func (o *rolloutHistory) one(ctx context.Context, client kubernetes.Interface, i
 	}
 }
 
-// listedWorkload is a workload as -o prints it.
 type listedWorkload struct {
 	Workload  string           `json:"workload"`
 	Revisions []listedRevision `json:"revisions"`
@@ -119,7 +113,6 @@ type listedRevision struct {
 	Config      []listedConfig `json:"config"`
 }
 
-// listedConfig is what pods of a revision use of a source.
 type listedConfig struct {
 	Source string `json:"source"`
 	// Copy is empty where pods use the source itself.
@@ -187,7 +180,6 @@ func stateOf(ctx context.Context, objects *cluster.Objects, of revisions.Revisio
 	}
 }
 
-// printTable prints a revision per line, and more lines for more sources.
 func (o *rolloutHistory) printTable(history revisions.History, list listedWorkload) error {
 	rows := [][]string{{"REVISION", "CREATED", "STATE", "CHANGE-CAUSE", "CONFIG"}}
 	for _, r := range list.Revisions {
@@ -205,7 +197,6 @@ func (o *rolloutHistory) printTable(history revisions.History, list listedWorklo
 	return nil
 }
 
-// remarkOn prints notes that do not fit into the table.
 func (o *rolloutHistory) remarkOn(history revisions.History, list listedWorkload) {
 	ref := history.Workload.Ref
 	if _, found := history.Current(); !found && history.Workload.Paused {
@@ -225,7 +216,6 @@ func (o *rolloutHistory) remarkOn(history revisions.History, list listedWorkload
 	}
 }
 
-// printOne prints a revision and how it differs from the one before.
 func (o *rolloutHistory) printOne(
 	ctx context.Context, objects *cluster.Objects, history revisions.History, r revisions.Revision, list listedWorkload,
 ) error {
@@ -258,7 +248,6 @@ func (o *rolloutHistory) printOne(
 // noValue stands for an empty value, as in kubectl.
 const noValue = "<none>"
 
-// table prints a table below a title, and an empty line.
 func (o *rolloutHistory) table(title string, rows [][]string) error {
 	var b strings.Builder
 	_ = printing.Table(&b, 3, rows) // A builder takes everything.

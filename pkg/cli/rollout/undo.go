@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,11 +25,11 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/revisions"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/reloader"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 	rolled "github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
-// rolloutUndo is the command with its flags.
 type rolloutUndo struct {
 	rolloutTargets
 	*session.Session
@@ -62,7 +63,7 @@ func newRolloutUndo(s *session.Session) *cobra.Command {
 
 func (o *rolloutUndo) run(ctx context.Context, args []string) error {
 	if o.toRevision < 0 {
-		return usage.Errorf("--to-revision %d is not a revision: revisions are numbered from 1", o.toRevision)
+		return fmt.Errorf("--to-revision %d is not a revision: revisions are numbered from 1", o.toRevision)
 	}
 	printer, err := o.output.Printer()
 	if err != nil {
@@ -78,7 +79,6 @@ func (o *rolloutUndo) run(ctx context.Context, args []string) error {
 	})
 }
 
-// undo takes one workload back.
 type undo struct {
 	*rolloutUndo
 
@@ -119,7 +119,9 @@ func (u *undo) run(ctx context.Context, printer printers.ResourcePrinter) error 
 		return err
 	}
 	if u.output.DryRun != printing.DryRunNone && !u.output.HasFormat() {
-		if err := u.showDiff(ctx); err != nil {
+		from, _ := u.history.Current() // Empty for a template that is not a revision yet: its config is not known.
+		diff := configDiff{Session: u.Session, objects: u.objects, sourcesNow: true, secrets: u.secrets}
+		if err := diff.show(ctx, from, u.target); err != nil {
 			return err
 		}
 	}
@@ -208,7 +210,6 @@ func (u *undo) send() (runtime.Object, error) {
 	return sent.Object, err
 }
 
-// patch returns what takes the workload back. A Deployment gets the annotations of that time too.
 func (u *undo) patch() (types.PatchType, []byte, error) {
 	w := u.history.Workload
 	if w.Kind == rolled.Deployment {
@@ -250,7 +251,6 @@ func (u *undo) annotations() map[string]string {
 	return annotations
 }
 
-// applied returns what the workload would be.
 func (u *undo) applied() runtime.Object {
 	after := u.info.Object.DeepCopyObject()
 	w, _ := selection.AsWorkload(after) // An object with revisions has pods.
@@ -259,14 +259,6 @@ func (u *undo) applied() runtime.Object {
 		w.Meta.Annotations = u.annotations()
 	}
 	return after
-}
-
-func (u *undo) showDiff(ctx context.Context) error {
-	from, found := u.history.Current()
-	if !found {
-		from = revisions.Revision{} // The template is not a revision yet, and its config is not known.
-	}
-	return configDiff{Session: u.Session, objects: u.objects, sources: asNow, secrets: u.secrets}.show(ctx, from, u.target)
 }
 
 func (u *undo) print(after runtime.Object, printer printers.ResourcePrinter) error {
@@ -279,4 +271,54 @@ func (u *undo) print(after runtime.Object, printer printers.ResourcePrinter) err
 	}
 	_, err := fmt.Fprintf(u.Out, "%s rolled back to revision %d%s\n", fullName(u.info), u.target.Number, suffix)
 	return err
+}
+
+func (u *undo) remarkEffect(after runtime.Object) {
+	w, _ := selection.ViewOf(after)
+	ref := u.history.Workload.Ref
+	if len(u.missing) > 0 {
+		u.Remark("note: %s: pods of revision %d cannot start as it is: %s", ref, u.target.Number, strings.Join(u.missing, "; "))
+	}
+	_, _, triggered := reloader.Wanted(w.Annotations, w.Template)
+	switch {
+	case !u.history.OptedIn && !triggered:
+		return // The controller has no part in it.
+	case !triggered:
+		u.Remark("note: %s was triggered by nothing at revision %d, and is not any more: no edit is rolled out until kubectl liveconfig set trigger %s",
+			ref, u.target.Number, ref)
+		return
+	}
+	for _, item := range u.target.Items {
+		if item.IsSource() {
+			u.Remark("note: revision %d uses %s itself: its pods get what that holds now", u.target.Number, item.Source)
+		}
+		if item.Unused != "" {
+			u.Remark("note: %s triggers rollouts and pods do not use it: an undo does not change what it holds", item.Source)
+		}
+	}
+	from, found := u.history.Current()
+	switch {
+	case found && len(revisions.Changes(from.Items, u.target.Items)) == 0:
+		u.Remark("note: the config stays as it is: revision %d has the same", u.target.Number)
+	case u.history.Mark.IsFor(u.target.Config):
+		u.Remark("note: this is the config that was rolled out last: nothing is undone any more, and edits are rolled out")
+	default:
+		u.remarkHold(w.Annotations)
+	}
+}
+
+// remarkHold prints how long the config of the undo stays.
+func (u *undo) remarkHold(annotations map[string]string) {
+	ref := u.history.Workload.Ref
+	sources := "what triggers it"
+	if len(u.history.Triggers) > 0 {
+		sources = strings.ReplaceAll(trigger.Format(u.history.Triggers), ",", " or ")
+	}
+	// Where the revision has no value, the controller restores that of the Deployment.
+	if cmp.Or(annotations[trigger.AfterUndo], u.history.Workload.Annotations[trigger.AfterUndo]) == trigger.Pause {
+		u.Remark("note: the config stays until kubectl liveconfig rollout resume %s: edits of %s wait", ref, sources)
+		return
+	}
+	u.Remark("note: the config stays until somebody edits %s, which is rolled out; to hold edits back: kubectl annotate %s %s=%s",
+		sources, ref, trigger.AfterUndo, trigger.Pause)
 }

@@ -19,7 +19,6 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
@@ -83,10 +82,12 @@ func (s *Selection) Visit(in *session.Session, args []string) ([]*resource.Info,
 	case len(infos) == 0:
 		return nil, s.nothing(args, namespace)
 	}
+	var errs []error
 	for _, info := range infos {
 		info.Namespace = cmp.Or(info.Namespace, namespace) // Without a cluster nobody has done so.
+		errs = append(errs, AsTyped(info))
 	}
-	return infos, typed(infos)
+	return infos, errors.Join(errs...)
 }
 
 // check returns an error for a command line that selects nothing, or selects twice.
@@ -94,13 +95,13 @@ func (s *Selection) check(args []string) error {
 	isPart := func(arg string) bool { return !strings.Contains(arg, "/") }
 	switch {
 	case s.Local && !s.FromFiles():
-		return usage.Errorf("--local needs --filename or --kustomize: there is nothing else to work on")
+		return errors.New("--local needs --filename or --kustomize: there is nothing else to work on")
 	case len(args) == 0 && !s.FromFiles():
-		return usage.Errorf("nothing to work on: name an object, such as deployment/web, or use --filename")
+		return errors.New("nothing to work on: name an object, such as deployment/web, or use --filename")
 	case len(args) > 0 && s.FromFiles():
-		return usage.Errorf("%s and --filename both name what to work on: leave one out; of what files hold, -l selects by labels", args[0])
+		return fmt.Errorf("%s and --filename both name what to work on: leave one out; of what files hold, -l selects by labels", args[0])
 	case len(args) == 1 && isPart(args[0]) && !s.All && s.Selector == "":
-		return usage.Errorf("%q is not TYPE/NAME, such as deployment/web; for several objects of a type, use -l or --all", args[0])
+		return fmt.Errorf("%q is not TYPE/NAME, such as deployment/web; for several objects of a type, use -l or --all", args[0])
 	}
 	return nil
 }
@@ -130,17 +131,8 @@ func (s *Selection) nothing(args []string, namespace string) error {
 		wanted, namespace, types)
 }
 
-// typed makes objects of Kubernetes' own kinds those of Go. Others stay as they are: files hold
-// them beside.
-func typed(infos []*resource.Info) error {
-	var errs []error
-	for _, info := range infos {
-		errs = append(errs, AsTyped(info))
-	}
-	return errors.Join(errs...)
-}
-
-// AsTyped makes the object of one of Kubernetes' own kinds that of Go.
+// AsTyped makes the object of one of Kubernetes' own kinds that of Go. Others stay as they are:
+// files hold them beside.
 func AsTyped(info *resource.Info) error {
 	given, ok := info.Object.(*unstructured.Unstructured)
 	if !ok {
@@ -171,14 +163,74 @@ func SplitTriggers(args []string) (targets []string, objects []trigger.Object, e
 			continue
 		}
 		if kind == arg {
-			return nil, nil, usage.Errorf("%q names no object: write it with its name, such as %s/app", arg, arg)
+			return nil, nil, fmt.Errorf("%q names no object: write it with its name, such as %s/app", arg, arg)
 		}
 		found, err := trigger.Parse(arg)
 		if err != nil {
-			return nil, nil, usage.Errorf("%w", err)
+			return nil, nil, fmt.Errorf("%w", err)
 		}
 		objects = append(objects, found...)
 	}
 	slices.SortFunc(objects, trigger.Compare)
 	return targets, slices.Compact(objects), nil
+}
+
+// AddManifestFlags adds the flags by which people name manifests that are looked at as texts.
+func AddManifestFlags(c *cobra.Command, in *manifest.Input) {
+	c.Flags().StringSliceVarP(&in.Names, "filename", "f", nil, "file or directory of manifests; - is stdin")
+	c.Flags().BoolVarP(&in.Recursive, "recursive", "R", false, "go into the directories of --filename")
+}
+
+// FilesOnly refuses arguments of a command that works on manifests: the flag before a file was
+// forgotten.
+func FilesOnly(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%q is not an argument of %s: use -f %[1]s for a file of that name", args[0], c.CommandPath())
+	}
+	return nil
+}
+
+// ReadManifests reads what --filename names.
+func ReadManifests(s *session.Session, in manifest.Input) ([]manifest.File, error) {
+	if len(in.Names) == 0 {
+		return nil, errors.New("name the manifests: --filename FILE, or - for stdin")
+	}
+	in.Stdin = s.In
+	return manifest.Read(in)
+}
+
+// Scope is which pods a command looks at that looks at all pods.
+type Scope struct {
+	// Namespace is empty for all namespaces, and Labels for all pods.
+	Namespace, Labels string
+}
+
+// String names the namespaces of a scope.
+func (s Scope) String() string {
+	if s.Namespace == "" {
+		return "all namespaces"
+	}
+	return "namespace " + s.Namespace
+}
+
+// AddAllNamespacesFlag adds --all-namespaces.
+func (s *Selection) AddAllNamespacesFlag(c *cobra.Command, help string) {
+	c.Flags().BoolVarP(&s.AllNamespaces, "all-namespaces", "A", false, help)
+}
+
+// Scope returns the pods that are meant by a flag that selects all pods. It refuses other ways to
+// select.
+func (s *Selection) Scope(in *session.Session, flag string, args []string) (Scope, error) {
+	hasNamespace := in.Namespace != nil && *in.Namespace != ""
+	switch {
+	case len(args) > 0:
+		return Scope{}, fmt.Errorf("%s looks at all pods: leave out %s, or leave out %[1]s and name the namespace with -n", flag, args[0])
+	case s.FromFiles():
+		return Scope{}, fmt.Errorf("%s looks at all pods: leave out --filename and --kustomize, or leave out %[1]s", flag)
+	case s.AllNamespaces && hasNamespace:
+		return Scope{}, errors.New("--namespace and --all-namespaces name different pods: leave one out")
+	case s.AllNamespaces:
+		return Scope{Labels: s.Selector}, nil
+	}
+	return Scope{Namespace: session.NamespaceOr(in, ""), Labels: s.Selector}, nil
 }

@@ -1,13 +1,23 @@
-// Package session holds what all commands of one run share: how to reach the API server, and where
-// to print.
+// Package session holds what all commands of one run share: how to reach the API server, where to
+// print, what a command does that has subcommands, and the status that the program ends with.
 //
 // It does not know any command, nor what is asked of the API server.
 package session
 
 import (
+	"cmp"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
 
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
@@ -25,15 +35,6 @@ type Session struct {
 	genericiooptions.IOStreams
 }
 
-// namespace returns the namespace to work in.
-func (s *Session) namespace() (string, error) {
-	namespace, _, err := s.ToRawKubeConfigLoader().Namespace()
-	if err != nil {
-		return "", fmt.Errorf("find out the namespace: %w", err)
-	}
-	return namespace, nil
-}
-
 // Config returns how to reach the API server.
 func (s *Session) Config() (*rest.Config, error) {
 	config, err := s.ToRESTConfig()
@@ -45,14 +46,10 @@ func (s *Session) Config() (*rest.Config, error) {
 
 // NamespaceOr returns the namespace of a manifest, or else that of the session.
 func NamespaceOr(s *Session, namespace string) string {
-	if namespace != "" {
-		return namespace
+	if namespace == "" {
+		namespace, _, _ = s.ToRawKubeConfigLoader().Namespace() // Empty after an error.
 	}
-	namespace, err := s.namespace()
-	if err != nil || namespace == "" {
-		return corev1.NamespaceDefault
-	}
-	return namespace
+	return cmp.Or(namespace, corev1.NamespaceDefault)
 }
 
 // Remark prints a remark to standard error. A failure to do so is ignored: there is no other place
@@ -69,3 +66,55 @@ func (s *Session) Clientset() (kubernetes.Interface, error) {
 	}
 	return kubernetes.NewForConfig(config)
 }
+
+// MayPass reports whether an error of the API server may be temporary: it did not answer, or is
+// overloaded.
+func MayPass(err error) bool {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		code := status.Status().Code
+		return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests
+	}
+	if _, isUntrusted := errors.AsType[*tls.CertificateVerificationError](err); isUntrusted {
+		return false
+	}
+	_, isUnanswered := errors.AsType[*url.Error](err)
+	_, isCut := errors.AsType[net.Error](err) // While the answer came.
+	return isUnanswered || isCut || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// Group makes a command one that has subcommands and does nothing without them.
+func Group(c *cobra.Command) *cobra.Command {
+	c.Args = SubcommandOnly
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	return c
+}
+
+// SubcommandOnly refuses arguments that are not subcommands, and suggests similar ones.
+func SubcommandOnly(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	c.SuggestionsMinimumDistance = 2
+	near := c.SuggestionsFor(args[0])
+	if len(near) == 0 {
+		return fmt.Errorf("unknown command %q for %q: see %s --help", args[0], c.CommandPath(), c.CommandPath())
+	}
+	return fmt.Errorf("unknown command %q for %q, did you mean %s?", args[0], c.CommandPath(), strings.Join(near, " or "))
+}
+
+// Exit ends the program with a separate status. It has no error where the status is an answer, and
+// all is printed.
+type Exit struct {
+	Code int
+	Err  error
+}
+
+func (e *Exit) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit status %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns what was wrong.
+func (e *Exit) Unwrap() error { return e.Err }

@@ -1,12 +1,15 @@
+// Package set is `kubectl liveconfig set`: the volumes of workloads, and what triggers rollouts.
+//
+// It does not know which attributes are right: the parser of the driver does.
 package set
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
-	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/printers"
@@ -18,22 +21,32 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/roles"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// setTrigger is the command with its flags.
+// New returns the command.
+func New(s *session.Session) *cobra.Command {
+	c := session.Group(&cobra.Command{
+		Use:   "set",
+		Short: "Change the volumes of a workload, or what triggers its rollouts",
+	})
+	first := newSetTrigger(s) // The name that the command was first proposed under.
+	first.Use, first.Hidden = "triggers TYPE/NAME OBJECT...", true
+	c.AddCommand(newSetTrigger(s), newSetVolume(s), first)
+	return c
+}
+
 type setTrigger struct {
-	edit.Edit
+	*edit.Edit
 
 	remove bool
 	driver string
 }
 
 func newSetTrigger(s *session.Session) *cobra.Command {
-	o := &setTrigger{Edit: *edit.New("updated")}
+	o := &setTrigger{Edit: edit.New(s, "updated")}
 	c := &cobra.Command{
 		Use:   "trigger TYPE/NAME OBJECT...",
 		Short: "Roll out edits of ConfigMaps and Secrets",
@@ -42,7 +55,7 @@ func newSetTrigger(s *session.Session) *cobra.Command {
 		Example: "  kubectl liveconfig set trigger deployment/web configmap/app secret/tls\n" +
 			"  kubectl liveconfig set trigger deployment/web --remove\n" +
 			"  kubectl liveconfig set trigger --local -f web.yaml configmap/app -o yaml",
-		RunE: func(c *cobra.Command, args []string) error { return o.run(c, s, args) },
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}
 	o.AddFlags(c)
 	selection.AddDriverFlag(c, &o.driver)
@@ -50,45 +63,44 @@ func newSetTrigger(s *session.Session) *cobra.Command {
 	return c
 }
 
-func (o *setTrigger) run(c *cobra.Command, s *session.Session, args []string) error {
+func (o *setTrigger) run(ctx context.Context, args []string) error {
 	targets, objects, err := selection.SplitTriggers(args)
 	if err != nil {
 		return err
 	}
 	if o.remove && len(objects) > 0 {
-		return usage.Errorf("--remove removes all triggers: leave %s out, or leave --remove out to replace the triggers by it", trigger.Format(objects))
+		return fmt.Errorf("--remove removes all triggers: leave %s out, or leave --remove out to replace the triggers by it", trigger.Format(objects))
 	}
 	if !o.remove && len(objects) == 0 {
-		return usage.Errorf("no trigger is named: write one behind the workload, such as configmap/app or secret/tls")
+		return errors.New("no trigger is named: write one behind the workload, such as configmap/app or secret/tls")
 	}
-	return o.Run(c.Context(), s, targets, func(info *resource.Info, w selection.Workload) error {
-		if err := isRolledOut(w); err != nil {
-			return err
+	return o.Run(targets, func(info *resource.Info, w selection.Workload) error {
+		if _, isRolledOut := selection.ViewOf(w.Object); !isRolledOut {
+			return &edit.NotApplicableError{Reason: "it has no rollouts: the controller knows deployments, statefulsets and daemonsets"}
 		}
 		o.annotate(w, objects)
-		o.remarkUnused(c.Context(), s, info, w, objects)
-		return o.remarkRole(c.Context(), s, info, w)
+		o.remarkUnused(ctx, info, w, objects)
+		return o.remarkRole(ctx, info, w)
 	})
 }
 
 // remarkUnused prints which objects the pod template does not use, and which do not exist.
-func (o *setTrigger) remarkUnused(ctx context.Context, s *session.Session, info *resource.Info, w selection.Workload, objects []trigger.Object) {
+func (o *setTrigger) remarkUnused(ctx context.Context, info *resource.Info, w selection.Workload, objects []trigger.Object) {
 	used, unused := o.usage(w, info.Namespace, objects)
 	for _, object := range objects {
-		isUnused, isMissing := slices.Contains(unused, object), !o.Local && isMissing(ctx, s, object.In(info.Namespace))
+		isUnused, isMissing := slices.Contains(unused, object), !o.Local && o.isMissing(ctx, object.In(info.Namespace))
 		switch {
 		case isUnused && isMissing:
-			s.Remark("warning: %s does not exist, and %s does not use it: the controller starts no rollout%s",
+			o.Remark("warning: %s does not exist, and %s does not use it: the controller starts no rollout%s",
 				object, selection.Subject(info), didYouMean(object, used))
 		case isMissing:
-			s.Remark("warning: %s does not exist", object)
+			o.Remark("warning: %s does not exist", object)
 		case isUnused:
-			s.Remark("note: %s does not use %s: an edit of it starts a rollout all the same", selection.Subject(info), object)
+			o.Remark("note: %s does not use %s: an edit of it starts a rollout all the same", selection.Subject(info), object)
 		}
 	}
 }
 
-// didYouMean suggests the used object that has nearly the same name.
 func didYouMean(object trigger.Object, used []trigger.Object) string {
 	var names []string
 	for _, u := range used {
@@ -104,8 +116,8 @@ func didYouMean(object trigger.Object, used []trigger.Object) string {
 
 // isMissing reports whether an object does not exist. A user without the right to read it gets no
 // warning.
-func isMissing(ctx context.Context, s *session.Session, ref api.Ref) bool {
-	client, err := s.Clientset()
+func (o *setTrigger) isMissing(ctx context.Context, ref api.Ref) bool {
+	client, err := o.Clientset()
 	if err != nil {
 		return false
 	}
@@ -115,7 +127,7 @@ func isMissing(ctx context.Context, s *session.Session, ref api.Ref) bool {
 
 // remarkRole prints the Role that pods need which read triggers with the credentials of their
 // service account: copies have names that nobody knows before.
-func (o *setTrigger) remarkRole(ctx context.Context, s *session.Session, info *resource.Info, w selection.Workload) error {
+func (o *setTrigger) remarkRole(ctx context.Context, info *resource.Info, w selection.Workload) error {
 	pods, _, err := roles.PodsOf(info, w, o.driver)
 	if err != nil {
 		return nil //nolint:nilerr // Mistakes in volumes are another command's business.
@@ -127,19 +139,19 @@ func (o *setTrigger) remarkRole(ctx context.Context, s *session.Session, info *r
 	if err != nil {
 		return err
 	}
-	if added := wanted.Add(pods); len(added.Copied) == 0 || !o.Local && mayReadCopies(ctx, s, pods) {
+	if added := wanted.Add(pods); len(added.Copied) == 0 || !o.Local && o.mayReadCopies(ctx, pods) {
 		return nil
 	}
 	objects, err := wanted.Objects()
 	if err != nil {
 		return err
 	}
-	s.Remark("note: the pods of %s read copies of its Secrets with service account %s, and each copy has a new name. Unless the driver "+
+	o.Remark("note: the pods of %s read copies of its Secrets with service account %s, and each copy has a new name. Unless the driver "+
 		"reads Secrets itself, the account needs this Role, which `kubectl liveconfig grant %s --apply` applies. If the controller runs "+
 		"with --roles, `grant --named-copies` makes a Role for these Secrets and their copies only:",
 		selection.Subject(info), pods.ServiceAccount, selection.Subject(info))
 	for _, object := range objects {
-		if err := new(printers.YAMLPrinter).PrintObj(object.Object, s.ErrOut); err != nil {
+		if err := new(printers.YAMLPrinter).PrintObj(object.Object, o.ErrOut); err != nil {
 			return err
 		}
 	}
@@ -148,8 +160,8 @@ func (o *setTrigger) remarkRole(ctx context.Context, s *session.Session, info *r
 
 // mayReadCopies reports whether the API server lets the pods read all Secrets of their namespace.
 // If it does not answer, they may not.
-func mayReadCopies(ctx context.Context, s *session.Session, pods roles.Pods) bool {
-	client, err := s.Clientset()
+func (o *setTrigger) mayReadCopies(ctx context.Context, pods roles.Pods) bool {
+	client, err := o.Clientset()
 	if err != nil {
 		return false
 	}
@@ -167,17 +179,6 @@ func mayReadCopies(ctx context.Context, s *session.Session, pods roles.Pods) boo
 	return err == nil && answer.Status.Allowed
 }
 
-// isRolledOut returns an error for a workload that the rollout controller leaves alone.
-func isRolledOut(w selection.Workload) error {
-	switch w.Object.(type) {
-	case *appsv1.Deployment, *appsv1.StatefulSet, *appsv1.DaemonSet:
-		return nil
-	default:
-		return &edit.NotApplicableError{Reason: "it has no rollouts: the controller knows deployments, statefulsets and daemonsets"}
-	}
-}
-
-// annotate sets the annotation that names the triggers of a workload; with --remove it removes it.
 func (o *setTrigger) annotate(w selection.Workload, objects []trigger.Object) {
 	delete(w.Meta.Annotations, trigger.TriggeredByFirst)
 	if o.remove {

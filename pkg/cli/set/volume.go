@@ -3,8 +3,10 @@ package set
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,16 +24,13 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/set/volumes"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 )
 
-// setVolume is the command with its flags.
 type setVolume struct {
-	edit.Edit
+	*edit.Edit
 
 	sources sourceFlags
-	mount   volumes.Mount
+	mount   Mount
 	name    string
 	driver  string
 	remove  bool
@@ -40,7 +39,7 @@ type setVolume struct {
 }
 
 func newSetVolume(s *session.Session) *cobra.Command {
-	o := &setVolume{Edit: *edit.New("updated"), given: map[string]*string{}}
+	o := &setVolume{Edit: edit.New(s, "updated"), given: map[string]*string{}}
 	c := &cobra.Command{
 		Use:   "volume TYPE/NAME (--configmap NAME | --secret NAME)... --mount-path PATH",
 		Short: "Add, change or remove a volume of liveconfig",
@@ -52,7 +51,7 @@ func newSetVolume(s *session.Session) *cobra.Command {
 			"  kubectl liveconfig set volume deployment/web --name all --configmap base --configmap extra --optional --mount-path /etc/all\n" +
 			"  kubectl liveconfig set volume --local -f web.yaml --configmap web --mount-path /etc/web -o yaml\n" +
 			"  kubectl liveconfig set volume deployment/web --remove --name all",
-		RunE: func(c *cobra.Command, args []string) error { return o.run(c, s, args) },
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}
 	o.AddFlags(c)
 	o.sources.addFlags(c)
@@ -73,28 +72,28 @@ func newSetVolume(s *session.Session) *cobra.Command {
 	} {
 		o.given[f[1]] = flags.String(f[0], "", f[2])
 	}
-	usage.Complete(c, "update-policy", string(api.UpdateAtomic), string(api.UpdateReplace), string(api.UpdateInPlace), string(api.UpdateNever))
-	usage.Complete(c, "on-delete", string(api.OnDeleteKeep), string(api.OnDeleteRemove))
+	printing.Complete(c, "update-policy", string(api.UpdateAtomic), string(api.UpdateReplace), string(api.UpdateInPlace), string(api.UpdateNever))
+	printing.Complete(c, "on-delete", string(api.OnDeleteKeep), string(api.OnDeleteRemove))
 	return c
 }
 
-func (o *setVolume) run(c *cobra.Command, s *session.Session, args []string) error {
+func (o *setVolume) run(ctx context.Context, args []string) error {
 	sources, err := o.sources.complete()
 	if err != nil {
 		return err
 	}
 	if o.remove {
-		return o.runRemove(c, s, args, sources)
+		return o.runRemove(args, sources)
 	}
 	if len(sources) == 0 {
-		return usage.Errorf("name the content of the volume: --configmap NAME or --secret NAME, or use --remove")
+		return errors.New("name the content of the volume: --configmap NAME or --secret NAME, or use --remove")
 	}
 	volume, err := o.volume(sources)
 	if err != nil {
 		return err
 	}
-	o.remarkOn(c.Context(), s, sources)
-	return o.Run(c.Context(), s, args, func(info *resource.Info, w selection.Workload) error {
+	o.remarkOn(ctx, sources)
+	return o.Run(args, func(info *resource.Info, w selection.Workload) error {
 		if err := o.changeable(w); err != nil {
 			return err
 		}
@@ -106,19 +105,19 @@ func (o *setVolume) run(c *cobra.Command, s *session.Session, args []string) err
 		if err := o.keepsSources(w, volume.Name, namespace, wanted); err != nil {
 			return err
 		}
-		return volumes.Set(&w.Template.Spec, *volume.DeepCopy(), o.mount)
+		return Set(&w.Template.Spec, *volume.DeepCopy(), o.mount)
 	})
 }
 
-func (o *setVolume) runRemove(c *cobra.Command, s *session.Session, args []string, sources []api.Source) error {
+func (o *setVolume) runRemove(args []string, sources []api.Source) error {
 	if len(sources) > 0 || o.mount.Path != "" {
-		return usage.Errorf("--remove takes --name, and no flag about the content of a volume")
+		return errors.New("--remove takes --name, and no flag about the content of a volume")
 	}
-	return o.Run(c.Context(), s, args, func(_ *resource.Info, w selection.Workload) error {
+	return o.Run(args, func(_ *resource.Info, w selection.Workload) error {
 		if err := o.changeable(w); err != nil {
 			return err
 		}
-		return volumes.Remove(&w.Template.Spec, o.name, o.driver)
+		return Remove(&w.Template.Spec, o.name, o.driver)
 	})
 }
 
@@ -166,7 +165,6 @@ func (o *setVolume) keepsSources(w selection.Workload, name, namespace string, w
 	return nil
 }
 
-// volume returns the volume that the flags describe.
 func (o *setVolume) volume(sources []api.Source) (corev1.Volume, error) {
 	all, err := attributes.Of(sources)
 	if err != nil {
@@ -192,8 +190,8 @@ func volumeName(object string) string {
 }
 
 // isInstalled reports whether the cluster knows the driver. Where the user may not look, it does.
-func (o *setVolume) isInstalled(ctx context.Context, s *session.Session) bool {
-	client, err := s.Clientset()
+func (o *setVolume) isInstalled(ctx context.Context) bool {
+	client, err := o.Clientset()
 	if err != nil {
 		return true
 	}
@@ -201,21 +199,108 @@ func (o *setVolume) isInstalled(ctx context.Context, s *session.Session) bool {
 	return !apierrors.IsNotFound(err)
 }
 
-// remarkOn prints what else is to be done.
-func (o *setVolume) remarkOn(ctx context.Context, s *session.Session, sources []api.Source) {
-	if !o.Local && !o.isInstalled(ctx, s) {
-		s.Remark("warning: the cluster has no CSIDriver object %s, so pods with the volume will not start: install the driver, "+
+func (o *setVolume) remarkOn(ctx context.Context, sources []api.Source) {
+	if !o.Local && !o.isInstalled(ctx) {
+		o.Remark("warning: the cluster has no CSIDriver object %s, so pods with the volume will not start: install the driver, "+
 			"or use --driver-name if it has another name", o.driver)
 	}
 	if o.mount.SubPath != "" && *o.given[api.KeyUpdatePolicy] != string(api.UpdateInPlace) {
-		s.Remark("note: a sub-path mount stays what it was at the container's start: use --update-policy InPlace to let updates reach it")
+		o.Remark("note: a sub-path mount stays what it was at the container's start: use --update-policy InPlace to let updates reach it")
 	}
 	isForeign := func(src api.Source) bool { return src.Ref.Namespace != "" }
 	isSecret := func(src api.Source) bool { return src.Ref.Kind == api.Secret }
 	switch {
 	case slices.ContainsFunc(sources, isForeign):
-		s.Remark("note: the pods' service account needs a Role in the other namespace: see `kubectl liveconfig grant`")
+		o.Remark("note: the pods' service account needs a Role in the other namespace: see `kubectl liveconfig grant`")
 	case slices.ContainsFunc(sources, isSecret):
-		s.Remark("note: the pods' service account needs a Role, unless the driver reads Secrets by itself: see `kubectl liveconfig grant`")
+		o.Remark("note: the pods' service account needs a Role, unless the driver reads Secrets by itself: see `kubectl liveconfig grant`")
 	}
+}
+
+// sourceFlags collects sources in the order of the command line. Flags about a source come after
+// it; with one source, they may also come before.
+type sourceFlags struct {
+	sources []api.Source
+	// early are the flags before the first source.
+	early []detail
+	// kind is the one kind that sources may have, by -t.
+	kind string
+}
+
+type detail struct {
+	flag string
+	set  func(*api.Source)
+}
+
+func (f *sourceFlags) addFlags(c *cobra.Command) {
+	flags := c.Flags()
+	flags.Func("configmap", "`name` of a ConfigMap to project; may be repeated, as --secret may", f.source(api.ConfigMap))
+	flags.Func("secret", "`name` of a Secret to project", f.source(api.Secret))
+	flags.Func("item", "`key=path[:mode]` of the source: only keys that items name are there; may be repeated", func(text string) error {
+		item, err := ParseItem(text)
+		f.add("item", func(src *api.Source) { src.Items = append(src.Items, item) })
+		return err
+	})
+	flags.Func("from-namespace", "`namespace` of the source, whose owner has to consent: see grant", func(namespace string) error {
+		f.add("from-namespace", func(src *api.Source) { src.Ref.Namespace = namespace })
+		return nil
+	})
+	flags.BoolFunc("optional", "pods start without the source, or without keys of its items", func(text string) error {
+		isOptional, err := strconv.ParseBool(text)
+		if err != nil {
+			return errors.New("use true or false")
+		}
+		f.add("optional", func(src *api.Source) { src.Optional = isOptional })
+		return nil
+	})
+}
+
+// addFirstFlags adds the flags under which this command was first proposed: -t configmap
+// --configmapname NAME.
+func (f *sourceFlags) addFirstFlags(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVarP(&f.kind, "type", "t", "", "configmap or secret")
+	_ = flags.MarkHidden("type") // The flag exists.
+	for kind, names := range map[api.Kind][]string{
+		api.ConfigMap: {"configmap-name", "configmapname"}, api.Secret: {"secret-name", "secretname"},
+	} {
+		for _, name := range names {
+			flags.Func(name, "as --"+kind.Resource(), f.source(kind))
+			_ = flags.MarkHidden(name)
+		}
+	}
+}
+
+func (f *sourceFlags) source(kind api.Kind) func(string) error {
+	return func(name string) error {
+		f.sources = append(f.sources, api.Source{Ref: api.Ref{Kind: kind, Name: name}})
+		return nil
+	}
+}
+
+func (f *sourceFlags) add(flag string, set func(*api.Source)) {
+	if len(f.sources) == 0 {
+		f.early = append(f.early, detail{flag, set})
+		return
+	}
+	set(&f.sources[len(f.sources)-1])
+}
+
+func (f *sourceFlags) complete() ([]api.Source, error) {
+	for _, src := range f.sources {
+		if f.kind != "" && f.kind != src.Ref.Kind.Resource() {
+			return nil, fmt.Errorf("-t %s does not go with --%s %s: leave -t out", f.kind, src.Ref.Kind.Resource(), src.Ref.Name)
+		}
+	}
+	if len(f.early) == 0 {
+		return f.sources, nil
+	}
+	if len(f.sources) != 1 {
+		return nil, fmt.Errorf("--%s belongs to the source before it: use --configmap or --secret first", f.early[0].flag)
+	}
+	for _, d := range f.early {
+		d.set(&f.sources[0])
+	}
+	f.early = nil
+	return f.sources, nil
 }

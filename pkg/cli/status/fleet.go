@@ -11,24 +11,15 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 )
 
-// counts are how many pods are in each state. A pod counts once, by the worst of its sources.
+// counts are how many pods there are. A pod counts once, by the worst of its sources.
 type counts struct {
-	Pods    int `json:"pods"`
-	Current int `json:"current"`
-	Lagging int `json:"lagging"`
-	Unknown int `json:"unknown"`
+	Pods int `json:"pods"`
+	states
 }
 
 func (c *counts) add(state versions.State) {
 	c.Pods++
-	switch state {
-	case versions.Current:
-		c.Current++
-	case versions.Lagging:
-		c.Lagging++
-	case versions.Unknown:
-		c.Unknown++
-	}
+	c.count(state)
 }
 
 // group are pods with something in common: the node, the version of its driver, or the reason why
@@ -44,7 +35,6 @@ type group struct {
 	Example string `json:"example"`
 }
 
-// fleet is the status of the pods of all namespaces.
 type fleet struct {
 	counts
 
@@ -56,7 +46,6 @@ type fleet struct {
 	NotCurrent []workloadStatus `json:"notCurrent"`
 }
 
-// fleetPod is a pod with all of its sources.
 type fleetPod struct {
 	name, node, driver string
 	state              versions.State
@@ -80,7 +69,6 @@ func fleetOf(all []workloadStatus) fleet {
 	return f
 }
 
-// podsOf returns the pods, each once.
 func podsOf(all []workloadStatus) []*fleetPod {
 	var pods []*fleetPod
 	known := map[string]*fleetPod{}
@@ -138,7 +126,6 @@ func (g *group) addPod(p *fleetPod) {
 	g.Drivers = insert(g.Drivers, p.driver)
 }
 
-// insert adds a text to a sorted list, unless the list has it or the text is empty.
 func insert(list []string, text string) []string {
 	at, found := slices.BinarySearch(list, text)
 	if found || text == "" {

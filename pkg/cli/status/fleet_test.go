@@ -51,26 +51,26 @@ func someFleet() []workloadStatus {
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	f := fleetOf(someFleet())
-	if want := (counts{Pods: 7, Current: 2, Lagging: 4, Unknown: 1}); f.counts != want || f.Pending != 3 {
+	if want := (counts{Pods: 7, states: states{Current: 2, Lagging: 4, Unknown: 1}}); f.counts != want || f.Pending != 3 {
 		t.Errorf("fleetOf = %+v and %d pending, want %+v and 3", f.counts, f.Pending, want)
 	}
 	waiting := group{
-		Name: "it waits for its volume; see kubectl describe pod/NAME", counts: counts{Pods: 2, Lagging: 2},
+		Name: "it waits for its volume; see kubectl describe pod/NAME", counts: counts{Pods: 2, states: states{Lagging: 2}},
 		Nodes: []string{"node-2"}, Drivers: []string{"v2"}, Example: "cart/web-5",
 	}
 	if diff := cmp.Diff([]group{
 		waiting,
-		{Name: "not found", counts: counts{Pods: 2, Lagging: 2}, Nodes: []string{"node-1", "node-2"}, Drivers: []string{"v1", "v2"}, Example: "shop/web-1"},
-		{Name: "its node has not heard of it yet", counts: counts{Pods: 1, Lagging: 1}, Nodes: []string{"node-2"}, Drivers: []string{"v2"}, Example: "shop/web-2"},
-		{Name: "the driver of its node cannot be asked", counts: counts{Pods: 1, Unknown: 1}, Nodes: []string{"node-3"}, Drivers: []string{}, Example: "shop/web-4"},
-	}, f.Reasons, cmp.AllowUnexported(group{})); diff != "" {
+		{Name: "not found", counts: counts{Pods: 2, states: states{Lagging: 2}}, Nodes: []string{"node-1", "node-2"}, Drivers: []string{"v1", "v2"}, Example: "shop/web-1"},
+		{Name: "its node has not heard of it yet", counts: counts{Pods: 1, states: states{Lagging: 1}}, Nodes: []string{"node-2"}, Drivers: []string{"v2"}, Example: "shop/web-2"},
+		{Name: "the driver of its node cannot be asked", counts: counts{Pods: 1, states: states{Unknown: 1}}, Nodes: []string{"node-3"}, Drivers: []string{}, Example: "shop/web-4"},
+	}, f.Reasons, cmp.AllowUnexported(group{}, counts{})); diff != "" {
 		t.Errorf("reasons (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]group{
-		{Name: "v2", counts: counts{Pods: 3, Lagging: 3}, Nodes: []string{"node-2"}, Drivers: []string{"v2"}, Example: "cart/web-5"},
-		{Name: "", counts: counts{Pods: 1, Unknown: 1}, Nodes: []string{"node-3"}, Drivers: []string{}, Example: "shop/web-4"},
-		{Name: "v1", counts: counts{Pods: 3, Current: 2, Lagging: 1}, Nodes: []string{"node-1"}, Drivers: []string{"v1"}, Example: "shop/web-1"},
-	}, f.Drivers, cmp.AllowUnexported(group{})); diff != "" {
+		{Name: "v2", counts: counts{Pods: 3, states: states{Lagging: 3}}, Nodes: []string{"node-2"}, Drivers: []string{"v2"}, Example: "cart/web-5"},
+		{Name: "", counts: counts{Pods: 1, states: states{Unknown: 1}}, Nodes: []string{"node-3"}, Drivers: []string{}, Example: "shop/web-4"},
+		{Name: "v1", counts: counts{Pods: 3, states: states{Current: 2, Lagging: 1}}, Nodes: []string{"node-1"}, Drivers: []string{"v1"}, Example: "shop/web-1"},
+	}, f.Drivers, cmp.AllowUnexported(group{}, counts{})); diff != "" {
 		t.Errorf("drivers (-want +got):\n%s", diff)
 	}
 	var left []string

@@ -12,10 +12,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
 )
 
-// judged is a workload with its pods, of which the status is wanted.
 type judged struct{ *cluster.WorkloadPods }
 
-// status judges each place of each pod.
 func (t judged) status(answers map[string]nodes.Answer, there map[api.Ref]versions.Now, notes map[api.Ref]string) workloadStatus {
 	w := workloadStatus{Workload: t.Name, Namespace: t.Meta.Namespace, Running: len(t.Pods), Pending: t.Pending, Sources: []sourceStatus{}}
 	lines := map[versions.Place]int{} // By volume and object: which copy is in it makes no difference.
@@ -115,7 +113,7 @@ func (t judged) wish(place versions.Place, now versions.Now) versions.Now {
 }
 
 func (t judged) podStatus(pod *corev1.Pod, place versions.Place, answer nodes.Answer, there versions.Now) podStatus {
-	p := versions.Pod{Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName}
+	p := versions.Pod{UID: string(pod.UID)}
 	if answer.Err == nil && answer.Report.SchemaVersion > 0 {
 		p.Report = &answer.Report
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/pods"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
@@ -27,7 +26,7 @@ func placeOf(volume string) versions.Place {
 func waitingPods(mounts cluster.Mounts, of state.Name) judged {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"}, Spec: corev1.PodSpec{NodeName: "node"}}
 	return judged{&cluster.WorkloadPods{
-		Selector: &pods.Selector{Workload: selection.Workload{Meta: &metav1.ObjectMeta{Namespace: "shop"}}},
+		Selector: &cluster.Selector{Workload: selection.Workload{Meta: &metav1.ObjectMeta{Namespace: "shop"}}},
 		Waiting:  []*corev1.Pod{pod}, Pending: 1, Mounts: mounts, State: state.State{Name: of},
 		Places: map[string][]versions.Place{"web": {placeOf("one"), placeOf("two")}},
 	}}

@@ -16,7 +16,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/state"
 )
 
-// workloadStatus is the status of one workload.
 type workloadStatus struct {
 	// Workload is such as deployments/web.
 	Workload  string `json:"workload"`
@@ -29,7 +28,6 @@ type workloadStatus struct {
 	Rollout *state.State `json:"rollout,omitempty"`
 }
 
-// sourceStatus is the status of one object in one volume.
 type sourceStatus struct {
 	// Volume is empty for an object that triggers rollouts and that no volume of liveconfig shows.
 	Volume    string   `json:"volume,omitempty"`
@@ -38,15 +36,31 @@ type sourceStatus struct {
 	Name      string   `json:"name"`
 	// Version is what the API has: the resource version, or the name of the copy for an object that
 	// triggers rollouts. It is empty for an object that does not exist.
-	Version string      `json:"version,omitempty"`
-	Current int         `json:"current"`
-	Lagging int         `json:"lagging"`
-	Unknown int         `json:"unknown"`
-	Note    string      `json:"note,omitempty"`
-	Pods    []podStatus `json:"pods"`
+	Version string `json:"version,omitempty"`
+	states
+
+	Note string      `json:"note,omitempty"`
+	Pods []podStatus `json:"pods"`
 }
 
-// podStatus is the status of one object in one volume of one pod.
+// states are how many pods are in each state.
+type states struct {
+	Current int `json:"current"`
+	Lagging int `json:"lagging"`
+	Unknown int `json:"unknown"`
+}
+
+func (c *states) count(state versions.State) {
+	switch state {
+	case versions.Current:
+		c.Current++
+	case versions.Lagging:
+		c.Lagging++
+	case versions.Unknown:
+		c.Unknown++
+	}
+}
+
 type podStatus struct {
 	Pod  string `json:"pod"`
 	Node string `json:"node"`
@@ -59,14 +73,7 @@ type podStatus struct {
 }
 
 func (s *sourceStatus) add(p podStatus) {
-	switch p.State {
-	case versions.Current:
-		s.Current++
-	case versions.Lagging:
-		s.Lagging++
-	case versions.Unknown:
-		s.Unknown++
-	}
+	s.count(p.State)
 	s.Pods = append(s.Pods, p)
 }
 
@@ -79,8 +86,8 @@ func (s *sourceStatus) object(from string) string {
 	return name
 }
 
-// count returns how many pods are current, and how many others do not run yet.
-func (s *sourceStatus) count(pending int) string {
+// summary returns how many pods are current, and how many others do not run yet.
+func (s *sourceStatus) summary(pending int) string {
 	text := fmt.Sprintf("%d of %d", s.Current, len(s.Pods))
 	if s.Unknown > 0 {
 		text += fmt.Sprintf(", %d unknown", s.Unknown)
@@ -91,7 +98,6 @@ func (s *sourceStatus) count(pending int) string {
 	return text
 }
 
-// mostRows is how many pods are shown unless all are asked for.
 const mostRows = 20
 
 // table prints statuses for people. Pods that are current are left out, unless wide is set.
@@ -129,13 +135,12 @@ func sources(all []workloadStatus) [][]string {
 	rows := [][]string{{"WORKLOAD", "VOLUME", "SOURCE", "VERSION", "CURRENT"}}
 	for _, w := range all {
 		for _, s := range w.Sources {
-			rows = append(rows, []string{w.Workload, s.Volume, s.object(w.Namespace), s.Version, s.count(w.Pending)})
+			rows = append(rows, []string{w.Workload, s.Volume, s.object(w.Namespace), s.Version, s.summary(w.Pending)})
 		}
 	}
 	return rows
 }
 
-// rollouts returns the states of rollouts that are not done.
 func rollouts(all []workloadStatus) [][]string {
 	var rows [][]string
 	for _, w := range all {
@@ -146,7 +151,6 @@ func rollouts(all []workloadStatus) [][]string {
 	return titled(rows, "WORKLOAD", "ROLLOUT", "WHY")
 }
 
-// titled returns rows below their titles, and nothing without rows.
 func titled(rows [][]string, titles ...string) [][]string {
 	if len(rows) == 0 {
 		return nil
@@ -168,7 +172,6 @@ func (t table) pods(all []workloadStatus) [][]string {
 	return titled(t.limited(rows), "POD", "NODE", "VOLUME", "SOURCE", "HAS", "SINCE", "WHY")
 }
 
-// limited leaves rows out that are too many, unless wide is set.
 func (t table) limited(rows [][]string) [][]string {
 	if more := len(rows) - mostRows; more > 0 && !t.wide {
 		rows = append(rows[:mostRows], []string{fmt.Sprintf("and %d more: -o wide shows all", more)})

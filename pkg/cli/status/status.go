@@ -18,11 +18,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/pods"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
@@ -30,7 +28,6 @@ import (
 // exitLags is the status that the program ends with when some pods do not have what the API has.
 const exitLags = 2
 
-// command is the command with its flags.
 type command struct {
 	*session.Session
 	selection.Selection
@@ -69,9 +66,6 @@ func New(s *session.Session) *cobra.Command {
 }
 
 func (o *command) run(ctx context.Context, args []string) error {
-	if err := o.output.Check(); err != nil {
-		return err
-	}
 	targets, objects, err := selection.SplitTriggers(args)
 	if err != nil {
 		return err
@@ -94,24 +88,22 @@ func (o *command) run(ctx context.Context, args []string) error {
 	return verdictOf(all, errors.Join(errs...))
 }
 
-// named finds the workloads that were named, with their pods.
 func (o *command) named(ctx context.Context, c *cluster.Cluster, targets []string, objects []trigger.Object) ([]*cluster.WorkloadPods, error) {
 	if len(targets) == 0 && len(objects) > 0 && !o.FromFiles() {
-		return nil, usage.Errorf("name the workload that shows %s before it, such as deployment/web %[1]s", objects[0])
+		return nil, fmt.Errorf("name the workload that shows %s before it, such as deployment/web %[1]s", objects[0])
 	}
 	found, errOfNames := o.Workloads(o.Session, targets)
 	workloads, err := o.workloads(ctx, c, found, objects)
 	return workloads, errors.Join(errOfNames, err)
 }
 
-// fleet finds the pods of all namespaces.
 func (o *command) fleet(ctx context.Context, c *cluster.Cluster, targets []string, objects []trigger.Object) ([]*cluster.WorkloadPods, error) {
 	scope, err := o.Scope(o.Session, "--all-namespaces", targets)
 	if err != nil {
 		return nil, err
 	}
 	if o.output.Name == "name" {
-		return nil, usage.Errorf("-o name has no namespaces: use -o json or -o wide with --all-namespaces")
+		return nil, errors.New("-o name has no namespaces: use -o json or -o wide with --all-namespaces")
 	}
 	return c.FindFleet(ctx, scope, objects)
 }
@@ -122,7 +114,7 @@ func (o *command) workloads(ctx context.Context, c *cluster.Cluster, found []sel
 	var errs, foreign []error
 	for _, one := range found {
 		t, err := c.FindPods(ctx, one.Workload, objects)
-		_, isForeign := errors.AsType[*pods.ForeignError](err)
+		_, isForeign := errors.AsType[*cluster.ForeignError](err)
 		if err != nil {
 			err = fmt.Errorf("%s: %w", selection.Subject(one.Info), err)
 		}
@@ -142,7 +134,6 @@ func (o *command) workloads(ctx context.Context, c *cluster.Cluster, found []sel
 	return workloads, errors.Join(errs...)
 }
 
-// verdictOf returns the error that decides the exit code.
 func verdictOf(all []workloadStatus, err error) error {
 	if err != nil {
 		return err
@@ -153,17 +144,16 @@ func verdictOf(all []workloadStatus, err error) error {
 	case unknowns > 0:
 		return fmt.Errorf("what %d of %d pods have is not known", unknowns, total)
 	case lags > 0:
-		return &usage.Exit{Code: exitLags, Err: fmt.Errorf("%d of %d pods do not have the newest of all", lags, total)}
+		return &session.Exit{Code: exitLags, Err: fmt.Errorf("%d of %d pods do not have the newest of all", lags, total)}
 	}
 	for _, w := range all {
 		if w.Rollout != nil && w.Rollout.Waits {
-			return &usage.Exit{Code: exitLags, Err: fmt.Errorf("%s: an edit is not rolled out: %s", w.Workload, w.Rollout)}
+			return &session.Exit{Code: exitLags, Err: fmt.Errorf("%s: an edit is not rolled out: %s", w.Workload, w.Rollout)}
 		}
 	}
 	return nil
 }
 
-// podsIn returns the pods of which a source is in one of the states, each once.
 func podsIn(all []workloadStatus, states ...versions.State) []types.NamespacedName {
 	var pods []types.NamespacedName
 	for _, w := range all {
@@ -183,7 +173,9 @@ func podsIn(all []workloadStatus, states ...versions.State) []types.NamespacedNa
 // asked for later.
 func (o *command) judge(ctx context.Context, c *cluster.Cluster, workloads []*cluster.WorkloadPods) ([]workloadStatus, error) {
 	answers := c.Drivers.Reports(ctx, cluster.NodesOf(workloads))
-	remarkUnasked(o.Session, answers)
+	for _, group := range nodes.UnaskedIn(answers) {
+		o.Remark("the driver cannot be asked on %s: %s; see %s", printing.Names(group.Nodes, "node", "nodes"), group.Why, group.Type)
+	}
 	there, notes := map[api.Ref]versions.Now{}, map[api.Ref]string{}
 	objects := cluster.ObjectsOf(workloads)
 	for object, found := range c.Versions(ctx, objects) {
@@ -220,7 +212,6 @@ func (o *command) print(all []workloadStatus) error {
 	}
 }
 
-// names prints the pods that lag.
 func (o *command) names(all []workloadStatus) error {
 	var names []string
 	for _, pod := range podsIn(all, versions.Lagging) {
@@ -235,7 +226,6 @@ func (o *command) names(all []workloadStatus) error {
 	return nil
 }
 
-// remark prints notes, unless they are too many.
 func (o *command) remark(notes []string) {
 	for i, note := range notes {
 		if i == mostRows {
@@ -243,12 +233,5 @@ func (o *command) remark(notes []string) {
 			return
 		}
 		o.Remark("note: %s", note)
-	}
-}
-
-// remarkUnasked prints which nodes could not be asked, and why: those for one reason together.
-func remarkUnasked(s *session.Session, answers map[string]nodes.Answer) {
-	for _, group := range nodes.UnaskedIn(answers) {
-		s.Remark("the driver cannot be asked on %s: %s; see %s", printing.Names(group.Nodes, "node", "nodes"), group.Why, group.Type)
 	}
 }

@@ -73,7 +73,8 @@ func Originals(config trigger.Config, namespace string) map[api.Ref]api.Ref {
 	return originals
 }
 
-func refOf(s statusz.Source) api.Ref {
+// RefOf returns which object a source of a report is.
+func RefOf(s statusz.Source) api.Ref {
 	return api.Ref{Kind: api.Kind(s.Kind), Namespace: s.Namespace, Name: s.Name}
 }
 
@@ -105,7 +106,7 @@ func Newest(reports []statusz.Report, of api.Ref) *statusz.Version {
 	for _, r := range reports {
 		for _, v := range r.Volumes {
 			for _, s := range v.Sources {
-				isIt := refOf(s) == of && s.Known != nil
+				isIt := RefOf(s) == of && s.Known != nil
 				if isIt && (newest == nil || isLater(*s.Known, *newest)) {
 					newest = s.Known
 				}
@@ -163,7 +164,7 @@ type Verdict struct {
 
 // Pod is a pod that runs.
 type Pod struct {
-	Name, UID, Node string
+	UID string
 	// Report is of its node; nil for none.
 	Report *statusz.Report
 }
@@ -201,7 +202,7 @@ func (p Pod) volume(at Place, judge func(statusz.Volume, statusz.Source) Verdict
 	if volume.State == statusz.Busy {
 		return Verdict{State: Unknown, Why: "the driver of its node is busy with the volume"}
 	}
-	j := slices.IndexFunc(volume.Sources, func(s statusz.Source) bool { return refOf(s) == at.Names })
+	j := slices.IndexFunc(volume.Sources, func(s statusz.Source) bool { return RefOf(s) == at.Names })
 	if j < 0 {
 		return Verdict{State: Lagging, Why: "the driver of its node does not have it in the volume"}
 	}
@@ -261,7 +262,7 @@ func notShown(source statusz.Source) string {
 	if release.State(source.Release.State).IsFinal() {
 		state = "is " + strings.ToLower(source.Release.State)
 	}
-	return fmt.Sprintf("the release of the edit %s: see kubectl liveconfig release status %s", state, release.NameOf(refOf(source)))
+	return fmt.Sprintf("the release of the edit %s: see kubectl liveconfig release status %s", state, release.NameOf(RefOf(source)))
 }
 
 // judgeCopy judges the one copy that a pod will ever have: it is there or not.

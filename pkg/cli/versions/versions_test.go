@@ -306,7 +306,7 @@ func TestJudge(t *testing.T) {
 			t.Parallel()
 			w := newWorld()
 			tc.given(w)
-			pod := versions.Pod{Name: "web-0", UID: "uid-pod", Node: "node-1"}
+			pod := versions.Pod{UID: "uid-pod"}
 			if w.report.SchemaVersion > 0 {
 				pod.Report = &w.report
 			}

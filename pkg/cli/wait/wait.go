@@ -19,12 +19,10 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/usage"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// command is the command with its flags.
 type command struct {
 	*session.Session
 	selection.Selection
@@ -61,7 +59,7 @@ func (o *command) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if o.timeout < 0 {
-		return usage.Errorf("--timeout %s is in the past", o.timeout)
+		return fmt.Errorf("--timeout %s is in the past", o.timeout)
 	}
 	asked, err := cluster.New(o.Session, o.driver)
 	if err != nil {
@@ -111,20 +109,19 @@ func (w *lockedWriter) Write(text []byte) (int, error) {
 	return w.to.Write(text)
 }
 
-// objects reads the conditions.
 func (o *command) objects() ([]trigger.Object, error) {
 	if len(o.conditions) == 0 {
-		return nil, usage.Errorf("name what to wait for, such as --for=projected=configmap/web")
+		return nil, errors.New("name what to wait for, such as --for=projected=configmap/web")
 	}
 	var objects []trigger.Object
 	for _, condition := range o.conditions {
 		text, ok := strings.CutPrefix(condition, "projected=")
 		if !ok {
-			return nil, usage.Errorf("--for %q is not known: the condition is projected, such as --for=projected=configmap/web", condition)
+			return nil, fmt.Errorf("--for %q is not known: the condition is projected, such as --for=projected=configmap/web", condition)
 		}
 		found, err := trigger.Parse(text)
 		if err != nil {
-			return nil, usage.Errorf("--for %q: %w", condition, err)
+			return nil, fmt.Errorf("--for %q: %w", condition, err)
 		}
 		objects = append(objects, found...)
 	}
@@ -132,7 +129,6 @@ func (o *command) objects() ([]trigger.Object, error) {
 	return slices.Compact(objects), nil
 }
 
-// target is the version of an object that pods should have.
 type target struct {
 	object api.Ref
 	// copied is true if pods have copies of it.
@@ -140,7 +136,6 @@ type target struct {
 	now    versions.Now
 }
 
-// name is how a target is called.
 func (t *target) name() string {
 	name := t.object.Kind.Resource() + "/" + t.object.Name
 	if t.copied && len(t.now.Copies) > 0 {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/pods"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
@@ -25,7 +24,6 @@ import (
 // pause is how long a node has until it is asked again, and a little more.
 const pause = time.Second
 
-// waiter waits for the pods of one workload.
 type waiter struct {
 	*session.Session
 
@@ -37,7 +35,7 @@ type waiter struct {
 	// asking has a place for each workload that may be looked at now.
 	asking chan struct{}
 
-	selector *pods.Selector
+	selector *cluster.Selector
 	targets  []*target
 	// has are the pods, by UID, that had a target when they were last judged. Files do not age.
 	reached  map[hold]bool
@@ -45,13 +43,11 @@ type waiter struct {
 	reported string
 }
 
-// hold is that a pod has a target.
 type hold struct {
 	pod    string
 	target *target
 }
 
-// wait finds out what to wait for, and waits.
 func (v *waiter) wait(ctx context.Context, w selection.Workload) error {
 	if err := v.inTurn(ctx, func() error { return v.begin(ctx, w) }); err != nil {
 		if ctx.Err() != nil {
@@ -62,7 +58,6 @@ func (v *waiter) wait(ctx context.Context, w selection.Workload) error {
 	return v.follow(ctx)
 }
 
-// inTurn runs ask when there is a place for it.
 func (v *waiter) inTurn(ctx context.Context, ask func() error) error {
 	select {
 	case v.asking <- struct{}{}:
@@ -73,7 +68,6 @@ func (v *waiter) inTurn(ctx context.Context, ask func() error) error {
 	}
 }
 
-// begin finds out what to wait for.
 func (v *waiter) begin(ctx context.Context, w selection.Workload) error {
 	pods, err := v.cluster.FindPods(ctx, w, v.objects)
 	if err != nil {
@@ -138,8 +132,7 @@ func (v *waiter) follow(ctx context.Context) error {
 	}
 }
 
-// look judges the pods that run now.
-func (v *waiter) look(ctx context.Context, watch *pods.Watch) (snapshot, error) {
+func (v *waiter) look(ctx context.Context, watch *cluster.Watch) (snapshot, error) {
 	var l snapshot
 	if err := v.refresh(ctx); err != nil {
 		return l, err
@@ -148,7 +141,7 @@ func (v *waiter) look(ctx context.Context, watch *pods.Watch) (snapshot, error) 
 	if err != nil {
 		return l, err
 	}
-	running, _ := pods.Running(all)
+	running, _ := cluster.Running(all)
 	l.running, l.wanted = len(running), v.selector.Wanted()
 	for _, t := range v.targets {
 		l.names = append(l.names, t.name())
@@ -214,10 +207,10 @@ func (v *waiter) judge(ctx context.Context, pods []*corev1.Pod) ([]string, error
 	var lags []string
 	for _, pod := range asked.Pods {
 		answer := answers[pod.Spec.NodeName]
-		if answer.Err != nil && answer.Err.IsForbidden() {
+		if answer.Err != nil && answer.Err.Forbidden {
 			return nil, answer.Err
 		}
-		judged := versions.Pod{Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName}
+		judged := versions.Pod{UID: string(pod.UID)}
 		why := ""
 		switch {
 		case answer.Err != nil:
@@ -232,7 +225,6 @@ func (v *waiter) judge(ctx context.Context, pods []*corev1.Pod) ([]string, error
 	return lags, nil
 }
 
-// lag returns why a pod does not have all targets, and nothing if it does.
 func (v *waiter) lag(pod versions.Pod, places []versions.Place) string {
 	var lags []string
 	for _, t := range v.targets {
@@ -270,7 +262,6 @@ func (t *target) lag(pod versions.Pod, places []versions.Place) (why string, isE
 	return "", false
 }
 
-// report prints the progress if it has changed.
 func (v *waiter) report(how string) {
 	if how == v.reported {
 		return
@@ -279,7 +270,6 @@ func (v *waiter) report(how string) {
 	v.Remark("%s: %s", selection.Subject(v.info), how)
 }
 
-// snapshot is what was seen of the pods at one time.
 type snapshot struct {
 	names   []string
 	running int
@@ -302,7 +292,6 @@ func (l snapshot) String() string {
 	}
 }
 
-// err returns an error with the pods that lag, and why.
 func (l snapshot) err() error {
 	const most = 5
 	parts := append([]string{l.String()}, l.lags...)

@@ -15,13 +15,9 @@ func connectFrom(t *testing.T, local, address string) net.Conn {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(local)}}
 	c, err := d.DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() }) // Most are closed by the server.
-	if err := c.SetDeadline(time.Now().Add(soon)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.SetDeadline(time.Now().Add(soon)))
 	return c
 }
 
@@ -37,7 +33,7 @@ func TestAFloodFromOnePodLosesNoProbe(t *testing.T) {
 		}
 		well().ServeHTTP(w, r)
 	}), defaultLimits())
-	silent, slow, keeps := connectFrom(t, "127.0.0.1", address), connectFrom(t, "127.0.0.1", address), connectFrom(t, "127.0.0.1", address)
+	silent, slow, keeps := connect(t, address), connect(t, address), connect(t, address)
 	wantAnswer(t, keeps)
 	write(t, slow, "GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	<-asked
@@ -49,7 +45,7 @@ func TestAFloodFromOnePodLosesNoProbe(t *testing.T) {
 			write(t, last, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		}
 	}
-	wantAnswer(t, connectFrom(t, "127.0.0.1", address))
+	wantAnswer(t, connect(t, address))
 	wantAnswer(t, silent)
 	wantAnswer(t, keeps)
 	close(answer)

@@ -41,14 +41,10 @@ func TestGuardOfAnEmptyCall(t *testing.T) { // Not parallel: the goroutines of t
 	const calls, bytesIn, bytesOut = 50, 30, 36
 	l, path := listen(t)
 	counted := &countingListener{Listener: l}
-	ctx, stop := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(ctx, counted, newServer(answer)) }()
+	stop, served := serve(t, counted, newServer(answer))
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithStaticStreamWindowSize(64<<10)) // It sends no pings itself.
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	call := func() {
 		if _, err := csi.NewIdentityClient(conn).Probe(t.Context(), &csi.ProbeRequest{}); err != nil {

@@ -94,13 +94,14 @@ func (r *recorder) check(t *testing.T, lines, calls []string) {
 	}
 }
 
+// TestInterceptorLogsAndCounts all calls, but counts no calls of the kubelet's registration: they are no operations of a plugin.
 func TestInterceptorLogsAndCounts(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		method      string
 		req         any
 		err         error
-		line, count string
+		line, count string // No count: the call is not counted.
 	}{
 		"a publish is repeated each minute": {
 			method: publishMethod, req: publishRequest(),
@@ -125,6 +126,18 @@ func TestInterceptorLogsAndCounts(t *testing.T) {
 			method: "/csi.v1.Identity/Probe", req: &csi.ProbeRequest{}, err: errors.New("no status"),
 			line: `ERROR V0 Call failed err="no status" method=Probe code=Unknown`, count: "/csi.v1.Identity/Probe Unknown",
 		},
+		"a question of the kubelet's registration": {
+			method: registerapi.Registration_GetInfo_FullMethodName, req: &registerapi.InfoRequest{},
+			line: "INFO V5 Call served method=GetInfo",
+		},
+		"its verdict": {
+			method: registerapi.Registration_NotifyRegistrationStatus_FullMethodName, req: &registerapi.RegistrationStatus{},
+			line: "INFO V5 Call served method=NotifyRegistrationStatus",
+		},
+		"a failure of it": {
+			method: registerapi.Registration_GetInfo_FullMethodName, req: &registerapi.InfoRequest{}, err: status.Error(codes.Canceled, "too late"),
+			line: `ERROR V0 Call failed err="rpc error: code = Canceled desc = too late" method=GetInfo code=Canceled`,
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -146,43 +159,11 @@ func TestInterceptorLogsAndCounts(t *testing.T) {
 			if tc.err != nil && got != nil {
 				t.Errorf("response = %v beside an error, want nil", got)
 			}
-			r.check(t, []string{tc.line}, []string{tc.count})
-		})
-	}
-}
-
-// TestInterceptorCountsCSIOnly: the kubelet's registration is logged as every call is, and no operation of a plugin.
-func TestInterceptorCountsCSIOnly(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct {
-		method string
-		err    error
-		line   string
-	}{
-		"a question": {
-			method: registerapi.Registration_GetInfo_FullMethodName,
-			line:   "INFO V5 Call served method=GetInfo",
-		},
-		"a verdict": {
-			method: registerapi.Registration_NotifyRegistrationStatus_FullMethodName,
-			line:   "INFO V5 Call served method=NotifyRegistrationStatus",
-		},
-		"a failure": {
-			method: registerapi.Registration_GetInfo_FullMethodName, err: status.Error(codes.Canceled, "too late"),
-			line: `ERROR V0 Call failed err="rpc error: code = Canceled desc = too late" method=GetInfo code=Canceled`,
-		},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRecorder(t)
-			_, err := r.call(t.Context(), tc.method, &registerapi.InfoRequest{}, func(context.Context, any) (any, error) {
-				return &registerapi.PluginInfo{}, tc.err
-			})
-			if !errors.Is(err, tc.err) {
-				t.Errorf("error = %v, want the handler's %v", err, tc.err)
+			var counts []string
+			if tc.count != "" {
+				counts = []string{tc.count}
 			}
-			r.check(t, []string{tc.line}, nil)
+			r.check(t, []string{tc.line}, counts)
 		})
 	}
 }
@@ -194,9 +175,7 @@ func TestInterceptorGivesTheHandlerALogger(t *testing.T) {
 		klog.FromContext(ctx).Info("At work")
 		return nil, nil //nolint:nilnil // The interceptor does not look.
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.check(t, []string{
 		"INFO V0 At work method=NodePublishVolume volumeID=csi-1",
 		"INFO V4 Call served method=NodePublishVolume volumeID=csi-1",
@@ -237,9 +216,7 @@ func TestServerServesOnAfterAPanic(t *testing.T) {
 		}
 		return nil
 	}, grpc.UnaryInterceptor(interceptor))
-	ctx, stop := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(ctx, l, s) }()
+	stop, served := serve(t, l, s)
 	conn := dial(t, path)
 	if err := <-probe(t.Context(), conn); status.Code(err) != codes.Internal {
 		t.Errorf("the call that panics = %v, want %s", err, codes.Internal)

@@ -16,13 +16,19 @@ import (
 // soon is how long something may take that takes milliseconds.
 const soon = 10 * time.Second
 
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // serving serves within the limits until the end of the test, and returns where.
 func serving(t *testing.T, handler http.Handler, m limits) (address string) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- serveHTTP(ctx, l, handler, m) }()
@@ -38,15 +44,7 @@ func serving(t *testing.T, handler http.Handler, m limits) (address string) {
 // connect returns a connection on which nobody waits for longer than soon.
 func connect(t *testing.T, address string) net.Conn {
 	t.Helper()
-	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() }) // Most are closed by the server.
-	if err := c.SetDeadline(time.Now().Add(soon)); err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return connectFrom(t, "127.0.0.1", address)
 }
 
 // wantAnswer makes a request and keeps the connection.

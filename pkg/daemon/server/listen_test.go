@@ -48,30 +48,18 @@ func TestParseEndpoint(t *testing.T) {
 	}
 }
 
-func TestListenLetsOnlyTheOwnerConnect(t *testing.T) {
-	t.Parallel()
-	_, path := listen(t)
-	if got, want := modeOf(t, path), fs.ModeSocket|0o600; got != want {
-		t.Errorf("mode of the socket = %s, want %s", got, want)
-	}
-}
-
 // TestListenReplacesWhatAKilledProcessLeft is fault 22.
 func TestListenReplacesWhatAKilledProcessLeft(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "csi.sock")
 	killed, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stale, ok := killed.(*net.UnixListener)
 	if !ok {
 		t.Fatalf("a unix listener is a %T", killed)
 	}
 	stale.SetUnlinkOnClose(false)
-	if err := stale.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stale.Close())
 	l, err := server.Listen(t.Context(), path)
 	if err != nil {
 		t.Fatalf("Listen over a stale socket: %v", err)
@@ -84,17 +72,11 @@ func TestListenRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("precious"), 0o600))
 	link := filepath.Join(dir, "link")
-	if err := os.Symlink(file, link); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(file, link))
 	sub := filepath.Join(dir, "sub")
-	if err := os.Mkdir(sub, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(sub, 0o700))
 	long := filepath.Join(dir, strings.Repeat("s", 100))
 	tests := map[string]struct{ path, want string }{
 		"a file":              {file, "there is a file that is not a socket (-rw-------); remove it or choose another endpoint"},
@@ -140,9 +122,13 @@ func TestListenWithAContextThatIsOver(t *testing.T) {
 	}
 }
 
+// TestCloseRemovesTheSocketOnce, to which only the owner can connect.
 func TestCloseRemovesTheSocketOnce(t *testing.T) {
 	t.Parallel()
 	l, path := listen(t)
+	if got, want := modeOf(t, path), fs.ModeSocket|0o600; got != want {
+		t.Errorf("mode of the socket = %s, want %s", got, want)
+	}
 	if err := l.Close(); err != nil {
 		t.Errorf("Close = %v", err)
 	}

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"errors"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -61,20 +60,5 @@ func TestLocalServesItsOwnHostOnly(t *testing.T) {
 				t.Errorf("answer = %d, asked = %t, want %d", w.Code, asked, tc.code)
 			}
 		})
-	}
-}
-
-// TestHealthIsAskedEachTime: the answer is that of the moment.
-func TestHealthIsAskedEachTime(t *testing.T) {
-	t.Parallel()
-	problem := errors.New("stuck")
-	handler := server.Health(func() error { return problem })
-	for _, want := range []int{http.StatusServiceUnavailable, http.StatusOK} {
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/healthz", http.NoBody))
-		if w.Code != want {
-			t.Errorf("answer = %d, want %d", w.Code, want)
-		}
-		problem = nil
 	}
 }

@@ -41,10 +41,26 @@ func register(t *testing.T) (r *server.Registration, path string, stop func(), s
 func ask(t *testing.T, client registerapi.RegistrationClient) *registerapi.PluginInfo {
 	t.Helper()
 	info, err := client.GetInfo(t.Context(), &registerapi.InfoRequest{}, grpc.WaitForReady(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return info
+}
+
+// notify gives the kubelet's verdict on a driver that it has asked.
+func notify(t *testing.T, path string, verdict *registerapi.RegistrationStatus) {
+	t.Helper()
+	kubelet := registerapi.NewRegistrationClient(dial(t, path))
+	ask(t, kubelet)
+	_, err := kubelet.NotifyRegistrationStatus(t.Context(), verdict)
+	must(t, err)
+}
+
+// end stops the registration.
+func end(t *testing.T, stop func(), served <-chan error) {
+	t.Helper()
+	stop()
+	if err := <-served; err != nil {
+		t.Errorf("Serve = %v, want nil", err)
+	}
 }
 
 // TestRegistration is fault 22.
@@ -78,10 +94,7 @@ func TestRegistration(t *testing.T) {
 		t.Fatalf("Serve returned %v after the driver was registered", err)
 	default:
 	}
-	stop()
-	if err := <-served; err != nil {
-		t.Errorf("Serve = %v, want nil", err)
-	}
+	end(t, stop, served)
 	if exists(t, path) { // A kubelet takes a driver for gone when its socket is.
 		t.Errorf("%s is there after Serve has returned", path)
 	}
@@ -120,10 +133,7 @@ func TestRegistrationRefused(t *testing.T) {
 		t.Errorf("Serve = %v, want it to go on", err)
 	default:
 	}
-	stop()
-	if err := <-served; err != nil {
-		t.Errorf("Serve = %v, want nil", err)
-	}
+	end(t, stop, served)
 }
 
 // identityOf distinguishes one socket of a path from the next, which may get its inode number.
@@ -148,36 +158,21 @@ func TestRegistrationOutlivesItsDirectory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, path, stop, served := register(t)
-			verdict := func(status *registerapi.RegistrationStatus) {
-				t.Helper()
-				kubelet := registerapi.NewRegistrationClient(dial(t, path))
-				ask(t, kubelet)
-				if _, err := kubelet.NotifyRegistrationStatus(t.Context(), status); err != nil {
-					t.Fatal(err)
-				}
-			}
-			verdict(&registerapi.RegistrationStatus{Error: "no"})
+			notify(t, path, &registerapi.RegistrationStatus{Error: "no"})
 			refused := fmt.Sprint(r.Check())
 			dir := filepath.Dir(path)
-			if err := errors.Join(os.RemoveAll(dir), replace(dir)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(os.RemoveAll(dir), replace(dir)))
 			waitUntil(t, func() bool { return fmt.Sprint(r.Check()) != refused })
 			if err := r.Check(); err == nil || strings.Contains(err.Error(), dir) {
 				t.Errorf("Check = %v without a directory, want an error without its path: anybody may read it", err)
 			}
-			if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)))
 			waitUntil(t, func() bool { return exists(t, path) })
-			verdict(&registerapi.RegistrationStatus{PluginRegistered: true})
+			notify(t, path, &registerapi.RegistrationStatus{PluginRegistered: true})
 			if err := r.Check(); err != nil {
 				t.Errorf("Check = %v after the kubelet has registered the driver", err)
 			}
-			stop()
-			if err := <-served; err != nil {
-				t.Errorf("Serve = %v, want nil", err)
-			}
+			end(t, stop, served)
 		})
 	}
 }
@@ -186,20 +181,11 @@ func TestRegistrationOutlivesItsDirectory(t *testing.T) {
 func TestRegistrationEndsWithoutItsDirectory(t *testing.T) {
 	t.Parallel()
 	r, path, stop, served := register(t)
-	kubelet := registerapi.NewRegistrationClient(dial(t, path))
-	ask(t, kubelet)
-	if _, err := kubelet.NotifyRegistrationStatus(t.Context(), &registerapi.RegistrationStatus{Error: "no"}); err != nil {
-		t.Fatal(err)
-	}
+	notify(t, path, &registerapi.RegistrationStatus{Error: "no"})
 	refused := fmt.Sprint(r.Check())
-	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(filepath.Dir(path)))
 	waitUntil(t, func() bool { return fmt.Sprint(r.Check()) != refused })
-	stop()
-	if err := <-served; err != nil {
-		t.Errorf("Serve = %v, want nil", err)
-	}
+	end(t, stop, served)
 }
 
 // waitUntil returns when something has come about.

@@ -29,55 +29,28 @@ func probe(ctx context.Context, conn grpc.ClientConnInterface) <-chan error {
 	return called
 }
 
+// serve serves until stop is called.
+func serve(t *testing.T, l net.Listener, s *grpc.Server) (stop func(), served <-chan error) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() { result <- server.Serve(ctx, l, s) }()
+	return stop, result
+}
+
+// TestServeLetsCallsFinish, and refuses new ones while it stops.
 func TestServeLetsCallsFinish(t *testing.T) {
 	t.Parallel()
 	l, path := listen(t)
 	entered, finish := make(chan struct{}), make(chan struct{})
-	s := newServer(func(context.Context) error {
+	stop, served := serve(t, l, newServer(func(context.Context) error {
 		close(entered)
 		<-finish
 		return nil
-	})
-	ctx, stop := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(ctx, l, s) }()
+	}))
 	called := probe(t.Context(), dial(t, path))
 	<-entered
 
-	stop()
-	select {
-	case err := <-served:
-		t.Fatalf("Serve returned %v while a call was under way", err)
-	case err := <-called:
-		t.Fatalf("the call ended with %v while it was under way", err)
-	default:
-	}
-	close(finish)
-	if err := <-called; err != nil {
-		t.Errorf("the call under way = %v, want it served", err)
-	}
-	if err := <-served; err != nil {
-		t.Errorf("Serve = %v, want nil", err)
-	}
-	if exists(t, path) {
-		t.Errorf("%s is there after Serve has returned", path)
-	}
-}
-
-func TestServeRefusesNewCallsWhileStopping(t *testing.T) {
-	t.Parallel()
-	l, path := listen(t)
-	entered, finish := make(chan struct{}), make(chan struct{})
-	s := newServer(func(context.Context) error {
-		close(entered)
-		<-finish
-		return nil
-	})
-	ctx, stop := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(ctx, l, s) }()
-	called := probe(t.Context(), dial(t, path))
-	<-entered
 	stop()
 	for exists(t, path) { // The socket goes first.
 		if t.Context().Err() != nil {
@@ -87,9 +60,19 @@ func TestServeRefusesNewCallsWhileStopping(t *testing.T) {
 	if err := <-probe(t.Context(), dial(t, path)); status.Code(err) != codes.Unavailable {
 		t.Errorf("a call that comes late = %v, want %s", err, codes.Unavailable)
 	}
+	select {
+	case err := <-served:
+		t.Fatalf("Serve returned %v while a call was under way", err)
+	case err := <-called:
+		t.Fatalf("the call ended with %v while it was under way", err)
+	default:
+	}
 	close(finish)
 	if err := errors.Join(<-called, <-served); err != nil {
-		t.Error(err)
+		t.Errorf("the call under way, or Serve = %v, want nil", err)
+	}
+	if exists(t, path) {
+		t.Errorf("%s is there after Serve has returned", path)
 	}
 }
 
@@ -103,14 +86,10 @@ func TestServeEndsCallsThatOutlastTheGracePeriod(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		ctx, stop := context.WithCancel(t.Context())
-		served := make(chan error, 1)
-		go func() { served <- server.Serve(ctx, l, s) }()
+		stop, served := serve(t, l, s)
 		conn, err := grpc.NewClient("passthrough:///driver", grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer conn.Close()
 		called := probe(t.Context(), conn)
 		<-entered
@@ -147,9 +126,7 @@ func TestServeThatIsStoppedBeforeItBegins(t *testing.T) {
 func TestServeReportsAListenerThatBreaks(t *testing.T) {
 	t.Parallel()
 	l, path := listen(t)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	err := server.Serve(t.Context(), l, newServer(answer))
 	if !errors.Is(err, net.ErrClosed) || !strings.HasPrefix(err.Error(), "serve on "+path+": ") {
 		t.Errorf("Serve = %v, want it to say where, and %v", err, net.ErrClosed)

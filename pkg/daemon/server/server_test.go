@@ -45,9 +45,7 @@ func newServer(probe func(context.Context) error, options ...grpc.ServerOption) 
 func dial(t *testing.T, path string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -57,11 +55,17 @@ func listen(t *testing.T) (net.Listener, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "csi.sock")
 	l, err := server.Listen(t.Context(), path)
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return l, path
+}
+
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() })
-	return l, path
 }
 
 // exists reports whether there is something at path.
@@ -78,8 +82,6 @@ func exists(t *testing.T, path string) bool {
 func modeOf(t *testing.T, path string) fs.FileMode {
 	t.Helper()
 	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return info.Mode()
 }

@@ -216,16 +216,40 @@ func TestRunDoesNotWaitForNormalEvents(t *testing.T) {
 	})
 }
 
+// failing returns the error of a request that does not arrive.
+func failing(isBroken bool) error {
+	if isBroken {
+		return errors.New("no route to host")
+	}
+	return nil
+}
+
+// TestARequestThatIsSwallowedHoldsNothingUpForLong: the Event is sent again, and others after it.
+func TestARequestThatIsSwallowedHoldsNothingUpForLong(t *testing.T) {
+	bubble(t, func(w *writer) {
+		tries := 0
+		w.server.broken = func(r *http.Request) error {
+			if tries++; tries == 1 { // It stays open until it is given up.
+				<-r.Context().Done()
+			}
+			return failing(tries == 1)
+		}
+		w.run()
+		w.Write(trouble("swallowed"))
+		w.Write(trouble("behind it"))
+		w.pass(time.Minute)
+		w.wantNotes("swallowed", "behind it")
+		if tries != 3 {
+			w.Errorf("%d requests in a minute, want 3: one that is given up, the same again, and the next", tries)
+		}
+	})
+}
+
 // TestNormalEventsAreSentAgain is told later, after the trouble of the meantime, unless something newer says it better.
 func TestNormalEventsAreSentAgain(t *testing.T) {
 	bubble(t, func(w *writer) {
 		broken := true
-		w.server.broken = func(*http.Request) error {
-			if broken {
-				return errors.New("no route to host")
-			}
-			return nil
-		}
+		w.server.broken = func(*http.Request) error { return failing(broken) }
 		w.run()
 		for _, volume := range []string{"a", "b", "config"} {
 			w.write(news(volume, "old news of "+volume))
@@ -251,10 +275,8 @@ func TestATryIsNotCounted(t *testing.T) {
 	bubble(t, func(w *writer) {
 		tries := 0
 		w.server.broken = func(*http.Request) error {
-			if tries++; tries <= 5 {
-				return errors.New("no route to host")
-			}
-			return nil
+			tries++
+			return failing(tries <= 5)
 		}
 		w.run()
 		for i := range 10 {
@@ -276,10 +298,8 @@ func TestAnEventIsGivenUpInTheEnd(t *testing.T) {
 	bubble(t, func(w *writer) {
 		tries := 0
 		w.server.broken = func(*http.Request) error {
-			if tries++; tries <= 12 {
-				return errors.New("no route to host")
-			}
-			return nil
+			tries++
+			return failing(tries <= 12)
 		}
 		w.run()
 		w.write(trouble("lost"))

@@ -110,24 +110,18 @@ func newFixture(t *testing.T) *fixture {
 func (g *fixture) restart() {
 	g.Helper()
 	g.vault = access.NewVault(g.files)
-	if err := g.vault.Load(); err != nil {
-		g.Fatal(err)
-	}
+	must(g.T, g.vault.Load())
 	var err error
 	g.all, err = access.New(access.Config{
 		Types: types(g.T), Server: g.server.config(), Vault: g.vault,
 		ConfigMaps: access.ByPod, Secrets: access.ByPod,
 	})
-	if err != nil {
-		g.Fatal(err)
-	}
+	must(g.T, err)
 }
 
 func (g *fixture) store(volumeID string, p api.Pod, value string, expires time.Time) {
 	g.Helper()
-	if err := g.vault.Store(volumeID, p, access.NewToken(value, expires)); err != nil {
-		g.Fatal(err)
-	}
+	must(g.T, g.vault.Store(volumeID, p, access.NewToken(value, expires)))
 }
 
 func list(ctx context.Context, client rest.Interface, namespace string) error {
@@ -138,9 +132,7 @@ func list(ctx context.Context, client rest.Interface, namespace string) error {
 func (g *fixture) read(p api.Pod) (tokens []string, err error) {
 	g.Helper()
 	client, err := g.all.Client(access.Of(p))
-	if err != nil {
-		g.Fatal(err)
-	}
+	must(g.T, err)
 	err = list(g.Context(), client, "default")
 	return g.server.take(), err
 }
@@ -151,5 +143,13 @@ func (g *fixture) wantTokens(p api.Pod, want ...string) {
 	got, err := g.read(p)
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		g.Errorf("asked with other tokens: %v (-want +got):\n%s", err, diff)
+	}
+}
+
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -149,9 +149,7 @@ func TestATokenIsNeverShown(t *testing.T) {
 	token := access.NewToken("hunter2", tomorrow)
 	for _, v := range []any{token, &token, []access.Token{token}, struct{ T access.Token }{token}, map[string]access.Token{"a": token}} {
 		text, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		shown := []string{string(text)}
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 			shown = append(shown, fmt.Sprintf(verb, v))

@@ -180,9 +180,7 @@ func TestAfterARestartReadingResumes(t *testing.T) {
 	g.store("b", other, "gone", tomorrow)
 	g.restart()
 	g.wantTokens(pod(), "stored")
-	if err := g.vault.Retain(func(id string) bool { return id == "a" }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.vault.Retain(func(id string) bool { return id == "a" }))
 	g.restart()
 	g.wantTokens(pod(), "stored")
 	if got, err := g.read(other); len(got) != 0 || !errors.Is(err, access.ErrNoToken) {
@@ -196,9 +194,7 @@ func TestATokenWhoseFileIsGoneIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	g := newFixture(t)
 	g.store("a", pod(), "stored", tomorrow)
-	if err := g.files.Delete("a"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.files.Delete("a"))
 	g.store("a", pod(), "stored", tomorrow)
 	g.restart()
 	g.wantTokens(pod(), "stored")

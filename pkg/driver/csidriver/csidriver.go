@@ -55,14 +55,13 @@ func New(client rest.Interface, types *kubeclient.Types, name string) *Watcher {
 // right. It returns nil, and must be called once.
 func (w *Watcher) Run(ctx context.Context) error {
 	defer w.end()
-	group := objectwatch.New(ctx, w.types)
-	defer group.Wait()
+	group := objectwatch.New(w.types)
 	kind := &objectwatch.Kind{
 		Group: storagev1.GroupName, Name: "csidriver",
 		Object: &storagev1.CSIDriver{}, List: &storagev1.CSIDriverList{},
 	}
 	target := objectwatch.Target{Client: w.client, Kind: kind, Name: w.name, Reopen: objectwatch.QuietTime}
-	group.Follower(target, &handler{watcher: w, ctx: ctx}).Start() //nolint:contextcheck // The group has ctx.
+	group.Follower(target, &handler{watcher: w, ctx: ctx}).Start()
 	return group.Run(ctx)
 }
 

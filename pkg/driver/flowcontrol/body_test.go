@@ -35,17 +35,23 @@ func (s *server) RoundTrip(*http.Request) (*http.Response, error) {
 }
 
 // open returns the body of the next answer, as it comes through the gate.
-func open(ctx context.Context, t *testing.T, gate *flowcontrol.Gate, kind string, body io.ReadCloser) io.ReadCloser {
-	t.Helper()
+func (d *desk) open(ctx context.Context, kind string, body io.ReadCloser) io.ReadCloser {
+	d.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost", nil)
 	if err != nil {
-		t.Fatal(err)
+		d.Fatal(err)
 	}
-	response, err := gate.Transport(&server{kind: kind, bodies: []io.ReadCloser{body}}).RoundTrip(r)
+	response, err := d.gate.Transport(&server{kind: kind, bodies: []io.ReadCloser{body}}).RoundTrip(r)
 	if err != nil {
-		t.Fatal(err)
+		d.Fatal(err)
 	}
 	return response.Body
+}
+
+// list reads a list of that size.
+func (d *desk) list(ctx context.Context, size int) *reader {
+	d.Helper()
+	return read(d.open(ctx, listType, of(size)))
 }
 
 // reader reads a body to its end.
@@ -81,60 +87,69 @@ func event(size int) []byte {
 }
 
 // next reads an event: its length, then the rest.
-func next(t *testing.T, events io.Reader, size int) {
-	t.Helper()
+func (d *desk) next(events io.Reader, size int) {
+	d.Helper()
 	for _, n := range []int{4, size} {
 		if n > 4 {
 			flowcontrol.Expect(events, int64(n))
 		}
 		if _, err := io.ReadFull(events, make([]byte, n)); err != nil {
-			t.Fatal(err)
+			d.Fatal(err)
 		}
 	}
 }
 
-func bubble(t *testing.T, test func(t *testing.T)) {
+// bubble runs a test on a desk in a synctest bubble, beside other tests.
+func bubble(t *testing.T, test func(d *desk)) {
 	t.Helper()
 	t.Parallel()
-	synctest.Test(t, test)
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{T: t, ctx: t.Context(), gate: flowcontrol.New(1), sent: make(chan *sent, 1000)}
+		d.through = d.gate.Transport(d)
+		test(d)
+	})
+}
+
+// bubbleCase is bubble for one case of a table.
+func bubbleCase(t *testing.T, name string, test func(d *desk)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { bubble(t, test) })
 }
 
 // TestLargeAnswersTakeTurns: the second one waits until the first one is decoded; small ones do
 // not.
 func TestLargeAnswersTakeTurns(t *testing.T) {
-	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-		gate := flowcontrol.New(1)
-		ctx, done := flowcontrol.Lease(t.Context())
-		first := read(open(ctx, t, gate, listType, of(big)))
+	bubble(t, func(d *desk) {
+		ctx, done := flowcontrol.Lease(d.ctx)
+		first := d.list(ctx, big)
 		if !first.isDone() || first.n != big {
-			t.Fatalf("the first answer: %d bytes, want all", first.n)
+			d.Fatalf("the first answer: %d bytes, want all", first.n)
 		}
-		second := read(open(t.Context(), t, gate, listType, of(big)))
-		small := read(open(t.Context(), t, gate, listType, of(1000)))
+		second := d.list(d.ctx, big)
+		small := d.list(d.ctx, 1000)
 		if !small.isDone() || second.isDone() {
-			t.Error("the small answer waits, or the large one does not")
+			d.Error("the small answer waits, or the large one does not")
 		}
 		done()
 		done()
 		if !second.isDone() || second.n != big || second.err != nil {
-			t.Errorf("the second answer: %d bytes, %v, want all", second.n, second.err)
+			d.Errorf("the second answer: %d bytes, %v, want all", second.n, second.err)
 		}
-		if third := read(open(t.Context(), t, gate, listType, of(big))); !third.isDone() {
-			t.Error("the third answer waits, although the second one has ended")
+		if third := d.list(d.ctx, big); !third.isDone() {
+			d.Error("the third answer waits, although the second one has ended")
 		}
 	})
 }
 
 // TestReadingOnAfterTheEnd takes no slot: libraries do so while the answer still has one.
 func TestReadingOnAfterTheEnd(t *testing.T) {
-	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-		gate := flowcontrol.New(1)
-		ctx, done := flowcontrol.Lease(t.Context())
+	bubble(t, func(d *desk) {
+		ctx, done := flowcontrol.Lease(d.ctx)
 		defer done()
-		body := open(ctx, t, gate, listType, of(big))
+		body := d.open(ctx, listType, of(big))
 		for range 2 {
 			if r := read(body); !r.isDone() {
-				t.Fatal("reading waits for itself")
+				d.Fatal("reading waits for itself")
 			}
 		}
 	})
@@ -142,46 +157,44 @@ func TestReadingOnAfterTheEnd(t *testing.T) {
 
 // TestALeaseEndsWithItsContext, although done is not called.
 func TestALeaseEndsWithItsContext(t *testing.T) {
-	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-		gate := flowcontrol.New(1)
-		parent, cancel := context.WithCancel(t.Context())
+	bubble(t, func(d *desk) {
+		parent, cancel := context.WithCancel(d.ctx)
 		ctx, _ := flowcontrol.Lease(parent)
-		if first := read(open(ctx, t, gate, listType, of(big))); !first.isDone() {
-			t.Fatal("the first answer waits")
+		if first := d.list(ctx, big); !first.isDone() {
+			d.Fatal("the first answer waits")
 		}
-		second := read(open(t.Context(), t, gate, listType, of(big)))
+		second := d.list(d.ctx, big)
 		if second.isDone() {
-			t.Error("the second answer does not wait")
+			d.Error("the second answer does not wait")
 		}
 		cancel()
 		if !second.isDone() {
-			t.Error("the second answer waits for one that is gone")
+			d.Error("the second answer waits for one that is gone")
 		}
 	})
 }
 
 // TestAStalledAnswer loses its slot to others, and has to wait for one again.
 func TestAStalledAnswer(t *testing.T) {
-	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-		gate := flowcontrol.New(1)
+	bubble(t, func(d *desk) {
 		from, to := io.Pipe()
-		stalled := read(open(t.Context(), t, gate, listType, from))
+		stalled := read(d.open(d.ctx, listType, from))
 		go func() { _, _ = to.Write(make([]byte, big)) }()
 		synctest.Wait()
-		second := read(open(t.Context(), t, gate, listType, of(big)))
+		second := d.list(d.ctx, big)
 		if second.isDone() {
-			t.Fatal("the second answer does not wait at all")
+			d.Fatal("the second answer does not wait at all")
 		}
 		<-time.After(time.Second)
 		if !second.isDone() {
-			t.Error("the second answer waits for one that delivers nothing")
+			d.Error("the second answer waits for one that delivers nothing")
 		}
 		go func() {
 			_, _ = to.Write(make([]byte, big))
 			_ = to.Close()
 		}()
 		if !stalled.isDone() || stalled.n != 2*big {
-			t.Errorf("the stalled answer: %d bytes, want all", stalled.n)
+			d.Errorf("the stalled answer: %d bytes, want all", stalled.n)
 		}
 	})
 }
@@ -190,43 +203,40 @@ func TestAStalledAnswer(t *testing.T) {
 func TestATricklingAnswer(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]string{"a list": listType, "an event": watchType} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-				gate := flowcontrol.New(1)
-				from, to := io.Pipe()
-				body := open(t.Context(), t, gate, kind, from)
-				flowcontrol.Expect(body, big) // It means nothing to a list.
-				trickling := read(body)
-				stop := make(chan struct{})
-				go func() {
-					defer to.Close()
-					_, _ = to.Write(make([]byte, big/2))
-					for {
-						select {
-						case <-stop:
-							return
-						case <-time.After(200 * time.Millisecond):
-							_, _ = to.Write([]byte("e"))
-						}
-					}
-				}()
-				synctest.Wait()
-				for range 3 {
-					other := read(open(t.Context(), t, gate, listType, of(big)))
-					if other.isDone() {
-						t.Error("the other answer does not wait at all")
-					}
-					<-time.After(6 * time.Second)
-					if !other.isDone() {
-						t.Error("the other answer waits for one that trickles")
+		bubbleCase(t, name, func(d *desk) {
+			from, to := io.Pipe()
+			body := d.open(d.ctx, kind, from)
+			flowcontrol.Expect(body, big) // It means nothing to a list.
+			trickling := read(body)
+			stop := make(chan struct{})
+			go func() {
+				defer to.Close()
+				_, _ = to.Write(make([]byte, big/2))
+				for {
+					select {
+					case <-stop:
+						return
+					case <-time.After(200 * time.Millisecond):
+						_, _ = to.Write([]byte("e"))
 					}
 				}
-				close(stop)
-				<-trickling.done
-				if trickling.err != nil || trickling.n < big/2+3*5*5 {
-					t.Errorf("the answer that trickles: %d bytes, %v, want all", trickling.n, trickling.err)
+			}()
+			synctest.Wait()
+			for range 3 {
+				other := d.list(d.ctx, big)
+				if other.isDone() {
+					d.Error("the other answer does not wait at all")
 				}
-			})
+				<-time.After(6 * time.Second)
+				if !other.isDone() {
+					d.Error("the other answer waits for one that trickles")
+				}
+			}
+			close(stop)
+			<-trickling.done
+			if trickling.err != nil || trickling.n < big/2+3*5*5 {
+				d.Errorf("the answer that trickles: %d bytes, %v, want all", trickling.n, trickling.err)
+			}
 		})
 	}
 }
@@ -234,20 +244,19 @@ func TestATricklingAnswer(t *testing.T) {
 // TestEventsTakeTurns: a watch has a slot from the beginning of a large event until its reader
 // asks for the next one, and none while nothing arrives.
 func TestEventsTakeTurns(t *testing.T) {
-	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-		gate := flowcontrol.New(1)
+	bubble(t, func(d *desk) {
 		from, to := io.Pipe()
-		events := open(t.Context(), t, gate, watchType, from)
+		events := d.open(d.ctx, watchType, from)
 		go func() { _, _ = to.Write(append(event(10), event(big)...)) }()
-		next(t, events, 10)
-		next(t, events, big)
-		list := read(open(t.Context(), t, gate, listType, of(big)))
+		d.next(events, 10)
+		d.next(events, big)
+		list := d.list(d.ctx, big)
 		if list.isDone() {
-			t.Error("the list does not wait for the event")
+			d.Error("the list does not wait for the event")
 		}
 		rest := read(events)
 		if !list.isDone() || rest.isDone() {
-			t.Error("the list waits, although the watch asks for the next event")
+			d.Error("the list waits, although the watch asks for the next event")
 		}
 		_ = to.Close()
 		<-rest.done
@@ -256,27 +265,26 @@ func TestEventsTakeTurns(t *testing.T) {
 
 // TestAReaderCanGiveUp with the context of the request, and Close returns a slot.
 func TestAReaderCanGiveUp(t *testing.T) {
-	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-		gate := flowcontrol.New(1)
+	bubble(t, func(d *desk) {
 		from, to := io.Pipe()
 		defer to.Close()
-		first := open(t.Context(), t, gate, watchType, from)
+		first := d.open(d.ctx, watchType, from)
 		go func() { _, _ = to.Write(event(big)) }()
-		next(t, first, big)
-		ctx, cancel := context.WithCancel(t.Context())
-		second := read(open(ctx, t, gate, listType, of(big)))
+		d.next(first, big)
+		ctx, cancel := context.WithCancel(d.ctx)
+		second := d.list(ctx, big)
 		if second.isDone() {
-			t.Fatal("the second answer does not wait")
+			d.Fatal("the second answer does not wait")
 		}
 		cancel()
 		if !second.isDone() || second.err == nil {
-			t.Errorf("error = %v, want that of the context", second.err)
+			d.Errorf("error = %v, want that of the context", second.err)
 		}
 		if err := first.Close(); err != nil {
-			t.Error(err)
+			d.Error(err)
 		}
-		if third := read(open(t.Context(), t, gate, listType, of(big))); !third.isDone() {
-			t.Error("the third answer waits for a body that is closed")
+		if third := d.list(d.ctx, big); !third.isDone() {
+			d.Error("the third answer waits for a body that is closed")
 		}
 	})
 }

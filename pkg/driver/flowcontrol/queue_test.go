@@ -19,8 +19,9 @@ import (
 
 // desk is a server that answers on command. It is used in a synctest bubble.
 type desk struct {
-	t       *testing.T
+	*testing.T
 	ctx     context.Context
+	gate    *flowcontrol.Gate
 	through http.RoundTripper
 	sent    chan *sent
 	asked   int
@@ -45,13 +46,6 @@ func (a *asker) Close() error {
 	return nil
 }
 
-func newDesk(t *testing.T) *desk {
-	t.Helper()
-	d := &desk{t: t, ctx: t.Context(), sent: make(chan *sent, 1000)}
-	d.through = flowcontrol.New(1).Transport(d)
-	return d
-}
-
 // RoundTrip is [http.RoundTripper].
 func (d *desk) RoundTrip(r *http.Request) (*http.Response, error) {
 	s := &sent{name: r.URL.Path, answer: make(chan int)}
@@ -70,7 +64,7 @@ func (d *desk) RoundTrip(r *http.Request) (*http.Response, error) {
 // ask makes so many requests, one after the other. Their names are numbers. Nobody reads or
 // closes the answers.
 func (d *desk) ask(ctx context.Context, n int) []*asker {
-	d.t.Helper()
+	d.Helper()
 	askers := make([]*asker, 0, n)
 	for range n {
 		a := &asker{done: make(chan struct{})}
@@ -80,7 +74,7 @@ func (d *desk) ask(ctx context.Context, n int) []*asker {
 		}{strings.NewReader("x"), a}
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/"+strconv.Itoa(d.asked), body)
 		if err != nil {
-			d.t.Fatal(err)
+			d.Fatal(err)
 		}
 		d.asked++
 		go func() {
@@ -96,7 +90,7 @@ func (d *desk) ask(ctx context.Context, n int) []*asker {
 // want returns the requests that have arrived since the last time: n of them, from the next one
 // on. The order of those that were sent at once is unknown.
 func (d *desk) want(n, next int) (came []*sent) {
-	d.t.Helper()
+	d.Helper()
 	synctest.Wait()
 	var got, want []string
 	for range len(d.sent) {
@@ -109,7 +103,7 @@ func (d *desk) want(n, next int) (came []*sent) {
 	slices.Sort(got)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
-		d.t.Fatalf("requests that came (-want +got):\n%s", diff)
+		d.Fatalf("requests that came (-want +got):\n%s", diff)
 	}
 	return came
 }
@@ -124,7 +118,7 @@ func answer(status int, all ...*sent) {
 
 // widen asks and answers until many may come at a time.
 func (d *desk) widen() {
-	d.t.Helper()
+	d.Helper()
 	d.ask(d.ctx, 32)
 	for next := 0; next < 32; {
 		synctest.Wait()
@@ -138,8 +132,7 @@ func (d *desk) widen() {
 // to a number. They are sent in the order in which they were made. A body that is open takes no
 // slot.
 func TestRequestsBeginFew(t *testing.T) {
-	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-		d := newDesk(t)
+	bubble(t, func(d *desk) {
 		d.ask(d.ctx, 250)
 		for _, step := range []struct{ come, next int }{{2, 0}, {6, 2}, {18, 8}, {54, 26}, {64, 80}, {64, 144}, {42, 208}} {
 			answer(http.StatusOK, d.want(step.come, step.next)...)
@@ -164,21 +157,18 @@ func TestTroubleMakesThemFew(t *testing.T) {
 		"expired is fine":   {http.StatusGone, many},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-				d := newDesk(t)
-				d.widen()
-				d.ask(d.ctx, 300)
-				answer(tt.status, d.want(64, 32)...)
-				d.wantSteps(96, tt.then...)
-			})
+		bubbleCase(t, name, func(d *desk) {
+			d.widen()
+			d.ask(d.ctx, 300)
+			answer(tt.status, d.want(64, 32)...)
+			d.wantSteps(96, tt.then...)
 		})
 	}
 }
 
 // wantSteps answers, and wants so many to come at a time, from the next one on.
 func (d *desk) wantSteps(next int, steps ...int) {
-	d.t.Helper()
+	d.Helper()
 	for _, n := range steps {
 		answer(http.StatusOK, d.want(n, next)...)
 		next += n
@@ -188,8 +178,7 @@ func (d *desk) wantSteps(next int, steps ...int) {
 // TestSomeTroubleHalvesThem: a server that refuses one request of many gets fewer, but not two at
 // a time.
 func TestSomeTroubleHalvesThem(t *testing.T) {
-	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-		d := newDesk(t)
+	bubble(t, func(d *desk) {
 		d.widen()
 		d.ask(d.ctx, 200)
 		came := d.want(64, 32)
@@ -204,15 +193,12 @@ func TestSomeTroubleHalvesThem(t *testing.T) {
 func TestTroubleIsForgotten(t *testing.T) {
 	t.Parallel()
 	for after, then := range map[time.Duration][]int{15 * time.Second: {2, 6, 18, 32}, 15*time.Second + 1: {2, 6, 18, 54}} {
-		t.Run(after.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-				d := newDesk(t)
-				d.ask(d.ctx, 1)
-				answer(http.StatusServiceUnavailable, d.want(1, 0)...)
-				<-time.After(after)
-				d.ask(d.ctx, 100)
-				d.wantSteps(1, then...)
-			})
+		bubbleCase(t, after.String(), func(d *desk) {
+			d.ask(d.ctx, 1)
+			answer(http.StatusServiceUnavailable, d.want(1, 0)...)
+			<-time.After(after)
+			d.ask(d.ctx, 100)
+			d.wantSteps(1, then...)
 		})
 	}
 }
@@ -223,24 +209,21 @@ func TestTroubleIsForgotten(t *testing.T) {
 func TestALateAnswerIsNoTrouble(t *testing.T) {
 	t.Parallel()
 	for _, latency := range []time.Duration{1200 * time.Millisecond, 1500 * time.Millisecond, 5 * time.Second} {
-		t.Run(latency.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-				const many = 400
-				d := newDesk(t)
-				go func() {
-					for range many {
-						s := <-d.sent
-						time.AfterFunc(latency, func() { s.answer <- http.StatusOK })
-					}
-				}()
-				began := time.Now()
-				for _, a := range d.ask(d.ctx, many) {
-					<-a.done
+		bubbleCase(t, latency.String(), func(d *desk) {
+			const many = 400
+			go func() {
+				for range many {
+					s := <-d.sent
+					time.AfterFunc(latency, func() { s.answer <- http.StatusOK })
 				}
-				if took, most := time.Since(began), 8*time.Second+5*latency; took > most {
-					t.Errorf("%d requests took %s where each takes %s, want at most %s", many, took, latency, most)
-				}
-			})
+			}()
+			began := time.Now()
+			for _, a := range d.ask(d.ctx, many) {
+				<-a.done
+			}
+			if took, most := time.Since(began), 8*time.Second+5*latency; took > most {
+				d.Errorf("%d requests took %s where each takes %s, want at most %s", many, took, latency, most)
+			}
 		})
 	}
 }
@@ -249,17 +232,14 @@ func TestALateAnswerIsNoTrouble(t *testing.T) {
 func TestNoAnswerInTimeIsTrouble(t *testing.T) {
 	t.Parallel()
 	for limit, then := range map[time.Duration][]int{9 * time.Second: {2, 6, 18, 54}, 10 * time.Second: {2, 6, 18, 32}} {
-		t.Run(limit.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-				d := newDesk(t)
-				ctx, cancel := context.WithTimeout(d.ctx, limit)
-				defer cancel()
-				gone := d.ask(ctx, 1)
-				d.want(1, 0)
-				<-gone[0].done
-				d.ask(d.ctx, 100)
-				d.wantSteps(1, then...)
-			})
+		bubbleCase(t, limit.String(), func(d *desk) {
+			ctx, cancel := context.WithTimeout(d.ctx, limit)
+			defer cancel()
+			gone := d.ask(ctx, 1)
+			d.want(1, 0)
+			<-gone[0].done
+			d.ask(d.ctx, 100)
+			d.wantSteps(1, then...)
 		})
 	}
 }
@@ -267,8 +247,7 @@ func TestNoAnswerInTimeIsTrouble(t *testing.T) {
 // TestNobodyWaitsForASilentServer for longer than a second for each two before: a request without
 // an answer makes way, and while nothing is answered there are few.
 func TestNobodyWaitsForASilentServer(t *testing.T) {
-	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-		d := newDesk(t)
+	bubble(t, func(d *desk) {
 		d.widen()
 		askers := d.ask(d.ctx, 90)
 		hanging := d.want(64, 32)
@@ -285,15 +264,14 @@ func TestNobodyWaitsForASilentServer(t *testing.T) {
 		answer(http.StatusOK, hanging[0]) // It has no slot to return, but is an answer.
 		d.want(2, 113)
 		if <-askers[0].done; askers[0].err != nil {
-			t.Errorf("error = %v of one that was answered late, want none", askers[0].err)
+			d.Errorf("error = %v of one that was answered late, want none", askers[0].err)
 		}
 	})
 }
 
 // TestOneThatHangs delays no other.
 func TestOneThatHangs(t *testing.T) {
-	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-		d := newDesk(t)
+	bubble(t, func(d *desk) {
 		d.ask(d.ctx, 1)
 		d.want(1, 0)
 		for i := range 20 {
@@ -306,8 +284,7 @@ func TestOneThatHangs(t *testing.T) {
 
 // TestACancelledRequestMakesWay, whether it was sent or not.
 func TestACancelledRequestMakesWay(t *testing.T) {
-	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-		d := newDesk(t)
+	bubble(t, func(d *desk) {
 		ctx, cancel := context.WithCancelCause(d.ctx)
 		gone := d.ask(ctx, 3)
 		d.ask(d.ctx, 5)
@@ -318,7 +295,7 @@ func TestACancelledRequestMakesWay(t *testing.T) {
 		for i, a := range gone {
 			<-a.done
 			if a.err == nil || i == 2 && (!errors.Is(a.err, cause) || !a.closed) {
-				t.Errorf("request %d: error %v, body closed %t; want the cause, and the body closed", i, a.err, a.closed)
+				d.Errorf("request %d: error %v, body closed %t; want the cause, and the body closed", i, a.err, a.closed)
 			}
 		}
 	})
@@ -328,14 +305,11 @@ func TestACancelledRequestMakesWay(t *testing.T) {
 func TestAfterALullTheyAreFewAgain(t *testing.T) {
 	t.Parallel()
 	for lull, want := range map[time.Duration]int{time.Second: 64, time.Second + 1: 2} {
-		t.Run(lull.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-				d := newDesk(t)
-				d.widen()
-				<-time.After(lull)
-				d.ask(d.ctx, 80)
-				d.want(want, 32)
-			})
+		bubbleCase(t, lull.String(), func(d *desk) {
+			d.widen()
+			<-time.After(lull)
+			d.ask(d.ctx, 80)
+			d.want(want, 32)
 		})
 	}
 }

@@ -34,18 +34,17 @@ func named() *client {
 	return c
 }
 
-// crowd returns a desk that serves two requests, before which no other can be served.
-func crowd(t *testing.T) (d *desk, first []*sent) {
-	t.Helper()
-	d = newDesk(t)
+// crowd makes two requests that are served, before which no other can be served.
+func (d *desk) crowd() (first []*sent) {
+	d.Helper()
 	d.ask(d.ctx, 2)
-	return d, d.want(2, 0)
+	return d.want(2, 0)
 }
 
 // wantOrder answers one request after the other with trouble, so that two are under way, and
 // wants the next ones in that order.
 func (d *desk) wantOrder(last *sent, want ...int) *sent {
-	d.t.Helper()
+	d.Helper()
 	for _, n := range want {
 		answer(http.StatusServiceUnavailable, last)
 		last = d.want(1, n)[0]
@@ -56,8 +55,8 @@ func (d *desk) wantOrder(last *sent, want ...int) *sent {
 // TestTheMostUrgentGoFirst, in whatever order they were made. Requests without an asker are
 // routine.
 func TestTheMostUrgentGoFirst(t *testing.T) {
-	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-		d, first := crowd(t)
+	bubble(t, func(d *desk) {
+		first := d.crowd()
 		d.ask(flowcontrol.With(d.ctx, flowcontrol.Spare), 2)
 		d.ask(d.ctx, 1)
 		d.ask(d.of(flowcontrol.Routine, ""), 1)
@@ -69,8 +68,8 @@ func TestTheMostUrgentGoFirst(t *testing.T) {
 // TestNoUrgencyWaitsForEver: of eight requests at least one is of each urgency, however many more
 // urgent ones wait.
 func TestNoUrgencyWaitsForEver(t *testing.T) {
-	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-		d, first := crowd(t)
+	bubble(t, func(d *desk) {
+		first := d.crowd()
 		d.ask(flowcontrol.With(d.ctx, flowcontrol.Spare), 2)    // 2 and 3
 		d.ask(d.ctx, 2)                                         // 4 and 5
 		d.ask(flowcontrol.With(d.ctx, flowcontrol.Awaited), 20) // From 6 on.
@@ -81,8 +80,8 @@ func TestNoUrgencyWaitsForEver(t *testing.T) {
 // TestTenantsTakeTurns within an urgency: a tenant with one request does not wait for a tenant
 // with many.
 func TestTenantsTakeTurns(t *testing.T) {
-	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-		d, first := crowd(t)
+	bubble(t, func(d *desk) {
+		first := d.crowd()
 		d.ask(d.of(flowcontrol.Awaited, "many"), 5)  // From 2 on.
 		d.ask(d.of(flowcontrol.Awaited, "one"), 1)   // 7
 		d.ask(d.of(flowcontrol.Awaited, "two"), 2)   // 8 and 9
@@ -96,8 +95,8 @@ func TestTenantsTakeTurns(t *testing.T) {
 // TestARequestThatBecomesUrgentGoesFirst, although it waits already: a new pod may need an object
 // that a live one reads again.
 func TestARequestThatBecomesUrgentGoesFirst(t *testing.T) {
-	bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-		d, first := crowd(t)
+	bubble(t, func(d *desk) {
+		first := d.crowd()
 		c := &client{}
 		c.urgency.Store(int64(flowcontrol.Spare))
 		d.ask(d.ctx, 2)
@@ -136,19 +135,17 @@ func TestARepeatedRequestHasItsOldPosition(t *testing.T) {
 		}, 6},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-				d, first := crowd(t)
-				ctx, cancel := context.WithCancel(d.ctx)
-				defer cancel()
-				d.ask(flowcontrol.By(ctx, named()), 1)
-				<-time.After(time.Millisecond)
-				d.ask(d.ctx, 9)
-				last := tt.leave(d, cancel, first[0])
-				<-time.After(time.Millisecond)
-				d.ask(flowcontrol.By(d.ctx, named()), 1)
-				d.wantOrder(last, tt.then)
-			})
+		bubbleCase(t, name, func(d *desk) {
+			first := d.crowd()
+			ctx, cancel := context.WithCancel(d.ctx)
+			defer cancel()
+			d.ask(flowcontrol.By(ctx, named()), 1)
+			<-time.After(time.Millisecond)
+			d.ask(d.ctx, 9)
+			last := tt.leave(d, cancel, first[0])
+			<-time.After(time.Millisecond)
+			d.ask(flowcontrol.By(d.ctx, named()), 1)
+			d.wantOrder(last, tt.then)
 		})
 	}
 }
@@ -157,18 +154,16 @@ func TestARepeatedRequestHasItsOldPosition(t *testing.T) {
 func TestAnOldWaitIsForgotten(t *testing.T) {
 	t.Parallel()
 	for away, then := range map[time.Duration]int{5 * time.Minute: 6, 5*time.Minute + 1: 5} {
-		t.Run(away.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T) { //nolint:thelper // It is the test.
-				d, _ := crowd(t)
-				ctx, cancel := context.WithCancel(d.ctx)
-				d.ask(flowcontrol.By(ctx, named()), 1)
-				cancel()
-				<-time.After(away)
-				d.ask(d.ctx, 3)
-				first := d.want(2, 3)
-				d.ask(flowcontrol.By(d.ctx, named()), 1)
-				d.wantOrder(first[0], then)
-			})
+		bubbleCase(t, away.String(), func(d *desk) {
+			d.crowd()
+			ctx, cancel := context.WithCancel(d.ctx)
+			d.ask(flowcontrol.By(ctx, named()), 1)
+			cancel()
+			<-time.After(away)
+			d.ask(d.ctx, 3)
+			first := d.want(2, 3)
+			d.ask(flowcontrol.By(d.ctx, named()), 1)
+			d.wantOrder(first[0], then)
 		})
 	}
 }

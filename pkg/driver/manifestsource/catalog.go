@@ -23,7 +23,7 @@ const emptyTime = 500 * time.Millisecond
 
 // catalog is what the directory defines at one moment. It is not changed once it is made.
 type catalog struct {
-	files   map[string]file
+	files   map[string]file // Nil before the directory was read.
 	objects map[api.Ref]known
 	// unread is why objects that no file defines may be defined after all: a file has a mistake or
 	// is being written, or the directory cannot be read. Nil where that cannot be.
@@ -233,8 +233,8 @@ func (c catalog) lookAgain() time.Time {
 	return first
 }
 
-// get returns what is known of an object. It is not synced where a file that is not understood may
-// define it.
+// get returns what is known of an object. It is not synced before the directory was read, and where
+// a file that is not understood may define it.
 func (c catalog) get(ref api.Ref) (k known, synced bool) {
 	k, found := c.objects[ref]
 	switch {
@@ -245,7 +245,7 @@ func (c catalog) get(ref api.Ref) (k known, synced bool) {
 	case c.unread != nil:
 		return known{problem: &Problem{Place: c.unread.Place, Message: "it may be defined here: " + c.unread.Message}}, false
 	}
-	return known{}, true
+	return known{}, c.files != nil
 }
 
 // sameProblems reports whether two catalogs have the same problems.

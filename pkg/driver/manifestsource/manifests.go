@@ -40,7 +40,7 @@ type Config struct {
 // Directory is the sources of a directory. It is safe for concurrent use.
 type Directory struct {
 	cfg      Config
-	watcher  *fileset.Watcher
+	watcher  *fileset.Watcher // Run's.
 	versions versions
 	again    chan struct{} // Has an element when the items are to be looked at again.
 
@@ -59,9 +59,9 @@ type item struct {
 	account *budget.Account // The room that the item takes; fixed.
 }
 
-// New reads a directory for the first time. Manifests with mistakes are not error: see
-// [Directory.Problems]. The caller must call [Directory.Run], which ends the watching.
-func New(ctx context.Context, cfg Config) (*Directory, error) {
+// New returns the sources of a directory that exists. Nothing is known of them before
+// [Directory.Run].
+func New(cfg Config) (*Directory, error) {
 	abs, err := filepath.Abs(cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("read the manifests: %w", err)
@@ -74,13 +74,7 @@ func New(ctx context.Context, cfg Config) (*Directory, error) {
 	case !info.IsDir():
 		return nil, fmt.Errorf("read the manifests: %s is not a directory", cfg.Dir)
 	}
-	d := &Directory{
-		cfg: cfg, watcher: newWatcher(klog.FromContext(ctx), cfg.Dir), versions: newVersions(), again: make(chan struct{}, 1), items: map[api.Ref]*item{},
-	}
-	if err := d.load(ctx); err != nil {
-		return nil, err
-	}
-	return d, nil
+	return &Directory{cfg: cfg, versions: newVersions(), again: make(chan struct{}, 1), items: map[api.Ref]*item{}}, nil
 }
 
 func newWatcher(logger klog.Logger, dir string) *fileset.Watcher {
@@ -95,8 +89,10 @@ func newWatcher(logger klog.Logger, dir string) *fileset.Watcher {
 	}})
 }
 
-// Run follows the directory until ctx ends.
+// Run reads and follows the directory until ctx ends. It must be called once. Manifests with
+// mistakes are no error: see [Directory.Problems].
 func (d *Directory) Run(ctx context.Context) error {
+	d.watcher = newWatcher(klog.FromContext(ctx), d.cfg.Dir)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { d.watcher.Run(ctx); return nil })
 	g.Go(func() error { return d.follow(ctx) })
@@ -104,6 +100,7 @@ func (d *Directory) Run(ctx context.Context) error {
 }
 
 func (d *Directory) follow(ctx context.Context) error {
+	d.tryLoad(ctx)
 	for {
 		timer, stop := d.timer()
 		select {

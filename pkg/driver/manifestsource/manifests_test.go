@@ -35,23 +35,26 @@ type fixture struct {
 	budget  *budget.Budget
 }
 
-// write puts files into a directory, each in one step. No text is a file that goes.
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// write puts files into a directory, which it makes, each in one step. No text is a file that goes.
 func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
+	must(t, os.MkdirAll(dir, 0o700))
 	for name, text := range files {
 		path := filepath.Join(dir, name)
 		if text == "" {
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(path))
 			continue
 		}
-		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(path+".new", path); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path+".new", []byte(text), 0o600))
+		must(t, os.Rename(path+".new", path))
 	}
 }
 
@@ -63,18 +66,23 @@ func follow(t *testing.T, files map[string]string) *fixture {
 	return followDir(t, dir)
 }
 
+// followDir returns when the directory was read once.
 func followDir(t *testing.T, dir string) *fixture {
 	t.Helper()
 	f := &fixture{t: t, dir: dir, changed: make(chan source.Key, 1000), budget: budget.New(64 << 20)}
-	ctx, stop := context.WithCancel(context.Background())
-	d, err := manifestsource.New(ctx, manifestsource.Config{
+	d, err := manifestsource.New(manifestsource.Config{
 		Dir: dir, Changed: func(key source.Key) { f.changed <- key }, Room: f.budget.Part(func(int64) {}),
 	})
-	if err != nil {
-		stop()
-		t.Fatal(err)
-	}
+	must(t, err)
 	f.Directory = d
+	first := key(api.ConfigMap, "default", "first")
+	release, err := f.Acquire(first)
+	must(t, err)
+	defer release()
+	if s := f.Get(first); s.Synced || s.Err != nil {
+		t.Errorf("before Run an object is %+v, want nothing known", s)
+	}
+	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
 	f.stop = sync.OnceFunc(func() {
@@ -84,6 +92,7 @@ func followDir(t *testing.T, dir string) *fixture {
 		}
 	})
 	t.Cleanup(f.stop)
+	f.await(first, "read", func(s source.Snapshot) bool { return s.Synced || s.Err != nil })
 	return f
 }
 
@@ -97,9 +106,7 @@ func web() source.Key { return key(api.ConfigMap, "default", "web") }
 func (f *fixture) use(k source.Key) {
 	f.t.Helper()
 	release, err := f.Acquire(k)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	f.t.Cleanup(release)
 }
 
@@ -123,6 +130,10 @@ func (f *fixture) await(k source.Key, what string, is func(source.Snapshot) bool
 func holds(value string) func(source.Snapshot) bool {
 	return func(s source.Snapshot) bool { return s.Found && string(s.Content.Data["key"]) == value && s.Err == nil }
 }
+
+func isGone(s source.Snapshot) bool { return s.Synced && !s.Found }
+
+func fails(s source.Snapshot) bool { return s.Err != nil }
 
 func configMap(name, value string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {key: %q}\n", name, value)
@@ -192,7 +203,7 @@ func TestChangesAreFollowed(t *testing.T) {
 	write(t, f.dir, map[string]string{"new.yaml": configMap("late", "3")})
 	there := f.await(late, "it appears", holds("3"))
 	write(t, f.dir, map[string]string{"new.yaml": ""})
-	gone := f.await(late, "it goes", func(s source.Snapshot) bool { return s.Synced && !s.Found })
+	gone := f.await(late, "it goes", isGone)
 	if !gone.Changed.After(there.Changed) {
 		t.Errorf("gone since %v, want a time after %v: an object that is replaced takes no file away (fault 25)", gone.Changed, there.Changed)
 	}
@@ -215,22 +226,16 @@ func rewrite(t *testing.T, times int) {
 	f.use(web())
 	for i := range times {
 		file, err := os.Create(filepath.Join(f.dir, "web.yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		value := fmt.Sprint(i + 2)
 		text := configMap("web", value)
 		for _, half := range []string{text[:30], text[30:]} {
-			if _, err := file.WriteString(half); err != nil {
-				t.Fatal(err)
-			}
+			mustPrint(t, file, half)
 			if s := f.Get(web()); !s.Found {
 				t.Fatalf("while the file is written the object is %+v, want it to be there", s)
 			}
 		}
-		if err := file.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, file.Close())
 		f.await(web(), "rewritten", holds(value))
 	}
 }
@@ -299,15 +304,13 @@ func TestRoom(t *testing.T) {
 	}
 	other := f.budget.Part(func(int64) {}).Account()
 	release, err := f.Acquire(web())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if used := f.budget.Used(); used == 0 {
 		t.Error("no bytes are used of an object in use")
 	}
 	other.Force(f.budget.Limit())
 	write(t, f.dir, map[string]string{"web.yaml": configMap("web", strings.Repeat("x", 100_000))})
-	s := f.await(web(), "no room", func(s source.Snapshot) bool { return s.Err != nil })
+	s := f.await(web(), "no room", fails)
 	if string(s.Content.Data["key"]) != "1" {
 		t.Errorf("without room the object is %v, want what it was", s.Content)
 	}

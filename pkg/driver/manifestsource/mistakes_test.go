@@ -50,7 +50,7 @@ func TestMistakesKeepWhatWasGood(t *testing.T) {
 			f := follow(t, good)
 			f.use(web())
 			write(t, f.dir, map[string]string{tt.file: tt.text})
-			s := f.await(web(), "has a problem", func(s source.Snapshot) bool { return s.Err != nil })
+			s := f.await(web(), "has a problem", fails)
 			if !s.Synced || !s.Found || string(s.Content.Data["key"]) != "1" || s.Failing.IsZero() {
 				t.Errorf("with a mistake the object is %+v, want what was good", s)
 			}
@@ -92,25 +92,26 @@ func TestWhatWasNeverGoodIsUnknown(t *testing.T) {
 func TestValuesAreInNoMessage(t *testing.T) {
 	t.Parallel()
 	const hush = "m4rkOfAValue7q"
+	const secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n"
 	for _, text := range []string{
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: *" + hush + "}\n",
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: !!int " + hush + "}\n",
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: !!float '" + hush + "'}\n",
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: {" + hush + ": " + hush + "}}\n",
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {{" + hush + ": x}: " + hush + "}\n",
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {[" + hush + "]: " + hush + "}\n",
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password:" + hush + "}\n",
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password " + hush + "}\n",
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {" + hush + ": 1}\n",
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {" + hush + ": a, " + hush + ": b}\n",
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData:\n  .env: |\n    A=1\nPASSWORD=" + hush + ": x\n",
+		secret + "stringData: {a: *" + hush + "}\n",
+		secret + "stringData: {a: !!int " + hush + "}\n",
+		secret + "stringData: {a: !!float '" + hush + "'}\n",
+		secret + "stringData: {a: {" + hush + ": " + hush + "}}\n",
+		secret + "stringData: {{" + hush + ": x}: " + hush + "}\n",
+		secret + "stringData: {[" + hush + "]: " + hush + "}\n",
+		secret + "stringData: {password:" + hush + "}\n",
+		secret + "stringData: {password " + hush + "}\n",
+		secret + "stringData: {" + hush + ": 1}\n",
+		secret + "stringData: {" + hush + ": a, " + hush + ": b}\n",
+		secret + "stringData:\n  .env: |\n    A=1\nPASSWORD=" + hush + ": x\n",
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s}\ndata:\n  PASSWORD=" + hush + ": x\n",
 		"apiVersion: v1\nkind: Secret\nmetadata: {name: '" + hush + " " + hush + "', namespace: 'A" + hush + "'}\n",
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: [" + hush + "]\n",
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: '" + hush + "}\n",
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {a: " + hush + "!}\n",
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData:\n  a: %" + hush + "\n  b: @" + hush + "\n",
-		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData:\n  <<: " + hush + "\n",
+		secret + "stringData: [" + hush + "]\n",
+		secret + "stringData: {a: '" + hush + "}\n",
+		secret + "data: {a: " + hush + "!}\n",
+		secret + "stringData:\n  a: %" + hush + "\n  b: @" + hush + "\n",
+		secret + "stringData:\n  <<: " + hush + "\n",
 		"{\"kind\": \"Secret\", \"apiVersion\": \"v1\", \"stringData\": {\"a\": " + hush + "}}",
 		"%YAML " + hush + "\n---\nkind: Secret\n",
 		hush + "\n",
@@ -137,13 +138,9 @@ func TestAFileThatIsBeingWritten(t *testing.T) {
 	f.use(mark)
 	f.use(late)
 	old, err := os.Create(filepath.Join(f.dir, "web.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	young, err := os.Create(filepath.Join(f.dir, "late.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text := configMap("web", "2")
 	mustPrint(t, old, text[:20])
 	mustPrint(t, young, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: late}\n") // It is whole, and has no data yet.
@@ -160,11 +157,8 @@ func TestAFileThatIsBeingWritten(t *testing.T) {
 	}
 	mustPrint(t, old, text[20:])
 	mustPrint(t, young, "data: {key: '3'}\n")
-	for _, file := range []*os.File{old, young} {
-		if err := file.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	must(t, old.Close())
+	must(t, young.Close())
 	f.await(web(), "closed", holds("2"))
 	f.await(late, "closed", holds("3"))
 }
@@ -174,9 +168,8 @@ const vanishTime = 150 * time.Millisecond
 
 func mustPrint(t *testing.T, file *os.File, text string) {
 	t.Helper()
-	if _, err := file.WriteString(text); err != nil {
-		t.Fatal(err)
-	}
+	_, err := file.WriteString(text)
+	must(t, err)
 }
 
 // TestAnEmptyFileKeepsItsObjects: a disk may be full. A file that goes takes them along.
@@ -184,15 +177,13 @@ func TestAnEmptyFileKeepsItsObjects(t *testing.T) {
 	t.Parallel()
 	f := follow(t, map[string]string{"web.yaml": configMap("web", "1")})
 	f.use(web())
-	if err := os.WriteFile(filepath.Join(f.dir, "web.yaml"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := f.await(web(), "its file is empty", func(s source.Snapshot) bool { return s.Err != nil })
+	must(t, os.WriteFile(filepath.Join(f.dir, "web.yaml"), nil, 0o600))
+	s := f.await(web(), "its file is empty", fails)
 	if !s.Found || !strings.Contains(s.Err.Error(), "web.yaml: the file is empty") {
 		t.Errorf("with an empty file the object is %+v, want what it was", s)
 	}
 	write(t, f.dir, map[string]string{"web.yaml": ""})
-	f.await(web(), "its file is gone", func(s source.Snapshot) bool { return s.Synced && !s.Found })
+	f.await(web(), "its file is gone", isGone)
 }
 
 // TestAnObjectThatMovesToAFileWithAMistakeStays.
@@ -201,7 +192,7 @@ func TestAnObjectThatMovesToAFileWithAMistakeStays(t *testing.T) {
 	f := follow(t, map[string]string{"a.yaml": configMap("web", "1"), "b.yaml": configMap("other", "1")})
 	f.use(web())
 	write(t, f.dir, map[string]string{"b.yaml": configMap("other", "1") + "---\n" + configMap("web", "2") + "oops\n", "a.yaml": ""})
-	f.await(web(), "moved", func(s source.Snapshot) bool { return s.Err != nil })
+	f.await(web(), "moved", fails)
 	<-time.After(vanishTime)
 	if s := f.Get(web()); !s.Found {
 		t.Errorf("the object is %+v, want it to be kept", s)

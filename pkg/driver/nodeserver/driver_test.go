@@ -164,6 +164,25 @@ func newBench(t *testing.T, installed error) *bench {
 	return b
 }
 
+// publish publishes, or ends the test.
+func (b *bench) publish(r *csi.NodePublishVolumeRequest) {
+	b.t.Helper()
+	if _, err := b.NodePublishVolume(b.t.Context(), r); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// refuseTarget publishes and unpublishes on a path, neither of which may get through, and returns their errors.
+func (b *bench) refuseTarget(path string) map[string]error {
+	b.t.Helper()
+	request := publishRequest()
+	request.TargetPath = path
+	_, publish := b.NodePublishVolume(b.t.Context(), request)
+	_, unpublish := b.NodeUnpublishVolume(b.t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: volumeID, TargetPath: path})
+	b.checkNothingGotThrough()
+	return map[string]error{"publish": publish, "unpublish": unpublish}
+}
+
 func (b *bench) checkNothingGotThrough() {
 	b.t.Helper()
 	if b.volumes.touched() {
@@ -238,7 +257,7 @@ func TestProbeTellsTheTruth(t *testing.T) {
 
 func TestNodeGetInfo(t *testing.T) {
 	t.Parallel()
-	info, err := csi.NewNodeClient(connect(t, &fakeVolumes{}, noUsage)).NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
+	info, err := newBench(t, nil).NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
 	checkMessage(t, info, &csi.NodeGetInfoResponse{NodeId: "node-1"}, err)
 }
 

@@ -117,7 +117,7 @@ func TestALongForgedUIDIsNotRepeatedWhole(t *testing.T) {
 	t.Parallel()
 	request := publishRequest()
 	request.VolumeContext["csi.storage.k8s.io/pod.uid"] = strings.Repeat("\n", 1<<20)
-	_, err := csi.NewNodeClient(connect(t, &fakeVolumes{}, noUsage)).NodePublishVolume(t.Context(), request)
+	_, err := newBench(t, nil).NodePublishVolume(t.Context(), request)
 	checkStatus(t, err, codes.InvalidArgument, `target_path "`+target+`" is not one of pod UID "`+strings.Repeat(`\n`, 64)+
 		`": set podInfoOnMount: true in the CSIDriver object csi.example.test`)
 }
@@ -162,16 +162,6 @@ func TestTheInstallationComesFirst(t *testing.T) {
 				checkNoToken(t, err.Error()+b.log.String())
 			})
 		}
-	}
-}
-
-// TestWhatIsWrongWithTheInstallationIsSaid has the words as they come to whoever reads the pod's Events.
-func TestWhatIsWrongWithTheInstallationIsSaid(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, &csidriver.Error{Name: driverName, Kind: csidriver.Unvouched})
-	_, err := b.NodePublishVolume(t.Context(), publishRequest())
-	if got := status.Convert(err).Message(); !holdsAll(got, []string{driverName, "podInfoOnMount: true", "kubectl"}) {
-		t.Errorf("message = %q, want one that says what to type", got)
 	}
 }
 
@@ -238,9 +228,7 @@ func TestALiveVolumeIsRepeated(t *testing.T) {
 			b := newBench(t, installed)
 			b.volumes.live = [2]string{volumeID, target}
 			for range 2 {
-				if _, err := b.NodePublishVolume(t.Context(), publishRequest()); err != nil {
-					t.Fatal(err)
-				}
+				b.publish(publishRequest())
 			}
 			b.checkAsked(0)
 			if diff := cmp.Diff([]state.Record{wantRecord(), wantRecord()}, b.volumes.published); diff != "" {

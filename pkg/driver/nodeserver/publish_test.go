@@ -103,15 +103,12 @@ func TestPublish(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			volumes := &fakeVolumes{}
+			b := newBench(t, nil)
 			request, want := publishRequest(), wantRecord()
 			tc.change(request)
 			tc.want(&want)
-			_, err := csi.NewNodeClient(connect(t, volumes, noUsage)).NodePublishVolume(t.Context(), request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff([]state.Record{want}, volumes.published); diff != "" {
+			b.publish(request)
+			if diff := cmp.Diff([]state.Record{want}, b.volumes.published); diff != "" {
 				t.Errorf("published (-want +got):\n%s", diff)
 			}
 		})
@@ -121,17 +118,14 @@ func TestPublish(t *testing.T) {
 // TestTokensDoNotMakeAnotherVolume is a part of trap 14.
 func TestTokensDoNotMakeAnotherVolume(t *testing.T) {
 	t.Parallel()
-	volumes := &fakeVolumes{}
-	client := csi.NewNodeClient(connect(t, volumes, noUsage))
+	b := newBench(t, nil)
 	for _, token := range []string{"older", "newer"} {
 		request := publishRequest()
 		request.VolumeContext[tokensKey] = tokens(jwt(pod, token))
 		request.Secrets = map[string]string{tokensKey: tokens(jwt(pod, token))}
-		if _, err := client.NodePublishVolume(t.Context(), request); err != nil {
-			t.Fatal(err)
-		}
+		b.publish(request)
 	}
-	if a, b := volumes.published[0], volumes.published[1]; a.Fingerprint() != b.Fingerprint() {
+	if a, b := b.volumes.published[0], b.volumes.published[1]; a.Fingerprint() != b.Fingerprint() {
 		t.Errorf("two publishes that differ in tokens alone = %+v and %+v, want the same", a, b)
 	}
 }
@@ -188,9 +182,10 @@ func TestMistakesOfShapeAreRefused(t *testing.T) {
 	}
 }
 
-// badTargets are paths that a kubelet never names.
-func badTargets() map[string]string {
-	return map[string]string{
+// TestBadTargetsAreRefused has paths that a kubelet never names.
+func TestBadTargetsAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, path := range map[string]string{
 		"elsewhere":                     "/etc/mount",
 		"the kubelet's directory":       kubeletDir,
 		"a name that only begins alike": kubeletDir + "-other/mount",
@@ -200,25 +195,12 @@ func badTargets() map[string]string {
 		"two slashes":                   kubeletDir + "//mount",
 		"a dot":                         kubeletDir + "/./mount",
 		"relative":                      strings.TrimPrefix(target, "/"),
-	}
-}
-
-func TestBadTargetsAreRefused(t *testing.T) {
-	t.Parallel()
-	for name, path := range badTargets() {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			volumes := &fakeVolumes{}
-			client := csi.NewNodeClient(connect(t, volumes, noUsage))
-			request := publishRequest()
-			request.TargetPath = path
-			want := `target_path "` + path + `" is not a clean path below the kubelet's directory /var/lib/kubelet (see --kubelet-dir)`
-			_, err := client.NodePublishVolume(t.Context(), request)
-			checkStatus(t, err, codes.InvalidArgument, want)
-			_, err = client.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: volumeID, TargetPath: path})
-			checkStatus(t, err, codes.InvalidArgument, want)
-			if volumes.touched() {
-				t.Error("a refused request got through")
+			for _, err := range newBench(t, nil).refuseTarget(path) {
+				checkStatus(t, err, codes.InvalidArgument,
+					`target_path "`+path+`" is not a clean path below the kubelet's directory /var/lib/kubelet (see --kubelet-dir)`)
 			}
 		})
 	}
@@ -237,20 +219,11 @@ func TestTargetsThatAreNoPaths(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			volumes := &fakeVolumes{}
-			client := csi.NewNodeClient(connect(t, volumes, noUsage))
-			request := publishRequest()
-			request.TargetPath = path
-			_, publish := client.NodePublishVolume(t.Context(), request)
-			_, unpublish := client.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: volumeID, TargetPath: path})
-			for call, err := range map[string]error{"publish": publish, "unpublish": unpublish} {
+			for call, err := range newBench(t, nil).refuseTarget(path) {
 				text := status.Convert(err).Message()
 				if status.Code(err) != codes.InvalidArgument || len(text) > 300 || strings.ContainsAny(text, "\x00\n") {
 					t.Errorf("%s = %s %q, want one short line", call, status.Code(err), text)
 				}
-			}
-			if volumes.touched() {
-				t.Error("a refused request got through")
 			}
 		})
 	}
@@ -258,16 +231,15 @@ func TestTargetsThatAreNoPaths(t *testing.T) {
 
 func TestUnpublish(t *testing.T) {
 	t.Parallel()
-	volumes := &fakeVolumes{}
-	client := csi.NewNodeClient(connect(t, volumes, noUsage))
+	b := newBench(t, nil)
 	request := &csi.NodeUnpublishVolumeRequest{VolumeId: volumeID, TargetPath: target}
 	for range 2 {
-		if _, err := client.NodeUnpublishVolume(t.Context(), request); err != nil {
+		if _, err := b.NodeUnpublishVolume(t.Context(), request); err != nil {
 			t.Fatal(err)
 		}
 	}
 	asked := [2]string{volumeID, target}
-	if diff := cmp.Diff([][2]string{asked, asked}, volumes.asked); diff != "" {
+	if diff := cmp.Diff([][2]string{asked, asked}, b.volumes.asked); diff != "" {
 		t.Errorf("unpublished (-want +got):\n%s", diff)
 	}
 }
@@ -284,12 +256,10 @@ func TestUnpublishRefuses(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			volumes := &fakeVolumes{}
-			_, err := csi.NewNodeClient(connect(t, volumes, noUsage)).NodeUnpublishVolume(t.Context(), tc.request)
+			b := newBench(t, nil)
+			_, err := b.NodeUnpublishVolume(t.Context(), tc.request)
 			checkStatus(t, err, codes.InvalidArgument, tc.want)
-			if volumes.touched() {
-				t.Error("a refused request got through")
-			}
+			b.checkNothingGotThrough()
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package nodeserver_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
@@ -91,8 +93,11 @@ func TestStats(t *testing.T) {
 	}
 }
 
+// TestStatsRefuses, and so does the health.
 func TestStatsRefuses(t *testing.T) {
 	t.Parallel()
+	_, err := newBench(t, nil).NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{})
+	checkStatus(t, err, codes.InvalidArgument, "volume_id is missing")
 	broken := func(string) (volumefs.Usage, error) {
 		return volumefs.Usage{}, errors.New("statfs: input/output error")
 	}
@@ -102,14 +107,8 @@ func TestStatsRefuses(t *testing.T) {
 		code    codes.Code
 		want    string
 	}{
-		"no volume ID": {
-			&csi.NodeGetVolumeStatsRequest{VolumePath: target}, usage,
-			codes.InvalidArgument, "volume_id is missing",
-		},
-		"no path": {
-			&csi.NodeGetVolumeStatsRequest{VolumeId: volumeID}, usage,
-			codes.InvalidArgument, "volume_path is missing",
-		},
+		"no volume ID": {&csi.NodeGetVolumeStatsRequest{VolumePath: target}, usage, codes.InvalidArgument, "volume_id is missing"},
+		"no path":      {&csi.NodeGetVolumeStatsRequest{VolumeId: volumeID}, usage, codes.InvalidArgument, "volume_path is missing"},
 		"nothing is mounted there": {
 			&csi.NodeGetVolumeStatsRequest{VolumeId: volumeID, VolumePath: "/elsewhere"}, usage,
 			codes.NotFound, "volume " + volumeID + " is not mounted on /elsewhere",
@@ -156,8 +155,62 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-func TestHealthNeedsAVolume(t *testing.T) {
+// calls are the calls that hand an error of the volumes on.
+func calls() map[string]func(context.Context, csi.NodeClient) error {
+	return map[string]func(context.Context, csi.NodeClient) error{
+		"publish": func(ctx context.Context, c csi.NodeClient) error {
+			_, err := c.NodePublishVolume(ctx, publishRequest())
+			return err
+		},
+		"unpublish": func(ctx context.Context, c csi.NodeClient) error {
+			_, err := c.NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: volumeID, TargetPath: target})
+			return err
+		},
+		"stats": func(ctx context.Context, c csi.NodeClient) error {
+			_, err := c.NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{VolumeId: volumeID, VolumePath: target})
+			return err
+		},
+		"health": func(ctx context.Context, c csi.NodeClient) error {
+			_, err := c.NodeGetVolumeHealth(ctx, &csi.NodeGetVolumeHealthRequest{VolumeId: volumeID})
+			return err
+		},
+	}
+}
+
+// TestEveryKindHasItsCode shows that the message is the cause and nothing else: the kubelet quotes it in its Event
+// (rule 10).
+func TestEveryKindHasItsCode(t *testing.T) {
 	t.Parallel()
-	_, err := csi.NewNodeClient(connect(t, &fakeVolumes{}, noUsage)).NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{})
-	checkStatus(t, err, codes.InvalidArgument, "volume_id is missing")
+	kind := func(k volume.Kind) error {
+		return &volume.Error{Op: "publish", VolumeID: volumeID, Kind: k, Err: errors.New("because")}
+	}
+	tests := map[string]struct {
+		err  error
+		code codes.Code
+		text string
+	}{
+		"invalid":                  {kind(volume.Invalid), codes.InvalidArgument, "because"},
+		"busy":                     {kind(volume.Busy), codes.Aborted, "because"},
+		"not ready":                {kind(volume.NotReady), codes.Unavailable, "because"},
+		"missing":                  {kind(volume.Missing), codes.FailedPrecondition, "because"},
+		"denied":                   {kind(volume.Denied), codes.PermissionDenied, "because"},
+		"different":                {kind(volume.Different), codes.AlreadyExists, "because"},
+		"unknown":                  {kind(volume.Unknown), codes.NotFound, "because"},
+		"exhausted":                {kind(volume.Exhausted), codes.ResourceExhausted, "because"},
+		"IO":                       {kind(volume.IO), codes.Internal, "because"},
+		"a kind that nobody knows": {kind("Odd"), codes.Internal, "because"},
+		"a wrapped one":            {fmt.Errorf("at work: %w", kind(volume.Missing)), codes.FailedPrecondition, "because"},
+		"no kind at all":           {errors.New("plain"), codes.Internal, "plain"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := csi.NewNodeClient(connect(t, &fakeVolumes{err: tc.err}, noUsage))
+			for call, do := range calls() {
+				t.Run(call, func(t *testing.T) {
+					checkStatus(t, do(t.Context(), client), tc.code, tc.text)
+				})
+			}
+		})
+	}
 }

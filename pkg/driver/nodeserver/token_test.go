@@ -69,9 +69,7 @@ func checkTokens(t *testing.T, secrets, context string, want access.Token) {
 	if context != "" {
 		maps.Copy(request.GetVolumeContext(), map[string]string{tokensKey: context})
 	}
-	if _, err := b.NodePublishVolume(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	b.publish(request)
 	if got := b.volumes.tokens; len(got) != 1 || got[0] != want {
 		t.Errorf("tokens = %v, want only %v, of the right value", got, want)
 	}
@@ -138,8 +136,6 @@ func TestATokenThatIsNotUsedIsLogged(t *testing.T) {
 	request := publishRequest()
 	request.Secrets = map[string]string{tokensKey: forgedTokens()["another pod's"]}
 	delete(request.GetVolumeContext(), tokensKey)
-	if _, err := b.NodePublishVolume(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	b.publish(request)
 	b.checkLogged("A token cannot be used", volumeID, "not bound to pod default/web-0")
 }

@@ -43,10 +43,10 @@ type Follower struct {
 	group    *Group
 	target   Target
 	handler  Handler
-	poller   Poller          // Nil: the object is not polled.
-	ctx      context.Context // Done once the follower was stopped.
-	stop     context.CancelFunc
-	watchdog watchdog // Guarded by the group's lock.
+	poller   Poller             // Nil: the object is not polled.
+	ctx      context.Context    // Done once the follower was stopped; nil until it begins.
+	stop     context.CancelFunc // Guarded by the group's lock.
+	watchdog watchdog           // Guarded by the group's lock.
 
 	// The fields below are used by one request at a time.
 	version   string // The version that a watch continues from; latestVersion before the first list, and after that version has expired.
@@ -59,33 +59,43 @@ type Follower struct {
 
 // Follower returns a follower of the target, for [Follower.Start].
 func (g *Group) Follower(t Target, h Handler) *Follower {
-	ctx, stop := context.WithCancel(g.ctx)
 	poller, _ := h.(Poller)
-	return &Follower{group: g, target: t, handler: h, poller: poller, ctx: ctx, stop: stop}
+	return &Follower{group: g, target: t, handler: h, poller: poller}
 }
 
-// Start starts the follower. It must be called once. The follower ends with [Follower.Stop], or
-// with the context of its group.
+// Start starts the follower, which begins when [Group.Run] does. It must be called once. The
+// follower ends with [Follower.Stop], or with its group.
 func (f *Follower) Start() {
 	f.group.mu.Lock()
+	defer f.group.mu.Unlock()
 	f.group.followers[f] = struct{}{}
-	f.group.mu.Unlock()
-	f.group.wg.Add(1) // Until its last step.
+	f.beginLocked()
+}
+
+func (f *Follower) beginLocked() {
+	if !f.group.isRunning {
+		return
+	}
+	f.ctx, f.stop = context.WithCancel(f.group.ctx)
+	f.group.running.Add(1) // Until its last step.
 	go f.begin()
 }
 
 // Stop ends the follower, without waiting.
 func (f *Follower) Stop() {
-	f.stop()
 	f.group.mu.Lock()
 	defer f.group.mu.Unlock()
 	delete(f.group.followers, f)
+	if f.stop != nil {
+		f.stop()
+	}
 	if f.watchdog.cancel != nil {
 		f.watchdog.cancel()
 	}
 }
 
-// IsStopped reports whether [Follower.Stop] was called, or the group's context has ended.
+// IsStopped reports, to a [Handler], whether [Follower.Stop] was called, or the group's context has
+// ended.
 func (f *Follower) IsStopped() bool { return f.ctx.Err() != nil }
 
 // begin lists the object and then watches it. Every step of a follower ends with the next one.
@@ -154,7 +164,7 @@ func (f *Follower) restAndGoOn() {
 // keeps the stack of its deepest call, and most of these wait.
 func (f *Follower) then(step func()) {
 	if f.ctx.Err() != nil {
-		f.group.wg.Done()
+		f.group.running.Done()
 		return
 	}
 	go step()

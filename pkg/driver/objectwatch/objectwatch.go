@@ -71,29 +71,31 @@ type Poller interface {
 
 // Group follows objects, and looks after their watches.
 type Group struct {
-	ctx context.Context // Bounds every request.
-	wg  sync.WaitGroup  // Counts the followers that run.
-
 	parameters runtime.ParameterCodec // Of requests.
 	decoder    runtime.Decoder        // Of events.
+	running    sync.WaitGroup         // Counts the followers that run.
 
-	mu        sync.Mutex // Guards the fields below, and the watchdogs; never held while waiting or calling out.
+	mu        sync.Mutex      // Guards the fields below, and the watchdogs; never held while waiting or calling out.
+	ctx       context.Context // Run's, which bounds every request. It is set before a follower begins, and then fixed.
+	isRunning bool            // Run was called, and its context has not ended.
 	followers map[*Follower]struct{}
 	bookmarks map[*Kind]time.Time // When a watch of the kind last received a bookmark.
 	replaced  int                 // How many watches were found dead.
 }
 
-// New returns a group without followers. All of them end with ctx.
-func New(ctx context.Context, types *kubeclient.Types) *Group {
+// New returns a group without followers.
+func New(types *kubeclient.Types) *Group {
 	return &Group{
-		ctx: ctx, followers: map[*Follower]struct{}{}, bookmarks: map[*Kind]time.Time{},
+		followers: map[*Follower]struct{}{}, bookmarks: map[*Kind]time.Time{},
 		parameters: types.Parameters(), decoder: types.Codecs().UniversalDeserializer(),
 	}
 }
 
-// Run replaces watches that have died silently, until ctx ends. It returns nil. Without it
-// everything else works.
+// Run runs the followers that are started before and after, and replaces watches that have died
+// silently, until ctx ends. It returns nil when all followers have ended, and must be called once.
 func (g *Group) Run(ctx context.Context) error {
+	g.begin(ctx)
+	defer g.end()
 	ticker := time.NewTicker(checkInterval)
 	defer ticker.Stop()
 	for {
@@ -106,8 +108,22 @@ func (g *Group) Run(ctx context.Context) error {
 	}
 }
 
-// Wait returns when all followers have ended. The context given to [New] must have been cancelled.
-func (g *Group) Wait() { g.wg.Wait() }
+func (g *Group) begin(ctx context.Context) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ctx, g.isRunning = ctx, true
+	for f := range g.followers {
+		f.beginLocked()
+	}
+}
+
+// end waits for all followers. No other one begins.
+func (g *Group) end() {
+	g.mu.Lock()
+	g.isRunning = false
+	g.mu.Unlock()
+	g.running.Wait()
+}
 
 // Replaced returns how many watches were found dead and replaced so far.
 func (g *Group) Replaced() int {

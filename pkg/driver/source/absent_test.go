@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 // page is an answer that is not made by an API server, as proxies have them.
@@ -37,11 +38,11 @@ func unchanged(*metav1.Status) {}
 // answer with the status 404 is an error. A proxy that lost its server, a wrong path, or an answer
 // about something else is not about the object. This is a part of fault 25.
 func TestOnlyTheAPIServersWordThatItIsGoneCounts(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct {
+	type test struct {
 		answer error
 		gone   bool
-	}{
+	}
+	tests := map[string]test{
 		"the object is not found":       {notFound("configmaps", "web", unchanged), true},
 		"without the kind":              {notFound("configmaps", "web", func(s *metav1.Status) { s.Details.Kind = "" }), true},
 		"a page of a proxy":             {&page{"text/html; charset=utf-8", "<html><body><h1>404 Not Found</h1></body></html>"}, false},
@@ -61,27 +62,23 @@ func TestOnlyTheAPIServersWordThatItIsGoneCounts(t *testing.T) {
 		"for another reason, with 404":  {notFound("configmaps", "web", func(s *metav1.Status) { s.Reason = metav1.StatusReasonUnknown }), false},
 		"of what a server did not know": {notFound("configmaps", "web", unexpected), false},
 	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(b *bench) {
-				o := b.putMap(configMap(web, "1"))
-				b.onlyGets()
-				defer b.acquire(web)()
-				pass(untilPolled)
-				b.want(web, polling(holding(o)))
-				b.answerGets(tt.answer)
-				pass(longestPause)
-				if tt.gone {
-					b.want(web, polling(known{Synced: true}))
-				} else {
-					b.wantStrange(web, o)
-				}
-				b.answerGets(nil)
-				pass(longestPause)
-				b.want(web, polling(holding(o)))
-			})
-		})
-	}
+	each(t, access.Driver(), tests, func(b *bench, tt test) {
+		o := b.putMap(configMap(web, "1"))
+		b.onlyGets()
+		defer b.acquire(web)()
+		pass(untilPolled)
+		b.want(web, polling(holding(o)))
+		b.answerGets(tt.answer)
+		pass(longestPause)
+		if tt.gone {
+			b.want(web, polling(known{Synced: true}))
+		} else {
+			b.wantStrange(web, o)
+		}
+		b.answerGets(nil)
+		pass(longestPause)
+		b.want(web, polling(holding(o)))
+	})
 }
 
 // unexpected makes a status one that the client library has made up of an answer it did not

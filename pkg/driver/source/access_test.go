@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
@@ -75,8 +74,7 @@ func TestItIsAskedBeforeEachRequest(t *testing.T) {
 				b.wantStory(web, want...)
 				b.wantStory(cert, want...)
 				pass(time.Minute)
-				expired := apierrors.NewResourceExpired("too old").Status()
-				b.send(web, watch.Event{Type: watch.Error, Object: &expired}) // The object is listed again.
+				b.say(apierrors.NewResourceExpired("too old")) // The object is listed again.
 				pass(longestSilence)
 				b.wantStory(web, append(want, asking, "list", asking, "watch")...)
 				b.wantStory(cert, want...)
@@ -86,17 +84,11 @@ func TestItIsAskedBeforeEachRequest(t *testing.T) {
 	}
 }
 
-// eachRefusal runs a test for a denial, and for a review that failed, which is not a denial.
-func eachRefusal(t *testing.T, test func(b *bench, r refusal)) {
-	t.Helper()
-	t.Parallel()
-	for name, r := range map[string]refusal{
+// refusals returns a denial, and a review that failed, which is not a denial.
+func refusals() map[string]refusal {
+	return map[string]refusal{
 		"denied":        {denied(), "forbidden", true, 1},
 		"not found out": {unreviewed(), "another error", false, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubbleOf(t, behalf, func(b *bench) { test(b, r) })
-		})
 	}
 }
 
@@ -111,7 +103,7 @@ type refusal struct {
 // TestWhatIsDeniedIsNotRead, by any sort of request, however often it is retried. An object whose
 // review failed is not read either.
 func TestWhatIsDeniedIsNotRead(t *testing.T) {
-	eachRefusal(t, func(b *bench, r refusal) {
+	each(t, behalf, refusals(), func(b *bench, r refusal) {
 		o := b.putMap(configMap(web, "1"))
 		b.deny(r.err)
 		defer b.acquire(web)()
@@ -135,7 +127,7 @@ func TestWhatIsDeniedIsNotRead(t *testing.T) {
 // TestAWatchIsNotOpenedAnewForWhoIsDenied: that is how a loss is found that an open watch does
 // not notice. It is known at once, and what was read stays.
 func TestAWatchIsNotOpenedAnewForWhoIsDenied(t *testing.T) {
-	eachRefusal(t, func(b *bench, r refusal) {
+	each(t, behalf, refusals(), func(b *bench, r refusal) {
 		o := b.putMap(configMap(web, "1"))
 		defer b.acquire(web)()
 		b.wantChanges(web, 1)
@@ -143,8 +135,7 @@ func TestAWatchIsNotOpenedAnewForWhoIsDenied(t *testing.T) {
 		b.deny(r.err)
 		b.hangUp()
 		b.wantForbidden(web, r.want)
-		troubled := holding(o)
-		troubled.Err = r.err.Error()
+		troubled := holding(o).with(r.err)
 		b.wantNow(troubled, 1)
 		pass(10 * time.Minute)
 		troubled.Revoked = r.revoked
@@ -155,23 +146,6 @@ func TestAWatchIsNotOpenedAnewForWhoIsDenied(t *testing.T) {
 
 		b.deny(nil)
 		b.wantAfter(longestSilence, holding(o), 1)
-	})
-}
-
-// TestADenialIsNewsAfterItCouldNotBeFoundOut: files may go with the one, and not with the other.
-func TestADenialIsNewsAfterItCouldNotBeFoundOut(t *testing.T) {
-	bubbleOf(t, behalf, func(b *bench) {
-		b.deny(unreviewed())
-		defer b.acquire(web)()
-		b.wantChanges(web, 1)
-		b.deny(denied())
-		pass(longestSilence)
-		b.wantChanges(web, 1)
-		b.wantForbidden(web, "forbidden")
-		b.deny(unreviewed())
-		pass(longestSilence)
-		b.wantChanges(web, 1)
-		b.wantForbidden(web, "another error")
 	})
 }
 

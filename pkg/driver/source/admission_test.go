@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 )
 
@@ -38,28 +39,6 @@ func (b *bench) wantCrowded(want known) {
 	}
 	want.Err = got.Err.Error()
 	b.want(web, want)
-}
-
-// TestAnObjectThatThereIsNoRoomFor is not stored, and not read again and again, until there is
-// room.
-func TestAnObjectThatThereIsNoRoomFor(t *testing.T) {
-	bubble(t, func(b *bench) {
-		first := b.putMap(configMap(web, strings.Repeat("x", 100_000)))
-		others := b.crowd(200_000)
-		defer b.acquire(web)()
-		b.wantCrowded(known{})
-		b.wantChanges(web, 1)
-		b.wantWatches(web, 0, 1)
-		pass(longestRest)
-		b.wantCrowded(known{})
-		b.wantChanges(web, 0)
-		others.Close()
-		pass(soonRead)
-		b.want(web, holding(first))
-		if got := b.room.Used(); got < 200_000 || got > 400_000 {
-			t.Errorf("Used() = %d, want some three times the content", got)
-		}
-	})
 }
 
 // BytesPerWatch is what a requested object takes, whether it exists or not.
@@ -102,30 +81,29 @@ func TestAnObjectThatDoesNotExistTakesRoom(t *testing.T) {
 	})
 }
 
-// running is [bubble] with a cache that runs: objects are new to the node.
-func running(t *testing.T, test func(b *bench)) {
-	t.Helper()
-	watched(t, func(b *bench) {
-		b.settle()
-		test(b)
-	})
-}
-
 // TestANewObjectLeavesTheReserve, which is a quarter of the room, to the objects of live volumes.
 // It is not read again and again while only the reserve is left, and follows when there is more.
 func TestANewObjectLeavesTheReserve(t *testing.T) {
-	running(t, func(b *bench) {
-		o := b.putMap(configMap(web, "1"))
+	bubble(t, func(b *bench) {
+		o := b.putMap(configMap(web, strings.Repeat("x", 100_000)))
 		others := b.crowd(b.room.Limit() / 4)
 		defer b.acquire(web)()
 		b.wantCrowded(known{})
+		b.wantChanges(web, 1)
+		b.wantWatches(web, 0, 1)
 		b.wantUsed(others.Size() + BytesPerWatch)
 		pass(time.Minute)
 		b.wantCrowded(known{})
 		b.wantRequests(web, "list")
+		pass(longestRest)
+		b.wantCrowded(known{})
+		b.wantChanges(web, 0)
 		others.Force(b.room.Limit() / 2)
 		pass(soonRead)
 		b.want(web, holding(o))
+		if got := b.room.Used() - others.Size(); got < 200_000 || got > 400_000 {
+			t.Errorf("it takes %d bytes, want some three times the content", got)
+		}
 	})
 }
 
@@ -163,7 +141,7 @@ func TestWhatIsUsedAlreadyMayTakeTheReserve(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			running(t, func(b *bench) {
+			bubble(t, func(b *bench) {
 				o, release := tc.before(b)
 				defer release()
 				b.settle()
@@ -173,15 +151,11 @@ func TestWhatIsUsedAlreadyMayTakeTheReserve(t *testing.T) {
 		})
 	}
 	t.Run("a volume of an earlier run uses it", func(t *testing.T) {
-		bubble(t, func(b *bench) {
+		early(t, access.Driver(), recheck, func(b *bench) {
 			o := b.putMap(configMap(web, "1"))
 			b.crowd(1_000_000)
-			answer := b.hold()
-			defer answer()
 			defer b.acquire(web)()
-			go func() { _ = b.Run(b.t.Context()) }() // It returns nil.
-			b.settle()
-			answer()
+			b.serve()
 			b.want(web, holding(o))
 		})
 	})
@@ -210,42 +184,38 @@ func TestWhatIsStoredIsPaidFor(t *testing.T) {
 // TestAnObjectThatGrows beyond the room stays as it was, and follows when there is room or it is
 // smaller.
 func TestAnObjectThatGrows(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(b *bench, others *budget.Account){
-		"room is made":     func(_ *bench, others *budget.Account) { others.Close() },
-		"it shrinks again": func(b *bench, _ *budget.Account) { b.putMap(configMap(web, "less")) },
-		"it is deleted":    func(b *bench, _ *budget.Account) { b.remove(web) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(b *bench) {
-				small := b.putMap(configMap(web, "1"))
-				release := b.acquire(web)
-				b.wantNow(holding(small), 1)
-				others := b.crowd(10_000)
-				large := b.putMap(configMap(web, strings.Repeat("x", 100_000)))
-				b.wantCrowded(holding(small))
-				b.wantChanges(web, 1)
-				end(b, others)
-				pass(longestRest)
-				switch name {
-				case "room is made":
-					b.want(web, holding(large))
-				case "it is deleted":
-					b.want(web, known{Synced: true})
-				default:
-					b.want(web, known{Synced: true, Found: true, UID: string(small.UID), Version: b.known(web).Version, Data: map[string]string{"k": "less"}})
-				}
-				b.putMap(configMap(web, "2")) // It is watched again.
-				b.settle()
-				if got := b.known(web).Data["k"]; got != "2" {
-					t.Errorf("content = %.20q, want the newest", got)
-				}
-				release()
-				others.Close()
-				if got := b.room.Used(); got != 0 {
-					t.Errorf("Used() = %d after the last user, want 0", got)
-				}
-			})
-		})
-	}
+	each(t, access.Driver(), map[string]func(b *bench, others *budget.Account, large *corev1.ConfigMap) known{
+		"room is made": func(_ *bench, others *budget.Account, large *corev1.ConfigMap) known {
+			others.Close()
+			return holding(large)
+		},
+		"it shrinks again": func(b *bench, _ *budget.Account, _ *corev1.ConfigMap) known {
+			return holding(b.putMap(configMap(web, "less")))
+		},
+		"it is deleted": func(b *bench, _ *budget.Account, _ *corev1.ConfigMap) known {
+			b.remove(web)
+			return known{Synced: true}
+		},
+	}, func(b *bench, end func(*bench, *budget.Account, *corev1.ConfigMap) known) {
+		small := b.putMap(configMap(web, "1"))
+		release := b.acquire(web)
+		b.wantNow(holding(small), 1)
+		others := b.crowd(10_000)
+		large := b.putMap(configMap(web, strings.Repeat("x", 100_000)))
+		b.wantCrowded(holding(small))
+		b.wantChanges(web, 1)
+		want := end(b, others, large)
+		pass(longestRest)
+		b.want(web, want)
+		b.putMap(configMap(web, "2")) // It is watched again.
+		b.settle()
+		if got := b.known(web).Data["k"]; got != "2" {
+			b.t.Errorf("content = %.20q, want the newest", got)
+		}
+		release()
+		others.Close()
+		if got := b.room.Used(); got != 0 {
+			b.t.Errorf("Used() = %d after the last user, want 0", got)
+		}
+	})
 }

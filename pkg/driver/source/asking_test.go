@@ -3,11 +3,11 @@ package source_test
 import (
 	"fmt"
 	"net/http"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
 )
 
@@ -32,20 +32,13 @@ func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// slowly runs a test of a cache that reaches a slow server as the driver does.
+// slowly runs a test of a cache that reaches a slow server as the driver does, and does not run yet.
 func slowly(t *testing.T, test func(b *bench)) {
 	t.Helper()
-	bubble(t, func(b *bench) {
+	early(t, access.Driver(), recheck, func(b *bench) {
 		b.wire = flowcontrol.New(4).Transport(slow{b.cluster})
 		test(b)
 	})
-}
-
-// serve has the cache run until the test ends.
-func (b *bench) serve() {
-	var running sync.WaitGroup
-	running.Go(func() { _ = b.Run(b.t.Context()) }) // It always returns nil.
-	b.settle()
 }
 
 // numbered returns a ref.

@@ -67,18 +67,22 @@ type bench struct {
 	*cluster
 	*source.Cache
 	t    *testing.T
-	id   access.Identity    // The reader.
-	room *budget.Budget     // For the objects: more than a test needs.
-	log  ktesting.Buffer    // Of the cache.
-	stop context.CancelFunc // Ends the context that New was given.
+	id   access.Identity // The reader.
+	room *budget.Budget  // For the objects: more than a test needs.
+	log  ktesting.Buffer // Of the cache.
+
+	ctx     context.Context // Of the cache.
+	stop    context.CancelFunc
+	running sync.WaitGroup // Counts the cache while it runs.
 
 	clients []access.Identity // For whom clients were asked for.
 
-	mu      sync.Mutex // Guards the fields below.
-	changes []source.Key
-	hook    func(source.Key)            // Called at each change, unless nil.
-	allow   func(context.Context) error // Answers Config.Allow; nil: everything is allowed.
-	denies  func() (bool, error)        // Answers Config.Denies; nil: all denials are sure.
+	// The fields below are guarded by the cluster's lock.
+	changes   []source.Key
+	hook      func(source.Key)            // Called at each change.
+	allow     func(context.Context) error // Answers Config.Allow.
+	isDenied  bool                        // Answers Config.Denies, with deniesErr.
+	deniesErr error
 }
 
 // recheck is the recheck interval of most tests.
@@ -93,10 +97,13 @@ func newBench(t *testing.T, id access.Identity, recheck time.Duration) *bench {
 	if !ok {
 		t.Fatalf("the test logger is a %T", logger.GetSink())
 	}
-	b := &bench{cluster: newCluster(t), t: t, id: id, room: budget.New(1 << 40), log: sink.GetBuffer()}
+	b := &bench{
+		cluster: newCluster(t), t: t, id: id, room: budget.New(1 << 40), log: sink.GetBuffer(),
+		hook: func(source.Key) {}, allow: func(context.Context) error { return nil }, isDenied: true,
+	}
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
-	b.stop = stop
-	b.Cache = source.New(ctx, source.Config{
+	b.ctx, b.stop = ctx, stop
+	b.Cache = source.New(source.Config{
 		Client: func(id access.Identity) (rest.Interface, error) {
 			b.clients = append(b.clients, id)
 			return b.client(), nil
@@ -110,7 +117,7 @@ func newBench(t *testing.T, id access.Identity, recheck time.Duration) *bench {
 	})
 	t.Cleanup(func() {
 		stop()
-		b.Wait()
+		b.running.Wait()
 		if b.unclosed != 0 {
 			t.Errorf("%d bodies of watches are not closed, or more than once", b.unclosed)
 		}
@@ -118,67 +125,52 @@ func newBench(t *testing.T, id access.Identity, recheck time.Duration) *bench {
 	return b
 }
 
+// serve has the cache run until the test ends.
+func (b *bench) serve() {
+	b.running.Go(func() { _ = b.Run(b.ctx) }) // It returns nil.
+	b.settle()
+}
+
 func (b *bench) note(key source.Key) {
-	b.mu.Lock()
-	b.changes = append(b.changes, key)
-	hook := b.hook
-	b.mu.Unlock()
-	if hook != nil {
-		hook(key)
-	}
+	var hook func(source.Key)
+	b.set(func() { b.changes, hook = append(b.changes, key), b.hook })
+	hook(key)
 }
 
 func (b *bench) mayRead(ctx context.Context, id access.Identity, ref api.Ref) error {
-	b.ask(asking, ref)
-	if id != b.id {
-		b.t.Errorf("asked whether %s may read %s, want it asked of %s", id, ref, b.id)
-	}
-	b.mu.Lock()
-	allow := b.allow
-	b.mu.Unlock()
-	if allow == nil {
-		return nil
-	}
+	b.wantAbout(asking, id, ref)
+	var allow func(context.Context) error
+	b.set(func() { allow = b.allow })
 	return allow(ctx)
 }
 
-func (b *bench) isSure(_ context.Context, id access.Identity, ref api.Ref) (bool, error) {
-	b.ask(asserting, ref)
+func (b *bench) isSure(_ context.Context, id access.Identity, ref api.Ref) (is bool, err error) {
+	b.wantAbout(asserting, id, ref)
+	b.set(func() { is, err = b.isDenied, b.deniesErr })
+	return is, err
+}
+
+// wantAbout records a question, which must be about the reader.
+func (b *bench) wantAbout(verb string, id access.Identity, ref api.Ref) {
+	b.ask(verb, ref)
 	if id != b.id {
-		b.t.Errorf("asked whether %s is denied %s, want it asked of %s", id, ref, b.id)
+		b.t.Errorf("%s %s was asked about %s, want it asked about %s", verb, ref, id, b.id)
 	}
-	b.mu.Lock()
-	denies := b.denies
-	b.mu.Unlock()
-	if denies == nil {
-		return true, nil
-	}
-	return denies()
 }
 
 // onDenies sets the answer of [source.Config.Denies].
 func (b *bench) onDenies(is bool, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.denies = func() (bool, error) { return is, err }
+	b.set(func() { b.isDenied, b.deniesErr = is, err })
 }
 
-// onAllow sets [source.Config.Allow] from now on; nil: everything is allowed.
-func (b *bench) onAllow(allow func(context.Context) error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.allow = allow
-}
+// onAllow sets [source.Config.Allow] from now on.
+func (b *bench) onAllow(allow func(context.Context) error) { b.set(func() { b.allow = allow }) }
 
 // deny answers that with the error.
 func (b *bench) deny(err error) { b.onAllow(func(context.Context) error { return err }) }
 
 // onChange sets what is called at each change.
-func (b *bench) onChange(hook func(source.Key)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.hook = hook
-}
+func (b *bench) onChange(hook func(source.Key)) { b.set(func() { b.hook = hook }) }
 
 // key returns the key of a ref for the reader.
 func (b *bench) key(ref api.Ref) source.Key { return source.Key{Identity: b.id, Ref: ref} }
@@ -204,8 +196,8 @@ func (b *bench) settle() {
 func (b *bench) wantChanges(ref api.Ref, want int) {
 	b.t.Helper()
 	b.settle()
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	b.cluster.mu.Lock()
+	defer b.cluster.mu.Unlock()
 	if !slices.Equal(b.changes, slices.Repeat([]source.Key{b.key(ref)}, want)) {
 		b.t.Errorf("changes: %v, want %d of %s", b.changes, want, ref)
 	}
@@ -262,6 +254,18 @@ func (b *bench) known(ref api.Ref) known {
 	return k
 }
 
+// with returns what is known when the error has come on top.
+func (k known) with(err error) known {
+	k.Err = textOf(err)
+	return k
+}
+
+// revoked returns what is known when denials count.
+func (k known) revoked() known {
+	k.Revoked = true
+	return k
+}
+
 // holding returns what is known once the object has been read and nothing is wrong.
 func holding(o *corev1.ConfigMap) known {
 	return known{
@@ -295,23 +299,42 @@ func pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // It takes no time.
 }
 
+// early runs a test on a bench whose cache does not run yet in a synctest bubble, beside other
+// tests.
+func early(t *testing.T, id access.Identity, recheck time.Duration, test func(b *bench)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(newBench(t, id, recheck)) })
+}
+
 // bubble runs a test on a bench in a synctest bubble, beside other tests. The driver reads.
 func bubble(t *testing.T, test func(b *bench)) {
 	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { test(newBench(t, access.Driver(), recheck)) })
+	bubbleWith(t, access.Driver(), recheck, test)
 }
 
 // bubbleOf is [bubble] for another reader.
 func bubbleOf(t *testing.T, id access.Identity, test func(b *bench)) {
 	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { test(newBench(t, id, recheck)) })
+	bubbleWith(t, id, recheck, test)
 }
 
 // bubbleWith is [bubbleOf] for another recheck.
 func bubbleWith(t *testing.T, id access.Identity, recheck time.Duration, test func(b *bench)) {
 	t.Helper()
+	early(t, id, recheck, func(b *bench) {
+		b.serve()
+		test(b)
+	})
+}
+
+// each runs a test of a reader for each case.
+func each[T any](t *testing.T, id access.Identity, cases map[string]T, test func(b *bench, tt T)) {
+	t.Helper()
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { test(newBench(t, id, recheck)) })
+	for name, tt := range cases {
+		t.Run(name, func(t *testing.T) {
+			bubbleOf(t, id, func(b *bench) { test(b, tt) })
+		})
+	}
 }

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,10 +31,10 @@ type cluster struct {
 
 	mu       sync.Mutex // Guards all fields below.
 	version  int
-	objects  map[api.Ref]runtime.Object
-	history  map[api.Ref][]watch.Event // Every event of an object, its resource version in it.
-	watches  map[*serverWatch]bool     // Those that are open.
-	unclosed int                       // How many were answered whose body was not closed since.
+	objects  map[api.Ref]object
+	history  map[api.Ref][]event   // Of each object.
+	watches  map[*serverWatch]bool // Those that are open.
+	unclosed int                   // How many were answered whose body was not closed since.
 	requests []request
 	listErr  error                               // Of all lists, unless nil.
 	watchErr error                               // Of all watches, unless nil.
@@ -45,6 +44,18 @@ type cluster struct {
 	entrance chan struct{}                       // Watches wait here before they are opened, unless nil.
 	asked    chan struct{}                       // Has an element after a request.
 	swallows func(verb string, ref api.Ref) bool // Requests that never get an answer; nil for none.
+}
+
+// object is a ConfigMap or a Secret.
+type object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// event has the bytes of one, and the version of the object in it.
+type event struct {
+	version int
+	bytes   []byte
 }
 
 // request is one call of a client, or the question whether it may be made.
@@ -66,7 +77,7 @@ func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{
 		t: t, front: newFront(t), version: 100,
-		objects: map[api.Ref]runtime.Object{}, history: map[api.Ref][]watch.Event{}, watches: map[*serverWatch]bool{},
+		objects: map[api.Ref]object{}, history: map[api.Ref][]event{}, watches: map[*serverWatch]bool{},
 		asked: make(chan struct{}, 1),
 	}
 	c.wire = c
@@ -114,9 +125,7 @@ func (c *cluster) recordLocked(verb string, ref api.Ref, opts metav1.ListOptions
 
 // ask records a question about the object.
 func (c *cluster) ask(verb string, ref api.Ref) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.recordLocked(verb, ref, metav1.ListOptions{})
+	c.set(func() { c.recordLocked(verb, ref, metav1.ListOptions{}) })
 }
 
 func (c *cluster) answerLocked(ref api.Ref) runtime.Object {
@@ -154,48 +163,49 @@ func (c *cluster) watch(ctx context.Context, ref api.Ref, opts metav1.ListOption
 	c.watches[w] = true
 	c.unclosed++
 	context.AfterFunc(ctx, w.stop)
+	from, err := strconv.Atoi(opts.ResourceVersion)
+	if err != nil {
+		c.t.Errorf("resource version %q, want a number", opts.ResourceVersion)
+	}
 	for _, e := range c.history[ref] {
-		if versionOf(c.t, e.Object) > number(c.t, opts.ResourceVersion) {
-			w.events <- c.front.event(e)
+		if e.version > from {
+			w.events <- e.bytes
 		}
 	}
 	return w, nil
 }
 
 // put creates or updates an object, and gives it a version and a UID.
-func (c *cluster) put(o runtime.Object) {
+func (c *cluster) put(o object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ref, accessor := refOf(c.t, o)
-	c.version++
-	accessor.SetResourceVersion(strconv.Itoa(c.version))
-	event := watch.Event{Type: watch.Added, Object: o}
+	ref := refOf(o)
 	if old, found := c.objects[ref]; found {
-		_, oldAccessor := refOf(c.t, old)
-		accessor.SetUID(oldAccessor.GetUID())
-		event.Type = watch.Modified
+		o.SetUID(old.GetUID())
+		c.sendLocked(watch.Modified, o)
 	} else {
-		accessor.SetUID(types.UID(fmt.Sprintf("uid-%d", c.version)))
+		o.SetUID(types.UID(fmt.Sprintf("uid-%d", c.version+1)))
+		c.sendLocked(watch.Added, o)
 	}
 	c.objects[ref] = o
-	c.sendLocked(ref, event)
 }
 
 // remove deletes an object.
 func (c *cluster) remove(ref api.Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	gone := c.objects[ref].DeepCopyObject()
+	gone, _ := c.objects[ref].DeepCopyObject().(object)
 	delete(c.objects, ref)
-	c.version++
-	_, accessor := refOf(c.t, gone)
-	accessor.SetResourceVersion(strconv.Itoa(c.version))
-	c.sendLocked(ref, watch.Event{Type: watch.Deleted, Object: gone})
+	c.sendLocked(watch.Deleted, gone)
 }
 
-func (c *cluster) sendLocked(ref api.Ref, e watch.Event) {
-	c.history[ref] = append(c.history[ref], e)
-	c.deliverLocked(ref, c.front.event(e))
+// sendLocked gives the object the next version, and sends the event.
+func (c *cluster) sendLocked(what watch.EventType, o object) {
+	c.version++
+	o.SetResourceVersion(strconv.Itoa(c.version))
+	ref, data := refOf(o), c.front.event(watch.Event{Type: what, Object: o})
+	c.history[ref] = append(c.history[ref], event{c.version, data})
+	c.deliverLocked(ref, data)
 }
 
 func (c *cluster) deliverLocked(ref api.Ref, event []byte) {
@@ -213,31 +223,28 @@ func (c *cluster) send(ref api.Ref, e watch.Event) {
 
 // sendBytes sends arbitrary bytes.
 func (c *cluster) sendBytes(ref api.Ref, data []byte) {
+	c.set(func() { c.deliverLocked(ref, data) })
+}
+
+// set changes what is answered from now on.
+func (c *cluster) set(change func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.deliverLocked(ref, data)
+	change()
 }
 
 // answer sets what lists and watches answer from now on, and gets as lists; nil stands for the
 // truth.
 func (c *cluster) answer(listErr, watchErr error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.listErr, c.watchErr, c.getErr = listErr, watchErr, listErr
+	c.set(func() { c.listErr, c.watchErr, c.getErr = listErr, watchErr, listErr })
 }
 
 // answerGets sets what gets answer from now on; nil stands for the truth.
-func (c *cluster) answerGets(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.getErr = err
-}
+func (c *cluster) answerGets(err error) { c.set(func() { c.getErr = err }) }
 
 // swallow sets which requests never get an answer from now on; nil for none.
 func (c *cluster) swallow(swallows func(verb string, ref api.Ref) bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.swallows = swallows
+	c.set(func() { c.swallows = swallows })
 }
 
 // takeSwallowed records a request that is never answered, and reports whether it is one.
@@ -252,50 +259,45 @@ func (c *cluster) takeSwallowed(verb string, ref api.Ref, opts metav1.ListOption
 }
 
 // refuseVersions sets what lists answer from now on when they ask for a resource version.
-func (c *cluster) refuseVersions(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.oldErr = err
-}
+func (c *cluster) refuseVersions(err error) { c.set(func() { c.oldErr = err }) }
 
 // hold makes the answers of lists wait until the returned function is called.
-func (c *cluster) hold() (release func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	gate := make(chan struct{})
-	c.gate = gate
-	return sync.OnceFunc(func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.gate == gate {
-			c.gate = nil
-		}
-		close(gate)
-	})
-}
+func (c *cluster) hold() (answer func()) { return c.holdAt(&c.gate) }
 
 // holdWatches keeps watches from being opened until the returned function is called.
-func (c *cluster) holdWatches() (answer func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	entrance := make(chan struct{})
-	c.entrance = entrance
+func (c *cluster) holdWatches() (answer func()) { return c.holdAt(&c.entrance) }
+
+func (c *cluster) holdAt(gate *chan struct{}) (answer func()) {
+	closed := make(chan struct{})
+	c.set(func() { *gate = closed })
 	return sync.OnceFunc(func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.entrance = nil
-		close(entrance)
+		c.set(func() {
+			if *gate == closed {
+				*gate = nil
+			}
+		})
+		close(closed)
 	})
 }
 
-// hangUp closes every watch, as an API server that goes away does.
-func (c *cluster) hangUp() {
+// end closes the watches that match.
+func (c *cluster) end(matches func(*serverWatch) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for w := range c.watches {
-		close(w.events)
+		if matches(w) {
+			delete(c.watches, w)
+			close(w.events)
+		}
 	}
-	clear(c.watches)
+}
+
+// hangUp closes every watch, as an API server that goes away does.
+func (c *cluster) hangUp() { c.end(func(*serverWatch) bool { return true }) }
+
+// endOverdue closes the watches that have lasted for as long as they were asked for.
+func (c *cluster) endOverdue() {
+	c.end(func(w *serverWatch) bool { return !time.Now().Before(w.until) })
 }
 
 // deaden makes the open watches of an object bring nothing any more, without a word.
@@ -322,30 +324,10 @@ func (c *cluster) open(ref api.Ref) int {
 	return n
 }
 
-func refOf(t *testing.T, o runtime.Object) (api.Ref, metav1.Object) {
-	t.Helper()
-	accessor, err := meta.Accessor(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ref := api.Ref{Kind: api.ConfigMap, Namespace: accessor.GetNamespace(), Name: accessor.GetName()}
+func refOf(o object) api.Ref {
+	ref := api.Ref{Kind: api.ConfigMap, Namespace: o.GetNamespace(), Name: o.GetName()}
 	if _, ok := o.(*corev1.Secret); ok {
 		ref.Kind = api.Secret
 	}
-	return ref, accessor
-}
-
-func versionOf(t *testing.T, o runtime.Object) int {
-	t.Helper()
-	_, accessor := refOf(t, o)
-	return number(t, accessor.GetResourceVersion())
-}
-
-func number(t *testing.T, resourceVersion string) int {
-	t.Helper()
-	n, err := strconv.Atoi(resourceVersion)
-	if err != nil {
-		t.Errorf("resource version %q, want a number", resourceVersion)
-	}
-	return n
+	return ref
 }

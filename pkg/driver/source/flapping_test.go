@@ -35,7 +35,7 @@ func TestAWatchThatStaysRefused(t *testing.T) {
 			t.Errorf("gets = %d, want none where lists are served", got)
 		}
 
-		b.onChange(nil)
+		b.onChange(func(source.Key) {})
 		b.answer(nil, nil)
 		b.wantAfter(longestPause, known{Synced: true}, 1)
 		b.wantWatches(web, 1, 1)
@@ -49,8 +49,7 @@ func TestAWatchThatFailsIsTrouble(t *testing.T) {
 		b.answer(nil, unavailable())
 		defer b.acquire(web)()
 		b.wantChanges(web, 2)
-		troubled := holding(o)
-		troubled.Err = unavailable().Error()
+		troubled := holding(o).with(unavailable())
 		b.want(web, troubled)
 		b.wantAfter(10*time.Minute, troubled, 0)
 		b.answer(nil, nil)

@@ -15,7 +15,7 @@ const answerTimeout = time.Minute
 // TestAListThatIsNeverAnswered is given up and requested again, and delays no other object:
 // faults 24 and 30.
 func TestAListThatIsNeverAnswered(t *testing.T) {
-	watched(t, func(b *bench) {
+	bubble(t, func(b *bench) {
 		o, others := b.putMap(configMap(web, "1")), b.putMap(configMap(other, "1"))
 		b.swallow(func(verb string, ref api.Ref) bool { return verb == "list" && ref == web })
 		defer b.acquire(web)()
@@ -41,7 +41,7 @@ func TestAListThatIsNeverAnswered(t *testing.T) {
 // TestAWatchThatIsNeverAnswered is given up, and the object listed instead, as often as a dead
 // watch is replaced: fault 24.
 func TestAWatchThatIsNeverAnswered(t *testing.T) {
-	watched(t, func(b *bench) {
+	bubble(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
 		b.swallow(func(verb string, _ api.Ref) bool { return verb == "watch" })
 		defer b.acquire(web)()

@@ -3,51 +3,47 @@ package source_test
 import (
 	"testing"
 	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 // TestAnImmutableObjectIsNotWatched is the first half of rule 60: nothing is requested any more,
 // whether it was read by lists or gets. It is the same for an object that becomes immutable.
 func TestAnImmutableObjectIsNotWatched(t *testing.T) {
-	t.Parallel()
-	for name, prepare := range map[string]func(b *bench){
+	each(t, access.Driver(), map[string]func(b *bench){
 		"by lists":                         func(*bench) {},
 		"by lists, and watches are denied": func(b *bench) { b.answer(nil, forbidden()) },
 		"by gets":                          (*bench).onlyGets,
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(b *bench) {
-				go func() { _ = b.Run(b.t.Context()) }() // It returns nil.
-				prepare(b)
-				o := b.putMap(immutable(web, "1"))
-				release := b.acquire(web)
-				b.wantNow(holding(o), 1)
-				b.wantWatches(web, 0, 0)
-				if got := b.requested(web); len(got) > 2 {
-					t.Errorf("requests: %v, want it read once", got)
-				}
-				becomes := b.putMap(configMap(other, "1"))
-				defer b.acquire(other)()
-				pass(untilPolled)
-				b.onChange(nil)
-				becomes = b.putMap(immutable(other, becomes.Data["k"]))
-				pass(longestPause)
-				b.want(other, holding(becomes))
-				b.wantWatches(other, 0, 0)
-				before := len(b.all())
-				pass(24 * time.Hour)
-				b.want(web, holding(o))
-				if got := len(b.all()) - before; got != 0 {
-					t.Errorf("%d requests in a day, want none", got)
-				}
-				release()
-				b.want(web, known{})
-			})
-		})
-	}
+	}, func(b *bench, prepare func(b *bench)) {
+		prepare(b)
+		o := b.putMap(immutable(web, "1"))
+		release := b.acquire(web)
+		b.wantNow(holding(o), 1)
+		b.wantWatches(web, 0, 0)
+		if got := b.requested(web); len(got) > 2 {
+			b.t.Errorf("requests: %v, want it read once", got)
+		}
+		becomes := b.putMap(configMap(other, "1"))
+		defer b.acquire(other)()
+		pass(untilPolled)
+		becomes = b.putMap(immutable(other, becomes.Data["k"]))
+		pass(longestPause)
+		b.want(other, holding(becomes))
+		b.wantWatches(other, 0, 0)
+		before := len(b.all())
+		pass(24 * time.Hour)
+		b.want(web, holding(o))
+		if got := len(b.all()) - before; got != 0 {
+			b.t.Errorf("%d requests in a day, want none", got)
+		}
+		release()
+		b.want(web, known{})
+	})
 }
 
 // TestANewcomerReadsAnImmutableObjectAnew: it may have been created again unnoticed. Until the
-// answer arrives, the newcomer does not get the old content, and then all users have the new one.
+// answer arrives, the newcomer does not get the old content, and then all users have the new one,
+// or none if it is gone.
 // This is the second half of rule 60, trap 15 and fault 25.
 func TestANewcomerReadsAnImmutableObjectAnew(t *testing.T) {
 	bubble(t, func(b *bench) {
@@ -69,32 +65,8 @@ func TestANewcomerReadsAnImmutableObjectAnew(t *testing.T) {
 		b.wantNow(holding(o), 1)
 		b.wantWatches(web, 0, 0)
 		b.wantVersions("", "") // Not from a cache that lags behind.
-	})
-}
 
-func TestANewcomerFindsAnImmutableObjectGone(t *testing.T) {
-	bubble(t, func(b *bench) {
-		b.putMap(immutable(web, "old"))
-		defer b.acquire(web)()
-		b.settle()
-		b.remove(web)
-		defer b.acquire(web)()
-		b.want(web, known{Synced: true})
-		b.wantWatches(web, 1, 1) // Whatever comes next under this name is new.
-		o := b.putMap(configMap(web, "new"))
-		b.want(web, holding(o))
-		b.wantWatches(web, 1, 1)
-	})
-}
-
-// TestANewcomerThatCannotReadTakesNothingForCurrent: the API server is away when the second user
-// comes.
-func TestANewcomerThatCannotReadTakesNothingForCurrent(t *testing.T) {
-	bubble(t, func(b *bench) {
-		b.putMap(immutable(web, "old"))
-		defer b.acquire(web)()
-		b.settle()
-		b.answer(unavailable(), unavailable())
+		b.answer(unavailable(), unavailable()) // The API server is away when the next user comes.
 		defer b.acquire(web)()
 		b.settle()
 		if got := b.known(web); got.Synced || got.Err != unavailable().Error() {
@@ -102,9 +74,12 @@ func TestANewcomerThatCannotReadTakesNothingForCurrent(t *testing.T) {
 		}
 		b.answer(nil, nil)
 		b.remove(web)
-		o := b.putMap(immutable(web, "new"))
 		pass(longestSilence)
+		b.want(web, known{Synced: true})
+		b.wantWatches(web, 1, 1) // Whatever comes next under this name is new.
+		o = b.putMap(configMap(web, "new"))
 		b.want(web, holding(o))
+		b.wantWatches(web, 1, 1)
 	})
 }
 

@@ -1,15 +1,11 @@
 package source_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
@@ -94,25 +90,6 @@ func TestTroubleThatPollingEndsIsOver(t *testing.T) {
 		want := []string{"The driver cannot follow an object: " + forbiddenList().Error(), "The driver follows an object again"}
 		if diff := cmp.Diff(want, b.logged(&seen)); diff != "" {
 			t.Errorf("log (-want +got):\n%s", diff)
-		}
-	})
-}
-
-// TestOddEventsAreNotLogged with their content, nor again and again.
-func TestOddEventsAreNotLogged(t *testing.T) {
-	bubble(t, func(b *bench) {
-		seen := 0
-		b.putMap(configMap(web, hush))
-		defer b.acquire(web)()
-		b.settle()
-		for range 20 {
-			b.send(web, watch.Event{Type: watch.Modified, Object: &metav1.Status{Message: hush}})
-			b.send(web, watch.Event{Type: "ODD", Object: configMap(web, hush)})
-			b.send(web, watch.Event{Type: watch.Modified, Object: &corev1.Secret{Data: map[string][]byte{"k": []byte(hush)}}})
-			pass(time.Minute)
-		}
-		if got := b.logged(&seen); len(got) > 0 {
-			t.Errorf("log: %q, want none", slices.Compact(got))
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
@@ -41,7 +40,7 @@ func sameSort(a, b error) bool {
 
 // log logs that the object is not kept current, or that it is again.
 func (r *reader) log(err error) {
-	logger := klog.FromContext(r.cache.ctx).WithValues(logkeys.Ref, r.key.Ref, logkeys.Identity, r.key.Identity)
+	logger := r.cache.logger.WithValues(logkeys.Ref, r.key.Ref, logkeys.Identity, r.key.Identity)
 	if err == nil {
 		logger.Info("The driver follows an object again")
 		return
@@ -58,7 +57,7 @@ func (r *reader) noteDenial(err error) (isRevoked bool) {
 	}
 	counts, err := r.denials.Count(r.cache.cfg.Recheck, r.confirm)
 	if err != nil {
-		klog.FromContext(r.cache.ctx).V(4).Info("It is not known yet whether access is lost", logkeys.Ref, r.key.Ref,
+		r.cache.logger.V(4).Info("It is not known yet whether access is lost", logkeys.Ref, r.key.Ref,
 			logkeys.Identity, r.key.Identity, logkeys.Reason, err)
 	}
 	return counts

@@ -60,32 +60,27 @@ func TestHowOftenItIsRead(t *testing.T) {
 // TestAWatchIsRefusedForAMoment, as by a server that starts: the object is not reported as polled,
 // since the next watch opens. That happens soon, and as soon each time that the server starts.
 func TestAWatchIsRefusedForAMoment(t *testing.T) {
-	t.Parallel()
-	for name, listErr := range map[string]error{"with its lists": forbiddenList(), "alone": nil} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(b *bench) {
-				o := b.putMap(configMap(web, "0"))
-				defer b.acquire(web)()
-				b.wantChanges(web, 1)
-				for i := range 5 {
-					pass(10 * time.Minute) // By which the client library has forgotten the trouble before.
-					b.answer(listErr, forbidden())
-					b.answerGets(nil)
-					b.hangUp()
-					pass(5 * time.Second)
-					b.want(web, holding(o))
-					b.wantWatches(web, 0, 1)
-					b.wantChanges(web, 0)
-					b.answer(nil, nil)
-					pass(longestDoubt)
-					b.wantWatches(web, 1, 1)
-					b.wantChanges(web, 0)
-					o = b.putMap(configMap(web, fmt.Sprint(i+1)))
-					b.wantNow(holding(o), 1)
-				}
-			})
-		})
-	}
+	each(t, access.Driver(), map[string]error{"with its lists": forbiddenList(), "alone": nil}, func(b *bench, listErr error) {
+		o := b.putMap(configMap(web, "0"))
+		defer b.acquire(web)()
+		b.wantChanges(web, 1)
+		for i := range 5 {
+			pass(10 * time.Minute) // By which the client library has forgotten the trouble before.
+			b.answer(listErr, forbidden())
+			b.answerGets(nil)
+			b.hangUp()
+			pass(5 * time.Second)
+			b.want(web, holding(o))
+			b.wantWatches(web, 0, 1)
+			b.wantChanges(web, 0)
+			b.answer(nil, nil)
+			pass(longestDoubt)
+			b.wantWatches(web, 1, 1)
+			b.wantChanges(web, 0)
+			o = b.putMap(configMap(web, fmt.Sprint(i+1)))
+			b.wantNow(holding(o), 1)
+		}
+	})
 }
 
 // TestItIsPolledWhenTheDoubtIsOver, and not before: measured from the first refusal since a watch
@@ -100,7 +95,7 @@ func TestItIsPolledWhenTheDoubtIsOver(t *testing.T) {
 				b.wantChanges(web, 1)
 				doubt := min(recheck, longestDoubt)
 				for range 3 {
-					pass(10 * time.Minute)
+					b.passInOrder(10 * time.Minute)
 					b.answer(nil, forbidden())
 					b.hangUp()
 					b.wantAfter(doubt, holding(o), 0)
@@ -108,7 +103,7 @@ func TestItIsPolledWhenTheDoubtIsOver(t *testing.T) {
 					pass(time.Hour)
 					b.wantChanges(web, 0)
 					b.answer(nil, nil)
-					pass(longestPause)
+					b.passInOrder(longestPause)
 					b.want(web, holding(o))
 					b.wantWatches(web, 1, 1)
 					b.wantChanges(web, 1)
@@ -133,8 +128,6 @@ func TestTheRightToListDoesNotOutliveItsAnswer(t *testing.T) {
 		b.answer(forbiddenList(), forbidden())
 		b.hangUp()
 		pass(recheck + 2*longestSilence)
-		revoked := holding(o)
-		revoked.Err, revoked.Revoked = forbiddenList().Error(), true
-		b.want(web, revoked)
+		b.want(web, holding(o).with(forbiddenList()).revoked())
 	})
 }

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 // What is polled rests for 20 to 30 s in the end, and then for what the client library waits
@@ -45,7 +45,7 @@ func forbiddenGet() error {
 }
 
 // TestAnObjectsLifeByGets has a reader that may get an object and nothing else, which is enough
-// for the kubelet and an ordinary volume.
+// for the kubelet and an ordinary volume. In the end it may do everything.
 func TestAnObjectsLifeByGets(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.onlyGets()
@@ -80,63 +80,44 @@ func TestAnObjectsLifeByGets(t *testing.T) {
 		if got := b.count("watch"); got != 0 {
 			t.Errorf("watches asked for: %d, want none after a list that is forbidden", got)
 		}
+
+		b.answer(nil, nil) // All rights end the polling.
+		b.wantAfter(longestPause, holding(fourth), 1)
+		b.wantWatches(web, 1, 1)
+		before := len(b.requested(web))
+		b.bookmarks(15*time.Minute, web)
+		if got := b.requested(web)[before:]; len(got) != 0 {
+			t.Errorf("requests while a watch is open: %v, want none", got)
+		}
+		b.wantNow(holding(b.putMap(configMap(web, "3"))), 1)
 	})
 }
 
 // TestAGetThatFailsIsNoDenial although the list is one: nothing is known of whether the object
 // may be read, so that its files must not go.
 func TestAGetThatFailsIsNoDenial(t *testing.T) {
-	t.Parallel()
-	for name, err := range map[string]error{
+	each(t, access.Driver(), map[string]error{
 		"in time":      apierrors.NewTimeoutError("the get took too long", 1),
 		"unavailable":  unavailable(),
 		"refused":      refused(),
 		"unauthorized": apierrors.NewUnauthorized("who are you"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(b *bench) {
-				o := b.putMap(configMap(web, "1"))
-				b.onlyGets()
-				b.answerGets(err)
-				defer b.acquire(web)()
-				b.wantForbidden(web, "another error")
-				b.want(web, known{Err: err.Error()})
-				b.answerGets(nil)
-				pass(longestSilence)
-				b.want(web, holding(o))
-				pass(untilPolled)
-				b.want(web, polling(holding(o)))
-
-				b.answerGets(err)
-				pass(longestPause)
-				troubled := polling(holding(o))
-				troubled.Err = err.Error()
-				b.want(web, troubled)
-				b.wantForbidden(web, "another error")
-			})
-		})
-	}
-}
-
-// TestRightsThatComeBackEndThePolling, and the users of the object learn that. From then on no
-// request is made.
-func TestRightsThatComeBackEndThePolling(t *testing.T) {
-	bubble(t, func(b *bench) {
+	}, func(b *bench, err error) {
 		o := b.putMap(configMap(web, "1"))
 		b.onlyGets()
+		b.answerGets(err)
 		defer b.acquire(web)()
+		b.wantForbidden(web, "another error")
+		b.want(web, known{Err: err.Error()})
+		b.answerGets(nil)
+		pass(longestSilence)
+		b.want(web, holding(o))
 		pass(untilPolled)
-		b.wantChanges(web, 2) // The object, and that it is polled.
-		b.answer(nil, nil)
-		b.wantAfter(longestPause, holding(o), 1)
-		b.wantWatches(web, 1, 1)
-		before := len(b.requested(web))
-		pass(15 * time.Minute)
-		if got := b.requested(web)[before:]; len(got) != 0 {
-			t.Errorf("requests while a watch is open: %v, want none", got)
-		}
-		o = b.putMap(configMap(web, "2"))
-		b.wantNow(holding(o), 1)
+		b.want(web, polling(holding(o)))
+
+		b.answerGets(err)
+		pass(longestPause)
+		b.want(web, polling(holding(o)).with(err))
+		b.wantForbidden(web, "another error")
 	})
 }
 
@@ -152,42 +133,11 @@ func TestWhenEverythingIsRevoked(t *testing.T) {
 		b.hangUp()
 		b.wantNow(holding(o), 0)
 		pass(2 * firstRetry)
-		troubled := holding(o)
-		troubled.Err = forbiddenList().Error()
-		b.want(web, troubled)
+		b.want(web, holding(o).with(forbiddenList()))
 		b.wantForbidden(web, "forbidden")
 		b.wantChanges(web, 1)
 		if diff := cmp.Diff([]string{"list", "watch", "watch", "list", "get"}, b.requested(web)[:5]); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
-		}
-	})
-}
-
-// TestPolledObjectsAreSharedAndKeptApart like watched ones.
-func TestPolledObjectsAreSharedAndKeptApart(t *testing.T) {
-	bubble(t, func(b *bench) {
-		b.putMap(configMap(other, "other's"))
-		b.onlyGets()
-		first, second := b.acquire(web), b.acquire(web)
-		defer b.acquire(other)()
-		b.settle()
-		for ref, want := range map[api.Ref]int{web: 1, other: 1} {
-			if got := len(b.times("get", ref)); got != want {
-				t.Errorf("gets of %s: %d, want %d", ref, got, want)
-			}
-		}
-		first()
-		pass(untilPolled)
-		before := len(b.times("get", web))
-		pass(longestPause)
-		if got := len(b.times("get", web)) - before; got < 1 || got > 2 {
-			t.Errorf("gets of %s: %d, want 1 or 2 in %s: one user is left", web, got, longestPause)
-		}
-		second()
-		before = len(b.times("get", web))
-		pass(longestPause)
-		if got := len(b.times("get", web)) - before; got != 0 {
-			t.Errorf("gets of %s: %d, want none without users", web, got)
 		}
 	})
 }

@@ -28,6 +28,7 @@ func TestHowLongAWatchStaysOpen(t *testing.T) {
 				for range opened {
 					b.settle()
 					pass(2 * time.Second)
+					b.bookmark(web)
 					b.hangUp()
 				}
 				b.settle()

@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,17 +25,11 @@ import (
 // whicheverWay runs a test on a bench for each content type that API servers answer in.
 func whicheverWay(t *testing.T, test func(b *bench)) {
 	t.Helper()
-	t.Parallel()
-	for _, kind := range []string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, access.Driver(), recheck)
-				b.front.speak(kind)
-				test(b)
-			})
-		})
-	}
+	kinds := map[string]string{"protobuf": runtime.ContentTypeProtobuf, "JSON": runtime.ContentTypeJSON}
+	each(t, access.Driver(), kinds, func(b *bench, kind string) {
+		b.front.speak(kind)
+		test(b)
+	})
 }
 
 // say sends an error into the watches of web.
@@ -75,37 +68,51 @@ func gone() *apierrors.StatusError {
 }
 
 // TestAnExpiredVersion makes the object listed, in whatever form it is reported, and is not
-// trouble. This is fault 24.
+// trouble. The first list asks for the latest, a later one for nothing older than was listed or
+// has come since, and for the latest where that cannot be had. These are faults 24 and 26.
 func TestAnExpiredVersion(t *testing.T) {
 	t.Parallel()
-	for name, err := range map[string]*apierrors.StatusError{"expired": apierrors.NewResourceExpired("too old"), "gone": gone()} {
+	tooLarge := apierrors.NewTimeoutError("Too large resource version", 1)
+	tooLarge.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
+	expired := apierrors.NewResourceExpired("too old")
+	for name, tt := range map[string]struct{ watch, list *apierrors.StatusError }{
+		"expired": {expired, expired}, "gone": {gone(), gone()}, "not reached yet": {expired, tooLarge},
+	} {
 		t.Run(name, func(t *testing.T) {
 			whicheverWay(t, func(b *bench) {
 				b.putMap(configMap(web, "1"))
 				defer b.acquire(web)()
 				b.wantChanges(web, 1)
-				b.wantAsked("list ", "watch 101")
+				want := []string{"list ", "watch 101"}
+				b.wantAsked(want...)
 				pass(time.Minute)
 
-				b.say(err) // In an open watch.
+				b.say(tt.watch) // In an open watch.
 				pass(longestSilence)
-				b.wantAsked("list ", "watch 101", "list 101", "watch 101")
+				want = append(want, "list 101", "watch 101")
+				b.wantAsked(want...)
 
-				b.answer(nil, err) // To a request for a watch.
+				b.answer(nil, tt.watch) // To a request for a watch.
 				o := b.putUnseen(configMap(web, "2"))
 				b.hangUp()
 				b.settle()
 				b.answer(nil, nil)
 				pass(longestSilence)
-				b.wantAsked("list ", "watch 101", "list 101", "watch 101", "watch 101", "list 101", "watch 102")
+				want = append(want, "watch 101", "list 101", "watch 102")
+				b.wantAsked(want...)
 				b.want(web, holding(o))
 
-				b.refuseVersions(err) // To a request for a list.
-				b.say(err)
+				b.bookmark(web)
+				b.refuseVersions(tt.list) // To a request for a list.
+				b.say(tt.watch)
 				pass(longestSilence)
-				b.wantAsked("list ", "watch 101", "list 101", "watch 101", "watch 101", "list 101", "watch 102",
-					"list 102", "list ", "watch 102")
+				b.wantAsked(append(want, "list 200", "list ", "watch 102")...)
 				b.wantNow(holding(o), 1) // The second version: nothing else was news.
+				for _, r := range b.all() {
+					if r.opts.ResourceVersionMatch != "" || r.opts.Limit != 0 || r.opts.Continue != "" || r.opts.SendInitialEvents != nil {
+						b.t.Errorf("%s with %+v, want a plain one", r.verb, r.opts)
+					}
+				}
 			})
 		})
 	}
@@ -121,7 +128,7 @@ func TestBookmarksAndEventsAdvanceTheVersion(t *testing.T) {
 		next := func(version string) {
 			b.t.Helper()
 			b.settle()
-			pass(time.Minute)
+			pass(10 * time.Second)
 			b.hangUp()
 			asks := b.asks()
 			if got, want := asks[len(asks)-1], "watch "+version; got != want {
@@ -137,8 +144,7 @@ func TestBookmarksAndEventsAdvanceTheVersion(t *testing.T) {
 			{Type: watch.Added, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", ResourceVersion: "203"}}},
 		} {
 			b.send(web, event)
-			_, o := refOf(b.t, event.Object)
-			next(o.GetResourceVersion())
+			next(event.Object.(*corev1.ConfigMap).ResourceVersion)
 		}
 		for _, event := range []watch.Event{
 			{Type: "ODD", Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", ResourceVersion: "301"}}},
@@ -159,47 +165,25 @@ func TestBookmarksAndEventsAdvanceTheVersion(t *testing.T) {
 	})
 }
 
-// TestEventsAboutOthersAreNotTaken, in case a server does not honour the selector.
+// TestEventsAboutOthersAreNotTaken, in case a server does not honour the selector, nor logged.
 func TestEventsAboutOthersAreNotTaken(t *testing.T) {
 	whicheverWay(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
 		defer b.acquire(web)()
 		b.wantChanges(web, 1)
 		for _, ref := range []api.Ref{other, {Kind: api.ConfigMap, Namespace: "shared", Name: "web"}} {
-			stranger := configMap(ref, "stranger")
+			stranger := configMap(ref, hush)
 			stranger.ResourceVersion = "150"
 			for _, kind := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
 				b.send(web, watch.Event{Type: kind, Object: stranger})
 			}
 		}
-		b.send(web, watch.Event{Type: watch.Modified, Object: &metav1.Status{}})
+		b.send(web, watch.Event{Type: watch.Modified, Object: &metav1.Status{Message: hush}})
+		b.send(web, watch.Event{Type: "ODD", Object: configMap(web, hush)})
+		b.send(web, watch.Event{Type: watch.Modified, Object: &corev1.Secret{Data: map[string][]byte{"k": []byte(hush)}}})
 		b.wantNow(holding(o), 0)
-	})
-}
-
-// TestListsAreConsistent: the first asks for the latest, a later one for nothing older than was
-// listed or has come since, and for the latest where that cannot be had.
-func TestListsAreConsistent(t *testing.T) {
-	tooLarge := apierrors.NewTimeoutError("Too large resource version", 1)
-	tooLarge.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
-	whicheverWay(t, func(b *bench) {
-		b.putMap(configMap(web, "1"))
-		defer b.acquire(web)()
-		b.settle()
-		b.bookmark(web)
-		b.say(apierrors.NewResourceExpired("too old"))
-		pass(longestSilence)
-		b.wantVersions("", "200")
-		b.refuseVersions(tooLarge)
-		b.say(apierrors.NewResourceExpired("too old"))
-		o := b.putMap(configMap(web, "2"))
-		pass(longestSilence)
-		b.wantVersions("", "200", "101", "")
-		b.want(web, holding(o))
-		for _, r := range b.all() {
-			if r.opts.ResourceVersionMatch != "" || r.opts.Limit != 0 || r.opts.Continue != "" || r.opts.SendInitialEvents != nil {
-				b.t.Errorf("%s with %+v, want a plain one", r.verb, r.opts)
-			}
+		if got := b.logged(new(int)); len(got) > 0 {
+			b.t.Errorf("log: %q, want none", got)
 		}
 	})
 }
@@ -207,13 +191,13 @@ func TestListsAreConsistent(t *testing.T) {
 // TestBackoff: after whatever trouble the next request comes after a delay that grows, and what
 // it is depends on what is known to be as it was.
 func TestBackoff(t *testing.T) {
-	t.Parallel()
 	internal := apierrors.NewInternalError(errors.New("etcd is away"))
 	busy := apierrors.NewTooManyRequests("busy", 0)
-	tests := map[string]struct {
+	type test struct {
 		trouble func(b *bench)
 		want    string // The request that follows.
-	}{
+	}
+	tests := map[string]test{
 		"the server is busy":           {func(b *bench) { b.say(busy) }, "watch 101"},
 		"an internal error":            {func(b *bench) { b.say(internal) }, "list 101"},
 		"what is no event":             {func(b *bench) { b.sendBytes(web, []byte("<html>")) }, "list 101"},
@@ -228,30 +212,26 @@ func TestBackoff(t *testing.T) {
 			func(b *bench) { b.answer(nil, io.ErrUnexpectedEOF); b.hangUp(); b.settle(); b.answer(nil, nil) }, "list 101",
 		},
 	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			whicheverWay(t, func(b *bench) {
-				o := b.putMap(configMap(web, "1"))
-				defer b.acquire(web)()
-				for _, least := range []time.Duration{firstRetry, 2 * firstRetry, 4 * firstRetry} {
-					b.settle()
-					pass(2 * time.Second) // A watch that lasts; not for long enough to start over.
-					tt.trouble(b)
-					before, began := len(b.asks()), time.Now()
-					for len(b.asks()) == before && time.Since(began) < time.Minute {
-						pass(time.Millisecond)
-					}
-					if got := time.Since(began); got < least || got > 2*least+time.Millisecond {
-						b.t.Errorf("the next request comes after %s, want %s to %s", got, least, 2*least)
-					}
-					if got := b.asks()[before]; got != tt.want {
-						b.t.Errorf("the next request is %q, want %q", got, tt.want)
-					}
-				}
-				b.want(web, holding(o))
-			})
-		})
-	}
+	each(t, access.Driver(), tests, func(b *bench, tt test) {
+		o := b.putMap(configMap(web, "1"))
+		defer b.acquire(web)()
+		for _, least := range []time.Duration{firstRetry, 2 * firstRetry, 4 * firstRetry} {
+			b.settle()
+			pass(2 * time.Second) // A watch that lasts; not for long enough to start over.
+			tt.trouble(b)
+			before, began := len(b.asks()), time.Now()
+			for len(b.asks()) == before && time.Since(began) < time.Minute {
+				pass(time.Millisecond)
+			}
+			if got := time.Since(began); got < least || got > 2*least+time.Millisecond {
+				b.t.Errorf("the next request comes after %s, want %s to %s", got, least, 2*least)
+			}
+			if got := b.asks()[before]; got != tt.want {
+				b.t.Errorf("the next request is %q, want %q", got, tt.want)
+			}
+		}
+		b.want(web, holding(o))
+	})
 }
 
 // TestARetryWaitsAsTheServerAsks retries after the time that the API server asks for, and not
@@ -303,37 +283,32 @@ func TestAConnectionThatBreaksIsNoTrouble(t *testing.T) {
 // TestASlowStart: a server that is slow with one object's list, or with its watch, delays no other
 // object, and its answer is used at last. There is one request.
 func TestASlowStart(t *testing.T) {
-	t.Parallel()
-	for name, hold := range map[string]func(b *bench) (answer func()){
-		"of a list": func(b *bench) func() { return b.hold() }, "of a watch": func(b *bench) func() { return b.holdWatches() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			whicheverWay(t, func(b *bench) {
-				o := b.putMap(configMap(web, "1"))
-				answer := hold(b)
-				defer answer()
-				defer b.acquire(web)()
-				pass(30 * time.Second)
-				asked := b.asks()
-				var quick []*corev1.ConfigMap
-				b.cluster.mu.Lock()
-				b.gate, b.entrance = nil, nil // Requests that wait there already still wait.
-				b.cluster.mu.Unlock()
-				for i := range 20 {
-					ref := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("quick-", i)}
-					quick = append(quick, b.putMap(configMap(ref, "1")))
-					defer b.acquire(ref)()
-				}
-				for _, o := range quick {
-					b.want(api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: o.Name}, holding(o))
-				}
-				if got := b.asks(); !slices.Equal(got, asked) {
-					b.t.Errorf("requests %q while it waits for the answer, want none but %q", got, asked)
-				}
-				answer()
-				b.want(web, holding(o))
-				b.wantWatches(web, 1, 21)
-			})
-		})
-	}
+	each(t, access.Driver(), map[string]func(b *bench) (answer func()){
+		"of a list": (*bench).hold, "of a watch": (*bench).holdWatches,
+	}, func(b *bench, hold func(b *bench) (answer func())) {
+		o := b.putMap(configMap(web, "1"))
+		answer := hold(b)
+		defer answer()
+		defer b.acquire(web)()
+		pass(30 * time.Second)
+		asked := b.asks()
+		var quick []*corev1.ConfigMap
+		b.cluster.mu.Lock()
+		b.gate, b.entrance = nil, nil // Requests that wait there already still wait.
+		b.cluster.mu.Unlock()
+		for i := range 20 {
+			ref := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("quick-", i)}
+			quick = append(quick, b.putMap(configMap(ref, "1")))
+			defer b.acquire(ref)()
+		}
+		for _, o := range quick {
+			b.want(api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: o.Name}, holding(o))
+		}
+		if got := b.asks(); !slices.Equal(got, asked) {
+			b.t.Errorf("requests %q while it waits for the answer, want none but %q", got, asked)
+		}
+		answer()
+		b.want(web, holding(o))
+		b.wantWatches(web, 1, 21)
+	})
 }

@@ -47,24 +47,13 @@ func (w *serverWatch) Close() error {
 	return nil
 }
 
-func (w *serverWatch) stop() {
-	w.cluster.mu.Lock()
-	defer w.cluster.mu.Unlock()
-	if w.cluster.watches[w] {
-		delete(w.cluster.watches, w)
-		close(w.events)
-	}
-}
+func (w *serverWatch) stop() { w.cluster.end(func(other *serverWatch) bool { return other == w }) }
 
-// endOverdue closes the watches that have lasted for as long as they were asked for.
-func (c *cluster) endOverdue() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for w := range c.watches {
-		if !time.Now().Before(w.until) {
-			delete(c.watches, w)
-			close(w.events)
-		}
+// passInOrder is [pass] with a server that ends watches when their time is up.
+func (b *bench) passInOrder(d time.Duration) {
+	for range d / time.Second {
+		pass(time.Second)
+		b.endOverdue()
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/kubeclient"
@@ -105,10 +106,10 @@ type Config struct {
 
 // Cache stores the objects that are in use and nothing else.
 type Cache struct {
-	ctx   context.Context // Has the logger.
-	cfg   Config
-	kinds map[api.Kind]*objectwatch.Kind
-	group *objectwatch.Group
+	cfg    Config
+	kinds  map[api.Kind]*objectwatch.Kind
+	group  *objectwatch.Group
+	logger klog.Logger // Of Run's context.
 
 	mu        sync.Mutex // Guards the fields below and the items; never held while waiting or calling out.
 	items     map[Key]*item
@@ -129,20 +130,18 @@ type item struct {
 	account *budget.Account
 }
 
-// New returns an empty cache whose watches all end with ctx.
-func New(ctx context.Context, cfg Config) *Cache {
-	return &Cache{ctx: ctx, cfg: cfg, kinds: kinds(), group: objectwatch.New(ctx, cfg.Types), items: map[Key]*item{}}
+// New returns an empty cache, which reads nothing before [Cache.Run].
+func New(cfg Config) *Cache {
+	return &Cache{cfg: cfg, kinds: kinds(), group: objectwatch.New(cfg.Types), items: map[Key]*item{}}
 }
 
-// Wait returns when every watch has ended. The context given to New must have been cancelled.
-func (c *Cache) Wait() { c.group.Wait() }
-
-// Run replaces watches that have died silently, until ctx ends. It returns nil. Without it
-// everything else works. Live volumes use what was acquired before it; other objects are new when
-// they are first read, and leave a share of the room to live volumes (see [budget.Account.Open]).
+// Run reads and watches what is acquired, before and after, until ctx ends. It returns nil when
+// every watch has ended, and must be called once. Live volumes use what was acquired before it;
+// other objects are new when they are first read, and leave a share of the room to live volumes
+// (see [budget.Account.Open]).
 func (c *Cache) Run(ctx context.Context) error {
 	c.mu.Lock()
-	c.isRunning = true
+	c.logger, c.isRunning = klog.FromContext(ctx), true
 	c.mu.Unlock()
 	return c.group.Run(ctx)
 }
@@ -154,9 +153,9 @@ func (c *Cache) Replaced() int { return c.group.Replaced() }
 // open.
 func (c *Cache) Silence() time.Duration { return c.group.Silence() }
 
-// Acquire counts one more user of the object; the first one starts its watch. The returned
-// function ends the use, and may be called more than once. Acquire does not wait for the object:
-// see [Cache.Get] and [Config.Changed].
+// Acquire counts one more user of the object; the first one starts its watch, which begins when the
+// cache runs. The returned function ends the use, and may be called more than once. Acquire does
+// not wait for the object: see [Cache.Get] and [Config.Changed].
 func (c *Cache) Acquire(key Key) (release func(), err error) {
 	client, err := c.cfg.Client(key.Identity)
 	if err != nil {

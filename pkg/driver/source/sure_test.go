@@ -37,8 +37,7 @@ func TestOnlyAServerThatIsSureIsBelieved(t *testing.T) {
 						t.Errorf("asked %d times whether it is sure in the first %s, want never", got, recheck)
 					}
 					pass(10 * recheck)
-					denied := holding(o)
-					denied.Err = r.denial.Error()
+					denied := holding(o).with(r.denial)
 					b.want(web, denied)
 					b.wantNeverRevoked(told())
 					if got := b.count(asserting); got < 5 {

@@ -12,9 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
 
 func forbidden() error {
@@ -38,24 +38,6 @@ const (
 // longestDoubt is how long watches have to be refused until the object counts as polled.
 const longestDoubt = 15 * time.Second
 
-func TestReadingThatNeverWorkedHeals(t *testing.T) {
-	t.Parallel()
-	for name, err := range map[string]error{"forbidden": forbidden(), "unavailable": unavailable(), "refused": refused()} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(b *bench) {
-				o := b.putMap(configMap(web, "1"))
-				b.answer(err, err)
-				defer b.acquire(web)()
-				b.wantNow(known{Err: err.Error()}, 1)
-				b.wantAfter(10*time.Minute, known{Err: err.Error()}, 0) // The same trouble is not reported again.
-
-				b.answer(nil, nil)
-				b.wantAfter(longestSilence, holding(o), 2) // The trouble is over, and here is the object.
-			})
-		})
-	}
-}
-
 // TestTroubleKeepsTheContent ends a watch that worked, and nothing new can be read. The last good
 // content stays (rule 56), and trouble is not absence (rule 7). The end of the trouble shows what
 // has happened.
@@ -75,8 +57,7 @@ func TestTroubleKeepsTheContent(t *testing.T) {
 					b.wantChanges(web, 1)
 					b.answer(err, err)
 					b.hangUp()
-					troubled := holding(o)
-					troubled.Err = err.Error()
+					troubled := holding(o).with(err)
 					b.wantAfter(time.Hour, troubled, 1)
 					want, changes := happen(b, o)
 					b.want(web, troubled)
@@ -91,8 +72,7 @@ func TestTroubleKeepsTheContent(t *testing.T) {
 
 // TestAReleaseEndsEverything that happens for an object, at once, also for the watchdog: the bench waits for the rest.
 func TestAReleaseEndsEverything(t *testing.T) {
-	t.Parallel()
-	for name, prepare := range map[string]func(b *bench){
+	each(t, access.Driver(), map[string]func(b *bench){
 		"while it is retried":     func(b *bench) { b.answer(unavailable(), unavailable()) },
 		"while it is polled":      (*bench).onlyGets,
 		"while it is reopened":    func(b *bench) { time.AfterFunc(time.Minute, b.cluster.hangUp) },
@@ -100,30 +80,25 @@ func TestAReleaseEndsEverything(t *testing.T) {
 		"while it is watched":     func(*bench) {},
 		"while it is listed":      func(b *bench) { b.swallow(func(verb string, _ api.Ref) bool { return verb == "list" }) },
 		"while a watch is opened": func(b *bench) { b.swallow(func(verb string, _ api.Ref) bool { return verb == "watch" }) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(b *bench) {
-				go func() { _ = b.Run(b.t.Context()) }() // It returns nil.
-				prepare(b)
-				for range 3 {
-					release := b.acquire(web)
-					pass(time.Minute)
-					release()
-					b.want(web, known{})
-					b.wantWatches(web, 0, 0)
-					before := len(b.all())
-					pass(3 * time.Hour)
-					if got := len(b.all()) - before; got != 0 {
-						t.Errorf("%d requests for an object without users, want none", got)
-					}
-					if got := b.Silence(); got != 0 {
-						t.Errorf("Silence = %s, want none", got)
-					}
-				}
-				b.wantReplaced(0)
-			})
-		})
-	}
+	}, func(b *bench, prepare func(b *bench)) {
+		prepare(b)
+		for range 3 {
+			release := b.acquire(web)
+			pass(time.Minute)
+			release()
+			b.want(web, known{})
+			b.wantWatches(web, 0, 0)
+			before := len(b.all())
+			pass(3 * time.Hour)
+			if got := len(b.all()) - before; got != 0 {
+				b.t.Errorf("%d requests for an object without users, want none", got)
+			}
+			if got := b.Silence(); got != 0 {
+				b.t.Errorf("Silence = %s, want none", got)
+			}
+		}
+		b.wantReplaced(0)
+	})
 }
 
 // TestAbsenceThatIsConfirmedIsNoNews lists an object again that did not exist before.
@@ -131,8 +106,7 @@ func TestAbsenceThatIsConfirmedIsNoNews(t *testing.T) {
 	bubble(t, func(b *bench) {
 		defer b.acquire(web)()
 		b.wantChanges(web, 1)
-		expired := apierrors.NewResourceExpired("too old").Status()
-		b.send(web, watch.Event{Type: watch.Error, Object: &expired})
+		b.say(apierrors.NewResourceExpired("too old"))
 		b.wantAfter(longestSilence, known{Synced: true}, 0)
 		if got := b.count("list"); got != 2 {
 			t.Errorf("lists = %d, want 2", got)
@@ -141,14 +115,33 @@ func TestAbsenceThatIsConfirmedIsNoNews(t *testing.T) {
 }
 
 // TestAnotherSortOfTroubleIsNews: a server that comes back without our rights must reach the
-// publishes that wait.
+// publishes that wait. The object is failing since the first of consecutive errors.
 func TestAnotherSortOfTroubleIsNews(t *testing.T) {
 	bubble(t, func(b *bench) {
-		b.answer(refused(), refused())
+		wantFailing := func(want time.Time) {
+			b.t.Helper()
+			if got := b.Get(b.key(web)).Failing; !got.Equal(want) {
+				b.t.Errorf("Failing = %s, want %s", got, want)
+			}
+		}
 		defer b.acquire(web)()
-		b.wantNow(known{Err: refused().Error()}, 1)
+		b.wantNow(known{Synced: true}, 1)
+		wantFailing(time.Time{})
+		pass(time.Minute)
+		b.answer(refused(), refused())
+		b.hangUp()
+		b.wantNow(known{Synced: true}.with(refused()), 1)
+		since := b.Get(b.key(web)).Failing
+		if got := time.Since(since); got > time.Second {
+			b.t.Errorf("it has failed for %s, want since the first error", got)
+		}
+		b.wantAfter(time.Hour, known{Synced: true}.with(refused()), 0)
 		b.answer(forbidden(), forbidden())
-		b.wantAfter(longestSilence, known{Err: forbidden().Error()}, 1)
+		b.wantAfter(longestSilence, known{Synced: true}.with(forbidden()), 1)
+		wantFailing(since)
+		b.answer(nil, nil)
+		b.wantAfter(longestSilence, known{Synced: true}, 1)
+		wantFailing(time.Time{})
 	})
 }
 
@@ -160,7 +153,7 @@ func TestAWatchThatIsClosedGoesOn(t *testing.T) {
 		defer b.acquire(web)()
 		b.wantChanges(web, 1)
 		for range 5 {
-			pass(time.Hour)
+			b.bookmarks(10*time.Minute, web)
 			b.hangUp()
 			b.settle()
 			b.want(web, holding(o))
@@ -175,21 +168,24 @@ func TestAWatchThatIsClosedGoesOn(t *testing.T) {
 	})
 }
 
-// TestRetriesAreFewAndFarBetween counts requests over an hour without an API server, and how soon
-// the end is seen. This is fault 30.
+// TestRetriesAreFewAndFarBetween counts requests over an hour in which reading never works, and
+// how soon the end is seen. This is fault 30.
 func TestRetriesAreFewAndFarBetween(t *testing.T) {
 	bubble(t, func(b *bench) {
+		o := b.putMap(configMap(web, "1"))
 		b.answer(unavailable(), unavailable())
 		defer b.acquire(web)()
-		pass(time.Second)
+		b.wantAfter(time.Second, known{}.with(unavailable()), 1)
 		if got := b.count("list"); got < 2 || got > 5 {
 			t.Errorf("requests in the first second = %d, want 2 to 5", got)
 		}
-		pass(time.Hour)
+		b.wantAfter(time.Hour, known{}.with(unavailable()), 0)
 		// 5 to 10 s apart, but for a few after every other minute, when the client library starts
 		// over.
 		if got := b.count("list"); got < 360 || got > 850 {
 			t.Errorf("requests in an hour = %d, want 360 to 850", got)
 		}
+		b.answer(nil, nil)
+		b.wantAfter(longestSilence, holding(o), 2) // The trouble is over, and here is the object.
 	})
 }

@@ -26,15 +26,6 @@ const (
 // sentEvery is how often API servers send bookmarks.
 const sentEvery = time.Minute
 
-// watched is [bubble] with a cache that runs.
-func watched(t *testing.T, test func(b *bench)) {
-	t.Helper()
-	bubble(t, func(b *bench) {
-		go func() { _ = b.Run(b.t.Context()) }() // It returns nil.
-		test(b)
-	})
-}
-
 // bookmark sends one to the watches of the refs.
 func (b *bench) bookmark(refs ...api.Ref) {
 	b.t.Helper()
@@ -79,7 +70,7 @@ func (b *bench) wantRequests(ref api.Ref, want ...string) {
 // TestAWatchThatDiesSilentlyIsReplaced is fault 24: the connection stays open and delivers
 // nothing. The list that follows asks for the latest, because its server's cache may be as old.
 func TestAWatchThatDiesSilentlyIsReplaced(t *testing.T) {
-	watched(t, func(b *bench) {
+	bubble(t, func(b *bench) {
 		o := b.putMap(configMap(web, "1"))
 		defer b.acquire(web)()
 		b.bookmarks(10*time.Minute, web)
@@ -103,7 +94,7 @@ func TestAWatchThatDiesSilentlyIsReplaced(t *testing.T) {
 // TestAWatchThatIsBornDead is detected by bookmarks of another watch of its kind. If an API server
 // has seen no change of a kind since it started, it sends no bookmarks.
 func TestAWatchThatIsBornDead(t *testing.T) {
-	watched(t, func(b *bench) {
+	bubble(t, func(b *bench) {
 		b.putMap(configMap(web, "1"))
 		defer b.acquire(web)()
 		defer b.acquire(other)()
@@ -124,7 +115,7 @@ func TestAWatchThatIsBornDead(t *testing.T) {
 // TestWithoutBookmarks: a silent object is listed less and less often, and its watch counts as
 // dead when its API server should have ended it, half an hour to an hour after it began.
 func TestWithoutBookmarks(t *testing.T) {
-	watched(t, func(b *bench) {
+	bubble(t, func(b *bench) {
 		defer b.acquire(web)()
 		pass(shortestTimeout - time.Second)
 		b.wantRequests(web, "list", "watch")
@@ -162,7 +153,6 @@ func TestAWatchFromTheFuture(t *testing.T) {
 	for name, id := range map[string]access.Identity{"the driver's": access.Driver(), "a pod's": access.Of(runner)} {
 		t.Run(name, func(t *testing.T) {
 			bubbleWith(t, id, 2*time.Minute, func(b *bench) {
-				go func() { _ = b.Run(b.t.Context()) }() // It returns nil.
 				b.putMap(configMap(web, "1"))
 				defer b.acquire(web)()
 				for range 10 {
@@ -186,7 +176,6 @@ func TestAWatchFromTheFuture(t *testing.T) {
 // TestAWatchThatWasLongInComing lasts as long as others: its server counts from its answer.
 func TestAWatchThatWasLongInComing(t *testing.T) {
 	bubbleWith(t, access.Of(runner), 2*time.Minute, func(b *bench) {
-		go func() { _ = b.Run(b.t.Context()) }() // It returns nil.
 		answer := b.holdWatches()
 		defer answer()
 		defer b.acquire(web)()
@@ -228,7 +217,7 @@ func TestAfterARefusedConnectionItIsListed(t *testing.T) {
 // TestALivelyWatchIsLeftAlone, whether bookmarks or events show that it lives. In steady state
 // there is no request.
 func TestALivelyWatchIsLeftAlone(t *testing.T) {
-	watched(t, func(b *bench) {
+	bubble(t, func(b *bench) {
 		b.putMap(configMap(other, "0"))
 		defer b.acquire(web)()
 		defer b.acquire(other)()
@@ -249,7 +238,7 @@ func TestALivelyWatchIsLeftAlone(t *testing.T) {
 // TestEverythingIsListedAnewNowAndThen: about once in one to two hours, although its watch is
 // alive. The objects are not listed at the same time.
 func TestEverythingIsListedAnewNowAndThen(t *testing.T) {
-	watched(t, func(b *bench) {
+	bubble(t, func(b *bench) {
 		refs := b.many(10)
 		const hours = 8
 		for range hours * 3 {
@@ -279,7 +268,7 @@ func TestEverythingIsListedAnewNowAndThen(t *testing.T) {
 // TestManyDeadWatchesAreNotReplacedAtOnce has many die together, as with the one connection that
 // they share.
 func TestManyDeadWatchesAreNotReplacedAtOnce(t *testing.T) {
-	watched(t, func(b *bench) {
+	bubble(t, func(b *bench) {
 		const many = 300
 		refs := b.many(many)
 		b.bookmark(refs...)

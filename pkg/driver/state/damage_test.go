@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -68,52 +69,16 @@ func TestDamagedRecordsHideNothing(t *testing.T) {
 	}
 }
 
-// TestSeveralProblemsAreAllReported also proves that something that is not even a file hides nothing.
-func TestSeveralProblemsAreAllReported(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	s := open(t, dir)
-	put(t, s, record("v"))
-	must(t, os.WriteFile(filepath.Join(dir, "volumes", "a.json"), []byte("{"), 0o600))
-	must(t, os.Mkdir(filepath.Join(dir, "volumes", "directory"), 0o700))
-	got, err := all(s)
-	if len(got) != 1 {
-		t.Errorf("Each = %v, want one record", got)
-	}
-	for _, want := range []string{"a.json", "directory"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Each = %v, want %s named", err, want)
-		}
-	}
-}
-
-// TestNewClearsUnfinishedRecords also proves that the directory's name is taken as it is.
-func TestNewClearsUnfinishedRecords(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "st[a-z]te*")
-	put(t, open(t, dir), record("v"))
-	path := onlyFile(t, dir)
-	left := filepath.Join(filepath.Dir(path), "tmp-12345")
-	must(t, os.WriteFile(left, []byte(`{"schemaVersion":1,"vol`), 0o600))
-	wantRecords(t, open(t, dir), record("v"))
-	if got := onlyFile(t, dir); got != path {
-		t.Errorf("the file that is left is %s, want %s", got, path)
-	}
-}
-
 // TestPutThatFailsLeavesNothing makes the rename fail, the last thing that can go wrong.
 func TestPutThatFailsLeavesNothing(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s := open(t, dir)
-	put(t, s, record("v"))
-	path := onlyFile(t, dir)
+	s, path := single(t)
 	must(t, os.Remove(path))
 	must(t, os.MkdirAll(filepath.Join(path, "in the way"), 0o700))
 	if err := s.Put(record("v")); err == nil {
 		t.Error("Put over a directory = nil, want an error")
 	}
-	if left := filesBelow(t, dir); len(left) != 0 {
+	if left := filesBelow(t, filepath.Dir(path)); len(left) != 0 {
 		t.Errorf("a Put that failed left %v, want nothing", left)
 	}
 }
@@ -225,4 +190,72 @@ func replace(data []byte, old, by string) []byte {
 		panic(fmt.Sprintf("%s is not in %s", old, data))
 	}
 	return []byte(strings.Replace(string(data), old, by, 1))
+}
+
+// TestAdopt puts a record in the place of whatever is no use to anybody (fault 20).
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	for name, what := range map[string]string{
+		"torn":                    `{"schemaVersion": 1, "volumeID": "v", "targ`,
+		"empty":                   "",
+		"of no schema":            `{"volumeID": "v"}`,
+		"of an earlier schema":    `{"schemaVersion": 0, "volumeID": "v"}`,
+		"of another volume":       `{"schemaVersion": 1, "volumeID": "w"}`,
+		"of a schema that is odd": `{"schemaVersion": "later"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, path := single(t)
+			must(t, os.WriteFile(path, []byte(what), 0o600))
+			if !s.Has("v") {
+				t.Error("Has = false for a record that cannot be read, want true")
+			}
+			must(t, s.Adopt(record("v")))
+			wantRecords(t, s, record("v"))
+		})
+	}
+}
+
+// TestAdoptLeavesALaterSchema: a newer driver that comes back finds what it has written (fault 20).
+func TestAdoptLeavesALaterSchema(t *testing.T) {
+	t.Parallel()
+	s, path := single(t)
+	const later = `{"schemaVersion": 2, "volumeID": "v", "more": ["than", "we", "know"]}`
+	must(t, os.WriteFile(path, []byte(later), 0o600))
+	must(t, s.Adopt(record("v")))
+	if got := string(read(t, path)); got != later {
+		t.Errorf("the record is %q, want %q", got, later)
+	}
+	put(t, s, record("v")) // The volume is another one: that of the newer driver is gone.
+	wantRecords(t, s, record("v"))
+}
+
+// TestUnknownFieldsAreNoReasonToLoseARecord: within a schema, fields may be added (fault 20).
+func TestUnknownFieldsAreNoReasonToLoseARecord(t *testing.T) {
+	t.Parallel()
+	s, path := single(t)
+	data := strings.Replace(string(read(t, path)), "{", `{"later": {"a": [1]}, `, 1)
+	must(t, os.WriteFile(path, []byte(data), 0o600))
+	wantRecords(t, s, record("v"))
+}
+
+// TestAdoptOpensFilesOnly: to open a pipe would wait for its writer.
+func TestAdoptOpensFilesOnly(t *testing.T) {
+	t.Parallel()
+	s, path := single(t)
+	must(t, os.Remove(path))
+	must(t, syscall.Mkfifo(path, 0o600))
+	if s.Has("v") {
+		t.Error("Has = true for a pipe, want false")
+	}
+	must(t, s.Adopt(record("v")))
+	wantRecords(t, s, record("v"))
+}
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -37,11 +37,6 @@ func wantTaken(t *testing.T, l *state.Lock) {
 	}
 }
 
-func wantNo(t *testing.T, err error) {
-	t.Helper()
-	must(t, err)
-}
-
 // taking takes the lock in the background.
 func taking(ctx context.Context, l *state.Lock) <-chan error {
 	ended := make(chan error, 1)
@@ -53,7 +48,7 @@ func awaitTaken(t *testing.T, ended <-chan error) {
 	t.Helper()
 	select {
 	case err := <-ended:
-		wantNo(t, err)
+		must(t, err)
 	case <-time.After(waiting):
 		t.Fatal("nobody has the lock, and it is still waited for")
 	}
@@ -81,15 +76,15 @@ func TestOneDriverAtATime(t *testing.T) {
 	if text := holder.String(); !strings.HasPrefix(text, "system/driver-a (process 7, node node-1, version v1), since 2") {
 		t.Errorf("the second waits for %s, want the first", text)
 	}
-	wantNo(t, first.Check())
+	must(t, first.Check())
 	wantWaiting(t, ended)
-	wantNo(t, first.Release())
+	must(t, first.Release())
 	awaitTaken(t, ended)
 	if got := first.Holder().Name; got != "driver-b" {
 		t.Errorf("the holder is %q, want the second", got)
 	}
 	wantTaken(t, first)
-	wantNo(t, second.Check())
+	must(t, second.Check())
 }
 
 // TestAWaitEndsWithItsContext, and the lock that it still waited for goes to whoever comes.
@@ -104,7 +99,7 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("Take = %v, want that its context has ended", err)
 	}
-	wantNo(t, first.Release())
+	must(t, first.Release())
 	awaitTaken(t, taking(t.Context(), third))
 }
 
@@ -116,25 +111,25 @@ func TestALockOutlivesASweep(t *testing.T) {
 	first, second := lockOf(dir, "driver-a"), lockOf(dir, "driver-b")
 	take(t, first)
 	for range 3 {
-		wantNo(t, os.RemoveAll(dir))
-		wantNo(t, first.Check())
+		must(t, os.RemoveAll(dir))
+		must(t, first.Check())
 		wantTaken(t, second)
 		if got := second.Holder().Name; got != "driver-a" {
 			t.Errorf("the holder is %q, want driver-a", got)
 		}
 	}
-	wantNo(t, os.RemoveAll(dir))
+	must(t, os.RemoveAll(dir))
 	third := lockOf(dir, "driver-c")
 	take(t, third)
 	err := first.Check()
 	if !errors.Is(err, state.ErrTaken) || !strings.Contains(err.Error(), "system/driver-c (process 7") {
 		t.Errorf("Check = %v, want that driver-c has the directory", err)
 	}
-	wantNo(t, third.Check())
-	wantNo(t, first.Release())
+	must(t, third.Check())
+	must(t, first.Release())
 	ended := taking(t.Context(), second)
 	wantWaiting(t, ended)
-	wantNo(t, third.Release())
+	must(t, third.Release())
 	awaitTaken(t, ended)
 }
 
@@ -144,7 +139,7 @@ func TestANameThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	name := filepath.Join(dir, "holder.json")
-	wantNo(t, os.MkdirAll(filepath.Join(name, "in the way"), 0o700))
+	must(t, os.MkdirAll(filepath.Join(name, "in the way"), 0o700))
 	first, second := lockOf(dir, "a"), lockOf(dir, "b")
 	take(t, first)
 	if err := first.Check(); err == nil || !strings.Contains(err.Error(), "write the holder of the state directory") {
@@ -154,8 +149,8 @@ func TestANameThatCannotBeWritten(t *testing.T) {
 	if got := second.Holder().String(); got != "a driver that has not written its name" {
 		t.Errorf("the holder is %s, want it unknown", got)
 	}
-	wantNo(t, os.RemoveAll(name))
-	wantNo(t, first.Check())
+	must(t, os.RemoveAll(name))
+	must(t, first.Check())
 	if got := second.Holder().Name; got != "a" {
 		t.Errorf("the holder is %q, want a", got)
 	}
@@ -165,7 +160,7 @@ func TestANameThatCannotBeWritten(t *testing.T) {
 func TestADirectoryThatCannotBeMade(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
-	wantNo(t, os.WriteFile(file, nil, 0o600))
+	must(t, os.WriteFile(file, nil, 0o600))
 	if _, err := lockOf(filepath.Join(file, "state"), "a").TryTake(); err == nil || !strings.Contains(err.Error(), "lock the state directory: ") {
 		t.Errorf("TryTake = %v, want an error", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,84 +37,49 @@ func TestPutAfterTheDirectoryWasWiped(t *testing.T) {
 	}
 }
 
+// TestEnsure: where a record is, not even the same content is written again.
 func TestEnsure(t *testing.T) {
 	t.Parallel()
 	later := record("v")
 	later.Attributes = map[string]string{"secret": "cert"}
 	tests := map[string]struct {
-		prepare func(t *testing.T, s *state.Store, dir string)
+		prepare func(t *testing.T, s *state.Store, path string) // Of the record of the volume v.
 		want    state.Record
 	}{
-		"no record yet": {
-			func(*testing.T, *state.Store, string) {}, later,
-		},
-		"a record is left alone": {
-			func(t *testing.T, s *state.Store, _ string) {
-				t.Helper()
-				put(t, s, record("v"))
-			},
-			record("v"),
-		},
-		"the record of another volume is none": {
-			func(t *testing.T, s *state.Store, _ string) {
-				t.Helper()
-				put(t, s, record("v"))
-				must(t, s.Delete("v"))
-			},
-			later,
-		},
-		"somebody wiped the directory": {
-			func(t *testing.T, s *state.Store, dir string) {
-				t.Helper()
-				put(t, s, record("v"))
-				must(t, os.RemoveAll(dir))
-			},
-			later,
-		},
-		"a symbolic link is no record": {
-			func(t *testing.T, s *state.Store, dir string) {
-				t.Helper()
-				put(t, s, record("v"))
-				path := onlyFile(t, dir)
-				must(t, os.Remove(path))
-				must(t, os.Symlink("/etc/hostname", path))
-			},
-			later,
-		},
+		"a record is left alone": {func(*testing.T, *state.Store, string) {}, record("v")},
+		"no record": {func(t *testing.T, s *state.Store, _ string) {
+			t.Helper()
+			must(t, s.Delete("v"))
+		}, later},
+		"somebody wiped the directory": {func(t *testing.T, _ *state.Store, path string) {
+			t.Helper()
+			must(t, os.RemoveAll(filepath.Dir(path)))
+		}, later},
+		"a symbolic link is no record": {func(t *testing.T, _ *state.Store, path string) {
+			t.Helper()
+			must(t, os.Remove(path))
+			must(t, os.Symlink("/etc/hostname", path))
+		}, later},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			s := open(t, dir)
-			tt.prepare(t, s, dir)
-			if err := s.Ensure(later); err != nil {
-				t.Fatalf("Ensure = %v, want no error", err)
-			}
+			s, path := single(t)
+			before := stat(t, path)
+			tt.prepare(t, s, path)
+			must(t, s.Ensure(later))
 			wantRecords(t, s, tt.want)
+			isLeft := os.SameFile(before, stat(t, path)) && before.ModTime().Equal(stat(t, path).ModTime())
+			if want := tt.want.Fingerprint() == record("v").Fingerprint(); want && !isLeft {
+				t.Error("Ensure wrote the record again")
+			}
 		})
-	}
-}
-
-// TestEnsureWritesNothingWhereARecordIs compares the file itself: the same content in another file is a write.
-func TestEnsureWritesNothingWhereARecordIs(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	s := open(t, dir)
-	put(t, s, record("v"))
-	before := stat(t, onlyFile(t, dir))
-	must(t, s.Ensure(record("v")))
-	if after := stat(t, onlyFile(t, dir)); !os.SameFile(before, after) || !before.ModTime().Equal(after.ModTime()) {
-		t.Error("Ensure wrote the record again")
 	}
 }
 
 func TestEnsureReportsAsPutDoes(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s := open(t, dir)
-	put(t, s, record("v"))
-	path := onlyFile(t, dir)
+	s, path := single(t)
 	must(t, os.Remove(path))
 	must(t, os.Mkdir(path, 0o700))
 	for id, want := range map[string]string{
@@ -126,20 +92,33 @@ func TestEnsureReportsAsPutDoes(t *testing.T) {
 	}
 }
 
-// TestNewClearsWhateverIsCalledTemporary has a directory with files and a pipe.
+// TestNewClearsWhateverIsCalledTemporary: an unfinished record, a directory with files, and a pipe. The directory's name is
+// taken as it is.
 func TestNewClearsWhateverIsCalledTemporary(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "st[a-z]te*")
 	put(t, open(t, dir), record("v"))
 	path := onlyFile(t, dir)
-	full := filepath.Join(filepath.Dir(path), "tmp-x")
-	must(t, os.MkdirAll(filepath.Join(full, "more"), 0o700))
-	must(t, os.WriteFile(filepath.Join(full, "more", "file"), nil, 0o600))
-	pipe(t, filepath.Join(filepath.Dir(path), "tmp-y"))
+	volumes := filepath.Dir(path)
+	must(t, os.WriteFile(filepath.Join(volumes, "tmp-12345"), []byte(`{"schemaVersion":1,"vol`), 0o600))
+	must(t, os.MkdirAll(filepath.Join(volumes, "tmp-x", "more"), 0o700))
+	must(t, os.WriteFile(filepath.Join(volumes, "tmp-x", "more", "file"), nil, 0o600))
+	pipe(t, filepath.Join(volumes, "tmp-y"))
 	wantRecords(t, open(t, dir), record("v"))
-	entries, err := os.ReadDir(filepath.Dir(path))
-	if err != nil || len(entries) != 1 {
-		t.Errorf("the directory holds %v (%v), want the record and nothing else", entries, err)
+	wantNames(t, volumes, filepath.Base(path))
+}
+
+// wantNames checks what is in a directory.
+func wantNames(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the directory %s holds %q, want %q", dir, got, want)
 	}
 }
 
@@ -151,15 +130,10 @@ func TestNewWithALeftOverThatStays(t *testing.T) {
 	lock(t, locked)
 
 	s := open(t, dir)
-	if !exists(t, filepath.Join(locked, "file")) {
-		t.Fatal("the left-over could be removed, so this test shows nothing")
-	}
+	stat(t, filepath.Join(locked, "file")) // Else this test would show nothing.
 	put(t, s, record("v"))
 	wantRecords(t, s, record("v"))
-	entries, err := os.ReadDir(filepath.Join(dir, "volumes"))
-	if err != nil || len(entries) != 2 {
-		t.Errorf("the directory holds %v (%v), want the record and what was there", entries, err)
-	}
+	stat(t, locked)
 }
 
 // TestNewReportsADirectoryThatTakesNothing: such a driver would fail at every publish, so it says so at once.
@@ -174,18 +148,18 @@ func TestNewReportsADirectoryThatTakesNothing(t *testing.T) {
 	}
 }
 
-// TestEachOpensFilesOnly: to open a pipe would wait for its writer, for ever.
+// TestEachOpensFilesOnly, and reports all problems: to open a pipe would wait for its writer, for ever.
 func TestEachOpensFilesOnly(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s := open(t, dir)
-	put(t, s, record("v"))
-	volumes := filepath.Dir(onlyFile(t, dir))
+	s, path := single(t)
+	volumes := filepath.Dir(path)
 	pipe(t, filepath.Join(volumes, "pipe.json"))
 	must(t, os.Symlink(filepath.Join(volumes, "pipe.json"), filepath.Join(volumes, "link.json")))
 	must(t, os.Mkdir(filepath.Join(volumes, "directory"), 0o700))
+	must(t, os.WriteFile(filepath.Join(volumes, "a.json"), []byte("{"), 0o600))
 	got, err := all(s)
-	want := "read record directory: it is not a regular file (d---------)\n" +
+	want := "read record a.json: unexpected end of JSON input\n" +
+		"read record directory: it is not a regular file (d---------)\n" +
 		"read record link.json: it is not a regular file (L---------)\n" +
 		"read record pipe.json: it is not a regular file (p---------)"
 	if err == nil || err.Error() != want {
@@ -239,15 +213,6 @@ func pipe(t *testing.T, path string) {
 	must(t, syscall.Mkfifo(path, 0o600))
 }
 
-func exists(t *testing.T, path string) bool {
-	t.Helper()
-	_, err := os.Lstat(path)
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
-	return err == nil
-}
-
 func stat(t *testing.T, path string) fs.FileInfo {
 	t.Helper()
 	info, err := os.Lstat(path)
@@ -258,4 +223,32 @@ func stat(t *testing.T, path string) fs.FileInfo {
 func modeOf(t *testing.T, path string) fs.FileMode {
 	t.Helper()
 	return stat(t, path).Mode()
+}
+
+// TestCheckLeavesNothing, and makes the directory anew that somebody has removed (fault 20).
+func TestCheckLeavesNothing(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "state")
+	s, err := state.New(dir)
+	must(t, err)
+	for range 3 {
+		if err := s.Check(); err != nil {
+			t.Errorf("Check() = %v, want nil", err)
+		}
+		wantNames(t, filepath.Join(dir, "volumes"))
+		must(t, os.RemoveAll(dir))
+	}
+}
+
+// TestCheckSaysWhatIsInTheWay: where the directory should be is a file.
+func TestCheckSaysWhatIsInTheWay(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := state.New(dir)
+	must(t, err)
+	must(t, os.Remove(filepath.Join(dir, "volumes")))
+	must(t, os.WriteFile(filepath.Join(dir, "volumes"), nil, 0o600))
+	if err := s.Check(); err == nil || !strings.HasPrefix(err.Error(), "write to the state directory: ") {
+		t.Errorf("Check() = %v, want it to fail", err)
+	}
 }

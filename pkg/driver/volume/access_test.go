@@ -3,7 +3,7 @@ package volume_test
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -27,6 +27,14 @@ func secret(ref api.Ref, more ...string) map[string]string {
 	return attributes
 }
 
+// sources is the attributes of a volume of several sources.
+func sources(list string, more ...string) map[string]string {
+	attributes := configMap("", more...)
+	delete(attributes, api.KeyConfigMap)
+	attributes[api.KeySources] = "[" + list + "]"
+	return attributes
+}
+
 // TestWhoReadsASource: a source of another namespace is read by, or on behalf of, the pod's service account, also after a
 // restart of the driver.
 func TestWhoReadsASource(t *testing.T) {
@@ -47,82 +55,12 @@ func TestWhoReadsASource(t *testing.T) {
 			n.cluster.set(tt.ref, "key", "k1")
 			d, r := n.live(secret(tt.ref))
 			for _, value := range []string{"k1", "k2"} {
-				n.cluster.set(tt.ref, "key", value)
-				pass(settling)
+				n.set(tt.ref, "key", value)
 				n.wantFiles(r, map[string]string{"key": value})
 				want := map[source.Key]bool{{Identity: tt.want, Ref: tt.ref}: true}
 				wantSame(n, "watched", want, n.cluster.keys())
 				d = d.restart()
 			}
-			d.unpublish(r)
-			n.wantNothing(d)
-		})
-	}
-}
-
-// TestADenialDecidesWhatKindOfTroubleItIs, whichever source comes first: it is the one that somebody has to act upon.
-func TestADenialDecidesWhatKindOfTroubleItIs(t *testing.T) {
-	t.Parallel()
-	denied, away := forbidden(tls), errors.New("connection refused")
-	const deniedText = `secret default/tls cannot be read: secrets "tls" is forbidden: no`
-	const awayText = "configmap default/web cannot be read: connection refused"
-	const webFirst = "[{configMap: {name: web}}, {secret: {name: tls}}]"
-	const tlsFirst = "[{secret: {name: tls}}, {configMap: {name: web}}]"
-	tests := map[string]struct {
-		sources  string
-		web, tls error
-		kind     volume.Kind
-		text     string
-	}{
-		"the denied one last":  {webFirst, away, denied, volume.Denied, "[" + awayText + ", " + deniedText + "]"},
-		"the denied one first": {tlsFirst, away, denied, volume.Denied, "[" + deniedText + ", " + awayText + "]"},
-		"none is denied": {
-			webFirst, away, apierrors.NewServiceUnavailable("out to lunch"), volume.NotReady,
-			"[" + awayText + ", secret default/tls cannot be read: out to lunch]",
-		},
-		"one is denied, and the other one is there": {webFirst, nil, denied, volume.Denied, deniedText},
-	}
-	for name, tt := range tests {
-		bubbleCase(t, name, func(n *node) {
-			n.cluster.set(web, "a", "1")
-			n.cluster.fail(web, tt.web)
-			n.cluster.fail(tls, tt.tls)
-			d := n.start()
-			r := n.request("config", map[string]string{api.KeySources: tt.sources})
-			d.wantRefused(r, tt.kind, tt.text)
-			synctest.Wait()
-			n.wantNothing(d)
-		})
-	}
-}
-
-// TestADenialSaysWhatToGrant: at a publish and when the access is lost, to the caller and on the pod.
-func TestADenialSaysWhatToGrant(t *testing.T) {
-	t.Parallel()
-	tests := map[access.Reader]access.Identity{access.ByPod: access.Of(app), access.ByDriver: access.OnBehalf(app)}
-	for secrets, reader := range tests {
-		bubbleCase(t, string(secrets), func(n *node) {
-			n.secrets = secrets
-			n.cluster.fail(shared, forbidden(shared))
-			d := n.start()
-			r := n.request("config", secret(shared))
-			want := `secret certs/tls cannot be read: secrets "tls" is forbidden: no; to allow it, apply:` + "\n" +
-				access.Grant(reader, shared)
-			got := n.wantKind(d.Publish(n.ctx, r, access.Token{}), volume.Denied)
-			wantSame(n, "Publish() says", want, got)
-			n.wantTold(`WaitingForSource: volume "config": waiting for a source: ` + want)
-			n.wantNothing(d)
-
-			n.cluster.fail(shared, nil)
-			n.cluster.set(shared, "key", "k1")
-			d.publish(r)
-			n.seen.forget()
-			n.cluster.fail(shared, forbidden(shared))
-			pass(4 * resyncInterval)
-			d.publish(r)
-			n.wantFiles(r, map[string]string{"key": "k1"})
-			n.wantProblem(d, r, want)
-			n.wantTold(`AccessLost: volume "config": the files stay as they are: ` + want)
 		})
 	}
 }
@@ -152,8 +90,7 @@ func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
 			n.secrets = tt.secrets
 			n.cluster.set(shared, "key", "k1")
 			n.cluster.fail(shared, tt.err)
-			d := n.start()
-			r := n.request("config", secret(shared, api.KeyOnDelete, string(api.OnDeleteRemove)))
+			d, r := n.startFor(secret(shared, api.KeyOnDelete, string(api.OnDeleteRemove)))
 			want := "secret certs/tls cannot be read: " + tt.want
 			d.wantRefused(r, volume.NotReady, want)
 			n.wantNothing(d)
@@ -165,8 +102,7 @@ func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
 			for range 2 {
 				pass(2 * resyncInterval)
 				d.publish(r)
-				n.wantFiles(r, files)
-				n.wantProblem(d, r, want)
+				n.wantShown(r, files, want)
 				n.seen.forget()
 				d = d.restart()
 			}
@@ -175,6 +111,246 @@ func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
 			n.cluster.fail(shared, forbidden(shared)) // Which is a denial.
 			pass(settling)
 			n.wantFiles(r, map[string]string{})
+		})
+	}
+}
+
+// errAway is what the network says when the API server is away.
+var errAway = errors.New("connection refused")
+
+// TestANewcomerIsNotServedWhatNobodyCouldAskFor: the right to what others still hold is gone, or may have gone while nobody
+// could ask. The newcomer doubts no denial. It waits, and is served once that is over; the others keep their files.
+func TestANewcomerIsNotServedWhatNobodyCouldAskFor(t *testing.T) {
+	t.Parallel()
+	causes := map[string]error{
+		"the access is denied":                     forbidden(shared),
+		"the API server is away":                   errAway,
+		"the API server is out to lunch":           apierrors.NewServiceUnavailable("out to lunch"),
+		"the token is not taken":                   apierrors.NewUnauthorized("Unauthorized"),
+		"there is no token":                        access.ErrNoToken,
+		"the right of the account cannot be asked": &access.ReviewError{Identity: access.OnBehalf(app), Ref: shared, Cause: errAway},
+	}
+	for name, cause := range causes {
+		t.Run(name, func(t *testing.T) {
+			eachDenial(t, func(n *node, reader access.Identity, onDelete api.OnDelete) {
+				n.cluster.set(shared, "key", "k1")
+				d := n.start()
+				r, late := n.request("config", secret(shared)), n.request("late", secret(shared, api.KeyOnDelete, string(onDelete)))
+				d.publish(r)
+				n.cluster.doubt(shared)
+				n.cluster.fail(shared, cause)
+				if apierrors.IsForbidden(cause) {
+					d.wantRefused(late, volume.Denied, deniedTo(reader, shared))
+				} else {
+					d.wantRefused(late, volume.NotReady)
+				}
+				n.wantFiles(late, nil)
+				n.wantFiles(r, map[string]string{"key": "k1"})
+				n.wantRecords(r)
+
+				published := d.publishing(late)
+				pass(settling)
+				n.wantFiles(late, nil)
+				n.cluster.fail(shared, nil)
+				pass(latency)
+				n.wantFiles(late, map[string]string{"key": "k1"})
+				n.must(<-published)
+			})
+		})
+	}
+}
+
+// TestANewcomerIsServedWhatTheDriverHolds for itself although the API server is away: every pod of the namespace may have it.
+func TestANewcomerIsServedWhatTheDriverHolds(t *testing.T) {
+	t.Parallel()
+	for _, ref := range []api.Ref{web, tls} {
+		bubbleCase(t, ref.String(), func(n *node) {
+			n.cluster.set(ref, "key", "k1")
+			d := n.start()
+			attributes := secret(ref)
+			if ref.Kind == api.ConfigMap {
+				attributes = configMap(ref.Name)
+			}
+			d.publish(n.request("config", attributes))
+			n.cluster.fail(ref, errAway)
+			late := n.request("late", attributes)
+			d.publish(late)
+			n.wantFiles(late, map[string]string{"key": "k1"})
+		})
+	}
+}
+
+// polling returns the Event about a source of another namespace that the pod's service account may get and not watch.
+func polling(ref api.Ref) string {
+	return `Polling: volume "config": ` + ref.String() + " is read about twice a minute, because serviceaccount default/default " +
+		"may get it but not watch it; to have changes at once, apply:\n" + access.Grant(access.Of(app), ref)
+}
+
+const projected = `Projected: volume "config": a change of the sources is in the files`
+
+// TestAPolledSourceIsToldOnce from the start: the files follow it, and neither its polls, nor repeats, nor resyncs are news.
+// The next run of the driver tells it once more.
+func TestAPolledSourceIsToldOnce(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.secrets = access.ByPod
+		n.cluster.set(shared, "key", "k1")
+		n.cluster.poll(shared)
+		d, r := n.live(secret(shared))
+		n.wantFiles(r, map[string]string{"key": "k1"})
+		n.wantTold(polling(shared))
+		n.set(shared, "key", "k2")
+		n.wantFiles(r, map[string]string{"key": "k2"})
+		n.wantTold(polling(shared), projected)
+		for range 3 {
+			n.cluster.poll(shared) // It was read again, and is as it was.
+			d.publish(r)
+			pass(2 * resyncInterval)
+		}
+		n.wantTold(polling(shared), projected)
+		n.wantProblem(r, "") // It is current, as far as anybody knows.
+		n.seen.forget()
+		d.restart()
+		pass(2 * resyncInterval)
+		n.wantTold(polling(shared))
+	})
+}
+
+// TestEachPolledSourceIsTold, but none that is watched: from the start and while the volume is live, each time that one turns
+// polled.
+func TestEachPolledSourceIsTold(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.secrets = access.ByPod
+		roots := api.Ref{Kind: api.ConfigMap, Namespace: "certs", Name: "roots"}
+		for _, ref := range []api.Ref{web, tls, shared, roots} {
+			n.cluster.set(ref, ref.Namespace+"-"+ref.Name+"-"+ref.Kind.Resource(), "1")
+		}
+		n.cluster.poll(shared)
+		n.live(sources("{configMap: {name: web}}, {secret: {name: tls}}, " +
+			"{secret: {name: tls, namespace: certs}}, {configMap: {name: roots, namespace: certs}}"))
+		n.wantTold(polling(shared))
+		for range 2 {
+			n.seen.forget()
+			n.cluster.poll(roots)
+			pass(settling)
+			n.wantTold(polling(roots))
+			n.cluster.watch(roots)
+			pass(settling)
+			n.wantTold(polling(roots))
+		}
+		n.set(roots, "key", "k2")
+		n.wantTold(polling(roots), projected)
+	})
+}
+
+// TestAPolledSourceOfTheDrivers is for who installed the driver to mend: no grant to the pod's account would help.
+func TestAPolledSourceOfTheDrivers(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		ref    api.Ref
+		reader string
+	}{
+		"its own":              {tls, "driver"},
+		"on behalf of a pod's": {shared, "driver for serviceaccount default/default"},
+	}
+	for name, tt := range tests {
+		bubbleCase(t, name, func(n *node) {
+			n.cluster.set(tt.ref, "key", "k1")
+			n.cluster.poll(tt.ref)
+			d := n.start()
+			d.publish(n.request("config", secret(tt.ref)))
+			n.wantTold(`Polling: volume "config": ` + tt.ref.String() + " is read about twice a minute, because " + tt.reader +
+				" may get it but not watch it; to have changes at once, add the verbs list and watch to the driver's ClusterRole")
+		})
+	}
+}
+
+// TestAPolledSourceThatIsReadOnceIsNotTold: a volume that never updates does not poll it.
+func TestAPolledSourceThatIsReadOnceIsNotTold(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.secrets = access.ByPod
+		n.cluster.set(shared, "key", "k1")
+		n.cluster.poll(shared)
+		_, r := n.live(secret(shared, api.KeyUpdatePolicy, string(api.UpdateNever)))
+		n.wantFiles(r, map[string]string{"key": "k1"})
+		pass(2 * resyncInterval)
+		n.wantTold()
+	})
+}
+
+// TestATokenIsHeldAsLongAsItsVolume: no longer, because its pod is gone then, and no less, because the volume is updated.
+func TestATokenIsHeldAsLongAsItsVolume(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.maps = access.ByPod
+		d, r := n.ready()
+		want := func(want access.Token, when string) {
+			n.Helper()
+			wantSame(n, when+": the token held", want, n.tokens.of(r.VolumeID))
+		}
+		token := func(value string) access.Token { return access.NewToken(value, time.Now().Add(time.Hour)) }
+
+		first := token("first")
+		n.must(d.Publish(n.ctx, r, first))
+		want(first, "after a publish")
+		other := r
+		other.Attributes = configMap("other")
+		n.wantKind(d.Publish(n.ctx, other, token("not ours")), volume.Different)
+		want(first, "after a request that was no repeat")
+		second := token("second")
+		n.must(d.Publish(n.ctx, r, second))
+		d.publish(r) // Without one.
+		want(second, "after repeats")
+		d = d.restart()
+		want(second, "after a restart")
+		d.unpublish(r)
+		want(access.Token{}, "after an unpublish")
+
+		n.cluster.remove(web)
+		n.wantKind(d.Publish(n.ctx, r, token("third")), volume.Missing)
+		want(access.Token{}, "after a publish that failed")
+		n.must(n.tokens.Store(r.VolumeID, r.Pod, first))
+		d.restart()
+		want(access.Token{}, "after a restart without the volume")
+	})
+}
+
+// TestATokenThatIsOfNoUseIsNotHeld: where the driver reads with its own credentials the pod's are nobody's business, and a volume
+// that never updates is read once, at its publish. Neither a repeat nor a restart holds its token again, and what an earlier
+// version of the driver held goes.
+func TestATokenThatIsOfNoUseIsNotHeld(t *testing.T) {
+	t.Parallel()
+	tests := map[api.UpdatePolicy]struct {
+		maps  access.Reader
+		first int // How many tokens are held for the first read.
+	}{
+		api.UpdateAtomic: {access.ByDriver, 0},
+		api.UpdateNever:  {access.ByPod, 1},
+	}
+	for policy, tt := range tests {
+		bubbleCase(t, string(policy), func(n *node) {
+			n.maps = tt.maps
+			held := tt.first
+			d, _ := n.ready()
+			r := n.request("config", configMap("web", api.KeyUpdatePolicy, string(policy)))
+			token := access.NewToken("token", time.Now().Add(time.Hour))
+			publish := func(when string) {
+				n.Helper()
+				n.must(d.Publish(n.ctx, r, token))
+				wantSame(n, when+": the token held, want none", access.Token{}, n.tokens.of(r.VolumeID))
+				wantSame(n, when+": tokens that were held", held, n.tokens.kept(r.VolumeID))
+			}
+			publish("after a publish")
+			publish("after a repeat")
+			if policy == api.UpdateNever {
+				n.must(n.tokens.Store(r.VolumeID, r.Pod, token)) // As an earlier version did.
+				held++
+				d = d.restart()
+				wantSame(n, "the token after a restart", access.Token{}, n.tokens.of(r.VolumeID))
+			}
+			publish("after a repeat for a volume of an earlier run")
+			d.stop()
+			n.must(n.records.Store.Delete(r.VolumeID))
+			d = n.start()
+			publish("after a repeat for a volume that nothing is known of")
 		})
 	}
 }

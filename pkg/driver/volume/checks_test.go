@@ -3,13 +3,13 @@ package volume_test
 import (
 	"errors"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
@@ -69,10 +69,14 @@ func (n *node) wantToldOnce(prefix string) {
 // wantFiles checks what a container sees; nil means no mount at all.
 func (n *node) wantFiles(r state.Record, want map[string]string) {
 	n.Helper()
-	got := n.files(r.TargetPath)
-	if diff := cmp.Diff(want, got); diff != "" {
-		n.Errorf("files of %s (-want +got):\n%s", r.VolumeID, diff)
-	}
+	wantSame(n, "files of "+r.VolumeID, want, n.files(r.TargetPath))
+}
+
+// wantUpdate gives the key «a» of the ConfigMap web a value, and checks that the files follow.
+func (n *node) wantUpdate(r state.Record, value string) {
+	n.Helper()
+	n.set(web, "a", value)
+	n.wantFiles(r, map[string]string{"a": value})
 }
 
 // wantMode checks the mode of a file or directory of a volume.
@@ -92,37 +96,23 @@ func (n *node) files(dir string) map[string]string {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		n.Fatal(err)
-	}
+	n.must(err)
 	files := map[string]string{}
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), "..") {
-			maps.Copy(files, n.below(dir, e.Name()))
+		if strings.HasPrefix(e.Name(), "..") {
+			continue
 		}
+		top, err := filepath.EvalSymlinks(filepath.Join(dir, e.Name()))
+		n.must(err) // A name that is listed can be opened.
+		n.must(filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			files[e.Name()+strings.TrimPrefix(path, top)] = string(data)
+			return err
+		}))
 	}
-	return files
-}
-
-func (n *node) below(dir, name string) map[string]string {
-	n.Helper()
-	path := filepath.Join(dir, name)
-	info, err := os.Stat(path)
-	if err != nil {
-		n.Fatalf("a listed name cannot be opened: %v", err)
-	}
-	files := map[string]string{}
-	if info.IsDir() {
-		for below, data := range n.files(path) {
-			files[name+"/"+below] = data
-		}
-		return files
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		n.Fatalf("a listed name cannot be read: %v", err)
-	}
-	files[name] = string(data)
 	return files
 }
 
@@ -135,9 +125,7 @@ func (n *node) wantNothing(d *driver) {
 	n.wantRecords()
 	for _, pattern := range []string{"mounts/*", "pods/*/volumes/*/*/*"} {
 		left, err := filepath.Glob(filepath.Join(n.dir, pattern))
-		if err != nil {
-			n.Fatal(err)
-		}
+		n.must(err)
 		if len(left) != 0 {
 			n.Errorf("left on disk: %v, want nothing", left)
 		}
@@ -151,14 +139,8 @@ func (n *node) wantRecords(want ...state.Record) {
 	if err != nil {
 		n.Errorf("Each() = %v, want nil", err)
 	}
-	byID := func(rs []state.Record) map[string]state.Record {
-		m := map[string]state.Record{}
-		for _, r := range rs {
-			m[r.VolumeID] = r
-		}
-		return m
-	}
-	wantSame(n, "records", byID(want), byID(got))
+	byID := cmpopts.SortSlices(func(a, b state.Record) bool { return a.VolumeID < b.VolumeID })
+	wantSame(n, "records", want, got, byID, cmpopts.EquateEmpty())
 }
 
 // wantKind checks that err is an Error of the kind, and returns its text.
@@ -175,9 +157,9 @@ func (n *node) wantKind(err error, want volume.Kind) string {
 }
 
 // wantProblem checks what is said to be wrong with a live volume; empty for nothing.
-func (n *node) wantProblem(d *driver, r state.Record, want string) {
+func (n *node) wantProblem(r state.Record, want string) {
 	n.Helper()
-	problem, err := d.Condition(r.VolumeID, r.TargetPath)
+	problem, err := n.driver.Condition(r.VolumeID, r.TargetPath)
 	if err != nil {
 		n.Fatalf("Condition(%s) = %v, want no error", r.VolumeID, err)
 	}
@@ -187,6 +169,29 @@ func (n *node) wantProblem(d *driver, r state.Record, want string) {
 	}
 	if got != want {
 		n.Errorf("Condition(%s) = %q, want %q", r.VolumeID, got, want)
+	}
+}
+
+// wantProblemIs checks the cause of what is wrong with a live volume.
+func (n *node) wantProblemIs(r state.Record, want error) {
+	n.Helper()
+	if problem, err := n.driver.Condition(r.VolumeID, ""); !errors.Is(problem, want) || err != nil {
+		n.Errorf("Condition() = %v, %v, want %v, nil", problem, err, want)
+	}
+}
+
+// wantShown checks the files of a live volume and what is wrong with it; empty for nothing.
+func (n *node) wantShown(r state.Record, files map[string]string, problem string) {
+	n.Helper()
+	n.wantFiles(r, files)
+	n.wantProblem(r, problem)
+}
+
+// wantEach checks that volumes have the same files, which are current.
+func (n *node) wantEach(files map[string]string, volumes ...state.Record) {
+	n.Helper()
+	for _, r := range volumes {
+		n.wantShown(r, files, "")
 	}
 }
 

@@ -2,6 +2,7 @@ package volume_test
 
 import (
 	"cmp"
+	"errors"
 	"os"
 	"strconv"
 	"sync"
@@ -14,6 +15,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
 
+// errSilent makes the cluster give no answer about an object.
+var errSilent = errors.New("no answer")
+
 // cluster plays the sources: objects, and who uses them. Like the real ones it knows nothing of an object at first,
 // brings its state a little later, and then each change.
 type cluster struct {
@@ -22,7 +26,6 @@ type cluster struct {
 	objects map[api.Ref]api.Content
 	errs    map[api.Ref]error
 	denied  map[source.Key]error // For one reader.
-	silent  map[api.Ref]bool     // No answer comes.
 	refused map[api.Ref]bool     // Acquire fails.
 	polled  map[api.Ref]bool     // It may be got, but not watched.
 	doubted map[api.Ref]bool     // A refusal of it is too young to be believed.
@@ -40,7 +43,7 @@ type watched struct {
 func newCluster() *cluster {
 	return &cluster{
 		objects: map[api.Ref]api.Content{}, errs: map[api.Ref]error{}, denied: map[source.Key]error{},
-		silent: map[api.Ref]bool{}, refused: map[api.Ref]bool{}, polled: map[api.Ref]bool{}, doubted: map[api.Ref]bool{},
+		refused: map[api.Ref]bool{}, polled: map[api.Ref]bool{}, doubted: map[api.Ref]bool{},
 	}
 }
 
@@ -76,7 +79,7 @@ func (c *cluster) Acquire(key source.Key) (release func(), err error) {
 
 func (c *cluster) answer(key source.Key, w *watched) {
 	c.mu.Lock()
-	current := c.watched[key] == w && !c.silent[key.Ref]
+	current := c.watched[key] == w && c.errs[key.Ref] != errSilent
 	if current {
 		w.answered = true
 		c.bringLocked(key, w)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
@@ -51,33 +53,36 @@ func (n *node) publishedShared(onDelete api.OnDelete) (*driver, state.Record) {
 	n.Helper()
 	n.cluster.set(web, "a", "1")
 	n.cluster.set(shared, "key", "k1")
-	d, r := n.live(map[string]string{
-		api.KeySources:  "[{configMap: {name: web}}, {secret: {name: tls, namespace: certs}}]",
-		api.KeyOnDelete: string(onDelete),
-	})
+	d, r := n.live(sources("{configMap: {name: web}}, {secret: {name: tls, namespace: certs}}", api.KeyOnDelete, string(onDelete)))
 	n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
 	n.seen.forget()
 	return d, r
 }
 
 // TestADenialIsDoubtedAtFirst: whatever the owner wished, the files stay, other changes reach them, and the pod is told
-// nothing, since the server may be wrong; whoever asks is told. When it keeps to it, the files stay or go, and the pod is
-// told once.
+// nothing, since the server may be wrong; whoever asks is told. One that passes is not told at all. When the server keeps to
+// it, the files stay or go, and the pod is told once.
 func TestADenialIsDoubtedAtFirst(t *testing.T) {
 	eachDenial(t, func(n *node, reader access.Identity, onDelete api.OnDelete) {
 		d, r := n.publishedShared(onDelete)
 		problem := deniedTo(reader, shared)
+		both := map[string]string{"a": "1", "key": "k1"}
 		n.cluster.doubt(shared)
+		for range 3 {
+			n.fail(shared, forbidden(shared))
+			n.wantShown(r, both, problem)
+			n.fail(shared, nil)
+			n.wantShown(r, both, "")
+		}
+		wantSame(n, "written times", 0, n.seen.results()[volume.ResultWritten])
 		n.cluster.fail(shared, forbidden(shared))
 		for range 3 {
 			pass(2 * resyncInterval)
 			d.publish(r)
 		}
-		n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
+		n.wantShown(r, both, problem)
 		n.wantTold()
-		n.wantProblem(d, r, problem)
-		n.cluster.set(web, "a", "2")
-		pass(settling)
+		n.set(web, "a", "2")
 		n.wantFiles(r, map[string]string{"a": "2", "key": "k1"})
 		n.wantTold(projected)
 		n.seen.forget()
@@ -90,34 +95,11 @@ func TestADenialIsDoubtedAtFirst(t *testing.T) {
 			d.publish(r)
 			n.cluster.fail(shared, forbidden(shared))
 		}
-		n.wantProblem(d, r, problem)
+		n.wantProblem(r, problem)
 		n.wantTold(lost[onDelete] + problem)
-
-		n.cluster.fail(shared, nil)
-		pass(settling)
+		n.fail(shared, nil)
 		n.wantFiles(r, map[string]string{"a": "2", "key": "k1"})
 		n.wantTold(lost[onDelete]+problem, `Projected: volume "config": the files are current again`)
-		d.unpublish(r)
-		n.wantNothing(d)
-	})
-}
-
-// TestADenialThatPassesIsNotTold: neither that it came, nor that it went.
-func TestADenialThatPassesIsNotTold(t *testing.T) {
-	eachDenial(t, func(n *node, _ access.Identity, onDelete api.OnDelete) {
-		d, r := n.publishedShared(onDelete)
-		n.cluster.doubt(shared)
-		for range 3 {
-			n.cluster.fail(shared, forbidden(shared))
-			pass(settling)
-			n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
-			n.cluster.fail(shared, nil)
-			pass(settling)
-			n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
-		}
-		n.wantTold()
-		n.wantProblem(d, r, "")
-		wantSame(n, "written times", 0, n.seen.results()[volume.ResultWritten])
 	})
 }
 
@@ -132,8 +114,7 @@ func TestADoubtOverARestart(t *testing.T) {
 			d = d.restart()
 			pass(2 * resyncInterval)
 			d.publish(r)
-			n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
-			n.wantProblem(d, r, deniedTo(reader, shared))
+			n.wantShown(r, map[string]string{"a": "1", "key": "k1"}, deniedTo(reader, shared))
 			n.wantTold()
 		}
 		n.cluster.believe(shared)
@@ -142,39 +123,14 @@ func TestADoubtOverARestart(t *testing.T) {
 		n.wantLastTold(lost[onDelete] + deniedTo(reader, shared))
 
 		n.cluster.doubt(shared)
-		d = d.restart()
+		d.restart()
 		pass(2 * resyncInterval)
 		n.wantFiles(r, left(onDelete, "1"))
 		n.cluster.believe(shared)
 		pass(settling)
 		n.wantFiles(r, left(onDelete, "1"))
-		n.cluster.fail(shared, nil)
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
-		n.wantProblem(d, r, "")
-		d.unpublish(r)
-		n.wantNothing(d)
-	})
-}
-
-// TestANewcomerDoubtsNothing: what is denied now is not for it, although others still hold it. When the denial has passed
-// while it waits, it is served.
-func TestANewcomerDoubtsNothing(t *testing.T) {
-	eachDenial(t, func(n *node, reader access.Identity, onDelete api.OnDelete) {
-		d, r := n.publishedShared(onDelete)
-		n.cluster.doubt(shared)
-		n.cluster.fail(shared, forbidden(shared))
-		late := n.request("late", secret(shared, api.KeyOnDelete, string(onDelete)))
-		d.wantRefused(late, volume.Denied, deniedTo(reader, shared))
-		n.wantFiles(late, nil)
-		n.wantFiles(r, map[string]string{"a": "1", "key": "k1"})
-
-		done := d.publishing(late)
-		pass(settling)
-		n.wantFiles(late, nil)
-		n.cluster.fail(shared, nil)
-		n.must(<-done)
-		n.wantFiles(late, map[string]string{"key": "k1"})
+		n.fail(shared, nil)
+		n.wantShown(r, map[string]string{"a": "1", "key": "k1"}, "")
 	})
 }
 
@@ -185,14 +141,13 @@ func TestWhatTheDriverMayNotReadTakesNoFiles(t *testing.T) {
 		n.cluster.fail(web, forbidden(web))
 		const problem = `configmap default/web cannot be read: configmaps "web" is forbidden: no`
 		pass(2 * resyncInterval)
-		n.wantProblem(d, r, problem)
+		n.wantProblem(r, problem)
 		n.wantTold()
 		for range 2 {
 			d = d.restart()
 			pass(2 * resyncInterval)
 			d.publish(r)
-			n.wantFiles(r, map[string]string{"a": "1"})
-			n.wantProblem(d, r, problem)
+			n.wantShown(r, map[string]string{"a": "1"}, problem)
 		}
 		n.wantNeverTold("the files of the source are removed")
 	})
@@ -215,4 +170,46 @@ func (n *node) wantLastTold(want string) {
 	if len(told) == 0 || told[len(told)-1] != want {
 		n.Errorf("Events = %q, want %q at last", told, want)
 	}
+}
+
+// TestLostAccessIsToldBesideOtherTrouble, whichever source comes first.
+func TestLostAccessIsToldBesideOtherTrouble(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.secrets = access.ByPod
+		n.cluster.set(web, "a", "1")
+		n.cluster.set(tls, "key", "k")
+		_, r := n.live(sources("{configMap: {name: web}}, {secret: {name: tls}}"))
+		n.cluster.fail(web, apierrors.NewServiceUnavailable("out to lunch"))
+		n.fail(tls, forbidden(tls))
+		n.wantProblem(r, deniedTo(access.Of(app), tls))
+		n.wantFiles(r, map[string]string{"a": "1", "key": "k"})
+	})
+}
+
+// TestLostAccessIsToldAlthoughAKeyIsMissing: the files cannot be made without it, so those of the lost source stay, whatever its
+// owner's wish was, and nobody is told that they went. When the key is there they go, and that is told.
+func TestLostAccessIsToldAlthoughAKeyIsMissing(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.secrets = access.ByPod
+		n.cluster.set(web, "a", "1")
+		n.cluster.set(tls, "key", "k")
+		d, r := n.live(sources("{configMap: {name: web, items: [{key: a, path: a}]}}, {secret: {name: tls}}",
+			api.KeyOnDelete, string(api.OnDeleteRemove)))
+		n.seen.forget()
+		n.set(web, "b", "1")
+		const missing = "configmap references non-existent config key: a"
+		denied := deniedTo(access.Of(app), tls)
+		n.fail(tls, forbidden(tls))
+		n.wantFiles(r, map[string]string{"a": "1", "key": "k"})
+		both := "[" + denied + ", " + missing + "]"
+		n.wantProblem(r, both)
+		wantSame(n, "denied volumes", 1, d.Summary().NotCurrent[volume.Denied])
+		n.wantUpdate(r, "2")
+		n.wantProblem(r, denied)
+		n.wantTold(
+			`SourceMissing: volume "config": the files stay as they are: `+missing,
+			lost[api.OnDeleteKeep]+both,
+			lost[api.OnDeleteRemove]+denied,
+		)
+	})
 }

@@ -43,6 +43,24 @@ func (f *faults) set(op string, err error) {
 	f.error[op] = err
 }
 
+// mend ends all faults.
+func (f *faults) mend() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.error)
+	clear(f.hooks)
+}
+
+// hang makes an operation wait until release is called. It mends the operation.
+func (f *faults) hang(op string) (release func()) {
+	gate := make(chan struct{})
+	f.on(op, func() { <-gate })
+	return sync.OnceFunc(func() {
+		f.on(op, nil)
+		close(gate)
+	})
+}
+
 // on has something done before each run of an operation; nil ends it.
 func (f *faults) on(op string, hook func()) {
 	f.mu.Lock()
@@ -59,9 +77,7 @@ func (f *faults) forget() {
 
 // count returns how often an operation was tried.
 func (f *faults) count(op string) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(slices.DeleteFunc(slices.Clone(f.done), func(done string) bool { return done != op }))
+	return len(slices.DeleteFunc(f.order(), func(done string) bool { return done != op }))
 }
 
 // order returns what was done, in order.

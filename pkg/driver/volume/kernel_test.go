@@ -45,14 +45,20 @@ func (n *node) mountPoints(path string) []string {
 	return points
 }
 
+// linked sets up a link to the node's directory, and a request for a volume of the ConfigMap web, which holds a=1.
+func (n *node) linked() (link string, r state.Record) {
+	n.Helper()
+	n.cluster.set(web, "a", "1")
+	link = n.dir + "-link"
+	n.must(os.Symlink(n.dir, link))
+	n.Cleanup(func() { _ = os.Remove(link) })
+	return link, n.request("config", configMap("web"))
+}
+
 // TestTheKubeletsDirectoryBehindALink: its path may be a link, to another disk for instance.
 func TestTheKubeletsDirectoryBehindALink(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		r := n.request("config", configMap("web"))
-		link := n.dir + "-link"
-		n.must(os.Symlink(n.dir, link))
-		n.Cleanup(func() { _ = os.Remove(link) })
+		link, r := n.linked()
 		place := r.TargetPath
 		r.TargetPath = link + strings.TrimPrefix(place, n.dir)
 		d := n.start(below(link))
@@ -64,13 +70,11 @@ func TestTheKubeletsDirectoryBehindALink(t *testing.T) {
 		d.publish(r)
 		n.wantFiles(r, map[string]string{"a": "2"})
 		n.wantRecords(r)
-		n.wantProblem(d, r, "")
+		n.wantProblem(r, "")
 		wantSame(n, "mounts on the target", []string{place}, n.mountPoints(place))
 		d.unpublish(r)
 		n.wantNothing(d)
-		if got := n.mountPoints(place); len(got) != 0 {
-			n.Errorf("mounts on the target = %v, want none", got)
-		}
+		wantSame(n, "mounts on the target", nil, n.mountPoints(place))
 	})
 }
 
@@ -78,25 +82,17 @@ func TestTheKubeletsDirectoryBehindALink(t *testing.T) {
 // which does not keep the volume from being unmounted by its new name.
 func TestTheKubeletsDirectoryByAnotherName(t *testing.T) {
 	bubble(t, func(n *node) {
-		n.cluster.set(web, "a", "1")
-		r := n.request("config", configMap("web"))
-		link := n.dir + "-link"
-		n.must(os.Symlink(n.dir, link))
-		n.Cleanup(func() { _ = os.Remove(link) })
+		link, r := n.linked()
 		d := n.start(onKernel)
 		d.publish(r)
 		d.stop()
 		d = n.start(below(link))
 		d.wantRefused(n.request("other", configMap("web")), volume.Invalid)
 		for range 2 {
-			if err := d.Unpublish(n.ctx, r.VolumeID, link+strings.TrimPrefix(r.TargetPath, n.dir)); err != nil {
-				n.Errorf("Unpublish() = %v, want nil", err)
-			}
+			n.must(d.Unpublish(n.ctx, r.VolumeID, link+strings.TrimPrefix(r.TargetPath, n.dir)))
 		}
 		n.wantNothing(d)
-		if got := n.mountPoints(r.TargetPath); len(got) != 0 {
-			n.Errorf("mounts on the target = %v, want none", got)
-		}
+		wantSame(n, "mounts on the target", nil, n.mountPoints(r.TargetPath))
 	})
 }
 
@@ -110,6 +106,7 @@ func TestALinkOnTheWayToATarget(t *testing.T) {
 	}
 	for name, where := range tests {
 		bubbleCase(t, name, func(n *node) {
+			n.foreign = true
 			n.cluster.set(web, "a", "1")
 			d := n.start(onKernel)
 			theirs, mine := n.request("theirs", configMap("web")), n.request("mine", configMap("web"))
@@ -134,6 +131,7 @@ func TestALinkOnTheWayToATarget(t *testing.T) {
 // forgotten, and nothing that the link leads to is touched.
 func TestALinkThatComesLater(t *testing.T) {
 	bubble(t, func(n *node) {
+		n.foreign = true
 		n.cluster.set(web, "a", "1")
 		d := n.start(onKernel)
 		theirs, mine := n.request("theirs", configMap("web")), n.request("mine", configMap("web"))
@@ -147,9 +145,8 @@ func TestALinkThatComesLater(t *testing.T) {
 		})
 		n.replaceByLink(dir, filepath.Dir(theirs.TargetPath))
 		d.publish(mine) // A repeat does not harm the running pod.
-		n.cluster.set(web, "a", "2")
-		pass(settling)
-		n.wantProblem(d, mine, "open volume at "+mine.TargetPath+": "+dir+
+		n.set(web, "a", "2")
+		n.wantProblem(mine, "open volume at "+mine.TargetPath+": "+dir+
 			" is a symbolic link, which is not followed: remove it, or have a bind mount in its place")
 		d.unpublish(mine)
 		n.wantRecords(theirs)
@@ -158,9 +155,7 @@ func TestALinkThatComesLater(t *testing.T) {
 			n.Errorf("the log does not say %q", want)
 		}
 		n.wantFiles(theirs, map[string]string{"a": "2"})
-		if got := n.mountPoints(dir + "-moved"); len(got) != 1 {
-			n.Errorf("mounts where the directory went = %v, want the volume", got)
-		}
+		wantSame(n, "mounts where the directory went", 1, len(n.mountPoints(dir+"-moved")))
 	})
 }
 
@@ -180,9 +175,7 @@ func (n *node) wantLinkAndVolume(link string, r state.Record) {
 		n.Errorf("%s = %v, %v, want a link", link, info, err)
 	}
 	n.wantFiles(r, map[string]string{"a": "1"})
-	if got := n.mountPoints(r.TargetPath); len(got) != 1 {
-		n.Errorf("mounts on the other target = %v, want one", got)
-	}
+	wantSame(n, "mounts on the other target", 1, len(n.mountPoints(r.TargetPath)))
 }
 
 // TestRevertAfterAWriteThatFailedLate: the write of 2 shows the new files and then fails to remove the old ones. When
@@ -190,7 +183,7 @@ func (n *node) wantLinkAndVolume(link string, r state.Record) {
 func TestRevertAfterAWriteThatFailedLate(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1")
-		d, r := n.live(configMap("web"), onKernel)
+		_, r := n.live(configMap("web"), onKernel)
 
 		// A file that something is mounted on cannot be removed.
 		held := r.TargetPath + "/" + n.generation(r) + "/a"
@@ -198,18 +191,14 @@ func TestRevertAfterAWriteThatFailedLate(t *testing.T) {
 		n.cluster.set(web, "a", "2")
 		pass(settling) // The look that follows finds the old files in their place.
 		n.wantFiles(r, map[string]string{"a": "2"})
-		problem, err := d.Condition(r.VolumeID, "")
-		if !errors.Is(problem, syscall.EBUSY) || err != nil {
-			n.Errorf("Condition() = %v, %v, want %v, nil", problem, err, syscall.EBUSY)
-		}
+		n.wantProblemIs(r, syscall.EBUSY)
 		n.cluster.set(web, "a", "1")
 		pass(latency)
 		for _, point := range n.mountPoints(r.TargetPath + "/") {
 			n.must(unix.Unmount(point, unix.MNT_DETACH))
 		}
 		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "1"})
-		n.wantProblem(d, r, "")
+		n.wantShown(r, map[string]string{"a": "1"}, "")
 	})
 }
 
@@ -243,10 +232,9 @@ func TestVolumeHasRoomForWhatAnObjectCanHold(t *testing.T) {
 				maps.Copy(attributes, tt.attributes)
 				attributes[api.KeyUpdatePolicy] = string(policy)
 				n.cluster.set(web, pairs(fill("1"))...)
-				d, r := n.live(attributes, onKernel)
-				n.cluster.set(web, pairs(fill("2"))...)
-				pass(settling)
-				n.wantProblem(d, r, "")
+				_, r := n.live(attributes, onKernel)
+				n.set(web, pairs(fill("2"))...)
+				n.wantProblem(r, "")
 				n.wantNames(r, "2")
 				if got := len(n.files(r.TargetPath)); tt.attributes == nil && got != tt.keys {
 					n.Errorf("%d files, want %d", got, tt.keys)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,11 +54,16 @@ type node struct {
 	maps    access.Reader // Who reads ConfigMaps.
 	logs    ktesting.Buffer
 	ctx     context.Context // Carries the logger.
+	driver  *driver         // The latest.
+	foreign bool            // The test leaves something on the node that is not the driver's.
+
+	mu      sync.Mutex // Guards volumes.
+	volumes []state.Record
 }
 
 // bubble runs a test in a synctest bubble, beside other tests: on a node where each volume has its own
 // file system, and on one where equal volumes share one. The end of a bubble checks that no goroutine
-// is left.
+// is left, and nothing of a volume once it is unpublished.
 func bubble(t *testing.T, test func(n *node)) {
 	t.Helper()
 	t.Parallel()
@@ -67,9 +74,27 @@ func bubble(t *testing.T, test func(n *node)) {
 				n := newNode(t)
 				n.shares = shares
 				test(n)
+				n.end()
 			})
 		})
 	}
+}
+
+// end unpublishes every volume that was published, and checks that nothing is left.
+func (n *node) end() {
+	n.Helper()
+	if n.foreign || n.driver == nil || n.Failed() {
+		return
+	}
+	n.faults.mend()
+	d := n.driver
+	if d.stopped {
+		d = n.start()
+	}
+	for _, r := range n.volumes {
+		d.unpublish(r)
+	}
+	n.wantNothing(d)
 }
 
 // bubbleCase is bubble for one case of a table.
@@ -113,7 +138,19 @@ type driver struct {
 	n   *node
 	run func()
 	// stop ends the run, as a kill would: nothing is told to the mounts, the records and the cluster.
-	stop func()
+	stop    func()
+	stopped bool
+}
+
+// Publish remembers the volume for [node.end].
+func (d *driver) Publish(ctx context.Context, r state.Record, t access.Token) error {
+	err := d.Manager.Publish(ctx, r, t)
+	d.n.mu.Lock()
+	defer d.n.mu.Unlock()
+	if err == nil && !slices.ContainsFunc(d.n.volumes, func(p state.Record) bool { return p.VolumeID == r.VolumeID }) {
+		d.n.volumes = append(d.n.volumes, r)
+	}
+	return err
 }
 
 // build makes a manager that has not taken over anything yet and does not run.
@@ -129,6 +166,7 @@ func (n *node) build(options ...func(*volume.Config)) *driver {
 		option(&cfg)
 	}
 	d := &driver{Manager: volume.New(cfg), n: n}
+	n.driver = d
 	n.cluster.restart(d.Changed)
 	ctx, cancel := context.WithCancel(n.ctx)
 	ended := make(chan error, 1)
@@ -137,12 +175,11 @@ func (n *node) build(options ...func(*volume.Config)) *driver {
 		running = true
 		go func() { ended <- d.Run(ctx) }()
 	}
-	stopped := false
 	d.stop = func() {
-		if stopped {
+		if d.stopped {
 			return
 		}
-		stopped = true
+		d.stopped = true
 		cancel()
 		if !running {
 			d.run() // Which ends at once and lets go of the queue.
@@ -241,11 +278,17 @@ func (d *driver) unpublish(r state.Record) {
 	synctest.Wait()
 }
 
+// startFor sets up a running driver, and a request for a volume.
+func (n *node) startFor(attributes map[string]string) (*driver, state.Record) {
+	n.Helper()
+	return n.start(), n.request("config", attributes)
+}
+
 // ready sets up a running driver, and a request for a volume of the ConfigMap web, which holds a=1.
 func (n *node) ready() (*driver, state.Record) {
 	n.Helper()
 	n.cluster.set(web, "a", "1")
-	return n.start(), n.request("config", configMap("web"))
+	return n.startFor(configMap("web"))
 }
 
 // published sets up a running driver with one volume of the ConfigMap web, which holds a=1.
@@ -257,6 +300,22 @@ func (n *node) published(more ...string) (*driver, state.Record) {
 	n.seen.forget()
 	n.faults.forget()
 	return d, r
+}
+
+// set is [cluster.set], with the time that the driver needs for it. So are remove and fail.
+func (n *node) set(ref api.Ref, data ...string) {
+	n.cluster.set(ref, data...)
+	pass(settling)
+}
+
+func (n *node) remove(ref api.Ref) {
+	n.cluster.remove(ref)
+	pass(settling)
+}
+
+func (n *node) fail(ref api.Ref, err error) {
+	n.cluster.fail(ref, err)
+	pass(settling)
 }
 
 // pass lets time go by until everything that is due has been done.

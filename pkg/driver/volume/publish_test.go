@@ -14,18 +14,22 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
+// TestPublishShowsTheFilesOfItsSources, and orders its side effects (rule 45).
 func TestPublishShowsTheFilesOfItsSources(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "index.html", "hello", "empty", "")
 		n.cluster.set(tls, "key", "k1", "unlisted", "x")
-		d, r := n.live(map[string]string{api.KeySources: `
-- configMap: {name: web}
-- secret: {name: tls, items: [{key: key, path: certs/tls.key, mode: 0400}]}`})
-
-		n.wantFiles(r, map[string]string{"index.html": "hello", "empty": "", "certs/tls.key": "k1"})
+		d, r := n.startFor(sources("{configMap: {name: web}}, {secret: {name: tls, items: [{key: key, path: certs/tls.key, mode: 0400}]}}"))
+		n.faults.on("publish", func() {
+			wantSame(n, "files before the mount, want no target", nil, n.files(r.TargetPath))
+		})
+		d.publish(r)
+		n.wantShown(r, map[string]string{"index.html": "hello", "empty": "", "certs/tls.key": "k1"}, "")
 		n.wantRecords(r)
 		wantSame(n, "users of sources", map[api.Ref]int{web: 1, tls: 1}, n.cluster.users())
 		n.wantMode(r, "certs/tls.key", 0o400)
@@ -33,25 +37,8 @@ func TestPublishShowsTheFilesOfItsSources(t *testing.T) {
 			n.Errorf("writing through the target = %v, want %v", err, syscall.EROFS)
 		}
 		n.wantTold()
-		n.wantProblem(d, r, "")
 		_, err := d.Condition(r.VolumeID, r.TargetPath+"2")
-		if got, want := n.wantKind(err, volume.Unknown), "volume csi-config is not published on "+r.TargetPath+"2"; got != want {
-			n.Errorf("Condition() says %q, want %q", got, want)
-		}
-
-		d.unpublish(r)
-		n.wantNothing(d)
-	})
-}
-
-// TestPublishOrdersItsSideEffects is rule 45.
-func TestPublishOrdersItsSideEffects(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.ready()
-		n.faults.on("publish", func() {
-			wantSame(n, "files before the mount, want no target", nil, n.files(r.TargetPath))
-		})
-		d.publish(r)
+		wantSame(n, "Condition() says", "volume csi-config is not published on "+r.TargetPath+"2", n.wantKind(err, volume.Unknown))
 		d.unpublish(r)
 		want := []string{"mounted", "put", "create", "publish", "unmount", "delete"}
 		wantSame(n, "side effects", want, n.faults.order())
@@ -91,8 +78,7 @@ func TestPublishGivesTheFilesToTheFSGroup(t *testing.T) {
 			}
 		}
 		check("1")
-		n.cluster.set(web, "a", "2")
-		pass(settling)
+		n.set(web, "a", "2")
 		check("2")
 		d.stop()
 		n.cluster.set(web, "a", "3")
@@ -102,8 +88,8 @@ func TestPublishGivesTheFilesToTheFSGroup(t *testing.T) {
 	})
 }
 
-// TestPublishRefusesAtOnce has everything that no waiting would help. Nothing may have been asked of the node. Among it
-// is rule 14, files that cannot stand in one directory.
+// TestPublishRefusesAtOnce has everything that no waiting would help. Nothing may have been asked of the node, and the watches
+// that it has got are given back. Among it is rule 14, files that cannot stand in one directory.
 func TestPublishRefusesAtOnce(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -111,58 +97,45 @@ func TestPublishRefusesAtOnce(t *testing.T) {
 		kind       volume.Kind
 		text       []string // Parts of the message.
 	}{
-		"no source at all": {
-			attributes: map[string]string{}, kind: volume.Invalid, text: []string{"configMap"},
-		},
+		"no source at all": {map[string]string{}, volume.Invalid, []string{"configMap"}},
 		"every mistake is named": {
-			attributes: configMap("web", "confgMap", "web", api.KeyDefaultMode, "0999", api.KeyItems, `[{key: a, path: ../a}]`),
-			kind:       volume.Invalid, text: []string{"confgMap", api.KeyDefaultMode, "items[0].path"},
+			configMap("web", "confgMap", "web", api.KeyDefaultMode, "0999", api.KeyItems, `[{key: a, path: ../a}]`),
+			volume.Invalid, []string{"confgMap", api.KeyDefaultMode, "items[0].path"},
 		},
 		"a file that another file needs as a directory": {
-			attributes: map[string]string{
-				api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls, items: [{key: key, path: a/b}]}}]`,
-			},
-			kind: volume.Invalid, text: []string{`path "a" cannot be a file and, for "a/b", a directory`},
+			sources("{configMap: {name: web}}, {secret: {name: tls, items: [{key: key, path: a/b}]}}"),
+			volume.Invalid, []string{`path "a" cannot be a file and, for "a/b", a directory`},
+		},
+		"a key that cannot be in the file": {
+			sources("{secret: {name: tls, as: {path: a, format: dotenv}}}"), volume.Invalid, []string{"log.level"},
+		},
+		"a source that cannot be watched": {
+			sources("{configMap: {name: web}}, {secret: {name: unwatched}}"), volume.IO, []string{"watch the sources: permission denied"},
 		},
 	}
 	for name, tt := range tests {
 		bubbleCase(t, name, func(n *node) {
 			n.cluster.set(web, "a", "1")
-			n.cluster.set(tls, "key", "k1")
+			n.cluster.set(tls, "key", "k1", "log.level", "hunter2")
+			n.cluster.refused[api.Ref{Kind: api.Secret, Namespace: "default", Name: "unwatched"}] = true
 			d := n.start()
-			text := n.wantKind(d.Publish(n.ctx, n.request("config", tt.attributes), access.Token{}), tt.kind)
+			text := n.wantKind(d.Publish(n.ctx, n.request("config", tt.attributes), noToken), tt.kind)
 			for _, part := range tt.text {
-				if !strings.Contains(text, part) {
-					n.Errorf("Publish() says %q, want it to contain %q", text, part)
+				if !strings.Contains(text, part) || strings.Contains(text, "hunter2") {
+					n.Errorf("Publish() says %q, want it to contain %q, and no value", text, part)
 				}
 			}
 			wantSame(n, "side effects", []string{"mounted"}, n.faults.order())
 			n.wantTold()
-			n.wantNothing(d)
 		})
 	}
-}
-
-// TestPublishNeedsEveryWatch: the one that it has got is given back.
-func TestPublishNeedsEveryWatch(t *testing.T) {
-	bubble(t, func(n *node) {
-		d := n.start()
-		n.cluster.refused[tls] = true
-		r := n.request("config", map[string]string{api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}]`})
-		text := n.wantKind(d.Publish(n.ctx, r, access.Token{}), volume.IO)
-		if want := "watch the sources: permission denied"; text != want {
-			n.Errorf("Publish() says %q, want %q", text, want)
-		}
-		n.wantNothing(d)
-	})
 }
 
 // TestPublishIsBusy is fault 18: a call that comes while another one for the volume waits is refused and does not wait. Nothing
 // piles up, neither of calls that are refused nor of callers that give up: at the end of a bubble no goroutine is left.
 func TestPublishIsBusy(t *testing.T) {
 	bubble(t, func(n *node) {
-		d := n.start()
-		r := n.request("config", configMap("web"))
+		d, r := n.startFor(configMap("web"))
 		ctx, cancel := context.WithCancel(n.ctx)
 		first := make(chan error, 1)
 		go func() { first <- d.Publish(ctx, r, access.Token{}) }()
@@ -193,7 +166,6 @@ func TestPublishIsBusy(t *testing.T) {
 			n.wantKind(d.Publish(ctx, r, access.Token{}), volume.NotReady)
 			cancel()
 		}
-		n.wantNothing(d)
 	})
 }
 
@@ -217,7 +189,132 @@ func TestRepeatsAtOnce(t *testing.T) {
 			n.Error("no repeat was served")
 		}
 		wantSame(n, "mounts on the target", []string{r.TargetPath}, n.mountPoints(r.TargetPath))
-		d.unpublish(r)
-		n.wantNothing(d)
+	})
+}
+
+// on returns a request for another volume on the target of r.
+func (n *node) on(r state.Record, name string) state.Record {
+	n.Helper()
+	other := n.request(name, configMap("other"))
+	other.TargetPath = r.TargetPath
+	return other
+}
+
+// TestATargetIsOneVolumes, from when the first one waits for its source on.
+func TestATargetIsOneVolumes(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(other, "a", "other")
+		d, r := n.startFor(configMap("web"))
+		done := d.publishing(r)
+		pass(settling)
+		intruder := n.on(r, "intruder")
+		d.wantRefused(intruder, volume.Different)
+		n.cluster.set(web, "a", "1")
+		n.must(<-done)
+		for range 2 {
+			got := n.wantKind(d.Publish(n.ctx, intruder, access.NewToken("x", time.Now())), volume.Different)
+			wantSame(n, "Publish() says", "volume csi-config is already published on "+r.TargetPath, got)
+			wantSame(n, "the token of a volume that was refused", access.Token{}, n.tokens.of(intruder.VolumeID))
+			d.unpublish(intruder) // Whatever is asked about it, the first one's target is not touched.
+		}
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantRecords(r)
+		n.wantUpdate(r, "2")
+	})
+}
+
+// TestAMountThatIsNotOursStays: somebody mounts something on the target while the volume is being made.
+func TestAMountThatIsNotOursStays(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", "1")
+		n.faults.set("publish", volumefs.ErrMounted)
+		d := n.start()
+		d.wantRefused(n.request("config", configMap("web")), volume.IO)
+		wantSame(n, "unmounted times", 0, n.faults.count("unmount"))
+	})
+}
+
+func TestTwoRecordsOfOneTarget(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		intruder := n.on(r, "intruder")
+		n.must(n.records.Store.Put(intruder))
+		d = d.restart()
+		wantSame(n, "Volumes()", 1, d.Volumes())
+		n.wantFiles(r, map[string]string{"a": "1"})
+		d.unpublish(intruder)
+	})
+}
+
+// TestPublished has what may have become of a volume that was live.
+func TestPublished(t *testing.T) {
+	t.Parallel()
+	elsewhere := func(r state.Record) state.Record { r.TargetPath += "2"; return r }
+	unknown := func(r state.Record) state.Record { r.VolumeID += "2"; return r }
+	as := func(r state.Record) state.Record { return r }
+	tests := map[string]struct {
+		happen func(n *node, r state.Record)
+		ask    func(state.Record) state.Record
+		want   bool
+	}{
+		"live":                         {func(*node, state.Record) {}, as, true},
+		"live on another target":       {func(*node, state.Record) {}, elsewhere, false},
+		"live, and its source is gone": {func(n *node, _ state.Record) { n.cluster.remove(web) }, as, true},
+		"live beside another":          {func(n *node, _ state.Record) { n.driver.publish(n.request("other", configMap("web"))) }, as, true},
+		"live, and another asked for its target": {func(n *node, r state.Record) {
+			other := unknown(r)
+			other.TargetPath = n.request("other", nil).TargetPath
+			n.driver.publish(other)
+		}, unknown, false},
+		"unknown":                             {func(*node, state.Record) {}, unknown, false},
+		"unknown, and the node cannot tell":   {func(n *node, _ state.Record) { n.faults.set("mounted", syscall.EMFILE) }, unknown, false},
+		"live, and the node cannot tell":      {func(n *node, _ state.Record) { n.faults.set("mounted", syscall.EMFILE) }, as, true},
+		"taken over by the next run":          {func(n *node, _ state.Record) { n.driver.restart() }, as, true},
+		"unmounted behind the manager's back": {func(n *node, r state.Record) { n.must(n.mounts.Unmount(r.TargetPath)) }, as, false},
+		"unpublished":                         {func(n *node, r state.Record) { n.driver.unpublish(r) }, as, false},
+		"taken over although it cannot be updated any more": {func(n *node, _ state.Record) {
+			n.cluster.refused[web] = true
+			n.driver.restart()
+		}, as, true},
+		"mounted, but its record was lost": {func(n *node, r state.Record) {
+			n.driver.stop()
+			n.must(n.records.Delete(r.VolumeID))
+			n.start()
+		}, as, true},
+	}
+	for name, tt := range tests {
+		bubbleCase(t, name, func(n *node) {
+			_, r := n.published()
+			tt.happen(n, r)
+			pass(settling)
+			ask := tt.ask(r)
+			wantSame(n, "Published()", tt.want, n.driver.Published(ask.VolumeID, ask.TargetPath))
+		})
+	}
+}
+
+// TestAVolumeOnItsWayIsNotPublished: neither while its publish waits, nor while the files are made, nor after it has failed. To ask
+// does not wait for the publish.
+func TestAVolumeOnItsWayIsNotPublished(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.startFor(configMap("web"))
+		check := func(want bool, when string) {
+			n.Helper()
+			wantSame(n, "Published() "+when, want, d.Published(r.VolumeID, r.TargetPath))
+		}
+		check(false, "at first")
+		done := d.publishing(r)
+		pass(settling)
+		check(false, "while its source is waited for")
+		n.faults.set("mounted", syscall.EMFILE)
+		check(false, "while its source is waited for and the node cannot tell")
+		n.faults.set("mounted", nil)
+		n.wantKind(<-done, volume.Missing)
+		check(false, "after a publish that failed")
+		n.cluster.set(web, "a", "1")
+		n.faults.on("put", func() { check(false, "before the files are made") })
+		d.publish(r)
+		check(true, "after a publish")
 	})
 }

@@ -11,48 +11,40 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
-// TestRestartGoesOn: the next run of the driver brings what changed while none ran, and later changes.
+// TestRestartGoesOn: the next run of the driver brings what changed while none ran, and later changes. What is in the files
+// is known once they have been looked at.
 func TestRestartGoesOn(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
 		d.stop()
-		n.cluster.set(web, "a", "2")
-		n.seen.forget()
 		d = n.start()
-		n.wantFiles(r, map[string]string{"a": "1"}) // The cluster has not answered yet.
+		early := d.only() // The cluster has not answered yet.
+		if early.State != statusz.Live || early.Digest != "" || !early.CheckedAt.IsZero() || early.Sources[0].Projected != nil || early.Sources[0].Synced {
+			n.Errorf("before the first answer %+v, want nothing known of the files", early)
+		}
+		pass(settling)
+		got := d.only()
+		if got.Digest == "" || got.CheckedAt.IsZero() || !got.ProjectedAt.IsZero() {
+			n.Errorf("after the first look %+v, want it checked and not written", got)
+		}
+		wantSame(n, "projected", n.version(web), got.Sources[0].Projected)
+		wantSame(n, "Recovered()", 1, d.Recovered())
+		d.stop()
+		n.cluster.set(web, "a", "2")
+		d = n.start()
+		n.wantFiles(r, map[string]string{"a": "1"})
 		wantSame(n, "Volumes()", 1, d.Volumes())
 		pass(latency)
 		n.wantFiles(r, map[string]string{"a": "2"})
 		pass(settling)
-		n.cluster.set(web, "a", "3")
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "3"})
+		n.wantUpdate(r, "3")
 		wantSame(n, "failed, want 0: to wait for the first answer is no failure", 0, n.seen.results()[volume.ResultFailed])
-		d.unpublish(r)
-		n.wantNothing(d)
-	})
-}
-
-// TestRestartWhileTheAPIServerIsAway: the files stay, and are brought up to date when it is back. This is rule 58 after
-// a restart.
-func TestRestartWhileTheAPIServerIsAway(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.published()
-		n.cluster.fail(web, errors.New("connection refused"))
-		d = d.restart()
-		pass(2 * resyncInterval)
-		n.wantFiles(r, map[string]string{"a": "1"})
-		n.wantProblem(d, r, "configmap default/web cannot be read: connection refused")
-		n.cluster.fail(web, nil)
-		n.cluster.set(web, "a", "2")
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "2"})
-		n.wantProblem(d, r, "")
 	})
 }
 
@@ -81,37 +73,50 @@ func TestRecordWithoutAMountIsDropped(t *testing.T) {
 			d.publish(r)
 			n.wantFiles(r, map[string]string{"a": "2"})
 			n.wantRecords(r)
-			n.cluster.set(web, "a", "3")
-			pass(settling)
-			n.wantFiles(r, map[string]string{"a": "3"})
+			n.wantUpdate(r, "3")
 		})
 	}
 }
 
-// TestKilledDuringPublish kills the driver before each side effect of a first publish. The next run has nothing to
-// clean up but the record, and the kubelet's next try succeeds. This is fault 15.
+// TestKilledDuringPublish kills the driver before each side effect of a publish, of a first volume and of one that joins
+// another. The next run has nothing to clean up but the record, the other volume notices nothing, and the kubelet's next try
+// succeeds. This is fault 15.
 func TestKilledDuringPublish(t *testing.T) {
 	t.Parallel()
-	for _, op := range []string{"put", "create", "publish"} {
+	for _, op := range []string{"put", "create", "publish", "share"} {
 		bubbleCase(t, op, func(n *node) {
-			d, r := n.ready()
+			if op == "share" && !n.shares {
+				return
+			}
+			d, old := n.published(api.KeyDefaultMode, "0640")
+			r := n.replica("newcomer", configMap("web"))
+			if op == "share" {
+				r.Attributes = old.Attributes
+			}
 			killed := errors.New("killed")
-			// What the driver would do to clean up fails as well: it is not there to do so.
+			// What the driver would do to clean up, or instead, fails as well: it is not there to do so.
 			for _, dead := range []string{op, "unmount", "delete"} {
 				n.faults.set(dead, killed)
 			}
-			if err := d.Publish(n.ctx, r, access.Token{}); !errors.Is(err, killed) {
+			if op == "share" {
+				n.faults.set("create", killed)
+			}
+			if err := d.Publish(n.ctx, r, noToken); !errors.Is(err, killed) {
 				n.Fatalf("Publish() = %v, want %v", err, killed)
 			}
 			d.stop()
-			for _, dead := range []string{op, "unmount", "delete"} {
-				n.faults.set(dead, nil)
-			}
+			n.faults.mend()
 			d = n.start()
-			n.wantNothing(d)
+			n.wantRecords(old)
+			n.wantFiles(r, nil)
+			wantSame(n, "Volumes()", 1, d.Volumes())
+			wantSame(n, "users of sources", map[api.Ref]int{web: 1}, n.cluster.users())
 			d.publish(r)
 			n.wantFiles(r, map[string]string{"a": "1"})
-			n.wantRecords(r)
+			n.wantRecords(old, r)
+			if op == "share" {
+				n.wantShared(old, r)
+			}
 		})
 	}
 }
@@ -160,9 +165,7 @@ func TestUnreadableRecordIsReported(t *testing.T) {
 			wantSame(n, "generation: the files were right", generation, n.generation(torn))
 			n.wantRecords(r, torn)
 			for _, a := range []string{"2", "3"} {
-				n.cluster.set(web, "a", a)
-				pass(settling)
-				n.wantFiles(r, map[string]string{"a": a})
+				n.wantUpdate(r, a)
 				n.wantFiles(torn, map[string]string{"a": a})
 				next = next.restart()
 			}
@@ -170,46 +173,29 @@ func TestUnreadableRecordIsReported(t *testing.T) {
 	}
 }
 
-// TestAVolumeWithoutARecordKeepsItsFiles until the kubelet's repeat: nothing tells the driver of it.
-func TestAVolumeWithoutARecordKeepsItsFiles(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.published()
-		lost := n.request("lost", configMap("web", api.KeyUID, "0"))
-		d.publish(lost)
-		d.stop()
-		n.must(n.records.Store.Delete(lost.VolumeID))
-		d = n.start()
-		n.cluster.set(web, "a", "2")
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "2"})
-		n.wantFiles(lost, map[string]string{"a": "1"})
-		d.publish(lost)
-		pass(settling)
-		n.wantFiles(lost, map[string]string{"a": "2"})
-	})
-}
-
-// TestVolumeThatCannotBeUpdatedAnyMoreStays has live volumes that this run of the driver would refuse.
+// TestVolumeThatCannotBeUpdatedAnyMoreStays has live volumes that this run of the driver would refuse. The pod, the status and
+// the log say so.
 func TestVolumeThatCannotBeUpdatedAnyMoreStays(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		change  func(n *node, r *state.Record)
+		kind    volume.Kind
 		problem string // A part.
 	}{
 		"its attributes do not parse": {
-			change:  func(_ *node, r *state.Record) { r.Attributes = configMap("web", "later", "1") },
-			problem: "later",
+			change: func(_ *node, r *state.Record) { r.Attributes = configMap("web", "later", "1") },
+			kind:   volume.Invalid, problem: "later",
 		},
 		"its source cannot be watched": {
-			change:  func(n *node, _ *state.Record) { n.cluster.refused[web] = true },
-			problem: "watch the sources: permission denied",
+			change: func(n *node, _ *state.Record) { n.cluster.refused[web] = true },
+			kind:   volume.IO, problem: "watch the sources: permission denied",
 		},
 		"one of its sources cannot be watched": {
 			change: func(n *node, r *state.Record) {
 				n.cluster.refused[tls] = true
-				r.Attributes = map[string]string{api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls, optional: true}}]`}
+				r.Attributes = sources("{configMap: {name: web}}, {secret: {name: tls, optional: true}}")
 			},
-			problem: "watch the sources: permission denied",
+			kind: volume.IO, problem: "watch the sources: permission denied",
 		},
 	}
 	for name, tt := range tests {
@@ -224,16 +210,22 @@ func TestVolumeThatCannotBeUpdatedAnyMoreStays(t *testing.T) {
 			pass(2 * resyncInterval)
 			n.wantFiles(r, map[string]string{"a": "1"})
 			n.wantRecords(r)
-			problem, err := d.Condition(r.VolumeID, r.TargetPath)
-			if err != nil || problem == nil || !strings.Contains(problem.Error(), tt.problem) {
-				n.Errorf("Condition() = %v, %v, want one that contains %q", problem, err, tt.problem)
+			n.wantToldOnce(`Frozen: volume "config": the files stay as they are until the pod is replaced: `)
+			got := d.only()
+			if got.State != statusz.Frozen || got.Problem == nil || got.Problem.Kind != string(tt.kind) || got.Problem.Since.IsZero() {
+				n.Fatalf("volume = %+v, want it frozen", got)
+			}
+			n.wantProblem(r, got.Problem.Message)
+			if !strings.Contains(got.Problem.Message, tt.problem) {
+				n.Errorf("problem = %q, want one that contains %q", got.Problem.Message, tt.problem)
+			}
+			if s := d.Summary(); s.Frozen != 1 || s.NotCurrent[tt.kind] != 1 || s.Staleness != 0 {
+				n.Errorf("Summary() = %+v, want one frozen volume", s)
 			}
 			if !strings.Contains(n.logs.String(), "The driver no longer updates a live volume") {
 				n.Error("the log says nothing of it")
 			}
 			n.wantNoUsers()
-			d.unpublish(r)
-			n.wantNothing(d)
 		})
 	}
 }
@@ -268,18 +260,16 @@ func TestAVolumeThatTheNodeCannotFindIsTakenOver(t *testing.T) {
 		n.faults.set("mounted", syscall.EMFILE)
 		n.faults.set("open", syscall.EMFILE)
 		n.cluster.set(web, "a", "2")
-		d = n.start()
+		n.start()
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": "1"})
 		n.wantRecords(r)
-		n.wantProblem(d, r, "open volume at "+r.TargetPath+": too many open files")
+		n.wantProblem(r, "open volume at "+r.TargetPath+": too many open files")
 		n.faults.set("mounted", nil)
 		n.faults.set("open", nil)
 		pass(resyncInterval)
 		n.wantFiles(r, map[string]string{"a": "2"})
 		wantSame(n, "users of sources", map[api.Ref]int{web: 1}, n.cluster.users())
-		d.unpublish(r)
-		n.wantNothing(d)
 	})
 }
 
@@ -296,8 +286,6 @@ func TestAVolumeThatIsTakenOverAndNotThere(t *testing.T) {
 		d.publish(r)
 		n.wantFiles(r, map[string]string{"a": "1"})
 		n.wantRecords(r)
-		d.unpublish(r)
-		n.wantNothing(d)
 	})
 }
 
@@ -333,7 +321,5 @@ func TestARecordOfALaterSchemaOutlivesARepeat(t *testing.T) {
 		}
 		d = n.build()
 		d.run()
-		d.unpublish(r)
-		n.wantNothing(d)
 	})
 }

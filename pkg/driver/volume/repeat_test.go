@@ -1,6 +1,7 @@
 package volume_test
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,42 +19,35 @@ import (
 // kubelets before 1.37 destroy the volume of a running pod. This is fault 11.
 func TestRepeatSucceeds(t *testing.T) {
 	t.Parallel()
-	tests := map[string]func(n *node, d *driver) *driver{
-		"nothing at all":              func(_ *node, d *driver) *driver { return d },
-		"its source was deleted":      func(n *node, d *driver) *driver { n.cluster.remove(web); return d },
-		"its access was revoked":      func(n *node, d *driver) *driver { n.cluster.fail(web, forbidden(web)); return d },
-		"its required key went":       func(n *node, d *driver) *driver { n.cluster.set(web); return d },
-		"the disk is full":            func(n *node, d *driver) *driver { n.faults.set("put", syscall.ENOSPC); return d },
-		"it cannot be opened":         func(n *node, d *driver) *driver { n.faults.set("open", syscall.EIO); return d },
-		"the mounts cannot be listed": func(n *node, d *driver) *driver { n.faults.set("mounted", syscall.EMFILE); return d },
-		"the driver was restarted":    func(_ *node, d *driver) *driver { return d.restart() },
-		"the driver was restarted while the API server is away": func(n *node, d *driver) *driver {
-			n.cluster.silent[web] = true
-			return d.restart()
-		},
-		"the driver was restarted and may not read": func(n *node, d *driver) *driver {
-			n.cluster.fail(web, forbidden(web))
-			return d.restart()
-		},
-		"the driver was restarted and cannot watch": func(n *node, d *driver) *driver {
-			n.cluster.refused[web] = true
-			return d.restart()
-		},
-		"its record was lost with the driver": func(n *node, d *driver) *driver {
-			n.must(n.records.Store.Delete("csi-config"))
-			return d.restart()
-		},
-		"its record was lost and cannot be written": func(n *node, d *driver) *driver {
-			n.must(n.records.Store.Delete("csi-config"))
+	loseRecord := func(n *node) { n.must(n.records.Store.Delete("csi-config")) }
+	happenings := map[string]struct {
+		happen    func(n *node)
+		isRestart bool
+	}{
+		"nothing at all":                                        {func(*node) {}, false},
+		"its source was deleted":                                {func(n *node) { n.cluster.remove(web) }, false},
+		"its access was revoked":                                {func(n *node) { n.cluster.fail(web, forbidden(web)) }, false},
+		"its required key went":                                 {func(n *node) { n.cluster.set(web) }, false},
+		"the disk is full":                                      {func(n *node) { n.faults.set("put", syscall.ENOSPC) }, false},
+		"it cannot be opened":                                   {func(n *node) { n.faults.set("open", syscall.EIO) }, false},
+		"the mounts cannot be listed":                           {func(n *node) { n.faults.set("mounted", syscall.EMFILE) }, false},
+		"the driver was restarted":                              {func(*node) {}, true},
+		"the driver was restarted while the API server is away": {func(n *node) { n.cluster.errs[web] = errSilent }, true},
+		"the driver was restarted and may not read":             {func(n *node) { n.cluster.fail(web, forbidden(web)) }, true},
+		"the driver was restarted and cannot watch":             {func(n *node) { n.cluster.refused[web] = true }, true},
+		"its record was lost with the driver":                   {loseRecord, true},
+		"its record was lost and cannot be written": {func(n *node) {
+			loseRecord(n)
 			n.faults.set("put", syscall.ENOSPC)
-			return d.restart()
-		},
+		}, true},
 	}
-	for name, happen := range tests {
+	for name, tt := range happenings {
 		bubbleCase(t, name, func(n *node) {
 			n.maps = access.ByPod // Whose access can be revoked.
 			d, r := n.published(api.KeyItems, "[{key: a, path: a}]")
-			d = happen(n, d)
+			if tt.happen(n); tt.isRestart {
+				d = d.restart()
+			}
 			pass(settling)
 			for range 3 {
 				d.publish(r)
@@ -61,9 +55,7 @@ func TestRepeatSucceeds(t *testing.T) {
 				n.wantFiles(r, map[string]string{"a": "1"})
 			}
 			for _, op := range []string{"create", "publish", "unmount", "delete"} {
-				if got := n.faults.count(op); got != 0 {
-					n.Errorf("%s was done %d times, want never", op, got)
-				}
+				wantSame(n, "times of "+op, 0, n.faults.count(op))
 			}
 			wantSame(n, "Volumes()", 1, d.Volumes())
 		})
@@ -99,30 +91,29 @@ func TestRequestThatIsNoRepeatIsRefused(t *testing.T) {
 			if again.TargetPath != r.TargetPath {
 				n.wantFiles(again, nil)
 			}
-			n.cluster.set(web, "a", "2")
-			pass(settling)
+			n.set(web, "a", "2")
 			n.wantFiles(r, map[string]string{"a": "2"}) // It lives on.
-			d.unpublish(r)
-			n.wantNothing(d)
 		})
 	}
 }
 
-// TestVolumeThatSomebodyUnmountedIsMadeAnew is fault 16.
+// TestVolumeThatSomebodyUnmountedIsMadeAnew (fault 16): a change goes where nobody sees it, the look that follows tells, and
+// a repeat mends it.
 func TestVolumeThatSomebodyUnmountedIsMadeAnew(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
+		n.wantUpdate(r, "2")
 		n.must(n.mounts.Unmount(r.TargetPath))
-		n.cluster.set(web, "a", "2")
-		pass(settling)
+		n.set(web, "a", "3")
+		if problem, err := d.Condition(r.VolumeID, r.TargetPath); problem == nil || err != nil {
+			n.Errorf("Condition = %v, %v, want that nothing is mounted", problem, err)
+		}
 		d.publish(r)
-		n.wantFiles(r, map[string]string{"a": "2"})
-		wantSame(n, "users of sources", map[api.Ref]int{web: 1}, n.cluster.users())
-		n.cluster.set(web, "a", "3")
-		pass(settling)
 		n.wantFiles(r, map[string]string{"a": "3"})
-		d.unpublish(r)
-		n.wantNothing(d)
+		wantSame(n, "users of sources", map[api.Ref]int{web: 1}, n.cluster.users())
+		pass(settling)
+		n.wantProblem(r, "")
+		n.wantUpdate(r, "4")
 	})
 }
 
@@ -152,9 +143,7 @@ func TestVolumeThatSomebodyUnmountedCannotBeMadeAnew(t *testing.T) {
 		}
 		n.cluster.set(web, "a", "3")
 		d.publish(r)
-		n.cluster.set(web, "a", "4")
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "4"})
+		n.wantUpdate(r, "4")
 		wantSame(n, "mounts on the target", []string{r.TargetPath}, n.mountPoints(r.TargetPath))
 	})
 }
@@ -165,9 +154,7 @@ func TestARepeatBringsBackAStateThatWasWiped(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
 		n.must(os.RemoveAll(filepath.Join(n.dir, "state")))
-		n.cluster.set(web, "a", "2")
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "2"})
+		n.wantUpdate(r, "2")
 		d.publish(r)
 		n.wantRecords(r)
 		d.stop()
@@ -178,25 +165,35 @@ func TestARepeatBringsBackAStateThatWasWiped(t *testing.T) {
 	})
 }
 
-// TestLostRecordIsMadeAnewWithoutAWrite is fault 20.
+// TestLostRecordIsMadeAnewWithoutAWrite (fault 20): until the kubelet's repeat nothing tells the driver of the volume, and its
+// files stay as they are.
 func TestLostRecordIsMadeAnewWithoutAWrite(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
-		n.must(n.records.Store.Delete(r.VolumeID))
-		d = d.restart()
-		wantSame(n, "Volumes(), want 0: nothing was on record", 0, d.Volumes())
-		before := n.generation(r)
+		lost := n.request("lost", configMap("web", api.KeyUID, "0")) // It shares its files with none.
+		d.publish(lost)
+		before := n.generation(lost)
+		lose := func() {
+			d.stop()
+			n.must(n.records.Store.Delete(lost.VolumeID))
+			d = n.start()
+			wantSame(n, "Volumes()", 1, d.Volumes())
+			pass(settling)
+		}
+		lose()
 		n.seen.forget()
-		d.publish(r)
+		d.publish(lost)
 		pass(settling)
-		n.wantRecords(r)
-		wantSame(n, "generation: the files were right", before, n.generation(r))
+		n.wantRecords(r, lost)
+		wantSame(n, "generation: the files were right", before, n.generation(lost))
 		wantSame(n, "written", 0, n.seen.results()[volume.ResultWritten])
-		n.cluster.set(web, "a", "2")
+		lose()
+		n.wantUpdate(r, "2")
+		n.wantFiles(lost, map[string]string{"a": "1"})
+		d.publish(lost)
 		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "2"})
-		d.unpublish(r)
-		n.wantNothing(d)
+		n.wantFiles(lost, map[string]string{"a": "2"})
+		n.wantUpdate(lost, "3")
 	})
 }
 
@@ -206,4 +203,146 @@ func (n *node) generation(r state.Record) string {
 	generation, err := os.Readlink(r.TargetPath + "/..data")
 	n.must(err)
 	return generation
+}
+
+// TestUnpublishesAtOnce of volumes that are there, and of those that are not (fault 13): each ends in nil, or is refused because
+// of one that is under way. The mount alone is enough, and so is the record.
+func TestUnpublishesAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(*node, state.Record){
+		"published": func(*node, state.Record) {},
+		"unmounted": func(n *node, r state.Record) { n.must(n.mounts.Unmount(r.TargetPath)) },
+		"unpublished, and unknown to the next run": func(n *node, r state.Record) {
+			n.driver.unpublish(r)
+			n.driver.restart()
+		},
+		"its record lost": func(n *node, r state.Record) {
+			n.must(n.records.Store.Delete(r.VolumeID))
+			n.driver.restart()
+		},
+		"its target gone": func(n *node, r state.Record) {
+			n.must(n.mounts.Unmount(r.TargetPath))
+			n.must(os.RemoveAll(filepath.Join(n.dir, "pods")))
+		},
+	} {
+		bubbleCase(t, name, func(n *node) {
+			_, r := n.published()
+			prepare(n, r)
+			d := n.driver
+			answers := make(chan error, 16)
+			for range cap(answers) {
+				go func() { answers <- d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }()
+			}
+			for range cap(answers) {
+				if err := <-answers; err != nil {
+					n.wantKind(err, volume.Busy)
+				}
+			}
+			d.unpublish(r)
+			n.wantNothing(d)
+		})
+	}
+}
+
+// TestUnpublishEndsTheUseOfTheSources is fault 31.
+func TestUnpublishEndsTheUseOfTheSources(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		d.unpublish(r)
+		n.seen.forget()
+		n.faults.forget()
+		n.cluster.set(web, "a", "2")
+		d.Changed(keyOf(web)) // A change that was on its way.
+		pass(2 * resyncInterval)
+		wantSame(n, "side effects", nil, n.faults.order())
+		wantSame(n, "syncs", 0, len(n.seen.outcomes()))
+		_, err := d.Condition(r.VolumeID, r.TargetPath)
+		n.wantKind(err, volume.Unknown)
+	})
+}
+
+// TestUnpublishWaitsForAnUpdate: the files are not taken away from under a writer, and not brought back by it.
+// This is fault 13.
+func TestUnpublishWaitsForAnUpdate(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		ended := make(chan error, 1)
+		n.faults.on("open", func() {
+			go func() { ended <- d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }()
+		})
+		n.faults.forget()
+		n.cluster.set(web, "a", "2")
+		n.must(<-ended)
+		pass(settling)
+		n.wantNothing(d)
+		wantSame(n, "side effects", []string{"open", "unmount", "delete"}, n.faults.order())
+		wantSame(n, "syncs, want the one write", map[volume.Result]int{volume.ResultWritten: 1}, n.seen.results())
+	})
+}
+
+// TestUnpublishOverAQueuedUpdate: the update finds nothing to do. This is fault 13.
+func TestUnpublishOverAQueuedUpdate(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		n.faults.on("unmount", func() {
+			n.cluster.set(web, "a", "2")
+			d.Changed(keyOf(web))
+		})
+		d.unpublish(r)
+		pass(settling)
+	})
+}
+
+// TestUnpublishOnAnotherTarget: both are cleared, the one on record and the one asked for.
+func TestUnpublishOnAnotherTarget(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		other := n.request("other", nil)
+		n.must(d.Unpublish(n.ctx, r.VolumeID, other.TargetPath))
+		n.wantNothing(d)
+
+		d.publish(r)
+		n.faults.set("unmount", syscall.EBUSY)
+		n.wantKind(d.Unpublish(n.ctx, r.VolumeID, other.TargetPath), volume.IO)
+		n.faults.set("unmount", nil)
+		n.must(d.Unpublish(n.ctx, r.VolumeID, other.TargetPath))
+	})
+}
+
+// TestFailingUnpublishIsRepeated: the kubelet tries until it succeeds, and then nothing is left.
+func TestFailingUnpublishIsRepeated(t *testing.T) {
+	t.Parallel()
+	for _, op := range []string{"unmount", "delete"} {
+		bubbleCase(t, op, func(n *node) {
+			d, r := n.published()
+			n.faults.set(op, syscall.EBUSY)
+			for range 2 {
+				err := d.Unpublish(n.ctx, r.VolumeID, r.TargetPath)
+				n.wantKind(err, volume.IO)
+				if !errors.Is(err, syscall.EBUSY) {
+					n.Errorf("Unpublish() = %v, want it to wrap %v", err, syscall.EBUSY)
+				}
+			}
+			n.wantRecords(r)
+			d = d.restart() // Even over a restart.
+			n.faults.set(op, nil)
+			d.unpublish(r)
+		})
+	}
+}
+
+// TestPublishAfterAFailedUnpublish: a pod may come back before its volume is gone.
+func TestPublishAfterAFailedUnpublish(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		n.faults.set("unmount", syscall.EBUSY)
+		n.wantKind(d.Unpublish(n.ctx, r.VolumeID, r.TargetPath), volume.IO)
+		n.faults.set("unmount", nil)
+		n.cluster.set(web, "a", "2")
+		d.publish(r)
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		wantSame(n, "users of sources", map[api.Ref]int{web: 1}, n.cluster.users())
+		d.unpublish(r)
+	})
 }

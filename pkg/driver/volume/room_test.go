@@ -2,10 +2,14 @@ package volume_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
@@ -48,27 +52,44 @@ func TestVolumesThatThereIsNoRoomFor(t *testing.T) {
 	})
 }
 
-// TestAnUpdateThatThereIsNoRoomFor keeps the files and says so once. It is made as soon as there is room.
+// TestAnUpdateThatThereIsNoRoomFor keeps the files and says so once. It is made as soon as there is room. A small change need
+// not ask.
 func TestAnUpdateThatThereIsNoRoomFor(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []string{"Atomic", "Replace", "InPlace"} {
-		bubbleCase(t, policy, func(n *node) {
+	tests := map[string]struct {
+		attributes map[string]string
+		format     string // Of the file.
+		free       int64
+	}{
+		"Atomic":         {configMap("web", api.KeyUpdatePolicy, "Atomic"), "%s", 100_000},
+		"Replace":        {configMap("web", api.KeyUpdatePolicy, "Replace"), "%s", 100_000},
+		"InPlace":        {configMap("web", api.KeyUpdatePolicy, "InPlace"), "%s", 100_000},
+		"none to render": {asFile("a", api.FormatJSON), "{\n  \"a\": \"%s\"\n}\n", 100_000},
+		"none for the file beside what was rendered": {asFile("a", api.FormatJSON), "{\n  \"a\": \"%s\"\n}\n", 450_000},
+	}
+	for name, tt := range tests {
+		bubbleCase(t, name, func(n *node) {
+			file := func(a string) map[string]string { return map[string]string{"a": fmt.Sprintf(tt.format, a)} }
 			n.cluster.set(web, "a", "1")
-			room, option := limited(1 << 20)
-			_, r := n.live(configMap("web", "updatePolicy", policy), option)
+			room, option := limited(2 << 20)
+			_, r := n.live(tt.attributes, option)
 			others := room.Part(func(int64) {}).Account()
-			others.Force(900_000)
+			others.Force(room.Limit() - room.Used() - tt.free)
+			n.set(web, "a", "2")
+			n.wantFiles(r, file("2"))
+			n.seen.forget()
 			large := strings.Repeat("x", 300_000)
 			n.cluster.set(web, "a", large)
 			pass(10 * settling)
-			n.wantFiles(r, map[string]string{"a": "1"})
-			told := n.seen.told()
-			if len(told) != 1 || !strings.HasPrefix(told[0], "NoRoom: ") {
-				n.Errorf("told %q, want once that there is no room", told)
-			}
+			n.wantFiles(r, file("2"))
+			n.wantToldOnce("NoRoom: ")
 			others.Close()
 			synctest.Wait()
-			n.wantFiles(r, map[string]string{"a": large})
+			n.wantFiles(r, file(large))
+			pass(settling)
+			if got := room.Used(); got > 400_000 {
+				n.Errorf("Used() = %d, want what the file takes", got)
+			}
 		})
 	}
 }
@@ -86,8 +107,7 @@ func TestARestartTakesTheRoomOfWhatIsThere(t *testing.T) {
 		if got := room.Used(); got < 500_000 {
 			n.Errorf("Used() = %d, want what is there", got)
 		}
-		n.wantFiles(r, map[string]string{"a": text})
-		n.wantProblem(d, r, "")
+		n.wantShown(r, map[string]string{"a": text}, "")
 		n.cluster.set(web, "a", "less") // Which needs room, too, for a moment.
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": text})
@@ -103,7 +123,7 @@ func TestAPublishReservesForItsSources(t *testing.T) {
 	bubble(t, func(n *node) {
 		refs, attributes := many(count)
 		for _, ref := range refs {
-			n.cluster.silent[ref] = true
+			n.cluster.errs[ref] = errSilent
 		}
 		waiting := func(room *budget.Budget, option func(*volume.Config)) int64 {
 			d := n.start(option)
@@ -160,9 +180,7 @@ func TestAChangeForManyVolumesIsNoTrouble(t *testing.T) {
 				}
 			}
 		}
-		for _, r := range all {
-			n.wantFiles(r, map[string]string{"a": text("2")})
-		}
+		n.wantEach(map[string]string{"a": text("2")}, all...)
 		for _, told := range n.seen.told() {
 			if !strings.HasPrefix(told, "Projected: ") {
 				n.Errorf("told %q, want nothing like that", told)
@@ -209,17 +227,60 @@ func TestFilesThatMustGoDoNotWaitForRoom(t *testing.T) {
 			n.cluster.set(web, "a", strings.Repeat("x", 100_000))
 			n.cluster.set(tls, "key", "k")
 			room, option := limited(4 << 20)
-			_, r := n.live(map[string]string{
-				api.KeySources:  "[{configMap: {name: web}}, {secret: {name: tls}}]",
-				api.KeyOnDelete: string(api.OnDeleteRemove), api.KeyUpdatePolicy: policy,
-			}, option)
+			_, r := n.live(sources("{configMap: {name: web}}, {secret: {name: tls}}",
+				api.KeyOnDelete, string(api.OnDeleteRemove), api.KeyUpdatePolicy, policy), option)
 			n.seen.forget()
 			others := room.Part(func(int64) {}).Account()
 			others.Force(room.Limit() - room.Used())
-			n.cluster.fail(tls, forbidden(tls))
-			pass(settling)
+			n.fail(tls, forbidden(tls))
 			n.wantFiles(r, map[string]string{"a": strings.Repeat("x", 100_000)})
 			n.wantTold(lost[api.OnDeleteRemove] + deniedTo(access.Of(app), tls))
 		})
 	}
+}
+
+// keepFileTime sets the bubble's clock to that of the file system.
+func (n *node) keepFileTime() {
+	n.Helper()
+	name := filepath.Join(n.dir, "clock")
+	n.must(os.WriteFile(name, nil, 0o600))
+	n.passChange(name)
+}
+
+// passChange has the bubble's clock be a little after the last change of a file, whose time is the real one: a machine may
+// be slow, but is never slower than the bubble.
+func (n *node) passChange(path string) {
+	n.Helper()
+	var stat unix.Stat_t
+	n.must(unix.Lstat(path, &stat))
+	<-time.After(time.Until(time.Unix(stat.Ctim.Unix())) + latency)
+}
+
+// TestLargeFilesAreNotReplacedTooOften: the first change is in the files at once. Changes that come while the replaced
+// files, which readers may be on the way into, take all the room there is for them are in the files a moment later, all of
+// them at a time, and nobody is told of any trouble.
+func TestLargeFilesAreNotReplacedTooOften(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.keepFileTime()
+		large := func(c string) string { return strings.Repeat(c, 900<<10) }
+		_, r := n.published()
+		n.cluster.set(web, "a", large("2"))
+		pass(latency)
+		n.wantFiles(r, map[string]string{"a": large("2")})
+		n.passChange(filepath.Join(r.TargetPath, "..data"))
+		second := time.Now()
+		for _, c := range "345" {
+			n.cluster.set(web, "a", large(string(c)))
+			pass(latency)
+			n.wantShown(r, map[string]string{"a": large("2")}, "")
+		}
+		pass(settling)
+		n.wantFiles(r, map[string]string{"a": large("5")})
+		last := n.seen.outcomes()[1]
+		if want := (outcome{result: volume.ResultWritten, since: second}); last != want {
+			t.Errorf("the second sync = %v, want %v: the delay is part of what is measured", last, want)
+		}
+		told := `Projected: volume "config": a change of the sources is in the files`
+		n.wantTold(told, told)
+	})
 }

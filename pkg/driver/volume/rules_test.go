@@ -1,16 +1,16 @@
 package volume_test
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
@@ -37,18 +37,15 @@ func TestOnlyAbsenceIsForgiven(t *testing.T) {
 			problem := "configmap default/web cannot be read: " + trouble.Error()
 			n.cluster.fail(web, trouble)
 			pass(2 * resyncInterval)
-			n.wantFiles(r, files)
-			n.wantProblem(d, r, problem)
+			n.wantShown(r, files, problem)
 			d = d.restart()
 			d.publish(r)
 			pass(2 * resyncInterval)
-			n.wantFiles(r, files)
-			n.wantProblem(d, r, problem)
+			n.wantShown(r, files, problem)
 			n.cluster.fail(web, nil)
-			n.cluster.remove(web)
-			pass(settling)
-			n.wantFiles(r, map[string]string{})
-			n.wantProblem(d, r, "")
+			n.wantUpdate(r, "2")
+			n.remove(web)
+			n.wantShown(r, map[string]string{}, "")
 		})
 	}
 }
@@ -57,68 +54,12 @@ func TestOnlyAbsenceIsForgiven(t *testing.T) {
 func TestARestartDuringAnOutageEmptiesNothing(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published(api.KeyOptional, "true")
-		n.cluster.silent[web] = true
+		n.cluster.errs[web] = errSilent
 		d = d.restart()
 		d.publish(r)
 		pass(2 * resyncInterval)
 		n.wantFiles(r, map[string]string{"a": "1"})
-		d.unpublish(r)
-		n.wantNothing(d)
 	})
-}
-
-// TestEverythingThatIsWrongIsSaid is rule 11: what cannot be read and what is missing stand in one message, each once.
-func TestEverythingThatIsWrongIsSaid(t *testing.T) {
-	t.Parallel()
-	const sources = `[{configMap: {name: web}}, {secret: {name: tls}}, {configMap: {name: gone}}, {configMap: {name: gone, items: [{key: k, path: p}]}}]`
-	tests := map[string]struct {
-		prepare func(c *cluster)
-		kind    volume.Kind
-		text    string
-	}{
-		"one denied, one missing": {
-			prepare: func(c *cluster) {
-				c.set(web, "a", "1")
-				c.fail(tls, forbidden(tls))
-			},
-			kind: volume.Denied,
-			text: `[secret default/tls cannot be read: secrets "tls" is forbidden: no, configmap "gone" not found]`,
-		},
-		"two denied, one missing": {
-			prepare: func(c *cluster) {
-				c.fail(web, forbidden(web))
-				c.fail(tls, forbidden(tls))
-			},
-			kind: volume.Denied,
-			text: `[configmap default/web cannot be read: configmaps "web" is forbidden: no, ` +
-				`secret default/tls cannot be read: secrets "tls" is forbidden: no, configmap "gone" not found]`,
-		},
-		"one not answered, one missing": {
-			prepare: func(c *cluster) {
-				c.set(web, "a", "1")
-				c.silent[tls] = true
-			},
-			kind: volume.NotReady,
-			text: `[secret default/tls has not been read yet, configmap "gone" not found]`,
-		},
-		"all missing": {
-			prepare: func(*cluster) {},
-			kind:    volume.Missing,
-			text:    `[configmap "web" not found, secret "tls" not found, configmap "gone" not found]`,
-		},
-	}
-	for name, tt := range tests {
-		bubbleCase(t, name, func(n *node) {
-			tt.prepare(n.cluster)
-			d := n.start()
-			ctx, cancel := context.WithTimeout(n.ctx, 2*publishTimeout)
-			defer cancel()
-			err := d.Publish(ctx, n.request("config", map[string]string{api.KeySources: sources}), access.Token{})
-			wantSame(n, "Publish() says", tt.text, n.wantKind(err, tt.kind))
-			synctest.Wait()
-			n.wantNothing(d)
-		})
-	}
 }
 
 // TestOneBadSourceFreezesTheVolume is rule 11 for a live volume (trap 2): while a required source is missing, the
@@ -127,64 +68,21 @@ func TestOneBadSourceFreezesTheVolume(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1")
 		n.cluster.set(tls, "key", "k1")
-		d, r := n.live(map[string]string{api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}]`})
+		_, r := n.live(sources("{configMap: {name: web}}, {secret: {name: tls}}"))
 		old := map[string]string{"a": "1", "key": "k1"}
-		n.cluster.remove(tls)
-		pass(settling)
-		n.cluster.set(web, "a", "2")
-		pass(settling)
+		n.remove(tls)
+		n.set(web, "a", "2")
+		n.wantShown(r, old, `secret "tls" not found`)
+		n.remove(web)
+		n.wantShown(r, old, `[configmap "web" not found, secret "tls" not found]`)
+		n.set(web, "a", "3")
 		n.wantFiles(r, old)
-		n.wantProblem(d, r, `secret "tls" not found`)
-		n.cluster.remove(web)
-		pass(settling)
-		n.wantFiles(r, old)
-		n.wantProblem(d, r, `[configmap "web" not found, secret "tls" not found]`)
-		n.cluster.set(web, "a", "3")
-		pass(settling)
-		n.wantFiles(r, old)
-		n.cluster.set(tls, "key", "k2")
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "3", "key": "k2"})
-		n.wantProblem(d, r, "")
+		n.set(tls, "key", "k2")
+		n.wantShown(r, map[string]string{"a": "3", "key": "k2"}, "")
 	})
 }
 
-// TestAFileBecomesADirectoryAndBack is where rule 30 is better than the kubelet (trap 12): of two optional sources now
-// one is there and now the other. This is fault 7.
-func TestAFileBecomesADirectoryAndBack(t *testing.T) {
-	t.Parallel()
-	for _, policy := range []api.UpdatePolicy{api.UpdateAtomic, api.UpdateReplace, api.UpdateInPlace} {
-		bubbleCase(t, string(policy), func(n *node) {
-			n.cluster.set(web, "foo", "file")
-			d, r := n.live(map[string]string{
-				api.KeySources: `[{configMap: {name: web, optional: true}}, ` +
-					`{secret: {name: tls, optional: true, items: [{key: key, path: foo/bar}]}}]`,
-				api.KeyUpdatePolicy: string(policy),
-			})
-			file, dir := map[string]string{"foo": "file"}, map[string]string{"foo/bar": "k1"}
-			n.wantFiles(r, file)
-			for range 2 {
-				n.cluster.set(tls, "key", "k1") // Both cannot be.
-				pass(settling)
-				n.wantFiles(r, file)
-				n.wantProblem(d, r, `path "foo" cannot be a file and, for "foo/bar", a directory`)
-				n.cluster.remove(web)
-				pass(settling)
-				n.wantFiles(r, dir)
-				n.wantProblem(d, r, "")
-				n.cluster.set(web, "foo", "file")
-				pass(settling)
-				n.wantFiles(r, dir)
-				n.cluster.remove(tls)
-				pass(settling)
-				n.wantFiles(r, file)
-				n.wantProblem(d, r, "")
-			}
-		})
-	}
-}
-
-// TestOptionalItemsTakeTurns is rules 14 and 30 (trap 12) for explicit paths of one object: of a file and a file below it, one
+// TestOptionalItemsTakeTurns is where rules 14 and 30 are better than the kubelet (trap 12): of a file and a file below it, one
 // exists at a time. One update takes one away and brings the other. This is fault 7.
 func TestOptionalItemsTakeTurns(t *testing.T) {
 	t.Parallel()
@@ -195,30 +93,23 @@ func TestOptionalItemsTakeTurns(t *testing.T) {
 			attributes := configMap("web", api.KeyOptional, "true", api.KeyUpdatePolicy, string(policy),
 				api.KeyItems, `[{key: a, path: foo}, {key: b, path: foo/bar}]`)
 			n.cluster.set(web, "a", "file", "b", "below")
-			d := n.start()
-			r := n.request("config", attributes)
+			d, r := n.startFor(attributes)
 			d.wantRefused(r, volume.Invalid, conflict)
-			n.cluster.set(web, "a", "file")
-			pass(settling)
+			n.set(web, "a", "file")
 			d.publish(r)
 			n.wantFiles(r, file)
 			for range 2 {
-				n.cluster.set(web, "b", "below")
-				pass(settling)
+				n.set(web, "b", "below")
 				n.wantFiles(r, dir)
 				n.seen.forget()
-				n.cluster.set(web, "a", "file", "b", "other")
-				pass(settling)
-				n.wantFiles(r, dir)
-				n.wantProblem(d, r, conflict)
+				n.set(web, "a", "file", "b", "other")
+				n.wantShown(r, dir, conflict)
 				n.wantTold(`ProjectionFailed: volume "config": the files stay as they are: ` + conflict)
 				d = d.restart()
 				n.wantFiles(r, dir)
 				n.seen.forget()
-				n.cluster.set(web, "a", "file")
-				pass(settling)
-				n.wantFiles(r, file)
-				n.wantProblem(d, r, "")
+				n.set(web, "a", "file")
+				n.wantShown(r, file, "")
 				n.wantTold(`Projected: volume "config": the files are current again`)
 			}
 		})
@@ -231,9 +122,7 @@ func TestWhatNoReaderCanSeeKeepsTheGeneration(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1", "b", "shadowed")
 		n.cluster.set(tls, "b", "2", "unselected", "x")
-		d, r := n.live(map[string]string{
-			api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls, items: [{key: b, path: b}]}}]`,
-		})
+		d, r := n.live(sources("{configMap: {name: web}}, {secret: {name: tls, items: [{key: b, path: b}]}}"))
 		before := n.generation(r)
 		steps := map[string]func(){
 			"a shadowed file changes":      func() { n.cluster.set(web, "a", "1", "b", "shadowed 2") },
@@ -253,9 +142,7 @@ func TestWhatNoReaderCanSeeKeepsTheGeneration(t *testing.T) {
 		for name, step := range steps {
 			step()
 			pass(settling)
-			if got := n.generation(r); got != before {
-				n.Errorf("%s: generation = %s, want %s", name, got, before)
-			}
+			wantSame(n, name+": generation", before, n.generation(r))
 			n.wantFiles(r, map[string]string{"a": "1", "b": "2"})
 		}
 		wantSame(n, "written, want 1, at publish", 1, n.seen.results()[volume.ResultWritten])
@@ -274,13 +161,11 @@ func TestEachSourceMayBringAMegabyte(t *testing.T) {
 			n.cluster.set(extra, "c", strings.Repeat(b, mebibyte))
 		}
 		set("1")
-		d, r := n.live(map[string]string{
-			api.KeySources: `[{configMap: {name: web}}, {secret: {name: tls}}, {configMap: {name: extra}}]`,
-		}, onKernel)
+		_, r := n.live(sources("{configMap: {name: web}}, {secret: {name: tls}}, {configMap: {name: extra}}"), onKernel)
 		for _, b := range []string{"1", "2", "3"} {
 			set(b)
 			pass(settling)
-			n.wantProblem(d, r, "")
+			n.wantProblem(r, "")
 			n.wantNames(r, b)
 		}
 		sizes := map[string]int{}
@@ -288,5 +173,85 @@ func TestEachSourceMayBringAMegabyte(t *testing.T) {
 			sizes[path] = len(data)
 		}
 		wantSame(n, "sizes", map[string]int{"a": mebibyte, "b": mebibyte, "c": mebibyte}, sizes)
+	})
+}
+
+// asFile are the attributes of a volume with one file of all keys of the ConfigMap web.
+func asFile(path string, format api.Format) map[string]string {
+	return sources(fmt.Sprintf("{configMap: {name: web, as: {path: %s, format: %s}}}", path, format))
+}
+
+// TestAFileOfAllKeysFollowsItsSource, and what cannot be in it leaves it as it is, with an Event that names the key alone.
+func TestAFileOfAllKeysFollowsItsSource(t *testing.T) {
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "COLOR", "red")
+		d, r := n.live(asFile("conf/app.env", api.FormatDotenv))
+		n.wantFiles(r, map[string]string{"conf/app.env": "COLOR='red'\n"})
+		n.set(web, "COLOR", "green", "SHAPE", "it's round")
+		want := map[string]string{"conf/app.env": "COLOR='green'\nSHAPE='it'\\''s round'\n"}
+		n.wantFiles(r, want)
+		if got := d.only().Sources[0].As; !cmp.Equal(got, &statusz.As{Path: "conf/app.env", Format: "dotenv"}) {
+			n.Errorf("the status says as %v", got)
+		}
+		n.seen.forget()
+		n.set(web, "COLOR", "blue", "log.level", "hunter2")
+		n.wantFiles(r, want)
+		const text = `configmap "web" does not fit into conf/app.env (dotenv): not the name of a variable ` +
+			`(letters, digits and "_", no digit first): log.level; select the keys with items, where a path gives a key another name`
+		n.wantProblem(r, text)
+		n.wantTold(`ProjectionFailed: volume "config": the files stay as they are: ` + text)
+		tries := len(n.seen.outcomes())
+		pass(resyncInterval / 2)
+		wantSame(n, "tries, want no more: only another content can help", tries, len(n.seen.outcomes()))
+		n.set(web, "COLOR", "blue")
+		n.wantShown(r, map[string]string{"conf/app.env": "COLOR='blue'\n"}, "")
+	})
+}
+
+// TestRenderedBytesTakeRoom while they are in memory beside the files, and only then.
+func TestRenderedBytesTakeRoom(t *testing.T) {
+	const size = 500_000
+	bubble(t, func(n *node) {
+		n.cluster.set(web, "a", strings.Repeat("x", size))
+		room, option := limited(1 << 30)
+		d := n.start(option)
+		most := int64(0)
+		n.faults.on("publish", func() { most = room.Used() })
+		r := n.request("config", asFile("a", api.FormatJSON))
+		d.publish(r)
+		if most < 2*size || most > 2*size+300_000 {
+			n.Errorf("Used() = %d before the volume is shown, want what the file takes and what was rendered", most)
+		}
+		if got := room.Used(); got < size || got > size+100_000 {
+			n.Errorf("Used() = %d, want what the file takes", got)
+		}
+		d.unpublish(r)
+		d.stop()
+
+		room, option = limited(2 * size) // Of which three quarters are for newcomers: enough for the file alone.
+		d = n.start(option)
+		n.faults.on("publish", nil)
+		d.wantRefused(r, volume.Exhausted)
+		wantSame(n, "Used() after a refusal", 0, room.Used())
+	})
+}
+
+// TestVolumeHasRoomForWhatIsRendered, old and new together, up to the most there may be. More is refused, and the files stay.
+func TestVolumeHasRoomForWhatIsRendered(t *testing.T) {
+	bubble(t, func(n *node) {
+		const large = 690_000
+		n.cluster.set(web, "a", strings.Repeat("\x01", large)) // Six times as much in JSON, which is nearly 4 MiB.
+		_, r := n.live(asFile("a", api.FormatJSON), onKernel)
+		for _, b := range []string{"\x02", "\x03"} {
+			n.set(web, "a", strings.Repeat(b, large))
+			n.wantProblem(r, "")
+			want := fmt.Sprintf("{\n  \"a\": \"%s\"\n}\n", strings.Repeat(fmt.Sprintf(`\u%04x`, b[0]), large))
+			if got := n.files(r.TargetPath)["a"]; got != want {
+				n.Errorf("the file has %d bytes, want %d that were rendered", len(got), len(want))
+			}
+		}
+		n.set(web, "a", strings.Repeat("\x04", 700_000))
+		n.wantProblem(r, "the files that as makes would have more than 4 MiB together, which is the most for a volume; "+
+			"select fewer keys with items")
 	})
 }

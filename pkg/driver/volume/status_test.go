@@ -1,8 +1,6 @@
 package volume_test
 
 import (
-	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +10,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
@@ -55,8 +54,7 @@ func TestStatusTellsOfAVolume(t *testing.T) {
 		if first.ProjectedAt.IsZero() || first.CheckedAt.IsZero() || first.Sources[0].ChangedAt.IsZero() || len(first.Digest) != 32 {
 			n.Errorf("a time or the digest is missing: %+v", first)
 		}
-		n.cluster.set(web, "a", "22")
-		pass(settling)
+		n.set(web, "a", "22")
 		second := d.only()
 		want.Bytes, want.Sources[0].Known, want.Sources[0].Projected = 2, n.version(web), n.version(web)
 		wantSame(n, "after a change", want, second, times, cmpopts.IgnoreFields(statusz.Volume{}, "Digest"))
@@ -68,181 +66,14 @@ func TestStatusTellsOfAVolume(t *testing.T) {
 		if third := d.only(); third.ProjectedAt != second.ProjectedAt || !third.CheckedAt.After(second.CheckedAt) || third.Digest != second.Digest {
 			n.Errorf("after a resync %+v, want only a later check than %+v", third, second)
 		}
-		if got := d.Status(func(p api.Pod) bool { return p.Name == "other" }); len(got) != 0 {
-			n.Errorf("Status() of another pod = %v, want none", got)
-		}
-	})
-}
-
-// TestStatusAfterARestart: what is in the files is known once they have been looked at.
-func TestStatusAfterARestart(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, _ := n.published()
-		d.stop()
-		d = n.start()
-		early := d.only()
-		if early.State != statusz.Live || early.Digest != "" || !early.CheckedAt.IsZero() || early.Sources[0].Projected != nil || early.Sources[0].Synced {
-			n.Errorf("before the first answer %+v, want nothing known of the files", early)
-		}
-		pass(settling)
-		got := d.only()
-		if got.Digest == "" || got.CheckedAt.IsZero() || !got.ProjectedAt.IsZero() {
-			n.Errorf("after the first look %+v, want it checked and not written", got)
-		}
-		wantSame(n, "projected", n.version(web), got.Sources[0].Projected)
-		if d.Recovered() != 1 {
-			n.Errorf("Recovered() = %d, want 1", d.Recovered())
-		}
-	})
-}
-
-// TestStatusTellsOfTrouble: what is known and what is in the files differ, and since when.
-func TestStatusTellsOfTrouble(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.published(api.KeyItems, "[{key: a, path: a}]")
-		before := n.version(web)
-		pass(time.Hour)
-		began := time.Now()
-		n.cluster.set(web, "b", "1")
-		pass(time.Hour)
-		d.publish(r)
-		got := d.only()
-		want := &statusz.Problem{Kind: "Missing", Message: "configmap references non-existent config key: a", Since: began}
-		wantSame(n, "problem", want, got.Problem)
-		s := got.Sources[0]
-		wantSame(n, "known and projected", []*statusz.Version{n.version(web), before}, []*statusz.Version{s.Known, s.Projected})
-		if summary := d.Summary(); summary.NotCurrent[volume.Missing] != 1 || summary.Staleness != 0 {
-			n.Errorf("Summary() = %+v, want one that misses something, and is in no other number", summary)
-		}
-		n.cluster.set(web, "a", "2")
-		pass(settling)
-		if got := d.only(); got.Problem != nil {
-			n.Errorf("problem = %v, want none", got.Problem)
-		}
-		if summary := d.Summary(); summary.NotCurrent[volume.Missing] != 0 || summary.Staleness != 0 {
-			n.Errorf("Summary() = %+v, want all well", summary)
-		}
-	})
-}
-
-// TestAnAPIServerThatIsAwayIsNoStaleness: nothing is known that is not in the files.
-func TestAnAPIServerThatIsAwayIsNoStaleness(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, _ := n.published()
-		n.cluster.fail(web, errors.New("connection refused"))
-		pass(time.Hour)
-		if got := d.only(); got.Problem == nil || got.Problem.Kind != "NotReady" || got.Sources[0].Error != "connection refused" {
-			n.Errorf("volume = %+v, want it told that its source cannot be read", got)
-		}
-		if summary := d.Summary(); summary.NotCurrent[volume.NotReady] != 1 || summary.Staleness != 0 {
-			n.Errorf("Summary() = %+v, want one that is not ready and no staleness", summary)
-		}
-	})
-}
-
-// TestStatusOfAVolumeThatWaits says what for.
-func TestStatusOfAVolumeThatWaits(t *testing.T) {
-	bubble(t, func(n *node) {
-		d := n.start()
-		published := d.publishing(n.request("config", configMap("web")))
-		pass(settling)
-		got := d.only()
-		if got.State != statusz.Publishing || got.Problem == nil || got.Problem.Kind != "Missing" || got.Problem.Message != `configmap "web" not found` {
-			n.Errorf("volume = %+v, want it to wait for the ConfigMap", got)
-		}
-		if s := d.Summary(); s.NotCurrent[volume.Missing] != 0 || s.Staleness != 0 {
-			n.Errorf("Summary() = %+v, want nothing: nobody has its files", s)
-		}
-		n.cluster.set(web, "a", "1")
-		n.must(<-published)
-	})
-}
-
-// TestAFrozenVolumeIsToldOnItsPod and in the status: an earlier version accepted what this one refuses.
-func TestAFrozenVolumeIsToldOnItsPod(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.published()
-		d.stop()
-		r.Attributes["bogus"] = "1"
-		n.must(n.records.Store.Put(r))
-		d = n.start()
-		d.publish(r)
-		pass(2 * resyncInterval)
-		told := n.seen.told()
-		if len(told) != 1 || !strings.HasPrefix(told[0], `Frozen: volume "config": the files stay as they are until the pod is replaced: `) {
-			n.Errorf("Events = %q, want one that says Frozen", told)
-		}
-		got := d.only()
-		if got.State != statusz.Frozen || got.Problem == nil || got.Problem.Kind != "Invalid" || got.Problem.Since.IsZero() {
-			n.Errorf("volume = %+v, want it frozen for its attributes", got)
-		}
-		if s := d.Summary(); s.Frozen != 1 || s.NotCurrent[volume.Invalid] != 1 || s.Staleness != 0 {
-			n.Errorf("Summary() = %+v, want one frozen volume", s)
-		}
-	})
-}
-
-// TestAVolumeThatNeverUpdatesIsBehindNothing, although its source changes for others.
-func TestAVolumeThatNeverUpdatesIsBehindNothing(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.published(api.KeyUpdatePolicy, string(api.UpdateNever))
-		other := n.request("other", configMap("web"))
-		d.publish(other)
-		n.cluster.set(web, "a", "2")
-		pass(2 * resyncInterval)
-		n.wantFiles(r, map[string]string{"a": "1"})
-		n.wantFiles(other, map[string]string{"a": "2"})
-		if s := d.Summary(); s.Staleness != 0 || s.Frozen != 0 {
-			n.Errorf("Summary() = %+v, want nothing", s)
-		}
-		if got := d.Status(allPods)[0]; got.State != statusz.Frozen || got.Problem != nil {
-			n.Errorf("volume = %+v, want it frozen by its own choice", got)
-		}
-	})
-}
-
-// TestStatusDoesNotWaitForAStuckVolume, and tells what never changes of it.
-func TestStatusDoesNotWaitForAStuckVolume(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.published()
-		gate := make(chan struct{})
-		n.faults.on("open", func() { <-gate })
-		n.cluster.set(web, "a", "2")
-		synctest.Wait()
-		began := time.Now()
-		got := d.only()
-		if took := time.Since(began); took > time.Second {
-			n.Errorf("Status() took %s, want a moment", took)
-		}
-		if got.State != statusz.Busy || got.TargetPath != r.TargetPath || got.Sources[0].Name != "web" || !got.Sources[0].Found {
-			n.Errorf("volume = %+v, want a busy one", got)
-		}
-		n.cluster.set(web, "a", "3")
-		pass(time.Minute)
-		if s := d.Summary(); s.NotCurrent[volume.Busy] != 1 || s.Staleness < time.Minute || s.Staleness > time.Minute+time.Second {
-			n.Errorf("Summary() = %+v, want one that is busy, and a change that has waited for a minute", s)
-		}
-		n.faults.on("open", nil)
-		close(gate)
-		pass(settling)
-		if got := d.only(); got.State != statusz.Live {
-			n.Errorf("volume = %+v, want it live", got)
-		}
-	})
-}
-
-// TestDigestsAreOfOneRun: the digest of a short Secret would let whoever sees it try guesses.
-func TestDigestsAreOfOneRun(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, _ := n.published()
-		d.publish(n.request("other", configMap("web")))
+		wantSame(n, "Status() of another pod", 0, len(d.Status(func(p api.Pod) bool { return p.Name == "other" })))
+		// The digest of a short Secret would let whoever sees it try guesses: each run has others.
+		d.publish(n.request("other", r.Attributes))
 		all := d.Status(allPods)
-		if all[0].Digest != all[1].Digest {
-			n.Errorf("digests = %s, %s, want the same for the same files", all[0].Digest, all[1].Digest)
-		}
-		d = d.restart()
-		if next := d.Status(allPods)[0].Digest; next == "" || next == all[0].Digest {
-			n.Errorf("digest of the next run = %q, want another than %s", next, all[0].Digest)
+		wantSame(n, "the digest of the same files", second.Digest, all[0].Digest)
+		wantSame(n, "the digest of the same files", second.Digest, all[1].Digest)
+		if next := d.restart().Status(allPods)[0].Digest; next == "" || next == second.Digest {
+			n.Errorf("digest of the next run = %q, want another than %s", next, second.Digest)
 		}
 	})
 }
@@ -268,5 +99,150 @@ func TestReachedTellsTheAgeOfChanges(t *testing.T) {
 		if len(n.seen.ages) != 1 || n.seen.ages[0] > settling {
 			n.Errorf("ages = %v, want one of a moment", n.seen.ages)
 		}
+	})
+}
+
+// stuckAfter is when work that does not end is told.
+const stuckAfter = 2*time.Minute + 30*time.Second
+
+// TestAStuckWorkerIsTold (fault 18): the node does not answer when a volume is opened. Running containers have its files, the
+// kubelet's repeat succeeds at once, and who asks for the condition or the status is told that it is not known. Then the
+// driver is unhealthy, and says for which volume and since when. When the node answers at last, all is well.
+func TestAStuckWorkerIsTold(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		release := n.faults.hang("open")
+		since := time.Now()
+		n.set(web, "a", "2")
+		began := time.Now()
+		if !d.Published(r.VolumeID, r.TargetPath) {
+			n.Error("Published() = false, want true")
+		}
+		n.must(d.Publish(n.ctx, r, noToken))
+		wantSame(n, "the answers took", 0, time.Since(began))
+		got := d.only()
+		if took := time.Since(began); took > time.Second {
+			n.Errorf("Status() took %s, want a moment", took)
+		}
+		if got.State != statusz.Busy || got.TargetPath != r.TargetPath || got.Sources[0].Name != "web" || !got.Sources[0].Found {
+			n.Errorf("volume = %+v, want a busy one", got)
+		}
+		began = time.Now()
+		n.wantProblem(r, "the volume is being worked on, and that takes long: whether its files are current is not known")
+		if took := time.Since(began); took > settling {
+			n.Errorf("the condition took %s, want a moment", took)
+		}
+		changed := time.Now()
+		n.cluster.set(web, "a", "3")
+		pass(time.Minute)
+		n.must(d.Healthy())
+		if s := d.Summary(); s.NotCurrent[volume.Busy] != 1 || s.Staleness < time.Since(changed)-time.Second || s.Staleness > time.Since(since) {
+			n.Errorf("Summary() = %+v, want one that is busy, and a change that has waited for a minute", s)
+		}
+		pass(stuckAfter)
+		d.wantStuck("volume csi-config has been worked on since " + since.UTC().Format(time.RFC3339))
+		release()
+		pass(settling)
+		n.must(d.Healthy())
+		n.wantShown(r, map[string]string{"a": "3"}, "")
+		wantSame(n, "state", statusz.Live, d.only().State)
+	})
+}
+
+// TestStuckRecoveryIsTold: the driver cannot even start.
+func TestStuckRecoveryIsTold(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		d.stop()
+		release := n.faults.hang("mounted")
+		next := n.build()
+		recovered := make(chan error, 1)
+		go func() { recovered <- next.Recover(n.ctx) }()
+		pass(stuckAfter)
+		next.wantStuck("volume " + r.VolumeID + " has been worked on since ")
+		if next.Ready() {
+			n.Error("Ready() = true before the volumes are taken over")
+		}
+		release()
+		n.must(<-recovered)
+		n.must(next.Healthy())
+	})
+}
+
+// deadlocked is sources whose lock is never free again.
+type deadlocked struct {
+	volume.Sources
+	gate chan struct{}
+}
+
+func (s deadlocked) Get(key source.Key) source.Snapshot {
+	<-s.gate
+	return s.Sources.Get(key)
+}
+
+// TestADeadlockOfTheSourcesIsTold although no volume is being worked on.
+func TestADeadlockOfTheSourcesIsTold(t *testing.T) {
+	bubble(t, func(n *node) {
+		gate := make(chan struct{})
+		d := n.start(func(cfg *volume.Config) { cfg.Sources = deadlocked{Sources: cfg.Sources, gate: gate} })
+		pass(stuckAfter)
+		d.wantStuck("a lock that all volumes need has not been free since ")
+		close(gate)
+		pass(settling)
+		n.must(d.Healthy())
+	})
+}
+
+// TestAStuckCallIsTold, but not one that waits for a source: the node does not come back from what a publish or an unpublish has
+// asked it for.
+func TestAStuckCallIsTold(t *testing.T) {
+	t.Parallel()
+	for _, op := range []string{"put", "create", "publish", "unmount", "delete"} {
+		bubbleCase(t, op, func(n *node) {
+			d, r := n.ready()
+			call := func() error { return d.Publish(n.ctx, r, noToken) }
+			if op == "unmount" || op == "delete" {
+				d.publish(r)
+				call = func() error { return d.Unpublish(n.ctx, r.VolumeID, r.TargetPath) }
+			}
+			release := n.faults.hang(op)
+			done := make(chan error, 1)
+			go func() { done <- call() }()
+			pass(stuckAfter)
+			d.wantStuck("volume " + r.VolumeID + " has been worked on since ")
+			wantSame(n, "busy volumes, want none: nobody has the files", 0, d.Summary().NotCurrent[volume.Busy])
+			release()
+			n.must(<-done)
+			n.must(d.Healthy())
+		})
+	}
+}
+
+// TestWaitingForASourceIsNoIllHealth, however long a publish may.
+func TestWaitingForASourceIsNoIllHealth(t *testing.T) {
+	bubble(t, func(n *node) {
+		d := n.start(func(cfg *volume.Config) { cfg.PublishTimeout = time.Hour })
+		done := d.publishing(n.request("config", configMap("web")))
+		pass(stuckAfter)
+		n.must(d.Healthy())
+		n.wantKind(<-done, volume.Missing)
+	})
+}
+
+// TestOnlyLongWorkIsBusy: a summary has no time left for the volumes that come after one that is stuck.
+func TestOnlyLongWorkIsBusy(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, _ := n.published()
+		n.cluster.set(tls, "key", "k1")
+		d.publish(n.request("other", secret(tls)))
+		release := n.faults.hang("open")
+		n.cluster.set(web, "a", "2")
+		pass(time.Minute)
+		n.cluster.set(tls, "key", "k2")
+		synctest.Wait() // It is at work since a moment ago.
+		wantSame(n, "busy volumes", 1, d.Summary().NotCurrent[volume.Busy])
+		release()
+		pass(settling)
+		wantSame(n, "busy volumes in the end", 0, d.Summary().NotCurrent[volume.Busy])
 	})
 }

@@ -1,7 +1,6 @@
 package volume_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"syscall"
@@ -12,96 +11,98 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
-// TestTroubleLeavesTheFiles has what can go wrong with the sources of a live volume: the files stay, the pod is told
-// once, the condition says why, and all is well again when the trouble ends. This is rule 47. This is fault 3.
+// TestTroubleLeavesTheFiles has what can go wrong with the sources of a live volume: the files stay, the pod is told once,
+// condition and status say why, a restart of the driver is not asked for, and all is well again when the trouble ends. This
+// is rule 47. This is fault 3.
 func TestTroubleLeavesTheFiles(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		begin   func(n *node)
+		begin   func(n *node) // Nil if err is all of it.
+		err     error         // Of the source.
+		kind    volume.Kind
 		problem string
+		delay   time.Duration // Until the problem is known.
 		reason  volume.Reason // Of the Event; empty for none.
 	}{
 		"a required key goes": {
-			begin:   func(n *node) { n.cluster.set(web, "b", "1") },
-			problem: "configmap references non-existent config key: a", reason: volume.ReasonSourceMissing,
+			begin: func(n *node) { n.cluster.set(web, "b", "1") },
+			kind:  volume.Missing, problem: "configmap references non-existent config key: a", reason: volume.ReasonSourceMissing,
 		},
 		"the object goes": {
-			begin:   func(n *node) { n.cluster.remove(web) },
-			problem: `configmap "web" not found`, reason: volume.ReasonSourceMissing,
+			begin: func(n *node) { n.cluster.remove(web) },
+			kind:  volume.Missing, problem: `configmap "web" not found`, delay: absence, reason: volume.ReasonSourceMissing,
 		},
 		"access is revoked": {
-			begin:   func(n *node) { n.cluster.fail(web, forbidden(web)) },
-			problem: deniedTo(access.Of(app), web), reason: volume.ReasonAccessLost,
+			err: forbidden(web), kind: volume.Denied, problem: deniedTo(access.Of(app), web), reason: volume.ReasonAccessLost,
 		},
 		"the API server is away": {
-			begin:   func(n *node) { n.cluster.fail(web, errors.New("connection refused")) },
-			problem: "configmap default/web cannot be read: connection refused",
+			err: errAway, kind: volume.NotReady, problem: "configmap default/web cannot be read: connection refused",
 		},
 		"the volume cannot be opened": {
 			begin: func(n *node) {
 				n.faults.set("open", syscall.EIO)
 				n.cluster.set(web, "a", "2")
 			},
-			problem: "open volume at %s: input/output error", reason: volume.ReasonFailed,
+			kind: volume.IO, problem: "open volume at %s: input/output error", reason: volume.ReasonFailed,
 		},
 	}
 	for name, tt := range tests {
 		bubbleCase(t, name, func(n *node) {
 			n.maps = access.ByPod
 			d, r := n.published(api.KeyItems, "[{key: a, path: a}]")
+			before, began := n.version(web), time.Now()
 			problem := strings.Replace(tt.problem, "%s", r.TargetPath, 1)
-			tt.begin(n)
-			pass(time.Hour)
-			d.publish(r)
-			n.wantFiles(r, map[string]string{"a": "1"})
-			n.wantProblem(d, r, problem)
-			var want []string
-			if tt.reason != "" {
-				want = append(want, fmt.Sprintf("%s: volume %q: the files stay as they are: %s", tt.reason, "config", problem))
+			n.cluster.fail(web, tt.err)
+			if tt.begin != nil {
+				tt.begin(n)
 			}
-			wantSame(n, "Events during the trouble", want, n.seen.told())
+			for range 4 {
+				pass(resyncInterval)
+				d.publish(r)
+				n.must(d.Healthy())
+			}
+			n.wantShown(r, map[string]string{"a": "1"}, problem)
+			since := began.Add(tt.delay)
+			if tt.kind == volume.NotReady {
+				since = time.Time{} // Nothing is known that is not in the files.
+			}
+			n.wantTrouble(&statusz.Problem{Kind: string(tt.kind), Message: problem, Since: since}, before, tt.err)
+			want, last := []string(nil), projected
+			if tt.reason != "" {
+				want = []string{string(tt.reason) + `: volume "config": the files stay as they are: ` + problem}
+				last = `Projected: volume "config": the files are current again`
+			}
+			n.wantTold(want...)
 
 			n.cluster.set(web, "a", "3")
 			synctest.Wait() // Else the sync may write what was there before, and then this change.
 			n.faults.set("open", nil)
-			n.cluster.fail(web, nil)
-			pass(settling)
-			n.wantFiles(r, map[string]string{"a": "3"})
-			n.wantProblem(d, r, "")
-			want = []string{`Projected: volume "config": the files are current again`}
-			if tt.reason == "" {
-				want = []string{`Projected: volume "config": a change of the sources is in the files`}
-			}
-			wantSame(n, "last Event", want, n.seen.told()[len(n.seen.told())-1:])
-			d.unpublish(r)
-			n.wantNothing(d)
+			n.fail(web, nil)
+			n.wantShown(r, map[string]string{"a": "3"}, "")
+			wantSame(n, "the status: problem", nil, d.only().Problem)
+			n.wantLastTold(last)
 		})
 	}
 }
 
-// TestEachTroubleIsToldOnce: repeats, resyncs and retries are no news, another trouble is.
-func TestEachTroubleIsToldOnce(t *testing.T) {
-	bubble(t, func(n *node) {
-		d, r := n.published()
-		n.cluster.remove(web)
-		pass(4 * resyncInterval)
-		d.publish(r)
-		n.cluster.fail(web, forbidden(web))
-		pass(4 * resyncInterval)
-		n.cluster.fail(web, nil)
-		n.cluster.set(web, "a", "1")
-		pass(4 * resyncInterval)
-		const stay = `: volume "config": the files stay as they are: `
-		want := []string{
-			"SourceMissing" + stay + `configmap "web" not found`,
-			`Projected: volume "config": the files are current again`,
-		}
-		n.wantTold(want...)
-	})
+// wantTrouble checks what the status and the summary say of the one volume, whose files are as before: it is
+// in no other number.
+func (n *node) wantTrouble(problem *statusz.Problem, before *statusz.Version, ofSource error) {
+	n.Helper()
+	got := n.driver.only()
+	wantSame(n, "the status: problem", problem, got.Problem)
+	wantSame(n, "the status: projected", before, got.Sources[0].Projected)
+	if text := fmt.Sprint(ofSource); ofSource != nil && got.Sources[0].Error != text {
+		n.Errorf("the status: error of the source = %q, want %q", got.Sources[0].Error, text)
+	}
+	if s := n.driver.Summary(); s.NotCurrent[volume.Kind(problem.Kind)] != 1 || s.Staleness != 0 {
+		n.Errorf("Summary() = %+v, want one of kind %s", s, problem.Kind)
+	}
 }
 
 // TestWhatChangesByItselfIsNoNews: the local port of each connection, in what the network says of a source that is not known
@@ -111,8 +112,7 @@ func TestWhatChangesByItselfIsNoNews(t *testing.T) {
 		d, r := n.published()
 		lose := func() {
 			for port := range 5 {
-				n.cluster.fail(web, fmt.Errorf("read tcp 10.0.0.7:%d->10.0.0.1:443: connection reset by peer", 40000+port))
-				pass(settling)
+				n.fail(web, fmt.Errorf("read tcp 10.0.0.7:%d->10.0.0.1:443: connection reset by peer", 40000+port))
 			}
 		}
 		d.stop()
@@ -122,7 +122,7 @@ func TestWhatChangesByItselfIsNoNews(t *testing.T) {
 		lose()
 		const text = "configmap default/web cannot be read: "
 		n.wantTold(`ProjectionFailed: volume "config": the files stay as they are: ` + text + "connection refused")
-		n.wantProblem(d, r, text+"read tcp 10.0.0.7:40004->10.0.0.1:443: connection reset by peer")
+		n.wantProblem(r, text+"read tcp 10.0.0.7:40004->10.0.0.1:443: connection reset by peer")
 
 		d.unpublish(r)
 		n.seen.forget()
@@ -176,9 +176,7 @@ func TestTroubleOfTheClusterIsNotTriedAgain(t *testing.T) {
 		pass(settling)
 		n.wantFiles(r, map[string]string{"a": "2"})
 		// The time since the deletion is nobody's latency.
-		if got := n.seen.outcomes()[1].since; !got.Equal(changed) {
-			n.Errorf("written for the change of %v, want %v", got, changed)
-		}
+		wantSame(n, "written for the change of", changed, n.seen.outcomes()[1].since)
 	})
 }
 
@@ -186,18 +184,12 @@ func TestTroubleOfTheClusterIsNotTriedAgain(t *testing.T) {
 // 3). This is fault 3.
 func TestFailingWriteLeavesTheFiles(t *testing.T) {
 	bubble(t, func(n *node) {
-		d, r := n.published()
-		n.cluster.set(web, "a", "2", strings.Repeat("n", 256), "")
-		pass(settling)
+		_, r := n.published()
+		n.set(web, "a", "2", strings.Repeat("n", 256), "")
 		n.wantFiles(r, map[string]string{"a": "1"})
-		problem, err := d.Condition(r.VolumeID, "")
-		if !errors.Is(problem, syscall.ENAMETOOLONG) || err != nil {
-			n.Errorf("Condition() = %v, %v, want %v, nil", problem, err, syscall.ENAMETOOLONG)
-		}
-		n.cluster.set(web, "a", "1")
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "1"})
-		n.wantProblem(d, r, "")
+		n.wantProblemIs(r, syscall.ENAMETOOLONG)
+		n.wantUpdate(r, "1")
+		n.wantProblem(r, "")
 	})
 }
 
@@ -209,15 +201,12 @@ func TestSecretsStayInTheFiles(t *testing.T) {
 		d, r := n.live(map[string]string{api.KeySecret: "tls", api.KeyItems: "[{key: key, path: a}]"})
 		n.wantFiles(r, map[string]string{"a": bytes})
 		n.faults.set("open", syscall.ENOSPC)
-		n.cluster.set(tls, "key", bytes+"2")
-		pass(settling)
-		n.cluster.fail(tls, apierrors.NewUnauthorized("token expired"))
-		pass(settling)
+		n.set(tls, "key", bytes+"2")
+		n.fail(tls, apierrors.NewUnauthorized("token expired"))
 		d = d.restart()
 		n.faults.set("open", nil)
 		n.cluster.fail(tls, nil)
-		n.cluster.set(tls, "other", bytes)
-		pass(settling)
+		n.set(tls, "other", bytes)
 		problem, err := d.Condition(r.VolumeID, "")
 		records, listErr := n.records.all()
 		if len(records) != 1 || listErr != nil {

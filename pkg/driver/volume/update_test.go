@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
@@ -18,14 +21,11 @@ func TestUpdateReachesTheFiles(t *testing.T) {
 		pass(time.Minute)
 		n.seen.forget()
 		changed := time.Now()
-		n.cluster.set(web, "a", "2", "b", "new")
-		pass(settling)
+		n.set(web, "a", "2", "b", "new")
 		n.wantFiles(r, map[string]string{"a": "2", "b": "new"})
-		n.cluster.set(web, "b", "new")
-		pass(settling)
+		n.set(web, "b", "new")
 		n.wantFiles(r, map[string]string{"b": "new"})
-		n.cluster.set(web)
-		pass(settling)
+		n.set(web)
 		n.wantFiles(r, map[string]string{})
 
 		written := func(after time.Duration) outcome {
@@ -58,9 +58,7 @@ func TestUpdateWritesAsItsPolicySays(t *testing.T) {
 			defer f.Close()
 			before, err := f.Stat()
 			n.must(err)
-			n.cluster.set(web, "a", "22")
-			pass(settling)
-			n.wantFiles(r, map[string]string{"a": "22"})
+			n.wantUpdate(r, "22")
 			after, err := os.Stat(r.TargetPath + "/a")
 			n.must(err)
 			wantSame(n, "same inode", tt.keepsInode, os.SameFile(before, after))
@@ -71,6 +69,7 @@ func TestUpdateWritesAsItsPolicySays(t *testing.T) {
 	}
 }
 
+// TestVolumeThatNeverUpdates is behind nothing, although its source changes for others.
 func TestVolumeThatNeverUpdates(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published(api.KeyUpdatePolicy, string(api.UpdateNever))
@@ -78,10 +77,7 @@ func TestVolumeThatNeverUpdates(t *testing.T) {
 			n.wantNoUsers()
 			n.cluster.set(web, "a", when)
 			pass(2 * resyncInterval)
-			n.wantFiles(r, map[string]string{"a": "1"})
-			if got, err := d.Condition(r.VolumeID, r.TargetPath); got != nil || err != nil {
-				n.Errorf("Condition() %s = %v, %v, want nil, nil", when, got, err)
-			}
+			n.wantShown(r, map[string]string{"a": "1"}, "")
 		}
 		check("after publish")
 		d.publish(r)
@@ -91,8 +87,17 @@ func TestVolumeThatNeverUpdates(t *testing.T) {
 		d.publish(r)
 		check("after a repeat and a restart")
 		wantSame(n, "syncs", 0, len(n.seen.outcomes()))
-		d.unpublish(r)
-		n.wantNothing(d)
+
+		other := n.request("other", configMap("web"))
+		d.publish(other)
+		n.wantUpdate(other, "2")
+		n.wantFiles(r, map[string]string{"a": "1"})
+		if s := d.Summary(); s.Staleness != 0 || s.Frozen != 0 {
+			n.Errorf("Summary() = %+v, want nothing", s)
+		}
+		if got := d.Status(allPods)[0]; got.State != statusz.Frozen || got.Problem != nil {
+			n.Errorf("volume = %+v, want it frozen by its own choice", got)
+		}
 	})
 }
 
@@ -111,8 +116,7 @@ func TestManyChangesAreFewWrites(t *testing.T) {
 				n.cluster.set(web, "a", strconv.Itoa(100+i))
 			}
 		})
-		n.cluster.set(web, "a", "2")
-		pass(settling)
+		n.set(web, "a", "2")
 		n.wantFiles(r, map[string]string{"a": "199"})
 		wantSame(n, "the volume was opened times", 2, n.faults.count("open"))
 	})
@@ -128,8 +132,7 @@ func TestChangesBeforeTheWorkersRunAreOneWrite(t *testing.T) {
 		n.seen.forget()
 		began := time.Now()
 		for i := range 10 {
-			n.cluster.set(web, "a", strconv.Itoa(10+i))
-			pass(settling)
+			n.set(web, "a", strconv.Itoa(10+i))
 		}
 		next.run()
 		synctest.Wait()
@@ -146,19 +149,14 @@ func TestRemoveSparesTheOtherSources(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1")
 		n.cluster.set(tls, "key", "k1")
-		d, r := n.live(map[string]string{
-			api.KeySources:  `[{configMap: {name: web}}, {secret: {name: tls}}, {secret: {name: tls, items: [{key: key, path: b}]}}]`,
-			api.KeyOnDelete: string(api.OnDeleteRemove),
-		})
+		_, r := n.live(sources("{configMap: {name: web}}, {secret: {name: tls}}, {secret: {name: tls, items: [{key: key, path: b}]}}",
+			api.KeyOnDelete, string(api.OnDeleteRemove)))
 		n.wantFiles(r, map[string]string{"a": "1", "key": "k1", "b": "k1"})
-		n.cluster.remove(tls)
-		pass(settling)
+		n.remove(tls)
 		n.wantFiles(r, map[string]string{"a": "1"})
 		// A key that a source lacks is not a deleted source.
-		n.cluster.set(tls, "other", "k2")
-		pass(settling)
-		n.wantFiles(r, map[string]string{"a": "1"})
-		n.wantProblem(d, r, "references non-existent secret key: key")
+		n.set(tls, "other", "k2")
+		n.wantShown(r, map[string]string{"a": "1"}, "references non-existent secret key: key")
 	})
 }
 
@@ -171,5 +169,157 @@ func TestSafetyNetBringsWhatNoEventBrought(t *testing.T) {
 		n.wantFiles(r, map[string]string{"a": "1"})
 		pass(resyncInterval * 3 / 2)
 		n.wantFiles(r, map[string]string{"a": "2"})
+	})
+}
+
+// A source of a live volume has to be gone for this long to count as deleted.
+const absence = source.AbsenceTime
+
+// wishes are the attributes of volumes of the ConfigMap web, by what they want when it is gone.
+func wishes() map[string]map[string]string {
+	return map[string]map[string]string{
+		"optional": configMap("web", api.KeyOptional, "true"),
+		"Remove":   configMap("web", api.KeyOnDelete, string(api.OnDeleteRemove)),
+		"Keep":     configMap("web", api.KeyOnDelete, string(api.OnDeleteKeep)),
+		"nothing":  configMap("web"),
+	}
+}
+
+// eachWish runs a test for each of them.
+func eachWish(t *testing.T, test func(n *node, d *driver, r state.Record)) {
+	t.Helper()
+	t.Parallel()
+	for name, attributes := range wishes() {
+		bubbleCase(t, name, func(n *node) {
+			n.cluster.set(web, "a", "1")
+			d, r := n.live(attributes)
+			pass(time.Minute)
+			n.seen.forget()
+			test(n, d, r)
+		})
+	}
+}
+
+// TestAReplacedSourceIsOneChange: whoever deletes an object and creates it at once, as `kubectl replace --force` does, takes
+// no file away for a moment, and the pod hears of the change alone. Repeats in between change nothing. An object that is as
+// it was before is no change. This is fault 25.
+func TestAReplacedSourceIsOneChange(t *testing.T) {
+	eachWish(t, func(n *node, d *driver, r state.Record) {
+		before := "1"
+		for _, a := range []string{"2", "3", "3"} {
+			n.seen.forget()
+			n.cluster.remove(web)
+			for range 3 {
+				pass(absence / 4)
+				n.wantShown(r, map[string]string{"a": before}, "")
+				d.publish(r)
+			}
+			n.wantTold()
+			n.cluster.set(web, "a", a)
+			pass(latency)
+			n.wantFiles(r, map[string]string{"a": a})
+			pass(10 * absence)
+			if a == before {
+				n.wantTold()
+				wantSame(n, "writes, want none", 0, n.seen.results()[volume.ResultWritten])
+			} else {
+				n.wantTold(projected)
+				wantSame(n, "writes, want one", 1, n.seen.results()[volume.ResultWritten])
+			}
+			before = a
+		}
+		n.wantProblem(r, "")
+	})
+}
+
+// TestDeletedSource deletes the source of a live volume for good (rule 47). The absence is believed when it has lasted, and
+// not before. A restart changes nothing, and the files come back with the source.
+func TestDeletedSource(t *testing.T) {
+	eachWish(t, func(n *node, d *driver, r state.Record) {
+		gone := time.Now()
+		n.cluster.remove(web)
+		pass(absence - latency)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantTold()
+		pass(2 * latency)
+		files, problem, told := map[string]string{}, "", projected
+		if r.Attributes[api.KeyOptional] == "" && r.Attributes[api.KeyOnDelete] != string(api.OnDeleteRemove) {
+			files["a"], problem = "1", `configmap "web" not found`
+			told = `SourceMissing: volume "config": the files stay as they are: ` + problem
+		}
+		if first := n.seen.outcomes()[0]; problem == "" && first != (outcome{result: volume.ResultWritten, since: gone}) {
+			n.Errorf("the first sync is %v, want it written, and counted from when the deletion became known", first)
+		}
+		d.publish(r)
+		n.wantFiles(r, files)
+		n.wantTold(told)
+		n.wantProblem(r, problem)
+		d.restart()
+		n.wantShown(r, files, problem)
+		n.seen.forget()
+		n.wantUpdate(r, "again")
+		n.wantProblem(r, "")
+		if problem != "" {
+			n.wantTold(`Projected: volume "config": the files are current again`)
+		}
+	})
+}
+
+// TestTheNextRunHoldsAnAbsenceToo: a driver that starts while an object is replaced finds that it is gone, and does not know
+// since when.
+func TestTheNextRunHoldsAnAbsenceToo(t *testing.T) {
+	eachWish(t, func(n *node, d *driver, r state.Record) {
+		n.cluster.remove(web)
+		pass(latency)
+		d.stop()
+		n.start()
+		pass(absence / 2)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantTold()
+		n.cluster.set(web, "a", "2")
+		pass(latency)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		pass(10 * absence)
+		n.wantTold(projected)
+		n.wantProblem(r, "")
+	})
+}
+
+// TestWhatIsNotInTheFilesIsNotHeld: a source that was absent when the volume was published is absent at once, and delays no
+// change of another one.
+func TestWhatIsNotInTheFilesIsNotHeld(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, _ := n.ready()
+		r := n.request("config", sources("{configMap: {name: web}}, {configMap: {name: override, optional: true}}"))
+		began := time.Now()
+		wantSoon := func(what string) {
+			n.Helper()
+			if took := time.Since(began); took >= absence {
+				n.Fatalf("%s took %s, want it within %s", what, took, absence)
+			}
+		}
+		d.publish(r)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.cluster.set(web, "a", "2")
+		pass(latency)
+		n.wantFiles(r, map[string]string{"a": "2"})
+		wantSoon("publish and update")
+
+		// A volume that comes later is not held either.
+		override := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: "override"}
+		n.cluster.set(override, "b", "1", "a", "covered")
+		pass(time.Minute)
+		n.wantFiles(r, map[string]string{"a": "covered", "b": "1"})
+		n.cluster.remove(override)
+		late := n.request("late", r.Attributes)
+		began = time.Now()
+		d.publish(late)
+		n.wantFiles(late, map[string]string{"a": "2"})
+		n.wantFiles(r, map[string]string{"a": "covered", "b": "1"})
+		wantSoon("the second publish")
+		pass(2 * absence)
+		n.wantFiles(r, map[string]string{"a": "2"}) // What a later source has covered is back (rule 12).
+		n.set(override, "a", "again")
+		n.wantFiles(r, map[string]string{"a": "again"})
 	})
 }

@@ -250,6 +250,24 @@ func stamps(t testing.TB, dir string) map[string]string {
 	return all
 }
 
+// checkUntouched compares a directory with its stamps before.
+func checkUntouched(t testing.TB, dir string, before map[string]string) {
+	t.Helper()
+	if diff := cmp.Diff(before, stamps(t, dir)); diff != "" {
+		t.Errorf("something was touched (-before +after):\n%s", diff)
+	}
+}
+
+// checkUnchanged writes files that are there already, which must touch nothing.
+func checkUnchanged(t testing.TB, w atomicdir.Writer, dir string, root *os.File, want tree.Tree) {
+	t.Helper()
+	before := stamps(t, dir)
+	if mustWrite(t, w, root, want) {
+		t.Errorf("%T.Write of the same files = changed, want unchanged", w)
+	}
+	checkUntouched(t, dir, before)
+}
+
 // must ends the test at an error.
 func must(t testing.TB, err error) {
 	t.Helper()

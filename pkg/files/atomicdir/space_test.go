@@ -102,9 +102,7 @@ func writeUnder(t *testing.T, w atomicdir.Writer, u change, limit string) (fits 
 	if left := free(t, dir); left != before {
 		t.Errorf("a failed Write leaves %v pages and inodes, want %v", left, before)
 	}
-	if mustWrite(t, w, root, from) {
-		t.Error("Write of the old files after a failed one = changed, want unchanged")
-	}
+	checkUnchanged(t, w, dir, root, from)
 	return false
 }
 
@@ -161,7 +159,7 @@ func checkHealsUnder(t *testing.T, w atomicdir.Writer, u change, limit string) {
 		reached = false
 		dir, root := newTmpfs(t, limit)
 		mustWrite(t, w, root, u.from.tree(t))
-		_ = writeStopped(atomicdir.WithHook(w, stops()["killed"](n, &reached)), root, u.to.tree(t))
+		_ = writeStopped(stopping(w, "killed", n, &reached), root, u.to.tree(t))
 		if _, err := w.Write(root, u.to.tree(t)); err != nil {
 			t.Errorf("Write after being killed at change %d: %v", n, err)
 			continue

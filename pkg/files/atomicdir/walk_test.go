@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
 
@@ -35,8 +34,8 @@ func walk(t *testing.T, random *rand.Rand) {
 		w, want := writers()[kind], randomTree(t, random)
 		if random.IntN(2) == 0 {
 			reached := false
-			hook := stops()[hows[random.IntN(len(hows))]](random.IntN(30), &reached)
-			if err := writeStopped(atomicdir.WithHook(w, hook), root, want); err != nil {
+			stopped := stopping(w, hows[random.IntN(len(hows))], random.IntN(30), &reached)
+			if err := writeStopped(stopped, root, want); err != nil {
 				continue
 			}
 		}

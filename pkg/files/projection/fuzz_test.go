@@ -57,13 +57,9 @@ func checkStaysInside(t *testing.T, w atomicdir.Writer, built tree.Tree) {
 	t.Helper()
 	outside := t.TempDir()
 	volume := filepath.Join(outside, "deep", "volume")
-	if err := os.MkdirAll(volume, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(volume, 0o755))
 	root, err := os.Open(volume)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer root.Close()
 	if _, err := w.Write(root, built); err != nil {
 		if isRefused(err) {
@@ -72,9 +68,7 @@ func checkStaysInside(t *testing.T, w atomicdir.Writer, built tree.Tree) {
 		t.Fatalf("%T: Write: %v", w, err)
 	}
 	shown, err := os.OpenRoot(volume) // A path may be longer than a system call takes.
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer shown.Close()
 	for _, file := range built.Files {
 		got, err := shown.ReadFile(file.Path)
@@ -112,8 +106,6 @@ func directoriesAround(t *testing.T, dir, volume string) []string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }

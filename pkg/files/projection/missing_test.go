@@ -93,12 +93,3 @@ func TestMissingErrorShowsKeys(t *testing.T) {
 		})
 	}
 }
-
-func TestMissingErrorShowsKeysOfSecretsLikewise(t *testing.T) {
-	t.Parallel()
-	src := api.Source{Ref: cert, Items: []api.Item{{Key: "a\nb", Path: "p"}}}
-	_, err := projection.Build(spec(src), nil, objects(map[api.Ref][]string{cert: {}}))
-	if want := `references non-existent secret key: "a\nb"`; err == nil || err.Error() != want {
-		t.Errorf("Build = %v, want %s", err, want)
-	}
-}

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
 )
 
 func TestBuildOwners(t *testing.T) {
@@ -40,10 +39,7 @@ func TestBuildOwners(t *testing.T) {
 			want := plain(file("d", "D", tt.wantFile))
 			want.UID, want.GID, want.DirMode = tt.wantUID, tt.wantGID, tt.wantDirs
 
-			got, err := projection.Build(s, tt.fsGroup, objects(map[api.Ref][]string{web: {"d", "D"}}))
-			if err != nil {
-				t.Fatalf("Build = %v, want no error", err)
-			}
+			got := build(t, s, tt.fsGroup, objects(map[api.Ref][]string{web: {"d", "D"}}))
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("Build (-want +got):\n%s", diff)
 			}
@@ -68,10 +64,7 @@ func TestBuildUsersOfFiles(t *testing.T) {
 		"over the volume's": {new(1000), new(2000), []string{"mine 999 0400", "ours 1000 0400", "roots 0 0400"}},
 	} {
 		s.UID = tt.uid
-		built, err := projection.Build(s, tt.fsGroup, contents)
-		if err != nil {
-			t.Fatalf("%s: Build = %v, want no error", name, err)
-		}
+		built := build(t, s, tt.fsGroup, contents)
 		var got []string
 		for _, f := range built.Files {
 			got = append(got, fmt.Sprintf("%s %d %04o", f.Path, built.UserOf(f), f.Mode))
@@ -94,10 +87,7 @@ func TestBuildGroupModes(t *testing.T) {
 				{Key: "k", Path: "default"}, {Key: "k", Path: "item", Mode: new(m)},
 			}})
 			s.DefaultMode = m
-			got, err := projection.Build(s, new(2000), objects(map[api.Ref][]string{web: {"k", "v"}}))
-			if err != nil {
-				t.Fatalf("Build = %v, want no error", err)
-			}
+			got := build(t, s, new(2000), objects(map[api.Ref][]string{web: {"k", "v"}}))
 			for _, f := range got.Files {
 				if f.Mode != want {
 					t.Errorf("mode of %s = %04o, want %04o", f.Path, f.Mode, want)
@@ -114,20 +104,14 @@ func TestBuildKeepsItsInput(t *testing.T) {
 	m := new(fs.FileMode(0o400))
 	s := spec(api.Source{Ref: web, Items: []api.Item{{Key: "k", Path: "p", Mode: m}}})
 	contents := objects(map[api.Ref][]string{web: {"k", "v"}})
-	first, err := projection.Build(s, new(2000), contents)
-	if err != nil {
-		t.Fatalf("Build = %v, want no error", err)
-	}
+	first := build(t, s, new(2000), contents)
 	if *m != 0o400 {
 		t.Errorf("mode of the item after Build = %04o, want 0400", *m)
 	}
 	if diff := cmp.Diff(objects(map[api.Ref][]string{web: {"k", "v"}}), contents); diff != "" {
 		t.Errorf("contents after Build (-want +got):\n%s", diff)
 	}
-	second, err := projection.Build(s, nil, contents)
-	if err != nil {
-		t.Fatalf("Build = %v, want no error", err)
-	}
+	second := build(t, s, nil, contents)
 	if got := second.Files[0].Mode; got != 0o400 {
 		t.Errorf("mode without fsGroup after a Build with it = %04o, want 0400", got)
 	}

@@ -52,6 +52,24 @@ func plain(files ...tree.File) tree.Tree {
 	return tree.Tree{Files: files, DirMode: 0o755}
 }
 
+// build returns the tree, which must be one.
+func build(t *testing.T, s api.Spec, fsGroup *int, contents map[api.Ref]api.Content) tree.Tree {
+	t.Helper()
+	built, err := projection.Build(s, fsGroup, contents)
+	if err != nil {
+		t.Fatalf("Build = %v, want no error", err)
+	}
+	return built
+}
+
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestBuild(t *testing.T) {
 	t.Parallel()
 	all := objects(map[api.Ref][]string{
@@ -182,10 +200,7 @@ func TestBuild(t *testing.T) {
 			if contents == nil {
 				contents = all
 			}
-			got, err := projection.Build(tt.spec, nil, contents)
-			if err != nil {
-				t.Fatalf("Build = %v, want no error", err)
-			}
+			got := build(t, tt.spec, nil, contents)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("Build (-want +got):\n%s", diff)
 			}
@@ -221,6 +236,10 @@ func TestBuildRefusesWhatIsMissing(t *testing.T) {
 		"rule 9: a required key of a secret": {
 			spec:    spec(api.Source{Ref: api.Ref{Kind: api.Secret, Namespace: "default", Name: "there"}, Items: item("nope")}),
 			wantErr: `references non-existent secret key: nope`,
+		},
+		"rule 9: a key of a secret that nobody can read": {
+			spec:    spec(api.Source{Ref: api.Ref{Kind: api.Secret, Namespace: "default", Name: "there"}, Items: item("a\nb")}),
+			wantErr: `references non-existent secret key: "a\nb"`,
 		},
 		"rule 9: an object that is not there is one problem however many of its keys are named": {
 			spec:    spec(api.Source{Ref: extra, Items: item("a", "b")}),

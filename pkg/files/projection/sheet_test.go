@@ -87,10 +87,7 @@ func TestBuildOneFile(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := projection.Build(tt.spec, nil, all)
-			if err != nil {
-				t.Fatalf("Build = %v, want no error", err)
-			}
+			got := build(t, tt.spec, nil, all)
 			for i := range got.Files { // Empty and nil bytes are the same.
 				got.Files[i].Data = append([]byte{}, got.Files[i].Data...)
 			}
@@ -185,9 +182,7 @@ func TestBuildRefusesWhatIsUnfit(t *testing.T) {
 func TestTheLargestCombinedFile(t *testing.T) {
 	t.Parallel()
 	name, err := rendering.Size(api.FormatJSON, "A", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for more, fits := range map[int]bool{0: true, 1: false} {
 		value := strings.Repeat("x", projection.MaxRendered-rendering.FrameSize-name+more)
 		plan, err := projection.Prepare(spec(as(web, "a", api.FormatJSON)), nil, objects(map[api.Ref][]string{web: {"A", value}}))
@@ -208,9 +203,7 @@ func TestPlanSaysWhatItRenders(t *testing.T) {
 		"one": spec(as(web, "a", api.FormatDotenv)), "two": spec(as(web, "a", api.FormatDotenv), as(web, "b", api.FormatJSON)),
 	} {
 		plan, err := projection.Prepare(s, nil, contents)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		said, made := plan.Rendered(), int64(plan.Tree().Size())
 		if said < made || said > made+1000 {
 			t.Errorf("%s: Rendered = %d, and the files have %d bytes", name, said, made)

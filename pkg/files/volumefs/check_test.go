@@ -68,23 +68,6 @@ func refuseCall(call uint32, errno unix.Errno) error {
 	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0)
 }
 
-func TestCheckLooksForTheRoot(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct{ kind, root, want string }{
-		"nothing":   {"nothing", "root", "no such file or directory"},
-		"a file":    {"file", "root", "not a directory"},
-		"below one": {"file", "root/below", "not a directory"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g := newGround(t)
-			mustMake(t, tc.kind, g.target("root"))
-			checkError(t, g.below(g.target(tc.root)).Check(), "check where volumes go: ", tc.want)
-		})
-	}
-}
-
 // dropSysAdmin takes CAP_SYS_ADMIN from the thread.
 func dropSysAdmin() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

@@ -90,9 +90,7 @@ func TestAForeignMountIsNotTouched(t *testing.T) {
 // TestUnmountPeelsStackedVolumes is fault 12.
 func TestUnmountPeelsStackedVolumes(t *testing.T) {
 	t.Parallel()
-	g := newGround(t)
-	target := g.target("mount")
-	g.publish(t, target, "one")
+	g, target := published(t)
 	for range 20 { // A driver that does not look mounts over itself.
 		must(t, unix.Mount(target, target, "", unix.MS_BIND, ""))
 	}

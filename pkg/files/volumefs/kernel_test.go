@@ -51,9 +51,7 @@ func TestNobodyWritesThroughTheTarget(t *testing.T) {
 // TestHowAVolumeIsMounted shows the backing of rule 45.
 func TestHowAVolumeIsMounted(t *testing.T) {
 	t.Parallel()
-	g := newGround(t)
-	target := g.target("mount")
-	g.publish(t, target, "one")
+	g, target := published(t)
 	lines := mountsBelow(t, target)
 	if len(lines) != 1 {
 		t.Fatalf("mounts at the target = %q, want one", lines)
@@ -80,9 +78,7 @@ func TestHowAVolumeIsMounted(t *testing.T) {
 
 func TestAWritableViewIsNoLaxer(t *testing.T) {
 	t.Parallel()
-	g := newGround(t)
-	target := g.target("mount")
-	g.publish(t, target, "one")
+	g, target := published(t)
 	open, err := g.Open(target)
 	must(t, err)
 	defer open.Close()

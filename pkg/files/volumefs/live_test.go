@@ -13,9 +13,7 @@ import (
 
 func TestARestartedDriverFindsItsVolumes(t *testing.T) {
 	t.Parallel()
-	g := newGround(t)
-	target := g.target("mount")
-	g.publish(t, target, "one")
+	g, target := published(t)
 	again := g.restart()
 	checkMounted(t, again, target)
 	for content, path := range map[string]string{"two": target, "three": target + "/"} {
@@ -28,27 +26,41 @@ func TestARestartedDriverFindsItsVolumes(t *testing.T) {
 	checkNotMounted(t, g.FS, target)
 }
 
-// TestNoVolume asks about targets at which none is, with data of somebody else around.
+// TestNoVolume asks about targets at which none is, with data of somebody else around, and unmounts them: nothing of others
+// is deleted. This is fault 14.
 func TestNoVolume(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct{ kind, name string }{
-		"nothing":         {"nothing", "mount"},
-		"a directory":     {"directory", "mount"},
-		"stale data":      {"full directory", "mount"},
-		"a file":          {"file", "mount"},
-		"below a file":    {"file", "mount/below"},
-		"below no parent": {"nothing", "mount/below/far"},
+	tests := map[string]struct{ kind, name, refused string }{
+		"nothing":          {"nothing", "mount", ""},
+		"a directory":      {"directory", "mount", ""},
+		"a trailing slash": {"directory", "mount/", ""},
+		"below a file":     {"file", "mount/below", ""},
+		"below no parent":  {"nothing", "mount/below/far", ""},
+		"stale data":       {"full directory", "mount", `the directory holds "leftover"`},
+		"a file":           {"file", "mount", "the target is not a directory"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newGround(t)
 			mustMake(t, tc.kind, g.target("mount"))
-			target := g.target(tc.name)
+			target := g.dir + "/" + tc.name
 			checkNotMounted(t, g.FS, target)
 			checkNotOpened(t, g.FS, target)
-			if tc.kind == "full directory" {
+			for range 2 { // Once or more is the same.
+				if err := g.Unmount(target); tc.refused != "" {
+					checkError(t, err, "unmount volume at "+target+": ", tc.refused)
+				} else if err != nil {
+					t.Errorf("Unmount = %v, want nil", err)
+				}
+			}
+			switch tc.kind {
+			case "full directory":
 				checkFile(t, target+"/leftover", "precious")
+			case "file":
+				checkFile(t, g.target("mount"), "precious")
+			default:
+				checkGone(t, g.target("mount"))
 			}
 		})
 	}
@@ -110,9 +122,7 @@ func TestRelativeTargetsAreRefused(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	g := newGround(t)
-	target := g.target("mount")
-	g.publish(t, target, "one")
+	g, target := published(t)
 	before, err := g.Usage(target)
 	must(t, err)
 	if l := limits(); before.BytesTotal != l.Bytes || before.InodesTotal != l.Inodes {
@@ -224,9 +234,7 @@ func TestAViewThatIsKept(t *testing.T) {
 // TestAViewThatIsKeptTooLong: it leads to no other volume that comes to the same place.
 func TestAViewThatIsKeptTooLong(t *testing.T) {
 	t.Parallel()
-	g := newGround(t)
-	target := g.target("mount")
-	g.publish(t, target, "one")
+	g, target := published(t)
 	kept, err := g.Open(target)
 	must(t, err)
 	defer kept.Close()

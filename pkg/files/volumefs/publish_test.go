@@ -81,9 +81,7 @@ func TestPublishRefuses(t *testing.T) {
 // TestPublishRefusesASecondVolume is fault 12.
 func TestPublishRefusesASecondVolume(t *testing.T) {
 	t.Parallel()
-	g := newGround(t)
-	target := g.target("mount")
-	g.publish(t, target, "one")
+	g, target := published(t)
 	err := g.create(t, "two").Publish(target)
 	if !errors.Is(err, volumefs.ErrMounted) {
 		t.Errorf("Publish = %v, want %v", err, volumefs.ErrMounted)

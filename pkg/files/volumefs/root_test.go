@@ -98,13 +98,13 @@ func TestNoPathLeavesTheRoot(t *testing.T) {
 	}
 }
 
-// TestARootThatIsMissing is not a reason to hold up an unmount: without it there is no target.
+// TestARootThatIsMissing is found by a check, and is not a reason to hold up an unmount: without it there is no target.
 func TestARootThatIsMissing(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct{ kind, root string }{
-		"nothing":      {"nothing", "root"},
-		"a file":       {"file", "root"},
-		"below a file": {"file", "root/below"},
+	tests := map[string]struct{ kind, root, want string }{
+		"nothing":      {"nothing", "root", "no such file or directory"},
+		"a file":       {"file", "root", "not a directory"},
+		"below a file": {"file", "root/below", "not a directory"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -112,6 +112,7 @@ func TestARootThatIsMissing(t *testing.T) {
 			g := newGround(t)
 			mustMake(t, tc.kind, g.target("root"))
 			v := g.below(g.target(tc.root))
+			checkError(t, v.Check(), "check where volumes go: ", tc.want)
 			for _, target := range []string{g.target(tc.root + "/mount"), g.target(tc.root + "/pods/mount")} {
 				checkNotMounted(t, v, target)
 				checkNotOpened(t, v, target)

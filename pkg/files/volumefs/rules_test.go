@@ -11,9 +11,7 @@ import (
 // TestVolumesStayOutOfSwapWhereTheKernelCan is rule 45: in a user namespace, and before Linux 6.4, it cannot.
 func TestVolumesStayOutOfSwapWhereTheKernelCan(t *testing.T) {
 	t.Parallel()
-	g := newGround(t)
-	target := g.target("mount")
-	g.publish(t, target, "one")
+	_, target := published(t)
 	lines := mountsBelow(t, target)
 	if len(lines) != 1 {
 		t.Fatalf("mounts at the target = %q, want one", lines)

@@ -26,59 +26,10 @@ func TestUnmountTakesVolumeAndTargetAway(t *testing.T) {
 	checkFile(t, other+"/key", "two")
 }
 
-func TestUnmountOfNothing(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct{ kind, name string }{
-		"no target":          {"nothing", "mount"},
-		"no parent":          {"nothing", "mount/below"},
-		"a file as parent":   {"file", "mount/below"},
-		"an empty directory": {"directory", "mount"},
-		"a trailing slash":   {"directory", "mount/"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g := newGround(t)
-			mustMake(t, tc.kind, g.target("mount"))
-			for range 2 {
-				if err := g.Unmount(g.dir + "/" + tc.name); err != nil {
-					t.Errorf("Unmount = %v, want nil", err)
-				}
-			}
-			if tc.kind == "file" {
-				checkFile(t, g.target("mount"), "precious")
-				return
-			}
-			checkGone(t, g.target("mount"))
-		})
-	}
-}
-
-// TestUnmountDeletesNothingOfOthers is fault 14.
-func TestUnmountDeletesNothingOfOthers(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct{ kind, want, kept string }{
-		"a directory with something in it": {"full directory", "", "/leftover"},
-		"a file":                           {"file", "the target is not a directory", ""},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g := newGround(t)
-			target := g.target("mount")
-			mustMake(t, tc.kind, target)
-			checkError(t, g.Unmount(target), "unmount volume at "+target+": ", tc.want)
-			checkFile(t, target+tc.kept, "precious")
-		})
-	}
-}
-
 // TestOpenFilesOutliveTheVolume is fault 23.
 func TestOpenFilesOutliveTheVolume(t *testing.T) {
 	t.Parallel()
-	g := newGround(t)
-	target := g.target("mount")
-	g.publish(t, target, "one")
+	g, target := published(t)
 	file, err := os.Open(target + "/key")
 	must(t, err)
 	defer file.Close()
@@ -112,9 +63,7 @@ func TestANewVolumeHasNothingOfTheOldOne(t *testing.T) {
 // TestADirectoryInTheVolumesPlaceIsNotTheVolume is fault 16.
 func TestADirectoryInTheVolumesPlaceIsNotTheVolume(t *testing.T) {
 	t.Parallel()
-	g := newGround(t)
-	target := g.target("mount")
-	g.publish(t, target, "one")
+	g, target := published(t)
 	must(t, g.Unmount(target))
 	mustMake(t, "full directory", target)
 	for _, v := range []*volumefs.FS{g.FS, g.restart()} {

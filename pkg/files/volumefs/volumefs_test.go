@@ -50,6 +50,15 @@ func newGround(t *testing.T) *ground {
 	return &ground{FS: restart(), dir: dir, restart: restart, below: below}
 }
 
+// published returns a ground, and the target of a volume on it.
+func published(t *testing.T) (g *ground, target string) {
+	t.Helper()
+	g = newGround(t)
+	target = g.target("mount")
+	g.publish(t, target, "one")
+	return g, target
+}
+
 // mountsBelow returns the lines of the mount table about dir and what is below it.
 func mountsBelow(t *testing.T, dir string) []string {
 	t.Helper()

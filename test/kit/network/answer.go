@@ -1,11 +1,8 @@
 package network
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
-	"maps"
 	"net/http"
 	"strconv"
 	"sync"
@@ -14,43 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// answer is one of the API server's that is kept.
-type answer struct {
-	header http.Header
-	body   []byte
-}
-
-// listKey is the same for requests that ask the same.
-func (a *Request) listKey() string { return a.Resource + "/" + a.Namespace + "/" + a.Name }
-
-// answerItself answers a request that does not reach the API server, and reports whether that is so.
-func (f *Front) answerItself(w http.ResponseWriter, asked Request, fault Fault) bool {
-	if fault.Status != 0 {
-		refuse(w, fault)
-		return true
-	}
-	if !fault.Stale || asked.Verb != "list" {
-		return false
-	}
-	f.mu.Lock()
-	old, known := f.answers[asked.listKey()]
-	f.mu.Unlock()
-	if !known {
-		return false
-	}
-	maps.Copy(w.Header(), old.header)
-	_, _ = w.Write(old.body) // The client may be gone.
-	return true
-}
-
-// refuse answers as the API server does when it refuses something, or with a page.
+// refuse answers as the API server does when it refuses something.
 func refuse(w http.ResponseWriter, fault Fault) {
-	if fault.Page != "" {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.WriteHeader(fault.Status)
-		_, _ = io.WriteString(w, fault.Page) // The client may be gone.
-		return
-	}
 	status := metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusFailure, Code: int32(fault.Status), //nolint:gosec // It is a status of HTTP.
@@ -95,37 +57,14 @@ func (f *Front) shape(response *http.Response) error {
 	if !ok || response.StatusCode != http.StatusOK {
 		return nil
 	}
-	switch fate.asked.Verb {
-	case "watch":
+	if fate.asked.Verb == "watch" {
 		f.shapeWatch(response, fate)
-	case "list":
-		return f.keep(response, fate.asked)
-	}
-	return nil
-}
-
-// keep remembers the answer to a list if it is the first.
-func (f *Front) keep(response *http.Response, asked Request) error {
-	body, err := io.ReadAll(response.Body)
-	if err := errors.Join(err, response.Body.Close()); err != nil {
-		return err
-	}
-	response.Body = io.NopCloser(bytes.NewReader(body))
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if _, known := f.answers[asked.listKey()]; !known {
-		header := response.Header.Clone()
-		header.Del("Content-Length") // It is set again.
-		f.answers[asked.listKey()] = answer{header, body}
 	}
 	return nil
 }
 
 func (f *Front) shapeWatch(response *http.Response, fate fate) {
 	w := &watchBody{upstream: response.Body, gone: response.Request.Context().Done(), ended: make(chan struct{})}
-	if fate.fault.Silent {
-		w.silence()
-	}
 	var timer *time.Timer
 	if fate.fault.EndAfter > 0 {
 		timer = time.AfterFunc(fate.fault.EndAfter, w.end)

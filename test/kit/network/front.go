@@ -37,17 +37,8 @@ type Fault struct {
 	// zero.
 	Status     int
 	RetryAfter time.Duration
-	// Page is the text of HTML that is answered with the status, as by a proxy that knows nothing of Kubernetes. Empty means
-	// an answer as an API server gives.
-	Page string
-	// Stale answers a list with what the same list was answered first since [Front.Remember], if it was at all.
-	Stale bool
 	// EndAfter is how long a watch lasts at most, if not zero.
 	EndAfter time.Duration
-	// Silent lets a watch be opened that brings nothing, and does not end.
-	Silent bool
-	// WithoutBookmarks lets a watch bring none.
-	WithoutBookmarks bool
 	// Before is called when a request comes in. If it reports true, the request is lost: it reaches no API server, and its
 	// client gets no answer.
 	Before func(Request) (isLost bool)
@@ -69,7 +60,6 @@ type Front struct {
 	faults  []*active
 	asked   []Request
 	watches map[*watchBody]Request // Those that are open.
-	answers map[string]answer      // The first of each list since Remember.
 }
 
 // NewFront returns a front of the cluster's API server that is closed when the test ends.
@@ -110,7 +100,7 @@ func ServeFront(ctx context.Context, c Cluster) (*Front, error) {
 		address:  listener.Addr().String(),
 		upstream: &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true},
 		served:   make(chan error, 1),
-		watches:  map[*watchBody]Request{}, answers: map[string]answer{},
+		watches:  map[*watchBody]Request{},
 	}
 	f.server = &http.Server{
 		Handler:           f.handler(target),
@@ -198,13 +188,6 @@ func (f *Front) each(of func(Request) bool, do func(*watchBody)) int {
 	return n
 }
 
-// Remember forgets what lists were answered, so that the next answers are what [Fault.Stale] repeats.
-func (f *Front) Remember() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.answers = map[string]answer{}
-}
-
 // Asked returns the requests that have come in so far and match, in their order; nil means all.
 func (f *Front) Asked(of func(Request) bool) []Request {
 	f.mu.Lock()
@@ -250,7 +233,8 @@ func (f *Front) handler(target *url.URL) http.Handler {
 		if fault.Before != nil && fault.Before(asked) {
 			panic(http.ErrAbortHandler) // As the documentation of net/http says.
 		}
-		if f.answerItself(w, asked, fault) {
+		if fault.Status != 0 {
+			refuse(w, fault)
 			return
 		}
 		proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), fateKey{}, fate{asked, fault})))
@@ -278,24 +262,17 @@ func (f *Front) take(r *http.Request) (Request, Fault) {
 		}
 		all.Delay += fault.Delay
 		if all.Status == 0 {
-			all.Status, all.RetryAfter, all.Page = fault.Status, fault.RetryAfter, fault.Page
+			all.Status, all.RetryAfter = fault.Status, fault.RetryAfter
 		}
 		if all.EndAfter == 0 {
 			all.EndAfter = fault.EndAfter
 		}
-		all.Stale, all.Silent = all.Stale || fault.Stale, all.Silent || fault.Silent
-		all.WithoutBookmarks = all.WithoutBookmarks || fault.WithoutBookmarks
 		if all.Before == nil {
 			all.Before = fault.Before
 		}
 		if all.After == nil {
 			all.After = fault.After
 		}
-	}
-	if all.WithoutBookmarks {
-		query := r.URL.Query()
-		query.Del("allowWatchBookmarks")
-		r.URL.RawQuery = query.Encode()
 	}
 	return asked, all
 }

@@ -223,52 +223,7 @@ func TestASilentWatchStaysOpenAndBringsNothing(t *testing.T) {
 	if got := g.Silence(nil); got != 1 {
 		t.Errorf("%d watches were open, want the one", got)
 	}
-	g.Set(network.Fault{Silent: true})
-	born := g.watch(version)
-	g.Set()
 	g.put("two")
 	g.wantEvent(g.watch(version), "two")
 	g.wantNoEvent(old)
-	g.wantNoEvent(born)
-}
-
-func TestAFrontAnswersWhatWasTrueEarlier(t *testing.T) {
-	t.Parallel()
-	g := newGround(t)
-	g.put("one")
-	g.wantList("web", "one")
-	g.put("two")
-	g.wantList("web", "two")
-	g.Set(network.Fault{Stale: true})
-	g.wantList("web", "one")
-	g.wantList("other", "") // Nothing is known of it.
-	g.Remember()
-	g.wantList("web", "two")
-	g.Set()
-	g.put("three")
-	g.wantList("web", "three")
-}
-
-func TestAFrontKeepsBookmarksBack(t *testing.T) {
-	t.Parallel()
-	g := newGround(t)
-	version := g.put("one")
-	g.watch(version)
-	g.Set(network.Fault{WithoutBookmarks: true})
-	g.watch(version)
-	requests, err := g.cluster.Requests(time.Time{})
-	must(t, err)
-	var with, without int
-	for _, r := range requests {
-		switch {
-		case r.Verb != "watch" || r.Namespace != g.namespace || r.Stage != cluster.StageReceived:
-		case strings.Contains(r.URI, "allowWatchBookmarks=true"):
-			with++
-		default:
-			without++
-		}
-	}
-	if with != 1 || without != 1 {
-		t.Errorf("%d watches with and %d without bookmarks reached the API server, want one each", with, without)
-	}
 }

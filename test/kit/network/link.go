@@ -1,6 +1,6 @@
 // Package network puts a link that can fail between a client and a real API server, both on loopback. A [Link] fails as
 // networks do: it refuses, resets, swallows or delays what is sent. A [Front] fails as API servers and the proxies before
-// them do: it answers requests itself, late, or with what was true earlier.
+// them do: it answers requests itself, or late.
 //
 // It does not know the client.
 package network

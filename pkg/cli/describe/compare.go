@@ -1,0 +1,128 @@
+package describe
+
+import (
+	"slices"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+)
+
+// fill adds the report of its node to a pod; nil stands for none. The places are where the pod
+// shows objects, and facts are about those objects.
+func fill(pod *Pod, report *statusz.Report, places []versions.Place, facts map[api.Ref]cluster.Found) {
+	pod.State = versions.Current
+	judged := versions.Pod{UID: pod.UID, Report: report}
+	for i := range pod.Volumes {
+		v := &pod.Volumes[i]
+		v.Sources = []PodSource{}
+		r := reportOf(*pod, v.Name, report)
+		if r == nil {
+			pod.State = versions.Unknown
+			continue
+		}
+		v.Reported, v.State, v.Digest, v.Bytes = true, r.State, r.Digest, r.Bytes
+		v.ProjectedAt, v.CheckedAt, v.Problem = r.ProjectedAt, r.CheckedAt, r.Problem
+	}
+	for _, at := range places {
+		s := sourceIn(at, reportOf(*pod, at.Volume, report))
+		verdict := judged.Judge(at, facts[at.Object].Now)
+		s.State, s.Why, s.Since = verdict.State, verdict.Why, verdict.Since
+		if s.State == versions.Unknown && at.Volume != "" && pod.NotAsked != "" {
+			s.Why = pod.NotAsked
+		}
+		pod.State = versions.Worst(pod.State, s.State)
+		i := slices.IndexFunc(pod.Volumes, func(v PodVolume) bool { return v.Name == at.Volume })
+		if i < 0 {
+			pod.Elsewhere = append(pod.Elsewhere, s)
+			continue
+		}
+		pod.Volumes[i].Sources = append(pod.Volumes[i].Sources, s)
+	}
+}
+
+// reportOf returns what a node reports of a volume of a pod; nil for nothing.
+func reportOf(pod Pod, volume string, report *statusz.Report) *statusz.Volume {
+	if report == nil {
+		return nil
+	}
+	i := slices.IndexFunc(report.Volumes, func(v statusz.Volume) bool { return v.Pod.UID == pod.UID && v.Name == volume })
+	if i < 0 {
+		return nil
+	}
+	return &report.Volumes[i]
+}
+
+func sourceIn(at versions.Place, reported *statusz.Volume) PodSource {
+	next := PodSource{Object: Ref(at.Names)}
+	if at.IsCopy() {
+		next.CopyOf = release.NameOf(at.Object)
+	}
+	if reported == nil {
+		return next
+	}
+	for _, s := range reported.Sources {
+		if versions.RefOf(s) == at.Names {
+			next.Projected, next.Known, next.KnownAt = s.Projected, s.Known, s.ChangedAt
+			next.Polled, next.Revoked, next.Error = s.Polled, s.Revoked, s.Error
+		}
+	}
+	return next
+}
+
+// explain sets the reason of copies that the template names and that are not the newest: no
+// revision has a newer one yet.
+func (p *Pod) explain(template []versions.Place, why string) {
+	isOfTemplate := func(s PodSource) bool {
+		return slices.ContainsFunc(template, func(at versions.Place) bool { return at.IsCopy() && Ref(at.Names) == s.Object })
+	}
+	explain := func(sources []PodSource) {
+		for i := range sources {
+			if s := &sources[i]; s.State == versions.Lagging && s.CopyOf != "" && isOfTemplate(*s) {
+				s.Why = why
+			}
+		}
+	}
+	explain(p.Elsewhere)
+	for i := range p.Volumes {
+		explain(p.Volumes[i].Sources)
+	}
+}
+
+// objectOf returns an object of volumes, with the pods that have it counted by how their files are.
+// A pod that has it several times counts by the worst.
+func objectOf(ref api.Ref, fact cluster.Found, pods []Pod) Object {
+	o := Object{
+		Ref: Ref(ref), Exists: fact.Version != nil, Version: fact.Version, ChangedAt: fact.ChangedAt, Pods: map[versions.State]int{},
+	}
+	if fact.Err != nil {
+		o.Unread = fact.Err.Error()
+	}
+	if len(fact.Copies) > 0 {
+		o.Copy = fact.Copies[len(fact.Copies)-1]
+	}
+	for _, pod := range pods {
+		if state, found := pod.stateOf(o.Ref); found {
+			o.Pods[state]++
+		}
+	}
+	return o
+}
+
+func (p Pod) stateOf(ref Ref) (state versions.State, found bool) {
+	state = versions.Current
+	all := p.Elsewhere
+	for _, v := range p.Volumes {
+		all = slices.Concat(all, v.Sources)
+	}
+	for _, s := range all {
+		isCopy := s.CopyOf == release.NameOf(api.Ref(ref)) && s.Object.Namespace == ref.Namespace
+		if s.Object == ref || isCopy {
+			state, found = versions.Worst(state, s.State), true
+		}
+	}
+	return state, found
+}

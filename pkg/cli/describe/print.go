@@ -1,0 +1,296 @@
+package describe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+)
+
+type text struct {
+	// now is what ages are counted from.
+	now time.Time
+	// mostPods limits the pods that are shown, which are not current then. Zero shows all pods.
+	mostPods int
+}
+
+func (x text) print(all ...Description) string {
+	var p page
+	for i, d := range all {
+		if i > 0 {
+			p.WriteString("\n")
+		}
+		x.one(&p, d)
+	}
+	return p.String()
+}
+
+type page struct{ strings.Builder }
+
+// lines is a text of several lines. All other texts are of one: texts from objects cannot add
+// lines.
+type lines string
+
+func (p *page) line(level int, format string, args ...any) {
+	for i, arg := range args {
+		if text, isText := arg.(string); isText {
+			args[i] = oneLine(text)
+		}
+	}
+	p.WriteString(strings.Repeat("  ", level) + fmt.Sprintf(format, args...) + "\n")
+}
+
+func oneLine(text string) string { return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(text) }
+
+func (p *page) table(level int, rows [][]string) {
+	var b strings.Builder
+	_ = printing.Table(&b, 2, rows) // A builder takes everything.
+	for line := range strings.Lines(b.String()) {
+		p.line(level, "%s", strings.TrimRight(line, " \n"))
+	}
+}
+
+// fields writes names and values, of which the values that are empty are left out.
+func (p *page) fields(level int, pairs ...string) {
+	var rows [][]string
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			rows = append(rows, []string{pair[0] + ":", pair[1]})
+		}
+	}
+	p.table(level, rows)
+}
+
+func (x text) one(p *page, d Description) {
+	p.fields(0, "Kind", d.Kind, "Name", d.Name, "Namespace", d.Namespace, "Service Account", d.ServiceAccount)
+	x.rollout(p, d.Rollout)
+	p.line(0, "Volumes:%s", orNone(len(d.Volumes)))
+	for _, v := range d.Volumes {
+		x.volume(p, d, v)
+	}
+	p.section("Other Uses", others(d))
+	p.section("Objects", x.objects(d))
+	x.pods(p, d)
+	p.section("Events", x.events(d.Events))
+	x.unknown(p, d.Unknown)
+}
+
+// section writes rows below a title. The first row has the names of the columns.
+func (p *page) section(title string, rows [][]string) {
+	p.line(0, "%s:%s", title, orNone(len(rows)-1))
+	if len(rows) > 1 {
+		p.table(1, rows)
+	}
+}
+
+func orNone(n int) string {
+	if n == 0 {
+		return " none"
+	}
+	return ""
+}
+
+func (x text) rollout(p *page, r *Rollout) {
+	if r == nil {
+		return
+	}
+	p.line(0, "Rollout:")
+	p.fields(1, "Triggered By", r.TriggeredBy, "Revision", r.Revision, "State", r.State,
+		"After Undo", r.AfterUndo, "While Failing", r.WhileFailing)
+	copies(p, "Copies", r.Copies)
+	copies(p, "Not Rolled Out", r.Newer)
+}
+
+func copies(p *page, title string, list []Copy) {
+	if len(list) == 0 {
+		return
+	}
+	p.line(1, "%s:", title)
+	for _, c := range list {
+		switch {
+		case c.Unused != "":
+			p.line(2, "none of %s, which pods do not use: version %s", c.Of, c.Unused)
+		case c.Copy == "":
+			p.line(2, "none of %s, which does not exist", c.Of)
+		default:
+			p.line(2, "%s of %s", c.Copy, c.Of)
+		}
+	}
+}
+
+func (x text) volume(p *page, d Description, v Volume) {
+	p.line(1, "%s:", v.Name)
+	for _, mistake := range v.Mistakes {
+		p.line(2, "Mistake: %s", mistake)
+	}
+	p.fields(2, "Update Policy", v.UpdatePolicy, "On Delete", v.OnDelete, "Default Mode", v.DefaultMode, "Owner", owner(v))
+	p.line(2, "Mounts:%s", orNone(len(v.Mounts)))
+	for _, m := range v.Mounts {
+		p.line(3, "%s%s", mount(m), mountNote(m, v.UpdatePolicy))
+	}
+	if len(v.Sources) == 0 {
+		return
+	}
+	p.line(2, "Sources:")
+	rows := [][]string{{"OBJECT", "OPTIONAL", "KEYS"}}
+	for _, s := range v.Sources {
+		rows = append(rows, []string{called(s.Object, s.CopyOf, d.Namespace), fmt.Sprint(s.Optional), keys(s)})
+	}
+	p.table(3, rows)
+}
+
+func called(ref Ref, copyOf, namespace string) string {
+	if copyOf != "" {
+		return ref.in(namespace) + ", a copy of " + copyOf
+	}
+	return ref.in(namespace)
+}
+
+func owner(v Volume) string {
+	if v.UpdatePolicy == "" {
+		return ""
+	}
+	uid, gid := "uid 0", "gid 0"
+	if v.UID != nil {
+		uid = fmt.Sprintf("uid %d", *v.UID)
+	}
+	switch {
+	case v.GID != nil:
+		gid = fmt.Sprintf("gid %d", *v.GID)
+	case v.FSGroup != nil:
+		gid = fmt.Sprintf("gid %d (the pod's fsGroup)", *v.FSGroup)
+	}
+	return uid + ", " + gid
+}
+
+func mount(m Mount) string {
+	text := m.Container + " at " + m.Path
+	if m.SubPath != "" {
+		text += ", subPath " + m.SubPath
+	}
+	return text
+}
+
+// mountNote returns what a user must know of changes at a mount.
+func mountNote(m Mount, policy string) string {
+	switch api.UpdatePolicy(policy) {
+	case api.UpdateAtomic, api.UpdateReplace:
+		if m.SubPath != "" {
+			return " (never updated: it would be with updatePolicy InPlace)"
+		}
+		return " (watch this directory, not its files)" // A watch of a file is of the one that the next change removes.
+	case api.UpdateInPlace:
+		if m.SubPath != "" {
+			return " (updated, file by file in place)"
+		}
+	case api.UpdateNever:
+	}
+	return ""
+}
+
+func keys(s Source) string {
+	list := make([]string, len(s.Items))
+	for i, item := range s.Items {
+		list[i] = item.Key
+		if item.Path != item.Key {
+			list[i] += " as " + item.Path
+		}
+		list[i] += mode(item.Mode)
+		if item.User != nil {
+			list[i] += fmt.Sprintf(" (uid %d)", *item.User)
+		}
+	}
+	text := strings.Join(list, ", ")
+	if len(list) == 0 {
+		text = "all"
+	}
+	if s.As != nil {
+		text += fmt.Sprintf(", in one file %s (%s)%s", s.As.Path, s.As.Format, mode(s.As.Mode))
+	}
+	return text
+}
+
+func mode(octal string) string {
+	if octal == "" {
+		return ""
+	}
+	return " mode " + octal
+}
+
+func (x text) objects(d Description) [][]string {
+	rows := [][]string{{"OBJECT", "VERSION", "CHANGED", "PODS"}}
+	for _, o := range d.Objects {
+		version, changed := "does not exist", ""
+		switch {
+		case o.Exists && o.Unread != "":
+			version = o.Version.ResourceVersion + ", the newest that a node knows"
+		case o.Unread != "":
+			version = "not known"
+		case o.Exists:
+			version = o.Version.ResourceVersion
+		}
+		if o.Copy != "" {
+			version += ", copied as " + o.Copy
+		}
+		if !o.ChangedAt.IsZero() {
+			changed = x.age(o.ChangedAt) + " ago"
+		}
+		rows = append(rows, []string{o.in(d.Namespace), version, changed, tally(o.Pods)})
+	}
+	return rows
+}
+
+// tally returns how many pods are in each state, the good ones first.
+func tally(pods map[versions.State]int) string {
+	var list []string
+	for _, s := range versions.States() {
+		if pods[s] > 0 {
+			list = append(list, fmt.Sprintf("%d %s", pods[s], strings.ToLower(string(s))))
+		}
+	}
+	if len(list) == 0 {
+		return "none"
+	}
+	return strings.Join(list, ", ")
+}
+
+// age is how long a time is in the past; of one in the future, by another clock, it is nothing.
+func (x text) age(t time.Time) string { return duration.HumanDuration(max(0, x.now.Sub(t))) }
+
+func (x text) events(events []Event) [][]string {
+	rows := [][]string{{"TYPE", "REASON", "AGE", "OBJECT", "FROM", "MESSAGE"}}
+	for _, e := range events {
+		age := x.age(e.Last)
+		if e.Count > 1 {
+			age += fmt.Sprintf(" (x%d)", e.Count)
+		}
+		message := strings.Join(strings.Fields(e.Message), " ") // Some have manifests in them.
+		rows = append(rows, []string{e.Type, e.Reason, age, e.Object, e.From, message})
+	}
+	return rows
+}
+
+const mostUnknown = 20
+
+func (x text) unknown(p *page, list []Unknown) {
+	if len(list) == 0 {
+		return
+	}
+	p.line(0, "Not Known:")
+	for i, u := range list {
+		if i == mostUnknown {
+			p.line(1, "and %d more: see -o json", len(list)-mostUnknown)
+			return
+		}
+		p.line(1, "%s: %s", u.What, u.Why)
+		if u.Type != "" {
+			p.line(2, "%s", u.Type)
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package describe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+)
+
+func others(d Description) [][]string {
+	sources := map[string]string{}
+	if d.Rollout != nil {
+		for _, c := range d.Rollout.Copies {
+			sources[c.Copy] = c.Of
+		}
+	}
+	rows := [][]string{{"OBJECT", "OPTIONAL", "USED AS", "AN EDIT ARRIVES"}}
+	for _, u := range d.Others {
+		object, arrives := u.Object, arrival(u)
+		if of := sources[u.Object]; of != "" {
+			object, arrives = object+", a copy of "+of, "as a rollout"
+		}
+		rows = append(rows, []string{object, fmt.Sprint(u.Optional), place(u), arrives})
+	}
+	return rows
+}
+
+func place(u Use) string {
+	switch u.Way {
+	case AsVariable:
+		return "variable " + u.Variable + " of " + u.Container
+	case AsVariables:
+		if u.Prefix != "" {
+			return "variables " + u.Prefix + "* of " + u.Container
+		}
+		return "variables of " + u.Container
+	case ToPull:
+		return "imagePullSecrets"
+	case ToMount:
+		return "credentials of " + u.Type + " volume " + u.Volume
+	case AsVolume:
+	}
+	mounts := make([]string, len(u.Mounts))
+	for i, m := range u.Mounts {
+		mounts[i] = mount(m)
+	}
+	text := u.Type + " volume " + u.Volume
+	if len(mounts) > 0 {
+		text += ": " + strings.Join(mounts, "; ")
+	}
+	return text
+}
+
+// arrival returns when pods notice an edit of what is not liveconfig's.
+func arrival(u Use) string {
+	switch u.Way {
+	case AsVariable, AsVariables:
+		return "when the container restarts"
+	case ToPull:
+		return "with the next pull of an image"
+	case ToMount:
+		return "with the next mount"
+	case AsVolume:
+	}
+	subPaths := 0
+	for _, m := range u.Mounts {
+		if m.SubPath != "" {
+			subPaths++
+		}
+	}
+	const soon = "when the kubelet next looks, in about a minute"
+	switch subPaths {
+	case 0:
+		return soon
+	case len(u.Mounts):
+		return "never: subPath"
+	default:
+		return soon + "; in subPath mounts never"
+	}
+}
+
+func (x text) pods(p *page, d Description) {
+	hasFiles := func(pod Pod) bool { return len(pod.Volumes)+len(pod.Elsewhere) > 0 }
+	switch {
+	case len(d.Pods) == 0:
+		p.line(0, "Pods: none")
+		return
+	case !slices.ContainsFunc(d.Pods, hasFiles):
+		p.line(0, "Pods: %d, without volumes of liveconfig", len(d.Pods))
+		return
+	}
+	counts := map[versions.State]int{}
+	for _, pod := range d.Pods {
+		counts[pod.State]++
+	}
+	p.line(0, "Pods: %s", tally(counts))
+	shown, left := x.selected(d.Pods)
+	for _, pod := range shown {
+		x.pod(p, d, pod)
+	}
+	if left > 0 {
+		p.line(1, "and %d more that are not current: see -o wide", left)
+	}
+}
+
+// selected returns the pods to show, the worst first, and how many there are beside those.
+func (x text) selected(pods []Pod) (shown []Pod, left int) {
+	if x.mostPods == 0 || len(pods) == 1 {
+		return pods, 0
+	}
+	order := versions.States()
+	for i := range order {
+		for _, pod := range pods {
+			if state := order[len(order)-1-i]; pod.State == state && state != versions.Current {
+				shown = append(shown, pod)
+			}
+		}
+	}
+	most := min(len(shown), x.mostPods)
+	return shown[:most], len(shown) - most
+}
+
+func (x text) pod(p *page, d Description, pod Pod) {
+	where := "on no node yet"
+	if pod.Node != "" {
+		where = "on node " + pod.Node
+	}
+	p.line(1, "%s, %s %s: %s", pod.Name, strings.ToLower(pod.Phase), where, strings.ToLower(string(pod.State)))
+	if pod.NotAsked != "" {
+		p.line(2, "%s", pod.NotAsked)
+		pod.Volumes = nil // Nothing is known of them.
+	}
+	for _, v := range pod.Volumes {
+		x.podVolume(p, d.Namespace, v)
+	}
+	if len(pod.Elsewhere) > 0 {
+		p.line(2, "variables and volumes of Kubernetes:")
+	}
+	for _, s := range pod.Elsewhere {
+		x.source(p, called(s.Object, s.CopyOf, d.Namespace), s, []string{strings.ToLower(string(s.State))})
+	}
+}
+
+func (x text) source(p *page, name string, s PodSource, facts []string) {
+	p.line(3, "%s: %s", name, strings.Join(facts, ", "))
+	if s.Why != "" {
+		p.line(4, "Why: %s", indented(s.Why, 4))
+	}
+	if s.Error != "" && s.Error != s.Why {
+		p.line(4, "Error: %s", indented(s.Error, 4))
+	}
+}
+
+func (x text) podVolume(p *page, namespace string, v PodVolume) {
+	if !v.Reported {
+		p.line(2, "%s: the node has no such volume of the pod, or not yet", v.Name)
+		return
+	}
+	p.line(2, "%s: %s", v.Name, strings.Join(x.facts(v), ", "))
+	for _, s := range v.Sources {
+		x.source(p, called(s.Object, s.CopyOf, namespace), s, x.versions(s))
+	}
+	if v.Problem != nil {
+		since := ""
+		if !v.Problem.Since.IsZero() {
+			since = ", for " + x.age(v.Problem.Since)
+		}
+		p.line(3, "Problem (%s%s): %s", v.Problem.Kind, since, indented(v.Problem.Message, 3))
+	}
+}
+
+func (x text) facts(v PodVolume) []string {
+	list := []string{string(v.State)}
+	if v.State == statusz.Publishing {
+		return list
+	}
+	if v.ProjectedAt.IsZero() {
+		list = append(list, "files last written before the driver's start")
+	} else {
+		list = append(list, "files written "+x.age(v.ProjectedAt)+" ago")
+	}
+	if !v.CheckedAt.IsZero() {
+		list = append(list, "checked "+x.age(v.CheckedAt)+" ago")
+	}
+	list = append(list, fmt.Sprintf("%d bytes", v.Bytes))
+	if v.Digest != "" {
+		list = append(list, "digest "+v.Digest)
+	}
+	return list
+}
+
+// versions returns which version of an object is in the files, and how far behind that is.
+func (x text) versions(s PodSource) []string {
+	list := []string{"not in the files", strings.ToLower(string(s.State))}
+	if s.Projected != nil {
+		list[0] = "version " + s.Projected.ResourceVersion
+	}
+	if s.State == versions.Lagging && !s.Since.IsZero() {
+		list[1] += " for " + x.age(s.Since)
+	}
+	switch {
+	case s.Known != nil && (s.Projected == nil || *s.Known != *s.Projected):
+		list = append(list, "the node knows version "+s.Known.ResourceVersion)
+	case s.Known == nil && s.Projected != nil:
+		list = append(list, "the node finds no such object")
+	}
+	if s.Known != nil && !s.KnownAt.IsZero() {
+		list = append(list, "heard of "+x.age(s.KnownAt)+" ago")
+	}
+	if s.Polled {
+		list = append(list, "polled and not watched")
+	}
+	if s.Revoked {
+		list = append(list, "may not be read any more")
+	}
+	return list
+}
+
+// indented returns a text of several lines, such as a manifest to apply, as it is to stand on a
+// level.
+func indented(text string, level int) lines {
+	return lines(strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+strings.Repeat("  ", level+1)))
+}

@@ -1,0 +1,141 @@
+package preview
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+)
+
+// Difference returns what readers of a pod's volumes would see change from one to the other, and ""
+// for nothing. Volumes with an Err hold nothing.
+func Difference(pod Pod, before, after []Volume) string {
+	var b strings.Builder
+	for _, next := range after {
+		if last := named(before, next.Name); last != nil {
+			b.WriteString(change{path(pod, next.Name), *last, next}.text())
+			continue
+		}
+		b.WriteString(change{path(pod, next.Name), Volume{}, next}.text())
+	}
+	for _, last := range before {
+		if named(after, last.Name) == nil {
+			b.WriteString(change{path(pod, last.Name), last, Volume{}}.text())
+		}
+	}
+	return b.String()
+}
+
+func named(volumes []Volume, name string) *Volume {
+	at := slices.IndexFunc(volumes, func(v Volume) bool { return v.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return &volumes[at]
+}
+
+func path(pod Pod, volume string) string { return pod.Object() + "/" + volume }
+
+// change is what becomes of one volume. One without a name does not exist.
+type change struct {
+	path          string
+	before, after Volume
+}
+
+func (c change) text() string {
+	var b strings.Builder
+	b.WriteString(c.volume())
+	files, next := byPath(c.before.Tree), byPath(c.after.Tree)
+	old := maps.Clone(files)
+	maps.Copy(files, next)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		b.WriteString(c.file(name, old, next))
+	}
+	return b.String()
+}
+
+func byPath(t tree.Tree) map[string]tree.File {
+	files := make(map[string]tree.File, len(t.Files))
+	for _, f := range t.Files {
+		files[f.Path] = f
+	}
+	return files
+}
+
+func (c change) volume() string {
+	switch {
+	case c.before.Name == "":
+		return fmt.Sprintf("volume %s: added\n", c.path)
+	case c.after.Name == "":
+		return fmt.Sprintf("volume %s: removed\n", c.path)
+	case c.before.Err != nil, c.after.Err != nil:
+		return ""
+	}
+	var what []string
+	if before, after := owner(c.before.Tree), owner(c.after.Tree); before != after {
+		what = append(what, fmt.Sprintf("owner %s -> %s", before, after))
+	}
+	if before, after := c.before.RootMode, c.after.RootMode; before != after {
+		what = append(what, fmt.Sprintf("mode %s -> %s", octal(before), octal(after)))
+	}
+	if before, after := c.before.Tree.DirMode, c.after.Tree.DirMode; before != after {
+		what = append(what, fmt.Sprintf("mode of directories %s -> %s", octal(before), octal(after)))
+	}
+	if len(what) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("volume %s: %s\n", c.path, strings.Join(what, ", "))
+}
+
+func owner(t tree.Tree) string { return fmt.Sprintf("%d:%d", t.UID, t.GID) }
+
+func ownerOf(f tree.File, t tree.Tree) string { return fmt.Sprintf("%d:%d", t.UserOf(f), t.GID) }
+
+// octal writes a mode as chmod takes it.
+func octal(mode fs.FileMode) string {
+	const setgid, sticky = 0o2000, 0o1000
+	bits := uint32(mode.Perm())
+	if mode&fs.ModeSetgid != 0 {
+		bits |= setgid
+	}
+	if mode&fs.ModeSticky != 0 {
+		bits |= sticky
+	}
+	return fmt.Sprintf("%04o", bits)
+}
+
+func (c change) file(name string, before, after map[string]tree.File) string {
+	old, was := before[name]
+	next, is := after[name]
+	var text string
+	if was && is && old.Mode != next.Mode {
+		text = fmt.Sprintf("file %s/%s: mode %s -> %s\n", c.path, shown(name), octal(old.Mode), octal(next.Mode))
+	}
+	if was && is && (old.User != nil || next.User != nil) { // Else the line of the volume has its owner.
+		if before, after := ownerOf(old, c.before.Tree), ownerOf(next, c.after.Tree); before != after {
+			text += fmt.Sprintf("file %s/%s: owner %s -> %s\n", c.path, shown(name), before, after)
+		}
+	}
+	differ := printing.Unified
+	if c.before.Hidden[name] || c.after.Hidden[name] {
+		differ = printing.Masked
+	}
+	full := c.path + "/" + shown(name)
+	return text + differ("live/"+full, "preview/"+full, contentOf(before, name), contentOf(after, name))
+}
+
+// contentOf returns the content of a file; nil only if the file does not exist.
+func contentOf(files map[string]tree.File, name string) []byte {
+	switch f, exists := files[name]; {
+	case !exists:
+		return nil
+	case f.Data == nil:
+		return []byte{}
+	default:
+		return f.Data
+	}
+}

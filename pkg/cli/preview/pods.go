@@ -1,0 +1,269 @@
+package preview
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifest/objects"
+)
+
+func (o *command) compare(ctx context.Context, pods []Pod) error {
+	var errs []error
+	differs := false
+	for _, pod := range pods {
+		text, err := o.difference(ctx, pod)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", pod.Object(), err))
+		}
+		differs = differs || text != ""
+		if _, err := fmt.Fprint(o.Out, printing.Plain(text)); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err // Whether there are such volumes is not known of all pods.
+	}
+	if err := o.verdict(); err != nil || !differs {
+		return err
+	}
+	return &session.Exit{Code: exitDiffers}
+}
+
+// difference returns what changes in the volumes of one pod. The error counts those that cannot be
+// compared.
+func (o *command) difference(ctx context.Context, pod Pod) (string, error) {
+	live, found, err := o.live(pod)
+	if err != nil {
+		return "", err
+	}
+	var before []Volume
+	if found {
+		before = o.wanted(Volumes(live, o.driver, o.content(ctx)))
+	} else {
+		o.Remark("note: %s: namespace %s has none yet", pod.Object(), pod.Namespace)
+	}
+	for _, v := range before {
+		if v.Err != nil {
+			o.Remark("note: %s: volume %s: of what it holds now nothing is known: %v", pod.Object(), v.Name, v.Err)
+		}
+	}
+	all := o.volumes(ctx, pod)
+	isUnknown := func(v Volume) bool {
+		return slices.ContainsFunc(all, func(other Volume) bool { return other.Name == v.Name && other.Err != nil })
+	}
+	before, after := slices.DeleteFunc(before, isUnknown), slices.DeleteFunc(slices.Clone(all), isUnknown)
+	text := Difference(pod, before, after)
+	if unknown := len(all) - len(after); unknown > 0 {
+		return text, fmt.Errorf("%d of %d volumes cannot be compared: see above", unknown, len(all))
+	}
+	return text, nil
+}
+
+func (o *command) podsNamed(namespace, selector string, args []string) ([]Pod, error) {
+	infos, err := resource.NewBuilder(o).Unstructured().ContinueOnError().NamespaceParam(namespace).DefaultNamespace().
+		LabelSelectorParam(selector).ResourceTypeOrNameArgs(selector == "", args...).Flatten().Do().Infos()
+	if err != nil {
+		return nil, err
+	}
+	if len(infos) == 0 {
+		return nil, fmt.Errorf("nothing was found in namespace %s", namespace)
+	}
+	var pods []Pod
+	var errs []error
+	for _, info := range infos {
+		object, ok := info.Object.(*unstructured.Unstructured)
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s: it is not an object", selection.Subject(info)))
+			continue
+		}
+		var made Set // Of this one alone: it may be named twice.
+		err := made.Add(object.Object, namespace)
+		if err == nil && len(made.Pods) == 0 {
+			err = errors.New("it makes no pods: name a deployment, statefulset, daemonset, job, cronjob or pod")
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", selection.Subject(info), err))
+		}
+		pods = append(pods, made.Pods...)
+	}
+	return pods, errors.Join(errs...)
+}
+
+func (o *command) live(pod Pod) (Pod, bool, error) {
+	if pod.Name == "" {
+		return Pod{}, false, errors.New("it has no name, so no object of the cluster can be compared with it")
+	}
+	kind := pod.Kind
+	if group, version, found := strings.Cut(pod.APIVersion, "/"); found {
+		kind += "." + version + "." + group
+	}
+	found, err := o.podsNamed(pod.Namespace, "", []string{kind + "/" + pod.Name})
+	switch {
+	case apierrors.IsNotFound(err):
+		return Pod{}, false, nil
+	case err != nil:
+		return Pod{}, false, err
+	}
+	for _, live := range found {
+		if live.IsSame(pod) {
+			return live, true, nil
+		}
+	}
+	return Pod{}, false, nil
+}
+
+// Pod is a pod, or what pods are made from: the template of an object of whatever kind.
+type Pod struct {
+	APIVersion, Kind, Namespace, Name string
+	// Field is where in the object the spec is, such as spec.template.spec.
+	Field string
+	Spec  corev1.PodSpec
+	// Annotations are the pod's.
+	Annotations map[string]string
+}
+
+// Object names the object, such as deployment/web.
+func (p Pod) Object() string { return strings.ToLower(p.Kind) + "/" + p.Name }
+
+// IsSame reports whether two are the same place of one object, whatever is there.
+func (p Pod) IsSame(other Pod) bool {
+	groupOf := func(p Pod) string {
+		group, _, found := strings.Cut(p.APIVersion, "/")
+		if !found {
+			return ""
+		}
+		return group
+	}
+	return groupOf(p) == groupOf(other) && p.Kind == other.Kind && p.Namespace == other.Namespace && p.Name == other.Name &&
+		p.Field == other.Field
+}
+
+// Set is what manifests have: pods, and ConfigMaps and Secrets.
+type Set struct {
+	Pods     []Pod
+	contents map[api.Ref]api.Content
+}
+
+// Content returns what an object of the set holds.
+func (s *Set) Content(ref api.Ref) (api.Content, bool) {
+	content, found := s.contents[ref]
+	return content, found
+}
+
+// Add adds an object, or those of a list, in a namespace unless they name another. Objects without
+// pods, ConfigMaps and Secrets are passed over. Of two of one name the later one counts, as it does
+// when both are applied.
+func (s *Set) Add(data any, namespace string) error {
+	object, ok := data.(map[string]any)
+	if !ok {
+		return nil
+	}
+	if elements, isList := objects.Elements(object); isList {
+		var errs []error
+		for _, element := range elements {
+			errs = append(errs, s.Add(element, namespace))
+		}
+		return errors.Join(errs...)
+	}
+	if version := object["apiVersion"]; version == "v1" && objects.IsServed(object) {
+		return s.addContent(object, namespace)
+	}
+	return s.addPods(object, namespace)
+}
+
+// addContent takes in a ConfigMap or a Secret. An object that the API server refuses is an error:
+// no driver ever sees it. One whose name the API server makes up is passed over, since no pod can
+// name it.
+func (s *Set) addContent(object map[string]any, namespace string) error {
+	metadata, _ := object["metadata"].(map[string]any)
+	if generated, _ := metadata["generateName"].(string); generated != "" && metadata["name"] == nil {
+		return nil
+	}
+	content, mistakes := objects.Content(object, namespace)
+	var errs []error
+	for _, m := range mistakes {
+		errs = append(errs, fmt.Errorf("%s/%s: %s", content.Ref.Kind.Resource(), content.Ref.Name, m))
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	if s.contents == nil {
+		s.contents = map[api.Ref]api.Content{}
+	}
+	s.contents[content.Ref] = content
+	return nil
+}
+
+func (s *Set) addPods(object map[string]any, namespace string) error {
+	version, _ := object["apiVersion"].(string)
+	kind, _ := object["kind"].(string)
+	metadata, _ := object["metadata"].(map[string]any)
+	name, _ := metadata["name"].(string)
+	generated, _ := metadata["generateName"].(string)
+	own, _ := metadata["namespace"].(string)
+	for _, found := range (manifest.Document{Data: object}).PodSpecs() {
+		pod := Pod{
+			APIVersion: version, Kind: kind, Namespace: cmp.Or(own, namespace), Name: cmp.Or(name, generated), Field: found.Path.String(),
+		}
+		if err := decode(found.Data, &pod.Spec); err != nil {
+			return fmt.Errorf("%s: %s: %w", pod.Object(), pod.Field, err)
+		}
+		pod.Annotations = annotationsAt(object, found.Path)
+		s.Pods = slices.DeleteFunc(s.Pods, pod.IsSame)
+		s.Pods = append(s.Pods, pod)
+	}
+	return nil
+}
+
+// annotationsAt returns those of the object whose spec a path leads to.
+func annotationsAt(object map[string]any, spec manifest.Path) map[string]string {
+	var at any = object
+	for _, step := range spec[:max(0, len(spec)-1)] {
+		switch around := at.(type) {
+		case map[string]any:
+			at = around[step.Field]
+		case []any:
+			at = around[step.Index]
+		}
+	}
+	holder, _ := at.(map[string]any)
+	metadata, _ := holder["metadata"].(map[string]any)
+	written, _ := metadata["annotations"].(map[string]any)
+	annotations := make(map[string]string, len(written))
+	for key, value := range written {
+		annotations[key], _ = value.(string)
+	}
+	return annotations
+}
+
+// decode reads a value as the API server would.
+func decode(data map[string]any, into any) error {
+	text, err := json.Marshal(data)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		kind, _ := data["kind"].(string)
+		metadata, _ := data["metadata"].(map[string]any)
+		if name, _ := metadata["name"].(string); kind != "" {
+			return fmt.Errorf("%s/%s is not what the API server takes: %w", strings.ToLower(kind), name, err)
+		}
+		return fmt.Errorf("it is not what the API server takes: %w", err)
+	}
+	return nil
+}
