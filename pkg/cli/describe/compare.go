@@ -3,12 +3,11 @@ package describe
 import (
 	"slices"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
-	"github.com/liveconfig-csi/liveconfig/pkg/release"
-
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
+	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
 )
 
 // fill adds the report of its node to a pod; nil stands for none. The places are where the pod

@@ -90,7 +90,7 @@ func (o *command) print(all []Description) error {
 	case "wide":
 		page.mostPods = 0
 	}
-	return o.write(page.print(all...))
+	return o.write(page.format(all...))
 }
 
 // write writes a page as a terminal can have it.

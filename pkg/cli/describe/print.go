@@ -20,18 +20,18 @@ type text struct {
 	mostPods int
 }
 
-func (x text) print(all ...Description) string {
+func (x text) format(all ...Description) string {
 	var p page
 	for i, d := range all {
 		if i > 0 {
-			p.WriteString("\n")
+			p.text.WriteString("\n")
 		}
 		x.one(&p, d)
 	}
-	return p.String()
+	return p.text.String()
 }
 
-type page struct{ strings.Builder }
+type page struct{ text strings.Builder }
 
 // lines is a text of several lines. All other texts are of one: texts from objects cannot add
 // lines.
@@ -43,7 +43,7 @@ func (p *page) line(level int, format string, args ...any) {
 			args[i] = oneLine(text)
 		}
 	}
-	p.WriteString(strings.Repeat("  ", level) + fmt.Sprintf(format, args...) + "\n")
+	p.text.WriteString(strings.Repeat("  ", level) + fmt.Sprintf(format, args...) + "\n")
 }
 
 func oneLine(text string) string { return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(text) }

@@ -20,7 +20,7 @@ import (
 // writes it again.
 func TestPrint(t *testing.T) {
 	t.Parallel()
-	got := text{now: noon.Add(time.Hour)}.print(everything(), Description{Kind: "Pod", Name: "bare", Namespace: "shop"})
+	got := text{now: noon.Add(time.Hour)}.format(everything(), Description{Kind: "Pod", Name: "bare", Namespace: "shop"})
 	file := filepath.Join("testdata", "all.txt")
 	if os.Getenv("UPDATE") != "" {
 		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
@@ -57,7 +57,7 @@ func TestPrintShowsSomePods(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			page := text{mostPods: test.most}.print(Description{Pods: test.pods})
+			page := text{mostPods: test.most}.format(Description{Pods: test.pods})
 			var shown []string
 			for line := range strings.Lines(page) {
 				if _, rest, found := strings.Cut(line, "web-"); found {
@@ -77,7 +77,7 @@ func TestPrintShowsSomePods(t *testing.T) {
 func TestPrintKeepsToItsLines(t *testing.T) {
 	t.Parallel()
 	const forged = "a\nEvents: none\tb"
-	page := text{}.print(Description{
+	page := text{}.format(Description{
 		Rollout: &Rollout{AfterUndo: forged},
 		Volumes: []Volume{{Mounts: []Mount{{Path: forged}}}},
 		Events:  []Event{{Reason: forged}},
@@ -91,7 +91,7 @@ func TestPrintKeepsToItsLines(t *testing.T) {
 func TestPrintTellsOfCopiesWithoutVolumes(t *testing.T) {
 	t.Parallel()
 	lagging := PodSource{CopyOf: "configmap/app", State: versions.Lagging, Why: "it is of another revision"}
-	page := text{}.print(Description{Pods: []Pod{
+	page := text{}.format(Description{Pods: []Pod{
 		{Name: "web-1", State: versions.Lagging, NotAsked: "it has no volume of liveconfig", Elsewhere: []PodSource{lagging}},
 	}})
 	if !strings.Contains(page, "Why: it is of another revision") {

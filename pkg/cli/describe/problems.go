@@ -114,14 +114,14 @@ func (x text) printProblems(all Problems) string {
 	var p page
 	if len(all.Problems) > 0 {
 		p.table(0, x.problems(all.Problems))
-		p.WriteString("\n")
+		p.text.WriteString("\n")
 	}
 	p.line(0, "%s", all.summary())
 	if len(all.Unknown) > 0 {
-		p.WriteString("\n")
+		p.text.WriteString("\n")
 	}
 	x.unknown(&p, all.Unknown)
-	return p.String()
+	return p.text.String()
 }
 
 func (x text) problems(list []Problem) [][]string {

@@ -129,12 +129,7 @@ func (o *act) steer(ctx context.Context, args []string, done string, decide func
 			return fmt.Errorf("%s: %w", p.Source.Ref, noPromotion)
 		}
 		if d.Action == plan.Rest && d.After == 0 {
-			for _, p := range first.changed() {
-				if _, err := fmt.Fprintf(o.Out, "%s %s\n", release.NameOf(p.Source.Ref), done); err != nil {
-					return err
-				}
-			}
-			return nil
+			return o.report(first.changed(), done)
 		}
 		if err := o.do(ctx, writer, now, d); err != nil && !apierrors.IsConflict(err) {
 			return err
@@ -144,6 +139,16 @@ func (o *act) steer(ctx context.Context, args []string, done string, decide func
 		}
 	}
 	return fmt.Errorf("%s: others write its stable copy all the time; try again", p.Source.Ref)
+}
+
+// report prints what was done to each object.
+func (o *act) report(changed []pair, done string) error {
+	for _, p := range changed {
+		if _, err := fmt.Fprintf(o.Out, "%s %s\n", release.NameOf(p.Source.Ref), done); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (o *act) do(ctx context.Context, writer stable.Writer, g group, d plan.Decision) error {

@@ -218,10 +218,7 @@ func TestRunDoesNotWaitForNormalEvents(t *testing.T) {
 
 // failing returns the error of a request that does not arrive.
 func failing(isBroken bool) error {
-	if isBroken {
-		return errors.New("no route to host")
-	}
-	return nil
+	return map[bool]error{true: errors.New("no route to host")}[isBroken]
 }
 
 // TestARequestThatIsSwallowedHoldsNothingUpForLong: the Event is sent again, and others after it.

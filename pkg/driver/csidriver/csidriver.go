@@ -61,7 +61,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		Object: &storagev1.CSIDriver{}, List: &storagev1.CSIDriverList{},
 	}
 	target := objectwatch.Target{Client: w.client, Kind: kind, Name: w.name, Reopen: objectwatch.QuietTime}
-	group.Follower(target, &handler{watcher: w, ctx: ctx}).Start()
+	group.Follower(target, &handler{watcher: w, ctx: ctx}).Start() //nolint:contextcheck // The group gets it next.
 	return group.Run(ctx)
 }
 

@@ -113,7 +113,7 @@ func (g *Group) begin(ctx context.Context) {
 	defer g.mu.Unlock()
 	g.ctx, g.isRunning = ctx, true
 	for f := range g.followers {
-		f.beginLocked()
+		f.beginLocked() //nolint:contextcheck // It takes the group's, which this is.
 	}
 }
 

@@ -26,7 +26,8 @@ import (
 func whicheverWay(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	kinds := map[string]string{"protobuf": runtime.ContentTypeProtobuf, "JSON": runtime.ContentTypeJSON}
-	each(t, access.Driver(), kinds, func(b *bench, kind string) {
+	t.Parallel()
+	runEach(t, access.Driver(), kinds, func(b *bench, kind string) {
 		b.front.speak(kind)
 		test(b)
 	})
@@ -293,9 +294,9 @@ func TestASlowStart(t *testing.T) {
 		pass(30 * time.Second)
 		asked := b.asks()
 		var quick []*corev1.ConfigMap
-		b.cluster.mu.Lock()
+		b.mu.Lock()
 		b.gate, b.entrance = nil, nil // Requests that wait there already still wait.
-		b.cluster.mu.Unlock()
+		b.mu.Unlock()
 		for i := range 20 {
 			ref := api.Ref{Kind: api.ConfigMap, Namespace: "default", Name: fmt.Sprint("quick-", i)}
 			quick = append(quick, b.putMap(configMap(ref, "1")))

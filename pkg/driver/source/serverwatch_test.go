@@ -62,12 +62,12 @@ func (b *bench) passInOrder(d time.Duration) {
 func (b *bench) hangUp() {
 	b.t.Helper()
 	waiting := map[api.Ref]bool{}
-	b.cluster.mu.Lock()
+	b.mu.Lock()
 	for w := range b.watches {
 		waiting[w.ref] = true
 	}
 	before := len(b.requests)
-	b.cluster.mu.Unlock()
+	b.mu.Unlock()
 	b.cluster.hangUp()
 	for over := time.After(time.Second); len(waiting) > 0; {
 		select {

@@ -298,8 +298,8 @@ func (b *bench) putUnseen(o *corev1.ConfigMap) *corev1.ConfigMap {
 	ref := api.Ref{Kind: api.ConfigMap, Namespace: o.Namespace, Name: o.Name}
 	b.deaden(ref)
 	b.putMap(o)
-	b.cluster.mu.Lock()
-	defer b.cluster.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.history[ref] = nil
 	return o
 }

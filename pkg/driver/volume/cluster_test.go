@@ -79,7 +79,7 @@ func (c *cluster) Acquire(key source.Key) (release func(), err error) {
 
 func (c *cluster) answer(key source.Key, w *watched) {
 	c.mu.Lock()
-	current := c.watched[key] == w && c.errs[key.Ref] != errSilent
+	current := c.watched[key] == w && !errors.Is(c.errs[key.Ref], errSilent)
 	if current {
 		w.answered = true
 		c.bringLocked(key, w)

@@ -99,12 +99,13 @@ func TestPublishRefusesAtOnce(t *testing.T) {
 	}{
 		"no source at all": {map[string]string{}, volume.Invalid, []string{"configMap"}},
 		"every mistake is named": {
-			configMap("web", "confgMap", "web", api.KeyDefaultMode, "0999", api.KeyItems, `[{key: a, path: ../a}]`),
-			volume.Invalid, []string{"confgMap", api.KeyDefaultMode, "items[0].path"},
+			configMap("web", "confgMap", "web", api.KeyDefaultMode, "0999", api.KeyItems, `[{key: a, path: ../a}]`), volume.Invalid,
+			[]string{"confgMap", api.KeyDefaultMode, "items[0].path"},
 		},
 		"a file that another file needs as a directory": {
 			sources("{configMap: {name: web}}, {secret: {name: tls, items: [{key: key, path: a/b}]}}"),
-			volume.Invalid, []string{`path "a" cannot be a file and, for "a/b", a directory`},
+			volume.Invalid,
+			[]string{`path "a" cannot be a file and, for "a/b", a directory`},
 		},
 		"a key that cannot be in the file": {
 			sources("{secret: {name: tls, as: {path: a, format: dotenv}}}"), volume.Invalid, []string{"log.level"},

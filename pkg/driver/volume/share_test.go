@@ -84,11 +84,7 @@ func (n *node) wantAlone(volumes ...state.Record) {
 // wantSharing is wantShared or wantAlone.
 func (n *node) wantSharing(areShared bool, volumes ...state.Record) {
 	n.Helper()
-	if areShared {
-		n.wantShared(volumes...)
-		return
-	}
-	n.wantAlone(volumes...)
+	map[bool]func(...state.Record){true: n.wantShared, false: n.wantAlone}[areShared](volumes...)
 }
 
 func (n *node) mountOf(r state.Record) volumefs.Mount {

@@ -105,7 +105,7 @@ func (n *node) wantToWaitInVain(attributes map[string]string, kind volume.Kind, 
 	told := []event{{
 		Pod: "default/app", Volume: "config", Reason: volume.ReasonWaiting, Note: `volume "config": waiting for a source: ` + text,
 	}}
-	if n.cluster.errs[tls] == errSilent {
+	if errors.Is(n.cluster.errs[tls], errSilent) {
 		longest, told = 2*publishTimeout, nil
 	}
 	published := d.publishing(n.request("config", attributes))

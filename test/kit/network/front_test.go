@@ -84,10 +84,10 @@ func (g *ground) list(name string) (value string, err error) {
 	return l.Items[0].Data["k"], nil
 }
 
-func (g *ground) wantList(name, want string) {
+func (g *ground) wantList(want string) {
 	g.Helper()
-	if got, err := g.list(name); got != want || err != nil {
-		g.Errorf("the list of %s has %q, %v, want %q", name, got, err, want)
+	if got, err := g.list("web"); got != want || err != nil {
+		g.Errorf("the list of web has %q, %v, want %q", got, err, want)
 	}
 }
 
@@ -127,9 +127,9 @@ func (g *ground) wantNoEvent(w watch.Interface) {
 func TestAFrontPassesEverythingOn(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
-	g.wantList("web", "")
+	g.wantList("")
 	w := g.watch(g.put("one"))
-	g.wantList("web", "one")
+	g.wantList("one")
 	g.put("two")
 	g.wantEvent(w, "two")
 	if _, err := g.maps.Get(t.Context(), "web", metav1.GetOptions{}); err != nil {
@@ -177,7 +177,7 @@ func TestAFrontRefuses(t *testing.T) {
 		t.Errorf("%d of %d requests failed, want a half", failed, rounds)
 	}
 	g.Set()
-	g.wantList("web", "")
+	g.wantList("")
 }
 
 // canceled returns a context that ends before a client repeats what it is asked to repeat in a while.
@@ -192,7 +192,7 @@ func TestAFrontDelaysOneObject(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
 	g.Set(network.Fault{Of: network.All(network.Verb("list"), network.About("configmaps", g.namespace, "slow")), Delay: time.Hour})
-	g.wantList("web", "")
+	g.wantList("")
 	if _, err := g.maps.List(canceled(t), metav1.ListOptions{FieldSelector: "metadata.name=slow"}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the slow list = %v, want no answer in time", err)
 	}
