@@ -277,8 +277,8 @@ func eventsOf(b *fixture.Fixture, pod *corev1.Pod, reason string) []corev1.Event
 	return events.Items
 }
 
-// TestADriverWithoutItsAddressTouchesNothing: where somebody else listens, it ends before it takes over a volume, with an edit
-// to be made in it.
+// TestADriverWithoutItsAddressTouchesNothing: if another process listens on its address, a driver ends before it takes over a
+// volume, even one with a pending edit.
 func TestADriverWithoutItsAddressTouchesNothing(t *testing.T) {
 	t.Parallel()
 	b := &rig{fixture.New(t)}

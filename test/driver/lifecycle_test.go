@@ -103,8 +103,8 @@ func TestRepeatsLeaveOneMount(t *testing.T) {
 	b.WantNumber("liveconfig_watches", 1)
 }
 
-// TestPodsThatGoWhileNoDriverRuns (faults 13, 15 and 22): the kubelet's unpublish comes when the driver is back. Until
-// then the files are where they were, and what somebody else has cleared away is not managed for ever.
+// TestPodsThatGoWhileNoDriverRuns (faults 13, 15 and 22): the kubelet unpublishes when the driver runs again, and until then the
+// files stay. The driver does not manage a volume that was removed meanwhile.
 func TestPodsThatGoWhileNoDriverRuns(t *testing.T) {
 	t.Parallel()
 	b := fixture.New(t)
@@ -185,7 +185,7 @@ func TestUnpublishDuringAnUpdateStorm(t *testing.T) {
 	}
 }
 
-// TestOtherNamespacesNeedAnAPIServer: without one nobody can say that their owners consent.
+// TestOtherNamespacesNeedAnAPIServer: without one the driver cannot check that the owners of other namespaces consent.
 func TestOtherNamespacesNeedAnAPIServer(t *testing.T) {
 	t.Parallel()
 	b := &rig{fixture.Without(t, "--publish-timeout=200ms")}

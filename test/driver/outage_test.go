@@ -137,8 +137,8 @@ const healed = 10*time.Second + fixture.Soon
 
 // TestTheAPIServerIsAwayAtTheStart is fault 24, as a node meets it that boots before its API server, or whose driver is
 // restarted during an outage: the driver serves all the same, takes its volumes over as they are, answers a repeated
-// publish, refuses a new one in time, and catches up by itself. The outage is no reason to restart the driver. A driver that
-// has just started says that it does not know its installation.
+// publish, refuses a new one in time, and catches up by itself. /healthz stays ok. A driver that has just started
+// reports that it does not know its installation.
 func TestTheAPIServerIsAwayAtTheStart(t *testing.T) {
 	t.Parallel()
 	b, link := overLink(t, "--publish-timeout="+patience.String())
@@ -175,8 +175,8 @@ func TestTheAPIServerIsAwayAtTheStart(t *testing.T) {
 	wantFollows(b, old, 2, fixture.Soon)
 }
 
-// TestTheNetworkSwallowsEverything is fault 24: packets are lost and nobody is notified, so that no connection ends and no
-// request is answered. Files stay, a new volume is refused in time, and nothing has to be restarted afterwards.
+// TestTheNetworkSwallowsEverything is fault 24: the network drops all packets without an error, so that no connection ends and
+// no request is answered. Files stay, the driver refuses a new volume in time, and afterwards works without a restart.
 func TestTheNetworkSwallowsEverything(t *testing.T) {
 	t.Parallel()
 	b, link := overLink(t, "--publish-timeout="+patience.String())
@@ -297,8 +297,8 @@ func TestTheAPIServerGoesAwayAndComesBack(t *testing.T) {
 	wantFollows(b, kept, 2, fixture.Soon)
 }
 
-// TestAnObjectIsDeletedAndMadeAnew is faults 25 and 26: another object of the same name takes the place of the one that
-// volumes hold, while nobody watches. Volumes that are there follow it.
+// TestAnObjectIsDeletedAndMadeAnew is faults 25 and 26: while no watch is open, another object of the same name replaces the
+// one that volumes show. The volumes follow the new object.
 func TestAnObjectIsDeletedAndMadeAnew(t *testing.T) {
 	t.Parallel()
 	b, link := overLink(t)

@@ -174,7 +174,7 @@ func (t *tenant) rage(ctx context.Context) {
 	}
 }
 
-// strangers are sources that nobody has asked for before.
+// strangers are sources that no volume has used before.
 func (t *tenant) strangers(round int) string {
 	var text strings.Builder
 	for i := range 40 {
@@ -237,7 +237,7 @@ func published(ctx context.Context, b *fixture.Fixture) (took []time.Duration) {
 	return took
 }
 
-// publishAsKubelet tries again when there is no room for the moment, after half a second and then ever later.
+// publishAsKubelet publishes, and retries while there is no room: first after half a second, then at growing intervals.
 func publishAsKubelet(ctx context.Context, b *fixture.Fixture, pod *corev1.Pod) (err error) {
 	for pause := 500 * time.Millisecond; pause < stormPublish; pause *= 2 {
 		if err = b.TryPublish(ctx, pod); status.Code(err) != codes.ResourceExhausted {

@@ -287,8 +287,8 @@ type object struct {
 	ref
 	versions  []version // The first is nil; the last is the present one. A version is here before the API server has it.
 	immutable bool      // It exists and is.
-	// unwatched says that an immutable one was deleted since the driver was started: a user who reads it with the driver's own
-	// account need not notice.
+	// unwatched means that an immutable object was deleted since the driver was started. A volume that reads it with the driver's
+	// account may keep the old content.
 	unwatched bool
 	edits     int // Makes annotations differ.
 }

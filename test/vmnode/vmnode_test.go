@@ -1,5 +1,5 @@
-// Package vmnode tests pods with volumes on a node whose control groups are of version 2, which this machine's may not be: an
-// emulated machine has the kubelet, containerd and the rest of a cluster.
+// Package vmnode tests pods with volumes on a node with version 2 of control groups. The machine of the tests may have version
+// 1, so that an emulated machine runs the kubelet, containerd and the rest of a cluster.
 package vmnode
 
 import (
@@ -21,7 +21,7 @@ const kernel = "amd64-6.12"
 func TestPods(t *testing.T) {
 	m := vm.NewMachine(t, kernel, "amd64")
 	m.Memory = 6144
-	// Emulated processors have one clock, and nobody to be protected from.
+	// Emulated processors share one clock, and this guest needs no protection from other guests.
 	m.Append = []string{"mitigations=off", "tsc=reliable", "clocksource=tsc"}
 	for _, module := range []string{"overlay", "veth"} {
 		m.Files["/modules/"+module+".ko.xz"] = filepath.Join(m.Repo, "bin", "vm", kernel, module+".ko.xz")

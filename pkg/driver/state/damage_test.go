@@ -192,7 +192,7 @@ func replace(data []byte, old, by string) []byte {
 	return []byte(strings.Replace(string(data), old, by, 1))
 }
 
-// TestAdopt puts a record in the place of whatever is no use to anybody (fault 20).
+// TestAdopt (fault 20) replaces an unreadable record.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	for name, what := range map[string]string{

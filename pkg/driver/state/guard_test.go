@@ -46,7 +46,7 @@ const dirVariable = "LIVECONFIG_STATE_GUARD_DIR"
 // mark is a call that Go does not make by itself, before and after those that are counted.
 const mark = unix.SYS_GETPPID
 
-// putTraced puts a record when somebody traces its thread, whose number it tells.
+// putTraced prints the number of its thread, waits until the thread is traced, and puts a record.
 func putTraced(t *testing.T, dir string) {
 	t.Helper()
 	runtime.LockOSThread()

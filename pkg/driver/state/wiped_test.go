@@ -225,7 +225,7 @@ func modeOf(t *testing.T, path string) fs.FileMode {
 	return stat(t, path).Mode()
 }
 
-// TestCheckLeavesNothing, and makes the directory anew that somebody has removed (fault 20).
+// TestCheckLeavesNothing (fault 20): a check leaves no file behind, and creates the directory again if it was removed.
 func TestCheckLeavesNothing(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state")

@@ -115,11 +115,12 @@ func TestWhatIsNoDenialTakesNoFiles(t *testing.T) {
 	}
 }
 
-// errAway is what the network says when the API server is away.
+// errAway is the network's error when the API server is not reachable.
 var errAway = errors.New("connection refused")
 
-// TestANewcomerIsNotServedWhatNobodyCouldAskFor: the right to what others still hold is gone, or may have gone while nobody
-// could ask. The newcomer doubts no denial. It waits, and is served once that is over; the others keep their files.
+// TestANewcomerIsNotServedWhatNobodyCouldAskFor: older volumes have the content of a source, and their reader has lost the right
+// to it, or may have lost it while the API server was away. A new volume believes a denial at once: its publish waits until the
+// reader may read again. The older volumes keep their files.
 func TestANewcomerIsNotServedWhatNobodyCouldAskFor(t *testing.T) {
 	t.Parallel()
 	causes := map[string]error{
@@ -188,8 +189,8 @@ func polling(ref api.Ref) string {
 
 const projected = `Projected: volume "config": a change of the sources is in the files`
 
-// TestAPolledSourceIsToldOnce from the start: the files follow it, and neither its polls, nor repeats, nor resyncs are news.
-// The next run of the driver tells it once more.
+// TestAPolledSourceIsToldOnce: the files follow a polled source, and the pod gets one Event about the polling. Polls, repeats and
+// resyncs add no Event. The next run of the driver writes the Event once more.
 func TestAPolledSourceIsToldOnce(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.secrets = access.ByPod
@@ -242,7 +243,7 @@ func TestEachPolledSourceIsTold(t *testing.T) {
 	})
 }
 
-// TestAPolledSourceOfTheDrivers is for who installed the driver to mend: no grant to the pod's account would help.
+// TestAPolledSourceOfTheDrivers: a grant to the pod's account would not help, so the message names the driver's installation.
 func TestAPolledSourceOfTheDrivers(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -313,9 +314,9 @@ func TestATokenIsHeldAsLongAsItsVolume(t *testing.T) {
 	})
 }
 
-// TestATokenThatIsOfNoUseIsNotHeld: where the driver reads with its own credentials the pod's are nobody's business, and a volume
-// that never updates is read once, at its publish. Neither a repeat nor a restart holds its token again, and what an earlier
-// version of the driver held goes.
+// TestATokenThatIsOfNoUseIsNotHeld: the driver does not need the pod's token if it reads with its own credentials, nor after the
+// publish of a volume that never updates. It then stores no token, also not at a repeat or after a restart, and removes a token
+// that an earlier version of the driver has stored.
 func TestATokenThatIsOfNoUseIsNotHeld(t *testing.T) {
 	t.Parallel()
 	tests := map[api.UpdatePolicy]struct {

@@ -59,9 +59,9 @@ func (n *node) publishedShared(onDelete api.OnDelete) (*driver, state.Record) {
 	return d, r
 }
 
-// TestADenialIsDoubtedAtFirst: whatever the owner wished, the files stay, other changes reach them, and the pod is told
-// nothing, since the server may be wrong; whoever asks is told. One that passes is not told at all. When the server keeps to
-// it, the files stay or go, and the pod is told once.
+// TestADenialIsDoubtedAtFirst: the API server may be wrong. At first the files stay under every `onDelete`, other changes reach
+// them, the pod gets no Event, and condition and status show the denial. If the server allows the read again, the pod never
+// gets an Event. If the denial lasts, the files follow `onDelete`, and the pod gets one Event.
 func TestADenialIsDoubtedAtFirst(t *testing.T) {
 	eachDenial(t, func(n *node, reader access.Identity, onDelete api.OnDelete) {
 		d, r := n.publishedShared(onDelete)
@@ -186,8 +186,9 @@ func TestLostAccessIsToldBesideOtherTrouble(t *testing.T) {
 	})
 }
 
-// TestLostAccessIsToldAlthoughAKeyIsMissing: the files cannot be made without it, so those of the lost source stay, whatever its
-// owner's wish was, and nobody is told that they went. When the key is there they go, and that is told.
+// TestLostAccessIsToldAlthoughAKeyIsMissing: without the key the driver cannot build the files. The files of the lost source
+// stay under every `onDelete`, and no Event reports their removal. Once the key exists, the driver removes them and writes the
+// Event.
 func TestLostAccessIsToldAlthoughAKeyIsMissing(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.secrets = access.ByPod

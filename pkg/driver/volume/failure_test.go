@@ -200,8 +200,7 @@ func TestDamageIsMended(t *testing.T) {
 	}
 }
 
-// damage changes the files of a volume behind the driver's back, as somebody with rights on the node
-// may.
+// damage changes the files of a volume without the driver, as an administrator of the node can.
 func (n *node) damage(r state.Record, damage func(*os.Root) error) {
 	n.Helper()
 	view, err := n.mounts.FS.Open(r.TargetPath)
@@ -212,8 +211,8 @@ func (n *node) damage(r state.Record, damage func(*os.Root) error) {
 	n.must(errors.Join(root.Close(), view.Close()))
 }
 
-// TestTheTimeoutIsForWhatIsMissing: it begins with the API server's answer. That has a limit of its own, which is over before
-// a kubelet gives up, and only counts if the caller is that patient: fault 24.
+// TestTheTimeoutIsForWhatIsMissing (fault 24): the publish timeout begins with the API server's answer. The wait for the answer
+// has a separate limit, which ends before a kubelet gives up, and which applies if the caller's deadline is later.
 func TestTheTimeoutIsForWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ patience, want time.Duration }{
@@ -233,7 +232,7 @@ func TestTheTimeoutIsForWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestAStopEndsAPublishThatWaits: nobody would tell it that its source is there, and the driver should not take long.
+// TestAStopEndsAPublishThatWaits: a driver that stops follows no source, and it has to end soon.
 func TestAStopEndsAPublishThatWaits(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.startFor(configMap("web"))
@@ -300,8 +299,8 @@ func TestALookThatCannotBeTakenIsNotTakenAgainAndAgain(t *testing.T) {
 	})
 }
 
-// TestAPublishOutlivesANewcomer to its immutable source, for whom it is read anew in the middle of the publish.
-// This is fault 27.
+// TestAPublishOutlivesANewcomer is fault 27: a second volume uses the same immutable source, so that the driver reads the source
+// again in the middle of the first volume's publish.
 func TestAPublishOutlivesANewcomer(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.ready()

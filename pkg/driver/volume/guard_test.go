@@ -347,8 +347,7 @@ func recorded(t *testing.T, n *node) int64 {
 	return total
 }
 
-// TestAttributesAreChargedBeforeTheyAreRead: a publish that there is no room for is refused for that, whatever its text
-// says (fault 38).
+// TestAttributesAreChargedBeforeTheyAreRead (fault 38): a publish without room is refused before its attributes are parsed.
 func TestAttributesAreChargedBeforeTheyAreRead(t *testing.T) {
 	bubble(t, func(n *node) {
 		_, option := limited(volume.BytesPerVolume)

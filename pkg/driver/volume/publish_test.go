@@ -225,7 +225,7 @@ func TestATargetIsOneVolumes(t *testing.T) {
 	})
 }
 
-// TestAMountThatIsNotOursStays: somebody mounts something on the target while the volume is being made.
+// TestAMountThatIsNotOursStays: another program mounts a file system on the target in the middle of a publish.
 func TestAMountThatIsNotOursStays(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.cluster.set(web, "a", "1")

@@ -79,8 +79,8 @@ func TestRecordWithoutAMountIsDropped(t *testing.T) {
 }
 
 // TestKilledDuringPublish kills the driver before each side effect of a publish, of a first volume and of one that joins
-// another. The next run has nothing to clean up but the record, the other volume notices nothing, and the kubelet's next try
-// succeeds. This is fault 15.
+// another. The next run removes the record and finds no other left-over, the other volume stays as it was, and the kubelet's
+// next attempt succeeds. This is fault 15.
 func TestKilledDuringPublish(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"put", "create", "publish", "share"} {

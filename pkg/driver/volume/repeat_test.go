@@ -97,8 +97,8 @@ func TestRequestThatIsNoRepeatIsRefused(t *testing.T) {
 	}
 }
 
-// TestVolumeThatSomebodyUnmountedIsMadeAnew (fault 16): a change goes where nobody sees it, the look that follows tells, and
-// a repeat mends it.
+// TestVolumeThatSomebodyUnmountedIsMadeAnew (fault 16): the container does not see the next change, the driver's check reports
+// the missing mount, and a repeat of the publish mounts the volume again.
 func TestVolumeThatSomebodyUnmountedIsMadeAnew(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()
@@ -165,8 +165,8 @@ func TestARepeatBringsBackAStateThatWasWiped(t *testing.T) {
 	})
 }
 
-// TestLostRecordIsMadeAnewWithoutAWrite (fault 20): until the kubelet's repeat nothing tells the driver of the volume, and its
-// files stay as they are.
+// TestLostRecordIsMadeAnewWithoutAWrite (fault 20): without a record the driver learns of the volume from the kubelet's repeat.
+// Until then and afterwards the files stay as they are.
 func TestLostRecordIsMadeAnewWithoutAWrite(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()

@@ -256,9 +256,9 @@ func (n *node) passChange(path string) {
 	<-time.After(time.Until(time.Unix(stat.Ctim.Unix())) + latency)
 }
 
-// TestLargeFilesAreNotReplacedTooOften: the first change is in the files at once. Changes that come while the replaced
-// files, which readers may be on the way into, take all the room there is for them are in the files a moment later, all of
-// them at a time, and nobody is told of any trouble.
+// TestLargeFilesAreNotReplacedTooOften: the driver writes the first change at once. The replaced files stay for a moment, for
+// readers that have resolved a path into them, and use all their room. The driver then writes later changes together when that
+// moment is over, and no pod gets an Event about a problem.
 func TestLargeFilesAreNotReplacedTooOften(t *testing.T) {
 	bubble(t, func(n *node) {
 		n.keepFileTime()

@@ -161,8 +161,8 @@ func TestManyAtOnceAreOneFileSystem(t *testing.T) {
 	})
 }
 
-// TestVolumesThatMustNotShare: everything that decides about the files, and who may read them. A ConfigMap that the driver
-// reads for every pod of the namespace is no reason.
+// TestVolumesThatMustNotShare: volumes do not share if anything differs that decides about the files or about their readers. Two
+// service accounts do share a ConfigMap that the driver reads for every pod of the namespace.
 func TestVolumesThatMustNotShare(t *testing.T) {
 	t.Parallel()
 	group := 7

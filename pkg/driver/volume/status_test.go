@@ -67,7 +67,7 @@ func TestStatusTellsOfAVolume(t *testing.T) {
 			n.Errorf("after a resync %+v, want only a later check than %+v", third, second)
 		}
 		wantSame(n, "Status() of another pod", 0, len(d.Status(func(p api.Pod) bool { return p.Name == "other" })))
-		// The digest of a short Secret would let whoever sees it try guesses: each run has others.
+		// A reader of the status could find a short Secret by guesses if its digest were the same in each run.
 		d.publish(n.request("other", r.Attributes))
 		all := d.Status(allPods)
 		wantSame(n, "the digest of the same files", second.Digest, all[0].Digest)
@@ -102,12 +102,12 @@ func TestReachedTellsTheAgeOfChanges(t *testing.T) {
 	})
 }
 
-// stuckAfter is when work that does not end is told.
+// stuckAfter is how long work takes until the driver reports it as stuck.
 const stuckAfter = 2*time.Minute + 30*time.Second
 
 // TestAStuckWorkerIsTold (fault 18): the node does not answer when a volume is opened. Running containers have its files, the
-// kubelet's repeat succeeds at once, and who asks for the condition or the status is told that it is not known. Then the
-// driver is unhealthy, and says for which volume and since when. When the node answers at last, all is well.
+// kubelet's repeat succeeds at once, and condition and status show that the state is not known. After a while the driver is
+// unhealthy, and reports for which volume and since when. When the node answers at last, the driver is healthy again.
 func TestAStuckWorkerIsTold(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.published()

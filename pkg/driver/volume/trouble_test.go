@@ -16,9 +16,9 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
-// TestTroubleLeavesTheFiles has what can go wrong with the sources of a live volume: the files stay, the pod is told once,
-// condition and status say why, a restart of the driver is not asked for, and all is well again when the trouble ends. This
-// is rule 47. This is fault 3.
+// TestTroubleLeavesTheFiles is rule 47 and fault 3: whatever fails in the sources of a live volume, its files stay. The pod gets
+// one Event, condition and status show the reason, and the driver stays healthy. When the problem ends, the volume is normal
+// again.
 func TestTroubleLeavesTheFiles(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

@@ -200,9 +200,9 @@ func eachWish(t *testing.T, test func(n *node, d *driver, r state.Record)) {
 	}
 }
 
-// TestAReplacedSourceIsOneChange: whoever deletes an object and creates it at once, as `kubectl replace --force` does, takes
-// no file away for a moment, and the pod hears of the change alone. Repeats in between change nothing. An object that is as
-// it was before is no change. This is fault 25.
+// TestAReplacedSourceIsOneChange is fault 25. `kubectl replace --force` deletes an object and creates it again at once. All
+// files stay meanwhile, and the pod gets one Event, for the change. Repeats in between change nothing. If the new object equals
+// the old one, the pod gets no Event.
 func TestAReplacedSourceIsOneChange(t *testing.T) {
 	eachWish(t, func(n *node, d *driver, r state.Record) {
 		before := "1"

@@ -216,7 +216,8 @@ func TestARefusalOfManySourcesIsShort(t *testing.T) {
 	})
 }
 
-// TestAnAnswerIsSaidBeforeThoseThatAreAwaited: who waits in vain for twenty sources reads what is wrong with the last one.
+// TestAnAnswerIsSaidBeforeThoseThatAreAwaited: an error names first the source whose read failed, then the sources that have
+// not been read yet.
 func TestAnAnswerIsSaidBeforeThoseThatAreAwaited(t *testing.T) {
 	bubble(t, func(n *node) {
 		refs, attributes := many(20)

@@ -26,8 +26,8 @@ func TestARestartedDriverFindsItsVolumes(t *testing.T) {
 	checkNotMounted(t, g.FS, target)
 }
 
-// TestNoVolume asks about targets at which none is, with data of somebody else around, and unmounts them: nothing of others
-// is deleted. This is fault 14.
+// TestNoVolume is fault 14: it looks for volumes at targets without one, beside files of others, and unmounts the targets. The
+// files of others stay.
 func TestNoVolume(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ kind, name, refused string }{

@@ -98,7 +98,7 @@ func TestNoPathLeavesTheRoot(t *testing.T) {
 	}
 }
 
-// TestARootThatIsMissing is found by a check, and is not a reason to hold up an unmount: without it there is no target.
+// TestARootThatIsMissing: a check reports it, and an unmount succeeds, since without the root there is no target.
 func TestARootThatIsMissing(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ kind, root, want string }{

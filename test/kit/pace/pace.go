@@ -1,4 +1,4 @@
-// Package pace says how long tests wait for programs.
+// Package pace has the timeouts of tests for emulated processors.
 package pace
 
 import (
@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Variable says how many times slower than processors this machine's are, because they are emulated.
+// Variable is the environment variable with the factor by which emulated processors are slower. Without it the factor is 1.
 const Variable = "LIVECONFIG_SLOWNESS"
 
-// Within returns how long programs may take for what takes them less than a time on processors that are not emulated.
+// Within returns a timeout for emulated processors: a timeout for real ones, times [Variable].
 func Within(d time.Duration) time.Duration {
 	if times, err := strconv.Atoi(os.Getenv(Variable)); err == nil {
 		return time.Duration(times) * d

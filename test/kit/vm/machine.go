@@ -68,7 +68,7 @@ func (m *Machine) Build(target string) string {
 	return out
 }
 
-// AddTests adds a step that runs tests where their package is in the checkout, with its test data. The step is the caller's.
+// AddTests adds a step that runs tests where their package is in the checkout, with its test data. The caller may change the step.
 func (m *Machine) AddTests(folder string, args ...string) *Step {
 	m.t.Helper()
 	name := path.Base(folder) + ".test"
