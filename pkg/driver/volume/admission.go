@@ -100,13 +100,16 @@ func (a *admission) reserveLocked(p *projection, view *volumefs.View, needed int
 	if !p.isLive() {
 		return nil // admitFiles has taken it.
 	}
-	a.chargeLocked(p, view) // Files that the last write left behind may be gone.
 	account := p.memory.account
-	wanted := account.Size() + needed
 	if a.planner.removesFilesLocked(p) {
-		account.Force(wanted)
+		account.Force(account.Size() + needed)
 		return nil
 	}
+	if account.Resize(account.Size()+needed) == nil {
+		return nil
+	}
+	a.chargeLocked(p, view) // Files that the last write left may be gone.
+	wanted := account.Size() + needed
 	if err := account.Resize(wanted); err != nil {
 		return a.waitLocked(p, wanted, err)
 	}

@@ -87,7 +87,8 @@ func benchmark(b *testing.B) (*volume.Manager, *still, *counting, func(i int) st
 	return m, object, seen, func(i int) state.Record { return n.request(fmt.Sprint("volume-", i), configMap(web.Name)) }
 }
 
-// BenchmarkUpdate has one object change that so many volumes share, until the files of all are new.
+// BenchmarkUpdate changes the object of so many volumes, until the files of all are new. The volumes have different modes, so each one
+// has files of its own.
 func BenchmarkUpdate(b *testing.B) {
 	for _, volumes := range []int{1, 110} {
 		b.Run(fmt.Sprintf("volumes=%d", volumes), func(b *testing.B) {
@@ -95,6 +96,7 @@ func BenchmarkUpdate(b *testing.B) {
 			ctx := klog.NewContext(b.Context(), klog.Logger{})
 			for i := range volumes {
 				r := request(i)
+				r.Attributes[api.KeyDefaultMode] = fmt.Sprintf("%04o", 0o400+i)
 				seen.written.Add(1)
 				if err := m.Publish(ctx, r, access.Token{}); err != nil {
 					b.Fatal(err)

@@ -22,9 +22,10 @@ const (
 
 // files is what the driver knows of the files of one projection, whose mu guards it.
 type files struct {
-	view   *volumefs.View // The cached view of a live projection; nil for none yet.
-	digest string         // Of the tree last written or found equal; empty after a restart or a failed write.
-	tidyAt time.Time      // When replaced files may go; zero without such files.
+	known  atomicdir.Known // The state of the root after the last write.
+	view   *volumefs.View  // The cached view of a live projection; nil for none yet.
+	digest string          // Of the tree last written or found equal; empty after a restart or a failed write.
+	tidyAt time.Time       // When replaced files may go; zero without such files.
 	// projected are the objects whose content is in the files; nil after a restart, until the first
 	// sync.
 	projected map[api.Ref]projected
@@ -114,6 +115,7 @@ func (s *syncer) writerLocked(p *projection, view *volumefs.View, w write) atomi
 	}
 	return atomicdir.Atomic{
 		Room: room, Differs: w.differs, IsNew: !p.isLive(), Grace: atomicdir.Grace{Time: graceTime, Bytes: graceBytes},
+		Known: &p.files.known,
 	}
 }
 

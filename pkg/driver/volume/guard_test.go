@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -132,6 +133,31 @@ func wantAbout(t *testing.T, what string, got, want uint64) {
 	if got > most(want) || got < want/2 {
 		t.Errorf("allocations for %s: %d, want %d, and %d at most", what, got, want, most(want))
 	}
+}
+
+// TestGuardAnUpdateListsNoFiles: the kernel stores when a directory was last listed. An update knows what the last write left; the look that follows lists.
+func TestGuardAnUpdateListsNoFiles(t *testing.T) {
+	alone(t, func(n *node) {
+		d, _ := n.ready()
+		r := d.publishMany(0, 1, one)[0]
+		listed := func() time.Time {
+			var st unix.Stat_t
+			n.must(unix.Stat(r.TargetPath, &st))
+			return time.Unix(st.Atim.Unix())
+		}
+		for i := range 3 {
+			before := listed()
+			n.cluster.set(web, "a", fmt.Sprint("version ", i))
+			pass(latency)
+			if got := listed(); !got.Equal(before) {
+				t.Errorf("update %d listed the volume at %v, want no list since %v", i, got, before)
+			}
+			pass(settling)
+			if got := listed(); !got.After(before) {
+				t.Errorf("the look after update %d did not list the volume", i)
+			}
+		}
+	})
 }
 
 // TestGuardGoroutines: a volume is no goroutine, whether it shares its object or not. One for each would take 2 KiB of

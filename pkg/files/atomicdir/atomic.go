@@ -24,7 +24,7 @@ import (
 //
 // One rename of ..data changes all files at once. A Write takes these steps:
 //
-//  1. Read what is in the root and which generation is live.
+//  1. Read what is in the root and which generation is live, unless both are known.
 //  2. Compare it with the tree: bytes, modes, owners, directories, nothing missing and nothing too
 //     much. If it is equal, 5, 6 and 9 are left out, and the rest still puts right what else is
 //     wrong. If it is not, and it is too early for another generation, nothing is done.
@@ -53,6 +53,9 @@ type Atomic struct {
 	// IsNew means that the directory is empty and that nobody else sees it. It is not listed then,
 	// and names get no temporary ones.
 	IsNew bool
+	// Known, if set, is what the last Write left in the directory. With Differs the directory is
+	// not listed again while that is still true. Each Write stores what it left.
+	Known *Known
 
 	hook hook
 }
@@ -74,12 +77,21 @@ func (a Atomic) Write(root *os.File, t tree.Tree) (changed bool, err error) {
 func (a Atomic) write(root *os.File, t tree.Tree, grace Grace) (changed bool, err error) {
 	w := &atomicWrite{
 		dir: newDir(root, a.hook), want: t, room: a.Room, wanted: t.Names(), grace: grace, keepsLast: a.Grace.Time > 0, differs: a.Differs, isNew: a.IsNew,
-		now: time.Now(),
+		known: a.Known, now: time.Now(),
+	}
+	if w.known == nil {
+		w.known = &Known{}
 	}
 	if err := w.prepare(); err != nil {
 		return w.made, errors.Join(err, w.undo())
 	}
-	return w.made, w.finish()
+	if err := w.finish(); err != nil {
+		return w.made, err
+	}
+	if a.Known != nil {
+		w.learn()
+	}
+	return w.made, nil
 }
 
 // atomicWrite is one Write of an [Atomic].
@@ -96,7 +108,10 @@ type atomicWrite struct {
 	differs bool
 	// isNew means that the root is empty and that nobody sees it.
 	isNew bool
+	known *Known
 	now   time.Time
+	// root is what the directory itself was.
+	root info
 	// spared are replaced generations that have grace.
 	spared map[string]bool
 	// found is what was in the root, one level deep. Anything that is removed is taken out; what is
@@ -140,10 +155,16 @@ func (w *atomicWrite) finish() error {
 
 // look is step 1.
 func (w *atomicWrite) look() error {
-	if w.isNew {
+	known := *w.known
+	*w.known = Known{}
+	var err error
+	if w.root, err = w.statSelf(); err != nil || w.isNew {
+		return err
+	}
+	if w.differs && known.isFor(w.root, w.wanted, ownerOf(w.want)) {
+		w.recall(known)
 		return nil
 	}
-	var err error
 	if w.order, err = w.names(); err != nil {
 		return err
 	}
@@ -216,7 +237,7 @@ func (w *atomicWrite) discard(name string) error {
 
 // correctRoot is step 4.
 func (w *atomicWrite) correctRoot() error {
-	return w.correctOwnerAndMode(w.want)
+	return w.correctOwnerAndMode(w.root, w.want)
 }
 
 // writeGeneration is step 5.

@@ -1,6 +1,6 @@
 // Package atomicdir writes a [tree.Tree] into a volume's root directory, over whatever is there: an
 // older tree, nothing, or what a process that was killed halfway has left. It works from what it
-// finds on disk and remembers nothing.
+// finds on disk. Its caller may store what an [Atomic] left, see [Known].
 //
 // The three writers differ in the last step, by which a change becomes visible: [Atomic] swaps one
 // symlink for all files, [Replace] renames each file into place, [InPlace] rewrites each file in

@@ -142,12 +142,9 @@ func (d dir) setOwnerAndMode(name string, opened fd, t tree.Tree) error {
 	return d.chmodOpen(name, opened, t.DirMode)
 }
 
-// correctOwnerAndMode sets owner and mode of the directory itself where they differ.
-func (d dir) correctOwnerAndMode(t tree.Tree) error {
-	found, err := d.stat(".")
-	if err != nil {
-		return err
-	}
+// correctOwnerAndMode sets owner and mode of the directory itself where they differ from what was
+// found.
+func (d dir) correctOwnerAndMode(found info, t tree.Tree) error {
 	if found.has(t.DirMode, ownerOf(t)) {
 		return nil
 	}

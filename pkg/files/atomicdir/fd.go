@@ -152,6 +152,15 @@ func (d fd) stat(name string) (info, error) {
 	return i, nil
 }
 
+// statSelf looks at the directory itself.
+func (d fd) statSelf() (info, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(d), &st); err != nil {
+		return info{}, failed("stat", ".", err)
+	}
+	return infoOf(st), nil
+}
+
 // readlink returns where a symlink leads; nothing if that cannot be read.
 func (d fd) readlink(name string) string {
 	var buffer [4096]byte
@@ -207,13 +216,14 @@ type info struct {
 	mode    uint32
 	owner   owner
 	size    int64
+	device  uint64
 	changed unix.Timespec
 	// target is where a symlink leads.
 	target string
 }
 
 func infoOf(st unix.Stat_t) info {
-	return info{mode: st.Mode, owner: owner{uid: int(st.Uid), gid: int(st.Gid)}, size: st.Size, changed: st.Ctim}
+	return info{mode: st.Mode, owner: owner{uid: int(st.Uid), gid: int(st.Gid)}, size: st.Size, device: st.Dev, changed: st.Ctim}
 }
 
 // owner is a user and a group by number.

@@ -59,7 +59,7 @@ func equalsTree(d fd, name string, t tree.Tree) bool {
 		return false
 	}
 	defer sub.close() //nolint:errcheck // Nothing was written.
-	found, err := sub.stat(".")
+	found, err := sub.statSelf()
 	if err != nil || !found.has(t.DirMode, ownerOf(t)) {
 		return false
 	}

@@ -198,7 +198,11 @@ func (w *plainWrite) sweep() error {
 
 // settleRoot is step 4.
 func (w *plainWrite) settleRoot() error {
-	return w.correctOwnerAndMode(w.want)
+	found, err := w.statSelf()
+	if err != nil {
+		return err
+	}
+	return w.correctOwnerAndMode(found, w.want)
 }
 
 // findRoom comes before anything that needs space.
