@@ -165,7 +165,7 @@ func (w *atomicWrite) look() error {
 		w.recall(known)
 		return nil
 	}
-	if w.order, err = w.names(); err != nil {
+	if w.order, err = w.namesAgain(); err != nil {
 		return err
 	}
 	slices.Sort(w.order)
@@ -228,7 +228,11 @@ func (w *atomicWrite) makeRoom() bool {
 
 // discard removes an entry of the root for good.
 func (w *atomicWrite) discard(name string) error {
-	if err := w.remove(name); err != nil {
+	unlink := fd.unlink
+	if w.found.isDir(name) {
+		unlink = fd.unlinkDir
+	}
+	if err := w.removeBy(unlink, name); err != nil {
 		return err
 	}
 	delete(w.found, name)
@@ -351,6 +355,7 @@ func (w *atomicWrite) clean() error {
 		}
 		if name == w.live {
 			if err := w.rename(name, tempPrefix+"old"); err == nil {
+				delete(w.found, name)
 				name = tempPrefix + "old"
 			}
 		}

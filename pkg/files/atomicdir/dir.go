@@ -99,14 +99,17 @@ func (d dir) rename(from, to string) error {
 	})
 }
 
-// remove removes name with everything below it, if it exists. Readers do not see that a reserved
-// name goes, except for the link that leads to all files.
-func (d dir) remove(name string) error {
-	unlink := func() error { return d.in(name, fd.unlink) }
+// remove removes name with everything below it, if it exists.
+func (d dir) remove(name string) error { return d.removeBy(fd.unlink, name) }
+
+// removeBy is remove by one of the functions that unlink. Readers do not see that a reserved name
+// goes, except for the link that leads to all files.
+func (d dir) removeBy(unlink func(d fd, base string) error, name string) error {
+	change := func() error { return d.in(name, unlink) }
 	if isReserved(name) && name != dataLink {
-		return d.doUnseen("remove", path.Join(d.at, name), unlink)
+		return d.doUnseen("remove", path.Join(d.at, name), change)
 	}
-	return d.do("remove", name, unlink)
+	return d.do("remove", name, change)
 }
 
 func (d dir) symlink(target, name string, o owner, mode fs.FileMode) error {

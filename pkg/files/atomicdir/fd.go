@@ -119,11 +119,16 @@ func (d fd) in(name string, do func(d fd, base string) error) error {
 	return errors.Join(do(parent, name[i+1:]), parent.close())
 }
 
-// names lists the directory, in no order.
-func (d fd) names() (list []string, err error) {
+// namesAgain lists a directory that may have been listed before, in no order.
+func (d fd) namesAgain() ([]string, error) {
 	if _, err := unix.Seek(int(d), 0, io.SeekStart); err != nil {
 		return nil, failed("list", ".", err)
 	}
+	return d.names()
+}
+
+// names lists a directory that was just opened, in no order.
+func (d fd) names() (list []string, err error) {
 	var buffer [4096]byte
 	for {
 		n, err := unix.ReadDirent(int(d), buffer[:])
@@ -180,7 +185,16 @@ func (d fd) unlink(name string) error {
 	case !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM):
 		return err
 	}
-	if err := d.empty(name); err != nil {
+	return d.unlinkDir(name)
+}
+
+// unlinkDir is unlink for a directory.
+func (d fd) unlinkDir(name string) error {
+	err := d.empty(name)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case err != nil:
 		return err
 	}
 	return unix.Unlinkat(int(d), name, unix.AT_REMOVEDIR)

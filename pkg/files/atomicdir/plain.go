@@ -127,7 +127,7 @@ func (w *plainWrite) finish() error {
 
 // look is step 1.
 func (w *plainWrite) look() error {
-	list, err := w.names()
+	list, err := w.namesAgain()
 	if err != nil {
 		return err
 	}
