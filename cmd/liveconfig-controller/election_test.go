@@ -44,8 +44,14 @@ type office struct {
 	ended chan error
 }
 
-// open returns an office whose lease has a holder, or none, and has the process begin.
-func open(t *testing.T, holder string) *office {
+// open runs a test with an office whose lease has a holder, or none, and whose process has begun.
+func open(t *testing.T, holder string, test func(o *office)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(newOffice(t, holder)) })
+}
+
+func newOffice(t *testing.T, holder string) *office {
 	t.Helper()
 	client := fake.NewClientset()
 	o := &office{t: t, ended: make(chan error, 1), registry: &registry{Interface: client, away: make(chan struct{})}}
@@ -68,18 +74,14 @@ func open(t *testing.T, holder string) *office {
 func newFakeParts(t *testing.T, client kubernetes.Interface) *parts {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must(t, metav1.AddMetaToScheme(scheme))
 	p := &parts{client: client, registry: prometheus.NewRegistry(), lease: leaderelection.NewLeaderHealthzAdaptor(leaseDuration)}
 	var err error
 	p.controller, err = rollout.New(rollout.Config{
 		Client: client, Metadata: metadatafake.NewSimpleMetadataClient(scheme), Secrets: true, Rate: 1,
 		Events: &record.FakeRecorder{}, Metrics: rollout.NewMetrics(p.registry),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 
@@ -89,22 +91,11 @@ func (o *office) after(d time.Duration) {
 	synctest.Wait()
 }
 
-func (o *office) isWorking() bool {
+func (o *office) wantWorking(want bool) {
+	o.t.Helper()
 	w := o.watched.Load()
-	return w != nil && !w.IsStopped()
-}
-
-func (o *office) wantWorking() {
-	o.t.Helper()
-	if !o.isWorking() {
-		o.t.Error("the process does not work, and should")
-	}
-}
-
-func (o *office) wantIdle() {
-	o.t.Helper()
-	if o.isWorking() {
-		o.t.Error("the process works, and should not")
+	if got := w != nil && !w.IsStopped(); got != want {
+		o.t.Errorf("the process works: %t, want %t", got, want)
 	}
 }
 
@@ -124,19 +115,15 @@ func (o *office) wantEnd(want string) {
 		o.t.Errorf("work = %v, want %q", err, want)
 	}
 	synctest.Wait()
-	o.wantIdle()
-}
-
-func (o *office) status(path string) int {
-	recorder := httptest.NewRecorder()
-	o.mux().ServeHTTP(recorder, httptest.NewRequestWithContext(o.t.Context(), http.MethodGet, path, nil))
-	return recorder.Code
+	o.wantWorking(false)
 }
 
 func (o *office) wantStatus(path string, want int) {
 	o.t.Helper()
-	if got := o.status(path); got != want {
-		o.t.Errorf("GET %s = %d, want %d", path, got, want)
+	recorder := httptest.NewRecorder()
+	o.mux().ServeHTTP(recorder, httptest.NewRequestWithContext(o.t.Context(), http.MethodGet, path, nil))
+	if recorder.Code != want {
+		o.t.Errorf("GET %s = %d, want %d", path, recorder.Code, want)
 	}
 }
 
@@ -239,13 +226,11 @@ func (r *registry) holder() string {
 
 // TestLeaderGivesTheLeaseBack so that another need not wait for its end.
 func TestLeaderGivesTheLeaseBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		o := open(t, "")
+	open(t, "", func(o *office) {
 		o.wantHolder("controller-0")
-		o.wantWorking()
+		o.wantWorking(true)
 		o.after(time.Minute) // It renews.
-		o.wantWorking()
+		o.wantWorking(true)
 		o.wantStatus("/readyz", http.StatusOK)
 		o.wantStatus("/healthz", http.StatusOK)
 		o.wantEnd("")
@@ -255,11 +240,9 @@ func TestLeaderGivesTheLeaseBack(t *testing.T) {
 
 // TestStandbyWaits: it is ready and does nothing, and when it is told to end the lease is none of its business.
 func TestStandbyWaits(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		o := open(t, "controller-1")
+	open(t, "controller-1", func(o *office) {
 		o.after(leaseDuration - time.Second)
-		o.wantIdle()
+		o.wantWorking(false)
 		o.wantStatus("/readyz", http.StatusOK)
 		o.wantEnd("")
 		o.wantHolder("controller-1")
@@ -268,11 +251,9 @@ func TestStandbyWaits(t *testing.T) {
 
 // TestStandbyTakesOver from a leader that has died.
 func TestStandbyTakesOver(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		o := open(t, "controller-1")
+	open(t, "controller-1", func(o *office) {
 		o.after(leaseDuration + 3*retryPeriod)
-		o.wantWorking()
+		o.wantWorking(true)
 		o.wantHolder("controller-0")
 		o.wantEnd("")
 	})
@@ -281,15 +262,13 @@ func TestStandbyTakesOver(t *testing.T) {
 // TestLeaderThatHearsNothingStops before another one may begin, which is when the lease has not been renewed for its
 // duration, and its process ends with an error.
 func TestLeaderThatHearsNothingStops(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		o := open(t, "")
+	open(t, "", func(o *office) {
 		o.after(time.Minute)
 		close(o.registry.away) // It has just renewed, and finds out when it does so next.
 		o.after(renewDeadline - time.Second)
-		o.wantWorking()
+		o.wantWorking(true)
 		o.after(leaseDuration - renewDeadline)
-		o.wantIdle()
+		o.wantWorking(false)
 		o.after(leaseDuration)
 		o.wantEnd("the lease was lost: ")
 	})
@@ -297,9 +276,7 @@ func TestLeaderThatHearsNothingStops(t *testing.T) {
 
 // TestLeaseThatIsTakenAway, which somebody does by hand, ends the process with an error.
 func TestLeaseThatIsTakenAway(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		o := open(t, "")
+	open(t, "", func(o *office) {
 		o.registry.hold("controller-1")
 		o.after(leaseDuration)
 		o.wantEnd("the lease was lost: ")
@@ -309,9 +286,7 @@ func TestLeaseThatIsTakenAway(t *testing.T) {
 
 // TestHealth ends the process for whom the lease was lost and who has not noticed.
 func TestHealth(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		o := open(t, "")
+	open(t, "", func(o *office) {
 		o.after(time.Minute)
 		o.registry.stuck = true
 		close(o.registry.away)

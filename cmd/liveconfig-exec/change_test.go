@@ -25,9 +25,7 @@ func newVolume(t *testing.T, writer atomicdir.Writer) volume {
 	t.Helper()
 	path := t.TempDir()
 	root, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = root.Close() })
 	return volume{path, root, writer}
 }
@@ -39,9 +37,7 @@ func (v volume) write(t *testing.T, files map[string]string) {
 		list = append(list, tree.File{Path: path, Data: []byte(data), Mode: 0o644})
 	}
 	made, err := tree.New(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	made.DirMode, made.UID, made.GID = 0o755, os.Getuid(), os.Getgid()
 	if _, err := v.writer.Write(v.root, made); err != nil {
 		t.Fatal(err)
@@ -69,8 +65,7 @@ func TestRestart(t *testing.T) {
 					"--from", v.path + ",prefix=P_", "--key=K=" + v.path + "/sub/k", "--key", "O=" + v.path + "/sub/o,optional",
 					"--env-file", v.path + "/env", "--on-change=restart",
 				}, "show", "P_A", "K", "O", "E")
-				p.says(t, "ready P_A=1 K=1 O=(unset) E=1")
-				p.says(t, "serving")
+				p.isServing(t, "P_A=1 K=1 O=(unset) E=1")
 				for _, step := range []struct { // One file each: but for Atomic, two are not changed at once.
 					files files
 					want  string
@@ -85,12 +80,11 @@ func TestRestart(t *testing.T) {
 				} {
 					v.write(t, step.files)
 					p.says(t, "terminated")
-					for line := range strings.Lines("ready " + step.want + "\nserving") {
-						p.says(t, strings.TrimSuffix(line, "\n"))
+					for line := range strings.SplitSeq("ready "+step.want+"\nserving", "\n") {
+						p.says(t, line)
 					}
 				}
-				p.sends(t, unix.SIGTERM)
-				p.ends(t, "terminated\n", 0)
+				p.terminates(t)
 			})
 		}
 	}
@@ -124,26 +118,21 @@ func TestAPairIsNeverMixed(t *testing.T) {
 	}
 	<-stormed
 	p.says(t, "serving")
-	p.sends(t, unix.SIGTERM)
-	p.ends(t, "terminated\n", 0)
+	p.terminates(t)
 }
 
 // TestNoRestartWithoutADifference: what does not change the environment does not touch the command.
 func TestNoRestartWithoutADifference(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	write(t, dir, "A", "1")
-	p := start(t, asAnother, []string{"--from", dir, "--on-change=restart"}, "show", "A")
-	p.says(t, "ready A=1")
-	p.says(t, "serving")
+	p, dir := startIn(t, asAnother, []string{"--on-change=restart"}, "show", "A")
+	p.isServing(t, "A=1")
 	write(t, dir, "A", "1")
 	write(t, dir, "not=a-name", "1")
 	p.stderr.waitFor(t, `skipped "not=a-name"`) // Both were seen.
 	p.sends(t, unix.SIGHUP)
 	p.says(t, "hangup")
 	write(t, dir, "A", "2")
-	p.says(t, "terminated")
-	p.says(t, "ready A=2")
+	p.restarts(t, "A=2")
 	if got := strings.Count(p.stderr.String(), "skipped"); got != 1 {
 		t.Errorf("what is skipped was said %d times, want once:\n%s", got, p.stderr)
 	}
@@ -163,12 +152,9 @@ func TestAKeyThatNoVariableCanHold(t *testing.T) {
 			step := func(files files, want string) {
 				t.Helper()
 				v.write(t, files)
-				p.says(t, "terminated")
-				p.says(t, "ready "+want)
-				p.says(t, "serving")
+				p.restarts(t, want)
 			}
-			p.says(t, "ready A=1 B=(unset)")
-			p.says(t, "serving")
+			p.isServing(t, "A=1 B=(unset)")
 			p.stderr.waitForTimes(t, nul, 1)
 			step(files{"A": "2", "B": "secret\x00"}, "A=2 B=(unset)") // B has not changed, and is not reported again.
 			step(files{"A": "3", "B": "another secret\x00"}, "A=3 B=(unset)")
@@ -179,8 +165,7 @@ func TestAKeyThatNoVariableCanHold(t *testing.T) {
 			step(files{"A": "3", "B": "fine"}, "A=3 B=fine")
 			step(files{"A": "3", "B": "secret\x00"}, "A=3 B=(unset)")
 			p.stderr.waitForTimes(t, nul, 3)
-			p.sends(t, unix.SIGTERM)
-			p.ends(t, "terminated\n", 0)
+			p.terminates(t)
 			if text := p.stderr.String(); strings.Count(text, "skipped") != 4 || strings.Contains(text, "secret") {
 				t.Errorf("standard error shall report 4 skipped keys and no value:\n%s", text)
 			}
@@ -194,8 +179,7 @@ func TestAKeyThatGoes(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a", "1")
 	p := start(t, asAnother, []string{"--key", "A=" + filepath.Join(dir, "a"), "--on-change=restart"}, "show", "A")
-	p.says(t, "ready A=1")
-	p.says(t, "serving")
+	p.isServing(t, "A=1")
 	remove(t, dir, "a")
 	p.stderr.waitFor(t, "liveconfig-exec: the environment stays as it is: --key A="+dir+"/a: there is no such file")
 	p.sends(t, unix.SIGHUP)
@@ -207,8 +191,7 @@ func TestAKeyThatGoes(t *testing.T) {
 	p.sends(t, unix.SIGUSR2)
 	p.says(t, "user defined signal 2")
 	write(t, dir, "a", "2")
-	p.says(t, "terminated")
-	p.says(t, "ready A=2")
+	p.restarts(t, "A=2")
 	if strings.Contains(p.stderr.String(), "secret") {
 		t.Errorf("a value was printed:\n%s", p.stderr)
 	}
@@ -219,9 +202,7 @@ func TestGrace(t *testing.T) {
 	for place, arrange := range places() {
 		t.Run(place, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			write(t, dir, "A", "1")
-			p := start(t, arrange, []string{"--from", dir, "--on-change=restart", "--grace=300ms"}, "deaf", "A")
+			p, dir := startIn(t, arrange, []string{"--on-change=restart", "--grace=300ms"}, "deaf", "A")
 			p.says(t, "ready A=1")
 			write(t, dir, "A", "2")
 			p.says(t, "ready A=2")
@@ -233,11 +214,8 @@ func TestGrace(t *testing.T) {
 // TestSignal: the command gets a signal if a file differs.
 func TestSignal(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	write(t, dir, "A", "1")
-	p := start(t, asAnother, []string{"--from", dir, "--on-change=signal:USR1"}, "show", "A")
-	p.says(t, "ready A=1")
-	p.says(t, "serving")
+	p, dir := startIn(t, asAnother, []string{"--on-change=signal:USR1"}, "show", "A")
+	p.isServing(t, "A=1")
 	write(t, dir, "A", "1")
 	write(t, dir, "A", "2")
 	p.says(t, "user defined signal 1")
@@ -245,8 +223,7 @@ func TestSignal(t *testing.T) {
 	p.says(t, "user defined signal 1")
 	remove(t, dir, "A")
 	p.says(t, "user defined signal 1")
-	p.sends(t, unix.SIGTERM)
-	p.ends(t, "terminated\n", 0)
+	p.terminates(t)
 }
 
 // TestExit ends with code 0, whatever the command ends with.
@@ -255,9 +232,7 @@ func TestExit(t *testing.T) {
 	for role, output := range map[string]string{"show": "terminated\n", "deaf": ""} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			write(t, dir, "A", "1")
-			p := start(t, asFirst, []string{"--from", dir, "--on-change=exit", "--grace", "200ms"}, role, "A")
+			p, dir := startIn(t, asFirst, []string{"--on-change=exit", "--grace", "200ms"}, role, "A")
 			p.says(t, "ready A=1")
 			if role == "show" {
 				p.says(t, "serving")
@@ -274,9 +249,7 @@ func TestTermEndsARestart(t *testing.T) {
 	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGQUIT} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			write(t, dir, "A", "1")
-			p := start(t, asFirst, []string{"--from", dir, "--on-change=restart", "--grace=4s"}, "deaf", "A")
+			p, dir := startIn(t, asFirst, []string{"--on-change=restart", "--grace=4s"}, "deaf", "A")
 			p.says(t, "ready A=1")
 			write(t, dir, "A", "2")
 			p.stderr.waitFor(t, "is restarted")
@@ -290,9 +263,7 @@ func TestTermEndsARestart(t *testing.T) {
 // TestNoRestartAfterTerm: a change does not bring back a command that was asked to end.
 func TestNoRestartAfterTerm(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	write(t, dir, "A", "1")
-	p := start(t, asFirst, []string{"--from", dir, "--on-change=restart"}, "deaf", "A")
+	p, dir := startIn(t, asFirst, []string{"--on-change=restart"}, "deaf", "A")
 	p.says(t, "ready A=1")
 	p.sends(t, unix.SIGTERM)
 	write(t, dir, "A", "2")

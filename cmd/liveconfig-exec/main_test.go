@@ -128,9 +128,7 @@ func start(t *testing.T, arrange arrangement, flags []string, role ...string) *p
 	p.WaitDelay = time.Second
 	arrange(p.Cmd)
 	out, err := p.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.pipe, p.stdout = out.(*os.File), bufio.NewReader(out)
 	if err := p.Start(); err != nil {
 		t.Fatalf("start (are user namespaces allowed?): %v", err)
@@ -143,6 +141,14 @@ func start(t *testing.T, arrange arrangement, flags []string, role ...string) *p
 		_ = p.Wait()
 	})
 	return p
+}
+
+// startIn is [start] with a new directory, in which A is 1. It returns the directory too.
+func startIn(t *testing.T, arrange arrangement, flags []string, role ...string) (p *process, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	write(t, dir, "A", "1")
+	return start(t, arrange, append([]string{"--from", dir}, flags...), role...), dir
 }
 
 // catchIgnored gives the programs that the tests start the default action for signals that the tests inherited as ignored,
@@ -174,9 +180,7 @@ func childrenOf(pid int) []int {
 func executable(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return path
 }
 
@@ -203,9 +207,7 @@ func (p *process) saysNext(t *testing.T, want string) {
 
 func (p *process) line(t *testing.T) string {
 	t.Helper()
-	if err := p.pipe.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.pipe.SetReadDeadline(time.Now().Add(patience)))
 	line, err := p.stdout.ReadString('\n')
 	if err != nil {
 		t.Fatalf("output ends with %q, %v; standard error:\n%s", line, err, p.stderr)
@@ -213,24 +215,39 @@ func (p *process) line(t *testing.T) string {
 	return strings.TrimSuffix(line, "\n")
 }
 
+// isServing checks that the command has been started with variables.
+func (p *process) isServing(t *testing.T, variables string) {
+	t.Helper()
+	p.says(t, "ready "+variables)
+	p.says(t, "serving")
+}
+
+// restarts checks that the command ends and is started again with variables.
+func (p *process) restarts(t *testing.T, variables string) {
+	t.Helper()
+	p.says(t, "terminated")
+	p.isServing(t, variables)
+}
+
+// terminates ends the command, and liveconfig-exec with it.
+func (p *process) terminates(t *testing.T) {
+	t.Helper()
+	p.sends(t, unix.SIGTERM)
+	p.ends(t, "terminated\n", 0)
+}
+
 // sends sends it a signal.
 func (p *process) sends(t *testing.T, sig syscall.Signal) {
 	t.Helper()
-	if err := p.Process.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Process.Signal(sig))
 }
 
 // ends waits for the end, and checks what was not read of the output yet and the code.
 func (p *process) ends(t *testing.T, output string, code int) {
 	t.Helper()
-	if err := p.pipe.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.pipe.SetReadDeadline(time.Now().Add(patience)))
 	rest, err := io.ReadAll(p.stdout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = p.Wait() // The state has the exit code.
 	if got := p.ProcessState.ExitCode(); got != code || string(rest) != output {
 		t.Errorf("output and code = %q, %d, want %q, %d; standard error:\n%s", rest, got, output, code, p.stderr)
@@ -241,19 +258,13 @@ func (p *process) ends(t *testing.T, output string, code int) {
 func write(t *testing.T, dir, name, data string) {
 	t.Helper()
 	temp := filepath.Join(t.TempDir(), "temp")
-	if err := os.WriteFile(temp, []byte(data), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(temp, filepath.Join(dir, name)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(temp, []byte(data), 0o600))
+	must(t, os.Rename(temp, filepath.Join(dir, name)))
 }
 
 func remove(t *testing.T, dir, name string) {
 	t.Helper()
-	if err := os.Remove(filepath.Join(dir, name)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(dir, name)))
 }
 
 // eventually waits until a look finds what it wants, and fails with what it found last.
@@ -303,5 +314,13 @@ func code(ts *testscript.TestScript, neg bool, args []string) { //nolint:revive 
 	}
 	if got != args[0] {
 		ts.Fatalf("%s ends with code %s, want %s", args[1], got, args[0])
+	}
+}
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/userlimits"
 )
 
@@ -19,23 +17,17 @@ func TestInotifyIsUsedUp(t *testing.T) {
 		userlimits.InotifyInstances: "fs.inotify.max_user_instances", userlimits.InotifyWatches: "fs.inotify.max_user_watches",
 	} {
 		userlimits.Set(t, limit, 0)
-		dir := t.TempDir()
-		write(t, dir, "A", "1")
-		p := start(t, asAnother, []string{"--from", dir, "--on-change=restart"}, "show", "A")
-		p.says(t, "ready A=1")
-		p.says(t, "serving")
+		p, dir := startIn(t, asAnother, []string{"--on-change=restart"}, "show", "A")
+		p.isServing(t, "A=1")
 		p.stderr.waitFor(t, name)
 		for _, value := range []string{"2", "3"} {
 			write(t, dir, "A", value)
-			p.says(t, "terminated")
-			p.says(t, "ready A="+value)
-			p.says(t, "serving")
+			p.restarts(t, "A="+value)
 		}
 		if got := strings.Count(p.stderr.String(), name); got != 1 {
 			t.Errorf("the limit is named %d times, want once; standard error:\n%s", got, p.stderr)
 		}
-		p.sends(t, unix.SIGTERM)
-		p.ends(t, "terminated\n", 0)
+		p.terminates(t)
 		userlimits.Set(t, limit, 1000)
 	}
 }

@@ -46,8 +46,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 		t.Run(place, func(t *testing.T) {
 			t.Parallel()
 			p := start(t, arrange, []string{"--on-change=restart"}, "show")
-			p.says(t, "ready ")
-			p.says(t, "serving")
+			p.isServing(t, "")
 			for _, sig := range []syscall.Signal{
 				unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGALRM, unix.SIGCONT,
 				unix.SIGABRT, unix.SIGVTALRM, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGIO, unix.SIGPWR, 35, 64,
@@ -55,57 +54,30 @@ func TestSignalsArePassedOn(t *testing.T) {
 				p.sends(t, sig)
 				p.says(t, sig.String())
 			}
-			p.sends(t, unix.SIGTERM)
-			p.ends(t, "terminated\n", 0)
+			p.terminates(t)
 		})
 	}
 }
 
-// zombies returns the children of a process, and an error if one of them has ended and nobody has waited for it.
-func zombies(pid int) (children []string, err error) {
-	list, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil || len(list) == 0 {
-		return nil, fmt.Errorf("the process has no list of children: %w", err)
-	}
-	for _, path := range list {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		children = append(children, strings.Fields(string(text))...)
-	}
-	for _, child := range children {
-		stat, err := os.ReadFile("/proc/" + child + "/stat")
-		if err == nil && strings.Contains(string(stat), ") Z ") {
-			return children, fmt.Errorf("child %s is a zombie", child)
-		}
-	}
-	return children, nil
-}
-
+// hasChildren returns an error unless a process has so many children, and has waited for each that has ended.
 func hasChildren(pid, want int) error {
-	children, err := zombies(pid)
-	if err == nil && len(children) != want {
-		err = fmt.Errorf("children = %v, want %d", children, want)
+	children := childrenOf(pid)
+	for _, child := range children {
+		if stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child)); strings.Contains(string(stat), ") Z ") {
+			return fmt.Errorf("child %d is a zombie", child)
+		}
 	}
-	return err
+	if len(children) != want {
+		return fmt.Errorf("children = %v, want %d", children, want)
+	}
+	return nil
 }
 
 func killChild(pid int, name string) error {
-	children, err := zombies(pid)
-	if err != nil {
-		return err
-	}
-	for _, child := range children {
-		comm, err := os.ReadFile("/proc/" + child + "/comm")
-		if err != nil || strings.TrimSpace(string(comm)) != name {
-			continue
+	for _, child := range childrenOf(pid) {
+		if comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", child)); strings.TrimSpace(string(comm)) == name {
+			return unix.Kill(child, unix.SIGKILL)
 		}
-		number, err := strconv.Atoi(child)
-		if err != nil {
-			return err
-		}
-		return unix.Kill(number, unix.SIGKILL)
 	}
 	return fmt.Errorf("no child is called %s", name)
 }
@@ -121,8 +93,7 @@ func TestOrphansAreWaitedFor(t *testing.T) {
 			eventually(t, func() error { return hasChildren(p.Process.Pid, 2) })     // The command, and the orphan that lives.
 			eventually(t, func() error { return killChild(p.Process.Pid, "sleep") }) // The shell may not have become it yet.
 			eventually(t, func() error { return hasChildren(p.Process.Pid, 1) })
-			p.sends(t, unix.SIGTERM)
-			p.ends(t, "terminated\n", 0)
+			p.terminates(t)
 		})
 	}
 }
@@ -131,8 +102,7 @@ func TestOrphansAreWaitedFor(t *testing.T) {
 func TestTheCommandEndsWithItsSupervisor(t *testing.T) {
 	t.Parallel()
 	p := start(t, asAnother, []string{"--on-change=restart"}, "show")
-	p.says(t, "ready ")
-	p.says(t, "serving")
+	p.isServing(t, "")
 	p.sends(t, unix.SIGKILL)
 	p.says(t, "terminated")
 	p.ends(t, "", -1)
@@ -154,12 +124,9 @@ func TestAnIgnoredSignalStaysIgnored(t *testing.T) {
 func TestAKeyIsHeardOnce(t *testing.T) {
 	t.Parallel()
 	keyboard, screen := openTerminal(t)
-	dir := t.TempDir()
-	write(t, dir, "A", "1")
-	p := start(t, onTerminal(screen), []string{"--from", dir, "--on-change=restart"}, "show", "A")
+	p, dir := startIn(t, onTerminal(screen), []string{"--on-change=restart"}, "show", "A")
 	for _, value := range []string{"1", "2"} {
-		p.says(t, "ready A="+value)
-		p.says(t, "serving")
+		p.isServing(t, "A="+value)
 		hasTerminal(t, p, keyboard)
 		if _, err := keyboard.WriteString("\x03"); err != nil {
 			t.Fatal(err)
@@ -170,8 +137,7 @@ func TestAKeyIsHeardOnce(t *testing.T) {
 			p.says(t, "terminated")
 		}
 	}
-	p.sends(t, unix.SIGTERM)
-	p.ends(t, "terminated\n", 0)
+	p.terminates(t)
 }
 
 // TestTheTerminalComesBack to the process that had it before, also when the command cannot be started again: a shell reads on.
@@ -180,9 +146,7 @@ func TestTheTerminalComesBack(t *testing.T) {
 	keyboard, screen := openTerminal(t)
 	dir, link := t.TempDir(), filepath.Join(t.TempDir(), "command")
 	write(t, dir, "A", "1")
-	if err := os.Symlink(executable(t), link); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(executable(t), link))
 	inShell := func(c *exec.Cmd) {
 		onTerminal(screen)(c)
 		c.Args[slices.Index(c.Args, "--")+1] = link
@@ -190,11 +154,8 @@ func TestTheTerminalComesBack(t *testing.T) {
 		c.Path = "/bin/sh"
 	}
 	p := start(t, inShell, []string{"--from", dir, "--on-change=restart"}, "show", "A")
-	p.says(t, "ready A=1")
-	p.says(t, "serving")
-	if err := os.Remove(link); err != nil {
-		t.Fatal(err)
-	}
+	p.isServing(t, "A=1")
+	must(t, os.Remove(link))
 	write(t, dir, "A", "2")
 	p.saysNext(t, "terminated")
 	p.says(t, "over 127")
@@ -216,9 +177,7 @@ func isGone(pid int) error {
 func descendant(t *testing.T, p *process) int {
 	t.Helper()
 	pid, err := strconv.Atoi(p.line(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if isGone(pid) != nil {
 			_ = unix.Kill(pid, unix.SIGKILL)
@@ -232,9 +191,7 @@ func descendant(t *testing.T, p *process) int {
 func TestARestartClears(t *testing.T) {
 	t.Parallel()
 	for _, role := range []string{"", "deaf"} {
-		dir := t.TempDir()
-		write(t, dir, "A", "1")
-		p := start(t, asAnother, []string{"--from", dir, "--on-change=restart"}, "descendants", role)
+		p, dir := startIn(t, asAnother, []string{"--on-change=restart"}, "descendants", role)
 		left := descendant(t, p)
 		write(t, dir, "A", "2")
 		p.says(t, "terminated")
@@ -243,7 +200,6 @@ func TestARestartClears(t *testing.T) {
 		if err := isGone(next); err == nil {
 			t.Error("what the new command has started is gone as well")
 		}
-		p.sends(t, unix.SIGTERM)
-		p.ends(t, "terminated\n", 0)
+		p.terminates(t)
 	}
 }

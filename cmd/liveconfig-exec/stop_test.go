@@ -19,18 +19,9 @@ type server struct {
 // serving starts a server that drains after the signal stop.
 func serving(t *testing.T, arrange arrangement, stop string, flags ...string) server {
 	t.Helper()
-	dir := t.TempDir()
-	write(t, dir, "A", "1")
-	s := server{dir: dir, process: start(t, arrange, append([]string{"--from", dir}, flags...), "drain", stop, "A")}
-	s.isServing(t, "1")
-	return s
-}
-
-// isServing checks that the server has been started with a value.
-func (s server) isServing(t *testing.T, value string) {
-	t.Helper()
-	s.says(t, "ready A="+value)
-	s.says(t, "serving")
+	p, dir := startIn(t, arrange, flags, "drain", stop, "A")
+	p.isServing(t, "A=1")
+	return server{p, dir}
 }
 
 // gets sends a signal and waits until the server has got it.
@@ -58,9 +49,7 @@ func (s server) endsWorker(t *testing.T) {
 	if len(workers) != 1 {
 		t.Fatalf("workers = %v, want one", workers)
 	}
-	if err := unix.Kill(workers[0], unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Kill(workers[0], unix.SIGKILL))
 }
 
 // waits is in what liveconfig-exec prints about a change that it does not act on yet.
@@ -127,12 +116,11 @@ func TestASignalThatDoesNotStop(t *testing.T) {
 			if took := time.Since(before); took < grace {
 				t.Errorf("the program was ended %s after the signal, want %s at least", took, grace)
 			}
-			s.isServing(t, "2")
+			s.isServing(t, "A=2")
 			for _, value := range []string{"3", "4"} {
 				s.gets(t, sig) // The program has outlived this signal.
 				write(t, s.dir, "A", value)
-				s.says(t, "terminated")
-				s.isServing(t, value)
+				s.restarts(t, "A="+value)
 			}
 			if got := strings.Count(s.stderr.String(), waits); got != 1 {
 				t.Errorf("a change waited %d times, want once; standard error:\n%s", got, s.stderr)
@@ -174,22 +162,17 @@ func TestNothingWaitsWithoutADoubt(t *testing.T) {
 func TestAResizedTerminalDelaysNothing(t *testing.T) {
 	t.Parallel()
 	keyboard, screen := openTerminal(t)
-	s := server{dir: t.TempDir()}
-	write(t, s.dir, "A", "1")
-	s.process = start(t, onTerminal(screen), []string{"--from", s.dir, "--on-change=restart"}, "show", "A")
-	s.says(t, "ready A=1")
-	s.says(t, "serving")
-	hasTerminal(t, s.process, keyboard)
+	p, dir := startIn(t, onTerminal(screen), []string{"--on-change=restart"}, "show", "A")
+	p.isServing(t, "A=1")
+	hasTerminal(t, p, keyboard)
 	for rows := range uint16(5) {
-		if err := unix.IoctlSetWinsize(int(keyboard.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows + 10, Col: 80}); err != nil {
-			t.Fatal(err)
-		}
-		s.saysNext(t, "window changed")
+		must(t, unix.IoctlSetWinsize(int(keyboard.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows + 10, Col: 80}))
+		p.saysNext(t, "window changed")
 	}
-	write(t, s.dir, "A", "2")
-	s.saysNext(t, "terminated")
-	if strings.Contains(s.stderr.String(), waits) {
-		t.Errorf("the change has waited; standard error:\n%s", s.stderr)
+	write(t, dir, "A", "2")
+	p.saysNext(t, "terminated")
+	if strings.Contains(p.stderr.String(), waits) {
+		t.Errorf("the change has waited; standard error:\n%s", p.stderr)
 	}
 }
 
@@ -205,8 +188,7 @@ func TestAChangeThatIsTakenBack(t *testing.T) {
 	<-time.After(grace)
 	s.gets(t, unix.SIGHUP)
 	write(t, s.dir, "A", "3")
-	s.says(t, "terminated")
-	s.isServing(t, "3")
+	s.restarts(t, "A=3")
 }
 
 // TestARestartSendsTheStopSignal, which lets the program drain.
@@ -217,7 +199,7 @@ func TestARestartSendsTheStopSignal(t *testing.T) {
 	s.says(t, "quit")
 	s.endsWorker(t)
 	s.says(t, "drained")
-	s.isServing(t, "2")
+	s.isServing(t, "A=2")
 }
 
 // TestTheStopSignalEndsARestart: the program is not started again in a container that is being stopped. This is fault 41.
@@ -238,9 +220,7 @@ func TestTheStopSignalEndsARestart(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			write(t, dir, "A", "1")
-			p := start(t, asFirst, append([]string{"--from", dir, "--on-change=restart", "--grace=3s"}, tt.flags...), "stubborn", "A")
+			p, dir := startIn(t, asFirst, append([]string{"--on-change=restart", "--grace=3s"}, tt.flags...), "stubborn", "A")
 			p.says(t, "ready A=1")
 			write(t, dir, "A", "2")
 			p.stderr.waitFor(t, "is restarted")

@@ -66,9 +66,7 @@ func checkBOM(t *testing.T, b built) {
 func decode(t *testing.T, text []byte) *cdx.BOM {
 	t.Helper()
 	var bom cdx.BOM
-	if err := cdx.NewBOMDecoder(bytes.NewReader(text), cdx.BOMFileFormatJSON).Decode(&bom); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cdx.NewBOMDecoder(bytes.NewReader(text), cdx.BOMFileFormatJSON).Decode(&bom))
 	return &bom
 }
 
@@ -96,9 +94,7 @@ func goVersion(t *testing.T, path string) (module, map[module]bool) {
 func inHex(t *testing.T, sum string) string {
 	t.Helper()
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(sum, "h1:"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return hex.EncodeToString(raw)
 }
 
@@ -114,9 +110,7 @@ func moduleOf(t *testing.T, c cdx.Component) module {
 func checkReferrer(t *testing.T, b built) {
 	t.Helper()
 	top, err := layout.ImageIndexFromPath(filepath.Join(b.out, "oci"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	manifests := manifestOf(t, top).Manifests
 	if len(manifests) != 2 {
 		t.Fatalf("the layout has %d entries, want the index and the list", len(manifests))
@@ -124,13 +118,9 @@ func checkReferrer(t *testing.T, b built) {
 	checkRefers(t, b, manifests[0].Digest, func() (v1.Image, error) { return top.Image(manifests[1].Digest) })
 
 	ref, err := name.NewTag(b.image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	referrers, err := remote.Referrers(ref.Context().Digest(manifests[0].Digest.String()), remote.WithContext(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pushed := manifestOf(t, referrers).Manifests
 	if len(pushed) != 1 || pushed[0].ArtifactType != string(bomType) {
 		t.Fatalf("referrers in the registry = %+v, want one of type %s", pushed, bomType)
@@ -144,20 +134,14 @@ func checkReferrer(t *testing.T, b built) {
 func checkRefers(t *testing.T, b built, subject v1.Hash, get func() (v1.Image, error)) {
 	t.Helper()
 	img, err := get()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	manifest, err := img.Manifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if manifest.Subject == nil || manifest.Subject.Digest != subject {
 		t.Errorf("the list refers to %+v, want %s", manifest.Subject, subject)
 	}
 	want, _, err := v1.SHA256(bytes.NewReader(readFile(t, filepath.Join(b.out, "sbom.cdx.json"))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := manifest.Layers; len(got) != 1 || got[0].Digest != want || got[0].MediaType != bomType {
 		t.Errorf("content of the list = %+v, want one of type %s and hash %s", got, bomType, want)
 	}
@@ -190,9 +174,7 @@ func TestReplacedModule(t *testing.T) {
 		{Path: "example.com/a", Version: "v1.0.0", Replace: &debug.Module{Path: "example.com/fork", Version: "v1.0.1"}},
 	}}
 	got, err := libraryComponents(info)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(got) != 2 || got[1].Name != "example.com/fork" || got[1].Version != "v1.0.1" {
 		t.Errorf("components = %+v, want what stands in for the module", got)
 	}

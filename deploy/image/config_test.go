@@ -16,9 +16,7 @@ import (
 func TestParse(t *testing.T) {
 	t.Parallel()
 	source, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	type want struct {
 		source, out, image string
 		platforms          []v1.Platform
@@ -48,9 +46,7 @@ func TestParse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg, err := parse(tc.args, &bytes.Buffer{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			got := want{cfg.source, cfg.out, cfg.tag.String(), cfg.platforms, cfg.push}
 			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(want{})); diff != "" {
 				t.Errorf("parse(%v) (-want +got):\n%s", tc.args, diff)
@@ -103,9 +99,7 @@ func TestStampOf(t *testing.T) {
 	t.Parallel()
 	at := func(text string) time.Time {
 		when, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return when
 	}
 	vcs := []debug.BuildSetting{{Key: "vcs.revision", Value: "0123"}, {Key: "vcs.time", Value: committed}}

@@ -72,9 +72,7 @@ func checkDockerBuild(t *testing.T, b built) {
 func TestDockerfileDescribesTheImage(t *testing.T) {
 	t.Parallel()
 	entry, err := json.Marshal([]string{entrypoint})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []instruction{
 		{"FROM", "scratch"},
 		{"ARG", "VERSION=devel"},

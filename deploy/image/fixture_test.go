@@ -39,9 +39,7 @@ func newCheckout(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "checkout")
 	for _, folder := range []string{"cmd", "pkg"} {
-		if err := os.CopyFS(filepath.Join(dir, folder), os.DirFS(filepath.Join(root, folder))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.CopyFS(filepath.Join(dir, folder), os.DirFS(filepath.Join(root, folder))))
 	}
 	for _, file := range []string{"go.mod", "go.sum", ".gitignore", "Dockerfile", ".dockerignore"} {
 		writeFile(t, filepath.Join(dir, file), readFile(t, filepath.Join(root, file)))
@@ -90,22 +88,16 @@ func runImage(t *testing.T, args ...string) string {
 func indexOf(t *testing.T, out string) v1.ImageIndex {
 	t.Helper()
 	top, err := layout.ImageIndexFromPath(filepath.Join(out, "oci"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	index, err := top.ImageIndex(manifestOf(t, top).Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return index
 }
 
 func manifestOf(t *testing.T, index v1.ImageIndex) *v1.IndexManifest {
 	t.Helper()
 	m, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return m
 }
 
@@ -115,9 +107,7 @@ func imagesOf(t *testing.T, index v1.ImageIndex) map[string]v1.Image {
 	images := map[string]v1.Image{}
 	for _, m := range manifestOf(t, index).Manifests {
 		img, err := index.Image(m.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		images[m.Platform.String()] = img
 	}
 	return images
@@ -133,15 +123,11 @@ type entry struct {
 func entriesOf(t *testing.T, img v1.Image) []entry {
 	t.Helper()
 	layers, err := img.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var entries []entry
 	for _, layer := range layers {
 		content, err := layer.Uncompressed()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		entries = append(entries, readTar(t, content)...)
 	}
 	return entries
@@ -156,13 +142,9 @@ func readTar(t *testing.T, archive io.ReadCloser) []entry {
 		if errors.Is(err, io.EOF) {
 			return entries
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		content, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		entries = append(entries, entry{*header, content})
 	}
 }
@@ -174,9 +156,7 @@ func extract(t *testing.T, entries []entry) string {
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Header.Name)
 		writeFile(t, path, e.Content)
-		if err := os.Chmod(path, e.Header.FileInfo().Mode()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(path, e.Header.FileInfo().Mode()))
 	}
 	return dir
 }
@@ -184,18 +164,20 @@ func extract(t *testing.T, entries []entry) string {
 func readFile(t *testing.T, path string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return content
 }
 
 func writeFile(t *testing.T, path string, content []byte) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, content, 0o644); err != nil {
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, content, 0o644))
+}
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -15,9 +15,7 @@ import (
 func volume(t *testing.T, name string, files ...tree.File) preview.Volume {
 	t.Helper()
 	built, err := tree.New(files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return preview.Volume{
 		Name: name, Type: preview.Liveconfig, Tree: built, RootMode: built.DirMode,
 		Hidden: map[string]bool{"secret": true, "d/secret": true},

@@ -109,9 +109,7 @@ func TestWhatTheServerRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var data any
-			if err := yaml.Unmarshal([]byte(test.manifest), &data); err != nil {
-				t.Fatal(err)
-			}
+			must(t, yaml.Unmarshal([]byte(test.manifest), &data))
 			var set preview.Set
 			err := set.Add(data, "shop")
 			if err == nil || !strings.Contains(err.Error(), test.want) {

@@ -21,12 +21,8 @@ func readSet(t *testing.T, text string) *preview.Set {
 	var set preview.Set
 	for document := range strings.SplitSeq(text, "\n---\n") {
 		var data any
-		if err := yaml.Unmarshal([]byte(document), &data); err != nil {
-			t.Fatal(err)
-		}
-		if err := set.Add(data, "shop"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal([]byte(document), &data))
+		must(t, set.Add(data, "shop"))
 	}
 	return &set
 }
@@ -71,9 +67,7 @@ func volumesOf(t *testing.T, volumes, spec string) []preview.Volume {
 func list(t *testing.T, volumes []preview.Volume) string {
 	t.Helper()
 	var b strings.Builder
-	if err := preview.Print(&b, preview.Pod{Kind: "Pod", Name: "p"}, volumes); err != nil {
-		t.Fatal(err)
-	}
+	must(t, preview.Print(&b, preview.Pod{Kind: "Pod", Name: "p"}, volumes))
 	var lines []string
 	for line := range strings.Lines(b.String()) {
 		fields := strings.Fields(line)
@@ -207,9 +201,7 @@ func TestShownSecrets(t *testing.T) {
 	volumes := volumesOf(t, "  - {name: v, secret: {secretName: key, items: [{key: k, path: k}]}}\n", "")
 	var heads [2]strings.Builder
 	for i := range heads {
-		if err := preview.Print(&heads[i], preview.Pod{Kind: "Pod", Name: "p"}, volumes); err != nil {
-			t.Fatal(err)
-		}
+		must(t, preview.Print(&heads[i], preview.Pod{Kind: "Pod", Name: "p"}, volumes))
 		volumes[0].Hidden = nil
 	}
 	if got, want := list(t, volumes), "drwxrwxrwt 0:0 - - .\n-rw-r--r-- 0:0 3 2c70e12b7a0646f9 k"; got != want {

@@ -33,9 +33,7 @@ func newVolume(t testing.TB, writer atomicdir.Writer) volume {
 	t.Helper()
 	path := t.TempDir()
 	root, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = root.Close() })
 	return volume{path, root, writer}
 }
@@ -45,9 +43,7 @@ type files map[string]string
 
 func (v volume) write(t testing.TB, want files) {
 	t.Helper()
-	if err := v.tryWrite(want); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.tryWrite(want))
 }
 
 func (v volume) tryWrite(want files) error {
@@ -95,5 +91,13 @@ func pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(2 * time.Millisecond):
+	}
+}
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -125,9 +125,7 @@ func TestPollingWithoutInstances(t *testing.T) {
 			v.write(t, step)
 			p.finds(t, name)
 		}
-		if err := os.MkdirAll(filepath.Dir(late.Path), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(late.Path), 0o700))
 		mustWrite(t, late.Path, "1")
 		p.finds(t, "a file that was missing")
 		mustRemove(t, filepath.Dir(late.Path))
@@ -208,9 +206,7 @@ func TestPollingWaitsForWriters(t *testing.T) {
 		}
 	}
 	old := time.Now().Add(-time.Minute)
-	if err := os.Chtimes(path, old, old); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chtimes(path, old, old))
 	if p.Writing(path) {
 		t.Error("somebody writes a file that has not changed for a minute")
 	}

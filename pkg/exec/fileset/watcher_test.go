@@ -65,9 +65,7 @@ func grow() { <-time.After(50 * time.Millisecond) }
 func (w watching) again(t *testing.T) {
 	t.Helper()
 	set, err := fileset.Read(t.Context(), w.sources)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.Watch(set)
 }
 
@@ -89,9 +87,7 @@ func (w watching) drain(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "mark")
 	mustWrite(t, mark, "1")
 	set, err := fileset.Read(t.Context(), []environ.Source{{Kind: environ.Key, Path: mark}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.Watch(set)
 	mustRemove(t, mark)
 	<-w.Changes()
@@ -107,16 +103,12 @@ func (w watching) drain(t *testing.T) {
 
 func mustWrite(t *testing.T, path, data string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(data), 0o600))
 }
 
 func mustRemove(t *testing.T, path string) {
 	t.Helper()
-	if err := os.RemoveAll(path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(path))
 }
 
 func TestWatchEachLayout(t *testing.T) {
@@ -150,9 +142,7 @@ func TestWatchWhatIsMissing(t *testing.T) {
 	deep := filepath.Join(dir, "not", "yet", "there")
 	w := watch(t, environ.Source{Kind: environ.Key, Path: deep})
 	for _, name := range []string{"not", "not/yet"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 		w.hears(t, name)
 	}
 	mustWrite(t, deep, "1")
@@ -167,9 +157,7 @@ func TestWatchOneFileThatIsMounted(t *testing.T) {
 	v.write(t, files{"a": "1"})
 	dir := t.TempDir()
 	mustWrite(t, filepath.Join(dir, "seen"), "")
-	if err := unix.Mount(filepath.Join(v.path, "a"), filepath.Join(dir, "seen"), "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mount(filepath.Join(v.path, "a"), filepath.Join(dir, "seen"), "", unix.MS_BIND, ""))
 	t.Cleanup(func() { _ = unix.Unmount(filepath.Join(dir, "seen"), unix.MNT_DETACH) })
 	for _, kind := range []environ.Source{
 		{Kind: environ.Key, Path: filepath.Join(dir, "seen")}, {Kind: environ.Dir, Path: dir},
@@ -203,9 +191,7 @@ func TestWatchAfterAChange(t *testing.T) {
 	v := newVolume(t, layouts()["Atomic"])
 	v.write(t, files{"a": "1"})
 	set, err := fileset.Read(t.Context(), []environ.Source{v.dir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	v.write(t, files{"a": "2"})
 	w := watch(t)
 	w.Watch(set)

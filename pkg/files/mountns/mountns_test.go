@@ -58,14 +58,10 @@ func start(t *testing.T, role string, adjust func(*exec.Cmd)) *program {
 	p.Dir = "/"
 	p.Stderr = &p.stderr
 	out, err := p.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.pipe, p.stdout = out.(*os.File), bufio.NewReader(out)
 	adjust(p.Cmd)
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Start())
 	return p
 }
 
@@ -96,9 +92,7 @@ func unchanged(*exec.Cmd) {}
 // line returns the next line of the output.
 func (p *program) line(t *testing.T) string {
 	t.Helper()
-	if err := p.pipe.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.pipe.SetReadDeadline(time.Now().Add(patience)))
 	line, err := p.stdout.ReadString('\n')
 	if err != nil {
 		_ = p.Process.Kill()
@@ -111,13 +105,9 @@ func (p *program) line(t *testing.T) string {
 // end waits for the end and returns the rest of the output and the exit code.
 func (p *program) end(t *testing.T) (string, int) {
 	t.Helper()
-	if err := p.pipe.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.pipe.SetReadDeadline(time.Now().Add(patience)))
 	rest, err := io.ReadAll(p.stdout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = p.Wait() // The state has the exit code.
 	return string(rest), p.ProcessState.ExitCode()
 }
@@ -221,9 +211,7 @@ func TestMainInside(t *testing.T) {
 func TestMoreNamespaces(t *testing.T) {
 	t.Parallel()
 	here, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for who, adjust := range users() {
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()
@@ -232,5 +220,13 @@ func TestMoreNamespaces(t *testing.T) {
 				t.Errorf("the network namespace is %q, code %d, want another one than %q", out, code, here)
 			}
 		})
+	}
+}
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -31,9 +31,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 					t.Errorf("%s arrived as %q, want %q", sig, got, want)
 				}
 			}
-			if err := p.Process.Signal(unix.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			must(t, p.Process.Signal(unix.SIGTERM))
 			p.check(t, "terminated\n", 0)
 		})
 	}
@@ -48,9 +46,7 @@ func nextAfter(t *testing.T, p *program, sig os.Signal) string {
 		}
 		p.isReady = true
 	}
-	if err := p.Process.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Process.Signal(sig))
 	return p.line(t)
 }
 
@@ -60,9 +56,7 @@ func TestTheInnerProcessDiesWithTheOuter(t *testing.T) {
 	if got := nextAfter(t, p, unix.SIGUSR1); got != "user defined signal 1" {
 		t.Fatalf("line = %q", got)
 	}
-	if err := p.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Process.Kill())
 	// The output ends when both processes have, because both hold it.
 	if rest, code := p.end(t); rest != "" || code != -1 {
 		t.Errorf("output and code = %q, %d, want nothing and death by signal", rest, code)
@@ -79,15 +73,11 @@ func TestAnIgnoredSignalStaysIgnored(t *testing.T) {
 		t.Fatalf("line = %q, want ready", got)
 	}
 	p.isReady = true
-	if err := p.Process.Signal(unix.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Process.Signal(unix.SIGHUP))
 	if got := nextAfter(t, p, unix.SIGUSR1); got != "user defined signal 1" {
 		t.Errorf("line = %q, want that of the signal after the ignored one", got)
 	}
-	if err := p.Process.Signal(unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Process.Signal(unix.SIGTERM))
 	p.check(t, "terminated\n", 0)
 }
 
@@ -108,9 +98,7 @@ func TestAKeyIsHeardOnce(t *testing.T) {
 	if got := p.line(t); got != "interrupt" {
 		t.Errorf("line = %q, want interrupt", got)
 	}
-	if err := p.Process.Signal(unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Process.Signal(unix.SIGTERM))
 	p.check(t, "terminated\n", 0)
 }
 
@@ -118,21 +106,13 @@ func TestAKeyIsHeardOnce(t *testing.T) {
 func openTerminal(t *testing.T) (keyboard, screen *os.File) {
 	t.Helper()
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = keyboard.Close() })
 	number, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0))
 	screen, err = os.OpenFile(filepath.Join("/dev/pts", strconv.Itoa(number)), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = screen.Close() })
 	return keyboard, screen
 }
