@@ -178,11 +178,15 @@ type writer struct {
 	stop   func()
 }
 
-// bubble runs a test on a writer that does not run yet. Its end checks that no goroutine is left.
+// bubble runs a test on a writer that runs. Its end checks that no goroutine is left.
 func bubble(t *testing.T, test func(w *writer)) {
 	t.Helper()
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { test(newWriter(t)) })
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter(t)
+		w.run()
+		test(w)
+	})
 }
 
 func newWriter(t *testing.T) *writer {

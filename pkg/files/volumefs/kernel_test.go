@@ -129,7 +129,7 @@ func TestPropagation(t *testing.T) {
 	defer detach(t, outside)
 	g.publish(t, inside+"/mount", "one")
 	checkFile(t, outside+"/mount/key", "one")
-	checkMounted(t, g.FS, outside+"/mount")
+	checkMounted(t, g.FS, outside+"/mount", true)
 
 	update(t, g.FS, inside+"/mount", "two")
 	checkFile(t, outside+"/mount/key", "two")

@@ -20,7 +20,7 @@ func TestUnmountTakesVolumeAndTargetAway(t *testing.T) {
 			t.Errorf("Unmount = %v", err)
 		}
 		checkGone(t, target)
-		checkNotMounted(t, g.FS, target)
+		checkMounted(t, g.FS, target, false)
 		checkNotOpened(t, g.FS, target)
 	}
 	checkFile(t, other+"/key", "two")
@@ -57,7 +57,7 @@ func TestANewVolumeHasNothingOfTheOldOne(t *testing.T) {
 	_ = rootOf(t, old).WriteFile("stale", []byte("stale"), 0o600)
 	checkGone(t, target+"/stale")
 	checkFile(t, target+"/key", "new")
-	checkMounted(t, g.FS, target)
+	checkMounted(t, g.FS, target, true)
 }
 
 // TestADirectoryInTheVolumesPlaceIsNotTheVolume is fault 16.
@@ -67,7 +67,7 @@ func TestADirectoryInTheVolumesPlaceIsNotTheVolume(t *testing.T) {
 	must(t, g.Unmount(target))
 	mustMake(t, "full directory", target)
 	for _, v := range []*volumefs.FS{g.FS, g.restart()} {
-		checkNotMounted(t, v, target)
+		checkMounted(t, v, target, false)
 		checkNotOpened(t, v, target)
 	}
 	must(t, os.RemoveAll(target))
