@@ -158,13 +158,10 @@ func TestModuleURL(t *testing.T) {
 		"no version": {"example.com/a", "", "", "pkg:golang/example.com/a"},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := moduleURL(tc.path, tc.version, tc.below)
-			if err != nil || got != tc.want {
-				t.Errorf("moduleURL(%s, %s, %s) = %q, %v, want %q", tc.path, tc.version, tc.below, got, err, tc.want)
-			}
-		})
+		got, err := moduleURL(tc.path, tc.version, tc.below)
+		if err != nil || got != tc.want {
+			t.Errorf("%s: moduleURL(%s, %s, %s) = %q, %v, want %q", name, tc.path, tc.version, tc.below, got, err, tc.want)
+		}
 	}
 }
 

@@ -76,13 +76,10 @@ func TestParseRefuses(t *testing.T) {
 		"a mistake in the middle":   {[]string{"--platforms=linux/amd64,,linux/arm64"}, "is not linux/ARCHITECTURE"},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cfg, err := parse(tc.args, &bytes.Buffer{})
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("parse(%v) = %+v, %v, want an error with %q", tc.args, cfg, err, tc.want)
-			}
-		})
+		cfg, err := parse(tc.args, &bytes.Buffer{})
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: parse(%v) = %+v, %v, want an error with %q", name, tc.args, cfg, err, tc.want)
+		}
 	}
 }
 
@@ -115,14 +112,11 @@ func TestStampOf(t *testing.T) {
 		"no repository, but time": {"(devel)", nil, "60", stamp{"devel", "", at("1970-01-01T00:01:00Z")}},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			info := &debug.BuildInfo{Main: debug.Module{Version: tc.version}, Settings: tc.settings}
-			got, err := stampOf(info, tc.epoch)
-			if err != nil || got != tc.want {
-				t.Errorf("stampOf = %+v, %v, want %+v", got, err, tc.want)
-			}
-		})
+		info := &debug.BuildInfo{Main: debug.Module{Version: tc.version}, Settings: tc.settings}
+		got, err := stampOf(info, tc.epoch)
+		if err != nil || got != tc.want {
+			t.Errorf("%s: stampOf = %+v, %v, want %+v", name, got, err, tc.want)
+		}
 	}
 	if got, err := stampOf(&debug.BuildInfo{}, "yesterday"); err == nil {
 		t.Errorf("stampOf with an epoch that is no number = %+v, want an error", got)

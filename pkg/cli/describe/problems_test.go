@@ -164,12 +164,9 @@ func TestPrintProblems(t *testing.T) {
 		},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := text{now: noon.Add(time.Hour)}.printProblems(test.all)
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("printProblems (-want +got):\n%s", diff)
-			}
-		})
+		got := text{now: noon.Add(time.Hour)}.printProblems(test.all)
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: printProblems (-want +got):\n%s", name, diff)
+		}
 	}
 }

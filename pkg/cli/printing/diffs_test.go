@@ -41,13 +41,10 @@ func TestUnified(t *testing.T) {
 			before: []byte("a"), after: []byte("a\x00b"), want: "--- old\n+++ new\nchanged, 1 byte -> 3 bytes\n",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := printing.Unified("old", "new", test.before, test.after)
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("diff (-want +got):\n%s", diff)
-			}
-		})
+		got := printing.Unified("old", "new", test.before, test.after)
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: diff (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

@@ -192,7 +192,7 @@ func TestTheInstallationIsWaitedForWhileTheKubeletListens(t *testing.T) {
 		installation, volumes := newFakeInstallation(unread), &fakeVolumes{}
 		installation.wait = true
 		d := nodeserver.New(nodeserver.Config{
-			Name: driverName, KubeletDir: kubeletDir, Installation: installation, Volumes: volumes, Usage: noUsage,
+			Name: driverName, KubeletDir: kubeletDir, Installation: installation, Volumes: volumes,
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()

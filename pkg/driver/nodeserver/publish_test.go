@@ -243,23 +243,3 @@ func TestUnpublish(t *testing.T) {
 		t.Errorf("unpublished (-want +got):\n%s", diff)
 	}
 }
-
-func TestUnpublishRefuses(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct {
-		request *csi.NodeUnpublishVolumeRequest
-		want    string
-	}{
-		"no volume ID": {&csi.NodeUnpublishVolumeRequest{TargetPath: target}, "volume_id is missing"},
-		"no target":    {&csi.NodeUnpublishVolumeRequest{VolumeId: volumeID}, "target_path is missing"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, nil)
-			_, err := b.NodeUnpublishVolume(t.Context(), tc.request)
-			checkStatus(t, err, codes.InvalidArgument, tc.want)
-			b.checkNothingGotThrough()
-		})
-	}
-}

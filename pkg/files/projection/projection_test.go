@@ -303,13 +303,10 @@ func TestBuildRefusesConflicts(t *testing.T) {
 		},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := projection.Build(tt.spec, nil, contents)
-			var conflict *tree.ConflictError
-			if !errors.As(err, &conflict) || *conflict != tt.want {
-				t.Errorf("Build = %v, want %v", err, &tt.want)
-			}
-		})
+		_, err := projection.Build(tt.spec, nil, contents)
+		var conflict *tree.ConflictError
+		if !errors.As(err, &conflict) || *conflict != tt.want {
+			t.Errorf("%s: Build = %v, want %v", name, err, &tt.want)
+		}
 	}
 }
