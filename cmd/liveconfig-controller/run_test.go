@@ -209,7 +209,6 @@ func TestRunEndsWhenItCannotServe(t *testing.T) {
 	}
 }
 
-// must ends the test at an error.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

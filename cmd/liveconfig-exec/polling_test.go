@@ -19,13 +19,13 @@ func TestInotifyIsUsedUp(t *testing.T) {
 		userlimits.Set(t, limit, 0)
 		p, dir := startIn(t, asAnother, []string{"--on-change=restart"}, "show", "A")
 		p.isServing(t, "A=1")
-		p.stderr.waitFor(t, name)
+		p.Stderr.WaitFor(t, name)
 		for _, value := range []string{"2", "3"} {
 			write(t, dir, "A", value)
 			p.restarts(t, "A="+value)
 		}
-		if got := strings.Count(p.stderr.String(), name); got != 1 {
-			t.Errorf("the limit is named %d times, want once; standard error:\n%s", got, p.stderr)
+		if got := strings.Count(p.Stderr.String(), name); got != 1 {
+			t.Errorf("the limit is named %d times, want once; standard error:\n%s", got, p.Stderr)
 		}
 		p.terminates(t)
 		userlimits.Set(t, limit, 1000)

@@ -13,14 +13,16 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/programs"
 )
 
 // TestExec: without a need to watch, the command has the process of liveconfig-exec.
 func TestExec(t *testing.T) {
 	t.Parallel()
 	p := start(t, asAnother, nil, "who")
-	p.says(t, fmt.Sprint(p.Process.Pid))
-	p.ends(t, "", 0)
+	p.Prints(t, fmt.Sprint(p.Process.Pid))
+	p.Ends(t, "", 0)
 }
 
 func TestExitCodes(t *testing.T) {
@@ -33,7 +35,7 @@ func TestExitCodes(t *testing.T) {
 				}
 				t.Run(place+" "+action+" "+role, func(t *testing.T) {
 					t.Parallel()
-					start(t, arrange, []string{"--on-change=" + action}, strings.Fields(role)...).ends(t, "", want)
+					start(t, arrange, []string{"--on-change=" + action}, strings.Fields(role)...).Ends(t, "", want)
 				})
 			}
 		}
@@ -51,8 +53,8 @@ func TestSignalsArePassedOn(t *testing.T) {
 				unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGALRM, unix.SIGCONT,
 				unix.SIGABRT, unix.SIGVTALRM, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGIO, unix.SIGPWR, 35, 64,
 			} {
-				p.sends(t, sig)
-				p.says(t, sig.String())
+				p.Sends(t, sig)
+				p.Prints(t, sig.String())
 			}
 			p.terminates(t)
 		})
@@ -88,8 +90,8 @@ func TestOrphansAreWaitedFor(t *testing.T) {
 		t.Run(place, func(t *testing.T) {
 			t.Parallel()
 			p := start(t, arrange, []string{"--on-change=restart"}, "leave")
-			p.says(t, "left")
-			p.says(t, "serving")
+			p.Prints(t, "left")
+			p.Prints(t, "serving")
 			eventually(t, func() error { return hasChildren(p.Process.Pid, 2) })     // The command, and the orphan that lives.
 			eventually(t, func() error { return killChild(p.Process.Pid, "sleep") }) // The shell may not have become it yet.
 			eventually(t, func() error { return hasChildren(p.Process.Pid, 1) })
@@ -103,9 +105,9 @@ func TestTheCommandEndsWithItsSupervisor(t *testing.T) {
 	t.Parallel()
 	p := start(t, asAnother, []string{"--on-change=restart"}, "show")
 	p.isServing(t, "")
-	p.sends(t, unix.SIGKILL)
-	p.says(t, "terminated")
-	p.ends(t, "", -1)
+	p.Sends(t, unix.SIGKILL)
+	p.Prints(t, "terminated")
+	p.Ends(t, "", -1)
 }
 
 // TestAnIgnoredSignalStaysIgnored, as under nohup.
@@ -113,7 +115,7 @@ func TestAnIgnoredSignalStaysIgnored(t *testing.T) {
 	t.Parallel()
 	script := `trap '' HUP; exec "$0" --on-change=restart -- /bin/sh -c 'kill -HUP $PPID $$; echo alive; exit 4'`
 	p := start(t, asAnother, nil, "exit", "0")
-	p.ends(t, "", 0)
+	p.Ends(t, "", 0)
 	out, err := shell(t, script)
 	if string(out) != "alive\n" || err == nil || !strings.Contains(err.Error(), "exit status 4") {
 		t.Errorf("output = %q, %v, want alive and exit status 4", out, err)
@@ -123,18 +125,18 @@ func TestAnIgnoredSignalStaysIgnored(t *testing.T) {
 // TestAKeyIsHeardOnce types ^C on a terminal, from which the command may read.
 func TestAKeyIsHeardOnce(t *testing.T) {
 	t.Parallel()
-	keyboard, screen := openTerminal(t)
-	p, dir := startIn(t, onTerminal(screen), []string{"--on-change=restart"}, "show", "A")
+	keyboard, screen := programs.OpenTerminal(t)
+	p, dir := startIn(t, programs.OnTerminal(screen), []string{"--on-change=restart"}, "show", "A")
 	for _, value := range []string{"1", "2"} {
 		p.isServing(t, "A="+value)
 		hasTerminal(t, p, keyboard)
 		if _, err := keyboard.WriteString("\x03"); err != nil {
 			t.Fatal(err)
 		}
-		p.saysNext(t, "interrupt")
+		p.printsNext(t, "interrupt")
 		if value == "1" {
 			write(t, dir, "A", "2")
-			p.says(t, "terminated")
+			p.Prints(t, "terminated")
 		}
 	}
 	p.terminates(t)
@@ -143,12 +145,12 @@ func TestAKeyIsHeardOnce(t *testing.T) {
 // TestTheTerminalComesBack to the process that had it before, also when the command cannot be started again: a shell reads on.
 func TestTheTerminalComesBack(t *testing.T) {
 	t.Parallel()
-	keyboard, screen := openTerminal(t)
+	keyboard, screen := programs.OpenTerminal(t)
 	dir, link := t.TempDir(), filepath.Join(t.TempDir(), "command")
 	write(t, dir, "A", "1")
 	must(t, os.Symlink(executable(t), link))
 	inShell := func(c *exec.Cmd) {
-		onTerminal(screen)(c)
+		programs.OnTerminal(screen)(c)
 		c.Args[slices.Index(c.Args, "--")+1] = link
 		c.Args = append([]string{"sh", "-c", `"$@"; echo "over $?"; read line; echo "read $line"`, "sh", c.Path}, c.Args[1:]...)
 		c.Path = "/bin/sh"
@@ -157,13 +159,13 @@ func TestTheTerminalComesBack(t *testing.T) {
 	p.isServing(t, "A=1")
 	must(t, os.Remove(link))
 	write(t, dir, "A", "2")
-	p.saysNext(t, "terminated")
-	p.says(t, "over 127")
+	p.printsNext(t, "terminated")
+	p.Prints(t, "over 127")
 	if _, err := keyboard.WriteString("yes\n"); err != nil {
 		t.Fatal(err)
 	}
-	p.says(t, "read yes")
-	p.ends(t, "", 0)
+	p.Prints(t, "read yes")
+	p.Ends(t, "", 0)
 }
 
 func isGone(pid int) error {
@@ -174,16 +176,16 @@ func isGone(pid int) error {
 }
 
 // descendant returns the process that the command has started. It is gone when the test is over.
-func descendant(t *testing.T, p *process) int {
+func descendant(t *testing.T, p process) int {
 	t.Helper()
-	pid, err := strconv.Atoi(p.line(t))
+	pid, err := strconv.Atoi(p.Line(t))
 	must(t, err)
 	t.Cleanup(func() {
 		if isGone(pid) != nil {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 	})
-	p.says(t, "serving")
+	p.Prints(t, "serving")
 	return pid
 }
 
@@ -194,7 +196,7 @@ func TestARestartClears(t *testing.T) {
 		p, dir := startIn(t, asAnother, []string{"--on-change=restart"}, "descendants", role)
 		left := descendant(t, p)
 		write(t, dir, "A", "2")
-		p.says(t, "terminated")
+		p.Prints(t, "terminated")
 		next := descendant(t, p)
 		eventually(t, func() error { return isGone(left) })
 		if err := isGone(next); err == nil {

@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/programs"
 )
 
 // server is liveconfig-exec with a server that drains, and the configuration of the server.
 type server struct {
-	*process
+	process
 
 	dir string
 }
@@ -27,8 +29,8 @@ func serving(t *testing.T, arrange arrangement, stop string, flags ...string) se
 // gets sends a signal and waits until the server has got it.
 func (s server) gets(t *testing.T, sig syscall.Signal) {
 	t.Helper()
-	s.sends(t, sig)
-	s.says(t, sig.String())
+	s.Sends(t, sig)
+	s.Prints(t, sig.String())
 }
 
 // hasNoticed changes the configuration, and waits until liveconfig-exec has read it.
@@ -36,7 +38,7 @@ func (s server) hasNoticed(t *testing.T, value string) {
 	t.Helper()
 	write(t, s.dir, "A", value)
 	write(t, s.dir, "no="+value, "")
-	s.stderr.waitFor(t, `"no=`+value+`"`)
+	s.Stderr.WaitFor(t, `"no=`+value+`"`)
 }
 
 // endsWorker ends the worker by its number here, which is another one in the namespace of a container.
@@ -85,13 +87,13 @@ func TestADrainIsNotInterrupted(t *testing.T) {
 				s.gets(t, unix.SignalNum(tt.stop))
 				s.hasNoticed(t, "2")
 				if tt.waits {
-					s.stderr.waitFor(t, waits)
+					s.Stderr.WaitFor(t, waits)
 				}
 				s.hasNoticed(t, "3")
 				s.endsWorker(t)
-				s.ends(t, "drained\n", 0)
-				if got := strings.Count(s.stderr.String(), waits); got != map[bool]int{true: 1}[tt.waits] {
-					t.Errorf("a change that waits was reported %d times, want it: %t; standard error:\n%s", got, tt.waits, s.stderr)
+				s.Ends(t, "drained\n", 0)
+				if got := strings.Count(s.Stderr.String(), waits); got != map[bool]int{true: 1}[tt.waits] {
+					t.Errorf("a change that waits was reported %d times, want it: %t; standard error:\n%s", got, tt.waits, s.Stderr)
 				}
 			})
 		}
@@ -110,9 +112,9 @@ func TestASignalThatDoesNotStop(t *testing.T) {
 			before := time.Now()
 			s.gets(t, sig)
 			write(t, s.dir, "A", "2")
-			s.stderr.waitFor(t, waits)
+			s.Stderr.WaitFor(t, waits)
 			s.gets(t, sig) // This one does not make the change wait longer.
-			s.says(t, "terminated")
+			s.Prints(t, "terminated")
 			if took := time.Since(before); took < grace {
 				t.Errorf("the program was ended %s after the signal, want %s at least", took, grace)
 			}
@@ -122,8 +124,8 @@ func TestASignalThatDoesNotStop(t *testing.T) {
 				write(t, s.dir, "A", value)
 				s.restarts(t, "A="+value)
 			}
-			if got := strings.Count(s.stderr.String(), waits); got != 1 {
-				t.Errorf("a change waited %d times, want once; standard error:\n%s", got, s.stderr)
+			if got := strings.Count(s.Stderr.String(), waits); got != 1 {
+				t.Errorf("a change waited %d times, want once; standard error:\n%s", got, s.Stderr)
 			}
 		})
 	}
@@ -150,9 +152,9 @@ func TestNothingWaitsWithoutADoubt(t *testing.T) {
 				s.gets(t, sig)
 			}
 			write(t, s.dir, "A", "2")
-			s.says(t, tt.change)
-			if strings.Contains(s.stderr.String(), waits) {
-				t.Errorf("the change has waited; standard error:\n%s", s.stderr)
+			s.Prints(t, tt.change)
+			if strings.Contains(s.Stderr.String(), waits) {
+				t.Errorf("the change has waited; standard error:\n%s", s.Stderr)
 			}
 		})
 	}
@@ -161,18 +163,18 @@ func TestNothingWaitsWithoutADoubt(t *testing.T) {
 // TestAResizedTerminalDelaysNothing: the kernel sends the signal to the program, so nobody takes it for a stop.
 func TestAResizedTerminalDelaysNothing(t *testing.T) {
 	t.Parallel()
-	keyboard, screen := openTerminal(t)
-	p, dir := startIn(t, onTerminal(screen), []string{"--on-change=restart"}, "show", "A")
+	keyboard, screen := programs.OpenTerminal(t)
+	p, dir := startIn(t, programs.OnTerminal(screen), []string{"--on-change=restart"}, "show", "A")
 	p.isServing(t, "A=1")
 	hasTerminal(t, p, keyboard)
 	for rows := range uint16(5) {
 		must(t, unix.IoctlSetWinsize(int(keyboard.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows + 10, Col: 80}))
-		p.saysNext(t, "window changed")
+		p.printsNext(t, "window changed")
 	}
 	write(t, dir, "A", "2")
-	p.saysNext(t, "terminated")
-	if strings.Contains(p.stderr.String(), waits) {
-		t.Errorf("the change has waited; standard error:\n%s", p.stderr)
+	p.printsNext(t, "terminated")
+	if strings.Contains(p.Stderr.String(), waits) {
+		t.Errorf("the change has waited; standard error:\n%s", p.Stderr)
 	}
 }
 
@@ -183,7 +185,7 @@ func TestAChangeThatIsTakenBack(t *testing.T) {
 	s := serving(t, asAnother, "SIGUSR2", "--on-change=restart", "--grace", grace.String())
 	s.gets(t, unix.SIGUSR1)
 	write(t, s.dir, "A", "2")
-	s.stderr.waitFor(t, waits)
+	s.Stderr.WaitFor(t, waits)
 	s.hasNoticed(t, "1")
 	<-time.After(grace)
 	s.gets(t, unix.SIGHUP)
@@ -196,9 +198,9 @@ func TestARestartSendsTheStopSignal(t *testing.T) {
 	t.Parallel()
 	s := serving(t, asFirst, "SIGQUIT", "--on-change=restart", "--stop-signal=QUIT")
 	write(t, s.dir, "A", "2")
-	s.says(t, "quit")
+	s.Prints(t, "quit")
 	s.endsWorker(t)
-	s.says(t, "drained")
+	s.Prints(t, "drained")
 	s.isServing(t, "A=2")
 }
 
@@ -221,15 +223,15 @@ func TestTheStopSignalEndsARestart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, dir := startIn(t, asFirst, append([]string{"--on-change=restart", "--grace=3s"}, tt.flags...), "stubborn", "A")
-			p.says(t, "ready A=1")
+			p.Prints(t, "ready A=1")
 			write(t, dir, "A", "2")
-			p.stderr.waitFor(t, "is restarted")
-			p.sends(t, tt.sig)
+			p.Stderr.WaitFor(t, "is restarted")
+			p.Sends(t, tt.sig)
 			if tt.final {
-				p.ends(t, "", 137)
+				p.Ends(t, "", 137)
 				return
 			}
-			p.says(t, "ready A=2")
+			p.Prints(t, "ready A=2")
 		})
 	}
 }

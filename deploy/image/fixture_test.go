@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
@@ -29,7 +30,6 @@ import "github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
 func main() { print(version.Version()) }
 `
 
-// programs are what the image of a checkout holds, in order.
 func programs() []string {
 	return []string{"liveconfig-controller", "liveconfig-driver", "liveconfig-exec", "liveconfig-tell"}
 }
@@ -74,7 +74,6 @@ func output(t *testing.T, cmd *exec.Cmd) string {
 	return string(bytes.TrimSpace(out))
 }
 
-// runImage does what the command does, without anything in its environment.
 func runImage(t *testing.T, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -84,7 +83,6 @@ func runImage(t *testing.T, args ...string) string {
 	return stdout.String()
 }
 
-// indexOf returns the image's index in the layout below out.
 func indexOf(t *testing.T, out string) v1.ImageIndex {
 	t.Helper()
 	top, err := layout.ImageIndexFromPath(filepath.Join(out, "oci"))
@@ -101,7 +99,6 @@ func manifestOf(t *testing.T, index v1.ImageIndex) *v1.IndexManifest {
 	return m
 }
 
-// imagesOf returns an index's images by their platforms.
 func imagesOf(t *testing.T, index v1.ImageIndex) map[string]v1.Image {
 	t.Helper()
 	images := map[string]v1.Image{}
@@ -119,7 +116,6 @@ type entry struct {
 	Content []byte
 }
 
-// entriesOf returns all files of an image's layers.
 func entriesOf(t *testing.T, img v1.Image) []entry {
 	t.Helper()
 	layers, err := img.Layers()
@@ -149,7 +145,6 @@ func readTar(t *testing.T, archive io.ReadCloser) []entry {
 	}
 }
 
-// extract writes a layer's files to a directory and returns it.
 func extract(t *testing.T, entries []entry) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -174,10 +169,16 @@ func writeFile(t *testing.T, path string, content []byte) {
 	must(t, os.WriteFile(path, content, 0o644))
 }
 
-// must ends the test at an error.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+func wantSame[T any](t *testing.T, what string, want, got T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

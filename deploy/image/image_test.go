@@ -81,9 +81,7 @@ func checkReproducible(t *testing.T, b built) {
 	out := filepath.Join(t.TempDir(), "out")
 	printed := runImage(t, "--source", clone, "--out", out, "--image", b.image)
 	want, got := digests(t, b.out), digests(t, out)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("files of two builds differ (-want +got):\n%s", diff)
-	}
+	wantSame(t, "files of two builds differ", want, got)
 	if len(want) < 12 {
 		t.Errorf("only %d files were compared: %v", len(want), want)
 	}
@@ -92,7 +90,6 @@ func checkReproducible(t *testing.T, b built) {
 	}
 }
 
-// digests returns the hash of each file below dir.
 func digests(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	sums := map[string]string{}
@@ -121,9 +118,7 @@ func checkPlatforms(t *testing.T, b built) {
 	for _, m := range manifestOf(t, index).Manifests {
 		got = append(got, m.Platform.String())
 	}
-	if diff := cmp.Diff([]string{"linux/amd64", "linux/arm64"}, got); diff != "" {
-		t.Errorf("platforms (-want +got):\n%s", diff)
-	}
+	wantSame(t, "platforms", []string{"linux/amd64", "linux/arm64"}, got)
 }
 
 func checkLayer(t *testing.T, b built) {
@@ -257,7 +252,5 @@ func TestOtherFilesAreLeft(t *testing.T) {
 		"mine":          fmt.Sprintf("%x", sha256.Sum256([]byte("mine"))),
 		"oci/blobs/new": fmt.Sprintf("%x", sha256.Sum256([]byte("new"))),
 	}
-	if diff := cmp.Diff(want, digests(t, dir)); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
+	wantSame(t, "files", want, digests(t, dir))
 }

@@ -160,7 +160,6 @@ func TestParseBoundsItsMemory(t *testing.T) {
 	}
 }
 
-// allocated returns how many bytes the heap gave out while f ran.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -38,12 +38,10 @@ func itemMode(key, path string, mode fs.FileMode) api.Item {
 	return api.Item{Key: key, Path: path, Mode: &mode}
 }
 
-// goodItems is the short form with items.
 func goodItems(text string, want ...api.Item) good {
 	return good{in: attributes{"configMap": "app", "items": text}, want: spec(source(api.ConfigMap, "default", "app", want...))}
 }
 
-// goodSources is the long form.
 func goodSources(text string, want ...api.Source) good {
 	return good{in: attributes{"sources": text}, want: spec(want...)}
 }

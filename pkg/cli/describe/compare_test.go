@@ -101,9 +101,7 @@ func TestFill(t *testing.T) {
 				}
 			}
 			object := objectOf(app, test.facts[app], []Pod{pod})
-			if diff := cmp.Diff(test.counted, object.Pods); diff != "" {
-				t.Errorf("the object's pods (-want +got)\n%s", diff)
-			}
+			wantSame(t, "the object's pods", test.counted, object.Pods)
 		})
 	}
 }
@@ -142,7 +140,5 @@ func TestFillTakesOver(t *testing.T) {
 			KnownAt: noon, Polled: true, Revoked: true, Error: "forbidden",
 		}},
 	}}
-	if diff := cmp.Diff(want, pod.Volumes); diff != "" {
-		t.Errorf("Volumes (-want +got)\n%s", diff)
-	}
+	wantSame(t, "Volumes", want, pod.Volumes)
 }

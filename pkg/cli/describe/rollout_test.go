@@ -3,7 +3,6 @@ package describe
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,9 +22,7 @@ func TestRolloutOf(t *testing.T) {
 		TriggeredBy: "configmap/app", State: "pending: x", AfterUndo: trigger.Pause,
 		WhileFailing: "as configured in the controller, hold by default", Copies: copiesIn(config),
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("RolloutOf (-want +got)\n%s", diff)
-	}
+	wantSame(t, "RolloutOf", want, got)
 	if got := rolloutOf(workload.Workload{Template: &corev1.PodTemplateSpec{}}, state.State{}); got != nil {
 		t.Errorf("RolloutOf a workload that nothing triggers = %+v, want nil", got)
 	}
@@ -35,7 +32,5 @@ func TestCopiesIn(t *testing.T) {
 	t.Parallel()
 	got := copiesIn(trigger.Config{{Kind: api.Secret, Name: "gone"}: "", {Kind: api.ConfigMap, Name: "app"}: "app-1"})
 	want := []Copy{{Of: "configmap/app", Copy: "configmap/app-1"}, {Of: "secret/gone"}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("CopiesIn (-want +got)\n%s", diff)
-	}
+	wantSame(t, "CopiesIn", want, got)
 }

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/preview"
 )
 
@@ -68,9 +66,7 @@ func TestFolder(t *testing.T) {
 				"": "drwx------", "v": "drwxr-xr-x", "v/a": "-rw-rw-rw- 1", "v/d": "dgrwxr-xr-x", "v/d/secret": secret + " hush",
 				"v/d/e": "dgrwxr-xr-x", "v/d/e/none": "-r-------- ",
 			}
-			if diff := cmp.Diff(want, seen(t, dir)); diff != "" {
-				t.Errorf("files (-want +got):\n%s", diff)
-			}
+			wantSame(t, "files", want, seen(t, dir))
 		})
 	}
 }
@@ -111,7 +107,6 @@ func TestFolderIsNotLeft(t *testing.T) {
 	}
 }
 
-// must ends the test at an error.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

@@ -167,9 +167,7 @@ func TestVolumes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := list(t, volumesOf(t, test.volumes, test.spec))
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("list (-want +got):\n%s", diff)
-			}
+			wantSame(t, "list", test.want, got)
 		})
 	}
 }
@@ -185,15 +183,9 @@ func TestProjectedWithoutWhatOnlyAPodHas(t *testing.T) {
         - downwardAPI: {items: [{path: name, fieldRef: {fieldPath: metadata.name}}]}
         - configMap: {name: none, optional: true}
 `, "")
-	if diff := cmp.Diff("drwxrwxrwt 0:0 - - .\n-r--r----- 0:0 1 6b86b273ff34fce1 a", list(t, got)); diff != "" {
-		t.Errorf("list (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"sources[0], a serviceAccountToken", "sources[2], a downwardAPI"}, got[0].LeftOut); diff != "" {
-		t.Errorf("LeftOut (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]api.Ref{{Kind: api.ConfigMap, Namespace: "shop", Name: "none"}}, got[0].Unfound); diff != "" {
-		t.Errorf("Unfound (-want +got):\n%s", diff)
-	}
+	wantSame(t, "list", "drwxrwxrwt 0:0 - - .\n-r--r----- 0:0 1 6b86b273ff34fce1 a", list(t, got))
+	wantSame(t, "LeftOut", []string{"sources[0], a serviceAccountToken", "sources[2], a downwardAPI"}, got[0].LeftOut)
+	wantSame(t, "Unfound", []api.Ref{{Kind: api.ConfigMap, Namespace: "shop", Name: "none"}}, got[0].Unfound)
 }
 
 func TestShownSecrets(t *testing.T) {
@@ -211,5 +203,12 @@ func TestShownSecrets(t *testing.T) {
 	shown := []bool{strings.Contains(heads[0].String(), digest), strings.Contains(heads[1].String(), digest)}
 	if want := []bool{false, true}; !slices.Equal(shown, want) {
 		t.Errorf("the digest of the volume is shown: %v, want %v", shown, want)
+	}
+}
+
+func wantSame[T any](t *testing.T, what string, want, got T, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

@@ -36,7 +36,6 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// listenHTTP listens on a free port of the loopback interface.
 func listenHTTP(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := server.ListenHTTP(t.Context(), "127.0.0.1:0")
@@ -70,7 +69,6 @@ func TestServeHTTP(t *testing.T) {
 	}
 }
 
-// answerOn returns what is answered on a connection.
 func answerOn(t *testing.T, c net.Conn) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/", http.NoBody)

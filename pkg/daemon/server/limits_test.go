@@ -16,7 +16,6 @@ import (
 // soon is how long something may take that takes milliseconds.
 const soon = 10 * time.Second
 
-// must ends the test at an error.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

@@ -136,10 +136,8 @@ func (s *server) events() []*corev1.Event {
 	return slices.Clone(s.created)
 }
 
-// requests returns how many there were.
 func (s *server) requests() int { return len(s.log()) }
 
-// log returns the requests so far.
 func (s *server) log() []asked {
 	s.mu.Lock()
 	defer s.mu.Unlock()

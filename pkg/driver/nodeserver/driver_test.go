@@ -77,7 +77,6 @@ func (f *fakeVolumes) ask(volumeID, target string) {
 	f.asked = append(f.asked, [2]string{volumeID, target})
 }
 
-// touched tells whether any call got through.
 func (f *fakeVolumes) touched() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -157,7 +156,6 @@ func (b *bench) serve() {
 	b.IdentityClient, b.NodeClient, b.log = csi.NewIdentityClient(conn), csi.NewNodeClient(conn), sink.GetBuffer()
 }
 
-// publish publishes, or ends the test.
 func (b *bench) publish(r *csi.NodePublishVolumeRequest) {
 	b.t.Helper()
 	if _, err := b.NodePublishVolume(b.t.Context(), r); err != nil {
@@ -201,15 +199,12 @@ func checkNoToken(t *testing.T, text string) {
 	}
 }
 
-// checkStatus fails the test unless err has the code and exactly the message.
 func checkStatus(t *testing.T, err error, code codes.Code, message string) {
 	t.Helper()
 	if got := status.Code(err); got != code {
 		t.Errorf("code = %s, want %s", got, code)
 	}
-	if diff := cmp.Diff(message, status.Convert(err).Message()); diff != "" {
-		t.Errorf("message (-want +got):\n%s", diff)
-	}
+	wantSame(t, "message", message, status.Convert(err).Message())
 }
 
 func checkMessage(t *testing.T, got, want proto.Message, err error) {
@@ -217,9 +212,7 @@ func checkMessage(t *testing.T, got, want proto.Message, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
-		t.Errorf("response (-want +got):\n%s", diff)
-	}
+	wantSame(t, "response", want, got, protocmp.Transform())
 }
 
 func TestIdentity(t *testing.T) {
@@ -264,9 +257,7 @@ func TestNodeGetCapabilities(t *testing.T) {
 		csi.NodeServiceCapability_RPC_GET_VOLUME_HEALTH:  1,
 		volumeCondition: 1,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("capabilities (-want +got):\n%s", diff)
-	}
+	wantSame(t, "capabilities", want, got)
 }
 
 func TestWhatIsNotServed(t *testing.T) {
@@ -278,5 +269,12 @@ func TestWhatIsNotServed(t *testing.T) {
 		if got := status.Code(err); got != codes.Unimplemented {
 			t.Errorf("%s = %s, want %s", call, got, codes.Unimplemented)
 		}
+	}
+}
+
+func wantSame[T any](t *testing.T, what string, want, got T, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

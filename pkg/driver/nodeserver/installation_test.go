@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -208,7 +207,6 @@ func TestTheInstallationIsWaitedForWhileTheKubeletListens(t *testing.T) {
 	})
 }
 
-// installations are every state of one, which a live volume has nothing to do with.
 func installations() map[string]error {
 	return map[string]error{
 		"installed":    nil,
@@ -231,9 +229,7 @@ func TestALiveVolumeIsRepeated(t *testing.T) {
 				b.publish(publishRequest())
 			}
 			b.checkAsked(0)
-			if diff := cmp.Diff([]state.Record{wantRecord(), wantRecord()}, b.volumes.published); diff != "" {
-				t.Errorf("published (-want +got):\n%s", diff)
-			}
+			wantSame(t, "published", []state.Record{wantRecord(), wantRecord()}, b.volumes.published)
 			want, err := access.ParseTokens(publishRequest().GetSecrets()[tokensKey], pod)
 			if err != nil || want.IsZero() {
 				t.Fatalf("ParseTokens = %v, %v, want a token", want, err)

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -77,9 +76,7 @@ func TestStats(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff([][2]string{{volumeID, target}}, b.volumes.asked); diff != "" {
-				t.Errorf("asked for the condition of (-want +got):\n%s", diff)
-			}
+			wantSame(t, "asked for the condition of", [][2]string{{volumeID, target}}, b.volumes.asked)
 			if got := conditionOf(t, response); got != tc.want {
 				t.Errorf("condition = %+v, want %+v", got, tc.want)
 			}
@@ -158,9 +155,7 @@ func TestHealth(t *testing.T) {
 			b.volumes.problem = tc.problem
 			response, err := b.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: volumeID, VolumePublishPath: tc.path})
 			checkMessage(t, response, &csi.NodeGetVolumeHealthResponse{VolumeHealth: tc.want}, err)
-			if diff := cmp.Diff([][2]string{{volumeID, tc.path}}, b.volumes.asked); diff != "" {
-				t.Errorf("asked for the condition of (-want +got):\n%s", diff)
-			}
+			wantSame(t, "asked for the condition of", [][2]string{{volumeID, tc.path}}, b.volumes.asked)
 		})
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 )
@@ -73,9 +71,7 @@ func checkTokens(t *testing.T, secrets, context string, want access.Token) {
 	if got := b.volumes.tokens; len(got) != 1 || got[0] != want {
 		t.Errorf("tokens = %v, want only %v, of the right value", got, want)
 	}
-	if diff := cmp.Diff(wantRecord(), b.volumes.published[0]); diff != "" {
-		t.Errorf("record (-want +got):\n%s", diff)
-	}
+	wantSame(t, "record", wantRecord(), b.volumes.published[0])
 	checkNoToken(t, b.log.String())
 }
 

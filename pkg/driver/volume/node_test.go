@@ -214,7 +214,6 @@ func (n *node) start(options ...func(*volume.Config)) *driver {
 	return d
 }
 
-// restart kills the driver and starts the next one.
 func (d *driver) restart() *driver {
 	d.n.Helper()
 	d.stop()
@@ -269,7 +268,6 @@ func (n *node) live(attributes map[string]string, options ...func(*volume.Config
 	return d, r
 }
 
-// unpublish unpublishes, or ends the test.
 func (d *driver) unpublish(r state.Record) {
 	d.n.Helper()
 	if err := d.Unpublish(d.n.ctx, r.VolumeID, r.TargetPath); err != nil {

@@ -53,7 +53,6 @@ func (c *cluster) promoteAlone(ref api.Ref, data ...string) {
 	c.setWith(release.StableOf(ref), api.Release{StableOf: release.LabelOf(ref.Name), Partners: c.partnersOf(ref)}, data...)
 }
 
-// setWith makes or changes an object that says something about releases.
 func (c *cluster) setWith(ref api.Ref, about api.Release, data ...string) {
 	c.slip(ref, data...)
 	c.change(ref, func() {

@@ -16,11 +16,12 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir/volumes"
 )
 
 func TestReadEachLayout(t *testing.T) {
 	t.Parallel()
-	for name, writer := range layouts() {
+	for name, writer := range volumes.Layouts() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			v := newVolume(t, writer)
@@ -116,8 +117,8 @@ func TestSetsAreNeverMixed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v := volume{path: t.TempDir()}
-			write := start(t, v.path)
+			v := volume{volumes.Volume{Path: t.TempDir()}}
+			write := start(t, v.Path)
 			must(t, write(0))
 			ctx, stop := context.WithCancel(t.Context())
 			var written atomic.Int64
@@ -177,10 +178,10 @@ func generation(n int) files {
 
 func driver(t *testing.T, path string) func(n int) error {
 	t.Helper()
-	v := newVolume(t, layouts()["Atomic"])
+	v := newVolume(t, volumes.Layouts()["Atomic"])
 	must(t, os.Remove(path))
-	must(t, os.Symlink(v.path, path))
-	return func(n int) error { return v.tryWrite(generation(n)) }
+	must(t, os.Symlink(v.Path, path))
+	return func(n int) error { return v.Write(generation(n)) }
 }
 
 // kubelet switches a volume in the kubelet's order: new directory, link, old directory.
@@ -209,7 +210,7 @@ func TestReadWaitsForNothing(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	v := newVolume(t, layouts()["Atomic"])
+	v := newVolume(t, volumes.Layouts()["Atomic"])
 	v.write(t, files{"a": "1"})
 	if _, err := fileset.Read(ctx, []environ.Source{v.dir()}); err != nil {
 		t.Errorf("Read of a volume that stays as it is = %v", err)
@@ -218,7 +219,7 @@ func TestReadWaitsForNothing(t *testing.T) {
 
 func TestSetIsCurrent(t *testing.T) {
 	t.Parallel()
-	for name, writer := range layouts() {
+	for name, writer := range volumes.Layouts() {
 		for what, change := range map[string]files{
 			"a key": {"a": "2", "b": "1"}, "a name more": {"a": "1", "b": "1", "c": ""}, "a name less": {"a": "1"},
 		} {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir/volumes"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 )
 
@@ -113,7 +114,7 @@ func mustRemove(t *testing.T, path string) {
 
 func TestWatchEachLayout(t *testing.T) {
 	t.Parallel()
-	for name, writer := range layouts() {
+	for name, writer := range volumes.Layouts() {
 		sources := map[string]func(volume) environ.Source{
 			"directory": volume.dir, "key": func(v volume) environ.Source { return v.key("sub/a") },
 		}
@@ -153,11 +154,11 @@ func TestWatchWhatIsMissing(t *testing.T) {
 // name elsewhere.
 func TestWatchOneFileThatIsMounted(t *testing.T) {
 	t.Parallel()
-	v := newVolume(t, layouts()["InPlace"])
+	v := newVolume(t, volumes.Layouts()["InPlace"])
 	v.write(t, files{"a": "1"})
 	dir := t.TempDir()
 	mustWrite(t, filepath.Join(dir, "seen"), "")
-	must(t, unix.Mount(filepath.Join(v.path, "a"), filepath.Join(dir, "seen"), "", unix.MS_BIND, ""))
+	must(t, unix.Mount(filepath.Join(v.Path, "a"), filepath.Join(dir, "seen"), "", unix.MS_BIND, ""))
 	t.Cleanup(func() { _ = unix.Unmount(filepath.Join(dir, "seen"), unix.MNT_DETACH) })
 	for _, kind := range []environ.Source{
 		{Kind: environ.Key, Path: filepath.Join(dir, "seen")}, {Kind: environ.Dir, Path: dir},
@@ -188,7 +189,7 @@ func TestWatchKeepsQuiet(t *testing.T) {
 // TestWatchAfterAChange: what changed between reading and watching counts.
 func TestWatchAfterAChange(t *testing.T) {
 	t.Parallel()
-	v := newVolume(t, layouts()["Atomic"])
+	v := newVolume(t, volumes.Layouts()["Atomic"])
 	v.write(t, files{"a": "1"})
 	set, err := fileset.Read(t.Context(), []environ.Source{v.dir()})
 	must(t, err)

@@ -17,7 +17,6 @@ import (
 // change is one update of a volume.
 type change struct{ from, to files }
 
-// updates are the kinds of updates there are.
 func updates() map[string]change {
 	big := strings.Repeat("0123456789abcdef", 1<<12)
 	return map[string]change{

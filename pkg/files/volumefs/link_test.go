@@ -90,7 +90,6 @@ func checkUnchanged(t *testing.T, dir string, before map[string]string) {
 	}
 }
 
-// elements of the path of a target in the tests of links, from the root on.
 func elements() []string { return []string{"pods", "mine", "volumes", "config", "mount"} }
 
 // rest returns the path of what follows where the element of that number leads.

@@ -11,7 +11,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
-// exchange swaps two names in one step.
 func exchange(t *testing.T, a, b string) {
 	t.Helper()
 	if err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE); err != nil {
