@@ -94,7 +94,8 @@ func (o *office) after(d time.Duration) {
 func (o *office) wantWorking(want bool) {
 	o.t.Helper()
 	w := o.watched.Load()
-	if got := w != nil && !w.IsStopped(); got != want {
+	got := w != nil && !w.IsStopped()
+	if isRight := got == want; !isRight {
 		o.t.Errorf("the process works: %t, want %t", got, want)
 	}
 }

@@ -242,7 +242,8 @@ func TestAViewThatIsKeptTooLong(t *testing.T) {
 
 func checkAt(t *testing.T, g *ground, v *volumefs.View, target string, want bool) {
 	t.Helper()
-	if got := g.IsAt(target, v.Mount()); got != want {
+	got := g.IsAt(target, v.Mount())
+	if isRight := got == want; !isRight {
 		t.Errorf("IsAt(%s) = %t, want %t", target, got, want)
 	}
 }

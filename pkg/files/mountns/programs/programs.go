@@ -41,8 +41,9 @@ func Start(t *testing.T, cmd *exec.Cmd) *Program {
 	p.WaitDelay = time.Second // Do not wait for processes that outlive the command.
 	out, err := p.StdoutPipe()
 	must(t, err)
-	p.pipe, p.stdout = out.(*os.File), bufio.NewReader(out)
-	if err := p.Cmd.Start(); err != nil {
+	p.pipe, _ = out.(*os.File) // So package os/exec has it.
+	p.stdout = bufio.NewReader(out)
+	if err := p.Start(); err != nil {
 		t.Fatalf("start (are user namespaces allowed?): %v", err)
 	}
 	t.Cleanup(func() {
