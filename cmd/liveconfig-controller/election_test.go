@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -22,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/record"
@@ -54,7 +53,7 @@ func open(t *testing.T, holder string, test func(o *office)) {
 func newOffice(t *testing.T, holder string) *office {
 	t.Helper()
 	client := fake.NewClientset()
-	o := &office{t: t, ended: make(chan error, 1), registry: &registry{Interface: client, away: make(chan struct{})}}
+	o := &office{t: t, ended: make(chan error, 1), registry: newRegistry(t, client)}
 	if holder != "" {
 		o.registry.hold(holder)
 	}
@@ -102,7 +101,9 @@ func (o *office) wantWorking(want bool) {
 
 func (o *office) wantHolder(want string) {
 	o.t.Helper()
-	if got := o.registry.holder(); got != want {
+	o.registry.api.mu.Lock()
+	defer o.registry.api.mu.Unlock()
+	if got := *o.registry.api.lease.Spec.HolderIdentity; got != want {
 		o.t.Errorf("the lease is held by %q, want %q", got, want)
 	}
 }
@@ -128,101 +129,61 @@ func (o *office) wantStatus(path string, want int) {
 	}
 }
 
-// registry is a client that keeps one lease, as the API server would, and is not heard of any more once away is closed.
+// registry is a client whose leases an API server keeps, from which nobody hears any more once away is closed.
 type registry struct {
 	kubernetes.Interface
-	typedcoordinationv1.CoordinationV1Interface
-	typedcoordinationv1.LeaseInterface
 
-	away chan struct{}
+	api    *apiServer
+	leases typedcoordinationv1.CoordinationV1Interface
+	away   chan struct{}
 	// stuck says that what is not answered is not given up either.
 	stuck bool
+}
 
-	mu    sync.Mutex // Guards lease.
-	lease *coordinationv1.Lease
+func newRegistry(t *testing.T, client kubernetes.Interface) *registry {
+	t.Helper()
+	r := &registry{Interface: client, api: &apiServer{t: t, held: make(chan struct{}), agents: map[string]bool{}}, away: make(chan struct{})}
+	var err error
+	r.leases, err = typedcoordinationv1.NewForConfig(&rest.Config{Host: "http://api", QPS: -1, Transport: r})
+	must(t, err)
+	return r
 }
 
 // IsWatchListSemanticsUnSupported tells informers how to fill their caches from a fake.
 func (r *registry) IsWatchListSemanticsUnSupported() bool { return true }
 
-func (r *registry) CoordinationV1() typedcoordinationv1.CoordinationV1Interface { return r }
+func (r *registry) CoordinationV1() typedcoordinationv1.CoordinationV1Interface { return r.leases }
 
-func (r *registry) Leases(string) typedcoordinationv1.LeaseInterface { return r }
-
-// answer returns nil, or why there was no answer.
-func (r *registry) answer(ctx context.Context) error {
+// RoundTrip is [http.RoundTripper].
+func (r *registry) RoundTrip(request *http.Request) (*http.Response, error) {
 	select {
 	case <-r.away:
 	default:
-		return nil
+		recorder := httptest.NewRecorder()
+		r.api.ServeHTTP(recorder, request)
+		return recorder.Result(), nil
 	}
+	ctx := request.Context()
 	if r.stuck {
 		ctx = context.WithoutCancel(ctx)
 	}
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	case <-time.After(time.Hour):
-		return errors.New("the connection was lost")
+		return nil, errors.New("the connection was lost")
 	}
-}
-
-func (r *registry) Get(ctx context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
-	if err := r.answer(ctx); err != nil {
-		return nil, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.lease == nil {
-		return nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), name)
-	}
-	return r.lease.DeepCopy(), nil
-}
-
-func (r *registry) Create(ctx context.Context, lease *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	return r.write(ctx, lease, "")
-}
-
-func (r *registry) Update(ctx context.Context, lease *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	return r.write(ctx, lease, lease.ResourceVersion)
-}
-
-func (r *registry) write(ctx context.Context, lease *coordinationv1.Lease, over string) (*coordinationv1.Lease, error) {
-	if err := r.answer(ctx); err != nil {
-		return nil, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	version := ""
-	if r.lease != nil {
-		version = r.lease.ResourceVersion
-	}
-	if version != over {
-		return nil, apierrors.NewConflict(coordinationv1.Resource("leases"), lease.Name, errors.New("it has changed"))
-	}
-	r.lease = lease.DeepCopy()
-	r.lease.ResourceVersion = version + "1"
-	return r.lease.DeepCopy(), nil
 }
 
 // hold writes down who holds the lease.
 func (r *registry) hold(holder string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.api.mu.Lock()
+	defer r.api.mu.Unlock()
 	now := &metav1.MicroTime{Time: time.Now()}
-	r.lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "liveconfig-controller", ResourceVersion: holder}}
-	r.lease.Spec = coordinationv1.LeaseSpec{
+	r.api.lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "liveconfig-controller", ResourceVersion: holder}}
+	r.api.lease.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity: &holder, LeaseDurationSeconds: new(int32(leaseDuration / time.Second)), RenewTime: now, AcquireTime: now,
 	}
-}
-
-func (r *registry) holder() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.lease == nil || r.lease.Spec.HolderIdentity == nil {
-		return ""
-	}
-	return *r.lease.Spec.HolderIdentity
 }
 
 // TestLeaderGivesTheLeaseBack so that another need not wait for its end.

@@ -151,7 +151,11 @@ func (a *apiServer) write(w http.ResponseWriter, r *http.Request) {
 	}
 	if a.lease == nil {
 		close(a.held)
+	} else if lease.ResourceVersion != a.lease.ResourceVersion {
+		w.WriteHeader(http.StatusConflict)
+		return
 	}
+	lease.ResourceVersion += "1"
 	a.lease = lease
 	a.answer(w)
 	if holder := *lease.Spec.HolderIdentity; len(a.holders) == 0 || a.holders[len(a.holders)-1] != holder {

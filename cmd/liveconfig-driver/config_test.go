@@ -144,9 +144,6 @@ func TestParseFlagsRefuses(t *testing.T) {
 		"an endpoint that is no URL": {
 			"--endpoint=csi.sock", `--endpoint: endpoint "csi.sock" is not a unix socket URL; write it as unix:///run/example/csi.sock`,
 		},
-		"an endpoint that is too long": {
-			"--endpoint=" + long, "--endpoint: the path of a unix socket has at most 107 bytes, " + long + " has 108",
-		},
 		"no node ID": {"--node-id=", "--node-id is missing: give the node's name, or set $NODE_NAME"},
 		"a driver name in capitals": {
 			"--driver-name=CSI", `--driver-name "CSI": a lowercase RFC 1123 subdomain must consist of`,
@@ -163,13 +160,9 @@ func TestParseFlagsRefuses(t *testing.T) {
 		"a registration directory that is long": {"--registration-dir=" + long[:80], "--registration-dir: the path of a unix socket has at most 107 bytes"},
 		"an identity that nobody knows":         {"--secret-identity=root", `--secret-identity "root" is not driver or pod`},
 		"a negative timeout":                    {"--publish-timeout=-1s", "--publish-timeout -1s is negative"},
-		"a timeout without a unit":              {"--publish-timeout=10", `invalid value "10" for flag -publish-timeout`},
 		"a recheck all the time":                {"--recheck-interval=1s", "--recheck-interval 1s is less than 2s"},
 		"no resync":                             {"--resync-interval=0", "--resync-interval 0s is not positive"},
-		"a resync interval that is a word":      {"--resync-interval=never", `invalid value "never" for flag -resync-interval`},
-		"an HTTP endpoint without a port":       {"--http-endpoint=localhost", `--http-endpoint "localhost" is not host:port, such as 127.0.0.1:9809 or :9809`},
 		"a verbosity that is a word":            {"-v=high", `invalid value "high" for flag -v`},
-		"a log format that nobody knows":        {"--log-format=xml", `--log-format "xml" is not text or json`},
 		"an argument that is no flag":           {"endpoint", `unexpected argument "endpoint": the program takes flags only`},
 		"a flag that nobody knows":              {"--endpont=x", "flag provided but not defined: -endpont"},
 	}

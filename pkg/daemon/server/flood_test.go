@@ -52,21 +52,3 @@ func TestAFloodFromOnePodLosesNoProbe(t *testing.T) {
 	wantRead(t, slow)
 	wantAnswer(t, connectFrom(t, "127.0.0.2", address)) // The newest of the flood is served as well.
 }
-
-// TestAClientHasItsShare: no address takes all the connections that there are, also where nobody else wants them.
-func TestAClientHasItsShare(t *testing.T) {
-	t.Parallel()
-	m := limits{timeout: time.Hour, headerBytes: 8 << 10, mostConnections: 10, mostOfOne: 3}
-	address := serving(t, well(), m)
-	var conns []net.Conn
-	for range 2 * m.mostOfOne {
-		conns = append(conns, connectFrom(t, "127.0.0.2", address))
-		wantAnswer(t, conns[len(conns)-1])
-	}
-	for _, c := range conns[:m.mostOfOne] {
-		wantEnded(t, c)
-	}
-	for _, c := range conns[m.mostOfOne:] {
-		wantAnswer(t, c)
-	}
-}
