@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/volumes"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir/volumes"
 )
 
 type files = map[string]string

@@ -116,7 +116,9 @@ func TestAnIgnoredSignalStaysIgnored(t *testing.T) {
 	script := `trap '' HUP; exec "$0" --on-change=restart -- /bin/sh -c 'kill -HUP $PPID $$; echo alive; exit 4'`
 	p := start(t, asAnother, nil, "exit", "0")
 	p.Ends(t, "", 0)
-	out, err := shell(t, script)
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", script, executable(t))
+	cmd.Env = append(os.Environ(), beExec+"=1", "GORACE="+promptly)
+	out, err := cmd.Output()
 	if string(out) != "alive\n" || err == nil || !strings.Contains(err.Error(), "exit status 4") {
 		t.Errorf("output = %q, %v, want alive and exit status 4", out, err)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"testing"
 
@@ -20,13 +19,4 @@ func hasTerminal(t *testing.T, p process, keyboard *os.File) {
 		}
 		return nil
 	})
-}
-
-// shell runs a script with liveconfig-exec as $0.
-func shell(t *testing.T, script string) ([]byte, error) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", script, executable(t))
-	cmd.Env = append(os.Environ(), beExec+"=1", "GORACE="+promptly)
-	cmd.Stderr = os.Stderr
-	return cmd.Output()
 }

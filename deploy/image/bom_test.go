@@ -23,7 +23,9 @@ type module struct{ Path, Version, Sum string }
 
 func checkBOM(t *testing.T, b built) {
 	t.Helper()
-	bom := decode(t, readFile(t, filepath.Join(b.out, "sbom.cdx.json")))
+	var bom cdx.BOM
+	text := readFile(t, filepath.Join(b.out, "sbom.cdx.json"))
+	must(t, cdx.NewBOMDecoder(bytes.NewReader(text), cdx.BOMFileFormatJSON).Decode(&bom))
 	components := map[string]cdx.Component{}
 	for _, c := range *bom.Components {
 		components[c.BOMRef] = c
@@ -46,7 +48,7 @@ func checkBOM(t *testing.T, b built) {
 			got := map[module]bool{}
 			for _, on := range needs[ref] {
 				seen[on] = true
-				got[moduleOf(t, components[on])] = true
+				got[moduleOf(components[on])] = true
 			}
 			if diff := cmp.Diff(libraries, got); diff != "" {
 				t.Errorf("modules of %s (-want +got):\n%s", ref, diff)
@@ -63,13 +65,6 @@ func checkBOM(t *testing.T, b built) {
 	}
 }
 
-func decode(t *testing.T, text []byte) *cdx.BOM {
-	t.Helper()
-	var bom cdx.BOM
-	must(t, cdx.NewBOMDecoder(bytes.NewReader(text), cdx.BOMFileFormatJSON).Decode(&bom))
-	return &bom
-}
-
 // goVersion returns the module that a program is in, and those that it is linked from, with the standard library.
 func goVersion(t *testing.T, path string) (module, map[module]bool) {
 	t.Helper()
@@ -83,7 +78,9 @@ func goVersion(t *testing.T, path string) (module, map[module]bool) {
 		case "mod":
 			main = module{Path: fields[1], Version: fields[2]}
 		case "dep":
-			libraries[module{fields[1], fields[2], inHex(t, fields[3])}] = true
+			sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(fields[3], "h1:"))
+			must(t, err)
+			libraries[module{fields[1], fields[2], hex.EncodeToString(sum)}] = true
 		case "=>":
 			t.Fatalf("a module is replaced: %s", line)
 		}
@@ -91,15 +88,7 @@ func goVersion(t *testing.T, path string) (module, map[module]bool) {
 	return main, libraries
 }
 
-func inHex(t *testing.T, sum string) string {
-	t.Helper()
-	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(sum, "h1:"))
-	must(t, err)
-	return hex.EncodeToString(raw)
-}
-
-func moduleOf(t *testing.T, c cdx.Component) module {
-	t.Helper()
+func moduleOf(c cdx.Component) module {
 	m := module{Path: c.Name, Version: c.Version}
 	if c.Hashes != nil {
 		m.Sum = (*c.Hashes)[0].Value

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -25,20 +26,11 @@ import (
 func (b *bench) checkLogged(parts ...string) {
 	b.t.Helper()
 	for line := range strings.Lines(b.log.String()) {
-		if holdsAll(line, parts) {
+		if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(line, part) }) {
 			return
 		}
 	}
 	b.t.Errorf("no line of the log holds all of %q:\n%s", parts, b.log.String())
-}
-
-func holdsAll(text string, parts []string) bool {
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			return false
-		}
-	}
-	return true
 }
 
 // unnamed is a request that says about its pod what cannot be believed, and how it is refused.

@@ -205,20 +205,16 @@ func (r *reporter) forget() {
 }
 
 func (r *reporter) told() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var told []string
-	for _, e := range r.events {
+	for _, e := range r.all() {
 		told = append(told, string(e.Reason)+": "+e.Note)
 	}
 	return told
 }
 
 func (r *reporter) results() map[volume.Result]int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	results := map[volume.Result]int{}
-	for _, s := range r.syncs {
+	for _, s := range r.outcomes() {
 		results[s.result]++
 	}
 	return results

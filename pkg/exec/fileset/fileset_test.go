@@ -16,7 +16,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/volumes"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir/volumes"
 )
 
 func TestReadEachLayout(t *testing.T) {

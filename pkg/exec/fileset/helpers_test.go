@@ -11,7 +11,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/volumes"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir/volumes"
 )
 
 // volume is a directory that a writer has written.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir/volumes"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/userlimits"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/volumes"
 )
 
 // polling is a watcher that must poll.

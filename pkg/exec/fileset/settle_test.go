@@ -2,6 +2,7 @@ package fileset_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +23,7 @@ func TestSettle(t *testing.T) {
 		"one change":                             {[]time.Duration{50 * ms}, []time.Duration{150 * ms}},
 		"changes close together are one":         {[]time.Duration{0, 90 * ms, 90 * ms}, []time.Duration{280 * ms}},
 		"changes far apart are two":              {[]time.Duration{0, 110 * ms}, []time.Duration{100 * ms, 210 * ms}},
-		"one that goes on does not wait forever": {every(30, 90*ms), []time.Duration{2090 * ms, 2800 * ms}},
+		"one that goes on does not wait forever": {slices.Repeat([]time.Duration{90 * ms}, 30), []time.Duration{2090 * ms, 2800 * ms}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -52,12 +53,4 @@ func TestSettle(t *testing.T) {
 			})
 		})
 	}
-}
-
-func every(times int, pause time.Duration) []time.Duration {
-	all := make([]time.Duration, times)
-	for i := range all {
-		all[i] = pause
-	}
-	return all
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir/volumes"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/volumes"
 )
 
 // TestMain gives the tests a separate mount namespace: one of them mounts a single file.

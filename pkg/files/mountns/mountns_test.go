@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,21 +36,12 @@ func start(t *testing.T, role string, adjust func(*exec.Cmd)) *programs.Program 
 	ctx, cancel := context.WithTimeout(t.Context(), 8*programs.Patience)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "argument one", "two")
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, variable+"=") })
 	// The race detector lets a program that ends wait for a second, which has no purpose here.
-	cmd.Env = append(withoutVariable(os.Environ()), roleVariable+"="+role, "GORACE=atexit_sleep_ms=0")
+	cmd.Env = slices.Concat(env, []string{roleVariable + "=" + role, "GORACE=atexit_sleep_ms=0"})
 	cmd.Dir = "/"
 	adjust(cmd)
 	return programs.Start(t, cmd)
-}
-
-func withoutVariable(env []string) []string {
-	var kept []string
-	for _, kv := range env {
-		if !strings.HasPrefix(kv, variable+"=") {
-			kept = append(kept, kv)
-		}
-	}
-	return kept
 }
 
 func unchanged(*exec.Cmd) {}
