@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/docs"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/programs"
 )
 
@@ -212,4 +214,37 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestSignalOf(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]syscall.Signal{
+		"TERM": unix.SIGTERM, "SIGTERM": unix.SIGTERM, "term": unix.SIGTERM, "sigquit": unix.SIGQUIT, "3": unix.SIGQUIT, "64": 64,
+		"RTMIN": 34, "SIGRTMIN+3": 37, "rtmin+30": 64, "RTMAX": 64, "SIGRTMAX-14": 50, "KILL": unix.SIGKILL,
+		"": 0, "SIG": 0, "QUIT 1": 0, "0": 0, "-1": 0, "+3": 0, "65": 0, "03": 0, "RTMIN+31": 0, "RTMIN-1": 0, "RTMAX+1": 0, "RTMIN3": 0, "QUI": 0,
+	} {
+		if got := signalOf(text); got != want {
+			t.Errorf("signal of %q = %d, want %d", text, got, want)
+		}
+	}
+}
+
+// TestPageOfFlags compares what --help prints about the flags with docs/flags.md, and with the flags that there are.
+func TestPageOfFlags(t *testing.T) {
+	var rows [][]string
+	described := map[string]bool{}
+	for line := range strings.Lines(usage) {
+		if found := regexp.MustCompile(`^  (--([a-z-]+)\S*(?: \S+)?)  +(\S.*)$`).FindStringSubmatch(strings.TrimRight(line, "\n")); found != nil {
+			rows = append(rows, []string{"`" + found[1] + "`", found[3]})
+			described[found[2]] = true
+		} else if more := strings.TrimPrefix(line, strings.Repeat(" ", 32)); more != line && len(rows) > 0 {
+			rows[len(rows)-1][1] += " " + more
+		}
+	}
+	for name := range flags() {
+		if !described[name] {
+			t.Errorf("--help does not describe --%s", name)
+		}
+	}
+	docs.Table{Page: "flags.md", Name: "liveconfig-exec", Columns: []string{"flag", "meaning"}, Rows: rows}.Compare(t)
 }

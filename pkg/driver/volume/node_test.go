@@ -19,6 +19,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
@@ -321,3 +322,6 @@ func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
+
+// TestMain gives the tests a mount namespace of their own, for those with real mounts.
+func TestMain(m *testing.M) { os.Exit(mountns.Main(m)) }
