@@ -145,23 +145,28 @@ func TestAnAnswerThatNobodyReads(t *testing.T) {
 	}
 }
 
-// TestTheOldestOfAClientGoes, and the new one is served. Those between stay.
+// TestTheOldestOfAClientGoes, and the new one is served. Those between stay. No address takes all the connections that there
+// are, also where nobody else wants them.
 func TestTheOldestOfAClientGoes(t *testing.T) {
 	t.Parallel()
-	m := limits{timeout: time.Hour, headerBytes: 8 << 10, mostConnections: 3, mostOfOne: 10}
-	address := serving(t, well(), m)
-	var conns []net.Conn
-	for range m.mostConnections {
-		conns = append(conns, connect(t, address))
-	}
-	for i := range 2 {
-		c := connect(t, address)
-		wantAnswer(t, c)
-		wantEnded(t, conns[i])
-		conns = append(conns, c)
-	}
-	for _, c := range conns[2:] {
-		wantAnswer(t, c)
+	for name, m := range map[string]limits{
+		"of all connections": {mostConnections: 3, mostOfOne: 10}, "of its share": {mostConnections: 10, mostOfOne: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m.timeout, m.headerBytes = time.Hour, 8<<10
+			address := serving(t, well(), m)
+			conns := []net.Conn{connect(t, address), connect(t, address), connect(t, address)}
+			for i := range 2 {
+				c := connect(t, address)
+				wantAnswer(t, c)
+				wantEnded(t, conns[i])
+				conns = append(conns, c)
+			}
+			for _, c := range conns[2:] {
+				wantAnswer(t, c)
+			}
+		})
 	}
 }
 
