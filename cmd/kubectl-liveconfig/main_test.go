@@ -21,7 +21,6 @@ func TestPageOfFlags(t *testing.T) {
 	}.Compare(t)
 }
 
-// rows returns the flags of a command and of all below it that people see.
 func rows(command *cobra.Command) [][]string {
 	var all [][]string
 	name := strings.TrimPrefix(command.CommandPath(), "kubectl liveconfig ")

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -22,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/record"
@@ -44,11 +43,17 @@ type office struct {
 	ended chan error
 }
 
-// open returns an office whose lease has a holder, or none, and has the process begin.
-func open(t *testing.T, holder string) *office {
+// open runs a test with an office whose lease has a holder, or none, and whose process has begun.
+func open(t *testing.T, holder string, test func(o *office)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(newOffice(t, holder)) })
+}
+
+func newOffice(t *testing.T, holder string) *office {
 	t.Helper()
 	client := fake.NewClientset()
-	o := &office{t: t, ended: make(chan error, 1), registry: &registry{Interface: client, away: make(chan struct{})}}
+	o := &office{t: t, ended: make(chan error, 1), registry: newRegistry(t, client)}
 	if holder != "" {
 		o.registry.hold(holder)
 	}
@@ -68,18 +73,14 @@ func open(t *testing.T, holder string) *office {
 func newFakeParts(t *testing.T, client kubernetes.Interface) *parts {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must(t, metav1.AddMetaToScheme(scheme))
 	p := &parts{client: client, registry: prometheus.NewRegistry(), lease: leaderelection.NewLeaderHealthzAdaptor(leaseDuration)}
 	var err error
 	p.controller, err = rollout.New(rollout.Config{
 		Client: client, Metadata: metadatafake.NewSimpleMetadataClient(scheme), Secrets: true, Rate: 1,
 		Events: &record.FakeRecorder{}, Metrics: rollout.NewMetrics(p.registry),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 
@@ -89,28 +90,20 @@ func (o *office) after(d time.Duration) {
 	synctest.Wait()
 }
 
-func (o *office) isWorking() bool {
+func (o *office) wantWorking(want bool) {
+	o.t.Helper()
 	w := o.watched.Load()
-	return w != nil && !w.IsStopped()
-}
-
-func (o *office) wantWorking() {
-	o.t.Helper()
-	if !o.isWorking() {
-		o.t.Error("the process does not work, and should")
-	}
-}
-
-func (o *office) wantIdle() {
-	o.t.Helper()
-	if o.isWorking() {
-		o.t.Error("the process works, and should not")
+	got := w != nil && !w.IsStopped()
+	if isRight := got == want; !isRight {
+		o.t.Errorf("the process works: %t, want %t", got, want)
 	}
 }
 
 func (o *office) wantHolder(want string) {
 	o.t.Helper()
-	if got := o.registry.holder(); got != want {
+	o.registry.api.mu.Lock()
+	defer o.registry.api.mu.Unlock()
+	if got := *o.registry.api.lease.Spec.HolderIdentity; got != want {
 		o.t.Errorf("the lease is held by %q, want %q", got, want)
 	}
 }
@@ -124,128 +117,82 @@ func (o *office) wantEnd(want string) {
 		o.t.Errorf("work = %v, want %q", err, want)
 	}
 	synctest.Wait()
-	o.wantIdle()
-}
-
-func (o *office) status(path string) int {
-	recorder := httptest.NewRecorder()
-	o.mux().ServeHTTP(recorder, httptest.NewRequestWithContext(o.t.Context(), http.MethodGet, path, nil))
-	return recorder.Code
+	o.wantWorking(false)
 }
 
 func (o *office) wantStatus(path string, want int) {
 	o.t.Helper()
-	if got := o.status(path); got != want {
-		o.t.Errorf("GET %s = %d, want %d", path, got, want)
+	recorder := httptest.NewRecorder()
+	o.mux().ServeHTTP(recorder, httptest.NewRequestWithContext(o.t.Context(), http.MethodGet, path, nil))
+	if recorder.Code != want {
+		o.t.Errorf("GET %s = %d, want %d", path, recorder.Code, want)
 	}
 }
 
-// registry is a client that keeps one lease, as the API server would, and is not heard of any more once away is closed.
+// registry is a client whose leases an API server keeps, from which nobody hears any more once away is closed.
 type registry struct {
 	kubernetes.Interface
-	typedcoordinationv1.CoordinationV1Interface
-	typedcoordinationv1.LeaseInterface
 
-	away chan struct{}
+	api    *apiServer
+	leases typedcoordinationv1.CoordinationV1Interface
+	away   chan struct{}
 	// stuck says that what is not answered is not given up either.
 	stuck bool
+}
 
-	mu    sync.Mutex // Guards lease.
-	lease *coordinationv1.Lease
+func newRegistry(t *testing.T, client kubernetes.Interface) *registry {
+	t.Helper()
+	r := &registry{Interface: client, api: &apiServer{t: t, held: make(chan struct{}), agents: map[string]bool{}}, away: make(chan struct{})}
+	var err error
+	r.leases, err = typedcoordinationv1.NewForConfig(&rest.Config{Host: "http://api", QPS: -1, Transport: r})
+	must(t, err)
+	return r
 }
 
 // IsWatchListSemanticsUnSupported tells informers how to fill their caches from a fake.
 func (r *registry) IsWatchListSemanticsUnSupported() bool { return true }
 
-func (r *registry) CoordinationV1() typedcoordinationv1.CoordinationV1Interface { return r }
+func (r *registry) CoordinationV1() typedcoordinationv1.CoordinationV1Interface { return r.leases }
 
-func (r *registry) Leases(string) typedcoordinationv1.LeaseInterface { return r }
-
-// answer returns nil, or why there was no answer.
-func (r *registry) answer(ctx context.Context) error {
+// RoundTrip is [http.RoundTripper].
+func (r *registry) RoundTrip(request *http.Request) (*http.Response, error) {
 	select {
 	case <-r.away:
 	default:
-		return nil
+		recorder := httptest.NewRecorder()
+		r.api.ServeHTTP(recorder, request)
+		return recorder.Result(), nil
 	}
+	ctx := request.Context()
 	if r.stuck {
 		ctx = context.WithoutCancel(ctx)
 	}
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	case <-time.After(time.Hour):
-		return errors.New("the connection was lost")
+		return nil, errors.New("the connection was lost")
 	}
-}
-
-func (r *registry) Get(ctx context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
-	if err := r.answer(ctx); err != nil {
-		return nil, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.lease == nil {
-		return nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), name)
-	}
-	return r.lease.DeepCopy(), nil
-}
-
-func (r *registry) Create(ctx context.Context, lease *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	return r.write(ctx, lease, "")
-}
-
-func (r *registry) Update(ctx context.Context, lease *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	return r.write(ctx, lease, lease.ResourceVersion)
-}
-
-func (r *registry) write(ctx context.Context, lease *coordinationv1.Lease, over string) (*coordinationv1.Lease, error) {
-	if err := r.answer(ctx); err != nil {
-		return nil, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	version := ""
-	if r.lease != nil {
-		version = r.lease.ResourceVersion
-	}
-	if version != over {
-		return nil, apierrors.NewConflict(coordinationv1.Resource("leases"), lease.Name, errors.New("it has changed"))
-	}
-	r.lease = lease.DeepCopy()
-	r.lease.ResourceVersion = version + "1"
-	return r.lease.DeepCopy(), nil
 }
 
 // hold writes down who holds the lease.
 func (r *registry) hold(holder string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.api.mu.Lock()
+	defer r.api.mu.Unlock()
 	now := &metav1.MicroTime{Time: time.Now()}
-	r.lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "liveconfig-controller", ResourceVersion: holder}}
-	r.lease.Spec = coordinationv1.LeaseSpec{
+	r.api.lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "liveconfig-controller", ResourceVersion: holder}}
+	r.api.lease.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity: &holder, LeaseDurationSeconds: new(int32(leaseDuration / time.Second)), RenewTime: now, AcquireTime: now,
 	}
 }
 
-func (r *registry) holder() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.lease == nil || r.lease.Spec.HolderIdentity == nil {
-		return ""
-	}
-	return *r.lease.Spec.HolderIdentity
-}
-
 // TestLeaderGivesTheLeaseBack so that another need not wait for its end.
 func TestLeaderGivesTheLeaseBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		o := open(t, "")
+	open(t, "", func(o *office) {
 		o.wantHolder("controller-0")
-		o.wantWorking()
+		o.wantWorking(true)
 		o.after(time.Minute) // It renews.
-		o.wantWorking()
+		o.wantWorking(true)
 		o.wantStatus("/readyz", http.StatusOK)
 		o.wantStatus("/healthz", http.StatusOK)
 		o.wantEnd("")
@@ -255,11 +202,9 @@ func TestLeaderGivesTheLeaseBack(t *testing.T) {
 
 // TestStandbyWaits: it is ready and does nothing, and when it is told to end the lease is none of its business.
 func TestStandbyWaits(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		o := open(t, "controller-1")
+	open(t, "controller-1", func(o *office) {
 		o.after(leaseDuration - time.Second)
-		o.wantIdle()
+		o.wantWorking(false)
 		o.wantStatus("/readyz", http.StatusOK)
 		o.wantEnd("")
 		o.wantHolder("controller-1")
@@ -268,11 +213,9 @@ func TestStandbyWaits(t *testing.T) {
 
 // TestStandbyTakesOver from a leader that has died.
 func TestStandbyTakesOver(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		o := open(t, "controller-1")
+	open(t, "controller-1", func(o *office) {
 		o.after(leaseDuration + 3*retryPeriod)
-		o.wantWorking()
+		o.wantWorking(true)
 		o.wantHolder("controller-0")
 		o.wantEnd("")
 	})
@@ -281,15 +224,13 @@ func TestStandbyTakesOver(t *testing.T) {
 // TestLeaderThatHearsNothingStops before another one may begin, which is when the lease has not been renewed for its
 // duration, and its process ends with an error.
 func TestLeaderThatHearsNothingStops(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		o := open(t, "")
+	open(t, "", func(o *office) {
 		o.after(time.Minute)
 		close(o.registry.away) // It has just renewed, and finds out when it does so next.
 		o.after(renewDeadline - time.Second)
-		o.wantWorking()
+		o.wantWorking(true)
 		o.after(leaseDuration - renewDeadline)
-		o.wantIdle()
+		o.wantWorking(false)
 		o.after(leaseDuration)
 		o.wantEnd("the lease was lost: ")
 	})
@@ -297,9 +238,7 @@ func TestLeaderThatHearsNothingStops(t *testing.T) {
 
 // TestLeaseThatIsTakenAway, which somebody does by hand, ends the process with an error.
 func TestLeaseThatIsTakenAway(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		o := open(t, "")
+	open(t, "", func(o *office) {
 		o.registry.hold("controller-1")
 		o.after(leaseDuration)
 		o.wantEnd("the lease was lost: ")
@@ -309,9 +248,7 @@ func TestLeaseThatIsTakenAway(t *testing.T) {
 
 // TestHealth ends the process for whom the lease was lost and who has not noticed.
 func TestHealth(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		o := open(t, "")
+	open(t, "", func(o *office) {
 		o.after(time.Minute)
 		o.registry.stuck = true
 		close(o.registry.away)

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/pem"
 	"errors"
 	"flag"
 	"io"
@@ -88,9 +86,7 @@ func TestPageOfMetrics(t *testing.T) {
 	cfg.dryRun, cfg.nodeTaint = true, true
 	_, cfg.kubeconfig = newAPIServer(t)
 	p, err := newParts(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer p.broadcaster.Shutdown()
 	recorder := httptest.NewRecorder()
 	p.mux().ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
@@ -116,16 +112,12 @@ type apiServer struct {
 func newAPIServer(t *testing.T) (api *apiServer, kubeconfig string) {
 	t.Helper()
 	api = &apiServer{t: t, held: make(chan struct{}), agents: map[string]bool{}}
-	server := httptest.NewTLSServer(api)
+	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	text := `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], ` +
-		`clusters: [{name: c, cluster: {server: "` + server.URL + `", ` +
-		`certificate-authority-data: ` + base64.StdEncoding.EncodeToString(ca) + `}}], users: [{name: u, user: {token: controllers}}]}`
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	text := `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], ` +
+		`clusters: [{name: c, cluster: {server: "` + server.URL + `"}}]}`
+	must(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
 	return api, kubeconfig
 }
 
@@ -159,7 +151,11 @@ func (a *apiServer) write(w http.ResponseWriter, r *http.Request) {
 	}
 	if a.lease == nil {
 		close(a.held)
+	} else if lease.ResourceVersion != a.lease.ResourceVersion {
+		w.WriteHeader(http.StatusConflict)
+		return
 	}
+	lease.ResourceVersion += "1"
 	a.lease = lease
 	a.answer(w)
 	if holder := *lease.Spec.HolderIdentity; len(a.holders) == 0 || a.holders[len(a.holders)-1] != holder {
@@ -208,13 +204,18 @@ func TestRunUntilASignal(t *testing.T) {
 func TestRunEndsWhenItCannotServe(t *testing.T) {
 	_, kubeconfig := newAPIServer(t)
 	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer taken.Close()
 	address := taken.Addr().String()
 	err = run(t.Context(), []string{"--kubeconfig=" + kubeconfig, "--http-endpoint=" + address, "-v=0"}, inPod, io.Discard)
 	if err == nil || !strings.HasPrefix(err.Error(), "listen on "+address+" for HTTP: ") {
 		t.Errorf("run = %v, want it to say that the address is taken", err)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -96,29 +96,26 @@ func TestParseFlags(t *testing.T) {
 		want func(*config)
 	}{
 		"nothing but the environment": {nil, func(*config) {}},
-		"endpoint":                    {[]string{"--endpoint=/run/csi.sock"}, func(c *config) { c.endpoint = "/run/csi.sock" }},
-		"node ID":                     {[]string{"--node-id", "other"}, func(c *config) { c.nodeID = "other" }},
-		"driver name":                 {[]string{"--driver-name=csi.example.test"}, func(c *config) { c.driverName = "csi.example.test" }},
+		"every flag": {
+			[]string{
+				"--endpoint=/run/csi.sock", "--node-id", "other", "--driver-name=csi.example.test", "--kubeconfig=/etc/kube",
+				"--state-dir=/run/x", "--registration-dir=/registration", "--kubelet-dir=/k", "--publish-timeout=1m30s",
+				"--recheck-interval=3s", "--secret-identity=driver", "--configmap-identity=pod", "--resync-interval=1ns",
+				"--share-volumes=false", "--http-endpoint=:9809", "--selinux-context=", "-v", "5", "--log-format=json",
+			},
+			func(c *config) {
+				c.endpoint, c.nodeID, c.driverName, c.kubeconfig = "/run/csi.sock", "other", "csi.example.test", "/etc/kube"
+				c.stateDir, c.registrationDir, c.kubeletDir, c.publishTimeout = "/run/x", "/registration", "/k", 90*time.Second
+				c.recheckInterval, c.secretIdentity, c.configMapIdentity, c.resyncInterval = 3*time.Second, "driver", "pod", 1
+				c.shareVolumes, c.httpEndpoint, c.selinuxContext, c.verbosity, c.logFormat = false, ":9809", "", 5, "json"
+			},
+		},
 		"a driver name of 63": {
 			[]string{"--driver-name=" + strings.Repeat("n", 63)}, func(c *config) { c.driverName = strings.Repeat("n", 63) },
 		},
-		"kubeconfig":                 {[]string{"--kubeconfig=/etc/kube"}, func(c *config) { c.kubeconfig = "/etc/kube" }},
 		"manifests":                  {[]string{"--manifests=m"}, func(c *config) { c.manifests = "m" }},
-		"state directory":            {[]string{"--state-dir=/run/x"}, func(c *config) { c.stateDir = "/run/x" }},
-		"registration directory":     {[]string{"--registration-dir=/registration"}, func(c *config) { c.registrationDir = "/registration" }},
-		"kubelet's directory":        {[]string{"--kubelet-dir=/k"}, func(c *config) { c.kubeletDir = "/k" }},
-		"publish timeout":            {[]string{"--publish-timeout=1m30s"}, func(c *config) { c.publishTimeout = 90 * time.Second }},
 		"a publish that never waits": {[]string{"--publish-timeout=0"}, func(c *config) { c.publishTimeout = 0 }},
-		"recheck interval":           {[]string{"--recheck-interval=3s"}, func(c *config) { c.recheckInterval = 3 * time.Second }},
-		"Secrets by the driver":      {[]string{"--secret-identity=driver"}, func(c *config) { c.secretIdentity = "driver" }},
-		"ConfigMaps by pods":         {[]string{"--configmap-identity=pod"}, func(c *config) { c.configMapIdentity = "pod" }},
-		"resync interval":            {[]string{"--resync-interval=1ns"}, func(c *config) { c.resyncInterval = 1 }},
-		"volumes that share nothing": {[]string{"--share-volumes=false"}, func(c *config) { c.shareVolumes = false }},
-		"HTTP on every address":      {[]string{"--http-endpoint=:9809"}, func(c *config) { c.httpEndpoint = ":9809" }},
 		"HTTP on IPv6":               {[]string{"--http-endpoint=[::1]:0"}, func(c *config) { c.httpEndpoint = "[::1]:0" }},
-		"SELinux left alone":         {[]string{"--selinux-context="}, func(c *config) { c.selinuxContext = "" }},
-		"verbosity":                  {[]string{"-v", "5"}, func(c *config) { c.verbosity = 5 }},
-		"log format":                 {[]string{"--log-format=json"}, func(c *config) { c.logFormat = "json" }},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -147,9 +144,6 @@ func TestParseFlagsRefuses(t *testing.T) {
 		"an endpoint that is no URL": {
 			"--endpoint=csi.sock", `--endpoint: endpoint "csi.sock" is not a unix socket URL; write it as unix:///run/example/csi.sock`,
 		},
-		"an endpoint that is too long": {
-			"--endpoint=" + long, "--endpoint: the path of a unix socket has at most 107 bytes, " + long + " has 108",
-		},
 		"no node ID": {"--node-id=", "--node-id is missing: give the node's name, or set $NODE_NAME"},
 		"a driver name in capitals": {
 			"--driver-name=CSI", `--driver-name "CSI": a lowercase RFC 1123 subdomain must consist of`,
@@ -166,13 +160,9 @@ func TestParseFlagsRefuses(t *testing.T) {
 		"a registration directory that is long": {"--registration-dir=" + long[:80], "--registration-dir: the path of a unix socket has at most 107 bytes"},
 		"an identity that nobody knows":         {"--secret-identity=root", `--secret-identity "root" is not driver or pod`},
 		"a negative timeout":                    {"--publish-timeout=-1s", "--publish-timeout -1s is negative"},
-		"a timeout without a unit":              {"--publish-timeout=10", `invalid value "10" for flag -publish-timeout`},
 		"a recheck all the time":                {"--recheck-interval=1s", "--recheck-interval 1s is less than 2s"},
 		"no resync":                             {"--resync-interval=0", "--resync-interval 0s is not positive"},
-		"a resync interval that is a word":      {"--resync-interval=never", `invalid value "never" for flag -resync-interval`},
-		"an HTTP endpoint without a port":       {"--http-endpoint=localhost", `--http-endpoint "localhost" is not host:port, such as 127.0.0.1:9809 or :9809`},
 		"a verbosity that is a word":            {"-v=high", `invalid value "high" for flag -v`},
-		"a log format that nobody knows":        {"--log-format=xml", `--log-format "xml" is not text or json`},
 		"an argument that is no flag":           {"endpoint", `unexpected argument "endpoint": the program takes flags only`},
 		"a flag that nobody knows":              {"--endpont=x", "flag provided but not defined: -endpont"},
 	}

@@ -58,7 +58,6 @@ func TestProfilesAreNotServed(t *testing.T) {
 	}
 }
 
-// tool runs the go command in this package and returns its output.
 func tool(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -11,66 +10,26 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir/volumes"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/userlimits"
 )
 
-// volume is one that the driver writes.
-type volume struct {
-	path   string
-	root   *os.File
-	writer atomicdir.Writer
-}
-
-func newVolume(t *testing.T, writer atomicdir.Writer) volume {
-	t.Helper()
-	path := t.TempDir()
-	root, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = root.Close() })
-	return volume{path, root, writer}
-}
-
-func (v volume) write(t *testing.T, files map[string]string) {
-	t.Helper()
-	var list []tree.File
-	for path, data := range files {
-		list = append(list, tree.File{Path: path, Data: []byte(data), Mode: 0o644})
-	}
-	made, err := tree.New(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made.DirMode, made.UID, made.GID = 0o755, os.Getuid(), os.Getgid()
-	if _, err := v.writer.Write(v.root, made); err != nil {
-		t.Fatal(err)
-	}
-}
-
 type files = map[string]string
-
-func layouts() map[string]atomicdir.Writer {
-	return map[string]atomicdir.Writer{
-		"Atomic": atomicdir.Atomic{}, "Replace": atomicdir.Replace{}, "InPlace": atomicdir.InPlace{},
-	}
-}
 
 // TestRestart changes a volume of each layout, by each kind of source, wherever liveconfig-exec runs.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for place, arrange := range places() {
-		for layout, writer := range layouts() {
+		for layout, writer := range volumes.Layouts() {
 			t.Run(place+" "+layout, func(t *testing.T) {
 				t.Parallel()
-				v := newVolume(t, writer)
-				v.write(t, files{"A": "1", "sub/k": "1", "env": "E='1'\n"})
+				v := volumes.New(t, writer)
+				must(t, v.Write(files{"A": "1", "sub/k": "1", "env": "E='1'\n"}))
 				p := start(t, arrange, []string{
-					"--from", v.path + ",prefix=P_", "--key=K=" + v.path + "/sub/k", "--key", "O=" + v.path + "/sub/o,optional",
-					"--env-file", v.path + "/env", "--on-change=restart",
+					"--from", v.Path + ",prefix=P_", "--key=K=" + v.Path + "/sub/k", "--key", "O=" + v.Path + "/sub/o,optional",
+					"--env-file", v.Path + "/env", "--on-change=restart",
 				}, "show", "P_A", "K", "O", "E")
-				p.says(t, "ready P_A=1 K=1 O=(unset) E=1")
-				p.says(t, "serving")
+				p.isServing(t, "P_A=1 K=1 O=(unset) E=1")
 				for _, step := range []struct { // One file each: but for Atomic, two are not changed at once.
 					files files
 					want  string
@@ -83,14 +42,13 @@ func TestRestart(t *testing.T) {
 					{files{"sub/k": "2", "env": "E='x\ny'\n"}, "P_A=(unset) K=2 O=(unset) E=x\ny"},
 					{files{"sub/k": "2", "env": "E=\n"}, "P_A=(unset) K=2 O=(unset) E="},
 				} {
-					v.write(t, step.files)
-					p.says(t, "terminated")
-					for line := range strings.Lines("ready " + step.want + "\nserving") {
-						p.says(t, strings.TrimSuffix(line, "\n"))
+					must(t, v.Write(step.files))
+					p.Prints(t, "terminated")
+					for line := range strings.SplitSeq("ready "+step.want+"\nserving", "\n") {
+						p.Prints(t, line)
 					}
 				}
-				p.sends(t, unix.SIGTERM)
-				p.ends(t, "terminated\n", 0)
+				p.terminates(t)
 			})
 		}
 	}
@@ -100,11 +58,11 @@ func TestRestart(t *testing.T) {
 // moment each time, and in the end of the last.
 func TestAPairIsNeverMixed(t *testing.T) {
 	t.Parallel()
-	v := newVolume(t, atomicdir.Atomic{})
-	set := func(n int) { v.write(t, files{"A": fmt.Sprint(n), "B": fmt.Sprint(n), "sub/c": fmt.Sprint(n)}) }
+	v := volumes.New(t, atomicdir.Atomic{})
+	set := func(n int) { must(t, v.Write(files{"A": fmt.Sprint(n), "B": fmt.Sprint(n), "sub/c": fmt.Sprint(n)})) }
 	set(0)
-	p := start(t, asFirst, []string{"--from", v.path, "--key", "C=" + v.path + "/sub/c", "--on-change=restart"}, "pair")
-	p.says(t, "true 0")
+	p := start(t, asFirst, []string{"--from", v.Path, "--key", "C=" + v.Path + "/sub/c", "--on-change=restart"}, "pair")
+	p.Prints(t, "true 0")
 	const last = 400
 	stormed := make(chan struct{})
 	go func() {
@@ -114,7 +72,7 @@ func TestAPairIsNeverMixed(t *testing.T) {
 		}
 	}()
 	for {
-		line := p.line(t)
+		line := p.Line(t)
 		if strings.HasPrefix(line, "false") {
 			t.Errorf("a mixed environment: %s", line)
 		}
@@ -123,29 +81,24 @@ func TestAPairIsNeverMixed(t *testing.T) {
 		}
 	}
 	<-stormed
-	p.says(t, "serving")
-	p.sends(t, unix.SIGTERM)
-	p.ends(t, "terminated\n", 0)
+	p.Prints(t, "serving")
+	p.terminates(t)
 }
 
 // TestNoRestartWithoutADifference: what does not change the environment does not touch the command.
 func TestNoRestartWithoutADifference(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	write(t, dir, "A", "1")
-	p := start(t, asAnother, []string{"--from", dir, "--on-change=restart"}, "show", "A")
-	p.says(t, "ready A=1")
-	p.says(t, "serving")
+	p, dir := startIn(t, asAnother, []string{"--on-change=restart"}, "show", "A")
+	p.isServing(t, "A=1")
 	write(t, dir, "A", "1")
 	write(t, dir, "not=a-name", "1")
-	p.stderr.waitFor(t, `skipped "not=a-name"`) // Both were seen.
-	p.sends(t, unix.SIGHUP)
-	p.says(t, "hangup")
+	p.Stderr.WaitFor(t, `skipped "not=a-name"`) // Both were seen.
+	p.Sends(t, unix.SIGHUP)
+	p.Prints(t, "hangup")
 	write(t, dir, "A", "2")
-	p.says(t, "terminated")
-	p.says(t, "ready A=2")
-	if got := strings.Count(p.stderr.String(), "skipped"); got != 1 {
-		t.Errorf("what is skipped was said %d times, want once:\n%s", got, p.stderr)
+	p.restarts(t, "A=2")
+	if got := strings.Count(p.Stderr.String(), "skipped"); got != 1 {
+		t.Errorf("what is skipped was said %d times, want once:\n%s", got, p.Stderr)
 	}
 }
 
@@ -156,32 +109,28 @@ func TestAKeyThatNoVariableCanHold(t *testing.T) {
 	for place, arrange := range places() {
 		t.Run(place, func(t *testing.T) {
 			t.Parallel()
-			v := newVolume(t, atomicdir.Atomic{})
+			v := volumes.New(t, atomicdir.Atomic{})
 			const nul = "skipped \"B\": a variable cannot hold a NUL byte"
-			v.write(t, files{"A": "1", "B": "secret\x00"})
-			p := start(t, arrange, []string{"--from", v.path, "--on-change=restart"}, "show", "A", "B")
+			must(t, v.Write(files{"A": "1", "B": "secret\x00"}))
+			p := start(t, arrange, []string{"--from", v.Path, "--on-change=restart"}, "show", "A", "B")
 			step := func(files files, want string) {
 				t.Helper()
-				v.write(t, files)
-				p.says(t, "terminated")
-				p.says(t, "ready "+want)
-				p.says(t, "serving")
+				must(t, v.Write(files))
+				p.restarts(t, want)
 			}
-			p.says(t, "ready A=1 B=(unset)")
-			p.says(t, "serving")
-			p.stderr.waitForTimes(t, nul, 1)
+			p.isServing(t, "A=1 B=(unset)")
+			p.Stderr.WaitForTimes(t, nul, 1)
 			step(files{"A": "2", "B": "secret\x00"}, "A=2 B=(unset)") // B has not changed, and is not reported again.
 			step(files{"A": "3", "B": "another secret\x00"}, "A=3 B=(unset)")
-			p.stderr.waitForTimes(t, nul, 2)
+			p.Stderr.WaitForTimes(t, nul, 2)
 			step(files{"A": "3", "B": "fine"}, "A=3 B=fine")
 			step(files{"A": "3", "B": strings.Repeat("secret", 30_000)}, "A=3 B=(unset)")
-			p.stderr.waitFor(t, "skipped \"B\": B takes 180003 bytes, and the kernel allows 131072 for one variable")
+			p.Stderr.WaitFor(t, "skipped \"B\": B takes 180003 bytes, and the kernel allows 131072 for one variable")
 			step(files{"A": "3", "B": "fine"}, "A=3 B=fine")
 			step(files{"A": "3", "B": "secret\x00"}, "A=3 B=(unset)")
-			p.stderr.waitForTimes(t, nul, 3)
-			p.sends(t, unix.SIGTERM)
-			p.ends(t, "terminated\n", 0)
-			if text := p.stderr.String(); strings.Count(text, "skipped") != 4 || strings.Contains(text, "secret") {
+			p.Stderr.WaitForTimes(t, nul, 3)
+			p.terminates(t)
+			if text := p.Stderr.String(); strings.Count(text, "skipped") != 4 || strings.Contains(text, "secret") {
 				t.Errorf("standard error shall report 4 skipped keys and no value:\n%s", text)
 			}
 		})
@@ -194,23 +143,21 @@ func TestAKeyThatGoes(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a", "1")
 	p := start(t, asAnother, []string{"--key", "A=" + filepath.Join(dir, "a"), "--on-change=restart"}, "show", "A")
-	p.says(t, "ready A=1")
-	p.says(t, "serving")
+	p.isServing(t, "A=1")
 	remove(t, dir, "a")
-	p.stderr.waitFor(t, "liveconfig-exec: the environment stays as it is: --key A="+dir+"/a: there is no such file")
-	p.sends(t, unix.SIGHUP)
-	p.says(t, "hangup")
+	p.Stderr.WaitFor(t, "liveconfig-exec: the environment stays as it is: --key A="+dir+"/a: there is no such file")
+	p.Sends(t, unix.SIGHUP)
+	p.Prints(t, "hangup")
 	write(t, dir, "a", "x\x00")
-	p.stderr.waitFor(t, "NUL byte")
+	p.Stderr.WaitFor(t, "NUL byte")
 	write(t, dir, "a", strings.Repeat("secret", 30_000))
-	p.stderr.waitFor(t, "A takes 180003 bytes, and the kernel allows 131072 for one variable")
-	p.sends(t, unix.SIGUSR2)
-	p.says(t, "user defined signal 2")
+	p.Stderr.WaitFor(t, "A takes 180003 bytes, and the kernel allows 131072 for one variable")
+	p.Sends(t, unix.SIGUSR2)
+	p.Prints(t, "user defined signal 2")
 	write(t, dir, "a", "2")
-	p.says(t, "terminated")
-	p.says(t, "ready A=2")
-	if strings.Contains(p.stderr.String(), "secret") {
-		t.Errorf("a value was printed:\n%s", p.stderr)
+	p.restarts(t, "A=2")
+	if strings.Contains(p.Stderr.String(), "secret") {
+		t.Errorf("a value was printed:\n%s", p.Stderr)
 	}
 }
 
@@ -219,13 +166,11 @@ func TestGrace(t *testing.T) {
 	for place, arrange := range places() {
 		t.Run(place, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			write(t, dir, "A", "1")
-			p := start(t, arrange, []string{"--from", dir, "--on-change=restart", "--grace=300ms"}, "deaf", "A")
-			p.says(t, "ready A=1")
+			p, dir := startIn(t, arrange, []string{"--on-change=restart", "--grace=300ms"}, "deaf", "A")
+			p.Prints(t, "ready A=1")
 			write(t, dir, "A", "2")
-			p.says(t, "ready A=2")
-			p.stderr.waitFor(t, "has not ended within 300ms: it is killed")
+			p.Prints(t, "ready A=2")
+			p.Stderr.WaitFor(t, "has not ended within 300ms: it is killed")
 		})
 	}
 }
@@ -233,20 +178,16 @@ func TestGrace(t *testing.T) {
 // TestSignal: the command gets a signal if a file differs.
 func TestSignal(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	write(t, dir, "A", "1")
-	p := start(t, asAnother, []string{"--from", dir, "--on-change=signal:USR1"}, "show", "A")
-	p.says(t, "ready A=1")
-	p.says(t, "serving")
+	p, dir := startIn(t, asAnother, []string{"--on-change=signal:USR1"}, "show", "A")
+	p.isServing(t, "A=1")
 	write(t, dir, "A", "1")
 	write(t, dir, "A", "2")
-	p.says(t, "user defined signal 1")
+	p.Prints(t, "user defined signal 1")
 	write(t, dir, "no=name", "1")
-	p.says(t, "user defined signal 1")
+	p.Prints(t, "user defined signal 1")
 	remove(t, dir, "A")
-	p.says(t, "user defined signal 1")
-	p.sends(t, unix.SIGTERM)
-	p.ends(t, "terminated\n", 0)
+	p.Prints(t, "user defined signal 1")
+	p.terminates(t)
 }
 
 // TestExit ends with code 0, whatever the command ends with.
@@ -255,15 +196,13 @@ func TestExit(t *testing.T) {
 	for role, output := range map[string]string{"show": "terminated\n", "deaf": ""} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			write(t, dir, "A", "1")
-			p := start(t, asFirst, []string{"--from", dir, "--on-change=exit", "--grace", "200ms"}, role, "A")
-			p.says(t, "ready A=1")
+			p, dir := startIn(t, asFirst, []string{"--on-change=exit", "--grace", "200ms"}, role, "A")
+			p.Prints(t, "ready A=1")
 			if role == "show" {
-				p.says(t, "serving")
+				p.Prints(t, "serving")
 			}
 			write(t, dir, "A", "2")
-			p.ends(t, output, 0)
+			p.Ends(t, output, 0)
 		})
 	}
 }
@@ -274,15 +213,13 @@ func TestTermEndsARestart(t *testing.T) {
 	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGQUIT} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			write(t, dir, "A", "1")
-			p := start(t, asFirst, []string{"--from", dir, "--on-change=restart", "--grace=4s"}, "deaf", "A")
-			p.says(t, "ready A=1")
+			p, dir := startIn(t, asFirst, []string{"--on-change=restart", "--grace=4s"}, "deaf", "A")
+			p.Prints(t, "ready A=1")
 			write(t, dir, "A", "2")
-			p.stderr.waitFor(t, "is restarted")
-			p.sends(t, sig)
+			p.Stderr.WaitFor(t, "is restarted")
+			p.Sends(t, sig)
 			rest := map[syscall.Signal]int{unix.SIGTERM: 137, unix.SIGINT: 12, unix.SIGQUIT: 13}
-			p.ends(t, "", rest[sig])
+			p.Ends(t, "", rest[sig])
 		})
 	}
 }
@@ -290,17 +227,40 @@ func TestTermEndsARestart(t *testing.T) {
 // TestNoRestartAfterTerm: a change does not bring back a command that was asked to end.
 func TestNoRestartAfterTerm(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	write(t, dir, "A", "1")
-	p := start(t, asFirst, []string{"--from", dir, "--on-change=restart"}, "deaf", "A")
-	p.says(t, "ready A=1")
-	p.sends(t, unix.SIGTERM)
+	p, dir := startIn(t, asFirst, []string{"--on-change=restart"}, "deaf", "A")
+	p.Prints(t, "ready A=1")
+	p.Sends(t, unix.SIGTERM)
 	write(t, dir, "A", "2")
 	write(t, dir, "no=name", "")
-	p.stderr.waitFor(t, "skipped")
-	if strings.Contains(p.stderr.String(), "is restarted") {
-		t.Errorf("it is restarted:\n%s", p.stderr)
+	p.Stderr.WaitFor(t, "skipped")
+	if strings.Contains(p.Stderr.String(), "is restarted") {
+		t.Errorf("it is restarted:\n%s", p.Stderr)
 	}
-	p.sends(t, unix.SIGINT)
-	p.ends(t, "", 12)
+	p.Sends(t, unix.SIGINT)
+	p.Ends(t, "", 12)
+}
+
+// TestInotifyIsUsedUp: a neighbour must not keep the program from starting, nor from following changes. This is fault 43.
+func TestInotifyIsUsedUp(t *testing.T) {
+	t.Parallel()
+	if !userlimits.Enter(t) {
+		return
+	}
+	for limit, name := range map[userlimits.Limit]string{
+		userlimits.InotifyInstances: "fs.inotify.max_user_instances", userlimits.InotifyWatches: "fs.inotify.max_user_watches",
+	} {
+		userlimits.Set(t, limit, 0)
+		p, dir := startIn(t, asAnother, []string{"--on-change=restart"}, "show", "A")
+		p.isServing(t, "A=1")
+		p.Stderr.WaitFor(t, name)
+		for _, value := range []string{"2", "3"} {
+			write(t, dir, "A", value)
+			p.restarts(t, "A="+value)
+		}
+		if got := strings.Count(p.Stderr.String(), name); got != 1 {
+			t.Errorf("the limit is named %d times, want once; standard error:\n%s", got, p.Stderr)
+		}
+		p.terminates(t)
+		userlimits.Set(t, limit, 1000)
+	}
 }

@@ -49,16 +49,12 @@ func TestGuardBinary(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "liveconfig-exec")
 	tool(t, "build", "-trimpath", "-ldflags=-s -w", "-o", path, ".")
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := len(data); got > binaryBytes || got < binaryBytes/2 {
 		t.Errorf("it has %d bytes, want at most %d", got, binaryBytes)
 	}
 	file, err := elf.NewFile(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_INTERP {
 			t.Error("it needs a dynamic loader")

@@ -1,24 +1,24 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
+
+	"github.com/liveconfig-csi/liveconfig/docs"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/programs"
 )
 
 const (
@@ -28,8 +28,6 @@ const (
 	play = "play-the-command"
 	// promptly holds options of the race detector. Without them a program waits for a second before it exits.
 	promptly = "atexit_sleep_ms=0"
-	// patience is how long anything may take; it takes a fraction.
-	patience = 15 * time.Second
 )
 
 func TestMain(m *testing.M) {
@@ -44,55 +42,7 @@ func TestMain(m *testing.M) {
 }
 
 // process is liveconfig-exec, started by a test.
-type process struct {
-	*exec.Cmd
-
-	pipe   *os.File // Where stdout comes from.
-	stdout *bufio.Reader
-	stderr *lines
-}
-
-// lines is a stream that a test looks into while it is written.
-type lines struct {
-	mu      sync.Mutex
-	text    strings.Builder
-	changed chan struct{} // It has a place.
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	select {
-	case l.changed <- struct{}{}:
-	default:
-	}
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-// waitFor waits until the stream has a text.
-func (l *lines) waitFor(t *testing.T, text string) {
-	t.Helper()
-	l.waitForTimes(t, text, 1)
-}
-
-// waitForTimes waits until the stream has a text that often, or more often.
-func (l *lines) waitForTimes(t *testing.T, text string, times int) {
-	t.Helper()
-	end := time.After(patience)
-	for strings.Count(l.String(), text) < times {
-		select {
-		case <-l.changed:
-		case <-end:
-			t.Fatalf("standard error is %q, want %q in it (%d times)", l, text, times)
-		}
-	}
-}
+type process struct{ *programs.Program }
 
 // arrangement changes how a process is started.
 type arrangement func(*exec.Cmd)
@@ -116,44 +66,29 @@ func places() map[string]arrangement {
 }
 
 // start starts liveconfig-exec with a role as its command. It and all it has started are gone when the test is over.
-func start(t *testing.T, arrange arrangement, flags []string, role ...string) *process {
+func start(t *testing.T, arrange arrangement, flags []string, role ...string) process {
 	t.Helper()
-	catchIgnored()
-	ctx, cancel := context.WithTimeout(context.Background(), 8*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 8*programs.Patience)
 	args := append(append(flags, "--", executable(t), play), role...)
-	p := &process{Cmd: exec.CommandContext(ctx, executable(t), args...), stderr: &lines{changed: make(chan struct{}, 1)}}
-	p.Env = append(os.Environ(), beExec+"=1", "GORACE="+promptly, "GOCOVERDIR="+t.TempDir())
-	p.Stderr = p.stderr
-	// Do not wait for processes that outlive the command.
-	p.WaitDelay = time.Second
-	arrange(p.Cmd)
-	out, err := p.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.pipe, p.stdout = out.(*os.File), bufio.NewReader(out)
-	if err := p.Start(); err != nil {
-		t.Fatalf("start (are user namespaces allowed?): %v", err)
-	}
+	cmd := exec.CommandContext(ctx, executable(t), args...)
+	cmd.Env = append(os.Environ(), beExec+"=1", "GORACE="+promptly, "GOCOVERDIR="+t.TempDir())
+	arrange(cmd)
+	t.Cleanup(cancel)
+	p := process{programs.Start(t, cmd)}
 	t.Cleanup(func() {
 		for _, pid := range childrenOf(p.Process.Pid) { // A deaf one would outlive the test.
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
-		cancel()
-		_ = p.Wait()
 	})
 	return p
 }
 
-// catchIgnored gives the programs that the tests start the default action for signals that the tests inherited as ignored,
-// as under nohup or in the background of a shell. A child inherits ignored signals, but not caught ones. The tests drop the
-// signals that they catch.
-func catchIgnored() {
-	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
-		if signal.Ignored(sig) {
-			signal.Notify(make(chan os.Signal, 1), sig)
-		}
-	}
+// startIn is [start] with a new directory, in which A is 1. It returns the directory too.
+func startIn(t *testing.T, arrange arrangement, flags []string, role ...string) (p process, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	write(t, dir, "A", "1")
+	return start(t, arrange, append([]string{"--from", dir}, flags...), role...), dir
 }
 
 // childrenOf returns the processes that one has started; none if it has ended.
@@ -174,86 +109,54 @@ func childrenOf(pid int) []int {
 func executable(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return path
 }
 
-// says checks the next line of the output.
-func (p *process) says(t *testing.T, want string) {
-	t.Helper()
-	if got := p.line(t); got != want {
-		t.Fatalf("line = %q, want %q; standard error:\n%s", got, want, p.stderr)
-	}
-}
-
-// saysNext is [process.says] after lines about SIGCONT. With it comes a terminal, before or after a command can hear it.
-func (p *process) saysNext(t *testing.T, want string) {
+// printsNext is [programs.Program.Prints] after lines about SIGCONT. With it comes a terminal, before or after a command can hear it.
+func (p process) printsNext(t *testing.T, want string) {
 	t.Helper()
 	for {
-		if got := p.line(t); got != "continued" {
+		if got := p.Line(t); got != "continued" {
 			if got != want {
-				t.Fatalf("line = %q, want %q; standard error:\n%s", got, want, p.stderr)
+				t.Fatalf("line = %q, want %q; standard error:\n%s", got, want, p.Stderr)
 			}
 			return
 		}
 	}
 }
 
-func (p *process) line(t *testing.T) string {
+// isServing checks that the command has been started with variables.
+func (p process) isServing(t *testing.T, variables string) {
 	t.Helper()
-	if err := p.pipe.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	line, err := p.stdout.ReadString('\n')
-	if err != nil {
-		t.Fatalf("output ends with %q, %v; standard error:\n%s", line, err, p.stderr)
-	}
-	return strings.TrimSuffix(line, "\n")
+	p.Prints(t, "ready "+variables)
+	p.Prints(t, "serving")
 }
 
-// sends sends it a signal.
-func (p *process) sends(t *testing.T, sig syscall.Signal) {
+// restarts checks that the command ends and is started again with variables.
+func (p process) restarts(t *testing.T, variables string) {
 	t.Helper()
-	if err := p.Process.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
+	p.Prints(t, "terminated")
+	p.isServing(t, variables)
 }
 
-// ends waits for the end, and checks what was not read of the output yet and the code.
-func (p *process) ends(t *testing.T, output string, code int) {
+func (p process) terminates(t *testing.T) {
 	t.Helper()
-	if err := p.pipe.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	rest, err := io.ReadAll(p.stdout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = p.Wait() // The state has the exit code.
-	if got := p.ProcessState.ExitCode(); got != code || string(rest) != output {
-		t.Errorf("output and code = %q, %d, want %q, %d; standard error:\n%s", rest, got, output, code, p.stderr)
-	}
+	p.Sends(t, unix.SIGTERM)
+	p.Ends(t, "terminated\n", 0)
 }
 
 // write replaces a file of a plain directory by rename.
 func write(t *testing.T, dir, name, data string) {
 	t.Helper()
 	temp := filepath.Join(t.TempDir(), "temp")
-	if err := os.WriteFile(temp, []byte(data), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(temp, filepath.Join(dir, name)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(temp, []byte(data), 0o600))
+	must(t, os.Rename(temp, filepath.Join(dir, name)))
 }
 
 func remove(t *testing.T, dir, name string) {
 	t.Helper()
-	if err := os.Remove(filepath.Join(dir, name)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(dir, name)))
 }
 
 // eventually waits until a look finds what it wants, and fails with what it found last.
@@ -261,7 +164,7 @@ func eventually(t *testing.T, look func() error) {
 	t.Helper()
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
-	end := time.After(patience)
+	end := time.After(programs.Patience)
 	for {
 		err := look()
 		if err == nil {
@@ -304,4 +207,44 @@ func code(ts *testscript.TestScript, neg bool, args []string) { //nolint:revive 
 	if got != args[0] {
 		ts.Fatalf("%s ends with code %s, want %s", args[1], got, args[0])
 	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSignalOf(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]syscall.Signal{
+		"TERM": unix.SIGTERM, "SIGTERM": unix.SIGTERM, "term": unix.SIGTERM, "sigquit": unix.SIGQUIT, "3": unix.SIGQUIT, "64": 64,
+		"RTMIN": 34, "SIGRTMIN+3": 37, "rtmin+30": 64, "RTMAX": 64, "SIGRTMAX-14": 50, "KILL": unix.SIGKILL,
+		"": 0, "SIG": 0, "QUIT 1": 0, "0": 0, "-1": 0, "+3": 0, "65": 0, "03": 0, "RTMIN+31": 0, "RTMIN-1": 0, "RTMAX+1": 0, "RTMIN3": 0, "QUI": 0,
+	} {
+		if got := signalOf(text); got != want {
+			t.Errorf("signal of %q = %d, want %d", text, got, want)
+		}
+	}
+}
+
+// TestPageOfFlags compares what --help prints about the flags with docs/flags.md, and with the flags that there are.
+func TestPageOfFlags(t *testing.T) {
+	var rows [][]string
+	described := map[string]bool{}
+	for line := range strings.Lines(usage) {
+		if found := regexp.MustCompile(`^  (--([a-z-]+)\S*(?: \S+)?)  +(\S.*)$`).FindStringSubmatch(strings.TrimRight(line, "\n")); found != nil {
+			rows = append(rows, []string{"`" + found[1] + "`", found[3]})
+			described[found[2]] = true
+		} else if more := strings.TrimPrefix(line, strings.Repeat(" ", 32)); more != line && len(rows) > 0 {
+			rows[len(rows)-1][1] += " " + more
+		}
+	}
+	for name := range flags() {
+		if !described[name] {
+			t.Errorf("--help does not describe --%s", name)
+		}
+	}
+	docs.Table{Page: "flags.md", Name: "liveconfig-exec", Columns: []string{"flag", "meaning"}, Rows: rows}.Compare(t)
 }

@@ -13,14 +13,16 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/programs"
 )
 
 // TestExec: without a need to watch, the command has the process of liveconfig-exec.
 func TestExec(t *testing.T) {
 	t.Parallel()
 	p := start(t, asAnother, nil, "who")
-	p.says(t, fmt.Sprint(p.Process.Pid))
-	p.ends(t, "", 0)
+	p.Prints(t, fmt.Sprint(p.Process.Pid))
+	p.Ends(t, "", 0)
 }
 
 func TestExitCodes(t *testing.T) {
@@ -33,7 +35,7 @@ func TestExitCodes(t *testing.T) {
 				}
 				t.Run(place+" "+action+" "+role, func(t *testing.T) {
 					t.Parallel()
-					start(t, arrange, []string{"--on-change=" + action}, strings.Fields(role)...).ends(t, "", want)
+					start(t, arrange, []string{"--on-change=" + action}, strings.Fields(role)...).Ends(t, "", want)
 				})
 			}
 		}
@@ -46,66 +48,38 @@ func TestSignalsArePassedOn(t *testing.T) {
 		t.Run(place, func(t *testing.T) {
 			t.Parallel()
 			p := start(t, arrange, []string{"--on-change=restart"}, "show")
-			p.says(t, "ready ")
-			p.says(t, "serving")
+			p.isServing(t, "")
 			for _, sig := range []syscall.Signal{
 				unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGALRM, unix.SIGCONT,
 				unix.SIGABRT, unix.SIGVTALRM, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGIO, unix.SIGPWR, 35, 64,
 			} {
-				p.sends(t, sig)
-				p.says(t, sig.String())
+				p.Sends(t, sig)
+				p.Prints(t, sig.String())
 			}
-			p.sends(t, unix.SIGTERM)
-			p.ends(t, "terminated\n", 0)
+			p.terminates(t)
 		})
 	}
 }
 
-// zombies returns the children of a process, and an error if one of them has ended and nobody has waited for it.
-func zombies(pid int) (children []string, err error) {
-	list, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil || len(list) == 0 {
-		return nil, fmt.Errorf("the process has no list of children: %w", err)
-	}
-	for _, path := range list {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		children = append(children, strings.Fields(string(text))...)
-	}
-	for _, child := range children {
-		stat, err := os.ReadFile("/proc/" + child + "/stat")
-		if err == nil && strings.Contains(string(stat), ") Z ") {
-			return children, fmt.Errorf("child %s is a zombie", child)
-		}
-	}
-	return children, nil
-}
-
+// hasChildren returns an error unless a process has so many children, and has waited for each that has ended.
 func hasChildren(pid, want int) error {
-	children, err := zombies(pid)
-	if err == nil && len(children) != want {
-		err = fmt.Errorf("children = %v, want %d", children, want)
+	children := childrenOf(pid)
+	for _, child := range children {
+		if stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child)); strings.Contains(string(stat), ") Z ") {
+			return fmt.Errorf("child %d is a zombie", child)
+		}
 	}
-	return err
+	if len(children) != want {
+		return fmt.Errorf("children = %v, want %d", children, want)
+	}
+	return nil
 }
 
 func killChild(pid int, name string) error {
-	children, err := zombies(pid)
-	if err != nil {
-		return err
-	}
-	for _, child := range children {
-		comm, err := os.ReadFile("/proc/" + child + "/comm")
-		if err != nil || strings.TrimSpace(string(comm)) != name {
-			continue
+	for _, child := range childrenOf(pid) {
+		if comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", child)); strings.TrimSpace(string(comm)) == name {
+			return unix.Kill(child, unix.SIGKILL)
 		}
-		number, err := strconv.Atoi(child)
-		if err != nil {
-			return err
-		}
-		return unix.Kill(number, unix.SIGKILL)
 	}
 	return fmt.Errorf("no child is called %s", name)
 }
@@ -116,13 +90,12 @@ func TestOrphansAreWaitedFor(t *testing.T) {
 		t.Run(place, func(t *testing.T) {
 			t.Parallel()
 			p := start(t, arrange, []string{"--on-change=restart"}, "leave")
-			p.says(t, "left")
-			p.says(t, "serving")
+			p.Prints(t, "left")
+			p.Prints(t, "serving")
 			eventually(t, func() error { return hasChildren(p.Process.Pid, 2) })     // The command, and the orphan that lives.
 			eventually(t, func() error { return killChild(p.Process.Pid, "sleep") }) // The shell may not have become it yet.
 			eventually(t, func() error { return hasChildren(p.Process.Pid, 1) })
-			p.sends(t, unix.SIGTERM)
-			p.ends(t, "terminated\n", 0)
+			p.terminates(t)
 		})
 	}
 }
@@ -131,11 +104,10 @@ func TestOrphansAreWaitedFor(t *testing.T) {
 func TestTheCommandEndsWithItsSupervisor(t *testing.T) {
 	t.Parallel()
 	p := start(t, asAnother, []string{"--on-change=restart"}, "show")
-	p.says(t, "ready ")
-	p.says(t, "serving")
-	p.sends(t, unix.SIGKILL)
-	p.says(t, "terminated")
-	p.ends(t, "", -1)
+	p.isServing(t, "")
+	p.Sends(t, unix.SIGKILL)
+	p.Prints(t, "terminated")
+	p.Ends(t, "", -1)
 }
 
 // TestAnIgnoredSignalStaysIgnored, as under nohup.
@@ -143,8 +115,10 @@ func TestAnIgnoredSignalStaysIgnored(t *testing.T) {
 	t.Parallel()
 	script := `trap '' HUP; exec "$0" --on-change=restart -- /bin/sh -c 'kill -HUP $PPID $$; echo alive; exit 4'`
 	p := start(t, asAnother, nil, "exit", "0")
-	p.ends(t, "", 0)
-	out, err := shell(t, script)
+	p.Ends(t, "", 0)
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", script, executable(t))
+	cmd.Env = append(os.Environ(), beExec+"=1", "GORACE="+promptly)
+	out, err := cmd.Output()
 	if string(out) != "alive\n" || err == nil || !strings.Contains(err.Error(), "exit status 4") {
 		t.Errorf("output = %q, %v, want alive and exit status 4", out, err)
 	}
@@ -153,56 +127,47 @@ func TestAnIgnoredSignalStaysIgnored(t *testing.T) {
 // TestAKeyIsHeardOnce types ^C on a terminal, from which the command may read.
 func TestAKeyIsHeardOnce(t *testing.T) {
 	t.Parallel()
-	keyboard, screen := openTerminal(t)
-	dir := t.TempDir()
-	write(t, dir, "A", "1")
-	p := start(t, onTerminal(screen), []string{"--from", dir, "--on-change=restart"}, "show", "A")
+	keyboard, screen := programs.OpenTerminal(t)
+	p, dir := startIn(t, programs.OnTerminal(screen), []string{"--on-change=restart"}, "show", "A")
 	for _, value := range []string{"1", "2"} {
-		p.says(t, "ready A="+value)
-		p.says(t, "serving")
+		p.isServing(t, "A="+value)
 		hasTerminal(t, p, keyboard)
 		if _, err := keyboard.WriteString("\x03"); err != nil {
 			t.Fatal(err)
 		}
-		p.saysNext(t, "interrupt")
+		p.printsNext(t, "interrupt")
 		if value == "1" {
 			write(t, dir, "A", "2")
-			p.says(t, "terminated")
+			p.Prints(t, "terminated")
 		}
 	}
-	p.sends(t, unix.SIGTERM)
-	p.ends(t, "terminated\n", 0)
+	p.terminates(t)
 }
 
 // TestTheTerminalComesBack to the process that had it before, also when the command cannot be started again: a shell reads on.
 func TestTheTerminalComesBack(t *testing.T) {
 	t.Parallel()
-	keyboard, screen := openTerminal(t)
+	keyboard, screen := programs.OpenTerminal(t)
 	dir, link := t.TempDir(), filepath.Join(t.TempDir(), "command")
 	write(t, dir, "A", "1")
-	if err := os.Symlink(executable(t), link); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(executable(t), link))
 	inShell := func(c *exec.Cmd) {
-		onTerminal(screen)(c)
+		programs.OnTerminal(screen)(c)
 		c.Args[slices.Index(c.Args, "--")+1] = link
 		c.Args = append([]string{"sh", "-c", `"$@"; echo "over $?"; read line; echo "read $line"`, "sh", c.Path}, c.Args[1:]...)
 		c.Path = "/bin/sh"
 	}
 	p := start(t, inShell, []string{"--from", dir, "--on-change=restart"}, "show", "A")
-	p.says(t, "ready A=1")
-	p.says(t, "serving")
-	if err := os.Remove(link); err != nil {
-		t.Fatal(err)
-	}
+	p.isServing(t, "A=1")
+	must(t, os.Remove(link))
 	write(t, dir, "A", "2")
-	p.saysNext(t, "terminated")
-	p.says(t, "over 127")
+	p.printsNext(t, "terminated")
+	p.Prints(t, "over 127")
 	if _, err := keyboard.WriteString("yes\n"); err != nil {
 		t.Fatal(err)
 	}
-	p.says(t, "read yes")
-	p.ends(t, "", 0)
+	p.Prints(t, "read yes")
+	p.Ends(t, "", 0)
 }
 
 func isGone(pid int) error {
@@ -213,18 +178,16 @@ func isGone(pid int) error {
 }
 
 // descendant returns the process that the command has started. It is gone when the test is over.
-func descendant(t *testing.T, p *process) int {
+func descendant(t *testing.T, p process) int {
 	t.Helper()
-	pid, err := strconv.Atoi(p.line(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pid, err := strconv.Atoi(p.Line(t))
+	must(t, err)
 	t.Cleanup(func() {
 		if isGone(pid) != nil {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 	})
-	p.says(t, "serving")
+	p.Prints(t, "serving")
 	return pid
 }
 
@@ -232,18 +195,27 @@ func descendant(t *testing.T, p *process) int {
 func TestARestartClears(t *testing.T) {
 	t.Parallel()
 	for _, role := range []string{"", "deaf"} {
-		dir := t.TempDir()
-		write(t, dir, "A", "1")
-		p := start(t, asAnother, []string{"--from", dir, "--on-change=restart"}, "descendants", role)
+		p, dir := startIn(t, asAnother, []string{"--on-change=restart"}, "descendants", role)
 		left := descendant(t, p)
 		write(t, dir, "A", "2")
-		p.says(t, "terminated")
+		p.Prints(t, "terminated")
 		next := descendant(t, p)
 		eventually(t, func() error { return isGone(left) })
 		if err := isGone(next); err == nil {
 			t.Error("what the new command has started is gone as well")
 		}
-		p.sends(t, unix.SIGTERM)
-		p.ends(t, "terminated\n", 0)
+		p.terminates(t)
 	}
+}
+
+// hasTerminal waits until the command of a process has the terminal.
+func hasTerminal(t *testing.T, p process, keyboard *os.File) {
+	t.Helper()
+	eventually(t, func() error {
+		group, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPGRP)
+		if err != nil || !slices.Contains(childrenOf(p.Process.Pid), group) {
+			return fmt.Errorf("the terminal is that of group %d, %w", group, err)
+		}
+		return nil
+	})
 }

@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/programs"
 )
 
 // server is liveconfig-exec with a server that drains, and the configuration of the server.
 type server struct {
-	*process
+	process
 
 	dir string
 }
@@ -19,25 +21,16 @@ type server struct {
 // serving starts a server that drains after the signal stop.
 func serving(t *testing.T, arrange arrangement, stop string, flags ...string) server {
 	t.Helper()
-	dir := t.TempDir()
-	write(t, dir, "A", "1")
-	s := server{dir: dir, process: start(t, arrange, append([]string{"--from", dir}, flags...), "drain", stop, "A")}
-	s.isServing(t, "1")
-	return s
-}
-
-// isServing checks that the server has been started with a value.
-func (s server) isServing(t *testing.T, value string) {
-	t.Helper()
-	s.says(t, "ready A="+value)
-	s.says(t, "serving")
+	p, dir := startIn(t, arrange, flags, "drain", stop, "A")
+	p.isServing(t, "A=1")
+	return server{p, dir}
 }
 
 // gets sends a signal and waits until the server has got it.
 func (s server) gets(t *testing.T, sig syscall.Signal) {
 	t.Helper()
-	s.sends(t, sig)
-	s.says(t, sig.String())
+	s.Sends(t, sig)
+	s.Prints(t, sig.String())
 }
 
 // hasNoticed changes the configuration, and waits until liveconfig-exec has read it.
@@ -45,7 +38,7 @@ func (s server) hasNoticed(t *testing.T, value string) {
 	t.Helper()
 	write(t, s.dir, "A", value)
 	write(t, s.dir, "no="+value, "")
-	s.stderr.waitFor(t, `"no=`+value+`"`)
+	s.Stderr.WaitFor(t, `"no=`+value+`"`)
 }
 
 // endsWorker ends the worker by its number here, which is another one in the namespace of a container.
@@ -58,9 +51,7 @@ func (s server) endsWorker(t *testing.T) {
 	if len(workers) != 1 {
 		t.Fatalf("workers = %v, want one", workers)
 	}
-	if err := unix.Kill(workers[0], unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Kill(workers[0], unix.SIGKILL))
 }
 
 // waits is in what liveconfig-exec prints about a change that it does not act on yet.
@@ -96,13 +87,13 @@ func TestADrainIsNotInterrupted(t *testing.T) {
 				s.gets(t, unix.SignalNum(tt.stop))
 				s.hasNoticed(t, "2")
 				if tt.waits {
-					s.stderr.waitFor(t, waits)
+					s.Stderr.WaitFor(t, waits)
 				}
 				s.hasNoticed(t, "3")
 				s.endsWorker(t)
-				s.ends(t, "drained\n", 0)
-				if got := strings.Count(s.stderr.String(), waits); got != map[bool]int{true: 1}[tt.waits] {
-					t.Errorf("a change that waits was reported %d times, want it: %t; standard error:\n%s", got, tt.waits, s.stderr)
+				s.Ends(t, "drained\n", 0)
+				if got := strings.Count(s.Stderr.String(), waits); got != map[bool]int{true: 1}[tt.waits] {
+					t.Errorf("a change that waits was reported %d times, want it: %t; standard error:\n%s", got, tt.waits, s.Stderr)
 				}
 			})
 		}
@@ -121,21 +112,20 @@ func TestASignalThatDoesNotStop(t *testing.T) {
 			before := time.Now()
 			s.gets(t, sig)
 			write(t, s.dir, "A", "2")
-			s.stderr.waitFor(t, waits)
+			s.Stderr.WaitFor(t, waits)
 			s.gets(t, sig) // This one does not make the change wait longer.
-			s.says(t, "terminated")
+			s.Prints(t, "terminated")
 			if took := time.Since(before); took < grace {
 				t.Errorf("the program was ended %s after the signal, want %s at least", took, grace)
 			}
-			s.isServing(t, "2")
+			s.isServing(t, "A=2")
 			for _, value := range []string{"3", "4"} {
 				s.gets(t, sig) // The program has outlived this signal.
 				write(t, s.dir, "A", value)
-				s.says(t, "terminated")
-				s.isServing(t, value)
+				s.restarts(t, "A="+value)
 			}
-			if got := strings.Count(s.stderr.String(), waits); got != 1 {
-				t.Errorf("a change waited %d times, want once; standard error:\n%s", got, s.stderr)
+			if got := strings.Count(s.Stderr.String(), waits); got != 1 {
+				t.Errorf("a change waited %d times, want once; standard error:\n%s", got, s.Stderr)
 			}
 		})
 	}
@@ -162,9 +152,9 @@ func TestNothingWaitsWithoutADoubt(t *testing.T) {
 				s.gets(t, sig)
 			}
 			write(t, s.dir, "A", "2")
-			s.says(t, tt.change)
-			if strings.Contains(s.stderr.String(), waits) {
-				t.Errorf("the change has waited; standard error:\n%s", s.stderr)
+			s.Prints(t, tt.change)
+			if strings.Contains(s.Stderr.String(), waits) {
+				t.Errorf("the change has waited; standard error:\n%s", s.Stderr)
 			}
 		})
 	}
@@ -173,23 +163,18 @@ func TestNothingWaitsWithoutADoubt(t *testing.T) {
 // TestAResizedTerminalDelaysNothing: the kernel sends the signal to the program, so nobody takes it for a stop.
 func TestAResizedTerminalDelaysNothing(t *testing.T) {
 	t.Parallel()
-	keyboard, screen := openTerminal(t)
-	s := server{dir: t.TempDir()}
-	write(t, s.dir, "A", "1")
-	s.process = start(t, onTerminal(screen), []string{"--from", s.dir, "--on-change=restart"}, "show", "A")
-	s.says(t, "ready A=1")
-	s.says(t, "serving")
-	hasTerminal(t, s.process, keyboard)
+	keyboard, screen := programs.OpenTerminal(t)
+	p, dir := startIn(t, programs.OnTerminal(screen), []string{"--on-change=restart"}, "show", "A")
+	p.isServing(t, "A=1")
+	hasTerminal(t, p, keyboard)
 	for rows := range uint16(5) {
-		if err := unix.IoctlSetWinsize(int(keyboard.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows + 10, Col: 80}); err != nil {
-			t.Fatal(err)
-		}
-		s.saysNext(t, "window changed")
+		must(t, unix.IoctlSetWinsize(int(keyboard.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows + 10, Col: 80}))
+		p.printsNext(t, "window changed")
 	}
-	write(t, s.dir, "A", "2")
-	s.saysNext(t, "terminated")
-	if strings.Contains(s.stderr.String(), waits) {
-		t.Errorf("the change has waited; standard error:\n%s", s.stderr)
+	write(t, dir, "A", "2")
+	p.printsNext(t, "terminated")
+	if strings.Contains(p.Stderr.String(), waits) {
+		t.Errorf("the change has waited; standard error:\n%s", p.Stderr)
 	}
 }
 
@@ -200,13 +185,12 @@ func TestAChangeThatIsTakenBack(t *testing.T) {
 	s := serving(t, asAnother, "SIGUSR2", "--on-change=restart", "--grace", grace.String())
 	s.gets(t, unix.SIGUSR1)
 	write(t, s.dir, "A", "2")
-	s.stderr.waitFor(t, waits)
+	s.Stderr.WaitFor(t, waits)
 	s.hasNoticed(t, "1")
 	<-time.After(grace)
 	s.gets(t, unix.SIGHUP)
 	write(t, s.dir, "A", "3")
-	s.says(t, "terminated")
-	s.isServing(t, "3")
+	s.restarts(t, "A=3")
 }
 
 // TestARestartSendsTheStopSignal, which lets the program drain.
@@ -214,10 +198,10 @@ func TestARestartSendsTheStopSignal(t *testing.T) {
 	t.Parallel()
 	s := serving(t, asFirst, "SIGQUIT", "--on-change=restart", "--stop-signal=QUIT")
 	write(t, s.dir, "A", "2")
-	s.says(t, "quit")
+	s.Prints(t, "quit")
 	s.endsWorker(t)
-	s.says(t, "drained")
-	s.isServing(t, "2")
+	s.Prints(t, "drained")
+	s.isServing(t, "A=2")
 }
 
 // TestTheStopSignalEndsARestart: the program is not started again in a container that is being stopped. This is fault 41.
@@ -238,18 +222,16 @@ func TestTheStopSignalEndsARestart(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			write(t, dir, "A", "1")
-			p := start(t, asFirst, append([]string{"--from", dir, "--on-change=restart", "--grace=3s"}, tt.flags...), "stubborn", "A")
-			p.says(t, "ready A=1")
+			p, dir := startIn(t, asFirst, append([]string{"--on-change=restart", "--grace=3s"}, tt.flags...), "stubborn", "A")
+			p.Prints(t, "ready A=1")
 			write(t, dir, "A", "2")
-			p.stderr.waitFor(t, "is restarted")
-			p.sends(t, tt.sig)
+			p.Stderr.WaitFor(t, "is restarted")
+			p.Sends(t, tt.sig)
 			if tt.final {
-				p.ends(t, "", 137)
+				p.Ends(t, "", 137)
 				return
 			}
-			p.says(t, "ready A=2")
+			p.Prints(t, "ready A=2")
 		})
 	}
 }

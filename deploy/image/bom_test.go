@@ -23,7 +23,9 @@ type module struct{ Path, Version, Sum string }
 
 func checkBOM(t *testing.T, b built) {
 	t.Helper()
-	bom := decode(t, readFile(t, filepath.Join(b.out, "sbom.cdx.json")))
+	var bom cdx.BOM
+	text := readFile(t, filepath.Join(b.out, "sbom.cdx.json"))
+	must(t, cdx.NewBOMDecoder(bytes.NewReader(text), cdx.BOMFileFormatJSON).Decode(&bom))
 	components := map[string]cdx.Component{}
 	for _, c := range *bom.Components {
 		components[c.BOMRef] = c
@@ -46,7 +48,7 @@ func checkBOM(t *testing.T, b built) {
 			got := map[module]bool{}
 			for _, on := range needs[ref] {
 				seen[on] = true
-				got[moduleOf(t, components[on])] = true
+				got[moduleOf(components[on])] = true
 			}
 			if diff := cmp.Diff(libraries, got); diff != "" {
 				t.Errorf("modules of %s (-want +got):\n%s", ref, diff)
@@ -63,15 +65,6 @@ func checkBOM(t *testing.T, b built) {
 	}
 }
 
-func decode(t *testing.T, text []byte) *cdx.BOM {
-	t.Helper()
-	var bom cdx.BOM
-	if err := cdx.NewBOMDecoder(bytes.NewReader(text), cdx.BOMFileFormatJSON).Decode(&bom); err != nil {
-		t.Fatal(err)
-	}
-	return &bom
-}
-
 // goVersion returns the module that a program is in, and those that it is linked from, with the standard library.
 func goVersion(t *testing.T, path string) (module, map[module]bool) {
 	t.Helper()
@@ -85,7 +78,9 @@ func goVersion(t *testing.T, path string) (module, map[module]bool) {
 		case "mod":
 			main = module{Path: fields[1], Version: fields[2]}
 		case "dep":
-			libraries[module{fields[1], fields[2], inHex(t, fields[3])}] = true
+			sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(fields[3], "h1:"))
+			must(t, err)
+			libraries[module{fields[1], fields[2], hex.EncodeToString(sum)}] = true
 		case "=>":
 			t.Fatalf("a module is replaced: %s", line)
 		}
@@ -93,17 +88,7 @@ func goVersion(t *testing.T, path string) (module, map[module]bool) {
 	return main, libraries
 }
 
-func inHex(t *testing.T, sum string) string {
-	t.Helper()
-	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(sum, "h1:"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hex.EncodeToString(raw)
-}
-
-func moduleOf(t *testing.T, c cdx.Component) module {
-	t.Helper()
+func moduleOf(c cdx.Component) module {
 	m := module{Path: c.Name, Version: c.Version}
 	if c.Hashes != nil {
 		m.Sum = (*c.Hashes)[0].Value
@@ -114,9 +99,7 @@ func moduleOf(t *testing.T, c cdx.Component) module {
 func checkReferrer(t *testing.T, b built) {
 	t.Helper()
 	top, err := layout.ImageIndexFromPath(filepath.Join(b.out, "oci"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	manifests := manifestOf(t, top).Manifests
 	if len(manifests) != 2 {
 		t.Fatalf("the layout has %d entries, want the index and the list", len(manifests))
@@ -124,13 +107,9 @@ func checkReferrer(t *testing.T, b built) {
 	checkRefers(t, b, manifests[0].Digest, func() (v1.Image, error) { return top.Image(manifests[1].Digest) })
 
 	ref, err := name.NewTag(b.image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	referrers, err := remote.Referrers(ref.Context().Digest(manifests[0].Digest.String()), remote.WithContext(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pushed := manifestOf(t, referrers).Manifests
 	if len(pushed) != 1 || pushed[0].ArtifactType != string(bomType) {
 		t.Fatalf("referrers in the registry = %+v, want one of type %s", pushed, bomType)
@@ -144,20 +123,14 @@ func checkReferrer(t *testing.T, b built) {
 func checkRefers(t *testing.T, b built, subject v1.Hash, get func() (v1.Image, error)) {
 	t.Helper()
 	img, err := get()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	manifest, err := img.Manifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if manifest.Subject == nil || manifest.Subject.Digest != subject {
 		t.Errorf("the list refers to %+v, want %s", manifest.Subject, subject)
 	}
 	want, _, err := v1.SHA256(bytes.NewReader(readFile(t, filepath.Join(b.out, "sbom.cdx.json"))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := manifest.Layers; len(got) != 1 || got[0].Digest != want || got[0].MediaType != bomType {
 		t.Errorf("content of the list = %+v, want one of type %s and hash %s", got, bomType, want)
 	}
@@ -174,13 +147,10 @@ func TestModuleURL(t *testing.T) {
 		"no version": {"example.com/a", "", "", "pkg:golang/example.com/a"},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := moduleURL(tc.path, tc.version, tc.below)
-			if err != nil || got != tc.want {
-				t.Errorf("moduleURL(%s, %s, %s) = %q, %v, want %q", tc.path, tc.version, tc.below, got, err, tc.want)
-			}
-		})
+		got, err := moduleURL(tc.path, tc.version, tc.below)
+		if err != nil || got != tc.want {
+			t.Errorf("%s: moduleURL(%s, %s, %s) = %q, %v, want %q", name, tc.path, tc.version, tc.below, got, err, tc.want)
+		}
 	}
 }
 
@@ -190,9 +160,7 @@ func TestReplacedModule(t *testing.T) {
 		{Path: "example.com/a", Version: "v1.0.0", Replace: &debug.Module{Path: "example.com/fork", Version: "v1.0.1"}},
 	}}
 	got, err := libraryComponents(info)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(got) != 2 || got[1].Name != "example.com/fork" || got[1].Version != "v1.0.1" {
 		t.Errorf("components = %+v, want what stands in for the module", got)
 	}

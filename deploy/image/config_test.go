@@ -16,9 +16,7 @@ import (
 func TestParse(t *testing.T) {
 	t.Parallel()
 	source, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	type want struct {
 		source, out, image string
 		platforms          []v1.Platform
@@ -48,9 +46,7 @@ func TestParse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg, err := parse(tc.args, &bytes.Buffer{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			got := want{cfg.source, cfg.out, cfg.tag.String(), cfg.platforms, cfg.push}
 			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(want{})); diff != "" {
 				t.Errorf("parse(%v) (-want +got):\n%s", tc.args, diff)
@@ -80,13 +76,10 @@ func TestParseRefuses(t *testing.T) {
 		"a mistake in the middle":   {[]string{"--platforms=linux/amd64,,linux/arm64"}, "is not linux/ARCHITECTURE"},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cfg, err := parse(tc.args, &bytes.Buffer{})
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("parse(%v) = %+v, %v, want an error with %q", tc.args, cfg, err, tc.want)
-			}
-		})
+		cfg, err := parse(tc.args, &bytes.Buffer{})
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: parse(%v) = %+v, %v, want an error with %q", name, tc.args, cfg, err, tc.want)
+		}
 	}
 }
 
@@ -103,9 +96,7 @@ func TestStampOf(t *testing.T) {
 	t.Parallel()
 	at := func(text string) time.Time {
 		when, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return when
 	}
 	vcs := []debug.BuildSetting{{Key: "vcs.revision", Value: "0123"}, {Key: "vcs.time", Value: committed}}
@@ -121,14 +112,11 @@ func TestStampOf(t *testing.T) {
 		"no repository, but time": {"(devel)", nil, "60", stamp{"devel", "", at("1970-01-01T00:01:00Z")}},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			info := &debug.BuildInfo{Main: debug.Module{Version: tc.version}, Settings: tc.settings}
-			got, err := stampOf(info, tc.epoch)
-			if err != nil || got != tc.want {
-				t.Errorf("stampOf = %+v, %v, want %+v", got, err, tc.want)
-			}
-		})
+		info := &debug.BuildInfo{Main: debug.Module{Version: tc.version}, Settings: tc.settings}
+		got, err := stampOf(info, tc.epoch)
+		if err != nil || got != tc.want {
+			t.Errorf("%s: stampOf = %+v, %v, want %+v", name, got, err, tc.want)
+		}
 	}
 	if got, err := stampOf(&debug.BuildInfo{}, "yesterday"); err == nil {
 		t.Errorf("stampOf with an epoch that is no number = %+v, want an error", got)

@@ -8,8 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // instruction is one of a Dockerfile: its name, and the rest.
@@ -72,9 +70,7 @@ func checkDockerBuild(t *testing.T, b built) {
 func TestDockerfileDescribesTheImage(t *testing.T) {
 	t.Parallel()
 	entry, err := json.Marshal([]string{entrypoint})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []instruction{
 		{"FROM", "scratch"},
 		{"ARG", "VERSION=devel"},
@@ -94,12 +90,8 @@ func TestDockerfileDescribesTheImage(t *testing.T) {
 		}
 		got[n].Text = ""
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("last stage of the Dockerfile (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(labels(stamp{version: "$VERSION", revision: "$REVISION"}), gotLabels); diff != "" {
-		t.Errorf("labels of the Dockerfile (-want +got):\n%s", diff)
-	}
+	wantSame(t, "last stage of the Dockerfile", want, got)
+	wantSame(t, "labels of the Dockerfile", labels(stamp{version: "$VERSION", revision: "$REVISION"}), gotLabels)
 }
 
 func TestDockerfileBuildsForEveryPlatform(t *testing.T) {
@@ -110,9 +102,7 @@ func TestDockerfileBuildsForEveryPlatform(t *testing.T) {
 		{"ARG", "TARGETOS"},
 		{"ARG", "TARGETARCH"},
 	}
-	if diff := cmp.Diff(want, dockerfile(t)[0][:3]); diff != "" {
-		t.Errorf("first stage of the Dockerfile (-want +got):\n%s", diff)
-	}
+	wantSame(t, "first stage of the Dockerfile", want, dockerfile(t)[0][:3])
 }
 
 // TestDockerContext checks that a container engine sees the checkout as git does. Without its git metadata a build has
@@ -125,9 +115,7 @@ func TestDockerContext(t *testing.T) {
 			got = append(got, line)
 		}
 	}
-	if diff := cmp.Diff([]string{"bin"}, got); diff != "" {
-		t.Errorf(".dockerignore (-want +got):\n%s", diff)
-	}
+	wantSame(t, ".dockerignore", []string{"bin"}, got)
 	if ignored := string(readFile(t, filepath.Join(root, ".gitignore"))); !strings.Contains("\n"+ignored, "\n/bin/\n") {
 		t.Errorf(".gitignore does not have /bin/, which .dockerignore leaves out:\n%s", ignored)
 	}

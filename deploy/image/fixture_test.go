@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
@@ -29,7 +30,6 @@ import "github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
 func main() { print(version.Version()) }
 `
 
-// programs are what the image of a checkout holds, in order.
 func programs() []string {
 	return []string{"liveconfig-controller", "liveconfig-driver", "liveconfig-exec", "liveconfig-tell"}
 }
@@ -39,9 +39,7 @@ func newCheckout(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "checkout")
 	for _, folder := range []string{"cmd", "pkg"} {
-		if err := os.CopyFS(filepath.Join(dir, folder), os.DirFS(filepath.Join(root, folder))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.CopyFS(filepath.Join(dir, folder), os.DirFS(filepath.Join(root, folder))))
 	}
 	for _, file := range []string{"go.mod", "go.sum", ".gitignore", "Dockerfile", ".dockerignore"} {
 		writeFile(t, filepath.Join(dir, file), readFile(t, filepath.Join(root, file)))
@@ -76,7 +74,6 @@ func output(t *testing.T, cmd *exec.Cmd) string {
 	return string(bytes.TrimSpace(out))
 }
 
-// runImage does what the command does, without anything in its environment.
 func runImage(t *testing.T, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -86,38 +83,28 @@ func runImage(t *testing.T, args ...string) string {
 	return stdout.String()
 }
 
-// indexOf returns the image's index in the layout below out.
 func indexOf(t *testing.T, out string) v1.ImageIndex {
 	t.Helper()
 	top, err := layout.ImageIndexFromPath(filepath.Join(out, "oci"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	index, err := top.ImageIndex(manifestOf(t, top).Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return index
 }
 
 func manifestOf(t *testing.T, index v1.ImageIndex) *v1.IndexManifest {
 	t.Helper()
 	m, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return m
 }
 
-// imagesOf returns an index's images by their platforms.
 func imagesOf(t *testing.T, index v1.ImageIndex) map[string]v1.Image {
 	t.Helper()
 	images := map[string]v1.Image{}
 	for _, m := range manifestOf(t, index).Manifests {
 		img, err := index.Image(m.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		images[m.Platform.String()] = img
 	}
 	return images
@@ -129,19 +116,14 @@ type entry struct {
 	Content []byte
 }
 
-// entriesOf returns all files of an image's layers.
 func entriesOf(t *testing.T, img v1.Image) []entry {
 	t.Helper()
 	layers, err := img.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var entries []entry
 	for _, layer := range layers {
 		content, err := layer.Uncompressed()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		entries = append(entries, readTar(t, content)...)
 	}
 	return entries
@@ -156,27 +138,20 @@ func readTar(t *testing.T, archive io.ReadCloser) []entry {
 		if errors.Is(err, io.EOF) {
 			return entries
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		content, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		entries = append(entries, entry{*header, content})
 	}
 }
 
-// extract writes a layer's files to a directory and returns it.
 func extract(t *testing.T, entries []entry) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Header.Name)
 		writeFile(t, path, e.Content)
-		if err := os.Chmod(path, e.Header.FileInfo().Mode()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(path, e.Header.FileInfo().Mode()))
 	}
 	return dir
 }
@@ -184,18 +159,26 @@ func extract(t *testing.T, entries []entry) string {
 func readFile(t *testing.T, path string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return content
 }
 
 func writeFile(t *testing.T, path string, content []byte) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, content, 0o644))
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, content, 0o644); err != nil {
-		t.Fatal(err)
+}
+
+func wantSame[T any](t *testing.T, what string, want, got T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

@@ -46,9 +46,7 @@ func TestImage(t *testing.T) {
 		image:    strings.TrimPrefix(hub.URL, "http://") + "/project/liveconfig:" + released,
 	}
 	created, err := time.Parse(time.RFC3339, committed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b.commit = stamp{version: released, revision: git(t, b.checkout, "rev-parse", "HEAD"), created: created}
 	b.printed = runImage(t, "--source", b.checkout, "--out", b.out, "--image", b.image, "--push")
 	b.images = imagesOf(t, indexOf(t, b.out))
@@ -83,9 +81,7 @@ func checkReproducible(t *testing.T, b built) {
 	out := filepath.Join(t.TempDir(), "out")
 	printed := runImage(t, "--source", clone, "--out", out, "--image", b.image)
 	want, got := digests(t, b.out), digests(t, out)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("files of two builds differ (-want +got):\n%s", diff)
-	}
+	wantSame(t, "files of two builds differ", want, got)
 	if len(want) < 12 {
 		t.Errorf("only %d files were compared: %v", len(want), want)
 	}
@@ -94,7 +90,6 @@ func checkReproducible(t *testing.T, b built) {
 	}
 }
 
-// digests returns the hash of each file below dir.
 func digests(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	sums := map[string]string{}
@@ -104,9 +99,7 @@ func digests(t *testing.T, dir string) map[string]string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return sums
 }
 
@@ -125,9 +118,7 @@ func checkPlatforms(t *testing.T, b built) {
 	for _, m := range manifestOf(t, index).Manifests {
 		got = append(got, m.Platform.String())
 	}
-	if diff := cmp.Diff([]string{"linux/amd64", "linux/arm64"}, got); diff != "" {
-		t.Errorf("platforms (-want +got):\n%s", diff)
-	}
+	wantSame(t, "platforms", []string{"linux/amd64", "linux/arm64"}, got)
 }
 
 func checkLayer(t *testing.T, b built) {
@@ -159,9 +150,7 @@ func checkConfig(t *testing.T, b built) {
 	t.Helper()
 	for platform, img := range b.images {
 		got, err := img.ConfigFile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if n := len(got.RootFS.DiffIDs); n != 1 || len(got.History) != 1 {
 			t.Errorf("%s has %d layers with a history of %d, want 1", platform, n, len(got.History))
 		}
@@ -201,20 +190,14 @@ func checkPrograms(t *testing.T, b built) {
 func checkArchive(t *testing.T, b built) {
 	t.Helper()
 	tag, err := name.NewTag(b.image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	img, err := tarball.ImageFromPath(filepath.Join(b.out, "docker.tar"), &tag)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !reflect.DeepEqual(entriesOf(t, img), b.entries["linux/"+runtime.GOARCH]) {
 		t.Error("the archive's layer is not the image's")
 	}
 	got, err := img.ConfigName()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// An image's ID is the hash of its configuration, and that has the hash of its layer.
 	want, err := b.images["linux/"+runtime.GOARCH].ConfigName()
 	if err != nil || got != want {
@@ -225,20 +208,14 @@ func checkArchive(t *testing.T, b built) {
 func checkPushed(t *testing.T, b built) {
 	t.Helper()
 	ref, err := name.ParseReference(b.image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	index, err := remote.Index(ref, remote.WithContext(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := validate.Index(index, validate.Fast); err != nil {
 		t.Errorf("what was pushed is not consistent: %v", err)
 	}
 	got, err := index.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want, err := indexOf(t, b.out).Digest()
 	if err != nil || got != want {
 		t.Errorf("digest in the registry = %s, want %s (%v)", got, want, err)
@@ -257,9 +234,7 @@ func checkDirty(t *testing.T, b built) {
 	runImage(t, "--source", clone, "--out", out, "--platforms", "linux/"+runtime.GOARCH)
 	for platform, img := range imagesOf(t, indexOf(t, out)) {
 		cfg, err := img.ConfigFile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got, want := cfg.Config.Labels["org.opencontainers.image.version"], released+"+dirty"; got != want {
 			t.Errorf("version for %s = %q, want %q", platform, got, want)
 		}
@@ -272,14 +247,10 @@ func TestOtherFilesAreLeft(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "mine"), []byte("mine"))
 	writeFile(t, filepath.Join(dir, "oci/blobs/old"), []byte("old"))
 	writeFile(t, filepath.Join(staging, "oci/blobs/new"), []byte("new"))
-	if err := moveAll(staging, dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, moveAll(staging, dir))
 	want := map[string]string{
 		"mine":          fmt.Sprintf("%x", sha256.Sum256([]byte("mine"))),
 		"oci/blobs/new": fmt.Sprintf("%x", sha256.Sum256([]byte("new"))),
 	}
-	if diff := cmp.Diff(want, digests(t, dir)); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
+	wantSame(t, "files", want, digests(t, dir))
 }

@@ -191,6 +191,8 @@ func TestParseMistakesInAttributes(t *testing.T) {
 		"rule 5: a mode with digits that are not octal": badMode("0888", ""),
 		"rule 5: a mode with the sticky bit":            badMode("01777", ""),
 		"rule 5: a mode with setuid":                    badMode("4755", ""),
+		"rule 5: a mode of one more than the largest":   badMode("1000", ""),
+		"rule 5: a mode with every special bit":         badMode("0o7777", ""),
 		"a mode in letters":                             badMode("rw", ""),
 		"a negative mode":                               badMode("-1", ""),
 		"an empty mode":                                 badMode("", ""),

@@ -38,12 +38,10 @@ func itemMode(key, path string, mode fs.FileMode) api.Item {
 	return api.Item{Key: key, Path: path, Mode: &mode}
 }
 
-// goodItems is the short form with items.
 func goodItems(text string, want ...api.Item) good {
 	return good{in: attributes{"configMap": "app", "items": text}, want: spec(source(api.ConfigMap, "default", "app", want...))}
 }
 
-// goodSources is the long form.
 func goodSources(text string, want ...api.Source) good {
 	return good{in: attributes{"sources": text}, want: spec(want...)}
 }
@@ -199,6 +197,12 @@ func TestParseItems(t *testing.T) {
 		"rule 26: paths are cleaned": goodItems(
 			`[{key: a, path: foo//bar}, {key: b, path: ./x}, {key: c, path: y/}, {key: d, path: z/.}, {key: e, path: .hidden}]`,
 			item("a", "foo/bar"), item("b", "x"), item("c", "y"), item("d", "z"), item("e", ".hidden")),
+		"rule 14: a file and a directory, of which one is optional": {
+			in:   attributes{"configMap": "app", "optional": "true", "items": `[{key: a, path: foo}, {key: b, path: foo/bar}]`},
+			want: spec(optional(source(api.ConfigMap, "default", "app", item("a", "foo"), item("b", "foo/bar")))),
+		},
+		"rule 24: 127 characters of two bytes": goodItems(
+			`[{key: a, path: `+strings.Repeat("é", 127)+`}]`, item("a", strings.Repeat("é", 127))),
 		"a common directory and a common prefix do not conflict": goodItems(
 			`[{key: a, path: d/a}, {key: b, path: d/b}, {key: c, path: da}, {key: d, path: d.a}, {key: e, path: e/f/g}, {key: f, path: e/h}]`,
 			item("a", "d/a"), item("b", "d/b"), item("c", "da"), item("d", "d.a"), item("e", "e/f/g"), item("f", "e/h")),
@@ -217,14 +221,14 @@ func TestParseSources(t *testing.T) {
 		"rule 15: an entry of no kind between others": goodSources(
 			`[{configMap: {name: a}}, {}, {secret: {name: b}, configMap: ~}]`,
 			source(api.ConfigMap, "default", "a"), source(api.Secret, "default", "b")),
-		"two kinds, two namespaces, items, optional": goodSources(`
+		"rule 19: two kinds, two namespaces, items, optional": goodSources(`
 - configMap: {name: app, optional: true, items: [{key: a, path: conf.d/a}]}
 - secret: {name: tls, namespace: certs}
 `, optional(source(api.ConfigMap, "default", "app", item("a", "conf.d/a"))), source(api.Secret, "certs", "tls")),
 		"JSON": goodSources(
 			`[{"secret":{"name":"tls","items":[{"key":"k","path":"p","mode":256}],"optional":false}}]`,
 			source(api.Secret, "default", "tls", itemMode("k", "p", 0o400))),
-		"null is what is not set": goodSources(
+		"rule 4: null is what is not set": goodSources(
 			`[{secret: {name: tls, namespace: ~, items: ~, optional: ~}}]`, source(api.Secret, "default", "tls")),
 		"rule 1: an empty list of items": goodSources(`[{secret: {name: tls, items: []}}]`, source(api.Secret, "default", "tls")),
 		"rule 6: booleans as YAML 1.1 reads them": goodSources(`
@@ -236,6 +240,9 @@ func TestParseSources(t *testing.T) {
 `, optional(source(api.ConfigMap, "default", "a")), optional(source(api.ConfigMap, "default", "b")),
 			source(api.ConfigMap, "default", "c"), source(api.ConfigMap, "default", "d"),
 			optional(source(api.ConfigMap, "default", "e"))),
+		"rule 14: a file and a directory, and the optional one says so at the end": goodSources(
+			`[{secret: {name: a, items: [{key: k, path: x/y/z}], optional: true}}, {configMap: {name: b, items: [{key: l, path: x}]}}]`,
+			optional(source(api.Secret, "default", "a", item("k", "x/y/z"))), source(api.ConfigMap, "default", "b", item("l", "x"))),
 		"rule 12: one object twice": goodSources(
 			`[{configMap: {name: a}}, {configMap: {name: a, items: [{key: k, path: p}]}}]`,
 			source(api.ConfigMap, "default", "a"), source(api.ConfigMap, "default", "a", item("k", "p"))),

@@ -114,13 +114,10 @@ func TestWhatPodsAreMadeOf(t *testing.T) {
 			volume + "], containers: [{volumeMounts: [{name: v, mountPath: /v}, {name: data, mountPath: /data}]}]}}}"},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			found, count := review(test.text)
-			if count != 1 || len(found) != 1 || !strings.HasSuffix(found[0].Field, "volumeAttributes.configmap") {
-				t.Errorf("findings of %d volumes are %v, want the one about configmap, of one volume", count, found)
-			}
-		})
+		found, count := review(test.text)
+		if count != 1 || len(found) != 1 || !strings.HasSuffix(found[0].Field, "volumeAttributes.configmap") {
+			t.Errorf("%s: findings of %d volumes are %v, want the one about configmap, of one volume", name, count, found)
+		}
 	}
 	other := "kind: List\nitems:\n- kind: StatefulSet\n  spec: {volumeClaimTemplates: [{metadata: {name: data}}]}\n" +
 		"- kind: Pod\n  spec: {volumes: [" + strings.Replace(volume, "configmap", "configMap", 1) + "], containers: [{volumeMounts: [{name: v, mountPath: /v}, {name: data, mountPath: /d}]}]}\n"

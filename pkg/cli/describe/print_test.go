@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -31,9 +30,7 @@ func TestPrint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("Print (-want +got)\n%s", diff)
-	}
+	wantSame(t, "Print", string(want), got)
 }
 
 func TestPrintShowsSomePods(t *testing.T) {
@@ -186,7 +183,5 @@ func TestVolumesOf(t *testing.T) {
 			},
 		},
 	}
-	if diff := cmp.Diff([]Volume{want}, got); diff != "" {
-		t.Errorf("volumesOf (-want +got)\n%s", diff)
-	}
+	wantSame(t, "volumesOf", []Volume{want}, got)
 }

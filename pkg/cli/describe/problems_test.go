@@ -126,9 +126,7 @@ func TestProblems(t *testing.T) {
 			if all.NotAsked != test.notAsked || all.NotKnown != test.notKnown {
 				t.Errorf("%d pods are not asked and %d not known, want %d and %d", all.NotAsked, all.NotKnown, test.notAsked, test.notKnown)
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("problems (-want +got):\n%s", diff)
-			}
+			wantSame(t, "problems", test.want, got)
 		})
 	}
 }
@@ -164,12 +162,9 @@ func TestPrintProblems(t *testing.T) {
 		},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := text{now: noon.Add(time.Hour)}.printProblems(test.all)
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("printProblems (-want +got):\n%s", diff)
-			}
-		})
+		got := text{now: noon.Add(time.Hour)}.printProblems(test.all)
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: printProblems (-want +got):\n%s", name, diff)
+		}
 	}
 }

@@ -92,9 +92,7 @@ containers: [{name: web, volumeMounts: [{name: b, mountPath: /b}]}]`,
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := othersOf(read(t, test.spec), ours)
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("othersOf (-want +got)\n%s", diff)
-			}
+			wantSame(t, "othersOf", test.want, got)
 		})
 	}
 }
@@ -141,15 +139,18 @@ containers: [{name: web, volumeMounts: [{name: a, mountPath: /a}, {name: other, 
 				}
 				return
 			}
-			if diff := cmp.Diff(test.mistakes, got[0].Mistakes); diff != "" {
-				t.Errorf("Mistakes (-want +got)\n%s", diff)
-			}
+			wantSame(t, "Mistakes", test.mistakes, got[0].Mistakes)
 			if len(got[0].Sources) != test.sources {
 				t.Errorf("Sources = %v, want %d", got[0].Sources, test.sources)
 			}
-			if diff := cmp.Diff(test.mounts, got[0].Mounts); diff != "" {
-				t.Errorf("Mounts (-want +got)\n%s", diff)
-			}
+			wantSame(t, "Mounts", test.mounts, got[0].Mounts)
 		})
+	}
+}
+
+func wantSame[T any](t *testing.T, what string, want, got T, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

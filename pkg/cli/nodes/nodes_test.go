@@ -285,7 +285,6 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestANodeThatHangs: the others are asked all the same, and it ends with the context.
 // TestAPodThatIsSaidNotToBeReady asks a running driver whose node was silent for a while: its pod
 // is ready again only half a minute later.
 func TestAPodThatIsSaidNotToBeReady(t *testing.T) {
@@ -298,6 +297,7 @@ func TestAPodThatIsSaidNotToBeReady(t *testing.T) {
 	}
 }
 
+// TestANodeThatHangs: the others are asked all the same, and it ends with the context.
 func TestANodeThatHangs(t *testing.T) {
 	t.Parallel()
 	hanging := &cluster{pods: []corev1.Pod{driverPod()}, hangs: make(chan struct{})}

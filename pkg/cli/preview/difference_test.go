@@ -5,8 +5,6 @@ import (
 	"io/fs"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/preview"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
 )
@@ -15,9 +13,7 @@ import (
 func volume(t *testing.T, name string, files ...tree.File) preview.Volume {
 	t.Helper()
 	built, err := tree.New(files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return preview.Volume{
 		Name: name, Type: preview.Liveconfig, Tree: built, RootMode: built.DirMode,
 		Hidden: map[string]bool{"secret": true, "d/secret": true},
@@ -82,9 +78,7 @@ func TestDifference(t *testing.T) {
 				test.before[0].Hidden, test.after[0].Hidden = nil, nil
 			}
 			got := preview.Difference(preview.Pod{Kind: "Pod", Name: "p"}, test.before, test.after)
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("Difference (-want +got):\n%s", diff)
-			}
+			wantSame(t, "Difference", test.want, got)
 		})
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/preview"
 )
 
@@ -35,18 +33,14 @@ func seen(t *testing.T, dir string) map[string]string {
 		found[name] = info.Mode().String() + " " + string(text)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }
 
 func newFolder(t *testing.T, dir string) *preview.Folder {
 	t.Helper()
 	folder, err := preview.NewFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { folder.Close() })
 	return folder
 }
@@ -64,9 +58,7 @@ func TestFolder(t *testing.T) {
 			}
 			v.RootMode, v.Tree.DirMode = 0o777, 0o755|fs.ModeSetgid
 			v.Tree.UID, v.Tree.GID = 12345, 12345 // Without Owns they mean nothing.
-			if err := folder.Write("v", v); err != nil {
-				t.Fatal(err)
-			}
+			must(t, folder.Write("v", v))
 			if err := os.Chmod(filepath.Join(dir, "v/d/e/none"), 0o400); err != nil { // Root does not need it.
 				t.Fatal(err)
 			}
@@ -74,9 +66,7 @@ func TestFolder(t *testing.T) {
 				"": "drwx------", "v": "drwxr-xr-x", "v/a": "-rw-rw-rw- 1", "v/d": "dgrwxr-xr-x", "v/d/secret": secret + " hush",
 				"v/d/e": "dgrwxr-xr-x", "v/d/e/none": "-r-------- ",
 			}
-			if diff := cmp.Diff(want, seen(t, dir)); diff != "" {
-				t.Errorf("files (-want +got):\n%s", diff)
-			}
+			wantSame(t, "files", want, seen(t, dir))
 		})
 	}
 }
@@ -85,9 +75,7 @@ func TestFolder(t *testing.T) {
 func TestFolderKeepsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "mine"), []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "mine"), []byte("mine"), 0o600))
 	_, err := preview.NewFolder(dir)
 	if want := "is not empty, it has mine"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("NewFolder = %v, want %q", err, want)
@@ -105,13 +93,9 @@ func TestFolderIsNotLeft(t *testing.T) {
 	outside := t.TempDir()
 	dir := filepath.Join(outside, "in")
 	folder := newFolder(t, dir)
-	if err := os.Symlink("..", filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("..", filepath.Join(dir, "link")))
 	v := volume(t, "v", file("a", "1", 0o644))
-	if err := folder.Write("v", v); err != nil {
-		t.Fatal(err)
-	}
+	must(t, folder.Write("v", v))
 	for _, path := range []string{"../v", "link/v", "deep/../../v", filepath.Join(outside, "v"), "v"} {
 		if err := folder.Write(path, v); err == nil {
 			t.Errorf("Write(%q) = nil, want an error", path)
@@ -120,5 +104,12 @@ func TestFolderIsNotLeft(t *testing.T) {
 	entries, err := os.ReadDir(outside)
 	if got := fmt.Sprint(entries); err != nil || got != "[d in/]" {
 		t.Errorf("outside of the folder are %s, %v, want the folder alone", got, err)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

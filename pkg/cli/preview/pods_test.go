@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"sigs.k8s.io/yaml"
 
@@ -61,9 +60,7 @@ spec: {containers: []}
 		},
 		{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "p", Field: "spec", Annotations: map[string]string{"a": "last"}},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(preview.Pod{}, "Spec"), cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("Pods (-want +got):\n%s", diff)
-	}
+	wantSame(t, "Pods", want, got, cmpopts.IgnoreFields(preview.Pod{}, "Spec"), cmpopts.EquateEmpty())
 }
 
 func TestContent(t *testing.T) {
@@ -74,9 +71,7 @@ func TestContent(t *testing.T) {
 		t.Fatal("the Secret is not there")
 	}
 	want := map[string][]byte{"a": []byte("hush"), "k": []byte("key")}
-	if diff := cmp.Diff(want, got.Data); diff != "" {
-		t.Errorf("Data (-want +got):\n%s", diff)
-	}
+	wantSame(t, "Data", want, got.Data)
 	if _, found := set.Content(api.Ref{Kind: api.Secret, Namespace: "other", Name: "key"}); found {
 		t.Error("it is there in another namespace")
 	}
@@ -109,9 +104,7 @@ func TestWhatTheServerRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var data any
-			if err := yaml.Unmarshal([]byte(test.manifest), &data); err != nil {
-				t.Fatal(err)
-			}
+			must(t, yaml.Unmarshal([]byte(test.manifest), &data))
 			var set preview.Set
 			err := set.Add(data, "shop")
 			if err == nil || !strings.Contains(err.Error(), test.want) {

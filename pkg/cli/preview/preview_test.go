@@ -21,12 +21,8 @@ func readSet(t *testing.T, text string) *preview.Set {
 	var set preview.Set
 	for document := range strings.SplitSeq(text, "\n---\n") {
 		var data any
-		if err := yaml.Unmarshal([]byte(document), &data); err != nil {
-			t.Fatal(err)
-		}
-		if err := set.Add(data, "shop"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal([]byte(document), &data))
+		must(t, set.Add(data, "shop"))
 	}
 	return &set
 }
@@ -71,9 +67,7 @@ func volumesOf(t *testing.T, volumes, spec string) []preview.Volume {
 func list(t *testing.T, volumes []preview.Volume) string {
 	t.Helper()
 	var b strings.Builder
-	if err := preview.Print(&b, preview.Pod{Kind: "Pod", Name: "p"}, volumes); err != nil {
-		t.Fatal(err)
-	}
+	must(t, preview.Print(&b, preview.Pod{Kind: "Pod", Name: "p"}, volumes))
 	var lines []string
 	for line := range strings.Lines(b.String()) {
 		fields := strings.Fields(line)
@@ -173,9 +167,7 @@ func TestVolumes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := list(t, volumesOf(t, test.volumes, test.spec))
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("list (-want +got):\n%s", diff)
-			}
+			wantSame(t, "list", test.want, got)
 		})
 	}
 }
@@ -191,15 +183,9 @@ func TestProjectedWithoutWhatOnlyAPodHas(t *testing.T) {
         - downwardAPI: {items: [{path: name, fieldRef: {fieldPath: metadata.name}}]}
         - configMap: {name: none, optional: true}
 `, "")
-	if diff := cmp.Diff("drwxrwxrwt 0:0 - - .\n-r--r----- 0:0 1 6b86b273ff34fce1 a", list(t, got)); diff != "" {
-		t.Errorf("list (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"sources[0], a serviceAccountToken", "sources[2], a downwardAPI"}, got[0].LeftOut); diff != "" {
-		t.Errorf("LeftOut (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]api.Ref{{Kind: api.ConfigMap, Namespace: "shop", Name: "none"}}, got[0].Unfound); diff != "" {
-		t.Errorf("Unfound (-want +got):\n%s", diff)
-	}
+	wantSame(t, "list", "drwxrwxrwt 0:0 - - .\n-r--r----- 0:0 1 6b86b273ff34fce1 a", list(t, got))
+	wantSame(t, "LeftOut", []string{"sources[0], a serviceAccountToken", "sources[2], a downwardAPI"}, got[0].LeftOut)
+	wantSame(t, "Unfound", []api.Ref{{Kind: api.ConfigMap, Namespace: "shop", Name: "none"}}, got[0].Unfound)
 }
 
 func TestShownSecrets(t *testing.T) {
@@ -207,9 +193,7 @@ func TestShownSecrets(t *testing.T) {
 	volumes := volumesOf(t, "  - {name: v, secret: {secretName: key, items: [{key: k, path: k}]}}\n", "")
 	var heads [2]strings.Builder
 	for i := range heads {
-		if err := preview.Print(&heads[i], preview.Pod{Kind: "Pod", Name: "p"}, volumes); err != nil {
-			t.Fatal(err)
-		}
+		must(t, preview.Print(&heads[i], preview.Pod{Kind: "Pod", Name: "p"}, volumes))
 		volumes[0].Hidden = nil
 	}
 	if got, want := list(t, volumes), "drwxrwxrwt 0:0 - - .\n-rw-r--r-- 0:0 3 2c70e12b7a0646f9 k"; got != want {
@@ -219,5 +203,12 @@ func TestShownSecrets(t *testing.T) {
 	shown := []bool{strings.Contains(heads[0].String(), digest), strings.Contains(heads[1].String(), digest)}
 	if want := []bool{false, true}; !slices.Equal(shown, want) {
 		t.Errorf("the digest of the volume is shown: %v, want %v", shown, want)
+	}
+}
+
+func wantSame[T any](t *testing.T, what string, want, got T, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

@@ -159,13 +159,10 @@ func TestOfDeployment(t *testing.T) {
 			first, one, []appsv1.ReplicaSet{replicaSet("", first)}, nil,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			h := revisions.OfDeployment(deployment(test.now, test.rolled), test.sets, place.Driver)
-			if diff := cmp.Diff(test.want, lines(h)); diff != "" {
-				t.Errorf("revisions (-want +got):\n%s", diff)
-			}
-		})
+		h := revisions.OfDeployment(deployment(test.now, test.rolled), test.sets, place.Driver)
+		if diff := cmp.Diff(test.want, lines(h)); diff != "" {
+			t.Errorf("%s: revisions (-want +got):\n%s", name, diff)
+		}
 	}
 }
 
@@ -286,12 +283,9 @@ func TestChanges(t *testing.T) {
 		"one more":            {[]revisions.Item{a}, []revisions.Item{a, secret}, []revisions.Change{{Source: bar, To: &secret}}},
 		"one less, and other": {[]revisions.Item{a, secret}, []revisions.Item{b}, []revisions.Change{{Source: foo, From: &a, To: &b}, {Source: bar, From: &secret}}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if diff := cmp.Diff(test.want, revisions.Changes(test.from, test.to)); diff != "" {
-				t.Errorf("Changes (-want +got):\n%s", diff)
-			}
-		})
+		if diff := cmp.Diff(test.want, revisions.Changes(test.from, test.to)); diff != "" {
+			t.Errorf("%s: Changes (-want +got):\n%s", name, diff)
+		}
 	}
 }
 
@@ -336,5 +330,21 @@ func TestOtherChanges(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWhatPodsDoNotUse: a revision has the version of a trigger that the template does not name,
+// and no copy of it.
+func TestWhatPodsDoNotUse(t *testing.T) {
+	t.Parallel()
+	config := trigger.Config{foo: trigger.Uncopied("foo-0123456789")}
+	set := replicaSet("1", pods("other", config.String()))
+	history := revisions.OfDeployment(deployment(pods("other", config.String()), config), []appsv1.ReplicaSet{set}, place.Driver)
+	want := []revisions.Item{{Source: foo, Unused: "foo-0123456789"}}
+	if diff := cmp.Diff(want, history.Revisions[0].Items); diff != "" {
+		t.Errorf("items (-want +got)\n%s", diff)
+	}
+	if want[0].IsSource() {
+		t.Error("pods that do not use a source are reported to use it directly")
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
 )
 
-// names returns the metrics that have samples.
 func names(t *testing.T, registry *prometheus.Registry) (names []string) {
 	t.Helper()
 	families, err := registry.Gather()

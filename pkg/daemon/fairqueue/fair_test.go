@@ -34,7 +34,6 @@ func newQueue(t *testing.T, items ...string) workqueue.TypedRateLimitingInterfac
 	return q
 }
 
-// take returns the next items.
 func take(q workqueue.TypedRateLimitingInterface[string], count int) (items []string) {
 	for range count {
 		item, _ := q.Get()

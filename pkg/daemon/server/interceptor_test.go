@@ -51,7 +51,6 @@ func newRecorder(t *testing.T) *recorder {
 	return &recorder{logger: logger, log: underlier.GetBuffer()}
 }
 
-// call sends a request through the interceptor to the handler.
 func (r *recorder) call(ctx context.Context, method string, req any, handler grpc.UnaryHandler) (any, error) {
 	record := func(method string, err error, duration time.Duration) {
 		if duration < 0 {

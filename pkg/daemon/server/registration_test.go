@@ -54,7 +54,6 @@ func notify(t *testing.T, path string, verdict *registerapi.RegistrationStatus) 
 	must(t, err)
 }
 
-// end stops the registration.
 func end(t *testing.T, stop func(), served <-chan error) {
 	t.Helper()
 	stop()

@@ -60,7 +60,6 @@ func listen(t *testing.T) (net.Listener, string) {
 	return l, path
 }
 
-// must ends the test at an error.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -68,7 +67,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// exists reports whether there is something at path.
 func exists(t *testing.T, path string) bool {
 	t.Helper()
 	_, err := os.Lstat(path)
@@ -78,7 +76,6 @@ func exists(t *testing.T, path string) bool {
 	return err == nil
 }
 
-// modeOf returns the type and permissions of what is at path.
 func modeOf(t *testing.T, path string) fs.FileMode {
 	t.Helper()
 	info, err := os.Lstat(path)

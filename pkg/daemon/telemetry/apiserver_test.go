@@ -136,10 +136,8 @@ func (s *server) events() []*corev1.Event {
 	return slices.Clone(s.created)
 }
 
-// requests returns how many there were.
 func (s *server) requests() int { return len(s.log()) }
 
-// log returns the requests so far.
 func (s *server) log() []asked {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,11 +176,15 @@ type writer struct {
 	stop   func()
 }
 
-// bubble runs a test on a writer that does not run yet. Its end checks that no goroutine is left.
+// bubble runs a test on a writer that runs. Its end checks that no goroutine is left.
 func bubble(t *testing.T, test func(w *writer)) {
 	t.Helper()
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { test(newWriter(t)) })
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter(t)
+		w.run()
+		test(w)
+	})
 }
 
 func newWriter(t *testing.T) *writer {

@@ -31,7 +31,6 @@ func news(volume, note string) telemetry.Event {
 
 func TestEventIsAboutAVolumeOfAPod(t *testing.T) {
 	bubble(t, func(w *writer) {
-		w.run()
 		w.write(trouble(`configmap "web" not found`))
 		w.write(news("config", "a change"))
 		w.pass(longestDelay)
@@ -76,7 +75,6 @@ func TestLongNotesAreCut(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(w *writer) {
-				w.run()
 				w.write(trouble(tt.note))
 				got := w.server.events()[0].Message
 				if got != tt.want {
@@ -93,7 +91,6 @@ func TestLongNotesAreCut(t *testing.T) {
 // TestBusyReasonIsLimited: a reason that comes too often for one volume is in no other one's way.
 func TestBusyReasonIsLimited(t *testing.T) {
 	bubble(t, func(w *writer) {
-		w.run()
 		for i := range 50 {
 			w.write(trouble(fmt.Sprintf("change %d", i)))
 		}
@@ -125,7 +122,9 @@ func TestBusyReasonIsLimited(t *testing.T) {
 
 // TestWriteNeverWaits: not for a server that hangs, not before Run, and not after it.
 func TestWriteNeverWaits(t *testing.T) {
-	bubble(t, func(w *writer) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter(t)
 		w.server.gate = make(chan struct{})
 		began := time.Now()
 		w.Write(trouble("before"))
@@ -158,7 +157,6 @@ func TestWriteNeverWaits(t *testing.T) {
 // counted, is made new again, and what the driver adds to it later finds it.
 func TestARestartedDriverAddsNoEvent(t *testing.T) {
 	bubble(t, func(w *writer) {
-		w.run()
 		for range 3 {
 			w.write(trouble("the same"))
 		}
@@ -187,7 +185,6 @@ func TestARestartedDriverAddsNoEvent(t *testing.T) {
 // TestEventsOfPodsWithLongNames have names that an API server takes.
 func TestEventsOfPodsWithLongNames(t *testing.T) {
 	bubble(t, func(w *writer) {
-		w.run()
 		long := trouble("note")
 		long.Pod.Name = strings.Repeat("n", 253)
 		w.write(long)

@@ -25,7 +25,6 @@ func (w *writer) wantNotes(want ...string) {
 // TestNormalEventsWait until an update of all volumes is over, and says what was new last, with its time.
 func TestNormalEventsWait(t *testing.T) {
 	bubble(t, func(w *writer) {
-		w.run()
 		for i := range 5 {
 			w.write(news("config", fmt.Sprintf("change %d", i)))
 			w.pass(shortestDelay / 10)
@@ -56,7 +55,6 @@ func TestNormalEventsWait(t *testing.T) {
 // TestNormalEventsAreNotDelayedForever by more of it.
 func TestNormalEventsAreNotDelayedForever(t *testing.T) {
 	bubble(t, func(w *writer) {
-		w.run()
 		began := time.Now()
 		for i := range 70 {
 			w.write(news("config", fmt.Sprintf("change %d", i)))
@@ -71,7 +69,6 @@ func TestNormalEventsAreNotDelayedForever(t *testing.T) {
 // TestNodesSpreadTheirEvents: each node draws for itself when it tells of a change, and all seconds are alike.
 func TestNodesSpreadTheirEvents(t *testing.T) {
 	bubble(t, func(w *writer) {
-		w.run()
 		const draws = 300
 		told := map[int]int{} // How many, by the second after the change.
 		for i := range draws {
@@ -99,7 +96,6 @@ func TestNodesSpreadTheirEvents(t *testing.T) {
 // TestNormalEventsArePaced: a change of all volumes is told of over some seconds.
 func TestNormalEventsArePaced(t *testing.T) {
 	bubble(t, func(w *writer) {
-		w.run()
 		for i := range 210 {
 			w.Write(news(fmt.Sprint(i), "a change"))
 		}
@@ -122,7 +118,6 @@ func TestNormalEventsArePaced(t *testing.T) {
 // TestWarningsGoFirst, at once, however much news is on its way.
 func TestWarningsGoFirst(t *testing.T) {
 	bubble(t, func(w *writer) {
-		w.run()
 		for i := range 200 {
 			w.Write(news(fmt.Sprint(i), "a change"))
 		}
@@ -145,7 +140,6 @@ func TestWarningsGoFirst(t *testing.T) {
 // TestTheLastWordIsRight: trouble and its end come in their order, and an end that was none is not told.
 func TestTheLastWordIsRight(t *testing.T) {
 	bubble(t, func(w *writer) {
-		w.run()
 		w.write(trouble("not found"))
 		w.write(news("config", "current again"))
 		w.pass(longestDelay)
@@ -165,7 +159,6 @@ func TestTheLastWordIsRight(t *testing.T) {
 // told yet does not count.
 func TestNormalEventsAreLimited(t *testing.T) {
 	bubble(t, func(w *writer) {
-		w.run()
 		for i := range 15 {
 			for range 3 {
 				w.write(news("config", fmt.Sprintf("change %d", i)))
@@ -182,7 +175,6 @@ func TestNormalEventsAreLimited(t *testing.T) {
 func TestWhatWaitsIsBounded(t *testing.T) {
 	bubble(t, func(w *writer) {
 		w.server.gate = make(chan struct{})
-		w.run()
 		w.write(trouble("the one that hangs"))
 		for i := range 1050 {
 			e := trouble("trouble")
@@ -204,7 +196,6 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 // TestRunDoesNotWaitForNormalEvents.
 func TestRunDoesNotWaitForNormalEvents(t *testing.T) {
 	bubble(t, func(w *writer) {
-		w.run()
 		w.write(news("config", "a change"))
 		began := time.Now()
 		w.stop()
@@ -231,7 +222,6 @@ func TestARequestThatIsSwallowedHoldsNothingUpForLong(t *testing.T) {
 			}
 			return failing(tries == 1)
 		}
-		w.run()
 		w.Write(trouble("swallowed"))
 		w.Write(trouble("behind it"))
 		w.pass(time.Minute)
@@ -247,7 +237,6 @@ func TestNormalEventsAreSentAgain(t *testing.T) {
 	bubble(t, func(w *writer) {
 		broken := true
 		w.server.broken = func(*http.Request) error { return failing(broken) }
-		w.run()
 		for _, volume := range []string{"a", "b", "config"} {
 			w.write(news(volume, "old news of "+volume))
 			w.pass(longestDelay) // Now it is being tried, or behind one that is.
@@ -275,7 +264,6 @@ func TestATryIsNotCounted(t *testing.T) {
 			tries++
 			return failing(tries <= 5)
 		}
-		w.run()
 		for i := range 10 {
 			w.write(news("config", fmt.Sprintf("change %d", i)))
 			w.pass(time.Minute)
@@ -298,7 +286,6 @@ func TestAnEventIsGivenUpInTheEnd(t *testing.T) {
 			tries++
 			return failing(tries <= 12)
 		}
-		w.run()
 		w.write(trouble("lost"))
 		w.write(trouble("behind it"))
 		w.pass(90 * time.Second)
@@ -320,7 +307,6 @@ func TestWhatIsRefusedIsNotSentAgain(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			bubble(t, func(w *writer) {
 				w.server.refuse = func(*corev1.Event) error { return err }
-				w.run()
 				w.write(trouble("refused"))
 				w.write(trouble("refused as well"))
 				w.pass(time.Hour)
@@ -333,7 +319,6 @@ func TestWhatIsRefusedIsNotSentAgain(t *testing.T) {
 // TestAnEventThatHasExpiredIsMadeAnew with all that is known of it.
 func TestAnEventThatHasExpiredIsMadeAnew(t *testing.T) {
 	bubble(t, func(w *writer) {
-		w.run()
 		w.write(trouble("the same"))
 		first := w.server.events()[0]
 		w.pass(2 * time.Hour)

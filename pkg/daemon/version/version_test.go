@@ -34,12 +34,9 @@ func TestOf(t *testing.T) {
 		"nothing":              {"", nil, "devel"},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			info := &debug.BuildInfo{Main: debug.Module{Version: tc.version}, Settings: tc.settings}
-			if got := version.Of(info); got != tc.want {
-				t.Errorf("version = %q, want %q", got, tc.want)
-			}
-		})
+		info := &debug.BuildInfo{Main: debug.Module{Version: tc.version}, Settings: tc.settings}
+		if got := version.Of(info); got != tc.want {
+			t.Errorf("%s: version = %q, want %q", name, got, tc.want)
+		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
@@ -76,15 +77,11 @@ func (f *fakeVolumes) ask(volumeID, target string) {
 	f.asked = append(f.asked, [2]string{volumeID, target})
 }
 
-// touched tells whether any call got through.
 func (f *fakeVolumes) touched() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.published)+len(f.asked) > 0
 }
-
-// noUsage is for calls that do not ask for it.
-func noUsage(string) (volumefs.Usage, error) { return volumefs.Usage{}, nil }
 
 // fakeInstallation answers what it is told to, and counts how often it is asked.
 type fakeInstallation struct {
@@ -108,26 +105,39 @@ func (f *fakeInstallation) Check(ctx context.Context) error {
 	return f.err
 }
 
-// connect serves a driver over the volumes, whose installation is as it should be, and returns a connection to it.
-func connect(t *testing.T, volumes nodeserver.Volumes, usage nodeserver.Usage) *grpc.ClientConn {
-	t.Helper()
-	conn, _ := serve(t, nodeserver.Config{Installation: newFakeInstallation(nil), Volumes: volumes, Usage: usage})
-	return conn
+// bench is a driver, what it is put together from, and what it logs.
+type bench struct {
+	csi.IdentityClient
+	csi.NodeClient
+	t            *testing.T
+	volumes      *fakeVolumes
+	installation *fakeInstallation
+	ready        error
+	usage        nodeserver.Usage
+	log          ktesting.Buffer
 }
 
-// serve serves a driver, after what is the same in all tests is set, and returns a connection to it and what it logs.
-func serve(t *testing.T, cfg nodeserver.Config) (*grpc.ClientConn, ktesting.Buffer) {
+// newBench returns one whose installation is as the error says; nil for as it should be.
+func newBench(t *testing.T, installed error) *bench {
+	t.Helper()
+	b := &bench{t: t, volumes: &fakeVolumes{}, installation: newFakeInstallation(installed), usage: usageOfTarget}
+	b.serve()
+	return b
+}
+
+// serve serves the driver until the end of the test, and connects to it.
+func (b *bench) serve() {
+	t := b.t
 	t.Helper()
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(10)))
 	sink, ok := logger.GetSink().(ktesting.Underlier)
 	if !ok {
 		t.Fatalf("the test logger is a %T", logger.GetSink())
 	}
-	cfg.Name, cfg.Version, cfg.NodeID, cfg.KubeletDir = driverName, "v1.2.3", "node-1", kubeletDir
-	if cfg.Ready == nil {
-		cfg.Ready = func() error { return nil }
-	}
-	d := nodeserver.New(cfg)
+	d := nodeserver.New(nodeserver.Config{
+		Name: driverName, Version: "v1.2.3", NodeID: "node-1", KubeletDir: kubeletDir, Installation: b.installation, Volumes: b.volumes,
+		Usage: func(path string) (volumefs.Usage, error) { return b.usage(path) }, Ready: func() error { return b.ready },
+	})
 	s := grpc.NewServer(grpc.WaitForHandlers(true), grpc.UnaryInterceptor(
 		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 			return handler(klog.NewContext(ctx, logger), req)
@@ -143,28 +153,9 @@ func serve(t *testing.T, cfg nodeserver.Config) (*grpc.ClientConn, ktesting.Buff
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return conn, sink.GetBuffer()
+	b.IdentityClient, b.NodeClient, b.log = csi.NewIdentityClient(conn), csi.NewNodeClient(conn), sink.GetBuffer()
 }
 
-// bench is a driver, what it is put together from, and what it logs.
-type bench struct {
-	csi.NodeClient
-	t            *testing.T
-	volumes      *fakeVolumes
-	installation *fakeInstallation
-	log          ktesting.Buffer
-}
-
-// newBench returns one whose installation is as the error says; nil for as it should be.
-func newBench(t *testing.T, installed error) *bench {
-	t.Helper()
-	b := &bench{t: t, volumes: &fakeVolumes{}, installation: newFakeInstallation(installed)}
-	conn, log := serve(t, nodeserver.Config{Installation: b.installation, Volumes: b.volumes, Usage: noUsage})
-	b.NodeClient, b.log = csi.NewNodeClient(conn), log
-	return b
-}
-
-// publish publishes, or ends the test.
 func (b *bench) publish(r *csi.NodePublishVolumeRequest) {
 	b.t.Helper()
 	if _, err := b.NodePublishVolume(b.t.Context(), r); err != nil {
@@ -208,15 +199,12 @@ func checkNoToken(t *testing.T, text string) {
 	}
 }
 
-// checkStatus fails the test unless err has the code and exactly the message.
 func checkStatus(t *testing.T, err error, code codes.Code, message string) {
 	t.Helper()
 	if got := status.Code(err); got != code {
 		t.Errorf("code = %s, want %s", got, code)
 	}
-	if diff := cmp.Diff(message, status.Convert(err).Message()); diff != "" {
-		t.Errorf("message (-want +got):\n%s", diff)
-	}
+	wantSame(t, "message", message, status.Convert(err).Message())
 }
 
 func checkMessage(t *testing.T, got, want proto.Message, err error) {
@@ -224,34 +212,24 @@ func checkMessage(t *testing.T, got, want proto.Message, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
-		t.Errorf("response (-want +got):\n%s", diff)
-	}
+	wantSame(t, "response", want, got, protocmp.Transform())
 }
 
 func TestIdentity(t *testing.T) {
 	t.Parallel()
-	client := csi.NewIdentityClient(connect(t, &fakeVolumes{}, noUsage))
-	info, err := client.GetPluginInfo(t.Context(), &csi.GetPluginInfoRequest{})
+	b := newBench(t, nil)
+	info, err := b.GetPluginInfo(t.Context(), &csi.GetPluginInfoRequest{})
 	checkMessage(t, info, &csi.GetPluginInfoResponse{Name: driverName, VendorVersion: "v1.2.3"}, err)
-	capabilities, err := client.GetPluginCapabilities(t.Context(), &csi.GetPluginCapabilitiesRequest{})
+	capabilities, err := b.GetPluginCapabilities(t.Context(), &csi.GetPluginCapabilitiesRequest{})
 	checkMessage(t, capabilities, &csi.GetPluginCapabilitiesResponse{}, err)
 }
 
 func TestProbeTellsTheTruth(t *testing.T) {
 	t.Parallel()
-	for _, problem := range []error{errors.New("not yet"), nil} {
-		conn, _ := serve(t, nodeserver.Config{
-			Installation: newFakeInstallation(nil), Volumes: &fakeVolumes{}, Usage: noUsage, Ready: func() error { return problem },
-		})
-		client := csi.NewIdentityClient(conn)
-		response, err := client.Probe(t.Context(), &csi.ProbeRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if response.GetReady() == nil || response.GetReady().GetValue() != (problem == nil) {
-			t.Errorf("Probe = %v, want ready to be %t", response, problem == nil)
-		}
+	b := newBench(t, nil)
+	for _, b.ready = range []error{errors.New("not yet"), nil} {
+		response, err := b.Probe(t.Context(), &csi.ProbeRequest{})
+		checkMessage(t, response, &csi.ProbeResponse{Ready: wrapperspb.Bool(b.ready == nil)}, err)
 	}
 }
 
@@ -264,8 +242,7 @@ func TestNodeGetInfo(t *testing.T) {
 // TestNodeGetCapabilities has VOLUME_MOUNT_GROUP among them, so that fsGroup is left to the driver (trap 5).
 func TestNodeGetCapabilities(t *testing.T) {
 	t.Parallel()
-	client := csi.NewNodeClient(connect(t, &fakeVolumes{}, noUsage))
-	response, err := client.NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
+	response, err := newBench(t, nil).NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,19 +257,24 @@ func TestNodeGetCapabilities(t *testing.T) {
 		csi.NodeServiceCapability_RPC_GET_VOLUME_HEALTH:  1,
 		volumeCondition: 1,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("capabilities (-want +got):\n%s", diff)
-	}
+	wantSame(t, "capabilities", want, got)
 }
 
 func TestWhatIsNotServed(t *testing.T) {
 	t.Parallel()
-	client := csi.NewNodeClient(connect(t, &fakeVolumes{}, noUsage))
-	_, staged := client.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{})
-	_, expanded := client.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{})
+	b := newBench(t, nil)
+	_, staged := b.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{})
+	_, expanded := b.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{})
 	for call, err := range map[string]error{"NodeStageVolume": staged, "NodeExpandVolume": expanded} {
 		if got := status.Code(err); got != codes.Unimplemented {
 			t.Errorf("%s = %s, want %s", call, got, codes.Unimplemented)
 		}
+	}
+}
+
+func wantSame[T any](t *testing.T, what string, want, got T, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -26,20 +26,11 @@ import (
 func (b *bench) checkLogged(parts ...string) {
 	b.t.Helper()
 	for line := range strings.Lines(b.log.String()) {
-		if holdsAll(line, parts) {
+		if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(line, part) }) {
 			return
 		}
 	}
 	b.t.Errorf("no line of the log holds all of %q:\n%s", parts, b.log.String())
-}
-
-func holdsAll(text string, parts []string) bool {
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			return false
-		}
-	}
-	return true
 }
 
 // unnamed is a request that says about its pod what cannot be believed, and how it is refused.
@@ -192,7 +183,7 @@ func TestTheInstallationIsWaitedForWhileTheKubeletListens(t *testing.T) {
 		installation, volumes := newFakeInstallation(unread), &fakeVolumes{}
 		installation.wait = true
 		d := nodeserver.New(nodeserver.Config{
-			Name: driverName, KubeletDir: kubeletDir, Installation: installation, Volumes: volumes, Usage: noUsage,
+			Name: driverName, KubeletDir: kubeletDir, Installation: installation, Volumes: volumes,
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
@@ -208,7 +199,6 @@ func TestTheInstallationIsWaitedForWhileTheKubeletListens(t *testing.T) {
 	})
 }
 
-// installations are every state of one, which a live volume has nothing to do with.
 func installations() map[string]error {
 	return map[string]error{
 		"installed":    nil,
@@ -231,9 +221,7 @@ func TestALiveVolumeIsRepeated(t *testing.T) {
 				b.publish(publishRequest())
 			}
 			b.checkAsked(0)
-			if diff := cmp.Diff([]state.Record{wantRecord(), wantRecord()}, b.volumes.published); diff != "" {
-				t.Errorf("published (-want +got):\n%s", diff)
-			}
+			wantSame(t, "published", []state.Record{wantRecord(), wantRecord()}, b.volumes.published)
 			want, err := access.ParseTokens(publishRequest().GetSecrets()[tokensKey], pod)
 			if err != nil || want.IsZero() {
 				t.Fatalf("ParseTokens = %v, %v, want a token", want, err)

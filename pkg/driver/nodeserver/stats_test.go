@@ -1,13 +1,11 @@
 package nodeserver_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -51,7 +49,7 @@ func conditionOf(t *testing.T, response *csi.NodeGetVolumeStatsResponse) conditi
 	return c
 }
 
-func usage(path string) (volumefs.Usage, error) {
+func usageOfTarget(path string) (volumefs.Usage, error) {
 	if path != target {
 		return volumefs.Usage{}, fmt.Errorf("look at %s: %w", path, volumefs.ErrNotMounted)
 	}
@@ -72,15 +70,13 @@ func TestStats(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			volumes := &fakeVolumes{problem: tc.problem}
-			response, err := csi.NewNodeClient(connect(t, volumes, usage)).NodeGetVolumeStats(t.Context(),
-				&csi.NodeGetVolumeStatsRequest{VolumeId: volumeID, VolumePath: target})
+			b := newBench(t, nil)
+			b.volumes.problem = tc.problem
+			response, err := b.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: volumeID, VolumePath: target})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff([][2]string{{volumeID, target}}, volumes.asked); diff != "" {
-				t.Errorf("asked for the condition of (-want +got):\n%s", diff)
-			}
+			wantSame(t, "asked for the condition of", [][2]string{{volumeID, target}}, b.volumes.asked)
 			if got := conditionOf(t, response); got != tc.want {
 				t.Errorf("condition = %+v, want %+v", got, tc.want)
 			}
@@ -93,38 +89,49 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestStatsRefuses, and so does the health.
-func TestStatsRefuses(t *testing.T) {
+// TestWhatIsMissingIsRefused, also the volume that is asked for.
+func TestWhatIsMissingIsRefused(t *testing.T) {
 	t.Parallel()
-	_, err := newBench(t, nil).NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{})
-	checkStatus(t, err, codes.InvalidArgument, "volume_id is missing")
-	broken := func(string) (volumefs.Usage, error) {
-		return volumefs.Usage{}, errors.New("statfs: input/output error")
+	stats := func(b *bench, id, path string) error {
+		_, err := b.NodeGetVolumeStats(b.t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: path})
+		return err
+	}
+	unpublish := func(b *bench, id, path string) error {
+		_, err := b.NodeUnpublishVolume(b.t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: id, TargetPath: path})
+		return err
+	}
+	health := func(b *bench, id, path string) error {
+		_, err := b.NodeGetVolumeHealth(b.t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: id, VolumePublishPath: path})
+		return err
 	}
 	tests := map[string]struct {
-		request *csi.NodeGetVolumeStatsRequest
-		usage   func(string) (volumefs.Usage, error)
-		code    codes.Code
-		want    string
+		call     func(b *bench, id, path string) error
+		id, path string
+		code     codes.Code
+		want     string
 	}{
-		"no volume ID": {&csi.NodeGetVolumeStatsRequest{VolumePath: target}, usage, codes.InvalidArgument, "volume_id is missing"},
-		"no path":      {&csi.NodeGetVolumeStatsRequest{VolumeId: volumeID}, usage, codes.InvalidArgument, "volume_path is missing"},
-		"nothing is mounted there": {
-			&csi.NodeGetVolumeStatsRequest{VolumeId: volumeID, VolumePath: "/elsewhere"}, usage,
-			codes.NotFound, "volume " + volumeID + " is not mounted on /elsewhere",
-		},
-		"the node cannot tell": {
-			&csi.NodeGetVolumeStatsRequest{VolumeId: volumeID, VolumePath: target}, broken,
-			codes.Internal, "read the usage of volume " + volumeID + ": statfs: input/output error",
-		},
+		"stats without a volume ID":     {stats, "", target, codes.InvalidArgument, "volume_id is missing"},
+		"stats without a path":          {stats, volumeID, "", codes.InvalidArgument, "volume_path is missing"},
+		"stats of what is not mounted":  {stats, volumeID, "/elsewhere", codes.NotFound, "volume " + volumeID + " is not mounted on /elsewhere"},
+		"health without a volume ID":    {health, "", "", codes.InvalidArgument, "volume_id is missing"},
+		"unpublish without a volume ID": {unpublish, "", target, codes.InvalidArgument, "volume_id is missing"},
+		"unpublish without a target":    {unpublish, volumeID, "", codes.InvalidArgument, "target_path is missing"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := csi.NewNodeClient(connect(t, &fakeVolumes{}, tc.usage)).NodeGetVolumeStats(t.Context(), tc.request)
-			checkStatus(t, err, tc.code, tc.want)
+			b := newBench(t, nil)
+			checkStatus(t, tc.call(b, tc.id, tc.path), tc.code, tc.want)
+			if tc.code == codes.InvalidArgument {
+				b.checkNothingGotThrough()
+			}
 		})
 	}
+	b := newBench(t, nil)
+	b.usage = func(string) (volumefs.Usage, error) {
+		return volumefs.Usage{}, errors.New("statfs: input/output error")
+	}
+	checkStatus(t, stats(b, volumeID, target), codes.Internal, "read the usage of volume "+volumeID+": statfs: input/output error")
 }
 
 func TestHealth(t *testing.T) {
@@ -144,37 +151,22 @@ func TestHealth(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			volumes := &fakeVolumes{problem: tc.problem}
-			response, err := csi.NewNodeClient(connect(t, volumes, noUsage)).NodeGetVolumeHealth(t.Context(),
-				&csi.NodeGetVolumeHealthRequest{VolumeId: volumeID, VolumePublishPath: tc.path})
+			b := newBench(t, nil)
+			b.volumes.problem = tc.problem
+			response, err := b.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: volumeID, VolumePublishPath: tc.path})
 			checkMessage(t, response, &csi.NodeGetVolumeHealthResponse{VolumeHealth: tc.want}, err)
-			if diff := cmp.Diff([][2]string{{volumeID, tc.path}}, volumes.asked); diff != "" {
-				t.Errorf("asked for the condition of (-want +got):\n%s", diff)
-			}
+			wantSame(t, "asked for the condition of", [][2]string{{volumeID, tc.path}}, b.volumes.asked)
 		})
 	}
 }
 
-// calls are the calls that hand an error of the volumes on.
-func calls() map[string]func(context.Context, csi.NodeClient) error {
-	return map[string]func(context.Context, csi.NodeClient) error{
-		"publish": func(ctx context.Context, c csi.NodeClient) error {
-			_, err := c.NodePublishVolume(ctx, publishRequest())
-			return err
-		},
-		"unpublish": func(ctx context.Context, c csi.NodeClient) error {
-			_, err := c.NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: volumeID, TargetPath: target})
-			return err
-		},
-		"stats": func(ctx context.Context, c csi.NodeClient) error {
-			_, err := c.NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{VolumeId: volumeID, VolumePath: target})
-			return err
-		},
-		"health": func(ctx context.Context, c csi.NodeClient) error {
-			_, err := c.NodeGetVolumeHealth(ctx, &csi.NodeGetVolumeHealthRequest{VolumeId: volumeID})
-			return err
-		},
-	}
+// callAll makes the calls that hand an error of the volumes on, and returns their errors.
+func (b *bench) callAll() map[string]error {
+	_, publish := b.NodePublishVolume(b.t.Context(), publishRequest())
+	_, unpublish := b.NodeUnpublishVolume(b.t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: volumeID, TargetPath: target})
+	_, stats := b.NodeGetVolumeStats(b.t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: volumeID, VolumePath: target})
+	_, health := b.NodeGetVolumeHealth(b.t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: volumeID})
+	return map[string]error{"publish": publish, "unpublish": unpublish, "stats": stats, "health": health}
 }
 
 // TestEveryKindHasItsCode shows that the message is the cause and nothing else: the kubelet quotes it in its Event
@@ -205,11 +197,10 @@ func TestEveryKindHasItsCode(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client := csi.NewNodeClient(connect(t, &fakeVolumes{err: tc.err}, noUsage))
-			for call, do := range calls() {
-				t.Run(call, func(t *testing.T) {
-					checkStatus(t, do(t.Context(), client), tc.code, tc.text)
-				})
+			b := newBench(t, nil)
+			b.volumes.err = tc.err
+			for call, err := range b.callAll() {
+				t.Run(call, func(t *testing.T) { checkStatus(t, err, tc.code, tc.text) })
 			}
 		})
 	}

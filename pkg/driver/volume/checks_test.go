@@ -18,7 +18,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
-// must ends the test if there is an error.
 func (n *node) must(err error) {
 	n.Helper()
 	if err != nil {
@@ -26,7 +25,6 @@ func (n *node) must(err error) {
 	}
 }
 
-// wantSame checks that two values are equal.
 func wantSame[T any](n *node, what string, want, got T, options ...cmp.Option) {
 	n.Helper()
 	options = append(options, cmp.Exporter(func(reflect.Type) bool { return true }))
@@ -44,7 +42,6 @@ func (d *driver) wantRefused(r state.Record, kind volume.Kind, text ...string) {
 	}
 }
 
-// wantStuck checks what is reported to be stuck, by the beginning of the message.
 func (d *driver) wantStuck(want string) {
 	d.n.Helper()
 	if err := d.Healthy(); err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -52,7 +49,6 @@ func (d *driver) wantStuck(want string) {
 	}
 }
 
-// wantNoUsers checks that nobody uses a source.
 func (n *node) wantNoUsers() {
 	n.Helper()
 	wantSame(n, "users of sources", map[api.Ref]int{}, n.cluster.users())
@@ -79,7 +75,6 @@ func (n *node) wantUpdate(r state.Record, value string) {
 	n.wantFiles(r, map[string]string{"a": value})
 }
 
-// wantMode checks the mode of a file or directory of a volume.
 func (n *node) wantMode(r state.Record, path string, want fs.FileMode) {
 	n.Helper()
 	info, err := os.Stat(filepath.Join(r.TargetPath, path))
@@ -132,7 +127,6 @@ func (n *node) wantNothing(d *driver) {
 	}
 }
 
-// wantRecords checks which volumes are on record.
 func (n *node) wantRecords(want ...state.Record) {
 	n.Helper()
 	got, err := n.records.all()
@@ -172,7 +166,6 @@ func (n *node) wantProblem(r state.Record, want string) {
 	}
 }
 
-// wantProblemIs checks the cause of what is wrong with a live volume.
 func (n *node) wantProblemIs(r state.Record, want error) {
 	n.Helper()
 	if problem, err := n.driver.Condition(r.VolumeID, ""); !errors.Is(problem, want) || err != nil {
@@ -195,11 +188,9 @@ func (n *node) wantEach(files map[string]string, volumes ...state.Record) {
 	}
 }
 
-// wantTold checks which Events were written, as reason and note.
 func (n *node) wantTold(want ...string) {
 	n.Helper()
 	wantSame(n, "Events", want, n.seen.told())
 }
 
-// keyOf is the source key of an object that the driver's own identity reads.
 func keyOf(ref api.Ref) source.Key { return source.Key{Identity: access.Driver(), Ref: ref} }

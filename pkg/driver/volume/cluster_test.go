@@ -47,7 +47,6 @@ func newCluster() *cluster {
 	}
 }
 
-// restart forgets all users, and serves a new one.
 func (c *cluster) restart(changed func(source.Key)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,7 +192,6 @@ func (c *cluster) change(ref api.Ref, change func()) {
 	}
 }
 
-// users returns how many users each object has.
 func (c *cluster) users() map[api.Ref]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,7 +202,6 @@ func (c *cluster) users() map[api.Ref]int {
 	return users
 }
 
-// keys returns what is watched, and by whom.
 func (c *cluster) keys() map[source.Key]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -68,19 +68,16 @@ func (f *faults) on(op string, hook func()) {
 	f.hooks[op] = hook
 }
 
-// forget empties the list of what was done.
 func (f *faults) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.done = nil
 }
 
-// count returns how often an operation was tried.
 func (f *faults) count(op string) int {
 	return len(slices.DeleteFunc(f.order(), func(done string) bool { return done != op }))
 }
 
-// order returns what was done, in order.
 func (f *faults) order() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,7 +104,6 @@ func (r *records) Delete(volumeID string) error {
 	return r.Store.Delete(volumeID)
 }
 
-// all returns every record that can be read.
 func (r *records) all() (all []state.Record, err error) {
 	err = r.Each(func(record state.Record) { all = append(all, record) })
 	return all, err
@@ -151,14 +147,12 @@ func (t *tokens) Retain(known func(volumeID string) bool) error {
 	return nil
 }
 
-// of returns the token that is held for a volume.
 func (t *tokens) of(volumeID string) access.Token {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.held[volumeID]
 }
 
-// kept returns how many tokens were ever held for a volume.
 func (t *tokens) kept(volumeID string) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -204,43 +198,34 @@ func (r *reporter) Reached(changed time.Time) {
 	r.ages = append(r.ages, time.Since(changed))
 }
 
-// forget empties the memory.
 func (r *reporter) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events, r.syncs, r.ages = nil, nil, nil
 }
 
-// told returns the reason and note of every Event.
 func (r *reporter) told() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var told []string
-	for _, e := range r.events {
+	for _, e := range r.all() {
 		told = append(told, string(e.Reason)+": "+e.Note)
 	}
 	return told
 }
 
-// results counts syncs by how they ended.
 func (r *reporter) results() map[volume.Result]int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	results := map[volume.Result]int{}
-	for _, s := range r.syncs {
+	for _, s := range r.outcomes() {
 		results[s.result]++
 	}
 	return results
 }
 
-// outcomes returns every finished sync.
 func (r *reporter) outcomes() []outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.syncs)
 }
 
-// all returns every Event.
 func (r *reporter) all() []event {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -84,7 +84,6 @@ func (c costs) exceeds(most costs) bool {
 	return c.written > most.written || c.unchanged > most.unchanged || c.looked > most.looked
 }
 
-// of returns the costs of so many volumes, of which each has these.
 func (c costs) of(volumes uint64) costs {
 	return costs{volumes * c.written, volumes * c.unchanged, volumes * c.looked}
 }
@@ -343,7 +342,6 @@ func cloned(attributes map[string]string) map[string]string {
 	return all
 }
 
-// heap returns how much memory is in use.
 func heap() int64 {
 	var stats runtime.MemStats
 	runtime.GC()

@@ -51,7 +51,6 @@ func newModel(n *node, seed uint64) *model {
 	return m
 }
 
-// step does one thing at random, and changes the model accordingly.
 func (m *model) step() {
 	steps := []struct {
 		name string
@@ -134,7 +133,6 @@ func (m *model) doFailToRecord(v *modelVolume) {
 	}
 }
 
-// update brings the model's files to what its objects say.
 func (m *model) update() {
 	for _, v := range m.volumes {
 		value, exists := m.objects[v.ref]
@@ -148,7 +146,6 @@ func (m *model) update() {
 	}
 }
 
-// check compares the node with the model.
 func (m *model) check() {
 	users, records, live := map[api.Ref]int{}, []state.Record{}, 0
 	counted := map[string]bool{}

@@ -19,6 +19,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
@@ -214,7 +215,6 @@ func (n *node) start(options ...func(*volume.Config)) *driver {
 	return d
 }
 
-// restart kills the driver and starts the next one.
 func (d *driver) restart() *driver {
 	d.n.Helper()
 	d.stop()
@@ -269,7 +269,6 @@ func (n *node) live(attributes map[string]string, options ...func(*volume.Config
 	return d, r
 }
 
-// unpublish unpublishes, or ends the test.
 func (d *driver) unpublish(r state.Record) {
 	d.n.Helper()
 	if err := d.Unpublish(d.n.ctx, r.VolumeID, r.TargetPath); err != nil {
@@ -323,3 +322,6 @@ func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
+
+// TestMain gives the tests a mount namespace of their own, for those with real mounts.
+func TestMain(m *testing.M) { os.Exit(mountns.Main(m)) }

@@ -48,12 +48,6 @@ func (c *cluster) partnersOf(ref api.Ref) string {
 	return ""
 }
 
-// promoteAlone writes the stable copy of an object that was promoted with no other.
-func (c *cluster) promoteAlone(ref api.Ref, data ...string) {
-	c.setWith(release.StableOf(ref), api.Release{StableOf: release.LabelOf(ref.Name), Partners: c.partnersOf(ref)}, data...)
-}
-
-// setWith makes or changes an object that says something about releases.
 func (c *cluster) setWith(ref api.Ref, about api.Release, data ...string) {
 	c.slip(ref, data...)
 	c.change(ref, func() {
@@ -382,7 +376,9 @@ func TestAPersonPromotesOneObjectOfAGroup(t *testing.T) {
 		n.wantBoth(r, "2", "1")
 		n.cluster.promoteTogether(other, reverted[other], other.Name, "2")
 		n.wantBoth(r, "2", "2")
-		n.cluster.promoteAlone(other, other.Name, "3")
+		n.cluster.setWith(release.StableOf(other), api.Release{ // It was promoted with no other.
+			StableOf: release.LabelOf(other.Name), Partners: n.cluster.partnersOf(other),
+		}, other.Name, "3")
 		n.wantBoth(r, "2", "3")
 	})
 }

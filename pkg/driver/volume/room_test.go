@@ -19,7 +19,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
-// roomy is room for everything.
 func roomy() volume.Room { return budget.New(1 << 40).Part(func(int64) {}) }
 
 // limited is room of that size.

@@ -16,11 +16,12 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir/volumes"
 )
 
 func TestReadEachLayout(t *testing.T) {
 	t.Parallel()
-	for name, writer := range layouts() {
+	for name, writer := range volumes.Layouts() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			v := newVolume(t, writer)
@@ -28,9 +29,7 @@ func TestReadEachLayout(t *testing.T) {
 				n := fmt.Sprint(round)
 				v.write(t, files{"b": n, "A": n, ".hidden": n, "sub/c": n, "sub/deep/d": n, "app.env": "E=" + n, "n" + n: ""})
 				got, err := read(t.Context(), v.dir(), v.key("b"), v.key("sub/deep/d"), v.envFile("app.env"), v.key("gone"), v.dir())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				all := []string{".hidden=" + n, "A=" + n, "app.env=E=" + n, "b=" + n, "n" + n + "="}
 				want := [][]string{all, {"b=" + n}, {"d=" + n}, {"app.env=E=" + n}, {"missing"}, all}
 				if diff := cmp.Diff(want, got); diff != "" {
@@ -44,25 +43,19 @@ func TestReadEachLayout(t *testing.T) {
 func TestReadDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	at := func(name string) string { return filepath.Join(dir, name) }
-	must(os.WriteFile(at("file"), []byte("1"), 0o600))
-	must(os.WriteFile(at("..reserved"), []byte("1"), 0o600))
-	must(os.Mkdir(at("directory"), 0o700))
-	must(os.Symlink("file", at("link")))
-	must(os.Symlink("directory", at("link-to-directory")))
-	must(os.Symlink("nowhere", at("link-to-nothing")))
-	must(unix.Mkfifo(at("pipe"), 0o600))
+	must(t, os.WriteFile(at("file"), []byte("1"), 0o600))
+	must(t, os.WriteFile(at("..reserved"), []byte("1"), 0o600))
+	must(t, os.Mkdir(at("directory"), 0o700))
+	must(t, os.Symlink("file", at("link")))
+	must(t, os.Symlink("directory", at("link-to-directory")))
+	must(t, os.Symlink("nowhere", at("link-to-nothing")))
+	must(t, unix.Mkfifo(at("pipe"), 0o600))
 	socket, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", at("socket"))
-	must(err)
+	must(t, err)
 	defer socket.Close()
 	got, err := read(t.Context(), environ.Source{Kind: environ.Dir, Path: dir})
-	must(err)
+	must(t, err)
 	if diff := cmp.Diff([][]string{{"file=1", "link=1"}}, got); diff != "" {
 		t.Errorf("contents (-want +got):\n%s", diff)
 	}
@@ -71,13 +64,10 @@ func TestReadDirectory(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	large := filepath.Join(dir, "large")
-	if err := os.WriteFile(large, make([]byte, 9<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+	large, loop := filepath.Join(dir, "large"), filepath.Join(dir, "loop")
+	must(t, os.Symlink("loop", loop))
+	must(t, os.WriteFile(large, make([]byte, 9<<20), 0o600))
 	tests := map[string]struct {
 		source environ.Source
 		want   string
@@ -86,7 +76,7 @@ func TestReadRefuses(t *testing.T) {
 		"a pipe for a file":     {environ.Source{Kind: environ.EnvFile, Path: filepath.Join(dir, "pipe")}, "it is not a file"},
 		"a large key":           {environ.Source{Kind: environ.Key, Path: large}, "larger than 8 MiB"},
 		"a large file":          {environ.Source{Kind: environ.Dir, Path: dir}, `"large": it is larger than 8 MiB`},
-		"a link to itself":      {environ.Source{Kind: environ.Key, Path: loop(t)}, "too many levels of symbolic links"},
+		"a link to itself":      {environ.Source{Kind: environ.Key, Path: loop}, "too many levels of symbolic links"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -98,43 +88,24 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-func loop(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "loop")
-	if err := os.Symlink("loop", path); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 func TestMissing(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file, dangling := filepath.Join(t.TempDir(), "file"), t.TempDir()
+	must(t, os.WriteFile(file, nil, 0o600))
+	must(t, os.Symlink("..gone", filepath.Join(dangling, "..data")))
 	for name, source := range map[string]environ.Source{
 		"a directory":                 {Kind: environ.Dir, Path: "/nowhere/at/all"},
 		"a file":                      {Kind: environ.EnvFile, Path: "/nowhere"},
 		"a key below a file":          {Kind: environ.Key, Path: file + "/key"},
 		"a directory that is a file":  {Kind: environ.Dir, Path: file},
-		"a volume that leads nowhere": {Kind: environ.Dir, Path: dangling(t)},
-		"a key of such a volume":      {Kind: environ.Key, Path: dangling(t) + "/key"},
+		"a volume that leads nowhere": {Kind: environ.Dir, Path: dangling},
+		"a key of such a volume":      {Kind: environ.Key, Path: dangling + "/key"},
 	} {
 		got, err := read(t.Context(), source)
 		if diff := cmp.Diff([][]string{{"missing"}}, got); err != nil || diff != "" {
 			t.Errorf("%s: %v, (-want +got):\n%s", name, err, diff)
 		}
 	}
-}
-
-func dangling(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.Symlink("..gone", filepath.Join(dir, "..data")); err != nil {
-		t.Fatal(err)
-	}
-	return dir
 }
 
 // TestSetsAreNeverMixed reads while a volume is switched all the time, as the kubelet does it, which removes the old files
@@ -146,11 +117,9 @@ func TestSetsAreNeverMixed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v := volume{path: t.TempDir()}
-			write := start(t, v.path)
-			if err := write(0); err != nil {
-				t.Fatal(err)
-			}
+			v := volume{volumes.Volume{Path: t.TempDir()}}
+			write := start(t, v.Path)
+			must(t, write(0))
 			ctx, stop := context.WithCancel(t.Context())
 			var written atomic.Int64
 			ended := make(chan error, 1)
@@ -209,14 +178,10 @@ func generation(n int) files {
 
 func driver(t *testing.T, path string) func(n int) error {
 	t.Helper()
-	v := newVolume(t, layouts()["Atomic"])
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(v.path, path); err != nil {
-		t.Fatal(err)
-	}
-	return func(n int) error { return v.tryWrite(generation(n)) }
+	v := newVolume(t, volumes.Layouts()["Atomic"])
+	must(t, os.Remove(path))
+	must(t, os.Symlink(v.Path, path))
+	return func(n int) error { return v.Write(generation(n)) }
 }
 
 // kubelet switches a volume in the kubelet's order: new directory, link, old directory.
@@ -245,7 +210,7 @@ func TestReadWaitsForNothing(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	v := newVolume(t, layouts()["Atomic"])
+	v := newVolume(t, volumes.Layouts()["Atomic"])
 	v.write(t, files{"a": "1"})
 	if _, err := fileset.Read(ctx, []environ.Source{v.dir()}); err != nil {
 		t.Errorf("Read of a volume that stays as it is = %v", err)
@@ -254,7 +219,7 @@ func TestReadWaitsForNothing(t *testing.T) {
 
 func TestSetIsCurrent(t *testing.T) {
 	t.Parallel()
-	for name, writer := range layouts() {
+	for name, writer := range volumes.Layouts() {
 		for what, change := range map[string]files{
 			"a key": {"a": "2", "b": "1"}, "a name more": {"a": "1", "b": "1", "c": ""}, "a name less": {"a": "1"},
 		} {

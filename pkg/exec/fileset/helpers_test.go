@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -12,66 +11,33 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
-	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir/volumes"
 )
 
-// layouts are the ways in which the driver writes a volume.
-func layouts() map[string]atomicdir.Writer {
-	return map[string]atomicdir.Writer{
-		"Atomic": atomicdir.Atomic{}, "Replace": atomicdir.Replace{}, "InPlace": atomicdir.InPlace{},
-	}
-}
-
 // volume is a directory that a writer has written.
-type volume struct {
-	path   string
-	root   *os.File
-	writer atomicdir.Writer
-}
+type volume struct{ volumes.Volume }
 
 func newVolume(t testing.TB, writer atomicdir.Writer) volume {
 	t.Helper()
-	path := t.TempDir()
-	root, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = root.Close() })
-	return volume{path, root, writer}
+	return volume{volumes.New(t, writer)}
 }
 
 // files are the contents of a volume, by path.
-type files map[string]string
+type files = map[string]string
 
 func (v volume) write(t testing.TB, want files) {
 	t.Helper()
-	if err := v.tryWrite(want); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.Write(want))
 }
 
-func (v volume) tryWrite(want files) error {
-	var list []tree.File
-	for path, data := range want {
-		list = append(list, tree.File{Path: path, Data: []byte(data), Mode: 0o644})
-	}
-	made, err := tree.New(list)
-	if err != nil {
-		return err
-	}
-	made.DirMode, made.UID, made.GID = 0o755, os.Getuid(), os.Getgid()
-	_, err = v.writer.Write(v.root, made)
-	return err
-}
-
-func (v volume) dir() environ.Source { return environ.Source{Kind: environ.Dir, Path: v.path} }
+func (v volume) dir() environ.Source { return environ.Source{Kind: environ.Dir, Path: v.Path} }
 
 func (v volume) key(name string) environ.Source {
-	return environ.Source{Kind: environ.Key, Name: "KEY", Path: filepath.Join(v.path, name)}
+	return environ.Source{Kind: environ.Key, Name: "KEY", Path: filepath.Join(v.Path, name)}
 }
 
 func (v volume) envFile(name string) environ.Source {
-	return environ.Source{Kind: environ.EnvFile, Path: filepath.Join(v.path, name)}
+	return environ.Source{Kind: environ.EnvFile, Path: filepath.Join(v.Path, name)}
 }
 
 // read returns what sources hold, as name=data.
@@ -95,5 +61,12 @@ func pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(2 * time.Millisecond):
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

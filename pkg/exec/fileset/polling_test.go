@@ -9,6 +9,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir/volumes"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/userlimits"
 )
 
@@ -115,7 +116,7 @@ func TestPollingWithoutInstances(t *testing.T) {
 	userlimits.Set(t, userlimits.InotifyInstances, 0)
 	dir := t.TempDir()
 	late := environ.Source{Kind: environ.Key, Path: filepath.Join(dir, "not", "yet")}
-	for name, writer := range layouts() {
+	for name, writer := range volumes.Layouts() {
 		v := newVolume(t, writer)
 		v.write(t, files{"a": "1", "sub/a": "1"})
 		p := newPolling(t, never(), v.dir(), v.key("sub/a"), late)
@@ -125,9 +126,7 @@ func TestPollingWithoutInstances(t *testing.T) {
 			v.write(t, step)
 			p.finds(t, name)
 		}
-		if err := os.MkdirAll(filepath.Dir(late.Path), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(late.Path), 0o700))
 		mustWrite(t, late.Path, "1")
 		p.finds(t, "a file that was missing")
 		mustRemove(t, filepath.Dir(late.Path))
@@ -143,7 +142,7 @@ func TestPollingWithoutWatches(t *testing.T) {
 	if !userlimits.Enter(t) {
 		return
 	}
-	v := newVolume(t, layouts()["Replace"])
+	v := newVolume(t, volumes.Layouts()["Replace"])
 	v.write(t, files{"a": "1"})
 	userlimits.Set(t, userlimits.InotifyWatches, 1)
 	first := newPolling(t, never(), v.dir())
@@ -174,7 +173,7 @@ func TestPollingEnds(t *testing.T) {
 	for limit, reason := range map[userlimits.Limit]string{
 		userlimits.InotifyInstances: noInstances, userlimits.InotifyWatches: noWatches,
 	} {
-		v := newVolume(t, layouts()["Atomic"])
+		v := newVolume(t, volumes.Layouts()["Atomic"])
 		v.write(t, files{"a": "1"})
 		userlimits.Set(t, limit, 0)
 		p := newPolling(t, fileset.Config{Retry: interval}, v.dir())
@@ -208,9 +207,7 @@ func TestPollingWaitsForWriters(t *testing.T) {
 		}
 	}
 	old := time.Now().Add(-time.Minute)
-	if err := os.Chtimes(path, old, old); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chtimes(path, old, old))
 	if p.Writing(path) {
 		t.Error("somebody writes a file that has not changed for a minute")
 	}

@@ -5,13 +5,17 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/environ"
 	"github.com/liveconfig-csi/liveconfig/pkg/exec/fileset"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir/volumes"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
 )
 
@@ -65,9 +69,7 @@ func grow() { <-time.After(50 * time.Millisecond) }
 func (w watching) again(t *testing.T) {
 	t.Helper()
 	set, err := fileset.Read(t.Context(), w.sources)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.Watch(set)
 }
 
@@ -89,9 +91,7 @@ func (w watching) drain(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "mark")
 	mustWrite(t, mark, "1")
 	set, err := fileset.Read(t.Context(), []environ.Source{{Kind: environ.Key, Path: mark}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.Watch(set)
 	mustRemove(t, mark)
 	<-w.Changes()
@@ -107,21 +107,17 @@ func (w watching) drain(t *testing.T) {
 
 func mustWrite(t *testing.T, path, data string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(data), 0o600))
 }
 
 func mustRemove(t *testing.T, path string) {
 	t.Helper()
-	if err := os.RemoveAll(path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(path))
 }
 
 func TestWatchEachLayout(t *testing.T) {
 	t.Parallel()
-	for name, writer := range layouts() {
+	for name, writer := range volumes.Layouts() {
 		sources := map[string]func(volume) environ.Source{
 			"directory": volume.dir, "key": func(v volume) environ.Source { return v.key("sub/a") },
 		}
@@ -150,9 +146,7 @@ func TestWatchWhatIsMissing(t *testing.T) {
 	deep := filepath.Join(dir, "not", "yet", "there")
 	w := watch(t, environ.Source{Kind: environ.Key, Path: deep})
 	for _, name := range []string{"not", "not/yet"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 		w.hears(t, name)
 	}
 	mustWrite(t, deep, "1")
@@ -163,13 +157,11 @@ func TestWatchWhatIsMissing(t *testing.T) {
 // name elsewhere.
 func TestWatchOneFileThatIsMounted(t *testing.T) {
 	t.Parallel()
-	v := newVolume(t, layouts()["InPlace"])
+	v := newVolume(t, volumes.Layouts()["InPlace"])
 	v.write(t, files{"a": "1"})
 	dir := t.TempDir()
 	mustWrite(t, filepath.Join(dir, "seen"), "")
-	if err := unix.Mount(filepath.Join(v.path, "a"), filepath.Join(dir, "seen"), "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mount(filepath.Join(v.Path, "a"), filepath.Join(dir, "seen"), "", unix.MS_BIND, ""))
 	t.Cleanup(func() { _ = unix.Unmount(filepath.Join(dir, "seen"), unix.MNT_DETACH) })
 	for _, kind := range []environ.Source{
 		{Kind: environ.Key, Path: filepath.Join(dir, "seen")}, {Kind: environ.Dir, Path: dir},
@@ -200,14 +192,55 @@ func TestWatchKeepsQuiet(t *testing.T) {
 // TestWatchAfterAChange: what changed between reading and watching counts.
 func TestWatchAfterAChange(t *testing.T) {
 	t.Parallel()
-	v := newVolume(t, layouts()["Atomic"])
+	v := newVolume(t, volumes.Layouts()["Atomic"])
 	v.write(t, files{"a": "1"})
 	set, err := fileset.Read(t.Context(), []environ.Source{v.dir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	v.write(t, files{"a": "2"})
 	w := watch(t)
 	w.Watch(set)
 	w.hears(t, "a change before")
+}
+
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	tests := map[string]struct {
+		// changes are pauses before each change, and want is when each is passed on.
+		changes []time.Duration
+		want    []time.Duration
+	}{
+		"one change":                             {[]time.Duration{50 * ms}, []time.Duration{150 * ms}},
+		"changes close together are one":         {[]time.Duration{0, 90 * ms, 90 * ms}, []time.Duration{280 * ms}},
+		"changes far apart are two":              {[]time.Duration{0, 110 * ms}, []time.Duration{100 * ms, 210 * ms}},
+		"one that goes on does not wait forever": {slices.Repeat([]time.Duration{90 * ms}, 30), []time.Duration{2090 * ms, 2800 * ms}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithCancel(t.Context())
+				changes, settled := make(chan struct{}, 1), make(chan struct{}, 1)
+				go fileset.Settle(ctx, changes, settled, 100*ms, 2*time.Second)
+				start := time.Now()
+				var got []time.Duration
+				go func() {
+					for range settled {
+						got = append(got, time.Since(start))
+					}
+				}()
+				for _, pause := range tt.changes {
+					time.Sleep(pause) //nolint:forbidigo // In a bubble it takes no time.
+					changes <- struct{}{}
+				}
+				time.Sleep(time.Minute) //nolint:forbidigo // As above.
+				stop()
+				synctest.Wait()
+				close(settled)
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Errorf("passed on at (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
 }

@@ -18,7 +18,6 @@ import (
 // hour is a grace that is not over before a test is.
 var hour = atomicdir.Grace{Time: time.Hour, Bytes: 1 << 20}
 
-// wantGenerations counts them.
 func wantGenerations(t *testing.T, dir string, want int) {
 	t.Helper()
 	if got := generations(t, dir); got != want {
@@ -26,7 +25,6 @@ func wantGenerations(t *testing.T, dir string, want int) {
 	}
 }
 
-// generations returns how many directories of the root look like one.
 func generations(t *testing.T, dir string) int {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "..2*"))

@@ -60,7 +60,6 @@ func (o onTmpfs) Run() int {
 	return o.M.Run()
 }
 
-// writers are what is tested, by name.
 func writers() map[string]atomicdir.Writer {
 	return map[string]atomicdir.Writer{
 		"Atomic":  atomicdir.Atomic{},
@@ -250,7 +249,6 @@ func stamps(t testing.TB, dir string) map[string]string {
 	return all
 }
 
-// checkUntouched compares a directory with its stamps before.
 func checkUntouched(t testing.TB, dir string, before map[string]string) {
 	t.Helper()
 	if diff := cmp.Diff(before, stamps(t, dir)); diff != "" {
@@ -268,7 +266,6 @@ func checkUnchanged(t testing.TB, w atomicdir.Writer, dir string, root *os.File,
 	checkUntouched(t, dir, before)
 }
 
-// must ends the test at an error.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

@@ -82,7 +82,6 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// checkOwners checks that everything on disk has its owner, the links too.
 func checkOwners(t *testing.T, dir string, want tree.Tree) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
@@ -107,7 +106,6 @@ func checkOwners(t *testing.T, dir string, want tree.Tree) {
 	must(t, err)
 }
 
-// inode returns the inode number of a file as a user finds it.
 func inode(t *testing.T, dir, name string) uint64 {
 	t.Helper()
 	var st unix.Stat_t

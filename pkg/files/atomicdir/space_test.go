@@ -21,7 +21,6 @@ func newTmpfs(t *testing.T, options string) (dir string, root *os.File) {
 	return dir, openRoot(t, dir)
 }
 
-// free returns how many pages and inodes are left.
 func free(t *testing.T, dir string) (left [2]uint64) {
 	t.Helper()
 	var st unix.Statfs_t
@@ -77,7 +76,6 @@ func TestOutOfSpace(t *testing.T) {
 	}
 }
 
-// writeUnder reports whether the update fits into the limit.
 func writeUnder(t *testing.T, w atomicdir.Writer, u change, limit string) (fits bool) {
 	t.Helper()
 	dir, root := newTmpfs(t, limit)

@@ -1,22 +1,17 @@
 package mountns_test
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/programs"
 )
 
 const (
@@ -24,8 +19,6 @@ const (
 	variable = "LIVECONFIG_MOUNT_NAMESPACE"
 	// roleVariable makes the test binary play one of the roles instead of running tests.
 	roleVariable = "MOUNTNS_TEST_ROLE"
-	// patience is how long a program may take until its next line, or to end; it takes a fraction.
-	patience = 15 * time.Second
 )
 
 // TestMain runs the tests inside, so that they may mount, and as a program that is started by them plays a role.
@@ -36,100 +29,22 @@ func TestMain(m *testing.M) {
 	os.Exit(mountns.Main(m))
 }
 
-// program is the test binary in a role, with a fresh start: it does not know that it is inside already.
-type program struct {
-	*exec.Cmd
-
-	pipe    *os.File // Where stdout comes from.
-	stdout  *bufio.Reader
-	stderr  bytes.Buffer
-	isReady bool // It has said so.
-}
-
-// start starts the program. adjust may change it before.
-func start(t *testing.T, role string, adjust func(*exec.Cmd)) *program {
+// start starts the test binary in a role, with a fresh start: it does not know that it is inside already. adjust may change it
+// before.
+func start(t *testing.T, role string, adjust func(*exec.Cmd)) *programs.Program {
 	t.Helper()
-	catchIgnored()
-	ctx, cancel := context.WithTimeout(t.Context(), 8*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*programs.Patience)
 	t.Cleanup(cancel)
-	p := &program{Cmd: exec.CommandContext(ctx, "/proc/self/exe", "argument one", "two")}
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", "argument one", "two")
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, variable+"=") })
 	// The race detector lets a program that ends wait for a second, which has no purpose here.
-	p.Env = append(withoutVariable(os.Environ()), roleVariable+"="+role, "GORACE=atexit_sleep_ms=0")
-	p.Dir = "/"
-	p.Stderr = &p.stderr
-	out, err := p.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.pipe, p.stdout = out.(*os.File), bufio.NewReader(out)
-	adjust(p.Cmd)
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return p
+	cmd.Env = slices.Concat(env, []string{roleVariable + "=" + role, "GORACE=atexit_sleep_ms=0"})
+	cmd.Dir = "/"
+	adjust(cmd)
+	return programs.Start(t, cmd)
 }
 
-// catchIgnored gives the programs that the tests start the default action for signals that the tests inherited as ignored,
-// as under nohup or in the background of a shell. A child inherits ignored signals, but not caught ones. The tests drop the
-// signals that they catch.
-func catchIgnored() {
-	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
-		if signal.Ignored(sig) {
-			signal.Notify(make(chan os.Signal, 1), sig)
-		}
-	}
-}
-
-func withoutVariable(env []string) []string {
-	var kept []string
-	for _, kv := range env {
-		if !strings.HasPrefix(kv, variable+"=") {
-			kept = append(kept, kv)
-		}
-	}
-	return kept
-}
-
-// unchanged is for programs that are started as they are.
 func unchanged(*exec.Cmd) {}
-
-// line returns the next line of the output.
-func (p *program) line(t *testing.T) string {
-	t.Helper()
-	if err := p.pipe.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	line, err := p.stdout.ReadString('\n')
-	if err != nil {
-		_ = p.Process.Kill()
-		_ = p.Wait()
-		t.Fatalf("output ends with %q, %v; standard error:\n%s", line, err, p.stderr.String())
-	}
-	return strings.TrimSuffix(line, "\n")
-}
-
-// end waits for the end and returns the rest of the output and the exit code.
-func (p *program) end(t *testing.T) (string, int) {
-	t.Helper()
-	if err := p.pipe.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	rest, err := io.ReadAll(p.stdout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = p.Wait() // The state has the exit code.
-	return string(rest), p.ProcessState.ExitCode()
-}
-
-// check fails the test unless the program ends with the output and the code.
-func (p *program) check(t *testing.T, output string, code int) {
-	t.Helper()
-	got, gotCode := p.end(t)
-	if got != output || gotCode != code {
-		t.Errorf("output and code = %q, %d, want %q, %d; standard error:\n%s", got, gotCode, output, code, p.stderr.String())
-	}
-}
 
 // users are users that may call Reexec: the one that runs the tests, and one that is not root.
 func users() map[string]func(*exec.Cmd) {
@@ -171,11 +86,10 @@ func TestReexec(t *testing.T) {
 			for name, tc := range tests {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					p := start(t, tc.role, func(c *exec.Cmd) {
+					start(t, tc.role, func(c *exec.Cmd) {
 						become(c)
 						c.Stdin = strings.NewReader("input")
-					})
-					p.check(t, tc.output, tc.code)
+					}).Ends(t, tc.output, tc.code)
 				})
 			}
 		})
@@ -221,16 +135,21 @@ func TestMainInside(t *testing.T) {
 func TestMoreNamespaces(t *testing.T) {
 	t.Parallel()
 	here, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for who, adjust := range users() {
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()
-			out, code := start(t, "network", adjust).end(t)
+			out, code := start(t, "network", adjust).End(t)
 			if code != 0 || out == here || !strings.HasPrefix(out, "net:") {
 				t.Errorf("the network namespace is %q, code %d, want another one than %q", out, code, here)
 			}
 		})
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

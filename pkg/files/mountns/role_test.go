@@ -58,9 +58,14 @@ func inside(role string) (int, error) {
 		if _, err := fmt.Sscan(argument, &number); err != nil {
 			return 0, err
 		}
-		return 0, errors.Join(unix.Kill(os.Getpid(), unix.Signal(number)), wait())
+		if err := unix.Kill(os.Getpid(), unix.Signal(number)); err != nil {
+			return 0, err
+		}
+		select {} // The signal arrives.
 	case "args":
-		return 0, echo()
+		in, err := io.ReadAll(os.Stdin)
+		fmt.Print(strings.Join(append(os.Args[1:], string(in)), "|"))
+		return 0, err
 	case "whoami":
 		fmt.Print(os.Getuid(), os.Getgid())
 		return 0, nil
@@ -83,17 +88,6 @@ func inside(role string) (int, error) {
 		return 0, nil
 	}
 	return 0, fmt.Errorf("nobody knows the role %s", role)
-}
-
-// wait waits for a signal to arrive that was sent already.
-func wait() error {
-	select {}
-}
-
-func echo() error {
-	in, err := io.ReadAll(os.Stdin)
-	fmt.Print(strings.Join(append(os.Args[1:], string(in)), "|"))
-	return err
 }
 
 // again calls Reexec as a program does that was not started inside, with another role.

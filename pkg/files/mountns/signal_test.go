@@ -3,12 +3,12 @@ package mountns_test
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns/programs"
 )
 
 func TestSignalsArePassedOn(t *testing.T) {
@@ -23,118 +23,51 @@ func TestSignalsArePassedOn(t *testing.T) {
 				}
 				c.SysProcAttr.Setsid = true // Without a terminal, so that no signal is taken to come from one.
 			})
-			for sig, want := range map[unix.Signal]string{
-				unix.SIGHUP: "hangup", unix.SIGINT: "interrupt", unix.SIGQUIT: "quit",
-				unix.SIGUSR1: "user defined signal 1", unix.SIGUSR2: "user defined signal 2",
-			} {
-				if got := nextAfter(t, p, sig); got != want {
-					t.Errorf("%s arrived as %q, want %q", sig, got, want)
-				}
+			p.Prints(t, "ready")
+			for _, sig := range []unix.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2} {
+				p.Sends(t, sig)
+				p.Prints(t, sig.String())
 			}
-			if err := p.Process.Signal(unix.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
-			p.check(t, "terminated\n", 0)
+			p.Sends(t, unix.SIGTERM)
+			p.Ends(t, "terminated\n", 0)
 		})
 	}
-}
-
-// nextAfter sends a signal to a program that prints signals, when it is ready, and returns what it prints.
-func nextAfter(t *testing.T, p *program, sig os.Signal) string {
-	t.Helper()
-	if !p.isReady {
-		if got := p.line(t); got != "ready" {
-			t.Fatalf("first line = %q, want ready", got)
-		}
-		p.isReady = true
-	}
-	if err := p.Process.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
-	return p.line(t)
 }
 
 func TestTheInnerProcessDiesWithTheOuter(t *testing.T) {
 	t.Parallel()
 	p := start(t, "signals", unchanged)
-	if got := nextAfter(t, p, unix.SIGUSR1); got != "user defined signal 1" {
-		t.Fatalf("line = %q", got)
-	}
-	if err := p.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	p.Prints(t, "ready")
+	p.Sends(t, unix.SIGUSR1)
+	p.Prints(t, "user defined signal 1")
+	must(t, p.Process.Kill())
 	// The output ends when both processes have, because both hold it.
-	if rest, code := p.end(t); rest != "" || code != -1 {
-		t.Errorf("output and code = %q, %d, want nothing and death by signal", rest, code)
-	}
+	p.Ends(t, "", -1)
 }
 
 func TestAnIgnoredSignalStaysIgnored(t *testing.T) {
 	t.Parallel()
 	p := start(t, "nohup", unchanged)
-	if got := p.line(t); got != "true" {
-		t.Errorf("the inner process ignores SIGHUP: %s, want true", got)
-	}
-	if got := p.line(t); got != "ready" {
-		t.Fatalf("line = %q, want ready", got)
-	}
-	p.isReady = true
-	if err := p.Process.Signal(unix.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
-	if got := nextAfter(t, p, unix.SIGUSR1); got != "user defined signal 1" {
-		t.Errorf("line = %q, want that of the signal after the ignored one", got)
-	}
-	if err := p.Process.Signal(unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	p.check(t, "terminated\n", 0)
+	p.Prints(t, "true") // The inner process ignores SIGHUP.
+	p.Prints(t, "ready")
+	p.Sends(t, unix.SIGHUP)
+	p.Sends(t, unix.SIGUSR1)
+	p.Prints(t, "user defined signal 1")
+	p.Sends(t, unix.SIGTERM)
+	p.Ends(t, "terminated\n", 0)
 }
 
 // TestAKeyIsHeardOnce types ^C on a terminal, which sends the signal to both processes.
 func TestAKeyIsHeardOnce(t *testing.T) {
 	t.Parallel()
-	keyboard, screen := openTerminal(t)
-	p := start(t, "signals", func(c *exec.Cmd) {
-		c.Stdin = screen
-		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
-	})
-	if got := p.line(t); got != "ready" {
-		t.Fatalf("line = %q, want ready", got)
-	}
-	if _, err := keyboard.WriteString("\x03"); err != nil {
-		t.Fatal(err)
-	}
-	if got := p.line(t); got != "interrupt" {
-		t.Errorf("line = %q, want interrupt", got)
-	}
-	if err := p.Process.Signal(unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	p.check(t, "terminated\n", 0)
-}
-
-// openTerminal returns both ends of a new terminal.
-func openTerminal(t *testing.T) (keyboard, screen *os.File) {
-	t.Helper()
-	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = keyboard.Close() })
-	number, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	screen, err = os.OpenFile(filepath.Join("/dev/pts", strconv.Itoa(number)), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = screen.Close() })
-	return keyboard, screen
+	keyboard, screen := programs.OpenTerminal(t)
+	p := start(t, "signals", programs.OnTerminal(screen))
+	p.Prints(t, "ready")
+	_, err := keyboard.WriteString("\x03")
+	must(t, err)
+	p.Prints(t, "interrupt")
+	p.Sends(t, unix.SIGTERM)
+	p.Ends(t, "terminated\n", 0)
 }
 
 func TestAdviceWhereNamespacesAreForbidden(t *testing.T) {
@@ -147,10 +80,10 @@ func TestAdviceWhereNamespacesAreForbidden(t *testing.T) {
 			GidMappings: []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}},
 		}
 	})
-	p.check(t, "", 1)
+	p.Ends(t, "", 1)
 	const want = "mountns: start again in a new mount namespace: fork/exec /proc/self/exe: no space left on device; " +
 		"to allow it, run as root: sysctl -w user.max_mnt_namespaces=10000\n"
-	if got := p.stderr.String(); got != want {
+	if got := p.Stderr.String(); got != want {
 		t.Errorf("standard error = %q, want %q", got, want)
 	}
 }

@@ -91,7 +91,6 @@ func isRefused(err error) bool {
 	return false
 }
 
-// directoriesAround lists everything below dir but not below the volume.
 func directoriesAround(t *testing.T, dir, volume string) []string {
 	t.Helper()
 	var found []string

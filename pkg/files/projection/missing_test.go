@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
 )
@@ -53,12 +51,8 @@ func TestMissingErrorNamesTwentyAndCountsTheRest(t *testing.T) {
 				want = append(want, tt.rest)
 			}
 			got := missingKeys(t, keys...)
-			if diff := cmp.Diff(want, got.Problems()); diff != "" {
-				t.Errorf("Problems (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff("["+strings.Join(want, ", ")+"]", got.Error()); diff != "" {
-				t.Errorf("Error (-want +got):\n%s", diff)
-			}
+			wantSame(t, "Problems", want, got.Problems())
+			wantSame(t, "Error", "["+strings.Join(want, ", ")+"]", got.Error())
 		})
 	}
 }

@@ -40,9 +40,7 @@ func TestBuildOwners(t *testing.T) {
 			want.UID, want.GID, want.DirMode = tt.wantUID, tt.wantGID, tt.wantDirs
 
 			got := build(t, s, tt.fsGroup, objects(map[api.Ref][]string{web: {"d", "D"}}))
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("Build (-want +got):\n%s", diff)
-			}
+			wantSame(t, "Build", want, got)
 		})
 	}
 }
@@ -108,9 +106,7 @@ func TestBuildKeepsItsInput(t *testing.T) {
 	if *m != 0o400 {
 		t.Errorf("mode of the item after Build = %04o, want 0400", *m)
 	}
-	if diff := cmp.Diff(objects(map[api.Ref][]string{web: {"k", "v"}}), contents); diff != "" {
-		t.Errorf("contents after Build (-want +got):\n%s", diff)
-	}
+	wantSame(t, "contents after Build", objects(map[api.Ref][]string{web: {"k", "v"}}), contents)
 	second := build(t, s, nil, contents)
 	if got := second.Files[0].Mode; got != 0o400 {
 		t.Errorf("mode without fsGroup after a Build with it = %04o, want 0400", got)

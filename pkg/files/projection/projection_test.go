@@ -62,7 +62,6 @@ func build(t *testing.T, s api.Spec, fsGroup *int, contents map[api.Ref]api.Cont
 	return built
 }
 
-// must ends the test at an error.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -201,9 +200,7 @@ func TestBuild(t *testing.T) {
 				contents = all
 			}
 			got := build(t, tt.spec, nil, contents)
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("Build (-want +got):\n%s", diff)
-			}
+			wantSame(t, "Build", tt.want, got)
 		})
 	}
 }
@@ -279,9 +276,7 @@ func TestBuildRefusesWhatIsMissing(t *testing.T) {
 			if !errors.As(err, &missing) || err.Error() != tt.wantErr {
 				t.Errorf("Build = %T %v, want a *MissingError %s", err, err, tt.wantErr)
 			}
-			if diff := cmp.Diff(tree.Tree{}, got); diff != "" {
-				t.Errorf("Build made something all the same (-want +got):\n%s", diff)
-			}
+			wantSame(t, "Build made something all the same", tree.Tree{}, got)
 		})
 	}
 }
@@ -303,13 +298,17 @@ func TestBuildRefusesConflicts(t *testing.T) {
 		},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := projection.Build(tt.spec, nil, contents)
-			var conflict *tree.ConflictError
-			if !errors.As(err, &conflict) || *conflict != tt.want {
-				t.Errorf("Build = %v, want %v", err, &tt.want)
-			}
-		})
+		_, err := projection.Build(tt.spec, nil, contents)
+		var conflict *tree.ConflictError
+		if !errors.As(err, &conflict) || *conflict != tt.want {
+			t.Errorf("%s: Build = %v, want %v", name, err, &tt.want)
+		}
+	}
+}
+
+func wantSame[T any](t *testing.T, what string, want, got T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/projection"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/rendering"
@@ -91,9 +89,7 @@ func TestBuildOneFile(t *testing.T) {
 			for i := range got.Files { // Empty and nil bytes are the same.
 				got.Files[i].Data = append([]byte{}, got.Files[i].Data...)
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("Build (-want +got):\n%s", diff)
-			}
+			wantSame(t, "Build", tt.want, got)
 		})
 	}
 }

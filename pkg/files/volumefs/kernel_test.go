@@ -129,7 +129,7 @@ func TestPropagation(t *testing.T) {
 	defer detach(t, outside)
 	g.publish(t, inside+"/mount", "one")
 	checkFile(t, outside+"/mount/key", "one")
-	checkMounted(t, g.FS, outside+"/mount")
+	checkMounted(t, g.FS, outside+"/mount", true)
 
 	update(t, g.FS, inside+"/mount", "two")
 	checkFile(t, outside+"/mount/key", "two")
@@ -203,5 +203,23 @@ func checkUmask(t *testing.T, umask int) {
 	want := fs.ModeDir | 0o750&^fs.FileMode(umask)
 	if info, err := os.Stat(target); err != nil || info.Mode() != want {
 		t.Errorf("the target below = %v, %v, want %v", info.Mode(), err, want)
+	}
+}
+
+// TestVolumesStayOutOfSwapWhereTheKernelCan is rule 45: in a user namespace, and before Linux 6.4, it cannot.
+func TestVolumesStayOutOfSwapWhereTheKernelCan(t *testing.T) {
+	t.Parallel()
+	_, target := published(t)
+	lines := mountsBelow(t, target)
+	if len(lines) != 1 {
+		t.Fatalf("mounts at the target = %q, want one", lines)
+	}
+	_, super, _ := strings.Cut(strings.TrimSpace(lines[0]), " - ")
+	got := slices.Contains(strings.Split(strings.Fields(super)[2], ","), "noswap")
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	must(t, err)
+	defer unix.Close(fs)
+	if want := unix.FsconfigSetFlag(fs, "noswap") == nil; got != want { // Does the kernel take the option?
+		t.Errorf("file system = %q; noswap = %t, want %t", super, got, want)
 	}
 }

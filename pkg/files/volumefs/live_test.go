@@ -15,15 +15,13 @@ func TestARestartedDriverFindsItsVolumes(t *testing.T) {
 	t.Parallel()
 	g, target := published(t)
 	again := g.restart()
-	checkMounted(t, again, target)
+	checkMounted(t, again, target, true)
 	for content, path := range map[string]string{"two": target, "three": target + "/"} {
 		update(t, again, path, content)
 		checkFile(t, target+"/key", content)
 	}
-	if err := again.Unmount(target); err != nil {
-		t.Error(err)
-	}
-	checkNotMounted(t, g.FS, target)
+	must(t, again.Unmount(target))
+	checkMounted(t, g.FS, target, false)
 }
 
 // TestNoVolume is fault 14: it looks for volumes at targets without one, beside files of others, and unmounts the targets. The
@@ -45,7 +43,7 @@ func TestNoVolume(t *testing.T) {
 			g := newGround(t)
 			mustMake(t, tc.kind, g.target("mount"))
 			target := g.dir + "/" + tc.name
-			checkNotMounted(t, g.FS, target)
+			checkMounted(t, g.FS, target, false)
 			checkNotOpened(t, g.FS, target)
 			for range 2 { // Once or more is the same.
 				if err := g.Unmount(target); tc.refused != "" {
@@ -103,7 +101,7 @@ func TestASymlinkToAVolumeIsNotFollowed(t *testing.T) {
 		checkError(t, g.Unmount(path), "unmount volume at "+link+": ", "the target is a symbolic link")
 	}
 	checkFile(t, target+"/key", "one")
-	checkMounted(t, g.FS, target)
+	checkMounted(t, g.FS, target, true)
 }
 
 func TestRelativeTargetsAreRefused(t *testing.T) {
@@ -151,9 +149,7 @@ func TestManyTargetsAtOnce(t *testing.T) {
 	for i := range 24 {
 		group.Go(func() error { return liveAndDie(g.FS, g.target(fmt.Sprintf("mount-%d", i)), fmt.Sprint(i)) })
 	}
-	if err := group.Wait(); err != nil {
-		t.Error(err)
-	}
+	must(t, group.Wait())
 }
 
 // liveAndDie takes one target through the lives of three volumes.
@@ -201,31 +197,27 @@ func TestAViewThatIsKept(t *testing.T) {
 	g := newGround(t)
 	target, other := g.target("mount"), g.target("other")
 	made := g.create(t, "one")
-	checkNotAt(t, g, made, target)
+	checkAt(t, g, made, target, false)
 	g.unmountAtEnd(t, target)
 	must(t, made.Publish(target))
-	checkAt(t, g, made, target)
+	checkAt(t, g, made, target, true)
 	g.publish(t, other, "another")
 	kept, err := g.Open(target)
 	must(t, err)
 	defer kept.Close()
 	for _, content := range []string{"two", "three"} {
-		checkAt(t, g, kept, target)
+		checkAt(t, g, kept, target, true)
 		put(t, kept, "key", content)
 		checkFile(t, target+"/key", content)
 	}
-	checkAt(t, g, kept, target+"/")
-	checkNotAt(t, g, kept, other)
-	checkNotAt(t, g, kept, g.dir)
-	checkNotAt(t, g, kept, target+"/key")
-	checkNotAt(t, g, kept, g.target("nothing"))
-	checkNotAt(t, g, kept, "mount")
+	checkAt(t, g, kept, target+"/", true)
+	for _, elsewhere := range []string{other, g.dir, target + "/key", g.target("nothing"), "mount"} {
+		checkAt(t, g, kept, elsewhere, false)
+	}
 	if usage, err := kept.Usage(); err != nil || usage.InodesUsed != 2 {
 		t.Errorf("Usage = %+v, %v, want a directory and a file", usage, err)
 	}
-	if err := kept.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, kept.Close())
 	if usage, err := kept.Usage(); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Usage of a closed view = %+v, %v, want that it is closed", usage, err)
 	}
@@ -239,25 +231,19 @@ func TestAViewThatIsKeptTooLong(t *testing.T) {
 	must(t, err)
 	defer kept.Close()
 	must(t, g.Unmount(target))
-	checkNotAt(t, g, kept, target)
+	checkAt(t, g, kept, target, false)
 	for range 20 {
 		g.publish(t, target, "two")
-		checkNotAt(t, g, kept, target)
+		checkAt(t, g, kept, target, false)
 		must(t, g.Unmount(target))
 	}
 	put(t, kept, "key", "nobody sees it")
 }
 
-func checkAt(t *testing.T, g *ground, v *volumefs.View, target string) {
+func checkAt(t *testing.T, g *ground, v *volumefs.View, target string, want bool) {
 	t.Helper()
-	if !g.IsAt(target, v.Mount()) {
-		t.Errorf("IsAt(%s) = false, want true", target)
-	}
-}
-
-func checkNotAt(t *testing.T, g *ground, v *volumefs.View, target string) {
-	t.Helper()
-	if g.IsAt(target, v.Mount()) {
-		t.Errorf("IsAt(%s) = true, want false", target)
+	got := g.IsAt(target, v.Mount())
+	if isRight := got == want; !isRight {
+		t.Errorf("IsAt(%s) = %t, want %t", target, got, want)
 	}
 }

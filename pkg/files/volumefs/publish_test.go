@@ -2,6 +2,7 @@ package volumefs_test
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,19 +17,17 @@ func TestPublishShowsTheVolumeAtOnce(t *testing.T) {
 	target := g.target("mount")
 	v := g.create(t, "one")
 	checkGone(t, target)
-	checkNotMounted(t, g.FS, target)
+	checkMounted(t, g.FS, target, false)
 	must(t, v.Publish(target))
 	g.unmountAtEnd(t, target)
 	checkFile(t, target+"/key", "one")
-	checkMounted(t, g.FS, target)
-	checkMounted(t, g.FS, target+"/")
+	checkMounted(t, g.FS, target, true)
+	checkMounted(t, g.FS, target+"/", true)
 	for range 2 { // Closing twice is harmless, and closing leaves the volume where it is.
-		if err := v.Close(); err != nil {
-			t.Errorf("Close = %v", err)
-		}
+		must(t, v.Close())
 	}
 	checkFile(t, target+"/key", "one")
-	checkMounted(t, g.FS, target)
+	checkMounted(t, g.FS, target, true)
 	if info, err := os.Stat(target); err != nil || info.Mode() != fs.ModeDir|0o755 {
 		t.Errorf("the volume's root = %v, %v, want a directory of mode 0755", info.Mode(), err)
 	}
@@ -69,9 +68,7 @@ func TestPublishRefuses(t *testing.T) {
 				checkFile(t, target+"/leftover", "precious")
 			}
 			elsewhere := g.target("elsewhere") // The view is as good as before.
-			if err := v.Publish(elsewhere); err != nil {
-				t.Fatalf("Publish after a refusal = %v", err)
-			}
+			must(t, v.Publish(elsewhere))
 			g.unmountAtEnd(t, elsewhere)
 			checkFile(t, elsewhere+"/key", "one")
 		})
@@ -89,6 +86,7 @@ func TestPublishRefusesASecondVolume(t *testing.T) {
 	checkFile(t, target+"/key", "one")
 }
 
+// TestAViewIsPublishedOnce, and only as long as its volume is neither published nor its view closed.
 func TestAViewIsPublishedOnce(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
@@ -97,34 +95,19 @@ func TestAViewIsPublishedOnce(t *testing.T) {
 	must(t, v.Publish(target))
 	g.unmountAtEnd(t, target)
 	checkError(t, v.Publish(other), "publish volume at "+other+": ", "published already")
-	checkFile(t, target+"/key", "one")
-	checkGone(t, other)
-}
-
-func TestAClosedViewIsGone(t *testing.T) {
-	t.Parallel()
-	g := newGround(t)
-	target := g.target("mount")
-	v := g.create(t, "one")
-	must(t, v.Close())
-	if err := v.Publish(target); !errors.Is(err, os.ErrClosed) {
+	live, err := g.Open(target)
+	must(t, err)
+	defer live.Close()
+	checkError(t, live.Publish(other), "publish volume at "+other+": ", "this is a view of a live volume")
+	closed := g.create(t, "one")
+	must(t, closed.Close())
+	if err := closed.Publish(other); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Publish = %v, want %v", err, os.ErrClosed)
 	}
-	if err := v.Dir.Sync(); !errors.Is(err, os.ErrClosed) {
+	if err := closed.Dir.Sync(); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("write = %v, want %v", err, os.ErrClosed)
 	}
-	checkGone(t, target)
-}
-
-func TestTheViewOfALiveVolumeIsNotPublished(t *testing.T) {
-	t.Parallel()
-	g := newGround(t)
-	target, other := g.target("mount"), g.target("other")
-	g.publish(t, target, "one")
-	v, err := g.Open(target)
-	must(t, err)
-	defer v.Close()
-	checkError(t, v.Publish(other), "publish volume at "+other+": ", "this is a view of a live volume")
+	checkFile(t, target+"/key", "one")
 	checkGone(t, other)
 }
 
@@ -138,4 +121,69 @@ func TestCreateRefusesLimits(t *testing.T) {
 			t.Errorf("Create(%+v) returned a view", l)
 		}
 	}
+}
+
+// TestUnmountTakesVolumeAndTargetAway shows rule 51. This is fault 14.
+func TestUnmountTakesVolumeAndTargetAway(t *testing.T) {
+	t.Parallel()
+	g := newGround(t)
+	target, other := g.target("mount"), g.target("other")
+	g.publish(t, target, "one")
+	g.publish(t, other, "two")
+	for range 3 { // Once or more is the same.
+		if err := g.Unmount(target); err != nil {
+			t.Errorf("Unmount = %v", err)
+		}
+		checkGone(t, target)
+		checkMounted(t, g.FS, target, false)
+		checkNotOpened(t, g.FS, target)
+	}
+	checkFile(t, other+"/key", "two")
+}
+
+// TestOpenFilesOutliveTheVolume is fault 23.
+func TestOpenFilesOutliveTheVolume(t *testing.T) {
+	t.Parallel()
+	g, target := published(t)
+	file, err := os.Open(target + "/key")
+	must(t, err)
+	defer file.Close()
+	if err := g.Unmount(target); err != nil {
+		t.Fatalf("Unmount while a file is open = %v", err)
+	}
+	checkGone(t, target)
+	if got, err := io.ReadAll(file); string(got) != "one" || err != nil {
+		t.Errorf("the open file = %q, %v, want its content", got, err)
+	}
+}
+
+// TestANewVolumeHasNothingOfTheOldOne is fault 17.
+func TestANewVolumeHasNothingOfTheOldOne(t *testing.T) {
+	t.Parallel()
+	g := newGround(t)
+	target := g.target("mount")
+	g.publish(t, target, "old")
+	old, err := g.Open(target)
+	must(t, err)
+	defer old.Close()
+	must(t, g.Unmount(target))
+	g.publish(t, target, "new")
+	// Somebody who came in before is still in the old one, and leaves no trace in the new one.
+	_ = rootOf(t, old).WriteFile("stale", []byte("stale"), 0o600)
+	checkGone(t, target+"/stale")
+	checkFile(t, target+"/key", "new")
+	checkMounted(t, g.FS, target, true)
+}
+
+// TestADirectoryInTheVolumesPlaceIsNotTheVolume is fault 16.
+func TestADirectoryInTheVolumesPlaceIsNotTheVolume(t *testing.T) {
+	t.Parallel()
+	g, target := published(t)
+	must(t, g.Unmount(target))
+	mustMake(t, "full directory", target)
+	for _, v := range []*volumefs.FS{g.FS, g.restart()} {
+		checkMounted(t, v, target, false)
+		checkNotOpened(t, v, target)
+	}
+	must(t, os.RemoveAll(target))
 }

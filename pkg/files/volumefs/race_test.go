@@ -11,7 +11,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
-// exchange swaps two names in one step.
 func exchange(t *testing.T, a, b string) {
 	t.Helper()
 	if err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE); err != nil {
@@ -24,20 +23,19 @@ func exchange(t *testing.T, a, b string) {
 func TestALinkThatComesInBetween(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
-	f := g.FS
 	mine, theirs, link := mustMakeAll(t, g.target("mine")), mustMakeAll(t, g.target("theirs")), g.target("link")
 	mustLink(t, theirs, link)
 	swap := func() { exchange(t, mine, link) }
 
 	before := listing(t, theirs)
-	must(t, f.PublishWhile(limits(), mine+"/mount", swap))
+	must(t, g.PublishWhile(limits(), mine+"/mount", swap))
 	checkUnchanged(t, theirs, before)
 	swap()
-	checkMounted(t, g.FS, mine+"/mount")
+	checkMounted(t, g.FS, mine+"/mount", true)
 
 	g.publish(t, theirs+"/mount", "theirs")
 	before = listing(t, theirs)
-	must(t, f.UnmountWhile(mine+"/mount", swap))
+	must(t, g.UnmountWhile(mine+"/mount", swap))
 	checkUnchanged(t, theirs, before)
 	checkFile(t, theirs+"/mount/key", "theirs")
 	swap()
@@ -62,19 +60,14 @@ func TestATargetThatBecomesALinkInBetween(t *testing.T) {
 func TestAParentThatGoesInBetween(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
-	f := g.FS
 	parent := g.target("mine")
-	remove := func() {
-		if err := unix.Rmdir(parent); err != nil {
-			t.Error(err)
-		}
-	}
+	remove := func() { must(t, unix.Rmdir(parent)) }
 	mustMakeAll(t, parent)
-	if err := f.PublishWhile(limits(), parent+"/mount", remove); !errors.Is(err, unix.ENOENT) {
+	if err := g.PublishWhile(limits(), parent+"/mount", remove); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("publish = %v, want %v", err, unix.ENOENT)
 	}
 	mustMakeAll(t, parent)
-	if err := f.UnmountWhile(parent+"/mount", remove); err != nil {
+	if err := g.UnmountWhile(parent+"/mount", remove); err != nil {
 		t.Errorf("unmount = %v, want nil", err)
 	}
 	checkGone(t, parent)
@@ -110,12 +103,8 @@ func TestAParentThatComesAndGoes(t *testing.T) {
 	swaps.Wait()
 	checkUnchanged(t, g.target("theirs"), before)
 	for _, target := range []string{theirs, empty} { // Now all is quiet.
-		if err := g.Unmount(target); err != nil {
-			t.Error(err)
-		}
-		if err := liveAndDie(g.FS, target, "one"); err != nil {
-			t.Error(err)
-		}
+		must(t, g.Unmount(target))
+		must(t, liveAndDie(g.FS, target, "one"))
 	}
 }
 

@@ -29,15 +29,11 @@ func TestTheRootMayBeBehindALink(t *testing.T) {
 			mustLink(t, "real", g.target("link"))
 			mustLink(t, g.target("real/kubelet"), g.target("real/kubelet/link"))
 			v := g.below(g.dir + "/" + root)
-			if err := v.Check(); err != nil {
-				t.Error(err)
-			}
+			must(t, v.Check())
 			for _, below := range []string{"mount", "pods/mount", "pods/x/mount"} {
 				target := filepath.Join(g.dir, root, below)
 				mustMakeAll(t, filepath.Dir(target))
-				if err := liveAndDie(v, target, "one"); err != nil {
-					t.Error(err)
-				}
+				must(t, liveAndDie(v, target, "one"))
 				checkGone(t, target)
 			}
 		})
@@ -114,7 +110,7 @@ func TestARootThatIsMissing(t *testing.T) {
 			v := g.below(g.target(tc.root))
 			checkError(t, v.Check(), "check where volumes go: ", tc.want)
 			for _, target := range []string{g.target(tc.root + "/mount"), g.target(tc.root + "/pods/mount")} {
-				checkNotMounted(t, v, target)
+				checkMounted(t, v, target, false)
 				checkNotOpened(t, v, target)
 				if err := v.Unmount(target); err != nil {
 					t.Errorf("Unmount = %v, want nil", err)
@@ -148,11 +144,9 @@ func TestTheRootIsLookedUpEachTime(t *testing.T) {
 	root := mustMakeAll(t, g.target("root"))
 	v := g.below(root)
 	must(t, liveAndDie(v, root+"/mount", "one"))
-	mustRename(t, root, g.target("old"))
+	must(t, os.Rename(root, g.target("old")))
 	mustMakeAll(t, root)
-	if err := liveAndDie(v, root+"/mount", "two"); err != nil {
-		t.Error(err)
-	}
+	must(t, liveAndDie(v, root+"/mount", "two"))
 }
 
 func TestARootThatIsMountedOver(t *testing.T) {
@@ -162,15 +156,11 @@ func TestARootThatIsMountedOver(t *testing.T) {
 	v := g.below(root)
 	must(t, liveAndDie(v, root+"/mount", "one"))
 	mountForeign(t, root, "kubelet", 0)
-	if err := liveAndDie(v, root+"/mount", "two"); err != nil {
-		t.Error(err)
-	}
+	must(t, liveAndDie(v, root+"/mount", "two"))
 	// A mount below the root is as good a place.
 	disk := mustMakeAll(t, root+"/pods/disk")
 	mountForeign(t, disk, "disk", 0)
-	if err := liveAndDie(v, disk+"/mount", "three"); err != nil {
-		t.Error(err)
-	}
+	must(t, liveAndDie(v, disk+"/mount", "three"))
 }
 
 // TestTheMountTableBehindALink: it has paths without links.
