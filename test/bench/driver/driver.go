@@ -131,13 +131,8 @@ func freeAddress(ctx context.Context) (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// Close ends the driver and removes its directory. Volumes must have been unpublished.
+// Close ends the driver and removes its directory, with whatever volumes there are: to unpublish many takes its time.
 func (d *Driver) Close() error {
-	return errors.Join(d.Stop(), unix.Unmount(d.stateDir(), unix.MNT_DETACH), unix.Unmount(d.dir, 0), os.RemoveAll(d.dir))
-}
-
-// Drop is [Driver.Close] with whatever volumes there are: to unpublish many takes its time.
-func (d *Driver) Drop() error {
 	return errors.Join(d.Stop(), unix.Unmount(d.dir, unix.MNT_DETACH), os.RemoveAll(d.dir))
 }
 

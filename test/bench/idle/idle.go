@@ -52,7 +52,11 @@ type subject struct {
 // Measure returns what it has found, and what of it was to be reached.
 func Measure(ctx context.Context, cfg Config) (_ report.Section, _ []report.Target, err error) {
 	b := &bench{cfg: cfg}
-	defer func() { err = errors.Join(err, b.close(ctx)) }()
+	defer func() {
+		if b.own != nil {
+			err = errors.Join(err, b.own.Close())
+		}
+	}()
 	if err := b.start(ctx); err != nil {
 		return report.Section{}, nil, err
 	}
@@ -66,9 +70,8 @@ func Measure(ctx context.Context, cfg Config) (_ report.Section, _ []report.Targ
 type bench struct {
 	cfg      Config
 	own      *driver.Driver
-	pods     []*corev1.Pod // The own driver's.
-	subjects []*subject    // The driver in a container is the first, the own one the second.
-	tokens   int           // That the kubelet has asked for meanwhile.
+	subjects []*subject // The driver in a container is the first, the own one the second.
+	tokens   int        // That the kubelet has asked for meanwhile.
 	// Requests that the drivers should not have made.
 	unexpected []cluster.Request
 }
@@ -111,24 +114,11 @@ func (b *bench) startOwn(ctx context.Context) (err error) {
 		if _, err := b.cfg.Site.Client().CoreV1().ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{}); err != nil {
 			return err
 		}
-		pod := driver.Pod(namespace, name)
-		if err := b.own.PublishAll(ctx, pod); err != nil {
+		if err := b.own.PublishAll(ctx, driver.Pod(namespace, name)); err != nil {
 			return err
 		}
-		b.pods = append(b.pods, pod)
 	}
 	return nil
-}
-
-func (b *bench) close(ctx context.Context) error {
-	if b.own == nil {
-		return nil
-	}
-	var errs []error
-	for _, pod := range b.pods {
-		errs = append(errs, b.own.UnpublishAll(context.WithoutCancel(ctx), pod))
-	}
-	return errors.Join(append(errs, b.own.Close())...)
 }
 
 // watch looks before and after each quiet time.

@@ -94,4 +94,4 @@ func (p *published) files() (int64, error) {
 	return int64(fs.Blocks-fs.Bfree) * fs.Bsize, nil //nolint:gosec // A volume is small.
 }
 
-func (p *published) close(context.Context) error { return p.driver.Drop() }
+func (p *published) close(context.Context) error { return p.driver.Close() }

@@ -123,14 +123,8 @@ func (b *bench) with(ctx context.Context, bytes int, object func(n int) string, 
 
 // holding gives a driver a volume of each object, has work done, and ends the driver.
 func (b *bench) holding(ctx context.Context, d *driver.Driver, object func(n int) string, work func([]*corev1.Pod) error) (err error) {
+	defer func() { err = errors.Join(err, d.Close()) }()
 	var pods []*corev1.Pod
-	defer func() {
-		errs := []error{err}
-		for _, pod := range pods {
-			errs = append(errs, d.UnpublishAll(context.WithoutCancel(ctx), pod))
-		}
-		err = errors.Join(append(errs, d.Close())...)
-	}()
 	for i := range b.cfg.Volumes {
 		pod := driver.Pod(namespace, object(i))
 		if err := d.PublishAll(ctx, pod); err != nil {

@@ -32,7 +32,7 @@ func (b *bench) measureAgain(ctx context.Context) (_ *again, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, d.Drop()) }()
+	defer func() { err = errors.Join(err, d.Close()) }()
 	a := &again{volumes: b.cfg.Volumes}
 	var pods []*corev1.Pod
 	for _, n := range a.volumes {

@@ -43,7 +43,7 @@ const (
 // Measure returns what it has found. Nothing of it has a bound: it is to grow with the nodes, and with nothing else.
 func Measure(ctx context.Context, cfg Config) (_ report.Section, _ []report.Target, err error) {
 	b := &bench{cfg: cfg}
-	defer func() { err = errors.Join(err, b.close(ctx)) }()
+	defer func() { err = errors.Join(err, b.close()) }()
 	if err := cfg.Site.Namespace(ctx, namespace); err != nil {
 		return report.Section{}, nil, err
 	}
@@ -66,8 +66,7 @@ type bench struct {
 	cfg     Config
 	version int
 	drivers []*driver.Driver
-	pods    [][]*corev1.Pod // By driver.
-	found   []cost          // By the numbers of nodes.
+	found   []cost // By the numbers of nodes.
 }
 
 // cost is what one edit costs the API server.
@@ -94,25 +93,19 @@ func (b *bench) grow(ctx context.Context, n int) error {
 		if err != nil {
 			return err
 		}
-		b.drivers, b.pods = append(b.drivers, d), append(b.pods, nil)
-		last := len(b.pods) - 1
+		b.drivers = append(b.drivers, d)
 		for range b.cfg.Volumes {
-			pod := driver.Pod(namespace, object)
-			if err := d.PublishAll(ctx, pod); err != nil {
+			if err := d.PublishAll(ctx, driver.Pod(namespace, object)); err != nil {
 				return err
 			}
-			b.pods[last] = append(b.pods[last], pod)
 		}
 	}
 	return nil
 }
 
-func (b *bench) close(ctx context.Context) error {
+func (b *bench) close() error {
 	var errs []error
-	for i, d := range b.drivers {
-		for _, pod := range b.pods[i] {
-			errs = append(errs, d.UnpublishAll(context.WithoutCancel(ctx), pod))
-		}
+	for _, d := range b.drivers {
 		errs = append(errs, d.Close())
 	}
 	return errors.Join(errs...)

@@ -104,6 +104,15 @@ func (e *eyes) expect(v *volume, version int) <-chan sighting {
 	return seen
 }
 
+// expectAll is [eyes.expect] of each of the volumes.
+func (e *eyes) expectAll(volumes []*volume, version int) []<-chan sighting {
+	all := make([]<-chan sighting, 0, len(volumes))
+	for _, v := range volumes {
+		all = append(all, e.expect(v, version))
+	}
+	return all
+}
+
 // sighting is the moment at which something was read, or why it was not.
 type sighting struct {
 	at  time.Time
