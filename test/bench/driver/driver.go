@@ -15,8 +15,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
+	"github.com/liveconfig-csi/liveconfig/test/bench/metrics"
 	"github.com/liveconfig-csi/liveconfig/test/bench/site"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
@@ -154,12 +153,7 @@ func (d *Driver) Metric(ctx context.Context, series string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for l := range strings.Lines(string(text)) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(l), " "); ok && name == series {
-			return strconv.ParseFloat(value, 64)
-		}
-	}
-	return 0, fmt.Errorf("the driver has no metric %s", series)
+	return metrics.Sum(string(text), series)
 }
 
 // Pod returns a pod, which the API server need not know, with one volume of a ConfigMap.

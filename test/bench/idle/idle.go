@@ -10,9 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/liveconfig-csi/liveconfig/test/bench/driver"
 	"github.com/liveconfig-csi/liveconfig/test/bench/proc"
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
@@ -110,8 +107,7 @@ func (b *bench) startOwn(ctx context.Context) (err error) {
 	}
 	for i := range b.cfg.Volumes {
 		name := "object-" + strconv.Itoa(i)
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"key": "value"}}
-		if _, err := b.cfg.Site.Client().CoreV1().ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{}); err != nil {
+		if err := b.cfg.Site.CreateConfigMaps(ctx, namespace, "value", name); err != nil {
 			return err
 		}
 		if err := b.own.PublishAll(ctx, driver.Pod(namespace, name)); err != nil {

@@ -10,10 +10,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
 	"github.com/liveconfig-csi/liveconfig/test/bench/site"
@@ -56,9 +56,6 @@ func namespaceOf(count int) string { return namespacePrefix + strconv.Itoa(count
 // Measure returns what it has found, and what of it was to be reached.
 func Measure(ctx context.Context, cfg Config) (_ report.Section, _ []report.Target, err error) {
 	b := &bench{cfg: cfg}
-	if b.client, err = cfg.Site.Fast(); err != nil {
-		return report.Section{}, nil, err
-	}
 	defer func() {
 		err = errors.Join(err, cfg.Turn.Do(context.WithoutCancel(ctx), b.close))
 	}()
@@ -80,7 +77,6 @@ func Measure(ctx context.Context, cfg Config) (_ report.Section, _ []report.Targ
 // bench is one measurement.
 type bench struct {
 	cfg      Config
-	client   kubernetes.Interface
 	subjects []*subject
 	small    []*subject // Each is looked at twice: without and with unrelated objects.
 	perFile  int64      // What the files of one volume take.
@@ -178,7 +174,7 @@ func (b *bench) crowd(ctx context.Context) error {
 	if err := b.createObjects(ctx, elsewhere, unrelatedPrefix, b.cfg.Unrelated-half, smallBytes); err != nil {
 		return err
 	}
-	return fillNamespace(ctx, b.client, smallNamespace, unrelatedPrefix, half, smallBytes)
+	return b.fill(ctx, smallNamespace, unrelatedPrefix, half, smallBytes)
 }
 
 // createObjects makes a namespace with objects.
@@ -186,7 +182,15 @@ func (b *bench) createObjects(ctx context.Context, namespace, prefix string, n, 
 	if err := b.cfg.Site.Namespace(ctx, namespace); err != nil {
 		return err
 	}
-	return fillNamespace(ctx, b.client, namespace, prefix, n, size)
+	return b.fill(ctx, namespace, prefix, n, size)
+}
+
+func (b *bench) fill(ctx context.Context, namespace, prefix string, n, size int) error {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = prefix + strconv.Itoa(i)
+	}
+	return b.cfg.Site.CreateConfigMaps(ctx, namespace, strings.Repeat("x", size), names...)
 }
 
 func (b *bench) close(ctx context.Context) error {

@@ -78,10 +78,7 @@ func (p *peer) ask(n int) (figures, error) {
 	if !p.answers.Scan() {
 		return figures{}, errors.Join(errors.New("the peer has ended"), p.answers.Err())
 	}
-	var answer struct {
-		Goroutines   int
-		Heap, Stacks int64
-	}
+	var answer struct{ Goroutines, Heap, Stacks float64 }
 	err := json.Unmarshal(p.answers.Bytes(), &answer)
 	return figures{heap: answer.Heap, stacks: answer.Stacks, goroutines: answer.Goroutines}, err
 }

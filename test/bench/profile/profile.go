@@ -14,7 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/driver"
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
@@ -46,10 +45,9 @@ const (
 
 // bench is one measurement.
 type bench struct {
-	cfg     Config
-	dir     string // Of profiles.
-	version int
-	files   []report.File
+	cfg   Config
+	dir   string // Of profiles.
+	files []report.File
 }
 
 // Measure returns what it has found. None of it is a figure of the driver as it is shipped.
@@ -88,29 +86,17 @@ func (b *bench) prepare(ctx context.Context) error {
 	if err := b.cfg.Site.Namespace(ctx, namespace); err != nil {
 		return err
 	}
-	objects := []*corev1.ConfigMap{b.next()}
-	for i := range b.cfg.Volumes {
-		data := map[string]string{"payload": strings.Repeat("x", memoryBytes)}
-		objects = append(objects, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: single(i)}, Data: data})
+	names := make([]string, b.cfg.Volumes)
+	for i := range names {
+		names[i] = single(i)
 	}
-	for _, cm := range objects {
-		if _, err := b.cfg.Site.Client().CoreV1().ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{}); err != nil {
-			return err
-		}
+	if err := b.cfg.Site.CreateConfigMaps(ctx, namespace, strings.Repeat("x", memoryBytes), names...); err != nil {
+		return err
 	}
-	return nil
+	return b.cfg.Site.CreateConfigMaps(ctx, namespace, strings.Repeat("x", updateBytes), shared)
 }
 
 func single(n int) string { return "object-" + strconv.Itoa(n) }
-
-// next is the next version of the object that volumes share.
-func (b *bench) next() *corev1.ConfigMap {
-	b.version++
-	head := strconv.Itoa(b.version)
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: shared}, Data: map[string]string{"payload": head + strings.Repeat("x", updateBytes-len(head))},
-	}
-}
 
 // with runs a driver that notes one allocation in so many bytes, and has work done to it when it has its volumes.
 func (b *bench) with(ctx context.Context, bytes int, object func(n int) string, work func(*driver.Profiled, []*corev1.Pod) error) error {

@@ -89,9 +89,7 @@ func (o *onceAll) processorTime() float64 { return report.Median(o.processor) }
 func (a *again) group() report.Group {
 	g := report.Group{Key: "again", Title: "A volume of 1 KiB that is there, published again"}
 	for i, n := range a.volumes {
-		g.Series = append(g.Series, report.Series{
-			Key: fmt.Sprintf("again-%d", n), Name: fmt.Sprintf("liveconfig, with %d volumes", n), Unit: report.Nanoseconds, Runs: a.cells[i].latency,
-		})
+		g.Series = append(g.Series, report.Latencies(fmt.Sprintf("again-%d", n), fmt.Sprintf("liveconfig, with %d volumes", n), a.cells[i].latency))
 	}
 	return g
 }

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // The crowd's place, and the object that all of it uses.
@@ -37,7 +36,5 @@ func (s *Site) gather(ctx context.Context) error {
 	if err := s.Namespace(ctx, CrowdNamespace); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: CrowdObject}, Data: map[string]string{"payload": "0000000001"}}
-	_, err := s.Client().CoreV1().ConfigMaps(CrowdNamespace).Create(ctx, object, metav1.CreateOptions{})
-	return err
+	return s.CreateConfigMaps(ctx, CrowdNamespace, "0000000001", CrowdObject)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,7 +21,7 @@ const (
 	podsTimeout = 10 * time.Minute
 	// lookInterval spares the API server.
 	lookInterval = 250 * time.Millisecond
-	// creators is how many requests for pods go on at once.
+	// creators is how many requests to create something go on at once.
 	creators = 8
 )
 
@@ -33,6 +35,38 @@ func (s *Site) Namespace(ctx context.Context, name string) error {
 		_, err := s.Client().CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
+}
+
+// CreateConfigMaps makes ConfigMaps with the one key payload.
+func (s *Site) CreateConfigMaps(ctx context.Context, namespace, payload string, names ...string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(creators)
+	for _, name := range names {
+		group.Go(func() error {
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"payload": payload}}
+			_, err := s.Client().CoreV1().ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{})
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// Edit edits a ConfigMap of [Site.CreateConfigMaps] so often, at intervals. Its payload gets another head each time.
+func (s *Site) Edit(ctx context.Context, namespace, name string, size, times int, interval time.Duration) error {
+	for range times {
+		s.edits++
+		head := strconv.Itoa(s.edits)
+		cm := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"payload": head + strings.Repeat("x", size-len(head))},
+		}
+		if _, err := s.Client().CoreV1().ConfigMaps(namespace).Update(ctx, cm, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+		if err := Rest(ctx, interval); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // await polls until check returns nil.

@@ -31,6 +31,7 @@ type Site struct {
 	*kit.Installation
 
 	crowd []*corev1.Pod
+	edits int // By [Site.Edit], which one part at a time calls.
 }
 
 // Start returns when pods can use volumes. The caller must call [Site.Stop].
