@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/port"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 	"github.com/liveconfig-csi/liveconfig/test/kit/workdir"
 )
@@ -42,7 +43,7 @@ type Cluster struct {
 	cfg  Config
 	dir  *workdir.Dir
 	ca   *authority
-	port *port
+	port *port.Port
 
 	admin  *rest.Config
 	client kubernetes.Interface
@@ -146,7 +147,7 @@ func (c *Cluster) prepare() error {
 		return err
 	}
 	var err error
-	if c.port, err = reservePort(); err != nil {
+	if c.port, err = port.OfLoopback(); err != nil {
 		return err
 	}
 	if err := c.writeServerFiles(time.Now()); err != nil {
@@ -189,7 +190,7 @@ func (c *Cluster) Stop() error {
 	}
 	c.apiServer, c.etcd = nil, nil
 	if c.port != nil {
-		errs = append(errs, c.port.release())
+		errs = append(errs, c.port.Release())
 		c.port = nil
 	}
 	errs = append(errs, c.dir.Remove())

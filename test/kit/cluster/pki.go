@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"k8s.io/client-go/util/keyutil"
 )
 
 // certificateLifetime is longer than any test run and short enough that a forgotten kubeconfig opens nothing.
@@ -75,7 +77,7 @@ func (a *authority) issue(template *x509.Certificate) (keyPair, error) {
 	if err != nil {
 		return keyPair{}, fmt.Errorf("sign the certificate of %s: %w", subject, err)
 	}
-	keyPEM, err := encodePrivateKey(key)
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
 		return keyPair{}, fmt.Errorf("encode the key of %s: %w", subject, err)
 	}
@@ -90,31 +92,6 @@ func newTemplate(now time.Time, subject pkix.Name) *x509.Certificate {
 		NotAfter:  now.Add(certificateLifetime),
 		KeyUsage:  x509.KeyUsageDigitalSignature,
 	}
-}
-
-// newTokenKeys makes the pair that signs and verifies service-account tokens.
-func newTokenKeys() (private, public []byte, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, fmt.Errorf("generate the key of service-account tokens: %w", err)
-	}
-	private, err = encodePrivateKey(key)
-	if err != nil {
-		return nil, nil, fmt.Errorf("encode the key of service-account tokens: %w", err)
-	}
-	der, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		return nil, nil, fmt.Errorf("encode the public key of service-account tokens: %w", err)
-	}
-	return private, encodePEM("PUBLIC KEY", der), nil
-}
-
-func encodePrivateKey(key *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return encodePEM("PRIVATE KEY", der), nil
 }
 
 func encodePEM(kind string, der []byte) []byte {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"k8s.io/client-go/util/keyutil"
 )
 
 // CAFile is the certificate of the authority that clients and servers of the cluster trust.
@@ -32,18 +34,18 @@ func (c *Cluster) RotateCertificate() error {
 // RotateTokenKey makes the API server sign tokens with another key, and restarts it for that. Tokens that the old key
 // signed stay good.
 func (c *Cluster) RotateTokenKey(ctx context.Context) error {
-	private, public, err := newTokenKeys()
+	key, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
-		return err
+		return fmt.Errorf("generate the key of tokens: %w", err)
 	}
-	old, err := os.ReadFile(c.path("token.pub"))
+	old, err := os.ReadFile(c.path("token.keys"))
 	if err != nil {
-		return fmt.Errorf("read the public key of tokens: %w", err)
+		return fmt.Errorf("read the keys of tokens: %w", err)
 	}
-	if err := replaceFile(c.path("token.pub"), append(public, old...)); err != nil {
-		return fmt.Errorf("replace the public key of tokens: %w", err)
+	if err := replaceFile(c.path("token.keys"), append(key, old...)); err != nil {
+		return fmt.Errorf("replace the keys of tokens: %w", err)
 	}
-	if err := replaceFile(c.TokenKeyFile(), private); err != nil {
+	if err := replaceFile(c.TokenKeyFile(), key); err != nil {
 		return fmt.Errorf("replace the key of tokens: %w", err)
 	}
 	return c.RestartAPIServer(ctx)

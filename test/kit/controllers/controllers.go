@@ -15,7 +15,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
@@ -25,22 +24,13 @@ import (
 // The program, which is also what its user and its log are named after.
 const program = "kube-controller-manager"
 
-const (
-	// readyTimeout is several times what a start takes on a busy machine with two cores.
-	readyTimeout = 2 * time.Minute
-	// readyInterval is short because a test waits for it.
-	readyInterval = 50 * time.Millisecond
-)
+// readyTimeout is several times what a start takes on a busy machine with two cores.
+const readyTimeout = 2 * time.Minute
 
 // Config says which controllers run. Only the cluster is required.
 type Config struct {
-	// Cluster is what they work for. It must run, and outlive them.
+	// Cluster is what they work for. It must run, and outlive them. Their program is beside its own.
 	Cluster *cluster.Cluster
-	// BinDir holds the programs. Empty means where the cluster's own came from.
-	BinDir string
-	// LogDir receives kube-controller-manager.log, which stays there. Empty means that the log is removed with everything
-	// else.
-	LogDir string
 	// Args are flags appended to the controller manager's own, which they override.
 	Args []string
 }
@@ -65,43 +55,25 @@ type Controllers struct {
 }
 
 // Start starts the program. It does not wait until it works, as [Controllers.AwaitReady] does. It runs until
-// [Controllers.Stop], which the caller must call, or until this process dies. When Start fails, nothing is left behind but
-// the logs.
-func Start(ctx context.Context, cfg Config) (_ *Controllers, err error) {
-	if cfg, err = cfg.complete(); err != nil {
-		return nil, err
+// [Controllers.Stop], which the caller must call, or until this process dies. When Start fails, nothing is left behind.
+func Start(ctx context.Context, cfg Config) (*Controllers, error) {
+	apiServer, _ := cfg.Cluster.Processes()
+	path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", apiServer))
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster's programs: %w", err)
 	}
 	dir, err := workdir.New("liveconfig-controllers-")
 	if err != nil {
 		return nil, err
 	}
 	c := &Controllers{cfg: cfg, dir: dir}
-	if c.cfg.LogDir == "" {
-		c.cfg.LogDir = dir.Path()
-	}
-	if err := c.start(ctx); err != nil {
-		return nil, errors.Join(err, c.Stop())
+	if err := c.start(ctx, filepath.Join(filepath.Dir(path), program)); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the controllers (run `make bin/node` to build them): %w", err), c.Stop())
 	}
 	return c, nil
 }
 
-// complete finds the program.
-func (cfg Config) complete() (Config, error) {
-	if cfg.BinDir == "" {
-		apiServer, _ := cfg.Cluster.Processes()
-		path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", apiServer))
-		if err != nil {
-			return cfg, fmt.Errorf("find the cluster's programs: %w", err)
-		}
-		cfg.BinDir = filepath.Dir(path)
-	}
-	if _, err := os.Stat(filepath.Join(cfg.BinDir, program)); err != nil {
-		return cfg, fmt.Errorf("find the controllers' program (run `make bin/node` to build it): %w", err)
-	}
-	return cfg, nil
-}
-
-func (c *Controllers) start(ctx context.Context) (err error) {
+func (c *Controllers) start(ctx context.Context, path string) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known, kubeconfig := c.cfg.Cluster, c.path(program+".kubeconfig")
@@ -114,7 +86,7 @@ func (c *Controllers) start(ctx context.Context) (err error) {
 		"--use-service-account-credentials",
 	}, c.cfg.Args...)
 	c.manager, err = process.Start(context.WithoutCancel(ctx), process.Config{
-		Path: filepath.Join(c.cfg.BinDir, program), Args: args, LogFile: c.logPath(),
+		Path: path, Args: args, LogFile: c.logPath(),
 	})
 	return err
 }
@@ -127,16 +99,15 @@ func (c *Controllers) AwaitReady(ctx context.Context) error {
 	if err := maps.Delete(ctx, probe, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("take away what the controller manager puts back: %w", err)
 	}
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, readyInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
-		if err := c.Err(); err != nil {
-			return false, err
-		}
-		_, last = maps.Get(ctx, probe, metav1.GetOptions{})
-		return last == nil, nil
+	c.mu.Lock()
+	manager := c.manager
+	c.mu.Unlock()
+	err := manager.Await(ctx, readyTimeout, func(ctx context.Context) error {
+		_, err := maps.Get(ctx, probe, metav1.GetOptions{})
+		return err
 	})
 	if err != nil {
-		return fmt.Errorf("wait for the controller manager: %w", errors.Join(err, last))
+		return fmt.Errorf("wait for the controller manager: %w", err)
 	}
 	return nil
 }
@@ -151,7 +122,7 @@ func (c *Controllers) Err() error {
 	return c.manager.Err()
 }
 
-// Stop ends the program at once and removes what it kept, except the log in [Config.LogDir]. A second Stop does nothing.
+// Stop ends the program at once and removes what it kept. A second Stop does nothing.
 func (c *Controllers) Stop() (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,4 +135,4 @@ func (c *Controllers) Stop() (err error) {
 
 func (c *Controllers) path(name string) string { return filepath.Join(c.dir.Path(), name) }
 
-func (c *Controllers) logPath() string { return filepath.Join(c.cfg.LogDir, program+".log") }
+func (c *Controllers) logPath() string { return c.path(program + ".log") }

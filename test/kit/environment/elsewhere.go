@@ -12,15 +12,8 @@ import (
 // else's API server must suffer.
 func NodeIn(t testing.TB, c *cluster.Cluster, args ...string) *node.Node {
 	t.Helper()
-	repo, err := Repo()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Apply(t.Context(), filepath.Join(repo, "deploy", "base")); err != nil {
-		t.Fatalf("install deploy/base: %v", err)
-	}
 	path := filepath.Join(t.TempDir(), "kubeconfig") // It holds a token, and the node's directory must not.
-	if err := c.WriteServiceAccountKubeconfig(t.Context(), path, DriverNamespace, DriverAccount); err != nil {
+	if err := install(t.Context(), c, path); err != nil {
 		t.Fatal(err)
 	}
 	return start(t, node.Config{Binary: racing().path(t), Kubeconfig: path, Dir: shortDir(t), Args: args})

@@ -31,9 +31,8 @@ func NodeLaunchedThrough(t testing.TB, way Way, launcher []string, args ...strin
 // wayFrom writes a kubeconfig that leads another way.
 func wayFrom(t testing.TB, way Way) string {
 	t.Helper()
-	Cluster(t)
 	path := filepath.Join(t.TempDir(), "kubeconfig") // It holds a token, and the node's directory must not.
-	if err := way.Kubeconfig(kubeconfig(shared.dir), path); err != nil {
+	if err := way.Kubeconfig(kubeconfig(credentialsDir(t)), path); err != nil {
 		t.Fatal(err)
 	}
 	return path

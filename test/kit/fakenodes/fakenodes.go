@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -39,8 +40,6 @@ const (
 type Config struct {
 	// Nodes is how many there are. A DaemonSet has a pod on each; other pods are bound to the first.
 	Nodes int
-	// Driver is the name under which liveconfig's volumes are mounted; empty means csi.liveconfig.internal.
-	Driver string
 }
 
 // Fails says why a pod does not become ready, or stops being so: its container is then shown as one that crashes, with that
@@ -70,9 +69,6 @@ type Nodes struct {
 // caller must call [Nodes.Stop]. A cluster has one stage at a time.
 func Start(ctx context.Context, c *cluster.Cluster, cfg Config) (*Nodes, error) {
 	cfg.Nodes = max(cfg.Nodes, 1)
-	if cfg.Driver == "" {
-		cfg.Driver = "csi.liveconfig.internal"
-	}
 	config := c.AdminConfig()
 	config.UserAgent = Agent
 	client, err := kubernetes.NewForConfig(config)
@@ -99,7 +95,7 @@ func Start(ctx context.Context, c *cluster.Cluster, cfg Config) (*Nodes, error) 
 // run starts the goroutines, which end with [Nodes.Stop].
 func (s *Nodes) run(ctx context.Context) {
 	ctx, s.stop = context.WithCancel(ctx)
-	lists := cache.NewListWatchFromClient(s.client.CoreV1().RESTClient(), "pods", corev1.NamespaceAll, nothing())
+	lists := cache.NewListWatchFromClient(s.client.CoreV1().RESTClient(), "pods", corev1.NamespaceAll, fields.Everything())
 	reflector := cache.NewReflectorWithOptions(lists, &corev1.Pod{}, s.book, cache.ReflectorOptions{Name: Agent})
 	s.done.Go(func() { reflector.RunWithContext(ctx) })
 	s.done.Go(func() { s.keepNodes(ctx) })

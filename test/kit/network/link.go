@@ -13,11 +13,10 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/liveconfig-csi/liveconfig/test/kit/port"
 )
 
 // mode is what a link does with what is sent over it.
@@ -33,7 +32,7 @@ const (
 // goroutines.
 type Link struct {
 	target string
-	port   *port
+	port   *port.Port
 
 	ctx  context.Context // Ends with the link.
 	stop context.CancelFunc
@@ -65,14 +64,14 @@ func New(t testing.TB, target string) *Link {
 
 // Listen is [New] without a test: the caller closes the link.
 func Listen(ctx context.Context, target string) (*Link, error) {
-	p, err := reservePort()
+	p, err := port.OfLoopback()
 	if err != nil {
 		return nil, err
 	}
 	return newLink(ctx, p, target)
 }
 
-func newLink(ctx context.Context, p *port, target string) (*Link, error) {
+func newLink(ctx context.Context, p *port.Port, target string) (*Link, error) {
 	_, address, isURL := strings.Cut(target, "://")
 	if !isURL {
 		address = target
@@ -95,7 +94,7 @@ func ListenAt(ctx context.Context, address, target string) (*Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse the address of a link: %w", err)
 	}
-	p, err := reservePortAt(at)
+	p, err := port.Reserve(at)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +102,7 @@ func ListenAt(ctx context.Context, address, target string) (*Link, error) {
 }
 
 // Address is where the link listens, a host and a port. It stays the same while the link lives.
-func (l *Link) Address() string { return l.port.address() }
+func (l *Link) Address() string { return l.port.Address() }
 
 // URL is where clients of an API server behind the link find it.
 func (l *Link) URL() string { return "https://" + l.Address() }
@@ -151,7 +150,7 @@ func (l *Link) Heal() error {
 	}
 	l.latency = 0
 	if l.listener == nil {
-		listener, err := l.port.listen(l.ctx)
+		listener, err := l.port.Listen(l.ctx)
 		if err != nil {
 			return fmt.Errorf("listen on %s: %w", l.Address(), err)
 		}
@@ -181,7 +180,7 @@ func (l *Link) Close() error {
 	l.stop()
 	err := l.Cut()
 	l.wg.Wait()
-	return errors.Join(err, l.port.release())
+	return errors.Join(err, l.port.Release())
 }
 
 func (l *Link) setLocked(m mode) {
@@ -194,74 +193,4 @@ func (l *Link) state() (mode, time.Duration, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mode, l.latency, l.changed
-}
-
-// port is one of this machine that stays the link's while nobody listens on it: a socket that is bound but never listens
-// keeps it.
-type port struct {
-	at netip.AddrPort
-
-	mu sync.Mutex
-	fd int // Below zero once it is released.
-}
-
-func reservePort() (*port, error) {
-	return reservePortAt(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0))
-}
-
-// reservePortAt takes a free port if the address has port 0.
-func reservePortAt(at netip.AddrPort) (*port, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("make a socket: %w", err)
-	}
-	number, err := bind(fd, at)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("reserve %s: %w", at, err), unix.Close(fd))
-	}
-	return &port{at: netip.AddrPortFrom(at.Addr(), number), fd: fd}, nil
-}
-
-func bind(fd int, at netip.AddrPort) (number uint16, err error) {
-	if err := shareable(fd); err != nil {
-		return 0, err
-	}
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: at.Addr().As4(), Port: int(at.Port())}); err != nil {
-		return 0, err
-	}
-	name, err := unix.Getsockname(fd)
-	if err != nil {
-		return 0, err
-	}
-	address, ok := name.(*unix.SockaddrInet4)
-	if !ok {
-		return 0, fmt.Errorf("bound to a %T", name)
-	}
-	return uint16(address.Port), nil //nolint:gosec // A port has 16 bits.
-}
-
-// shareable lets other sockets of the same user have the same port.
-func shareable(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) }
-
-func (p *port) address() string { return p.at.String() }
-
-func (p *port) listen(ctx context.Context) (net.Listener, error) {
-	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var failed error
-		err := c.Control(func(fd uintptr) { failed = shareable(int(fd)) })
-		return errors.Join(err, failed)
-	}}
-	return config.Listen(ctx, "tcp", p.address())
-}
-
-// release gives the port back. A second one does nothing.
-func (p *port) release() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.fd < 0 {
-		return nil
-	}
-	fd := p.fd
-	p.fd = -1
-	return unix.Close(fd)
 }

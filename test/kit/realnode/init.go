@@ -50,7 +50,7 @@ func (m *Node) startInit(ctx context.Context) (*process.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = poll(ctx, bootTimeout, p, func(context.Context) error {
+	err = p.Await(ctx, bootTimeout, func(context.Context) error {
 		_, err := os.Stat(booted)
 		return err
 	})

@@ -75,7 +75,7 @@ func (m *Node) StartKubelet(ctx context.Context) error {
 		return err
 	}
 	m.kubelet = p
-	return poll(ctx, nodeTimeout, p, func(ctx context.Context) error { return m.nodeReady(ctx, begin) })
+	return p.Await(ctx, nodeTimeout, func(ctx context.Context) error { return m.nodeReady(ctx, begin) })
 }
 
 // nodeReady also wants the word of this kubelet: an earlier one's stands for a while.
