@@ -55,16 +55,13 @@ func (b *bench) measureAgain(ctx context.Context) (_ *again, err error) {
 	return a, nil
 }
 
-// rounds is how often so many volumes are published, so that a run of few has samples enough.
-func (*onceAll) rounds(volumes int) int { return max(1, 100/volumes) }
-
 func (o *onceAll) run(ctx context.Context, d *driver.Driver, pods []*corev1.Pod) error {
 	before, err := proc.WorkOf(d.PID())
 	if err != nil {
 		return err
 	}
 	var latency []int64
-	for range o.rounds(len(pods)) {
+	for range max(1, 100/len(pods)) { // A run of few has samples enough.
 		for _, pod := range pods {
 			request := fakekubelet.PublishRequest(d.KubeletDir(), pod, pod.Spec.Volumes[0])
 			begin := time.Now()

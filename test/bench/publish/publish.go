@@ -143,11 +143,11 @@ func (b *bench) prepare(ctx context.Context) error {
 
 // measure makes volumes of a size in all ways.
 func (b *bench) measure(ctx context.Context, s size) (_ []report.Group, err error) {
-	holder := b.volumeOf(s.shared()) // Has the object watched.
-	if err := holder.publish(ctx, b.driver); err != nil {
+	holder := driver.Pod(namespace, s.shared()) // Has the object watched.
+	if err := b.driver.PublishAll(ctx, holder); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, holder.unpublish(ctx, b.driver)) }()
+	defer func() { err = errors.Join(err, b.driver.UnpublishAll(ctx, holder)) }()
 	ways := b.ways(s)
 	one, many := map[string][][]int64{}, map[string][][]int64{}
 	for range b.cfg.Runs {

@@ -59,11 +59,7 @@ func sample() report.Result {
 
 func TestMarkdown(t *testing.T) {
 	t.Parallel()
-	var got bytes.Buffer
-	if err := sample().WriteMarkdown(&got, "plots"); err != nil {
-		t.Fatal(err)
-	}
-	wantGolden(t, "results.md", got.Bytes())
+	wantGolden(t, "results.md", []byte(sample().Markdown("plots")))
 }
 
 func wantGolden(t *testing.T, name string, got []byte) {

@@ -11,6 +11,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -57,4 +59,24 @@ func Start(t testing.TB, environment ...string) (kill func()) {
 		}
 		_ = cmd.Wait() // It was killed: that is not an error here.
 	}
+}
+
+// Left returns the command lines of programs that name a folder, or work in it.
+func Left(t testing.TB, folder string) []string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		if err != nil {
+			continue // It has ended.
+		}
+		if cwd, _ := os.Readlink(filepath.Join(filepath.Dir(file), "cwd")); strings.HasPrefix(cwd, folder) || strings.Contains(string(line), folder) {
+			found = append(found, strings.ReplaceAll(string(line), "\x00", " "))
+		}
+	}
+	return found
 }

@@ -69,7 +69,7 @@ func TestNothingOutlivesTheProgram(t *testing.T) {
 	kill := orphan.Start(t, orphanVariable+"="+t.TempDir())
 	kill()
 	environment.Eventually(t, 30*time.Second, func() error {
-		if left := processes(t, temp); len(left) > 0 {
+		if left := orphan.Left(t, temp); len(left) > 0 {
 			return fmt.Errorf("processes are left: %q", left)
 		}
 		return nil
@@ -90,26 +90,13 @@ func TestNothingOutlivesTheProgram(t *testing.T) {
 	if err := m.Stop(); err != nil {
 		t.Error(err)
 	}
-	left := append(processes(t, temp), glob(t, filepath.Join(temp, "*"))...)
+	left := append(orphan.Left(t, temp), glob(t, filepath.Join(temp, "*"))...)
 	for _, group := range groupsOf(t, m) {
 		left = append(left, glob(t, group)...)
 	}
 	if len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
-}
-
-// processes returns the command lines that name a folder.
-func processes(t *testing.T, folder string) []string {
-	t.Helper()
-	var found []string
-	for _, path := range glob(t, "/proc/[0-9]*/cmdline") {
-		line, err := os.ReadFile(path)
-		if err == nil && strings.Contains(string(line), folder) {
-			found = append(found, strings.ReplaceAll(string(line), "\x00", " "))
-		}
-	}
-	return found
 }
 
 func groupsOf(t *testing.T, m *realnode.Node) []string {
