@@ -93,11 +93,11 @@ func (cfg Config) complete() (Config, error) {
 		cfg.Output = io.Discard
 	}
 	if cfg.BinDir == "" {
-		dir, err := checkoutBinDir()
+		repo, err := Checkout()
 		if err != nil {
-			return cfg, err
+			return cfg, fmt.Errorf("BinDir is not set: %w", err)
 		}
-		cfg.BinDir = dir
+		cfg.BinDir = Programs(repo)
 	}
 	// The children run in other directories than ours.
 	binDir, err := filepath.Abs(cfg.BinDir)
@@ -122,20 +122,18 @@ func Programs(repo string) string {
 	return filepath.Join(repo, "bin", "k8s")
 }
 
-// checkoutBinDir looks for the checkout in the working directory and above it: tests run in their package's folder.
-func checkoutBinDir() (string, error) {
-	wd, err := os.Getwd()
+// Checkout returns the root of the checkout: the working directory or one above it, since tests run in their package's folder.
+func Checkout() (string, error) {
+	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find the checkout: %w", err)
 	}
-	for dir := wd; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "test", "tools", "kubernetes", "go.mod")); err == nil {
-			return Programs(dir), nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("no checkout of liveconfig around %s: set BinDir", wd)
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "cmd", "liveconfig-driver")); err == nil {
+			return dir, nil
 		}
 	}
+	return "", errors.New("the program does not run inside a checkout of liveconfig")
 }
 
 // prepare does everything that needs no running process.

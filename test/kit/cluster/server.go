@@ -50,7 +50,7 @@ rules:
 
 // writeServerFiles makes the keys, certificates and the audit policy, and the admin's way in.
 func (c *Cluster) writeServerFiles(now time.Time) error {
-	ca, err := newAuthority(now)
+	ca, err := newAuthority()
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (c *Cluster) writeServerFiles(now time.Time) error {
 	}
 	c.admin = c.restConfig()
 	c.admin.CertData, c.admin.KeyData = admin.cert, admin.key
-	return c.writeFiles(map[string][]byte{
+	for name, data := range map[string][]byte{
 		"ca.crt":       ca.pem,
 		"server.crt":   server.cert,
 		"server.key":   server.key,
@@ -82,11 +82,7 @@ func (c *Cluster) writeServerFiles(now time.Time) error {
 		"token.key":    tokenKey,
 		"token.keys":   tokenKey,
 		"audit-policy": []byte(auditPolicy),
-	})
-}
-
-func (c *Cluster) writeFiles(files map[string][]byte) error {
-	for name, data := range files {
+	} {
 		if err := os.WriteFile(c.path(name), data, 0o600); err != nil {
 			return fmt.Errorf("write the cluster's files: %w", err)
 		}

@@ -24,36 +24,24 @@ type program struct {
 	flags  []string
 }
 
-// racing is the driver with the race detector.
-func racing() program {
-	return program{dir: "race", module: ".", target: "./cmd/liveconfig-driver", flags: []string{"-race"}}
+// The commands of the product.
+const (
+	driver     = "liveconfig-driver"
+	controller = "liveconfig-controller"
+	plugin     = "kubectl-liveconfig"
+)
+
+// racing is a command with the race detector.
+func racing(command string) program {
+	return program{dir: "race", module: ".", target: "./cmd/" + command, flags: []string{"-race"}}
 }
 
-// controller is liveconfig-controller with the race detector.
-func controller() program {
-	return program{dir: "race", module: ".", target: "./cmd/liveconfig-controller", flags: []string{"-race"}}
-}
-
-// shippedController is the controller as the image builds it.
-func shippedController() program {
-	p := shipped()
-	p.target = controller().target
-	return p
-}
-
-// shipped is the driver as `make build` and the image build it.
-func shipped() program {
+// shipped is a command as `make build` and the image build it.
+func shipped(command string) program {
 	return program{
-		dir: "shipped", module: ".", target: "./cmd/liveconfig-driver",
+		dir: "shipped", module: ".", target: "./cmd/" + command,
 		env: []string{"CGO_ENABLED=0"}, flags: []string{"-trimpath", "-ldflags=-s -w"},
 	}
-}
-
-// shippedPlugin is the plugin of kubectl as `make build` makes it.
-func shippedPlugin() program {
-	p := shipped()
-	p.target = "./cmd/kubectl-liveconfig"
-	return p
 }
 
 // launcher starts a driver on a killer: see [NodeOnWire].

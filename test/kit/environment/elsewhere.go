@@ -16,5 +16,5 @@ func NodeIn(t testing.TB, c *cluster.Cluster, args ...string) *node.Node {
 	if err := install(t.Context(), c, path); err != nil {
 		t.Fatal(err)
 	}
-	return start(t, node.Config{Binary: racing().path(t), Kubeconfig: path, Dir: shortDir(t), Args: args})
+	return start(t, node.Config{Binary: racing(driver).path(t), Kubeconfig: path, Dir: shortDir(t), Args: args})
 }

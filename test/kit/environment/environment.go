@@ -83,44 +83,32 @@ func install(ctx context.Context, c *cluster.Cluster, kubeconfig string) error {
 // Controller returns the program of the controller.
 func Controller(t testing.TB) (path string) {
 	t.Helper()
-	return controller().path(t)
+	return racing(controller).path(t)
 }
 
 // ControllerAsShipped returns the program of the controller without the race detector.
 func ControllerAsShipped(t testing.TB) (path string) {
 	t.Helper()
-	return shippedController().path(t)
+	return shipped(controller).path(t)
 }
 
 func kubeconfig(dir string) string { return filepath.Join(dir, "driver.kubeconfig") }
 
-// Repo returns the checkout's root: the directory above the test module that the tests run in.
-func Repo() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for dir != filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "cmd", "liveconfig-driver")); err == nil {
-			return dir, nil
-		}
-		dir = filepath.Dir(dir)
-	}
-	return "", errors.New("the tests do not run inside a checkout")
-}
+// Repo returns the checkout's root.
+func Repo() (string, error) { return cluster.Checkout() }
 
 // Node starts the driver on a separate node, with further flags. When the test ends the driver is stopped, and the
 // test fails if the driver ended badly or left a mount behind, or if a value that was [Marked] or a token is anywhere but in
 // volumes; when the test has failed, the driver's log is shown.
 func Node(t testing.TB, args ...string) *node.Node {
 	t.Helper()
-	return start(t, node.Config{Binary: racing().path(t), Dir: shortDir(t), Args: args})
+	return start(t, node.Config{Binary: racing(driver).path(t), Dir: shortDir(t), Args: args})
 }
 
 // NodeWithout is [Node] without an API server: the driver reads the manifests of a directory.
 func NodeWithout(t testing.TB, manifests string, args ...string) *node.Node {
 	t.Helper()
-	return start(t, node.Config{Binary: racing().path(t), Manifests: manifests, Dir: shortDir(t), Args: args})
+	return start(t, node.Config{Binary: racing(driver).path(t), Manifests: manifests, Dir: shortDir(t), Args: args})
 }
 
 // start starts a driver, with the credentials of the environment unless it has others or reads manifests.

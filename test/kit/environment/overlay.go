@@ -32,7 +32,7 @@ func NodeOf(t testing.TB, folder string, args ...string) *node.Node {
 	if err := c.WriteServiceAccountKubeconfig(t.Context(), config, DriverNamespace, in.account); err != nil {
 		t.Fatal(err)
 	}
-	return start(t, node.Config{Binary: racing().path(t), Kubeconfig: config, Dir: shortDir(t), Args: append(in.flags, args...)})
+	return start(t, node.Config{Binary: racing(driver).path(t), Kubeconfig: config, Dir: shortDir(t), Args: append(in.flags, args...)})
 }
 
 // Manifests returns the objects of an installation, named by its folder below deploy.

@@ -17,14 +17,14 @@ type Way interface {
 // network.Link.
 func NodeThrough(t testing.TB, way Way, args ...string) *node.Node {
 	t.Helper()
-	return start(t, node.Config{Binary: racing().path(t), Kubeconfig: wayFrom(t, way), Dir: shortDir(t), Args: args})
+	return start(t, node.Config{Binary: racing(driver).path(t), Kubeconfig: wayFrom(t, way), Dir: shortDir(t), Args: args})
 }
 
 // NodeLaunchedThrough is [NodeLaunched] with a driver that reaches the API server on another way than the straight one.
 func NodeLaunchedThrough(t testing.TB, way Way, launcher []string, args ...string) *node.Node {
 	t.Helper()
 	return start(t, node.Config{
-		Binary: shipped().path(t), Kubeconfig: wayFrom(t, way), Dir: shortDir(t), Launcher: launcher, Args: args,
+		Binary: shipped(driver).path(t), Kubeconfig: wayFrom(t, way), Dir: shortDir(t), Launcher: launcher, Args: args,
 	})
 }
 

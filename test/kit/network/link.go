@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"strings"
@@ -50,25 +51,26 @@ type Link struct {
 // New returns a link to the target, a host and port or a URL with them, that is closed when the test ends.
 func New(t testing.TB, target string) *Link {
 	t.Helper()
-	l, err := Listen(context.WithoutCancel(t.Context()), target)
+	p, err := port.OfLoopback()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Errorf("close the link: %v", err)
-		}
-	})
+	l, err := newLink(context.WithoutCancel(t.Context()), p, target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, "link", l)
 	return l
 }
 
-// Listen is [New] without a test: the caller closes the link.
-func Listen(ctx context.Context, target string) (*Link, error) {
-	p, err := port.OfLoopback()
-	if err != nil {
-		return nil, err
-	}
-	return newLink(ctx, p, target)
+// closeAtEnd closes something when the test ends.
+func closeAtEnd(t testing.TB, what string, c io.Closer) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("close the %s: %v", what, err)
+		}
+	})
 }
 
 func newLink(ctx context.Context, p *port.Port, target string) (*Link, error) {
@@ -87,8 +89,7 @@ func newLink(ctx context.Context, p *port.Port, target string) (*Link, error) {
 	return l, nil
 }
 
-// ListenAt is [Listen] at an address of this machine's choosing, an IPv4 address and a port, instead of a free port of
-// loopback.
+// ListenAt is [New] without a test, at an IPv4 address of this machine and a port. The caller closes the link.
 func ListenAt(ctx context.Context, address, target string) (*Link, error) {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
