@@ -61,7 +61,6 @@ func revision(ctx context.Context, repo string) (string, error) {
 	return firstLine(ctx, "git", "-c", "safe.directory="+repo, "-C", repo, "describe", "--always", "--dirty", "--exclude=*")
 }
 
-// firstLine returns what a program prints.
 func firstLine(ctx context.Context, command ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, command[0], command[1:]...).Output()
 	if err != nil {

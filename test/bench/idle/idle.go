@@ -152,7 +152,6 @@ func (b *bench) watchOnce(ctx context.Context) error {
 	return nil
 }
 
-// count reads the audit log.
 func (b *bench) count(begin time.Time) error {
 	requests, err := b.cfg.Site.Requests(time.Time{})
 	if err != nil {

@@ -119,37 +119,32 @@ func (b *bench) prepare(ctx context.Context) error {
 	return err
 }
 
-// start starts all programs.
 func (b *bench) start(ctx context.Context) error {
 	for _, k := range kinds() {
 		for _, n := range b.cfg.Counts {
-			for range k.runs(b.cfg.Runs) {
-				s, err := b.startOne(ctx, k, namespaceOf(n), n)
-				if err != nil {
-					return err
-				}
-				b.subjects = append(b.subjects, s)
+			if err := b.startKind(ctx, &b.subjects, k, namespaceOf(n), n); err != nil {
+				return err
 			}
 		}
 	}
 	for _, k := range []kind{objects, informer} {
-		for range k.runs(b.cfg.Runs) {
-			s, err := b.startOne(ctx, k, smallNamespace, smallVolumes)
-			if err != nil {
-				return err
-			}
-			b.small = append(b.small, s)
+		if err := b.startKind(ctx, &b.small, k, smallNamespace, smallVolumes); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (b *bench) startOne(ctx context.Context, k kind, namespace string, n int) (*subject, error) {
-	h, err := b.startHolder(ctx, k, namespace)
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", k.name(), err)
+// startKind starts the programs of a kind that are to hold so many.
+func (b *bench) startKind(ctx context.Context, to *[]*subject, k kind, namespace string, n int) error {
+	for range k.runs(b.cfg.Runs) {
+		h, err := b.startHolder(ctx, k, namespace)
+		if err != nil {
+			return fmt.Errorf("start %s: %w", k.name(), err)
+		}
+		*to = append(*to, &subject{holder: h, kind: k, count: n})
 	}
-	return &subject{holder: h, kind: k, count: n}, nil
+	return nil
 }
 
 // restAndLook leaves programs alone, and looks at them.
@@ -177,7 +172,6 @@ func (b *bench) crowd(ctx context.Context) error {
 	return b.fill(ctx, smallNamespace, unrelatedPrefix, half, smallBytes)
 }
 
-// createObjects makes a namespace with objects.
 func (b *bench) createObjects(ctx context.Context, namespace, prefix string, n, size int) error {
 	if err := b.cfg.Site.Namespace(ctx, namespace); err != nil {
 		return err

@@ -52,7 +52,6 @@ func startPeer(ctx context.Context, s *site.Site, namespace string, k kind) (*pe
 	return p, p.cmd.Start()
 }
 
-// hold returns when the peer holds so many objects.
 func (p *peer) hold(_ context.Context, n int) error {
 	p.held = n
 	_, err := p.ask(n)

@@ -90,7 +90,6 @@ type holder struct {
 	stores            []cache.Store
 }
 
-// held is how many objects are there.
 func (h *holder) held() int {
 	n := 0
 	for _, s := range h.stores {
@@ -99,7 +98,6 @@ func (h *holder) held() int {
 	return n
 }
 
-// reflect runs reflectors until there are n.
 func (h *holder) reflect(ctx context.Context, n int) {
 	for i := len(h.stores); i < n; i++ {
 		name := h.prefix + strconv.Itoa(i)

@@ -78,7 +78,6 @@ func Measure(ctx context.Context, cfg Config) (report.Section, []report.Target, 
 	}, nil, nil
 }
 
-// prepare makes one object for all volumes, and one for each.
 func (b *bench) prepare(ctx context.Context) error {
 	if err := os.MkdirAll(b.dir, 0o750); err != nil {
 		return err
@@ -123,7 +122,6 @@ func (b *bench) holding(ctx context.Context, d *driver.Driver, object func(n int
 
 func sharedByAll(int) string { return shared }
 
-// times profiles the processor.
 func (b *bench) times(ctx context.Context) error {
 	return b.with(ctx, 0, sharedByAll, func(d *driver.Profiled, pods []*corev1.Pod) error {
 		for _, w := range b.works(d.Driver, pods) {
@@ -142,7 +140,6 @@ func (b *bench) times(ctx context.Context) error {
 	})
 }
 
-// allocations profiles what is allocated.
 func (b *bench) allocations(ctx context.Context) error {
 	return b.with(ctx, everyBytes, sharedByAll, func(d *driver.Profiled, pods []*corev1.Pod) error {
 		for _, w := range b.works(d.Driver, pods) {

@@ -124,7 +124,6 @@ type bench struct {
 	driver *driver.Driver
 }
 
-// prepare makes all objects.
 func (b *bench) prepare(ctx context.Context) error {
 	if err := b.cfg.Site.Namespace(ctx, namespace); err != nil {
 		return err

@@ -73,7 +73,6 @@ type cost struct {
 	requests       float64 // That drivers have made.
 }
 
-// grow starts drivers until there are so many.
 func (b *bench) grow(ctx context.Context, n int) error {
 	for len(b.drivers) < n {
 		d, err := driver.Start(ctx, b.cfg.Site)
@@ -147,7 +146,6 @@ func (b *bench) requests(since time.Time) (int, error) {
 	return n, nil
 }
 
-// look reads the API server's metrics.
 func (b *bench) look(ctx context.Context) (cost, error) {
 	text, err := b.cfg.Site.Client().Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {

@@ -18,7 +18,10 @@ const (
 // one object.
 func (s *Site) Crowd(ctx context.Context, n int) ([]*corev1.Pod, error) {
 	if len(s.crowd) == 0 {
-		if err := s.gather(ctx); err != nil {
+		if err := s.Namespace(ctx, CrowdNamespace); err != nil && !apierrors.IsAlreadyExists(err) {
+			return nil, err
+		}
+		if err := s.CreateConfigMaps(ctx, CrowdNamespace, "0000000001", CrowdObject); err != nil {
 			return nil, err
 		}
 	}
@@ -29,12 +32,4 @@ func (s *Site) Crowd(ctx context.Context, n int) ([]*corev1.Pod, error) {
 	pods, err := s.StartPods(ctx, pods)
 	s.crowd = append(s.crowd, pods...)
 	return s.crowd, err
-}
-
-// gather makes what the crowd stands on.
-func (s *Site) gather(ctx context.Context) error {
-	if err := s.Namespace(ctx, CrowdNamespace); err != nil && !apierrors.IsAlreadyExists(err) {
-		return err
-	}
-	return s.CreateConfigMaps(ctx, CrowdNamespace, "0000000001", CrowdObject)
 }

@@ -69,7 +69,6 @@ func (s *Site) Edit(ctx context.Context, namespace, name string, size, times int
 	return nil
 }
 
-// await polls until check returns nil.
 func await(ctx context.Context, check func() error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, lookInterval, podsTimeout, true, func(context.Context) (bool, error) {

@@ -192,7 +192,6 @@ func (b *both) add(run int, key string, took time.Duration) {
 	b.samples[key][run] = append(b.samples[key][run], took.Nanoseconds())
 }
 
-// bump changes an annotation of the pod.
 func (b *both) bump(ctx context.Context, p *bothPod) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/version":"%d"}}}`, p.version)
 	_, err := b.client.CoreV1().Pods(bothNamespace).Patch(ctx, p.pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})

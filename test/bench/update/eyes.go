@@ -66,7 +66,6 @@ func (e *eyes) close() error {
 	return err
 }
 
-// watch begins to watch the directory of a volume.
 func (e *eyes) watch(dir string) (*volume, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -183,7 +182,6 @@ func (e *eyes) look(event *unix.InotifyEvent, name string) {
 	}
 }
 
-// readVersion reads the head of the payload.
 func (v *volume) readVersion() (int, error) {
 	path := filepath.Join(v.dir, payloadKey)
 	fd, err := unix.Openat(v.fd, payloadKey, unix.O_RDONLY|unix.O_CLOEXEC, 0)

@@ -32,6 +32,21 @@ func swap(t *testing.T, dir, text string) {
 
 func number(n int) string { return fmt.Sprintf("%0*d", versionDigits, n) }
 
+// opened returns eyes that close when the test ends.
+func opened(t *testing.T) *eyes {
+	t.Helper()
+	e, err := newEyes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
 // newVolume makes a volume with version 1 that is watched.
 func newVolume(t *testing.T, e *eyes) *volume {
 	t.Helper()
@@ -92,10 +107,7 @@ func TestEyes(t *testing.T) {
 // TestOneDirectory watches volumes that share their files.
 func TestOneDirectory(t *testing.T) {
 	t.Parallel()
-	e, err := newEyes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := opened(t)
 	first := newVolume(t, e)
 	second, err := e.watch(first.dir)
 	if err != nil {
@@ -108,26 +120,17 @@ func TestOneDirectory(t *testing.T) {
 			t.Errorf("volume %d: %v", i, err)
 		}
 	}
-	if err := e.close(); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestNothingSeen waits for a version that does not come.
 func TestNothingSeen(t *testing.T) {
 	t.Parallel()
-	e, err := newEyes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := opened(t)
 	v := newVolume(t, e)
 	seen := e.expect(v, 2)
 	swap(t, v.dir, number(0))
 	if at, err := receive(t.Context(), seen, 50*time.Millisecond); err == nil {
 		t.Errorf("seen at %s, want nothing", at)
-	}
-	if err := e.close(); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -152,7 +155,7 @@ func TestCell(t *testing.T) {
 	c := &cell{samples: samples{}, fanOut: 2, payload: payloads()[0]}
 	c.begin()
 	sent := time.Now()
-	after := func(n time.Duration) time.Time { return sent.Add(n) }
+	after := sent.Add
 	c.add(moments{sent, after(5), after(4), after(6), []time.Time{after(9), after(8)}})
 	want := samples{
 		"floor": {{4}}, "floor-by-link": {{6}}, "answer": {{5}}, "first": {{8}}, "last": {{9}}, "every": {{9, 8}},

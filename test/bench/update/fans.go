@@ -145,7 +145,6 @@ func (f *fans) openFloors(ctx context.Context) (err error) {
 	return err
 }
 
-// grow starts pods until there are so many.
 func (f *fans) grow(ctx context.Context, n int) error {
 	begin := time.Now()
 	pods, err := f.cfg.Site.Crowd(ctx, n)
@@ -163,7 +162,6 @@ func (f *fans) grow(ctx context.Context, n int) error {
 	return nil
 }
 
-// fill makes all edits of a cell.
 func (f *fans) fill(ctx context.Context, c *cell) error {
 	warm := &cell{samples: samples{}, payload: c.payload}
 	first := warmUps
@@ -211,7 +209,6 @@ func (f *fans) weigh(ctx context.Context, c *cell) error {
 	return nil
 }
 
-// run makes the edits of one run.
 func (f *fans) run(ctx context.Context, c *cell, edits int) error {
 	c.begin()
 	for range edits {

@@ -6,7 +6,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
 )
 
-// results returns what was found, cell by cell.
 func (f *fans) results() ([]report.Group, []report.Target) {
 	var groups []report.Group
 	var targets []report.Target
@@ -86,7 +85,6 @@ func (c *cell) all(rows []row) []report.Series {
 	return all
 }
 
-// targets returns what was to be reached in this cell.
 func (c *cell) targets() []report.Target {
 	toFloor := func(key, what string, percent, bound float64) report.Target {
 		value := c.series("last", "").Ratio(c.series("floor", ""), percent)

@@ -124,7 +124,6 @@ func (s *separate) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// createReleased creates a released object and its stable copy.
 func (s *separate) createReleased(ctx context.Context) error {
 	s.web.version = 1
 	maps := s.client.CoreV1().ConfigMaps(separateNamespace)
@@ -138,14 +137,12 @@ func (s *separate) createReleased(ctx context.Context) error {
 	return err
 }
 
-// released returns a version of the released object.
 func (s *separate) released(version int) *corev1.ConfigMap {
 	cm := object(separateNamespace, s.web.name, version, payloads()[0].size)
 	cm.Annotations = map[string]string{release.Annotation: "{}"}
 	return cm
 }
 
-// publish publishes one volume more.
 func (s *separate) publish(ctx context.Context, all []*volume, attributes map[string]string) ([]*volume, error) {
 	pod := driver.Pod(separateNamespace, "")
 	pod.Spec.Volumes[0].CSI.VolumeAttributes = attributes
@@ -219,7 +216,6 @@ func (s *separate) show(ctx context.Context, key string, e release.Exposure) err
 	return nil
 }
 
-// expose writes the exposure, and the content, of the stable copy.
 func (s *separate) expose(ctx context.Context, e release.Exposure) (err error) {
 	s.stable.Annotations = map[string]string{release.ExposureAnnotation: e.String()}
 	s.stable, err = s.client.CoreV1().ConfigMaps(separateNamespace).Update(ctx, s.stable, metav1.UpdateOptions{})

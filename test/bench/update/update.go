@@ -133,7 +133,6 @@ func notes() []string {
 	}
 }
 
-// receive waits for a moment.
 func receive(ctx context.Context, seen <-chan sighting, within time.Duration) (time.Time, error) {
 	timer := time.NewTimer(within)
 	defer timer.Stop()

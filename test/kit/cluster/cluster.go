@@ -195,7 +195,6 @@ func (c *Cluster) Stop() error {
 	return errors.Join(errs...)
 }
 
-// path returns the path of one of the cluster's own files.
 func (c *Cluster) path(elem ...string) string {
 	return filepath.Join(append([]string{c.dir.Path()}, elem...)...)
 }

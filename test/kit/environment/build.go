@@ -52,7 +52,6 @@ func launcher() program {
 // Programs returns a directory of programs that are built already, for machines without Go. Empty: there is none.
 func Programs() string { return os.Getenv("LIVECONFIG_PROGRAMS") }
 
-// path returns where the program is, up to date.
 func (p program) path(t testing.TB) string {
 	t.Helper()
 	path, err := p.build(context.WithoutCancel(t.Context()))
@@ -87,7 +86,6 @@ func (p program) build(ctx context.Context) (path string, err error) {
 	return path, nil
 }
 
-// lockFile waits for a lock that processes share.
 func lockFile(path string) (unlock func() error, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err

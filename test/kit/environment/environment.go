@@ -52,12 +52,11 @@ func Cluster(t testing.TB) *cluster.Cluster {
 	return cluster.ForTest(t)
 }
 
-// credentialsDir returns where credentials are kept.
 func credentialsDir(t testing.TB) string {
 	t.Helper()
 	c := cluster.ForTest(t)
 	return credentials.Get(t, func(ctx context.Context) (string, error) {
-		dir, err := os.MkdirTemp("", "lc-environment-")
+		dir, err := os.MkdirTemp("", "lc-environment-") //nolint:usetesting // It outlives the test.
 		if err != nil {
 			return "", err
 		}

@@ -28,7 +28,6 @@ func NodeLaunchedThrough(t testing.TB, way Way, launcher []string, args ...strin
 	})
 }
 
-// wayFrom writes a kubeconfig that leads another way.
 func wayFrom(t testing.TB, way Way) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig") // It holds a token, and the node's directory must not.

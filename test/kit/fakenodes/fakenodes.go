@@ -84,24 +84,31 @@ func Start(ctx context.Context, c *cluster.Cluster, cfg Config) (*Nodes, error) 
 	if err := s.makeNodes(ctx); err != nil {
 		return nil, err
 	}
-	s.run(context.WithoutCancel(ctx))
-	if err := s.book.await(ctx, func() bool { return s.book.synced }); err != nil {
+	hasSynced := s.run(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if !cache.WaitForCacheSync(ctx.Done(), hasSynced) {
 		s.Stop()
-		return nil, fmt.Errorf("wait for the list of pods: %w", err)
+		return nil, fmt.Errorf("wait for the list of pods: %w", ctx.Err())
 	}
 	return s, nil
 }
 
 // run starts the goroutines, which end with [Nodes.Stop].
-func (s *Nodes) run(ctx context.Context) {
+func (s *Nodes) run(ctx context.Context) (hasSynced cache.InformerSynced) {
 	ctx, s.stop = context.WithCancel(ctx)
-	lists := cache.NewListWatchFromClient(s.client.CoreV1().RESTClient(), "pods", corev1.NamespaceAll, fields.Everything())
-	reflector := cache.NewReflectorWithOptions(lists, &corev1.Pod{}, s.book, cache.ReflectorOptions{Name: Agent})
-	s.done.Go(func() { reflector.RunWithContext(ctx) })
-	s.done.Go(func() { s.keepNodes(ctx) })
+	_, pods := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(s.client.CoreV1().RESTClient(), "pods", corev1.NamespaceAll, fields.Everything()),
+		ObjectType:    &corev1.Pod{}, Handler: s.book,
+	})
+	s.done.Go(func() { pods.RunWithContext(ctx) })
+	for _, name := range s.nodes() {
+		s.done.Go(func() { s.keepAlive(ctx, name) })
+	}
 	for range actors {
 		s.done.Go(func() { s.work(ctx) })
 	}
+	return pods.HasSynced
 }
 
 // Stop ends the nodes. Pods stay as they are; nodes count as lost when the controller manager has not heard of them for most

@@ -24,7 +24,6 @@ type conn struct {
 	stop context.CancelFunc
 }
 
-// accept takes connections until the listener is closed.
 func (l *Link) accept(listener net.Listener) {
 	for {
 		client, err := listener.Accept()

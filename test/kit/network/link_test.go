@@ -153,7 +153,6 @@ func TestASlowLinkDelaysEitherWay(t *testing.T) {
 	}
 }
 
-// must ends the test at an error.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

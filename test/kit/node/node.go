@@ -113,7 +113,6 @@ func (n *Node) StartDriver(ctx context.Context, args ...string) error {
 	return n.awaitReady(ctx, driver)
 }
 
-// awaitReady probes until the driver answers that it is ready.
 func (n *Node) awaitReady(ctx context.Context, driver *process.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

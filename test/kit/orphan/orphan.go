@@ -11,9 +11,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/procfs"
 )
 
 // started is what the program prints when everything runs.
@@ -64,18 +65,16 @@ func Start(t testing.TB, environment ...string) (kill func()) {
 // Left returns the command lines of programs that name a folder, or work in it.
 func Left(t testing.TB, folder string) []string {
 	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	all, err := procfs.AllProcs()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var found []string
-	for _, file := range files {
-		line, err := os.ReadFile(file)
-		if err != nil {
-			continue // It has ended.
-		}
-		if cwd, _ := os.Readlink(filepath.Join(filepath.Dir(file), "cwd")); strings.HasPrefix(cwd, folder) || strings.Contains(string(line), folder) {
-			found = append(found, strings.ReplaceAll(string(line), "\x00", " "))
+	for _, p := range all {
+		args, _ := p.CmdLine() // Of one that has ended there is nothing.
+		cwd, _ := p.Cwd()
+		if line := strings.Join(args, " "); strings.HasPrefix(cwd, folder) || strings.Contains(line, folder) {
+			found = append(found, line)
 		}
 	}
 	return found

@@ -1,34 +1,30 @@
 package realnode
 
 import (
-	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
+
+	"github.com/prometheus/procfs"
 )
 
 // Processes returns the IDs of the processes in the node's pods that run a program, by its file's name.
 func (m *Node) Processes(program string) ([]int, error) {
-	links, err := filepath.Glob("/proc/[0-9]*/exe")
+	all, err := procfs.AllProcs()
 	if err != nil {
 		return nil, err
 	}
 	var found []int
-	for _, link := range links {
-		dir := filepath.Dir(link)
-		target, err := os.Readlink(link)
-		if err != nil || filepath.Base(target) != program {
+	for _, p := range all {
+		path, err := p.Executable()
+		if err != nil || filepath.Base(path) != program {
 			continue // It is another program, or has ended.
 		}
-		groups, err := os.ReadFile(filepath.Join(dir, "cgroup"))
-		if err != nil || !strings.Contains(string(groups), "/"+m.cgroups.name()+"/") {
-			continue // It is not of this node.
+		groups, err := p.Cgroups()
+		isHere := func(g procfs.Cgroup) bool { return strings.Contains(g.Path, "/"+m.cgroups.name()+"/") }
+		if err == nil && slices.ContainsFunc(groups, isHere) {
+			found = append(found, p.PID)
 		}
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, pid)
 	}
 	return found, nil
 }

@@ -35,10 +35,9 @@ func Containerd2() Runtime {
 // Debian is what the distribution of this machine packages.
 func Debian() Runtime { return Runtime{Name: "debian", bin: "debian", config: containerd1Config} }
 
-// program finds one of the runtime's programs.
 func (r Runtime) program(repo, name string) string {
 	root := filepath.Join(repo, "bin", r.bin)
-	for _, dir := range []string{"", "usr/bin", "usr/sbin"} {
+	for _, dir := range []string{"", "bin", "usr/bin", "usr/sbin"} {
 		path := filepath.Join(root, dir, name)
 		if _, err := os.Stat(path); err == nil {
 			return path
@@ -111,7 +110,6 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 `
 )
 
-// writeRuntimeFiles writes the runtime's configuration.
 func (m *Node) writeRuntimeFiles() error {
 	parsed, err := template.New("containerd").Parse(m.cfg.Runtime.config)
 	if err != nil {
@@ -149,7 +147,6 @@ func (m *Node) bootRuntime(ctx context.Context) error {
 	return m.ImportImage(ctx, images)
 }
 
-// boot starts the node's first process and the runtime.
 func (m *Node) boot(ctx context.Context) error {
 	init, err := m.startInit(ctx)
 	if err != nil {

@@ -119,7 +119,6 @@ func follow(stdout io.Reader, output io.Writer) ([]Result, error) {
 	}
 }
 
-// writeImage writes the initramfs.
 func (m *Machine) writeImage() (string, error) {
 	plan, err := json.Marshal(m.Steps)
 	if err != nil {
