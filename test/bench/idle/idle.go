@@ -99,7 +99,7 @@ func (b *bench) start(ctx context.Context) error {
 
 // startOwn starts a driver that nobody calls, with an object for each volume.
 func (b *bench) startOwn(ctx context.Context) (err error) {
-	if err := b.cfg.Site.Namespace(ctx, namespace); err != nil {
+	if err := b.cfg.Site.CreateNamespace(ctx, namespace); err != nil {
 		return err
 	}
 	if b.own, err = driver.StartAs(ctx, b.cfg.Site, ownUser); err != nil {

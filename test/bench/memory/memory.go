@@ -173,7 +173,7 @@ func (b *bench) crowd(ctx context.Context) error {
 }
 
 func (b *bench) createObjects(ctx context.Context, namespace, prefix string, n, size int) error {
-	if err := b.cfg.Site.Namespace(ctx, namespace); err != nil {
+	if err := b.cfg.Site.CreateNamespace(ctx, namespace); err != nil {
 		return err
 	}
 	return b.fill(ctx, namespace, prefix, n, size)

@@ -3,7 +3,6 @@ package memory
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -77,9 +76,9 @@ func (p *peer) ask(n int) (figures, error) {
 	if !p.answers.Scan() {
 		return figures{}, errors.Join(errors.New("the peer has ended"), p.answers.Err())
 	}
-	var answer struct{ Goroutines, Heap, Stacks float64 }
-	err := json.Unmarshal(p.answers.Bytes(), &answer)
-	return figures{heap: answer.Heap, stacks: answer.Stacks, goroutines: answer.Goroutines}, err
+	var f figures
+	_, err := fmt.Sscan(p.answers.Text(), &f.heap, &f.stacks, &f.goroutines)
+	return f, err
 }
 
 func (p *peer) close(context.Context) error { return errors.Join(p.in.Close(), p.cmd.Wait()) }

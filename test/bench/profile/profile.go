@@ -82,7 +82,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	if err := os.MkdirAll(b.dir, 0o750); err != nil {
 		return err
 	}
-	if err := b.cfg.Site.Namespace(ctx, namespace); err != nil {
+	if err := b.cfg.Site.CreateNamespace(ctx, namespace); err != nil {
 		return err
 	}
 	names := make([]string, b.cfg.Volumes)

@@ -125,7 +125,7 @@ type bench struct {
 }
 
 func (b *bench) prepare(ctx context.Context) error {
-	if err := b.cfg.Site.Namespace(ctx, namespace); err != nil {
+	if err := b.cfg.Site.CreateNamespace(ctx, namespace); err != nil {
 		return err
 	}
 	for _, s := range sizes() {

@@ -41,7 +41,7 @@ const (
 func Measure(ctx context.Context, cfg Config) (_ report.Section, _ []report.Target, err error) {
 	b := &bench{cfg: cfg}
 	defer func() { err = errors.Join(err, b.close()) }()
-	if err := cfg.Site.Namespace(ctx, namespace); err != nil {
+	if err := cfg.Site.CreateNamespace(ctx, namespace); err != nil {
 		return report.Section{}, nil, err
 	}
 	if err := cfg.Site.CreateConfigMaps(ctx, namespace, strings.Repeat("x", objectBytes), object); err != nil {

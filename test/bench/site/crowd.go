@@ -18,7 +18,7 @@ const (
 // one object.
 func (s *Site) Crowd(ctx context.Context, n int) ([]*corev1.Pod, error) {
 	if len(s.crowd) == 0 {
-		if err := s.Namespace(ctx, CrowdNamespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := s.CreateNamespace(ctx, CrowdNamespace); err != nil && !apierrors.IsAlreadyExists(err) {
 			return nil, err
 		}
 		if err := s.CreateConfigMaps(ctx, CrowdNamespace, "0000000001", CrowdObject); err != nil {

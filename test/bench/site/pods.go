@@ -2,7 +2,6 @@ package site
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -11,31 +10,16 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
 const (
 	// podsTimeout is how long a busy machine may take to start a node full of pods.
-	podsTimeout = 10 * time.Minute
-	// lookInterval spares the API server.
-	lookInterval = 250 * time.Millisecond
+	podsTimeout = "--timeout=10m"
 	// creators is how many requests to create something go on at once.
 	creators = 8
 )
-
-// Namespace makes a namespace in which pods can be started.
-func (s *Site) Namespace(ctx context.Context, name string) error {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := s.Client().CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	return await(ctx, func() error {
-		_, err := s.Client().CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
-		return err
-	})
-}
 
 // CreateConfigMaps makes ConfigMaps with the one key payload.
 func (s *Site) CreateConfigMaps(ctx context.Context, namespace, payload string, names ...string) error {
@@ -69,19 +53,7 @@ func (s *Site) Edit(ctx context.Context, namespace, name string, size, times int
 	return nil
 }
 
-func await(ctx context.Context, check func() error) error {
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, lookInterval, podsTimeout, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("%w: %w", err, last)
-	}
-	return nil
-}
-
-// StartPods makes pods and returns them when all are running.
+// StartPods makes pods of one namespace and returns them when all are running.
 func (s *Site) StartPods(ctx context.Context, pods []*corev1.Pod) ([]*corev1.Pod, error) {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(creators)
@@ -91,19 +63,16 @@ func (s *Site) StartPods(ctx context.Context, pods []*corev1.Pod) ([]*corev1.Pod
 			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
+	if err := group.Wait(); err != nil || len(pods) == 0 {
+		return nil, err
+	}
+	if _, err := s.Kubectl(ctx, "wait", "--for=jsonpath={.status.phase}=Running", podsTimeout, "--namespace="+pods[0].Namespace, "pods", "--all"); err != nil {
 		return nil, err
 	}
 	running := make([]*corev1.Pod, len(pods))
 	for i, pod := range pods {
-		err := await(ctx, func() (err error) {
-			running[i], err = s.Client().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
-			if err == nil && running[i].Status.Phase != corev1.PodRunning {
-				err = fmt.Errorf("pod %s is %s", pod.Name, running[i].Status.Phase)
-			}
-			return err
-		})
-		if err != nil {
+		var err error
+		if running[i], err = s.Client().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); err != nil {
 			return nil, err
 		}
 	}
@@ -112,17 +81,8 @@ func (s *Site) StartPods(ctx context.Context, pods []*corev1.Pod) ([]*corev1.Pod
 
 // DropPods deletes all pods of a namespace and returns when they are gone.
 func (s *Site) DropPods(ctx context.Context, namespace string) error {
-	pods := s.Client().CoreV1().Pods(namespace)
-	if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-		return err
-	}
-	return await(ctx, func() error {
-		left, err := pods.List(ctx, metav1.ListOptions{})
-		if err == nil && len(left.Items) > 0 {
-			err = fmt.Errorf("%d pods are still there", len(left.Items))
-		}
-		return err
-	})
+	_, err := s.Kubectl(ctx, "delete", podsTimeout, "--namespace="+namespace, "pods", "--all")
+	return err
 }
 
 // Volumes of [Pod].

@@ -52,7 +52,7 @@ func (b *both) close() {
 }
 
 func (b *both) start(ctx context.Context) (err error) {
-	if err := b.cfg.Site.Namespace(ctx, bothNamespace); err != nil {
+	if err := b.cfg.Site.CreateNamespace(ctx, bothNamespace); err != nil {
 		return err
 	}
 	if b.floor, err = newFloor(ctx, b.client, bothNamespace, ""); err != nil {

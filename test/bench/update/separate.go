@@ -94,7 +94,7 @@ func (s *separate) close() error {
 }
 
 func (s *separate) start(ctx context.Context) (err error) {
-	if err := s.cfg.Site.Namespace(ctx, separateNamespace); err != nil {
+	if err := s.cfg.Site.CreateNamespace(ctx, separateNamespace); err != nil {
 		return err
 	}
 	s.plain = &writer{client: s.client, namespace: separateNamespace, name: "plain"}

@@ -48,5 +48,8 @@ func (c *Cluster) RotateTokenKey(ctx context.Context) error {
 	if err := replaceFile(c.TokenKeyFile(), key); err != nil {
 		return fmt.Errorf("replace the key of tokens: %w", err)
 	}
-	return c.RestartAPIServer(ctx)
+	if err := c.StopAPIServer(); err != nil {
+		return err
+	}
+	return c.StartAPIServer(ctx)
 }

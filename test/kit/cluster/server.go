@@ -236,11 +236,3 @@ func (c *Cluster) endAPIServer(end func(*process.Process) error) error {
 	c.apiServer = nil
 	return end(server)
 }
-
-// RestartAPIServer stops the API server and starts it again.
-func (c *Cluster) RestartAPIServer(ctx context.Context) error {
-	if err := c.StopAPIServer(); err != nil {
-		return err
-	}
-	return c.StartAPIServer(ctx)
-}

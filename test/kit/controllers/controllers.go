@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,15 +46,13 @@ func Unthrottled() []string {
 
 // Controllers are a running program. Their methods may be called by many goroutines.
 type Controllers struct {
-	cfg Config
-	dir *workdir.Dir
-
-	mu      sync.Mutex       // Guards manager, and is held while it starts and ends.
-	manager *process.Process // Nil after a Stop.
+	cluster *cluster.Cluster
+	dir     *workdir.Dir
+	manager *process.Process
 }
 
-// Start starts the program. It does not wait until it works, as [Controllers.AwaitReady] does. It runs until
-// [Controllers.Stop], which the caller must call, or until this process dies. When Start fails, nothing is left behind.
+// Start starts the program and returns when it works. It runs until [Controllers.Stop], which the caller must call, or until
+// this process dies. When Start fails, nothing is left behind.
 func Start(ctx context.Context, cfg Config) (*Controllers, error) {
 	apiServer, _ := cfg.Cluster.Processes()
 	path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", apiServer))
@@ -66,43 +63,39 @@ func Start(ctx context.Context, cfg Config) (*Controllers, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Controllers{cfg: cfg, dir: dir}
-	if err := c.start(ctx, filepath.Join(filepath.Dir(path), program)); err != nil {
-		return nil, errors.Join(fmt.Errorf("start the controllers (run `make bin/node` to build them): %w", err), c.Stop())
+	c := &Controllers{cluster: cfg.Cluster, dir: dir}
+	if err := c.start(ctx, filepath.Join(filepath.Dir(path), program), cfg.Args); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the controllers (run `make bin/node` to build them): %w", err), dir.Remove())
+	}
+	if err := c.awaitReady(ctx); err != nil {
+		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
 }
 
-func (c *Controllers) start(ctx context.Context, path string) (err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	known, kubeconfig := c.cfg.Cluster, c.path(program+".kubeconfig")
-	if err := known.WriteUserKubeconfig(kubeconfig, "system:"+program); err != nil {
+func (c *Controllers) start(ctx context.Context, path string, more []string) (err error) {
+	kubeconfig := c.path(program + ".kubeconfig")
+	if err := c.cluster.WriteUserKubeconfig(kubeconfig, "system:"+program); err != nil {
 		return err
 	}
 	args := append([]string{
 		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0", "--cert-dir=" + c.path(program),
-		"--root-ca-file=" + known.CAFile(), "--service-account-private-key-file=" + known.TokenKeyFile(),
+		"--root-ca-file=" + c.cluster.CAFile(), "--service-account-private-key-file=" + c.cluster.TokenKeyFile(),
 		"--use-service-account-credentials",
-	}, c.cfg.Args...)
-	c.manager, err = process.Start(context.WithoutCancel(ctx), process.Config{
-		Path: path, Args: args, LogFile: c.logPath(),
-	})
+	}, more...)
+	c.manager, err = process.Start(context.WithoutCancel(ctx), process.Config{Path: path, Args: args, LogFile: c.logPath()})
 	return err
 }
 
-// AwaitReady returns when the controller manager has been seen to do something since: the certificate that it puts into
-// every namespace is taken out of one and comes back. It fails at once when the program has ended.
-func (c *Controllers) AwaitReady(ctx context.Context) error {
+// awaitReady returns when the controller manager has been seen to do something: the certificate that it puts into every
+// namespace is taken out of one and comes back. It fails at once when the program has ended.
+func (c *Controllers) awaitReady(ctx context.Context) error {
 	const probe = "kube-root-ca.crt"
-	maps := c.cfg.Cluster.Client().CoreV1().ConfigMaps(metav1.NamespaceDefault)
+	maps := c.cluster.Client().CoreV1().ConfigMaps(metav1.NamespaceDefault)
 	if err := maps.Delete(ctx, probe, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("take away what the controller manager puts back: %w", err)
 	}
-	c.mu.Lock()
-	manager := c.manager
-	c.mu.Unlock()
-	err := manager.Await(ctx, readyTimeout, func(ctx context.Context) error {
+	err := c.manager.Await(ctx, readyTimeout, func(ctx context.Context) error {
 		_, err := maps.Get(ctx, probe, metav1.GetOptions{})
 		return err
 	})
@@ -112,26 +105,8 @@ func (c *Controllers) AwaitReady(ctx context.Context) error {
 	return nil
 }
 
-// Err is nil while the program runs, and else says how it has ended, and with which last words. After a Stop it is nil.
-func (c *Controllers) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.manager == nil {
-		return nil
-	}
-	return c.manager.Err()
-}
-
 // Stop ends the program at once and removes what it kept. A second Stop does nothing.
-func (c *Controllers) Stop() (err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.manager != nil {
-		err = c.manager.Kill()
-	}
-	c.manager = nil
-	return errors.Join(err, c.dir.Remove())
-}
+func (c *Controllers) Stop() error { return errors.Join(c.manager.Kill(), c.dir.Remove()) }
 
 func (c *Controllers) path(name string) string { return filepath.Join(c.dir.Path(), name) }
 

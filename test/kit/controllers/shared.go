@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -34,13 +33,6 @@ func ForTest(t testing.TB) *Controllers {
 	t.Helper()
 	known := cluster.ForTest(t)
 	return ofTests.Get(t, func(ctx context.Context) (*Controllers, error) {
-		c, err := Start(ctx, Config{Cluster: known, Args: Unthrottled()})
-		if err != nil {
-			return nil, err
-		}
-		if err := c.AwaitReady(ctx); err != nil {
-			return nil, errors.Join(err, c.Stop())
-		}
-		return c, nil
+		return Start(ctx, Config{Cluster: known, Args: Unthrottled()})
 	})
 }

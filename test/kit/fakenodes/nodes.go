@@ -2,6 +2,7 @@ package fakenodes
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/component-helpers/apimachinery/lease"
 	"k8s.io/utils/clock"
 )
@@ -58,9 +58,7 @@ func (s *Nodes) makeNodes(ctx context.Context) error {
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("make node %s: %w", name, err)
 		}
-		// Controllers change nodes too.
-		err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { return s.setReady(ctx, name) })
-		if err != nil {
+		if err := s.setReady(ctx, name); err != nil {
 			return fmt.Errorf("make node %s ready: %w", name, err)
 		}
 	}
@@ -68,21 +66,22 @@ func (s *Nodes) makeNodes(ctx context.Context) error {
 }
 
 func (s *Nodes) setReady(ctx context.Context, name string) error {
-	node, err := s.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
 	now := metav1.Now()
-	node.Status.Capacity = corev1.ResourceList{
+	room := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("1k"), corev1.ResourceMemory: resource.MustParse("1Ti"),
 		corev1.ResourcePods: resource.MustParse("10k"),
 	}
-	node.Status.Allocatable = node.Status.Capacity
-	node.Status.Conditions = []corev1.NodeCondition{{
+	ready := corev1.NodeCondition{
 		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Played", Message: "nothing runs here",
 		LastHeartbeatTime: now, LastTransitionTime: now,
-	}}
-	_, err = s.client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
+	}
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{
+		"capacity": room, "allocatable": room, "conditions": []corev1.NodeCondition{ready},
+	}})
+	if err != nil {
+		return err
+	}
+	_, err = s.client.CoreV1().Nodes().PatchStatus(ctx, name, patch)
 	return err
 }
 

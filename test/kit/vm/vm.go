@@ -94,29 +94,25 @@ func (m *Machine) command() []string {
 // follow copies the guest's output and collects the results.
 func follow(stdout io.Reader, output io.Writer) ([]Result, error) {
 	var results []Result
-	lines := bufio.NewReader(stdout)
-	for {
-		line, err := lines.ReadString('\n')
-		line = strings.TrimRight(line, "\r\n")
-		if at := strings.Index(line, End); at >= 0 {
+	lines := bufio.NewScanner(stdout)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		line := strings.TrimRight(lines.Text(), "\r")
+		if _, text, isEnd := strings.Cut(line, End); isEnd {
 			var r Result
-			if err := json.Unmarshal([]byte(line[at+len(End):]), &r); err != nil {
+			if err := json.Unmarshal([]byte(text), &r); err != nil {
 				return results, fmt.Errorf("the guest wrote %q: %w", line, err)
 			}
 			results = append(results, r)
 		}
-		if line != "" {
-			if _, err := fmt.Fprintln(output, line); err != nil {
-				return results, err
-			}
+		if line == "" {
+			continue
 		}
-		if err != nil {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
+		if _, err := fmt.Fprintln(output, line); err != nil {
 			return results, err
 		}
 	}
+	return results, lines.Err()
 }
 
 func (m *Machine) writeImage() (string, error) {
