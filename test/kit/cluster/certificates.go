@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"os"
 	"time"
@@ -52,4 +53,17 @@ func (c *Cluster) RotateTokenKey(ctx context.Context) error {
 		return err
 	}
 	return c.StartAPIServer(ctx)
+}
+
+// ServingCertificate makes a certificate by which clients of the cluster take its holder on loopback for the API server.
+func (c *Cluster) ServingCertificate() (tls.Certificate, error) {
+	pair, err := c.ca.server(time.Now())
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	certificate, err := tls.X509KeyPair(pair.cert, pair.key)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("read a serving certificate: %w", err)
+	}
+	return certificate, nil
 }
