@@ -158,12 +158,9 @@ func (d *Driver) Metric(ctx context.Context, series string) (float64, error) {
 
 // Pod returns a pod, which the API server need not know, with one volume of a ConfigMap.
 func Pod(namespace, configMap string) *corev1.Pod {
-	source := &corev1.CSIVolumeSource{
-		Driver: node.DriverName, ReadOnly: new(true), VolumeAttributes: map[string]string{"configMap": configMap},
-	}
 	uid := uuid.NewUUID()
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod-" + string(uid), UID: uid},
-		Spec:       corev1.PodSpec{Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{CSI: source}}}},
+		Spec:       corev1.PodSpec{Volumes: []corev1.Volume{node.Volume("config", map[string]string{"configMap": configMap})}},
 	}
 }

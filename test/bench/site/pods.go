@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -93,9 +94,6 @@ const (
 
 // Pod is a pod that does nothing, and has no network of its own, with a volume of the driver's of a ConfigMap.
 func Pod(namespace, name, configMap string) *corev1.Pod {
-	source := &corev1.CSIVolumeSource{
-		Driver: "csi.liveconfig.internal", ReadOnly: new(true), VolumeAttributes: map[string]string{"configMap": configMap},
-	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: corev1.PodSpec{
@@ -106,7 +104,7 @@ func Pod(namespace, name, configMap string) *corev1.Pod {
 				Name: "main", Image: realnode.PauseImage,
 				VolumeMounts: []corev1.VolumeMount{{Name: ours, MountPath: "/" + ours}},
 			}},
-			Volumes: []corev1.Volume{{Name: ours, VolumeSource: corev1.VolumeSource{CSI: source}}},
+			Volumes: []corev1.Volume{node.Volume(ours, map[string]string{"configMap": configMap})},
 		},
 	}
 }

@@ -24,18 +24,16 @@ const orphanVariable = "LIVECONFIG_TEST_MACHINE_ORPHAN"
 func TestMain(m *testing.M) {
 	os.Exit(realnode.Main(cluster.MainFunc(func() int {
 		if logs := os.Getenv(orphanVariable); logs != "" {
-			return orphan.Be(context.Background(), func(ctx context.Context) error { return startWithPod(ctx, logs) })
+			return orphan.Be(context.Background(), func(ctx context.Context) error {
+				m, err := start(ctx, logs)
+				if err != nil {
+					return err
+				}
+				return startPod(ctx, m)
+			})
 		}
 		return m.Run()
 	})))
-}
-
-func startWithPod(ctx context.Context, logs string) error {
-	m, err := start(ctx, logs)
-	if err != nil {
-		return err
-	}
-	return startPod(ctx, m)
 }
 
 func start(ctx context.Context, logs string) (*realnode.Node, error) {
@@ -91,17 +89,12 @@ func TestNothingOutlivesTheProgram(t *testing.T) {
 		t.Error(err)
 	}
 	left := append(orphan.Left(t, temp), glob(t, filepath.Join(temp, "*"))...)
-	for _, group := range groupsOf(t, m) {
+	for _, group := range []string{"/sys/fs/cgroup/" + m.Name(), "/sys/fs/cgroup/*/" + m.Name()} {
 		left = append(left, glob(t, group)...)
 	}
 	if len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
-}
-
-func groupsOf(t *testing.T, m *realnode.Node) []string {
-	t.Helper()
-	return []string{"/sys/fs/cgroup/" + m.Name(), "/sys/fs/cgroup/*/" + m.Name()}
 }
 
 func glob(t *testing.T, pattern string) []string {

@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cavaliergopher/cpio"
 )
 
 // Step is a command that the guest runs.
@@ -125,7 +127,7 @@ func (m *Machine) writeImage() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	image := newImage(file)
+	image := image{archive: cpio.NewWriter(file), dirs: map[string]bool{".": true}}
 	err = errors.Join(image.addFile(m.init, "init"), image.addBytes(plan, strings.TrimPrefix(Plan, "/")))
 	for to, from := range m.Files {
 		err = errors.Join(err, image.addTree(from, strings.TrimPrefix(to, "/")))
