@@ -59,7 +59,11 @@ func sample() report.Result {
 
 func TestMarkdown(t *testing.T) {
 	t.Parallel()
-	wantGolden(t, "results.md", []byte(sample().Markdown("plots")))
+	page := sample().Markdown("plots")
+	wantGolden(t, "results.md", []byte(page))
+	if table := sample().TargetsTable(); table == "" || !strings.Contains(page, table) {
+		t.Errorf("the table of targets is not that of the page:\n%s", table)
+	}
 }
 
 func wantGolden(t *testing.T, name string, got []byte) {
