@@ -1,8 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,14 +28,6 @@ func facts(ctx context.Context, s *site.Site) ([]report.Fact, error) {
 	if err != nil {
 		return nil, err
 	}
-	commit, err := revision(ctx, s.Repo())
-	if err != nil {
-		return nil, err
-	}
-	etcd, err := firstLine(ctx, filepath.Join(s.Repo(), "bin", "k8s", "etcd"), "--version")
-	if err != nil {
-		return nil, err
-	}
 	var kernel unix.Utsname
 	if err := unix.Uname(&kernel); err != nil {
 		return nil, err
@@ -44,26 +36,24 @@ func facts(ctx context.Context, s *site.Site) ([]report.Fact, error) {
 	if err != nil {
 		return nil, err
 	}
-	memory, err := field("/proc/meminfo", "MemTotal")
-	if err != nil {
-		return nil, err
+	var errs []error
+	known := func(value string, err error) string {
+		errs = append(errs, err)
+		return value
 	}
-	model, err := field("/proc/cpuinfo", "model name")
-	if err != nil {
-		return nil, err
-	}
-	return []report.Fact{
-		{Name: "liveconfig", Value: commit},
+	all := []report.Fact{
+		{Name: "liveconfig", Value: known(revision(ctx, s.Repo()))},
 		{Name: "kube-apiserver", Value: server.GitVersion},
-		{Name: "etcd", Value: etcd},
+		{Name: "etcd", Value: known(firstLine(ctx, filepath.Join(s.Repo(), "bin", "k8s", "etcd"), "--version"))},
 		{Name: "kubelet", Value: node.Status.NodeInfo.KubeletVersion},
 		{Name: "container runtime", Value: node.Status.NodeInfo.ContainerRuntimeVersion},
 		{Name: "Go", Value: runtime.Version()},
 		{Name: "kernel", Value: unix.ByteSliceToString(kernel.Release[:])},
-		{Name: "processors", Value: fmt.Sprintf("%d × %s", runtime.NumCPU(), model)},
-		{Name: "memory", Value: memory},
+		{Name: "processors", Value: fmt.Sprintf("%d × %s", runtime.NumCPU(), known(field("/proc/cpuinfo", "model name")))},
+		{Name: "memory", Value: known(field("/proc/meminfo", "MemTotal"))},
 		{Name: "load before the run", Value: strings.Join(strings.Fields(string(load))[:3], " ")},
-	}, nil
+	}
+	return all, errors.Join(errs...)
 }
 
 // revision is the commit of the checkout, and whether there is more in it.
@@ -71,7 +61,6 @@ func revision(ctx context.Context, repo string) (string, error) {
 	return firstLine(ctx, "git", "-c", "safe.directory="+repo, "-C", repo, "describe", "--always", "--dirty", "--exclude=*")
 }
 
-// firstLine returns what a program prints.
 func firstLine(ctx context.Context, command ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, command[0], command[1:]...).Output()
 	if err != nil {
@@ -83,19 +72,11 @@ func firstLine(ctx context.Context, command ...string) (string, error) {
 
 // field returns the first value of a name in a file of /proc.
 func field(path, name string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if key, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(key) == name {
+	text, err := os.ReadFile(path)
+	for l := range strings.Lines(string(text)) {
+		if key, value, _ := strings.Cut(l, ":"); strings.TrimSpace(key) == name {
 			return strings.TrimSpace(value), nil
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return "", err
-	}
-	return "unknown", nil
+	return "unknown", err
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
 	"github.com/liveconfig-csi/liveconfig/test/bench/site"
 	"github.com/liveconfig-csi/liveconfig/test/bench/turn"
+	"github.com/liveconfig-csi/liveconfig/test/kit/install"
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
@@ -96,7 +97,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	result := report.Result{Begun: time.Now(), Quick: o.quick}
-	s, err := site.Start(ctx, site.Config{Repo: o.repo, LogDir: o.logs, Output: out})
+	s, err := site.Start(ctx, install.Config{Repo: o.repo, LogDir: o.logs, Output: out})
 	if err != nil {
 		return err
 	}
@@ -118,7 +119,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err := result.Write(o.out); err != nil {
 		return err
 	}
-	return result.WriteTargets(out)
+	_, err = io.WriteString(out, result.TargetsTable())
+	return err
 }
 
 // remarks is where people write what bounds the targets, by their keys, below the checkout.

@@ -39,83 +39,69 @@ func parts() []part {
 	}
 }
 
-func measureUpdate(ctx context.Context, s *site.Site, o options) (report.Section, []report.Target, error) {
-	cfg := update.Config{Site: s, FanOuts: o.volumes, Runs: 3, Edits: 100}
+// of returns what a run takes, or a quick one.
+func of[T any](o options, full, quick T) T {
 	if o.quick {
-		cfg.Runs, cfg.Edits = 1, 6
+		return quick
 	}
-	return update.Measure(ctx, cfg)
+	return full
+}
+
+func measureUpdate(ctx context.Context, s *site.Site, o options) (report.Section, []report.Target, error) {
+	return update.Measure(ctx, update.Config{Site: s, FanOuts: o.volumes, Runs: of(o, 3, 1), Edits: of(o, 100, 6)})
 }
 
 func measureSeparate(ctx context.Context, s *site.Site, o options) (report.Section, []report.Target, error) {
-	cfg := update.SeparateConfig{Site: s, Volumes: o.volumes[len(o.volumes)-1], Runs: 3, Edits: 40}
-	if o.quick {
-		cfg.Runs, cfg.Edits = 1, 5
-	}
+	cfg := update.SeparateConfig{Site: s, Volumes: o.volumes[len(o.volumes)-1], Runs: of(o, 3, 1), Edits: of(o, 40, 5)}
 	return update.MeasureSeparate(ctx, cfg)
 }
 
 func measureKubelet(ctx context.Context, s *site.Site, o options) (report.Section, []report.Target, error) {
-	cfg := update.KubeletConfig{Site: s, Turn: o.turns, Runs: 3, Pods: 30, Bumped: 20, Spread: 75 * time.Second}
-	if o.quick {
-		cfg.Runs, cfg.Pods, cfg.Bumped, cfg.Spread = 1, 6, 6, 10*time.Second
-	}
-	return update.MeasureKubelet(ctx, cfg)
+	return update.MeasureKubelet(ctx, update.KubeletConfig{
+		Site: s, Turn: o.turns, Runs: of(o, 3, 1), Pods: of(o, 30, 6), Bumped: of(o, 20, 6), Spread: of(o, 75*time.Second, 10*time.Second),
+	})
 }
 
 func measurePublish(ctx context.Context, s *site.Site, o options) (report.Section, []report.Target, error) {
-	cfg := publish.Config{Site: s, Runs: 3, Sequential: 300, Batches: 12, Pods: 20, Volumes: []int{10, 110, 1000}}
-	if o.quick {
-		cfg.Runs, cfg.Sequential, cfg.Batches, cfg.Pods, cfg.Volumes = 1, 40, 2, 4, []int{10, 110}
-	}
-	return publish.Measure(ctx, cfg)
+	return publish.Measure(ctx, publish.Config{
+		Site: s, Runs: of(o, 3, 1), Sequential: of(o, 300, 40), Batches: of(o, 12, 2), Pods: of(o, 20, 4),
+		Volumes: of(o, []int{10, 110, 1000}, []int{10, 110}),
+	})
 }
 
 func measureMemory(ctx context.Context, s *site.Site, o options) (report.Section, []report.Target, error) {
-	// Go collects garbage at least every two minutes.
-	cfg := memory.Config{
-		Site: s, Turn: o.turns, Counts: []int{10, 110, 1000}, Runs: 3, Unrelated: 2000, Rest: 150 * time.Second,
-	}
-	if o.quick {
-		cfg.Counts, cfg.Runs, cfg.Unrelated, cfg.Rest = []int{10, 110, 400}, 1, 300, 2*time.Second
-	}
-	return memory.Measure(ctx, cfg)
+	return memory.Measure(ctx, memory.Config{
+		Site: s, Turn: o.turns, Counts: of(o, []int{10, 110, 1000}, []int{10, 110, 400}), Runs: of(o, 3, 1), Unrelated: of(o, 2000, 300),
+		Rest: of(o, 150*time.Second, 2*time.Second), // Go collects garbage at least every two minutes.
+	})
 }
 
 func measureIdle(ctx context.Context, s *site.Site, o options) (report.Section, []report.Target, error) {
-	cfg := idle.Config{Site: s, Volumes: o.volumes[len(o.volumes)-1], Runs: 3, Quiet: 100 * time.Second}
-	if o.quick {
-		cfg.Runs, cfg.Quiet = 1, 5*time.Second
-	}
+	cfg := idle.Config{Site: s, Volumes: o.volumes[len(o.volumes)-1], Runs: of(o, 3, 1), Quiet: of(o, 100*time.Second, 5*time.Second)}
 	return idle.Measure(ctx, cfg)
 }
 
 func measureServer(ctx context.Context, s *site.Site, o options) (report.Section, []report.Target, error) {
-	cfg := server.Config{Site: s, Nodes: []int{0, 1, 2, 4, 8, 16}, Volumes: 10, Edits: 50}
-	if o.quick {
-		cfg.Nodes, cfg.Edits = []int{0, 1, 3}, 5
-	}
-	return server.Measure(ctx, cfg)
+	nodes := of(o, []int{0, 1, 2, 4, 8, 16}, []int{0, 1, 3})
+	return server.Measure(ctx, server.Config{Site: s, Nodes: nodes, Volumes: 10, Edits: of(o, 50, 5)})
 }
 
 func measureProfile(ctx context.Context, s *site.Site, o options) (report.Section, []report.Target, error) {
-	cfg := profile.Config{Site: s, Volumes: o.volumes[len(o.volumes)-1], Edits: 100, Publishes: 2000, Rounds: 10}
-	if o.quick {
-		cfg.Edits, cfg.Publishes, cfg.Rounds = 10, 50, 1
-	}
-	return profile.Measure(ctx, cfg)
+	return profile.Measure(ctx, profile.Config{
+		Site: s, Volumes: o.volumes[len(o.volumes)-1], Edits: of(o, 100, 10), Publishes: of(o, 2000, 50), Rounds: of(o, 10, 1),
+	})
 }
 
 func measureScale(ctx context.Context, s *site.Site, o options) (section report.Section, targets []report.Target, err error) {
 	cfg := scale.Config{
-		Repo: o.repo, LogDir: filepath.Join(o.logs, "scale"), Say: s.Say,
-		Nodes: []int{50, 100, 500}, Own: 4, Children: 4, Edits: 40, Restarts: 3, Outage: 10 * time.Second,
-		Alone: func(ctx context.Context, work func(context.Context) error) error { return work(ctx) },
+		Repo: o.repo, LogDir: filepath.Join(o.logs, "scale"), Say: s.Say, Own: 4, Children: 4,
+		Nodes: of(o, []int{50, 100, 500}, []int{20, 50}), Edits: of(o, 40, 10), Restarts: of(o, 3, 1),
+		Outage: of(o, 10*time.Second, 3*time.Second), Alone: o.turns.Do,
 	}
 	if o.quick {
-		cfg.Nodes, cfg.Edits, cfg.Restarts, cfg.Outage, cfg.Alone = []int{20, 50}, 10, 1, 3*time.Second, o.turns.Do
 		return scale.Measure(ctx, cfg)
 	}
+	cfg.Alone = func(ctx context.Context, work func(context.Context) error) error { return work(ctx) }
 	err = o.turns.Do(ctx, func(ctx context.Context) error {
 		section, targets, err = scale.Measure(ctx, cfg)
 		return err

@@ -15,8 +15,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
+	"github.com/liveconfig-csi/liveconfig/test/bench/metrics"
 	"github.com/liveconfig-csi/liveconfig/test/bench/site"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
@@ -131,13 +130,8 @@ func freeAddress(ctx context.Context) (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// Close ends the driver and removes its directory. Volumes must have been unpublished.
+// Close ends the driver and removes its directory, with whatever volumes there are: to unpublish many takes its time.
 func (d *Driver) Close() error {
-	return errors.Join(d.Stop(), unix.Unmount(d.stateDir(), unix.MNT_DETACH), unix.Unmount(d.dir, 0), os.RemoveAll(d.dir))
-}
-
-// Drop is [Driver.Close] with whatever volumes there are: to unpublish many takes its time.
-func (d *Driver) Drop() error {
 	return errors.Join(d.Stop(), unix.Unmount(d.dir, unix.MNT_DETACH), os.RemoveAll(d.dir))
 }
 
@@ -159,22 +153,14 @@ func (d *Driver) Metric(ctx context.Context, series string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for l := range strings.Lines(string(text)) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(l), " "); ok && name == series {
-			return strconv.ParseFloat(value, 64)
-		}
-	}
-	return 0, fmt.Errorf("the driver has no metric %s", series)
+	return metrics.Sum(string(text), series)
 }
 
 // Pod returns a pod, which the API server need not know, with one volume of a ConfigMap.
 func Pod(namespace, configMap string) *corev1.Pod {
-	source := &corev1.CSIVolumeSource{
-		Driver: node.DriverName, ReadOnly: new(true), VolumeAttributes: map[string]string{"configMap": configMap},
-	}
 	uid := uuid.NewUUID()
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod-" + string(uid), UID: uid},
-		Spec:       corev1.PodSpec{Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{CSI: source}}}},
+		Spec:       corev1.PodSpec{Volumes: []corev1.Volume{node.Volume("config", map[string]string{"configMap": configMap})}},
 	}
 }

@@ -10,9 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/liveconfig-csi/liveconfig/test/bench/driver"
 	"github.com/liveconfig-csi/liveconfig/test/bench/proc"
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
@@ -52,7 +49,11 @@ type subject struct {
 // Measure returns what it has found, and what of it was to be reached.
 func Measure(ctx context.Context, cfg Config) (_ report.Section, _ []report.Target, err error) {
 	b := &bench{cfg: cfg}
-	defer func() { err = errors.Join(err, b.close(ctx)) }()
+	defer func() {
+		if b.own != nil {
+			err = errors.Join(err, b.own.Close())
+		}
+	}()
 	if err := b.start(ctx); err != nil {
 		return report.Section{}, nil, err
 	}
@@ -66,9 +67,8 @@ func Measure(ctx context.Context, cfg Config) (_ report.Section, _ []report.Targ
 type bench struct {
 	cfg      Config
 	own      *driver.Driver
-	pods     []*corev1.Pod // The own driver's.
-	subjects []*subject    // The driver in a container is the first, the own one the second.
-	tokens   int           // That the kubelet has asked for meanwhile.
+	subjects []*subject // The driver in a container is the first, the own one the second.
+	tokens   int        // That the kubelet has asked for meanwhile.
 	// Requests that the drivers should not have made.
 	unexpected []cluster.Request
 }
@@ -99,7 +99,7 @@ func (b *bench) start(ctx context.Context) error {
 
 // startOwn starts a driver that nobody calls, with an object for each volume.
 func (b *bench) startOwn(ctx context.Context) (err error) {
-	if err := b.cfg.Site.Namespace(ctx, namespace); err != nil {
+	if err := b.cfg.Site.CreateNamespace(ctx, namespace); err != nil {
 		return err
 	}
 	if b.own, err = driver.StartAs(ctx, b.cfg.Site, ownUser); err != nil {
@@ -107,28 +107,14 @@ func (b *bench) startOwn(ctx context.Context) (err error) {
 	}
 	for i := range b.cfg.Volumes {
 		name := "object-" + strconv.Itoa(i)
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"key": "value"}}
-		if _, err := b.cfg.Site.Client().CoreV1().ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{}); err != nil {
+		if err := b.cfg.Site.CreateConfigMaps(ctx, namespace, "value", name); err != nil {
 			return err
 		}
-		pod := driver.Pod(namespace, name)
-		if err := b.own.PublishAll(ctx, pod); err != nil {
+		if err := b.own.PublishAll(ctx, driver.Pod(namespace, name)); err != nil {
 			return err
 		}
-		b.pods = append(b.pods, pod)
 	}
 	return nil
-}
-
-func (b *bench) close(ctx context.Context) error {
-	if b.own == nil {
-		return nil
-	}
-	var errs []error
-	for _, pod := range b.pods {
-		errs = append(errs, b.own.UnpublishAll(context.WithoutCancel(ctx), pod))
-	}
-	return errors.Join(append(errs, b.own.Close())...)
 }
 
 // watch looks before and after each quiet time.
@@ -166,7 +152,6 @@ func (b *bench) watchOnce(ctx context.Context) error {
 	return nil
 }
 
-// count reads the audit log.
 func (b *bench) count(begin time.Time) error {
 	requests, err := b.cfg.Site.Requests(time.Time{})
 	if err != nil {

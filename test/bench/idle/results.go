@@ -43,7 +43,6 @@ func (b *bench) section() report.Section {
 	return section
 }
 
-// total is the work of all runs.
 func (s *subject) total() (all proc.Work) {
 	for _, w := range s.work {
 		all.CPU += w.CPU
@@ -61,10 +60,8 @@ func (s *subject) shares(quiet time.Duration) []float64 {
 	return all
 }
 
-// share is the median of them.
 func (s *subject) share(quiet time.Duration) float64 { return report.Median(s.shares(quiet)) }
 
-// parts shows all of them.
 func (s *subject) parts(quiet time.Duration) string {
 	texts := make([]string, 0, len(s.work))
 	for _, share := range s.shares(quiet) {

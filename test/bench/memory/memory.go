@@ -10,10 +10,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
 	"github.com/liveconfig-csi/liveconfig/test/bench/site"
@@ -56,9 +56,6 @@ func namespaceOf(count int) string { return namespacePrefix + strconv.Itoa(count
 // Measure returns what it has found, and what of it was to be reached.
 func Measure(ctx context.Context, cfg Config) (_ report.Section, _ []report.Target, err error) {
 	b := &bench{cfg: cfg}
-	if b.client, err = cfg.Site.Fast(); err != nil {
-		return report.Section{}, nil, err
-	}
 	defer func() {
 		err = errors.Join(err, cfg.Turn.Do(context.WithoutCancel(ctx), b.close))
 	}()
@@ -80,7 +77,6 @@ func Measure(ctx context.Context, cfg Config) (_ report.Section, _ []report.Targ
 // bench is one measurement.
 type bench struct {
 	cfg      Config
-	client   kubernetes.Interface
 	subjects []*subject
 	small    []*subject // Each is looked at twice: without and with unrelated objects.
 	perFile  int64      // What the files of one volume take.
@@ -123,37 +119,32 @@ func (b *bench) prepare(ctx context.Context) error {
 	return err
 }
 
-// start starts all programs.
 func (b *bench) start(ctx context.Context) error {
 	for _, k := range kinds() {
 		for _, n := range b.cfg.Counts {
-			for range k.runs(b.cfg.Runs) {
-				s, err := b.startOne(ctx, k, namespaceOf(n), n)
-				if err != nil {
-					return err
-				}
-				b.subjects = append(b.subjects, s)
+			if err := b.startKind(ctx, &b.subjects, k, namespaceOf(n), n); err != nil {
+				return err
 			}
 		}
 	}
 	for _, k := range []kind{objects, informer} {
-		for range k.runs(b.cfg.Runs) {
-			s, err := b.startOne(ctx, k, smallNamespace, smallVolumes)
-			if err != nil {
-				return err
-			}
-			b.small = append(b.small, s)
+		if err := b.startKind(ctx, &b.small, k, smallNamespace, smallVolumes); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (b *bench) startOne(ctx context.Context, k kind, namespace string, n int) (*subject, error) {
-	h, err := b.startHolder(ctx, k, namespace)
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", k.name(), err)
+// startKind starts the programs of a kind that are to hold so many.
+func (b *bench) startKind(ctx context.Context, to *[]*subject, k kind, namespace string, n int) error {
+	for range k.runs(b.cfg.Runs) {
+		h, err := b.startHolder(ctx, k, namespace)
+		if err != nil {
+			return fmt.Errorf("start %s: %w", k.name(), err)
+		}
+		*to = append(*to, &subject{holder: h, kind: k, count: n})
 	}
-	return &subject{holder: h, kind: k, count: n}, nil
+	return nil
 }
 
 // restAndLook leaves programs alone, and looks at them.
@@ -178,15 +169,22 @@ func (b *bench) crowd(ctx context.Context) error {
 	if err := b.createObjects(ctx, elsewhere, unrelatedPrefix, b.cfg.Unrelated-half, smallBytes); err != nil {
 		return err
 	}
-	return fillNamespace(ctx, b.client, smallNamespace, unrelatedPrefix, half, smallBytes)
+	return b.fill(ctx, smallNamespace, unrelatedPrefix, half, smallBytes)
 }
 
-// createObjects makes a namespace with objects.
 func (b *bench) createObjects(ctx context.Context, namespace, prefix string, n, size int) error {
-	if err := b.cfg.Site.Namespace(ctx, namespace); err != nil {
+	if err := b.cfg.Site.CreateNamespace(ctx, namespace); err != nil {
 		return err
 	}
-	return fillNamespace(ctx, b.client, namespace, prefix, n, size)
+	return b.fill(ctx, namespace, prefix, n, size)
+}
+
+func (b *bench) fill(ctx context.Context, namespace, prefix string, n, size int) error {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = prefix + strconv.Itoa(i)
+	}
+	return b.cfg.Site.CreateConfigMaps(ctx, namespace, strings.Repeat("x", size), names...)
 }
 
 func (b *bench) close(ctx context.Context) error {

@@ -3,7 +3,6 @@ package memory
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -52,7 +51,6 @@ func startPeer(ctx context.Context, s *site.Site, namespace string, k kind) (*pe
 	return p, p.cmd.Start()
 }
 
-// hold returns when the peer holds so many objects.
 func (p *peer) hold(_ context.Context, n int) error {
 	p.held = n
 	_, err := p.ask(n)
@@ -78,12 +76,9 @@ func (p *peer) ask(n int) (figures, error) {
 	if !p.answers.Scan() {
 		return figures{}, errors.Join(errors.New("the peer has ended"), p.answers.Err())
 	}
-	var answer struct {
-		Goroutines   int
-		Heap, Stacks int64
-	}
-	err := json.Unmarshal(p.answers.Bytes(), &answer)
-	return figures{heap: answer.Heap, stacks: answer.Stacks, goroutines: answer.Goroutines}, err
+	var f figures
+	_, err := fmt.Sscan(p.answers.Text(), &f.heap, &f.stacks, &f.goroutines)
+	return f, err
 }
 
 func (p *peer) close(context.Context) error { return errors.Join(p.in.Close(), p.cmd.Wait()) }

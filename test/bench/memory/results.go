@@ -11,10 +11,10 @@ type column func(figures) float64
 
 func anonymous(f figures) float64      { return float64(f.Anonymous) }
 func resident(f figures) float64       { return float64(f.Resident) }
-func heap(f figures) float64           { return float64(f.heap) }
-func stacks(f figures) float64         { return float64(f.stacks) }
-func heapAndStacks(f figures) float64  { return float64(f.heap + f.stacks) }
-func goroutineCount(f figures) float64 { return float64(f.goroutines) }
+func heap(f figures) float64           { return f.heap }
+func stacks(f figures) float64         { return f.stacks }
+func heapAndStacks(f figures) float64  { return f.heap + f.stacks }
+func goroutineCount(f figures) float64 { return f.goroutines }
 
 // of returns the programs of a kind that hold so many, in the order in which they were started.
 func (b *bench) of(k kind, count int) []*subject {

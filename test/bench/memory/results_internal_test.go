@@ -17,7 +17,9 @@ func sample() *bench {
 	add := func(to *[]*subject, k kind, count int, bytes ...int64) {
 		s := &subject{kind: k, count: count}
 		for _, n := range bytes {
-			s.found = append(s.found, figures{Memory: proc.Memory{Anonymous: n, Resident: n + 20<<20}, heap: n / 2, stacks: n / 4, goroutines: count})
+			s.found = append(s.found, figures{
+				Memory: proc.Memory{Anonymous: n, Resident: n + 20<<20}, heap: float64(n) / 2, stacks: float64(n) / 4, goroutines: float64(count),
+			})
 		}
 		*to = append(*to, s)
 	}

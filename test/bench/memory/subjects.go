@@ -22,25 +22,18 @@ const (
 func kinds() []kind { return []kind{objects, volumes, reflectors, informer} }
 
 func (k kind) name() string {
-	switch k {
-	case objects:
-		return "liveconfig, objects with a volume each"
-	case volumes:
-		return "liveconfig, volumes of one object"
-	case reflectors:
-		return "a reflector for each object"
-	case informer:
-		return "an informer for the namespace"
-	}
-	return string(k)
+	return map[kind]string{
+		objects:    "liveconfig, objects with a volume each",
+		volumes:    "liveconfig, volumes of one object",
+		reflectors: "a reflector for each object",
+		informer:   "an informer for the namespace",
+	}[k]
 }
 
 // runs are as many as wanted for what targets are about, and else one.
 func (k kind) runs(wanted int) int {
-	switch k {
-	case objects, reflectors:
+	if k == objects || k == reflectors {
 		return wanted
-	case volumes, informer:
 	}
 	return 1
 }
@@ -49,8 +42,7 @@ func (k kind) runs(wanted int) int {
 type figures struct {
 	proc.Memory
 
-	heap, stacks int64
-	goroutines   int
+	heap, stacks, goroutines float64
 }
 
 // holder is a program that holds objects.
@@ -75,16 +67,14 @@ const driverUser = "bench-memory"
 
 // startHolder starts a program that holds objects of a namespace.
 func (b *bench) startHolder(ctx context.Context, k kind, namespace string) (holder, error) {
-	switch k {
-	case objects, volumes:
-		d, err := driver.StartAs(ctx, b.cfg.Site, driverUser)
-		if err != nil {
-			return nil, err
-		}
-		return &published{driver: d, namespace: namespace, kind: k}, nil
-	case reflectors, informer:
+	if k == reflectors || k == informer {
+		return startPeer(ctx, b.cfg.Site, namespace, k)
 	}
-	return startPeer(ctx, b.cfg.Site, namespace, k)
+	d, err := driver.StartAs(ctx, b.cfg.Site, driverUser)
+	if err != nil {
+		return nil, err
+	}
+	return &published{driver: d, namespace: namespace, kind: k}, nil
 }
 
 // filesOfAVolume returns what the file system of a volume has in memory.

@@ -5,35 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/driver"
 	"github.com/liveconfig-csi/liveconfig/test/bench/proc"
 )
-
-// creators is how many requests for objects go on at once.
-const creators = 8
-
-// fillNamespace makes n objects.
-func fillNamespace(ctx context.Context, client kubernetes.Interface, namespace, prefix string, n, size int) error {
-	data := map[string]string{"payload": strings.Repeat("x", size)}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(creators)
-	for i := range n {
-		group.Go(func() error {
-			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: prefix + strconv.Itoa(i)}, Data: data}
-			_, err := client.CoreV1().ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{})
-			return err
-		})
-	}
-	return group.Wait()
-}
 
 // published are the volumes of a driver: of an object each, or all of one.
 type published struct {
@@ -67,17 +45,11 @@ func (p *published) look(ctx context.Context) (f figures, err error) {
 	}
 	for _, m := range []struct {
 		name string
-		take func(float64)
-	}{
-		{"go_memstats_heap_alloc_bytes", func(v float64) { f.heap = int64(v) }},
-		{"go_memstats_stack_inuse_bytes", func(v float64) { f.stacks = int64(v) }},
-		{"go_goroutines", func(v float64) { f.goroutines = int(v) }},
-	} {
-		value, err := p.driver.Metric(ctx, m.name)
-		if err != nil {
+		to   *float64
+	}{{"go_memstats_heap_alloc_bytes", &f.heap}, {"go_memstats_stack_inuse_bytes", &f.stacks}, {"go_goroutines", &f.goroutines}} {
+		if *m.to, err = p.driver.Metric(ctx, m.name); err != nil {
 			return figures{}, err
 		}
-		m.take(value)
 	}
 	return f, nil
 }
@@ -94,4 +66,4 @@ func (p *published) files() (int64, error) {
 	return int64(fs.Blocks-fs.Bfree) * fs.Bsize, nil //nolint:gosec // A volume is small.
 }
 
-func (p *published) close(context.Context) error { return p.driver.Drop() }
+func (p *published) close(context.Context) error { return p.driver.Close() }

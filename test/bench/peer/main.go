@@ -1,13 +1,13 @@
 // Command peer holds objects as others do, so that their memory can be compared with the driver's: with a reflector for each
 // object, as the kubelet does, or with an informer for the whole namespace.
 //
-// A number on a line of its input is how many objects shall be held. When they are, it answers with a line of JSON.
+// A number on a line of its input is how many objects shall be held. When they are, it answers with a line: how large its
+// heap and its stacks are, and how many goroutines it has.
 package main
 
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -29,13 +29,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "peer:", err)
 		os.Exit(1)
 	}
-}
-
-// Answer is what the program says when it holds what it was told to.
-type Answer struct {
-	Goroutines int    `json:"goroutines"`
-	Heap       uint64 `json:"heap"`
-	Stacks     uint64 `json:"stacks"`
 }
 
 // lookInterval is short because somebody waits, and long enough to be no work.
@@ -76,7 +69,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 		}
 		var memory runtime.MemStats
 		runtime.ReadMemStats(&memory)
-		if err := json.NewEncoder(out).Encode(Answer{runtime.NumGoroutine(), memory.HeapAlloc, memory.StackInuse}); err != nil {
+		if _, err := fmt.Fprintln(out, memory.HeapAlloc, memory.StackInuse, runtime.NumGoroutine()); err != nil {
 			return err
 		}
 	}
@@ -90,7 +83,6 @@ type holder struct {
 	stores            []cache.Store
 }
 
-// held is how many objects are there.
 func (h *holder) held() int {
 	n := 0
 	for _, s := range h.stores {
@@ -99,7 +91,6 @@ func (h *holder) held() int {
 	return n
 }
 
-// reflect runs reflectors until there are n.
 func (h *holder) reflect(ctx context.Context, n int) {
 	for i := len(h.stores); i < n; i++ {
 		name := h.prefix + strconv.Itoa(i)

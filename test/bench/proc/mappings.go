@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -40,16 +41,16 @@ func parseMappings(text string) ([]Mapping, error) {
 		if now == nil {
 			return nil, fmt.Errorf("the line %q is of no mapping", l)
 		}
-		for key, to := range map[string]*int64{"Rss": &now.Resident, "Anonymous": &now.Anonymous} {
-			if !strings.HasPrefix(l, key+":") {
-				continue
-			}
-			n, err := kilobytes(l, key)
-			if err != nil {
-				return nil, err
-			}
-			*to += n
+		key, value, _ := strings.Cut(l, ":")
+		to := map[string]*int64{"Rss": &now.Resident, "Anonymous": &now.Anonymous}[key]
+		if to == nil {
+			continue
 		}
+		kilobytes, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		*to += kilobytes << 10
 	}
 	all := make([]Mapping, 0, len(byName))
 	for _, m := range byName {

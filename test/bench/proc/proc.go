@@ -5,12 +5,9 @@ package proc
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,38 +21,12 @@ type Memory struct {
 
 // MemoryOf returns what a process has in memory.
 func MemoryOf(pid int) (Memory, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	process, err := procfs.NewProc(pid)
 	if err != nil {
 		return Memory{}, err
 	}
-	all, err := kilobytes(string(status), "VmRSS")
-	if err != nil {
-		return Memory{}, err
-	}
-	anonymous, err := kilobytes(string(status), "RssAnon")
-	return Memory{Resident: all, Anonymous: anonymous}, err
-}
-
-// kilobytes returns a value of a file in /proc as bytes.
-func kilobytes(text, name string) (int64, error) {
-	value, err := field(text, name)
-	return value << 10, err
-}
-
-// field returns a number of a file in /proc.
-func field(text, name string) (int64, error) {
-	for l := range strings.Lines(text) {
-		key, value, ok := strings.Cut(l, ":")
-		if !ok || key != name {
-			continue
-		}
-		words := strings.Fields(value)
-		if len(words) == 0 {
-			break
-		}
-		return strconv.ParseInt(words[0], 10, 64)
-	}
-	return 0, fmt.Errorf("the kernel does not tell %s", name)
+	status, err := process.NewStatus()
+	return Memory{Resident: int64(status.VmRSS), Anonymous: int64(status.RssAnon)}, err //nolint:gosec // Of a machine's memory.
 }
 
 // Work is what a process has done since it started.
@@ -79,20 +50,14 @@ func WorkOf(pid int) (Work, error) {
 		return Work{}, fmt.Errorf("read the processor time of process %d: %w", pid, err)
 	}
 	work := Work{CPU: time.Duration(clock.Nano())}
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	threads, err := procfs.AllThreads(pid)
 	if err != nil {
 		return Work{}, err
 	}
-	for _, path := range threads {
-		status, err := os.ReadFile(path)
-		if err != nil {
-			continue // It has ended meanwhile.
+	for _, thread := range threads {
+		if status, err := thread.NewStatus(); err == nil { // Else it has ended meanwhile.
+			work.WakeUps += int64(status.VoluntaryCtxtSwitches) //nolint:gosec // Not that many.
 		}
-		switches, err := field(string(status), "voluntary_ctxt_switches")
-		if err != nil {
-			return Work{}, err
-		}
-		work.WakeUps += switches
 	}
 	return work, nil
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/driver"
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
@@ -46,10 +45,9 @@ const (
 
 // bench is one measurement.
 type bench struct {
-	cfg     Config
-	dir     string // Of profiles.
-	version int
-	files   []report.File
+	cfg   Config
+	dir   string // Of profiles.
+	files []report.File
 }
 
 // Measure returns what it has found. None of it is a figure of the driver as it is shipped.
@@ -80,37 +78,24 @@ func Measure(ctx context.Context, cfg Config) (report.Section, []report.Target, 
 	}, nil, nil
 }
 
-// prepare makes one object for all volumes, and one for each.
 func (b *bench) prepare(ctx context.Context) error {
 	if err := os.MkdirAll(b.dir, 0o750); err != nil {
 		return err
 	}
-	if err := b.cfg.Site.Namespace(ctx, namespace); err != nil {
+	if err := b.cfg.Site.CreateNamespace(ctx, namespace); err != nil {
 		return err
 	}
-	objects := []*corev1.ConfigMap{b.next()}
-	for i := range b.cfg.Volumes {
-		data := map[string]string{"payload": strings.Repeat("x", memoryBytes)}
-		objects = append(objects, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: single(i)}, Data: data})
+	names := make([]string, b.cfg.Volumes)
+	for i := range names {
+		names[i] = single(i)
 	}
-	for _, cm := range objects {
-		if _, err := b.cfg.Site.Client().CoreV1().ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{}); err != nil {
-			return err
-		}
+	if err := b.cfg.Site.CreateConfigMaps(ctx, namespace, strings.Repeat("x", memoryBytes), names...); err != nil {
+		return err
 	}
-	return nil
+	return b.cfg.Site.CreateConfigMaps(ctx, namespace, strings.Repeat("x", updateBytes), shared)
 }
 
 func single(n int) string { return "object-" + strconv.Itoa(n) }
-
-// next is the next version of the object that volumes share.
-func (b *bench) next() *corev1.ConfigMap {
-	b.version++
-	head := strconv.Itoa(b.version)
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: shared}, Data: map[string]string{"payload": head + strings.Repeat("x", updateBytes-len(head))},
-	}
-}
 
 // with runs a driver that notes one allocation in so many bytes, and has work done to it when it has its volumes.
 func (b *bench) with(ctx context.Context, bytes int, object func(n int) string, work func(*driver.Profiled, []*corev1.Pod) error) error {
@@ -123,14 +108,8 @@ func (b *bench) with(ctx context.Context, bytes int, object func(n int) string, 
 
 // holding gives a driver a volume of each object, has work done, and ends the driver.
 func (b *bench) holding(ctx context.Context, d *driver.Driver, object func(n int) string, work func([]*corev1.Pod) error) (err error) {
+	defer func() { err = errors.Join(err, d.Close()) }()
 	var pods []*corev1.Pod
-	defer func() {
-		errs := []error{err}
-		for _, pod := range pods {
-			errs = append(errs, d.UnpublishAll(context.WithoutCancel(ctx), pod))
-		}
-		err = errors.Join(append(errs, d.Close())...)
-	}()
 	for i := range b.cfg.Volumes {
 		pod := driver.Pod(namespace, object(i))
 		if err := d.PublishAll(ctx, pod); err != nil {
@@ -143,7 +122,6 @@ func (b *bench) holding(ctx context.Context, d *driver.Driver, object func(n int
 
 func sharedByAll(int) string { return shared }
 
-// times profiles the processor.
 func (b *bench) times(ctx context.Context) error {
 	return b.with(ctx, 0, sharedByAll, func(d *driver.Profiled, pods []*corev1.Pod) error {
 		for _, w := range b.works(d.Driver, pods) {
@@ -162,7 +140,6 @@ func (b *bench) times(ctx context.Context) error {
 	})
 }
 
-// allocations profiles what is allocated.
 func (b *bench) allocations(ctx context.Context) error {
 	return b.with(ctx, everyBytes, sharedByAll, func(d *driver.Profiled, pods []*corev1.Pod) error {
 		for _, w := range b.works(d.Driver, pods) {

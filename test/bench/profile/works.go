@@ -9,24 +9,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/driver"
-	"github.com/liveconfig-csi/liveconfig/test/bench/site"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 )
 
 // edit edits the object that all volumes share, over and over.
 func (b *bench) edit(ctx context.Context) error {
-	for range b.cfg.Edits {
-		if _, err := b.cfg.Site.Client().CoreV1().ConfigMaps(namespace).Update(ctx, b.next(), metav1.UpdateOptions{}); err != nil {
-			return err
-		}
-		if err := site.Rest(ctx, interval); err != nil {
-			return err
-		}
-	}
-	return nil
+	return b.cfg.Site.Edit(ctx, namespace, shared, updateBytes, b.cfg.Edits, interval)
 }
 
 // publish makes volumes of the object, and takes each away before the next.

@@ -32,7 +32,7 @@ func (b *bench) measureAgain(ctx context.Context) (_ *again, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, d.Drop()) }()
+	defer func() { err = errors.Join(err, d.Close()) }()
 	a := &again{volumes: b.cfg.Volumes}
 	var pods []*corev1.Pod
 	for _, n := range a.volumes {
@@ -55,16 +55,13 @@ func (b *bench) measureAgain(ctx context.Context) (_ *again, err error) {
 	return a, nil
 }
 
-// rounds is how often so many volumes are published, so that a run of few has samples enough.
-func (*onceAll) rounds(volumes int) int { return max(1, 100/volumes) }
-
 func (o *onceAll) run(ctx context.Context, d *driver.Driver, pods []*corev1.Pod) error {
 	before, err := proc.WorkOf(d.PID())
 	if err != nil {
 		return err
 	}
 	var latency []int64
-	for range o.rounds(len(pods)) {
+	for range max(1, 100/len(pods)) { // A run of few has samples enough.
 		for _, pod := range pods {
 			request := fakekubelet.PublishRequest(d.KubeletDir(), pod, pod.Spec.Volumes[0])
 			begin := time.Now()
@@ -89,9 +86,7 @@ func (o *onceAll) processorTime() float64 { return report.Median(o.processor) }
 func (a *again) group() report.Group {
 	g := report.Group{Key: "again", Title: "A volume of 1 KiB that is there, published again"}
 	for i, n := range a.volumes {
-		g.Series = append(g.Series, report.Series{
-			Key: fmt.Sprintf("again-%d", n), Name: fmt.Sprintf("liveconfig, with %d volumes", n), Unit: report.Nanoseconds, Runs: a.cells[i].latency,
-		})
+		g.Series = append(g.Series, report.Latencies(fmt.Sprintf("again-%d", n), fmt.Sprintf("liveconfig, with %d volumes", n), a.cells[i].latency))
 	}
 	return g
 }

@@ -9,10 +9,6 @@ import (
 	"errors"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-
 	"github.com/liveconfig-csi/liveconfig/test/bench/driver"
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
 	"github.com/liveconfig-csi/liveconfig/test/bench/site"
@@ -68,9 +64,6 @@ func repeated(n int) string {
 // Measure returns what it has found, and what of it was to be reached.
 func Measure(ctx context.Context, cfg Config) (_ report.Section, _ []report.Target, err error) {
 	b := &bench{cfg: cfg}
-	if b.client, err = cfg.Site.Fast(); err != nil {
-		return report.Section{}, nil, err
-	}
 	if err := b.prepare(ctx); err != nil {
 		return report.Section{}, nil, err
 	}
@@ -128,13 +121,11 @@ func targetsOf(g report.Group) []report.Target {
 // bench is one measurement.
 type bench struct {
 	cfg    Config
-	client kubernetes.Interface
 	driver *driver.Driver
 }
 
-// prepare makes all objects.
 func (b *bench) prepare(ctx context.Context) error {
-	if err := b.cfg.Site.Namespace(ctx, namespace); err != nil {
+	if err := b.cfg.Site.CreateNamespace(ctx, namespace); err != nil {
 		return err
 	}
 	for _, s := range sizes() {
@@ -142,11 +133,8 @@ func (b *bench) prepare(ctx context.Context) error {
 		for n := range s.cold {
 			names = append(names, s.single(n))
 		}
-		for _, name := range names {
-			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{fileName: s.content()}}
-			if _, err := b.client.CoreV1().ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{}); err != nil {
-				return err
-			}
+		if err := b.cfg.Site.CreateConfigMaps(ctx, namespace, s.content(), names...); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -154,11 +142,11 @@ func (b *bench) prepare(ctx context.Context) error {
 
 // measure makes volumes of a size in all ways.
 func (b *bench) measure(ctx context.Context, s size) (_ []report.Group, err error) {
-	holder := b.volumeOf(s.shared()) // Has the object watched.
-	if err := holder.publish(ctx, b.driver); err != nil {
+	holder := driver.Pod(namespace, s.shared()) // Has the object watched.
+	if err := b.driver.PublishAll(ctx, holder); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, holder.unpublish(ctx, b.driver)) }()
+	defer func() { err = errors.Join(err, b.driver.UnpublishAll(ctx, holder)) }()
 	ways := b.ways(s)
 	one, many := map[string][][]int64{}, map[string][][]int64{}
 	for range b.cfg.Runs {
@@ -173,16 +161,15 @@ func (b *bench) measure(ctx context.Context, s size) (_ []report.Group, err erro
 		group(ways, one, fmt.Sprintf("%d-bytes", s.bytes), s.group("one by one")),
 		group(ways, many, fmt.Sprintf("%d-bytes-%d-at-once", s.bytes, together), s.group(fmt.Sprintf("%d at once", together))),
 	}
-	floor, shared := groups[0].Series[0], groups[0].Series[3]
-	b.cfg.Site.Say("publish %s: floor %s, over the socket %s at p50", s.name,
-		floor.Unit.Format(float64(floor.Percentile(50))), shared.Unit.Format(float64(shared.Percentile(50))))
+	series := groups[0].Series
+	b.cfg.Site.Say("publish %s: floor %s, over the socket %s at p50", s.name, series[0].Typical(), series[3].Typical())
 	return groups, nil
 }
 
 func group(ways []way, runs map[string][][]int64, key, title string) report.Group {
 	g := report.Group{Key: key, Title: title, Floor: ways[0].key}
 	for _, w := range ways {
-		g.Series = append(g.Series, report.Series{Key: w.key, Name: w.name, Unit: report.Nanoseconds, Runs: runs[w.key]})
+		g.Series = append(g.Series, report.Latencies(w.key, w.name, runs[w.key]))
 	}
 	return g
 }

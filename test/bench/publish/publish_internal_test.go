@@ -4,11 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/files/mountns"
@@ -42,42 +39,5 @@ func TestRaw(t *testing.T) {
 	}
 	if _, err := os.Lstat(target); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the target is left: %v", err)
-	}
-}
-
-func TestParseMounts(t *testing.T) {
-	t.Parallel()
-	const labels = `{migrated="false",operation_name="volume_mount",status="success",volume_plugin="kubernetes.io/`
-	tests := map[string]struct {
-		metrics string
-		want    map[string]mounted
-		err     string
-	}{
-		"two kinds": {
-			metrics: "storage_operation_duration_seconds_sum" + labels + "configmap\"} 1.5\n" +
-				"storage_operation_duration_seconds_count" + labels + "configmap\"} 3\n" +
-				"storage_operation_duration_seconds_count" + labels + "csi:x\"} 1\n",
-			want: map[string]mounted{"kubernetes.io/configmap": {seconds: 1.5, number: 3}, "kubernetes.io/csi:x": {number: 1}},
-		},
-		"buckets are not looked at": {
-			metrics: "storage_operation_duration_seconds_bucket" + labels + "csi:x\",le=\"0.1\"} 1\n" +
-				"storage_operation_duration_seconds_count" + labels + "csi:x\"} 1\n",
-			want: map[string]mounted{"kubernetes.io/csi:x": {number: 1}},
-		},
-		"other operations": {metrics: strings.Replace("storage_operation_duration_seconds_sum"+labels+"x\"} 1\n", "volume_mount", "volume_unmount", 1)},
-		"failures":         {metrics: strings.Replace("storage_operation_duration_seconds_sum"+labels+"x\"} 1\n", "success", "fail-unknown", 1)},
-		"no number":        {metrics: "storage_operation_duration_seconds_sum" + labels + "x\"} y\n", err: "invalid syntax"},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := parseMounts(tt.metrics)
-			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
-				t.Fatalf("error = %v, want %q in it", err, tt.err)
-			}
-			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(mounted{}), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("mounts (-want +got):\n%s", diff)
-			}
-		})
 	}
 }

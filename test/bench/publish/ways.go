@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/driver"
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
@@ -47,22 +47,30 @@ func (b *bench) ways(s size) []way {
 			}, drop: nothing}, nil
 		}},
 		{"equal", "liveconfig, an equal volume is live", func(int) (attempt, error) {
-			return b.attempt(b.volumeOf(s.shared()))
+			return b.attempt(s.shared(), nil)
 		}},
 		{"shared", "liveconfig, object already watched", func(n int) (attempt, error) {
-			return b.attempt(b.volumeOf(s.shared()).withMode(n))
+			// Few others have this mode, so that the volume has its own files.
+			return b.attempt(s.shared(), map[string]string{"defaultMode": fmt.Sprintf("%04o", 0o400+n%0o200)})
 		}},
 		{"cold", "liveconfig, object that nobody has read", func(n int) (attempt, error) {
-			return b.attempt(b.volumeOf(s.single(n)))
+			return b.attempt(s.single(n), nil)
 		}},
 	}
 }
 
-func (b *bench) attempt(v *volume) (attempt, error) {
+// attempt returns a volume of a pod that the API server need not know, and makes the directories that a kubelet makes.
+func (b *bench) attempt(configMap string, attributes map[string]string) (attempt, error) {
+	pod := driver.Pod(namespace, configMap)
+	request := fakekubelet.PublishRequest(b.driver.KubeletDir(), pod, pod.Spec.Volumes[0])
+	maps.Copy(request.GetVolumeContext(), attributes)
 	return attempt{
-		make: func(ctx context.Context) error { return v.call(ctx, b.driver) },
-		drop: func(ctx context.Context) error { return v.unpublish(ctx, b.driver) },
-	}, v.prepare()
+		make: func(ctx context.Context) error {
+			_, err := b.driver.Node.Node().NodePublishVolume(ctx, request)
+			return err
+		},
+		drop: func(ctx context.Context) error { return b.driver.UnpublishAll(ctx, pod) },
+	}, os.MkdirAll(filepath.Dir(request.GetTargetPath()), 0o750)
 }
 
 // maker makes n volumes by a way, from the first on, returns how long each took, and takes them away.
@@ -133,38 +141,4 @@ func atOnce(ctx context.Context, w way, first, n int) ([]int64, error) {
 		errs[n+i] = a.drop(ctx)
 	}
 	return took, errors.Join(errs...)
-}
-
-// volume is one of a pod that the API server need not know.
-type volume struct {
-	pod     *corev1.Pod
-	request *csi.NodePublishVolumeRequest
-}
-
-func (b *bench) volumeOf(configMap string) *volume {
-	pod := driver.Pod(namespace, configMap)
-	return &volume{pod: pod, request: fakekubelet.PublishRequest(b.driver.KubeletDir(), pod, pod.Spec.Volumes[0])}
-}
-
-// withMode gives the volume a mode that few others have, so that it has its own files.
-func (v *volume) withMode(n int) *volume {
-	v.request.VolumeContext["defaultMode"] = fmt.Sprintf("%04o", 0o400+n%0o200)
-	return v
-}
-
-// prepare makes the directories that a kubelet makes.
-func (v *volume) prepare() error { return os.MkdirAll(filepath.Dir(v.request.GetTargetPath()), 0o750) }
-
-// call is what is measured.
-func (v *volume) call(ctx context.Context, d *driver.Driver) error {
-	_, err := d.Node.Node().NodePublishVolume(ctx, v.request)
-	return err
-}
-
-func (v *volume) publish(ctx context.Context, d *driver.Driver) error {
-	return errors.Join(v.prepare(), v.call(ctx, d))
-}
-
-func (v *volume) unpublish(ctx context.Context, d *driver.Driver) error {
-	return d.UnpublishAll(ctx, v.pod)
 }

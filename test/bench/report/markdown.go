@@ -3,22 +3,15 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 )
 
-// page writes Markdown and keeps the first error.
-type page struct {
-	w   io.Writer
-	err error
-}
+// page collects Markdown.
+type page struct{ strings.Builder }
 
-func (p *page) print(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format, args...)
-	}
-}
+// print never fails: a builder takes all.
+func (p *page) print(format string, args ...any) { _, _ = fmt.Fprintf(p, format, args...) }
 
 // table writes a table whose first column is text and whose others are figures.
 func (p *page) table(header []string, rows [][]string) {
@@ -28,27 +21,27 @@ func (p *page) table(header []string, rows [][]string) {
 	}
 }
 
-// WriteMarkdown writes the page. Plots are linked by the names that [Result.Plots] gives them, below a folder.
-func (r Result) WriteMarkdown(w io.Writer, plots string) error {
-	p := &page{w: w}
+// Markdown returns the page. Plots are linked by the names that [Result.Plots] gives them, below a folder.
+func (r Result) Markdown(plots string) string {
+	var p page
 	p.print("# Results\n\nWritten by `make bench` on %s, in %s.\n", r.Begun.UTC().Format("2006-01-02"), r.Took.Round(time.Second))
 	if r.Quick {
 		p.print("\n**A quick run: few samples, and one run of each. The figures are indications.**\n")
 	}
-	r.writeTargets(p)
-	r.writeRemarks(p)
-	r.writeFacts(p)
+	r.writeTargets(&p)
+	r.writeRemarks(&p)
+	r.writeFacts(&p)
 	for _, s := range r.Sections {
-		s.write(p, plots)
+		s.write(&p, plots)
 	}
-	return p.err
+	return p.String()
 }
 
-// WriteTargets writes the table of targets alone.
-func (r Result) WriteTargets(w io.Writer) error {
-	p := &page{w: w}
-	r.writeTargets(p)
-	return p.err
+// TargetsTable returns the table of targets alone.
+func (r Result) TargetsTable() string {
+	var p page
+	r.writeTargets(&p)
+	return p.String()
 }
 
 func (r Result) writeTargets(p *page) {

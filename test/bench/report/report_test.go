@@ -59,11 +59,11 @@ func sample() report.Result {
 
 func TestMarkdown(t *testing.T) {
 	t.Parallel()
-	var got bytes.Buffer
-	if err := sample().WriteMarkdown(&got, "plots"); err != nil {
-		t.Fatal(err)
+	page := sample().Markdown("plots")
+	wantGolden(t, "results.md", []byte(page))
+	if table := sample().TargetsTable(); table == "" || !strings.Contains(page, table) {
+		t.Errorf("the table of targets is not that of the page:\n%s", table)
 	}
-	wantGolden(t, "results.md", got.Bytes())
 }
 
 func wantGolden(t *testing.T, name string, got []byte) {

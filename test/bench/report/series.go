@@ -24,6 +24,14 @@ type Series struct {
 	Runs [][]int64 `json:"-"`
 }
 
+// Latencies is a series of durations, by run.
+func Latencies(key, name string, runs [][]int64) Series {
+	return Series{Key: key, Name: name, Unit: Nanoseconds, Runs: runs}
+}
+
+// Typical is the median of all runs' samples, as people read it.
+func (s Series) Typical() string { return s.Unit.Format(float64(s.Percentile(50))) }
+
 // All returns the samples of all runs, sorted.
 func (s Series) All() []int64 { return slices.Sorted(slices.Values(slices.Concat(s.Runs...))) }
 

@@ -25,10 +25,17 @@ func TestPercentile(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := (report.Series{Runs: tt.runs}).Percentile(tt.p); got != tt.want {
+			if got := report.Latencies("key", "name", tt.runs).Percentile(tt.p); got != tt.want {
 				t.Errorf("Percentile(%v) of %v = %d, want %d", tt.p, tt.runs, got, tt.want)
 			}
 		})
+	}
+}
+
+func TestTypical(t *testing.T) {
+	t.Parallel()
+	if got, want := report.Latencies("key", "name", [][]int64{{9000, 1000}, {2000}}).Typical(), "2 µs"; got != want {
+		t.Errorf("typical = %q, want %q", got, want)
 	}
 }
 

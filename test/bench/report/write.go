@@ -21,12 +21,7 @@ const (
 // Write writes the page, its plots, its files and the raw data into a folder, in place of what is there. Git ignores the data: the result
 // without samples, and the samples of one series a line.
 func (r Result) Write(dir string) error {
-	files := map[string][]byte{}
-	var text bytes.Buffer
-	if err := r.WriteMarkdown(&text, plotsName); err != nil {
-		return err
-	}
-	files[pageName] = text.Bytes()
+	files := map[string][]byte{pageName: []byte(r.Markdown(plotsName))}
 	for name, svg := range r.Plots() {
 		files[filepath.Join(plotsName, name)] = svg
 	}

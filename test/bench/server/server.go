@@ -7,14 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/liveconfig-csi/liveconfig/test/bench/driver"
+	"github.com/liveconfig-csi/liveconfig/test/bench/metrics"
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
 	"github.com/liveconfig-csi/liveconfig/test/bench/site"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
@@ -43,11 +40,11 @@ const (
 // Measure returns what it has found. Nothing of it has a bound: it is to grow with the nodes, and with nothing else.
 func Measure(ctx context.Context, cfg Config) (_ report.Section, _ []report.Target, err error) {
 	b := &bench{cfg: cfg}
-	defer func() { err = errors.Join(err, b.close(ctx)) }()
-	if err := cfg.Site.Namespace(ctx, namespace); err != nil {
+	defer func() { err = errors.Join(err, b.close()) }()
+	if err := cfg.Site.CreateNamespace(ctx, namespace); err != nil {
 		return report.Section{}, nil, err
 	}
-	if _, err := cfg.Site.Client().CoreV1().ConfigMaps(namespace).Create(ctx, b.next(), metav1.CreateOptions{}); err != nil {
+	if err := cfg.Site.CreateConfigMaps(ctx, namespace, strings.Repeat("x", objectBytes), object); err != nil {
 		return report.Section{}, nil, err
 	}
 	for _, n := range cfg.Nodes {
@@ -64,10 +61,8 @@ func Measure(ctx context.Context, cfg Config) (_ report.Section, _ []report.Targ
 // bench is one measurement.
 type bench struct {
 	cfg     Config
-	version int
 	drivers []*driver.Driver
-	pods    [][]*corev1.Pod // By driver.
-	found   []cost          // By the numbers of nodes.
+	found   []cost // By the numbers of nodes.
 }
 
 // cost is what one edit costs the API server.
@@ -78,41 +73,25 @@ type cost struct {
 	requests       float64 // That drivers have made.
 }
 
-func (b *bench) next() *corev1.ConfigMap {
-	b.version++
-	head := strconv.Itoa(b.version)
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: object},
-		Data:       map[string]string{"payload": head + strings.Repeat("x", objectBytes-len(head))},
-	}
-}
-
-// grow starts drivers until there are so many.
 func (b *bench) grow(ctx context.Context, n int) error {
 	for len(b.drivers) < n {
 		d, err := driver.Start(ctx, b.cfg.Site)
 		if err != nil {
 			return err
 		}
-		b.drivers, b.pods = append(b.drivers, d), append(b.pods, nil)
-		last := len(b.pods) - 1
+		b.drivers = append(b.drivers, d)
 		for range b.cfg.Volumes {
-			pod := driver.Pod(namespace, object)
-			if err := d.PublishAll(ctx, pod); err != nil {
+			if err := d.PublishAll(ctx, driver.Pod(namespace, object)); err != nil {
 				return err
 			}
-			b.pods[last] = append(b.pods[last], pod)
 		}
 	}
 	return nil
 }
 
-func (b *bench) close(ctx context.Context) error {
+func (b *bench) close() error {
 	var errs []error
-	for i, d := range b.drivers {
-		for _, pod := range b.pods[i] {
-			errs = append(errs, d.UnpublishAll(context.WithoutCancel(ctx), pod))
-		}
+	for _, d := range b.drivers {
 		errs = append(errs, d.Close())
 	}
 	return errors.Join(errs...)
@@ -128,13 +107,8 @@ func (b *bench) measure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for range b.cfg.Edits {
-		if _, err := b.cfg.Site.Client().CoreV1().ConfigMaps(namespace).Update(ctx, b.next(), metav1.UpdateOptions{}); err != nil {
-			return err
-		}
-		if err := site.Rest(ctx, interval); err != nil {
-			return err
-		}
+	if err := b.cfg.Site.Edit(ctx, namespace, object, objectBytes, b.cfg.Edits, interval); err != nil {
+		return err
 	}
 	if err := site.Rest(ctx, settle); err != nil {
 		return err
@@ -172,7 +146,6 @@ func (b *bench) requests(since time.Time) (int, error) {
 	return n, nil
 }
 
-// look reads the API server's metrics.
 func (b *bench) look(ctx context.Context) (cost, error) {
 	text, err := b.cfg.Site.Client().Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
@@ -189,43 +162,11 @@ func (b *bench) look(ctx context.Context) (cost, error) {
 		{&c.bytes, "apiserver_watch_events_sizes_sum", []string{`resource="configmaps"`}},
 		{&c.processorShare, "process_cpu_seconds_total", nil},
 	} {
-		if *m.to, err = sum(string(text), m.name, m.labels...); err != nil {
+		if *m.to, err = metrics.Sum(string(text), m.name, m.labels...); err != nil {
 			return cost{}, err
 		}
 	}
 	return c, nil
-}
-
-// sum adds all series of a name that have the labels.
-func sum(metrics, name string, labels ...string) (float64, error) {
-	total, found := 0.0, false
-	for l := range strings.Lines(metrics) {
-		series, text, _ := strings.Cut(strings.TrimSpace(l), " ")
-		if series != name && !strings.HasPrefix(series, name+"{") {
-			continue
-		}
-		if !containsAll(series, labels) {
-			continue
-		}
-		value, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return 0, fmt.Errorf("the metrics have the line %q: %w", l, err)
-		}
-		total, found = total+value, true
-	}
-	if !found {
-		return 0, fmt.Errorf("the API server has no metric %s with %v", name, labels)
-	}
-	return total, nil
-}
-
-func containsAll(series string, labels []string) bool {
-	for _, l := range labels {
-		if !strings.Contains(series, l) {
-			return false
-		}
-	}
-	return true
 }
 
 func (b *bench) section() report.Section {

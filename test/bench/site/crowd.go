@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // The crowd's place, and the object that all of it uses.
@@ -19,7 +18,10 @@ const (
 // one object.
 func (s *Site) Crowd(ctx context.Context, n int) ([]*corev1.Pod, error) {
 	if len(s.crowd) == 0 {
-		if err := s.gather(ctx); err != nil {
+		if err := s.CreateNamespace(ctx, CrowdNamespace); err != nil && !apierrors.IsAlreadyExists(err) {
+			return nil, err
+		}
+		if err := s.CreateConfigMaps(ctx, CrowdNamespace, "0000000001", CrowdObject); err != nil {
 			return nil, err
 		}
 	}
@@ -30,14 +32,4 @@ func (s *Site) Crowd(ctx context.Context, n int) ([]*corev1.Pod, error) {
 	pods, err := s.StartPods(ctx, pods)
 	s.crowd = append(s.crowd, pods...)
 	return s.crowd, err
-}
-
-// gather makes what the crowd stands on.
-func (s *Site) gather(ctx context.Context) error {
-	if err := s.Namespace(ctx, CrowdNamespace); err != nil && !apierrors.IsAlreadyExists(err) {
-		return err
-	}
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: CrowdObject}, Data: map[string]string{"payload": "0000000001"}}
-	_, err := s.Client().CoreV1().ConfigMaps(CrowdNamespace).Create(ctx, object, metav1.CreateOptions{})
-	return err
 }

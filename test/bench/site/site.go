@@ -5,7 +5,6 @@ package site
 
 import (
 	"context"
-	"io"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,32 +15,19 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/realnode"
 )
 
-// Config says where things are. All fields are required.
-type Config struct {
-	// Repo is the root of the checkout, where `make` has built the programs.
-	Repo string
-	// LogDir receives the logs of all programs and pods, which stay there.
-	LogDir string
-	// Output gets one line for each step.
-	Output io.Writer
-}
-
 // Site is a node with the driver installed, and the pods on it.
 type Site struct {
 	*kit.Installation
 
 	crowd []*corev1.Pod
+	edits int // By [Site.Edit], which one part at a time calls.
 }
 
 // Start returns when pods can use volumes. The caller must call [Site.Stop].
-func Start(ctx context.Context, cfg Config) (*Site, error) {
-	s, err := kit.Start(ctx, kit.Config{
-		Runtime: realnode.Containerd2(), Repo: cfg.Repo, LogDir: cfg.LogDir, Output: cfg.Output,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &Site{Installation: s}, nil
+func Start(ctx context.Context, cfg kit.Config) (*Site, error) {
+	cfg.Runtime = realnode.Containerd2()
+	s, err := kit.Start(ctx, cfg)
+	return &Site{Installation: s}, err
 }
 
 // Fast returns an administrator's client that speaks as the driver does, by the shortest encoding, so that the benchmark

@@ -20,16 +20,21 @@ const bothNamespace = "bench-both"
 // kubeletPatience is more than the kubelet takes to look after all of its pods.
 const kubeletPatience = 4 * time.Minute
 
+// Series, beside that of the bare watch. Those of edits after which the pods are annotated end in bumped.
+const (
+	ours   = "ours"
+	inTree = "in-tree"
+	bumped = "-bumped"
+)
+
 // both measures pods that have two volumes of a separate ConfigMap: the driver's and the kubelet's.
 type both struct {
 	*bench
+	samples
 
 	cfg   KubeletConfig
 	floor *floor
 	runs  [][]*bothPod // Each has separate pods, since it begins while the kubelet has those of the one before to look after.
-	// By run.
-	watched, ours, inTree                   [][]int64
-	watchedBumped, oursBumped, inTreeBumped [][]int64
 }
 
 // bothPod is one of the pods.
@@ -47,7 +52,7 @@ func (b *both) close() {
 }
 
 func (b *both) start(ctx context.Context) (err error) {
-	if err := b.cfg.Site.Namespace(ctx, bothNamespace); err != nil {
+	if err := b.cfg.Site.CreateNamespace(ctx, bothNamespace); err != nil {
 		return err
 	}
 	if b.floor, err = newFloor(ctx, b.client, bothNamespace, ""); err != nil {
@@ -95,12 +100,14 @@ func (b *both) measure(ctx context.Context) error {
 	if err := b.start(ctx); err != nil {
 		return err
 	}
-	b.watched, b.ours, b.inTree = make([][]int64, b.cfg.Runs), make([][]int64, b.cfg.Runs), make([][]int64, b.cfg.Runs)
+	for _, key := range []string{bareWatch, ours, inTree, ours + bumped, inTree + bumped} {
+		b.samples[key] = make([][]int64, b.cfg.Runs)
+	}
 	waiting, waitingCtx := errgroup.WithContext(ctx)
 	for run := range b.runs {
 		var left []*pending
 		err := b.cfg.Turn.Do(waitingCtx, func(ctx context.Context) (err error) {
-			if err := b.bumpAll(ctx, b.runs[run]); err != nil {
+			if err := b.bumpAll(ctx, run); err != nil {
 				return fmt.Errorf("edit ConfigMaps and annotate their pods: %w", err)
 			}
 			left, err = b.leaveAll(ctx, b.runs[run])
@@ -120,16 +127,12 @@ func (b *both) measure(ctx context.Context) error {
 	})
 }
 
-// outcome is how long an edit took to be where.
-type outcome struct{ watched, ours, inTree time.Duration }
-
 // pending is an edit that the driver's volume has, and the kubelet's will have.
 type pending struct {
-	outcome
-
-	pod  *bothPod
-	sent time.Time
-	seen <-chan sighting
+	pod                   *bothPod
+	sent                  time.Time
+	seen                  <-chan sighting
+	watched, ours, inTree time.Duration // How long it took to be where.
 }
 
 // edit makes one edit, does what is to be done after it, and waits until the driver's volume has it.
@@ -165,8 +168,8 @@ func (e *pending) complete(ctx context.Context) error {
 }
 
 // bumpAll edits ConfigMaps, one after the other, and then annotates their pods, which makes the kubelet look after them.
-func (b *both) bumpAll(ctx context.Context, pods []*bothPod) error {
-	var all []outcome
+func (b *both) bumpAll(ctx context.Context, run int) error {
+	pods := b.runs[run]
 	for i := range b.cfg.Bumped {
 		e, err := b.edit(ctx, pods[i%len(pods)], b.bump)
 		if err != nil {
@@ -175,18 +178,20 @@ func (b *both) bumpAll(ctx context.Context, pods []*bothPod) error {
 		if err := e.complete(ctx); err != nil {
 			return err
 		}
-		all = append(all, e.outcome)
+		b.add(run, ours+bumped, e.ours)
+		b.add(run, inTree+bumped, e.inTree)
 		if err := site.Rest(ctx, settle); err != nil {
 			return err
 		}
 	}
-	watched, ours, inTree := columns(all)
-	b.watchedBumped, b.oursBumped = append(b.watchedBumped, watched), append(b.oursBumped, ours)
-	b.inTreeBumped = append(b.inTreeBumped, inTree)
 	return nil
 }
 
-// bump changes an annotation of the pod.
+// add adds to a run, which nobody else does at the same time.
+func (b *both) add(run int, key string, took time.Duration) {
+	b.samples[key][run] = append(b.samples[key][run], took.Nanoseconds())
+}
+
 func (b *both) bump(ctx context.Context, p *bothPod) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/version":"%d"}}}`, p.version)
 	_, err := b.client.CoreV1().Pods(bothNamespace).Patch(ctx, p.pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
@@ -216,41 +221,29 @@ func leave(context.Context, *bothPod) error { return nil }
 
 // await waits until the kubelet has done all of a run.
 func (b *both) await(ctx context.Context, run int, left []*pending) error {
-	var all []outcome
 	for _, e := range left {
 		if err := e.complete(ctx); err != nil {
 			return fmt.Errorf("wait for the kubelet: %w", err)
 		}
-		all = append(all, e.outcome)
+		b.add(run, bareWatch, e.watched)
+		b.add(run, ours, e.ours)
+		b.add(run, inTree, e.inTree)
 	}
-	b.watched[run], b.ours[run], b.inTree[run] = columns(all)
 	b.cfg.Site.Say("the kubelet has the edits of run %d of %d", run+1, b.cfg.Runs)
 	return nil
 }
 
-// columns returns the outcomes of one run, each kind by itself.
-func columns(all []outcome) (watched, ours, inTree []int64) {
-	for _, one := range all {
-		watched = append(watched, one.watched.Nanoseconds())
-		ours, inTree = append(ours, one.ours.Nanoseconds()), append(inTree, one.inTree.Nanoseconds())
-	}
-	return watched, ours, inTree
-}
-
 func (b *both) results() (report.Group, report.Target) {
-	series := func(key, name string, runs [][]int64) report.Series {
-		return report.Series{Key: key, Name: name, Unit: report.Nanoseconds, Runs: runs}
-	}
-	ours, inTree := series("ours", "liveconfig", b.ours), series("in-tree", "the kubelet's configMap volume", b.inTree)
+	ofOurs, ofInTree := b.series(ours, "liveconfig"), b.series(inTree, "the kubelet's configMap volume")
 	group := report.Group{
-		Key: "in-tree", Title: "Volumes of both kinds in one pod, ConfigMaps of 1 KiB", Floor: "floor",
+		Key: "in-tree", Title: "Volumes of both kinds in one pod, ConfigMaps of 1 KiB", Floor: bareWatch,
 		Series: []report.Series{
-			series("floor", "bare watch (floor)", b.watched), ours, inTree,
-			series("ours-bumped", "liveconfig, same edits as below", b.oursBumped),
-			series("in-tree-bumped", "the kubelet's, pod annotated after the edit", b.inTreeBumped),
+			b.series(bareWatch, "bare watch (floor)"), ofOurs, ofInTree,
+			b.series(ours+bumped, "liveconfig, same edits as below"),
+			b.series(inTree+bumped, "the kubelet's, pod annotated after the edit"),
 		},
 	}
 	return group, report.Target{
-		Key: "update-in-tree", What: "update: the kubelet's configMap volume to liveconfig, p50", Value: inTree.Ratio(ours, 50), Bound: 1000, AtLeast: true,
+		Key: "update-in-tree", What: "update: the kubelet's configMap volume to liveconfig, p50", Value: ofInTree.Ratio(ofOurs, 50), Bound: 1000, AtLeast: true,
 	}
 }

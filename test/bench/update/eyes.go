@@ -66,7 +66,6 @@ func (e *eyes) close() error {
 	return err
 }
 
-// watch begins to watch the directory of a volume.
 func (e *eyes) watch(dir string) (*volume, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -102,6 +101,15 @@ func (e *eyes) expect(v *volume, version int) <-chan sighting {
 		v.tell(sighting{err: e.broken})
 	}
 	return seen
+}
+
+// expectAll is [eyes.expect] of each of the volumes.
+func (e *eyes) expectAll(volumes []*volume, version int) []<-chan sighting {
+	all := make([]<-chan sighting, 0, len(volumes))
+	for _, v := range volumes {
+		all = append(all, e.expect(v, version))
+	}
+	return all
 }
 
 // sighting is the moment at which something was read, or why it was not.
@@ -174,7 +182,6 @@ func (e *eyes) look(event *unix.InotifyEvent, name string) {
 	}
 }
 
-// readVersion reads the head of the payload.
 func (v *volume) readVersion() (int, error) {
 	path := filepath.Join(v.dir, payloadKey)
 	fd, err := unix.Openat(v.fd, payloadKey, unix.O_RDONLY|unix.O_CLOEXEC, 0)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // swap shows a version in the way of the kubelet's volumes.
@@ -29,6 +31,21 @@ func swap(t *testing.T, dir, text string) {
 }
 
 func number(n int) string { return fmt.Sprintf("%0*d", versionDigits, n) }
+
+// opened returns eyes that close when the test ends.
+func opened(t *testing.T) *eyes {
+	t.Helper()
+	e, err := newEyes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
 
 // newVolume makes a volume with version 1 that is watched.
 func newVolume(t *testing.T, e *eyes) *volume {
@@ -90,10 +107,7 @@ func TestEyes(t *testing.T) {
 // TestOneDirectory watches volumes that share their files.
 func TestOneDirectory(t *testing.T) {
 	t.Parallel()
-	e, err := newEyes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := opened(t)
 	first := newVolume(t, e)
 	second, err := e.watch(first.dir)
 	if err != nil {
@@ -106,26 +120,17 @@ func TestOneDirectory(t *testing.T) {
 			t.Errorf("volume %d: %v", i, err)
 		}
 	}
-	if err := e.close(); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestNothingSeen waits for a version that does not come.
 func TestNothingSeen(t *testing.T) {
 	t.Parallel()
-	e, err := newEyes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := opened(t)
 	v := newVolume(t, e)
 	seen := e.expect(v, 2)
 	swap(t, v.dir, number(0))
 	if at, err := receive(t.Context(), seen, 50*time.Millisecond); err == nil {
 		t.Errorf("seen at %s, want nothing", at)
-	}
-	if err := e.close(); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -147,41 +152,16 @@ func TestPayload(t *testing.T) {
 
 func TestCell(t *testing.T) {
 	t.Parallel()
-	c := &cell{fanOut: 2, payload: payloads()[0]}
-	for _, runs := range c.runs() {
-		*runs = append(*runs, nil)
-	}
+	c := &cell{samples: samples{}, fanOut: 2, payload: payloads()[0]}
+	c.begin()
 	sent := time.Now()
-	after := func(ms int) time.Time { return sent.Add(time.Duration(ms) * time.Millisecond) }
+	after := sent.Add
 	c.add(moments{sent, after(5), after(4), after(6), []time.Time{after(9), after(8)}})
-	tests := map[string]struct {
-		runs [][]int64
-		want string
-	}{
-		"the floor":                    {c.direct, "[[4]]"},
-		"the floor by the pods' way":   {c.byLink, "[[6]]"},
-		"the answer":                   {c.answer, "[[5]]"},
-		"the first volume":             {c.first, "[[8]]"},
-		"the last volume":              {c.last, "[[9]]"},
-		"every volume":                 {c.every, "[[9 8]]"},
-		"every volume from the answer": {c.after, "[[4 3]]"},
-		"every volume from the floor":  {c.behind, "[[5 4]]"},
-		"the last volume from it":      {c.beyond, "[[5]]"},
+	want := samples{
+		"floor": {{4}}, "floor-by-link": {{6}}, "answer": {{5}}, "first": {{8}}, "last": {{9}}, "every": {{9, 8}},
+		"after-answer": {{4, 3}}, "behind-floor": {{5, 4}}, "beyond": {{5}},
 	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var milliseconds [][]int64
-			for _, run := range tt.runs {
-				var row []int64
-				for _, ns := range run {
-					row = append(row, ns/int64(time.Millisecond))
-				}
-				milliseconds = append(milliseconds, row)
-			}
-			if got := fmt.Sprint(milliseconds); got != tt.want {
-				t.Errorf("got %s ms, want %s", got, tt.want)
-			}
-		})
+	if diff := cmp.Diff(want, c.samples); diff != "" {
+		t.Errorf("samples (-want +got):\n%s", diff)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/liveconfig-csi/liveconfig/test/bench/report"
 	"github.com/liveconfig-csi/liveconfig/test/bench/site"
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 )
@@ -38,26 +37,70 @@ type fans struct {
 
 // cell is one fan-out with one size.
 type cell struct {
+	samples
+
 	fanOut  int
 	payload payload
-	direct  [][]int64 // By run, as all below.
-	byLink  [][]int64
-	answer  [][]int64
-	first   [][]int64
-	every   [][]int64
-	last    [][]int64
-	after   [][]int64 // Every volume after the answer.
-	behind  [][]int64 // Every volume after the floor.
-	beyond  [][]int64 // The last volume after the floor.
-	told    [][]int64 // The last volume, in the first edits of new volumes: one run.
-
 	// filesBytes is what the files of all volumes take in memory; known of the largest size.
 	filesBytes int64
 }
 
-// runs returns all of a cell's series.
-func (c *cell) runs() []*[][]int64 {
-	return []*[][]int64{&c.direct, &c.byLink, &c.answer, &c.first, &c.every, &c.last, &c.after, &c.behind, &c.beyond}
+// moments are when one edit was where.
+type moments struct {
+	sent, answered, watched, linked time.Time
+	read                            []time.Time // By volume.
+}
+
+// row is a series of a cell: what each edit took.
+type row struct {
+	key, name string
+	took      func(moments) []time.Duration
+}
+
+// fromSent are the rows of an edit from the moment it was sent.
+func fromSent() []row {
+	return []row{
+		{"floor", "bare watch (floor)", func(m moments) []time.Duration { return since(m.sent, m.watched) }},
+		{"floor-by-link", "bare watch, by the pods' way", func(m moments) []time.Duration { return since(m.sent, m.linked) }},
+		{"answer", "the API server's answer", func(m moments) []time.Duration { return since(m.sent, m.answered) }},
+		{"first", "liveconfig, first volume", func(m moments) []time.Duration { return since(m.sent, m.first()) }},
+		{"every", "liveconfig, every volume", func(m moments) []time.Duration { return since(m.sent, m.read...) }},
+		{"last", "liveconfig, last volume", func(m moments) []time.Duration { return since(m.sent, m.last()) }},
+	}
+}
+
+// fromElsewhere are the rows from later moments. The last one is for the growth, and not shown.
+func fromElsewhere() []row {
+	return []row{
+		{"after-answer", "liveconfig, from the API server's answer", func(m moments) []time.Duration { return since(m.answered, m.read...) }},
+		{"behind-floor", "liveconfig, behind the bare watch", func(m moments) []time.Duration { return since(m.watched, m.read...) }},
+		{"beyond", "", func(m moments) []time.Duration { return since(m.watched, m.last()) }},
+	}
+}
+
+func (m moments) first() time.Time { return slices.MinFunc(m.read, time.Time.Compare) }
+func (m moments) last() time.Time  { return slices.MaxFunc(m.read, time.Time.Compare) }
+
+func since(from time.Time, to ...time.Time) []time.Duration {
+	all := make([]time.Duration, 0, len(to))
+	for _, at := range to {
+		all = append(all, at.Sub(from))
+	}
+	return all
+}
+
+// begin begins a run of all rows.
+func (c *cell) begin() {
+	for _, r := range slices.Concat(fromSent(), fromElsewhere()) {
+		c.samples.begin(r.key)
+	}
+}
+
+// add adds an edit to the last run.
+func (c *cell) add(m moments) {
+	for _, r := range slices.Concat(fromSent(), fromElsewhere()) {
+		c.put(r.key, r.took(m)...)
+	}
 }
 
 func (f *fans) close() {
@@ -77,7 +120,7 @@ func (f *fans) measure(ctx context.Context) error {
 			return fmt.Errorf("start %d pods: %w", fanOut, err)
 		}
 		for _, p := range payloads() {
-			c := &cell{fanOut: fanOut, payload: p}
+			c := &cell{samples: samples{}, fanOut: fanOut, payload: p}
 			if err := f.fill(ctx, c); err != nil {
 				return fmt.Errorf("update %d volumes with %s: %w", fanOut, p.name, err)
 			}
@@ -102,7 +145,6 @@ func (f *fans) openFloors(ctx context.Context) (err error) {
 	return err
 }
 
-// grow starts pods until there are so many.
 func (f *fans) grow(ctx context.Context, n int) error {
 	begin := time.Now()
 	pods, err := f.cfg.Site.Crowd(ctx, n)
@@ -120,9 +162,8 @@ func (f *fans) grow(ctx context.Context, n int) error {
 	return nil
 }
 
-// fill makes all edits of a cell.
 func (f *fans) fill(ctx context.Context, c *cell) error {
-	warm := &cell{payload: c.payload}
+	warm := &cell{samples: samples{}, payload: c.payload}
 	first := warmUps
 	if c.payload == payloads()[0] {
 		first = firstEdits
@@ -131,7 +172,7 @@ func (f *fans) fill(ctx context.Context, c *cell) error {
 		return err
 	}
 	if c.payload == payloads()[0] {
-		c.told = warm.last
+		c.samples["told"] = warm.samples["last"]
 	}
 	for range f.cfg.Runs {
 		if err := f.run(ctx, c, f.edits(c.payload)); err != nil {
@@ -144,7 +185,7 @@ func (f *fans) fill(ctx context.Context, c *cell) error {
 		}
 	}
 	f.cfg.Site.Say("%d volumes, %s: floor %s, last volume %s at p50", c.fanOut, c.payload.name,
-		c.series("", "", c.direct).format(), c.series("", "", c.last).format())
+		c.series("floor", "").Typical(), c.series("last", "").Typical())
 	return nil
 }
 
@@ -168,11 +209,8 @@ func (f *fans) weigh(ctx context.Context, c *cell) error {
 	return nil
 }
 
-// run makes the edits of one run.
 func (f *fans) run(ctx context.Context, c *cell, edits int) error {
-	for _, runs := range c.runs() {
-		*runs = append(*runs, nil)
-	}
+	c.begin()
 	for range edits {
 		if err := f.edit(ctx, c); err != nil {
 			return err
@@ -193,65 +231,22 @@ func (f *fans) edits(p payload) int {
 func (f *fans) edit(ctx context.Context, c *cell) error {
 	next := f.writer.next(c.payload.size)
 	version := f.writer.version
-	direct, byLink := f.direct.expect(f.writer.name, version), f.byLink.expect(f.writer.name, version)
-	seen := make([]<-chan sighting, 0, len(f.volumes))
-	for _, v := range f.volumes {
-		seen = append(seen, f.eyes.expect(v, version))
-	}
+	watching := []<-chan sighting{f.direct.expect(f.writer.name, version), f.byLink.expect(f.writer.name, version)}
+	seen := f.eyes.expectAll(f.volumes, version)
 	runtime.GC() // Else its work falls into what is measured.
 	sent := time.Now()
 	if err := f.writer.send(ctx, next); err != nil {
 		return err
 	}
 	answered := time.Now()
-	watched, err := receive(ctx, direct, patience)
+	watched, err := receiveAll(ctx, watching)
 	if err != nil {
-		return err
+		return fmt.Errorf("bare watch %w", err)
 	}
-	linked, err := receive(ctx, byLink, patience)
+	read, err := receiveAll(ctx, seen)
 	if err != nil {
-		return err
+		return fmt.Errorf("volume %w", err)
 	}
-	read := make([]time.Time, 0, len(seen))
-	for i, s := range seen {
-		at, err := receive(ctx, s, patience)
-		if err != nil {
-			return fmt.Errorf("volume %d: %w", i, err)
-		}
-		read = append(read, at)
-	}
-	c.add(moments{sent, answered, watched, linked, read})
+	c.add(moments{sent, answered, watched[0], watched[1], read})
 	return site.Rest(ctx, settle)
 }
-
-// moments are when one edit was where.
-type moments struct {
-	sent, answered, watched, linked time.Time
-	read                            []time.Time // By volume.
-}
-
-func (c *cell) add(m moments) {
-	run := len(c.last) - 1
-	put := func(runs [][]int64, from, to time.Time) { runs[run] = append(runs[run], to.Sub(from).Nanoseconds()) }
-	put(c.direct, m.sent, m.watched)
-	put(c.byLink, m.sent, m.linked)
-	put(c.answer, m.sent, m.answered)
-	put(c.first, m.sent, slices.MinFunc(m.read, time.Time.Compare))
-	put(c.last, m.sent, slices.MaxFunc(m.read, time.Time.Compare))
-	put(c.beyond, m.watched, slices.MaxFunc(m.read, time.Time.Compare))
-	for _, at := range m.read {
-		put(c.every, m.sent, at)
-		put(c.after, m.answered, at)
-		put(c.behind, m.watched, at)
-	}
-}
-
-// duration is a series of durations.
-type duration struct{ report.Series }
-
-func (*cell) series(key, name string, runs [][]int64) duration {
-	return duration{report.Series{Key: key, Name: name, Unit: report.Nanoseconds, Runs: runs}}
-}
-
-// format returns the median.
-func (d duration) format() string { return d.Unit.Format(float64(d.Percentile(50))) }

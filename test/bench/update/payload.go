@@ -41,7 +41,6 @@ func object(namespace, name string, version, size int) *corev1.ConfigMap {
 	}
 }
 
-// versionOf returns the version that an object has.
 func versionOf(cm *corev1.ConfigMap) (int, error) {
 	text := cm.Data[payloadKey]
 	if len(text) < versionDigits {

@@ -2,12 +2,10 @@ package update
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/liveconfig-csi/liveconfig/test/bench/report"
 )
 
-// results returns what was found, cell by cell.
 func (f *fans) results() ([]report.Group, []report.Target) {
 	var groups []report.Group
 	var targets []report.Target
@@ -23,7 +21,7 @@ func (f *fans) costs(p payload) []report.Point {
 	var points []report.Point
 	for _, c := range f.cells {
 		if c.payload == p {
-			points = append(points, report.Point{X: float64(c.fanOut), Y: float64(c.series("", "", c.beyond).Percentile(50))})
+			points = append(points, report.Point{X: float64(c.fanOut), Y: float64(c.series("beyond", "").Percentile(50))})
 		}
 	}
 	return points
@@ -62,71 +60,51 @@ func (f *fans) growth() []report.Target {
 
 func (c *cell) groups() []report.Group {
 	title := fmt.Sprintf("One ConfigMap of %s in %d volumes", c.payload.name, c.fanOut)
-	if c.fanOut == 1 {
-		title = fmt.Sprintf("One ConfigMap of %s in one volume", c.payload.name)
-	}
-	group := report.Group{
-		Key: fmt.Sprintf("%d-volumes-%d-bytes", c.fanOut, c.payload.size), Title: title, Floor: "floor",
-		Series: []report.Series{
-			c.series("floor", "bare watch (floor)", c.direct).Series,
-			c.series("floor-by-link", "bare watch, by the pods' way", c.byLink).Series,
-			c.series("answer", "the API server's answer", c.answer).Series,
-			c.series("first", "liveconfig, first volume", c.first).Series,
-			c.series("every", "liveconfig, every volume", c.every).Series,
-			c.series("last", "liveconfig, last volume", c.last).Series,
-		},
-	}
+	shown := fromSent()
 	if c.fanOut == 1 { // All are the same.
-		group.Series = slices.Delete(group.Series, 4, 6)
-		group.Series[3].Key, group.Series[3].Name = "every", "liveconfig"
+		title = fmt.Sprintf("One ConfigMap of %s in one volume", c.payload.name)
+		shown = append(shown[:3], row{key: "every", name: "liveconfig"})
 	}
-	if len(c.told) > 0 {
-		group.Series = append(group.Series, c.series("told", "liveconfig, last volume, edits that pods are notified of", c.told).Series)
+	if len(c.samples["told"]) > 0 {
+		shown = append(shown, row{key: "told", name: "liveconfig, last volume, edits that pods are notified of"})
 	}
-	return []report.Group{group, {
-		Title: title + ", from elsewhere",
-		Series: []report.Series{
-			c.series("after-answer", "liveconfig, from the API server's answer", c.after).Series,
-			c.series("behind-floor", "liveconfig, behind the bare watch", c.behind).Series,
+	return []report.Group{
+		{
+			Key: fmt.Sprintf("%d-volumes-%d-bytes", c.fanOut, c.payload.size), Title: title, Floor: "floor",
+			Series: c.all(shown),
 		},
-	}}
+		{Title: title + ", from elsewhere", Series: c.all(fromElsewhere()[:2])},
+	}
 }
 
-// targets returns what was to be reached in this cell.
+func (c *cell) all(rows []row) []report.Series {
+	all := make([]report.Series, 0, len(rows))
+	for _, r := range rows {
+		all = append(all, c.series(r.key, r.name))
+	}
+	return all
+}
+
 func (c *cell) targets() []report.Target {
-	floor, last := c.series("", "", c.direct), c.series("", "", c.last)
-	if c.fanOut == 110 && c.payload == payloads()[2] {
+	toFloor := func(key, what string, percent, bound float64) report.Target {
+		value := c.series("last", "").Ratio(c.series("floor", ""), percent)
+		return report.Target{Key: key, What: what, Value: value, Bound: bound}
+	}
+	small, large := c.payload == payloads()[0], c.payload == payloads()[2]
+	switch {
+	case c.fanOut == 1 && small:
 		return []report.Target{
-			{
-				Key: "update-110-large", What: "update, fan-out 110, 1 MiB: last volume to bare watch, p50",
-				Value: last.Ratio(floor.Series, 50), Bound: 1.3,
-			},
+			toFloor("update-1-p50", "update, fan-out 1, 1 KiB: liveconfig to bare watch, p50", 50, 1.1),
+			toFloor("update-1-p99", "update, fan-out 1, 1 KiB: liveconfig to bare watch, p99", 99, 2),
+		}
+	case c.fanOut == 110 && small:
+		return []report.Target{toFloor("update-110-p50", "update, fan-out 110, 1 KiB: last volume to bare watch, p50", 50, 1.3)}
+	case c.fanOut == 110 && large:
+		return []report.Target{
+			toFloor("update-110-large", "update, fan-out 110, 1 MiB: last volume to bare watch, p50", 50, 1.3),
 			{
 				Key: "files-110", What: "memory of the files of 110 equal volumes of 1 MiB",
 				Value: float64(c.filesBytes) / (1 << 20), Bound: 2, Unit: "MiB",
-			},
-		}
-	}
-	if c.payload != payloads()[0] {
-		return nil
-	}
-	switch c.fanOut {
-	case 1:
-		return []report.Target{
-			{
-				Key: "update-1-p50", What: "update, fan-out 1, 1 KiB: liveconfig to bare watch, p50",
-				Value: last.Ratio(floor.Series, 50), Bound: 1.1,
-			},
-			{
-				Key: "update-1-p99", What: "update, fan-out 1, 1 KiB: liveconfig to bare watch, p99",
-				Value: last.Ratio(floor.Series, 99), Bound: 2,
-			},
-		}
-	case 110:
-		return []report.Target{
-			{
-				Key: "update-110-p50", What: "update, fan-out 110, 1 KiB: last volume to bare watch, p50",
-				Value: last.Ratio(floor.Series, 50), Bound: 1.3,
 			},
 		}
 	}

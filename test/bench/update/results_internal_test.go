@@ -2,6 +2,7 @@ package update
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -12,10 +13,13 @@ func filled(behind func(volumes int64) int64, fanOuts ...int) *fans {
 	f := &fans{cfg: Config{FanOuts: fanOuts, Runs: 3, Edits: 100}}
 	for _, n := range fanOuts {
 		for _, p := range payloads() {
-			c := &cell{fanOut: n, payload: p}
+			c := &cell{samples: samples{}, fanOut: n, payload: p}
 			for range f.cfg.Runs {
-				cost := behind(int64(n))
-				c.direct, c.beyond, c.last = append(c.direct, []int64{10, 10}), append(c.beyond, []int64{cost, cost}), append(c.last, []int64{10 + cost, 10 + cost})
+				cost := time.Duration(behind(int64(n)))
+				c.begin()
+				c.put("floor", 10, 10)
+				c.put("beyond", cost, cost)
+				c.put("last", 10+cost, 10+cost)
 			}
 			f.cells = append(f.cells, c)
 		}
@@ -66,7 +70,7 @@ func TestTargets(t *testing.T) {
 func TestSeparateTargets(t *testing.T) {
 	t.Parallel()
 	const ms = 1_000_000
-	s := &separate{cfg: SeparateConfig{Volumes: 110}, runs: map[string][][]int64{
+	s := &separate{cfg: SeparateConfig{Volumes: 110}, samples: samples{
 		bareWatch: {{4 * ms}, {4 * ms}}, edited: {{8 * ms}, {8 * ms}}, exposed: {{12 * ms}, {12 * ms, 200 * ms}}, takenBack: {{4 * ms}, {4 * ms}},
 	}}
 	_, targets := s.results()

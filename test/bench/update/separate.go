@@ -35,8 +35,8 @@ func MeasureSeparate(ctx context.Context, cfg SeparateConfig) (_ report.Section,
 		return report.Section{}, nil, err
 	}
 	defer b.close()
-	s := &separate{bench: b, cfg: cfg, runs: map[string][][]int64{}}
-	defer func() { err = errors.Join(err, s.close(ctx)) }()
+	s := &separate{bench: b, samples: samples{}, cfg: cfg}
+	defer func() { err = errors.Join(err, s.close()) }()
 	if err := s.start(ctx); err != nil {
 		return report.Section{}, nil, err
 	}
@@ -64,16 +64,15 @@ func MeasureSeparate(ctx context.Context, cfg SeparateConfig) (_ report.Section,
 // separate measures volumes that cannot share their files.
 type separate struct {
 	*bench
+	samples
 
 	cfg        SeparateConfig
 	driver     *driver.Driver
-	pods       []*corev1.Pod
 	floor      *floor
 	plain, web *writer
 	ofPlain    []*volume // With different modes.
 	ofWeb      []*volume
 	stable     *corev1.ConfigMap // Of the released object, which is web.
-	runs       map[string][][]int64
 }
 
 // Series, by what is done.
@@ -84,22 +83,18 @@ const (
 	takenBack = "taken-back"
 )
 
-func (s *separate) close(ctx context.Context) error {
+func (s *separate) close() error {
 	if s.floor != nil {
 		s.floor.close()
 	}
 	if s.driver == nil {
 		return nil
 	}
-	var errs []error
-	for _, pod := range s.pods {
-		errs = append(errs, s.driver.UnpublishAll(context.WithoutCancel(ctx), pod))
-	}
-	return errors.Join(append(errs, s.driver.Close())...)
+	return s.driver.Close()
 }
 
 func (s *separate) start(ctx context.Context) (err error) {
-	if err := s.cfg.Site.Namespace(ctx, separateNamespace); err != nil {
+	if err := s.cfg.Site.CreateNamespace(ctx, separateNamespace); err != nil {
 		return err
 	}
 	s.plain = &writer{client: s.client, namespace: separateNamespace, name: "plain"}
@@ -129,7 +124,6 @@ func (s *separate) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// createReleased creates a released object and its stable copy.
 func (s *separate) createReleased(ctx context.Context) error {
 	s.web.version = 1
 	maps := s.client.CoreV1().ConfigMaps(separateNamespace)
@@ -143,30 +137,25 @@ func (s *separate) createReleased(ctx context.Context) error {
 	return err
 }
 
-// released returns a version of the released object.
 func (s *separate) released(version int) *corev1.ConfigMap {
 	cm := object(separateNamespace, s.web.name, version, payloads()[0].size)
 	cm.Annotations = map[string]string{release.Annotation: "{}"}
 	return cm
 }
 
-// publish publishes one volume more.
 func (s *separate) publish(ctx context.Context, all []*volume, attributes map[string]string) ([]*volume, error) {
 	pod := driver.Pod(separateNamespace, "")
 	pod.Spec.Volumes[0].CSI.VolumeAttributes = attributes
 	if err := s.driver.PublishAll(ctx, pod); err != nil {
 		return nil, err
 	}
-	s.pods = append(s.pods, pod)
 	v, err := s.eyes.watch(s.driver.Target(pod, pod.Spec.Volumes[0].Name))
 	return append(all, v), err
 }
 
 // run makes the edits of one run. What is compared takes turns.
 func (s *separate) run(ctx context.Context) error {
-	for _, key := range []string{bareWatch, edited, exposed, takenBack} {
-		s.runs[key] = append(s.runs[key], nil)
-	}
+	s.begin(bareWatch, edited, exposed, takenBack)
 	for range s.cfg.Edits {
 		if err := s.edit(ctx); err != nil {
 			return fmt.Errorf("edit what %d volumes have: %w", len(s.ofPlain), err)
@@ -175,18 +164,11 @@ func (s *separate) run(ctx context.Context) error {
 			return fmt.Errorf("release what %d volumes have: %w", len(s.ofWeb), err)
 		}
 	}
-	last := len(s.runs[edited]) - 1
 	p50 := func(key string) string {
-		return report.Nanoseconds.Format(float64(report.Series{Runs: s.runs[key][last:]}.Percentile(50)))
+		return report.Latencies(key, "", s.samples[key][len(s.samples[key])-1:]).Typical()
 	}
 	s.cfg.Site.Say("%d volumes that cannot share: edited %s, shown a candidate %s, taken back %s at p50", len(s.ofPlain), p50(edited), p50(exposed), p50(takenBack))
 	return nil
-}
-
-// put adds a sample to the last run.
-func (s *separate) put(key string, took time.Duration) {
-	runs := s.runs[key]
-	runs[len(runs)-1] = append(runs[len(runs)-1], took.Nanoseconds())
 }
 
 // edit edits the object that nobody has released.
@@ -234,7 +216,6 @@ func (s *separate) show(ctx context.Context, key string, e release.Exposure) err
 	return nil
 }
 
-// expose writes the exposure, and the content, of the stable copy.
 func (s *separate) expose(ctx context.Context, e release.Exposure) (err error) {
 	s.stable.Annotations = map[string]string{release.ExposureAnnotation: e.String()}
 	s.stable, err = s.client.CoreV1().ConfigMaps(separateNamespace).Update(ctx, s.stable, metav1.UpdateOptions{})
@@ -243,47 +224,34 @@ func (s *separate) expose(ctx context.Context, e release.Exposure) (err error) {
 
 // until returns when a request was sent, and when the last volume had a version.
 func (s *separate) until(ctx context.Context, volumes []*volume, version int, send func() error) (sent, last time.Time, err error) {
-	seen := make([]<-chan sighting, 0, len(volumes))
-	for _, v := range volumes {
-		seen = append(seen, s.eyes.expect(v, version))
-	}
+	seen := s.eyes.expectAll(volumes, version)
 	sent = time.Now()
 	if err := send(); err != nil {
 		return sent, last, err
 	}
-	all := make([]time.Time, 0, len(seen))
-	for i, one := range seen {
-		at, err := receive(ctx, one, patience)
-		if err != nil {
-			return sent, last, fmt.Errorf("volume %d: %w", i, err)
-		}
-		all = append(all, at)
+	all, err := receiveAll(ctx, seen)
+	if err != nil {
+		return sent, last, fmt.Errorf("volume %w", err)
 	}
 	return sent, slices.MaxFunc(all, time.Time.Compare), nil
 }
 
 func (s *separate) results() (report.Group, []report.Target) {
-	series := func(key, name string) report.Series {
-		return report.Series{Key: key, Name: name, Unit: report.Nanoseconds, Runs: s.runs[key]}
-	}
-	floor, edit := series(bareWatch, "bare watch of the edited ConfigMap (floor)"), series(edited, "liveconfig, edited, last volume")
-	shown, back := series(exposed, "liveconfig, candidate shown to all, last volume"), series(takenBack, "liveconfig, candidate taken back, last volume")
+	floor := s.series(bareWatch, "bare watch of the edited ConfigMap (floor)")
+	edit := s.series(edited, "liveconfig, edited, last volume")
+	shown := s.series(exposed, "liveconfig, candidate shown to all, last volume")
+	back := s.series(takenBack, "liveconfig, candidate taken back, last volume")
 	group := report.Group{
 		Key: "separate", Title: fmt.Sprintf("One ConfigMap of 1 KiB in %d volumes that cannot share", s.cfg.Volumes), Floor: bareWatch,
 		Series: []report.Series{floor, edit, shown, back},
 	}
 	what := fmt.Sprintf("update, %d volumes with different modes, 1 KiB: last volume to bare watch, p50", s.cfg.Volumes)
 	const milliseconds = 1e6
+	const ofAsMany = "a node to an edit of as many volumes, p50"
 	return group, []report.Target{
 		{Key: "update-separate", What: what, Value: edit.Ratio(floor, 50), Bound: 2.5},
-		{
-			Key: "release-exposed", What: "release: a candidate shown to all pods of a node to an edit of as many volumes, p50",
-			Value: shown.Ratio(edit, 50), Bound: 1.3,
-		},
-		{
-			Key: "release-taken-back", What: "release: a candidate taken back from all pods of a node to an edit of as many volumes, p50",
-			Value: back.Ratio(edit, 50), Bound: 1.3,
-		},
+		{Key: "release-exposed", What: "release: a candidate shown to all pods of " + ofAsMany, Value: shown.Ratio(edit, 50), Bound: 1.3},
+		{Key: "release-taken-back", What: "release: a candidate taken back from all pods of " + ofAsMany, Value: back.Ratio(edit, 50), Bound: 1.3},
 		{
 			Key: "release-exposed-p99", What: "release: a candidate shown to all pods of a node, p99",
 			Value: float64(shown.Percentile(99)) / milliseconds, Bound: 100, Unit: "ms",

@@ -77,7 +77,7 @@ func MeasureKubelet(ctx context.Context, cfg KubeletConfig) (report.Section, []r
 		return report.Section{}, nil, err
 	}
 	defer b.close()
-	both := &both{bench: b, cfg: cfg}
+	both := &both{bench: b, samples: samples{}, cfg: cfg}
 	defer both.close()
 	if err := both.measure(ctx); err != nil {
 		return report.Section{}, nil, err
@@ -133,7 +133,6 @@ func notes() []string {
 	}
 }
 
-// receive waits for a moment.
 func receive(ctx context.Context, seen <-chan sighting, within time.Duration) (time.Time, error) {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
@@ -145,4 +144,17 @@ func receive(ctx context.Context, seen <-chan sighting, within time.Duration) (t
 	case <-ctx.Done():
 		return time.Time{}, ctx.Err()
 	}
+}
+
+// receiveAll waits for all moments. An error begins with the number of the one that is missing.
+func receiveAll(ctx context.Context, seen []<-chan sighting) ([]time.Time, error) {
+	all := make([]time.Time, 0, len(seen))
+	for i, one := range seen {
+		at, err := receive(ctx, one, patience)
+		if err != nil {
+			return nil, fmt.Errorf("%d: %w", i, err)
+		}
+		all = append(all, at)
+	}
+	return all, nil
 }

@@ -24,6 +24,8 @@ import (
 const (
 	// accessTimeout is long: the API server learns of a change of RBAC within milliseconds.
 	accessTimeout = 20 * time.Second
+	// accessInterval is short because a test waits for it.
+	accessInterval = 25 * time.Millisecond
 	// serviceAccountPrefix starts the user name of a service account; its namespace, a colon and its name follow.
 	serviceAccountPrefix = "system:serviceaccount:"
 )
@@ -120,7 +122,7 @@ func (c *Cluster) awaitReview(
 		Spec: authorizationv1.SubjectAccessReviewSpec{User: user, Groups: groups, ResourceAttributes: &action},
 	}
 	reviews := c.client.AuthorizationV1().SubjectAccessReviews()
-	err := wait.PollUntilContextCancel(ctx, readyInterval, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, accessInterval, true, func(ctx context.Context) (bool, error) {
 		response, err := reviews.Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
 			return false, err

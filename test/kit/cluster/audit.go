@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"sync"
 	"time"
@@ -117,10 +118,7 @@ func (a *audit) readOn(path string) error {
 		return fmt.Errorf("read the audit log: %w", err)
 	}
 	defer file.Close()
-	if _, err := file.Seek(a.read, io.SeekStart); err != nil {
-		return fmt.Errorf("read the audit log: %w", err)
-	}
-	data, err := io.ReadAll(file)
+	data, err := io.ReadAll(io.NewSectionReader(file, a.read, math.MaxInt64-a.read))
 	if err != nil {
 		return fmt.Errorf("read the audit log: %w", err)
 	}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/liveconfig-csi/liveconfig/test/kit/port"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 	"github.com/liveconfig-csi/liveconfig/test/kit/workdir"
 )
@@ -42,7 +43,7 @@ type Cluster struct {
 	cfg  Config
 	dir  *workdir.Dir
 	ca   *authority
-	port *port
+	port *port.Port
 
 	admin  *rest.Config
 	client kubernetes.Interface
@@ -92,11 +93,11 @@ func (cfg Config) complete() (Config, error) {
 		cfg.Output = io.Discard
 	}
 	if cfg.BinDir == "" {
-		dir, err := checkoutBinDir()
+		repo, err := Checkout()
 		if err != nil {
-			return cfg, err
+			return cfg, fmt.Errorf("BinDir is not set: %w", err)
 		}
-		cfg.BinDir = dir
+		cfg.BinDir = Programs(repo)
 	}
 	// The children run in other directories than ours.
 	binDir, err := filepath.Abs(cfg.BinDir)
@@ -121,20 +122,18 @@ func Programs(repo string) string {
 	return filepath.Join(repo, "bin", "k8s")
 }
 
-// checkoutBinDir looks for the checkout in the working directory and above it: tests run in their package's folder.
-func checkoutBinDir() (string, error) {
-	wd, err := os.Getwd()
+// Checkout returns the root of the checkout: the working directory or one above it, since tests run in their package's folder.
+func Checkout() (string, error) {
+	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find the checkout: %w", err)
 	}
-	for dir := wd; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "test", "tools", "kubernetes", "go.mod")); err == nil {
-			return Programs(dir), nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("no checkout of liveconfig around %s: set BinDir", wd)
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "cmd", "liveconfig-driver")); err == nil {
+			return dir, nil
 		}
 	}
+	return "", errors.New("the program does not run inside a checkout of liveconfig")
 }
 
 // prepare does everything that needs no running process.
@@ -146,7 +145,7 @@ func (c *Cluster) prepare() error {
 		return err
 	}
 	var err error
-	if c.port, err = reservePort(); err != nil {
+	if c.port, err = port.OfLoopback(); err != nil {
 		return err
 	}
 	if err := c.writeServerFiles(time.Now()); err != nil {
@@ -189,14 +188,13 @@ func (c *Cluster) Stop() error {
 	}
 	c.apiServer, c.etcd = nil, nil
 	if c.port != nil {
-		errs = append(errs, c.port.release())
+		errs = append(errs, c.port.Release())
 		c.port = nil
 	}
 	errs = append(errs, c.dir.Remove())
 	return errors.Join(errs...)
 }
 
-// path returns the path of one of the cluster's own files.
 func (c *Cluster) path(elem ...string) string {
 	return filepath.Join(append([]string{c.dir.Path()}, elem...)...)
 }
@@ -206,4 +204,18 @@ func (c *Cluster) logPath(name string) string { return filepath.Join(c.cfg.LogDi
 // say reports progress. A broken output does not break the cluster.
 func (c *Cluster) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(c.cfg.Output, format+"\n", args...)
+}
+
+// Processes returns the process IDs of the API server and of etcd, for measurements; zero for one that is stopped. A
+// restarted API server has another.
+func (c *Cluster) Processes() (apiServer, etcd int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.apiServer != nil {
+		apiServer = c.apiServer.PID()
+	}
+	if c.etcd != nil {
+		etcd = c.etcd.PID()
+	}
+	return apiServer, etcd
 }

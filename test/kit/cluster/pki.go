@@ -11,9 +11,12 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
-// certificateLifetime is longer than any test run and short enough that a forgotten kubeconfig opens nothing.
+// certificateLifetime is that of servers and clients: longer than any test run and short enough that a forgotten kubeconfig opens nothing.
 const certificateLifetime = 24 * time.Hour
 
 // authority signs the certificates of one cluster. Its key is never written to disk.
@@ -29,24 +32,16 @@ type keyPair struct {
 	cert, key []byte
 }
 
-func newAuthority(now time.Time) (*authority, error) {
+func newAuthority() (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("generate the key of the certificate authority: %w", err)
 	}
-	template := newTemplate(now, pkix.Name{CommonName: "liveconfig test cluster"})
-	template.IsCA = true
-	template.BasicConstraintsValid = true
-	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	cert, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: "liveconfig-test-cluster"}, key)
 	if err != nil {
 		return nil, fmt.Errorf("sign the certificate of the authority: %w", err)
 	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("parse the certificate of the authority: %w", err)
-	}
-	return &authority{cert: cert, key: key, pem: encodePEM("CERTIFICATE", der)}, nil
+	return &authority{cert: cert, key: key, pem: encodePEM(cert.Raw)}, nil
 }
 
 // server makes the API server's serving certificate. Pods know the server by the address of its service.
@@ -75,11 +70,11 @@ func (a *authority) issue(template *x509.Certificate) (keyPair, error) {
 	if err != nil {
 		return keyPair{}, fmt.Errorf("sign the certificate of %s: %w", subject, err)
 	}
-	keyPEM, err := encodePrivateKey(key)
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
 		return keyPair{}, fmt.Errorf("encode the key of %s: %w", subject, err)
 	}
-	return keyPair{cert: encodePEM("CERTIFICATE", der), key: keyPEM}, nil
+	return keyPair{cert: encodePEM(der), key: keyPEM}, nil
 }
 
 // newTemplate dates a certificate one minute back: the clocks of its two ends are the same, but not read at once.
@@ -92,31 +87,6 @@ func newTemplate(now time.Time, subject pkix.Name) *x509.Certificate {
 	}
 }
 
-// newTokenKeys makes the pair that signs and verifies service-account tokens.
-func newTokenKeys() (private, public []byte, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, fmt.Errorf("generate the key of service-account tokens: %w", err)
-	}
-	private, err = encodePrivateKey(key)
-	if err != nil {
-		return nil, nil, fmt.Errorf("encode the key of service-account tokens: %w", err)
-	}
-	der, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		return nil, nil, fmt.Errorf("encode the public key of service-account tokens: %w", err)
-	}
-	return private, encodePEM("PUBLIC KEY", der), nil
-}
-
-func encodePrivateKey(key *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return encodePEM("PRIVATE KEY", der), nil
-}
-
-func encodePEM(kind string, der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+func encodePEM(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der})
 }

@@ -16,31 +16,17 @@ const (
 )
 
 // Save restarts etcd and the API server, and keeps a copy of all objects as they are in between.
-func (c *Cluster) Save(ctx context.Context) error {
-	return c.whileStopped(ctx, func() error {
-		if err := os.RemoveAll(c.path(etcdSaved)); err != nil {
-			return err
-		}
-		return os.CopyFS(c.path(etcdSaved), os.DirFS(c.path(etcdData)))
-	})
-}
+func (c *Cluster) Save(ctx context.Context) error { return c.copyData(ctx, etcdSaved, etcdData) }
 
 // Restore restarts etcd and the API server with all objects as they were at [Cluster.Save]. Resource versions go back
 // too, as they do when an administrator restores a backup.
-func (c *Cluster) Restore(ctx context.Context) error {
-	return c.whileStopped(ctx, func() error {
-		if err := os.RemoveAll(c.path(etcdData)); err != nil {
-			return err
-		}
-		return os.CopyFS(c.path(etcdData), os.DirFS(c.path(etcdSaved)))
-	})
-}
+func (c *Cluster) Restore(ctx context.Context) error { return c.copyData(ctx, etcdData, etcdSaved) }
 
-func (c *Cluster) whileStopped(ctx context.Context, do func() error) error {
+func (c *Cluster) copyData(ctx context.Context, to, from string) error {
 	if err := errors.Join(c.StopAPIServer(), c.stopEtcd()); err != nil {
 		return err
 	}
-	if err := do(); err != nil {
+	if err := errors.Join(os.RemoveAll(c.path(to)), os.CopyFS(c.path(to), os.DirFS(c.path(from)))); err != nil {
 		return fmt.Errorf("copy the data of etcd: %w", err)
 	}
 	if err := c.startEtcd(ctx); err != nil {

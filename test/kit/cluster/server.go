@@ -11,10 +11,9 @@ import (
 	"strconv"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/keyutil"
 
-	"github.com/liveconfig-csi/liveconfig/test/kit/pace"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
 
@@ -32,8 +31,6 @@ const (
 	etcdPeerSocket   = "peer.sock:0"
 	// readyTimeout is several times what a start takes on a busy machine with two cores.
 	readyTimeout = 2 * time.Minute
-	// readyInterval is short because a test waits for it.
-	readyInterval = 25 * time.Millisecond
 	// stopGrace is how long the API server may take to drain its requests.
 	stopGrace = 20 * time.Second
 )
@@ -53,7 +50,7 @@ rules:
 
 // writeServerFiles makes the keys, certificates and the audit policy, and the admin's way in.
 func (c *Cluster) writeServerFiles(now time.Time) error {
-	ca, err := newAuthority(now)
+	ca, err := newAuthority()
 	if err != nil {
 		return err
 	}
@@ -62,7 +59,7 @@ func (c *Cluster) writeServerFiles(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	tokenKey, tokenPublicKey, err := newTokenKeys()
+	tokenKey, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
 		return err
 	}
@@ -76,20 +73,16 @@ func (c *Cluster) writeServerFiles(now time.Time) error {
 	}
 	c.admin = c.restConfig()
 	c.admin.CertData, c.admin.KeyData = admin.cert, admin.key
-	return c.writeFiles(map[string][]byte{
+	for name, data := range map[string][]byte{
 		"ca.crt":       ca.pem,
 		"server.crt":   server.cert,
 		"server.key":   server.key,
 		"kubelet.crt":  kubelets.cert,
 		"kubelet.key":  kubelets.key,
 		"token.key":    tokenKey,
-		"token.pub":    tokenPublicKey,
+		"token.keys":   tokenKey,
 		"audit-policy": []byte(auditPolicy),
-	})
-}
-
-func (c *Cluster) writeFiles(files map[string][]byte) error {
-	for name, data := range files {
+	} {
 		if err := os.WriteFile(c.path(name), data, 0o600); err != nil {
 			return fmt.Errorf("write the cluster's files: %w", err)
 		}
@@ -101,7 +94,7 @@ func (c *Cluster) writeFiles(files map[string][]byte) error {
 // slow for another reason.
 func (c *Cluster) restConfig() *rest.Config {
 	return &rest.Config{
-		Host:            "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(c.port.number)),
+		Host:            "https://" + c.port.Address(),
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.ca.pem},
 		QPS:             -1,
 	}
@@ -132,7 +125,7 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 	c.mu.Lock()
 	c.etcd = etcd
 	c.mu.Unlock()
-	if err := waitReady(ctx, etcd, c.etcdReady); err != nil {
+	if err := etcd.Await(ctx, readyTimeout, c.etcdReady); err != nil {
 		return fmt.Errorf("wait for etcd: %w", err)
 	}
 	c.say("etcd is ready after %s", time.Since(begin).Round(time.Millisecond))
@@ -177,7 +170,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 		return err
 	}
 	c.apiServer = server
-	if err := waitReady(ctx, server, c.apiServerReady); err != nil {
+	if err := server.Await(ctx, readyTimeout, c.apiServerReady); err != nil {
 		return fmt.Errorf("wait for the API server: %w", err)
 	}
 	c.say("kube-apiserver is ready at %s after %s", c.admin.Host, time.Since(begin).Round(time.Millisecond))
@@ -189,14 +182,14 @@ func (c *Cluster) apiServerArgs() []string {
 		"--etcd-servers=unix://" + c.path(etcdClientSocket),
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
-		"--secure-port=" + strconv.Itoa(c.port.number),
+		"--secure-port=" + strconv.Itoa(c.port.Number()),
 		"--permit-port-sharing",
 		"--cert-dir=" + c.path("cert"),
 		"--tls-cert-file=" + c.path("server.crt"),
 		"--tls-private-key-file=" + c.path("server.key"),
 		"--client-ca-file=" + c.path("ca.crt"),
 		"--service-account-issuer=" + serviceAccountIssuer,
-		"--service-account-key-file=" + c.path("token.pub"),
+		"--service-account-key-file=" + c.path("token.keys"),
 		"--service-account-signing-key-file=" + c.path("token.key"),
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--kubelet-client-certificate=" + c.path("kubelet.crt"),
@@ -227,18 +220,13 @@ func (c *Cluster) apiServerReady(ctx context.Context) error {
 // StopAPIServer ends the API server and leaves etcd running, so that a later [Cluster.StartAPIServer] serves the same
 // objects to the same credentials. Open watches are ended after a second. It does nothing when the server is stopped.
 func (c *Cluster) StopAPIServer() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.apiServer == nil {
-		return nil
-	}
-	server := c.apiServer
-	c.apiServer = nil
-	return server.Stop(stopGrace)
+	return c.endAPIServer(func(p *process.Process) error { return p.Stop(stopGrace) })
 }
 
 // KillAPIServer is StopAPIServer by SIGKILL: clients see their watches break off instead of ending cleanly.
-func (c *Cluster) KillAPIServer() error {
+func (c *Cluster) KillAPIServer() error { return c.endAPIServer((*process.Process).Kill) }
+
+func (c *Cluster) endAPIServer(end func(*process.Process) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.apiServer == nil {
@@ -246,31 +234,5 @@ func (c *Cluster) KillAPIServer() error {
 	}
 	server := c.apiServer
 	c.apiServer = nil
-	return server.Kill()
-}
-
-// RestartAPIServer stops the API server and starts it again.
-func (c *Cluster) RestartAPIServer(ctx context.Context) error {
-	if err := c.StopAPIServer(); err != nil {
-		return err
-	}
-	return c.StartAPIServer(ctx)
-}
-
-// waitReady polls until ready returns nil. It gives up when the process ends, when ctx does, or after readyTimeout.
-func waitReady(ctx context.Context, p *process.Process, ready func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, pace.Within(readyTimeout))
-	defer cancel()
-	var last error
-	err := wait.PollUntilContextCancel(ctx, readyInterval, true, func(ctx context.Context) (bool, error) {
-		if err := p.Err(); err != nil {
-			return false, err
-		}
-		last = ready(ctx)
-		return last == nil, nil
-	})
-	if err == nil {
-		return nil
-	}
-	return errors.Join(err, last)
+	return end(server)
 }

@@ -6,18 +6,16 @@ import (
 	"crypto/ecdsa"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"os"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // PodToken asks the API server for a token of the pod's service account that is bound to the pod, as a kubelet does for a
@@ -66,9 +64,13 @@ func (c *Cluster) ShortToken(
 
 // sign makes a JSON Web Token as the API server would.
 func (c *Cluster) sign(claims map[string]any) (string, error) {
-	key, err := c.tokenKey()
+	parsed, err := keyutil.PrivateKeyFromFile(c.TokenKeyFile())
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("read the key of service-account tokens: %w", err)
+	}
+	key, ok := parsed.(*ecdsa.PrivateKey)
+	if !ok {
+		return "", fmt.Errorf("the key of service-account tokens is a %T", parsed)
 	}
 	payload, err := json.Marshal(claims)
 	if err != nil {
@@ -86,25 +88,4 @@ func (c *Cluster) sign(claims map[string]any) (string, error) {
 	r.FillBytes(signature[:size])
 	s.FillBytes(signature[size:])
 	return text + "." + encode(signature), nil
-}
-
-// tokenKey reads the key that the API server signs tokens with.
-func (c *Cluster) tokenKey() (*ecdsa.PrivateKey, error) {
-	data, err := os.ReadFile(c.path("token.key"))
-	if err != nil {
-		return nil, fmt.Errorf("read the key of service-account tokens: %w", err)
-	}
-	block, _ := pem.Decode(data)
-	if block == nil {
-		return nil, fmt.Errorf("the key of service-account tokens is not PEM")
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("parse the key of service-account tokens: %w", err)
-	}
-	key, ok := parsed.(*ecdsa.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("the key of service-account tokens is a %T", parsed)
-	}
-	return key, nil
 }

@@ -10,12 +10,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
@@ -25,22 +23,13 @@ import (
 // The program, which is also what its user and its log are named after.
 const program = "kube-controller-manager"
 
-const (
-	// readyTimeout is several times what a start takes on a busy machine with two cores.
-	readyTimeout = 2 * time.Minute
-	// readyInterval is short because a test waits for it.
-	readyInterval = 50 * time.Millisecond
-)
+// readyTimeout is several times what a start takes on a busy machine with two cores.
+const readyTimeout = 2 * time.Minute
 
 // Config says which controllers run. Only the cluster is required.
 type Config struct {
-	// Cluster is what they work for. It must run, and outlive them.
+	// Cluster is what they work for. It must run, and outlive them. Their program is beside its own.
 	Cluster *cluster.Cluster
-	// BinDir holds the programs. Empty means where the cluster's own came from.
-	BinDir string
-	// LogDir receives kube-controller-manager.log, which stays there. Empty means that the log is removed with everything
-	// else.
-	LogDir string
 	// Args are flags appended to the controller manager's own, which they override.
 	Args []string
 }
@@ -57,111 +46,68 @@ func Unthrottled() []string {
 
 // Controllers are a running program. Their methods may be called by many goroutines.
 type Controllers struct {
-	cfg Config
-	dir *workdir.Dir
-
-	mu      sync.Mutex       // Guards manager, and is held while it starts and ends.
-	manager *process.Process // Nil after a Stop.
+	cluster *cluster.Cluster
+	dir     *workdir.Dir
+	manager *process.Process
 }
 
-// Start starts the program. It does not wait until it works, as [Controllers.AwaitReady] does. It runs until
-// [Controllers.Stop], which the caller must call, or until this process dies. When Start fails, nothing is left behind but
-// the logs.
-func Start(ctx context.Context, cfg Config) (_ *Controllers, err error) {
-	if cfg, err = cfg.complete(); err != nil {
-		return nil, err
+// Start starts the program and returns when it works. It runs until [Controllers.Stop], which the caller must call, or until
+// this process dies. When Start fails, nothing is left behind.
+func Start(ctx context.Context, cfg Config) (*Controllers, error) {
+	apiServer, _ := cfg.Cluster.Processes()
+	path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", apiServer))
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster's programs: %w", err)
 	}
 	dir, err := workdir.New("liveconfig-controllers-")
 	if err != nil {
 		return nil, err
 	}
-	c := &Controllers{cfg: cfg, dir: dir}
-	if c.cfg.LogDir == "" {
-		c.cfg.LogDir = dir.Path()
+	c := &Controllers{cluster: cfg.Cluster, dir: dir}
+	if err := c.start(ctx, filepath.Join(filepath.Dir(path), program), cfg.Args); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the controllers (run `make bin/node` to build them): %w", err), dir.Remove())
 	}
-	if err := c.start(ctx); err != nil {
+	if err := c.awaitReady(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
 }
 
-// complete finds the program.
-func (cfg Config) complete() (Config, error) {
-	if cfg.BinDir == "" {
-		apiServer, _ := cfg.Cluster.Processes()
-		path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", apiServer))
-		if err != nil {
-			return cfg, fmt.Errorf("find the cluster's programs: %w", err)
-		}
-		cfg.BinDir = filepath.Dir(path)
-	}
-	if _, err := os.Stat(filepath.Join(cfg.BinDir, program)); err != nil {
-		return cfg, fmt.Errorf("find the controllers' program (run `make bin/node` to build it): %w", err)
-	}
-	return cfg, nil
-}
-
-func (c *Controllers) start(ctx context.Context) (err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	known, kubeconfig := c.cfg.Cluster, c.path(program+".kubeconfig")
-	if err := known.WriteUserKubeconfig(kubeconfig, "system:"+program); err != nil {
+func (c *Controllers) start(ctx context.Context, path string, more []string) (err error) {
+	kubeconfig := c.path(program + ".kubeconfig")
+	if err := c.cluster.WriteUserKubeconfig(kubeconfig, "system:"+program); err != nil {
 		return err
 	}
 	args := append([]string{
 		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0", "--cert-dir=" + c.path(program),
-		"--root-ca-file=" + known.CAFile(), "--service-account-private-key-file=" + known.TokenKeyFile(),
+		"--root-ca-file=" + c.cluster.CAFile(), "--service-account-private-key-file=" + c.cluster.TokenKeyFile(),
 		"--use-service-account-credentials",
-	}, c.cfg.Args...)
-	c.manager, err = process.Start(context.WithoutCancel(ctx), process.Config{
-		Path: filepath.Join(c.cfg.BinDir, program), Args: args, LogFile: c.logPath(),
-	})
+	}, more...)
+	c.manager, err = process.Start(context.WithoutCancel(ctx), process.Config{Path: path, Args: args, LogFile: c.logPath()})
 	return err
 }
 
-// AwaitReady returns when the controller manager has been seen to do something since: the certificate that it puts into
-// every namespace is taken out of one and comes back. It fails at once when the program has ended.
-func (c *Controllers) AwaitReady(ctx context.Context) error {
+// awaitReady returns when the controller manager has been seen to do something: the certificate that it puts into every
+// namespace is taken out of one and comes back. It fails at once when the program has ended.
+func (c *Controllers) awaitReady(ctx context.Context) error {
 	const probe = "kube-root-ca.crt"
-	maps := c.cfg.Cluster.Client().CoreV1().ConfigMaps(metav1.NamespaceDefault)
+	maps := c.cluster.Client().CoreV1().ConfigMaps(metav1.NamespaceDefault)
 	if err := maps.Delete(ctx, probe, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("take away what the controller manager puts back: %w", err)
 	}
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, readyInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
-		if err := c.Err(); err != nil {
-			return false, err
-		}
-		_, last = maps.Get(ctx, probe, metav1.GetOptions{})
-		return last == nil, nil
+	err := c.manager.Await(ctx, readyTimeout, func(ctx context.Context) error {
+		_, err := maps.Get(ctx, probe, metav1.GetOptions{})
+		return err
 	})
 	if err != nil {
-		return fmt.Errorf("wait for the controller manager: %w", errors.Join(err, last))
+		return fmt.Errorf("wait for the controller manager: %w", err)
 	}
 	return nil
 }
 
-// Err is nil while the program runs, and else says how it has ended, and with which last words. After a Stop it is nil.
-func (c *Controllers) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.manager == nil {
-		return nil
-	}
-	return c.manager.Err()
-}
-
-// Stop ends the program at once and removes what it kept, except the log in [Config.LogDir]. A second Stop does nothing.
-func (c *Controllers) Stop() (err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.manager != nil {
-		err = c.manager.Kill()
-	}
-	c.manager = nil
-	return errors.Join(err, c.dir.Remove())
-}
+// Stop ends the program at once and removes what it kept. A second Stop does nothing.
+func (c *Controllers) Stop() error { return errors.Join(c.manager.Kill(), c.dir.Remove()) }
 
 func (c *Controllers) path(name string) string { return filepath.Join(c.dir.Path(), name) }
 
-func (c *Controllers) logPath() string { return filepath.Join(c.cfg.LogDir, program+".log") }
+func (c *Controllers) logPath() string { return c.path(program + ".log") }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -44,34 +42,14 @@ func TestKilledParentTakesTheControllersWithIt(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(temp) })
 	kill := orphan.Start(t, orphanVariable+"=1", "TMPDIR="+temp)
 	const programs = 3 // With etcd and the API server.
-	if got := running(t, temp); len(got) != programs {
+	if got := orphan.Left(t, temp); len(got) != programs {
 		t.Errorf("%d programs run below %s: %q, want %d", len(got), temp, got, programs)
 	}
 	kill()
 	environment.Eventually(t, patience, func() error {
-		if left := running(t, temp); len(left) > 0 {
+		if left := orphan.Left(t, temp); len(left) > 0 {
 			return fmt.Errorf("programs are left: %q", left)
 		}
 		return nil
 	})
-}
-
-// running returns the command lines of programs that have a folder in one of their flags.
-func running(t *testing.T, dir string) []string {
-	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var found []string
-	for _, file := range files {
-		line, err := os.ReadFile(file)
-		if err != nil {
-			continue // It has ended.
-		}
-		if cwd, _ := os.Readlink(filepath.Join(filepath.Dir(file), "cwd")); strings.HasPrefix(cwd, dir) || strings.Contains(string(line), dir) {
-			found = append(found, strings.ReplaceAll(string(line), "\x00", " "))
-		}
-	}
-	return found
 }

@@ -24,36 +24,24 @@ type program struct {
 	flags  []string
 }
 
-// racing is the driver with the race detector.
-func racing() program {
-	return program{dir: "race", module: ".", target: "./cmd/liveconfig-driver", flags: []string{"-race"}}
+// The commands of the product.
+const (
+	driver     = "liveconfig-driver"
+	controller = "liveconfig-controller"
+	plugin     = "kubectl-liveconfig"
+)
+
+// racing is a command with the race detector.
+func racing(command string) program {
+	return program{dir: "race", module: ".", target: "./cmd/" + command, flags: []string{"-race"}}
 }
 
-// controller is liveconfig-controller with the race detector.
-func controller() program {
-	return program{dir: "race", module: ".", target: "./cmd/liveconfig-controller", flags: []string{"-race"}}
-}
-
-// shippedController is the controller as the image builds it.
-func shippedController() program {
-	p := shipped()
-	p.target = controller().target
-	return p
-}
-
-// shipped is the driver as `make build` and the image build it.
-func shipped() program {
+// shipped is a command as `make build` and the image build it.
+func shipped(command string) program {
 	return program{
-		dir: "shipped", module: ".", target: "./cmd/liveconfig-driver",
+		dir: "shipped", module: ".", target: "./cmd/" + command,
 		env: []string{"CGO_ENABLED=0"}, flags: []string{"-trimpath", "-ldflags=-s -w"},
 	}
-}
-
-// shippedPlugin is the plugin of kubectl as `make build` makes it.
-func shippedPlugin() program {
-	p := shipped()
-	p.target = "./cmd/kubectl-liveconfig"
-	return p
 }
 
 // launcher starts a driver on a killer: see [NodeOnWire].
@@ -64,7 +52,6 @@ func launcher() program {
 // Programs returns a directory of programs that are built already, for machines without Go. Empty: there is none.
 func Programs() string { return os.Getenv("LIVECONFIG_PROGRAMS") }
 
-// path returns where the program is, up to date.
 func (p program) path(t testing.TB) string {
 	t.Helper()
 	path, err := p.build(context.WithoutCancel(t.Context()))
@@ -99,7 +86,6 @@ func (p program) build(ctx context.Context) (path string, err error) {
 	return path, nil
 }
 
-// lockFile waits for a lock that processes share.
 func lockFile(path string) (unlock func() error, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err

@@ -5,14 +5,12 @@
 package environment
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +18,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/test/kit/cluster"
 	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
+	"github.com/liveconfig-csi/liveconfig/test/kit/shared"
 )
 
 // The driver's service account in deploy/base.
@@ -28,13 +27,8 @@ const (
 	DriverAccount   = "liveconfig-driver"
 )
 
-// shared is what all tests of this binary share: the one variable of the package.
-var shared struct {
-	mu     sync.Mutex // Guards the fields; held while they are made.
-	dir    string     // Holds the driver's credentials.
-	ready  bool
-	failed error
-}
+// credentials is the directory of the driver's credentials in the shared cluster, where it is installed then.
+var credentials shared.One[string]
 
 // Main runs a binary's tests in the environment and returns the exit status:
 //
@@ -44,42 +38,37 @@ func Main(m *testing.M) int { return mountns.Main(inside{m}) }
 // inside is what runs in the mount namespace.
 type inside struct{ m *testing.M }
 
-// Run makes the environment, runs the tests in it and removes it.
+// Run runs the tests in the environment and removes it.
 func (i inside) Run() int {
-	dir, err := os.MkdirTemp("", "lc-environment-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "make the directory of the environment:", err)
-		return 1
-	}
-	shared.mu.Lock()
-	shared.dir = dir
-	shared.mu.Unlock()
-	status := cluster.ForMain(i.m)
-	if err := os.RemoveAll(dir); err != nil {
-		fmt.Fprintln(os.Stderr, "remove the directory of the environment:", err)
-		return max(status, 1)
-	}
-	return status
+	return cluster.ForMain(cluster.MainFunc(func() int {
+		return credentials.Main(i.m, func(dir string, _ int) error { return os.RemoveAll(dir) })
+	}))
 }
 
 // Cluster returns the shared cluster, with the driver's objects installed.
 func Cluster(t testing.TB) *cluster.Cluster {
 	t.Helper()
+	credentialsDir(t)
+	return cluster.ForTest(t)
+}
+
+func credentialsDir(t testing.TB) string {
+	t.Helper()
 	c := cluster.ForTest(t)
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if !shared.ready && shared.failed == nil {
-		shared.failed = install(context.WithoutCancel(t.Context()), c, shared.dir)
-		shared.ready = shared.failed == nil
-	}
-	if shared.failed != nil {
-		t.Fatal(shared.failed)
-	}
-	return c
+	return credentials.Get(t, func(ctx context.Context) (string, error) {
+		dir, err := os.MkdirTemp("", "lc-environment-") //nolint:usetesting // It outlives the test.
+		if err != nil {
+			return "", err
+		}
+		if err := install(ctx, c, kubeconfig(dir)); err != nil {
+			return "", errors.Join(err, os.RemoveAll(dir))
+		}
+		return dir, nil
+	})
 }
 
 // install applies deploy/base, and writes the credentials of its service account.
-func install(ctx context.Context, c *cluster.Cluster, dir string) error {
+func install(ctx context.Context, c *cluster.Cluster, kubeconfig string) error {
 	repo, err := Repo()
 	if err != nil {
 		return err
@@ -87,58 +76,45 @@ func install(ctx context.Context, c *cluster.Cluster, dir string) error {
 	if _, err := c.Apply(ctx, filepath.Join(repo, "deploy", "base")); err != nil {
 		return fmt.Errorf("install deploy/base: %w", err)
 	}
-	return c.WriteServiceAccountKubeconfig(ctx, kubeconfig(dir), DriverNamespace, DriverAccount)
+	return c.WriteServiceAccountKubeconfig(ctx, kubeconfig, DriverNamespace, DriverAccount)
 }
 
 // Controller returns the program of the controller.
 func Controller(t testing.TB) (path string) {
 	t.Helper()
-	return controller().path(t)
+	return racing(controller).path(t)
 }
 
 // ControllerAsShipped returns the program of the controller without the race detector.
 func ControllerAsShipped(t testing.TB) (path string) {
 	t.Helper()
-	return shippedController().path(t)
+	return shipped(controller).path(t)
 }
 
 func kubeconfig(dir string) string { return filepath.Join(dir, "driver.kubeconfig") }
 
-// Repo returns the checkout's root: the directory above the test module that the tests run in.
-func Repo() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for dir != filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "cmd", "liveconfig-driver")); err == nil {
-			return dir, nil
-		}
-		dir = filepath.Dir(dir)
-	}
-	return "", errors.New("the tests do not run inside a checkout")
-}
+// Repo returns the checkout's root.
+func Repo() (string, error) { return cluster.Checkout() }
 
 // Node starts the driver on a separate node, with further flags. When the test ends the driver is stopped, and the
 // test fails if the driver ended badly or left a mount behind, or if a value that was [Marked] or a token is anywhere but in
 // volumes; when the test has failed, the driver's log is shown.
 func Node(t testing.TB, args ...string) *node.Node {
 	t.Helper()
-	return start(t, node.Config{Binary: racing().path(t), Dir: shortDir(t), Args: args})
+	return start(t, node.Config{Binary: racing(driver).path(t), Dir: shortDir(t), Args: args})
 }
 
 // NodeWithout is [Node] without an API server: the driver reads the manifests of a directory.
 func NodeWithout(t testing.TB, manifests string, args ...string) *node.Node {
 	t.Helper()
-	return start(t, node.Config{Binary: racing().path(t), Manifests: manifests, Dir: shortDir(t), Args: args})
+	return start(t, node.Config{Binary: racing(driver).path(t), Manifests: manifests, Dir: shortDir(t), Args: args})
 }
 
 // start starts a driver, with the credentials of the environment unless it has others or reads manifests.
 func start(t testing.TB, cfg node.Config) *node.Node {
 	t.Helper()
-	if cfg.Manifests == "" {
-		Cluster(t)
-		cfg.Kubeconfig = cmp.Or(cfg.Kubeconfig, kubeconfig(shared.dir))
+	if cfg.Manifests == "" && cfg.Kubeconfig == "" {
+		cfg.Kubeconfig = kubeconfig(credentialsDir(t))
 	}
 	cfg.Args = append([]string{"-v=5"}, cfg.Args...)
 	n, err := node.Start(t.Context(), cfg)

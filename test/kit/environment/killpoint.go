@@ -27,6 +27,6 @@ func NodeOnWire(t testing.TB, args ...string) (*node.Node, *killpoint.Killer) {
 			t.Errorf("the kill point: %v", err)
 		}
 	})
-	cfg := node.Config{Binary: racing().path(t), Dir: dir, Args: args, Launcher: []string{launcher().path(t), socket}}
+	cfg := node.Config{Binary: racing(driver).path(t), Dir: dir, Args: args, Launcher: []string{launcher().path(t), socket}}
 	return start(t, cfg), wire
 }

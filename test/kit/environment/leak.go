@@ -134,7 +134,6 @@ func leaksBelow(dir, tokens string) error {
 	return errors.Join(append(found, err)...)
 }
 
-// deviceOf returns which file system a file is on.
 func deviceOf(path string) (uint64, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
@@ -143,7 +142,6 @@ func deviceOf(path string) (uint64, error) {
 	return st.Dev, nil
 }
 
-// leakIn looks at one name and at what it stands for.
 func leakIn(path string, entry fs.DirEntry, tokens string) error {
 	if err := Leak([]byte(filepath.Base(path))); err != nil {
 		return fmt.Errorf("the name of %s: %w", path, err)

@@ -23,16 +23,16 @@ import (
 func NodeOf(t testing.TB, folder string, args ...string) *node.Node {
 	t.Helper()
 	c := Cluster(t)
-	in := &installation{cluster: c, account: DriverAccount + "-" + filepath.Base(folder)}
+	in := &installation{cluster: c, dir: t.TempDir(), account: DriverAccount + "-" + filepath.Base(folder)}
 	objects := Manifests(t, folder)
 	if err := in.install(t.Context(), objects); err != nil {
 		t.Fatalf("install deploy/%s: %v", folder, err)
 	}
-	config := filepath.Join(shared.dir, in.account+".kubeconfig")
+	config := filepath.Join(in.dir, "kubeconfig") // It holds a token, and the node's directory must not.
 	if err := c.WriteServiceAccountKubeconfig(t.Context(), config, DriverNamespace, in.account); err != nil {
 		t.Fatal(err)
 	}
-	return start(t, node.Config{Binary: racing().path(t), Kubeconfig: config, Dir: shortDir(t), Args: append(in.flags, args...)})
+	return start(t, node.Config{Binary: racing(driver).path(t), Kubeconfig: config, Dir: shortDir(t), Args: append(in.flags, args...)})
 }
 
 // Manifests returns the objects of an installation, named by its folder below deploy.
@@ -60,6 +60,7 @@ func Manifests(t testing.TB, folder string) []unstructured.Unstructured {
 // installation is one beside the base.
 type installation struct {
 	cluster *cluster.Cluster
+	dir     string // Of its files.
 	account string
 	flags   []string // Of the driver, as far as they are about identities.
 }
@@ -118,18 +119,12 @@ func (in *installation) apply(ctx context.Context, object any) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(shared.dir, "object-")
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(dir, "object.yaml")
+	path := filepath.Join(in.dir, "object.yaml")
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		return err
 	}
-	if _, err := in.cluster.Apply(ctx, path); err != nil {
-		return err
-	}
-	return os.RemoveAll(dir)
+	_, err = in.cluster.Apply(ctx, path)
+	return err
 }
 
 // as converts an object to its type, and fails when it has a field that the type lacks.

@@ -47,7 +47,6 @@ func For(dir string) ([]realnode.FakeImage, error) {
 	return images, nil
 }
 
-// imagesIn collects the images of all manifests in the folders of a folder.
 func imagesIn(dir string) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*", "*.yaml"))
 	if err != nil || len(files) == 0 {

@@ -5,6 +5,7 @@
 package fakekubelet
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"maps"
@@ -37,7 +38,7 @@ func PublishRequest(dir string, pod *corev1.Pod, volume corev1.Volume) *csi.Node
 		"csi.storage.k8s.io/pod.name":            pod.Name,
 		"csi.storage.k8s.io/pod.namespace":       pod.Namespace,
 		"csi.storage.k8s.io/pod.uid":             string(pod.UID),
-		"csi.storage.k8s.io/serviceAccount.name": ServiceAccount(pod),
+		"csi.storage.k8s.io/serviceAccount.name": cmp.Or(pod.Spec.ServiceAccountName, "default"),
 	})
 	return &csi.NodePublishVolumeRequest{
 		VolumeId:      VolumeID(pod, volume.Name),
@@ -49,14 +50,6 @@ func PublishRequest(dir string, pod *corev1.Pod, volume corev1.Volume) *csi.Node
 			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{VolumeMountGroup: fsGroup(pod)}},
 		},
 	}
-}
-
-// ServiceAccount returns the name of the pod's service account.
-func ServiceAccount(pod *corev1.Pod) string {
-	if name := pod.Spec.ServiceAccountName; name != "" {
-		return name
-	}
-	return "default"
 }
 
 func fsGroup(pod *corev1.Pod) string {

@@ -2,8 +2,6 @@ package fakenodes
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -19,16 +17,14 @@ type book struct {
 	// changed is called with the pod that has changed.
 	changed func(types.NamespacedName)
 
-	mu sync.Mutex // Guards what follows.
-	// synced says that all pods have been listed.
-	synced   bool
+	mu       sync.Mutex // Guards what follows.
 	pods     map[types.NamespacedName]*corev1.Pod
 	journals map[string]Journal
 	// turn is closed and replaced with each change, for waiting goroutines.
 	turn chan struct{}
 }
 
-var _ cache.ReflectorStore = (*book)(nil)
+var _ cache.ResourceEventHandler = (*book)(nil)
 
 func newBook(changed func(types.NamespacedName)) *book {
 	return &book{
@@ -37,57 +33,31 @@ func newBook(changed func(types.NamespacedName)) *book {
 	}
 }
 
-// Add takes a pod, as the watch calls it.
-func (b *book) Add(o any) error { return b.Update(o) }
+// OnAdd takes a pod, as the watch calls it.
+func (b *book) OnAdd(o any, _ bool) { b.write(b.put, o) }
 
-// Update takes a pod that may be known.
-func (b *book) Update(o any) error { return b.each(b.put, o) }
+// OnUpdate takes a pod that is known, or another one of its name.
+func (b *book) OnUpdate(_, o any) { b.write(b.put, o) }
 
-// Delete drops a pod.
-func (b *book) Delete(o any) error { return b.each(b.drop, o) }
-
-// Resync compares nothing.
-func (b *book) Resync() error { return nil }
-
-// Replace takes all pods that there are, after a list.
-func (b *book) Replace(all []any, _ string) error {
-	b.mu.Lock()
-	gone := maps.Clone(b.pods)
-	b.mu.Unlock()
-	for _, o := range all {
-		if pod, isPod := o.(*corev1.Pod); isPod {
-			delete(gone, keyOf(pod))
-		}
+// OnDelete drops a pod, of which the watch may have missed the last version.
+func (b *book) OnDelete(o any) {
+	if missed, is := o.(cache.DeletedFinalStateUnknown); is {
+		o = missed.Obj
 	}
-	for _, pod := range gone {
-		if err := b.Delete(pod); err != nil {
-			return err
-		}
-	}
-	if err := b.each(b.put, all...); err != nil {
-		return err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.synced = true
-	b.wake()
-	return nil
+	b.write(b.drop, o)
 }
 
-// each writes pods into the book, one after the other.
-func (b *book) each(write func(*corev1.Pod), objects ...any) error {
-	for _, o := range objects {
-		pod, isPod := o.(*corev1.Pod)
-		if !isPod {
-			return fmt.Errorf("the watch of pods has a %T", o)
-		}
-		b.mu.Lock()
-		write(pod)
-		b.wake()
-		b.mu.Unlock()
-		b.changed(keyOf(pod))
+func (b *book) write(how func(*corev1.Pod), o any) {
+	pod, isPod := o.(*corev1.Pod)
+	if !isPod {
+		return
 	}
-	return nil
+	b.mu.Lock()
+	how(pod)
+	close(b.turn)
+	b.turn = make(chan struct{})
+	b.mu.Unlock()
+	b.changed(keyOf(pod))
 }
 
 // put is called with the lock held. A pod of the same name may be another.
@@ -122,11 +92,6 @@ func (b *book) drop(pod *corev1.Pod) {
 
 func (b *book) note(what What, pod *corev1.Pod) {
 	b.journals[pod.Namespace] = append(b.journals[pod.Namespace], Entry{At: time.Now(), What: what, Pod: pod})
-}
-
-func (b *book) wake() {
-	close(b.turn)
-	b.turn = make(chan struct{})
 }
 
 // await returns when a condition holds, which is looked at with the lock held, now and with each change.

@@ -11,11 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 )
 
 // made is a pod of which only little is said.
-func made(name string, uid types.UID, change ...func(*corev1.Pod)) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: uid}}
+func made(uid types.UID, change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: uid}}
 	for _, c := range change {
 		c(pod)
 	}
@@ -31,40 +32,47 @@ func deleting(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{} }
 func TestBook(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		write func(*book) error
+		write func(*book)
 		want  []string
 	}{
 		"a pod's life": {
-			func(b *book) error {
-				return errors.Join(b.Add(made("a", "1")), b.Update(made("a", "1", ready)), b.Update(made("a", "1", failing)),
-					b.Update(made("a", "1", ready)), b.Update(made("a", "1", ready, deleting)), b.Delete(made("a", "1", ready, deleting)))
+			func(b *book) {
+				b.OnAdd(made("1"), false)
+				for _, change := range []func(*corev1.Pod){ready, failing, ready} {
+					b.OnUpdate(nil, made("1", change))
+				}
+				b.OnUpdate(nil, made("1", ready, deleting))
+				b.OnDelete(made("1", ready, deleting))
 			},
 			[]string{"created 1", "ready 1", "unready 1", "ready 1", "deleting 1", "deleted 1"},
 		},
 		"what changes nothing is not noted": {
-			func(b *book) error {
-				return errors.Join(b.Add(made("a", "1", ready)), b.Update(made("a", "1", ready)), b.Update(made("a", "1", ready)))
+			func(b *book) {
+				b.OnAdd(made("1", ready), false)
+				b.OnUpdate(nil, made("1", ready))
 			},
 			[]string{"created 1", "ready 1"},
 		},
 		"another pod of the same name": {
-			func(b *book) error { return errors.Join(b.Add(made("a", "1", ready)), b.Update(made("a", "2"))) },
+			func(b *book) {
+				b.OnAdd(made("1", ready), false)
+				b.OnUpdate(nil, made("2"))
+			},
 			[]string{"created 1", "ready 1", "deleted 1", "created 2"},
 		},
 		"what is gone after a list": {
-			func(b *book) error {
-				return errors.Join(b.Add(made("a", "1")), b.Add(made("b", "2")), b.Replace([]any{made("b", "2", ready)}, "9"))
+			func(b *book) {
+				b.OnAdd(made("1"), true)
+				b.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/a", Obj: made("1")})
 			},
-			[]string{"created 1", "created 2", "deleted 1", "ready 2"},
+			[]string{"created 1", "deleted 1"},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBook(func(types.NamespacedName) {})
-			if err := test.write(b); err != nil {
-				t.Fatal(err)
-			}
+			test.write(b)
 			var got []string
 			for _, e := range b.journalOf("ns") {
 				got = append(got, fmt.Sprintf("%s %s", e.What, e.Pod.UID))
@@ -86,7 +94,7 @@ func TestFewestReady(t *testing.T) {
 			if _, err := fmt.Sscan(e, &what, &uid); err != nil {
 				t.Fatal(err)
 			}
-			j = append(j, Entry{At: begin.Add(time.Duration(i) * time.Second), What: What(what), Pod: made("a", types.UID(uid))})
+			j = append(j, Entry{At: begin.Add(time.Duration(i) * time.Second), What: What(what), Pod: made(types.UID(uid))})
 		}
 		return j
 	}

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -39,8 +40,6 @@ const (
 type Config struct {
 	// Nodes is how many there are. A DaemonSet has a pod on each; other pods are bound to the first.
 	Nodes int
-	// Driver is the name under which liveconfig's volumes are mounted; empty means csi.liveconfig.internal.
-	Driver string
 }
 
 // Fails says why a pod does not become ready, or stops being so: its container is then shown as one that crashes, with that
@@ -70,9 +69,6 @@ type Nodes struct {
 // caller must call [Nodes.Stop]. A cluster has one stage at a time.
 func Start(ctx context.Context, c *cluster.Cluster, cfg Config) (*Nodes, error) {
 	cfg.Nodes = max(cfg.Nodes, 1)
-	if cfg.Driver == "" {
-		cfg.Driver = "csi.liveconfig.internal"
-	}
 	config := c.AdminConfig()
 	config.UserAgent = Agent
 	client, err := kubernetes.NewForConfig(config)
@@ -88,24 +84,31 @@ func Start(ctx context.Context, c *cluster.Cluster, cfg Config) (*Nodes, error) 
 	if err := s.makeNodes(ctx); err != nil {
 		return nil, err
 	}
-	s.run(context.WithoutCancel(ctx))
-	if err := s.book.await(ctx, func() bool { return s.book.synced }); err != nil {
+	hasSynced := s.run(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if !cache.WaitForCacheSync(ctx.Done(), hasSynced) {
 		s.Stop()
-		return nil, fmt.Errorf("wait for the list of pods: %w", err)
+		return nil, fmt.Errorf("wait for the list of pods: %w", ctx.Err())
 	}
 	return s, nil
 }
 
 // run starts the goroutines, which end with [Nodes.Stop].
-func (s *Nodes) run(ctx context.Context) {
+func (s *Nodes) run(ctx context.Context) (hasSynced cache.InformerSynced) {
 	ctx, s.stop = context.WithCancel(ctx)
-	lists := cache.NewListWatchFromClient(s.client.CoreV1().RESTClient(), "pods", corev1.NamespaceAll, nothing())
-	reflector := cache.NewReflectorWithOptions(lists, &corev1.Pod{}, s.book, cache.ReflectorOptions{Name: Agent})
-	s.done.Go(func() { reflector.RunWithContext(ctx) })
-	s.done.Go(func() { s.keepNodes(ctx) })
+	_, pods := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(s.client.CoreV1().RESTClient(), "pods", corev1.NamespaceAll, fields.Everything()),
+		ObjectType:    &corev1.Pod{}, Handler: s.book,
+	})
+	s.done.Go(func() { pods.RunWithContext(ctx) })
+	for _, name := range s.nodes() {
+		s.done.Go(func() { s.keepAlive(ctx, name) })
+	}
 	for range actors {
 		s.done.Go(func() { s.work(ctx) })
 	}
+	return pods.HasSynced
 }
 
 // Stop ends the nodes. Pods stay as they are; nodes count as lost when the controller manager has not heard of them for most

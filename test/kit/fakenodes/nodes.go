@@ -2,18 +2,18 @@ package fakenodes
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
-	"k8s.io/klog/v2"
+	"k8s.io/component-helpers/apimachinery/lease"
+	"k8s.io/utils/clock"
 )
 
 // heartbeat is how often nodes say that they live, as a kubelet does. The controller manager waits for several.
@@ -58,9 +58,7 @@ func (s *Nodes) makeNodes(ctx context.Context) error {
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("make node %s: %w", name, err)
 		}
-		// Controllers change nodes too.
-		err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { return s.setReady(ctx, name) })
-		if err != nil {
+		if err := s.setReady(ctx, name); err != nil {
 			return fmt.Errorf("make node %s ready: %w", name, err)
 		}
 	}
@@ -68,56 +66,27 @@ func (s *Nodes) makeNodes(ctx context.Context) error {
 }
 
 func (s *Nodes) setReady(ctx context.Context, name string) error {
-	node, err := s.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
 	now := metav1.Now()
-	node.Status.Capacity = corev1.ResourceList{
+	room := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("1k"), corev1.ResourceMemory: resource.MustParse("1Ti"),
 		corev1.ResourcePods: resource.MustParse("10k"),
 	}
-	node.Status.Allocatable = node.Status.Capacity
-	node.Status.Conditions = []corev1.NodeCondition{{
+	ready := corev1.NodeCondition{
 		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Played", Message: "nothing runs here",
 		LastHeartbeatTime: now, LastTransitionTime: now,
-	}}
-	_, err = s.client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
-	return err
-}
-
-// keepNodes renews the nodes' leases until the nodes is stopped. One that fails is renewed with the next heartbeat.
-func (s *Nodes) keepNodes(ctx context.Context) {
-	ticker := time.NewTicker(heartbeat)
-	defer ticker.Stop()
-	for {
-		for _, name := range s.nodes() {
-			if err := s.renew(ctx, name); err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).Info("The stage could not renew the lease of a node", "node", name, "reason", err.Error())
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
 	}
-}
-
-func (s *Nodes) renew(ctx context.Context, name string) error {
-	leases := s.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	now := metav1.NowMicro()
-	lease, err := leases.Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &name, &now
-		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
-		return err
-	}
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{
+		"capacity": room, "allocatable": room, "conditions": []corev1.NodeCondition{ready},
+	}})
 	if err != nil {
 		return err
 	}
-	lease.Spec.RenewTime = &now
-	_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+	_, err = s.client.CoreV1().Nodes().PatchStatus(ctx, name, patch)
 	return err
+}
+
+// keepAlive renews a node's lease until the context ends, as a kubelet does.
+func (s *Nodes) keepAlive(ctx context.Context, node string) {
+	const lasts = 40 // Seconds.
+	lease.NewController(clock.RealClock{}, s.client, node, lasts, nil, heartbeat, node, corev1.NamespaceNodeLease, nil).Run(ctx)
 }

@@ -39,7 +39,7 @@ const (
 
 // resolve reads each object that a pod uses once, and checks all uses of them.
 func (s *Nodes) resolve(ctx context.Context, pod *corev1.Pod) ([]Source, error) {
-	uses, err := usesOf(pod, s.cfg.Driver)
+	uses, err := usesOf(pod)
 	if err != nil {
 		return nil, err
 	}

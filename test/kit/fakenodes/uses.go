@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 )
 
 // ownAccess starts the name of the volume that the API server gives each pod, so that it can be reached. Pods do not wait for
@@ -14,13 +15,13 @@ import (
 const ownAccess = "kube-api-access-"
 
 // usesOf returns where a pod names ConfigMaps and Secrets, volumes first as a kubelet does.
-func usesOf(pod *corev1.Pod, driver string) ([]use, error) {
+func usesOf(pod *corev1.Pod) ([]use, error) {
 	var uses []use
 	for i := range pod.Spec.Volumes {
 		if strings.HasPrefix(pod.Spec.Volumes[i].Name, ownAccess) {
 			continue
 		}
-		ofVolume, err := usesOfVolume(pod.Namespace, &pod.Spec.Volumes[i], driver)
+		ofVolume, err := usesOfVolume(pod.Namespace, &pod.Spec.Volumes[i])
 		if err != nil {
 			return nil, err
 		}
@@ -32,7 +33,7 @@ func usesOf(pod *corev1.Pod, driver string) ([]use, error) {
 	return uses, nil
 }
 
-func usesOfVolume(namespace string, volume *corev1.Volume, driver string) ([]use, error) {
+func usesOfVolume(namespace string, volume *corev1.Volume) ([]use, error) {
 	switch {
 	case volume.ConfigMap != nil:
 		v := volume.ConfigMap
@@ -42,7 +43,7 @@ func usesOfVolume(namespace string, volume *corev1.Volume, driver string) ([]use
 		return []use{mounted(api.Secret, namespace, v.SecretName, v.Items, v.Optional)}, nil
 	case volume.Projected != nil:
 		return usesOfProjection(namespace, volume.Projected.Sources), nil
-	case volume.CSI != nil && volume.CSI.Driver == driver:
+	case volume.CSI != nil && volume.CSI.Driver == node.DriverName:
 		return usesOfAttributes(namespace, volume.CSI.VolumeAttributes)
 	default:
 		return nil, nil

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/test/kit/node"
 )
 
 func configMap() api.Ref { return api.Ref{Kind: api.ConfigMap, Namespace: "ns", Name: "c"} }
@@ -53,11 +54,11 @@ func TestUsesOf(t *testing.T) {
 			[]use{{ref: configMap(), without: noVolumes}, {ref: secret(), keys: []string{"a"}, without: noVolumes}},
 		},
 		"a volume of ours in the short form": {
-			csi("ours", map[string]string{"secret": "s", "optional": "true"}),
+			csi(node.DriverName, map[string]string{"secret": "s", "optional": "true"}),
 			[]use{{ref: secret(), optional: true, without: noVolumes}},
 		},
 		"a volume of ours in the long form": {
-			csi("ours", map[string]string{"sources": "- configMap: {name: c, items: [{key: a, path: x}]}\n- secret: {name: s, namespace: other}"}),
+			csi(node.DriverName, map[string]string{"sources": "- configMap: {name: c, items: [{key: a, path: x}]}\n- secret: {name: s, namespace: other}"}),
 			[]use{
 				{ref: configMap(), keys: []string{"a"}, without: noVolumes},
 				{ref: api.Ref{Kind: api.Secret, Namespace: "other", Name: "s"}, without: noVolumes},
@@ -87,7 +88,7 @@ func TestUsesOf(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := usesOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: test.spec}, "ours")
+			got, err := usesOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: test.spec})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,7 +98,7 @@ func TestUsesOf(t *testing.T) {
 		})
 	}
 
-	_, err := usesOf(&corev1.Pod{Spec: csi("ours", map[string]string{"no": "such"})}, "ours")
+	_, err := usesOf(&corev1.Pod{Spec: csi(node.DriverName, map[string]string{"no": "such"})})
 	if waits, waiting := asWaiting(err); !waiting || waits.reason != noVolumes {
 		t.Errorf("error of wrong attributes = %v, want that the pod has no volumes", err)
 	}

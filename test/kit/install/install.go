@@ -89,7 +89,13 @@ func (s *Installation) Say(format string, args ...any) {
 
 // Install builds the image, gives it to the node as a registry would, and does what the README says.
 func (s *Installation) Install(ctx context.Context) error {
-	if err := s.importImage(ctx); err != nil {
+	var err error
+	if s.cfg.Image != "" {
+		err = s.ImportImage(ctx, s.cfg.Image)
+	} else {
+		err = s.ImportDriver(ctx, driverImage)
+	}
+	if err != nil {
 		return err
 	}
 	return s.install(ctx, "the driver", "README.md", "## Install")
@@ -112,13 +118,6 @@ func (s *Installation) install(ctx context.Context, what, path, line string) err
 	}
 	s.Say("%s is installed after %s", what, time.Since(begin).Round(time.Millisecond))
 	return nil
-}
-
-func (s *Installation) importImage(ctx context.Context) error {
-	if s.cfg.Image != "" {
-		return s.ImportImage(ctx, s.cfg.Image)
-	}
-	return s.ImportDriver(ctx, driverImage)
 }
 
 // ImportDriver builds the driver's image and gives it to the node under a name.

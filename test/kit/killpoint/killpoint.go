@@ -85,41 +85,30 @@ type program struct {
 	listener int // The descriptor that the kernel asks through.
 }
 
-// meet takes what the launcher sends.
+// meet takes what the launcher sends: the descriptor that the kernel asks through.
 func meet(conn *net.UnixConn) (program, error) {
 	defer conn.Close()
+	control := make([]byte, unix.CmsgSpace(4))
+	_, n, _, _, err := conn.ReadMsgUnix(make([]byte, 1), control)
+	if err != nil {
+		return program{}, fmt.Errorf("meet the launcher: %w", err)
+	}
+	var fds []int
+	messages, err := unix.ParseSocketControlMessage(control[:n])
+	if err == nil && len(messages) == 1 {
+		fds, err = unix.ParseUnixRights(&messages[0])
+	}
+	if err != nil || len(fds) != 1 {
+		return program{}, errors.Join(errors.New("the launcher has sent no descriptor"), err)
+	}
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return program{}, err
 	}
-	var p program
+	var peer *unix.Ucred
 	var failed error
-	err = raw.Read(func(fd uintptr) bool {
-		p, failed = receive(int(fd))
-		return !errors.Is(failed, unix.EAGAIN)
-	})
+	err = raw.Control(func(fd uintptr) { peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
 	if err := errors.Join(err, failed); err != nil {
-		return program{}, fmt.Errorf("meet the launcher: %w", err)
-	}
-	return p, nil
-}
-
-func receive(socket int) (program, error) {
-	control := make([]byte, unix.CmsgSpace(4))
-	_, n, _, _, err := unix.Recvmsg(socket, make([]byte, 1), control, unix.MSG_CMSG_CLOEXEC)
-	if err != nil {
-		return program{}, err
-	}
-	messages, err := unix.ParseSocketControlMessage(control[:n])
-	if err != nil || len(messages) != 1 {
-		return program{}, errors.Join(errors.New("the launcher has sent no descriptor"), err)
-	}
-	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(fds) != 1 {
-		return program{}, errors.Join(errors.New("the launcher has sent no descriptor"), err)
-	}
-	peer, err := unix.GetsockoptUcred(socket, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	if err != nil {
 		return program{}, err
 	}
 	return program{pid: int(peer.Pid), listener: fds[0]}, nil

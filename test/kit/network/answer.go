@@ -31,21 +31,14 @@ func refuse(w http.ResponseWriter, fault Fault) {
 }
 
 func reasonOf(status int) metav1.StatusReason {
-	switch status {
-	case http.StatusForbidden:
-		return metav1.StatusReasonForbidden
-	case http.StatusGone:
-		return metav1.StatusReasonExpired
-	case http.StatusTooManyRequests:
-		return metav1.StatusReasonTooManyRequests
-	case http.StatusInternalServerError:
-		return metav1.StatusReasonInternalError
-	case http.StatusServiceUnavailable:
-		return metav1.StatusReasonServiceUnavailable
-	case http.StatusGatewayTimeout:
-		return metav1.StatusReasonTimeout
-	}
-	return metav1.StatusReasonUnknown
+	return map[int]metav1.StatusReason{
+		http.StatusForbidden:           metav1.StatusReasonForbidden,
+		http.StatusGone:                metav1.StatusReasonExpired,
+		http.StatusTooManyRequests:     metav1.StatusReasonTooManyRequests,
+		http.StatusInternalServerError: metav1.StatusReasonInternalError,
+		http.StatusServiceUnavailable:  metav1.StatusReasonServiceUnavailable,
+		http.StatusGatewayTimeout:      metav1.StatusReasonTimeout,
+	}[status]
 }
 
 // shape makes of an answer what the request's fate is.

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -17,12 +18,12 @@ const chunk = 64 << 10
 type conn struct {
 	link   *Link
 	client *net.TCPConn
-	target *net.TCPConn  // Guarded by link.mu; nil until it is reached.
-	done   chan struct{} // Closed when the connection is to end.
-	isDone bool          // Guarded by link.mu.
+	target *net.TCPConn // Guarded by link.mu; nil until it is reached.
+
+	ctx  context.Context // Ends when the connection is to end, which happens under link.mu.
+	stop context.CancelFunc
 }
 
-// accept takes connections until the listener is closed.
 func (l *Link) accept(listener net.Listener) {
 	for {
 		client, err := listener.Accept()
@@ -40,7 +41,8 @@ func (l *Link) accept(listener net.Listener) {
 
 // take starts to serve a client, unless the link was cut meanwhile.
 func (l *Link) take(client *net.TCPConn) {
-	c := &conn{link: l, client: client, done: make(chan struct{})}
+	c := &conn{link: l, client: client}
+	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(l.ctx)) // The link's end resets it.
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mode == cut {
@@ -79,7 +81,7 @@ func (c *conn) join(target net.Conn) bool {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 	tcp, ok := target.(*net.TCPConn)
-	if c.isDone || !ok {
+	if c.ctx.Err() != nil || !ok {
 		_ = target.Close() // Nothing was sent.
 		return false
 	}
@@ -118,7 +120,7 @@ func (c *conn) pump(to, from *net.TCPConn) {
 // mayPass waits as long as the link holds things back, and reports whether there still is a connection then.
 func (c *conn) mayPass() bool {
 	_, latency, _ := c.link.state()
-	if latency > 0 && !c.wait(latency) {
+	if !wait(c.ctx, latency) {
 		return false
 	}
 	for {
@@ -128,21 +130,9 @@ func (c *conn) mayPass() bool {
 		}
 		select {
 		case <-changed:
-		case <-c.done:
+		case <-c.ctx.Done():
 			return false
 		}
-	}
-}
-
-// wait reports whether there still is a connection after that time.
-func (c *conn) wait(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-c.done:
-		return false
 	}
 }
 
@@ -163,11 +153,10 @@ func (c *conn) remove() {
 
 // reset drops both ends without a word: what is sent to them is answered with a reset. The link's lock is held.
 func (c *conn) reset() {
-	if c.isDone {
+	if c.ctx.Err() != nil {
 		return
 	}
-	c.isDone = true
-	close(c.done)
+	c.stop()
 	for _, end := range []*net.TCPConn{c.client, c.target} {
 		if end != nil {
 			_ = end.SetLinger(0) // It fails if the connection has failed, and then there is nobody to reset.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"net/http"
@@ -65,20 +66,15 @@ type Front struct {
 // NewFront returns a front of the cluster's API server that is closed when the test ends.
 func NewFront(t testing.TB, c Cluster) *Front {
 	t.Helper()
-	f, err := ServeFront(context.WithoutCancel(t.Context()), c)
+	f, err := serveFront(context.WithoutCancel(t.Context()), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Errorf("close the front: %v", err)
-		}
-	})
+	closeAtEnd(t, "front", f)
 	return f
 }
 
-// ServeFront is [NewFront] without a test: the caller closes the front.
-func ServeFront(ctx context.Context, c Cluster) (*Front, error) {
+func serveFront(ctx context.Context, c Cluster) (*Front, error) {
 	certificate, err := c.ServingCertificate()
 	if err != nil {
 		return nil, err
@@ -106,16 +102,11 @@ func ServeFront(ctx context.Context, c Cluster) (*Front, error) {
 		Handler:           f.handler(target),
 		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
 		ReadHeaderTimeout: time.Minute,
-		ErrorLog:          log.New(discard{}, "", 0), // Clients that hang up are not news.
+		ErrorLog:          log.New(io.Discard, "", 0), // Clients that hang up are not news.
 	}
 	go func() { f.served <- f.server.ServeTLS(listener, "", "") }()
 	return f, nil
 }
-
-// discard is io.Discard for a log, which must not end up on stderr.
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 // Address is where the front listens, a host and a port, as for [New].
 func (f *Front) Address() string { return f.address }
@@ -221,7 +212,7 @@ func (f *Front) handler(target *url.URL) http.Handler {
 		FlushInterval:  -1, // A watch brings each event at once.
 		ModifyResponse: f.shape,
 		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
-		ErrorLog:       log.New(discard{}, "", 0),
+		ErrorLog:       log.New(io.Discard, "", 0),
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.handlers.Add(1)

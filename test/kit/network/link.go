@@ -9,15 +9,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/port"
 )
 
 // mode is what a link does with what is sent over it.
@@ -33,7 +35,7 @@ const (
 // goroutines.
 type Link struct {
 	target string
-	port   *port
+	port   *port.Port
 
 	ctx  context.Context // Ends with the link.
 	stop context.CancelFunc
@@ -51,28 +53,29 @@ type Link struct {
 // New returns a link to the target, a host and port or a URL with them, that is closed when the test ends.
 func New(t testing.TB, target string) *Link {
 	t.Helper()
-	l, err := Listen(context.WithoutCancel(t.Context()), target)
+	p, err := port.OfLoopback()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Errorf("close the link: %v", err)
-		}
-	})
+	l, err := newLink(context.WithoutCancel(t.Context()), p, target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, "link", l)
 	return l
 }
 
-// Listen is [New] without a test: the caller closes the link.
-func Listen(ctx context.Context, target string) (*Link, error) {
-	p, err := reservePort()
-	if err != nil {
-		return nil, err
-	}
-	return newLink(ctx, p, target)
+// closeAtEnd closes something when the test ends.
+func closeAtEnd(t testing.TB, what string, c io.Closer) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("close the %s: %v", what, err)
+		}
+	})
 }
 
-func newLink(ctx context.Context, p *port, target string) (*Link, error) {
+func newLink(ctx context.Context, p *port.Port, target string) (*Link, error) {
 	_, address, isURL := strings.Cut(target, "://")
 	if !isURL {
 		address = target
@@ -88,14 +91,13 @@ func newLink(ctx context.Context, p *port, target string) (*Link, error) {
 	return l, nil
 }
 
-// ListenAt is [Listen] at an address of this machine's choosing, an IPv4 address and a port, instead of a free port of
-// loopback.
+// ListenAt is [New] without a test, at an IPv4 address of this machine and a port. The caller closes the link.
 func ListenAt(ctx context.Context, address, target string) (*Link, error) {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("parse the address of a link: %w", err)
 	}
-	p, err := reservePortAt(at)
+	p, err := port.Reserve(at)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +105,7 @@ func ListenAt(ctx context.Context, address, target string) (*Link, error) {
 }
 
 // Address is where the link listens, a host and a port. It stays the same while the link lives.
-func (l *Link) Address() string { return l.port.address() }
+func (l *Link) Address() string { return l.port.Address() }
 
 // URL is where clients of an API server behind the link find it.
 func (l *Link) URL() string { return "https://" + l.Address() }
@@ -151,7 +153,7 @@ func (l *Link) Heal() error {
 	}
 	l.latency = 0
 	if l.listener == nil {
-		listener, err := l.port.listen(l.ctx)
+		listener, err := l.port.Listen(l.ctx)
 		if err != nil {
 			return fmt.Errorf("listen on %s: %w", l.Address(), err)
 		}
@@ -181,7 +183,7 @@ func (l *Link) Close() error {
 	l.stop()
 	err := l.Cut()
 	l.wg.Wait()
-	return errors.Join(err, l.port.release())
+	return errors.Join(err, l.port.Release())
 }
 
 func (l *Link) setLocked(m mode) {
@@ -196,72 +198,17 @@ func (l *Link) state() (mode, time.Duration, <-chan struct{}) {
 	return l.mode, l.latency, l.changed
 }
 
-// port is one of this machine that stays the link's while nobody listens on it: a socket that is bound but never listens
-// keeps it.
-type port struct {
-	at netip.AddrPort
-
-	mu sync.Mutex
-	fd int // Below zero once it is released.
-}
-
-func reservePort() (*port, error) {
-	return reservePortAt(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0))
-}
-
-// reservePortAt takes a free port if the address has port 0.
-func reservePortAt(at netip.AddrPort) (*port, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+// redirect writes a kubeconfig that is the same as another one, but names another server.
+func redirect(from, to, server string) error {
+	config, err := clientcmd.LoadFromFile(from)
 	if err != nil {
-		return nil, fmt.Errorf("make a socket: %w", err)
+		return fmt.Errorf("read the kubeconfig to redirect: %w", err)
 	}
-	number, err := bind(fd, at)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("reserve %s: %w", at, err), unix.Close(fd))
+	for _, cluster := range config.Clusters {
+		cluster.Server = server
 	}
-	return &port{at: netip.AddrPortFrom(at.Addr(), number), fd: fd}, nil
-}
-
-func bind(fd int, at netip.AddrPort) (number uint16, err error) {
-	if err := shareable(fd); err != nil {
-		return 0, err
+	if err := clientcmd.WriteToFile(*config, to); err != nil { // With mode 0600.
+		return fmt.Errorf("write the redirected kubeconfig: %w", err)
 	}
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: at.Addr().As4(), Port: int(at.Port())}); err != nil {
-		return 0, err
-	}
-	name, err := unix.Getsockname(fd)
-	if err != nil {
-		return 0, err
-	}
-	address, ok := name.(*unix.SockaddrInet4)
-	if !ok {
-		return 0, fmt.Errorf("bound to a %T", name)
-	}
-	return uint16(address.Port), nil //nolint:gosec // A port has 16 bits.
-}
-
-// shareable lets other sockets of the same user have the same port.
-func shareable(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) }
-
-func (p *port) address() string { return p.at.String() }
-
-func (p *port) listen(ctx context.Context) (net.Listener, error) {
-	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var failed error
-		err := c.Control(func(fd uintptr) { failed = shareable(int(fd)) })
-		return errors.Join(err, failed)
-	}}
-	return config.Listen(ctx, "tcp", p.address())
-}
-
-// release gives the port back. A second one does nothing.
-func (p *port) release() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.fd < 0 {
-		return nil
-	}
-	fd := p.fd
-	p.fd = -1
-	return unix.Close(fd)
+	return nil
 }

@@ -3,6 +3,7 @@ package network_test
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -86,11 +87,6 @@ func (c *client) wantSilence() {
 	}
 }
 
-func heal(t *testing.T, l *network.Link) {
-	t.Helper()
-	must(t, l.Heal())
-}
-
 func TestACutLinkResetsAndRefusesUntilItIsHealed(t *testing.T) {
 	t.Parallel()
 	l := network.New(t, echo(t))
@@ -104,21 +100,19 @@ func TestACutLinkResetsAndRefusesUntilItIsHealed(t *testing.T) {
 	if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Address()); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("dialling a link that is cut = %v, %v, want a refusal", conn, err)
 	}
-	environment.Eventually(t, soon, func() error { return wantOpen(l, 0) })
-	heal(t, l)
+	environment.Eventually(t, soon, func() error {
+		if got := l.Open(); got != 0 {
+			return fmt.Errorf("%d connections are open, want none", got)
+		}
+		return nil
+	})
+	must(t, l.Heal())
 	c = dial(t, l)
 	c.say("two")
 	c.wantEcho("two")
 	if got := l.Accepted(); got != 2 {
 		t.Errorf("%d connections, want 2", got)
 	}
-}
-
-func wantOpen(l *network.Link, want int) error {
-	if got := l.Open(); got != want {
-		return errors.New("connections are open that should not be, or the other way round")
-	}
-	return nil
 }
 
 func TestAFrozenLinkIsABlackHoleUntilItIsHealed(t *testing.T) {
@@ -133,7 +127,7 @@ func TestAFrozenLinkIsABlackHoleUntilItIsHealed(t *testing.T) {
 	young.say("three")
 	old.wantSilence()
 	young.wantSilence()
-	heal(t, l)
+	must(t, l.Heal())
 	old.wantEcho("two")
 	young.wantEcho("three")
 }
@@ -153,7 +147,6 @@ func TestASlowLinkDelaysEitherWay(t *testing.T) {
 	}
 }
 
-// must ends the test at an error.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

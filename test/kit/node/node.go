@@ -15,6 +15,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/fakekubelet"
 	"github.com/liveconfig-csi/liveconfig/test/kit/process"
@@ -22,6 +23,12 @@ import (
 
 // DriverName is the name the driver runs under.
 const DriverName = "csi.liveconfig.internal"
+
+// Volume is a pod's volume of the driver.
+func Volume(name string, attributes map[string]string) corev1.Volume {
+	source := &corev1.CSIVolumeSource{Driver: DriverName, ReadOnly: new(true), VolumeAttributes: attributes}
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{CSI: source}}
+}
 
 // How long a driver may take to be ready, and to stop. Beside a node with a hundred pods, each with separate mounts, the
 // kernel takes many seconds to take down a mount or the process that has it open.
@@ -113,7 +120,6 @@ func (n *Node) StartDriver(ctx context.Context, args ...string) error {
 	return n.awaitReady(ctx, driver)
 }
 
-// awaitReady probes until the driver answers that it is ready.
 func (n *Node) awaitReady(ctx context.Context, driver *process.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

@@ -11,7 +11,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
+
+	"github.com/prometheus/procfs"
 )
 
 // started is what the program prints when everything runs.
@@ -57,4 +60,22 @@ func Start(t testing.TB, environment ...string) (kill func()) {
 		}
 		_ = cmd.Wait() // It was killed: that is not an error here.
 	}
+}
+
+// Left returns the command lines of programs that name a folder, or work in it.
+func Left(t testing.TB, folder string) []string {
+	t.Helper()
+	all, err := procfs.AllProcs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, p := range all {
+		args, _ := p.CmdLine() // Of one that has ended there is nothing.
+		cwd, _ := p.Cwd()
+		if line := strings.Join(args, " "); strings.HasPrefix(cwd, folder) || strings.Contains(line, folder) {
+			found = append(found, line)
+		}
+	}
+	return found
 }

@@ -18,6 +18,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/liveconfig-csi/liveconfig/test/kit/pace"
 )
 
 // Config describes one child.
@@ -167,6 +170,26 @@ func (p *Process) Err() error {
 		how = p.err.Error()
 	}
 	return fmt.Errorf("%s ended: %s; its log ends with:\n%s", p.name, how, Tail(p.logFile, 4096))
+}
+
+// awaitInterval is short because a test waits.
+const awaitInterval = 25 * time.Millisecond
+
+// Await calls check until it returns nil. It gives up with the last error when the child ends, when ctx does, or after the
+// timeout.
+func (p *Process) Await(ctx context.Context, timeout time.Duration, check func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, pace.Within(awaitInterval), pace.Within(timeout), true, func(ctx context.Context) (bool, error) {
+		if err := p.Err(); err != nil {
+			return false, err
+		}
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, last)
 }
 
 // ErrKilled is wrapped by the error of [Process.Stop] for a child that did not end by itself.

@@ -2,6 +2,8 @@ package process_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,12 +61,25 @@ func TestStopLetsTheChildEndInItsOwnWay(t *testing.T) {
 	if err := p.Err(); err != nil {
 		t.Errorf("Err of a running process = %v, want none", err)
 	}
+	tries := 0
+	third := func(context.Context) error {
+		if tries++; tries < 3 {
+			return errors.New("not yet")
+		}
+		return nil
+	}
+	if err := p.Await(t.Context(), time.Minute, third); err != nil || tries != 3 {
+		t.Errorf("Await = %v after %d tries, want none after 3", err, tries)
+	}
 	if err := p.Stop(30 * time.Second); err != nil {
 		t.Error(err)
 	}
 	wantEnd(t, p, "exit status 3; its log ends with:\nbye\n")
 	if err := p.Stop(time.Second); err != nil {
 		t.Errorf("second Stop: %v", err)
+	}
+	if err := p.Await(t.Context(), time.Minute, third); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("Await of a process that has ended = %v, want how it has ended", err)
 	}
 }
 

@@ -35,7 +35,6 @@ func (m *Node) startControlPlane(ctx context.Context) error {
 	return err
 }
 
-// startController starts a program that does its work through the API server.
 func (m *Node) startController(ctx context.Context, program string, args ...string) (*process.Process, error) {
 	kubeconfig := m.path(program + ".kubeconfig")
 	if err := m.WriteUserKubeconfig(kubeconfig, "system:"+program); err != nil {

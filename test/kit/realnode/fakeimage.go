@@ -7,10 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
 // FakeImage is an image under the name of another one that a node without a registry cannot pull. It has all that [BoxImage]
@@ -32,18 +30,14 @@ func (m *Node) ImportStandIns(ctx context.Context, images ...FakeImage) error {
 	if err != nil {
 		return fmt.Errorf("make the images that stand in: %w", err)
 	}
-	tagged := map[name.Tag]v1.Image{}
+	all := map[string]v1.Image{}
 	for _, s := range images {
-		tag, err := name.NewTag(s.Ref)
-		if err != nil {
-			return err
-		}
-		if tagged[tag], err = s.on(box); err != nil {
+		if all[s.Ref], err = s.on(box); err != nil {
 			return fmt.Errorf("make an image that stands in for %s: %w", s.Ref, err)
 		}
 	}
 	archive := m.path("stand-ins.tar")
-	if err := tarball.MultiWriteToFile(archive, tagged); err != nil {
+	if err := writeArchive(archive, all); err != nil {
 		return err
 	}
 	return m.ImportImage(ctx, archive)
@@ -62,15 +56,7 @@ func (s FakeImage) on(base v1.Image) (v1.Image, error) {
 		}
 		l.add(&tar.Header{Typeflag: tar.TypeReg, Name: "bin/" + filepath.Base(s.Binary), Mode: 0o755}, data)
 	}
-	own, err := l.image(v1.Config{})
-	if err != nil {
-		return nil, err
-	}
-	layers, err := own.Layers()
-	if err != nil {
-		return nil, err
-	}
-	image, err := mutate.AppendLayers(base, layers...)
+	image, err := l.on(base)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -28,16 +29,8 @@ const (
 	PauseImage = "liveconfig.test/pause:1"
 )
 
-// busybox finds the shell, whose place differs between distributions.
-func busybox(repo string) string {
-	for _, dir := range []string{"bin", "usr/bin"} {
-		path := filepath.Join(repo, "bin", "debian", dir, "busybox")
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	return filepath.Join(repo, "bin", "debian", "busybox")
-}
+// busybox is the shell.
+func busybox(repo string) string { return Debian().program(repo, "busybox") }
 
 // makeImages makes one archive of all images.
 func (m *Node) makeImages(ctx context.Context) (string, error) {
@@ -48,20 +41,25 @@ func (m *Node) makeImages(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("make the images: %w", err)
 	}
-	archive := m.path("images.tar")
 	pause, err := mutate.Config(image, v1.Config{Entrypoint: []string{"/bin/box", "pause"}})
 	if err != nil {
 		return "", err
 	}
+	archive := m.path("images.tar")
+	return archive, writeArchive(archive, map[string]v1.Image{BoxImage: image, PauseImage: pause})
+}
+
+// writeArchive writes images by their names, as pods write them.
+func writeArchive(path string, images map[string]v1.Image) error {
 	tagged := map[name.Tag]v1.Image{}
-	for ref, image := range map[string]v1.Image{BoxImage: image, PauseImage: pause} {
+	for ref, image := range images {
 		tag, err := name.NewTag(ref)
 		if err != nil {
-			return "", err
+			return err
 		}
 		tagged[tag] = image
 	}
-	return archive, tarball.MultiWriteToFile(archive, tagged)
+	return tarball.MultiWriteToFile(path, tagged)
 }
 
 // buildBox builds the program of the images, unless the machine was given one.
@@ -105,7 +103,12 @@ func (m *Node) makeImage(ctx context.Context) (v1.Image, error) {
 		}
 	}
 	l.add(&tar.Header{Typeflag: tar.TypeReg, Name: "etc/passwd", Mode: 0o644}, []byte("root:x:0:0:root:/:/bin/sh\n"))
-	return l.image(v1.Config{Cmd: []string{"/bin/sh"}, Env: []string{"PATH=/bin"}})
+	config := v1.Config{Cmd: []string{"/bin/sh"}, Env: []string{"PATH=/bin"}}
+	base, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH, Config: config})
+	if err != nil {
+		return nil, err
+	}
+	return l.on(base)
 }
 
 // layer collects the files of an image.
@@ -131,20 +134,14 @@ func (l *layer) add(header *tar.Header, data []byte) {
 	}
 }
 
-func (l *layer) image(config v1.Config) (v1.Image, error) {
-	if l.err != nil {
-		return nil, l.err
-	}
-	if err := l.tar.Close(); err != nil {
+// on returns an image with the layer on top of another one.
+func (l *layer) on(base v1.Image) (v1.Image, error) {
+	if err := errors.Join(l.err, l.tar.Close()); err != nil {
 		return nil, err
 	}
 	made, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(l.data.Bytes())), nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	base, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH, Config: config})
 	if err != nil {
 		return nil, err
 	}

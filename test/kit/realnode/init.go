@@ -50,7 +50,7 @@ func (m *Node) startInit(ctx context.Context) (*process.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = poll(ctx, bootTimeout, p, func(context.Context) error {
+	err = p.Await(ctx, bootTimeout, func(context.Context) error {
 		_, err := os.Stat(booted)
 		return err
 	})
@@ -83,40 +83,31 @@ func boot(dir string) error {
 		return err
 	}
 	defer func() { _ = logs.Close() }()
-	// Mounts that a driver's container makes must reach the kubelet.
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
-		return fmt.Errorf("share /: %w", err)
+	const plain = unix.MS_NOSUID | unix.MS_NODEV
+	for _, m := range []struct {
+		source, target, kind string
+		flags                uintptr
+		data                 string
+	}{
+		{"", "/", "", unix.MS_REC | unix.MS_SHARED, ""}, // Mounts that a driver's container makes must reach the kubelet.
+		{"proc", "/proc", "proc", plain | unix.MS_NOEXEC, ""},
+		{"run", "/run", "tmpfs", plain, "mode=0755"},
+		// With files of /proc covered, below, the kernel gives no other to a pod with a user namespace unless it sees a whole one.
+		{"proc", wholeProc, "proc", plain | unix.MS_NOEXEC, ""},
+	} {
+		if err := os.MkdirAll(m.target, 0o755); err != nil {
+			return err
+		}
+		if err := mount(m.source, m.target, m.kind, m.flags, m.data); err != nil {
+			return err
+		}
 	}
-	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return fmt.Errorf("mount /proc: %w", err)
-	}
-	if err := unix.Mount("run", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
-		return fmt.Errorf("mount /run: %w", err)
-	}
-	// With files of /proc covered, below, the kernel gives no other to a pod with a user namespace unless it sees a whole one.
-	if err := os.MkdirAll(wholeProc, 0o755); err != nil {
-		return err
-	}
-	if err := unix.Mount("proc", wholeProc, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return fmt.Errorf("mount %s: %w", wholeProc, err)
-	}
-	if err := mountVarLib(dir); err != nil {
-		return err
-	}
-	if err := bind(fmt.Sprintf("/proc/self/fd/%d", logs.Fd()), "/var/log"); err != nil {
-		return err
-	}
-	if err := coverSysctls(dir); err != nil {
-		return err
-	}
-	if err := unix.Sethostname([]byte(NodeName)); err != nil {
-		return fmt.Errorf("set the host name: %w", err)
-	}
-	f, err := os.Create(filepath.Join(dir, "booted"))
+	err = errors.Join(mountVarLib(dir), bind(fmt.Sprintf("/proc/self/fd/%d", logs.Fd()), "/var/log"), coverSysctls(dir),
+		os.NewSyscallError("sethostname", unix.Sethostname([]byte(NodeName))))
 	if err != nil {
 		return err
 	}
-	return f.Close()
+	return os.WriteFile(filepath.Join(dir, "booted"), nil, 0o600)
 }
 
 // mountVarLib makes /var/lib writable without writing to this machine's, and puts the node's disk where kubelets have
@@ -129,23 +120,16 @@ func mountVarLib(dir string) error {
 		}
 	}
 	options := "lowerdir=/var/lib,upperdir=" + upper + ",workdir=" + work
-	if err := unix.Mount("var-lib", "/var/lib", "overlay", 0, options); err != nil {
-		return fmt.Errorf("mount /var/lib: %w", err)
-	}
-	if err := os.MkdirAll("/var/lib/kubelet", 0o750); err != nil {
+	if err := mount("var-lib", "/var/lib", "overlay", 0, options); err != nil {
 		return err
 	}
 	const kubelet = "/var/lib/kubelet"
-	if err := bind(filepath.Join(dir, "kubelet"), kubelet); err != nil {
+	if err := os.MkdirAll(kubelet, 0o750); err != nil {
 		return err
 	}
-	// Volumes would show at the disk's other place as well.
-	for _, propagation := range []uintptr{unix.MS_PRIVATE, unix.MS_SHARED} {
-		if err := unix.Mount("", kubelet, "", propagation, ""); err != nil {
-			return fmt.Errorf("share %s with nothing else: %w", kubelet, err)
-		}
-	}
-	return nil
+	// Volumes would show at the disk's other place as well, if it shared its mounts with that.
+	return errors.Join(bind(filepath.Join(dir, "kubelet"), kubelet),
+		mount("", kubelet, "", unix.MS_PRIVATE, ""), mount("", kubelet, "", unix.MS_SHARED, ""))
 }
 
 func coverSysctls(dir string) error {
@@ -167,8 +151,12 @@ func coverSysctls(dir string) error {
 }
 
 func bind(source, target string) error {
-	if err := unix.Mount(source, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		return fmt.Errorf("bind %s on %s: %w", source, target, err)
+	return mount(source, target, "", unix.MS_BIND|unix.MS_REC, "")
+}
+
+func mount(source, target, kind string, flags uintptr, data string) error {
+	if err := unix.Mount(source, target, kind, flags, data); err != nil {
+		return fmt.Errorf("mount %q on %s: %w", source, target, err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package realnode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -75,7 +76,7 @@ func (m *Node) StartKubelet(ctx context.Context) error {
 		return err
 	}
 	m.kubelet = p
-	return poll(ctx, nodeTimeout, p, func(ctx context.Context) error { return m.nodeReady(ctx, begin) })
+	return p.Await(ctx, nodeTimeout, func(ctx context.Context) error { return m.nodeReady(ctx, begin) })
 }
 
 // nodeReady also wants the word of this kubelet: an earlier one's stands for a while.
@@ -133,14 +134,7 @@ func (m *Node) Renew(ctx context.Context, taints ...corev1.Taint) error {
 func (m *Node) PowerOff() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := kill(&m.init); err != nil {
-		return err
-	}
-	// They have died with it.
-	if err := kill(&m.kubelet); err != nil {
-		return err
-	}
-	if err := kill(&m.containerd); err != nil {
+	if err := errors.Join(kill(&m.init), kill(&m.kubelet), kill(&m.containerd)); err != nil { // The others have died with the first.
 		return err
 	}
 	// Control groups are in memory too.

@@ -24,18 +24,16 @@ const orphanVariable = "LIVECONFIG_TEST_MACHINE_ORPHAN"
 func TestMain(m *testing.M) {
 	os.Exit(realnode.Main(cluster.MainFunc(func() int {
 		if logs := os.Getenv(orphanVariable); logs != "" {
-			return orphan.Be(context.Background(), func(ctx context.Context) error { return startWithPod(ctx, logs) })
+			return orphan.Be(context.Background(), func(ctx context.Context) error {
+				m, err := start(ctx, logs)
+				if err != nil {
+					return err
+				}
+				return startPod(ctx, m)
+			})
 		}
 		return m.Run()
 	})))
-}
-
-func startWithPod(ctx context.Context, logs string) error {
-	m, err := start(ctx, logs)
-	if err != nil {
-		return err
-	}
-	return startPod(ctx, m)
 }
 
 func start(ctx context.Context, logs string) (*realnode.Node, error) {
@@ -69,7 +67,7 @@ func TestNothingOutlivesTheProgram(t *testing.T) {
 	kill := orphan.Start(t, orphanVariable+"="+t.TempDir())
 	kill()
 	environment.Eventually(t, 30*time.Second, func() error {
-		if left := processes(t, temp); len(left) > 0 {
+		if left := orphan.Left(t, temp); len(left) > 0 {
 			return fmt.Errorf("processes are left: %q", left)
 		}
 		return nil
@@ -90,31 +88,13 @@ func TestNothingOutlivesTheProgram(t *testing.T) {
 	if err := m.Stop(); err != nil {
 		t.Error(err)
 	}
-	left := append(processes(t, temp), glob(t, filepath.Join(temp, "*"))...)
-	for _, group := range groupsOf(t, m) {
+	left := append(orphan.Left(t, temp), glob(t, filepath.Join(temp, "*"))...)
+	for _, group := range []string{"/sys/fs/cgroup/" + m.Name(), "/sys/fs/cgroup/*/" + m.Name()} {
 		left = append(left, glob(t, group)...)
 	}
 	if len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
-}
-
-// processes returns the command lines that name a folder.
-func processes(t *testing.T, folder string) []string {
-	t.Helper()
-	var found []string
-	for _, path := range glob(t, "/proc/[0-9]*/cmdline") {
-		line, err := os.ReadFile(path)
-		if err == nil && strings.Contains(string(line), folder) {
-			found = append(found, strings.ReplaceAll(string(line), "\x00", " "))
-		}
-	}
-	return found
-}
-
-func groupsOf(t *testing.T, m *realnode.Node) []string {
-	t.Helper()
-	return []string{"/sys/fs/cgroup/" + m.Name(), "/sys/fs/cgroup/*/" + m.Name()}
 }
 
 func glob(t *testing.T, pattern string) []string {

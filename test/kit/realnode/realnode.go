@@ -197,7 +197,6 @@ func kill(p **process.Process) error {
 	return err
 }
 
-// path returns the path of one of the machine's own files.
 func (m *Node) path(elem ...string) string {
 	return filepath.Join(append([]string{m.dir.Path()}, elem...)...)
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"text/template"
 	"time"
@@ -36,10 +35,9 @@ func Containerd2() Runtime {
 // Debian is what the distribution of this machine packages.
 func Debian() Runtime { return Runtime{Name: "debian", bin: "debian", config: containerd1Config} }
 
-// program finds one of the runtime's programs.
 func (r Runtime) program(repo, name string) string {
 	root := filepath.Join(repo, "bin", r.bin)
-	for _, dir := range []string{"", "usr/bin", "usr/sbin"} {
+	for _, dir := range []string{"", "bin", "usr/bin", "usr/sbin"} {
 		path := filepath.Join(root, dir, name)
 		if _, err := os.Stat(path); err == nil {
 			return path
@@ -112,7 +110,6 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 `
 )
 
-// writeRuntimeFiles writes the runtime's configuration.
 func (m *Node) writeRuntimeFiles() error {
 	parsed, err := template.New("containerd").Parse(m.cfg.Runtime.config)
 	if err != nil {
@@ -150,7 +147,6 @@ func (m *Node) bootRuntime(ctx context.Context) error {
 	return m.ImportImage(ctx, images)
 }
 
-// boot starts the node's first process and the runtime.
 func (m *Node) boot(ctx context.Context) error {
 	init, err := m.startInit(ctx)
 	if err != nil {
@@ -185,7 +181,7 @@ func (m *Node) StartRuntime(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
-	return poll(ctx, runtimeTimeout, p, func(ctx context.Context) error {
+	return p.Await(ctx, runtimeTimeout, func(ctx context.Context) error {
 		return answersKubelets(ctx, conn)
 	})
 }
@@ -205,15 +201,13 @@ func (m *Node) KillRuntime() error {
 
 // ImportImage gives the runtime an image, a docker or OCI archive.
 func (m *Node) ImportImage(ctx context.Context, archive string) error {
-	_, err := m.run(ctx, m.cfg.Runtime.program(m.cfg.Repo, "ctr"), "--namespace", "k8s.io", "images", "import", archive)
-	return err
-}
-
-// Run runs a command on the node, as root, and returns what it prints on stdout.
-func (m *Node) Run(ctx context.Context, command ...string) (string, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.run(ctx, command...)
+	cmd := exec.CommandContext(ctx, m.cfg.Runtime.program(m.cfg.Repo, "ctr"), "--namespace", "k8s.io", "images", "import", archive)
+	var output strings.Builder
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := m.Attach(cmd); err != nil {
+		return fmt.Errorf("import %s: %w: %s", archive, err, strings.TrimSpace(output.String()))
+	}
+	return nil
 }
 
 // Attach runs a command on the node, as root, with the standard files that the command names, and returns how it ended.
@@ -223,17 +217,6 @@ func (m *Node) Attach(cmd *exec.Cmd) error {
 	init := m.init.PID()
 	m.mu.Unlock()
 	return process.RunBeside(cmd, init)
-}
-
-func (m *Node) run(ctx context.Context, command ...string) (string, error) {
-	args := append([]string{"--target", strconv.Itoa(m.init.PID()), "--mount", "--pid", "--uts", "--"}, command...)
-	cmd := exec.CommandContext(ctx, "nsenter", args...)
-	var stdout, stderr strings.Builder
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return stdout.String(), fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, strings.TrimSpace(stderr.String()))
-	}
-	return stdout.String(), nil
 }
 
 // Root is where tests see the node's files.

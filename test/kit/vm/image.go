@@ -18,10 +18,6 @@ type image struct {
 	dirs    map[string]bool
 }
 
-func newImage(to io.Writer) *image {
-	return &image{archive: cpio.NewWriter(to), dirs: map[string]bool{".": true}}
-}
-
 func (i *image) close() error { return i.archive.Close() }
 
 // addTree adds a file, a link or a directory with everything below it.

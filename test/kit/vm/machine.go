@@ -3,7 +3,6 @@ package vm
 import (
 	"context"
 	"debug/elf"
-	"io"
 	"os"
 	"os/exec"
 	"path"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	"github.com/liveconfig-csi/liveconfig/test/kit/process"
 )
 
 // bootTimeout is how long all steps of one machine may take.
@@ -20,13 +20,21 @@ const bootTimeout = 25 * time.Minute
 
 // Machine is a virtual machine for the steps of a test, with a checkout at /repo.
 type Machine struct {
-	Config
-
 	// Repo is the root of this machine's checkout.
 	Repo string
+	// Arch is the processor, as Go calls it.
+	Arch string
+	// Append are further parameters of the kernel.
+	Append []string
+	// Memory is in MiB.
+	Memory int
+	// Files are those of the guest: files and directories of this machine, by their paths in the guest.
+	Files map[string]string
+	Steps []Step
 
-	t        *testing.T
-	dir, log string
+	t            *testing.T
+	kernel, init string // Files: init is the program of test/vm/guest.
+	dir, log     string
 }
 
 // NewMachine returns a machine with a kernel, by its folder of bin/vm, for a processor, as Go calls it. The test ends at errors.
@@ -36,12 +44,13 @@ func NewMachine(t *testing.T, kernel, arch string) *Machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &Machine{t: t, Repo: repo, dir: t.TempDir(), log: filepath.Join(repo, "bin", "test", "vm", t.Name()+".log")}
 	folder := filepath.Join(repo, "bin", "vm", kernel)
-	m.Config = Config{
-		Kernel: filepath.Join(folder, "vmlinuz"), Arch: arch, Dir: m.dir, Files: map[string]string{"/bin/busybox": filepath.Join(folder, "busybox")},
+	m := &Machine{
+		Repo: repo, Arch: arch, Memory: 2048, Files: map[string]string{"/bin/busybox": filepath.Join(folder, "busybox")},
+		t: t, kernel: filepath.Join(folder, "vmlinuz"),
+		dir: t.TempDir(), log: filepath.Join(repo, "bin", "test", "vm", t.Name()+".log"),
 	}
-	m.Init = m.Build("./vm/guest")
+	m.init = m.Build("./vm/guest")
 	return m
 }
 
@@ -131,10 +140,9 @@ func (m *Machine) Run() {
 		m.t.Fatal(err)
 	}
 	defer func() { _ = log.Close() }()
-	m.Output = log
 	ctx, cancel := context.WithTimeout(m.t.Context(), bootTimeout)
 	defer cancel()
-	results, err := Run(ctx, m.Config)
+	results, err := m.run(ctx, log)
 	for _, r := range results {
 		m.t.Logf("%-40s %8s %s", r.Name, r.Took.Round(100*time.Millisecond), r.Err)
 		if r.Err != "" {
@@ -146,7 +154,7 @@ func (m *Machine) Run() {
 	}
 	m.wantAllRun()
 	if m.t.Failed() {
-		m.t.Logf("%s ends with:\n%s", m.log, tail(m.log))
+		m.t.Logf("%s ends with:\n%s", m.log, process.Tail(m.log, 16<<10))
 	}
 }
 
@@ -162,21 +170,4 @@ func (m *Machine) wantAllRun() {
 			m.t.Errorf("not all tests ran: %s", strings.TrimSpace(line))
 		}
 	}
-}
-
-func tail(name string) string {
-	file, err := os.Open(name)
-	if err != nil {
-		return err.Error()
-	}
-	defer func() { _ = file.Close() }()
-	const most = 16 << 10
-	if info, err := file.Stat(); err == nil && info.Size() > most {
-		_, _ = file.Seek(-most, io.SeekEnd)
-	}
-	text, err := io.ReadAll(file)
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
 }

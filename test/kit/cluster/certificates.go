@@ -2,9 +2,12 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"os"
 	"time"
+
+	"k8s.io/client-go/util/keyutil"
 )
 
 // CAFile is the certificate of the authority that clients and servers of the cluster trust.
@@ -32,19 +35,35 @@ func (c *Cluster) RotateCertificate() error {
 // RotateTokenKey makes the API server sign tokens with another key, and restarts it for that. Tokens that the old key
 // signed stay good.
 func (c *Cluster) RotateTokenKey(ctx context.Context) error {
-	private, public, err := newTokenKeys()
+	key, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
-		return err
+		return fmt.Errorf("generate the key of tokens: %w", err)
 	}
-	old, err := os.ReadFile(c.path("token.pub"))
+	old, err := os.ReadFile(c.path("token.keys"))
 	if err != nil {
-		return fmt.Errorf("read the public key of tokens: %w", err)
+		return fmt.Errorf("read the keys of tokens: %w", err)
 	}
-	if err := replaceFile(c.path("token.pub"), append(public, old...)); err != nil {
-		return fmt.Errorf("replace the public key of tokens: %w", err)
+	if err := replaceFile(c.path("token.keys"), append(key, old...)); err != nil {
+		return fmt.Errorf("replace the keys of tokens: %w", err)
 	}
-	if err := replaceFile(c.TokenKeyFile(), private); err != nil {
+	if err := replaceFile(c.TokenKeyFile(), key); err != nil {
 		return fmt.Errorf("replace the key of tokens: %w", err)
 	}
-	return c.RestartAPIServer(ctx)
+	if err := c.StopAPIServer(); err != nil {
+		return err
+	}
+	return c.StartAPIServer(ctx)
+}
+
+// ServingCertificate makes a certificate by which clients of the cluster take its holder on loopback for the API server.
+func (c *Cluster) ServingCertificate() (tls.Certificate, error) {
+	pair, err := c.ca.server(time.Now())
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	certificate, err := tls.X509KeyPair(pair.cert, pair.key)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("read a serving certificate: %w", err)
+	}
+	return certificate, nil
 }
