@@ -18,7 +18,7 @@ func fill(pod *Pod, report *statusz.Report, places []versions.Place, facts map[a
 	for i := range pod.Volumes {
 		v := &pod.Volumes[i]
 		v.Sources = []PodSource{}
-		r := reportOf(*pod, v.Name, report)
+		r := report.Volume(pod.UID, v.Name)
 		if r == nil {
 			pod.State = versions.Unknown
 			continue
@@ -27,7 +27,7 @@ func fill(pod *Pod, report *statusz.Report, places []versions.Place, facts map[a
 		v.ProjectedAt, v.CheckedAt, v.Problem = r.ProjectedAt, r.CheckedAt, r.Problem
 	}
 	for _, at := range places {
-		s := sourceIn(at, reportOf(*pod, at.Volume, report))
+		s := sourceIn(at, report.Volume(pod.UID, at.Volume))
 		verdict := judged.Judge(at, facts[at.Object].Now)
 		s.State, s.Why, s.Since = verdict.State, verdict.Why, verdict.Since
 		if s.State == versions.Unknown && at.Volume != "" && pod.NotAsked != "" {
@@ -41,18 +41,6 @@ func fill(pod *Pod, report *statusz.Report, places []versions.Place, facts map[a
 		}
 		pod.Volumes[i].Sources = append(pod.Volumes[i].Sources, s)
 	}
-}
-
-// reportOf returns what a node reports of a volume of a pod; nil for nothing.
-func reportOf(pod Pod, volume string, report *statusz.Report) *statusz.Volume {
-	if report == nil {
-		return nil
-	}
-	i := slices.IndexFunc(report.Volumes, func(v statusz.Volume) bool { return v.Pod.UID == pod.UID && v.Name == volume })
-	if i < 0 {
-		return nil
-	}
-	return &report.Volumes[i]
 }
 
 func sourceIn(at versions.Place, reported *statusz.Volume) PodSource {

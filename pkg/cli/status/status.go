@@ -176,17 +176,20 @@ func (o *command) judge(ctx context.Context, c *cluster.Cluster, workloads []*cl
 	for _, group := range nodes.UnaskedIn(answers) {
 		o.Remark("the driver cannot be asked on %s: %s; see %s", printing.Names(group.Nodes, "node", "nodes"), group.Why, group.Type)
 	}
-	there, notes := map[api.Ref]versions.Now{}, map[api.Ref]string{}
-	objects := cluster.ObjectsOf(workloads)
-	for object, found := range c.Versions(ctx, objects) {
-		if found.Err != nil && ctx.Err() != nil {
+	var places []versions.Place
+	for _, t := range workloads {
+		places = append(places, t.All()...)
+	}
+	notes := map[api.Ref]string{}
+	there := c.Versions(ctx, places, answers)
+	for object, found := range there {
+		switch {
+		case found.Err == nil:
+		case ctx.Err() != nil:
 			return nil, found.Err
+		default:
+			notes[object] = noteOf(object, found, workloads)
 		}
-		if found.Err != nil {
-			found.Version = versions.Newest(cluster.ReportsOf(answers), object)
-			notes[object] = noteOf(object, found.Err, objects[object], workloads)
-		}
-		there[object] = found.Now
 	}
 	o.remark(slices.Sorted(maps.Values(notes)))
 	var all []workloadStatus

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/ptr"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
@@ -33,11 +34,21 @@ type Place struct {
 // IsCopy reports whether the pod has a copy of the object, which never changes.
 func (p Place) IsCopy() bool { return p.Object != p.Names }
 
+// Edited is the object that people edit, as those of its namespace call it.
+func (p Place) Edited() trigger.Object {
+	return trigger.Object{Kind: p.Object.Kind, Name: p.Object.Name}
+}
+
 // Places returns where the pods of a template show objects, in the order of their volumes. The
 // error joins what cannot be read; the other places are returned all the same.
 func Places(meta map[string]string, spec *corev1.PodSpec, namespace, driver string) ([]Place, error) {
-	config, err := configIn(meta)
-	mistakes := []error{err}
+	var config trigger.Config
+	var mistakes []error
+	if text, found := meta[trigger.ConfigAnnotation]; found {
+		var err error
+		config, err = trigger.ParseConfig(text)
+		mistakes = append(mistakes, err)
+	}
 	originals := Originals(config, namespace)
 	var places []Place
 	shown := map[api.Ref]bool{}
@@ -78,15 +89,6 @@ func RefOf(s statusz.Source) api.Ref {
 	return api.Ref{Kind: api.Kind(s.Kind), Namespace: s.Namespace, Name: s.Name}
 }
 
-// configIn returns which copies the pods of a template use.
-func configIn(annotations map[string]string) (trigger.Config, error) {
-	text, found := annotations[trigger.ConfigAnnotation]
-	if !found {
-		return nil, nil
-	}
-	return trigger.ParseConfig(text)
-}
-
 // Now is what pods should have of an object.
 type Now struct {
 	// Version is nil for an object that does not exist.
@@ -123,7 +125,7 @@ func isLater(a, b statusz.Version) bool {
 
 // isReached reports whether a version will do.
 func (n Now) isReached(v *statusz.Version) bool {
-	return same(v, n.Version) ||
+	return ptr.Equal(v, n.Version) ||
 		n.OrNewer && v != nil && n.Version != nil && v.UID == n.Version.UID && isLater(*v, *n.Version)
 }
 
@@ -191,22 +193,20 @@ func (p Pod) volume(at Place, judge func(statusz.Volume, statusz.Source) Verdict
 	if p.Report == nil {
 		return Verdict{State: Unknown, Why: "the driver of its node cannot be asked"}
 	}
-	i := slices.IndexFunc(p.Report.Volumes, func(v statusz.Volume) bool { return v.Pod.UID == p.UID && v.Name == at.Volume })
+	volume := p.Report.Volume(p.UID, at.Volume)
 	switch {
-	case i < 0 && !p.Report.Recovered:
+	case volume == nil && !p.Report.Recovered:
 		return Verdict{State: Unknown, Why: "the driver of its node has just started and does not know all volumes yet"}
-	case i < 0:
+	case volume == nil:
 		return Verdict{State: Lagging, Why: "the driver of its node has no such volume"}
-	}
-	volume := p.Report.Volumes[i]
-	if volume.State == statusz.Busy {
+	case volume.State == statusz.Busy:
 		return Verdict{State: Unknown, Why: "the driver of its node is busy with the volume"}
 	}
-	j := slices.IndexFunc(volume.Sources, func(s statusz.Source) bool { return RefOf(s) == at.Names })
-	if j < 0 {
+	i := slices.IndexFunc(volume.Sources, func(s statusz.Source) bool { return RefOf(s) == at.Names })
+	if i < 0 {
 		return Verdict{State: Lagging, Why: "the driver of its node does not have it in the volume"}
 	}
-	return judge(volume, volume.Sources[j])
+	return judge(*volume, volume.Sources[i])
 }
 
 // judge compares an object in a volume with what it should be.
@@ -231,7 +231,7 @@ func judge(volume statusz.Volume, source statusz.Source, now Now) Verdict {
 // content of the stable copy if all pods have it.
 func isReleased(source statusz.Source, now Now) bool {
 	r := source.Release
-	return r != nil && r.IsShown && now.isReached(source.Known) && same(source.Projected, &r.Stable)
+	return r != nil && r.IsShown && now.isReached(source.Known) && ptr.Equal(source.Projected, &r.Stable)
 }
 
 // whyNot returns why a volume does not have what it should of an object.
@@ -272,11 +272,4 @@ func judgeCopy(volume statusz.Volume, source statusz.Source) Verdict {
 		v = Verdict{State: Lagging, Why: whyNot(volume, source, Now{Version: source.Known})}
 	}
 	return v
-}
-
-func same(a, b *statusz.Version) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return *a == *b
 }
