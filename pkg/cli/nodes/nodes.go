@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
@@ -47,8 +48,8 @@ type Drivers struct {
 	config    *rest.Config
 	client    kubernetes.Interface
 	namespace string
-	// asking has a place for each node that may be asked now.
-	asking chan struct{}
+	// asking limits how many nodes are asked at the same time.
+	asking *semaphore.Weighted
 	// reading shares the report of a node among concurrent callers.
 	reading singleflight.Group
 	// pods are those that are known, by node.
@@ -57,10 +58,7 @@ type Drivers struct {
 
 // New returns the drivers whose pods are in a namespace.
 func New(config *rest.Config, client kubernetes.Interface, namespace string) *Drivers {
-	return &Drivers{
-		config: config, client: client, namespace: namespace,
-		asking: make(chan struct{}, atOnce),
-	}
+	return &Drivers{config: config, client: client, namespace: namespace, asking: semaphore.NewWeighted(atOnce)}
 }
 
 // Unavailable is the reason why there is no report of a node.
@@ -140,7 +138,7 @@ func (d *Drivers) Reports(ctx context.Context, nodes []string) map[string]Answer
 			report, err := d.Report(ctx, node)
 			answer := Answer{Report: report}
 			if err != nil && !errors.As(err, &answer.Err) {
-				answer.Err = &Unavailable{Node: node, Why: "it was not asked", Type: d.listing(node), Err: err}
+				answer.Err = d.unavailable(node, "it was not asked", err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -160,17 +158,15 @@ func (d *Drivers) Report(ctx context.Context, node string) (statusz.Report, erro
 		report, _ := result.Val.(statusz.Report)
 		return report, result.Err
 	case <-ctx.Done():
-		return statusz.Report{}, &Unavailable{Node: node, Why: "there was no time left", Type: d.listing(node), Err: ctx.Err()}
+		return statusz.Report{}, d.unavailable(node, "there was no time left", ctx.Err())
 	}
 }
 
 func (d *Drivers) read(ctx context.Context, node string) (statusz.Report, error) {
-	select {
-	case d.asking <- struct{}{}:
-		defer func() { <-d.asking }()
-	case <-ctx.Done():
-		return statusz.Report{}, &Unavailable{Node: node, Why: "there was no time left", Type: d.listing(node), Err: ctx.Err()}
+	if err := d.asking.Acquire(ctx, 1); err != nil {
+		return statusz.Report{}, d.unavailable(node, "there was no time left", err)
 	}
+	defer d.asking.Release(1)
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	p, err := d.pod(ctx, node)
@@ -231,13 +227,16 @@ func read(body io.Reader) (statusz.Report, error) {
 }
 
 func (d *Drivers) explain(ctx context.Context, node string, p pod, err error) *Unavailable {
-	u := &Unavailable{Node: node, Type: fmt.Sprintf("kubectl -n %s logs %s -c %s", d.namespace, p.name, p.container), Err: err, pod: p.name}
+	u := d.unavailable(node, fmt.Sprintf("its pod %s is gone", p.name), err)
+	u.pod = p.name
+	if isGone(err, p.name) {
+		return u
+	}
+	u.Type = fmt.Sprintf("kubectl -n %s logs %s -c %s", d.namespace, p.name, p.container)
 	switch {
 	case apierrors.IsForbidden(err):
 		u.Why = fmt.Sprintf("you may not port-forward to its pod, which takes the verb create on pods/portforward in namespace %s", d.namespace)
 		u.Type, u.Err, u.Forbidden = fmt.Sprintf("kubectl -n %s auth can-i create pods/portforward", d.namespace), nil, true
-	case isGone(err, p.name):
-		u.Why, u.Type = fmt.Sprintf("its pod %s is gone", p.name), d.listing(node)
 	case errors.Is(err, errNewer):
 		u.Why, u.Type = "it is newer than this plugin", "kubectl liveconfig version"
 	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.Canceled):
@@ -258,7 +257,9 @@ func isGone(err error, pod string) bool {
 	return details != nil && details.Name == pod
 }
 
-// listing is the command that shows the pods of a node among which the driver's should be.
-func (d *Drivers) listing(node string) string {
-	return fmt.Sprintf("kubectl -n %s get pods -o wide --field-selector spec.nodeName=%s", d.namespace, node)
+// unavailable returns why there is no report of a node, for which a look at its pods leads on: the
+// driver's should be among them.
+func (d *Drivers) unavailable(node, why string, err error) *Unavailable {
+	listing := fmt.Sprintf("kubectl -n %s get pods -o wide --field-selector spec.nodeName=%s", d.namespace, node)
+	return &Unavailable{Node: node, Why: why, Type: listing, Err: err}
 }

@@ -76,39 +76,35 @@ func (d *Drivers) learn(ctx context.Context, nodes []string) {
 }
 
 func (d *Drivers) find(ctx context.Context, node string) (pod, error) {
-	u := &Unavailable{Node: node, Type: d.listing(node)}
 	list, err := d.client.CoreV1().Pods(d.namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: driverLabels, FieldSelector: "spec.nodeName=" + node,
 	})
+	var p corev1.Pod
+	if err == nil {
+		p = slices.MaxFunc(append(list.Items, p), compareFitness)
+	}
+	container, port := served(&p)
+	u := d.unavailable(node, "", nil)
+	u.pod = p.Name
 	switch {
 	case apierrors.IsForbidden(err):
 		u.Why = fmt.Sprintf("you may not look for its pod, which takes the verb list on pods in namespace %s", d.namespace)
 		u.Type, u.Forbidden = fmt.Sprintf("kubectl -n %s auth can-i list pods", d.namespace), true
-		return pod{}, u
 	case err != nil:
 		u.Why, u.Err = "its pod cannot be looked for", err
-		return pod{}, u
-	}
-	p := slices.MaxFunc(append(list.Items, corev1.Pod{}), compareFitness)
-	u.pod = p.Name
-	switch {
 	case p.Name == "":
 		u.Why = fmt.Sprintf("no pod of it runs on the node in namespace %s; use --driver-namespace if it is in another", d.namespace)
-		return pod{}, u
 	case fitness(&p) == going:
 		u.Why = fmt.Sprintf("its pod %s is being deleted", p.Name)
-		return pod{}, u
 	case fitness(&p) == starting:
 		u.Why, u.Type = fmt.Sprintf("its pod %s does not run", p.Name), fmt.Sprintf("kubectl -n %s describe pod %s", d.namespace, p.Name)
-		return pod{}, u
-	}
-	container, port := served(&p)
-	if port == 0 {
+	case port == 0:
 		u.Why = fmt.Sprintf("its pod %s serves no HTTP: it is run without --http-endpoint", p.Name)
 		u.Type = fmt.Sprintf("kubectl -n %s get pod %s -o yaml", d.namespace, p.Name)
-		return pod{}, u
+	default:
+		return pod{name: p.Name, container: container, port: port}, nil
 	}
-	return pod{name: p.Name, container: container, port: port}, nil
+	return pod{}, u
 }
 
 // How far a pod of a driver is.
