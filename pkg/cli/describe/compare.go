@@ -60,22 +60,28 @@ func sourceIn(at versions.Place, reported *statusz.Volume) PodSource {
 	return next
 }
 
+// sources returns all of a pod: those of its volumes, and elsewhere.
+func (p *Pod) sources() []*PodSource {
+	var all []*PodSource
+	for i := range p.Elsewhere {
+		all = append(all, &p.Elsewhere[i])
+	}
+	for _, v := range p.Volumes {
+		for i := range v.Sources {
+			all = append(all, &v.Sources[i])
+		}
+	}
+	return all
+}
+
 // explain sets the reason of copies that the template names and that are not the newest: no
 // revision has a newer one yet.
 func (p *Pod) explain(template []versions.Place, why string) {
-	isOfTemplate := func(s PodSource) bool {
-		return slices.ContainsFunc(template, func(at versions.Place) bool { return at.IsCopy() && Ref(at.Names) == s.Object })
-	}
-	explain := func(sources []PodSource) {
-		for i := range sources {
-			if s := &sources[i]; s.State == versions.Lagging && s.CopyOf != "" && isOfTemplate(*s) {
-				s.Why = why
-			}
+	for _, s := range p.sources() {
+		isIt := func(at versions.Place) bool { return at.IsCopy() && Ref(at.Names) == s.Object }
+		if s.State == versions.Lagging && s.CopyOf != "" && slices.ContainsFunc(template, isIt) {
+			s.Why = why
 		}
-	}
-	explain(p.Elsewhere)
-	for i := range p.Volumes {
-		explain(p.Volumes[i].Sources)
 	}
 }
 
@@ -99,13 +105,9 @@ func objectOf(ref api.Ref, fact cluster.Found, pods []Pod) Object {
 	return o
 }
 
-func (p Pod) stateOf(ref Ref) (state versions.State, found bool) {
+func (p *Pod) stateOf(ref Ref) (state versions.State, found bool) {
 	state = versions.Current
-	all := p.Elsewhere
-	for _, v := range p.Volumes {
-		all = slices.Concat(all, v.Sources)
-	}
-	for _, s := range all {
+	for _, s := range p.sources() {
 		isCopy := s.CopyOf == release.NameOf(api.Ref(ref)) && s.Object.Namespace == ref.Namespace
 		if s.Object == ref || isCopy {
 			state, found = versions.Worst(state, s.State), true

@@ -44,14 +44,15 @@ type change struct {
 }
 
 func (c change) text() string {
-	text := c.volume()
+	var b strings.Builder
+	b.WriteString(c.volume())
 	old, next := byPath(c.before.Tree), byPath(c.after.Tree)
 	names := slices.AppendSeq(slices.Collect(maps.Keys(old)), maps.Keys(next))
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		text += c.file(name, old, next)
+		b.WriteString(c.file(name, old, next))
 	}
-	return text
+	return b.String()
 }
 
 func byPath(t tree.Tree) map[string]tree.File {
@@ -120,11 +121,12 @@ func (c change) file(name string, before, after map[string]tree.File) string {
 	if c.before.Hidden[name] || c.after.Hidden[name] {
 		differ = printing.Masked
 	}
-	return text + differ("live/"+full, "preview/"+full, contentOf(old, was), contentOf(next, is))
+	return text + differ("live/"+full, "preview/"+full, contentOf(before, name), contentOf(after, name))
 }
 
 // contentOf returns the content of a file; nil only if the file does not exist.
-func contentOf(f tree.File, exists bool) []byte {
+func contentOf(files map[string]tree.File, name string) []byte {
+	f, exists := files[name]
 	if !exists {
 		return nil
 	}
