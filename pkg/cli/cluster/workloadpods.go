@@ -190,7 +190,9 @@ func (c *Cluster) Pods(ctx context.Context, scope selection.Scope) (found []*cor
 		page, err := c.Client.CoreV1().Pods(scope.Namespace).List(ctx, options)
 		for i := range page.Items {
 			looked++
-			if pod := &page.Items[i]; pod.DeletionTimestamp == nil && c.concerns(pod) {
+			pod := &page.Items[i]
+			_, hasCopies := pod.Annotations[trigger.ConfigAnnotation]
+			if pod.DeletionTimestamp == nil && (hasCopies || slices.ContainsFunc(pod.Spec.Volumes, c.isOurs)) {
 				found = append(found, c.excerpt(pod))
 			}
 		}
@@ -213,11 +215,6 @@ func notAllowed(scope selection.Scope) error {
 	}
 	return errors.New("you may not list the pods of all namespaces, which takes the verb list on pods in a ClusterRole; " +
 		"see kubectl auth can-i list pods --all-namespaces")
-}
-
-func (c *Cluster) concerns(pod *corev1.Pod) bool {
-	_, hasCopies := pod.Annotations[trigger.ConfigAnnotation]
-	return hasCopies || slices.ContainsFunc(pod.Spec.Volumes, c.isOurs)
 }
 
 func (c *Cluster) isOurs(v corev1.Volume) bool { return v.CSI != nil && v.CSI.Driver == c.Driver }

@@ -98,20 +98,16 @@ func objectOf(ref api.Ref, fact cluster.Found, pods []Pod) Object {
 		o.Copy = fact.Copies[len(fact.Copies)-1]
 	}
 	for _, pod := range pods {
-		if state, found := pod.stateOf(o.Ref); found {
-			o.Pods[state]++
+		var states []versions.State
+		for _, s := range pod.sources() {
+			isCopy := s.CopyOf == release.NameOf(ref) && s.Object.Namespace == ref.Namespace
+			if s.Object == o.Ref || isCopy {
+				states = append(states, s.State)
+			}
+		}
+		if len(states) > 0 {
+			o.Pods[versions.Worst(states...)]++
 		}
 	}
 	return o
-}
-
-func (p *Pod) stateOf(ref Ref) (state versions.State, found bool) {
-	state = versions.Current
-	for _, s := range p.sources() {
-		isCopy := s.CopyOf == release.NameOf(api.Ref(ref)) && s.Object.Namespace == ref.Namespace
-		if s.Object == ref || isCopy {
-			state, found = versions.Worst(state, s.State), true
-		}
-	}
-	return state, found
 }

@@ -61,7 +61,11 @@ func (t *describer) describe(ctx context.Context, kind string, w selection.Workl
 		Events: []Event{}, Unknown: []Unknown{},
 	}
 	d.findPods(ctx)
-	d.fromSpec(cluster.AsCreated(spec, d.running, d.Driver))
+	spec, in := cluster.AsCreated(spec, d.running, d.Driver), d.placeOf(d.Namespace)
+	d.Others = append(d.Others, othersOf(spec, in)...)
+	d.newest, _ = versions.Places(w.Template.Annotations, spec, in.Namespace, in.Driver) // Each volume has its mistakes.
+	config, _ := trigger.ParseConfig(w.Template.Annotations[trigger.ConfigAnnotation])   // Without one there are no copies.
+	d.Volumes = append(d.Volumes, volumesOf(spec, in, versions.Originals(config, in.Namespace))...)
 	d.fromRollout(ctx)
 	places := d.ask(ctx)
 	d.compareCopies()
@@ -82,14 +86,6 @@ func (d *report) lacks(what, why, next string) {
 // canI is the command that shows whether the user may do something.
 func canI(namespace, verb, what string) string {
 	return fmt.Sprintf("kubectl -n %s auth can-i %s %s", namespace, verb, what)
-}
-
-func (d *report) fromSpec(spec *corev1.PodSpec) {
-	in := d.placeOf(d.Meta.Namespace)
-	d.Others = append(d.Others, othersOf(spec, in)...)
-	d.newest, _ = versions.Places(d.Template.Annotations, spec, in.Namespace, in.Driver) // Each volume has its mistakes.
-	config, _ := trigger.ParseConfig(d.Template.Annotations[trigger.ConfigAnnotation])   // Without one there are no copies.
-	d.Volumes = append(d.Volumes, volumesOf(spec, in, versions.Originals(config, in.Namespace))...)
 }
 
 func (t *describer) placeOf(namespace string) template.Place {
@@ -153,7 +149,7 @@ func (d *report) addPod(pod *corev1.Pod) {
 	case next.Node == "":
 		next.NotAsked = "it is on no node yet, so it has no volumes: kubectl describe pod shows what it waits for"
 	}
-	places, _ := versions.Places(pod.Annotations, &pod.Spec, pod.Namespace, d.Driver) // As in fromSpec.
+	places, _ := versions.Places(pod.Annotations, &pod.Spec, pod.Namespace, d.Driver) // As those of the template.
 	d.Pods, d.running, d.places = append(d.Pods, next), append(d.running, pod), append(d.places, places)
 }
 
@@ -198,7 +194,10 @@ func (d *report) askAPI(ctx context.Context, places []versions.Place) {
 			continue
 		}
 		told[object] = true
-		fact.Copies = d.copiesOf(object)
+		isCopy := func(at versions.Place) bool { return at.Object == object && at.IsCopy() }
+		if i := slices.IndexFunc(d.newest, isCopy); i >= 0 {
+			fact.Copies = []string{d.newest[i].Names.Name} // There is nothing better.
+		}
 		d.facts[object] = fact
 		d.lacks("which version of "+object.String()+" is the newest", fact.Err.Error(),
 			canI(object.Namespace, "get", object.Kind.Resource()+"/"+object.Name))
@@ -218,17 +217,6 @@ func (d *report) compareCopies() {
 			d.Rollout.Newer = append(d.Rollout.Newer, next)
 		}
 	}
-}
-
-// copiesOf returns the copies of an object that the template names. There is nothing better where
-// it may not be read.
-func (d *report) copiesOf(object api.Ref) []string {
-	for _, place := range d.newest {
-		if place.Object == object && place.IsCopy() {
-			return []string{place.Names.Name}
-		}
-	}
-	return nil
 }
 
 func (d *report) judge(pod *Pod, places []versions.Place) {
@@ -267,7 +255,10 @@ func (d *report) readEvents(ctx context.Context) {
 	for i := range all.events {
 		e := &all.events[i]
 		if about[string(e.InvolvedObject.UID)] && d.concerns(e) {
-			d.Events = append(d.Events, eventOf(e))
+			d.Events = append(d.Events, Event{
+				Type: e.Type, Reason: e.Reason, Last: cluster.LastSeen(e), Count: max(1, e.Count), From: from(e),
+				Message: strings.TrimSpace(e.Message), Object: strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name,
+			})
 		}
 	}
 	slices.SortStableFunc(d.Events, func(a, b Event) int { return b.Last.Compare(a.Last) })
@@ -306,10 +297,3 @@ func (d *report) concerns(e *corev1.Event) bool {
 }
 
 func from(e *corev1.Event) string { return cmp.Or(e.Source.Component, e.ReportingController) }
-
-func eventOf(e *corev1.Event) Event {
-	return Event{
-		Type: e.Type, Reason: e.Reason, Last: cluster.LastSeen(e), Count: max(1, e.Count), From: from(e), Message: strings.TrimSpace(e.Message),
-		Object: strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name,
-	}
-}

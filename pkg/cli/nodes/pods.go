@@ -81,7 +81,9 @@ func (d *Drivers) find(ctx context.Context, node string) (pod, error) {
 	})
 	var p corev1.Pod
 	if err == nil {
-		p = slices.MaxFunc(append(list.Items, p), compareFitness)
+		p = slices.MaxFunc(append(list.Items, p), func(a, b corev1.Pod) int {
+			return cmp.Or(cmp.Compare(fitness(&a), fitness(&b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
+		})
 	}
 	container, port := served(&p)
 	u := d.unavailable(node, "", nil)
@@ -132,10 +134,6 @@ func fitness(p *corev1.Pod) int {
 	default:
 		return ready
 	}
-}
-
-func compareFitness(a, b corev1.Pod) int {
-	return cmp.Or(cmp.Compare(fitness(&a), fitness(&b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
 }
 
 // served returns which container of a driver's pod serves HTTP, and on which port; 0 if none does.
@@ -230,7 +228,11 @@ func (d *Drivers) open(p pod) (*connection, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open a stream: %w", err), carrier.Close())
 	}
-	go c.listen(errs)
+	go func() { // It ends with the connection.
+		_ = errs.Close()            // Nothing is written to it.
+		text, _ := io.ReadAll(errs) // A text that was cut still helps.
+		c.trouble <- strings.TrimSpace(string(text))
+	}()
 	return c, nil
 }
 
@@ -282,13 +284,6 @@ func negotiated(carrier httpstream.Connection, protocol string) (httpstream.Conn
 		return nil, errors.Join(fmt.Errorf("the API server forwards ports by the protocol %q, which is not known here", protocol), carrier.Close())
 	}
 	return carrier, nil
-}
-
-// listen receives the errors that the node reports. It ends with the connection.
-func (c *connection) listen(errs httpstream.Stream) {
-	_ = errs.Close()            // Nothing is written to it.
-	text, _ := io.ReadAll(errs) // A text that was cut still helps.
-	c.trouble <- strings.TrimSpace(string(text))
 }
 
 // explain returns the error that the node reports, or else the error that was seen here.

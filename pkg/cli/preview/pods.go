@@ -48,15 +48,15 @@ func (o *command) compare(ctx context.Context, pods []Pod) error {
 // difference returns what changes in the volumes of one pod. The error counts those that cannot be
 // compared.
 func (o *command) difference(ctx context.Context, pod Pod) (string, error) {
-	live, found, err := o.live(pod)
+	live, err := o.live(pod)
 	if err != nil {
 		return "", err
 	}
 	var before []Volume
-	if found {
-		before = o.wanted(Volumes(live, o.driver, o.content(ctx)))
-	} else {
+	if live == nil {
 		o.Remark("note: %s: namespace %s has none yet", pod.Object(), pod.Namespace)
+	} else {
+		before = o.wanted(Volumes(*live, o.driver, o.content(ctx)))
 	}
 	for _, v := range before {
 		if v.Err != nil {
@@ -105,27 +105,24 @@ func (o *command) podsNamed(namespace, selector string, args []string) ([]Pod, e
 	return pods, errors.Join(errs...)
 }
 
-func (o *command) live(pod Pod) (Pod, bool, error) {
+// live returns what an object has now; nil if it is not in the cluster.
+func (o *command) live(pod Pod) (*Pod, error) {
 	if pod.Name == "" {
-		return Pod{}, false, errors.New("it has no name, so no object of the cluster can be compared with it")
+		return nil, errors.New("it has no name, so no object of the cluster can be compared with it")
 	}
 	kind := pod.Kind
 	if group, version, found := strings.Cut(pod.APIVersion, "/"); found {
 		kind += "." + version + "." + group
 	}
 	found, err := o.podsNamed(pod.Namespace, "", []string{kind + "/" + pod.Name})
-	switch {
-	case apierrors.IsNotFound(err):
-		return Pod{}, false, nil
-	case err != nil:
-		return Pod{}, false, err
+	if apierrors.IsNotFound(err) {
+		return nil, nil
 	}
-	for _, live := range found {
-		if live.IsSame(pod) {
-			return live, true, nil
-		}
+	i := slices.IndexFunc(found, pod.IsSame)
+	if err != nil || i < 0 {
+		return nil, err
 	}
-	return Pod{}, false, nil
+	return &found[i], nil
 }
 
 // Pod is a pod, or what pods are made from: the template of an object of whatever kind.
