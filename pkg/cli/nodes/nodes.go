@@ -127,7 +127,9 @@ func UnaskedIn(answers map[string]Answer) []Unasked {
 	return all
 }
 
-// Reports asks several nodes, some at a time, and returns an answer of each.
+// Reports asks several nodes, some at a time, what their drivers report now, and returns an answer
+// of each. It caches the pods of the drivers, and no report. Concurrent callers share the report of
+// a node.
 func (d *Drivers) Reports(ctx context.Context, nodes []string) map[string]Answer {
 	d.learn(ctx, nodes)
 	answers := make(map[string]Answer, len(nodes))
@@ -135,10 +137,13 @@ func (d *Drivers) Reports(ctx context.Context, nodes []string) map[string]Answer
 	var all sync.WaitGroup
 	for _, node := range nodes {
 		all.Go(func() {
-			report, err := d.Report(ctx, node)
-			answer := Answer{Report: report}
-			if err != nil && !errors.As(err, &answer.Err) {
-				answer.Err = d.unavailable(node, "it was not asked", err)
+			var answer Answer
+			reading := d.reading.DoChan(node, func() (any, error) { return d.read(ctx, node), nil })
+			select {
+			case result := <-reading:
+				answer, _ = result.Val.(Answer)
+			case <-ctx.Done():
+				answer.Err = d.unavailable(node, "there was no time left", ctx.Err())
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -149,36 +154,28 @@ func (d *Drivers) Reports(ctx context.Context, nodes []string) map[string]Answer
 	return answers
 }
 
-// Report returns what the driver of a node reports now. It caches the pod of the driver, and no
-// report. Concurrent callers share one report. The error is an *Unavailable.
-func (d *Drivers) Report(ctx context.Context, node string) (statusz.Report, error) {
-	reading := d.reading.DoChan(node, func() (any, error) { return d.read(ctx, node) })
-	select {
-	case result := <-reading:
-		report, _ := result.Val.(statusz.Report)
-		return report, result.Err
-	case <-ctx.Done():
-		return statusz.Report{}, d.unavailable(node, "there was no time left", ctx.Err())
-	}
-}
-
-func (d *Drivers) read(ctx context.Context, node string) (statusz.Report, error) {
+func (d *Drivers) read(ctx context.Context, node string) Answer {
 	if err := d.asking.Acquire(ctx, 1); err != nil {
-		return statusz.Report{}, d.unavailable(node, "there was no time left", err)
+		return Answer{Err: d.unavailable(node, "there was no time left", err)}
 	}
 	defer d.asking.Release(1)
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	p, err := d.pod(ctx, node)
-	if err != nil {
-		return statusz.Report{}, err
+	p, isKnown := d.known(node)
+	if !isKnown {
+		found, u := d.find(ctx, node)
+		if u != nil {
+			return Answer{Err: u}
+		}
+		p = found
+		d.pods.Store(node, p)
 	}
 	report, err := d.ask(ctx, p)
 	if err != nil {
 		d.pods.Delete(node) // The next pod may do better.
-		return statusz.Report{}, d.explain(ctx, node, p, err)
+		return Answer{Err: d.explain(ctx, node, p, err)}
 	}
-	return report, nil
+	return Answer{Report: report}
 }
 
 func (d *Drivers) ask(ctx context.Context, p pod) (statusz.Report, error) {

@@ -33,17 +33,6 @@ type pod struct {
 	port            int
 }
 
-func (d *Drivers) pod(ctx context.Context, node string) (pod, error) {
-	if p, isKnown := d.known(node); isKnown {
-		return p, nil
-	}
-	p, err := d.find(ctx, node)
-	if err == nil {
-		d.pods.Store(node, p)
-	}
-	return p, err
-}
-
 func (d *Drivers) known(node string) (p pod, isKnown bool) {
 	value, _ := d.pods.Load(node)
 	p, isKnown = value.(pod)
@@ -75,7 +64,7 @@ func (d *Drivers) learn(ctx context.Context, nodes []string) {
 	}) // After an error find returns the same.
 }
 
-func (d *Drivers) find(ctx context.Context, node string) (pod, error) {
+func (d *Drivers) find(ctx context.Context, node string) (pod, *Unavailable) {
 	list, err := d.client.CoreV1().Pods(d.namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: driverLabels, FieldSelector: "spec.nodeName=" + node,
 	})
