@@ -97,7 +97,7 @@ func (t *WorkloadPods) look(annotations map[string]string, spec *corev1.PodSpec)
 		t.unread[err.Error()] = true
 	}
 	for _, place := range places {
-		t.shown[place.Edited().String()] = true
+		t.shown[edited(place).String()] = true
 	}
 	return Among(places, t.objects)
 }
@@ -128,8 +128,13 @@ func Among(places []versions.Place, objects []trigger.Object) []versions.Place {
 		return places
 	}
 	return slices.DeleteFunc(places, func(p versions.Place) bool {
-		return !slices.Contains(objects, p.Edited())
+		return !slices.Contains(objects, edited(p))
 	})
+}
+
+// edited is the object of a place that people edit.
+func edited(p versions.Place) trigger.Object {
+	return trigger.Object{Kind: p.Object.Kind, Name: p.Object.Name}
 }
 
 // NodesOf returns the nodes that have to be asked.

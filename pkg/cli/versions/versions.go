@@ -34,11 +34,6 @@ type Place struct {
 // IsCopy reports whether the pod has a copy of the object, which never changes.
 func (p Place) IsCopy() bool { return p.Object != p.Names }
 
-// Edited is the object that people edit, as those of its namespace call it.
-func (p Place) Edited() trigger.Object {
-	return trigger.Object{Kind: p.Object.Kind, Name: p.Object.Name}
-}
-
 // Places returns where the pods of a template show objects, in the order of their volumes. The
 // error joins what cannot be read; the other places are returned all the same.
 func Places(meta map[string]string, spec *corev1.PodSpec, namespace, driver string) ([]Place, error) {
@@ -171,26 +166,19 @@ type Pod struct {
 	Report *statusz.Report
 }
 
-// Judge returns what a pod has of an object in a place.
+// Judge returns what a pod has of an object in a place. The one copy that a pod will ever have is
+// there or not.
 func (p Pod) Judge(at Place, now Now) Verdict {
-	if !at.IsCopy() {
-		return p.volume(at, func(v statusz.Volume, s statusz.Source) Verdict { return judge(v, s, now) })
-	}
-	v := Verdict{State: Current, Has: at.Names.Name}
+	has := at.Names.Name
 	switch {
-	case len(now.Copies) == 0:
-		v.State, v.Why = Unknown, "it is not known which copy is the newest"
-	case !slices.Contains(now.Copies, at.Names.Name):
-		v.State, v.Since, v.Why = Lagging, now.ChangedAt, "it is of another revision than the one with "+now.Copies[len(now.Copies)-1]
-	case at.Volume != "":
-		return p.volume(at, judgeCopy)
-	}
-	return v
-}
-
-// volume judges by what the node reports of a place.
-func (p Pod) volume(at Place, judge func(statusz.Volume, statusz.Source) Verdict) Verdict {
-	if p.Report == nil {
+	case at.IsCopy() && len(now.Copies) == 0:
+		return Verdict{State: Unknown, Has: has, Why: "it is not known which copy is the newest"}
+	case at.IsCopy() && !slices.Contains(now.Copies, has):
+		why := "it is of another revision than the one with " + now.Copies[len(now.Copies)-1]
+		return Verdict{State: Lagging, Has: has, Since: now.ChangedAt, Why: why}
+	case at.IsCopy() && at.Volume == "":
+		return Verdict{State: Current, Has: has}
+	case p.Report == nil:
 		return Verdict{State: Unknown, Why: "the driver of its node cannot be asked"}
 	}
 	volume := p.Report.Volume(p.UID, at.Volume)
@@ -203,35 +191,36 @@ func (p Pod) volume(at Place, judge func(statusz.Volume, statusz.Source) Verdict
 		return Verdict{State: Unknown, Why: "the driver of its node is busy with the volume"}
 	}
 	i := slices.IndexFunc(volume.Sources, func(s statusz.Source) bool { return RefOf(s) == at.Names })
-	if i < 0 {
+	switch {
+	case i < 0:
 		return Verdict{State: Lagging, Why: "the driver of its node does not have it in the volume"}
+	case !at.IsCopy():
+		return judge(*volume, volume.Sources[i], now)
+	case volume.Sources[i].Projected == nil:
+		return Verdict{State: Lagging, Why: whyNot(*volume, volume.Sources[i], Now{Version: volume.Sources[i].Known})}
+	default:
+		return Verdict{State: Current, Has: has}
 	}
-	return judge(*volume, volume.Sources[i])
 }
 
-// judge compares an object in a volume with what it should be.
+// judge compares an object in a volume with what it should be. A volume has the content that a
+// released object has now if all pods have that of the stable copy, too.
 func judge(volume statusz.Volume, source statusz.Source, now Now) Verdict {
 	v := Verdict{State: Lagging, Since: now.ChangedAt}
 	if source.Projected != nil {
 		v.Has = source.Projected.ResourceVersion
 	}
-	if volume.State != statusz.Publishing && (now.isReached(source.Projected) || isReleased(source, now)) {
+	r := source.Release
+	isReleased := r != nil && r.IsShown && now.isReached(source.Known) && ptr.Equal(source.Projected, &r.Stable)
+	if volume.State != statusz.Publishing && (now.isReached(source.Projected) || isReleased) {
 		return Verdict{State: Current, Has: v.Has}
 	}
 	if volume.Problem != nil && !volume.Problem.Since.IsZero() {
 		v.Since = volume.Problem.Since
 	}
 	v.Why = whyNot(volume, source, now)
-	r := source.Release
 	v.IsEnded = r != nil && !r.IsShown && release.State(r.State).IsFinal() && now.isReached(source.Known)
 	return v
-}
-
-// isReleased reports whether a volume has the content that a released object has now. It is the
-// content of the stable copy if all pods have it.
-func isReleased(source statusz.Source, now Now) bool {
-	r := source.Release
-	return r != nil && r.IsShown && now.isReached(source.Known) && ptr.Equal(source.Projected, &r.Stable)
 }
 
 // whyNot returns why a volume does not have what it should of an object.
@@ -263,13 +252,4 @@ func notShown(source statusz.Source) string {
 		state = "is " + strings.ToLower(source.Release.State)
 	}
 	return fmt.Sprintf("the release of the edit %s: see kubectl liveconfig release status %s", state, release.NameOf(RefOf(source)))
-}
-
-// judgeCopy judges the one copy that a pod will ever have: it is there or not.
-func judgeCopy(volume statusz.Volume, source statusz.Source) Verdict {
-	v := Verdict{State: Current, Has: source.Name}
-	if source.Projected == nil {
-		v = Verdict{State: Lagging, Why: whyNot(volume, source, Now{Version: source.Known})}
-	}
-	return v
 }
