@@ -83,6 +83,10 @@ type Found struct {
 // what they have cannot be newer. Only of objects of which pods have copies it reads the content.
 func (c *Cluster) Versions(ctx context.Context, places []versions.Place, answers map[string]nodes.Answer) map[api.Ref]Found {
 	found := map[api.Ref]Found{}
+	var reports []statusz.Report
+	for _, answer := range answers {
+		reports = append(reports, answer.Report) // An error comes with an empty one.
+	}
 	var mu sync.Mutex // Guards found.
 	var reads errgroup.Group
 	reads.SetLimit(atOnce)
@@ -94,7 +98,7 @@ func (c *Cluster) Versions(ctx context.Context, places []versions.Place, answers
 			}
 			now, err := read(ctx, object)
 			if err != nil {
-				now.Version = newest(answers, object)
+				now.Version = versions.Newest(reports, object)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -104,17 +108,6 @@ func (c *Cluster) Versions(ctx context.Context, places []versions.Place, answers
 	}
 	_ = reads.Wait() // Each object has its error.
 	return found
-}
-
-// newest returns the latest version of an object that a node that answered knows.
-func newest(answers map[string]nodes.Answer, of api.Ref) *statusz.Version {
-	var reports []statusz.Report
-	for _, answer := range answers {
-		if answer.Err == nil {
-			reports = append(reports, answer.Report)
-		}
-	}
-	return versions.Newest(reports, of)
 }
 
 // Version returns which version of an object there is. The content of the object does not leave the

@@ -111,14 +111,14 @@ func (c *Selector) Own(ctx context.Context, pods []*corev1.Pod) ([]*corev1.Pod, 
 // belongs reports whether a pod is one of the workload. It asks once for the ReplicaSets of a
 // Deployment, and stores the answer.
 func (c *Selector) belongs(ctx context.Context, pod *corev1.Pod) (bool, error) {
-	if c.Pod != nil {
-		return pod.UID == c.Meta.UID, nil
-	}
 	controller := metav1.GetControllerOfNoCopy(pod)
-	if controller == nil {
+	_, hasSets := c.Object.(*appsv1.Deployment)
+	switch {
+	case c.Pod != nil:
+		return pod.UID == c.Meta.UID, nil
+	case controller == nil:
 		return false, nil
-	}
-	if _, ok := c.Object.(*appsv1.Deployment); !ok {
+	case !hasSets:
 		return controller.UID == c.Meta.UID, nil
 	}
 	if isOurs, known := c.sets[controller.UID]; known {
