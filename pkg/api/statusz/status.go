@@ -236,12 +236,14 @@ func Read(in io.Reader) (Report, error) {
 	return r, nil
 }
 
-// Published reports whether a volume of a pod has its files.
-func (r Report) Published(podUID, volume string) bool {
-	for i := range r.Volumes {
-		if v := &r.Volumes[i]; v.Pod.UID == podUID && v.Name == volume {
-			return v.State != Publishing
-		}
+// Volume returns what a report has of a volume of a pod; nil for nothing, or of no report.
+func (r *Report) Volume(podUID, volume string) *Volume {
+	if r == nil {
+		return nil
 	}
-	return false
+	i := slices.IndexFunc(r.Volumes, func(v Volume) bool { return v.Pod.UID == podUID && v.Name == volume })
+	if i < 0 {
+		return nil
+	}
+	return &r.Volumes[i]
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -136,44 +137,23 @@ func (c *Checker) released(file string, document manifest.Document, at manifest.
 	if !ok || !objects.IsServed(object) {
 		return
 	}
-	content, _ := objects.Content(object, c.Namespace)
-	r := releasedObject{Checker: c, file: file, document: document, at: at, content: content}
 	c.checked.Released++
+	content, _ := objects.Content(object, c.Namespace)
+	r := review{c, file, document, release.NameOf(content.Ref)}
 	s, mistakes := settings.Parse(text)
 	annotation := at.Field("metadata", "annotations", release.Annotation)
 	for _, m := range mistakes {
-		r.add(document.LineOfText(annotation, m.Line), annotation, m.String())
+		r.add(Mistake, document.LineOfText(annotation, m.Line), annotation.String(), "%s", m)
 	}
 	problems, err := c.Rules(s.Rules, validation.Content{Data: content.Data, IsSecret: content.Ref.Kind == api.Secret, Now: time.Now()})
 	if err != nil {
-		r.add(document.Line(annotation), annotation, err.Error())
+		r.mistake(annotation, "%s", err)
 	}
 	for _, p := range problems {
-		value := r.pathOf(p.Key)
-		r.add(document.LineOfText(value, p.Line), value, p.String())
-	}
-}
-
-type releasedObject struct {
-	*Checker
-
-	file     string
-	document manifest.Document
-	at       manifest.Path
-	content  api.Content
-}
-
-func (r *releasedObject) pathOf(key string) manifest.Path {
-	for _, field := range []string{"data", "stringData", "binaryData"} {
-		if path := r.at.Field(field, key); r.document.Written(path) != "" {
-			return path
+		value, fields := at.Field("data"), []string{"data", "stringData", "binaryData"}
+		if i := slices.IndexFunc(fields, func(f string) bool { return document.Written(at.Field(f, p.Key)) != "" }); i >= 0 {
+			value = at.Field(fields[i], p.Key)
 		}
+		r.add(Mistake, document.LineOfText(value, p.Line), value.String(), "%s", p)
 	}
-	return r.at.Field("data")
-}
-
-func (r *releasedObject) add(line int, at manifest.Path, text string) {
-	r.findings = append(r.findings, Finding{
-		File: r.file, Line: line, Object: release.NameOf(r.content.Ref), Field: at.String(), Message: text, Severity: Mistake,
-	})
 }

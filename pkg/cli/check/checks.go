@@ -39,16 +39,11 @@ type Finding struct {
 
 // String returns the finding as a line.
 func (f Finding) String() string {
-	parts := []string{fmt.Sprintf("%s:%d", f.File, f.Line)}
-	for _, part := range []string{f.Object, f.Field} {
-		if part != "" {
-			parts = append(parts, part)
-		}
-	}
+	parts := []string{fmt.Sprintf("%s:%d", f.File, f.Line), f.Object, f.Field, "", f.Message}
 	if f.Severity == Warning {
-		parts = append(parts, string(Warning))
+		parts[3] = string(Warning)
 	}
-	return strings.Join(append(parts, f.Message), ": ")
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ": ")
 }
 
 // Checker checks manifests.
@@ -90,7 +85,7 @@ func (c *Checker) File(file manifest.File) {
 			continue
 		}
 		for _, spec := range document.PodSpecsAndPatches() {
-			(&review{c, file.Name, document, spec}).podSpec()
+			(&podSpec{review: review{c, file.Name, document, spec.Object}, spec: spec}).check()
 		}
 		c.released(file.Name, document, manifest.Path{}, document.Data)
 	}
@@ -103,19 +98,20 @@ func (c *Checker) unreadable(file string, line int, err error) {
 	c.findings = append(c.findings, Finding{File: file, Line: line, Message: err.Error(), Severity: Mistake})
 }
 
+// review is of one object of a document.
 type review struct {
 	*Checker
 
 	file     string
 	document manifest.Document
-	spec     manifest.PodSpec
+	object   string
 }
 
 // add adds a finding at the line of a path. The field is that path, and more where a text holds
 // what is wrong.
 func (r *review) add(severity Severity, line int, field, format string, args ...any) {
 	r.findings = append(r.findings, Finding{
-		File: r.file, Line: line, Object: r.spec.Object, Field: field, Message: fmt.Sprintf(format, args...), Severity: severity,
+		File: r.file, Line: line, Object: r.object, Field: field, Message: fmt.Sprintf(format, args...), Severity: severity,
 	})
 }
 
@@ -127,16 +123,24 @@ func (r *review) warning(at manifest.Path, format string, args ...any) {
 	r.add(Warning, r.document.Line(at), at.String(), format, args...)
 }
 
-func (r *review) podSpec() {
-	names := map[string]manifest.Path{}
-	ours := map[string]string{} // Update policies by volumes.
+type podSpec struct {
+	review
+
+	spec manifest.PodSpec
+	// names are where the volumes are, and ours the update policies of those that are ours.
+	names map[string]manifest.Path
+	ours  map[string]string
+}
+
+func (r *podSpec) check() {
+	r.names, r.ours = map[string]manifest.Path{}, map[string]string{}
 	for i, volume := range r.spec.Volumes() {
 		at := r.spec.Path.Field("volumes").Index(i)
 		name, _ := volume["name"].(string)
-		if first, found := names[name]; found {
+		if first, found := r.names[name]; found {
 			r.mistake(at.Field("name"), "%q is the name of %s as well, change one", name, first)
 		}
-		names[name] = at
+		r.names[name] = at
 		csi, isCSI := volume["csi"].(map[string]any)
 		if !isCSI {
 			continue
@@ -145,22 +149,22 @@ func (r *review) podSpec() {
 		switch {
 		case driver == r.Driver:
 			r.checked.Volumes++
-			ours[name] = r.volume(at, volume, csi)
+			r.ours[name] = r.volume(at, volume, csi)
 		case strings.Contains(driver, "liveconfig"):
 			r.warning(at.Field("csi", "driver"), "%q is not checked: use --driver-name if that is the name of liveconfig's driver, which here is %s",
 				driver, r.Driver)
 		}
 	}
 	for _, claim := range r.spec.Claims {
-		names[claim] = r.spec.Path
+		r.names[claim] = r.spec.Path
 	}
-	if len(ours) > 0 {
-		r.mounts(names, ours)
+	if len(r.ours) > 0 {
+		r.mounts()
 	}
 }
 
 // volume checks a volume of ours and returns its update policy.
-func (r *review) volume(at manifest.Path, volume, csi map[string]any) string {
+func (r *podSpec) volume(at manifest.Path, volume, csi map[string]any) string {
 	for _, other := range slices.Sorted(maps.Keys(volume)) {
 		if other != "name" && other != "csi" {
 			r.mistake(at.Field(other), "a volume has one source, and csi is there: keep one")
@@ -180,7 +184,7 @@ func (r *review) volume(at manifest.Path, volume, csi map[string]any) string {
 }
 
 // attributes checks what the driver parses and returns the update policy.
-func (r *review) attributes(at manifest.Path, value any) string {
+func (r *podSpec) attributes(at manifest.Path, value any) string {
 	given, ok := value.(map[string]any)
 	if !ok && value != nil {
 		r.mistake(at, "must be an object such as {configMap: app}")
@@ -193,14 +197,13 @@ func (r *review) attributes(at manifest.Path, value any) string {
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		text, isText := given[key].(string)
 		if !isText {
-			var isScalar bool
-			text, isScalar = meant(key, given[key], r.document.Written(at.Field(key)))
-			r.mistake(at.Field(key), "must be a string: %s", hint(key, given[key], text))
-			if !isScalar {
-				continue
-			}
+			var hint string
+			text, hint = meant(key, given[key], r.document.Written(at.Field(key)))
+			r.mistake(at.Field(key), "must be a string: %s", hint)
 		}
-		texts[key] = text // Also where the quotes are missing: other mistakes are found all the same.
+		if isText || text != "" { // Also where the quotes are missing: other mistakes are found all the same.
+			texts[key] = text
+		}
 	}
 	_, err := api.Parse(texts, cmp.Or(r.spec.Namespace, r.Namespace))
 	if mistakes, ok := errors.AsType[*api.AttributesError](err); ok {
@@ -210,27 +213,20 @@ func (r *review) attributes(at manifest.Path, value any) string {
 }
 
 // meant returns the string that a number or a boolean was meant to be, which is what is written: in
-// YAML y is true, and 0440 is 288. Only optional has values that are booleans.
-func meant(key string, value any, written string) (text string, isScalar bool) {
-	switch value.(type) {
-	case nil, map[string]any, []any:
-		return "", false
-	}
-	if key == api.KeyOptional || written == "" {
-		return fmt.Sprint(value), true
-	}
-	return written, true
-}
-
-func hint(key string, value any, text string) string {
+// YAML y is true, and 0440 is 288. Only optional has values that are booleans. The string is empty
+// for other values. The hint is how to write it.
+func meant(key string, value any, written string) (text, hint string) {
 	switch value.(type) {
 	case nil:
-		return "write a text, or leave it out"
+		return "", "write a text, or leave it out"
 	case map[string]any, []any:
-		return fmt.Sprintf("write %s: | and the list or object below it, deeper", key)
-	default:
-		return fmt.Sprintf("write %s: %q", key, text)
+		return "", fmt.Sprintf("write %s: | and the list or object below it, deeper", key)
 	}
+	text = written
+	if key == api.KeyOptional || written == "" {
+		text = fmt.Sprint(value)
+	}
+	return text, fmt.Sprintf("write %s: %q", key, text)
 }
 
 func (r *review) parsed(at manifest.Path, given map[string]any, mistakes *api.AttributesError) {
@@ -269,74 +265,55 @@ func attributeIn(field string, given map[string]any) (attribute string, inside m
 // namesSourceOtherwise reports whether a source is named by something else than a text. The parser
 // was not given that, and misses a source.
 func namesSourceOtherwise(given map[string]any) bool {
-	if _, isText := given[api.KeyConfigMap].(string); isText {
-		return false
-	}
-	for _, key := range []string{api.KeyConfigMap, api.KeySecret, api.KeySources} {
-		if _, found := given[key]; found {
-			return true
-		}
-	}
-	return false
+	_, isText := given[api.KeyConfigMap].(string)
+	isGiven := func(key string) bool { _, found := given[key]; return found }
+	return !isText && slices.ContainsFunc([]string{api.KeyConfigMap, api.KeySecret, api.KeySources}, isGiven)
 }
 
-// mounts checks what containers make of the volumes: of all names, some are ours, with their update
-// policies.
-func (r *review) mounts(names map[string]manifest.Path, ours map[string]string) {
-	mounted := map[string]bool{}
+// mounts checks what containers make of the volumes.
+func (r *podSpec) mounts() {
+	unmounted := maps.Clone(r.ours)
 	for _, list := range []string{"initContainers", "containers", "ephemeralContainers"} {
 		for i, container := range manifest.Objects(r.spec.Data[list]) {
-			at := r.spec.Path.Field(list).Index(i).Field("volumeMounts")
-			r.container(at, manifest.Objects(container["volumeMounts"]), names, ours)
-			for _, mount := range manifest.Objects(container["volumeMounts"]) {
-				name, _ := mount["name"].(string)
-				mounted[name] = true
-			}
+			r.container(r.spec.Path.Field(list).Index(i).Field("volumeMounts"), manifest.Objects(container["volumeMounts"]), unmounted)
 		}
 	}
-	if r.spec.IsPatch() {
-		return
-	}
-	for _, name := range slices.Sorted(maps.Keys(ours)) {
-		if !mounted[name] {
-			r.warning(names[name], "no container mounts volume %q", name)
+	for _, name := range slices.Sorted(maps.Keys(unmounted)) {
+		if !r.spec.IsPatch() {
+			r.warning(r.names[name], "no container mounts volume %q", name)
 		}
 	}
 }
 
-func (r *review) container(at manifest.Path, mounts []map[string]any, names map[string]manifest.Path, ours map[string]string) {
+func (r *podSpec) container(at manifest.Path, mounts []map[string]any, unmounted map[string]string) {
 	paths := map[string]manifest.Path{}
 	for i, mount := range mounts {
 		at := at.Index(i)
 		name, _ := mount["name"].(string)
-		if names[name] == nil {
-			r.mistake(at.Field("name"), "there is no volume %q, there are: %s", name, strings.Join(slices.Sorted(maps.Keys(names)), ", "))
+		if r.names[name] == nil {
+			r.mistake(at.Field("name"), "there is no volume %q, there are: %s", name, strings.Join(slices.Sorted(maps.Keys(r.names)), ", "))
 		}
 		mountPath, _ := mount["mountPath"].(string)
 		if first, found := paths[mountPath]; found {
 			r.mistake(at.Field("mountPath"), "%s is that of %s as well, change one", mountPath, first)
 		}
 		paths[mountPath] = at
-		if policy, isOurs := ours[name]; isOurs {
-			r.subPath(at, mount, policy)
-			r.below(at, mount, mounts)
+		if policy, isOurs := r.ours[name]; isOurs {
+			r.ofOurs(at, mount, mounts, policy)
 		}
+		delete(unmounted, name)
 	}
 }
 
-// subPath warns of a mount that updates do not reach.
-func (r *review) subPath(at manifest.Path, mount map[string]any, policy string) {
+// ofOurs warns of a mount that updates do not reach, and of one inside it: a volume of ours is
+// read-only, so nobody can make a directory there.
+func (r *podSpec) ofOurs(at manifest.Path, mount map[string]any, mounts []map[string]any, policy string) {
 	for _, field := range []string{"subPath", "subPathExpr"} {
 		if text, _ := mount[field].(string); text != "" && policy != string(api.UpdateInPlace) && policy != string(api.UpdateNever) {
 			r.warning(at.Field(field), "updates do not reach a mount of a part: they do with updatePolicy: InPlace, "+
 				"where a reader may see a half-written file")
 		}
 	}
-}
-
-// below warns of a mount inside one of ours, which is read-only: nobody can make a directory for it
-// there.
-func (r *review) below(at manifest.Path, mount map[string]any, mounts []map[string]any) {
 	outer, _ := mount["mountPath"].(string)
 	for _, other := range mounts {
 		inner, _ := other["mountPath"].(string)

@@ -69,30 +69,40 @@ func New(s *session.Session, flags Flags) (*Cluster, error) {
 
 const atOnce = 8
 
-// Found is which version of an object there is, or why that is not known.
+// Found is which version of an object there is, or why that is not known. The version is the newest
+// that a node knows then.
 type Found struct {
 	versions.Now
 
 	Err error
+	// IsCopied means that some pods have copies of it.
+	IsCopied bool
 }
 
-// Versions reads objects, each once and a few at a time. The values are true for objects of which
-// pods have copies: only for these it reads the content.
-func (c *Cluster) Versions(ctx context.Context, objects map[api.Ref]bool) map[api.Ref]Found {
-	found := make(map[api.Ref]Found, len(objects))
+// Versions reads the objects of places, each once and a few at a time. The nodes were asked before:
+// what they have cannot be newer. Only of objects of which pods have copies it reads the content.
+func (c *Cluster) Versions(ctx context.Context, places []versions.Place, answers map[string]nodes.Answer) map[api.Ref]Found {
+	found := map[api.Ref]Found{}
+	var reports []statusz.Report
+	for _, answer := range answers {
+		reports = append(reports, answer.Report) // An error comes with an empty one.
+	}
 	var mu sync.Mutex // Guards found.
 	var reads errgroup.Group
 	reads.SetLimit(atOnce)
-	for object, isCopied := range objects {
+	for object, isCopied := range Copied(places) {
 		reads.Go(func() error {
 			read := c.Version
 			if isCopied {
 				read = c.Content
 			}
 			now, err := read(ctx, object)
+			if err != nil {
+				now.Version = versions.Newest(reports, object)
+			}
 			mu.Lock()
 			defer mu.Unlock()
-			found[object] = Found{Now: now, Err: err}
+			found[object] = Found{Now: now, Err: err, IsCopied: isCopied}
 			return nil
 		})
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -110,14 +111,14 @@ func (c *Selector) Own(ctx context.Context, pods []*corev1.Pod) ([]*corev1.Pod, 
 // belongs reports whether a pod is one of the workload. It asks once for the ReplicaSets of a
 // Deployment, and stores the answer.
 func (c *Selector) belongs(ctx context.Context, pod *corev1.Pod) (bool, error) {
-	if c.Pod != nil {
-		return pod.UID == c.Meta.UID, nil
-	}
 	controller := metav1.GetControllerOfNoCopy(pod)
-	if controller == nil {
+	_, hasSets := c.Object.(*appsv1.Deployment)
+	switch {
+	case c.Pod != nil:
+		return pod.UID == c.Meta.UID, nil
+	case controller == nil:
 		return false, nil
-	}
-	if _, ok := c.Object.(*appsv1.Deployment); !ok {
+	case !hasSets:
 		return controller.UID == c.Meta.UID, nil
 	}
 	if isOurs, known := c.sets[controller.UID]; known {
@@ -153,19 +154,19 @@ func AsCreated(template *corev1.PodSpec, pods []*corev1.Pod, driver string) *cor
 	return created
 }
 
-// Running returns those of the pods whose containers may run, and how many others there are. One
-// that is about to go counts as neither.
-func Running(pods []*corev1.Pod) (run []*corev1.Pod, others int) {
+// Running returns those of the pods whose containers may run, and those that wait for that. One
+// that is about to go is in neither.
+func Running(pods []*corev1.Pod) (run, waiting []*corev1.Pod) {
 	for _, pod := range pods {
 		switch {
 		case pod.DeletionTimestamp != nil:
 		case pod.Status.Phase == corev1.PodRunning:
 			run = append(run, pod)
 		case pod.Status.Phase == corev1.PodPending:
-			others++
+			waiting = append(waiting, pod)
 		}
 	}
-	return run, others
+	return run, waiting
 }
 
 // ForeignError is about a workload whose pods have nothing that a driver or the rollout controller
@@ -176,7 +177,8 @@ func (e *ForeignError) Error() string { return e.Reason }
 
 // Watch follows the pods that may be of a workload.
 type Watch struct {
-	store cache.Store
+	cache.SharedInformer
+
 	// Changed gets something when pods have changed since it was last empty.
 	Changed chan struct{}
 	// Failed receives an error after which pods cannot be followed.
@@ -187,36 +189,40 @@ type Watch struct {
 // Watch begins to follow the pods, and returns when all are known.
 func (c *Selector) Watch(ctx context.Context) (*Watch, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &Watch{Changed: make(chan struct{}, 1), Failed: make(chan error, 1), Stop: cancel}
 	pods := cache.NewFilteredListWatchFromClient(c.client.CoreV1().RESTClient(), "pods", c.Meta.Namespace, func(options *metav1.ListOptions) {
 		options.LabelSelector, options.FieldSelector = c.options.LabelSelector, c.options.FieldSelector
 	})
-	informer := cache.NewSharedInformer(pods, &corev1.Pod{}, 0)
-	if err := informer.SetWatchErrorHandlerWithContext(w.handle); err != nil {
-		cancel()
-		return nil, fmt.Errorf("follow its pods: %w", err)
+	w := &Watch{
+		SharedInformer: cache.NewSharedInformer(pods, &corev1.Pod{}, 0),
+		Changed:        make(chan struct{}, 1), Failed: make(chan error, 1), Stop: cancel,
 	}
-	note := func() {
+	note := func(any) {
 		select {
 		case w.Changed <- struct{}{}:
 		default: // One is enough: the receiver looks at all pods.
 		}
 	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { note() },
-		UpdateFunc: func(any, any) { note() },
-		DeleteFunc: func(any) { note() },
+	_, err := w.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: note, UpdateFunc: func(_, pod any) { note(pod) }, DeleteFunc: note,
 	})
-	if err != nil {
+	if err := errors.Join(err, w.SetWatchErrorHandlerWithContext(w.handle)); err != nil {
 		cancel()
 		return nil, fmt.Errorf("follow its pods: %w", err)
 	}
-	w.store = informer.GetStore()
-	go informer.RunWithContext(ctx)
-	return w, w.await(ctx, informer.HasSynced)
+	go w.RunWithContext(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), w.HasSynced) {
+		defer cancel()
+		select {
+		case err := <-w.Failed:
+			return nil, err
+		default:
+			return nil, fmt.Errorf("list its pods: %w", context.Cause(ctx))
+		}
+	}
+	return w, nil
 }
 
-// handle reports that pods cannot be followed, if another attempt is useless.
+// handle ends the watch if another attempt to follow the pods is useless.
 func (w *Watch) handle(_ context.Context, _ *cache.Reflector, err error) {
 	if !apierrors.IsForbidden(err) {
 		return
@@ -225,28 +231,13 @@ func (w *Watch) handle(_ context.Context, _ *cache.Reflector, err error) {
 	case w.Failed <- fmt.Errorf("follow its pods, which takes the verbs list and watch: %w", err):
 	default: // One is enough.
 	}
-}
-
-func (w *Watch) await(ctx context.Context, isSynced func() bool) error {
-	synced := make(chan bool, 1)
-	go func() { synced <- cache.WaitForCacheSync(ctx.Done(), isSynced) }()
-	select {
-	case err := <-w.Failed:
-		w.Stop()
-		return err
-	case ok := <-synced:
-		if !ok {
-			w.Stop()
-			return fmt.Errorf("list its pods: %w", context.Cause(ctx))
-		}
-		return nil
-	}
+	w.Stop()
 }
 
 // Pods returns the pods as they are now.
 func (w *Watch) Pods() []*corev1.Pod {
 	var pods []*corev1.Pod
-	for _, item := range w.store.List() {
+	for _, item := range w.GetStore().List() {
 		if pod, ok := item.(*corev1.Pod); ok {
 			pods = append(pods, pod)
 		}

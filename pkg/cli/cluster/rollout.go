@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/kubernetes"
 
@@ -97,12 +97,7 @@ func LastSeen(e *corev1.Event) time.Time {
 	if e.Series != nil {
 		return e.Series.LastObservedTime.Time
 	}
-	for _, t := range []time.Time{e.LastTimestamp.Time, e.EventTime.Time, e.FirstTimestamp.Time} {
-		if !t.IsZero() {
-			return t
-		}
-	}
-	return e.CreationTimestamp.Time
+	return cmp.Or(e.LastTimestamp.Time, e.EventTime.Time, e.FirstTimestamp.Time, e.CreationTimestamp.Time)
 }
 
 // Mounts are the reasons why the kubelet could not mount volumes, by the UIDs of the pods and the
@@ -112,28 +107,25 @@ type Mounts map[string]map[string]string
 // FailedMounts returns why the kubelet could not mount volumes of pods. The namespace is empty for
 // all namespaces.
 func (c *Cluster) FailedMounts(ctx context.Context, namespace string, pods []*corev1.Pod) Mounts {
-	reasons, seen := Mounts{}, map[types.UID]map[string]time.Time{}
+	reasons := Mounts{}
 	if len(pods) == 0 {
 		return reasons
 	}
 	for _, pod := range pods {
-		seen[pod.UID] = map[string]time.Time{}
+		reasons[string(pod.UID)] = map[string]string{}
 	}
+	seen := map[[2]string]time.Time{} // When, by pod and volume.
 	options := metav1.ListOptions{FieldSelector: "reason=FailedMount", Limit: session.PageSize}
 	_ = resource.FollowContinue(&options, func(options metav1.ListOptions) (runtime.Object, error) {
 		list, err := c.Client.CoreV1().Events(namespace).List(ctx, options)
 		for i := range list.Items {
 			e := &list.Items[i]
-			uid := e.InvolvedObject.UID
-			last, isAbout := seen[uid]
+			uid := string(e.InvolvedObject.UID)
 			volume, isOfOne := volumeOf(e.Message)
-			if !isAbout || !isOfOne || LastSeen(e).Before(last[volume]) {
-				continue
+			at := [2]string{uid, volume}
+			if isOfOne && reasons[uid] != nil && !LastSeen(e).Before(seen[at]) {
+				seen[at], reasons[uid][volume] = LastSeen(e), mountProblem(e.Message)
 			}
-			if reasons[string(uid)] == nil {
-				reasons[string(uid)] = map[string]string{}
-			}
-			last[volume], reasons[string(uid)][volume] = LastSeen(e), mountProblem(e.Message)
 		}
 		return list, err
 	}) // After an error, the reasons of the pages before it count.

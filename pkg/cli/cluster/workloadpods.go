@@ -15,8 +15,6 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
@@ -45,9 +43,9 @@ type WorkloadPods struct {
 	driver  string
 	objects []trigger.Object
 	// unread are the mistakes of templates and pods: those of one workload have the same. Shown are
-	// all places, also of other objects.
+	// the objects of all places.
 	unread map[string]bool
-	shown  map[versions.Place]bool
+	shown  map[string]bool
 }
 
 // FindPods finds the pods of a workload and where they show the objects, or every object if objects
@@ -69,26 +67,28 @@ func (c *Cluster) FindPods(ctx context.Context, w selection.Workload, objects []
 }
 
 func (c *Cluster) newWorkloadPods(selector *Selector, all []*corev1.Pod, objects []trigger.Object) *WorkloadPods {
+	running, waiting := Running(all)
 	t := &WorkloadPods{
-		Selector: selector, Places: map[string][]versions.Place{},
-		driver: c.Driver, objects: objects, unread: map[string]bool{}, shown: map[versions.Place]bool{},
+		Selector: selector, Pods: running, Pending: len(waiting), Places: map[string][]versions.Place{},
+		driver: c.Driver, objects: objects, unread: map[string]bool{}, shown: map[string]bool{},
 	}
-	t.Pods, t.Pending = Running(all)
-	for _, pod := range t.Pods {
+	for _, pod := range running {
 		t.Places[string(pod.UID)] = t.look(pod.Annotations, &pod.Spec)
 	}
-	for _, pod := range all {
-		isWaiting := pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != ""
-		if !isWaiting {
+	for _, pod := range waiting {
+		if pod.Spec.NodeName == "" {
 			continue
 		}
-		places := t.look(pod.Annotations, &pod.Spec)
-		if slices.ContainsFunc(places, func(p versions.Place) bool { return p.Volume != "" }) {
+		if places := t.look(pod.Annotations, &pod.Spec); hasVolume(places) {
 			t.Places[string(pod.UID)] = places
 			t.Waiting = append(t.Waiting, pod)
 		}
 	}
 	return t
+}
+
+func hasVolume(places []versions.Place) bool {
+	return slices.ContainsFunc(places, func(p versions.Place) bool { return p.Volume != "" })
 }
 
 func (t *WorkloadPods) look(annotations map[string]string, spec *corev1.PodSpec) []versions.Place {
@@ -97,7 +97,7 @@ func (t *WorkloadPods) look(annotations map[string]string, spec *corev1.PodSpec)
 		t.unread[err.Error()] = true
 	}
 	for _, place := range places {
-		t.shown[place] = true
+		t.shown[edited(place).String()] = true
 	}
 	return Among(places, t.objects)
 }
@@ -109,18 +109,13 @@ func (t *WorkloadPods) mistakes() error {
 	for _, text := range slices.Sorted(maps.Keys(t.unread)) {
 		errs = append(errs, errors.New(text))
 	}
-	var others []string
-	for place := range t.shown {
-		others = append(others, trigger.Object{Kind: place.Object.Kind, Name: place.Object.Name}.String())
-	}
-	slices.Sort(others)
-	others = slices.Compact(others)
+	others := slices.Sorted(maps.Keys(t.shown))
 	if len(others) == 0 && len(errs) == 0 && t.State.Name == state.NotTriggered {
 		return &ForeignError{Reason: "it has no volume of liveconfig, and nothing triggers rollouts of it: " +
 			"drivers do not know what Kubernetes' own volumes show"}
 	}
 	for _, object := range t.objects {
-		if len(others) > 0 && !slices.Contains(others, object.String()) {
+		if len(others) > 0 && !t.shown[object.String()] {
 			errs = append(errs, fmt.Errorf("no volume of liveconfig in it shows %s: there is %s", object, strings.Join(others, ", ")))
 		}
 	}
@@ -133,8 +128,13 @@ func Among(places []versions.Place, objects []trigger.Object) []versions.Place {
 		return places
 	}
 	return slices.DeleteFunc(places, func(p versions.Place) bool {
-		return !slices.Contains(objects, trigger.Object{Kind: p.Object.Kind, Name: p.Object.Name})
+		return !slices.Contains(objects, edited(p))
 	})
+}
+
+// edited is the object of a place that people edit.
+func edited(p versions.Place) trigger.Object {
+	return trigger.Object{Kind: p.Object.Kind, Name: p.Object.Name}
 }
 
 // NodesOf returns the nodes that have to be asked.
@@ -142,22 +142,12 @@ func NodesOf(workloads []*WorkloadPods) []string {
 	names := map[string]bool{}
 	for _, t := range workloads {
 		for _, pod := range slices.Concat(t.Pods, t.Waiting) {
-			isShown := slices.ContainsFunc(t.Places[string(pod.UID)], func(p versions.Place) bool { return p.Volume != "" })
-			if isShown {
+			if hasVolume(t.Places[string(pod.UID)]) {
 				names[pod.Spec.NodeName] = true
 			}
 		}
 	}
 	return slices.Sorted(maps.Keys(names))
-}
-
-// ObjectsOf returns the objects that pods show, and whether copies of them are what some have.
-func ObjectsOf(workloads []*WorkloadPods) map[api.Ref]bool {
-	var places []versions.Place
-	for _, t := range workloads {
-		places = append(places, t.All()...)
-	}
-	return Copied(places)
 }
 
 // Copied returns the objects of places, and whether copies of them are in some.
@@ -169,35 +159,24 @@ func Copied(places []versions.Place) map[api.Ref]bool {
 	return objects
 }
 
-// ReportsOf returns the reports of the nodes that answered.
-func ReportsOf(answers map[string]nodes.Answer) []statusz.Report {
-	var all []statusz.Report
-	for _, answer := range answers {
-		if answer.Err == nil {
-			all = append(all, answer.Report)
-		}
-	}
-	return all
-}
-
 // All returns the places of the template and of the pods, in their order and each once.
 func (t *WorkloadPods) All() []versions.Place {
-	return PlacesOf(t.Newest, slices.Concat(t.Pods, t.Waiting), t.Places)
+	all := slices.Clone(t.Newest)
+	for _, pod := range slices.Concat(t.Pods, t.Waiting) {
+		all = append(all, t.Places[string(pod.UID)]...)
+	}
+	return Distinct(all)
 }
 
-// PlacesOf returns the places of a template and of pods, which are known by UID.
-func PlacesOf(newest []versions.Place, pods []*corev1.Pod, places map[string][]versions.Place) []versions.Place {
-	all, known := slices.Clone(newest), map[versions.Place]bool{}
-	for _, place := range newest {
-		known[place] = true
-	}
-	for _, pod := range pods {
-		for _, place := range places[string(pod.UID)] {
-			if !known[place] {
-				all = append(all, place)
-			}
-			known[place] = true
+// Distinct returns places in their order and each once.
+func Distinct(places []versions.Place) []versions.Place {
+	var all []versions.Place
+	known := map[versions.Place]bool{}
+	for _, place := range places {
+		if !known[place] {
+			all = append(all, place)
 		}
+		known[place] = true
 	}
 	return all
 }
@@ -216,7 +195,9 @@ func (c *Cluster) Pods(ctx context.Context, scope selection.Scope) (found []*cor
 		page, err := c.Client.CoreV1().Pods(scope.Namespace).List(ctx, options)
 		for i := range page.Items {
 			looked++
-			if pod := &page.Items[i]; pod.DeletionTimestamp == nil && c.concerns(pod) {
+			pod := &page.Items[i]
+			_, hasCopies := pod.Annotations[trigger.ConfigAnnotation]
+			if pod.DeletionTimestamp == nil && (hasCopies || slices.ContainsFunc(pod.Spec.Volumes, c.isOurs)) {
 				found = append(found, c.excerpt(pod))
 			}
 		}
@@ -239,11 +220,6 @@ func notAllowed(scope selection.Scope) error {
 	}
 	return errors.New("you may not list the pods of all namespaces, which takes the verb list on pods in a ClusterRole; " +
 		"see kubectl auth can-i list pods --all-namespaces")
-}
-
-func (c *Cluster) concerns(pod *corev1.Pod) bool {
-	_, hasCopies := pod.Annotations[trigger.ConfigAnnotation]
-	return hasCopies || slices.ContainsFunc(pod.Spec.Volumes, c.isOurs)
 }
 
 func (c *Cluster) isOurs(v corev1.Volume) bool { return v.CSI != nil && v.CSI.Driver == c.Driver }

@@ -18,7 +18,7 @@ func fill(pod *Pod, report *statusz.Report, places []versions.Place, facts map[a
 	for i := range pod.Volumes {
 		v := &pod.Volumes[i]
 		v.Sources = []PodSource{}
-		r := reportOf(*pod, v.Name, report)
+		r := report.Volume(pod.UID, v.Name)
 		if r == nil {
 			pod.State = versions.Unknown
 			continue
@@ -27,7 +27,7 @@ func fill(pod *Pod, report *statusz.Report, places []versions.Place, facts map[a
 		v.ProjectedAt, v.CheckedAt, v.Problem = r.ProjectedAt, r.CheckedAt, r.Problem
 	}
 	for _, at := range places {
-		s := sourceIn(at, reportOf(*pod, at.Volume, report))
+		s := sourceIn(at, report.Volume(pod.UID, at.Volume))
 		verdict := judged.Judge(at, facts[at.Object].Now)
 		s.State, s.Why, s.Since = verdict.State, verdict.Why, verdict.Since
 		if s.State == versions.Unknown && at.Volume != "" && pod.NotAsked != "" {
@@ -41,18 +41,6 @@ func fill(pod *Pod, report *statusz.Report, places []versions.Place, facts map[a
 		}
 		pod.Volumes[i].Sources = append(pod.Volumes[i].Sources, s)
 	}
-}
-
-// reportOf returns what a node reports of a volume of a pod; nil for nothing.
-func reportOf(pod Pod, volume string, report *statusz.Report) *statusz.Volume {
-	if report == nil {
-		return nil
-	}
-	i := slices.IndexFunc(report.Volumes, func(v statusz.Volume) bool { return v.Pod.UID == pod.UID && v.Name == volume })
-	if i < 0 {
-		return nil
-	}
-	return &report.Volumes[i]
 }
 
 func sourceIn(at versions.Place, reported *statusz.Volume) PodSource {
@@ -72,22 +60,28 @@ func sourceIn(at versions.Place, reported *statusz.Volume) PodSource {
 	return next
 }
 
+// sources returns all of a pod: those of its volumes, and elsewhere.
+func (p *Pod) sources() []*PodSource {
+	var all []*PodSource
+	for i := range p.Elsewhere {
+		all = append(all, &p.Elsewhere[i])
+	}
+	for _, v := range p.Volumes {
+		for i := range v.Sources {
+			all = append(all, &v.Sources[i])
+		}
+	}
+	return all
+}
+
 // explain sets the reason of copies that the template names and that are not the newest: no
 // revision has a newer one yet.
 func (p *Pod) explain(template []versions.Place, why string) {
-	isOfTemplate := func(s PodSource) bool {
-		return slices.ContainsFunc(template, func(at versions.Place) bool { return at.IsCopy() && Ref(at.Names) == s.Object })
-	}
-	explain := func(sources []PodSource) {
-		for i := range sources {
-			if s := &sources[i]; s.State == versions.Lagging && s.CopyOf != "" && isOfTemplate(*s) {
-				s.Why = why
-			}
+	for _, s := range p.sources() {
+		isIt := func(at versions.Place) bool { return at.IsCopy() && Ref(at.Names) == s.Object }
+		if s.State == versions.Lagging && s.CopyOf != "" && slices.ContainsFunc(template, isIt) {
+			s.Why = why
 		}
-	}
-	explain(p.Elsewhere)
-	for i := range p.Volumes {
-		explain(p.Volumes[i].Sources)
 	}
 }
 
@@ -104,24 +98,16 @@ func objectOf(ref api.Ref, fact cluster.Found, pods []Pod) Object {
 		o.Copy = fact.Copies[len(fact.Copies)-1]
 	}
 	for _, pod := range pods {
-		if state, found := pod.stateOf(o.Ref); found {
-			o.Pods[state]++
+		var states []versions.State
+		for _, s := range pod.sources() {
+			isCopy := s.CopyOf == release.NameOf(ref) && s.Object.Namespace == ref.Namespace
+			if s.Object == o.Ref || isCopy {
+				states = append(states, s.State)
+			}
+		}
+		if len(states) > 0 {
+			o.Pods[versions.Worst(states...)]++
 		}
 	}
 	return o
-}
-
-func (p Pod) stateOf(ref Ref) (state versions.State, found bool) {
-	state = versions.Current
-	all := p.Elsewhere
-	for _, v := range p.Volumes {
-		all = slices.Concat(all, v.Sources)
-	}
-	for _, s := range all {
-		isCopy := s.CopyOf == release.NameOf(api.Ref(ref)) && s.Object.Namespace == ref.Namespace
-		if s.Object == ref || isCopy {
-			state, found = versions.Worst(state, s.State), true
-		}
-	}
-	return state, found
 }

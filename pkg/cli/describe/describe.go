@@ -13,12 +13,10 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/selection"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/session"
-	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 )
 
 type command struct {
@@ -124,7 +122,7 @@ func (t *describer) problems(ctx context.Context, scope selection.Scope) (Proble
 	if err != nil {
 		return Problems{}, err
 	}
-	d := &report{describer: t, places: map[string][]versions.Place{}, facts: map[api.Ref]cluster.Found{}}
+	d := &report{describer: t}
 	var waiting []*corev1.Pod
 	for _, pod := range all {
 		d.addPod(pod)
@@ -132,13 +130,11 @@ func (t *describer) problems(ctx context.Context, scope selection.Scope) (Proble
 			waiting = append(waiting, pod)
 		}
 	}
-	d.askNodes(ctx)
-	d.askAPI(ctx)
-	d.judgePods()
+	d.ask(ctx)
 	mounts := t.FailedMounts(ctx, scope.Namespace, waiting)
 	found := Problems{Looked: looked, Problems: []Problem{}, Unknown: slices.Concat([]Unknown{}, d.Unknown)}
 	for i, pod := range d.running {
-		found.add(pod.Namespace, d.Pods[i], pod.CreationTimestamp.Time, mounts[string(pod.UID)], d.volumesOf(pod))
+		found.add(pod.Namespace, d.Pods[i], pod.CreationTimestamp.Time, mounts[string(pod.UID)])
 	}
 	return found, ctx.Err()
 }

@@ -159,6 +159,8 @@ type Pod struct {
 // PodVolume is a volume as the node of its pod reports it.
 type PodVolume struct {
 	Name string `json:"name"`
+	// Mistakes are those of its attributes in the pod.
+	Mistakes []string `json:"-"`
 	// Reported is false of a volume that the node knows nothing of; the rest is empty then.
 	Reported    bool             `json:"reported"`
 	State       statusz.State    `json:"state,omitempty"`

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
@@ -156,42 +157,32 @@ func owner(v Volume) string {
 	if v.UpdatePolicy == "" {
 		return ""
 	}
-	uid, gid := "uid 0", "gid 0"
-	if v.UID != nil {
-		uid = fmt.Sprintf("uid %d", *v.UID)
+	if v.GID == nil && v.FSGroup != nil {
+		return fmt.Sprintf("uid %d, gid %d (the pod's fsGroup)", ptr.Deref(v.UID, 0), *v.FSGroup)
 	}
-	switch {
-	case v.GID != nil:
-		gid = fmt.Sprintf("gid %d", *v.GID)
-	case v.FSGroup != nil:
-		gid = fmt.Sprintf("gid %d (the pod's fsGroup)", *v.FSGroup)
-	}
-	return uid + ", " + gid
+	return fmt.Sprintf("uid %d, gid %d", ptr.Deref(v.UID, 0), ptr.Deref(v.GID, 0))
 }
 
 func mount(m Mount) string {
-	text := m.Container + " at " + m.Path
 	if m.SubPath != "" {
-		text += ", subPath " + m.SubPath
+		return m.Container + " at " + m.Path + ", subPath " + m.SubPath
 	}
-	return text
+	return m.Container + " at " + m.Path
 }
 
 // mountNote returns what a user must know of changes at a mount.
 func mountNote(m Mount, policy string) string {
-	switch api.UpdatePolicy(policy) {
-	case api.UpdateAtomic, api.UpdateReplace:
-		if m.SubPath != "" {
-			return " (never updated: it would be with updatePolicy InPlace)"
-		}
+	isReplaced := policy == string(api.UpdateAtomic) || policy == string(api.UpdateReplace)
+	switch {
+	case isReplaced && m.SubPath != "":
+		return " (never updated: it would be with updatePolicy InPlace)"
+	case isReplaced:
 		return " (watch this directory, not its files)" // A watch of a file is of the one that the next change removes.
-	case api.UpdateInPlace:
-		if m.SubPath != "" {
-			return " (updated, file by file in place)"
-		}
-	case api.UpdateNever:
+	case policy == string(api.UpdateInPlace) && m.SubPath != "":
+		return " (updated, file by file in place)"
+	default:
+		return ""
 	}
-	return ""
 }
 
 func keys(s Source) string {
@@ -227,13 +218,14 @@ func (x text) objects(d Description) [][]string {
 	rows := [][]string{{"OBJECT", "VERSION", "CHANGED", "PODS"}}
 	for _, o := range d.Objects {
 		version, changed := "does not exist", ""
+		if o.Exists {
+			version = o.Version.ResourceVersion
+		}
 		switch {
 		case o.Exists && o.Unread != "":
-			version = o.Version.ResourceVersion + ", the newest that a node knows"
+			version += ", the newest that a node knows"
 		case o.Unread != "":
 			version = "not known"
-		case o.Exists:
-			version = o.Version.ResourceVersion
 		}
 		if o.Copy != "" {
 			version += ", copied as " + o.Copy

@@ -64,17 +64,13 @@ func arrival(u Use) string {
 		return "with the next mount"
 	case AsVolume:
 	}
-	subPaths := 0
-	for _, m := range u.Mounts {
-		if m.SubPath != "" {
-			subPaths++
-		}
-	}
 	const soon = "when the kubelet next looks, in about a minute"
-	switch subPaths {
-	case 0:
+	isPart := func(m Mount) bool { return m.SubPath != "" }
+	isWhole := func(m Mount) bool { return m.SubPath == "" }
+	switch {
+	case !slices.ContainsFunc(u.Mounts, isPart):
 		return soon
-	case len(u.Mounts):
+	case !slices.ContainsFunc(u.Mounts, isWhole):
 		return "never: subPath"
 	default:
 		return soon + "; in subPath mounts never"
@@ -110,10 +106,9 @@ func (x text) selected(pods []Pod) (shown []Pod, left int) {
 	if x.mostPods == 0 || len(pods) == 1 {
 		return pods, 0
 	}
-	order := versions.States()
-	for i := range order {
+	for _, state := range slices.Backward(versions.States()) {
 		for _, pod := range pods {
-			if state := order[len(order)-1-i]; pod.State == state && state != versions.Current {
+			if pod.State == state && state != versions.Current {
 				shown = append(shown, pod)
 			}
 		}
@@ -176,11 +171,11 @@ func (x text) facts(v PodVolume) []string {
 	if v.State == statusz.Publishing {
 		return list
 	}
-	if v.ProjectedAt.IsZero() {
-		list = append(list, "files last written before the driver's start")
-	} else {
-		list = append(list, "files written "+x.age(v.ProjectedAt)+" ago")
+	written := "files last written before the driver's start"
+	if !v.ProjectedAt.IsZero() {
+		written = "files written " + x.age(v.ProjectedAt) + " ago"
 	}
+	list = append(list, written)
 	if !v.CheckedAt.IsZero() {
 		list = append(list, "checked "+x.age(v.CheckedAt)+" ago")
 	}

@@ -39,18 +39,18 @@ type Problem struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// add adds what is wrong with a pod. The volumes are those of its spec. A pod whose volumes are not
-// mounted waits since it was created; the kubelet may have reported why, by the names of volumes.
-func (x *Problems) add(namespace string, pod Pod, created time.Time, mounts map[string]string, volumes []Volume) {
+// add adds what is wrong with a pod. A pod whose volumes are not mounted waits since it was
+// created; the kubelet may have reported why, by the names of volumes.
+func (x *Problems) add(namespace string, pod Pod, created time.Time, mounts map[string]string) {
 	found, unknown := problemsOf("", pod.Elsewhere), hasUnknown(pod.Elsewhere)
-	for i, v := range pod.Volumes {
+	for _, v := range pod.Volumes {
 		isMounted, why := v.Reported && v.State != statusz.Publishing, ""
 		switch {
 		case pod.NotAsked == "" && isMounted: // The report of the node is newer.
 		case pod.Node != "" && mounts[v.Name] != "":
 			why = "not mounted: " + mounts[v.Name]
 		default:
-			why = strings.Join(volumes[i].Mistakes, "; ")
+			why = strings.Join(v.Mistakes, "; ")
 		}
 		switch {
 		case why != "":
@@ -62,7 +62,7 @@ func (x *Problems) add(namespace string, pod Pod, created time.Time, mounts map[
 	}
 	x.Pods++
 	switch {
-	case len(volumes) > 0 && pod.Node != "" && pod.NotAsked != "":
+	case len(pod.Volumes) > 0 && pod.Node != "" && pod.NotAsked != "":
 		x.NotAsked++
 	case unknown:
 		x.NotKnown++

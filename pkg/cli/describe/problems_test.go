@@ -31,10 +31,9 @@ func TestProblems(t *testing.T) {
 	}
 	missing := &statusz.Problem{Kind: "Missing", Message: `configmap "gone" not found`, Since: noon}
 	tests := map[string]struct {
-		pod      Pod
-		mounts   map[string]string
-		mistakes []string
-		want     []string
+		pod    Pod
+		mounts map[string]string
+		want   []string
 		// notAsked and notKnown are whether the pod counts as such.
 		notAsked, notKnown int
 	}{
@@ -67,9 +66,8 @@ func TestProblems(t *testing.T) {
 			want:   []string{"config: configmap/app: the driver of its node has no such volume"},
 		},
 		"attributes with mistakes have no sources": {
-			pod:      Pod{Node: "n", Volumes: absent()},
-			mistakes: []string{"attribute a", "attribute b"},
-			want:     []string{"config: attribute a; attribute b"},
+			pod:  Pod{Node: "n", Volumes: []PodVolume{{Name: "config", Mistakes: []string{"attribute a", "attribute b"}}}},
+			want: []string{"config: attribute a; attribute b"},
 		},
 		"a volume that is missing": {
 			pod:  Pod{Node: "n", Volumes: absent(lagging("app", "the driver of its node has no such volume"))},
@@ -111,11 +109,7 @@ func TestProblems(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var all Problems
-			var volumes []Volume
-			for _, v := range test.pod.Volumes {
-				volumes = append(volumes, Volume{Name: v.Name, Mistakes: test.mistakes})
-			}
-			all.add("shop", test.pod, noon, test.mounts, volumes)
+			all.add("shop", test.pod, noon, test.mounts)
 			var got []string
 			for _, p := range all.Problems {
 				got = append(got, p.Volume+": "+p.Reason)

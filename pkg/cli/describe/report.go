@@ -41,9 +41,9 @@ type report struct {
 	Description
 
 	selection.Workload
-	// running are its pods, with the places where each shows objects, by UID.
+	// running are the pods of Description.Pods, with the places where each shows objects.
 	running []*corev1.Pod
-	places  map[string][]versions.Place
+	places  [][]versions.Place
 	// newest are the places of the template.
 	newest []versions.Place
 	facts  map[api.Ref]cluster.Found
@@ -53,7 +53,7 @@ type report struct {
 
 func (t *describer) describe(ctx context.Context, kind string, w selection.Workload) Description {
 	spec := &w.Template.Spec
-	d := &report{describer: t, Workload: w, places: map[string][]versions.Place{}, facts: map[api.Ref]cluster.Found{}}
+	d := &report{describer: t, Workload: w}
 	d.Description = Description{
 		Kind: kind, Namespace: w.Meta.Namespace, Name: w.Meta.Name,
 		ServiceAccount: cmp.Or(spec.ServiceAccountName, spec.DeprecatedServiceAccount, "default"),
@@ -61,25 +61,31 @@ func (t *describer) describe(ctx context.Context, kind string, w selection.Workl
 		Events: []Event{}, Unknown: []Unknown{},
 	}
 	d.findPods(ctx)
-	d.fromSpec(cluster.AsCreated(spec, d.running, d.Driver))
+	spec, in := cluster.AsCreated(spec, d.running, d.Driver), d.placeOf(d.Namespace)
+	d.Others = append(d.Others, othersOf(spec, in)...)
+	d.newest, _ = versions.Places(w.Template.Annotations, spec, in.Namespace, in.Driver) // Each volume has its mistakes.
+	config, _ := trigger.ParseConfig(w.Template.Annotations[trigger.ConfigAnnotation])   // Without one there are no copies.
+	d.Volumes = append(d.Volumes, volumesOf(spec, in, versions.Originals(config, in.Namespace))...)
 	d.fromRollout(ctx)
-	d.askNodes(ctx)
-	d.askAPI(ctx)
+	places := d.ask(ctx)
 	d.compareCopies()
-	d.judgePods()
-	d.judgeObjects()
+	for i, place := range places {
+		isObject := func(before versions.Place) bool { return before.Object == place.Object }
+		if !slices.ContainsFunc(places[:i], isObject) {
+			d.Objects = append(d.Objects, objectOf(place.Object, d.facts[place.Object], d.Pods))
+		}
+	}
 	d.readEvents(ctx)
 	return d.Description
 }
 
-func (d *report) addUnknown(u Unknown) { d.Unknown = append(d.Unknown, u) }
+func (d *report) lacks(what, why, next string) {
+	d.Unknown = append(d.Unknown, Unknown{What: what, Why: why, Type: next})
+}
 
-func (d *report) fromSpec(spec *corev1.PodSpec) {
-	in := d.placeOf(d.Meta.Namespace)
-	d.Others = append(d.Others, othersOf(spec, in)...)
-	d.newest, _ = versions.Places(d.Template.Annotations, spec, in.Namespace, in.Driver) // Each volume has its mistakes.
-	config, _ := trigger.ParseConfig(d.Template.Annotations[trigger.ConfigAnnotation])   // Without one there are no copies.
-	d.Volumes = append(d.Volumes, volumesOf(spec, in, versions.Originals(config, in.Namespace))...)
+// canI is the command that shows whether the user may do something.
+func canI(namespace, verb, what string) string {
+	return fmt.Sprintf("kubectl -n %s auth can-i %s %s", namespace, verb, what)
 }
 
 func (t *describer) placeOf(namespace string) template.Place {
@@ -101,10 +107,8 @@ func (d *report) fromRollout(ctx context.Context) {
 	}
 	history, err := cluster.HistoryOf(ctx, d.Client, d.Object, d.Driver)
 	if err != nil {
-		d.addUnknown(Unknown{What: "its revision", Why: err.Error()})
-		return
-	}
-	if current, found := history.Current(); found {
+		d.lacks("its revision", err.Error(), "")
+	} else if current, found := history.Current(); found {
 		d.Rollout.Revision = fmt.Sprint(current.Number)
 	}
 }
@@ -112,100 +116,97 @@ func (d *report) fromRollout(ctx context.Context) {
 func (d *report) findPods(ctx context.Context) {
 	selector, err := cluster.NewSelector(d.Client, d.Workload)
 	if err != nil {
-		d.addUnknown(Unknown{What: "its pods", Why: err.Error()})
+		d.lacks("its pods", err.Error(), "")
 		return
 	}
 	all, err := selector.List(ctx)
 	if err != nil {
-		d.addUnknown(Unknown{
-			What: "its pods", Why: err.Error(), Type: fmt.Sprintf("kubectl -n %s auth can-i list pods", d.Meta.Namespace),
-		})
+		d.lacks("its pods", err.Error(), canI(d.Meta.Namespace, "list", "pods"))
 		return
 	}
 	for _, pod := range all {
-		isOver := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if d.Pod == nil && (isOver || pod.DeletionTimestamp != nil) {
-			continue
+		if d.Pod != nil || !isOver(pod) && pod.DeletionTimestamp == nil {
+			d.addPod(pod)
 		}
-		d.addPod(pod)
 	}
 }
 
+func isOver(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// addPod adds a pod of which nothing was asked yet.
 func (d *report) addPod(pod *corev1.Pod) {
-	d.running = append(d.running, pod)
-	d.places[string(pod.UID)], _ = versions.Places(pod.Annotations, &pod.Spec, pod.Namespace, d.Driver) // As in fromSpec.
+	next := Pod{Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Phase: string(pod.Status.Phase), Volumes: []PodVolume{}}
+	for _, v := range volumesOf(&pod.Spec, d.placeOf(pod.Namespace), nil) {
+		next.Volumes = append(next.Volumes, PodVolume{Name: v.Name, Mistakes: v.Mistakes})
+	}
+	switch {
+	case len(next.Volumes) == 0:
+		next.NotAsked = "it has no volume of liveconfig"
+	case isOver(pod):
+		next.NotAsked = "it has ended, and its volumes with it"
+	case next.Node == "":
+		next.NotAsked = "it is on no node yet, so it has no volumes: kubectl describe pod shows what it waits for"
+	}
+	places, _ := versions.Places(pod.Annotations, &pod.Spec, pod.Namespace, d.Driver) // As those of the template.
+	d.Pods, d.running, d.places = append(d.Pods, next), append(d.running, pod), append(d.places, places)
+}
+
+// ask asks the nodes and then the API server, and judges the pods. It returns the places of the
+// template and of the pods.
+func (d *report) ask(ctx context.Context) []versions.Place {
+	d.askNodes(ctx)
+	places := cluster.Distinct(slices.Concat(d.newest, slices.Concat(d.places...)))
+	d.askAPI(ctx, places)
+	for i := range d.Pods {
+		d.judge(&d.Pods[i], d.places[i])
+	}
+	return places
 }
 
 // askNodes asks the nodes of pods that have volumes of liveconfig, unless they have been.
 func (d *report) askNodes(ctx context.Context) {
 	ours := map[string]nodes.Answer{}
-	var names []string
-	for _, pod := range d.running {
-		node := pod.Spec.NodeName
-		if _, isSeen := ours[node]; isSeen || notAsked(pod, d.volumesOf(pod)) != "" {
-			continue
+	for _, pod := range d.Pods {
+		if pod.NotAsked == "" {
+			ours[pod.Node] = nodes.Answer{}
 		}
-		if _, isAsked := d.answers[node]; !isAsked {
-			names = append(names, node)
-		}
-		ours[node] = nodes.Answer{}
 	}
-	maps.Copy(d.answers, d.Drivers.Reports(ctx, names))
+	isAsked := func(node string) bool { _, found := d.answers[node]; return found }
+	maps.Copy(d.answers, d.Drivers.Reports(ctx, slices.DeleteFunc(slices.Collect(maps.Keys(ours)), isAsked)))
 	for node := range ours {
 		ours[node] = d.answers[node]
 	}
 	for _, group := range nodes.UnaskedIn(ours) {
-		d.addUnknown(Unknown{
-			What: "what is in the files on " + printing.Names(group.Nodes, "node", "nodes"),
-			Why:  "the driver cannot be asked: " + group.Why, Type: group.Type,
-		})
+		d.lacks("what is in the files on "+printing.Names(group.Nodes, "node", "nodes"), "the driver cannot be asked: "+group.Why, group.Type)
 	}
 }
 
-func (d *report) volumesOf(pod *corev1.Pod) []Volume {
-	return volumesOf(&pod.Spec, d.placeOf(pod.Namespace), nil)
-}
-
-// notAsked returns why the node of a pod need not be asked; empty if it has to be.
-func notAsked(pod *corev1.Pod, volumes []Volume) string {
-	switch {
-	case len(volumes) == 0:
-		return "it has no volume of liveconfig"
-	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
-		return "it has ended, and its volumes with it"
-	case pod.Spec.NodeName == "":
-		return "it is on no node yet, so it has no volumes: kubectl describe pod shows what it waits for"
-	default:
-		return ""
-	}
-}
-
-// askAPI asks which versions there are of what the template and the pods show. The nodes were asked
-// before: what they have cannot be newer.
-func (d *report) askAPI(ctx context.Context) {
-	found := d.Versions(ctx, cluster.Copied(d.all()))
-	for _, place := range d.all() {
+// askAPI asks which versions there are of what the template and the pods show.
+func (d *report) askAPI(ctx context.Context, places []versions.Place) {
+	d.facts = d.Versions(ctx, places, d.answers)
+	told := map[api.Ref]bool{}
+	for _, place := range places {
 		object := place.Object
-		if _, isKnown := d.facts[object]; isKnown {
+		fact := d.facts[object]
+		if fact.Err == nil || told[object] {
 			continue
 		}
-		fact := found[object]
-		if fact.Err != nil {
-			fact.Version = versions.Newest(cluster.ReportsOf(d.answers), object)
-			fact.Copies = d.copiesOf(object)
-			d.addUnknown(Unknown{
-				What: "which version of " + object.String() + " is the newest", Why: fact.Err.Error(),
-				Type: fmt.Sprintf("kubectl -n %s auth can-i get %s/%s", object.Namespace, object.Kind.Resource(), object.Name),
-			})
+		told[object] = true
+		isCopy := func(at versions.Place) bool { return at.Object == object && at.IsCopy() }
+		if i := slices.IndexFunc(d.newest, isCopy); i >= 0 {
+			fact.Copies = []string{d.newest[i].Names.Name} // There is nothing better.
 		}
 		d.facts[object] = fact
+		d.lacks("which version of "+object.String()+" is the newest", fact.Err.Error(),
+			canI(object.Namespace, "get", object.Kind.Resource()+"/"+object.Name))
 	}
 }
 
 // compareCopies adds the copies of the template whose sources have changed since.
 func (d *report) compareCopies() {
-	for i := range d.newest {
-		at := &d.newest[i]
+	for _, at := range d.newest {
 		fact := d.facts[at.Object]
 		if d.Pod != nil || !at.IsCopy() || len(fact.Copies) == 0 || fact.Copies[0] == at.Names.Name {
 			continue
@@ -218,54 +219,19 @@ func (d *report) compareCopies() {
 	}
 }
 
-// all returns the places of the template and of the pods, in their order and each once.
-func (d *report) all() []versions.Place { return cluster.PlacesOf(d.newest, d.running, d.places) }
-
-// copiesOf returns the copies of an object that the template names. There is nothing better where
-// it may not be read.
-func (d *report) copiesOf(object api.Ref) []string {
-	for _, place := range d.newest {
-		if place.Object == object && place.IsCopy() {
-			return []string{place.Names.Name}
-		}
+func (d *report) judge(pod *Pod, places []versions.Place) {
+	answer := d.answers[pod.Node]
+	var report *statusz.Report
+	switch {
+	case pod.NotAsked != "":
+	case answer.Err != nil:
+		pod.NotAsked = "the driver of its node cannot be asked, see below"
+	default:
+		report = &answer.Report
 	}
-	return nil
-}
-
-func (d *report) judgePods() {
-	for _, pod := range d.running {
-		volumes := d.volumesOf(pod)
-		next := Pod{
-			Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Phase: string(pod.Status.Phase),
-			NotAsked: notAsked(pod, volumes), Volumes: []PodVolume{},
-		}
-		for _, v := range volumes {
-			next.Volumes = append(next.Volumes, PodVolume{Name: v.Name})
-		}
-		answer := d.answers[pod.Spec.NodeName]
-		var report *statusz.Report
-		switch {
-		case next.NotAsked != "":
-		case answer.Err != nil:
-			next.NotAsked = "the driver of its node cannot be asked, see below"
-		default:
-			report = &answer.Report
-		}
-		fill(&next, report, d.places[next.UID], d.facts)
-		if d.Pod == nil && d.state.Waits {
-			next.explain(d.newest, d.state.String())
-		}
-		d.Pods = append(d.Pods, next)
-	}
-}
-
-func (d *report) judgeObjects() {
-	seen := map[api.Ref]bool{}
-	for _, place := range d.all() {
-		if !seen[place.Object] {
-			d.Objects = append(d.Objects, objectOf(place.Object, d.facts[place.Object], d.Pods))
-		}
-		seen[place.Object] = true
+	fill(pod, report, places, d.facts)
+	if d.Pod == nil && d.state.Waits {
+		pod.explain(d.newest, d.state.String())
 	}
 }
 
@@ -280,9 +246,7 @@ type events struct {
 func (d *report) readEvents(ctx context.Context) {
 	all := d.eventsIn(ctx, d.Meta.Namespace)
 	if all.err != nil {
-		d.addUnknown(Unknown{
-			What: "some Events", Why: all.err.Error(), Type: fmt.Sprintf("kubectl -n %s auth can-i list events", d.Meta.Namespace),
-		})
+		d.lacks("some Events", all.err.Error(), canI(d.Meta.Namespace, "list", "events"))
 	}
 	about := map[string]bool{string(d.Meta.UID): true}
 	for _, pod := range d.running {
@@ -291,7 +255,10 @@ func (d *report) readEvents(ctx context.Context) {
 	for i := range all.events {
 		e := &all.events[i]
 		if about[string(e.InvolvedObject.UID)] && d.concerns(e) {
-			d.Events = append(d.Events, eventOf(e))
+			d.Events = append(d.Events, Event{
+				Type: e.Type, Reason: e.Reason, Last: cluster.LastSeen(e), Count: max(1, e.Count), From: from(e),
+				Message: strings.TrimSpace(e.Message), Object: strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name,
+			})
 		}
 	}
 	slices.SortStableFunc(d.Events, func(a, b Event) int { return b.Last.Compare(a.Last) })
@@ -330,10 +297,3 @@ func (d *report) concerns(e *corev1.Event) bool {
 }
 
 func from(e *corev1.Event) string { return cmp.Or(e.Source.Component, e.ReportingController) }
-
-func eventOf(e *corev1.Event) Event {
-	return Event{
-		Type: e.Type, Reason: e.Reason, Last: cluster.LastSeen(e), Count: max(1, e.Count), From: from(e), Message: strings.TrimSpace(e.Message),
-		Object: strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name,
-	}
-}

@@ -7,8 +7,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
@@ -58,11 +61,6 @@ type Use struct {
 	Prefix    string `json:"prefix,omitempty"`
 }
 
-type walker struct {
-	spec *corev1.PodSpec
-	in   template.Place
-}
-
 // volumesOf returns the volumes of liveconfig of a pod spec, in its order. Copies are those that
 // volumes may name, with what they are of.
 func volumesOf(spec *corev1.PodSpec, in template.Place, copies map[api.Ref]api.Ref) []Volume {
@@ -71,7 +69,7 @@ func volumesOf(spec *corev1.PodSpec, in template.Place, copies map[api.Ref]api.R
 		if v.CSI == nil || v.CSI.Driver != in.Driver {
 			continue
 		}
-		found := Volume{Name: v.Name, Mounts: walker{spec, in}.mounts(v.Name), Sources: []Source{}}
+		found := Volume{Name: v.Name, Mounts: mounts(spec, v.Name), Sources: []Source{}}
 		at := fmt.Sprintf("spec.volumes[%d].csi", i)
 		if v.CSI.ReadOnly == nil || !*v.CSI.ReadOnly {
 			found.Mistakes = append(found.Mistakes, at+".readOnly: the volume must be read-only: write readOnly: true")
@@ -89,21 +87,11 @@ func volumesOf(spec *corev1.PodSpec, in template.Place, copies map[api.Ref]api.R
 	return all
 }
 
-// othersOf returns everything else that a pod spec uses, in the order of volumes, containers and
-// what logs in.
-func othersOf(spec *corev1.PodSpec, in template.Place) []Use {
-	w := walker{spec, in}
-	return slices.Concat(w.inTree(), w.pulls(), w.credentials())
-}
-
 // mistakes returns an error of the parser's mistake by mistake.
 func mistakes(at string, err error) []string {
-	var list *api.AttributesError
-	switch {
-	case err == nil:
+	list, ok := errors.AsType[*api.AttributesError](err)
+	if !ok {
 		return nil
-	case !errors.As(err, &list):
-		return []string{at + ": " + err.Error()}
 	}
 	var all []string
 	for _, m := range list.Mistakes {
@@ -115,136 +103,93 @@ func mistakes(at string, err error) []string {
 	return all
 }
 
-// containers returns those of a list of the spec by the list's name.
-func (w walker) containers(list string) []corev1.Container {
-	switch list {
-	case "initContainers":
-		return w.spec.InitContainers
-	case "containers":
-		return w.spec.Containers
-	}
-	var all []corev1.Container
-	for _, c := range w.spec.EphemeralContainers {
-		all = append(all, corev1.Container(c.EphemeralContainerCommon))
+// containersOf returns the containers of a pod spec, by the fields that hold them.
+func containersOf(spec *corev1.PodSpec) map[string][]corev1.Container {
+	all := map[string][]corev1.Container{"initContainers": spec.InitContainers, "containers": spec.Containers}
+	for _, c := range spec.EphemeralContainers {
+		all["ephemeralContainers"] = append(all["ephemeralContainers"], corev1.Container(c.EphemeralContainerCommon))
 	}
 	return all
 }
 
-// lists are the fields of a pod spec that hold containers.
-func lists() []string { return []string{"initContainers", "containers", "ephemeralContainers"} }
-
-func (w walker) mounts(volume string) []Mount {
+func mounts(spec *corev1.PodSpec, volume string) []Mount {
 	var all []Mount
-	for _, list := range lists() {
-		for _, c := range w.containers(list) {
-			for _, m := range c.VolumeMounts {
-				if m.Name == volume {
-					all = append(all, Mount{Container: c.Name, Path: m.MountPath, SubPath: m.SubPath + m.SubPathExpr}) // One is empty.
-				}
+	lists := containersOf(spec)
+	for _, c := range slices.Concat(lists["initContainers"], lists["containers"], lists["ephemeralContainers"]) {
+		for _, m := range c.VolumeMounts {
+			if m.Name == volume {
+				all = append(all, Mount{Container: c.Name, Path: m.MountPath, SubPath: m.SubPath + m.SubPathExpr}) // One is empty.
 			}
 		}
 	}
 	return all
 }
 
+// othersOf returns everything else that a pod spec uses, in the order of volumes, containers and
+// what logs in.
+func othersOf(spec *corev1.PodSpec, in template.Place) []Use {
+	return slices.Concat(inTree(spec, in.Namespace), logins(spec))
+}
+
 // inTree returns the uses by volumes of Kubernetes' own types and by variables. Ephemeral
 // containers, which no template has, are looked at as those of another one.
-func (w walker) inTree() []Use {
-	place := template.Place{Namespace: w.in.Namespace} // Of no driver, so that attributes of none are read.
-	found, _ := template.Uses(&corev1.PodTemplateSpec{Spec: *w.spec}, place)
-	ephemeral := corev1.PodSpec{Containers: w.containers("ephemeralContainers")}
+func inTree(spec *corev1.PodSpec, namespace string) []Use {
+	place := template.Place{Namespace: namespace} // Of no driver, so that attributes of none are read.
+	containers := containersOf(spec)
+	found, _ := template.Uses(&corev1.PodTemplateSpec{Spec: *spec}, place)
+	ephemeral := corev1.PodSpec{Containers: containers["ephemeralContainers"]}
 	added, _ := template.Uses(&corev1.PodTemplateSpec{Spec: ephemeral}, place)
-	var all []Use
-	for _, use := range found {
-		all = append(all, w.placed(use))
+	for i := range added {
+		added[i].Field = strings.Replace(added[i].Field, "spec.containers[", "spec.ephemeralContainers[", 1)
 	}
-	for _, use := range added {
-		use.Field = strings.Replace(use.Field, "spec.containers[", "spec.ephemeralContainers[", 1)
-		all = append(all, w.placed(use))
+	var all []Use
+	for _, use := range slices.Concat(found, added) {
+		u := Use{Object: use.Object.String(), Optional: use.Optional, Field: use.Field}
+		at := manifest.ParsePath(use.Field) // Such as spec.volumes[0].configMap.name or spec.containers[0].env[1].valueFrom.
+		list, i, what := at[1].Field, at[2].Index, at[3].Field
+		switch {
+		case list == "volumes":
+			u.Way, u.Volume, u.Type = AsVolume, spec.Volumes[i].Name, what
+			u.Mounts = mounts(spec, u.Volume)
+		case what == "env":
+			c := containers[list][i]
+			u.Way, u.Container, u.Variable = AsVariable, c.Name, c.Env[at[4].Index].Name
+		default:
+			c := containers[list][i]
+			u.Way, u.Container, u.Prefix = AsVariables, c.Name, c.EnvFrom[at[4].Index].Prefix
+		}
+		all = append(all, u)
 	}
 	return all
 }
 
-func (w walker) placed(use template.Use) Use {
-	u := Use{Object: use.Object.String(), Optional: use.Optional, Field: use.Field}
-	var outer, inner int
-	if n, _ := fmt.Sscanf(use.Field, "spec.volumes[%d]", &outer); n == 1 {
-		u.Way, u.Volume = AsVolume, w.spec.Volumes[outer].Name
-		u.Type, _, _ = strings.Cut(strings.TrimPrefix(use.Field, fmt.Sprintf("spec.volumes[%d].", outer)), ".")
-		u.Mounts = w.mounts(u.Volume)
-		return u
-	}
-	for _, list := range lists() {
-		if n, _ := fmt.Sscanf(use.Field, "spec."+list+"[%d].env[%d]", &outer, &inner); n == 2 {
-			c := w.containers(list)[outer]
-			u.Way, u.Container, u.Variable = AsVariable, c.Name, c.Env[inner].Name
-		}
-		if n, _ := fmt.Sscanf(use.Field, "spec."+list+"[%d].envFrom[%d]", &outer, &inner); n == 2 {
-			c := w.containers(list)[outer]
-			u.Way, u.Container, u.Prefix = AsVariables, c.Name, c.EnvFrom[inner].Prefix
-		}
-	}
-	return u
-}
-
-func (w walker) pulls() []Use {
+// logins returns the Secrets that images are pulled with, and those that volumes of other kinds are
+// mounted with, whatever their kinds.
+func logins(spec *corev1.PodSpec) []Use {
+	secret := func(name string) string { return trigger.Object{Kind: api.Secret, Name: name}.String() }
 	var all []Use
-	for i, ref := range w.spec.ImagePullSecrets {
-		if ref.Name != "" {
-			// An image of a public repository is pulled without it as well.
+	for i, ref := range spec.ImagePullSecrets {
+		if ref.Name != "" { // An image of a public repository is pulled without it as well.
 			all = append(all, Use{
 				Object: secret(ref.Name), Optional: true, Way: ToPull, Field: fmt.Sprintf("spec.imagePullSecrets[%d].name", i),
 			})
 		}
 	}
-	return all
-}
-
-func secret(name string) string { return trigger.Object{Kind: api.Secret, Name: name}.String() }
-
-// credentials returns the Secrets that volumes of other kinds are mounted with.
-func (w walker) credentials() []Use {
-	var all []Use
-	for i := range w.spec.Volumes {
-		v := &w.spec.Volumes[i]
-		at, name := login(&v.VolumeSource)
-		if name == "" {
-			continue
+	for i := range spec.Volumes {
+		v := &spec.Volumes[i]
+		kinds, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(&v.VolumeSource) // The API server encodes it, too.
+		delete(kinds, "secret")
+		for kind := range kinds { // There is one.
+			for _, field := range []string{"secretRef.name", "nodePublishSecretRef.name", "secretName"} {
+				at := kind + "." + field
+				if name, _, _ := unstructured.NestedString(kinds, strings.Split(at, ".")...); name != "" {
+					all = append(all, Use{
+						Object: secret(name), Way: ToMount, Field: fmt.Sprintf("spec.volumes[%d].%s", i, at), Volume: v.Name, Type: kind,
+						Mounts: mounts(spec, v.Name),
+					})
+				}
+			}
 		}
-		kind, _, _ := strings.Cut(at, ".")
-		all = append(all, Use{
-			Object: secret(name), Way: ToMount, Field: fmt.Sprintf("spec.volumes[%d].%s", i, at), Volume: v.Name, Type: kind, Mounts: w.mounts(v.Name),
-		})
 	}
 	return all
-}
-
-// login returns the Secret of the pod's namespace that a volume is mounted with, and the field that
-// names it.
-func login(v *corev1.VolumeSource) (field, name string) {
-	var ref *corev1.LocalObjectReference
-	switch {
-	case v.AzureFile != nil:
-		return "azureFile.secretName", v.AzureFile.SecretName
-	case v.CephFS != nil:
-		field, ref = "cephfs.secretRef.name", v.CephFS.SecretRef
-	case v.Cinder != nil:
-		field, ref = "cinder.secretRef.name", v.Cinder.SecretRef
-	case v.CSI != nil:
-		field, ref = "csi.nodePublishSecretRef.name", v.CSI.NodePublishSecretRef
-	case v.FlexVolume != nil:
-		field, ref = "flexVolume.secretRef.name", v.FlexVolume.SecretRef
-	case v.ISCSI != nil:
-		field, ref = "iscsi.secretRef.name", v.ISCSI.SecretRef
-	case v.RBD != nil:
-		field, ref = "rbd.secretRef.name", v.RBD.SecretRef
-	case v.ScaleIO != nil:
-		field, ref = "scaleIO.secretRef.name", v.ScaleIO.SecretRef
-	case v.StorageOS != nil:
-		field, ref = "storageos.secretRef.name", v.StorageOS.SecretRef
-	}
-	if ref == nil {
-		return field, ""
-	}
-	return field, ref.Name
 }

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
@@ -47,8 +48,8 @@ type Drivers struct {
 	config    *rest.Config
 	client    kubernetes.Interface
 	namespace string
-	// asking has a place for each node that may be asked now.
-	asking chan struct{}
+	// asking limits how many nodes are asked at the same time.
+	asking *semaphore.Weighted
 	// reading shares the report of a node among concurrent callers.
 	reading singleflight.Group
 	// pods are those that are known, by node.
@@ -57,10 +58,7 @@ type Drivers struct {
 
 // New returns the drivers whose pods are in a namespace.
 func New(config *rest.Config, client kubernetes.Interface, namespace string) *Drivers {
-	return &Drivers{
-		config: config, client: client, namespace: namespace,
-		asking: make(chan struct{}, atOnce),
-	}
+	return &Drivers{config: config, client: client, namespace: namespace, asking: semaphore.NewWeighted(atOnce)}
 }
 
 // Unavailable is the reason why there is no report of a node.
@@ -129,7 +127,9 @@ func UnaskedIn(answers map[string]Answer) []Unasked {
 	return all
 }
 
-// Reports asks several nodes, some at a time, and returns an answer of each.
+// Reports asks several nodes, some at a time, what their drivers report now, and returns an answer
+// of each. It caches the pods of the drivers, and no report. Concurrent callers share the report of
+// a node.
 func (d *Drivers) Reports(ctx context.Context, nodes []string) map[string]Answer {
 	d.learn(ctx, nodes)
 	answers := make(map[string]Answer, len(nodes))
@@ -137,10 +137,13 @@ func (d *Drivers) Reports(ctx context.Context, nodes []string) map[string]Answer
 	var all sync.WaitGroup
 	for _, node := range nodes {
 		all.Go(func() {
-			report, err := d.Report(ctx, node)
-			answer := Answer{Report: report}
-			if err != nil && !errors.As(err, &answer.Err) {
-				answer.Err = &Unavailable{Node: node, Why: "it was not asked", Type: d.listing(node), Err: err}
+			var answer Answer
+			reading := d.reading.DoChan(node, func() (any, error) { return d.read(ctx, node), nil })
+			select {
+			case result := <-reading:
+				answer, _ = result.Val.(Answer)
+			case <-ctx.Done():
+				answer.Err = d.unavailable(node, "there was no time left", ctx.Err())
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -151,38 +154,28 @@ func (d *Drivers) Reports(ctx context.Context, nodes []string) map[string]Answer
 	return answers
 }
 
-// Report returns what the driver of a node reports now. It caches the pod of the driver, and no
-// report. Concurrent callers share one report. The error is an *Unavailable.
-func (d *Drivers) Report(ctx context.Context, node string) (statusz.Report, error) {
-	reading := d.reading.DoChan(node, func() (any, error) { return d.read(ctx, node) })
-	select {
-	case result := <-reading:
-		report, _ := result.Val.(statusz.Report)
-		return report, result.Err
-	case <-ctx.Done():
-		return statusz.Report{}, &Unavailable{Node: node, Why: "there was no time left", Type: d.listing(node), Err: ctx.Err()}
+func (d *Drivers) read(ctx context.Context, node string) Answer {
+	if err := d.asking.Acquire(ctx, 1); err != nil {
+		return Answer{Err: d.unavailable(node, "there was no time left", err)}
 	}
-}
-
-func (d *Drivers) read(ctx context.Context, node string) (statusz.Report, error) {
-	select {
-	case d.asking <- struct{}{}:
-		defer func() { <-d.asking }()
-	case <-ctx.Done():
-		return statusz.Report{}, &Unavailable{Node: node, Why: "there was no time left", Type: d.listing(node), Err: ctx.Err()}
-	}
+	defer d.asking.Release(1)
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	p, err := d.pod(ctx, node)
-	if err != nil {
-		return statusz.Report{}, err
+	p, isKnown := d.known(node)
+	if !isKnown {
+		found, u := d.find(ctx, node)
+		if u != nil {
+			return Answer{Err: u}
+		}
+		p = found
+		d.pods.Store(node, p)
 	}
 	report, err := d.ask(ctx, p)
 	if err != nil {
 		d.pods.Delete(node) // The next pod may do better.
-		return statusz.Report{}, d.explain(ctx, node, p, err)
+		return Answer{Err: d.explain(ctx, node, p, err)}
 	}
-	return report, nil
+	return Answer{Report: report}
 }
 
 func (d *Drivers) ask(ctx context.Context, p pod) (statusz.Report, error) {
@@ -231,13 +224,16 @@ func read(body io.Reader) (statusz.Report, error) {
 }
 
 func (d *Drivers) explain(ctx context.Context, node string, p pod, err error) *Unavailable {
-	u := &Unavailable{Node: node, Type: fmt.Sprintf("kubectl -n %s logs %s -c %s", d.namespace, p.name, p.container), Err: err, pod: p.name}
+	u := d.unavailable(node, fmt.Sprintf("its pod %s is gone", p.name), err)
+	u.pod = p.name
+	if isGone(err, p.name) {
+		return u
+	}
+	u.Type = fmt.Sprintf("kubectl -n %s logs %s -c %s", d.namespace, p.name, p.container)
 	switch {
 	case apierrors.IsForbidden(err):
 		u.Why = fmt.Sprintf("you may not port-forward to its pod, which takes the verb create on pods/portforward in namespace %s", d.namespace)
 		u.Type, u.Err, u.Forbidden = fmt.Sprintf("kubectl -n %s auth can-i create pods/portforward", d.namespace), nil, true
-	case isGone(err, p.name):
-		u.Why, u.Type = fmt.Sprintf("its pod %s is gone", p.name), d.listing(node)
 	case errors.Is(err, errNewer):
 		u.Why, u.Type = "it is newer than this plugin", "kubectl liveconfig version"
 	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.Canceled):
@@ -258,7 +254,9 @@ func isGone(err error, pod string) bool {
 	return details != nil && details.Name == pod
 }
 
-// listing is the command that shows the pods of a node among which the driver's should be.
-func (d *Drivers) listing(node string) string {
-	return fmt.Sprintf("kubectl -n %s get pods -o wide --field-selector spec.nodeName=%s", d.namespace, node)
+// unavailable returns why there is no report of a node, for which a look at its pods leads on: the
+// driver's should be among them.
+func (d *Drivers) unavailable(node, why string, err error) *Unavailable {
+	listing := fmt.Sprintf("kubectl -n %s get pods -o wide --field-selector spec.nodeName=%s", d.namespace, node)
+	return &Unavailable{Node: node, Why: why, Type: listing, Err: err}
 }

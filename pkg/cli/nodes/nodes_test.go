@@ -164,6 +164,11 @@ func serveReport(w http.ResponseWriter, _ *http.Request) {
 	_ = statusz.Write(w, statusz.Report{SchemaVersion: statusz.SchemaVersion, Node: "node-1", Volumes: []statusz.Volume{{ID: "v"}}})
 }
 
+func askNode(t *testing.T, drivers *nodes.Drivers) nodes.Answer {
+	t.Helper()
+	return drivers.Reports(t.Context(), []string{"node-1"})["node-1"]
+}
+
 func TestReport(t *testing.T) {
 	t.Parallel()
 	named, twice, going := driverPod(), driverPod(), driverPod()
@@ -183,9 +188,9 @@ func TestReport(t *testing.T) {
 			c := &cluster{pods: pods, statusz: serveReport}
 			drivers := c.start(t)
 			for range 2 {
-				got, err := drivers.Report(t.Context(), "node-1")
-				if err != nil || got.Node != "node-1" || len(got.Volumes) != 1 {
-					t.Fatalf("Report = %v, %v, want that of the node", got, err)
+				got := askNode(t, drivers)
+				if got.Err != nil || got.Report.Node != "node-1" || len(got.Report.Volumes) != 1 {
+					t.Fatalf("the answer is %v, %v, want the report of the node", got.Report, got.Err)
 				}
 			}
 			if got := c.lists.Load(); got != 1 {
@@ -270,10 +275,9 @@ func TestUnavailable(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := tc.cluster.start(t).Report(t.Context(), "node-1")
-			var got *nodes.Unavailable
-			if !errors.As(err, &got) {
-				t.Fatalf("Report = %v, want that the driver is not available", err)
+			got := askNode(t, tc.cluster.start(t)).Err
+			if got == nil {
+				t.Fatal("there is a report, want that the driver is not available")
 			}
 			if want := "the driver of node node-1 cannot be asked: " + tc.want; got.Error() != want {
 				t.Errorf("got  %s\nwant %s", got, want)
@@ -292,8 +296,8 @@ func TestAPodThatIsSaidNotToBeReady(t *testing.T) {
 	pod := driverPod()
 	pod.Status.Phase, pod.Status.Conditions = corev1.PodRunning, nil
 	drivers := (&cluster{pods: []corev1.Pod{pod}, statusz: http.HandlerFunc(serveReport)}).start(t)
-	if _, err := drivers.Report(t.Context(), "node-1"); err != nil {
-		t.Errorf("Report = %v, want the running pod to be asked", err)
+	if err := askNode(t, drivers).Err; err != nil {
+		t.Errorf("the answer is %v, want the running pod to be asked", err)
 	}
 }
 
@@ -360,12 +364,12 @@ func TestAPodThatCameAfter(t *testing.T) {
 		serveReport(w, r)
 	}}
 	drivers := c.start(t)
-	if _, err := drivers.Report(t.Context(), "node-1"); err == nil {
+	if askNode(t, drivers).Err == nil {
 		t.Error("a driver that fails has a report")
 	}
 	broken.Store(false)
-	if _, err := drivers.Report(t.Context(), "node-1"); err != nil {
-		t.Errorf("Report = %v, want one", err)
+	if err := askNode(t, drivers).Err; err != nil {
+		t.Errorf("the answer is %v, want a report", err)
 	}
 	if got := c.lists.Load(); got != 2 {
 		t.Errorf("pods were listed %d times, want again after the failure", got)

@@ -33,17 +33,6 @@ type pod struct {
 	port            int
 }
 
-func (d *Drivers) pod(ctx context.Context, node string) (pod, error) {
-	if p, isKnown := d.known(node); isKnown {
-		return p, nil
-	}
-	p, err := d.find(ctx, node)
-	if err == nil {
-		d.pods.Store(node, p)
-	}
-	return p, err
-}
-
 func (d *Drivers) known(node string) (p pod, isKnown bool) {
 	value, _ := d.pods.Load(node)
 	p, isKnown = value.(pod)
@@ -75,40 +64,38 @@ func (d *Drivers) learn(ctx context.Context, nodes []string) {
 	}) // After an error find returns the same.
 }
 
-func (d *Drivers) find(ctx context.Context, node string) (pod, error) {
-	u := &Unavailable{Node: node, Type: d.listing(node)}
+func (d *Drivers) find(ctx context.Context, node string) (pod, *Unavailable) {
 	list, err := d.client.CoreV1().Pods(d.namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: driverLabels, FieldSelector: "spec.nodeName=" + node,
 	})
+	var p corev1.Pod
+	if err == nil {
+		p = slices.MaxFunc(append(list.Items, p), func(a, b corev1.Pod) int {
+			return cmp.Or(cmp.Compare(fitness(&a), fitness(&b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
+		})
+	}
+	container, port := served(&p)
+	u := d.unavailable(node, "", nil)
+	u.pod = p.Name
 	switch {
 	case apierrors.IsForbidden(err):
 		u.Why = fmt.Sprintf("you may not look for its pod, which takes the verb list on pods in namespace %s", d.namespace)
 		u.Type, u.Forbidden = fmt.Sprintf("kubectl -n %s auth can-i list pods", d.namespace), true
-		return pod{}, u
 	case err != nil:
 		u.Why, u.Err = "its pod cannot be looked for", err
-		return pod{}, u
-	}
-	p := slices.MaxFunc(append(list.Items, corev1.Pod{}), compareFitness)
-	u.pod = p.Name
-	switch {
 	case p.Name == "":
 		u.Why = fmt.Sprintf("no pod of it runs on the node in namespace %s; use --driver-namespace if it is in another", d.namespace)
-		return pod{}, u
 	case fitness(&p) == going:
 		u.Why = fmt.Sprintf("its pod %s is being deleted", p.Name)
-		return pod{}, u
 	case fitness(&p) == starting:
 		u.Why, u.Type = fmt.Sprintf("its pod %s does not run", p.Name), fmt.Sprintf("kubectl -n %s describe pod %s", d.namespace, p.Name)
-		return pod{}, u
-	}
-	container, port := served(&p)
-	if port == 0 {
+	case port == 0:
 		u.Why = fmt.Sprintf("its pod %s serves no HTTP: it is run without --http-endpoint", p.Name)
 		u.Type = fmt.Sprintf("kubectl -n %s get pod %s -o yaml", d.namespace, p.Name)
-		return pod{}, u
+	default:
+		return pod{name: p.Name, container: container, port: port}, nil
 	}
-	return pod{name: p.Name, container: container, port: port}, nil
+	return pod{}, u
 }
 
 // How far a pod of a driver is.
@@ -136,10 +123,6 @@ func fitness(p *corev1.Pod) int {
 	default:
 		return ready
 	}
-}
-
-func compareFitness(a, b corev1.Pod) int {
-	return cmp.Or(cmp.Compare(fitness(&a), fitness(&b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
 }
 
 // served returns which container of a driver's pod serves HTTP, and on which port; 0 if none does.
@@ -234,7 +217,11 @@ func (d *Drivers) open(p pod) (*connection, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open a stream: %w", err), carrier.Close())
 	}
-	go c.listen(errs)
+	go func() { // It ends with the connection.
+		_ = errs.Close()            // Nothing is written to it.
+		text, _ := io.ReadAll(errs) // A text that was cut still helps.
+		c.trouble <- strings.TrimSpace(string(text))
+	}()
 	return c, nil
 }
 
@@ -286,13 +273,6 @@ func negotiated(carrier httpstream.Connection, protocol string) (httpstream.Conn
 		return nil, errors.Join(fmt.Errorf("the API server forwards ports by the protocol %q, which is not known here", protocol), carrier.Close())
 	}
 	return carrier, nil
-}
-
-// listen receives the errors that the node reports. It ends with the connection.
-func (c *connection) listen(errs httpstream.Stream) {
-	_ = errs.Close()            // Nothing is written to it.
-	text, _ := io.ReadAll(errs) // A text that was cut still helps.
-	c.trouble <- strings.TrimSpace(string(text))
 }
 
 // explain returns the error that the node reports, or else the error that was seen here.

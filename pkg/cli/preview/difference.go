@@ -16,26 +16,23 @@ import (
 func Difference(pod Pod, before, after []Volume) string {
 	var b strings.Builder
 	for _, next := range after {
-		if last := named(before, next.Name); last != nil {
-			b.WriteString(change{path(pod, next.Name), *last, next}.text())
-			continue
-		}
-		b.WriteString(change{path(pod, next.Name), Volume{}, next}.text())
+		b.WriteString(change{path(pod, next.Name), named(before, next.Name), next}.text())
 	}
 	for _, last := range before {
-		if named(after, last.Name) == nil {
+		if named(after, last.Name).Name == "" {
 			b.WriteString(change{path(pod, last.Name), last, Volume{}}.text())
 		}
 	}
 	return b.String()
 }
 
-func named(volumes []Volume, name string) *Volume {
+// named returns the volume of a name, and one without a name for none.
+func named(volumes []Volume, name string) Volume {
 	at := slices.IndexFunc(volumes, func(v Volume) bool { return v.Name == name })
 	if at < 0 {
-		return nil
+		return Volume{}
 	}
-	return &volumes[at]
+	return volumes[at]
 }
 
 func path(pod Pod, volume string) string { return pod.Object() + "/" + volume }
@@ -49,10 +46,10 @@ type change struct {
 func (c change) text() string {
 	var b strings.Builder
 	b.WriteString(c.volume())
-	files, next := byPath(c.before.Tree), byPath(c.after.Tree)
-	old := maps.Clone(files)
-	maps.Copy(files, next)
-	for _, name := range slices.Sorted(maps.Keys(files)) {
+	old, next := byPath(c.before.Tree), byPath(c.after.Tree)
+	names := slices.AppendSeq(slices.Collect(maps.Keys(old)), maps.Keys(next))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		b.WriteString(c.file(name, old, next))
 	}
 	return b.String()
@@ -76,15 +73,14 @@ func (c change) volume() string {
 		return ""
 	}
 	var what []string
-	if before, after := owner(c.before.Tree), owner(c.after.Tree); before != after {
-		what = append(what, fmt.Sprintf("owner %s -> %s", before, after))
+	note := func(of, before, after string) {
+		if before != after {
+			what = append(what, fmt.Sprintf("%s %s -> %s", of, before, after))
+		}
 	}
-	if before, after := c.before.RootMode, c.after.RootMode; before != after {
-		what = append(what, fmt.Sprintf("mode %s -> %s", octal(before), octal(after)))
-	}
-	if before, after := c.before.Tree.DirMode, c.after.Tree.DirMode; before != after {
-		what = append(what, fmt.Sprintf("mode of directories %s -> %s", octal(before), octal(after)))
-	}
+	note("owner", owner(c.before.Tree), owner(c.after.Tree))
+	note("mode", octal(c.before.RootMode), octal(c.after.RootMode))
+	note("mode of directories", octal(c.before.Tree.DirMode), octal(c.after.Tree.DirMode))
 	if len(what) == 0 {
 		return ""
 	}
@@ -111,31 +107,28 @@ func octal(mode fs.FileMode) string {
 func (c change) file(name string, before, after map[string]tree.File) string {
 	old, was := before[name]
 	next, is := after[name]
+	full := c.path + "/" + shown(name)
 	var text string
 	if was && is && old.Mode != next.Mode {
-		text = fmt.Sprintf("file %s/%s: mode %s -> %s\n", c.path, shown(name), octal(old.Mode), octal(next.Mode))
+		text = fmt.Sprintf("file %s: mode %s -> %s\n", full, octal(old.Mode), octal(next.Mode))
 	}
 	if was && is && (old.User != nil || next.User != nil) { // Else the line of the volume has its owner.
 		if before, after := ownerOf(old, c.before.Tree), ownerOf(next, c.after.Tree); before != after {
-			text += fmt.Sprintf("file %s/%s: owner %s -> %s\n", c.path, shown(name), before, after)
+			text += fmt.Sprintf("file %s: owner %s -> %s\n", full, before, after)
 		}
 	}
 	differ := printing.Unified
 	if c.before.Hidden[name] || c.after.Hidden[name] {
 		differ = printing.Masked
 	}
-	full := c.path + "/" + shown(name)
 	return text + differ("live/"+full, "preview/"+full, contentOf(before, name), contentOf(after, name))
 }
 
 // contentOf returns the content of a file; nil only if the file does not exist.
 func contentOf(files map[string]tree.File, name string) []byte {
-	switch f, exists := files[name]; {
-	case !exists:
+	f, exists := files[name]
+	if !exists {
 		return nil
-	case f.Data == nil:
-		return []byte{}
-	default:
-		return f.Data
 	}
+	return append([]byte{}, f.Data...)
 }

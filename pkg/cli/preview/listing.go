@@ -11,6 +11,7 @@ import (
 	slashpath "path"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/printing"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/tree"
@@ -46,38 +47,25 @@ func Print(w io.Writer, pod Pod, volumes []Volume) error {
 }
 
 func (v Volume) table(w io.Writer) error {
-	rows := [][]string{{"  MODE", "OWNER", "SIZE", "SHA256", "PATH"}, {"  " + modeText(v.RootMode|fs.ModeDir), owner(v.Tree), "-", "-", "."}}
-	for _, e := range v.entries() {
-		mode, size, digest, path := e.file.Mode, fmt.Sprint(len(e.file.Data)), "-", e.file.Path
-		if e.isDir {
-			mode, size, path = v.Tree.DirMode|fs.ModeDir, "-", path+"/"
-		} else {
-			digest = v.digest(e.file)
+	rows := [][]string{{"  MODE", "OWNER", "SIZE", "SHA256", "PATH"}}
+	for _, f := range v.entries() {
+		size, digest := "-", "-"
+		if !f.Mode.IsDir() {
+			size, digest = fmt.Sprint(len(f.Data)), v.digest(f)
 		}
-		rows = append(rows, []string{"  " + modeText(mode), ownerOf(e.file, v.Tree), size, digest, shown(path)})
+		rows = append(rows, []string{"  " + modeText(f.Mode), ownerOf(f, v.Tree), size, digest, shown(f.Path)})
 	}
 	return printing.Table(w, 2, rows)
 }
 
-type entry struct {
-	file  tree.File
-	isDir bool
-}
-
-// entries returns directories, each before what is in it, and files.
-func (v Volume) entries() []entry {
-	var all []entry
-	seen := map[string]bool{}
-	for _, f := range v.Tree.Files {
-		for _, dir := range (tree.Tree{Files: []tree.File{f}}).Dirs() {
-			if !seen[dir] {
-				seen[dir] = true
-				all = append(all, entry{file: tree.File{Path: dir}, isDir: true})
-			}
-		}
-		all = append(all, entry{file: f})
+// entries returns the volume itself, directories, each before what is in it, and files.
+func (v Volume) entries() []tree.File {
+	all := slices.Clone(v.Tree.Files)
+	for _, dir := range v.Tree.Dirs() {
+		all = append(all, tree.File{Path: dir + "/", Mode: v.Tree.DirMode | fs.ModeDir})
 	}
-	return all
+	slices.SortFunc(all, func(a, b tree.File) int { return strings.Compare(a.Path, b.Path) })
+	return slices.Insert(all, 0, tree.File{Path: ".", Mode: v.RootMode | fs.ModeDir})
 }
 
 func (v Volume) digest(f tree.File) string {
@@ -156,7 +144,7 @@ func NewFolder(dir string) (*Folder, error) {
 func (f *Folder) Close() error { return f.root.Close() }
 
 // Write writes a volume to a path of the folder. Hidden files are for their owner alone, whatever
-// their modes in the volume.
+// their modes in the volume. Nobody else can read anything before it has its mode.
 func (f *Folder) Write(path string, v Volume) (err error) {
 	if err := f.root.MkdirAll(slashpath.Dir(path), privateDir); err != nil {
 		return err
@@ -169,49 +157,38 @@ func (f *Folder) Write(path string, v Volume) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, at.Close()) }()
-	dirs := v.Tree.Dirs()
-	for _, dir := range dirs {
-		if err := at.Mkdir(dir, privateDir); err != nil {
+	entries := v.entries()
+	for _, file := range entries[1:] {
+		if err := add(at, file); err != nil {
 			return err
 		}
 	}
-	for _, file := range v.Tree.Files {
-		if err := f.file(at, v, file); err != nil {
+	entries[0].Mode &^= othersWrite
+	for _, file := range slices.Backward(entries) {
+		if v.Hidden[file.Path] {
+			file.Mode &^= othersRead
+		}
+		if f.Owns {
+			err = at.Lchown(slashpath.Clean(file.Path), v.Tree.UserOf(file), v.Tree.GID)
+		}
+		if err == nil {
+			err = at.Chmod(slashpath.Clean(file.Path), file.Mode)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	for _, dir := range slices.Backward(dirs) {
-		if err := f.settle(at, dir, v.Tree, v.Tree.DirMode); err != nil {
-			return err
-		}
-	}
-	return f.settle(at, ".", v.Tree, v.RootMode&^othersWrite)
+	return nil
 }
 
-// file writes a file. Nobody else can read it before it has its mode.
-func (f *Folder) file(at *os.Root, v Volume, file tree.File) error {
+func add(at *os.Root, file tree.File) error {
+	if file.Mode.IsDir() {
+		return at.Mkdir(slashpath.Clean(file.Path), privateDir)
+	}
 	opened, err := at.OpenFile(file.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, privateFile)
 	if err != nil {
 		return err
 	}
 	_, err = opened.Write(file.Data)
-	if err := errors.Join(err, opened.Close()); err != nil {
-		return err
-	}
-	mode := file.Mode
-	if v.Hidden[file.Path] {
-		mode &^= othersRead
-	}
-	t := v.Tree
-	t.UID = t.UserOf(file)
-	return f.settle(at, file.Path, t, mode)
-}
-
-func (f *Folder) settle(at *os.Root, path string, t tree.Tree, mode fs.FileMode) error {
-	if f.Owns {
-		if err := at.Lchown(path, t.UID, t.GID); err != nil {
-			return err
-		}
-	}
-	return at.Chmod(path, mode)
+	return errors.Join(err, opened.Close())
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -47,15 +48,15 @@ func (o *command) compare(ctx context.Context, pods []Pod) error {
 // difference returns what changes in the volumes of one pod. The error counts those that cannot be
 // compared.
 func (o *command) difference(ctx context.Context, pod Pod) (string, error) {
-	live, found, err := o.live(pod)
+	live, err := o.live(pod)
 	if err != nil {
 		return "", err
 	}
 	var before []Volume
-	if found {
-		before = o.wanted(Volumes(live, o.driver, o.content(ctx)))
-	} else {
+	if live == nil {
 		o.Remark("note: %s: namespace %s has none yet", pod.Object(), pod.Namespace)
+	} else {
+		before = o.wanted(Volumes(*live, o.driver, o.content(ctx)))
 	}
 	for _, v := range before {
 		if v.Err != nil {
@@ -104,27 +105,24 @@ func (o *command) podsNamed(namespace, selector string, args []string) ([]Pod, e
 	return pods, errors.Join(errs...)
 }
 
-func (o *command) live(pod Pod) (Pod, bool, error) {
+// live returns what an object has now; nil if it is not in the cluster.
+func (o *command) live(pod Pod) (*Pod, error) {
 	if pod.Name == "" {
-		return Pod{}, false, errors.New("it has no name, so no object of the cluster can be compared with it")
+		return nil, errors.New("it has no name, so no object of the cluster can be compared with it")
 	}
 	kind := pod.Kind
 	if group, version, found := strings.Cut(pod.APIVersion, "/"); found {
 		kind += "." + version + "." + group
 	}
 	found, err := o.podsNamed(pod.Namespace, "", []string{kind + "/" + pod.Name})
-	switch {
-	case apierrors.IsNotFound(err):
-		return Pod{}, false, nil
-	case err != nil:
-		return Pod{}, false, err
+	if apierrors.IsNotFound(err) {
+		return nil, nil
 	}
-	for _, live := range found {
-		if live.IsSame(pod) {
-			return live, true, nil
-		}
+	i := slices.IndexFunc(found, pod.IsSame)
+	if err != nil || i < 0 {
+		return nil, err
 	}
-	return Pod{}, false, nil
+	return &found[i], nil
 }
 
 // Pod is a pod, or what pods are made from: the template of an object of whatever kind.
@@ -142,15 +140,8 @@ func (p Pod) Object() string { return strings.ToLower(p.Kind) + "/" + p.Name }
 
 // IsSame reports whether two are the same place of one object, whatever is there.
 func (p Pod) IsSame(other Pod) bool {
-	groupOf := func(p Pod) string {
-		group, _, found := strings.Cut(p.APIVersion, "/")
-		if !found {
-			return ""
-		}
-		return group
-	}
-	return groupOf(p) == groupOf(other) && p.Kind == other.Kind && p.Namespace == other.Namespace && p.Name == other.Name &&
-		p.Field == other.Field
+	return schema.FromAPIVersionAndKind(p.APIVersion, p.Kind).GroupKind() == schema.FromAPIVersionAndKind(other.APIVersion, other.Kind).GroupKind() &&
+		p.Namespace == other.Namespace && p.Name == other.Name && p.Field == other.Field
 }
 
 // Set is what manifests have: pods, and ConfigMaps and Secrets.
@@ -210,20 +201,19 @@ func (s *Set) addContent(object map[string]any, namespace string) error {
 }
 
 func (s *Set) addPods(object map[string]any, namespace string) error {
-	version, _ := object["apiVersion"].(string)
-	kind, _ := object["kind"].(string)
-	metadata, _ := object["metadata"].(map[string]any)
-	name, _ := metadata["name"].(string)
-	generated, _ := metadata["generateName"].(string)
-	own, _ := metadata["namespace"].(string)
+	u := unstructured.Unstructured{Object: object}
 	for _, found := range (manifest.Document{Data: object}).PodSpecs() {
 		pod := Pod{
-			APIVersion: version, Kind: kind, Namespace: cmp.Or(own, namespace), Name: cmp.Or(name, generated), Field: found.Path.String(),
+			APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: cmp.Or(u.GetNamespace(), namespace),
+			Name: cmp.Or(u.GetName(), u.GetGenerateName()), Field: found.Path.String(), Annotations: annotationsAt(object, found.Path),
 		}
-		if err := decode(found.Data, &pod.Spec); err != nil {
-			return fmt.Errorf("%s: %s: %w", pod.Object(), pod.Field, err)
+		text, err := json.Marshal(found.Data)
+		if err == nil {
+			err = json.Unmarshal(text, &pod.Spec) // As the API server would.
 		}
-		pod.Annotations = annotationsAt(object, found.Path)
+		if err != nil {
+			return fmt.Errorf("%s: %s: it is not what the API server takes: %w", pod.Object(), pod.Field, err)
+		}
 		s.Pods = slices.DeleteFunc(s.Pods, pod.IsSame)
 		s.Pods = append(s.Pods, pod)
 	}
@@ -242,28 +232,5 @@ func annotationsAt(object map[string]any, spec manifest.Path) map[string]string 
 		}
 	}
 	holder, _ := at.(map[string]any)
-	metadata, _ := holder["metadata"].(map[string]any)
-	written, _ := metadata["annotations"].(map[string]any)
-	annotations := make(map[string]string, len(written))
-	for key, value := range written {
-		annotations[key], _ = value.(string)
-	}
-	return annotations
-}
-
-// decode reads a value as the API server would.
-func decode(data map[string]any, into any) error {
-	text, err := json.Marshal(data)
-	if err == nil {
-		err = json.Unmarshal(text, into)
-	}
-	if err != nil {
-		kind, _ := data["kind"].(string)
-		metadata, _ := data["metadata"].(map[string]any)
-		if name, _ := metadata["name"].(string); kind != "" {
-			return fmt.Errorf("%s/%s is not what the API server takes: %w", strings.ToLower(kind), name, err)
-		}
-		return fmt.Errorf("it is not what the API server takes: %w", err)
-	}
-	return nil
+	return (&unstructured.Unstructured{Object: holder}).GetAnnotations()
 }

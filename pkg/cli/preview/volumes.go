@@ -50,15 +50,16 @@ const inTreeRoot fs.FileMode = 0o777
 func Volumes(pod Pod, driver string, objects Objects) []Volume {
 	var all []Volume
 	named := map[string]bool{}
-	for i := range pod.Spec.Volumes {
-		b := builder{pod: pod, driver: driver, objects: objects}
-		if name := pod.Spec.Volumes[i].Name; b.volume(pod.Spec.Volumes[i]) {
-			if named[name] {
-				b.made = Volume{Name: name, Err: errors.New("the API server refuses two volumes of one name")}
+	for _, v := range pod.Spec.Volumes {
+		if kind := typeOf(v, driver); kind != "" {
+			b := builder{pod: pod, driver: driver, objects: objects, made: Volume{Name: v.Name, Type: kind}}
+			b.made.Err = b.volume(v)
+			if named[v.Name] {
+				b.made = Volume{Name: v.Name, Err: errors.New("the API server refuses two volumes of one name")}
 			}
 			all = append(all, b.made)
 		}
-		named[pod.Spec.Volumes[i].Name] = true
+		named[v.Name] = true
 	}
 	return all
 }
@@ -70,22 +71,15 @@ type builder struct {
 	made    Volume
 }
 
-// volume reports whether the volume holds ConfigMaps or Secrets.
-func (b *builder) volume(v corev1.Volume) bool {
-	b.made.Name, b.made.Type = v.Name, typeOf(v, b.driver)
-	if b.made.Type == "" {
-		return false
-	}
+func (b *builder) volume(v corev1.Volume) error {
 	if problems := validation.IsDNS1123Label(v.Name); len(problems) > 0 {
-		b.made.Err = fmt.Errorf("the API server refuses its name %.70q: %s", v.Name, strings.Join(problems, "; "))
-		return true
+		return fmt.Errorf("the API server refuses its name %.70q: %s", v.Name, strings.Join(problems, "; "))
 	}
 	spec, err := b.spec(v)
-	if err == nil {
-		err = b.fill(spec)
+	if err != nil {
+		return err
 	}
-	b.made.Err = err
-	return true
+	return b.fill(spec)
 }
 
 func typeOf(v corev1.Volume, driver string) string {

@@ -138,21 +138,14 @@ func insert(list []string, text string) []string {
 func notCurrent(all []workloadStatus) []workloadStatus {
 	some := []workloadStatus{}
 	for _, w := range all {
-		sources := w.Sources
-		w.Sources = nil
-		for _, s := range sources {
-			pods := s.Pods
-			s.Pods = nil
-			for _, p := range pods {
-				if p.State != versions.Current {
-					s.Pods = append(s.Pods, p)
-				}
-			}
+		var sources []sourceStatus
+		for _, s := range w.Sources {
+			s.Pods = slices.DeleteFunc(slices.Clone(s.Pods), func(p podStatus) bool { return p.State == versions.Current })
 			if len(s.Pods) > 0 {
-				w.Sources = append(w.Sources, s)
+				sources = append(sources, s)
 			}
 		}
-		if len(w.Sources) > 0 {
+		if w.Sources = sources; len(sources) > 0 {
 			some = append(some, w)
 		}
 	}
@@ -177,7 +170,8 @@ func (t table) writeFleet(to io.Writer, f fleet) error {
 	})
 	var pods [][]string
 	if t.wide {
-		pods = t.pods(inNamespaces(f.NotCurrent))
+		t.inNamespaces = true
+		pods = t.pods(f.NotCurrent)
 	}
 	return writeTables(to, total,
 		titled(reasons, "LAGGING", "UNKNOWN", "NODES", "DRIVER", "EXAMPLE", "WHY"),
@@ -200,18 +194,6 @@ func texts(numbers ...int) []string {
 	all := make([]string, len(numbers))
 	for i, n := range numbers {
 		all[i] = fmt.Sprint(n)
-	}
-	return all
-}
-
-// inNamespaces returns statuses in which the names of pods have the namespaces.
-func inNamespaces(all []workloadStatus) []workloadStatus {
-	for _, w := range all {
-		for _, s := range w.Sources {
-			for i := range s.Pods {
-				s.Pods[i].Pod = w.Namespace + "/" + s.Pods[i].Pod
-			}
-		}
 	}
 	return all
 }

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/cluster"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/nodes"
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
@@ -14,7 +15,7 @@ import (
 
 type judged struct{ *cluster.WorkloadPods }
 
-func (t judged) status(answers map[string]nodes.Answer, there map[api.Ref]versions.Now, notes map[api.Ref]string) workloadStatus {
+func (t judged) status(answers map[string]nodes.Answer, there map[api.Ref]cluster.Found, notes map[api.Ref]string) workloadStatus {
 	w := workloadStatus{Workload: t.Name, Namespace: t.Meta.Namespace, Running: len(t.Pods), Pending: t.Pending, Sources: []sourceStatus{}}
 	lines := map[versions.Place]int{} // By volume and object: which copy is in it makes no difference.
 	for _, place := range t.All() {
@@ -28,7 +29,7 @@ func (t judged) status(answers map[string]nodes.Answer, there map[api.Ref]versio
 	for _, pod := range t.Pods {
 		for _, place := range t.Places[string(pod.UID)] {
 			at := lines[versions.Place{Volume: place.Volume, Object: place.Object}]
-			w.Sources[at].add(t.podStatus(pod, place, answers[pod.Spec.NodeName], there[place.Object]))
+			w.Sources[at].add(t.podStatus(pod, place, answers[pod.Spec.NodeName], there[place.Object].Now))
 		}
 	}
 	for _, pod := range t.Waiting {
@@ -46,7 +47,8 @@ func (t judged) addWaiting(w *workloadStatus, lines map[versions.Place]int, pod 
 	isAdded := false
 	for _, place := range t.Places[string(pod.UID)] {
 		why := t.Mounts[string(pod.UID)][place.Volume]
-		isShown := answer.Err == nil && answer.Report.Published(string(pod.UID), place.Volume)
+		reported := answer.Report.Volume(string(pod.UID), place.Volume)
+		isShown := answer.Err == nil && reported != nil && reported.State != statusz.Publishing
 		at, found := lines[versions.Place{Volume: place.Volume, Object: place.Object}]
 		if place.Volume == "" || isShown || !found || why == "" && answer.Err != nil {
 			continue
@@ -64,8 +66,8 @@ func (t judged) addWaiting(w *workloadStatus, lines map[versions.Place]int, pod 
 	}
 }
 
-func (t judged) source(place versions.Place, there map[api.Ref]versions.Now, notes map[api.Ref]string) sourceStatus {
-	now := t.wish(place, there[place.Object])
+func (t judged) source(place versions.Place, there map[api.Ref]cluster.Found, notes map[api.Ref]string) sourceStatus {
+	now := t.wish(place, there[place.Object].Now)
 	s := sourceStatus{
 		Volume: place.Volume, Kind: place.Object.Kind, Namespace: place.Object.Namespace, Name: place.Object.Name,
 		Note: notes[place.Object], Pods: []podStatus{},
@@ -80,17 +82,17 @@ func (t judged) source(place versions.Place, there map[api.Ref]versions.Now, not
 }
 
 // noteOf returns what stands for the newest version of an object that could not be read.
-func noteOf(object api.Ref, err error, isCopied bool, workloads []*cluster.WorkloadPods) string {
+func noteOf(object api.Ref, found cluster.Found, workloads []*cluster.WorkloadPods) string {
 	isInTemplate := slices.ContainsFunc(workloads, func(w *cluster.WorkloadPods) bool {
 		return w.Pod == nil && slices.ContainsFunc(w.Newest, func(p versions.Place) bool { return p.IsCopy() && p.Object == object })
 	})
 	switch {
-	case !isCopied:
-		return err.Error() + ": its version is the newest that a node knows"
+	case !found.IsCopied:
+		return found.Err.Error() + ": its version is the newest that a node knows"
 	case isInTemplate:
-		return err.Error() + ": its copy is the one of the newest revision"
+		return found.Err.Error() + ": its copy is the one of the newest revision"
 	default:
-		return err.Error() + ": it is not known which copy is the newest"
+		return found.Err.Error() + ": it is not known which copy is the newest"
 	}
 }
 

@@ -94,7 +94,7 @@ func TestNote(t *testing.T) {
 		"a copy, and both ways": {[]*cluster.WorkloadPods{ofTemplate}, true, "denied: its copy is the one of the newest revision"},
 	}
 	for name, test := range tests {
-		if got := noteOf(object, errors.New("denied"), test.isCopied, test.workloads); !strings.Contains(got, test.want) {
+		if got := noteOf(object, cluster.Found{Err: errors.New("denied"), IsCopied: test.isCopied}, test.workloads); !strings.Contains(got, test.want) {
 			t.Errorf("%s: the note is %q, want %q", name, got, test.want)
 		}
 	}

@@ -104,6 +104,8 @@ const mostRows = 20
 type table struct {
 	wide bool
 	now  time.Time
+	// inNamespaces gives the names of pods their namespaces.
+	inNamespaces bool
 }
 
 func (t table) write(to io.Writer, all []workloadStatus) error {
@@ -180,12 +182,15 @@ func (t table) limited(rows [][]string) [][]string {
 }
 
 func (t table) pod(w workloadStatus, s sourceStatus, p podStatus) []string {
-	since, why := "", p.Why
+	name, since, why := p.Pod, "", p.Why
+	if t.inNamespaces {
+		name = w.Namespace + "/" + name
+	}
 	switch {
 	case p.State == versions.Current:
 		why = "current"
 	case !p.Since.IsZero():
 		since = duration.HumanDuration(t.now.Sub(p.Since))
 	}
-	return []string{p.Pod, p.Node, s.Volume, s.object(w.Namespace), p.Has, since, why}
+	return []string{name, p.Node, s.Volume, s.object(w.Namespace), p.Has, since, why}
 }

@@ -79,39 +79,22 @@ func (o *command) run(ctx context.Context, args []string) error {
 		return err
 	}
 	workloads, err := find(ctx, asked, targets, objects)
-	errs := []error{err}
-	all, err := o.judge(ctx, asked, workloads)
-	errs = append(errs, err)
+	all, errOfJudge := o.judge(ctx, asked, workloads)
+	err = errors.Join(err, errOfJudge)
 	if len(all) > 0 {
-		errs = append(errs, o.print(all))
+		err = errors.Join(err, o.print(all))
 	}
-	return verdictOf(all, errors.Join(errs...))
+	return verdictOf(all, err)
 }
 
+// named finds the pods of workloads. It may return an error with what it found all the same.
 func (o *command) named(ctx context.Context, c *cluster.Cluster, targets []string, objects []trigger.Object) ([]*cluster.WorkloadPods, error) {
 	if len(targets) == 0 && len(objects) > 0 && !o.FromFiles() {
 		return nil, fmt.Errorf("name the workload that shows %s before it, such as deployment/web %[1]s", objects[0])
 	}
-	found, errOfNames := o.Workloads(o.Session, targets)
-	workloads, err := o.workloads(ctx, c, found, objects)
-	return workloads, errors.Join(errOfNames, err)
-}
-
-func (o *command) fleet(ctx context.Context, c *cluster.Cluster, targets []string, objects []trigger.Object) ([]*cluster.WorkloadPods, error) {
-	scope, err := o.Scope(o.Session, "--all-namespaces", targets)
-	if err != nil {
-		return nil, err
-	}
-	if o.output.Name == "name" {
-		return nil, errors.New("-o name has no namespaces: use -o json or -o wide with --all-namespaces")
-	}
-	return c.FindFleet(ctx, scope, objects)
-}
-
-// workloads finds the pods of workloads. It may return an error with what it found all the same.
-func (o *command) workloads(ctx context.Context, c *cluster.Cluster, found []selection.Chosen, objects []trigger.Object) ([]*cluster.WorkloadPods, error) {
+	found, err := o.Workloads(o.Session, targets)
 	var workloads []*cluster.WorkloadPods
-	var errs, foreign []error
+	errs, foreign := []error{err}, []error{}
 	for _, one := range found {
 		t, err := c.FindPods(ctx, one.Workload, objects)
 		_, isForeign := errors.AsType[*cluster.ForeignError](err)
@@ -132,6 +115,17 @@ func (o *command) workloads(ctx context.Context, c *cluster.Cluster, found []sel
 		errs = append(errs, foreign...)
 	}
 	return workloads, errors.Join(errs...)
+}
+
+func (o *command) fleet(ctx context.Context, c *cluster.Cluster, targets []string, objects []trigger.Object) ([]*cluster.WorkloadPods, error) {
+	scope, err := o.Scope(o.Session, "--all-namespaces", targets)
+	if err != nil {
+		return nil, err
+	}
+	if o.output.Name == "name" {
+		return nil, errors.New("-o name has no namespaces: use -o json or -o wide with --all-namespaces")
+	}
+	return c.FindFleet(ctx, scope, objects)
 }
 
 func verdictOf(all []workloadStatus, err error) error {
@@ -176,17 +170,20 @@ func (o *command) judge(ctx context.Context, c *cluster.Cluster, workloads []*cl
 	for _, group := range nodes.UnaskedIn(answers) {
 		o.Remark("the driver cannot be asked on %s: %s; see %s", printing.Names(group.Nodes, "node", "nodes"), group.Why, group.Type)
 	}
-	there, notes := map[api.Ref]versions.Now{}, map[api.Ref]string{}
-	objects := cluster.ObjectsOf(workloads)
-	for object, found := range c.Versions(ctx, objects) {
-		if found.Err != nil && ctx.Err() != nil {
+	var places []versions.Place
+	for _, t := range workloads {
+		places = append(places, t.All()...)
+	}
+	notes := map[api.Ref]string{}
+	there := c.Versions(ctx, places, answers)
+	for object, found := range there {
+		switch {
+		case found.Err == nil:
+		case ctx.Err() != nil:
 			return nil, found.Err
+		default:
+			notes[object] = noteOf(object, found, workloads)
 		}
-		if found.Err != nil {
-			found.Version = versions.Newest(cluster.ReportsOf(answers), object)
-			notes[object] = noteOf(object, found.Err, objects[object], workloads)
-		}
-		there[object] = found.Now
 	}
 	o.remark(slices.Sorted(maps.Values(notes)))
 	var all []workloadStatus

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/ptr"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
@@ -36,8 +37,13 @@ func (p Place) IsCopy() bool { return p.Object != p.Names }
 // Places returns where the pods of a template show objects, in the order of their volumes. The
 // error joins what cannot be read; the other places are returned all the same.
 func Places(meta map[string]string, spec *corev1.PodSpec, namespace, driver string) ([]Place, error) {
-	config, err := configIn(meta)
-	mistakes := []error{err}
+	var config trigger.Config
+	var mistakes []error
+	if text, found := meta[trigger.ConfigAnnotation]; found {
+		var err error
+		config, err = trigger.ParseConfig(text)
+		mistakes = append(mistakes, err)
+	}
 	originals := Originals(config, namespace)
 	var places []Place
 	shown := map[api.Ref]bool{}
@@ -78,15 +84,6 @@ func RefOf(s statusz.Source) api.Ref {
 	return api.Ref{Kind: api.Kind(s.Kind), Namespace: s.Namespace, Name: s.Name}
 }
 
-// configIn returns which copies the pods of a template use.
-func configIn(annotations map[string]string) (trigger.Config, error) {
-	text, found := annotations[trigger.ConfigAnnotation]
-	if !found {
-		return nil, nil
-	}
-	return trigger.ParseConfig(text)
-}
-
 // Now is what pods should have of an object.
 type Now struct {
 	// Version is nil for an object that does not exist.
@@ -123,7 +120,7 @@ func isLater(a, b statusz.Version) bool {
 
 // isReached reports whether a version will do.
 func (n Now) isReached(v *statusz.Version) bool {
-	return same(v, n.Version) ||
+	return ptr.Equal(v, n.Version) ||
 		n.OrNewer && v != nil && n.Version != nil && v.UID == n.Version.UID && isLater(*v, *n.Version)
 }
 
@@ -169,69 +166,61 @@ type Pod struct {
 	Report *statusz.Report
 }
 
-// Judge returns what a pod has of an object in a place.
+// Judge returns what a pod has of an object in a place. The one copy that a pod will ever have is
+// there or not.
 func (p Pod) Judge(at Place, now Now) Verdict {
-	if !at.IsCopy() {
-		return p.volume(at, func(v statusz.Volume, s statusz.Source) Verdict { return judge(v, s, now) })
-	}
-	v := Verdict{State: Current, Has: at.Names.Name}
+	has := at.Names.Name
 	switch {
-	case len(now.Copies) == 0:
-		v.State, v.Why = Unknown, "it is not known which copy is the newest"
-	case !slices.Contains(now.Copies, at.Names.Name):
-		v.State, v.Since, v.Why = Lagging, now.ChangedAt, "it is of another revision than the one with "+now.Copies[len(now.Copies)-1]
-	case at.Volume != "":
-		return p.volume(at, judgeCopy)
-	}
-	return v
-}
-
-// volume judges by what the node reports of a place.
-func (p Pod) volume(at Place, judge func(statusz.Volume, statusz.Source) Verdict) Verdict {
-	if p.Report == nil {
+	case at.IsCopy() && len(now.Copies) == 0:
+		return Verdict{State: Unknown, Has: has, Why: "it is not known which copy is the newest"}
+	case at.IsCopy() && !slices.Contains(now.Copies, has):
+		why := "it is of another revision than the one with " + now.Copies[len(now.Copies)-1]
+		return Verdict{State: Lagging, Has: has, Since: now.ChangedAt, Why: why}
+	case at.IsCopy() && at.Volume == "":
+		return Verdict{State: Current, Has: has}
+	case p.Report == nil:
 		return Verdict{State: Unknown, Why: "the driver of its node cannot be asked"}
 	}
-	i := slices.IndexFunc(p.Report.Volumes, func(v statusz.Volume) bool { return v.Pod.UID == p.UID && v.Name == at.Volume })
+	volume := p.Report.Volume(p.UID, at.Volume)
 	switch {
-	case i < 0 && !p.Report.Recovered:
+	case volume == nil && !p.Report.Recovered:
 		return Verdict{State: Unknown, Why: "the driver of its node has just started and does not know all volumes yet"}
-	case i < 0:
+	case volume == nil:
 		return Verdict{State: Lagging, Why: "the driver of its node has no such volume"}
-	}
-	volume := p.Report.Volumes[i]
-	if volume.State == statusz.Busy {
+	case volume.State == statusz.Busy:
 		return Verdict{State: Unknown, Why: "the driver of its node is busy with the volume"}
 	}
-	j := slices.IndexFunc(volume.Sources, func(s statusz.Source) bool { return RefOf(s) == at.Names })
-	if j < 0 {
+	i := slices.IndexFunc(volume.Sources, func(s statusz.Source) bool { return RefOf(s) == at.Names })
+	switch {
+	case i < 0:
 		return Verdict{State: Lagging, Why: "the driver of its node does not have it in the volume"}
+	case !at.IsCopy():
+		return judge(*volume, volume.Sources[i], now)
+	case volume.Sources[i].Projected == nil:
+		return Verdict{State: Lagging, Why: whyNot(*volume, volume.Sources[i], Now{Version: volume.Sources[i].Known})}
+	default:
+		return Verdict{State: Current, Has: has}
 	}
-	return judge(volume, volume.Sources[j])
 }
 
-// judge compares an object in a volume with what it should be.
+// judge compares an object in a volume with what it should be. A volume has the content that a
+// released object has now if all pods have that of the stable copy, too.
 func judge(volume statusz.Volume, source statusz.Source, now Now) Verdict {
 	v := Verdict{State: Lagging, Since: now.ChangedAt}
 	if source.Projected != nil {
 		v.Has = source.Projected.ResourceVersion
 	}
-	if volume.State != statusz.Publishing && (now.isReached(source.Projected) || isReleased(source, now)) {
+	r := source.Release
+	isReleased := r != nil && r.IsShown && now.isReached(source.Known) && ptr.Equal(source.Projected, &r.Stable)
+	if volume.State != statusz.Publishing && (now.isReached(source.Projected) || isReleased) {
 		return Verdict{State: Current, Has: v.Has}
 	}
 	if volume.Problem != nil && !volume.Problem.Since.IsZero() {
 		v.Since = volume.Problem.Since
 	}
 	v.Why = whyNot(volume, source, now)
-	r := source.Release
 	v.IsEnded = r != nil && !r.IsShown && release.State(r.State).IsFinal() && now.isReached(source.Known)
 	return v
-}
-
-// isReleased reports whether a volume has the content that a released object has now. It is the
-// content of the stable copy if all pods have it.
-func isReleased(source statusz.Source, now Now) bool {
-	r := source.Release
-	return r != nil && r.IsShown && now.isReached(source.Known) && same(source.Projected, &r.Stable)
 }
 
 // whyNot returns why a volume does not have what it should of an object.
@@ -263,20 +252,4 @@ func notShown(source statusz.Source) string {
 		state = "is " + strings.ToLower(source.Release.State)
 	}
 	return fmt.Sprintf("the release of the edit %s: see kubectl liveconfig release status %s", state, release.NameOf(RefOf(source)))
-}
-
-// judgeCopy judges the one copy that a pod will ever have: it is there or not.
-func judgeCopy(volume statusz.Volume, source statusz.Source) Verdict {
-	v := Verdict{State: Current, Has: source.Name}
-	if source.Projected == nil {
-		v = Verdict{State: Lagging, Why: whyNot(volume, source, Now{Version: source.Known})}
-	}
-	return v
-}
-
-func same(a, b *statusz.Version) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return *a == *b
 }

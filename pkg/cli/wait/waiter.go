@@ -74,7 +74,7 @@ func (v *waiter) begin(ctx context.Context, w selection.Workload) error {
 		return err
 	}
 	v.selector, v.reached = pods.Selector, map[hold]bool{}
-	for object, isCopied := range cluster.ObjectsOf([]*cluster.WorkloadPods{pods}) {
+	for object, isCopied := range cluster.Copied(pods.All()) {
 		t := &target{object: object, copied: isCopied}
 		t.now, err = t.find(ctx, v.cluster)
 		if err != nil {
