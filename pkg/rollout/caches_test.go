@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
@@ -30,21 +31,33 @@ func idleController(t *testing.T) *Controller {
 	return c
 }
 
-// cached puts an object, as the API server has it, into the caches.
-func cached(t *testing.T, c *Controller, object any) any {
+// add puts objects into a cache as the cache has them.
+func add(t *testing.T, informers []cache.SharedIndexInformer, objects ...any) {
 	t.Helper()
-	informer, transform := c.caches.revisions[0], revisionTransform(c.cfg.DriverName)
+	for _, o := range objects {
+		if err := informers[0].GetIndexer().Add(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// cached puts an object, as the API server has it, into the caches, and returns what they have of it.
+func cached[T any](t *testing.T, c *Controller, object any) T {
+	t.Helper()
+	informers, transform := c.caches.revisions, revisionTransform(c.cfg.DriverName)
 	if _, ok := object.(*appsv1.Deployment); ok {
-		informer, transform = c.caches.workloads[workload.Deployment][0], workloadTransform(c.cfg)
+		informers, transform = c.caches.workloads[workload.Deployment], workloadTransform(c.cfg)
 	}
 	item, err := transform(object)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := informer.GetIndexer().Add(item); err != nil {
-		t.Fatal(err)
+	add(t, informers, item)
+	is, ok := item.(T)
+	if !ok {
+		t.Fatalf("the cache has a %T of the %T", item, object)
 	}
-	return item
+	return is
 }
 
 // replicaSetOf returns a ReplicaSet that says it belongs to a Deployment of this UID.
@@ -73,18 +86,9 @@ func TestOwnersAreOfOneNamespace(t *testing.T) {
 		Labels:      map[string]string{trigger.RolloutLabel: "0123456789abcdef"},
 	}}
 	d.Spec.Template.Annotations = map[string]string{trigger.ConfigAnnotation: `{"configmap/foo":"foo-0000000001"}`}
-	h, ok := cached(t, c, d).(*cachedWorkload)
-	if !ok {
-		t.Fatal("the Deployment is not cached")
-	}
-	own, ok := cached(t, c, replicaSetOf(d.UID, "victim", "web-1", "1", `{"configmap/foo":"foo-0000000001"}`)).(*cachedRevision)
-	if !ok {
-		t.Fatal("the ReplicaSet is not cached")
-	}
-	foreign, ok := cached(t, c, replicaSetOf(d.UID, "attacker", "web-2", "2", `{"configmap/foo":"foo-0000000002"}`)).(*cachedRevision)
-	if !ok {
-		t.Fatal("the ReplicaSet is not cached")
-	}
+	h := cached[*cachedWorkload](t, c, d)
+	own := cached[*cachedRevision](t, c, replicaSetOf(d.UID, "victim", "web-1", "1", `{"configmap/foo":"foo-0000000001"}`))
+	foreign := cached[*cachedRevision](t, c, replicaSetOf(d.UID, "attacker", "web-2", "2", `{"configmap/foo":"foo-0000000002"}`))
 
 	if found, ok := c.caches.workloadOf(own); !ok || found != h {
 		t.Errorf("the workload of the Deployment's own revision = %v, %t", found, ok)

@@ -30,8 +30,8 @@ func TestRevisionsInDoubt(t *testing.T) {
 			set.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "x", VolumeSource: corev1.VolumeSource{
 				CSI: &corev1.CSIVolumeSource{Driver: c.cfg.DriverName, VolumeAttributes: tt.attributes},
 			}}}
-			r, ok := cached(t, c, set).(*cachedRevision)
-			if !ok || r.Doubt == nil || r.Plain {
+			r := cached[*cachedRevision](t, c, set)
+			if r.Doubt == nil || r.Plain {
 				t.Fatalf("the revision is %+v, want one in doubt", r)
 			}
 			if plain, wait := c.isPlain(r); plain != tt.want || wait != 0 {

@@ -69,25 +69,10 @@ func TestReloaded(t *testing.T) {
 				Namespace: "shop", Name: "foo-9876543210", Annotations: map[string]string{copies.SourceAnnotation: "configmap/foo"},
 			}}
 			source.Annotations = test.foo
-			cachedSource, err := sourceOf(source)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, err := range []error{
-				c.caches.sources[api.ConfigMap][0].GetIndexer().Add(cachedSource), c.caches.copies[api.ConfigMap][0].GetIndexer().Add(copied),
-			} {
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
+			addSource(t, c, api.ConfigMap, source)
+			add(t, c.caches.copies[api.ConfigMap], copied)
 			if test.keyType != "" {
-				key, err := sourceOf(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "key"}, Type: test.keyType})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := c.caches.sources[api.Secret][0].GetIndexer().Add(key); err != nil {
-					t.Fatal(err)
-				}
+				addSource(t, c, api.Secret, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "key"}, Type: test.keyType})
 			}
 			d := triggeredDeployment("shop", "web")
 			d.Annotations, d.Spec.Template.Annotations = test.annotations, test.template
@@ -100,10 +85,7 @@ func TestReloaded(t *testing.T) {
 				csi := &corev1.CSIVolumeSource{Driver: c.cfg.DriverName, VolumeAttributes: test.attributes}
 				d.Spec.Template.Spec.Volumes = append(d.Spec.Template.Spec.Volumes, corev1.Volume{VolumeSource: corev1.VolumeSource{CSI: csi}})
 			}
-			item, ok := cached(t, c, d).(*cachedWorkload)
-			if !ok {
-				t.Fatal("the Deployment is not cached")
-			}
+			item := cached[*cachedWorkload](t, c, d)
 			if item.is.Template == nil {
 				if test.want != "" {
 					t.Fatal("the workload is left alone")
@@ -128,6 +110,16 @@ func TestReloaded(t *testing.T) {
 	}
 }
 
+// addSource puts a source, as the API server has it, into the caches.
+func addSource(t *testing.T, c *Controller, kind api.Kind, source any) {
+	t.Helper()
+	item, err := sourceOf(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(t, c.caches.sources[kind], item)
+}
+
 // TestDeletedSource: while a source is deleted and created again, workloads with search stay what they are, like those with auto.
 // Without its mark, the source would be no trigger, and the pods of the next template could not start.
 func TestDeletedSource(t *testing.T) {
@@ -143,15 +135,9 @@ func TestDeletedSource(t *testing.T) {
 			t.Parallel()
 			c := idleController(t)
 			c.cfg.Reloader = true
-			source, err := sourceOf(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			addSource(t, c, api.ConfigMap, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "shop", Name: "bar", Annotations: map[string]string{reloader.Match: "true"},
 			}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.caches.sources[api.ConfigMap][0].GetIndexer().Add(source); err != nil {
-				t.Fatal(err)
-			}
 			d := triggeredDeployment("shop", "web")
 			d.Annotations = map[string]string{reloader.Search: "true"}
 			d.Labels = map[string]string{trigger.RolloutLabel: trigger.MarkOf(config).String()}
@@ -161,11 +147,7 @@ func TestDeletedSource(t *testing.T) {
 				env := &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: cmp.Or(copied, "bar")}}
 				d.Spec.Template.Spec.Containers = []corev1.Container{{EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: env}}}}
 			}
-			item, ok := cached(t, c, d).(*cachedWorkload)
-			if !ok {
-				t.Fatal("the Deployment is not cached")
-			}
-			h, _ := c.read(item)
+			h, _ := c.read(cached[*cachedWorkload](t, c, d))
 			state := c.planState(h)
 			if got := plan.Decide(state); got.Action != plan.Rest || got.Held != plan.HeldByProblem {
 				t.Errorf("the controller does %q, held: %q; want it held back by a problem", got.Action, got.Held)
@@ -194,11 +176,11 @@ func TestPatternsAreCharged(t *testing.T) {
 	d.Annotations = list("1")
 	left := func() int { return int(c.attributeBytes.limitLocked("shop").Tokens()) }
 	const much = 60 << 10
-	if item := cached(t, c, d).(*cachedWorkload); left() < textBurst || len(item.Triggers) > 0 { //nolint:forcetypeassert // A failure is one.
+	if item := cached[*cachedWorkload](t, c, d); left() < textBurst || len(item.Triggers) > 0 {
 		t.Errorf("the cache matches the expressions: %v", item.Triggers)
 	}
 	read := func() time.Duration {
-		_, wait := c.read(cached(t, c, d).(*cachedWorkload)) //nolint:forcetypeassert // A failure is one.
+		_, wait := c.read(cached[*cachedWorkload](t, c, d))
 		return wait
 	}
 	if wait := read(); wait > 0 || left() > textBurst-much {
@@ -220,7 +202,7 @@ func TestPatternsAreCharged(t *testing.T) {
 	}
 	other := triggeredDeployment("other", "web")
 	other.Annotations = map[string]string{reloader.ReloadOf(api.ConfigMap): "f.*"}
-	if h, wait := c.read(cached(t, c, other).(*cachedWorkload)); wait > 0 || trigger.Format(h.Triggers) != "configmap/foo" { //nolint:forcetypeassert // A failure is one.
+	if h, wait := c.read(cached[*cachedWorkload](t, c, other)); wait > 0 || trigger.Format(h.Triggers) != "configmap/foo" {
 		t.Errorf("another namespace waits for %s", wait)
 	}
 	c.forget(workload.Ref{Kind: workload.Deployment, Namespace: "shop", Name: "web"})

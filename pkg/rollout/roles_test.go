@@ -33,20 +33,17 @@ func markedAs(source, name string) *cachedCopy {
 	}}
 }
 
+// fooSource is what the caches store of the Secret foo, whose copy has or will have the name.
+func fooSource() *cachedSource {
+	return &cachedSource{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "foo"}, CopyName: "foo-0000000002"}
+}
+
 // TestNamesOf: a rule gets the names of copies of the sources that it names, and nothing else of it changes.
 func TestNamesOf(t *testing.T) {
 	t.Parallel()
 	c := idleController(t)
-	source := &cachedSource{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "foo"}, CopyName: "foo-0000000002"}
-	for _, err := range []error{
-		c.caches.sources[api.Secret][0].GetIndexer().Add(source),
-		c.caches.copies[api.Secret][0].GetIndexer().Add(markedAs("foo", "foo-0000000001")),
-		c.caches.copies[api.Secret][0].GetIndexer().Add(markedAs("foo", "admin")), // Anybody can write the annotation.
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	add(t, c.caches.sources[api.Secret], fooSource())
+	add(t, c.caches.copies[api.Secret], markedAs("foo", "foo-0000000001"), markedAs("foo", "admin")) // Anybody can write the annotation.
 	rule := func(resource string, names ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, ResourceNames: names, Verbs: []string{"get"}}
 	}
@@ -88,8 +85,8 @@ func TestOnlyCopiesAreNamed(t *testing.T) {
 	delete(unmarked.Annotations, copies.DigestAnnotation)
 	otherContent := markedAs("foo", older)
 	otherContent.Annotations[copies.DigestAnnotation] = "sha256:" + strings.Repeat("f", 64)
-	secret := func(name, copyName string) *cachedSource {
-		return &cachedSource{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, CopyName: copyName}
+	called := func(copyName string) *cachedSource {
+		return &cachedSource{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: next}, CopyName: copyName}
 	}
 	usedBy := triggeredDeployment("shop", "web")
 	usedBy.Spec.Template.Annotations = map[string]string{trigger.ConfigAnnotation: `{"secret/foo":"` + older + `"}`}
@@ -101,26 +98,23 @@ func TestOnlyCopiesAreNamed(t *testing.T) {
 	}{
 		"nothing is there yet":                        {want: []string{"foo", next}},
 		"the copy is there":                           {copies: []*cachedCopy{markedAs("foo", next)}, want: []string{"foo", next}},
-		"another Secret has the name":                 {secret: secret(next, next+"-1111111111"), want: []string{"foo"}},
-		"the copy has lost its label":                 {secret: secret(next, next+"-0000000002"), want: []string{"foo", next}},
+		"another Secret has the name":                 {secret: called(next + "-1111111111"), want: []string{"foo"}},
+		"the copy has lost its label":                 {secret: called(next + "-0000000002"), want: []string{"foo", next}},
 		"a copy of another Secret has the name":       {copies: []*cachedCopy{markedAs("bar", next)}, want: []string{"foo"}},
 		"a copy without a digest":                     {copies: []*cachedCopy{unmarked}, want: []string{"foo", next}},
 		"a copy whose digest is not that of its name": {copies: []*cachedCopy{otherContent}, want: []string{"foo", next}},
 		"such a copy that a pod template uses":        {copies: []*cachedCopy{otherContent}, isUsed: true, want: []string{"foo", older, next}},
 	} {
 		c := idleController(t)
-		errs := []error{c.caches.sources[api.Secret][0].GetIndexer().Add(secret("foo", next))}
+		add(t, c.caches.sources[api.Secret], fooSource())
 		if test.secret != nil {
-			errs = append(errs, c.caches.sources[api.Secret][0].GetIndexer().Add(test.secret))
+			add(t, c.caches.sources[api.Secret], test.secret)
 		}
 		for _, made := range test.copies {
-			errs = append(errs, c.caches.copies[api.Secret][0].GetIndexer().Add(made))
+			add(t, c.caches.copies[api.Secret], made)
 		}
 		if test.isUsed {
-			cached(t, c, usedBy)
-		}
-		if err := errors.Join(errs...); err != nil {
-			t.Fatal(err)
+			cached[*cachedWorkload](t, c, usedBy)
 		}
 		role := roleOfFoo(t)
 		got, _ := c.namesOf(role, role.Rules[0])
@@ -156,19 +150,14 @@ func TestNamesInARuleAreLimited(t *testing.T) {
 		return made
 	}
 	const first, count = 1000, 2 * mostNames
-	errs := []error{c.caches.sources[api.Secret][0].GetIndexer().Add(&cachedSource{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "foo"}, CopyName: "foo-0000000002",
-	})}
+	add(t, c.caches.sources[api.Secret], fooSource())
 	for i := range count {
-		errs = append(errs, c.caches.copies[api.Secret][0].GetIndexer().Add(copyAt(first+i)))
-	}
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
+		add(t, c.caches.copies[api.Secret], copyAt(first+i))
 	}
 	oldest := copyAt(first).Name
 	usedBy := triggeredDeployment("shop", "web")
 	usedBy.Spec.Template.Annotations = map[string]string{trigger.ConfigAnnotation: `{"secret/foo":"` + oldest + `"}`}
-	cached(t, c, usedBy)
+	cached[*cachedWorkload](t, c, usedBy)
 	role := roleOfFoo(t)
 	want := []string{"foo", "foo-0000000002", oldest}
 	for i := count - mostNames + 2; i < count; i++ {
@@ -178,9 +167,7 @@ func TestNamesInARuleAreLimited(t *testing.T) {
 	if diff := cmp.Diff(want, names); diff != "" || isWhole {
 		t.Errorf("the rule names %d of %d copies, and that it names all is %t (-want +got):\n%s", len(names), count, isWhole, diff)
 	}
-	if err := c.caches.roles[0].GetIndexer().Add(role); err != nil {
-		t.Fatal(err)
-	}
+	add(t, c.caches.roles, role)
 	for range 2 {
 		if err := c.reconcileRole(t.Context(), keyOf(role)); err != nil {
 			t.Fatal(err)
@@ -209,15 +196,9 @@ func TestWritesOfRolesAreCharged(t *testing.T) {
 		})
 		c.roles = newQueue(func(role types.NamespacedName) string { return role.Namespace }, fairqueue.Metrics{})
 		defer c.roles.ShutDown()
-		if err := c.caches.sources[api.Secret][0].GetIndexer().Add(&cachedSource{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "foo"}, CopyName: "foo-0000000002",
-		}); err != nil {
-			t.Fatal(err)
-		}
+		add(t, c.caches.sources[api.Secret], fooSource())
 		role := roleOfFoo(t)
-		if err := c.caches.roles[0].GetIndexer().Add(role); err != nil {
-			t.Fatal(err)
-		}
+		add(t, c.caches.roles, role)
 		for range 2 * requestBurst { // The cache does not have the write yet.
 			if err := c.reconcileRole(t.Context(), keyOf(role)); err != nil {
 				t.Fatal(err)
@@ -245,9 +226,7 @@ func TestEditsAreOneLookAtARole(t *testing.T) {
 		c := idleController(t)
 		c.roles = newQueue(func(role types.NamespacedName) string { return role.Namespace }, fairqueue.Metrics{})
 		defer c.roles.ShutDown()
-		if err := c.caches.roles[0].GetIndexer().Add(roleOfFoo(t)); err != nil {
-			t.Fatal(err)
-		}
+		add(t, c.caches.roles, roleOfFoo(t))
 		for range 100 {
 			c.queueRoles(object{"shop", triggerOf(api.Secret, "foo")})
 			sleep(t, time.Millisecond)

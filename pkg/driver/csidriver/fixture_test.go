@@ -89,13 +89,18 @@ const (
 	unread  = "Unread"
 )
 
-// want lets things settle and compares the kind of what Check returns, which must not wait.
-func (f *fixture) want(want string) {
-	f.t.Helper()
+// checkNow lets things settle and returns what Check returns, which must not wait.
+func (f *fixture) checkNow() error {
 	synctest.Wait()
 	over, cancel := context.WithCancel(f.t.Context())
 	cancel()
-	if got := kindOf(f.t, f.Check(over)); got != want {
+	return f.Check(over)
+}
+
+// want lets things settle and compares the kind of what Check returns, which must not wait.
+func (f *fixture) want(want string) {
+	f.t.Helper()
+	if got := kindOf(f.t, f.checkNow()); got != want {
 		f.t.Errorf("Check = %q, want %q", got, want)
 	}
 }
@@ -103,10 +108,7 @@ func (f *fixture) want(want string) {
 // wantError compares the message of what Check returns without waiting.
 func (f *fixture) wantError(want string) {
 	f.t.Helper()
-	synctest.Wait()
-	over, cancel := context.WithCancel(f.t.Context())
-	cancel()
-	if diff := cmp.Diff(want, fmt.Sprint(f.Check(over))); diff != "" {
+	if diff := cmp.Diff(want, fmt.Sprint(f.checkNow())); diff != "" {
 		f.t.Errorf("Check (-want +got):\n%s", diff)
 	}
 }
@@ -166,20 +168,16 @@ func forbidden(verb string) error {
 // denied is the trouble of a driver that may do nothing.
 func denied() trouble { return trouble{list: forbidden("list"), watch: forbidden("watch")} }
 
+// both is the trouble of a driver whose lists and watches have the same error.
+func both(err error) trouble { return trouble{list: err, watch: err} }
+
 // refused is the trouble of a driver that finds no API server.
 func refused() trouble {
-	err := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
-	return trouble{list: err, watch: err}
+	return both(&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)})
 }
 
-// overloaded is the trouble of a driver whose API server has none left.
-func overloaded() trouble {
-	err := apierrors.NewServiceUnavailable("overloaded")
-	return trouble{list: err, watch: err}
-}
+// overloaded is the trouble of a driver whose API server takes no more requests.
+func overloaded() trouble { return both(apierrors.NewServiceUnavailable("overloaded")) }
 
 // unauthorized is the trouble of a driver whose token is not accepted for a while.
-func unauthorized() trouble {
-	err := apierrors.NewUnauthorized("not yet")
-	return trouble{list: err, watch: err}
-}
+func unauthorized() trouble { return both(apierrors.NewUnauthorized("not yet")) }

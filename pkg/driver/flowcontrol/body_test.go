@@ -22,18 +22,6 @@ const (
 	big       = 100 << 10
 )
 
-// server answers each request with the next body.
-type server struct {
-	kind   string
-	bodies []io.ReadCloser
-}
-
-func (s *server) RoundTrip(*http.Request) (*http.Response, error) {
-	next := s.bodies[0]
-	s.bodies = s.bodies[1:]
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {s.kind}}, Body: next}, nil
-}
-
 // open returns the body of the next answer, as it comes through the gate.
 func (d *desk) open(ctx context.Context, kind string, body io.ReadCloser) io.ReadCloser {
 	d.Helper()
@@ -41,7 +29,8 @@ func (d *desk) open(ctx context.Context, kind string, body io.ReadCloser) io.Rea
 	if err != nil {
 		d.Fatal(err)
 	}
-	response, err := d.gate.Transport(&server{kind: kind, bodies: []io.ReadCloser{body}}).RoundTrip(r)
+	answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {kind}}, Body: body}
+	response, err := d.gate.Transport(answered{answer}).RoundTrip(r)
 	if err != nil {
 		d.Fatal(err)
 	}

@@ -140,9 +140,7 @@ func TestAWatchIsNotOpenedAnewForWhoIsDenied(t *testing.T) {
 		pass(10 * time.Minute)
 		troubled.Revoked = r.revoked
 		b.wantNow(troubled, r.changes)
-		if diff := cmp.Diff([]string{"list", "watch"}, b.requested(web)); diff != "" {
-			b.t.Errorf("requests (-want +got):\n%s", diff)
-		}
+		b.wantRequests(web, "list", "watch")
 
 		b.deny(nil)
 		b.wantAfter(longestSilence, holding(o), 1)

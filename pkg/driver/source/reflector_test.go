@@ -26,8 +26,7 @@ import (
 func whicheverWay(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	kinds := map[string]string{"protobuf": runtime.ContentTypeProtobuf, "JSON": runtime.ContentTypeJSON}
-	t.Parallel()
-	runEach(t, access.Driver(), kinds, func(b *bench, kind string) {
+	each(t, access.Driver(), kinds, func(b *bench, kind string) {
 		b.front.speak(kind)
 		test(b)
 	})

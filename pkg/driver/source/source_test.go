@@ -40,9 +40,7 @@ func TestAnObjectsLife(t *testing.T) {
 		}
 		b.wantNow(holding(third), 1)
 
-		if diff := cmp.Diff([]string{"list", "watch"}, b.requested(web)); diff != "" {
-			t.Errorf("requests (-want +got):\n%s", diff)
-		}
+		b.wantRequests(web, "list", "watch")
 	})
 }
 

@@ -34,9 +34,7 @@ func TestUsersShareAWatch(t *testing.T) {
 		b.wantWatches(web, 0, 0)
 		b.putMap(configMap(web, "2"))
 		b.wantNow(known{}, 0)
-		if diff := cmp.Diff([]string{"list", "watch"}, b.requested(web)); diff != "" {
-			t.Errorf("requests (-want +got):\n%s", diff)
-		}
+		b.wantRequests(web, "list", "watch")
 	})
 }
 

@@ -70,9 +70,7 @@ func (w *world) wantTogether() {
 // TestAPersonEndsARelease of one object of a group: it ends for all.
 func TestAPersonEndsARelease(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 8, "{group: g, steps: [1, 50%], pause: 10s}", web, "secret/tls")
-	w.edit(web, "2")
-	w.edit("secret/tls", "2")
+	w := newEdited(t, 8, "{group: g, steps: [1, 50%], pause: 10s}", web, "secret/tls")
 	w.pass(3 * time.Second).do()
 	w.wantShown(1, release.Progressing)
 	w.unit.Objects[1].Exposure = release.Exposure{Digest: "2", State: release.Reverted}
@@ -122,9 +120,7 @@ func TestALabelBeginsNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, 10, tc.annotation, web, "secret/tls")
-			w.edit(web, "2")
-			w.edit("secret/tls", "2")
+			w := newEdited(t, 10, tc.annotation, web, "secret/tls")
 			w.pass(5 * time.Second)
 			tc.begin(w)
 			w.wantShown(tc.shown, tc.state)
@@ -168,9 +164,7 @@ func TestAFailureBetweenTwoPromotions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, 8, "{group: g, steps: [1], pause: 10s}", web, "secret/tls")
-			w.edit(web, "2")
-			w.edit("secret/tls", "2")
+			w := newEdited(t, 8, "{group: g, steps: [1], pause: 10s}", web, "secret/tls")
 			w.pass(3 * time.Second).do()
 			w.pass(10 * time.Second).do()
 			w.wantShown(8, release.Progressing)
@@ -198,9 +192,7 @@ func TestTheLastWriteNeedsItsTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, 8, "{group: g, steps: [], pause: 10s}", web, "secret/tls")
-			w.edit(web, "2")
-			w.edit("secret/tls", "2")
+			w := newEdited(t, 8, "{group: g, steps: [], pause: 10s}", web, "secret/tls")
 			w.pass(3 * time.Second)
 			d := next(w.unit)
 			w.act(web, d) // Then the controller or the plugin is killed.
@@ -222,9 +214,7 @@ func TestTheLastWriteNeedsItsTime(t *testing.T) {
 // the pod has failed.
 func TestAFailureBetweenTwoExposures(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 8, "{group: g, steps: [2], pause: 10s}", web, "secret/tls")
-	w.edit(web, "2")
-	w.edit("secret/tls", "2")
+	w := newEdited(t, 8, "{group: g, steps: [2], pause: 10s}", web, "secret/tls")
 	w.pass(3 * time.Second).do()
 	w.act(web, plan.Decide(w.pass(10*time.Second).unit)) // All pods get the edit, as far as this object says.
 	w.pass(5 * time.Second)

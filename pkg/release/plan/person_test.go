@@ -34,9 +34,7 @@ func TestAPersonSteersAGroup(t *testing.T) {
 			for killed := range 6 {
 				t.Run(fmt.Sprint(command, " ", moment, ", killed after ", killed), func(t *testing.T) {
 					t.Parallel()
-					w := newWorld(t, 8, "{group: g, steps: [1, 50%], pause: 10s}", web, tls)
-					w.edit(web, "2")
-					w.edit(tls, "2")
+					w := newEdited(t, 8, "{group: g, steps: [1, 50%], pause: 10s}", web, tls)
 					begin(w)
 					w.seen = map[string]*plan.Seen{}
 					wasPromoted := w.unit.Objects[0].Stable == "2"

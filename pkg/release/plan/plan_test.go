@@ -43,6 +43,16 @@ func newWorld(t *testing.T, pods int, annotation string, names ...string) *world
 	return w
 }
 
+// newEdited returns a world whose objects have the candidate 2.
+func newEdited(t *testing.T, pods int, annotation string, names ...string) *world {
+	t.Helper()
+	w := newWorld(t, pods, annotation, names...)
+	for _, name := range names {
+		w.edit(name, "2")
+	}
+	return w
+}
+
 // do decides and acts until there is nothing to do now; it returns when to look again.
 func (w *world) do() (after time.Duration) {
 	w.Helper()
@@ -169,8 +179,7 @@ func TestPodsKeepTheCandidate(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		w := newWorld(t, 1+random.IntN(40), "{steps: [1, 3, 10%, 2, 50%, 90%], pause: 1s}", web)
-		w.edit(web, "2")
+		w := newEdited(t, 1+random.IntN(40), "{steps: [1, 3, 10%, 2, 50%, 90%], pause: 1s}", web)
 		had := map[string]bool{}
 		for range 6 {
 			w.do()
@@ -211,16 +220,10 @@ func TestBadEdit(t *testing.T) {
 		for _, onFailure := range []settings.OnFailure{settings.Revert, settings.Freeze} {
 			t.Run(name+" "+string(onFailure), func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t, 20, "{steps: [10%], pause: 30s, onFailure: "+string(onFailure)+"}", web)
-				w.edit(web, "2")
+				w := newEdited(t, 20, "{steps: [10%], pause: 30s, onFailure: "+string(onFailure)+"}", web)
 				w.do()
 				w.pass(2 * time.Second)
-				uid := plan.Exposed(w.unit)[0].UID
-				for i := range w.unit.Pods {
-					if p := &w.unit.Pods[i]; p.UID == uid {
-						spoil(p, w.unit.Now)
-					}
-				}
+				w.spoilOne(func(p *plan.Pod) { spoil(p, w.unit.Now) })
 				w.do()
 				shown, state := 0, release.Reverted
 				if onFailure == settings.Freeze {
@@ -259,8 +262,7 @@ func TestRefusal(t *testing.T) {
 // TestNobodyToShowItTo: pods of other namespaces may use the object, and get their share of the edit.
 func TestNobodyToShowItTo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 0, "{steps: [1, 5%], pause: 1s}", web)
-	w.edit(web, "2")
+	w := newEdited(t, 0, "{steps: [1, 5%], pause: 1s}", web)
 	w.do()
 	w.pass(time.Second).do()
 	if got := w.unit.Objects[0].Exposure.Threshold; got != 0.05 {
@@ -272,8 +274,7 @@ func TestNobodyToShowItTo(t *testing.T) {
 
 func TestNoSteps(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 3, "{steps: []}", web)
-	w.edit(web, "2")
+	w := newEdited(t, 3, "{steps: []}", web)
 	w.do()
 	w.wantStable("2")
 }
@@ -281,8 +282,7 @@ func TestNoSteps(t *testing.T) {
 // TestANewerEdit takes the place of the candidate at every step.
 func TestANewerEdit(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 10, "{steps: [1, 50%], pause: 1s}", web)
-	w.edit(web, "2")
+	w := newEdited(t, 10, "{steps: [1, 50%], pause: 1s}", web)
 	w.do()
 	w.pass(time.Second).do()
 	w.wantShown(5, release.Progressing)
@@ -308,8 +308,7 @@ func TestRulesThatComeLater(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, 10, "{steps: [1, 50%], pause: 30s}", web)
-			w.edit(web, "2")
+			w := newEdited(t, 10, "{steps: [1, 50%], pause: 30s}", web)
 			w.do()
 			w.pass(30 * time.Second).do()
 			w.wantShown(5, release.Progressing)

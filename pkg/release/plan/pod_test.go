@@ -68,8 +68,7 @@ func TestAControllerThatStartsMeanwhile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, 1, "{steps: [1]}", web)
-			w.edit(web, "2")
+			w := newEdited(t, 1, "{steps: [1]}", web)
 			w.do()
 			w.seen = map[string]*plan.Seen{}
 			tc.spoil(&w.unit.Pods[0], w.unit.Now.Add(300*time.Millisecond))
@@ -82,8 +81,7 @@ func TestAControllerThatStartsMeanwhile(t *testing.T) {
 // TestNewPodsGetTheirShare, and not more, however few pods there were.
 func TestNewPodsGetTheirShare(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1, "{steps: [5%]}", web)
-	w.edit(web, "2")
+	w := newEdited(t, 1, "{steps: [5%]}", web)
 	w.do()
 	w.wantShown(1, release.Progressing)
 	for i := range 200 {
@@ -97,8 +95,7 @@ func TestNewPodsGetTheirShare(t *testing.T) {
 // TestReplacedPods: if none of the pods is left that had the edit, the step begins again.
 func TestReplacedPods(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 4, "{steps: [1], pause: 10s}", web)
-	w.edit(web, "2")
+	w := newEdited(t, 4, "{steps: [1], pause: 10s}", web)
 	w.do()
 	for i := range w.unit.Pods {
 		w.unit.Pods[i].UID += "-new"
@@ -166,15 +163,9 @@ func TestAFixForCrashingPods(t *testing.T) {
 // TestAPodThatFails for good is a failure, although it runs no more.
 func TestAPodThatFails(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 2, "{steps: [1]}", web)
-	w.edit(web, "2")
+	w := newEdited(t, 2, "{steps: [1]}", web)
 	w.do()
-	uid := plan.Exposed(w.unit)[0].UID
-	for i := range w.unit.Pods {
-		if p := &w.unit.Pods[i]; p.UID == uid {
-			p.HasFailed, p.IsReady, p.Changed = true, false, w.unit.Now
-		}
-	}
+	w.spoilOne(func(p *plan.Pod) { p.HasFailed, p.IsReady, p.Changed = true, false, w.unit.Now })
 	w.do()
 	w.wantShown(0, release.Reverted)
 }
@@ -185,8 +176,7 @@ func TestANewPodThatCrashes(t *testing.T) {
 	for name, later := range map[string]time.Duration{"in the step": time.Second, "in the next step": 10 * time.Second, "in the one after": 20 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, 10, "{steps: [50%, 60%, 70%], pause: 10s}", web)
-			w.edit(web, "2")
+			w := newEdited(t, 10, "{steps: [50%, 60%, 70%], pause: 10s}", web)
 			w.do()
 			w.pass(2 * time.Second)
 			w.spoilOne(func(p *plan.Pod) { // A new pod, in the same place.

@@ -43,17 +43,6 @@ func TestCopiesOfTheLargestObjects(t *testing.T) {
 	}
 }
 
-// TestLabelsAndAnnotationsAreNotCopied is for what kubectl writes: a second time the whole content.
-func TestLabelsAndAnnotationsAreNotCopied(t *testing.T) {
-	t.Parallel()
-	source := &corev1.ConfigMap{ObjectMeta: bare("foo"), Data: map[string]string{"key": strings.Repeat("x", 200_000)}}
-	source.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: strings.Repeat("x", 200_000)}
-	made := configMapCopy(t, source)
-	if made.Size() > 200_000+overhead {
-		t.Errorf("the copy has %d bytes, want little more than its content", made.Size())
-	}
-}
-
 type object interface {
 	metav1.Object
 	Size() int

@@ -55,6 +55,26 @@ type want struct {
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	fooIs := func(name string) map[trigger.Object]string { return map[trigger.Object]string{foo: name} }
+	// Of a template that names the source, or this copy of it.
+	rollOut := func(c trigger.Config, before string) want {
+		return want{action: plan.RollOut, config: c, label: mark(c), names: map[trigger.Object]string{foo: c[foo], configMap(before): c[foo]}}
+	}
+	repair := func(c trigger.Config, label string) want {
+		return want{action: plan.Repair, config: c, label: label, names: map[trigger.Object]string{foo: c[foo], configMap(c[foo]): c[foo]}}
+	}
+	// Of a template that names the copies of its config.
+	live := func(label string, template, wanted trigger.Config, changes ...func(*plan.State)) plan.State {
+		s := plan.State{OptedIn: true, Label: label, Template: template, Used: uses(configMap(template[foo])), Wanted: wanted}
+		for _, change := range changes {
+			change(&s)
+		}
+		return s
+	}
+	applied := func(s *plan.State) { s.Used = uses(foo) } // The manifest, again.
+	failing := func(s *plan.State) { s.Failing = true }
+	paused := func(s *plan.State) { s.Paused = true }
+	isUndone := func(s *plan.State) { s.Undone = true }
+	pausing := func(s *plan.State) { s.AfterUndo = trigger.Pause }
 	tests := map[string]struct {
 		state plan.State
 		want  want
@@ -72,15 +92,9 @@ func TestDecide(t *testing.T) {
 				OptedIn: true, Label: undone(one, nil), Wanted: two, Used: uses(configMap("foo-1")),
 				Strays: map[trigger.Object]trigger.Object{configMap("foo-1"): foo},
 			},
-			want{
-				action: plan.RollOut, config: two, label: mark(two),
-				names: map[trigger.Object]string{foo: "foo-2", configMap("foo-1"): "foo-2"},
-			},
+			rollOut(two, "foo-1"),
 		},
-		"a workload without triggers is left alone": {
-			plan.State{Used: uses(foo)},
-			want{action: plan.Rest},
-		},
+		"a workload without triggers is left alone": {plan.State{Used: uses(foo)}, want{action: plan.Rest}},
 		"a workload that opts in gets copies without waiting": {
 			plan.State{OptedIn: true, Used: uses(foo), Wanted: one},
 			want{action: plan.Repair, config: one, names: fooIs("foo-1"), label: mark(one)},
@@ -89,141 +103,59 @@ func TestDecide(t *testing.T) {
 			plan.State{OptedIn: true, Used: uses(foo), Wanted: one, Problem: "no"},
 			want{action: plan.Rest, held: plan.HeldByProblem},
 		},
-		"a workload that is as it was rolled out rests": {
-			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(configMap("foo-1")), Wanted: one},
-			want{action: plan.Rest, label: mark(one)},
-		},
-		"an edit is rolled out": {
-			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(configMap("foo-1")), Wanted: two},
-			want{
-				action: plan.RollOut, config: two, label: mark(two),
-				names: map[trigger.Object]string{foo: "foo-2", configMap("foo-1"): "foo-2"},
-			},
-		},
+		"a workload that is as it was rolled out rests": {live(mark(one), one, one), want{action: plan.Rest, label: mark(one)}},
+		"an edit is rolled out":                         {live(mark(one), one, two), rollOut(two, "foo-1")},
 		"an edit that comes with its manifest does not wait for quiet": {
-			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(foo), Wanted: two},
+			live(mark(one), one, two, applied),
 			want{
 				action: plan.Repair, config: two, label: mark(two),
 				names: map[trigger.Object]string{foo: "foo-2", configMap("foo-1"): "foo-2"},
 			},
 		},
 		"an edit with a problem is held back": {
-			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(configMap("foo-1")), Wanted: two, Problem: "no key"},
+			live(mark(one), one, two, func(s *plan.State) { s.Problem = "no key" }),
 			want{action: plan.Rest, label: mark(one), held: plan.HeldByProblem},
 		},
-		"an edit is held back while the one before it fails": {
-			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(configMap("foo-1")), Wanted: two, Failing: true},
-			want{action: plan.Rest, label: mark(one), held: plan.HeldByFailure},
-		},
-		"unless an annotation forbids it": {
-			plan.State{
-				OptedIn: true, Label: mark(one), Template: one, Used: uses(configMap("foo-1")), Wanted: two, Failing: true,
-				WhileFailing: trigger.Roll,
-			},
-			want{
-				action: plan.RollOut, config: two, label: mark(two),
-				names: map[trigger.Object]string{foo: "foo-2", configMap("foo-1"): "foo-2"},
-			},
-		},
-		"a failing rollout without an edit is nothing to hold back": {
-			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(configMap("foo-1")), Wanted: one, Failing: true},
-			want{action: plan.Rest, label: mark(one)},
-		},
-		"a manifest that was applied again gets the copy it had": {
-			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(foo), Wanted: one},
-			want{
-				action: plan.Repair, config: one, label: mark(one),
-				names: map[trigger.Object]string{foo: "foo-1", configMap("foo-1"): "foo-1"},
-			},
-		},
+		"an edit is held back while the one before it fails":        {live(mark(one), one, two, failing), want{action: plan.Rest, label: mark(one), held: plan.HeldByFailure}},
+		"unless an annotation forbids it":                           {live(mark(one), one, two, failing, func(s *plan.State) { s.WhileFailing = trigger.Roll }), rollOut(two, "foo-1")},
+		"a failing rollout without an edit is nothing to hold back": {live(mark(one), one, one, failing), want{action: plan.Rest, label: mark(one)}},
+		"a manifest that was applied again gets the copy it had":    {live(mark(one), one, one, applied), repair(one, mark(one))},
 		"also while an edit is held back": {
-			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(foo), Wanted: two, Failing: true},
+			live(mark(one), one, two, applied, failing),
 			want{
 				action: plan.Repair, config: one, label: mark(one), held: plan.HeldByFailure,
 				names: map[trigger.Object]string{foo: "foo-1", configMap("foo-1"): "foo-1"},
 			},
 		},
-		"an undo is recorded": {
-			plan.State{OptedIn: true, Label: mark(two), Template: one, Used: uses(configMap("foo-1")), Wanted: two},
-			want{action: plan.RecordUndo, config: one, label: undone(two, one)},
-		},
+		"an undo is recorded": {live(mark(two), one, two), want{action: plan.RecordUndo, config: one, label: undone(two, one)}},
 		"an undo to a revision without copies is recorded": {
 			plan.State{OptedIn: true, Label: mark(two), Used: uses(foo), Wanted: two},
 			want{action: plan.RecordUndo, label: undone(two, nil)},
 		},
-		"an undo stays": {
-			plan.State{OptedIn: true, Label: undone(two, one), Undone: true, Template: one, Used: uses(configMap("foo-1")), Wanted: two},
-			want{action: plan.Rest, label: undone(two, one), keepsUndone: true},
-		},
-		"an annotation of an undo that the label does not know goes": {
-			plan.State{OptedIn: true, Label: mark(two), Undone: true, Template: two, Used: uses(configMap("foo-2")), Wanted: two},
-			want{
-				action: plan.Repair, config: two, label: mark(two),
-				names: map[trigger.Object]string{foo: "foo-2", configMap("foo-2"): "foo-2"},
-			},
-		},
+		"an undo stays": {live(undone(two, one), one, two, isUndone), want{action: plan.Rest, label: undone(two, one), keepsUndone: true}},
+		"an annotation of an undo that the label does not know goes": {live(mark(two), two, two, isUndone), repair(two, mark(two))},
 		"an undo to plain names stays": {
 			plan.State{OptedIn: true, Label: undone(two, nil), Undone: true, Used: uses(foo), Wanted: two},
 			want{action: plan.Rest, label: undone(two, nil), keepsUndone: true},
 		},
 		"an undo stays when the manifest is applied again": {
-			plan.State{OptedIn: true, Label: undone(two, one), Undone: true, Template: one, Used: uses(foo), Wanted: two},
+			live(undone(two, one), one, two, applied, isUndone),
 			want{
 				action: plan.Repair, config: one, label: undone(two, one), keepsUndone: true,
 				names: map[trigger.Object]string{foo: "foo-1", configMap("foo-1"): "foo-1"},
 			},
 		},
-		"another undo is recorded again": {
-			plan.State{OptedIn: true, Label: undone(three, two), Undone: true, Template: one, Used: uses(configMap("foo-1")), Wanted: three},
-			want{action: plan.RecordUndo, config: one, label: undone(three, one)},
-		},
-		"an undo of the undo is forgotten": {
-			plan.State{OptedIn: true, Label: undone(two, one), Undone: true, Template: two, Used: uses(configMap("foo-2")), Wanted: two},
-			want{
-				action: plan.Repair, config: two, label: mark(two),
-				names: map[trigger.Object]string{foo: "foo-2", configMap("foo-2"): "foo-2"},
-			},
-		},
-		"an edit after an undo is rolled out": {
-			plan.State{OptedIn: true, Label: undone(two, one), Undone: true, Template: one, Used: uses(configMap("foo-1")), Wanted: three},
-			want{
-				action: plan.RollOut, config: three, label: mark(three),
-				names: map[trigger.Object]string{foo: "foo-3", configMap("foo-1"): "foo-3"},
-			},
-		},
+		"another undo is recorded again":      {live(undone(three, two), one, three, isUndone), want{action: plan.RecordUndo, config: one, label: undone(three, one)}},
+		"an undo of the undo is forgotten":    {live(undone(two, one), two, two, isUndone), repair(two, mark(two))},
+		"an edit after an undo is rolled out": {live(undone(two, one), one, three, isUndone), rollOut(three, "foo-1")},
 		"an edit after an undo waits where that is wished": {
-			plan.State{
-				OptedIn: true, Label: undone(two, one), Undone: true, Template: one, Used: uses(configMap("foo-1")), Wanted: three,
-				AfterUndo: trigger.Pause,
-			},
+			live(undone(two, one), one, three, isUndone, pausing),
 			want{action: plan.Rest, label: undone(two, one), keepsUndone: true, held: plan.HeldByUndo},
 		},
-		"until somebody removes the annotation": {
-			plan.State{
-				OptedIn: true, Label: undone(two, one), Template: one, Used: uses(configMap("foo-1")), Wanted: three, AfterUndo: trigger.Pause,
-			},
-			want{
-				action: plan.RollOut, config: three, label: mark(three),
-				names: map[trigger.Object]string{foo: "foo-3", configMap("foo-1"): "foo-3"},
-			},
-		},
-		"a failing rollout of an undo holds nothing back": {
-			plan.State{
-				OptedIn: true, Label: undone(two, one), Undone: true, Template: one, Used: uses(configMap("foo-1")), Wanted: three, Failing: true,
-			},
-			want{
-				action: plan.RollOut, config: three, label: mark(three),
-				names: map[trigger.Object]string{foo: "foo-3", configMap("foo-1"): "foo-3"},
-			},
-		},
-		"a paused workload is not touched": {
-			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(configMap("foo-1")), Wanted: two, Paused: true},
-			want{action: plan.Rest, label: mark(one), held: plan.HeldByPause},
-		},
-		"a paused workload with nothing to do is not held back": {
-			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(configMap("foo-1")), Wanted: one, Paused: true},
-			want{action: plan.Rest, label: mark(one)},
-		},
+		"until somebody removes the annotation":                 {live(undone(two, one), one, three, pausing), rollOut(three, "foo-1")},
+		"a failing rollout of an undo holds nothing back":       {live(undone(two, one), one, three, isUndone, failing), rollOut(three, "foo-1")},
+		"a paused workload is not touched":                      {live(mark(one), one, two, paused), want{action: plan.Rest, label: mark(one), held: plan.HeldByPause}},
+		"a paused workload with nothing to do is not held back": {live(mark(one), one, one, paused), want{action: plan.Rest, label: mark(one)}},
 		"a workload that opts out gets the sources back": {
 			plan.State{Label: mark(two), Template: two, Used: uses(configMap("foo-2"))},
 			want{action: plan.OptOut, names: map[trigger.Object]string{configMap("foo-2"): "foo"}},
@@ -232,10 +164,7 @@ func TestDecide(t *testing.T) {
 			plan.State{Label: mark(two), Template: two, Used: uses(configMap("foo-2")), Paused: true},
 			want{action: plan.Rest, label: mark(two), held: plan.HeldByPause},
 		},
-		"a workload that was taken back to before it opted in is left alone": {
-			plan.State{Label: mark(two), Used: uses(foo)},
-			want{action: plan.Rest, label: mark(two)},
-		},
+		"a workload that was taken back to before it opted in is left alone": {plan.State{Label: mark(two), Used: uses(foo)}, want{action: plan.Rest, label: mark(two)}},
 		"a trigger that is not one any more gets its source back": {
 			plan.State{
 				OptedIn: true, Label: mark(trigger.Config{foo: "foo-1", bar: "bar-1"}), Template: trigger.Config{foo: "foo-1", bar: "bar-1"},
@@ -249,7 +178,7 @@ func TestDecide(t *testing.T) {
 			},
 		},
 		"a source that may be missing and is gone is used by its own name": {
-			plan.State{OptedIn: true, Label: mark(one), Template: one, Used: uses(configMap("foo-1")), Wanted: trigger.Config{foo: ""}},
+			live(mark(one), one, trigger.Config{foo: ""}),
 			want{
 				action: plan.RollOut, config: trigger.Config{foo: ""}, label: mark(trigger.Config{foo: ""}),
 				names: map[trigger.Object]string{configMap("foo-1"): "foo"},
@@ -261,33 +190,23 @@ func TestDecide(t *testing.T) {
 		},
 		"copies without a label that are current only get the label": {
 			plan.State{OptedIn: true, Template: two, Used: uses(configMap("foo-2")), Wanted: two},
-			want{
-				action: plan.Repair, config: two, label: mark(two),
-				names: map[trigger.Object]string{foo: "foo-2", configMap("foo-2"): "foo-2"},
-			},
+			repair(two, mark(two)),
 		},
 		"an edit of what the template does not name is rolled out, and points nothing elsewhere": {
-			plan.State{
-				OptedIn: true, Label: mark(uncopied("foo-1")), Template: uncopied("foo-1"), Wanted: uncopied("foo-2"), Used: uses(bar),
-			},
+			plan.State{OptedIn: true, Label: mark(uncopied("foo-1")), Template: uncopied("foo-1"), Wanted: uncopied("foo-2"), Used: uses(bar)},
 			want{action: plan.RollOut, config: uncopied("foo-2"), label: mark(two), names: map[trigger.Object]string{}},
 		},
 		"a template that begins to name what was only compared gets a copy of it": {
-			plan.State{OptedIn: true, Label: mark(one), Template: uncopied("foo-1"), Used: uses(foo), Wanted: one},
+			live(mark(one), uncopied("foo-1"), one, applied),
 			want{action: plan.Repair, config: one, names: fooIs("foo-1"), label: mark(one)},
 		},
-		"which is of what it holds now": {
-			plan.State{OptedIn: true, Label: mark(one), Template: uncopied("foo-1"), Used: uses(foo), Wanted: two},
-			want{action: plan.Repair, config: two, names: fooIs("foo-2"), label: mark(two)},
-		},
+		"which is of what it holds now": {live(mark(one), uncopied("foo-1"), two, applied), want{action: plan.Repair, config: two, names: fooIs("foo-2"), label: mark(two)}},
 		"also while something holds edits back, which then is not an edit any more": {
-			plan.State{OptedIn: true, Label: mark(one), Template: uncopied("foo-1"), Used: uses(foo), Wanted: two, Failing: true},
+			live(mark(one), uncopied("foo-1"), two, applied, failing),
 			want{action: plan.Repair, config: two, names: fooIs("foo-2"), label: mark(two), held: plan.HeldByFailure},
 		},
 		"and where an undo stays": {
-			plan.State{
-				OptedIn: true, Label: undone(two, one), Undone: true, Template: uncopied("foo-1"), Used: uses(foo), Wanted: two,
-			},
+			live(undone(two, one), uncopied("foo-1"), two, applied, isUndone),
 			want{action: plan.Repair, config: two, names: fooIs("foo-2"), label: undone(two, two), keepsUndone: true},
 		},
 		"a template that stops to name something is left as it is": {
@@ -303,7 +222,7 @@ func TestDecide(t *testing.T) {
 			want{action: plan.Rest, label: undone(two, one), keepsUndone: true},
 		},
 		"a label that nobody of ours has written is taken for an undo": {
-			plan.State{OptedIn: true, Label: "mine", Template: one, Used: uses(configMap("foo-1")), Wanted: one},
+			live("mine", one, one),
 			want{action: plan.RecordUndo, config: one, label: trigger.ParseMark("mine").UndoneFor(one).String()},
 		},
 	}

@@ -8,38 +8,27 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/template"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
-// withAttributes is a template with volumes of these attributes.
-func withAttributes(driver string, all ...map[string]string) *corev1.PodTemplateSpec {
-	t := &corev1.PodTemplateSpec{}
-	for _, attributes := range all {
-		t.Spec.Volumes = append(t.Spec.Volumes, corev1.Volume{VolumeSource: corev1.VolumeSource{
-			CSI: &corev1.CSIVolumeSource{Driver: driver, VolumeAttributes: attributes},
-		}})
-	}
-	return t
-}
-
 // TestGlance finds every name that a template may use, with those that attributes only mention.
 func TestGlance(t *testing.T) {
 	t.Parallel()
-	in := withAttributes(ours.Driver, map[string]string{"sources": "- configMap: {name: a-1}\n- secret: {name: \"b-2\", items: [{key: c-3, path: x/d-4.conf}]}"},
-		map[string]string{"configMap": "e-5"})
-	in.Spec.Volumes = append(in.Spec.Volumes, withAttributes("other", map[string]string{"configMap": "f-6"}).Spec.Volumes...)
+	in := volumes(
+		csi(ours.Driver, map[string]string{"sources": "- configMap: {name: a-1}\n- secret: {name: \"b-2\", items: [{key: c-3, path: x/d-4.conf}]}"}),
+		csi(ours.Driver, map[string]string{"configMap": "e-5"}), csi("other", map[string]string{"configMap": "f-6"}),
+	)
 	in.Spec.Containers = []corev1.Container{{EnvFrom: []corev1.EnvFromSource{{
-		SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "g-7"}},
+		SecretRef: &corev1.SecretEnvSource{LocalObjectReference: reference("g-7")},
 	}}}}
 	uses, mentioned := template.Glance(in, ours, func(name string) bool { return len(name) > 1 && strings.Contains(name, "-") })
-	if len(uses) != 1 || uses[0].Object != (trigger.Object{Kind: api.Secret, Name: "g-7"}) {
+	if len(uses) != 1 || uses[0].Object != secret("g-7") {
 		t.Errorf("uses = %v, want that of the variable", uses)
 	}
 	want := map[trigger.Object]bool{}
 	for _, name := range []string{"a-1", "b-2", "c-3", "d-4.conf", "e-5"} {
-		want[trigger.Object{Kind: api.ConfigMap, Name: name}], want[trigger.Object{Kind: api.Secret, Name: name}] = true, true
+		want[configMap(name)], want[secret(name)] = true, true
 	}
 	if diff := cmp.Diff(want, mentioned); diff != "" {
 		t.Errorf("mentioned (-want +got)\n%s", diff)
@@ -52,11 +41,9 @@ func TestGlance(t *testing.T) {
 // TestTooManyAttributesAreNotRead: together they may not have more than is read, and other fields are read all the same.
 func TestTooManyAttributesAreNotRead(t *testing.T) {
 	t.Parallel()
-	slow := map[string]string{"sources": "[" + strings.Repeat("{},", 21_000) + "]"}
-	in := withAttributes(ours.Driver, slow, slow, slow, slow)
-	in.Spec.Volumes = append(in.Spec.Volumes, corev1.Volume{VolumeSource: corev1.VolumeSource{
-		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "foo"}},
-	}})
+	slow := csi(ours.Driver, map[string]string{"sources": "[" + strings.Repeat("{},", 21_000) + "]"})
+	foo := corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: reference("foo")}}
+	in := volumes(slow, slow, slow, slow, foo)
 	began := time.Now()
 	uses, err := template.Uses(in, ours)
 	if err == nil || !strings.Contains(err.Error(), "more than the 131072 that are read") {

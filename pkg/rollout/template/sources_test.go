@@ -1,128 +1,93 @@
 package template_test
 
 import (
+	"regexp"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 // TestPointKeepsWhatPeopleWrote has the long form as people write it: only the names change, and pointing back gives the
-// very text again.
+// very text again. In these texts, names that change have an @ before them if they are a ConfigMap's, or a $ if a Secret's.
 func TestPointKeepsWhatPeopleWrote(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct {
-		in, want string
-	}{
-		"lines, with comments": {
-			in:   "# foo first\n- configMap: # foo\n    # foo\n    name: foo   # foo\n    optional: true\n\n- secret:\n    name: tls\n",
-			want: "# foo first\n- configMap: # foo\n    # foo\n    name: foo-0123456789   # foo\n    optional: true\n\n- secret:\n    name: tls-0123456789\n",
-		},
-		"JSON": {
-			in:   `[{"configMap":{"name":"foo","items":[{"key":"foo","path":"foo"}]}}, {"secret" : {"name" : "foo"}}]`,
-			want: `[{"configMap":{"name":"foo-0123456789","items":[{"key":"foo","path":"foo"}]}}, {"secret" : {"name" : "foo-9876543210"}}]`,
-		},
-		"both kinds of quotes": {
-			in:   `[{configMap: {name: 'foo'}}, {configMap: {name: "foo"}}, {configMap: {'name': foo}}]`,
-			want: `[{configMap: {name: 'foo-0123456789'}}, {configMap: {name: "foo-0123456789"}}, {configMap: {'name': foo-0123456789}}]`,
-		},
-		"the name after the rest": {
-			in:   "- configMap: {items: [{key: name, path: foo}], namespace: default, name: foo}",
-			want: "- configMap: {items: [{key: name, path: foo}], namespace: default, name: foo-0123456789}",
-		},
-		"other namespaces and entries that name nothing": {
-			in:   "[{}, {configMap: {name: foo, namespace: foo}}, {configMap: , secret: {name: foo}}, null, {secret: ~}, {configMap: {name: foo}}]",
-			want: "[{}, {configMap: {name: foo, namespace: foo}}, {configMap: , secret: {name: foo-9876543210}}, null, {secret: ~}, {configMap: {name: foo-0123456789}}]",
-		},
-		"names like the fields": {
-			in:   "[{configMap: {name: name}}, {secret: {name: secret}}]",
-			want: "[{configMap: {name: name-0123456789}}, {secret: {name: secret}}]",
-		},
-		"Windows' line ends": {
-			in:   "# a\r\n- configMap:\r\n    name: foo\r\n- secret:\r\n    name: 'tls'\r\n",
-			want: "# a\r\n- configMap:\r\n    name: foo-0123456789\r\n- secret:\r\n    name: 'tls-0123456789'\r\n",
-		},
-		"the line ends of YAML 1.1": {
-			in:   "# a\r- configMap: {name: foo}\u0085- secret: {name: tls}\u2028# b\u2029- secret: {name: tls}",
-			want: "# a\r- configMap: {name: foo-0123456789}\u0085- secret: {name: tls-0123456789}\u2028# b\u2029- secret: {name: tls-0123456789}",
-		},
-		"a byte-order mark": {
-			in:   "\ufeff[{configMap: {name: foo}}]",
-			want: "\ufeff[{configMap: {name: foo-0123456789}}]",
-		},
-		"the marks of a document": {
-			in:   "%YAML 1.1\n--- # foo\n- configMap: {name: foo}\n...\n# foo\n",
-			want: "%YAML 1.1\n--- # foo\n- configMap: {name: foo-0123456789}\n...\n# foo\n",
-		},
-		"a document in its first line": {
-			in:   "--- [{configMap: {name: foo}}]",
-			want: "--- [{configMap: {name: foo-0123456789}}]",
-		},
-		"tabs": {
-			in:   "[\t{configMap:\t{name:\tfoo\t}}\t]\t# foo",
-			want: "[\t{configMap:\t{name:\tfoo-0123456789\t}}\t]\t# foo",
-		},
-		"brackets over several lines": {
-			in:   "[\n  {configMap:\n    {\n\tname:\n  foo\n\n,optional: true}},\n]\n",
-			want: "[\n  {configMap:\n    {\n\tname:\n  foo-0123456789\n\n,optional: true}},\n]\n",
-		},
-		"no blanks at all": {
-			in:   `[configMap: {name: foo},{"configMap":{"name":foo}}]`,
-			want: `[configMap: {name: foo-0123456789},{"configMap":{"name":foo-0123456789}}]`,
-		},
-		"characters of several bytes before the name": {
-			in:   "- configMap: {items: [{key: é, path: 日本/😀}], name: foo} # ü\n- secret: {items: [{key: 'ß', path: ß}], name: 'tls'}",
-			want: "- configMap: {items: [{key: é, path: 日本/😀}], name: foo-0123456789} # ü\n- secret: {items: [{key: 'ß', path: ß}], name: 'tls-0123456789'}",
-		},
-		"one file of all keys": {
-			in: "- configMap:\n    as: {path: foo, format: dotenv}\n    items: [{key: foo}]\n    name: foo\n" +
-				"- secret: {name: tls, as: {format: json, path: name, mode: 0400}}\n",
-			want: "- configMap:\n    as: {path: foo, format: dotenv}\n    items: [{key: foo}]\n    name: foo-0123456789\n" +
-				"- secret: {name: tls-0123456789, as: {format: json, path: name, mode: 0400}}\n",
-		},
-		"a name in a separate line": {
-			in:   "- configMap:\n    name: # foo\n      # foo\n      foo\n- ? secret\n  : ? name\n    : tls\n",
-			want: "- configMap:\n    name: # foo\n      # foo\n      foo-0123456789\n- ? secret\n  : ? name\n    : tls-0123456789\n",
-		},
-		"a name in a block": {
-			in:   "- configMap:\n    name: |- # foo\n      foo\n- secret:\n    name: >2-  \n      tls\n",
-			want: "- configMap:\n    name: |- # foo\n      foo-0123456789\n- secret:\n    name: >2-  \n      tls-0123456789\n",
-		},
-		"tags": {
-			in:   `[{configMap: !!map {!!str name: !!str foo}}, {configMap: {name: ! "foo"}}, {configMap: {name: !<tag:yaml.org,2002:str> foo}}]`,
-			want: `[{configMap: !!map {!!str name: !!str foo-0123456789}}, {configMap: {name: ! "foo-0123456789"}}, {configMap: {name: !<tag:yaml.org,2002:str> foo-0123456789}}]`,
-		},
-		"a name that would be a number": {
-			in:   "[{configMap: {name: 1e}}, {configMap: {name: '1e'}}]",
-			want: "[{configMap: {name: !!str 1e-0123456789}}, {configMap: {name: '1e-0123456789'}}]",
-		},
-		"a name that is not a number by its tag": {
-			in:   "[{configMap: {name: ! 2}}, {configMap: {name: !!str '1e'}}]",
-			want: "[{configMap: {name: ! 2-0123456789}}, {configMap: {name: !!str '1e-0123456789'}}]",
-		},
-		"a name that would be another number": {
-			in:   "[{configMap: {name: !!str 3}}]",
-			want: "[{configMap: {name: !!str 4e5}}]",
-		},
-		"a name that would be a number no longer": {
-			in:   `[{configMap: {name: !!str 2}}, {configMap: {name: "2"}}]`,
-			want: `[{configMap: {name: 2-0123456789}}, {configMap: {name: "2-0123456789"}}]`,
-		},
-	}
-	for name, tc := range tests {
+	marked := regexp.MustCompile(`[@$]\w+`)
+	for name, text := range map[string]string{
+		"lines, with comments":    "# foo first\n- configMap: # foo\n    # foo\n    name: @foo   # foo\n    optional: true\n\n- secret:\n    name: $tls\n",
+		"JSON":                    `[{"configMap":{"name":"@foo","items":[{"key":"foo","path":"foo"}]}}, {"secret" : {"name" : "$foo"}}]`,
+		"both kinds of quotes":    `[{configMap: {name: '@foo'}}, {configMap: {name: "@foo"}}, {configMap: {'name': @foo}}]`,
+		"the name after the rest": "- configMap: {items: [{key: name, path: foo}], namespace: default, name: @foo}",
+		"other namespaces and entries that name nothing": "[{}, {configMap: {name: foo, namespace: foo}}, {configMap: , secret: {name: $foo}}, null, {secret: ~}, {configMap: {name: @foo}}]",
+		"names like the fields":                          "[{configMap: {name: @name}}, {secret: {name: secret}}]",
+		"Windows' line ends":                             "# a\r\n- configMap:\r\n    name: @foo\r\n- secret:\r\n    name: '$tls'\r\n",
+		"the line ends of YAML 1.1":                      "# a\r- configMap: {name: @foo}\u0085- secret: {name: $tls}\u2028# b\u2029- secret: {name: $tls}",
+		"a byte-order mark":                              "\ufeff[{configMap: {name: @foo}}]",
+		"the marks of a document":                        "%YAML 1.1\n--- # foo\n- configMap: {name: @foo}\n...\n# foo\n",
+		"a document in its first line":                   "--- [{configMap: {name: @foo}}]",
+		"tabs":                                           "[\t{configMap:\t{name:\t@foo\t}}\t]\t# foo",
+		"brackets over several lines":                    "[\n  {configMap:\n    {\n\tname:\n  @foo\n\n,optional: true}},\n]\n",
+		"no blanks at all":                               `[configMap: {name: @foo},{"configMap":{"name":@foo}}]`,
+		"characters of several bytes before the name":    "- configMap: {items: [{key: é, path: 日本/😀}], name: @foo} # ü\n- secret: {items: [{key: 'ß', path: ß}], name: '$tls'}",
+		"one file of all keys": "- configMap:\n    as: {path: foo, format: dotenv}\n    items: [{key: foo}]\n    name: @foo\n" +
+			"- secret: {name: $tls, as: {format: json, path: name, mode: 0400}}\n",
+		"a name in a separate line": "- configMap:\n    name: # foo\n      # foo\n      @foo\n- ? secret\n  : ? name\n    : $tls\n",
+		"a name in a block":         "- configMap:\n    name: |- # foo\n      @foo\n- secret:\n    name: >2-  \n      $tls\n",
+		"tags":                      `[{configMap: !!map {!!str name: !!str @foo}}, {configMap: {name: ! "@foo"}}, {configMap: {name: !<tag:yaml.org,2002:str> @foo}}]`,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, pointed, err := point(t, long(tc.in), copies())
-			if err != nil {
-				t.Fatalf("Point: %v", err)
-			}
-			if diff := cmp.Diff(long(tc.want), pointed); diff != "" {
-				t.Errorf("Point (-want +got):\n%s", diff)
-			}
-			_, back, err := point(t, pointed, swapped(copies()))
-			if diff := cmp.Diff(long(tc.in), back); diff != "" || err != nil {
-				t.Errorf("after pointing back: error %v (-want +got):\n%s", err, diff)
-			}
+			in := marked.ReplaceAllStringFunc(text, func(name string) string { return name[1:] })
+			want := marked.ReplaceAllStringFunc(text, func(name string) string {
+				if name[0] == '$' {
+					return copies()[secret(name[1:])]
+				}
+				return copies()[configMap(name[1:])]
+			})
+			pointThereAndBack(t, in, want)
 		})
+	}
+}
+
+// TestPointKeepsNamesText: the tag of a name changes where YAML would take the new name, or the old one, for a number.
+func TestPointKeepsNamesText(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ in, want string }{
+		"a name that would be a number": {
+			"[{configMap: {name: 1e}}, {configMap: {name: '1e'}}]",
+			"[{configMap: {name: !!str 1e-0123456789}}, {configMap: {name: '1e-0123456789'}}]",
+		},
+		"a name that is not a number by its tag": {
+			"[{configMap: {name: ! 2}}, {configMap: {name: !!str '1e'}}]",
+			"[{configMap: {name: ! 2-0123456789}}, {configMap: {name: !!str '1e-0123456789'}}]",
+		},
+		"a name that would be another number": {
+			"[{configMap: {name: !!str 3}}]",
+			"[{configMap: {name: !!str 4e5}}]",
+		},
+		"a name that would be a number no longer": {
+			`[{configMap: {name: !!str 2}}, {configMap: {name: "2"}}]`,
+			`[{configMap: {name: 2-0123456789}}, {configMap: {name: "2-0123456789"}}]`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pointThereAndBack(t, tc.in, tc.want)
+		})
+	}
+}
+
+func pointThereAndBack(t *testing.T, in, want string) {
+	t.Helper()
+	_, pointed, err := point(t, long(in), copies())
+	if err != nil {
+		t.Fatalf("Point: %v", err)
+	}
+	if diff := cmp.Diff(long(want), pointed); diff != "" {
+		t.Errorf("Point (-want +got):\n%s", diff)
+	}
+	_, back, err := point(t, pointed, swapped(copies()))
+	if diff := cmp.Diff(long(in), back); diff != "" || err != nil {
+		t.Errorf("after pointing back: error %v (-want +got):\n%s", err, diff)
 	}
 }
 

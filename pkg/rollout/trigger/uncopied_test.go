@@ -3,33 +3,8 @@ package trigger_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
-
-// TestUncopied: a version without a copy is read as it is written, and is not a copy.
-func TestUncopied(t *testing.T) {
-	t.Parallel()
-	c := trigger.Config{configMap("foo"): "foo-0123456789", secret("bar"): trigger.Uncopied("bar-abcdefabcd"), secret("gone"): ""}
-	const want = `{"configmap/foo":"foo-0123456789","secret/bar":"uncopied:bar-abcdefabcd","secret/gone":""}`
-	if got := c.String(); got != want {
-		t.Errorf("String = %s, want %s", got, want)
-	}
-	again, err := trigger.ParseConfig(want)
-	if diff := cmp.Diff(c, again); err != nil || diff != "" {
-		t.Errorf("ParseConfig: %v (-want +got)\n%s", err, diff)
-	}
-	if diff := cmp.Diff(map[trigger.Object]string{configMap("foo"): "foo-0123456789"}, c.Copies()); diff != "" {
-		t.Errorf("Copies (-want +got)\n%s", diff)
-	}
-	if diff := cmp.Diff(map[trigger.Object]string{secret("bar"): "bar-abcdefabcd"}, c.Uncopied()); diff != "" {
-		t.Errorf("Uncopied (-want +got)\n%s", diff)
-	}
-	if _, err := trigger.ParseConfig(`{"secret/bar":"uncopied:"}`); err == nil {
-		t.Error("ParseConfig takes a version that is empty")
-	}
-}
 
 // TestMarksDoNotTellCopiesFromVersions: whether there is a copy depends on what the template names, so it must not look like an
 // edit.

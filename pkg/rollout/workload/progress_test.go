@@ -14,82 +14,50 @@ func counts(updated, ready, available int32) workload.Counts {
 	return workload.Counts{Updated: updated, Ready: ready, Available: available}
 }
 
-// progressing is the condition of a Deployment that has this status and reason.
-func progressing(status corev1.ConditionStatus, reason string) []appsv1.DeploymentCondition {
-	return []appsv1.DeploymentCondition{
-		{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionFalse, Reason: "MinimumReplicasUnavailable"},
-		{Type: appsv1.DeploymentProgressing, Status: status, Reason: reason},
-	}
+// underWay is a rollout that Kubernetes has seen, with so many updated, ready and available pods, and done one that has ended.
+func underWay(updated, ready, available int32) workload.Progress {
+	return workload.Progress{Observed: true, Counts: counts(updated, ready, available)}
+}
+
+func done(updated, ready, available int32) workload.Progress {
+	return workload.Progress{Observed: true, Done: true, Counts: counts(updated, ready, available)}
 }
 
 func TestProgressOfADeployment(t *testing.T) {
 	t.Parallel()
-	type status = appsv1.DeploymentStatus
+	// The condition has a reason, and is True or False; the zero value is none.
+	type condition struct {
+		status corev1.ConditionStatus
+		reason string
+	}
+	exceeded := condition{"False", "ProgressDeadlineExceeded"}
+	status := func(generation int64, replicas, updated, ready, available int32) appsv1.DeploymentStatus {
+		return appsv1.DeploymentStatus{
+			ObservedGeneration: generation, Replicas: replicas, UpdatedReplicas: updated, ReadyReplicas: ready, AvailableReplicas: available,
+		}
+	}
+	three, none := new(int32(3)), new(int32(0))
 	tests := map[string]struct {
-		replicas *int32
-		status   status
-		want     workload.Progress
+		replicas  *int32
+		status    appsv1.DeploymentStatus
+		condition condition
+		want      workload.Progress
 	}{
-		"the status is of another template": {
-			new(int32(3)),
-			status{ObservedGeneration: 6, Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3},
-			workload.Progress{},
-		},
-		"another template exceeded its deadline": {
-			new(int32(3)), status{ObservedGeneration: 6, Conditions: progressing("False", "ProgressDeadlineExceeded")}, workload.Progress{},
-		},
-		"the first new pod": {
-			new(int32(3)),
-			status{ObservedGeneration: 7, Replicas: 4, UpdatedReplicas: 1, ReadyReplicas: 3, AvailableReplicas: 3},
-			workload.Progress{Observed: true, Counts: counts(1, 3, 3)},
-		},
-		"an old pod is left": {
-			new(int32(3)),
-			status{ObservedGeneration: 7, Replicas: 4, UpdatedReplicas: 3, ReadyReplicas: 4, AvailableReplicas: 4},
-			workload.Progress{Observed: true, Counts: counts(3, 4, 4)},
-		},
-		"a new pod is ready, and not yet for long enough": {
-			new(int32(3)),
-			status{ObservedGeneration: 7, Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 2},
-			workload.Progress{Observed: true, Counts: counts(3, 3, 2)},
-		},
-		"rolled out": {
-			new(int32(3)),
-			status{
-				ObservedGeneration: 7, Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3,
-				Conditions: progressing("True", "NewReplicaSetAvailable"),
-			},
-			workload.Progress{Observed: true, Done: true, Counts: counts(3, 3, 3)},
-		},
-		"scaled to none": {new(int32(0)), status{ObservedGeneration: 7}, workload.Progress{Observed: true, Done: true}},
-		"one replica when nothing is said, and it is not there": {
-			nil, status{ObservedGeneration: 7}, workload.Progress{Observed: true},
-		},
-		"one replica when nothing is said": {
-			nil,
-			status{ObservedGeneration: 8, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1},
-			workload.Progress{Observed: true, Done: true, Counts: counts(1, 1, 1)},
-		},
+		"the status is of another template":               {three, status(6, 3, 3, 3, 3), condition{}, workload.Progress{}},
+		"another template exceeded its deadline":          {three, status(6, 0, 0, 0, 0), exceeded, workload.Progress{}},
+		"the first new pod":                               {three, status(7, 4, 1, 3, 3), condition{}, underWay(1, 3, 3)},
+		"an old pod is left":                              {three, status(7, 4, 3, 4, 4), condition{}, underWay(3, 4, 4)},
+		"a new pod is ready, and not yet for long enough": {three, status(7, 3, 3, 3, 2), condition{}, underWay(3, 3, 2)},
+		"rolled out":     {three, status(7, 3, 3, 3, 3), condition{"True", "NewReplicaSetAvailable"}, done(3, 3, 3)},
+		"scaled to none": {none, status(7, 0, 0, 0, 0), condition{}, done(0, 0, 0)},
+		"one replica when nothing is said, and it is not there": {nil, status(7, 0, 0, 0, 0), condition{}, underWay(0, 0, 0)},
+		"one replica when nothing is said":                      {nil, status(8, 1, 1, 1, 1), condition{}, done(1, 1, 1)},
+		"a quota is in the way":                                 {three, status(7, 3, 0, 3, 3), condition{"False", "ReplicaSetCreateError"}, underWay(0, 3, 3)},
 		"the deadline is exceeded": {
-			new(int32(3)),
-			status{
-				ObservedGeneration: 7, Replicas: 4, UpdatedReplicas: 1, ReadyReplicas: 3, AvailableReplicas: 3,
-				Conditions: progressing("False", "ProgressDeadlineExceeded"),
-			},
-			workload.Progress{Observed: true, Exceeded: true, Counts: counts(1, 3, 3)},
+			three, status(7, 4, 1, 3, 3), exceeded, workload.Progress{Observed: true, Exceeded: true, Counts: counts(1, 3, 3)},
 		},
 		"all pods are there, and the deadline is still exceeded": {
-			new(int32(3)),
-			status{
-				ObservedGeneration: 7, Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3,
-				Conditions: progressing("False", "ProgressDeadlineExceeded"),
-			},
-			workload.Progress{Observed: true, Exceeded: true, Counts: counts(3, 3, 3)},
-		},
-		"a quota is in the way": {
-			new(int32(3)),
-			status{ObservedGeneration: 7, Replicas: 3, ReadyReplicas: 3, AvailableReplicas: 3, Conditions: progressing("False", "ReplicaSetCreateError")},
-			workload.Progress{Observed: true, Counts: counts(0, 3, 3)},
+			three, status(7, 3, 3, 3, 3), exceeded, workload.Progress{Observed: true, Exceeded: true, Counts: counts(3, 3, 3)},
 		},
 	}
 	for name, test := range tests {
@@ -97,6 +65,12 @@ func TestProgressOfADeployment(t *testing.T) {
 			t.Parallel()
 			d := &appsv1.Deployment{ObjectMeta: meta(), Spec: appsv1.DeploymentSpec{Replicas: test.replicas}, Status: test.status}
 			d.Generation = 7
+			if c := test.condition; c != (condition{}) {
+				d.Status.Conditions = []appsv1.DeploymentCondition{
+					{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionFalse, Reason: "MinimumReplicasUnavailable"},
+					{Type: appsv1.DeploymentProgressing, Status: c.status, Reason: c.reason},
+				}
+			}
 			if diff := cmp.Diff(test.want, workload.OfDeployment(d).Progress); diff != "" {
 				t.Errorf("Progress (-want +got)\n%s", diff)
 			}
@@ -106,70 +80,37 @@ func TestProgressOfADeployment(t *testing.T) {
 
 func TestProgressOfAStatefulSet(t *testing.T) {
 	t.Parallel()
-	type status = appsv1.StatefulSetStatus
-	rolling := func(partition *int32) appsv1.StatefulSetUpdateStrategy {
-		return appsv1.StatefulSetUpdateStrategy{
-			Type:          appsv1.RollingUpdateStatefulSetStrategyType,
-			RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: partition},
+	rolling := func(update *appsv1.RollingUpdateStatefulSetStrategy) appsv1.StatefulSetUpdateStrategy {
+		return appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType, RollingUpdate: update}
+	}
+	from := func(partition int32) appsv1.StatefulSetUpdateStrategy {
+		return rolling(&appsv1.RollingUpdateStatefulSetStrategy{Partition: &partition})
+	}
+	unsaid := rolling(&appsv1.RollingUpdateStatefulSetStrategy{})
+	onDelete := appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
+	status := func(generation int64, updated, ready, available int32) appsv1.StatefulSetStatus {
+		return appsv1.StatefulSetStatus{
+			ObservedGeneration: generation, UpdatedReplicas: updated, ReadyReplicas: ready, AvailableReplicas: available,
 		}
 	}
-	onDelete := appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
 	tests := map[string]struct {
 		strategy appsv1.StatefulSetUpdateStrategy
-		status   status
+		status   appsv1.StatefulSetStatus
 		want     workload.Progress
 	}{
-		"nothing is known": {rolling(nil), status{}, workload.Progress{}},
-		"the status is of another template": {
-			rolling(nil), status{ObservedGeneration: 6, UpdatedReplicas: 3, ReadyReplicas: 3}, workload.Progress{},
-		},
-		"two are updated": {
-			rolling(new(int32(0))),
-			status{ObservedGeneration: 7, UpdatedReplicas: 2, ReadyReplicas: 3, AvailableReplicas: 3},
-			workload.Progress{Observed: true, Counts: counts(2, 3, 3)},
-		},
-		"the last is not ready": {
-			rolling(new(int32(0))),
-			status{ObservedGeneration: 7, UpdatedReplicas: 3, ReadyReplicas: 2, AvailableReplicas: 2},
-			workload.Progress{Observed: true, Counts: counts(3, 2, 2)},
-		},
-		"rolled out": {
-			rolling(new(int32(0))),
-			status{ObservedGeneration: 7, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3},
-			workload.Progress{Observed: true, Done: true, Counts: counts(3, 3, 3)},
-		},
-		"two are updated and the strategy says no more": {
-			appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType},
-			status{ObservedGeneration: 7, UpdatedReplicas: 2, ReadyReplicas: 3},
-			workload.Progress{Observed: true, Counts: counts(2, 3, 0)},
-		},
-		"two are to be updated by the partition": {
-			rolling(new(int32(1))),
-			status{ObservedGeneration: 7, UpdatedReplicas: 1, ReadyReplicas: 3},
-			workload.Progress{Observed: true, Counts: counts(1, 3, 0)},
-		},
-		"two were to be updated by the partition": {
-			rolling(new(int32(1))),
-			status{ObservedGeneration: 7, UpdatedReplicas: 2, ReadyReplicas: 3},
-			workload.Progress{Observed: true, Done: true, Counts: counts(2, 3, 0)},
-		},
-		"the partition keeps all": {
-			rolling(new(int32(5))),
-			status{ObservedGeneration: 7, ReadyReplicas: 3},
-			workload.Progress{Observed: true, Done: true, Counts: counts(0, 3, 0)},
-		},
-		"the partition's pod is not ready": {
-			rolling(new(int32(2))),
-			status{ObservedGeneration: 7, UpdatedReplicas: 1, ReadyReplicas: 2},
-			workload.Progress{Observed: true, Counts: counts(1, 2, 0)},
-		},
+		"nothing is known":                              {unsaid, status(0, 0, 0, 0), workload.Progress{}},
+		"the status is of another template":             {unsaid, status(6, 3, 3, 0), workload.Progress{}},
+		"two are updated":                               {from(0), status(7, 2, 3, 3), underWay(2, 3, 3)},
+		"the last is not ready":                         {from(0), status(7, 3, 2, 2), underWay(3, 2, 2)},
+		"rolled out":                                    {from(0), status(7, 3, 3, 3), done(3, 3, 3)},
+		"two are updated and the strategy says no more": {rolling(nil), status(7, 2, 3, 0), underWay(2, 3, 0)},
+		"two are to be updated by the partition":        {from(1), status(7, 1, 3, 0), underWay(1, 3, 0)},
+		"two were to be updated by the partition":       {from(1), status(7, 2, 3, 0), done(2, 3, 0)},
+		"the partition keeps all":                       {from(5), status(7, 0, 3, 0), done(0, 3, 0)},
+		"the partition's pod is not ready":              {from(2), status(7, 1, 2, 0), underWay(1, 2, 0)},
+		"somebody has to, and it is not yet observed":   {onDelete, status(6, 0, 2, 0), workload.Progress{}},
 		"somebody has to delete the pods": {
-			onDelete,
-			status{ObservedGeneration: 7, ReadyReplicas: 2},
-			workload.Progress{Observed: true, Done: true, OnDelete: true, Counts: counts(0, 2, 0)},
-		},
-		"somebody has to, and it is not yet observed": {
-			onDelete, status{ObservedGeneration: 6, ReadyReplicas: 2}, workload.Progress{},
+			onDelete, status(7, 0, 2, 0), workload.Progress{Observed: true, Done: true, OnDelete: true, Counts: counts(0, 2, 0)},
 		},
 	}
 	for name, test := range tests {
@@ -188,38 +129,24 @@ func TestProgressOfAStatefulSet(t *testing.T) {
 
 func TestProgressOfADaemonSet(t *testing.T) {
 	t.Parallel()
-	type status = appsv1.DaemonSetStatus
+	const rolling = appsv1.RollingUpdateDaemonSetStrategyType
+	status := func(generation int64, desired, updated, ready, available int32) appsv1.DaemonSetStatus {
+		return appsv1.DaemonSetStatus{
+			ObservedGeneration: generation, DesiredNumberScheduled: desired, UpdatedNumberScheduled: updated, NumberReady: ready, NumberAvailable: available,
+		}
+	}
 	tests := map[string]struct {
 		strategy appsv1.DaemonSetUpdateStrategyType
-		status   status
+		status   appsv1.DaemonSetStatus
 		want     workload.Progress
 	}{
-		"the status is of another template": {
-			appsv1.RollingUpdateDaemonSetStrategyType,
-			status{ObservedGeneration: 6, DesiredNumberScheduled: 2, UpdatedNumberScheduled: 2, NumberAvailable: 2},
-			workload.Progress{},
-		},
-		"a node has the old pod": {
-			appsv1.RollingUpdateDaemonSetStrategyType,
-			status{ObservedGeneration: 7, DesiredNumberScheduled: 2, UpdatedNumberScheduled: 1, NumberReady: 2, NumberAvailable: 2},
-			workload.Progress{Observed: true, Counts: counts(1, 2, 2)},
-		},
-		"a new pod is not available": {
-			appsv1.RollingUpdateDaemonSetStrategyType,
-			status{ObservedGeneration: 7, DesiredNumberScheduled: 2, UpdatedNumberScheduled: 2, NumberReady: 2, NumberAvailable: 1},
-			workload.Progress{Observed: true, Counts: counts(2, 2, 1)},
-		},
-		"rolled out": {
-			appsv1.RollingUpdateDaemonSetStrategyType,
-			status{ObservedGeneration: 7, DesiredNumberScheduled: 2, UpdatedNumberScheduled: 2, NumberReady: 2, NumberAvailable: 2},
-			workload.Progress{Observed: true, Done: true, Counts: counts(2, 2, 2)},
-		},
-		"no node wants it": {
-			appsv1.RollingUpdateDaemonSetStrategyType, status{ObservedGeneration: 7}, workload.Progress{Observed: true, Done: true},
-		},
+		"the status is of another template": {rolling, status(6, 2, 2, 0, 2), workload.Progress{}},
+		"a node has the old pod":            {rolling, status(7, 2, 1, 2, 2), underWay(1, 2, 2)},
+		"a new pod is not available":        {rolling, status(7, 2, 2, 2, 1), underWay(2, 2, 1)},
+		"rolled out":                        {rolling, status(7, 2, 2, 2, 2), done(2, 2, 2)},
+		"no node wants it":                  {rolling, status(7, 0, 0, 0, 0), done(0, 0, 0)},
 		"somebody has to delete the pods": {
-			appsv1.OnDeleteDaemonSetStrategyType,
-			status{ObservedGeneration: 7, DesiredNumberScheduled: 2, NumberReady: 1},
+			appsv1.OnDeleteDaemonSetStrategyType, status(7, 2, 0, 1, 0),
 			workload.Progress{Observed: true, Done: true, OnDelete: true, Counts: counts(0, 1, 0)},
 		},
 	}
