@@ -140,7 +140,9 @@ func TestAWatchIsNotOpenedAnewForWhoIsDenied(t *testing.T) {
 		pass(10 * time.Minute)
 		troubled.Revoked = r.revoked
 		b.wantNow(troubled, r.changes)
-		b.wantRequests(web, "list", "watch")
+		if diff := cmp.Diff([]string{"list", "watch"}, b.requested(web)); diff != "" {
+			b.t.Errorf("requests (-want +got):\n%s", diff)
+		}
 
 		b.deny(nil)
 		b.wantAfter(longestSilence, holding(o), 1)

@@ -310,19 +310,29 @@ func early(t *testing.T, id access.Identity, recheck time.Duration, test func(b 
 // bubble runs a test on a bench in a synctest bubble, beside other tests. The driver reads.
 func bubble(t *testing.T, test func(b *bench)) {
 	t.Helper()
-	bubbleWith(t, access.Driver(), recheck, test)
+	t.Parallel()
+	inBubble(t, access.Driver(), recheck, test)
 }
 
 // bubbleOf is [bubble] for another reader.
 func bubbleOf(t *testing.T, id access.Identity, test func(b *bench)) {
 	t.Helper()
-	bubbleWith(t, id, recheck, test)
+	t.Parallel()
+	inBubble(t, id, recheck, test)
 }
 
 // bubbleWith is [bubbleOf] for another recheck.
 func bubbleWith(t *testing.T, id access.Identity, recheck time.Duration, test func(b *bench)) {
 	t.Helper()
-	early(t, id, recheck, func(b *bench) {
+	t.Parallel()
+	inBubble(t, id, recheck, test)
+}
+
+// inBubble runs a test on a bench whose cache runs.
+func inBubble(t *testing.T, id access.Identity, recheck time.Duration, test func(b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, id, recheck)
 		b.serve()
 		test(b)
 	})
@@ -332,6 +342,11 @@ func bubbleWith(t *testing.T, id access.Identity, recheck time.Duration, test fu
 func each[T any](t *testing.T, id access.Identity, cases map[string]T, test func(b *bench, tt T)) {
 	t.Helper()
 	t.Parallel()
+	runEach(t, id, cases, test)
+}
+
+func runEach[T any](t *testing.T, id access.Identity, cases map[string]T, test func(b *bench, tt T)) {
+	t.Helper()
 	for name, tt := range cases {
 		t.Run(name, func(t *testing.T) {
 			bubbleOf(t, id, func(b *bench) { test(b, tt) })

@@ -26,7 +26,8 @@ import (
 func whicheverWay(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	kinds := map[string]string{"protobuf": runtime.ContentTypeProtobuf, "JSON": runtime.ContentTypeJSON}
-	each(t, access.Driver(), kinds, func(b *bench, kind string) {
+	t.Parallel()
+	runEach(t, access.Driver(), kinds, func(b *bench, kind string) {
 		b.front.speak(kind)
 		test(b)
 	})

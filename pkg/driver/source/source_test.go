@@ -40,7 +40,9 @@ func TestAnObjectsLife(t *testing.T) {
 		}
 		b.wantNow(holding(third), 1)
 
-		b.wantRequests(web, "list", "watch")
+		if diff := cmp.Diff([]string{"list", "watch"}, b.requested(web)); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
 	})
 }
 

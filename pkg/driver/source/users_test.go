@@ -34,7 +34,9 @@ func TestUsersShareAWatch(t *testing.T) {
 		b.wantWatches(web, 0, 0)
 		b.putMap(configMap(web, "2"))
 		b.wantNow(known{}, 0)
-		b.wantRequests(web, "list", "watch")
+		if diff := cmp.Diff([]string{"list", "watch"}, b.requested(web)); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
 	})
 }
 
