@@ -43,16 +43,16 @@ func TestProgressOfADeployment(t *testing.T) {
 		condition condition
 		want      workload.Progress
 	}{
-		"the status is of another template":               {three, status(6, 3, 3, 3, 3), condition{}, workload.Progress{}},
-		"another template exceeded its deadline":          {three, status(6, 0, 0, 0, 0), exceeded, workload.Progress{}},
-		"the first new pod":                               {three, status(7, 4, 1, 3, 3), condition{}, underWay(1, 3, 3)},
-		"an old pod is left":                              {three, status(7, 4, 3, 4, 4), condition{}, underWay(3, 4, 4)},
-		"a new pod is ready, and not yet for long enough": {three, status(7, 3, 3, 3, 2), condition{}, underWay(3, 3, 2)},
-		"rolled out":     {three, status(7, 3, 3, 3, 3), condition{"True", "NewReplicaSetAvailable"}, done(3, 3, 3)},
-		"scaled to none": {none, status(7, 0, 0, 0, 0), condition{}, done(0, 0, 0)},
+		"the status is of another template":                     {three, status(6, 3, 3, 3, 3), condition{}, workload.Progress{}},
+		"another template exceeded its deadline":                {three, status(6, 0, 0, 0, 0), exceeded, workload.Progress{}},
+		"the first new pod":                                     {three, status(7, 4, 1, 3, 3), condition{}, underWay(1, 3, 3)},
+		"an old pod is left":                                    {three, status(7, 4, 3, 4, 4), condition{}, underWay(3, 4, 4)},
+		"a new pod is ready, and not yet for long enough":       {three, status(7, 3, 3, 3, 2), condition{}, underWay(3, 3, 2)},
 		"one replica when nothing is said, and it is not there": {nil, status(7, 0, 0, 0, 0), condition{}, underWay(0, 0, 0)},
 		"one replica when nothing is said":                      {nil, status(8, 1, 1, 1, 1), condition{}, done(1, 1, 1)},
 		"a quota is in the way":                                 {three, status(7, 3, 0, 3, 3), condition{"False", "ReplicaSetCreateError"}, underWay(0, 3, 3)},
+		"rolled out":                                            {three, status(7, 3, 3, 3, 3), condition{"True", "NewReplicaSetAvailable"}, done(3, 3, 3)},
+		"scaled to none":                                        {none, status(7, 0, 0, 0, 0), condition{}, done(0, 0, 0)},
 		"the deadline is exceeded": {
 			three, status(7, 4, 1, 3, 3), exceeded, workload.Progress{Observed: true, Exceeded: true, Counts: counts(1, 3, 3)},
 		},
