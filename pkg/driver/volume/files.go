@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -27,24 +28,34 @@ type files struct {
 	digest string          // Of the tree last written or found equal; empty after a restart or a failed write.
 	tidyAt time.Time       // When replaced files may go; zero without such files.
 	// projected are the objects whose content is in the files; nil after a restart, until the first
-	// sync.
-	projected map[api.Ref]projected
+	// sync. A map takes the memory of eight for one, and most volumes have one.
+	projected []projected
 }
 
 // projected is which version of an object is in the files, and when it was written, by the API
 // server's clock.
 type projected struct {
+	ref     api.Ref
 	version statusz.Version
 	changed time.Time
+}
+
+// projectedLocked returns what the files have of the object.
+func (f *files) projectedLocked(ref api.Ref) (has projected, ok bool) {
+	i := slices.IndexFunc(f.projected, func(p projected) bool { return p.ref == ref })
+	if i < 0 {
+		return projected{}, false
+	}
+	return f.projected[i], true
 }
 
 // setProjectedLocked stores the objects that the files come from. It returns when the newest change
 // was made that has reached the files; zero for none. Not each change of an object moves its time.
 func (f *files) setProjectedLocked(contents map[api.Ref]api.Content) (reached time.Time) {
-	next := make(map[api.Ref]projected, len(contents))
+	next := make([]projected, 0, len(contents))
 	for ref, c := range contents {
-		next[ref] = projected{version: versionOf(c), changed: c.ChangedAt}
-		before, known := f.projected[ref]
+		next = append(next, projected{ref: ref, version: versionOf(c), changed: c.ChangedAt})
+		before, known := f.projectedLocked(ref)
 		if known && c.ChangedAt.After(before.changed) && c.ChangedAt.After(reached) {
 			reached = c.ChangedAt
 		}
@@ -59,7 +70,7 @@ func (f *files) haveLocked(contents map[api.Ref]api.Content) bool {
 		return false
 	}
 	for ref, c := range contents {
-		if p, ok := f.projected[ref]; !ok || p.version != versionOf(c) {
+		if p, ok := f.projectedLocked(ref); !ok || p.version != versionOf(c) {
 			return false
 		}
 	}

@@ -25,7 +25,7 @@ func (p *projection) followsLossLocked() bool {
 // isAbsenceEarlyLocked reports whether it is too early to count an object as deleted whose
 // content is in the files, or may be after a restart. p.mu is held.
 func (p *projection) isAbsenceEarlyLocked(ref api.Ref, s source.Snapshot) bool {
-	_, isInFiles := p.files.projected[ref]
+	_, isInFiles := p.files.projectedLocked(ref)
 	return p.isLive() && (isInFiles || p.files.projected == nil) && time.Since(s.Changed) < source.AbsenceTime
 }
 

@@ -134,7 +134,7 @@ func (d *describer) describeLocked(v *volume) statusz.Volume {
 	s.Problem = d.problemLocked(v)
 	for i, of := range p.spec.Sources {
 		s.Sources[i].Release = d.releaseLocked(p, of.Ref)
-		if projected, ok := p.files.projected[of.Ref]; ok {
+		if projected, ok := p.files.projectedLocked(of.Ref); ok {
 			s.Sources[i].Projected = &projected.version
 		}
 	}
