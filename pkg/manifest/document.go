@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -202,8 +203,8 @@ type PodSpec struct {
 	Object    string
 	Namespace string // As in its metadata, or "".
 	Path      Path
-	// Data is part of the document's, and may be changed.
-	Data map[string]any
+	// Data is part of the document's, and may be changed. Metadata is beside it.
+	Data, Metadata map[string]any
 	// Claims are the names of the volumes that its pods have besides, which a StatefulSet's
 	// volumeClaimTemplates make.
 	Claims []string
@@ -230,7 +231,7 @@ func find(around PodSpec, value any) []PodSpec {
 	case []any:
 		for i, element := range value {
 			at := around
-			at.Path = around.Path.Index(i)
+			at.Path, at.Metadata = around.Path.Index(i), nil
 			found = append(found, find(at, element)...)
 		}
 	case map[string]any:
@@ -248,10 +249,10 @@ func find(around PodSpec, value any) []PodSpec {
 			name, _ := metadata["name"].(string)
 			around.Claims = append(around.Claims, name)
 		}
-		for _, name := range sortedKeys(value) {
+		for _, name := range slices.Sorted(maps.Keys(value)) {
 			at := around
-			at.Data = nil
-			at.Path = around.Path.Field(name)
+			at.Path, at.Data = around.Path.Field(name), nil
+			at.Metadata, _ = value["metadata"].(map[string]any)
 			found = append(found, find(at, value[name])...)
 		}
 	}

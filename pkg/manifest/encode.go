@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -39,6 +40,15 @@ func arrange(node *yaml.Node) {
 		rest = append(rest, key, value)
 	}
 	node.Content = slices.Concat(first, rest)
+}
+
+// Convert writes a value as JSON and reads it as another, as the API server would.
+func Convert(from, to any) error {
+	text, err := json.Marshal(from)
+	if err == nil {
+		err = json.Unmarshal(text, to)
+	}
+	return err
 }
 
 func encode(value any) (string, error) {

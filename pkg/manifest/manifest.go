@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -123,6 +124,17 @@ func (f File) Parts() []Part {
 	}
 	add(len(f.Text), false)
 	return parts
+}
+
+// Documents returns the documents of a file, or why one cannot be read.
+func (f File) Documents() iter.Seq2[Document, error] {
+	return func(yield func(Document, error) bool) {
+		for _, part := range f.Parts() {
+			if !part.IsSeparator && !yield(Parse(part)) {
+				return
+			}
+		}
+	}
 }
 
 // Step is one step of a path: a field, or an index into a list.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,8 +11,6 @@ import (
 	"go.yaml.in/yaml/v3"
 	sigsyaml "sigs.k8s.io/yaml"
 )
-
-func sortedKeys(object map[string]any) []string { return slices.Sorted(maps.Keys(object)) }
 
 // Replacement puts another field in the place of one of an object.
 type Replacement struct {
@@ -91,12 +88,8 @@ func commentsOf(node *yaml.Node) []string {
 
 // replaced returns the data with what was replaced.
 func (d Document) replaced(replacements []Replacement) (any, error) {
-	text, err := json.Marshal(d.Data)
-	if err != nil {
-		return nil, err
-	}
 	var data any
-	if err := json.Unmarshal(text, &data); err != nil {
+	if err := Convert(d.Data, &data); err != nil {
 		return nil, err
 	}
 	for _, r := range replacements {
@@ -134,12 +127,8 @@ func means(text string, want any) bool {
 	if err != nil {
 		return false
 	}
-	asJSON, err := json.Marshal(want)
-	if err != nil {
-		return false
-	}
 	var plain any
-	return json.Unmarshal(asJSON, &plain) == nil && reflect.DeepEqual(read.Data, plain)
+	return Convert(want, &plain) == nil && reflect.DeepEqual(read.Data, plain)
 }
 
 func indented(value any) (string, error) {
@@ -278,10 +267,7 @@ func (d Document) byNodes(replacements []Replacement) (string, bool) {
 	}
 	for _, r := range replacements {
 		object, whole := reach(fresh.root, r.Object)
-		if !whole || object.Kind != yaml.MappingNode {
-			return "", false
-		}
-		if !r.inNode(object) {
+		if !whole || object.Kind != yaml.MappingNode || !r.inNode(object) {
 			return "", false
 		}
 	}

@@ -118,19 +118,9 @@ func (o *command) verdict(findings []Finding, checked Checked) error {
 	return nil
 }
 
-// released checks a ConfigMap or Secret with the release annotation, or those of a list: the
-// annotation, and the content by its rules.
-func (c *Checker) released(file string, document manifest.Document, at manifest.Path, data any) {
-	object, ok := data.(map[string]any)
-	if !ok {
-		return
-	}
-	if elements, ok := objects.Elements(object); ok {
-		for i, element := range elements {
-			c.released(file, document, at.Field("items").Index(i), element)
-		}
-		return
-	}
+// released checks a ConfigMap or Secret with the release annotation: that, and the content by its
+// rules.
+func (c *Checker) released(file string, document manifest.Document, at manifest.Path, object map[string]any) {
 	metadata, _ := object["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
 	text, ok := annotations[release.Annotation].(string)

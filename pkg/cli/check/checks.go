@@ -12,6 +12,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/manifest"
+	"github.com/liveconfig-csi/liveconfig/pkg/manifest/objects"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/validation"
 )
@@ -75,27 +76,18 @@ func (c *Checker) File(file manifest.File) {
 	defer func() {
 		slices.SortStableFunc(c.findings[before:], func(a, b Finding) int { return cmp.Compare(a.Line, b.Line) })
 	}()
-	for _, part := range file.Parts() {
-		if part.IsSeparator {
-			continue
-		}
-		document, err := manifest.Parse(part)
-		if err != nil {
-			c.unreadable(file.Name, part.Line, err)
+	for document, err := range file.Documents() {
+		if syntax, isUnread := errors.AsType[*manifest.SyntaxError](err); isUnread {
+			c.findings = append(c.findings, Finding{File: file.Name, Line: syntax.Line, Message: syntax.Err.Error(), Severity: Mistake})
 			continue
 		}
 		for _, spec := range document.PodSpecsAndPatches() {
 			(&podSpec{review: review{c, file.Name, document, spec.Object}, spec: spec}).check()
 		}
-		c.released(file.Name, document, manifest.Path{}, document.Data)
+		for at, object := range objects.All(document.Data) {
+			c.released(file.Name, document, at, object)
+		}
 	}
-}
-
-func (c *Checker) unreadable(file string, line int, err error) {
-	if syntax, ok := errors.AsType[*manifest.SyntaxError](err); ok {
-		line, err = syntax.Line, syntax.Err
-	}
-	c.findings = append(c.findings, Finding{File: file, Line: line, Message: err.Error(), Severity: Mistake})
 }
 
 // review is of one object of a document.

@@ -5,7 +5,6 @@
 package convert
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -199,12 +198,8 @@ func (o *command) volumes(file string, document manifest.Document) []manifest.Re
 
 // volume returns which field of a volume becomes which, and what it holds.
 func (o *command) volume(volume map[string]any, namespace string, mounts volumeMounts) (from, to string, value any, err error) {
-	text, err := json.Marshal(volume)
-	if err != nil {
-		return "", "", nil, err
-	}
 	var v corev1.Volume
-	if err := json.Unmarshal(text, &v); err != nil {
+	if err := manifest.Convert(volume, &v); err != nil {
 		return "", "", nil, fmt.Errorf("it is not what the API server takes: %w", err)
 	}
 	namer := intree.Namer{Driver: o.driver, Namespace: namespace}
@@ -236,12 +231,8 @@ func (o *command) volume(volume map[string]any, namespace string, mounts volumeM
 
 // sourceField returns the one field of a volume source that is set, as JSON has it.
 func sourceField(v corev1.VolumeSource) (name string, value any, err error) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return "", nil, err
-	}
 	var fields map[string]any
-	if err := json.Unmarshal(text, &fields); err != nil {
+	if err := manifest.Convert(v, &fields); err != nil {
 		return "", nil, err
 	}
 	if len(fields) != 1 {

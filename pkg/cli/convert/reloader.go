@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -36,23 +35,13 @@ type object struct {
 }
 
 func objectsIn(document manifest.Document) []object {
-	whole, _ := document.Data.(map[string]any)
-	elements, isList := objects.Elements(whole)
-	if !isList {
-		elements = []any{whole}
+	var all []object
+	for path, data := range objects.All(document.Data) {
+		is := object{path: path}
+		is.err = manifest.Convert(data, &is)
+		all = append(all, is)
 	}
-	found := make([]object, len(elements))
-	for i, element := range elements {
-		text, err := json.Marshal(element)
-		if err == nil {
-			err = json.Unmarshal(text, &found[i])
-		}
-		found[i].err = err
-		if isList {
-			found[i].path = manifest.Path{}.Field("items").Index(i)
-		}
-	}
-	return found
+	return all
 }
 
 func foreign(annotations map[string]string) []string {
@@ -89,9 +78,8 @@ func (is object) asks(in template.Place) (reloader.Workload, error) {
 func (o *command) readMarks(files []manifest.File) {
 	o.marks = map[api.Ref]reloader.Mark{}
 	for _, file := range files {
-		for _, part := range file.Parts() {
-			document, err := manifest.Parse(part)
-			if err != nil || part.IsSeparator {
+		for document, err := range file.Documents() {
+			if err != nil {
 				continue
 			}
 			for _, is := range objectsIn(document) {

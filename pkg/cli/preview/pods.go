@@ -3,7 +3,6 @@ package preview
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -160,21 +159,15 @@ func (s *Set) Content(ref api.Ref) (api.Content, bool) {
 // pods, ConfigMaps and Secrets are passed over. Of two of one name the later one counts, as it does
 // when both are applied.
 func (s *Set) Add(data any, namespace string) error {
-	object, ok := data.(map[string]any)
-	if !ok {
-		return nil
-	}
-	if elements, isList := objects.Elements(object); isList {
-		var errs []error
-		for _, element := range elements {
-			errs = append(errs, s.Add(element, namespace))
+	var errs []error
+	for _, object := range objects.All(data) {
+		add := s.addPods
+		if object["apiVersion"] == "v1" && objects.IsServed(object) {
+			add = s.addContent
 		}
-		return errors.Join(errs...)
+		errs = append(errs, add(object, namespace))
 	}
-	if version := object["apiVersion"]; version == "v1" && objects.IsServed(object) {
-		return s.addContent(object, namespace)
-	}
-	return s.addPods(object, namespace)
+	return errors.Join(errs...)
 }
 
 // addContent takes in a ConfigMap or a Secret. An object that the API server refuses is an error:
@@ -205,32 +198,14 @@ func (s *Set) addPods(object map[string]any, namespace string) error {
 	for _, found := range (manifest.Document{Data: object}).PodSpecs() {
 		pod := Pod{
 			APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: cmp.Or(u.GetNamespace(), namespace),
-			Name: cmp.Or(u.GetName(), u.GetGenerateName()), Field: found.Path.String(), Annotations: annotationsAt(object, found.Path),
+			Name: cmp.Or(u.GetName(), u.GetGenerateName()), Field: found.Path.String(),
 		}
-		text, err := json.Marshal(found.Data)
-		if err == nil {
-			err = json.Unmarshal(text, &pod.Spec) // As the API server would.
-		}
-		if err != nil {
+		pod.Annotations, _, _ = unstructured.NestedStringMap(found.Metadata, "annotations") // Without them there are no copies.
+		if err := manifest.Convert(found.Data, &pod.Spec); err != nil {
 			return fmt.Errorf("%s: %s: it is not what the API server takes: %w", pod.Object(), pod.Field, err)
 		}
 		s.Pods = slices.DeleteFunc(s.Pods, pod.IsSame)
 		s.Pods = append(s.Pods, pod)
 	}
 	return nil
-}
-
-// annotationsAt returns those of the object whose spec a path leads to.
-func annotationsAt(object map[string]any, spec manifest.Path) map[string]string {
-	var at any = object
-	for _, step := range spec[:max(0, len(spec)-1)] {
-		switch around := at.(type) {
-		case map[string]any:
-			at = around[step.Field]
-		case []any:
-			at = around[step.Index]
-		}
-	}
-	holder, _ := at.(map[string]any)
-	return (&unstructured.Unstructured{Object: holder}).GetAnnotations()
 }

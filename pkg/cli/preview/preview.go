@@ -161,11 +161,7 @@ func (o *command) readFiles() error {
 
 func (o *command) readFile(file manifest.File) error {
 	var errs []error
-	for _, part := range file.Parts() {
-		if part.IsSeparator {
-			continue
-		}
-		document, err := manifest.Parse(part)
+	for document, err := range file.Documents() {
 		if err == nil {
 			err = o.given.Add(document.Data, session.NamespaceOr(o.Session, ""))
 		}

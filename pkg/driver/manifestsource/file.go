@@ -121,7 +121,9 @@ func (p *parser) part(part manifest.Part) {
 		p.problem(syntax.Line, syntax.Reason())
 		return
 	}
-	p.object(document, manifest.Path{}, document.Data)
+	for at, object := range objects.All(document.Data) {
+		p.object(document, at, object)
+	}
 }
 
 // badJSON reports what is wrong with the JSON of a file of JSON, of which YAML would make something
@@ -139,20 +141,12 @@ func (p *parser) badJSON(part manifest.Part) (line int, message string, isBad bo
 	return part.Line + strings.Count(before, "\n"), "it is not JSON; what cannot be read begins or ends on this line", true
 }
 
-// object reads the object at a path, or each of a list.
-func (p *parser) object(document manifest.Document, at manifest.Path, data any) {
-	object, ok := data.(map[string]any)
-	if !ok {
+// object reads the object at a path.
+func (p *parser) object(document manifest.Document, at manifest.Path, object map[string]any) {
+	switch kind, _ := object["kind"].(string); {
+	case object == nil:
 		p.problem(document.Line(at), "must be an object, with apiVersion and kind")
 		return
-	}
-	if elements, ok := objects.Elements(object); ok {
-		for i, element := range elements {
-			p.object(document, at.Field("items").Index(i), element)
-		}
-		return
-	}
-	switch kind, _ := object["kind"].(string); {
 	case kind == "" && object["apiVersion"] == nil:
 		return // Of a tool, such as kustomization.yaml.
 	case kind == "":

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -37,12 +38,25 @@ func IsServed(object map[string]any) bool {
 	return !strings.Contains(version, "/") && (object["kind"] == string(api.ConfigMap) || object["kind"] == string(api.Secret))
 }
 
-// Elements returns the objects of a list such as `kubectl get -o yaml` prints. It is not ok if the
-// object is no such list.
-func Elements(object map[string]any) (elements []any, ok bool) {
+// All returns the object of a document, or those of a list such as `kubectl get -o yaml` prints,
+// with their paths. Anything else is nil.
+func All(data any) iter.Seq2[manifest.Path, map[string]any] {
+	return func(yield func(manifest.Path, map[string]any) bool) { each(manifest.Path{}, data, yield) }
+}
+
+func each(at manifest.Path, data any, yield func(manifest.Path, map[string]any) bool) (goesOn bool) {
+	object, _ := data.(map[string]any)
 	kind, _ := object["kind"].(string)
-	elements, ok = object["items"].([]any)
-	return elements, ok && slices.Contains([]string{"List", "ConfigMapList", "SecretList"}, kind)
+	elements, isList := object["items"].([]any)
+	if !isList || !slices.Contains([]string{"List", "ConfigMapList", "SecretList"}, kind) {
+		return yield(at, object)
+	}
+	for i, element := range elements {
+		if !each(at.Field("items").Index(i), element, yield) {
+			return false
+		}
+	}
+	return true
 }
 
 // Content returns what the manifest of a ConfigMap or a Secret holds, or every mistake for which
