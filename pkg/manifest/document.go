@@ -52,11 +52,7 @@ func (e *SyntaxError) Reason() string {
 func Parse(part Part) (Document, error) {
 	d := Document{part: part}
 	if !d.readJSON() {
-		text, err := sigsyaml.YAMLToJSON([]byte(part.Text))
-		if err == nil {
-			err = json.Unmarshal(text, &d.Data)
-		}
-		if err != nil {
+		if err := sigsyaml.Unmarshal([]byte(part.Text), &d.Data); err != nil {
 			return Document{}, part.syntaxError(err)
 		}
 	}
@@ -108,7 +104,7 @@ func (d Document) Line(path Path) int {
 // is neither text nor a number.
 func (d Document) Written(path Path) string {
 	node, whole := d.reach(path)
-	if node == nil || !whole || node.Kind != yaml.ScalarNode {
+	if !whole || node.Kind != yaml.ScalarNode {
 		return ""
 	}
 	return node.Value
@@ -118,7 +114,7 @@ func (d Document) Written(path Path) string {
 // the last are lost.
 func (d Document) Twice(object Path) []Path {
 	node, whole := d.reach(object)
-	if node == nil || !whole || node.Kind != yaml.MappingNode {
+	if !whole || node.Kind != yaml.MappingNode {
 		return nil
 	}
 	var twice []Path
@@ -136,26 +132,31 @@ func (d Document) Twice(object Path) []Path {
 // LineOfText returns where in the file a line of the text stands that the path leads to. It is
 // exact where the text is a block of lines. Line 0 is where the text begins.
 func (d Document) LineOfText(text Path, line int) int {
-	node, whole := d.reach(text)
-	if node == nil || !whole || line == 0 || node.Kind != yaml.ScalarNode || node.Style&yaml.LiteralStyle == 0 {
-		return d.Line(text)
+	if node := d.literal(text); node != nil && line > 0 {
+		return d.part.Line + node.Line + line - 1
 	}
-	return d.part.Line + node.Line + line - 1
+	return d.Line(text)
 }
 
 // LineInText returns where in the file the deepest value stands that the path leads to in a text
 // that is YAML itself. It is exact where the text is a block of lines.
 func (d Document) LineInText(text, path Path) int {
-	node, whole := d.reach(text)
-	if node == nil || !whole || node.Kind != yaml.ScalarNode || node.Style&yaml.LiteralStyle == 0 {
-		return d.Line(text)
-	}
 	var inner yaml.Node
-	if err := yaml.Unmarshal([]byte(node.Value), &inner); err != nil || len(inner.Content) != 1 {
+	node := d.literal(text)
+	if node == nil || yaml.Unmarshal([]byte(node.Value), &inner) != nil || len(inner.Content) != 1 {
 		return d.Line(text)
 	}
 	deepest, _ := reach(inner.Content[0], path)
-	return d.part.Line + node.Line + deepest.Line - 1
+	return d.LineOfText(text, deepest.Line)
+}
+
+// literal returns the text that the path leads to if it is a block of lines, or nil.
+func (d Document) literal(path Path) *yaml.Node {
+	node, whole := d.reach(path)
+	if whole && node.Kind == yaml.ScalarNode && node.Style&yaml.LiteralStyle != 0 {
+		return node
+	}
+	return nil
 }
 
 func (d Document) reach(path Path) (node *yaml.Node, whole bool) {

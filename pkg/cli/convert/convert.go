@@ -176,7 +176,7 @@ func (o *command) volumes(file string, document manifest.Document) []manifest.Re
 				o.Remark("%s:%d: %s: volume %s: %s", file, document.Line(at), spec.Object, name, fmt.Sprintf(format, args...))
 			}
 			mounts := mountsOf(spec, name)
-			from, to, value, err := o.volume(volume, session.NamespaceOr(o.Session, spec.Namespace), mounts)
+			r, err := o.volume(volume, session.NamespaceOr(o.Session, spec.Namespace), mounts)
 			switch {
 			case errors.Is(err, intree.ErrOther) && len(o.names) == 0:
 				continue
@@ -189,18 +189,20 @@ func (o *command) volumes(file string, document manifest.Document) []manifest.Re
 				continue
 			}
 			o.converted++
-			list = append(list, manifest.Replacement{Object: at, From: from, To: to, Value: value})
-			o.remarkOn(say, mounts, value)
+			r.Object = at
+			list = append(list, r)
+			o.remarkOn(say, mounts, r.Value)
 		}
 	}
 	return list
 }
 
-// volume returns which field of a volume becomes which, and what it holds.
-func (o *command) volume(volume map[string]any, namespace string, mounts volumeMounts) (from, to string, value any, err error) {
+// volume returns which field of a volume becomes which, and what it holds. It leaves out where the
+// volume is.
+func (o *command) volume(volume map[string]any, namespace string, mounts volumeMounts) (r manifest.Replacement, err error) {
 	var v corev1.Volume
 	if err := manifest.Convert(volume, &v); err != nil {
-		return "", "", nil, fmt.Errorf("it is not what the API server takes: %w", err)
+		return r, fmt.Errorf("it is not what the API server takes: %w", err)
 	}
 	namer := intree.Namer{Driver: o.driver, Namespace: namespace}
 	if o.to == toInTree {
@@ -208,25 +210,24 @@ func (o *command) volume(volume map[string]any, namespace string, mounts volumeM
 			delete(v.CSI.VolumeAttributes, api.KeyUpdatePolicy)
 		}
 		made, err := namer.ToInTree(v.VolumeSource)
-		if err != nil {
-			return "", "", nil, err
+		if err == nil {
+			r.From = "csi"
+			r.To, r.Value, err = sourceField(made)
 		}
-		field, value, err := sourceField(made)
-		return "csi", field, value, err
+		return r, err
 	}
 	made, err := namer.ToLiveconfig(v.VolumeSource)
-	if err != nil {
-		return "", "", nil, err
+	if err == nil {
+		r.From, _, err = sourceField(v.VolumeSource)
 	}
-	field, _, err := sourceField(v.VolumeSource)
 	if err != nil {
-		return "", "", nil, err
+		return r, err
 	}
 	if mounts.needInPlace() {
 		made.VolumeAttributes[api.KeyUpdatePolicy] = string(api.UpdateInPlace)
 	}
-	_, value, err = sourceField(corev1.VolumeSource{CSI: made})
-	return field, "csi", value, err
+	r.To, r.Value, err = sourceField(corev1.VolumeSource{CSI: made})
+	return r, err
 }
 
 // sourceField returns the one field of a volume source that is set, as JSON has it.
@@ -248,14 +249,12 @@ func (o *command) remarkOn(say func(string, ...any), mounts volumeMounts, value 
 	if o.to == toInTree {
 		return
 	}
+	arrives := ", which updates do not reach, as before: they do with"
+	if mounts.needInPlace() {
+		arrives = ": updates reach that by"
+	}
 	for _, container := range mounts.parts {
-		if mounts.needInPlace() {
-			say("note: container %s mounts a subPath of it: updates reach that by updatePolicy: InPlace, "+
-				"where a reader may see a half-written file", container)
-			continue
-		}
-		say("note: container %s mounts a subPath of it, which updates do not reach, as before: "+
-			"they do with updatePolicy: InPlace, where a reader may see a half-written file", container)
+		say("note: container %s mounts a subPath of it%s updatePolicy: InPlace, where a reader may see a half-written file", container, arrives)
 	}
 	csi, _ := value.(map[string]any)
 	attributes, _ := csi["volumeAttributes"].(map[string]any)

@@ -28,7 +28,7 @@ func TestNoFieldIsForgotten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := othersOf(read(t, string(text)), ours)
+		got := othersOf(read(t, string(text)), ours.Namespace)
 		if _, found := noUses[field]; found {
 			delete(noUses, field)
 			if len(got) > 0 {

@@ -62,19 +62,15 @@ func (t *describer) describe(ctx context.Context, kind string, w selection.Workl
 	}
 	d.findPods(ctx)
 	spec, in := cluster.AsCreated(spec, d.running, d.Driver), d.placeOf(d.Namespace)
-	d.Others = append(d.Others, othersOf(spec, in)...)
+	d.Others = append(d.Others, othersOf(spec, d.Namespace)...)
 	d.newest, _ = versions.Places(w.Template.Annotations, spec, in.Namespace, in.Driver) // Each volume has its mistakes.
 	config, _ := trigger.ParseConfig(w.Template.Annotations[trigger.ConfigAnnotation])   // Without one there are no copies.
 	d.Volumes = append(d.Volumes, volumesOf(spec, in, versions.Originals(config, in.Namespace))...)
 	d.fromRollout(ctx)
-	places := d.ask(ctx)
-	d.compareCopies()
-	for i, place := range places {
-		isObject := func(before versions.Place) bool { return before.Object == place.Object }
-		if !slices.ContainsFunc(places[:i], isObject) {
-			d.Objects = append(d.Objects, objectOf(place.Object, d.facts[place.Object], d.Pods))
-		}
+	for _, object := range d.ask(ctx) {
+		d.Objects = append(d.Objects, objectOf(object, d.facts[object], d.Pods))
 	}
+	d.compareCopies()
 	d.readEvents(ctx)
 	return d.Description
 }
@@ -153,16 +149,15 @@ func (d *report) addPod(pod *corev1.Pod) {
 	d.Pods, d.running, d.places = append(d.Pods, next), append(d.running, pod), append(d.places, places)
 }
 
-// ask asks the nodes and then the API server, and judges the pods. It returns the places of the
+// ask asks the nodes and then the API server, and judges the pods. It returns the objects of the
 // template and of the pods.
-func (d *report) ask(ctx context.Context) []versions.Place {
+func (d *report) ask(ctx context.Context) []api.Ref {
 	d.askNodes(ctx)
-	places := cluster.Distinct(slices.Concat(d.newest, slices.Concat(d.places...)))
-	d.askAPI(ctx, places)
+	objects := d.askAPI(ctx, slices.Concat(d.newest, slices.Concat(d.places...)))
 	for i := range d.Pods {
 		d.judge(&d.Pods[i], d.places[i])
 	}
-	return places
+	return objects
 }
 
 // askNodes asks the nodes of pods that have volumes of liveconfig, unless they have been.
@@ -183,17 +178,20 @@ func (d *report) askNodes(ctx context.Context) {
 	}
 }
 
-// askAPI asks which versions there are of what the template and the pods show.
-func (d *report) askAPI(ctx context.Context, places []versions.Place) {
+// askAPI asks which versions there are of what the template and the pods show, and returns that.
+func (d *report) askAPI(ctx context.Context, places []versions.Place) (objects []api.Ref) {
 	d.facts = d.Versions(ctx, places, d.answers)
-	told := map[api.Ref]bool{}
+	isListed := map[api.Ref]bool{}
 	for _, place := range places {
 		object := place.Object
-		fact := d.facts[object]
-		if fact.Err == nil || told[object] {
+		if isListed[object] {
 			continue
 		}
-		told[object] = true
+		isListed[object], objects = true, append(objects, object)
+		fact := d.facts[object]
+		if fact.Err == nil {
+			continue
+		}
 		isCopy := func(at versions.Place) bool { return at.Object == object && at.IsCopy() }
 		if i := slices.IndexFunc(d.newest, isCopy); i >= 0 {
 			fact.Copies = []string{d.newest[i].Names.Name} // There is nothing better.
@@ -202,6 +200,7 @@ func (d *report) askAPI(ctx context.Context, places []versions.Place) {
 		d.lacks("which version of "+object.String()+" is the newest", fact.Err.Error(),
 			canI(object.Namespace, "get", object.Kind.Resource()+"/"+object.Name))
 	}
+	return objects
 }
 
 // compareCopies adds the copies of the template whose sources have changed since.

@@ -126,14 +126,8 @@ func mounts(spec *corev1.PodSpec, volume string) []Mount {
 }
 
 // othersOf returns everything else that a pod spec uses, in the order of volumes, containers and
-// what logs in.
-func othersOf(spec *corev1.PodSpec, in template.Place) []Use {
-	return slices.Concat(inTree(spec, in.Namespace), logins(spec))
-}
-
-// inTree returns the uses by volumes of Kubernetes' own types and by variables. Ephemeral
-// containers, which no template has, are looked at as those of another one.
-func inTree(spec *corev1.PodSpec, namespace string) []Use {
+// what logs in. Ephemeral containers, which no template has, are looked at as those of another one.
+func othersOf(spec *corev1.PodSpec, namespace string) []Use {
 	place := template.Place{Namespace: namespace} // Of no driver, so that attributes of none are read.
 	containers := containersOf(spec)
 	found, _ := template.Uses(&corev1.PodTemplateSpec{Spec: *spec}, place)
@@ -160,7 +154,7 @@ func inTree(spec *corev1.PodSpec, namespace string) []Use {
 		}
 		all = append(all, u)
 	}
-	return all
+	return append(all, logins(spec)...)
 }
 
 // logins returns the Secrets that images are pulled with, and those that volumes of other kinds are

@@ -91,7 +91,7 @@ containers: [{name: web, volumeMounts: [{name: b, mountPath: /b}]}]`,
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := othersOf(read(t, test.spec), ours)
+			got := othersOf(read(t, test.spec), ours.Namespace)
 			wantSame(t, "othersOf", test.want, got)
 		})
 	}

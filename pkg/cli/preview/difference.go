@@ -47,9 +47,9 @@ func (c change) text() string {
 	var b strings.Builder
 	b.WriteString(c.volume())
 	old, next := byPath(c.before.Tree), byPath(c.after.Tree)
-	names := slices.AppendSeq(slices.Collect(maps.Keys(old)), maps.Keys(next))
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
+	either := maps.Clone(old)
+	maps.Copy(either, next)
+	for _, name := range slices.Sorted(maps.Keys(either)) {
 		b.WriteString(c.file(name, old, next))
 	}
 	return b.String()

@@ -119,15 +119,13 @@ func names(oldName, newName string, before, after []byte) (shownOld, shownNew st
 func sizes(before, after []byte) string {
 	switch {
 	case before == nil:
-		return "added, " + bytesOf(after)
+		return "added, " + Counted(len(after), "byte")
 	case after == nil:
-		return "removed, " + bytesOf(before)
+		return "removed, " + Counted(len(before), "byte")
 	default:
-		return fmt.Sprintf("changed, %s -> %s", bytesOf(before), bytesOf(after))
+		return fmt.Sprintf("changed, %s -> %s", Counted(len(before), "byte"), Counted(len(after), "byte"))
 	}
 }
-
-func bytesOf(text []byte) string { return Counted(len(text), "byte") }
 
 // Counted is a number of things with their name.
 func Counted(n int, what string) string {

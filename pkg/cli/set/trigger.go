@@ -198,10 +198,7 @@ func (o *setTrigger) usage(w selection.Workload, namespace string, objects []tri
 	if err != nil {
 		return nil, nil // A volume that cannot be read may be the one.
 	}
-	config, err := trigger.ParseConfig(w.Template.Annotations[trigger.ConfigAnnotation])
-	if err != nil {
-		config = nil // Nothing was rolled out yet.
-	}
+	config, _ := trigger.ParseConfig(w.Template.Annotations[trigger.ConfigAnnotation]) // Without one, nothing was rolled out yet.
 	for _, use := range uses {
 		used = append(used, use.Object)
 	}

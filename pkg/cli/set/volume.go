@@ -151,7 +151,7 @@ func (o *setVolume) changeable(w selection.Workload) error {
 // keepsSources returns an error if the name of the volume is a default, and the volume of that name
 // holds something else.
 func (o *setVolume) keepsSources(w selection.Workload, name, namespace string, wanted api.Spec) error {
-	at := slices.IndexFunc(w.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name && v.CSI != nil && v.CSI.Driver == o.driver })
+	at := slices.IndexFunc(w.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name && isOf(v, o.driver) })
 	if o.name != "" || at < 0 {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -203,24 +204,20 @@ func (o *command) print(all []workloadStatus) error {
 	case o.output.IsEncoded():
 		return o.output.Encode(o.Out, all)
 	case o.output.Name == "name":
-		return o.names(all)
+		_, err := io.WriteString(o.Out, names(all))
+		return err
 	default:
 		return text.write(o.Out, all)
 	}
 }
 
-func (o *command) names(all []workloadStatus) error {
-	var names []string
+func names(all []workloadStatus) string {
+	var lines []string
 	for _, pod := range podsIn(all, versions.Lagging) {
-		names = append(names, "pod/"+pod.Name)
+		lines = append(lines, "pod/"+pod.Name+"\n")
 	}
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		if _, err := fmt.Fprintln(o.Out, name); err != nil {
-			return err
-		}
-	}
-	return nil
+	slices.Sort(lines)
+	return strings.Join(slices.Compact(lines), "")
 }
 
 func (o *command) remark(notes []string) {
