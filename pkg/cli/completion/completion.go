@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -89,8 +90,7 @@ type completer struct{ *session.Session }
 
 // Register has the arguments and flags of all commands completed.
 func Register(root *cobra.Command, s *session.Session) {
-	c := completer{s}
-	c.addTo(root)
+	completer{s}.addTo(root)
 }
 
 func (c completer) addTo(command *cobra.Command) {
@@ -99,13 +99,11 @@ func (c completer) addTo(command *cobra.Command) {
 			return c.objects(cc.Context(), kinds, args, text)
 		}
 	}
-	complete := func(flag *pflag.Flag) {
+	command.LocalFlags().VisitAll(func(flag *pflag.Flag) {
 		if values := c.flag(flag.Name); values != nil {
 			_ = command.RegisterFlagCompletionFunc(flag.Name, values) // No command has registered another.
 		}
-	}
-	command.LocalFlags().VisitAll(complete)
-	command.PersistentFlags().VisitAll(complete)
+	})
 	for _, below := range command.Commands() {
 		c.addTo(below)
 	}
@@ -262,17 +260,10 @@ func (c completer) inKubeconfig(flag string) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		var names []string
-		switch flag {
-		case "context":
-			names = slices.Collect(maps.Keys(config.Contexts))
-		case "cluster":
-			names = slices.Collect(maps.Keys(config.Clusters))
-		case "user":
-			names = slices.Collect(maps.Keys(config.AuthInfos))
+		names := map[string]iter.Seq[string]{
+			"context": maps.Keys(config.Contexts), "cluster": maps.Keys(config.Clusters), "user": maps.Keys(config.AuthInfos),
 		}
-		slices.Sort(names)
-		return names, cobra.ShellCompDirectiveNoFileComp
+		return slices.Sorted(names[flag]), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 

@@ -230,27 +230,28 @@ func (d *Drivers) open(p pod) (*connection, error) {
 func (d *Drivers) dial(p pod) (httpstream.Connection, error) {
 	url := d.client.CoreV1().RESTClient().Post().
 		Resource("pods").Namespace(d.namespace).Name(p.name).SubResource("portforward").URL()
-	first, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, d.config)
-	if err != nil {
-		return nil, fmt.Errorf("prepare a WebSocket: %w", err)
-	}
-	carrier, protocol, errOfFirst := first.Dial(portforward.PortForwardProtocolV1Name)
-	if errOfFirst == nil {
-		return negotiated(carrier, protocol)
-	}
-	if !httpstream.IsUpgradeFailure(errOfFirst) && !httpstream.IsHTTPSProxyError(errOfFirst) {
-		return nil, errOfFirst
-	}
-	transport, upgrader, err := spdy.RoundTripperFor(d.config)
-	if err != nil {
-		return nil, fmt.Errorf("prepare SPDY: %w", err)
+	first, errOfFirst := portforward.NewSPDYOverWebsocketDialerForStreaming(url, d.config)
+	transport, upgrader, errOfSecond := spdy.RoundTripperFor(d.config)
+	if err := errors.Join(errOfFirst, errOfSecond); err != nil {
+		return nil, fmt.Errorf("prepare to forward a port: %w", err)
 	}
 	second := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
-	carrier, protocol, err = second.Dial(portforward.PortForwardProtocolV1Name)
-	if err != nil {
-		return nil, cause(errOfFirst, err)
+	var refused error // Of the first.
+	either := portforward.NewFallbackDialerForStreaming(first, second, func(err error) bool {
+		if httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err) {
+			refused = err
+		}
+		return refused != nil
+	})
+	carrier, protocol, err := either.Dial(portforward.PortForwardProtocolV1Name)
+	switch {
+	case err != nil && refused != nil:
+		return nil, cause(refused, err)
+	case err == nil && protocol != portforward.PortForwardProtocolV1Name:
+		return nil, errors.Join(fmt.Errorf("the API server forwards ports by the protocol %q, which is not known here", protocol), carrier.Close())
+	default:
+		return carrier, err
 	}
-	return negotiated(carrier, protocol)
 }
 
 // cause returns what keeps both ways of reaching a pod from working. Only the first has the kind of
@@ -266,13 +267,6 @@ func cause(first, second error) error {
 	default:
 		return fmt.Errorf("%w, and by SPDY: %w", first, second)
 	}
-}
-
-func negotiated(carrier httpstream.Connection, protocol string) (httpstream.Connection, error) {
-	if protocol != portforward.PortForwardProtocolV1Name {
-		return nil, errors.Join(fmt.Errorf("the API server forwards ports by the protocol %q, which is not known here", protocol), carrier.Close())
-	}
-	return carrier, nil
 }
 
 // explain returns the error that the node reports, or else the error that was seen here.

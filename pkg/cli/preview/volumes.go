@@ -76,10 +76,10 @@ func (b *builder) volume(v corev1.Volume) error {
 		return fmt.Errorf("the API server refuses its name %.70q: %s", v.Name, strings.Join(problems, "; "))
 	}
 	spec, err := b.spec(v)
-	if err != nil {
-		return err
+	if err == nil {
+		err = b.fill(spec)
 	}
-	return b.fill(spec)
+	return err
 }
 
 func typeOf(v corev1.Volume, driver string) string {

@@ -224,11 +224,7 @@ func (o *Objects) Printer() (printers.ResourcePrinter, error) {
 	default:
 		return nil, fmt.Errorf("--dry-run %q is not none, client or server", o.DryRun)
 	}
-	printer, err := o.ToPrinter()
-	if err != nil {
-		return nil, fmt.Errorf("%w", err)
-	}
-	return printer, nil
+	return o.ToPrinter()
 }
 
 // Complete has the shell complete a flag with fixed values.

@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -124,21 +122,10 @@ func (o *setVolume) runRemove(args []string, sources []api.Source) error {
 // changeable returns an error for an object of the cluster whose volumes nobody can change, or
 // whose maker would not keep the change.
 func (o *setVolume) changeable(w selection.Workload) error {
-	if o.Local || o.Output.DryRun == printing.DryRunClient {
-		return nil
-	}
-	kind := ""
-	switch w.Object.(type) {
-	case *corev1.Pod:
-		kind = "pod"
-	case *batchv1.Job:
-		kind = "job"
-	case *appsv1.ReplicaSet:
-		kind = "replicaset"
-	}
+	kind := strings.ToLower(w.Object.GetObjectKind().GroupVersionKind().Kind)
 	owner := metav1.GetControllerOfNoCopy(w.Meta)
 	switch {
-	case kind == "":
+	case o.Local, o.Output.DryRun == printing.DryRunClient, !slices.Contains([]string{"pod", "job", "replicaset"}, kind):
 		return nil
 	case owner != nil:
 		return fmt.Errorf("this %s is managed by a %s: change %s/%s instead", kind, owner.Kind, strings.ToLower(owner.Kind), owner.Name)

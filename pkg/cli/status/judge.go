@@ -99,17 +99,12 @@ func noteOf(object api.Ref, found cluster.Found, workloads []*cluster.WorkloadPo
 // wish is what the pods should have in a place. Where it is not known which copy that is, it is the
 // one of the template.
 func (t judged) wish(place versions.Place, now versions.Now) versions.Now {
-	if !place.IsCopy() {
+	isIt := func(p versions.Place) bool { return p.IsCopy() && p.Volume == place.Volume && p.Object == place.Object }
+	switch at := slices.IndexFunc(t.Newest, isIt); {
+	case !place.IsCopy():
 		now.Copies = nil
-		return now
-	}
-	if len(now.Copies) > 0 || t.Pod != nil {
-		return now
-	}
-	for _, newest := range t.Newest {
-		if newest.Volume == place.Volume && newest.Object == place.Object {
-			now.Copies = []string{newest.Names.Name}
-		}
+	case len(now.Copies) == 0 && t.Pod == nil && at >= 0:
+		now.Copies = []string{t.Newest[at].Names.Name}
 	}
 	return now
 }
