@@ -44,7 +44,10 @@ const (
 // kubectl does.
 func Run(ctx context.Context, streams genericiooptions.IOStreams, args ...string) int {
 	if len(args) == 1 && args[0] == isolated.Argument {
-		return checkEdit(streams)
+		if isolated.Main(streams.In, streams.Out) != nil {
+			return 1
+		}
+		return 0
 	}
 	command := New(streams) //nolint:contextcheck // Its commands get the context when it is executed.
 	command.SetArgs(args)
@@ -61,13 +64,6 @@ func Run(ctx context.Context, streams genericiooptions.IOStreams, args ...string
 	}
 	_, _ = fmt.Fprintln(streams.ErrOut, "error:", printing.Plain(err.Error())) // If this fails, the status is left.
 	return status
-}
-
-func checkEdit(streams genericiooptions.IOStreams) int {
-	if err := isolated.Main(streams.In, streams.Out); err != nil {
-		return 1
-	}
-	return 0
 }
 
 // New returns the command `kubectl liveconfig`.

@@ -51,7 +51,8 @@ func (e *SyntaxError) Reason() string {
 // Parse reads a part of a file, as kubectl reads it.
 func Parse(part Part) (Document, error) {
 	d := Document{part: part}
-	if !d.readJSON() {
+	isJSON := strings.HasPrefix(strings.TrimSpace(part.Text), "{") && json.Unmarshal([]byte(part.Text), &d.Data) == nil
+	if !isJSON { // YAML has no pairs of surrogates, and no tabs between values.
 		if err := sigsyaml.Unmarshal([]byte(part.Text), &d.Data); err != nil {
 			return Document{}, part.syntaxError(err)
 		}
@@ -61,11 +62,6 @@ func Parse(part Part) (Document, error) {
 		d.root = document.Content[0]
 	}
 	return d, nil
-}
-
-// readJSON reads JSON as such: YAML has no pairs of surrogates, and no tabs between values.
-func (d *Document) readJSON() bool {
-	return strings.HasPrefix(strings.TrimSpace(d.part.Text), "{") && json.Unmarshal([]byte(d.part.Text), &d.Data) == nil
 }
 
 // syntaxError moves the line that the reader names, if any, from the part to the file.

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -189,10 +190,7 @@ func ParsePath(text string) Path {
 			p = append(p, Step{Field: found[1]})
 			continue
 		}
-		index := 0
-		for _, digit := range found[2] {
-			index = 10*index + int(digit-'0')
-		}
+		index, _ := strconv.Atoi(found[2]) // They are six digits at most.
 		p = append(p, Step{Index: index})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -246,14 +247,7 @@ func fieldOf(object *yaml.Node, name string) (at int, ok bool) {
 }
 
 func indentedBy(block string, indent int) string {
-	var b strings.Builder
-	for line := range strings.SplitAfterSeq(block, "\n") {
-		if strings.TrimSpace(line) != "" {
-			b.WriteString(strings.Repeat(" ", indent))
-		}
-		b.WriteString(line)
-	}
-	return b.String()
+	return regexp.MustCompile(`(?m)^.*\S`).ReplaceAllString(block, strings.Repeat(" ", indent)+"$0")
 }
 
 // byNodes replaces the nodes of the fields, and writes the document again with its comments.

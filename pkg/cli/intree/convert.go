@@ -148,7 +148,7 @@ func (n Namer) ToInTree(v corev1.VolumeSource) (corev1.VolumeSource, error) {
 	if err != nil {
 		return corev1.VolumeSource{}, err
 	}
-	if err := errors.Join(ownerFits(v.CSI.VolumeAttributes), n.fits(spec)); err != nil {
+	if err := n.fits(spec, v.CSI.VolumeAttributes); err != nil {
 		return corev1.VolumeSource{}, err
 	}
 	var files defaults
@@ -166,20 +166,13 @@ func (n Namer) ToInTree(v corev1.VolumeSource) (corev1.VolumeSource, error) {
 	return single(spec.Sources[0], files), nil
 }
 
-// ownerFits returns an error if the owner of directories has no form in a volume of Kubernetes' own
-// types.
-func ownerFits(all map[string]string) error {
-	_, isSet := all[api.KeyUID]
-	_, isDefault := all[api.KeyDefaultUser]
-	if isSet && !isDefault {
-		return errors.New("uid has no in-tree form: directories belong to root; with defaultUser instead, " +
-			"which Kubernetes 1.37 has behind the feature gate AtomicWriteVolumeUserFields, files belong to the user")
-	}
-	return nil
-}
-
-func (n Namer) fits(spec api.Spec) error {
+func (n Namer) fits(spec api.Spec, all map[string]string) error {
 	var errs []error
+	_, isSet := all[api.KeyUID]
+	if _, isDefault := all[api.KeyDefaultUser]; isSet && !isDefault {
+		errs = append(errs, errors.New("uid has no in-tree form: directories belong to root; with defaultUser instead, "+
+			"which Kubernetes 1.37 has behind the feature gate AtomicWriteVolumeUserFields, files belong to the user"))
+	}
 	if spec.GID != nil {
 		errs = append(errs, errors.New("gid has no in-tree form: the pod's fsGroup is for all its volumes"))
 	}

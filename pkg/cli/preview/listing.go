@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	slashpath "path"
@@ -25,28 +24,25 @@ const (
 	shortDigest = 16
 )
 
-// Print lists the files of volumes, and nothing of their values.
-func Print(w io.Writer, pod Pod, volumes []Volume) error {
+// List lists the files of volumes, and nothing of their values.
+func List(pod Pod, volumes []Volume) string {
+	var b strings.Builder
 	for _, v := range volumes {
 		if v.Err != nil {
 			continue // The error is printed elsewhere.
 		}
 		digest := v.Tree.Digest()
-		if v.HidesAny() {
+		if v.hides(func(tree.File) bool { return true }) {
 			digest = hidden
 		}
-		if _, err := fmt.Fprintf(w, "%s: volume %s (%s), %s, %s, %s\n",
-			pod.Object(), v.Name, v.Type, printing.Counted(len(v.Tree.Files), "file"), printing.Counted(v.Tree.Size(), "byte"), digest); err != nil {
-			return err
-		}
-		if err := v.table(w); err != nil {
-			return err
-		}
+		fmt.Fprintf(&b, "%s: volume %s (%s), %s, %s, %s\n",
+			pod.Object(), v.Name, v.Type, printing.Counted(len(v.Tree.Files), "file"), printing.Counted(v.Tree.Size(), "byte"), digest)
+		_ = printing.Table(&b, 2, v.rows()) // A builder takes everything.
 	}
-	return nil
+	return b.String()
 }
 
-func (v Volume) table(w io.Writer) error {
+func (v Volume) rows() [][]string {
 	rows := [][]string{{"  MODE", "OWNER", "SIZE", "SHA256", "PATH"}}
 	for _, f := range v.entries() {
 		size, digest := "-", "-"
@@ -55,7 +51,7 @@ func (v Volume) table(w io.Writer) error {
 		}
 		rows = append(rows, []string{"  " + modeText(f.Mode), ownerOf(f, v.Tree), size, digest, shown(f.Path)})
 	}
-	return printing.Table(w, 2, rows)
+	return rows
 }
 
 // entries returns the volume itself, directories, each before what is in it, and files.

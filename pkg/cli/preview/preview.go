@@ -228,9 +228,7 @@ func (o *command) show(ctx context.Context, pods []Pod) error {
 	}
 	var b strings.Builder
 	for i, pod := range pods {
-		if err := Print(&b, pod, byPod[i]); err != nil {
-			return err
-		}
+		b.WriteString(List(pod, byPod[i]))
 	}
 	_, err := fmt.Fprint(o.Out, printing.Plain(b.String()))
 	return err
@@ -288,7 +286,7 @@ func (o *command) write(folder *Folder, place string, v Volume) error {
 	if !folder.Owns && (v.Tree.UID+v.Tree.GID > 0 || slices.ContainsFunc(v.Tree.Files, isOwned)) {
 		o.once("note: the files are yours, because only root can give them the owners of the list")
 	}
-	if v.SharesHidden() {
+	if v.hides(func(f tree.File) bool { return f.Mode&othersRead != 0 }) {
 		o.once("note: files of Secrets are for their owner alone, unless you use --show-secrets: the list has their modes in the volume")
 	}
 	return folder.Write(place+v.Name, v)

@@ -66,10 +66,8 @@ func volumesOf(t *testing.T, volumes, spec string) []preview.Volume {
 // list returns the list of volumes, and the errors of those that hold nothing.
 func list(t *testing.T, volumes []preview.Volume) string {
 	t.Helper()
-	var b strings.Builder
-	must(t, preview.Print(&b, preview.Pod{Kind: "Pod", Name: "p"}, volumes))
 	var lines []string
-	for line := range strings.Lines(b.String()) {
+	for line := range strings.Lines(preview.List(preview.Pod{Kind: "Pod", Name: "p"}, volumes)) {
 		fields := strings.Fields(line)
 		if fields[0] != "MODE" && fields[0] != "pod/p:" {
 			lines = append(lines, strings.Join(fields, " "))
@@ -191,16 +189,16 @@ func TestProjectedWithoutWhatOnlyAPodHas(t *testing.T) {
 func TestShownSecrets(t *testing.T) {
 	t.Parallel()
 	volumes := volumesOf(t, "  - {name: v, secret: {secretName: key, items: [{key: k, path: k}]}}\n", "")
-	var heads [2]strings.Builder
-	for i := range heads {
-		must(t, preview.Print(&heads[i], preview.Pod{Kind: "Pod", Name: "p"}, volumes))
+	var lists [2]string
+	for i := range lists {
+		lists[i] = preview.List(preview.Pod{Kind: "Pod", Name: "p"}, volumes)
 		volumes[0].Hidden = nil
 	}
 	if got, want := list(t, volumes), "drwxrwxrwt 0:0 - - .\n-rw-r--r-- 0:0 3 2c70e12b7a0646f9 k"; got != want {
 		t.Errorf("list = %q, want %q", got, want)
 	}
 	digest := volumes[0].Tree.Digest()
-	shown := []bool{strings.Contains(heads[0].String(), digest), strings.Contains(heads[1].String(), digest)}
+	shown := []bool{strings.Contains(lists[0], digest), strings.Contains(lists[1], digest)}
 	if want := []bool{false, true}; !slices.Equal(shown, want) {
 		t.Errorf("the digest of the volume is shown: %v, want %v", shown, want)
 	}

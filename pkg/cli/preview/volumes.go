@@ -216,12 +216,7 @@ func secrets(spec api.Spec, contents map[api.Ref]api.Content) (map[string]bool, 
 	return found, nil
 }
 
-// HidesAny reports whether anything in the volume is hidden.
-func (v Volume) HidesAny() bool {
-	return slices.ContainsFunc(v.Tree.Files, func(f tree.File) bool { return v.Hidden[f.Path] })
-}
-
-// SharesHidden reports whether anybody but the owner may read anything hidden in the volume.
-func (v Volume) SharesHidden() bool {
-	return slices.ContainsFunc(v.Tree.Files, func(f tree.File) bool { return v.Hidden[f.Path] && f.Mode&othersRead != 0 })
+// hides reports whether any such file of the volume is hidden.
+func (v Volume) hides(such func(tree.File) bool) bool {
+	return slices.ContainsFunc(v.Tree.Files, func(f tree.File) bool { return v.Hidden[f.Path] && such(f) })
 }
