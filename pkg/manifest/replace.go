@@ -41,7 +41,12 @@ func (d Document) Replace(replacements []Replacement) (text string, dropped []st
 	if ends := strings.Count(d.part.Text, "\r\n"); ends > 0 && ends == strings.Count(d.part.Text, "\n") {
 		text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n", "\r\n")
 	}
-	return text, d.dropped(text), nil
+	for _, comment := range commentsOf(d.root) {
+		if !strings.Contains(text, comment) {
+			dropped = append(dropped, comment)
+		}
+	}
+	return text, dropped, nil
 }
 
 func (d Document) rewritten(replacements []Replacement, want any) (string, error) {
@@ -55,17 +60,6 @@ func (d Document) rewritten(replacements []Replacement, want any) (string, error
 	}
 	text, err := sigsyaml.Marshal(want)
 	return string(text), err
-}
-
-// dropped returns the comments of the document that a text does not have.
-func (d Document) dropped(text string) []string {
-	var missing []string
-	for _, comment := range commentsOf(d.root) {
-		if !strings.Contains(text, comment) {
-			missing = append(missing, comment)
-		}
-	}
-	return missing
 }
 
 // commentsOf returns the lines of all comments of a node and below it.

@@ -73,11 +73,10 @@ func (o *command) run(ctx context.Context) error {
 	for _, file := range files {
 		checker.File(file)
 	}
-	findings, checked := checker.Findings()
-	if err := o.print(findings); err != nil {
+	if err := o.print(checker.Findings); err != nil {
 		return err
 	}
-	return o.verdict(findings, checked)
+	return o.verdict(checker.Findings, checker.Checked)
 }
 
 func (o *command) print(findings []Finding) error {
@@ -127,7 +126,7 @@ func (c *Checker) released(file string, document manifest.Document, at manifest.
 	if !ok || !objects.IsServed(object) {
 		return
 	}
-	c.checked.Released++
+	c.Checked.Released++
 	content, _ := objects.Content(object, c.Namespace)
 	r := review{c, file, document, release.NameOf(content.Ref)}
 	s, mistakes := settings.Parse(text)

@@ -56,8 +56,9 @@ type Checker struct {
 	// Rules checks the content of a released object.
 	Rules func([]settings.Rule, validation.Content) ([]validation.Problem, error)
 
-	findings []Finding
-	checked  Checked
+	// Findings are all that were found so far, by files and lines.
+	Findings []Finding
+	Checked  Checked
 }
 
 // Checked counts what was checked.
@@ -67,18 +68,15 @@ type Checked struct {
 	Released int
 }
 
-// Findings returns all that was found so far, by files and lines, and how much was checked.
-func (c *Checker) Findings() ([]Finding, Checked) { return c.findings, c.checked }
-
 // File checks all documents of a file.
 func (c *Checker) File(file manifest.File) {
-	before := len(c.findings)
+	before := len(c.Findings)
 	defer func() {
-		slices.SortStableFunc(c.findings[before:], func(a, b Finding) int { return cmp.Compare(a.Line, b.Line) })
+		slices.SortStableFunc(c.Findings[before:], func(a, b Finding) int { return cmp.Compare(a.Line, b.Line) })
 	}()
 	for document, err := range file.Documents() {
 		if syntax, isUnread := errors.AsType[*manifest.SyntaxError](err); isUnread {
-			c.findings = append(c.findings, Finding{File: file.Name, Line: syntax.Line, Message: syntax.Err.Error(), Severity: Mistake})
+			c.Findings = append(c.Findings, Finding{File: file.Name, Line: syntax.Line, Message: syntax.Err.Error(), Severity: Mistake})
 			continue
 		}
 		for _, spec := range document.PodSpecsAndPatches() {
@@ -102,7 +100,7 @@ type review struct {
 // add adds a finding at the line of a path. The field is that path, and more where a text holds
 // what is wrong.
 func (r *review) add(severity Severity, line int, field, format string, args ...any) {
-	r.findings = append(r.findings, Finding{
+	r.Findings = append(r.Findings, Finding{
 		File: r.file, Line: line, Object: r.object, Field: field, Message: fmt.Sprintf(format, args...), Severity: severity,
 	})
 }
@@ -140,7 +138,7 @@ func (r *podSpec) check() {
 		driver, _ := csi["driver"].(string)
 		switch {
 		case driver == r.Driver:
-			r.checked.Volumes++
+			r.Checked.Volumes++
 			r.ours[name] = r.volume(at, volume, csi)
 		case strings.Contains(driver, "liveconfig"):
 			r.warning(at.Field("csi", "driver"), "%q is not checked: use --driver-name if that is the name of liveconfig's driver, which here is %s",

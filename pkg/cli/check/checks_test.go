@@ -129,6 +129,5 @@ func TestWhatPodsAreMadeOf(t *testing.T) {
 func review(text string) (findings []check.Finding, volumesChecked int) {
 	checker := check.Checker{Driver: selection.Driver, Namespace: "default"}
 	checker.File(manifest.File{Name: "x.yaml", Text: text})
-	findings, checked := checker.Findings()
-	return findings, checked.Volumes
+	return checker.Findings, checker.Checked.Volumes
 }

@@ -73,16 +73,19 @@ func inTree(v corev1.VolumeSource) (all map[string]string, files defaults, err e
 func source(kind api.Kind, name string, items []corev1.KeyToPath, optional *bool) api.Source {
 	src := api.Source{Ref: api.Ref{Kind: kind, Name: name}, Optional: optional != nil && *optional}
 	for _, item := range items {
-		converted := api.Item{Key: item.Key, Path: item.Path}
-		if item.Mode != nil {
-			converted.Mode = new(fs.FileMode(*item.Mode)) //nolint:gosec // The parser refuses other bits.
-		}
-		if item.User != nil {
-			converted.User = new(int(*item.User))
-		}
-		src.Items = append(src.Items, converted)
+		src.Items = append(src.Items, api.Item{
+			Key: item.Key, Path: item.Path, Mode: as[fs.FileMode](item.Mode), User: as[int](item.User),
+		})
 	}
 	return src
+}
+
+// as returns a number of another type; nil if there is none.
+func as[To, From int | int32 | int64 | fs.FileMode](number *From) *To {
+	if number == nil {
+		return nil
+	}
+	return new(To(*number)) // Of modes, the parser refuses other bits than those of permissions.
 }
 
 func projected(list []corev1.VolumeProjection) (map[string]string, error) {
@@ -153,10 +156,10 @@ func (n Namer) ToInTree(v corev1.VolumeSource) (corev1.VolumeSource, error) {
 	}
 	var files defaults
 	if _, isSet := v.CSI.VolumeAttributes[api.KeyDefaultMode]; isSet {
-		files.mode = new(int32(spec.DefaultMode)) //nolint:gosec // Permission bits.
+		files.mode = as[int32](&spec.DefaultMode)
 	}
 	if _, isSet := v.CSI.VolumeAttributes[api.KeyDefaultUser]; isSet {
-		files.user = new(int64(*spec.UID))
+		files.user = as[int64](spec.UID)
 	}
 	if _, isLong := v.CSI.VolumeAttributes[api.KeySources]; isLong {
 		return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
@@ -221,14 +224,7 @@ func single(src api.Source, files defaults) corev1.VolumeSource {
 func items(src api.Source) []corev1.KeyToPath {
 	var list []corev1.KeyToPath
 	for _, item := range src.Items {
-		converted := corev1.KeyToPath{Key: item.Key, Path: item.Path}
-		if item.Mode != nil {
-			converted.Mode = new(int32(*item.Mode)) //nolint:gosec // Permission bits.
-		}
-		if item.User != nil {
-			converted.User = new(int64(*item.User))
-		}
-		list = append(list, converted)
+		list = append(list, corev1.KeyToPath{Key: item.Key, Path: item.Path, Mode: as[int32](item.Mode), User: as[int64](item.User)})
 	}
 	return list
 }
