@@ -114,11 +114,15 @@ func chosen(spec *corev1.PodSpec, names []string) ([]*corev1.Container, error) {
 	if len(names) == 0 {
 		return all[len(spec.InitContainers):], nil
 	}
+	var there []string
+	for _, c := range all {
+		there = append(there, c.Name)
+	}
 	var found []*corev1.Container
 	for _, name := range names {
-		at := slices.IndexFunc(all, func(c *corev1.Container) bool { return c.Name == name })
+		at := slices.Index(there, name)
 		if at < 0 {
-			return nil, fmt.Errorf("there is no container %q, there are: %s", name, strings.Join(namesOf(all), ", "))
+			return nil, fmt.Errorf("there is no container %q, there are: %s", name, strings.Join(there, ", "))
 		}
 		found = append(found, all[at])
 	}
@@ -134,14 +138,6 @@ func containers(spec *corev1.PodSpec) []*corev1.Container {
 		all = append(all, &spec.Containers[i])
 	}
 	return all
-}
-
-func namesOf(containers []*corev1.Container) []string {
-	names := make([]string, len(containers))
-	for i, c := range containers {
-		names[i] = c.Name
-	}
-	return names
 }
 
 // Remove takes a volume of a driver and its mounts out of a pod spec. Without a name it is the only
