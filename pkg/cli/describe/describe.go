@@ -81,14 +81,14 @@ func (o *command) run(ctx context.Context, args []string) error {
 const shownPods = 5
 
 func (o *command) print(all []Description) error {
-	page := text{now: time.Now(), mostPods: shownPods}
+	p := &page{now: time.Now(), mostPods: shownPods}
 	switch o.output.Name {
 	case "json", "yaml":
 		return o.output.Encode(o.Out, all)
 	case "wide":
-		page.mostPods = 0
+		p.mostPods = 0
 	}
-	return o.write(page.format(all...))
+	return o.write(p.format(all...))
 }
 
 // write writes a page as a terminal can have it.
@@ -112,7 +112,7 @@ func (o *command) listProblems(ctx context.Context, asked *cluster.Cluster, args
 	if o.output.IsEncoded() {
 		return o.output.Encode(o.Out, found)
 	}
-	return o.write(text{now: time.Now()}.printProblems(found))
+	return o.write((&page{now: time.Now()}).printProblems(found))
 }
 
 // problems looks at the pods of a scope as at those of one workload, without what is the same for

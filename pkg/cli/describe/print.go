@@ -14,25 +14,25 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/cli/versions"
 )
 
-type text struct {
+// page is what is printed for people.
+type page struct {
+	strings.Builder
+
 	// now is what ages are counted from.
 	now time.Time
 	// mostPods limits the pods that are shown, which are not current then. Zero shows all pods.
 	mostPods int
 }
 
-func (x text) format(all ...Description) string {
-	var p page
+func (p *page) format(all ...Description) string {
 	for i, d := range all {
 		if i > 0 {
-			p.text.WriteString("\n")
+			p.WriteString("\n")
 		}
-		x.one(&p, d)
+		p.one(d)
 	}
-	return p.text.String()
+	return p.String()
 }
-
-type page struct{ text strings.Builder }
 
 // lines is a text of several lines. All other texts are of one: texts from objects cannot add
 // lines.
@@ -44,7 +44,7 @@ func (p *page) line(level int, format string, args ...any) {
 			args[i] = oneLine(text)
 		}
 	}
-	p.text.WriteString(strings.Repeat("  ", level) + fmt.Sprintf(format, args...) + "\n")
+	p.WriteString(strings.Repeat("  ", level) + fmt.Sprintf(format, args...) + "\n")
 }
 
 func oneLine(text string) string { return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(text) }
@@ -68,18 +68,18 @@ func (p *page) fields(level int, pairs ...string) {
 	p.table(level, rows)
 }
 
-func (x text) one(p *page, d Description) {
+func (p *page) one(d Description) {
 	p.fields(0, "Kind", d.Kind, "Name", d.Name, "Namespace", d.Namespace, "Service Account", d.ServiceAccount)
-	x.rollout(p, d.Rollout)
+	p.rollout(d.Rollout)
 	p.line(0, "Volumes:%s", orNone(len(d.Volumes)))
 	for _, v := range d.Volumes {
-		x.volume(p, d, v)
+		p.volume(d, v)
 	}
 	p.section("Other Uses", others(d))
-	p.section("Objects", x.objects(d))
-	x.pods(p, d)
-	p.section("Events", x.events(d.Events))
-	x.unknown(p, d.Unknown)
+	p.section("Objects", p.objects(d))
+	p.pods(d)
+	p.section("Events", p.events(d.Events))
+	p.unknown(d.Unknown)
 }
 
 // section writes rows below a title. The first row has the names of the columns.
@@ -97,18 +97,18 @@ func orNone(n int) string {
 	return ""
 }
 
-func (x text) rollout(p *page, r *Rollout) {
+func (p *page) rollout(r *Rollout) {
 	if r == nil {
 		return
 	}
 	p.line(0, "Rollout:")
 	p.fields(1, "Triggered By", r.TriggeredBy, "Revision", r.Revision, "State", r.State,
 		"After Undo", r.AfterUndo, "While Failing", r.WhileFailing)
-	copies(p, "Copies", r.Copies)
-	copies(p, "Not Rolled Out", r.Newer)
+	p.copies("Copies", r.Copies)
+	p.copies("Not Rolled Out", r.Newer)
 }
 
-func copies(p *page, title string, list []Copy) {
+func (p *page) copies(title string, list []Copy) {
 	if len(list) == 0 {
 		return
 	}
@@ -125,7 +125,7 @@ func copies(p *page, title string, list []Copy) {
 	}
 }
 
-func (x text) volume(p *page, d Description, v Volume) {
+func (p *page) volume(d Description, v Volume) {
 	p.line(1, "%s:", v.Name)
 	for _, mistake := range v.Mistakes {
 		p.line(2, "Mistake: %s", mistake)
@@ -214,7 +214,7 @@ func mode(octal string) string {
 	return " mode " + octal
 }
 
-func (x text) objects(d Description) [][]string {
+func (p *page) objects(d Description) [][]string {
 	rows := [][]string{{"OBJECT", "VERSION", "CHANGED", "PODS"}}
 	for _, o := range d.Objects {
 		version, changed := "does not exist", ""
@@ -231,7 +231,7 @@ func (x text) objects(d Description) [][]string {
 			version += ", copied as " + o.Copy
 		}
 		if !o.ChangedAt.IsZero() {
-			changed = x.age(o.ChangedAt) + " ago"
+			changed = p.age(o.ChangedAt) + " ago"
 		}
 		rows = append(rows, []string{o.in(d.Namespace), version, changed, tally(o.Pods)})
 	}
@@ -253,12 +253,12 @@ func tally(pods map[versions.State]int) string {
 }
 
 // age is how long a time is in the past; of one in the future, by another clock, it is nothing.
-func (x text) age(t time.Time) string { return duration.HumanDuration(max(0, x.now.Sub(t))) }
+func (p *page) age(t time.Time) string { return duration.HumanDuration(max(0, p.now.Sub(t))) }
 
-func (x text) events(events []Event) [][]string {
+func (p *page) events(events []Event) [][]string {
 	rows := [][]string{{"TYPE", "REASON", "AGE", "OBJECT", "FROM", "MESSAGE"}}
 	for _, e := range events {
-		age := x.age(e.Last)
+		age := p.age(e.Last)
 		if e.Count > 1 {
 			age += fmt.Sprintf(" (x%d)", e.Count)
 		}
@@ -270,7 +270,7 @@ func (x text) events(events []Event) [][]string {
 
 const mostUnknown = 20
 
-func (x text) unknown(p *page, list []Unknown) {
+func (p *page) unknown(list []Unknown) {
 	if len(list) == 0 {
 		return
 	}

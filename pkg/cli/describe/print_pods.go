@@ -77,7 +77,7 @@ func arrival(u Use) string {
 	}
 }
 
-func (x text) pods(p *page, d Description) {
+func (p *page) pods(d Description) {
 	hasFiles := func(pod Pod) bool { return len(pod.Volumes)+len(pod.Elsewhere) > 0 }
 	switch {
 	case len(d.Pods) == 0:
@@ -92,9 +92,9 @@ func (x text) pods(p *page, d Description) {
 		counts[pod.State]++
 	}
 	p.line(0, "Pods: %s", tally(counts))
-	shown, left := x.selected(d.Pods)
+	shown, left := p.selected(d.Pods)
 	for _, pod := range shown {
-		x.pod(p, d, pod)
+		p.pod(d, pod)
 	}
 	if left > 0 {
 		p.line(1, "and %d more that are not current: see -o wide", left)
@@ -102,8 +102,8 @@ func (x text) pods(p *page, d Description) {
 }
 
 // selected returns the pods to show, the worst first, and how many there are beside those.
-func (x text) selected(pods []Pod) (shown []Pod, left int) {
-	if x.mostPods == 0 || len(pods) == 1 {
+func (p *page) selected(pods []Pod) (shown []Pod, left int) {
+	if p.mostPods == 0 || len(pods) == 1 {
 		return pods, 0
 	}
 	for _, state := range slices.Backward(versions.States()) {
@@ -113,11 +113,11 @@ func (x text) selected(pods []Pod) (shown []Pod, left int) {
 			}
 		}
 	}
-	most := min(len(shown), x.mostPods)
+	most := min(len(shown), p.mostPods)
 	return shown[:most], len(shown) - most
 }
 
-func (x text) pod(p *page, d Description, pod Pod) {
+func (p *page) pod(d Description, pod Pod) {
 	where := "on no node yet"
 	if pod.Node != "" {
 		where = "on node " + pod.Node
@@ -128,17 +128,17 @@ func (x text) pod(p *page, d Description, pod Pod) {
 		pod.Volumes = nil // Nothing is known of them.
 	}
 	for _, v := range pod.Volumes {
-		x.podVolume(p, d.Namespace, v)
+		p.podVolume(d.Namespace, v)
 	}
 	if len(pod.Elsewhere) > 0 {
 		p.line(2, "variables and volumes of Kubernetes:")
 	}
 	for _, s := range pod.Elsewhere {
-		x.source(p, called(s.Object, s.CopyOf, d.Namespace), s, []string{strings.ToLower(string(s.State))})
+		p.source(called(s.Object, s.CopyOf, d.Namespace), s, []string{strings.ToLower(string(s.State))})
 	}
 }
 
-func (x text) source(p *page, name string, s PodSource, facts []string) {
+func (p *page) source(name string, s PodSource, facts []string) {
 	p.line(3, "%s: %s", name, strings.Join(facts, ", "))
 	if s.Why != "" {
 		p.line(4, "Why: %s", indented(s.Why, 4))
@@ -148,36 +148,36 @@ func (x text) source(p *page, name string, s PodSource, facts []string) {
 	}
 }
 
-func (x text) podVolume(p *page, namespace string, v PodVolume) {
+func (p *page) podVolume(namespace string, v PodVolume) {
 	if !v.Reported {
 		p.line(2, "%s: the node has no such volume of the pod, or not yet", v.Name)
 		return
 	}
-	p.line(2, "%s: %s", v.Name, strings.Join(x.facts(v), ", "))
+	p.line(2, "%s: %s", v.Name, strings.Join(p.facts(v), ", "))
 	for _, s := range v.Sources {
-		x.source(p, called(s.Object, s.CopyOf, namespace), s, x.versions(s))
+		p.source(called(s.Object, s.CopyOf, namespace), s, p.versions(s))
 	}
 	if v.Problem != nil {
 		since := ""
 		if !v.Problem.Since.IsZero() {
-			since = ", for " + x.age(v.Problem.Since)
+			since = ", for " + p.age(v.Problem.Since)
 		}
 		p.line(3, "Problem (%s%s): %s", v.Problem.Kind, since, indented(v.Problem.Message, 3))
 	}
 }
 
-func (x text) facts(v PodVolume) []string {
+func (p *page) facts(v PodVolume) []string {
 	list := []string{string(v.State)}
 	if v.State == statusz.Publishing {
 		return list
 	}
 	written := "files last written before the driver's start"
 	if !v.ProjectedAt.IsZero() {
-		written = "files written " + x.age(v.ProjectedAt) + " ago"
+		written = "files written " + p.age(v.ProjectedAt) + " ago"
 	}
 	list = append(list, written)
 	if !v.CheckedAt.IsZero() {
-		list = append(list, "checked "+x.age(v.CheckedAt)+" ago")
+		list = append(list, "checked "+p.age(v.CheckedAt)+" ago")
 	}
 	list = append(list, fmt.Sprintf("%d bytes", v.Bytes))
 	if v.Digest != "" {
@@ -187,13 +187,13 @@ func (x text) facts(v PodVolume) []string {
 }
 
 // versions returns which version of an object is in the files, and how far behind that is.
-func (x text) versions(s PodSource) []string {
+func (p *page) versions(s PodSource) []string {
 	list := []string{"not in the files", strings.ToLower(string(s.State))}
 	if s.Projected != nil {
 		list[0] = "version " + s.Projected.ResourceVersion
 	}
 	if s.State == versions.Lagging && !s.Since.IsZero() {
-		list[1] += " for " + x.age(s.Since)
+		list[1] += " for " + p.age(s.Since)
 	}
 	switch {
 	case s.Known != nil && (s.Projected == nil || *s.Known != *s.Projected):
@@ -202,7 +202,7 @@ func (x text) versions(s PodSource) []string {
 		list = append(list, "the node finds no such object")
 	}
 	if s.Known != nil && !s.KnownAt.IsZero() {
-		list = append(list, "heard of "+x.age(s.KnownAt)+" ago")
+		list = append(list, "heard of "+p.age(s.KnownAt)+" ago")
 	}
 	if s.Polled {
 		list = append(list, "polled and not watched")

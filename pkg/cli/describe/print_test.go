@@ -19,7 +19,7 @@ import (
 // writes it again.
 func TestPrint(t *testing.T) {
 	t.Parallel()
-	got := text{now: noon.Add(time.Hour)}.format(everything(), Description{Kind: "Pod", Name: "bare", Namespace: "shop"})
+	got := (&page{now: noon.Add(time.Hour)}).format(everything(), Description{Kind: "Pod", Name: "bare", Namespace: "shop"})
 	file := filepath.Join("testdata", "all.txt")
 	if os.Getenv("UPDATE") != "" {
 		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
@@ -54,7 +54,7 @@ func TestPrintShowsSomePods(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			page := text{mostPods: test.most}.format(Description{Pods: test.pods})
+			page := (&page{mostPods: test.most}).format(Description{Pods: test.pods})
 			var shown []string
 			for line := range strings.Lines(page) {
 				if _, rest, found := strings.Cut(line, "web-"); found {
@@ -74,7 +74,7 @@ func TestPrintShowsSomePods(t *testing.T) {
 func TestPrintKeepsToItsLines(t *testing.T) {
 	t.Parallel()
 	const forged = "a\nEvents: none\tb"
-	page := text{}.format(Description{
+	page := (&page{}).format(Description{
 		Rollout: &Rollout{AfterUndo: forged},
 		Volumes: []Volume{{Mounts: []Mount{{Path: forged}}}},
 		Events:  []Event{{Reason: forged}},
@@ -88,7 +88,7 @@ func TestPrintKeepsToItsLines(t *testing.T) {
 func TestPrintTellsOfCopiesWithoutVolumes(t *testing.T) {
 	t.Parallel()
 	lagging := PodSource{CopyOf: "configmap/app", State: versions.Lagging, Why: "it is of another revision"}
-	page := text{}.format(Description{Pods: []Pod{
+	page := (&page{}).format(Description{Pods: []Pod{
 		{Name: "web-1", State: versions.Lagging, NotAsked: "it has no volume of liveconfig", Elsewhere: []PodSource{lagging}},
 	}})
 	if !strings.Contains(page, "Why: it is of another revision") {

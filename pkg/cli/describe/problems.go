@@ -110,26 +110,25 @@ func problemsOf(volume string, sources []PodSource) []Problem {
 	return found
 }
 
-func (x text) printProblems(all Problems) string {
-	var p page
+func (p *page) printProblems(all Problems) string {
 	if len(all.Problems) > 0 {
-		p.table(0, x.problems(all.Problems))
-		p.text.WriteString("\n")
+		p.table(0, p.problems(all.Problems))
+		p.WriteString("\n")
 	}
 	p.line(0, "%s", all.summary())
 	if len(all.Unknown) > 0 {
-		p.text.WriteString("\n")
+		p.WriteString("\n")
 	}
-	x.unknown(&p, all.Unknown)
-	return p.text.String()
+	p.unknown(all.Unknown)
+	return p.String()
 }
 
-func (x text) problems(list []Problem) [][]string {
+func (p *page) problems(list []Problem) [][]string {
 	rows := [][]string{{"POD", "NODE", "VOLUME", "SINCE", "REASON"}}
 	for _, r := range list {
 		since := "-"
 		if !r.Since.IsZero() {
-			since = x.age(r.Since)
+			since = p.age(r.Since)
 		}
 		reason := strings.Join(strings.Fields(r.Reason), " ") // Some have manifests in them.
 		rows = append(rows, []string{r.Namespace + "/" + r.Pod, cmp.Or(r.Node, "-"), cmp.Or(r.Volume, "-"), since, reason})

@@ -156,7 +156,7 @@ func TestPrintProblems(t *testing.T) {
 		},
 	}
 	for name, test := range tests {
-		got := text{now: noon.Add(time.Hour)}.printProblems(test.all)
+		got := (&page{now: noon.Add(time.Hour)}).printProblems(test.all)
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s: printProblems (-want +got):\n%s", name, diff)
 		}
