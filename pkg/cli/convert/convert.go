@@ -81,22 +81,12 @@ func (o *command) run() error {
 		return err
 	}
 	o.readMarks(files)
-	texts := make([]string, len(files))
-	for i, file := range files {
-		if texts[i], err = o.file(file); err != nil {
+	var b strings.Builder
+	for _, file := range files {
+		text, err := o.file(file)
+		if err != nil {
 			return fmt.Errorf("%s: %w", file.Name, err)
 		}
-	}
-	if err := o.verdict(); err != nil {
-		return err
-	}
-	_, err = fmt.Fprint(o.Out, joined(texts))
-	return err
-}
-
-func joined(texts []string) string {
-	var b strings.Builder
-	for _, text := range texts {
 		if b.Len() > 0 && !strings.HasPrefix(text, "---") {
 			b.WriteString("---\n")
 		}
@@ -105,7 +95,11 @@ func joined(texts []string) string {
 			b.WriteString("\n")
 		}
 	}
-	return b.String()
+	if err := o.verdict(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(o.Out, b.String())
+	return err
 }
 
 // verdict returns an error if nothing of what was asked for was done.

@@ -99,15 +99,12 @@ func (r *reader) mistake(path manifest.Path, format string, args ...any) {
 	r.mistakes = append(r.mistakes, Mistake{Path: path, Text: text})
 }
 
-// place is a key of a field.
-type place struct{ field, key string }
-
 // mistakeAt notes what is wrong with a key. The text shows the key of a ConfigMap, if it can be
 // one.
-func (r *reader) mistakeAt(at place, format string, args ...any) {
-	path, shown := manifest.Path{}.Field(at.field, at.key), at.field
-	if r.object["kind"] == string(api.ConfigMap) && len(validation.IsConfigMapKey(at.key)) == 0 {
-		shown += "." + at.key
+func (r *reader) mistakeAt(field, key, format string, args ...any) {
+	path, shown := manifest.Path{}.Field(field, key), field
+	if r.object["kind"] == string(api.ConfigMap) && len(validation.IsConfigMapKey(key)) == 0 {
+		shown += "." + key
 	}
 	r.mistakes = append(r.mistakes, Mistake{Path: path, Text: shown + ": " + fmt.Sprintf(format, args...)})
 }
@@ -167,17 +164,17 @@ func (r *reader) values(into map[string][]byte, field string, decode func(string
 	}
 	for _, key := range slices.Sorted(maps.Keys(written)) {
 		if problems := validation.IsConfigMapKey(key); len(problems) > 0 {
-			r.mistakeAt(place{field, key}, "the API server refuses a key: %s", strings.Join(problems, "; "))
+			r.mistakeAt(field, key, "the API server refuses a key: %s", strings.Join(problems, "; "))
 			continue
 		}
 		text, isText := written[key].(string)
 		if !isText && written[key] != nil { // The API server reads null as an empty text.
-			r.mistakeAt(place{field, key}, "a value must be a string: put it in quotes")
+			r.mistakeAt(field, key, "a value must be a string: put it in quotes")
 			continue
 		}
 		value, err := decode(text)
 		if err != nil {
-			r.mistakeAt(place{field, key}, "%v", err)
+			r.mistakeAt(field, key, "%v", err)
 			continue
 		}
 		into[key] = value
@@ -190,7 +187,7 @@ func (r *reader) notTwice(field, other string) {
 	b, _ := r.object[other].(map[string]any)
 	for _, key := range slices.Sorted(maps.Keys(a)) {
 		if _, found := b[key]; found {
-			r.mistakeAt(place{field, key}, "the API server refuses a key that is in %s and in %s", other, field)
+			r.mistakeAt(field, key, "the API server refuses a key that is in %s and in %s", other, field)
 		}
 	}
 }
