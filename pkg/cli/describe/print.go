@@ -16,8 +16,7 @@ import (
 
 // page is what is printed for people.
 type page struct {
-	strings.Builder
-
+	text strings.Builder
 	// now is what ages are counted from.
 	now time.Time
 	// mostPods limits the pods that are shown, which are not current then. Zero shows all pods.
@@ -27,11 +26,11 @@ type page struct {
 func (p *page) format(all ...Description) string {
 	for i, d := range all {
 		if i > 0 {
-			p.WriteString("\n")
+			p.text.WriteString("\n")
 		}
 		p.one(d)
 	}
-	return p.String()
+	return p.text.String()
 }
 
 // lines is a text of several lines. All other texts are of one: texts from objects cannot add
@@ -44,7 +43,7 @@ func (p *page) line(level int, format string, args ...any) {
 			args[i] = oneLine(text)
 		}
 	}
-	p.WriteString(strings.Repeat("  ", level) + fmt.Sprintf(format, args...) + "\n")
+	p.text.WriteString(strings.Repeat("  ", level) + fmt.Sprintf(format, args...) + "\n")
 }
 
 func oneLine(text string) string { return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(text) }

@@ -113,14 +113,14 @@ func problemsOf(volume string, sources []PodSource) []Problem {
 func (p *page) printProblems(all Problems) string {
 	if len(all.Problems) > 0 {
 		p.table(0, p.problems(all.Problems))
-		p.WriteString("\n")
+		p.text.WriteString("\n")
 	}
 	p.line(0, "%s", all.summary())
 	if len(all.Unknown) > 0 {
-		p.WriteString("\n")
+		p.text.WriteString("\n")
 	}
 	p.unknown(all.Unknown)
-	return p.String()
+	return p.text.String()
 }
 
 func (p *page) problems(list []Problem) [][]string {
