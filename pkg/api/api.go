@@ -212,20 +212,6 @@ type Content struct {
 	Immutable bool
 	// Data maps keys to bytes: data and binaryData of a ConfigMap, data of a Secret.
 	Data map[string][]byte
-	// Release is nil for an object that releases have nothing to do with.
-	Release *Release
-}
-
-// Release has the annotations and labels of an object about releases of live config: see package
-// release.
-type Release struct {
-	// Digest is that of the data.
-	Digest string
-	// IsReleased: an edit of the object is shown to few pods first.
-	IsReleased bool
-	// StableOf is the label of an object that is the stable copy of another one. Exposure, Together
-	// and Partners are its annotations.
-	StableOf, Exposure, Together, Partners string
 }
 
 // Size returns the sum of the lengths of all values, in bytes.

@@ -2,6 +2,7 @@ package release
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 )
@@ -15,11 +16,28 @@ const PartnersAnnotation = api.Domain + "/released-with"
 // promotion of both is not finished.
 type Partners map[string]string
 
-// ParsePartners reads the value of [PartnersAnnotation]. A text that cannot be read names no
-// partner.
-func ParsePartners(text string) Partners {
+// ReadPartners reads the value of [PartnersAnnotation]; an empty text names no partner.
+func ReadPartners(text string) (Partners, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if err := checkLimit(PartnersAnnotation, len(text), LongestAnnotation, "bytes"); err != nil {
+		return nil, err
+	}
 	var p Partners
-	if text == "" || json.Unmarshal([]byte(text), &p) != nil {
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", PartnersAnnotation, err)
+	}
+	if err := checkLimit(PartnersAnnotation, len(p), MostMembers, "objects"); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// ParsePartners is [ReadPartners] for a reader to whom a text that cannot be read names no partner.
+func ParsePartners(text string) Partners {
+	p, err := ReadPartners(text)
+	if err != nil {
 		return nil
 	}
 	return p
@@ -37,8 +55,12 @@ func (p Partners) String() string {
 	return string(text)
 }
 
-// Promoted returns the partners of a copy that is promoted by the release that an exposure is of.
+// Promoted returns the partners of a copy that is promoted by the release that an exposure is of. If
+// there were too many, those of other releases are forgotten.
 func (p Partners) Promoted(e Exposure) Partners {
+	if len(p)+len(e.With) > MostMembers {
+		p = nil
+	}
 	for name := range e.With {
 		p = p.With(name, e.release())
 	}
@@ -56,15 +78,9 @@ func (p Partners) With(name, id string) Partners {
 	return all
 }
 
-// IsPromotedWith reports whether a copy was last promoted together with the named object by the
-// release that an exposure is of.
-func (p Partners) IsPromotedWith(name string, e Exposure) bool {
-	return len(e.With) > 0 && p[name] == e.release()
-}
+// releaseLength is how much of [Exposure.Together] stands for a release among partners: a copy has
+// one for each of them.
+const releaseLength = 16
 
-// release returns what stands for a release of several objects. It is shorter than
-// [Exposure.Together], because a copy has one for each partner.
-func (e Exposure) release() string {
-	const enough = 16
-	return e.Together()[:enough]
-}
+// release returns what stands for a release of several objects among partners.
+func (e Exposure) release() string { return e.Together()[:releaseLength] }

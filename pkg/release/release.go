@@ -139,8 +139,17 @@ func ParseExposure(text string) (Exposure, error) {
 	if text == "" {
 		return e, nil
 	}
+	if err := checkLimit(ExposureAnnotation, len(text), LongestAnnotation, "bytes"); err != nil {
+		return Exposure{}, err
+	}
 	if err := json.Unmarshal([]byte(text), &e); err != nil {
 		return Exposure{}, fmt.Errorf("annotation %s: %w", ExposureAnnotation, err)
+	}
+	if err := checkLimit(ExposureAnnotation, len(e.With), MostMembers, "objects"); err != nil {
+		return Exposure{}, err
+	}
+	if err := checkLimit(ExposureAnnotation, len(e.Pods), MostPods, "pods"); err != nil {
+		return Exposure{}, err
 	}
 	return e, nil
 }
@@ -157,6 +166,9 @@ func (e Exposure) String() string {
 	return string(text)
 }
 
+// togetherLength is how long [Exposure.Together] is.
+const togetherLength = 2 * sha256.Size
+
 // Together returns what stands for the candidates that are shown together; empty for one object.
 func (e Exposure) Together() string {
 	if len(e.With) == 0 {
@@ -172,7 +184,11 @@ func (e Exposure) Together() string {
 // Position returns where a pod stands in this exposure. Candidates that are shown together are
 // shown to the same pods.
 func (e Exposure) Position(podUID string) float64 {
-	return Position(podUID, cmp.Or(e.Together(), e.Digest))
+	return position(podUID, e.Together(), e.Digest)
+}
+
+func position(podUID, together, digest string) float64 {
+	return Position(podUID, cmp.Or(together, digest))
 }
 
 // Shows reports whether a pod gets the content with that digest of the object itself, and not the
@@ -201,6 +217,9 @@ func ParseHistory(text string) ([]Entry, error) {
 	var entries []Entry
 	if text == "" {
 		return nil, nil
+	}
+	if err := checkLimit(HistoryAnnotation, len(text), LongestAnnotation, "bytes"); err != nil {
+		return nil, err
 	}
 	if err := json.Unmarshal([]byte(text), &entries); err != nil {
 		return nil, fmt.Errorf("annotation %s: %w", HistoryAnnotation, err)

@@ -17,7 +17,7 @@ const (
 	// does not exist has a watch too.
 	BytesPerWatch = 96 << 10
 	bytesPerKey   = 160     // An entry of a map, and two allocations.
-	bytesOfMeta   = 4 << 10 // Of an event: metadata with the managed fields.
+	bytesOfMeta   = 4 << 10 // Of an event: metadata with the managed fields, unless there are more.
 )
 
 // How long an object without room is not read. It is read sooner when others make room, which may
@@ -36,16 +36,19 @@ type Room interface {
 
 // CostOf returns how much memory it takes to store the content, to watch it, and to receive the
 // next event, which may be as large.
-func CostOf(c api.Content) int64 {
+func CostOf(c api.Content) int64 { return costOf(c, 0, 0) }
+
+// costOf is [CostOf] for an object with metadata of a size, and with marks for releases.
+func costOf(c api.Content, meta, marks int64) int64 {
 	size := int64(0)
 	for key, value := range c.Data {
 		size += int64(len(key) + len(value))
 	}
 	buffer := int64(1)
-	for buffer < size+bytesOfMeta {
+	for buffer < size+max(bytesOfMeta, meta) {
 		buffer *= 2
 	}
-	return size + int64(len(c.Data))*bytesPerKey + buffer + BytesPerWatch
+	return size + int64(len(c.Data))*bytesPerKey + marks + buffer + BytesPerWatch
 }
 
 // standing reports whether the reader still updates its item, and whether the item is new. A
@@ -56,16 +59,16 @@ func (r *reader) standing() (isCurrent, isNew bool) {
 	return !r.follower.IsStopped(), r.item.isNew
 }
 
-// admit resizes the item's account to the content. Items that are new leave a reserve to live
+// admit resizes the item's account to what its content takes. Items that are new leave a reserve to live
 // volumes. If there is not enough room, the content must not be stored: the last content stays,
 // and the object is read again after the pause.
-func (r *reader) admit(c api.Content) *objectwatch.Pause {
+func (r *reader) admit(cost int64) *objectwatch.Pause {
 	isCurrent, isNew := r.standing()
 	if !isCurrent {
 		return nil // The next update changes nothing either.
 	}
 	a := r.item.account
-	cost, take, whenRoom := CostOf(c), a.Resize, a.WhenRoom
+	take, whenRoom := a.Resize, a.WhenRoom
 	if isNew {
 		take, whenRoom = a.Open, a.WhenOpen
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch"
-	"github.com/liveconfig-csi/liveconfig/pkg/release"
 )
 
 // kinds returns the kinds of objects that are read.
@@ -48,21 +47,24 @@ func content(kind api.Kind, meta *metav1.ObjectMeta, immutable *bool, data map[s
 	return api.Content{
 		Ref: api.Ref{Kind: kind, Namespace: meta.Namespace, Name: meta.Name},
 		UID: string(meta.UID), ResourceVersion: meta.ResourceVersion,
-		Immutable: immutable != nil && *immutable, Data: data, ChangedAt: changedAt(meta), Release: releaseOf(meta, data),
+		Immutable: immutable != nil && *immutable, Data: data, ChangedAt: changedAt(meta),
 	}
 }
 
-// releaseOf returns the annotations and labels of an object about releases; nil for nothing.
-func releaseOf(meta *metav1.ObjectMeta, data map[string][]byte) *api.Release {
-	_, isReleased := meta.Annotations[release.Annotation]
-	stableOf := meta.Labels[release.StableLabel]
-	if !isReleased && stableOf == "" {
-		return nil
+// sizeOf returns about how many bytes the metadata of an object have in an event.
+func sizeOf(meta metav1.Object) int64 {
+	size := 0
+	for _, texts := range []map[string]string{meta.GetAnnotations(), meta.GetLabels()} {
+		for name, value := range texts {
+			size += len(name) + len(value)
+		}
 	}
-	return &api.Release{
-		Digest: release.Digest(data), IsReleased: isReleased, StableOf: stableOf, Exposure: meta.Annotations[release.ExposureAnnotation],
-		Together: meta.Annotations[release.TogetherAnnotation], Partners: meta.Annotations[release.PartnersAnnotation],
+	for _, f := range meta.GetManagedFields() {
+		if f.FieldsV1 != nil {
+			size += f.FieldsV1.Size()
+		}
 	}
+	return int64(size)
 }
 
 // changedAt returns when the object was last changed, as far as the API server has recorded it;

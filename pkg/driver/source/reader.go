@@ -11,6 +11,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/flowcontrol"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
 )
 
 // longestPoll is the longest time between two reads of an object that cannot be watched. The
@@ -65,7 +66,8 @@ func (r *reader) Allow(ctx context.Context) error {
 func (r *reader) Found(o metav1.Object) *objectwatch.Pause {
 	r.denials.Note(r.key.Identity, nil)
 	content := contentOf(o)
-	if pause := r.admit(content); pause != nil {
+	marks := release.MarksOf(o.GetAnnotations(), o.GetLabels(), content.Data)
+	if pause := r.admit(costOf(content, sizeOf(o), int64(marks.Size()))); pause != nil {
 		return pause
 	}
 	r.update(func(s *Snapshot) bool {
@@ -74,7 +76,7 @@ func (r *reader) Found(o metav1.Object) *objectwatch.Pause {
 		if same {
 			return false
 		}
-		s.Synced, s.Found, s.Content, s.Changed = true, true, content, time.Now()
+		s.Synced, s.Found, s.Content, s.Release, s.Changed = true, true, content, marks, time.Now()
 		if content.Immutable {
 			s.Err, s.Revoked, s.Polled = nil, false, false // No change can be missed, and the read was allowed.
 		}
@@ -91,7 +93,7 @@ func (r *reader) Missing() {
 		if s.Synced && !s.Found {
 			return false
 		}
-		s.Synced, s.Found, s.Content, s.Changed = true, false, api.Content{}, time.Now()
+		s.Synced, s.Found, s.Content, s.Release, s.Changed = true, false, api.Content{}, nil, time.Now()
 		return true
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/objectwatch"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
 )
 
 // Key names an object and the credentials that read it. It is comparable.
@@ -38,6 +39,9 @@ type Snapshot struct {
 	// Found reports whether the object exists; Content is set only then.
 	Found   bool
 	Content api.Content
+	// Release is what the object's annotations and labels mean for releases; nil for an object that
+	// releases do not concern.
+	Release *release.Marks
 	// Changed is when the content, or the absence of the object, became known.
 	Changed time.Time
 	// Err is why the object is not kept current: the error of the latest request that failed, or

@@ -13,6 +13,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
 )
 
 // errSilent makes the cluster give no answer about an object.
@@ -24,6 +25,7 @@ type cluster struct {
 	mu      sync.Mutex // Guards the fields below; never held during a call of changed.
 	version int
 	objects map[api.Ref]api.Content
+	marks   map[api.Ref]*release.Marks // Of objects that releases concern.
 	errs    map[api.Ref]error
 	denied  map[source.Key]error // For one reader.
 	refused map[api.Ref]bool     // Acquire fails.
@@ -42,7 +44,7 @@ type watched struct {
 
 func newCluster() *cluster {
 	return &cluster{
-		objects: map[api.Ref]api.Content{}, errs: map[api.Ref]error{}, denied: map[source.Key]error{},
+		objects: map[api.Ref]api.Content{}, marks: map[api.Ref]*release.Marks{}, errs: map[api.Ref]error{}, denied: map[source.Key]error{},
 		refused: map[api.Ref]bool{}, polled: map[api.Ref]bool{}, doubted: map[api.Ref]bool{},
 	}
 }
@@ -102,7 +104,7 @@ func (c *cluster) bringLocked(key source.Key, w *watched) {
 	if isStillGone := w.now.Synced && !w.now.Found && !found; isStillGone {
 		changed = w.now.Changed
 	}
-	w.now = source.Snapshot{Synced: true, Found: found, Content: content, Changed: changed, Polled: c.polled[key.Ref]}
+	w.now = source.Snapshot{Synced: true, Found: found, Content: content, Release: c.marks[key.Ref], Changed: changed, Polled: c.polled[key.Ref]}
 }
 
 func (c *cluster) Get(key source.Key) source.Snapshot {
@@ -150,11 +152,14 @@ func (c *cluster) set(ref api.Ref, data ...string) {
 		}
 		content.ResourceVersion = strconv.Itoa(c.version)
 		c.objects[ref] = content
+		delete(c.marks, ref)
 	})
 }
 
 // remove deletes an object.
-func (c *cluster) remove(ref api.Ref) { c.change(ref, func() { delete(c.objects, ref) }) }
+func (c *cluster) remove(ref api.Ref) {
+	c.change(ref, func() { delete(c.objects, ref); delete(c.marks, ref) })
+}
 
 // fail makes requests for an object fail; nil lets them succeed again.
 func (c *cluster) fail(ref api.Ref, err error) { c.change(ref, func() { c.errs[ref] = err }) }

@@ -17,14 +17,15 @@ type planner struct{ sources Sources }
 // objects that they come from. The error names everything that is in the way. p.mu is held, unless
 // the volume is being published.
 func (pl planner) planLocked(p *projection) (plans.Plan, map[api.Ref]api.Content, error) {
-	if early := pl.awaitPartnersLocked(p); early != nil {
+	rs := pl.releasesLocked(p)
+	if early := pl.awaitPartnersLocked(p, rs); early != nil {
 		return plans.Plan{}, nil, early
 	}
 	spec := p.spec
 	contents := make(map[api.Ref]api.Content, len(p.keys))
 	var unread []*unreadError
 	for _, key := range p.keys {
-		s := pl.sources.Get(key)
+		s := pl.snapshot(rs, key)
 		switch evidenceOf(key, s).EffectOn(access.Use{IsLive: p.isLive(), FollowsLoss: p.followsLossLocked()}) {
 		case access.Remove:
 			spec.Sources = forgive(spec.Sources, key.Ref)
@@ -40,7 +41,7 @@ func (pl planner) planLocked(p *projection) (plans.Plan, map[api.Ref]api.Content
 		}
 		switch {
 		case s.Found:
-			content, problem := pl.contentLocked(p, key, s.Content)
+			content, problem := rs.content(key, s)
 			if problem != nil {
 				unread = append(unread, problem)
 				spec.Sources = forgive(spec.Sources, key.Ref)

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -11,7 +12,12 @@ import (
 )
 
 // workers is how many projections are synced at a time. A sync is mostly system calls.
-const workers = 4
+const (
+	workers = 4
+	// namespaceWorkers is how many of them one namespace has at most, so that slow syncs of one
+	// namespace leave workers to the others.
+	namespaceWorkers = 2
+)
 
 // After firstSyncRetry a sync that the node could not do is tried again; the time doubles up to
 // longestSyncRetry. A sync without room is tried again when there is room, and in any case after
@@ -26,6 +32,49 @@ const (
 type syncQueue struct {
 	queue  workqueue.TypedRateLimitingInterface[queued]
 	stalls *stallDetector
+	shares shares
+}
+
+// shares limit how many workers a namespace has. The zero value is ready.
+type shares struct {
+	mu      sync.Mutex // Guards the fields below.
+	running map[string]int
+	parked  map[string][]queued // Taken from the queue while their namespace had its share; none is empty.
+}
+
+// begin reports whether a projection may be synced now. If not, it stays here until [shares.end].
+func (s *shares) begin(item queued) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running[item.namespace] == namespaceWorkers {
+		s.parked[item.namespace] = append(s.parked[item.namespace], item)
+		return false
+	}
+	if s.running == nil {
+		s.running, s.parked = map[string]int{}, map[string][]queued{}
+	}
+	s.running[item.namespace]++
+	return true
+}
+
+// end ends a sync, and returns a projection of the namespace that could not begin before; false for
+// none.
+func (s *shares) end(namespace string) (item queued, isParked bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running[namespace]--; s.running[namespace] == 0 {
+		delete(s.running, namespace)
+	}
+	line := s.parked[namespace]
+	switch len(line) {
+	case 0:
+		return queued{}, false
+	case 1:
+		delete(s.parked, namespace)
+	default:
+		s.parked[namespace] = line[1:]
+	}
+	return line[0], true
 }
 
 // queued is a projection in the queue.
@@ -71,7 +120,10 @@ func (q *syncQueue) syncNext(ctx context.Context, sync func(context.Context, *pr
 	if closed {
 		return false
 	}
-	defer q.queue.Done(item)
+	if !q.shares.begin(item) {
+		return true
+	}
+	defer q.done(item)
 	end := q.stalls.beginQueued(item.projection.id)
 	err := sync(ctx, item.projection)
 	end()
@@ -84,6 +136,16 @@ func (q *syncQueue) syncNext(ctx context.Context, sync func(context.Context, *pr
 		q.queue.AddRateLimited(item)
 	}
 	return true
+}
+
+// done ends the sync of a projection. One of the same namespace that waits for that takes its turn
+// again.
+func (q *syncQueue) done(item queued) {
+	q.queue.Done(item)
+	if next, isParked := q.shares.end(item.namespace); isParked {
+		q.queue.Add(next)
+		q.queue.Done(next)
+	}
 }
 
 // isRetried reports whether a failed sync is tried again without a change of a source, because the

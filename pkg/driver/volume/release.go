@@ -3,7 +3,7 @@ package volume
 import (
 	"errors"
 	"fmt"
-	"maps"
+	"slices"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
@@ -33,7 +33,7 @@ func (f follower) followLocked(p *projection) error {
 		s := f.sources.Get(key)
 		c, isFollowed := p.copies[key]
 		switch {
-		case !s.Found || isFollowed == isReleased(s.Content):
+		case !s.Found || isFollowed == isReleased(s):
 		case isFollowed:
 			f.registry.removeCopyLocked(p, key, c)
 			c.release()
@@ -62,64 +62,123 @@ func (f follower) noteFoundLocked(p *projection) {
 	}
 }
 
-func isReleased(c api.Content) bool { return c.Release != nil && c.Release.IsReleased }
+func isReleased(s source.Snapshot) bool { return s.Release != nil && s.Release.IsReleased }
 
-// contentLocked returns the content of a source for the pods of a projection: for a released
-// source, the candidate or what its stable copy has. The error means that the files stay as they
-// are.
-func (pl planner) contentLocked(p *projection, key source.Key, content api.Content) (api.Content, *unreadError) {
-	if !isReleased(content) {
-		return content, nil
+// releases are the released sources of a projection at one moment. Many objects may be released
+// together, so each question about one of them is answered once.
+type releases struct {
+	volumes []*volume
+	isLive  bool
+	sources map[api.Ref]struct{} // Of the projection, released or not.
+	of      map[api.Ref]*released
+}
+
+// released is a source with its stable copy, at one moment.
+type released struct {
+	copy        *stableCopy
+	now, stable source.Snapshot
+	// marks are those of a stable copy that can be used; else they are the zero Marks.
+	marks release.Marks
+	// isShownToAll and isShown are nil until they are known.
+	isShownToAll, isShown *bool
+}
+
+// releasesLocked returns the sources of a projection that are or were released.
+func (pl planner) releasesLocked(p *projection) releases {
+	rs := releases{volumes: p.volumes, isLive: p.isLive()}
+	if len(p.copies) == 0 {
+		return rs
 	}
-	c, isFollowed := p.copies[key]
+	rs.sources, rs.of = make(map[api.Ref]struct{}, len(p.keys)), make(map[api.Ref]*released, len(p.copies))
+	for _, key := range p.keys {
+		rs.sources[key.Ref] = struct{}{}
+	}
+	for key, c := range p.copies {
+		r := &released{copy: c, now: pl.sources.Get(key), stable: pl.sources.Get(c.key)}
+		if r.stable.Found && isCopyOf(r.stable.Release, key.Ref) && r.stable.Release.Err == nil {
+			r.marks = *r.stable.Release
+		}
+		rs.of[key.Ref] = r
+	}
+	return rs
+}
+
+// snapshot returns what is known of a source, at the moment of its copy if it has one.
+func (pl planner) snapshot(rs releases, key source.Key) source.Snapshot {
+	if r, isFollowed := rs.of[key.Ref]; isFollowed {
+		return r.now
+	}
+	return pl.sources.Get(key)
+}
+
+func isCopyOf(m *release.Marks, ref api.Ref) bool {
+	return m != nil && m.StableOf == release.LabelOf(ref.Name)
+}
+
+// content returns the content of a source, which is found, for the pods of the projection: for a
+// released source, the candidate or what its stable copy has. The error means that the files stay
+// as they are.
+func (rs releases) content(key source.Key, s source.Snapshot) (api.Content, *unreadError) {
+	if !isReleased(s) {
+		return s.Content, nil
+	}
+	r, isFollowed := rs.of[key.Ref]
 	if !isFollowed {
-		return content, &unreadError{key: source.Key{Identity: key.Identity, Ref: release.StableOf(key.Ref)}}
+		return s.Content, &unreadError{key: source.Key{Identity: key.Identity, Ref: release.StableOf(key.Ref)}}
 	}
-	s := pl.sources.Get(c.key)
-	switch evidenceOf(c.key, s).EffectOn(access.Use{IsLive: p.isLive()}) {
+	switch evidenceOf(r.copy.key, r.stable).EffectOn(access.Use{IsLive: rs.isLive}) {
 	case access.Serve:
 	case access.Await:
-		return content, &unreadError{key: c.key}
+		return s.Content, &unreadError{key: r.copy.key}
 	case access.Refuse, access.Remove:
-		return content, &unreadError{key: c.key, err: s.Err}
+		return s.Content, &unreadError{key: r.copy.key, err: r.stable.Err}
 	}
-	switch {
-	case !s.Found && c.wasFound:
-		return content, &unreadError{key: c.key, err: errCopyGone}
-	case !s.Found:
-		return content, nil
-	case s.Content.Release == nil || s.Content.Release.StableOf != release.LabelOf(key.Ref.Name):
-		return content, &unreadError{key: c.key, err: &notCopyError{name: key.Ref.Name}}
+	switch m := r.stable.Release; {
+	case !r.stable.Found && r.copy.wasFound:
+		return s.Content, &unreadError{key: r.copy.key, err: errCopyGone}
+	case !r.stable.Found:
+		return s.Content, nil
+	case !isCopyOf(m, key.Ref):
+		return s.Content, &unreadError{key: r.copy.key, err: &notCopyError{name: key.Ref.Name}}
+	case m.Err != nil:
+		return s.Content, &unreadError{key: r.copy.key, err: m.Err}
 	}
-	if pl.showsCandidateLocked(p, key, content) {
-		return content, nil
+	if rs.shows(key.Ref) {
+		return s.Content, nil
 	}
-	stable := s.Content
-	stable.Ref = content.Ref
+	stable := r.stable.Content
+	stable.Ref = s.Content.Ref
 	return stable, nil
 }
 
-// showsCandidateLocked reports whether the pods get what a source has now. All pods that share the
-// files must be exposed. Candidates that are shown together are shown together or not at all.
-func (pl planner) showsCandidateLocked(p *projection, key source.Key, content api.Content) bool {
-	e := pl.exposureLocked(p, key)
-	if !isShownToAllLocked(p, e, content.Release.Digest) {
+// shows reports whether the pods get what a source has now. All pods that share the files must be
+// exposed. Candidates that are shown together are shown together or not at all.
+func (rs releases) shows(ref api.Ref) bool {
+	r := rs.of[ref]
+	if r.isShown == nil {
+		shown := rs.decide(ref, r)
+		r.isShown = &shown
+	}
+	return *r.isShown
+}
+
+func (rs releases) decide(ref api.Ref, r *released) bool {
+	if !rs.showsToAll(r) {
 		return false
 	}
-	for _, other := range p.keys {
-		_, isTogether := e.With[release.NameOf(other.Ref)]
-		if !isTogether || other == key || other.Ref.Namespace != key.Ref.Namespace {
+	a := r.marks.Audience
+	for name := range a.With() {
+		other, isOther := release.RefOf(ref.Namespace, name)
+		if _, isSource := rs.sources[other]; !isOther || other == ref || !isSource {
 			continue
 		}
-		c, isFollowed := p.copies[other]
+		beside, isFollowed := rs.of[other]
 		if !isFollowed {
 			return false
 		}
-		stable, candidate := pl.sources.Get(c.key).Content.Release, pl.sources.Get(other).Content.Release
-		isPromoted := stable != nil && (stable.Together == e.Together() ||
-			release.ParsePartners(stable.Partners).IsPromotedWith(release.NameOf(key.Ref), e))
-		beside := pl.exposureLocked(p, other)
-		isShown := candidate != nil && maps.Equal(beside.With, e.With) && isShownToAllLocked(p, beside, candidate.Digest)
+		isPromoted := beside.marks.StableOf != "" && (beside.marks.Together == a.Together() ||
+			beside.marks.Partners.IsPromotedWith(release.NameOf(ref), a))
+		isShown := beside.marks.Audience.Together() == a.Together() && rs.showsToAll(beside)
 		if !isPromoted && !isShown {
 			return false
 		}
@@ -127,45 +186,26 @@ func (pl planner) showsCandidateLocked(p *projection, key source.Key, content ap
 	return true
 }
 
-// releaseLocked returns what a volume shows of a released source; nil for another source.
-func (d *describer) releaseLocked(p *projection, ref api.Ref) *statusz.Release {
-	for key, c := range p.copies {
-		content, stable := d.planner.sources.Get(key).Content, d.planner.sources.Get(c.key)
-		if key.Ref != ref || !stable.Found || !isReleased(content) {
-			continue
-		}
-		r := &statusz.Release{Stable: versionOf(stable.Content), State: string(d.planner.exposureLocked(p, key).State)}
-		r.IsShown = stable.Content.Release != nil && content.Release.Digest == stable.Content.Release.Digest || d.planner.showsCandidateLocked(p, key, content)
-		return r
+// showsToAll reports whether the candidate of a source is shown to every pod of the projection.
+func (rs releases) showsToAll(r *released) bool {
+	if r.isShownToAll == nil {
+		isHidden := func(v *volume) bool { return !r.marks.Audience.Shows(v.record.Pod.UID, r.now.Release.Digest) }
+		shown := isReleased(r.now) && !slices.ContainsFunc(rs.volumes, isHidden)
+		r.isShownToAll = &shown
 	}
-	return nil
+	return *r.isShownToAll
 }
 
-// exposureLocked returns who is shown the candidate of a source. An exposure that cannot be read
-// shows it to nobody.
-func (pl planner) exposureLocked(p *projection, key source.Key) release.Exposure {
-	c, isFollowed := p.copies[key]
-	if !isFollowed {
-		return release.Exposure{}
+// status returns what a volume shows of a released source; nil for another source.
+func (rs releases) status(ref api.Ref) *statusz.Release {
+	r, isFollowed := rs.of[ref]
+	if !isFollowed || !r.stable.Found || !isReleased(r.now) {
+		return nil
 	}
-	s := pl.sources.Get(c.key)
-	if !s.Found || s.Content.Release == nil || s.Content.Release.StableOf != release.LabelOf(key.Ref.Name) {
-		return release.Exposure{}
+	isPromoted := r.stable.Release != nil && r.now.Release.Digest == r.stable.Release.Digest
+	return &statusz.Release{
+		Stable: versionOf(r.stable.Content), State: string(r.marks.Audience.State()), IsShown: isPromoted || rs.shows(ref),
 	}
-	e, err := release.ParseExposure(s.Content.Release.Exposure)
-	if err != nil {
-		return release.Exposure{}
-	}
-	return e
-}
-
-func isShownToAllLocked(p *projection, e release.Exposure, digest string) bool {
-	for _, v := range p.volumes {
-		if !e.Shows(v.record.Pod.UID, digest) {
-			return false
-		}
-	}
-	return true
 }
 
 // errCopyGone is why a volume waits that has had the content of a stable copy.

@@ -23,39 +23,41 @@ var (
 
 // edit changes an object that is released, and returns the digest of its data.
 func (c *cluster) edit(ref api.Ref, data ...string) (digest string) {
-	c.setWith(ref, api.Release{IsReleased: true}, data...)
+	c.setWith(ref, map[string]string{release.Annotation: ""}, nil, data...)
 	return release.Digest(c.objects[ref].Data)
 }
 
 // stabilize writes the stable copy of an object.
 func (c *cluster) stabilize(ref api.Ref, e release.Exposure, data ...string) {
-	c.setWith(release.StableOf(ref), api.Release{StableOf: release.LabelOf(ref.Name), Exposure: e.String(), Partners: c.partnersOf(ref)}, data...)
+	c.setCopy(ref, map[string]string{
+		release.ExposureAnnotation: e.String(), release.PartnersAnnotation: c.partnersOf(ref).String(),
+	}, data...)
 }
 
 // promoteTogether writes the stable copy of an object whose candidate was shown together with others.
 func (c *cluster) promoteTogether(ref api.Ref, e release.Exposure, data ...string) {
-	c.setWith(release.StableOf(ref), api.Release{
-		StableOf: release.LabelOf(ref.Name), Together: e.Together(), Partners: release.ParsePartners(c.partnersOf(ref)).Promoted(e).String(),
+	c.setCopy(ref, map[string]string{
+		release.TogetherAnnotation: e.Together(), release.PartnersAnnotation: c.partnersOf(ref).Promoted(e).String(),
 	}, data...)
 }
 
-func (c *cluster) partnersOf(ref api.Ref) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if r := c.objects[release.StableOf(ref)].Release; r != nil {
-		return r.Partners
-	}
-	return ""
+// setCopy writes the stable copy of an object with annotations.
+func (c *cluster) setCopy(ref api.Ref, annotations map[string]string, data ...string) {
+	c.setWith(release.StableOf(ref), annotations, map[string]string{release.StableLabel: release.LabelOf(ref.Name)}, data...)
 }
 
-func (c *cluster) setWith(ref api.Ref, about api.Release, data ...string) {
+func (c *cluster) partnersOf(ref api.Ref) release.Partners {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m := c.marks[release.StableOf(ref)]; m != nil {
+		return m.Partners
+	}
+	return nil
+}
+
+func (c *cluster) setWith(ref api.Ref, annotations, labels map[string]string, data ...string) {
 	c.slip(ref, data...)
-	c.change(ref, func() {
-		content := c.objects[ref]
-		about.Digest = release.Digest(content.Data)
-		content.Release = &about
-		c.objects[ref] = content
-	})
+	c.change(ref, func() { c.marks[ref] = release.MarksOf(annotations, labels, c.objects[ref].Data) })
 }
 
 // released sets up a driver with two volumes of the ConfigMap web, which is released and holds a=1 as
@@ -376,9 +378,7 @@ func TestAPersonPromotesOneObjectOfAGroup(t *testing.T) {
 		n.wantBoth(r, "2", "1")
 		n.cluster.promoteTogether(other, reverted[other], other.Name, "2")
 		n.wantBoth(r, "2", "2")
-		n.cluster.setWith(release.StableOf(other), api.Release{ // It was promoted with no other.
-			StableOf: release.LabelOf(other.Name), Partners: n.cluster.partnersOf(other),
-		}, other.Name, "3")
+		n.cluster.stabilize(other, release.Exposure{}, other.Name, "3") // It was promoted with no other.
 		n.wantBoth(r, "2", "3")
 	})
 }

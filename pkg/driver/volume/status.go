@@ -132,8 +132,9 @@ func (d *describer) describeLocked(v *volume) statusz.Volume {
 	s := d.outline(v, v.stateLocked())
 	s.Digest, s.Bytes, s.ProjectedAt, s.CheckedAt = d.key.sign(p.files.digest), p.facts.bytes, p.facts.projectedAt, p.facts.checkedAt
 	s.Problem = d.problemLocked(v)
+	rs := d.planner.releasesLocked(p)
 	for i, of := range p.spec.Sources {
-		s.Sources[i].Release = d.releaseLocked(p, of.Ref)
+		s.Sources[i].Release = rs.status(of.Ref)
 		if projected, ok := p.files.projectedLocked(of.Ref); ok {
 			s.Sources[i].Projected = &projected.version
 		}

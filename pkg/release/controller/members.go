@@ -160,8 +160,8 @@ func (c *Controller) members(ctx context.Context, u unit) ([]*member, error) {
 	for _, m := range members {
 		switch {
 		case m.problem != "" || len(m.mistakes) > 0:
-		case len(members) > mostMembers:
-			m.problem = fmt.Sprintf("the group %s has %d objects, the most is %d", u.group, len(members), mostMembers)
+		case len(members) > release.MostMembers:
+			m.problem = fmt.Sprintf("the group %s has %d objects, the most is %d", u.group, len(members), release.MostMembers)
 		case len(members[0].mistakes) == 0 && !m.settings.SameSteps(members[0].settings):
 			m.problem = fmt.Sprintf("steps, pause, check and onFailure must be those of %s, which is in the group %s too", members[0].name(), u.group)
 		default:
@@ -194,9 +194,6 @@ func (c *Controller) missing(m *member, members []*member) string {
 	}
 	return ""
 }
-
-// mostMembers is how many objects a group may have: each names all others.
-const mostMembers = 100
 
 // misfit returns why an object cannot be released.
 func (m *member) misfit() string {

@@ -256,7 +256,8 @@ func AgreeWith(annotations map[string]string, name string, others map[string]rel
 	annotations = clone(annotations)
 	partners := release.ParsePartners(annotations[release.PartnersAnnotation])
 	for other, ofOther := range others {
-		if id := ofOther[name]; id != "" {
+		_, isKnown := partners[other]
+		if id := ofOther[name]; id != "" && (isKnown || len(partners) < release.MostMembers) {
 			partners = partners.With(other, id)
 		}
 	}
