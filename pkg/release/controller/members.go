@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,8 +72,16 @@ func (k *knownObjects) set(o stable.Object) {
 	if before, isKnown := k.known[o.Ref]; !isKnown || before.Digest != o.Digest {
 		k.since[o.Ref] = time.Now()
 	}
+	if o.AnnotationSize() > mostRemembered {
+		delete(k.known, o.Ref)
+		return
+	}
 	k.known[o.Ref] = o.WithoutData()
 }
+
+// mostRemembered is how many bytes the annotations of a stable copy may have to be remembered. One with
+// more, which the controller writes only for hundreds of pods or large groups, is read each time.
+const mostRemembered = 32 << 10
 
 // changedAt returns when the data of an object became known, which an API server has in whole
 // seconds only.
@@ -150,7 +159,7 @@ func (c *Controller) members(ctx context.Context, u unit) ([]*member, error) {
 			continue
 		}
 		m := &member{source: *source}
-		m.settings, m.mistakes = settings.Parse(source.Annotation)
+		m.settings, m.mistakes = c.settings.read(source)
 		if m.copy, err = c.current(ctx, release.StableOf(ref)); err != nil {
 			return nil, err
 		}
@@ -210,15 +219,40 @@ func (m *member) misfit() string {
 	return ""
 }
 
-// lastSettings remembers the last settings without a mistake of each object: by them its pods are
-// watched while there is one.
+// lastSettings remembers the settings of each object, so that each text is read once. It remembers
+// the last ones without a mistake too: by them its pods are watched while there is one.
 type lastSettings struct {
-	mu   sync.Mutex // Guards last.
-	last map[object]settings.Settings
+	mu     sync.Mutex // Guards the fields below.
+	last   map[object]settings.Settings
+	latest map[object]readText
+}
+
+// readText is what an annotation means.
+type readText struct {
+	digest   [sha256.Size]byte // Of the text.
+	settings settings.Settings
+	mistakes []settings.Mistake
 }
 
 func newLastSettings() *lastSettings {
-	return &lastSettings{last: map[object]settings.Settings{}}
+	return &lastSettings{last: map[object]settings.Settings{}, latest: map[object]readText{}}
+}
+
+// read returns the settings of a source, or their mistakes.
+func (l *lastSettings) read(source *stable.Object) (settings.Settings, []settings.Mistake) {
+	digest := sha256.Sum256([]byte(source.Annotation))
+	l.mu.Lock()
+	known, isKnown := l.latest[source.Ref]
+	l.mu.Unlock()
+	if isKnown && known.digest == digest {
+		return known.settings, known.mistakes
+	}
+	read := readText{digest: digest}
+	read.settings, read.mistakes = settings.Parse(source.Annotation)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.latest[source.Ref] = read
+	return read.settings, read.mistakes
 }
 
 // of returns the settings of a member; while it has mistakes, those that it had before, or the
@@ -240,4 +274,5 @@ func (l *lastSettings) forget(o object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.last, o)
+	delete(l.latest, o)
 }

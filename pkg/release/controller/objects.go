@@ -84,7 +84,8 @@ func newObjects(cfg Config) (*objects, error) {
 	return c, nil
 }
 
-// bare keeps of an object what has to do with releases.
+// bare keeps of an object what has to do with releases. The annotation is read here, once for each
+// event, and only its group is cached.
 func bare(o any) (any, error) {
 	m, ok := o.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -96,7 +97,7 @@ func bare(o any) (any, error) {
 		kept.Labels = map[string]string{release.StableLabel: label}
 	}
 	if isReleased {
-		kept.Annotations = map[string]string{release.Annotation: value}
+		kept.Annotations = map[string]string{release.Annotation: settings.Brief(value)}
 	}
 	if isReleased || kept.Labels != nil {
 		kept.UID, kept.ResourceVersion = m.UID, m.ResourceVersion

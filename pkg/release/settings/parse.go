@@ -20,36 +20,61 @@ const (
 	mostRules         = 100
 	mostPods          = 1000
 	longestAnnotation = 16 << 10
+	// mostBrackets bounds how deep lists and objects can be nested.
+	mostBrackets = 1000
+	mostMistakes = 20
 	// longestPause is a week.
 	longestPause = 7 * 24 * time.Hour
 )
 
 // Parse reads the annotation's value: YAML, of which JSON is a part. It returns the settings or
-// every mistake.
+// every mistake, [mostMistakes] at most.
 func Parse(text string) (Settings, []Mistake) {
-	if len(text) > longestAnnotation {
-		return Settings{}, []Mistake{{Line: 1, Text: fmt.Sprintf("has %d bytes, the most is %d", len(text), longestAnnotation)}}
-	}
 	p := &parser{}
 	s := Default()
-	var document yaml.Node
-	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
-		return Settings{}, []Mistake{{Line: 1, Text: "is not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")}}
+	root, err := read(text)
+	if err != nil {
+		return Settings{}, []Mistake{{Line: 1, Text: err.Error()}}
 	}
-	if len(document.Content) > 0 {
-		p.object(document.Content[0], "", map[string]func(*yaml.Node, string){
-			"steps":     func(n *yaml.Node, at string) { s.Steps = p.steps(n, at) },
-			"pause":     func(n *yaml.Node, at string) { s.Pause = p.duration(n, at, longestPause) },
-			"check":     func(n *yaml.Node, at string) { s.Check = oneOf(p, n, at, CheckReady, CheckNone) },
-			"onFailure": func(n *yaml.Node, at string) { s.OnFailure = oneOf(p, n, at, Revert, Freeze) },
-			"validate":  func(n *yaml.Node, at string) { s.Rules = p.rules(n, at) },
-			"group":     func(n *yaml.Node, at string) { s.Group = p.group(n, at) },
-		})
-	}
+	p.object(root, "", map[string]func(*yaml.Node, string){
+		"steps":     func(n *yaml.Node, at string) { s.Steps = p.steps(n, at) },
+		"pause":     func(n *yaml.Node, at string) { s.Pause = p.duration(n, at, longestPause) },
+		"check":     func(n *yaml.Node, at string) { s.Check = oneOf(p, n, at, CheckReady, CheckNone) },
+		"onFailure": func(n *yaml.Node, at string) { s.OnFailure = oneOf(p, n, at, Revert, Freeze) },
+		"validate":  func(n *yaml.Node, at string) { s.Rules = p.rules(n, at) },
+		"group":     func(n *yaml.Node, at string) { s.Group = p.group(n, at) },
+	})
 	if len(p.mistakes) > 0 {
 		return Settings{}, p.mistakes
 	}
 	return s, nil
+}
+
+// read returns the first document of the annotation as nodes; an empty text is null. Nothing is
+// decoded into structs or maps: the reader's errors about these grow with the square of the text.
+func read(text string) (*yaml.Node, error) {
+	if len(text) > longestAnnotation {
+		return nil, fmt.Errorf("has more than %d bytes, which is the most", longestAnnotation)
+	}
+	if depth := strings.Count(text, "[") + strings.Count(text, "{"); depth > mostBrackets {
+		return nil, fmt.Errorf("has %d opening brackets, the most is %d", depth, mostBrackets)
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
+		return nil, fmt.Errorf("is not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if len(document.Content) == 0 {
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}, nil
+	}
+	return document.Content[0], nil
+}
+
+// Cut returns the annotation, and of one that is too long only so much that [Parse] refuses it.
+func Cut(text string) string {
+	if len(text) <= longestAnnotation {
+		return text
+	}
+	return strings.Clone(text[:longestAnnotation+1])
 }
 
 // GroupOf returns the group that the annotation names, also if it has mistakes elsewhere; empty for
@@ -66,23 +91,50 @@ func HasReadableGroup(text string) bool {
 	return isReadable
 }
 
-func groupOf(text string) (group string, isReadable bool) {
-	var named struct{ Group string }
+// Brief returns a short text that names the same group as the annotation, or whose group cannot be
+// read either.
+func Brief(text string) string {
+	group, isReadable := groupOf(text)
 	switch {
-	case len(text) > longestAnnotation || yaml.Unmarshal([]byte(text), &named) != nil:
-		return "", false
-	case named.Group == "":
-		return "", true
+	case !isReadable:
+		return "[]"
+	case group == "":
+		return ""
 	}
-	if len(validation.IsDNS1123Subdomain(named.Group)) > 0 {
+	return "group: " + strconv.Quote(group)
+}
+
+func groupOf(text string) (group string, isReadable bool) {
+	root, err := read(text)
+	if err != nil {
 		return "", false
 	}
-	return named.Group, true
+	p := &parser{}
+	if !isNull(root) && root.Kind != yaml.MappingNode {
+		return "", false
+	}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		name, value := root.Content[i], root.Content[i+1]
+		switch {
+		case name.Value != "group" || isNull(value):
+		case group != "":
+			return "", false // It is given twice.
+		default:
+			group = p.group(value, "group")
+		}
+	}
+	if len(p.mistakes) > 0 {
+		return "", false
+	}
+	return group, true
 }
 
 type parser struct{ mistakes []Mistake }
 
 func (p *parser) mistake(n *yaml.Node, at, format string, args ...any) {
+	if len(p.mistakes) == mostMistakes {
+		return
+	}
 	p.mistakes = append(p.mistakes, Mistake{Line: n.Line, Field: at, Text: fmt.Sprintf(format, args...)})
 }
 

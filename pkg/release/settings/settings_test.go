@@ -1,6 +1,7 @@
 package settings_test
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -116,9 +117,92 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+func TestBrief(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]struct {
+		group      string
+		isReadable bool
+	}{
+		"":                             {"", true},
+		"steps: [1]":                   {"", true},
+		"{group: web, pause: no}":      {"web", true},
+		"group: 'no'":                  {"no", true},
+		"group: [a]":                   {"", false},
+		"{group: a, group: b}":         {"", false},
+		"- group":                      {"", false},
+		"{":                            {"", false},
+		strings.Repeat("a", 17<<10):    {"", false},
+		"group: a_b":                   {"", false},
+		"group: null":                  {"", true},
+		"{group: a, more: {group: b}}": {"a", true},
+	} {
+		for name, text := range map[string]string{"text": text, "brief": settings.Brief(text)} {
+			if group, isReadable := settings.GroupOf(text), settings.HasReadableGroup(text); group != want.group || isReadable != want.isReadable {
+				t.Errorf("the group of the %s %.30q is %q, %t, want %+v", name, text, group, isReadable, want)
+			}
+		}
+	}
+}
+
+// hostile are texts that are as long as the annotation may be, and were made to take time or memory.
+func hostile() map[string]string {
+	fill := func(begin, part, end string) string {
+		const longest = 16 << 10
+		return begin + strings.Repeat(part, (longest-len(begin)-len(end))/len(part)) + end
+	}
+	return map[string]string{
+		"the same field again and again": fill("{", "a,", "a}"),
+		"the same value again and again": fill("{group: a, ", "group: a,", "}"),
+		"lists in lists":                 fill("", "[", ""),
+		"objects in objects":             fill("", "{a: ", ""),
+		"blocks in blocks":               fill("", "- ", "a"),
+		"keys of keys":                   fill("", "? ", "a"),
+		"anchors and aliases":            fill("a: &a [x,x,x,x,x,x,x,x,x]\n", "b: &b [*a,*a,*a,*a,*a,*a]\n", ""),
+		"mistakes in a list":             fill("validate: [", "{b: 1},", "]"),
+		"mistakes in steps":              fill("steps: [", "x,", "x]"),
+		"comments":                       fill("", "#\n", ""),
+		"quotes":                         fill("", `"`, ""),
+		"merge keys":                     fill("", "<<: {}\n", ""),
+	}
+}
+
+// TestHostileAnnotations take little time and memory: they are read in the controller.
+func TestHostileAnnotations(t *testing.T) {
+	for name, text := range hostile() {
+		t.Run(name, func(t *testing.T) { wantCheap(t, text) })
+	}
+}
+
+// wantCheap reads a text in all ways, and fails if that takes a second or 32 MiB.
+func wantCheap(t *testing.T, text string) {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	start := time.Now()
+	_, mistakes := settings.Parse(text)
+	_ = settings.GroupOf(text)
+	took := time.Since(start)
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; took > time.Second || used > 32<<20 {
+		t.Errorf("a text of %d bytes takes %v and %d bytes", len(text), took, used)
+	}
+	for _, m := range mistakes {
+		if len(m.String()) > 64<<10 {
+			t.Errorf("a mistake has %d bytes", len(m.String()))
+		}
+	}
+	if len(mistakes) > 20 {
+		t.Errorf("%d mistakes are reported, want 20 at most", len(mistakes))
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add("steps: [1, 5%]\nvalidate: [{key: a.json, cel: 'self.a == 1'}]")
+	for _, text := range hostile() {
+		f.Add(text)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
+		wantCheap(t, text)
 		s, mistakes := settings.Parse(text)
 		if len(mistakes) > 0 {
 			return

@@ -17,6 +17,7 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
 )
 
 // Object is a released object or a stable copy, at one version.
@@ -26,7 +27,8 @@ type Object struct {
 	Version string
 	// Digest is that of the data.
 	Digest string
-	// IsReleased means that it has the release annotation, whose value is Annotation.
+	// IsReleased means that it has the release annotation, whose value is Annotation. One that is too
+	// long to be read is cut.
 	IsReleased bool
 	Annotation string
 	// Label is that of a stable copy; empty for other objects.
@@ -55,6 +57,16 @@ func (o Object) Data() map[string][]byte {
 func (o Object) WithoutData() Object {
 	o.data, o.binaryData = nil, nil
 	return o
+}
+
+// AnnotationSize returns how many bytes the annotations of a stable copy have; zero for other
+// objects.
+func (o Object) AnnotationSize() int {
+	size := 0
+	for name, value := range o.Annotations {
+		size += len(name) + len(value)
+	}
+	return size
 }
 
 // Exposure returns the exposure that a stable copy has. One that cannot be read differs from any
@@ -91,6 +103,7 @@ func (o Object) with(kind api.Kind, meta *metav1.ObjectMeta) Object {
 	o.Ref = api.Ref{Kind: kind, Namespace: meta.Namespace, Name: meta.Name}
 	o.UID, o.Version = meta.UID, meta.ResourceVersion
 	o.Annotation, o.IsReleased = meta.Annotations[release.Annotation]
+	o.Annotation = settings.Cut(o.Annotation)
 	o.Digest, o.CreatedAt = release.Digest(o.Data()), meta.CreationTimestamp.Time
 	if o.Label = meta.Labels[release.StableLabel]; o.Label != "" {
 		o.Annotations = meta.Annotations
