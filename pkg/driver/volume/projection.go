@@ -43,7 +43,7 @@ type projection struct {
 // shape is equal for volumes that ask for the same files, read by the same identities.
 type shape struct {
 	files   [sha256.Size]byte // Of everything that decides about the files but their readers.
-	readers [sha256.Size]byte
+	readers [sha256.Size]byte // Of the pod's service account, and of the identities that read.
 }
 
 // newProjection returns the projection of a volume whose attributes are not parsed yet.
@@ -58,20 +58,21 @@ func newProjection(v *volume, m memory) *projection {
 // setSpec stores what a volume of the pod asks for, and the readers of its sources.
 func (p *projection) setSpec(pod api.Pod, spec api.Spec, choose func(api.Pod, api.Ref) access.Identity) {
 	p.spec = spec
-	account := ""
 	for _, ref := range spec.Refs() {
-		if ref.Kind == api.Secret { // Pods of other service accounts never share a Secret, whichever identity reads it.
-			account = pod.ServiceAccount
-		}
 		p.keys = append(p.keys, source.Key{Identity: choose(pod, ref), Ref: ref})
 	}
 	p.shape = shape{
 		files: digestOf(struct {
-			Namespace, Account string
-			Group              *int
-			Spec               api.Spec
-		}{pod.Namespace, account, p.group, spec}),
-		readers: digestOf(p.keys),
+			Namespace string
+			Group     *int
+			Spec      api.Spec
+		}{pod.Namespace, p.group, spec}),
+		readers: digestOf(struct {
+			// A container that is root of a user namespace can make its mount writable. It must not change
+			// the files of pods with other rights, even if the driver reads all sources.
+			Account string
+			Keys    []source.Key
+		}{pod.ServiceAccount, p.keys}),
 	}
 }
 

@@ -66,17 +66,18 @@ func TestVolumesOfAnOlderDriverStayAlone(t *testing.T) {
 	})
 }
 
-// TestOtherReadersAfterARestart: where volumes share files and the driver chooses other identities now,
-// all of them must be allowed to read.
+// TestOtherReadersAfterARestart: pods of two service accounts share files, as they did with earlier
+// versions of the driver. If their own identities read now, all of them must be allowed to.
 func TestOtherReadersAfterARestart(t *testing.T) {
 	bubbleShared(t, func(n *node) {
 		d, _ := n.ready()
 		first, second := n.replica("first", configMap("web")), n.replica("second", configMap("web"))
-		second.Pod.ServiceAccount = "other"
 		d.publish(first)
 		d.publish(second)
 		n.wantShared(first, second)
 		d.stop()
+		second.Pod.ServiceAccount = "other"
+		n.must(n.records.Store.Put(second))
 		n.maps = access.ByPod
 		n.start()
 		pass(settling)

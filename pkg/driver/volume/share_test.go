@@ -162,7 +162,7 @@ func TestManyAtOnceAreOneFileSystem(t *testing.T) {
 }
 
 // TestVolumesThatMustNotShare: volumes do not share if anything differs that decides about the files or about their readers. Two
-// service accounts do share a ConfigMap that the driver reads for every pod of the namespace.
+// service accounts share nothing, since a container may be able to change the files.
 func TestVolumesThatMustNotShare(t *testing.T) {
 	t.Parallel()
 	group := 7
@@ -192,14 +192,13 @@ func TestVolumesThatMustNotShare(t *testing.T) {
 		"InPlace":              {attributes: inPlace, differ: equal},
 		"Never":                {attributes: never, differ: equal},
 
-		"another namespace, although there is nothing to read":    {attributes: empty, differ: namespace},
-		"another namespace of the pod":                            {attributes: secret(shared), differ: namespace},
-		"another service account that reads":                      {attributes: secret(shared), differ: account},
-		"another service account, a Secret that the driver reads": {attributes: own, differ: account},
-		"another service account, which reads a ConfigMap":        {attributes: plain, differ: account, maps: access.ByPod},
-		"another service account, a ConfigMap that the driver reads": {
-			attributes: plain, differ: account, maps: access.ByDriver, areShared: true,
-		},
+		"another namespace, although there is nothing to read":       {attributes: empty, differ: namespace},
+		"another namespace of the pod":                               {attributes: secret(shared), differ: namespace},
+		"another service account that reads":                         {attributes: secret(shared), differ: account},
+		"another service account, a Secret that the driver reads":    {attributes: own, differ: account},
+		"another service account, which reads a ConfigMap":           {attributes: plain, differ: account, maps: access.ByPod},
+		"another service account, a ConfigMap that the driver reads": {attributes: plain, differ: account, maps: access.ByDriver},
+		"nothing": {attributes: plain, differ: equal, areShared: true},
 	}
 	for name, tt := range tests {
 		bubbleSharedCase(t, name, func(n *node) {
