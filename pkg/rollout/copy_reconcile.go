@@ -32,7 +32,7 @@ func (c *Controller) reconcileCopy(ctx context.Context, o object) error {
 	found, exists := c.caches.copied(o)
 	if exists || len(needed) == 0 {
 		c.reportedGone.forget(o)
-		c.requests.forget(o)
+		c.requests.Forget(o)
 	}
 	switch {
 	case !exists && len(needed) > 0:
@@ -165,15 +165,15 @@ func (c *Controller) restoreOrRecreate(ctx context.Context, o object, owners []m
 	}
 	origins := c.originsOf(o)
 	if len(origins) == 0 {
-		c.requests.forget(o)
+		c.requests.Forget(o)
 		return nil // It only looks like a copy.
 	}
-	if wait := c.requests.wait(o.namespace, o, 1); wait > 0 {
+	if wait := c.requests.Wait(o.namespace, o, 1); wait > 0 {
 		c.cfg.Metrics.putOff.Inc()
 		c.copies.AddAfter(o, wait)
 		return nil
 	}
-	c.requests.forget(o)
+	c.requests.Forget(o)
 	found, err := c.cfg.Metadata.Resource(resource(o.Kind.Resource()+"s")).Namespace(o.namespace).Get(ctx, o.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):

@@ -9,49 +9,6 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/workload"
 )
 
-// TestAllowance is about fault 42.
-func TestAllowance(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a := newAllowance(10, 100)
-		wantWait(t, a.wait("noisy", "one", 100), 0)
-		wantWait(t, a.wait("noisy", "two", 50), 5*time.Second)
-		wantWait(t, a.wait("noisy", "three", 1_000_000), 15*time.Second)
-		wantWait(t, a.wait("quiet", "four", 100), 0)
-		sleep(t, time.Second)
-		wantWait(t, a.wait("noisy", "two", 50), 4*time.Second) // It is charged once.
-		sleep(t, 4*time.Second)
-		wantWait(t, a.wait("noisy", "two", 50), 0)
-		wantWait(t, a.wait("noisy", "two", 50), 0)
-		a.forget("two")
-		wantWait(t, a.wait("noisy", "two", 10), 11*time.Second)
-		wantWait(t, a.wait("noisy", "two", 30), 13*time.Second) // It has grown, and costs more.
-		wantWait(t, a.wait("noisy", "two", 10), 13*time.Second)
-		if a.take("noisy") || !a.take("other") {
-			t.Error("take does not say whether the namespace has anything left")
-		}
-	})
-}
-
-// TestAllowanceForgetsNamespaces: the namespaces of a cluster may come and go without end.
-func TestAllowanceForgetsNamespaces(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a := newAllowance(10, 100)
-		wantWait(t, a.wait("busy", "work", 100), 0)
-		for i := range 5 * manyNamespaces {
-			if i%manyNamespaces == 0 {
-				wantWait(t, a.wait("busy", i, 90), 9*time.Second)
-				sleep(t, 9*time.Second)
-			}
-			a.take(fmt.Sprint("n", i))
-		}
-		if len(a.limits) > 2*manyNamespaces {
-			t.Errorf("%d namespaces are remembered", len(a.limits))
-		}
-	})
-}
-
 func refIn(namespace string, i int) workload.Ref {
 	return workload.Ref{Kind: workload.Deployment, Namespace: namespace, Name: fmt.Sprint(i)}
 }

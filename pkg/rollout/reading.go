@@ -76,10 +76,10 @@ func (c *Controller) read(h *cachedWorkload) (*cachedWorkload, time.Duration) {
 	place := c.placeOf(h)
 	last, isKnown := c.uses.of(h.is.Ref, h.Sum)
 	if !isKnown {
-		if wait := c.attributeBytes.wait(h.Namespace, h.is.Ref, template.Size(h.is.Template, place)); wait > 0 {
+		if wait := c.attributeBytes.Wait(h.Namespace, h.is.Ref, template.Size(h.is.Template, place)); wait > 0 {
 			return nil, wait
 		}
-		c.attributeBytes.forget(h.is.Ref)
+		c.attributeBytes.Forget(h.is.Ref)
 		last = knownUses{sum: h.Sum}
 		last.uses, last.err = template.Uses(h.is.Template, place)
 		c.uses.store(h.is.Ref, last)
@@ -100,11 +100,11 @@ func (c *Controller) read(h *cachedWorkload) (*cachedWorkload, time.Duration) {
 // again to be changed and to be checked.
 func (c *Controller) charge(h *cachedWorkload, d plan.Decision) time.Duration {
 	const readings = 3
-	wait := c.attributeBytes.wait(h.Namespace, h.is.Ref, readings*template.Size(h.is.Template, c.placeOf(h)))
-	wait = max(wait, c.requests.wait(h.Namespace, h.is.Ref, c.unknownCopies(h, d)))
+	wait := c.attributeBytes.Wait(h.Namespace, h.is.Ref, readings*template.Size(h.is.Template, c.placeOf(h)))
+	wait = max(wait, c.requests.Wait(h.Namespace, h.is.Ref, c.unknownCopies(h, d)))
 	if wait == 0 {
-		c.attributeBytes.forget(h.is.Ref)
-		c.requests.forget(h.is.Ref)
+		c.attributeBytes.Forget(h.is.Ref)
+		c.requests.Forget(h.is.Ref)
 	}
 	return wait
 }
@@ -148,10 +148,10 @@ func (c *Controller) isPlain(r *cachedRevision) (plain bool, wait time.Duration)
 		return r.Plain, 0
 	}
 	if !r.Doubt.isRead.Load() {
-		if wait := c.attributeBytes.wait(r.Namespace, r.Doubt, r.Doubt.size); wait > 0 {
+		if wait := c.attributeBytes.Wait(r.Namespace, r.Doubt, r.Doubt.size); wait > 0 {
 			return false, wait
 		}
-		c.attributeBytes.forget(r.Doubt)
+		c.attributeBytes.Forget(r.Doubt)
 	}
 	return r.Doubt.read(), 0
 }

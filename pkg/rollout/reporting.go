@@ -151,7 +151,7 @@ func (c *Controller) reportRollout(h *cachedWorkload, s plan.State, d plan.Decis
 	for _, o := range d.Config.Objects() {
 		name := d.Config[o]
 		source, exists := c.caches.source(object{h.Namespace, o})
-		if name == s.Template[o] || !exists || !c.events.take(h.Namespace) {
+		if name == s.Template[o] || !exists || !c.events.Take(h.Namespace) {
 			continue
 		}
 		if s.Template[o] != "" { // Otherwise the source is as old as it likes.
@@ -320,7 +320,7 @@ type notice struct{ kind, reason, text string }
 
 // event writes an Event on the workload, unless its namespace has used up its share.
 func (c *Controller) event(h *cachedWorkload, n notice) {
-	if !c.events.take(h.Namespace) {
+	if !c.events.Take(h.Namespace) {
 		return // The log and metrics have it too.
 	}
 	about := &corev1.ObjectReference{

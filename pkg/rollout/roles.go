@@ -139,7 +139,7 @@ func (c *Controller) reconcileRole(ctx context.Context, key types.NamespacedName
 	role, found := c.caches.role(key)
 	if !found {
 		c.reportedRole.forget(key)
-		c.requests.forget(key)
+		c.requests.Forget(key)
 		return nil
 	}
 	patch, isWhole := c.namesPatch(role)
@@ -172,10 +172,10 @@ func (c *Controller) reconcileRole(ctx context.Context, key types.NamespacedName
 func (c *Controller) chargeRole(role *cachedRole, patch write) time.Duration {
 	key, wait := keyOf(role), time.Duration(0)
 	if patch != nil && !c.cfg.DryRun {
-		wait = c.requests.wait(role.Namespace, key, 1)
+		wait = c.requests.Wait(role.Namespace, key, 1)
 	}
 	if wait == 0 {
-		c.requests.forget(key)
+		c.requests.Forget(key)
 	}
 	return wait
 }
@@ -196,7 +196,7 @@ func (c *Controller) reportRole(ctx context.Context, role *cachedRole, reason, t
 		return
 	}
 	klog.FromContext(ctx).Info("A Role does not name all copies", logkeys.Key, role.Name, logkeys.Namespace, role.Namespace, logkeys.Reason, text)
-	if c.events.take(role.Namespace) {
+	if c.events.Take(role.Namespace) {
 		about := &corev1.ObjectReference{
 			APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role", Namespace: role.Namespace, Name: role.Name, UID: role.UID,
 		}

@@ -92,6 +92,21 @@ type Config struct {
 	Queues  workqueue.MetricsProvider
 }
 
+// The limits of one namespace. Each has a burst, which is more than a namespace
+// with hundreds of workloads needs, and goes on at a rate that leaves time for others.
+const (
+	// Bytes of volume attributes that are read.
+	textBurst = 512 << 10
+	textRate  = 64 << 10 // Per second.
+	// Objects that the API server is asked for one by one, or that are copied. The rate is that of
+	// rollouts if that is higher.
+	requestBurst = 200
+	requestRate  = 10 // Per second.
+	// Events.
+	eventBurst = 500
+	eventRate  = 10 // Per second.
+)
+
 // Controller is made by New.
 type Controller struct {
 	cfg          Config
@@ -109,7 +124,7 @@ type Controller struct {
 	uses         *templateUses
 
 	// The limits of each namespace: bytes of attributes to read, requests, Events.
-	attributeBytes, requests, events *allowance
+	attributeBytes, requests, events *fairqueue.Allowance
 
 	// mu guards written, which holds for each workload the version that was last written over:
 	// until the cache has another one, there is nothing to decide.
@@ -128,7 +143,7 @@ func New(cfg Config) (*Controller, error) {
 		reported: newReportedTexts[workload.Ref](), reportedGone: newReportedTexts[object](), verified: &verified{uids: map[object]types.UID{}}, written: map[workload.Ref]string{},
 		reportedRole:   newReportedTexts[types.NamespacedName](),
 		uses:           newTemplateUses(),
-		attributeBytes: newAllowance(textRate, textBurst), requests: newAllowance(max(requestRate, rate.Limit(cfg.Rate)), requestBurst), events: newAllowance(eventRate, eventBurst),
+		attributeBytes: fairqueue.NewAllowance(textRate, textBurst), requests: fairqueue.NewAllowance(max(requestRate, rate.Limit(cfg.Rate)), requestBurst), events: fairqueue.NewAllowance(eventRate, eventBurst),
 	}
 	if err := c.listen(); err != nil {
 		return nil, err

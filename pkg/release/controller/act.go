@@ -158,6 +158,7 @@ func (c *Controller) write(ctx context.Context, m *member, d plan.Decision, afte
 	if d.Action == plan.Expose && before.String() == e.String() {
 		return nil // Of a group, of which others are a write behind.
 	}
+	c.requests.Spend(m.ref().Namespace)
 	written, err := c.writer.Write(ctx, *m.copy, annotations, source)
 	if err != nil {
 		return err
@@ -197,6 +198,7 @@ func (c *Controller) createCopies(ctx context.Context, u unit, members []*member
 }
 
 func (c *Controller) create(ctx context.Context, m *member, content stable.Object) error {
+	c.requests.Spend(m.ref().Namespace)
 	created, err := c.writer.Create(ctx, content)
 	if err != nil {
 		return err
@@ -208,6 +210,7 @@ func (c *Controller) create(ctx context.Context, m *member, content stable.Objec
 }
 
 func (c *Controller) delete(ctx context.Context, o stable.Object) error {
+	c.requests.Spend(o.Ref.Namespace)
 	if err := c.writer.Delete(ctx, o); err != nil {
 		return err
 	}

@@ -44,6 +44,17 @@ const (
 	longestUnitRetry = 30 * time.Second
 )
 
+// The limits of one namespace. Each has a burst, which is more than an edit of hundreds of objects
+// needs, and goes on at a rate that leaves time for others.
+const (
+	// Requests to read or write one object.
+	requestBurst = 1000
+	requestRate  = 50 // Per second.
+	// Events.
+	eventBurst = 500
+	eventRate  = 10 // Per second.
+)
+
 // goneTime is how long an object must be gone before its stable copy is deleted: editors and
 // `kubectl replace --force` delete an object and create it again.
 const goneTime = 10 * time.Second
@@ -85,6 +96,8 @@ type Controller struct {
 	seen     *seenPods
 	reports  *reports
 	metrics  *metrics
+	requests *fairqueue.Allowance
+	events   *fairqueue.Allowance
 	queue    workqueue.TypedRateLimitingInterface[unit]
 }
 
@@ -99,6 +112,7 @@ func New(cfg Config) (*Controller, error) {
 		settings: newLastSettings(),
 		writer:   stable.Writer{Client: cfg.Client, Manager: FieldManager},
 		seen:     &seenPods{units: map[unit]*seenOfUnit{}}, reports: newReports(), metrics: newMetrics(),
+		requests: fairqueue.NewAllowance(requestRate, requestBurst), events: fairqueue.NewAllowance(eventRate, eventBurst),
 	}
 	return c, c.metrics.register(cfg.Registry)
 }
@@ -140,6 +154,10 @@ func (c *Controller) next(ctx context.Context) bool {
 	}
 	defer c.queue.Done(u)
 	defer utilruntime.HandleCrashWithContext(ctx)
+	if wait := c.requests.Debt(u.namespace); wait > 0 {
+		c.queue.AddAfter(u, wait)
+		return true
+	}
 	after, err := c.reconcile(ctx, u)
 	switch {
 	case errors.Is(err, errNotSynced), apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
@@ -172,7 +190,13 @@ func (c *Controller) reconcile(ctx context.Context, u unit) (after time.Duration
 		c.checks.forget(u)
 		return c.clean(ctx, u)
 	}
-	isHeld := c.reportMistakes(ctx, members)
+	c.reportMistakes(ctx, members)
+	members = c.without(members, time.Now())
+	isHeld := slices.ContainsFunc(members, (*member).isWrong)
+	c.reportBlocked(ctx, members)
+	if isHeld && len(members) > 1 {
+		c.queue.AddAfter(u, blockedTime) // Then the others may go on.
+	}
 	if slices.ContainsFunc(members, func(m *member) bool { return m.misfit() != "" }) {
 		return 0, nil // The stable copy is somebody's object.
 	}

@@ -44,7 +44,7 @@ func newFixture(t *testing.T, pods ...aPod) *fixture {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		objects = append(objects, pod)
 	}
-	const enough = 100
+	const enough = 1000
 	f := &fixture{T: t, client: fake.NewClientset(objects...), events: record.NewFakeRecorder(enough)}
 	f.client.PrependReactor("create", "configmaps", func(a k8stesting.Action) (bool, runtime.Object, error) {
 		if create, ok := a.(k8stesting.CreateAction); ok {

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -118,6 +119,7 @@ func (k *knownObjects) unreleased(o object) {
 
 // read reads an object from the API server, and remembers it.
 func (c *Controller) read(ctx context.Context, o object) (stable.Object, error) {
+	c.requests.Spend(o.Namespace)
 	read, err := stable.Read(ctx, c.cfg.Client, o)
 	switch {
 	case err == nil:
@@ -166,10 +168,11 @@ func (c *Controller) members(ctx context.Context, u unit) ([]*member, error) {
 		m.problem = m.misfit()
 		members = append(members, m)
 	}
-	for _, m := range members {
+	slices.SortStableFunc(members, bySeniority)
+	for i, m := range members {
 		switch {
 		case m.problem != "" || len(m.mistakes) > 0:
-		case len(members) > release.MostMembers:
+		case i >= release.MostMembers:
 			m.problem = fmt.Sprintf("the group %s has %d objects, the most is %d", u.group, len(members), release.MostMembers)
 		case len(members[0].mistakes) == 0 && !m.settings.SameSteps(members[0].settings):
 			m.problem = fmt.Sprintf("steps, pause, check and onFailure must be those of %s, which is in the group %s too", members[0].name(), u.group)
@@ -178,6 +181,57 @@ func (c *Controller) members(ctx context.Context, u unit) ([]*member, error) {
 		}
 	}
 	return members, nil
+}
+
+// bySeniority orders the members of a group: who joins a group has to follow those that have been
+// released for longer.
+func bySeniority(a, b *member) int {
+	rank := func(m *member) int {
+		switch {
+		case m.isWrong():
+			return 2
+		case m.copy == nil:
+			return 1
+		}
+		return 0
+	}
+	if rank(a) != 0 || rank(b) != 0 {
+		return cmp.Compare(rank(a), rank(b))
+	}
+	return a.copy.CreatedAt.Compare(b.copy.CreatedAt)
+}
+
+// isWrong reports whether the member cannot be released.
+func (m *member) isWrong() bool { return m.problem != "" || len(m.mistakes) > 0 }
+
+// blockedTime is how long the others of a group wait for a member that cannot be released.
+const blockedTime = time.Minute
+
+// without returns the members of a group without those that have been wrong for some time, unless a
+// release under way names them: that is no reason to release the others without it.
+func (c *Controller) without(members []*member, now time.Time) []*member {
+	rest := slices.DeleteFunc(slices.Clone(members), func(m *member) bool {
+		if !m.isWrong() {
+			c.reports.markRight(m.ref())
+			return false
+		}
+		isTied := slices.ContainsFunc(members, func(other *member) bool { return other != m && other.isReleasedWith(m) })
+		return c.reports.wrongFor(m.ref(), now) >= blockedTime && !isTied
+	})
+	if len(rest) == 0 {
+		return members
+	}
+	return rest
+}
+
+// isReleasedWith reports whether the release of a member that is under way names another one.
+func (m *member) isReleasedWith(other *member) bool {
+	if m.copy == nil {
+		return false
+	}
+	e := m.copy.Exposure()
+	_, isNamed := e.With[other.name()]
+	return isNamed && !e.State.IsFinal()
 }
 
 // missing returns why a member waits that was released together with an object whose group cannot

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +23,8 @@ import (
 const (
 	// ReasonMistake: the annotation cannot be understood, or the object cannot be released.
 	ReasonMistake = "ReleaseMistake"
+	// ReasonBlocked: another object of the group cannot be released.
+	ReasonBlocked = "ReleaseBlocked"
 	// ReasonRefused: an edit breaks a rule, and no pod gets it.
 	ReasonRefused = "ReleaseRefused"
 	// ReasonExposed: a step has begun.
@@ -39,6 +42,8 @@ type reports struct {
 	mu   sync.Mutex // Guards the fields below.
 	last map[about]string
 	gone map[object]time.Time
+	// wrong is since when objects cannot be released.
+	wrong map[object]time.Time
 }
 
 // about is what a report is about.
@@ -47,7 +52,7 @@ type about struct {
 	reason string
 }
 
-func newReports() *reports { return &reports{last: map[about]string{}, gone: map[object]time.Time{}} }
+func newReports() *reports { return &reports{last: map[about]string{}, gone: map[object]time.Time{}, wrong: map[object]time.Time{}} }
 
 // replace stores the last text about an object, and reports whether the text before was another
 // one. It returns false for the empty text, which ends what was reported.
@@ -65,9 +70,10 @@ func (r *reports) replace(o object, reason, text string) bool {
 }
 
 func (r *reports) forgetAll(o object) {
-	for _, reason := range []string{ReasonMistake, ReasonRefused} {
+	for _, reason := range []string{ReasonMistake, ReasonRefused, ReasonBlocked} {
 		r.replace(o, reason, "")
 	}
+	r.markRight(o)
 }
 
 // goneFor returns for how long an object has been gone, as far as this process knows.
@@ -92,8 +98,43 @@ func (r *reports) markFound(o object) {
 	delete(r.gone, o)
 }
 
-// reportMistakes reports members that cannot be released. Then none of the unit is.
-func (c *Controller) reportMistakes(ctx context.Context, members []*member) (isWrong bool) {
+// wrongFor returns for how long an object could not be released, as far as this process knows.
+func (r *reports) wrongFor(o object, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since, found := r.wrong[o]
+	if !found {
+		r.wrong[o] = now
+		return 0
+	}
+	return now.Sub(since)
+}
+
+// markRight notes that an object can be released, or is gone.
+func (r *reports) markRight(o object) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.wrong, o)
+}
+
+// reportBlocked reports to the members of a group that can be released which of the others keeps
+// them waiting.
+func (c *Controller) reportBlocked(ctx context.Context, members []*member) {
+	text := ""
+	if i := slices.IndexFunc(members, (*member).isWrong); i >= 0 {
+		text = fmt.Sprintf("No edit of the group reaches more pods while %s cannot be released: see its Events. "+
+			"Correct its annotation, or take it out of the group. Unless it is part of a release under way, the others go on after %s",
+			members[i].name(), blockedTime)
+	}
+	for _, m := range members {
+		if !m.isWrong() && c.reports.replace(m.ref(), ReasonBlocked, text) {
+			c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonBlocked, text})
+		}
+	}
+}
+
+// reportMistakes reports members that cannot be released.
+func (c *Controller) reportMistakes(ctx context.Context, members []*member) {
 	for _, m := range members {
 		c.reports.markFound(m.ref())
 		text := m.problem
@@ -101,14 +142,12 @@ func (c *Controller) reportMistakes(ctx context.Context, members []*member) (isW
 			text += mistake.String() + "; "
 		}
 		if text != "" {
-			isWrong = true
 			text = "No edit reaches more pods until this is corrected: " + text
 		}
 		if c.reports.replace(m.ref(), ReasonMistake, text) {
 			c.event(ctx, m, notice{corev1.EventTypeWarning, ReasonMistake, text})
 		}
 	}
-	return isWrong
 }
 
 // reportRefused reports an object whose first stable copy breaks a rule.
@@ -160,7 +199,8 @@ func (c *Controller) report(ctx context.Context, m *member, d plan.Decision, e r
 // notice is what an Event reports.
 type notice struct{ kind, reason, text string }
 
-// event writes an Event on the object, and the log, which lasts longer.
+// event writes an Event on the object, within the allowance of its namespace, and the log, which
+// lasts longer.
 func (c *Controller) event(ctx context.Context, m *member, n notice) {
 	const most = 1000 // Of an Event's note.
 	text := n.text
@@ -168,7 +208,7 @@ func (c *Controller) event(ctx context.Context, m *member, n notice) {
 		text = strings.ToValidUTF8(text[:most], "") + "…"
 	}
 	klog.FromContext(ctx).Info("A release", logkeys.Ref, m.ref(), logkeys.Reason, n.reason, logkeys.Note, text)
-	if c.cfg.DryRun {
+	if c.cfg.DryRun || !c.events.Take(m.ref().Namespace) {
 		return
 	}
 	c.cfg.Events.Event(&corev1.ObjectReference{
