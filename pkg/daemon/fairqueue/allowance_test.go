@@ -16,9 +16,9 @@ func TestAllowance(t *testing.T) {
 		wantWait(t, a.Wait("noisy", "two", 50), 5*time.Second)
 		wantWait(t, a.Wait("noisy", "three", 1_000_000), 15*time.Second)
 		wantWait(t, a.Wait("quiet", "four", 100), 0)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		wantWait(t, a.Wait("noisy", "two", 50), 4*time.Second) // It is charged once.
-		time.Sleep(4*time.Second)
+		<-time.After(4*time.Second)
 		wantWait(t, a.Wait("noisy", "two", 50), 0)
 		wantWait(t, a.Wait("noisy", "two", 50), 0)
 		a.Forget("two")
@@ -40,7 +40,7 @@ func TestAllowanceForgetsTenants(t *testing.T) {
 		for i := range 5 * manyTenants {
 			if i%manyTenants == 0 {
 				wantWait(t, a.Wait("busy", i, 90), 9*time.Second)
-				time.Sleep(9*time.Second)
+				<-time.After(9*time.Second)
 			}
 			a.Take(fmt.Sprint("n", i))
 		}
@@ -64,7 +64,7 @@ func TestDebt(t *testing.T) {
 		}
 		wantWait(t, a.Debt("noisy"), 5*time.Second)
 		wantWait(t, a.Debt("quiet"), 0)
-		time.Sleep(5 * time.Second)
+		<-time.After(5 * time.Second)
 		wantWait(t, a.Debt("noisy"), 0)
 	})
 }

@@ -52,7 +52,9 @@ type about struct {
 	reason string
 }
 
-func newReports() *reports { return &reports{last: map[about]string{}, gone: map[object]time.Time{}, wrong: map[object]time.Time{}} }
+func newReports() *reports {
+	return &reports{last: map[about]string{}, gone: map[object]time.Time{}, wrong: map[object]time.Time{}}
+}
 
 // replace stores the last text about an object, and reports whether the text before was another
 // one. It returns false for the empty text, which ends what was reported.
