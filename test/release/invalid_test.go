@@ -31,23 +31,7 @@ const controllerMemory = 128 << 20
 // container has.
 func TestInvalidEdits(t *testing.T) {
 	s := newIdleSite(t, environment.ControllerAsShipped(t))
-	group, err := memcg.New("liveconfig-"+s.Namespace, controllerMemory)
-	switch {
-	case errors.Is(err, memcg.ErrForbidden):
-		t.Logf("the controller runs in no small container: %v", err)
-	case err != nil:
-		t.Fatal(err)
-	default:
-		launcher := append(group.Launcher(), s.binary)
-		s.binary, s.before = launcher[0], launcher[1:]
-		defer func() {
-			s.stop()
-			if kills, err := group.Kills(); err != nil || kills > 0 {
-				t.Errorf("the kernel has killed %d processes of the controller's container, %v", kills, err)
-			}
-			must(t, group.Remove())
-		}()
-	}
+	s.limit()
 	s.start()
 	const annotation = `
 steps: [100%]
@@ -125,6 +109,26 @@ validate:
 	must(t, err)
 	s.wantState(release.Progressing, 1)
 	s.wantValues("a", map[string]int{"3": 2})
+}
+
+// limit runs the controller in a small container, unless this user may not make one.
+func (s *site) limit() {
+	s.T.Helper()
+	group, err := memcg.New("liveconfig-"+s.Namespace, controllerMemory)
+	if errors.Is(err, memcg.ErrForbidden) {
+		s.T.Logf("the controller runs in no small container: %v", err)
+		return
+	}
+	must(s.T, err)
+	launcher := append(group.Launcher(), s.binary)
+	s.binary, s.before = launcher[0], launcher[1:]
+	s.T.Cleanup(func() {
+		s.stop()
+		if kills, err := group.Kills(); err != nil || kills > 0 {
+			s.T.Errorf("the kernel has killed %d processes of the controller's container, %v", kills, err)
+		}
+		must(s.T, group.Remove())
+	})
 }
 
 // wantRefusal waits until the controller has refused what a ConfigMap has now.
