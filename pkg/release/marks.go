@@ -56,8 +56,8 @@ type Marks struct {
 	// Together stands for the release of several objects that was last promoted.
 	Together string
 	Partners Partners
-	// Err is a *[LimitError] if the annotations of a stable copy cannot be used. An exposure that is
-	// not written correctly shows the candidate to nobody, and is no error.
+	// Err is a *[LimitError] if the annotations of a stable copy cannot be used. An exposure that
+	// is not written correctly shows the candidate to nobody, and is no error.
 	Err error
 }
 

@@ -55,8 +55,8 @@ func (p Partners) String() string {
 	return string(text)
 }
 
-// Promoted returns the partners of a copy that is promoted by the release that an exposure is of. If
-// there were too many, those of other releases are forgotten.
+// Promoted returns the partners of a copy that is promoted by the release that an exposure is of.
+// If there were too many, those of other releases are forgotten.
 func (p Partners) Promoted(e Exposure) Partners {
 	if len(p)+len(e.With) > MostMembers {
 		p = nil

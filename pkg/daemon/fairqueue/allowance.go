@@ -11,8 +11,8 @@ import (
 // used nothing lately.
 const manyTenants = 1000
 
-// Allowance is what each tenant may use of something: a burst at once, and then a rate. Work that it
-// does not cover waits, each piece of work for as long as that takes, and other tenants do not
+// Allowance is what each tenant may use of something: a burst at once, and then a rate. Work that
+// it does not cover waits, each piece of work for as long as that takes, and other tenants do not
 // notice. It is safe for concurrent use. Make it with [NewAllowance].
 type Allowance struct {
 	perSecond rate.Limit

@@ -59,9 +59,9 @@ func (r *reader) standing() (isCurrent, isNew bool) {
 	return !r.follower.IsStopped(), r.item.isNew
 }
 
-// admit resizes the item's account to what its content takes. Items that are new leave a reserve to live
-// volumes. If there is not enough room, the content must not be stored: the last content stays,
-// and the object is read again after the pause.
+// admit resizes the item's account to what its content takes. Items that are new leave a reserve to
+// live volumes. If there is not enough room, the content must not be stored: the last content
+// stays, and the object is read again after the pause.
 func (r *reader) admit(cost int64) *objectwatch.Pause {
 	isCurrent, isNew := r.standing()
 	if !isCurrent {

@@ -68,8 +68,8 @@ func (p *projection) setSpec(pod api.Pod, spec api.Spec, choose func(api.Pod, ap
 			Spec      api.Spec
 		}{pod.Namespace, p.group, spec}),
 		readers: digestOf(struct {
-			// A container that is root of a user namespace can make its mount writable. It must not change
-			// the files of pods with other rights, even if the driver reads all sources.
+			// A container that is root of a user namespace can make its mount writable. It must not
+			// change the files of pods with other rights, even if the driver reads all sources.
 			Account string
 			Keys    []source.Key
 		}{pod.ServiceAccount, p.keys}),

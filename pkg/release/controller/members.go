@@ -80,8 +80,9 @@ func (k *knownObjects) set(o stable.Object) {
 	k.known[o.Ref] = o.WithoutData()
 }
 
-// mostRemembered is how many bytes the annotations of a stable copy may have to be remembered. One with
-// more, which the controller writes only for hundreds of pods or large groups, is read each time.
+// mostRemembered is how many bytes the annotations of a stable copy may have to be remembered. One
+// with more, which the controller writes only for hundreds of pods or large groups, is read each
+// time.
 const mostRemembered = 32 << 10
 
 // changedAt returns when the data of an object became known, which an API server has in whole

@@ -27,8 +27,8 @@ type Object struct {
 	Version string
 	// Digest is that of the data.
 	Digest string
-	// IsReleased means that it has the release annotation, whose value is Annotation. One that is too
-	// long to be read is cut.
+	// IsReleased means that it has the release annotation, whose value is Annotation. One that is
+	// too long to be read is cut.
 	IsReleased bool
 	Annotation string
 	// Label is that of a stable copy; empty for other objects.
