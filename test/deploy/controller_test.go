@@ -244,7 +244,7 @@ func TestTheControllerMayWriteNothingButCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const copyOf, stableOf = "liveconfig.internal/copy-of", "liveconfig.internal/stable-of"
+	const copyOf = "liveconfig.internal/copy-of"
 	secret := func(name, label string, immutable bool) *corev1.Secret {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}, Data: map[string][]byte{"a": []byte("1")}}
 		if label != "" {

@@ -20,6 +20,10 @@
 {{ include "liveconfig.controllerName" . }}-copies
 {{- end }}
 
+{{- define "liveconfig.controllerNameOfStable" -}}
+{{ include "liveconfig.controllerName" . }}-stable
+{{- end }}
+
 {{- define "liveconfig.controllerNameOfRoles" -}}
 {{ include "liveconfig.controllerName" . }}-roles
 {{- end }}

@@ -1,0 +1,94 @@
+package deploy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// stableOf is the label of stable copies.
+const stableOf = "liveconfig.internal/stable-of"
+
+// TestWhoMayWriteStableCopies: who may create ConfigMaps, and not update «web», cannot decide what the
+// pods of «web» get as soon as its owner releases it.
+func TestWhoMayWriteStableCopies(t *testing.T) {
+	t.Parallel()
+	in := installController(t, nil)
+	wantOK := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin := in.cluster.Client()
+	everywhere := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "get"}}
+	own := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"update", "patch"}, ResourceNames: []string{"mine", "mine.stable", "plain"}}
+	copies := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"update", "patch"}, ResourceNames: []string{"owned.stable"}}
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "author"}, Rules: []rbacv1.PolicyRule{everywhere, own, copies}}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "author"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: in.team, Name: "author"}},
+	}
+	_, err := admin.RbacV1().Roles(in.team).Create(t.Context(), role, metav1.CreateOptions{})
+	wantOK(err)
+	_, err = admin.RbacV1().RoleBindings(in.team).Create(t.Context(), binding, metav1.CreateOptions{})
+	wantOK(err)
+	_, err = admin.CoreV1().ServiceAccounts(in.team).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "author"}}, metav1.CreateOptions{})
+	wantOK(err)
+	config, err := in.cluster.ServiceAccountConfig(t.Context(), in.team, "author")
+	wantOK(err)
+	client, err := kubernetes.NewForConfig(config)
+	wantOK(err)
+	for _, m := range []*corev1.ConfigMap{stableCopy("owned.stable", "owned"), stableCopy("plain", "")} {
+		_, err := admin.CoreV1().ConfigMaps(in.team).Create(t.Context(), m, metav1.CreateOptions{})
+		wantOK(err)
+	}
+	author := client.CoreV1().ConfigMaps(in.team)
+	create := func(name, of string) func() error {
+		return func() error {
+			_, err := author.Create(t.Context(), stableCopy(name, of), metav1.CreateOptions{})
+			return err
+		}
+	}
+	patch := func(name, text string) func() error {
+		return func() error {
+			_, err := author.Patch(t.Context(), name, types.MergePatchType, []byte(text), metav1.PatchOptions{})
+			return err
+		}
+	}
+	label := func(of string) string { return fmt.Sprintf(`{"metadata": {"labels": {%q: %s}}}`, stableOf, of) }
+	awaitPolicy(t, create("probe.stable", "probe"))
+	for name, test := range map[string]struct {
+		try  func() error
+		want string // Empty: it succeeds.
+	}{
+		"prepare the copy of somebody's object": {create("web.stable", "web"), "you need the right to update configmaps/web in namespace " + in.team},
+		"create a copy under another name":      {create("web", "web"), "must end in .stable"},
+		"change somebody's copy":                {patch("owned.stable", `{"data": {"a": "evil"}}`), "you need the right to update configmaps/owned"},
+		"take the label from somebody's copy":   {patch("owned.stable", label("null")), "you need the right to update configmaps/owned"},
+		"make an object a copy":                 {patch("plain", label(`"plain"`)), "must end in .stable"},
+		"create the copy of its object":         {create("mine.stable", "mine"), ""},
+		"create another object":                 {create("other.stable", ""), ""},
+	} {
+		err := test.try()
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("to %s = %v, want %q", name, err, test.want)
+		}
+	}
+	wantOK(patch("mine.stable", `{"data": {"a": "2"}}`)())
+}
+
+// stableCopy returns a ConfigMap with the label of stable copies, unless «of» is empty.
+func stableCopy(name, of string) *corev1.ConfigMap {
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"a": "1"}}
+	if of != "" {
+		m.Labels = map[string]string{stableOf: of}
+	}
+	return m
+}
