@@ -5,6 +5,8 @@
 // It does not know the work or the tenants.
 package fairqueue
 
+import "slices"
+
 // lines are the tenants that wait, each with its pieces of work in the order in which they came.
 // The zero value is empty.
 type lines[T any] struct {
@@ -28,11 +30,22 @@ func (l *lines[T]) push(tenant string, item T) {
 
 // pop takes the first of the line whose turn it is; ok is false when nobody waits.
 func (l *lines[T]) pop() (item T, ok bool) {
-	if len(l.turns) == 0 {
-		return item, false
+	_, item, ok = l.popOf(func(string) bool { return true })
+	return item, ok
+}
+
+// popOf is pop among the tenants that may be next. The others keep their places.
+func (l *lines[T]) popOf(mayBeNext func(tenant string) bool) (tenant string, item T, ok bool) {
+	i := slices.IndexFunc(l.turns, mayBeNext)
+	if i < 0 {
+		return "", item, false
 	}
-	tenant := l.turns[0]
-	l.turns = l.turns[1:]
+	tenant = l.turns[i]
+	if i == 0 {
+		l.turns = l.turns[1:] // Without moving the others.
+	} else {
+		l.turns = slices.Delete(l.turns, i, i+1)
+	}
 	line := l.waiting[tenant]
 	item = line[0]
 	if len(line) == 1 {
@@ -44,5 +57,5 @@ func (l *lines[T]) pop() (item T, ok bool) {
 		l.turns = append(l.turns, tenant)
 	}
 	l.count--
-	return item, true
+	return tenant, item, true
 }

@@ -117,6 +117,51 @@ func TestTurnsAreForAFewAtATime(t *testing.T) {
 	})
 }
 
+// TestATenantHasSoManyTurns: what one tenant has more waits, also while a turn is free, and others do not wait for it.
+func TestATenantHasSoManyTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turns := fairqueue.NewTurnsForEach(2, 1)
+		order := make(chan string, 10)
+		finish := map[string]chan struct{}{}
+		for _, who := range []string{"a/1", "a/2", "a/3", "b/1", "c/1"} {
+			finish[who] = make(chan struct{})
+			go func() {
+				done, err := turns.Take(t.Context(), tenantOf(who))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order <- who
+				<-finish[who]
+				done()
+			}()
+			synctest.Wait()
+		}
+		want := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			var got []string
+			for len(order) > 0 {
+				got = append(got, <-order)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("got turns (-want +got):\n%s", diff)
+			}
+		}
+		want("a/1", "b/1")
+		close(finish["b/1"])
+		want("c/1")
+		close(finish["c/1"])
+		want()
+		close(finish["a/1"])
+		want("a/2")
+		close(finish["a/2"])
+		want("a/3")
+		close(finish["a/3"])
+	})
+}
+
 // TestTurnsOfThoseWhoLeave are the next one's.
 func TestTurnsOfThoseWhoLeave(t *testing.T) {
 	t.Parallel()

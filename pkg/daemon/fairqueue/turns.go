@@ -6,10 +6,13 @@ import (
 )
 
 // Turns lets a few pieces of work be done at a time. It is safe for concurrent use. Make it with
-// [NewTurns].
+// [NewTurns] or [NewTurnsForEach].
 type Turns struct {
+	each int // How many one tenant may have at a time.
+
 	mu    sync.Mutex // Guards the fields below.
-	free  int        // Invariant: nobody waits while it is above zero.
+	free  int
+	busy  map[string]int // The turns that tenants have. None is zero.
 	lines lines[*waiter]
 }
 
@@ -20,7 +23,13 @@ type waiter struct {
 }
 
 // NewTurns returns turns for n at a time.
-func NewTurns(n int) *Turns { return &Turns{free: n} }
+func NewTurns(n int) *Turns { return NewTurnsForEach(n, n) }
+
+// NewTurnsForEach returns turns for n at a time, of which each tenant has at most so many: a tenant
+// whose work takes long leaves the others some.
+func NewTurnsForEach(n, each int) *Turns {
+	return &Turns{free: n, each: each, busy: map[string]int{}}
+}
 
 // Take waits until it is the tenant's turn, and for its earlier work before that. The turn lasts
 // until done is called, once. The error is that of ctx, when it ends first.
@@ -28,9 +37,9 @@ func (t *Turns) Take(ctx context.Context, tenant string) (done func(), err error
 	w := t.enter(tenant)
 	select {
 	case <-w.given:
-		return t.pass, nil
+		return func() { t.pass(tenant) }, nil
 	case <-ctx.Done():
-		t.leave(w)
+		t.leave(tenant, w)
 		return nil, ctx.Err()
 	}
 }
@@ -39,40 +48,46 @@ func (t *Turns) enter(tenant string) *waiter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w := &waiter{given: make(chan struct{})}
-	if t.free > 0 {
-		t.free--
-		close(w.given)
-		return w
-	}
 	t.lines.push(tenant, w)
+	t.giveLocked()
 	return w
 }
 
 // leave ends a wait. If the waiter got its turn meanwhile, the next one gets it.
-func (t *Turns) leave(w *waiter) {
+func (t *Turns) leave(tenant string, w *waiter) {
 	t.mu.Lock()
 	w.gone = true
 	t.mu.Unlock()
 	select {
 	case <-w.given:
-		t.pass()
+		t.pass(tenant)
 	default:
 	}
 }
 
 // pass gives a turn that is over to the next one.
-func (t *Turns) pass() {
+func (t *Turns) pass(tenant string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for {
-		next, ok := t.lines.pop()
+	t.free++
+	if t.busy[tenant]--; t.busy[tenant] == 0 {
+		delete(t.busy, tenant)
+	}
+	t.giveLocked()
+}
+
+// giveLocked gives the free turns to those who wait.
+func (t *Turns) giveLocked() {
+	mayHaveOne := func(tenant string) bool { return t.busy[tenant] < t.each }
+	for t.free > 0 {
+		tenant, next, ok := t.lines.popOf(mayHaveOne)
 		if !ok {
-			t.free++
 			return
 		}
 		if !next.gone {
+			t.free--
+			t.busy[tenant]++
 			close(next.given)
-			return
 		}
 	}
 }

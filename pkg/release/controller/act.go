@@ -4,18 +4,14 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
 	"github.com/liveconfig-csi/liveconfig/pkg/release/stable"
-	"github.com/liveconfig-csi/liveconfig/pkg/release/validation"
-	"github.com/liveconfig-csi/liveconfig/pkg/release/validation/isolated"
 )
 
 // errChanged is why an action is not done: the object is not what the decision was about.
@@ -24,7 +20,7 @@ var errChanged = errors.New("the object has changed meanwhile")
 // act does what was decided. It is not done while a check is under way.
 func (c *Controller) act(ctx context.Context, u unit, members []*member, state plan.Unit, d plan.Decision) (isDone bool, err error) {
 	if d.Action == plan.Check {
-		refused, isChecked, err := c.checks.result(ctx, c.taskOf(u, members))
+		refused, isChecked, err := c.checked(ctx, u, members, d)
 		if err != nil || !isChecked {
 			return false, err
 		}
@@ -60,18 +56,6 @@ func checkedDecision(d plan.Decision, refused string) plan.Decision {
 	return d
 }
 
-// taskOf returns the check of the candidates of a unit.
-func (c *Controller) taskOf(u unit, members []*member) task {
-	var of strings.Builder
-	for _, m := range members {
-		of.WriteString(m.name() + " " + string(m.source.UID) + " " + m.source.Version + " " + m.copy.Version + "\n")
-	}
-	return task{
-		unit: u, of: of.String(), done: c.queue.Add,
-		do: func(ctx context.Context) (string, error) { return c.check(ctx, members) },
-	}
-}
-
 // shown returns the state as it is after an exposure.
 func shown(state plan.Unit, d plan.Decision) plan.Unit {
 	state.Objects = slices.Clone(state.Objects)
@@ -82,40 +66,6 @@ func shown(state plan.Unit, d plan.Decision) plan.Unit {
 		}
 	}
 	return state
-}
-
-// check returns why candidates are refused; empty for those that are not.
-func (c *Controller) check(ctx context.Context, members []*member) (refused string, err error) {
-	for _, m := range members {
-		if m.source.Digest == m.copy.Digest {
-			continue
-		}
-		content, err := c.candidate(ctx, m)
-		if err != nil {
-			return "", err
-		}
-		if refused, err := c.checkContent(ctx, m, content); refused != "" || err != nil {
-			return refused, err
-		}
-	}
-	return "", nil
-}
-
-// checkContent returns which rules a content breaks; empty for none.
-func (c *Controller) checkContent(ctx context.Context, m *member, content stable.Object) (refused string, err error) {
-	problems, err := c.cfg.Check(ctx, m.settings.Rules, validation.Content{Data: content.Data(), IsSecret: m.ref().Kind == api.Secret, Now: time.Now()})
-	if limit, ok := errors.AsType[*isolated.LimitError](err); ok {
-		return m.name() + ": " + limit.Error(), nil
-	}
-	if err != nil || len(problems) == 0 {
-		return "", err
-	}
-	const most = 5
-	texts := make([]string, 0, most)
-	for _, p := range problems[:min(len(problems), most)] {
-		texts = append(texts, p.String())
-	}
-	return m.name() + ": " + strings.Join(texts, "; "), nil
 }
 
 // candidate reads the content of a member, which must be what was decided about.
@@ -164,6 +114,7 @@ func (c *Controller) write(ctx context.Context, m *member, d plan.Decision, afte
 		return err
 	}
 	c.known.set(written)
+	c.noted.Delete(m.copy.Ref)
 	if d.Action == plan.Expose && before.Digest == e.Digest && before.State == e.State && before.Since.Equal(e.Since) {
 		return nil // It goes on as before, by other rules.
 	}
@@ -178,26 +129,20 @@ func (c *Controller) createCopies(ctx context.Context, u unit, members []*member
 		if m.copy != nil || c.cfg.DryRun {
 			continue
 		}
-		content, err := c.candidate(ctx, m)
-		if err != nil {
-			return err
-		}
-		if err := c.create(ctx, m, content); err != nil {
+		if err := c.create(ctx, m); err != nil {
 			c.reportNoCopy(ctx, m, err)
 			return err
 		}
-		c.checks.begin(ctx, task{unit: u, do: func(ctx context.Context) (string, error) {
-			refused, err := c.checkContent(ctx, m, content)
-			if refused != "" {
-				c.reportRefused(ctx, m, refused)
-			}
-			return "", err
-		}})
+		c.checks.begin(ctx, task{unit: u, do: func(ctx context.Context) (string, error) { return "", c.checkCopy(ctx, m, m.copy.Ref) }})
 	}
 	return nil
 }
 
-func (c *Controller) create(ctx context.Context, m *member, content stable.Object) error {
+func (c *Controller) create(ctx context.Context, m *member) error {
+	content, err := c.candidate(ctx, m)
+	if err != nil {
+		return err
+	}
 	c.requests.Spend(m.ref().Namespace)
 	created, err := c.writer.Create(ctx, content)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 )
 
 // checks check edits beside the workers, which must be free to take an edit back while a check
-// takes long. One check runs at a time, and namespaces take turns.
+// takes long. A few checks run at a time, of which a namespace has one at most: so one whose checks
+// all take as long as they may does not hold up the others.
 type checks struct {
 	turns   *fairqueue.Turns
 	running sync.WaitGroup
@@ -28,15 +29,19 @@ type checked struct {
 	err     error  // Why it is not known.
 }
 
+// checksAtATime is how many processes may check. Each takes memory from the controller's container.
+const checksAtATime = 2
+
 func newChecks() *checks {
-	return &checks{turns: fairqueue.NewTurns(1), units: map[unit]*checked{}}
+	return &checks{turns: fairqueue.NewTurnsForEach(checksAtATime, 1), units: map[unit]*checked{}}
 }
 
 // task is what has to be checked of a unit.
 type task struct {
 	unit unit
 	of   string
-	// do checks, and returns why the candidates are refused.
+	// do checks, and returns why the candidates are refused. It reads what it checks: many checks
+	// may wait for their turns, and each content may have a megabyte.
 	do func(context.Context) (refused string, err error)
 	// done is called when the result is there.
 	done func(unit)

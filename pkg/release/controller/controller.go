@@ -7,6 +7,7 @@ package controller
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -87,9 +88,11 @@ type Config struct {
 // Controller is made by New.
 type Controller struct {
 	cfg      Config
+	run      string // Stands for this process, in notes of checks.
 	objects  *objects
 	pods     *podCaches
 	checks   *checks
+	noted    sync.Map // The copies with a note of a check, perhaps.
 	known    *knownObjects
 	settings *lastSettings
 	writer   stable.Writer
@@ -108,7 +111,7 @@ func New(cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{
-		cfg: cfg, objects: found, pods: newPodCaches(cfg), checks: newChecks(), known: newKnownObjects(),
+		cfg: cfg, run: rand.Text(), objects: found, pods: newPodCaches(cfg), checks: newChecks(), known: newKnownObjects(),
 		settings: newLastSettings(),
 		writer:   stable.Writer{Client: cfg.Client, Manager: FieldManager},
 		seen:     &seenPods{units: map[unit]*seenOfUnit{}}, reports: newReports(), metrics: newMetrics(),
@@ -142,6 +145,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	working.Wait() // Workers start caches of pods and checks.
 	c.pods.wait()
 	c.checks.wait()
+	c.removeNotes(ctx)
 	caches.Wait()
 	return nil
 }
@@ -207,6 +211,9 @@ func (c *Controller) reconcile(ctx context.Context, u unit) (after time.Duration
 	}
 	if slices.ContainsFunc(members, func(m *member) bool { return m.copy == nil }) {
 		return 0, nil // A mistake, a dry run, or the API server refuses the copy: then an Event has the reason.
+	}
+	if err := c.dropNotes(ctx, members); err != nil {
+		return 0, err
 	}
 	for _, m := range members {
 		m.releasedAt = c.known.releasedAt(m.ref(), m.copy.CreatedAt)

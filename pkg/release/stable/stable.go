@@ -86,6 +86,12 @@ func (o Object) Together() string { return o.Annotations[release.TogetherAnnotat
 // IsCopyOf reports whether the object is the stable copy of another one, by its label.
 func (o Object) IsCopyOf(ref api.Ref) bool { return o.Label == release.LabelOf(ref.Name) }
 
+// Attempt returns the check of the candidate that a stable copy has a note of; the zero Attempt for
+// none.
+func (o Object) Attempt() release.Attempt {
+	return release.ParseAttempt(o.Annotations[release.AttemptAnnotation])
+}
+
 // CanBecome reports whether a stable copy can get the content of an object: the type of a Secret
 // cannot be changed.
 func (o Object) CanBecome(source Object) bool { return o.secretType == source.secretType }
@@ -225,9 +231,9 @@ func (w Writer) Delete(ctx context.Context, o Object) error {
 }
 
 // Annotate returns the annotations of a stable copy with an exposure, and with a line of history if
-// that ends a release. The zero exposure clears the one before.
+// that ends a release. The zero exposure clears the one before. No check is under way any more.
 func Annotate(annotations map[string]string, e release.Exposure) map[string]string {
-	annotations = clone(annotations)
+	annotations = WithoutAttempt(annotations)
 	if e.Digest == "" {
 		delete(annotations, release.ExposureAnnotation)
 		return annotations
@@ -241,7 +247,7 @@ func Annotate(annotations map[string]string, e release.Exposure) map[string]stri
 
 // AnnotatePromoted returns the annotations of a stable copy that gets the content with a digest.
 func AnnotatePromoted(annotations map[string]string, digest string, at time.Time, reason string) map[string]string {
-	annotations = clone(annotations)
+	annotations = WithoutAttempt(annotations)
 	delete(annotations, release.TogetherAnnotation)
 	e, err := release.ParseExposure(annotations[release.ExposureAnnotation])
 	if together := e.Together(); err == nil && together != "" && e.Digest == digest {
@@ -250,6 +256,20 @@ func AnnotatePromoted(annotations map[string]string, digest string, at time.Time
 	}
 	delete(annotations, release.ExposureAnnotation)
 	addHistory(annotations, release.Entry{Digest: digest, Outcome: release.Promoted, At: at, Reason: reason})
+	return annotations
+}
+
+// AnnotateAttempt returns the annotations of a stable copy whose candidate is being checked.
+func AnnotateAttempt(annotations map[string]string, a release.Attempt) map[string]string {
+	annotations = clone(annotations)
+	annotations[release.AttemptAnnotation] = a.String()
+	return annotations
+}
+
+// WithoutAttempt returns the annotations of a stable copy whose candidate is not being checked.
+func WithoutAttempt(annotations map[string]string) map[string]string {
+	annotations = clone(annotations)
+	delete(annotations, release.AttemptAnnotation)
 	return annotations
 }
 

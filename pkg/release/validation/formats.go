@@ -12,7 +12,6 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/magiconair/properties"
 	"go.yaml.in/yaml/v3"
-	"gopkg.in/ini.v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/release/settings"
 )
@@ -29,7 +28,9 @@ func (e *syntaxError) Error() string { return e.err.Error() }
 // numbers are json.Number.
 type document struct {
 	value any
-	node  *yaml.Node // For finding lines; nil where the format is not YAML or JSON.
+	// For finding lines. Both are nil where the format is neither YAML nor JSON.
+	node *yaml.Node
+	json []byte
 }
 
 // parse returns the documents of a text. Only YAML has several. Errors are of type *syntaxError.
@@ -53,16 +54,13 @@ func parseJSON(text []byte) ([]document, error) {
 	if err != nil {
 		return nil, err
 	}
-	var node yaml.Node
-	_ = yaml.Unmarshal(text, &node) // It does not read all JSON. Then there are no lines.
-	d := document{value: value}
-	if len(node.Content) > 0 {
-		d.node = node.Content[0]
-	}
-	return []document{d}, nil
+	return []document{{value: value, json: text}}, nil
 }
 
 func decodeJSON(text []byte) (value any, err error) {
+	if err := nestingOfJSON(text); err != nil {
+		return nil, err
+	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	if err := decoder.Decode(&value); err != nil {
@@ -101,7 +99,10 @@ func parseYAML(text []byte) ([]document, error) {
 		} else if err != nil {
 			return nil, yamlError(err)
 		}
-		if err := node.Decode(&value); err != nil { // It refuses keys that are given twice, and too many aliases.
+		if err := nestingOfYAML(&node); err != nil {
+			return nil, err
+		}
+		if err := node.Decode(&value); err != nil { // It refuses keys that are given twice.
 			return nil, yamlError(err)
 		}
 		d := document{value: asJSON(value)}
@@ -117,6 +118,9 @@ func parseYAML(text []byte) ([]document, error) {
 }
 
 func parseTOML(text []byte) ([]document, error) {
+	if err := nestingOfTOML(text); err != nil {
+		return nil, err
+	}
 	var value map[string]any
 	if _, err := toml.Decode(string(text), &value); err != nil {
 		if e, ok := errors.AsType[toml.ParseError](err); ok {
@@ -136,27 +140,6 @@ func parseProperties(text []byte) ([]document, error) {
 	value := map[string]any{}
 	for name, v := range p.Map() {
 		value[name] = v
-	}
-	return []document{{value: value}}, nil
-}
-
-// parseINI returns an object of sections, which are objects. Keys before the first section are
-// beside the sections.
-func parseINI(text []byte) ([]document, error) {
-	file, err := ini.LoadSources(ini.LoadOptions{SkipUnrecognizableLines: false}, text)
-	if err != nil {
-		return nil, &syntaxError{err: err}
-	}
-	value := map[string]any{}
-	for _, section := range file.Sections() {
-		into := value
-		if section.Name() != ini.DefaultSection {
-			into = map[string]any{}
-			value[section.Name()] = into
-		}
-		for _, key := range section.Keys() {
-			into[key.Name()] = key.String()
-		}
 	}
 	return []document{{value: value}}, nil
 }
@@ -202,39 +185,4 @@ func asNumber(value any) any {
 		return string(text[1 : len(text)-1])
 	}
 	return json.Number(text)
-}
-
-// lineOf returns the line of a value in a document; 0 if it is not known.
-func lineOf(n *yaml.Node, path []string) int {
-	if n == nil {
-		return 0
-	}
-	for _, name := range path {
-		next := child(n, name)
-		if next == nil {
-			break // Where it should be is near enough.
-		}
-		n = next
-	}
-	return n.Line
-}
-
-func child(n *yaml.Node, name string) *yaml.Node {
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	switch n.Kind {
-	case yaml.MappingNode:
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i].Value == name {
-				return n.Content[i+1]
-			}
-		}
-	case yaml.SequenceNode:
-		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(n.Content) {
-			return n.Content[i]
-		}
-	case yaml.DocumentNode, yaml.ScalarNode, yaml.AliasNode:
-	}
-	return nil
 }

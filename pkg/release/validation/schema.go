@@ -27,7 +27,7 @@ func (k *checker) schema(documents []document) {
 	}
 	for _, d := range documents {
 		if e, ok := errors.AsType[*jsonschema.ValidationError](schema.Validate(d.value)); ok {
-			k.schemaProblems(d, e)
+			k.schemaProblems(d, innermost(e, nil))
 		}
 	}
 }
@@ -59,18 +59,31 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s: a schema can refer to its own parts only", url)
 }
 
-// schemaProblems notes the innermost causes of an error: those name the value that is wrong.
-func (k *checker) schemaProblems(d document, e *jsonschema.ValidationError) {
-	if len(k.problems) >= mostFound {
-		return
+// innermost adds the innermost causes of an error: those name the value that is wrong.
+func innermost(e *jsonschema.ValidationError, found []*jsonschema.ValidationError) []*jsonschema.ValidationError {
+	if len(e.Causes) == 0 && len(found) < mostFound {
+		return append(found, e)
 	}
-	if len(e.Causes) > 0 {
-		for _, cause := range e.Causes {
-			k.schemaProblems(d, cause)
+	for _, cause := range e.Causes {
+		if len(found) < mostFound {
+			found = innermost(cause, found)
 		}
-		return
 	}
-	line := lineOf(d.node, e.InstanceLocation)
+	return found
+}
+
+// schemaProblems notes errors.
+func (k *checker) schemaProblems(d document, found []*jsonschema.ValidationError) {
+	paths := make([][]string, len(found))
+	for i, e := range found {
+		paths[i] = e.InstanceLocation
+	}
+	for i, line := range d.linesOf(paths) {
+		k.schemaProblem(line, found[i])
+	}
+}
+
+func (k *checker) schemaProblem(line int, e *jsonschema.ValidationError) {
 	keyword := e.ErrorKind.KeywordPath()
 	if k.content.IsSecret {
 		k.problem(k.rule.Key, line, "does not match the schema in %s (%s)", k.rule.SchemaKey, strings.Join(keyword[:min(1, len(keyword))], ""))

@@ -59,7 +59,7 @@ func TestCheck(t *testing.T) {
 		"properties":            {"{key: a.properties}", map[string]string{"a.properties": "a = ${b}\nb: 2"}, nil},
 		"no properties":         {"{key: a.properties}", map[string]string{"a.properties": `a = \u00`}, []string{"validate[0]: key a.properties: is not properties: "}},
 		"INI":                   {"{key: a.ini}", map[string]string{"a.ini": "x = 1\n[a]\nb = 1"}, nil},
-		"no INI":                {"{key: a.ini}", map[string]string{"a.ini": "[a\n"}, []string{"validate[0]: key a.ini: is not ini: "}},
+		"no INI":                {"{key: a.ini}", map[string]string{"a.ini": "[a\n"}, []string{"validate[0]: key a.ini, line 1: is not ini: the section has no ]"}},
 
 		"a schema": {
 			"{key: a.yaml, schemaFrom: {key: s}}", map[string]string{"s": schema, "a.yaml": "name: x\nlimits: {max: 10}"}, nil,

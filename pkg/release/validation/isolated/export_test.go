@@ -1,0 +1,7 @@
+package isolated
+
+// What the tests use.
+var (
+	Confine = confine
+	Serve   = serve
+)
