@@ -18,7 +18,7 @@ func TestAllowance(t *testing.T) {
 		wantWait(t, a.Wait("quiet", "four", 100), 0)
 		<-time.After(time.Second)
 		wantWait(t, a.Wait("noisy", "two", 50), 4*time.Second) // It is charged once.
-		<-time.After(4*time.Second)
+		<-time.After(4 * time.Second)
 		wantWait(t, a.Wait("noisy", "two", 50), 0)
 		wantWait(t, a.Wait("noisy", "two", 50), 0)
 		a.Forget("two")
@@ -40,7 +40,7 @@ func TestAllowanceForgetsTenants(t *testing.T) {
 		for i := range 5 * manyTenants {
 			if i%manyTenants == 0 {
 				wantWait(t, a.Wait("busy", i, 90), 9*time.Second)
-				<-time.After(9*time.Second)
+				<-time.After(9 * time.Second)
 			}
 			a.Take(fmt.Sprint("n", i))
 		}

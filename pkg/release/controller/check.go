@@ -117,7 +117,7 @@ func (c *Controller) removeNote(ctx context.Context, ref object) {
 func (c *Controller) tryRemoveNote(ctx context.Context, ref object) error {
 	read, err := c.read(ctx, ref)
 	if err != nil || read.Attempt().By != c.run {
-		return err // What follows was written, or somebody else is at work.
+		return err // The result of the check was written, or another process is at work.
 	}
 	read = read.WithoutData()
 	return c.annotate(ctx, &member{copy: &read}, stable.WithoutAttempt(read.Annotations))

@@ -51,9 +51,9 @@ func (f *fixture) restart(check func(context.Context) error) *checking {
 	return checks
 }
 
-func (f *fixture) attempt(name string) release.Attempt {
+func (f *fixture) attempt() release.Attempt {
 	f.Helper()
-	m, err := f.client.CoreV1().ConfigMaps("n").Get(f.T.Context(), name+release.Suffix, metav1.GetOptions{})
+	m, err := f.client.CoreV1().ConfigMaps("n").Get(f.Context(), "web"+release.Suffix, metav1.GetOptions{})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestACheckThatDied(t *testing.T) {
 	t.Parallel()
 	f := edited(t)
 	f.restart(forever)
-	f.until("the check is noted", func() bool { return f.attempt("web").Digest != "" })
+	f.until("the check is noted", func() bool { return f.attempt().Digest != "" })
 	for range 3 {
 		checks := f.restart(fine) // The one before was killed: it removes no note.
 		f.until("the edit is refused", func() bool { return f.exposure("web").State == release.Refused })
@@ -88,14 +88,14 @@ func TestACheckThatDied(t *testing.T) {
 	if got := f.exposure("web").Reason; !strings.HasPrefix(got, want) || !strings.Contains(got, "kubectl liveconfig release promote configmap/web -n n") {
 		t.Errorf("reason = %q, want %q and a command", got, want)
 	}
-	if a := f.attempt("web"); a.Digest != "" {
+	if a := f.attempt(); a.Digest != "" {
 		t.Errorf("the note %v is still there", a)
 	}
 	checks := f.restart(fine)
 	f.set("web", ruled, "3")
 	f.until("the next edit is shown", func() bool { return f.exposure("web").State == release.Progressing })
-	if got := checks.count.Load(); got != 1 || f.attempt("web").Digest != "" {
-		t.Errorf("the next edit was checked %d times, and the note is %v; want 1 and none", got, f.attempt("web"))
+	if got := checks.count.Load(); got != 1 || f.attempt().Digest != "" {
+		t.Errorf("the next edit was checked %d times, and the note is %v; want 1 and none", got, f.attempt())
 	}
 }
 
@@ -112,7 +112,7 @@ func TestACheckThatEndsInTheProcess(t *testing.T) {
 	})
 	for range 100 {
 		_, _ = f.c.reconcile(f.ctx, unit{namespace: "n", alone: object{Kind: api.ConfigMap, Namespace: "n", Name: "web"}})
-		if checks.count.Load() == 1 && f.attempt("web").Digest == "" {
+		if checks.count.Load() == 1 && f.attempt().Digest == "" {
 			break
 		}
 		<-time.After(5 * time.Millisecond)
@@ -144,7 +144,7 @@ func TestAStopRemovesNotes(t *testing.T) {
 			stop()
 			f.c.checks.wait()
 			f.c.removeNotes(ctx)
-			if a := f.attempt("web"); a.Digest != "" {
+			if a := f.attempt(); a.Digest != "" {
 				t.Errorf("the note %v is still there", a)
 			}
 			f.restart(fine)
@@ -158,10 +158,10 @@ func TestANoteOfAnotherContentIsDropped(t *testing.T) {
 	t.Parallel()
 	f := edited(t)
 	f.restart(forever)
-	f.until("the check is noted", func() bool { return f.attempt("web").Digest != "" })
+	f.until("the check is noted", func() bool { return f.attempt().Digest != "" })
 	f.set("web", ruled, "1") // It is taken back.
 	f.restart(fine)
-	f.until("the note is dropped", func() bool { return f.attempt("web").Digest == "" })
+	f.until("the note is dropped", func() bool { return f.attempt().Digest == "" })
 	f.set("web", ruled, "2")
 	f.until("the edit is shown", func() bool { return f.exposure("web").State == release.Progressing })
 }

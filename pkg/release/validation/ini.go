@@ -116,8 +116,8 @@ func (p *ini) continued(value string, indent int) string {
 	return strings.TrimPrefix(strings.Join(parts, "\n"), "\n")
 }
 
-// value reads a value from the rest of a line, and from more lines if a backslash or a quote says
-// so.
+// value reads a value from the rest of a line, and from more lines after a backslash or an open
+// quote.
 func (p *ini) value(rest string) (string, error) {
 	trimmed := strings.TrimSpace(rest)
 	for _, quote := range quotes()[:linesIn] {

@@ -56,7 +56,7 @@ func confine() error {
 }
 
 // closeInherited closes files that the controller has left open for its children, which it does not
-// do knowingly. Go's runtime has some of its own: its poller, and its limit of processors.
+// do knowingly. Go's runtime has two: its poller, and its limit of processors.
 func closeInherited() error {
 	const own = "/proc/self/fd"
 	names, err := os.ReadDir(own)

@@ -243,7 +243,7 @@ func probe(file string) (reached []string) {
 		"open a socket":        func() error { _, err := net.Dial("tcp", "127.0.0.1:80"); return err }, //nolint:noctx // It fails at once.
 		"open one of Unix":     func() error { _, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0); return err },
 		"start a program":      func() error { return exec.Command("/proc/self/exe").Start() }, //nolint:noctx // As before.
-		"fork":                 func() error { return fork() },
+		"fork":                 fork,
 		"see its parent":       func() error { return unix.Kill(os.Getppid(), 0) },
 		"signal its parent":    func() error { return unix.Tgkill(os.Getppid(), os.Getppid(), 0) },
 		"trace its parent":     func() error { return unix.PtraceAttach(os.Getppid()) },
@@ -282,7 +282,7 @@ func TestNoEnvironment(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "program")
 	report := script + ".out"
 	text := "#!/bin/sh\n{ /usr/bin/tr '\\0' '\\n' < /proc/$$/environ; ls /proc/$$/fd; } > " + report + "\necho null\n"
-	if err := os.WriteFile(script, []byte(text), 0o700); err != nil { //nolint:forbidigo,gosec // It is a program.
+	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	c := &isolated.Checker{Program: script}
