@@ -99,14 +99,14 @@ func createHostile(t *testing.T, b *kit.Fixture, i int) {
 		with["configmap/"+hostileName((i+j)%hostileObjects)] = strings.Repeat("1", 100)
 	}
 	e := release.Exposure{Digest: digestOf(data), With: with, Threshold: 1}
-	for _, m := range []*corev1.ConfigMap{
-		{ObjectMeta: metav1.ObjectMeta{Name: hostileName(i), Annotations: map[string]string{release.Annotation: ""}}, Data: data},
+	for _, m := range []*corev1.ConfigMap{ // The copy first: a controller would make it.
 		{ObjectMeta: metav1.ObjectMeta{
 			Name: hostileName(i) + release.Suffix, Labels: map[string]string{release.StableLabel: hostileName(i)},
 			Annotations: map[string]string{
 				release.ExposureAnnotation: e.String(), release.PartnersAnnotation: release.Partners(nil).Promoted(e).String(),
 			},
 		}, Data: data},
+		{ObjectMeta: metav1.ObjectMeta{Name: hostileName(i), Annotations: map[string]string{release.Annotation: ""}}, Data: data},
 	} {
 		_, err := b.ConfigMaps().Create(t.Context(), m, metav1.CreateOptions{})
 		must(t, err)

@@ -32,6 +32,7 @@ type site struct {
 	log                string
 	process            *process.Process
 	pods               []*corev1.Pod
+	also               string // Another namespace in which the controller works; empty for none.
 }
 
 var installing sync.Mutex // One test applies deploy/controller at a time.
@@ -71,7 +72,7 @@ func newIdleSite(t *testing.T, program string) *site {
 func (s *site) start() {
 	s.T.Helper()
 	p, err := process.Start(context.WithoutCancel(s.T.Context()), process.Config{Path: s.binary, LogFile: s.log, Args: slices.Concat(s.before, []string{
-		"--kubeconfig=" + s.kubeconfig, "--namespaces=" + s.Namespace, "--leader-elect=false", "--quiet-period=300ms", "-v=4",
+		"--kubeconfig=" + s.kubeconfig, "--namespaces=" + strings.Trim(s.Namespace+","+s.also, ","), "--leader-elect=false", "--quiet-period=300ms", "-v=4",
 	})})
 	must(s.T, err)
 	s.process = p

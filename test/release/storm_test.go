@@ -1,0 +1,165 @@
+package release
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/release"
+	"github.com/liveconfig-csi/liveconfig/test/kit/environment"
+	kit "github.com/liveconfig-csi/liveconfig/test/kit/fixture"
+	"github.com/liveconfig-csi/liveconfig/test/kit/soak"
+)
+
+// attack is a tenant that does everything at once that has stopped a controller or a driver before.
+type attack struct {
+	*kit.Fixture
+	round int
+}
+
+// heavyEdits are contents that take what checks them long, or much memory.
+func heavyEdits() map[string]string {
+	return map[string]string{
+		"a.ini":  "a=%(a)s",
+		"b.toml": "a=" + strings.Repeat("[", 200_000) + strings.Repeat("]", 200_000),
+		"c.json": strings.Repeat("[", 200_000) + strings.Repeat("]", 200_000),
+		"d.yaml": strings.Repeat("- ", 5000) + "a",
+	}
+}
+
+// put creates or changes a released ConfigMap.
+func (a *attack) put(ctx context.Context, name, annotation string, data map[string]string) error {
+	m := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{release.Annotation: annotation}}, Data: data,
+	}
+	_, err := a.ConfigMaps().Update(ctx, m, metav1.UpdateOptions{})
+	if err != nil {
+		_, err = a.ConfigMaps().Create(ctx, m, metav1.CreateOptions{})
+	}
+	return err
+}
+
+// strike writes everything once.
+func (a *attack) strike(ctx context.Context) error {
+	a.round++
+	number := fmt.Sprint(a.round)
+	var g errgroup.Group
+	g.Go(func() error {
+		return a.put(ctx, "annotation", "{"+strings.Repeat("a,", 8000)+"b"+number+"}", nil)
+	})
+	g.Go(func() error { // A mistake in a group of many.
+		for i := range 10 {
+			if err := a.put(ctx, fmt.Sprint("group-", i), "{group: g, steps: [1]}", map[string]string{"a": number}); err != nil {
+				return err
+			}
+		}
+		return a.put(ctx, "joins", "{group: g, step: ["+number+"]}", map[string]string{"a": number})
+	})
+	for key, text := range heavyEdits() {
+		g.Go(func() error {
+			return a.put(ctx, "check-"+key, "validate: [{key: "+key+"}]", map[string]string{key: text, "round": number})
+		})
+	}
+	g.Go(func() error {
+		for i := range 10 { // Large contents that wait for their checks.
+			data := map[string]string{"a.json": `"` + strings.Repeat("x", 500_000) + `"`, "round": number}
+			if err := a.put(ctx, fmt.Sprint("large-", i), "validate: [{key: a.json}]", data); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	g.Go(func() error {
+		for i := range 20 {
+			name := hostileName((20*a.round + i) % hostileObjects)
+			if err := a.PutConfigMap(ctx, name, map[string]string{name: number}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// TestAStormOfATenant: nobody else notices it: updates and releases of
+// another namespace go on, both processes stay healthy, and the controller in its memory.
+func TestAStormOfATenant(t *testing.T) {
+	s := newIdleSite(t, environment.ControllerAsShipped(t))
+	a := &attack{Fixture: kit.NewBare(t)}
+	a.Use(s.Node)
+	a.AllowSecrets("default")
+	s.also = a.Namespace
+	s.limit()
+	s.start()
+	s.create("web", "{steps: [], pause: 0s}", map[string]string{"a": "1"})
+	s.replicas(2, web)
+	s.CreateConfigMap("plain", map[string]string{"a": "0"})
+	plain := s.publish("plain", map[string]string{"configMap": "plain"})
+	var list []string
+	for i := range hostileObjects {
+		createHostile(t, a.Fixture, i)
+		list = append(list, fmt.Sprintf("- configMap: {name: %s}", hostileName(i)))
+	}
+	for i := range hostilePods {
+		a.Publish(a.Pod(fmt.Sprint("pod-", i), map[string]string{"sources": strings.Join(list, "\n")}))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var storm errgroup.Group
+	rounds := soak.Rounds(5, 200)
+	storm.Go(func() error {
+		defer cancel()
+		for range rounds {
+			if err := a.strike(t.Context()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	var updates, edits []time.Duration
+	for i := 0; ctx.Err() == nil; i++ {
+		updates = append(updates, s.timeUpdate(plain, fmt.Sprint(i+1)))
+		if i%20 == 0 {
+			edits = append(edits, s.timeRelease([]string{"2", "3"}[i/20%2]))
+		}
+		s.Get("/healthz")
+	}
+	must(t, storm.Wait())
+	t.Logf("%d rounds: %s, %s", rounds, summary("updates", updates), summary("releases", edits))
+	if got := quantile(updates, 0.99); got > time.Second {
+		t.Errorf("the bystander's updates take %v at p99, want less than a second", got)
+	}
+}
+
+// timeUpdate changes an object that is not released, and returns after how long its pod has it.
+func (s *site) timeUpdate(pod *corev1.Pod, value string) time.Duration {
+	s.T.Helper()
+	start := time.Now()
+	s.UpdateConfigMap("plain", map[string]string{"a": value})
+	s.eventually(func() error { return s.Holds(pod, "a", value) })
+	return time.Since(start)
+}
+
+// timeRelease changes «web», and returns after how long all pods have it.
+func (s *site) timeRelease(value string) time.Duration {
+	s.T.Helper()
+	start := time.Now()
+	s.edit("web", map[string]string{"a": value})
+	s.wantValues("a", map[string]int{value: len(s.pods)})
+	return time.Since(start)
+}
+
+func quantile(all []time.Duration, q float64) time.Duration {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[int(float64(len(sorted)-1)*q)]
+}
+
+func summary(what string, all []time.Duration) string {
+	return fmt.Sprintf("%d %s take %v at the median, %v at p99, %v at most", len(all), what, quantile(all, 0.5), quantile(all, 0.99), quantile(all, 1))
+}
