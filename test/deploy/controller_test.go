@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
@@ -229,87 +228,5 @@ func TestControllerIsRestricted(t *testing.T) {
 	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &privileged}
 	if _, err := pods.Create(t.Context(), pod, dryRun); !apierrors.IsForbidden(err) {
 		t.Errorf("a privileged pod: %v, want that it is forbidden, or nothing was checked", err)
-	}
-}
-
-// TestTheControllerMayWriteNothingButCopies tries what somebody could who has the controller's token.
-func TestTheControllerMayWriteNothingButCopies(t *testing.T) {
-	t.Parallel()
-	in := installController(t, nil)
-	config, err := in.cluster.ServiceAccountConfig(t.Context(), in.namespace, in.namespace+"-controller")
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const copyOf = "liveconfig.internal/copy-of"
-	secret := func(name, label string, immutable bool) *corev1.Secret {
-		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}, Data: map[string][]byte{"a": []byte("1")}}
-		if label != "" {
-			s.Labels[label] = "web"
-		}
-		if immutable {
-			s.Immutable = &immutable
-		}
-		return s
-	}
-	token := secret("token-0123456789", copyOf, true)
-	token.Type, token.Annotations = corev1.SecretTypeServiceAccountToken, map[string]string{corev1.ServiceAccountNameKey: "default"}
-	admin, thief := in.cluster.Client().CoreV1().Secrets(in.team), client.CoreV1().Secrets(in.team)
-	for _, s := range []*corev1.Secret{
-		secret("foreign", "", false), secret("foreign-0123456789", "", false), secret("lost-0123456789", "", true), secret("web.stable", stableOf, false),
-	} {
-		if _, err := admin.Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	create := func(s *corev1.Secret) func() error {
-		return func() error {
-			_, err := thief.Create(t.Context(), s, metav1.CreateOptions{})
-			return err
-		}
-	}
-	patch := func(name, patch string) func() error {
-		return func() error {
-			_, err := thief.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-			return err
-		}
-	}
-	remove := func(name string) func() error {
-		return func() error { return thief.Delete(t.Context(), name, metav1.DeleteOptions{}) }
-	}
-	awaitPolicy(t, create(secret("probe", "", false)))
-	tests := map[string]struct {
-		try  func() error
-		want string // Empty: it succeeds.
-	}{
-		"create any Secret":              {create(secret("any", "", false)), "may only write copies"},
-		"create a token":                 {create(token), "may not write tokens"},
-		"create a copy that can change":  {create(secret("web-0123456789", copyOf, false)), "must be immutable"},
-		"create a stable copy elsewhere": {create(secret("foreign2", stableOf, false)), "must end in .stable"},
-		"change a foreign one":           {patch("foreign", `{"data": {"a": "Mg=="}}`), "may only change and delete its copies"},
-		"take a foreign one for a copy":  {patch("foreign-0123456789", `{"immutable": true, "metadata": {"labels": {"liveconfig.internal/copy-of": "web"}}}`), "may only change and delete its copies"},
-		"delete a foreign one":           {remove("foreign"), "may only change and delete its copies"},
-		"make a stable copy a foreign one": {
-			patch("web.stable", `{"metadata": {"labels": {"liveconfig.internal/stable-of": null}}}`), "may only write copies",
-		},
-		"give a label back":    {patch("lost-0123456789", `{"metadata": {"labels": {"liveconfig.internal/copy-of": "web"}}}`), ""},
-		"create a copy":        {create(secret("web-abcdef0123", copyOf, true)), ""},
-		"create a stable copy": {create(secret("other.stable", stableOf, false)), ""},
-		"change a stable copy": {patch("web.stable", `{"data": {"a": "Mg=="}}`), ""},
-	}
-	for name, test := range tests {
-		err := test.try()
-		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-			t.Errorf("to %s = %v, want %q", name, err, test.want)
-		}
-	}
-	if err := remove("web.stable")(); err != nil {
-		t.Errorf("to delete a stable copy = %v", err)
-	}
-	if _, err := admin.Update(t.Context(), secret("foreign", "", false), metav1.UpdateOptions{}); err != nil {
-		t.Errorf("an administrator changes a Secret: %v", err)
 	}
 }
