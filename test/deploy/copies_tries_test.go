@@ -9,8 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	releases "github.com/liveconfig-csi/liveconfig/pkg/release"
 	"github.com/liveconfig-csi/liveconfig/pkg/rollout/copies"
+	"github.com/liveconfig-csi/liveconfig/pkg/rollout/trigger"
 )
 
 // The marks of copies, as JSON patches have them.
@@ -210,6 +212,10 @@ func wantTry(t *testing.T, what string, err error, want string) {
 	}
 }
 
+func owners(all ...string) string {
+	return `{"metadata": {"ownerReferences": [` + strings.Join(all, ", ") + `]}}`
+}
+
 // TestTheControllerMayChangeNothingButCopies tries what somebody could who has the controller's token.
 func TestTheControllerMayChangeNothingButCopies(t *testing.T) {
 	t.Parallel()
@@ -222,10 +228,19 @@ func TestTheControllerMayChangeNothingButCopies(t *testing.T) {
 	digits := lost.Annotations[copies.DigestAnnotation]
 	maps.DeleteFunc(lost.Labels, func(key, _ string) bool { return key == copyOf })
 	foreign.Labels, foreign.Annotations = nil, nil
+	bare := copyOfSecret(t, "web", "4")
+	labels, annotations, err := copies.Restore(bare, trigger.Object{Kind: api.Secret, Name: "web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored := quoted(t, map[string]any{"metadata": map[string]any{"labels": labels, "annotations": annotations}})
+	bare.Labels = nil
+	delete(bare.Annotations, copies.SourceAnnotation)
+	node := `{"apiVersion": "v1", "kind": "Node", "name": "web", "uid": "a"}`
 	unmarked := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "unmarked"}, Data: made.Data}
 	unmarked.Name, unmarked.Immutable = "other-0123456789", &immutable
 	plain := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "plain"}, Data: made.Data}
-	for _, s := range []*corev1.Secret{made, lost, foreign, unmarked, plain, stableCopy("web")} {
+	for _, s := range []*corev1.Secret{made, lost, bare, foreign, unmarked, plain, stableCopy("web")} {
 		if _, err := admin.Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -249,22 +264,25 @@ func TestTheControllerMayChangeNothingButCopies(t *testing.T) {
 		"make a copy stable": {
 			made.Name, `{"metadata": {"labels": {"liveconfig.internal/copy-of": null, "liveconfig.internal/stable-of": "web"}}}`, "must end in .stable",
 		},
-		"say it is another's copy":    {made.Name, `{"metadata": {"annotations": {"liveconfig.internal/source": "secret/foreign"}}}`, "must be those of one source"},
-		"write the digest again":      {made.Name, `{"metadata": {"annotations": {"liveconfig.internal/digest": "` + digits + `"}}}`, "must be those of one source"},
-		"follow a label":              {made.Name, `{"metadata": {"labels": {"team": "b"}}}`, ""},
-		"take a listed label away":    {made.Name, `{"metadata": {"labels": {"team": null}, "annotations": {"liveconfig.internal/copied-labels": "example.org/b"}}}`, ""},
-		"follow an annotation":        {made.Name, `{"metadata": {"annotations": {"note": "d"}}}`, ""},
-		"add another label":           {made.Name, `{"metadata": {"labels": {"a": "b"}}}`, "its own labels"},
-		"add another annotation":      {made.Name, `{"metadata": {"annotations": {"a": "b"}}}`, "its own annotations"},
-		"say Helm manages it":         {made.Name, `{"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"}}}`, "its own labels"},
-		"add a finalizer":             {made.Name, `{"metadata": {"finalizers": ["a.b/c"]}}`, "finalizers"},
-		"take somebody's owner away":  {made.Name, `{"metadata": {"ownerReferences": []}}`, "may remove no owner"},
-		"change a stable copy":        {"web.stable", `{"data": {"a": "Mg=="}}`, ""},
-		"annotate a stable copy":      {"web.stable", `{"metadata": {"annotations": {"liveconfig.internal/exposure": "b"}}}`, ""},
-		"annotate it as another does": {"web.stable", `{"metadata": {"annotations": {"a": "b"}}}`, "its own annotations"},
-		"make it stay":                {"web.stable", `{"metadata": {"finalizers": ["a.b/c"]}}`, "finalizers"},
-		"unlabel a stable copy":       {"web.stable", `{"metadata": {"labels": {"liveconfig.internal/stable-of": null}}}`, "may only write copies"},
-		"make it another's":           {"web.stable", `{"metadata": {"labels": {"liveconfig.internal/stable-of": "foreign"}}}`, "must be those of one source"},
+		"say it is another's copy":     {made.Name, `{"metadata": {"annotations": {"liveconfig.internal/source": "secret/foreign"}}}`, "must be those of one source"},
+		"write the digest again":       {made.Name, `{"metadata": {"annotations": {"liveconfig.internal/digest": "` + digits + `"}}}`, "must be those of one source"},
+		"give all marks back":          {bare.Name, restored, ""},
+		"add a revision that needs it": {made.Name, owners(node, `{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "b"}`), ""},
+		"add another owner":            {made.Name, owners(node, `{"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "b"}`), "the owners of a copy"},
+		"follow a label":               {made.Name, `{"metadata": {"labels": {"team": "b"}}}`, ""},
+		"take a listed label away":     {made.Name, `{"metadata": {"labels": {"team": null}, "annotations": {"liveconfig.internal/copied-labels": "example.org/b"}}}`, ""},
+		"follow an annotation":         {made.Name, `{"metadata": {"annotations": {"note": "d"}}}`, ""},
+		"add another label":            {made.Name, `{"metadata": {"labels": {"a": "b"}}}`, "its own labels"},
+		"add another annotation":       {made.Name, `{"metadata": {"annotations": {"a": "b"}}}`, "its own annotations"},
+		"say Helm manages it":          {made.Name, `{"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"}}}`, "its own labels"},
+		"add a finalizer":              {made.Name, `{"metadata": {"finalizers": ["a.b/c"]}}`, "finalizers"},
+		"take somebody's owner away":   {made.Name, `{"metadata": {"ownerReferences": []}}`, "may remove no owner"},
+		"change a stable copy":         {"web.stable", `{"data": {"a": "Mg=="}}`, ""},
+		"annotate a stable copy":       {"web.stable", `{"metadata": {"annotations": {"liveconfig.internal/exposure": "b"}}}`, ""},
+		"annotate it as another does":  {"web.stable", `{"metadata": {"annotations": {"a": "b"}}}`, "its own annotations"},
+		"make it stay":                 {"web.stable", `{"metadata": {"finalizers": ["a.b/c"]}}`, "finalizers"},
+		"unlabel a stable copy":        {"web.stable", `{"metadata": {"labels": {"liveconfig.internal/stable-of": null}}}`, "may only write copies"},
+		"make it another's":            {"web.stable", `{"metadata": {"labels": {"liveconfig.internal/stable-of": "foreign"}}}`, "must be those of one source"},
 	}
 	for name, test := range tests {
 		wantTry(t, name, patch(test.name, test.patch), test.want)

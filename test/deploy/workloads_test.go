@@ -55,7 +55,7 @@ template:
           readOnly: true
           volumeAttributes:
             sources: |
-              - configMap: {name: settings, items: [{key: name, path: "hostname: a"}]} # name: settings
+              - configMap: {name: settings, items: [{key: name, path: "hostname: a"}, {key: b, path: "name:b"}, {key: c, path: 'a name: c'}, {key: d, path: name:d}]} # name: settings
               - secret: {"name":"password", namespace: other}
               - secret: {optional: true, 'name' : 'password'}
               - configMap: {name: 1e}

@@ -13,11 +13,18 @@ same place of two specs has the same index, if the specs differ in nothing but n
       v.?csi.?driver.orValue("") == "{{ $driver }}" ? v.csi.?volumeAttributes.?sources.orValue("") : ""))
 - name: unread
   expression: {{ printf "variables.texts[0].transformList(i, t, %s)" (index . 1) | squote }}
-# CEL cannot read YAML. A text is taken apart into names, each with the key before it, and all that is between them.
-- name: parts
+# CEL cannot read YAML. A text is taken apart into names, each with the key before it, and all that
+# is between them. A key has quotes on both sides or on none, and what is inside of quotes or of a
+# longer word is no key. Each spec has a variable, because the cost of a variable is limited.
+{{- range list 0 1 }}
+- name: parts{{ . }}
   expression: |-
-    variables.texts.map(l, l.transformList(i, t, variables.unread[i] ? [] : t.findAll(
-      r'name[\x22\x27]?\s*:(?:\s|#[^\n]*\n|!\S*\s|[|>][^\n]*\n)*[\x22\x27]?[a-z0-9][a-z0-9.-]*|(?:[^n]|n[^an])+|n')))
+    size(variables.texts) <= {{ . }} ? [] : variables.texts[{{ . }}].transformList(i, t, variables.unread[i] ? [] : t.findAll(
+      r"""(?:name\s*:\s|"name"\s*:|'name'\s*:)(?:\s|#.*\n|!\S*\s|[|>].*\n)*["']?[a-z0-9][a-z0-9.-]*["']?""" +
+      r"""|(?:"[^"n][^"]*"|'[^'n][^']*'|#.*|[^\s"'#n{[,:][^\s{[,:]*|[\s{[,:])+|"[^"]*"|'[^']*'|n[^\s{[,:]*|["']"""))
+{{- end }}
+- name: parts
+  expression: 'variables.texts.transformList(i, l, i == 0 ? variables.parts0 : variables.parts1)'
 - name: names
   expression: |-
     variables.specs.transformList(i, s, (
@@ -32,6 +39,7 @@ same place of two specs has the same index, if the specs differ in nothing but n
           e.?configMapRef.?name.orValue("") + " " + e.?secretRef.?name.orValue("")).join(" ") + " " +
         c.?env.orValue([]).filter(e, has(e.valueFrom)).map(e,
           e.valueFrom.?configMapKeyRef.?name.orValue("") + " " + e.valueFrom.?secretKeyRef.?name.orValue("")).join(" ")) +
-      variables.parts[i].map(l, l.filter(p, p.startsWith("name")).map(p, p.find("[a-z0-9][a-z0-9.-]*$")).join(" "))
+      variables.parts[i].map(l, l.filter(p, p.matches(r"""^(?:name|"name"|'name')\s*:""")).map(p,
+        p.find(r"""[a-z0-9][a-z0-9.-]*["']?$""").find("^[a-z0-9.-]*")).join(" "))
     ).join(" ").split(" "))
 {{- end }}
