@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,11 +16,13 @@ import (
 	"github.com/spf13/cobra"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/kubernetes/scheme"
 	rbacv1client "k8s.io/client-go/kubernetes/typed/rbac/v1"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -40,6 +43,7 @@ type command struct {
 	apply, namedCopies  bool
 	driver              string
 	configMaps, secrets string
+	sourceNamespaces    []string
 }
 
 // New returns the command.
@@ -49,9 +53,12 @@ func New(s *session.Session) *cobra.Command {
 		Use:   "grant TYPE/NAME",
 		Short: "Print or apply the Roles that the volumes of a workload need",
 		Long: "Prints, for each source that is read with the credentials of the pods' service account, the Role and RoleBinding that\n" +
-			"let it be read, and nothing else be. Volumes of Kubernetes' own types need none.",
+			"let it be read, and nothing else be. Volumes of Kubernetes' own types need none.\n\n" +
+			"Any author of a workload can name any source. So grant makes a Role in another namespace than that of the pods only if\n" +
+			"--source-namespace names it. For each other source it prints the flag to add, and the exit code is 1.",
 		Example: "  kubectl liveconfig grant deployment/web\n" +
 			"  kubectl liveconfig grant deployment/web --apply\n" +
+			"  kubectl liveconfig grant deployment/web --source-namespace certs --apply\n" +
 			"  kubectl liveconfig grant --local -f web.yaml | kubectl apply -f -",
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args) },
 	}
@@ -62,6 +69,8 @@ func New(s *session.Session) *cobra.Command {
 	flags.BoolVar(&o.apply, "apply", false, "apply what would be printed, by server-side apply; names of copies stay in a Role that asks the controller for them")
 	flags.BoolVar(&o.namedCopies, "named-copies", false,
 		"for triggers: Roles into which the controller writes the names of copies, if it runs with --roles")
+	flags.StringSliceVar(&o.sourceNamespaces, "source-namespace", nil,
+		"another namespace than that of the pods in which sources are granted; can be repeated")
 	flags.Lookup("dry-run").Usage = "with --apply: none, client (only print) or server (the server stores nothing)"
 	flags.StringVar(&o.configMaps, "configmap-identity", string(access.ByDriver), "identity that reads ConfigMaps: driver or pod, as configured in the driver")
 	flags.StringVar(&o.secrets, "secret-identity", string(access.ByPod), "identity that reads Secrets: driver or pod, as configured in the driver")
@@ -130,15 +139,39 @@ func (o *command) policy() (roles.Policy, error) {
 			return roles.Policy{}, fmt.Errorf("--%s %q is not driver or pod", flag, value)
 		}
 	}
-	return roles.Policy{ConfigMaps: access.Reader(o.configMaps), Secrets: access.Reader(o.secrets), NamedCopies: o.namedCopies}, nil
+	return roles.Policy{
+		ConfigMaps: access.Reader(o.configMaps), Secrets: access.Reader(o.secrets),
+		NamedCopies: o.namedCopies, SourceNamespaces: o.sourceNamespaces,
+	}, nil
 }
 
-// printer prints YAML if nothing else is asked for, and what was applied by its name.
+// printer prints YAML if nothing else is asked for, and what was applied by its name and namespace.
 func (o *command) printer() (printers.ResourcePrinter, error) {
-	if !o.apply && !o.output.HasFormat() {
-		*o.output.OutputFormat = "yaml"
+	if o.output.HasFormat() {
+		return o.output.Printer()
 	}
-	return o.output.Printer()
+	if !o.apply {
+		*o.output.OutputFormat = "yaml"
+		return o.output.Printer()
+	}
+	if _, err := o.output.Printer(); err != nil { // It checks --dry-run.
+		return nil, err
+	}
+	return printers.NewTypeSetter(scheme.Scheme).ToPrinter(printers.ResourcePrinterFunc(o.printApplied)), nil
+}
+
+// printApplied prints one line. kubectl's own printer would leave out the namespace, and a Role of
+// another namespace is what the reader has to notice.
+func (o *command) printApplied(object runtime.Object, to io.Writer) error {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return err
+	}
+	operation := "serverside-applied in namespace " + accessor.GetNamespace()
+	if o.output.DryRun != printing.DryRunNone {
+		operation += fmt.Sprintf(" (%s dry run)", o.output.DryRun)
+	}
+	return (&printers.NamePrinter{Operation: operation}).PrintObj(object, to)
 }
 
 func (o *command) add(ctx context.Context, wanted *roles.Grants, info *resource.Info, w selection.Workload) error {
@@ -163,10 +196,21 @@ func (o *command) add(ctx context.Context, wanted *roles.Grants, info *resource.
 		o.note(info, fmt.Sprintf("%s triggers rollouts, and its copies have new names: the Role for it is for all %ss of namespace %s. "+
 			"With a volume of Kubernetes' own types it needs none", ref, ref.Kind, ref.Namespace))
 	}
-	if added.None {
+	if added.None && len(added.Foreign) == 0 {
 		o.note(info, "the driver itself reads all that its volumes hold: no Role is needed")
 	}
-	return nil
+	return errors.Join(refused(pods, added.Foreign)...)
+}
+
+// refused returns an error for each source of a namespace that the caller has not named.
+func refused(pods roles.Pods, sources []api.Ref) []error {
+	var errs []error
+	for _, ref := range sources {
+		errs = append(errs, fmt.Errorf("%s is in namespace %s, and the pods are in %s: grant makes no Role for it. Any author of the workload "+
+			"can name any source: if service account %[3]s/%s is to read it, add --source-namespace %[2]s",
+			ref, ref.Namespace, pods.Namespace, pods.ServiceAccount))
+	}
+	return errs
 }
 
 // released returns which objects are released, as far as the caller may read them. Without a

@@ -15,6 +15,9 @@ import (
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	defaults := roles.Policy{ConfigMaps: access.ByDriver, Secrets: access.ByPod}
+	inNamespaces := func(names ...string) roles.Policy {
+		return roles.Policy{ConfigMaps: access.ByDriver, Secrets: access.ByPod, SourceNamespaces: names}
+	}
 	ref := func(text string) api.Ref {
 		parts := strings.Split(text, "/")
 		return api.Ref{Kind: map[string]api.Kind{"cm": api.ConfigMap, "secret": api.Secret}[parts[0]], Namespace: parts[1], Name: parts[2]}
@@ -27,14 +30,20 @@ func TestGrants(t *testing.T) {
 		want     []string
 		copied   []api.Ref
 		released []api.Ref
+		foreign  []api.Ref
 	}{
 		"what the driver reads needs nothing": {policy: defaults, refs: []api.Ref{ref("cm/shop/web")}},
 		"a Secret is read by the pod, and granted once": {
 			policy: defaults, refs: []api.Ref{ref("secret/shop/tls"), ref("secret/shop/tls")},
 			want: []string{"shop/read-secret-tls: get,list,watch secrets tls", "shop/read-secret-tls:shop:web -> read-secret-tls"},
 		},
+		"a source of another namespace gets no Role unless the caller names the namespace": {
+			policy: inNamespaces("other"), refs: []api.Ref{ref("secret/kube-system/admin"), ref("cm/certs/ca"), ref("cm/certs/ca"), ref("secret/shop/tls")},
+			want:    []string{"shop/read-secret-tls: get,list,watch secrets tls", "shop/read-secret-tls:shop:web -> read-secret-tls"},
+			foreign: []api.Ref{ref("secret/kube-system/admin"), ref("cm/certs/ca")},
+		},
 		"another namespace takes the consent of its owner": {
-			policy: defaults, refs: []api.Ref{ref("cm/certs/ca")},
+			policy: inNamespaces("certs"), refs: []api.Ref{ref("cm/certs/ca")},
 			want: []string{"certs/read-configmap-ca: get,list,watch configmaps ca", "certs/read-configmap-ca:shop:web -> read-configmap-ca"},
 		},
 		"the stable copy of what is released": {
@@ -45,7 +54,7 @@ func TestGrants(t *testing.T) {
 			},
 		},
 		"which is get where the driver reads": {
-			policy: roles.Policy{ConfigMaps: access.ByDriver, Secrets: access.ByDriver},
+			policy: roles.Policy{ConfigMaps: access.ByDriver, Secrets: access.ByDriver, SourceNamespaces: []string{"certs"}},
 			refs:   []api.Ref{ref("secret/certs/ca"), ref("secret/shop/tls")},
 			want:   []string{"certs/get-secret-ca: get secrets ca", "certs/get-secret-ca:shop:web -> get-secret-ca"},
 		},
@@ -86,7 +95,7 @@ func TestGrants(t *testing.T) {
 			added := g.Add(roles.Pods{
 				Namespace: "shop", ServiceAccount: "web", Refs: test.refs, Triggers: test.triggers, Copies: test.copies, Released: test.released,
 			})
-			if diff := cmp.Diff(roles.Added{Copied: test.copied, None: len(test.want) == 0}, added); diff != "" {
+			if diff := cmp.Diff(roles.Added{Copied: test.copied, Foreign: test.foreign, None: len(test.want) == 0}, added); diff != "" {
 				t.Errorf("Add (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(test.want, shown(t, g)); diff != "" {

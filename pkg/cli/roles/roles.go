@@ -36,6 +36,9 @@ type Policy struct {
 	// NamedCopies means that the rollout controller writes the names of copies into Roles that ask
 	// for them. Otherwise pods that read copies need a Role for all objects of the kind.
 	NamedCopies bool
+	// SourceNamespaces are the other namespaces in which the caller consents to Roles. Any author
+	// of a workload can name any source: that a source is named is no reason to grant it.
+	SourceNamespaces []string
 }
 
 // Pods are the pods of one workload.
@@ -55,15 +58,18 @@ type Pods struct {
 type Added struct {
 	// Copied are the sources whose copies they read by themselves.
 	Copied []api.Ref
-	// None is true if they need nothing.
+	// Foreign are the sources in namespaces without consent. They got no Role.
+	Foreign []api.Ref
+	// None is true if they need nothing else.
 	None bool
 }
 
 // Grants collects what pods need.
 type Grants struct {
-	authority   *access.Authority
-	namedCopies bool
-	needs       []need
+	authority        *access.Authority
+	namedCopies      bool
+	sourceNamespaces []string
+	needs            []need
 }
 
 // need is one object that an identity reads, or all of the kind if the ref has no name.
@@ -82,7 +88,7 @@ func New(policy Policy) (*Grants, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Grants{authority: authority, namedCopies: policy.NamedCopies}, nil
+	return &Grants{authority: authority, namedCopies: policy.NamedCopies, sourceNamespaces: policy.SourceNamespaces}, nil
 }
 
 // Add adds what pods need.
@@ -95,6 +101,10 @@ func (g *Grants) Add(pods Pods) Added {
 		}
 		id := g.authority.Choose(pod, ref)
 		if id == access.Driver() {
+			continue
+		}
+		if ref.Namespace != pods.Namespace && !slices.Contains(g.sourceNamespaces, ref.Namespace) {
+			added.Foreign = append(added.Foreign, ref)
 			continue
 		}
 		added.None = false
@@ -110,7 +120,19 @@ func (g *Grants) Add(pods Pods) Added {
 			g.need(need{id: id, ref: release.StableOf(ref)})
 		}
 	}
+	added.Foreign = distinct(added.Foreign)
 	return added
+}
+
+// distinct returns each ref once.
+func distinct(refs []api.Ref) []api.Ref {
+	var once []api.Ref
+	for _, ref := range refs {
+		if !slices.Contains(once, ref) {
+			once = append(once, ref)
+		}
+	}
+	return once
 }
 
 // need adds a need, before those of objects without copies: one Role is for both.

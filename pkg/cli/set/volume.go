@@ -196,9 +196,11 @@ func (o *setVolume) remarkOn(ctx context.Context, sources []api.Source) {
 	}
 	isForeign := func(src api.Source) bool { return src.Ref.Namespace != "" }
 	isSecret := func(src api.Source) bool { return src.Ref.Kind == api.Secret }
+	foreign := slices.IndexFunc(sources, isForeign)
 	switch {
-	case slices.ContainsFunc(sources, isForeign):
-		o.Remark("note: the pods' service account needs a Role in the other namespace: see `kubectl liveconfig grant`")
+	case foreign >= 0:
+		o.Remark("note: the pods' service account needs a Role in namespace %s: see `kubectl liveconfig grant --source-namespace %[1]s`",
+			sources[foreign].Ref.Namespace)
 	case slices.ContainsFunc(sources, isSecret):
 		o.Remark("note: the pods' service account needs a Role, unless the driver reads Secrets by itself: see `kubectl liveconfig grant`")
 	}
