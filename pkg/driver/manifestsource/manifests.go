@@ -255,16 +255,17 @@ func (d *Directory) release(ref api.Ref) {
 	}
 }
 
-// Get returns what is known of an acquired object. The zero Snapshot stands for an object nobody
-// has acquired.
-func (d *Directory) Get(key source.Key) source.Snapshot {
+// Look returns what is known at one moment of acquired objects, and the zero Snapshot for others.
+func (d *Directory) Look(keys ...source.Key) []source.Snapshot {
+	known := make([]source.Snapshot, len(keys))
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	it, found := d.items[key.Ref]
-	if !found || key.Identity != access.Driver() {
-		return source.Snapshot{}
+	for i, key := range keys {
+		if it, found := d.items[key.Ref]; found && key.Identity == access.Driver() {
+			known[i] = it.now
+		}
 	}
-	return it.now
+	return known
 }
 
 // refresh brings the snapshots of all objects in use to what is known now, and reports those that

@@ -52,7 +52,7 @@ func (r *reader) log(err error) {
 // on.
 func (r *reader) noteDenial(err error) (isRevoked bool) {
 	r.denials.Note(r.key.Identity, err)
-	if r.cache.Get(r.key).Revoked {
+	if r.cache.Look(r.key)[0].Revoked {
 		return false
 	}
 	counts, err := r.denials.Count(r.cache.cfg.Recheck, r.confirm)

@@ -159,7 +159,7 @@ func (c *Cache) Silence() time.Duration { return c.group.Silence() }
 
 // Acquire counts one more user of the object; the first one starts its watch, which begins when the
 // cache runs. The returned function ends the use, and may be called more than once. Acquire does
-// not wait for the object: see [Cache.Get] and [Config.Changed].
+// not wait for the object: see [Cache.Look] and [Config.Changed].
 func (c *Cache) Acquire(key Key) (release func(), err error) {
 	client, err := c.cfg.Client(key.Identity)
 	if err != nil {
@@ -206,15 +206,18 @@ func (c *Cache) drop(key Key) *budget.Account {
 	return it.account
 }
 
-// Get returns what is known about an acquired object, and the zero Snapshot for another one.
-func (c *Cache) Get(key Key) Snapshot {
+// Look returns what is known at one moment about acquired objects, and the zero Snapshot for
+// others.
+func (c *Cache) Look(keys ...Key) []Snapshot {
+	known := make([]Snapshot, len(keys))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	it, found := c.items[key]
-	if !found {
-		return Snapshot{}
+	for i, key := range keys {
+		if it, found := c.items[key]; found {
+			known[i] = it.now
+		}
 	}
-	return it.now
+	return known
 }
 
 // Watches returns how many objects are being watched.

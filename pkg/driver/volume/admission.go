@@ -34,9 +34,8 @@ const roomTimeout = 8 * graceTime
 
 // admission decides whether the node has room for the files of volumes.
 type admission struct {
-	room    Room
-	planner planner
-	queue   *syncQueue
+	room  Room
+	queue *syncQueue
 }
 
 // memory is what one volume takes of the room. The volume's mu guards it, except for the account.
@@ -69,8 +68,9 @@ func (a *admission) admitFiles(p *projection, plan plans.Plan) error {
 }
 
 // borrowLocked takes the room for what a sync renders, which is in memory beside the files until
-// giveBack is called. A live volume waits for that room as for the room of its files.
-func (a *admission) borrowLocked(p *projection, rendered int64) (giveBack func(), err error) {
+// giveBack is called. A live volume waits for that room as for the room of its files, unless files
+// must go.
+func (a *admission) borrowLocked(p *projection, rendered int64, mustGo bool) (giveBack func(), err error) {
 	if rendered <= bytesUnasked {
 		return func() {}, nil
 	}
@@ -80,7 +80,7 @@ func (a *admission) borrowLocked(p *projection, rendered int64) (giveBack func()
 		if err := account.Open(rendered); err != nil {
 			return nil, err
 		}
-	case a.planner.removesFilesLocked(p):
+	case mustGo:
 		account.Force(rendered)
 	default:
 		if err := account.Resize(rendered); err != nil {
@@ -96,20 +96,20 @@ func (a *admission) borrowLocked(p *projection, rendered int64) (giveBack func()
 
 // reserveLocked takes the room for the files of a tree beside those that are there. If there is
 // none, the volume is synced again as soon as there is. Files that must go do not wait for room.
-func (a *admission) reserveLocked(p *projection, view *volumefs.View, needed int64) error {
+func (a *admission) reserveLocked(p *projection, view *volumefs.View, w write) error {
 	if !p.isLive() {
 		return nil // admitFiles has taken it.
 	}
 	account := p.memory.account
-	if a.planner.removesFilesLocked(p) {
-		account.Force(account.Size() + needed)
+	if w.mustGo {
+		account.Force(account.Size() + w.needed)
 		return nil
 	}
-	if account.Resize(account.Size()+needed) == nil {
+	if account.Resize(account.Size()+w.needed) == nil {
 		return nil
 	}
 	a.chargeLocked(p, view) // Files that the last write left may be gone.
-	wanted := account.Size() + needed
+	wanted := account.Size() + w.needed
 	if err := account.Resize(wanted); err != nil {
 		return a.waitLocked(p, wanted, err)
 	}

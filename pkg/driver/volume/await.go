@@ -50,10 +50,10 @@ func (m *Manager) checkSources(ctx context.Context, v *volume) error {
 	return inTurn(ctx, m.turns, v.record, func() error {
 		p := v.lock()
 		defer p.mu.Unlock()
-		if err := m.follower.followLocked(p); err != nil {
-			return err
+		l, err := m.syncer.followLocked(p)
+		if err == nil {
+			_, _, err = l.plan()
 		}
-		_, _, err := m.planner.planLocked(p)
 		return err
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,10 +29,10 @@ type still struct {
 
 func (*still) Acquire(source.Key) (func(), error) { return func() {}, nil }
 
-func (s *still) Get(source.Key) source.Snapshot {
+func (s *still) Look(keys ...source.Key) []source.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.now
+	return slices.Repeat([]source.Snapshot{s.now}, len(keys))
 }
 
 func (s *still) edit(version int) {

@@ -107,13 +107,16 @@ func (c *cluster) bringLocked(key source.Key, w *watched) {
 	w.now = source.Snapshot{Synced: true, Found: found, Content: content, Release: c.marks[key.Ref], Changed: changed, Polled: c.polled[key.Ref]}
 }
 
-func (c *cluster) Get(key source.Key) source.Snapshot {
+func (c *cluster) Look(keys ...source.Key) []source.Snapshot {
+	known := make([]source.Snapshot, len(keys))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if w, found := c.watched[key]; found {
-		return w.now
+	for i, key := range keys {
+		if w, found := c.watched[key]; found {
+			known[i] = w.now
+		}
 	}
-	return source.Snapshot{}
+	return known
 }
 
 // slip changes an object and tells nobody.

@@ -116,6 +116,13 @@ func kindOf(err error) Kind {
 	return IO
 }
 
+// isFirstRead reports that the API server has not answered yet for a source, so it is too early to
+// report a problem.
+func isFirstRead(err error) bool {
+	sources, ok := asSources(err)
+	return ok && slices.ContainsFunc(sources.unread, func(u *unreadError) bool { return u.err == nil })
+}
+
 // errStopping ends a publish that waits for a source: nothing would wake it any more.
 var errStopping = errors.New("the driver is being stopped; the next one will serve the volume")
 

@@ -116,7 +116,7 @@ func (p *projection) publishLocked(view *volumefs.View) error {
 // writerLocked returns the writer of the volume's update policy. A volume that never updates is
 // written once, in the default layout.
 func (s *syncer) writerLocked(p *projection, view *volumefs.View, w write) atomicdir.Writer {
-	room := func() error { return s.admission.reserveLocked(p, view, w.needed) }
+	room := func() error { return s.admission.reserveLocked(p, view, w) }
 	switch p.spec.UpdatePolicy {
 	case api.UpdateReplace:
 		return atomicdir.Replace{Room: room}

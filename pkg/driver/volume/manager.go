@@ -51,8 +51,6 @@ type Manager struct {
 	parsing   *fairqueue.Turns // Of publishes that parse their attributes.
 	registry  *registry
 	queue     *syncQueue
-	planner   planner
-	follower  follower
 	admission *admission
 	notifier  notifier
 	syncer    *syncer
@@ -68,18 +66,16 @@ func New(cfg Config) *Manager {
 		cfg: cfg, turns: fairqueue.NewTurns(workers), parsing: fairqueue.NewTurns(parsers), registry: newRegistry(),
 		stalls: &stallDetector{}, stopping: make(chan struct{}),
 	}
-	m.planner = planner{sources: cfg.Sources}
-	m.follower = follower{sources: cfg.Sources, registry: m.registry}
 	m.queue = newSyncQueue(m.stalls)
-	m.admission = &admission{room: cfg.Room, planner: m.planner, queue: m.queue}
-	m.notifier = notifier{reporter: cfg.Reporter, planner: m.planner}
+	m.admission = &admission{room: cfg.Room, queue: m.queue}
+	m.notifier = notifier{reporter: cfg.Reporter}
 	m.syncer = &syncer{
-		planner: m.planner, follower: m.follower, views: cfg.Views, reporter: cfg.Reporter, queue: m.queue, admission: m.admission, notifier: m.notifier,
+		sources: cfg.Sources, registry: m.registry, views: cfg.Views, reporter: cfg.Reporter, queue: m.queue, admission: m.admission, notifier: m.notifier,
 	}
 	m.sharer = &sharer{
-		isOn: cfg.ShareVolumes, registry: m.registry, planner: m.planner, syncer: m.syncer, admission: m.admission, notifier: m.notifier,
+		isOn: cfg.ShareVolumes, registry: m.registry, syncer: m.syncer, admission: m.admission, notifier: m.notifier,
 	}
-	m.describer = &describer{registry: m.registry, planner: m.planner, stalls: m.stalls, key: newDigestKey()}
+	m.describer = &describer{registry: m.registry, sources: cfg.Sources, stalls: m.stalls, key: newDigestKey()}
 	return m
 }
 
@@ -114,7 +110,7 @@ func (m *Manager) probe(ctx context.Context) error {
 	for {
 		end := m.stalls.beginProbe()
 		_ = m.registry.count()
-		_ = m.cfg.Sources.Get(source.Key{})
+		_ = m.cfg.Sources.Look()
 		m.stalls.noteQueued(m.queue.queue.Len())
 		end()
 		select {

@@ -19,10 +19,7 @@ const (
 )
 
 // notifier writes the Events of volumes, each piece of news once.
-type notifier struct {
-	reporter Reporter
-	planner  planner
-}
+type notifier struct{ reporter Reporter }
 
 // reported is what the Events of one volume have reported.
 type reported struct {
@@ -67,8 +64,8 @@ func (n notifier) volumeLocked(ctx context.Context, v *volume, o outcome) {
 
 // polledLocked writes an Event for each volume, once, for each source that is polled, with what
 // lets the driver watch it.
-func (n notifier) polledLocked(p *projection) {
-	polled := n.planner.polledLocked(p)
+func (n notifier) polledLocked(p *projection, l look) {
+	polled := l.polled()
 	for _, v := range p.volumes {
 		n.newlyPolledLocked(v, polled)
 	}
@@ -90,6 +87,11 @@ func howToWatch(key source.Key) string {
 		return "add the verbs list and watch to the driver's ClusterRole"
 	}
 	return "apply:\n" + access.Grant(key.Identity, key.Ref)
+}
+
+// isReadByPod reports whether a source is read with the pod's own credentials.
+func isReadByPod(key source.Key) bool {
+	return key.Identity != access.Driver() && !key.Identity.ByDriver
 }
 
 func (n notifier) event(v *volume, reason Reason, format string, args ...any) {

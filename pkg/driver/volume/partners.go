@@ -1,11 +1,9 @@
 package volume
 
 import (
-	"slices"
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	"github.com/liveconfig-csi/liveconfig/pkg/release"
 )
@@ -15,24 +13,24 @@ import (
 // object that is polled. Copies disagree for longer if one of them was created again, for instance.
 const partnersTime = time.Minute
 
-// awaitPartnersLocked returns an [atomicdir.EarlyError] while a live volume would show one object
-// of a group as it was promoted, and another one as it was before: the driver watches each copy
+// awaitPartners returns an [atomicdir.EarlyError] while a live volume would show one object of a
+// group as it was promoted, and another one as it was before: the driver watches each copy
 // separately, so it may learn of one later.
-func (pl planner) awaitPartnersLocked(p *projection, rs releases) error {
-	isRevoked := func(key source.Key) bool { return pl.sources.Get(key).Revoked }
-	if !rs.isLive || len(rs.of) == 0 || p.followsLossLocked() && slices.ContainsFunc(p.keys, isRevoked) {
+func (l look) awaitPartners() error {
+	if !l.isLive || l.removesFiles() {
 		return nil // A new volume has no other content, and files that must go do not wait.
 	}
+	rs := l.releases
 	for ref, r := range rs.of {
 		for name := range r.marks.Partners { // Copies of which neither names the other one agree.
 			other, _ := release.RefOf(ref.Namespace, name)
 			beside, isFollowed := rs.of[other]
-			if !isFollowed || other == ref || !r.stable.Found || !beside.stable.Found || rs.agree(ref, other) {
+			if !isFollowed || other == ref || !r.then.Found || !beside.then.Found || rs.agree(ref, other) {
 				continue
 			}
-			newest := r.stable.Changed
-			if beside.stable.Changed.After(newest) {
-				newest = beside.stable.Changed
+			newest := r.then.Changed
+			if beside.then.Changed.After(newest) {
+				newest = beside.then.Changed
 			}
 			if until := newest.Add(partnersTime); time.Now().Before(until) {
 				return &atomicdir.EarlyError{Until: until}

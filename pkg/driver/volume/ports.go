@@ -15,8 +15,8 @@ import (
 type Sources interface {
 	// Acquire counts a user of the object; release takes it back.
 	Acquire(source.Key) (release func(), err error)
-	// Get never blocks.
-	Get(source.Key) source.Snapshot
+	// Look returns what is known of these objects at one moment. It never blocks.
+	Look(...source.Key) []source.Snapshot
 }
 
 // Authority chooses whose credentials read a source for a pod.

@@ -315,7 +315,8 @@ func (m *Manager) populate(ctx context.Context, v *volume) error {
 
 func (m *Manager) populateLocked(ctx context.Context, v *volume, p *projection) error {
 	p.flags.takeChanged() // Changes up to now are no updates of the volume.
-	if _, err := m.syncer.syncLocked(ctx, p); err != nil {
+	l, _, err := m.syncer.syncLocked(ctx, p)
+	if err != nil {
 		return err
 	}
 	m.registry.setWriter(v.mount.FileSystem(), p)
@@ -325,7 +326,7 @@ func (m *Manager) populateLocked(ctx context.Context, v *volume, p *projection) 
 		p.releaseSourcesLocked()
 		m.dropToken(ctx, v.record.VolumeID)
 	} else {
-		m.notifier.polledLocked(p)
+		m.notifier.polledLocked(p, l)
 	}
 	v.attributes = nil
 	if !p.flags.oldestChange().IsZero() {

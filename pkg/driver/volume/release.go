@@ -19,96 +19,91 @@ type stableCopy struct {
 	wasFound bool       // The copy exists, or did: its absence is a problem from then on.
 }
 
-// follower has projections use the stable copies of their released sources, as long as these are
-// released.
-type follower struct {
-	sources  Sources
-	registry *registry
+// followLocked begins to use the copies of the sources that are released now, and ends the use of
+// others. A source that is gone may come back as a released one. It returns a look at what is used
+// then.
+func (s *syncer) followLocked(p *projection) (look, error) {
+	for {
+		l := p.lookLocked(s.sources)
+		isOther, err := s.adaptCopiesLocked(p, l)
+		if err != nil || !isOther {
+			return l, err
+		}
+	}
 }
 
-// followLocked begins to use the copies of the sources that are released now, and ends the use of
-// others. A source that is gone may come back as a released one.
-func (f follower) followLocked(p *projection) error {
-	for _, key := range p.keys {
-		s := f.sources.Get(key)
-		c, isFollowed := p.copies[key]
-		switch {
-		case !s.Found || isFollowed == isReleased(s):
+// adaptCopiesLocked uses the copies of the sources that a look shows as released, and no others. It
+// reports whether these are others than those in the look.
+func (s *syncer) adaptCopiesLocked(p *projection, l look) (isOther bool, err error) {
+	for of := range l.sources() {
+		switch isFollowed := of.copy != nil; {
+		case !of.now.Found || isFollowed == isReleased(of.now):
 		case isFollowed:
-			f.registry.removeCopyLocked(p, key, c)
-			c.release()
+			isOther = true
+			s.registry.removeCopyLocked(p, of.key, of.copy)
+			of.copy.release()
 		default:
-			if err := f.beginLocked(p, key); err != nil {
-				return err
+			isOther = true
+			if err := s.beginCopyLocked(p, of.key); err != nil {
+				return true, err
 			}
 		}
 	}
-	return nil
+	return isOther, nil
 }
 
-func (f follower) beginLocked(p *projection, key source.Key) (err error) {
+func (s *syncer) beginCopyLocked(p *projection, key source.Key) (err error) {
 	c := &stableCopy{key: source.Key{Identity: key.Identity, Ref: release.StableOf(key.Ref)}}
-	f.registry.addCopyLocked(p, key, c) // First, so that no change is missed.
-	if c.release, err = f.sources.Acquire(c.key); err != nil {
-		f.registry.removeCopyLocked(p, key, c)
+	s.registry.addCopyLocked(p, key, c) // First, so that no change is missed.
+	if c.release, err = s.sources.Acquire(c.key); err != nil {
+		s.registry.removeCopyLocked(p, key, c)
 	}
 	return err
 }
 
-// noteFoundLocked stores which copies the files may have come from.
-func (f follower) noteFoundLocked(p *projection) {
-	for _, c := range p.copies {
-		c.wasFound = c.wasFound || f.sources.Get(c.key).Found
+// noteCopiesLocked stores which copies the files may have come from.
+func (p *projection) noteCopiesLocked(l look) {
+	for s := range l.sources() {
+		if s.copy != nil {
+			s.copy.wasFound = s.copy.wasFound || s.then.Found
+		}
 	}
 }
 
 func isReleased(s source.Snapshot) bool { return s.Release != nil && s.Release.IsReleased }
 
-// releases are the released sources of a projection at one moment. Many objects may be released
-// together, so each question about one of them is answered once.
+// releases are the released sources in a look. Many objects may be released together, so each
+// question about one of them is answered once.
 type releases struct {
 	volumes []*volume
-	isLive  bool
 	sources map[api.Ref]struct{} // Of the projection, released or not.
 	of      map[api.Ref]*released
 }
 
-// released is a source with its stable copy, at one moment.
+// released is a source with its stable copy.
 type released struct {
-	copy        *stableCopy
-	now, stable source.Snapshot
+	seen
 	// marks are those of a stable copy that can be used; else they are the zero Marks.
 	marks release.Marks
 	// isShownToAll and isShown are nil until they are known.
 	isShownToAll, isShown *bool
 }
 
-// releasesLocked returns the sources of a projection that are or were released.
-func (pl planner) releasesLocked(p *projection) releases {
-	rs := releases{volumes: p.volumes, isLive: p.isLive()}
-	if len(p.copies) == 0 {
-		return rs
-	}
-	rs.sources, rs.of = make(map[api.Ref]struct{}, len(p.keys)), make(map[api.Ref]*released, len(p.copies))
-	for _, key := range p.keys {
-		rs.sources[key.Ref] = struct{}{}
-	}
-	for key, c := range p.copies {
-		r := &released{copy: c, now: pl.sources.Get(key), stable: pl.sources.Get(c.key)}
-		if r.stable.Found && isCopyOf(r.stable.Release, key.Ref) && r.stable.Release.Err == nil {
-			r.marks = *r.stable.Release
+// releasesOf returns the sources in a look that are or were released, for all of these volumes.
+func releasesOf(l look, volumes []*volume) releases {
+	rs := releases{volumes: volumes, sources: make(map[api.Ref]struct{}, len(l.keys)), of: map[api.Ref]*released{}}
+	for s := range l.sources() {
+		rs.sources[s.key.Ref] = struct{}{}
+		if s.copy == nil {
+			continue
 		}
-		rs.of[key.Ref] = r
+		r := &released{seen: s}
+		if s.then.Found && isCopyOf(s.then.Release, s.key.Ref) && s.then.Release.Err == nil {
+			r.marks = *s.then.Release
+		}
+		rs.of[s.key.Ref] = r
 	}
 	return rs
-}
-
-// snapshot returns what is known of a source, at the moment of its copy if it has one.
-func (pl planner) snapshot(rs releases, key source.Key) source.Snapshot {
-	if r, isFollowed := rs.of[key.Ref]; isFollowed {
-		return r.now
-	}
-	return pl.sources.Get(key)
 }
 
 func isCopyOf(m *release.Marks, ref api.Ref) bool {
@@ -118,36 +113,36 @@ func isCopyOf(m *release.Marks, ref api.Ref) bool {
 // content returns the content of a source, which is found, for the pods of the projection: for a
 // released source, the candidate or what its stable copy has. The error means that the files stay
 // as they are.
-func (rs releases) content(key source.Key, s source.Snapshot) (api.Content, *unreadError) {
-	if !isReleased(s) {
-		return s.Content, nil
+func (l look) content(s seen) (api.Content, *unreadError) {
+	candidate := s.now.Content
+	switch {
+	case !isReleased(s.now):
+		return candidate, nil
+	case s.copy == nil:
+		return candidate, &unreadError{key: source.Key{Identity: s.key.Identity, Ref: release.StableOf(s.key.Ref)}}
 	}
-	r, isFollowed := rs.of[key.Ref]
-	if !isFollowed {
-		return s.Content, &unreadError{key: source.Key{Identity: key.Identity, Ref: release.StableOf(key.Ref)}}
-	}
-	switch evidenceOf(r.copy.key, r.stable).EffectOn(access.Use{IsLive: rs.isLive}) {
+	switch evidenceOf(s.copy.key, s.then).EffectOn(access.Use{IsLive: l.isLive}) {
 	case access.Serve:
 	case access.Await:
-		return s.Content, &unreadError{key: r.copy.key}
+		return candidate, &unreadError{key: s.copy.key}
 	case access.Refuse, access.Remove:
-		return s.Content, &unreadError{key: r.copy.key, err: r.stable.Err}
+		return candidate, &unreadError{key: s.copy.key, err: s.then.Err}
 	}
-	switch m := r.stable.Release; {
-	case !r.stable.Found && r.copy.wasFound:
-		return s.Content, &unreadError{key: r.copy.key, err: errCopyGone}
-	case !r.stable.Found:
-		return s.Content, nil
-	case !isCopyOf(m, key.Ref):
-		return s.Content, &unreadError{key: r.copy.key, err: &notCopyError{name: key.Ref.Name}}
+	switch m := s.then.Release; {
+	case !s.then.Found && s.copy.wasFound:
+		return candidate, &unreadError{key: s.copy.key, err: errCopyGone}
+	case !s.then.Found:
+		return candidate, nil
+	case !isCopyOf(m, s.key.Ref):
+		return candidate, &unreadError{key: s.copy.key, err: &notCopyError{name: s.key.Ref.Name}}
 	case m.Err != nil:
-		return s.Content, &unreadError{key: r.copy.key, err: m.Err}
+		return candidate, &unreadError{key: s.copy.key, err: m.Err}
 	}
-	if rs.shows(key.Ref) {
-		return s.Content, nil
+	if l.releases.shows(s.key.Ref) {
+		return candidate, nil
 	}
-	stable := r.stable.Content
-	stable.Ref = s.Content.Ref
+	stable := s.then.Content
+	stable.Ref = candidate.Ref
 	return stable, nil
 }
 
@@ -199,12 +194,12 @@ func (rs releases) showsToAll(r *released) bool {
 // status returns what a volume shows of a released source; nil for another source.
 func (rs releases) status(ref api.Ref) *statusz.Release {
 	r, isFollowed := rs.of[ref]
-	if !isFollowed || !r.stable.Found || !isReleased(r.now) {
+	if !isFollowed || !r.then.Found || !isReleased(r.now) {
 		return nil
 	}
-	isPromoted := r.stable.Release != nil && r.now.Release.Digest == r.stable.Release.Digest
+	isPromoted := r.then.Release != nil && r.now.Release.Digest == r.then.Release.Digest
 	return &statusz.Release{
-		Stable: versionOf(r.stable.Content), State: string(r.marks.Audience.State()), IsShown: isPromoted || rs.shows(ref),
+		Stable: versionOf(r.then.Content), State: string(r.marks.Audience.State()), IsShown: isPromoted || rs.shows(ref),
 	}
 }
 

@@ -13,7 +13,6 @@ const joinTimeout = time.Second
 type sharer struct {
 	isOn      bool
 	registry  *registry
-	planner   planner
 	syncer    *syncer
 	admission *admission
 	notifier  notifier
@@ -55,7 +54,7 @@ func (s *sharer) offer(own *projection) *projection {
 // the volume would get now. It returns false for whatever is in the way: if that is the target,
 // creating a file system fails too, and returns the reason.
 func (s *sharer) mountLocked(ctx context.Context, v *volume, own, other *projection) bool {
-	_, contents, err := s.planner.planLocked(own)
+	_, contents, err := own.lookLocked(s.syncer.sources).plan()
 	if err != nil || !other.isLive() {
 		return false
 	}
@@ -87,7 +86,7 @@ func (s *sharer) moveLocked(v *volume, own, other *projection) {
 	v.phase.set(live)
 	own.endLocked()
 	s.registry.removeProjection(own)
-	s.notifier.polledLocked(other)
+	s.notifier.polledLocked(other, other.lookLocked(s.syncer.sources))
 }
 
 // chargeJoined takes the room of a volume that shares its files.

@@ -55,7 +55,7 @@ func (p *projection) setProblemLocked(problem error) {
 // on.
 type describer struct {
 	registry *registry
-	planner  planner
+	sources  Sources
 	stalls   *stallDetector
 	key      digestKey
 }
@@ -96,7 +96,10 @@ func (d *describer) condition(volumeID, target string) (problem, err error) {
 	case v.problemLocked() != nil:
 		return v.problemLocked(), nil
 	}
-	return d.planner.stalenessLocked(p), nil
+	if stale, _ := p.lookLocked(d.sources).staleness(); stale != nil && !p.frozen {
+		return stale, nil
+	}
+	return nil, nil
 }
 
 // status returns the state of the volumes of the pods that match, sorted.
@@ -110,7 +113,7 @@ func (d *describer) status(match func(api.Pod) bool) []statusz.Volume {
 		},
 		busy: func(v *volume) {
 			if match(v.record.Pod) {
-				all = append(all, d.outline(v, statusz.Busy))
+				all = append(all, d.outlineBusy(v))
 			}
 		},
 	})
@@ -118,23 +121,29 @@ func (d *describer) status(match func(api.Pod) bool) []statusz.Volume {
 	return all
 }
 
-// outline describes what can be known of a volume without its lock.
-func (d *describer) outline(v *volume, state statusz.State) statusz.Volume {
+// outlineBusy describes what can be known of a volume without its lock.
+func (d *describer) outlineBusy(v *volume) statusz.Volume {
+	keys := d.registry.keysOf(v.projection())
+	return v.outline(statusz.Busy, look{keys: keys, now: d.sources.Look(keys...)})
+}
+
+// outline describes what never changes of a volume, and what is known of its sources.
+func (v *volume) outline(state statusz.State, l look) statusz.Volume {
 	r, p := v.record, v.projection()
 	return statusz.Volume{
 		ID: r.VolumeID, Pod: statusz.Pod(r.Pod), Name: v.name(), TargetPath: r.TargetPath, State: state,
-		UpdatePolicy: string(p.spec.UpdatePolicy), OnDelete: string(p.spec.OnDelete), Sources: d.sourcesOf(p),
+		UpdatePolicy: string(p.spec.UpdatePolicy), OnDelete: string(p.spec.OnDelete), Sources: describeSources(p.spec.Sources, l),
 	}
 }
 
 func (d *describer) describeLocked(v *volume) statusz.Volume {
 	p := v.projection()
-	s := d.outline(v, v.stateLocked())
+	l := p.lookLocked(d.sources)
+	s := v.outline(v.stateLocked(), l)
 	s.Digest, s.Bytes, s.ProjectedAt, s.CheckedAt = d.key.sign(p.files.digest), p.facts.bytes, p.facts.projectedAt, p.facts.checkedAt
-	s.Problem = d.problemLocked(v)
-	rs := d.planner.releasesLocked(p)
+	s.Problem = v.describeProblemLocked(l)
 	for i, of := range p.spec.Sources {
-		s.Sources[i].Release = rs.status(of.Ref)
+		s.Sources[i].Release = l.releases.status(of.Ref)
 		if projected, ok := p.files.projectedLocked(of.Ref); ok {
 			s.Sources[i].Projected = &projected.version
 		}
@@ -153,45 +162,46 @@ func (v *volume) stateLocked() statusz.State {
 	return statusz.Live
 }
 
-// problemLocked returns the problem of a volume, or what its publish waits for; nil for none.
-func (d *describer) problemLocked(v *volume) *statusz.Problem {
+// describeProblemLocked returns the problem of a volume, or what its publish waits for; nil for
+// none.
+func (v *volume) describeProblemLocked(l look) *statusz.Problem {
 	p := v.projection()
 	if problem := v.problemLocked(); problem != nil {
 		return &statusz.Problem{Kind: string(kindOf(problem)), Message: problem.Error(), Since: p.facts.troubled}
 	}
 	if !v.isLive() {
-		if _, _, err := d.planner.planLocked(p); err != nil {
+		if _, _, err := l.plan(); err != nil {
 			return &statusz.Problem{Kind: string(kindOf(err)), Message: err.Error()}
 		}
 		return nil
 	}
-	unread, ok := asUnread(d.planner.stalenessLocked(p))
-	if !ok {
+	stale, since := l.staleness()
+	if stale == nil || p.frozen {
 		return nil
 	}
-	return &statusz.Problem{Kind: string(unread.kind()), Message: unread.Error(), Since: d.planner.sources.Get(unread.key).Failing}
+	return &statusz.Problem{Kind: string(stale.kind()), Message: stale.Error(), Since: since}
 }
 
-// sourcesOf returns the sources in the order of the attributes, with what is known of each object
-// now.
-func (d *describer) sourcesOf(p *projection) []statusz.Source {
-	keys := map[api.Ref]source.Key{}
-	for _, key := range d.registry.keysOf(p) {
-		keys[key.Ref] = key
+// describeSources returns the sources in the order of the attributes, with what is known of each
+// object.
+func describeSources(asked []api.Source, l look) []statusz.Source {
+	known := make(map[api.Ref]seen, len(l.keys))
+	for s := range l.sources() {
+		known[s.key.Ref] = s
 	}
-	all := make([]statusz.Source, 0, len(p.spec.Sources))
-	for _, s := range p.spec.Sources {
+	all := make([]statusz.Source, 0, len(asked))
+	for _, a := range asked {
+		s := known[a.Ref]
 		next := statusz.Source{
-			Kind: string(s.Ref.Kind), Namespace: s.Ref.Namespace, Name: s.Ref.Name, Optional: s.Optional,
-			ReadBy: keys[s.Ref].Identity.String(),
+			Kind: string(a.Ref.Kind), Namespace: a.Ref.Namespace, Name: a.Ref.Name, Optional: a.Optional, ReadBy: s.key.Identity.String(),
 		}
-		for _, item := range s.Items {
+		for _, item := range a.Items {
 			next.Items = append(next.Items, statusz.Item{Key: item.Key, Path: item.Path})
 		}
-		if s.As != nil {
-			next.As = &statusz.As{Path: s.As.Path, Format: string(s.As.Format)}
+		if a.As != nil {
+			next.As = &statusz.As{Path: a.As.Path, Format: string(a.As.Format)}
 		}
-		addKnown(&next, d.planner.sources.Get(keys[s.Ref]))
+		addKnown(&next, s.now)
 		all = append(all, next)
 	}
 	return all

@@ -175,9 +175,9 @@ type deadlocked struct {
 	gate chan struct{}
 }
 
-func (s deadlocked) Get(key source.Key) source.Snapshot {
+func (s deadlocked) Look(keys ...source.Key) []source.Snapshot {
 	<-s.gate
-	return s.Sources.Get(key)
+	return s.Sources.Look(keys...)
 }
 
 // TestADeadlockOfTheSourcesIsTold although no volume is being worked on.

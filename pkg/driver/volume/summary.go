@@ -50,7 +50,7 @@ func (d *describer) addLocked(s *Summary, v *volume, now time.Time) {
 	if of.frozen && of.problem != nil {
 		s.Frozen++
 	}
-	if p := d.problemLocked(v); p != nil {
+	if p := v.describeProblemLocked(of.lookLocked(d.sources)); p != nil {
 		s.NotCurrent[Kind(p.Kind)]++
 		return
 	}

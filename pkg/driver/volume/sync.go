@@ -15,8 +15,8 @@ import (
 
 // syncer makes the files of volumes equal to what their sources have.
 type syncer struct {
-	planner   planner
-	follower  follower
+	sources   Sources
+	registry  *registry
 	views     Views
 	reporter  Reporter
 	queue     *syncQueue
@@ -40,7 +40,7 @@ func (s *syncer) syncLiveLocked(ctx context.Context, p *projection) error {
 		return nil
 	}
 	p.startTidyingLocked()
-	result, err := s.syncLocked(ctx, p)
+	l, result, err := s.syncLocked(ctx, p)
 	if isFirstRead(err) {
 		return err // After a restart the files stay. The first answer queues the volume again.
 	}
@@ -49,58 +49,60 @@ func (s *syncer) syncLiveLocked(ctx context.Context, p *projection) error {
 		return nil
 	}
 	o := outcome{result: result, consequence: filesStay}
-	if err == nil && s.planner.removesFilesLocked(p) {
+	if err == nil && l.removesFiles() {
 		o.consequence = filesGo
 	}
-	o.problem = s.planner.withLossesLocked(p, err)
+	o.problem = l.withLosses(err)
 	s.notifier.outcomeLocked(ctx, p, o)
-	s.notifier.polledLocked(p)
+	s.notifier.polledLocked(p, l)
 	s.tidyLaterLocked(p, result)
 	return o.problem
 }
 
 // syncLocked is the one path of publish, update, republish and restart. On an error the files are
-// what they were.
-func (s *syncer) syncLocked(ctx context.Context, p *projection) (Result, error) {
+// what they were. The look is what it has decided by.
+func (s *syncer) syncLocked(ctx context.Context, p *projection) (look, Result, error) {
 	since := p.flags.takeChanged()
-	result, err := s.projectLocked(p)
+	result := ResultFailed
+	l, err := s.followLocked(p)
+	if err == nil {
+		result, err = s.projectLocked(p, l)
+	}
 	if isFirstRead(err) {
-		return result, err // There was nothing to do yet.
+		return l, result, err // There was nothing to do yet.
 	}
 	p.noteDelayLocked(since, err)
 	if isRetried(err) {
 		p.flags.markChanged(since) // The next try is for the same change.
 	}
 	if _, early := errors.AsType[*atomicdir.EarlyError](err); early {
-		return result, err
+		return l, result, err
 	}
 	s.reporter.Synced(result, since)
 	klog.FromContext(ctx).V(4).Info("Synced", logkeys.VolumeID, p.id, logkeys.Result, result)
-	return result, err
+	return l, result, err
 }
 
 // projectLocked plans the files, takes the room for them, renders and applies them.
-func (s *syncer) projectLocked(p *projection) (Result, error) {
-	if err := s.follower.followLocked(p); err != nil {
-		return ResultFailed, err
-	}
-	plan, contents, err := s.planner.planLocked(p)
+func (s *syncer) projectLocked(p *projection, l look) (Result, error) {
+	plan, contents, err := l.plan()
 	if err != nil {
 		return ResultFailed, err
 	}
 	if err := s.admission.admitFiles(p, plan); err != nil {
 		return ResultFailed, err
 	}
-	giveBack, err := s.admission.borrowLocked(p, plan.Rendered())
+	giveBack, err := s.admission.borrowLocked(p, plan.Rendered(), l.removesFiles())
 	if err != nil {
 		return ResultFailed, err
 	}
 	defer giveBack()
 	t := plan.Tree()
-	result, err := s.applyLocked(p, write{tree: t, needed: neededBy(plan)})
+	result, err := s.applyLocked(p, write{tree: t, needed: neededBy(plan), mustGo: l.removesFiles()})
 	if err != nil {
 		return ResultFailed, err
 	}
+	p.noteCopiesLocked(l)
 	s.recordAppliedLocked(p, contents, result)
 	p.facts.bytes = int64(t.Size())
 	return result, nil
@@ -132,7 +134,6 @@ func (s *syncer) applyLocked(p *projection, w write) (Result, error) {
 // recordAppliedLocked stores which objects the files come from, after a sync that succeeded.
 func (s *syncer) recordAppliedLocked(p *projection, contents map[api.Ref]api.Content, result Result) {
 	p.memory.fullSince = time.Time{} // There is room, or none is needed.
-	s.follower.noteFoundLocked(p)
 	p.facts.checkedAt = time.Now()
 	reached := p.files.setProjectedLocked(contents)
 	if result != ResultWritten {
@@ -168,4 +169,5 @@ type write struct {
 	tree    tree.Tree
 	needed  int64 // The room that the files of the tree take, at most.
 	differs bool  // The live files are known to differ from the tree.
+	mustGo  bool  // Files of a lost source go with it: the write does not wait for room.
 }

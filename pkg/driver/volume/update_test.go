@@ -323,3 +323,48 @@ func TestWhatIsNotInTheFilesIsNotHeld(t *testing.T) {
 		n.wantFiles(r, map[string]string{"a": "again"})
 	})
 }
+
+// eventful is sources that change each time that somebody has looked.
+type eventful struct {
+	volume.Sources
+
+	looked func()
+}
+
+func (s eventful) Look(keys ...source.Key) []source.Snapshot {
+	known := s.Sources.Look(keys...)
+	s.looked()
+	return known
+}
+
+// TestASyncSeesOneMoment of its sources, although both change while it is under way.
+func TestASyncSeesOneMoment(t *testing.T) {
+	bubble(t, func(n *node) {
+		round := 0
+		change := func() {
+			round++
+			n.cluster.set(web, web.Name, strconv.Itoa(round))
+			n.cluster.set(other, other.Name, strconv.Itoa(round))
+		}
+		change()
+		const last = 50
+		var isLive bool
+		var r state.Record
+		looked := func() {
+			if !isLive || round == last {
+				return
+			}
+			if got := n.files(r.TargetPath); got[web.Name] != got[other.Name] {
+				n.Errorf("files of different moments: %v", got)
+			}
+			change()
+		}
+		_, r = n.live(sources("{configMap: {name: web}}, {configMap: {name: other}}"), func(cfg *volume.Config) {
+			cfg.Sources = eventful{Sources: cfg.Sources, looked: looked}
+		})
+		isLive = true
+		change()
+		pass(settling)
+		n.wantBoth(r, strconv.Itoa(last), strconv.Itoa(last))
+	})
+}

@@ -7,7 +7,7 @@
 //
 //   - registry: which volumes and projections there are, and which of them use which source
 //   - syncQueue: which projections wait for a sync, and when a failed sync is tried again
-//   - planner: what the files must be, by what is known of the sources
+//   - look: what is known of the sources at one moment, and what the files must be by that
 //   - syncer: makes the files of a projection equal to its plan
 //   - admission: how much of the node's memory each projection takes
 //   - notifier: the Events of volumes

@@ -1,0 +1,220 @@
+package volume
+
+import (
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
+	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
+	plans "github.com/liveconfig-csi/liveconfig/pkg/files/projection"
+)
+
+// look is what is known at one moment of everything that decides about the files of a projection.
+// A sync decides by one look, so it never sees one object before a change and another one after
+// it. The methods of look read nothing else and change nothing.
+type look struct {
+	spec      api.Spec
+	group     *int
+	isLive    bool
+	projected []projected       // The objects in the files; nil if they are not known.
+	keys      []source.Key      // Of the sources, each once.
+	now       []source.Snapshot // Of the sources, as keys.
+	copies    []*stableCopy     // Of the sources, as keys, nil for those without; nil if no source has one.
+	then      []source.Snapshot // Of these copies, as keys.
+	releases  releases
+}
+
+// seen is one source in a look.
+type seen struct {
+	key  source.Key
+	now  source.Snapshot
+	copy *stableCopy     // Of a source that is or was released, else nil.
+	then source.Snapshot // The state of that copy.
+}
+
+// lookLocked looks at all sources of the projection, and at the copies that it uses.
+func (p *projection) lookLocked(sources Sources) look {
+	l := look{spec: p.spec, group: p.group, isLive: p.isLive(), projected: p.files.projected, keys: p.keys}
+	if len(p.copies) == 0 {
+		l.now = sources.Look(p.keys...)
+		return l
+	}
+	n := len(p.keys)
+	keys := slices.Grow(slices.Clone(p.keys), n)
+	l.copies = make([]*stableCopy, n)
+	for i, key := range p.keys {
+		c := p.copies[key]
+		l.copies[i] = c
+		if c != nil {
+			key = c.key
+		}
+		keys = append(keys, key)
+	}
+	known := sources.Look(keys...)
+	l.now, l.then = known[:n], known[n:]
+	l.releases = releasesOf(l, p.volumes)
+	return l
+}
+
+// sources returns what is seen of each source.
+func (l look) sources() iter.Seq[seen] {
+	return func(yield func(seen) bool) {
+		for i, key := range l.keys {
+			s := seen{key: key, now: l.now[i]}
+			if l.copies != nil && l.copies[i] != nil {
+				s.copy, s.then = l.copies[i], l.then[i]
+			}
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// plan returns the files that the sources ask for, before anything is rendered, and the objects
+// that they come from. The error names everything that is in the way.
+func (l look) plan() (plans.Plan, map[api.Ref]api.Content, error) {
+	if early := l.awaitPartners(); early != nil {
+		return plans.Plan{}, nil, early
+	}
+	spec := l.spec
+	contents := make(map[api.Ref]api.Content, len(l.keys))
+	var unread []*unreadError
+	for s := range l.sources() {
+		switch evidenceOf(s.key, s.now).EffectOn(access.Use{IsLive: l.isLive, FollowsLoss: l.followsLoss()}) {
+		case access.Remove:
+			spec.Sources = forgive(spec.Sources, s.key.Ref)
+			continue
+		case access.Await:
+			unread = append(unread, &unreadError{key: s.key})
+			continue
+		case access.Refuse:
+			unread = append(unread, &unreadError{key: s.key, err: s.now.Err})
+			spec.Sources = forgive(spec.Sources, s.key.Ref) // It is not known to be missing.
+			continue
+		case access.Serve:
+		}
+		switch {
+		case s.now.Found:
+			content, problem := l.content(s)
+			if problem != nil {
+				unread = append(unread, problem)
+				spec.Sources = forgive(spec.Sources, s.key.Ref)
+				continue
+			}
+			contents[s.key.Ref] = content
+		case l.isAbsenceEarly(s): // The volume changes as a whole, so all of it waits.
+			return plans.Plan{}, nil, &atomicdir.EarlyError{Until: s.now.Changed.Add(source.AbsenceTime)}
+		case l.followsLoss():
+			spec.Sources = forgive(spec.Sources, s.key.Ref)
+		}
+	}
+	plan, err := plans.Prepare(spec, l.group, contents)
+	if len(unread) > 0 {
+		return plans.Plan{}, nil, newSourcesError(unread, err)
+	}
+	return plan, contents, err
+}
+
+// evidenceOf returns what is known about the access of a key's identity.
+func evidenceOf(key source.Key, s source.Snapshot) access.Evidence {
+	return access.Evidence{Identity: key.Identity, WasRead: s.Synced, Revoked: s.Revoked, Err: s.Err}
+}
+
+// forgive returns the sources with those of one object made optional.
+func forgive(sources []api.Source, ref api.Ref) []api.Source {
+	sources = slices.Clone(sources)
+	for i := range sources {
+		if sources[i].Ref == ref {
+			sources[i].Optional = true
+		}
+	}
+	return sources
+}
+
+// isAbsenceEarly reports whether it is too early to count an object as deleted whose content is in
+// the files, or may be after a restart.
+func (l look) isAbsenceEarly(s seen) bool {
+	isInFiles := slices.ContainsFunc(l.projected, func(has projected) bool { return has.ref == s.key.Ref })
+	return l.isLive && (isInFiles || l.projected == nil) && time.Since(s.now.Changed) < source.AbsenceTime
+}
+
+// followsLoss reports whether files go with their source. A volume that is being published first
+// requires the source.
+func (l look) followsLoss() bool { return l.isLive && l.spec.OnDelete == api.OnDeleteRemove }
+
+// lost returns the sources that may no longer be read.
+func (l look) lost() []*unreadError {
+	var lost []*unreadError
+	for s := range l.sources() {
+		if s.now.Revoked {
+			lost = append(lost, &unreadError{key: s.key, err: s.now.Err})
+		}
+	}
+	return lost
+}
+
+// removesFiles reports whether files of the volume must go because their source may no longer be
+// read.
+func (l look) removesFiles() bool { return l.followsLoss() && len(l.lost()) > 0 }
+
+// withLosses returns the problem of a live volume after a sync that ended with err. It names lost
+// sources beside other problems, unless the node is to try again.
+func (l look) withLosses(err error) error {
+	lost := l.lost()
+	sources, ofSources := errors.AsType[*sourcesError](err)
+	_, ofMissing := errors.AsType[*plans.MissingError](err)
+	switch {
+	case err == nil && len(lost) == 0:
+		return l.noRoom()
+	case len(lost) == 0:
+		return err
+	case ofSources:
+		return sources.with(lost)
+	case err == nil, ofMissing:
+		return newSourcesError(lost, err)
+	}
+	return err
+}
+
+// noRoom returns an error when there is no room for what a source of the volume has become.
+func (l look) noRoom() error {
+	if problem, _ := l.firstUnread(isExhausted); problem != nil {
+		return problem
+	}
+	return nil
+}
+
+// staleness returns why what is known of a source may be out of date, and since when; nil if it is
+// not.
+func (l look) staleness() (problem *unreadError, since time.Time) {
+	return l.firstUnread(func(err error) bool { return err != nil })
+}
+
+// firstUnread returns the problem of the first source, or copy of one, whose error matches, and
+// since when it has had one.
+func (l look) firstUnread(match func(error) bool) (problem *unreadError, since time.Time) {
+	for s := range l.sources() {
+		if match(s.now.Err) {
+			return &unreadError{key: s.key, err: s.now.Err}, s.now.Failing
+		}
+		if s.copy != nil && match(s.then.Err) {
+			return &unreadError{key: s.copy.key, err: s.then.Err}, s.then.Failing
+		}
+	}
+	return nil, time.Time{}
+}
+
+// polled returns the sources that are polled.
+func (l look) polled() (polled []source.Key) {
+	for s := range l.sources() {
+		if s.now.Polled {
+			polled = append(polled, s.key)
+		}
+	}
+	return polled
+}
