@@ -35,7 +35,7 @@ func (n *node) acquire(config *rest.Config, refs []api.Ref) error {
 	config.Wrap(flowcontrol.New(largeAnswers).Transport)
 	var sources *source.Cache
 	changed := func(key source.Key) {
-		if s := sources.Get(key); s.Found {
+		if s := sources.Look(key)[0]; s.Found {
 			n.saw(key.Ref.Name, string(s.Content.Data[Key]))
 		}
 	}
