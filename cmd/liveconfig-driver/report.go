@@ -14,9 +14,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/telemetry"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/version"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/nodeserver"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 )
 
@@ -49,8 +47,8 @@ type counted struct {
 }
 
 // Publish publishes.
-func (c counted) Publish(ctx context.Context, r state.Record, t access.Token) error {
-	err := c.Manager.Publish(ctx, r, t)
+func (c counted) Publish(ctx context.Context, r volume.Request) error {
+	err := c.Manager.Publish(ctx, r)
 	if e, ok := errors.AsType[*volume.Error](err); ok {
 		c.metrics.Refused(string(e.Kind))
 	}

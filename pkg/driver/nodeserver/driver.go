@@ -13,20 +13,18 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
 // Volumes is the life of the node's volumes. Errors are of type *volume.Error.
 type Volumes interface {
-	Publish(context.Context, state.Record, access.Token) error
+	// Publish also returns the errors of the request.
+	Publish(context.Context, volume.Request) error
 	Unpublish(ctx context.Context, volumeID, target string) error
 	// Condition returns what is wrong with a volume's files; an error when it is not published on
 	// target. An empty target stands for wherever it is.
 	Condition(volumeID, target string) (problem, err error)
-	// Published reports whether the volume is on target, where running containers may use it.
-	Published(volumeID, target string) bool
 }
 
 // Installation decides whether the kubelet vouches for the pod of a request.

@@ -24,6 +24,7 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/nodeserver"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
 
@@ -49,11 +50,24 @@ type fakeVolumes struct {
 
 var _ nodeserver.Volumes = (*fakeVolumes)(nil)
 
-func (f *fakeVolumes) Publish(_ context.Context, r state.Record, t access.Token) error {
+// Publish vouches as [volume.Manager.Publish] does.
+func (f *fakeVolumes) Publish(ctx context.Context, r volume.Request) error {
+	isLive := f.live == [2]string{r.Record.VolumeID, r.Record.TargetPath}
+	if !isLive {
+		if err := r.Vouch(ctx); err != nil {
+			return err
+		}
+		if r.Unnamed != nil {
+			return r.Unnamed
+		}
+	}
+	if r.Unnamed != nil {
+		return nil
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.published = append(f.published, r)
-	f.tokens = append(f.tokens, t)
+	f.published = append(f.published, r.Record)
+	f.tokens = append(f.tokens, r.Token())
 	return f.err
 }
 
@@ -65,10 +79,6 @@ func (f *fakeVolumes) Unpublish(_ context.Context, volumeID, target string) erro
 func (f *fakeVolumes) Condition(volumeID, target string) (problem, err error) {
 	f.ask(volumeID, target)
 	return f.problem, f.err
-}
-
-func (f *fakeVolumes) Published(volumeID, target string) bool {
-	return f.live == [2]string{volumeID, target}
 }
 
 func (f *fakeVolumes) ask(volumeID, target string) {

@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"k8s.io/klog/v2"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
+	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
 )
@@ -33,22 +32,9 @@ func (d *Driver) publish(ctx context.Context, req *csi.NodePublishVolumeRequest)
 	if err != nil {
 		return err
 	}
-	unnamed := d.checkPod(req)
-	switch isLive := d.cfg.Volumes.Published(record.VolumeID, record.TargetPath); {
-	case isLive && unnamed != nil:
-		// The CSIDriver object has changed since the first publish. The running pod does not suffer
-		// from that: the driver uses nothing of the request.
-		klog.FromContext(ctx).Error(unnamed, "The driver leaves a live volume as it is", logkeys.VolumeID, record.VolumeID)
-		return nil
-	case !isLive:
-		if err := d.checkInstallation(ctx); err != nil {
-			return err
-		}
-		if unnamed != nil {
-			return unnamed
-		}
-	}
-	return d.cfg.Volumes.Publish(ctx, record, tokenOf(ctx, req, record.Pod))
+	return d.cfg.Volumes.Publish(ctx, volume.Request{
+		Record: record, Token: func() access.Token { return tokenOf(ctx, req, record.Pod) }, Vouch: d.checkInstallation, Unnamed: d.checkPod(req),
+	})
 }
 
 // checkInstallation refuses when the kubelet does not vouch for pods. It returns before the kubelet

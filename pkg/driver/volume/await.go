@@ -27,7 +27,7 @@ func (m *Manager) await(ctx context.Context, v *volume) error {
 		}
 		if news := fingerprint(err); news != reported && !isFirstRead(err) {
 			reported = news
-			m.notifier.event(v, ReasonWaiting, "waiting for a source: %v", err)
+			m.event(v, ReasonWaiting, "waiting for a source: %v", err)
 		}
 		select {
 		case <-v.projection().wake:
@@ -48,9 +48,9 @@ func (m *Manager) await(ctx context.Context, v *volume) error {
 // checkSources returns nil if the files of a new volume can be planned.
 func (m *Manager) checkSources(ctx context.Context, v *volume) error {
 	return inTurn(ctx, m.turns, v.record, func() error {
-		p := v.lock()
-		defer p.mu.Unlock()
-		l, err := m.syncer.followLocked(p)
+		h := v.lock()
+		defer h.unlock()
+		l, err := h.follow()
 		if err == nil {
 			_, _, err = l.plan()
 		}

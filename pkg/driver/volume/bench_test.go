@@ -99,7 +99,7 @@ func BenchmarkUpdate(b *testing.B) {
 				r := request(i)
 				r.Attributes[api.KeyDefaultMode] = fmt.Sprintf("%04o", 0o400+i)
 				seen.written.Add(1)
-				if err := m.Publish(ctx, r, access.Token{}); err != nil {
+				if err := m.Publish(ctx, vouched(r, access.Token{})); err != nil {
 					b.Fatal(err)
 				}
 				b.Cleanup(func() { _ = m.Unpublish(context.WithoutCancel(ctx), r.VolumeID, r.TargetPath) })
@@ -130,7 +130,7 @@ func BenchmarkPublish(b *testing.B) {
 		r := request(i)
 		seen.written.Add(1)
 		b.StartTimer()
-		if err := m.Publish(ctx, r, access.Token{}); err != nil {
+		if err := m.Publish(ctx, vouched(r, access.Token{})); err != nil {
 			b.Fatal(err)
 		}
 		b.StopTimer()

@@ -129,6 +129,10 @@ var errStopping = errors.New("the driver is being stopped; the next one will ser
 // errWorkedOn is the problem of a live volume while a system call on its files does not return.
 var errWorkedOn = errors.New("the volume is being worked on, and that takes long: whether its files are current is not known")
 
+// errPanicked is the problem of a volume whose sync panicked. The value of the panic is not shown,
+// because it may have content of a Secret.
+var errPanicked = errors.New("the driver panicked when it updated them; its log has the stack")
+
 // unreadError means that the state of a source is not known. It never means that the source is
 // missing.
 type unreadError struct {

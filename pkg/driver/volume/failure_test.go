@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/liveconfig-csi/liveconfig/pkg/api"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/volume"
@@ -314,5 +315,39 @@ func TestAPublishOutlivesANewcomer(t *testing.T) {
 		n.wantFiles(r, map[string]string{"a": "1"})
 		n.wantRecords(r)
 		n.faults.on("put", nil)
+	})
+}
+
+// TestAPanicFreezesOneVolume, once, and no other one: it would come again after each restart of the driver.
+func TestAPanicFreezesOneVolume(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		beside := n.request("beside", configMap("web", api.KeyDefaultMode, "0400"))
+		d.publish(beside)
+		n.seen.forget()
+		ask := n.mounts.Fail
+		n.mounts.Fail = func(op, target string) error {
+			if op == "open" && target == r.TargetPath {
+				panic("poison")
+			}
+			return ask(op, target)
+		}
+		n.set(web, "a", "2")
+		n.mounts.Fail = ask
+		told := n.seen.told()
+		slices.Sort(told)
+		wantSame(n, "Events", []string{
+			`Frozen: volume "config": the files stay as they are until the pod is replaced: the driver panicked when it updated them; ` +
+				`its log has the stack`,
+			`Projected: volume "beside": a change of the sources is in the files`,
+		}, told)
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantFiles(beside, map[string]string{"a": "2"})
+		n.set(web, "a", "3")
+		n.wantFiles(r, map[string]string{"a": "1"})
+		n.wantFiles(beside, map[string]string{"a": "3"})
+		n.must(d.Healthy())
+		d.restart()
+		n.wantFiles(r, map[string]string{"a": "3"})
 	})
 }

@@ -40,8 +40,8 @@ type projected struct {
 	changed time.Time
 }
 
-// projectedLocked returns what the files have of the object.
-func (f *files) projectedLocked(ref api.Ref) (has projected, ok bool) {
+// of returns what the files have of the object.
+func (f *files) of(ref api.Ref) (has projected, ok bool) {
 	i := slices.IndexFunc(f.projected, func(p projected) bool { return p.ref == ref })
 	if i < 0 {
 		return projected{}, false
@@ -49,13 +49,13 @@ func (f *files) projectedLocked(ref api.Ref) (has projected, ok bool) {
 	return f.projected[i], true
 }
 
-// setProjectedLocked stores the objects that the files come from. It returns when the newest change
+// setProjected stores the objects that the files come from. It returns when the newest change
 // was made that has reached the files; zero for none. Not each change of an object moves its time.
-func (f *files) setProjectedLocked(contents map[api.Ref]api.Content) (reached time.Time) {
+func (f *files) setProjected(contents map[api.Ref]api.Content) (reached time.Time) {
 	next := make([]projected, 0, len(contents))
 	for ref, c := range contents {
 		next = append(next, projected{ref: ref, version: versionOf(c), changed: c.ChangedAt})
-		before, known := f.projectedLocked(ref)
+		before, known := f.of(ref)
 		if known && c.ChangedAt.After(before.changed) && c.ChangedAt.After(reached) {
 			reached = c.ChangedAt
 		}
@@ -64,13 +64,13 @@ func (f *files) setProjectedLocked(contents map[api.Ref]api.Content) (reached ti
 	return reached
 }
 
-// haveLocked reports whether the files have exactly these contents.
-func (f *files) haveLocked(contents map[api.Ref]api.Content) bool {
+// have reports whether the files have exactly these contents.
+func (f *files) have(contents map[api.Ref]api.Content) bool {
 	if f.digest == "" || len(f.projected) != len(contents) {
 		return false
 	}
 	for ref, c := range contents {
-		if p, ok := f.projectedLocked(ref); !ok || p.version != versionOf(c) {
+		if p, ok := f.of(ref); !ok || p.version != versionOf(c) {
 			return false
 		}
 	}
@@ -81,43 +81,43 @@ func versionOf(c api.Content) statusz.Version {
 	return statusz.Version{UID: c.UID, ResourceVersion: c.ResourceVersion}
 }
 
-// writeLocked writes the tree into the volume's file system. For a volume that is not live it
-// creates a file system and, when the files are complete, moves it onto the target path.
-func (s *syncer) writeLocked(p *projection, w write) (changed bool, err error) {
-	view, err := s.openViewLocked(p, w)
+// write writes the tree into the volume's file system. For a volume that is not live it creates a
+// file system and, when the files are complete, moves it onto the target path.
+func (h held) write(w write) (changed bool, err error) {
+	view, err := h.openView(w)
 	if err != nil {
 		return false, err
 	}
 	defer func() {
-		s.admission.chargeLocked(p, view)
-		if err != nil || view != p.files.view {
-			err = errors.Join(err, p.closeViewLocked(view))
+		h.charge(view)
+		if err != nil || view != h.files.view {
+			err = errors.Join(err, h.closeCachedView(), view.Close()) // The next sync opens a new view.
 		}
 	}()
-	changed, err = s.writerLocked(p, view, w).Write(view.Dir, w.tree)
-	if err != nil || p.isLive() {
+	changed, err = h.writer(view, w).Write(view.Dir, w.tree)
+	if err != nil || h.isLive() {
 		return changed, err
 	}
-	return true, p.publishLocked(view)
+	return true, h.publish(view)
 }
 
-// publishLocked mounts the files of a projection that is not live on the target of its only volume.
-func (p *projection) publishLocked(view *volumefs.View) error {
-	v := p.volumes[0]
+// publish mounts the files of a projection that is not live on the target of its only volume.
+func (h held) publish(view *volumefs.View) error {
+	v := h.volumes[0]
 	if err := view.Publish(v.record.TargetPath); err != nil {
 		return err
 	}
 	v.mount = view.Mount()
 	v.phase.set(live)
-	p.phase.set(live)
+	h.phase.set(live)
 	return nil
 }
 
-// writerLocked returns the writer of the volume's update policy. A volume that never updates is
+// writer returns the writer of the volume's update policy. A volume that never updates is
 // written once, in the default layout.
-func (s *syncer) writerLocked(p *projection, view *volumefs.View, w write) atomicdir.Writer {
-	room := func() error { return s.admission.reserveLocked(p, view, w) }
-	switch p.spec.UpdatePolicy {
+func (h held) writer(view *volumefs.View, w write) atomicdir.Writer {
+	room := func() error { return h.reserve(view, w) }
+	switch h.spec.UpdatePolicy {
 	case api.UpdateReplace:
 		return atomicdir.Replace{Room: room}
 	case api.UpdateInPlace:
@@ -125,35 +125,34 @@ func (s *syncer) writerLocked(p *projection, view *volumefs.View, w write) atomi
 	case api.UpdateAtomic, api.UpdateNever:
 	}
 	return atomicdir.Atomic{
-		Room: room, Differs: w.differs, IsNew: !p.isLive(), Grace: atomicdir.Grace{Time: graceTime, Bytes: graceBytes},
-		Known: &p.files.known,
+		Room: room, Differs: w.differs, IsNew: !h.isLive(), Grace: atomicdir.Grace{Time: graceTime, Bytes: graceBytes},
+		Known: &h.files.known,
 	}
 }
 
-// openViewLocked returns a view of the files. It returns the cached view of a live volume if that
-// is still what is mounted on the target. An atomic update that must write skips this check: the
-// files are looked at again after graceTime, and a write into an unmounted file system does no
-// harm.
-func (s *syncer) openViewLocked(p *projection, w write) (*volumefs.View, error) {
-	isCheckedLater := w.differs && p.spec.UpdatePolicy == api.UpdateAtomic
+// openView returns a view of the files. It returns the cached view of a live volume if that is
+// still what is mounted on the target. An atomic update that must write skips this check: the files
+// are looked at again after graceTime, and a write into an unmounted file system does no harm.
+func (h held) openView(w write) (*volumefs.View, error) {
+	isCheckedLater := w.differs && h.spec.UpdatePolicy == api.UpdateAtomic
 	switch {
-	case !p.isLive():
-		return s.views.Create(limitsOf(p.spec))
-	case p.files.view != nil && isCheckedLater, p.files.view != nil && s.mountedTargetLocked(p) != "":
-		return p.files.view, nil
+	case !h.isLive():
+		return h.node.views.Create(limitsOf(h.spec))
+	case h.files.view != nil && isCheckedLater, h.files.view != nil && h.mountedTarget() != "":
+		return h.files.view, nil
 	}
-	view, err := s.openAnyLocked(p)
+	view, err := h.openAny()
 	if err == nil {
-		err = p.closeCachedViewLocked()
-		p.files.view = view
+		err = h.closeCachedView()
+		h.files.view = view
 	}
 	return view, err
 }
 
-// openAnyLocked opens the files on the first target where that is possible.
-func (s *syncer) openAnyLocked(p *projection) (view *volumefs.View, err error) {
-	for _, v := range p.volumes {
-		if view, err = s.views.Open(v.record.TargetPath); err == nil {
+// openAny opens the files on the first target where that is possible.
+func (h held) openAny() (view *volumefs.View, err error) {
+	for _, v := range h.volumes {
+		if view, err = h.node.views.Open(v.record.TargetPath); err == nil {
 			v.mount = view.Mount()
 			return view, nil
 		}
@@ -161,66 +160,47 @@ func (s *syncer) openAnyLocked(p *projection) (view *volumefs.View, err error) {
 	return nil, err
 }
 
-// closeViewLocked closes a view and the cached one: the next sync opens a new view.
-func (p *projection) closeViewLocked(view *volumefs.View) error {
-	err := p.closeCachedViewLocked()
-	return errors.Join(err, view.Close())
-}
-
-func (p *projection) closeCachedViewLocked() error {
-	view := p.files.view
-	p.files.view = nil
+func (h held) closeCachedView() error {
+	view := h.files.view
+	h.files.view = nil
 	if view == nil {
 		return nil
 	}
 	return view.Close()
 }
 
-// mountedTargetLocked returns a target on which the files are mounted; empty for none.
-func (s *syncer) mountedTargetLocked(p *projection) string {
-	for _, v := range p.volumes {
-		if s.views.IsAt(v.record.TargetPath, v.mount) {
+// mountedTarget returns a target on which the files are mounted; empty for none.
+func (h held) mountedTarget() string {
+	for _, v := range h.volumes {
+		if h.node.views.IsAt(v.record.TargetPath, v.mount) {
 			return v.record.TargetPath
 		}
 	}
 	return ""
 }
 
-// checkMountsLocked looks whether each of the volumes that share files is where it was published.
-func (s *syncer) checkMountsLocked(p *projection) {
-	for _, v := range p.volumes {
+// checkMounts looks whether each of the volumes that share files is where it was published.
+func (h held) checkMounts() {
+	for _, v := range h.volumes {
 		v.lost = nil
-		if len(p.volumes) > 1 && !s.views.IsAt(v.record.TargetPath, v.mount) {
-			v.lost = s.findLocked(v)
+		if len(h.volumes) > 1 && !h.node.views.IsAt(v.record.TargetPath, v.mount) {
+			v.lost = h.find(v)
 		}
 	}
 }
 
-// findLocked looks for the mount of a volume that shares its files, and returns why it is not
-// there.
-func (s *syncer) findLocked(v *volume) error {
-	view, err := s.views.Open(v.record.TargetPath)
+// find looks for the mount of a volume that shares its files, and returns why it is not there.
+func (h held) find(v *volume) error {
+	view, err := h.node.views.Open(v.record.TargetPath)
 	if err != nil {
 		return err
 	}
-	if at := view.Mount(); at.SharesFilesWith(v.projection().files.view.Mount()) {
+	if at := view.Mount(); at.SharesFilesWith(h.files.view.Mount()) {
 		v.mount = at
 	} else {
 		err = fmt.Errorf("%s has the files of another volume", v.record.TargetPath)
 	}
 	return errors.Join(err, view.Close())
-}
-
-// isSeenMounted reports, by one system call, that the volume is where it was published. If it
-// returns false, ask the mount table: that grows with the volumes of the node, and the kubelet
-// repeats each publish every minute.
-func (m *Manager) isSeenMounted(v *volume) bool {
-	p := v.lockBefore(time.Now())
-	if p == nil {
-		return false
-	}
-	defer p.mu.Unlock()
-	return v.isLive() && m.cfg.Views.IsAt(v.record.TargetPath, v.mount)
 }
 
 // Room in one generation. An object has at most 1 MiB, and every file takes whole pages.

@@ -318,7 +318,7 @@ func TestWhatVolumesHoldIsCharged(t *testing.T) {
 			publish := func(from, to int) {
 				for i := from; i < to; i++ {
 					r := n.request(fmt.Sprint("v", i), cloned(attributes))
-					n.must(d.Manager.Publish(n.ctx, r, access.Token{}))
+					n.must(d.Manager.Publish(n.ctx, vouched(r, access.Token{})))
 				}
 			}
 			publish(0, 5) // What all share is there by then.

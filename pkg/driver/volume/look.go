@@ -25,7 +25,7 @@ type look struct {
 	now       []source.Snapshot // Of the sources, as keys.
 	copies    []*stableCopy     // Of the sources, as keys, nil for those without; nil if no source has one.
 	then      []source.Snapshot // Of these copies, as keys.
-	releases  releases
+	volumes   []*volume         // Whose pods have the files.
 }
 
 // seen is one source in a look.
@@ -36,27 +36,26 @@ type seen struct {
 	then source.Snapshot // The state of that copy.
 }
 
-// lookLocked looks at all sources of the projection, and at the copies that it uses.
-func (p *projection) lookLocked(sources Sources) look {
-	l := look{spec: p.spec, group: p.group, isLive: p.isLive(), projected: p.files.projected, keys: p.keys}
-	if len(p.copies) == 0 {
-		l.now = sources.Look(p.keys...)
+// look looks at all sources of the projection, and at the copies that it uses.
+func (h held) look() look {
+	l := look{spec: h.spec, group: h.group, isLive: h.isLive(), projected: h.files.projected, keys: h.keys, volumes: h.volumes}
+	if len(h.copies) == 0 {
+		l.now = h.node.sources.Look(h.keys...)
 		return l
 	}
-	n := len(p.keys)
-	keys := slices.Grow(slices.Clone(p.keys), n)
+	n := len(h.keys)
+	keys := slices.Grow(slices.Clone(h.keys), n)
 	l.copies = make([]*stableCopy, n)
-	for i, key := range p.keys {
-		c := p.copies[key]
+	for i, key := range h.keys {
+		c := h.copies[key]
 		l.copies[i] = c
 		if c != nil {
 			key = c.key
 		}
 		keys = append(keys, key)
 	}
-	known := sources.Look(keys...)
+	known := h.node.sources.Look(keys...)
 	l.now, l.then = known[:n], known[n:]
-	l.releases = releasesOf(l, p.volumes)
 	return l
 }
 
@@ -78,7 +77,8 @@ func (l look) sources() iter.Seq[seen] {
 // plan returns the files that the sources ask for, before anything is rendered, and the objects
 // that they come from. The error names everything that is in the way.
 func (l look) plan() (plans.Plan, map[api.Ref]api.Content, error) {
-	if early := l.awaitPartners(); early != nil {
+	rs := l.releases()
+	if early := l.awaitPartners(rs); early != nil {
 		return plans.Plan{}, nil, early
 	}
 	spec := l.spec
@@ -100,7 +100,7 @@ func (l look) plan() (plans.Plan, map[api.Ref]api.Content, error) {
 		}
 		switch {
 		case s.now.Found:
-			content, problem := l.content(s)
+			content, problem := l.content(s, rs)
 			if problem != nil {
 				unread = append(unread, problem)
 				spec.Sources = forgive(spec.Sources, s.key.Ref)

@@ -8,8 +8,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/liveconfig-csi/liveconfig/pkg/api"
-	"github.com/liveconfig-csi/liveconfig/pkg/api/statusz"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
@@ -45,38 +43,28 @@ type Config struct {
 
 // Manager publishes and unpublishes the volumes of the node, and keeps their files current.
 type Manager struct {
-	cfg       Config
-	calls     sync.Map         // Has the ID of each volume that is being published or unpublished.
-	turns     *fairqueue.Turns // Of publishes that plan or write.
-	parsing   *fairqueue.Turns // Of publishes that parse their attributes.
-	registry  *registry
-	queue     *syncQueue
-	admission *admission
-	notifier  notifier
-	syncer    *syncer
-	sharer    *sharer
-	describer *describer
-	stalls    *stallDetector
-	stopping  chan struct{} // Closed when Run's context has ended.
+	*node
+
+	cfg      Config
+	calls    sync.Map         // Has the ID of each volume that is being published or unpublished.
+	turns    *fairqueue.Turns // Of publishes that plan or write.
+	parsing  *fairqueue.Turns // Of publishes that parse their attributes.
+	stalls   *stallDetector
+	digests  digestKey
+	stopping chan struct{} // Closed when Run's context has ended.
 }
 
 // New returns a manager without volumes. Call Recover, then Run.
 func New(cfg Config) *Manager {
-	m := &Manager{
-		cfg: cfg, turns: fairqueue.NewTurns(workers), parsing: fairqueue.NewTurns(parsers), registry: newRegistry(),
-		stalls: &stallDetector{}, stopping: make(chan struct{}),
+	stalls := &stallDetector{}
+	return &Manager{
+		node: &node{
+			sources: cfg.Sources, views: cfg.Views, reporter: cfg.Reporter, room: cfg.Room,
+			registry: newRegistry(), queue: newSyncQueue(stalls),
+		},
+		cfg: cfg, turns: fairqueue.NewTurns(workers), parsing: fairqueue.NewTurns(parsers),
+		stalls: stalls, digests: newDigestKey(), stopping: make(chan struct{}),
 	}
-	m.queue = newSyncQueue(m.stalls)
-	m.admission = &admission{room: cfg.Room, queue: m.queue}
-	m.notifier = notifier{reporter: cfg.Reporter}
-	m.syncer = &syncer{
-		sources: cfg.Sources, registry: m.registry, views: cfg.Views, reporter: cfg.Reporter, queue: m.queue, admission: m.admission, notifier: m.notifier,
-	}
-	m.sharer = &sharer{
-		isOn: cfg.ShareVolumes, registry: m.registry, syncer: m.syncer, admission: m.admission, notifier: m.notifier,
-	}
-	m.describer = &describer{registry: m.registry, sources: cfg.Sources, stalls: m.stalls, key: newDigestKey()}
-	return m
 }
 
 // Run syncs volumes until ctx ends. It is called once.
@@ -150,18 +138,3 @@ func (m *Manager) Recovered() int {
 
 // Volumes returns how many volumes are published or being published.
 func (m *Manager) Volumes() int { return m.registry.count() }
-
-// Condition returns nil when the files of the volume are current, and else why not. For a volume
-// that is not published on target it returns an *[Error] of kind Unknown; an empty target matches
-// any. It does not wait long for a volume that is being worked on, and returns that as the problem.
-func (m *Manager) Condition(volumeID, target string) (problem, err error) {
-	return m.describer.condition(volumeID, target)
-}
-
-// Status returns the state of the volumes of the pods that match, sorted. It does not wait long for
-// volumes that are being worked on.
-func (m *Manager) Status(match func(api.Pod) bool) []statusz.Volume { return m.describer.status(match) }
-
-// Summary returns the state of all volumes in numbers. It does not wait long for volumes that are
-// being worked on.
-func (m *Manager) Summary() Summary { return m.describer.summary() }

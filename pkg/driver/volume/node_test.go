@@ -2,6 +2,7 @@ package volume_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -145,13 +146,35 @@ type driver struct {
 
 // Publish remembers the volume for [node.end].
 func (d *driver) Publish(ctx context.Context, r state.Record, t access.Token) error {
-	err := d.Manager.Publish(ctx, r, t)
+	err := d.Manager.Publish(ctx, vouched(r, t))
 	d.n.mu.Lock()
 	defer d.n.mu.Unlock()
 	if err == nil && !slices.ContainsFunc(d.n.volumes, func(p state.Record) bool { return p.VolumeID == r.VolumeID }) {
 		d.n.volumes = append(d.n.volumes, r)
 	}
 	return err
+}
+
+// vouched is a request of a kubelet that vouches for the pod.
+func vouched(r state.Record, t access.Token) volume.Request {
+	return volume.Request{Record: r, Token: func() access.Token { return t }, Vouch: func(context.Context) error { return nil }}
+}
+
+// isVouchedFor publishes, and reports whether the manager asks the kubelet to vouch for the pod, which it does not.
+func (d *driver) isVouchedFor(r state.Record) bool {
+	d.n.Helper()
+	errAsked := errors.New("the kubelet does not vouch for the pod")
+	isLook := func(op string) bool { return op == "mounted" || op == "open" }
+	done := func() int { return len(slices.DeleteFunc(d.n.faults.order(), isLook)) }
+	before := done()
+	err := d.Manager.Publish(d.n.ctx, volume.Request{
+		Record: r, Token: func() access.Token { return access.Token{} }, Vouch: func(context.Context) error { return errAsked },
+	})
+	isAsked := errors.Is(err, errAsked)
+	if isAsked {
+		wantSame(d.n, "done for a pod that nobody vouches for", before, done())
+	}
+	return !isAsked
 }
 
 // build makes a manager that has not taken over anything yet and does not run.

@@ -18,9 +18,6 @@ const (
 	filesGo   = "the files of the source are removed"
 )
 
-// notifier writes the Events of volumes, each piece of news once.
-type notifier struct{ reporter Reporter }
-
 // reported is what the Events of one volume have reported.
 type reported struct {
 	problem string       // The fingerprint of the last problem; empty for none.
@@ -34,19 +31,19 @@ type outcome struct {
 	consequence string // Of the problem, for the files.
 }
 
-// outcomeLocked stores the problem of a live projection, if any, and writes an Event for each of
-// its volumes if the problem is new.
-func (n notifier) outcomeLocked(ctx context.Context, p *projection, o outcome) {
-	p.setProblemLocked(o.problem)
-	for _, v := range p.volumes {
-		n.volumeLocked(ctx, v, o)
+// report stores the problem of a live projection, if any, and writes an Event for each of its
+// volumes if the problem is new.
+func (h held) report(ctx context.Context, o outcome) {
+	h.setProblem(o.problem)
+	for _, v := range h.volumes {
+		h.reportTo(ctx, v, o)
 	}
 }
 
-func (n notifier) volumeLocked(ctx context.Context, v *volume, o outcome) {
+func (h held) reportTo(ctx context.Context, v *volume, o outcome) {
 	before := v.events.problem
 	v.events.problem = ""
-	o.problem = v.problemLocked()
+	o.problem = h.problemOf(v)
 	if o.problem != nil {
 		v.events.problem = o.consequence + ": " + fingerprint(o.problem)
 	}
@@ -54,31 +51,26 @@ func (n notifier) volumeLocked(ctx context.Context, v *volume, o outcome) {
 	case o.problem != nil && v.events.problem != before:
 		klog.FromContext(ctx).Error(o.problem, "A live volume is not current: "+o.consequence,
 			logkeys.VolumeID, v.record.VolumeID, logkeys.Pod, v.record.Pod)
-		n.event(v, reasonOf(kindOf(o.problem)), "%s: %v", o.consequence, o.problem)
+		h.node.event(v, reasonOf(kindOf(o.problem)), "%s: %v", o.consequence, o.problem)
 	case o.problem == nil && before != "":
-		n.event(v, ReasonProjected, "the files are current again")
+		h.node.event(v, ReasonProjected, "the files are current again")
 	case o.problem == nil && o.result == ResultWritten:
-		n.event(v, ReasonProjected, "a change of the sources is in the files")
+		h.node.event(v, ReasonProjected, "a change of the sources is in the files")
 	}
 }
 
-// polledLocked writes an Event for each volume, once, for each source that is polled, with what
+// reportPolled writes an Event for each volume, once, for each source that is polled, with what
 // lets the driver watch it.
-func (n notifier) polledLocked(p *projection, l look) {
-	polled := l.polled()
-	for _, v := range p.volumes {
-		n.newlyPolledLocked(v, polled)
-	}
-}
-
-func (n notifier) newlyPolledLocked(v *volume, polled []source.Key) {
-	for _, key := range polled {
-		if !slices.Contains(v.events.polled, key) {
-			n.event(v, ReasonPolling, "%s is read about twice a minute, because %s may get it but not watch it; to have changes at once, %s",
-				key.Ref, key.Identity, howToWatch(key))
+func (h held) reportPolled(polled []source.Key) {
+	for _, v := range h.volumes {
+		for _, key := range polled {
+			if !slices.Contains(v.events.polled, key) {
+				h.node.event(v, ReasonPolling, "%s is read about twice a minute, because %s may get it but not watch it; to have changes at once, %s",
+					key.Ref, key.Identity, howToWatch(key))
+			}
 		}
+		v.events.polled = polled
 	}
-	v.events.polled = polled
 }
 
 // howToWatch returns what lets the reader of a polled source watch it.
@@ -94,6 +86,6 @@ func isReadByPod(key source.Key) bool {
 	return key.Identity != access.Driver() && !key.Identity.ByDriver
 }
 
-func (n notifier) event(v *volume, reason Reason, format string, args ...any) {
+func (n *node) event(v *volume, reason Reason, format string, args ...any) {
 	n.reporter.Event(v.record.Pod, v.name(), reason, fmt.Sprintf("volume %q: "+format, append([]any{v.name()}, args...)...))
 }

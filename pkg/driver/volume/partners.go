@@ -16,11 +16,10 @@ const partnersTime = time.Minute
 // awaitPartners returns an [atomicdir.EarlyError] while a live volume would show one object of a
 // group as it was promoted, and another one as it was before: the driver watches each copy
 // separately, so it may learn of one later.
-func (l look) awaitPartners() error {
+func (l look) awaitPartners(rs releases) error {
 	if !l.isLive || l.removesFiles() {
 		return nil // A new volume has no other content, and files that must go do not wait.
 	}
-	rs := l.releases
 	for ref, r := range rs.of {
 		for name := range r.marks.Partners { // Copies of which neither names the other one agree.
 			other, _ := release.RefOf(ref.Namespace, name)

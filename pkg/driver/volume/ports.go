@@ -108,7 +108,7 @@ const (
 	// ReasonPolling: a source is polled, because its reader may not watch it.
 	ReasonPolling Reason = "Polling"
 	// ReasonFrozen: a live volume is not updated any more, because this version of the driver
-	// refuses what an earlier one accepted.
+	// refuses what an earlier one accepted, or because its update panicked.
 	ReasonFrozen Reason = "Frozen"
 	// ReasonNoRoom: the node has no memory left for a change.
 	ReasonNoRoom Reason = "NoRoom"

@@ -1,13 +1,19 @@
 package volume
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
+	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 )
@@ -28,8 +34,9 @@ type projection struct {
 	phase     phase
 	flags     flags
 	memory    memory
+	node      *node
 
-	mu      sync.Mutex                 // Serialises sync and teardown; guards the fields below, and those of memory.
+	mu      sync.Mutex                 // Serialises sync and teardown; guards the fields below, and those of memory: see held.
 	keys    []source.Key               // Of the sources, each once. The registry's lock guards changes too, so either lock is enough to read.
 	copies  map[source.Key]*stableCopy // Of the sources that are released; guarded as keys are.
 	volumes []*volume                  // The volumes that have these files.
@@ -40,6 +47,38 @@ type projection struct {
 	facts   facts
 }
 
+// node is what the projections of a node share.
+type node struct {
+	sources  Sources
+	views    Views
+	reporter Reporter
+	room     Room
+	registry *registry
+	queue    *syncQueue
+}
+
+// held is a projection while its lock is held. Only functions that take the lock return one, and
+// all functions that need the lock are methods of it.
+type held struct{ *projection }
+
+func (p *projection) lock() held {
+	p.mu.Lock()
+	return held{p}
+}
+
+// lockBefore locks the projection unless the deadline comes first.
+func (p *projection) lockBefore(deadline time.Time) (h held, ok bool) {
+	for !p.mu.TryLock() {
+		if !time.Now().Before(deadline) {
+			return held{}, false
+		}
+		<-time.After(lockInterval)
+	}
+	return held{p}, true
+}
+
+func (h held) unlock() { h.mu.Unlock() }
+
 // shape is equal for volumes that ask for the same files, read by the same identities.
 type shape struct {
 	files   [sha256.Size]byte // Of everything that decides about the files but their readers.
@@ -47,11 +86,11 @@ type shape struct {
 }
 
 // newProjection returns the projection of a volume whose attributes are not parsed yet.
-func newProjection(v *volume, m memory) *projection {
+func (n *node) newProjection(v *volume, recordSize int) *projection {
 	r := v.record
 	return &projection{
-		id: r.VolumeID, namespace: r.Pod.Namespace, group: r.FSGroup, memory: m, volumes: []*volume{v}, wake: make(chan struct{}, 1),
-		copies: map[source.Key]*stableCopy{},
+		id: r.VolumeID, namespace: r.Pod.Namespace, group: r.FSGroup, node: n, volumes: []*volume{v}, wake: make(chan struct{}, 1),
+		copies: map[source.Key]*stableCopy{}, memory: memory{account: n.room.Account(), recordSize: recordSize},
 	}
 }
 
@@ -102,32 +141,67 @@ func (p *projection) wakePublish() {
 	}
 }
 
-// releaseSourcesLocked gives back what was acquired.
-func (p *projection) releaseSourcesLocked() {
-	for _, release := range p.release {
+// acquire becomes a user of all these sources, or of none.
+func (h held) acquire(keys []source.Key) error {
+	before := h.release
+	for _, key := range keys {
+		release, err := h.node.sources.Acquire(key)
+		if err != nil {
+			for _, undo := range h.release[len(before):] {
+				undo()
+			}
+			h.release = before
+			return fmt.Errorf("watch the sources: %w", err)
+		}
+		h.release = append(h.release, release)
+	}
+	return nil
+}
+
+// releaseSources gives back what was acquired.
+func (h held) releaseSources() {
+	for _, release := range h.release {
 		release()
 	}
-	p.release = nil
-	for _, c := range p.copies {
+	h.release = nil
+	for _, c := range h.copies {
 		c.release()
 	}
 }
 
-// removeLocked takes a volume out of the projection, and reports whether it was the last one.
-func (p *projection) removeLocked(v *volume) (isEmpty bool) {
-	p.volumes = slices.DeleteFunc(p.volumes, func(other *volume) bool { return other == v })
-	return len(p.volumes) == 0
+// remove takes a volume out of the projection, and reports whether it was the last one.
+func (h held) remove(v *volume) (isEmpty bool) {
+	h.volumes = slices.DeleteFunc(h.volumes, func(other *volume) bool { return other == v })
+	return len(h.volumes) == 0
 }
 
-// lockBefore locks the projection unless the deadline comes first.
-func (p *projection) lockBefore(deadline time.Time) (locked bool) {
-	for !p.mu.TryLock() {
-		if !time.Now().Before(deadline) {
-			return false
-		}
-		<-time.After(lockInterval)
+// end ends the use of the sources. A later sync does nothing.
+func (h held) end() {
+	h.phase.set(gone)
+	h.releaseSources()
+	_ = h.closeCachedView() // No data waits to be written.
+}
+
+// freeze stops the updates of live volumes.
+func (h held) freeze(ctx context.Context, problem error) {
+	h.frozen = true
+	h.setProblem(problem)
+	for _, v := range h.volumes {
+		klog.FromContext(ctx).Error(problem, "The driver no longer updates a live volume", logkeys.VolumeID, v.record.VolumeID)
+		h.node.event(v, ReasonFrozen, "the files stay as they are until the pod is replaced: %v", problem)
 	}
-	return true
+}
+
+// freezeIfPanicking is to be deferred. A panic of one sync would come again after each restart of
+// the driver, so it must not end the driver, which serves other volumes too.
+func (p *projection) freezeIfPanicking(ctx context.Context) {
+	if recover() == nil {
+		return
+	}
+	klog.FromContext(ctx).Error(nil, "The driver panicked", logkeys.VolumeID, p.id, logkeys.Stack, string(debug.Stack()))
+	h := p.lock()
+	defer h.unlock()
+	h.freeze(ctx, errPanicked)
 }
 
 // flags are what others set and read while a sync may hang.

@@ -3,7 +3,6 @@ package volume
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -13,29 +12,51 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/fairqueue"
 	"github.com/liveconfig-csi/liveconfig/pkg/daemon/logkeys"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/access"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 )
 
+// Request is a request to publish a volume.
+type Request struct {
+	Record state.Record
+	// Token returns the token for sources that the pod reads with its own credentials, which may be
+	// zero. It is called only if the record is believed.
+	Token func() access.Token
+	// Vouch returns why the record cannot be believed; nil if it can. It is asked unless containers
+	// may use the volume already: a running pod does not suffer from a new doubt.
+	Vouch func(context.Context) error
+	// Unnamed is why it is not known of which pod the record is; nil if it is.
+	Unnamed error
+}
+
 // Publish makes the volume of the record appear on its target path, complete. A repeat for a live
 // volume succeeds whatever the state of its sources, its attributes or the API server. A repeat
-// with other parameters fails and changes nothing. The token is for sources that the pod reads with
-// its own credentials, and may be zero. A first publish that fails leaves nothing behind. Errors
-// are of type *[Error].
-func (m *Manager) Publish(ctx context.Context, r state.Record, t access.Token) error {
+// with other parameters fails and changes nothing. A first publish that fails leaves nothing
+// behind. Errors are of type *[Error], or those of the request.
+func (m *Manager) Publish(ctx context.Context, req Request) error {
+	r := req.Record
 	if _, busy := m.calls.LoadOrStore(r.VolumeID, nil); busy {
 		return call{"publish", r.VolumeID}.refuse(Busy, "another call for volume %s is under way", r.VolumeID)
 	}
 	defer m.calls.Delete(r.VolumeID)
 	v := m.registry.get(r.VolumeID)
-	if v != nil && v.record.TargetPath != r.TargetPath {
-		return different(v)
-	}
 	mounted, err := m.isMounted(v, r.TargetPath)
+	isElsewhere := m.registry.isTargetOfAnother(r.TargetPath, r.VolumeID) || v != nil && v.record.TargetPath != r.TargetPath
+	switch isLive := mounted && !isElsewhere && (v == nil || v.isLive()); {
+	case !isLive:
+		if err := req.vouch(ctx); err != nil {
+			return err
+		}
+	case req.Unnamed != nil:
+		klog.FromContext(ctx).Error(req.Unnamed, "The driver leaves a live volume as it is", logkeys.VolumeID, r.VolumeID)
+		return nil
+	}
+	t := req.Token()
 	if err != nil && v != nil {
 		klog.FromContext(ctx).Error(err, "The driver assumes that a volume is mounted", logkeys.VolumeID, r.VolumeID)
 	}
 	switch {
+	case v != nil && isElsewhere:
+		return different(v)
 	case err != nil && v == nil:
 		return call{"publish", r.VolumeID}.wrap(err)
 	case v == nil && mounted:
@@ -52,16 +73,12 @@ func (m *Manager) Publish(ctx context.Context, r state.Record, t access.Token) e
 	return nil
 }
 
-// Published reports whether a volume is on target that running containers may use. That is the
-// named volume, or one whose record was lost. If the node does not report what is mounted,
-// Published takes a known volume to be where it was.
-func (m *Manager) Published(volumeID, target string) bool {
-	v := m.registry.get(volumeID)
-	if m.registry.isTargetOfAnother(target, volumeID) || v != nil && (v.record.TargetPath != target || !v.isLive()) {
-		return false
+// vouch returns why the request cannot be believed; nil if it can.
+func (req Request) vouch(ctx context.Context) error {
+	if err := req.Vouch(ctx); err != nil {
+		return err
 	}
-	mounted, _ := m.isMounted(v, target)
-	return mounted
+	return req.Unnamed
 }
 
 // isMounted reports whether a volume, which is nil if it is not known, is on the target. If the
@@ -73,6 +90,18 @@ func (m *Manager) isMounted(v *volume, target string) (bool, error) {
 	}
 	mounted, err := m.cfg.Mounts.Mounted(target)
 	return mounted || v != nil && err != nil, err
+}
+
+// isSeenMounted reports, by one system call, that the volume is where it was published. If it
+// returns false, ask the mount table: that grows with the volumes of the node, and the kubelet
+// repeats each publish every minute.
+func (m *Manager) isSeenMounted(v *volume) bool {
+	h, isFree := v.lockBefore(time.Now())
+	if !isFree {
+		return false
+	}
+	defer h.unlock()
+	return v.isLive() && m.cfg.Views.IsAt(v.record.TargetPath, v.mount)
 }
 
 // different refuses a request for a live volume that is not a repeat.
@@ -148,7 +177,7 @@ func inTurn(ctx context.Context, turns *fairqueue.Turns, r state.Record, do func
 // publishFirst publishes a new volume. It checks everything that it can before it touches anything.
 // A publish that fails removes what it has created.
 func (m *Manager) publishFirst(ctx context.Context, r state.Record, t access.Token) error {
-	v := newVolume(r, m.admission.newMemory(r))
+	v := m.newVolume(r)
 	err := attempt{
 		do: func() error {
 			if err := m.admit(ctx, v); err != nil {
@@ -192,13 +221,13 @@ func (a attempt) run() (err error) {
 // admit parses the attributes. It takes the room for them first, and then the room for what the
 // publish will read from the API server.
 func (m *Manager) admit(ctx context.Context, v *volume) error {
-	if err := m.admission.admitUnparsed(v.projection()); err != nil {
+	if err := v.projection().admitUnparsed(); err != nil {
 		return err
 	}
 	if err := inTurn(ctx, m.parsing, v.record, func() error { return m.parse(v) }); err != nil {
 		return err
 	}
-	return m.admission.admitSources(v.projection())
+	return v.projection().admitSources()
 }
 
 // parse checks everything in a volume's record that can be checked without reading a source.
@@ -233,10 +262,10 @@ func (m *Manager) dropToken(ctx context.Context, volumeID string) {
 
 // provision waits for the sources of a new volume and creates it.
 func (m *Manager) provision(ctx context.Context, v *volume) error {
-	if err := m.acquire(v.projection()); err != nil {
-		return err
-	}
-	for {
+	h := v.lock()
+	err := h.acquire(h.keys)
+	h.unlock()
+	for err == nil {
 		if err := m.await(ctx, v); err != nil {
 			return err
 		}
@@ -247,30 +276,7 @@ func (m *Manager) provision(ctx context.Context, v *volume) error {
 			return err
 		}
 	}
-}
-
-// acquire becomes a user of every source of the projection.
-func (m *Manager) acquire(p *projection) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return m.acquireLocked(p, p.keys)
-}
-
-// acquireLocked becomes a user of all these sources, or of none.
-func (m *Manager) acquireLocked(p *projection, keys []source.Key) error {
-	before := p.release
-	for _, key := range keys {
-		release, err := m.cfg.Sources.Acquire(key)
-		if err != nil {
-			for _, undo := range p.release[len(before):] {
-				undo()
-			}
-			p.release = before
-			return fmt.Errorf("watch the sources: %w", err)
-		}
-		p.release = append(p.release, release)
-	}
-	return nil
+	return err
 }
 
 // create records the volume and creates its files. The record comes first: after a crash in
@@ -293,16 +299,15 @@ func (m *Manager) create(ctx context.Context, v *volume) error {
 // populate mounts the files of a new volume: those of an equal live one, or new ones. If it fails
 // it unmounts what it has mounted, and no other mount on the target.
 func (m *Manager) populate(ctx context.Context, v *volume) error {
-	p := v.projection()
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	h := v.lock()
+	defer h.unlock()
 	return attempt{
 		do: func() error {
-			if m.sharer.joinLocked(ctx, v, p) {
+			if m.join(ctx, v, h) {
 				klog.FromContext(ctx).V(2).Info("Published", logkeys.Pod, v.record.Pod, logkeys.Shared, v.projection().id)
 				return nil
 			}
-			return m.populateLocked(ctx, v, p)
+			return m.populateNew(ctx, v, h)
 		},
 		undo: func() error {
 			if !v.isLive() {
@@ -313,24 +318,24 @@ func (m *Manager) populate(ctx context.Context, v *volume) error {
 	}.run()
 }
 
-func (m *Manager) populateLocked(ctx context.Context, v *volume, p *projection) error {
-	p.flags.takeChanged() // Changes up to now are no updates of the volume.
-	l, _, err := m.syncer.syncLocked(ctx, p)
+func (m *Manager) populateNew(ctx context.Context, v *volume, h held) error {
+	h.flags.takeChanged() // Changes up to now are no updates of the volume.
+	l, _, err := h.sync(ctx)
 	if err != nil {
 		return err
 	}
-	m.registry.setWriter(v.mount.FileSystem(), p)
+	m.registry.setWriter(v.mount.FileSystem(), h.projection)
 	klog.FromContext(ctx).V(2).Info("Published", logkeys.Pod, v.record.Pod)
-	if p.spec.UpdatePolicy == api.UpdateNever {
-		p.frozen = true
-		p.releaseSourcesLocked()
+	if h.spec.UpdatePolicy == api.UpdateNever {
+		h.frozen = true
+		h.releaseSources()
 		m.dropToken(ctx, v.record.VolumeID)
 	} else {
-		m.notifier.polledLocked(p, l)
+		h.reportPolled(l.polled())
 	}
 	v.attributes = nil
-	if !p.flags.oldestChange().IsZero() {
-		m.queue.add(p) // The sources have changed since they were read, and workers skip unpublished volumes.
+	if !h.flags.oldestChange().IsZero() {
+		m.queue.add(h.projection) // The sources have changed since they were read, and workers skip unpublished volumes.
 	}
 	return nil
 }

@@ -248,8 +248,9 @@ func TestTwoRecordsOfOneTarget(t *testing.T) {
 	})
 }
 
-// TestPublished has what may have become of a volume that was live.
-func TestPublished(t *testing.T) {
+// TestVouching has what may have become of a volume that was live. Only for one that containers may use, the kubelet need not vouch
+// for the pod.
+func TestVouching(t *testing.T) {
 	t.Parallel()
 	elsewhere := func(r state.Record) state.Record { r.TargetPath += "2"; return r }
 	unknown := func(r state.Record) state.Record { r.VolumeID += "2"; return r }
@@ -290,32 +291,53 @@ func TestPublished(t *testing.T) {
 			tt.happen(n, r)
 			pass(settling)
 			ask := tt.ask(r)
-			wantSame(n, "Published()", tt.want, n.driver.Published(ask.VolumeID, ask.TargetPath))
+			wantSame(n, "vouched for", tt.want, n.driver.isVouchedFor(ask))
 		})
 	}
 }
 
-// TestAVolumeOnItsWayIsNotPublished: neither while its publish waits, nor while the files are made, nor after it has failed. To ask
-// does not wait for the publish.
-func TestAVolumeOnItsWayIsNotPublished(t *testing.T) {
+// TestNothingComesBetweenVouchingAndThePublish: neither an unpublish nor another publish. Nobody vouches for a volume on its way or
+// after a publish that failed.
+func TestNothingComesBetweenVouchingAndThePublish(t *testing.T) {
 	bubble(t, func(n *node) {
 		d, r := n.startFor(configMap("web"))
-		check := func(want bool, when string) {
+		isBusy := func() {
 			n.Helper()
-			wantSame(n, "Published() "+when, want, d.Published(r.VolumeID, r.TargetPath))
+			n.wantKind(d.Publish(n.ctx, r, noToken), volume.Busy)
+			n.wantKind(d.Unpublish(n.ctx, r.VolumeID, r.TargetPath), volume.Busy)
 		}
-		check(false, "at first")
+		wantSame(n, "vouched for at first", false, d.isVouchedFor(r))
 		done := d.publishing(r)
 		pass(settling)
-		check(false, "while its source is waited for")
-		n.faults.set("mounted", syscall.EMFILE)
-		check(false, "while its source is waited for and the node cannot tell")
-		n.faults.set("mounted", nil)
+		isBusy()
 		n.wantKind(<-done, volume.Missing)
-		check(false, "after a publish that failed")
+		wantSame(n, "vouched for after a publish that failed", false, d.isVouchedFor(r))
 		n.cluster.set(web, "a", "1")
-		n.faults.on("put", func() { check(false, "before the files are made") })
-		d.publish(r)
-		check(true, "after a publish")
+		n.faults.on("put", isBusy)
+		req := vouched(r, noToken)
+		req.Vouch = func(context.Context) error { isBusy(); return nil }
+		n.must(d.Manager.Publish(n.ctx, req))
+		n.volumes = append(n.volumes, r)
+		wantSame(n, "vouched for after a publish", true, d.isVouchedFor(r))
+		n.faults.mend()
+	})
+}
+
+// TestALiveVolumeOfAnUnnamedPod stays as it is, and a new one is refused: the CSIDriver object has changed since the first publish.
+func TestALiveVolumeOfAnUnnamedPod(t *testing.T) {
+	bubble(t, func(n *node) {
+		d, r := n.published()
+		errUnnamed := errors.New("the request does not name a pod")
+		req := vouched(r, noToken)
+		req.Unnamed, req.Record.Pod, req.Record.Attributes = errUnnamed, api.Pod{}, nil
+		n.must(d.Manager.Publish(n.ctx, req))
+		n.wantFiles(r, map[string]string{"a": "1"})
+		if want := "The driver leaves a live volume as it is"; !strings.Contains(n.logs.String(), want) {
+			n.Errorf("the log lacks %q:\n%s", want, n.logs.String())
+		}
+		d.unpublish(r)
+		if err := d.Manager.Publish(n.ctx, req); !errors.Is(err, errUnnamed) {
+			n.Errorf("Publish() = %v, want %v", err, errUnnamed)
+		}
 	})
 }

@@ -50,7 +50,7 @@ func (m *Manager) recoverOne(ctx context.Context, r state.Record) error {
 // mountedVolume returns the live volume of a record, and what this version of the driver refuses in
 // its attributes.
 func (m *Manager) mountedVolume(r state.Record) (v *volume, mistake error) {
-	v = newVolume(r, m.admission.newMemory(r))
+	v = m.newVolume(r)
 	mistake = m.parse(v)
 	v.attributes = nil
 	v.phase.set(live)
@@ -62,9 +62,8 @@ func (m *Manager) mountedVolume(r state.Record) (v *volume, mistake error) {
 // attributes or sources are refused, the volume stays as it is, and its condition has the reason.
 // adopt fails when another volume is on the target.
 func (m *Manager) adopt(ctx context.Context, v *volume, mistake error) error {
-	own := v.projection()
-	own.mu.Lock()
-	defer own.mu.Unlock()
+	own := v.lock()
+	defer own.unlock()
 	own.frozen = mistake != nil || own.spec.UpdatePolicy == api.UpdateNever
 	own.files.tidyAt = time.Now().Add(2 * graceTime) // An earlier run may have replaced files a moment ago.
 	if err := m.registry.add(v); err != nil {
@@ -75,13 +74,13 @@ func (m *Manager) adopt(ctx context.Context, v *volume, mistake error) error {
 		m.dropToken(ctx, v.record.VolumeID) // An earlier run may have ended before it dropped the token.
 	}
 	if mistake != nil || !own.canShare() {
-		m.takeOverLocked(ctx, own, mistake)
+		m.takeOver(ctx, own, mistake)
 		return nil
 	}
-	if err := m.findWriterLocked(ctx, own); err != nil {
+	if err := m.findWriter(ctx, own); err != nil {
 		klog.FromContext(ctx).Error(err, "It is not known yet who writes the files of a volume", logkeys.VolumeID, v.record.VolumeID)
-		own.setProblemLocked(err)
-		m.queue.add(own)
+		own.setProblem(err)
+		m.queue.add(own.projection)
 	}
 	return nil
 }
@@ -89,32 +88,34 @@ func (m *Manager) adopt(ctx context.Context, v *volume, mistake error) error {
 // syncQueued syncs a projection from the queue. If it is not known which projection writes the
 // files of a volume that was found mounted, the node is asked again first.
 func (m *Manager) syncQueued(ctx context.Context, p *projection) error {
-	if err := m.findWriter(ctx, p); err != nil {
+	defer p.freezeIfPanicking(ctx)
+	if err := m.findWriterOf(ctx, p); err != nil {
 		return err
 	}
-	return m.syncer.syncLive(ctx, p)
+	return p.sync(ctx)
 }
 
-func (m *Manager) findWriter(ctx context.Context, p *projection) error {
-	switch {
-	case !p.phase.is(found):
-		return nil
-	case !p.mu.TryLock(): // It may be about to join one whose sync hangs: then a worker must not wait too.
-		m.queue.addAt(p, time.Now().Add(firstSyncRetry))
-		return nil
-	}
-	defer p.mu.Unlock()
+func (m *Manager) findWriterOf(ctx context.Context, p *projection) error {
 	if !p.phase.is(found) {
 		return nil
 	}
-	return m.findWriterLocked(ctx, p)
+	h, isFree := p.lockBefore(time.Now())
+	if !isFree { // It may be about to join one whose sync hangs: then a worker must not wait too.
+		m.queue.addAt(p, time.Now().Add(firstSyncRetry))
+		return nil
+	}
+	defer h.unlock()
+	if !p.phase.is(found) {
+		return nil
+	}
+	return m.findWriter(ctx, h)
 }
 
-// findWriterLocked finds out who writes the files of a volume that was found mounted: the
-// projection of an earlier volume on the same file system, which the volume joins, or its own. It
-// locks the other projection besides: that one never waits for a third. The error means that the
-// node does not report it yet. Then nobody writes the files for this volume.
-func (m *Manager) findWriterLocked(ctx context.Context, own *projection) error {
+// findWriter finds out who writes the files of a volume that was found mounted: the projection of
+// an earlier volume on the same file system, which the volume joins, or its own. It locks the other
+// projection besides: that one never waits for a third. The error means that the node does not
+// report it yet. Then nobody writes the files for this volume.
+func (m *Manager) findWriter(ctx context.Context, own held) error {
 	v := own.volumes[0]
 	mount, err := m.cfg.Mounts.Find(v.record.TargetPath)
 	if err != nil {
@@ -122,15 +123,15 @@ func (m *Manager) findWriterLocked(ctx context.Context, own *projection) error {
 	}
 	v.mount = mount
 	for {
-		writer := m.registry.claim(mount.FileSystem(), own)
-		if writer == own {
-			m.takeOverLocked(ctx, own, nil)
+		writer := m.registry.claim(mount.FileSystem(), own.projection)
+		if writer == own.projection {
+			m.takeOver(ctx, own, nil)
 			return nil
 		}
-		hasJoined, problem := m.joinWriterLocked(v, own, writer)
+		hasJoined, problem := m.joinWriter(v, own, writer)
 		switch {
 		case problem != nil:
-			m.takeOverLocked(ctx, own, problem)
+			m.takeOver(ctx, own, problem)
 			return nil
 		case hasJoined:
 			return nil
@@ -138,11 +139,11 @@ func (m *Manager) findWriterLocked(ctx context.Context, own *projection) error {
 	}
 }
 
-// joinWriterLocked makes a volume one of the projection that writes its files, unless the last
-// volume of that has just gone. The error is the reason why the files cannot be updated.
-func (m *Manager) joinWriterLocked(v *volume, own, writer *projection) (hasJoined bool, problem error) {
-	writer.mu.Lock()
-	defer writer.mu.Unlock()
+// joinWriter makes a volume one of the projection that writes its files, unless the last volume of
+// that has just gone. The error is the reason why the files cannot be updated.
+func (m *Manager) joinWriter(v *volume, own held, other *projection) (hasJoined bool, problem error) {
+	writer := other.lock()
+	defer writer.unlock()
 	switch {
 	case writer.phase.is(gone):
 		return false, nil
@@ -150,59 +151,44 @@ func (m *Manager) joinWriterLocked(v *volume, own, writer *projection) (hasJoine
 		return false, call{"adopt", v.record.VolumeID}.refuse(Invalid,
 			"its files are those of volume %s, which asks for other ones", writer.id)
 	}
-	if err := m.addReadersLocked(writer, own.keys); err != nil {
+	if err := writer.addReaders(own.keys); err != nil {
 		return false, err
 	}
-	m.sharer.moveLocked(v, own, writer)
-	m.queue.add(writer)
+	writer.take(v, own)
+	m.queue.add(other)
 	return true, nil
 }
 
-// takeOverLocked makes the projection of a volume that was found mounted live. A mistake stops its
+// takeOver makes the projection of a volume that was found mounted live. A mistake stops its
 // updates. Else new volumes may join it.
-func (m *Manager) takeOverLocked(ctx context.Context, own *projection, mistake error) {
-	m.chargeMounted(ctx, own.volumes[0], own)
+func (m *Manager) takeOver(ctx context.Context, own held, mistake error) {
+	usage, err := m.cfg.Mounts.Usage(own.volumes[0].record.TargetPath)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "The driver cannot measure the memory of a volume", logkeys.VolumeID, own.id)
+	}
+	own.chargeUsage(usage)
 	if mistake == nil && !own.frozen {
-		mistake = m.acquireLocked(own, own.keys)
+		mistake = own.acquire(own.keys)
 	}
 	own.phase.set(live)
 	if mistake != nil {
-		m.freezeLocked(ctx, own, mistake)
+		own.freeze(ctx, mistake)
 		return
 	}
-	m.sharer.offer(own)
-	m.queue.add(own)
+	m.offer(own.projection)
+	m.queue.add(own.projection)
 }
 
-// addReadersLocked makes the identities of these keys readers of the projection too. An earlier run
-// of the driver may have chosen others: then all of them must be allowed to read the sources.
-func (m *Manager) addReadersLocked(p *projection, keys []source.Key) error {
-	more := slices.DeleteFunc(slices.Clone(keys), func(key source.Key) bool { return slices.Contains(p.keys, key) })
-	if len(more) == 0 || p.frozen {
+// addReaders makes the identities of these keys readers of the projection too. An earlier run of
+// the driver may have chosen others: then all of them must be allowed to read the sources.
+func (h held) addReaders(keys []source.Key) error {
+	more := slices.DeleteFunc(slices.Clone(keys), func(key source.Key) bool { return slices.Contains(h.keys, key) })
+	if len(more) == 0 || h.frozen {
 		return nil
 	}
-	if err := m.acquireLocked(p, more); err != nil {
+	if err := h.acquire(more); err != nil {
 		return err
 	}
-	m.registry.addReadersLocked(p, more)
+	h.node.registry.addReaders(h, more)
 	return nil
-}
-
-// chargeMounted takes the room of a volume that is mounted already.
-func (m *Manager) chargeMounted(ctx context.Context, v *volume, p *projection) {
-	usage, err := m.cfg.Mounts.Usage(v.record.TargetPath)
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "The driver cannot measure the memory of a volume", logkeys.VolumeID, v.record.VolumeID)
-	}
-	m.admission.chargeUsage(p, usage)
-}
-
-// freezeLocked stops the updates of live volumes.
-func (m *Manager) freezeLocked(ctx context.Context, p *projection, problem error) {
-	p.frozen = true
-	p.setProblemLocked(problem)
-	for _, v := range p.volumes {
-		klog.FromContext(ctx).Error(problem, "The driver no longer updates a live volume", logkeys.VolumeID, v.record.VolumeID)
-		m.notifier.event(v, ReasonFrozen, "the files stay as they are until the pod is replaced: %v", problem)
-	}
 }

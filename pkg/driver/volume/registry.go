@@ -65,22 +65,21 @@ func (r *registry) endUseLocked(p *projection, key source.Key) {
 	}
 }
 
-// addCopyLocked makes the stable copy of a source known as one more object that a projection uses.
-// The mu of p is held.
-func (r *registry) addCopyLocked(p *projection, key source.Key, c *stableCopy) {
+// addCopy makes the stable copy of a source known as one more object that a projection uses.
+func (r *registry) addCopy(h held, key source.Key, c *stableCopy) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p.copies[key] = c
-	r.useKeyLocked(p, c.key)
+	h.copies[key] = c
+	r.useKeyLocked(h.projection, c.key)
 }
 
-// removeCopyLocked undoes addCopyLocked, unless the volume has the copy as a source too.
-func (r *registry) removeCopyLocked(p *projection, key source.Key, c *stableCopy) {
+// removeCopy undoes addCopy, unless the volume has the copy as a source too.
+func (r *registry) removeCopy(h held, key source.Key, c *stableCopy) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(p.copies, key)
-	if !slices.Contains(p.keys, c.key) {
-		r.endUseLocked(p, c.key)
+	delete(h.copies, key)
+	if !slices.Contains(h.keys, c.key) {
+		r.endUseLocked(h.projection, c.key)
 	}
 }
 
@@ -146,13 +145,12 @@ func (r *registry) supersede(p *projection) {
 	r.shared[p.shape] = p
 }
 
-// addReadersLocked adds sources to a projection, so that it has those of another one too. The mu of
-// p is held.
-func (r *registry) addReadersLocked(p *projection, keys []source.Key) {
+// addReaders adds sources to a projection, so that it has those of another one too.
+func (r *registry) addReaders(h held, keys []source.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p.keys = append(p.keys, keys...)
-	r.useLocked(p)
+	h.keys = append(h.keys, keys...)
+	r.useLocked(h.projection)
 }
 
 // keysOf returns the sources of a projection.

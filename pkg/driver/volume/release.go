@@ -19,32 +19,31 @@ type stableCopy struct {
 	wasFound bool       // The copy exists, or did: its absence is a problem from then on.
 }
 
-// followLocked begins to use the copies of the sources that are released now, and ends the use of
-// others. A source that is gone may come back as a released one. It returns a look at what is used
-// then.
-func (s *syncer) followLocked(p *projection) (look, error) {
+// follow begins to use the copies of the sources that are released now, and ends the use of others.
+// A source that is gone may come back as a released one. It returns a look at what is used then.
+func (h held) follow() (look, error) {
 	for {
-		l := p.lookLocked(s.sources)
-		isOther, err := s.adaptCopiesLocked(p, l)
+		l := h.look()
+		isOther, err := h.adaptCopies(l)
 		if err != nil || !isOther {
 			return l, err
 		}
 	}
 }
 
-// adaptCopiesLocked uses the copies of the sources that a look shows as released, and no others. It
+// adaptCopies uses the copies of the sources that a look shows as released, and no others. It
 // reports whether these are others than those in the look.
-func (s *syncer) adaptCopiesLocked(p *projection, l look) (isOther bool, err error) {
-	for of := range l.sources() {
-		switch isFollowed := of.copy != nil; {
-		case !of.now.Found || isFollowed == isReleased(of.now):
+func (h held) adaptCopies(l look) (isOther bool, err error) {
+	for s := range l.sources() {
+		switch isFollowed := s.copy != nil; {
+		case !s.now.Found || isFollowed == isReleased(s.now):
 		case isFollowed:
 			isOther = true
-			s.registry.removeCopyLocked(p, of.key, of.copy)
-			of.copy.release()
+			h.node.registry.removeCopy(h, s.key, s.copy)
+			s.copy.release()
 		default:
 			isOther = true
-			if err := s.beginCopyLocked(p, of.key); err != nil {
+			if err := h.beginCopy(s.key); err != nil {
 				return true, err
 			}
 		}
@@ -52,17 +51,17 @@ func (s *syncer) adaptCopiesLocked(p *projection, l look) (isOther bool, err err
 	return isOther, nil
 }
 
-func (s *syncer) beginCopyLocked(p *projection, key source.Key) (err error) {
+func (h held) beginCopy(key source.Key) (err error) {
 	c := &stableCopy{key: source.Key{Identity: key.Identity, Ref: release.StableOf(key.Ref)}}
-	s.registry.addCopyLocked(p, key, c) // First, so that no change is missed.
-	if c.release, err = s.sources.Acquire(c.key); err != nil {
-		s.registry.removeCopyLocked(p, key, c)
+	h.node.registry.addCopy(h, key, c) // First, so that no change is missed.
+	if c.release, err = h.node.sources.Acquire(c.key); err != nil {
+		h.node.registry.removeCopy(h, key, c)
 	}
 	return err
 }
 
-// noteCopiesLocked stores which copies the files may have come from.
-func (p *projection) noteCopiesLocked(l look) {
+// noteCopies stores which copies the files may have come from.
+func (h held) noteCopies(l look) {
 	for s := range l.sources() {
 		if s.copy != nil {
 			s.copy.wasFound = s.copy.wasFound || s.then.Found
@@ -89,9 +88,12 @@ type released struct {
 	isShownToAll, isShown *bool
 }
 
-// releasesOf returns the sources in a look that are or were released, for all of these volumes.
-func releasesOf(l look, volumes []*volume) releases {
-	rs := releases{volumes: volumes, sources: make(map[api.Ref]struct{}, len(l.keys)), of: map[api.Ref]*released{}}
+// releases returns the sources that are or were released.
+func (l look) releases() releases {
+	if l.copies == nil {
+		return releases{}
+	}
+	rs := releases{volumes: l.volumes, sources: make(map[api.Ref]struct{}, len(l.keys)), of: map[api.Ref]*released{}}
 	for s := range l.sources() {
 		rs.sources[s.key.Ref] = struct{}{}
 		if s.copy == nil {
@@ -113,7 +115,7 @@ func isCopyOf(m *release.Marks, ref api.Ref) bool {
 // content returns the content of a source, which is found, for the pods of the projection: for a
 // released source, the candidate or what its stable copy has. The error means that the files stay
 // as they are.
-func (l look) content(s seen) (api.Content, *unreadError) {
+func (l look) content(s seen, rs releases) (api.Content, *unreadError) {
 	candidate := s.now.Content
 	switch {
 	case !isReleased(s.now):
@@ -138,7 +140,7 @@ func (l look) content(s seen) (api.Content, *unreadError) {
 	case m.Err != nil:
 		return candidate, &unreadError{key: s.copy.key, err: m.Err}
 	}
-	if l.releases.shows(s.key.Ref) {
+	if rs.shows(s.key.Ref) {
 		return candidate, nil
 	}
 	stable := s.then.Content

@@ -9,66 +9,57 @@ import (
 // own file system. A sync takes about a millisecond.
 const joinTimeout = time.Second
 
-// sharer lets equal volumes have one projection.
-type sharer struct {
-	isOn      bool
-	registry  *registry
-	syncer    *syncer
-	admission *admission
-	notifier  notifier
-}
-
-// joinLocked gives a volume that is being published the files of a live projection of the same
-// shape, if there is one that has what the volume would get now. Else the volume creates its own,
-// which later ones may join. own is the projection of the volume, and is locked: others of its
-// shape that are published meanwhile wait until its files are there.
-func (s *sharer) joinLocked(ctx context.Context, v *volume, own *projection) (joined bool) {
+// join gives a volume that is being published the files of a live projection of the same shape, if
+// there is one that has what the volume would get now. Else the volume creates its own, which later
+// ones may join. own is the projection of the volume: others of its shape that are published
+// meanwhile wait until its files are there.
+func (m *Manager) join(ctx context.Context, v *volume, own held) (joined bool) {
 	if len(own.copies) > 0 {
 		return false // An edit of a released source is in some of the volumes first.
 	}
-	other := s.offer(own)
-	if other == own {
+	other := m.offer(own.projection)
+	if other == own.projection {
 		return false
 	}
-	if other.lockBefore(time.Now().Add(joinTimeout)) {
-		defer other.mu.Unlock()
-		if s.mountLocked(ctx, v, own, other) {
-			s.moveLocked(v, own, other)
+	if h, isFree := other.lockBefore(time.Now().Add(joinTimeout)); isFree {
+		defer h.unlock()
+		if h.share(ctx, v, own.look()) {
+			h.take(v, own)
 			return true
 		}
 	}
-	s.registry.supersede(own)
+	m.registry.supersede(own.projection)
 	return false
 }
 
 // offer returns the projection that a volume with the projection own may join, or own if there is
 // none. Then later volumes may join that.
-func (s *sharer) offer(own *projection) *projection {
-	if !s.isOn || !own.canShare() {
+func (m *Manager) offer(own *projection) *projection {
+	if !m.cfg.ShareVolumes || !own.canShare() {
 		return own
 	}
-	return s.registry.offer(own)
+	return m.registry.offer(own)
 }
 
-// mountLocked mounts the files of another projection on the target of a volume, if they are what
-// the volume would get now. It returns false for whatever is in the way: if that is the target,
+// share mounts the files of the projection on the target of a volume, if they are what the volume
+// would get by this look. It returns false for whatever is in the way: if that is the target,
 // creating a file system fails too, and returns the reason.
-func (s *sharer) mountLocked(ctx context.Context, v *volume, own, other *projection) bool {
-	_, contents, err := own.lookLocked(s.syncer.sources).plan()
-	if err != nil || !other.isLive() {
+func (h held) share(ctx context.Context, v *volume, wanted look) bool {
+	_, contents, err := wanted.plan()
+	if err != nil || !h.isLive() {
 		return false
 	}
-	if !other.files.haveLocked(contents) {
-		_ = s.syncer.syncLiveLocked(ctx, other) // The projection has the problem, if there is one.
+	if !h.files.have(contents) {
+		_ = h.syncLive(ctx) // The projection has the problem, if there is one.
 	}
-	if !other.files.haveLocked(contents) {
+	if !h.files.have(contents) {
 		return false
 	}
-	view, err := s.syncer.openViewLocked(other, write{})
+	view, err := h.openView(write{})
 	if err != nil {
 		return false
 	}
-	from := s.syncer.mountedTargetLocked(other)
+	from := h.mountedTarget()
 	if from == "" {
 		return false
 	}
@@ -76,20 +67,15 @@ func (s *sharer) mountLocked(ctx context.Context, v *volume, own, other *project
 	return err == nil
 }
 
-// moveLocked makes a volume, which is mounted, one of another projection. Its own one ends.
-func (s *sharer) moveLocked(v *volume, own, other *projection) {
-	other.volumes = append(other.volumes, v)
+// take makes a volume, which is mounted, one of the projection. Its own one ends.
+func (h held) take(v *volume, own held) {
+	h.volumes = append(h.volumes, v)
 	v.attributes = nil
 	v.account = own.memory.account
-	s.admission.chargeJoined(v, own.memory.recordSize)
-	v.of.Store(other)
+	v.chargeJoined(own.memory.recordSize)
+	v.of.Store(h.projection)
 	v.phase.set(live)
-	own.endLocked()
-	s.registry.removeProjection(own)
-	s.notifier.polledLocked(other, other.lookLocked(s.syncer.sources))
-}
-
-// chargeJoined takes the room of a volume that shares its files.
-func (a *admission) chargeJoined(v *volume, recordSize int) {
-	v.account.Force(bytesPerVolume + wholePages(recordSize))
+	own.end()
+	h.node.registry.removeProjection(own.projection)
+	h.reportPolled(h.look().polled())
 }

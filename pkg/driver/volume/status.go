@@ -28,103 +28,91 @@ type facts struct {
 	behind      time.Time // When the oldest change that is not in the files became known; zero for none.
 }
 
-// noteDelayLocked stores since when a change waits, if a sync did not write it.
-func (p *projection) noteDelayLocked(since time.Time, err error) {
+// noteDelay stores since when a change waits, if a sync did not write it.
+func (h held) noteDelay(since time.Time, err error) {
 	switch {
 	case err == nil:
-		p.facts.behind = time.Time{}
-	case p.facts.behind.IsZero() && since.IsZero():
-		p.facts.behind = time.Now()
-	case p.facts.behind.IsZero():
-		p.facts.behind = since
+		h.facts.behind = time.Time{}
+	case h.facts.behind.IsZero() && since.IsZero():
+		h.facts.behind = time.Now()
+	case h.facts.behind.IsZero():
+		h.facts.behind = since
 	}
 }
 
-// setProblemLocked stores the problem, and when problems of its kind began.
-func (p *projection) setProblemLocked(problem error) {
+// setProblem stores the problem, and when problems of its kind began.
+func (h held) setProblem(problem error) {
 	switch {
 	case problem == nil:
-		p.facts.troubled = time.Time{}
-	case p.problem == nil || kindOf(p.problem) != kindOf(problem):
-		p.facts.troubled = time.Now()
+		h.facts.troubled = time.Time{}
+	case h.problem == nil || kindOf(h.problem) != kindOf(problem):
+		h.facts.troubled = time.Now()
 	}
-	p.problem = problem
-}
-
-// describer reports the state of volumes. It does not wait long for volumes that are being worked
-// on.
-type describer struct {
-	registry *registry
-	sources  Sources
-	stalls   *stallDetector
-	key      digestKey
+	h.problem = problem
 }
 
 // visitor is called with each volume: locked if that was possible in time, else busy.
-type visitor struct{ locked, busy func(*volume) }
+type visitor struct {
+	locked func(held, *volume)
+	busy   func(*volume)
+}
 
-func (d *describer) each(visit visitor) {
+func (m *Manager) each(visit visitor) {
 	deadline := time.Now().Add(statusTimeout)
-	for _, v := range d.registry.all() {
-		if p := v.lockBefore(deadline); p != nil {
-			visit.locked(v)
-			p.mu.Unlock()
+	for _, v := range m.registry.all() {
+		if h, isFree := v.lockBefore(deadline); isFree {
+			visit.locked(h, v)
+			h.unlock()
 		} else {
 			visit.busy(v)
 		}
 	}
 }
 
-// condition returns why the files of a volume on target are not current, if so.
-func (d *describer) condition(volumeID, target string) (problem, err error) {
-	v := d.registry.get(volumeID)
+// Condition returns nil when the files of the volume are current, and else why not. For a volume
+// that is not published on target it returns an *[Error] of kind Unknown; an empty target matches
+// any. It does not wait long for a volume that is being worked on, and returns that as the problem.
+func (m *Manager) Condition(volumeID, target string) (problem, err error) {
+	v := m.registry.get(volumeID)
 	switch {
 	case v == nil:
 		return nil, call{"describe", volumeID}.refuse(Unknown, "volume %s is not published on this node", volumeID)
 	case target != "" && target != v.record.TargetPath:
 		return nil, call{"describe", volumeID}.refuse(Unknown, "volume %s is not published on %s", volumeID, target)
 	}
-	p := v.lockBefore(time.Now().Add(statusTimeout))
-	if p != nil {
-		defer p.mu.Unlock()
+	h, isFree := v.lockBefore(time.Now().Add(statusTimeout))
+	if isFree {
+		defer h.unlock()
 	}
 	switch {
 	case !v.isLive():
 		return nil, call{"describe", volumeID}.refuse(Unknown, "volume %s is not published on this node", volumeID)
-	case p == nil:
+	case !isFree:
 		return errWorkedOn, nil
-	case v.problemLocked() != nil:
-		return v.problemLocked(), nil
 	}
-	if stale, _ := p.lookLocked(d.sources).staleness(); stale != nil && !p.frozen {
-		return stale, nil
-	}
-	return nil, nil
+	_, problem = h.condition(v, h.look())
+	return problem, nil
 }
 
-// status returns the state of the volumes of the pods that match, sorted.
-func (d *describer) status(match func(api.Pod) bool) []statusz.Volume {
+// Status returns the state of the volumes of the pods that match, sorted. It does not wait long for
+// volumes that are being worked on.
+func (m *Manager) Status(match func(api.Pod) bool) []statusz.Volume {
 	all := []statusz.Volume{}
-	d.each(visitor{
-		locked: func(v *volume) {
+	m.each(visitor{
+		locked: func(h held, v *volume) {
 			if match(v.record.Pod) && !v.phase.is(gone) {
-				all = append(all, d.describeLocked(v))
+				all = append(all, h.describe(v, m.digests))
 			}
 		},
 		busy: func(v *volume) {
 			if match(v.record.Pod) {
-				all = append(all, d.outlineBusy(v))
+				keys := m.registry.keysOf(v.projection())
+				all = append(all, v.outline(statusz.Busy, look{keys: keys, now: m.sources.Look(keys...)}))
 			}
 		},
 	})
 	statusz.Sort(all)
 	return all
-}
-
-// outlineBusy describes what can be known of a volume without its lock.
-func (d *describer) outlineBusy(v *volume) statusz.Volume {
-	keys := d.registry.keysOf(v.projection())
-	return v.outline(statusz.Busy, look{keys: keys, now: d.sources.Look(keys...)})
 }
 
 // outline describes what never changes of a volume, and what is known of its sources.
@@ -136,50 +124,55 @@ func (v *volume) outline(state statusz.State, l look) statusz.Volume {
 	}
 }
 
-func (d *describer) describeLocked(v *volume) statusz.Volume {
-	p := v.projection()
-	l := p.lookLocked(d.sources)
-	s := v.outline(v.stateLocked(), l)
-	s.Digest, s.Bytes, s.ProjectedAt, s.CheckedAt = d.key.sign(p.files.digest), p.facts.bytes, p.facts.projectedAt, p.facts.checkedAt
-	s.Problem = v.describeProblemLocked(l)
-	for i, of := range p.spec.Sources {
-		s.Sources[i].Release = l.releases.status(of.Ref)
-		if projected, ok := p.files.projectedLocked(of.Ref); ok {
+func (h held) describe(v *volume, digests digestKey) statusz.Volume {
+	l := h.look()
+	s := v.outline(h.stateOf(v), l)
+	s.Digest, s.Bytes, s.ProjectedAt, s.CheckedAt = digests.sign(h.files.digest), h.facts.bytes, h.facts.projectedAt, h.facts.checkedAt
+	s.Problem = h.describeProblem(v, l)
+	rs := l.releases()
+	for i, of := range h.spec.Sources {
+		s.Sources[i].Release = rs.status(of.Ref)
+		if projected, ok := h.files.of(of.Ref); ok {
 			s.Sources[i].Projected = &projected.version
 		}
 	}
 	return s
 }
 
-// stateLocked returns how far the volume has come.
-func (v *volume) stateLocked() statusz.State {
+// stateOf returns how far one of the volumes has come.
+func (h held) stateOf(v *volume) statusz.State {
 	switch {
 	case !v.isLive():
 		return statusz.Publishing
-	case v.projection().frozen:
+	case h.frozen:
 		return statusz.Frozen
 	}
 	return statusz.Live
 }
 
-// describeProblemLocked returns the problem of a volume, or what its publish waits for; nil for
-// none.
-func (v *volume) describeProblemLocked(l look) *statusz.Problem {
-	p := v.projection()
-	if problem := v.problemLocked(); problem != nil {
-		return &statusz.Problem{Kind: string(kindOf(problem)), Message: problem.Error(), Since: p.facts.troubled}
+// condition returns since when, and why, the files of a live volume are not, or may not be,
+// current; nil if they are.
+func (h held) condition(v *volume, l look) (since time.Time, problem error) {
+	if problem := h.problemOf(v); problem != nil {
+		return h.facts.troubled, problem
 	}
-	if !v.isLive() {
-		if _, _, err := l.plan(); err != nil {
-			return &statusz.Problem{Kind: string(kindOf(err)), Message: err.Error()}
-		}
+	if stale, since := l.staleness(); stale != nil && !h.frozen {
+		return since, stale
+	}
+	return time.Time{}, nil
+}
+
+// describeProblem returns the problem of a volume, or what its publish waits for; nil for none.
+func (h held) describeProblem(v *volume, l look) *statusz.Problem {
+	since, problem := h.condition(v, l)
+	if h.problemOf(v) == nil && !v.isLive() {
+		since = time.Time{}
+		_, _, problem = l.plan()
+	}
+	if problem == nil {
 		return nil
 	}
-	stale, since := l.staleness()
-	if stale == nil || p.frozen {
-		return nil
-	}
-	return &statusz.Problem{Kind: string(stale.kind()), Message: stale.Error(), Since: since}
+	return &statusz.Problem{Kind: string(kindOf(problem)), Message: problem.Error(), Since: since}
 }
 
 // describeSources returns the sources in the order of the attributes, with what is known of each

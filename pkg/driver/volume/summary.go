@@ -20,9 +20,9 @@ type Summary struct {
 	Staleness time.Duration
 }
 
-// summary returns the state of all volumes in numbers. Volumes that are not live do not count:
-// nobody uses their files.
-func (d *describer) summary() Summary {
+// Summary returns the state of all volumes in numbers. Volumes that are not live do not count:
+// nobody uses their files. It does not wait long for volumes that are being worked on.
+func (m *Manager) Summary() Summary {
 	now := time.Now()
 	s := Summary{NotCurrent: map[Kind]int{}}
 	for _, kind := range Kinds() {
@@ -30,37 +30,36 @@ func (d *describer) summary() Summary {
 			s.NotCurrent[kind] = 0
 		}
 	}
-	d.each(visitor{
-		locked: func(v *volume) {
+	m.each(visitor{
+		locked: func(h held, v *volume) {
 			if v.isLive() {
-				d.addLocked(&s, v, now)
+				s.add(h, v, now)
 			}
 		},
 		busy: func(v *volume) {
 			if v.isLive() {
-				d.addBusy(&s, v, now)
+				m.addBusy(&s, v, now)
 			}
 		},
 	})
 	return s
 }
 
-func (d *describer) addLocked(s *Summary, v *volume, now time.Time) {
-	of := v.projection()
-	if of.frozen && of.problem != nil {
+func (s *Summary) add(h held, v *volume, now time.Time) {
+	if h.frozen && h.problem != nil {
 		s.Frozen++
 	}
-	if p := v.describeProblemLocked(of.lookLocked(d.sources)); p != nil {
-		s.NotCurrent[Kind(p.Kind)]++
+	if _, problem := h.condition(v, h.look()); problem != nil {
+		s.NotCurrent[kindOf(problem)]++
 		return
 	}
-	if !of.frozen {
-		s.addStaleness(of, now, of.facts.behind)
+	if !h.frozen {
+		s.addStaleness(h.projection, now, h.facts.behind)
 	}
 }
 
-func (d *describer) addBusy(s *Summary, v *volume, now time.Time) {
-	if max(d.stalls.age(v.record.VolumeID, now), d.stalls.age(v.projection().id, now)) > statusTimeout { // Else the time was over before its turn came.
+func (m *Manager) addBusy(s *Summary, v *volume, now time.Time) {
+	if max(m.stalls.age(v.record.VolumeID, now), m.stalls.age(v.projection().id, now)) > statusTimeout { // Else the time was over before its turn came.
 		s.NotCurrent[Busy]++
 	}
 	s.addStaleness(v.projection(), now, time.Time{})

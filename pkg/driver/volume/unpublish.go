@@ -64,26 +64,19 @@ func (m *Manager) unmount(ctx context.Context, volumeID, target string) error {
 // forget takes a volume out of its projection, and gives its memory back. It waits for a sync that
 // is under way; a later sync does nothing for the volume.
 func (m *Manager) forget(v *volume) {
-	p := v.lock()
+	h := v.lock()
 	v.phase.set(gone)
-	isLast := p.removeLocked(v)
+	isLast := h.remove(v)
 	if isLast {
-		p.endLocked()
+		h.end()
 	}
-	p.mu.Unlock()
+	h.unlock()
 	if v.account != nil {
 		v.account.Close()
 	}
 	m.registry.remove(v)
 	if isLast {
-		p.memory.account.Close()
-		m.registry.removeProjection(p)
+		h.memory.account.Close()
+		m.registry.removeProjection(h.projection)
 	}
-}
-
-// endLocked ends the use of the sources. A later sync does nothing.
-func (p *projection) endLocked() {
-	p.phase.set(gone)
-	p.releaseSourcesLocked()
-	_ = p.closeCachedViewLocked() // No data waits to be written.
 }

@@ -2,20 +2,15 @@
 // of the driver. It is the only package that orders side effects.
 //
 // A volume is a record and a mount. Its files are those of a [projection]: volumes that are equal
-// share one. The [Manager] publishes and unpublishes volumes. Its parts have one duty and at most
-// one lock each:
+// share one. The [Manager] publishes and unpublishes volumes. A projection syncs itself, in one way
+// for publish, update, republish and restart: a [look] at the sources, the plan of the files, the
+// room for them, the write, the Events.
 //
-//   - registry: which volumes and projections there are, and which of them use which source
-//   - syncQueue: which projections wait for a sync, and when a failed sync is tried again
-//   - look: what is known of the sources at one moment, and what the files must be by that
-//   - syncer: makes the files of a projection equal to its plan
-//   - admission: how much of the node's memory each projection takes
-//   - notifier: the Events of volumes
-//   - describer: status, summary and condition of volumes
-//   - stallDetector: whether work goes on
+// The registry knows all volumes, the syncQueue knows which projections wait for a sync, and the
+// stallDetector knows whether work goes on.
 //
-// A projection has two locks. Its mu is held for the length of a sync, whose system calls may hang.
-// Its flags have a separate lock, so that no call and no watch waits for a sync.
+// A projection has two locks. Its mu is held for the length of a sync, whose system calls may hang:
+// see [held]. Its flags have a separate lock, so that no call and no watch waits for a sync.
 //
 // The package does not know gRPC, CSI messages, how objects are read, or how a tmpfs is created.
 package volume
@@ -59,12 +54,14 @@ func (p *phase) is(value int32) bool { return p.value.Load() == value }
 
 func (p *phase) set(value int32) { p.value.Store(value) }
 
-// newVolume returns the volume that a record asks for, before its attributes are parsed.
-func newVolume(r state.Record, m memory) *volume {
+// newVolume returns the volume that a record asks for, before its attributes are parsed. It takes
+// no memory yet. The account of its projection must be closed.
+func (n *node) newVolume(r state.Record) *volume {
 	v := &volume{asked: r.Fingerprint(), attributes: r.Attributes}
+	size := r.Size()
 	r.Attributes = nil
 	v.record = r
-	v.of.Store(newProjection(v, m))
+	v.of.Store(n.newProjection(v, size))
 	return v
 }
 
@@ -72,38 +69,34 @@ func newVolume(r state.Record, m memory) *volume {
 func (v *volume) projection() *projection { return v.of.Load() }
 
 // lock locks the projection of the volume, and returns it.
-func (v *volume) lock() *projection {
+func (v *volume) lock() held {
 	for {
-		p := v.projection()
-		p.mu.Lock()
-		if v.projection() == p {
-			return p
+		h := v.projection().lock()
+		if v.projection() == h.projection {
+			return h
 		}
-		p.mu.Unlock() // The volume has joined another meanwhile.
+		h.unlock() // The volume has joined another meanwhile.
 	}
 }
 
-// lockBefore locks the projection of the volume, and returns it; nil if the deadline comes first.
-func (v *volume) lockBefore(deadline time.Time) *projection {
+// lockBefore locks the projection of the volume, and returns it, unless the deadline comes first.
+func (v *volume) lockBefore(deadline time.Time) (h held, ok bool) {
 	for {
-		p := v.projection()
-		if !p.lockBefore(deadline) {
-			return nil
+		h, ok = v.projection().lockBefore(deadline)
+		if !ok || v.projection() == h.projection {
+			return h, ok
 		}
-		if v.projection() == p {
-			return p
-		}
-		p.mu.Unlock()
+		h.unlock()
 	}
 }
 
 // isLive reports whether running containers may use the volume. It waits for nothing.
 func (v *volume) isLive() bool { return v.phase.is(live) }
 
-// problemLocked returns why the files that the volume shows are not current; nil when they are.
-func (v *volume) problemLocked() error {
-	if problem := v.projection().problem; problem != nil {
-		return problem
+// problemOf returns why the files that one of the volumes shows are not current; nil when they are.
+func (h held) problemOf(v *volume) error {
+	if h.problem != nil {
+		return h.problem
 	}
 	return v.lost
 }

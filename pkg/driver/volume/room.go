@@ -7,7 +7,6 @@ import (
 
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/budget"
 	"github.com/liveconfig-csi/liveconfig/pkg/driver/source"
-	"github.com/liveconfig-csi/liveconfig/pkg/driver/state"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/atomicdir"
 	plans "github.com/liveconfig-csi/liveconfig/pkg/files/projection"
 	"github.com/liveconfig-csi/liveconfig/pkg/files/volumefs"
@@ -32,12 +31,6 @@ const (
 // so the rest is enough for all volumes within three rounds.
 const roomTimeout = 8 * graceTime
 
-// admission decides whether the node has room for the files of volumes.
-type admission struct {
-	room  Room
-	queue *syncQueue
-}
-
 // memory is what one volume takes of the room. The volume's mu guards it, except for the account.
 type memory struct {
 	account    *budget.Account
@@ -46,37 +39,29 @@ type memory struct {
 	fullSince  time.Time // Since when there is no room for a change; zero if there is.
 }
 
-// newMemory returns the memory of a volume, which takes nothing yet. Its account must be closed.
-func (a *admission) newMemory(r state.Record) memory {
-	return memory{account: a.room.Account(), recordSize: r.Size()}
-}
-
 // admitUnparsed takes the room for a publish whose attributes are not parsed yet.
-func (a *admission) admitUnparsed(p *projection) error {
-	return p.memory.account.Open(p.sizeUnparsed())
-}
+func (p *projection) admitUnparsed() error { return p.memory.account.Open(p.sizeUnparsed()) }
 
 // admitSources takes the room for a publish that is about to read its sources.
-func (a *admission) admitSources(p *projection) error { return p.memory.account.Open(p.sizePending()) }
+func (p *projection) admitSources() error { return p.memory.account.Open(p.sizePending()) }
 
 // admitFiles takes the room for the files of a new volume. A live volume has room already.
-func (a *admission) admitFiles(p *projection, plan plans.Plan) error {
+func (p *projection) admitFiles(plan plans.Plan) error {
 	if p.isLive() {
 		return nil
 	}
 	return p.memory.account.Open(bytesPerVolume + p.footprint() + neededBy(plan))
 }
 
-// borrowLocked takes the room for what a sync renders, which is in memory beside the files until
-// giveBack is called. A live volume waits for that room as for the room of its files, unless files
-// must go.
-func (a *admission) borrowLocked(p *projection, rendered int64, mustGo bool) (giveBack func(), err error) {
+// borrow takes the room for what a sync renders, which is in memory beside the files until giveBack
+// is called. A live volume waits for that room as for the room of its files, unless files must go.
+func (h held) borrow(rendered int64, mustGo bool) (giveBack func(), err error) {
 	if rendered <= bytesUnasked {
 		return func() {}, nil
 	}
-	account := a.room.Account()
+	account := h.node.room.Account()
 	switch {
-	case !p.isLive():
+	case !h.isLive():
 		if err := account.Open(rendered); err != nil {
 			return nil, err
 		}
@@ -84,23 +69,23 @@ func (a *admission) borrowLocked(p *projection, rendered int64, mustGo bool) (gi
 		account.Force(rendered)
 	default:
 		if err := account.Resize(rendered); err != nil {
-			return nil, a.waitLocked(p, p.memory.account.Size()+rendered, err)
+			return nil, h.waitForRoom(h.memory.account.Size()+rendered, err)
 		}
 	}
-	p.memory.borrowed = rendered
+	h.memory.borrowed = rendered
 	return func() {
-		p.memory.borrowed = 0
+		h.memory.borrowed = 0
 		account.Close()
 	}, nil
 }
 
-// reserveLocked takes the room for the files of a tree beside those that are there. If there is
-// none, the volume is synced again as soon as there is. Files that must go do not wait for room.
-func (a *admission) reserveLocked(p *projection, view *volumefs.View, w write) error {
-	if !p.isLive() {
+// reserve takes the room for the files of a tree beside those that are there. If there is none, the
+// volume is synced again as soon as there is. Files that must go do not wait for room.
+func (h held) reserve(view *volumefs.View, w write) error {
+	if !h.isLive() {
 		return nil // admitFiles has taken it.
 	}
-	account := p.memory.account
+	account := h.memory.account
 	if w.mustGo {
 		account.Force(account.Size() + w.needed)
 		return nil
@@ -108,20 +93,20 @@ func (a *admission) reserveLocked(p *projection, view *volumefs.View, w write) e
 	if account.Resize(account.Size()+w.needed) == nil {
 		return nil
 	}
-	a.chargeLocked(p, view) // Files that the last write left may be gone.
+	h.charge(view) // Files that the last write left may be gone.
 	wanted := account.Size() + w.needed
 	if err := account.Resize(wanted); err != nil {
-		return a.waitLocked(p, wanted, err)
+		return h.waitForRoom(wanted, err)
 	}
 	return nil
 }
 
-// waitLocked queues a live volume when its account can be as large as wanted, beside what the
+// waitForRoom queues a live volume when its account can be as large as wanted, beside what the
 // volume has borrowed and will borrow again. It returns the error, or for a while an
 // [atomicdir.EarlyError].
-func (a *admission) waitLocked(p *projection, wanted int64, err error) error {
-	m := &p.memory
-	m.account.WhenRoom(wanted+m.borrowed, func() { a.queue.add(p) })
+func (h held) waitForRoom(wanted int64, err error) error {
+	m := &h.memory
+	m.account.WhenRoom(wanted+m.borrowed, func() { h.node.queue.add(h.projection) })
 	if m.fullSince.IsZero() {
 		m.fullSince = time.Now()
 	}
@@ -131,20 +116,25 @@ func (a *admission) waitLocked(p *projection, wanted int64, err error) error {
 	return err
 }
 
-// chargeLocked takes as much room as the volume uses. If the usage is not known, nothing changes.
-func (a *admission) chargeLocked(p *projection, view *volumefs.View) {
-	if !p.isLive() {
-		p.memory.account.Force(p.sizePending()) // The files of a failed publish are gone.
+// charge takes as much room as the volume uses. If the usage is not known, nothing changes.
+func (h held) charge(view *volumefs.View) {
+	if !h.isLive() {
+		h.memory.account.Force(h.sizePending()) // The files of a failed publish are gone.
 		return
 	}
 	if usage, err := view.Usage(); err == nil {
-		a.chargeUsage(p, usage)
+		h.chargeUsage(usage)
 	}
 }
 
 // chargeUsage takes as much room as the volume uses, even beyond the limit.
-func (a *admission) chargeUsage(p *projection, u volumefs.Usage) {
+func (p *projection) chargeUsage(u volumefs.Usage) {
 	p.memory.account.Force(p.footprint() + bytesPerVolume + u.BytesUsed + u.InodesUsed*bytesPerInode)
+}
+
+// chargeJoined takes the room of a volume that shares its files.
+func (v *volume) chargeJoined(recordSize int) {
+	v.account.Force(bytesPerVolume + wholePages(recordSize))
 }
 
 // neededBy returns how much memory it takes, at most, to write all files of a plan.
