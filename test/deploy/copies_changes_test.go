@@ -114,7 +114,7 @@ func (e *existing) triesToChange() []tryToChange {
 		{what: "a copy is managed by no program", name: made, patch: metadata(`{"labels": {%q: null}}`, copies.ManagedByLabel), want: labels},
 		{what: "a finalizer of a copy", name: made, patch: metadata(`{"finalizers": ["a.b/c"]}`), want: "finalizers"},
 		{what: "the content of a stable copy", name: stable, patch: `{"data": {"a": "Mg=="}}`},
-		{what: "a stable copy becomes immutable", name: stable, patch: `{"immutable": true}`},
+		{what: "a stable copy becomes immutable", name: stable, patch: `{"immutable": true}`, want: "may not make a stable copy immutable"},
 		{what: "the exposure of a stable copy", name: stable, patch: metadata(`{"annotations": {"liveconfig.internal/exposure": "b"}}`)},
 		{what: "another annotation of a stable copy", name: stable, patch: metadata(`{"annotations": {"a": "b"}}`), want: annotations},
 		{what: "another label of a stable copy", name: stable, patch: metadata(`{"labels": {"a": "b"}}`), want: labels},

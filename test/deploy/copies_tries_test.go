@@ -154,6 +154,7 @@ func triesToCreateStable() []try {
 	return []try{
 		{what: "a stable copy as the controller makes it", change: all()},
 		{what: "the name of a source", change: named("web"), want: "must end in .stable"},
+		{what: "immutable", change: func(w *written) { *w.immutable = new(true) }, want: "may not make a stable copy immutable"},
 		{what: "the name of a stable copy of another source", change: named("foreign.stable"), want: form},
 		{what: "another source in the label", change: labelled(stableOf, "foreign"), want: form},
 		{what: "another label", change: labelled("example.org/a", "b"), want: "its own labels"},
