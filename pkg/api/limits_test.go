@@ -144,6 +144,16 @@ func TestParseBoundsItsMemory(t *testing.T) {
 		"empty entries":  "[" + strings.Repeat("{},", 9_990) + "]",
 		"many aliases":   "- {configMap: &a {name: app}}\n" + strings.Repeat("- {secret: *a}\n", 4_000),
 		"long aliases":   "- &a [" + many + "]\n- [" + strings.Repeat("*a, ", 40) + "]\n",
+		// What a reader complains of for each field, or reads again after it has tried another type.
+		"numbers as fields":       numbers(6_500),
+		"lists as fields":         "{" + strings.Repeat("[a]: b,", 4_900) + "}",
+		"objects as fields":       "{" + strings.Repeat("{a: b}: c,", 3_300) + "}",
+		"one field, often":        "{" + strings.Repeat("configMap: b,", 4_900) + "}",
+		"numbers as fields, deep": strings.Repeat("[", 5_000) + numbers(4_000) + strings.Repeat("]", 5_000),
+		"numbers in each list":    strings.Repeat("[{1: a},", 4_900) + strings.Repeat("]", 4_900),
+		"lists in each field":     strings.Repeat("{[a]: [", 3_300) + strings.Repeat("]}", 3_300),
+		"tags that do not fit":    "[" + strings.Repeat("!!map a,", 7_000) + "]",
+		"tags of lists":           "[" + strings.Repeat("!!seq {},", 6_000) + "]",
 		"one path, often": "- secret: {name: a, items: &a [" + strings.Repeat("{key: k, path: x},", 1800) + "]}\n" +
 			"- secret: {name: b, items: *a}\n",
 		"one name, often": "- secret: {name: a, as: {path: a, format: json}, items: [" + strings.Repeat("{key: k},", 4000) + "]}\n",
@@ -159,6 +169,9 @@ func TestParseBoundsItsMemory(t *testing.T) {
 		})
 	}
 }
+
+// numbers returns an object of which each field is another number.
+func numbers(n int) string { return "{" + numbered("%d: a,", n) + "}" }
 
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
