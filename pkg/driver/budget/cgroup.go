@@ -163,7 +163,7 @@ func parseLimit(text string) (int64, error) {
 	if err != nil {
 		return unlimited, err
 	}
-	return int64(min(limit, uint64(unlimited))), nil //nolint:gosec // It is at most 1<<62.
+	return int64(min(limit, uint64(unlimited))), nil
 }
 
 // nodeMemory returns how many bytes of memory the node has.
@@ -172,5 +172,5 @@ func nodeMemory() (int64, error) {
 	if err := unix.Sysinfo(&info); err != nil {
 		return 0, os.NewSyscallError("sysinfo", err)
 	}
-	return int64(info.Totalram) * int64(info.Unit), nil //nolint:gosec,unconvert // No node has as much; not on each architecture.
+	return int64(info.Totalram) * int64(info.Unit), nil //nolint:gosec // No node has as much.
 }

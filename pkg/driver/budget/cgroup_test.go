@@ -108,7 +108,7 @@ func TestPrintLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Println("container", m.limit, "heap", debug.SetMemoryLimit(-1)) //nolint:forbidigo // The test reads it.
+	fmt.Println("container", m.limit, "heap", debug.SetMemoryLimit(-1))
 }
 
 // TestRealCgroup reads the limit of a group that the kernel has made. An ordinary user may not make one: then the log says so,

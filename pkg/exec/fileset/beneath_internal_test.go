@@ -42,7 +42,7 @@ func TestLinksStayBeneath(t *testing.T) {
 	t.Parallel()
 	top, err := openDir(linked(t))
 	must(t, err)
-	defer top.Close()
+	t.Cleanup(func() { must(t, top.Close()) })
 	type open = func(*os.File, string, int) (*os.File, error)
 	type look = func(*os.File, string) (state, error)
 	for how, by := range map[string]struct {
@@ -56,6 +56,7 @@ func TestLinksStayBeneath(t *testing.T) {
 			"nowhere": "no such file", "loop": "too many levels of symbolic links",
 		} {
 			t.Run(how+"/"+name, func(t *testing.T) {
+				t.Parallel()
 				got, err := text(by.open(top, name, unix.O_RDONLY))
 				if err != nil {
 					got = err.Error()
