@@ -55,9 +55,6 @@ func read(in Input, name string) ([]File, error) {
 		}
 		return []File{{Name: "stdin", Text: string(text)}}, nil
 	}
-	if strings.Contains(name, "://") {
-		return nil, fmt.Errorf("%s is a URL: download it first, or pipe it to --filename -", name)
-	}
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, err

@@ -51,9 +51,8 @@ func (s *Selection) AddFlags(c *cobra.Command) {
 // AddClusterFlags adds the flags by which people select what is in the cluster.
 func (s *Selection) AddClusterFlags(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringSliceVarP(&s.files.Filenames, "filename", "f", nil, "file, directory or URL of manifests; - is stdin")
+	AddFilenameFlag(c, &s.files.Filenames)
 	flags.BoolVarP(&s.files.Recursive, "recursive", "R", false, "go into the directories of --filename")
-	flags.StringVarP(&s.files.Kustomize, "kustomize", "k", "", "directory with a kustomization")
 	flags.StringVarP(&s.Selector, "selector", "l", "", "labels that select objects of the type, such as app=web")
 	flags.BoolVar(&s.All, "all", false, "all objects of the type in the namespace")
 }
@@ -95,7 +94,7 @@ func (s *Selection) check(args []string) error {
 	isPart := func(arg string) bool { return !strings.Contains(arg, "/") }
 	switch {
 	case s.Local && !s.FromFiles():
-		return errors.New("--local needs --filename or --kustomize: there is nothing else to work on")
+		return errors.New("--local needs --filename: there is nothing else to work on")
 	case len(args) == 0 && !s.FromFiles():
 		return errors.New("nothing to work on: name an object, such as deployment/web, or use --filename")
 	case len(args) > 0 && s.FromFiles():
@@ -108,7 +107,7 @@ func (s *Selection) check(args []string) error {
 
 // FromFiles reports whether the objects come from files, in which others may be beside those that
 // are meant.
-func (s *Selection) FromFiles() bool { return len(s.files.Filenames) > 0 || s.files.Kustomize != "" }
+func (s *Selection) FromFiles() bool { return len(s.files.Filenames) > 0 }
 
 // nothing is the error that nothing was selected: what was looked for, and where.
 func (s *Selection) nothing(args []string, namespace string) error {
@@ -120,8 +119,7 @@ func (s *Selection) nothing(args []string, namespace string) error {
 		wanted += " with the labels " + s.Selector
 	}
 	if s.FromFiles() {
-		names := append(slices.Clone(s.files.Filenames), s.files.Kustomize)
-		names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
+		names := slices.Clone(s.files.Filenames)
 		if at := slices.Index(names, manifest.Stdin); at >= 0 {
 			names[at] = "the standard input"
 		}
@@ -177,7 +175,7 @@ func SplitTriggers(args []string) (targets []string, objects []trigger.Object, e
 
 // AddManifestFlags adds the flags by which people name manifests that are looked at as texts.
 func AddManifestFlags(c *cobra.Command, in *manifest.Input) {
-	c.Flags().StringSliceVarP(&in.Names, "filename", "f", nil, "file or directory of manifests; - is stdin")
+	AddFilenameFlag(c, &in.Names)
 	c.Flags().BoolVarP(&in.Recursive, "recursive", "R", false, "go into the directories of --filename")
 }
 
@@ -226,7 +224,7 @@ func (s *Selection) Scope(in *session.Session, flag string, args []string) (Scop
 	case len(args) > 0:
 		return Scope{}, fmt.Errorf("%s looks at all pods: leave out %s, or leave out %[1]s and name the namespace with -n", flag, args[0])
 	case s.FromFiles():
-		return Scope{}, fmt.Errorf("%s looks at all pods: leave out --filename and --kustomize, or leave out %[1]s", flag)
+		return Scope{}, fmt.Errorf("%s looks at all pods: leave out --filename, or leave out %[1]s", flag)
 	case s.AllNamespaces && hasNamespace:
 		return Scope{}, errors.New("--namespace and --all-namespaces name different pods: leave one out")
 	case s.AllNamespaces:

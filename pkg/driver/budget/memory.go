@@ -1,12 +1,10 @@
 package budget
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"runtime/debug"
 
-	"github.com/KimMachineGun/automemlimit/memlimit"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
 
@@ -54,7 +52,7 @@ func NewMemory(given int64, logger klog.Logger) (*Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	size, err := volumeMemory(given, limit, memlimit.FromSystem)
+	size, err := volumeMemory(given, limit, nodeMemory)
 	if err != nil {
 		return nil, err
 	}
@@ -94,25 +92,21 @@ func ParseSize(text string) (int64, error) {
 // containerLimit returns the memory limit of the control group, or zero without a limit. It logs a
 // limit that it cannot read and returns zero: for that case there is --volume-memory.
 func containerLimit(logger klog.Logger) (int64, error) {
-	limit, err := memlimit.FromCgroup()
+	limit, err := cgroupLimit("/proc/self")
 	switch {
-	case errors.Is(err, memlimit.ErrNoLimit), errors.Is(err, memlimit.ErrNoCgroup):
-		return 0, nil
 	case err != nil:
 		logger.Error(err, "The driver cannot read the memory limit of its container; set --volume-memory")
 		return 0, nil
-	case limit < leastLimit:
+	case limit > 0 && limit < leastLimit:
 		return 0, fmt.Errorf("the container's memory limit is %s: the driver needs %s for itself and for volumes together, and more where "+
-			"pods mount much; raise resources.limits.memory", quantity(int64(limit)), quantity(leastLimit))
-	case limit > math.MaxInt64:
-		return 0, nil
+			"pods mount much; raise resources.limits.memory", quantity(limit), quantity(leastLimit))
 	}
-	return int64(limit), nil
+	return limit, nil
 }
 
 // volumeMemory returns how much memory volumes may use: the given number of bytes, or a share of
 // the container's limit, or of the node's memory if both are zero.
-func volumeMemory(given, limit int64, node func() (uint64, error)) (int64, error) {
+func volumeMemory(given, limit int64, node func() (int64, error)) (int64, error) {
 	switch {
 	case given > 0:
 		return given, nil
@@ -123,7 +117,7 @@ func volumeMemory(given, limit int64, node func() (uint64, error)) (int64, error
 	if err != nil {
 		return 0, fmt.Errorf("find out how much memory the node has (or set --volume-memory): %w", err)
 	}
-	return int64(total / nodeParts), nil //nolint:gosec // No node has as much.
+	return total / nodeParts, nil
 }
 
 // heapLimit returns the limit of the heap while files use so many bytes.

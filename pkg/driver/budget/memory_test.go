@@ -8,7 +8,7 @@ import (
 
 func TestVolumeMemory(t *testing.T) {
 	t.Parallel()
-	node := func() (uint64, error) { return 8 << 30, nil }
+	node := func() (int64, error) { return 8 << 30, nil }
 	for name, tc := range map[string]struct{ given, limit, want int64 }{
 		"what is given counts, whatever the limit":    {100 * mebibyte, 64 * mebibyte, 100 * mebibyte},
 		"a small container":                           {0, 64 * mebibyte, 18 * mebibyte},
@@ -24,7 +24,7 @@ func TestVolumeMemory(t *testing.T) {
 		})
 	}
 	cause := errors.New("no /proc")
-	if _, err := volumeMemory(0, 0, func() (uint64, error) { return 0, cause }); !errors.Is(err, cause) {
+	if _, err := volumeMemory(0, 0, func() (int64, error) { return 0, cause }); !errors.Is(err, cause) {
 		t.Errorf("volumeMemory = %v, want it to wrap %v", err, cause)
 	}
 }

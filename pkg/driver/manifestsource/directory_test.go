@@ -56,23 +56,65 @@ func TestALinkToTheDirectory(t *testing.T) {
 	f.await(web(), "the second", holds("2"))
 }
 
-// TestLinksOfFiles are followed wherever they lead.
+// TestLinksOfFiles are followed below the directory, also when they are turned to another file.
 func TestLinksOfFiles(t *testing.T) {
 	t.Parallel()
-	dir, elsewhere := t.TempDir(), twoReleases(t)
-	link(t, "1", filepath.Join(elsewhere, "current"))
-	link(t, filepath.Join(elsewhere, "current", "web.yaml"), filepath.Join(dir, "web.yaml"))
+	dir := twoReleases(t)
+	link(t, "1", filepath.Join(dir, "current"))
+	link(t, "current/web.yaml", filepath.Join(dir, "web.yaml"))
 	link(t, "x", filepath.Join(dir, "x"))            // It leads to itself.
 	link(t, "web.yaml/x", filepath.Join(dir, "odd")) // It leads through a file.
 	f := followDir(t, dir)
 	f.use(web())
 	f.await(web(), "the first", holds("1"))
-	link(t, "2", filepath.Join(elsewhere, "current"))
+	link(t, "2", filepath.Join(dir, "current"))
 	f.await(web(), "the second", holds("2"))
-	write(t, filepath.Join(elsewhere, "2"), map[string]string{"web.yaml": ""})
+	write(t, filepath.Join(dir, "2"), map[string]string{"web.yaml": ""})
 	f.await(web(), "the file is gone", isGone)
-	write(t, filepath.Join(elsewhere, "2"), map[string]string{"web.yaml": configMap("web", "3")})
+	write(t, filepath.Join(dir, "2"), map[string]string{"web.yaml": configMap("web", "3")})
 	f.await(web(), "the file is back", holds("3"))
+}
+
+// TestLinksThatLeadOut are not followed: the problem names the link, the content before stays, and a good link ends the problem.
+func TestLinksThatLeadOut(t *testing.T) {
+	t.Parallel()
+	for name, to := range map[string]func(outside string) (target, path string){
+		"a file, by an absolute link": func(outside string) (string, string) { return outside + "/1/web.yaml", "web.yaml" },
+		"a file, by two dots": func(outside string) (string, string) {
+			return "../" + filepath.Base(outside) + "/1/web.yaml", "web.yaml"
+		},
+		"a file of the node": func(string) (string, string) { return "/etc/passwd", "web.yaml" },
+		"a generation":       func(outside string) (string, string) { return outside + "/1", "..data" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			top := t.TempDir()
+			outside, dir := filepath.Join(top, "outside"), filepath.Join(top, "dir")
+			write(t, filepath.Join(outside, "1"), map[string]string{"web.yaml": configMap("web", "outside")})
+			write(t, filepath.Join(dir, "..good"), map[string]string{"web.yaml": configMap("web", "1")})
+			target, path := to(outside)
+			good := map[string]string{"web.yaml": "..good/web.yaml", "..data": "..good"}[path]
+			if path == "..data" {
+				link(t, "..data/web.yaml", filepath.Join(dir, "web.yaml"))
+			}
+			link(t, good, filepath.Join(dir, path))
+			f := followDir(t, dir)
+			f.use(web())
+			f.await(web(), "a link that stays inside", holds("1"))
+			link(t, target, filepath.Join(dir, path))
+			s := f.await(web(), "a link that leads out", fails)
+			if !s.Found || string(s.Content.Data["key"]) != "1" {
+				t.Errorf("with a link that leads out the object is %+v, want what it was", s)
+			}
+			for _, want := range []string{path, fmt.Sprintf("it is a link to %q, which leads out of the directory", target)} {
+				if !strings.Contains(s.Err.Error(), want) {
+					t.Errorf("problem: %v, want %s", s.Err, want)
+				}
+			}
+			link(t, good, filepath.Join(dir, path))
+			f.await(web(), "a link that stays inside again", holds("1"))
+		})
+	}
 }
 
 // link makes a link, in the place of another one if there is one.

@@ -4,6 +4,8 @@
 // whatever of it is asked for: what is read is of one moment. Files of other volumes are read one
 // by one, and again if one of them changed meanwhile.
 //
+// Links are followed below the directory of a source, and no further.
+//
 // The package does not know what the files mean to a program, and shows nobody what is in them.
 package fileset
 
@@ -225,9 +227,13 @@ func (r *reader) open(volume string) (*os.File, error) {
 	if dir, ok := r.volumes[volume]; ok {
 		return dir, nil
 	}
-	link := filepath.Join(volume, layout.DataLink)
-	dir, err := openDir(link)
-	if err != nil {
+	link, before := filepath.Join(volume, layout.DataLink), snapshotOf(volume)
+	dir, err := openGeneration(volume)
+	switch {
+	case errors.Is(err, errLeadsOut): // The directory shows when the link changes.
+		r.set.seen = append(r.set.seen, before)
+		return nil, err
+	case err != nil:
 		r.set.seen = append(r.set.seen, snapshot{path: link}) // The files that are there now were not seen.
 		return nil, err
 	}
@@ -236,8 +242,18 @@ func (r *reader) open(volume string) (*os.File, error) {
 	return dir, nil
 }
 
-func openDir(path string) (*os.File, error) {
-	return os.OpenFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+// openGeneration opens the directory to which the link of a volume leads.
+func openGeneration(volume string) (*os.File, error) {
+	top, err := openDir(volume)
+	if err != nil {
+		return nil, err
+	}
+	defer top.Close()
+	dir, err := openBeneath(top, layout.DataLink, unix.O_RDONLY|unix.O_DIRECTORY)
+	if errors.Is(err, errLeadsOut) {
+		return nil, fmt.Errorf("%q: %w", layout.DataLink, leadsOut(top, layout.DataLink))
+	}
+	return dir, err
 }
 
 func stateOfOpen(file *os.File) state {
@@ -264,8 +280,10 @@ func (r *reader) readDir(path string) ([]environ.File, error) {
 	}
 	defer dir.Close()
 	return r.readFiles(dir, func(name string) {
-		file := filepath.Join(path, name)
-		r.set.seen = append(r.set.seen, snapshotOf(file))
+		found, err := stateBeneath(dir, name)
+		if err == nil { // A file outside is not watched either.
+			r.set.seen = append(r.set.seen, snapshot{filepath.Join(path, name), found, time.Now()})
+		}
 	})
 }
 
@@ -301,45 +319,4 @@ func readNames(dir *os.File) ([]string, error) {
 		return nil, err
 	}
 	return dir.Readdirnames(-1)
-}
-
-var errNotRegular = errors.New("not a regular file")
-
-// readFile reads a file below a directory that is open, or, without one, at an absolute path.
-func readFile(dir *os.File, name string) ([]byte, error) {
-	at := unix.AT_FDCWD
-	if dir != nil {
-		at = int(dir.Fd())
-	}
-	// Whatever waits for another process when it is opened, as a named pipe does, must not be
-	// waited for.
-	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil, opening(err)
-	}
-	file := os.NewFile(uintptr(fd), name)
-	defer file.Close()
-	info, err := file.Stat()
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, errNotRegular
-	}
-	data, err := io.ReadAll(io.LimitReader(file, environ.MaxFile+1))
-	if err == nil && len(data) > environ.MaxFile {
-		return nil, environ.ErrTooLarge
-	}
-	return data, err
-}
-
-// opening returns what to do about an error.
-func opening(err error) error {
-	switch {
-	case errors.Is(err, unix.EACCES):
-		return fmt.Errorf("user %d may not read it: %w; look at its mode and owner (defaultMode, uid, fsGroup)", os.Geteuid(), err)
-	case errors.Is(err, unix.ENXIO): // A socket.
-		return errNotRegular
-	}
-	return err
 }
