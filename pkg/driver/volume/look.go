@@ -26,6 +26,7 @@ type look struct {
 	copies    []*stableCopy     // Of the sources, as keys, nil for those without; nil if no source has one.
 	then      []source.Snapshot // Of these copies, as keys.
 	volumes   []*volume         // Whose pods have the files.
+	dispute   dispute           // Of the copies.
 }
 
 // seen is one source in a look.
@@ -56,6 +57,7 @@ func (h held) look() look {
 	}
 	known := h.node.sources.Look(keys...)
 	l.now, l.then = known[:n], known[n:]
+	l.dispute = l.releases().dispute(l).after(h.dispute)
 	return l
 }
 
@@ -77,11 +79,10 @@ func (l look) sources() iter.Seq[seen] {
 // plan returns the files that the sources ask for, before anything is rendered, and the objects
 // that they come from. The error names everything that is in the way.
 func (l look) plan() (plans.Plan, map[api.Ref]api.Content, error) {
-	rs := l.releases()
-	if early := l.awaitPartners(rs); early != nil {
+	if early := l.awaitPartners(); early != nil {
 		return plans.Plan{}, nil, early
 	}
-	spec := l.spec
+	spec, rs := l.spec, l.releases()
 	contents := make(map[api.Ref]api.Content, len(l.keys))
 	var unread []*unreadError
 	for s := range l.sources() {

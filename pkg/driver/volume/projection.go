@@ -40,6 +40,7 @@ type projection struct {
 	keys    []source.Key               // Of the sources, each once. The registry's lock guards changes too, so either lock is enough to read.
 	copies  map[source.Key]*stableCopy // Of the sources that are released; guarded as keys are.
 	volumes []*volume                  // The volumes that have these files.
+	dispute dispute                    // Of the copies, at the last sync.
 	release []func()                   // Gives back the acquired sources.
 	frozen  bool                       // The files stay as they are: they never update, or the sources cannot be used.
 	files   files

@@ -332,8 +332,9 @@ func TestADriverThatLags(t *testing.T) {
 	})
 }
 
-// TestCopiesThatNeverAgree keep a volume from changing for a while only: a copy was created again, or was
-// promoted alone by an earlier version of the controller.
+// TestCopiesThatNeverAgree keep a volume from changing once, and for a while: a copy was written by hand, or
+// was promoted alone by an earlier version of the controller. Each step of the next release reaches the volume
+// at once, and so does the revert.
 func TestCopiesThatNeverAgree(t *testing.T) {
 	bubble(t, func(n *node) {
 		_, r := n.releasedTogether()
@@ -344,6 +345,17 @@ func TestCopiesThatNeverAgree(t *testing.T) {
 		n.wantBoth(r, "1", "1")
 		pass(time.Minute)
 		n.wantBoth(r, "2", "1")
+		n.cluster.edit(web, web.Name, "3")
+		n.cluster.edit(other, other.Name, "3")
+		for _, step := range []struct {
+			threshold    float64
+			web, ofOther string
+		}{{0, "2", "1"}, {1, "3", "3"}, {0, "2", "1"}} {
+			for ref, e := range together("3", step.threshold) {
+				n.cluster.stabilize(ref, e, ref.Name, map[api.Ref]string{web: "2", other: "1"}[ref])
+			}
+			n.wantBoth(r, step.web, step.ofOther)
+		}
 	})
 }
 

@@ -54,6 +54,7 @@ func (h held) sync(ctx context.Context) (look, Result, error) {
 	since := h.flags.takeChanged()
 	result := ResultFailed
 	l, err := h.follow()
+	h.dispute = l.dispute
 	if err == nil {
 		result, err = h.project(l)
 	}

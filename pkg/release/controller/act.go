@@ -34,7 +34,7 @@ func (c *Controller) act(ctx context.Context, u unit, members []*member, state p
 		if !slices.Contains(d.Names, m.name()) {
 			continue
 		}
-		if err := c.write(ctx, m, d, after, partnersOf(members, m)); err != nil {
+		if err := c.write(ctx, m, d, after, partnersOf(m.others(members))); err != nil {
 			return false, err
 		}
 	}
@@ -129,7 +129,7 @@ func (c *Controller) createCopies(ctx context.Context, u unit, members []*member
 		if m.copy != nil || c.cfg.DryRun {
 			continue
 		}
-		if err := c.create(ctx, m); err != nil {
+		if err := c.create(ctx, m, members); err != nil {
 			c.reportNoCopy(ctx, m, err)
 			return err
 		}
@@ -138,13 +138,13 @@ func (c *Controller) createCopies(ctx context.Context, u unit, members []*member
 	return nil
 }
 
-func (c *Controller) create(ctx context.Context, m *member) error {
+func (c *Controller) create(ctx context.Context, m *member, members []*member) error {
 	content, err := c.candidate(ctx, m)
 	if err != nil {
 		return err
 	}
 	c.requests.Spend(m.ref().Namespace)
-	created, err := c.writer.Create(ctx, content)
+	created, err := c.writer.Create(ctx, content, stable.AgreeWith(nil, m.name(), partnersOf(members)))
 	if err != nil {
 		return err
 	}

@@ -117,3 +117,37 @@ func TestRequestsOfANamespace(t *testing.T) {
 		t.Error("a unit of a namespace in debt is worked on")
 	}
 }
+
+// TestACopyThatIsCreatedAgain agrees with those of its group about what was promoted together. Else
+// drivers would take one of them for older than the other.
+func TestACopyThatIsCreatedAgain(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.set("b", groupSettings, "1")
+	f.set("c", groupSettings, "1")
+	f.until("there are stable copies", func() bool { return f.hasCopy("b") && f.hasCopy("c") })
+	maps := f.client.CoreV1().ConfigMaps("n")
+	copied, err := maps.Get(f.ctx, "b"+release.Suffix, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nameOf := func(name string) string {
+		return release.NameOf(api.Ref{Kind: api.ConfigMap, Namespace: "n", Name: name})
+	}
+	copied.ResourceVersion = "2"
+	copied.Annotations = map[string]string{release.PartnersAnnotation: release.Partners{nameOf("c"): "an earlier release"}.String()}
+	if _, err := maps.Update(f.ctx, copied, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := maps.Delete(f.ctx, "c"+release.Suffix, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.until("there is a copy again", func() bool { return f.hasCopy("c") })
+	again, err := maps.Get(f.ctx, "c"+release.Suffix, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := release.ParsePartners(again.Annotations[release.PartnersAnnotation])[nameOf("b")]; got != "an earlier release" {
+		t.Errorf("the copy names %q for its partner, want what that names", got)
+	}
+}

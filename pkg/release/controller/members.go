@@ -34,12 +34,20 @@ func (m *member) ref() object { return m.source.Ref }
 
 func (m *member) name() string { return release.NameOf(m.source.Ref) }
 
-// partnersOf returns the partners of the members that are not released together with one of them.
-func partnersOf(members []*member, one *member) map[string]release.Partners {
-	partners, e := map[string]release.Partners{}, one.copy.Exposure()
+// others returns the members that are not released together with one of them.
+func (m *member) others(members []*member) []*member {
+	e := m.copy.Exposure()
+	return slices.DeleteFunc(slices.Clone(members), func(other *member) bool {
+		_, isTogether := e.With[other.name()]
+		return other == m || isTogether && e.Digest == m.source.Digest
+	})
+}
+
+// partnersOf returns the partners of each member that has a copy.
+func partnersOf(members []*member) map[string]release.Partners {
+	partners := map[string]release.Partners{}
 	for _, m := range members {
-		_, isTogether := e.With[m.name()]
-		if m != one && (!isTogether || e.Digest != one.source.Digest) {
+		if m.copy != nil {
 			partners[m.name()] = m.copy.Partners()
 		}
 	}

@@ -143,11 +143,11 @@ type Writer struct {
 	Manager string
 }
 
-// Create creates the stable copy of an object, with its content.
-func (w Writer) Create(ctx context.Context, source Object) (Object, error) {
+// Create creates the stable copy of an object, with its content and with annotations.
+func (w Writer) Create(ctx context.Context, source Object, annotations map[string]string) (Object, error) {
 	meta := metav1.ObjectMeta{
 		Namespace: source.Ref.Namespace, Name: release.StableOf(source.Ref).Name,
-		Labels: map[string]string{release.StableLabel: release.LabelOf(source.Ref.Name)},
+		Labels: map[string]string{release.StableLabel: release.LabelOf(source.Ref.Name)}, Annotations: annotations,
 	}
 	options := metav1.CreateOptions{FieldManager: w.Manager}
 	if source.Ref.Kind == api.Secret {
@@ -282,9 +282,10 @@ func setPartners(annotations map[string]string, p release.Partners) {
 	annotations[release.PartnersAnnotation] = p.String()
 }
 
-// AgreeWith returns the annotations of a stable copy that is promoted, and not together with the
-// other objects: for each of them they name the release that its copy names for this one. So copies
-// agree again after a release of several objects that did not promote all of them.
+// AgreeWith returns the annotations of a stable copy that is created again, or promoted, and not
+// together with the other objects: for each of them they name the release that its copy names for
+// this one. So copies agree after a release of several objects that did not promote all of them,
+// and after one of them was deleted.
 func AgreeWith(annotations map[string]string, name string, others map[string]release.Partners) map[string]string {
 	annotations = clone(annotations)
 	partners := release.ParsePartners(annotations[release.PartnersAnnotation])
