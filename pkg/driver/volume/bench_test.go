@@ -73,7 +73,7 @@ func benchmark(b *testing.B) (*volume.Manager, *still, *counting, func(i int) st
 	mounts := volumefs.New(volumefs.Config{Root: dir, Source: "csi.test"})
 	m := volume.New(volume.Config{
 		Sources: object, Authority: n.authority(), Tokens: &n.tokens, Records: records, EarlierRecords: records,
-		Reporter: seen, Mounts: mounts, Views: mounts,
+		Reporter: seen, Mounts: mounts, Views: volume.OnTmpfs(mounts),
 		Room: budget.New(1 << 40).Part(func(int64) {}), PublishTimeout: time.Minute, ResyncInterval: time.Hour,
 	})
 	ctx, stop := context.WithCancel(b.Context())

@@ -24,7 +24,7 @@ const (
 // files is what the driver knows of the files of one projection, whose mu guards it.
 type files struct {
 	known  atomicdir.Known // The state of the root after the last write.
-	view   *volumefs.View  // The cached view of a live projection; nil for none yet.
+	view   View            // The cached view of a live projection; nil for none yet.
 	digest string          // Of the tree last written or found equal; empty after a restart or a failed write.
 	tidyAt time.Time       // When replaced files may go; zero without such files.
 	// projected are the objects whose content is in the files; nil after a restart, until the first
@@ -94,7 +94,7 @@ func (h held) write(w write) (changed bool, err error) {
 			err = errors.Join(err, h.closeCachedView(), view.Close()) // The next sync opens a new view.
 		}
 	}()
-	changed, err = h.writer(view, w).Write(view.Dir, w.tree)
+	changed, err = h.writer(view, w).Write(view.Root(), w.tree)
 	if err != nil || h.isLive() {
 		return changed, err
 	}
@@ -102,7 +102,7 @@ func (h held) write(w write) (changed bool, err error) {
 }
 
 // publish mounts the files of a projection that is not live on the target of its only volume.
-func (h held) publish(view *volumefs.View) error {
+func (h held) publish(view View) error {
 	v := h.volumes[0]
 	if err := view.Publish(v.record.TargetPath); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (h held) publish(view *volumefs.View) error {
 
 // writer returns the writer of the volume's update policy. A volume that never updates is
 // written once, in the default layout.
-func (h held) writer(view *volumefs.View, w write) atomicdir.Writer {
+func (h held) writer(view View, w write) atomicdir.Writer {
 	room := func() error { return h.reserve(view, w) }
 	switch h.spec.UpdatePolicy {
 	case api.UpdateReplace:
@@ -133,7 +133,7 @@ func (h held) writer(view *volumefs.View, w write) atomicdir.Writer {
 // openView returns a view of the files. It returns the cached view of a live volume if that is
 // still what is mounted on the target. An atomic update that must write skips this check: the files
 // are looked at again after graceTime, and a write into an unmounted file system does no harm.
-func (h held) openView(w write) (*volumefs.View, error) {
+func (h held) openView(w write) (View, error) {
 	isCheckedLater := w.differs && h.spec.UpdatePolicy == api.UpdateAtomic
 	switch {
 	case !h.isLive():
@@ -150,7 +150,7 @@ func (h held) openView(w write) (*volumefs.View, error) {
 }
 
 // openAny opens the files on the first target where that is possible.
-func (h held) openAny() (view *volumefs.View, err error) {
+func (h held) openAny() (view View, err error) {
 	for _, v := range h.volumes {
 		if view, err = h.node.views.Open(v.record.TargetPath); err == nil {
 			v.mount = view.Mount()

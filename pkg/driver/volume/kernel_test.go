@@ -27,7 +27,7 @@ func onKernel(c *volume.Config) { below(os.TempDir())(c) }
 func below(root string) func(*volume.Config) {
 	return func(c *volume.Config) {
 		mounts := volumefs.New(volumefs.Config{Root: root, Source: "csi.test"})
-		c.Mounts, c.Views = mounts, mounts
+		c.Mounts, c.Views = mounts, volume.OnTmpfs(mounts)
 	}
 }
 

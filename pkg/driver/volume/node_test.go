@@ -46,7 +46,7 @@ type node struct {
 	*testing.T
 	dir     string
 	faults  *faults
-	mounts  *volumefs.Faulty
+	mounts  *faultyMounts
 	shares  bool // Equal volumes have one file system.
 	records *records
 	cluster *cluster
@@ -122,7 +122,7 @@ func newNode(t *testing.T) *node {
 		secrets: access.ByDriver, maps: access.ByDriver, logs: sink.GetBuffer(), ctx: klog.NewContext(t.Context(), logger),
 	}
 	n.records = &records{Store: store, faults: n.faults}
-	n.mounts = &volumefs.Faulty{
+	n.mounts = &faultyMounts{
 		FS:   volumefs.New(volumefs.Config{Root: dir, Source: "csi.test"}),
 		Fail: func(op, _ string) error { return n.faults.ask(op) },
 	}

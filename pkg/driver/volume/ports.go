@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"os"
 	"time"
 
 	"github.com/liveconfig-csi/liveconfig/pkg/api"
@@ -67,11 +68,42 @@ type Mounts interface {
 // Views creates the file systems of volumes, and opens them for writing.
 type Views interface {
 	// Create creates a file system that nobody sees until the view is published.
-	Create(volumefs.Limits) (*volumefs.View, error)
-	Open(target string) (*volumefs.View, error)
+	Create(volumefs.Limits) (View, error)
+	Open(target string) (View, error)
 	// IsAt reports, at little cost, whether a mount is what is on target.
 	IsAt(target string, m volumefs.Mount) bool
 }
+
+// View is a writable way into one file system: see [volumefs.View].
+type View interface {
+	// Root is the root directory of the files.
+	Root() *os.File
+	Mount() volumefs.Mount
+	Publish(target string) error
+	Share(from, to string) (volumefs.Mount, error)
+	Usage() (volumefs.Usage, error)
+	Close() error
+}
+
+// OnTmpfs returns the views of a [volumefs.FS].
+func OnTmpfs(fs *volumefs.FS) Views { return onTmpfs{fs} }
+
+type onTmpfs struct{ *volumefs.FS }
+
+func (fs onTmpfs) Create(l volumefs.Limits) (View, error) { return viewOf(fs.FS.Create(l)) }
+
+func (fs onTmpfs) Open(target string) (View, error) { return viewOf(fs.FS.Open(target)) }
+
+func viewOf(v *volumefs.View, err error) (View, error) {
+	if err != nil {
+		return nil, err
+	}
+	return view{v}, nil
+}
+
+type view struct{ *volumefs.View }
+
+func (v view) Root() *os.File { return v.Dir }
 
 // Room is the memory for the files of all volumes.
 type Room interface {

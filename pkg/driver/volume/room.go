@@ -81,7 +81,7 @@ func (h held) borrow(rendered int64, mustGo bool) (giveBack func(), err error) {
 
 // reserve takes the room for the files of a tree beside those that are there. If there is none, the
 // volume is synced again as soon as there is. Files that must go do not wait for room.
-func (h held) reserve(view *volumefs.View, w write) error {
+func (h held) reserve(view View, w write) error {
 	if !h.isLive() {
 		return nil // admitFiles has taken it.
 	}
@@ -117,7 +117,7 @@ func (h held) waitForRoom(wanted int64, err error) error {
 }
 
 // charge takes as much room as the volume uses. If the usage is not known, nothing changes.
-func (h held) charge(view *volumefs.View) {
+func (h held) charge(view View) {
 	if !h.isLive() {
 		h.memory.account.Force(h.sizePending()) // The files of a failed publish are gone.
 		return
