@@ -110,7 +110,7 @@ func manifestsOrigin(cfg config, memory *budget.Memory, vault *access.Vault, cha
 // noNewTokens drops the tokens of an earlier run with their volumes, and takes no other ones.
 type noNewTokens struct{ *access.Vault }
 
-// Keep holds nothing.
+// Store stores nothing.
 func (noNewTokens) Store(string, api.Pod, access.Token) error { return nil }
 
 // anyPod is for a driver without an API server, in which a CSIDriver object could vouch for pods.

@@ -200,8 +200,8 @@ func newClients(cfg config, gate *flowcontrol.Gate) (*rest.Config, clients, erro
 	return cluster, c, nil
 }
 
-// serve takes over the volumes of an earlier run and serves until ctx ends. The first part that
-// stops stops all.
+// serve takes over the volumes of an earlier run and serves until ctx ends, or until a part of it
+// fails, which ends the others.
 func (p *parts) serve(ctx context.Context, cfg config) error {
 	logger := klog.Background()
 	g, ctx := errgroup.WithContext(ctx)

@@ -90,8 +90,10 @@ func OnTmpfs(fs *volumefs.FS) Views { return onTmpfs{fs} }
 
 type onTmpfs struct{ *volumefs.FS }
 
+// Create is [volumefs.FS.Create].
 func (fs onTmpfs) Create(l volumefs.Limits) (View, error) { return viewOf(fs.FS.Create(l)) }
 
+// Open is [volumefs.FS.Open].
 func (fs onTmpfs) Open(target string) (View, error) { return viewOf(fs.FS.Open(target)) }
 
 func viewOf(v *volumefs.View, err error) (View, error) {
@@ -103,6 +105,7 @@ func viewOf(v *volumefs.View, err error) (View, error) {
 
 type view struct{ *volumefs.View }
 
+// Root returns the root directory.
 func (v view) Root() *os.File { return v.Dir }
 
 // Room is the memory for the files of all volumes.
