@@ -18,16 +18,33 @@ type chosen struct {
 	isShown  bool
 }
 
-// newChoice returns the pods that run, by their positions, with those that have the candidate
-// already.
-func newChoice(e release.Exposure, pods []Pod) choice {
+// order compares two pods: the first gets the candidate before the second.
+type order func(a, b *chosen) int
+
+func byPosition(a, b *chosen) int {
+	return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.UID, b.UID))
+}
+
+// readyFirst has pods first that can show whether an edit is good: one that is not Ready cannot.
+func readyFirst(a, b *chosen) int {
+	switch {
+	case a.IsReady && !b.IsReady:
+		return -1
+	case b.IsReady && !a.IsReady:
+		return 1
+	}
+	return byPosition(a, b)
+}
+
+// newChoice returns the pods that run in an order, with those that have the candidate already.
+func newChoice(e release.Exposure, pods []Pod, by order) choice {
 	var c choice
 	for _, p := range pods {
 		if !p.HasFailed {
 			c.pods = append(c.pods, &chosen{Pod: p, position: e.Position(p.UID), isShown: e.Shows(p.UID, e.Digest)})
 		}
 	}
-	slices.SortFunc(c.pods, func(a, b *chosen) int { return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.UID, b.UID)) })
+	slices.SortFunc(c.pods, by)
 	return c
 }
 
@@ -61,14 +78,13 @@ func (c choice) filter(is func(*chosen) bool) (some []*chosen) {
 	return some
 }
 
-// firstHidden returns the position of the first pod without the candidate; 1 for none.
+// firstHidden returns the lowest position of a pod without the candidate; 1 for none.
 func (c choice) firstHidden() float64 {
-	for _, p := range c.pods {
-		if !p.isShown {
-			return p.position
-		}
+	first := 1.0
+	for _, p := range c.filter(func(p *chosen) bool { return !p.isShown }) {
+		first = min(first, p.position)
 	}
-	return 1
+	return first
 }
 
 // shownFrom returns the UIDs of the pods that have the candidate from a position on, sorted.

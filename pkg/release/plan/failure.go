@@ -63,7 +63,33 @@ func (r run) hasCandidate(e release.Exposure, p Pod) bool { return e.Shows(p.UID
 func (r run) fail(current release.Exposure, reason string) Decision {
 	if r.Settings.OnFailure == settings.Freeze {
 		current.State, current.Since, current.Reason = release.Frozen, r.Now, reason
-		return r.expose(current)
+		return r.expose(r.fixed(current))
 	}
 	return r.expose(release.Exposure{With: current.With, State: release.Reverted, Step: current.Step, Since: r.Now, Reason: reason})
+}
+
+// end returns what is left to do when a release has ended.
+func (r run) end(current release.Exposure) Decision {
+	if fixed := r.fixed(current); current.State == release.Frozen && fixed.Threshold != current.Threshold {
+		return r.expose(fixed) // A person has frozen it.
+	}
+	return Decision{Action: Rest}
+}
+
+// fixed returns an exposure that names the pods that have the candidate, so that no new pod gets
+// it. An exposure of more pods than one may name stays as it is.
+func (r run) fixed(e release.Exposure) release.Exposure {
+	e.Digest = r.changed[0].Candidate
+	var uids []string
+	for _, p := range r.Pods {
+		if r.hasCandidate(e, p) {
+			uids = append(uids, p.UID)
+		}
+	}
+	if e.Threshold == 0 || len(uids) > release.MostPods {
+		return e
+	}
+	slices.Sort(uids)
+	e.Threshold, e.Pods = 0, uids
+	return e
 }

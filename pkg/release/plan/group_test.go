@@ -10,8 +10,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
 )
 
-// TestGroup: objects that are released together wait for each other, and a controller that is killed
-// between any two writes goes on.
+// TestGroup: objects that are released together wait for each other, and a controller that is
+// killed between any two writes goes on.
 func TestGroup(t *testing.T) {
 	t.Parallel()
 	const tls = "secret/tls"
@@ -78,8 +78,8 @@ func TestAPersonEndsARelease(t *testing.T) {
 	w.wantShown(0, release.Reverted)
 }
 
-// TestARefusedGroupStaysRefused, and a newer edit of one object begins again, although another one has
-// been promoted by hand meanwhile.
+// TestARefusedGroupStaysRefused, and a newer edit of one object begins again, although another one
+// has been promoted by hand meanwhile.
 func TestARefusedGroupStaysRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 10, "{group: g, steps: [1], pause: 30s}", web, "secret/tls")
@@ -99,8 +99,8 @@ func TestARefusedGroupStaysRefused(t *testing.T) {
 	w.wantShown(1, release.Progressing)
 }
 
-// TestALabelBeginsNothing: the release of a group has ended, or is under way, and goes on as before when an object of it
-// gets another version and no other content.
+// TestALabelBeginsNothing: the release of a group has ended, or is under way, and goes on as before
+// when an object of it gets another version and no other content.
 func TestALabelBeginsNothing(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -149,8 +149,8 @@ func (w *world) failOne() {
 	w.do()
 }
 
-// TestAFailureBetweenTwoPromotions reverts nothing: one object of the group cannot be taken back any more, and no pod may
-// have half of a group.
+// TestAFailureBetweenTwoPromotions reverts nothing: one object of the group cannot be taken back
+// any more, and no pod may have half of a group.
 func TestAFailureBetweenTwoPromotions(t *testing.T) {
 	t.Parallel()
 	for name, meanwhile := range map[string]func(w *world){
@@ -182,8 +182,8 @@ func TestAFailureBetweenTwoPromotions(t *testing.T) {
 	}
 }
 
-// TestTheLastWriteNeedsItsTime: drivers must hear of every exposure before the first object is promoted, also if a controller
-// was killed between two of them.
+// TestTheLastWriteNeedsItsTime: drivers must hear of every exposure before the first object is
+// promoted, also if a controller was killed between two of them.
 func TestTheLastWriteNeedsItsTime(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]func(plan.Unit) plan.Decision{
@@ -210,8 +210,8 @@ func TestTheLastWriteNeedsItsTime(t *testing.T) {
 	}
 }
 
-// TestAFailureBetweenTwoExposures ends the release, although the controller was killed between the two writes, and starts when
-// the pod has failed.
+// TestAFailureBetweenTwoExposures ends the release, although the controller was killed between the
+// two writes, and starts when the pod has failed.
 func TestAFailureBetweenTwoExposures(t *testing.T) {
 	t.Parallel()
 	w := newEdited(t, 8, "{group: g, steps: [2], pause: 10s}", web, "secret/tls")

@@ -9,8 +9,8 @@ import (
 	"github.com/liveconfig-csi/liveconfig/pkg/release/plan"
 )
 
-// TestAPersonSteersAGroup at any time of its release: all objects go together, although the plugin is killed between any two
-// writes, and then the controller goes on.
+// TestAPersonSteersAGroup at any time of its release: all objects go together, although the plugin
+// is killed between any two writes, and then the controller goes on.
 func TestAPersonSteersAGroup(t *testing.T) {
 	t.Parallel()
 	const tls = "secret/tls"
@@ -57,7 +57,8 @@ func TestAPersonSteersAGroup(t *testing.T) {
 	}
 }
 
-// steer does what a command of the plugin does, until it has written so many times, and reports whether it has finished.
+// steer does what a command of the plugin does, until it has written so many times, and reports
+// whether it has finished.
 func (w *world) steer(writes int, command string) (finished bool) {
 	w.Helper()
 	for range 20 {

@@ -5,7 +5,6 @@ package plan
 import (
 	"cmp"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -132,7 +131,7 @@ func (r run) decide() Decision {
 	case !isUnderWay:
 		return r.begin()
 	case current.State.IsFinal() && isSpread:
-		return Decision{Action: Rest}
+		return r.end(current)
 	case !isSpread: // A group, of which some objects are a write ahead.
 		if failed, isNeeded := r.failLeast(); isNeeded && current.State == release.Progressing {
 			return failed
@@ -160,7 +159,7 @@ const togetherTime = time.Second
 
 // pause returns how long the current step lasts.
 func (r run) pause(current release.Exposure) time.Duration {
-	isLast := current.Step > len(r.Settings.Steps) && !r.sharesFiles()
+	isLast := current.Step > len(r.Settings.Steps) && current.Threshold >= 1 && !r.sharesFiles()
 	if isLast || current.State == release.Promoting {
 		return togetherTime
 	}
@@ -222,17 +221,17 @@ func (r run) current() (furthest release.Exposure, isUnderWay bool) {
 	return furthest, isUnderWay
 }
 
-// compare compares how far a release has come: what only a person does or ends is further than
-// every step, and the newest of it counts.
+// compare compares how far a release has come: the newest exposure is the furthest, but what only a
+// person does or ends is further than every step.
 func compare(a, b release.Exposure) int {
-	return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Since.Compare(b.Since))
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Since.Compare(b.Since), cmp.Compare(a.Step, b.Step))
 }
 
 func rank(e release.Exposure) int {
 	if e.State.IsFinal() || e.State == release.Promoting {
-		return math.MaxInt
+		return 1
 	}
-	return e.Step
+	return 0
 }
 
 // rules stands for the annotations of the candidates.
@@ -270,19 +269,43 @@ func (r run) check(current release.Exposure) Decision {
 
 // next returns the step after a current one.
 func (r run) next(current release.Exposure) Decision {
-	step := current.Step
-	if step >= len(r.Settings.Steps) {
-		isForAll := current.Threshold >= 1 && step > len(r.Settings.Steps)
-		if isForAll || len(r.changed) < 2 && !r.isUnproven(current) {
-			return Decision{Action: Promote, Names: r.names()}
-		}
-		current.State, current.Step, current.Since = release.Progressing, len(r.Settings.Steps)+1, r.Now
-		current.Threshold, current.Pods = 1, nil
-		return r.expose(current)
+	if next, isStep := r.nextStep(current); isStep {
+		return r.expose(next)
 	}
-	next := r.share(current, r.Settings.Steps[step])
-	next.State, next.Step, next.Since = release.Progressing, step+1, r.Now
-	return r.expose(next)
+	isForAll := current.Threshold >= 1 && current.Step > len(r.Settings.Steps)
+	if isForAll || len(r.changed) < 2 && !r.isUnproven(current) {
+		return Decision{Action: Promote, Names: r.names()}
+	}
+	current.State, current.Step, current.Since = release.Progressing, len(r.Settings.Steps)+1, r.Now
+	current.Threshold, current.Pods = 1, nil
+	return r.expose(current)
+}
+
+// nextStep returns the first step by which more pods have the candidate than now. So steps that are
+// one pod each, as 1 and 5 % of ten pods, are one step, and a change of the steps takes nobody the
+// candidate and gives it to nobody at once. Without pods each step counts: those of other
+// namespaces get their share.
+func (r run) nextStep(current release.Exposure) (next release.Exposure, isStep bool) {
+	shown := r.countShown(current)
+	for i, step := range r.Settings.Steps {
+		next := r.share(current, step)
+		next.State, next.Step, next.Since = release.Progressing, i+1, r.Now
+		if r.countShown(next) > shown || len(Running(r.Unit)) == 0 && i >= current.Step {
+			return next, true
+		}
+	}
+	return release.Exposure{}, false
+}
+
+// countShown returns how many of the pods that run have the candidate.
+func (r run) countShown(e release.Exposure) (count int) {
+	e.Digest = r.changed[0].Candidate
+	for _, p := range Running(r.Unit) {
+		if r.hasCandidate(e, p) {
+			count++
+		}
+	}
+	return count
 }
 
 // spread gives an exposure to the objects that do not have it. If all pods have the candidates by
@@ -305,21 +328,27 @@ func (r run) expose(e release.Exposure) Decision {
 	return d
 }
 
-// share adds pods to an exposure until a step is reached, those at the lowest positions first. Pods
-// that have the candidate keep it. A share is a threshold too, by which new pods have their part of
-// it; a number of pods is a list of them.
+// share adds pods to an exposure until a step is reached, Ready ones before others and then those
+// at the lowest positions. If that names too many pods beside the threshold, only positions count.
+// Pods that have the candidate keep it. A share is a threshold too, by which new pods have their
+// part of it; a number of pods is a list of them.
 func (r run) share(e release.Exposure, step settings.Step) release.Exposure {
 	e.Digest = r.changed[0].Candidate // With one object that is what positions come from.
-	c := newChoice(e, r.Pods)
-	wanted := step.Pods
-	if wanted == 0 {
-		const rounding = 1e-9 // 29 % of 100 pods are 29.
-		wanted = max(1, int(step.Share*float64(len(c.pods))+rounding))
+	for _, order := range []order{readyFirst, byPosition} {
+		c := newChoice(e, r.Pods, order)
+		wanted := step.Pods
+		if wanted == 0 {
+			const rounding = 1e-9 // 29 % of 100 pods are 29.
+			wanted = max(1, int(step.Share*float64(len(c.pods))+rounding))
+		}
+		c.show(wanted)
+		shared := e
+		if step.Pods == 0 {
+			shared.Threshold = max(e.Threshold, min(step.Share, c.firstHidden()))
+		}
+		if shared.Pods = c.shownFrom(shared.Threshold); len(shared.Pods) <= release.MostPods {
+			return shared
+		}
 	}
-	c.show(wanted)
-	if step.Pods == 0 {
-		e.Threshold = max(e.Threshold, min(step.Share, c.firstHidden()))
-	}
-	e.Pods = c.shownFrom(e.Threshold)
-	return e
+	return e // No step names so many pods: see the limits of settings.
 }
